@@ -1,0 +1,48 @@
+// Element types, in DLPack's own numbers (code | bits << 8 | lanes << 16), so that no table of translations exists.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace weft {
+
+enum class DType : uint32_t {
+  kInvalid = 0,
+  kI4 = 0x00010400, kI8 = 0x00010800, kI16 = 0x00011000, kI32 = 0x00012000, kI64 = 0x00014000,
+  kU4 = 0x00010401, kU8 = 0x00010801, kU16 = 0x00011001, kU32 = 0x00012001, kU64 = 0x00014001,
+  kF16 = 0x00011002, kF32 = 0x00012002, kF64 = 0x00014002,
+  kBF16 = 0x00011004,
+  kC64 = 0x00014005, kC128 = 0x00018005,
+  kBool = 0x00010806,
+  kF8E3M4 = 0x00010807, kF8E4M3 = 0x00010808, kF8E4M3B11FNUZ = 0x00010809, kF8E4M3FN = 0x0001080A,
+  kF8E4M3FNUZ = 0x0001080B, kF8E5M2 = 0x0001080C, kF8E5M2FNUZ = 0x0001080D, kF8E8M0FNU = 0x0001080E,
+};
+
+// Bits of one element; 4 for the sub-byte types, which are packed low bits first.
+constexpr int BitsOf(DType dtype) { return (static_cast<uint32_t>(dtype) >> 8) & 0xFF; }
+// Bytes of one element in memory; sub-byte types occupy a whole byte unless packed.
+constexpr int BytesOf(DType dtype) { return (BitsOf(dtype) + 7) / 8; }
+
+constexpr int CodeOf(DType dtype) { return static_cast<uint32_t>(dtype) & 0xFF; }
+constexpr bool IsSigned(DType dtype) { return CodeOf(dtype) == 0; }
+constexpr bool IsUnsigned(DType dtype) { return CodeOf(dtype) == 1; }
+constexpr bool IsInteger(DType dtype) { return dtype != DType::kInvalid && CodeOf(dtype) <= 1; }
+constexpr bool IsFloat(DType dtype) { return CodeOf(dtype) == 2 || CodeOf(dtype) == 4 || CodeOf(dtype) >= 7; }
+constexpr bool IsComplex(DType dtype) { return CodeOf(dtype) == 5; }
+constexpr bool IsBool(DType dtype) { return dtype == DType::kBool; }
+
+// The types that every backend of this version computes with. The others exist in the IR, in files and in DLPack.
+bool IsComputable(DType dtype);
+
+// StableHLO's spelling: "f32", "bf16", "i32", "ui8", "i1", "f8E4M3FN", "complex<f32>".
+std::string_view NameOf(DType dtype);
+// Accepts StableHLO's spelling and the common ones of NumPy and PyTorch ("float32", "bfloat16", "uint8", "bool").
+std::optional<DType> ParseDType(std::string_view name);
+// Whether the number is one of the enumerators above (callers hand in any uint32_t).
+bool IsKnown(uint32_t dtype);
+
+// A user's dtype after mixing two, by JAX's lattice for equal-kind types; nullopt where a caller must convert by hand.
+std::optional<DType> PromoteDTypes(DType a, DType b);
+
+}  // namespace weft
