@@ -1,0 +1,117 @@
+# Finds what Weft is built from: LLVM 19, Abseil, Cap'n Proto, zstd, zlib, xxHash (headers only).
+# Abseil and Cap'n Proto are private position-independent builds that scripts/install-deps keeps in a
+# cache shared by all build trees; with WEFT_SYSTEM_DEPS the system's shared libraries where they serve.
+
+set(weft_variant default)
+if(WEFT_SANITIZE STREQUAL "address")
+  set(weft_variant asan)
+elseif(WEFT_SANITIZE STREQUAL "thread")
+  set(weft_variant tsan)
+endif()
+execute_process(COMMAND "${PROJECT_SOURCE_DIR}/scripts/install-deps" --variant ${weft_variant} --print-prefix
+  OUTPUT_VARIABLE WEFT_DEPS_PREFIX OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+if(NOT EXISTS "${WEFT_DEPS_PREFIX}/.complete")
+  message(STATUS "Private dependencies (${weft_variant}) are not in the cache yet: building them")
+  execute_process(COMMAND "${PROJECT_SOURCE_DIR}/scripts/install-deps" --variant ${weft_variant} --no-apt
+    COMMAND_ERROR_IS_FATAL ANY)
+endif()
+message(STATUS "Private dependencies: ${WEFT_DEPS_PREFIX}")
+
+# --- LLVM: only code generation and ORC; no PassBuilder, no other target ---------------------------
+find_program(WEFT_LLVM_CONFIG NAMES llvm-config-19 REQUIRED)
+function(weft_llvm_config out)
+  execute_process(COMMAND "${WEFT_LLVM_CONFIG}" ${ARGN} OUTPUT_VARIABLE text
+    OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(text UNIX_COMMAND "${text}")
+  set(${out} "${text}" PARENT_SCOPE)
+endfunction()
+weft_llvm_config(weft_llvm_include --includedir)
+weft_llvm_config(weft_llvm_libdir --libdir)
+add_library(weft_llvm INTERFACE)
+target_include_directories(weft_llvm SYSTEM INTERFACE ${weft_llvm_include})
+if(WEFT_SYSTEM_DEPS)
+  weft_llvm_config(weft_llvm_libs --link-shared --libs core)
+  message(STATUS "LLVM: the system's shared library")
+else()
+  weft_llvm_config(weft_llvm_libs --link-static --libs orcjit x86codegen x86asmparser core passes)
+  list(FILTER weft_llvm_libs EXCLUDE REGEX "^-lLLVM(Passes|Coroutines|HipStdPar|IRPrinter)$")
+endif()
+target_link_directories(weft_llvm INTERFACE ${weft_llvm_libdir})
+target_link_libraries(weft_llvm INTERFACE ${weft_llvm_libs})
+
+# --- zlib, zstd, xxHash ------------------------------------------------------------------------------
+find_package(ZLIB REQUIRED)
+find_path(WEFT_XXHASH_INCLUDE xxhash.h REQUIRED)
+find_path(WEFT_ZSTD_INCLUDE zstd.h REQUIRED)
+if(WEFT_SYSTEM_DEPS)
+  find_library(WEFT_ZSTD_LIBRARY NAMES libzstd.so REQUIRED)
+else()
+  find_library(WEFT_ZSTD_STATIC NAMES libzstd.a REQUIRED)
+  set(WEFT_ZSTD_LIBRARY "${WEFT_ZSTD_STATIC}")
+endif()
+target_link_libraries(weft_llvm INTERFACE "${WEFT_ZSTD_LIBRARY}" ZLIB::ZLIB)
+add_library(weft_zstd INTERFACE)
+target_include_directories(weft_zstd SYSTEM INTERFACE "${WEFT_ZSTD_INCLUDE}")
+target_link_libraries(weft_zstd INTERFACE "${WEFT_ZSTD_LIBRARY}")
+
+# --- Abseil and Cap'n Proto --------------------------------------------------------------------------
+# The system's Abseil serves from 20230802 on: before, Debian built it with a string_view of its own.
+set(weft_absl_root "${WEFT_DEPS_PREFIX}")
+if(WEFT_SYSTEM_DEPS)
+  find_package(absl QUIET CONFIG)
+  if(absl_FOUND AND absl_VERSION VERSION_GREATER_EQUAL 20230802)
+    message(STATUS "Abseil ${absl_VERSION}: the system's")
+  else()
+    message(STATUS "Abseil: the system's (${absl_VERSION}) is older than 20230802, keeping the private one")
+    unset(absl_DIR CACHE)
+    unset(absl_FOUND)
+  endif()
+endif()
+if(NOT absl_FOUND)
+  find_package(absl REQUIRED CONFIG PATHS "${weft_absl_root}" NO_DEFAULT_PATH)
+endif()
+add_library(weft_absl INTERFACE)
+target_link_libraries(weft_absl INTERFACE
+  absl::base absl::core_headers absl::status absl::statusor absl::strings absl::str_format absl::span
+  absl::synchronization absl::flat_hash_map absl::flat_hash_set absl::inlined_vector absl::node_hash_map
+  absl::fixed_array absl::hash absl::time absl::cleanup absl::int128 absl::function_ref absl::any_invocable
+  absl::bits absl::btree)
+
+# The tool and the library must be one version, and the library's own tool would be instrumented in
+# sanitizer builds: so the schema compiler is the system's if it matches, else the default build's.
+set(weft_capnp_version 0.9.2)
+if(WEFT_SYSTEM_DEPS)
+  find_package(CapnProto QUIET CONFIG)
+  if(CapnProto_FOUND AND CapnProto_VERSION VERSION_GREATER_EQUAL 0.9.2)
+    message(STATUS "Cap'n Proto ${CapnProto_VERSION}: the system's")
+    set(weft_capnp_version ${CapnProto_VERSION})
+  else()
+    message(STATUS "Cap'n Proto: the system's is not usable, keeping the private one")
+    unset(CapnProto_DIR CACHE)
+    unset(CapnProto_FOUND)
+  endif()
+endif()
+if(NOT CapnProto_FOUND)
+  find_package(CapnProto REQUIRED CONFIG PATHS "${WEFT_DEPS_PREFIX}" NO_DEFAULT_PATH)
+endif()
+add_library(weft_capnp INTERFACE)
+target_link_libraries(weft_capnp INTERFACE CapnProto::capnp CapnProto::kj)
+find_program(WEFT_CAPNP NAMES capnp REQUIRED)
+find_program(WEFT_CAPNPC_CXX NAMES capnpc-c++ REQUIRED)
+execute_process(COMMAND "${WEFT_CAPNP}" --version OUTPUT_VARIABLE weft_capnp_tool COMMAND_ERROR_IS_FATAL ANY)
+if(NOT weft_capnp_tool MATCHES "${weft_capnp_version}")
+  execute_process(COMMAND "${PROJECT_SOURCE_DIR}/scripts/install-deps" --no-apt COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND "${PROJECT_SOURCE_DIR}/scripts/install-deps" --print-prefix
+    OUTPUT_VARIABLE weft_default_prefix OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  set(WEFT_CAPNP "${weft_default_prefix}/bin/capnp")
+  set(WEFT_CAPNPC_CXX "${weft_default_prefix}/bin/capnpc-c++")
+endif()
+
+# Third-party headers do not answer to our warnings.
+foreach(target IN ITEMS absl::base CapnProto::capnp CapnProto::kj)
+  get_target_property(dirs ${target} INTERFACE_INCLUDE_DIRECTORIES)
+  if(dirs)
+    target_include_directories(weft_flags SYSTEM INTERFACE ${dirs})
+  endif()
+endforeach()
+target_include_directories(weft_flags SYSTEM INTERFACE "${WEFT_XXHASH_INCLUDE}")

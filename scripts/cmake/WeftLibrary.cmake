@@ -1,0 +1,118 @@
+# The layers (one static library per folder) and libweft.so.1 made of them.
+#
+# weft_layer(name folder...) gathers *.cc below the folders. A folder that is empty so far still gives a
+# target, so that layers can be filled in any order. Files for newer instruction sets say so in their
+# names and are reached only behind a run-time check: *_avx2.cc and *_avx512.cc (x86-64-v3 and -v4),
+# *_amx.cc. Such a file must keep everything in an anonymous namespace: an inline function compiled there
+# and picked by the linker for the whole library would crash older machines.
+
+set(WEFT_LAYERS "")
+set(weft_empty "${PROJECT_BINARY_DIR}/generated/empty.cc")
+if(NOT EXISTS "${weft_empty}")
+  file(WRITE "${weft_empty}" "// A layer without files yet.\n")
+endif()
+
+if(WEFT_PCH)
+  file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/generated/pch.cc" CONTENT "")
+  add_library(weft_pch OBJECT "${PROJECT_BINARY_DIR}/generated/pch.cc")
+  target_link_libraries(weft_pch PUBLIC weft_flags weft_absl)
+  target_precompile_headers(weft_pch PRIVATE <algorithm> <cstdint> <cstring> <functional> <memory> <mutex>
+    <span> <string> <string_view> <utility> <vector> "absl/status/status.h" "absl/status/statusor.h"
+    "absl/strings/str_cat.h" "absl/container/flat_hash_map.h")
+endif()
+
+function(weft_layer name)
+  set(files "")
+  foreach(folder IN LISTS ARGN)
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cc")
+    list(APPEND files ${found})
+  endforeach()
+  foreach(file IN LISTS files)
+    if(file MATCHES "_avx2\\.cc$")
+      set_source_files_properties("${file}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+        COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi;-mbmi2")
+    elseif(file MATCHES "_avx512\\.cc$")
+      set_source_files_properties("${file}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+        COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-mavx512f;-mavx512dq;-mavx512bw;-mavx512vl;-mprefer-vector-width=512")
+    endif()
+  endforeach()
+  list(APPEND files "${weft_empty}")
+  add_library(${name} STATIC ${files})
+  target_link_libraries(${name} PUBLIC weft_flags weft_absl)
+  if(WEFT_PCH)
+    target_precompile_headers(${name} REUSE_FROM weft_pch)
+  endif()
+  set(WEFT_LAYERS "${WEFT_LAYERS};${name}" PARENT_SCOPE)
+endfunction()
+
+weft_layer(weft_runtime src/runtime)
+weft_layer(weft_ir src/ir)
+weft_layer(weft_ops src/ops)
+weft_layer(weft_autodiff src/autodiff)
+weft_layer(weft_passes src/passes)
+weft_layer(weft_backends_reference src/backends/reference)
+weft_layer(weft_backends_cpu src/backends/cpu)
+weft_layer(weft_serialization serialization)
+weft_layer(weft_compiler src/compiler)
+weft_layer(weft_lazy src/lazy)
+weft_layer(weft_c_api src/c_api)
+# The interface's own files stand in src/backends itself, not in a backend's folder.
+file(GLOB weft_backend_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/*.cc")
+target_sources(weft_compiler PRIVATE ${weft_backend_files})
+
+target_link_libraries(weft_backends_cpu PUBLIC weft_llvm)
+target_link_libraries(weft_serialization PUBLIC weft_capnp weft_zstd)
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT WEFT_SANITIZE)
+  # Types of the exported functions for abidiff; the library that is installed is stripped.
+  target_compile_options(weft_c_api PRIVATE -g)
+endif()
+
+# Cap'n Proto schemas become <serialization/schema/NAME.capnp.h>, seen by that layer (and its tests) alone.
+file(GLOB weft_schemas CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/serialization/schema/*.capnp")
+get_target_property(weft_capnp_include CapnProto::capnp INTERFACE_INCLUDE_DIRECTORIES)
+set(weft_capnp_imports "")
+foreach(dir IN LISTS weft_capnp_include)
+  list(APPEND weft_capnp_imports "-I${dir}")
+endforeach()
+set(weft_schema_headers "")
+foreach(schema IN LISTS weft_schemas)
+  file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}" "${schema}")
+  set(out "${PROJECT_BINARY_DIR}/generated/${name}")
+  add_custom_command(OUTPUT "${out}.h" "${out}.c++" DEPENDS "${schema}"
+    COMMAND "${WEFT_CAPNP}" compile "-o${WEFT_CAPNPC_CXX}:${PROJECT_BINARY_DIR}/generated"
+            "--src-prefix=${PROJECT_SOURCE_DIR}" ${weft_capnp_imports} "${schema}"
+    COMMENT "Schema ${name}" VERBATIM)
+  target_sources(weft_serialization PRIVATE "${out}.c++")
+  set_source_files_properties("${out}.c++" PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "-w")
+  list(APPEND weft_schema_headers "${out}.h")
+endforeach()
+add_custom_target(weft_schemas DEPENDS ${weft_schema_headers})
+add_dependencies(weft_serialization weft_schemas)
+
+# All layers, for tests that look inside. lld does not care about the order of archives.
+add_library(weft_layers INTERFACE)
+target_link_libraries(weft_layers INTERFACE ${WEFT_LAYERS})
+
+# --- libweft.so.1 ------------------------------------------------------------------------------------
+set(weft_map "${PROJECT_SOURCE_DIR}/pkgconfig/weft.map")
+if(NOT EXISTS "${weft_map}")
+  set(weft_map "${PROJECT_BINARY_DIR}/generated/weft.map")
+  file(WRITE "${weft_map}" "WEFT_1 { global: weft_*; local: *; };\n")
+endif()
+# The C API's objects whole: nothing inside refers to them. Everything else comes as it is needed.
+add_library(weft SHARED $<TARGET_OBJECTS:weft_c_api>)
+list(REMOVE_ITEM WEFT_LAYERS weft_c_api)
+target_link_libraries(weft PRIVATE ${WEFT_LAYERS})
+list(APPEND WEFT_LAYERS weft_c_api)
+set_target_properties(weft PROPERTIES
+  BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "" VERSION ${WEFT_ABI_MAJOR} SOVERSION ${WEFT_ABI_MAJOR} LINK_DEPENDS "${weft_map}")
+target_include_directories(weft INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include/c_api> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/weft>)
+target_link_options(weft PRIVATE
+  "-Wl,--version-script=${weft_map}" -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,-z,nodelete
+  -Wl,--icf=safe -Wl,-z,relro -Wl,-z,now -Wl,--as-needed)
+if(WEFT_SANITIZE)
+  # The sanitizer's own functions come from the program.
+else()
+  target_link_options(weft PRIVATE -Wl,-z,defs -static-libstdc++ -static-libgcc)
+endif()
