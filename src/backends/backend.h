@@ -1,0 +1,96 @@
+// What a backend is: compile a module for a target, load it, run it. Nothing above this line knows which one runs.
+// Compiling never needs a device.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/ir/function.h"
+#include "src/runtime/buffer.h"
+#include "src/runtime/event.h"
+#include "src/runtime/status.h"
+
+namespace weft {
+
+// A kind of device to compile for. `fingerprint` names everything machine code depends on (features, tuning, LLVM
+// version); it is part of the cache key.
+struct Target {
+  std::string platform;     // "cpu"
+  std::string fingerprint;  // "x86-64 avx512f,… llvm 19.1.7"
+};
+
+// Options that change code. All of them are in the cache key.
+struct CompileOptions {
+  std::string isa;              // "", "avx512", "portable": force a CPU path
+  std::string matmul_precision; // "highest" (default): f32 means f32
+  bool verify_between_passes = false;  // not in the key: does not change code
+};
+
+struct ExecutableStats {
+  int64_t kernels = 0;         // entries of the launch list
+  int64_t temporary_bytes = 0;
+  int64_t code_bytes = 0;
+  int64_t kernels_compiled = 0;  // 0 if loaded
+};
+
+// Arguments of one device, in the order of the entry function's kBuffer parameters.
+struct DeviceArguments {
+  std::span<const Ref<Buffer>> buffers;
+  std::span<const uint32_t> words;      // the launch's argument block
+  std::span<const uint8_t> donated;     // per buffer: 1 = the executable may take it over
+};
+
+struct DeviceResults {
+  std::vector<Ref<Buffer>> buffers;  // in the order of the entry function's results; ready when `done` is
+  Ref<Event> done;                   // an error sticks to the event and to every result
+};
+
+// Loaded and ready to launch. Thread rule: any thread may Execute; launches of one device run in call order.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  // Everything that can fail for the caller's or the machine's reasons (allocation, checks) fails here, before the
+  // first kernel; then nothing has been donated.
+  virtual absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) = 0;
+  // Bytes that Backend::Load takes in another process of the same fingerprint.
+  virtual absl::StatusOr<std::string> Serialize() const = 0;
+  virtual ExecutableStats stats() const = 0;
+};
+
+struct MemoryStats {
+  int64_t bytes_in_use = 0;
+  int64_t peak_bytes = 0;
+  int64_t bytes_limit = 0;  // 0: unknown
+};
+
+// One per platform and context. Thread rule: any thread.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view platform() const = 0;
+  virtual std::span<Device* const> devices() const = 0;
+  virtual Target target(const CompileOptions& options) const = 0;
+
+  // Whether the composite runs whole here; otherwise it is expanded before this backend sees it.
+  virtual bool Claims(const ir::Node& composite) const = 0;
+  // The module after Backend-independent passes: primitives, claimed composites, fusions.
+  virtual absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module,
+                                                              const CompileOptions& options) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) = 0;
+
+  // Copies host bytes (dense, row-major) to a new buffer. The source may be reused when the call returns.
+  virtual absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
+                                               std::span<const std::byte> bytes) = 0;
+  // Takes over foreign host memory without a copy where the device can read it in place; `release` runs exactly once.
+  virtual absl::StatusOr<Ref<Buffer>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
+                                            std::function<void()> release) = 0;
+  // Waits for the buffer, then copies `destination.size()` bytes from byte `offset`.
+  virtual absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) = 0;
+  virtual MemoryStats memory_stats(Device* device) const = 0;
+};
+
+}  // namespace weft

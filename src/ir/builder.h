@@ -1,0 +1,42 @@
+// Makes checked nodes inside rules (gradients, expansions, passes). Errors stick: rules read like formulas and the
+// caller asks once at the end.
+#pragma once
+
+#include "src/ir/function.h"
+#include "src/ir/op_def.h"
+#include "src/runtime/status.h"
+
+namespace weft::ir {
+
+// Fills defaults in, checks operand count, dtypes, attribute types, then the operation's shape rule. On error the
+// text reads "add(f32[2, 3], i32[3]): …".
+absl::Status CheckCall(const OpDef& op, std::span<const Value> operands, Attrs& attrs, Types* results);
+
+// "f32[2, 3]", as error texts show operands.
+std::string ShortType(const Type& type);
+
+// Thread rule: one thread.
+class Builder {
+ public:
+  explicit Builder(Location location = {}) : location_(location) {}
+
+  // The single result, or an empty value once anything has failed. Empty operands where the operation does not allow
+  // them are taken as the failure they come from.
+  Value Emit(const OpDef& op, Values operands, Attrs attrs = {}, std::vector<Ref<const Function>> regions = {});
+  // All results.
+  Values EmitAll(const OpDef& op, Values operands, Attrs attrs = {}, std::vector<Ref<const Function>> regions = {});
+
+  void Fail(absl::Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+  bool ok() const { return status_.ok(); }
+  const absl::Status& status() const { return status_; }
+  Location location() const { return location_; }
+  void set_location(Location location) { location_ = location; }
+
+ private:
+  absl::Status status_;
+  Location location_;
+};
+
+}  // namespace weft::ir

@@ -1,0 +1,85 @@
+// Creation, iterative destruction and positions of nodes.
+#include "src/ir/node.h"
+
+#include <mutex>
+#include <unordered_map>
+
+#include "absl/strings/str_cat.h"
+#include "src/ir/function.h"
+
+namespace weft::ir {
+namespace {
+
+// Process-wide and never torn down: positions outlive contexts in error texts. Bounded by the number of source files.
+struct FileTable {
+  std::mutex mutex;
+  std::unordered_map<std::string, uint32_t> index;
+  std::vector<const std::string*> names;
+};
+FileTable& Files() {
+  static FileTable* const table = new FileTable();
+  return *table;
+}
+
+std::atomic<uint64_t> next_id{1};
+
+}  // namespace
+
+uint32_t InternFile(std::string_view file) {
+  if (file.empty()) return 0;
+  FileTable& table = Files();
+  std::lock_guard lock(table.mutex);
+  auto [entry, added] = table.index.try_emplace(std::string(file), table.names.size() + 1);
+  if (added) table.names.push_back(&entry->first);
+  return entry->second;
+}
+
+std::string ToString(Location location) {
+  if (location.file == 0) return "";
+  FileTable& table = Files();
+  std::lock_guard lock(table.mutex);
+  return absl::StrCat(*table.names[location.file - 1], ":", location.line);
+}
+
+Node::Node() = default;
+Node::~Node() = default;
+
+std::span<const Ref<const Function>> Node::regions() const {
+  return regions_ == nullptr ? std::span<const Ref<const Function>>() : regions_->functions;
+}
+
+Ref<const Node> Node::Create(const OpDef& op, Values operands, Attrs attrs, Types results,
+                             std::unique_ptr<const Regions> regions, Location location) {
+  Node* node = new Node();
+  node->op_ = &op;
+  node->id_ = next_id.fetch_add(1, std::memory_order_relaxed);
+  for (const Value& operand : operands) {
+    if (operand && operand.node->needs_gradient()) node->needs_gradient_ = true;
+  }
+  node->operands_ = std::move(operands);
+  node->attrs_ = std::move(attrs);
+  node->results_ = std::move(results);
+  node->regions_ = std::move(regions);
+  node->location_ = location;
+  return Ref<const Node>(node);
+}
+
+void Node::Destroy(const Node* node) {
+  // The list is threaded through next_dead_, so that destruction needs neither stack nor heap.
+  const Node* dead = node;
+  dead->next_dead_ = nullptr;
+  while (dead != nullptr) {
+    Node* current = const_cast<Node*>(dead);
+    dead = current->next_dead_;
+    for (Value& operand : current->operands_) {
+      const Node* child = operand.node.Release();
+      if (child != nullptr && child->DropRef()) {
+        child->next_dead_ = dead;
+        dead = child;
+      }
+    }
+    delete current;
+  }
+}
+
+}  // namespace weft::ir

@@ -1,0 +1,111 @@
+// A node is one operation applied to values; a value is one result of a node. The same nodes serve recording (where
+// they hang on tensors), autodiff and passes (where they hang on functions).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "src/ir/attr.h"
+#include "src/ir/type.h"
+#include "src/runtime/ref.h"
+
+namespace weft::ir {
+
+struct OpDef;
+class Node;
+class Function;
+
+// What the lazy engine hangs on a node: where the value lives once it has been computed. Opaque here.
+class Payload : public RefCounted {};
+
+// The caller's position, interned once per file; 0 = unknown.
+struct Location {
+  uint32_t file = 0;
+  uint32_t line = 0;
+};
+uint32_t InternFile(std::string_view file);
+std::string ToString(Location location);  // "train.c:42", "" if unknown
+
+// An owning reference to one result.
+struct Value {
+  Ref<const Node> node;
+  uint32_t result = 0;
+
+  explicit operator bool() const { return node != nullptr; }
+  inline const Type& type() const;
+  inline const Dims& dims() const;
+  inline DType dtype() const;
+  friend bool operator==(const Value& a, const Value& b) { return a.node == b.node && a.result == b.result; }
+  template <typename H>
+  friend H AbslHashValue(H h, const Value& v) {
+    return H::combine(std::move(h), v.node.get(), v.result);
+  }
+};
+
+using Values = absl::InlinedVector<Value, 3>;
+
+// The functions a node carries (a fusion's body, a loop's condition); most carry none. Defined with Function.
+struct Regions;
+
+// What few nodes carry: things that came in from elsewhere and must survive a round trip.
+struct NodeExtras {
+  std::vector<std::pair<std::string, std::string>> unknown_attributes;  // name, text
+  std::string sharding;
+  uint16_t device = 0;  // mesh slot, not a device id
+};
+
+// Immutable after Create, but for the payload (the lazy engine's, under its lock). About 240 bytes.
+// Ids grow along creation and operands exist before their users, so sorting by id is a topological order.
+class Node final : public RefCounted {
+ public:
+  // The caller has inferred the result types (see ops::Record and ir::Builder, the two ways in).
+  static Ref<const Node> Create(const OpDef& op, Values operands, Attrs attrs, Types results,
+                                std::unique_ptr<const Regions> regions = nullptr, Location location = {});
+
+  const OpDef& op() const { return *op_; }
+  uint64_t id() const { return id_; }
+  std::span<const Value> operands() const { return operands_; }
+  const Attrs& attrs() const { return attrs_; }
+  std::span<const Type> results() const { return results_; }
+  const Type& type(size_t result = 0) const { return results_[result]; }
+  std::span<const Ref<const Function>> regions() const;
+  Location location() const { return location_; }
+  const NodeExtras* extras() const { return extras_.get(); }
+
+  // A value that a wanted gradient depends on: set at creation from the operands, or on leaves by the lazy engine.
+  bool needs_gradient() const { return needs_gradient_; }
+  void set_needs_gradient() const { needs_gradient_ = true; }
+
+  const Ref<Payload>& payload() const { return payload_; }
+  void set_payload(Ref<Payload> payload) const { payload_ = std::move(payload); }
+
+  // Chains of a million nodes die on a 256 KiB stack: releases children from a list threaded through the dead.
+  static void Destroy(const Node* node);
+
+ private:
+  Node();
+  ~Node() override;
+
+  const OpDef* op_ = nullptr;
+  uint64_t id_ = 0;
+  Values operands_;
+  Attrs attrs_;
+  Types results_;
+  std::unique_ptr<const Regions> regions_;
+  std::unique_ptr<NodeExtras> extras_;
+  Location location_;
+  mutable bool needs_gradient_ = false;
+  mutable Ref<Payload> payload_;
+  mutable const Node* next_dead_ = nullptr;
+};
+
+inline const Type& Value::type() const { return node->type(result); }
+inline const Dims& Value::dims() const { return type().dims; }
+inline DType Value::dtype() const { return type().dtype; }
+
+}  // namespace weft::ir

@@ -1,0 +1,178 @@
+// The description of one operation: everything the rest of Weft knows about it. One operation is one file in src/ops
+// with one `constinit const OpDef`; the C function, docs, JSON, verifier, reference, tests and benchmarks derive from it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "src/ir/attr.h"
+#include "src/ir/type.h"
+
+namespace weft::ir {
+
+struct OpDef;
+class Node;
+struct Value;
+class Builder;
+class ScalarBuilder;    // ir/scalar.h
+struct ScalarValue;
+class StableHloWriter;  // ir/stablehlo.h
+
+// Sets of element types, for operand rules.
+using TypeSet = uint32_t;
+inline constexpr TypeSet kF = 1;         // f16 bf16 f32 f64
+inline constexpr TypeSet kSI = 2;        // signed integers
+inline constexpr TypeSet kUI = 4;        // unsigned integers
+inline constexpr TypeSet kB = 8;         // bool
+inline constexpr TypeSet kI = kSI | kUI;
+inline constexpr TypeSet kNumber = kF | kI;
+inline constexpr TypeSet kAnyType = kNumber | kB;
+bool Contains(TypeSet set, DType dtype);
+
+struct OperandDef {
+  std::string_view name;
+  TypeSet types;
+  std::string_view doc;
+  bool optional = false;
+  bool variadic = false;  // last operand only: one or more
+  // Operands with the same group letter must agree in dtype (0: free).
+  char group = 'T';
+};
+
+enum class Kind : uint8_t {
+  kPrimitive,  // StableHLO's semantics; every backend runs it
+  kComposite,  // stays a node through autodiff; a backend claims it or it is expanded before fusion
+  kMacro,      // expands while recording (matmul -> dot_general, sum -> reduce): never a node
+};
+
+// What recording does to a user's operands before the shape rule sees them.
+enum class OperandRule : uint8_t {
+  kNone,
+  kBroadcast,  // NumPy broadcasting through broadcast_in_dim; dtypes must agree
+};
+
+// One call to infer: operand types (empty optional operands are null) and attributes with defaults filled in.
+struct InferCall {
+  const OpDef& op;
+  std::span<const Type* const> operands;
+  const Attrs& attrs;
+};
+// Appends the result types or returns a UserError. The caller has checked operand count, dtype sets and groups, and
+// prefixes the operation's name and the operand shapes to the message.
+using InferFn = absl::Status (*)(const InferCall& call, Types* results);
+
+// One reverse step: adds to `grads` (one slot per operand, left empty = no gradient) the cotangent of each operand.
+// Only operands with wanted[i] need one. A missing cotangent of a result is an empty Value.
+struct GradCall {
+  Builder& b;
+  const Node& node;
+  std::span<const Value> operands;
+  std::span<const Value> results;
+  std::span<const Value> cotangents;
+  std::span<const bool> wanted;
+};
+using GradFn = absl::Status (*)(const GradCall& call, std::span<Value> grads);
+
+// Composites and macros: the same in terms of other operations, through the builder's sticky error.
+struct ExpandCall {
+  Builder& b;
+  const OpDef& op;
+  std::span<const Value> operands;  // absent optional operands are empty
+  const Attrs& attrs;
+};
+using ExpandFn = absl::Status (*)(const ExpandCall& call, std::span<Value> results);
+
+// Elementwise lowering: operand scalars to the result's scalar, on the loop vocabulary of ir/scalar.h.
+struct ScalarCall {
+  ScalarBuilder& b;
+  std::span<const ScalarValue> operands;
+  const Attrs& attrs;
+  DType dtype;  // of the result
+};
+using ScalarFn = ScalarValue (*)(const ScalarCall& call);
+
+// The slow, obvious implementation, in double or integers. Results come zero-filled in their final shapes.
+struct ReferenceCall {
+  const OpDef& op;
+  std::span<const HostTensor* const> operands;  // absent optional operands are null
+  const Attrs& attrs;
+  std::span<HostTensor> results;
+};
+using ReferenceFn = absl::Status (*)(const ReferenceCall& call);
+
+using StableHloFn = void (*)(const Node& node, StableHloWriter& writer);
+
+// How a backend without special knowledge of the operation runs it.
+enum class Lowering : uint8_t {
+  kScalar,      // `scalar` per element
+  kIndexMap,    // moves elements only: broadcast_in_dim, transpose, slice, reshape, reverse, iota
+  kReduction,   // reduce
+  kKernel,      // a kernel that a backend knows under the operation's name
+  kExpand,      // composites and macros: `expand`
+  kStructural,  // parameter, tuple, fusion: the compiler's own
+};
+
+// Example calls from which tests, docs and benchmark rows are made. `call` lists operand types and attributes, e.g.
+// "T[2,3] T[2,3]", "T[4,5] dims=[1] keepdims=true", "i32[7]<0:5> T[5,3]" (integers from 0 to 5 exclusive). T runs over
+// the operand's types.
+struct Sample {
+  std::string_view call;
+  double low = -2.0;   // random operand values in [low, high)
+  double high = 2.0;
+  bool gradient = true;  // smooth enough here for finite differences
+};
+
+// Largest error against the reference, as |x - r| <= absolute + relative * |r|, per stored type. 0: exact.
+struct Tolerance {
+  double f32 = 1e-6;
+  double f64 = 1e-14;
+  double bf16 = 1e-2;
+  double f16 = 2e-3;
+  double absolute = 0;  // added as is, times the type's scale (f32 = 1)
+};
+
+enum class Part : uint8_t { kGradient, kBatching, kStableHlo, kLowering, kReference, kSamples, kExample };
+// The closed list of reasons for a missing part.
+enum class Reason : uint8_t {
+  kNone,
+  kNotDifferentiable,     // integer or piecewise-constant result
+  kExpands,               // the expansion supplies it
+  kMovedByExpansionOf,    // reached only from other operations' expansions, which are tested
+  kRandom,                // no deterministic oracle outside
+  kStructural,            // the compiler's own node
+  kBatchingNotInAbi,      // no public vectorising transform yet
+};
+struct Absent {
+  Part part;
+  Reason reason;
+};
+
+struct OpDef {
+  std::string_view name;    // StableHLO's: "multiply"
+  std::string_view c_name;  // what users call it: "mul" -> weft_mul, wf_mul
+  uint16_t since = 1;       // ABI minor it appeared in
+  Kind kind = Kind::kPrimitive;
+  std::string_view doc;      // shapes, formula, source; first sentence is the summary
+  std::string_view example;  // C, one or two lines in the fluent layer
+  std::span<const OperandDef> operands;
+  std::span<const AttrDef> attrs;
+  std::span<const std::string_view> results;  // names; the count unless variadic
+  OperandRule rule = OperandRule::kNone;
+  InferFn infer = nullptr;
+  GradFn gradient = nullptr;
+  ExpandFn expand = nullptr;
+  Lowering lowering = Lowering::kKernel;
+  ScalarFn scalar = nullptr;
+  ReferenceFn reference = nullptr;
+  StableHloFn stablehlo = nullptr;  // null: the generic form with the schema's attributes
+  std::span<const Sample> samples;
+  Tolerance tolerance;
+  std::span<const Absent> absent;
+  bool exported = true;  // has a C function
+  bool commutative = false;
+  bool random = false;  // takes a generator state: recording supplies it
+};
+
+}  // namespace weft::ir

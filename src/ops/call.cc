@@ -1,0 +1,80 @@
+// Broadcasting and macro expansion of calls.
+#include "src/ops/call.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace weft::ops {
+
+absl::StatusOr<Dims> BroadcastDims(std::span<const int64_t> a, std::span<const int64_t> b) {
+  const size_t rank = std::max(a.size(), b.size());
+  Dims result(rank);
+  for (size_t i = 0; i < rank; ++i) {  // i counts from the last dimension
+    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (x != y && x != 1 && y != 1) {
+      return UserError("shapes ", DimsToString(a), " and ", DimsToString(b), " do not broadcast: dimension -", i + 1,
+                       " is ", x, " and ", y, "; sizes must be equal or 1");
+    }
+    result[rank - 1 - i] = x == 1 ? y : x;
+  }
+  return result;
+}
+
+namespace {
+
+// Trailing alignment: operand dimension i becomes result dimension i + (rank difference).
+ir::Value BroadcastTo(ir::Builder& b, const ir::Value& x, const Dims& dims) {
+  if (x.dims() == dims) return x;
+  ir::Ints positions;
+  for (size_t i = 0; i < x.dims().size(); ++i) positions.push_back(dims.size() - x.dims().size() + i);
+  return b.Emit(kOp_broadcast_in_dim, {x}, {ir::Ints(dims.begin(), dims.end()), positions});
+}
+
+}  // namespace
+
+ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs) {
+  const size_t count = std::max<size_t>(op.results.size(), 1);
+  if (!b.ok()) return ir::Values(count);
+  if (op.rule == ir::OperandRule::kBroadcast) {
+    bool same = true;
+    for (const ir::Value& x : operands) same = same && x && x.type().is_tensor() && x.dims() == operands[0].dims();
+    if (!same) {
+      Dims dims;
+      for (const ir::Value& x : operands) {
+        if (!x) continue;  // CheckCall names the missing operand
+        absl::StatusOr<Dims> joined = BroadcastDims(dims, x.dims());
+        if (!joined.ok()) {
+          std::string call = absl::StrCat(op.c_name, "(");
+          for (size_t i = 0; i < operands.size(); ++i) {
+            absl::StrAppend(&call, i == 0 ? "" : ", ", operands[i] ? ir::ShortType(operands[i].type()) : "none");
+          }
+          b.Fail(UserError(call, "): ", joined.status().message()));
+          return ir::Values(count);
+        }
+        dims = *std::move(joined);
+      }
+      for (ir::Value& x : operands) {
+        if (x) x = BroadcastTo(b, x, dims);
+      }
+    }
+  }
+  if (op.kind != ir::Kind::kMacro) return b.EmitAll(op, std::move(operands), std::move(attrs));
+  ir::Types unused;
+  if (absl::Status status = ir::CheckCall(op, operands, attrs, &unused); !status.ok()) {
+    b.Fail(std::move(status));
+    return ir::Values(count);
+  }
+  operands.resize(std::max(operands.size(), op.operands.size()));
+  ir::Values results(count);
+  absl::Status status = op.expand(ir::ExpandCall{b, op, operands, attrs}, std::span(results.data(), results.size()));
+  if (!status.ok()) b.Fail(std::move(status));
+  return b.ok() ? results : ir::Values(count);
+}
+
+ir::Value Call(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs) {
+  return CallAll(b, op, std::move(operands), std::move(attrs))[0];
+}
+
+}  // namespace weft::ops

@@ -1,0 +1,98 @@
+// broadcast_in_dim: repeats along new or size-1 dimensions.
+#include "src/ops/build.h"
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "tensor to repeat"}};
+constexpr AttrDef kAttrs[] = {
+    {"shape", AttrType::kInts, "result shape", true},
+    {"broadcast_dimensions", AttrType::kInts, "result dimension of each operand dimension, strictly increasing", true},
+};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type& x = *call.operands[0];
+  const Ints& shape = call.attrs.IntList(0);
+  const Ints& positions = call.attrs.IntList(1);
+  if (positions.size() != x.rank()) {
+    return UserError("broadcast_dimensions has ", positions.size(), " entries for an operand of rank ", x.rank());
+  }
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const int64_t at = positions[i];
+    if (at < 0 || at >= static_cast<int64_t>(shape.size()) || (i > 0 && at <= positions[i - 1])) {
+      return UserError("broadcast_dimensions ", DimsToString(positions), " must increase strictly within 0 to ",
+                       static_cast<int64_t>(shape.size()) - 1);
+    }
+    if (x.dims[i] != 1 && x.dims[i] != shape[at]) {
+      return UserError("operand dimension ", i, " is ", x.dims[i], " and cannot become ", shape[at],
+                       " (it must be 1 or equal)");
+    }
+  }
+  results->push_back(Type::Tensor(x.dtype, Dims(shape.begin(), shape.end())));
+  return absl::OkStatus();
+}
+
+// Sums over what was repeated.
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  const Value& x = call.operands[0];
+  const Ints& positions = call.node.attrs().IntList(1);
+  const Dims& shape = call.results[0].dims();
+  Ints summed;
+  size_t next = 0;
+  for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d) {
+    const bool mapped = next < positions.size() && positions[next] == d;
+    if (!mapped || x.dims()[next] != shape[d]) summed.push_back(d);
+    if (mapped) ++next;
+  }
+  Value g = call.cotangents[0];
+  if (!summed.empty()) g = Reduce(call.b, g, Reducer::kSum, summed);
+  grads[0] = Reshape(call.b, g, x.dims());
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  HostTensor& y = call.results[0];
+  const Ints& positions = call.attrs.IntList(1);
+  const Dims x_strides = StridesOf(x.dims());
+  const Dims y_strides = StridesOf(y.dims());
+  for (int64_t k = 0; k < y.count(); ++k) {
+    int64_t from = 0;
+    for (size_t i = 0; i < positions.size(); ++i) {
+      const int64_t index = (k / y_strides[positions[i]]) % y.dims()[positions[i]];
+      from += (x.dims()[i] == 1 ? 0 : index) * x_strides[i];
+    }
+    CopyElement(x, from, y, k);
+  }
+  return absl::OkStatus();
+}
+
+constexpr Sample kSamples[] = {{"T[3] shape=[2,3] broadcast_dimensions=[1]"},
+                               {"T[] shape=[4] broadcast_dimensions=[]"},
+                               {"T[2,1] shape=[2,5] broadcast_dimensions=[0,1]"},
+                               {"T[3] shape=[3,0,2] broadcast_dimensions=[0]"}};
+
+}  // namespace
+
+constinit const OpDef kOp_broadcast_in_dim = {
+    .name = "broadcast_in_dim",
+    .c_name = "broadcast_in_dim",
+    .doc = "Repeats x along new or size-1 dimensions: operand dimension i becomes result dimension "
+           "broadcast_dimensions[i]. StableHLO broadcast_in_dim. For NumPy's rule see broadcast_to.",
+    .example = "const int64_t shape[] = {64, 10}, at[] = {1};\ny = wf_broadcast_in_dim(s, b, shape, 2, at, 1);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kIndexMap,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = {.f32 = 0, .f64 = 0, .bf16 = 0, .f16 = 0},
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

@@ -1,0 +1,55 @@
+// Completion, waiting and continuation of events.
+#include "src/runtime/event.h"
+
+#include <chrono>
+
+namespace weft {
+
+Ref<Event> Event::Done(absl::Status status) {
+  Ref<Event> event = MakeRef<Event>();
+  event->Complete(std::move(status));
+  return event;
+}
+
+void Event::Complete(absl::Status status) {
+  std::vector<std::function<void(const absl::Status&)>> then;
+  {
+    std::lock_guard lock(mutex_);
+    status_ = std::move(status);
+    then.swap(then_);
+    done_.store(true, std::memory_order_release);
+    // Notified under the lock: a waiter may drop the last reference as soon as it wakes.
+    changed_.notify_all();
+  }
+  for (auto& call : then) call(status_);
+}
+
+absl::Status Event::status() const {
+  if (!done()) return absl::OkStatus();
+  return status_;  // never changes after done
+}
+
+absl::Status Event::Wait(int64_t timeout_ns) const {
+  if (done()) return status_;
+  std::unique_lock lock(mutex_);
+  auto is_done = [&] { return done_.load(std::memory_order_relaxed); };
+  if (timeout_ns < 0) {
+    changed_.wait(lock, is_done);
+  } else if (!changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), is_done)) {
+    return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "the event was not done after ", timeout_ns, " ns");
+  }
+  return status_;
+}
+
+void Event::OnDone(std::function<void(const absl::Status&)> then) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!done()) {
+      then_.push_back(std::move(then));
+      return;
+    }
+  }
+  then(status_);
+}
+
+}  // namespace weft

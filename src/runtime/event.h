@@ -1,0 +1,42 @@
+// Something that will have happened. Failure is sticky and reaches everything that depends on it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "src/runtime/ref.h"
+#include "src/runtime/status.h"
+
+namespace weft {
+
+// Thread rule: any thread. Waiting or polling is always enough; nothing needs a callback.
+class Event final : public RefCounted {
+ public:
+  Event() = default;
+  static Ref<Event> Done(absl::Status status = absl::OkStatus());
+
+  // Exactly once.
+  void Complete(absl::Status status);
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  // OK until done, then the outcome.
+  absl::Status status() const;
+  // Blocks; negative = for ever. DEADLINE_EXCEEDED if the time passes first, else the outcome.
+  absl::Status Wait(int64_t timeout_ns = -1) const;
+  // Runs `then` once, on the completing thread, or at once if already done. For the library's own use; no lock is held.
+  void OnDone(std::function<void(const absl::Status&)> then);
+
+ private:
+  ~Event() override = default;
+
+  std::atomic<bool> done_{false};
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  absl::Status status_;
+  std::vector<std::function<void(const absl::Status&)>> then_;
+};
+
+}  // namespace weft

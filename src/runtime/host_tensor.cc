@@ -1,0 +1,130 @@
+// Element access by dtype, and the two 16-bit float conversions.
+#include "src/runtime/host_tensor.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace weft {
+
+uint16_t FloatToBF16(float value) {
+  uint32_t bits = __builtin_bit_cast(uint32_t, value);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint16_t>((bits >> 16) | 0x40);
+  return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1)) >> 16);
+}
+
+uint16_t DoubleToF16(double value) {
+  const uint64_t bits = __builtin_bit_cast(uint64_t, value);
+  const uint16_t sign = static_cast<uint16_t>((bits >> 48) & 0x8000);
+  const double magnitude = std::fabs(value);
+  if (std::isnan(value)) return sign | 0x7E00;
+  if (magnitude >= 65520.0) return sign | 0x7C00;
+  if (magnitude < 0x1p-14) {  // subnormal: units of 2^-24, rounded to even by nearbyint in the default mode
+    return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(magnitude * 0x1p24)));
+  }
+  int exponent;
+  const double fraction = std::frexp(magnitude, &exponent);  // in [0.5, 1)
+  const auto mantissa = static_cast<uint32_t>(std::nearbyint(std::ldexp(fraction, 11)));  // 1024..2048
+  const uint32_t result = (static_cast<uint32_t>(exponent + 13) << 10) + mantissa;
+  return static_cast<uint16_t>(sign | result);
+}
+
+double F16ToDouble(uint16_t bits) {
+  const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
+  const int exponent = (bits >> 10) & 0x1F;
+  const int mantissa = bits & 0x3FF;
+  if (exponent == 31) return mantissa != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * HUGE_VAL;
+  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
+  return sign * std::ldexp(1024 + mantissa, exponent - 25);
+}
+
+namespace {
+
+template <typename T>
+T Load(const std::byte* base, int64_t i) {
+  T value;
+  std::memcpy(&value, base + i * sizeof(T), sizeof(T));
+  return value;
+}
+template <typename T>
+void Store(std::byte* base, int64_t i, T value) {
+  std::memcpy(base + i * sizeof(T), &value, sizeof(T));
+}
+
+template <typename T>
+T Saturate(double value) {
+  if (std::isnan(value)) return 0;
+  // The upper bound as a double may round up to 2^N, so compare with >=.
+  if (value >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
+  if (value <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
+  return static_cast<T>(value);
+}
+
+}  // namespace
+
+HostTensor::HostTensor(DType dtype, Dims dims)
+    : dtype_(dtype), dims_(std::move(dims)), count_(CountOf(dims_)), bytes_(count_ * BytesOf(dtype)) {}
+
+HostTensor::HostTensor(DType dtype, Dims dims, std::span<const std::byte> bytes)
+    : dtype_(dtype), dims_(std::move(dims)), count_(CountOf(dims_)), bytes_(bytes.begin(), bytes.end()) {}
+
+double HostTensor::GetDouble(int64_t i) const {
+  const std::byte* base = bytes_.data();
+  switch (dtype_) {
+    case DType::kF32: return Load<float>(base, i);
+    case DType::kF64: return Load<double>(base, i);
+    case DType::kBF16: return BF16ToFloat(Load<uint16_t>(base, i));
+    case DType::kF16: return F16ToDouble(Load<uint16_t>(base, i));
+    case DType::kU64: return static_cast<double>(Load<uint64_t>(base, i));
+    default: return static_cast<double>(GetInt(i));
+  }
+}
+
+int64_t HostTensor::GetInt(int64_t i) const {
+  const std::byte* base = bytes_.data();
+  switch (dtype_) {
+    case DType::kBool:
+    case DType::kU8: return Load<uint8_t>(base, i);
+    case DType::kI8: return Load<int8_t>(base, i);
+    case DType::kI16: return Load<int16_t>(base, i);
+    case DType::kU16: return Load<uint16_t>(base, i);
+    case DType::kI32: return Load<int32_t>(base, i);
+    case DType::kU32: return Load<uint32_t>(base, i);
+    case DType::kI64:
+    case DType::kU64: return Load<int64_t>(base, i);
+    default: return Saturate<int64_t>(GetDouble(i));
+  }
+}
+
+void HostTensor::SetDouble(int64_t i, double value) {
+  std::byte* base = bytes_.data();
+  switch (dtype_) {
+    case DType::kF32: return Store(base, i, static_cast<float>(value));
+    case DType::kF64: return Store(base, i, value);
+    case DType::kBF16: return Store(base, i, FloatToBF16(static_cast<float>(value)));
+    case DType::kF16: return Store(base, i, DoubleToF16(value));
+    case DType::kBool: return Store<uint8_t>(base, i, value != 0);
+    case DType::kI8: return Store(base, i, Saturate<int8_t>(value));
+    case DType::kI16: return Store(base, i, Saturate<int16_t>(value));
+    case DType::kI32: return Store(base, i, Saturate<int32_t>(value));
+    case DType::kI64: return Store(base, i, Saturate<int64_t>(value));
+    case DType::kU8: return Store(base, i, Saturate<uint8_t>(value));
+    case DType::kU16: return Store(base, i, Saturate<uint16_t>(value));
+    case DType::kU32: return Store(base, i, Saturate<uint32_t>(value));
+    case DType::kU64: return Store(base, i, Saturate<uint64_t>(value));
+    default: return;
+  }
+}
+
+void HostTensor::SetInt(int64_t i, int64_t value) {
+  std::byte* base = bytes_.data();
+  switch (BytesOf(dtype_) * (IsInteger(dtype_) ? 1 : 0)) {
+    case 1: return Store(base, i, static_cast<uint8_t>(value));
+    case 2: return Store(base, i, static_cast<uint16_t>(value));
+    case 4: return Store(base, i, static_cast<uint32_t>(value));
+    case 8: return Store(base, i, static_cast<uint64_t>(value));
+    default: return SetDouble(i, static_cast<double>(value));
+  }
+}
+
+}  // namespace weft
