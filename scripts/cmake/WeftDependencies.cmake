@@ -17,7 +17,7 @@ if(NOT EXISTS "${WEFT_DEPS_PREFIX}/.complete")
 endif()
 message(STATUS "Private dependencies: ${WEFT_DEPS_PREFIX}")
 
-# --- LLVM: only code generation and ORC; no PassBuilder, no other target ---------------------------
+# --- LLVM: code generation and ORC for this machine (an archive gives only the members that are referred to) ---
 find_program(WEFT_LLVM_CONFIG NAMES llvm-config-19 REQUIRED)
 function(weft_llvm_config out)
   execute_process(COMMAND "${WEFT_LLVM_CONFIG}" ${ARGN} OUTPUT_VARIABLE text
@@ -34,7 +34,6 @@ if(WEFT_SYSTEM_DEPS)
   message(STATUS "LLVM: the system's shared library")
 else()
   weft_llvm_config(weft_llvm_libs --link-static --libs orcjit x86codegen x86asmparser core passes)
-  list(FILTER weft_llvm_libs EXCLUDE REGEX "^-lLLVM(Passes|Coroutines|HipStdPar|IRPrinter)$")
 endif()
 target_link_directories(weft_llvm INTERFACE ${weft_llvm_libdir})
 target_link_libraries(weft_llvm INTERFACE ${weft_llvm_libs})

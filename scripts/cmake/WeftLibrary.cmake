@@ -108,9 +108,10 @@ set_target_properties(weft PROPERTIES
   BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "" VERSION ${WEFT_ABI_MAJOR} SOVERSION ${WEFT_ABI_MAJOR} LINK_DEPENDS "${weft_map}")
 target_include_directories(weft INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include/c_api> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/weft>)
+# No --icf: the archives of LLVM lost their address-significance tables, so the safe form folds nothing.
 target_link_options(weft PRIVATE
   "-Wl,--version-script=${weft_map}" -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,-z,nodelete
-  -Wl,--icf=safe -Wl,-z,relro -Wl,-z,now -Wl,--as-needed)
+  -Wl,-z,relro -Wl,-z,now -Wl,--as-needed)
 if(WEFT_SANITIZE)
   # The sanitizer's own functions come from the program.
 else()
