@@ -1,0 +1,48 @@
+// Which instructions the CPU backend may emit. One CpuTarget is chosen per device at start-up and is part of every
+// cache key: machine code made for one target is never loaded by another. Knows nothing of LLVM.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace weft::cpu {
+
+// Code paths with their own instruction selection. One path gives the same bits for any number of threads; two
+// paths agree within an operation's tolerance.
+enum class Isa : uint8_t {
+  kPortable,  // any x86-64: 128-bit SSE2, no fused multiply-add
+  kAvx2,      // 256-bit AVX2 with FMA
+  kAvx512,    // 512-bit, x86-64-v4 (F, BW, CD, DQ, VL)
+};
+
+std::string_view NameOf(Isa isa);
+
+// A complete description of the machine that code is made for.
+struct CpuTarget {
+  Isa isa = Isa::kPortable;
+  int vector_bytes = 16;       // width that kernels are written for: 16, 32 or 64
+  bool has_fma = false;        // fused multiply-add; without it products round before they are added
+  bool has_bf16_dot = false;   // AVX512_BF16 (vdpbf16ps); without it bf16 is widened while packing
+  std::string cpu;             // LLVM's target-cpu
+  std::string features;        // LLVM's target-features, "+avx512f,+…", sorted, complete
+  int vector_registers = 16;
+
+  int VectorBits() const { return vector_bytes * 8; }
+  // Names everything above that changes machine code; goes into cache keys.
+  std::string Fingerprint() const;
+};
+
+// The widest path that this machine runs.
+Isa BestIsa();
+bool IsSupported(Isa isa);
+
+// The target for `isa` with all extras of this machine (AVX512_BF16 and others). FAILED_PRECONDITION if this machine
+// cannot run it.
+absl::StatusOr<CpuTarget> TargetFor(Isa isa);
+// Parses "avx512", "avx2", "portable" or "auto" (an option of the device).
+absl::StatusOr<CpuTarget> TargetFromName(std::string_view name);
+
+}  // namespace weft::cpu

@@ -1,0 +1,186 @@
+// Spin for a bounded time, then park on a futex. Spinning makes a region cost 0.1 us instead of 22; bounded, because
+// a spinning worker takes the caller's core on machines whose cores are shared.
+#include "src/runtime/thread_pool.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "src/runtime/status.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Inside a program's run the next region follows within microseconds; after it, the host records the next step.
+constexpr auto kSpinInRun = std::chrono::microseconds(200);
+constexpr auto kSpinIdle = std::chrono::microseconds(40);
+constexpr auto kSpinJoin = std::chrono::microseconds(100);
+
+thread_local bool tls_inside_region = false;
+
+std::atomic<uint64_t> g_fork_generation{0};
+
+void CountFork() { g_fork_generation.fetch_add(1, std::memory_order_relaxed); }
+
+void WatchForks() {
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, &CountFork); });
+}
+
+inline void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+void FutexWait(std::atomic<uint32_t>* word, uint32_t expected) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+}
+void FutexWake(std::atomic<uint32_t>* word, int count) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+}
+
+// True when `ready` came true within `limit`. The clock is read every 64 pauses (about 3 us apart).
+template <typename Ready>
+bool SpinUntil(Clock::duration limit, Ready ready) {
+  const Clock::time_point deadline = Clock::now() + limit;
+  for (;;) {
+    for (int i = 0; i < 64; ++i) {
+      if (ready()) return true;
+      Pause();
+    }
+    if (Clock::now() >= deadline) return ready();
+  }
+}
+
+}  // namespace
+
+int AvailableCpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return std::max(1u, std::thread::hardware_concurrency());
+  return std::max(1, CPU_COUNT(&set));
+}
+
+ThreadPool::ThreadPool(int threads) : threads_(threads < 1 ? AvailableCpus() : threads) {
+  WatchForks();
+  fork_generation_ = g_fork_generation.load(std::memory_order_relaxed);
+}
+
+ThreadPool::~ThreadPool() {
+  if (Forked()) {
+    // The threads exist in the parent only: joining them would wait forever, so their handles are left behind.
+    static_cast<void>(new std::vector<std::thread>(std::move(workers_)));
+    return;
+  }
+  stop_.store(true, std::memory_order_seq_cst);
+  epoch_.fetch_add(1, std::memory_order_seq_cst);
+  WakeParked();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+bool ThreadPool::Forked() const { return g_fork_generation.load(std::memory_order_relaxed) != fork_generation_; }
+
+absl::Status ThreadPool::CheckProcess() const {
+  if (!Forked()) return absl::OkStatus();
+  return UserErrorOf(absl::StatusCode::kFailedPrecondition,
+                     "this process was forked after the context was made: its worker threads stayed in the parent; "
+                     "make a new context in the child, or fork before the first one");
+}
+
+void ThreadPool::Start() {
+  workers_.reserve(threads_ - 1);
+  for (int worker = 1; worker < threads_; ++worker) {
+    try {
+      workers_.emplace_back([this, worker] { Work(worker); });
+    } catch (const std::exception&) {
+      break;  // fewer threads than asked for: their shares run on the caller
+    }
+  }
+  started_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+}
+
+void ThreadPool::RunShare(const Region& region, int worker) const {
+  const int64_t begin = region.count * worker / threads_;
+  const int64_t end = region.count * (worker + 1) / threads_;
+  if (begin < end) (*region.fn)(begin, end, worker);
+}
+
+void ThreadPool::WakeParked() {
+  if (parked_.load(std::memory_order_seq_cst) == 0) return;
+  ticket_.fetch_add(1, std::memory_order_seq_cst);
+  FutexWake(&ticket_, threads_);
+}
+
+void ThreadPool::Work(int worker) {
+  tls_inside_region = true;  // a region opened by a worker runs inline
+  uint32_t seen = 0;
+  for (;;) {
+    const auto moved = [&] { return epoch_.load(std::memory_order_acquire) != seen; };
+    const auto limit = active_runs_.load(std::memory_order_relaxed) > 0 ? kSpinInRun : kSpinIdle;
+    if (!SpinUntil(limit, moved)) {
+      const uint32_t ticket = ticket_.load(std::memory_order_seq_cst);
+      parked_.fetch_add(1, std::memory_order_seq_cst);
+      // A region that starts now either sees this worker parked or has moved the epoch already.
+      if (epoch_.load(std::memory_order_seq_cst) == seen) FutexWait(&ticket_, ticket);
+      parked_.fetch_sub(1, std::memory_order_seq_cst);
+      continue;
+    }
+    ++seen;
+    if (stop_.load(std::memory_order_acquire)) return;
+    RunShare(region_, worker);
+    if (pending_.fetch_sub(1, std::memory_order_seq_cst) == 1 && caller_parked_.load(std::memory_order_seq_cst)) {
+      FutexWake(&pending_, 1);
+    }
+  }
+}
+
+void ThreadPool::ParallelRanges(int64_t count, RangeFn fn) {
+  if (count <= 0) return;
+  const Region region{&fn, count};
+  if (threads_ == 1 || count == 1 || tls_inside_region || Forked() || !region_mutex_.try_lock()) {
+    for (int worker = 0; worker < threads_; ++worker) RunShare(region, worker);
+    return;
+  }
+  std::call_once(start_once_, [this] { Start(); });
+  tls_inside_region = true;
+  region_ = region;
+  const int workers = static_cast<int>(workers_.size());
+  pending_.store(workers, std::memory_order_relaxed);
+  epoch_.fetch_add(1, std::memory_order_seq_cst);
+  WakeParked();
+  RunShare(region_, 0);
+  for (int worker = workers + 1; worker < threads_; ++worker) RunShare(region_, worker);
+  const auto finished = [&] { return pending_.load(std::memory_order_acquire) == 0; };
+  while (!SpinUntil(kSpinJoin, finished)) {
+    caller_parked_.store(true, std::memory_order_seq_cst);
+    const uint32_t left = pending_.load(std::memory_order_seq_cst);
+    if (left != 0) FutexWait(&pending_, left);
+    caller_parked_.store(false, std::memory_order_seq_cst);
+  }
+  tls_inside_region = false;
+  region_mutex_.unlock();
+}
+
+void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t index)> fn) {
+  ParallelRanges(count, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) fn(i);
+  });
+}
+
+void ThreadPool::BeginRun() {
+  if (active_runs_.fetch_add(1, std::memory_order_relaxed) == 0 && !Forked()) WakeParked();
+}
+
+void ThreadPool::EndRun() { active_runs_.fetch_sub(1, std::memory_order_relaxed); }
+
+}  // namespace weft
