@@ -49,7 +49,8 @@ std::span<const Ref<const Function>> Node::regions() const {
 }
 
 Ref<const Node> Node::Create(const OpDef& op, Values operands, Attrs attrs, Types results,
-                             std::unique_ptr<const Regions> regions, Location location) {
+                             std::unique_ptr<const Regions> regions, Location location,
+                             std::unique_ptr<const NodeExtras> extras) {
   Node* node = new Node();
   node->op_ = &op;
   node->id_ = next_id.fetch_add(1, std::memory_order_relaxed);
@@ -61,6 +62,7 @@ Ref<const Node> Node::Create(const OpDef& op, Values operands, Attrs attrs, Type
   node->results_ = std::move(results);
   node->regions_ = std::move(regions);
   node->location_ = location;
+  node->extras_ = std::move(extras);
   return Ref<const Node>(node);
 }
 

@@ -57,6 +57,8 @@ struct NodeExtras {
   std::vector<std::pair<std::string, std::string>> unknown_attributes;  // name, text
   std::string sharding;
   uint16_t device = 0;  // mesh slot, not a device id
+
+  friend bool operator==(const NodeExtras&, const NodeExtras&) = default;
 };
 
 // Immutable after Create, but for the payload (the lazy engine's, under its lock). About 240 bytes.
@@ -65,7 +67,8 @@ class Node final : public RefCounted {
  public:
   // The caller has inferred the result types (see ops::Record and ir::Builder, the two ways in).
   static Ref<const Node> Create(const OpDef& op, Values operands, Attrs attrs, Types results,
-                                std::unique_ptr<const Regions> regions = nullptr, Location location = {});
+                                std::unique_ptr<const Regions> regions = nullptr, Location location = {},
+                             std::unique_ptr<const NodeExtras> extras = nullptr);
 
   const OpDef& op() const { return *op_; }
   uint64_t id() const { return id_; }
@@ -97,7 +100,7 @@ class Node final : public RefCounted {
   Attrs attrs_;
   Types results_;
   std::unique_ptr<const Regions> regions_;
-  std::unique_ptr<NodeExtras> extras_;
+  std::unique_ptr<const NodeExtras> extras_;
   Location location_;
   mutable bool needs_gradient_ = false;
   mutable Ref<Payload> payload_;

@@ -1,0 +1,51 @@
+// Rebuilds graphs node by node: the one loop under all passes, and how the engine clones recorded nodes into a function.
+#pragma once
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "src/ir/builder.h"
+#include "src/ir/function.h"
+
+namespace weft::ir {
+
+// Old values to new ones. Thread rule: one thread.
+class ValueMap {
+ public:
+  void Bind(const Value& from, Value to) { map_.insert_or_assign(Key{from.node.get(), from.result}, std::move(to)); }
+  // The new value, or null if nothing is bound.
+  const Value* Find(const Value& from) const {
+    auto found = map_.find(Key{from.node.get(), from.result});
+    return found == map_.end() ? nullptr : &found->second;
+  }
+  void reserve(size_t n) { map_.reserve(n); }
+
+ private:
+  using Key = std::pair<const Node*, uint32_t>;
+  absl::flat_hash_map<Key, Value> map_;
+};
+
+// What a rewriting rule sees of one node: its operands and regions are already new.
+struct RewriteCall {
+  Builder& b;  // locations are set to the node's
+  const Node& node;
+  const Values& operands;
+  std::span<const Ref<const Function>> regions;
+};
+// Returns the new results, one for each of the node's, or nothing to keep the node on its new operands. May make nodes
+// through the builder; an error of the builder becomes the rewrite's.
+using RewriteRule = absl::FunctionRef<Values(const RewriteCall& call)>;
+
+// The node on other operands and regions, everything else kept; the node itself if nothing differs.
+Ref<const Node> WithOperands(const Node& node, const Values& operands, std::span<const Ref<const Function>> regions);
+// A fresh copy on other operands, without payload.
+Ref<const Node> CopyNode(const Node& node, Values operands, std::span<const Ref<const Function>> regions);
+
+// Applies the rule to every node, regions first. Parameters stay the same nodes; nodes that become unused vanish.
+absl::StatusOr<Ref<const Function>> Rewrite(const Function& function, RewriteRule rule);
+absl::StatusOr<Module> Rewrite(const Module& module, RewriteRule rule);
+
+// Copies `nodes` (topological order) into fresh nodes and adds the results to `map`; operands are looked up in the map
+// first, so leaves bound beforehand are replaced. An operand that is neither bound nor among the nodes is an error.
+absl::Status Clone(std::span<const Node* const> nodes, ValueMap& map);
+
+}  // namespace weft::ir
