@@ -2,6 +2,7 @@
 #include "src/ir/attr.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace weft::ir {
 
@@ -24,6 +25,11 @@ bool operator==(const Attrs& a, const Attrs& b) {
     // Doubles by their bits: NaN equals itself, -0 differs from 0; a program must not change its constants.
     if (const double* number = std::get_if<double>(&x)) {
       return __builtin_bit_cast(uint64_t, *number) == __builtin_bit_cast(uint64_t, std::get<double>(y));
+    }
+    if (const auto* numbers = std::get_if<std::vector<double>>(&x)) {
+      const auto& others = std::get<std::vector<double>>(y);
+      return numbers->size() == others.size() &&
+             (numbers->empty() || std::memcmp(numbers->data(), others.data(), numbers->size() * sizeof(double)) == 0);
     }
     return x == y;
   };

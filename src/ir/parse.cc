@@ -151,7 +151,10 @@ absl::StatusOr<std::string> Parser::String(std::string_view what) {
 absl::StatusOr<DType> Parser::ElementType() {
   const size_t start = (SkipSpace(), position_);
   std::string name(Word());
-  if (name == "complex" && Take("<")) absl::StrAppend(&name, "<", Word(), Take(">") ? ">" : "");
+  if (name == "complex" && Take("<")) {
+    absl::StrAppend(&name, "<", Word());
+    if (Take(">")) name += '>';
+  }
   if (auto dtype = ParseDType(name); dtype && NameOf(*dtype) == name) return *dtype;
   if (name == "invalid") return DType::kInvalid;
   return ExpectedAt(start, "an element type such as f32");

@@ -1,0 +1,95 @@
+// Rebuilding and cloning.
+#include "src/ir/rewrite.h"
+
+#include <gtest/gtest.h>
+
+#include "src/ir/text.h"
+#include "src/ops/registry.h"
+#include "tests/ir/support_ops.h"
+
+namespace weft::ir {
+namespace {
+
+Module ParseOrDie(std::string_view text) {
+  auto module = Parse(text, FindTestOp);
+  EXPECT_TRUE(module.ok()) << module.status();
+  return *module;
+}
+
+TEST(Rewrite, KeepsTheFunctionItselfIfNothingChanges) {
+  Module module = ParseOrDie("func @main(%0: tensor<f32>) -> (tensor<f32>) { %1 = add(%0, %0) : tensor<f32> return %1 }");
+  auto same = Rewrite(module.main(), [](const RewriteCall&) { return Values(); });
+  ASSERT_TRUE(same.ok());
+  EXPECT_EQ(same->get(), &module.main());
+}
+
+TEST(Rewrite, ReplacesANodeEverywhereAndKeepsPositions) {
+  Module module = ParseOrDie(
+      "func @main(%0: tensor<f32>, %1: tensor<f32>) -> (tensor<f32>, tensor<f32>) {\n"
+      "%2 = add(%0, %1) : tensor<f32> %3 = add(%2, %1) : tensor<f32> loc(\"a.c:3\") return %3, %2 }");
+  auto out = Rewrite(module, [](const RewriteCall& call) -> Values {
+    if (call.node.location().line == 3) return {};
+    return {call.operands[0]};
+  });
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ(Print(*out),
+            "func @main(%0: tensor<f32>, %1: tensor<f32>) -> (tensor<f32>, tensor<f32>) {\n"
+            "  %2 = add(%0, %1) : tensor<f32> loc(\"a.c:3\")\n"
+            "  return %2, %0\n"
+            "}\n");
+}
+
+TEST(Rewrite, GoesIntoRegions) {
+  Module module = ParseOrDie(
+      "func @main() -> (tensor<f32>) { %0 = test.everything() regions {\n"
+      "func @body(%0: tensor<f32>) -> (tensor<f32>) { %1 = add(%0, %0) : tensor<f32> return %1 }\n"
+      "} : tensor<f32> return %0 }");
+  auto out = Rewrite(module, [](const RewriteCall& call) -> Values {
+    return call.node.op().name == "add" ? Values{call.operands[0]} : Values();
+  });
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ(Print(*out),
+            "func @main() -> (tensor<f32>) {\n"
+            "  %0 = test.everything() regions {\n"
+            "    func @body(%0: tensor<f32>) -> (tensor<f32>) {\n"
+            "      return %0\n"
+            "    }\n"
+            "  } : tensor<f32>\n"
+            "  return %0\n"
+            "}\n");
+}
+
+TEST(Rewrite, RefusesAReplacementOfAnotherType) {
+  Module module = ParseOrDie(
+      "func @main(%0: tensor<f32>) -> (tensor<2xf32>) {\n"
+      "%1 = broadcast_in_dim(%0) {shape = [2], broadcast_dimensions = []} : tensor<2xf32> return %1 }");
+  auto out = Rewrite(module, [](const RewriteCall& call) { return call.operands; });
+  EXPECT_EQ(out.status().message(),
+            "internal error (please report): a rewrite changes the type tensor<2xf32> to tensor<f32>\n"
+            "  %1 = broadcast_in_dim(%0) {shape = [2], broadcast_dimensions = []} : tensor<2xf32>");
+}
+
+TEST(Clone, MakesFreshNodesOnBoundLeaves) {
+  Module module = ParseOrDie(
+      "func @main(%0: tensor<f32>) -> (tensor<f32>) { %1 = add(%0, %0) : tensor<f32> %2 = add(%1, %0) : tensor<f32> return %2 }");
+  const auto nodes = module.main().nodes();
+  auto leaf = Node::Create(*ops::FindOp("parameter"), {}, {}, {Type::Scalar(DType::kF32)});
+  ValueMap map;
+  map.Bind(module.main().parameters()[0], Value{leaf, 0});
+  ASSERT_EQ(Clone(nodes, map), absl::OkStatus());
+  auto copy = Function::Create("main", {Value{leaf, 0}}, {*map.Find(module.main().results()[0])});
+  EXPECT_EQ(Print(*copy), Print(module.main()));
+  for (const Node* node : copy->nodes()) {
+    for (const Node* old : nodes) EXPECT_NE(node, old);
+  }
+}
+
+TEST(Clone, NamesAnUnboundOperand) {
+  Module module = ParseOrDie("func @main(%0: tensor<f32>) -> (tensor<f32>) { %1 = add(%0, %0) : tensor<f32> return %1 }");
+  ValueMap map;
+  EXPECT_EQ(Clone(module.main().nodes().subspan(1), map).message(),
+            "internal error (please report): cloning add: an operand (parameter) is neither bound nor among the nodes");
+}
+
+}  // namespace
+}  // namespace weft::ir
