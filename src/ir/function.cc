@@ -8,10 +8,10 @@
 namespace weft::ir {
 
 std::vector<const Node*> Reachable(std::span<const Value> values, bool (*stop)(const Node&)) {
-  absl::flat_hash_set<const Node*> seen;
+  const Walk walk;
   std::vector<const Node*> found;
   auto visit = [&](const Value& value) {
-    if (value && seen.insert(value.node.get()).second) found.push_back(value.node.get());
+    if (value && walk.Mark(*value.node, 0)) found.push_back(value.node.get());
   };
   for (const Value& value : values) visit(value);
   for (size_t i = 0; i < found.size(); ++i) {

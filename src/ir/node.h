@@ -87,6 +87,14 @@ class Node final : public RefCounted {
   const Ref<Payload>& payload() const { return payload_; }
   void set_payload(Ref<Payload> payload) const { payload_ = std::move(payload); }
 
+  // Where a walk keeps its own number (see Walk); meaningless to everybody else.
+  uint64_t walk_epoch() const { return walk_epoch_; }
+  uint32_t walk_index() const { return walk_index_; }
+  void set_walk(uint64_t epoch, uint32_t index) const {
+    walk_epoch_ = epoch;
+    walk_index_ = index;
+  }
+
   // Chains of a million nodes die on a 256 KiB stack: releases children from a list threaded through the dead.
   static void Destroy(const Node* node);
 
@@ -103,8 +111,31 @@ class Node final : public RefCounted {
   std::unique_ptr<const NodeExtras> extras_;
   Location location_;
   mutable bool needs_gradient_ = false;
+  mutable uint32_t walk_index_ = 0;
+  mutable uint64_t walk_epoch_ = 0;
   mutable Ref<Payload> payload_;
   mutable const Node* next_dead_ = nullptr;
+};
+
+// One walk over a graph: a number per visited node, kept in the node itself, because a hash map would cost more than
+// the visit. A later walk over the same node overwrites it. Thread rule: nodes that several threads can reach are walked
+// under the lock of whoever owns them.
+class Walk {
+ public:
+  Walk() : epoch_(next_.fetch_add(1, std::memory_order_relaxed)) {}
+  // Whether this was the first visit; then the node's number is set.
+  bool Mark(const Node& node, uint32_t index) const {
+    if (node.walk_epoch() == epoch_) return false;
+    node.set_walk(epoch_, index);
+    return true;
+  }
+  bool Marked(const Node& node) const { return node.walk_epoch() == epoch_; }
+  uint32_t At(const Node& node) const { return node.walk_index(); }
+  void Set(const Node& node, uint32_t index) const { node.set_walk(epoch_, index); }
+
+ private:
+  inline static std::atomic<uint64_t> next_{1};
+  uint64_t epoch_;
 };
 
 inline const Type& Value::type() const { return node->type(result); }

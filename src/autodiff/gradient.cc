@@ -1,0 +1,235 @@
+// One reverse sweep over the nodes between output and wrt, newest first.
+#include "src/autodiff/gradient.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "src/ops/build.h"
+
+namespace weft::autodiff {
+namespace {
+
+using ir::Node;
+using ir::Value;
+
+// The nodes on paths from wrt to the outputs, with everything the sweep needs precomputed: rules may walk graphs of
+// their own while it runs, which would overwrite the marks on the nodes.
+struct Tape {
+  static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+
+  std::vector<const Node*> nodes;        // by id
+  std::vector<uint32_t> first_operand;   // per node, into operand_at
+  std::vector<uint32_t> operand_at;      // per operand: index of its node in `nodes`, kNone if no gradient flows there
+  std::vector<uint32_t> first_cotangent; // per node, into the cotangents
+  uint32_t cotangents = 0;
+  std::vector<uint32_t> output_at, wrt_at;
+};
+
+bool HasFloatResult(const Node& node) {
+  for (const ir::Type& type : node.results()) {
+    if (type.is_tensor() && IsFloat(type.dtype)) return true;
+  }
+  return false;
+}
+
+// `leaves_only`: wrt are the operands of an expansion, and what lies behind them is somebody else's business.
+Tape MakeTape(std::span<const Value> outputs, std::span<const Value> wrt, bool leaves_only) {
+  Tape tape;
+  uint64_t oldest = std::numeric_limits<uint64_t>::max();
+  for (const Value& value : wrt) oldest = std::min(oldest, value.node->id());
+  ir::Walk walk;
+  std::vector<const Node*> found;
+  auto visit = [&](const Value& value) {
+    if (!value || value.node->id() < oldest) return;
+    if (walk.Mark(*value.node, 0)) found.push_back(value.node.get());
+  };
+  // Marked before everything else, so that the expansion's own walk ends there.
+  if (leaves_only) {
+    for (const Value& value : wrt) visit(value);
+  }
+  const size_t leaves = found.size();
+  for (const Value& value : outputs) visit(value);
+  for (size_t i = leaves; i < found.size(); ++i) {
+    for (const Value& operand : found[i]->operands()) visit(operand);
+  }
+  std::sort(found.begin(), found.end(), [](const Node* a, const Node* b) { return a->id() < b->id(); });
+
+  // Index kNone = not on a path. wrt themselves are.
+  for (const Node* node : found) walk.Set(*node, Tape::kNone);
+  for (const Value& value : wrt) {
+    if (walk.Marked(*value.node)) walk.Set(*value.node, 0);
+  }
+  for (const Node* node : found) {
+    bool on_path = walk.At(*node) != Tape::kNone;
+    const bool is_leaf = leaves_only && on_path;
+    if (!on_path && HasFloatResult(*node)) {
+      for (const Value& operand : node->operands()) {
+        on_path = on_path || (operand && walk.Marked(*operand.node) && walk.At(*operand.node) != Tape::kNone);
+      }
+    }
+    if (!on_path) continue;
+    walk.Set(*node, static_cast<uint32_t>(tape.nodes.size()));
+    tape.nodes.push_back(node);
+    tape.first_cotangent.push_back(tape.cotangents);
+    tape.cotangents += static_cast<uint32_t>(node->results().size());
+    tape.first_operand.push_back(static_cast<uint32_t>(tape.operand_at.size()));
+    for (const Value& operand : node->operands()) {
+      const bool flows = !is_leaf && operand && IsFloat(operand.dtype()) && walk.Marked(*operand.node);
+      tape.operand_at.push_back(flows ? walk.At(*operand.node) : Tape::kNone);
+    }
+  }
+  auto index = [&](const Value& value) {
+    return walk.Marked(*value.node) ? walk.At(*value.node) : Tape::kNone;
+  };
+  for (const Value& value : outputs) tape.output_at.push_back(value ? index(value) : Tape::kNone);
+  for (const Value& value : wrt) tape.wrt_at.push_back(index(value));
+  return tape;
+}
+
+// Why an operation has no gradient of its own, kNone if it says nothing.
+ir::Reason ReasonOf(const ir::OpDef& op) {
+  for (const ir::Absent& absent : op.absent) {
+    if (absent.part == ir::Part::kGradient) return absent.reason;
+  }
+  return ir::Reason::kNone;
+}
+
+absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<const Value> seeds,
+                   std::span<const Value> wrt, bool leaves_only, std::span<Value> gradients);
+
+// The operands' cotangents of one node, through its rule or its expansion.
+absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> cotangents,
+                     std::span<const bool> wanted, std::span<Value> grads) {
+  const ir::OpDef& op = node.op();
+  absl::InlinedVector<Value, 2> results;
+  for (uint32_t i = 0; i < node.results().size(); ++i) results.push_back(Value{Ref<const Node>::Share(&node), i});
+  if (op.gradient != nullptr) {
+    return op.gradient(ir::GradCall{b, node, node.operands(), results, cotangents, wanted}, grads);
+  }
+  const ir::Reason reason = ReasonOf(op);
+  if (reason == ir::Reason::kNotDifferentiable || reason == ir::Reason::kStructural ||
+      reason == ir::Reason::kRandom) {
+    return absl::OkStatus();
+  }
+  if (op.expand == nullptr) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "the operation ", op.c_name, " has no gradient");
+  }
+  // Depth of recursion: composites within composites, at most a handful.
+  ir::Values operands(node.operands().begin(), node.operands().end());
+  operands.resize(std::max(operands.size(), op.operands.size()));
+  WEFT_RETURN_IF_ERROR(op.expand(ir::ExpandCall{b, op, operands, node.attrs()}, std::span(results.data(), results.size())));
+  WEFT_RETURN_IF_ERROR(b.status());
+  ir::Values leaves;
+  absl::InlinedVector<size_t, 4> slots;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (!wanted[i]) continue;
+    leaves.push_back(node.operands()[i]);
+    slots.push_back(i);
+  }
+  ir::Values found(leaves.size());
+  WEFT_RETURN_IF_ERROR(Sweep(b, results, cotangents, leaves, true, std::span(found.data(), found.size())));
+  for (size_t i = 0; i < slots.size(); ++i) {
+    // The same value as two operands was differentiated as one leaf: the first slot carries all of it.
+    bool repeated = false;
+    for (size_t j = 0; j < i; ++j) repeated = repeated || leaves[j] == leaves[i];
+    if (!repeated) grads[slots[i]] = std::move(found[i]);
+  }
+  return absl::OkStatus();
+}
+
+void Accumulate(ir::Builder& b, Value& sum, Value term) {
+  sum = sum ? ops::Add(b, std::move(sum), std::move(term)) : std::move(term);
+}
+
+absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<const Value> seeds,
+                   std::span<const Value> wrt, bool leaves_only, std::span<Value> gradients) {
+  const Tape tape = MakeTape(outputs, wrt, leaves_only);
+  std::vector<Value> cotangents(tape.cotangents);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (tape.output_at[i] == Tape::kNone || !seeds[i]) continue;
+    Accumulate(b, cotangents[tape.first_cotangent[tape.output_at[i]] + outputs[i].result], seeds[i]);
+  }
+  // Per node the first of its wrt, chained: a wrt inside the graph passes its cotangent on, so it is copied out before
+  // the sweep drops it.
+  std::vector<uint32_t> first_wrt(tape.nodes.size(), Tape::kNone);
+  std::vector<uint32_t> next_wrt(wrt.size(), Tape::kNone);
+  for (uint32_t i = 0; i < wrt.size(); ++i) {
+    if (tape.wrt_at[i] == Tape::kNone) continue;
+    next_wrt[i] = std::exchange(first_wrt[tape.wrt_at[i]], i);
+  }
+  absl::InlinedVector<bool, 8> wanted;
+  ir::Values grads;
+  const ir::Location location = b.location();
+  for (size_t k = tape.nodes.size(); k-- > 0;) {
+    const Node& node = *tape.nodes[k];
+    const std::span<Value> mine(cotangents.data() + tape.first_cotangent[k], node.results().size());
+    if (std::all_of(mine.begin(), mine.end(), [](const Value& value) { return !value; })) continue;
+    for (uint32_t i = first_wrt[k]; i != Tape::kNone; i = next_wrt[i]) gradients[i] = mine[wrt[i].result];
+    const size_t n = node.operands().size();
+    const uint32_t* at = tape.operand_at.data() + tape.first_operand[k];
+    wanted.assign(n, false);
+    bool any = false;
+    for (size_t i = 0; i < n; ++i) any = (wanted[i] = at[i] != Tape::kNone) || any;
+    if (any) {
+      grads.assign(n, Value());
+      // Errors and positions of the reverse step are those of the forward operation.
+      if (node.location().file != 0) b.set_location(node.location());
+      absl::Status status = Reverse(b, node, mine, std::span(wanted.data(), n), std::span(grads.data(), n));
+      if (status.ok()) status = b.status();
+      if (!status.ok()) {
+        b.set_location(location);
+        return absl::Status(status.code(),
+                            absl::StrCat("in the gradient of ", node.op().c_name, ": ", status.message()));
+      }
+      for (size_t i = 0; i < n; ++i) {
+        if (!wanted[i] || !grads[i]) continue;
+        const Value& operand = node.operands()[i];
+        if (!(grads[i].type() == operand.type())) {
+          b.set_location(location);
+          return InternalError("the gradient of ", node.op().c_name, " gives operand ", i, " of type ",
+                               ir::ShortType(operand.type()), " a cotangent of type ", ir::ShortType(grads[i].type()));
+        }
+        Accumulate(b, cotangents[tape.first_cotangent[at[i]] + operand.result], std::move(grads[i]));
+      }
+    }
+    for (Value& value : mine) value = Value();
+  }
+  b.set_location(location);
+  return b.status();
+}
+
+absl::Status CheckFloat(std::string_view what, const Value& value) {
+  if (!value) return UserError("grad: ", what, " is missing");
+  if (value.type().is_tensor() && IsFloat(value.dtype())) return absl::OkStatus();
+  return UserError("grad: ", what, " must be a float tensor, not ", ir::ShortType(value.type()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Value>> Gradient(ir::Builder& b, const Value& output, std::span<const Value> wrt,
+                                            Value seed) {
+  WEFT_RETURN_IF_ERROR(b.status());
+  WEFT_RETURN_IF_ERROR(CheckFloat("the output", output));
+  for (size_t i = 0; i < wrt.size(); ++i) WEFT_RETURN_IF_ERROR(CheckFloat(absl::StrCat("wrt[", i, "]"), wrt[i]));
+  if (!seed) {
+    if (output.type().count() != 1) {
+      return UserError("grad: the output has shape ", DimsToString(output.dims()),
+                       "; without a seed it must have one element (reduce it, or give the cotangent as seed)");
+    }
+    seed = ops::FullLike(b, output, 1.0);
+    WEFT_RETURN_IF_ERROR(b.status());
+  } else if (!(seed.type() == output.type())) {
+    return UserError("grad: the seed is ", ir::ShortType(seed.type()), "; it must have the output's type ",
+                     ir::ShortType(output.type()));
+  }
+  std::vector<Value> gradients(wrt.size());
+  if (wrt.empty()) return gradients;
+  WEFT_RETURN_IF_ERROR(Sweep(b, std::span(&output, 1), std::span(&seed, 1), wrt, false, gradients));
+  for (size_t i = 0; i < wrt.size(); ++i) {
+    if (!gradients[i]) gradients[i] = ops::FullLike(b, wrt[i], 0.0);
+  }
+  WEFT_RETURN_IF_ERROR(b.status());
+  return gradients;
+}
+
+}  // namespace weft::autodiff

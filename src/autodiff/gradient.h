@@ -1,0 +1,21 @@
+// Reverse-mode differentiation of recorded graphs, from the operations' own rules. Seen by lazy; sees ops and ir.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "src/ir/builder.h"
+
+namespace weft::autodiff {
+
+// d output / d wrt[i], one value of wrt[i]'s type each, as new nodes through `b`. Without a seed, output must be a float
+// with one element; a seed is the cotangent of output and has its type. A wrt that output does not depend on gets zeros.
+// Composites with a gradient stay whole; those without one are expanded and differentiated. Operations whose result is
+// not differentiable (comparisons, integers, stop_gradient) stop the walk.
+//
+// Linear in the nodes between wrt and output, iterative: nodes older than every wrt are never visited, so a training
+// loop that never passes a barrier does not pay for its past.
+absl::StatusOr<std::vector<ir::Value>> Gradient(ir::Builder& b, const ir::Value& output,
+                                                std::span<const ir::Value> wrt, ir::Value seed = {});
+
+}  // namespace weft::autodiff
