@@ -1,0 +1,123 @@
+// Nested state in memory: dicts, lists and tuples of tensors, numbers, text, bytes and aliases. Checkpoints store it, optimizer
+// state is kept in it, the C API hands it out as weft_tree. A tensor leaf is a number (its position in `tensors()`) with a
+// type and a shape; whoever owns the values keeps them beside the tree under that number.
+// Thread rule: like a vector; reading from several threads is safe while nobody writes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "src/runtime/dtype.h"
+#include "src/runtime/shape.h"
+
+namespace weft {
+
+class Tree {
+ public:
+  // The position of a node in the order of creation; the root is 0. A child is always created after its container.
+  using NodeId = uint32_t;
+  static constexpr NodeId kNoNode = ~NodeId{0};
+
+  enum class Kind : uint8_t {
+    kNone, kDict, kList, kTuple, kTensor, kBool, kInt64, kFloat64, kText, kBytes, kAlias,
+  };
+  static bool IsContainer(Kind kind) { return kind == Kind::kDict || kind == Kind::kList || kind == Kind::kTuple; }
+  static std::string_view NameOf(Kind kind);
+
+  struct TensorLeaf {
+    DType dtype = DType::kInvalid;
+    Dims dims;
+    NodeId node = kNoNode;
+    friend bool operator==(const TensorLeaf&, const TensorLeaf&) = default;
+  };
+
+  // One node. Which of the values is set follows from `kind`.
+  struct Node {
+    Kind kind = Kind::kNone;
+    bool boolean = false;
+    NodeId parent = 0;
+    NodeId first_child = kNoNode;
+    NodeId last_child = kNoNode;
+    NodeId next_sibling = kNoNode;
+    uint32_t children = 0;
+    uint32_t depth = 0;
+    uint32_t tensor = 0;       // kTensor
+    NodeId alias = kNoNode;    // kAlias: what it stands for, never an alias itself
+    int64_t int64 = 0;
+    double float64 = 0;
+    std::string key;           // in a dict
+    std::string text;          // kText and kBytes
+  };
+
+  // A value to be added; the helpers below make them.
+  struct Value {
+    Kind kind = Kind::kNone;
+    bool boolean = false;
+    int64_t int64 = 0;
+    double float64 = 0;
+    std::string_view text;
+    DType dtype = DType::kInvalid;
+    std::span<const int64_t> dims;
+    NodeId alias = kNoNode;
+  };
+  static Value Dict() { return {.kind = Kind::kDict}; }
+  static Value List() { return {.kind = Kind::kList}; }
+  static Value Tuple() { return {.kind = Kind::kTuple}; }
+  static Value None() { return {}; }
+  static Value Bool(bool v) { return {.kind = Kind::kBool, .boolean = v}; }
+  static Value Int64(int64_t v) { return {.kind = Kind::kInt64, .int64 = v}; }
+  static Value Float64(double v) { return {.kind = Kind::kFloat64, .float64 = v}; }
+  static Value Text(std::string_view v) { return {.kind = Kind::kText, .text = v}; }
+  static Value Bytes(std::string_view v) { return {.kind = Kind::kBytes, .text = v}; }
+  static Value Tensor(DType dtype, std::span<const int64_t> dims) {
+    return {.kind = Kind::kTensor, .dtype = dtype, .dims = dims};
+  }
+  // The same thing under a second name: tied weights, a shared sub-dict. Never a copy on disk.
+  static Value Alias(NodeId of) { return {.kind = Kind::kAlias, .alias = of}; }
+
+  explicit Tree(const Value& root = Dict());
+
+  // Appends a child. A dict needs a key that it does not have yet; a list or tuple takes none.
+  absl::StatusOr<NodeId> Add(NodeId container, std::string_view key, const Value& value);
+  absl::StatusOr<NodeId> Append(NodeId container, const Value& value) { return Add(container, {}, value); }
+
+  static constexpr NodeId root() { return 0; }
+  size_t size() const { return nodes_.size(); }
+  const Node& node(NodeId id) const { return nodes_[id]; }
+  const std::vector<TensorLeaf>& tensors() const { return tensors_; }
+
+  // The child under a key, kNoNode if there is none. Constant time.
+  NodeId Find(NodeId dict, std::string_view key) const;
+  // The i-th child, kNoNode past the end. Linear in i: walk first_child and next_sibling where that matters.
+  NodeId Child(NodeId container, uint32_t index) const;
+  // The node itself, or what an alias stands for.
+  NodeId Resolve(NodeId id) const { return nodes_[id].kind == Kind::kAlias ? nodes_[id].alias : id; }
+
+  // "layers.0.weight": keys and indices joined by "."; "." and "\" in a key are preceded by "\". Unique in a tree.
+  std::string PathOf(NodeId id) const;
+  // The node of a path as PathOf writes it, following aliases on the way; kNoNode if there is none.
+  NodeId FindPath(std::string_view path) const;
+
+  // Every node once, containers before their children, in order. Iterative: depth costs no stack.
+  void ForEachPreorder(const std::function<void(NodeId)>& visit) const;
+
+  // Same structure, keys, values and leaves, in the same order. Aliases must stand for corresponding nodes.
+  friend bool operator==(const Tree& a, const Tree& b);
+
+ private:
+  absl::Status Check(NodeId container, std::string_view key, const Value& value) const;
+  void Fill(NodeId id, const Value& value);
+
+  std::vector<Node> nodes_;
+  std::vector<TensorLeaf> tensors_;
+  std::unordered_map<uint64_t, NodeId> by_key_;  // hash of (dict, key); a collision falls back to walking the dict
+};
+
+}  // namespace weft
