@@ -163,6 +163,13 @@ Tree::NodeId Tree::Child(NodeId container, uint32_t index) const {
   return at;
 }
 
+void Tree::AppendKey(std::string_view key, std::string* path) {
+  for (char c : key) {
+    if (c == '.' || c == '\\') *path += '\\';
+    *path += c;
+  }
+}
+
 std::string Tree::PathOf(NodeId id) const {
   std::vector<NodeId> chain;
   for (NodeId at = id; at != root(); at = nodes_[at].parent) chain.push_back(at);
@@ -172,10 +179,7 @@ std::string Tree::PathOf(NodeId id) const {
     if (i > 0) path += '.';
     const Node& node = nodes_[chain[i]];
     if (nodes_[node.parent].kind == Kind::kDict) {
-      for (char c : node.key) {
-        if (c == '.' || c == '\\') path += '\\';
-        path += c;
-      }
+      AppendKey(node.key, &path);
       continue;
     }
     uint32_t index = 0;
@@ -207,6 +211,39 @@ Tree::NodeId Tree::FindPath(std::string_view path) const {
     if (at == kNoNode) return kNoNode;
   }
   return at;
+}
+
+void Tree::ForEachPath(const std::function<void(NodeId, const std::string&)>& visit) const {
+  struct Level {
+    size_t length;  // of the container's path
+    uint32_t index;
+  };
+  std::vector<Level> levels;
+  std::string path;
+  NodeId at = root();
+  for (;;) {
+    visit(at, path);
+    NodeId next = nodes_[at].first_child;
+    if (next != kNoNode) {
+      levels.push_back({path.size(), 0});
+    } else {
+      while (at != root() && nodes_[at].next_sibling == kNoNode) {
+        at = nodes_[at].parent;
+        levels.pop_back();
+      }
+      if (at == root()) return;
+      next = nodes_[at].next_sibling;
+      ++levels.back().index;
+    }
+    at = next;
+    path.resize(levels.back().length);
+    if (levels.size() > 1) path += '.';
+    if (nodes_[nodes_[at].parent].kind == Kind::kDict) {
+      AppendKey(nodes_[at].key, &path);
+    } else {
+      absl::StrAppend(&path, levels.back().index);
+    }
+  }
 }
 
 void Tree::ForEachPreorder(const std::function<void(NodeId)>& visit) const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -107,11 +108,14 @@ class Tree {
 
   // Every node once, containers before their children, in order. Iterative: depth costs no stack.
   void ForEachPreorder(const std::function<void(NodeId)>& visit) const;
+  // The same with each node's path (as PathOf), which a walk builds in constant time a node.
+  void ForEachPath(const std::function<void(NodeId, const std::string& path)>& visit) const;
 
   // Same structure, keys, values and leaves, in the same order. Aliases must stand for corresponding nodes.
   friend bool operator==(const Tree& a, const Tree& b);
 
  private:
+  static void AppendKey(std::string_view key, std::string* path);
   absl::Status Check(NodeId container, std::string_view key, const Value& value) const;
   void Fill(NodeId id, const Value& value);
 

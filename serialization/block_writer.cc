@@ -1,0 +1,174 @@
+// One producer, one writer thread, blocks in ring order.
+#include "serialization/block_writer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <system_error>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "src/runtime/alloc_hook.h"
+#include "src/runtime/status.h"
+
+namespace weft {
+
+struct BlockWriter::Ring {
+  struct Block {
+    std::byte* data = nullptr;
+    size_t used = 0;
+    uint64_t offset = 0;
+  };
+  Ring(File* f, Target t) : file(f), target(t) {}
+  ~Ring() {
+    for (Block& block : blocks) FreeLarge(block.data, kBlockBytes);
+  }
+
+  absl::Status WriteBlock(const Block& block) {
+    if (target == Target::kStream) return file->Write({block.data, block.used});
+    size_t bytes = block.used;
+    if (direct) {
+      bytes = (block.used + 4095) / 4096 * 4096;
+      std::memset(block.data + block.used, 0, bytes - block.used);
+    }
+    absl::Status status = file->WriteAt(static_cast<int64_t>(block.offset), {block.data, bytes});
+    if (direct && absl::IsInvalidArgument(status)) {
+      // A file system with another alignment, or the rest of a short write: the page cache takes anything.
+      direct = false;
+      if (file->fs()->SetDirect(file->fd(), false) == 0) {
+        status = file->WriteAt(static_cast<int64_t>(block.offset), {block.data, block.used});
+      }
+    }
+    return status;
+  }
+
+  void Work() {
+    absl::MutexLock lock(&mutex);
+    for (;;) {
+      mutex.Await(absl::Condition(
+          +[](Ring* ring) ABSL_NO_THREAD_SAFETY_ANALYSIS { return ring->written < ring->handed || ring->stop; }, this));
+      if (written == handed) return;
+      const Block& block = blocks[written % kBlocks];
+      const bool skip = !status.ok();
+      mutex.Unlock();
+      absl::Status result = skip ? absl::OkStatus() : WriteBlock(block);
+      mutex.Lock();
+      if (!result.ok() && status.ok()) status = std::move(result);
+      ++written;
+    }
+  }
+
+  File* const file;
+  const Target target;
+  bool direct = target == Target::kDirectFile;  // the writing thread's
+  Block blocks[kBlocks];                        // each belongs to one side at a time, by `handed` and `written`
+  uint64_t filling = 0;                         // the producer's: index of the block being filled
+  bool alone = false;                           // the producer's: writes itself
+  std::thread thread;
+
+  absl::Mutex mutex;
+  uint64_t handed ABSL_GUARDED_BY(mutex) = 0;
+  uint64_t written ABSL_GUARDED_BY(mutex) = 0;
+  bool stop ABSL_GUARDED_BY(mutex) = false;
+  absl::Status status ABSL_GUARDED_BY(mutex);
+};
+
+BlockWriter::BlockWriter(File* file, Target target)
+    : file_(file), target_(target), ring_(std::make_unique<Ring>(file, target)) {}
+
+BlockWriter::~BlockWriter() {
+  if (!ring_->thread.joinable()) return;
+  {
+    absl::MutexLock lock(&ring_->mutex);
+    ring_->stop = true;
+    if (ring_->status.ok()) ring_->status = absl::CancelledError("the writer was given up");
+  }
+  ring_->thread.join();
+}
+
+// Makes the block being filled exist and have room.
+absl::Status BlockWriter::Room() {
+  Ring& ring = *ring_;
+  Ring::Block* block = &ring.blocks[ring.filling % kBlocks];
+  if (block->data != nullptr && block->used == kBlockBytes) {
+    WEFT_RETURN_IF_ERROR(HandOver());
+    block = &ring.blocks[ring.filling % kBlocks];
+  }
+  if (block->data == nullptr) {
+    block->data = static_cast<std::byte*>(AllocateLarge(kBlockBytes, 4096));
+    if (block->data == nullptr) {
+      return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", kBlockBytes, " bytes to write '",
+                         file_->path(), "' with");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Gives the full block to the thread and waits until the next one is free.
+absl::Status BlockWriter::HandOver() {
+  Ring& ring = *ring_;
+  if (!ring.thread.joinable() && !ring.alone) {
+    try {
+      ring.thread = std::thread([&ring] { ring.Work(); });
+    } catch (const std::system_error&) {
+      ring.alone = true;  // no thread to be had: slower, not wrong
+    }
+  }
+  if (ring.alone) {
+    Ring::Block& block = ring.blocks[ring.filling % kBlocks];
+    WEFT_RETURN_IF_ERROR(ring.WriteBlock(block));
+    block.used = 0;
+    block.offset = position_;
+    return absl::OkStatus();
+  }
+  absl::MutexLock lock(&ring.mutex);
+  ++ring.handed;
+  ring.filling = ring.handed;
+  ring.mutex.Await(absl::Condition(
+      +[](Ring* r) ABSL_NO_THREAD_SAFETY_ANALYSIS { return r->handed - r->written < kBlocks || !r->status.ok(); }, &ring));
+  if (!ring.status.ok()) return ring.status;
+  Ring::Block& next = ring.blocks[ring.filling % kBlocks];
+  next.used = 0;
+  next.offset = position_;
+  return absl::OkStatus();
+}
+
+absl::Status BlockWriter::Append(std::span<const std::byte> data) {
+  while (!data.empty()) {
+    WEFT_RETURN_IF_ERROR(Room());
+    Ring::Block& block = ring_->blocks[ring_->filling % kBlocks];
+    const size_t n = std::min(data.size(), kBlockBytes - block.used);
+    std::memcpy(block.data + block.used, data.data(), n);
+    block.used += n;
+    position_ += n;
+    data = data.subspan(n);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BlockWriter::AppendZeros(uint64_t count) {
+  constexpr std::byte kZeros[4096] = {};
+  while (count > 0) {
+    const size_t n = static_cast<size_t>(std::min<uint64_t>(count, sizeof(kZeros)));
+    WEFT_RETURN_IF_ERROR(Append({kZeros, n}));
+    count -= n;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BlockWriter::Finish() {
+  Ring& ring = *ring_;
+  if (ring.thread.joinable()) {
+    absl::MutexLock lock(&ring.mutex);
+    ring.mutex.Await(absl::Condition(
+        +[](Ring* r) ABSL_NO_THREAD_SAFETY_ANALYSIS { return r->handed == r->written; }, &ring));
+    if (!ring.status.ok()) return ring.status;
+  }
+  const Ring::Block& last = ring.blocks[ring.filling % kBlocks];
+  if (last.data != nullptr && last.used > 0) WEFT_RETURN_IF_ERROR(ring.WriteBlock(last));
+  // Drops the padding of a direct write and what was allocated ahead.
+  if (target_ != Target::kStream) return file_->Truncate(static_cast<int64_t>(position_));
+  return absl::OkStatus();
+}
+
+}  // namespace weft

@@ -1,0 +1,554 @@
+// Messages to structs and back, with every check that one message allows.
+#include "serialization/checkpoint_schema.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "serialization/limits.h"
+#include "serialization/message.h"
+#include "serialization/schema/checkpoint.capnp.h"
+#include "src/runtime/status.h"
+
+namespace weft {
+namespace {
+
+struct DTypePair {
+  DType dtype;
+  schema::DType stored;
+};
+constexpr DTypePair kDTypes[] = {
+    {DType::kBool, schema::DType::BOOL8},
+    {DType::kI4, schema::DType::I4},
+    {DType::kI8, schema::DType::I8},
+    {DType::kI16, schema::DType::I16},
+    {DType::kI32, schema::DType::I32},
+    {DType::kI64, schema::DType::I64},
+    {DType::kU4, schema::DType::U4},
+    {DType::kU8, schema::DType::U8},
+    {DType::kU16, schema::DType::U16},
+    {DType::kU32, schema::DType::U32},
+    {DType::kU64, schema::DType::U64},
+    {DType::kF16, schema::DType::F16},
+    {DType::kBF16, schema::DType::BF16},
+    {DType::kF32, schema::DType::F32},
+    {DType::kF64, schema::DType::F64},
+    {DType::kC64, schema::DType::C64},
+    {DType::kC128, schema::DType::C128},
+    {DType::kF8E3M4, schema::DType::F8E3M4},
+    {DType::kF8E4M3, schema::DType::F8E4M3},
+    {DType::kF8E4M3B11FNUZ, schema::DType::F8E4M3B11FNUZ},
+    {DType::kF8E4M3FN, schema::DType::F8E4M3FN},
+    {DType::kF8E4M3FNUZ, schema::DType::F8E4M3FNUZ},
+    {DType::kF8E5M2, schema::DType::F8E5M2},
+    {DType::kF8E5M2FNUZ, schema::DType::F8E5M2FNUZ},
+    {DType::kF8E8M0FNU, schema::DType::F8E8M0FNU},
+};
+
+schema::DType ToStored(DType dtype) {
+  for (const DTypePair& pair : kDTypes) {
+    if (pair.dtype == dtype) return pair.stored;
+  }
+  return schema::DType::INVALID;
+}
+
+DType FromStored(schema::DType stored) {
+  for (const DTypePair& pair : kDTypes) {
+    if (pair.stored == stored) return pair.dtype;
+  }
+  return DType::kInvalid;
+}
+
+void PutTensor(const TensorRecord& tensor, schema::Tensor::Builder out) {
+  out.setId(tensor.id);
+  out.setName(ToText(tensor.name));
+  out.setDtype(ToStored(tensor.dtype));
+  out.setLogical(ToStored(tensor.dtype));
+  auto shape = out.initShape(static_cast<unsigned>(tensor.dims.size()));
+  for (unsigned i = 0; i < tensor.dims.size(); ++i) shape.set(i, static_cast<uint64_t>(tensor.dims[i]));
+  out.setRawBytes(tensor.bytes);
+  if (tensor.is_inline) {
+    out.setInlineData(ToData(tensor.inline_data));
+    out.setHash(Checksum64(std::as_bytes(std::span(tensor.inline_data))));
+  }
+}
+
+absl::StatusOr<TensorRecord> GetTensor(schema::Tensor::Reader in, uint64_t offset, const std::string& file) {
+  TensorRecord tensor;
+  tensor.id = in.getId();
+  if (tensor.id >= kMaxTensorsPerFile) return Damaged(file, offset, "tensor id ", tensor.id, " is larger than allowed");
+  if (in.getName().size() > kMaxNameBytes) {
+    return Damaged(file, offset, "the name of tensor ", tensor.id, " has ", in.getName().size(), " bytes; at most ",
+                   kMaxNameBytes, " are allowed");
+  }
+  tensor.name = FromText(in.getName());
+  tensor.dtype = FromStored(in.getDtype());
+  if (tensor.dtype == DType::kInvalid || in.getLogical() != in.getDtype()) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': tensor '", tensor.name,
+                       "' has an element type that this library does not read (number ",
+                       static_cast<int>(in.getDtype()), ", seen as ", static_cast<int>(in.getLogical()), ")");
+  }
+  if (in.hasBox() || in.hasQuant()) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': tensor '", tensor.name,
+                       "' is a shard or quantised; this library does not read these yet");
+  }
+  const auto shape = in.getShape();
+  if (shape.size() > kMaxRank) return Damaged(file, offset, "tensor '", tensor.name, "' has ", shape.size(), " dimensions");
+  for (uint64_t dim : shape) {
+    if (dim > static_cast<uint64_t>(INT64_MAX)) return Damaged(file, offset, "tensor '", tensor.name, "' has a dimension of ", dim);
+    tensor.dims.push_back(static_cast<int64_t>(dim));
+  }
+  const std::optional<uint64_t> bytes = StoredBytes(tensor.dtype, tensor.dims);
+  tensor.bytes = in.getRawBytes();
+  if (!bytes.has_value() || *bytes != tensor.bytes) {
+    return Damaged(file, offset, "tensor '", tensor.name, "' of ", NameOf(tensor.dtype), DimsToString(tensor.dims),
+                   " claims ", tensor.bytes, " bytes");
+  }
+  tensor.is_inline = in.hasInlineData() || tensor.bytes == 0;
+  if (in.hasInlineData()) {
+    const std::string_view data = FromData(in.getInlineData());
+    if (data.size() > kMaxInlineBytes || data.size() != tensor.bytes) {
+      return Damaged(file, offset, "tensor '", tensor.name, "' of ", tensor.bytes, " bytes holds ", data.size(), " bytes");
+    }
+    if (Checksum64(std::as_bytes(std::span(data))) != in.getHash()) {
+      return Damaged(file, offset, "the checksum of tensor '", tensor.name, "' does not match");
+    }
+    tensor.inline_data = data;
+  }
+  return tensor;
+}
+
+}  // namespace
+
+std::optional<uint64_t> StoredBytes(DType dtype, std::span<const int64_t> dims) {
+  const std::optional<int64_t> count = CheckedCount(dims);
+  if (!count.has_value() || !IsKnown(static_cast<uint32_t>(dtype))) return std::nullopt;
+  int64_t bits;
+  if (__builtin_mul_overflow(*count, int64_t{BitsOf(dtype)}, &bits) || bits > INT64_MAX - 7) return std::nullopt;
+  return static_cast<uint64_t>(bits + 7) / 8;
+}
+
+absl::Status EncodeHeader(const HeaderRecord& header, Message* out) {
+  size_t guess = 512 + header.producer.size();
+  for (const auto& [key, value] : header.user) guess += key.size() + value.size() + 64;
+  return BuildMessage<schema::Header>("the checkpoint header", guess, out, [&](schema::Header::Builder root) {
+    root.setMajor(kFormatMajor);
+    root.setMinor(kFormatMinor);
+    root.setRequired(header.required);
+    root.setUuid(ToData(std::span(header.uuid)));
+    root.setProducer(ToText(header.producer));
+    root.setCreatedUnixNs(header.created_unix_ns);
+    root.setStep(header.step);
+    root.setChunkBytes(header.chunk_bytes);
+    root.setPayloadAlignLog2(12);
+    auto user = root.initUser(static_cast<unsigned>(header.user.size()));
+    for (unsigned i = 0; i < header.user.size(); ++i) {
+      user[i].setKey(ToText(header.user[i].first));
+      user[i].setValue(ToData(header.user[i].second));
+    }
+  });
+}
+
+absl::StatusOr<HeaderRecord> DecodeHeader(const Frame& frame, const std::string& file) {
+  HeaderRecord header;
+  WEFT_RETURN_IF_ERROR(ReadMessage<schema::Header>(
+      absl::StrCat("'", file, "': the header"), frame.meta, [&](schema::Header::Reader root) -> absl::Status {
+        const auto uuid = root.getUuid();
+        if (root.getMajor() != kFormatMajor || uuid.size() != header.uuid.size() || root.getUser().size() > kMaxUserPairs) {
+          return Damaged(file, frame.offset, "the header holds a version, uuid or number of user entries that is not allowed");
+        }
+        if (root.hasShard()) {
+          return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file,
+                             "' is one shard of several; this library does not read these yet");
+        }
+        header.required = root.getRequired();
+        std::memcpy(header.uuid.data(), uuid.begin(), header.uuid.size());
+        header.producer = FromText(root.getProducer());
+        header.created_unix_ns = root.getCreatedUnixNs();
+        header.step = root.getStep();
+        header.chunk_bytes = root.getChunkBytes();
+        for (const auto pair : root.getUser()) header.user.emplace_back(FromText(pair.getKey()), FromData(pair.getValue()));
+        return absl::OkStatus();
+      }));
+  return header;
+}
+
+absl::Status EncodeTensors(std::span<const TensorRecord> tensors, Message* out) {
+  size_t guess = 64;
+  for (const TensorRecord& t : tensors) guess += 160 + t.name.size() + t.dims.size() * 8 + t.inline_data.size();
+  return BuildMessage<schema::Tensors>("a tensors frame", guess, out, [&](schema::Tensors::Builder root) {
+    auto list = root.initTensors(static_cast<unsigned>(tensors.size()));
+    for (unsigned i = 0; i < tensors.size(); ++i) PutTensor(tensors[i], list[i]);
+  });
+}
+
+absl::StatusOr<std::vector<TensorRecord>> DecodeTensors(const Frame& frame, const std::string& file) {
+  std::vector<TensorRecord> tensors;
+  WEFT_RETURN_IF_ERROR(ReadMessage<schema::Tensors>(
+      absl::StrCat("'", file, "': a tensors frame"), frame.meta, [&](schema::Tensors::Reader root) -> absl::Status {
+        for (const auto in : root.getTensors()) {
+          WEFT_ASSIGN_OR_RETURN(TensorRecord tensor, GetTensor(in, frame.offset, file));
+          tensors.push_back(std::move(tensor));
+        }
+        return absl::OkStatus();
+      }));
+  return tensors;
+}
+
+absl::Status EncodeChunk(const ChunkFrameRecord& chunk, Message* out) {
+  return BuildMessage<schema::Chunk>("a chunk", 128 + chunk.members.size() * 16, out, [&](schema::Chunk::Builder root) {
+    root.setTensorId(chunk.tensor);
+    root.setOrdinal(chunk.ordinal);
+    root.setRawOffset(chunk.raw_offset);
+    root.setRawLen(chunk.bytes);
+    root.setStoredLen(chunk.bytes);
+    root.setRawHash(chunk.hash);
+    root.setStoredHash(chunk.hash);
+    if (chunk.members.empty()) return;
+    auto members = root.initMembers(static_cast<unsigned>(chunk.members.size()));
+    for (unsigned i = 0; i < chunk.members.size(); ++i) {
+      members[i].setTensorId(chunk.members[i].tensor);
+      members[i].setOffset(chunk.members[i].offset);
+      members[i].setLength(chunk.members[i].bytes);
+    }
+  });
+}
+
+absl::StatusOr<ChunkFrameRecord> DecodeChunk(const Frame& frame, const std::string& file) {
+  ChunkFrameRecord chunk;
+  WEFT_RETURN_IF_ERROR(ReadMessage<schema::Chunk>(
+      absl::StrCat("'", file, "': a chunk"), frame.meta, [&](schema::Chunk::Reader root) -> absl::Status {
+        if (root.getCodec() != schema::Codec::NONE || root.getFilter() != schema::Filter::NONE) {
+          return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': the chunk at byte ", frame.offset,
+                             " is compressed; this library does not read these yet");
+        }
+        chunk = {root.getTensorId(), root.getOrdinal(), root.getRawOffset(), root.getRawLen(), root.getRawHash(), {}};
+        if (root.getStoredLen() != chunk.bytes || root.getStoredHash() != chunk.hash ||
+            frame.payload_bytes != chunk.bytes || chunk.bytes > kMaxChunkBytes || chunk.bytes == 0) {
+          return Damaged(file, frame.offset, "a chunk's lengths or checksums contradict each other");
+        }
+        for (const auto m : root.getMembers()) {
+          const uint64_t end = uint64_t{m.getOffset()} + m.getLength();
+          const uint64_t before = chunk.members.empty() ? 0 : chunk.members.back().offset + chunk.members.back().bytes;
+          if (end > chunk.bytes || m.getOffset() < before || m.getLength() == 0) {
+            return Damaged(file, frame.offset, "the members of a pack overlap or leave it");
+          }
+          chunk.members.push_back({m.getTensorId(), m.getOffset(), m.getLength()});
+        }
+        if ((frame.kind == FrameKind::kPack) != !chunk.members.empty()) {
+          return Damaged(file, frame.offset, "a pack without members, or a chunk with them");
+        }
+        return absl::OkStatus();
+      }));
+  return chunk;
+}
+
+absl::Status EncodeIndexPage(std::span<const IndexRecord> entries, Message* out) {
+  size_t guess = 64;
+  for (const IndexRecord& e : entries) {
+    guess += 200 + e.tensor.name.size() + e.tensor.dims.size() * 8 + e.tensor.inline_data.size() + e.chunks.size() * 48;
+  }
+  return BuildMessage<schema::IndexPage>("an index page", guess, out, [&](schema::IndexPage::Builder root) {
+    auto list = root.initEntries(static_cast<unsigned>(entries.size()));
+    for (unsigned i = 0; i < entries.size(); ++i) {
+      PutTensor(entries[i].tensor, list[i].initTensor());
+      auto chunks = list[i].initChunks(static_cast<unsigned>(entries[i].chunks.size()));
+      for (unsigned k = 0; k < entries[i].chunks.size(); ++k) {
+        const ChunkRecord& chunk = entries[i].chunks[k];
+        chunks[k].setFileOffset(chunk.offset);
+        chunks[k].setStoredLen(chunk.bytes);
+        chunks[k].setRawLen(chunk.bytes);
+        chunks[k].setStoredHash(chunk.hash);
+        chunks[k].setRawHash(chunk.hash);
+        chunks[k].setInnerOffset(chunk.inner);
+      }
+    }
+  });
+}
+
+absl::StatusOr<std::vector<IndexRecord>> DecodeIndexPage(const Frame& frame, const std::string& file) {
+  std::vector<IndexRecord> entries;
+  const auto decode = [&](schema::IndexEntry::Reader in) -> absl::StatusOr<IndexRecord> {
+    IndexRecord entry;
+    WEFT_ASSIGN_OR_RETURN(entry.tensor, GetTensor(in.getTensor(), frame.offset, file));
+    const auto bad = [&](std::string_view why) {
+      return Damaged(file, frame.offset, "the index entry of tensor '", entry.tensor.name, "' ", why);
+    };
+    uint64_t sum = 0;
+    for (const auto c : in.getChunks()) {
+      if (c.getCodec() != schema::Codec::NONE || c.getFilter() != schema::Filter::NONE || c.getFile() != 0) {
+        return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': tensor '", entry.tensor.name,
+                           "' is compressed or in another file; this library does not read these yet");
+      }
+      const ChunkRecord chunk = {c.getFileOffset(), c.getRawHash(), c.getRawLen(), c.getInnerOffset()};
+      if (c.getStoredLen() != chunk.bytes || c.getStoredHash() != chunk.hash || chunk.bytes == 0 ||
+          chunk.bytes > kMaxChunkBytes || chunk.offset % PayloadAlign(chunk.bytes) != 0) {
+        return bad("has a chunk whose lengths, checksums or place contradict each other");
+      }
+      sum += chunk.bytes;
+      entry.chunks.push_back(chunk);
+    }
+    if (entry.tensor.is_inline) {
+      if (!entry.chunks.empty()) return bad("has its bytes twice");
+      return entry;
+    }
+    if (entry.chunks.size() == 1) {
+      // A member of a pack, or the only chunk; both lie wholly inside the payload.
+      if (uint64_t{entry.chunks[0].inner} + entry.tensor.bytes > sum) return bad("places it outside its pack");
+      return entry;
+    }
+    for (const ChunkRecord& chunk : entry.chunks) {
+      if (chunk.inner != 0) return bad("has a chunk that starts inside a pack");
+    }
+    if (sum != entry.tensor.bytes) return bad(absl::StrCat("has chunks of ", sum, " bytes for ", entry.tensor.bytes));
+    return entry;
+  };
+  WEFT_RETURN_IF_ERROR(ReadMessage<schema::IndexPage>(
+      absl::StrCat("'", file, "': an index page"), frame.meta, [&](schema::IndexPage::Reader root) -> absl::Status {
+        for (const auto in : root.getEntries()) {
+          WEFT_ASSIGN_OR_RETURN(IndexRecord entry, decode(in));
+          entries.push_back(std::move(entry));
+        }
+        return absl::OkStatus();
+      }));
+  return entries;
+}
+
+absl::Status EncodeFooter(const FooterRecord& footer, Message* out) {
+  size_t guess = 256;
+  for (const PageRecord& page : footer.pages) guess += 64 + page.first_name.size();
+  return BuildMessage<schema::Footer>("the footer", guess, out, [&](schema::Footer::Builder root) {
+    auto pages = root.initPages(static_cast<unsigned>(footer.pages.size()));
+    for (unsigned i = 0; i < footer.pages.size(); ++i) {
+      const PageRecord& page = footer.pages[i];
+      pages[i].setFirstName(ToText(page.first_name));
+      pages[i].setOffset(page.offset);
+      pages[i].setLength(page.bytes);
+      pages[i].setHash(page.hash);
+      pages[i].setCount(page.count);
+    }
+    root.setTreeOffset(footer.tree_offset);
+    root.setTreeFrames(footer.tree_frames);
+    root.setTreeNodes(footer.tree_nodes);
+    root.setTensors(footer.tensors);
+    root.setChunks(footer.chunks);
+    root.setRawBytes(footer.raw_bytes);
+    const uint64_t hash[2] = {footer.root_hash.low, footer.root_hash.high};
+    root.setRootHash(ToData(std::as_bytes(std::span(hash))));
+  });
+}
+
+absl::StatusOr<FooterRecord> DecodeFooter(const Frame& frame, const std::string& file) {
+  FooterRecord footer;
+  WEFT_RETURN_IF_ERROR(ReadMessage<schema::Footer>(
+      absl::StrCat("'", file, "': the footer"), frame.meta, [&](schema::Footer::Reader root) -> absl::Status {
+        const auto hash = root.getRootHash();
+        if (hash.size() != 16 || root.getRootKind() != 0) {
+          return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': unknown kind of root hash");
+        }
+        std::memcpy(&footer.root_hash.low, hash.begin(), 8);
+        std::memcpy(&footer.root_hash.high, hash.begin() + 8, 8);
+        footer.tree_offset = root.getTreeOffset();
+        footer.tree_frames = root.getTreeFrames();
+        footer.tree_nodes = root.getTreeNodes();
+        footer.tensors = root.getTensors();
+        footer.chunks = root.getChunks();
+        footer.raw_bytes = root.getRawBytes();
+        if (footer.tensors > kMaxTensorsPerFile || footer.tree_nodes > kMaxTreeNodes) {
+          return Damaged(file, frame.offset, "the footer announces ", footer.tensors, " tensors and ", footer.tree_nodes,
+                         " tree nodes, more than allowed");
+        }
+        for (const auto page : root.getPages()) {
+          if (page.getFirstName().size() > kMaxNameBytes) return Damaged(file, frame.offset, "a name in the footer is too long");
+          footer.pages.push_back({std::string(FromText(page.getFirstName())), page.getOffset(), page.getLength(),
+                                  page.getHash(), page.getCount()});
+        }
+        return absl::OkStatus();
+      }));
+  return footer;
+}
+
+// --- trees ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr size_t kNodesPerFrame = 65536 / 2;
+constexpr size_t kTreeFrameBytes = 2 << 20;
+
+struct PlacedNode {
+  Tree::NodeId id;
+  uint32_t parent;  // in preorder
+  uint32_t number;  // tensor id or alias in preorder
+};
+
+void PutNode(const Tree& tree, const PlacedNode& placed, schema::Node::Builder out) {
+  const Tree::Node& node = tree.node(placed.id);
+  out.setParent(placed.parent);
+  if (placed.id != Tree::root() && tree.node(node.parent).kind == Tree::Kind::kDict) {
+    out.setKeyKind(schema::KeyKind::TEXT);
+    out.setKeyText(ToText(node.key));
+  }
+  switch (node.kind) {
+    case Tree::Kind::kNone: out.setNone(); break;
+    case Tree::Kind::kDict: out.setDict(node.children); break;
+    case Tree::Kind::kList: out.setList(node.children); break;
+    case Tree::Kind::kTuple: out.setTuple(node.children); break;
+    case Tree::Kind::kTensor: out.setTensor(placed.number); break;
+    case Tree::Kind::kAlias: out.setAlias(placed.number); break;
+    case Tree::Kind::kBool: out.setBool(node.boolean); break;
+    case Tree::Kind::kInt64: out.setInt64(node.int64); break;
+    case Tree::Kind::kFloat64: out.setFloat64(node.float64); break;
+    case Tree::Kind::kText: out.setText(ToText(node.text)); break;
+    case Tree::Kind::kBytes: out.setBytes(ToData(node.text)); break;
+  }
+}
+
+}  // namespace
+
+absl::Status EncodeTree(const Tree& tree, std::vector<Message>* out, std::vector<uint32_t>* tree_tensor_of_id) {
+  std::vector<uint32_t> place(tree.size(), ~uint32_t{0});  // preorder position of each node
+  std::vector<PlacedNode> order;
+  order.reserve(tree.size());
+  tree_tensor_of_id->clear();
+  absl::Status status;
+  tree.ForEachPath([&](Tree::NodeId id, const std::string& path) {
+    const Tree::Node& node = tree.node(id);
+    PlacedNode placed = {id, place[node.parent], 0};
+    if (id == Tree::root()) placed.parent = 0;
+    if (node.kind == Tree::Kind::kTensor) {
+      placed.number = static_cast<uint32_t>(tree_tensor_of_id->size());
+      tree_tensor_of_id->push_back(node.tensor);
+      if (path.size() > kMaxNameBytes && status.ok()) {
+        status = UserError("the path of a tensor has ", path.size(), " bytes; at most ", kMaxNameBytes, " are allowed: '",
+                           path.substr(0, 64), "…'");
+      }
+    } else if (node.kind == Tree::Kind::kAlias) {
+      placed.number = place[node.alias];
+      if (placed.number == ~uint32_t{0} && status.ok()) {
+        status = UserError("alias '", path, "' comes before '", tree.PathOf(node.alias),
+                           "', which it stands for; a checkpoint needs it after");
+      }
+    }
+    place[id] = static_cast<uint32_t>(order.size());
+    order.push_back(placed);
+  });
+  WEFT_RETURN_IF_ERROR(status);
+  if (tree_tensor_of_id->size() > kMaxTensorsPerFile) return UserError("a checkpoint holds at most ", kMaxTensorsPerFile, " tensors");
+  for (size_t first = 0; first < order.size();) {
+    size_t bytes = 0, count = 0;
+    while (first + count < order.size() && count < kNodesPerFrame && bytes < kTreeFrameBytes) {
+      const Tree::Node& node = tree.node(order[first + count].id);
+      bytes += 64 + node.key.size() + node.text.size();
+      ++count;
+    }
+    Message message;
+    WEFT_RETURN_IF_ERROR(BuildMessage<schema::Tree>("a tree frame", bytes + 128, &message, [&](schema::Tree::Builder root) {
+      root.setFirst(static_cast<uint32_t>(first));
+      auto nodes = root.initNodes(static_cast<unsigned>(count));
+      for (unsigned i = 0; i < count; ++i) PutNode(tree, order[first + i], nodes[i]);
+    }));
+    out->push_back(std::move(message));
+    first += count;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TreeDecoder::Add(const Frame& frame, const std::string& file) {
+  if (nodes_.empty()) offset_ = frame.offset;
+  const auto bad = [&](const auto&... text) { return Damaged(file, frame.offset, "tree node ", nodes_.size(), " ", text...); };
+  const auto decode = [&](schema::Node::Reader in, Flat* node) -> absl::Status {
+    node->parent = in.getParent();
+    if (in.getKeyKind() == schema::KeyKind::TEXT) {
+      node->has_key = true;
+      if (in.getKeyText().size() > kMaxNameBytes) return bad("has a key of ", in.getKeyText().size(), " bytes");
+      node->key = FromText(in.getKeyText());
+    } else if (in.getKeyKind() != schema::KeyKind::NONE) {
+      return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': a dict in the tree has keys that are not text");
+    }
+    switch (in.which()) {
+      case schema::Node::NONE: node->kind = Tree::Kind::kNone; break;
+      case schema::Node::DICT: node->kind = Tree::Kind::kDict; node->number = in.getDict(); break;
+      case schema::Node::LIST: node->kind = Tree::Kind::kList; node->number = in.getList(); break;
+      case schema::Node::TUPLE: node->kind = Tree::Kind::kTuple; node->number = in.getTuple(); break;
+      case schema::Node::TENSOR:
+        node->kind = Tree::Kind::kTensor;
+        node->number = in.getTensor();
+        if (node->number != tensors_) return bad("is tensor ", node->number, " where ", tensors_, " was expected");
+        ++tensors_;
+        break;
+      case schema::Node::ALIAS:
+        node->kind = Tree::Kind::kAlias;
+        node->number = in.getAlias();
+        if (node->number >= nodes_.size()) return bad("stands for node ", node->number, ", which comes later");
+        break;
+      case schema::Node::BOOL: node->kind = Tree::Kind::kBool; node->boolean = in.getBool(); break;
+      case schema::Node::INT64: node->kind = Tree::Kind::kInt64; node->int64 = in.getInt64(); break;
+      case schema::Node::FLOAT64: node->kind = Tree::Kind::kFloat64; node->float64 = in.getFloat64(); break;
+      case schema::Node::TEXT: node->kind = Tree::Kind::kText; node->text = FromText(in.getText()); break;
+      case schema::Node::BYTES: node->kind = Tree::Kind::kBytes; node->text = FromData(in.getBytes()); break;
+      default:
+        return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': the tree holds a node of unknown kind ",
+                           static_cast<int>(in.which()));
+    }
+    return absl::OkStatus();
+  };
+  return ReadMessage<schema::Tree>(
+      absl::StrCat("'", file, "': a tree frame"), frame.meta, [&](schema::Tree::Reader root) -> absl::Status {
+        if (root.getFirst() != nodes_.size()) return bad("was expected, the frame starts with node ", root.getFirst());
+        if (nodes_.size() + root.getNodes().size() > kMaxTreeNodes) return bad("is one too many");
+        for (const auto in : root.getNodes()) {
+          Flat node;
+          WEFT_RETURN_IF_ERROR(decode(in, &node));
+          nodes_.push_back(std::move(node));
+        }
+        return absl::OkStatus();
+      });
+}
+
+absl::StatusOr<Tree> TreeDecoder::Build(std::span<const TensorRecord> tensors, const std::string& file) const {
+  const auto bad = [&](const auto&... text) { return Damaged(file, offset_, text...); };
+  if (nodes_.empty()) return bad("the tree has no root");
+  if (tensors.size() != tensors_) return bad("the tree has ", tensors_, " tensors, the index ", tensors.size());
+  const auto value_of = [&](const Flat& flat) {
+    Tree::Value value;
+    value.kind = flat.kind;
+    value.boolean = flat.boolean;
+    value.int64 = flat.int64;
+    value.float64 = flat.float64;
+    value.text = flat.text;
+    if (flat.kind == Tree::Kind::kTensor) {
+      value.dtype = tensors[flat.number].dtype;
+      value.dims = tensors[flat.number].dims;
+    }
+    if (flat.kind == Tree::Kind::kAlias) value.alias = flat.number;  // node ids of the new tree are preorder positions
+    return value;
+  };
+  if (nodes_[0].kind == Tree::Kind::kAlias || nodes_[0].has_key || nodes_[0].parent != 0) return bad("the root of the tree is not valid");
+  Tree tree(value_of(nodes_[0]));
+  for (uint32_t i = 1; i < nodes_.size(); ++i) {
+    const Flat& flat = nodes_[i];
+    // In preorder a node's container is the previous node or one of its ancestors.
+    uint32_t at = i - 1;
+    while (at != flat.parent && at != 0) at = tree.node(at).parent;
+    if (at != flat.parent) return bad("tree node ", i, " follows no sibling or container of its own");
+    if (flat.has_key != (nodes_[at].kind == Tree::Kind::kDict)) return bad("tree node ", i, " has a key outside a dict, or none in one");
+    const absl::StatusOr<Tree::NodeId> added = tree.Add(at, flat.key, value_of(flat));
+    if (!added.ok()) return bad("tree node ", i, ": ", added.status().message());
+  }
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    if (Tree::IsContainer(nodes_[i].kind) && tree.node(i).children != nodes_[i].number) {
+      return bad("tree node ", i, " has ", tree.node(i).children, " children where ", nodes_[i].number, " were announced");
+    }
+  }
+  absl::Status names;
+  tree.ForEachPath([&](Tree::NodeId id, const std::string& path) {
+    const Tree::Node& node = tree.node(id);
+    if (node.kind == Tree::Kind::kTensor && tensors[node.tensor].name != path && names.ok()) {
+      names = bad("tensor ", node.tensor, " is called '", tensors[node.tensor].name, "', its place in the tree is '", path, "'");
+    }
+  });
+  WEFT_RETURN_IF_ERROR(names);
+  return tree;
+}
+
+}  // namespace weft
