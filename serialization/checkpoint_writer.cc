@@ -49,10 +49,10 @@ struct Buffer {
 
 // Where a tensor ended up; 16 bytes, because a state may have a million of them.
 struct Placed {
-  uint32_t first = 0;  // chunk, pack (both in chunks_), or offset into inline_
+  uint32_t first = 0;  // in chunks_, in packs_, or in inline_
   uint32_t inner = 0;  // in a pack
   uint32_t count = 0;  // chunks
-  bool is_inline = false;
+  enum : uint8_t { kChunks, kPack, kInline } where = kChunks;
 };
 
 int64_t Now() {
@@ -104,7 +104,7 @@ class Writer {
   uint64_t total_ = 0, done_ = 0;
 
   std::vector<Placed> placed_;
-  std::vector<ChunkRecord> chunks_;
+  std::vector<ChunkRecord> chunks_, packs_;
   std::string inline_;
   void Postpone(uint32_t id) {
     undescribed_.push_back(id);
@@ -158,7 +158,7 @@ TensorRecord Writer::Describe(uint32_t id) const {
   record.dims = Leaf(id).dims;
   record.bytes = *StoredBytes(record.dtype, record.dims);
   record.name = NameOf(id);
-  if (placed_[id].is_inline) {
+  if (placed_[id].where == Placed::kInline) {
     record.is_inline = true;
     record.inline_data = inline_.substr(placed_[id].first, record.bytes);
   }
@@ -212,7 +212,7 @@ absl::Status Writer::WritePack() {
   Message message;
   WEFT_RETURN_IF_ERROR(EncodeChunk(frame, &message));
   const uint64_t at = PayloadOffset(out_.position(), message.size(), payload.size());
-  chunks_.push_back({at, frame.hash, frame.bytes, 0});
+  packs_.push_back({at, frame.hash, frame.bytes, 0});
   uint64_t bytes = 0;
   for (const PackMemberRecord& member : frame.members) bytes += member.bytes;
   pack_used_ = 0;
@@ -232,7 +232,7 @@ absl::Status Writer::AddToPack(uint32_t id) {
   WEFT_RETURN_IF_ERROR(source_.Read(ids_[id], 0, {pack_.data + at, static_cast<size_t>(bytes)}));
   pack_used_ = at + bytes;
   members_.push_back({id, static_cast<uint32_t>(at), static_cast<uint32_t>(bytes)});
-  placed_[id] = {.first = static_cast<uint32_t>(chunks_.size()), .inner = static_cast<uint32_t>(at), .count = 1};
+  placed_[id] = {static_cast<uint32_t>(packs_.size()), static_cast<uint32_t>(at), 1, Placed::kPack};
   Postpone(id);
   return absl::OkStatus();
 }
@@ -270,7 +270,7 @@ absl::Status Writer::WriteTensor(uint32_t id) {
   if (bytes < kInlineBelow) {
     std::byte data[kInlineBelow];
     if (bytes > 0) WEFT_RETURN_IF_ERROR(source_.Read(ids_[id], 0, {data, static_cast<size_t>(bytes)}));
-    placed_[id] = {.first = static_cast<uint32_t>(inline_.size()), .is_inline = true};
+    placed_[id] = {static_cast<uint32_t>(inline_.size()), 0, 0, Placed::kInline};
     inline_.append(reinterpret_cast<const char*>(data), bytes);
     Postpone(id);
     if (bytes > 0) WEFT_RETURN_IF_ERROR(Progress(bytes));
@@ -298,7 +298,7 @@ absl::Status Writer::WriteIndex(FooterRecord* footer) {
       IndexRecord entry;
       entry.tensor = Describe(id);
       for (uint32_t k = 0; k < place.count; ++k) {
-        entry.chunks.push_back(chunks_[place.first + k]);
+        entry.chunks.push_back((place.where == Placed::kPack ? packs_ : chunks_)[place.first + k]);
         entry.chunks.back().inner = place.inner;
       }
       entries.push_back(std::move(entry));
@@ -346,7 +346,7 @@ absl::Status Writer::Run() {
   for (uint32_t id = 0; id < ids_.size(); ++id) WEFT_RETURN_IF_ERROR(WriteTensor(id));
   WEFT_RETURN_IF_ERROR(WritePack());
   footer.tensors = ids_.size();
-  footer.chunks = chunks_.size();
+  footer.chunks = chunks_.size() + packs_.size();
   footer.raw_bytes = total_;
   WEFT_RETURN_IF_ERROR(WriteIndex(&footer));
   footer.root_hash = root_.Value();
@@ -365,7 +365,7 @@ absl::Status Writer::Run() {
   stats_.file_bytes = trailer.file_bytes;
   stats_.tensor_bytes = total_;
   stats_.tensors = ids_.size();
-  stats_.chunks = chunks_.size();
+  stats_.chunks = footer.chunks;
   return absl::OkStatus();
 }
 
