@@ -1,0 +1,180 @@
+// The lazy engine: one per context. Records operations as nodes, decides where the graph is cut, and binds what programs
+// compute to the tensors that show it. Everything above (c_api) turns handles into tensors and calls this.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/backends/backend.h"
+#include "src/compiler/program_cache.h"
+#include "src/compiler/trace.h"
+#include "src/lazy/cut_policy.h"
+#include "src/lazy/generator.h"
+#include "src/lazy/options.h"
+#include "src/lazy/tensor.h"
+#include "src/runtime/metrics.h"
+
+namespace weft::lazy {
+
+using Tensors = absl::InlinedVector<Ref<Tensor>, 2>;
+
+// Why a graph was cut.
+enum class CutReason : uint8_t { kHostRead, kBarrier, kEval, kNodes, kRepetition, kBytes, kEager };
+
+// Thread rule: any thread; one lock per engine, and the order of the lock is the order of the program. Compiling happens
+// under the lock, running does not. The engine lives until its last tensor is gone.
+class Engine final : public RefCounted {
+ public:
+  struct Config {
+    Options options;
+    std::vector<std::unique_ptr<Backend>> backends;     // at least one, with at least one device
+    std::unique_ptr<compiler::ProgramStore> store;      // null: programs live as long as the engine
+    LogHook log;                                        // may be empty
+  };
+  static absl::StatusOr<Ref<Engine>> Create(Config config);
+
+  // Waits for the devices and until every compiled program is in the store. Afterwards nothing more can be launched
+  // (FAILED_PRECONDITION); tensors may still be released.
+  absl::Status Close();
+
+  std::span<Device* const> devices() const { return device_list_; }
+  const Options& options() const { return options_; }
+  Metrics& metrics() { return metrics_; }
+
+  // --- Leaves -------------------------------------------------------------------------------------------------------
+  // Copies dense row-major bytes.
+  absl::StatusOr<Ref<Tensor>> FromHost(Device* device, DType dtype, std::span<const int64_t> dims,
+                                       std::span<const std::byte> bytes, ir::Location location = {});
+  // Foreign memory without a copy where the device can; never donated. `release` runs exactly once, also on failure.
+  absl::StatusOr<Ref<Tensor>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
+                                    std::function<void()> release, ir::Location location = {});
+  // Run-time arguments: values are never in a program. A double converts as HostTensor::SetDouble does.
+  absl::StatusOr<Ref<Tensor>> Scalar(Device* device, DType dtype, double value, ir::Location location = {});
+  absl::StatusOr<Ref<Tensor>> ScalarInt(Device* device, DType dtype, int64_t value, ir::Location location = {});
+
+  // --- Recording ----------------------------------------------------------------------------------------------------
+  // Absent optional operands are null. Operations on a random state get it from the engine: callers leave it out. All
+  // operands must be on one device; operations without operands go to `device` (null: the first).
+  absl::Status Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs, ir::Location location,
+                      Tensors* results, Device* device = nullptr);
+  // d loss / d wrt[i]. `seed` may be null if loss has one element. wrt must require gradients.
+  absl::StatusOr<Tensors> Gradient(Tensor* loss, std::span<Tensor* const> wrt, Tensor* seed = nullptr,
+                                   ir::Location location = {});
+  // Says that gradients will be asked for, before the tensor is used; off detaches it from its past.
+  absl::Status SetRequiresGrad(Tensor* tensor, bool on);
+  bool requires_grad(const Tensor* tensor) const;
+
+  // dst shows src's value from now on; values recorded before keep the old one, whose buffer the next barrier may reuse.
+  // Gradients do not flow through an assignment. Types and devices must agree.
+  absl::Status Assign(Tensor* dst, Tensor* src, ir::Location location = {});
+  // A second handle of the same value; later assignments to one do not touch the other.
+  absl::StatusOr<Ref<Tensor>> Alias(Tensor* tensor);
+  // Scopes: adopted tensors are temporaries, which no barrier computes for their own sake; Keep undoes it.
+  void AdoptByScope(Tensor* tensor);
+  void Keep(Tensor* tensor);
+
+  // --- Evaluation ---------------------------------------------------------------------------------------------------
+  // Barrier: everything live on the device (null: on all) that is not a scope's temporary. What can be known before the
+  // launch fails here; then nothing has changed and the call may be repeated.
+  absl::StatusOr<Ref<Event>> Sync(Device* device = nullptr);
+  // These tensors only.
+  absl::StatusOr<Ref<Event>> Eval(std::span<Tensor* const> tensors);
+  // Computes if need be (once), waits, copies. `destination` has the tensor's size in bytes.
+  absl::Status ToHost(Tensor* tensor, std::span<std::byte> destination);
+  // The buffer behind the value, computing it if need be; ready when its event is. Callers that let it out Hold() it.
+  absl::StatusOr<Ref<Buffer>> ToBuffer(Tensor* tensor);
+  // Bytes [offset, offset + size) of the value, for streams; computes once, waits.
+  absl::Status ReadBytes(Tensor* tensor, int64_t offset, std::span<std::byte> destination);
+  // Everything launched so far on the device (null: on all).
+  absl::Status Wait(Device* device = nullptr, int64_t timeout_ns = -1);
+
+  // --- State, text, statistics --------------------------------------------------------------------------------------
+  GeneratorState generator() const;
+  void set_generator(GeneratorState state);
+  // The pending graph behind the tensors as IR text; what is already computed shows as parameters.
+  absl::StatusOr<std::string> GraphText(std::span<Tensor* const> tensors);
+  // Counters, then memory per device; `json` as one object.
+  std::string Report(bool json) const;
+  // The newest 16, oldest first.
+  std::vector<std::string> LastWarnings() const;
+  void Log(LogLevel level, std::string text);
+
+  // For code that records several operations as one (optimizers, losses with state): one lock, one location, values in,
+  // tensors out. `build` gets the builder; a failure leaves nothing behind.
+  class Recording;
+
+ private:
+  friend class Tensor;
+  class Lock;
+
+  // Pending work and live tensors of one device.
+  struct DeviceState {
+    Device* device = nullptr;
+    Backend* backend = nullptr;
+    compiler::ProgramCache* programs = nullptr;
+    Tensor* first = nullptr;
+    Tensor* last = nullptr;
+    CutPolicy policy;
+    Ref<Event> last_event;
+  };
+
+  Engine() = default;
+  ~Engine() override;
+
+  DeviceState* StateOf(const Device* device);
+  absl::Status CheckTensor(const Tensor* tensor, std::string_view what) const;
+  absl::StatusOr<DeviceState*> DeviceOf(std::span<Tensor* const> tensors, Device* fallback);
+  Ref<Tensor> NewTensor(DeviceState& state, ir::Value value, ir::Location location);
+  ir::Value NewLeaf(const ir::Type& type, Ref<Data> data, bool needs_gradient = false);
+  absl::StatusOr<Ref<Tensor>> NewScalar(Device* device, DType dtype, const HostTensor& value, ir::Location location);
+  void Unlink(Tensor* tensor);
+  void DrainDead();
+
+  // Automatic cuts, before an operation is recorded.
+  absl::Status CutIfDue(DeviceState& state);
+  // Eager and debug modes: right after it.
+  absl::Status EagerCut(DeviceState& state, const ir::OpDef& op, std::span<const ir::Value> operands,
+                        const Tensors& results);
+  absl::Status CheckNumbers(const ir::OpDef& op, std::span<const ir::Value> operands, const Tensors& results);
+  // Computes the values (all pending, distinct) and hangs the results on their nodes.
+  absl::Status Launch(DeviceState& state, CutReason reason, std::span<const ir::Value> outputs,
+                      std::span<Tensor* const> owners);
+  // After a launch: tensors whose history no gradient can ask for show a fresh leaf, so that the history can die.
+  void Settle(Tensor& tensor, bool barrier);
+  void CollectLive(DeviceState& state, bool scoped_too, std::vector<ir::Value>* outputs, std::vector<Tensor*>* owners);
+  // Makes sure the tensor has data. Everything that had to be computed for it and is still referred to stays.
+  absl::Status Materialize(Tensor& tensor, CutReason reason);
+  absl::Status SyncDevice(DeviceState& state);
+
+  Options options_;
+  std::vector<std::unique_ptr<Backend>> backends_;
+  std::unique_ptr<compiler::ProgramStore> store_;
+  LogHook log_;
+  Metrics metrics_;
+  std::vector<Device*> device_list_;
+
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<compiler::ProgramCache>> programs_;
+  std::vector<DeviceState> devices_;
+  GeneratorState generator_;
+  bool closed_ = false;
+  uint64_t live_epoch_ = 0;
+  std::atomic<Tensor*> dead_{nullptr};
+  std::deque<std::string> warnings_;
+  std::vector<std::pair<LogLevel, std::string>> log_queue_;  // delivered after unlocking
+
+  // Reused from cut to cut, so that the steady state allocates nothing.
+  compiler::Trace trace_;
+  std::vector<ir::Value> outputs_;
+  std::vector<Tensor*> owners_;
+  std::vector<Data*> arguments_;
+  std::vector<uint32_t> words_;
+  std::vector<Ref<Buffer>> buffers_;
+  std::vector<uint8_t> donated_;
+};
+
+}  // namespace weft::lazy

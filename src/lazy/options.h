@@ -1,0 +1,37 @@
+// What a context can be told about recording, cutting and compiling.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace weft::lazy {
+
+enum class Mode : uint8_t {
+  kLazy,   // record, cut at barriers and reads
+  kEager,  // cut after each operation, asynchronous
+  kDebug,  // eager, waits for each operation, and reports the first one that makes a NaN out of none
+};
+
+struct Options {
+  Mode mode = Mode::kLazy;
+  // Automatic cuts, counted in recorded nodes and in bytes of their results; 0 = never for that reason. A whole training
+  // step of a large network has 3,000 nodes.
+  int64_t max_pending_nodes = 20'000;
+  int64_t max_pending_bytes = int64_t{64} << 30;
+  // From so many nodes on, a sequence of operations that repeats itself is cut between two repetitions, so that a loop
+  // without a barrier compiles its body once.
+  int64_t repetition_nodes = 1'000;
+  uint64_t seed = 0;
+  std::string isa;                    // "", "avx512", "portable": CompileOptions::isa
+  bool verify_between_passes = false;
+  // Test hook: bits of the program key that are looked at. Fewer only make the stored canonical form decide more often.
+  int hash_bits = 128;
+};
+
+enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError };
+// Called without any lock held, on the thread whose call gave rise to the message.
+using LogHook = std::function<void(LogLevel level, std::string_view text)>;
+
+}  // namespace weft::lazy

@@ -1,0 +1,76 @@
+// Names and reports of the counters.
+#include "src/runtime/metrics.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace weft {
+namespace {
+
+constexpr std::string_view kNames[] = {
+    "operations_recorded",
+    "nodes_recorded",
+    "gradients",
+    "cuts",
+    "cut_host_read",
+    "cut_barrier",
+    "cut_eval",
+    "cut_nodes",
+    "cut_repetition",
+    "cut_bytes",
+    "cut_eager",
+    "cut_outputs",
+    "cut_nodes_computed",
+    "programs_compiled",
+    "programs_loaded",
+    "memory_cache_hits",
+    "memory_cache_collisions",
+    "disk_cache_hits",
+    "disk_cache_misses",
+    "disk_cache_errors",
+    "disk_cache_published",
+    "launches",
+    "kernel_launches",
+    "buffers_donated",
+    "temporaries_expired",
+    "bytes_to_device",
+    "bytes_from_device",
+    "nanoseconds_compiling",
+    "nanoseconds_waiting",
+    "nanoseconds_launching",
+    "warnings",
+};
+static_assert(std::size(kNames) == static_cast<size_t>(Counter::kCount));
+
+}  // namespace
+
+std::string_view NameOf(Counter counter) { return kNames[static_cast<size_t>(counter)]; }
+
+int64_t Metrics::Get(std::string_view name) const {
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    if (kNames[i] == name) return Get(static_cast<Counter>(i));
+  }
+  return -1;
+}
+
+void Metrics::Clear() {
+  for (auto& value : values_) value.store(0, std::memory_order_relaxed);
+}
+
+std::string Metrics::Report() const {
+  std::string text;
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    const int64_t value = Get(static_cast<Counter>(i));
+    if (value != 0) absl::StrAppend(&text, kNames[i], ": ", value, "\n");
+  }
+  return text;
+}
+
+std::string Metrics::Json() const {
+  std::string text = "{";
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ", "\"", kNames[i], "\": ", Get(static_cast<Counter>(i)));
+  }
+  return text + "}";
+}
+
+}  // namespace weft
