@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "src/backends/backend.h"
 #include "src/compiler/program_cache.h"
 #include "src/compiler/trace.h"
@@ -21,9 +22,6 @@
 namespace weft::lazy {
 
 using Tensors = absl::InlinedVector<Ref<Tensor>, 2>;
-
-// Why a graph was cut.
-enum class CutReason : uint8_t { kHostRead, kBarrier, kEval, kNodes, kRepetition, kBytes, kEager };
 
 // Thread rule: any thread; one lock per engine, and the order of the lock is the order of the program. Compiling happens
 // under the lock, running does not. The engine lives until its last tensor is gone.
@@ -103,9 +101,19 @@ class Engine final : public RefCounted {
   std::vector<std::string> LastWarnings() const;
   void Log(LogLevel level, std::string text);
 
-  // For code that records several operations as one (optimizers, losses with state): one lock, one location, values in,
-  // tensors out. `build` gets the builder; a failure leaves nothing behind.
-  class Recording;
+  // For code that records many operations as one (optimizers): values of `operands` in, new values of `targets` out,
+  // assigned like Assign does. Scalars come as run-time arguments of the computing type: f64 for f64 targets, else f32.
+  // A failure leaves every target as it was.
+  struct UpdateCall {
+    ir::Builder& b;
+    std::span<const ir::Value> operands;
+    std::span<const ir::Value> scalars_f32;  // one per scalar
+    std::span<const ir::Value> scalars_f64;
+    std::span<ir::Value> targets;
+  };
+  absl::Status Update(std::span<Tensor* const> operands, std::span<const double> scalars,
+                      std::span<Tensor* const> targets, ir::Location location,
+                      absl::FunctionRef<absl::Status(const UpdateCall&)> build);
 
  private:
   friend class Tensor;

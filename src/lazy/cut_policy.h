@@ -1,0 +1,48 @@
+// When a graph that nobody asks for is cut all the same: by nodes, by bytes, and between the repetitions of a loop.
+// Depends on what was recorded alone, never on time or addresses, so that runs repeat.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "src/lazy/options.h"
+
+namespace weft::lazy {
+
+// Why a graph was cut.
+enum class CutReason : uint8_t { kHostRead, kBarrier, kEval, kNodes, kRepetition, kBytes, kEager };
+
+// One per device. Thread rule: under the engine's lock.
+class CutPolicy {
+ public:
+  void Configure(const Options& options);
+
+  // An operation was recorded; equal signatures mean "the same again" as far as a glance can tell.
+  void Recorded(uint32_t signature, int64_t nodes, int64_t bytes);
+  // Asked before the next operation is recorded, when the caller has let go of what it no longer needs.
+  std::optional<CutReason> Due();
+  // Everything pending was computed for this reason.
+  void Cut(CutReason reason);
+
+  int64_t pending_nodes() const { return nodes_; }
+
+ private:
+  // Whether the latest operations repeat with some period, for at least three rounds and half of all that is pending.
+  void FindPeriod();
+
+  int64_t max_nodes_ = 0;
+  int64_t max_bytes_ = 0;
+  int64_t repetition_nodes_ = 0;
+
+  int64_t nodes_ = 0;
+  int64_t bytes_ = 0;
+  std::vector<uint32_t> signatures_;  // since the last cut
+  int64_t next_search_ = 0;           // nodes at which to look for a period again
+  // One round of the loop, and where in signatures_ the next cut falls; empty and 0 while no loop is known.
+  std::vector<uint32_t> round_;
+  size_t round_start_ = 0;
+  size_t cut_at_ = 0;
+};
+
+}  // namespace weft::lazy

@@ -1,0 +1,56 @@
+// SGD, Adam and AdamW as recorded operations. Learning rates and step counts are run-time scalars: a schedule never
+// recompiles. The state is tensors with names, for checkpoints.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/lazy/engine.h"
+
+namespace weft::lazy {
+
+struct OptimizerOptions {
+  enum class Kind : uint8_t { kSgd, kAdam, kAdamW };
+  Kind kind = Kind::kSgd;
+  double learning_rate = 1e-3;
+  double momentum = 0;  // SGD; 0 at creation: no momentum state
+  bool nesterov = false;
+  double weight_decay = 0;  // SGD and Adam: added to the gradient; AdamW: decoupled; 0 at creation: none
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+};
+
+// Thread rule: one thread at a time; the tensors are the engine's.
+class Optimizer final : public RefCounted {
+ public:
+  // Keeps the parameters alive. State tensors (zeros) are made here: f32, f64 for f64 parameters.
+  static absl::StatusOr<Ref<Optimizer>> Create(Engine& engine, std::span<Tensor* const> parameters,
+                                               const OptimizerOptions& options);
+
+  // Parameters and state are assigned their new values. gradients[i] belongs to parameters[i]; null: left alone.
+  absl::Status Step(std::span<Tensor* const> gradients, ir::Location location = {});
+
+  double learning_rate() const { return options_.learning_rate; }
+  void set_learning_rate(double value) { options_.learning_rate = value; }
+  int64_t step_count() const { return step_; }
+  void set_step_count(int64_t step) { step_ = step; }
+  const OptimizerOptions& options() const { return options_; }
+  std::span<const Ref<Tensor>> parameters() const { return parameters_; }
+
+  // What must be saved besides the step count: "momentum", or "m" and "v"; per name one tensor a parameter.
+  std::span<const std::string_view> slot_names() const;
+  Tensor* slot(size_t name, size_t parameter) const { return slots_[name * parameters_.size() + parameter].get(); }
+
+ private:
+  Optimizer() = default;
+  ~Optimizer() override = default;
+
+  Ref<Engine> engine_;
+  OptimizerOptions options_;
+  std::vector<Ref<Tensor>> parameters_;
+  std::vector<Ref<Tensor>> slots_;  // name-major
+  int64_t step_ = 0;
+};
+
+}  // namespace weft::lazy
