@@ -13,6 +13,7 @@
 #include "src/backends/backend.h"
 #include "src/compiler/program_cache.h"
 #include "src/compiler/trace.h"
+#include "src/ir/builder.h"
 #include "src/lazy/cut_policy.h"
 #include "src/lazy/generator.h"
 #include "src/lazy/options.h"
