@@ -46,6 +46,7 @@ function(weft_layer name)
 endfunction()
 
 weft_layer(weft_runtime src/runtime)
+weft_layer(weft_data src/data)
 weft_layer(weft_ir src/ir)
 weft_layer(weft_ops src/ops)
 weft_layer(weft_autodiff src/autodiff)
@@ -61,6 +62,7 @@ file(GLOB weft_backend_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backen
 target_sources(weft_compiler PRIVATE ${weft_backend_files})
 
 target_link_libraries(weft_backends_cpu PUBLIC weft_llvm)
+target_link_libraries(weft_data PUBLIC ZLIB::ZLIB)
 target_link_libraries(weft_serialization PUBLIC weft_capnp weft_zstd)
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT WEFT_SANITIZE)
   # Types of the exported functions for abidiff; the library that is installed is stripped.
