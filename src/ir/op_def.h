@@ -152,7 +152,7 @@ struct Absent {
 struct OpDef {
   std::string_view name;    // StableHLO's: "multiply"
   std::string_view c_name;  // what users call it: "mul" -> weft_mul, wf_mul
-  uint16_t since = 1;       // ABI minor it appeared in
+  uint16_t since = 0;       // minor of ABI 1 that brought it
   Kind kind = Kind::kPrimitive;
   std::string_view doc;      // shapes, formula, source; first sentence is the summary
   std::string_view example;  // C, one or two lines in the fluent layer

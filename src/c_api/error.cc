@@ -1,0 +1,175 @@
+// Errors and blobs: the objects, and their C functions.
+#include <cstring>
+
+#include "absl/strings/cord.h"
+#include "src/c_api/guard.h"
+
+namespace weft::c_api {
+
+Error::Error(const absl::Status& status) : status_(status), message_(status.message()) {
+  status.ForEachPayload([this](std::string_view key, const absl::Cord& value) {
+    payloads_.emplace_back(std::string(key), std::string(value));
+  });
+}
+
+const std::string* Error::payload(std::string_view key) const {
+  for (const auto& [name, value] : payloads_) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+namespace {
+
+constexpr char kOutOfMemoryText[] = "out of memory";
+constexpr char kNoErrorText[] = "this is no live weft_error";
+// Its address is the error that needs no memory. Handles never look like addresses.
+constinit char g_out_of_memory = 0;
+
+}  // namespace
+
+weft_error* OutOfMemory() noexcept { return reinterpret_cast<weft_error*>(&g_out_of_memory); }
+
+weft_error* ToError(const absl::Status& status) noexcept {
+  if (status.ok()) return nullptr;
+  try {
+    absl::StatusOr<weft_error*> made = Make<weft_error>(MakeRef<Error>(status));
+    return made.ok() ? *made : OutOfMemory();
+  } catch (...) {
+    return OutOfMemory();
+  }
+}
+
+absl::Status FromError(const weft_error* error) {
+  if (error == OutOfMemory()) return absl::ResourceExhaustedError(kOutOfMemoryText);
+  const Error* found = Find(error);
+  return found == nullptr ? UserError(kNoErrorText) : found->status();
+}
+
+weft_error* FromException() noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  } catch (const std::exception& e) {
+    try {
+      return ToError(InternalError("unexpected exception: ", e.what()));
+    } catch (...) {
+      return OutOfMemory();
+    }
+  } catch (...) {
+    return ToError(absl::InternalError("internal error (please report): unexpected exception"));
+  }
+}
+
+weft_error* Unimplemented(const char* function) noexcept {
+  return Guard([&] { return absl::UnimplementedError(absl::StrCat(function, " is not there in this version")); });
+}
+
+absl::Status NullArgument(std::string_view parameter) { return UserError(parameter, " is NULL"); }
+
+bool IsUtf8(std::string_view text) {
+  const auto* p = reinterpret_cast<const unsigned char*>(text.data());
+  const auto* end = p + text.size();
+  while (p < end) {
+    const unsigned c = *p++;
+    if (c < 0x80) continue;
+    const int more = c >= 0xF0 && c < 0xF5 ? 3 : c >= 0xE0 && c < 0xF0 ? 2 : c >= 0xC2 && c < 0xE0 ? 1 : 0;
+    if (more == 0 || end - p < more) return false;
+    uint32_t point = c & (0x3F >> more);
+    for (int i = 0; i < more; ++i, ++p) {
+      if ((*p & 0xC0) != 0x80) return false;
+      point = point << 6 | (*p & 0x3F);
+    }
+    if ((more == 2 && point < 0x800) || (more == 3 && (point < 0x10000 || point > 0x10FFFF)) ||
+        (point >= 0xD800 && point < 0xE000)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<std::string_view> Text(const char* data, size_t length, std::string_view parameter) {
+  if (data == nullptr) {
+    if (length == 0) return std::string_view();
+    return NullArgument(parameter);
+  }
+  const std::string_view text(data, length == WEFT_STRLEN ? std::strlen(data) : length);
+  if (!IsUtf8(text)) return UserError(parameter, " is not UTF-8");
+  return text;
+}
+
+absl::Status MakeBlob(std::string bytes, weft_blob** out) {
+  WEFT_ASSIGN_OR_RETURN(weft_blob * made, Make<weft_blob>(MakeRef<Blob>(std::move(bytes))));
+  *out = made;
+  return absl::OkStatus();
+}
+
+}  // namespace weft::c_api
+
+using namespace weft::c_api;
+
+extern "C" {
+
+weft_code weft_error_code(const weft_error* error) noexcept {
+  if (error == nullptr) return WEFT_OK;
+  if (error == OutOfMemory()) return WEFT_RESOURCE_EXHAUSTED;
+  const Error* found = Find(error);
+  return found == nullptr ? WEFT_INVALID_ARGUMENT : found->code();
+}
+
+const char* weft_error_message(const weft_error* error, size_t* out_length) noexcept {
+  const char* text = "";
+  size_t length = 0;
+  if (error == OutOfMemory()) {
+    text = kOutOfMemoryText;
+    length = sizeof(kOutOfMemoryText) - 1;
+  } else if (error != nullptr) {
+    const Error* found = Find(error);
+    text = found == nullptr ? kNoErrorText : found->message().c_str();
+    length = found == nullptr ? sizeof(kNoErrorText) - 1 : found->message().size();
+  }
+  if (out_length != nullptr) *out_length = length;
+  return text;
+}
+
+const char* weft_error_payload(const weft_error* error, const char* key, size_t key_length, size_t* out_length) noexcept {
+  const Error* found = Find(error);
+  if (found == nullptr || key == nullptr) return nullptr;
+  const std::string* value = found->payload({key, key_length == WEFT_STRLEN ? std::strlen(key) : key_length});
+  if (value == nullptr) return nullptr;
+  if (out_length != nullptr) *out_length = value->size();
+  return value->c_str();
+}
+
+weft_error* weft_error_new(weft_code code, const char* message, size_t length) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(message, length, "message"));
+    if (code < WEFT_CANCELLED || code > WEFT_UNAUTHENTICATED) {
+      return absl::UnknownError(absl::StrCat("code ", static_cast<int>(code), ": ", text));
+    }
+    return absl::Status(static_cast<absl::StatusCode>(code), text);
+  });
+}
+
+void weft_error_retain(weft_error* error) noexcept {
+  if (error != OutOfMemory()) RetainHandle(error, HandleType::kError);
+}
+void weft_error_release(weft_error* error) noexcept {
+  if (error != OutOfMemory()) ReleaseHandle(error, HandleType::kError);
+}
+
+const void* weft_blob_data(const weft_blob* blob) noexcept {
+  const Blob* found = Find(blob);
+  return found == nullptr ? nullptr : found->bytes.c_str();
+}
+size_t weft_blob_size(const weft_blob* blob) noexcept {
+  const Blob* found = Find(blob);
+  return found == nullptr ? 0 : found->bytes.size();
+}
+void weft_blob_retain(weft_blob* blob) noexcept { RetainHandle(blob, HandleType::kBlob); }
+void weft_blob_release(weft_blob* blob) noexcept { ReleaseHandle(blob, HandleType::kBlob); }
+
+uint32_t weft_abi_version(void) noexcept { return WEFT_ABI_MAJOR << 16 | WEFT_ABI_MINOR; }
+
+}  // extern "C"

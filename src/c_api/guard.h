@@ -1,0 +1,77 @@
+// The wall between C++ and C: every fallible body runs inside Guard, which turns statuses and anything thrown into
+// weft_error. Nothing is allocated on the way of success.
+#pragma once
+
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/c_api/handles.h"
+#include "src/runtime/status.h"
+
+namespace weft::c_api {
+
+// Immutable once it has a handle.
+class Error final : public RefCounted {
+ public:
+  explicit Error(const absl::Status& status);
+  const absl::Status& status() const { return status_; }
+  weft_code code() const { return static_cast<weft_code>(status_.raw_code()); }
+  const std::string& message() const { return message_; }
+  // Null if there is no such detail.
+  const std::string* payload(std::string_view key) const;
+
+ private:
+  absl::Status status_;
+  std::string message_;
+  std::vector<std::pair<std::string, std::string>> payloads_;
+};
+template <>
+struct HandleTraits<weft_error> {
+  using Object = Error;
+  static constexpr HandleType kType = HandleType::kError;
+};
+
+// Text or bytes that the library made; a NUL stands after the last byte.
+class Blob final : public RefCounted {
+ public:
+  explicit Blob(std::string bytes) : bytes(std::move(bytes)) {}
+  const std::string bytes;
+};
+template <>
+struct HandleTraits<weft_blob> {
+  using Object = Blob;
+  static constexpr HandleType kType = HandleType::kBlob;
+};
+absl::Status MakeBlob(std::string bytes, weft_blob** out);
+
+// Null for OK. Falls back to the static out-of-memory error.
+weft_error* ToError(const absl::Status& status) noexcept;
+// The status behind an error of the caller's, borrowed.
+absl::Status FromError(const weft_error* error);
+weft_error* OutOfMemory() noexcept;
+weft_error* FromException() noexcept;  // within a catch block
+weft_error* Unimplemented(const char* function) noexcept;
+
+template <typename Body>
+weft_error* Guard(Body&& body) noexcept {
+  try {
+    const absl::Status status = body();
+    return status.ok() ? nullptr : ToError(status);
+  } catch (...) {
+    return FromException();
+  }
+}
+
+// Checks of pointers that must not be null.
+absl::Status NullArgument(std::string_view parameter);
+#define WEFT_NOT_NULL(parameter) \
+  if ((parameter) == nullptr) return weft::c_api::NullArgument(#parameter)
+
+// A text argument: pointer and length, WEFT_STRLEN for NUL-terminated; must be UTF-8.
+absl::StatusOr<std::string_view> Text(const char* data, size_t length, std::string_view parameter);
+bool IsUtf8(std::string_view text);
+
+}  // namespace weft::c_api

@@ -1,0 +1,100 @@
+// Writes the operation table as JSON to standard output: include/c_api/ops.json, from which the C functions, their
+// documentation and every binding are generated. Committed; a test compares it with what this program says.
+#include <cstdio>
+#include <string>
+
+#include "src/ir/op_def.h"
+#include "src/ops/registry.h"
+
+namespace weft {
+namespace {
+
+std::string Quote(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+const char* Bool(bool value) { return value ? "true" : "false"; }
+
+std::string TypesText(ir::TypeSet set) {
+  if (set == ir::kAnyType) return "any type";
+  if (set == ir::kNumber) return "any number";
+  std::string out;
+  const std::pair<ir::TypeSet, const char*> names[] = {
+      {ir::kF, "float"}, {ir::kSI, "signed integer"}, {ir::kUI, "unsigned integer"}, {ir::kB, "bool"}};
+  for (const auto& [bit, name] : names) {
+    if ((set & bit) != 0) out += (out.empty() ? "" : ", ") + std::string(name);
+  }
+  return out;
+}
+
+const char* TypeName(ir::AttrType type) {
+  switch (type) {
+    case ir::AttrType::kInt: return "int";
+    case ir::AttrType::kDouble: return "double";
+    case ir::AttrType::kBool: return "bool";
+    case ir::AttrType::kEnum: return "enum";
+    case ir::AttrType::kDType: return "dtype";
+    case ir::AttrType::kInts: return "ints";
+    case ir::AttrType::kDoubles: return "doubles";
+    case ir::AttrType::kString: return "string";
+    case ir::AttrType::kLiteral: return "literal";
+  }
+  return "";
+}
+
+std::string Operands(const ir::OpDef& op) {
+  std::string out;
+  for (const ir::OperandDef& x : op.operands) {
+    out += std::string(out.empty() ? "" : ",") + "\n       {\"name\": " + Quote(x.name) + ", \"types\": " + Quote(TypesText(x.types)) +
+           ", \"group\": " + Quote(std::string(x.group == 0 ? 0 : 1, x.group)) + ", \"optional\": " + Bool(x.optional) +
+           ", \"variadic\": " + Bool(x.variadic) + ", \"doc\": " + Quote(x.doc) + "}";
+  }
+  return out;
+}
+
+std::string Attributes(const ir::OpDef& op) {
+  std::string out;
+  for (const ir::AttrDef& a : op.attrs) {
+    out += std::string(out.empty() ? "" : ",") + "\n       {\"name\": " + Quote(a.name) + ", \"type\": \"" + TypeName(a.type) +
+           "\", \"required\": " + Bool(a.required) + ", \"default\": " + Quote(a.default_text) + ", \"enumerators\": [";
+    for (size_t i = 0; i < a.enumerators.size(); ++i) out += (i > 0 ? ", " : "") + Quote(a.enumerators[i]);
+    out += "], \"doc\": " + Quote(a.doc) + "}";
+  }
+  return out;
+}
+
+const char* KindName(ir::Kind kind) {
+  return kind == ir::Kind::kPrimitive ? "primitive" : kind == ir::Kind::kComposite ? "composite" : "macro";
+}
+
+void Print(const ir::OpDef& op, bool last) {
+  std::string out = "    {\"name\": " + Quote(op.name) + ", \"c_name\": " + Quote(op.c_name) + ", \"kind\": \"" + KindName(op.kind) +
+                    "\", \"since\": " + std::to_string(op.since) + ", \"exported\": " + Bool(op.exported) + ", \"random\": " +
+                    Bool(op.random) + ",\n     \"doc\": " + Quote(op.doc) + ",\n     \"example\": " + Quote(op.example) +
+                    ",\n     \"operands\": [" + Operands(op) + "],\n     \"attrs\": [" + Attributes(op) + "],\n     \"results\": [";
+  for (size_t i = 0; i < op.results.size(); ++i) out += (i > 0 ? ", " : "") + Quote(op.results[i]);
+  out += std::string("]}") + (last ? "\n" : ",\n");
+  std::fputs(out.c_str(), stdout);
+}
+
+}  // namespace
+}  // namespace weft
+
+int main() {
+  std::fputs("{\"ops\": [\n", stdout);
+  const auto all = weft::ops::AllOps();
+  for (size_t i = 0; i < all.size(); ++i) weft::Print(*all[i], i + 1 == all.size());
+  std::fputs("]}\n", stdout);
+  return 0;
+}
