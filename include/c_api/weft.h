@@ -52,6 +52,7 @@
 #include "weft_checkpoint.h"
 #include "weft_cache.h"
 #include "weft_metrics.h"
+#include "weft_data.h"
 #include "weft_table.h"
 
 #endif /* WEFT_H */

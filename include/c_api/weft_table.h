@@ -14,6 +14,7 @@
 #include "weft_checkpoint.h"
 #include "weft_cache.h"
 #include "weft_metrics.h"
+#include "weft_data.h"
 
 #if defined(__cplusplus)
 extern "C" {
@@ -151,6 +152,7 @@ struct weft_api_v1 {
   weft_error* (*metric_get)(weft_context* ctx, const char* name, size_t length, int64_t* out_value);
   weft_error* (*metrics_report)(weft_context* ctx, weft_blob** out);
   weft_error* (*metrics_json)(weft_context* ctx, weft_blob** out);
+  weft_error* (*idx_read)(weft_context* ctx, const char* path, size_t path_length, weft_device* device, weft_tensor** out);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

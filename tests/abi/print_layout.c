@@ -321,6 +321,7 @@ static void part_1(void) {
   OFFSET(struct weft_api_v1, metric_get);
   OFFSET(struct weft_api_v1, metrics_report);
   OFFSET(struct weft_api_v1, metrics_json);
+  OFFSET(struct weft_api_v1, idx_read);
 }
 
 int main(void) {

@@ -11,10 +11,11 @@ TITLES = {
     "checkpoint": "Weft, trees of tensors and their files.",
     "cache": "Weft, the compile cache.",
     "metrics": "Weft, counters of what happened.",
+    "data": "Weft, data sets in files.",
     "table": "Weft, the table of the core functions, for loaders that look up one symbol.",
 }
 INCLUDES = {"base": [], "device": ["base"], "event": ["base"], "tensor": ["base"], "autodiff": ["tensor"],
-            "compile": ["tensor", "event"], "checkpoint": ["tensor", "event"], "cache": ["base"], "metrics": ["base"]}
+            "compile": ["tensor", "event"], "checkpoint": ["tensor", "event"], "cache": ["base"], "metrics": ["base"], "data": ["tensor"]}
 
 MANUAL = """\
 Weft: tensor programs recorded lazily, differentiated, compiled and run inside one library.

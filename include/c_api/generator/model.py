@@ -3,7 +3,7 @@ import json
 import re
 import textwrap
 
-HEADERS = ["base", "device", "event", "tensor", "ops", "autodiff", "compile", "checkpoint", "cache", "metrics", "table"]
+HEADERS = ["base", "device", "event", "tensor", "ops", "autodiff", "compile", "checkpoint", "cache", "metrics", "data", "table"]
 KEYWORDS = set("""auto break case char const continue default do double else enum extern float for goto if inline int long
 register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while alignas alignof
 and asm bitand bitor bool catch class compl concept constexpr delete explicit export false friend mutable namespace new not

@@ -205,6 +205,8 @@ weft_error* weft_metrics_report(weft_context*,
                                 weft_blob**) noexcept { return weft::c_api::Unimplemented("weft_metrics_report"); }
 weft_error* weft_metrics_json(weft_context*,
                               weft_blob**) noexcept { return weft::c_api::Unimplemented("weft_metrics_json"); }
+weft_error* weft_idx_read(weft_context*, const char*, size_t, weft_device*,
+                          weft_tensor**) noexcept { return weft::c_api::Unimplemented("weft_idx_read"); }
 weft_error* weft_add(weft_context*, weft_tensor*, weft_tensor*,
                      weft_tensor**) noexcept { return weft::c_api::Unimplemented("weft_add"); }
 weft_error* weft_broadcast_in_dim(weft_context*, weft_tensor*, const int64_t*, size_t, const int64_t*, size_t,

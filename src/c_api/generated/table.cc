@@ -138,6 +138,7 @@ const weft_api_v1 kApi = {
     weft_metric_get,
     weft_metrics_report,
     weft_metrics_json,
+    weft_idx_read,
 };
 
 struct Entry {
@@ -213,6 +214,7 @@ const Entry kProcs[] = {
     {"weft_get_api", reinterpret_cast<weft_proc>(weft_get_api)},
     {"weft_get_proc", reinterpret_cast<weft_proc>(weft_get_proc)},
     {"weft_grad", reinterpret_cast<weft_proc>(weft_grad)},
+    {"weft_idx_read", reinterpret_cast<weft_proc>(weft_idx_read)},
     {"weft_memory_stats_init", reinterpret_cast<weft_proc>(weft_memory_stats_init)},
     {"weft_metric_get", reinterpret_cast<weft_proc>(weft_metric_get)},
     {"weft_metrics_json", reinterpret_cast<weft_proc>(weft_metrics_json)},
