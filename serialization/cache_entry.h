@@ -1,0 +1,54 @@
+// One entry of the compile cache as bytes: a 128-byte header, a small message, one zstd frame with the canonical program and
+// what was compiled from it. docs/formats.md describes it; compile_cache.h keeps such files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "serialization/checksum.h"
+
+namespace weft {
+
+enum class CacheEntryKind : uint8_t {
+  kObject = 0,  // machine code and constants of our own backend; at most 256 MiB
+  kPjrt = 1,    // an executable that a plugin serialised; at most 2 GiB
+};
+
+struct CacheEntry {
+  Hash128 key;
+  CacheEntryKind kind = CacheEntryKind::kObject;
+  // The program, options, compiler and target in canonical form. Compared byte for byte on a hit, so that two programs
+  // whose keys collide never share code.
+  std::string canonical;
+  std::vector<std::pair<std::string, std::string>> sections;  // name and bytes, e.g. "object", "launch", "constants"
+  // For people who ask why something was not found.
+  std::string backend, compiler_version, target, options;
+  uint64_t compile_micros = 0;
+  int64_t created_unix_ns = 0;
+  uint32_t graph_ops = 0;
+
+  const std::string* Section(std::string_view name) const {
+    for (const auto& [n, bytes] : sections) {
+      if (n == name) return &bytes;
+    }
+    return nullptr;
+  }
+};
+
+inline constexpr size_t kCacheHeaderBytes = 128;
+inline constexpr uint16_t kCacheVersion = 1;
+
+// INVALID_ARGUMENT if it is too large.
+absl::StatusOr<std::string> EncodeCacheEntry(const CacheEntry& entry);
+
+// DATA_LOSS for damage, UNIMPLEMENTED for another version of the format. `bytes` may be anything.
+absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes);
+
+}  // namespace weft

@@ -1,0 +1,363 @@
+// The compile cache: hits only what is right, survives anything, never fails.
+#include "serialization/compile_cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/faulty_file_system.h"
+#include "tests/support/temp_dir.h"
+
+namespace weft::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+CacheEntry EntryOf(uint64_t number, size_t bytes = 1000) {
+  CacheEntry entry;
+  entry.key = {number, number * 7};
+  entry.canonical = absl::StrCat("program ", number);
+  entry.sections = {{"object", std::string(bytes, static_cast<char>('a' + number % 26))}, {"launch", "list"}, {"empty", ""}};
+  for (size_t i = 0; i < bytes; i += 3) entry.sections[0].second[i] = static_cast<char>(i * number >> 3);
+  entry.backend = "cpu";
+  entry.compiler_version = "19.1.7";
+  entry.target = "x86_64";
+  entry.compile_micros = 1000;
+  entry.graph_ops = 5;
+  return entry;
+}
+
+std::string PathOf(const TempDir& dir, uint64_t number) {
+  const std::string name = absl::StrCat(absl::Hex(number * 7, absl::kZeroPad16), absl::Hex(number, absl::kZeroPad16));
+  return dir / ("v1/" + name.substr(0, 2) + "/" + name + ".tce");
+}
+
+std::string Contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+void WriteContents(const std::string& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+struct Store {
+  explicit Store(const TempDir& dir, CompileCacheOptions options = {}) {
+    options.directory = dir.path();
+    options.warn = [this](std::string_view text) { warnings.emplace_back(text); };
+    store = CompileCacheStore::Open(options);
+  }
+  bool Has(uint64_t number) {
+    const CacheEntry want = EntryOf(number);
+    const std::optional<CacheEntry> got = store->Lookup(want.key, want.canonical);
+    EXPECT_TRUE(!got.has_value() || got->canonical == want.canonical);
+    return got.has_value();
+  }
+  std::vector<std::string> warnings;
+  std::unique_ptr<CompileCacheStore> store;
+};
+
+TEST(CacheEntry, ComesBackWhole) {
+  CacheEntry entry = EntryOf(3, 100'000);
+  entry.kind = CacheEntryKind::kPjrt;
+  const auto bytes = EncodeCacheEntry(entry);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const auto back = DecodeCacheEntry(std::as_bytes(std::span(*bytes)));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->key, entry.key);
+  EXPECT_EQ(back->kind, entry.kind);
+  EXPECT_EQ(back->canonical, entry.canonical);
+  EXPECT_EQ(back->sections, entry.sections);
+  EXPECT_EQ(back->compiler_version, "19.1.7");
+  EXPECT_EQ(*back->Section("launch"), "list");
+  EXPECT_EQ(back->Section("none"), nullptr);
+}
+
+TEST(CacheEntry, EveryFlippedBitAndEveryTruncationIsDetected) {
+  std::string bytes = EncodeCacheEntry(EntryOf(1)).value();
+  for (size_t i = 0; i < bytes.size() * 8; ++i) {
+    bytes[i / 8] ^= static_cast<char>(1 << i % 8);
+    const auto status = DecodeCacheEntry(std::as_bytes(std::span(bytes))).status();
+    ASSERT_TRUE(absl::IsDataLoss(status)) << i << ": " << status;
+    bytes[i / 8] ^= static_cast<char>(1 << i % 8);
+  }
+  for (size_t n = 0; n < bytes.size(); ++n) {
+    ASSERT_TRUE(absl::IsDataLoss(DecodeCacheEntry(std::as_bytes(std::span(bytes).first(n))).status())) << n;
+  }
+  bytes += 'x';
+  EXPECT_THAT(std::string(DecodeCacheEntry(std::as_bytes(std::span(bytes))).status().message()), HasSubstr("its header says"));
+}
+
+TEST(CompileCache, FindsInASecondStoreWhatTheFirstPublished) {
+  TempDir dir;
+  {
+    Store first(dir);
+    EXPECT_FALSE(first.Has(1));
+    for (uint64_t i = 1; i <= 20; ++i) first.store->Publish(EntryOf(i));
+  }  // releasing drains
+  Store second(dir);
+  for (uint64_t i = 1; i <= 20; ++i) EXPECT_TRUE(second.Has(i)) << i;
+  EXPECT_EQ(second.store->stats().hits, 20u);
+  EXPECT_EQ(second.store->stats().misses, 0u);
+  EXPECT_EQ(second.store->stats().compile_us_saved, 20'000u);
+  EXPECT_TRUE(second.warnings.empty());
+}
+
+TEST(CompileCache, ComparesTheStoredProgramAndNeverGivesAnother) {
+  TempDir dir;
+  Store cache(dir);
+  cache.store->Publish(EntryOf(1));
+  cache.store->Drain();
+  EXPECT_FALSE(cache.store->Lookup(EntryOf(1).key, "another program with the same key").has_value());
+  EXPECT_EQ(cache.store->stats().collisions, 1u);
+  EXPECT_EQ(cache.store->stats().misses, 1u);
+  EXPECT_TRUE(cache.Has(1));
+}
+
+TEST(CompileCache, TakesDamageOfEveryKindForAMissAndSaysSoOnce) {
+  TempDir dir;
+  Store cache(dir);
+  cache.store->Publish(EntryOf(1));
+  cache.store->Drain();
+  const std::string good = Contents(PathOf(dir, 1));
+  std::string flipped = good;
+  flipped[200] ^= 4;
+  for (const std::string& bad : {std::string(), good.substr(0, 100), good.substr(0, good.size() - 1), flipped, good + "x",
+                                 std::string(5000, 'z'), EncodeCacheEntry(EntryOf(2)).value()}) {
+    WriteContents(PathOf(dir, 1), bad);
+    chmod(PathOf(dir, 1).c_str(), 0600);
+    EXPECT_FALSE(cache.Has(1));
+    EXPECT_FALSE(cache.Has(1));  // moved away: now simply not there
+  }
+  EXPECT_EQ(cache.store->stats().corrupt, 7u);
+  ASSERT_EQ(cache.warnings.size(), 1u);
+  EXPECT_THAT(cache.warnings[0], HasSubstr("is damaged and will be compiled again: cache entry is damaged: it has 0 bytes"));
+  cache.store->Publish(EntryOf(1));
+  cache.store->Drain();
+  EXPECT_TRUE(cache.Has(1));
+}
+
+TEST(CompileCache, PassesOverEntriesOfAnotherVersion) {
+  TempDir dir;
+  Store cache(dir);
+  cache.store->Publish(EntryOf(1));
+  cache.store->Drain();
+  std::string bytes = Contents(PathOf(dir, 1));
+  bytes[8] = 9;
+  const uint64_t hash = Checksum64(std::as_bytes(std::span(bytes).first(120)));
+  std::memcpy(bytes.data() + 120, &hash, 8);
+  WriteContents(PathOf(dir, 1), bytes);
+  EXPECT_FALSE(cache.Has(1));
+  EXPECT_EQ(cache.store->stats().version_rejects, 1u);
+  EXPECT_EQ(cache.store->stats().corrupt, 0u);
+}
+
+TEST(CompileCache, RefusesFilesAndDirectoriesThatOthersCouldHaveWritten) {
+  TempDir dir;
+  {
+    Store cache(dir);
+    cache.store->Publish(EntryOf(1));
+    cache.store->Publish(EntryOf(2));
+    cache.store->Drain();
+    chmod(PathOf(dir, 1).c_str(), 0666);
+    EXPECT_FALSE(cache.Has(1));
+    ASSERT_EQ(cache.warnings.size(), 1u);
+    EXPECT_THAT(cache.warnings[0], HasSubstr("is not trusted: others may write to it"));
+    std::filesystem::rename(PathOf(dir, 2), PathOf(dir, 2) + ".real");
+    std::filesystem::create_symlink(PathOf(dir, 2) + ".real", PathOf(dir, 2));
+    EXPECT_FALSE(cache.Has(2));
+    std::filesystem::remove(PathOf(dir, 2));
+    ASSERT_EQ(mkfifo(PathOf(dir, 2).c_str(), 0600), 0);
+    EXPECT_FALSE(cache.Has(2));  // and does not hang
+    std::filesystem::remove(PathOf(dir, 2));
+    std::filesystem::create_directory(PathOf(dir, 2));
+    EXPECT_FALSE(cache.Has(2));
+  }
+  chmod(dir.path().c_str(), 0777);
+  Store cache(dir);
+  EXPECT_FALSE(cache.Has(1));
+  EXPECT_EQ(cache.store->stats().disabled_reason, "others may write to it (chmod go-w makes it usable)");
+  chmod(dir.path().c_str(), 0700);
+}
+
+TEST(CompileCache, ReadOnlyTouchesNothing) {
+  TempDir dir;
+  {
+    Store cache(dir);
+    cache.store->Publish(EntryOf(1));
+    cache.store->Publish(EntryOf(2));
+  }
+  std::string bad = Contents(PathOf(dir, 2));
+  bad[150] ^= 1;
+  WriteContents(PathOf(dir, 2), bad);
+  FaultyFileSystem fs;
+  Store cache(dir, {.read_only = true, .fs = &fs});
+  EXPECT_TRUE(cache.Has(1));
+  EXPECT_FALSE(cache.Has(2));
+  cache.store->Publish(EntryOf(3));
+  cache.store->Drain();
+  EXPECT_FALSE(cache.Has(3));
+  EXPECT_EQ(Contents(PathOf(dir, 2)), bad);
+  EXPECT_FALSE(std::filesystem::exists(dir / "v1/bad"));
+  EXPECT_EQ(cache.store->stats().stores, 0u);
+
+  TempDir parent;
+  CompileCacheOptions options = {.directory = parent / "none", .read_only = true};
+  const auto missing = CompileCacheStore::Open(options);
+  EXPECT_FALSE(missing->Lookup(EntryOf(1).key, "").has_value());
+  EXPECT_FALSE(std::filesystem::exists(parent / "none"));
+  EXPECT_THAT(missing->stats().disabled_reason, HasSubstr("No such file or directory"));
+}
+
+TEST(CompileCache, ADirectoryThatCannotBeMadeOrWrittenIsAWarningAndACounter) {
+  TempDir dir;
+  WriteContents(dir / "file", "not a directory");
+  std::vector<std::string> warnings;
+  CompileCacheOptions options = {.directory = dir / "file/cache"};
+  options.warn = [&](std::string_view text) { warnings.emplace_back(text); };
+  {
+    const auto store = CompileCacheStore::Open(options);
+    store->Publish(EntryOf(1));
+    store->Publish(EntryOf(2));
+    store->Drain();
+    EXPECT_EQ(store->stats().store_failures, 2u);
+    EXPECT_FALSE(store->Lookup(EntryOf(1).key, EntryOf(1).canonical).has_value());
+  }
+  ASSERT_GE(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("is not used: cannot create the directory"));
+}
+
+TEST(CompileCache, EveryFailingCallIsAMissOrAStoreFailureNothingElse) {
+  TempDir dir;
+  for (int error : {EIO, ENOSPC, EACCES, EROFS}) {
+    for (const auto fault : {FaultyFileSystem::Fault::kOnce, FaultyFileSystem::Fault::kForever}) {
+      for (int64_t n = 1; n < 60; ++n) {
+        std::filesystem::remove_all(dir / "v1");
+        FaultyFileSystem fs;
+        fs.Arm(n, error, fault);
+        {
+          Store cache(dir, {.fs = &fs});
+          cache.store->Publish(EntryOf(1));
+          cache.store->Drain();
+          cache.Has(1);
+          const CompileCacheStats stats = cache.store->stats();
+          EXPECT_EQ(stats.hits + stats.misses, 1u);
+          EXPECT_EQ(stats.stores + stats.store_failures, 1u);
+        }
+        const bool hit = fs.hit();
+        // Whatever happened, what is on disk is right or seen to be wrong.
+        Store check(dir);
+        check.Has(1);
+        EXPECT_EQ(check.store->stats().corrupt, 0u);
+        if (!hit) break;
+      }
+    }
+  }
+}
+
+TEST(CompileCache, ForgetsTheLeastRecentlyUsedPastItsSize) {
+  TempDir dir;
+  {
+    Store cache(dir);
+    for (uint64_t i = 1; i <= 10; ++i) cache.store->Publish(EntryOf(i, 10'000));
+  }
+  for (uint64_t i = 1; i <= 10; ++i) {
+    const timespec times[2] = {{1'700'000'000 + static_cast<time_t>(i), 0}, {1'700'000'000 + static_cast<time_t>(i), 0}};
+    ASSERT_EQ(utimensat(AT_FDCWD, PathOf(dir, i).c_str(), times, 0), 0);
+  }
+  uint64_t bytes = 0;
+  for (uint64_t i = 1; i <= 10; ++i) bytes += std::filesystem::file_size(PathOf(dir, i));
+  Store cache(dir, {.max_bytes = bytes});
+  EXPECT_TRUE(cache.Has(1));  // the oldest; its hit makes it the youngest
+  cache.store->Publish(EntryOf(11, 10'000));
+  cache.store->Drain();
+  EXPECT_GT(cache.store->stats().evictions, 0u);
+  EXPECT_TRUE(cache.Has(11));
+  EXPECT_TRUE(cache.Has(1));
+  EXPECT_FALSE(cache.Has(2));
+  EXPECT_TRUE(cache.Has(10));
+  for (uint64_t i = 12; i <= 60; ++i) cache.store->Publish(EntryOf(i, 10'000));
+  cache.store->Drain();
+  uint64_t after = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(dir / "v1")) {
+    if (file.is_regular_file()) after += file.file_size();
+  }
+  EXPECT_LE(after, bytes);
+  EXPECT_TRUE(cache.Has(60));
+}
+
+TEST(CompileCache, ManyThreadsAndProcessesNeverSeeATornEntry) {
+  TempDir dir;
+  const auto stress = [&](uint64_t seed) {
+    Store cache(dir, {.max_bytes = 60'000});
+    std::vector<std::thread> threads;
+    for (uint64_t t = 0; t < 2; ++t) {
+      threads.emplace_back([&, t] {
+        uint64_t random = seed * 2 + t + 1;
+        for (int i = 0; i < 300; ++i) {
+          random = random * 6364136223846793005u + 1442695040888963407u;
+          const uint64_t number = (random >> 33) % 20;
+          if (i % 3 == 0) {
+            cache.store->Publish(EntryOf(number, 5000));
+          } else {
+            const CacheEntry want = EntryOf(number, 5000);
+            const auto got = cache.store->Lookup(want.key, want.canonical);
+            if (got.has_value() && got->sections != want.sections) std::abort();
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    cache.store->Drain();
+    const CompileCacheStats stats = cache.store->stats();
+    return stats.corrupt == 0 && stats.store_failures == 0 && stats.hits > 0;
+  };
+  std::vector<pid_t> children;
+  for (uint64_t i = 0; i < 3; ++i) {
+    const pid_t child = fork();
+    if (child == 0) _exit(stress(i) ? 0 : 1);
+    children.push_back(child);
+  }
+  EXPECT_TRUE(stress(77));
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+}
+
+TEST(CompileCache, WorksInAChildAfterAFork) {
+  TempDir dir;
+  Store cache(dir);
+  cache.store->Publish(EntryOf(1));
+  cache.store->Drain();
+  const pid_t child = fork();
+  if (child == 0) {
+    cache.store->Publish(EntryOf(2));
+    cache.store->Drain();
+    _exit(cache.Has(1) && cache.Has(2) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(cache.Has(2));
+}
+
+TEST(CompileCache, DefaultDirectoryFollowsTheEnvironment) {
+  setenv("XDG_CACHE_HOME", "/somewhere", 1);
+  EXPECT_EQ(DefaultCompileCacheDirectory(), "/somewhere/weft");
+  unsetenv("XDG_CACHE_HOME");
+  setenv("HOME", "/home/me", 1);
+  EXPECT_EQ(DefaultCompileCacheDirectory(), "/home/me/.cache/weft");
+}
+
+}  // namespace
+}  // namespace weft::testing
