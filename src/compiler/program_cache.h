@@ -42,7 +42,8 @@ class ProgramCache {
   size_t size() const { return size_; }
 
  private:
-  absl::StatusOr<std::unique_ptr<Executable>> Load(Key key);
+  // Null on any kind of miss.
+  std::unique_ptr<Executable> Load(Key key);
   absl::StatusOr<std::unique_ptr<Executable>> Compile(Key key, const Trace& trace);
 
   Config config_;

@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "src/runtime/status.h"
 
 namespace weft::compiler {
 
@@ -20,16 +19,28 @@ struct Key {
   }
 };
 
-// Thread rule: any thread. Errors are for counters and warnings: they never fail a computation.
+// What is kept of a compilation. The texts are for people who ask why something was not found.
+struct StoreEntry {
+  Key key;
+  std::string canonical;
+  std::string program;  // Executable::Serialize
+  std::string backend, target, options;
+  int64_t compile_nanoseconds = 0;
+  int64_t nodes = 0;
+};
+
+// Thread rule: any thread. Nothing that goes wrong here fails a computation: it is a miss, and the store's own warning.
 class ProgramStore {
  public:
   virtual ~ProgramStore() = default;
-  // What Backend::Load takes, nothing on a miss. The stored canonical form has been compared.
-  virtual absl::StatusOr<std::optional<std::string>> Lookup(Key key, std::string_view canonical) = 0;
+  // What Backend::Load takes; nothing on a miss. The stored canonical form has been compared.
+  virtual std::optional<std::string> Lookup(Key key, std::string_view canonical) = 0;
   // May return before anything is on disk.
-  virtual absl::Status Publish(Key key, std::string canonical, std::string program) = 0;
-  // Until everything published is on disk.
-  virtual absl::Status Drain() = 0;
+  virtual void Publish(StoreEntry entry) = 0;
+  // The backend could not use what Lookup gave.
+  virtual void Reject(Key key, std::string_view why) = 0;
+  // Until everything published is on disk, or has failed.
+  virtual void Drain() = 0;
 };
 
 }  // namespace weft::compiler

@@ -1,0 +1,47 @@
+// Copies the trace's nodes into the entry function of a module.
+#include "src/compiler/lower.h"
+
+#include "src/ir/rewrite.h"
+#include "src/ops/registry.h"
+
+namespace weft::compiler {
+
+ir::Module BuildModule(const Trace& trace) {
+  std::vector<ir::Value> parameters;
+  std::vector<ir::ParameterInfo> infos;
+  uint32_t word = 0;
+  for (const Trace::Argument& argument : trace.arguments) {
+    parameters.push_back({ir::Node::Create(ops::kOp_parameter, {}, {}, {argument.type()}), 0});
+    ir::ParameterInfo info;
+    if (argument.words > 0) {
+      info.role = ir::ParameterInfo::Role::kWords;
+      info.word = word;
+      word += argument.words;
+    }
+    info.donated_to = argument.donated_to;
+    infos.push_back(info);
+  }
+  std::vector<ir::Value> values;
+  values.reserve(trace.values);
+  auto resolve = [&](Trace::Reference reference) -> ir::Value {
+    if (reference == Trace::kAbsent) return {};
+    const uint32_t index = Trace::IndexOf(reference);
+    return Trace::IsArgument(reference) ? parameters[index] : values[index];
+  };
+  const Trace::Reference* operand = trace.operands.data();
+  for (const ir::Node* node : trace.nodes) {
+    ir::Values operands;
+    for (size_t i = 0; i < node->operands().size(); ++i) operands.push_back(resolve(*operand++));
+    Ref<const ir::Node> copy = ir::CopyNode(*node, std::move(operands), node->regions());
+    for (uint32_t i = 0; i < node->results().size(); ++i) values.push_back({copy, i});
+  }
+  std::vector<ir::Value> results;
+  for (Trace::Reference output : trace.outputs) results.push_back(resolve(output));
+  ir::Module module;
+  module.functions.push_back(
+      ir::Function::Create("main", std::move(parameters), std::move(results), std::move(infos)));
+  module.argument_words = trace.words;
+  return module;
+}
+
+}  // namespace weft::compiler

@@ -1,0 +1,12 @@
+// From a trace to a module that passes and backends can have: fresh nodes, parameters in place of everything that already
+// has a value. Only on a miss of the program cache.
+#pragma once
+
+#include "src/compiler/trace.h"
+#include "src/ir/function.h"
+
+namespace weft::compiler {
+
+ir::Module BuildModule(const Trace& trace);
+
+}  // namespace weft::compiler

@@ -1,0 +1,124 @@
+// Lookup, loading and compiling of programs.
+#include "src/compiler/program_cache.h"
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "serialization/checksum.h"
+#include "src/compiler/build_id.h"
+#include "src/compiler/canonical.h"
+#include "src/compiler/lower.h"
+#include "src/passes/pipeline.h"
+
+namespace weft::compiler {
+namespace {
+
+int64_t Now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Length first, so that neighbours never run into each other.
+void AppendText(std::string_view text, std::string* out) { absl::StrAppend(out, text.size(), ":", text); }
+
+}  // namespace
+
+Key KeyOf(std::string_view canonical, int bits) {
+  const Hash128 hash = Checksum128(std::as_bytes(std::span(canonical.data(), canonical.size())));
+  Key key{hash.low, hash.high};
+  if (bits <= 64) key.high = 0;
+  if (bits < 64) key.low &= (uint64_t{1} << bits) - 1;
+  if (bits > 64 && bits < 128) key.high &= (uint64_t{1} << (bits - 64)) - 1;
+  return key;
+}
+
+ProgramCache::ProgramCache(Config config) : config_(std::move(config)) {
+  const Target target = config_.backend->target(config_.options);
+  AppendText("weft program 1", &prefix_);
+  AppendText(BuildId(), &prefix_);
+  AppendText(target.platform, &prefix_);
+  AppendText(target.fingerprint, &prefix_);
+  AppendText(config_.options.isa, &prefix_);
+  AppendText(config_.options.matmul_precision, &prefix_);
+}
+
+absl::StatusOr<const Program*> ProgramCache::Get(const Trace& trace) {
+  canonical_.assign(prefix_);
+  AppendCanonical(trace, &canonical_);
+  const Key key = KeyOf(canonical_, config_.hash_bits);
+  auto found = programs_.find(key);
+  if (found != programs_.end()) {
+    for (const auto& program : found->second) {
+      if (program->canonical != canonical_) continue;
+      config_.metrics->Add(Counter::kMemoryCacheHits);
+      return program.get();
+    }
+    config_.metrics->Add(Counter::kMemoryCacheCollisions);
+  }
+  const int64_t start = Now();
+  std::unique_ptr<Executable> executable = Load(key);
+  if (executable == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(executable, Compile(key, trace));
+  }
+  config_.metrics->Add(Counter::kNanosecondsCompiling, Now() - start);
+  auto program = std::make_unique<Program>();
+  program->canonical = canonical_;
+  program->executable = std::move(executable);
+  ++size_;
+  return programs_[key].emplace_back(std::move(program)).get();
+}
+
+std::unique_ptr<Executable> ProgramCache::Load(Key key) {
+  if (config_.store == nullptr) return nullptr;
+  std::optional<std::string> stored = config_.store->Lookup(key, canonical_);
+  if (!stored.has_value()) {
+    config_.metrics->Add(Counter::kDiskCacheMisses);
+    return nullptr;
+  }
+  absl::StatusOr<std::unique_ptr<Executable>> executable = config_.backend->Load(*stored);
+  if (!executable.ok()) {
+    config_.metrics->Add(Counter::kDiskCacheErrors);
+    config_.store->Reject(key, executable.status().message());
+    config_.warn(absl::StrCat("a cached program could not be loaded and is compiled again: ",
+                              executable.status().message()));
+    return nullptr;
+  }
+  config_.metrics->Add(Counter::kDiskCacheHits);
+  config_.metrics->Add(Counter::kProgramsLoaded);
+  return *std::move(executable);
+}
+
+absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Key key, const Trace& trace) {
+  const int64_t start = Now();
+  ir::Module module = BuildModule(trace);
+  passes::PipelineOptions pipeline;
+  pipeline.claims = [this](const ir::Node& node) { return config_.backend->Claims(node); };
+  pipeline.verify_between_passes = config_.options.verify_between_passes;
+  WEFT_RETURN_IF_ERROR(passes::RunPipeline(&module, pipeline));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, config_.backend->Compile(module, config_.options));
+  config_.metrics->Add(Counter::kProgramsCompiled);
+  if (config_.store == nullptr) return executable;
+  absl::StatusOr<std::string> bytes = executable->Serialize();
+  if (!bytes.ok()) {
+    // A backend without serialisation is no reason to complain at each program.
+    if (bytes.status().code() != absl::StatusCode::kUnimplemented) {
+      config_.metrics->Add(Counter::kDiskCacheErrors);
+      config_.warn(absl::StrCat("a program could not be serialised for the cache: ", bytes.status().message()));
+    }
+    return executable;
+  }
+  const Target target = config_.backend->target(config_.options);
+  config_.store->Publish({.key = key,
+                          .canonical = canonical_,
+                          .program = *std::move(bytes),
+                          .backend = target.platform,
+                          .target = target.fingerprint,
+                          .options = absl::StrCat("isa=", config_.options.isa, " matmul_precision=",
+                                                  config_.options.matmul_precision),
+                          .compile_nanoseconds = Now() - start,
+                          .nodes = static_cast<int64_t>(trace.nodes.size())});
+  config_.metrics->Add(Counter::kDiskCachePublished);
+  return executable;
+}
+
+}  // namespace weft::compiler
