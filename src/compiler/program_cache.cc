@@ -93,8 +93,8 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Key key, const
   ir::Module module = BuildModule(trace);
   passes::PipelineOptions pipeline;
   pipeline.claims = [this](const ir::Node& node) { return config_.backend->Claims(node); };
-  pipeline.verify_between_passes = config_.options.verify_between_passes;
-  WEFT_RETURN_IF_ERROR(passes::RunPipeline(&module, pipeline));
+  pipeline.verify_between = config_.options.verify_between_passes;
+  WEFT_ASSIGN_OR_RETURN(module, passes::RunPipeline(std::move(module), pipeline));
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, config_.backend->Compile(module, config_.options));
   config_.metrics->Add(Counter::kProgramsCompiled);
   if (config_.store == nullptr) return executable;

@@ -31,11 +31,14 @@ class Builder {
   }
   bool ok() const { return status_.ok(); }
   const absl::Status& status() const { return status_; }
+  // Nodes made so far.
+  int64_t emitted() const { return emitted_; }
   Location location() const { return location_; }
   void set_location(Location location) { location_ = location; }
 
  private:
   absl::Status status_;
+  int64_t emitted_ = 0;
   Location location_;
 };
 

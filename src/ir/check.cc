@@ -172,6 +172,7 @@ Values Builder::EmitAll(const OpDef& op, Values operands, Attrs attrs, std::vect
     return Values(std::max<size_t>(op.results.size(), 1));
   }
   const size_t count = types.size();
+  ++emitted_;
   std::unique_ptr<const Regions> owned;
   if (!regions.empty()) owned.reset(new Regions{std::move(regions)});
   Ref<const Node> node =

@@ -57,6 +57,12 @@ Ref<const Node> Node::Create(const OpDef& op, Values operands, Attrs attrs, Type
   for (const Value& operand : operands) {
     if (operand && operand.node->needs_gradient()) node->needs_gradient_ = true;
   }
+  // Integers and truth values carry no gradient on.
+  if (node->needs_gradient_ && !results.empty()) {
+    bool any_float = false;
+    for (const Type& type : results) any_float = any_float || !type.is_tensor() || IsFloat(type.dtype);
+    node->needs_gradient_ = any_float;
+  }
   node->operands_ = std::move(operands);
   node->attrs_ = std::move(attrs);
   node->results_ = std::move(results);
@@ -64,6 +70,11 @@ Ref<const Node> Node::Create(const OpDef& op, Values operands, Attrs attrs, Type
   node->location_ = location;
   node->extras_ = std::move(extras);
   return Ref<const Node>(node);
+}
+
+void Node::ForgetOperands() const {
+  Values gone;
+  gone.swap(operands_);
 }
 
 void Node::Destroy(const Node* node) {

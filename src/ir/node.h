@@ -61,7 +61,7 @@ struct NodeExtras {
   friend bool operator==(const NodeExtras&, const NodeExtras&) = default;
 };
 
-// Immutable after Create, but for the payload (the lazy engine's, under its lock). About 240 bytes.
+// Immutable after Create, but for the payload and what follows from it (the lazy engine's, under its lock). About 240 bytes.
 // Ids grow along creation and operands exist before their users, so sorting by id is a topological order.
 class Node final : public RefCounted {
  public:
@@ -82,10 +82,12 @@ class Node final : public RefCounted {
 
   // A value that a wanted gradient depends on: set at creation from the operands, or on leaves by the lazy engine.
   bool needs_gradient() const { return needs_gradient_; }
-  void set_needs_gradient() const { needs_gradient_ = true; }
+  void set_needs_gradient(bool on = true) const { needs_gradient_ = on; }
 
   const Ref<Payload>& payload() const { return payload_; }
   void set_payload(Ref<Payload> payload) const { payload_ = std::move(payload); }
+  // The lazy engine's: a node whose results are all known and whose past no gradient can ask for lets go of it.
+  void ForgetOperands() const;
 
   // Where a walk keeps its own number (see Walk); meaningless to everybody else.
   uint64_t walk_epoch() const { return walk_epoch_; }
@@ -104,7 +106,7 @@ class Node final : public RefCounted {
 
   const OpDef* op_ = nullptr;
   uint64_t id_ = 0;
-  Values operands_;
+  mutable Values operands_;
   Attrs attrs_;
   Types results_;
   std::unique_ptr<const Regions> regions_;
