@@ -1,0 +1,42 @@
+// Composites to primitives, by the operations' own expansions.
+#include <algorithm>
+
+#include "src/ir/rewrite.h"
+#include "src/passes/passes.h"
+
+namespace weft::passes {
+namespace {
+
+// Expansions contain composites (a loss contains log_softmax contains …) about three levels deep. One that contains
+// itself would never end.
+constexpr int kMaxRounds = 16;
+
+}  // namespace
+
+absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const PipelineOptions& options) {
+  ir::Module result = module;
+  const ir::OpDef* last = nullptr;
+  for (int round = 0; round < kMaxRounds; ++round) {
+    last = nullptr;
+    absl::Status status;
+    auto rule = [&](const ir::RewriteCall& call) -> ir::Values {
+      const ir::OpDef& op = call.node.op();
+      if (op.kind != ir::Kind::kComposite || op.expand == nullptr || !status.ok()) return {};
+      if (options.claims && options.claims(call.node)) return {};
+      last = &op;
+      ir::Values operands = call.operands;
+      operands.resize(std::max(operands.size(), op.operands.size()));
+      ir::Values results(call.node.results().size());
+      status = op.expand(ir::ExpandCall{call.b, op, operands, call.node.attrs()},
+                         std::span(results.data(), results.size()));
+      if (!status.ok() || !call.b.ok()) return {};
+      return results;
+    };
+    WEFT_ASSIGN_OR_RETURN(result, ir::Rewrite(result, rule));
+    WEFT_RETURN_IF_ERROR(status);
+    if (last == nullptr) return result;
+  }
+  return InternalError("the expansion of ", last->name, " does not end within ", kMaxRounds, " rounds");
+}
+
+}  // namespace weft::passes

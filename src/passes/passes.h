@@ -1,0 +1,26 @@
+// Module to module: every pass is one function in one file of its name. The order is in pipeline.cc.
+#pragma once
+
+#include "src/ir/function.h"
+#include "src/passes/pipeline.h"
+#include "src/runtime/status.h"
+
+namespace weft::passes {
+
+// Replaces composites that the backend does not claim by their expansions, also those inside expansions.
+absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const PipelineOptions& options);
+
+// Removes what changes nothing and merges chains of shape operations. Every rule keeps every bit of every result: values
+// of parameters are never looked at, only attributes and literals that rules made.
+absl::StatusOr<ir::Module> Simplify(const ir::Module& module, const PipelineOptions& options);
+
+// Makes dot_general read its operands as they lie: transposes before it become dimension numbers.
+absl::StatusOr<ir::Module> CanonicalizeDots(const ir::Module& module, const PipelineOptions& options);
+
+// Computes small operations of literals through their reference, where that gives the bits the backend would.
+absl::StatusOr<ir::Module> FoldConstants(const ir::Module& module, const PipelineOptions& options);
+
+// Computes equal operations of equal operands once.
+absl::StatusOr<ir::Module> MergeEqual(const ir::Module& module, const PipelineOptions& options);
+
+}  // namespace weft::passes

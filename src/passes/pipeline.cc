@@ -1,0 +1,40 @@
+// The list of shared passes.
+#include "src/passes/pipeline.h"
+
+#include "absl/strings/str_cat.h"
+#include "src/ir/verify.h"
+#include "src/passes/passes.h"
+
+namespace weft::passes {
+namespace {
+
+struct Pass {
+  std::string_view name;
+  absl::StatusOr<ir::Module> (*run)(const ir::Module& module, const PipelineOptions& options);
+};
+
+constexpr Pass kPasses[] = {
+    {"expand_composites", ExpandComposites},
+    {"merge_equal", MergeEqual},
+};
+
+absl::Status Check(std::string_view after, const ir::Module& module, const PipelineOptions& options) {
+  if (options.dump) options.dump(after, module);
+  if (!options.verify_between) return absl::OkStatus();
+  absl::Status status = ir::Verify(module);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), "\n  after pass: ", after));
+}
+
+}  // namespace
+
+absl::StatusOr<ir::Module> RunPipeline(ir::Module module, const PipelineOptions& options) {
+  WEFT_RETURN_IF_ERROR(Check("input", module, options));
+  for (const Pass& pass : kPasses) {
+    WEFT_ASSIGN_OR_RETURN(module, pass.run(module, options));
+    WEFT_RETURN_IF_ERROR(Check(pass.name, module, options));
+  }
+  return module;
+}
+
+}  // namespace weft::passes
