@@ -1,0 +1,191 @@
+"""What the built libweft.so.1 shows to the world, against goldens (docs/abi.md, rules 3, 5, 20, 25).
+
+WEFT_UPDATE_GOLDENS=1 rewrites the measured goldens (layout, glibc symbols, constructors) and the abidiff
+baseline; the symbol list comes from include/c_api/generate.py and is never written here.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ["WEFT_SOURCE"]
+BUILD = os.environ["WEFT_BUILD"]
+LIB = os.environ["WEFT_LIB"]
+RELEASE = os.environ.get("WEFT_BUILD_TYPE") == "Release"
+SYSTEM_DEPS = os.environ.get("WEFT_SYSTEM_DEPS") == "ON"
+GOLDEN = os.path.join(SOURCE, "tests", "abi", "golden")
+HEADERS = os.path.join(SOURCE, "include", "c_api")
+UPDATE = os.environ.get("WEFT_UPDATE_GOLDENS") == "1"
+LIBC_FAMILY = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2",
+               "ld-linux-aarch64.so.1", "libz.so.1"}
+MAX_STRIPPED = 40 * 1000 * 1000  # bytes; a bare link of LLVM and the rest was 28.4 MB
+WHEEL_GLIBC = (2, 28)  # what manylinux_2_28 wheels may use; every newer symbol is in the golden by name
+
+
+def run(*args):
+    done = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(args)} exited {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def golden(test, name, lines):
+    """Compares lines with a golden file, or writes it."""
+    path = os.path.join(GOLDEN, name)
+    if UPDATE:
+        with open(path, "w", encoding="utf-8") as out:
+            out.write("".join(line + "\n" for line in lines))
+    if not os.path.exists(path):
+        test.skipTest(f"no golden {name} yet (WEFT_UPDATE_GOLDENS=1 writes it)")
+    with open(path, encoding="utf-8") as handle:
+        want = handle.read().splitlines()
+    gone, new = [w for w in want if w not in set(lines)], [x for x in lines if x not in set(want)]
+    test.assertEqual(([], []), (gone, new), f"{name}: (gone, new) against the golden")
+
+
+class Dynamic(unittest.TestCase):
+    def setUp(self):
+        self.dynamic = run("readelf", "-dW", LIB)
+
+    def test_needs_only_the_libc_family_and_zlib(self):
+        if SYSTEM_DEPS:
+            self.skipTest("WEFT_SYSTEM_DEPS links system libraries on purpose")
+        needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", self.dynamic))
+        self.assertEqual(set(), needed - LIBC_FAMILY)
+
+    def test_is_called_libweft_so_1_and_is_never_unloaded(self):
+        self.assertIn("[libweft.so.1]", self.dynamic)
+        self.assertIn("NODELETE", self.dynamic)
+        self.assertIn("SYMBOLIC", self.dynamic)
+
+    def test_has_no_search_path_text_relocation_or_static_tls(self):
+        for word in ("RPATH", "RUNPATH", "TEXTREL", "STATIC_TLS"):
+            self.assertNotIn(word, self.dynamic)
+
+
+class Symbols(unittest.TestCase):
+    def test_exports_are_exactly_the_golden_with_their_version_nodes(self):
+        have = []
+        for line in run("nm", "-D", "--defined-only", LIB).splitlines():
+            kind, name = line.split()[-2:]
+            if kind != "A":  # version nodes themselves
+                have.append(name)
+        golden_path = os.path.join(GOLDEN, "symbols.txt")
+        if not os.path.exists(golden_path):
+            self.skipTest("include/c_api/generate.py has not written symbols.txt yet")
+        with open(golden_path, encoding="utf-8") as handle:
+            want = handle.read().split()
+        self.assertEqual(([], []), (sorted(set(want) - set(have)), sorted(set(have) - set(want))),
+                         "(missing, unexpected)")
+
+    def test_newer_glibc_symbols_are_known_by_name(self):
+        if not RELEASE or SYSTEM_DEPS:
+            self.skipTest("the release build decides")
+        newer = set()
+        for line in run("nm", "-D", "--undefined-only", LIB).splitlines():
+            match = re.search(r"(\S+)@GLIBC_(\d+)\.(\d+)", line)
+            if match and (int(match.group(2)), int(match.group(3))) > WHEEL_GLIBC:
+                newer.add(f"{match.group(1)}@GLIBC_{match.group(2)}.{match.group(3)}")
+        golden(self, "glibc.txt", sorted(newer))
+
+
+class Constructors(unittest.TestCase):
+    def test_ours_are_none(self):
+        """Objects of our layers have no .init_array; what linked libraries bring is counted below."""
+        objects, bad = 0, []
+        for root, _, names in os.walk(os.path.join(BUILD, "CMakeFiles")):
+            if not re.search(r"CMakeFiles/weft_[a-z_]+\.dir", root):
+                continue
+            for name in names:
+                if name.endswith(".o"):
+                    objects += 1
+                    path = os.path.join(root, name)
+                    if re.search(r"\.(init_array|ctors)", run("readelf", "-SW", path)):
+                        bad.append(os.path.relpath(path, BUILD))
+        self.assertGreater(objects, 10)
+        self.assertEqual([], bad, "static constructors: use constinit or a function-local static")
+
+    def test_total_does_not_grow(self):
+        if not RELEASE or SYSTEM_DEPS:
+            self.skipTest("the release build decides")
+        sections = run("readelf", "-SW", LIB)
+        size = int(re.search(r"\.init_array\s+INIT_ARRAY\s+\S+\s+\S+\s+([0-9a-f]+)", sections).group(1), 16)
+        golden(self, "init_array.txt", [f"{size // 8} constructors, all of linked libraries"])
+
+
+class Size(unittest.TestCase):
+    def test_is_at_most_40_megabytes_stripped(self):
+        if SYSTEM_DEPS:
+            self.skipTest("system libraries are not in the file")
+        with tempfile.TemporaryDirectory() as work:
+            out = os.path.join(work, "stripped.so")
+            run("strip", "-o", out, LIB)
+            self.assertLessEqual(os.path.getsize(out), MAX_STRIPPED)
+
+
+class Headers(unittest.TestCase):
+    LANGUAGES = [("c99", "c"), ("c11", "c"), ("c++17", "c++")]
+
+    def test_each_header_alone_is_c99_c11_and_cpp17_for_both_compilers(self):
+        names = sorted(n for n in os.listdir(HEADERS) if n.endswith(".h")) if os.path.isdir(HEADERS) else []
+        if not names:
+            self.skipTest("no headers yet")
+        compilers = [c for c in ("gcc", "clang-19") if shutil.which(c)]
+        bad = []
+        with tempfile.TemporaryDirectory() as work:
+            for name in names:
+                source = os.path.join(work, "one.c")
+                with open(source, "w", encoding="utf-8") as out:
+                    out.write(f'#include <{name}>\n#include <{name}>\nint main(void) {{ return 0; }}\n')
+                for compiler in compilers:
+                    for standard, language in self.LANGUAGES:
+                        done = subprocess.run(
+                            [compiler, f"-std={standard}", "-x", language, "-pedantic-errors", "-Wall", "-Wextra",
+                             "-Werror", "-Wno-unused-function", "-fsyntax-only", "-I", HEADERS, source],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                        if done.returncode:
+                            bad.append(f"{name} as {standard} with {compiler}:\n{done.stdout}")
+        self.assertEqual([], bad, "\n".join(bad))
+
+    def test_layout_is_the_golden(self):
+        source = os.path.join(SOURCE, "tests", "abi", "print_layout.c")
+        if not os.path.exists(source):
+            self.skipTest("include/c_api/generate.py has not written print_layout.c yet")
+        with tempfile.TemporaryDirectory() as work:
+            program = os.path.join(work, "layout")
+            run("cc", "-std=c99", "-I", HEADERS, source, "-o", program)
+            golden(self, "layout.txt", run(program).splitlines())
+
+
+class AbiDiff(unittest.TestCase):
+    def test_nothing_changed_against_the_stored_baseline(self):
+        """Any non-zero exit fails: a change updates baseline and 'since' in the same commit."""
+        if not RELEASE or SYSTEM_DEPS:
+            self.skipTest("the release build carries the types of exported functions")
+        baseline = os.path.join(SOURCE, "pkgconfig", "weft.abi.xz")
+        if UPDATE:
+            with tempfile.TemporaryDirectory() as work:
+                out = os.path.join(work, "weft.abi")
+                run("abidw", "--no-show-locs", "--no-comp-dir-path", "--no-corpus-path", "--headers-dir", HEADERS,
+                    "--drop-private-types", "--out-file", out, LIB)
+                run("xz", "-9", "-f", out)
+                shutil.copy(out + ".xz", baseline)
+        if not os.path.exists(baseline):
+            self.skipTest("no baseline yet (WEFT_UPDATE_GOLDENS=1 writes it)")
+        with tempfile.TemporaryDirectory() as work:
+            packed = os.path.join(work, "weft.abi.xz")
+            shutil.copy(baseline, packed)
+            run("xz", "-d", packed)
+            done = subprocess.run(["abidiff", "--no-show-locs", "--drop-private-types", "--headers-dir2", HEADERS,
+                                   packed[:-3], LIB], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.assertEqual(0, done.returncode, done.stdout[-4000:])
+
+
+if __name__ == "__main__":
+    if os.environ.get("WEFT_SANITIZE"):
+        print("SKIPPED: sanitizer builds export the sanitizer's symbols too")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1], verbosity=2)
