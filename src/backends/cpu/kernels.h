@@ -74,7 +74,7 @@ struct ConvCall {
   DType output = DType::kF32;  // of the one that is written; f32 or bf16 for bf16 inputs
   int64_t batch = 1, in_channels = 1, out_channels = 1;
   int64_t feature_groups = 1;
-  int64_t batch_groups = 1;    // StableHLO's batch_group_count: forward only, and not together with feature groups
+  int64_t batch_groups = 1;    // StableHLO's batch_group_count: y has batch / batch_groups members; forward only
   int spatial_rank = 2;
   std::array<SpatialDim, kMaxSpatialDims> dims;
   const void* x = nullptr;
