@@ -64,7 +64,7 @@ def table_file(api):
     text += '#include <algorithm>\n#include <cstring>\n#include <iterator>\n#include <string_view>\n\n#include "weft.h"\n\nnamespace {\n\n'
     text += "const weft_api_v1 kApi = {\n    sizeof(weft_api_v1),\n"
     text += "".join("    %s,\n" % f["name"] for f in api.slots())
-    text += "};\n\nstruct Entry {\n  std::string_view name;\n  weft_proc proc;\n};\n\n"
+    text += "};\n\nstruct Entry {\n  const char* name;  // not a string_view: with one, g++ fills the table at load time\n\n  weft_proc proc;\n};\n\n"
     text += "// Sorted by name.\nconst Entry kProcs[] = {\n"
     for name, _ in api.symbols():
         text += '    {"%s", reinterpret_cast<weft_proc>(%s)},\n' % (name, name)

@@ -142,7 +142,8 @@ const weft_api_v1 kApi = {
 };
 
 struct Entry {
-  std::string_view name;
+  const char* name;  // not a string_view: with one, g++ fills the table at load time
+
   weft_proc proc;
 };
 
