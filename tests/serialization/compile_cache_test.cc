@@ -307,6 +307,7 @@ TEST(CompileCache, ManyThreadsAndProcessesNeverSeeATornEntry) {
           const uint64_t number = (random >> 33) % 20;
           if (i % 3 == 0) {
             cache.store->Publish(EntryOf(number, 5000));
+            if (i % 12 == 0) cache.store->Drain();  // or all lookups are done before the first entry is written
           } else {
             const CacheEntry want = EntryOf(number, 5000);
             const auto got = cache.store->Lookup(want.key, want.canonical);
@@ -318,7 +319,13 @@ TEST(CompileCache, ManyThreadsAndProcessesNeverSeeATornEntry) {
     for (std::thread& thread : threads) thread.join();
     cache.store->Drain();
     const CompileCacheStats stats = cache.store->stats();
-    return stats.corrupt == 0 && stats.store_failures == 0 && stats.hits > 0;
+    const bool good = stats.corrupt == 0 && stats.store_failures == 0 && stats.read_failures == 0 && stats.hits > 0;
+    if (!good) {
+      std::fprintf(stderr, "%zu corrupt, %zu store failures, %zu read failures, %zu hits\n", size_t{stats.corrupt},
+                   size_t{stats.store_failures}, size_t{stats.read_failures}, size_t{stats.hits});
+      for (const std::string& warning : cache.warnings) std::fprintf(stderr, "%s\n", warning.c_str());
+    }
+    return good;
   };
   std::vector<pid_t> children;
   for (uint64_t i = 0; i < 3; ++i) {
