@@ -127,7 +127,7 @@ absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof(header)) return Damaged("it has ", bytes.size(), " bytes, fewer than its header");
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (std::memcmp(header.magic, kMagic, 8) != 0) return Damaged("it does not start with the magic of cache entries");
-  if (header.header_hash != HashOf(header)) return Damaged("the checksum of its header does not match");
+  if (!ChecksumsMatch(header.header_hash, HashOf(header))) return Damaged("the checksum of its header does not match");
   if (header.version != kCacheVersion || header.codec != kCodecZstd || header.kind > 1) {
     return absl::UnimplementedError(absl::StrCat("cache entry of version ", header.version, ", codec ", header.codec, ", kind ",
                                                  header.kind, "; this library reads version ", kCacheVersion));
@@ -143,8 +143,7 @@ absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes) {
   if (meta_bytes > body.size() || header.stored_bytes != body.size() - meta_bytes) {
     return Damaged("it has ", bytes.size(), " bytes, its header says ", sizeof(header) + meta_bytes + header.stored_bytes);
   }
-  const Hash128 hash = Checksum128(body);
-  if (hash.low != header.body_hash[0] || hash.high != header.body_hash[1]) return Damaged("the checksum of its content does not match");
+  if (!ChecksumsMatch(Hash128{header.body_hash[0], header.body_hash[1]}, Checksum128(body))) return Damaged("the checksum of its content does not match");
 
   // The message was read from a file into memory of any alignment.
   const std::vector<std::byte> meta(body.begin(), body.begin() + static_cast<ptrdiff_t>(meta_bytes));
@@ -182,7 +181,7 @@ absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes) {
   const size_t got = ZSTD_decompressDCtx(context.get(), raw.get(), header.raw_bytes, stored.data(), stored.size());
   if (ZSTD_isError(got) || got != header.raw_bytes) return Damaged("zstd: ", ZSTD_isError(got) ? ZSTD_getErrorName(got) : "short");
   const std::string_view all(raw.get(), header.raw_bytes);
-  if (Checksum64(std::as_bytes(std::span(all))) != header.raw_hash) return Damaged("the checksum of its decompressed bytes does not match");
+  if (!ChecksumsMatch(header.raw_hash, Checksum64(std::as_bytes(std::span(all))))) return Damaged("the checksum of its decompressed bytes does not match");
 
   entry.key = {header.key_low, header.key_high};
   entry.canonical = all.substr(0, canonical_bytes);

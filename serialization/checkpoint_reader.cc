@@ -57,12 +57,12 @@ absl::Status CheckpointReader::Load(const OpenOptions& options) {
 
   std::vector<std::byte> bytes(trailer.footer_bytes);
   WEFT_RETURN_IF_ERROR(file_.ReadAt(static_cast<int64_t>(trailer.footer_offset), bytes));
-  if (Checksum64(bytes) != trailer.footer_hash) {
+  if (!ChecksumsMatch(trailer.footer_hash, Checksum64(bytes))) {
     return Damaged(path, trailer.footer_offset, "the checksum of the footer does not match");
   }
   WEFT_ASSIGN_OR_RETURN(const Frame footer_frame, ParseFrame(bytes, trailer.footer_offset, FrameKind::kFooter, path));
   WEFT_ASSIGN_OR_RETURN(const FooterRecord footer, DecodeFooter(footer_frame, path));
-  if (footer.root_hash.low != trailer.root_hash_low) {
+  if (!ChecksumsMatch(footer.root_hash.low, trailer.root_hash_low)) {
     return Damaged(path, trailer.footer_offset, "footer and trailer disagree about the root hash");
   }
   WEFT_RETURN_IF_ERROR(LoadIndex(footer, trailer.footer_offset));
@@ -110,7 +110,7 @@ absl::Status CheckpointReader::LoadIndex(const FooterRecord& footer, uint64_t in
     }
     std::vector<std::byte> bytes(page.bytes);
     WEFT_RETURN_IF_ERROR(file_.ReadAt(static_cast<int64_t>(page.offset), bytes));
-    if (Checksum64(bytes) != page.hash) return Damaged(path, page.offset, "the checksum of an index page does not match");
+    if (!ChecksumsMatch(page.hash, Checksum64(bytes))) return Damaged(path, page.offset, "the checksum of an index page does not match");
     WEFT_ASSIGN_OR_RETURN(const Frame frame, ParseFrame(bytes, page.offset, FrameKind::kIndexPage, path));
     WEFT_ASSIGN_OR_RETURN(std::vector<IndexRecord> entries, DecodeIndexPage(frame, path));
     if (entries.empty() || entries.size() != page.count || entries[0].tensor.name != page.first_name) {
@@ -203,7 +203,7 @@ absl::Status CheckpointReader::VerifyFrames(const Trailer& trailer, const Footer
     return Damaged(path, trailer.footer_offset, "the file holds ", chunks, " chunks and ", described,
                    " tensors, the footer says ", footer.chunks, " and ", tensors_.size());
   }
-  if (!(root.Value() == footer.root_hash)) return Damaged(path, trailer.footer_offset, "the root hash does not match");
+  if (!ChecksumsMatch(footer.root_hash, root.Value())) return Damaged(path, trailer.footer_offset, "the root hash does not match");
   return absl::OkStatus();
 }
 
@@ -259,7 +259,7 @@ std::optional<uint32_t> CheckpointReader::Find(std::string_view name) const {
 
 absl::Status CheckpointReader::ReadPayload(const ChunkRecord& chunk, std::span<std::byte> out, std::string_view what) {
   WEFT_RETURN_IF_ERROR(file_.ReadAt(static_cast<int64_t>(chunk.offset), out));
-  if (Checksum64(out) == chunk.hash) return absl::OkStatus();
+  if (ChecksumsMatch(chunk.hash, Checksum64(out))) return absl::OkStatus();
   return Damaged(file_.path(), chunk.offset, "the checksum of ", chunk.bytes, " bytes of ", what, " does not match");
 }
 

@@ -110,7 +110,7 @@ absl::StatusOr<TensorRecord> GetTensor(schema::Tensor::Reader in, uint64_t offse
     if (data.size() > kMaxInlineBytes || data.size() != tensor.bytes) {
       return Damaged(file, offset, "tensor '", tensor.name, "' of ", tensor.bytes, " bytes holds ", data.size(), " bytes");
     }
-    if (Checksum64(std::as_bytes(std::span(data))) != in.getHash()) {
+    if (!ChecksumsMatch(in.getHash(), Checksum64(std::as_bytes(std::span(data))))) {
       return Damaged(file, offset, "the checksum of tensor '", tensor.name, "' does not match");
     }
     tensor.inline_data = data;

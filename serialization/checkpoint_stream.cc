@@ -74,7 +74,7 @@ absl::Status StreamReader::Payload(const Frame& frame) {
     buffer_.resize(std::min<size_t>(chunk.bytes, at + (4 << 20)));
     WEFT_RETURN_IF_ERROR(scanner_.ReadPayload(std::span(buffer_).subspan(at)));
   }
-  if (Checksum64(buffer_) != chunk.hash) {
+  if (!ChecksumsMatch(chunk.hash, Checksum64(buffer_))) {
     return Damaged(name_, frame.payload_offset, "the checksum of ", chunk.bytes, " bytes does not match");
   }
   const auto wrong = [&] { return Damaged(name_, frame.offset, "a chunk belongs to no tensor that was announced before it"); };
@@ -105,8 +105,9 @@ absl::Status StreamReader::Finish(const Frame& frame, uint64_t end) {
   std::vector<std::byte> whole(frame.end - frame.offset);
   std::memcpy(whole.data(), frame.prefix.data(), kPrefixBytes);
   std::memcpy(whole.data() + kPrefixBytes, frame.meta.data(), frame.meta.size());
-  const bool same = trailer.footer_offset == frame.offset && Checksum64(whole) == trailer.footer_hash &&
-                    root_.Value() == footer.root_hash && trailer.root_hash_low == footer.root_hash.low;
+  const bool same = trailer.footer_offset == frame.offset && ChecksumsMatch(trailer.footer_hash, Checksum64(whole)) &&
+                    ChecksumsMatch(footer.root_hash, root_.Value()) &&
+                    ChecksumsMatch(trailer.root_hash_low, footer.root_hash.low);
   if (!same) return Damaged(name_, frame.offset, "the root hash or the footer's checksum does not match");
   if (footer.tensors != described_ || footer.chunks != chunks_ || footer.raw_bytes != bytes_ ||
       footer.pages.size() != pages_ || footer.tree_nodes != tree_.nodes() || described_ != tree_.tensors()) {

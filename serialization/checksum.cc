@@ -5,6 +5,12 @@
 #include <xxhash.h>
 
 namespace weft {
+namespace {
+bool g_ignore = false;
+}
+
+bool ChecksumsMatch(uint64_t stored, uint64_t computed) { return stored == computed || g_ignore; }
+void IgnoreChecksumsForFuzzing(bool ignore) { g_ignore = ignore; }
 
 struct RunningChecksum::State {
   XXH3_state_t xxh;  // 64-byte aligned by its own declaration

@@ -79,7 +79,7 @@ absl::StatusOr<Prologue> DecodePrologue(std::span<const std::byte> bytes, const 
   if (bytes.size() < kPrologueBytes || std::memcmp(in, kMagic, 8) != 0) {
     return UserError("'", file, "' is not a Weft checkpoint: it does not start with the checkpoint magic");
   }
-  if (Get<uint64_t>(in, 56) != Checksum64({in, 56})) return Damaged(file, 56, "the checksum of the prologue does not match");
+  if (!ChecksumsMatch(Get<uint64_t>(in, 56), Checksum64({in, 56}))) return Damaged(file, 56, "the checksum of the prologue does not match");
   const uint16_t major = Get<uint16_t>(in, 8);
   if (major != kFormatMajor) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "' has checkpoint format ", major, ".",
@@ -118,7 +118,7 @@ absl::StatusOr<Trailer> DecodeTrailer(std::span<const std::byte> bytes, uint64_t
     return Damaged(file, at, "the trailer is missing; the file is incomplete (", file_bytes,
                    " bytes), cut off or has bytes added at its end");
   }
-  if (Get<uint64_t>(in, 56) != Checksum64({in, 56})) return Damaged(file, at, "the checksum of the trailer does not match");
+  if (!ChecksumsMatch(Get<uint64_t>(in, 56), Checksum64({in, 56}))) return Damaged(file, at, "the checksum of the trailer does not match");
   const Trailer trailer = {Get<uint64_t>(in, 8), Get<uint64_t>(in, 16), Get<uint64_t>(in, 24), Get<uint64_t>(in, 32),
                            Get<uint64_t>(in, 40)};
   if (Get<uint64_t>(in, 48) != 0) return Damaged(file, at + 48, "a reserved field of the trailer is not zero");
@@ -148,7 +148,7 @@ absl::Status DecodePrefix(std::span<const std::byte> bytes, uint64_t offset, uin
                           Frame* frame) {
   const std::byte* in = bytes.data();
   if (Get<uint32_t>(in, 0) != kFrameMagic) return Damaged(file, offset, "a frame was expected here");
-  if (Get<uint32_t>(in, 12) != PrefixHash(in)) return Damaged(file, offset, "the checksum of a frame's prefix does not match");
+  if (!ChecksumsMatch(Get<uint32_t>(in, 12), PrefixHash(in))) return Damaged(file, offset, "the checksum of a frame's prefix does not match");
   if (Get<uint16_t>(in, 6) != 0) return Damaged(file, offset + 6, "a reserved field of a frame is not zero");
   const uint8_t kind = Get<uint8_t>(in, 4);
   frame->kind = static_cast<FrameKind>(kind);
@@ -178,7 +178,7 @@ absl::Status DecodePrefix(std::span<const std::byte> bytes, uint64_t offset, uin
 }
 
 absl::Status CheckMeta(const Frame& frame, const std::string& file) {
-  if (Checksum64(frame.meta) == Get<uint64_t>(frame.prefix.data(), 24)) return absl::OkStatus();
+  if (ChecksumsMatch(Get<uint64_t>(frame.prefix.data(), 24), Checksum64(frame.meta))) return absl::OkStatus();
   return Damaged(file, frame.offset + kPrefixBytes, "the checksum of a ", NameOfKind(static_cast<uint8_t>(frame.kind)),
                  " message does not match");
 }

@@ -12,6 +12,7 @@
 #include "serialization/framing.h"
 #include "tests/serialization/checkpoint_support.h"
 #include "tests/support/faulty_file_system.h"
+#include "tests/support/one_file.h"
 #include "tests/support/temp_dir.h"
 
 namespace weft::testing {
@@ -26,52 +27,6 @@ std::string SmallFile() {
   EXPECT_TRUE(SaveCheckpoint(dir / "a", state.tree, state, {}).ok());
   return Contents(dir / "a");
 }
-
-// A file system whose files are one string in memory: half a million damaged files a minute need no disk.
-class OneFile final : public FileSystem {
- public:
-  std::string bytes;
-  int Open(const char*, OpenFlags, uint32_t) override { return 3; }
-  int Close(int) override { return 0; }
-  int64_t Read(int, void* data, size_t size) override {
-    const size_t n = std::min(size, bytes.size() - position_);
-    std::memcpy(data, bytes.data() + position_, n);
-    position_ += n;
-    return static_cast<int64_t>(n);
-  }
-  void Rewind() { position_ = 0; }
-  int64_t ReadAt(int, void* data, size_t size, int64_t offset) override {
-    const size_t at = static_cast<size_t>(offset);
-    if (at >= bytes.size()) return 0;
-    const size_t n = std::min(size, bytes.size() - at);
-    std::memcpy(data, bytes.data() + at, n);
-    return static_cast<int64_t>(n);
-  }
-  int64_t Write(int, const void*, size_t) override { return -EBADF; }
-  int64_t WriteAt(int, const void*, size_t, int64_t) override { return -EBADF; }
-  int WaitReady(int, bool) override { return 0; }
-  int SyncData(int) override { return 0; }
-  int SyncAll(int) override { return 0; }
-  int Allocate(int, int64_t) override { return 0; }
-  int Truncate(int, int64_t) override { return 0; }
-  int SetMode(int, uint32_t) override { return 0; }
-  int SetDirect(int, bool) override { return 0; }
-  int Lock(int) override { return 0; }
-  int StatFd(int, FileInfo* info) override {
-    info->kind = FileKind::kRegular;
-    info->size = static_cast<int64_t>(bytes.size());
-    return 0;
-  }
-  int Stat(const char*, FileInfo* info) override { return StatFd(3, info); }
-  int Rename(const char*, const char*) override { return 0; }
-  int Unlink(const char*) override { return 0; }
-  int MakeDirectory(const char*, uint32_t) override { return 0; }
-  int Touch(const char*) override { return 0; }
-  int List(const char*, std::vector<std::string>*) override { return 0; }
-
- private:
-  size_t position_ = 0;
-};
 
 bool IsClear(const absl::Status& status) {
   const auto code = status.code();
