@@ -1,5 +1,5 @@
-// How a user's call becomes nodes: broadcasting, expansion of macros, then the checked node. Recording, gradients and
-// expansions all come through here.
+// How a user's call becomes nodes: broadcasting, expansion of macros, then the checked node. Recording,
+// gradients and expansions all come through here.
 #pragma once
 
 #include "src/ir/builder.h"

@@ -7,11 +7,45 @@ absl::Status InferSame(const ir::InferCall& call, ir::Types* results) {
   const ir::Type& first = *call.operands[0];
   for (const ir::Type* other : call.operands) {
     if (other != nullptr && other->dims != first.dims) {
-      return UserError("shapes ", DimsToString(first.dims), " and ", DimsToString(other->dims), " must be equal");
+      return UserError("shapes ", DimsToString(first.dims), " and ", DimsToString(other->dims),
+                       " must be equal");
     }
   }
   results->push_back(first);
   return absl::OkStatus();
+}
+
+absl::Status InferBool(const ir::InferCall& call, ir::Types* results) {
+  WEFT_RETURN_IF_ERROR(InferSame(call, results));
+  results->back().dtype = DType::kBool;
+  return absl::OkStatus();
+}
+
+absl::Status InferReduction(const ir::InferCall& call, ir::Types* results) {
+  const ir::Type& x = *call.operands[0];
+  WEFT_ASSIGN_OR_RETURN(const ir::Ints axes, AxesOrAll(call.attrs, 0, x.rank()));
+  Dims dims = x.dims;
+  for (int64_t axis : axes) dims[axis] = 1;
+  results->push_back(ir::Type::Tensor(x.dtype, call.attrs.Bool(1) ? dims : Without(x.dims, axes)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ir::Value> ReduceByAttrs(const ir::ExpandCall& call, Reducer reducer, const ir::Value& x) {
+  WEFT_ASSIGN_OR_RETURN(const ir::Ints axes, AxesOrAll(call.attrs, 0, call.operands[0].dims().size()));
+  return call.attrs.Bool(1) ? ReduceKeep(call.b, x, reducer, axes) : Reduce(call.b, x, reducer, axes);
+}
+
+absl::StatusOr<int64_t> ReducedCount(const ir::Attrs& attrs, const Dims& dims) {
+  WEFT_ASSIGN_OR_RETURN(const ir::Ints axes, AxesOrAll(attrs, 0, dims.size()));
+  int64_t count = 1;
+  for (int64_t axis : axes) count *= dims[axis];
+  return count;
+}
+
+std::vector<double> ToDoubles(const HostTensor& x) {
+  std::vector<double> values(x.count());
+  for (int64_t i = 0; i < x.count(); ++i) values[i] = x.GetDouble(i);
+  return values;
 }
 
 }  // namespace weft::ops

@@ -1,20 +1,110 @@
-// What many operations of one family share: operand lists, shape rules and reference loops. A rule that only one
-// operation needs stays in that operation's file.
+// What many operations of one family share: operand lists, shape rules and reference loops. A rule that only
+// one operation needs stays in that operation's file.
 #pragma once
 
+#include <array>
+#include <vector>
+
 #include "src/ir/scalar.h"
-#include "src/ops/call.h"
+#include "src/ops/build.h"
 
 namespace weft::ops {
 
 inline constexpr std::string_view kResult[] = {"result"};
+
+// What most operations lack, and why.
 inline constexpr ir::Absent kNoBatching[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi}};
+inline constexpr ir::Absent kNoGradient[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
+                                             {ir::Part::kGradient, ir::Reason::kNotDifferentiable}};
+// Composites: the expansion is what StableHLO and the reference see.
+inline constexpr ir::Absent kCompositeAbsent[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
+                                                  {ir::Part::kReference, ir::Reason::kExpands},
+                                                  {ir::Part::kStableHlo, ir::Reason::kExpands}};
+inline constexpr ir::Absent kCompositeNoGradient[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
+                                                      {ir::Part::kGradient, ir::Reason::kNotDifferentiable},
+                                                      {ir::Part::kReference, ir::Reason::kExpands},
+                                                      {ir::Part::kStableHlo, ir::Reason::kExpands}};
+// Composites with a scalar rule, an own gradient and an own reference.
+inline constexpr ir::Absent kPointwiseAbsent[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
+                                                  {ir::Part::kStableHlo, ir::Reason::kExpands}};
+inline constexpr ir::Absent kPointwiseNoGradient[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
+                                                      {ir::Part::kGradient, ir::Reason::kNotDifferentiable},
+                                                      {ir::Part::kStableHlo, ir::Reason::kExpands}};
+// Macros are never nodes.
+inline constexpr ir::Absent kMacroAbsent[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
+                                              {ir::Part::kGradient, ir::Reason::kExpands},
+                                              {ir::Part::kReference, ir::Reason::kExpands},
+                                              {ir::Part::kStableHlo, ir::Reason::kExpands}};
+inline constexpr ir::Absent kMacroNoGradient[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
+                                                  {ir::Part::kGradient, ir::Reason::kNotDifferentiable},
+                                                  {ir::Part::kReference, ir::Reason::kExpands},
+                                                  {ir::Part::kStableHlo, ir::Reason::kExpands}};
 
-// Result type = first operand's; all operands must have its shape (CheckCall has matched the dtypes of a group).
+// Operations that move or choose elements without computing.
+inline constexpr ir::Tolerance kExact = {.f32 = 0, .f64 = 0, .bf16 = 0, .f16 = 0};
+
+// Samples of elementwise operations: scalars, empty, odd and broadcast shapes, operand values in [low, high).
+constexpr std::array<ir::Sample, 5> UnarySamples(double low = -2, double high = 2, bool gradient = true) {
+  return {{{"T[2,3]", low, high, gradient},
+           {"T[]", low, high, gradient},
+           {"T[0,3]", low, high, gradient},
+           {"T[1]", low, high, gradient},
+           {"T[131]", low, high, gradient}}};
+}
+constexpr std::array<ir::Sample, 5> BinarySamples(double low = -2, double high = 2, bool gradient = true) {
+  return {{{"T[2,3] T[2,3]", low, high, gradient},
+           {"T[4,1] T[3]", low, high, gradient},
+           {"T[] T[5]", low, high, gradient},
+           {"T[0,3] T[3]", low, high, gradient},
+           {"T[130] T[130]", low, high, gradient}}};
+}
+
+// Result type = first operand's; all operands must have its shape (CheckCall has matched the dtypes of a
+// group).
 absl::Status InferSame(const ir::InferCall& call, ir::Types* results);
+// The same shape as bool.
+absl::Status InferBool(const ir::InferCall& call, ir::Types* results);
+// The shape of a reduction with attributes dims (0) and keepdims (1); dtype of the operand.
+absl::Status InferReduction(const ir::InferCall& call, ir::Types* results);
+inline constexpr ir::AttrDef kReductionAttrs[] = {
+    {"dims", ir::AttrType::kInts, "axes to reduce, negative ones count from the end; absent: all"},
+    {"keepdims", ir::AttrType::kBool, "keep reduced axes with size 1", false, "false"}};
+// Reduces by the same two attributes.
+absl::StatusOr<ir::Value> ReduceByAttrs(const ir::ExpandCall& call, Reducer reducer, const ir::Value& x);
+// The number of elements that go into one result of the reduction.
+absl::StatusOr<int64_t> ReducedCount(const ir::Attrs& attrs, const Dims& dims);
 
-// Elementwise reference: `f` on doubles for floats, `i` on int64 images for integers and bools (null where the operation
-// takes none). Unsigned 64-bit operations that differ from signed ones write their own.
+// dx = g * derivative(x, y).
+template <ir::Value (*derivative)(ir::Builder&, const ir::Value& x, const ir::Value& y)>
+absl::Status GradientUnary(const ir::GradCall& call, std::span<ir::Value> grads) {
+  grads[0] = Mul(call.b, call.cotangents[0], derivative(call.b, call.operands[0], call.results[0]));
+  return absl::OkStatus();
+}
+
+// Expansion of a one-result composite or macro of one operand.
+template <ir::Value (*f)(ir::Builder&, const ir::Value& x)>
+absl::Status ExpandUnary(const ir::ExpandCall& call, std::span<ir::Value> results) {
+  results[0] = f(call.b, call.operands[0]);
+  return absl::OkStatus();
+}
+// A macro that is one comparison.
+template <Direction direction>
+absl::Status ExpandCompare(const ir::ExpandCall& call, std::span<ir::Value> results) {
+  results[0] = Compare(call.b, direction, call.operands[0], call.operands[1]);
+  return absl::OkStatus();
+}
+// A macro that is one reduction.
+template <Reducer reducer>
+absl::Status ExpandReduction(const ir::ExpandCall& call, std::span<ir::Value> results) {
+  WEFT_ASSIGN_OR_RETURN(results[0], ReduceByAttrs(call, reducer, call.operands[0]));
+  return absl::OkStatus();
+}
+
+// All elements of a float tensor at once, for references with nested loops.
+std::vector<double> ToDoubles(const HostTensor& x);
+
+// Elementwise reference: `f` on doubles for floats, `i` on int64 images for integers and bools (null where
+// the operation takes none). Unsigned 64-bit operations that differ from signed ones write their own.
 template <double (*f)(double), int64_t (*i)(int64_t) = nullptr>
 absl::Status ReferenceUnary(const ir::ReferenceCall& call) {
   const HostTensor& x = *call.operands[0];

@@ -14,7 +14,9 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 }
 
 double Add(double x, double y) { return x + y; }
-int64_t AddInt(int64_t x, int64_t y) { return static_cast<int64_t>(static_cast<uint64_t>(x) + static_cast<uint64_t>(y)); }
+int64_t AddInt(int64_t x, int64_t y) {
+  return static_cast<int64_t>(static_cast<uint64_t>(x) + static_cast<uint64_t>(y));
+}
 
 // bool: logical or, as StableHLO defines addition on i1.
 absl::Status Reference(const ReferenceCall& call) {
@@ -25,7 +27,8 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[2,3] T[2,3]"}, {"T[4,1] T[3]"}, {"T[] T[5]"}, {"T[0,3] T[0,3]"}, {"T[130] T[130]"}};
+constexpr Sample kSamples[] = {
+    {"T[2,3] T[2,3]"}, {"T[4,1] T[3]"}, {"T[] T[5]"}, {"T[0,3] T[0,3]"}, {"T[130] T[130]"}};
 
 }  // namespace
 

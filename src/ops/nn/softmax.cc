@@ -8,7 +8,8 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kF, "scores"}};
-constexpr AttrDef kAttrs[] = {{"axis", AttrType::kInt, "axis that sums to one; negative counts from the end", false, "-1"}};
+constexpr AttrDef kAttrs[] = {
+    {"axis", AttrType::kInt, "axis that sums to one; negative counts from the end", false, "-1"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(NormalizeAxis("axis", call.attrs.Int(0), call.operands[0]->rank()).status());
@@ -36,7 +37,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 }
 
 constexpr Sample kSamples[] = {{"T[4,7]"}, {"T[3,5,2] axis=1"}, {"T[1]"}, {"T[2,1030]"}};
-constexpr Absent kAbsent[] = {{Part::kBatching, Reason::kBatchingNotInAbi}, {Part::kReference, Reason::kExpands},
+constexpr Absent kAbsent[] = {{Part::kBatching, Reason::kBatchingNotInAbi},
+                              {Part::kReference, Reason::kExpands},
                               {Part::kStableHlo, Reason::kExpands}};
 
 }  // namespace
@@ -45,7 +47,9 @@ constinit const OpDef kOp_softmax = {
     .name = "weft.softmax",
     .c_name = "softmax",
     .kind = Kind::kComposite,
-    .doc = "Softmax along one axis: exp(x - max(x)) / sum(exp(x - max(x))). A row of only -inf gives NaN, as in PyTorch.",
+    .doc =
+        "Softmax along one axis: exp(x - max(x)) / sum(exp(x - max(x))). A row of only -inf gives NaN, as in "
+        "PyTorch.",
     .example = "p = wf_softmax(s, logits);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -10,7 +10,8 @@ using namespace ir;
 constexpr OperandDef kOperands[] = {{"x", kAnyType, "tensor to repeat"}};
 constexpr AttrDef kAttrs[] = {
     {"shape", AttrType::kInts, "result shape", true},
-    {"broadcast_dimensions", AttrType::kInts, "result dimension of each operand dimension, strictly increasing", true},
+    {"broadcast_dimensions", AttrType::kInts,
+     "result dimension of each operand dimension, strictly increasing", true},
 };
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -18,13 +19,14 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const Ints& shape = call.attrs.IntList(0);
   const Ints& positions = call.attrs.IntList(1);
   if (positions.size() != x.rank()) {
-    return UserError("broadcast_dimensions has ", positions.size(), " entries for an operand of rank ", x.rank());
+    return UserError("broadcast_dimensions has ", positions.size(), " entries for an operand of rank ",
+                     x.rank());
   }
   for (size_t i = 0; i < positions.size(); ++i) {
     const int64_t at = positions[i];
     if (at < 0 || at >= static_cast<int64_t>(shape.size()) || (i > 0 && at <= positions[i - 1])) {
-      return UserError("broadcast_dimensions ", DimsToString(positions), " must increase strictly within 0 to ",
-                       static_cast<int64_t>(shape.size()) - 1);
+      return UserError("broadcast_dimensions ", DimsToString(positions),
+                       " must increase strictly within 0 to ", static_cast<int64_t>(shape.size()) - 1);
     }
     if (x.dims[i] != 1 && x.dims[i] != shape[at]) {
       return UserError("operand dimension ", i, " is ", x.dims[i], " and cannot become ", shape[at],
@@ -80,9 +82,11 @@ constexpr Sample kSamples[] = {{"T[3] shape=[2,3] broadcast_dimensions=[1]"},
 constinit const OpDef kOp_broadcast_in_dim = {
     .name = "broadcast_in_dim",
     .c_name = "broadcast_in_dim",
-    .doc = "Repeats x along new or size-1 dimensions: operand dimension i becomes result dimension "
-           "broadcast_dimensions[i]. StableHLO broadcast_in_dim. For NumPy's rule see broadcast_to.",
-    .example = "const int64_t shape[] = {64, 10}, at[] = {1};\ny = wf_broadcast_in_dim(s, b, shape, 2, at, 1);",
+    .doc =
+        "Repeats x along new or size-1 dimensions: operand dimension i becomes result dimension "
+        "broadcast_dimensions[i]. StableHLO broadcast_in_dim. For NumPy's rule see broadcast_to.",
+    .example =
+        "const int64_t shape[] = {64, 10}, at[] = {1};\ny = wf_broadcast_in_dim(s, b, shape, 2, at, 1);",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

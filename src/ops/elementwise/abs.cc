@@ -1,0 +1,39 @@
+// abs: |x|.
+#include <cmath>
+
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kF | kSI, "operand"}};
+
+Value Derivative(Builder& b, const Value& x, const Value& y) { return Unary(b, kOp_sign, x); }
+
+double Double(double x) { return std::fabs(x); }
+int64_t Int(int64_t x) { return x < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(x)) : x; }
+
+constexpr auto kSamples = UnarySamples();
+
+}  // namespace
+
+constinit const OpDef kOp_abs = {
+    .name = "abs",
+    .c_name = "abs",
+    .doc = "Elementwise absolute value. The smallest integer stays itself. The gradient at 0 is 0.",
+    .example = "y = wf_abs(s, x);",
+    .operands = kOperands,
+    .results = kResult,
+    .infer = InferSame,
+    .gradient = GradientUnary<Derivative>,
+    .lowering = Lowering::kScalar,
+    .scalar = ScalarUnary<ScalarOp::kAbs>,
+    .reference = ReferenceUnary<Double, Int>,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

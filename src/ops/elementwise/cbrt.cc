@@ -1,0 +1,37 @@
+// cbrt: cube root.
+#include <cmath>
+
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
+
+Value Derivative(Builder& b, const Value& x, const Value& y) { return Div(b, 1.0 / 3, Square(b, y)); }
+
+double Double(double x) { return std::cbrt(x); }
+
+constexpr auto kSamples = UnarySamples(0.2, 5);
+
+}  // namespace
+
+constinit const OpDef kOp_cbrt = {
+    .name = "cbrt",
+    .c_name = "cbrt",
+    .doc = "Elementwise cube root, also of negative numbers.",
+    .example = "y = wf_cbrt(s, x);",
+    .operands = kOperands,
+    .results = kResult,
+    .infer = InferSame,
+    .gradient = GradientUnary<Derivative>,
+    .lowering = Lowering::kScalar,
+    .scalar = ScalarUnary<ScalarOp::kCbrt>,
+    .reference = ReferenceUnary<Double>,
+    .samples = kSamples,
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

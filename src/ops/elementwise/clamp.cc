@@ -1,0 +1,78 @@
+// clamp: x held between two bounds.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {
+    {"low", kAnyType, "lower bound"}, {"x", kAnyType, "operand"}, {"high", kAnyType, "upper bound"}};
+
+// The bound that holds gets the gradient; x gets it where neither does.
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  Builder& b = call.b;
+  const Value& g = call.cotangents[0];
+  const Value& low = call.operands[0];
+  const Value& x = call.operands[1];
+  const Value& high = call.operands[2];
+  Value zero = FullLike(b, g, 0);
+  Value above = Compare(b, Direction::kGt, Maximum(b, low, x), high);
+  Value below = Compare(b, Direction::kGt, low, x);
+  if (call.wanted[0]) grads[0] = Select(b, above, zero, Select(b, below, g, zero));
+  if (call.wanted[1]) grads[1] = Select(b, above, zero, Select(b, below, zero, g));
+  if (call.wanted[2]) grads[2] = Select(b, above, g, zero);
+  return absl::OkStatus();
+}
+
+ScalarValue LowerScalar(const ScalarCall& call) {
+  return call.b.Binary(ScalarOp::kMin, call.b.Binary(ScalarOp::kMax, call.operands[1], call.operands[0]),
+                       call.operands[2]);
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const DType dtype = call.results[0].dtype();
+  HostTensor inner(dtype, {1});
+  for (int64_t k = 0; k < call.results[0].count(); ++k) {
+    Accumulator larger(Reducer::kMax, dtype);
+    larger.Take(*call.operands[0], k);
+    larger.Take(*call.operands[1], k);
+    larger.Store(inner, 0);
+    Accumulator result(Reducer::kMin, dtype);
+    result.Take(inner, 0);
+    result.Take(*call.operands[2], k);
+    result.Store(call.results[0], k);
+  }
+  return absl::OkStatus();
+}
+
+constexpr Sample kSamples[] = {{"T[2,3] T[2,3] T[2,3]"},
+                               {"T[] T[5] T[]"},
+                               {"T[3] T[4,3] T[4,1]"},
+                               {"T[] T[0] T[]"},
+                               {"T[] T[131] T[131]"}};
+
+}  // namespace
+
+constinit const OpDef kOp_clamp = {
+    .name = "clamp",
+    .c_name = "clamp",
+    .doc =
+        "Elementwise min(max(x, low), high) with NumPy broadcasting; StableHLO's order of operands. high "
+        "wins where it is "
+        "below low. NaN stays NaN.",
+    .example = "y = wf_clamp(s, zero, x, six);",
+    .operands = kOperands,
+    .results = kResult,
+    .rule = OperandRule::kBroadcast,
+    .infer = InferSame,
+    .gradient = Gradient,
+    .lowering = Lowering::kScalar,
+    .scalar = LowerScalar,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

@@ -1,0 +1,84 @@
+// compare: one of six comparisons, giving bool.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "left side"}, {"y", kAnyType, "right side"}};
+constexpr std::string_view kDirections[] = {"eq", "ne", "ge", "gt", "le", "lt"};
+constexpr AttrDef kAttrs[] = {
+    {"direction", AttrType::kEnum, "eq, ne, ge, gt, le or lt", true, {}, kDirections}};
+
+template <typename T>
+bool Holds(Direction direction, T x, T y) {
+  switch (direction) {
+    case Direction::kEq:
+      return x == y;
+    case Direction::kNe:
+      return x != y;
+    case Direction::kGe:
+      return x >= y;
+    case Direction::kGt:
+      return x > y;
+    case Direction::kLe:
+      return x <= y;
+    case Direction::kLt:
+      return x < y;
+  }
+  return false;
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const auto direction = static_cast<Direction>(call.attrs.Int(0));
+  const HostTensor& x = *call.operands[0];
+  const HostTensor& y = *call.operands[1];
+  for (int64_t k = 0; k < call.results[0].count(); ++k) {
+    bool holds;
+    if (IsFloat(x.dtype())) {
+      holds = Holds(direction, x.GetDouble(k), y.GetDouble(k));
+    } else if (IsUnsigned(x.dtype())) {
+      holds = Holds(direction, static_cast<uint64_t>(x.GetInt(k)), static_cast<uint64_t>(y.GetInt(k)));
+    } else {
+      holds = Holds(direction, x.GetInt(k), y.GetInt(k));
+    }
+    call.results[0].SetInt(k, holds);
+  }
+  return absl::OkStatus();
+}
+
+ScalarValue LowerScalar(const ScalarCall& call) {
+  constexpr ScalarOp kOps[] = {ScalarOp::kEq, ScalarOp::kNe, ScalarOp::kGe,
+                               ScalarOp::kGt, ScalarOp::kLe, ScalarOp::kLt};
+  return call.b.Binary(kOps[call.attrs.Int(0)], call.operands[0], call.operands[1]);
+}
+
+constexpr Sample kSamples[] = {{"T[2,3] T[2,3] direction=eq"}, {"T[4,1] T[3] direction=lt"},
+                               {"T[] T[5] direction=ne"},      {"T[0,3] T[0,3] direction=ge"},
+                               {"T[131] T[131] direction=gt"}, {"T[7] T[1] direction=le"}};
+
+}  // namespace
+
+constinit const OpDef kOp_compare = {
+    .name = "compare",
+    .c_name = "compare",
+    .doc =
+        "Elementwise comparison with NumPy broadcasting; gives bool. With NaN only ne holds. The shorter eq, "
+        "ne, ge, gt, "
+        "le and lt are this operation.",
+    .example = "mask = wf_compare(s, x, y, WEFT_COMPARE_DIRECTION_LT);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .rule = OperandRule::kBroadcast,
+    .infer = InferBool,
+    .lowering = Lowering::kScalar,
+    .scalar = LowerScalar,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoGradient,
+};
+
+}  // namespace weft::ops

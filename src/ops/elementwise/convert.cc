@@ -1,0 +1,85 @@
+// convert: the same values in another element type.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr AttrDef kAttrs[] = {{"dtype", AttrType::kDType, "element type of the result", true}};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const DType dtype = call.attrs.Type(0);
+  if (!IsComputable(dtype)) {
+    return UserError("dtype ", NameOf(dtype), " can be stored but not computed with in this version");
+  }
+  results->push_back(Type::Tensor(dtype, call.operands[0]->dims));
+  return absl::OkStatus();
+}
+
+// Nothing flows through integers.
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  if (IsFloat(call.operands[0].dtype()))
+    grads[0] = Convert(call.b, call.cotangents[0], call.operands[0].dtype());
+  return absl::OkStatus();
+}
+
+ScalarValue LowerScalar(const ScalarCall& call) { return call.b.Convert(call.operands[0], call.dtype); }
+
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  HostTensor& y = call.results[0];
+  for (int64_t k = 0; k < y.count(); ++k) {
+    if (IsFloat(x.dtype())) {
+      y.SetDouble(k, x.GetDouble(k));
+    } else if (IsFloat(y.dtype())) {
+      // By way of float where that is the result, so that 64-bit integers round once.
+      const int64_t image = x.GetInt(k);
+      const bool is_f32 = y.dtype() == DType::kF32;
+      if (x.dtype() == DType::kU64) {
+        const auto wide = static_cast<uint64_t>(image);
+        y.SetDouble(k, is_f32 ? static_cast<float>(wide) : static_cast<double>(wide));
+      } else {
+        y.SetDouble(k, is_f32 ? static_cast<float>(image) : static_cast<double>(image));
+      }
+    } else {
+      y.SetInt(k, IsBool(y.dtype()) ? x.GetInt(k) != 0 : x.GetInt(k));
+    }
+  }
+  return absl::OkStatus();
+}
+
+constexpr Sample kSamples[] = {{"T[2,3] dtype=f32"},
+                               {"T[5] dtype=bf16"},
+                               {"T[5] dtype=i32", -300, 300, false},
+                               {"T[] dtype=f64"},
+                               {"T[0,3] dtype=i1", -2, 2, false},
+                               {"T[131] dtype=ui8", -300, 300, false},
+                               {"T[9] dtype=i64", -2, 2, false},
+                               {"T[9] dtype=f16"}};
+
+}  // namespace
+
+constinit const OpDef kOp_convert = {
+    .name = "convert",
+    .c_name = "convert",
+    .doc =
+        "The same values in another element type. Floats round to nearest even; float to integer truncates, "
+        "saturates and "
+        "makes NaN 0; integers wrap; to bool is x != 0.",
+    .example = "y = wf_convert(s, x, WEFT_BF16);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kScalar,
+    .scalar = LowerScalar,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = {.f32 = 0, .f64 = 0, .bf16 = 8e-3, .f16 = 1e-3},
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

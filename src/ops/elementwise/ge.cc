@@ -1,0 +1,32 @@
+// ge: x >= y.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "left side"}, {"y", kAnyType, "right side"}};
+constexpr auto kSamples = BinarySamples();
+
+}  // namespace
+
+constinit const OpDef kOp_ge = {
+    .name = "weft.ge",
+    .c_name = "ge",
+    .kind = Kind::kMacro,
+    .doc = "Elementwise comparison x >= y with NumPy broadcasting; gives bool, false where either is NaN.",
+    .example = "mask = wf_ge(s, x, y);",
+    .operands = kOperands,
+    .results = kResult,
+    .rule = OperandRule::kBroadcast,
+    .infer = InferBool,
+    .expand = ExpandCompare<Direction::kGe>,
+    .lowering = Lowering::kExpand,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kMacroNoGradient,
+    .commutative = false,
+};
+
+}  // namespace weft::ops

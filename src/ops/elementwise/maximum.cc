@@ -1,0 +1,60 @@
+// maximum: the larger of x and y.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "first operand"}, {"y", kAnyType, "second operand"}};
+
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  Builder& b = call.b;
+  const Value& g = call.cotangents[0];
+  Value equal = Compare(b, Direction::kEq, call.operands[0], call.operands[1]);
+  Value zero = FullLike(b, g, 0);
+  for (int i = 0; i < 2; ++i) {
+    if (!call.wanted[i]) continue;
+    Value won = Compare(b, Direction::kGt, call.operands[i], call.operands[1 - i]);
+    grads[i] = Select(b, equal, Mul(b, g, 0.5), Select(b, won, g, zero));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  for (int64_t k = 0; k < call.results[0].count(); ++k) {
+    Accumulator result(Reducer::kMax, call.results[0].dtype());
+    result.Take(*call.operands[0], k);
+    result.Take(*call.operands[1], k);
+    result.Store(call.results[0], k);
+  }
+  return absl::OkStatus();
+}
+
+constexpr auto kSamples = BinarySamples();
+
+}  // namespace
+
+constinit const OpDef kOp_maximum = {
+    .name = "maximum",
+    .c_name = "maximum",
+    .doc =
+        "Elementwise maximum with NumPy broadcasting; NaN if either is. Where both are equal each gets half "
+        "of "
+        "the gradient.",
+    .example = "z = wf_maximum(s, x, y);",
+    .operands = kOperands,
+    .results = kResult,
+    .rule = OperandRule::kBroadcast,
+    .infer = InferSame,
+    .gradient = Gradient,
+    .lowering = Lowering::kScalar,
+    .scalar = ScalarBinary<ScalarOp::kMax>,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoBatching,
+    .commutative = true,
+};
+
+}  // namespace weft::ops

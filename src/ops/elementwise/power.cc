@@ -1,0 +1,65 @@
+// pow: x to the power of y.
+#include <cmath>
+
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kNumber, "base"}, {"y", kNumber, "exponent"}};
+
+int64_t PowInt(int64_t x, int64_t y) {
+  if (y < 0) return x == 1 ? 1 : x == -1 ? (y % 2 == 0 ? 1 : -1) : 0;
+  uint64_t result = 1;
+  for (auto base = static_cast<uint64_t>(x); y != 0; y >>= 1, base *= base) {
+    if ((y & 1) != 0) result *= base;
+  }
+  return static_cast<int64_t>(result);
+}
+
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  Builder& b = call.b;
+  const Value& g = call.cotangents[0];
+  const Value& x = call.operands[0];
+  const Value& y = call.operands[1];
+  if (call.wanted[0]) {  // y x^(y-1), 0 where y is 0 whatever x
+    Value slope = Mul(b, y, Call(b, kOp_pow, {x, Add(b, y, -1)}));
+    grads[0] = Mul(b, g, Select(b, Compare(b, Direction::kEq, y, 0), FullLike(b, y, 0), slope));
+  }
+  if (call.wanted[1]) {  // x^y log(x), 0 at x = 0
+    Value log = Log(b, Select(b, Compare(b, Direction::kEq, x, 0), FullLike(b, x, 1), x));
+    grads[1] = Mul(b, g, Mul(b, call.results[0], log));
+  }
+  return absl::OkStatus();
+}
+
+double Double(double x, double y) { return std::pow(x, y); }
+int64_t Int(int64_t x, int64_t y) { return PowInt(x, y); }
+
+constexpr auto kSamples = BinarySamples(0.3, 3);
+
+}  // namespace
+
+constinit const OpDef kOp_pow = {
+    .name = "power",
+    .c_name = "pow",
+    .doc =
+        "Elementwise power x^y with NumPy broadcasting, as C pow. Integers wrap; a negative exponent gives 0 "
+        "unless x is 1 or -1. For fixed exponents see square and integer_pow.",
+    .example = "z = wf_pow(s, x, y);",
+    .operands = kOperands,
+    .results = kResult,
+    .rule = OperandRule::kBroadcast,
+    .infer = InferSame,
+    .gradient = Gradient,
+    .lowering = Lowering::kScalar,
+    .scalar = ScalarBinary<ScalarOp::kPow>,
+    .reference = ReferenceBinary<Double, Int>,
+    .samples = kSamples,
+    .tolerance = {.f32 = 4e-6, .f64 = 2e-14, .bf16 = 2e-2, .f16 = 4e-3},
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

@@ -1,0 +1,47 @@
+// shift_right_logical: x >> y with zeros coming in.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kI, "first operand"}, {"y", kI, "number of bits"}};
+
+absl::Status Reference(const ReferenceCall& call) {
+  const DType dtype = call.results[0].dtype();
+  const int bits = BitsOf(dtype);
+  for (int64_t k = 0; k < call.results[0].count(); ++k) {
+    const auto by = static_cast<uint64_t>(call.operands[1]->GetInt(k));  // negative amounts are too large
+    const uint64_t mask = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+    const uint64_t x = static_cast<uint64_t>(call.operands[0]->GetInt(k)) & mask;
+    call.results[0].SetInt(k, by >= static_cast<uint64_t>(bits) ? 0 : static_cast<int64_t>(x >> by));
+  }
+  return absl::OkStatus();
+}
+
+constexpr auto kSamples = BinarySamples();
+
+}  // namespace
+
+constinit const OpDef kOp_shift_right_logical = {
+    .name = "shift_right_logical",
+    .c_name = "shift_right_logical",
+    .doc =
+        "Elementwise right shift that brings in zeros, with NumPy broadcasting; a shift by the width or "
+        "more, or "
+        "by a negative amount, gives 0.",
+    .example = "z = wf_shift_right_logical(s, x, y);",
+    .operands = kOperands,
+    .results = kResult,
+    .rule = OperandRule::kBroadcast,
+    .infer = InferSame,
+    .lowering = Lowering::kScalar,
+    .scalar = ScalarBinary<ScalarOp::kShrLogical>,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoGradient,
+};
+
+}  // namespace weft::ops

@@ -1,0 +1,210 @@
+// dot_general: products summed over contracting dimensions, for each index of batching dimensions.
+#include <algorithm>
+
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"lhs", kAnyType, "first factor"}, {"rhs", kAnyType, "second factor"}};
+constexpr AttrDef kAttrs[] = {
+    {"lhs_batching_dimensions", AttrType::kInts, "batching dimensions of lhs", true},
+    {"rhs_batching_dimensions", AttrType::kInts, "the same of rhs, in the same order", true},
+    {"lhs_contracting_dimensions", AttrType::kInts, "dimensions of lhs that are summed over", true},
+    {"rhs_contracting_dimensions", AttrType::kInts, "the same of rhs, in the same order", true},
+    {"dtype", AttrType::kDType,
+     "element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors"},
+};
+
+// The dimensions in neither list, ascending.
+Ints Free(size_t rank, const Ints& batching, const Ints& contracting) {
+  Ints free;
+  for (int64_t d = 0; d < static_cast<int64_t>(rank); ++d) {
+    auto in = [d](const Ints& list) { return std::find(list.begin(), list.end(), d) != list.end(); };
+    if (!in(batching) && !in(contracting)) free.push_back(d);
+  }
+  return free;
+}
+
+absl::Status CheckDims(std::string_view side, const Type& x, const Ints& batching, const Ints& contracting) {
+  Ints all = batching;
+  all.insert(all.end(), contracting.begin(), contracting.end());
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i] < 0 || all[i] >= static_cast<int64_t>(x.rank())) {
+      return UserError(side, " dimension ", all[i], " does not exist; ", side, " has rank ", x.rank());
+    }
+    if (std::find(all.begin(), all.begin() + i, all[i]) != all.begin() + i) {
+      return UserError(side, " dimension ", all[i], " is named twice");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPairs(std::string_view what, const Type& x, const Ints& xs, const Type& y, const Ints& ys) {
+  if (xs.size() != ys.size()) {
+    return UserError("lhs has ", xs.size(), " ", what, " dimensions and rhs ", ys.size(),
+                     "; they pair up one to one");
+  }
+  for (size_t i = 0; i < xs.size(); ++i) {
+    if (x.dims[xs[i]] != y.dims[ys[i]]) {
+      return UserError(what, " dimensions ", xs[i], " of lhs and ", ys[i], " of rhs have sizes ",
+                       x.dims[xs[i]], " and ", y.dims[ys[i]], "; they must be equal");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type& x = *call.operands[0];
+  const Type& y = *call.operands[1];
+  const Ints& xb = call.attrs.IntList(0);
+  const Ints& yb = call.attrs.IntList(1);
+  const Ints& xc = call.attrs.IntList(2);
+  const Ints& yc = call.attrs.IntList(3);
+  WEFT_RETURN_IF_ERROR(CheckDims("lhs", x, xb, xc));
+  WEFT_RETURN_IF_ERROR(CheckDims("rhs", y, yb, yc));
+  WEFT_RETURN_IF_ERROR(CheckPairs("batching", x, xb, y, yb));
+  WEFT_RETURN_IF_ERROR(CheckPairs("contracting", x, xc, y, yc));
+  const DType dtype = call.attrs.has(4) ? call.attrs.Type(4) : x.dtype;
+  if (!Contains(IsFloat(x.dtype) ? kF : IsBool(x.dtype) ? kB : kI, dtype)) {
+    return UserError("dtype ", NameOf(dtype), " cannot hold products of ", NameOf(x.dtype));
+  }
+  Dims dims;
+  for (int64_t d : xb) dims.push_back(x.dims[d]);
+  for (int64_t d : Free(x.rank(), xb, xc)) dims.push_back(x.dims[d]);
+  for (int64_t d : Free(y.rank(), yb, yc)) dims.push_back(y.dims[d]);
+  results->push_back(Type::Tensor(dtype, std::move(dims)));
+  return absl::OkStatus();
+}
+
+// The cotangent of x: g (batch, x free, y free) times y over y's free dimensions gives (batch, x free,
+// contracting in y's order), which is then put into x's order.
+Value OperandGradient(Builder& b, const Value& g, int64_t g_free_start, const Value& x, const Value& y,
+                      const Ints& xb, const Ints& yb, const Ints& xc, const Ints& yc) {
+  const Ints x_free = Free(x.dims().size(), xb, xc);
+  const Ints y_free = Free(y.dims().size(), yb, yc);
+  Ints g_batch = Axes(xb.size());
+  Ints g_contracting;
+  for (size_t i = 0; i < y_free.size(); ++i) g_contracting.push_back(g_free_start + i);
+  // bf16 factors with an f32 result: the products of the gradient have bf16 factors too.
+  Value d = Call(b, kOp_dot_general, {Convert(b, g, y.dtype()), y}, {g_batch, yb, g_contracting, y_free});
+  // Where each dimension of x stands in d: batch, free, then y's contracting dimensions ascending.
+  Ints sorted = yc;
+  std::sort(sorted.begin(), sorted.end());
+  Ints at(x.dims().size());
+  int64_t next = 0;
+  for (int64_t dim : xb) at[dim] = next++;
+  for (int64_t dim : x_free) at[dim] = next++;
+  for (int64_t dim : sorted) at[xc[std::find(yc.begin(), yc.end(), dim) - yc.begin()]] = next++;
+  return Transpose(b, d, at);
+}
+
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  const Attrs& a = call.node.attrs();
+  const Value& x = call.operands[0];
+  const Value& y = call.operands[1];
+  const Value& g = call.cotangents[0];
+  const Ints &xb = a.IntList(0), &yb = a.IntList(1), &xc = a.IntList(2), &yc = a.IntList(3);
+  const int64_t x_start = xb.size();
+  const int64_t y_start = x_start + Free(x.dims().size(), xb, xc).size();
+  if (call.wanted[0]) grads[0] = OperandGradient(call.b, g, y_start, x, y, xb, yb, xc, yc);
+  if (call.wanted[1]) grads[1] = OperandGradient(call.b, g, x_start, y, x, yb, xb, yc, xc);
+  return absl::OkStatus();
+}
+
+// Offsets of all index combinations of some dimensions, last one fastest.
+std::vector<int64_t> Offsets(const Dims& dims, const Ints& chosen) {
+  const Dims strides = StridesOf(dims);
+  std::vector<int64_t> offsets = {0};
+  for (int64_t d : chosen) {
+    std::vector<int64_t> next;
+    for (int64_t base : offsets) {
+      for (int64_t i = 0; i < dims[d]; ++i) next.push_back(base + i * strides[d]);
+    }
+    offsets = std::move(next);
+  }
+  return offsets;
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  const HostTensor& y = *call.operands[1];
+  HostTensor& z = call.results[0];
+  const Ints &xb = call.attrs.IntList(0), &yb = call.attrs.IntList(1);
+  const Ints &xc = call.attrs.IntList(2), &yc = call.attrs.IntList(3);
+  const auto x_batch = Offsets(x.dims(), xb), y_batch = Offsets(y.dims(), yb);
+  const auto x_sum = Offsets(x.dims(), xc), y_sum = Offsets(y.dims(), yc);
+  const auto x_free = Offsets(x.dims(), Free(x.dims().size(), xb, xc));
+  const auto y_free = Offsets(y.dims(), Free(y.dims().size(), yb, yc));
+  const bool is_float = IsFloat(x.dtype());
+  const std::vector<double> xs = is_float ? ToDoubles(x) : std::vector<double>();
+  const std::vector<double> ys = is_float ? ToDoubles(y) : std::vector<double>();
+  int64_t k = 0;
+  for (size_t n = 0; n < x_batch.size(); ++n) {
+    for (int64_t i : x_free) {
+      for (int64_t j : y_free) {
+        const int64_t at_x = x_batch[n] + i, at_y = y_batch[n] + j;
+        double sum = 0;
+        uint64_t integer = 0;
+        for (size_t c = 0; c < x_sum.size(); ++c) {
+          if (is_float) {
+            sum += xs[at_x + x_sum[c]] * ys[at_y + y_sum[c]];
+          } else {
+            integer += static_cast<uint64_t>(x.GetInt(at_x + x_sum[c])) *
+                       static_cast<uint64_t>(y.GetInt(at_y + y_sum[c]));
+          }
+        }
+        if (is_float) {
+          z.SetDouble(k++, sum);
+        } else {
+          z.SetInt(k++, IsBool(z.dtype()) ? integer != 0 : static_cast<int64_t>(integer));
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+#define WEFT_DOT(xb, yb, xc, yc)                                                                  \
+  " lhs_batching_dimensions=" xb " rhs_batching_dimensions=" yb " lhs_contracting_dimensions=" xc \
+  " rhs_contracting_dimensions=" yc
+constexpr Sample kSamples[] = {{"T[4,5] T[5,3]" WEFT_DOT("[]", "[]", "[1]", "[0]")},
+                               {"T[5,4] T[3,5]" WEFT_DOT("[]", "[]", "[0]", "[1]")},
+                               {"T[2,4,5] T[2,5,3]" WEFT_DOT("[0]", "[0]", "[2]", "[1]")},
+                               {"T[4,2,5,6] T[6,3,5,2]" WEFT_DOT("[1]", "[3]", "[2,3]", "[2,0]")},
+                               {"T[7] T[7]" WEFT_DOT("[]", "[]", "[0]", "[0]")},
+                               {"T[3,0] T[0,2]" WEFT_DOT("[]", "[]", "[1]", "[0]")},
+                               {"T[0,3] T[3,2]" WEFT_DOT("[]", "[]", "[1]", "[0]")},
+                               {"bf16[9,17] bf16[17,33]" WEFT_DOT("[]", "[]", "[1]", "[0]") " dtype=f32"},
+                               {"T[33,65] T[65,17]" WEFT_DOT("[]", "[]", "[1]", "[0]")}};
+#undef WEFT_DOT
+
+}  // namespace
+
+constinit const OpDef kOp_dot_general = {
+    .name = "dot_general",
+    .c_name = "dot_general",
+    .doc =
+        "Sums of products over the contracting dimensions, for each index of the batching dimensions. The "
+        "result has the "
+        "batching dimensions, then the others of lhs, then those of rhs. bf16 and f16 are summed in f32. For "
+        "NumPy's matrix "
+        "product see matmul.",
+    .example =
+        "const int64_t last[] = {1}, first[] = {0};\n"
+        "z = wf_dot_general(s, x, y, NULL, 0, NULL, 0, last, 1, first, 1);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kKernel,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

@@ -1,0 +1,34 @@
+// prod: product over axes.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kNumber, "operand"}};
+
+constexpr Sample kSamples[] = {
+    {"T[2,3]"}, {"T[4,5,3] dims=[0,-1]"}, {"T[3,131] dims=[1] keepdims=true"}, {"T[]"}, {"T[1,4] dims=[0]"}};
+
+}  // namespace
+
+constinit const OpDef kOp_prod = {
+    .name = "weft.prod",
+    .c_name = "prod",
+    .kind = Kind::kMacro,
+    .doc =
+        "Product over some axes, by default all. Integers wrap. The gradient is right where elements are 0.",
+    .example = "y = wf_prod(s, x);",
+    .operands = kOperands,
+    .attrs = kReductionAttrs,
+    .results = kResult,
+    .infer = InferReduction,
+    .expand = ExpandReduction<Reducer::kProd>,
+    .lowering = Lowering::kExpand,
+    .samples = kSamples,
+    .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 4e-6},
+    .absent = kMacroAbsent,
+};
+
+}  // namespace weft::ops

@@ -1,0 +1,123 @@
+// reduce: combines the elements along some dimensions into one.
+#include <algorithm>
+
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr AttrDef kAttrs[] = {
+    {"dimensions", AttrType::kInts, "dimensions that vanish", true},
+    {"reducer", AttrType::kEnum, "sum, prod, max, min, and, or", true, {}, kReducerNames},
+};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type& x = *call.operands[0];
+  const Ints& dimensions = call.attrs.IntList(0);
+  WEFT_ASSIGN_OR_RETURN(const Ints axes, NormalizeAxes("dimensions", dimensions, x.rank()));
+  const auto reducer = static_cast<Reducer>(call.attrs.Int(1));
+  if ((reducer == Reducer::kAnd || reducer == Reducer::kOr) && IsFloat(x.dtype)) {
+    return UserError("reducer ", kReducerNames[call.attrs.Int(1)], " takes integers or bool, not ",
+                     NameOf(x.dtype));
+  }
+  results->push_back(Type::Tensor(x.dtype, Without(x.dims, axes)));
+  return absl::OkStatus();
+}
+
+// Zeros in a product: with one, only its own slope is not 0; with two, none is.
+Value ProductSlope(Builder& b, const Value& x, const Dims& dims, const Ints& axes) {
+  Value one = FullLike(b, x, 1);
+  Value zero = FullLike(b, x, 0);
+  Value is_zero = Compare(b, Direction::kEq, x, zero);
+  Value safe = Select(b, is_zero, one, x);
+  Value product = Unreduce(b, Reduce(b, safe, Reducer::kProd, axes), dims, axes);
+  Value zeros = Unreduce(b, Reduce(b, Select(b, is_zero, one, zero), Reducer::kSum, axes), dims, axes);
+  Value alone = And(b, is_zero, Compare(b, Direction::kEq, zeros, one));
+  return Select(b, Compare(b, Direction::kEq, zeros, zero), Div(b, product, safe),
+                Select(b, alone, product, zero));
+}
+
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  Builder& b = call.b;
+  const Value& x = call.operands[0];
+  WEFT_ASSIGN_OR_RETURN(const Ints axes,
+                        NormalizeAxes("dimensions", call.node.attrs().IntList(0), x.dims().size()));
+  Value g = Unreduce(b, call.cotangents[0], x.dims(), axes);
+  switch (static_cast<Reducer>(call.node.attrs().Int(1))) {
+    case Reducer::kSum:
+      grads[0] = g;
+      break;
+    case Reducer::kProd:
+      grads[0] = Mul(b, g, ProductSlope(b, x, x.dims(), axes));
+      break;
+    case Reducer::kMax:
+    case Reducer::kMin: {  // equal extremes share
+      Value won = Compare(b, Direction::kEq, x, Unreduce(b, call.results[0], x.dims(), axes));
+      Value zero = FullLike(b, x, 0);
+      Value count = Reduce(b, Select(b, won, FullLike(b, x, 1), zero), Reducer::kSum, axes);
+      grads[0] = Select(b, won, Div(b, g, Unreduce(b, count, x.dims(), axes)), zero);
+      break;
+    }
+    default:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  HostTensor& y = call.results[0];
+  WEFT_ASSIGN_OR_RETURN(const Ints axes, NormalizeAxes("dimensions", call.attrs.IntList(0), x.dims().size()));
+  const Dims x_strides = StridesOf(x.dims());
+  Dims y_strides(x.dims().size(), 0);  // 0 along the reduced dimensions
+  int64_t stride = 1;
+  for (size_t d = x.dims().size(); d-- > 0;) {
+    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end()) continue;
+    y_strides[d] = stride;
+    stride *= x.dims()[d];
+  }
+  std::vector<Accumulator> sums(y.count(), Accumulator(static_cast<Reducer>(call.attrs.Int(1)), x.dtype()));
+  for (int64_t k = 0; k < x.count(); ++k) {
+    int64_t to = 0;
+    for (size_t d = 0; d < x.dims().size(); ++d) to += (k / x_strides[d]) % x.dims()[d] * y_strides[d];
+    sums[to].Take(x, k);
+  }
+  for (int64_t k = 0; k < y.count(); ++k) sums[k].Store(y, k);
+  return absl::OkStatus();
+}
+
+constexpr Sample kSamples[] = {
+    {"T[2,3] dimensions=[1] reducer=sum"},   {"T[4,5,3] dimensions=[0,2] reducer=max"},
+    {"T[7] dimensions=[0] reducer=prod"},    {"T[3,0] dimensions=[1] reducer=sum"},
+    {"T[0,3] dimensions=[1] reducer=min"},   {"T[3,131] dimensions=[1] reducer=sum"},
+    {"T[131,3] dimensions=[0] reducer=min"}, {"T[2,3] dimensions=[] reducer=sum"},
+    {"i1[3,4] dimensions=[1] reducer=or"},   {"i32[3,4] dimensions=[0] reducer=and"}};
+
+}  // namespace
+
+constinit const OpDef kOp_reduce = {
+    .name = "reduce",
+    .c_name = "reduce",
+    .doc =
+        "Combines the elements along some dimensions, which vanish. Sums of f16 and bf16 are kept in f32. "
+        "Over nothing sum "
+        "and or give 0, prod 1, max the lowest, min the highest value of the type (-inf, inf) and and all "
+        "ones. max and min "
+        "propagate NaN. See also sum, mean, max, min, prod.",
+    .example = "const int64_t rows[] = {0};\ny = wf_reduce(s, x, rows, 1, WEFT_REDUCE_REDUCER_SUM);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kReduction,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

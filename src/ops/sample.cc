@@ -1,0 +1,188 @@
+// A small reader for sample calls, and the deterministic values they run on.
+#include "src/ops/sample.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "src/ops/build.h"
+
+namespace weft::ops {
+namespace {
+
+// Everything here is written by us: a mistake is internal.
+absl::Status Bad(const ir::OpDef& op, std::string_view what, std::string_view text) {
+  return InternalError("sample of ", op.c_name, ": ", what, " in \"", text, "\"");
+}
+
+absl::StatusOr<ir::Ints> ParseInts(const ir::OpDef& op, std::string_view text) {
+  if (!absl::ConsumePrefix(&text, "[") || !absl::ConsumeSuffix(&text, "]")) return Bad(op, "no list", text);
+  ir::Ints ints;
+  if (text.empty()) return ints;
+  for (std::string_view part : absl::StrSplit(text, ',')) {
+    int64_t value;
+    if (!absl::SimpleAtoi(part, &value)) return Bad(op, "no integer", text);
+    ints.push_back(value);
+  }
+  return ints;
+}
+
+// "f32[2,3]", leaving what follows.
+absl::StatusOr<ir::Type> ParseType(const ir::OpDef& op, std::string_view& text, DType generic,
+                                   bool* is_generic) {
+  const size_t open = text.find('['), close = text.find(']');
+  if (open == std::string_view::npos || close == std::string_view::npos) return Bad(op, "no type", text);
+  const std::string_view name = text.substr(0, open);
+  DType dtype = generic;
+  *is_generic = name == "T";
+  if (!*is_generic) {
+    const std::optional<DType> parsed = ParseDType(name);
+    if (!parsed) return Bad(op, "no dtype", text);
+    dtype = *parsed;
+  }
+  WEFT_ASSIGN_OR_RETURN(const ir::Ints dims, ParseInts(op, text.substr(open, close + 1 - open)));
+  text.remove_prefix(close + 1);
+  return ir::Type::Tensor(dtype, ToDims(dims));
+}
+
+absl::StatusOr<SampleOperand> ParseOperand(const ir::OpDef& op, std::string_view text, DType dtype) {
+  SampleOperand operand;
+  if (text == "none") {
+    operand.absent = true;
+    return operand;
+  }
+  WEFT_ASSIGN_OR_RETURN(operand.type, ParseType(op, text, dtype, &operand.generic));
+  if (absl::ConsumePrefix(&text, "<") && absl::ConsumeSuffix(&text, ">")) {
+    const std::vector<std::string_view> bounds = absl::StrSplit(text, ':');
+    operand.bounded = true;
+    if (bounds.size() != 2 || !absl::SimpleAtoi(bounds[0], &operand.low) ||
+        !absl::SimpleAtoi(bounds[1], &operand.high)) {
+      return Bad(op, "no bounds", text);
+    }
+    text = {};
+  }
+  if (!text.empty()) return Bad(op, "trailing text", text);
+  return operand;
+}
+
+absl::StatusOr<ir::AttrValue> ParseLiteral(const ir::OpDef& op, std::string_view text) {
+  bool generic;
+  WEFT_ASSIGN_OR_RETURN(const ir::Type type, ParseType(op, text, DType::kF32, &generic));
+  if (!absl::ConsumePrefix(&text, "{") || !absl::ConsumeSuffix(&text, "}"))
+    return Bad(op, "no literal", text);
+  HostTensor value(type.dtype, type.dims);
+  int64_t i = 0;
+  for (std::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    double number;
+    if (!absl::SimpleAtod(part, &number) || i >= value.count()) return Bad(op, "no element", text);
+    value.SetDouble(i++, number);
+  }
+  return ir::AttrValue(Ref<const Literal>(MakeRef<Literal>(std::move(value))));
+}
+
+absl::StatusOr<ir::AttrValue> ParseAttr(const ir::OpDef& op, const ir::AttrDef& def, std::string_view text) {
+  int64_t integer;
+  double number;
+  switch (def.type) {
+    case ir::AttrType::kInt:
+      if (absl::SimpleAtoi(text, &integer)) return ir::AttrValue(integer);
+      break;
+    case ir::AttrType::kBool:
+      if (text == "true" || text == "false") return ir::AttrValue(int64_t{text == "true"});
+      break;
+    case ir::AttrType::kDouble:
+      if (absl::SimpleAtod(text, &number)) return ir::AttrValue(number);
+      break;
+    case ir::AttrType::kEnum: {
+      const auto found = std::find(def.enumerators.begin(), def.enumerators.end(), text);
+      if (found != def.enumerators.end())
+        return ir::AttrValue(static_cast<int64_t>(found - def.enumerators.begin()));
+      break;
+    }
+    case ir::AttrType::kDType:
+      if (const auto dtype = ParseDType(text)) return ir::AttrValue(*dtype);
+      break;
+    case ir::AttrType::kInts: {
+      WEFT_ASSIGN_OR_RETURN(ir::Ints ints, ParseInts(op, text));
+      return ir::AttrValue(std::move(ints));
+    }
+    case ir::AttrType::kString:
+      return ir::AttrValue(std::string(text));
+    case ir::AttrType::kLiteral:
+      return ParseLiteral(op, text);
+    case ir::AttrType::kDoubles:
+      break;
+  }
+  return Bad(op, "no value", text);
+}
+
+// SplitMix64 (Steele, Lea, Flood 2014): one 64-bit state, every output a bijection of it.
+uint64_t Next(uint64_t& state) {
+  uint64_t z = state += 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+absl::StatusOr<ParsedSample> ParseSample(const ir::OpDef& op, const ir::Sample& sample, DType dtype) {
+  ParsedSample parsed;
+  for (std::string_view token : absl::StrSplit(sample.call, ' ', absl::SkipEmpty())) {
+    const size_t equals = token.find('=');
+    if (equals == std::string_view::npos) {
+      WEFT_ASSIGN_OR_RETURN(SampleOperand operand, ParseOperand(op, token, dtype));
+      parsed.generic = parsed.generic || operand.generic;
+      parsed.operands.push_back(std::move(operand));
+      continue;
+    }
+    const std::string_view name = token.substr(0, equals);
+    const auto def =
+        std::find_if(op.attrs.begin(), op.attrs.end(), [&](const ir::AttrDef& a) { return a.name == name; });
+    if (def == op.attrs.end()) return Bad(op, "unknown attribute", token);
+    WEFT_ASSIGN_OR_RETURN(ir::AttrValue value, ParseAttr(op, *def, token.substr(equals + 1)));
+    parsed.attrs.set(def - op.attrs.begin(), std::move(value));
+  }
+  return parsed;
+}
+
+std::vector<DType> SampleTypes(const ir::OpDef& op, const ir::Sample& sample) {
+  absl::StatusOr<ParsedSample> parsed = ParseSample(op, sample, DType::kF32);
+  if (!parsed.ok() || !parsed->generic) return {DType::kF32};
+  size_t first = 0;
+  while (!parsed->operands[first].generic) ++first;
+  const ir::TypeSet set = op.operands[std::min(first, op.operands.size() - 1)].types;
+  std::vector<DType> types;
+  for (DType dtype :
+       {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kI8, DType::kI16, DType::kI32,
+        DType::kI64, DType::kU8, DType::kU16, DType::kU32, DType::kU64, DType::kBool}) {
+    if (ir::Contains(set, dtype)) types.push_back(dtype);
+  }
+  return types;
+}
+
+HostTensor FillSample(const ir::Sample& sample, const SampleOperand& operand, uint64_t seed) {
+  HostTensor tensor(operand.type.dtype, operand.type.dims);
+  const DType dtype = tensor.dtype();
+  uint64_t state = seed * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(tensor.count());
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    const double u = static_cast<double>(Next(state) >> 11) * 0x1p-53;
+    if (operand.bounded) {
+      tensor.SetInt(i,
+                    operand.low + static_cast<int64_t>(u * static_cast<double>(operand.high - operand.low)));
+    } else if (IsFloat(dtype)) {
+      tensor.SetDouble(i, sample.low + u * (sample.high - sample.low));
+    } else if (IsBool(dtype)) {
+      tensor.SetInt(i, u < 0.5);
+    } else {
+      // Whole numbers of the range, widened by 2 so that small ranges still vary; unsigned ones start at 0.
+      const double low = IsUnsigned(dtype) ? std::fmax(0, sample.low) : std::floor(sample.low);
+      tensor.SetDouble(i, std::floor(low + u * (sample.high + 2 - low)));
+    }
+  }
+  return tensor;
+}
+
+}  // namespace weft::ops

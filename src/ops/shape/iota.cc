@@ -1,0 +1,57 @@
+// iota: each element is its index along one dimension.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr AttrDef kAttrs[] = {{"shape", AttrType::kInts, "result shape", true},
+                              {"dimension", AttrType::kInt, "dimension that counts", true},
+                              {"dtype", AttrType::kDType, "element type", false, "i32"}};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Ints& shape = call.attrs.IntList(0);
+  const int64_t dimension = call.attrs.Int(1);
+  if (dimension < 0 || dimension >= static_cast<int64_t>(shape.size())) {
+    return UserError("dimension is ", dimension, "; shape ", DimsToString(shape), " has dimensions 0 to ",
+                     static_cast<int64_t>(shape.size()) - 1);
+  }
+  if (!Contains(kNumber, call.attrs.Type(2))) {
+    return UserError("dtype ", NameOf(call.attrs.Type(2)), " is not a number type");
+  }
+  results->push_back(Type::Tensor(call.attrs.Type(2), ToDims(shape)));
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  HostTensor& y = call.results[0];
+  const int64_t dimension = call.attrs.Int(1);
+  const int64_t stride = StridesOf(y.dims())[dimension];
+  for (int64_t k = 0; k < y.count(); ++k) y.SetInt(k, (k / stride) % y.dims()[dimension]);
+  return absl::OkStatus();
+}
+
+constexpr Sample kSamples[] = {{"shape=[5] dimension=0"},
+                               {"shape=[2,3] dimension=1 dtype=f32"},
+                               {"shape=[2,3,4] dimension=1 dtype=ui8"},
+                               {"shape=[0,2] dimension=0 dtype=i64"}};
+
+}  // namespace
+
+constinit const OpDef kOp_iota = {
+    .name = "iota",
+    .c_name = "iota",
+    .doc = "Each element is its index along one dimension: 0, 1, 2, … repeated along the others.",
+    .example = "const int64_t shape[] = {10};\nindex = wf_iota(s, shape, 1, 0);",
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .lowering = Lowering::kIndexMap,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoGradient,
+};
+
+}  // namespace weft::ops

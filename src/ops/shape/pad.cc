@@ -1,0 +1,125 @@
+// pad: puts a value around and between the elements of x, or cuts edges off.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}, {"value", kAnyType, "scalar to fill with"}};
+constexpr AttrDef kAttrs[] = {
+    {"edge_padding_low", AttrType::kInts, "elements before the first of each dimension; negative: cut off",
+     true},
+    {"edge_padding_high", AttrType::kInts, "elements after the last of each dimension; negative: cut off",
+     true},
+    {"interior_padding", AttrType::kInts, "elements between neighbours of each dimension", true},
+};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type& x = *call.operands[0];
+  if (call.operands[1]->rank() != 0) {
+    return UserError("value must be a scalar, not of shape ", DimsToString(call.operands[1]->dims));
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    if (call.attrs.IntList(i).size() != x.rank()) {
+      return UserError(kAttrs[i].name, " has ", call.attrs.IntList(i).size(),
+                       " entries for an operand of rank ", x.rank());
+    }
+  }
+  Dims dims;
+  for (size_t d = 0; d < x.rank(); ++d) {
+    const int64_t low = call.attrs.IntList(0)[d], high = call.attrs.IntList(1)[d],
+                  interior = call.attrs.IntList(2)[d];
+    if (interior < 0)
+      return UserError("interior_padding entry ", d, " is ", interior, "; it cannot be negative");
+    int64_t gaps = 0, size = 0;
+    const bool overflow = __builtin_mul_overflow(x.dims[d] == 0 ? 0 : x.dims[d] - 1, interior, &gaps) ||
+                          __builtin_add_overflow(x.dims[d] + gaps, low, &size) ||
+                          __builtin_add_overflow(size, high, &size);
+    if (overflow || size < 0) {
+      return UserError("dimension ", d, " of size ", x.dims[d], " with padding low ", low, ", high ", high,
+                       ", interior ", interior, overflow ? " is too large" : " would have a negative size");
+    }
+    dims.push_back(size);
+  }
+  results->push_back(Type::Tensor(x.dtype, std::move(dims)));
+  return absl::OkStatus();
+}
+
+// Back: undo the edges (negated padding), then take every (interior + 1)th element. What is left over is the
+// value's.
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  Builder& b = call.b;
+  const Attrs& a = call.node.attrs();
+  const Dims& x = call.operands[0].dims();
+  const Value& g = call.cotangents[0];
+  Ints low, high, zero(x.size(), 0), limit, strides;
+  for (size_t d = 0; d < x.size(); ++d) {
+    low.push_back(-a.IntList(0)[d]);
+    high.push_back(-a.IntList(1)[d]);
+    strides.push_back(a.IntList(2)[d] + 1);
+    limit.push_back(x[d] == 0 ? 0 : (x[d] - 1) * (a.IntList(2)[d] + 1) + 1);
+  }
+  Value inner = Slice(b, Pad(b, g, 0, low, high, zero), zero, limit, strides);
+  if (call.wanted[0]) grads[0] = inner;
+  if (call.wanted[1]) {
+    // Sum of what x does not cover: elements cut off by negative padding are in neither.
+    Value all = Reduce(b, g, Reducer::kSum, Axes(x.size()));
+    grads[1] = Sub(b, all, Reduce(b, inner, Reducer::kSum, Axes(x.size())));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  HostTensor& y = call.results[0];
+  const Dims y_strides = StridesOf(y.dims());
+  const Dims x_strides = StridesOf(x.dims());
+  for (int64_t k = 0; k < y.count(); ++k) {
+    int64_t from = 0;
+    bool inside = true;
+    for (size_t d = 0; d < y.dims().size(); ++d) {
+      const int64_t step = call.attrs.IntList(2)[d] + 1;
+      const int64_t at = (k / y_strides[d]) % y.dims()[d] - call.attrs.IntList(0)[d];
+      inside = inside && at >= 0 && at % step == 0 && at / step < x.dims()[d];
+      from += at / step * x_strides[d];
+    }
+    CopyElement(inside ? x : *call.operands[1], inside ? from : 0, y, k);
+  }
+  return absl::OkStatus();
+}
+
+#define WEFT_PAD(low, high, interior) \
+  " edge_padding_low=" low " edge_padding_high=" high " interior_padding=" interior
+constexpr Sample kSamples[] = {{"T[3] T[]" WEFT_PAD("[1]", "[2]", "[0]")},
+                               {"T[2,3] T[]" WEFT_PAD("[0,1]", "[1,0]", "[1,2]")},
+                               {"T[4,5] T[]" WEFT_PAD("[-1,2]", "[1,-3]", "[0,1]")},
+                               {"T[] T[]" WEFT_PAD("[]", "[]", "[]")},
+                               {"T[0,2] T[]" WEFT_PAD("[2,0]", "[1,0]", "[3,0]")},
+                               {"T[1,131] T[]" WEFT_PAD("[1,1]", "[1,1]", "[0,0]")}};
+#undef WEFT_PAD
+
+}  // namespace
+
+constinit const OpDef kOp_pad = {
+    .name = "pad",
+    .c_name = "pad",
+    .doc =
+        "Puts a scalar around (low, high) and between (interior) the elements of x; negative low and high "
+        "cut edges off.",
+    .example =
+        "const int64_t one[] = {1, 1}, none[] = {0, 0};\n"
+        "y = wf_pad(s, x, zero, one, 2, one, 2, none, 2);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kIndexMap,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

@@ -1,0 +1,76 @@
+// reshape: the same elements in row-major order under another shape.
+#include <cstring>
+
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr AttrDef kAttrs[] = {
+    {"shape", AttrType::kInts, "result shape; one entry may be -1 and is then worked out", true}};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type& x = *call.operands[0];
+  Dims shape = ToDims(call.attrs.IntList(0));
+  int64_t* open = nullptr;
+  Dims known;
+  for (int64_t& dim : shape) {
+    if (dim == -1 && open == nullptr) {
+      open = &dim;
+    } else if (dim < 0) {
+      return UserError("shape ", DimsToString(call.attrs.IntList(0)),
+                       dim == -1 ? " has -1 twice" : " has a negative entry", "; only one entry may be -1");
+    } else {
+      known.push_back(dim);
+    }
+  }
+  const std::optional<int64_t> count = CheckedCount(known);
+  if (open != nullptr && count && *count != 0 && x.count() % *count == 0) *open = x.count() / *count;
+  if (!CheckedCount(shape) || *CheckedCount(shape) != x.count()) {
+    return UserError("shape ", DimsToString(call.attrs.IntList(0)), " does not hold the ", x.count(),
+                     " elements of ", DimsToString(x.dims));
+  }
+  results->push_back(Type::Tensor(x.dtype, std::move(shape)));
+  return absl::OkStatus();
+}
+
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  grads[0] = Reshape(call.b, call.cotangents[0], call.operands[0].dims());
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const std::span<const std::byte> from = call.operands[0]->bytes();
+  if (!from.empty()) std::memcpy(call.results[0].mutable_bytes().data(), from.data(), from.size());
+  return absl::OkStatus();
+}
+
+constexpr Sample kSamples[] = {{"T[2,3] shape=[3,2]"}, {"T[2,6] shape=[4,-1]"}, {"T[1,1] shape=[]"},
+                               {"T[] shape=[1,1]"},    {"T[0,3] shape=[7,0]"},  {"T[130] shape=[2,5,13]"}};
+
+}  // namespace
+
+constinit const OpDef kOp_reshape = {
+    .name = "reshape",
+    .c_name = "reshape",
+    .doc =
+        "The same elements in row-major order under another shape. One entry of shape may be -1: it becomes "
+        "whatever makes "
+        "the number of elements right.",
+    .example = "const int64_t shape[] = {64, -1};\nh = wf_reshape(s, h, shape, 2);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kIndexMap,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

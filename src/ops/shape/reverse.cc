@@ -1,0 +1,63 @@
+// reverse: turns the order of elements around along some dimensions.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr AttrDef kAttrs[] = {{"dimensions", AttrType::kInts, "dimensions to turn around", true}};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  WEFT_RETURN_IF_ERROR(NormalizeAxes("dimensions", call.attrs.IntList(0), call.operands[0]->rank()).status());
+  results->push_back(*call.operands[0]);
+  return absl::OkStatus();
+}
+
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  grads[0] = Reverse(call.b, call.cotangents[0], call.node.attrs().IntList(0));
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  WEFT_ASSIGN_OR_RETURN(const Ints axes, NormalizeAxes("dimensions", call.attrs.IntList(0), x.dims().size()));
+  const Dims strides = StridesOf(x.dims());
+  for (int64_t k = 0; k < x.count(); ++k) {
+    int64_t from = k;
+    for (int64_t d : axes) {
+      const int64_t index = (k / strides[d]) % x.dims()[d];
+      from += (x.dims()[d] - 1 - 2 * index) * strides[d];
+    }
+    CopyElement(x, from, call.results[0], k);
+  }
+  return absl::OkStatus();
+}
+
+constexpr Sample kSamples[] = {{"T[5] dimensions=[0]"},
+                               {"T[2,3,4] dimensions=[0,2]"},
+                               {"T[2,3] dimensions=[-1]"},
+                               {"T[2,3] dimensions=[]"},
+                               {"T[0,3] dimensions=[0]"}};
+
+}  // namespace
+
+constinit const OpDef kOp_reverse = {
+    .name = "reverse",
+    .c_name = "reverse",
+    .doc = "Turns the order of elements around along some dimensions.",
+    .example = "const int64_t last[] = {-1};\ny = wf_reverse(s, x, last, 1);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kIndexMap,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

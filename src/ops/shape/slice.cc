@@ -1,0 +1,105 @@
+// slice: a box of x, with strides.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr AttrDef kAttrs[] = {
+    {"start_indices", AttrType::kInts, "first index of each dimension", true},
+    {"limit_indices", AttrType::kInts, "index after the last, of each dimension", true},
+    {"strides", AttrType::kInts, "step in each dimension", true},
+};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type& x = *call.operands[0];
+  for (size_t i = 0; i < 3; ++i) {
+    if (call.attrs.IntList(i).size() != x.rank()) {
+      return UserError(kAttrs[i].name, " has ", call.attrs.IntList(i).size(),
+                       " entries for an operand of rank ", x.rank());
+    }
+  }
+  Dims dims;
+  for (size_t d = 0; d < x.rank(); ++d) {
+    const int64_t start = call.attrs.IntList(0)[d], limit = call.attrs.IntList(1)[d],
+                  step = call.attrs.IntList(2)[d];
+    if (start < 0 || limit < start || limit > x.dims[d]) {
+      return UserError("dimension ", d, " has size ", x.dims[d], " and is asked for from ", start, " to ",
+                       limit, "; 0 <= start <= limit <= size must hold");
+    }
+    if (step < 1)
+      return UserError("strides entry ", d, " is ", step, "; it must be at least 1 (see reverse)");
+    dims.push_back((limit - start + step - 1) / step);
+  }
+  results->push_back(Type::Tensor(x.dtype, std::move(dims)));
+  return absl::OkStatus();
+}
+
+// Puts each element of g back to where it came from, zeros elsewhere.
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  const Attrs& a = call.node.attrs();
+  const Dims& x = call.operands[0].dims();
+  const Dims& y = call.results[0].dims();
+  Ints high, interior;
+  for (size_t d = 0; d < x.size(); ++d) {
+    const int64_t step = a.IntList(2)[d];
+    interior.push_back(step - 1);
+    const int64_t used = y[d] == 0 ? 0 : (y[d] - 1) * step + 1;
+    high.push_back(x[d] - a.IntList(0)[d] - used);
+  }
+  grads[0] = Pad(call.b, call.cotangents[0], 0, a.IntList(0), high, interior);
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  HostTensor& y = call.results[0];
+  const Dims x_strides = StridesOf(x.dims());
+  const Dims y_strides = StridesOf(y.dims());
+  for (int64_t k = 0; k < y.count(); ++k) {
+    int64_t from = 0;
+    for (size_t d = 0; d < y.dims().size(); ++d) {
+      const int64_t index = (k / y_strides[d]) % y.dims()[d];
+      from += (call.attrs.IntList(0)[d] + index * call.attrs.IntList(2)[d]) * x_strides[d];
+    }
+    CopyElement(x, from, y, k);
+  }
+  return absl::OkStatus();
+}
+
+constexpr Sample kSamples[] = {
+    {"T[5] start_indices=[1] limit_indices=[4] strides=[1]"},
+    {"T[4,7] start_indices=[0,1] limit_indices=[4,7] strides=[1,3]"},
+    {"T[4,7] start_indices=[3,6] limit_indices=[4,7] strides=[2,2]"},
+    {"T[3] start_indices=[2] limit_indices=[2] strides=[1]"},
+    {"T[] start_indices=[] limit_indices=[] strides=[]"},
+    {"T[2,131,3] start_indices=[0,1,0] limit_indices=[2,130,3] strides=[1,1,2]"},
+};
+
+}  // namespace
+
+constinit const OpDef kOp_slice = {
+    .name = "slice",
+    .c_name = "slice",
+    .doc =
+        "A box of x: indices start, start + stride, … below limit in each dimension. For one dimension with "
+        "negative indices "
+        "see slice_in_dim.",
+    .example =
+        "const int64_t from[] = {0, 0}, to[] = {32, 10}, step[] = {1, 1};\n"
+        "half = wf_slice(s, x, from, 2, to, 2, step, 2);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kIndexMap,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

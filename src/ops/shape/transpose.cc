@@ -1,0 +1,79 @@
+// transpose: permutes dimensions.
+#include <algorithm>
+
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr AttrDef kAttrs[] = {
+    {"permutation", AttrType::kInts, "operand dimension of each result dimension", true}};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type& x = *call.operands[0];
+  const Ints& permutation = call.attrs.IntList(0);
+  Ints sorted = permutation;
+  std::sort(sorted.begin(), sorted.end());
+  if (sorted != Axes(x.rank())) {
+    return UserError("permutation ", DimsToString(permutation), " must name each of the ", x.rank(),
+                     " dimensions once, counting from 0");
+  }
+  Dims dims;
+  for (int64_t d : permutation) dims.push_back(x.dims[d]);
+  results->push_back(Type::Tensor(x.dtype, std::move(dims)));
+  return absl::OkStatus();
+}
+
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  const Ints& permutation = call.node.attrs().IntList(0);
+  Ints inverse(permutation.size());
+  for (size_t i = 0; i < permutation.size(); ++i) inverse[permutation[i]] = i;
+  grads[0] = Transpose(call.b, call.cotangents[0], inverse);
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  HostTensor& y = call.results[0];
+  const Ints& permutation = call.attrs.IntList(0);
+  const Dims x_strides = StridesOf(x.dims());
+  const Dims y_strides = StridesOf(y.dims());
+  for (int64_t k = 0; k < y.count(); ++k) {
+    int64_t from = 0;
+    for (size_t i = 0; i < permutation.size(); ++i) {
+      from += (k / y_strides[i]) % y.dims()[i] * x_strides[permutation[i]];
+    }
+    CopyElement(x, from, y, k);
+  }
+  return absl::OkStatus();
+}
+
+constexpr Sample kSamples[] = {{"T[2,3] permutation=[1,0]"},
+                               {"T[2,3,5] permutation=[2,0,1]"},
+                               {"T[] permutation=[]"},
+                               {"T[4,0] permutation=[1,0]"},
+                               {"T[1,7,1,3] permutation=[3,2,1,0]"}};
+
+}  // namespace
+
+constinit const OpDef kOp_transpose = {
+    .name = "transpose",
+    .c_name = "transpose",
+    .doc = "Permutes dimensions: result dimension i is operand dimension permutation[i].",
+    .example = "const int64_t order[] = {1, 0};\ny = wf_transpose(s, x, order, 2);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kIndexMap,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

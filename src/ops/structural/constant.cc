@@ -1,0 +1,55 @@
+// constant: a literal of the program. Its value is part of the cache key.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr AttrDef kAttrs[] = {{"value", AttrType::kLiteral, "the tensor", true}};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const HostTensor& value = call.attrs.Tensor(0);
+  results->push_back(Type::Tensor(value.dtype(), value.dims()));
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  call.results[0] = call.attrs.Tensor(0);
+  return absl::OkStatus();
+}
+
+// One element for every element: the loop compiler's constant.
+ScalarValue LowerScalar(const ScalarCall& call) {
+  const HostTensor& value = call.attrs.Tensor(0);
+  if (value.count() != 1) return {};
+  return IsFloat(call.dtype) ? call.b.Constant(call.dtype, value.GetDouble(0))
+                             : call.b.IntConstant(call.dtype, value.GetInt(0));
+}
+
+constexpr Sample kSamples[] = {
+    {"value=f32[2]{1,-2.5}"}, {"value=i32[]{7}"}, {"value=i1[2,1]{1,0}"}, {"value=bf16[0]{}"}};
+
+}  // namespace
+
+constinit const OpDef kOp_constant = {
+    .name = "constant",
+    .c_name = "constant",
+    .doc =
+        "A literal tensor of the program. Made by rules; what a caller computes with is an argument, never a "
+        "constant. The "
+        "scalar rule is for literals of one element.",
+    .example = "one = wf_full(s, NULL, 0, 1);",
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .lowering = Lowering::kScalar,
+    .scalar = LowerScalar,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoGradient,
+    .exported = false,
+};
+
+}  // namespace weft::ops

@@ -1,0 +1,40 @@
+// stop_gradient: x, through which no gradient flows.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+
+Value Expansion(Builder&, const Value& x) { return x; }
+ScalarValue LowerScalar(const ScalarCall& call) { return call.operands[0]; }
+absl::Status Reference(const ReferenceCall& call) {
+  call.results[0] = *call.operands[0];
+  return absl::OkStatus();
+}
+
+constexpr auto kSamples = UnarySamples();
+
+}  // namespace
+
+constinit const OpDef kOp_stop_gradient = {
+    .name = "weft.stop_gradient",
+    .c_name = "stop_gradient",
+    .kind = Kind::kComposite,
+    .doc = "x itself, through which no gradient flows.",
+    .example = "target = wf_stop_gradient(s, teacher);",
+    .operands = kOperands,
+    .results = kResult,
+    .infer = InferSame,
+    .expand = ExpandUnary<Expansion>,
+    .lowering = Lowering::kScalar,
+    .scalar = LowerScalar,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kPointwiseNoGradient,
+};
+
+}  // namespace weft::ops
