@@ -34,6 +34,11 @@ std::optional<CutReason> CutPolicy::Due() {
   return std::nullopt;
 }
 
+void CutPolicy::Computed(int64_t nodes) {
+  nodes_ -= nodes;
+  if (nodes_ <= 0) Cut(CutReason::kHostRead);
+}
+
 void CutPolicy::Cut(CutReason reason) {
   if (reason == CutReason::kRepetition) {
     // The next segments hold as many rounds as this one, so that a loop that began with the graph compiles once.

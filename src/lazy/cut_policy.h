@@ -22,6 +22,8 @@ class CutPolicy {
   void Recorded(uint32_t signature, int64_t nodes, int64_t bytes);
   // Asked before the next operation is recorded, when the caller has let go of what it no longer needs.
   std::optional<CutReason> Due();
+  // So many of the pending nodes were computed because somebody asked for a value.
+  void Computed(int64_t nodes);
   // Everything pending was computed for this reason.
   void Cut(CutReason reason);
 

@@ -84,7 +84,8 @@ class Engine final : public RefCounted {
   absl::StatusOr<Ref<Event>> Eval(std::span<Tensor* const> tensors);
   // Computes if need be (once), waits, copies. `destination` has the tensor's size in bytes.
   absl::Status ToHost(Tensor* tensor, std::span<std::byte> destination);
-  // The buffer behind the value, computing it if need be; ready when its event is. Callers that let it out Hold() it.
+  // The buffer behind the value, computed if need be (scalars get one); ready when its event is. It comes held, so that
+  // no launch takes it over: the caller must Unhold() it.
   absl::StatusOr<Ref<Buffer>> ToBuffer(Tensor* tensor);
   // Bytes [offset, offset + size) of the value, for streams; computes once, waits.
   absl::Status ReadBytes(Tensor* tensor, int64_t offset, std::span<std::byte> destination);
@@ -125,7 +126,7 @@ class Engine final : public RefCounted {
     Device* device = nullptr;
     Backend* backend = nullptr;
     compiler::ProgramCache* programs = nullptr;
-    Tensor* first = nullptr;
+    Tensor* first = nullptr;  // in creation order
     Tensor* last = nullptr;
     CutPolicy policy;
     Ref<Event> last_event;
@@ -134,30 +135,45 @@ class Engine final : public RefCounted {
   Engine() = default;
   ~Engine() override;
 
+  // --- engine.cc
   DeviceState* StateOf(const Device* device);
+  absl::StatusOr<DeviceState*> CheckDevice(const Device* device);
+  // Ours, and not expired.
   absl::Status CheckTensor(const Tensor* tensor, std::string_view what) const;
-  absl::StatusOr<DeviceState*> DeviceOf(std::span<Tensor* const> tensors, Device* fallback);
-  Ref<Tensor> NewTensor(DeviceState& state, ir::Value value, ir::Location location);
   ir::Value NewLeaf(const ir::Type& type, Ref<Data> data, bool needs_gradient = false);
-  absl::StatusOr<Ref<Tensor>> NewScalar(Device* device, DType dtype, const HostTensor& value, ir::Location location);
-  void Unlink(Tensor* tensor);
-  void DrainDead();
+  Ref<Tensor> NewTensor(DeviceState& state, ir::Value value, ir::Location location);
+  absl::StatusOr<Ref<Tensor>> NewBufferTensor(Device* device, Ref<Buffer> buffer, ir::Location location);
+  absl::StatusOr<Ref<Tensor>> NewScalar(Device* device, const HostTensor& value, ir::Location location);
+  void DrainDead();     // under the lock
+  void TryDrainDead();  // without it
+  void FlushLog();
 
+  // --- record.cc
+  // The value as others may go on from it: without a past that gradients could enter.
+  ir::Value Detached(ir::Builder& b, const ir::Value& value, bool requires_grad);
+  void AssignValue(Tensor& dst, ir::Value value);
   // Automatic cuts, before an operation is recorded.
   absl::Status CutIfDue(DeviceState& state);
-  // Eager and debug modes: right after it.
-  absl::Status EagerCut(DeviceState& state, const ir::OpDef& op, std::span<const ir::Value> operands,
-                        const Tensors& results);
-  absl::Status CheckNumbers(const ir::OpDef& op, std::span<const ir::Value> operands, const Tensors& results);
-  // Computes the values (all pending, distinct) and hangs the results on their nodes.
-  absl::Status Launch(DeviceState& state, CutReason reason, std::span<const ir::Value> outputs,
-                      std::span<Tensor* const> owners);
-  // After a launch: tensors whose history no gradient can ask for show a fresh leaf, so that the history can die.
-  void Settle(Tensor& tensor, bool barrier);
-  void CollectLive(DeviceState& state, bool scoped_too, std::vector<ir::Value>* outputs, std::vector<Tensor*>* owners);
-  // Makes sure the tensor has data. Everything that had to be computed for it and is still referred to stays.
-  absl::Status Materialize(Tensor& tensor, CutReason reason);
+  // Counts what the builder made; eager and debug modes compute the results.
+  absl::Status Recorded(DeviceState& state, const ir::Builder& b, const void* what, std::span<const ir::Value> results);
+  absl::Status CheckNumbers(const ir::OpDef& op, std::span<const ir::Value> operands,
+                            std::span<const ir::Value> results);
+
+  // --- evaluate.cc
+  // Flattens what the values need into trace_ and arguments_. Values that are known already become arguments.
+  absl::Status BuildTrace(std::span<const ir::Value> outputs);
+  // Live tensors without data, distinct values in creation order, into outputs_ and owners_.
+  void CollectLive(DeviceState& state, bool temporaries_too);
+  // What must be computed to know the value, and is referred to from outside that: into outputs_.
+  void CollectShared(const ir::Value& value);
+  // Computes outputs_ and hangs the results on their nodes. A barrier donates what owners_ assigned over.
+  absl::Status Launch(DeviceState& state, CutReason reason);
+  void ChooseDonations(DeviceState& state);
+  absl::Status Compute(DeviceState& state, std::span<const ir::Value> values, CutReason reason);
   absl::Status SyncDevice(DeviceState& state);
+  // The known value of the tensor, computed if need be; under the lock.
+  absl::StatusOr<Data*> Materialize(Tensor& tensor, CutReason reason);
+  absl::Status Read(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what);
 
   Options options_;
   std::vector<std::unique_ptr<Backend>> backends_;
@@ -168,22 +184,39 @@ class Engine final : public RefCounted {
 
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<compiler::ProgramCache>> programs_;
-  std::vector<DeviceState> devices_;
+  std::vector<DeviceState> devices_;  // never grows after Create
   GeneratorState generator_;
   bool closed_ = false;
-  uint64_t live_epoch_ = 0;
+  uint64_t epoch_ = 0;  // of the marks in Data
   std::atomic<Tensor*> dead_{nullptr};
-  std::deque<std::string> warnings_;
-  std::vector<std::pair<LogLevel, std::string>> log_queue_;  // delivered after unlocking
 
-  // Reused from cut to cut, so that the steady state allocates nothing.
+  // Messages wait here until no lock is held.
+  mutable std::mutex log_mutex_;
+  std::deque<std::string> warnings_;
+  std::vector<std::pair<LogLevel, std::string>> log_queue_;
+  std::atomic<bool> log_waiting_{false};
+
+  // Of the cut in hand; kept from cut to cut, so that the steady state allocates next to nothing.
   compiler::Trace trace_;
-  std::vector<ir::Value> outputs_;
-  std::vector<Tensor*> owners_;
   std::vector<Data*> arguments_;
+  std::vector<ir::Value> outputs_;
+  std::vector<Tensor*> owners_;  // of outputs_, null if none
+  std::vector<std::pair<const ir::Node*, uint32_t>> stack_;
   std::vector<uint32_t> words_;
   std::vector<Ref<Buffer>> buffers_;
   std::vector<uint8_t> donated_;
+};
+
+// Holds the engine's lock, buries the dead first, delivers messages last. Keeps the engine alive.
+class Engine::Lock {
+ public:
+  explicit Lock(Engine& engine);
+  ~Lock();
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  Ref<Engine> engine_;
 };
 
 }  // namespace weft::lazy

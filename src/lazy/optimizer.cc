@@ -1,0 +1,167 @@
+// Update rules, written as the operations a user could have recorded.
+// SGD: Sutskever et al. 2013 in PyTorch's form (v = mu v + g; p -= lr v). Adam: Kingma & Ba 2015, algorithm 1, with the
+// bias corrections folded into the step size. AdamW: Loshchilov & Hutter 2019.
+#include "src/lazy/optimizer.h"
+
+#include <cmath>
+
+#include "src/ops/build.h"
+
+namespace weft::lazy {
+namespace {
+
+using ir::Value;
+using ops::Add;
+using ops::Mul;
+using ops::Sub;
+
+constexpr std::string_view kMomentumNames[] = {"momentum"};
+constexpr std::string_view kAdamNames[] = {"m", "v"};
+
+DType ComputeType(DType parameter) { return parameter == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+// Scalars of a step in the order they are handed to Update.
+struct Sgd {
+  enum { kRate, kMomentum, kDecay, kCount };
+};
+struct Adam {
+  // kStep = lr / (1 - beta1^t), kScale = 1 / sqrt(1 - beta2^t); kRest1 = 1 - beta1, kRest2 = 1 - beta2;
+  // kShrink = 1 - lr * decay (AdamW) or decay (Adam).
+  enum { kStep, kScale, kBeta1, kRest1, kBeta2, kRest2, kEpsilon, kShrink, kCount };
+};
+
+absl::Status CheckRange(std::string_view name, double value, double low, double high) {
+  if (value >= low && value < high) return absl::OkStatus();
+  return UserError("optimizer: ", name, " is ", value, "; it must be at least ", low,
+                   std::isinf(high) ? " and finite" : absl::StrCat(" and less than ", high));
+}
+
+}  // namespace
+
+std::span<const std::string_view> Optimizer::slot_names() const {
+  if (options_.kind != OptimizerOptions::Kind::kSgd) return kAdamNames;
+  return options_.momentum != 0 ? std::span<const std::string_view>(kMomentumNames)
+                                : std::span<const std::string_view>();
+}
+
+absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tensor* const> parameters,
+                                                 const OptimizerOptions& options) {
+  constexpr double kInfinity = HUGE_VAL;
+  WEFT_RETURN_IF_ERROR(CheckRange("learning_rate", options.learning_rate, 0, kInfinity));
+  WEFT_RETURN_IF_ERROR(CheckRange("weight_decay", options.weight_decay, 0, kInfinity));
+  if (options.kind == OptimizerOptions::Kind::kSgd) {
+    WEFT_RETURN_IF_ERROR(CheckRange("momentum", options.momentum, 0, kInfinity));
+    if (options.nesterov && options.momentum == 0) return UserError("optimizer: nesterov needs a momentum");
+  } else {
+    WEFT_RETURN_IF_ERROR(CheckRange("beta1", options.beta1, 0, 1));
+    WEFT_RETURN_IF_ERROR(CheckRange("beta2", options.beta2, 0, 1));
+    WEFT_RETURN_IF_ERROR(CheckRange("epsilon", options.epsilon, 0, kInfinity));
+  }
+  Ref<Optimizer> optimizer(new Optimizer());
+  optimizer->engine_ = Ref<Engine>::Share(&engine);
+  optimizer->options_ = options;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    Tensor* parameter = parameters[i];
+    if (parameter == nullptr) return UserError("optimizer: parameter ", i, " is null");
+    if (!IsFloat(parameter->dtype())) {
+      return UserError("optimizer: parameter ", i, " is ", ir::ShortType(parameter->type()), "; it must be a float");
+    }
+    if (parameter->device() != parameters[0]->device()) {
+      return UserError("optimizer: parameter ", i, " is on ", parameter->device()->name, ", the first on ",
+                       parameters[0]->device()->name);
+    }
+    optimizer->parameters_.push_back(Ref<Tensor>::Share(parameter));
+  }
+  for (size_t name = 0; name < optimizer->slot_names().size(); ++name) {
+    for (Tensor* parameter : parameters) {
+      const DType dtype = ComputeType(parameter->dtype());
+      const std::vector<std::byte> zeros(static_cast<size_t>(parameter->type().count() * BytesOf(dtype)));
+      WEFT_ASSIGN_OR_RETURN(Ref<Tensor> slot, engine.FromHost(parameter->device(), dtype, parameter->dims(), zeros));
+      optimizer->slots_.push_back(std::move(slot));
+    }
+  }
+  return optimizer;
+}
+
+absl::Status Optimizer::Step(std::span<Tensor* const> gradients, ir::Location location) {
+  const size_t n = parameters_.size();
+  if (gradients.size() != n) {
+    return UserError("optimizer step: ", gradients.size(), " gradients for ", n, " parameters");
+  }
+  const size_t slot_count = slot_names().size();
+  // operands: parameter, gradient, slots of each updated parameter; targets: parameter, slots.
+  std::vector<Tensor*> operands, targets;
+  for (size_t i = 0; i < n; ++i) {
+    if (gradients[i] == nullptr) continue;
+    if (!(gradients[i]->type() == parameters_[i]->type())) {
+      return UserError("optimizer step: gradient ", i, " is ", ir::ShortType(gradients[i]->type()),
+                       ", its parameter ", ir::ShortType(parameters_[i]->type()));
+    }
+    operands.push_back(parameters_[i].get());
+    operands.push_back(gradients[i]);
+    targets.push_back(parameters_[i].get());
+    for (size_t name = 0; name < slot_count; ++name) {
+      operands.push_back(slot(name, i));
+      targets.push_back(slot(name, i));
+    }
+  }
+
+  const OptimizerOptions& o = options_;
+  const bool sgd = o.kind == OptimizerOptions::Kind::kSgd;
+  const bool decoupled = o.kind == OptimizerOptions::Kind::kAdamW;
+  // What an option turns on is in the program; how much is not.
+  const bool has_momentum = slot_count == 1;
+  const bool has_decay = o.weight_decay != 0;
+  const auto t = static_cast<double>(step_ + 1);
+  absl::InlinedVector<double, Adam::kCount> scalars;
+  if (sgd) {
+    scalars = {o.learning_rate, o.momentum, o.weight_decay};
+  } else {
+    scalars = {o.learning_rate / (1 - std::pow(o.beta1, t)),
+               1 / std::sqrt(1 - std::pow(o.beta2, t)),
+               o.beta1,
+               1 - o.beta1,
+               o.beta2,
+               1 - o.beta2,
+               o.epsilon,
+               decoupled ? 1 - o.learning_rate * o.weight_decay : o.weight_decay};
+  }
+
+  auto build = [&](const Engine::UpdateCall& call) -> absl::Status {
+    ir::Builder& b = call.b;
+    const size_t stride = 2 + slot_count;
+    for (size_t k = 0; k * stride < call.operands.size(); ++k) {
+      const Value* in = &call.operands[k * stride];
+      Value* out = &call.targets[k * (1 + slot_count)];
+      const DType stored = in[0].dtype();
+      const DType dtype = ComputeType(stored);
+      const std::span<const Value> s = dtype == DType::kF64 ? call.scalars_f64 : call.scalars_f32;
+      Value p = stored == dtype ? in[0] : ops::Convert(b, in[0], dtype);
+      Value g = stored == dtype ? in[1] : ops::Convert(b, in[1], dtype);
+      if (sgd) {
+        if (has_decay) g = Add(b, g, Mul(b, p, s[Sgd::kDecay]));
+        Value direction = g;
+        if (has_momentum) {
+          out[1] = Add(b, Mul(b, in[2], s[Sgd::kMomentum]), g);
+          direction = o.nesterov ? Add(b, g, Mul(b, out[1], s[Sgd::kMomentum])) : out[1];
+        }
+        p = Sub(b, p, Mul(b, direction, s[Sgd::kRate]));
+      } else {
+        if (has_decay && !decoupled) g = Add(b, g, Mul(b, p, s[Adam::kShrink]));
+        out[1] = Add(b, Mul(b, in[2], s[Adam::kBeta1]), Mul(b, g, s[Adam::kRest1]));
+        out[2] = Add(b, Mul(b, in[3], s[Adam::kBeta2]), Mul(b, Mul(b, g, g), s[Adam::kRest2]));
+        Value root = ops::Call(b, ops::kOp_sqrt, {out[2]});
+        Value scale = Add(b, Mul(b, root, s[Adam::kScale]), s[Adam::kEpsilon]);
+        if (has_decay && decoupled) p = Mul(b, p, s[Adam::kShrink]);
+        p = Sub(b, p, Mul(b, ops::Div(b, out[1], scale), s[Adam::kStep]));
+      }
+      out[0] = stored == dtype ? p : ops::Convert(b, p, stored);
+    }
+    return b.status();
+  };
+  WEFT_RETURN_IF_ERROR(engine_->Update(operands, scalars, targets, location, build));
+  ++step_;
+  return absl::OkStatus();
+}
+
+}  // namespace weft::lazy

@@ -1,0 +1,275 @@
+// The engine's everyday behaviour: leaves, assignment, donation, scopes, modes, errors, threads.
+#include <thread>
+
+#include "tests/lazy/world.h"
+
+namespace weft::lazy {
+namespace {
+
+TEST(Leaves, ComeBackAsTheyWentIn) {
+  World w;
+  EXPECT_THAT(w.Read(w.Vector({1, 2, 3})), ElementsAre(1, 2, 3));
+  EXPECT_THAT(w.Read(w.Number(0.5)), ElementsAre(0.5));
+  T wide = w.engine->ScalarInt(nullptr, DType::kI64, -5).value();
+  int64_t value = 0;
+  ASSERT_TRUE(w.engine->ToHost(wide.get(), std::as_writable_bytes(std::span(&value, 1))).ok());
+  EXPECT_EQ(value, -5);
+  EXPECT_EQ(w.Count(Counter::kLaunches), 0);
+}
+
+TEST(Leaves, OfTheWrongSizeTypeOrShapeAreRefused) {
+  World w;
+  const float data[3] = {};
+  auto status = [&](DType dtype, Dims dims) {
+    return std::string(w.engine->FromHost(nullptr, dtype, dims, std::as_bytes(std::span(data))).status().message());
+  };
+  EXPECT_EQ(status(DType::kF32, {2, 2}), "tensor from host memory: f32[2, 2] has 16 bytes, 12 were given");
+  EXPECT_THAT(status(DType::kF32, {-1}), HasSubstr("negative or too large dimension"));
+  EXPECT_THAT(status(DType::kF32, {int64_t{1} << 40, int64_t{1} << 40}), HasSubstr("negative or too large"));
+  EXPECT_THAT(status(DType::kC64, {1}), HasSubstr("cannot be computed with"));
+}
+
+TEST(Adopted, MemoryIsReleasedOnceAndNeverDonated) {
+  int released = 0;
+  float data[2] = {1, 2};
+  {
+    World w;
+    T p = w.engine->Adopt(nullptr, DType::kF32, Dims{2}, data, [&] { ++released; }).value();
+    T next = w.Tmp("add", {p, p});
+    ASSERT_TRUE(w.engine->Assign(p.get(), next.get()).ok());
+    w.Sync();
+    EXPECT_EQ(w.Count(Counter::kBuffersDonated), 0);
+    EXPECT_THAT(w.Read(p), ElementsAre(2, 4));
+  }
+  EXPECT_EQ(released, 1);
+  World w;
+  EXPECT_FALSE(w.engine->Adopt(nullptr, DType::kF32, Dims{-2}, data, [&] { ++released; }).ok());
+  EXPECT_EQ(released, 2);
+}
+
+TEST(Assign, RebindsAndValuesRecordedBeforeKeepTheOldOne) {
+  World w;
+  T p = w.Vector({1, 2});
+  T before = w.Op("add", {p, p});
+  T next = w.Tmp("mul", {p, w.Number(10)});
+  ASSERT_TRUE(w.engine->Assign(p.get(), next.get()).ok());
+  T after = w.Op("add", {p, p});
+  w.Sync();
+  EXPECT_THAT(w.Read(before), ElementsAre(2, 4));
+  EXPECT_THAT(w.Read(p), ElementsAre(10, 20));
+  EXPECT_THAT(w.Read(after), ElementsAre(20, 40));
+  EXPECT_EQ(w.Count(Counter::kBuffersDonated), 1);
+}
+
+TEST(Assign, OfAnotherTypeIsRefused) {
+  World w;
+  const absl::Status status = w.engine->Assign(w.Vector({1, 2}).get(), w.Vector({1}).get());
+  EXPECT_EQ(status.message(), "assign: the destination is f32[2], the source f32[1]; they must be equal");
+}
+
+TEST(Donation, IsRefusedWhileAnotherHandleShowsTheBuffer) {
+  World w;
+  T p = w.Vector({1, 2});
+  T alias = w.engine->Alias(p.get()).value();
+  T next = w.Tmp("add", {p, p});
+  ASSERT_TRUE(w.engine->Assign(p.get(), next.get()).ok());
+  w.Sync();
+  EXPECT_EQ(w.Count(Counter::kBuffersDonated), 0);
+  EXPECT_THAT(w.Read(alias), ElementsAre(1, 2));
+  EXPECT_THAT(w.Read(p), ElementsAre(2, 4));
+}
+
+TEST(Donation, IsRefusedWhileTheBufferIsExported) {
+  World w;
+  T p = w.Vector({1, 2});
+  Ref<Buffer> exported = w.engine->ToBuffer(p.get()).value();
+  for (int step = 0; step < 2; ++step) {
+    T next = w.Tmp("add", {p, p});
+    ASSERT_TRUE(w.engine->Assign(p.get(), next.get()).ok());
+    w.Sync();
+  }
+  EXPECT_EQ(w.Count(Counter::kBuffersDonated), 1);  // the second step's
+  EXPECT_EQ(static_cast<float*>(exported->host_data())[1], 2);
+  exported->Unhold();
+}
+
+TEST(Donation, PatternIsTheSameEveryStepAlsoWhileLaunchesAreInFlight) {
+  World w({}, 1, true);
+  T p = w.Vector({1, 2});
+  for (int step = 0; step < 50; ++step) {
+    T next = w.Tmp("add", {p, w.Number(1)});
+    ASSERT_TRUE(w.engine->Assign(p.get(), next.get()).ok());
+    ASSERT_TRUE(w.engine->Sync().ok());
+  }
+  EXPECT_THAT(w.Read(p), ElementsAre(51, 52));
+  EXPECT_EQ(w.Count(Counter::kBuffersDonated), 50);
+  EXPECT_EQ(w.Count(Counter::kProgramsCompiled), 1);
+}
+
+TEST(Barrier, ComputesWhatIsLiveInCreationOrderOnce) {
+  World w;
+  T x = w.Vector({1, 2});
+  T a = w.Op("add", {x, x});
+  T b = w.Op("mul", {x, x});
+  T same = w.engine->Alias(a.get()).value();
+  w.Op("exp", {x});  // released at once: nobody's
+  w.Sync();
+  EXPECT_EQ(w.Count(Counter::kCutOutputs), 2);
+  EXPECT_EQ(w.Count(Counter::kCutBarrier), 1);
+  w.Sync();
+  EXPECT_EQ(w.Count(Counter::kCutBarrier), 1);  // nothing was pending
+  EXPECT_THAT(w.Read(same), ElementsAre(2, 4));
+  EXPECT_THAT(w.Read(b), ElementsAre(1, 4));
+}
+
+TEST(Eval, ComputesTheseTensorsOnly) {
+  World w;
+  T x = w.Vector({1, 2});
+  T a = w.Op("add", {x, x});
+  T b = w.Op("exp", {a});
+  auto event = w.engine->Eval(std::vector<Tensor*>{a.get()});
+  ASSERT_TRUE(event.ok() && (*event)->Wait().ok());
+  EXPECT_EQ(w.Count(Counter::kCutOutputs), 1);
+  EXPECT_EQ(w.Count(Counter::kKernelLaunches), 1);
+  w.Sync();
+  EXPECT_EQ(w.Count(Counter::kKernelLaunches), 2);
+}
+
+TEST(Gradient, AfterABarrierSaysWhatToDo) {
+  World w;
+  T p = w.Vector({1, 2});
+  ASSERT_TRUE(w.engine->SetRequiresGrad(p.get(), true).ok());
+  T loss = w.Sum(w.Op("mul", {p, p}));
+  w.Sync();
+  Tensor* wrt[] = {p.get()};
+  auto found = w.engine->Gradient(loss.get(), wrt);
+  EXPECT_EQ(found.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(found.status().message(), HasSubstr("take gradients before weft_sync"));
+  T x = w.Vector({1, 2});
+  Tensor* not_marked[] = {x.get()};
+  EXPECT_THAT(w.engine->Gradient(loss.get(), not_marked).status().message(),
+              HasSubstr("wrt[0] does not require a gradient; call weft_tensor_set_requires_grad"));
+}
+
+TEST(Gradient, DoesNotFlowThroughAnAssignment) {
+  for (int cut = 0; cut < 2; ++cut) {
+    World w;
+    T p = w.Vector({1, 2});
+    ASSERT_TRUE(w.engine->SetRequiresGrad(p.get(), true).ok());
+    T old = w.engine->Alias(p.get()).value();
+    T next = w.Tmp("mul", {p, p});
+    ASSERT_TRUE(w.engine->Assign(p.get(), next.get()).ok());
+    T loss = w.Sum(w.Tmp("mul", {p, old}));
+    if (cut == 1) w.Read(p);
+    std::vector<T> g = w.Grad(loss, {p, old});
+    EXPECT_THAT(w.Read(g[0]), ElementsAre(1, 2));
+    EXPECT_THAT(w.Read(g[1]), ElementsAre(1, 4));
+  }
+}
+
+TEST(RequiresGrad, IsForFloats) {
+  World w;
+  T i = w.engine->ScalarInt(nullptr, DType::kI32, 1).value();
+  EXPECT_EQ(w.engine->SetRequiresGrad(i.get(), true).message(),
+            "only float tensors can require gradients, not i32[]");
+}
+
+TEST(Record, NamesTheMistakeTheShapesAndThePosition) {
+  World w;
+  T a = w.F32({2, 3}, std::vector<float>(6)), b = w.F32({4}, std::vector<float>(4));
+  const ir::Location here{ir::InternFile("train.c"), 42};
+  const absl::Status status = w.TryOp("add", {a, b}, {}, here).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("add(f32[2, 3], f32[4]): "));
+  EXPECT_EQ(status.GetPayload(kPayloadPosition), absl::Cord("train.c:42"));
+  // The engine is as before.
+  EXPECT_THAT(w.Read(w.Op("add", {b, b})), ElementsAre(0, 0, 0, 0));
+}
+
+TEST(Record, RefusesTensorsOfTwoDevicesOrTwoContexts) {
+  World w({}, 2);
+  T a = w.F32({1}, {1}, 0), b = w.F32({1}, {1}, 1);
+  EXPECT_THAT(w.TryOp("add", {a, b}).status().message(), HasSubstr("operands are on fake:0 and fake:1"));
+  World other;
+  EXPECT_THAT(w.TryOp("add", {a, other.F32({1}, {1})}).status().message(), HasSubstr("belongs to another context"));
+}
+
+TEST(Close, RefusesNewWorkAndLetsTensorsGo) {
+  World w;
+  T a = w.Vector({1});
+  ASSERT_TRUE(w.engine->Close().ok());
+  EXPECT_EQ(w.TryOp("add", {a, a}).status().message(), "the context has been closed");
+  EXPECT_THAT(w.Read(a), ElementsAre(1));
+}
+
+TEST(Eager, ComputesEachOperationAndForgetsThePast) {
+  Options options;
+  options.mode = Mode::kEager;
+  World w(options);
+  T x = w.Vector({1, 2});
+  for (int i = 0; i < 100; ++i) x = w.Op("add", {x, x});
+  EXPECT_EQ(w.Count(Counter::kCutEager), 100);
+  EXPECT_EQ(w.Count(Counter::kProgramsCompiled), 1);
+  EXPECT_LE(w.backend->peak_bytes, 100);
+}
+
+TEST(Debug, NamesTheOperationThatMadeTheFirstNaN) {
+  Options options;
+  options.mode = Mode::kDebug;
+  World w(options);
+  T x = w.Vector({1, -1});
+  const absl::Status status = w.TryOp("log", {x}, {}, {ir::InternFile("net.c"), 7}).status();
+  EXPECT_EQ(status.message(), "log(f32[2]): element 1 of the result is NaN, and no operand holds one (debug mode)");
+  EXPECT_EQ(status.GetPayload(kPayloadPosition), absl::Cord("net.c:7"));
+  T nan = w.Vector({NAN, 1});
+  EXPECT_TRUE(w.TryOp("log", {nan}).ok());
+}
+
+TEST(Release, FromManyThreadsWhileRecordingIsSafe) {
+  World w({}, 1, true);
+  T x = w.Vector({1, 2});
+  std::vector<std::thread> threads;
+  for (int k = 0; k < 4; ++k) {
+    threads.emplace_back([&w, x] {
+      for (int i = 0; i < 200; ++i) {
+        T y = w.Op("add", {x, x});
+        T z = w.Op("mul", {y, x});
+        if (i % 50 == 0) EXPECT_THAT(w.Read(z), ElementsAre(2, 8));
+        if (i % 70 == 0) EXPECT_TRUE(w.engine->Sync().ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(w.Count(Counter::kOperationsRecorded), 1600);
+}
+
+TEST(Engine, OutlivesItsOwnerWhileTensorsLive) {
+  T survivor;
+  {
+    World w;
+    survivor = w.Op("add", {w.Vector({1}), w.Vector({2})});
+  }
+  float value = 0;
+  EXPECT_TRUE(survivor->engine().ToHost(survivor.get(), std::as_writable_bytes(std::span(&value, 1))).ok());
+  EXPECT_EQ(value, 3);
+}
+
+TEST(Log, CarriesWarningsOutsideTheLock) {
+  World w;
+  w.engine->Log(LogLevel::kWarning, "something odd");
+  w.Number(1);
+  EXPECT_THAT(w.log, ElementsAre("something odd"));
+  EXPECT_THAT(w.engine->LastWarnings(), ElementsAre("something odd"));
+}
+
+TEST(Report, ListsCountersAndMemory) {
+  World w;
+  T x = w.Vector({1, 2});
+  w.Read(w.Op("add", {x, x}));
+  EXPECT_THAT(w.engine->Report(false), HasSubstr("programs_compiled: 1\n"));
+  EXPECT_THAT(w.engine->Report(false), HasSubstr("memory fake:0: "));
+  EXPECT_THAT(w.engine->Report(true), HasSubstr("\"cut_host_read\": 1"));
+}
+
+}  // namespace
+}  // namespace weft::lazy
