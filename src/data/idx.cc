@@ -41,10 +41,10 @@ class Stream {
       const size_t room = std::min<size_t>(out.size() - done, 1u << 30);
       if (!gzip_) {
         const size_t n = std::min(room, raw_.size() - at_);
+        if (n == 0) break;
         std::memcpy(out.data() + done, raw_.data() + at_, n);
         at_ += n;
         done += n;
-        if (n == 0) break;
         continue;
       }
       if (ended_) break;
