@@ -77,4 +77,10 @@ int64_t CombineInt(Reducer reducer, DType dtype, int64_t x, int64_t y) {
   return 0;
 }
 
+HostTensor Identity(Reducer reducer, DType dtype) {
+  HostTensor value(dtype, {});
+  Accumulator(reducer, dtype).Store(value, 0);
+  return value;
+}
+
 }  // namespace weft::ops

@@ -24,6 +24,9 @@ int64_t IdentityInt(Reducer reducer, DType dtype);
 double CombineDouble(Reducer reducer, double x, double y);
 int64_t CombineInt(Reducer reducer, DType dtype, int64_t x, int64_t y);
 
+// The identity as a scalar.
+HostTensor Identity(Reducer reducer, DType dtype);
+
 // One running value in double or int64, whichever the dtype needs.
 class Accumulator {
  public:

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/autodiff/gradient.h"
+#include "src/ops/build.h"
 #include "tests/ops/op_matrix.h"
 
 namespace weft {

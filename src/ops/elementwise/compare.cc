@@ -1,4 +1,5 @@
 // compare: one of six comparisons, giving bool.
+#include "src/ir/stablehlo.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -54,6 +55,12 @@ ScalarValue LowerScalar(const ScalarCall& call) {
   return call.b.Binary(kOps[call.attrs.Int(0)], call.operands[0], call.operands[1]);
 }
 
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  constexpr std::string_view kNames[] = {"EQ", "NE", "GE", "GT", "LE", "LT"};
+  writer.Emit("compare",
+              {{"comparison_direction", ShloEnum("comparison_direction", kNames[node.attrs().Int(0)])}});
+}
+
 constexpr Sample kSamples[] = {{"T[2,3] T[2,3] direction=eq"}, {"T[4,1] T[3] direction=lt"},
                                {"T[] T[5] direction=ne"},      {"T[0,3] T[0,3] direction=ge"},
                                {"T[131] T[131] direction=gt"}, {"T[7] T[1] direction=le"}};
@@ -76,6 +83,7 @@ constinit const OpDef kOp_compare = {
     .lowering = Lowering::kScalar,
     .scalar = LowerScalar,
     .reference = Reference,
+    .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,

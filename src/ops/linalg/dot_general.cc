@@ -1,6 +1,7 @@
 // dot_general: products summed over contracting dimensions, for each index of batching dimensions.
 #include <algorithm>
 
+#include "src/ir/stablehlo.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -167,6 +168,18 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
+// HIGHEST: f32 means f32, also where a device would rather round to bf16.
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  const Attrs& a = node.attrs();
+  const std::string dims = absl::StrCat("#stablehlo.dot<lhs_batching_dimensions = ", ShloList(a.IntList(0)),
+                                        ", rhs_batching_dimensions = ", ShloList(a.IntList(1)),
+                                        ", lhs_contracting_dimensions = ", ShloList(a.IntList(2)),
+                                        ", rhs_contracting_dimensions = ", ShloList(a.IntList(3)), ">");
+  const std::string highest = ShloEnum("precision", "HIGHEST");
+  writer.Emit("dot_general", {{"dot_dimension_numbers", dims},
+                              {"precision_config", absl::StrCat("[", highest, ", ", highest, "]")}});
+}
+
 #define WEFT_DOT(xb, yb, xc, yc)                                                                  \
   " lhs_batching_dimensions=" xb " rhs_batching_dimensions=" yb " lhs_contracting_dimensions=" xc \
   " rhs_contracting_dimensions=" yc
@@ -202,6 +215,7 @@ constinit const OpDef kOp_dot_general = {
     .gradient = Gradient,
     .lowering = Lowering::kKernel,
     .reference = Reference,
+    .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},
     .absent = kNoBatching,

@@ -1,6 +1,7 @@
 // reduce: combines the elements along some dimensions into one.
 #include <algorithm>
 
+#include "src/ir/stablehlo.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -89,6 +90,16 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  const auto reducer = static_cast<Reducer>(node.attrs().Int(1));
+  const Value& x = node.operands()[0];
+  absl::StatusOr<Ints> axes = NormalizeAxes("dimensions", node.attrs().IntList(0), x.dims().size());
+  if (!axes.ok()) return writer.Fail(axes.status());
+  const std::string operands[] = {writer.Name(x), writer.Constant(Identity(reducer, x.dtype()))};
+  writer.EmitOn("reduce", operands, {{"dimensions", ShloArray(*axes)}},
+                writer.Reducer(StableHloOf(reducer), x.dtype()));
+}
+
 constexpr Sample kSamples[] = {
     {"T[2,3] dimensions=[1] reducer=sum"},   {"T[4,5,3] dimensions=[0,2] reducer=max"},
     {"T[7] dimensions=[0] reducer=prod"},    {"T[3,0] dimensions=[1] reducer=sum"},
@@ -115,6 +126,7 @@ constinit const OpDef kOp_reduce = {
     .gradient = Gradient,
     .lowering = Lowering::kReduction,
     .reference = Reference,
+    .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
     .absent = kNoBatching,

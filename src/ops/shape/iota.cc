@@ -1,4 +1,5 @@
 // iota: each element is its index along one dimension.
+#include "src/ir/stablehlo.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -32,6 +33,10 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  writer.Emit("iota", {{"iota_dimension", ShloI64(node.attrs().Int(1))}});
+}
+
 constexpr Sample kSamples[] = {{"shape=[5] dimension=0"},
                                {"shape=[2,3] dimension=1 dtype=f32"},
                                {"shape=[2,3,4] dimension=1 dtype=ui8"},
@@ -49,6 +54,7 @@ constinit const OpDef kOp_iota = {
     .infer = Infer,
     .lowering = Lowering::kIndexMap,
     .reference = Reference,
+    .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,
