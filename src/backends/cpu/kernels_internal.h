@@ -34,7 +34,7 @@ struct KernelSet::State {
 
 // Packing space of the calling thread, at least `bytes`, 64-byte aligned, kept until the thread ends; nullptr without
 // memory. Slots are independent; a slot's content lasts until the next request for it that is larger.
-enum class ScratchSlot { kPackA, kPackB, kShared, kOutput, kTables, kCount };
+enum class ScratchSlot { kPackA, kPackB, kShared, kOutput, kTables, kWiden, kCount };
 void* ThreadScratch(ScratchSlot slot, int64_t bytes);
 
 // "packing space for a matrix product, 1048576 bytes"
