@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "absl/container/flat_hash_map.h"
+#include "src/backends/reference/interpreter.h"
 #include "src/ir/op_def.h"
 #include "src/ir/text.h"
 #include "src/ops/registry.h"
@@ -36,41 +36,25 @@ class FakeBuffer final : public Buffer {
 absl::Status Interpret(const ir::Module& module, std::span<const HostTensor* const> buffers,
                        std::span<const uint32_t> words, std::span<HostTensor* const> results) {
   const ir::Function& main = module.main();
-  absl::flat_hash_map<const ir::Node*, std::vector<HostTensor>> values;
+  std::vector<HostTensor> arguments;
   size_t next = 0;
   for (size_t i = 0; i < main.parameters().size(); ++i) {
     const ir::ParameterInfo& info = main.parameter_infos()[i];
     const ir::Type& type = main.parameters()[i].type();
     if (info.role == ir::ParameterInfo::Role::kBuffer) {
-      values[main.parameters()[i].node.get()].push_back(*buffers[next++]);
+      arguments.push_back(*buffers[next++]);
       continue;
     }
-    HostTensor tensor(type.dtype, type.dims);
+    HostTensor& tensor = arguments.emplace_back(type.dtype, type.dims);
     const auto width = static_cast<size_t>(BytesOf(type.dtype));
     size_t word = info.word;
     for (size_t at = 0; at < tensor.bytes().size(); at += width) {
       std::memcpy(tensor.mutable_bytes().data() + at, &words[word], width);
       word += width == 8 ? 2 : 1;
     }
-    values[main.parameters()[i].node.get()].push_back(std::move(tensor));
   }
-  for (const ir::Node* node : main.nodes()) {
-    if (&node->op() == &ops::kOp_parameter) continue;
-    if (node->op().reference == nullptr) return InternalError("no reference for ", node->op().name);
-    std::vector<const HostTensor*> operands;
-    for (const ir::Value& operand : node->operands()) {
-      operands.push_back(operand ? &values[operand.node.get()][operand.result] : nullptr);
-    }
-    operands.resize(std::max(operands.size(), node->op().operands.size()));
-    std::vector<HostTensor> out;
-    for (const ir::Type& type : node->results()) out.emplace_back(type.dtype, type.dims);
-    WEFT_RETURN_IF_ERROR(node->op().reference(ir::ReferenceCall{node->op(), operands, node->attrs(), out}));
-    values[node] = std::move(out);
-  }
-  for (size_t i = 0; i < results.size(); ++i) {
-    const ir::Value& result = main.results()[i];
-    *results[i] = values[result.node.get()][result.result];
-  }
+  WEFT_ASSIGN_OR_RETURN(std::vector<HostTensor> values, reference::Interpret(main, arguments));
+  for (size_t i = 0; i < results.size(); ++i) *results[i] = std::move(values[i]);
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include "src/ir/verify.h"
 #include "src/lazy/optimizer.h"
 #include "tests/lazy/world.h"
+#include "tests/support/small_stack.h"
 
 namespace weft::lazy {
 namespace {
@@ -213,21 +214,6 @@ TEST(Cuts, NeverChangeGradientsInAnyMode) {
       EXPECT_EQ(GradientsOf(mode, cut), expected) << "mode " << static_cast<int>(mode) << ", cut " << cut;
     }
   }
-}
-
-// Runs on a thread with a stack of 256 KiB.
-void OnSmallStack(void (*body)()) {
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  ASSERT_EQ(pthread_attr_setstacksize(&attributes, 256 << 10), 0);
-  pthread_t thread;
-  auto start = [](void* argument) -> void* {
-    reinterpret_cast<void (*)()>(argument)();
-    return nullptr;
-  };
-  ASSERT_EQ(pthread_create(&thread, &attributes, start, reinterpret_cast<void*>(body)), 0);
-  pthread_join(thread, nullptr);
-  pthread_attr_destroy(&attributes);
 }
 
 TEST(MillionOperations, AreRecordedFingerprintedVerifiedDifferentiatedPrintedAndDestroyedOnASmallStack) {

@@ -1,0 +1,146 @@
+// The canonical form: equal for equal programs, different for everything that may change a result.
+#include "src/compiler/canonical.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "src/compiler/build_id.h"
+#include "src/compiler/lower.h"
+#include "src/compiler/program_cache.h"
+#include "src/ir/verify.h"
+#include "src/ops/build.h"
+
+namespace weft::compiler {
+namespace {
+
+using ir::Value;
+
+Value Leaf(DType dtype, Dims dims) {
+  return {ir::Node::Create(ops::kOp_parameter, {}, {}, {ir::Type::Tensor(dtype, std::move(dims))}), 0};
+}
+
+// f(a, b) over the given leaf types; references by hand.
+struct Sketch {
+  Trace trace;
+  std::vector<Value> alive;
+  uint32_t Argument(Value leaf, uint32_t words = 0) {
+    trace.arguments.push_back({leaf.node.get(), 0, words, -1});
+    trace.words += words;
+    alive.push_back(std::move(leaf));
+    return Trace::OfArgument(static_cast<uint32_t>(trace.arguments.size() - 1));
+  }
+  uint32_t Node(const Value& value, std::vector<Trace::Reference> operands) {
+    trace.nodes.push_back(value.node.get());
+    alive.push_back(value);
+    trace.operands.insert(trace.operands.end(), operands.begin(), operands.end());
+    trace.values += static_cast<uint32_t>(value.node->results().size());
+    return Trace::OfValue(trace.values - static_cast<uint32_t>(value.node->results().size()));
+  }
+  std::string Text() const {
+    std::string text;
+    AppendCanonical(trace, &text);
+    return text;
+  }
+};
+
+Sketch Product(DType dtype, Dims dims, bool swapped, uint32_t words = 0, int32_t donated = -1) {
+  ir::Builder b;
+  Sketch s;
+  Value x = Leaf(dtype, dims), y = Leaf(dtype, dims), z = Leaf(dtype, dims);
+  auto rx = s.Argument(x), ry = s.Argument(y, words), rz = s.Argument(z);
+  s.trace.arguments[0].donated_to = donated;
+  // (x * y) + z or (x * z) + y: as trees with anonymous leaves these are one.
+  Value p = ops::Mul(b, x, swapped ? z : y);
+  auto rp = s.Node(p, {rx, swapped ? rz : ry});
+  auto rs = s.Node(ops::Add(b, p, swapped ? y : z), {rp, swapped ? ry : rz});
+  s.trace.outputs = {rs};
+  return s;
+}
+
+TEST(Canonical, TellsApartWhatMayChangeAResult) {
+  std::set<std::string> forms;
+  forms.insert(Product(DType::kF32, {2, 3}, false).Text());
+  forms.insert(Product(DType::kF32, {2, 3}, true).Text());
+  forms.insert(Product(DType::kF64, {2, 3}, false).Text());
+  forms.insert(Product(DType::kF32, {3, 2}, false).Text());
+  forms.insert(Product(DType::kF32, {6}, false).Text());
+  forms.insert(Product(DType::kF32, {2, 3}, false, 1).Text());
+  forms.insert(Product(DType::kF32, {2, 3}, false, 0, 0).Text());
+  Sketch two = Product(DType::kF32, {2, 3}, false);
+  two.trace.outputs.push_back(Trace::OfValue(0));
+  forms.insert(two.Text());
+  EXPECT_EQ(forms.size(), 8u);
+}
+
+TEST(Canonical, IsTheSameForTheSameProgramRecordedAgain) {
+  EXPECT_EQ(Product(DType::kF32, {2, 3}, true).Text(), Product(DType::kF32, {2, 3}, true).Text());
+}
+
+TEST(Canonical, HoldsAttributesAndTheBitsOfLiterals) {
+  std::set<std::string> forms;
+  for (double value : {0.0, -0.0, 1.0, 1.0000001}) {
+    ir::Builder b;
+    Sketch s;
+    s.trace.outputs = {s.Node(ops::Scalar(b, DType::kF64, value), {})};
+    forms.insert(s.Text());
+  }
+  for (int64_t axis : {0, 1}) {
+    ir::Builder b;
+    Sketch s;
+    Value x = Leaf(DType::kF32, {2, 2});
+    auto rx = s.Argument(x);
+    s.trace.outputs = {s.Node(ops::Call(b, ops::kOp_softmax, {x}, {axis}), {rx})};
+    forms.insert(s.Text());
+  }
+  EXPECT_EQ(forms.size(), 6u);
+}
+
+TEST(Canonical, OfAFunctionFollowsItsOwnNumbers) {
+  auto form = [](bool swapped) {
+    std::string text;
+    AppendCanonical(BuildModule(Product(DType::kF32, {2}, swapped).trace).main(), &text);
+    return text;
+  };
+  EXPECT_EQ(form(false), form(false));
+  EXPECT_NE(form(false), form(true));
+}
+
+TEST(BuildModule, MakesAVerifiedFunctionWithRolesAndWords) {
+  Sketch s;
+  ir::Builder b;
+  Value x = Leaf(DType::kF32, {2}), a = Leaf(DType::kF64, {}), c = Leaf(DType::kF32, {});
+  auto rx = s.Argument(x);
+  auto ra = s.Argument(a, 2);
+  auto rc = s.Argument(c, 1);
+  s.trace.arguments[0].donated_to = 0;
+  Value wide = ops::Convert(b, a, DType::kF32);
+  auto rw = s.Node(wide, {ra});
+  Value sum = ops::Call(b, ops::kOp_add, {wide, c});
+  auto rsum = s.Node(sum, {rw, rc});
+  Value y = ops::Call(b, ops::kOp_stop_gradient, {x});
+  auto ry = s.Node(y, {rx});
+  s.trace.outputs = {ry, rsum};
+  const ir::Module module = BuildModule(s.trace);
+  EXPECT_TRUE(ir::Verify(module).ok()) << ir::Verify(module);
+  EXPECT_EQ(module.argument_words, 3u);
+  EXPECT_EQ(module.main().parameter_infos()[0].donated_to, 0);
+  EXPECT_EQ(module.main().parameter_infos()[1].word, 0u);
+  EXPECT_EQ(module.main().parameter_infos()[2].word, 2u);
+}
+
+TEST(KeyOf, IsCutToTheBitsAsked) {
+  const Key whole = KeyOf("a program");
+  EXPECT_NE(whole.high, 0u);
+  EXPECT_EQ(KeyOf("a program", 64), (Key{whole.low, 0}));
+  EXPECT_EQ(KeyOf("a program", 4), (Key{whole.low & 15, 0}));
+  EXPECT_EQ(KeyOf("a program", 96), (Key{whole.low, whole.high & 0xFFFFFFFF}));
+}
+
+TEST(BuildId, IsTheLinkersAndStable) {
+  EXPECT_EQ(BuildId(), BuildId());
+  EXPECT_GE(BuildId().size(), 8u);
+}
+
+}  // namespace
+}  // namespace weft::compiler

@@ -1,0 +1,110 @@
+// The program store behind the engine: a second engine compiles nothing, and no trouble with the store is ever an error.
+#include <map>
+
+#include "src/compiler/disk_store.h"
+#include "serialization/compile_cache.h"
+#include "tests/lazy/world.h"
+#include "tests/support/temp_dir.h"
+
+namespace weft::lazy {
+namespace {
+
+using compiler::Key;
+
+// Survives engines, as a directory does.
+struct Shelf {
+  std::map<std::pair<uint64_t, uint64_t>, compiler::StoreEntry> entries;
+  int rejected = 0;
+  int drained = 0;
+};
+
+class FakeStore final : public compiler::ProgramStore {
+ public:
+  explicit FakeStore(Shelf* shelf) : shelf_(shelf) {}
+  std::optional<std::string> Lookup(Key key, std::string_view canonical) override {
+    auto found = shelf_->entries.find({key.low, key.high});
+    if (found == shelf_->entries.end() || found->second.canonical != canonical) return std::nullopt;
+    return found->second.program;
+  }
+  void Publish(compiler::StoreEntry entry) override {
+    shelf_->entries[{entry.key.low, entry.key.high}] = std::move(entry);
+  }
+  void Reject(Key key, std::string_view) override {
+    shelf_->entries.erase({key.low, key.high});
+    ++shelf_->rejected;
+  }
+  void Drain() override { ++shelf_->drained; }
+
+ private:
+  Shelf* shelf_;
+};
+
+void Step(World& w) {
+  T x = w.Vector({1, 2});
+  T y = w.Op("mul", {w.Tmp("add", {x, x}), w.Number(3)});
+  w.Sync();
+  EXPECT_THAT(w.Read(y), ElementsAre(6, 12));
+}
+
+TEST(Store, ASecondEngineCompilesNothing) {
+  Shelf shelf;
+  {
+    World w({}, 1, false, std::make_unique<FakeStore>(&shelf));
+    Step(w);
+    EXPECT_EQ(w.Count(Counter::kProgramsCompiled), 1);
+    EXPECT_EQ(w.Count(Counter::kDiskCachePublished), 1);
+    ASSERT_TRUE(w.engine->Close().ok());
+    EXPECT_EQ(shelf.drained, 1);
+  }
+  World w({}, 1, false, std::make_unique<FakeStore>(&shelf));
+  Step(w);
+  EXPECT_EQ(w.Count(Counter::kProgramsCompiled), 0);
+  EXPECT_EQ(w.Count(Counter::kProgramsLoaded), 1);
+  EXPECT_EQ(w.Count(Counter::kDiskCacheHits), 1);
+}
+
+TEST(Store, AProgramThatCannotBeLoadedIsRejectedWarnedAboutAndCompiled) {
+  Shelf shelf;
+  {
+    World w({}, 1, false, std::make_unique<FakeStore>(&shelf));
+    Step(w);
+  }
+  World w({}, 1, false, std::make_unique<FakeStore>(&shelf));
+  w.backend->fail_loads = 1;
+  Step(w);
+  EXPECT_EQ(w.Count(Counter::kProgramsCompiled), 1);
+  EXPECT_EQ(w.Count(Counter::kDiskCacheErrors), 1);
+  EXPECT_EQ(shelf.rejected, 1);
+  EXPECT_THAT(w.engine->LastWarnings(), ElementsAre("a cached program could not be loaded and is compiled again: "
+                                                    "fake: the program is damaged"));
+}
+
+TEST(Store, AnEntryOfAnotherProgramUnderTheSameKeyIsAMiss) {
+  Options options;
+  options.hash_bits = 1;
+  Shelf shelf;
+  World w(options, 1, false, std::make_unique<FakeStore>(&shelf));
+  T x = w.Vector({1, 2});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(w.Read(w.Op("add", {x, x})), ElementsAre(2, 4));
+    EXPECT_THAT(w.Read(w.Op("mul", {x, x})), ElementsAre(1, 4));
+    EXPECT_THAT(w.Read(w.Op("sub", {x, x})), ElementsAre(0, 0));
+  }
+  EXPECT_EQ(w.Count(Counter::kProgramsCompiled), 3);
+}
+
+TEST(Store, OnDiskServesASecondProcessOfTheSameBuild) {
+  TempDir dir;
+  CompileCacheOptions options;
+  options.directory = dir.path() + "/cache";
+  for (int process = 0; process < 2; ++process) {
+    std::shared_ptr<CompileCacheStore> cache = CompileCacheStore::Open(options);
+    World w({}, 1, false, compiler::MakeDiskStore(cache));
+    Step(w);
+    ASSERT_TRUE(w.engine->Close().ok());
+    EXPECT_EQ(w.Count(Counter::kProgramsCompiled), 1 - process);
+  }
+}
+
+}  // namespace
+}  // namespace weft::lazy
