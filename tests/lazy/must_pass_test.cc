@@ -217,7 +217,7 @@ TEST(Cuts, NeverChangeGradientsInAnyMode) {
 }
 
 TEST(MillionOperations, AreRecordedFingerprintedVerifiedDifferentiatedPrintedAndDestroyedOnASmallStack) {
-  OnSmallStack([] {
+  test::OnSmallStack([] {
     Options options;
     options.max_pending_nodes = options.max_pending_bytes = options.repetition_nodes = 0;
     World w(options);

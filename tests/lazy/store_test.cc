@@ -94,7 +94,7 @@ TEST(Store, AnEntryOfAnotherProgramUnderTheSameKeyIsAMiss) {
 }
 
 TEST(Store, OnDiskServesASecondProcessOfTheSameBuild) {
-  TempDir dir;
+  testing::TempDir dir;
   CompileCacheOptions options;
   options.directory = dir.path() + "/cache";
   for (int process = 0; process < 2; ++process) {
