@@ -15,7 +15,13 @@ struct Pass {
 
 constexpr Pass kPasses[] = {
     {"expand_composites", ExpandComposites},
+    {"simplify", Simplify},
+    // Before merging: transposed operands of two dots become one operand.
+    {"canonicalize_dots", CanonicalizeDots},
+    {"fold_constants", FoldConstants},
     {"merge_equal", MergeEqual},
+    // Folding and merging make new equal arms and unit factors; nothing after this needs another round.
+    {"simplify", Simplify},
 };
 
 absl::Status Check(std::string_view after, const ir::Module& module, const PipelineOptions& options) {

@@ -1,0 +1,102 @@
+// Writes every operation's samples, with their gradients, as StableHLO text with inputs and our results into a folder,
+// for oracle_test.py to run on another implementation.
+//
+//   dump_programs FOLDER
+//
+// Makes FOLDER/cases.json (one array), FOLDER/<n>.mlir and FOLDER/tensors.bin (raw bytes at the offsets cases.json gives).
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/backends/reference/interpreter.h"
+#include "src/ir/stablehlo.h"
+#include "src/passes/pipeline.h"
+#include "tests/support/op_programs.h"
+
+namespace weft {
+namespace {
+
+class Dump {
+ public:
+  explicit Dump(std::string folder) : folder_(std::move(folder)), tensors_(folder_ + "/tensors.bin", std::ios::binary) {}
+
+  absl::Status Add(const test::OpProgram& program);
+  bool Finish();
+
+ private:
+  std::string Tensor(const HostTensor& tensor);
+
+  const std::string folder_;
+  std::ofstream tensors_;
+  int64_t offset_ = 0;
+  std::vector<std::string> cases_;
+};
+
+std::string Dump::Tensor(const HostTensor& tensor) {
+  const auto bytes = tensor.bytes();
+  tensors_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  std::string text = absl::StrCat("{\"dtype\": \"", NameOf(tensor.dtype()), "\", \"dims\": [",
+                                  absl::StrJoin(tensor.dims(), ", "), "], \"offset\": ", offset_, "}");
+  offset_ += static_cast<int64_t>(bytes.size());
+  return text;
+}
+
+absl::Status Dump::Add(const test::OpProgram& program) {
+  WEFT_ASSIGN_OR_RETURN(auto expected, reference::Interpret(program.module.main(), program.inputs));
+  WEFT_ASSIGN_OR_RETURN(ir::Module lowered, passes::RunPipeline(program.module, {.verify_between = true}));
+  WEFT_ASSIGN_OR_RETURN(std::string text, ir::ToStableHlo(lowered));
+  std::ofstream(absl::StrCat(folder_, "/", cases_.size(), ".mlir")) << text;
+  std::vector<std::string> inputs, results;
+  for (const HostTensor& tensor : program.inputs) inputs.push_back(Tensor(tensor));
+  for (const HostTensor& tensor : expected) results.push_back(Tensor(tensor));
+  const ir::Tolerance& t = program.tolerance;
+  cases_.push_back(absl::StrCat(
+      "{\"name\": \"", program.name, "\", \"op\": \"", program.op->c_name, "\", \"forward\": ", program.forward_results,
+      ", \"tolerance\": {\"f32\": ", t.f32, ", \"f64\": ", t.f64, ", \"bf16\": ", t.bf16, ", \"f16\": ", t.f16,
+      ", \"absolute\": ", t.absolute, "},\n \"inputs\": [", absl::StrJoin(inputs, ", "), "],\n \"results\": [",
+      absl::StrJoin(results, ", "), "]}"));
+  return absl::OkStatus();
+}
+
+bool Dump::Finish() {
+  std::ofstream out(folder_ + "/cases.json");
+  out << "[" << absl::StrJoin(cases_, ",\n") << "]\n";
+  out.flush();
+  tensors_.flush();
+  return out.good() && tensors_.good();
+}
+
+int Run(const char* folder) {
+  Dump dump(folder);
+  auto programs = test::OpPrograms();
+  if (!programs.ok()) {
+    std::cerr << programs.status().message() << "\n";
+    return 1;
+  }
+  int failures = 0;
+  for (const test::OpProgram& program : *programs) {
+    if (program.op->random) continue;
+    if (absl::Status status = dump.Add(program); !status.ok()) {
+      std::cerr << program.name << ": " << status.message() << "\n";
+      ++failures;
+    }
+  }
+  if (!dump.Finish()) {
+    std::cerr << "cannot write to " << folder << "\n";
+    return 1;
+  }
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "usage: dump_programs FOLDER\n";
+    return 2;
+  }
+  return weft::Run(argv[1]);
+}

@@ -1,0 +1,130 @@
+"""The oracle outside: every operation, its gradient and whole training steps on a real XLA:CPU through PJRT.
+
+The programs come from weft_dump_programs; the plugin and its client come from the package registry into a virtual
+environment of the build tree. Without the registry the test is SKIPPED and says so. Prints one row an operation.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+BUILD = pathlib.Path(os.environ["WEFT_BUILD"])
+VENV = BUILD / "oracle-venv"
+PACKAGES = ["lammps-jax-pjrt-cpu==0.11.2", "pypjrt==0.1.1", "numpy"]
+# PJRT_Buffer_Type by StableHLO's names, and NumPy's type of the same bytes.
+TYPES = {
+    "i1": (1, "u1"), "i8": (2, "i1"), "i16": (3, "i2"), "i32": (4, "i4"), "i64": (5, "i8"), "ui8": (6, "u1"),
+    "ui16": (7, "u2"), "ui32": (8, "u4"), "ui64": (9, "u8"), "f16": (10, "f2"), "f32": (11, "f4"), "f64": (12, "f8"),
+    "bf16": (13, "u2"),
+}
+
+
+def ensure_environment():
+    """Re-executes this file inside the environment, making it first; 77 where the registry cannot be reached."""
+    python = VENV / "bin" / "python"
+    if not (VENV / "complete").exists():
+        made = subprocess.run([sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True)
+        installed = made if made.returncode else subprocess.run(
+            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", *PACKAGES],
+            capture_output=True, text=True, timeout=240)
+        if installed.returncode:
+            print("SKIPPED: the oracle outside did NOT run; a real XLA:CPU could not be installed:")
+            print(installed.stderr.strip()[-1500:])
+            sys.exit(77)
+        (VENV / "complete").write_text("")
+    os.execv(str(python), [str(python), __file__, "--inside", *sys.argv[1:]])
+
+
+def main():
+    import glob
+    import importlib.util
+
+    import numpy
+    import pypjrt
+
+    module = importlib.util.find_spec("lammps_jax_pjrt_cpu")
+    plugin = glob.glob(module.submodule_search_locations[0] + "/*.so")[0]
+
+    def decode(raw, dtype):
+        array = numpy.frombuffer(raw, TYPES[dtype][1])
+        if dtype == "bf16":
+            return (array.astype("u4") << 16).view("f4").astype("f8")
+        return array.astype("f8") if dtype.startswith("f") else array
+
+    def worst(found, expected, dtype, tolerance):
+        """Largest error over what is allowed; at most 1 passes."""
+        a, b = decode(found, dtype), decode(expected if found else b"", dtype)
+        if a.size == 0:
+            return 0.0
+        if "f" not in dtype:
+            return 0.0 if numpy.array_equal(a, b) else float("inf")
+        scale = {"f64": 1e-8, "bf16": 65536.0, "f16": 8192.0}.get(dtype, 1.0)
+        # XLA contracts a*b+c and orders sums freely: cancellation is judged against the largest element.
+        relative = tolerance[dtype]
+        allowed = tolerance["absolute"] * scale + relative * (abs(b) + 0.1 * numpy.max(abs(b[numpy.isfinite(b)]), initial=0))
+        same = (a == b) | (numpy.isnan(a) & numpy.isnan(b))
+        with numpy.errstate(all="ignore"):
+            ratio = numpy.where(same, 0, abs(a - b) / allowed)
+        return float(numpy.max(numpy.where(numpy.isnan(ratio), numpy.inf, ratio)))
+
+    with tempfile.TemporaryDirectory() as folder:
+        dumped = subprocess.run([str(BUILD / "bin" / "weft_dump_programs"), folder], capture_output=True, text=True)
+        print(dumped.stderr, end="")
+        cases = json.load(open(f"{folder}/cases.json"))
+        tensors = numpy.memmap(f"{folder}/tensors.bin", "u1", "r") if os.path.getsize(f"{folder}/tensors.bin") else b""
+
+        def raw(tensor):
+            count = int(numpy.prod(tensor["dims"], dtype="i8"))
+            size = count * numpy.dtype(TYPES[tensor["dtype"]][1]).itemsize
+            data = bytearray(tensors[tensor["offset"]:tensor["offset"] + size].tobytes())
+            return data or bytearray(1)  # an address is wanted even for nothing
+
+        rows, failures = {}, []
+        only = sys.argv[2:]
+        with pypjrt.Client.create(plugin) as client, client.devices() as devices:
+            device = list(devices)[0]
+            for number, case in enumerate(cases):
+                if only and case["op"] not in only:
+                    continue
+                row = rows.setdefault(case["op"], {"programs": 0, "forward": 0.0, "gradient": 0.0, "failed": 0})
+                row["programs"] += 1
+                text = open(f"{folder}/{number}.mlir").read()
+                try:
+                    executable = client.compile(text)
+                    buffers = [client.buffer_from_host(raw(t), TYPES[t["dtype"]][0], t["dims"], device)
+                               for t in case["inputs"]]
+                    results = executable(*buffers)
+                    for index, (result, expected) in enumerate(zip(results, case["results"])):
+                        # The plugin must be given room for every byte, also of an empty result.
+                        found = bytes(result.to_host()) if all(expected["dims"]) else b""
+                        error = worst(found, raw(expected), expected["dtype"], case["tolerance"])
+                        part = "forward" if index < case["forward"] else "gradient"
+                        row[part] = max(row[part], error)
+                        if error > 1:
+                            row["failed"] += 1
+                            a, b = decode(found, expected["dtype"]), decode(raw(expected), expected["dtype"])
+                            failures.append(f"{case['name']} {part} {index}: {error:.3g} times the tolerance\n"
+                                            f"  XLA  {a[:8]}\n  Weft {b[:8]}\n{text}")
+                    for buffer in [*buffers, *results]:
+                        buffer.close()
+                    executable.close()
+                except pypjrt.errors.PjrtError as error:
+                    row["failed"] += 1
+                    failures.append(f"{case['name']}: {str(error)[:600]}\n{text}")
+    print(f"{'operation':28}{'programs':>9}{'forward':>10}{'gradient':>10}   (largest error / tolerance)")
+    for name, row in rows.items():
+        print(f"{name:28}{row['programs']:9}{row['forward']:10.3g}{row['gradient']:10.3g}"
+              f"{'   FAILED' if row['failed'] else ''}")
+    print(f"{len(rows)} operations, {sum(r['programs'] for r in rows.values())} programs, {len(failures)} differences")
+    for failure in failures[:20]:
+        print(failure)
+    sys.exit(1 if failures or dumped.returncode or not rows else 0)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--inside"]:
+        main()
+    else:
+        ensure_environment()

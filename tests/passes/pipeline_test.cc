@@ -1,0 +1,73 @@
+// The shared passes as a whole, over every operation.
+#include "src/passes/pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include "src/backends/reference/interpreter.h"
+#include "src/ir/text.h"
+#include "src/ir/verify.h"
+#include "src/ops/registry.h"
+#include "src/passes/passes.h"
+
+#include "tests/support/op_programs.h"
+
+namespace weft::passes {
+namespace {
+
+TEST(Pipeline, KeepsEveryBitOfEveryOperationAndItsGradient) {
+  auto programs = test::OpPrograms();
+  ASSERT_TRUE(programs.ok()) << programs.status();
+  EXPECT_GT(programs->size(), 100u);
+  for (const test::OpProgram& program : *programs) {
+    SCOPED_TRACE(program.name);
+    EXPECT_EQ(ir::Verify(program.module), absl::OkStatus());
+    auto expanded = ExpandComposites(program.module, {});
+    ASSERT_TRUE(expanded.ok()) << expanded.status();
+    std::string dumped;
+    PipelineOptions options;
+    options.verify_between = true;
+    auto whole = RunPipeline(program.module, options);
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    EXPECT_LE(whole->main().nodes().size(), expanded->main().nodes().size());
+    auto expected = reference::Interpret(expanded->main(), program.inputs);
+    auto found = reference::Interpret(whole->main(), program.inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    ASSERT_TRUE(found.ok()) << found.status();
+    for (size_t i = 0; i < expected->size(); ++i) {
+      EXPECT_TRUE((*expected)[i] == (*found)[i]) << "result " << i << "\n" << ir::Print(*expanded) << ir::Print(*whole);
+    }
+  }
+}
+
+TEST(Pipeline, ExpandsWhatIsNotClaimedAndKeepsWhatIs) {
+  auto module = ir::Parse(
+      "func @main(%0: tensor<4xf32>) -> (tensor<4xf32>) { %1 = weft.softmax(%0) {axis = -1} : tensor<4xf32> return %1 }",
+      ops::FindOp);
+  ASSERT_TRUE(module.ok()) << module.status();
+  std::vector<std::string> passes;
+  PipelineOptions options{.verify_between = true,
+                          .claims = [](const ir::Node& node) { return node.op().name == "weft.softmax"; },
+                          .dump = [&](std::string_view pass, const ir::Module&) { passes.emplace_back(pass); }};
+  auto kept = RunPipeline(*module, options);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(ir::Print(*kept), ir::Print(*module));
+  EXPECT_EQ(passes, (std::vector<std::string>{"input", "expand_composites", "simplify", "canonicalize_dots", "fold_constants",
+                                              "merge_equal", "simplify"}));
+  options.claims = nullptr;
+  auto expanded = RunPipeline(*module, options);
+  ASSERT_TRUE(expanded.ok()) << expanded.status();
+  for (const ir::Node* node : expanded->main().nodes()) EXPECT_EQ(node->op().kind, ir::Kind::kPrimitive);
+}
+
+TEST(Pipeline, NamesThePassAfterWhichAModuleIsBroken) {
+  auto module = ir::Parse("func @main(%0: tensor<4xf32>) -> (tensor<3xf32>) { %1 = negate(%0) : tensor<3xf32> return %1 }",
+                          ops::FindOp);
+  ASSERT_TRUE(module.ok()) << module.status();
+  auto out = RunPipeline(*module, {.verify_between = true});
+  EXPECT_EQ(out.status().message(),
+            "internal error (please report): in function @main: the operation's rule gives tensor<4xf32>, the node has "
+            "tensor<3xf32>\n  %1 = negate(%0) : tensor<3xf32>\n  after pass: input");
+}
+
+}  // namespace
+}  // namespace weft::passes

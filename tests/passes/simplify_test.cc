@@ -1,0 +1,120 @@
+// Each rule of simplify, and what it must leave alone.
+#include "tests/passes/golden.h"
+
+namespace weft::passes {
+namespace {
+
+// One parameter, one result.
+void Expect(std::string_view parameter, std::string_view result, std::string_view before, std::string_view returned,
+            std::string_view after, std::string_view returned_after) {
+  const std::string p = std::string("%0: ").append(parameter);
+  EXPECT_EQ(After(Simplify, Wrap(p, result, before, returned)), Wrap(p, result, after, returned_after));
+}
+void ExpectSame(std::string_view parameter, std::string_view result, std::string_view lines, std::string_view returned) {
+  Expect(parameter, result, lines, returned, lines, returned);
+}
+
+TEST(Simplify, MergesReshapes) {
+  Expect("tensor<2x3xf32>", "tensor<6xf32>",
+         "%1 = reshape(%0) {shape = [3, 2]} : tensor<3x2xf32>\n%2 = reshape(%1) {shape = [6]} : tensor<6xf32>", "%2",
+         "%1 = reshape(%0) {shape = [6]} : tensor<6xf32>", "%1");
+  Expect("tensor<2x3xf32>", "tensor<2x3xf32>",
+         "%1 = reshape(%0) {shape = [6]} : tensor<6xf32>\n%2 = reshape(%1) {shape = [2, 3]} : tensor<2x3xf32>", "%2", "", "%0");
+}
+
+TEST(Simplify, MergesTransposes) {
+  Expect("tensor<2x3x4xf32>", "tensor<4x3x2xf32>",
+         "%1 = transpose(%0) {permutation = [1, 0, 2]} : tensor<3x2x4xf32>\n"
+         "%2 = transpose(%1) {permutation = [2, 0, 1]} : tensor<4x3x2xf32>", "%2",
+         "%1 = transpose(%0) {permutation = [2, 1, 0]} : tensor<4x3x2xf32>", "%1");
+  Expect("tensor<2x3xf32>", "tensor<2x3xf32>",
+         "%1 = transpose(%0) {permutation = [1, 0]} : tensor<3x2xf32>\n"
+         "%2 = transpose(%1) {permutation = [1, 0]} : tensor<2x3xf32>", "%2", "", "%0");
+}
+
+TEST(Simplify, TurnsTransposesThatMoveNothingIntoReshapes) {
+  Expect("tensor<2x1x3xf32>", "tensor<1x2x3xf32>", "%1 = transpose(%0) {permutation = [1, 0, 2]} : tensor<1x2x3xf32>", "%1",
+         "%1 = reshape(%0) {shape = [1, 2, 3]} : tensor<1x2x3xf32>", "%1");
+}
+
+TEST(Simplify, MergesBroadcasts) {
+  Expect("tensor<3xf32>", "tensor<4x2x3xf32>",
+         "%1 = broadcast_in_dim(%0) {shape = [2, 3], broadcast_dimensions = [1]} : tensor<2x3xf32>\n"
+         "%2 = broadcast_in_dim(%1) {shape = [4, 2, 3], broadcast_dimensions = [1, 2]} : tensor<4x2x3xf32>", "%2",
+         "%1 = broadcast_in_dim(%0) {shape = [4, 2, 3], broadcast_dimensions = [2]} : tensor<4x2x3xf32>", "%1");
+}
+
+TEST(Simplify, ReadsAReshapeBeforeABroadcastAsPositions) {
+  Expect("tensor<3xf32>", "tensor<2x3xf32>",
+         "%1 = reshape(%0) {shape = [1, 3]} : tensor<1x3xf32>\n"
+         "%2 = broadcast_in_dim(%1) {shape = [2, 3], broadcast_dimensions = [0, 1]} : tensor<2x3xf32>", "%2",
+         "%1 = broadcast_in_dim(%0) {shape = [2, 3], broadcast_dimensions = [1]} : tensor<2x3xf32>", "%1");
+}
+
+TEST(Simplify, TurnsBroadcastsThatRepeatNothingIntoReshapes) {
+  Expect("tensor<3xf32>", "tensor<1x3xf32>",
+         "%1 = broadcast_in_dim(%0) {shape = [1, 3], broadcast_dimensions = [1]} : tensor<1x3xf32>", "%1",
+         "%1 = reshape(%0) {shape = [1, 3]} : tensor<1x3xf32>", "%1");
+}
+
+TEST(Simplify, DropsConversionsOnlyWhereNoValueChanges) {
+  Expect("tensor<2xbf16>", "tensor<2xbf16>",
+         "%1 = convert(%0) {dtype = f32} : tensor<2xf32>\n%2 = convert(%1) {dtype = bf16} : tensor<2xbf16>", "%2", "", "%0");
+  Expect("tensor<2xi8>", "tensor<2xf32>",
+         "%1 = convert(%0) {dtype = i32} : tensor<2xi32>\n%2 = convert(%1) {dtype = f32} : tensor<2xf32>", "%2",
+         "%1 = convert(%0) {dtype = f32} : tensor<2xf32>", "%1");
+  ExpectSame("tensor<2xf32>", "tensor<2xf32>",
+             "%1 = convert(%0) {dtype = bf16} : tensor<2xbf16>\n%2 = convert(%1) {dtype = f32} : tensor<2xf32>", "%2");
+  // -1 becomes 0 by way of f32 (saturating), 255 directly (wrapping).
+  ExpectSame("tensor<2xi8>", "tensor<2xui8>",
+             "%1 = convert(%0) {dtype = f32} : tensor<2xf32>\n%2 = convert(%1) {dtype = ui8} : tensor<2xui8>", "%2");
+  ExpectSame("tensor<2xi32>", "tensor<2xi32>",
+             "%1 = convert(%0) {dtype = f32} : tensor<2xf32>\n%2 = convert(%1) {dtype = i32} : tensor<2xi32>", "%2");
+}
+
+TEST(Simplify, MergesSlices) {
+  Expect("tensor<10xf32>", "tensor<2xf32>",
+         "%1 = slice(%0) {start_indices = [1], limit_indices = [9], strides = [2]} : tensor<4xf32>\n"
+         "%2 = slice(%1) {start_indices = [1], limit_indices = [4], strides = [2]} : tensor<2xf32>", "%2",
+         "%1 = slice(%0) {start_indices = [3], limit_indices = [8], strides = [4]} : tensor<2xf32>", "%1");
+  Expect("tensor<10xf32>", "tensor<10xf32>",
+         "%1 = slice(%0) {start_indices = [0], limit_indices = [10], strides = [1]} : tensor<10xf32>", "%1", "", "%0");
+}
+
+TEST(Simplify, AddsMinusZeroButNotZero) {
+  const std::string_view constant = "%1 = constant() {value = dense tensor<f32> [-0.0]} : tensor<f32>\n"
+                                    "%2 = broadcast_in_dim(%1) {shape = [2], broadcast_dimensions = []} : tensor<2xf32>\n"
+                                    "%3 = add(%0, %2) : tensor<2xf32>";
+  Expect("tensor<2xf32>", "tensor<2xf32>", constant, "%3", "", "%0");
+  std::string plus(constant);
+  plus.erase(plus.find("-0.0"), 1);
+  ExpectSame("tensor<2xf32>", "tensor<2xf32>", plus, "%3");
+}
+
+TEST(Simplify, MultipliesByALiteralOneOnly) {
+  Expect("tensor<f32>", "tensor<f32>",
+         "%1 = constant() {value = dense tensor<f32> [1.0]} : tensor<f32>\n%2 = multiply(%1, %0) : tensor<f32>", "%2", "", "%0");
+  Expect("tensor<f32>", "tensor<f32>",
+         "%1 = constant() {value = dense tensor<f32> [1.0]} : tensor<f32>\n%2 = divide(%0, %1) : tensor<f32>", "%2", "", "%0");
+  ExpectSame("tensor<f32>", "tensor<f32>",
+             "%1 = constant() {value = dense tensor<f32> [0.0]} : tensor<f32>\n%2 = multiply(%1, %0) : tensor<f32>", "%2");
+}
+
+TEST(Simplify, SelectsBetweenEqualArms) {
+  EXPECT_EQ(After(Simplify, Wrap("%0: tensor<i1>, %1: tensor<f32>", "tensor<f32>", "%2 = select(%0, %1, %1) : tensor<f32>", "%2")),
+            Wrap("%0: tensor<i1>, %1: tensor<f32>", "tensor<f32>", "", "%1"));
+}
+
+TEST(Simplify, UndoesNegationTwice) {
+  Expect("tensor<f32>", "tensor<f32>", "%1 = negate(%0) : tensor<f32>\n%2 = negate(%1) : tensor<f32>", "%2", "", "%0");
+}
+
+TEST(Simplify, NeverLooksAtParameters) {
+  // A scalar argument that happens to be one is still an argument.
+  const std::string text = "module {words = 1}\n" +
+                           Wrap("%0: tensor<f32>, %1: tensor<f32> {word = 0}", "tensor<f32>", "%2 = multiply(%0, %1) : tensor<f32>", "%2");
+  EXPECT_EQ(After(Simplify, text), text);
+}
+
+}  // namespace
+}  // namespace weft::passes

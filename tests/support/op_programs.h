@@ -1,0 +1,29 @@
+// Every operation's samples as small programs: the call and, where floats flow, its gradient. For tests that run all
+// operations through something (the passes, a backend, another implementation).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/ir/function.h"
+#include "src/ir/op_def.h"
+#include "src/runtime/host_tensor.h"
+#include "src/runtime/status.h"
+
+namespace weft::test {
+
+struct OpProgram {
+  std::string name;  // "softmax #1 f32"
+  const ir::OpDef* op = nullptr;
+  ir::Module module;                // as recorded, composites whole
+  std::vector<HostTensor> inputs;   // parameters' values: the operands, then one cotangent per float result
+  size_t forward_results = 0;       // the results after these are gradients, one per float operand
+  ir::Tolerance tolerance;          // the largest of the operations in it
+};
+
+// f32 where the operation takes it, else the sample's first type. One program per sample.
+absl::StatusOr<std::vector<OpProgram>> OpPrograms();
+// The same for one operation and one type for T.
+absl::StatusOr<OpProgram> MakeOpProgram(const ir::OpDef& op, const ir::Sample& sample, DType dtype, std::string name);
+
+}  // namespace weft::test
