@@ -286,7 +286,12 @@ absl::Status CheckpointReader::ReadTensor(uint32_t id, std::span<std::byte> out)
     return CheckBools(tensor, out, file_.path());
   }
   uint64_t at = 0;
-  for (const ChunkRecord& chunk : chunks) {
+  constexpr size_t kAhead = 4;  // chunks of 4 MiB under way while one is copied and hashed
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const ChunkRecord& chunk = chunks[i];
+    for (size_t k = i == 0 ? 1 : kAhead; k <= kAhead && i + k < chunks.size(); ++k) {
+      file_.Prefetch(static_cast<int64_t>(chunks[i + k].offset), chunks[i + k].bytes);
+    }
     WEFT_RETURN_IF_ERROR(ReadPayload(chunk, out.subspan(at, chunk.bytes), absl::StrCat("tensor '", tensor.name, "'")));
     at += chunk.bytes;
   }

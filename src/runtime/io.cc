@@ -106,6 +106,9 @@ class Posix final : public FileSystem {
     pollfd one = {fd, static_cast<short>(for_write ? POLLOUT : POLLIN), 0};
     return Result(poll(&one, 1, -1));
   }
+  int Prefetch(int fd, int64_t offset, int64_t size) override {
+    return -posix_fadvise(fd, offset, size, POSIX_FADV_WILLNEED);
+  }
   int SyncData(int fd) override { return Result(fdatasync(fd)); }
   int SyncAll(int fd) override { return Result(fsync(fd)); }
   int Allocate(int fd, int64_t size) override {

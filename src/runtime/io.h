@@ -50,6 +50,7 @@ class FileSystem {
   virtual int64_t Write(int fd, const void* data, size_t size) = 0;
   virtual int64_t WriteAt(int fd, const void* data, size_t size, int64_t offset) = 0;
   virtual int WaitReady(int fd, bool for_write) = 0;  // for non-blocking pipes and sockets, after -EAGAIN
+  virtual int Prefetch(int fd, int64_t offset, int64_t size) = 0;  // a hint; returns at once
   virtual int SyncData(int fd) = 0;
   virtual int SyncAll(int fd) = 0;  // directories
   virtual int Allocate(int fd, int64_t size) = 0;
@@ -93,6 +94,8 @@ class File {
 
   // Exactly out.size() bytes; a file that ends earlier is DATA_LOSS that names where.
   absl::Status ReadAt(int64_t offset, std::span<std::byte> out) const;
+  // Starts reading what a later ReadAt will ask for. Only a hint: it has no errors.
+  void Prefetch(int64_t offset, int64_t size) const { fs_->Prefetch(fd_, offset, size); }
   // At least one byte, or 0 at the end of the stream.
   absl::StatusOr<size_t> ReadSome(std::span<std::byte> out);
   absl::Status Write(std::span<const std::byte> data);  // all of it; `written()` counts

@@ -47,6 +47,7 @@ class FaultyFileSystem final : public FileSystem {
     return Transfer("pwrite", n, [&](size_t k) { return base_->WriteAt(fd, d, k, o); });
   }
   int WaitReady(int fd, bool w) override { return Gate("poll", [&] { return base_->WaitReady(fd, w); }); }
+  int Prefetch(int fd, int64_t o, int64_t n) override { return base_->Prefetch(fd, o, n); }  // cannot fail in a way that matters
   int SyncData(int fd) override { return Gate("fdatasync", [&] { return base_->SyncData(fd); }); }
   int SyncAll(int fd) override { return Gate("fsync", [&] { return base_->SyncAll(fd); }); }
   int Allocate(int fd, int64_t n) override { return Gate("fallocate", [&] { return base_->Allocate(fd, n); }); }

@@ -33,6 +33,7 @@ class OneFile : public FileSystem {
   int64_t Write(int, const void*, size_t) override { return -EBADF; }
   int64_t WriteAt(int, const void*, size_t, int64_t) override { return -EBADF; }
   int WaitReady(int, bool) override { return 0; }
+  int Prefetch(int, int64_t, int64_t) override { return 0; }
   int SyncData(int) override { return 0; }
   int SyncAll(int) override { return 0; }
   int Allocate(int, int64_t) override { return 0; }
