@@ -28,10 +28,10 @@ WEFT_API void weft_sgd_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 typedef struct weft_adam_options {
   size_t struct_size;
   const void* next; /* NULL */
-  double beta1; /* 0 = 0.9 */
-  double beta2; /* 0 = 0.999 */
+  double beta1; /* 0 = 0.9; negative = 0 */
+  double beta2; /* 0 = 0.999; negative = 0 */
   double epsilon; /* 0 = 1e-8 */
-  double weight_decay; /* Adam: added to the gradient; AdamW: p -= lr * weight_decay * p, 0 = 0.01, negative = none */
+  double weight_decay; /* Adam: added to the gradient, 0 = none; AdamW: p -= lr * weight_decay * p, 0 = 0.01, negative = none */
 } weft_adam_options;
 #define WEFT_ADAM_OPTIONS_INIT {sizeof(weft_adam_options), NULL, 0, 0, 0, 0}
 WEFT_API void weft_adam_options_init(void* options, size_t size) WEFT_NOEXCEPT;
@@ -47,48 +47,51 @@ WEFT_API void weft_adam_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_grad(weft_context* ctx, weft_tensor* y, weft_tensor* cotangent,
     weft_tensor* const* xs, size_t count, weft_tensor** out_grads) WEFT_NOEXCEPT;
 
-/* Stochastic gradient descent with momentum.
+/* Stochastic gradient descent, with momentum and Nesterov's variant.
+ *   params: count entries; what is updated, always in this order; kept alive
  *   options: may be NULL
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED. Threads: any. Since 1.0.
  */
-WEFT_API WEFT_MUST_USE weft_error* weft_sgd_create(weft_context* ctx, const weft_sgd_options* options,
-    weft_optimizer** out) WEFT_NOEXCEPT;
+WEFT_API WEFT_MUST_USE weft_error* weft_sgd_create(weft_context* ctx, weft_tensor* const* params, size_t count,
+    const weft_sgd_options* options, weft_optimizer** out) WEFT_NOEXCEPT;
 
 /* Adam.
+ *   params: count entries; what is updated, always in this order; kept alive
  *   options: may be NULL
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED. Threads: any. Since 1.0.
  */
-WEFT_API WEFT_MUST_USE weft_error* weft_adam_create(weft_context* ctx, const weft_adam_options* options,
-    weft_optimizer** out) WEFT_NOEXCEPT;
+WEFT_API WEFT_MUST_USE weft_error* weft_adam_create(weft_context* ctx, weft_tensor* const* params, size_t count,
+    const weft_adam_options* options, weft_optimizer** out) WEFT_NOEXCEPT;
 
 /* Adam with decoupled weight decay.
+ *   params: count entries; what is updated, always in this order; kept alive
  *   options: may be NULL
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED. Threads: any. Since 1.0.
  */
-WEFT_API WEFT_MUST_USE weft_error* weft_adamw_create(weft_context* ctx, const weft_adam_options* options,
-    weft_optimizer** out) WEFT_NOEXCEPT;
+WEFT_API WEFT_MUST_USE weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, size_t count,
+    const weft_adam_options* options, weft_optimizer** out) WEFT_NOEXCEPT;
 
-/* Records one update of each parameter and assigns it. The same parameters in the same order at every step. lr is a
- * run-time argument: a schedule compiles nothing new.
- *   params: count entries
- *   grads: count entries
+/* Records one update of every parameter and assigns it: after the next barrier the parameters have their new values. lr
+ * is a run-time argument: a schedule compiles nothing new.
+ *   grads: count entries; one per parameter, in the order of creation; NULL leaves that parameter alone
+ *   lr: finite
  * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: exclusive: optimizer. Since 1.0.
  */
-WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* params,
-    weft_tensor* const* grads, size_t count, double lr) WEFT_NOEXCEPT;
+WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads,
+    size_t count, double lr) WEFT_NOEXCEPT;
 
-/* The state as a tree: kind, step, hyperparameters, and slots per parameter. Shares the tensors.
+/* The state as a tree to be saved: kind, step, and one list of tensors per slot. Shares the tensors.
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT. Threads: exclusive: optimizer. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_state(weft_optimizer* optimizer, weft_tree** out) WEFT_NOEXCEPT;
 
-/* Goes on from a state that weft_optimizer_state gave, perhaps through a checkpoint. node is where the state stands in
- * the tree.
- * Errors: INVALID_ARGUMENT, NOT_FOUND. Threads: exclusive: optimizer. Since 1.0.
+/* Goes on from a state that weft_optimizer_state gave, perhaps through a checkpoint: same kind, same number and shapes
+ * of parameters. node is where the state stands in the tree.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE. Threads: exclusive: optimizer. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree,
     uint32_t node) WEFT_NOEXCEPT;
@@ -100,8 +103,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_load(weft_optimizer* optimizer
 WEFT_API void weft_optimizer_retain(weft_optimizer* optimizer) WEFT_NOEXCEPT;
 
 /* Drops one reference to an optimizer; the last one ends it. NULL is ignored. Never blocks and never calls back, so
- * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored, logged as a
- * warning and counted in the metric "api.bad_releases".
+ * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored and counted in
+ * the metric "bad_releases".
  *   optimizer: may be NULL
  * Threads: any. Since 1.0.
  */

@@ -48,8 +48,6 @@ typedef struct weft_scope weft_scope;
 typedef struct weft_optimizer weft_optimizer;
 /* Nested state: dicts and lists of tensors, numbers, text and bytes. Nodes are numbers, the root is 0. Since 1.0. */
 typedef struct weft_tree weft_tree;
-/* A checkpoint that is being written entry by entry. Since 1.0. */
-typedef struct weft_checkpoint_writer weft_checkpoint_writer;
 /* An open checkpoint file. Since 1.0. */
 typedef struct weft_checkpoint_reader weft_checkpoint_reader;
 /* The compile cache of a context. Since 1.0. */
@@ -161,7 +159,7 @@ typedef void (*weft_log_fn)(void* user_data, weft_log_level level, const char* t
 typedef void* (*weft_allocate_fn)(void* user_data, size_t size, size_t alignment);
 
 /* Takes back what weft_allocate_fn gave. Any thread. Since 1.0. */
-typedef void (*weft_free_fn)(void* user_data, void* pointer, size_t size, size_t alignment);
+typedef void (*weft_free_fn)(void* user_data, void* pointer, size_t size);
 
 /* Memory is short: `wanted` bytes could not be had. Returns 1 if something was freed and a second try is worthwhile.
  * Any thread; must not call Weft. Since 1.0.
@@ -197,7 +195,7 @@ typedef struct weft_context_options {
   weft_log_fn log;
   void* log_user_data;
   weft_release_fn log_release;
-  weft_allocate_fn allocate; /* for host buffers; both or neither of allocate and free */
+  weft_allocate_fn allocate; /* for large host buffers; both or neither of allocate and free; set before the first tensor of the process, for all of it */
   weft_free_fn free;
   void* allocator_user_data;
   weft_release_fn allocator_release;
@@ -263,8 +261,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_error_new(weft_code code, const char* me
 WEFT_API void weft_error_retain(weft_error* error) WEFT_NOEXCEPT;
 
 /* Drops one reference to an error; the last one ends it. NULL is ignored. Never blocks and never calls back, so
- * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored, logged as a
- * warning and counted in the metric "api.bad_releases".
+ * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored and counted in
+ * the metric "bad_releases".
  *   error: may be NULL
  * Threads: any. Since 1.0.
  */
@@ -290,8 +288,8 @@ WEFT_API size_t weft_blob_size(const weft_blob* blob) WEFT_NOEXCEPT;
 WEFT_API void weft_blob_retain(weft_blob* blob) WEFT_NOEXCEPT;
 
 /* Drops one reference to a blob; the last one ends it. NULL is ignored. Never blocks and never calls back, so
- * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored, logged as a
- * warning and counted in the metric "api.bad_releases".
+ * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored and counted in
+ * the metric "bad_releases".
  *   blob: may be NULL
  * Threads: any. Since 1.0.
  */
@@ -312,11 +310,11 @@ WEFT_API WEFT_MUST_USE weft_error* weft_context_create(const weft_context_option
  */
 WEFT_API void weft_context_retain(weft_context* context) WEFT_NOEXCEPT;
 
-/* Drops one reference to a context; the last one ends it. NULL is ignored. Never blocks and never calls back, so
- * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored, logged as a
- * warning and counted in the metric "api.bad_releases".
+/* Drops one reference to a context; NULL is ignored. The last one waits for running work, background saves and the
+ * compile cache to be on disk, so that the next process finds everything; tensors of the context can only be released
+ * afterwards. What is no live context is ignored and counted in the metric "bad_releases".
  *   context: may be NULL
- * Threads: any. Since 1.0.
+ * Threads: any. May block. Since 1.0.
  */
 WEFT_API void weft_context_release(weft_context* context) WEFT_NOEXCEPT;
 

@@ -14,14 +14,12 @@ typedef struct weft_cache_stats {
   const void* next; /* NULL */
   uint64_t memory_hits;
   uint64_t disk_hits;
-  uint64_t misses; /* programs compiled */
-  uint64_t writes;
-  uint64_t write_failures; /* each also a warning through the log hook */
-  uint64_t corrupt_entries; /* recompiled and replaced */
-  uint64_t bytes_read;
-  uint64_t bytes_written;
+  uint64_t misses; /* looked for on disk and not found */
+  uint64_t compiled; /* programs */
+  uint64_t published; /* written to disk */
+  uint64_t failures; /* entries that could not be read, written or used; each also a warning through the log hook */
 } weft_cache_stats;
-#define WEFT_CACHE_STATS_INIT {sizeof(weft_cache_stats), NULL, 0, 0, 0, 0, 0, 0, 0, 0}
+#define WEFT_CACHE_STATS_INIT {sizeof(weft_cache_stats), NULL, 0, 0, 0, 0, 0, 0}
 WEFT_API void weft_cache_stats_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The compile cache of a context. Its folder comes from the option "cache_dir"; "cache_mode" is off, read or write.
@@ -59,8 +57,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_cache_clear(weft_cache* cache) WEFT_NOEX
 WEFT_API void weft_cache_retain(weft_cache* cache) WEFT_NOEXCEPT;
 
 /* Drops one reference to a cache handle; the last one ends it. NULL is ignored. Never blocks and never calls back, so
- * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored, logged as a
- * warning and counted in the metric "api.bad_releases".
+ * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored and counted in
+ * the metric "bad_releases".
  *   cache: may be NULL
  * Threads: any. Since 1.0.
  */

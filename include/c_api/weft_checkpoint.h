@@ -32,12 +32,13 @@ typedef enum weft_node_kind {
 typedef struct weft_checkpoint_options {
   size_t struct_size;
   const void* next; /* NULL */
-  weft_tree* metadata; /* the user's own, readable without the tensors */
-  int64_t step; /* shown by tools; 0 = none */
-  int32_t durable; /* 1: wait for the disk (fsync) before the file appears under its name; 0 = 1, -1 = no */
-  int32_t level; /* zstd level of the payload; 0 = uncompressed */
+  const weft_setting* metadata; /* metadata_count entries; the user's own words, readable without the tensors; 1 MiB together */
+  uint64_t metadata_count;
+  int64_t step; /* shown by tools */
+  int32_t durable; /* 0: survives loss of power (fsync); -1: only the end of the process */
+  int32_t reserved;
 } weft_checkpoint_options;
-#define WEFT_CHECKPOINT_OPTIONS_INIT {sizeof(weft_checkpoint_options), NULL, NULL, 0, 0, 0}
+#define WEFT_CHECKPOINT_OPTIONS_INIT {sizeof(weft_checkpoint_options), NULL, NULL, 0, 0, 0, 0}
 WEFT_API void weft_checkpoint_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* One tensor of a checkpoint. path is borrowed from the reader. Since 1.0. */
@@ -50,9 +51,8 @@ typedef struct weft_checkpoint_entry {
   uint32_t rank;
   int64_t dims[32];
   uint64_t size_bytes;
-  uint64_t stored_bytes;
 } weft_checkpoint_entry;
-#define WEFT_CHECKPOINT_ENTRY_INIT {sizeof(weft_checkpoint_entry), NULL, NULL, 0, (weft_dtype)0, 0, {0}, 0, 0}
+#define WEFT_CHECKPOINT_ENTRY_INIT {sizeof(weft_checkpoint_entry), NULL, NULL, 0, (weft_dtype)0, 0, {0}, 0}
 WEFT_API void weft_checkpoint_entry_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* An empty tree: a dict without children.
@@ -219,8 +219,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_tree(weft_tree* tree, uint32_t 
 WEFT_API void weft_tree_retain(weft_tree* tree) WEFT_NOEXCEPT;
 
 /* Drops one reference to a tree; the last one ends it. NULL is ignored. Never blocks and never calls back, so
- * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored, logged as a
- * warning and counted in the metric "api.bad_releases".
+ * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored and counted in
+ * the metric "bad_releases".
  *   tree: may be NULL
  * Threads: any. Since 1.0.
  */
@@ -248,44 +248,6 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_save(weft_context* ctx, const
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_load(weft_context* ctx, const char* path, size_t path_length,
     weft_device* device, weft_tree** out) WEFT_NOEXCEPT;
 
-/* Begins a checkpoint whose tensors come one by one, for state larger than memory. Nothing appears under the name
- * before weft_checkpoint_writer_finish.
- *   path: path_length bytes
- *   options: may be NULL
- *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED. Threads: any. May block. Since 1.0.
- */
-WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_writer_open(weft_context* ctx, const char* path, size_t path_length,
-    const weft_checkpoint_options* options, weft_checkpoint_writer** out) WEFT_NOEXCEPT;
-
-/* Writes one tensor under a path ("model.conv1.weight"): evaluates, waits, streams.
- *   path: path_length bytes
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, any. Threads: exclusive: writer.
- * May block. May call hooks. Since 1.0.
- */
-WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_writer_add(weft_checkpoint_writer* writer, const char* path,
-    size_t path_length, weft_tensor* tensor) WEFT_NOEXCEPT;
-
-/* Completes the file and gives it its name. The writer can only be released afterwards.
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, any. Threads: exclusive: writer. May block. Since
- * 1.0.
- */
-WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_writer_finish(weft_checkpoint_writer* writer) WEFT_NOEXCEPT;
-
-/* One more reference to a writer; unfinished, it leaves nothing behind. NULL is ignored.
- *   writer: may be NULL
- * Threads: any. Since 1.0.
- */
-WEFT_API void weft_checkpoint_writer_retain(weft_checkpoint_writer* writer) WEFT_NOEXCEPT;
-
-/* Drops one reference to a writer; unfinished, it leaves nothing behind; the last one ends it. NULL is ignored. Never
- * blocks and never calls back, so finalizers may call it from any thread. A handle that is stale, foreign or released
- * before is ignored, logged as a warning and counted in the metric "api.bad_releases".
- *   writer: may be NULL
- * Threads: any. Since 1.0.
- */
-WEFT_API void weft_checkpoint_writer_release(weft_checkpoint_writer* writer) WEFT_NOEXCEPT;
-
 /* Opens a checkpoint and reads its table of contents.
  *   path: path_length bytes
  *   out: yours: release it
@@ -295,13 +257,13 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_open(weft_context* ctx
     weft_checkpoint_reader** out) WEFT_NOEXCEPT;
 
 /* Number of tensors.
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT. Threads: exclusive: reader. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_count(weft_checkpoint_reader* reader,
     size_t* out_count) WEFT_NOEXCEPT;
 
 /* One tensor's name, type and shape. Set out->struct_size first (WEFT_CHECKPOINT_ENTRY_INIT).
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Threads: exclusive: reader. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t index,
     weft_checkpoint_entry* out) WEFT_NOEXCEPT;
@@ -310,17 +272,26 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_
  *   path: path_length bytes
  *   device: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED. Threads: any. May block. Since
- * 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED. Threads: exclusive: reader. May
+ * block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
 
-/* The user's metadata as a tree; empty if there is none.
+/* The user's metadata as a dict of text (bytes where it is not UTF-8); empty if there is none.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, DATA_LOSS. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, DATA_LOSS. Threads: exclusive: reader. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader* reader,
+    weft_tree** out) WEFT_NOEXCEPT;
+
+/* The whole tree, with every tensor read onto the device.
+ *   device: may be NULL; NULL = default
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED. Threads: exclusive: reader. May block. Since
+ * 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_device* device,
     weft_tree** out) WEFT_NOEXCEPT;
 
 /* One more reference to a reader. NULL is ignored.
@@ -330,8 +301,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_metadata(weft_checkpoi
 WEFT_API void weft_checkpoint_reader_retain(weft_checkpoint_reader* reader) WEFT_NOEXCEPT;
 
 /* Drops one reference to a reader; the last one ends it. NULL is ignored. Never blocks and never calls back, so
- * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored, logged as a
- * warning and counted in the metric "api.bad_releases".
+ * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored and counted in
+ * the metric "bad_releases".
  *   reader: may be NULL
  * Threads: any. Since 1.0.
  */

@@ -70,8 +70,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_device_memory(weft_device* device, weft_
 WEFT_API void weft_device_retain(weft_device* device) WEFT_NOEXCEPT;
 
 /* Drops one reference to a device; the last one ends it. NULL is ignored. Never blocks and never calls back, so
- * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored, logged as a
- * warning and counted in the metric "api.bad_releases".
+ * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored and counted in
+ * the metric "bad_releases".
  *   device: may be NULL
  * Threads: any. Since 1.0.
  */

@@ -49,8 +49,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_event_fd(weft_event* event, int32_t* out
 WEFT_API void weft_event_retain(weft_event* event) WEFT_NOEXCEPT;
 
 /* Drops one reference to an event; the last one ends it. NULL is ignored. Never blocks and never calls back, so
- * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored, logged as a
- * warning and counted in the metric "api.bad_releases".
+ * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored and counted in
+ * the metric "bad_releases".
  *   event: may be NULL
  * Threads: any. Since 1.0.
  */

@@ -8,7 +8,8 @@
 extern "C" {
 #endif
 
-/* One counter by name: "compile.programs", "launch.kernels", "cut.outputs", "api.bad_releases".
+/* One counter by name, as weft_metrics_report spells it: "programs_compiled", "kernel_launches", "cut_outputs",
+ * "bad_releases".
  *   name: length bytes
  * Errors: INVALID_ARGUMENT, NOT_FOUND. Threads: any. Since 1.0.
  */

@@ -166,8 +166,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_assign(weft_tensor* target, weft_
 WEFT_API void weft_tensor_retain(weft_tensor* tensor) WEFT_NOEXCEPT;
 
 /* Drops one reference to a tensor; the last one ends it. NULL is ignored. Never blocks and never calls back, so
- * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored, logged as a
- * warning and counted in the metric "api.bad_releases".
+ * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored and counted in
+ * the metric "bad_releases".
  *   tensor: may be NULL
  * Threads: any. Since 1.0.
  */

@@ -79,9 +79,10 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_options, struct_size);
   OFFSET(weft_checkpoint_options, next);
   OFFSET(weft_checkpoint_options, metadata);
+  OFFSET(weft_checkpoint_options, metadata_count);
   OFFSET(weft_checkpoint_options, step);
   OFFSET(weft_checkpoint_options, durable);
-  OFFSET(weft_checkpoint_options, level);
+  OFFSET(weft_checkpoint_options, reserved);
   SIZE(weft_checkpoint_entry);
   OFFSET(weft_checkpoint_entry, struct_size);
   OFFSET(weft_checkpoint_entry, next);
@@ -91,18 +92,15 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_entry, rank);
   OFFSET(weft_checkpoint_entry, dims);
   OFFSET(weft_checkpoint_entry, size_bytes);
-  OFFSET(weft_checkpoint_entry, stored_bytes);
   SIZE(weft_cache_stats);
   OFFSET(weft_cache_stats, struct_size);
   OFFSET(weft_cache_stats, next);
   OFFSET(weft_cache_stats, memory_hits);
   OFFSET(weft_cache_stats, disk_hits);
   OFFSET(weft_cache_stats, misses);
-  OFFSET(weft_cache_stats, writes);
-  OFFSET(weft_cache_stats, write_failures);
-  OFFSET(weft_cache_stats, corrupt_entries);
-  OFFSET(weft_cache_stats, bytes_read);
-  OFFSET(weft_cache_stats, bytes_written);
+  OFFSET(weft_cache_stats, compiled);
+  OFFSET(weft_cache_stats, published);
+  OFFSET(weft_cache_stats, failures);
   SIZE(weft_softmax_opts);
   OFFSET(weft_softmax_opts, struct_size);
   OFFSET(weft_softmax_opts, next);
@@ -208,11 +206,11 @@ static void part_0(void) {
   OFFSET(struct weft_api_v1, context_option);
   OFFSET(struct weft_api_v1, option_list);
   OFFSET(struct weft_api_v1, context_set_log);
+  OFFSET(struct weft_api_v1, cancel);
+  OFFSET(struct weft_api_v1, device_count);
 }
 
 static void part_1(void) {
-  OFFSET(struct weft_api_v1, cancel);
-  OFFSET(struct weft_api_v1, device_count);
   OFFSET(struct weft_api_v1, device_at);
   OFFSET(struct weft_api_v1, device_by_name);
   OFFSET(struct weft_api_v1, device_name);
@@ -299,16 +297,12 @@ static void part_1(void) {
   OFFSET(struct weft_api_v1, tree_release);
   OFFSET(struct weft_api_v1, checkpoint_save);
   OFFSET(struct weft_api_v1, checkpoint_load);
-  OFFSET(struct weft_api_v1, checkpoint_writer_open);
-  OFFSET(struct weft_api_v1, checkpoint_writer_add);
-  OFFSET(struct weft_api_v1, checkpoint_writer_finish);
-  OFFSET(struct weft_api_v1, checkpoint_writer_retain);
-  OFFSET(struct weft_api_v1, checkpoint_writer_release);
   OFFSET(struct weft_api_v1, checkpoint_reader_open);
   OFFSET(struct weft_api_v1, checkpoint_reader_count);
   OFFSET(struct weft_api_v1, checkpoint_reader_entry);
   OFFSET(struct weft_api_v1, checkpoint_reader_load);
   OFFSET(struct weft_api_v1, checkpoint_reader_metadata);
+  OFFSET(struct weft_api_v1, checkpoint_reader_tree);
   OFFSET(struct weft_api_v1, checkpoint_reader_retain);
   OFFSET(struct weft_api_v1, checkpoint_reader_release);
   OFFSET(struct weft_api_v1, context_cache);

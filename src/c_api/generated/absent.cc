@@ -4,42 +4,6 @@
 
 extern "C" {
 
-const char* weft_release_version(void) noexcept { return {}; }
-weft_error* weft_context_create(const weft_context_options*,
-                                weft_context**) noexcept { return weft::c_api::Unimplemented("weft_context_create"); }
-void weft_context_retain(weft_context*) noexcept {  }
-void weft_context_release(weft_context*) noexcept {  }
-weft_error* weft_context_option(weft_context*, const char*, size_t,
-                                weft_blob**) noexcept { return weft::c_api::Unimplemented("weft_context_option"); }
-weft_error* weft_option_list(weft_option_info*, size_t,
-                             size_t*) noexcept { return weft::c_api::Unimplemented("weft_option_list"); }
-weft_error* weft_context_set_log(weft_context*, weft_log_level, weft_log_fn, void*,
-                                 weft_release_fn) noexcept { return weft::c_api::Unimplemented("weft_context_set_log"); }
-void weft_cancel(weft_context*) noexcept {  }
-weft_error* weft_device_count(weft_context*,
-                              size_t*) noexcept { return weft::c_api::Unimplemented("weft_device_count"); }
-weft_error* weft_device_at(weft_context*, size_t,
-                           weft_device**) noexcept { return weft::c_api::Unimplemented("weft_device_at"); }
-weft_error* weft_device_by_name(weft_context*, const char*, size_t,
-                                weft_device**) noexcept { return weft::c_api::Unimplemented("weft_device_by_name"); }
-weft_error* weft_device_name(weft_device*, const char**,
-                             size_t*) noexcept { return weft::c_api::Unimplemented("weft_device_name"); }
-weft_error* weft_device_kind(weft_device*, const char**,
-                             size_t*) noexcept { return weft::c_api::Unimplemented("weft_device_kind"); }
-weft_error* weft_device_dlpack(weft_device*, int32_t*,
-                               int32_t*) noexcept { return weft::c_api::Unimplemented("weft_device_dlpack"); }
-weft_error* weft_device_memory(weft_device*,
-                               weft_memory_stats*) noexcept { return weft::c_api::Unimplemented("weft_device_memory"); }
-void weft_device_retain(weft_device*) noexcept {  }
-void weft_device_release(weft_device*) noexcept {  }
-weft_error* weft_event_poll(weft_event*, int32_t*) noexcept { return weft::c_api::Unimplemented("weft_event_poll"); }
-weft_error* weft_event_wait(weft_event*, int64_t) noexcept { return weft::c_api::Unimplemented("weft_event_wait"); }
-weft_error* weft_event_error(weft_event*) noexcept { return weft::c_api::Unimplemented("weft_event_error"); }
-weft_error* weft_wait_any(weft_event* const*, size_t, int64_t,
-                          size_t*) noexcept { return weft::c_api::Unimplemented("weft_wait_any"); }
-weft_error* weft_event_fd(weft_event*, int32_t*) noexcept { return weft::c_api::Unimplemented("weft_event_fd"); }
-void weft_event_retain(weft_event*) noexcept {  }
-void weft_event_release(weft_event*) noexcept {  }
 weft_error* weft_tensor_from_host(weft_context*, weft_device*, weft_dtype, const int64_t*, size_t, const void*, size_t,
                                   weft_tensor**) noexcept { return weft::c_api::Unimplemented("weft_tensor_from_host"); }
 weft_error* weft_tensor_from_f64(weft_context*, weft_dtype, double,
@@ -100,13 +64,13 @@ weft_error* weft_random_set_state(weft_context*, uint64_t, uint64_t,
                                   uint64_t) noexcept { return weft::c_api::Unimplemented("weft_random_set_state"); }
 weft_error* weft_grad(weft_context*, weft_tensor*, weft_tensor*, weft_tensor* const*, size_t,
                       weft_tensor**) noexcept { return weft::c_api::Unimplemented("weft_grad"); }
-weft_error* weft_sgd_create(weft_context*, const weft_sgd_options*,
+weft_error* weft_sgd_create(weft_context*, weft_tensor* const*, size_t, const weft_sgd_options*,
                             weft_optimizer**) noexcept { return weft::c_api::Unimplemented("weft_sgd_create"); }
-weft_error* weft_adam_create(weft_context*, const weft_adam_options*,
+weft_error* weft_adam_create(weft_context*, weft_tensor* const*, size_t, const weft_adam_options*,
                              weft_optimizer**) noexcept { return weft::c_api::Unimplemented("weft_adam_create"); }
-weft_error* weft_adamw_create(weft_context*, const weft_adam_options*,
+weft_error* weft_adamw_create(weft_context*, weft_tensor* const*, size_t, const weft_adam_options*,
                               weft_optimizer**) noexcept { return weft::c_api::Unimplemented("weft_adamw_create"); }
-weft_error* weft_optimizer_step(weft_optimizer*, weft_tensor* const*, weft_tensor* const*, size_t,
+weft_error* weft_optimizer_step(weft_optimizer*, weft_tensor* const*, size_t,
                                 double) noexcept { return weft::c_api::Unimplemented("weft_optimizer_step"); }
 weft_error* weft_optimizer_state(weft_optimizer*,
                                  weft_tree**) noexcept { return weft::c_api::Unimplemented("weft_optimizer_state"); }
@@ -169,14 +133,6 @@ weft_error* weft_checkpoint_save(weft_context*, const char*, size_t, weft_tree*,
                                  weft_event**) noexcept { return weft::c_api::Unimplemented("weft_checkpoint_save"); }
 weft_error* weft_checkpoint_load(weft_context*, const char*, size_t, weft_device*,
                                  weft_tree**) noexcept { return weft::c_api::Unimplemented("weft_checkpoint_load"); }
-weft_error* weft_checkpoint_writer_open(weft_context*, const char*, size_t, const weft_checkpoint_options*,
-                                        weft_checkpoint_writer**) noexcept { return weft::c_api::Unimplemented("weft_checkpoint_writer_open"); }
-weft_error* weft_checkpoint_writer_add(weft_checkpoint_writer*, const char*, size_t,
-                                       weft_tensor*) noexcept { return weft::c_api::Unimplemented("weft_checkpoint_writer_add"); }
-weft_error* weft_checkpoint_writer_finish(
-                                          weft_checkpoint_writer*) noexcept { return weft::c_api::Unimplemented("weft_checkpoint_writer_finish"); }
-void weft_checkpoint_writer_retain(weft_checkpoint_writer*) noexcept {  }
-void weft_checkpoint_writer_release(weft_checkpoint_writer*) noexcept {  }
 weft_error* weft_checkpoint_reader_open(weft_context*, const char*, size_t,
                                         weft_checkpoint_reader**) noexcept { return weft::c_api::Unimplemented("weft_checkpoint_reader_open"); }
 weft_error* weft_checkpoint_reader_count(weft_checkpoint_reader*,
@@ -187,6 +143,8 @@ weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader*, const char*, si
                                         weft_tensor**) noexcept { return weft::c_api::Unimplemented("weft_checkpoint_reader_load"); }
 weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader*,
     weft_tree**) noexcept { return weft::c_api::Unimplemented("weft_checkpoint_reader_metadata"); }
+weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader*, weft_device*,
+                                        weft_tree**) noexcept { return weft::c_api::Unimplemented("weft_checkpoint_reader_tree"); }
 void weft_checkpoint_reader_retain(weft_checkpoint_reader*) noexcept {  }
 void weft_checkpoint_reader_release(weft_checkpoint_reader*) noexcept {  }
 weft_error* weft_context_cache(weft_context*,

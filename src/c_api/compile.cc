@@ -1,0 +1,73 @@
+// weft_sync, weft_eval, weft_program_text, weft_grad.
+#include "src/c_api/context.h"
+#include "src/c_api/event_object.h"
+#include "weft.h"
+
+using namespace weft;
+using namespace weft::c_api;
+
+extern "C" {
+
+weft_error* weft_sync(weft_context* ctx, weft_device* device, weft_event** out_event) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_RETURN_IF_ERROR(context->BeforeWork());
+    WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, context->engine()));
+    WEFT_ASSIGN_OR_RETURN(Ref<Event> event, context->WithPressure(0, [&] { return context->engine().Sync(place); }));
+    return MakeEvent(*context, std::move(event), out_event);
+  });
+}
+
+weft_error* weft_eval(weft_context* ctx, weft_tensor* const* tensors, size_t count, weft_event** out_event) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_RETURN_IF_ERROR(context->BeforeWork());
+    std::vector<lazy::Tensor*> list;
+    WEFT_RETURN_IF_ERROR(GetTensors(tensors, count, "tensors", &list));
+    WEFT_ASSIGN_OR_RETURN(Ref<Event> event, context->WithPressure(0, [&] { return context->engine().Eval(list); }));
+    return MakeEvent(*context, std::move(event), out_event);
+  });
+}
+
+weft_error* weft_program_text(weft_context* ctx, weft_tensor* const* tensors, size_t count, weft_text_format format,
+                              weft_blob** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    std::vector<lazy::Tensor*> list;
+    WEFT_RETURN_IF_ERROR(GetTensors(tensors, count, "tensors", &list));
+    if (format != WEFT_TEXT_IR) {
+      return UserErrorOf(absl::StatusCode::kUnimplemented, "text format ", static_cast<int>(format), " is not there in this version; 0 (IR) is");
+    }
+    WEFT_ASSIGN_OR_RETURN(std::string text, context->engine().GraphText(list));
+    return MakeBlob(std::move(text), out);
+  });
+}
+
+weft_error* weft_grad(weft_context* ctx, weft_tensor* y, weft_tensor* cotangent, weft_tensor* const* xs, size_t count,
+                      weft_tensor** out_grads) noexcept {
+  return Guard([&]() -> absl::Status {
+    if (count > 0) WEFT_NOT_NULL(out_grads);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_RETURN_IF_ERROR(context->Usable());
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * of, GetTensor(y, "y"));
+    lazy::Tensor* seed = nullptr;
+    if (cotangent != nullptr) {
+      WEFT_ASSIGN_OR_RETURN(seed, GetTensor(cotangent, "cotangent"));
+    }
+    std::vector<lazy::Tensor*> list;
+    WEFT_RETURN_IF_ERROR(GetTensors(xs, count, "xs", &list));
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensors grads, context->engine().Gradient(of, list, seed, CurrentLocation()));
+    std::vector<weft_tensor*> made(count);
+    for (size_t i = 0; i < count; ++i) {
+      if (absl::Status status = MakeTensor(std::move(grads[i]), &made[i]); !status.ok()) {
+        while (i > 0) weft_tensor_release(made[--i]);
+        return status;
+      }
+    }
+    std::copy(made.begin(), made.end(), out_grads);
+    return absl::OkStatus();
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,185 @@
+// Life of a context: options and hooks in, engine made, everything drained at the end.
+#include "src/c_api/context.h"
+
+#include <pthread.h>
+
+#include <cstdio>
+
+#include "serialization/compile_cache.h"
+#include "src/c_api/backends.h"
+#include "src/c_api/options.h"
+#include "src/c_api/program_store.h"
+#include "src/runtime/alloc_hook.h"
+
+namespace weft::c_api {
+namespace {
+
+// How often this process is a fork's child. Counting needs a hook of libc, which the first context registers; hooks cannot
+// be taken back, which is one reason for -z nodelete.
+constinit std::atomic<uint32_t> g_fork_epoch{0};
+constinit std::atomic<bool> g_fork_hook{false};
+
+void RegisterForkHook() {
+  if (g_fork_hook.exchange(true)) return;
+  pthread_atfork(nullptr, nullptr, [] { g_fork_epoch.fetch_add(1, std::memory_order_relaxed); });
+}
+
+// The host's allocator, process-wide because buffers outlive contexts. Never freed.
+struct HostAllocator {
+  weft_allocate_fn allocate;
+  weft_free_fn free;
+  void* user_data;
+};
+
+absl::Status UseAllocator(const weft_context_options& options) {
+  if ((options.allocate == nullptr) != (options.free == nullptr)) {
+    return UserError("weft_context_options: allocate and free must both be set or both be NULL");
+  }
+  if (options.allocate == nullptr) return absl::OkStatus();
+  if (GetLargeMemoryStats().live_bytes != 0) {
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition,
+                       "weft_context_options.allocate: set the allocator before the first tensor of the process; ",
+                       GetLargeMemoryStats().live_bytes, " bytes are in use already");
+  }
+  auto* host = new HostAllocator{options.allocate, options.free, options.allocator_user_data};
+  SetLargeAllocator({
+      .allocate = [](void* user, size_t bytes, size_t align) -> void* {
+        const auto* h = static_cast<HostAllocator*>(user);
+        return h->allocate(h->user_data, bytes, align);
+      },
+      .free = [](void* user, void* memory, size_t bytes) {
+        const auto* h = static_cast<HostAllocator*>(user);
+        h->free(h->user_data, memory, bytes);
+      },
+      .user = host,
+  });
+  return absl::OkStatus();
+}
+
+// WEFT_LOG: the only way anything of Weft reaches standard error, and only if asked.
+void WriteToStderr(void*, weft_log_level level, const char* text, size_t length) {
+  static constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
+  std::fprintf(stderr, "weft %s: %.*s\n", kNames[level & 3], static_cast<int>(length), text);
+}
+
+int LevelOf(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"debug", "info", "warning", "error"};
+  for (int i = 0; i < 4; ++i) {
+    if (name == kNames[i]) return i;
+  }
+  return WEFT_LOG_OFF;
+}
+
+// Ends what the caller handed over if the context cannot be made; disarmed once somebody else holds it.
+class ReleaseOnFailure {
+ public:
+  ReleaseOnFailure(weft_release_fn release, void* user_data) : release_(release), user_data_(user_data) {}
+  ~ReleaseOnFailure() {
+    if (release_ != nullptr) release_(user_data_);
+  }
+  void Disarm() { release_ = nullptr; }
+
+ private:
+  weft_release_fn release_;
+  void* user_data_;
+};
+
+constinit thread_local ir::Location t_location{};
+
+}  // namespace
+
+ir::Location CurrentLocation() { return t_location; }
+void SetCurrentLocation(ir::Location location) { t_location = location; }
+
+absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options) {
+  auto sink = std::make_shared<LogSink>(options.log, options.log_user_data, options.log_release, options.min_log_level);
+  ReleaseOnFailure allocator(options.allocator_release, options.allocator_user_data);
+  ReleaseOnFailure pressure(options.pressure_release, options.pressure_user_data);
+  RegisterForkHook();
+
+  WEFT_ASSIGN_OR_RETURN(Settings settings, Settings::Read(options.settings, options.setting_count));
+  switch (options.mode) {
+    case WEFT_MODE_DEFAULT: break;
+    case WEFT_MODE_LAZY: settings.set(Option::kMode, "lazy"); break;
+    case WEFT_MODE_EAGER: settings.set(Option::kMode, "eager"); break;
+    case WEFT_MODE_DEBUG: settings.set(Option::kMode, "debug"); break;
+    default: return UserError("weft_context_options.mode is ", static_cast<int>(options.mode), "; there are 0 to 3");
+  }
+  if (options.log == nullptr && settings.text(Option::kLog) != "off") {
+    sink = std::make_shared<LogSink>(WriteToStderr, nullptr, nullptr, LevelOf(settings.text(Option::kLog)));
+  }
+  WEFT_RETURN_IF_ERROR(UseAllocator(options));
+  if (options.allocate != nullptr) allocator.Disarm();  // held for the rest of the process
+
+  auto context = Ref<Context>(new Context);
+  context->log_->Set(std::move(sink));
+  context->fork_epoch_ = g_fork_epoch.load(std::memory_order_relaxed);
+  lazy::Engine::Config config;
+  const std::string& mode = settings.text(Option::kMode);
+  config.options.mode = mode == "eager" ? lazy::Mode::kEager : mode == "debug" ? lazy::Mode::kDebug : lazy::Mode::kLazy;
+  config.options.max_pending_nodes = settings.integer(Option::kMaxPendingNodes);
+  config.options.max_pending_bytes = settings.integer(Option::kMaxPendingBytes);
+  config.options.repetition_nodes = settings.integer(Option::kRepetitionNodes);
+  config.options.seed = static_cast<uint64_t>(settings.integer(Option::kSeed));
+  config.options.isa = settings.text(Option::kIsa);
+  config.options.verify_between_passes = settings.truth(Option::kVerifyBetweenPasses);
+  config.options.hash_bits = static_cast<int>(std::min<int64_t>(settings.integer(Option::kHashBits), 128));
+  config.log = [state = context->log_](lazy::LogLevel level, std::string_view text) { state->Write(level, text); };
+  WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings));
+  if (settings.text(Option::kCacheMode) != "off") {
+    std::string directory = settings.text(Option::kCacheDir);
+    if (directory.empty()) directory = DefaultCompileCacheDirectory();
+    context->cache_dir_ = directory;
+    config.store = OpenProgramStore(directory, settings.text(Option::kCacheMode) == "read",
+                                    static_cast<uint64_t>(settings.integer(Option::kCacheMaxBytes)), config.log);
+  }
+  context->settings_ = std::move(settings);
+  WEFT_ASSIGN_OR_RETURN(context->engine_, lazy::Engine::Create(std::move(config)));
+  context->pressure_ = options.pressure;
+  context->pressure_data_ = options.pressure_user_data;
+  context->pressure_release_ = options.pressure_release;
+  pressure.Disarm();
+  return context;
+}
+
+absl::Status Context::Usable() const {
+  if (fork_epoch_ != g_fork_epoch.load(std::memory_order_relaxed) && had_threads_.load(std::memory_order_relaxed)) {
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition,
+                       "the context was used before fork and its threads did not come along; make a new context in the child");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Context::BeforeWork() {
+  WEFT_RETURN_IF_ERROR(Usable());
+  if (cancelled() && cancelled_.exchange(false)) return absl::CancelledError("cancelled by weft_cancel");
+  had_threads_.store(true, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+absl::Status Context::InBackground(std::function<void()> work) {
+  std::lock_guard lock(mutex_);
+  try {
+    background_.emplace_back(std::move(work));
+  } catch (const std::system_error& e) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread: ", e.what()));
+  }
+  return absl::OkStatus();
+}
+
+Context::~Context() {
+  if (engine_ == nullptr) return;
+  if (fork_epoch_ != g_fork_epoch.load(std::memory_order_relaxed) && had_threads_.load(std::memory_order_relaxed)) {
+    for (std::thread& thread : background_) thread.detach();
+    (void)engine_.Release();  // its threads are not here to be joined: it stays
+  } else {
+    for (std::thread& thread : background_) thread.join();
+    if (absl::Status status = engine_->Close(); !status.ok()) {
+      log_->Write(lazy::LogLevel::kError, absl::StrCat("while closing a context: ", status.message()));
+    }
+  }
+  log_->Set(nullptr);
+  if (pressure_release_ != nullptr) pressure_release_(pressure_data_);
+}
+
+}  // namespace weft::c_api

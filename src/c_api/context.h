@@ -1,0 +1,163 @@
+// The context behind weft_context: the engine, what hooks were set, what options say, and what has to be waited for.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/c_api/guard.h"
+#include "src/c_api/settings.h"
+#include "src/lazy/engine.h"
+#include "weft_base.h"
+
+namespace weft {
+class CompileCacheStore;
+}
+
+namespace weft::c_api {
+
+// A function, its data and how to end that; ends it exactly once.
+class LogSink {
+ public:
+  LogSink(weft_log_fn log, void* user_data, weft_release_fn release, int min_level)
+      : log_(log), user_data_(user_data), release_(release), min_level_(min_level) {}
+  ~LogSink() {
+    if (release_ != nullptr) release_(user_data_);
+  }
+  LogSink(const LogSink&) = delete;
+  void Write(lazy::LogLevel level, std::string_view text) const {
+    if (log_ == nullptr || static_cast<int>(level) < min_level_) return;
+    log_(user_data_, static_cast<weft_log_level>(level), text.data(), text.size());
+  }
+
+ private:
+  weft_log_fn log_;
+  void* user_data_;
+  weft_release_fn release_;
+  int min_level_;
+};
+
+// Where records go now. Outlives the context, because engines (which tensors hold) and caches log too.
+class LogState {
+ public:
+  void Set(std::shared_ptr<LogSink> sink) {
+    {
+      std::lock_guard lock(mutex_);
+      sink_.swap(sink);
+    }
+  }  // the old hook's release runs here, without the lock
+  void Write(lazy::LogLevel level, std::string_view text) {
+    std::shared_ptr<LogSink> sink;
+    {
+      std::lock_guard lock(mutex_);
+      sink = sink_;
+    }
+    if (sink != nullptr) sink->Write(level, text);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<LogSink> sink_;
+};
+
+// Thread rule: any thread.
+class Context final : public RefCounted {
+ public:
+  static absl::StatusOr<Ref<Context>> Create(const weft_context_options& options);
+
+  lazy::Engine& engine() { return *engine_; }
+  const Settings& settings() const { return settings_; }
+  const std::string& cache_dir() const { return cache_dir_; }
+  Device* device(size_t i = 0) const { return engine_->devices()[i]; }
+
+  // FAILED_PRECONDITION in the child of a fork if the context had threads; CANCELLED once after weft_cancel. Called before
+  // everything that can launch work, which from then on counts as having threads.
+  absl::Status BeforeWork();
+  // The same without the promise of work: recording.
+  absl::Status Usable() const;
+  void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+  LogState& log() { return *log_; }
+
+  // Runs work on a thread of its own (asynchronous saves); the context's end waits for it.
+  absl::Status InBackground(std::function<void()> work);
+
+  // Runs `work`; if memory was short and the pressure hook frees some, once more.
+  template <typename Work>
+  auto WithPressure(uint64_t bytes, Work&& work) {
+    auto first = work();
+    if (first.ok() || pressure_ == nullptr || !IsExhausted(first)) return first;
+    return pressure_(pressure_data_, bytes) != 0 ? work() : std::move(first);
+  }
+
+ private:
+  Context() = default;
+  // The last handle is gone: waits for everything. Afterwards only releases work.
+  ~Context() override;
+  static bool IsExhausted(const absl::Status& status) { return status.code() == absl::StatusCode::kResourceExhausted; }
+  template <typename T>
+  static bool IsExhausted(const absl::StatusOr<T>& result) {
+    return IsExhausted(result.status());
+  }
+
+  Ref<lazy::Engine> engine_;
+  Settings settings_;
+  std::string cache_dir_;
+  std::mutex mutex_;
+  std::shared_ptr<LogState> log_ = std::make_shared<LogState>();
+  std::vector<std::thread> background_;
+  std::atomic<bool> cancelled_{false};
+  std::atomic<bool> had_threads_{false};
+  uint32_t fork_epoch_ = 0;
+  weft_pressure_fn pressure_ = nullptr;
+  void* pressure_data_ = nullptr;
+  weft_release_fn pressure_release_ = nullptr;
+};
+template <>
+struct HandleTraits<weft_context> {
+  using Object = Context;
+  static constexpr HandleType kType = HandleType::kContext;
+};
+template <>
+struct HandleTraits<weft_tensor> {
+  using Object = lazy::Tensor;
+  static constexpr HandleType kType = HandleType::kTensor;
+};
+
+// A device of a context.
+class DeviceObject final : public RefCounted {
+ public:
+  DeviceObject(Ref<lazy::Engine> engine, Device* device) : engine(std::move(engine)), device(device) {}
+  const Ref<lazy::Engine> engine;
+  Device* const device;
+};
+template <>
+struct HandleTraits<weft_device> {
+  using Object = DeviceObject;
+  static constexpr HandleType kType = HandleType::kDevice;
+};
+
+// The device of an optional parameter: NULL = the engine's first.
+absl::StatusOr<Device*> DeviceOr(weft_device* device, lazy::Engine& engine);
+
+// A tensor parameter: a poisoned one gives the failure it stands for.
+absl::StatusOr<lazy::Tensor*> GetTensor(const weft_tensor* tensor, std::string_view parameter);
+absl::Status GetTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter,
+                        std::vector<lazy::Tensor*>* out);
+// Checks of what a caller says of a tensor to be made: the dtype computes, the shape's bytes can be counted.
+absl::StatusOr<DType> CheckedDType(uint32_t dtype);
+absl::StatusOr<int64_t> CheckedBytes(DType dtype, const int64_t* dims, size_t rank);
+
+absl::Status MakeTensor(Ref<lazy::Tensor> tensor, weft_tensor** out);
+weft_tensor* MakePoison(absl::Status status);
+
+// What the thread's next recorded operation takes as its position; set by scopes.
+ir::Location CurrentLocation();
+void SetCurrentLocation(ir::Location location);
+
+}  // namespace weft::c_api

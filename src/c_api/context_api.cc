@@ -1,0 +1,67 @@
+// weft_context_*, weft_option_list, weft_cancel and the release version.
+#include <cstring>
+
+#include "src/c_api/context.h"
+#include "src/c_api/options.h"
+#include "weft.h"
+
+using namespace weft;
+using namespace weft::c_api;
+
+extern "C" {
+
+const char* weft_release_version(void) noexcept { return "0.1.0"; }
+
+weft_error* weft_context_create(const weft_context_options* options, weft_context** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    weft_context_options o;
+    if (absl::Status status = ReadOptions(options, sizeof(o), "weft_context_options", &o); !status.ok()) {
+      return status;  // a struct that cannot be read hands nothing over
+    }
+    WEFT_ASSIGN_OR_RETURN(Ref<Context> context, Context::Create(o));
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_context>(std::move(context)));
+    return absl::OkStatus();
+  });
+}
+
+void weft_context_retain(weft_context* context) noexcept { RetainHandle(context, HandleType::kContext); }
+void weft_context_release(weft_context* context) noexcept { ReleaseHandle(context, HandleType::kContext); }
+
+weft_error* weft_context_option(weft_context* ctx, const char* name, size_t length, weft_blob** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(name, length, "name"));
+    const std::optional<size_t> found = FindOption(text);
+    if (!found) return UserErrorOf(absl::StatusCode::kNotFound, "there is no option '", text, "'; weft_option_list names all");
+    return MakeBlob(context->settings().text(*found), out);
+  });
+}
+
+weft_error* weft_option_list(weft_option_info* out, size_t capacity, size_t* out_count) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_count);
+    if (capacity > 0) WEFT_NOT_NULL(out);
+    const auto all = AllOptions();
+    std::copy_n(all.begin(), std::min(capacity, all.size()), out);
+    *out_count = all.size();
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_context_set_log(weft_context* ctx, weft_log_level min_level, weft_log_fn log, void* user_data,
+                                 weft_release_fn release) noexcept {
+  return Guard([&]() -> absl::Status {
+    auto sink = std::make_shared<LogSink>(log, user_data, release, min_level);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    context->log().Set(std::move(sink));
+    return absl::OkStatus();
+  });
+}
+
+void weft_cancel(weft_context* ctx) noexcept {
+  if (Context* context = Find(ctx)) context->Cancel();
+}
+
+}  // extern "C"

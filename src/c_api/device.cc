@@ -1,0 +1,116 @@
+// weft_device_*.
+#include <algorithm>
+
+#include "absl/strings/str_join.h"
+#include "src/c_api/context.h"
+#include "src/c_api/options.h"
+#include "weft.h"
+
+namespace weft::c_api {
+
+absl::StatusOr<Device*> DeviceOr(weft_device* device, lazy::Engine& engine) {
+  if (device == nullptr) return engine.devices()[0];
+  WEFT_ASSIGN_OR_RETURN(DeviceObject * object, Get(device, "device"));
+  if (object->engine.get() != &engine) return UserError("device ", object->device->name, " belongs to another context");
+  return object->device;
+}
+
+namespace {
+
+absl::Status MakeDevice(Context& context, Device* device, weft_device** out) {
+  WEFT_ASSIGN_OR_RETURN(*out, Make<weft_device>(MakeRef<DeviceObject>(Ref<lazy::Engine>::Share(&context.engine()), device)));
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace weft::c_api
+
+using namespace weft;
+using namespace weft::c_api;
+
+extern "C" {
+
+weft_error* weft_device_count(weft_context* ctx, size_t* out_count) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_count);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    *out_count = context->engine().devices().size();
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_device_at(weft_context* ctx, size_t index, weft_device** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    const auto devices = context->engine().devices();
+    if (index >= devices.size()) {
+      return UserErrorOf(absl::StatusCode::kOutOfRange, "device ", index, " of a context that has ", devices.size());
+    }
+    return MakeDevice(*context, devices[index], out);
+  });
+}
+
+weft_error* weft_device_by_name(weft_context* ctx, const char* name, size_t length, weft_device** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(std::string_view wanted, Text(name, length, "name"));
+    const auto devices = context->engine().devices();
+    for (Device* device : devices) {
+      const std::string_view full = device->name;
+      if (full == wanted || full.substr(0, full.find(':')) == wanted) return MakeDevice(*context, device, out);
+    }
+    return UserErrorOf(absl::StatusCode::kNotFound, "there is no device '", wanted, "' here; there are: ",
+                       absl::StrJoin(devices, ", ", [](std::string* to, const Device* d) { to->append(d->name); }));
+  });
+}
+
+weft_error* weft_device_name(weft_device* device, const char** out_name, size_t* out_length) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_name);
+    WEFT_ASSIGN_OR_RETURN(DeviceObject * object, Get(device, "device"));
+    *out_name = object->device->name.c_str();
+    if (out_length != nullptr) *out_length = object->device->name.size();
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_device_kind(weft_device* device, const char** out_kind, size_t* out_length) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_kind);
+    WEFT_ASSIGN_OR_RETURN(DeviceObject * object, Get(device, "device"));
+    *out_kind = object->device->kind.c_str();
+    if (out_length != nullptr) *out_length = object->device->kind.size();
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_device_dlpack(weft_device* device, int32_t* out_type, int32_t* out_id) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_type);
+    WEFT_NOT_NULL(out_id);
+    WEFT_ASSIGN_OR_RETURN(DeviceObject * object, Get(device, "device"));
+    *out_type = object->device->type;
+    *out_id = object->device->id;
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_device_memory(weft_device* device, weft_memory_stats* out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(DeviceObject * object, Get(device, "device"));
+    const MemoryStats now = object->device->backend->memory_stats(object->device);
+    weft_memory_stats stats = WEFT_MEMORY_STATS_INIT;
+    stats.bytes_in_use = static_cast<uint64_t>(now.bytes_in_use);
+    stats.peak_bytes = static_cast<uint64_t>(now.peak_bytes);
+    stats.bytes_limit = static_cast<uint64_t>(now.bytes_limit);
+    return WriteStruct(&stats, sizeof(stats), "weft_memory_stats", out);
+  });
+}
+
+void weft_device_retain(weft_device* device) noexcept { RetainHandle(device, HandleType::kDevice); }
+void weft_device_release(weft_device* device) noexcept { ReleaseHandle(device, HandleType::kDevice); }
+
+}  // extern "C"

@@ -1,0 +1,190 @@
+// DLPack in and out, both forms.
+#include "src/c_api/dlpack.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "src/c_api/context.h"
+#include "weft.h"
+
+namespace weft::c_api {
+namespace {
+
+uint32_t NumberOf(const DLDataType& type) {
+  return type.code | static_cast<uint32_t>(type.bits) << 8 | static_cast<uint32_t>(type.lanes) << 16;
+}
+DLDataType TypeFrom(DType dtype) {
+  const auto number = static_cast<uint32_t>(dtype);
+  return {static_cast<uint8_t>(number), static_cast<uint8_t>(number >> 8), static_cast<uint16_t>(number >> 16)};
+}
+
+// The foreign tensor's end, which must come exactly once if the import succeeds and never if it fails; the engine runs its
+// release in both cases, and perhaps before the import returns.
+class ForeignOwner {
+ public:
+  explicit ForeignOwner(std::function<void()> finish) : finish_(std::move(finish)) {}
+  void Released() { Step(released_); }
+  void Succeeded() { Step(succeeded_); }
+
+ private:
+  void Step(bool& flag) {
+    bool both;
+    {
+      std::lock_guard lock(mutex_);
+      flag = true;
+      both = released_ && succeeded_;
+    }
+    if (both) finish_();
+  }
+  std::mutex mutex_;
+  bool released_ = false, succeeded_ = false;
+  std::function<void()> finish_;
+};
+
+bool IsCompact(const DLTensor& t) {
+  if (t.strides == nullptr) return true;
+  int64_t expected = 1;
+  for (int32_t d = t.ndim; d-- > 0;) {
+    if (t.shape[d] != 1 && t.strides[d] != expected) return false;
+    expected *= t.shape[d];
+  }
+  return true;
+}
+
+// Row-major copy of a strided tensor.
+std::vector<std::byte> Gather(const DLTensor& t, const std::byte* data, int64_t count, size_t size) {
+  std::vector<std::byte> dense(static_cast<size_t>(count) * size);
+  std::vector<int64_t> index(static_cast<size_t>(t.ndim), 0);
+  int64_t at = 0;
+  for (int64_t k = 0; k < count; ++k) {
+    std::memcpy(dense.data() + static_cast<size_t>(k) * size, data + at * static_cast<int64_t>(size), size);
+    for (int32_t d = t.ndim; d-- > 0;) {
+      at += t.strides[d];
+      if (++index[d] < t.shape[d]) break;
+      at -= index[d] * t.strides[d];
+      index[d] = 0;
+    }
+  }
+  return dense;
+}
+
+absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> finish, weft_tensor** out) {
+  WEFT_NOT_NULL(out);
+  WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+  WEFT_RETURN_IF_ERROR(context->BeforeWork());
+  if (t.device.device_type != kDLCpu) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "DLPack tensor on device type ", t.device.device_type, "; only host memory (1) can be imported");
+  }
+  if (t.ndim < 0) return UserError("DLPack tensor with ndim ", t.ndim);
+  WEFT_ASSIGN_OR_RETURN(DType dtype, CheckedDType(NumberOf(t.dtype)));
+  WEFT_ASSIGN_OR_RETURN(int64_t bytes, CheckedBytes(dtype, t.shape, static_cast<size_t>(t.ndim)));
+  if (bytes > 0 && t.data == nullptr) return UserError("DLPack tensor with ", bytes, " bytes and no data");
+  const std::span<const int64_t> dims(t.shape, static_cast<size_t>(t.ndim));
+  auto* data = static_cast<std::byte*>(t.data) + t.byte_offset;
+  lazy::Engine& engine = context->engine();
+  const size_t size = static_cast<size_t>(BytesOf(dtype));
+  const bool aligned = reinterpret_cast<uintptr_t>(data) % size == 0;
+  Ref<lazy::Tensor> tensor;
+  if (bytes > 0 && aligned && IsCompact(t)) {
+    auto owner = std::make_shared<ForeignOwner>(std::move(finish));
+    WEFT_ASSIGN_OR_RETURN(tensor, engine.Adopt(context->device(), dtype, dims, data, [owner] { owner->Released(); }, CurrentLocation()));
+    WEFT_RETURN_IF_ERROR(MakeTensor(std::move(tensor), out));
+    owner->Succeeded();
+    return absl::OkStatus();
+  }
+  std::vector<std::byte> dense;
+  std::span<const std::byte> source(data, static_cast<size_t>(bytes));
+  if (!IsCompact(t)) {
+    dense = Gather(t, data, bytes / static_cast<int64_t>(size), size);
+    source = dense;
+  }
+  WEFT_ASSIGN_OR_RETURN(tensor, context->WithPressure(bytes, [&] { return engine.FromHost(context->device(), dtype, dims, source, CurrentLocation()); }));
+  WEFT_RETURN_IF_ERROR(MakeTensor(std::move(tensor), out));
+  finish();
+  return absl::OkStatus();
+}
+
+// What an exported tensor keeps alive. One allocation holds the DLPack struct, its shape and strides.
+template <typename Managed>
+struct Export {
+  Managed managed;
+  Dims shape, strides;
+  Ref<lazy::Engine> engine;  // devices outlive their buffers
+  Ref<Buffer> buffer;
+};
+
+template <typename Managed>
+absl::Status ExportTensor(weft_tensor* tensor, Managed** out) {
+  WEFT_NOT_NULL(out);
+  WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, t->engine().ToBuffer(t));
+  WEFT_RETURN_IF_ERROR(buffer->ready().Wait());
+  void* data = buffer->host_data();
+  if (data == nullptr && buffer->count() > 0) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "memory of ", buffer->device()->name, " cannot be lent as DLPack; copy it with weft_tensor_to_host");
+  }
+  auto* held = new Export<Managed>{};
+  held->shape = t->dims();
+  held->strides = StridesOf(t->dims());
+  held->engine = Ref<lazy::Engine>::Share(&t->engine());
+  buffer->Hold();
+  held->buffer = std::move(buffer);
+  DLTensor& dl = held->managed.dl_tensor;
+  dl.data = data;
+  dl.device = {held->buffer->device()->type, held->buffer->device()->id};
+  dl.ndim = static_cast<int32_t>(held->shape.size());
+  dl.dtype = TypeFrom(t->dtype());
+  dl.shape = held->shape.data();
+  dl.strides = held->strides.data();
+  dl.byte_offset = 0;
+  held->managed.manager_ctx = held;
+  held->managed.deleter = [](Managed* self) {
+    if (self == nullptr) return;
+    auto* mine = static_cast<Export<Managed>*>(self->manager_ctx);
+    mine->buffer->Unhold();
+    delete mine;
+  };
+  if constexpr (std::is_same_v<Managed, DLManagedTensorVersioned>) {
+    held->managed.version = {1, 1};
+    held->managed.flags = kDLReadOnly;
+  }
+  *out = &held->managed;
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace weft::c_api
+
+using namespace weft;
+using namespace weft::c_api;
+
+extern "C" {
+
+weft_error* weft_tensor_from_dlpack(weft_context* ctx, DLManagedTensorVersioned* managed, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(managed);
+    // Of another major only the deleter may be touched.
+    if (managed->version.major != 1) {
+      return UserErrorOf(absl::StatusCode::kUnimplemented, "DLPack version ", managed->version.major, ".", managed->version.minor, "; Weft speaks version 1");
+    }
+    return Import(ctx, managed->dl_tensor, [managed] { if (managed->deleter != nullptr) managed->deleter(managed); }, out);
+  });
+}
+
+weft_error* weft_tensor_from_dlpack_legacy(weft_context* ctx, DLManagedTensor* managed, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(managed);
+    return Import(ctx, managed->dl_tensor, [managed] { if (managed->deleter != nullptr) managed->deleter(managed); }, out);
+  });
+}
+
+weft_error* weft_tensor_to_dlpack(weft_tensor* tensor, DLManagedTensorVersioned** out) noexcept {
+  return Guard([&] { return ExportTensor(tensor, out); });
+}
+
+weft_error* weft_tensor_to_dlpack_legacy(weft_tensor* tensor, DLManagedTensor** out) noexcept {
+  return Guard([&] { return ExportTensor(tensor, out); });
+}
+
+}  // extern "C"

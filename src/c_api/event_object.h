@@ -1,0 +1,38 @@
+// The event behind weft_event.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "src/c_api/context.h"
+#include "src/runtime/event.h"
+
+namespace weft::c_api {
+
+// Thread rule: any thread.
+class EventObject final : public RefCounted {
+ public:
+  EventObject(Ref<Event> event, Ref<lazy::Engine> engine) : event_(std::move(event)), engine_(std::move(engine)) {}
+
+  Event& event() { return *event_; }
+  const Ref<Event>& shared() const { return event_; }
+  // A descriptor that becomes readable; made on first demand.
+  absl::StatusOr<int> Fd();
+
+ private:
+  struct Descriptor;
+  Ref<Event> event_;
+  Ref<lazy::Engine> engine_;  // devices must not go before their work
+  std::mutex mutex_;
+  std::shared_ptr<Descriptor> descriptor_;
+};
+template <>
+struct HandleTraits<weft_event> {
+  using Object = EventObject;
+  static constexpr HandleType kType = HandleType::kEvent;
+};
+
+// For the optional out-parameter of asynchronous calls: nothing if out is NULL.
+absl::Status MakeEvent(Context& context, Ref<Event> event, weft_event** out);
+
+}  // namespace weft::c_api

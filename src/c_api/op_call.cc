@@ -1,0 +1,217 @@
+// Operands and attributes of one call, checked and recorded.
+#include "src/c_api/op_call.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "src/c_api/context.h"
+
+namespace weft::c_api {
+namespace {
+
+// The engine of a context that may record, without a StatusOr on the way of success.
+lazy::Engine* EngineOf(weft_context* ctx, absl::Status* status) {
+  Context* context = Find(ctx);
+  if (context == nullptr) {
+    *status = BadHandle(ctx, HandleType::kContext, "ctx");
+    return nullptr;
+  }
+  if (absl::Status usable = context->Usable(); !usable.ok()) {
+    *status = std::move(usable);
+    return nullptr;
+  }
+  return &context->engine();
+}
+
+absl::Status Prefix(const ir::OpDef& op, const absl::Status& status) {
+  absl::Status result(status.code(), absl::StrCat(op.c_name, ": ", status.message()));
+  status.ForEachPayload([&](std::string_view key, const absl::Cord& value) { result.SetPayload(key, value); });
+  result.SetPayload(kPayloadOperation, absl::Cord(op.c_name));
+  return result;
+}
+
+}  // namespace
+
+OpCall::OpCall(const ir::OpDef& op, weft_context* ctx) : op_(op) { engine_ = EngineOf(ctx, &status_); }
+
+void OpCall::Operand(weft_tensor* tensor) {
+  lazy::Tensor* found = Find(tensor);
+  if (found == nullptr && status_.ok()) {
+    const size_t at = operands_.size();
+    status_ = GetTensor(tensor, at < op_.operands.size() ? op_.operands[at].name : "operand").status();
+    if (TypeOf(tensor) != HandleType::kPoison) status_ = Prefix(op_, status_);
+  }
+  operands_.push_back(found);
+}
+
+void OpCall::Optional(weft_tensor* tensor) {
+  if (tensor == nullptr) {
+    operands_.push_back(nullptr);
+  } else {
+    Operand(tensor);
+  }
+}
+
+void OpCall::Variadic(weft_tensor* const* tensors, size_t count) {
+  if (count == 0 || tensors == nullptr) {
+    Fail(Prefix(op_, UserError(op_.operands.back().name, " needs at least one tensor")));
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) Operand(tensors[i]);
+}
+
+absl::Status OpCall::Bad(size_t at, std::string_view what) {
+  return Prefix(op_, UserError("attribute ", op_.attrs[at].name, " ", what));
+}
+
+void OpCall::SetEnum(size_t at, int32_t value) {
+  const auto names = op_.attrs[at].enumerators;
+  if (value < 0 || static_cast<size_t>(value) >= names.size()) {
+    Fail(Bad(at, absl::StrCat("is ", value, "; there are 0 to ", names.size() - 1)));
+    return;
+  }
+  attrs_.set(at, int64_t{value});
+}
+
+void OpCall::SetDType(size_t at, uint32_t value) {
+  absl::StatusOr<DType> dtype = CheckedDType(value);
+  if (!dtype.ok()) {
+    Fail(Prefix(op_, dtype.status()));
+    return;
+  }
+  attrs_.set(at, *dtype);
+}
+
+void OpCall::SetInts(size_t at, const int64_t* data, size_t count) {
+  if (count > 0 && data == nullptr) {
+    Fail(Bad(at, absl::StrCat("is NULL with a count of ", count)));
+    return;
+  }
+  if (count > 4096) {
+    Fail(Bad(at, absl::StrCat("has ", count, " entries; 4096 are allowed")));
+    return;
+  }
+  attrs_.set(at, ir::Ints(data, data + count));
+}
+
+void OpCall::SetDoubles(size_t at, const double* data, size_t count) {
+  if ((count > 0 && data == nullptr) || count > 4096) {
+    Fail(Bad(at, data == nullptr ? "is NULL" : "has more than 4096 entries"));
+    return;
+  }
+  attrs_.set(at, std::vector<double>(data, data + count));
+}
+
+void OpCall::SetText(size_t at, const char* data, size_t length) {
+  absl::StatusOr<std::string_view> text = Text(data, length, op_.attrs[at].name);
+  if (!text.ok()) {
+    Fail(Prefix(op_, text.status()));
+    return;
+  }
+  attrs_.set(at, std::string(*text));
+}
+
+void OpCall::SetAny(size_t at, int32_t type, int64_t i, double d, const void* data, size_t count) {
+  const ir::AttrDef& attr = op_.attrs[at];
+  if (type == WEFT_VALUE_NONE) return;
+  switch (attr.type) {
+    case ir::AttrType::kInt:
+      if (type == WEFT_VALUE_INT) return SetInt(at, i);
+      break;
+    case ir::AttrType::kDouble:
+      if (type == WEFT_VALUE_DOUBLE) return SetDouble(at, d);
+      if (type == WEFT_VALUE_INT) return SetDouble(at, static_cast<double>(i));
+      break;
+    case ir::AttrType::kBool:
+      if (type == WEFT_VALUE_BOOL || type == WEFT_VALUE_INT) return SetBool(at, i != 0);
+      break;
+    case ir::AttrType::kDType:
+      if (type == WEFT_VALUE_DTYPE || type == WEFT_VALUE_INT) return SetDType(at, static_cast<uint32_t>(i));
+      break;
+    case ir::AttrType::kInts:
+      if (type == WEFT_VALUE_INTS) return SetInts(at, static_cast<const int64_t*>(data), count);
+      break;
+    case ir::AttrType::kDoubles:
+      if (type == WEFT_VALUE_DOUBLES) return SetDoubles(at, static_cast<const double*>(data), count);
+      break;
+    case ir::AttrType::kString:
+      if (type == WEFT_VALUE_TEXT) return SetText(at, static_cast<const char*>(data), count);
+      break;
+    case ir::AttrType::kEnum:
+      if (type == WEFT_VALUE_TEXT) {
+        absl::StatusOr<std::string_view> text = Text(static_cast<const char*>(data), count, attr.name);
+        if (!text.ok()) return Fail(Prefix(op_, text.status()));
+        for (size_t e = 0; e < attr.enumerators.size(); ++e) {
+          if (attr.enumerators[e] == *text) return SetEnum(at, static_cast<int32_t>(e));
+        }
+        return Fail(Bad(at, absl::StrCat("is '", *text, "', which is none of its values")));
+      }
+      if (type == WEFT_VALUE_ENUM || type == WEFT_VALUE_INT) return SetEnum(at, i < 0 || i > INT32_MAX ? -1 : static_cast<int32_t>(i));
+      break;
+    case ir::AttrType::kLiteral: break;
+  }
+  static constexpr const char* kKinds[] = {"an integer", "a number", "0 or 1", "an enumerator", "a dtype", "integers", "numbers", "text", "a literal"};
+  Fail(Bad(at, absl::StrCat("takes ", kKinds[static_cast<int>(attr.type)], ", not a weft_value_type of ", type)));
+}
+
+void OpCall::CheckPresent(uint64_t present, uint64_t known) {
+  if ((present & ~known) == 0) return;
+  Fail(Prefix(op_, UserErrorOf(absl::StatusCode::kUnimplemented, "opts->present has bits (0x", absl::Hex(present & ~known),
+                               ") that this version does not know")));
+}
+
+absl::Status OpCall::Run(lazy::Tensors* results) {
+  if (!status_.ok()) return status_;
+  // Trailing absent optional operands need not be said.
+  while (!operands_.empty() && operands_.back() == nullptr) operands_.pop_back();
+  return engine_->Record(op_, operands_, std::move(attrs_), CurrentLocation(), results);
+}
+
+absl::Status OpCall::Record(std::initializer_list<weft_tensor**> outs) {
+  for (weft_tensor** out : outs) {
+    if (out == nullptr) return Prefix(op_, NullArgument("out"));
+  }
+  lazy::Tensors results;
+  WEFT_RETURN_IF_ERROR(Run(&results));
+  if (results.size() != outs.size()) return InternalError(op_.c_name, " has ", results.size(), " results, not ", outs.size());
+  weft_tensor* made[8];
+  size_t n = 0;
+  for (Ref<lazy::Tensor>& result : results) {
+    if (absl::Status status = MakeTensor(std::move(result), &made[n]); !status.ok()) {
+      while (n > 0) ReleaseHandle(made[--n], HandleType::kTensor);
+      return status;
+    }
+    ++n;
+  }
+  n = 0;
+  for (weft_tensor** out : outs) *out = made[n++];
+  return absl::OkStatus();
+}
+
+absl::Status OpCall::RecordInto(weft_tensor** outs, size_t capacity, size_t* out_count) {
+  lazy::Tensors results;
+  WEFT_RETURN_IF_ERROR(Run(&results));
+  std::vector<weft_tensor*> made;
+  for (Ref<lazy::Tensor>& result : results) {
+    weft_tensor* handle;
+    if (absl::Status status = MakeTensor(std::move(result), &handle); !status.ok()) {
+      for (weft_tensor* done : made) ReleaseHandle(done, HandleType::kTensor);
+      return status;
+    }
+    made.push_back(handle);
+  }
+  std::copy(made.begin(), made.end(), outs);
+  *out_count = made.size();
+  return absl::OkStatus();
+}
+
+weft_error* RecordPlain(const ir::OpDef& op, weft_context* ctx, std::initializer_list<weft_tensor*> operands,
+                        weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    OpCall call(op, ctx);
+    for (weft_tensor* operand : operands) call.Operand(operand);
+    return call.Record({out});
+  });
+}
+
+}  // namespace weft::c_api

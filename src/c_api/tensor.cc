@@ -1,0 +1,265 @@
+// weft_tensor_*: making tensors, asking what they are, reading them. DLPack and printing stand beside.
+#include <cmath>
+#include <limits>
+
+#include "src/c_api/context.h"
+#include "src/runtime/host_tensor.h"
+#include "weft.h"
+
+namespace weft::c_api {
+
+// A tensor that stands for a failure.
+class Poison final : public RefCounted {
+ public:
+  explicit Poison(absl::Status status) : status(std::move(status)) {}
+  const absl::Status status;
+};
+
+weft_tensor* MakePoison(absl::Status status) {
+  return static_cast<weft_tensor*>(NewHandle(HandleType::kPoison, MakeRef<Poison>(std::move(status)).Release(), [](RefCounted* last) {
+    Ref<Poison> dropped(static_cast<Poison*>(last));
+  }));
+}
+
+absl::StatusOr<lazy::Tensor*> GetTensor(const weft_tensor* tensor, std::string_view parameter) {
+  if (lazy::Tensor* found = Find(tensor)) return found;
+  if (Slot* slot = FindSlot(tensor, HandleType::kPoison)) return static_cast<Poison*>(slot->object)->status;
+  return BadHandle(tensor, HandleType::kTensor, parameter);
+}
+
+absl::Status GetTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter, std::vector<lazy::Tensor*>* out) {
+  if (count > 0 && tensors == nullptr) return NullArgument(parameter);
+  out->reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    lazy::Tensor* found = Find(tensors[i]);
+    if (found == nullptr) return GetTensor(tensors[i], absl::StrCat(parameter, "[", i, "]")).status();
+    out->push_back(found);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MakeTensor(Ref<lazy::Tensor> tensor, weft_tensor** out) {
+  WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tensor>(std::move(tensor)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DType> CheckedDType(uint32_t dtype) {
+  if (!IsKnown(dtype)) return UserError("dtype 0x", absl::Hex(dtype), " is not one that Weft knows");
+  const DType known = static_cast<DType>(dtype);
+  if (!IsComputable(known)) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "dtype ", NameOf(known), " can be stored and passed on, but not computed with");
+  }
+  return known;
+}
+
+absl::StatusOr<int64_t> CheckedBytes(DType dtype, const int64_t* dims, size_t rank) {
+  if (rank > kMaxRank) return UserError("rank ", rank, " is above ", kMaxRank);
+  if (rank > 0 && dims == nullptr) return NullArgument("dims");
+  const std::span<const int64_t> span(dims, rank);
+  for (size_t i = 0; i < rank; ++i) {
+    if (dims[i] < 0) return UserError("dimension ", i, " of ", DimsToString(span), " is negative");
+  }
+  const std::optional<int64_t> count = CheckedCount(span);
+  int64_t bytes;
+  if (!count || __builtin_mul_overflow(*count, int64_t{BytesOf(dtype)}, &bytes)) {
+    return UserError("shape ", DimsToString(span), " of ", NameOf(dtype), " has more bytes than 63 bits can count");
+  }
+  return bytes;
+}
+
+namespace {
+
+// The one element of a tensor, read. `what` names the caller's function.
+absl::StatusOr<HostTensor> ReadItem(lazy::Tensor& tensor, std::string_view what) {
+  if (CountOf(tensor.dims()) != 1) {
+    return UserError(what, ": the tensor has shape ", DimsToString(tensor.dims()), "; it must have exactly one element");
+  }
+  HostTensor value(tensor.dtype(), {});
+  WEFT_RETURN_IF_ERROR(tensor.engine().ToHost(&tensor, value.mutable_bytes()));
+  return value;
+}
+
+// Whether an integer survives in the dtype. Floats round, so everything finite fits them.
+bool Fits(DType dtype, int64_t value) {
+  if (IsBool(dtype)) return value == 0 || value == 1;
+  const int bits = BitsOf(dtype);
+  if (IsSigned(dtype)) return bits == 64 || (value >= -(int64_t{1} << (bits - 1)) && value < int64_t{1} << (bits - 1));
+  if (IsUnsigned(dtype)) return value >= 0 && (bits == 64 || value < int64_t{1} << bits);
+  return true;
+}
+
+}  // namespace
+}  // namespace weft::c_api
+
+using namespace weft;
+using namespace weft::c_api;
+
+extern "C" {
+
+weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_dtype dtype, const int64_t* dims, size_t rank,
+                                  const void* data, size_t size, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_RETURN_IF_ERROR(context->BeforeWork());
+    WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, context->engine()));
+    WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
+    WEFT_ASSIGN_OR_RETURN(int64_t bytes, CheckedBytes(type, dims, rank));
+    const std::span<const int64_t> shape(dims, rank);
+    if (size != static_cast<uint64_t>(bytes)) {
+      return UserError("weft_tensor_from_host: ", NameOf(type), DimsToString(shape), " has ", bytes, " bytes; size is ", size);
+    }
+    if (bytes > 0) WEFT_NOT_NULL(data);
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, context->WithPressure(bytes, [&] {
+      return context->engine().FromHost(place, type, shape, {static_cast<const std::byte*>(data), size}, CurrentLocation());
+    }));
+    return MakeTensor(std::move(tensor), out);
+  });
+}
+
+weft_error* weft_tensor_from_f64(weft_context* ctx, weft_dtype dtype, double value, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
+    if (!IsFloat(type)) return UserError("weft_tensor_from_f64: dtype ", NameOf(type), " is no float; use weft_tensor_from_i64");
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, context->engine().Scalar(nullptr, type, value, CurrentLocation()));
+    return MakeTensor(std::move(tensor), out);
+  });
+}
+
+weft_error* weft_tensor_from_i64(weft_context* ctx, weft_dtype dtype, int64_t value, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
+    if (!Fits(type, value)) return UserError("weft_tensor_from_i64: ", value, " does not fit ", NameOf(type));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor,
+                          IsFloat(type) ? context->engine().Scalar(nullptr, type, static_cast<double>(value), CurrentLocation())
+                                        : context->engine().ScalarInt(nullptr, type, value, CurrentLocation()));
+    return MakeTensor(std::move(tensor), out);
+  });
+}
+
+weft_error* weft_tensor_dtype(weft_tensor* tensor, weft_dtype* out_dtype) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_dtype);
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    *out_dtype = static_cast<weft_dtype>(t->dtype());
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_tensor_rank(weft_tensor* tensor, size_t* out_rank) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_rank);
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    *out_rank = t->dims().size();
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_tensor_dims(weft_tensor* tensor, int64_t* out_dims, size_t capacity, size_t* out_rank) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_rank);
+    if (capacity > 0) WEFT_NOT_NULL(out_dims);
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    std::copy_n(t->dims().begin(), std::min(capacity, t->dims().size()), out_dims);
+    *out_rank = t->dims().size();
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_tensor_count(weft_tensor* tensor, int64_t* out_count) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_count);
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    *out_count = CountOf(t->dims());
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_tensor_size(weft_tensor* tensor, uint64_t* out_bytes) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_bytes);
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    *out_bytes = static_cast<uint64_t>(t->type().bytes());
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_tensor_device(weft_tensor* tensor, weft_device** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_device>(MakeRef<DeviceObject>(Ref<lazy::Engine>::Share(&t->engine()), t->device())));
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_tensor_to_host(weft_tensor* tensor, void* data, size_t size) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    if (size != static_cast<uint64_t>(t->type().bytes())) {
+      return UserError("weft_tensor_to_host: the tensor ", ir::ShortType(t->type()), " has ", t->type().bytes(), " bytes; size is ", size);
+    }
+    if (size > 0) WEFT_NOT_NULL(data);
+    return t->engine().ToHost(t, {static_cast<std::byte*>(data), size});
+  });
+}
+
+weft_error* weft_tensor_item_f64(weft_tensor* tensor, double* out_value) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_value);
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(HostTensor value, ReadItem(*t, "weft_tensor_item_f64"));
+    *out_value = IsFloat(t->dtype()) ? value.GetDouble(0)
+                 : IsUnsigned(t->dtype()) ? static_cast<double>(static_cast<uint64_t>(value.GetInt(0)))
+                                          : static_cast<double>(value.GetInt(0));
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_tensor_item_i64(weft_tensor* tensor, int64_t* out_value) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_value);
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    if (IsFloat(t->dtype())) {
+      return UserError("weft_tensor_item_i64: the tensor has dtype ", NameOf(t->dtype()), "; use weft_tensor_item_f64");
+    }
+    WEFT_ASSIGN_OR_RETURN(HostTensor value, ReadItem(*t, "weft_tensor_item_i64"));
+    if (t->dtype() == DType::kU64 && value.GetInt(0) < 0) {
+      return UserErrorOf(absl::StatusCode::kOutOfRange, "weft_tensor_item_i64: ", static_cast<uint64_t>(value.GetInt(0)), " does not fit int64_t");
+    }
+    *out_value = value.GetInt(0);
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_tensor_require_grad(weft_tensor* tensor, int32_t on) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    return t->engine().SetRequiresGrad(t, on != 0);
+  });
+}
+
+weft_error* weft_tensor_keep(weft_tensor* tensor) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    t->engine().Keep(t);
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_tensor_assign(weft_tensor* target, weft_tensor* value) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * to, GetTensor(target, "target"));
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * from, GetTensor(value, "value"));
+    return to->engine().Assign(to, from, CurrentLocation());
+  });
+}
+
+void weft_tensor_retain(weft_tensor* tensor) noexcept { RetainHandle(tensor, HandleType::kTensor); }
+void weft_tensor_release(weft_tensor* tensor) noexcept { ReleaseHandle(tensor, HandleType::kTensor); }
+
+}  // extern "C"
