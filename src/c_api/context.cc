@@ -8,7 +8,7 @@
 #include "serialization/compile_cache.h"
 #include "src/c_api/backends.h"
 #include "src/c_api/options.h"
-#include "src/c_api/program_store.h"
+#include "src/compiler/disk_store.h"
 #include "src/runtime/alloc_hook.h"
 
 namespace weft::c_api {
@@ -129,9 +129,13 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   if (settings.text(Option::kCacheMode) != "off") {
     std::string directory = settings.text(Option::kCacheDir);
     if (directory.empty()) directory = DefaultCompileCacheDirectory();
-    context->cache_dir_ = directory;
-    config.store = OpenProgramStore(directory, settings.text(Option::kCacheMode) == "read",
-                                    static_cast<uint64_t>(settings.integer(Option::kCacheMaxBytes)), config.log);
+    CompileCacheOptions cache;
+    cache.directory = std::move(directory);
+    cache.read_only = settings.text(Option::kCacheMode) == "read";
+    cache.max_bytes = static_cast<uint64_t>(settings.integer(Option::kCacheMaxBytes));
+    cache.warn = [state = context->log_](std::string_view text) { state->Write(lazy::LogLevel::kWarning, text); };
+    context->cache_ = CompileCacheStore::Open(cache);
+    config.store = compiler::MakeDiskStore(context->cache_);
   }
   context->settings_ = std::move(settings);
   WEFT_ASSIGN_OR_RETURN(context->engine_, lazy::Engine::Create(std::move(config)));
@@ -159,8 +163,18 @@ absl::Status Context::BeforeWork() {
 
 absl::Status Context::InBackground(std::function<void()> work) {
   std::lock_guard lock(mutex_);
+  std::erase_if(background_, [](Background& old) {
+    if (!old.done->load(std::memory_order_acquire)) return false;
+    old.thread.join();
+    return true;
+  });
+  auto done = std::make_shared<std::atomic<bool>>(false);
   try {
-    background_.emplace_back(std::move(work));
+    background_.push_back({std::thread([work = std::move(work), done] {
+                             work();
+                             done->store(true, std::memory_order_release);
+                           }),
+                           done});
   } catch (const std::system_error& e) {
     return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread: ", e.what()));
   }
@@ -170,10 +184,10 @@ absl::Status Context::InBackground(std::function<void()> work) {
 Context::~Context() {
   if (engine_ == nullptr) return;
   if (fork_epoch_ != g_fork_epoch.load(std::memory_order_relaxed) && had_threads_.load(std::memory_order_relaxed)) {
-    for (std::thread& thread : background_) thread.detach();
+    for (Background& old : background_) old.thread.detach();
     (void)engine_.Release();  // its threads are not here to be joined: it stays
   } else {
-    for (std::thread& thread : background_) thread.join();
+    for (Background& old : background_) old.thread.join();
     if (absl::Status status = engine_->Close(); !status.ok()) {
       log_->Write(lazy::LogLevel::kError, absl::StrCat("while closing a context: ", status.message()));
     }

@@ -71,7 +71,8 @@ class Context final : public RefCounted {
 
   lazy::Engine& engine() { return *engine_; }
   const Settings& settings() const { return settings_; }
-  const std::string& cache_dir() const { return cache_dir_; }
+  // Null if compiled programs are not kept on disk.
+  const std::shared_ptr<CompileCacheStore>& cache() const { return cache_; }
   Device* device(size_t i = 0) const { return engine_->devices()[i]; }
 
   // FAILED_PRECONDITION in the child of a fork if the context had threads; CANCELLED once after weft_cancel. Called before
@@ -107,10 +108,14 @@ class Context final : public RefCounted {
 
   Ref<lazy::Engine> engine_;
   Settings settings_;
-  std::string cache_dir_;
+  std::shared_ptr<CompileCacheStore> cache_;
   std::mutex mutex_;
   std::shared_ptr<LogState> log_ = std::make_shared<LogState>();
-  std::vector<std::thread> background_;
+  struct Background {
+    std::thread thread;
+    std::shared_ptr<std::atomic<bool>> done;
+  };
+  std::vector<Background> background_;
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> had_threads_{false};
   uint32_t fork_epoch_ = 0;

@@ -1,0 +1,230 @@
+// weft_checkpoint_*: trees to files and back.
+#include "serialization/checkpoint_reader.h"
+#include "serialization/checkpoint_writer.h"
+#include "src/c_api/context.h"
+#include "src/c_api/event_object.h"
+#include "src/c_api/options.h"
+#include "src/c_api/tree_object.h"
+#include "weft.h"
+
+namespace weft::c_api {
+
+// Thread rule: one thread at a time.
+class ReaderObject final : public RefCounted {
+ public:
+  ReaderObject(std::unique_ptr<CheckpointReader> reader, Ref<lazy::Engine> engine)
+      : reader(std::move(reader)), engine(std::move(engine)) {}
+  const std::unique_ptr<CheckpointReader> reader;
+  const Ref<lazy::Engine> engine;
+};
+template <>
+struct HandleTraits<weft_checkpoint_reader> {
+  using Object = ReaderObject;
+  static constexpr HandleType kType = HandleType::kReader;
+};
+
+namespace {
+
+// The bytes of a tree's tensors as they were when the save began: aliases do not see later assignments.
+class Values final : public TensorSource {
+ public:
+  absl::Status Take(const TreeObject& tree) {
+    for (const Ref<lazy::Tensor>& value : tree.values) {
+      WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> alias, value->engine().Alias(value.get()));
+      values_.push_back(std::move(alias));
+    }
+    return absl::OkStatus();
+  }
+  // Computes what is pending, all at once.
+  absl::Status Evaluate(lazy::Engine& engine) {
+    std::vector<lazy::Tensor*> list;
+    for (const Ref<lazy::Tensor>& value : values_) list.push_back(value.get());
+    return list.empty() ? absl::OkStatus() : engine.Eval(list).status();
+  }
+  absl::Status Read(uint32_t tensor, uint64_t offset, std::span<std::byte> out) override {
+    lazy::Tensor* t = values_[tensor].get();
+    return t->engine().ReadBytes(t, static_cast<int64_t>(offset), out);
+  }
+
+ private:
+  std::vector<Ref<lazy::Tensor>> values_;
+};
+
+absl::StatusOr<SaveOptions> ReadSaveOptions(const weft_checkpoint_options* options) {
+  weft_checkpoint_options o;
+  WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_checkpoint_options", &o));
+  SaveOptions save;
+  if (o.durable != 0 && o.durable != -1) return UserError("weft_checkpoint_options.durable is ", o.durable, "; it is 0 or -1");
+  save.durability = o.durable == 0 ? Durability::kPower : Durability::kProcess;
+  save.step = o.step;
+  save.producer = absl::StrCat("weft ", weft_release_version());
+  if (o.metadata_count > 0 && o.metadata == nullptr) return NullArgument("weft_checkpoint_options.metadata");
+  for (uint64_t i = 0; i < o.metadata_count; ++i) {
+    const weft_setting& m = o.metadata[i];
+    WEFT_ASSIGN_OR_RETURN(std::string_view name, Text(m.name, m.name_length, "metadata[].name"));
+    WEFT_ASSIGN_OR_RETURN(std::string_view value, Text(m.value, m.value_length, "metadata[].value"));
+    save.user.emplace_back(name, value);
+  }
+  return save;
+}
+
+absl::StatusOr<std::string> Path(const char* path, size_t length) {
+  WEFT_NOT_NULL(path);
+  WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(path, length, "path"));
+  if (text.empty() || text.find('\0') != std::string_view::npos) return UserError("path is empty or has a NUL inside");
+  return std::string(text);
+}
+
+absl::StatusOr<Ref<ReaderObject>> OpenReader(Context& context, const char* path, size_t length) {
+  WEFT_ASSIGN_OR_RETURN(std::string file, Path(path, length));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointReader> reader, CheckpointReader::Open(file));
+  return MakeRef<ReaderObject>(std::move(reader), Ref<lazy::Engine>::Share(&context.engine()));
+}
+
+absl::StatusOr<Ref<lazy::Tensor>> LoadTensor(ReaderObject& object, uint32_t id, Device* device) {
+  const TensorRecord& record = object.reader->tensor(id);
+  WEFT_RETURN_IF_ERROR(CheckedDType(static_cast<uint32_t>(record.dtype)).status());
+  std::unique_ptr<std::byte[]> bytes(new std::byte[record.bytes]);
+  const std::span<std::byte> span(bytes.get(), record.bytes);
+  WEFT_RETURN_IF_ERROR(object.reader->ReadTensor(id, span));
+  return object.engine->FromHost(device, record.dtype, record.dims, span);
+}
+
+// The reader's tree has the structure; the leaves are read in the order of the file.
+absl::StatusOr<Ref<TreeObject>> LoadTree(ReaderObject& object, weft_device* device) {
+  WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, *object.engine));
+  auto tree = MakeRef<TreeObject>();
+  tree->tree = object.reader->tree();
+  for (uint32_t id = 0; id < object.reader->tensor_count(); ++id) {
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, LoadTensor(object, id, place));
+    tree->values.push_back(std::move(tensor));
+  }
+  return tree;
+}
+
+}  // namespace
+}  // namespace weft::c_api
+
+using namespace weft;
+using namespace weft::c_api;
+
+extern "C" {
+
+weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t path_length, weft_tree* tree,
+                                 const weft_checkpoint_options* options, weft_event** out_event) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_RETURN_IF_ERROR(context->BeforeWork());
+    WEFT_ASSIGN_OR_RETURN(std::string file, Path(path, path_length));
+    WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
+    WEFT_ASSIGN_OR_RETURN(SaveOptions save, ReadSaveOptions(options));
+    auto values = std::make_shared<Values>();
+    WEFT_RETURN_IF_ERROR(values->Take(*object));
+    WEFT_RETURN_IF_ERROR(values->Evaluate(context->engine()));
+    if (out_event == nullptr) return SaveCheckpoint(file, object->tree, *values, save);
+    auto done = MakeRef<Event>();
+    WEFT_RETURN_IF_ERROR(context->InBackground([file, structure = object->tree, values, save, done]() mutable {
+      absl::Status status;
+      try {
+        status = SaveCheckpoint(file, structure, *values, save);
+      } catch (const std::exception& e) {
+        status = absl::ResourceExhaustedError(absl::StrCat("saving ", file, ": ", e.what()));
+      }
+      values.reset();
+      done->Complete(std::move(status));
+    }));
+    return MakeEvent(*context, std::move(done), out_event);
+  });
+}
+
+weft_error* weft_checkpoint_load(weft_context* ctx, const char* path, size_t path_length, weft_device* device, weft_tree** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_RETURN_IF_ERROR(context->BeforeWork());
+    WEFT_ASSIGN_OR_RETURN(Ref<ReaderObject> reader, OpenReader(*context, path, path_length));
+    WEFT_ASSIGN_OR_RETURN(Ref<TreeObject> tree, LoadTree(*reader, device));
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_checkpoint_reader_open(weft_context* ctx, const char* path, size_t path_length, weft_checkpoint_reader** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Ref<ReaderObject> reader, OpenReader(*context, path, path_length));
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_checkpoint_reader>(std::move(reader)));
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_checkpoint_reader_count(weft_checkpoint_reader* reader, size_t* out_count) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_count);
+    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    *out_count = object->reader->tensor_count();
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t index, weft_checkpoint_entry* out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    if (index >= object->reader->tensor_count()) {
+      return UserErrorOf(absl::StatusCode::kOutOfRange, "entry ", index, " of a checkpoint with ", object->reader->tensor_count(), " tensors");
+    }
+    const TensorRecord& record = object->reader->tensor(static_cast<uint32_t>(index));
+    weft_checkpoint_entry entry = WEFT_CHECKPOINT_ENTRY_INIT;
+    entry.path = record.name.c_str();
+    entry.path_length = record.name.size();
+    entry.dtype = static_cast<weft_dtype>(record.dtype);
+    entry.rank = static_cast<uint32_t>(record.dims.size());
+    std::copy_n(record.dims.begin(), std::min(record.dims.size(), std::size(entry.dims)), entry.dims);
+    entry.size_bytes = record.bytes;
+    return WriteStruct(&entry, sizeof(entry), "weft_checkpoint_entry", out);
+  });
+}
+
+weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const char* path, size_t path_length, weft_device* device,
+                                        weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    WEFT_ASSIGN_OR_RETURN(std::string_view name, Text(path, path_length, "path"));
+    const std::optional<uint32_t> id = object->reader->Find(name);
+    if (!id) return UserErrorOf(absl::StatusCode::kNotFound, "the checkpoint has no tensor '", name, "'");
+    WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, *object->engine));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, LoadTensor(*object, *id, place));
+    return MakeTensor(std::move(tensor), out);
+  });
+}
+
+weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader* reader, weft_tree** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    auto tree = MakeRef<TreeObject>();
+    for (const auto& [key, value] : object->reader->header().user) {
+      WEFT_RETURN_IF_ERROR(tree->tree.Add(Tree::root(), key, IsUtf8(value) ? Tree::Text(value) : Tree::Bytes(value)).status());
+    }
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_device* device, weft_tree** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    WEFT_ASSIGN_OR_RETURN(Ref<TreeObject> tree, LoadTree(*object, device));
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
+    return absl::OkStatus();
+  });
+}
+
+void weft_checkpoint_reader_retain(weft_checkpoint_reader* reader) noexcept { RetainHandle(reader, HandleType::kReader); }
+void weft_checkpoint_reader_release(weft_checkpoint_reader* reader) noexcept { ReleaseHandle(reader, HandleType::kReader); }
+
+}  // extern "C"

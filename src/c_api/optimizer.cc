@@ -1,0 +1,175 @@
+// weft_sgd_create, weft_adam_create, weft_adamw_create, weft_optimizer_*.
+#include "src/lazy/optimizer.h"
+
+#include <cmath>
+
+#include "src/c_api/options.h"
+#include "src/c_api/tree_object.h"
+#include "weft.h"
+
+namespace weft::c_api {
+
+template <>
+struct HandleTraits<weft_optimizer> {
+  using Object = lazy::Optimizer;
+  static constexpr HandleType kType = HandleType::kOptimizer;
+};
+
+namespace {
+
+using Kind = lazy::OptimizerOptions::Kind;
+
+std::string_view NameOf(Kind kind) { return kind == Kind::kSgd ? "sgd" : kind == Kind::kAdam ? "adam" : "adamw"; }
+
+absl::Status InRange(std::string_view name, double value, double low, double high) {
+  if (std::isfinite(value) && value >= low && value < high) return absl::OkStatus();
+  return UserError(name, " is ", value, "; it must be in [", low, ", ", high, ")");
+}
+
+absl::Status Create(weft_context* ctx, weft_tensor* const* params, size_t count, const lazy::OptimizerOptions& options,
+                    weft_optimizer** out) {
+  WEFT_NOT_NULL(out);
+  WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+  WEFT_RETURN_IF_ERROR(context->Usable());
+  if (count == 0) return UserError("an optimizer needs at least one parameter");
+  std::vector<lazy::Tensor*> list;
+  WEFT_RETURN_IF_ERROR(GetTensors(params, count, "params", &list));
+  WEFT_ASSIGN_OR_RETURN(Ref<lazy::Optimizer> made, lazy::Optimizer::Create(context->engine(), list, options));
+  WEFT_ASSIGN_OR_RETURN(*out, Make<weft_optimizer>(std::move(made)));
+  return absl::OkStatus();
+}
+
+weft_error* CreateAdam(weft_context* ctx, weft_tensor* const* params, size_t count, const weft_adam_options* options, Kind kind,
+                       weft_optimizer** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    weft_adam_options o;
+    WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_adam_options", &o));
+    lazy::OptimizerOptions made{.kind = kind};
+    made.beta1 = o.beta1 == 0 ? 0.9 : o.beta1 < 0 ? 0 : o.beta1;
+    made.beta2 = o.beta2 == 0 ? 0.999 : o.beta2 < 0 ? 0 : o.beta2;
+    made.epsilon = o.epsilon == 0 ? 1e-8 : o.epsilon;
+    made.weight_decay = o.weight_decay == 0 ? (kind == Kind::kAdamW ? 0.01 : 0) : o.weight_decay < 0 ? 0 : o.weight_decay;
+    WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.beta1", made.beta1, 0, 1));
+    WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.beta2", made.beta2, 0, 1));
+    WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.epsilon", made.epsilon, 0, HUGE_VAL));
+    WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.weight_decay", made.weight_decay, 0, HUGE_VAL));
+    return Create(ctx, params, count, made, out);
+  });
+}
+
+// A child of a dict, or NOT_FOUND that says what the state lacks.
+absl::StatusOr<Tree::NodeId> Child(const TreeObject& tree, Tree::NodeId node, std::string_view key) {
+  const Tree::NodeId found = tree.tree.Find(tree.tree.Resolve(node), key);
+  if (found == Tree::kNoNode) return UserErrorOf(absl::StatusCode::kNotFound, "optimizer state has no '", key, "'");
+  return tree.tree.Resolve(found);
+}
+
+}  // namespace
+}  // namespace weft::c_api
+
+using namespace weft;
+using namespace weft::c_api;
+
+extern "C" {
+
+weft_error* weft_sgd_create(weft_context* ctx, weft_tensor* const* params, size_t count, const weft_sgd_options* options,
+                            weft_optimizer** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    weft_sgd_options o;
+    WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_sgd_options", &o));
+    WEFT_RETURN_IF_ERROR(InRange("weft_sgd_options.momentum", o.momentum, 0, HUGE_VAL));
+    WEFT_RETURN_IF_ERROR(InRange("weft_sgd_options.weight_decay", o.weight_decay, 0, HUGE_VAL));
+    if (o.nesterov != 0 && o.momentum == 0) return UserError("weft_sgd_options: nesterov needs a momentum above 0");
+    lazy::OptimizerOptions made{.kind = Kind::kSgd};
+    made.momentum = o.momentum;
+    made.weight_decay = o.weight_decay;
+    made.nesterov = o.nesterov != 0;
+    return Create(ctx, params, count, made, out);
+  });
+}
+
+weft_error* weft_adam_create(weft_context* ctx, weft_tensor* const* params, size_t count, const weft_adam_options* options,
+                             weft_optimizer** out) noexcept {
+  return CreateAdam(ctx, params, count, options, Kind::kAdam, out);
+}
+weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, size_t count, const weft_adam_options* options,
+                              weft_optimizer** out) noexcept {
+  return CreateAdam(ctx, params, count, options, Kind::kAdamW, out);
+}
+
+weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, double lr) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(lazy::Optimizer * object, Get(optimizer, "optimizer"));
+    if (!std::isfinite(lr)) return UserError("weft_optimizer_step: lr is ", lr, "; it must be finite");
+    if (count != object->parameters().size()) {
+      return UserError("weft_optimizer_step: ", count, " gradients for ", object->parameters().size(), " parameters");
+    }
+    WEFT_NOT_NULL(grads);
+    std::vector<lazy::Tensor*> list(count, nullptr);
+    for (size_t i = 0; i < count; ++i) {
+      if (grads[i] == nullptr) continue;
+      WEFT_ASSIGN_OR_RETURN(list[i], GetTensor(grads[i], absl::StrCat("grads[", i, "]")));
+    }
+    object->set_learning_rate(lr);
+    return object->Step(list, CurrentLocation());
+  });
+}
+
+weft_error* weft_optimizer_state(weft_optimizer* optimizer, weft_tree** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(lazy::Optimizer * object, Get(optimizer, "optimizer"));
+    auto tree = MakeRef<TreeObject>();
+    WEFT_RETURN_IF_ERROR(tree->tree.Add(Tree::root(), "kind", Tree::Text(NameOf(object->options().kind))).status());
+    WEFT_RETURN_IF_ERROR(tree->tree.Add(Tree::root(), "step", Tree::Int64(object->step_count())).status());
+    WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, tree->tree.Add(Tree::root(), "slots", Tree::Dict()));
+    for (size_t name = 0; name < object->slot_names().size(); ++name) {
+      WEFT_ASSIGN_OR_RETURN(Tree::NodeId list, tree->tree.Add(slots, object->slot_names()[name], Tree::List()));
+      for (size_t i = 0; i < object->parameters().size(); ++i) {
+        WEFT_RETURN_IF_ERROR(tree->AddTensor(list, {}, Ref<lazy::Tensor>::Share(object->slot(name, i))).status());
+      }
+    }
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree, uint32_t node) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(lazy::Optimizer * object, Get(optimizer, "optimizer"));
+    WEFT_ASSIGN_OR_RETURN(TreeObject * from, Get(tree, "tree"));
+    WEFT_RETURN_IF_ERROR(from->Node(node).status());
+    WEFT_ASSIGN_OR_RETURN(Tree::NodeId kind, Child(*from, node, "kind"));
+    WEFT_ASSIGN_OR_RETURN(Tree::NodeId step, Child(*from, node, "step"));
+    WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, Child(*from, node, "slots"));
+    if (from->tree.node(kind).text != NameOf(object->options().kind)) {
+      return UserError("the state is of optimizer '", from->tree.node(kind).text, "', not '", NameOf(object->options().kind), "'");
+    }
+    // All checked before the first is taken over.
+    std::vector<std::pair<lazy::Tensor*, lazy::Tensor*>> pairs;
+    for (size_t name = 0; name < object->slot_names().size(); ++name) {
+      WEFT_ASSIGN_OR_RETURN(Tree::NodeId list, Child(*from, slots, object->slot_names()[name]));
+      const size_t count = object->parameters().size();
+      if (from->tree.node(list).children != count) {
+        return UserError("the state has ", from->tree.node(list).children, " tensors in '", object->slot_names()[name], "' for ", count, " parameters");
+      }
+      for (size_t i = 0; i < count; ++i) {
+        WEFT_ASSIGN_OR_RETURN(lazy::Tensor * value, from->Tensor(from->tree.Child(list, static_cast<uint32_t>(i))));
+        lazy::Tensor* slot = object->slot(name, i);
+        if (!(value->type() == slot->type())) {
+          return UserError("the state's '", object->slot_names()[name], "' of parameter ", i, " is ", ir::ShortType(value->type()), ", not ",
+                           ir::ShortType(slot->type()));
+        }
+        pairs.emplace_back(slot, value);
+      }
+    }
+    for (const auto& [slot, value] : pairs) WEFT_RETURN_IF_ERROR(slot->engine().Assign(slot, value));
+    object->set_step_count(from->tree.node(step).int64);
+    return absl::OkStatus();
+  });
+}
+
+void weft_optimizer_retain(weft_optimizer* optimizer) noexcept { RetainHandle(optimizer, HandleType::kOptimizer); }
+void weft_optimizer_release(weft_optimizer* optimizer) noexcept { ReleaseHandle(optimizer, HandleType::kOptimizer); }
+
+}  // extern "C"
