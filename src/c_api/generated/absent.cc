@@ -5,7 +5,5 @@
 extern "C" {
 
 weft_error* weft_cache_clear(weft_cache*) noexcept { return weft::c_api::Unimplemented("weft_cache_clear"); }
-weft_error* weft_idx_read(weft_context*, const char*, size_t, weft_device*,
-                          weft_tensor**) noexcept { return weft::c_api::Unimplemented("weft_idx_read"); }
 
 }  // extern "C"

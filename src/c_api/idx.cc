@@ -1,0 +1,25 @@
+// weft_idx_read.
+#include "src/data/idx.h"
+
+#include "src/c_api/context.h"
+#include "weft.h"
+
+using namespace weft;
+using namespace weft::c_api;
+
+extern "C" weft_error* weft_idx_read(weft_context* ctx, const char* path, size_t path_length, weft_device* device,
+                                     weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_NOT_NULL(path);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_RETURN_IF_ERROR(context->BeforeWork());
+    WEFT_ASSIGN_OR_RETURN(std::string_view file, Text(path, path_length, "path"));
+    WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, context->engine()));
+    WEFT_ASSIGN_OR_RETURN(HostTensor data, ReadIdx(PosixFileSystem(), std::string(file)));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, context->WithPressure(data.bytes().size(), [&] {
+      return context->engine().FromHost(place, data.dtype(), data.dims(), data.bytes(), CurrentLocation());
+    }));
+    return MakeTensor(std::move(tensor), out);
+  });
+}

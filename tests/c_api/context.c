@@ -1,0 +1,166 @@
+/* Contexts: options and their environment, log and allocator hooks, devices, cancelling, use after fork. */
+#define _POSIX_C_SOURCE 200809L
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static void every_variable_has_an_option_that_reads_it(void) {
+  size_t count = 0, i;
+  weft_option_info* all;
+  static const char* other[][2] = {{"mode", "eager"}, {"platform", "reference"}, {"isa", "portable"}, {"cache_mode", "off"},
+                                   {"cache_dir", "/nonexistent/weft"}, {"log", "error"}, {"verify_between_passes", "1"}};
+  MUST(weft_option_list(NULL, 0, &count));
+  CHECK(count >= 10);
+  all = malloc(count * sizeof *all);
+  MUST(weft_option_list(all, count, &count));
+  for (i = 0; i < count; ++i) {
+    const char* value = "7";
+    size_t k;
+    weft_context* ctx = NULL;
+    weft_blob* blob = NULL;
+    CHECK(strncmp(all[i].environment, "WEFT_", 5) == 0 && strlen(all[i].doc) > 10);
+    for (k = 0; k < sizeof other / sizeof *other; ++k) {
+      if (strcmp(other[k][0], all[i].name) == 0) value = other[k][1];
+    }
+    setenv(all[i].environment, value, 1);
+    if (strcmp(all[i].name, "cache_mode") != 0) setenv("WEFT_CACHE_MODE", "off", 1);
+    if (OK(weft_context_create(NULL, &ctx))) {
+      OK(weft_context_option(ctx, all[i].name, WEFT_STRLEN, &blob));
+      CHECK_TEXT((const char*)weft_blob_data(blob), value);
+      weft_blob_release(blob);
+      weft_context_release(ctx);
+    }
+    unsetenv(all[i].environment);
+    unsetenv("WEFT_CACHE_MODE");
+  }
+  free(all);
+  setenv("WEFT_MODE", "quick", 1);
+  {
+    weft_context* ctx = NULL;
+    INVALID(weft_context_create(NULL, &ctx), "WEFT_MODE: 'quick' is not one of lazy, eager, debug");
+  }
+  unsetenv("WEFT_MODE");
+}
+
+static int g_released = 0;
+static void count_release(void* data) {
+  (void)data;
+  ++g_released;
+}
+static void on_log(void* data, weft_log_level level, const char* text, size_t length) {
+  (void)level;
+  (void)text;
+  (void)length;
+  ++*(int*)data;
+}
+
+static void hooks_are_released_exactly_once(void) {
+  int records = 0;
+  weft_context_options o = WEFT_CONTEXT_OPTIONS_INIT;
+  weft_context* ctx = NULL;
+  weft_setting bad = {"mode", WEFT_STRLEN, "none", WEFT_STRLEN};
+  o.log = on_log;
+  o.log_user_data = &records;
+  o.log_release = count_release;
+  o.pressure_release = count_release;
+  o.settings = &bad;
+  o.setting_count = 1;
+  INVALID(weft_context_create(&o, &ctx), "option mode: 'none' is not one of lazy, eager, debug");
+  CHECK_EQUAL(g_released, 2); /* also when registration fails */
+  o.setting_count = 0;
+  MUST(weft_context_create(&o, &ctx));
+  CHECK_EQUAL(g_released, 2);
+  MUST(weft_context_set_log(ctx, WEFT_LOG_WARNING, on_log, &records, count_release));
+  CHECK_EQUAL(g_released, 3); /* the one before is gone */
+  weft_context_release(ctx);
+  CHECK_EQUAL(g_released, 5);
+  INVALID(weft_context_set_log(ctx, WEFT_LOG_WARNING, on_log, &records, count_release),
+          "ctx is a weft_context that has been released");
+  CHECK_EQUAL(g_released, 6);
+}
+
+static void devices(void) {
+  weft_context* ctx = new_context();
+  weft_device *first = NULL, *same = NULL;
+  const char *name, *kind;
+  char text[200];
+  size_t count = 0, length = 0;
+  int32_t type = -1, id = -1;
+  weft_memory_stats stats = WEFT_MEMORY_STATS_INIT;
+  MUST(weft_device_count(ctx, &count));
+  CHECK(count >= 1);
+  MUST(weft_device_at(ctx, 0, &first));
+  MUST(weft_device_name(first, &name, &length));
+  CHECK_EQUAL(strlen(name), length);
+  MUST(weft_device_kind(first, &kind, NULL));
+  CHECK(strlen(kind) > 0);
+  MUST(weft_device_by_name(ctx, name, WEFT_STRLEN, &same));
+  MUST(weft_device_dlpack(same, &type, &id));
+  CHECK_EQUAL(id, 0);
+  MUST(weft_device_memory(first, &stats));
+  CHECK_EQUAL(stats.struct_size, sizeof stats);
+  snprintf(text, sizeof text, "there is no device 'tpu:0' here; there are: %s", name);
+  FAILS(weft_device_by_name(ctx, "tpu:0", WEFT_STRLEN, &same), WEFT_NOT_FOUND, text);
+  snprintf(text, sizeof text, "device %d of a context that has %d", (int)count, (int)count);
+  FAILS(weft_device_at(ctx, count, &same), WEFT_OUT_OF_RANGE, text);
+  weft_device_release(first);
+  weft_device_release(same);
+  weft_context_release(ctx);
+}
+
+static void cancelling(void) {
+  weft_context* ctx = new_context();
+  weft_tensor* t = ramp(ctx, DIMS(3));
+  weft_cancel(ctx);
+  FAILS(weft_eval(ctx, &t, 1, NULL), WEFT_CANCELLED, "cancelled by weft_cancel");
+  OK(weft_eval(ctx, &t, 1, NULL)); /* noticed once */
+  weft_cancel(NULL);
+  weft_tensor_release(t);
+  weft_context_release(ctx);
+}
+
+static void a_context_does_not_survive_fork(void) {
+  weft_context* ctx = new_context();
+  weft_tensor* t = ramp(ctx, DIMS(4));
+  weft_tensor* sum = NULL;
+  float host[4];
+  pid_t child;
+  int status = 0;
+  MUST(weft_add(ctx, t, t, &sum));
+  MUST(weft_tensor_to_host(sum, host, sizeof host));
+  fflush(stdout);
+  child = fork();
+  if (child == 0) {
+    weft_tensor* more = NULL;
+    weft_context* fresh;
+    FAILS(weft_add(ctx, t, t, &more), WEFT_FAILED_PRECONDITION,
+          "the context was used before fork and its threads did not come along; make a new context in the child");
+    fresh = new_context();
+    t = ramp(fresh, DIMS(4));
+    MUST(weft_add(fresh, t, t, &more));
+    MUST(weft_tensor_to_host(more, host, sizeof host));
+    CHECK(host[3] == 6.0f);
+    weft_tensor_release(more);
+    weft_tensor_release(t);
+    weft_context_release(fresh);
+    weft_context_release(ctx);
+    fflush(stdout);
+    _exit(g_failures);
+  }
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  MUST(weft_tensor_to_host(sum, host, sizeof host));
+  weft_tensor_release(sum);
+  weft_tensor_release(t);
+  weft_context_release(ctx);
+}
+
+int main(void) {
+  every_variable_has_an_option_that_reads_it();
+  hooks_are_released_exactly_once();
+  devices();
+  cancelling();
+  a_context_does_not_survive_fork();
+  return done("context");
+}
