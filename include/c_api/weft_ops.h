@@ -60,6 +60,21 @@ WEFT_API WEFT_MUST_USE weft_error* weft_random_get_state(weft_context* ctx, uint
 WEFT_API WEFT_MUST_USE weft_error* weft_random_set_state(weft_context* ctx, uint64_t key, uint64_t counter_low,
     uint64_t counter_high) WEFT_NOEXCEPT;
 
+/* x itself, through which no gradient flows.
+ *   x: operand; any type
+ * Fluent: target = wf_stop_gradient(s, teacher);
+ * StableHLO: weft.stop_gradient. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_stop_gradient(weft_context* ctx, weft_tensor* x,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise absolute value. The smallest integer stays itself. The gradient at 0 is 0.
+ *   x: operand; float, signed integer
+ * Fluent: y = wf_abs(s, x);
+ * StableHLO: abs. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_abs(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Elementwise sum x + y with NumPy broadcasting. Integers wrap; on bool it is logical or.
  *   x: first summand; any type
  *   y: second summand; any type
@@ -67,6 +82,469 @@ WEFT_API WEFT_MUST_USE weft_error* weft_random_set_state(weft_context* ctx, uint
  * StableHLO: add. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_add(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise bitwise and with NumPy broadcasting; logical on bool.
+ *   x: first operand; signed integer, unsigned integer, bool
+ *   y: second operand; signed integer, unsigned integer, bool
+ * Fluent: z = wf_bitwise_and(s, x, y);
+ * StableHLO: and. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bitwise_and(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise angle of the point with ordinate x and abscissa y in (-pi, pi], as C atan2(x, y), with NumPy
+ * broadcasting.
+ *   x: ordinate; float
+ *   y: abscissa; float
+ * Fluent: z = wf_atan2(s, x, y);
+ * StableHLO: atan2. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_atan2(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The same bits read as another element type of the same width.
+ *   x: operand; any number
+ *   dtype: element type of the result, as wide as x's; dtype
+ * Fluent: bits = wf_bitcast_convert(s, x, WEFT_U32);
+ * StableHLO: bitcast_convert. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bitcast_convert(weft_context* ctx, weft_tensor* x, weft_dtype dtype,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise cube root, also of negative numbers.
+ *   x: operand; float
+ * Fluent: y = wf_cbrt(s, x);
+ * StableHLO: cbrt. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cbrt(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise ceiling, as a float. Its gradient is zero everywhere, so none flows.
+ *   x: operand; float
+ * Fluent: y = wf_ceil(s, x);
+ * StableHLO: ceil. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_ceil(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise min(max(x, low), high) with NumPy broadcasting; StableHLO's order of operands. high wins where it is
+ * below low. NaN stays NaN.
+ *   low: lower bound; any type
+ *   x: operand; any type
+ *   high: upper bound; any type
+ * Fluent: y = wf_clamp(s, zero, x, six);
+ * StableHLO: clamp. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_clamp(weft_context* ctx, weft_tensor* low, weft_tensor* x, weft_tensor* high,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_CLIP_HAS_LOW ((uint64_t)1 << 0)
+#define WEFT_CLIP_HAS_HIGH ((uint64_t)1 << 1)
+/* Optional attributes of weft_clip. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_clip_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double low;
+  double high;
+} weft_clip_opts;
+#define WEFT_CLIP_OPTS_INIT {sizeof(weft_clip_opts), NULL, 0, 0, 0}
+WEFT_API void weft_clip_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out. For bounds that are tensors
+ * see clamp.
+ *   x: operand; any number
+ *   low: lower bound; absent: none; number; absent unless given
+ *   high: upper bound; absent: none; number; absent unless given
+ * Fluent: y = wf_clip(s, x, .low = -1, .high = 1);
+ * StableHLO: weft.clip. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_clip(weft_context* ctx, weft_tensor* x, const weft_clip_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute direction of weft_compare. */
+typedef enum weft_compare_direction {
+  WEFT_COMPARE_DIRECTION_EQ = 0,
+  WEFT_COMPARE_DIRECTION_NE = 1,
+  WEFT_COMPARE_DIRECTION_GE = 2,
+  WEFT_COMPARE_DIRECTION_GT = 3,
+  WEFT_COMPARE_DIRECTION_LE = 4,
+  WEFT_COMPARE_DIRECTION_LT = 5,
+  WEFT_COMPARE_DIRECTION_FORCE32 = 0x7FFFFFFF
+} weft_compare_direction;
+
+/* Elementwise comparison with NumPy broadcasting; gives bool. With NaN only ne holds. The shorter eq, ne, ge, gt, le
+ * and lt are this operation.
+ *   x: left side; any type
+ *   y: right side; any type
+ *   direction: eq, ne, ge, gt, le or lt; one of eq, ne, ge, gt, le, lt
+ * Fluent: mask = wf_compare(s, x, y, WEFT_COMPARE_DIRECTION_LT);
+ * StableHLO: compare. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_compare(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_compare_direction direction, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The same values in another element type. Floats round to nearest even; float to integer truncates, saturates and
+ * makes NaN 0; integers wrap; to bool is x != 0.
+ *   x: operand; any type
+ *   dtype: element type of the result; dtype
+ * Fluent: y = wf_convert(s, x, WEFT_BF16);
+ * StableHLO: convert. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_convert(weft_context* ctx, weft_tensor* x, weft_dtype dtype,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise cosine of x in radians.
+ *   x: operand; float
+ * Fluent: y = wf_cos(s, x);
+ * StableHLO: cosine. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cos(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise number of leading zero bits, in the operand's type; the width for 0.
+ *   x: operand; signed integer, unsigned integer
+ * Fluent: y = wf_clz(s, x);
+ * StableHLO: count_leading_zeros. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_clz(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise quotient x / y with NumPy broadcasting. Integers truncate towards zero; division by zero gives all bits
+ * one (-1), the smallest integer by -1 gives itself.
+ *   x: dividend; any number
+ *   y: divisor; any number
+ * Fluent: z = wf_div(s, x, y);
+ * StableHLO: divide. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_div(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise comparison x == y with NumPy broadcasting; gives bool, false where either is NaN.
+ *   x: left side; any type
+ *   y: right side; any type
+ * Fluent: mask = wf_eq(s, x, y);
+ * StableHLO: weft.eq. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_eq(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+                                           weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise 2^x.
+ *   x: operand; float
+ * Fluent: y = wf_exp2(s, x);
+ * StableHLO: weft.exp2. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_exp2(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise exponential e^x.
+ *   x: operand; float
+ * Fluent: y = wf_exp(s, x);
+ * StableHLO: exponential. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_exp(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise e^x - 1, exact near 0.
+ *   x: operand; float
+ * Fluent: y = wf_expm1(s, x);
+ * StableHLO: exponential_minus_one. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_expm1(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise floor, as a float. Its gradient is zero everywhere, so none flows.
+ *   x: operand; float
+ * Fluent: y = wf_floor(s, x);
+ * StableHLO: floor. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_floor(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise comparison x >= y with NumPy broadcasting; gives bool, false where either is NaN.
+ *   x: left side; any type
+ *   y: right side; any type
+ * Fluent: mask = wf_ge(s, x, y);
+ * StableHLO: weft.ge. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_ge(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+                                           weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise comparison x > y with NumPy broadcasting; gives bool, false where either is NaN.
+ *   x: left side; any type
+ *   y: right side; any type
+ * Fluent: mask = wf_gt(s, x, y);
+ * StableHLO: weft.gt. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_gt(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+                                           weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise test that gives bool: neither infinite nor NaN.
+ *   x: operand; float
+ * Fluent: y = wf_is_finite(s, x);
+ * StableHLO: is_finite. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_is_finite(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise test that gives bool: not a number.
+ *   x: operand; float
+ * Fluent: y = wf_is_nan(s, x);
+ * StableHLO: weft.is_nan. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_is_nan(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise comparison x <= y with NumPy broadcasting; gives bool, false where either is NaN.
+ *   x: left side; any type
+ *   y: right side; any type
+ * Fluent: mask = wf_le(s, x, y);
+ * StableHLO: weft.le. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_le(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+                                           weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise natural logarithm. log(0) is -inf, of negative numbers NaN.
+ *   x: operand; float
+ * Fluent: y = wf_log(s, x);
+ * StableHLO: log. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_log(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise logarithm to base 2.
+ *   x: operand; float
+ * Fluent: y = wf_log2(s, x);
+ * StableHLO: weft.log2. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_log2(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise log(1 + x), exact near 0.
+ *   x: operand; float
+ * Fluent: y = wf_log1p(s, x);
+ * StableHLO: log_plus_one. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_log1p(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise logistic function 1 / (1 + e^-x).
+ *   x: operand; float
+ * Fluent: y = wf_sigmoid(s, x);
+ * StableHLO: logistic. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_sigmoid(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise comparison x < y with NumPy broadcasting; gives bool, false where either is NaN.
+ *   x: left side; any type
+ *   y: right side; any type
+ * Fluent: mask = wf_lt(s, x, y);
+ * StableHLO: weft.lt. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_lt(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+                                           weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise maximum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the gradient.
+ *   x: first operand; any type
+ *   y: second operand; any type
+ * Fluent: z = wf_maximum(s, x, y);
+ * StableHLO: maximum. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_maximum(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise minimum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the gradient.
+ *   x: first operand; any type
+ *   y: second operand; any type
+ * Fluent: z = wf_minimum(s, x, y);
+ * StableHLO: minimum. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_minimum(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise product x * y with NumPy broadcasting. Integers wrap; on bool it is logical and.
+ *   x: first operand; any type
+ *   y: second operand; any type
+ * Fluent: z = wf_mul(s, x, y);
+ * StableHLO: multiply. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_mul(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise comparison x != y with NumPy broadcasting; gives bool, true where either is NaN.
+ *   x: left side; any type
+ *   y: right side; any type
+ * Fluent: mask = wf_ne(s, x, y);
+ * StableHLO: weft.ne. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_ne(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+                                           weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise negation -x. Integers wrap.
+ *   x: operand; any number
+ * Fluent: y = wf_neg(s, x);
+ * StableHLO: negate. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_neg(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise complement of all bits; logical not on bool.
+ *   x: operand; signed integer, unsigned integer, bool
+ * Fluent: y = wf_bitwise_not(s, x);
+ * StableHLO: not. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bitwise_not(weft_context* ctx, weft_tensor* x,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise bitwise or with NumPy broadcasting; logical on bool.
+ *   x: first operand; signed integer, unsigned integer, bool
+ *   y: second operand; signed integer, unsigned integer, bool
+ * Fluent: z = wf_bitwise_or(s, x, y);
+ * StableHLO: or. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bitwise_or(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise number of one bits, in the operand's type.
+ *   x: operand; signed integer, unsigned integer
+ * Fluent: y = wf_popcount(s, x);
+ * StableHLO: popcnt. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_popcount(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise power x^y with NumPy broadcasting, as C pow. Integers wrap; a negative exponent gives 0 unless x is 1 or
+ * -1. For fixed exponents see square and integer_pow.
+ *   x: base; any number
+ *   y: exponent; any number
+ * Fluent: z = wf_pow(s, x, y);
+ * StableHLO: power. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_pow(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise remainder with the sign of the dividend, as C fmod and %, with NumPy broadcasting. Integers: the
+ * remainder by zero is x, by -1 is 0.
+ *   x: dividend; any number
+ *   y: divisor; any number
+ * Fluent: z = wf_rem(s, x, y);
+ * StableHLO: remainder. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_rem(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise rounding to the nearest integer, halves away from zero, as C round(). See round for halves to even.
+ *   x: operand; float
+ * Fluent: y = wf_round_away(s, x);
+ * StableHLO: round_nearest_afz. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_round_away(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise rounding to the nearest integer, halves to even, as NumPy and PyTorch do. See round_away.
+ *   x: operand; float
+ * Fluent: y = wf_round(s, x);
+ * StableHLO: round_nearest_even. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_round(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise reciprocal square root 1 / sqrt(x), to full accuracy.
+ *   x: operand; float
+ * Fluent: y = wf_rsqrt(s, x);
+ * StableHLO: rsqrt. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_rsqrt(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise choice with NumPy broadcasting of all three: x where condition is true, else y.
+ *   condition: which one to take; bool
+ *   x: taken where true; any type
+ *   y: taken where false; any type
+ * Fluent: y = wf_where(s, wf_gt(s, x, zero), x, wf_mul(s, x, slope));
+ * StableHLO: select. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_where(weft_context* ctx, weft_tensor* condition, weft_tensor* x,
+    weft_tensor* y, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise left shift with NumPy broadcasting; a shift by the width or more, or by a negative amount, gives 0.
+ *   x: first operand; signed integer, unsigned integer
+ *   y: number of bits; signed integer, unsigned integer
+ * Fluent: z = wf_shift_left(s, x, y);
+ * StableHLO: shift_left. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_shift_left(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise right shift that copies the highest bit, with NumPy broadcasting; a shift by the width or more, or by a
+ * negative amount, leaves only copies of it.
+ *   x: first operand; signed integer, unsigned integer
+ *   y: number of bits; signed integer, unsigned integer
+ * Fluent: z = wf_shift_right_arithmetic(s, x, y);
+ * StableHLO: shift_right_arithmetic. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_shift_right_arithmetic(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise right shift that brings in zeros, with NumPy broadcasting; a shift by the width or more, or by a negative
+ * amount, gives 0.
+ *   x: first operand; signed integer, unsigned integer
+ *   y: number of bits; signed integer, unsigned integer
+ * Fluent: z = wf_shift_right_logical(s, x, y);
+ * StableHLO: shift_right_logical. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_shift_right_logical(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise sign: -1, 0 or 1; -0 and NaN stay themselves.
+ *   x: operand; float, signed integer
+ * Fluent: y = wf_sign(s, x);
+ * StableHLO: sign. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_sign(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise sine of x in radians.
+ *   x: operand; float
+ * Fluent: y = wf_sin(s, x);
+ * StableHLO: sine. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_sin(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise square root; NaN for negative numbers. The gradient at 0 is infinite.
+ *   x: operand; float
+ * Fluent: y = wf_sqrt(s, x);
+ * StableHLO: sqrt. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_sqrt(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise square x * x: cheaper than pow(x, 2), which has to take any exponent.
+ *   x: operand; any number
+ * Fluent: y = wf_square(s, x);
+ * StableHLO: weft.square. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_square(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise difference x - y with NumPy broadcasting. Integers wrap.
+ *   x: first operand; any number
+ *   y: second operand; any number
+ * Fluent: z = wf_sub(s, x, y);
+ * StableHLO: subtract. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_sub(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise tangent of x in radians.
+ *   x: operand; float
+ * Fluent: y = wf_tan(s, x);
+ * StableHLO: tan. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tan(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise hyperbolic tangent.
+ *   x: operand; float
+ * Fluent: y = wf_tanh(s, x);
+ * StableHLO: tanh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tanh(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise rounding towards zero, as a float. Its gradient is zero everywhere, so none flows.
+ *   x: operand; float
+ * Fluent: y = wf_trunc(s, x);
+ * StableHLO: weft.trunc. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_trunc(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise bitwise exclusive or with NumPy broadcasting; logical on bool.
+ *   x: first operand; signed integer, unsigned integer, bool
+ *   y: second operand; signed integer, unsigned integer, bool
+ * Fluent: z = wf_bitwise_xor(s, x, y);
+ * StableHLO: xor. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bitwise_xor(weft_context* ctx, weft_tensor* x, weft_tensor* y,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Repeats x along new or size-1 dimensions: operand dimension i becomes result dimension broadcast_dimensions[i].
@@ -80,6 +558,527 @@ WEFT_API WEFT_MUST_USE weft_error* weft_add(weft_context* ctx, weft_tensor* x, w
 WEFT_API WEFT_MUST_USE weft_error* weft_broadcast_in_dim(weft_context* ctx, weft_tensor* x, const int64_t* shape,
     size_t shape_count, const int64_t* broadcast_dimensions, size_t broadcast_dimensions_count,
     weft_tensor** out) WEFT_NOEXCEPT;
+
+/* NumPy's broadcast to a given shape: dimensions align at the last one, those of size 1 or missing repeat.
+ *   x: tensor to repeat; any type
+ *   shape: result shape; list of integers
+ * Fluent: const int64_t shape[] = {64, 10}; y = wf_broadcast_to(s, bias, shape, 2);
+ * StableHLO: weft.broadcast_to. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_broadcast_to(weft_context* ctx, weft_tensor* x, const int64_t* shape,
+    size_t shape_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_FULL_HAS_DTYPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_full. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_full_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_dtype dtype;
+  int32_t reserved;
+} weft_full_opts;
+#define WEFT_FULL_OPTS_INIT {sizeof(weft_full_opts), NULL, 0, (weft_dtype)0, 0}
+WEFT_API void weft_full_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* A tensor filled with one number that is part of the program (a change compiles anew). A number that changes from step
+ * to step belongs into a scalar tensor.
+ *   shape: result shape; list of integers
+ *   value: the number; number
+ *   dtype: element type; dtype; default f32
+ * Fluent: const int64_t shape[] = {2, 3}; x = wf_full(s, shape, 2, 0.5);
+ * StableHLO: weft.full. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_full(weft_context* ctx, const int64_t* shape, size_t shape_count, double value,
+    const weft_full_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_IOTA_HAS_DTYPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_iota. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_iota_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_dtype dtype;
+  int32_t reserved;
+} weft_iota_opts;
+#define WEFT_IOTA_OPTS_INIT {sizeof(weft_iota_opts), NULL, 0, (weft_dtype)0, 0}
+WEFT_API void weft_iota_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Each element is its index along one dimension: 0, 1, 2, … repeated along the others.
+ *   shape: result shape; list of integers
+ *   dimension: dimension that counts; integer
+ *   dtype: element type; dtype; default i32
+ * Fluent: const int64_t shape[] = {10}; index = wf_iota(s, shape, 1, 0);
+ * StableHLO: iota. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_iota(weft_context* ctx, const int64_t* shape, size_t shape_count,
+    int64_t dimension, const weft_iota_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Puts a scalar around (low, high) and between (interior) the elements of x; negative low and high cut edges off.
+ *   x: operand; any type
+ *   value: scalar to fill with; any type
+ *   edge_padding_low: elements before the first of each dimension; negative: cut off; list of integers
+ *   edge_padding_high: elements after the last of each dimension; negative: cut off; list of integers
+ *   interior_padding: elements between neighbours of each dimension; list of integers
+ * Fluent: const int64_t one[] = {1, 1}, none[] = {0, 0}; y = wf_pad(s, x, zero, one, 2, one, 2, none, 2);
+ * StableHLO: pad. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_pad(weft_context* ctx, weft_tensor* x, weft_tensor* value,
+    const int64_t* edge_padding_low, size_t edge_padding_low_count, const int64_t* edge_padding_high,
+    size_t edge_padding_high_count, const int64_t* interior_padding, size_t interior_padding_count,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The same elements in row-major order under another shape. One entry of shape may be -1: it becomes whatever makes the
+ * number of elements right.
+ *   x: operand; any type
+ *   shape: result shape; one entry may be -1 and is then worked out; list of integers
+ * Fluent: const int64_t shape[] = {64, -1}; h = wf_reshape(s, h, shape, 2);
+ * StableHLO: reshape. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_reshape(weft_context* ctx, weft_tensor* x, const int64_t* shape,
+    size_t shape_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Turns the order of elements around along some dimensions.
+ *   x: operand; any type
+ *   dimensions: dimensions to turn around; list of integers
+ * Fluent: const int64_t last[] = {-1}; y = wf_reverse(s, x, last, 1);
+ * StableHLO: reverse. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_reverse(weft_context* ctx, weft_tensor* x, const int64_t* dimensions,
+    size_t dimensions_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* A box of x: indices start, start + stride, … below limit in each dimension. For one dimension with negative indices
+ * see slice_in_dim.
+ *   x: operand; any type
+ *   start_indices: first index of each dimension; list of integers
+ *   limit_indices: index after the last, of each dimension; list of integers
+ *   strides: step in each dimension; list of integers
+ * Fluent: const int64_t from[] = {0, 0}, to[] = {32, 10}, step[] = {1, 1}; half = wf_slice(s, x, from, 2, to, 2, step,
+ * 2);
+ * StableHLO: slice. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_slice(weft_context* ctx, weft_tensor* x, const int64_t* start_indices,
+    size_t start_indices_count, const int64_t* limit_indices, size_t limit_indices_count, const int64_t* strides,
+    size_t strides_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Permutes dimensions: result dimension i is operand dimension permutation[i].
+ *   x: operand; any type
+ *   permutation: operand dimension of each result dimension; list of integers
+ * Fluent: const int64_t order[] = {1, 0}; y = wf_transpose(s, x, order, 2);
+ * StableHLO: transpose. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_transpose(weft_context* ctx, weft_tensor* x, const int64_t* permutation,
+    size_t permutation_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ALL_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_ALL_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_all. A bit in present says that a field counts; others keep their defaults. Since 1.0. */
+typedef struct weft_all_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_all_opts;
+#define WEFT_ALL_OPTS_INIT {sizeof(weft_all_opts), NULL, 0, NULL, 0, 0, 0}
+WEFT_API void weft_all_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Whether every element over some axes, by default all, is true. Over nothing: true.
+ *   x: operand; bool
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ * Fluent: y = wf_all(s, x);
+ * StableHLO: weft.all. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_all(weft_context* ctx, weft_tensor* x, const weft_all_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ANY_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_ANY_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_any. A bit in present says that a field counts; others keep their defaults. Since 1.0. */
+typedef struct weft_any_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_any_opts;
+#define WEFT_ANY_OPTS_INIT {sizeof(weft_any_opts), NULL, 0, NULL, 0, 0, 0}
+WEFT_API void weft_any_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Whether some element over some axes, by default all, is true. Over nothing: false.
+ *   x: operand; bool
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ * Fluent: y = wf_any(s, x);
+ * StableHLO: weft.any. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_any(weft_context* ctx, weft_tensor* x, const weft_any_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_LOGSUMEXP_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_LOGSUMEXP_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_logsumexp. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_logsumexp_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_logsumexp_opts;
+#define WEFT_LOGSUMEXP_OPTS_INIT {sizeof(weft_logsumexp_opts), NULL, 0, NULL, 0, 0, 0}
+WEFT_API void weft_logsumexp_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* log(sum(exp(x))) over some axes, by default all, shifted by the maximum so that it does not overflow.
+ *   x: operand; float
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ * Fluent: y = wf_logsumexp(s, x);
+ * StableHLO: weft.logsumexp. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_logsumexp(weft_context* ctx, weft_tensor* x, const weft_logsumexp_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_MAX_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_MAX_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_max. A bit in present says that a field counts; others keep their defaults. Since 1.0. */
+typedef struct weft_max_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_max_opts;
+#define WEFT_MAX_OPTS_INIT {sizeof(weft_max_opts), NULL, 0, NULL, 0, 0, 0}
+WEFT_API void weft_max_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Largest element over some axes, by default all; NaN if any is. Equal largest elements share the gradient. For the
+ * larger of two tensors see maximum.
+ *   x: operand; any type
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ * Fluent: y = wf_max(s, x);
+ * StableHLO: weft.max. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_max(weft_context* ctx, weft_tensor* x, const weft_max_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_MEAN_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_MEAN_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_mean. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_mean_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_mean_opts;
+#define WEFT_MEAN_OPTS_INIT {sizeof(weft_mean_opts), NULL, 0, NULL, 0, 0, 0}
+WEFT_API void weft_mean_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Arithmetic mean over some axes, by default all. Over nothing: NaN.
+ *   x: operand; float
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ * Fluent: y = wf_mean(s, x);
+ * StableHLO: weft.mean. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_mean(weft_context* ctx, weft_tensor* x, const weft_mean_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_MIN_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_MIN_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_min. A bit in present says that a field counts; others keep their defaults. Since 1.0. */
+typedef struct weft_min_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_min_opts;
+#define WEFT_MIN_OPTS_INIT {sizeof(weft_min_opts), NULL, 0, NULL, 0, 0, 0}
+WEFT_API void weft_min_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Smallest element over some axes, by default all; NaN if any is. Equal smallest elements share the gradient. For the
+ * smaller of two tensors see minimum.
+ *   x: operand; any type
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ * Fluent: y = wf_min(s, x);
+ * StableHLO: weft.min. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_min(weft_context* ctx, weft_tensor* x, const weft_min_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_PROD_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_PROD_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_prod. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_prod_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_prod_opts;
+#define WEFT_PROD_OPTS_INIT {sizeof(weft_prod_opts), NULL, 0, NULL, 0, 0, 0}
+WEFT_API void weft_prod_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Product over some axes, by default all. Integers wrap. The gradient is right where elements are 0.
+ *   x: operand; any number
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ * Fluent: y = wf_prod(s, x);
+ * StableHLO: weft.prod. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_prod(weft_context* ctx, weft_tensor* x, const weft_prod_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reducer of weft_reduce. */
+typedef enum weft_reduce_reducer {
+  WEFT_REDUCE_REDUCER_SUM = 0,
+  WEFT_REDUCE_REDUCER_PROD = 1,
+  WEFT_REDUCE_REDUCER_MAX = 2,
+  WEFT_REDUCE_REDUCER_MIN = 3,
+  WEFT_REDUCE_REDUCER_AND = 4,
+  WEFT_REDUCE_REDUCER_OR = 5,
+  WEFT_REDUCE_REDUCER_FORCE32 = 0x7FFFFFFF
+} weft_reduce_reducer;
+
+/* Combines the elements along some dimensions, which vanish. Sums of f16 and bf16 are kept in f32. Over nothing sum and
+ * or give 0, prod 1, max the lowest, min the highest value of the type (-inf, inf) and and all ones. max and min
+ * propagate NaN. See also sum, mean, max, min, prod.
+ *   x: operand; any type
+ *   dimensions: dimensions that vanish; list of integers
+ *   reducer: sum, prod, max, min, and, or; one of sum, prod, max, min, and, or
+ * Fluent: const int64_t rows[] = {0}; y = wf_reduce(s, x, rows, 1, WEFT_REDUCE_REDUCER_SUM);
+ * StableHLO: reduce. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_reduce(weft_context* ctx, weft_tensor* x, const int64_t* dimensions,
+    size_t dimensions_count, weft_reduce_reducer reducer, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SUM_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_SUM_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_sum. A bit in present says that a field counts; others keep their defaults. Since 1.0. */
+typedef struct weft_sum_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_sum_opts;
+#define WEFT_SUM_OPTS_INIT {sizeof(weft_sum_opts), NULL, 0, NULL, 0, 0, 0}
+WEFT_API void weft_sum_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Sum over some axes, by default all. f16 and bf16 add up in f32; integers wrap.
+ *   x: operand; any number
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ * Fluent: y = wf_sum(s, x);
+ * StableHLO: weft.sum. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_sum(weft_context* ctx, weft_tensor* x, const weft_sum_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_DOT_GENERAL_HAS_DTYPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_dot_general. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_dot_general_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_dtype dtype;
+  int32_t reserved;
+} weft_dot_general_opts;
+#define WEFT_DOT_GENERAL_OPTS_INIT {sizeof(weft_dot_general_opts), NULL, 0, (weft_dtype)0, 0}
+WEFT_API void weft_dot_general_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Sums of products over the contracting dimensions, for each index of the batching dimensions. The result has the
+ * batching dimensions, then the others of lhs, then those of rhs. bf16 and f16 are summed in f32. For NumPy's matrix
+ * product see matmul.
+ *   lhs: first factor; any type
+ *   rhs: second factor; any type
+ *   lhs_batching_dimensions: batching dimensions of lhs; list of integers
+ *   rhs_batching_dimensions: the same of rhs, in the same order; list of integers
+ *   lhs_contracting_dimensions: dimensions of lhs that are summed over; list of integers
+ *   rhs_contracting_dimensions: the same of rhs, in the same order; list of integers
+ *   dtype: element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors; dtype; absent unless
+ *   given
+ * Fluent: const int64_t last[] = {1}, first[] = {0}; z = wf_dot_general(s, x, y, NULL, 0, NULL, 0, last, 1, first, 1);
+ * StableHLO: dot_general. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_dot_general(weft_context* ctx, weft_tensor* lhs, weft_tensor* rhs,
+    const int64_t* lhs_batching_dimensions, size_t lhs_batching_dimensions_count,
+    const int64_t* rhs_batching_dimensions, size_t rhs_batching_dimensions_count,
+    const int64_t* lhs_contracting_dimensions, size_t lhs_contracting_dimensions_count,
+    const int64_t* rhs_contracting_dimensions, size_t rhs_contracting_dimensions_count,
+    const weft_dot_general_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_MATMUL_HAS_DTYPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_matmul. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_matmul_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_dtype dtype;
+  int32_t reserved;
+} weft_matmul_opts;
+#define WEFT_MATMUL_OPTS_INIT {sizeof(weft_matmul_opts), NULL, 0, (weft_dtype)0, 0}
+WEFT_API void weft_matmul_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* NumPy's matrix product: [..., m, k] by [..., k, n] gives [..., m, n], leading dimensions broadcast, a vector counts
+ * as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32.
+ *   x: [..., m, k], or [k]; any number
+ *   y: [..., k, n], or [k]; any number
+ *   dtype: element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors; dtype; absent unless
+ *   given
+ * Fluent: h = wf_relu(s, wf_add(s, wf_matmul(s, x, w), b));
+ * StableHLO: weft.matmul. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_matmul(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_matmul_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_cross_entropy. */
+typedef enum weft_cross_entropy_reduction {
+  WEFT_CROSS_ENTROPY_REDUCTION_MEAN = 0,
+  WEFT_CROSS_ENTROPY_REDUCTION_SUM = 1,
+  WEFT_CROSS_ENTROPY_REDUCTION_NONE = 2,
+  WEFT_CROSS_ENTROPY_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_cross_entropy_reduction;
+
+#define WEFT_CROSS_ENTROPY_HAS_REDUCTION ((uint64_t)1 << 0)
+#define WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING ((uint64_t)1 << 1)
+/* Optional attributes of weft_cross_entropy. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.0.
+ */
+typedef struct weft_cross_entropy_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_cross_entropy_reduction reduction;
+  int32_t reserved_label_smoothing;
+  double label_smoothing;
+} weft_cross_entropy_opts;
+#define WEFT_CROSS_ENTROPY_OPTS_INIT {sizeof(weft_cross_entropy_opts), NULL, 0, (weft_cross_entropy_reduction)0, 0, 0}
+WEFT_API void weft_cross_entropy_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Negative log softmax probability of the right class: logits [..., classes] and integer labels [...]. The mean over
+ * rows, unless reduction says sum or none. A label outside the classes makes its row's loss NaN.
+ *   logits: [..., classes]; float
+ *   labels: [...], the right class of each row; signed integer, unsigned integer
+ *   reduction: mean over rows, sum over rows, or none; one of mean, sum, none; default mean
+ *   label_smoothing: share of the target spread evenly over all classes, 0 to 1; number; default 0
+ * Fluent: loss = wf_cross_entropy(s, logits, labels);
+ * StableHLO: weft.cross_entropy. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cross_entropy(weft_context* ctx, weft_tensor* logits, weft_tensor* labels,
+    const weft_cross_entropy_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* A dense layer: x w + b over the last dimension of x. The weights are [in, out], as the product reads.
+ *   x: [..., in]; float
+ *   w: weights [in, out]; float
+ *   b: bias [out]; float; may be NULL
+ * Fluent: h = wf_relu(s, wf_linear(s, x, w, b));
+ * StableHLO: weft.linear. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_linear(weft_context* ctx, weft_tensor* x, weft_tensor* w, weft_tensor* b,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_LOG_SOFTMAX_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_log_softmax. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_log_softmax_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_log_softmax_opts;
+#define WEFT_LOG_SOFTMAX_OPTS_INIT {sizeof(weft_log_softmax_opts), NULL, 0, 0}
+WEFT_API void weft_log_softmax_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Logarithm of softmax along one axis: x - max(x) - log(sum(exp(x - max(x)))), accurate where softmax underflows.
+ *   x: scores; float
+ *   axis: axis whose exponentials sum to one; negative counts from the end; integer; default -1
+ * Fluent: logp = wf_log_softmax(s, logits);
+ * StableHLO: weft.log_softmax. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_log_softmax(weft_context* ctx, weft_tensor* x,
+    const weft_log_softmax_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reduction of weft_mse. */
+typedef enum weft_mse_reduction {
+  WEFT_MSE_REDUCTION_MEAN = 0,
+  WEFT_MSE_REDUCTION_SUM = 1,
+  WEFT_MSE_REDUCTION_NONE = 2,
+  WEFT_MSE_REDUCTION_FORCE32 = 0x7FFFFFFF
+} weft_mse_reduction;
+
+#define WEFT_MSE_HAS_REDUCTION ((uint64_t)1 << 0)
+/* Optional attributes of weft_mse. A bit in present says that a field counts; others keep their defaults. Since 1.0. */
+typedef struct weft_mse_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_mse_reduction reduction;
+  int32_t reserved;
+} weft_mse_opts;
+#define WEFT_MSE_OPTS_INIT {sizeof(weft_mse_opts), NULL, 0, (weft_mse_reduction)0, 0}
+WEFT_API void weft_mse_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Mean squared error (x - y)^2 of two tensors of one shape: the mean over all elements, unless reduction says sum or
+ * none.
+ *   x: prediction; float
+ *   y: target of the same shape; float
+ *   reduction: mean over elements, sum over elements, or none; one of mean, sum, none; default mean
+ * Fluent: loss = wf_mse(s, prediction, target);
+ * StableHLO: weft.mse. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_mse(weft_context* ctx, weft_tensor* x, weft_tensor* y,
+    const weft_mse_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Rectifier max(x, 0), elementwise; NaN stays NaN. The gradient at 0 is 0.
+ *   x: operand; float, signed integer
+ * Fluent: y = wf_relu(s, x);
+ * StableHLO: weft.relu. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_relu(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Rectifier capped at 6: min(max(x, 0), 6), elementwise. Source: Krizhevsky, Convolutional Deep Belief Networks (2010).
+ *   x: operand; float
+ * Fluent: y = wf_relu6(s, x);
+ * StableHLO: weft.relu6. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_relu6(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Sigmoid linear unit (swish) x / (1 + e^-x), elementwise. Source: Elfwing, Uchibe, Doya (2017).
+ *   x: operand; float
+ * Fluent: y = wf_silu(s, x);
+ * StableHLO: weft.silu. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_silu(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_SOFTMAX_HAS_AXIS ((uint64_t)1 << 0)
 /* Optional attributes of weft_softmax. A bit in present says that a field counts; others keep their defaults. Since
@@ -102,6 +1101,13 @@ WEFT_API void weft_softmax_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_softmax(weft_context* ctx, weft_tensor* x, const weft_softmax_opts* opts,
     weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Softplus log(1 + e^x), elementwise, computed as max(x, 0) + log1p(e^-|x|) so that it never overflows.
+ *   x: operand; float
+ * Fluent: y = wf_softplus(s, x);
+ * StableHLO: weft.softplus. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_softplus(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

@@ -12,6 +12,22 @@ void weft_adam_options_init(void* options, size_t size) noexcept { weft::c_api::
 void weft_checkpoint_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_checkpoint_entry_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_cache_stats_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_clip_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_full_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_iota_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_all_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_any_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_logsumexp_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_max_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_mean_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_min_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_prod_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_sum_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_dot_general_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_matmul_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cross_entropy_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_log_softmax_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_mse_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_softmax_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 
 }  // extern "C"
