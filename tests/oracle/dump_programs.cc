@@ -10,17 +10,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "src/backends/reference/interpreter.h"
+#include "src/backends/reference/reference_backend.h"
 #include "src/ir/stablehlo.h"
 #include "src/passes/pipeline.h"
 #include "tests/support/op_programs.h"
+#include "tests/support/run_on_backend.h"
+#include "tests/support/training_programs.h"
 
 namespace weft {
 namespace {
 
 class Dump {
  public:
-  explicit Dump(std::string folder) : folder_(std::move(folder)), tensors_(folder_ + "/tensors.bin", std::ios::binary) {}
+  Dump(std::string folder, Backend& backend)
+      : folder_(std::move(folder)), backend_(backend), tensors_(folder_ + "/tensors.bin", std::ios::binary) {}
 
   absl::Status Add(const test::OpProgram& program);
   bool Finish();
@@ -29,6 +32,7 @@ class Dump {
   std::string Tensor(const HostTensor& tensor);
 
   const std::string folder_;
+  Backend& backend_;
   std::ofstream tensors_;
   int64_t offset_ = 0;
   std::vector<std::string> cases_;
@@ -44,7 +48,7 @@ std::string Dump::Tensor(const HostTensor& tensor) {
 }
 
 absl::Status Dump::Add(const test::OpProgram& program) {
-  WEFT_ASSIGN_OR_RETURN(auto expected, reference::Interpret(program.module.main(), program.inputs));
+  WEFT_ASSIGN_OR_RETURN(auto expected, test::RunOnBackend(backend_, program.module, program.inputs));
   WEFT_ASSIGN_OR_RETURN(ir::Module lowered, passes::RunPipeline(program.module, {.verify_between = true}));
   WEFT_ASSIGN_OR_RETURN(std::string text, ir::ToStableHlo(lowered));
   std::ofstream(absl::StrCat(folder_, "/", cases_.size(), ".mlir")) << text;
@@ -53,7 +57,7 @@ absl::Status Dump::Add(const test::OpProgram& program) {
   for (const HostTensor& tensor : expected) results.push_back(Tensor(tensor));
   const ir::Tolerance& t = program.tolerance;
   cases_.push_back(absl::StrCat(
-      "{\"name\": \"", program.name, "\", \"op\": \"", program.op->c_name, "\", \"forward\": ", program.forward_results,
+      "{\"name\": \"", program.name, "\", \"op\": \"", program.group, "\", \"forward\": ", program.forward_results,
       ", \"tolerance\": {\"f32\": ", t.f32, ", \"f64\": ", t.f64, ", \"bf16\": ", t.bf16, ", \"f16\": ", t.f16,
       ", \"absolute\": ", t.absolute, "},\n \"inputs\": [", absl::StrJoin(inputs, ", "), "],\n \"results\": [",
       absl::StrJoin(results, ", "), "]}"));
@@ -68,16 +72,24 @@ bool Dump::Finish() {
   return out.good() && tensors_.good();
 }
 
+absl::StatusOr<std::vector<test::OpProgram>> AllPrograms() {
+  WEFT_ASSIGN_OR_RETURN(auto programs, test::OpPrograms());
+  std::erase_if(programs, [](const test::OpProgram& program) { return program.random; });
+  WEFT_ASSIGN_OR_RETURN(auto mlp, test::MlpStep(64));
+  programs.push_back(std::move(mlp));
+  return programs;
+}
+
 int Run(const char* folder) {
-  Dump dump(folder);
-  auto programs = test::OpPrograms();
+  std::unique_ptr<Backend> backend = NewReferenceBackend();
+  auto programs = AllPrograms();
   if (!programs.ok()) {
     std::cerr << programs.status().message() << "\n";
     return 1;
   }
+  Dump dump(folder, *backend);
   int failures = 0;
   for (const test::OpProgram& program : *programs) {
-    if (program.op->random) continue;
     if (absl::Status status = dump.Add(program); !status.ok()) {
       std::cerr << program.name << ": " << status.message() << "\n";
       ++failures;

@@ -8,8 +8,9 @@
 #include "src/ir/verify.h"
 #include "src/ops/registry.h"
 #include "src/passes/passes.h"
-
 #include "tests/support/op_programs.h"
+#include "tests/support/small_stack.h"
+#include "tests/support/training_programs.h"
 
 namespace weft::passes {
 namespace {
@@ -23,7 +24,6 @@ TEST(Pipeline, KeepsEveryBitOfEveryOperationAndItsGradient) {
     EXPECT_EQ(ir::Verify(program.module), absl::OkStatus());
     auto expanded = ExpandComposites(program.module, {});
     ASSERT_TRUE(expanded.ok()) << expanded.status();
-    std::string dumped;
     PipelineOptions options;
     options.verify_between = true;
     auto whole = RunPipeline(program.module, options);
@@ -67,6 +67,40 @@ TEST(Pipeline, NamesThePassAfterWhichAModuleIsBroken) {
   EXPECT_EQ(out.status().message(),
             "internal error (please report): in function @main: the operation's rule gives tensor<4xf32>, the node has "
             "tensor<3xf32>\n  %1 = negate(%0) : tensor<3xf32>\n  after pass: input");
+}
+
+TEST(Pipeline, TakesAMillionNodeChainOnASmallStack) {
+  test::OnSmallStack([] {
+    ir::Value p{ir::Node::Create(ops::kOp_parameter, {}, {}, {ir::Type::Scalar(DType::kF32)}), 0};
+    ir::Value x = p;
+    for (int i = 0; i < 1000000; ++i) x = ir::Value{ir::Node::Create(ops::kOp_mul, {x, p}, {}, {x.type()}), 0};
+    ir::Module module{{ir::Function::Create("main", {p}, {x})}};
+    x = ir::Value();
+    auto out = RunPipeline(module, {.verify_between = true});
+    ASSERT_TRUE(out.ok()) << out.status();
+    EXPECT_EQ(out->main().nodes().size(), 1000001u);
+  });
+}
+
+TEST(Pipeline, KeepsEveryBitOfATrainingStep) {
+  auto program = test::MlpStep(4);
+  ASSERT_TRUE(program.ok()) << program.status();
+  auto expanded = ExpandComposites(program->module, {});
+  ASSERT_TRUE(expanded.ok()) << expanded.status();
+  auto whole = RunPipeline(program->module, {.verify_between = true});
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  auto expected = reference::Interpret(expanded->main(), program->inputs);
+  auto found = reference::Interpret(whole->main(), program->inputs);
+  ASSERT_TRUE(expected.ok() && found.ok()) << expected.status() << found.status();
+  for (size_t i = 0; i < expected->size(); ++i) EXPECT_TRUE((*expected)[i] == (*found)[i]) << "result " << i;
+  // No transpose is left in front of a matrix product, and the pipeline's text reads back.
+  for (const ir::Node* node : whole->main().nodes()) {
+    if (&node->op() != &ops::kOp_dot_general) continue;
+    for (const ir::Value& operand : node->operands()) EXPECT_NE(&operand.node->op(), &ops::kOp_transpose);
+  }
+  auto back = ir::Parse(ir::Print(*whole), ops::FindOp);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(ir::Print(*back), ir::Print(*whole));
 }
 
 }  // namespace

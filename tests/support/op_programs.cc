@@ -29,7 +29,8 @@ absl::StatusOr<OpProgram> MakeOpProgram(const ir::OpDef& op, const ir::Sample& s
   WEFT_ASSIGN_OR_RETURN(ops::ParsedSample parsed, ops::ParseSample(op, sample, dtype));
   OpProgram program;
   program.name = std::move(name);
-  program.op = &op;
+  program.group = op.c_name;
+  program.random = op.random;
   ir::Builder b;
   ir::Values operands;
   std::vector<ir::Value> parameters, wrt;

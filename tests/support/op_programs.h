@@ -13,8 +13,9 @@
 namespace weft::test {
 
 struct OpProgram {
-  std::string name;  // "softmax #1 f32"
-  const ir::OpDef* op = nullptr;
+  std::string name;   // "softmax #1 f32"
+  std::string group;  // "softmax"
+  bool random = false;
   ir::Module module;                // as recorded, composites whole
   std::vector<HostTensor> inputs;   // parameters' values: the operands, then one cotangent per float result
   size_t forward_results = 0;       // the results after these are gradients, one per float operand

@@ -1,4 +1,5 @@
 // reverse: turns the order of elements around along some dimensions.
+#include "src/ir/stablehlo.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -35,6 +36,12 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  absl::StatusOr<Ints> axes = NormalizeAxes("dimensions", node.attrs().IntList(0), node.type().rank());
+  if (!axes.ok()) return writer.Fail(axes.status());
+  writer.Emit("reverse", {{"dimensions", ShloArray(*axes)}});
+}
+
 constexpr Sample kSamples[] = {{"T[5] dimensions=[0]"},
                                {"T[2,3,4] dimensions=[0,2]"},
                                {"T[2,3] dimensions=[-1]"},
@@ -55,6 +62,7 @@ constinit const OpDef kOp_reverse = {
     .gradient = Gradient,
     .lowering = Lowering::kIndexMap,
     .reference = Reference,
+    .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,
