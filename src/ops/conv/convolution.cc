@@ -1,0 +1,173 @@
+// convolution: StableHLO's, with every dimension order, dilation and grouping.
+#include "absl/strings/str_join.h"
+#include "src/ir/stablehlo.h"
+#include "src/ops/conv/conv_shape.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"input", kNumber, "batch, features and spatial dimensions in any order"},
+                                    {"kernel", kNumber, "input and output features and spatial dimensions"}};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  WEFT_ASSIGN_OR_RETURN(const ConvShape shape,
+                        ReadConv(call.op, call.attrs, call.operands[0]->dims, call.operands[1]->dims));
+  WEFT_ASSIGN_OR_RETURN(const DType dtype, ConvResultType(call.attrs, call.operands[0]->dtype));
+  results->push_back(Type::Tensor(dtype, shape.OutputDims()));
+  return absl::OkStatus();
+}
+
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  const Value& x = call.operands[0];
+  const Value& k = call.operands[1];
+  const Attrs& attrs = call.node.attrs();
+  if (attrs.Int(kConvBatchGroups) != 1) {
+    return absl::UnimplementedError(absl::StrCat("the gradient of a convolution with batch_group_count ",
+                                                 attrs.Int(kConvBatchGroups),
+                                                 " is not supported; only 1 is"));
+  }
+  Value g = Convert(call.b, call.cotangents[0], x.dtype());
+  if (call.wanted[0]) grads[0] = ConvBackwardInput(call.b, g, k, attrs, x.dims());
+  if (call.wanted[1]) grads[1] = ConvBackwardKernel(call.b, x, g, attrs, k.dims());
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  const HostTensor& k = *call.operands[1];
+  HostTensor& y = call.results[0];
+  WEFT_ASSIGN_OR_RETURN(const ConvShape shape, ReadConv(call.op, call.attrs, x.dims(), k.dims()));
+  const Dims xs = StridesOf(x.dims()), ks = StridesOf(k.dims());
+  const bool is_float = IsFloat(x.dtype());
+  const std::vector<double> xv = is_float ? ToDoubles(x) : std::vector<double>();
+  const std::vector<double> kv = is_float ? ToDoubles(k) : std::vector<double>();
+  const size_t n = shape.windows.size();
+  const int64_t in_group = shape.features / shape.feature_groups;
+  Dims taps;
+  for (const Window& w : shape.windows) taps.push_back(w.size);
+  ForEachIndex(y.dims(), [&](int64_t at, const Dims& index) {
+    const int64_t feature = index[shape.output[1]];
+    const int64_t batch_group = feature / (shape.out_features / shape.batch_groups);
+    const int64_t feature_group = feature / (shape.out_features / shape.feature_groups);
+    const int64_t batch = index[shape.output[0]] + batch_group * (shape.batch / shape.batch_groups);
+    const int64_t x_base = batch * xs[shape.input[0]] + feature_group * in_group * xs[shape.input[1]];
+    const int64_t k_base = feature * ks[shape.kernel[1]];
+    double sum = 0;
+    uint64_t integer = 0;
+    ForEachIndex(taps, [&](int64_t, const Dims& tap) {
+      int64_t from = x_base, by = k_base;
+      for (size_t d = 0; d < n; ++d) {
+        const Window& w = shape.windows[d];
+        const int64_t i = w.Index(index[shape.output_spatial[d]], tap[d]);
+        if (i < 0) return;
+        from += i * xs[shape.input_spatial[d]];
+        by += (shape.reversal[d] != 0 ? w.size - 1 - tap[d] : tap[d]) * ks[shape.kernel_spatial[d]];
+      }
+      for (int64_t c = 0; c < in_group; ++c) {
+        const int64_t i = from + c * xs[shape.input[1]], j = by + c * ks[shape.kernel[0]];
+        if (is_float) {
+          sum += xv[i] * kv[j];
+        } else {
+          integer += static_cast<uint64_t>(x.GetInt(i)) * static_cast<uint64_t>(k.GetInt(j));
+        }
+      }
+    });
+    if (is_float) {
+      y.SetDouble(at, sum);
+    } else {
+      y.SetInt(at, static_cast<int64_t>(integer));
+    }
+  });
+  return absl::OkStatus();
+}
+
+// "[b, 0, 1, f]": what each dimension is.
+std::string Layout(const Ints& positions, std::string_view first, std::string_view second) {
+  std::vector<std::string> names(positions.size());
+  names[positions[0]] = first;
+  names[positions[1]] = second;
+  for (size_t d = 2; d < positions.size(); ++d) names[positions[d]] = absl::StrCat(d - 2);
+  return absl::StrCat("[", absl::StrJoin(names, ", "), "]");
+}
+
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  const Attrs& a = node.attrs();
+  auto read = ReadConv(node.op(), a, node.operands()[0].dims(), node.operands()[1].dims());
+  if (!read.ok()) return writer.Fail(read.status());
+  Ints low, high;
+  for (const Window& w : read->windows) {
+    low.push_back(w.low);
+    high.push_back(w.high);
+  }
+  const std::string dims = absl::StrCat("#stablehlo.conv<", Layout(a.IntList(kConvInputDims), "b", "f"), "x",
+                                        Layout(a.IntList(kConvKernelDims), "i", "o"), "->",
+                                        Layout(a.IntList(kConvOutputDims), "b", "f"), ">");
+  std::string reversal;
+  for (int64_t r : read->reversal)
+    absl::StrAppend(&reversal, reversal.empty() ? ": " : ", ", r != 0 ? "true" : "false");
+  const std::string highest = ShloEnum("precision", "HIGHEST");
+  writer.Emit("convolution", {{"window_strides", ShloArray(a.IntList(kConvStrides))},
+                              {"padding", ShloPairs(low, high)},
+                              {"lhs_dilation", ShloArray(a.IntList(kConvInputDilation))},
+                              {"rhs_dilation", ShloArray(a.IntList(kConvKernelDilation))},
+                              {"window_reversal", absl::StrCat("array<i1", reversal, ">")},
+                              {"dimension_numbers", dims},
+                              {"feature_group_count", ShloI64(a.Int(kConvFeatureGroups))},
+                              {"batch_group_count", ShloI64(a.Int(kConvBatchGroups))},
+                              {"precision_config", absl::StrCat("[", highest, ", ", highest, "]")}});
+}
+
+#define WEFT_NHWC " input_dimensions=[0,3,1,2] kernel_dimensions=[2,3,0,1] output_dimensions=[0,3,1,2]"
+#define WEFT_WINDOW(strides, padding, base, dilation) \
+  " window_strides=" strides " padding=" padding " lhs_dilation=" base " rhs_dilation=" dilation
+constexpr Sample kSamples[] = {
+    {"T[2,5,6,3] T[3,3,3,4]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC},
+    {"T[1,7,6,2] T[3,2,2,3]" WEFT_WINDOW("[2,3]", "[1,0,2,1]", "[1,1]", "[1,1]") WEFT_NHWC},
+    {"T[1,5,5,4] T[2,3,2,6]" WEFT_WINDOW("[1,2]", "[1,1,0,2]", "[1,1]", "[2,1]") WEFT_NHWC
+     " feature_group_count=2"},
+    {"T[2,4,3,2] T[3,3,2,2]" WEFT_WINDOW("[1,1]", "[2,2,1,2]", "[2,1]", "[1,1]") WEFT_NHWC
+     " window_reversal=[1,0]"},
+    {"T[4,5,5,2] T[3,3,2,4]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC
+     " batch_group_count=2",
+     -2, 2, false},
+    {"T[2,3,9] T[5,3,4]" WEFT_WINDOW(
+        "[2]", "[-1,3]", "[1]",
+        "[1]") " input_dimensions=[0,1,2] kernel_dimensions=[1,0,2] output_dimensions=[0,1,2]"},
+    {"T[2,3] T[3,4] window_strides=[] padding=[] lhs_dilation=[] rhs_dilation=[] input_dimensions=[0,1]"
+     " kernel_dimensions=[0,1] output_dimensions=[0,1]"},
+    {"T[0,5,5,2] T[3,3,2,4]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC},
+    {"T[1,2,2,1] T[3,3,1,1]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC},
+    {"bf16[1,6,6,3] bf16[3,3,3,17]" WEFT_WINDOW("[1,1]", "[1,1,1,1]", "[1,1]", "[1,1]") WEFT_NHWC
+     " dtype=f32"},
+};
+#undef WEFT_NHWC
+#undef WEFT_WINDOW
+
+}  // namespace
+
+constinit const OpDef kOp_convolution = {
+    .name = "convolution",
+    .c_name = "convolution",
+    .doc =
+        "Convolution (cross-correlation) over any number of spatial dimensions, StableHLO's general form. "
+        "bf16 and f16 are "
+        "summed in f32. For images in NHWC see conv.",
+    .example =
+        "const int64_t one[] = {1, 1}, none[] = {0, 0, 0, 0}, nhwc[] = {0, 3, 1, 2}, hwio[] = {2, 3, 0, 1};\n"
+        "y = wf_convolution(s, x, w, one, 2, none, 4, one, 2, one, 2, nhwc, 4, hwio, 4, nhwc, 4);",
+    .operands = kOperands,
+    .attrs = kConvAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kKernel,
+    .reference = Reference,
+    .stablehlo = StableHlo,
+    .samples = kSamples,
+    .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

@@ -1,0 +1,43 @@
+// max_pool: the largest element under each window.
+#include "src/ops/conv/pool.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
+  const Value& x = call.operands[0];
+  WEFT_ASSIGN_OR_RETURN(Attrs attrs, PoolAttrs(call.op, call.attrs, x.dims(), Reducer::kMax));
+  results[0] = Call(call.b, kOp_reduce_window, {x}, std::move(attrs));
+  return absl::OkStatus();
+}
+
+constexpr Sample kSamples[] = {{"T[2,4,6,3] window=[2,2]"},
+                               {"T[1,5,7,2] window=[3,3] strides=[2,2] padding=same"},
+                               {"T[1,5,5,1] window=[3,2] strides=[1,2] padding=explicit pads=[1,1,0,1]"},
+                               {"T[2,7,3] window=[3]"},
+                               {"T[0,4,4,1] window=[2,2]"}};
+
+}  // namespace
+
+constinit const OpDef kOp_max_pool = {
+    .name = "weft.max_pool",
+    .c_name = "max_pool",
+    .kind = Kind::kMacro,
+    .doc =
+        "The largest element under each window of channels-last data. The gradient goes to the first of "
+        "equals.",
+    .example = "const int64_t two[] = {2, 2};\nh = wf_max_pool(s, h, two, 2);",
+    .operands = kPoolOperands,
+    .attrs = kPoolAttrs,
+    .results = kResult,
+    .infer = InferPool,
+    .expand = Expand,
+    .lowering = Lowering::kExpand,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kMacroAbsent,
+};
+
+}  // namespace weft::ops

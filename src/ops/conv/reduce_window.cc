@@ -1,0 +1,176 @@
+// reduce_window: combines the elements under a window that slides over all dimensions.
+#include "src/ir/stablehlo.h"
+#include "src/ops/conv/window.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kNumber, "operand"}};
+constexpr AttrDef kAttrs[] = {
+    {"window_dimensions", AttrType::kInts, "size of the window in each dimension", true},
+    {"reducer", AttrType::kEnum, "sum, prod, max, min, and, or", true, {}, kReducerNames},
+    {"window_strides", AttrType::kInts, "step of the window in each dimension; absent: 1"},
+    {"base_dilations", AttrType::kInts, "spacing of operand elements; absent: 1"},
+    {"window_dilations", AttrType::kInts, "spacing of window elements; absent: 1"},
+    {"padding", AttrType::kInts, "low and high of each dimension: [low0, high0, low1, …]; absent: 0"},
+};
+
+absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs, const Dims& dims) {
+  const size_t n = dims.size();
+  WEFT_ASSIGN_OR_RETURN(const Ints sizes, PerDimension(op, attrs, 0, n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints strides, PerDimension(op, attrs, 2, n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints base, PerDimension(op, attrs, 3, n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints dilation, PerDimension(op, attrs, 4, n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints padding, PerDimension(op, attrs, 5, n, 0, 2));
+  std::vector<Window> windows;
+  for (size_t d = 0; d < n; ++d) {
+    windows.push_back(
+        {dims[d], sizes[d], strides[d], padding[2 * d], padding[2 * d + 1], base[d], dilation[d]});
+    WEFT_RETURN_IF_ERROR(CheckWindow(windows.back(), d));
+  }
+  return windows;
+}
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type& x = *call.operands[0];
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, Windows(call.op, call.attrs, x.dims));
+  const auto reducer = static_cast<Reducer>(call.attrs.Int(1));
+  if ((reducer == Reducer::kAnd || reducer == Reducer::kOr) && IsFloat(x.dtype)) {
+    return UserError("reducer ", kReducerNames[call.attrs.Int(1)], " takes integers, not ", NameOf(x.dtype));
+  }
+  Dims dims;
+  for (const Window& w : windows) dims.push_back(w.out());
+  results->push_back(Type::Tensor(x.dtype, std::move(dims)));
+  return absl::OkStatus();
+}
+
+// Sums: the cotangent, spread by the strides, under the same window slid the other way.
+Value SumGradient(Builder& b, const Value& g, std::span<const Window> windows) {
+  Ints sizes, strides, base, dilation, padding;
+  for (const Window& w : windows) {
+    const int64_t low = w.dilated_size() - 1 - w.low;
+    sizes.push_back(w.size);
+    strides.push_back(w.base_dilation);
+    base.push_back(w.stride);
+    dilation.push_back(w.dilation);
+    padding.push_back(low);
+    padding.push_back(w.dilated_in() + w.dilated_size() - 1 - Window::Dilated(w.out(), w.stride) - low);
+  }
+  return Call(b, kOp_reduce_window, {g},
+              {sizes, static_cast<int64_t>(Reducer::kSum), strides, base, dilation, padding});
+}
+
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  Builder& b = call.b;
+  const Attrs& attrs = call.node.attrs();
+  const Value& x = call.operands[0];
+  const Value& g = call.cotangents[0];
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, Windows(call.node.op(), attrs, x.dims()));
+  const auto reducer = static_cast<Reducer>(attrs.Int(1));
+  if (reducer == Reducer::kSum) {
+    grads[0] = SumGradient(b, g, windows);
+    return absl::OkStatus();
+  }
+  bool plain = reducer == Reducer::kMax || reducer == Reducer::kMin;
+  Ints strides, padding;
+  for (const Window& w : windows) {
+    plain = plain && w.base_dilation == 1 && w.dilation == 1;
+    strides.push_back(w.stride);
+    padding.push_back(w.low);
+    padding.push_back(w.high);
+  }
+  if (!plain) {
+    return absl::UnimplementedError(
+        absl::StrCat("the gradient of reduce_window with reducer ", kReducerNames[attrs.Int(1)],
+                     " is supported for sum, and for max and min without dilation"));
+  }
+  grads[0] = Call(b, kOp_select_and_scatter, {reducer == Reducer::kMax ? x : Neg(b, x), g},
+                  {attrs.IntList(0), strides, padding});
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  HostTensor& y = call.results[0];
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, Windows(call.op, call.attrs, x.dims()));
+  const Dims strides = StridesOf(x.dims());
+  Dims taps;
+  for (const Window& w : windows) taps.push_back(w.size);
+  ForEachIndex(y.dims(), [&](int64_t at, const Dims& index) {
+    Accumulator result(static_cast<Reducer>(call.attrs.Int(1)), x.dtype());
+    ForEachIndex(taps, [&](int64_t, const Dims& tap) {
+      int64_t from = 0;
+      for (size_t d = 0; d < windows.size(); ++d) {
+        const int64_t i = windows[d].Index(index[d], tap[d]);
+        if (i < 0) return;
+        from += i * strides[d];
+      }
+      result.Take(x, from);
+    });
+    result.Store(y, at);
+  });
+  return absl::OkStatus();
+}
+
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  const Value& x = node.operands()[0];
+  const auto reducer = static_cast<Reducer>(node.attrs().Int(1));
+  auto windows = Windows(node.op(), node.attrs(), x.dims());
+  if (!windows.ok()) return writer.Fail(windows.status());
+  Ints strides, base, dilation, low, high;
+  for (const Window& w : *windows) {
+    strides.push_back(w.stride);
+    base.push_back(w.base_dilation);
+    dilation.push_back(w.dilation);
+    low.push_back(w.low);
+    high.push_back(w.high);
+  }
+  const std::string operands[] = {writer.Name(x), writer.Constant(Identity(reducer, x.dtype()))};
+  writer.EmitOn("reduce_window", operands,
+                {{"window_dimensions", ShloArray(node.attrs().IntList(0))},
+                 {"window_strides", ShloArray(strides)},
+                 {"base_dilations", ShloArray(base)},
+                 {"window_dilations", ShloArray(dilation)},
+                 {"padding", ShloPairs(low, high)}},
+                writer.Reducer(StableHloOf(reducer), x.dtype()));
+}
+
+constexpr Sample kSamples[] = {
+    {"T[1,4,6,2] window_dimensions=[1,2,2,1] reducer=max window_strides=[1,2,2,1]"},
+    {"T[5,7] window_dimensions=[3,2] reducer=sum window_strides=[1,3] padding=[1,1,0,2]"},
+    {"T[9] window_dimensions=[3] reducer=sum window_strides=[2] base_dilations=[2] window_dilations=[2] "
+     "padding=[-1,3]"},
+    {"T[8] window_dimensions=[3] reducer=min padding=[1,0]"},
+    {"T[4,3] window_dimensions=[2,1] reducer=prod", -2, 2, false},
+    {"T[2] window_dimensions=[3] reducer=sum"},
+    {"T[0,4] window_dimensions=[1,2] reducer=sum"},
+    {"T[4] window_dimensions=[2] reducer=max padding=[3,0]", -2, 2, false}};
+
+}  // namespace
+
+constinit const OpDef kOp_reduce_window = {
+    .name = "reduce_window",
+    .c_name = "reduce_window",
+    .doc =
+        "Combines the elements under a window that slides over all dimensions; padding counts as the "
+        "reducer's neutral "
+        "element. Sums of f16 and bf16 are kept in f32. For images see max_pool and avg_pool.",
+    .example =
+        "const int64_t window[] = {1, 2, 2, 1};\n"
+        "y = wf_reduce_window(s, x, window, 4, WEFT_REDUCE_WINDOW_REDUCER_MAX);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kKernel,
+    .reference = Reference,
+    .stablehlo = StableHlo,
+    .samples = kSamples,
+    .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

@@ -1,0 +1,134 @@
+// select_and_scatter: adds each source element to the largest operand element of its window. The gradient of
+// max pooling.
+#include "src/ir/stablehlo.h"
+#include "src/ops/conv/window.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"operand", kNumber, "what is compared"},
+                                    {"source", kNumber, "what is added, one element a window"}};
+constexpr AttrDef kAttrs[] = {
+    {"window_dimensions", AttrType::kInts, "size of the window in each dimension", true},
+    {"window_strides", AttrType::kInts, "step of the window in each dimension; absent: 1"},
+    {"padding", AttrType::kInts, "low and high of each dimension: [low0, high0, low1, …]; absent: 0"},
+};
+
+absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs, const Dims& dims) {
+  WEFT_ASSIGN_OR_RETURN(const Ints sizes, PerDimension(op, attrs, 0, dims.size(), 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints strides, PerDimension(op, attrs, 1, dims.size(), 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints padding, PerDimension(op, attrs, 2, dims.size(), 0, 2));
+  std::vector<Window> windows;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    windows.push_back({.in = dims[d],
+                       .size = sizes[d],
+                       .stride = strides[d],
+                       .low = padding[2 * d],
+                       .high = padding[2 * d + 1]});
+    WEFT_RETURN_IF_ERROR(CheckWindow(windows.back(), d));
+  }
+  return windows;
+}
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type& x = *call.operands[0];
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, Windows(call.op, call.attrs, x.dims));
+  Dims dims;
+  for (const Window& w : windows) dims.push_back(w.out());
+  if (call.operands[1]->dims != dims) {
+    return UserError("source has shape ", DimsToString(call.operands[1]->dims), "; the windows over ",
+                     DimsToString(x.dims), " number ", DimsToString(dims));
+  }
+  results->push_back(x);
+  return absl::OkStatus();
+}
+
+absl::Status Gradient(const GradCall&, std::span<Value>) {
+  return absl::UnimplementedError("the second derivative of max pooling is not supported");
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  const HostTensor& source = *call.operands[1];
+  HostTensor& y = call.results[0];
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, Windows(call.op, call.attrs, x.dims()));
+  const Dims strides = StridesOf(x.dims());
+  Dims taps;
+  for (const Window& w : windows) taps.push_back(w.size);
+  const bool is_float = IsFloat(x.dtype());
+  // The first of equals keeps the place; NaN gives it up to whatever follows, as `selected >= candidate`
+  // says.
+  auto keeps = [&](int64_t selected, int64_t candidate) {
+    if (is_float) return x.GetDouble(selected) >= x.GetDouble(candidate);
+    const int64_t a = x.GetInt(selected), b = x.GetInt(candidate);
+    return IsUnsigned(x.dtype()) ? static_cast<uint64_t>(a) >= static_cast<uint64_t>(b) : a >= b;
+  };
+  std::vector<Accumulator> sums(y.count(), Accumulator(Reducer::kSum, y.dtype()));
+  ForEachIndex(source.dims(), [&](int64_t at, const Dims& index) {
+    int64_t selected = -1;
+    ForEachIndex(taps, [&](int64_t, const Dims& tap) {
+      int64_t candidate = 0;
+      for (size_t d = 0; d < windows.size(); ++d) {
+        const int64_t i = windows[d].Index(index[d], tap[d]);
+        if (i < 0) return;
+        candidate += i * strides[d];
+      }
+      if (selected < 0 || !keeps(selected, candidate)) selected = candidate;
+    });
+    if (selected >= 0) sums[selected].Take(source, at);
+  });
+  for (int64_t k = 0; k < y.count(); ++k) sums[k].Store(y, k);
+  return absl::OkStatus();
+}
+
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  const Value& x = node.operands()[0];
+  auto windows = Windows(node.op(), node.attrs(), x.dims());
+  if (!windows.ok()) return writer.Fail(windows.status());
+  Ints strides, low, high;
+  for (const Window& w : *windows) {
+    strides.push_back(w.stride);
+    low.push_back(w.low);
+    high.push_back(w.high);
+  }
+  const std::string operands[] = {writer.Name(x), writer.Name(node.operands()[1]),
+                                  writer.Constant(Identity(Reducer::kSum, x.dtype()))};
+  writer.EmitOn("select_and_scatter", operands,
+                {{"window_dimensions", ShloArray(node.attrs().IntList(0))},
+                 {"window_strides", ShloArray(strides)},
+                 {"padding", ShloPairs(low, high)}},
+                absl::StrCat(writer.Comparer("GE", x.dtype()), ", ", writer.Reducer("add", x.dtype())));
+}
+
+constexpr Sample kSamples[] = {
+    {"T[1,4,6,2] T[1,2,3,2] window_dimensions=[1,2,2,1] window_strides=[1,2,2,1]", -2, 2, false},
+    {"T[5,7] T[5,3] window_dimensions=[3,2] window_strides=[1,3] padding=[1,1,0,1]", -2, 2, false},
+    {"T[8] T[6] window_dimensions=[3]", -2, 2, false},
+    {"T[0,4] T[0,3] window_dimensions=[1,2]", -2, 2, false}};
+
+}  // namespace
+
+constinit const OpDef kOp_select_and_scatter = {
+    .name = "select_and_scatter",
+    .c_name = "select_and_scatter",
+    .doc =
+        "For each window over operand, adds the window's source element to the place of its largest operand "
+        "element, the "
+        "first of equals: the gradient of max pooling. Zeros elsewhere.",
+    .example = "const int64_t window[] = {1, 2, 2, 1};\ndx = wf_select_and_scatter(s, x, dy, window, 4);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kKernel,
+    .reference = Reference,
+    .stablehlo = StableHlo,
+    .samples = kSamples,
+    .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

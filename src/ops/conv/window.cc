@@ -1,0 +1,63 @@
+// Checks and defaults of window attributes.
+#include "src/ops/conv/window.h"
+
+#include <algorithm>
+
+namespace weft::ops {
+
+absl::Status CheckWindow(const Window& window, size_t dimension) {
+  constexpr int64_t kMost = int64_t{1} << 40;  // products of two still fit
+  auto check = [&](std::string_view what, int64_t value, int64_t least) {
+    if (value >= least && value <= kMost) return absl::OkStatus();
+    return UserError("window dimension ", dimension, ": ", what, " is ", value, "; it must be at least ",
+                     least, value > kMost ? " and below 2^40" : "");
+  };
+  WEFT_RETURN_IF_ERROR(check("size", window.size, 1));
+  WEFT_RETURN_IF_ERROR(check("stride", window.stride, 1));
+  WEFT_RETURN_IF_ERROR(check("operand dilation", window.base_dilation, 1));
+  WEFT_RETURN_IF_ERROR(check("window dilation", window.dilation, 1));
+  WEFT_RETURN_IF_ERROR(check("low padding", window.low, -kMost));
+  WEFT_RETURN_IF_ERROR(check("high padding", window.high, -kMost));
+  int64_t product;
+  if (__builtin_mul_overflow(window.in, window.base_dilation, &product) || product > int64_t{1} << 60 ||
+      __builtin_mul_overflow(window.size, window.dilation, &product) || product > int64_t{1} << 60) {
+    return UserError("window dimension ", dimension, " is too large");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ir::Ints> PerDimension(const ir::OpDef& op, const ir::Attrs& attrs, size_t i,
+                                      size_t dimensions, int64_t otherwise, size_t per) {
+  if (!attrs.has(i)) return ir::Ints(dimensions * per, otherwise);
+  const ir::Ints& values = attrs.IntList(i);
+  if (values.size() != dimensions * per) {
+    return UserError(op.attrs[i].name, " ", DimsToString(values), " has ", values.size(), " entries; ",
+                     dimensions * per, " are needed, ", per == 1 ? "one" : "low and high", " for each of ",
+                     dimensions, " dimensions");
+  }
+  return values;
+}
+
+absl::StatusOr<ir::Ints> ResolvePadding(const ir::OpDef& op, const ir::Attrs& attrs, size_t mode, size_t pads,
+                                        std::span<const Window> windows) {
+  const auto padding = static_cast<Padding>(attrs.Int(mode));
+  if (padding == Padding::kExplicit && !attrs.has(pads)) {
+    return UserError("padding is explicit and ", op.attrs[pads].name, " is not given");
+  }
+  if (padding != Padding::kExplicit && attrs.has(pads)) {
+    return UserError(op.attrs[pads].name, " is given and padding is ", kPaddingNames[attrs.Int(mode)],
+                     "; it goes with padding explicit");
+  }
+  WEFT_ASSIGN_OR_RETURN(ir::Ints result, PerDimension(op, attrs, pads, windows.size(), 0, 2));
+  if (padding != Padding::kSame) return result;
+  for (size_t d = 0; d < windows.size(); ++d) {
+    const Window& w = windows[d];
+    const int64_t out = (w.in + w.stride - 1) / w.stride;
+    const int64_t total = std::max<int64_t>(0, (out - 1) * w.stride + w.dilated_size() - w.in);
+    result[2 * d] = total / 2;
+    result[2 * d + 1] = total - total / 2;
+  }
+  return result;
+}
+
+}  // namespace weft::ops

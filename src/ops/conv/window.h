@@ -1,0 +1,65 @@
+// Sliding windows: the arithmetic that convolution, reduce_window and select_and_scatter share.
+#pragma once
+
+#include <cstdint>
+
+#include "src/ops/families.h"
+
+namespace weft::ops {
+
+// One dimension. Dilation spreads elements apart with gaps between them.
+struct Window {
+  int64_t in = 1;    // elements of the operand
+  int64_t size = 1;  // taps
+  int64_t stride = 1;
+  int64_t low = 0, high = 0;  // padding; negative cuts
+  int64_t base_dilation = 1;  // of the operand
+  int64_t dilation = 1;       // of the window
+
+  static int64_t Dilated(int64_t count, int64_t dilation) {
+    return count == 0 ? 0 : (count - 1) * dilation + 1;
+  }
+  int64_t dilated_in() const { return Dilated(in, base_dilation); }
+  int64_t dilated_size() const { return Dilated(size, dilation); }
+  int64_t out() const {
+    const int64_t room = dilated_in() + low + high - dilated_size();
+    return room < 0 ? 0 : room / stride + 1;
+  }
+  // The operand element that tap `tap` of output `at` reads, -1 where there is none.
+  int64_t Index(int64_t at, int64_t tap) const {
+    const int64_t position = at * stride + tap * dilation - low;
+    if (position < 0 || position % base_dilation != 0) return -1;
+    return position / base_dilation < in ? position / base_dilation : -1;
+  }
+};
+
+// Sizes and strides at least 1, dilations at least 1, everything below 2^40. `dimension` is for the text.
+absl::Status CheckWindow(const Window& window, size_t dimension);
+
+// An attribute with one entry a dimension (`per` = 2: low and high); `otherwise` where it is absent.
+absl::StatusOr<ir::Ints> PerDimension(const ir::OpDef& op, const ir::Attrs& attrs, size_t i,
+                                      size_t dimensions, int64_t otherwise, size_t per = 1);
+
+// How C-level operations say padding.
+inline constexpr std::string_view kPaddingNames[] = {"valid", "same", "explicit"};
+enum class Padding : int64_t { kValid = 0, kSame = 1, kExplicit = 2 };
+// [low, high, …] for windows whose other members are set. `same` gives ceil(in / stride) outputs, the odd
+// element at the end.
+absl::StatusOr<ir::Ints> ResolvePadding(const ir::OpDef& op, const ir::Attrs& attrs, size_t mode, size_t pads,
+                                        std::span<const Window> windows);
+
+// Calls f with the index along each dimension, last one fastest.
+template <typename F>
+void ForEachIndex(std::span<const int64_t> dims, F f) {
+  const int64_t count = CountOf(dims);
+  Dims index(dims.size(), 0);
+  for (int64_t k = 0; k < count; ++k) {
+    f(k, index);
+    for (size_t d = dims.size(); d-- > 0;) {
+      if (++index[d] < dims[d]) break;
+      index[d] = 0;
+    }
+  }
+}
+
+}  // namespace weft::ops

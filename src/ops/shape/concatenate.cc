@@ -1,0 +1,88 @@
+// concatenate: tensors one after the other along a dimension.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {
+    {"inputs", kAnyType, "tensors that differ only in the joined dimension", false, true}};
+constexpr AttrDef kAttrs[] = {
+    {"dimension", AttrType::kInt, "dimension to join along; negative counts from the end", false, "0"}};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type& first = *call.operands[0];
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("dimension", call.attrs.Int(0), first.rank()));
+  Type result = first;
+  for (size_t i = 1; i < call.operands.size(); ++i) {
+    Dims dims = call.operands[i]->dims;
+    if (dims.size() == first.rank()) {
+      result.dims[axis] += dims[axis];
+      dims[axis] = first.dims[axis];
+    }
+    if (dims != first.dims) {
+      return UserError("inputs 0 and ", i, " have shapes ", DimsToString(first.dims), " and ",
+                       DimsToString(call.operands[i]->dims), "; all but dimension ", axis, " must be equal");
+    }
+  }
+  results->push_back(std::move(result));
+  return absl::OkStatus();
+}
+
+// Each input gets its part back.
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  const Dims& dims = call.results[0].dims();
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis,
+                        NormalizeAxis("dimension", call.node.attrs().Int(0), dims.size()));
+  Ints start(dims.size(), 0), limit = ToInts(dims);
+  for (size_t i = 0; i < call.operands.size(); ++i) {
+    limit[axis] = start[axis] + call.operands[i].dims()[axis];
+    if (call.wanted[i]) grads[i] = Slice(call.b, call.cotangents[0], start, limit, Ints(dims.size(), 1));
+    start[axis] = limit[axis];
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  HostTensor& y = call.results[0];
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("dimension", call.attrs.Int(0), y.dims().size()));
+  const int64_t inner = StridesOf(y.dims())[axis];
+  int64_t start = 0;
+  for (const HostTensor* x : call.operands) {
+    const int64_t size = x->dims()[axis];
+    for (int64_t k = 0; k < x->count(); ++k) {
+      const int64_t outer = k / (size * inner), at = k / inner % size;
+      CopyElement(*x, k, y, (outer * y.dims()[axis] + start + at) * inner + k % inner);
+    }
+    start += size;
+  }
+  return absl::OkStatus();
+}
+
+constexpr Sample kSamples[] = {{"T[2,3] T[4,3]"},
+                               {"T[2,3] T[2,1] T[2,5] dimension=1"},
+                               {"T[5] dimension=-1"},
+                               {"T[0,3] T[2,3]"},
+                               {"T[2,3,4] T[2,3,1] dimension=-1"}};
+
+}  // namespace
+
+constinit const OpDef kOp_concatenate = {
+    .name = "concatenate",
+    .c_name = "concatenate",
+    .doc = "Joins tensors one after the other along one dimension; the others must agree.",
+    .example = "weft_tensor* parts[] = {a, b};\ny = wf_concatenate(s, parts, 2);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kIndexMap,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops
