@@ -1,0 +1,221 @@
+// Convolutions in all three directions against sums in double: strides, padding, both dilations, reversal, groups,
+// ranks one to three, types, threads and instruction sets.
+#include "src/backends/cpu/conv_geometry.h"
+#include "tests/kernels/kernels_support.h"
+
+namespace weft::cpu {
+namespace {
+
+SpatialDim Dim(int64_t in, int64_t window, int64_t stride = 1, int64_t low = 0, int64_t high = 0, int64_t lhs = 1,
+               int64_t rhs = 1, bool reversed = false) {
+  SpatialDim dim{in, window, 0, stride, low, high, lhs, rhs, reversed};
+  dim.out = OutputSize(dim);
+  return dim;
+}
+
+ConvCall Make(int64_t batch, int64_t in_channels, int64_t out_channels, std::vector<SpatialDim> dims, int64_t groups = 1) {
+  ConvCall call;
+  call.batch = batch;
+  call.in_channels = in_channels;
+  call.out_channels = out_channels;
+  call.feature_groups = groups;
+  call.spatial_rank = static_cast<int>(dims.size());
+  for (size_t d = 0; d < dims.size(); ++d) call.dims[d] = dims[d];
+  return call;
+}
+
+std::vector<ConvCall> Cases() {
+  return {
+      Make(2, 1, 32, {Dim(9, 3), Dim(11, 3)}),
+      Make(2, 32, 64, {Dim(8, 3), Dim(9, 3)}),
+      Make(3, 5, 7, {Dim(7, 3, 1, 1, 1), Dim(8, 3, 1, 1, 1)}),
+      Make(1, 3, 64, {Dim(19, 7, 2, 3, 3), Dim(20, 7, 2, 3, 3)}),
+      Make(2, 16, 20, {Dim(9, 3, 2, 1, 0), Dim(10, 3, 2, 0, 1)}),
+      Make(2, 8, 70, {Dim(6, 1, 2), Dim(7, 1, 2)}),
+      Make(1, 6, 9, {Dim(12, 3, 1, 2, 2, 1, 2), Dim(12, 3, 1, 2, 2, 1, 2)}),
+      Make(2, 4, 17, {Dim(5, 3, 1, 2, 2, 2), Dim(4, 4, 1, 2, 3, 3)}),
+      Make(2, 4, 6, {Dim(7, 3, 2, 1, 1, 3, 2), Dim(8, 2, 3, 0, 1, 2)}),
+      Make(1, 3, 5, {Dim(8, 3, 1, -1, -2), Dim(9, 2, 1, 1, -3)}),
+      Make(1, 3, 5, {Dim(8, 3, 1, 1, 1, 1, 1, true), Dim(9, 2, 1, 0, 0, 1, 1, true)}),
+      Make(2, 12, 18, {Dim(6, 3, 1, 1, 1), Dim(6, 3, 1, 1, 1)}, 3),
+      Make(2, 6, 6, {Dim(6, 3, 1, 1, 1), Dim(6, 3, 1, 1, 1)}, 6),
+      Make(2, 5, 33, {Dim(20, 5, 2, 2, 2)}),
+      Make(1, 3, 4, {Dim(4, 2), Dim(5, 3, 1, 1, 1), Dim(6, 3, 2, 1, 1)}),
+      Make(1, 600, 6, {Dim(3, 2), Dim(3, 3, 1, 1, 1)}),
+      Make(2, 3, 4, {Dim(2, 1, 1, 4, 4), Dim(2, 3, 1, 5, 5)}),
+      Make(9, 1, 4, {Dim(30, 3), Dim(30, 3)}),
+  };
+}
+
+std::string Words(const ConvCall& call) {
+  std::string text = "n" + std::to_string(call.batch) + " c" + std::to_string(call.in_channels) + "->" +
+                     std::to_string(call.out_channels) + " g" + std::to_string(call.feature_groups);
+  for (int d = 0; d < call.spatial_rank; ++d) {
+    const SpatialDim& dim = call.dims[d];
+    for (int64_t v : {dim.in, dim.window, dim.out, dim.stride, dim.pad_lo, dim.pad_hi, dim.lhs_dilation, dim.rhs_dilation}) {
+      text += (text.back() == ' ' ? "" : " ") + std::to_string(v);
+    }
+    text += ";";
+  }
+  return text;
+}
+
+// Every (x, w, y) index triple that the definition multiplies.
+template <typename Visit>
+void ForEachTerm(const ConvCall& call, Visit visit) {
+  const Geometry g = PadRank(call.spatial_rank, call.dims);
+  const int64_t group_in = call.in_channels / call.feature_groups, group_out = call.out_channels / call.feature_groups;
+  for (int64_t out = 0; out < g.out; ++out) {
+    for (int64_t tap = 0; tap < g.window; ++tap) {
+      Odometer o, t;
+      o.Set(out, [&](int d) { return g.dims[d].out; });
+      t.Set(tap, [&](int d) { return g.dims[d].window; });
+      int64_t in = 0, stored = 0;
+      bool inside = true;
+      for (int d = 0; d < kMaxSpatialDims && inside; ++d) {
+        const SpatialDim& dim = g.dims[d];
+        const int64_t at = o.at[d] * dim.stride + t.at[d] * dim.rhs_dilation - dim.pad_lo;
+        inside = at >= 0 && at % dim.lhs_dilation == 0 && at / dim.lhs_dilation < dim.in;
+        in = in * dim.in + at / dim.lhs_dilation;
+        stored = stored * dim.window + (dim.reversed ? dim.window - 1 - t.at[d] : t.at[d]);
+      }
+      if (!inside) continue;
+      for (int64_t n = 0; n < call.batch; ++n) {
+        for (int64_t co = 0; co < call.out_channels; ++co) {
+          for (int64_t ci = 0; ci < group_in; ++ci) {
+            visit((n * g.in + in) * call.in_channels + co / group_out * group_in + ci,
+                  (stored * group_in + ci) * call.out_channels + co, (n * g.out + out) * call.out_channels + co);
+          }
+        }
+      }
+    }
+  }
+}
+
+template <typename In, typename Out>
+void Check(KernelSet& kernels, ConvCall call, DType in, DType out, ThreadPool& one, ThreadPool& two, double tolerance) {
+  SCOPED_TRACE(Words(call));
+  call.input = in;
+  call.output = out;
+  const Geometry g = PadRank(call.spatial_rank, call.dims);
+  std::mt19937 random(11);
+  const int64_t sizes[3] = {call.batch * g.in * call.in_channels,
+                            g.window * (call.in_channels / call.feature_groups) * call.out_channels,
+                            call.batch * g.out * call.out_channels};
+  Operand<In> x(sizes[0]), w(sizes[1]), y(sizes[2]);
+  x.Randomize(random);
+  w.Randomize(random);
+  y.Randomize(random);
+  for (int written = 0; written < 3; ++written) {  // 0: gradient of x, 1: of w, 2: forward
+    SCOPED_TRACE(written == 0 ? "backward data" : written == 1 ? "backward weights" : "forward");
+    std::vector<double> want(sizes[written]);
+    ForEachTerm(call, [&](int64_t xi, int64_t wi, int64_t yi) {
+      if (written == 0) want[xi] += w.At(wi) * y.At(yi);
+      if (written == 1) want[wi] += x.At(xi) * y.At(yi);
+      if (written == 2) want[yi] += x.At(xi) * w.At(wi);
+    });
+    Operand<Out> first(sizes[written]), second(sizes[written]);
+    for (ThreadPool* pool : {&one, &two}) {
+      Operand<Out>& result = pool == &one ? first : second;
+      call.x = written == 0 ? static_cast<void*>(result.data()) : x.data();
+      call.w = written == 1 ? static_cast<void*>(result.data()) : w.data();
+      call.y = written == 2 ? static_cast<void*>(result.data()) : y.data();
+      const absl::Status status = written == 0   ? kernels.ConvBackwardData(call, *pool)
+                                  : written == 1 ? kernels.ConvBackwardWeights(call, *pool)
+                                                 : kernels.Conv(call, *pool);
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    EXPECT_TRUE(first.SameBits(second)) << "one and two threads differ";
+    EXPECT_TRUE(first.GuardsHold());
+    for (int64_t i = 0; i < sizes[written]; ++i) {
+      ASSERT_NEAR(first.At(i), want[i], tolerance * (std::abs(want[i]) + 1)) << "at " << i;
+    }
+  }
+}
+
+class Conv : public EveryIsa {};
+
+TEST_P(Conv, AgreesWithItsDefinitionInF32) {
+  for (const ConvCall& call : Cases()) Check<float, float>(*kernels_, call, DType::kF32, DType::kF32, one_, two_, 1e-6);
+}
+
+TEST_P(Conv, AgreesWithItsDefinitionInF64) {
+  const std::vector<ConvCall> cases = Cases();
+  for (size_t i = 0; i < cases.size(); i += 3) {
+    Check<double, double>(*kernels_, cases[i], DType::kF64, DType::kF64, one_, two_, 1e-14);
+  }
+}
+
+TEST_P(Conv, AccumulatesBF16InF32) {
+  for (const ConvCall& call : Cases()) {
+    Check<BF16, float>(*kernels_, call, DType::kBF16, DType::kF32, one_, two_, 1e-6);
+    Check<BF16, BF16>(*kernels_, call, DType::kBF16, DType::kBF16, one_, two_, 4e-3);
+  }
+}
+
+TEST_P(Conv, ServesIntegersAndF16) {
+  Check<int32_t, int32_t>(*kernels_, Cases()[2], DType::kI32, DType::kI32, one_, two_, 0);
+  Check<F16, F16>(*kernels_, Cases()[4], DType::kF16, DType::kF16, one_, two_, 5e-4);
+}
+
+TEST_P(Conv, DealsBatchGroupsToOutputChannels) {
+  std::mt19937 random(2);
+  ConvCall call = Make(4, 3, 6, {Dim(5, 3), Dim(5, 3)});
+  call.batch_groups = 2;
+  Operand<float> x(4 * 25 * 3), w(9 * 3 * 6), y(2 * 9 * 6);
+  x.Randomize(random);
+  w.Randomize(random);
+  call.x = x.data();
+  call.w = w.data();
+  call.y = y.data();
+  ASSERT_TRUE(kernels_->Conv(call, two_).ok());
+  for (int64_t n = 0; n < 2; ++n) {
+    for (int64_t o = 0; o < 6; ++o) {
+      double want = 0;
+      for (int64_t t = 0; t < 9; ++t) {
+        for (int64_t c = 0; c < 3; ++c) want += x[(((n + o / 3 * 2) * 5 + t / 3) * 5 + t % 3) * 3 + c] * w[(t * 3 + c) * 6 + o];
+      }
+      EXPECT_NEAR(y[n * 9 * 6 + o], want, 1e-5);
+    }
+  }
+}
+
+TEST_P(Conv, CallsTheEpilogueOnceForEveryElement) {
+  for (const ConvCall& base : {Cases()[1], Cases()[7], Cases()[11]}) {
+    ConvCall call = base;
+    const Geometry g = PadRank(call.spatial_rank, call.dims);
+    Operand<float> x(call.batch * g.in * call.in_channels), y(call.batch * g.out * call.out_channels);
+    Operand<float> w(g.window * call.in_channels / call.feature_groups * call.out_channels);
+    std::vector<std::atomic<int>> seen(y.size());
+    struct Context {
+      std::vector<std::atomic<int>>* seen;
+      int64_t channels;
+    } context{&seen, call.out_channels};
+    call.x = x.data();
+    call.w = w.data();
+    call.y = y.data();
+    call.epilogue.context = &context;
+    call.epilogue.run = [](void* user, int64_t, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
+      auto* context = static_cast<Context*>(user);
+      for (int64_t r = row0; r < row0 + rows; ++r) {
+        for (int64_t c = col0; c < col0 + cols; ++c) ++(*context->seen)[r * context->channels + c];
+      }
+    };
+    ASSERT_TRUE(kernels_->Conv(call, two_).ok());
+    for (auto& count : seen) ASSERT_EQ(count, 1);
+  }
+}
+
+TEST_P(Conv, SaysWhatIsWrongWithACall) {
+  ConvCall call = Make(1, 3, 4, {Dim(5, 3)});
+  call.dims[0].out = 4;
+  EXPECT_EQ(kernels_->Conv(call, one_).message(), "convolution: output of spatial dimension 0 is 4, the window gives 3");
+  call = Make(1, 3, 4, {Dim(5, 3)}, 2);
+  EXPECT_EQ(kernels_->Conv(call, one_).message(),
+            "convolution: 2 feature groups and 1 batch groups do not divide batch 1 and channels 3 to 4");
+}
+
+WEFT_EVERY_ISA(Conv);
+
+}  // namespace
+}  // namespace weft::cpu

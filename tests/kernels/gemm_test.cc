@@ -1,0 +1,224 @@
+// Matrix products against sums in double over odd shapes, transposes, types, threads and instruction sets.
+#include "tests/kernels/kernels_support.h"
+
+namespace weft::cpu {
+namespace {
+
+struct Shape {
+  int64_t m, k, n;
+};
+
+// Small corners, tails of every tile height and width, several K blocks, and shapes that split by rows or by columns.
+const Shape kShapes[] = {{1, 1, 1},   {1, 7, 5},     {2, 3, 16},   {5, 9, 17},    {6, 8, 64},    {7, 31, 65},  {13, 5, 100},
+                         {12, 450, 70}, {37, 131, 77}, {64, 300, 10}, {100, 17, 3}, {3, 1000, 130}, {130, 449, 33}, {65, 897, 40}};
+
+template <typename In, typename Out>
+void Check(KernelSet& kernels, DType in, DType out, Shape shape, bool a_transposed, bool b_transposed, ThreadPool& one,
+           ThreadPool& two, double tolerance) {
+  SCOPED_TRACE(testing::Message() << NameOf(in) << "->" << NameOf(out) << " " << shape.m << "x" << shape.k << "x"
+                                  << shape.n << " ta=" << a_transposed << " tb=" << b_transposed);
+  std::mt19937 random(7);
+  Operand<In> a(shape.m * shape.k), b(shape.k * shape.n);
+  Operand<Out> c(shape.m * shape.n), again(shape.m * shape.n), packed_result(shape.m * shape.n);
+  a.Randomize(random);
+  b.Randomize(random);
+  GemmCall call;
+  call.input = in;
+  call.output = out;
+  call.m = shape.m;
+  call.k = shape.k;
+  call.n = shape.n;
+  call.a.data = a.data();
+  call.a.row_stride = a_transposed ? 1 : shape.k;
+  call.a.col_stride = a_transposed ? shape.m : 1;
+  call.b.data = b.data();
+  call.b.row_stride = b_transposed ? 1 : shape.n;
+  call.b.col_stride = b_transposed ? shape.k : 1;
+  call.c = c.data();
+  ASSERT_TRUE(kernels.Gemm(call, one).ok());
+  call.c = again.data();
+  ASSERT_TRUE(kernels.Gemm(call, two).ok());
+  EXPECT_TRUE(c.SameBits(again)) << "one and two threads differ";
+  EXPECT_TRUE(c.GuardsHold());
+  for (int64_t i = 0; i < shape.m; ++i) {
+    for (int64_t j = 0; j < shape.n; ++j) {
+      double want = 0;
+      for (int64_t k = 0; k < shape.k; ++k) {
+        want += a.At(i * call.a.row_stride + k * call.a.col_stride) * b.At(k * call.b.row_stride + j * call.b.col_stride);
+      }
+      ASSERT_NEAR(c.At(i * shape.n + j), want, tolerance * (std::abs(want) + 1)) << "at " << i << ", " << j;
+    }
+  }
+  if (std::is_integral_v<In>) return;
+  std::vector<char> packed(kernels.PackedBytes(call) + 64);
+  ASSERT_TRUE(kernels.PackB(call, packed.data(), two).ok());
+  call.packed_b = packed.data();
+  call.b.data = nullptr;
+  call.c = packed_result.data();
+  ASSERT_TRUE(kernels.Gemm(call, two).ok());
+  EXPECT_TRUE(c.SameBits(packed_result)) << "a packed right operand changes bits";
+}
+
+class Gemm : public EveryIsa {};
+
+TEST_P(Gemm, AgreesWithDoubleSumsForF32InAllTransposes) {
+  for (const Shape& shape : kShapes) {
+    for (int form = 0; form < 4; ++form) {
+      Check<float, float>(*kernels_, DType::kF32, DType::kF32, shape, form & 1, form & 2, one_, two_, 1e-6);
+    }
+  }
+}
+
+TEST_P(Gemm, AgreesWithDoubleSumsForF64) {
+  for (const Shape& shape : {kShapes[3], kShapes[5], kShapes[7], kShapes[8], kShapes[12]}) {
+    for (int form = 0; form < 4; ++form) {
+      Check<double, double>(*kernels_, DType::kF64, DType::kF64, shape, form & 1, form & 2, one_, two_, 1e-14);
+    }
+  }
+}
+
+TEST_P(Gemm, AccumulatesBF16AndF16InF32) {
+  for (const Shape& shape : {kShapes[0], kShapes[3], kShapes[5], kShapes[8], kShapes[13]}) {
+    for (int form = 0; form < 4; ++form) {
+      Check<BF16, float>(*kernels_, DType::kBF16, DType::kF32, shape, form & 1, form & 2, one_, two_, 1e-6);
+      Check<BF16, BF16>(*kernels_, DType::kBF16, DType::kBF16, shape, form & 1, form & 2, one_, two_, 4e-3);
+    }
+    Check<F16, F16>(*kernels_, DType::kF16, DType::kF16, shape, false, true, one_, two_, 5e-4);
+  }
+}
+
+TEST_P(Gemm, WrapsIntegersAndJoinsBools) {
+  Check<int32_t, int32_t>(*kernels_, DType::kI32, DType::kI32, {37, 31, 40}, true, false, one_, two_, 0);
+  Check<int64_t, int64_t>(*kernels_, DType::kI64, DType::kI64, {5, 9, 17}, false, true, one_, two_, 0);
+  int8_t a[4] = {100, 100, 1, -1}, b[2] = {1, 1}, c[2];
+  GemmCall call;
+  call.input = call.output = DType::kI8;
+  call.m = 2;
+  call.k = 2;
+  call.n = 1;
+  call.a = {a, 2, 1, {}};
+  call.b = {b, 1, 1, {}};
+  call.c = c;
+  ASSERT_TRUE(kernels_->Gemm(call, one_).ok());
+  EXPECT_EQ(c[0], static_cast<int8_t>(200));
+  EXPECT_EQ(c[1], 0);
+  uint8_t flags[4] = {1, 0, 0, 0}, ones[2] = {1, 1}, any[2];
+  call.input = call.output = DType::kBool;
+  call.a.data = flags;
+  call.b.data = ones;
+  call.c = any;
+  ASSERT_TRUE(kernels_->Gemm(call, one_).ok());
+  EXPECT_EQ(any[0], 1);
+  EXPECT_EQ(any[1], 0);
+}
+
+TEST_P(Gemm, WalksBatchesByTheirStridesAndBroadcasts) {
+  std::mt19937 random(3);
+  const int64_t m = 9, k = 20, n = 33;
+  Operand<float> a(6 * m * k), b(2 * k * n), c(6 * m * n);
+  a.Randomize(random);
+  b.Randomize(random);
+  GemmCall call;
+  call.m = m;
+  call.k = k;
+  call.n = n;
+  call.batch_rank = 2;
+  call.batch_sizes = {2, 3};
+  call.a = {a.data(), k, 1, {3 * m * k, m * k}};
+  call.b = {b.data(), n, 1, {k * n, 0}};
+  call.c = c.data();
+  call.c_batch_strides = {3 * m * n, m * n};
+  ASSERT_TRUE(kernels_->Gemm(call, two_).ok());
+  for (int64_t i = 0; i < 6 * m * n; ++i) {
+    const int64_t member = i / (m * n), row = i / n % m, column = i % n;
+    double want = 0;
+    for (int64_t j = 0; j < k; ++j) want += a[member * m * k + row * k + j] * b[member / 3 * k * n + j * n + column];
+    ASSERT_FLOAT_EQ(c[i], static_cast<float>(want)) << i;
+  }
+}
+
+TEST_P(Gemm, AddsToTheResultWhenAskedAndLeavesRowsBeyondNAlone) {
+  const int64_t m = 7, k = 500, n = 20, stride = 24;
+  std::mt19937 random(5);
+  Operand<float> a(m * k), b(k * n), c(m * stride);
+  a.Randomize(random);
+  b.Randomize(random);
+  for (int64_t i = 0; i < c.size(); ++i) c[i] = 0.5f;
+  GemmCall call;
+  call.m = m;
+  call.k = k;
+  call.n = n;
+  call.a = {a.data(), k, 1, {}};
+  call.b = {b.data(), n, 1, {}};
+  call.c = c.data();
+  call.c_row_stride = stride;
+  call.accumulate = true;
+  ASSERT_TRUE(kernels_->Gemm(call, two_).ok());
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < stride; ++j) {
+      double want = 0.5;
+      for (int64_t s = 0; s < k && j < n; ++s) want += a[i * k + s] * b[s * n + j];
+      ASSERT_FLOAT_EQ(c[i * stride + j], static_cast<float>(want));
+    }
+  }
+}
+
+TEST_P(Gemm, CallsTheEpilogueOnceForEveryElement) {
+  const int64_t m = 61, k = 900, n = 150;
+  std::mt19937 random(5);
+  Operand<float> a(m * k), b(k * n), c(m * n);
+  a.Randomize(random);
+  b.Randomize(random);
+  std::vector<std::atomic<int>> seen(m * n);
+  struct Context {
+    std::vector<std::atomic<int>>* seen;
+    int64_t n;
+  } context{&seen, n};
+  GemmCall call;
+  call.m = m;
+  call.k = k;
+  call.n = n;
+  call.a = {a.data(), k, 1, {}};
+  call.b = {b.data(), n, 1, {}};
+  call.c = c.data();
+  call.epilogue.context = &context;
+  call.epilogue.run = [](void* user, int64_t, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
+    auto* context = static_cast<Context*>(user);
+    for (int64_t r = row0; r < row0 + rows; ++r) {
+      for (int64_t j = col0; j < col0 + cols; ++j) ++(*context->seen)[r * context->n + j];
+    }
+  };
+  for (ThreadPool* pool : {&one_, &two_}) {
+    for (auto& count : seen) count = 0;
+    ASSERT_TRUE(kernels_->Gemm(call, *pool).ok());
+    for (auto& count : seen) ASSERT_EQ(count, 1);
+  }
+}
+
+TEST_P(Gemm, GivesZerosForAnEmptySum) {
+  float c[6] = {1, 2, 3, 4, 5, 6};
+  GemmCall call;
+  call.m = 2;
+  call.n = 3;
+  call.a.row_stride = 1;
+  call.b.row_stride = 3;
+  call.c = c;
+  ASSERT_TRUE(kernels_->Gemm(call, one_).ok());
+  for (float value : c) EXPECT_EQ(value, 0.0f);
+}
+
+TEST_P(Gemm, SaysWhatIsWrongWithACall) {
+  GemmCall call;
+  call.m = -1;
+  EXPECT_EQ(kernels_->Gemm(call, one_).message(), "matrix product with negative sizes -1 x 0 x 0");
+  call.m = call.n = call.k = 1;
+  call.input = DType::kC64;
+  const absl::Status status = kernels_->Gemm(call, one_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(status.message(), "the CPU backend has no matrix product from complex<f32> to f32");
+}
+
+WEFT_EVERY_ISA(Gemm);
+
+}  // namespace
+}  // namespace weft::cpu

@@ -1,0 +1,80 @@
+// Helpers of the kernel tests: targets that this machine runs, random operands, loud skips.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/backends/cpu/elements.h"
+#include "src/backends/cpu/kernels.h"
+#include "src/runtime/thread_pool.h"
+
+namespace weft::cpu {
+
+// Tests over every instruction set; what the machine cannot run is SKIPPED with the reason, never replaced.
+class EveryIsa : public ::testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    absl::StatusOr<CpuTarget> target = TargetFor(GetParam());
+    if (!target.ok()) GTEST_SKIP() << "SKIPPED: " << target.status().message();
+    kernels_ = std::make_unique<KernelSet>(*target);
+  }
+  std::unique_ptr<KernelSet> kernels_;
+  ThreadPool one_{1};
+  ThreadPool two_{2};
+};
+
+inline std::string IsaName(const ::testing::TestParamInfo<Isa>& info) { return std::string(NameOf(info.param)); }
+
+#define WEFT_EVERY_ISA(Suite)                                                                               \
+  INSTANTIATE_TEST_SUITE_P(Paths, Suite, ::testing::Values(Isa::kPortable, Isa::kAvx2, Isa::kAvx512), IsaName)
+
+// Values of one call's operands, with NaN on both sides: a kernel that reads beyond its operands shows it.
+template <typename T>
+class Operand {
+ public:
+  explicit Operand(int64_t count) : count_(count), memory_(count + 2 * kGuard) { Poison(); }
+
+  T* data() { return memory_.data() + kGuard; }
+  const T* data() const { return memory_.data() + kGuard; }
+  T& operator[](int64_t i) { return data()[i]; }
+  const T& operator[](int64_t i) const { return data()[i]; }
+  int64_t size() const { return count_; }
+
+  void Randomize(std::mt19937& random) {
+    std::uniform_int_distribution<int> pick(-8, 8);
+    for (int64_t i = 0; i < count_; ++i) data()[i] = ElementRule<T>::Store(static_cast<Sum>(pick(random)) / Scale());
+  }
+  void Poison() {
+    for (T& value : memory_) std::memset(&value, 0xFF, sizeof(T));
+  }
+  // The bytes around the values are as Poison left them: nothing was written outside.
+  bool GuardsHold() const {
+    const unsigned char* bytes = reinterpret_cast<const unsigned char*>(memory_.data());
+    for (size_t i = 0; i < kGuard * sizeof(T); ++i) {
+      if (bytes[i] != 0xFF || bytes[memory_.size() * sizeof(T) - 1 - i] != 0xFF) return false;
+    }
+    return true;
+  }
+  double At(int64_t i) const { return static_cast<double>(ElementRule<T>::Load(data()[i])); }
+  bool SameBits(const Operand& other) const { return std::memcmp(data(), other.data(), count_ * sizeof(T)) == 0; }
+
+ private:
+  using Sum = typename ElementRule<T>::Sum;
+  // Eighths are exact in every float type here, so that sums are exact too and results can be compared closely.
+  static Sum Scale() {
+    if constexpr (std::is_floating_point_v<Sum>) return Sum{8};
+    return Sum{1};
+  }
+  static constexpr int64_t kGuard = 64;
+  int64_t count_;
+  std::vector<T> memory_;
+};
+
+}  // namespace weft::cpu

@@ -1,0 +1,94 @@
+// The workers: every index once, nesting, several callers, parking and waking, fork.
+#include "src/runtime/thread_pool.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace weft {
+namespace {
+
+TEST(ThreadPool, StartsNoThreadBeforeTheFirstRegion) {
+  ThreadPool pool(3);
+  EXPECT_EQ(pool.started_workers(), 0);
+  pool.ParallelFor(3, [](int64_t) {});
+  EXPECT_EQ(pool.started_workers(), 2);
+}
+
+TEST(ThreadPool, RunsEveryIndexOnceForAnyCount) {
+  for (int threads : {1, 2, 3, 7}) {
+    ThreadPool pool(threads);
+    for (int64_t count : {0, 1, 2, 5, 1000}) {
+      std::vector<std::atomic<int>> seen(count);
+      pool.ParallelFor(count, [&](int64_t i) { ++seen[i]; });
+      for (auto& value : seen) ASSERT_EQ(value, 1);
+    }
+  }
+}
+
+TEST(ThreadPool, KeepsTheSameShareOnTheSameWorker) {
+  ThreadPool pool(4);
+  std::vector<int64_t> first(4, -1), second(4, -1);
+  pool.ParallelRanges(10, [&](int64_t begin, int64_t, int worker) { first[worker] = begin; });
+  pool.ParallelRanges(10, [&](int64_t begin, int64_t, int worker) { second[worker] = begin; });
+  EXPECT_EQ(first, second);
+}
+
+TEST(ThreadPool, RunsANestedRegionInline) {
+  ThreadPool pool(2);
+  std::atomic<int> sum{0};
+  pool.ParallelFor(4, [&](int64_t) { pool.ParallelFor(5, [&](int64_t) { ++sum; }); });
+  EXPECT_EQ(sum, 20);
+}
+
+TEST(ThreadPool, ServesSeveralCallersAtOnce) {
+  ThreadPool pool(2);
+  std::atomic<int64_t> sum{0};
+  std::vector<std::thread> callers;
+  for (int c = 0; c < 4; ++c) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) pool.ParallelFor(8, [&](int64_t) { sum.fetch_add(1, std::memory_order_relaxed); });
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(sum, 4 * 500 * 8);
+}
+
+TEST(ThreadPool, WakesWorkersThatHaveParked) {
+  ThreadPool pool(2);
+  std::vector<int> plain(2);  // written without atomics: the region's end must publish it
+  for (int i = 0; i < 20; ++i) {
+    pool.BeginRun();
+    pool.ParallelFor(2, [&](int64_t j) { ++plain[j]; });
+    pool.EndRun();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(plain[0], 20);
+  EXPECT_EQ(plain[1], 20);
+}
+
+#if !defined(WEFT_SANITIZED)  // a forked child of a threaded process is outside what the sanitizers support
+TEST(ThreadPool, ReportsAForkAndStillRunsOnTheCaller) {
+  ThreadPool pool(2);
+  pool.ParallelFor(2, [](int64_t) {});
+  EXPECT_TRUE(pool.CheckProcess().ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    int sum = 0;
+    pool.ParallelFor(4, [&](int64_t) { ++sum; });
+    _exit(pool.CheckProcess().code() == absl::StatusCode::kFailedPrecondition && sum == 4 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+#endif
+
+}  // namespace
+}  // namespace weft
