@@ -1,0 +1,189 @@
+// How fast and in how much memory is a checkpoint saved and loaded? 4 GiB of state out of one tensor of 64 MiB under 64 names, so that the
+// state itself is small and the writer's memory shows. The floor of a durable save is the disk: the same bytes written with
+// O_DIRECT in 4 MiB pieces and synced, in the same run. --quick: 256 MiB. --dir D: where (default: .). --json: one array.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "weft.h"
+
+namespace {
+
+struct Row {
+  std::string name;
+  double value;
+  const char* unit;
+  double floor;  // 0: none
+  double ratio;
+};
+
+void Check(weft_error* error) {
+  if (error == nullptr) return;
+  std::fprintf(stderr, "%s\n", weft_error_message(error, nullptr));
+  std::exit(1);
+}
+
+double Seconds(const std::function<void()>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double PeakMiB() {
+  double kib = 0;
+  char line[256];
+  FILE* in = std::fopen("/proc/self/status", "r");
+  while (in != nullptr && std::fgets(line, sizeof(line), in) != nullptr) {
+    if (std::strncmp(line, "VmHWM:", 6) == 0) kib = std::atof(line + 6);
+  }
+  if (in != nullptr) std::fclose(in);
+  return kib / 1024;
+}
+
+// Makes the peak the current size.
+void ResetPeak() {
+  const int fd = open("/proc/self/clear_refs", O_WRONLY);
+  if (fd >= 0) {
+    if (write(fd, "5", 1) != 1) std::perror("clear_refs");
+    close(fd);
+  }
+}
+
+std::string Machine() {
+  std::string model = "unknown";
+  char line[512];
+  FILE* in = std::fopen("/proc/cpuinfo", "r");
+  while (in != nullptr && std::fgets(line, sizeof(line), in) != nullptr) {
+    if (std::strncmp(line, "model name", 10) == 0) {
+      model = std::strchr(line, ':') + 2;
+      model.pop_back();
+      break;
+    }
+  }
+  if (in != nullptr) std::fclose(in);
+  return model + ", " + std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + " cores";
+}
+
+// The disk's own speed, page cache bypassed; 0 where the file system cannot.
+double DirectWriteSeconds(const std::string& path, uint64_t bytes) {
+  constexpr size_t kPiece = 4 << 20;
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT, 0600);
+  if (fd < 0) return 0;
+  void* memory = nullptr;
+  if (posix_memalign(&memory, 4096, kPiece) != 0) std::exit(1);
+  std::memset(memory, 7, kPiece);
+  bool good = fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0;
+  const double seconds = Seconds([&] {
+    for (uint64_t at = 0; at < bytes && good; at += kPiece) {
+      good = pwrite(fd, memory, kPiece, static_cast<off_t>(at)) == static_cast<ssize_t>(kPiece);
+    }
+    good = good && fdatasync(fd) == 0;
+  });
+  close(fd);
+  unlink(path.c_str());
+  std::free(memory);
+  return good ? seconds : 0;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bool json = false, quick = false;
+  std::string dir = ".";
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg == "--json") {
+      json = true;
+    } else if (arg == "--quick") {
+      quick = true;
+    } else if (arg == "--dir" && i + 1 < argc) {
+      dir = argv[++i];
+    } else {
+      std::fprintf(stderr, "usage: checkpoint [--json] [--quick] [--dir D]\n");
+      return 2;
+    }
+  }
+  const int names = quick ? 4 : 64;
+  const uint64_t each = 64 << 20, total = each * static_cast<uint64_t>(names);
+  const std::string path = dir + "/weft_benchmark.tck", raw = dir + "/weft_benchmark.raw";
+
+  weft_context* ctx = nullptr;
+  Check(weft_context_create(nullptr, &ctx));
+  weft_tree* tree = nullptr;
+  Check(weft_tree_create(&tree));
+  weft_tensor* tensor = nullptr;
+  {
+    std::vector<uint32_t> noise(each / 4);
+    std::minstd_rand random(7);
+    for (uint32_t& x : noise) x = (random() & 0x3FFFFFFFu) | 0x20000000u;
+    const int64_t dims[] = {1 << 14, 1 << 10};
+    Check(weft_tensor_from_host(ctx, nullptr, WEFT_F32, dims, 2, noise.data(), each, &tensor));
+  }
+  for (int i = 0; i < names; ++i) {
+    const std::string key = "w" + std::to_string(i);
+    Check(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, key.data(), key.size(), tensor, nullptr));
+  }
+
+  std::vector<Row> rows;
+  std::vector<double> save, disk, load;
+  double memory = 0;
+  const int rounds = 3;
+  for (int round = 0; round < rounds; ++round) {
+    const double floor = DirectWriteSeconds(raw, total);
+    if (floor > 0) disk.push_back(static_cast<double>(total) / floor / 1e9);
+    ResetPeak();
+    const double before = PeakMiB();
+    const double seconds = Seconds([&] { Check(weft_checkpoint_save(ctx, path.data(), path.size(), tree, nullptr, nullptr)); });
+    memory = std::max(memory, PeakMiB() - before);
+    save.push_back(static_cast<double>(total) / seconds / 1e9);
+    weft_checkpoint_reader* reader = nullptr;
+    const double reading = Seconds([&] {
+      Check(weft_checkpoint_reader_open(ctx, path.data(), path.size(), &reader));
+      for (int i = 0; i < names; ++i) {
+        const std::string key = "w" + std::to_string(i);
+        weft_tensor* back = nullptr;
+        Check(weft_checkpoint_reader_load(reader, key.data(), key.size(), nullptr, &back));
+        weft_tensor_release(back);
+      }
+    });
+    weft_checkpoint_reader_release(reader);
+    load.push_back(static_cast<double>(total) / reading / 1e9);
+  }
+  unlink(path.c_str());
+  weft_tensor_release(tensor);
+  weft_tree_release(tree);
+  weft_context_release(ctx);
+
+  const double floor = disk.empty() ? 0 : Median(disk);
+  rows.push_back({"checkpoint_save_durable", Median(save), "GB/s", floor, floor > 0 ? Median(save) / floor : 0});
+  rows.push_back({"checkpoint_save_memory", memory, "MiB", 32, memory / 32});
+  rows.push_back({"checkpoint_load_to_device", Median(load), "GB/s", 0, 0});
+  if (json) std::printf("[");
+  const std::string machine = Machine();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row& r = rows[i];
+    if (json) {
+      std::printf("%s{\"name\": \"%s\", \"value\": %.4g, \"unit\": \"%s\", \"floor\": %.4g, \"ratio\": %.4g, \"peers\": {}, \"machine\": \"%s\"}",
+                  i == 0 ? "" : ",\n ", r.name.c_str(), r.value, r.unit, r.floor, r.ratio, machine.c_str());
+    } else {
+      std::printf("%-28s %8.3g %-5s floor %.3g, ratio %.3g\n", r.name.c_str(), r.value, r.unit, r.floor, r.ratio);
+    }
+  }
+  if (json) std::printf("]\n");
+  return 0;
+}
