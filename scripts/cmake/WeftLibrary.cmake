@@ -17,8 +17,8 @@ if(WEFT_PCH)
   add_library(weft_pch OBJECT "${PROJECT_BINARY_DIR}/generated/pch.cc")
   target_link_libraries(weft_pch PUBLIC weft_flags weft_absl)
   target_precompile_headers(weft_pch PRIVATE <algorithm> <cstdint> <cstring> <functional> <memory> <mutex>
-    <span> <string> <string_view> <utility> <vector> "absl/status/status.h" "absl/status/statusor.h"
-    "absl/strings/str_cat.h" "absl/container/flat_hash_map.h")
+    <span> <string> <string_view> <utility> <vector> <absl/status/status.h> <absl/status/statusor.h>
+    <absl/strings/str_cat.h> <absl/container/flat_hash_map.h>)
 endif()
 
 function(weft_layer name)
