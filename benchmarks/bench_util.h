@@ -1,0 +1,252 @@
+// What benchmarks share: the peak of fused multiply-adds measured beside every sample, a guard that drops samples taken
+// while a neighbour had the core, medians, and JSON. Header-only and without Weft, so that a program which links
+// nothing but libweft.so can include it.
+#pragma once
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace bench {
+
+using Clock = std::chrono::steady_clock;
+inline double Since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// --- the probe ---------------------------------------------------------------------------------------------------
+// Twelve accumulators by name: g++ 12 spills an array of them and then shows half the peak. Each returns the floating
+// point operations of `rounds` rounds.
+#define WEFT_PROBE_12(op) op(0) op(1) op(2) op(3) op(4) op(5) op(6) op(7) op(8) op(9) op(10) op(11)
+
+inline double ProbeAvx512(long rounds) {
+#define WEFT_CLEAR(i) "vpxord %%zmm" #i ", %%zmm" #i ", %%zmm" #i "\n"
+#define WEFT_FMA(i) "vfmadd231ps %%zmm30, %%zmm31, %%zmm" #i "\n"
+  __asm__ volatile("mov %0, %%rcx\n" WEFT_PROBE_12(WEFT_CLEAR) WEFT_CLEAR(30) WEFT_CLEAR(31)
+                   "1:\n" WEFT_PROBE_12(WEFT_FMA) WEFT_PROBE_12(WEFT_FMA) "dec %%rcx\njnz 1b\nvzeroupper\n"
+                   :
+                   : "r"(rounds)
+                   : "rcx", "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
+                     "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+#undef WEFT_CLEAR
+#undef WEFT_FMA
+  return rounds * 24.0 * 32;
+}
+
+inline double ProbeAvx2(long rounds) {
+#define WEFT_CLEAR(i) "vxorps %%ymm" #i ", %%ymm" #i ", %%ymm" #i "\n"
+#define WEFT_FMA(i) "vfmadd231ps %%ymm12, %%ymm13, %%ymm" #i "\n"
+  __asm__ volatile("mov %0, %%rcx\n" WEFT_PROBE_12(WEFT_CLEAR) WEFT_CLEAR(12) WEFT_CLEAR(13)
+                   "1:\n" WEFT_PROBE_12(WEFT_FMA) WEFT_PROBE_12(WEFT_FMA) "dec %%rcx\njnz 1b\nvzeroupper\n"
+                   :
+                   : "r"(rounds)
+                   : "rcx", "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
+                     "xmm9", "xmm10", "xmm11", "xmm12", "xmm13");
+#undef WEFT_CLEAR
+#undef WEFT_FMA
+  return rounds * 24.0 * 16;
+}
+
+// Without fused multiply-add: adds and multiplies alternate.
+inline double ProbeSse(long rounds) {
+#define WEFT_CLEAR(i) "xorps %%xmm" #i ", %%xmm" #i "\n"
+#define WEFT_ADD(i) "addps %%xmm12, %%xmm" #i "\n"
+#define WEFT_MUL(i) "mulps %%xmm12, %%xmm" #i "\n"
+  __asm__ volatile("mov %0, %%rcx\n" WEFT_PROBE_12(WEFT_CLEAR) WEFT_CLEAR(12)
+                   "1:\n"
+                   WEFT_ADD(0) WEFT_MUL(1) WEFT_ADD(2) WEFT_MUL(3) WEFT_ADD(4) WEFT_MUL(5) WEFT_ADD(6) WEFT_MUL(7)
+                   WEFT_ADD(8) WEFT_MUL(9) WEFT_ADD(10) WEFT_MUL(11) "dec %%rcx\njnz 1b\n"
+                   :
+                   : "r"(rounds)
+                   : "rcx", "cc", "memory", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
+                     "xmm9", "xmm10", "xmm11", "xmm12");
+#undef WEFT_CLEAR
+#undef WEFT_ADD
+#undef WEFT_MUL
+  return rounds * 12.0 * 4;
+}
+#undef WEFT_PROBE_12
+
+inline int FlopsPerInstruction() {
+  return __builtin_cpu_supports("avx512f") ? 32 : __builtin_cpu_supports("fma") ? 16 : 4;
+}
+inline double ProbeRounds(long rounds) {
+  if (__builtin_cpu_supports("avx512f")) return ProbeAvx512(rounds);
+  return __builtin_cpu_supports("fma") ? ProbeAvx2(rounds) : ProbeSse(rounds);
+}
+
+// GF/s of `threads` threads at once, over about 0.2 ms.
+inline double Probe(int threads) {
+  const long rounds = 30'000;
+  std::atomic<int> waiting{0};
+  std::atomic<bool> go{false};
+  std::vector<std::thread> helpers;
+  for (int t = 1; t < threads; ++t) {
+    helpers.emplace_back([&] {
+      waiting.fetch_add(1);
+      while (!go.load(std::memory_order_acquire)) __builtin_ia32_pause();
+      ProbeRounds(rounds);
+    });
+  }
+  while (waiting.load() != threads - 1) __builtin_ia32_pause();
+  const Clock::time_point start = Clock::now();
+  go.store(true, std::memory_order_release);
+  const double flops = ProbeRounds(rounds);
+  for (std::thread& helper : helpers) helper.join();
+  return flops * threads / Since(start) * 1e-9;
+}
+
+// Cycles per second by a chain of dependent additions, one cycle each.
+inline double ClockHz() {
+  const long count = 200'000;
+  long value = 0;
+  double best = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    const Clock::time_point start = Clock::now();
+    __asm__ volatile("mov %1, %%rcx\n1:\nadd $1, %0\nadd $1, %0\nadd $1, %0\nadd $1, %0\nadd $1, %0\nadd $1, %0\n"
+                     "add $1, %0\nadd $1, %0\ndec %%rcx\njnz 1b\n" : "+r"(value) : "r"(count / 8) : "rcx", "cc");
+    best = std::min(best, Since(start));
+  }
+  return count / best;
+}
+
+// --- guarded samples -----------------------------------------------------------------------------------------------
+struct Sample {
+  double seconds = 0;    // median of the valid samples
+  double probe = 0;      // the best probe seen beside them, GF/s
+  int valid = 0, dropped = 0;
+  bool Void() const { return valid == 0; }
+};
+
+inline long InvoluntarySwitches() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nivcsw;
+}
+
+// The best probe of the process so far, per number of threads: what "undisturbed" means.
+inline double& BestProbe(int threads) {
+  static std::map<int, double> best;
+  double& value = best[threads];
+  if (value == 0) {
+    for (int i = 0; i < 20; ++i) value = std::max(value, Probe(threads));
+  }
+  return value;
+}
+
+// Runs `fn` until `wanted` samples are valid or `limit` seconds are over. A sample is valid if the probes before and
+// after it reach 85 % of the best one and the process was not switched out by force. fn's own work is repeated inside
+// to fill a millisecond.
+inline Sample Measure(int threads, const std::function<void()>& fn, int wanted = 11, double limit = 3.0) {
+  fn();  // compiles, faults pages in
+  Clock::time_point start = Clock::now();
+  fn();
+  const int repeats = static_cast<int>(std::clamp(1e-3 / std::max(1e-9, Since(start)), 1.0, 10'000.0));
+  std::vector<double> times;
+  Sample sample;
+  const Clock::time_point begin = Clock::now();
+  double before = Probe(threads);
+  while (sample.valid < wanted && Since(begin) < limit) {
+    const long switches = InvoluntarySwitches();
+    start = Clock::now();
+    for (int i = 0; i < repeats; ++i) fn();
+    const double seconds = Since(start) / repeats;
+    const bool switched = InvoluntarySwitches() != switches;
+    const double after = Probe(threads);
+    double& best = BestProbe(threads);
+    best = std::max({best, before, after});
+    if (!switched && std::min(before, after) >= 0.85 * best) {
+      times.push_back(seconds);
+      ++sample.valid;
+    } else {
+      ++sample.dropped;
+    }
+    before = after;
+  }
+  sample.probe = BestProbe(threads);
+  if (times.empty()) return sample;
+  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+  sample.seconds = times[times.size() / 2];
+  return sample;
+}
+
+// --- output ----------------------------------------------------------------------------------------------------------
+struct Row {
+  std::string name;
+  double value = 0;
+  std::string unit;
+  double floor = 0;  // what the machine allows, in the same unit
+  double ratio = 0;  // value against floor, 1 is perfect
+  std::map<std::string, double> peers;
+};
+
+struct Options {
+  bool json = false, quick = false;
+  int threads = 0;
+  std::vector<std::string> rest;
+};
+inline Options Parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--json") == 0) {
+      options.json = true;
+    } else if (std::strcmp(argv[i], "--quick") == 0) {
+      options.quick = true;
+    } else if (std::strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
+      options.threads = std::atoi(argv[++i]);
+    } else {
+      options.rest.push_back(argv[i]);
+    }
+  }
+  if (options.threads < 1) options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return options;
+}
+
+inline std::string Machine() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string line, name = "unknown";
+  while (std::getline(info, line)) {
+    if (line.rfind("model name", 0) == 0) {
+      name = line.substr(line.find(':') + 2);
+      break;
+    }
+  }
+  return name + " x" + std::to_string(std::thread::hardware_concurrency());
+}
+
+inline void Print(const std::vector<Row>& rows, const Options& options) {
+  if (!options.json) {
+    for (const Row& row : rows) {
+      std::printf("%-44s %12.2f %-6s floor %12.2f  ratio %6.3f", row.name.c_str(), row.value, row.unit.c_str(), row.floor,
+                  row.ratio);
+      for (const auto& [peer, value] : row.peers) std::printf("  %s %.2f", peer.c_str(), value);
+      std::printf("\n");
+    }
+    return;
+  }
+  const std::string machine = Machine();
+  std::printf("[");
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::printf("%s\n {\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"floor\": %.6g, \"ratio\": %.4g, \"peers\": {",
+                i == 0 ? "" : ",", rows[i].name.c_str(), rows[i].value, rows[i].unit.c_str(), rows[i].floor, rows[i].ratio);
+    bool first = true;
+    for (const auto& [peer, value] : rows[i].peers) {
+      std::printf("%s\"%s\": %.6g", first ? "" : ", ", peer.c_str(), value);
+      first = false;
+    }
+    std::printf("}, \"machine\": \"%s\"}", machine.c_str());
+  }
+  std::printf("\n]\n");
+}
+
+}  // namespace bench

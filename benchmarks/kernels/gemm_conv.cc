@@ -1,0 +1,126 @@
+// The share of the fused-multiply-add peak that matrix products, convolutions and pooling reach, beside a probe taken
+// in the same run. It looks inside: it links the CPU kernels themselves, not libweft.so.
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+#include "benchmarks/bench_util.h"
+#include "src/backends/cpu/kernels.h"
+
+namespace {
+
+using weft::ThreadPool;
+using namespace weft::cpu;
+
+struct Bench {
+  Bench(KernelSet& kernels, ThreadPool& pool, const bench::Options& options)
+      : kernels(kernels), pool(pool), options(options) {}
+
+  void Add(const std::string& name, double flops, const std::function<absl::Status()>& fn) {
+    const absl::Status status = fn();
+    if (!status.ok()) {
+      std::fprintf(stderr, "%s: %s\n", name.c_str(), std::string(status.message()).c_str());
+      failed = true;
+      return;
+    }
+    const bench::Sample sample = bench::Measure(pool.threads(), [&] { fn().IgnoreError(); }, options.quick ? 3 : 11,
+                                                options.quick ? 0.3 : 2.0);
+    if (sample.Void()) {
+      std::fprintf(stderr, "%s: no undisturbed sample (%d dropped)\n", name.c_str(), sample.dropped);
+      return;
+    }
+    const double rate = flops / sample.seconds * 1e-9;
+    if (rate > 1.02 * sample.probe) {
+      std::fprintf(stderr, "%s: %.0f GF/s passes the probe's %.0f: the run is void\n", name.c_str(), rate, sample.probe);
+      failed = true;
+    }
+    rows.push_back({name, rate, "GF/s", sample.probe, rate / sample.probe, {}});
+  }
+
+  void Gemm(const std::string& name, int64_t m, int64_t k, int64_t n, bool ta, bool tb) {
+    const std::vector<float> a(m * k, 0.5f), b(k * n, 0.25f);
+    std::vector<float> c(m * n);
+    GemmCall call;
+    call.m = m;
+    call.k = k;
+    call.n = n;
+    call.a = {a.data(), ta ? 1 : k, ta ? m : 1, {}};
+    call.b = {b.data(), tb ? 1 : n, tb ? k : 1, {}};
+    call.c = c.data();
+    Add(name, 2.0 * m * k * n, [&] { return kernels.Gemm(call, pool); });
+  }
+
+  void Conv(const std::string& name, int64_t batch, int64_t size, int64_t in, int64_t out, int64_t window, int64_t stride,
+            int64_t pad) {
+    ConvCall call;
+    call.batch = batch;
+    call.in_channels = in;
+    call.out_channels = out;
+    for (int d = 0; d < 2; ++d) {
+      call.dims[d] = {size, window, 0, stride, pad, pad};
+      call.dims[d].out = OutputSize(call.dims[d]);
+    }
+    const int64_t pixels = call.dims[0].out * call.dims[1].out;
+    std::vector<float> x(batch * size * size * in, 0.5f), w(window * window * in * out, 0.25f);
+    std::vector<float> y(batch * pixels * out, 0.125f);
+    call.x = x.data();
+    call.w = w.data();
+    call.y = y.data();
+    const double flops = 2.0 * batch * pixels * out * in * window * window;
+    Add(name + " forward", flops, [&] { return kernels.Conv(call, pool); });
+    if (in > 3) Add(name + " backward data", flops, [&] { return kernels.ConvBackwardData(call, pool); });
+    Add(name + " backward weights", flops, [&] { return kernels.ConvBackwardWeights(call, pool); });
+  }
+
+  KernelSet& kernels;
+  ThreadPool& pool;
+  const bench::Options& options;
+  std::vector<bench::Row> rows;
+  bool failed = false;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bench::Options options = bench::Parse(argc, argv);
+  const absl::StatusOr<CpuTarget> target = TargetFromName(options.rest.empty() ? "auto" : options.rest[0]);
+  if (!target.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(target.status().message()).c_str());
+    return 2;
+  }
+  KernelSet kernels(*target);
+  ThreadPool pool(options.threads);
+  pool.BeginRun();
+  Bench bench(kernels, pool, options);
+  const double peak = bench::ClockHz() * 1e-9 * options.threads * bench::FlopsPerInstruction();
+  const double probe = bench::BestProbe(options.threads);
+  // At least one such instruction a cycle; cores with two show a ratio of 2.
+  bench.rows.push_back({"probe", probe, "GF/s", peak, probe / peak, {}});
+  if (probe < 0.85 * peak) std::fprintf(stderr, "the probe reaches %.0f of %.0f GF/s: the run is void\n", probe, peak);
+
+  bench.Gemm("gemm 128^3", 128, 128, 128, false, false);
+  bench.Gemm("gemm 512^3", 512, 512, 512, false, false);
+  bench.Gemm("gemm 1024^3", 1024, 1024, 1024, false, false);
+  bench.Gemm("mlp 64x784x512", 64, 784, 512, false, false);
+  bench.Gemm("mlp 64x512x256", 64, 512, 256, false, false);
+  bench.Gemm("mlp 64x256x10", 64, 256, 10, false, false);
+  bench.Gemm("mlp dW 784x64x512", 784, 64, 512, true, false);
+  bench.Gemm("mlp dW 512x64x256", 512, 64, 256, true, false);
+  bench.Gemm("mlp dX 64x256x512", 64, 256, 512, false, true);
+  bench.Gemm("cnn fc 64x9216x128", 64, 9216, 128, false, false);
+  bench.Gemm("cnn fc dW 9216x64x128", 9216, 64, 128, true, false);
+  bench.Gemm("cnn fc dX 64x128x9216", 64, 128, 9216, false, true);
+  bench.Conv("cnn conv1 3x3 1-32 @28 b64", 64, 28, 1, 32, 3, 1, 0);
+  bench.Conv("cnn conv2 3x3 32-64 @26 b64", 64, 26, 32, 64, 3, 1, 0);
+  if (!options.quick) {
+    for (int64_t m : {1, 8, 32, 128}) bench.Gemm("gemm " + std::to_string(m) + "x768x3072", m, 768, 3072, false, false);
+    bench.Conv("7x7s2 3-64 @224", 1, 224, 3, 64, 7, 2, 3);
+    bench.Conv("1x1 64-256 @56", 1, 56, 64, 256, 1, 1, 0);
+    bench.Conv("3x3 64 @56", 1, 56, 64, 64, 3, 1, 1);
+    bench.Conv("3x3s2 128 @56", 1, 56, 128, 128, 3, 2, 1);
+    bench.Conv("3x3 256 @14", 1, 14, 256, 256, 3, 1, 1);
+    bench.Conv("3x3 512 @7", 1, 7, 512, 512, 3, 1, 1);
+  }
+  bench::Print(bench.rows, options);
+  return bench.failed ? 1 : 0;
+}
