@@ -58,7 +58,9 @@ std::string Operands(const ir::OpDef& op) {
   for (const ir::OperandDef& x : op.operands) {
     out += std::string(out.empty() ? "" : ",") + "\n       {\"name\": " + Quote(x.name) + ", \"types\": " + Quote(TypesText(x.types)) +
            ", \"group\": " + Quote(std::string(x.group == 0 ? 0 : 1, x.group)) + ", \"optional\": " + Bool(x.optional) +
-           ", \"variadic\": " + Bool(x.variadic) + ", \"doc\": " + Quote(x.doc) + "}";
+           ", \"variadic\": " + Bool(x.variadic) +
+           // The engine's random state, which callers never pass.
+           (op.random && x.name == "state" ? ", \"supplied\": true" : "") + ", \"doc\": " + Quote(x.doc) + "}";
   }
   return out;
 }
