@@ -1,0 +1,31 @@
+// Machine code from loop kernels: LLVM IR with explicit vectors, no LLVM passes (they buy nothing on such code and cost
+// 2-5 ms a kernel). Sizes and strides are run-time arguments, so that kernels of one form share their code.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/backends/cpu/jit.h"
+#include "src/backends/cpu/loop.h"
+
+namespace weft::cpu {
+
+// A compiled kernel does tasks [begin, end) of LoopPlan::tasks. `scratch` is the calling thread's own.
+using LoopFn = void(void* const* buffers, const int64_t* params, int64_t begin, int64_t end, void* scratch);
+
+// How a kernel of given sizes runs.
+struct LoopPlan {
+  std::string key;  // kernels with equal keys share code; the code is EmitLoop of any of them
+  std::vector<int64_t> params;
+  int64_t tasks = 0;
+  int64_t elements = 0;  // size of the index space times passes: for grain decisions
+  int64_t cost = 0;      // rough picoseconds of one thread
+  int64_t scratch_bytes = 0;
+};
+LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target);
+
+// Adds a function with the name `symbol`.
+absl::Status EmitLoop(const LoopKernel& kernel, const CpuTarget& target, const std::string& symbol, JitModule& module);
+std::unique_ptr<JitModule> NewModule(const std::string& name);
+
+}  // namespace weft::cpu
