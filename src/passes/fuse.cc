@@ -1,0 +1,514 @@
+// Greedy, from the results upwards: a node joins the kernel of its users. A producer whose users all sit in one kernel can
+// never close a cycle; one with users elsewhere becomes a second result of the kernel if no path leads back into it.
+#include "src/passes/fuse.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "src/ir/rewrite.h"
+#include "src/ops/build.h"
+#include "src/ops/registry.h"
+
+namespace weft::passes {
+namespace {
+
+using ir::Ints;
+using ir::Node;
+using ir::Value;
+
+constexpr int kNone = -1;
+constexpr int kSearchBudget = 400;  // groups visited by one search for a cycle
+
+Dims Squeeze(const Dims& dims) {
+  Dims squeezed;
+  for (int64_t d : dims) {
+    if (d != 1) squeezed.push_back(d);
+  }
+  return squeezed;
+}
+
+const Ints& IntsOf(const Node& node, std::string_view name) {
+  static const Ints kEmpty;
+  for (size_t i = 0; i < node.op().attrs.size(); ++i) {
+    if (node.op().attrs[i].name == name && node.attrs().has(i)) return node.attrs().IntList(i);
+  }
+  return kEmpty;
+}
+
+bool IsReduce(const Node& node) { return node.op().name == "reduce"; }
+bool IsBroadcast(const Node& node) { return node.op().name == "broadcast_in_dim"; }
+bool IsUnitReshape(const Node& node) {
+  return node.op().name == "reshape" && Squeeze(node.operands()[0].dims()) == Squeeze(node.type().dims);
+}
+bool IsExpensive(const Node& node) {
+  static constexpr std::string_view kNames[] = {"exponential", "log", "tanh", "logistic", "power", "erf", "weft.erf", "sine",
+                                                "cosine", "tan", "log_plus_one", "exponential_minus_one", "cbrt", "atan2",
+                                                "chlo.erf", "chlo.erf_inv", "weft.erf_inv", "divide", "remainder"};
+  return std::find(std::begin(kNames), std::end(kNames), node.op().name) != std::end(kNames);
+}
+
+// The index space of a reduction without its dimensions of size 1.
+struct Space {
+  Dims full, kept;
+  std::vector<bool> reduced;  // per dimension of full
+  bool operator==(const Space& other) const { return full == other.full && reduced == other.reduced; }
+
+  bool suffix() const {
+    bool seen = false;
+    for (bool r : reduced) {
+      if (seen && !r) return false;
+      seen = seen || r;
+    }
+    return true;
+  }
+};
+
+Space SpaceOf(const Node& reduce) {
+  Space space;
+  const Dims& dims = reduce.operands()[0].dims();
+  const Ints& dimensions = IntsOf(reduce, "dimensions");
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] == 1) continue;
+    const bool gone = std::find(dimensions.begin(), dimensions.end(), static_cast<int64_t>(d)) != dimensions.end();
+    space.full.push_back(dims[d]);
+    space.reduced.push_back(gone);
+    if (!gone) space.kept.push_back(dims[d]);
+  }
+  return space;
+}
+
+struct Group {
+  std::vector<int> nodes;
+  Dims domain;  // squeezed; of the elements, or of the rows where row_only
+  bool reduces = false;
+  Space space;
+};
+
+class Fuser {
+ public:
+  Fuser(const ir::Function& function, const FuseOptions& options) : function_(function), options_(options) {}
+
+  absl::StatusOr<Ref<const ir::Function>> Run() {
+    Prepare();
+    for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) {
+      if (kind_[i] == Kind::kFused) Place(i);
+    }
+    return Build();
+  }
+
+ private:
+  enum class Kind { kOther, kInline, kFused };
+
+  void Prepare() {
+    nodes_.assign(function_.nodes().begin(), function_.nodes().end());
+    kind_.assign(nodes_.size(), Kind::kOther);
+    users_.resize(nodes_.size());
+    outside_.assign(nodes_.size(), false);
+    group_of_.assign(nodes_.size(), kNone);
+    for (size_t i = 0; i < nodes_.size(); ++i) index_[nodes_[i]] = static_cast<int>(i);
+    for (size_t i = function_.parameters().size(); i < nodes_.size(); ++i) {
+      const Node& node = *nodes_[i];
+      const bool fusible = options_.can_fuse(node);
+      const bool scalar = fusible && node.operands().empty();  // literal, iota
+      if (scalar || (fusible && IsBroadcast(node)) || IsUnitReshape(node)) {
+        kind_[i] = Kind::kInline;
+      } else if (fusible) {
+        kind_[i] = Kind::kFused;
+      }
+    }
+    for (const Value& result : function_.results()) MarkOutside(result.node.get());
+    // Users seen through inline nodes; an inline node that is itself wanted uses its operand from outside.
+    for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) {
+      for (const Value& operand : nodes_[i]->operands()) {
+        if (!operand) continue;
+        const int p = index_.at(operand.node.get());
+        if (kind_[i] == Kind::kFused) {
+          users_[p].push_back(i);
+        } else if (kind_[i] == Kind::kOther) {
+          outside_[p] = true;
+        } else {
+          users_[p].insert(users_[p].end(), users_[i].begin(), users_[i].end());
+          if (outside_[i]) outside_[p] = true;
+        }
+      }
+    }
+  }
+
+  void MarkOutside(const Node* node) { outside_[index_.at(node)] = true; }
+
+  void Place(int i) {
+    std::vector<int>& users = users_[i];
+    std::sort(users.begin(), users.end());
+    users.erase(std::unique(users.begin(), users.end()), users.end());
+    std::vector<int> candidates;
+    for (int u : users) {
+      if (std::find(candidates.begin(), candidates.end(), group_of_[u]) == candidates.end()) candidates.push_back(group_of_[u]);
+    }
+    for (int g : candidates) {
+      const bool only = candidates.size() == 1 && !outside_[i];
+      if (Joins(i, g, only)) return;
+    }
+    Group group;
+    group.nodes.push_back(i);
+    if (IsReduce(*nodes_[i])) {
+      group.reduces = true;
+      group.space = SpaceOf(*nodes_[i]);
+      group.domain = group.space.full;
+    } else {
+      group.domain = Squeeze(nodes_[i]->type().dims);
+    }
+    group_of_[i] = static_cast<int>(groups_.size());
+    groups_.push_back(std::move(group));
+  }
+
+  bool Joins(int i, int g, bool only) {
+    const Node& node = *nodes_[i];
+    Group& group = groups_[g];
+    if (static_cast<int>(group.nodes.size()) >= options_.max_operations) return false;
+    const Dims shape = Squeeze(node.type().dims);
+    const int64_t count = CountOf(shape);
+    Group merged = group;
+    merged.nodes.push_back(i);
+    if (IsReduce(node)) {
+      const Space space = SpaceOf(node);
+      if (group.reduces) {
+        if (!(group.space == space)) return false;
+      } else {
+        if (group.domain != space.full && group.domain != space.kept) return false;
+        merged.reduces = true;
+        merged.space = space;
+        merged.domain = space.full;
+      }
+    } else if (count < CountOf(group.domain) && count > 1 && !(group.reduces && shape == group.space.kept)) {
+      // Computed once for every element that reads it: only what is cheap.
+      if (IsExpensive(node) || !IsCheapTail(node)) return false;
+    }
+    if (!only) {
+      const bool fits = shape == merged.domain || (merged.reduces && shape == merged.space.kept);
+      if (!fits || HasPathBack(i, g)) return false;
+    }
+    if (merged.reduces && !RowsWork(merged)) return false;
+    if (!only && !OutputsFit(merged)) return false;
+    group_of_[i] = g;
+    groups_[g] = std::move(merged);
+    return true;
+  }
+
+  // Its operands are leaves, more or less: recomputing it repeats one or two operations, not a chain.
+  bool IsCheapTail(const Node& node) const {
+    for (const Value& operand : node.operands()) {
+      const int p = index_.at(operand.node.get());
+      if (kind_[p] == Kind::kFused && IsExpensive(*nodes_[p])) return false;
+    }
+    return true;
+  }
+
+  // A path from node i through another group back into g.
+  bool HasPathBack(int i, int g) {
+    int last = 0;
+    for (int n : groups_[g].nodes) last = std::max(last, n);
+    std::vector<int> stack;
+    absl::flat_hash_map<int, bool> seen;
+    int budget = kSearchBudget;
+    bool back = false;
+    const auto visit_users = [&](int n, auto&& self) -> void {
+      for (int u : all_users(n)) {
+        if (u > last || back) continue;
+        const int ug = group_of_[u];
+        if (ug == g) {
+          back = true;
+          return;
+        }
+        if (seen.contains(u)) continue;
+        seen[u] = true;
+        if (--budget < 0) {
+          back = true;
+          return;
+        }
+        stack.push_back(u);
+        if (ug != kNone) {
+          for (int m : groups_[ug].nodes) {
+            if (seen.try_emplace(m, true).second) stack.push_back(m);
+          }
+        }
+      }
+      (void)self;
+    };
+    // Direct users inside g are what we want; others start the search.
+    for (int u : all_users(i)) {
+      if (group_of_[u] == g || kind_[u] == Kind::kInline) {
+        if (kind_[u] != Kind::kInline) continue;
+      }
+      if (kind_[u] == Kind::kInline) {
+        // Inside kernels the inline node is a copy; it leads on only if it is wanted by itself.
+        if (!outside_[u]) continue;
+      }
+      if (seen.try_emplace(u, true).second) stack.push_back(u);
+      const int ug = group_of_[u];
+      if (ug != kNone) {
+        for (int m : groups_[ug].nodes) {
+          if (seen.try_emplace(m, true).second) stack.push_back(m);
+        }
+      }
+    }
+    while (!stack.empty() && !back) {
+      const int n = stack.back();
+      stack.pop_back();
+      visit_users(n, visit_users);
+    }
+    return back;
+  }
+
+  // Direct users, built on first use.
+  const std::vector<int>& all_users(int n) {
+    if (direct_users_.empty()) {
+      direct_users_.resize(nodes_.size());
+      for (size_t i = 0; i < nodes_.size(); ++i) {
+        for (const Value& operand : nodes_[i]->operands()) {
+          if (operand) direct_users_[index_.at(operand.node.get())].push_back(static_cast<int>(i));
+        }
+      }
+    }
+    return direct_users_[n];
+  }
+
+  bool IsOutput(int n, const Group& group) const {
+    if (outside_[n]) return true;
+    for (int u : users_[n]) {
+      if (std::find(group.nodes.begin(), group.nodes.end(), u) == group.nodes.end()) return true;
+    }
+    return false;
+  }
+
+  bool OutputsFit(const Group& group) const {
+    for (int n : group.nodes) {
+      if (!IsOutput(n, group)) continue;
+      const Dims shape = Squeeze(nodes_[n]->type().dims);
+      if (shape == group.domain || (group.reduces && shape == group.space.kept)) continue;
+      return false;
+    }
+    return true;
+  }
+
+  enum class Role { kFree, kRow, kFull, kWrong };
+
+  // Whether what depends on the reductions is either one value a row or one an element, so that loops over rows can do it.
+  bool RowsWork(const Group& group) {
+    const Space& space = group.space;
+    absl::flat_hash_map<int, Role> roles;
+    std::vector<int> sorted = group.nodes;
+    std::sort(sorted.begin(), sorted.end());
+    bool full_consumers = false, staged = false;
+    const auto inside = [&](int n) { return std::binary_search(sorted.begin(), sorted.end(), n); };
+    const auto role_of = [&](auto&& self, const Value& value) -> Role {
+      const int n = index_.at(value.node.get());
+      if (kind_[n] == Kind::kInline) {
+        if (nodes_[n]->operands().empty()) return Role::kFree;
+        const Value& operand = nodes_[n]->operands()[0];
+        const Role from = self(self, operand);
+        if (from == Role::kFree || from == Role::kWrong) return from;
+        const Dims shape = Squeeze(nodes_[n]->type().dims);
+        if (!IsBroadcast(*nodes_[n])) return from;
+        if (shape == Squeeze(operand.dims())) return from;
+        if (from == Role::kFull || shape != space.full) return Role::kWrong;
+        return SpreadsRows(*nodes_[n], space) ? Role::kFull : Role::kWrong;
+      }
+      if (!inside(n)) return Role::kFree;
+      auto found = roles.find(n);
+      return found == roles.end() ? Role::kFree : found->second;
+    };
+    for (int n : sorted) {
+      const Node& node = *nodes_[n];
+      Role role = Role::kFree;
+      for (const Value& operand : node.operands()) {
+        const Role from = role_of(role_of, operand);
+        if (from == Role::kWrong) return false;
+        if (from != Role::kFree) role = from;
+      }
+      const Dims shape = Squeeze(node.type().dims);
+      if (IsReduce(node)) {
+        if (role == Role::kRow) return false;
+        if (role == Role::kFull) staged = true;
+        role = Role::kRow;
+      } else if (role != Role::kFree) {
+        if (node.op().lowering == ir::Lowering::kIndexMap) return false;
+        if (role == Role::kRow && shape != space.kept) return false;
+        if (role == Role::kFull) {
+          if (shape != space.full) return false;
+          full_consumers = true;
+        }
+      }
+      roles[n] = role;
+      if (role == Role::kRow && IsOutput(n, group) && shape != space.kept) return false;
+    }
+    if (!full_consumers && !staged) return true;
+    const int64_t rows = CountOf(space.kept);
+    const int64_t row = rows == 0 ? 0 : CountOf(space.full) / rows;
+    return space.suffix() && row <= options_.max_row && (rows >= 8 || CountOf(space.full) <= options_.max_row);
+  }
+
+  // The broadcast puts the kept dimensions where the reduction took them from.
+  static bool SpreadsRows(const Node& broadcast, const Space& space) {
+    const Dims& from = broadcast.operands()[0].dims();
+    const Dims& to = broadcast.type().dims;
+    const Ints& at = IntsOf(broadcast, "broadcast_dimensions");
+    std::vector<bool> kept(to.size(), false);
+    for (size_t i = 0; i < from.size(); ++i) {
+      if (from[i] != 1) kept[at[i]] = true;
+    }
+    size_t k = 0;
+    for (size_t d = 0; d < to.size(); ++d) {
+      if (to[d] == 1) continue;
+      if (kept[d] == space.reduced[k++]) return false;
+    }
+    return true;
+  }
+
+  // --- the new function
+
+  absl::StatusOr<Ref<const ir::Function>> Build() {
+    for (const Value& p : function_.parameters()) map_.Bind(p, p);
+    last_of_.assign(groups_.size(), 0);
+    emitted_.assign(groups_.size(), false);
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      std::sort(groups_[g].nodes.begin(), groups_[g].nodes.end());
+      last_of_[g] = groups_[g].nodes.back();
+    }
+    for (size_t i = function_.parameters().size(); i < nodes_.size(); ++i) {
+      const int n = static_cast<int>(i);
+      if (kind_[i] == Kind::kOther) WEFT_RETURN_IF_ERROR(EmitNode(n));
+      if (kind_[i] == Kind::kFused && last_of_[group_of_[i]] == n) WEFT_RETURN_IF_ERROR(EmitGroup(group_of_[i]));
+    }
+    std::vector<Value> results;
+    for (const Value& result : function_.results()) {
+      WEFT_ASSIGN_OR_RETURN(Value value, Outer(result));
+      results.push_back(std::move(value));
+    }
+    return ir::Function::Create(function_.name(), {function_.parameters().begin(), function_.parameters().end()}, std::move(results),
+                                {function_.parameter_infos().begin(), function_.parameter_infos().end()});
+  }
+
+  // The value outside kernels; makes what it needs first.
+  absl::StatusOr<Value> Outer(const Value& value) {
+    if (const Value* known = map_.Find(value)) return *known;
+    const int n = index_.at(value.node.get());
+    if (kind_[n] == Kind::kFused) {
+      WEFT_RETURN_IF_ERROR(EmitGroup(group_of_[n]));
+    } else {
+      WEFT_RETURN_IF_ERROR(EmitNode(n));
+    }
+    const Value* known = map_.Find(value);
+    if (known == nullptr) return InternalError("fusion lost the value of ", value.node->op().name);
+    return *known;
+  }
+
+  absl::Status EmitNode(int n) {
+    const Node& node = *nodes_[n];
+    if (map_.Find(Value{Ref<const Node>::Share(&node), 0}) != nullptr) return absl::OkStatus();
+    // A literal stays one, a reshape is free; what else stands alone is a kernel of one operation.
+    const bool alone = kind_[n] == Kind::kInline && node.op().name != "constant" && node.op().name != "reshape";
+    if (alone) return EmitRegion({n});
+    ir::Values operands;
+    for (const Value& operand : node.operands()) {
+      if (!operand) {
+        operands.push_back({});
+        continue;
+      }
+      WEFT_ASSIGN_OR_RETURN(Value value, Outer(operand));
+      operands.push_back(std::move(value));
+    }
+    Ref<const Node> copy = ir::CopyNode(node, std::move(operands), node.regions());
+    for (uint32_t r = 0; r < node.results().size(); ++r) map_.Bind(Value{Ref<const Node>::Share(&node), r}, Value{copy, r});
+    return absl::OkStatus();
+  }
+
+  absl::Status EmitGroup(int g) {
+    if (emitted_[g]) return absl::OkStatus();
+    emitted_[g] = true;
+    return EmitRegion(groups_[g].nodes);
+  }
+
+  absl::Status EmitRegion(const std::vector<int>& members) {
+    ir::ValueMap inner;
+    std::vector<Value> parameters;
+    ir::Values operands;
+    const auto is_member = [&](int n) { return std::binary_search(members.begin(), members.end(), n); };
+    // Operands first, so that the new nodes stand in order.
+    std::vector<Value> reads;
+    const auto collect = [&](auto&& self, const Value& value) -> void {
+      const int n = index_.at(value.node.get());
+      if (is_member(n)) return;
+      if (kind_[n] == Kind::kInline) {
+        for (const Value& operand : nodes_[n]->operands()) self(self, operand);
+        return;
+      }
+      if (std::find(reads.begin(), reads.end(), value) == reads.end()) reads.push_back(value);
+    };
+    for (int n : members) {
+      for (const Value& operand : nodes_[n]->operands()) collect(collect, operand);
+    }
+    for (const Value& read : reads) {
+      WEFT_ASSIGN_OR_RETURN(Value outer, Outer(read));
+      Value parameter{Node::Create(ops::kOp_parameter, {}, {}, {read.type()}), 0};
+      inner.Bind(read, parameter);
+      parameters.push_back(std::move(parameter));
+      operands.push_back(std::move(outer));
+    }
+    const auto resolve = [&](auto&& self, const Value& value) -> Value {
+      if (const Value* known = inner.Find(value)) return *known;
+      const Node& node = *value.node;  // inline
+      ir::Values copied;
+      for (const Value& operand : node.operands()) copied.push_back(self(self, operand));
+      Value made{ir::CopyNode(node, std::move(copied), {}), 0};
+      inner.Bind(value, made);
+      return made;
+    };
+    std::vector<Value> results, originals;
+    for (int n : members) {
+      const Node& node = *nodes_[n];
+      ir::Values copied;
+      for (const Value& operand : node.operands()) copied.push_back(resolve(resolve, operand));
+      const Value original{Ref<const Node>::Share(&node), 0};
+      const Value made{ir::CopyNode(node, std::move(copied), {}), 0};
+      inner.Bind(original, made);
+      bool wanted = outside_[n];
+      for (int u : users_[n]) wanted = wanted || !is_member(u);
+      if (wanted || members.size() == 1) {
+        results.push_back(made);
+        originals.push_back(original);
+      }
+    }
+    ir::Types types;
+    for (const Value& result : results) types.push_back(result.type());
+    auto regions = std::make_unique<ir::Regions>();
+    regions->functions.push_back(ir::Function::Create(absl::StrCat("fusion_", fusions_++), std::move(parameters), std::move(results)));
+    Ref<const Node> fusion = Node::Create(ops::kOp_fusion, std::move(operands), {}, std::move(types), std::move(regions),
+                                          nodes_[members.back()]->location());
+    for (uint32_t r = 0; r < originals.size(); ++r) map_.Bind(originals[r], Value{fusion, r});
+    return absl::OkStatus();
+  }
+
+  const ir::Function& function_;
+  const FuseOptions& options_;
+  std::vector<const Node*> nodes_;
+  absl::flat_hash_map<const Node*, int> index_;
+  std::vector<Kind> kind_;
+  std::vector<std::vector<int>> users_;         // fused users, seen through inline nodes
+  std::vector<std::vector<int>> direct_users_;
+  std::vector<bool> outside_;                   // also wanted by a result or a node that is not fused
+  std::vector<int> group_of_;
+  std::vector<Group> groups_;
+  std::vector<int> last_of_;
+  std::vector<bool> emitted_;
+  ir::ValueMap map_;
+  int fusions_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<Ref<const ir::Function>> Fuse(const ir::Function& function, const FuseOptions& options) {
+  return Fuser(function, options).Run();
+}
+
+}  // namespace weft::passes

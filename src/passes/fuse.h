@@ -1,0 +1,21 @@
+// Groups elementwise operations, shape operations and reductions into `weft.fusion` nodes, one kernel each. A backend that
+// compiles loops itself runs it last; others never see a fusion.
+#pragma once
+
+#include "src/ir/function.h"
+#include "src/runtime/status.h"
+
+namespace weft::passes {
+
+struct FuseOptions {
+  // What a kernel may contain besides reshapes that only add or drop dimensions of size 1.
+  bool (*can_fuse)(const ir::Node& node) = nullptr;
+  int max_operations = 150;        // compile time grows with the kernel: about 4 ms here
+  int64_t max_row = 32768;         // longest reduction whose row several passes may walk
+};
+
+// Every node that can_fuse accepts ends up in some fusion, alone if need be, so that a backend sees fusions, reshapes,
+// literals and its own kernels only. Linear but for a bounded search for cycles.
+absl::StatusOr<Ref<const ir::Function>> Fuse(const ir::Function& function, const FuseOptions& options);
+
+}  // namespace weft::passes
