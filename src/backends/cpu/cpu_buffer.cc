@@ -1,0 +1,86 @@
+// See cpu_buffer.h.
+#include "src/backends/cpu/cpu_buffer.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "src/runtime/alloc_hook.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+constexpr int64_t kPadding = 64;
+}
+
+// Four sizes to a power of two: at most a quarter is wasted.
+int64_t BlockPool::CapacityFor(int64_t bytes, int* bucket) {
+  const uint64_t wanted = static_cast<uint64_t>(std::max<int64_t>(bytes, 1)) + kPadding;
+  int power = std::max(7, std::bit_width(wanted - 1) - 1);  // 2^power < wanted <= 2^(power+1)
+  const uint64_t step = uint64_t{1} << (power - 2);
+  const uint64_t base = uint64_t{1} << power;
+  const uint64_t steps = wanted <= base ? 0 : (wanted - base + step - 1) / step;
+  *bucket = power * 4 + static_cast<int>(steps);
+  return static_cast<int64_t>(base + steps * step);
+}
+
+BlockPool::~BlockPool() {
+  for (size_t b = 0; b < free_.size(); ++b) {
+    const int64_t base = int64_t{1} << (b / 4);
+    for (void* block : free_[b]) FreeLarge(block, base + static_cast<int64_t>(b % 4) * (base / 4));
+  }
+}
+
+absl::StatusOr<void*> BlockPool::Take(int64_t bytes) {
+  if (bytes < 0 || bytes > (int64_t{1} << 46)) return UserErrorOf(absl::StatusCode::kResourceExhausted, "a tensor of ", bytes, " bytes");
+  int bucket = 0;
+  const int64_t capacity = CapacityFor(bytes, &bucket);
+  // steps = 4 is the next power's first size.
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    in_use_ += capacity;
+    peak_ = std::max(peak_, in_use_);
+    if (static_cast<size_t>(bucket) < free_.size() && !free_[bucket].empty()) {
+      void* block = free_[bucket].back();
+      free_[bucket].pop_back();
+      kept_ -= capacity;
+      return block;
+    }
+  }
+  void* block = AllocateLarge(static_cast<size_t>(capacity), 64);
+  if (block != nullptr) return block;
+  std::lock_guard<std::mutex> lock(mutex_);
+  in_use_ -= capacity;
+  return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for a tensor of ", bytes, " bytes");
+}
+
+void BlockPool::Give(void* block, int64_t bytes) {
+  int bucket = 0;
+  const int64_t capacity = CapacityFor(bytes, &bucket);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    in_use_ -= capacity;
+    if (kept_ + capacity <= kKeep) {
+      if (free_.size() <= static_cast<size_t>(bucket)) free_.resize(bucket + 1);
+      free_[bucket].push_back(block);
+      kept_ += capacity;
+      return;
+    }
+  }
+  FreeLarge(block, static_cast<size_t>(capacity));
+}
+
+int64_t BlockPool::in_use() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return in_use_;
+}
+int64_t BlockPool::peak() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return peak_;
+}
+
+absl::StatusOr<Ref<Block>> NewBlock(const std::shared_ptr<BlockPool>& pool, int64_t bytes) {
+  WEFT_ASSIGN_OR_RETURN(void* data, pool->Take(bytes));
+  return Ref<Block>(new Block(pool, data, bytes));
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,72 @@
+// Host memory of tensors: blocks from a free list of sizes, so that a steady loop allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "src/runtime/buffer.h"
+
+namespace weft::cpu {
+
+// Thread-safe. Blocks are 64-byte aligned and have 64 readable bytes behind their end.
+class BlockPool : public std::enable_shared_from_this<BlockPool> {
+ public:
+  // Bytes kept for reuse at most.
+  static constexpr int64_t kKeep = int64_t{512} << 20;
+
+  ~BlockPool();
+  // RESOURCE_EXHAUSTED, with the bytes, if there is no memory.
+  absl::StatusOr<void*> Take(int64_t bytes);
+  void Give(void* block, int64_t bytes);
+
+  int64_t in_use() const;
+  int64_t peak() const;
+
+ private:
+  static int64_t CapacityFor(int64_t bytes, int* bucket);
+
+  mutable std::mutex mutex_;
+  std::vector<std::vector<void*>> free_;  // by bucket: four sizes to a power of two
+  int64_t kept_ = 0, in_use_ = 0, peak_ = 0;
+};
+
+// Memory shared by a buffer and the one that takes it over by donation.
+class Block : public RefCounted {
+ public:
+  Block(std::shared_ptr<BlockPool> pool, void* data, int64_t bytes) : pool_(std::move(pool)), data_(data), bytes_(bytes) {}
+  Block(void* data, std::function<void()> release) : data_(data), release_(std::move(release)) {}
+  void* data() const { return data_; }
+  bool own() const { return pool_ != nullptr; }
+
+ protected:
+  ~Block() override {
+    if (pool_ != nullptr) pool_->Give(data_, bytes_);
+    if (release_) release_();
+  }
+
+ private:
+  std::shared_ptr<BlockPool> pool_;
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+  std::function<void()> release_;
+};
+
+class CpuBuffer final : public Buffer {
+ public:
+  CpuBuffer(Device* device, DType dtype, Dims dims, Ref<Event> ready, Ref<Block> block)
+      : Buffer(device, dtype, std::move(dims), std::move(ready)), block_(std::move(block)) {}
+  void* host_data() override { return block_->data(); }
+  const Ref<Block>& block() const { return block_; }
+
+ private:
+  ~CpuBuffer() override = default;
+  Ref<Block> block_;
+};
+
+absl::StatusOr<Ref<Block>> NewBlock(const std::shared_ptr<BlockPool>& pool, int64_t bytes);
+
+}  // namespace weft::cpu
