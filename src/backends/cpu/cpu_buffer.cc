@@ -15,7 +15,7 @@ constexpr int64_t kPadding = 64;
 // Four sizes to a power of two: at most a quarter is wasted.
 int64_t BlockPool::CapacityFor(int64_t bytes, int* bucket) {
   const uint64_t wanted = static_cast<uint64_t>(std::max<int64_t>(bytes, 1)) + kPadding;
-  int power = std::max(7, std::bit_width(wanted - 1) - 1);  // 2^power < wanted <= 2^(power+1)
+  const int power = std::max(7, static_cast<int>(std::bit_width(wanted - 1)) - 1);  // 2^power < wanted <= 2^(power+1)
   const uint64_t step = uint64_t{1} << (power - 2);
   const uint64_t base = uint64_t{1} << power;
   const uint64_t steps = wanted <= base ? 0 : (wanted - base + step - 1) / step;
