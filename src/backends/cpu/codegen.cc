@@ -696,8 +696,6 @@ class LoopEmitter {
 
 }  // namespace
 
-std::unique_ptr<JitModule> NewModule(const std::string& name) { return std::make_unique<JitModule>(name); }
-
 LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
   LoopPlan plan;
   const Layout layout = LayoutOf(kernel, target);
@@ -747,10 +745,23 @@ LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
   return plan;
 }
 
-absl::Status EmitLoop(const LoopKernel& kernel, const CpuTarget& target, const std::string& symbol, JitModule& module) {
-  LoopEmitter emitter(kernel, target, module, symbol);
+absl::StatusOr<std::string> CompileLoops(const Jit& jit, std::span<const LoopKernel* const> kernels,
+                                         std::span<const std::string> symbols) {
+  auto module = std::make_unique<JitModule>("weft_loops");
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    LoopEmitter emitter(*kernels[i], jit.target(), *module, symbols[i]);
+    emitter.Run();
+    WEFT_RETURN_IF_ERROR(emitter.status());
+  }
+  return jit.Compile(std::move(module));
+}
+
+absl::StatusOr<std::string> LoopText(const LoopKernel& kernel, const CpuTarget& target) {
+  JitModule module("weft_loops");
+  LoopEmitter emitter(kernel, target, module, "loop");
   emitter.Run();
-  return emitter.status();
+  WEFT_RETURN_IF_ERROR(emitter.status());
+  return TextOf(module);
 }
 
 }  // namespace weft::cpu

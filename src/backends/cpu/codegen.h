@@ -2,6 +2,7 @@
 // 2-5 ms a kernel). Sizes and strides are run-time arguments, so that kernels of one form share their code.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,10 @@ struct LoopPlan {
 };
 LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target);
 
-// Adds a function with the name `symbol`.
-absl::Status EmitLoop(const LoopKernel& kernel, const CpuTarget& target, const std::string& symbol, JitModule& module);
-std::unique_ptr<JitModule> NewModule(const std::string& name);
+// One object with a function for each kernel, named by `symbols`.
+absl::StatusOr<std::string> CompileLoops(const Jit& jit, std::span<const LoopKernel* const> kernels,
+                                         std::span<const std::string> symbols);
+// LLVM's text of one kernel, for dumps.
+absl::StatusOr<std::string> LoopText(const LoopKernel& kernel, const CpuTarget& target);
 
 }  // namespace weft::cpu

@@ -1,0 +1,53 @@
+// Machine code of one instruction set in this process: loops by their form, compiled once whichever programs want them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/backends/cpu/codegen.h"
+#include "src/backends/cpu/kernels.h"
+#include "src/backends/cpu/lowering.h"
+#include "src/backends/cpu/program.h"
+
+namespace weft::cpu {
+
+// Thread-safe.
+class CodeCache {
+ public:
+  explicit CodeCache(CpuTarget target);
+
+  const CpuTarget& target() const { return target_; }
+  const std::string& fingerprint() const { return fingerprint_; }
+  KernelSet& kernels() { return kernels_; }
+
+  // The functions of a lowered module's loops, in order; fills program.objects. `compiled` counts what was not there.
+  absl::StatusOr<std::vector<LoopFn*>> Compile(LoweredModule& lowered, ThreadPool& pool, int64_t* compiled);
+  // The functions of a parsed program's loops, from its own objects.
+  absl::StatusOr<std::vector<LoopFn*>> Link(const Program& program);
+
+ private:
+  struct Unit {
+    std::shared_ptr<const CodeObject> object;
+    std::unique_ptr<JitLibrary> library;
+  };
+  struct Code {
+    LoopFn* function = nullptr;
+    std::shared_ptr<const Unit> unit;
+  };
+  absl::Status Add(std::shared_ptr<const CodeObject> object);
+
+  CpuTarget target_;
+  std::string fingerprint_;
+  Jit jit_;
+  KernelSet kernels_;
+  std::mutex mutex_;
+  std::map<std::string, Code, std::less<>> code_;
+};
+
+std::string FingerprintOf(const CpuTarget& target);
+
+}  // namespace weft::cpu

@@ -1,0 +1,164 @@
+// See cpu_backend.h.
+#include "src/backends/cpu/cpu_backend.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "src/backends/cpu/executable.h"
+#include "src/backends/cpu/lower_region.h"
+#include "src/ir/text.h"
+#include "src/passes/fuse.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+absl::StatusOr<ir::Module> FuseModule(const ir::Module& module) {
+  ir::Module fused = module;
+  passes::FuseOptions options;
+  options.can_fuse = IsLoopNode;
+  WEFT_ASSIGN_OR_RETURN(fused.functions[0], passes::Fuse(module.main(), options));
+  return fused;
+}
+
+absl::Status ResolveHostKernels(LoadedProgram& loaded) {
+  for (const std::string& name : loaded.program.host_kernels) {
+    const HostKernel* kernel = FindHostKernel(name);
+    if (kernel == nullptr) return absl::DataLossError(absl::StrCat("compiled program wants the unknown kernel ", name));
+    loaded.host.push_back(kernel);
+  }
+  for (const Entry& entry : loaded.program.entries) {
+    if (entry.type != Entry::Type::kHost || loaded.host[entry.code]->prepare == nullptr) continue;
+    WEFT_RETURN_IF_ERROR(loaded.host[entry.code]->prepare(entry.params, loaded.code->kernels()));
+  }
+  for (const auto& object : loaded.program.objects) loaded.code_bytes += static_cast<int64_t>(object->bytes.size());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuOptions& options) {
+  WEFT_ASSIGN_OR_RETURN(CpuTarget target, TargetFromName(options.isa.empty() ? "auto" : options.isa));
+  return std::unique_ptr<CpuBackend>(new CpuBackend(options, std::move(target)));
+}
+
+CpuBackend::CpuBackend(const CpuOptions& options, CpuTarget target)
+    : options_(options), target_(std::move(target)), pool_(std::make_shared<ThreadPool>(options.threads)),
+      blocks_(std::make_shared<BlockPool>()), queue_(std::make_shared<LaunchQueue>()) {
+  device_.name = "cpu:0";
+  device_.kind = absl::StrCat("x86-64 ", NameOf(target_.isa));
+  device_.backend = this;
+}
+
+CpuBackend::~CpuBackend() { queue_->Drain(); }
+
+Target CpuBackend::target(const CompileOptions& options) const {
+  Target target;
+  target.platform = "cpu";
+  if (options.isa.empty()) {
+    target.fingerprint = FingerprintOf(target_);
+    return target;
+  }
+  // An instruction set that this machine lacks has a name all the same; compiling for it then says why not.
+  absl::StatusOr<CpuTarget> forced = TargetFromName(options.isa);
+  target.fingerprint = forced.ok() ? FingerprintOf(*forced) : absl::StrCat("unavailable ", options.isa);
+  return target;
+}
+
+bool CpuBackend::Claims(const ir::Node&) const { return false; }
+
+absl::StatusOr<std::shared_ptr<CodeCache>> CpuBackend::CodeFor(std::string_view isa) {
+  CpuTarget target = target_;
+  if (!isa.empty()) {
+    WEFT_ASSIGN_OR_RETURN(target, TargetFromName(isa));
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::shared_ptr<CodeCache>& cache = code_[FingerprintOf(target)];
+  if (cache == nullptr) cache = std::make_shared<CodeCache>(std::move(target));
+  return cache;
+}
+
+absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module& module, const CompileOptions& options) {
+  if (module.replicas != 1 || module.partitions != 1) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend runs one replica of one partition");
+  }
+  auto loaded = std::make_shared<LoadedProgram>();
+  WEFT_ASSIGN_OR_RETURN(loaded->code, CodeFor(options.isa));
+  WEFT_ASSIGN_OR_RETURN(const ir::Module fused, FuseModule(module));
+  WEFT_ASSIGN_OR_RETURN(LoweredModule lowered, LowerModule(fused, loaded->code->target()));
+  const int64_t micro_before = loaded->code->kernels().compiled();
+  WEFT_ASSIGN_OR_RETURN(loaded->loops, loaded->code->Compile(lowered, *pool_, &loaded->compiled));
+  loaded->program = std::move(lowered.program);
+  loaded->program.fingerprint = loaded->code->fingerprint();
+  loaded->program.isa = std::string(NameOf(loaded->code->target().isa));
+  WEFT_RETURN_IF_ERROR(ResolveHostKernels(*loaded));
+  loaded->compiled += loaded->code->kernels().compiled() - micro_before;
+  return NewExecutable(std::move(loaded), &device_, pool_, blocks_, queue_);
+}
+
+absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(std::string_view serialized) {
+  auto loaded = std::make_shared<LoadedProgram>();
+  WEFT_ASSIGN_OR_RETURN(loaded->program, ParseProgram(serialized));
+  absl::StatusOr<std::shared_ptr<CodeCache>> code = CodeFor(loaded->program.isa);
+  if (!code.ok()) return UserErrorOf(absl::StatusCode::kFailedPrecondition, "compiled program is for another machine: ", code.status().message());
+  loaded->code = *std::move(code);
+  if (loaded->program.fingerprint != loaded->code->fingerprint()) {
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "compiled program is for ", loaded->program.fingerprint, ", this is ",
+                       loaded->code->fingerprint());
+  }
+  const int64_t micro_before = loaded->code->kernels().compiled();
+  if (!loaded->program.micro_kernels.empty()) {
+    const std::string& bytes = loaded->program.micro_kernels;
+    WEFT_RETURN_IF_ERROR(loaded->code->kernels().ImportObjects(std::as_bytes(std::span(bytes.data(), bytes.size()))));
+  }
+  WEFT_ASSIGN_OR_RETURN(loaded->loops, loaded->code->Link(loaded->program));
+  WEFT_RETURN_IF_ERROR(ResolveHostKernels(*loaded));
+  loaded->program.micro_kernels.clear();
+  loaded->compiled = loaded->code->kernels().compiled() - micro_before;
+  return NewExecutable(std::move(loaded), &device_, pool_, blocks_, queue_);
+}
+
+absl::StatusOr<std::string> CpuBackend::Explain(const ir::Module& module, const CompileOptions& options) {
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<CodeCache> code, CodeFor(options.isa));
+  WEFT_ASSIGN_OR_RETURN(const ir::Module fused, FuseModule(module));
+  WEFT_ASSIGN_OR_RETURN(LoweredModule lowered, LowerModule(fused, code->target()));
+  std::string text = absl::StrCat(ir::Print(fused), ToString(lowered.program), "arena ", lowered.program.arena_bytes, "\n");
+  for (size_t i = 0; i < lowered.loops.size(); ++i) absl::StrAppend(&text, "loop ", i, ": ", ToString(lowered.loops[i]));
+  return text;
+}
+
+absl::StatusOr<Ref<Buffer>> CpuBackend::ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
+                                                 std::span<const std::byte> bytes) {
+  if (device != &device_) return UserError("the buffer's device is not one of this backend");
+  WEFT_ASSIGN_OR_RETURN(Ref<Block> block, NewBlock(blocks_, static_cast<int64_t>(bytes.size())));
+  if (!bytes.empty()) std::memcpy(block->data(), bytes.data(), bytes.size());
+  return Ref<Buffer>(new CpuBuffer(device, dtype, Dims(dims.begin(), dims.end()), Event::Done(), std::move(block)));
+}
+
+absl::StatusOr<Ref<Buffer>> CpuBackend::Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
+                                              std::function<void()> release) {
+  if (device != &device_) {
+    if (release) release();
+    return UserError("the buffer's device is not one of this backend");
+  }
+  Ref<Block> block(new Block(data, std::move(release)));
+  return Ref<Buffer>(new CpuBuffer(device, dtype, Dims(dims.begin(), dims.end()), Event::Done(), std::move(block)));
+}
+
+absl::Status CpuBackend::FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) {
+  WEFT_RETURN_IF_ERROR(buffer.ready().Wait());
+  if (offset < 0 || offset > buffer.bytes() || static_cast<int64_t>(destination.size()) > buffer.bytes() - offset) {
+    return UserError("bytes ", offset, " to ", offset + static_cast<int64_t>(destination.size()), " of a buffer of ", buffer.bytes());
+  }
+  if (!destination.empty()) std::memcpy(destination.data(), static_cast<const char*>(buffer.host_data()) + offset, destination.size());
+  return absl::OkStatus();
+}
+
+MemoryStats CpuBackend::memory_stats(Device*) const {
+  MemoryStats stats;
+  stats.bytes_in_use = blocks_->in_use() + queue_->arena_bytes();
+  stats.peak_bytes = blocks_->peak() + queue_->arena_bytes();
+  return stats;
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,64 @@
+// The CPU backend: one device, code compiled for the instruction set at hand, launches run in order on a thread of the
+// device with the process's workers.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "src/backends/backend.h"
+#include "src/backends/cpu/cpu_buffer.h"
+#include "src/backends/cpu/isa.h"
+#include "src/runtime/thread_pool.h"
+
+namespace weft::cpu {
+
+struct CpuOptions {
+  int threads = 0;           // below 1: as many as this process may use
+  std::string isa = "auto";  // "avx512", "avx2", "portable"; CompileOptions::isa overrides it
+};
+
+class CodeCache;
+class LaunchQueue;
+
+class CpuBackend final : public Backend {
+ public:
+  // FAILED_PRECONDITION if this machine cannot run the instruction set, INVALID_ARGUMENT for an unknown one.
+  static absl::StatusOr<std::unique_ptr<CpuBackend>> Create(const CpuOptions& options = {});
+  // Waits for all launches.
+  ~CpuBackend() override;
+
+  std::string_view platform() const override { return "cpu"; }
+  std::span<Device* const> devices() const override { return {&device_pointer_, 1}; }
+  Target target(const CompileOptions& options) const override;
+  bool Claims(const ir::Node& composite) const override;
+  absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module, const CompileOptions& options) override;
+  absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) override;
+  absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
+                                       std::span<const std::byte> bytes) override;
+  absl::StatusOr<Ref<Buffer>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
+                                    std::function<void()> release) override;
+  absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) override;
+  MemoryStats memory_stats(Device* device) const override;
+
+  ThreadPool& pool() { return *pool_; }
+  // The fused module and the launch list as text, for dumps and tests.
+  absl::StatusOr<std::string> Explain(const ir::Module& module, const CompileOptions& options);
+
+ private:
+  CpuBackend(const CpuOptions& options, CpuTarget target);
+  absl::StatusOr<std::shared_ptr<CodeCache>> CodeFor(std::string_view isa);
+
+  CpuOptions options_;
+  CpuTarget target_;
+  Device device_;
+  Device* device_pointer_ = &device_;
+  std::shared_ptr<ThreadPool> pool_;
+  std::shared_ptr<BlockPool> blocks_;
+  std::shared_ptr<LaunchQueue> queue_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<CodeCache>> code_;  // by fingerprint
+};
+
+}  // namespace weft::cpu

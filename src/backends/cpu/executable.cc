@@ -1,0 +1,266 @@
+// See executable.h.
+#include "src/backends/cpu/executable.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/runtime/alloc_hook.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr int64_t kSplitCost = 6'000'000;    // picoseconds: below, one thread is quicker than waking a second
+constexpr int64_t kInlineCost = 15'000'000;  // whole programs below run on the caller's thread
+
+// A thread's scratch, grown on first use and kept.
+void* ScratchOf(int64_t bytes) {
+  struct Scratch {
+    void* memory = nullptr;
+    size_t bytes = 0;
+    ~Scratch() { FreeLarge(memory, bytes); }
+  };
+  thread_local Scratch scratch;
+  if (static_cast<size_t>(bytes) > scratch.bytes) {
+    FreeLarge(scratch.memory, scratch.bytes);
+    scratch.bytes = static_cast<size_t>(std::max<int64_t>(bytes, 64 << 10));
+    scratch.memory = AllocateLarge(scratch.bytes, 64);
+    if (scratch.memory == nullptr) scratch.bytes = 0;
+  }
+  return scratch.memory;
+}
+
+class CpuExecutable final : public Executable {
+ public:
+  CpuExecutable(std::shared_ptr<const LoadedProgram> loaded, Device* device, std::shared_ptr<ThreadPool> pool,
+                std::shared_ptr<BlockPool> blocks, std::shared_ptr<LaunchQueue> queue)
+      : loaded_(std::move(loaded)), device_(device), pool_(std::move(pool)), blocks_(std::move(blocks)), queue_(std::move(queue)),
+        cost_(loaded_->program.TotalCost()) {}
+
+  absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
+    if (devices.size() != 1) return UserError("the CPU has one device, not ", devices.size());
+    WEFT_ASSIGN_OR_RETURN(DeviceResults results, Launch(devices[0]));
+    std::vector<DeviceResults> all;
+    all.push_back(std::move(results));
+    return all;
+  }
+
+  absl::StatusOr<std::string> Serialize() const override {
+    Program copy = loaded_->program;
+    copy.micro_kernels = loaded_->code->kernels().ExportObjects();
+    return SerializeProgram(copy);
+  }
+
+  ExecutableStats stats() const override {
+    ExecutableStats stats;
+    stats.kernels = static_cast<int64_t>(loaded_->program.entries.size());
+    stats.temporary_bytes = loaded_->program.arena_bytes;
+    stats.code_bytes = loaded_->code_bytes;
+    stats.kernels_compiled = loaded_->compiled;
+    return stats;
+  }
+
+ private:
+  // What a launch keeps alive until it has run.
+  struct Launching {
+    std::shared_ptr<const LoadedProgram> loaded;
+    std::shared_ptr<ThreadPool> pool;
+    std::shared_ptr<void> arena;
+    absl::InlinedVector<Ref<Buffer>, 8> arguments;
+    absl::InlinedVector<Ref<Block>, 8> results;
+    std::vector<uint32_t> words;
+    LaunchTables tables;
+    Ref<Event> done;
+  };
+
+  absl::StatusOr<DeviceResults> Launch(const DeviceArguments& arguments) {
+    const Program& program = loaded_->program;
+    if (arguments.buffers.size() != program.arguments.size() || arguments.words.size() < program.words) {
+      return InternalError("a program of ", program.arguments.size(), " buffers and ", program.words, " words was given ",
+                           arguments.buffers.size(), " and ", arguments.words.size());
+    }
+    auto launch = std::make_shared<Launching>();
+    launch->loaded = loaded_;
+    launch->pool = pool_;
+    bool ready = true;
+    for (size_t i = 0; i < arguments.buffers.size(); ++i) {
+      Buffer* buffer = arguments.buffers[i].get();
+      const ValueSpec& spec = program.arguments[i];
+      if (buffer == nullptr || buffer->dtype() != spec.dtype || buffer->dims() != spec.dims || buffer->host_data() == nullptr) {
+        return InternalError("argument ", i, " of a launch is not the ", NameOf(spec.dtype), DimsToString(spec.dims), " it was compiled for");
+      }
+      const bool done = buffer->ready().done();
+      if (done) WEFT_RETURN_IF_ERROR(buffer->ready().status());
+      ready = ready && done;
+      launch->tables.arguments.push_back(buffer->host_data());
+    }
+    WEFT_RETURN_IF_ERROR(pool_->CheckProcess());
+    for (size_t r = 0; r < program.results.size(); ++r) {
+      const int32_t donor = program.donor[r];
+      Ref<Block> block;
+      if (donor >= 0 && static_cast<size_t>(donor) < arguments.donated.size() && arguments.donated[donor] != 0) {
+        auto* buffer = dynamic_cast<CpuBuffer*>(arguments.buffers[donor].get());
+        if (buffer != nullptr && buffer->block()->own() && !buffer->held()) block = buffer->block();
+      }
+      if (!block) {
+        WEFT_ASSIGN_OR_RETURN(block, NewBlock(blocks_, CountOf(program.results[r].dims) * BytesOf(program.results[r].dtype)));
+      }
+      launch->tables.results.push_back(block->data());
+      launch->results.push_back(std::move(block));
+    }
+    WEFT_ASSIGN_OR_RETURN(launch->arena, queue_->Arena(program.arena_bytes));
+    launch->tables.arena = static_cast<char*>(launch->arena.get());
+    launch->arguments.assign(arguments.buffers.begin(), arguments.buffers.end());
+    launch->words.assign(arguments.words.begin(), arguments.words.end());
+    launch->tables.words = launch->words.data();
+    launch->done = MakeRef<Event>();
+    DeviceResults results;
+    results.done = launch->done;
+    for (size_t r = 0; r < program.results.size(); ++r) {
+      results.buffers.push_back(Ref<Buffer>(
+          new CpuBuffer(device_, program.results[r].dtype, program.results[r].dims, launch->done, launch->results[r])));
+    }
+    queue_->Submit([launch] { RunLaunch(*launch); }, ready && cost_ < kInlineCost);
+    return results;
+  }
+
+  static void RunLaunch(Launching& launch) {
+    absl::Status status;
+    // Inputs of this device are done by order; others (copies, other devices) may still be on their way.
+    for (const Ref<Buffer>& argument : launch.arguments) {
+      if (status.ok()) status = argument->ready().done() ? argument->ready().status() : argument->ready().Wait();
+    }
+    if (status.ok()) {
+      launch.tables.constants = launch.loaded->program.constants.data();
+      status = RunLaunchList(*launch.loaded, launch.tables, *launch.pool);
+    }
+    Ref<Event> done = launch.done;
+    launch.arguments.clear();
+    launch.results.clear();
+    done->Complete(std::move(status));
+  }
+
+  std::shared_ptr<const LoadedProgram> loaded_;
+  Device* device_;
+  std::shared_ptr<ThreadPool> pool_;
+  std::shared_ptr<BlockPool> blocks_;
+  std::shared_ptr<LaunchQueue> queue_;
+  const int64_t cost_;
+};
+
+}  // namespace
+
+absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool) {
+  const Program& program = loaded.program;
+  const bool spreads = program.TotalCost() > kSplitCost;
+  if (spreads) pool.BeginRun();
+  absl::Status status;
+  absl::InlinedVector<void*, 16> pointers;
+  for (const Entry& entry : program.entries) {
+    pointers.clear();
+    for (const BufferRef& ref : entry.buffers) {
+      char* base = nullptr;
+      switch (ref.place) {
+        case BufferRef::Place::kArgument: base = static_cast<char*>(tables.arguments[ref.index]); break;
+        case BufferRef::Place::kResult: base = static_cast<char*>(tables.results[ref.index]); break;
+        case BufferRef::Place::kWords:
+          base = const_cast<char*>(reinterpret_cast<const char*>(tables.words)) + ref.offset;
+          break;
+        case BufferRef::Place::kArena: base = tables.arena + ref.offset; break;
+        case BufferRef::Place::kConstant: base = const_cast<char*>(tables.constants) + ref.offset; break;
+      }
+      pointers.push_back(base);
+    }
+    if (entry.type == Entry::Type::kHost) {
+      status = loaded.host[entry.code]->run(HostCall{pointers, entry.params, loaded.code->kernels(), pool});
+      if (!status.ok()) break;
+      continue;
+    }
+    LoopFn* fn = loaded.loops[entry.code];
+    const int64_t scratch = entry.scratch_bytes;
+    if (entry.cost < kSplitCost || entry.tasks < 2) {
+      if (entry.tasks > 0) fn(pointers.data(), entry.params.data(), 0, entry.tasks, scratch > 0 ? ScratchOf(scratch) : nullptr);
+      continue;
+    }
+    pool.ParallelRanges(entry.tasks, [&](int64_t begin, int64_t end, int) {
+      fn(pointers.data(), entry.params.data(), begin, end, scratch > 0 ? ScratchOf(scratch) : nullptr);
+    });
+  }
+  if (spreads) pool.EndRun();
+  return status;
+}
+
+LaunchQueue::~LaunchQueue() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (inline_allowed && waiting_.empty() && !running_) {
+    running_ = true;
+    lock.unlock();
+    work();
+    lock.lock();
+    running_ = false;
+    changed_.notify_all();
+    return;
+  }
+  if (!started_) {
+    started_ = true;
+    thread_ = std::thread([this] { Work(); });
+  }
+  waiting_.push_back(std::move(work));
+  lock.unlock();
+  changed_.notify_all();
+}
+
+void LaunchQueue::Work() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return (!waiting_.empty() && !running_) || (stop_ && waiting_.empty()); });
+    if (waiting_.empty()) return;
+    std::function<void()> work = std::move(waiting_.front());
+    waiting_.pop_front();
+    running_ = true;
+    lock.unlock();
+    work();
+    work = nullptr;  // releases buffers before the next launch may look for memory
+    lock.lock();
+    running_ = false;
+    changed_.notify_all();
+  }
+}
+
+void LaunchQueue::Drain() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return waiting_.empty() && !running_; });
+}
+
+absl::StatusOr<std::shared_ptr<void>> LaunchQueue::Arena(int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (bytes <= arena_bytes_) return arena_;
+  const size_t size = static_cast<size_t>((bytes + 4095) / 4096 * 4096);
+  void* memory = AllocateLarge(size, 4096);
+  if (memory == nullptr) return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", bytes, " bytes of temporaries");
+  arena_ = std::shared_ptr<void>(memory, [size](void* p) { FreeLarge(p, size); });
+  arena_bytes_ = static_cast<int64_t>(size);
+  return arena_;
+}
+
+int64_t LaunchQueue::arena_bytes() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return arena_bytes_;
+}
+
+std::unique_ptr<Executable> NewExecutable(std::shared_ptr<const LoadedProgram> program, Device* device,
+                                          std::shared_ptr<ThreadPool> pool, std::shared_ptr<BlockPool> blocks,
+                                          std::shared_ptr<LaunchQueue> queue) {
+  return std::make_unique<CpuExecutable>(std::move(program), device, std::move(pool), std::move(blocks), std::move(queue));
+}
+
+}  // namespace weft::cpu

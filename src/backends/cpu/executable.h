@@ -1,0 +1,65 @@
+// A loaded program and the queue that runs launches in order.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "src/backends/backend.h"
+#include "src/backends/cpu/code_cache.h"
+#include "src/backends/cpu/cpu_buffer.h"
+#include "src/backends/cpu/host_kernels.h"
+
+namespace weft::cpu {
+
+// A program with its functions resolved. Immutable.
+struct LoadedProgram {
+  Program program;
+  std::shared_ptr<CodeCache> code;  // keeps the functions alive
+  std::vector<LoopFn*> loops;
+  std::vector<const HostKernel*> host;
+  int64_t compiled = 0;
+  int64_t code_bytes = 0;
+};
+
+// One device's launches: in call order, one at a time. Thread-safe.
+class LaunchQueue {
+ public:
+  ~LaunchQueue();
+  // Runs `work` after all earlier ones: on the queue's thread, or here and now if nothing waits and `inline_allowed`.
+  void Submit(std::function<void()> work, bool inline_allowed);
+  void Drain();
+
+  // Temporaries of launches, kept between them: launches do not overlap, so one arena serves all programs. Grows;
+  // launches hold the one they were submitted with.
+  absl::StatusOr<std::shared_ptr<void>> Arena(int64_t bytes);
+  int64_t arena_bytes() const;
+
+ private:
+  void Work();
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> waiting_;
+  bool running_ = false, stop_ = false, started_ = false;
+  std::thread thread_;
+  std::shared_ptr<void> arena_;
+  int64_t arena_bytes_ = 0;
+};
+
+std::unique_ptr<Executable> NewExecutable(std::shared_ptr<const LoadedProgram> program, Device* device,
+                                          std::shared_ptr<ThreadPool> pool, std::shared_ptr<BlockPool> blocks,
+                                          std::shared_ptr<LaunchQueue> queue);
+
+// Runs the launch list once. `tables` are the base addresses by BufferRef::Place.
+struct LaunchTables {
+  std::vector<void*> arguments, results;
+  const uint32_t* words = nullptr;
+  char* arena = nullptr;
+  const char* constants = nullptr;
+};
+absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool);
+
+}  // namespace weft::cpu
