@@ -67,7 +67,8 @@ struct Space {
 Space SpaceOf(const Node& reduce) {
   Space space;
   const Dims& dims = reduce.operands()[0].dims();
-  const Ints& dimensions = IntsOf(reduce, "dimensions");
+  Ints dimensions = IntsOf(reduce, "dimensions");
+  for (int64_t& d : dimensions) d += d < 0 ? static_cast<int64_t>(dims.size()) : 0;
   for (size_t d = 0; d < dims.size(); ++d) {
     if (dims[d] == 1) continue;
     const bool gone = std::find(dimensions.begin(), dimensions.end(), static_cast<int64_t>(d)) != dimensions.end();

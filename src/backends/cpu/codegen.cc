@@ -345,9 +345,9 @@ class LoopEmitter {
           if (k == 0) from = k_.exprs[e.args[0]].dtype;
         }
         scope.values[i] = code_.Emit(e, from, args);
-        if (scope.values[i] == nullptr && status_.ok()) {
+        if (scope.values[i] == nullptr) {
           status_ = absl::UnimplementedError(absl::StrCat("the CPU compiler has no code for scalar operation ",
-                                                          static_cast<int>(e.op), " on ", NameOf(e.dtype)));
+                                                          static_cast<int>(e.op), " on ", NameOf(from), " giving ", NameOf(e.dtype)));
           scope.values[i] = llvm::PoisonValue::get(code_.ComputeLlvm(e.dtype));
         }
       }

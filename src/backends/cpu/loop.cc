@@ -146,6 +146,8 @@ void Finish(LoopKernel& kernel) {
   if (kernel.parallel_dims() == 0) insert(0, Dim{});
   if (reduces && kernel.parallel_dims() == kernel.dims.size()) insert(kernel.dims.size(), Dim{1, true});
   if (!reduces) kernel.vector_reduces = false;
+  // Vectors never run along the counter of chunks.
+  if (!kernel.vector_reduces && IsChunk(kernel, kernel.parallel_dims() - 1)) insert(kernel.parallel_dims(), Dim{});
   kernel.vector_dim = static_cast<int>(kernel.vector_reduces ? kernel.dims.size() : kernel.parallel_dims()) - 1;
   const std::vector<Dependence> deps = Analyze(kernel);
   kernel.stages = 1;

@@ -32,6 +32,12 @@ const Ints& IntsOf(const Node& node, std::string_view name) {
   }
   return kNone;
 }
+// Negative dimensions count from the end.
+Ints AxesOf(const Node& node, std::string_view name, size_t rank) {
+  Ints axes = IntsOf(node, name);
+  for (int64_t& axis : axes) axis += axis < 0 ? static_cast<int64_t>(rank) : 0;
+  return axes;
+}
 int64_t IntOf(const Node& node, std::string_view name) {
   for (size_t i = 0; i < node.op().attrs.size(); ++i) {
     if (node.op().attrs[i].name == name && node.attrs().has(i)) return node.attrs().Int(i);
@@ -94,7 +100,7 @@ class RegionLowering {
     } else {
       full_ = reduce->operands()[0].dims();
       reduced_.assign(full_.size(), false);
-      for (int64_t d : IntsOf(*reduce, "dimensions")) reduced_[d] = true;
+      for (int64_t d : AxesOf(*reduce, "dimensions", full_.size())) reduced_[d] = true;
     }
     // Parallel dimensions first. place_[d] is where dimension d of the full shape went.
     place_.resize(full_.size());
@@ -225,7 +231,8 @@ class RegionLowering {
       return IsFloat(t.dtype()) ? builder_.Constant(t.dtype(), t.GetDouble(0)) : builder_.IntConstant(t.dtype(), t.GetInt(0));
     }
     if (op == "iota") {
-      const Affine& index = map[IntOf(node, "dimension")];
+      const int64_t counted = IntOf(node, "dimension");
+      const Affine& index = map[counted < 0 ? counted + static_cast<int64_t>(map.size()) : counted];
       Access access;
       access.offset = index.offset;
       access.strides = index.coefficients;
@@ -259,7 +266,7 @@ class RegionLowering {
       return result;
     }
     if (op == "transpose") {
-      const Ints& permutation = IntsOf(node, "permutation");
+      const Ints permutation = AxesOf(node, "permutation", from.size());
       result.assign(from.size(), Affine{});
       for (size_t i = 0; i < from.size(); ++i) result[permutation[i]] = map[i];
       return result;
@@ -278,7 +285,7 @@ class RegionLowering {
     }
     if (op == "reverse") {
       result = map;
-      for (int64_t d : IntsOf(node, "dimensions")) {
+      for (int64_t d : AxesOf(node, "dimensions", from.size())) {
         result[d].offset = from[d] - 1 - result[d].offset;
         for (int64_t& c : result[d].coefficients) c = -c;
       }
@@ -303,7 +310,7 @@ class RegionLowering {
 
   absl::StatusOr<ScalarValue> EvalReduce(const Node& node, const Map& map) {
     const Value& operand = node.operands()[0];
-    const Ints& dimensions = IntsOf(node, "dimensions");
+    const Ints dimensions = AxesOf(node, "dimensions", operand.dims().size());
     for (const Affine& a : map) {
       for (size_t d = 0; d < a.coefficients.size(); ++d) {
         if (kernel_.dims[d].reduce && kernel_.dims[d].size != 1 && a.coefficients[d] != 0) {
