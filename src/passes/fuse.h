@@ -1,4 +1,4 @@
-// Groups elementwise operations, shape operations and reductions into `weft.fusion` nodes, one kernel each. A backend that
+// Groups elementwise operations, shape operations and reductions into `fusion` nodes, one kernel each. A backend that
 // compiles loops itself runs it last; others never see a fusion.
 #pragma once
 

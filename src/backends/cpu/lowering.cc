@@ -226,7 +226,7 @@ absl::Status Lowering::LowerNode(const Node& node) {
   const Value self{Ref<const Node>::Share(&node), 0};
   const std::string_view op = node.op().name;
   absl::Status status;
-  if (op == "weft.fusion") {
+  if (op == "fusion") {
     status = LowerFusion(node);
   } else if (op == "reshape" || op == "bitcast_convert" || op == "weft.stop_gradient") {
     Alias(self, Of(node.operands()[0]));

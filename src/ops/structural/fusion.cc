@@ -17,7 +17,7 @@ constexpr Absent kAbsent[] = {
 }  // namespace
 
 constinit const OpDef kOp_fusion = {
-    .name = "weft.fusion",
+    .name = "fusion",
     .c_name = "fusion",
     .doc = "Elementwise operations, shape operations and reductions that one kernel computes. Made by the fusion pass; never called.",
     .operands = kOperands,
