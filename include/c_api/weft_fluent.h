@@ -107,19 +107,19 @@ WF_INLINE weft_tensor* wf_scalar_at(weft_scope* s, weft_dtype dtype, double valu
 #define wf_scalar(s, dtype, value) wf_scalar_at((s), (dtype), (value), __FILE__, __LINE__)
 
 /* Dense row-major host memory on the default device; the bytes are copied. */
-WF_INLINE weft_tensor* wf_from_host_at(weft_scope* s, weft_dtype dtype, const int64_t* dims, size_t rank, const void* data,
-                                       size_t size, const char* file, int line) {
+WF_INLINE weft_tensor* wf_from_host_at(weft_scope* s, const char* file, int line, weft_dtype dtype, const int64_t* dims,
+                                       size_t rank, const void* data, size_t size) {
   weft_tensor* out = NULL;
   weft_context* ctx = weft_scope_mark(s, file, line);
   weft_error* error = weft_tensor_from_host(ctx, NULL, dtype, dims, rank, data, size, &out);
   return weft_scope_adopt(s, error, out);
 }
-#define wf_from_host(s, dtype, dims, rank, data, size) \
-  wf_from_host_at((s), (dtype), (dims), (rank), (data), (size), __FILE__, __LINE__)
+/* wf_from_host(s, dtype, WF_DIMS(2, 3), data, size) */
+#define wf_from_host(s, ...) wf_from_host_at((s), __FILE__, __LINE__, __VA_ARGS__)
 
 /* Gradients of the scalar y with respect to xs into grads, all owned by the scope. Returns 1 if it went well. */
-WF_INLINE int wf_grad_at(weft_scope* s, weft_tensor* y, weft_tensor* const* xs, size_t count, weft_tensor** grads,
-                         const char* file, int line) {
+WF_INLINE int wf_grad_at(weft_scope* s, const char* file, int line, weft_tensor* y, weft_tensor* const* xs, size_t count,
+                         weft_tensor** grads) {
   size_t i;
   weft_context* ctx = weft_scope_mark(s, file, line);
   weft_error* error = weft_grad(ctx, y, NULL, xs, count, grads);
@@ -131,7 +131,8 @@ WF_INLINE int wf_grad_at(weft_scope* s, weft_tensor* y, weft_tensor* const* xs, 
   for (i = 0; i < count; ++i) grads[i] = weft_scope_adopt(s, NULL, grads[i]);
   return 1;
 }
-#define wf_grad(s, y, xs, count, grads) wf_grad_at((s), (y), (xs), (count), (grads), __FILE__, __LINE__)
+/* wf_grad(s, y, xs, count, grads) or wf_grad(s, y, WF_TENSORS(a, b), grads) */
+#define wf_grad(s, ...) wf_grad_at((s), __FILE__, __LINE__, __VA_ARGS__)
 
 /* The value of a one-element tensor, read at once (evaluates and waits); 0 after a failure, which the scope keeps. */
 WF_INLINE double wf_item_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
@@ -647,6 +648,52 @@ WF_INLINE weft_tensor* wf_broadcast_to_at(weft_scope* s, const char* file, int l
 #define wf_broadcast_to(s, ...) \
   wf_broadcast_to_at((s), __FILE__, __LINE__, WF_MAKE(wf_broadcast_to_args, (), __VA_ARGS__))
 
+typedef struct wf_concatenate_args {
+  WF_BEGIN
+  weft_tensor* const* inputs;
+  size_t inputs_count;
+  int64_t dimension WF_DEFAULT(WF_NO_INT);
+} wf_concatenate_args;
+WF_INLINE weft_tensor* wf_concatenate_at(weft_scope* s, const char* file, int line, wf_concatenate_args a) {
+  weft_tensor* out = NULL;
+  weft_concatenate_opts o = WEFT_CONCATENATE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dimension != WF_NO_INT) {
+    o.present |= WEFT_CONCATENATE_HAS_DIMENSION;
+    o.dimension = a.dimension;
+  }
+  error = weft_concatenate(ctx, a.inputs, a.inputs_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_concatenate(s, ...) \
+  wf_concatenate_at((s), __FILE__, __LINE__, WF_MAKE(wf_concatenate_args, (.dimension = WF_NO_INT,), __VA_ARGS__))
+
+typedef struct wf_flatten_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t start_axis WF_DEFAULT(WF_NO_INT);
+  int64_t end_axis WF_DEFAULT(WF_NO_INT);
+} wf_flatten_args;
+WF_INLINE weft_tensor* wf_flatten_at(weft_scope* s, const char* file, int line, wf_flatten_args a) {
+  weft_tensor* out = NULL;
+  weft_flatten_opts o = WEFT_FLATTEN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.start_axis != WF_NO_INT) {
+    o.present |= WEFT_FLATTEN_HAS_START_AXIS;
+    o.start_axis = a.start_axis;
+  }
+  if (a.end_axis != WF_NO_INT) {
+    o.present |= WEFT_FLATTEN_HAS_END_AXIS;
+    o.end_axis = a.end_axis;
+  }
+  error = weft_flatten(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_flatten(s, ...) \
+  wf_flatten_at((s), __FILE__, __LINE__, WF_MAKE(wf_flatten_args, (.start_axis = WF_NO_INT, .end_axis = WF_NO_INT,), __VA_ARGS__))
+
 typedef struct wf_full_args {
   WF_BEGIN
   const int64_t* shape;
@@ -1062,6 +1109,260 @@ WF_INLINE weft_tensor* wf_matmul_at(weft_scope* s, const char* file, int line, w
 }
 #define wf_matmul(s, ...) \
   wf_matmul_at((s), __FILE__, __LINE__, WF_MAKE(wf_matmul_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+
+typedef struct wf_avg_pool_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* window;
+  size_t window_count;
+  const int64_t* strides WF_DEFAULT(NULL);
+  size_t strides_count WF_DEFAULT(0);
+  weft_avg_pool_padding padding WF_DEFAULT(WEFT_AVG_POOL_PADDING_FORCE32);
+  const int64_t* pads WF_DEFAULT(NULL);
+  size_t pads_count WF_DEFAULT(0);
+} wf_avg_pool_args;
+WF_INLINE weft_tensor* wf_avg_pool_at(weft_scope* s, const char* file, int line, wf_avg_pool_args a) {
+  weft_tensor* out = NULL;
+  weft_avg_pool_opts o = WEFT_AVG_POOL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.strides != NULL) {
+    o.present |= WEFT_AVG_POOL_HAS_STRIDES;
+    o.strides = a.strides;
+    o.strides_count = a.strides_count;
+  }
+  if (a.padding != WEFT_AVG_POOL_PADDING_FORCE32) {
+    o.present |= WEFT_AVG_POOL_HAS_PADDING;
+    o.padding = a.padding;
+  }
+  if (a.pads != NULL) {
+    o.present |= WEFT_AVG_POOL_HAS_PADS;
+    o.pads = a.pads;
+    o.pads_count = a.pads_count;
+  }
+  error = weft_avg_pool(ctx, a.x, a.window, a.window_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_avg_pool(s, ...) \
+  wf_avg_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_avg_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_AVG_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0,), __VA_ARGS__))
+
+typedef struct wf_conv_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* w;
+  const int64_t* strides WF_DEFAULT(NULL);
+  size_t strides_count WF_DEFAULT(0);
+  weft_conv_padding padding WF_DEFAULT(WEFT_CONV_PADDING_FORCE32);
+  const int64_t* pads WF_DEFAULT(NULL);
+  size_t pads_count WF_DEFAULT(0);
+  const int64_t* dilation WF_DEFAULT(NULL);
+  size_t dilation_count WF_DEFAULT(0);
+  int64_t groups WF_DEFAULT(WF_NO_INT);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+} wf_conv_args;
+WF_INLINE weft_tensor* wf_conv_at(weft_scope* s, const char* file, int line, wf_conv_args a) {
+  weft_tensor* out = NULL;
+  weft_conv_opts o = WEFT_CONV_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.strides != NULL) {
+    o.present |= WEFT_CONV_HAS_STRIDES;
+    o.strides = a.strides;
+    o.strides_count = a.strides_count;
+  }
+  if (a.padding != WEFT_CONV_PADDING_FORCE32) {
+    o.present |= WEFT_CONV_HAS_PADDING;
+    o.padding = a.padding;
+  }
+  if (a.pads != NULL) {
+    o.present |= WEFT_CONV_HAS_PADS;
+    o.pads = a.pads;
+    o.pads_count = a.pads_count;
+  }
+  if (a.dilation != NULL) {
+    o.present |= WEFT_CONV_HAS_DILATION;
+    o.dilation = a.dilation;
+    o.dilation_count = a.dilation_count;
+  }
+  if (a.groups != WF_NO_INT) {
+    o.present |= WEFT_CONV_HAS_GROUPS;
+    o.groups = a.groups;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_CONV_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  error = weft_conv(ctx, a.x, a.w, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_conv(s, ...) \
+  wf_conv_at((s), __FILE__, __LINE__, WF_MAKE(wf_conv_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_CONV_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .dilation = NULL, .dilation_count = 0, .groups = WF_NO_INT, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+
+typedef struct wf_convolution_args {
+  WF_BEGIN
+  weft_tensor* input;
+  weft_tensor* kernel;
+  const int64_t* window_strides;
+  size_t window_strides_count;
+  const int64_t* padding;
+  size_t padding_count;
+  const int64_t* lhs_dilation;
+  size_t lhs_dilation_count;
+  const int64_t* rhs_dilation;
+  size_t rhs_dilation_count;
+  const int64_t* input_dimensions;
+  size_t input_dimensions_count;
+  const int64_t* kernel_dimensions;
+  size_t kernel_dimensions_count;
+  const int64_t* output_dimensions;
+  size_t output_dimensions_count;
+  int64_t feature_group_count WF_DEFAULT(WF_NO_INT);
+  int64_t batch_group_count WF_DEFAULT(WF_NO_INT);
+  const int64_t* window_reversal WF_DEFAULT(NULL);
+  size_t window_reversal_count WF_DEFAULT(0);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+} wf_convolution_args;
+WF_INLINE weft_tensor* wf_convolution_at(weft_scope* s, const char* file, int line, wf_convolution_args a) {
+  weft_tensor* out = NULL;
+  weft_convolution_opts o = WEFT_CONVOLUTION_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.feature_group_count != WF_NO_INT) {
+    o.present |= WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT;
+    o.feature_group_count = a.feature_group_count;
+  }
+  if (a.batch_group_count != WF_NO_INT) {
+    o.present |= WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT;
+    o.batch_group_count = a.batch_group_count;
+  }
+  if (a.window_reversal != NULL) {
+    o.present |= WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL;
+    o.window_reversal = a.window_reversal;
+    o.window_reversal_count = a.window_reversal_count;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_CONVOLUTION_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  error = weft_convolution(ctx, a.input, a.kernel, a.window_strides, a.window_strides_count, a.padding, a.padding_count, a.lhs_dilation, a.lhs_dilation_count, a.rhs_dilation, a.rhs_dilation_count, a.input_dimensions, a.input_dimensions_count, a.kernel_dimensions, a.kernel_dimensions_count, a.output_dimensions, a.output_dimensions_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_convolution(s, ...) \
+  wf_convolution_at((s), __FILE__, __LINE__, WF_MAKE(wf_convolution_args, (.feature_group_count = WF_NO_INT, .batch_group_count = WF_NO_INT, .window_reversal = NULL, .window_reversal_count = 0, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+
+typedef struct wf_max_pool_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* window;
+  size_t window_count;
+  const int64_t* strides WF_DEFAULT(NULL);
+  size_t strides_count WF_DEFAULT(0);
+  weft_max_pool_padding padding WF_DEFAULT(WEFT_MAX_POOL_PADDING_FORCE32);
+  const int64_t* pads WF_DEFAULT(NULL);
+  size_t pads_count WF_DEFAULT(0);
+} wf_max_pool_args;
+WF_INLINE weft_tensor* wf_max_pool_at(weft_scope* s, const char* file, int line, wf_max_pool_args a) {
+  weft_tensor* out = NULL;
+  weft_max_pool_opts o = WEFT_MAX_POOL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.strides != NULL) {
+    o.present |= WEFT_MAX_POOL_HAS_STRIDES;
+    o.strides = a.strides;
+    o.strides_count = a.strides_count;
+  }
+  if (a.padding != WEFT_MAX_POOL_PADDING_FORCE32) {
+    o.present |= WEFT_MAX_POOL_HAS_PADDING;
+    o.padding = a.padding;
+  }
+  if (a.pads != NULL) {
+    o.present |= WEFT_MAX_POOL_HAS_PADS;
+    o.pads = a.pads;
+    o.pads_count = a.pads_count;
+  }
+  error = weft_max_pool(ctx, a.x, a.window, a.window_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_max_pool(s, ...) \
+  wf_max_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_max_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_MAX_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0,), __VA_ARGS__))
+
+typedef struct wf_reduce_window_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* window_dimensions;
+  size_t window_dimensions_count;
+  weft_reduce_window_reducer reducer;
+  const int64_t* window_strides WF_DEFAULT(NULL);
+  size_t window_strides_count WF_DEFAULT(0);
+  const int64_t* base_dilations WF_DEFAULT(NULL);
+  size_t base_dilations_count WF_DEFAULT(0);
+  const int64_t* window_dilations WF_DEFAULT(NULL);
+  size_t window_dilations_count WF_DEFAULT(0);
+  const int64_t* padding WF_DEFAULT(NULL);
+  size_t padding_count WF_DEFAULT(0);
+} wf_reduce_window_args;
+WF_INLINE weft_tensor* wf_reduce_window_at(weft_scope* s, const char* file, int line, wf_reduce_window_args a) {
+  weft_tensor* out = NULL;
+  weft_reduce_window_opts o = WEFT_REDUCE_WINDOW_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.window_strides != NULL) {
+    o.present |= WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES;
+    o.window_strides = a.window_strides;
+    o.window_strides_count = a.window_strides_count;
+  }
+  if (a.base_dilations != NULL) {
+    o.present |= WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS;
+    o.base_dilations = a.base_dilations;
+    o.base_dilations_count = a.base_dilations_count;
+  }
+  if (a.window_dilations != NULL) {
+    o.present |= WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS;
+    o.window_dilations = a.window_dilations;
+    o.window_dilations_count = a.window_dilations_count;
+  }
+  if (a.padding != NULL) {
+    o.present |= WEFT_REDUCE_WINDOW_HAS_PADDING;
+    o.padding = a.padding;
+    o.padding_count = a.padding_count;
+  }
+  error = weft_reduce_window(ctx, a.x, a.window_dimensions, a.window_dimensions_count, a.reducer, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_reduce_window(s, ...) \
+  wf_reduce_window_at((s), __FILE__, __LINE__, WF_MAKE(wf_reduce_window_args, (.window_strides = NULL, .window_strides_count = 0, .base_dilations = NULL, .base_dilations_count = 0, .window_dilations = NULL, .window_dilations_count = 0, .padding = NULL, .padding_count = 0,), __VA_ARGS__))
+
+typedef struct wf_select_and_scatter_args {
+  WF_BEGIN
+  weft_tensor* operand;
+  weft_tensor* source;
+  const int64_t* window_dimensions;
+  size_t window_dimensions_count;
+  const int64_t* window_strides WF_DEFAULT(NULL);
+  size_t window_strides_count WF_DEFAULT(0);
+  const int64_t* padding WF_DEFAULT(NULL);
+  size_t padding_count WF_DEFAULT(0);
+} wf_select_and_scatter_args;
+WF_INLINE weft_tensor* wf_select_and_scatter_at(weft_scope* s, const char* file, int line, wf_select_and_scatter_args a) {
+  weft_tensor* out = NULL;
+  weft_select_and_scatter_opts o = WEFT_SELECT_AND_SCATTER_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.window_strides != NULL) {
+    o.present |= WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES;
+    o.window_strides = a.window_strides;
+    o.window_strides_count = a.window_strides_count;
+  }
+  if (a.padding != NULL) {
+    o.present |= WEFT_SELECT_AND_SCATTER_HAS_PADDING;
+    o.padding = a.padding;
+    o.padding_count = a.padding_count;
+  }
+  error = weft_select_and_scatter(ctx, a.operand, a.source, a.window_dimensions, a.window_dimensions_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_select_and_scatter(s, ...) \
+  wf_select_and_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_select_and_scatter_args, (.window_strides = NULL, .window_strides_count = 0, .padding = NULL, .padding_count = 0,), __VA_ARGS__))
 
 typedef struct wf_cross_entropy_args {
   WF_BEGIN

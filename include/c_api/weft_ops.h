@@ -568,6 +568,53 @@ WEFT_API WEFT_MUST_USE weft_error* weft_broadcast_in_dim(weft_context* ctx, weft
 WEFT_API WEFT_MUST_USE weft_error* weft_broadcast_to(weft_context* ctx, weft_tensor* x, const int64_t* shape,
     size_t shape_count, weft_tensor** out) WEFT_NOEXCEPT;
 
+#define WEFT_CONCATENATE_HAS_DIMENSION ((uint64_t)1 << 0)
+/* Optional attributes of weft_concatenate. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_concatenate_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t dimension;
+} weft_concatenate_opts;
+#define WEFT_CONCATENATE_OPTS_INIT {sizeof(weft_concatenate_opts), NULL, 0, 0}
+WEFT_API void weft_concatenate_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Joins tensors one after the other along one dimension; the others must agree.
+ *   inputs: tensors that differ only in the joined dimension; any type; one or more
+ *   dimension: dimension to join along; negative counts from the end; integer; default 0
+ * Fluent: weft_tensor* parts[] = {a, b}; y = wf_concatenate(s, parts, 2);
+ * StableHLO: concatenate. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_concatenate(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
+    const weft_concatenate_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_FLATTEN_HAS_START_AXIS ((uint64_t)1 << 0)
+#define WEFT_FLATTEN_HAS_END_AXIS ((uint64_t)1 << 1)
+/* Optional attributes of weft_flatten. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_flatten_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t start_axis;
+  int64_t end_axis;
+} weft_flatten_opts;
+#define WEFT_FLATTEN_OPTS_INIT {sizeof(weft_flatten_opts), NULL, 0, 0, 0}
+WEFT_API void weft_flatten_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Joins the axes from start_axis to end_axis into one; by default all. A scalar becomes one element.
+ *   x: operand; any type
+ *   start_axis: first joined axis; negative counts from the end; integer; default 0
+ *   end_axis: last joined axis; negative counts from the end; integer; default -1
+ * Fluent: h = wf_flatten(s, h, .start_axis = 1);
+ * StableHLO: weft.flatten. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_flatten(weft_context* ctx, weft_tensor* x, const weft_flatten_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
 #define WEFT_FULL_HAS_DTYPE ((uint64_t)1 << 0)
 /* Optional attributes of weft_full. A bit in present says that a field counts; others keep their defaults. Since 1.0.
  */
@@ -959,6 +1006,271 @@ WEFT_API void weft_matmul_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_matmul(weft_context* ctx, weft_tensor* x, weft_tensor* y,
     const weft_matmul_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute padding of weft_avg_pool. */
+typedef enum weft_avg_pool_padding {
+  WEFT_AVG_POOL_PADDING_VALID = 0,
+  WEFT_AVG_POOL_PADDING_SAME = 1,
+  WEFT_AVG_POOL_PADDING_EXPLICIT = 2,
+  WEFT_AVG_POOL_PADDING_FORCE32 = 0x7FFFFFFF
+} weft_avg_pool_padding;
+
+#define WEFT_AVG_POOL_HAS_STRIDES ((uint64_t)1 << 0)
+#define WEFT_AVG_POOL_HAS_PADDING ((uint64_t)1 << 1)
+#define WEFT_AVG_POOL_HAS_PADS ((uint64_t)1 << 2)
+/* Optional attributes of weft_avg_pool. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_avg_pool_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* strides;
+  uint64_t strides_count;
+  weft_avg_pool_padding padding;
+  int32_t reserved_pads;
+  const int64_t* pads;
+  uint64_t pads_count;
+} weft_avg_pool_opts;
+#define WEFT_AVG_POOL_OPTS_INIT {sizeof(weft_avg_pool_opts), NULL, 0, NULL, 0, (weft_avg_pool_padding)0, 0, NULL, 0}
+WEFT_API void weft_avg_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The mean under each window of channels-last data; padding is not counted.
+ *   x: [batch, spatial…, features], NHWC for images; float
+ *   window: size of the window in each spatial dimension; list of integers
+ *   strides: step of the window; absent: its size; list of integers; absent unless given
+ *   padding: valid: none; same: ceil(in / stride) outputs; explicit: see pads; one of valid, same, explicit; default
+ *   valid
+ *   pads: padding before and after each spatial dimension: [low0, high0, low1, …]; list of integers; absent unless
+ *   given
+ * Fluent: const int64_t seven[] = {7, 7}; h = wf_avg_pool(s, h, seven, 2);
+ * StableHLO: weft.avg_pool. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* window,
+    size_t window_count, const weft_avg_pool_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute padding of weft_conv. */
+typedef enum weft_conv_padding {
+  WEFT_CONV_PADDING_VALID = 0,
+  WEFT_CONV_PADDING_SAME = 1,
+  WEFT_CONV_PADDING_EXPLICIT = 2,
+  WEFT_CONV_PADDING_FORCE32 = 0x7FFFFFFF
+} weft_conv_padding;
+
+#define WEFT_CONV_HAS_STRIDES ((uint64_t)1 << 0)
+#define WEFT_CONV_HAS_PADDING ((uint64_t)1 << 1)
+#define WEFT_CONV_HAS_PADS ((uint64_t)1 << 2)
+#define WEFT_CONV_HAS_DILATION ((uint64_t)1 << 3)
+#define WEFT_CONV_HAS_GROUPS ((uint64_t)1 << 4)
+#define WEFT_CONV_HAS_DTYPE ((uint64_t)1 << 5)
+/* Optional attributes of weft_conv. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_conv_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* strides;
+  uint64_t strides_count;
+  weft_conv_padding padding;
+  int32_t reserved_pads;
+  const int64_t* pads;
+  uint64_t pads_count;
+  const int64_t* dilation;
+  uint64_t dilation_count;
+  int64_t groups;
+  weft_dtype dtype;
+  int32_t reserved;
+} weft_conv_opts;
+#define WEFT_CONV_OPTS_INIT {sizeof(weft_conv_opts), NULL, 0, NULL, 0, (weft_conv_padding)0, 0, NULL, 0, NULL, 0, 0, (weft_dtype)0, 0}
+WEFT_API void weft_conv_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* A convolution layer (cross-correlation) on channels-last data: images are NHWC, kernels HWIO; one or three spatial
+ * dimensions work the same way. bf16 and f16 are summed in f32.
+ *   x: [batch, spatial…, features], NHWC for images; float
+ *   w: [window…, features / groups, output features], HWIO for images; float
+ *   strides: step of the window in each spatial dimension; absent: 1; list of integers; absent unless given
+ *   padding: valid: none; same: ceil(in / stride) outputs; explicit: see pads; one of valid, same, explicit; default
+ *   valid
+ *   pads: zeros before and after each spatial dimension: [low0, high0, low1, …]; list of integers; absent unless given
+ *   dilation: spacing of the window's elements; absent: 1; list of integers; absent unless given
+ *   groups: groups of features that see only each other; integer; default 1
+ *   dtype: element type of the result; absent: x's. f32 keeps the sums of bf16; dtype; absent unless given
+ * Fluent: h = wf_relu(s, wf_add(s, wf_conv(s, x, w), b));
+ * StableHLO: weft.conv. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_conv(weft_context* ctx, weft_tensor* x, weft_tensor* w,
+    const weft_conv_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT ((uint64_t)1 << 0)
+#define WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT ((uint64_t)1 << 1)
+#define WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL ((uint64_t)1 << 2)
+#define WEFT_CONVOLUTION_HAS_DTYPE ((uint64_t)1 << 3)
+/* Optional attributes of weft_convolution. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_convolution_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t feature_group_count;
+  int64_t batch_group_count;
+  const int64_t* window_reversal;
+  uint64_t window_reversal_count;
+  weft_dtype dtype;
+  int32_t reserved;
+} weft_convolution_opts;
+#define WEFT_CONVOLUTION_OPTS_INIT {sizeof(weft_convolution_opts), NULL, 0, 0, 0, NULL, 0, (weft_dtype)0, 0}
+WEFT_API void weft_convolution_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Convolution (cross-correlation) over any number of spatial dimensions, StableHLO's general form. bf16 and f16 are
+ * summed in f32. For images in NHWC see conv.
+ *   input: batch, features and spatial dimensions in any order; any number
+ *   kernel: input and output features and spatial dimensions; any number
+ *   window_strides: step of the window in each spatial dimension; list of integers
+ *   padding: low and high of each spatial dimension: [low0, high0, low1, …]; list of integers
+ *   lhs_dilation: spacing of input elements; list of integers
+ *   rhs_dilation: spacing of kernel elements; list of integers
+ *   input_dimensions: the input's dimensions: [batch, feature, spatial…]; list of integers
+ *   kernel_dimensions: the kernel's: [input feature, output feature, spatial…]; list of integers
+ *   output_dimensions: the output's: [batch, feature, spatial…]; list of integers
+ *   feature_group_count: groups of features that see only each other; integer; default 1
+ *   batch_group_count: groups of the batch that make groups of output features; integer; default 1
+ *   window_reversal: 1 where the kernel is turned around, else 0; absent: nowhere; list of integers; absent unless
+ *   given
+ *   dtype: element type of the result; absent: the operands'. f32 keeps the sums of bf16; dtype; absent unless given
+ * Fluent: const int64_t one[] = {1, 1}, none[] = {0, 0, 0, 0}, nhwc[] = {0, 3, 1, 2}, hwio[] = {2, 3, 0, 1}; y =
+ * wf_convolution(s, x, w, one, 2, none, 4, one, 2, one, 2, nhwc, 4, hwio, 4, nhwc, 4);
+ * StableHLO: convolution. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_convolution(weft_context* ctx, weft_tensor* input, weft_tensor* kernel,
+    const int64_t* window_strides, size_t window_strides_count, const int64_t* padding, size_t padding_count,
+    const int64_t* lhs_dilation, size_t lhs_dilation_count, const int64_t* rhs_dilation, size_t rhs_dilation_count,
+    const int64_t* input_dimensions, size_t input_dimensions_count, const int64_t* kernel_dimensions,
+    size_t kernel_dimensions_count, const int64_t* output_dimensions, size_t output_dimensions_count,
+    const weft_convolution_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute padding of weft_max_pool. */
+typedef enum weft_max_pool_padding {
+  WEFT_MAX_POOL_PADDING_VALID = 0,
+  WEFT_MAX_POOL_PADDING_SAME = 1,
+  WEFT_MAX_POOL_PADDING_EXPLICIT = 2,
+  WEFT_MAX_POOL_PADDING_FORCE32 = 0x7FFFFFFF
+} weft_max_pool_padding;
+
+#define WEFT_MAX_POOL_HAS_STRIDES ((uint64_t)1 << 0)
+#define WEFT_MAX_POOL_HAS_PADDING ((uint64_t)1 << 1)
+#define WEFT_MAX_POOL_HAS_PADS ((uint64_t)1 << 2)
+/* Optional attributes of weft_max_pool. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_max_pool_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* strides;
+  uint64_t strides_count;
+  weft_max_pool_padding padding;
+  int32_t reserved_pads;
+  const int64_t* pads;
+  uint64_t pads_count;
+} weft_max_pool_opts;
+#define WEFT_MAX_POOL_OPTS_INIT {sizeof(weft_max_pool_opts), NULL, 0, NULL, 0, (weft_max_pool_padding)0, 0, NULL, 0}
+WEFT_API void weft_max_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The largest element under each window of channels-last data. The gradient goes to the first of equals.
+ *   x: [batch, spatial…, features], NHWC for images; float
+ *   window: size of the window in each spatial dimension; list of integers
+ *   strides: step of the window; absent: its size; list of integers; absent unless given
+ *   padding: valid: none; same: ceil(in / stride) outputs; explicit: see pads; one of valid, same, explicit; default
+ *   valid
+ *   pads: padding before and after each spatial dimension: [low0, high0, low1, …]; list of integers; absent unless
+ *   given
+ * Fluent: const int64_t two[] = {2, 2}; h = wf_max_pool(s, h, two, 2);
+ * StableHLO: weft.max_pool. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_max_pool(weft_context* ctx, weft_tensor* x, const int64_t* window,
+    size_t window_count, const weft_max_pool_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute reducer of weft_reduce_window. */
+typedef enum weft_reduce_window_reducer {
+  WEFT_REDUCE_WINDOW_REDUCER_SUM = 0,
+  WEFT_REDUCE_WINDOW_REDUCER_PROD = 1,
+  WEFT_REDUCE_WINDOW_REDUCER_MAX = 2,
+  WEFT_REDUCE_WINDOW_REDUCER_MIN = 3,
+  WEFT_REDUCE_WINDOW_REDUCER_AND = 4,
+  WEFT_REDUCE_WINDOW_REDUCER_OR = 5,
+  WEFT_REDUCE_WINDOW_REDUCER_FORCE32 = 0x7FFFFFFF
+} weft_reduce_window_reducer;
+
+#define WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES ((uint64_t)1 << 0)
+#define WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS ((uint64_t)1 << 1)
+#define WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS ((uint64_t)1 << 2)
+#define WEFT_REDUCE_WINDOW_HAS_PADDING ((uint64_t)1 << 3)
+/* Optional attributes of weft_reduce_window. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.0.
+ */
+typedef struct weft_reduce_window_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* window_strides;
+  uint64_t window_strides_count;
+  const int64_t* base_dilations;
+  uint64_t base_dilations_count;
+  const int64_t* window_dilations;
+  uint64_t window_dilations_count;
+  const int64_t* padding;
+  uint64_t padding_count;
+} weft_reduce_window_opts;
+#define WEFT_REDUCE_WINDOW_OPTS_INIT {sizeof(weft_reduce_window_opts), NULL, 0, NULL, 0, NULL, 0, NULL, 0, NULL, 0}
+WEFT_API void weft_reduce_window_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Combines the elements under a window that slides over all dimensions; padding counts as the reducer's neutral
+ * element. Sums of f16 and bf16 are kept in f32. For images see max_pool and avg_pool.
+ *   x: operand; any number
+ *   window_dimensions: size of the window in each dimension; list of integers
+ *   reducer: sum, prod, max, min, and, or; one of sum, prod, max, min, and, or
+ *   window_strides: step of the window in each dimension; absent: 1; list of integers; absent unless given
+ *   base_dilations: spacing of operand elements; absent: 1; list of integers; absent unless given
+ *   window_dilations: spacing of window elements; absent: 1; list of integers; absent unless given
+ *   padding: low and high of each dimension: [low0, high0, low1, …]; absent: 0; list of integers; absent unless given
+ * Fluent: const int64_t window[] = {1, 2, 2, 1}; y = wf_reduce_window(s, x, window, 4, WEFT_REDUCE_WINDOW_REDUCER_MAX);
+ * StableHLO: reduce_window. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_reduce_window(weft_context* ctx, weft_tensor* x,
+    const int64_t* window_dimensions, size_t window_dimensions_count, weft_reduce_window_reducer reducer,
+    const weft_reduce_window_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES ((uint64_t)1 << 0)
+#define WEFT_SELECT_AND_SCATTER_HAS_PADDING ((uint64_t)1 << 1)
+/* Optional attributes of weft_select_and_scatter. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.0.
+ */
+typedef struct weft_select_and_scatter_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* window_strides;
+  uint64_t window_strides_count;
+  const int64_t* padding;
+  uint64_t padding_count;
+} weft_select_and_scatter_opts;
+#define WEFT_SELECT_AND_SCATTER_OPTS_INIT {sizeof(weft_select_and_scatter_opts), NULL, 0, NULL, 0, NULL, 0}
+WEFT_API void weft_select_and_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* For each window over operand, adds the window's source element to the place of its largest operand element, the first
+ * of equals: the gradient of max pooling. Zeros elsewhere.
+ *   operand: what is compared; any number
+ *   source: what is added, one element a window; any number
+ *   window_dimensions: size of the window in each dimension; list of integers
+ *   window_strides: step of the window in each dimension; absent: 1; list of integers; absent unless given
+ *   padding: low and high of each dimension: [low0, high0, low1, …]; absent: 0; list of integers; absent unless given
+ * Fluent: const int64_t window[] = {1, 2, 2, 1}; dx = wf_select_and_scatter(s, x, dy, window, 4);
+ * StableHLO: select_and_scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_select_and_scatter(weft_context* ctx, weft_tensor* operand,
+    weft_tensor* source, const int64_t* window_dimensions, size_t window_dimensions_count,
+    const weft_select_and_scatter_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Values of attribute reduction of weft_cross_entropy. */
 typedef enum weft_cross_entropy_reduction {

@@ -20,7 +20,7 @@ struct Row {
 
 constexpr Row kRows[] = {
     {{"mode", "WEFT_MODE", WEFT_VALUE_TEXT, 0, "lazy", "how recorded operations run: lazy, eager or debug"}, "lazy|eager|debug"},
-    {{"platform", "WEFT_PLATFORM", WEFT_VALUE_TEXT, 0, "reference", "who computes: cpu, or reference (slow, the oracle)"}, "cpu|reference"},
+    {{"platform", "WEFT_PLATFORM", WEFT_VALUE_TEXT, 0, "cpu", "who computes: cpu, or reference (slow, the oracle)"}, "cpu|reference"},
     {{"seed", "WEFT_SEED", WEFT_VALUE_INT, 0, "0", "first state of the random stream"}, ""},
     {{"isa", "WEFT_ISA", WEFT_VALUE_TEXT, 0, "", "forces a CPU path: avx512 or portable; empty: the best this machine has"}, "|avx512|portable"},
     {{"threads", "WEFT_THREADS", WEFT_VALUE_INT, 0, "0", "threads that compute, of all contexts together; 0: one per core"}, ""},

@@ -107,6 +107,17 @@ static void part_0(void) {
   OFFSET(weft_clip_opts, present);
   OFFSET(weft_clip_opts, low);
   OFFSET(weft_clip_opts, high);
+  SIZE(weft_concatenate_opts);
+  OFFSET(weft_concatenate_opts, struct_size);
+  OFFSET(weft_concatenate_opts, next);
+  OFFSET(weft_concatenate_opts, present);
+  OFFSET(weft_concatenate_opts, dimension);
+  SIZE(weft_flatten_opts);
+  OFFSET(weft_flatten_opts, struct_size);
+  OFFSET(weft_flatten_opts, next);
+  OFFSET(weft_flatten_opts, present);
+  OFFSET(weft_flatten_opts, start_axis);
+  OFFSET(weft_flatten_opts, end_axis);
   SIZE(weft_full_opts);
   OFFSET(weft_full_opts, struct_size);
   OFFSET(weft_full_opts, next);
@@ -195,6 +206,74 @@ static void part_0(void) {
   OFFSET(weft_matmul_opts, present);
   OFFSET(weft_matmul_opts, dtype);
   OFFSET(weft_matmul_opts, reserved);
+  SIZE(weft_avg_pool_opts);
+  OFFSET(weft_avg_pool_opts, struct_size);
+}
+
+static void part_1(void) {
+  OFFSET(weft_avg_pool_opts, next);
+  OFFSET(weft_avg_pool_opts, present);
+  OFFSET(weft_avg_pool_opts, strides);
+  OFFSET(weft_avg_pool_opts, strides_count);
+  OFFSET(weft_avg_pool_opts, padding);
+  OFFSET(weft_avg_pool_opts, reserved_pads);
+  OFFSET(weft_avg_pool_opts, pads);
+  OFFSET(weft_avg_pool_opts, pads_count);
+  SIZE(weft_conv_opts);
+  OFFSET(weft_conv_opts, struct_size);
+  OFFSET(weft_conv_opts, next);
+  OFFSET(weft_conv_opts, present);
+  OFFSET(weft_conv_opts, strides);
+  OFFSET(weft_conv_opts, strides_count);
+  OFFSET(weft_conv_opts, padding);
+  OFFSET(weft_conv_opts, reserved_pads);
+  OFFSET(weft_conv_opts, pads);
+  OFFSET(weft_conv_opts, pads_count);
+  OFFSET(weft_conv_opts, dilation);
+  OFFSET(weft_conv_opts, dilation_count);
+  OFFSET(weft_conv_opts, groups);
+  OFFSET(weft_conv_opts, dtype);
+  OFFSET(weft_conv_opts, reserved);
+  SIZE(weft_convolution_opts);
+  OFFSET(weft_convolution_opts, struct_size);
+  OFFSET(weft_convolution_opts, next);
+  OFFSET(weft_convolution_opts, present);
+  OFFSET(weft_convolution_opts, feature_group_count);
+  OFFSET(weft_convolution_opts, batch_group_count);
+  OFFSET(weft_convolution_opts, window_reversal);
+  OFFSET(weft_convolution_opts, window_reversal_count);
+  OFFSET(weft_convolution_opts, dtype);
+  OFFSET(weft_convolution_opts, reserved);
+  SIZE(weft_max_pool_opts);
+  OFFSET(weft_max_pool_opts, struct_size);
+  OFFSET(weft_max_pool_opts, next);
+  OFFSET(weft_max_pool_opts, present);
+  OFFSET(weft_max_pool_opts, strides);
+  OFFSET(weft_max_pool_opts, strides_count);
+  OFFSET(weft_max_pool_opts, padding);
+  OFFSET(weft_max_pool_opts, reserved_pads);
+  OFFSET(weft_max_pool_opts, pads);
+  OFFSET(weft_max_pool_opts, pads_count);
+  SIZE(weft_reduce_window_opts);
+  OFFSET(weft_reduce_window_opts, struct_size);
+  OFFSET(weft_reduce_window_opts, next);
+  OFFSET(weft_reduce_window_opts, present);
+  OFFSET(weft_reduce_window_opts, window_strides);
+  OFFSET(weft_reduce_window_opts, window_strides_count);
+  OFFSET(weft_reduce_window_opts, base_dilations);
+  OFFSET(weft_reduce_window_opts, base_dilations_count);
+  OFFSET(weft_reduce_window_opts, window_dilations);
+  OFFSET(weft_reduce_window_opts, window_dilations_count);
+  OFFSET(weft_reduce_window_opts, padding);
+  OFFSET(weft_reduce_window_opts, padding_count);
+  SIZE(weft_select_and_scatter_opts);
+  OFFSET(weft_select_and_scatter_opts, struct_size);
+  OFFSET(weft_select_and_scatter_opts, next);
+  OFFSET(weft_select_and_scatter_opts, present);
+  OFFSET(weft_select_and_scatter_opts, window_strides);
+  OFFSET(weft_select_and_scatter_opts, window_strides_count);
+  OFFSET(weft_select_and_scatter_opts, padding);
+  OFFSET(weft_select_and_scatter_opts, padding_count);
   SIZE(weft_cross_entropy_opts);
   OFFSET(weft_cross_entropy_opts, struct_size);
   OFFSET(weft_cross_entropy_opts, next);
@@ -208,9 +287,6 @@ static void part_0(void) {
   OFFSET(weft_log_softmax_opts, present);
   OFFSET(weft_log_softmax_opts, axis);
   SIZE(weft_mse_opts);
-}
-
-static void part_1(void) {
   OFFSET(weft_mse_opts, struct_size);
   OFFSET(weft_mse_opts, next);
   OFFSET(weft_mse_opts, present);
@@ -316,6 +392,28 @@ static void part_1(void) {
   VALUE(WEFT_REDUCE_REDUCER_MIN);
   VALUE(WEFT_REDUCE_REDUCER_AND);
   VALUE(WEFT_REDUCE_REDUCER_OR);
+  SIZE(weft_avg_pool_padding);
+  VALUE(WEFT_AVG_POOL_PADDING_VALID);
+  VALUE(WEFT_AVG_POOL_PADDING_SAME);
+  VALUE(WEFT_AVG_POOL_PADDING_EXPLICIT);
+  SIZE(weft_conv_padding);
+  VALUE(WEFT_CONV_PADDING_VALID);
+  VALUE(WEFT_CONV_PADDING_SAME);
+  VALUE(WEFT_CONV_PADDING_EXPLICIT);
+  SIZE(weft_max_pool_padding);
+  VALUE(WEFT_MAX_POOL_PADDING_VALID);
+  VALUE(WEFT_MAX_POOL_PADDING_SAME);
+  VALUE(WEFT_MAX_POOL_PADDING_EXPLICIT);
+  SIZE(weft_reduce_window_reducer);
+  VALUE(WEFT_REDUCE_WINDOW_REDUCER_SUM);
+  VALUE(WEFT_REDUCE_WINDOW_REDUCER_PROD);
+  VALUE(WEFT_REDUCE_WINDOW_REDUCER_MAX);
+  VALUE(WEFT_REDUCE_WINDOW_REDUCER_MIN);
+  VALUE(WEFT_REDUCE_WINDOW_REDUCER_AND);
+  VALUE(WEFT_REDUCE_WINDOW_REDUCER_OR);
+}
+
+static void part_2(void) {
   SIZE(weft_cross_entropy_reduction);
   VALUE(WEFT_CROSS_ENTROPY_REDUCTION_MEAN);
   VALUE(WEFT_CROSS_ENTROPY_REDUCTION_SUM);
@@ -411,9 +509,6 @@ static void part_1(void) {
   OFFSET(struct weft_api_v1, tree_add_none);
   OFFSET(struct weft_api_v1, tree_add_tensor);
   OFFSET(struct weft_api_v1, tree_add_bool);
-}
-
-static void part_2(void) {
   OFFSET(struct weft_api_v1, tree_add_i64);
   OFFSET(struct weft_api_v1, tree_add_f64);
   OFFSET(struct weft_api_v1, tree_add_text);

@@ -112,19 +112,19 @@ WF_INLINE weft_tensor* wf_scalar_at(weft_scope* s, weft_dtype dtype, double valu
 #define wf_scalar(s, dtype, value) wf_scalar_at((s), (dtype), (value), __FILE__, __LINE__)
 
 /* Dense row-major host memory on the default device; the bytes are copied. */
-WF_INLINE weft_tensor* wf_from_host_at(weft_scope* s, weft_dtype dtype, const int64_t* dims, size_t rank, const void* data,
-                                       size_t size, const char* file, int line) {
+WF_INLINE weft_tensor* wf_from_host_at(weft_scope* s, const char* file, int line, weft_dtype dtype, const int64_t* dims,
+                                       size_t rank, const void* data, size_t size) {
   weft_tensor* out = NULL;
   weft_context* ctx = weft_scope_mark(s, file, line);
   weft_error* error = weft_tensor_from_host(ctx, NULL, dtype, dims, rank, data, size, &out);
   return weft_scope_adopt(s, error, out);
 }
-#define wf_from_host(s, dtype, dims, rank, data, size) \\
-  wf_from_host_at((s), (dtype), (dims), (rank), (data), (size), __FILE__, __LINE__)
+/* wf_from_host(s, dtype, WF_DIMS(2, 3), data, size) */
+#define wf_from_host(s, ...) wf_from_host_at((s), __FILE__, __LINE__, __VA_ARGS__)
 
 /* Gradients of the scalar y with respect to xs into grads, all owned by the scope. Returns 1 if it went well. */
-WF_INLINE int wf_grad_at(weft_scope* s, weft_tensor* y, weft_tensor* const* xs, size_t count, weft_tensor** grads,
-                         const char* file, int line) {
+WF_INLINE int wf_grad_at(weft_scope* s, const char* file, int line, weft_tensor* y, weft_tensor* const* xs, size_t count,
+                         weft_tensor** grads) {
   size_t i;
   weft_context* ctx = weft_scope_mark(s, file, line);
   weft_error* error = weft_grad(ctx, y, NULL, xs, count, grads);
@@ -136,7 +136,8 @@ WF_INLINE int wf_grad_at(weft_scope* s, weft_tensor* y, weft_tensor* const* xs, 
   for (i = 0; i < count; ++i) grads[i] = weft_scope_adopt(s, NULL, grads[i]);
   return 1;
 }
-#define wf_grad(s, y, xs, count, grads) wf_grad_at((s), (y), (xs), (count), (grads), __FILE__, __LINE__)
+/* wf_grad(s, y, xs, count, grads) or wf_grad(s, y, WF_TENSORS(a, b), grads) */
+#define wf_grad(s, ...) wf_grad_at((s), __FILE__, __LINE__, __VA_ARGS__)
 
 /* The value of a one-element tensor, read at once (evaluates and waits); 0 after a failure, which the scope keeps. */
 WF_INLINE double wf_item_at(weft_scope* s, weft_tensor* x, const char* file, int line) {

@@ -13,6 +13,8 @@ void weft_checkpoint_options_init(void* options, size_t size) noexcept { weft::c
 void weft_checkpoint_entry_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_cache_stats_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_clip_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_concatenate_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_flatten_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_full_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_iota_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_all_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
@@ -25,6 +27,12 @@ void weft_prod_opts_init(void* options, size_t size) noexcept { weft::c_api::Ini
 void weft_sum_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_dot_general_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_matmul_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_avg_pool_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_conv_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_convolution_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_max_pool_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_reduce_window_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_select_and_scatter_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_cross_entropy_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_log_softmax_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_mse_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

@@ -281,30 +281,29 @@ weft_error* weft_broadcast_to(weft_context* ctx, weft_tensor* x, const int64_t* 
   });
 }
 
-weft_error* weft_full(weft_context* ctx, const int64_t* shape, size_t shape_count, double value,
-                      const weft_full_opts* opts, weft_tensor** out) noexcept {
+weft_error* weft_concatenate(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
+                             const weft_concatenate_opts* opts, weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_full, ctx);
-    call.SetInts(0, shape, shape_count);
-    call.SetDouble(1, value);
-    weft_full_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_full_opts", &o));
+    weft::c_api::OpCall call(weft::ops::kOp_concatenate, ctx);
+    call.Variadic(inputs, inputs_count);
+    weft_concatenate_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_concatenate_opts", &o));
     call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_FULL_HAS_DTYPE) call.SetDType(2, o.dtype);
+    if (o.present & WEFT_CONCATENATE_HAS_DIMENSION) call.SetInt(0, o.dimension);
     return call.Record({out});
   });
 }
 
-weft_error* weft_iota(weft_context* ctx, const int64_t* shape, size_t shape_count, int64_t dimension,
-                      const weft_iota_opts* opts, weft_tensor** out) noexcept {
+weft_error* weft_flatten(weft_context* ctx, weft_tensor* x, const weft_flatten_opts* opts,
+                         weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_iota, ctx);
-    call.SetInts(0, shape, shape_count);
-    call.SetInt(1, dimension);
-    weft_iota_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_iota_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_IOTA_HAS_DTYPE) call.SetDType(2, o.dtype);
+    weft::c_api::OpCall call(weft::ops::kOp_flatten, ctx);
+    call.Operand(x);
+    weft_flatten_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_flatten_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_FLATTEN_HAS_START_AXIS) call.SetInt(0, o.start_axis);
+    if (o.present & WEFT_FLATTEN_HAS_END_AXIS) call.SetInt(1, o.end_axis);
     return call.Record({out});
   });
 }

@@ -1,0 +1,528 @@
+/* Trains a convolutional network on Fashion-MNIST: conv 32 - conv 64 - dense 128 - dense 10, batch 64.
+ *
+ * C99, the public headers and libweft.so; nothing else. A checkpoint is streamed to disk after every epoch (the file is
+ * replaced atomically, so Ctrl-C at any moment loses at most the running epoch); --resume goes on from it with the same
+ * bits as a run that never stopped. Compiled programs stay in --cache: the second start compiles nothing. */
+#define _POSIX_C_SOURCE 200809L
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "weft.h"
+#include "weft_fluent.h"
+
+enum { BATCH = 64, EVAL_BATCH = 500, CLASSES = 10, SIDE = 28, PARAMS = 8 };
+
+typedef struct {
+  const char *data, *device, *checkpoint, *cache, *optimizer;
+  int epochs, bf16, resume, metrics, json, first_step;
+  int64_t limit; /* steps an epoch, 0 = all */
+  uint64_t seed;
+  double lr;
+} options;
+
+typedef struct {
+  const char* name;
+  size_t rank;
+  int64_t dims[4];
+  int64_t fan_in; /* 0: a bias, starts at zero */
+} layer;
+
+static const layer LAYERS[PARAMS] = {
+    {"conv1.weight", 4, {3, 3, 1, 32}, 9},       {"conv1.bias", 1, {32}, 0},
+    {"conv2.weight", 4, {3, 3, 32, 64}, 288},    {"conv2.bias", 1, {64}, 0},
+    {"dense1.weight", 2, {9216, 128}, 9216},     {"dense1.bias", 1, {128}, 0},
+    {"dense2.weight", 2, {128, CLASSES}, 128},   {"dense2.bias", 1, {CLASSES}, 0},
+};
+
+typedef struct {
+  weft_tensor* p[PARAMS];
+  int bf16;
+} model;
+
+/* Images and labels of one half of the data set, in host memory. */
+typedef struct {
+  uint8_t* images; /* [count, 28, 28] */
+  uint8_t* labels; /* [count] */
+  int64_t count;
+} dataset;
+
+static volatile sig_atomic_t interrupted;
+static void on_interrupt(int sig) {
+  (void)sig;
+  interrupted = 1;
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Seconds since the process was started by the kernel, from its start time in clock ticks since boot. */
+static double process_age(void) {
+  char text[1024], *at;
+  unsigned long long ticks = 0;
+  double up = 0;
+  FILE* f = fopen("/proc/self/stat", "r");
+  size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+  if (f) fclose(f);
+  text[n] = 0;
+  at = strrchr(text, ')');
+  if (!at || sscanf(at + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &ticks) != 1)
+    return -1;
+  f = fopen("/proc/uptime", "r");
+  if (!f || fscanf(f, "%lf", &up) != 1) up = -1;
+  if (f) fclose(f);
+  return up - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+static void die(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  fprintf(stderr, "train_fashion_mnist: ");
+  vfprintf(stderr, format, args);
+  fprintf(stderr, "\n");
+  va_end(args);
+  exit(1);
+}
+
+/* Every error ends the program here: message, then exit. */
+static void must(weft_error* error) {
+  if (error) die("%s", weft_error_message(error, NULL));
+}
+
+/* --- data -------------------------------------------------------------------------------------------------------- */
+
+static uint8_t* read_idx(weft_context* ctx, const char* dir, const char* name, size_t rank, int64_t* count) {
+  char path[4096];
+  weft_tensor* t = NULL;
+  weft_error* error;
+  weft_dtype dtype;
+  int64_t dims[3] = {0, 0, 0};
+  uint64_t bytes = 0;
+  size_t got = 0;
+  uint8_t* data;
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  error = weft_idx_read(ctx, path, WEFT_STRLEN, NULL, &t);
+  if (error && weft_error_code(error) == WEFT_NOT_FOUND)
+    die("%s\nThe images come from Debian's package dataset-fashion-mnist (apt-get install dataset-fashion-mnist), or give "
+        "their folder with --data.", weft_error_message(error, NULL));
+  must(error);
+  must(weft_tensor_dtype(t, &dtype));
+  must(weft_tensor_dims(t, dims, 3, &got));
+  if (dtype != WEFT_U8 || got != rank || (rank == 3 && (dims[1] != SIDE || dims[2] != SIDE)))
+    die("%s does not hold %s", path, rank == 3 ? "28x28 images of bytes" : "labels of bytes");
+  must(weft_tensor_size(t, &bytes));
+  data = malloc(bytes ? bytes : 1);
+  if (!data) die("out of memory");
+  must(weft_tensor_to_host(t, data, bytes));
+  weft_tensor_release(t);
+  *count = dims[0];
+  return data;
+}
+
+static dataset read_dataset(weft_context* ctx, const char* dir, const char* half) {
+  dataset d;
+  char name[64];
+  int64_t labels = 0;
+  snprintf(name, sizeof name, "%s-images-idx3-ubyte.gz", half);
+  d.images = read_idx(ctx, dir, name, 3, &d.count);
+  snprintf(name, sizeof name, "%s-labels-idx1-ubyte.gz", half);
+  d.labels = read_idx(ctx, dir, name, 1, &labels);
+  if (labels != d.count) die("%s: %" PRId64 " images but %" PRId64 " labels", dir, d.count, labels);
+  return d;
+}
+
+/* splitmix64 (Steele, Lea, Flood 2014): the data order is a function of seed and epoch alone. */
+static uint64_t splitmix(uint64_t* state) {
+  uint64_t z = (*state += 0x9E3779B97F4A7C15u);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+static void shuffle(int32_t* order, int64_t n, uint64_t seed, int64_t epoch) {
+  uint64_t state = seed * 0x2545F4914F6CDD1Du + (uint64_t)epoch;
+  int64_t i;
+  for (i = 0; i < n; ++i) order[i] = (int32_t)i;
+  for (i = n - 1; i > 0; --i) {
+    const int64_t j = (int64_t)(splitmix(&state) % (uint64_t)(i + 1));
+    const int32_t t = order[i];
+    order[i] = order[j];
+    order[j] = t;
+  }
+}
+
+/* The batch [at, at + n) in the given order (NULL: as stored): images as f32 in [0, 1], labels as i32. */
+static void batch(wf_scope* s, const dataset* d, const int32_t* order, int64_t at, int64_t n, weft_tensor** x,
+                  weft_tensor** y) {
+  static uint8_t images[EVAL_BATCH * SIDE * SIDE];
+  static int32_t labels[EVAL_BATCH];
+  int64_t i;
+  for (i = 0; i < n; ++i) {
+    const int64_t k = order ? order[at + i] : at + i;
+    memcpy(images + i * SIDE * SIDE, d->images + k * SIDE * SIDE, SIDE * SIDE);
+    labels[i] = d->labels[k];
+  }
+  *x = wf_from_host(s, WEFT_U8, WF_INTS(n, SIDE, SIDE, 1), images, (size_t)(n * SIDE * SIDE));
+  *x = wf_mul(s, wf_convert(s, *x, WEFT_F32), wf_scalar(s, WEFT_F32, 1.0 / 255));
+  *y = wf_from_host(s, WEFT_I32, WF_INTS(n), labels, (size_t)n * sizeof *labels);
+}
+
+/* --- model ------------------------------------------------------------------------------------------------------- */
+
+/* With --bf16, matrix products and convolutions take bf16 inputs and accumulate in f32; everything else stays f32. */
+static weft_tensor* conv(wf_scope* s, const model* m, weft_tensor* x, weft_tensor* w) {
+  if (!m->bf16) return wf_conv(s, x, w);
+  return wf_conv(s, wf_convert(s, x, WEFT_BF16), wf_convert(s, w, WEFT_BF16), .dtype = WEFT_F32);
+}
+static weft_tensor* matmul(wf_scope* s, const model* m, weft_tensor* x, weft_tensor* w) {
+  if (!m->bf16) return wf_matmul(s, x, w);
+  return wf_matmul(s, wf_convert(s, x, WEFT_BF16), wf_convert(s, w, WEFT_BF16), .dtype = WEFT_F32);
+}
+
+/* Logits of images [n, 28, 28, 1]: one line a layer. */
+static weft_tensor* forward(wf_scope* s, const model* m, weft_tensor* x) {
+  weft_tensor* h;
+  h = wf_relu(s, wf_add(s, conv(s, m, x, m->p[0]), m->p[1]));
+  h = wf_relu(s, wf_add(s, conv(s, m, h, m->p[2]), m->p[3]));
+  h = wf_flatten(s, wf_max_pool(s, h, WF_INTS(2, 2)), .start_axis = 1);
+  h = wf_relu(s, wf_add(s, matmul(s, m, h, m->p[4]), m->p[5]));
+  return wf_add(s, matmul(s, m, h, m->p[6]), m->p[7]);
+}
+
+/* He initialisation (He et al. 2015): normal with variance 2 / fan-in, by Box-Muller from the seed. */
+static void init_model(weft_context* ctx, weft_device* device, model* m, uint64_t seed) {
+  int i;
+  for (i = 0; i < PARAMS; ++i) {
+    const layer* l = &LAYERS[i];
+    int64_t count = 1, k;
+    float* values;
+    size_t d;
+    for (d = 0; d < l->rank; ++d) count *= l->dims[d];
+    values = calloc((size_t)count, sizeof *values);
+    if (!values) die("out of memory");
+    for (k = 0; l->fan_in && k < count; ++k) {
+      const double u = ((double)(splitmix(&seed) >> 11) + 1) * 0x1p-53, v = (double)(splitmix(&seed) >> 11) * 0x1p-53;
+      values[k] = (float)(sqrt(-2 * log(u) * 2.0 / (double)l->fan_in) * cos(6.283185307179586 * v));
+    }
+    must(weft_tensor_from_host(ctx, device, WEFT_F32, l->dims, l->rank, values, (size_t)count * sizeof *values, &m->p[i]));
+    free(values);
+  }
+}
+
+/* --- checkpoint -------------------------------------------------------------------------------------------------- */
+
+static void save(weft_context* ctx, const options* o, const model* m, weft_optimizer* opt, int64_t epoch) {
+  weft_tree *tree = NULL, *state = NULL;
+  uint32_t weights, random, node;
+  uint64_t key, low, high;
+  int i;
+  must(weft_tree_create(&tree));
+  must(weft_tree_add_dict(tree, 0, "model", WEFT_STRLEN, &weights));
+  for (i = 0; i < PARAMS; ++i)
+    must(weft_tree_add_tensor(tree, weights, LAYERS[i].name, WEFT_STRLEN, m->p[i], &node));
+  must(weft_optimizer_state(opt, &state));
+  must(weft_tree_add_tree(tree, 0, "optimizer", WEFT_STRLEN, state, &node));
+  must(weft_random_get_state(ctx, &key, &low, &high));
+  must(weft_tree_add_dict(tree, 0, "random", WEFT_STRLEN, &random));
+  must(weft_tree_add_i64(tree, random, "key", WEFT_STRLEN, (int64_t)key, &node));
+  must(weft_tree_add_i64(tree, random, "low", WEFT_STRLEN, (int64_t)low, &node));
+  must(weft_tree_add_i64(tree, random, "high", WEFT_STRLEN, (int64_t)high, &node));
+  must(weft_tree_add_i64(tree, 0, "epoch", WEFT_STRLEN, epoch, &node));
+  must(weft_tree_add_i64(tree, 0, "seed", WEFT_STRLEN, (int64_t)o->seed, &node));
+  must(weft_tree_add_text(tree, 0, "optimizer_name", WEFT_STRLEN, o->optimizer, WEFT_STRLEN, &node));
+  must(weft_checkpoint_save(ctx, o->checkpoint, WEFT_STRLEN, tree, NULL, NULL));
+  weft_tree_release(state);
+  weft_tree_release(tree);
+}
+
+static uint32_t find(weft_tree* tree, const char* path) {
+  uint32_t node = 0;
+  must(weft_tree_find(tree, 0, path, WEFT_STRLEN, &node));
+  return node;
+}
+static int64_t find_i64(weft_tree* tree, const char* path) {
+  int64_t value = 0;
+  must(weft_tree_get_i64(tree, find(tree, path), &value));
+  return value;
+}
+
+static weft_optimizer* make_optimizer(weft_context* ctx, const options* o, const model* m) {
+  weft_optimizer* opt = NULL;
+  if (!strcmp(o->optimizer, "sgd")) {
+    weft_sgd_options sgd = WEFT_SGD_OPTIONS_INIT;
+    sgd.momentum = 0.9;
+    must(weft_sgd_create(ctx, m->p, PARAMS, &sgd, &opt));
+  } else {
+    must(weft_adamw_create(ctx, m->p, PARAMS, NULL, &opt));
+  }
+  return opt;
+}
+
+/* Fills model, optimizer and random state; returns the number of epochs that the checkpoint has behind it. */
+static int64_t load(weft_context* ctx, weft_device* device, options* o, model* m, weft_optimizer** opt) {
+  weft_tree* tree = NULL;
+  const void* name = NULL;
+  size_t length = 0;
+  char path[64];
+  int64_t epoch;
+  int i;
+  must(weft_checkpoint_load(ctx, o->checkpoint, WEFT_STRLEN, device, &tree));
+  must(weft_tree_get_data(tree, find(tree, "optimizer_name"), &name, &length));
+  if (length != strlen(o->optimizer) || memcmp(name, o->optimizer, length) != 0)
+    die("%s was trained with --optimizer %.*s", o->checkpoint, (int)length, (const char*)name);
+  for (i = 0; i < PARAMS; ++i) {
+    snprintf(path, sizeof path, "model/%s", LAYERS[i].name);
+    must(weft_tree_get_tensor(tree, find(tree, path), &m->p[i]));
+    must(weft_tensor_require_grad(m->p[i], 1));
+  }
+  *opt = make_optimizer(ctx, o, m);
+  must(weft_optimizer_load(*opt, tree, find(tree, "optimizer")));
+  must(weft_random_set_state(ctx, (uint64_t)find_i64(tree, "random/key"), (uint64_t)find_i64(tree, "random/low"),
+                             (uint64_t)find_i64(tree, "random/high")));
+  o->seed = (uint64_t)find_i64(tree, "seed");
+  epoch = find_i64(tree, "epoch");
+  weft_tree_release(tree);
+  return epoch;
+}
+
+/* --- training ---------------------------------------------------------------------------------------------------- */
+
+static int64_t metric(weft_context* ctx, const char* name) {
+  int64_t value = 0;
+  must(weft_metric_get(ctx, name, WEFT_STRLEN, &value));
+  return value;
+}
+
+/* One step: records forward, loss, gradients and update, and launches them. The loss stays on the device. */
+static weft_tensor* train_step(weft_context* ctx, weft_device* device, const options* o, model* m, weft_optimizer* opt,
+                               const dataset* d, const int32_t* order, int64_t at) {
+  weft_tensor *x, *y, *loss, *grads[PARAMS];
+  wf_scope* s = wf_begin(ctx);
+  batch(s, d, order, at, BATCH, &x, &y);
+  loss = wf_cross_entropy(s, forward(s, m, x), y);
+  wf_grad(s, loss, m->p, PARAMS, grads);
+  wf_try(s, weft_optimizer_step(opt, grads, PARAMS, o->lr));
+  loss = wf_keep(s, loss);
+  must(wf_end(s));
+  must(weft_sync(ctx, device, NULL));
+  return loss;
+}
+
+/* Share of the test images that the model gets right. */
+static double evaluate(weft_context* ctx, const model* m, const dataset* d) {
+  static float logits[EVAL_BATCH][CLASSES];
+  int64_t at, right = 0;
+  for (at = 0; at + EVAL_BATCH <= d->count; at += EVAL_BATCH) {
+    weft_tensor *x, *y;
+    int64_t i, j, best;
+    wf_scope* s = wf_begin(ctx);
+    batch(s, d, NULL, at, EVAL_BATCH, &x, &y);
+    wf_try(s, weft_tensor_to_host(forward(s, m, x), logits, sizeof logits));
+    must(wf_end(s));
+    for (i = 0; i < EVAL_BATCH; ++i) {
+      for (best = 0, j = 1; j < CLASSES; ++j) best = logits[i][j] > logits[i][best] ? j : best;
+      right += best == d->labels[at + i];
+    }
+  }
+  return (double)right / (double)(d->count - d->count % EVAL_BATCH);
+}
+
+typedef struct {
+  double start, last;
+  int64_t compile_ns, wait_ns;
+} progress;
+
+static void show(weft_context* ctx, progress* p, int64_t epoch, int64_t step, int64_t steps, double loss, int last) {
+  enum { WIDTH = 24 };
+  char bar[WIDTH + 1];
+  const double t = now(), elapsed = t - p->start;
+  const int full = (int)(WIDTH * step / steps);
+  int i;
+  if (!last && (!isatty(2) || t - p->last < 0.1)) return;
+  p->last = t;
+  for (i = 0; i < WIDTH; ++i) bar[i] = i < full ? '#' : '.';
+  bar[WIDTH] = 0;
+  fprintf(stderr, "%sepoch %" PRId64 " [%s] %" PRId64 "/%" PRId64 "  loss %.4f  %6.0f images/s  compiling %2.0f %%  waiting %2.0f %%%s",
+          isatty(2) ? "\r" : "", epoch, bar, step, steps, loss, (double)step * BATCH / elapsed,
+          1e-7 * (double)(metric(ctx, "nanoseconds_compiling") - p->compile_ns) / elapsed,
+          1e-7 * (double)(metric(ctx, "nanoseconds_waiting") - p->wait_ns) / elapsed, last ? "\n" : "");
+}
+
+static const char* HELP =
+    "usage: train_fashion_mnist [options]\n"
+    "  --epochs N         passes over the 60,000 images, counted from the very start (5)\n"
+    "  --device D         where to run (cpu:0)\n"
+    "  --bf16             bf16 inputs of convolutions and matrix products, f32 accumulation and parameters\n"
+    "  --optimizer NAME   adamw or sgd (adamw)\n"
+    "  --lr RATE          learning rate (0.001 for adamw, 0.05 for sgd with momentum 0.9)\n"
+    "  --seed S           of parameters, data order and random numbers (1)\n"
+    "  --checkpoint FILE  written after every epoch (fashion_mnist.weft); 'none' writes nothing\n"
+    "  --resume           go on from the checkpoint\n"
+    "  --cache DIR        where compiled programs stay (fashion_mnist.cache)\n"
+    "  --data DIR         folder of the four .gz files (/usr/share/datasets/fashion-mnist)\n"
+    "  --limit N          at most N steps an epoch (for trying things out)\n"
+    "  --first-step       stop after the first step and say how long it took from the start of the process\n"
+    "  --metrics          print the library's counters at the end\n"
+    "  --json             print results as one JSON object a line\n";
+
+static const char* value_of(int argc, char** argv, int* i) {
+  if (*i + 1 >= argc) die("%s needs a value (see --help)", argv[*i]);
+  return argv[++*i];
+}
+
+static double number(const char* option, const char* text, double low, double high) {
+  char* end = NULL;
+  const double value = strtod(text, &end);
+  if (end == text || *end || !(value >= low && value <= high)) die("%s takes a number from %g to %g, not '%s'", option, low, high, text);
+  return value;
+}
+
+static options parse(int argc, char** argv) {
+  options o = {"/usr/share/datasets/fashion-mnist", "cpu:0", "fashion_mnist.weft", "fashion_mnist.cache", "adamw",
+               5, 0, 0, 0, 0, 0, 0, 1, 0};
+  int i;
+  for (i = 1; i < argc; ++i) {
+    const char* a = argv[i];
+    if (!strcmp(a, "--help") || !strcmp(a, "-h")) {
+      fputs(HELP, stdout);
+      exit(0);
+    } else if (!strcmp(a, "--epochs")) o.epochs = (int)number(a, value_of(argc, argv, &i), 0, 1e6);
+    else if (!strcmp(a, "--device")) o.device = value_of(argc, argv, &i);
+    else if (!strcmp(a, "--bf16")) o.bf16 = 1;
+    else if (!strcmp(a, "--optimizer")) o.optimizer = value_of(argc, argv, &i);
+    else if (!strcmp(a, "--lr")) o.lr = number(a, value_of(argc, argv, &i), 0, 1e3);
+    else if (!strcmp(a, "--seed")) o.seed = (uint64_t)number(a, value_of(argc, argv, &i), 0, 9e15);
+    else if (!strcmp(a, "--checkpoint")) o.checkpoint = value_of(argc, argv, &i);
+    else if (!strcmp(a, "--resume")) o.resume = 1;
+    else if (!strcmp(a, "--cache")) o.cache = value_of(argc, argv, &i);
+    else if (!strcmp(a, "--data")) o.data = value_of(argc, argv, &i);
+    else if (!strcmp(a, "--limit")) o.limit = (int64_t)number(a, value_of(argc, argv, &i), 1, 1e9);
+    else if (!strcmp(a, "--first-step")) o.first_step = 1;
+    else if (!strcmp(a, "--metrics")) o.metrics = 1;
+    else if (!strcmp(a, "--json")) o.json = 1;
+    else die("unknown option '%s' (see --help)", a);
+  }
+  if (strcmp(o.optimizer, "adamw") && strcmp(o.optimizer, "sgd")) die("--optimizer is adamw or sgd, not '%s'", o.optimizer);
+  if (!o.lr) o.lr = strcmp(o.optimizer, "sgd") ? 0.001 : 0.05;
+  return o;
+}
+
+int main(int argc, char** argv) {
+  options o = parse(argc, argv);
+  weft_context_options context_options = WEFT_CONTEXT_OPTIONS_INIT;
+  weft_setting settings[1];
+  weft_context* ctx = NULL;
+  weft_device* device = NULL;
+  weft_optimizer* opt;
+  struct sigaction action;
+  model m;
+  dataset train, test;
+  int32_t* order;
+  int64_t epoch = 0, steps;
+  double reading, accuracy = 0;
+  int i;
+
+  memset(&m, 0, sizeof m);
+  memset(&action, 0, sizeof action);
+  action.sa_handler = on_interrupt;
+  action.sa_flags = (int)SA_RESETHAND; /* a second Ctrl-C ends the program at once */
+  sigaction(SIGINT, &action, NULL);
+
+  memset(settings, 0, sizeof settings);
+  settings[0].name = "cache_dir";
+  settings[0].name_length = WEFT_STRLEN;
+  settings[0].value = o.cache;
+  settings[0].value_length = WEFT_STRLEN;
+  context_options.settings = settings;
+  context_options.setting_count = 1;
+  must(weft_context_create(&context_options, &ctx));
+  must(weft_device_by_name(ctx, o.device, WEFT_STRLEN, &device));
+
+  reading = now();
+  train = read_dataset(ctx, o.data, "train");
+  test = read_dataset(ctx, o.data, "t10k");
+  reading = now() - reading;
+  steps = train.count / BATCH;
+  if (o.limit && o.limit < steps) steps = o.limit;
+  order = malloc((size_t)train.count * sizeof *order);
+  if (!order) die("out of memory");
+
+  m.bf16 = o.bf16;
+  must(weft_random_seed(ctx, o.seed));
+  if (o.resume) {
+    epoch = load(ctx, device, &o, &m, &opt);
+    if (!o.json) printf("resumed from %s after epoch %" PRId64 "\n", o.checkpoint, epoch);
+  } else {
+    init_model(ctx, device, &m, o.seed);
+    for (i = 0; i < PARAMS; ++i) must(weft_tensor_require_grad(m.p[i], 1));
+    opt = make_optimizer(ctx, &o, &m);
+  }
+
+  for (; epoch < o.epochs && !interrupted; ++epoch) {
+    progress p;
+    double loss = 0, seconds;
+    int64_t step;
+    p.start = now();
+    p.last = 0;
+    p.compile_ns = metric(ctx, "nanoseconds_compiling");
+    p.wait_ns = metric(ctx, "nanoseconds_waiting");
+    shuffle(order, train.count, o.seed, epoch);
+    for (step = 0; step < steps && !interrupted; ++step) {
+      weft_tensor* l = train_step(ctx, device, &o, &m, opt, &train, order, step * BATCH);
+      if (step % 50 == 49 || step + 1 == steps || o.first_step) {
+        must(weft_tensor_item_f64(l, &loss));
+        if (o.first_step) {
+          const double age = process_age();
+          printf(o.json ? "{\"first_step_s\": %.3f, \"reading_s\": %.3f, \"compilations\": %" PRId64 ", \"cache_hits\": %" PRId64 "}\n"
+                        : "first step done %.3f s after the start of the process (without reading the data: %.3f s); %" PRId64
+                          " compiled, %" PRId64 " from the cache\n",
+                 age - reading, reading, metric(ctx, "programs_compiled"), metric(ctx, "disk_cache_hits"));
+          epoch = o.epochs;
+        }
+      }
+      weft_tensor_release(l);
+      if (o.first_step) break;
+      show(ctx, &p, epoch + 1, step + 1, steps, loss, 0);
+    }
+    if (interrupted || o.first_step) break;
+    seconds = now() - p.start;
+    show(ctx, &p, epoch + 1, steps, steps, loss, 1);
+    accuracy = evaluate(ctx, &m, &test);
+    printf(o.json ? "{\"epoch\": %" PRId64 ", \"loss\": %.6f, \"accuracy\": %.4f, \"images_per_s\": %.1f, \"seconds\": %.2f}\n"
+                  : "epoch %" PRId64 ": loss %.4f, test accuracy %.4f, %.0f images/s, %.1f s\n",
+           epoch + 1, loss, accuracy, (double)(steps * BATCH) / seconds, seconds);
+    fflush(stdout);
+    if (strcmp(o.checkpoint, "none")) save(ctx, &o, &m, opt, epoch + 1);
+  }
+  if (interrupted) printf("interrupted: the checkpoint holds the last whole epoch; --resume goes on from there\n");
+  if (!o.first_step && !o.json)
+    printf("compiled %" PRId64 " programs, %" PRId64 " came from the cache; reading the data took %.2f s\n",
+           metric(ctx, "programs_compiled"), metric(ctx, "disk_cache_hits"), reading);
+  if (o.metrics) {
+    weft_blob* report = NULL;
+    must(weft_metrics_report(ctx, &report));
+    fwrite(weft_blob_data(report), 1, weft_blob_size(report), stdout);
+    weft_blob_release(report);
+  }
+
+  for (i = 0; i < PARAMS; ++i) weft_tensor_release(m.p[i]);
+  weft_optimizer_release(opt);
+  weft_device_release(device);
+  weft_context_release(ctx);
+  free(order);
+  free(train.images);
+  free(train.labels);
+  free(test.images);
+  free(test.labels);
+  return interrupted ? 130 : 0;
+}
