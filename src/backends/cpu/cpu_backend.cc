@@ -65,7 +65,9 @@ Target CpuBackend::target(const CompileOptions& options) const {
   return target;
 }
 
-bool CpuBackend::Claims(const ir::Node&) const { return false; }
+bool CpuBackend::Claims(const ir::Node& composite) const {
+  return composite.op().name == "weft.conv_backward_input" || composite.op().name == "weft.conv_backward_kernel";
+}
 
 absl::StatusOr<std::shared_ptr<CodeCache>> CpuBackend::CodeFor(std::string_view isa) {
   CpuTarget target = target_;

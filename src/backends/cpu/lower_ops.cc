@@ -94,7 +94,7 @@ absl::Status LowerDot(Lowering& lowering, const Node& node) {
   GemmCall call;
   call.input = x.dtype();
   call.output = result.dtype();
-  for (int64_t d : xb) call.batch_rank += x.dims()[d] != 1 || true;
+  call.batch_rank = static_cast<int>(xb.size());
   const bool dense_batch = xb.size() > static_cast<size_t>(kMaxBatchDims);
   const Side left = MakeSide(lowering, x, xb, FreeDims(x.dims().size(), xb, xc), xc, dense_batch);
   const Side right = MakeSide(lowering, y, yb, yc, FreeDims(y.dims().size(), yb, yc), dense_batch);
@@ -134,10 +134,6 @@ absl::Status LowerDot(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-struct NamedRule {
-  std::string_view op;
-  LowerRule rule;
-};
 constexpr NamedRule kRules[] = {
     {"dot_general", LowerDot},
 };
@@ -145,8 +141,10 @@ constexpr NamedRule kRules[] = {
 }  // namespace
 
 LowerRule FindLowerRule(std::string_view op) {
-  for (const NamedRule& named : kRules) {
-    if (named.op == op) return named.rule;
+  for (const std::span<const NamedRule> rules : {std::span<const NamedRule>(kRules), WindowRules(), MovementRules()}) {
+    for (const NamedRule& named : rules) {
+      if (named.op == op) return named.rule;
+    }
   }
   return nullptr;
 }

@@ -366,7 +366,7 @@ bool IsLoopNode(const ir::Node& node) {
   if (node.results().size() != 1 || !node.type().is_tensor()) return false;
   const std::string_view op = node.op().name;
   if (op == "constant") return IsSplat(LiteralOf(node));
-  if (op == "reshape" || op == "pad") return false;
+  if (op == "reshape" || op == "pad" || op == "bitcast_convert") return false;  // aliases, a rule of its own
   switch (node.op().lowering) {
     case ir::Lowering::kScalar: return node.op().scalar != nullptr;
     case ir::Lowering::kIndexMap: case ir::Lowering::kReduction: return true;

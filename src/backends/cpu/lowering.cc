@@ -162,28 +162,35 @@ void Lowering::Loop(LoopKernel kernel, const std::vector<StorageId>& buffers) {
 }
 
 StorageId Lowering::Transposed(const Value& value, const ir::Ints& permutation) {
+  return Permuted(Of(value), value.dtype(), value.dims(), permutation);
+}
+
+StorageId Lowering::Permuted(StorageId from, DType dtype, const Dims& dims, const ir::Ints& permutation) {
   bool identity = true;
   for (size_t i = 0; i < permutation.size(); ++i) identity = identity && permutation[i] == static_cast<int64_t>(i);
-  if (identity) return Of(value);
+  if (identity) return from;
+  const Dims strides = StridesOf(dims);
+  Dims sizes, from_strides;
+  for (int64_t d : permutation) {
+    sizes.push_back(dims[d]);
+    from_strides.push_back(strides[d]);
+  }
+  const StorageId result = Temporary(CountOf(dims) * BytesOf(dtype));
+  CopyBox(dtype, sizes, {from, 0, from_strides}, {result, 0, StridesOf(sizes)});
+  return result;
+}
+
+void Lowering::CopyBox(DType dtype, const Dims& sizes, const Layout& from, const Layout& to) {
   LoopKernel kernel;
   LoopBuilder builder(kernel);
-  const Dims strides = StridesOf(value.dims());
-  Access from{0, value.dtype(), 0, {}}, to{1, value.dtype(), 0, {}};
-  Dims dims;
-  for (int64_t d : permutation) {
-    kernel.dims.push_back(Dim{value.dims()[d], false});
-    dims.push_back(value.dims()[d]);
-    from.strides.push_back(strides[d]);
-  }
-  const Dims dense = StridesOf(dims);
-  to.strides.assign(dense.begin(), dense.end());
-  const ir::ScalarValue x = builder.Load(from);
-  kernel.stores.push_back(Store{to, x.id, false, 0});
+  for (int64_t size : sizes) kernel.dims.push_back(Dim{size, false});
+  // Bits move as integers of their width, so that NaNs keep theirs and types share code.
+  const DType moved = BytesOf(dtype) == 1 ? DType::kU8 : BytesOf(dtype) == 2 ? DType::kU16 : BytesOf(dtype) == 4 ? DType::kU32 : DType::kU64;
+  const ir::ScalarValue x = builder.Load(Access{0, moved, from.offset, {from.strides.begin(), from.strides.end()}});
+  kernel.stores.push_back(Store{Access{1, moved, to.offset, {to.strides.begin(), to.strides.end()}}, x.id, false, 0});
   kernel.buffers = 2;
   Finish(kernel);
-  const StorageId result = Temporary(value.type().bytes());
-  Loop(std::move(kernel), {Of(value), result});
-  return result;
+  Loop(std::move(kernel), {from.storage, to.storage});
 }
 
 StorageId Lowering::Converted(StorageId from, DType from_type, DType to_type, int64_t count) {

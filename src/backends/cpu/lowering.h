@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,14 @@ class Lowering {
             std::vector<int64_t> params, int64_t cost);
   // The value with its dimensions in another order, densely: a copy, or the value's own storage where nothing moves.
   StorageId Transposed(const ir::Value& value, const ir::Ints& permutation);
+  StorageId Permuted(StorageId from, DType dtype, const Dims& dims, const ir::Ints& permutation);
+  // Copies a box of `sizes` elements between two layouts; from_strides all 0 repeats one element.
+  struct Layout {
+    StorageId storage = -1;
+    int64_t offset = 0;
+    Dims strides;
+  };
+  void CopyBox(DType dtype, const Dims& sizes, const Layout& from, const Layout& to);
   StorageId Converted(StorageId from, DType from_type, DType to, int64_t count);
 
  private:
@@ -86,6 +95,13 @@ class Lowering {
 // Operations with rules of their own, by name; null if there is none.
 using LowerRule = absl::Status (*)(Lowering& lowering, const ir::Node& node);
 LowerRule FindLowerRule(std::string_view op);
+struct NamedRule {
+  std::string_view op;
+  LowerRule rule;
+};
+// One list a file.
+std::span<const NamedRule> WindowRules();
+std::span<const NamedRule> MovementRules();
 
 // Storages in one arena so that no two that live at once overlap, large ones first. Returns the arena's size.
 struct Lifetime {

@@ -1,0 +1,33 @@
+// Gather and scatter as strides: boxes of an operand whose corners stand in index tensors.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/runtime/dtype.h"
+
+namespace weft::cpu {
+
+struct BoxCall {
+  static constexpr int64_t kSet = 6;  // reducers 0 to 5 are ops::Reducer
+
+  struct Along {  // one dimension of the boxes tensor
+    int64_t size = 1, operand_stride = 0, box_stride = 0, index_stride = 0;
+  };
+  struct Component {  // one number of a corner
+    int64_t operand_stride = 0, limit = 0, width = 1;
+    int64_t window = -1;  // window dimension that runs along the same operand dimension
+    int64_t tensor = 0;   // which index tensor
+    int64_t offset = 0;   // in it
+  };
+
+  DType dtype = DType::kInvalid, index_type = DType::kInvalid;
+  int64_t reducer = kSet;
+  bool move_inside = false;  // scatter: hold boxes inside as gather does, instead of dropping elements outside
+  std::vector<Along> batch, window;
+  std::vector<Component> components;
+};
+
+std::vector<int64_t> EncodeBoxes(const BoxCall& call);
+
+}  // namespace weft::cpu

@@ -1,0 +1,230 @@
+// Programs on their way through the cache, the memory plan, launches.
+#include <random>
+
+#include "src/backends/cpu/executable.h"
+#include "src/backends/cpu/lower_region.h"
+#include "src/ops/build.h"
+#include "src/passes/fuse.h"
+#include "tests/cpu/backend_support.h"
+
+namespace weft::cpu {
+namespace {
+
+using ir::Builder;
+using ir::Type;
+using ir::Value;
+
+HostTensor Filled(DType dtype, Dims dims, uint64_t seed) {
+  HostTensor t(dtype, std::move(dims));
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> values(-1, 1);
+  for (int64_t i = 0; i < t.count(); ++i) t.SetDouble(i, values(random));
+  return t;
+}
+
+// Two layers with softmax, their loss gradients by hand, and updates in place: what an MLP step is made of.
+struct Mlp {
+  Ref<const ir::Function> function;
+  std::vector<HostTensor> arguments;
+};
+Mlp MakeMlp() {
+  Builder b;
+  Value x = test::NewParameter(Type::Tensor(DType::kF32, {64, 30}));
+  Value w1 = test::NewParameter(Type::Tensor(DType::kF32, {30, 48}));
+  Value b1 = test::NewParameter(Type::Tensor(DType::kF32, {48}));
+  Value w2 = test::NewParameter(Type::Tensor(DType::kF32, {48, 10}));
+  Value target = test::NewParameter(Type::Tensor(DType::kF32, {64, 10}));
+  const auto dot = [&](const Value& l, const Value& r, int64_t lc, int64_t rc) {
+    return ops::Call(b, ops::kOp_dot_general, {l, r}, {ir::Ints{}, ir::Ints{}, ir::Ints{lc}, ir::Ints{rc}});
+  };
+  Value pre = ops::Add(b, dot(x, w1, 1, 0), ops::BroadcastInDim(b, b1, {64, 48}, {1}));
+  Value zero = ops::FullLike(b, pre, 0);
+  Value h = ops::Maximum(b, pre, zero);
+  Value logits = dot(h, w2, 1, 0);
+  Value e = ops::Exp(b, ops::Sub(b, logits, ops::BroadcastTo(b, ops::ReduceKeep(b, logits, ops::Reducer::kMax, {1}), {64, 10})));
+  Value p = ops::Div(b, e, ops::BroadcastTo(b, ops::ReduceKeep(b, e, ops::Reducer::kSum, {1}), {64, 10}));
+  Value g = ops::Mul(b, ops::Sub(b, p, target), 1.0 / 64);
+  Value dh = ops::Select(b, ops::Compare(b, ops::Direction::kGt, pre, zero), dot(g, w2, 1, 1), zero);
+  Value new_w1 = ops::Sub(b, w1, ops::Mul(b, dot(x, dh, 0, 0), 0.1));
+  Value new_b1 = ops::Sub(b, b1, ops::Mul(b, ops::Reduce(b, dh, ops::Reducer::kSum, {0}), 0.1));
+  Value new_w2 = ops::Sub(b, w2, ops::Mul(b, dot(h, g, 0, 0), 0.1));
+  Value loss = ops::Reduce(b, ops::Mul(b, ops::Log(b, p), target), ops::Reducer::kSum, {0, 1});
+  EXPECT_TRUE(b.ok()) << b.status();
+  std::vector<ir::ParameterInfo> infos(5);
+  infos[1].donated_to = 0;
+  infos[2].donated_to = 1;
+  infos[3].donated_to = 2;
+  Mlp mlp;
+  mlp.function = ir::Function::Create("mlp", {x, w1, b1, w2, target}, {new_w1, new_b1, new_w2, loss}, infos);
+  mlp.arguments = {Filled(DType::kF32, {64, 30}, 1), Filled(DType::kF32, {30, 48}, 2), Filled(DType::kF32, {48}, 3),
+                   Filled(DType::kF32, {48, 10}, 4), Filled(DType::kF32, {64, 10}, 5)};
+  return mlp;
+}
+
+void ExpectNear(const std::vector<HostTensor>& got, const std::vector<HostTensor>& want, double tolerance) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t r = 0; r < got.size(); ++r) {
+    EXPECT_EQ(test::Differences(got[r], want[r], {.f32 = tolerance, .absolute = tolerance}), "") << "result " << r;
+  }
+}
+
+TEST(CpuProgram, TrainingStepAgreesWithTheReferenceAndDonatesItsParameters) {
+  const Mlp mlp = MakeMlp();
+  const auto want = reference::Interpret(*mlp.function, mlp.arguments);
+  ASSERT_TRUE(want.ok()) << want.status();
+  for (const std::string& isa : TestIsas()) {
+    const auto got = RunOnCpu(TestBackend(), mlp.function, mlp.arguments, isa);
+    ASSERT_TRUE(got.ok()) << got.status();
+    ExpectNear(*got, *want, 2e-5);
+  }
+  const auto module = Prepared(TestBackend(), mlp.function);
+  ASSERT_TRUE(module.ok());
+  ir::Module fused = *module;
+  passes::FuseOptions options;
+  options.can_fuse = IsLoopNode;
+  fused.functions[0] = *passes::Fuse(module->main(), options);
+  const auto lowered = LowerModule(fused, *TargetFor(Isa::kPortable));
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_EQ(lowered->program.donor, (std::vector<int32_t>{1, 2, 3, -1}));
+  // Five products; the rest is a handful of kernels.
+  EXPECT_LE(lowered->program.entries.size(), 13u) << ToString(lowered->program);
+}
+
+TEST(CpuProgram, BitsDoNotDependOnTheNumberOfThreads) {
+  const Mlp mlp = MakeMlp();
+  auto one = CpuBackend::Create({.threads = 1});
+  auto two = CpuBackend::Create({.threads = 2});
+  ASSERT_TRUE(one.ok() && two.ok());
+  const auto a = RunOnCpu(**one, mlp.function, mlp.arguments);
+  const auto b = RunOnCpu(**two, mlp.function, mlp.arguments);
+  ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
+  EXPECT_EQ(*a, *b);
+}
+
+TEST(CpuProgram, ComesBackFromItsBytesWithoutCompiling) {
+  const Mlp mlp = MakeMlp();
+  auto first = CpuBackend::Create({.threads = 2});
+  auto second = CpuBackend::Create({.threads = 2});
+  ASSERT_TRUE(first.ok() && second.ok());
+  const auto module = Prepared(**first, mlp.function);
+  ASSERT_TRUE(module.ok());
+  auto compiled = (*first)->Compile(*module, {});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_GT((*compiled)->stats().kernels_compiled, 0);
+  const auto bytes = (*compiled)->Serialize();
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  auto loaded = (*second)->Load(*bytes);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ((*loaded)->stats().kernels_compiled, 0);
+  const auto a = RunExecutable(**first, **compiled, mlp.arguments);
+  const auto b = RunExecutable(**second, **loaded, mlp.arguments);
+  ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
+  EXPECT_EQ(*a, *b);
+}
+
+TEST(CpuProgram, DamagedBytesAreRefused) {
+  const Mlp mlp = MakeMlp();
+  CpuBackend& backend = TestBackend();
+  const auto module = Prepared(backend, mlp.function);
+  auto compiled = backend.Compile(*module, {});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const std::string bytes = *(*compiled)->Serialize();
+  EXPECT_EQ(backend.Load("").status().message(), "compiled program is damaged: it ends within its header");
+  EXPECT_EQ(backend.Load(std::string(100, 'x')).status().message(), "compiled program is damaged: it does not begin as one");
+  for (size_t cut = 0; cut < bytes.size(); cut += 1 + bytes.size() / 97) {
+    EXPECT_EQ(backend.Load(bytes.substr(0, cut)).status().code(), absl::StatusCode::kDataLoss) << cut;
+  }
+  std::mt19937 random(5);
+  for (int i = 0; i < 300; ++i) {
+    std::string damaged = bytes;
+    damaged[random() % damaged.size()] ^= static_cast<char>(1 + random() % 255);
+    EXPECT_EQ(backend.Load(damaged).status().code(), absl::StatusCode::kDataLoss);
+  }
+  std::string longer = bytes + "x";
+  EXPECT_EQ(backend.Load(longer).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(CpuProgram, EqualStepsShareTheirCode) {
+  Builder b;
+  Value x = test::NewParameter(Type::Tensor(DType::kF32, {100}));
+  std::vector<Value> results;
+  for (int i = 0; i < 300; ++i) {
+    // Results of many sizes, each its own launch.
+    Value slice = ops::Slice(b, x, {0}, {1 + i % 100}, {1});
+    results.push_back(ops::Exp(b, ops::Mul(b, slice, 2.0)));
+  }
+  ASSERT_TRUE(b.ok());
+  auto backend = CpuBackend::Create({.threads = 2});
+  const auto module = Prepared(**backend, ir::Function::Create("many", {x}, results));
+  ASSERT_TRUE(module.ok());
+  auto compiled = (*backend)->Compile(*module, {});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_LE((*compiled)->stats().kernels_compiled, 4);
+}
+
+TEST(MemoryPlan, LiveStoragesNeverOverlap) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<Lifetime> lifetimes;
+    for (int i = 0; i < 60; ++i) {
+      const int first = static_cast<int>(random() % 80);
+      lifetimes.push_back({static_cast<int64_t>(random() % 20000), first, first + static_cast<int>(random() % 20), 0});
+    }
+    const int64_t total = PlanArena(lifetimes);
+    for (size_t i = 0; i < lifetimes.size(); ++i) {
+      EXPECT_EQ(lifetimes[i].offset % 64, 0);
+      EXPECT_LE(lifetimes[i].offset + lifetimes[i].bytes + 64, total);
+      for (size_t j = 0; j < i; ++j) {
+        const Lifetime &a = lifetimes[i], &b = lifetimes[j];
+        if (a.last < b.first || b.last < a.first) continue;
+        EXPECT_TRUE(a.offset + a.bytes + 64 <= b.offset || b.offset + b.bytes + 64 <= a.offset);
+      }
+    }
+  }
+}
+
+// Random graphs of elementwise operations, broadcasts, transposes and reductions, fused, against the reference.
+TEST(CpuProgram, RandomGraphsAgreeWithTheReference) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    Builder b;
+    const int64_t n = 3 + static_cast<int64_t>(random() % 20), m = 3 + static_cast<int64_t>(random() % 40);
+    std::vector<Value> parameters, full, rows, columns;
+    for (int i = 0; i < 2; ++i) {
+      parameters.push_back(test::NewParameter(Type::Tensor(DType::kF32, {n, m})));
+      full.push_back(parameters.back());
+    }
+    parameters.push_back(test::NewParameter(Type::Tensor(DType::kF32, {n})));
+    rows.push_back(parameters.back());
+    parameters.push_back(test::NewParameter(Type::Tensor(DType::kF32, {m})));
+    columns.push_back(parameters.back());
+    const auto pick = [&](const std::vector<Value>& from) { return from[random() % from.size()]; };
+    for (int i = 0; i < 25; ++i) {
+      switch (random() % 9) {
+        case 0: full.push_back(ops::Add(b, pick(full), pick(full))); break;
+        case 1: full.push_back(ops::Mul(b, pick(full), ops::BroadcastInDim(b, pick(columns), {n, m}, {1}))); break;
+        case 2: full.push_back(ops::Sub(b, pick(full), ops::BroadcastInDim(b, pick(rows), {n, m}, {0}))); break;
+        case 3: full.push_back(ops::Tanh(b, pick(full))); break;
+        case 4: rows.push_back(ops::Tanh(b, ops::Reduce(b, pick(full), random() % 2 ? ops::Reducer::kSum : ops::Reducer::kMax, {1}))); break;
+        case 5: columns.push_back(ops::Tanh(b, ops::Reduce(b, pick(full), ops::Reducer::kSum, {0}))); break;
+        case 6: rows.push_back(ops::Add(b, pick(rows), pick(rows))); break;
+        case 7: full.push_back(ops::Transpose(b, ops::Transpose(b, pick(full), {1, 0}), {1, 0})); break;
+        case 8: full.push_back(ops::Maximum(b, ops::Reverse(b, pick(full), {static_cast<int64_t>(random() % 2)}), pick(full))); break;
+      }
+    }
+    ASSERT_TRUE(b.ok()) << b.status();
+    std::vector<Value> results = {full.back(), rows.back(), columns.back(), pick(full)};
+    const auto function = ir::Function::Create("random", parameters, results);
+    std::vector<HostTensor> arguments;
+    for (size_t i = 0; i < parameters.size(); ++i) arguments.push_back(Filled(DType::kF32, parameters[i].dims(), seed * 10 + i));
+    const auto want = reference::Interpret(*function, arguments);
+    ASSERT_TRUE(want.ok()) << want.status();
+    const auto got = RunOnCpu(TestBackend(), function, arguments);
+    ASSERT_TRUE(got.ok()) << got.status();
+    ExpectNear(*got, *want, 1e-4);
+  }
+}
+
+}  // namespace
+}  // namespace weft::cpu
