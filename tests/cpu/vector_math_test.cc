@@ -52,7 +52,7 @@ std::vector<float> Arguments() {
   return values;
 }
 
-std::vector<float> Run(const CpuTarget& target, const LoopKernel& kernel, std::vector<std::vector<float>> inputs) {
+std::vector<float> RunLoop(const CpuTarget& target, const LoopKernel& kernel, std::vector<std::vector<float>> inputs) {
   Jit jit(target);
   const LoopKernel* one = &kernel;
   const std::string symbol = "loop";
@@ -82,7 +82,7 @@ TEST(VectorMath, FunctionsStayWithinTheirUlps) {
       k.buffers = 2;
       k.stores.push_back({{1, DType::kF32, 0, {1}}, b.Unary(f.op, b.Load({0, DType::kF32, 0, {1}})).id});
       Finish(k);
-      const std::vector<float> results = Run(target, k, {arguments});
+      const std::vector<float> results = RunLoop(target, k, {arguments});
       double worst = 0;
       float at = 0;
       for (size_t i = 0; i < arguments.size(); ++i) {
@@ -122,7 +122,7 @@ TEST(VectorMath, PowersAndAnglesFollowTheirSpecialCases) {
       k.buffers = 3;
       k.stores.push_back({{2, DType::kF32, 0, {1}}, b.Binary(op, b.Load({0, DType::kF32, 0, {1}}), b.Load({1, DType::kF32, 0, {1}})).id});
       Finish(k);
-      const std::vector<float> results = Run(target, k, {xs, ys});
+      const std::vector<float> results = RunLoop(target, k, {xs, ys});
       for (size_t i = 0; i < xs.size(); ++i) {
         const double exact = op == ScalarOp::kPow ? std::pow(static_cast<double>(xs[i]), ys[i]) : std::atan2(static_cast<double>(xs[i]), ys[i]);
         ASSERT_LE(UlpsFrom(results[i], exact), 1) << NameOf(target.isa) << " " << static_cast<int>(op) << " of " << xs[i] << " and " << ys[i]
