@@ -1,0 +1,54 @@
+// embedding: rows of a table.
+#include "src/ops/families.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"table", kF, "[entries, width]"},
+                                    {"ids", kI, "which rows", false, false, 'I'}};
+constexpr AttrDef kAttrs[] = {{"dtype", AttrType::kDType, "element type of the result; absent: the table's"}};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type& table = *call.operands[0];
+  if (table.rank() != 2)
+    return UserError("table must have shape [entries, width], not ", DimsToString(table.dims));
+  if (table.dims[0] == 0 && call.operands[1]->count() != 0) return UserError("table has no entries");
+  Dims dims = call.operands[1]->dims;
+  dims.push_back(table.dims[1]);
+  results->push_back(Type::Tensor(call.attrs.has(0) ? call.attrs.Type(0) : table.dtype, std::move(dims)));
+  return absl::OkStatus();
+}
+
+absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
+  Value rows = Call(call.b, kOp_take, {call.operands[0], call.operands[1]});
+  results[0] = call.attrs.has(0) ? Convert(call.b, rows, call.attrs.Type(0)) : rows;
+  return absl::OkStatus();
+}
+
+constexpr Sample kSamples[] = {
+    {"T[5,3] i32[4]<0:5>"}, {"T[9,2] i64[2,3]<0:9>"}, {"T[4,1] i32[]<0:4>"}, {"T[4,3] i32[0]<0:4>"}};
+
+}  // namespace
+
+constinit const OpDef kOp_embedding = {
+    .name = "weft.embedding",
+    .c_name = "embedding",
+    .kind = Kind::kMacro,
+    .doc =
+        "The rows of a table [entries, width] at the given ids. The gradient adds up in the rows that were "
+        "taken. Ids outside are held to the first or last row.",
+    .example = "h = wf_embedding(s, table, ids);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .expand = Expand,
+    .lowering = Lowering::kExpand,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kMacroAbsent,
+};
+
+}  // namespace weft::ops

@@ -1,0 +1,50 @@
+// Philox on the host, and the ways from bits to numbers.
+#include "src/ops/random/bits.h"
+
+#include <cmath>
+
+namespace weft::ops {
+
+absl::Status CheckState(const ir::Type& state) {
+  if (state.dtype == DType::kU64 && state.dims == Dims{3}) return absl::OkStatus();
+  return UserError("state is ", ir::ShortType(state), "; it must be ui64[3]: key, counter low, counter high");
+}
+
+absl::Status InferDistribution(const ir::InferCall& call, size_t shape, size_t dtype, ir::Types* results) {
+  WEFT_RETURN_IF_ERROR(CheckState(*call.operands.back()));
+  const DType type = call.attrs.Type(dtype);
+  if (!ir::Contains(ir::kF, type))
+    return UserError("dtype ", NameOf(type), " is not a float; f16, bf16, f32 and f64 are");
+  results->push_back(ir::Type::Tensor(type, ToDims(call.attrs.IntList(shape))));
+  return absl::OkStatus();
+}
+
+ir::Value RandomBits(ir::Builder& b, const ir::Value& state, const Dims& dims, DType dtype) {
+  return CallAll(b, kOp_rng_bit_generator, {state}, {ToInts(dims), dtype})[1];
+}
+
+ir::Value RandomUnit(ir::Builder& b, const ir::Value& state, const Dims& dims, DType dtype) {
+  const bool wide = dtype == DType::kF64;
+  const int bits = wide ? 64 : 32;
+  const int kept = wide ? 53 : dtype == DType::kF32 ? 24 : dtype == DType::kBF16 ? 8 : 11;
+  ir::Value x = RandomBits(b, state, dims, wide ? DType::kU64 : DType::kU32);
+  if (!x) return {};
+  x = Call(b, kOp_shift_right_logical, {x, FullLike(b, x, bits - kept)});
+  return Mul(b, Convert(b, x, dtype), std::ldexp(1.0, -kept));
+}
+
+PhiloxBlock Philox(uint64_t key, uint64_t counter_low, uint64_t counter_high) {
+  auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  PhiloxBlock c = {{static_cast<uint32_t>(counter_low), static_cast<uint32_t>(counter_low >> 32),
+                    static_cast<uint32_t>(counter_high), static_cast<uint32_t>(counter_high >> 32)}};
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t{0xD2511F53} * c.words[0], p1 = uint64_t{0xCD9E8D57} * c.words[2];
+    c = {{static_cast<uint32_t>(p1 >> 32) ^ c.words[1] ^ k0, static_cast<uint32_t>(p1),
+          static_cast<uint32_t>(p0 >> 32) ^ c.words[3] ^ k1, static_cast<uint32_t>(p0)}};
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+  return c;
+}
+
+}  // namespace weft::ops

@@ -1,0 +1,83 @@
+// dynamic_slice: a box of x that begins where scalars say.
+#include <algorithm>
+
+#include "src/ops/conv/window.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {
+    {"x", kAnyType, "operand"},
+    {"start_indices", kI, "one scalar a dimension, moved so that the box lies inside", false, true, 'I'}};
+constexpr AttrDef kAttrs[] = {{"slice_sizes", AttrType::kInts, "size of the box in each dimension", true}};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type& x = *call.operands[0];
+  const Ints& sizes = call.attrs.IntList(0);
+  if (call.operands.size() != x.rank() + 1 || sizes.size() != x.rank()) {
+    return UserError(call.operands.size() - 1, " start indices and ", sizes.size(),
+                     " slice_sizes given; x has rank ", x.rank());
+  }
+  for (size_t d = 0; d < x.rank(); ++d) {
+    if (call.operands[d + 1]->rank() != 0) {
+      return UserError("start index ", d, " must be a scalar, not of shape ",
+                       DimsToString(call.operands[d + 1]->dims));
+    }
+    if (sizes[d] < 0 || sizes[d] > x.dims[d]) {
+      return UserError("slice_sizes entry ", d, " is ", sizes[d], "; dimension ", d, " has size ", x.dims[d]);
+    }
+  }
+  results->push_back(Type::Tensor(x.dtype, ToDims(sizes)));
+  return absl::OkStatus();
+}
+
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  Values operands = {FullLike(call.b, call.operands[0], 0), call.cotangents[0]};
+  operands.insert(operands.end(), call.operands.begin() + 1, call.operands.end());
+  grads[0] = Call(call.b, kOp_dynamic_update_slice, std::move(operands));
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  const Dims strides = StridesOf(x.dims());
+  ForEachIndex(call.results[0].dims(), [&](int64_t k, const Dims& index) {
+    int64_t from = 0;
+    for (size_t d = 0; d < index.size(); ++d) {
+      const int64_t room = x.dims()[d] - call.results[0].dims()[d];
+      from += (std::clamp<int64_t>(call.operands[d + 1]->GetInt(0), 0, room) + index[d]) * strides[d];
+    }
+    CopyElement(x, from, call.results[0], k);
+  });
+  return absl::OkStatus();
+}
+
+constexpr Sample kSamples[] = {{"T[5] i32[]<0:5> slice_sizes=[3]"},
+                               {"T[4,7] i64[]<-2:6> i64[]<-2:9> slice_sizes=[2,3]"},
+                               {"T[4,7] ui32[]<0:4> ui32[]<0:7> slice_sizes=[0,7]"}};
+
+}  // namespace
+
+constinit const OpDef kOp_dynamic_slice = {
+    .name = "dynamic_slice",
+    .c_name = "dynamic_slice",
+    .doc =
+        "A box of x of fixed size that begins where integer scalars say; it is moved so that it lies inside.",
+    .example =
+        "weft_tensor* at[] = {i, zero};\nconst int64_t size[] = {1, 64};\ny = wf_dynamic_slice(s, x, at, 2, "
+        "size, 2);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kKernel,
+    .reference = Reference,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

@@ -1,0 +1,113 @@
+// gather: boxes of the operand at computed places.
+#include "src/ir/stablehlo.h"
+#include "src/ops/conv/window.h"
+#include "src/ops/shape/gather_dims.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"},
+                                    {"start_indices", kI, "where each box begins", false, false, 'I'}};
+constexpr AttrDef kAttrs[] = {
+    {"offset_dims", AttrType::kInts, "result dimensions that run within a box", true},
+    {"collapsed_slice_dims", AttrType::kInts, "operand dimensions of box size 1 that vanish", true},
+    {"start_index_map", AttrType::kInts, "operand dimension of each component of an index", true},
+    {"index_vector_dim", AttrType::kInt,
+     "dimension of start_indices that holds the components; its rank: none", true},
+    {"slice_sizes", AttrType::kInts, "size of a box in each operand dimension", true},
+    {"operand_batching_dims", AttrType::kInts, "operand dimensions that run along with …", false, "[]"},
+    {"start_indices_batching_dims", AttrType::kInts, "… these dimensions of start_indices", false, "[]"},
+};
+
+GatherDims Read(const Attrs& a) {
+  return {a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), a.IntList(5), a.IntList(6), a.IntList(4)};
+}
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const GatherDims dims = Read(call.attrs);
+  const Type& x = *call.operands[0];
+  WEFT_RETURN_IF_ERROR(CheckGather(dims, x.dims, call.operands[1]->dims));
+  results->push_back(Type::Tensor(x.dtype, GatheredDims(dims, x.dims, call.operands[1]->dims)));
+  return absl::OkStatus();
+}
+
+// Adds everything up where it came from.
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  Builder& b = call.b;
+  const Attrs& a = call.node.attrs();
+  const Value& x = call.operands[0];
+  Value inside = HoldInside(b, Read(a), call.operands[1], x.dims());
+  grads[0] =
+      Call(b, kOp_scatter, {FullLike(b, x, 0), inside, call.cotangents[0]},
+           {a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), int64_t{0}, a.IntList(5), a.IntList(6)});
+  return absl::OkStatus();
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  const GatherDims dims = Read(call.attrs);
+  const Dims strides = StridesOf(x.dims());
+  ForEachIndex(call.results[0].dims(), [&](int64_t k, const Dims& index) {
+    Dims at;
+    if (!Locate(dims, *call.operands[1], x.dims(), index, true, &at)) return;
+    int64_t from = 0;
+    for (size_t d = 0; d < at.size(); ++d) from += at[d] * strides[d];
+    CopyElement(x, from, call.results[0], k);
+  });
+  return absl::OkStatus();
+}
+
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  const Attrs& a = node.attrs();
+  writer.Emit(
+      "gather",
+      {{"dimension_numbers",
+        absl::StrCat("#stablehlo.gather<offset_dims = ", ShloList(a.IntList(0)), ", collapsed_slice_dims = ",
+                     ShloList(a.IntList(1)), ", operand_batching_dims = ", ShloList(a.IntList(5)),
+                     ", start_indices_batching_dims = ", ShloList(a.IntList(6)),
+                     ", start_index_map = ", ShloList(a.IntList(2)), ", index_vector_dim = ", a.Int(3), ">")},
+       {"slice_sizes", ShloArray(a.IntList(4))},
+       {"indices_are_sorted", ShloBool(false)}});
+}
+
+constexpr Sample kSamples[] = {
+    {"T[5,3] i32[4]<0:5> offset_dims=[1] collapsed_slice_dims=[0] start_index_map=[0] index_vector_dim=1 "
+     "slice_sizes=[1,3]"},
+    {"T[4,6] i64[3,2]<-2:7> offset_dims=[1,2] collapsed_slice_dims=[] start_index_map=[1,0] "
+     "index_vector_dim=1 "
+     "slice_sizes=[2,3]"},
+    {"T[2,5,3] i32[2,4]<0:5> offset_dims=[2] collapsed_slice_dims=[1] start_index_map=[1] index_vector_dim=2 "
+     "slice_sizes=[1,1,3] operand_batching_dims=[0] start_indices_batching_dims=[0]"},
+    {"T[7] ui8[]<0:9> offset_dims=[] collapsed_slice_dims=[0] start_index_map=[0] index_vector_dim=0 "
+     "slice_sizes=[1]"},
+    {"T[5,3] i32[0]<0:5> offset_dims=[1] collapsed_slice_dims=[0] start_index_map=[0] index_vector_dim=1 "
+     "slice_sizes=[1,3]"}};
+
+}  // namespace
+
+constinit const OpDef kOp_gather = {
+    .name = "gather",
+    .c_name = "gather",
+    .doc =
+        "Boxes of x at computed places, StableHLO's gather with all its dimension numbers; boxes that would "
+        "reach outside "
+        "are moved inside. For slices along one axis see take.",
+    .example =
+        "const int64_t off[] = {1}, zero[] = {0}, size[] = {1, 64};\n"
+        "rows = wf_gather(s, table, ids, off, 1, zero, 1, zero, 1, 1, size, 2);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kKernel,
+    .reference = Reference,
+    .stablehlo = StableHlo,
+    .samples = kSamples,
+    .tolerance = kExact,
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops

@@ -1,0 +1,191 @@
+// scatter: combines updates into boxes of the operand at computed places.
+#include "src/ir/stablehlo.h"
+#include "src/ops/conv/window.h"
+#include "src/ops/shape/gather_dims.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"},
+                                    {"scatter_indices", kI, "where each box begins", false, false, 'I'},
+                                    {"updates", kAnyType, "boxes to combine in"}};
+constexpr std::string_view kReducers[] = {"sum", "prod", "max", "min", "and", "or", "set"};
+constexpr int64_t kSet = 6;
+constexpr AttrDef kAttrs[] = {
+    {"update_window_dims", AttrType::kInts, "update dimensions that run within a box", true},
+    {"inserted_window_dims", AttrType::kInts, "operand dimensions of box size 1 that updates do not have",
+     true},
+    {"scatter_dims_to_operand_dims", AttrType::kInts, "operand dimension of each component of an index",
+     true},
+    {"index_vector_dim", AttrType::kInt,
+     "dimension of scatter_indices that holds the components; its rank: none", true},
+    {"reducer", AttrType::kEnum, "sum, prod, max, min, and, or, set", true, {}, kReducers},
+    {"input_batching_dims", AttrType::kInts, "operand dimensions that run along with …", false, "[]"},
+    {"scatter_indices_batching_dims", AttrType::kInts, "… these dimensions of scatter_indices", false, "[]"},
+};
+
+// The box has the sizes of the updates' window.
+GatherDims Read(const Attrs& a, const Dims& x, const Dims& updates) {
+  GatherDims dims{a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), a.IntList(5), a.IntList(6), {}};
+  dims.sizes.assign(x.size(), 1);
+  const Ints inner = dims.WindowDims(x.size());
+  for (size_t k = 0; k < inner.size() && k < dims.window.size(); ++k) {
+    const int64_t d = dims.window[k];
+    if (d >= 0 && d < static_cast<int64_t>(updates.size())) dims.sizes[inner[k]] = updates[d];
+  }
+  return dims;
+}
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type& x = *call.operands[0];
+  const Dims& updates = call.operands[2]->dims;
+  const GatherDims dims = Read(call.attrs, x.dims, updates);
+  WEFT_RETURN_IF_ERROR(CheckGather(dims, x.dims, call.operands[1]->dims));
+  const Dims wanted = GatheredDims(dims, x.dims, call.operands[1]->dims);
+  if (wanted != updates) {
+    return UserError("updates have shape ", DimsToString(updates), "; indices and window ask for ",
+                     DimsToString(wanted));
+  }
+  const int64_t reducer = call.attrs.Int(4);
+  if ((reducer == 4 || reducer == 5) && IsFloat(x.dtype)) {
+    return UserError("reducer ", kReducers[reducer], " takes integers or bool, not ", NameOf(x.dtype));
+  }
+  results->push_back(x);
+  return absl::OkStatus();
+}
+
+// Of each update: whether its whole box lies inside, as bool of the updates' shape.
+Value Inside(Builder& b, const GatherDims& dims, const Value& indices, const Value& held,
+             const Dims& updates) {
+  Value same = Compare(b, Direction::kEq, indices, held);
+  if (dims.index_vector < static_cast<int64_t>(indices.dims().size())) {
+    same = Reduce(b, same, Reducer::kAnd, {dims.index_vector});
+  }
+  return BroadcastInDim(b, same, updates, dims.BatchDims(updates.size()));
+}
+
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  Builder& b = call.b;
+  const Attrs& a = call.node.attrs();
+  const Value& g = call.cotangents[0];
+  const Value& indices = call.operands[1];
+  const Value& updates = call.operands[2];
+  const int64_t reducer = a.Int(4);
+  if (reducer != 0 && reducer != kSet) {
+    return absl::UnimplementedError(absl::StrCat("the gradient of scatter with reducer ", kReducers[reducer],
+                                                 " is not supported; sum and set are"));
+  }
+  if (call.wanted[0]) {
+    grads[0] = reducer == 0 ? g : Call(b, kOp_scatter, {g, indices, FullLike(b, updates, 0)}, a);
+  }
+  if (call.wanted[2]) {
+    const GatherDims dims = Read(a, g.dims(), updates.dims());
+    Value held = HoldInside(b, dims, indices, g.dims());
+    Value taken =
+        Call(b, kOp_gather, {g, held},
+             {a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), dims.sizes, a.IntList(5), a.IntList(6)});
+    grads[2] = Select(b, Inside(b, dims, indices, held, updates.dims()), taken, FullLike(b, updates, 0));
+  }
+  return absl::OkStatus();
+}
+
+// A box that reaches outside loses the elements outside, as StableHLO says. Updates arrive in row-major
+// order.
+absl::Status Reference(const ReferenceCall& call) {
+  HostTensor& y = call.results[0];
+  y = *call.operands[0];
+  const HostTensor& updates = *call.operands[2];
+  const GatherDims dims = Read(call.attrs, y.dims(), updates.dims());
+  const Dims strides = StridesOf(y.dims());
+  const int64_t reducer = call.attrs.Int(4);
+  std::vector<Accumulator> sums;
+  if (reducer != kSet) {
+    sums.assign(y.count(), Accumulator(static_cast<Reducer>(reducer), y.dtype()));
+    for (int64_t k = 0; k < y.count(); ++k) sums[k].Take(y, k);
+  }
+  ForEachIndex(updates.dims(), [&](int64_t k, const Dims& index) {
+    Dims at;
+    if (!Locate(dims, *call.operands[1], y.dims(), index, false, &at)) return;
+    int64_t to = 0;
+    for (size_t d = 0; d < at.size(); ++d) to += at[d] * strides[d];
+    if (reducer == kSet) {
+      CopyElement(updates, k, y, to);
+    } else {
+      sums[to].Take(updates, k);
+    }
+  });
+  for (size_t k = 0; k < sums.size(); ++k) sums[k].Store(y, k);
+  return absl::OkStatus();
+}
+
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  const Attrs& a = node.attrs();
+  const DType dtype = node.type().dtype;
+  std::string body;
+  if (a.Int(4) == kSet) {
+    const std::string type = ToString(Type::Scalar(dtype));
+    body = absl::StrCat("{^bb0(%old: ", type, ", %new: ", type, "): \"stablehlo.return\"(%new) : (", type,
+                        ") -> ()}");
+  } else {
+    body = writer.Reducer(StableHloOf(static_cast<Reducer>(a.Int(4))), dtype);
+  }
+  writer.Emit("scatter",
+              {{"scatter_dimension_numbers",
+                absl::StrCat("#stablehlo.scatter<update_window_dims = ", ShloList(a.IntList(0)),
+                             ", inserted_window_dims = ", ShloList(a.IntList(1)),
+                             ", input_batching_dims = ", ShloList(a.IntList(5)),
+                             ", scatter_indices_batching_dims = ", ShloList(a.IntList(6)),
+                             ", scatter_dims_to_operand_dims = ", ShloList(a.IntList(2)),
+                             ", index_vector_dim = ", a.Int(3), ">")},
+               {"indices_are_sorted", ShloBool(false)},
+               {"unique_indices", ShloBool(false)}},
+              body);
+}
+
+#define WEFT_ROWS \
+  " update_window_dims=[1] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] index_vector_dim=1"
+constexpr Sample kSamples[] = {
+    {"T[5,3] i32[4]<0:5> T[4,3]" WEFT_ROWS " reducer=sum"},
+    {"T[5,3] i32[4]<-2:7> T[4,3]" WEFT_ROWS " reducer=sum"},
+    {"T[5,3] i64[1]<0:5> T[1,3]" WEFT_ROWS " reducer=set"},
+    {"T[5,3] i32[6]<0:5> T[6,3]" WEFT_ROWS " reducer=max", -2, 2, false},
+    {"T[4,6] i32[2,2]<0:3> T[2,2,3] update_window_dims=[1,2] inserted_window_dims=[] "
+     "scatter_dims_to_operand_dims=[0,1] "
+     "index_vector_dim=1 reducer=sum"},
+    {"T[2,5,3] i32[2,4]<0:5> T[2,4,3] update_window_dims=[2] inserted_window_dims=[1] "
+     "scatter_dims_to_operand_dims=[1] "
+     "index_vector_dim=2 reducer=sum input_batching_dims=[0] scatter_indices_batching_dims=[0]"},
+    {"T[7] ui8[]<0:7> T[] update_window_dims=[] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] "
+     "index_vector_dim=0 reducer=set"},
+    {"T[5,3] i32[0]<0:5> T[0,3]" WEFT_ROWS " reducer=sum"}};
+#undef WEFT_ROWS
+
+}  // namespace
+
+constinit const OpDef kOp_scatter = {
+    .name = "scatter",
+    .c_name = "scatter",
+    .doc =
+        "x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension "
+        "numbers. What "
+        "would fall outside is left out; where boxes overlap with reducer set, the last one stays on the "
+        "CPU.",
+    .example =
+        "const int64_t win[] = {1}, zero[] = {0};\n"
+        "y = wf_scatter(s, x, ids, rows, win, 1, zero, 1, zero, 1, 1, WEFT_SCATTER_REDUCER_SUM);",
+    .operands = kOperands,
+    .attrs = kAttrs,
+    .results = kResult,
+    .infer = Infer,
+    .gradient = Gradient,
+    .lowering = Lowering::kKernel,
+    .reference = Reference,
+    .stablehlo = StableHlo,
+    .samples = kSamples,
+    .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-6},
+    .absent = kNoBatching,
+};
+
+}  // namespace weft::ops
