@@ -1,7 +1,7 @@
 // Writes every operation's samples, with their gradients, as StableHLO text with inputs and our results into a folder,
 // for oracle_test.py to run on another implementation.
 //
-//   dump_programs FOLDER
+//   dump_programs FOLDER [cpu|reference]
 //
 // Makes FOLDER/cases.json (one array), FOLDER/<n>.mlir and FOLDER/tensors.bin (raw bytes at the offsets cases.json gives).
 #include <cstdio>
@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/backends/cpu/cpu_backend.h"
 #include "src/backends/reference/reference_backend.h"
 #include "src/ir/stablehlo.h"
 #include "src/passes/pipeline.h"
@@ -73,15 +74,28 @@ bool Dump::Finish() {
 }
 
 absl::StatusOr<std::vector<test::OpProgram>> AllPrograms() {
-  WEFT_ASSIGN_OR_RETURN(auto programs, test::OpPrograms());
+  WEFT_ASSIGN_OR_RETURN(auto programs, test::OpPrograms(/*all_types=*/true));
   std::erase_if(programs, [](const test::OpProgram& program) { return program.random; });
   WEFT_ASSIGN_OR_RETURN(auto mlp, test::MlpStep(64));
   programs.push_back(std::move(mlp));
+  // Small enough for the reference, large enough that every convolution has several rows of tiles.
+  WEFT_ASSIGN_OR_RETURN(auto cnn, test::CnnStep(4));
+  programs.push_back(std::move(cnn));
   return programs;
 }
 
-int Run(const char* folder) {
-  std::unique_ptr<Backend> backend = NewReferenceBackend();
+int Run(const char* folder, std::string_view backend_name) {
+  std::unique_ptr<Backend> backend;
+  if (backend_name == "reference") {
+    backend = NewReferenceBackend();
+  } else {
+    auto created = cpu::CpuBackend::Create();
+    if (!created.ok()) {
+      std::cerr << created.status().message() << "\n";
+      return 1;
+    }
+    backend = *std::move(created);
+  }
   auto programs = AllPrograms();
   if (!programs.ok()) {
     std::cerr << programs.status().message() << "\n";
@@ -106,9 +120,10 @@ int Run(const char* folder) {
 }  // namespace weft
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::cerr << "usage: dump_programs FOLDER\n";
+  const std::string_view backend = argc == 3 ? argv[2] : "cpu";
+  if (argc < 2 || argc > 3 || (backend != "cpu" && backend != "reference")) {
+    std::cerr << "usage: dump_programs FOLDER [cpu|reference]\n";
     return 2;
   }
-  return weft::Run(argv[1]);
+  return weft::Run(argv[1], backend);
 }

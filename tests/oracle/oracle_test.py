@@ -113,6 +113,12 @@ def main():
                 except pypjrt.errors.PjrtError as error:
                     row["failed"] += 1
                     failures.append(f"{case['name']}: {str(error)[:600]}\n{text}")
+    # The comparison must be able to fail: a result that is off by more than its tolerance does.
+    wrong = numpy.array([1.0, 2.0], "f4")
+    near = worst((wrong * numpy.float32(1 + 1e-7)).tobytes(), wrong.tobytes(), "f32", {"f32": 1e-6, "absolute": 0})
+    far = worst((wrong * numpy.float32(1.01)).tobytes(), wrong.tobytes(), "f32", {"f32": 1e-6, "absolute": 0})
+    if not near <= 1 < far:
+        failures.append(f"the comparison itself is broken: {near} and {far}")
     print(f"{'operation':28}{'programs':>9}{'forward':>10}{'gradient':>10}   (largest error / tolerance)")
     for name, row in rows.items():
         print(f"{name:28}{row['programs']:9}{row['forward']:10.3g}{row['gradient']:10.3g}"

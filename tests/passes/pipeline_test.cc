@@ -16,7 +16,7 @@ namespace weft::passes {
 namespace {
 
 TEST(Pipeline, KeepsEveryBitOfEveryOperationAndItsGradient) {
-  auto programs = test::OpPrograms();
+  auto programs = test::OpPrograms(/*all_types=*/true);
   ASSERT_TRUE(programs.ok()) << programs.status();
   EXPECT_GT(programs->size(), 100u);
   for (const test::OpProgram& program : *programs) {

@@ -67,19 +67,22 @@ absl::StatusOr<OpProgram> MakeOpProgram(const ir::OpDef& op, const ir::Sample& s
   return program;
 }
 
-absl::StatusOr<std::vector<OpProgram>> OpPrograms() {
+absl::StatusOr<std::vector<OpProgram>> OpPrograms(bool all_types) {
   std::vector<OpProgram> programs;
   for (const ir::OpDef* op : ops::AllOps()) {
     for (size_t i = 0; i < op->samples.size(); ++i) {
-      const std::vector<DType> types = ops::SampleTypes(*op, op->samples[i]);
-      const bool f32 = types.empty() || std::ranges::find(types, DType::kF32) != types.end();
-      const DType dtype = f32 ? DType::kF32 : types[0];
-      auto program = MakeOpProgram(*op, op->samples[i], dtype, absl::StrCat(op->c_name, " #", i, " ", NameOf(dtype)));
-      if (!program.ok()) {
-        return absl::Status(program.status().code(),
-                            absl::StrCat(op->c_name, " \"", op->samples[i].call, "\": ", program.status().message()));
+      std::vector<DType> types = ops::SampleTypes(*op, op->samples[i]);
+      if (types.empty()) types = {DType::kF32};
+      if (auto f32 = std::ranges::find(types, DType::kF32); f32 != types.end()) std::iter_swap(types.begin(), f32);
+      if (!all_types || i > 1) types.resize(1);
+      for (DType dtype : types) {
+        auto program = MakeOpProgram(*op, op->samples[i], dtype, absl::StrCat(op->c_name, " #", i, " ", NameOf(dtype)));
+        if (!program.ok()) {
+          return absl::Status(program.status().code(),
+                              absl::StrCat(op->c_name, " \"", op->samples[i].call, "\": ", program.status().message()));
+        }
+        programs.push_back(*std::move(program));
       }
-      programs.push_back(*std::move(program));
     }
   }
   return programs;

@@ -22,8 +22,9 @@ struct OpProgram {
   ir::Tolerance tolerance;          // the largest of the operations in it
 };
 
-// f32 where the operation takes it, else the sample's first type. One program per sample.
-absl::StatusOr<std::vector<OpProgram>> OpPrograms();
+// Each sample in f32 where the operation takes it, else in the sample's first type; with `all_types` the first two
+// samples in every other type too.
+absl::StatusOr<std::vector<OpProgram>> OpPrograms(bool all_types = false);
 // The same for one operation and one type for T.
 absl::StatusOr<OpProgram> MakeOpProgram(const ir::OpDef& op, const ir::Sample& sample, DType dtype, std::string name);
 
