@@ -146,6 +146,7 @@ Value Pad(const Call& call) {
   return zero(0) && zero(1) && zero(2) ? call.x() : Value();
 }
 
+Value Concatenate(const Call& call) { return call.operands.size() == 1 ? call.x() : Value(); }
 Value Reverse(const Call& call) {
   const auto axes = ops::NormalizeAxes("dimensions", call.ints(0), call.x().dims().size());
   if (!axes.ok()) return {};
@@ -181,6 +182,7 @@ const absl::flat_hash_map<const ir::OpDef*, Rule>& Rules() {
       {&ops::kOp_where, Select},
       {&ops::kOp_slice, Slice},
       {&ops::kOp_pad, Pad},
+      {&ops::kOp_concatenate, Concatenate},
       {&ops::kOp_reverse, Reverse},
       {&ops::kOp_add, Add},
       {&ops::kOp_sub, Subtract},
