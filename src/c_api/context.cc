@@ -133,12 +133,17 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
     cache.directory = std::move(directory);
     cache.read_only = settings.text(Option::kCacheMode) == "read";
     cache.max_bytes = static_cast<uint64_t>(settings.integer(Option::kCacheMaxBytes));
-    cache.warn = [state = context->log_](std::string_view text) { state->Write(lazy::LogLevel::kWarning, text); };
+    // The cache may warn while the engine's lock is held; the engine delivers when it is not.
+    cache.warn = [state = context->log_, engine = context->cache_engine_](std::string_view text) {
+      if (lazy::Engine* running = engine->load()) return running->Log(lazy::LogLevel::kWarning, std::string(text));
+      state->Write(lazy::LogLevel::kWarning, text);
+    };
     context->cache_ = CompileCacheStore::Open(cache);
     config.store = compiler::MakeDiskStore(context->cache_);
   }
   context->settings_ = std::move(settings);
   WEFT_ASSIGN_OR_RETURN(context->engine_, lazy::Engine::Create(std::move(config)));
+  context->cache_engine_->store(context->engine_.get());
   context->pressure_ = options.pressure;
   context->pressure_data_ = options.pressure_user_data;
   context->pressure_release_ = options.pressure_release;
@@ -192,6 +197,7 @@ Context::~Context() {
       log_->Write(lazy::LogLevel::kError, absl::StrCat("while closing a context: ", status.message()));
     }
   }
+  cache_engine_->store(nullptr);
   log_->Set(nullptr);
   if (pressure_release_ != nullptr) pressure_release_(pressure_data_);
 }

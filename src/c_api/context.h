@@ -109,6 +109,8 @@ class Context final : public RefCounted {
   Ref<lazy::Engine> engine_;
   Settings settings_;
   std::shared_ptr<CompileCacheStore> cache_;
+  // Whom the cache's warnings go through; null before the engine exists and once this context is gone.
+  std::shared_ptr<std::atomic<lazy::Engine*>> cache_engine_ = std::make_shared<std::atomic<lazy::Engine*>>(nullptr);
   std::mutex mutex_;
   std::shared_ptr<LogState> log_ = std::make_shared<LogState>();
   struct Background {
