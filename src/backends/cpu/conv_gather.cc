@@ -264,6 +264,18 @@ class Gather {
     }
     ++cursor->member;
   }
+  static void AdvanceBy(const Phase& phase, int64_t rows, Cursor* cursor) {
+    cursor->at[kInner] += rows;
+    while (cursor->at[kInner] >= phase.dims[kInner].count) {
+      cursor->at[kInner] -= phase.dims[kInner].count;
+      int d = kInner - 1;
+      for (; d >= 0; --d) {
+        if (++cursor->at[d] < phase.dims[d].count) break;
+        cursor->at[d] = 0;
+      }
+      if (d < 0) ++cursor->member;
+    }
+  }
   int64_t OutOffset(const Phase& phase, const Cursor& cursor) const {
     int64_t offset = cursor.member * out_image_;
     for (int d = 0; d < kDims; ++d) offset += (phase.dims[d].first + cursor.at[d] * phase.dims[d].step) * out_stride_[d];
@@ -303,15 +315,44 @@ class Gather {
     }
   }
 
-  // Whether inner taps of these pixels all lie inside, so that they join into one run.
-  bool CanJoin(const Phase& phase, const Cursor& first, int64_t rows) const {
-    if (!phase.joinable || phase.inner_taps < 1) return false;
+  // Whether these pixels share a line and all inner taps of all of them lie inside: then they differ by a constant.
+  bool InsideLine(const Phase& phase, const Cursor& first, int64_t rows) const {
     const PhaseDim& inner = phase.dims[kInner];
+    if (first.at[kInner] + rows > inner.count) return false;
     if (inner.inside) return true;
-    if (first.at[kInner] + rows > inner.count) return false;  // wraps around a row
     const int64_t low = first.at[kInner] * inner.in_step + inner.offsets.front();
     const int64_t high = (first.at[kInner] + rows - 1) * inner.in_step + inner.offsets.back();
     return low >= 0 && high < call_.geometry.dims[kInner].in;
+  }
+
+  // All pointers of a tile. Tiles within a line (nearly all) cost one pixel's arithmetic and an addition a pointer.
+  void SetTile(const Phase& phase, const Cursor& first, int64_t rows, bool in_line, int64_t outer0, int64_t outer1,
+               bool joined, int64_t channel, const void** a, void** c, char* narrow) const {
+    const int64_t bytes = call_.types.accumulator_bytes;
+    char* to = narrow != nullptr ? narrow : static_cast<char*>(call_.to);
+    const auto place = [&](const Cursor& cursor) { return to + (narrow != nullptr ? 0 : OutOffset(phase, cursor) * bytes); };
+    if (!in_line) {
+      Cursor cursor = first;
+      for (int64_t r = 0; r < rows; ++r) {
+        SetPixel(phase, cursor, outer0, outer1, joined, channel, rows, a + r);
+        c[r] = place(cursor) + (narrow != nullptr ? r * call_.ToChannels() * bytes : 0);
+        Advance(phase, &cursor);
+      }
+      return;
+    }
+    SetPixel(phase, first, outer0, outer1, joined, channel, rows, a);
+    const PhaseDim& inner = phase.dims[kInner];
+    const int64_t delta = inner.in_step * in_stride_[kInner] * source_;
+    const int64_t taps = (outer1 - outer0) * (joined ? 1 : phase.inner_taps);
+    for (int64_t t = 0; t < taps; ++t) {
+      const void** slot = a + t * rows;
+      const char* base = static_cast<const char*>(slot[0]);
+      const int64_t step = base == zeros_ ? 0 : delta;
+      for (int64_t r = 1; r < rows; ++r) slot[r] = base + r * step;
+    }
+    const int64_t c_step = (narrow != nullptr ? call_.ToChannels() : inner.step * out_stride_[kInner]) * bytes;
+    char* base = place(first);
+    for (int64_t r = 0; r < rows; ++r) c[r] = base + r * c_step;
   }
 
   void RunTiles(const Phase& phase, const TileSet* set, int64_t tiles, int64_t tile_begin, int64_t tile_end,
@@ -371,12 +412,14 @@ class Gather {
     args.b_offsets = b_offsets;
     args.c = c;
     args.accumulate = outer0 > 0;
+    int64_t row = CutAt(rows_total, tiles, tile_begin);
+    Cursor first;
+    Seek(phase, row, &first);
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-      const int64_t row = CutAt(rows_total, tiles, tile);
       const int64_t rows = CutAt(rows_total, tiles, tile + 1) - row;
-      Cursor first;
-      Seek(phase, row, &first);
-      const bool joined = CanJoin(phase, first, rows);
+      const bool in_line = InsideLine(phase, first, rows);
+      // Joining changes no bits: the same products in the same order.
+      const bool joined = phase.joinable && (in_line || phase.dims[kInner].inside);
       const int64_t per_outer = joined ? 1 : phase.inner_taps;
       const int64_t length = joined ? phase.inner_taps * call_.group_from : call_.group_from;
       args.taps = (outer1 - outer0) * per_outer;
@@ -388,14 +431,8 @@ class Gather {
         const int64_t panel = flat % columns_.panels;
         if (flat / columns_.panels != group) {
           group = flat / columns_.panels;
-          Cursor cursor = first;
-          for (int64_t r = 0; r < rows; ++r) {
-            SetPixel(phase, cursor, outer0, outer1, joined, group * call_.group_from, rows, a + r);
-            c[r] = narrow != nullptr
-                       ? narrow + (row + r - narrow_row0) * call_.ToChannels() * 4
-                       : static_cast<char*>(call_.to) + OutOffset(phase, cursor) * accumulator;
-            Advance(phase, &cursor);
-          }
+          char* narrow_row = narrow == nullptr ? nullptr : narrow + (row - narrow_row0) * call_.ToChannels() * 4;
+          SetTile(phase, first, rows, in_line, outer0, outer1, joined, group * call_.group_from, a, c, narrow_row);
         }
         const int64_t step_bytes = static_cast<int64_t>(columns_.Vectors(panel)) * columns_.lanes * element_;
         for (int64_t t = 0; t < args.taps; ++t) b_offsets[t] = t * tap_steps * step_bytes;
@@ -405,6 +442,8 @@ class Gather {
         args.last_lanes = columns_.LastLanes(panel);
         set.At(rows, columns_.Vectors(panel), false)(&args);
       }
+      AdvanceBy(phase, rows, &first);
+      row += rows;
     }
   }
 
