@@ -45,11 +45,6 @@ WEFT_API WEFT_MUST_USE weft_error* weft_cache_read_stats(weft_cache* cache, weft
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_cache_flush(weft_cache* cache) WEFT_NOEXCEPT;
 
-/* Forgets compiled programs, in memory and (unless read-only) on disk.
- * Errors: INVALID_ARGUMENT, PERMISSION_DENIED, FAILED_PRECONDITION. Threads: any. May block. Since 1.0.
- */
-WEFT_API WEFT_MUST_USE weft_error* weft_cache_clear(weft_cache* cache) WEFT_NOEXCEPT;
-
 /* One more reference to a cache handle. NULL is ignored.
  *   cache: may be NULL
  * Threads: any. Since 1.0.

@@ -142,7 +142,6 @@ struct weft_api_v1 {
   weft_error* (*cache_dir)(weft_cache* cache, const char** out_dir, size_t* out_length);
   weft_error* (*cache_read_stats)(weft_cache* cache, weft_cache_stats* out);
   weft_error* (*cache_flush)(weft_cache* cache);
-  weft_error* (*cache_clear)(weft_cache* cache);
   void (*cache_retain)(weft_cache* cache);
   void (*cache_release)(weft_cache* cache);
   weft_error* (*metric_get)(weft_context* ctx, const char* name, size_t length, int64_t* out_value);

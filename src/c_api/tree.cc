@@ -19,7 +19,7 @@ absl::StatusOr<const Tree::Node*> TreeObject::Node(Tree::NodeId id) const {
 absl::StatusOr<lazy::Tensor*> TreeObject::Tensor(Tree::NodeId id) const {
   WEFT_ASSIGN_OR_RETURN(const Tree::Node* node, Node(id));
   if (node->kind != Tree::Kind::kTensor) {
-    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "node '", tree.PathOf(id), "' is a ", Tree::NameOf(node->kind), ", not a tensor");
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "node '", tree.PathOf(id), "' is ", Tree::NameOf(node->kind), ", not a tensor");
   }
   return values[node->tensor].get();
 }
@@ -78,7 +78,7 @@ weft_error* GetNode(weft_tree* tree, uint32_t node, std::string_view wanted, Tak
     WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
     WEFT_ASSIGN_OR_RETURN(const Tree::Node* found, object->Node(node));
     if (take(*found)) return absl::OkStatus();
-    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "node '", object->tree.PathOf(node), "' is a ", Tree::NameOf(found->kind), ", not ", wanted);
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "node '", object->tree.PathOf(node), "' is ", Tree::NameOf(found->kind), ", not ", wanted);
   });
 }
 

@@ -134,7 +134,7 @@ absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> 
     }
     if (IsFloat(wrt[i]->dtype()) && !wrt[i]->value_.node->needs_gradient()) {
       return WithPosition(UserErrorOf(absl::StatusCode::kFailedPrecondition, what,
-                                      " does not require a gradient; call weft_tensor_set_requires_grad on it before "
+                                      " does not require a gradient; call weft_tensor_require_grad on it before "
                                       "it is used"),
                           location);
     }

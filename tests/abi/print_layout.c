@@ -541,7 +541,6 @@ static void part_2(void) {
   OFFSET(struct weft_api_v1, cache_dir);
   OFFSET(struct weft_api_v1, cache_read_stats);
   OFFSET(struct weft_api_v1, cache_flush);
-  OFFSET(struct weft_api_v1, cache_clear);
   OFFSET(struct weft_api_v1, cache_retain);
   OFFSET(struct weft_api_v1, cache_release);
   OFFSET(struct weft_api_v1, metric_get);

@@ -148,7 +148,7 @@ TEST(Gradient, AfterABarrierSaysWhatToDo) {
   T x = w.Vector({1, 2});
   Tensor* not_marked[] = {x.get()};
   EXPECT_THAT(w.engine->Gradient(loss.get(), not_marked).status().message(),
-              HasSubstr("wrt[0] does not require a gradient; call weft_tensor_set_requires_grad"));
+              HasSubstr("wrt[0] does not require a gradient; call weft_tensor_require_grad"));
 }
 
 TEST(Gradient, DoesNotFlowThroughAnAssignment) {

@@ -4,6 +4,5 @@
 
 extern "C" {
 
-weft_error* weft_cache_clear(weft_cache*) noexcept { return weft::c_api::Unimplemented("weft_cache_clear"); }
 
 }  // extern "C"

@@ -1,0 +1,47 @@
+"""What is generated is up to date: headers and bodies follow from api.json and ops.json, ops.json from the operation table."""
+import os
+import subprocess
+import sys
+import unittest
+
+SOURCE = os.environ["WEFT_SOURCE"]
+BUILD = os.environ["WEFT_BUILD"]
+GENERATOR = os.path.join(SOURCE, "include", "c_api", "generate.py")
+sys.path.insert(0, os.path.dirname(GENERATOR))
+
+
+class Generated(unittest.TestCase):
+    def test_files_are_what_the_description_says(self):
+        done = subprocess.run([sys.executable, GENERATOR, "--check"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(0, done.returncode, done.stdout)
+
+    def test_ops_json_is_what_the_operation_table_says(self):
+        opdump = os.path.join(BUILD, "bin", "opdump")
+        if not os.path.exists(opdump):
+            self.skipTest("the program opdump is not built")
+        said = subprocess.run([opdump], stdout=subprocess.PIPE, text=True, check=True).stdout
+        with open(os.path.join(SOURCE, "include", "c_api", "ops.json"), encoding="utf-8") as f:
+            self.assertEqual(f.read(), said, "run build/…/bin/opdump > include/c_api/ops.json, then generate.py")
+
+    def test_no_declared_function_is_without_a_body(self):
+        with open(os.path.join(SOURCE, "src", "c_api", "generated", "absent.cc"), encoding="utf-8") as f:
+            self.assertNotIn("Unimplemented(", f.read())
+
+    def test_every_function_of_the_core_is_called_by_a_plain_c_test(self):
+        from generator import model
+        folder = os.path.dirname(GENERATOR)
+        api = model.load(os.path.join(folder, "api.json"), os.path.join(folder, "ops.json"))
+        tests = ""
+        here = os.path.join(SOURCE, "tests", "c_api")
+        for name in os.listdir(here):
+            if name.endswith((".c", ".h", ".py")):
+                with open(os.path.join(here, name), encoding="utf-8") as f:
+                    tests += f.read()
+        with open(os.path.join(folder, "weft_fluent.h"), encoding="utf-8") as f:
+            tests += f.read()  # wf_keep, wf_end and others call through
+        missing = [f["name"] for f in api.functions if f["name"] + "(" not in tests]
+        self.assertEqual([], missing)
+
+
+if __name__ == "__main__":
+    unittest.main()
