@@ -291,6 +291,22 @@ WF_INLINE weft_tensor* wf_eq_at(weft_scope* s, weft_tensor* x, weft_tensor* y, c
 }
 #define wf_eq(s, x, y) wf_eq_at((s), (x), (y), __FILE__, __LINE__)
 
+WF_INLINE weft_tensor* wf_erf_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_erf(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_erf(s, x) wf_erf_at((s), (x), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_erf_inv_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_erf_inv(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_erf_inv(s, x) wf_erf_inv_at((s), (x), __FILE__, __LINE__)
+
 WF_INLINE weft_tensor* wf_exp2_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
   weft_context* ctx = weft_scope_mark(s, file, line);
@@ -338,6 +354,14 @@ WF_INLINE weft_tensor* wf_gt_at(weft_scope* s, weft_tensor* x, weft_tensor* y, c
   return weft_scope_adopt(s, error, out);
 }
 #define wf_gt(s, x, y) wf_gt_at((s), (x), (y), __FILE__, __LINE__)
+
+WF_INLINE weft_tensor* wf_integer_pow_at(weft_scope* s, weft_tensor* x, int64_t exponent, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_integer_pow(ctx, x, exponent, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_integer_pow(s, x, exponent) wf_integer_pow_at((s), (x), (exponent), __FILE__, __LINE__)
 
 WF_INLINE weft_tensor* wf_is_finite_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -669,6 +693,57 @@ WF_INLINE weft_tensor* wf_concatenate_at(weft_scope* s, const char* file, int li
 #define wf_concatenate(s, ...) \
   wf_concatenate_at((s), __FILE__, __LINE__, WF_MAKE(wf_concatenate_args, (.dimension = WF_NO_INT,), __VA_ARGS__))
 
+typedef struct wf_dynamic_slice_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* const* start_indices;
+  size_t start_indices_count;
+  const int64_t* slice_sizes;
+  size_t slice_sizes_count;
+} wf_dynamic_slice_args;
+WF_INLINE weft_tensor* wf_dynamic_slice_at(weft_scope* s, const char* file, int line, wf_dynamic_slice_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_dynamic_slice(ctx, a.x, a.start_indices, a.start_indices_count, a.slice_sizes, a.slice_sizes_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_dynamic_slice(s, ...) \
+  wf_dynamic_slice_at((s), __FILE__, __LINE__, WF_MAKE(wf_dynamic_slice_args, (), __VA_ARGS__))
+
+typedef struct wf_dynamic_update_slice_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* update;
+  weft_tensor* const* start_indices;
+  size_t start_indices_count;
+} wf_dynamic_update_slice_args;
+WF_INLINE weft_tensor* wf_dynamic_update_slice_at(weft_scope* s, const char* file, int line, wf_dynamic_update_slice_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_dynamic_update_slice(ctx, a.x, a.update, a.start_indices, a.start_indices_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_dynamic_update_slice(s, ...) \
+  wf_dynamic_update_slice_at((s), __FILE__, __LINE__, WF_MAKE(wf_dynamic_update_slice_args, (), __VA_ARGS__))
+
+typedef struct wf_expand_dims_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* dims;
+  size_t dims_count;
+} wf_expand_dims_args;
+WF_INLINE weft_tensor* wf_expand_dims_at(weft_scope* s, const char* file, int line, wf_expand_dims_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_expand_dims(ctx, a.x, a.dims, a.dims_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_expand_dims(s, ...) \
+  wf_expand_dims_at((s), __FILE__, __LINE__, WF_MAKE(wf_expand_dims_args, (), __VA_ARGS__))
+
 typedef struct wf_flatten_args {
   WF_BEGIN
   weft_tensor* x;
@@ -715,6 +790,45 @@ WF_INLINE weft_tensor* wf_full_at(weft_scope* s, const char* file, int line, wf_
 }
 #define wf_full(s, ...) \
   wf_full_at((s), __FILE__, __LINE__, WF_MAKE(wf_full_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+
+typedef struct wf_gather_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* start_indices;
+  const int64_t* offset_dims;
+  size_t offset_dims_count;
+  const int64_t* collapsed_slice_dims;
+  size_t collapsed_slice_dims_count;
+  const int64_t* start_index_map;
+  size_t start_index_map_count;
+  int64_t index_vector_dim;
+  const int64_t* slice_sizes;
+  size_t slice_sizes_count;
+  const int64_t* operand_batching_dims WF_DEFAULT(NULL);
+  size_t operand_batching_dims_count WF_DEFAULT(0);
+  const int64_t* start_indices_batching_dims WF_DEFAULT(NULL);
+  size_t start_indices_batching_dims_count WF_DEFAULT(0);
+} wf_gather_args;
+WF_INLINE weft_tensor* wf_gather_at(weft_scope* s, const char* file, int line, wf_gather_args a) {
+  weft_tensor* out = NULL;
+  weft_gather_opts o = WEFT_GATHER_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.operand_batching_dims != NULL) {
+    o.present |= WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS;
+    o.operand_batching_dims = a.operand_batching_dims;
+    o.operand_batching_dims_count = a.operand_batching_dims_count;
+  }
+  if (a.start_indices_batching_dims != NULL) {
+    o.present |= WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS;
+    o.start_indices_batching_dims = a.start_indices_batching_dims;
+    o.start_indices_batching_dims_count = a.start_indices_batching_dims_count;
+  }
+  error = weft_gather(ctx, a.x, a.start_indices, a.offset_dims, a.offset_dims_count, a.collapsed_slice_dims, a.collapsed_slice_dims_count, a.start_index_map, a.start_index_map_count, a.index_vector_dim, a.slice_sizes, a.slice_sizes_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_gather(s, ...) \
+  wf_gather_at((s), __FILE__, __LINE__, WF_MAKE(wf_gather_args, (.operand_batching_dims = NULL, .operand_batching_dims_count = 0, .start_indices_batching_dims = NULL, .start_indices_batching_dims_count = 0,), __VA_ARGS__))
 
 typedef struct wf_iota_args {
   WF_BEGIN
@@ -791,6 +905,45 @@ WF_INLINE weft_tensor* wf_reverse_at(weft_scope* s, const char* file, int line, 
 #define wf_reverse(s, ...) \
   wf_reverse_at((s), __FILE__, __LINE__, WF_MAKE(wf_reverse_args, (), __VA_ARGS__))
 
+typedef struct wf_scatter_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* scatter_indices;
+  weft_tensor* updates;
+  const int64_t* update_window_dims;
+  size_t update_window_dims_count;
+  const int64_t* inserted_window_dims;
+  size_t inserted_window_dims_count;
+  const int64_t* scatter_dims_to_operand_dims;
+  size_t scatter_dims_to_operand_dims_count;
+  int64_t index_vector_dim;
+  weft_scatter_reducer reducer;
+  const int64_t* input_batching_dims WF_DEFAULT(NULL);
+  size_t input_batching_dims_count WF_DEFAULT(0);
+  const int64_t* scatter_indices_batching_dims WF_DEFAULT(NULL);
+  size_t scatter_indices_batching_dims_count WF_DEFAULT(0);
+} wf_scatter_args;
+WF_INLINE weft_tensor* wf_scatter_at(weft_scope* s, const char* file, int line, wf_scatter_args a) {
+  weft_tensor* out = NULL;
+  weft_scatter_opts o = WEFT_SCATTER_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.input_batching_dims != NULL) {
+    o.present |= WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS;
+    o.input_batching_dims = a.input_batching_dims;
+    o.input_batching_dims_count = a.input_batching_dims_count;
+  }
+  if (a.scatter_indices_batching_dims != NULL) {
+    o.present |= WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS;
+    o.scatter_indices_batching_dims = a.scatter_indices_batching_dims;
+    o.scatter_indices_batching_dims_count = a.scatter_indices_batching_dims_count;
+  }
+  error = weft_scatter(ctx, a.x, a.scatter_indices, a.updates, a.update_window_dims, a.update_window_dims_count, a.inserted_window_dims, a.inserted_window_dims_count, a.scatter_dims_to_operand_dims, a.scatter_dims_to_operand_dims_count, a.index_vector_dim, a.reducer, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_scatter(s, ...) \
+  wf_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_scatter_args, (.input_batching_dims = NULL, .input_batching_dims_count = 0, .scatter_indices_batching_dims = NULL, .scatter_indices_batching_dims_count = 0,), __VA_ARGS__))
+
 typedef struct wf_slice_args {
   WF_BEGIN
   weft_tensor* x;
@@ -810,6 +963,101 @@ WF_INLINE weft_tensor* wf_slice_at(weft_scope* s, const char* file, int line, wf
 }
 #define wf_slice(s, ...) \
   wf_slice_at((s), __FILE__, __LINE__, WF_MAKE(wf_slice_args, (), __VA_ARGS__))
+
+typedef struct wf_slice_in_dim_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t axis;
+  int64_t start WF_DEFAULT(WF_NO_INT);
+  int64_t limit WF_DEFAULT(WF_NO_INT);
+  int64_t step WF_DEFAULT(WF_NO_INT);
+} wf_slice_in_dim_args;
+WF_INLINE weft_tensor* wf_slice_in_dim_at(weft_scope* s, const char* file, int line, wf_slice_in_dim_args a) {
+  weft_tensor* out = NULL;
+  weft_slice_in_dim_opts o = WEFT_SLICE_IN_DIM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.start != WF_NO_INT) {
+    o.present |= WEFT_SLICE_IN_DIM_HAS_START;
+    o.start = a.start;
+  }
+  if (a.limit != WF_NO_INT) {
+    o.present |= WEFT_SLICE_IN_DIM_HAS_LIMIT;
+    o.limit = a.limit;
+  }
+  if (a.step != WF_NO_INT) {
+    o.present |= WEFT_SLICE_IN_DIM_HAS_STEP;
+    o.step = a.step;
+  }
+  error = weft_slice_in_dim(ctx, a.x, a.axis, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_slice_in_dim(s, ...) \
+  wf_slice_in_dim_at((s), __FILE__, __LINE__, WF_MAKE(wf_slice_in_dim_args, (.start = WF_NO_INT, .limit = WF_NO_INT, .step = WF_NO_INT,), __VA_ARGS__))
+
+typedef struct wf_squeeze_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+} wf_squeeze_args;
+WF_INLINE weft_tensor* wf_squeeze_at(weft_scope* s, const char* file, int line, wf_squeeze_args a) {
+  weft_tensor* out = NULL;
+  weft_squeeze_opts o = WEFT_SQUEEZE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dims != NULL) {
+    o.present |= WEFT_SQUEEZE_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  error = weft_squeeze(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_squeeze(s, ...) \
+  wf_squeeze_at((s), __FILE__, __LINE__, WF_MAKE(wf_squeeze_args, (.dims = NULL, .dims_count = 0,), __VA_ARGS__))
+
+typedef struct wf_stack_args {
+  WF_BEGIN
+  weft_tensor* const* inputs;
+  size_t inputs_count;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_stack_args;
+WF_INLINE weft_tensor* wf_stack_at(weft_scope* s, const char* file, int line, wf_stack_args a) {
+  weft_tensor* out = NULL;
+  weft_stack_opts o = WEFT_STACK_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_STACK_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_stack(ctx, a.inputs, a.inputs_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_stack(s, ...) \
+  wf_stack_at((s), __FILE__, __LINE__, WF_MAKE(wf_stack_args, (.axis = WF_NO_INT,), __VA_ARGS__))
+
+typedef struct wf_take_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* indices;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_take_args;
+WF_INLINE weft_tensor* wf_take_at(weft_scope* s, const char* file, int line, wf_take_args a) {
+  weft_tensor* out = NULL;
+  weft_take_opts o = WEFT_TAKE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_TAKE_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_take(ctx, a.x, a.indices, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_take(s, ...) \
+  wf_take_at((s), __FILE__, __LINE__, WF_MAKE(wf_take_args, (.axis = WF_NO_INT,), __VA_ARGS__))
 
 typedef struct wf_transpose_args {
   WF_BEGIN
@@ -880,6 +1128,56 @@ WF_INLINE weft_tensor* wf_any_at(weft_scope* s, const char* file, int line, wf_a
 }
 #define wf_any(s, ...) \
   wf_any_at((s), __FILE__, __LINE__, WF_MAKE(wf_any_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__))
+
+typedef struct wf_argmax_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+} wf_argmax_args;
+WF_INLINE weft_tensor* wf_argmax_at(weft_scope* s, const char* file, int line, wf_argmax_args a) {
+  weft_tensor* out = NULL;
+  weft_argmax_opts o = WEFT_ARGMAX_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_ARGMAX_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_ARGMAX_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  error = weft_argmax(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_argmax(s, ...) \
+  wf_argmax_at((s), __FILE__, __LINE__, WF_MAKE(wf_argmax_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__))
+
+typedef struct wf_argmin_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+} wf_argmin_args;
+WF_INLINE weft_tensor* wf_argmin_at(weft_scope* s, const char* file, int line, wf_argmin_args a) {
+  weft_tensor* out = NULL;
+  weft_argmin_opts o = WEFT_ARGMIN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_ARGMIN_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_ARGMIN_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  error = weft_argmin(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_argmin(s, ...) \
+  wf_argmin_at((s), __FILE__, __LINE__, WF_MAKE(wf_argmin_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__))
 
 typedef struct wf_logsumexp_args {
   WF_BEGIN
@@ -1033,6 +1331,38 @@ WF_INLINE weft_tensor* wf_reduce_at(weft_scope* s, const char* file, int line, w
 #define wf_reduce(s, ...) \
   wf_reduce_at((s), __FILE__, __LINE__, WF_MAKE(wf_reduce_args, (), __VA_ARGS__))
 
+typedef struct wf_std_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+  int64_t correction WF_DEFAULT(WF_NO_INT);
+} wf_std_args;
+WF_INLINE weft_tensor* wf_std_at(weft_scope* s, const char* file, int line, wf_std_args a) {
+  weft_tensor* out = NULL;
+  weft_std_opts o = WEFT_STD_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dims != NULL) {
+    o.present |= WEFT_STD_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_STD_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  if (a.correction != WF_NO_INT) {
+    o.present |= WEFT_STD_HAS_CORRECTION;
+    o.correction = a.correction;
+  }
+  error = weft_std(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_std(s, ...) \
+  wf_std_at((s), __FILE__, __LINE__, WF_MAKE(wf_std_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__))
+
 typedef struct wf_sum_args {
   WF_BEGIN
   weft_tensor* x;
@@ -1059,6 +1389,38 @@ WF_INLINE weft_tensor* wf_sum_at(weft_scope* s, const char* file, int line, wf_s
 }
 #define wf_sum(s, ...) \
   wf_sum_at((s), __FILE__, __LINE__, WF_MAKE(wf_sum_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__))
+
+typedef struct wf_var_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+  int64_t correction WF_DEFAULT(WF_NO_INT);
+} wf_var_args;
+WF_INLINE weft_tensor* wf_var_at(weft_scope* s, const char* file, int line, wf_var_args a) {
+  weft_tensor* out = NULL;
+  weft_var_opts o = WEFT_VAR_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dims != NULL) {
+    o.present |= WEFT_VAR_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_VAR_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  if (a.correction != WF_NO_INT) {
+    o.present |= WEFT_VAR_HAS_CORRECTION;
+    o.correction = a.correction;
+  }
+  error = weft_var(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_var(s, ...) \
+  wf_var_at((s), __FILE__, __LINE__, WF_MAKE(wf_var_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__))
 
 typedef struct wf_dot_general_args {
   WF_BEGIN
@@ -1364,6 +1726,69 @@ WF_INLINE weft_tensor* wf_select_and_scatter_at(weft_scope* s, const char* file,
 #define wf_select_and_scatter(s, ...) \
   wf_select_and_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_select_and_scatter_args, (.window_strides = NULL, .window_strides_count = 0, .padding = NULL, .padding_count = 0,), __VA_ARGS__))
 
+typedef struct wf_batch_norm_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* scale;
+  weft_tensor* offset;
+  weft_tensor** out_result;
+  weft_tensor** out_batch_mean;
+  weft_tensor** out_batch_variance;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  double epsilon WF_DEFAULT(WF_NO_DOUBLE);
+} wf_batch_norm_args;
+WF_INLINE void wf_batch_norm_at(weft_scope* s, const char* file, int line, wf_batch_norm_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  weft_tensor* r2 = NULL;
+  weft_batch_norm_opts o = WEFT_BATCH_NORM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_BATCH_NORM_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.epsilon != WF_NO_DOUBLE) {
+    o.present |= WEFT_BATCH_NORM_HAS_EPSILON;
+    o.epsilon = a.epsilon;
+  }
+  error = weft_batch_norm(ctx, a.x, a.scale, a.offset, &o, &r0, &r1, &r2);
+  *a.out_result = weft_scope_adopt(s, error, r0);
+  *a.out_batch_mean = weft_scope_adopt(s, NULL, r1);
+  *a.out_batch_variance = weft_scope_adopt(s, NULL, r2);
+}
+#define wf_batch_norm(s, ...) \
+  wf_batch_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_batch_norm_args, (.axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE,), __VA_ARGS__))
+
+typedef struct wf_batch_norm_inference_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* scale;
+  weft_tensor* offset;
+  weft_tensor* mean;
+  weft_tensor* variance;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  double epsilon WF_DEFAULT(WF_NO_DOUBLE);
+} wf_batch_norm_inference_args;
+WF_INLINE weft_tensor* wf_batch_norm_inference_at(weft_scope* s, const char* file, int line, wf_batch_norm_inference_args a) {
+  weft_tensor* out = NULL;
+  weft_batch_norm_inference_opts o = WEFT_BATCH_NORM_INFERENCE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_BATCH_NORM_INFERENCE_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.epsilon != WF_NO_DOUBLE) {
+    o.present |= WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON;
+    o.epsilon = a.epsilon;
+  }
+  error = weft_batch_norm_inference(ctx, a.x, a.scale, a.offset, a.mean, a.variance, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_batch_norm_inference(s, ...) \
+  wf_batch_norm_inference_at((s), __FILE__, __LINE__, WF_MAKE(wf_batch_norm_inference_args, (.axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE,), __VA_ARGS__))
+
 typedef struct wf_cross_entropy_args {
   WF_BEGIN
   weft_tensor* logits;
@@ -1389,6 +1814,134 @@ WF_INLINE weft_tensor* wf_cross_entropy_at(weft_scope* s, const char* file, int 
 }
 #define wf_cross_entropy(s, ...) \
   wf_cross_entropy_at((s), __FILE__, __LINE__, WF_MAKE(wf_cross_entropy_args, (.reduction = WEFT_CROSS_ENTROPY_REDUCTION_FORCE32, .label_smoothing = WF_NO_DOUBLE,), __VA_ARGS__))
+
+typedef struct wf_dropout_args {
+  WF_BEGIN
+  weft_tensor* x;
+  double rate WF_DEFAULT(WF_NO_DOUBLE);
+} wf_dropout_args;
+WF_INLINE weft_tensor* wf_dropout_at(weft_scope* s, const char* file, int line, wf_dropout_args a) {
+  weft_tensor* out = NULL;
+  weft_dropout_opts o = WEFT_DROPOUT_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.rate != WF_NO_DOUBLE) {
+    o.present |= WEFT_DROPOUT_HAS_RATE;
+    o.rate = a.rate;
+  }
+  error = weft_dropout(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_dropout(s, ...) \
+  wf_dropout_at((s), __FILE__, __LINE__, WF_MAKE(wf_dropout_args, (.rate = WF_NO_DOUBLE,), __VA_ARGS__))
+
+typedef struct wf_elu_args {
+  WF_BEGIN
+  weft_tensor* x;
+  double alpha WF_DEFAULT(WF_NO_DOUBLE);
+} wf_elu_args;
+WF_INLINE weft_tensor* wf_elu_at(weft_scope* s, const char* file, int line, wf_elu_args a) {
+  weft_tensor* out = NULL;
+  weft_elu_opts o = WEFT_ELU_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.alpha != WF_NO_DOUBLE) {
+    o.present |= WEFT_ELU_HAS_ALPHA;
+    o.alpha = a.alpha;
+  }
+  error = weft_elu(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_elu(s, ...) \
+  wf_elu_at((s), __FILE__, __LINE__, WF_MAKE(wf_elu_args, (.alpha = WF_NO_DOUBLE,), __VA_ARGS__))
+
+typedef struct wf_embedding_args {
+  WF_BEGIN
+  weft_tensor* table;
+  weft_tensor* ids;
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+} wf_embedding_args;
+WF_INLINE weft_tensor* wf_embedding_at(weft_scope* s, const char* file, int line, wf_embedding_args a) {
+  weft_tensor* out = NULL;
+  weft_embedding_opts o = WEFT_EMBEDDING_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_EMBEDDING_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  error = weft_embedding(ctx, a.table, a.ids, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_embedding(s, ...) \
+  wf_embedding_at((s), __FILE__, __LINE__, WF_MAKE(wf_embedding_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+
+typedef struct wf_gelu_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_gelu_form form WF_DEFAULT(WEFT_GELU_FORM_FORCE32);
+} wf_gelu_args;
+WF_INLINE weft_tensor* wf_gelu_at(weft_scope* s, const char* file, int line, wf_gelu_args a) {
+  weft_tensor* out = NULL;
+  weft_gelu_opts o = WEFT_GELU_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.form != WEFT_GELU_FORM_FORCE32) {
+    o.present |= WEFT_GELU_HAS_FORM;
+    o.form = a.form;
+  }
+  error = weft_gelu(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_gelu(s, ...) \
+  wf_gelu_at((s), __FILE__, __LINE__, WF_MAKE(wf_gelu_args, (.form = WEFT_GELU_FORM_FORCE32,), __VA_ARGS__))
+
+typedef struct wf_layer_norm_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* scale;
+  weft_tensor* offset;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  double epsilon WF_DEFAULT(WF_NO_DOUBLE);
+} wf_layer_norm_args;
+WF_INLINE weft_tensor* wf_layer_norm_at(weft_scope* s, const char* file, int line, wf_layer_norm_args a) {
+  weft_tensor* out = NULL;
+  weft_layer_norm_opts o = WEFT_LAYER_NORM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_LAYER_NORM_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.epsilon != WF_NO_DOUBLE) {
+    o.present |= WEFT_LAYER_NORM_HAS_EPSILON;
+    o.epsilon = a.epsilon;
+  }
+  error = weft_layer_norm(ctx, a.x, a.scale, a.offset, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_layer_norm(s, ...) \
+  wf_layer_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_layer_norm_args, (.axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE,), __VA_ARGS__))
+
+typedef struct wf_leaky_relu_args {
+  WF_BEGIN
+  weft_tensor* x;
+  double slope WF_DEFAULT(WF_NO_DOUBLE);
+} wf_leaky_relu_args;
+WF_INLINE weft_tensor* wf_leaky_relu_at(weft_scope* s, const char* file, int line, wf_leaky_relu_args a) {
+  weft_tensor* out = NULL;
+  weft_leaky_relu_opts o = WEFT_LEAKY_RELU_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.slope != WF_NO_DOUBLE) {
+    o.present |= WEFT_LEAKY_RELU_HAS_SLOPE;
+    o.slope = a.slope;
+  }
+  error = weft_leaky_relu(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_leaky_relu(s, ...) \
+  wf_leaky_relu_at((s), __FILE__, __LINE__, WF_MAKE(wf_leaky_relu_args, (.slope = WF_NO_DOUBLE,), __VA_ARGS__))
 
 WF_INLINE weft_tensor* wf_linear_at(weft_scope* s, weft_tensor* x, weft_tensor* w, weft_tensor* b, const char* file,
                                     int line) {
@@ -1440,6 +1993,27 @@ WF_INLINE weft_tensor* wf_mse_at(weft_scope* s, const char* file, int line, wf_m
 #define wf_mse(s, ...) \
   wf_mse_at((s), __FILE__, __LINE__, WF_MAKE(wf_mse_args, (.reduction = WEFT_MSE_REDUCTION_FORCE32,), __VA_ARGS__))
 
+typedef struct wf_one_hot_args {
+  WF_BEGIN
+  weft_tensor* labels;
+  int64_t depth;
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+} wf_one_hot_args;
+WF_INLINE weft_tensor* wf_one_hot_at(weft_scope* s, const char* file, int line, wf_one_hot_args a) {
+  weft_tensor* out = NULL;
+  weft_one_hot_opts o = WEFT_ONE_HOT_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_ONE_HOT_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  error = weft_one_hot(ctx, a.labels, a.depth, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_one_hot(s, ...) \
+  wf_one_hot_at((s), __FILE__, __LINE__, WF_MAKE(wf_one_hot_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+
 WF_INLINE weft_tensor* wf_relu_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
   weft_context* ctx = weft_scope_mark(s, file, line);
@@ -1455,6 +2029,55 @@ WF_INLINE weft_tensor* wf_relu6_at(weft_scope* s, weft_tensor* x, const char* fi
   return weft_scope_adopt(s, error, out);
 }
 #define wf_relu6(s, x) wf_relu6_at((s), (x), __FILE__, __LINE__)
+
+typedef struct wf_rms_norm_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* scale;
+  double epsilon WF_DEFAULT(WF_NO_DOUBLE);
+} wf_rms_norm_args;
+WF_INLINE weft_tensor* wf_rms_norm_at(weft_scope* s, const char* file, int line, wf_rms_norm_args a) {
+  weft_tensor* out = NULL;
+  weft_rms_norm_opts o = WEFT_RMS_NORM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.epsilon != WF_NO_DOUBLE) {
+    o.present |= WEFT_RMS_NORM_HAS_EPSILON;
+    o.epsilon = a.epsilon;
+  }
+  error = weft_rms_norm(ctx, a.x, a.scale, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_rms_norm(s, ...) \
+  wf_rms_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_rms_norm_args, (.epsilon = WF_NO_DOUBLE,), __VA_ARGS__))
+
+typedef struct wf_scaled_dot_product_attention_args {
+  WF_BEGIN
+  weft_tensor* q;
+  weft_tensor* k;
+  weft_tensor* v;
+  weft_tensor* mask;
+  int32_t causal WF_DEFAULT(WF_NO_BOOL);
+  double scale WF_DEFAULT(WF_NO_DOUBLE);
+} wf_scaled_dot_product_attention_args;
+WF_INLINE weft_tensor* wf_scaled_dot_product_attention_at(weft_scope* s, const char* file, int line, wf_scaled_dot_product_attention_args a) {
+  weft_tensor* out = NULL;
+  weft_scaled_dot_product_attention_opts o = WEFT_SCALED_DOT_PRODUCT_ATTENTION_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.causal != WF_NO_BOOL) {
+    o.present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL;
+    o.causal = a.causal;
+  }
+  if (a.scale != WF_NO_DOUBLE) {
+    o.present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE;
+    o.scale = a.scale;
+  }
+  error = weft_scaled_dot_product_attention(ctx, a.q, a.k, a.v, a.mask, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_scaled_dot_product_attention(s, ...) \
+  wf_scaled_dot_product_attention_at((s), __FILE__, __LINE__, WF_MAKE(wf_scaled_dot_product_attention_args, (.causal = WF_NO_BOOL, .scale = WF_NO_DOUBLE,), __VA_ARGS__))
 
 WF_INLINE weft_tensor* wf_silu_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -1491,5 +2114,114 @@ WF_INLINE weft_tensor* wf_softplus_at(weft_scope* s, weft_tensor* x, const char*
   return weft_scope_adopt(s, error, out);
 }
 #define wf_softplus(s, x) wf_softplus_at((s), (x), __FILE__, __LINE__)
+
+typedef struct wf_bernoulli_args {
+  WF_BEGIN
+  const int64_t* shape;
+  size_t shape_count;
+  double probability WF_DEFAULT(WF_NO_DOUBLE);
+} wf_bernoulli_args;
+WF_INLINE weft_tensor* wf_bernoulli_at(weft_scope* s, const char* file, int line, wf_bernoulli_args a) {
+  weft_tensor* out = NULL;
+  weft_bernoulli_opts o = WEFT_BERNOULLI_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.probability != WF_NO_DOUBLE) {
+    o.present |= WEFT_BERNOULLI_HAS_PROBABILITY;
+    o.probability = a.probability;
+  }
+  error = weft_bernoulli(ctx, a.shape, a.shape_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bernoulli(s, ...) \
+  wf_bernoulli_at((s), __FILE__, __LINE__, WF_MAKE(wf_bernoulli_args, (.probability = WF_NO_DOUBLE,), __VA_ARGS__))
+
+typedef struct wf_normal_args {
+  WF_BEGIN
+  const int64_t* shape;
+  size_t shape_count;
+  double mean WF_DEFAULT(WF_NO_DOUBLE);
+  double deviation WF_DEFAULT(WF_NO_DOUBLE);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+} wf_normal_args;
+WF_INLINE weft_tensor* wf_normal_at(weft_scope* s, const char* file, int line, wf_normal_args a) {
+  weft_tensor* out = NULL;
+  weft_normal_opts o = WEFT_NORMAL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.mean != WF_NO_DOUBLE) {
+    o.present |= WEFT_NORMAL_HAS_MEAN;
+    o.mean = a.mean;
+  }
+  if (a.deviation != WF_NO_DOUBLE) {
+    o.present |= WEFT_NORMAL_HAS_DEVIATION;
+    o.deviation = a.deviation;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_NORMAL_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  error = weft_normal(ctx, a.shape, a.shape_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_normal(s, ...) \
+  wf_normal_at((s), __FILE__, __LINE__, WF_MAKE(wf_normal_args, (.mean = WF_NO_DOUBLE, .deviation = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+
+typedef struct wf_rng_bit_generator_args {
+  WF_BEGIN
+  weft_tensor* state;
+  const int64_t* shape;
+  size_t shape_count;
+  weft_tensor** out_output_state;
+  weft_tensor** out_output;
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+} wf_rng_bit_generator_args;
+WF_INLINE void wf_rng_bit_generator_at(weft_scope* s, const char* file, int line, wf_rng_bit_generator_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  weft_rng_bit_generator_opts o = WEFT_RNG_BIT_GENERATOR_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_RNG_BIT_GENERATOR_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  error = weft_rng_bit_generator(ctx, a.state, a.shape, a.shape_count, &o, &r0, &r1);
+  *a.out_output_state = weft_scope_adopt(s, error, r0);
+  *a.out_output = weft_scope_adopt(s, NULL, r1);
+}
+#define wf_rng_bit_generator(s, ...) \
+  wf_rng_bit_generator_at((s), __FILE__, __LINE__, WF_MAKE(wf_rng_bit_generator_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+
+typedef struct wf_uniform_args {
+  WF_BEGIN
+  const int64_t* shape;
+  size_t shape_count;
+  double low WF_DEFAULT(WF_NO_DOUBLE);
+  double high WF_DEFAULT(WF_NO_DOUBLE);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+} wf_uniform_args;
+WF_INLINE weft_tensor* wf_uniform_at(weft_scope* s, const char* file, int line, wf_uniform_args a) {
+  weft_tensor* out = NULL;
+  weft_uniform_opts o = WEFT_UNIFORM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.low != WF_NO_DOUBLE) {
+    o.present |= WEFT_UNIFORM_HAS_LOW;
+    o.low = a.low;
+  }
+  if (a.high != WF_NO_DOUBLE) {
+    o.present |= WEFT_UNIFORM_HAS_HIGH;
+    o.high = a.high;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_UNIFORM_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  error = weft_uniform(ctx, a.shape, a.shape_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_uniform(s, ...) \
+  wf_uniform_at((s), __FILE__, __LINE__, WF_MAKE(wf_uniform_args, (.low = WF_NO_DOUBLE, .high = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
 
 #endif /* WEFT_FLUENT_H */

@@ -227,6 +227,20 @@ WEFT_API WEFT_MUST_USE weft_error* weft_div(weft_context* ctx, weft_tensor* x, w
 WEFT_API WEFT_MUST_USE weft_error* weft_eq(weft_context* ctx, weft_tensor* x, weft_tensor* y,
                                            weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Elementwise error function 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.
+ *   x: operand; float
+ * Fluent: y = wf_erf(s, x);
+ * StableHLO: weft.erf. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_erf(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise inverse of the error function; infinite at -1 and 1, NaN outside.
+ *   x: operand in [-1, 1]; float
+ * Fluent: y = wf_erf_inv(s, x);
+ * StableHLO: weft.erf_inv. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_erf_inv(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Elementwise 2^x.
  *   x: operand; float
  * Fluent: y = wf_exp2(s, x);
@@ -272,6 +286,15 @@ WEFT_API WEFT_MUST_USE weft_error* weft_ge(weft_context* ctx, weft_tensor* x, we
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_gt(weft_context* ctx, weft_tensor* x, weft_tensor* y,
                                            weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise x to a fixed whole power by repeated multiplication; 1 for exponent 0.
+ *   x: base; float
+ *   exponent: whole exponent, -64 to 64; integer
+ * Fluent: y = wf_integer_pow(s, x, 3);
+ * StableHLO: weft.integer_pow. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_integer_pow(weft_context* ctx, weft_tensor* x, int64_t exponent,
+    weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise test that gives bool: neither infinite nor NaN.
  *   x: operand; float
@@ -590,6 +613,38 @@ WEFT_API void weft_concatenate_opts_init(void* options, size_t size) WEFT_NOEXCE
 WEFT_API WEFT_MUST_USE weft_error* weft_concatenate(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
     const weft_concatenate_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* A box of x of fixed size that begins where integer scalars say; it is moved so that it lies inside.
+ *   x: operand; any type
+ *   start_indices: one scalar a dimension, moved so that the box lies inside; signed integer, unsigned integer; one or
+ *   more
+ *   slice_sizes: size of the box in each dimension; list of integers
+ * Fluent: weft_tensor* at[] = {i, zero}; const int64_t size[] = {1, 64}; y = wf_dynamic_slice(s, x, at, 2, size, 2);
+ * StableHLO: dynamic_slice. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_dynamic_slice(weft_context* ctx, weft_tensor* x,
+    weft_tensor* const* start_indices, size_t start_indices_count, const int64_t* slice_sizes,
+    size_t slice_sizes_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* x with a box replaced by update that begins where integer scalars say; it is moved so that it lies inside.
+ *   x: operand; any type
+ *   update: the new box; any type
+ *   start_indices: one scalar a dimension, moved so that the box lies inside; signed integer, unsigned integer; one or
+ *   more
+ * Fluent: weft_tensor* at[] = {i, zero}; cache = wf_dynamic_update_slice(s, cache, row, at, 2);
+ * StableHLO: dynamic_update_slice. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_dynamic_update_slice(weft_context* ctx, weft_tensor* x, weft_tensor* update,
+    weft_tensor* const* start_indices, size_t start_indices_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Inserts dimensions of size 1 so that they stand at the named axes of the result.
+ *   x: operand; any type
+ *   dims: axes of the result that are new, negative ones count from its end; list of integers
+ * Fluent: const int64_t last[] = {-1}; y = wf_expand_dims(s, x, last, 1);
+ * StableHLO: weft.expand_dims. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_expand_dims(weft_context* ctx, weft_tensor* x, const int64_t* dims,
+    size_t dims_count, weft_tensor** out) WEFT_NOEXCEPT;
+
 #define WEFT_FLATTEN_HAS_START_AXIS ((uint64_t)1 << 0)
 #define WEFT_FLATTEN_HAS_END_AXIS ((uint64_t)1 << 1)
 /* Optional attributes of weft_flatten. A bit in present says that a field counts; others keep their defaults. Since
@@ -638,6 +693,43 @@ WEFT_API void weft_full_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_full(weft_context* ctx, const int64_t* shape, size_t shape_count, double value,
     const weft_full_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS ((uint64_t)1 << 0)
+#define WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_gather. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_gather_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* operand_batching_dims;
+  uint64_t operand_batching_dims_count;
+  const int64_t* start_indices_batching_dims;
+  uint64_t start_indices_batching_dims_count;
+} weft_gather_opts;
+#define WEFT_GATHER_OPTS_INIT {sizeof(weft_gather_opts), NULL, 0, NULL, 0, NULL, 0}
+WEFT_API void weft_gather_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Boxes of x at computed places, StableHLO's gather with all its dimension numbers; boxes that would reach outside are
+ * moved inside. For slices along one axis see take.
+ *   x: operand; any type
+ *   start_indices: where each box begins; signed integer, unsigned integer
+ *   offset_dims: result dimensions that run within a box; list of integers
+ *   collapsed_slice_dims: operand dimensions of box size 1 that vanish; list of integers
+ *   start_index_map: operand dimension of each component of an index; list of integers
+ *   index_vector_dim: dimension of start_indices that holds the components; its rank: none; integer
+ *   slice_sizes: size of a box in each operand dimension; list of integers
+ *   operand_batching_dims: operand dimensions that run along with …; list of integers; default []
+ *   start_indices_batching_dims: … these dimensions of start_indices; list of integers; default []
+ * Fluent: const int64_t off[] = {1}, zero[] = {0}, size[] = {1, 64}; rows = wf_gather(s, table, ids, off, 1, zero, 1,
+ * zero, 1, 1, size, 2);
+ * StableHLO: gather. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_gather(weft_context* ctx, weft_tensor* x, weft_tensor* start_indices,
+    const int64_t* offset_dims, size_t offset_dims_count, const int64_t* collapsed_slice_dims,
+    size_t collapsed_slice_dims_count, const int64_t* start_index_map, size_t start_index_map_count,
+    int64_t index_vector_dim, const int64_t* slice_sizes, size_t slice_sizes_count, const weft_gather_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_IOTA_HAS_DTYPE ((uint64_t)1 << 0)
 /* Optional attributes of weft_iota. A bit in present says that a field counts; others keep their defaults. Since 1.0.
@@ -695,6 +787,57 @@ WEFT_API WEFT_MUST_USE weft_error* weft_reshape(weft_context* ctx, weft_tensor* 
 WEFT_API WEFT_MUST_USE weft_error* weft_reverse(weft_context* ctx, weft_tensor* x, const int64_t* dimensions,
     size_t dimensions_count, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Values of attribute reducer of weft_scatter. */
+typedef enum weft_scatter_reducer {
+  WEFT_SCATTER_REDUCER_SUM = 0,
+  WEFT_SCATTER_REDUCER_PROD = 1,
+  WEFT_SCATTER_REDUCER_MAX = 2,
+  WEFT_SCATTER_REDUCER_MIN = 3,
+  WEFT_SCATTER_REDUCER_AND = 4,
+  WEFT_SCATTER_REDUCER_OR = 5,
+  WEFT_SCATTER_REDUCER_SET = 6,
+  WEFT_SCATTER_REDUCER_FORCE32 = 0x7FFFFFFF
+} weft_scatter_reducer;
+
+#define WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS ((uint64_t)1 << 0)
+#define WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_scatter. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_scatter_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* input_batching_dims;
+  uint64_t input_batching_dims_count;
+  const int64_t* scatter_indices_batching_dims;
+  uint64_t scatter_indices_batching_dims_count;
+} weft_scatter_opts;
+#define WEFT_SCATTER_OPTS_INIT {sizeof(weft_scatter_opts), NULL, 0, NULL, 0, NULL, 0}
+WEFT_API void weft_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension numbers. What would
+ * fall outside is left out; where boxes overlap with reducer set, the last one stays on the CPU.
+ *   x: operand; any type
+ *   scatter_indices: where each box begins; signed integer, unsigned integer
+ *   updates: boxes to combine in; any type
+ *   update_window_dims: update dimensions that run within a box; list of integers
+ *   inserted_window_dims: operand dimensions of box size 1 that updates do not have; list of integers
+ *   scatter_dims_to_operand_dims: operand dimension of each component of an index; list of integers
+ *   index_vector_dim: dimension of scatter_indices that holds the components; its rank: none; integer
+ *   reducer: sum, prod, max, min, and, or, set; one of sum, prod, max, min, and, or, set
+ *   input_batching_dims: operand dimensions that run along with …; list of integers; default []
+ *   scatter_indices_batching_dims: … these dimensions of scatter_indices; list of integers; default []
+ * Fluent: const int64_t win[] = {1}, zero[] = {0}; y = wf_scatter(s, x, ids, rows, win, 1, zero, 1, zero, 1, 1,
+ * WEFT_SCATTER_REDUCER_SUM);
+ * StableHLO: scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* scatter_indices,
+    weft_tensor* updates, const int64_t* update_window_dims, size_t update_window_dims_count,
+    const int64_t* inserted_window_dims, size_t inserted_window_dims_count,
+    const int64_t* scatter_dims_to_operand_dims, size_t scatter_dims_to_operand_dims_count, int64_t index_vector_dim,
+    weft_scatter_reducer reducer, const weft_scatter_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
 /* A box of x: indices start, start + stride, … below limit in each dimension. For one dimension with negative indices
  * see slice_in_dim.
  *   x: operand; any type
@@ -708,6 +851,103 @@ WEFT_API WEFT_MUST_USE weft_error* weft_reverse(weft_context* ctx, weft_tensor* 
 WEFT_API WEFT_MUST_USE weft_error* weft_slice(weft_context* ctx, weft_tensor* x, const int64_t* start_indices,
     size_t start_indices_count, const int64_t* limit_indices, size_t limit_indices_count, const int64_t* strides,
     size_t strides_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SLICE_IN_DIM_HAS_START ((uint64_t)1 << 0)
+#define WEFT_SLICE_IN_DIM_HAS_LIMIT ((uint64_t)1 << 1)
+#define WEFT_SLICE_IN_DIM_HAS_STEP ((uint64_t)1 << 2)
+/* Optional attributes of weft_slice_in_dim. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.0.
+ */
+typedef struct weft_slice_in_dim_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t start;
+  int64_t limit;
+  int64_t step;
+} weft_slice_in_dim_opts;
+#define WEFT_SLICE_IN_DIM_OPTS_INIT {sizeof(weft_slice_in_dim_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_slice_in_dim_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The indices from start to limit (not included) along one axis, in steps. Negative indices count from the end, as in
+ * Python; both are held within the axis.
+ *   x: operand; any type
+ *   axis: axis to cut; negative counts from the end; integer
+ *   start: first index; integer; default 0
+ *   limit: index after the last; absent: the end; integer; absent unless given
+ *   step: step, at least 1; integer; default 1
+ * Fluent: y = wf_slice_in_dim(s, x, 0, .start = 1, .limit = -1);
+ * StableHLO: weft.slice_in_dim. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_slice_in_dim(weft_context* ctx, weft_tensor* x, int64_t axis,
+    const weft_slice_in_dim_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SQUEEZE_HAS_DIMS ((uint64_t)1 << 0)
+/* Optional attributes of weft_squeeze. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_squeeze_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+} weft_squeeze_opts;
+#define WEFT_SQUEEZE_OPTS_INIT {sizeof(weft_squeeze_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_squeeze_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Drops dimensions of size 1: those named, or all.
+ *   x: operand; any type
+ *   dims: axes to drop; absent: all of size 1; list of integers; absent unless given
+ * Fluent: y = wf_squeeze(s, x);
+ * StableHLO: weft.squeeze. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_squeeze(weft_context* ctx, weft_tensor* x, const weft_squeeze_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_STACK_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_stack. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_stack_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_stack_opts;
+#define WEFT_STACK_OPTS_INIT {sizeof(weft_stack_opts), NULL, 0, 0}
+WEFT_API void weft_stack_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Joins tensors of one shape along a new dimension.
+ *   inputs: tensors of one shape; any type; one or more
+ *   axis: the new dimension in the result; negative counts from its end; integer; default 0
+ * Fluent: weft_tensor* parts[] = {a, b}; y = wf_stack(s, parts, 2);
+ * StableHLO: weft.stack. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_stack(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
+    const weft_stack_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_TAKE_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_take. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_take_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_take_opts;
+#define WEFT_TAKE_OPTS_INIT {sizeof(weft_take_opts), NULL, 0, 0}
+WEFT_API void weft_take_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The slices of x at the given indices along one axis, whose place the indices' dimensions take. Indices outside are
+ * held to the first or last slice.
+ *   x: operand; any type
+ *   indices: which slices; signed integer, unsigned integer
+ *   axis: axis to take from; negative counts from the end; integer; default 0
+ * Fluent: y = wf_take(s, x, indices);
+ * StableHLO: weft.take. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_take(weft_context* ctx, weft_tensor* x, weft_tensor* indices,
+    const weft_take_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Permutes dimensions: result dimension i is operand dimension permutation[i].
  *   x: operand; any type
@@ -766,6 +1006,56 @@ WEFT_API void weft_any_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  * StableHLO: weft.any. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_any(weft_context* ctx, weft_tensor* x, const weft_any_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ARGMAX_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_ARGMAX_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_argmax. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_argmax_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_argmax_opts;
+#define WEFT_ARGMAX_OPTS_INIT {sizeof(weft_argmax_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_argmax_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Index of the largest element along one axis, as i32; the first of equals. NaN counts as the largest, as in NumPy.
+ *   x: operand; any number
+ *   axis: axis to search; negative counts from the end; integer; default -1
+ *   keepdims: keep the axis with size 1; 0 or 1; default false
+ * Fluent: label = wf_argmax(s, logits);
+ * StableHLO: weft.argmax. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_argmax(weft_context* ctx, weft_tensor* x, const weft_argmax_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ARGMIN_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_ARGMIN_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_argmin. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_argmin_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_argmin_opts;
+#define WEFT_ARGMIN_OPTS_INIT {sizeof(weft_argmin_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_argmin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Index of the smallest element along one axis, as i32; the first of equals. NaN counts as the smallest, as in NumPy.
+ *   x: operand; any number
+ *   axis: axis to search; negative counts from the end; integer; default -1
+ *   keepdims: keep the axis with size 1; 0 or 1; default false
+ * Fluent: label = wf_argmin(s, logits);
+ * StableHLO: weft.argmin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_argmin(weft_context* ctx, weft_tensor* x, const weft_argmin_opts* opts,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_LOGSUMEXP_HAS_DIMS ((uint64_t)1 << 0)
@@ -922,6 +1212,35 @@ typedef enum weft_reduce_reducer {
 WEFT_API WEFT_MUST_USE weft_error* weft_reduce(weft_context* ctx, weft_tensor* x, const int64_t* dimensions,
     size_t dimensions_count, weft_reduce_reducer reducer, weft_tensor** out) WEFT_NOEXCEPT;
 
+#define WEFT_STD_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_STD_HAS_KEEPDIMS ((uint64_t)1 << 1)
+#define WEFT_STD_HAS_CORRECTION ((uint64_t)1 << 2)
+/* Optional attributes of weft_std. A bit in present says that a field counts; others keep their defaults. Since 1.0. */
+typedef struct weft_std_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved_correction;
+  int64_t correction;
+} weft_std_opts;
+#define WEFT_STD_OPTS_INIT {sizeof(weft_std_opts), NULL, 0, NULL, 0, 0, 0, 0}
+WEFT_API void weft_std_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Standard deviation over some axes, by default all: the root of var. Its gradient is infinite where all elements are
+ * equal.
+ *   x: operand; float
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ *   correction: taken off the count: 0 NumPy's, 1 the unbiased; integer; default 0
+ * Fluent: y = wf_std(s, x);
+ * StableHLO: weft.std. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_std(weft_context* ctx, weft_tensor* x, const weft_std_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
 #define WEFT_SUM_HAS_DIMS ((uint64_t)1 << 0)
 #define WEFT_SUM_HAS_KEEPDIMS ((uint64_t)1 << 1)
 /* Optional attributes of weft_sum. A bit in present says that a field counts; others keep their defaults. Since 1.0. */
@@ -945,6 +1264,34 @@ WEFT_API void weft_sum_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  * StableHLO: weft.sum. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_sum(weft_context* ctx, weft_tensor* x, const weft_sum_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_VAR_HAS_DIMS ((uint64_t)1 << 0)
+#define WEFT_VAR_HAS_KEEPDIMS ((uint64_t)1 << 1)
+#define WEFT_VAR_HAS_CORRECTION ((uint64_t)1 << 2)
+/* Optional attributes of weft_var. A bit in present says that a field counts; others keep their defaults. Since 1.0. */
+typedef struct weft_var_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+  int32_t keepdims;
+  int32_t reserved_correction;
+  int64_t correction;
+} weft_var_opts;
+#define WEFT_VAR_OPTS_INIT {sizeof(weft_var_opts), NULL, 0, NULL, 0, 0, 0, 0}
+WEFT_API void weft_var_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Variance over some axes, by default all: mean squared distance from the mean, over count - correction.
+ *   x: operand; float
+ *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
+ *   keepdims: keep reduced axes with size 1; 0 or 1; default false
+ *   correction: taken off the count: 0 NumPy's, 1 the unbiased; integer; default 0
+ * Fluent: y = wf_var(s, x);
+ * StableHLO: weft.var. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_var(weft_context* ctx, weft_tensor* x, const weft_var_opts* opts,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_DOT_GENERAL_HAS_DTYPE ((uint64_t)1 << 0)
@@ -1272,6 +1619,66 @@ WEFT_API WEFT_MUST_USE weft_error* weft_select_and_scatter(weft_context* ctx, we
     weft_tensor* source, const int64_t* window_dimensions, size_t window_dimensions_count,
     const weft_select_and_scatter_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+#define WEFT_BATCH_NORM_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_BATCH_NORM_HAS_EPSILON ((uint64_t)1 << 1)
+/* Optional attributes of weft_batch_norm. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_batch_norm_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  double epsilon;
+} weft_batch_norm_opts;
+#define WEFT_BATCH_NORM_OPTS_INIT {sizeof(weft_batch_norm_opts), NULL, 0, 0, 0}
+WEFT_API void weft_batch_norm_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Batch normalisation in training: (x - mean) / sqrt(variance + epsilon) * scale + offset with each feature's mean and
+ * variance (over the count) of this batch, which are results too, to keep running averages of. Source: Ioffe and
+ * Szegedy (2015).
+ *   x: features on one axis, everything else is the batch; float
+ *   scale: [features]; float
+ *   offset: [features]; float
+ *   axis: feature axis; negative counts from the end; integer; default -1
+ *   epsilon: added to the variance; number; default 1e-5
+ * Fluent: weft_tensor *mean, *var; h = wf_batch_norm(s, x, scale, offset, &mean, &var);
+ * StableHLO: weft.batch_norm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_batch_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale,
+    weft_tensor* offset, const weft_batch_norm_opts* opts, weft_tensor** out_result, weft_tensor** out_batch_mean,
+    weft_tensor** out_batch_variance) WEFT_NOEXCEPT;
+
+#define WEFT_BATCH_NORM_INFERENCE_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON ((uint64_t)1 << 1)
+/* Optional attributes of weft_batch_norm_inference. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.0.
+ */
+typedef struct weft_batch_norm_inference_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  double epsilon;
+} weft_batch_norm_inference_opts;
+#define WEFT_BATCH_NORM_INFERENCE_OPTS_INIT {sizeof(weft_batch_norm_inference_opts), NULL, 0, 0, 0}
+WEFT_API void weft_batch_norm_inference_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Batch normalisation by known means and variances: (x - mean) / sqrt(variance + epsilon) * scale + offset.
+ *   x: features on one axis; float
+ *   scale: [features]; float
+ *   offset: [features]; float
+ *   mean: [features], running average; float
+ *   variance: [features], running average; float
+ *   axis: feature axis; negative counts from the end; integer; default -1
+ *   epsilon: added to the variance; number; default 1e-5
+ * Fluent: h = wf_batch_norm_inference(s, x, scale, offset, mean, var);
+ * StableHLO: weft.batch_norm_inference. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_batch_norm_inference(weft_context* ctx, weft_tensor* x, weft_tensor* scale,
+    weft_tensor* offset, weft_tensor* mean, weft_tensor* variance, const weft_batch_norm_inference_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Values of attribute reduction of weft_cross_entropy. */
 typedef enum weft_cross_entropy_reduction {
   WEFT_CROSS_ENTROPY_REDUCTION_MEAN = 0,
@@ -1307,6 +1714,155 @@ WEFT_API void weft_cross_entropy_opts_init(void* options, size_t size) WEFT_NOEX
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_cross_entropy(weft_context* ctx, weft_tensor* logits, weft_tensor* labels,
     const weft_cross_entropy_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_DROPOUT_HAS_RATE ((uint64_t)1 << 0)
+/* Optional attributes of weft_dropout. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_dropout_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double rate;
+} weft_dropout_opts;
+#define WEFT_DROPOUT_OPTS_INIT {sizeof(weft_dropout_opts), NULL, 0, 0}
+WEFT_API void weft_dropout_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Zeroes a random share of the elements and multiplies the others by 1 / (1 - rate), for training. The mask comes from
+ * the context's generator. Source: Srivastava et al. (2014).
+ *   x: operand; float
+ *   rate: share that is zeroed, 0 to 1 (not included); number; default 0.5
+ * Fluent: h = wf_dropout(s, h, .rate = 0.1);
+ * StableHLO: weft.dropout. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_dropout(weft_context* ctx, weft_tensor* x, const weft_dropout_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ELU_HAS_ALPHA ((uint64_t)1 << 0)
+/* Optional attributes of weft_elu. A bit in present says that a field counts; others keep their defaults. Since 1.0. */
+typedef struct weft_elu_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double alpha;
+} weft_elu_opts;
+#define WEFT_ELU_OPTS_INIT {sizeof(weft_elu_opts), NULL, 0, 0}
+WEFT_API void weft_elu_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Exponential linear unit, elementwise: x where it is positive, alpha (e^x - 1) elsewhere. Source: Clevert,
+ * Unterthiner, Hochreiter (2015).
+ *   x: operand; float
+ *   alpha: depth of the plateau below 0; number; default 1
+ * Fluent: y = wf_elu(s, x);
+ * StableHLO: weft.elu. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_elu(weft_context* ctx, weft_tensor* x, const weft_elu_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_EMBEDDING_HAS_DTYPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_embedding. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_embedding_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_dtype dtype;
+  int32_t reserved;
+} weft_embedding_opts;
+#define WEFT_EMBEDDING_OPTS_INIT {sizeof(weft_embedding_opts), NULL, 0, (weft_dtype)0, 0}
+WEFT_API void weft_embedding_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The rows of a table [entries, width] at the given ids. The gradient adds up in the rows that were taken. Ids outside
+ * are held to the first or last row.
+ *   table: [entries, width]; float
+ *   ids: which rows; signed integer, unsigned integer
+ *   dtype: element type of the result; absent: the table's; dtype; absent unless given
+ * Fluent: h = wf_embedding(s, table, ids);
+ * StableHLO: weft.embedding. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_embedding(weft_context* ctx, weft_tensor* table, weft_tensor* ids,
+    const weft_embedding_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute form of weft_gelu. */
+typedef enum weft_gelu_form {
+  WEFT_GELU_FORM_ERF = 0,
+  WEFT_GELU_FORM_TANH = 1,
+  WEFT_GELU_FORM_FORCE32 = 0x7FFFFFFF
+} weft_gelu_form;
+
+#define WEFT_GELU_HAS_FORM ((uint64_t)1 << 0)
+/* Optional attributes of weft_gelu. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_gelu_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_gelu_form form;
+  int32_t reserved;
+} weft_gelu_opts;
+#define WEFT_GELU_OPTS_INIT {sizeof(weft_gelu_opts), NULL, 0, (weft_gelu_form)0, 0}
+WEFT_API void weft_gelu_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Gaussian error linear unit x Phi(x), elementwise, Phi the normal distribution function; exact by erf or in the usual
+ * tanh approximation. Source: Hendrycks and Gimpel (2016).
+ *   x: operand; float
+ *   form: erf: exact; tanh: the usual approximation; one of erf, tanh; default erf
+ * Fluent: h = wf_gelu(s, wf_linear(s, x, w, b));
+ * StableHLO: weft.gelu. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_gelu(weft_context* ctx, weft_tensor* x, const weft_gelu_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_LAYER_NORM_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_LAYER_NORM_HAS_EPSILON ((uint64_t)1 << 1)
+/* Optional attributes of weft_layer_norm. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_layer_norm_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  double epsilon;
+} weft_layer_norm_opts;
+#define WEFT_LAYER_NORM_OPTS_INIT {sizeof(weft_layer_norm_opts), NULL, 0, 0, 0}
+WEFT_API void weft_layer_norm_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Layer normalisation along one axis: (x - mean) / sqrt(variance + epsilon) * scale + offset, variance over the count.
+ * Source: Ba, Kiros, Hinton (2016).
+ *   x: operand; float
+ *   scale: [size of the axis]; absent: 1; float; may be NULL
+ *   offset: [size of the axis]; absent: 0; float; may be NULL
+ *   axis: axis to normalise; negative counts from the end; integer; default -1
+ *   epsilon: added to the variance; number; default 1e-5
+ * Fluent: h = wf_layer_norm(s, x, scale, offset);
+ * StableHLO: weft.layer_norm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_layer_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale,
+    weft_tensor* offset, const weft_layer_norm_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_LEAKY_RELU_HAS_SLOPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_leaky_relu. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_leaky_relu_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double slope;
+} weft_leaky_relu_opts;
+#define WEFT_LEAKY_RELU_OPTS_INIT {sizeof(weft_leaky_relu_opts), NULL, 0, 0}
+WEFT_API void weft_leaky_relu_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Leaky rectifier, elementwise: x where it is positive, slope times x elsewhere.
+ *   x: operand; float
+ *   slope: slope below 0; number; default 0.01
+ * Fluent: y = wf_leaky_relu(s, x);
+ * StableHLO: weft.leaky_relu. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_leaky_relu(weft_context* ctx, weft_tensor* x, const weft_leaky_relu_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
 
 /* A dense layer: x w + b over the last dimension of x. The weights are [in, out], as the product reads.
  *   x: [..., in]; float
@@ -1371,6 +1927,30 @@ WEFT_API void weft_mse_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_mse(weft_context* ctx, weft_tensor* x, weft_tensor* y,
     const weft_mse_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+#define WEFT_ONE_HOT_HAS_DTYPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_one_hot. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_one_hot_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_dtype dtype;
+  int32_t reserved;
+} weft_one_hot_opts;
+#define WEFT_ONE_HOT_OPTS_INIT {sizeof(weft_one_hot_opts), NULL, 0, (weft_dtype)0, 0}
+WEFT_API void weft_one_hot_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* For each integer label a row of depth elements: 1 at the label, 0 elsewhere; all 0 for labels outside.
+ *   labels: classes; signed integer, unsigned integer
+ *   depth: number of classes; integer
+ *   dtype: element type of the result; dtype; default f32
+ * Fluent: target = wf_one_hot(s, labels, 10);
+ * StableHLO: weft.one_hot. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_one_hot(weft_context* ctx, weft_tensor* labels, int64_t depth,
+    const weft_one_hot_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Rectifier max(x, 0), elementwise; NaN stays NaN. The gradient at 0 is 0.
  *   x: operand; float, signed integer
  * Fluent: y = wf_relu(s, x);
@@ -1384,6 +1964,61 @@ WEFT_API WEFT_MUST_USE weft_error* weft_relu(weft_context* ctx, weft_tensor* x, 
  * StableHLO: weft.relu6. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_relu6(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_RMS_NORM_HAS_EPSILON ((uint64_t)1 << 0)
+/* Optional attributes of weft_rms_norm. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_rms_norm_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double epsilon;
+} weft_rms_norm_opts;
+#define WEFT_RMS_NORM_OPTS_INIT {sizeof(weft_rms_norm_opts), NULL, 0, 0}
+WEFT_API void weft_rms_norm_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Root mean square normalisation along the last axis: x / sqrt(mean(x^2) + epsilon) * scale. Source: Zhang and Sennrich
+ * (2019).
+ *   x: [..., size]; float
+ *   scale: [size]; absent: 1; float; may be NULL
+ *   epsilon: added to the mean square; number; default 1e-6
+ * Fluent: h = wf_rms_norm(s, x, scale);
+ * StableHLO: weft.rms_norm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_rms_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale,
+    const weft_rms_norm_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL ((uint64_t)1 << 0)
+#define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE ((uint64_t)1 << 1)
+/* Optional attributes of weft_scaled_dot_product_attention. A bit in present says that a field counts; others keep
+ * their defaults. Since 1.0.
+ */
+typedef struct weft_scaled_dot_product_attention_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t causal;
+  int32_t reserved_scale;
+  double scale;
+} weft_scaled_dot_product_attention_opts;
+#define WEFT_SCALED_DOT_PRODUCT_ATTENTION_OPTS_INIT {sizeof(weft_scaled_dot_product_attention_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_scaled_dot_product_attention_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Attention softmax(q k^T scale + mask) v over any leading dimensions (batch, heads). The gradient computes the
+ * probabilities again instead of keeping them. A query that sees no key gives NaN. Source: Vaswani et al. (2017).
+ *   q: [..., queries, width]; float
+ *   k: [..., keys, width]; float
+ *   v: [..., keys, value width]; float
+ *   mask: broadcasts to [..., queries, keys]; bool: true is seen; float: added; float, bool; may be NULL
+ *   causal: query i sees keys up to i (counted from the end if there are more keys); 0 or 1; default false
+ *   scale: factor of the scores; absent: 1 / sqrt(width); number; absent unless given
+ * Fluent: y = wf_scaled_dot_product_attention(s, q, k, v, NULL, .causal = true);
+ * StableHLO: weft.scaled_dot_product_attention. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_scaled_dot_product_attention(weft_context* ctx, weft_tensor* q, weft_tensor* k,
+    weft_tensor* v, weft_tensor* mask, const weft_scaled_dot_product_attention_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Sigmoid linear unit (swish) x / (1 + e^-x), elementwise. Source: Elfwing, Uchibe, Doya (2017).
  *   x: operand; float
@@ -1420,6 +2055,115 @@ WEFT_API WEFT_MUST_USE weft_error* weft_softmax(weft_context* ctx, weft_tensor* 
  * StableHLO: weft.softplus. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_softplus(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_BERNOULLI_HAS_PROBABILITY ((uint64_t)1 << 0)
+/* Optional attributes of weft_bernoulli. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_bernoulli_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double probability;
+} weft_bernoulli_opts;
+#define WEFT_BERNOULLI_OPTS_INIT {sizeof(weft_bernoulli_opts), NULL, 0, 0}
+WEFT_API void weft_bernoulli_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random bools, true with the given probability, drawn from the context's generator. The probability is part of the
+ * program.
+ *   shape: result shape; list of integers
+ *   probability: of true, 0 to 1; number; default 0.5
+ * Fluent: const int64_t shape[] = {64}; mask = wf_bernoulli(s, shape, 1, .probability = 0.9);
+ * StableHLO: weft.bernoulli. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bernoulli(weft_context* ctx, const int64_t* shape, size_t shape_count,
+    const weft_bernoulli_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_NORMAL_HAS_MEAN ((uint64_t)1 << 0)
+#define WEFT_NORMAL_HAS_DEVIATION ((uint64_t)1 << 1)
+#define WEFT_NORMAL_HAS_DTYPE ((uint64_t)1 << 2)
+/* Optional attributes of weft_normal. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_normal_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double mean;
+  double deviation;
+  weft_dtype dtype;
+  int32_t reserved;
+} weft_normal_opts;
+#define WEFT_NORMAL_OPTS_INIT {sizeof(weft_normal_opts), NULL, 0, 0, 0, (weft_dtype)0, 0}
+WEFT_API void weft_normal_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random numbers of the normal distribution, drawn from the context's generator: sqrt(2) erf_inv of 2^23 evenly spread
+ * points inside (-1, 1) (f64: 2^52), so that the largest f32 is 5.4 deviations away. f16 and bf16 are rounded from f32.
+ *   shape: result shape; list of integers
+ *   mean: mean; number; default 0
+ *   deviation: standard deviation; number; default 1
+ *   dtype: element type; dtype; default f32
+ * Fluent: const int64_t shape[] = {784, 512}; w = wf_normal(s, shape, 2, .deviation = 0.05);
+ * StableHLO: weft.normal. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_normal(weft_context* ctx, const int64_t* shape, size_t shape_count,
+    const weft_normal_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_RNG_BIT_GENERATOR_HAS_DTYPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_rng_bit_generator. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.0.
+ */
+typedef struct weft_rng_bit_generator_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_dtype dtype;
+  int32_t reserved;
+} weft_rng_bit_generator_opts;
+#define WEFT_RNG_BIT_GENERATOR_OPTS_INIT {sizeof(weft_rng_bit_generator_opts), NULL, 0, (weft_dtype)0, 0}
+WEFT_API void weft_rng_bit_generator_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random bits by Philox-4x32-10, and the state after them. Element i takes word i % 4 of counter + i / 4 (ui64: two
+ * words, low first), as StableHLO's rng_bit_generator PHILOX; bit-equal on every backend. Source: Salmon et al.,
+ * Parallel Random Numbers (2011).
+ *   state: generator: key, counter low, counter high; unsigned integer
+ *   shape: shape of the bits; list of integers
+ *   dtype: ui32 or ui64; dtype; default ui32
+ * Fluent: const int64_t shape[] = {64}; bits = wf_rng_bit_generator(s, state, shape, 1);
+ * StableHLO: rng_bit_generator. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_rng_bit_generator(weft_context* ctx, weft_tensor* state, const int64_t* shape,
+    size_t shape_count, const weft_rng_bit_generator_opts* opts, weft_tensor** out_output_state,
+    weft_tensor** out_output) WEFT_NOEXCEPT;
+
+#define WEFT_UNIFORM_HAS_LOW ((uint64_t)1 << 0)
+#define WEFT_UNIFORM_HAS_HIGH ((uint64_t)1 << 1)
+#define WEFT_UNIFORM_HAS_DTYPE ((uint64_t)1 << 2)
+/* Optional attributes of weft_uniform. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_uniform_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double low;
+  double high;
+  weft_dtype dtype;
+  int32_t reserved;
+} weft_uniform_opts;
+#define WEFT_UNIFORM_OPTS_INIT {sizeof(weft_uniform_opts), NULL, 0, 0, 0, (weft_dtype)0, 0}
+WEFT_API void weft_uniform_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Random numbers evenly spread in [low, high), drawn from the context's generator: the bits of rng_bit_generator with
+ * as many leading ones as the type's significand holds.
+ *   shape: result shape; list of integers
+ *   low: lower bound; number; default 0
+ *   high: upper bound; number; default 1
+ *   dtype: element type; dtype; default f32
+ * Fluent: const int64_t shape[] = {3, 3}; x = wf_uniform(s, shape, 2, .low = -1);
+ * StableHLO: weft.uniform. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_uniform(weft_context* ctx, const int64_t* shape, size_t shape_count,
+    const weft_uniform_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 #if defined(__cplusplus)
 }

@@ -124,12 +124,51 @@ static void part_0(void) {
   OFFSET(weft_full_opts, present);
   OFFSET(weft_full_opts, dtype);
   OFFSET(weft_full_opts, reserved);
+  SIZE(weft_gather_opts);
+  OFFSET(weft_gather_opts, struct_size);
+  OFFSET(weft_gather_opts, next);
+  OFFSET(weft_gather_opts, present);
+  OFFSET(weft_gather_opts, operand_batching_dims);
+  OFFSET(weft_gather_opts, operand_batching_dims_count);
+  OFFSET(weft_gather_opts, start_indices_batching_dims);
+  OFFSET(weft_gather_opts, start_indices_batching_dims_count);
   SIZE(weft_iota_opts);
   OFFSET(weft_iota_opts, struct_size);
   OFFSET(weft_iota_opts, next);
   OFFSET(weft_iota_opts, present);
   OFFSET(weft_iota_opts, dtype);
   OFFSET(weft_iota_opts, reserved);
+  SIZE(weft_scatter_opts);
+  OFFSET(weft_scatter_opts, struct_size);
+  OFFSET(weft_scatter_opts, next);
+  OFFSET(weft_scatter_opts, present);
+  OFFSET(weft_scatter_opts, input_batching_dims);
+  OFFSET(weft_scatter_opts, input_batching_dims_count);
+  OFFSET(weft_scatter_opts, scatter_indices_batching_dims);
+  OFFSET(weft_scatter_opts, scatter_indices_batching_dims_count);
+  SIZE(weft_slice_in_dim_opts);
+  OFFSET(weft_slice_in_dim_opts, struct_size);
+  OFFSET(weft_slice_in_dim_opts, next);
+  OFFSET(weft_slice_in_dim_opts, present);
+  OFFSET(weft_slice_in_dim_opts, start);
+  OFFSET(weft_slice_in_dim_opts, limit);
+  OFFSET(weft_slice_in_dim_opts, step);
+  SIZE(weft_squeeze_opts);
+  OFFSET(weft_squeeze_opts, struct_size);
+  OFFSET(weft_squeeze_opts, next);
+  OFFSET(weft_squeeze_opts, present);
+  OFFSET(weft_squeeze_opts, dims);
+  OFFSET(weft_squeeze_opts, dims_count);
+  SIZE(weft_stack_opts);
+  OFFSET(weft_stack_opts, struct_size);
+  OFFSET(weft_stack_opts, next);
+  OFFSET(weft_stack_opts, present);
+  OFFSET(weft_stack_opts, axis);
+  SIZE(weft_take_opts);
+  OFFSET(weft_take_opts, struct_size);
+  OFFSET(weft_take_opts, next);
+  OFFSET(weft_take_opts, present);
+  OFFSET(weft_take_opts, axis);
   SIZE(weft_all_opts);
   OFFSET(weft_all_opts, struct_size);
   OFFSET(weft_all_opts, next);
@@ -146,6 +185,20 @@ static void part_0(void) {
   OFFSET(weft_any_opts, dims_count);
   OFFSET(weft_any_opts, keepdims);
   OFFSET(weft_any_opts, reserved);
+  SIZE(weft_argmax_opts);
+  OFFSET(weft_argmax_opts, struct_size);
+  OFFSET(weft_argmax_opts, next);
+  OFFSET(weft_argmax_opts, present);
+  OFFSET(weft_argmax_opts, axis);
+  OFFSET(weft_argmax_opts, keepdims);
+  OFFSET(weft_argmax_opts, reserved);
+  SIZE(weft_argmin_opts);
+  OFFSET(weft_argmin_opts, struct_size);
+  OFFSET(weft_argmin_opts, next);
+  OFFSET(weft_argmin_opts, present);
+  OFFSET(weft_argmin_opts, axis);
+  OFFSET(weft_argmin_opts, keepdims);
+  OFFSET(weft_argmin_opts, reserved);
   SIZE(weft_logsumexp_opts);
   OFFSET(weft_logsumexp_opts, struct_size);
   OFFSET(weft_logsumexp_opts, next);
@@ -155,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_logsumexp_opts, keepdims);
   OFFSET(weft_logsumexp_opts, reserved);
   SIZE(weft_max_opts);
+}
+
+static void part_1(void) {
   OFFSET(weft_max_opts, struct_size);
   OFFSET(weft_max_opts, next);
   OFFSET(weft_max_opts, present);
@@ -186,6 +242,15 @@ static void part_0(void) {
   OFFSET(weft_prod_opts, dims_count);
   OFFSET(weft_prod_opts, keepdims);
   OFFSET(weft_prod_opts, reserved);
+  SIZE(weft_std_opts);
+  OFFSET(weft_std_opts, struct_size);
+  OFFSET(weft_std_opts, next);
+  OFFSET(weft_std_opts, present);
+  OFFSET(weft_std_opts, dims);
+  OFFSET(weft_std_opts, dims_count);
+  OFFSET(weft_std_opts, keepdims);
+  OFFSET(weft_std_opts, reserved_correction);
+  OFFSET(weft_std_opts, correction);
   SIZE(weft_sum_opts);
   OFFSET(weft_sum_opts, struct_size);
   OFFSET(weft_sum_opts, next);
@@ -194,6 +259,15 @@ static void part_0(void) {
   OFFSET(weft_sum_opts, dims_count);
   OFFSET(weft_sum_opts, keepdims);
   OFFSET(weft_sum_opts, reserved);
+  SIZE(weft_var_opts);
+  OFFSET(weft_var_opts, struct_size);
+  OFFSET(weft_var_opts, next);
+  OFFSET(weft_var_opts, present);
+  OFFSET(weft_var_opts, dims);
+  OFFSET(weft_var_opts, dims_count);
+  OFFSET(weft_var_opts, keepdims);
+  OFFSET(weft_var_opts, reserved_correction);
+  OFFSET(weft_var_opts, correction);
   SIZE(weft_dot_general_opts);
   OFFSET(weft_dot_general_opts, struct_size);
   OFFSET(weft_dot_general_opts, next);
@@ -208,9 +282,6 @@ static void part_0(void) {
   OFFSET(weft_matmul_opts, reserved);
   SIZE(weft_avg_pool_opts);
   OFFSET(weft_avg_pool_opts, struct_size);
-}
-
-static void part_1(void) {
   OFFSET(weft_avg_pool_opts, next);
   OFFSET(weft_avg_pool_opts, present);
   OFFSET(weft_avg_pool_opts, strides);
@@ -274,6 +345,18 @@ static void part_1(void) {
   OFFSET(weft_select_and_scatter_opts, window_strides_count);
   OFFSET(weft_select_and_scatter_opts, padding);
   OFFSET(weft_select_and_scatter_opts, padding_count);
+  SIZE(weft_batch_norm_opts);
+  OFFSET(weft_batch_norm_opts, struct_size);
+  OFFSET(weft_batch_norm_opts, next);
+  OFFSET(weft_batch_norm_opts, present);
+  OFFSET(weft_batch_norm_opts, axis);
+  OFFSET(weft_batch_norm_opts, epsilon);
+  SIZE(weft_batch_norm_inference_opts);
+  OFFSET(weft_batch_norm_inference_opts, struct_size);
+  OFFSET(weft_batch_norm_inference_opts, next);
+  OFFSET(weft_batch_norm_inference_opts, present);
+  OFFSET(weft_batch_norm_inference_opts, axis);
+  OFFSET(weft_batch_norm_inference_opts, epsilon);
   SIZE(weft_cross_entropy_opts);
   OFFSET(weft_cross_entropy_opts, struct_size);
   OFFSET(weft_cross_entropy_opts, next);
@@ -281,6 +364,39 @@ static void part_1(void) {
   OFFSET(weft_cross_entropy_opts, reduction);
   OFFSET(weft_cross_entropy_opts, reserved_label_smoothing);
   OFFSET(weft_cross_entropy_opts, label_smoothing);
+  SIZE(weft_dropout_opts);
+  OFFSET(weft_dropout_opts, struct_size);
+  OFFSET(weft_dropout_opts, next);
+  OFFSET(weft_dropout_opts, present);
+  OFFSET(weft_dropout_opts, rate);
+  SIZE(weft_elu_opts);
+  OFFSET(weft_elu_opts, struct_size);
+  OFFSET(weft_elu_opts, next);
+  OFFSET(weft_elu_opts, present);
+  OFFSET(weft_elu_opts, alpha);
+  SIZE(weft_embedding_opts);
+  OFFSET(weft_embedding_opts, struct_size);
+  OFFSET(weft_embedding_opts, next);
+  OFFSET(weft_embedding_opts, present);
+  OFFSET(weft_embedding_opts, dtype);
+  OFFSET(weft_embedding_opts, reserved);
+  SIZE(weft_gelu_opts);
+  OFFSET(weft_gelu_opts, struct_size);
+  OFFSET(weft_gelu_opts, next);
+  OFFSET(weft_gelu_opts, present);
+  OFFSET(weft_gelu_opts, form);
+  OFFSET(weft_gelu_opts, reserved);
+  SIZE(weft_layer_norm_opts);
+  OFFSET(weft_layer_norm_opts, struct_size);
+  OFFSET(weft_layer_norm_opts, next);
+  OFFSET(weft_layer_norm_opts, present);
+  OFFSET(weft_layer_norm_opts, axis);
+  OFFSET(weft_layer_norm_opts, epsilon);
+  SIZE(weft_leaky_relu_opts);
+  OFFSET(weft_leaky_relu_opts, struct_size);
+  OFFSET(weft_leaky_relu_opts, next);
+  OFFSET(weft_leaky_relu_opts, present);
+  OFFSET(weft_leaky_relu_opts, slope);
   SIZE(weft_log_softmax_opts);
   OFFSET(weft_log_softmax_opts, struct_size);
   OFFSET(weft_log_softmax_opts, next);
@@ -292,11 +408,59 @@ static void part_1(void) {
   OFFSET(weft_mse_opts, present);
   OFFSET(weft_mse_opts, reduction);
   OFFSET(weft_mse_opts, reserved);
+  SIZE(weft_one_hot_opts);
+  OFFSET(weft_one_hot_opts, struct_size);
+  OFFSET(weft_one_hot_opts, next);
+}
+
+static void part_2(void) {
+  OFFSET(weft_one_hot_opts, present);
+  OFFSET(weft_one_hot_opts, dtype);
+  OFFSET(weft_one_hot_opts, reserved);
+  SIZE(weft_rms_norm_opts);
+  OFFSET(weft_rms_norm_opts, struct_size);
+  OFFSET(weft_rms_norm_opts, next);
+  OFFSET(weft_rms_norm_opts, present);
+  OFFSET(weft_rms_norm_opts, epsilon);
+  SIZE(weft_scaled_dot_product_attention_opts);
+  OFFSET(weft_scaled_dot_product_attention_opts, struct_size);
+  OFFSET(weft_scaled_dot_product_attention_opts, next);
+  OFFSET(weft_scaled_dot_product_attention_opts, present);
+  OFFSET(weft_scaled_dot_product_attention_opts, causal);
+  OFFSET(weft_scaled_dot_product_attention_opts, reserved_scale);
+  OFFSET(weft_scaled_dot_product_attention_opts, scale);
   SIZE(weft_softmax_opts);
   OFFSET(weft_softmax_opts, struct_size);
   OFFSET(weft_softmax_opts, next);
   OFFSET(weft_softmax_opts, present);
   OFFSET(weft_softmax_opts, axis);
+  SIZE(weft_bernoulli_opts);
+  OFFSET(weft_bernoulli_opts, struct_size);
+  OFFSET(weft_bernoulli_opts, next);
+  OFFSET(weft_bernoulli_opts, present);
+  OFFSET(weft_bernoulli_opts, probability);
+  SIZE(weft_normal_opts);
+  OFFSET(weft_normal_opts, struct_size);
+  OFFSET(weft_normal_opts, next);
+  OFFSET(weft_normal_opts, present);
+  OFFSET(weft_normal_opts, mean);
+  OFFSET(weft_normal_opts, deviation);
+  OFFSET(weft_normal_opts, dtype);
+  OFFSET(weft_normal_opts, reserved);
+  SIZE(weft_rng_bit_generator_opts);
+  OFFSET(weft_rng_bit_generator_opts, struct_size);
+  OFFSET(weft_rng_bit_generator_opts, next);
+  OFFSET(weft_rng_bit_generator_opts, present);
+  OFFSET(weft_rng_bit_generator_opts, dtype);
+  OFFSET(weft_rng_bit_generator_opts, reserved);
+  SIZE(weft_uniform_opts);
+  OFFSET(weft_uniform_opts, struct_size);
+  OFFSET(weft_uniform_opts, next);
+  OFFSET(weft_uniform_opts, present);
+  OFFSET(weft_uniform_opts, low);
+  OFFSET(weft_uniform_opts, high);
+  OFFSET(weft_uniform_opts, dtype);
+  OFFSET(weft_uniform_opts, reserved);
   SIZE(weft_code);
   VALUE(WEFT_OK);
   VALUE(WEFT_CANCELLED);
@@ -385,6 +549,14 @@ static void part_1(void) {
   VALUE(WEFT_COMPARE_DIRECTION_GT);
   VALUE(WEFT_COMPARE_DIRECTION_LE);
   VALUE(WEFT_COMPARE_DIRECTION_LT);
+  SIZE(weft_scatter_reducer);
+  VALUE(WEFT_SCATTER_REDUCER_SUM);
+  VALUE(WEFT_SCATTER_REDUCER_PROD);
+  VALUE(WEFT_SCATTER_REDUCER_MAX);
+  VALUE(WEFT_SCATTER_REDUCER_MIN);
+  VALUE(WEFT_SCATTER_REDUCER_AND);
+  VALUE(WEFT_SCATTER_REDUCER_OR);
+  VALUE(WEFT_SCATTER_REDUCER_SET);
   SIZE(weft_reduce_reducer);
   VALUE(WEFT_REDUCE_REDUCER_SUM);
   VALUE(WEFT_REDUCE_REDUCER_PROD);
@@ -411,13 +583,13 @@ static void part_1(void) {
   VALUE(WEFT_REDUCE_WINDOW_REDUCER_MIN);
   VALUE(WEFT_REDUCE_WINDOW_REDUCER_AND);
   VALUE(WEFT_REDUCE_WINDOW_REDUCER_OR);
-}
-
-static void part_2(void) {
   SIZE(weft_cross_entropy_reduction);
   VALUE(WEFT_CROSS_ENTROPY_REDUCTION_MEAN);
   VALUE(WEFT_CROSS_ENTROPY_REDUCTION_SUM);
   VALUE(WEFT_CROSS_ENTROPY_REDUCTION_NONE);
+  SIZE(weft_gelu_form);
+  VALUE(WEFT_GELU_FORM_ERF);
+  VALUE(WEFT_GELU_FORM_TANH);
   SIZE(weft_mse_reduction);
   VALUE(WEFT_MSE_REDUCTION_MEAN);
   VALUE(WEFT_MSE_REDUCTION_SUM);
@@ -442,6 +614,9 @@ static void part_2(void) {
   OFFSET(struct weft_api_v1, option_list);
   OFFSET(struct weft_api_v1, context_set_log);
   OFFSET(struct weft_api_v1, cancel);
+}
+
+static void part_3(void) {
   OFFSET(struct weft_api_v1, device_count);
   OFFSET(struct weft_api_v1, device_at);
   OFFSET(struct weft_api_v1, device_by_name);
@@ -553,5 +728,6 @@ int main(void) {
   part_0();
   part_1();
   part_2();
+  part_3();
   return 0;
 }

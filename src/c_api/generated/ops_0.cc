@@ -97,6 +97,14 @@ weft_error* weft_eq(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tens
   return weft::c_api::RecordPlain(weft::ops::kOp_eq, ctx, {x, y}, out);
 }
 
+weft_error* weft_erf(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_erf, ctx, {x}, out);
+}
+
+weft_error* weft_erf_inv(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_erf_inv, ctx, {x}, out);
+}
+
 weft_error* weft_exp2(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_exp2, ctx, {x}, out);
 }
@@ -119,6 +127,15 @@ weft_error* weft_ge(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tens
 
 weft_error* weft_gt(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_gt, ctx, {x, y}, out);
+}
+
+weft_error* weft_integer_pow(weft_context* ctx, weft_tensor* x, int64_t exponent, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_integer_pow, ctx);
+    call.Operand(x);
+    call.SetInt(0, exponent);
+    return call.Record({out});
+  });
 }
 
 weft_error* weft_is_finite(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
@@ -267,43 +284,6 @@ weft_error* weft_broadcast_in_dim(weft_context* ctx, weft_tensor* x, const int64
     call.Operand(x);
     call.SetInts(0, shape, shape_count);
     call.SetInts(1, broadcast_dimensions, broadcast_dimensions_count);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_broadcast_to(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count,
-                              weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_broadcast_to, ctx);
-    call.Operand(x);
-    call.SetInts(0, shape, shape_count);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_concatenate(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
-                             const weft_concatenate_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_concatenate, ctx);
-    call.Variadic(inputs, inputs_count);
-    weft_concatenate_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_concatenate_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_CONCATENATE_HAS_DIMENSION) call.SetInt(0, o.dimension);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_flatten(weft_context* ctx, weft_tensor* x, const weft_flatten_opts* opts,
-                         weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_flatten, ctx);
-    call.Operand(x);
-    weft_flatten_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_flatten_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_FLATTEN_HAS_START_AXIS) call.SetInt(0, o.start_axis);
-    if (o.present & WEFT_FLATTEN_HAS_END_AXIS) call.SetInt(1, o.end_axis);
     return call.Record({out});
   });
 }

@@ -6,6 +6,77 @@
 
 extern "C" {
 
+weft_error* weft_broadcast_to(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count,
+                              weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_broadcast_to, ctx);
+    call.Operand(x);
+    call.SetInts(0, shape, shape_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_concatenate(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
+                             const weft_concatenate_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_concatenate, ctx);
+    call.Variadic(inputs, inputs_count);
+    weft_concatenate_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_concatenate_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_CONCATENATE_HAS_DIMENSION) call.SetInt(0, o.dimension);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_dynamic_slice(weft_context* ctx, weft_tensor* x, weft_tensor* const* start_indices,
+                               size_t start_indices_count, const int64_t* slice_sizes, size_t slice_sizes_count,
+                               weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_dynamic_slice, ctx);
+    call.Operand(x);
+    call.Variadic(start_indices, start_indices_count);
+    call.SetInts(0, slice_sizes, slice_sizes_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_dynamic_update_slice(weft_context* ctx, weft_tensor* x, weft_tensor* update,
+                                      weft_tensor* const* start_indices, size_t start_indices_count,
+                                      weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_dynamic_update_slice, ctx);
+    call.Operand(x);
+    call.Operand(update);
+    call.Variadic(start_indices, start_indices_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_expand_dims(weft_context* ctx, weft_tensor* x, const int64_t* dims, size_t dims_count,
+                             weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_expand_dims, ctx);
+    call.Operand(x);
+    call.SetInts(0, dims, dims_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_flatten(weft_context* ctx, weft_tensor* x, const weft_flatten_opts* opts,
+                         weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_flatten, ctx);
+    call.Operand(x);
+    weft_flatten_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_flatten_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_FLATTEN_HAS_START_AXIS) call.SetInt(0, o.start_axis);
+    if (o.present & WEFT_FLATTEN_HAS_END_AXIS) call.SetInt(1, o.end_axis);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_full(weft_context* ctx, const int64_t* shape, size_t shape_count, double value,
                       const weft_full_opts* opts, weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -16,6 +87,29 @@ weft_error* weft_full(weft_context* ctx, const int64_t* shape, size_t shape_coun
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_full_opts", &o));
     call.CheckPresent(o.present, 1u);
     if (o.present & WEFT_FULL_HAS_DTYPE) call.SetDType(2, o.dtype);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_gather(weft_context* ctx, weft_tensor* x, weft_tensor* start_indices, const int64_t* offset_dims,
+                        size_t offset_dims_count, const int64_t* collapsed_slice_dims,
+                        size_t collapsed_slice_dims_count, const int64_t* start_index_map,
+                        size_t start_index_map_count, int64_t index_vector_dim, const int64_t* slice_sizes,
+                        size_t slice_sizes_count, const weft_gather_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_gather, ctx);
+    call.Operand(x);
+    call.Operand(start_indices);
+    call.SetInts(0, offset_dims, offset_dims_count);
+    call.SetInts(1, collapsed_slice_dims, collapsed_slice_dims_count);
+    call.SetInts(2, start_index_map, start_index_map_count);
+    call.SetInt(3, index_vector_dim);
+    call.SetInts(4, slice_sizes, slice_sizes_count);
+    weft_gather_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_gather_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS) call.SetInts(5, o.operand_batching_dims, o.operand_batching_dims_count);
+    if (o.present & WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS) call.SetInts(6, o.start_indices_batching_dims, o.start_indices_batching_dims_count);
     return call.Record({out});
   });
 }
@@ -68,6 +162,31 @@ weft_error* weft_reverse(weft_context* ctx, weft_tensor* x, const int64_t* dimen
   });
 }
 
+weft_error* weft_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* scatter_indices, weft_tensor* updates,
+                         const int64_t* update_window_dims, size_t update_window_dims_count,
+                         const int64_t* inserted_window_dims, size_t inserted_window_dims_count,
+                         const int64_t* scatter_dims_to_operand_dims, size_t scatter_dims_to_operand_dims_count,
+                         int64_t index_vector_dim, weft_scatter_reducer reducer, const weft_scatter_opts* opts,
+                         weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_scatter, ctx);
+    call.Operand(x);
+    call.Operand(scatter_indices);
+    call.Operand(updates);
+    call.SetInts(0, update_window_dims, update_window_dims_count);
+    call.SetInts(1, inserted_window_dims, inserted_window_dims_count);
+    call.SetInts(2, scatter_dims_to_operand_dims, scatter_dims_to_operand_dims_count);
+    call.SetInt(3, index_vector_dim);
+    call.SetEnum(4, reducer);
+    weft_scatter_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_scatter_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS) call.SetInts(5, o.input_batching_dims, o.input_batching_dims_count);
+    if (o.present & WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS) call.SetInts(6, o.scatter_indices_batching_dims, o.scatter_indices_batching_dims_count);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_slice(weft_context* ctx, weft_tensor* x, const int64_t* start_indices, size_t start_indices_count,
                        const int64_t* limit_indices, size_t limit_indices_count, const int64_t* strides,
                        size_t strides_count, weft_tensor** out) noexcept {
@@ -77,6 +196,62 @@ weft_error* weft_slice(weft_context* ctx, weft_tensor* x, const int64_t* start_i
     call.SetInts(0, start_indices, start_indices_count);
     call.SetInts(1, limit_indices, limit_indices_count);
     call.SetInts(2, strides, strides_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_slice_in_dim(weft_context* ctx, weft_tensor* x, int64_t axis, const weft_slice_in_dim_opts* opts,
+                              weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_slice_in_dim, ctx);
+    call.Operand(x);
+    call.SetInt(0, axis);
+    weft_slice_in_dim_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_slice_in_dim_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_SLICE_IN_DIM_HAS_START) call.SetInt(1, o.start);
+    if (o.present & WEFT_SLICE_IN_DIM_HAS_LIMIT) call.SetInt(2, o.limit);
+    if (o.present & WEFT_SLICE_IN_DIM_HAS_STEP) call.SetInt(3, o.step);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_squeeze(weft_context* ctx, weft_tensor* x, const weft_squeeze_opts* opts,
+                         weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_squeeze, ctx);
+    call.Operand(x);
+    weft_squeeze_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_squeeze_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_SQUEEZE_HAS_DIMS) call.SetInts(0, o.dims, o.dims_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_stack(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count, const weft_stack_opts* opts,
+                       weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_stack, ctx);
+    call.Variadic(inputs, inputs_count);
+    weft_stack_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_stack_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_STACK_HAS_AXIS) call.SetInt(0, o.axis);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_take(weft_context* ctx, weft_tensor* x, weft_tensor* indices, const weft_take_opts* opts,
+                      weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_take, ctx);
+    call.Operand(x);
+    call.Operand(indices);
+    weft_take_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_take_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_TAKE_HAS_AXIS) call.SetInt(0, o.axis);
     return call.Record({out});
   });
 }
@@ -113,6 +288,32 @@ weft_error* weft_any(weft_context* ctx, weft_tensor* x, const weft_any_opts* opt
     call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_ANY_HAS_DIMS) call.SetInts(0, o.dims, o.dims_count);
     if (o.present & WEFT_ANY_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_argmax(weft_context* ctx, weft_tensor* x, const weft_argmax_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_argmax, ctx);
+    call.Operand(x);
+    weft_argmax_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_argmax_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_ARGMAX_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_ARGMAX_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_argmin(weft_context* ctx, weft_tensor* x, const weft_argmin_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_argmin, ctx);
+    call.Operand(x);
+    weft_argmin_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_argmin_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_ARGMIN_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_ARGMIN_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
     return call.Record({out});
   });
 }
@@ -194,6 +395,20 @@ weft_error* weft_reduce(weft_context* ctx, weft_tensor* x, const int64_t* dimens
   });
 }
 
+weft_error* weft_std(weft_context* ctx, weft_tensor* x, const weft_std_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_std, ctx);
+    call.Operand(x);
+    weft_std_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_std_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_STD_HAS_DIMS) call.SetInts(0, o.dims, o.dims_count);
+    if (o.present & WEFT_STD_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
+    if (o.present & WEFT_STD_HAS_CORRECTION) call.SetInt(2, o.correction);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_sum(weft_context* ctx, weft_tensor* x, const weft_sum_opts* opts, weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
     weft::c_api::OpCall call(weft::ops::kOp_sum, ctx);
@@ -203,6 +418,20 @@ weft_error* weft_sum(weft_context* ctx, weft_tensor* x, const weft_sum_opts* opt
     call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_SUM_HAS_DIMS) call.SetInts(0, o.dims, o.dims_count);
     if (o.present & WEFT_SUM_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_var(weft_context* ctx, weft_tensor* x, const weft_var_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_var, ctx);
+    call.Operand(x);
+    weft_var_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_var_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_VAR_HAS_DIMS) call.SetInts(0, o.dims, o.dims_count);
+    if (o.present & WEFT_VAR_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
+    if (o.present & WEFT_VAR_HAS_CORRECTION) call.SetInt(2, o.correction);
     return call.Record({out});
   });
 }
@@ -359,6 +588,42 @@ weft_error* weft_select_and_scatter(weft_context* ctx, weft_tensor* operand, wef
   });
 }
 
+weft_error* weft_batch_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
+                            const weft_batch_norm_opts* opts, weft_tensor** out_result, weft_tensor** out_batch_mean,
+                            weft_tensor** out_batch_variance) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_batch_norm, ctx);
+    call.Operand(x);
+    call.Operand(scale);
+    call.Operand(offset);
+    weft_batch_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_batch_norm_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_BATCH_NORM_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_BATCH_NORM_HAS_EPSILON) call.SetDouble(1, o.epsilon);
+    return call.Record({out_result, out_batch_mean, out_batch_variance});
+  });
+}
+
+weft_error* weft_batch_norm_inference(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
+                                      weft_tensor* mean, weft_tensor* variance,
+                                      const weft_batch_norm_inference_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_batch_norm_inference, ctx);
+    call.Operand(x);
+    call.Operand(scale);
+    call.Operand(offset);
+    call.Operand(mean);
+    call.Operand(variance);
+    weft_batch_norm_inference_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_batch_norm_inference_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_BATCH_NORM_INFERENCE_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON) call.SetDouble(1, o.epsilon);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_cross_entropy(weft_context* ctx, weft_tensor* logits, weft_tensor* labels,
                                const weft_cross_entropy_opts* opts, weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -370,6 +635,86 @@ weft_error* weft_cross_entropy(weft_context* ctx, weft_tensor* logits, weft_tens
     call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_CROSS_ENTROPY_HAS_REDUCTION) call.SetEnum(0, o.reduction);
     if (o.present & WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING) call.SetDouble(1, o.label_smoothing);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_dropout(weft_context* ctx, weft_tensor* x, const weft_dropout_opts* opts,
+                         weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_dropout, ctx);
+    call.Operand(x);
+    weft_dropout_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_dropout_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_DROPOUT_HAS_RATE) call.SetDouble(0, o.rate);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_elu(weft_context* ctx, weft_tensor* x, const weft_elu_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_elu, ctx);
+    call.Operand(x);
+    weft_elu_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_elu_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_ELU_HAS_ALPHA) call.SetDouble(0, o.alpha);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_embedding(weft_context* ctx, weft_tensor* table, weft_tensor* ids, const weft_embedding_opts* opts,
+                           weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_embedding, ctx);
+    call.Operand(table);
+    call.Operand(ids);
+    weft_embedding_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_embedding_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_EMBEDDING_HAS_DTYPE) call.SetDType(0, o.dtype);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_gelu(weft_context* ctx, weft_tensor* x, const weft_gelu_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_gelu, ctx);
+    call.Operand(x);
+    weft_gelu_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_gelu_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_GELU_HAS_FORM) call.SetEnum(0, o.form);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_layer_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
+                            const weft_layer_norm_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_layer_norm, ctx);
+    call.Operand(x);
+    call.Optional(scale);
+    call.Optional(offset);
+    weft_layer_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_layer_norm_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_LAYER_NORM_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_LAYER_NORM_HAS_EPSILON) call.SetDouble(1, o.epsilon);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_leaky_relu(weft_context* ctx, weft_tensor* x, const weft_leaky_relu_opts* opts,
+                            weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_leaky_relu, ctx);
+    call.Operand(x);
+    weft_leaky_relu_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_leaky_relu_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_LEAKY_RELU_HAS_SLOPE) call.SetDouble(0, o.slope);
     return call.Record({out});
   });
 }
@@ -412,12 +757,57 @@ weft_error* weft_mse(weft_context* ctx, weft_tensor* x, weft_tensor* y, const we
   });
 }
 
+weft_error* weft_one_hot(weft_context* ctx, weft_tensor* labels, int64_t depth, const weft_one_hot_opts* opts,
+                         weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_one_hot, ctx);
+    call.Operand(labels);
+    call.SetInt(0, depth);
+    weft_one_hot_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_one_hot_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_ONE_HOT_HAS_DTYPE) call.SetDType(1, o.dtype);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_relu(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_relu, ctx, {x}, out);
 }
 
 weft_error* weft_relu6(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_relu6, ctx, {x}, out);
+}
+
+weft_error* weft_rms_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, const weft_rms_norm_opts* opts,
+                          weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_rms_norm, ctx);
+    call.Operand(x);
+    call.Optional(scale);
+    weft_rms_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_rms_norm_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_RMS_NORM_HAS_EPSILON) call.SetDouble(0, o.epsilon);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_scaled_dot_product_attention(weft_context* ctx, weft_tensor* q, weft_tensor* k, weft_tensor* v,
+    weft_tensor* mask, const weft_scaled_dot_product_attention_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_scaled_dot_product_attention, ctx);
+    call.Operand(q);
+    call.Operand(k);
+    call.Operand(v);
+    call.Optional(mask);
+    weft_scaled_dot_product_attention_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_scaled_dot_product_attention_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL) call.SetBool(0, o.causal);
+    if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE) call.SetDouble(1, o.scale);
+    return call.Record({out});
+  });
 }
 
 weft_error* weft_silu(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {

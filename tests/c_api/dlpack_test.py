@@ -1,0 +1,185 @@
+"""DLPack in both directions and both forms, through ctypes alone; with NumPy as the other side where it is installed."""
+import ctypes
+import gc
+import os
+import unittest
+
+LIB = ctypes.CDLL(os.environ["WEFT_LIB"])
+VOID = ctypes.c_void_p
+LIB.weft_error_message.restype = ctypes.c_char_p
+LIB.weft_error_message.argtypes = [VOID, VOID]
+LIB.weft_error_release.argtypes = [VOID]
+LIB.weft_error_code.argtypes = [VOID]
+PY = ctypes.pythonapi
+PY.PyCapsule_New.restype = ctypes.py_object
+PY.PyCapsule_New.argtypes = [VOID, ctypes.c_char_p, VOID]
+PY.PyCapsule_GetPointer.restype = VOID
+PY.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+PY.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [("data", VOID), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64)]
+
+
+class Legacy(ctypes.Structure):
+    pass
+
+
+class Versioned(ctypes.Structure):
+    pass
+
+
+DELETE_LEGACY = ctypes.CFUNCTYPE(None, ctypes.POINTER(Legacy))
+DELETE_VERSIONED = ctypes.CFUNCTYPE(None, ctypes.POINTER(Versioned))
+Legacy._fields_ = [("tensor", DLTensor), ("context", VOID), ("deleter", DELETE_LEGACY)]
+Versioned._fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", VOID),
+                      ("deleter", DELETE_VERSIONED), ("flags", ctypes.c_uint64), ("tensor", DLTensor)]
+
+
+class WeftError(Exception):
+    pass
+
+
+def call(name, *args):
+    function = getattr(LIB, name)
+    function.restype = VOID
+    error = function(*[VOID(a) if isinstance(a, int) and not isinstance(a, bool) else a for a in args])
+    if error:
+        text = LIB.weft_error_message(error, None).decode()
+        code = LIB.weft_error_code(error)
+        LIB.weft_error_release(error)
+        raise WeftError(code, text)
+
+
+def out(name, *args):
+    value = VOID()
+    call(name, *args, ctypes.byref(value))
+    return value.value
+
+
+class DLPack(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        os.environ["WEFT_CACHE_MODE"] = "off"
+        cls.ctx = out("weft_context_create", None)
+
+    def read(self, tensor, count):
+        data = (ctypes.c_float * count)()
+        call("weft_tensor_to_host", tensor, data, ctypes.c_size_t(4 * count))
+        return list(data)
+
+    def release(self, tensor):
+        LIB.weft_tensor_release(VOID(tensor))
+
+    def foreign(self, kind, values, shape, strides=None):
+        """A DLPack tensor of ours, whose deleter counts."""
+        keep = {"data": (ctypes.c_float * len(values))(*values), "shape": (ctypes.c_int64 * len(shape))(*shape), "deleted": 0}
+        keep["strides"] = (ctypes.c_int64 * len(shape))(*strides) if strides else None
+        managed = kind()
+
+        def delete(_):
+            keep["deleted"] += 1
+        keep["deleter"] = (DELETE_LEGACY if kind is Legacy else DELETE_VERSIONED)(delete)
+        managed.deleter = keep["deleter"]
+        if kind is Versioned:
+            managed.major, managed.minor = 1, 0
+        t = managed.tensor
+        t.data = ctypes.addressof(keep["data"])
+        t.device_type, t.ndim, t.code, t.bits, t.lanes = 1, len(shape), 2, 32, 1
+        t.shape = ctypes.cast(keep["shape"], ctypes.POINTER(ctypes.c_int64))
+        if strides:
+            t.strides = ctypes.cast(keep["strides"], ctypes.POINTER(ctypes.c_int64))
+        keep["managed"] = managed
+        return keep
+
+    def take(self, keep):
+        name = "weft_tensor_from_dlpack" + ("_legacy" if isinstance(keep["managed"], Legacy) else "")
+        return out(name, self.ctx, ctypes.byref(keep["managed"]))
+
+    def test_both_forms_come_in_and_their_deleters_run_once(self):
+        for kind in (Legacy, Versioned):
+            keep = self.foreign(kind, [1, 2, 3, 4, 5, 6], [2, 3])
+            tensor = self.take(keep)
+            total = out("weft_add", self.ctx, tensor, tensor)
+            self.assertEqual([2, 4, 6, 8, 10, 12], self.read(total, 6))
+            self.release(total)
+            self.release(tensor)
+            size = ctypes.c_size_t()
+            call("weft_device_count", self.ctx, ctypes.byref(size))
+            self.assertLessEqual(keep["deleted"], 1)
+            LIB.weft_metrics_json  # the engine empties its list of the dead with the next call
+            other = out("weft_tensor_from_f64", self.ctx, 0x12002, ctypes.c_double(1))
+            again = out("weft_add", self.ctx, other, other)
+            call("weft_sync", self.ctx, None, None)
+            self.release(again)
+            self.release(other)
+            self.assertEqual(1, keep["deleted"], kind.__name__)
+
+    def test_strided_memory_is_copied(self):
+        keep = self.foreign(Versioned, [1, 2, 3, 4, 5, 6], [3, 2], strides=[1, 3])
+        tensor = self.take(keep)
+        self.assertEqual(1, keep["deleted"])
+        self.assertEqual([1, 4, 2, 5, 3, 6], self.read(tensor, 6))
+        self.release(tensor)
+
+    def test_what_cannot_be_taken_stays_the_callers(self):
+        for change, text in (
+                (lambda m: setattr(m, "major", 2), "DLPack version 2.0; Weft speaks version 1"),
+                (lambda m: setattr(m.tensor, "device_type", 2), "DLPack tensor on device type 2; only host memory (1) can be imported"),
+                (lambda m: setattr(m.tensor, "lanes", 4), "dtype 0x42002 is not one that Weft knows"),
+                (lambda m: setattr(m.tensor, "ndim", -1), "DLPack tensor with ndim -1")):
+            keep = self.foreign(Versioned, [1, 2], [2])
+            change(keep["managed"])
+            with self.assertRaises(WeftError) as raised:
+                self.take(keep)
+            self.assertEqual(text, raised.exception.args[1])
+            self.assertEqual(0, keep["deleted"])
+
+    def test_export_lends_the_buffer(self):
+        data = (ctypes.c_float * 3)(1, 2, 3)
+        dims = (ctypes.c_int64 * 1)(3)
+        tensor = out("weft_tensor_from_host", self.ctx, None, 0x12002, dims, ctypes.c_size_t(1), data, ctypes.c_size_t(12))
+        for kind, name in ((Legacy, "weft_tensor_to_dlpack_legacy"), (Versioned, "weft_tensor_to_dlpack")):
+            pointer = out(name, tensor)
+            managed = ctypes.cast(pointer, ctypes.POINTER(kind)).contents
+            t = managed.tensor
+            self.assertEqual((1, 1, 2, 32, 1), (t.device_type, t.ndim, t.code, t.bits, t.lanes))
+            self.assertEqual((3, 1), (t.shape[0], t.strides[0]))
+            self.assertEqual([1, 2, 3], list(ctypes.cast(t.data, ctypes.POINTER(ctypes.c_float))[:3]))
+            if kind is Versioned:
+                self.assertEqual((1, 1), (managed.major, managed.flags))
+            managed.deleter(ctypes.cast(pointer, ctypes.POINTER(kind)))
+        self.release(tensor)
+
+    def test_numpy_on_the_other_side(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not installed")
+        array = numpy.arange(6, dtype=numpy.float32).reshape(2, 3)
+        capsule = array.__dlpack__()
+        tensor = out("weft_tensor_from_dlpack_legacy", self.ctx, PY.PyCapsule_GetPointer(capsule, b"dltensor"))
+        PY.PyCapsule_SetName(capsule, b"used_dltensor")
+        double = out("weft_add", self.ctx, tensor, tensor)
+        pointer = out("weft_tensor_to_dlpack_legacy", double)
+
+        class Producer:
+            def __dlpack__(self, **_):
+                return PY.PyCapsule_New(pointer, b"dltensor", None)
+
+            def __dlpack_device__(self):
+                return (1, 0)
+        back = numpy.from_dlpack(Producer())
+        self.release(double)
+        self.release(tensor)
+        numpy.testing.assert_array_equal(array + array, back)
+        del back, capsule, array
+        gc.collect()
+
+
+if __name__ == "__main__":
+    unittest.main()
