@@ -29,17 +29,18 @@ typedef struct {
 } options;
 
 typedef struct {
-  const char* name;
+  const char *layer, *name;
   size_t rank;
   int64_t dims[4];
   int64_t fan_in; /* 0: a bias, starts at zero */
 } layer;
 
+/* A weight and a bias for each layer, in this order. */
 static const layer LAYERS[PARAMS] = {
-    {"conv1.weight", 4, {3, 3, 1, 32}, 9},       {"conv1.bias", 1, {32}, 0},
-    {"conv2.weight", 4, {3, 3, 32, 64}, 288},    {"conv2.bias", 1, {64}, 0},
-    {"dense1.weight", 2, {9216, 128}, 9216},     {"dense1.bias", 1, {128}, 0},
-    {"dense2.weight", 2, {128, CLASSES}, 128},   {"dense2.bias", 1, {CLASSES}, 0},
+    {"conv1", "weight", 4, {3, 3, 1, 32}, 9},      {"conv1", "bias", 1, {32}, 0},
+    {"conv2", "weight", 4, {3, 3, 32, 64}, 288},   {"conv2", "bias", 1, {64}, 0},
+    {"dense1", "weight", 2, {9216, 128}, 9216},    {"dense1", "bias", 1, {128}, 0},
+    {"dense2", "weight", 2, {128, CLASSES}, 128},  {"dense2", "bias", 1, {CLASSES}, 0},
 };
 
 typedef struct {
@@ -223,13 +224,15 @@ static void init_model(weft_context* ctx, weft_device* device, model* m, uint64_
 
 static void save(weft_context* ctx, const options* o, const model* m, weft_optimizer* opt, int64_t epoch) {
   weft_tree *tree = NULL, *state = NULL;
-  uint32_t weights, random, node;
+  uint32_t weights, parent = 0, random, node;
   uint64_t key, low, high;
   int i;
   must(weft_tree_create(&tree));
   must(weft_tree_add_dict(tree, 0, "model", WEFT_STRLEN, &weights));
-  for (i = 0; i < PARAMS; ++i)
-    must(weft_tree_add_tensor(tree, weights, LAYERS[i].name, WEFT_STRLEN, m->p[i], &node));
+  for (i = 0; i < PARAMS; ++i) {
+    if (i % 2 == 0) must(weft_tree_add_dict(tree, weights, LAYERS[i].layer, WEFT_STRLEN, &parent));
+    must(weft_tree_add_tensor(tree, parent, LAYERS[i].name, WEFT_STRLEN, m->p[i], &node));
+  }
   must(weft_optimizer_state(opt, &state));
   must(weft_tree_add_tree(tree, 0, "optimizer", WEFT_STRLEN, state, &node));
   must(weft_random_get_state(ctx, &key, &low, &high));
@@ -281,14 +284,14 @@ static int64_t load(weft_context* ctx, weft_device* device, options* o, model* m
   if (length != strlen(o->optimizer) || memcmp(name, o->optimizer, length) != 0)
     die("%s was trained with --optimizer %.*s", o->checkpoint, (int)length, (const char*)name);
   for (i = 0; i < PARAMS; ++i) {
-    snprintf(path, sizeof path, "model/%s", LAYERS[i].name);
+    snprintf(path, sizeof path, "model.%s.%s", LAYERS[i].layer, LAYERS[i].name);
     must(weft_tree_get_tensor(tree, find(tree, path), &m->p[i]));
     must(weft_tensor_require_grad(m->p[i], 1));
   }
   *opt = make_optimizer(ctx, o, m);
   must(weft_optimizer_load(*opt, tree, find(tree, "optimizer")));
-  must(weft_random_set_state(ctx, (uint64_t)find_i64(tree, "random/key"), (uint64_t)find_i64(tree, "random/low"),
-                             (uint64_t)find_i64(tree, "random/high")));
+  must(weft_random_set_state(ctx, (uint64_t)find_i64(tree, "random.key"), (uint64_t)find_i64(tree, "random.low"),
+                             (uint64_t)find_i64(tree, "random.high")));
   o->seed = (uint64_t)find_i64(tree, "seed");
   epoch = find_i64(tree, "epoch");
   weft_tree_release(tree);

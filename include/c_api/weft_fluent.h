@@ -75,15 +75,15 @@ WEFT_MUST_USE WF_INLINE weft_error* wf_end(weft_scope* scope) { return weft_scop
 /* The first error so far. */
 WEFT_MUST_USE WF_INLINE weft_error* wf_check(weft_scope* scope) { return weft_scope_check(scope); }
 
-/* The outcome of any fallible call belongs to the scope: wf_take(s, weft_f(…, &t), t). */
-WF_INLINE weft_tensor* wf_take_at(weft_scope* scope, weft_error* error, weft_tensor* tensor, const char* file, int line) {
+/* The outcome of any fallible call belongs to the scope: wf_own(s, weft_f(…, &t), t). */
+WF_INLINE weft_tensor* wf_own_at(weft_scope* scope, weft_error* error, weft_tensor* tensor, const char* file, int line) {
   weft_scope_mark(scope, file, line);
   return weft_scope_adopt(scope, error, tensor);
 }
 /* A failure of any other call becomes the scope's: wf_try(s, weft_optimizer_step(…)). Returns 1 if it went well. */
 WF_INLINE int wf_try_at(weft_scope* scope, weft_error* error, const char* file, int line) {
   if (error == NULL) return 1;
-  wf_take_at(scope, error, NULL, file, line);
+  wf_own_at(scope, error, NULL, file, line);
   return 0;
 }
 #define wf_try(s, call) wf_try_at((s), (call), __FILE__, __LINE__)
