@@ -145,9 +145,11 @@ inline double& BestProbe(int threads) {
 }
 
 // Runs `fn` until `wanted` samples are valid or `limit` seconds are over. A sample is valid if the probes before and
-// after it reach 85 % of the best one and the process was not switched out by force. fn's own work is repeated inside
-// to fill a millisecond.
-inline Sample Measure(int threads, const std::function<void()>& fn, int wanted = 11, double limit = 3.0) {
+// after it reach 85 % of the best one and the process was not switched out by force; `crowded` is for a process with more
+// threads of its own than cores, which switch each other out: there the probes alone decide. fn's own work is repeated
+// inside to fill a millisecond.
+inline Sample Measure(int threads, const std::function<void()>& fn, int wanted = 11, double limit = 3.0,
+                      bool crowded = false) {
   fn();  // compiles, faults pages in
   Clock::time_point start = Clock::now();
   fn();
@@ -161,7 +163,7 @@ inline Sample Measure(int threads, const std::function<void()>& fn, int wanted =
     start = Clock::now();
     for (int i = 0; i < repeats; ++i) fn();
     const double seconds = Since(start) / repeats;
-    const bool switched = InvoluntarySwitches() != switches;
+    const bool switched = !crowded && InvoluntarySwitches() != switches;
     const double after = Probe(threads);
     double& best = BestProbe(threads);
     best = std::max({best, before, after});

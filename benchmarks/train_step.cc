@@ -1,0 +1,261 @@
+// Training steps of two networks through the exported functions, against what the machine's multipliers allow: an MLP
+// 784-512-256-10 with plain SGD, and a CNN (3x3 convolutions 1-32-64, max-pool 2, 9216-128-10) with momentum, batches of
+// 64. Optimizer included, distinct batches, the loss read every 50 steps.
+#include <libgen.h>
+#include <limits.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "bench_util.h"
+#include "weft.h"
+#include "weft_fluent.h"
+
+namespace {
+
+constexpr int kBatch = 64, kBatches = 16, kReadEvery = 50;
+
+constexpr char kHelp[] =
+    "usage: train_step [options]\n"
+    "  --json           one JSON array instead of lines\n"
+    "  --quick          few samples\n"
+    "  --peers          PyTorch and JAX beside it, installed into a throw-away virtual environment\n"
+    "  --peers-in DIR   the same in a virtual environment that stays (made if it is not there)\n"
+    "  --only NAME      mlp or cnn\n"
+    "  --steps N        N steps without measuring, for profilers\n"
+    "  --metrics        the library's counters at the end\n";
+
+void Must(weft_error* error) {
+  if (error == nullptr) return;
+  std::fprintf(stderr, "train_step: %s\n", weft_error_message(error, nullptr));
+  std::exit(1);
+}
+
+uint64_t random_state = 1;
+double Uniform() {
+  random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+  return static_cast<double>(random_state >> 40) * 0x1p-24;
+}
+
+struct Shape {
+  int64_t dims[4];
+  size_t rank;
+  int64_t fan_in;  // 0: zeros
+};
+
+class Network {
+ public:
+  Network(weft_context* ctx, bool cnn) : ctx_(ctx), cnn_(cnn) {
+    static const Shape kMlp[] = {{{784, 512}, 2, 784}, {{512}, 1, 0}, {{512, 256}, 2, 512},
+                                 {{256}, 1, 0},        {{256, 10}, 2, 256}, {{10}, 1, 0}};
+    static const Shape kCnn[] = {{{3, 3, 1, 32}, 4, 9},    {{32}, 1, 0},  {{3, 3, 32, 64}, 4, 288}, {{64}, 1, 0},
+                                 {{9216, 128}, 2, 9216},   {{128}, 1, 0}, {{128, 10}, 2, 128},      {{10}, 1, 0}};
+    count_ = cnn ? 8 : 6;
+    for (size_t i = 0; i < count_; ++i) p_[i] = Parameter(cnn ? kCnn[i] : kMlp[i]);
+    const int64_t flat[] = {kBatch, 784}, image[] = {kBatch, 28, 28, 1}, rows[] = {kBatch};
+    for (int b = 0; b < kBatches; ++b) {
+      std::vector<float> x(kBatch * 784);
+      std::vector<int32_t> y(kBatch);
+      // Labels can be learned, so that a wrong gradient shows as a loss that does not fall.
+      for (int n = 0; n < kBatch; ++n) {
+        y[n] = static_cast<int32_t>(Uniform() * 10);
+        for (int i = 0; i < 784; ++i) x[n * 784 + i] = static_cast<float>(Uniform() - 0.5 + (i / 78 == y[n] ? 0.5 : 0.0));
+      }
+      Must(weft_tensor_from_host(ctx, nullptr, WEFT_F32, cnn ? image : flat, cnn ? 4 : 2, x.data(), x.size() * 4, &x_[b]));
+      Must(weft_tensor_from_host(ctx, nullptr, WEFT_I32, rows, 1, y.data(), y.size() * 4, &y_[b]));
+    }
+    weft_sgd_options sgd = WEFT_SGD_OPTIONS_INIT;
+    if (cnn) sgd.momentum = 0.9;
+    Must(weft_sgd_create(ctx, p_, count_, &sgd, &optimizer_));
+  }
+  ~Network() {
+    for (size_t i = 0; i < count_; ++i) weft_tensor_release(p_[i]);
+    for (int b = 0; b < kBatches; ++b) {
+      weft_tensor_release(x_[b]);
+      weft_tensor_release(y_[b]);
+    }
+    weft_optimizer_release(optimizer_);
+  }
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  // `steps` steps; returns the loss of the last, which is read.
+  double Run(int steps) {
+    double loss = 0;
+    for (int i = 0; i < steps; ++i) Step(i + 1 == steps ? &loss : nullptr);
+    return loss;
+  }
+
+ private:
+  weft_tensor* Parameter(const Shape& shape) {
+    size_t n = 1;
+    for (size_t d = 0; d < shape.rank; ++d) n *= static_cast<size_t>(shape.dims[d]);
+    std::vector<float> values(n);
+    if (shape.fan_in > 0) {
+      const double bound = std::sqrt(6.0 / static_cast<double>(shape.fan_in));
+      for (float& v : values) v = static_cast<float>((2 * Uniform() - 1) * bound);
+    }
+    weft_tensor* t = nullptr;
+    Must(weft_tensor_from_host(ctx_, nullptr, WEFT_F32, shape.dims, shape.rank, values.data(), n * 4, &t));
+    Must(weft_tensor_require_grad(t, 1));
+    return t;
+  }
+
+  weft_tensor* Mlp(wf_scope* s, weft_tensor* x) {
+    weft_tensor* h = wf_relu(s, wf_add(s, wf_matmul(s, x, p_[0]), p_[1]));
+    h = wf_relu(s, wf_add(s, wf_matmul(s, h, p_[2]), p_[3]));
+    return wf_add(s, wf_matmul(s, h, p_[4]), p_[5]);
+  }
+
+  weft_tensor* Cnn(wf_scope* s, weft_tensor* x) {
+    static const int64_t kPool[] = {2, 2}, kFlat[] = {kBatch, 9216};
+    weft_tensor* h = wf_relu(s, wf_add(s, wf_conv(s, x, p_[0]), p_[1]));
+    h = wf_relu(s, wf_add(s, wf_conv(s, h, p_[2]), p_[3]));
+    h = wf_reshape(s, wf_max_pool(s, h, kPool, 2), kFlat, 2);
+    h = wf_relu(s, wf_add(s, wf_matmul(s, h, p_[4]), p_[5]));
+    return wf_add(s, wf_matmul(s, h, p_[6]), p_[7]);
+  }
+
+  void Step(double* loss) {
+    weft_tensor* gradients[8];
+    wf_scope* s = wf_begin(ctx_);
+    weft_tensor* x = x_[position_ % kBatches];
+    weft_tensor* l = wf_cross_entropy(s, cnn_ ? Cnn(s, x) : Mlp(s, x), y_[position_ % kBatches]);
+    ++position_;
+    wf_grad(s, l, p_, count_, gradients);
+    wf_try(s, weft_optimizer_step(optimizer_, gradients, count_, 0.01));
+    l = wf_keep(s, l);
+    Must(wf_end(s));
+    Must(weft_sync(ctx_, nullptr, nullptr));
+    if (loss != nullptr) Must(weft_tensor_item_f64(l, loss));
+    weft_tensor_release(l);
+  }
+
+  weft_context* ctx_;
+  bool cnn_;
+  size_t count_ = 0;
+  weft_tensor* p_[8] = {};
+  weft_tensor* x_[kBatches] = {};
+  weft_tensor* y_[kBatches] = {};
+  weft_optimizer* optimizer_ = nullptr;
+  int position_ = 0;
+};
+
+// The script beside the sources, above the folder that this program was built into.
+std::string PeersScript() {
+  char path[PATH_MAX] = {};
+  if (readlink("/proc/self/exe", path, sizeof path - 1) < 0) return "";
+  for (std::string folder = dirname(path); folder.size() > 1; folder.resize(folder.find_last_of('/'))) {
+    const std::string script = folder + "/benchmarks/peers/peers";
+    if (access(script.c_str(), X_OK) == 0) return script;
+  }
+  return "";
+}
+
+// "<workload> <peer> <best> <median>" a line, milliseconds. The best stands for a peer: their pools spin between steps,
+// which makes their medians a matter of luck.
+bool AddPeers(std::vector<bench::Row>& rows, const std::string& folder, bool quick) {
+  const std::string script = PeersScript();
+  if (script.empty()) {
+    std::fprintf(stderr, "train_step: benchmarks/peers/peers is not above this program\n");
+    return false;
+  }
+  std::string command = "'" + script + "' --seconds " + (quick ? "2" : "6");
+  if (!folder.empty()) command += " --keep '" + folder + "'";
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return false;
+  char workload[64], peer[64];
+  double best = 0, median = 0;
+  while (std::fscanf(pipe, "%63s %63s %lf %lf", workload, peer, &best, &median) == 4) {
+    for (bench::Row& row : rows) {
+      if (row.name == std::string(workload) + "-train b64") row.peers[peer] = best;
+    }
+  }
+  return pclose(pipe) == 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bench::Options options = bench::Parse(argc, argv);
+  bool peers = false, metrics = false;
+  std::string folder, only;
+  int plain_steps = 0;
+  for (size_t i = 0; i < options.rest.size(); ++i) {
+    const std::string& a = options.rest[i];
+    const bool has_value = i + 1 < options.rest.size();
+    if (a == "--peers") {
+      peers = true;
+    } else if (a == "--peers-in" && has_value) {
+      peers = true;
+      folder = options.rest[++i];
+    } else if (a == "--only" && has_value) {
+      only = options.rest[++i];
+    } else if (a == "--steps" && has_value) {
+      plain_steps = std::atoi(options.rest[++i].c_str());
+    } else if (a == "--metrics") {
+      metrics = true;
+    } else {
+      std::fputs(kHelp, a == "--help" ? stdout : stderr);
+      return a == "--help" ? 0 : 2;
+    }
+  }
+  weft_context* ctx = nullptr;
+  Must(weft_context_create(nullptr, &ctx));
+
+  struct Workload {
+    const char* name;
+    bool cnn;
+    double gflop;
+  };
+  int rc = 0;
+  std::vector<bench::Row> rows;
+  const double peak = bench::ClockHz() * 1e-9 * options.threads * bench::FlopsPerInstruction();
+  const double first_probe = bench::BestProbe(options.threads);
+  if (plain_steps == 0) rows.push_back({"probe", first_probe, "GF/s", peak, first_probe / peak, {}});
+  if (first_probe < 0.85 * peak) {
+    std::fprintf(stderr, "train_step: the probe reaches %.0f of %.0f GF/s: the run is void\n", first_probe, peak);
+    rc = 1;
+  }
+  for (const Workload& w : {Workload{"mlp", false, 0.154}, Workload{"cnn", true, 4.58}}) {
+    if (!only.empty() && only != w.name) continue;
+    Network network(ctx, w.cnn);
+    if (plain_steps > 0) {
+      std::printf("%s: loss %.4f\n", w.name, network.Run(plain_steps));
+      continue;
+    }
+    const double before = network.Run(2);
+    // A sample is kReadEvery steps with one read at their end; of the CNN ten, or a sample would outlast the phases of
+    // a shared machine. Its read is then counted five times too often, against us.
+    const int steps = w.cnn ? 10 : kReadEvery;
+    const bench::Sample sample =
+        bench::Measure(options.threads, [&] { network.Run(steps); }, options.quick ? 5 : 21,
+                                                options.quick ? 3.0 : 20.0, /*crowded=*/true);
+    const double after = network.Run(1);
+    if (!(after < before)) {
+      std::fprintf(stderr, "train_step: %s: the loss went from %.4f to %.4f\n", w.name, before, after);
+      rc = 1;
+    }
+    if (sample.Void()) {
+      std::fprintf(stderr, "train_step: %s: no undisturbed sample (%d dropped)\n", w.name, sample.dropped);
+      rc = 1;
+      continue;
+    }
+    const double ms = sample.seconds / steps * 1e3, floor = w.gflop / sample.probe * 1e3;
+    if (floor > 1.02 * ms) {
+      std::fprintf(stderr, "train_step: %s passes the probe: the run is void\n", w.name);
+      rc = 1;
+    }
+    rows.push_back({std::string(w.name) + "-train b64", ms, "ms", floor, ms / floor, {}});
+  }
+  if (peers && !AddPeers(rows, folder, options.quick)) rc = 1;
+  if (plain_steps == 0) bench::Print(rows, options);
+  if (metrics) {
+    weft_blob* report = nullptr;
+    Must(weft_metrics_report(ctx, &report));
+    std::fwrite(weft_blob_data(report), 1, weft_blob_size(report), stderr);
+    weft_blob_release(report);
+  }
+  weft_context_release(ctx);
+  return rc;
+}
