@@ -114,7 +114,7 @@ WF_INLINE weft_tensor* wf_from_host_at(weft_scope* s, const char* file, int line
   weft_error* error = weft_tensor_from_host(ctx, NULL, dtype, dims, rank, data, size, &out);
   return weft_scope_adopt(s, error, out);
 }
-/* wf_from_host(s, dtype, WF_DIMS(2, 3), data, size) */
+/* wf_from_host(s, WEFT_F32, WF_INTS(2, 3), data, size) */
 #define wf_from_host(s, ...) wf_from_host_at((s), __FILE__, __LINE__, __VA_ARGS__)
 
 /* Gradients of the scalar y with respect to xs into grads, all owned by the scope. Returns 1 if it went well. */

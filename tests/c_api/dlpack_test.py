@@ -97,7 +97,7 @@ class DLPack(unittest.TestCase):
         return keep
 
     def take(self, keep):
-        name = "weft_tensor_from_dlpack" + ("_legacy" if isinstance(keep["managed"], Legacy) else "")
+        name = "weft_tensor_from_dlpack_legacy" if isinstance(keep["managed"], Legacy) else "weft_tensor_from_dlpack"
         return out(name, self.ctx, ctypes.byref(keep["managed"]))
 
     def test_both_forms_come_in_and_their_deleters_run_once(self):
@@ -108,10 +108,8 @@ class DLPack(unittest.TestCase):
             self.assertEqual([2, 4, 6, 8, 10, 12], self.read(total, 6))
             self.release(total)
             self.release(tensor)
-            size = ctypes.c_size_t()
-            call("weft_device_count", self.ctx, ctypes.byref(size))
             self.assertLessEqual(keep["deleted"], 1)
-            LIB.weft_metrics_json  # the engine empties its list of the dead with the next call
+            # What the engine still holds for its last step goes with the next one.
             other = out("weft_tensor_from_f64", self.ctx, 0x12002, ctypes.c_double(1))
             again = out("weft_add", self.ctx, other, other)
             call("weft_sync", self.ctx, None, None)

@@ -1,5 +1,6 @@
 """What is generated is up to date: headers and bodies follow from api.json and ops.json, ops.json from the operation table."""
 import os
+import re
 import subprocess
 import sys
 import unittest
@@ -39,8 +40,24 @@ class Generated(unittest.TestCase):
                     tests += f.read()
         with open(os.path.join(folder, "weft_fluent.h"), encoding="utf-8") as f:
             tests += f.read()  # wf_keep, wf_end and others call through
-        missing = [f["name"] for f in api.functions if f["name"] + "(" not in tests]
+        missing = [f["name"] for f in api.functions if not re.search(r'\b%s["(]' % f["name"], tests)]  # C calls, Python looks up
         self.assertEqual([], missing)
+
+    def test_an_operation_may_not_take_a_name_of_the_fluent_layer(self):
+        from generator import fluent
+
+        class Named:
+            def __init__(self, c_name):
+                self.c_name = c_name
+        for name, text in (("own", "operation own would define wf_own_at, which the fluent layer itself defines"),
+                           ("keep", "operation keep would define wf_keep, which the fluent layer itself defines"),
+                           ("scope", "operation scope would define wf_scope, which the fluent layer itself defines")):
+            with self.assertRaises(AssertionError) as raised:
+                fluent.check_names([Named("add"), Named(name)])
+            self.assertEqual(text, str(raised.exception))
+        with self.assertRaises(AssertionError):
+            fluent.check_names([Named("take"), Named("take_at")])
+        fluent.check_names([Named("take"), Named("add")])
 
 
 if __name__ == "__main__":

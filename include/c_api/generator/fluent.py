@@ -1,4 +1,6 @@
 """weft_fluent.h: operations that return tensors and nest, over the scope functions. Header-only, no symbol of its own."""
+import re
+
 from . import headers
 from .model import declarator, safe
 
@@ -119,7 +121,7 @@ WF_INLINE weft_tensor* wf_from_host_at(weft_scope* s, const char* file, int line
   weft_error* error = weft_tensor_from_host(ctx, NULL, dtype, dims, rank, data, size, &out);
   return weft_scope_adopt(s, error, out);
 }
-/* wf_from_host(s, dtype, WF_DIMS(2, 3), data, size) */
+/* wf_from_host(s, WEFT_F32, WF_INTS(2, 3), data, size) */
 #define wf_from_host(s, ...) wf_from_host_at((s), __FILE__, __LINE__, __VA_ARGS__)
 
 /* Gradients of the scalar y with respect to xs into grads, all owned by the scope. Returns 1 if it went well. */
@@ -236,6 +238,21 @@ def op_text(op):
     return text
 
 
+def own_names():
+    """What the header itself defines: functions, macros and types that no operation may be called like."""
+    return set(re.findall(r"^#define (\w+)|^WF_INLINE [^(]*?(\w+)\(|^typedef .*?(\w+);", HEAD, re.M))
+
+
+def check_names(ops):
+    """Each operation makes wf_<name>, wf_<name>_at and perhaps wf_<name>_args; nothing else may be called so."""
+    taken = {name: "the fluent layer itself" for groups in own_names() for name in groups if name}
+    for op in ops:
+        for name in ("wf_" + op.c_name, "wf_" + op.c_name + "_at", "wf_" + op.c_name + "_args"):
+            assert name not in taken, "operation %s would define %s, which %s defines" % (op.c_name, name, taken[name])
+            taken[name] = "operation " + op.c_name
+
+
 def files(api):
+    check_names(api.ops)
     text = HEAD + "/* The operations; weft_ops.h says what each does. */\n"
     return {"include/c_api/weft_fluent.h": text + "".join(op_text(op) for op in api.ops) + "#endif /* WEFT_FLUENT_H */\n"}
