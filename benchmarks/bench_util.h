@@ -12,10 +12,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -134,6 +136,18 @@ inline long InvoluntarySwitches() {
   return usage.ru_nivcsw;
 }
 
+// Seconds that the process's living threads have been ready to run and waited for a core.
+inline double SecondsWaitingForCores() {
+  double total = 0;
+  std::error_code error;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::ifstream file(task.path() / "schedstat");
+    double ran = 0, waited = 0;
+    if (file >> ran >> waited) total += waited * 1e-9;
+  }
+  return total;
+}
+
 // The best probe of the process so far, per number of threads: what "undisturbed" means.
 inline double& BestProbe(int threads) {
   static std::map<int, double> best;
@@ -145,9 +159,9 @@ inline double& BestProbe(int threads) {
 }
 
 // Runs `fn` until `wanted` samples are valid or `limit` seconds are over. A sample is valid if the probes before and
-// after it reach 85 % of the best one and the process was not switched out by force; `crowded` is for a process with more
-// threads of its own than cores, which switch each other out: there the probes alone decide. fn's own work is repeated
-// inside to fill a millisecond.
+// after it reach 85 % of the best one and the process was not switched out by force. `crowded` is for a process with
+// more threads of its own than cores, which switch each other out: there its threads may have waited for a core for a
+// fifth of the time. fn's own work is repeated inside to fill a millisecond.
 inline Sample Measure(int threads, const std::function<void()>& fn, int wanted = 11, double limit = 3.0,
                       bool crowded = false) {
   fn();  // compiles, faults pages in
@@ -160,10 +174,12 @@ inline Sample Measure(int threads, const std::function<void()>& fn, int wanted =
   double before = Probe(threads);
   while (sample.valid < wanted && Since(begin) < limit) {
     const long switches = InvoluntarySwitches();
+    const double waited = crowded ? SecondsWaitingForCores() : 0;
     start = Clock::now();
     for (int i = 0; i < repeats; ++i) fn();
     const double seconds = Since(start) / repeats;
-    const bool switched = !crowded && InvoluntarySwitches() != switches;
+    const bool switched = crowded ? SecondsWaitingForCores() - waited > 0.2 * seconds * repeats
+                                  : InvoluntarySwitches() != switches;
     const double after = Probe(threads);
     double& best = BestProbe(threads);
     best = std::max({best, before, after});
