@@ -203,7 +203,7 @@ struct Row {
   std::string name;
   double value = 0;
   std::string unit;
-  double floor = 0;  // what the machine allows, in the same unit
+  double floor = 0;  // what the machine allows, in the same unit; 0: there is no such figure
   double ratio = 0;  // value against floor, 1 is perfect
   std::map<std::string, double> peers;
 };
@@ -245,8 +245,8 @@ inline std::string Machine() {
 inline void Print(const std::vector<Row>& rows, const Options& options) {
   if (!options.json) {
     for (const Row& row : rows) {
-      std::printf("%-44s %12.2f %-6s floor %12.2f  ratio %6.3f", row.name.c_str(), row.value, row.unit.c_str(), row.floor,
-                  row.ratio);
+      std::printf("%-44s %12.2f %-6s", row.name.c_str(), row.value, row.unit.c_str());
+      if (row.floor > 0) std::printf(" floor %12.2f  ratio %6.3f", row.floor, row.ratio);
       for (const auto& [peer, value] : row.peers) std::printf("  %s %.2f", peer.c_str(), value);
       std::printf("\n");
     }
@@ -255,8 +255,13 @@ inline void Print(const std::vector<Row>& rows, const Options& options) {
   const std::string machine = Machine();
   std::printf("[");
   for (size_t i = 0; i < rows.size(); ++i) {
-    std::printf("%s\n {\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"floor\": %.6g, \"ratio\": %.4g, \"peers\": {",
-                i == 0 ? "" : ",", rows[i].name.c_str(), rows[i].value, rows[i].unit.c_str(), rows[i].floor, rows[i].ratio);
+    std::printf("%s\n {\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", ", i == 0 ? "" : ",", rows[i].name.c_str(),
+                rows[i].value, rows[i].unit.c_str());
+    if (rows[i].floor > 0) {
+      std::printf("\"floor\": %.6g, \"ratio\": %.4g, \"peers\": {", rows[i].floor, rows[i].ratio);
+    } else {
+      std::printf("\"floor\": null, \"ratio\": null, \"peers\": {");
+    }
     bool first = true;
     for (const auto& [peer, value] : rows[i].peers) {
       std::printf("%s\"%s\": %.6g", first ? "" : ", ", peer.c_str(), value);

@@ -187,7 +187,7 @@ int main(int argc, char** argv) {
     if (jax > 0) snprintf(other, sizeof other, "\"jax_trace\": %.0f", jax);
     printf("[{\"name\": \"record: transformer block with gradient, an operation\", \"value\": %.1f, \"unit\": \"ns\", \"floor\": 1000, "
            "\"ratio\": %.4f, \"peers\": {%s}, \"machine\": \"%s\"},\n", each, each / 1000, other, name);
-    printf(" {\"name\": \"record: host time of a steady MLP step\", \"value\": %.2f, \"unit\": \"us\", \"floor\": 0, \"ratio\": 0, "
+    printf(" {\"name\": \"record: host time of a steady MLP step\", \"value\": %.2f, \"unit\": \"us\", \"floor\": null, \"ratio\": null, "
            "\"peers\": {}, \"machine\": \"%s\"}]\n", mlp_us[steps / 2], name);
   } else {
     printf("transformer block with gradient: %" PRId64 " operations, %.0f ns each (median of %d; fastest %.0f ns; the limit is 1000)\n",

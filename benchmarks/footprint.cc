@@ -47,14 +47,19 @@ double LoadOnce(const std::string& path) {
 
 int main(int argc, char** argv) {
   const bench::Options options = bench::Parse(argc, argv);
+  if (!options.rest.empty()) {
+    const bool help = options.rest[0] == "--help";
+    std::fputs("usage: footprint [--json] [--quick] [--help]\n", help ? stdout : stderr);
+    return help ? 0 : 2;
+  }
   Dl_info self;
   if (dladdr(reinterpret_cast<void*>(&weft_abi_version), &self) == 0) return 1;
-  char folder[] = "/tmp/weft-load.XXXXXX";
+  char folder[] = "/tmp/weft-footprint.XXXXXX";
   if (mkdtemp(folder) == nullptr) return 1;
   const std::string copy = std::string(folder) + "/libweft.so.1";
   const std::string strip = "strip -o '" + copy + "' '" + self.dli_fname + "'";
   if (std::system(strip.c_str()) != 0) {
-    std::fprintf(stderr, "load: cannot make a stripped copy of %s\n", self.dli_fname);
+    std::fprintf(stderr, "footprint: cannot make a stripped copy of %s\n", self.dli_fname);
     return 1;
   }
   struct stat status;
@@ -66,7 +71,7 @@ int main(int argc, char** argv) {
   rmdir(folder);
   std::sort(times.begin(), times.end());
   if (times.front() < 0) {
-    std::fprintf(stderr, "load: a copy of the library could not be opened\n");
+    std::fprintf(stderr, "footprint: a copy of the library could not be opened\n");
     return 1;
   }
   const double median = times[times.size() / 2];
