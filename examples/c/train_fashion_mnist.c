@@ -200,24 +200,17 @@ static weft_tensor* forward(wf_scope* s, const model* m, weft_tensor* x) {
   return wf_add(s, matmul(s, m, h, m->p[6]), m->p[7]);
 }
 
-/* He initialisation (He et al. 2015): normal with variance 2 / fan-in, by Box-Muller from the seed. */
-static void init_model(weft_context* ctx, weft_device* device, model* m, uint64_t seed) {
+/* He initialisation (He et al. 2015): normal with variance 2 / fan-in, from the context's random state. */
+static void init_model(weft_context* ctx, weft_device* device, model* m) {
+  wf_scope* s = wf_begin(ctx);
   int i;
   for (i = 0; i < PARAMS; ++i) {
     const layer* l = &LAYERS[i];
-    int64_t count = 1, k;
-    float* values;
-    size_t d;
-    for (d = 0; d < l->rank; ++d) count *= l->dims[d];
-    values = calloc((size_t)count, sizeof *values);
-    if (!values) die("out of memory");
-    for (k = 0; l->fan_in && k < count; ++k) {
-      const double u = ((double)(splitmix(&seed) >> 11) + 1) * 0x1p-53, v = (double)(splitmix(&seed) >> 11) * 0x1p-53;
-      values[k] = (float)(sqrt(-2 * log(u) * 2.0 / (double)l->fan_in) * cos(6.283185307179586 * v));
-    }
-    must(weft_tensor_from_host(ctx, device, WEFT_F32, l->dims, l->rank, values, (size_t)count * sizeof *values, &m->p[i]));
-    free(values);
+    m->p[i] = wf_keep(s, l->fan_in ? wf_normal(s, l->dims, l->rank, .deviation = sqrt(2.0 / (double)l->fan_in))
+                                   : wf_full(s, l->dims, l->rank, 0.0));
   }
+  must(wf_end(s));
+  must(weft_sync(ctx, device, NULL)); /* so that the first step is recorded like all others */
 }
 
 /* --- checkpoint -------------------------------------------------------------------------------------------------- */
@@ -321,23 +314,21 @@ static weft_tensor* train_step(weft_context* ctx, weft_device* device, const opt
   return loss;
 }
 
-/* Share of the test images that the model gets right. */
-static double evaluate(weft_context* ctx, const model* m, const dataset* d) {
-  static float logits[EVAL_BATCH][CLASSES];
-  int64_t at, right = 0;
-  for (at = 0; at + EVAL_BATCH <= d->count; at += EVAL_BATCH) {
-    weft_tensor *x, *y;
-    int64_t i, j, best;
+/* Share of the test images that the model gets right; of the first limit batches if that is not 0. */
+static double evaluate(weft_context* ctx, const model* m, const dataset* d, int64_t limit) {
+  int64_t at;
+  double right = 0;
+  for (at = 0; at + EVAL_BATCH <= d->count && (!limit || at < limit * EVAL_BATCH); at += EVAL_BATCH) {
+    weft_tensor *x, *y, *hits;
+    double count = 0;
     wf_scope* s = wf_begin(ctx);
     batch(s, d, NULL, at, EVAL_BATCH, &x, &y);
-    wf_try(s, weft_tensor_to_host(forward(s, m, x), logits, sizeof logits));
+    hits = wf_eq(s, wf_convert(s, wf_argmax(s, forward(s, m, x), .axis = 1), WEFT_I32), y);
+    wf_try(s, weft_tensor_item_f64(wf_sum(s, wf_convert(s, hits, WEFT_F32)), &count));
     must(wf_end(s));
-    for (i = 0; i < EVAL_BATCH; ++i) {
-      for (best = 0, j = 1; j < CLASSES; ++j) best = logits[i][j] > logits[i][best] ? j : best;
-      right += best == d->labels[at + i];
-    }
+    right += count;
   }
-  return (double)right / (double)(d->count - d->count % EVAL_BATCH);
+  return right / (double)at;
 }
 
 typedef struct {
@@ -373,7 +364,7 @@ static const char* HELP =
     "  --resume           go on from the checkpoint\n"
     "  --cache DIR        where compiled programs stay (fashion_mnist.cache)\n"
     "  --data DIR         folder of the four .gz files (/usr/share/datasets/fashion-mnist)\n"
-    "  --limit N          at most N steps an epoch (for trying things out)\n"
+    "  --limit N          at most N steps an epoch and N batches of 500 test images (for trying things out)\n"
     "  --first-step       stop after the first step and say how long it took from the start of the process\n"
     "  --metrics          print the library's counters at the end\n"
     "  --json             print results as one JSON object a line\n";
@@ -423,7 +414,7 @@ static options parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   options o = parse(argc, argv);
   weft_context_options context_options = WEFT_CONTEXT_OPTIONS_INIT;
-  weft_setting settings[1];
+  weft_setting settings[2];
   weft_context* ctx = NULL;
   weft_device* device = NULL;
   weft_optimizer* opt;
@@ -446,8 +437,12 @@ int main(int argc, char** argv) {
   settings[0].name_length = WEFT_STRLEN;
   settings[0].value = o.cache;
   settings[0].value_length = WEFT_STRLEN;
+  settings[1].name = "platform"; /* "cpu" of "cpu:0" */
+  settings[1].name_length = WEFT_STRLEN;
+  settings[1].value = o.device;
+  settings[1].value_length = strcspn(o.device, ":");
   context_options.settings = settings;
-  context_options.setting_count = 1;
+  context_options.setting_count = 2;
   must(weft_context_create(&context_options, &ctx));
   must(weft_device_by_name(ctx, o.device, WEFT_STRLEN, &device));
 
@@ -466,7 +461,7 @@ int main(int argc, char** argv) {
     epoch = load(ctx, device, &o, &m, &opt);
     if (!o.json) printf("resumed from %s after epoch %" PRId64 "\n", o.checkpoint, epoch);
   } else {
-    init_model(ctx, device, &m, o.seed);
+    init_model(ctx, device, &m);
     for (i = 0; i < PARAMS; ++i) must(weft_tensor_require_grad(m.p[i], 1));
     opt = make_optimizer(ctx, &o, &m);
   }
@@ -500,7 +495,7 @@ int main(int argc, char** argv) {
     if (interrupted || o.first_step) break;
     seconds = now() - p.start;
     show(ctx, &p, epoch + 1, steps, steps, loss, 1);
-    accuracy = evaluate(ctx, &m, &test);
+    accuracy = evaluate(ctx, &m, &test, o.limit);
     printf(o.json ? "{\"epoch\": %" PRId64 ", \"loss\": %.6f, \"accuracy\": %.4f, \"images_per_s\": %.1f, \"seconds\": %.2f}\n"
                   : "epoch %" PRId64 ": loss %.4f, test accuracy %.4f, %.0f images/s, %.1f s\n",
            epoch + 1, loss, accuracy, (double)(steps * BATCH) / seconds, seconds);
