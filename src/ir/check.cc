@@ -84,7 +84,7 @@ std::string NamesOf(TypeSet set) {
   if ((set & kF) != 0) names.push_back("f16, bf16, f32, f64");
   if ((set & kSI) != 0) names.push_back("i8 to i64");
   if ((set & kUI) != 0) names.push_back("ui8 to ui64");
-  if ((set & kB) != 0) names.push_back("bool");
+  if ((set & kB) != 0) names.push_back("i1 (bool)");
   return absl::StrJoin(names, ", ");
 }
 
@@ -113,6 +113,10 @@ absl::Status CheckOperands(const OpDef& op, std::span<const Value> operands) {
     for (size_t j = 0; j < i; ++j) {
       const OperandDef& other = op.operands[std::min(j, most - 1)];
       if (other.group == def.group && operands[j] && operands[j].dtype() != type.dtype) {
+        if (&other == &def) {
+          return UserError(def.name, " ", j - (most - 1), " and ", i - (most - 1), " have dtypes ", NameOf(operands[j].dtype()),
+                           " and ", NameOf(type.dtype), "; they must agree (convert one of them)");
+        }
         return UserError("operands ", other.name, " and ", def.name, " have dtypes ", NameOf(operands[j].dtype()),
                          " and ", NameOf(type.dtype), "; they must agree (convert one of them)");
       }

@@ -42,9 +42,9 @@ static void elementwise(void) {
   INVALID(weft_exp(ctx, i, &o), "exp(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
   INVALID(weft_sqrt(ctx, truth, &o), "sqrt(i1[]): operand x has dtype i1; allowed are f16, bf16, f32, f64");
   INVALID(weft_bitwise_and(ctx, a, a, &o),
-          "bitwise_and(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64, bool");
+          "bitwise_and(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64, i1 (bool)");
   INVALID(weft_where(ctx, a, a, a, &o),
-          "where(f32[2, 3], f32[2, 3], f32[2, 3]): operand condition has dtype f32; allowed are bool");
+          "where(f32[2, 3], f32[2, 3], f32[2, 3]): operand condition has dtype f32; allowed are i1 (bool)");
   INVALID(weft_clamp(ctx, b, a, b, &o),
           "clamp(f32[4], f32[2, 3], f32[4]): shapes [4] and [2, 3] do not broadcast: dimension -1 is 4 and 3; sizes must be equal or 1");
   INVALID(weft_lt(ctx, a, i, &o),
@@ -142,7 +142,7 @@ static void reductions(void) {
   sum.struct_size = 3;
   INVALID(weft_sum(ctx, a, &sum, &o),
           "weft_sum_opts.struct_size is 3; start from its _INIT macro or its _init function");
-  INVALID(weft_all(ctx, a, NULL, &o), "all(f32[2, 3]): operand x has dtype f32; allowed are bool");
+  INVALID(weft_all(ctx, a, NULL, &o), "all(f32[2, 3]): operand x has dtype f32; allowed are i1 (bool)");
   INVALID(weft_reduce(ctx, a, DIMS(0), (weft_reduce_reducer)7, &o),
           "reduce: attribute reducer is 7; there are 0 to 5");
   INVALID(weft_reduce(ctx, a, DIMS(-3), WEFT_REDUCE_REDUCER_SUM, &o),

@@ -1,4 +1,5 @@
 """What is generated is up to date: headers and bodies follow from api.json and ops.json, ops.json from the operation table."""
+import json
 import os
 import re
 import subprocess
@@ -42,6 +43,16 @@ class Generated(unittest.TestCase):
             tests += f.read()  # wf_keep, wf_end and others call through
         missing = [f["name"] for f in api.functions if not re.search(r'\b%s["(]' % f["name"], tests)]  # C calls, Python looks up
         self.assertEqual([], missing)
+
+    def test_every_operation_has_bad_input_with_a_tested_text(self):
+        with open(os.path.join(SOURCE, "include", "c_api", "ops.json"), encoding="utf-8") as f:
+            names = [op["c_name"] for op in json.load(f)["ops"] if op["exported"]]
+        tests = ""
+        for name in ("bad_input.c", "bad_input_families.c"):
+            with open(os.path.join(SOURCE, "tests", "c_api", name), encoding="utf-8") as f:
+                tests += f.read()
+        missing = [n for n in names if not re.search(r"\b(weft_|wf_|PAIR\(|FLOATS\()%s\b" % n, tests)]
+        self.assertEqual([], missing, "say in tests/c_api/bad_input_families.c what a wrong call is answered")
 
     def test_an_operation_may_not_take_a_name_of_the_fluent_layer(self):
         from generator import fluent

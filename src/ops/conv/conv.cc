@@ -49,6 +49,7 @@ absl::StatusOr<Attrs> Plan(const OpDef& op, const Attrs& attrs, const Dims& x, c
 absl::Status Infer(const InferCall& call, Types* results) {
   const Dims& x = call.operands[0]->dims;
   const Dims& w = call.operands[1]->dims;
+  if (call.attrs.Int(4) < 1) return UserError("groups is ", call.attrs.Int(4), "; it must be at least 1");
   WEFT_ASSIGN_OR_RETURN(const Attrs general, Plan(call.op, call.attrs, x, w));
   WEFT_ASSIGN_OR_RETURN(const ConvShape shape, ReadConv(kOp_convolution, general, x, w));
   WEFT_ASSIGN_OR_RETURN(const DType dtype, ConvResultType(general, call.operands[0]->dtype));

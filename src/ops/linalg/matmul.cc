@@ -39,6 +39,9 @@ absl::StatusOr<Plan> MakePlan(const Type& x, const Type& y) {
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*call.operands[0], *call.operands[1]));
   const DType dtype = call.attrs.has(0) ? call.attrs.Type(0) : call.operands[0]->dtype;
+  if (!Contains(IsFloat(call.operands[0]->dtype) ? kF : kI, dtype)) {
+    return UserError("dtype ", NameOf(dtype), " cannot hold products of ", NameOf(call.operands[0]->dtype));
+  }
   results->push_back(Type::Tensor(dtype, std::move(plan.result)));
   return absl::OkStatus();
 }

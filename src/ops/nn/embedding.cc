@@ -15,6 +15,9 @@ absl::Status Infer(const InferCall& call, Types* results) {
   if (table.rank() != 2)
     return UserError("table must have shape [entries, width], not ", DimsToString(table.dims));
   if (table.dims[0] == 0 && call.operands[1]->count() != 0) return UserError("table has no entries");
+  if (call.attrs.has(0) && !Contains(kF, call.attrs.Type(0))) {
+    return UserError("dtype ", NameOf(call.attrs.Type(0)), " is not a float; f16, bf16, f32 and f64 are");
+  }
   Dims dims = call.operands[1]->dims;
   dims.push_back(table.dims[1]);
   results->push_back(Type::Tensor(call.attrs.has(0) ? call.attrs.Type(0) : table.dtype, std::move(dims)));

@@ -1,4 +1,6 @@
 // full: one fixed number everywhere.
+#include <cmath>
+
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -15,8 +17,15 @@ absl::Status Infer(const InferCall& call, Types* results) {
   if (!Contains(kAnyType, dtype))
     return UserError("dtype ", NameOf(dtype), " cannot be computed with in this version");
   const double value = call.attrs.Double(1);
-  if (!IsFloat(dtype) && value != static_cast<double>(static_cast<int64_t>(value))) {
-    return UserError("value ", value, " is not a whole number and dtype is ", NameOf(dtype));
+  if (!IsFloat(dtype)) {
+    if (!std::isfinite(value) || value != std::trunc(value)) {
+      return UserError("value ", value, " is not a whole number and dtype is ", NameOf(dtype));
+    }
+    // [-2^(b-1), 2^(b-1)) or [0, 2^b): the ends are exact as doubles, also for 64 bits.
+    const int bits = IsBool(dtype) ? 1 : BitsOf(dtype);
+    const bool has_sign = IsSigned(dtype) && !IsBool(dtype);
+    const double low = has_sign ? -std::ldexp(1.0, bits - 1) : 0, end = std::ldexp(1.0, has_sign ? bits - 1 : bits);
+    if (value < low || value >= end) return UserError("value ", value, " does not fit ", NameOf(dtype));
   }
   results->push_back(Type::Tensor(dtype, ToDims(call.attrs.IntList(0))));
   return absl::OkStatus();

@@ -1,0 +1,358 @@
+/* Bad input, family by family, through the fluent layer: what bad_input.c leaves, so that every operation stands in one
+ * of the two (generated_test.py looks). Each case has a scope of its own and the exact text, without its position. */
+#include "check.h"
+
+static weft_context *ctx, *other;
+static weft_tensor *a, *b, *m, *image, *kernel, *ids, *many, *truth, *bits, *zero, *foreign, *seq, *w3, *half, *philox;
+static weft_tensor *r0, *r1, *r2;
+
+static void refused_at(wf_scope* s, const char* text, int line) {
+  weft_error* e = wf_end(s);
+  size_t skip = 0;
+  if (weft_error_payload(e, "weft.position", WEFT_STRLEN, &skip) == NULL) {
+    printf("%s:%d: %s\n  wanted: \"%s\"\n", __FILE__, line, e == NULL ? "no error" : "the error has no position", text);
+    ++g_failures;
+  } else if (strcmp(weft_error_message(e, NULL) + skip + 2, text) != 0 ||
+             (weft_error_code(e) != WEFT_INVALID_ARGUMENT && weft_error_code(e) != WEFT_UNIMPLEMENTED)) {
+    printf("%s:%d: error %d\n  \"%s\"\n  wanted: \"%s\"\n", __FILE__, line, (int)weft_error_code(e),
+           weft_error_message(e, NULL) + skip + 2, text);
+    ++g_failures;
+  }
+  weft_error_release(e);
+}
+#define BAD(call, text)            \
+  do {                             \
+    wf_scope* s = wf_begin(ctx);   \
+    (void)(call);                  \
+    refused_at(s, text, __LINE__); \
+  } while (0)
+
+static void set_up(void) {
+  const int32_t numbers[6] = {0, 1, 2, 3, 4, 5};
+  const uint8_t two[2] = {1, 0};
+  const uint64_t state[3] = {1, 0, 0};
+  ctx = new_context();
+  other = new_context();
+  a = ramp(ctx, DIMS(2, 3));
+  b = ramp(ctx, DIMS(4));
+  m = ramp(ctx, DIMS(3, 4));
+  image = ramp(ctx, DIMS(1, 5, 5, 2));
+  kernel = ramp(ctx, DIMS(3, 3, 2, 4));
+  w3 = ramp(ctx, DIMS(3));
+  seq = ramp(ctx, DIMS(2, 2, 4, 8));
+  foreign = ramp(other, DIMS(2, 3));
+  MUST(weft_tensor_from_host(ctx, NULL, WEFT_I32, DIMS(2, 3), numbers, 24, &many));
+  MUST(weft_tensor_from_host(ctx, NULL, WEFT_I32, DIMS(2), numbers, 8, &ids));
+  MUST(weft_tensor_from_host(ctx, NULL, WEFT_BOOL, DIMS(2), two, 2, &truth));
+  MUST(weft_tensor_from_host(ctx, NULL, WEFT_U64, DIMS(3), state, 24, &philox));
+  MUST(weft_tensor_from_i64(ctx, WEFT_U32, 1, &bits));
+  MUST(weft_tensor_from_f64(ctx, WEFT_F32, 0, &zero));
+  MUST(weft_convert(ctx, a, WEFT_F16, &half));
+}
+
+static void tear_down(void) {
+  weft_tensor* all[15];
+  size_t k;
+  all[0] = a, all[1] = b, all[2] = m, all[3] = image, all[4] = kernel, all[5] = ids, all[6] = many, all[7] = truth;
+  all[8] = bits, all[9] = zero, all[10] = foreign, all[11] = seq, all[12] = w3, all[13] = half, all[14] = philox;
+  for (k = 0; k < 15; ++k) weft_tensor_release(all[k]);
+  weft_context_release(ctx);
+  weft_context_release(other);
+}
+
+/* Two operands: same dtype, shapes that broadcast. */
+static void pairs(void) {
+#define PAIR(op)           \
+  BAD(wf_##op(s, a, b),    \
+      #op "(f32[2, 3], f32[4]): shapes [2, 3] and [4] do not broadcast: dimension -1 is 3 and 4; sizes must be equal or 1")
+  PAIR(sub); PAIR(mul); PAIR(div); PAIR(pow); PAIR(rem); PAIR(maximum); PAIR(minimum); PAIR(eq); PAIR(ne); PAIR(ge);
+  PAIR(gt); PAIR(le);
+  BAD(wf_sub(s, a, many),
+      "sub(f32[2, 3], i32[2, 3]): operands x and y have dtypes f32 and i32; they must agree (convert one of them)");
+  BAD(wf_mul(s, a, half),
+      "mul(f32[2, 3], f16[2, 3]): operands x and y have dtypes f32 and f16; they must agree (convert one of them)");
+  BAD(wf_div(s, truth, truth),
+      "div(i1[2], i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64, ui8 to ui64");
+  BAD(wf_maximum(s, a, foreign), "maximum: an operand belongs to another context");
+  BAD(wf_ge(s, NULL, a), "ge: x is NULL; a weft_tensor is needed");
+  BAD(wf_atan2(s, many, many), "atan2(i32[2, 3], i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_bitwise_or(s, a, a),
+      "bitwise_or(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64, i1 (bool)");
+  BAD(wf_bitwise_xor(s, a, a),
+      "bitwise_xor(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64, i1 (bool)");
+  BAD(wf_shift_left(s, a, a),
+      "shift_left(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64");
+  BAD(wf_shift_right_arithmetic(s, a, a),
+      "shift_right_arithmetic(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64");
+  BAD(wf_shift_right_logical(s, a, a),
+      "shift_right_logical(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64");
+}
+
+/* One operand: its dtypes. */
+static void single(void) {
+#define FLOATS(op) BAD(wf_##op(s, many), #op "(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64")
+  FLOATS(cbrt); FLOATS(ceil); FLOATS(cos); FLOATS(erf); FLOATS(erf_inv); FLOATS(exp2); FLOATS(expm1); FLOATS(floor);
+  FLOATS(is_finite); FLOATS(is_nan); FLOATS(log); FLOATS(log2); FLOATS(log1p); FLOATS(sigmoid); FLOATS(round_away);
+  FLOATS(round); FLOATS(rsqrt); FLOATS(sin); FLOATS(tan); FLOATS(tanh); FLOATS(trunc); FLOATS(gelu); FLOATS(silu);
+  FLOATS(softplus); FLOATS(elu); FLOATS(leaky_relu);
+  BAD(wf_abs(s, truth), "abs(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64");
+  BAD(wf_neg(s, truth), "neg(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64, ui8 to ui64");
+  BAD(wf_sign(s, truth), "sign(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64");
+  BAD(wf_square(s, truth),
+      "square(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64, ui8 to ui64");
+  BAD(wf_relu(s, truth), "relu(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64");
+  BAD(wf_relu6(s, truth), "relu6(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64");
+  BAD(wf_clz(s, a), "clz(f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64");
+  BAD(wf_popcount(s, a), "popcount(f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64");
+  BAD(wf_bitwise_not(s, a),
+      "bitwise_not(f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64, i1 (bool)");
+  BAD(wf_integer_pow(s, many, 2), "integer_pow(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_integer_pow(s, NULL, 2), "integer_pow: x is NULL; a weft_tensor is needed");
+  BAD(wf_stop_gradient(s, NULL), "stop_gradient: x is NULL; a weft_tensor is needed");
+  BAD(wf_gelu(s, a, .form = (weft_gelu_form)2), "gelu: attribute form is 2; there are 0 to 1");
+  BAD(wf_elu(s, a, .alpha = NAN), "elu(f32[2, 3]): alpha is nan; it must be finite");
+  BAD(wf_leaky_relu(s, a, .slope = INFINITY), "leaky_relu(f32[2, 3]): slope is inf; it must be finite");
+}
+
+static void shapes(void) {
+  BAD(wf_concatenate(s, WF_TENSORS(a, b)),
+      "concatenate(f32[2, 3], f32[4]): inputs 0 and 1 have shapes [2, 3] and [4]; all but dimension 0 must be equal");
+  BAD(wf_concatenate(s, WF_TENSORS(a, m)),
+      "concatenate(f32[2, 3], f32[3, 4]): inputs 0 and 1 have shapes [2, 3] and [3, 4]; all but dimension 0 must be equal");
+  BAD(wf_concatenate(s, WF_TENSORS(a, many)),
+      "concatenate(f32[2, 3], i32[2, 3]): inputs 0 and 1 have dtypes f32 and i32; they must agree (convert one of them)");
+  BAD(wf_concatenate(s, WF_TENSORS(a, a), .dimension = 2),
+      "concatenate(f32[2, 3], f32[2, 3]): dimension is 2; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_concatenate(s, NULL, 0), "concatenate: inputs needs at least one tensor");
+  BAD(wf_stack(s, WF_TENSORS(a, m)), "stack(f32[2, 3], f32[3, 4]): shapes [2, 3] and [3, 4] must be equal");
+  BAD(wf_stack(s, WF_TENSORS(a, a), .axis = 4),
+      "stack(f32[2, 3], f32[2, 3]): axis is 4; a tensor of rank 3 has axes -3 to 2");
+  BAD(wf_expand_dims(s, a, WF_INTS(4)), "expand_dims(f32[2, 3]): dims is 4; a tensor of rank 3 has axes -3 to 2");
+  BAD(wf_expand_dims(s, a, WF_INTS(0, 0)), "expand_dims(f32[2, 3]): dims [0, 0] names axis 0 twice");
+  BAD(wf_squeeze(s, a, .dims = WF_INTS(0)), "squeeze(f32[2, 3]): axis 0 has size 2; only size 1 can be dropped");
+  BAD(wf_squeeze(s, a, .dims = WF_INTS(-3)), "squeeze(f32[2, 3]): dims is -3; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_flatten(s, a, .start_axis = 2), "flatten(f32[2, 3]): start_axis is 2; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_flatten(s, a, .start_axis = 1, .end_axis = 0), "flatten(f32[2, 3]): start_axis 1 comes after end_axis 0");
+  BAD(wf_slice_in_dim(s, a, 2), "slice_in_dim(f32[2, 3]): axis is 2; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_slice_in_dim(s, a, 0, .step = 0), "slice_in_dim(f32[2, 3]): step is 0; it must be at least 1 (see reverse)");
+  BAD(wf_slice_in_dim(s, a, 0, .step = -1), "slice_in_dim(f32[2, 3]): step is -1; it must be at least 1 (see reverse)");
+  BAD(wf_dynamic_slice(s, a, WF_TENSORS(bits), WF_INTS(1, 1)),
+      "dynamic_slice(f32[2, 3], ui32[]): 1 start indices and 2 slice_sizes given; x has rank 2");
+  BAD(wf_dynamic_slice(s, a, WF_TENSORS(bits, bits), WF_INTS(3, 1)),
+      "dynamic_slice(f32[2, 3], ui32[], ui32[]): slice_sizes entry 0 is 3; dimension 0 has size 2");
+  BAD(wf_dynamic_slice(s, a, WF_TENSORS(zero, zero), WF_INTS(1, 1)),
+      "dynamic_slice(f32[2, 3], f32[], f32[]): operand start_indices has dtype f32; allowed are i8 to i64, ui8 to ui64");
+  BAD(wf_dynamic_slice(s, a, WF_TENSORS(bits, bits), WF_INTS(-1, 1)),
+      "dynamic_slice(f32[2, 3], ui32[], ui32[]): slice_sizes entry 0 is -1; dimension 0 has size 2");
+  BAD(wf_dynamic_update_slice(s, a, m, WF_TENSORS(bits, bits)),
+      "dynamic_update_slice(f32[2, 3], f32[3, 4], ui32[], ui32[]): update has size 3 in dimension 0; x has 2");
+  BAD(wf_dynamic_update_slice(s, a, many, WF_TENSORS(bits, bits)),
+      "dynamic_update_slice(f32[2, 3], i32[2, 3], ui32[], ui32[]): operands x and update have dtypes f32 and i32; they must agree (convert one of them)");
+  BAD(wf_iota(s, WF_INTS(-4), 0), "iota(): the result [-4] has a negative or too large dimension");
+  BAD(wf_iota(s, WF_INTS(4), -1), "iota(): dimension is -1; shape [4] has dimensions 0 to 0");
+  BAD(wf_full(s, WF_INTS(2), 300.0, .dtype = WEFT_U8), "full(): value 300 does not fit ui8");
+  BAD(wf_full(s, WF_INTS(2), NAN, .dtype = WEFT_I32), "full(): value nan is not a whole number and dtype is i32");
+  BAD(wf_full(s, WF_INTS(2), INFINITY, .dtype = WEFT_BOOL), "full(): value inf is not a whole number and dtype is i1");
+  BAD(wf_reshape(s, a, WF_INTS(INT64_MAX, INT64_MAX)),
+      "reshape(f32[2, 3]): shape [9223372036854775807, 9223372036854775807] does not hold the 6 elements of [2, 3]");
+  BAD(wf_pad(s, a, zero, WF_INTS(INT64_MAX, 0), WF_INTS(0, 0), WF_INTS(0, 0)),
+      "pad(f32[2, 3], f32[]): dimension 0 of size 2 with padding low 9223372036854775807, high 0, interior 0 is too large");
+  BAD(wf_pad(s, a, zero, WF_INTS(0), WF_INTS(0, 0), WF_INTS(0, 0)),
+      "pad(f32[2, 3], f32[]): edge_padding_low has 1 entries for an operand of rank 2");
+}
+
+static void indexing(void) {
+  BAD(wf_take(s, a, a),
+      "take(f32[2, 3], f32[2, 3]): operand indices has dtype f32; allowed are i8 to i64, ui8 to ui64");
+  BAD(wf_take(s, a, ids, .axis = 2), "take(f32[2, 3], i32[2]): axis is 2; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_take(s, zero, ids), "take(f32[], i32[2]): axis is 0; a tensor of rank 0 has no axes");
+  BAD(wf_gather(s, a, a, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WF_INTS(1, 3)),
+      "gather(f32[2, 3], f32[2, 3]): operand start_indices has dtype f32; allowed are i8 to i64, ui8 to ui64");
+  BAD(wf_gather(s, a, ids, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WF_INTS(1, 4)),
+      "gather(f32[2, 3], i32[2]): the window is 4 wide in dimension 1 of size 3");
+  BAD(wf_gather(s, a, ids, WF_INTS(1), WF_INTS(0), WF_INTS(0), 5, WF_INTS(1, 3)),
+      "gather(f32[2, 3], i32[2]): index_vector_dim is 5; indices of rank 1 allow 0 to 1");
+  BAD(wf_gather(s, a, ids, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WF_INTS(1)),
+      "gather(f32[2, 3], i32[2]): the window has 1 sizes for an operand of rank 2");
+  BAD(wf_scatter(s, a, ids, a, WF_INTS(1), WF_INTS(0), WF_INTS(7), 1, WEFT_SCATTER_REDUCER_SUM),
+      "scatter(f32[2, 3], i32[2], f32[2, 3]): the index map [7] must be different dimensions from 0 to 1");
+  BAD(wf_scatter(s, a, ids, m, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WEFT_SCATTER_REDUCER_SUM),
+      "scatter(f32[2, 3], i32[2], f32[3, 4]): the window is 4 wide in dimension 1 of size 3");
+  BAD(wf_scatter(s, a, ids, many, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WEFT_SCATTER_REDUCER_SUM),
+      "scatter(f32[2, 3], i32[2], i32[2, 3]): operands x and updates have dtypes f32 and i32; they must agree (convert one of them)");
+  BAD(wf_scatter(s, a, ids, a, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, (weft_scatter_reducer)44),
+      "scatter: attribute reducer is 44; there are 0 to 6");
+  BAD(wf_embedding(s, a, a),
+      "embedding(f32[2, 3], f32[2, 3]): operand ids has dtype f32; allowed are i8 to i64, ui8 to ui64");
+  BAD(wf_embedding(s, b, ids), "embedding(f32[4], i32[2]): table must have shape [entries, width], not [4]");
+  BAD(wf_embedding(s, a, ids, .dtype = WEFT_I32),
+      "embedding(f32[2, 3], i32[2]): dtype i32 is not a float; f16, bf16, f32 and f64 are");
+  BAD(wf_one_hot(s, ids, -1), "one_hot(i32[2]): depth is -1; it must be at least 1");
+  BAD(wf_one_hot(s, a, 3), "one_hot(f32[2, 3]): operand labels has dtype f32; allowed are i8 to i64, ui8 to ui64");
+  BAD(wf_one_hot(s, ids, INT64_MAX),
+      "one_hot(i32[2]): the result [2, 9223372036854775807] has a negative or too large dimension");
+}
+
+static void reductions(void) {
+  BAD(wf_any(s, a), "any(f32[2, 3]): operand x has dtype f32; allowed are i1 (bool)");
+  BAD(wf_argmax(s, a, .axis = 2), "argmax(f32[2, 3]): axis is 2; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_argmin(s, a, .axis = -3), "argmin(f32[2, 3]): axis is -3; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_argmax(s, truth),
+      "argmax(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64, ui8 to ui64");
+  BAD(wf_argmax(s, zero), "argmax(f32[]): axis is -1; a tensor of rank 0 has no axes");
+  BAD(wf_logsumexp(s, many), "logsumexp(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_max(s, a, .dims = WF_INTS(9)), "max(f32[2, 3]): dims is 9; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_min(s, a, .dims = WF_INTS(0, -2)), "min(f32[2, 3]): dims [0, -2] names axis 0 twice");
+  BAD(wf_mean(s, many), "mean(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_prod(s, truth),
+      "prod(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64, ui8 to ui64");
+  BAD(wf_std(s, a, .correction = 6), "std(f32[2, 3]): correction is 6; with 6 elements it must be 0 to 5");
+  BAD(wf_var(s, a, .dims = WF_INTS(0), .correction = -1),
+      "var(f32[2, 3]): correction is -1; with 2 elements it must be 0 to 1");
+  BAD(wf_log_softmax(s, a, .axis = 5), "log_softmax(f32[2, 3]): axis is 5; a tensor of rank 2 has axes -2 to 1");
+}
+
+static void convolutions(void) {
+  BAD(wf_conv(s, a, kernel),
+      "conv(f32[2, 3], f32[3, 3, 2, 4]): x must be [batch, spatial…, features] and w [window…, features, output features] of the same rank, at least 3");
+  BAD(wf_conv(s, image, a),
+      "conv(f32[1, 5, 5, 2], f32[2, 3]): x must be [batch, spatial…, features] and w [window…, features, output features] of the same rank, at least 3");
+  BAD(wf_conv(s, image, image),
+      "conv(f32[1, 5, 5, 2], f32[1, 5, 5, 2]): the input has 2 features in 1 groups and the kernel takes 5; features / groups must equal that");
+  BAD(wf_conv(s, image, kernel, .strides = WF_INTS(0, 1)),
+      "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): window dimension 0: stride is 0; it must be at least 1");
+  BAD(wf_conv(s, image, kernel, .strides = WF_INTS(1)),
+      "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): strides [1] has 1 entries; 2 are needed, one for each of 2 dimensions");
+  BAD(wf_conv(s, image, kernel, .dilation = WF_INTS(-1, 1)),
+      "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): window dimension 0: window dilation is -1; it must be at least 1");
+  BAD(wf_conv(s, image, kernel, .groups = 3),
+      "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): the input has 2 features in 3 groups and the kernel takes 2; features / groups must equal that");
+  BAD(wf_conv(s, image, kernel, .groups = 0),
+      "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): groups is 0; it must be at least 1");
+  BAD(wf_conv(s, image, kernel, .padding = WEFT_CONV_PADDING_EXPLICIT),
+      "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): padding is explicit and pads is not given");
+  BAD(wf_conv(s, image, kernel, .pads = WF_INTS(1, 1, 1, 1)),
+      "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): pads is given and padding is valid; it goes with padding explicit");
+  BAD(wf_conv(s, image, kernel, .padding = WEFT_CONV_PADDING_EXPLICIT, .pads = WF_INTS(1, 1)),
+      "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): pads [1, 1] has 2 entries; 4 are needed, low and high for each of 2 dimensions");
+  BAD(wf_conv(s, image, kernel, .padding = (weft_conv_padding)5), "conv: attribute padding is 5; there are 0 to 2");
+  BAD(wf_conv(s, image, kernel, .dtype = WEFT_I32),
+      "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): dtype i32 cannot hold products of f32");
+  BAD(wf_convolution(s, image, kernel, WF_INTS(1, 1), WF_INTS(0, 0), WF_INTS(1, 1), WF_INTS(1, 1), WF_INTS(0, 3, 1, 2),
+                     WF_INTS(2, 3, 0, 1), WF_INTS(0, 3, 1, 2)),
+      "convolution(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): padding [0, 0] has 2 entries; 4 are needed, low and high for each of 2 dimensions");
+  BAD(wf_convolution(s, image, kernel, WF_INTS(1, 1), WF_INTS(0, 0, 0, 0), WF_INTS(1, 1), WF_INTS(1, 1), WF_INTS(0, 3, 1, 1),
+                     WF_INTS(2, 3, 0, 1), WF_INTS(0, 3, 1, 2)),
+      "convolution(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): input_dimensions [0, 3, 1, 1] must name each of 4 dimensions once");
+  BAD(wf_max_pool(s, image, WF_INTS(2)),
+      "max_pool(f32[1, 5, 5, 2]): window [2] has 1 entries; 2 are needed, one for each of 2 dimensions");
+  BAD(wf_max_pool(s, image, WF_INTS(0, 2)),
+      "max_pool(f32[1, 5, 5, 2]): window dimension 0: size is 0; it must be at least 1");
+  BAD(wf_max_pool(s, b, WF_INTS(2, 2)),
+      "max_pool(f32[4]): x has shape [4]; [batch, spatial…, features] of rank 3 or more is needed");
+  BAD(wf_avg_pool(s, image, WF_INTS(2, 2), .strides = WF_INTS(-1, 1)),
+      "avg_pool(f32[1, 5, 5, 2]): window dimension 0: stride is -1; it must be at least 1");
+  BAD(wf_avg_pool(s, many, WF_INTS(2)),
+      "avg_pool(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_reduce_window(s, image, WF_INTS(2, 2), WEFT_REDUCE_WINDOW_REDUCER_MAX),
+      "reduce_window(f32[1, 5, 5, 2]): window_dimensions [2, 2] has 2 entries; 4 are needed, one for each of 4 dimensions");
+  BAD(wf_reduce_window(s, image, WF_INTS(1, 2, 2, 1), (weft_reduce_window_reducer)9),
+      "reduce_window: attribute reducer is 9; there are 0 to 5");
+  BAD(wf_reduce_window(s, image, WF_INTS(1, 2, 2, 1), WEFT_REDUCE_WINDOW_REDUCER_AND),
+      "reduce_window(f32[1, 5, 5, 2]): reducer and takes integers, not f32");
+  BAD(wf_select_and_scatter(s, image, image, WF_INTS(1, 2, 2, 1)),
+      "select_and_scatter(f32[1, 5, 5, 2], f32[1, 5, 5, 2]): source has shape [1, 5, 5, 2]; the windows over [1, 5, 5, 2] number [1, 4, 4, 2]");
+  BAD(wf_select_and_scatter(s, image, many, WF_INTS(1, 2, 2, 1)),
+      "select_and_scatter(f32[1, 5, 5, 2], i32[2, 3]): operands operand and source have dtypes f32 and i32; they must agree (convert one of them)");
+}
+
+static void norms_and_attention(void) {
+  BAD(wf_layer_norm(s, a, b, NULL), "layer_norm(f32[2, 3], f32[4]): scale must have shape [3], not [4]");
+  BAD(wf_layer_norm(s, a, w3, b), "layer_norm(f32[2, 3], f32[3], f32[4]): offset must have shape [3], not [4]");
+  BAD(wf_layer_norm(s, a, w3, w3, .axis = 2),
+      "layer_norm(f32[2, 3], f32[3], f32[3]): axis is 2; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_layer_norm(s, a, w3, w3, .epsilon = -1),
+      "layer_norm(f32[2, 3], f32[3], f32[3]): epsilon is -1; it must be finite, not negative");
+  BAD(wf_layer_norm(s, a, w3, w3, .epsilon = NAN),
+      "layer_norm(f32[2, 3], f32[3], f32[3]): epsilon is nan; it must be finite, not negative");
+  BAD(wf_layer_norm(s, many, NULL, NULL),
+      "layer_norm(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_rms_norm(s, a, b), "rms_norm(f32[2, 3], f32[4]): scale must have shape [3], not [4]");
+  BAD(wf_rms_norm(s, a, w3, .epsilon = INFINITY),
+      "rms_norm(f32[2, 3], f32[3]): epsilon is inf; it must be finite, not negative");
+  BAD(wf_batch_norm(s, a, b, w3, &r0, &r1, &r2),
+      "batch_norm(f32[2, 3], f32[4], f32[3]): scale must have shape [3], not [4]");
+  BAD(wf_batch_norm(s, a, w3, w3, &r0, &r1, &r2, .epsilon = -0.5),
+      "batch_norm(f32[2, 3], f32[3], f32[3]): epsilon is -0.5; it must be finite, not negative");
+  BAD(wf_batch_norm_inference(s, a, w3, w3, w3, b),
+      "batch_norm_inference(f32[2, 3], f32[3], f32[3], f32[3], f32[4]): variance must have shape [3], not [4]");
+  BAD(wf_batch_norm_inference(s, a, w3, w3, w3, w3, .axis = -3),
+      "batch_norm_inference(f32[2, 3], f32[3], f32[3], f32[3], f32[3]): axis is -3; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_scaled_dot_product_attention(s, w3, w3, w3, NULL),
+      "scaled_dot_product_attention(f32[3], f32[3], f32[3]): q, k and v must have the same rank, at least 2");
+  BAD(wf_scaled_dot_product_attention(s, seq, seq, image, NULL),
+      "scaled_dot_product_attention(f32[2, 2, 4, 8], f32[2, 2, 4, 8], f32[1, 5, 5, 2]): leading dimension 0 is 2, 2 and 1; it must be equal in q, k and v");
+  BAD(wf_scaled_dot_product_attention(s, seq, seq, seq, w3),
+      "scaled_dot_product_attention(f32[2, 2, 4, 8], f32[2, 2, 4, 8], f32[2, 2, 4, 8], f32[3]): mask [3] does not broadcast to the scores [2, 2, 4, 4]");
+  BAD(wf_scaled_dot_product_attention(s, seq, seq, seq, NULL, .scale = NAN),
+      "scaled_dot_product_attention(f32[2, 2, 4, 8], f32[2, 2, 4, 8], f32[2, 2, 4, 8]): scale is nan; it must be finite");
+  BAD(wf_dropout(s, a, .rate = 1), "dropout(f32[2, 3], ui64[3]): rate is 1; it must be at least 0 and below 1");
+  BAD(wf_dropout(s, a, .rate = -0.1), "dropout(f32[2, 3], ui64[3]): rate is -0.1; it must be at least 0 and below 1");
+  BAD(wf_dropout(s, a, .rate = NAN), "dropout(f32[2, 3], ui64[3]): rate is nan; it must be at least 0 and below 1");
+  BAD(wf_dropout(s, many), "dropout(i32[2, 3], ui64[3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+}
+
+static void random_numbers(void) {
+  BAD(wf_uniform(s, WF_INTS(-1)), "uniform(ui64[3]): the result [-1] has a negative or too large dimension");
+  BAD(wf_uniform(s, WF_INTS(2), .low = 1, .high = 0),
+      "uniform(ui64[3]): low is 1 and high is 0; both must be finite and low below high");
+  BAD(wf_uniform(s, WF_INTS(2), .low = NAN),
+      "uniform(ui64[3]): low is nan and high is 1; both must be finite and low below high");
+  BAD(wf_uniform(s, WF_INTS(2), .high = INFINITY),
+      "uniform(ui64[3]): low is 0 and high is inf; both must be finite and low below high");
+  BAD(wf_uniform(s, WF_INTS(2), .dtype = WEFT_I32),
+      "uniform(ui64[3]): dtype i32 is not a float; f16, bf16, f32 and f64 are");
+  BAD(wf_uniform(s, WF_INTS(INT64_C(1) << 40, INT64_C(1) << 40)),
+      "uniform(ui64[3]): the result [1099511627776, 1099511627776] has a negative or too large dimension");
+  BAD(wf_normal(s, WF_INTS(2), .deviation = -1),
+      "normal(ui64[3]): mean is 0 and deviation is -1; both must be finite, deviation not negative");
+  BAD(wf_normal(s, WF_INTS(2), .mean = INFINITY),
+      "normal(ui64[3]): mean is inf and deviation is 1; both must be finite, deviation not negative");
+  BAD(wf_normal(s, NULL, 2), "normal: attribute shape is NULL with a count of 2");
+  BAD(wf_bernoulli(s, WF_INTS(2), .probability = 1.5), "bernoulli(ui64[3]): probability is 1.5; it must be 0 to 1");
+  BAD(wf_bernoulli(s, WF_INTS(2), .probability = NAN), "bernoulli(ui64[3]): probability is nan; it must be 0 to 1");
+  BAD(wf_rng_bit_generator(s, philox, WF_INTS(2), &r0, &r1, .dtype = WEFT_F32),
+      "rng_bit_generator(ui64[3]): dtype is f32; it must be ui32 or ui64");
+  BAD(wf_rng_bit_generator(s, bits, WF_INTS(2), &r0, &r1),
+      "rng_bit_generator(ui32[]): state is ui32[]; it must be ui64[3]: key, counter low, counter high");
+  BAD(wf_rng_bit_generator(s, philox, WF_INTS(-2), &r0, &r1),
+      "rng_bit_generator(ui64[3]): the result [-2] has a negative or too large dimension");
+}
+
+/* What only turns out when many operands come together. */
+static void products(void) {
+  BAD(wf_matmul(s, a, foreign), "matmul: an operand belongs to another context");
+  BAD(wf_matmul(s, a, m, .dtype = WEFT_I8), "matmul(f32[2, 3], f32[3, 4]): dtype i8 cannot hold products of f32");
+  BAD(wf_matmul(s, seq, m), "matmul(f32[2, 2, 4, 8], f32[3, 4]): x has 8 columns and y 3 rows; they must be equal");
+  BAD(wf_dot_general(s, a, m, WF_INTS(0), NULL, 0, WF_INTS(1), WF_INTS(0)),
+      "dot_general(f32[2, 3], f32[3, 4]): lhs has 1 batching dimensions and rhs 0; they pair up one to one");
+  BAD(wf_dot_general(s, a, m, NULL, 0, NULL, 0, WF_INTS(7), WF_INTS(0)),
+      "dot_general(f32[2, 3], f32[3, 4]): lhs dimension 7 does not exist; lhs has rank 2");
+  BAD(wf_linear(s, a, m, w3), "linear(f32[2, 3], f32[3, 4], f32[3]): b must have shape [4], not [3]");
+  BAD(wf_mse(s, a, foreign), "mse: an operand belongs to another context");
+}
+
+int main(void) {
+  set_up();
+  pairs();
+  single();
+  shapes();
+  indexing();
+  reductions();
+  convolutions();
+  norms_and_attention();
+  random_numbers();
+  products();
+  tear_down();
+  return done("bad_input_families");
+}
