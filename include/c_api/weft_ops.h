@@ -817,7 +817,8 @@ typedef struct weft_scatter_opts {
 WEFT_API void weft_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension numbers. What would
- * fall outside is left out; where boxes overlap with reducer set, the last one stays on the CPU.
+ * fall outside is left out; where boxes overlap with reducer set, the last one stays on the CPU. Sums and products of
+ * f16 and bf16 are rounded once.
  *   x: operand; any type
  *   scatter_indices: where each box begins; signed integer, unsigned integer
  *   updates: boxes to combine in; any type

@@ -75,7 +75,6 @@ bool Dump::Finish() {
 
 absl::StatusOr<std::vector<test::OpProgram>> AllPrograms() {
   WEFT_ASSIGN_OR_RETURN(auto programs, test::OpPrograms(/*all_types=*/true));
-  std::erase_if(programs, [](const test::OpProgram& program) { return program.random; });
   WEFT_ASSIGN_OR_RETURN(auto mlp, test::MlpStep(64));
   programs.push_back(std::move(mlp));
   // Small enough for the reference, large enough that every convolution has several rows of tiles.

@@ -54,9 +54,16 @@ absl::StatusOr<OpProgram> MakeOpProgram(const ir::OpDef& op, const ir::Sample& s
     if (!type.is_tensor() || !IsFloat(type.dtype)) continue;
     parameters.push_back(Parameter(type));
     program.inputs.push_back(ops::FillSample({"", -1, 1}, {.type = type}, 100 + i));
-    WEFT_ASSIGN_OR_RETURN(auto gradients, autodiff::Gradient(b, results[i], wrt, parameters.back()));
+    auto gradients = autodiff::Gradient(b, results[i], wrt, parameters.back());
+    // A sample may say that its gradient is not supported (the product of a window): forward only.
+    if (!sample.gradient && absl::IsUnimplemented(gradients.status())) {
+      parameters.pop_back();
+      program.inputs.pop_back();
+      continue;
+    }
+    WEFT_RETURN_IF_ERROR(gradients.status());
     WEFT_RETURN_IF_ERROR(b.status());
-    results.insert(results.end(), gradients.begin(), gradients.end());
+    results.insert(results.end(), gradients->begin(), gradients->end());
   }
   program.module.functions = {ir::Function::Create("main", std::move(parameters), std::move(results))};
   program.tolerance = {0, 0, 0, 0, 0};

@@ -111,9 +111,19 @@ absl::Status LowerScatter(Lowering& lowering, const Node& node) {
   BoxCall call = MakeBoxCall(x.dims(), indices, updates.dims(), a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), a.IntList(5), a.IntList(6));
   call.dtype = x.dtype();
   call.reducer = a.Int(4);
+  const int64_t cost = updates.type().bytes() * 500 + 1000000;
+  // Sums and products of 16-bit floats run in f32 and are rounded once, however many updates one place gets.
+  if (IsFloat(x.dtype()) && BytesOf(x.dtype()) == 2 && call.reducer <= 1) {
+    call.dtype = DType::kF32;
+    const StorageId wide = lowering.Converted(lowering.Of(x), x.dtype(), DType::kF32, x.type().count());
+    const StorageId terms = lowering.Converted(lowering.Of(updates), x.dtype(), DType::kF32, updates.type().count());
+    lowering.Host("scatter", {terms, lowering.Of(indices)}, {wide}, EncodeBoxes(call), cost);
+    lowering.Alias(Self(node), lowering.Converted(wide, DType::kF32, x.dtype(), x.type().count()));
+    return absl::OkStatus();
+  }
   const StorageId out = lowering.Define(Self(node));
   lowering.Host("copy", {lowering.Of(x)}, {out}, {x.type().bytes()}, x.type().bytes() * 30);
-  lowering.Host("scatter", {lowering.Of(updates), lowering.Of(indices)}, {out}, EncodeBoxes(call), updates.type().bytes() * 500 + 1000000);
+  lowering.Host("scatter", {lowering.Of(updates), lowering.Of(indices)}, {out}, EncodeBoxes(call), cost);
   return absl::OkStatus();
 }
 

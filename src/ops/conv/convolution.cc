@@ -19,18 +19,62 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
-  const Value& x = call.operands[0];
-  const Value& k = call.operands[1];
-  const Attrs& attrs = call.node.attrs();
-  if (attrs.Int(kConvBatchGroups) != 1) {
-    return absl::UnimplementedError(absl::StrCat("the gradient of a convolution with batch_group_count ",
-                                                 attrs.Int(kConvBatchGroups),
-                                                 " is not supported; only 1 is"));
+// Groups of the batch side by side as groups of features: [… groups × n …, … c …] to [… n …, … groups × c …] with
+// the positions of batch and feature. A convolution with batch groups is one with feature groups of that.
+Value BatchToFeatures(Builder& b, const Value& x, const Ints& positions, int64_t groups) {
+  const auto batch = static_cast<size_t>(positions[0]), feature = static_cast<size_t>(positions[1]);
+  Dims split, merged = x.dims();
+  Ints order;
+  for (size_t d = 0; d < merged.size(); ++d) {
+    if (d == batch) split.push_back(groups);
+    split.push_back(d == batch ? merged[d] / groups : merged[d]);
   }
-  Value g = Convert(call.b, call.cotangents[0], x.dtype());
-  if (call.wanted[0]) grads[0] = ConvBackwardInput(call.b, g, k, attrs, x.dims());
-  if (call.wanted[1]) grads[1] = ConvBackwardKernel(call.b, x, g, attrs, k.dims());
+  const auto place = [&](size_t d) { return static_cast<int64_t>(d + (d >= batch ? 1 : 0)); };
+  for (size_t d = 0; d < merged.size(); ++d) {
+    if (d == feature) order.push_back(static_cast<int64_t>(batch));
+    order.push_back(place(d));
+  }
+  merged[batch] /= groups;
+  merged[feature] *= groups;
+  return Reshape(b, Transpose(b, Reshape(b, x, split), order), merged);
+}
+// And back.
+Value FeaturesToBatch(Builder& b, const Value& x, const Ints& positions, int64_t groups) {
+  const auto batch = static_cast<size_t>(positions[0]), feature = static_cast<size_t>(positions[1]);
+  Dims split, merged = x.dims();
+  Ints order;
+  for (size_t d = 0; d < merged.size(); ++d) {
+    if (d == feature) split.push_back(groups);
+    split.push_back(d == feature ? merged[d] / groups : merged[d]);
+  }
+  const auto place = [&](size_t d) { return static_cast<int64_t>(d + (d >= feature ? 1 : 0)); };
+  for (size_t d = 0; d < merged.size(); ++d) {
+    if (d == batch) order.push_back(static_cast<int64_t>(feature));
+    order.push_back(place(d));
+  }
+  merged[batch] *= groups;
+  merged[feature] /= groups;
+  return Reshape(b, Transpose(b, Reshape(b, x, split), order), merged);
+}
+
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  Builder& b = call.b;
+  Value x = call.operands[0];
+  const Value& k = call.operands[1];
+  Attrs attrs = call.node.attrs();
+  const int64_t groups = attrs.Int(kConvBatchGroups);
+  const Ints positions = attrs.IntList(kConvInputDims);
+  if (groups != 1) {  // then there are no groups of features
+    x = BatchToFeatures(b, x, positions, groups);
+    attrs.set(kConvBatchGroups, int64_t{1});
+    attrs.set(kConvFeatureGroups, groups);
+  }
+  Value g = Convert(b, call.cotangents[0], x.dtype());
+  if (call.wanted[0]) {
+    grads[0] = ConvBackwardInput(b, g, k, attrs, x.dims());
+    if (groups != 1) grads[0] = FeaturesToBatch(b, grads[0], positions, groups);
+  }
+  if (call.wanted[1]) grads[1] = ConvBackwardKernel(b, x, g, attrs, k.dims());
   return absl::OkStatus();
 }
 
@@ -130,8 +174,10 @@ constexpr Sample kSamples[] = {
     {"T[2,4,3,2] T[3,3,2,2]" WEFT_WINDOW("[1,1]", "[2,2,1,2]", "[2,1]", "[1,1]") WEFT_NHWC
      " window_reversal=[1,0]"},
     {"T[4,5,5,2] T[3,3,2,4]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC
-     " batch_group_count=2",
-     -2, 2, false},
+     " batch_group_count=2"},
+    {"T[6,4,2] T[3,4,6]" WEFT_WINDOW("[1]", "[1,0]", "[1]",
+                                     "[1]") " input_dimensions=[0,1,2] kernel_dimensions=[1,2,0]"
+     " output_dimensions=[0,2,1] batch_group_count=3"},
     {"T[2,3,9] T[5,3,4]" WEFT_WINDOW(
         "[2]", "[-1,3]", "[1]",
         "[1]") " input_dimensions=[0,1,2] kernel_dimensions=[1,0,2] output_dimensions=[0,1,2]"},

@@ -102,11 +102,12 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
                 absl::StrCat(writer.Comparer("GE", x.dtype()), ", ", writer.Reducer("add", x.dtype())));
 }
 
+// Without equal elements in a window: StableHLO leaves the order of comparisons open, XLA goes through columns first.
 constexpr Sample kSamples[] = {
-    {"T[1,4,6,2] T[1,2,3,2] window_dimensions=[1,2,2,1] window_strides=[1,2,2,1]", -2, 2, false},
-    {"T[5,7] T[5,3] window_dimensions=[3,2] window_strides=[1,3] padding=[1,1,0,1]", -2, 2, false},
-    {"T[8] T[6] window_dimensions=[3]", -2, 2, false},
-    {"T[0,4] T[0,3] window_dimensions=[1,2]", -2, 2, false}};
+    {"T[1,4,6,2] T[1,2,3,2] window_dimensions=[1,2,2,1] window_strides=[1,2,2,1]", -100, 100, false},
+    {"T[5,7] T[5,3] window_dimensions=[3,2] window_strides=[1,3] padding=[1,1,0,1]", -100, 100, false},
+    {"T[8] T[6] window_dimensions=[3]", -100, 100, false},
+    {"T[0,4] T[0,3] window_dimensions=[1,2]", -100, 100, false}};
 
 }  // namespace
 

@@ -1,4 +1,5 @@
 // concatenate: tensors one after the other along a dimension.
+#include "src/ir/stablehlo.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -60,6 +61,12 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  const int64_t axis = node.attrs().Int(0);
+  writer.Emit("concatenate",
+              {{"dimension", ShloI64(axis < 0 ? axis + static_cast<int64_t>(node.type().rank()) : axis)}});
+}
+
 constexpr Sample kSamples[] = {{"T[2,3] T[4,3]"},
                                {"T[2,3] T[2,1] T[2,5] dimension=1"},
                                {"T[5] dimension=-1"},
@@ -78,8 +85,9 @@ constinit const OpDef kOp_concatenate = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
-    .lowering = Lowering::kIndexMap,
+    .lowering = Lowering::kKernel,
     .reference = Reference,
+    .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,

@@ -1,4 +1,6 @@
 // scatter: combines updates into boxes of the operand at computed places.
+#include <cstdint>
+
 #include "src/ir/stablehlo.h"
 #include "src/ops/conv/window.h"
 #include "src/ops/shape/gather_dims.h"
@@ -69,24 +71,47 @@ Value Inside(Builder& b, const GatherDims& dims, const Value& indices, const Val
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Attrs& a = call.node.attrs();
-  const Value& g = call.cotangents[0];
+  const Value& x = call.operands[0];
   const Value& indices = call.operands[1];
   const Value& updates = call.operands[2];
   const int64_t reducer = a.Int(4);
-  if (reducer != 0 && reducer != kSet) {
+  if (reducer != 0 && reducer != 2 && reducer != 3 && reducer != kSet) {
     return absl::UnimplementedError(absl::StrCat("the gradient of scatter with reducer ", kReducers[reducer],
-                                                 " is not supported; sum and set are"));
+                                                 " is not supported; sum, max, min and set are"));
+  }
+  const GatherDims dims = Read(a, x.dims(), updates.dims());
+  Value held = HoldInside(b, dims, indices, x.dims());
+  Value inside = Inside(b, dims, indices, held, updates.dims());
+  const auto take = [&](const Value& from) {
+    return Call(b, kOp_gather, {from, held},
+                {a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), dims.sizes, a.IntList(5), a.IntList(6)});
+  };
+  Value g = call.cotangents[0];
+  Value none = FullLike(b, updates, 0);
+  if (reducer == 2 || reducer == 3) {  // equal extremes share, as in reduce
+    const Value& y = call.results[0];
+    Value kept = Select(b, Compare(b, Direction::kEq, x, y), FullLike(b, x, 1), FullLike(b, x, 0));
+    Value won = And(b, inside, Compare(b, Direction::kEq, updates, take(y)));
+    won = Select(b, won, FullLike(b, updates, 1), none);
+    Attrs sum = a;
+    sum.set(4, int64_t{0});
+    g = Div(b, g, Call(b, kOp_scatter, {kept, indices, won}, sum));
+    if (call.wanted[0]) grads[0] = Mul(b, g, kept);
+    if (call.wanted[2]) grads[2] = Mul(b, take(g), won);
+    return absl::OkStatus();
   }
   if (call.wanted[0]) {
-    grads[0] = reducer == 0 ? g : Call(b, kOp_scatter, {g, indices, FullLike(b, updates, 0)}, a);
+    grads[0] = reducer == 0 ? g : Call(b, kOp_scatter, {g, indices, none}, a);
   }
   if (call.wanted[2]) {
-    const GatherDims dims = Read(a, g.dims(), updates.dims());
-    Value held = HoldInside(b, dims, indices, g.dims());
-    Value taken =
-        Call(b, kOp_gather, {g, held},
-             {a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), dims.sizes, a.IntList(5), a.IntList(6)});
-    grads[2] = Select(b, Inside(b, dims, indices, held, updates.dims()), taken, FullLike(b, updates, 0));
+    if (reducer == kSet) {  // of several updates to one place, only the one that stayed has a slope
+      const int64_t count = updates.type().count();
+      const DType id = count > INT32_MAX ? DType::kI64 : DType::kI32;
+      Value ids = Reshape(b, Iota(b, id, {count}, 0), updates.dims());
+      Value stayed = Call(b, kOp_scatter, {Full(b, id, x.dims(), -1), indices, ids}, a);
+      inside = And(b, inside, Compare(b, Direction::kEq, take(stayed), ids));
+    }
+    grads[2] = Select(b, inside, take(g), none);
   }
   return absl::OkStatus();
 }
@@ -150,7 +175,12 @@ constexpr Sample kSamples[] = {
     {"T[5,3] i32[4]<0:5> T[4,3]" WEFT_ROWS " reducer=sum"},
     {"T[5,3] i32[4]<-2:7> T[4,3]" WEFT_ROWS " reducer=sum"},
     {"T[5,3] i64[1]<0:5> T[1,3]" WEFT_ROWS " reducer=set"},
-    {"T[5,3] i32[6]<0:5> T[6,3]" WEFT_ROWS " reducer=max", -2, 2, false},
+    {"T[5,3] i32[6]<0:5> T[6,3]" WEFT_ROWS " reducer=set"},
+    {"T[5,3] i32[6]<0:5> T[6,3]" WEFT_ROWS " reducer=max"},
+    {"T[5,3] i32[6]<-1:7> T[6,3]" WEFT_ROWS " reducer=min"},
+    {"i32[5,3] i32[6]<0:5> i32[6,3]" WEFT_ROWS " reducer=prod"},
+    {"ui8[5,3] i32[6]<0:5> ui8[6,3]" WEFT_ROWS " reducer=and"},
+    {"i1[5,3] i32[6]<0:5> i1[6,3]" WEFT_ROWS " reducer=or"},
     {"T[4,6] i32[2,2]<0:3> T[2,2,3] update_window_dims=[1,2] inserted_window_dims=[] "
      "scatter_dims_to_operand_dims=[0,1] "
      "index_vector_dim=1 reducer=sum"},
@@ -171,7 +201,7 @@ constinit const OpDef kOp_scatter = {
         "x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension "
         "numbers. What "
         "would fall outside is left out; where boxes overlap with reducer set, the last one stays on the "
-        "CPU.",
+        "CPU. Sums and products of f16 and bf16 are rounded once.",
     .example =
         "const int64_t win[] = {1}, zero[] = {0};\n"
         "y = wf_scatter(s, x, ids, rows, win, 1, zero, 1, zero, 1, 1, WEFT_SCATTER_REDUCER_SUM);",
