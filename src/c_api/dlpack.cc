@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "absl/cleanup/cleanup.h"
 #include "src/c_api/context.h"
 #include "weft.h"
 
@@ -119,6 +120,8 @@ absl::Status ExportTensor(weft_tensor* tensor, Managed** out) {
   WEFT_NOT_NULL(out);
   WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
   WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, t->engine().ToBuffer(t));
+  // The buffer comes held; the export takes that hold over, and every way out before gives it back.
+  absl::Cleanup unhold = [&] { buffer->Unhold(); };
   WEFT_RETURN_IF_ERROR(buffer->ready().Wait());
   void* data = buffer->host_data();
   if (data == nullptr && buffer->count() > 0) {
@@ -128,7 +131,7 @@ absl::Status ExportTensor(weft_tensor* tensor, Managed** out) {
   held->shape = t->dims();
   held->strides = StridesOf(t->dims());
   held->engine = Ref<lazy::Engine>::Share(&t->engine());
-  buffer->Hold();
+  std::move(unhold).Cancel();
   held->buffer = std::move(buffer);
   DLTensor& dl = held->managed.dl_tensor;
   dl.data = data;

@@ -13,6 +13,9 @@ namespace {
 
 constexpr size_t kWarningsKept = 16;
 
+// The engine whose lock this thread holds.
+constinit thread_local const Engine* t_locked = nullptr;
+
 // Scalars as the argument block holds them: 64-bit elements take two words, low half first, narrower ones one.
 absl::InlinedVector<uint32_t, Data::kMaxWords> WordsOf(const HostTensor& value) {
   absl::InlinedVector<uint32_t, Data::kMaxWords> words;
@@ -49,20 +52,31 @@ void Tensor::Destroy(const Tensor* tensor) {
 }
 
 void Engine::TryDrainDead() {
-  while (dead_.load(std::memory_order_acquire) != nullptr && mutex_.try_lock()) {
+  // Who holds the lock looks again when it lets go.
+  while (dead_.load(std::memory_order_acquire) != nullptr && t_locked != this && mutex_.try_lock()) {
+    t_locked = this;
     DrainDead();
-    mutex_.unlock();
+    Unlock();
   }
+}
+
+void Engine::Unlock() {
+  std::vector<std::function<void()>> releases;
+  releases.swap(releases_);
+  t_locked = nullptr;
+  mutex_.unlock();
+  for (const auto& release : releases) release();
 }
 
 Engine::Lock::Lock(Engine& engine) : engine_(Ref<Engine>::Share(&engine)) {
   engine.mutex_.lock();
+  t_locked = &engine;
   engine.DrainDead();
 }
 
 Engine::Lock::~Lock() {
   Engine& engine = *engine_;
-  engine.mutex_.unlock();
+  engine.Unlock();
   // Tensors released by others while the lock was held.
   engine.TryDrainDead();
   if (engine.log_waiting_.load(std::memory_order_acquire)) engine.FlushLog();
@@ -245,7 +259,13 @@ absl::StatusOr<Ref<Tensor>> Engine::Adopt(Device* device, DType dtype, std::span
       return status;
     }
   }
-  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, backend->Adopt(device, dtype, dims, data, std::move(release)));
+  // The memory's owner may call us again or wait for a lock of its own.
+  auto unlocked = [this, release = std::move(release)]() mutable {
+    if (!release) return;
+    if (t_locked == this) return releases_.push_back(std::move(release));
+    release();
+  };
+  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, backend->Adopt(device, dtype, dims, data, std::move(unlocked)));
   // The memory is somebody else's: held for good, so that no launch writes into it.
   buffer->Hold();
   return NewBufferTensor(device, std::move(buffer), location);

@@ -48,7 +48,8 @@ class Engine final : public RefCounted {
   // Copies dense row-major bytes.
   absl::StatusOr<Ref<Tensor>> FromHost(Device* device, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes, ir::Location location = {});
-  // Foreign memory without a copy where the device can; never donated. `release` runs exactly once, also on failure.
+  // Foreign memory without a copy where the device can; never donated. `release` runs exactly once, also on failure, on
+  // any thread and with no lock of ours held.
   absl::StatusOr<Ref<Tensor>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
                                     std::function<void()> release, ir::Location location = {});
   // Run-time arguments: values are never in a program. A double converts as HostTensor::SetDouble does.
@@ -146,6 +147,7 @@ class Engine final : public RefCounted {
   absl::StatusOr<Ref<Tensor>> NewScalar(Device* device, const HostTensor& value, ir::Location location);
   void DrainDead();     // under the lock
   void TryDrainDead();  // without it
+  void Unlock();        // and runs what waited for that
   void FlushLog();
 
   // --- record.cc
@@ -189,6 +191,7 @@ class Engine final : public RefCounted {
   bool closed_ = false;
   uint64_t epoch_ = 0;  // of the marks in Data
   std::atomic<Tensor*> dead_{nullptr};
+  std::vector<std::function<void()>> releases_;  // of foreign memory that died under the lock; run once it is free
 
   // Messages wait here until no lock is held.
   mutable std::mutex log_mutex_;

@@ -433,7 +433,7 @@ absl::Status Engine::Wait(Device* device, int64_t timeout_ns) {
 absl::Status Engine::CheckNumbers(const ir::OpDef& op, std::span<const ir::Value> operands,
                                   std::span<const ir::Value> results) {
   // Index of the first NaN, -1 if there is none. Everything is computed: eager modes know all operands.
-  auto find = [this](const ir::Value& value) -> absl::StatusOr<int64_t> {
+  auto find = [](const ir::Value& value) -> absl::StatusOr<int64_t> {
     Data* data = value && IsFloat(value.dtype()) ? DataOf(value) : nullptr;
     if (data == nullptr || data->word_count > 0) return -1;
     HostTensor host(value.dtype(), value.dims());

@@ -77,10 +77,11 @@ absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operan
   ir::Builder b(location);
   ir::Values out = ops::CallAll(b, op, std::move(values), std::move(attrs));
   if (!b.ok()) return WithPosition(b.status(), location);
-  if (op.random) generator_.Advance(RandomBlocks(out));
   absl::Status status = Recorded(*state, b, &op, out);
   if (status.ok() && options_.mode == Mode::kDebug) status = CheckNumbers(op, kept, out);
   if (!status.ok()) return WithPosition(std::move(status), location);
+  // Last, so that a call that failed draws the same numbers when it is repeated.
+  if (op.random) generator_.Advance(RandomBlocks(out));
   metrics_.Add(Counter::kOperationsRecorded);
   for (ir::Value& value : out) made.push_back(NewTensor(*state, std::move(value), location));
   *results = std::move(made);

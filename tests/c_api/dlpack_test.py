@@ -153,6 +153,34 @@ class DLPack(unittest.TestCase):
             managed.deleter(ctypes.cast(pointer, ctypes.POINTER(kind)))
         self.release(tensor)
 
+    def test_a_lent_buffer_is_never_overwritten_and_one_given_back_is_reused(self):
+        data = (ctypes.c_float * 3)(1, 2, 3)
+        dims = (ctypes.c_int64 * 1)(3)
+        tensor = out("weft_tensor_from_host", self.ctx, None, 0x12002, dims, ctypes.c_size_t(1), data, ctypes.c_size_t(12))
+
+        def donated_by_a_step():
+            before, after = ctypes.c_int64(), ctypes.c_int64()
+            call("weft_metric_get", self.ctx, b"buffers_donated", ctypes.c_size_t(15), ctypes.byref(before))
+            twice = out("weft_add", self.ctx, tensor, tensor)
+            call("weft_tensor_assign", tensor, twice)
+            self.release(twice)
+            call("weft_sync", self.ctx, None, None)
+            call("weft_metric_get", self.ctx, b"buffers_donated", ctypes.c_size_t(15), ctypes.byref(after))
+            return after.value - before.value
+
+        pointer = out("weft_tensor_to_dlpack", tensor)
+        managed = ctypes.cast(pointer, ctypes.POINTER(Versioned)).contents
+        self.assertEqual(0, donated_by_a_step())
+        self.assertEqual([1, 2, 3], list(ctypes.cast(managed.tensor.data, ctypes.POINTER(ctypes.c_float))[:3]))
+        managed.deleter(ctypes.cast(pointer, ctypes.POINTER(Versioned)))
+        self.assertEqual(1, donated_by_a_step())
+        pointer = out("weft_tensor_to_dlpack", tensor)
+        managed = ctypes.cast(pointer, ctypes.POINTER(Versioned)).contents
+        managed.deleter(ctypes.cast(pointer, ctypes.POINTER(Versioned)))
+        self.assertEqual(1, donated_by_a_step())
+        self.assertEqual([8, 16, 24], self.read(tensor, 3))
+        self.release(tensor)
+
     def test_numpy_on_the_other_side(self):
         try:
             import numpy

@@ -47,6 +47,19 @@ TEST(Adopted, MemoryIsReleasedOnceAndNeverDonated) {
   EXPECT_EQ(released, 2);
 }
 
+TEST(Adopted, MemoryIsReleasedWithoutTheLockSoThatItsOwnerMayCallBack) {
+  World w;
+  float data[2] = {1, 2};
+  std::vector<float> seen;
+  T p = w.engine->Adopt(nullptr, DType::kF32, Dims{2}, data, [&] { seen = w.Read(w.Number(7)); }).value();
+  T y = w.Op("add", {p, p});
+  p = nullptr;
+  EXPECT_THAT(seen, ElementsAre());
+  w.Sync();  // the launch was the last that needed the memory: it dies under the engine's lock
+  EXPECT_THAT(seen, ElementsAre(7));
+  EXPECT_THAT(w.Read(y), ElementsAre(2, 4));
+}
+
 TEST(Assign, RebindsAndValuesRecordedBeforeKeepTheOldOne) {
   World w;
   T p = w.Vector({1, 2});

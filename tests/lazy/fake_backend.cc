@@ -71,18 +71,25 @@ class FakeExecutable final : public Executable {
     out.done = MakeRef<Event>();
     std::vector<Ref<Buffer>> in(devices[0].buffers.begin(), devices[0].buffers.end());
     std::vector<uint32_t> words(devices[0].words.begin(), devices[0].words.end());
+    backend_->last_words = words;
+    backend_->last_buffers = in.size();
+    const bool fails = backend_->fail_runs > 0;
+    if (fails) --backend_->fail_runs;
     std::vector<uint8_t> donated(devices[0].donated.begin(), devices[0].donated.end());
     for (const ir::Value& result : module_.main().results()) {
       out.buffers.push_back(Ref<Buffer>(new FakeBuffer(backend_, backend_->devices()[0],
                                                        HostTensor(result.dtype(), result.dims()), out.done)));
     }
-    backend_->Post([this, in = std::move(in), words = std::move(words), donated = std::move(donated),
+    backend_->Post([this, fails, in = std::move(in), words = std::move(words), donated = std::move(donated),
                     results = out.buffers, done = out.done]() mutable {
       std::vector<const HostTensor*> buffers;
       for (const Ref<Buffer>& buffer : in) buffers.push_back(&static_cast<FakeBuffer*>(buffer.get())->value);
       std::vector<HostTensor*> to;
       for (const Ref<Buffer>& buffer : results) to.push_back(&static_cast<FakeBuffer*>(buffer.get())->value);
-      absl::Status status = Interpret(module_, buffers, words, to);
+      absl::Status status;
+      for (const Ref<Buffer>& buffer : in) status.Update(buffer->ready().status());
+      if (fails) status.Update(absl::InternalError("fake: a kernel failed"));
+      if (status.ok()) status = Interpret(module_, buffers, words, to);
       for (size_t i = 0; i < in.size(); ++i) {
         if (donated[i] == 0) continue;
         auto bytes = static_cast<FakeBuffer*>(in[i].get())->value.mutable_bytes();

@@ -36,11 +36,15 @@ class FakeBackend final : public Backend {
   // The next so many calls fail.
   std::atomic<int> fail_compiles{0};
   std::atomic<int> fail_executes{0};
+  std::atomic<int> fail_runs{0};  // a kernel of the launch fails, after Execute has returned
   std::atomic<int> fail_loads{0};
   std::atomic<int64_t> live_bytes{0};
   std::atomic<int64_t> peak_bytes{0};
   std::atomic<int64_t> compiles{0};
   std::string last_module;  // text of the last one compiled
+  // Of the last launch: the argument block, and how many buffers came with it.
+  std::vector<uint32_t> last_words;
+  size_t last_buffers = 0;
 
   // Runs now, or later in order.
   void Post(std::function<void()> task);

@@ -88,6 +88,19 @@ TEST(Scalars, EqualValuesAreNeverMergedAndZeroAndOneAreNeverFolded) {
   EXPECT_EQ(w.Count(Counter::kProgramsCompiled), 1);
 }
 
+TEST(Scalars, AndSeedsOfALaunchTravelInOneBlockOfWords) {
+  World w;
+  T x = w.Vector({1, 2});
+  T wide = w.engine->Scalar(nullptr, DType::kF64, 0.5).value();
+  T y = w.Tmp("mul", {w.Tmp("dropout", {x}), w.Number(0.25)});
+  y = w.Op("add", {y, w.Op("convert", {wide}, {DType::kF32})});
+  w.Sync();
+  EXPECT_EQ(w.Count(Counter::kLaunches), 1);
+  EXPECT_EQ(w.backend->last_buffers, 1u);         // x
+  EXPECT_EQ(w.backend->last_words.size(), 9u);    // f32, f64 and a random state u64[3]
+  EXPECT_EQ(w.Count(Counter::kBytesToDevice), 8);  // x
+}
+
 TEST(Read, InsideAStepComputesNothingTwice) {
   auto step = [](bool print) {
     World w;
@@ -216,20 +229,52 @@ TEST(Cuts, NeverChangeGradientsInAnyMode) {
   }
 }
 
+// Random numbers by mode and by where the graph is cut; the draws depend on each other, and one is released unused.
+std::vector<float> DrawsOf(Mode mode, int cut) {
+  Options options;
+  options.mode = mode;
+  options.seed = 7;
+  if (cut == 3) options.max_pending_nodes = 1;
+  World w(options);
+  T x = w.Vector(std::vector<float>(64, 1.0f));
+  T a = w.Op("dropout", {x});
+  if (cut == 1) w.Read(a);
+  w.Op("dropout", {a});
+  if (cut == 2) w.Sync();
+  T b = w.Op("dropout", {w.Op("add", {a, x})});
+  std::vector<float> all = w.Read(cut == 1 ? b : a);
+  std::vector<float> rest = w.Read(cut == 1 ? a : b);
+  if (cut == 1) std::swap(all, rest);
+  all.insert(all.end(), rest.begin(), rest.end());
+  return all;
+}
+
+TEST(Cuts, NeverChangeRandomNumbersInAnyMode) {
+  const std::vector<float> expected = DrawsOf(Mode::kLazy, 0);
+  EXPECT_NE(std::vector<float>(expected.begin(), expected.begin() + 64),
+            std::vector<float>(expected.begin() + 64, expected.end()));
+  for (Mode mode : {Mode::kLazy, Mode::kEager, Mode::kDebug}) {
+    for (int cut = 0; cut <= 3; ++cut) {
+      EXPECT_EQ(DrawsOf(mode, cut), expected) << "mode " << static_cast<int>(mode) << ", cut " << cut;
+    }
+  }
+}
+
 TEST(MillionOperations, AreRecordedFingerprintedVerifiedDifferentiatedPrintedAndDestroyedOnASmallStack) {
   test::OnSmallStack([] {
     Options options;
     options.max_pending_nodes = options.max_pending_bytes = options.repetition_nodes = 0;
     World w(options);
     T one = w.Number(1);
-    T x = w.Number(0);
+    T x = w.Number(3);
     ASSERT_TRUE(w.engine->SetRequiresGrad(x.get(), true).ok());
     T y = x;
-    for (int i = 0; i < 1'000'000; ++i) y = w.Op("add", {y, one});
+    for (int i = 0; i < 1'000'000; ++i) y = w.Op("mul", {y, one});
     EXPECT_EQ(w.Count(Counter::kCuts), 0);
+    const int64_t before = w.Count(Counter::kNodesRecorded);
     T g = w.Grad(y, {x})[0];
-    EXPECT_EQ(w.Read(g)[0], 1);
-    Tensor* tensors[] = {y.get()};
+    EXPECT_GE(w.Count(Counter::kNodesRecorded) - before, 1'000'000);
+    Tensor* tensors[] = {g.get()};
     absl::StatusOr<std::string> text = w.engine->GraphText(tensors);
     ASSERT_TRUE(text.ok()) << text.status();
     EXPECT_GT(text->size(), 1'000'000u * 20);
@@ -274,6 +319,39 @@ TEST(Failure, OfCompilerOrLaunchLeavesEverythingReadableAndTheStepRetryable) {
     w.Sync();
     EXPECT_THAT(w.Read(p), ElementsAre(3, 6));
   }
+}
+
+TEST(Failure, OfAnOperationOnRandomNumbersDrawsTheSameWhenRepeated) {
+  Options options;
+  options.mode = Mode::kEager;
+  auto draw = [&](bool fail) {
+    World w(options);
+    T x = w.Vector(std::vector<float>(64, 1.0f));
+    if (fail) {
+      w.backend->fail_compiles = 1;
+      EXPECT_FALSE(w.TryOp("dropout", {x}).ok());
+    }
+    return w.Read(w.Op("dropout", {x}));
+  };
+  EXPECT_EQ(draw(true), draw(false));
+}
+
+TEST(Failure, OfARunningKernelReachesWhatDependsOnItWithTheFirstCauseAndNothingElse) {
+  World w({}, 1, true);
+  T x = w.Vector({1, 2});
+  T bad = w.Op("add", {x, x});
+  w.backend->fail_runs = 1;
+  EXPECT_TRUE(w.engine->Eval(std::vector<Tensor*>{bad.get()}).ok());
+  T worse = w.Op("mul", {bad, x});
+  T fine = w.Op("mul", {x, x});
+  std::vector<float> values(2);
+  for (const T& tensor : {bad, worse}) {
+    const absl::Status status = w.engine->ToHost(tensor.get(), std::as_writable_bytes(std::span(values)));
+    EXPECT_EQ(status.message(), "fake: a kernel failed");
+  }
+  EXPECT_THAT(w.Read(fine), ElementsAre(1, 4));
+  EXPECT_THAT(w.Read(x), ElementsAre(1, 2));
+  EXPECT_THAT(w.Read(w.Op("add", {x, x})), ElementsAre(2, 4));
 }
 
 TEST(Failure, BeforeADonatingLaunchKeepsTheOldBuffer) {

@@ -1,43 +1,12 @@
 // The program store behind the engine: a second engine compiles nothing, and no trouble with the store is ever an error.
-#include <map>
-
 #include "src/compiler/disk_store.h"
 #include "serialization/compile_cache.h"
+#include "tests/lazy/shelf.h"
 #include "tests/lazy/world.h"
 #include "tests/support/temp_dir.h"
 
 namespace weft::lazy {
 namespace {
-
-using compiler::Key;
-
-// Survives engines, as a directory does.
-struct Shelf {
-  std::map<std::pair<uint64_t, uint64_t>, compiler::StoreEntry> entries;
-  int rejected = 0;
-  int drained = 0;
-};
-
-class FakeStore final : public compiler::ProgramStore {
- public:
-  explicit FakeStore(Shelf* shelf) : shelf_(shelf) {}
-  std::optional<std::string> Lookup(Key key, std::string_view canonical) override {
-    auto found = shelf_->entries.find({key.low, key.high});
-    if (found == shelf_->entries.end() || found->second.canonical != canonical) return std::nullopt;
-    return found->second.program;
-  }
-  void Publish(compiler::StoreEntry entry) override {
-    shelf_->entries[{entry.key.low, entry.key.high}] = std::move(entry);
-  }
-  void Reject(Key key, std::string_view) override {
-    shelf_->entries.erase({key.low, key.high});
-    ++shelf_->rejected;
-  }
-  void Drain() override { ++shelf_->drained; }
-
- private:
-  Shelf* shelf_;
-};
 
 void Step(World& w) {
   T x = w.Vector({1, 2});

@@ -17,11 +17,18 @@ using T = Ref<Tensor>;
 struct World {
   explicit World(Options options = {}, int devices = 1, bool asynchronous = false,
                  std::unique_ptr<compiler::ProgramStore> store = nullptr) {
+    auto owned = std::make_unique<testing::FakeBackend>(devices, asynchronous);
+    backend = owned.get();
+    Start(options, std::move(owned), std::move(store));
+  }
+  // On a backend that ships.
+  World(Options options, std::unique_ptr<Backend> real, std::unique_ptr<compiler::ProgramStore> store = nullptr) {
+    Start(options, std::move(real), std::move(store));
+  }
+  void Start(Options options, std::unique_ptr<Backend> owned, std::unique_ptr<compiler::ProgramStore> store) {
     options.verify_between_passes = true;
     Engine::Config config;
     config.options = options;
-    auto owned = std::make_unique<testing::FakeBackend>(devices, asynchronous);
-    backend = owned.get();
     config.backends.push_back(std::move(owned));
     config.store = std::move(store);
     config.log = [this](LogLevel, std::string_view text) { log.push_back(std::string(text)); };
@@ -85,7 +92,7 @@ struct World {
   }
   int64_t Count(Counter counter) { return engine->metrics().Get(counter); }
 
-  testing::FakeBackend* backend = nullptr;  // before the engine dies
+  testing::FakeBackend* backend = nullptr;  // before the engine dies; null on another backend
   std::vector<std::string> log;
   Ref<Engine> engine;
 };

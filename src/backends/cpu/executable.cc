@@ -2,7 +2,9 @@
 #include "src/backends/cpu/executable.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <system_error>
 
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/status.h"
@@ -79,6 +81,7 @@ class CpuExecutable final : public Executable {
       return InternalError("a program of ", program.arguments.size(), " buffers and ", program.words, " words was given ",
                            arguments.buffers.size(), " and ", arguments.words.size());
     }
+    const bool first = !proven_.load(std::memory_order_acquire);
     auto launch = std::make_shared<Launching>();
     launch->loaded = loaded_;
     launch->pool = pool_;
@@ -98,7 +101,7 @@ class CpuExecutable final : public Executable {
     for (size_t r = 0; r < program.results.size(); ++r) {
       const int32_t donor = program.donor[r];
       Ref<Block> block;
-      if (donor >= 0 && static_cast<size_t>(donor) < arguments.donated.size() && arguments.donated[donor] != 0) {
+      if (!first && donor >= 0 && static_cast<size_t>(donor) < arguments.donated.size() && arguments.donated[donor] != 0) {
         auto* buffer = dynamic_cast<CpuBuffer*>(arguments.buffers[donor].get());
         if (buffer != nullptr && buffer->block()->own() && !buffer->held()) block = buffer->block();
       }
@@ -121,6 +124,10 @@ class CpuExecutable final : public Executable {
           new CpuBuffer(device_, program.results[r].dtype, program.results[r].dims, launch->done, launch->results[r])));
     }
     queue_->Submit([launch] { RunLaunch(*launch); }, ready && cost_ < kInlineCost);
+    if (first) {
+      WEFT_RETURN_IF_ERROR(results.done->Wait());
+      proven_.store(true, std::memory_order_release);
+    }
     return results;
   }
 
@@ -146,6 +153,9 @@ class CpuExecutable final : public Executable {
   std::shared_ptr<BlockPool> blocks_;
   std::shared_ptr<LaunchQueue> queue_;
   const int64_t cost_;
+  // Kernels get their threads' scratch on first use and keep it. So the first launch takes nothing over and is waited for:
+  // what memory cannot be had for fails there, with nothing changed. It comes after a compilation or a load anyway.
+  std::atomic<bool> proven_{false};
 };
 
 }  // namespace
@@ -177,14 +187,21 @@ absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tabl
       continue;
     }
     LoopFn* fn = loaded.loops[entry.code];
-    const int64_t scratch = entry.scratch_bytes;
+    std::atomic<bool> out_of_memory{false};
+    const auto run = [&](int64_t begin, int64_t end, int) {
+      void* scratch = entry.scratch_bytes > 0 ? ScratchOf(entry.scratch_bytes) : nullptr;
+      if (scratch == nullptr && entry.scratch_bytes > 0) return out_of_memory.store(true, std::memory_order_relaxed);
+      fn(pointers.data(), entry.params.data(), begin, end, scratch);
+    };
     if (entry.cost < kSplitCost || entry.tasks < 2) {
-      if (entry.tasks > 0) fn(pointers.data(), entry.params.data(), 0, entry.tasks, scratch > 0 ? ScratchOf(scratch) : nullptr);
-      continue;
+      if (entry.tasks > 0) run(0, entry.tasks, 0);
+    } else {
+      pool.ParallelRanges(entry.tasks, run);
     }
-    pool.ParallelRanges(entry.tasks, [&](int64_t begin, int64_t end, int) {
-      fn(pointers.data(), entry.params.data(), begin, end, scratch > 0 ? ScratchOf(scratch) : nullptr);
-    });
+    if (out_of_memory.load(std::memory_order_relaxed)) {
+      status = UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for a kernel's ", entry.scratch_bytes, " bytes of scratch");
+      break;
+    }
   }
   if (spreads) pool.EndRun();
   return status;
@@ -211,8 +228,20 @@ void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {
     return;
   }
   if (!started_) {
-    started_ = true;
-    thread_ = std::thread([this] { Work(); });
+    try {
+      thread_ = std::thread([this] { Work(); });
+      started_ = true;
+    } catch (const std::system_error&) {
+      // No thread to be had: on this one, in its turn.
+      changed_.wait(lock, [this] { return !running_; });
+      running_ = true;
+      lock.unlock();
+      work();
+      lock.lock();
+      running_ = false;
+      changed_.notify_all();
+      return;
+    }
   }
   waiting_.push_back(std::move(work));
   lock.unlock();
