@@ -200,6 +200,7 @@ void CompileCacheStore::Impl::Store(CacheEntry entry) {
       absl::MutexLock lock(&mutex);
       ++stats.store_failures;
     }
+    if (options.write_failed) options.write_failed();
     return Warn(kUnwritable, absl::StrCat("compile cache '", options.directory, "' cannot be written: ", written.status().message()));
   }
   {

@@ -27,6 +27,7 @@ struct CompileCacheOptions {
   FileSystem* fs = nullptr;  // nullptr: PosixFileSystem()
   // Once for each kind of problem; from any thread, with no lock held.
   std::function<void(std::string_view warning)> warn;
+  std::function<void()> write_failed;  // for each entry that could not be written; from the writing thread, with no lock held
 };
 
 struct CompileCacheStats {

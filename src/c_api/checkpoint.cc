@@ -36,9 +36,14 @@ class Values final : public TensorSource {
     return absl::OkStatus();
   }
   // Computes what is pending, all at once.
-  absl::Status Evaluate(lazy::Engine& engine) {
+  absl::Status Evaluate(lazy::Engine& engine, const Tree& tree) {
     std::vector<lazy::Tensor*> list;
-    for (const Ref<lazy::Tensor>& value : values_) list.push_back(value.get());
+    for (size_t i = 0; i < values_.size(); ++i) {
+      if (&values_[i]->engine() != &engine) {
+        return UserError("tensor '", tree.PathOf(tree.tensors()[i].node), "' of the tree belongs to another context");
+      }
+      list.push_back(values_[i].get());
+    }
     return list.empty() ? absl::OkStatus() : engine.Eval(list).status();
   }
   absl::Status Read(uint32_t tensor, uint64_t offset, std::span<std::byte> out) override {
@@ -120,7 +125,7 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     WEFT_ASSIGN_OR_RETURN(SaveOptions save, ReadSaveOptions(options));
     auto values = std::make_shared<Values>();
     WEFT_RETURN_IF_ERROR(values->Take(*object));
-    WEFT_RETURN_IF_ERROR(values->Evaluate(context->engine()));
+    WEFT_RETURN_IF_ERROR(values->Evaluate(context->engine(), object->tree));
     if (out_event == nullptr) return SaveCheckpoint(file, object->tree, *values, save);
     auto done = MakeRef<Event>();
     WEFT_RETURN_IF_ERROR(context->InBackground([file, structure = object->tree, values, save, done]() mutable {
@@ -142,6 +147,7 @@ weft_error* weft_checkpoint_load(weft_context* ctx, const char* path, size_t pat
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
+    WEFT_RETURN_IF_ERROR(DeviceOr(device, context->engine()).status());  // before a long file is read for nothing
     WEFT_ASSIGN_OR_RETURN(Ref<ReaderObject> reader, OpenReader(*context, path, path_length));
     WEFT_ASSIGN_OR_RETURN(Ref<TreeObject> tree, LoadTree(*reader, device));
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));

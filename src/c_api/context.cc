@@ -138,6 +138,9 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
       if (lazy::Engine* running = engine->load()) return running->Log(lazy::LogLevel::kWarning, std::string(text));
       state->Write(lazy::LogLevel::kWarning, text);
     };
+    cache.write_failed = [engine = context->cache_engine_] {
+      if (lazy::Engine* running = engine->load()) running->metrics().Add(Counter::kDiskCacheErrors);
+    };
     context->cache_ = CompileCacheStore::Open(cache);
     config.store = compiler::MakeDiskStore(context->cache_);
   }

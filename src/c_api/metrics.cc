@@ -1,9 +1,37 @@
 // weft_metric_get, weft_metrics_*.
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "src/c_api/context.h"
 #include "weft.h"
 
 using namespace weft;
 using namespace weft::c_api;
+
+namespace {
+
+// Of the process: what was released wrongly cannot be told to a context.
+constexpr std::string_view kOfProcess[] = {"bad_releases", "live_tensors"};
+int64_t OfProcess(std::string_view name) { return name == kOfProcess[0] ? BadReleases() : LiveHandles(HandleType::kTensor); }
+
+// The engine's counters and those of the process, so that the lists are whole.
+std::string Everything(lazy::Engine& engine, bool json) {
+  std::string text = engine.Report(json), more;
+  for (std::string_view name : kOfProcess) {
+    const int64_t value = OfProcess(name);
+    if (json) {
+      absl::StrAppend(&more, more.empty() ? "" : ", ", "\"", name, "\": ", value);
+    } else if (value != 0) {
+      absl::StrAppend(&more, name, ": ", value, "\n");
+    }
+  }
+  if (!json) return text + more;
+  text.pop_back();  // the closing brace of {"counters": {…}, "memory": […]}
+  return absl::StrCat(text, ", \"process\": {", more, "}}");
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -12,9 +40,8 @@ weft_error* weft_metric_get(weft_context* ctx, const char* name, size_t length, 
     WEFT_NOT_NULL(out_value);
     WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(name, length, "name"));
-    // Of the process: what was released wrongly cannot be told to a context.
-    if (text == "bad_releases" || text == "live_tensors") {
-      *out_value = text == "bad_releases" ? BadReleases() : LiveHandles(HandleType::kTensor);
+    if (std::ranges::find(kOfProcess, text) != std::end(kOfProcess)) {
+      *out_value = OfProcess(text);
       return absl::OkStatus();
     }
     const int64_t value = context->engine().metrics().Get(text);
@@ -28,7 +55,7 @@ weft_error* weft_metrics_report(weft_context* ctx, weft_blob** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
-    return MakeBlob(context->engine().Report(false), out);
+    return MakeBlob(Everything(context->engine(), false), out);
   });
 }
 
@@ -36,7 +63,7 @@ weft_error* weft_metrics_json(weft_context* ctx, weft_blob** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
-    return MakeBlob(context->engine().Report(true), out);
+    return MakeBlob(Everything(context->engine(), true), out);
   });
 }
 

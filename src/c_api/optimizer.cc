@@ -26,6 +26,11 @@ absl::Status InRange(std::string_view name, double value, double low, double hig
   return UserError(name, " is ", value, "; it must be in [", low, ", ", high, ")");
 }
 
+absl::Status SameEngine(const lazy::Tensor* tensor, const lazy::Engine& engine, std::string_view what, size_t i) {
+  if (&tensor->engine() == &engine) return absl::OkStatus();
+  return UserError(what, "[", i, "] belongs to another context");
+}
+
 absl::Status Create(weft_context* ctx, weft_tensor* const* params, size_t count, const lazy::OptimizerOptions& options,
                     weft_optimizer** out) {
   WEFT_NOT_NULL(out);
@@ -34,6 +39,7 @@ absl::Status Create(weft_context* ctx, weft_tensor* const* params, size_t count,
   if (count == 0) return UserError("an optimizer needs at least one parameter");
   std::vector<lazy::Tensor*> list;
   WEFT_RETURN_IF_ERROR(GetTensors(params, count, "params", &list));
+  for (size_t i = 0; i < count; ++i) WEFT_RETURN_IF_ERROR(SameEngine(list[i], context->engine(), "params", i));
   WEFT_ASSIGN_OR_RETURN(Ref<lazy::Optimizer> made, lazy::Optimizer::Create(context->engine(), list, options));
   WEFT_ASSIGN_OR_RETURN(*out, Make<weft_optimizer>(std::move(made)));
   return absl::OkStatus();
@@ -109,6 +115,7 @@ weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* g
     for (size_t i = 0; i < count; ++i) {
       if (grads[i] == nullptr) continue;
       WEFT_ASSIGN_OR_RETURN(list[i], GetTensor(grads[i], absl::StrCat("grads[", i, "]")));
+      WEFT_RETURN_IF_ERROR(SameEngine(list[i], object->parameters()[i]->engine(), "weft_optimizer_step: grads", i));
     }
     object->set_learning_rate(lr);
     return object->Step(list, CurrentLocation());
@@ -160,6 +167,7 @@ weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree, uint
           return UserError("the state's '", object->slot_names()[name], "' of parameter ", i, " is ", ir::ShortType(value->type()), ", not ",
                            ir::ShortType(slot->type()));
         }
+        WEFT_RETURN_IF_ERROR(SameEngine(value, slot->engine(), absl::StrCat("the state's '", object->slot_names()[name], "'"), i));
         pairs.emplace_back(slot, value);
       }
     }

@@ -81,6 +81,7 @@ static void an_unusable_folder_costs_a_warning_and_nothing_else(void) {
   weft_blob_release(report);
   MUST(weft_metrics_json(ctx, &report));
   CHECK(((const char*)weft_blob_data(report))[0] == '{');
+  CHECK(strstr((const char*)weft_blob_data(report), "\"process\": {\"bad_releases\": ") != NULL);
   weft_blob_release(report);
   weft_context_release(ctx);
   CHECK(g_warnings > before);

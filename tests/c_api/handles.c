@@ -56,6 +56,81 @@ static void wrong_handles(void) {
   INVALID(weft_device_count(ctx, &rank), "ctx is a weft_context that has been released");
 }
 
+/* Every kind: NULL, released, of another kind, of another context; releasing twice is counted and harms nothing. */
+static void every_kind_of_handle(void) {
+  weft_context *ctx = new_context(), *other = new_context();
+  weft_tensor *t = ramp(ctx, DIMS(2)), *theirs = ramp(other, DIMS(2)), *out = NULL;
+  weft_device *device = NULL, *foreign = NULL;
+  weft_event* event = NULL;
+  weft_blob* blob = NULL;
+  weft_tree* tree = NULL;
+  weft_optimizer* opt = NULL;
+  weft_cache* cache = NULL;
+  weft_scope* scope = NULL;
+  const char* name = NULL;
+  size_t length = 0;
+  uint32_t node = 0;
+  int32_t happened = 0;
+  char text[200];
+  const int64_t bad = metric(ctx, "bad_releases");
+  MUST(weft_device_at(ctx, 0, &device));
+  MUST(weft_device_at(other, 0, &foreign));
+  MUST(weft_sync(ctx, NULL, &event));
+  MUST(weft_tensor_to_string(t, NULL, &blob));
+  MUST(weft_tree_create(&tree));
+  MUST(weft_tensor_require_grad(t, 1));
+  MUST(weft_sgd_create(ctx, &t, 1, NULL, &opt));
+  MUST(weft_context_cache(ctx, &cache));
+  MUST(weft_scope_begin(ctx, &scope));
+
+  INVALID(weft_device_name(NULL, &name, NULL), "device is NULL; a weft_device is needed");
+  INVALID(weft_event_poll(NULL, &happened), "event is NULL; a weft_event is needed");
+  INVALID(weft_tree_size(NULL, 0, &node), "tree is NULL; a weft_tree is needed");
+  INVALID(weft_optimizer_step(NULL, &t, 1, 0.1), "optimizer is NULL; a weft_optimizer is needed");
+  INVALID(weft_cache_flush(NULL), "cache is NULL; a weft_cache is needed");
+  INVALID(weft_scope_check(NULL), "scope is NULL; a weft_scope is needed");
+  INVALID(weft_device_name((weft_device*)event, &name, NULL), "device is a weft_event; a weft_device is needed");
+  INVALID(weft_event_poll((weft_event*)tree, &happened), "event is a weft_tree; a weft_event is needed");
+  INVALID(weft_tree_size((weft_tree*)t, 0, &node), "tree is a weft_tensor; a weft_tree is needed");
+  INVALID(weft_optimizer_step((weft_optimizer*)cache, &t, 1, 0.1), "optimizer is a weft_cache; a weft_optimizer is needed");
+  INVALID(weft_cache_flush((weft_cache*)opt), "cache is a weft_optimizer; a weft_cache is needed");
+  INVALID(weft_scope_check((weft_scope*)blob), "scope is a weft_blob; a weft_scope is needed");
+
+  MUST(weft_device_name(foreign, &name, NULL));
+  snprintf(text, sizeof text, "device %s belongs to another context", name);
+  INVALID(weft_sync(ctx, foreign, NULL), text);
+  INVALID(weft_idx_read(ctx, "/nonexistent", WEFT_STRLEN, foreign, &out), text);
+  INVALID(weft_checkpoint_load(ctx, "/nonexistent", WEFT_STRLEN, foreign, &tree), text);
+  INVALID(weft_sgd_create(ctx, &theirs, 1, NULL, &opt), "params[0] belongs to another context");
+  INVALID(weft_optimizer_step(opt, &theirs, 1, 0.1), "weft_optimizer_step: grads[0] belongs to another context");
+  INVALID(weft_scope_keep(scope, theirs, &out), "weft_scope_keep: the scope does not own this tensor");
+  INVALID(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, "w", WEFT_STRLEN, NULL, &node), "value is NULL; a weft_tensor is needed");
+  MUST(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, "w", WEFT_STRLEN, theirs, &node));
+  INVALID(weft_checkpoint_save(ctx, "/nonexistent/x.ckpt", WEFT_STRLEN, tree, NULL, NULL), "tensor 'w' of the tree belongs to another context");
+
+  weft_device_release(foreign), weft_device_release(foreign);
+  weft_device_release(device), weft_device_release(device);
+  weft_event_release(event), weft_event_release(event);
+  weft_blob_release(blob), weft_blob_release(blob);
+  weft_tree_release(tree), weft_tree_release(tree);
+  weft_optimizer_release(opt), weft_optimizer_release(opt);
+  weft_cache_release(cache), weft_cache_release(cache);
+  OK(weft_scope_end(scope));
+  CHECK_EQUAL(metric(ctx, "bad_releases"), bad + 7);
+  INVALID(weft_device_name(device, &name, &length), "device is a weft_device that has been released");
+  INVALID(weft_event_poll(event, &happened), "event is a weft_event that has been released");
+  CHECK(weft_blob_data(blob) == NULL);
+  INVALID(weft_tree_size(tree, 0, &node), "tree is a weft_tree that has been released");
+  INVALID(weft_optimizer_step(opt, &t, 1, 0.1), "optimizer is a weft_optimizer that has been released");
+  INVALID(weft_cache_flush(cache), "cache is a weft_cache that has been released");
+  INVALID(weft_scope_check(scope), "scope is a weft_scope that has been released");
+  CHECK(out == NULL);
+  weft_tensor_release(theirs);
+  weft_context_release(other);
+  weft_context_release(ctx);
+  weft_tensor_release(t);
+}
+
 static void options_structs(void) {
   struct {
     weft_context_options known;
@@ -119,6 +194,7 @@ static void doors(void) {
 int main(void) {
   errors_and_blobs();
   wrong_handles();
+  every_kind_of_handle();
   options_structs();
   doors();
   return done("handles");
