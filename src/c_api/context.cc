@@ -126,6 +126,7 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   config.options.hash_bits = static_cast<int>(std::min<int64_t>(settings.integer(Option::kHashBits), 128));
   config.log = [state = context->log_](lazy::LogLevel level, std::string_view text) { state->Write(level, text); };
   WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings));
+  auto early_warnings = std::make_shared<std::atomic<int>>(0);  // before there is an engine to count them
   if (settings.text(Option::kCacheMode) != "off") {
     std::string directory = settings.text(Option::kCacheDir);
     if (directory.empty()) directory = DefaultCompileCacheDirectory();
@@ -134,8 +135,9 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
     cache.read_only = settings.text(Option::kCacheMode) == "read";
     cache.max_bytes = static_cast<uint64_t>(settings.integer(Option::kCacheMaxBytes));
     // The cache may warn while the engine's lock is held; the engine delivers when it is not.
-    cache.warn = [state = context->log_, engine = context->cache_engine_](std::string_view text) {
+    cache.warn = [state = context->log_, engine = context->cache_engine_, early_warnings](std::string_view text) {
       if (lazy::Engine* running = engine->load()) return running->Log(lazy::LogLevel::kWarning, std::string(text));
+      early_warnings->fetch_add(1, std::memory_order_relaxed);
       state->Write(lazy::LogLevel::kWarning, text);
     };
     cache.write_failed = [engine = context->cache_engine_] {
@@ -146,6 +148,8 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   }
   context->settings_ = std::move(settings);
   WEFT_ASSIGN_OR_RETURN(context->engine_, lazy::Engine::Create(std::move(config)));
+  context->engine_->metrics().Add(Counter::kWarnings, early_warnings->load());
+  // The cache's thread may use it until Close has drained the cache, before which the context does not let go.
   context->cache_engine_->store(context->engine_.get());
   context->pressure_ = options.pressure;
   context->pressure_data_ = options.pressure_user_data;

@@ -73,6 +73,11 @@ static void an_unusable_folder_costs_a_warning_and_nothing_else(void) {
   snprintf(file, sizeof file, "%s/a_file", g_dir);
   f = fopen(file, "w");
   fclose(f);
+  ctx = context_at(file, "read");
+  CHECK(compute(ctx) == 30);
+  CHECK(metric(ctx, "warnings") == 1); /* once, not at every program */
+  weft_context_release(ctx);
+  CHECK(g_warnings == before + 1);
   ctx = context_at(file, "write"); /* a file where a folder should be: no permission trick, so root fails too */
   CHECK(compute(ctx) == 30);
   CHECK(metric(ctx, "programs_compiled") >= 1);
@@ -83,8 +88,9 @@ static void an_unusable_folder_costs_a_warning_and_nothing_else(void) {
   CHECK(((const char*)weft_blob_data(report))[0] == '{');
   CHECK(strstr((const char*)weft_blob_data(report), "\"process\": {\"bad_releases\": ") != NULL);
   weft_blob_release(report);
+  CHECK(metric(ctx, "warnings") >= 1);
   weft_context_release(ctx);
-  CHECK(g_warnings > before);
+  CHECK(g_warnings > before + 1);
   {
     int64_t value;
     ctx = new_context();
