@@ -1,8 +1,13 @@
 // Every operation's description is whole: each part is there or says why not.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 
 #include "src/ops/registry.h"
 #include "src/ops/sample.h"
@@ -15,34 +20,83 @@ using ir::OpDef;
 using ir::Part;
 using ir::Reason;
 
-bool IsAbsent(const OpDef& op, Part part) {
+// Which reason may excuse which part: the closed list, closed a second time.
+constexpr std::pair<Part, Reason> kExcuses[] = {
+    {Part::kGradient, Reason::kNotDifferentiable},  {Part::kGradient, Reason::kExpands},
+    {Part::kGradient, Reason::kStructural},         {Part::kBatching, Reason::kBatchingNotInAbi},
+    {Part::kBatching, Reason::kStructural},         {Part::kStableHlo, Reason::kExpands},
+    {Part::kStableHlo, Reason::kStructural},        {Part::kLowering, Reason::kStructural},
+    {Part::kReference, Reason::kExpands},           {Part::kReference, Reason::kStructural},
+    {Part::kSamples, Reason::kStructural},          {Part::kExample, Reason::kStructural},
+};
+
+// What the description lacks without a reason, or excuses without need; empty for a whole one.
+std::vector<std::string> Problems(const OpDef& op) {
+  std::vector<std::string> problems;
+  std::set<Part> excused;
   for (const ir::Absent& absent : op.absent) {
-    if (absent.part == part) return absent.reason != Reason::kNone;
+    if (!excused.insert(absent.part).second) problems.push_back("a part is excused twice");
+    if (std::find(std::begin(kExcuses), std::end(kExcuses), std::pair(absent.part, absent.reason)) == std::end(kExcuses)) {
+      problems.push_back("a part is excused by a reason that does not fit it");
+    }
   }
-  return false;
+  const auto part = [&](Part part, bool present, std::string_view what) {
+    if (present == !excused.contains(part)) return;
+    problems.push_back(absl::StrCat(what, present ? " is there and excused" : " is missing without reason"));
+  };
+  const bool structural = op.lowering == ir::Lowering::kStructural;
+  part(Part::kGradient, op.gradient != nullptr, "gradient");
+  part(Part::kBatching, false, "batching");  // no rule exists yet
+  part(Part::kReference, op.reference != nullptr, "reference");
+  part(Part::kSamples, !op.samples.empty(), "samples");
+  part(Part::kExample, !op.example.empty(), "example");
+  // A primitive without a spelling of its own prints in the generic form.
+  if (!structural) part(Part::kStableHlo, op.stablehlo != nullptr || op.kind == Kind::kPrimitive, "StableHLO spelling");
+  if (!structural) part(Part::kLowering, true, "lowering");
+  const auto rule = [&](bool holds, std::string_view otherwise) {
+    if (!holds) problems.emplace_back(otherwise);
+  };
+  if (!structural) {
+    rule((op.lowering == ir::Lowering::kScalar) == (op.scalar != nullptr || op.c_name == "constant"),
+         "lowering and scalar rule disagree");
+  }
+  rule(op.lowering != ir::Lowering::kExpand || op.expand != nullptr, "lowered by an expansion that is missing");
+  rule((op.kind == Kind::kPrimitive) == (op.expand == nullptr), "primitives have no expansion, all others have one");
+  rule(op.infer != nullptr || (structural && !op.exported), "shape rule is missing");
+  // Tolerances are for floats to be compared by: a looser narrow type, nothing negative.
+  const ir::Tolerance& t = op.tolerance;
+  rule(t.f32 >= 0 && t.f64 >= 0 && t.absolute >= 0 && t.f64 <= t.f32 && t.f32 <= t.f16 && t.f16 <= t.bf16 && t.bf16 < 0.1,
+       "tolerances do not narrow with the type");
+  return problems;
 }
 
 TEST(OpDef, HasEveryPartOrAReason) {
   for (const OpDef* op : ops::AllOps()) {
-    SCOPED_TRACE(std::string(op->c_name));
-    auto check = [&](Part part, bool present, const char* what) {
-      EXPECT_NE(present, IsAbsent(*op, part))
-          << what << (present ? " is there and excused" : " is missing without reason");
-    };
-    check(Part::kGradient, op->gradient != nullptr, "gradient");
-    check(Part::kReference, op->reference != nullptr, "reference");
-    check(Part::kSamples, !op->samples.empty(), "samples");
-    check(Part::kExample, !op->example.empty(), "example");
-    if (op->lowering != ir::Lowering::kStructural) {
-      EXPECT_FALSE(IsAbsent(*op, Part::kLowering));
-      EXPECT_EQ(op->lowering == ir::Lowering::kScalar, op->scalar != nullptr || op->c_name == "constant");
-    }
-    if (op->lowering == ir::Lowering::kExpand) EXPECT_NE(op->expand, nullptr);
-    if (op->kind == Kind::kPrimitive)
-      EXPECT_EQ(op->expand, nullptr) << "a primitive that expands is a composite";
-    if (op->kind != Kind::kPrimitive) EXPECT_NE(op->expand, nullptr);
-    if (op->exported || op->lowering != ir::Lowering::kStructural) EXPECT_NE(op->infer, nullptr);
+    EXPECT_THAT(Problems(*op), testing::IsEmpty()) << op->c_name;
   }
+}
+
+TEST(OpDef, IsFoundWantingWhenAPartIsTakenAway) {
+  const auto broken = [](const OpDef& op, auto change) {
+    OpDef copy = op;
+    change(copy);
+    return Problems(copy);
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.gradient = nullptr; }), ElementsAre("gradient is missing without reason"));
+  EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.reference = nullptr; }), ElementsAre("reference is missing without reason"));
+  EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.samples = {}; }), ElementsAre("samples is missing without reason"));
+  EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.example = {}; }), ElementsAre("example is missing without reason"));
+  EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.infer = nullptr; }), ElementsAre("shape rule is missing"));
+  EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.scalar = nullptr; }), ElementsAre("lowering and scalar rule disagree"));
+  EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.absent = {}; }), ElementsAre("batching is missing without reason"));
+  EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.tolerance.f64 = 1; }), ElementsAre("tolerances do not narrow with the type"));
+  EXPECT_THAT(broken(ops::kOp_softmax, [](OpDef& op) { op.expand = nullptr; }).size(), 2u);
+  static constexpr ir::Absent kUnfit[] = {{Part::kBatching, Reason::kBatchingNotInAbi}, {Part::kGradient, Reason::kRandom}};
+  EXPECT_THAT(broken(ops::kOp_floor, [](OpDef& op) { op.absent = kUnfit; }),
+              testing::Contains("a part is excused by a reason that does not fit it"));
+  static constexpr ir::Absent kNeedless[] = {{Part::kBatching, Reason::kBatchingNotInAbi}, {Part::kReference, Reason::kExpands}};
+  EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.absent = kNeedless; }), ElementsAre("reference is there and excused"));
 }
 
 TEST(OpDef, DocumentsEverything) {
