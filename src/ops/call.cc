@@ -24,12 +24,24 @@ absl::StatusOr<Dims> BroadcastDims(std::span<const int64_t> a, std::span<const i
 
 namespace {
 
+// The limit of ir::CheckCall, whose bytes fit 63 bits in every type.
+constexpr int64_t kTooMany = (int64_t{1} << 59) + 1;
+
 // Trailing alignment: operand dimension i becomes result dimension i + (rank difference).
 ir::Value BroadcastTo(ir::Builder& b, const ir::Value& x, const Dims& dims) {
   if (x.dims() == dims) return x;
   ir::Ints positions;
   for (size_t i = 0; i < x.dims().size(); ++i) positions.push_back(dims.size() - x.dims().size() + i);
   return b.Emit(kOp_broadcast_in_dim, {x}, {ir::Ints(dims.begin(), dims.end()), positions});
+}
+
+// "add(f32[2, 3], none)"
+std::string Describe(const ir::OpDef& op, const ir::Values& operands) {
+  std::string call = absl::StrCat(op.c_name, "(");
+  for (size_t i = 0; i < operands.size(); ++i) {
+    absl::StrAppend(&call, i == 0 ? "" : ", ", operands[i] ? ir::ShortType(operands[i].type()) : "none");
+  }
+  return call + ")";
 }
 
 }  // namespace
@@ -46,13 +58,11 @@ ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir:
       for (const ir::Value& x : operands) {
         if (!x) continue;  // CheckCall names the missing operand
         absl::StatusOr<Dims> joined = BroadcastDims(dims, x.dims());
+        if (joined.ok() && CheckedCount(*joined).value_or(kTooMany) >= kTooMany) {
+          joined = UserError("the common shape ", DimsToString(*joined), " is too large");
+        }
         if (!joined.ok()) {
-          std::string call = absl::StrCat(op.c_name, "(");
-          for (size_t i = 0; i < operands.size(); ++i) {
-            absl::StrAppend(&call, i == 0 ? "" : ", ",
-                            operands[i] ? ir::ShortType(operands[i].type()) : "none");
-          }
-          b.Fail(UserError(call, "): ", joined.status().message()));
+          b.Fail(UserError(Describe(op, operands), ": ", joined.status().message()));
           return ir::Values(count);
         }
         dims = *std::move(joined);

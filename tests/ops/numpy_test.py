@@ -1,0 +1,488 @@
+"""Operations against NumPy in float64, through the C API (weft_op_apply) alone: a reference nobody here wrote.
+
+Values, and the edges where mistakes live: NaN, infinities, -0, integers that overflow, division by zero, the least
+integer by -1, empty tensors and rank 0. Where NumPy and StableHLO differ, the case says so. NumPy is installed into a
+virtual environment of the build tree where it is absent; without the registry the test is SKIPPED and says so.
+"""
+import ctypes
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+VENV = pathlib.Path(os.environ["WEFT_BUILD"]) / "numpy-venv"
+
+
+def ensure_numpy():
+    """Goes on where NumPy can be imported, else re-executes this file in an environment that has it; 77 without one."""
+    try:
+        import numpy  # noqa: F401
+        return
+    except ImportError:
+        pass
+    python = VENV / "bin" / "python"
+    if "--inside" in sys.argv:
+        print("SKIPPED: the environment has no working NumPy")
+        sys.exit(77)
+    if not (VENV / "complete").exists():
+        made = subprocess.run([sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True)
+        installed = made if made.returncode else subprocess.run(
+            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "numpy"],
+            capture_output=True, text=True, timeout=240)
+        if installed.returncode:
+            print("SKIPPED: NumPy could not be installed:")
+            print(installed.stderr.strip()[-1500:])
+            sys.exit(77)
+        (VENV / "complete").write_text("")
+    os.execv(str(python), [str(python), __file__, "--inside", *sys.argv[1:]])
+
+
+ensure_numpy()
+import numpy as np  # noqa: E402
+
+LIB = ctypes.CDLL(os.environ["WEFT_LIB"])
+VOID = ctypes.c_void_p
+for name in ("weft_context_create", "weft_tensor_from_host", "weft_tensor_to_host", "weft_op_apply", "weft_tensor_dims",
+             "weft_tensor_dtype"):
+    getattr(LIB, name).restype = VOID
+LIB.weft_error_message.restype = ctypes.c_char_p
+LIB.weft_error_message.argtypes = [VOID, VOID]
+LIB.weft_error_release.argtypes = [VOID]
+LIB.weft_tensor_release.argtypes = [VOID]
+DTYPES = {"i1": 0x10800, "i2": 0x11000, "i4": 0x12000, "i8": 0x14000, "u1": 0x10801, "u2": 0x11001, "u4": 0x12001,
+          "u8": 0x14001, "f2": 0x11002, "f4": 0x12002, "f8": 0x14002, "b1": 0x10806}
+NUMPY = {code: name for name, code in DTYPES.items()}
+SCHEMA = {op["c_name"]: op for op in json.loads(
+    (pathlib.Path(os.environ["WEFT_SOURCE"]) / "include" / "c_api" / "ops.json").read_text(encoding="utf-8"))["ops"]}
+
+
+class Attr(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("name_length", ctypes.c_size_t), ("type", ctypes.c_int32),
+                ("reserved", ctypes.c_int32), ("i", ctypes.c_int64), ("d", ctypes.c_double), ("data", VOID),
+                ("count", ctypes.c_size_t)]
+
+
+def check(error):
+    if error:
+        text = LIB.weft_error_message(error, None).decode()
+        LIB.weft_error_release(error)
+        raise RuntimeError(text)
+
+
+def code_of(array):
+    return DTYPES[array.dtype.str[1:]]
+
+
+os.environ["WEFT_CACHE_MODE"] = "off"
+CTX = VOID()
+check(LIB.weft_context_create(None, ctypes.byref(CTX)))
+
+
+def tensor(array):
+    array = np.asarray(array, order="C")
+    dims = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
+    handle = VOID()
+    check(LIB.weft_tensor_from_host(CTX, None, ctypes.c_uint32(code_of(array)), dims, ctypes.c_size_t(array.ndim),
+                                    array.ctypes.data_as(VOID), ctypes.c_size_t(array.nbytes), ctypes.byref(handle)))
+    return handle
+
+
+def host(handle):
+    dtype, rank = ctypes.c_uint32(), ctypes.c_size_t()
+    dims = (ctypes.c_int64 * 32)()
+    check(LIB.weft_tensor_dtype(handle, ctypes.byref(dtype)))
+    check(LIB.weft_tensor_dims(handle, dims, ctypes.c_size_t(32), ctypes.byref(rank)))
+    array = np.empty(tuple(dims[:rank.value]), NUMPY[dtype.value])
+    check(LIB.weft_tensor_to_host(handle, array.ctypes.data_as(VOID), ctypes.c_size_t(array.nbytes)))
+    return array
+
+
+def attribute(op, name, value, keep):
+    """Text stands for enumerators, NumPy's types for dtypes."""
+    declared = next(a for a in SCHEMA[op]["attrs"] if a["name"] == name)
+    kind, encoded = declared["type"], name.encode()
+    keep.append(encoded)
+    attr = Attr(encoded, len(encoded), 0, 0, 0, 0.0, None, 0)
+    if kind == "int":
+        attr.type, attr.i = 1, value
+    elif kind == "double":
+        attr.type, attr.d = 2, value
+    elif kind == "bool":
+        attr.type, attr.i = 3, int(value)
+    elif kind == "enum":
+        attr.type, attr.i = 4, declared["enumerators"].index(value)
+    elif kind == "dtype":
+        attr.type, attr.i = 5, DTYPES[np.dtype(value).str[1:]]
+    elif kind == "ints":
+        array = (ctypes.c_int64 * max(len(value), 1))(*value)
+        keep.append(array)
+        attr.type, attr.data, attr.count = 6, ctypes.cast(array, VOID), len(value)
+    else:
+        raise ValueError(kind)
+    return attr
+
+
+def apply(op, inputs, attrs):
+    """One operation's results as arrays."""
+    keep = []
+    handles = [tensor(x) if x is not None else VOID() for x in inputs]
+    given = [attribute(op, k, v, keep) for k, v in attrs.items()]
+    results, count = (VOID * 8)(), ctypes.c_size_t()
+    try:
+        check(LIB.weft_op_apply(CTX, op.encode(), ctypes.c_size_t(len(op)), (VOID * max(len(handles), 1))(*handles),
+                                ctypes.c_size_t(len(handles)), (Attr * max(len(given), 1))(*given),
+                                ctypes.c_size_t(len(given)), results, ctypes.c_size_t(8), ctypes.byref(count)))
+        arrays = [host(VOID(results[i])) for i in range(count.value)]
+    finally:
+        for handle in handles:
+            LIB.weft_tensor_release(handle)
+        for i in range(count.value):
+            LIB.weft_tensor_release(VOID(results[i]))
+    return arrays
+
+
+FAILURES, RUNS, SEEN = [], 0, set()
+
+
+def expect(op, inputs, wanted, tolerance=None, exact_sign=False, floor=1e-3, note="", **attrs):
+    """`wanted`: one array, or a list of one per result. Floats within tolerance (0 where the operation rounds once),
+    relative to at least `floor`: sums of products cancel."""
+    global RUNS
+    RUNS += 1
+    SEEN.add(op)
+    inputs = [np.asarray(x) if x is not None else None for x in inputs]
+    title = f"{op}({', '.join('-' if x is None else x.dtype.str[1:] + str(list(x.shape)) for x in inputs)}) {attrs or ''}{note}"
+    try:
+        found = apply(op, inputs, attrs)
+    except RuntimeError as error:
+        FAILURES.append(f"{title}: {error}")
+        return
+    wanted = wanted if isinstance(wanted, list) else [wanted]
+    if len(found) != len(wanted):
+        FAILURES.append(f"{title}: {len(found)} results, not {len(wanted)}")
+        return
+    for got, want in zip(found, wanted):
+        want = np.asarray(want)
+        if got.shape != want.shape:
+            FAILURES.append(f"{title}: shape {got.shape}, not {want.shape}")
+            continue
+        if got.dtype.kind != "f":
+            same = np.array_equal(got, want) and got.dtype.kind == want.dtype.kind
+            bad = None if same else f"{got} is not {want}"
+        else:
+            rel = {2: 2e-3, 4: 4e-6, 8: 1e-13}[got.dtype.itemsize] if tolerance is None else tolerance
+            with np.errstate(all="ignore"):
+                a, b = got.astype("f8"), want.astype(got.dtype).astype("f8") if rel == 0 else want.astype("f8")
+                close = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= rel * np.maximum(np.abs(b), floor if rel else 0))
+            if exact_sign:
+                close &= (np.signbit(a) == np.signbit(b)) | np.isnan(b)
+            bad = None if np.all(close) else f"{got[~close][:6]} is not {want[~close][:6]}"
+        if bad:
+            FAILURES.append(f"{title}: {bad}")
+
+
+NAN, INF = float("nan"), float("inf")
+EDGES = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.7, -3.7, 1e-3, -1e-3, 20.0, -20.0, NAN, INF, -INF])
+INTS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
+
+
+def limits(dtype):
+    info = np.iinfo(dtype)
+    return np.array([info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2, 7], dtype)
+
+
+def rng(seed):
+    return np.random.default_rng(seed)
+
+
+def away(x):
+    """Half away from zero, NumPy has only half to even."""
+    return np.where(np.isfinite(x), np.copysign(np.floor(np.abs(x) + 0.5), x), x)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def softplus(x):
+    return np.where(np.isnan(x), NAN, np.logaddexp(0, x))
+
+
+def unary():
+    f4, f8 = EDGES.astype("f4"), EDGES
+    table = {
+        "abs": np.abs, "ceil": np.ceil, "floor": np.floor, "trunc": np.trunc, "round": np.rint, "round_away": away,
+        "neg": np.negative, "sqrt": np.sqrt, "square": np.square, "sign": np.sign,
+    }
+    for op, f in table.items():
+        for x in (f4, f8):
+            # StableHLO's sign keeps the sign of zero, NumPy's loses it.
+            expect(op, [x], f(x.astype("f8")), tolerance=0, exact_sign=op != "sign")
+    smooth = {
+        "cbrt": np.cbrt, "cos": np.cos, "sin": np.sin, "tan": np.tan, "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
+        "log": np.log, "log1p": np.log1p, "log2": np.log2, "tanh": np.tanh, "sigmoid": sigmoid,
+        "rsqrt": lambda x: 1 / np.sqrt(x), "relu": lambda x: np.where(np.isnan(x), x, np.maximum(x, 0)),
+        "silu": lambda x: np.where(x == -INF, NAN, x * sigmoid(x)), "softplus": softplus,
+    }
+    for op, f in smooth.items():
+        for x in (f4, f8):
+            w = f(x.astype("f8"))
+            if op == "silu":  # -inf times 0: either NaN or its limit 0 is defensible, so it is not tested
+                x, w = x[x != -INF], w[x != -INF]
+            expect(op, [x], w)
+    for op, f in {"is_finite": np.isfinite, "is_nan": np.isnan}.items():
+        for x in (f4, f8, EDGES.astype("f2")):
+            expect(op, [x], f(x))
+    for d in INTS:
+        x = limits(d)
+        expect("neg", [x], np.negative(x))  # wraps
+        expect("square", [x], x * x)
+        expect("bitwise_not", [x], ~x)
+        expect("popcount", [x], np.array([bin(int(v) & (2 ** (8 * x.itemsize) - 1)).count("1") for v in x], d))
+        if d[0] == "i":
+            expect("sign", [x], np.sign(x))
+            expect("abs", [x], np.abs(x))  # the least integer stays itself
+    expect("bitwise_not", [np.array([True, False])], np.array([False, True]))
+    # Empty and rank 0.
+    for op in ("exp", "neg", "tanh", "sigmoid"):
+        expect(op, [np.zeros((0, 3), "f4")], np.zeros((0, 3)))
+    expect("exp", [np.float32(1)], np.exp(1.0))
+
+
+def binary():
+    x, y = (a.ravel() for a in np.meshgrid(EDGES, EDGES))
+    exact = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
+    for op, f in exact.items():
+        for d in ("f4", "f8"):
+            a, b = x.astype(d), y.astype(d)
+            expect(op, [a, b], f(a, b), tolerance=0, exact_sign=True)
+    for d in ("f4", "f8"):
+        a, b = x.astype(d), y.astype(d)
+        expect("maximum", [a, b], np.maximum(a, b), tolerance=0)  # both hand NaN on
+        expect("minimum", [a, b], np.minimum(a, b), tolerance=0)
+        expect("rem", [a, b], np.fmod(a, b), tolerance=0)  # the dividend's sign: fmod, not NumPy's remainder
+        expect("pow", [a, b], np.power(a.astype("f8"), b.astype("f8")).astype(d))
+        expect("atan2", [a, b], np.arctan2(a.astype("f8"), b.astype("f8")), exact_sign=True)
+        for op, f in {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+                      "ge": np.greater_equal}.items():
+            expect(op, [a, b], f(a, b))
+    for d in INTS:
+        a, b = (v.ravel() for v in np.meshgrid(limits(d), limits(d)))
+        for op, f in {"add": np.add, "sub": np.subtract, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum,
+                      "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor}.items():
+            expect(op, [a, b], f(a, b))
+        for op, f in {"lt": np.less, "ge": np.greater_equal, "eq": np.equal}.items():
+            expect(op, [a, b], f(a, b))
+        # By zero NumPy gives 0 and a warning; ours is all ones, as XLA:CPU's. Division truncates, NumPy's // floors.
+        least, ones = np.iinfo(d).min, np.array(-1).astype(d)
+        quotient = [ones if q == 0 else np.array(int(p)).astype(d) if d[0] == "i" and p == least and q == -1
+                    else np.array(abs(int(p)) // abs(int(q)) * (1 if (p < 0) == (q < 0) else -1)).astype(d) for p, q in zip(a, b)]
+        remainder = [p if q == 0 else np.array(abs(int(p)) % abs(int(q)) * (-1 if p < 0 else 1)).astype(d) for p, q in zip(a, b)]
+        expect("div", [a, b], np.array(quotient, d), note="by zero and least / -1")
+        expect("rem", [a, b], np.array(remainder, d), note="by zero and least % -1")
+        # Shifts by the width or more give 0 (arithmetic: the sign), where C leaves them open.
+        bits = 8 * np.dtype(d).itemsize
+        by = np.array([0, 1, bits - 1, bits, bits, 3, 2, 1], d)
+        v, mask = limits(d), 2 ** bits - 1
+        expect("shift_left", [v, by], np.array([(int(p) << int(s)) & mask if s < bits else 0 for p, s in zip(v, by)], "u8").astype(d))
+        expect("shift_right_logical", [v, by], np.array([(int(p) & mask) >> int(s) for p, s in zip(v, by)], "u8").astype(d))
+    expect("add", [np.float32(2), np.ones((2, 3), "f4")], np.full((2, 3), 3.0))
+    expect("mul", [np.ones((0, 3), "f4"), np.ones((3,), "f4")], np.ones((0, 3)))
+
+
+def shapes():
+    x = np.arange(24, dtype="i4").reshape(2, 3, 4)
+    expect("transpose", [x], x.transpose(2, 0, 1), permutation=[2, 0, 1])
+    expect("reshape", [x], x.reshape(4, 6), shape=[4, 6])
+    expect("reverse", [x], x[::-1, :, ::-1], dimensions=[0, 2])
+    expect("slice", [x], x[0:2, 1:3, 0:4:2], start_indices=[0, 1, 0], limit_indices=[2, 3, 4], strides=[1, 1, 2])
+    expect("concatenate", [x, x[:, :1]], np.concatenate([x, x[:, :1]], 1), dimension=1)
+    expect("concatenate", [x[:, :0], x], x, dimension=1, note="an empty one")
+    expect("stack", [x, x], np.stack([x, x], 1), axis=1)
+    expect("expand_dims", [x], x[:, None], dims=[1])
+    expect("squeeze", [x[:, :1]], x[:, 0], dims=[1])
+    expect("broadcast_to", [x[:, :1]], np.broadcast_to(x[:, :1], (5, 2, 3, 4)), shape=[5, 2, 3, 4])
+    expect("take", [x, np.array([2, 0, 1, 1])], x[:, [2, 0, 1, 1]], axis=1)
+    # Indices outside are held to the ends (np.take's mode "clip"); NumPy's default raises.
+    expect("take", [x, np.array([-5, 9])], np.take(x, [-5, 9], 1, mode="clip"), axis=1)
+    expect("pad", [x, np.int32(7)], np.pad(x, ((0, 0), (1, 2), (0, 1)), constant_values=7), edge_padding_low=[0, 1, 0],
+           edge_padding_high=[0, 2, 1], interior_padding=[0, 0, 0])
+    expect("where", [x % 2 == 0, x, -x], np.where(x % 2 == 0, x, -x))
+    expect("iota", [], np.broadcast_to(np.arange(4)[None, :], (3, 4)).astype("i4"), shape=[3, 4], dimension=1, dtype="i4")
+    expect("one_hot", [np.array([0, 3, 9, -1])], np.eye(4, dtype="f4")[[0, 3, 0, 0]] * [[1], [1], [0], [0]], depth=4)
+    expect("dynamic_slice", [x, np.int32(1), np.int32(9), np.int32(-3)], x[1:2, 1:3, 0:2], slice_sizes=[1, 2, 2],
+           note=" (starts are held inside)")
+    for d in ("f4", "f8"):
+        values = np.array([0.0, 0.9, -0.9, 1.5, -1.5, 1e10, -1e10, NAN, INF, -INF, 255, 256, 300.7], d)
+        for to in ("i1", "u1", "i4", "i8", "u4"):
+            # Out of range saturates and NaN is 0; C and NumPy leave both open.
+            info = np.iinfo(to)
+            wanted = [0 if np.isnan(v) else info.min if v <= info.min else info.max if v >= info.max else int(v) for v in values]
+            expect("convert", [values], np.array(wanted, to), dtype=to)
+        expect("convert", [values], values != 0, dtype="b1")
+    for d in INTS:
+        for to in INTS:
+            expect("convert", [limits(d)], limits(d).astype(to), dtype=to)  # wraps
+        expect("convert", [limits(d)], limits(d).astype("f4"), tolerance=0, dtype="f4")
+        expect("convert", [limits(d)], limits(d).astype("f8"), tolerance=0, dtype="f8")
+    halves = np.array([1.0009765625 + 2 ** -11, 1 + 2 ** -11, 65519, 65520, -65520, 2 ** -25, 2 ** -24, 6e-8, 1e-8, NAN], "f4")
+    with np.errstate(over="ignore"):
+        expect("convert", [halves], halves.astype("f2"), tolerance=0, dtype="f2", note=" (ties to even, overflow, denormals)")
+
+
+def reductions():
+    x = rng(1).normal(size=(3, 4, 5))
+    for axes in (None, [0], [1], [2], [0, 2], [0, 1, 2], [-1]):
+        axis = None if axes is None else tuple(axes)
+        attrs = {} if axes is None else {"dims": axes}
+        for d in ("f4", "f8"):
+            v = x.astype(d)
+            for op, f in {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod, "var": np.var,
+                          "std": np.std}.items():
+                expect(op, [v], f(v.astype("f8"), axis=axis), **attrs)
+            expect("logsumexp", [v], np.log(np.sum(np.exp(v.astype("f8")), axis=axis)), **attrs)
+            expect("sum", [v], np.sum(v.astype("f8"), axis=axis, keepdims=True), keepdims=True, **attrs)
+        b = x > 0.3
+        expect("all", [b], np.all(b, axis=axis), **attrs)
+        expect("any", [b], np.any(b, axis=axis), **attrs)
+    expect("var", [x], np.var(x, axis=1, ddof=1), dims=[1], correction=1)
+    for d in INTS:
+        v = limits(d).reshape(2, 4)
+        expect("sum", [v], np.sum(v, axis=0, dtype=d), dims=[0])  # wraps in its own type, NumPy's default widens
+        expect("max", [v], np.max(v, axis=1), dims=[1])
+        expect("min", [v], np.min(v))
+        expect("argmax", [v], np.argmax(v, 1).astype("i4"), axis=1)
+        expect("argmin", [v], np.argmin(v, 0).astype("i4"), axis=0)
+    edged = np.array([[1.0, NAN, 3.0], [INF, -INF, 0.0], [2.0, 2.0, 2.0]])
+    for op, f in {"sum": np.sum, "max": np.max, "min": np.min, "mean": np.mean}.items():
+        with np.errstate(invalid="ignore"):
+            expect(op, [edged], f(edged, axis=1), dims=[1])
+    expect("argmax", [edged], np.argmax(edged, 1).astype("i4"), axis=1, note=" (NaN is the largest, the first of equals)")
+    expect("argmin", [edged], np.argmin(edged, 1).astype("i4"), axis=1)
+    expect("logsumexp", [np.array([1000.0, 1000.0])], 1000 + np.log(2))
+    empty = np.zeros((0, 3))
+    expect("sum", [empty], np.zeros(3), dims=[0])
+    expect("prod", [empty], np.ones(3), dims=[0])
+    # Over nothing NumPy raises for max and min; ours are the identities.
+    expect("max", [empty], np.full(3, -INF), dims=[0])
+    expect("min", [empty], np.full(3, INF), dims=[0])
+    expect("sum", [np.zeros((3, 0))], np.zeros((0,)), dims=[0])
+    expect("sum", [np.float32(5)], 5.0)
+
+
+def products():
+    for a, b in (((3, 4), (4, 5)), ((4,), (4,)), ((4,), (4, 5)), ((3, 4), (4,)), ((2, 1, 3, 4), (5, 4, 2)), ((0, 4), (4, 3)),
+                 ((3, 0), (0, 2)), ((1, 130), (130, 67))):
+        for d in ("f4", "f8"):
+            x, y = rng(2).normal(size=a).astype(d), rng(3).normal(size=b).astype(d)
+            expect("matmul", [x, y], np.matmul(x.astype("f8"), y.astype("f8")), tolerance=4e-6 if d == "f4" else 1e-14, floor=10)
+    x, y = rng(4).integers(-9, 9, (3, 4)).astype("i4"), rng(5).integers(-9, 9, (4, 2)).astype("i4")
+    expect("matmul", [x, y], x @ y)
+    x, w, o = rng(6).normal(size=(5, 4)), rng(7).normal(size=(4, 3)), rng(8).normal(size=3)
+    expect("linear", [x, w, o], x @ w + o)
+    # Convolution as the sum over taps of shifted matrix products.
+    x, k = rng(9).normal(size=(2, 7, 6, 3)), rng(10).normal(size=(3, 2, 3, 4))
+    for stride, dilation in ((1, 1), (2, 1), (1, 2)):
+        oh = (7 - (3 - 1) * dilation - 1) // stride + 1
+        ow = (6 - (2 - 1) * dilation - 1) // stride + 1
+        want = sum(x[:, i * dilation:i * dilation + stride * (oh - 1) + 1:stride,
+                     j * dilation:j * dilation + stride * (ow - 1) + 1:stride] @ k[i, j] for i in range(3) for j in range(2))
+        for d in ("f4", "f8"):
+            expect("conv", [x.astype(d), k.astype(d)], want, tolerance=4e-6 if d == "f4" else 1e-14, floor=10, strides=[stride, stride],
+                   dilation=[dilation, dilation])
+    grouped = rng(11).normal(size=(3, 3, 1, 6))
+    x = rng(12).normal(size=(1, 5, 5, 3))
+    want = np.concatenate([sum(x[:, i:i + 3, j:j + 3, g:g + 1] @ grouped[i, j, :, 2 * g:2 * g + 2]
+                               for i in range(3) for j in range(3)) for g in range(3)], -1)
+    expect("conv", [x, grouped], want, tolerance=1e-12, groups=3)
+    x = rng(13).normal(size=(2, 6, 4, 3))
+    blocks = x.reshape(2, 3, 2, 2, 2, 3)
+    expect("max_pool", [x], blocks.max((2, 4)), window=[2, 2])
+    expect("avg_pool", [x], blocks.mean((2, 4)), window=[2, 2])
+
+
+def networks():
+    x = rng(20).normal(size=(4, 7)) * 3
+    soft = np.exp(x - x.max(-1, keepdims=True))
+    soft /= soft.sum(-1, keepdims=True)
+    for d in ("f4", "f8"):
+        v = x.astype(d)
+        expect("softmax", [v], soft, tolerance=None if d == "f8" else 1e-5)
+        expect("log_softmax", [v], np.log(soft), tolerance=None if d == "f8" else 1e-5)
+    expect("softmax", [np.array([[1000.0, 1000.0, -INF]])], np.array([[0.5, 0.5, 0.0]]))
+    labels = np.array([0, 6, 3, 3])
+    rows = -np.log(soft)[np.arange(4), labels]
+    expect("cross_entropy", [x, labels], rows.mean(), tolerance=1e-12)
+    expect("cross_entropy", [x, labels], rows, tolerance=1e-12, reduction="none")
+    smooth = 0.9 * rows + 0.1 * -np.log(soft).mean(-1)
+    expect("cross_entropy", [x, labels], smooth.sum(), tolerance=1e-12, reduction="sum", label_smoothing=0.1)
+    y = rng(21).normal(size=(4, 7))
+    expect("mse", [x, y], np.mean((x - y) ** 2), tolerance=1e-12)
+    s, o = rng(22).normal(size=7), rng(23).normal(size=7)
+    normal = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    expect("layer_norm", [x, s, o], normal * s + o, tolerance=1e-12)
+    expect("rms_norm", [x, s], x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * s, tolerance=1e-12, epsilon=1e-6)
+    batch = (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5) * s + o
+    expect("batch_norm", [x, s, o], [batch, x.mean(0), x.var(0)], tolerance=1e-12)
+    expect("batch_norm_inference", [x, s, o, o, s * s], (x - o) / np.sqrt(s * s + 1e-5) * s + o, tolerance=1e-12)
+    expect("embedding", [x, np.array([[3, 0], [1, 1]])], x[[[3, 0], [1, 1]]])
+    expect("gelu", [x], 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3))), tolerance=1e-12, form="tanh")
+    expect("leaky_relu", [x], np.where(x > 0, x, 0.01 * x), tolerance=1e-12)
+    expect("elu", [x], np.where(x > 0, x, np.expm1(x)), tolerance=1e-12)
+    expect("relu6", [x], np.clip(x, 0, 6))
+    expect("clip", [x], np.clip(x, -1, 2), low=-1.0, high=2.0)
+    q, k, v = (rng(30 + i).normal(size=(2, 3, 4, 5)) for i in range(3))
+    for causal in (False, True):
+        scores = q @ k.swapaxes(-1, -2) / np.sqrt(5)
+        if causal:
+            scores = np.where(np.tri(4, dtype=bool), scores, -INF)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        expect("scaled_dot_product_attention", [q, k, v], weights @ v, tolerance=1e-12, causal=causal)
+    mask = rng(34).random((4, 4)) < 0.7
+    mask[:, 0] = True
+    weights = np.where(mask, np.exp(q @ k.swapaxes(-1, -2) / np.sqrt(5)), 0)
+    expect("scaled_dot_product_attention", [q, k, v, mask], weights / weights.sum(-1, keepdims=True) @ v, tolerance=1e-12)
+
+
+def philox():
+    def block(key, low, high):
+        c, k = [low & 0xFFFFFFFF, low >> 32, high & 0xFFFFFFFF, high >> 32], [key & 0xFFFFFFFF, key >> 32]
+        for _ in range(10):
+            p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+            c = [(q >> 32) ^ c[1] ^ k[0], q & 0xFFFFFFFF, (p >> 32) ^ c[3] ^ k[1], p & 0xFFFFFFFF]
+            k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+        return c
+    # The published test vector of Philox-4x32-10 (Random123): all zeros.
+    if block(0, 0, 0) != [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]:
+        FAILURES.append("the test's own Philox is wrong")
+    for key, low, high, n in ((0, 0, 0, 4), (0x1234567890ABCDEF, 2 ** 64 - 2, 5, 14), (7, 3, 2 ** 64 - 1, 1)):
+        words, at = [], (high << 64) + low
+        while len(words) < n:
+            words += block(key, at & (2 ** 64 - 1), (at >> 64) & (2 ** 64 - 1))
+            at += 1
+        at &= 2 ** 128 - 1
+        expect("rng_bit_generator", [np.array([key, low, high], "u8")],
+               [np.array([key, at & (2 ** 64 - 1), at >> 64], "u8"), np.array(words[:n], "u4")], shape=[n])
+
+
+def main():
+    with np.errstate(all="ignore"):
+        for part in (unary, binary, shapes, reductions, products, networks, philox):
+            part()
+    # The comparison must be able to fail.
+    before = len(FAILURES)
+    expect("add", [np.float64(1), np.float64(1)], 2.0 + 1e-9)
+    expect("add", [np.int32(1), np.int32(1)], np.int32(3))
+    expect("neg", [np.float32(0)], np.float32(0), exact_sign=True)
+    if len(FAILURES) != before + 3:
+        FAILURES.append("the comparison itself is broken: wrong results passed")
+    del FAILURES[before:before + 3]
+    for failure in FAILURES[:40]:
+        print(failure)
+    print(f"{RUNS} calls of {len(SEEN)} operations against NumPy {np.__version__}, {len(FAILURES)} differences")
+    sys.exit(1 if FAILURES else 0)
+
+
+main()
