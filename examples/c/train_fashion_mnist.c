@@ -323,7 +323,7 @@ static double evaluate(weft_context* ctx, const model* m, const dataset* d, int6
     double count = 0;
     wf_scope* s = wf_begin(ctx);
     batch(s, d, NULL, at, EVAL_BATCH, &x, &y);
-    hits = wf_eq(s, wf_convert(s, wf_argmax(s, forward(s, m, x), .axis = 1), WEFT_I32), y);
+    hits = wf_eq(s, wf_argmax(s, forward(s, m, x)), y);
     wf_try(s, weft_tensor_item_f64(wf_sum(s, wf_convert(s, hits, WEFT_F32)), &count));
     must(wf_end(s));
     right += count;

@@ -193,7 +193,7 @@ def main():
         right = 0
         for at in range(0, len(x_test), EVAL):
             logits = forward(images(x_test[at:at + EVAL]))
-            hits = op("eq", op("convert", op("argmax", logits, axis=-1), dtype=("dtype", I32)), w.tensor(y_test[at:at + EVAL]))
+            hits = op("eq", op("argmax", logits), w.tensor(y_test[at:at + EVAL]))
             right += op("sum", op("convert", hits, dtype=("dtype", I32))).item()
         accuracy = right / len(x_test)
         print(f"epoch {epoch + 1}: loss {value:.4f}, test accuracy {accuracy:.4f}, "

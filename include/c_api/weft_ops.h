@@ -1053,7 +1053,7 @@ WEFT_API void weft_argmin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   x: operand; any number
  *   axis: axis to search; negative counts from the end; integer; default -1
  *   keepdims: keep the axis with size 1; 0 or 1; default false
- * Fluent: label = wf_argmin(s, logits);
+ * Fluent: nearest = wf_argmin(s, distances);
  * StableHLO: weft.argmin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_argmin(weft_context* ctx, weft_tensor* x, const weft_argmin_opts* opts,
