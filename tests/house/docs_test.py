@@ -1,0 +1,61 @@
+"""What the documents say exists: links lead somewhere; every script, program and option that a command names is there."""
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+SOURCE, BUILD = os.environ["WEFT_SOURCE"], os.environ["WEFT_BUILD"]
+DOCUMENTS = [os.path.join(folder, name) for top in ("README.md", "docs", "bindings", "examples", "serialization")
+             for folder, _, names in ([(SOURCE, (), [top])] if top.endswith(".md") else os.walk(os.path.join(SOURCE, top)))
+             for name in names if name.endswith(".md")]
+
+
+def text_of(path):
+    with open(path, encoding="utf-8") as handle:
+        return handle.read()
+
+
+def commands_of(text):
+    """Inline code and lines of sh blocks."""
+    blocks = re.findall(r"^```(?:sh|bash)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [line.split("  #")[0] for block in blocks for line in block.splitlines()]
+    return lines + re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE))
+
+
+class Docs(unittest.TestCase):
+    def test_there_are_documents(self):
+        self.assertGreater(len(DOCUMENTS), 5)
+
+    def test_links_lead_to_files(self):
+        for path in DOCUMENTS:
+            for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text_of(path)):
+                if "://" not in link:
+                    with self.subTest(document=os.path.relpath(path, SOURCE), link=link):
+                        self.assertTrue(os.path.exists(os.path.join(os.path.dirname(path), link)), link)
+
+    def test_commands_name_scripts_programs_and_options_that_exist(self):
+        helps, seen = {}, 0
+        for path in DOCUMENTS:
+            for command in commands_of(text_of(path)):
+                for program, rest in re.findall(r"((?:scripts|build/release/bin)/[\w-]+)((?: +[^|&;`]*)?)", command):
+                    if program.startswith("build/"):
+                        if "release" not in os.path.basename(BUILD):
+                            continue  # programs and benchmarks are what the release preset builds
+                        file = os.path.join(BUILD, os.path.relpath(program, "build/release"))
+                    else:
+                        file = os.path.join(SOURCE, program)
+                    with self.subTest(document=os.path.relpath(path, SOURCE), command=command):
+                        self.assertTrue(os.access(file, os.X_OK), f"{program} is not there")
+                        seen += 1
+                        for option in re.findall(r"(?<![\w-])(--[a-z][\w-]*)", rest):
+                            if option.startswith("--gtest") or "weft_test" in program:
+                                continue
+                            if file not in helps:
+                                helps[file] = subprocess.run([file, "--help"], capture_output=True, text=True, timeout=60, cwd=SOURCE).stdout
+                            self.assertIn(option, helps[file], f"{program} --help does not know {option}")
+        self.assertGreater(seen, 5)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
