@@ -1,5 +1,7 @@
 // select_and_scatter: adds each source element to the largest operand element of its window. The gradient of
 // max pooling.
+#include <limits>
+
 #include "src/ir/stablehlo.h"
 #include "src/ops/conv/window.h"
 
@@ -45,8 +47,54 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-absl::Status Gradient(const GradCall&, std::span<Value>) {
-  return absl::UnimplementedError("the second derivative of max pooling is not supported");
+// The transpose takes from each window the cotangent at its largest element: a tournament over the window's taps, in
+// the order of the reference. The operand only decides who wins, so its own slope is 0.
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  if (!call.wanted[1]) return absl::OkStatus();
+  Builder& b = call.b;
+  const Value& source = call.operands[1];
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows,
+                        Windows(call.node.op(), call.node.attrs(), call.operands[0].dims()));
+  Ints low, high, strides;
+  Dims taps;
+  for (const Window& w : windows) {
+    low.push_back(w.low);
+    high.push_back(w.high);
+    strides.push_back(w.stride);
+    taps.push_back(w.size);
+  }
+  constexpr int64_t kMostTaps = 256;  // five nodes each; a window of 16 x 16
+  if (CheckedCount(taps).value_or(kMostTaps + 1) > kMostTaps) {
+    return absl::UnimplementedError(absl::StrCat("the second derivative of max pooling over windows of ",
+                                                 DimsToString(taps), " is not supported; ", kMostTaps,
+                                                 " elements are"));
+  }
+  if (source.type().count() == 0) {
+    grads[1] = FullLike(b, source, 0);
+    return absl::OkStatus();
+  }
+  const Ints none(windows.size(), 0);
+  Value x = Pad(b, call.operands[0], -std::numeric_limits<double>::infinity(), low, high, none);
+  Value c = Pad(b, call.cotangents[0], 0, low, high, none);
+  Value best, taken;
+  ForEachIndex(taps, [&](int64_t, const Dims& tap) {
+    Ints limit;
+    for (size_t d = 0; d < windows.size(); ++d) {
+      limit.push_back(tap[d] + (windows[d].out() - 1) * windows[d].stride + 1);
+    }
+    Value candidate = Slice(b, x, ToInts(tap), limit, strides);
+    Value value = Slice(b, c, ToInts(tap), limit, strides);
+    if (!best) {
+      best = candidate;
+      taken = value;
+      return;
+    }
+    Value keeps = Compare(b, Direction::kGe, best, candidate);
+    best = Select(b, keeps, best, candidate);
+    taken = Select(b, keeps, taken, value);
+  });
+  grads[1] = taken;
+  return absl::OkStatus();
 }
 
 absl::Status Reference(const ReferenceCall& call) {
@@ -104,10 +152,10 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 
 // Without equal elements in a window: StableHLO leaves the order of comparisons open, XLA goes through columns first.
 constexpr Sample kSamples[] = {
-    {"T[1,4,6,2] T[1,2,3,2] window_dimensions=[1,2,2,1] window_strides=[1,2,2,1]", -100, 100, false},
-    {"T[5,7] T[5,3] window_dimensions=[3,2] window_strides=[1,3] padding=[1,1,0,1]", -100, 100, false},
-    {"T[8] T[6] window_dimensions=[3]", -100, 100, false},
-    {"T[0,4] T[0,3] window_dimensions=[1,2]", -100, 100, false}};
+    {"T[1,4,6,2] T[1,2,3,2] window_dimensions=[1,2,2,1] window_strides=[1,2,2,1]", -100, 100},
+    {"T[5,7] T[5,3] window_dimensions=[3,2] window_strides=[1,3] padding=[1,1,0,1]", -100, 100},
+    {"T[8] T[6] window_dimensions=[3]", -100, 100},
+    {"T[0,4] T[0,3] window_dimensions=[1,2]", -100, 100}};
 
 }  // namespace
 
