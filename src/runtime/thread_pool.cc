@@ -71,7 +71,8 @@ int AvailableCpus() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-ThreadPool::ThreadPool(int threads) : threads_(threads < 1 ? AvailableCpus() : threads) {
+ThreadPool::ThreadPool(int threads)
+    : threads_(threads < 1 ? AvailableCpus() : threads), claimed_(std::make_unique<Claimed[]>(threads_)) {
   WatchForks();
   fork_generation_ = g_fork_generation.load(std::memory_order_relaxed);
 }
@@ -115,6 +116,13 @@ void ThreadPool::RunShare(const Region& region, int worker) const {
   if (begin < end) (*region.fn)(begin, end, worker);
 }
 
+bool ThreadPool::Claim(int worker, uint32_t epoch) {
+  // Every share of every region is claimed before the next region begins, so a thread that comes too late finds another
+  // number here than the one before its own.
+  uint32_t before = epoch - 1;
+  return claimed_[worker].epoch.compare_exchange_strong(before, epoch, std::memory_order_acq_rel);
+}
+
 void ThreadPool::WakeParked() {
   if (parked_.load(std::memory_order_seq_cst) == 0) return;
   ticket_.fetch_add(1, std::memory_order_seq_cst);
@@ -135,8 +143,9 @@ void ThreadPool::Work(int worker) {
       parked_.fetch_sub(1, std::memory_order_seq_cst);
       continue;
     }
-    ++seen;
+    seen = epoch_.load(std::memory_order_acquire);
     if (stop_.load(std::memory_order_acquire)) return;
+    if (!Claim(worker, seen)) continue;
     RunShare(region_, worker);
     if (pending_.fetch_sub(1, std::memory_order_seq_cst) == 1 && caller_parked_.load(std::memory_order_seq_cst)) {
       FutexWake(&pending_, 1);
@@ -156,10 +165,15 @@ void ThreadPool::ParallelRanges(int64_t count, RangeFn fn) {
   region_ = region;
   const int workers = static_cast<int>(workers_.size());
   pending_.store(workers, std::memory_order_relaxed);
-  epoch_.fetch_add(1, std::memory_order_seq_cst);
+  const uint32_t epoch = epoch_.fetch_add(1, std::memory_order_seq_cst) + 1;
   WakeParked();
   RunShare(region_, 0);
   for (int worker = workers + 1; worker < threads_; ++worker) RunShare(region_, worker);
+  for (int worker = 1; worker <= workers; ++worker) {
+    if (!Claim(worker, epoch)) continue;
+    RunShare(region_, worker);
+    pending_.fetch_sub(1, std::memory_order_seq_cst);
+  }
   const auto finished = [&] { return pending_.load(std::memory_order_acquire) == 0; };
   while (!SpinUntil(kSpinJoin, finished)) {
     caller_parked_.store(true, std::memory_order_seq_cst);

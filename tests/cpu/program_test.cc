@@ -90,6 +90,55 @@ TEST(CpuProgram, TrainingStepAgreesWithTheReferenceAndDonatesItsParameters) {
   EXPECT_LE(lowered->program.entries.size(), 13u) << ToString(lowered->program);
 }
 
+// What follows a product element by element runs on its blocks. Sizes that no tile divides, sums of one block and of
+// several, a product that somebody else wants too, and one whose loop reads it crosswise.
+TEST(CpuProgram, LoopsJoinTheProductsThatTheyFollow) {
+  struct Case {
+    int64_t m, k, n;
+    bool kept, crosswise;
+    std::string_view text;
+  };
+  for (const Case& c : {Case{61, 70, 150, false, false, "gemm then loop"}, Case{61, 1000, 33, false, false, "gemm then loop"},
+                        Case{500, 64, 128, true, false, "gemm then loop"}, Case{1, 300, 10, false, false, "gemm then loop"},
+                        Case{70, 1, 1, false, false, "gemm then loop"}, Case{40, 30, 40, false, true, "gemm:"}}) {
+    Builder b;
+    Value x = test::NewParameter(Type::Tensor(DType::kF32, {c.m, c.k}));
+    Value w = test::NewParameter(Type::Tensor(DType::kF32, {c.k, c.n}));
+    Value bias = test::NewParameter(Type::Tensor(DType::kF32, {c.n}));
+    Value old = test::NewParameter(Type::Tensor(DType::kF32, {c.m, c.n}));
+    Value product = ops::Call(b, ops::kOp_dot_general, {x, w}, {ir::Ints{}, ir::Ints{}, ir::Ints{1}, ir::Ints{0}});
+    Value sum = ops::Add(b, product, ops::BroadcastInDim(b, bias, {c.m, c.n}, {1}));
+    if (c.crosswise) sum = ops::Add(b, sum, ops::Call(b, ops::kOp_transpose, {product}, {ir::Ints{1, 0}}));
+    Value y = ops::Sub(b, old, ops::Mul(b, ops::Maximum(b, sum, ops::FullLike(b, sum, 0)), 0.5));
+    ASSERT_TRUE(b.ok()) << b.status();
+    std::vector<ir::ParameterInfo> infos(4);
+    infos[3].donated_to = 0;
+    std::vector<Value> results = {y};
+    if (c.kept) results.push_back(product);
+    const auto function = ir::Function::Create("f", {x, w, bias, old}, results, infos);
+    const std::vector<HostTensor> arguments = {Filled(DType::kF32, {c.m, c.k}, 1), Filled(DType::kF32, {c.k, c.n}, 2),
+                                               Filled(DType::kF32, {c.n}, 3), Filled(DType::kF32, {c.m, c.n}, 4)};
+    const auto want = reference::Interpret(*function, arguments);
+    ASSERT_TRUE(want.ok()) << want.status();
+    for (const std::string& isa : TestIsas()) {
+      const auto got = RunOnCpu(TestBackend(), function, arguments, isa);
+      ASSERT_TRUE(got.ok()) << got.status();
+      ExpectNear(*got, *want, 1e-4);
+    }
+    const auto module = Prepared(TestBackend(), function);
+    ASSERT_TRUE(module.ok());
+    ir::Module fused = *module;
+    passes::FuseOptions options;
+    options.can_fuse = IsLoopNode;
+    fused.functions[0] = *passes::Fuse(module->main(), options);
+    const auto lowered = LowerModule(fused, *TargetFor(Isa::kPortable));
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    const std::string text = ToString(lowered->program);
+    EXPECT_NE(text.find(c.text), std::string::npos) << text;
+    EXPECT_EQ(lowered->program.donor[0], 3) << text;
+  }
+}
+
 TEST(CpuProgram, BitsDoNotDependOnTheNumberOfThreads) {
   const Mlp mlp = MakeMlp();
   auto one = CpuBackend::Create({.threads = 1});

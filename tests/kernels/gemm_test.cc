@@ -195,6 +195,43 @@ TEST_P(Gemm, CallsTheEpilogueOnceForEveryElement) {
   }
 }
 
+TEST_P(Gemm, HandsEveryFinishedBlockToAnEpilogueThatConsumesIt) {
+  for (const int64_t k : {60, 900}) {  // one block of K, which needs no C, and several
+    const int64_t m = 130, n = 150;
+    std::mt19937 random(6);
+    Operand<float> a(m * k), b(k * n), c(m * n), want(m * n), got(m * n);
+    a.Randomize(random);
+    b.Randomize(random);
+    GemmCall call;
+    call.m = m;
+    call.k = k;
+    call.n = n;
+    call.a = {a.data(), 1, m, {}};
+    call.b = {b.data(), n, 1, {}};
+    call.c = want.data();
+    ASSERT_TRUE(kernels_->Gemm(call, two_).ok());
+    struct Context {
+      float* got;
+      int64_t n;
+    } context{got.data(), n};
+    call.c = c.data();
+    call.epilogue.context = &context;
+    call.epilogue.consume = [](void* user, const void* block, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
+      auto* context = static_cast<Context*>(user);
+      for (int64_t r = row0; r < row0 + rows; ++r) {
+        for (int64_t j = col0; j < col0 + cols; ++j) {
+          context->got[r * context->n + j] += static_cast<const float*>(block)[r * context->n + j];
+        }
+      }
+    };
+    for (ThreadPool* pool : {&one_, &two_}) {
+      std::fill_n(got.data(), m * n, 0.0f);
+      ASSERT_TRUE(kernels_->Gemm(call, *pool).ok());
+      for (int64_t i = 0; i < m * n; ++i) ASSERT_EQ(got[i], want[i]) << i;
+    }
+  }
+}
+
 TEST_P(Gemm, GivesZerosForAnEmptySum) {
   float c[6] = {1, 2, 3, 4, 5, 6};
   GemmCall call;

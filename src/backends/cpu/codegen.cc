@@ -455,6 +455,13 @@ class LoopEmitter : LoopCode {
 
 }  // namespace
 
+int64_t ElementsOfTask(int64_t size) {
+  // A multiple of every vector length.
+  size = std::max<int64_t>(size, 1);
+  const int64_t pieces = (size + kBlock - 1) / kBlock;
+  return ((size + pieces - 1) / pieces + 63) / 64 * 64;
+}
+
 LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
   LoopPlan plan;
   const Layout layout = LayoutOf(kernel, target);
@@ -462,10 +469,7 @@ LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
   const size_t parallel = kernel.parallel_dims();
   int64_t block = 1;
   if (layout.form == Form::kElementwise) {
-    // A multiple of every vector length.
-    const int64_t size = std::max<int64_t>(kernel.dims[parallel - 1].size, 1);
-    const int64_t pieces = (size + kBlock - 1) / kBlock;
-    block = ((size + pieces - 1) / pieces + 63) / 64 * 64;
+    block = ElementsOfTask(kernel.dims[parallel - 1].size);
   } else if (layout.form == Form::kColumns) {
     block = int64_t{layout.panel} * layout.lanes;
   }

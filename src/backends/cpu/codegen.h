@@ -23,6 +23,9 @@ struct LoopPlan {
   int64_t cost = 0;      // rough picoseconds of one thread
   int64_t scratch_bytes = 0;
 };
+// Elements of an elementwise task along a vector dimension of this size.
+int64_t ElementsOfTask(int64_t size);
+
 LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target);
 
 // One object with a function for each kernel, named by `symbols`.

@@ -40,6 +40,9 @@ struct Phase {
   int64_t run_steps = 0;         // packed steps of one outer tap
   int64_t block_outer = 1;       // outer taps per block of K
   int64_t packed = 0;            // byte offset of the phase's packed panels
+  bool within = false;           // no tap of no pixel falls into padding
+  int64_t tiles = 1;             // of rows
+  int64_t line_tiles = 0;        // tiles of one line where lines are cut alone, else 0
 };
 
 std::vector<PhaseDim> SplitDim(const SpatialDim& dim) {
@@ -90,13 +93,13 @@ class Gather {
   }
 
   absl::Status Run(ThreadPool* pool) {
-    for (Phase& phase : phases_) {
+    for (const Phase& phase : phases_) {
       if (phase.pixels == 0) continue;
       if (phase.outer_taps * phase.inner_taps == 0) continue;
-      const int64_t rows = call_.batch * phase.pixels;
       TileSet set;
-      WEFT_RETURN_IF_ERROR(FetchTiles(state_, call_.types.micro, MicroForm::kRows, rows, CeilDiv(rows, mr_), columns_,
-                                      false, &set));
+      const int64_t rows = phase.line_tiles > 0 ? phase.dims[kInner].count : call_.batch * phase.pixels;
+      WEFT_RETURN_IF_ERROR(FetchTiles(state_, call_.types.micro, MicroForm::kRows, rows,
+                                      phase.line_tiles > 0 ? phase.line_tiles : phase.tiles, columns_, false, &set));
       sets_.push_back(set);
     }
     if (pool == nullptr) return absl::OkStatus();
@@ -135,6 +138,7 @@ class Gather {
             phase.outer_taps = static_cast<int64_t>(p0.taps.size() * p1.taps.size() * p2.taps.size());
             phase.inner_taps = static_cast<int64_t>(p3.taps.size());
             phase.joinable = call_.groups == 1;
+            phase.within = p0.inside && p1.inside && p2.inside && p3.inside;
             for (size_t t = 1; t < p3.offsets.size(); ++t) {
               if (p3.offsets[t] != p3.offsets[t - 1] + 1) phase.joinable = false;
             }
@@ -148,11 +152,28 @@ class Gather {
             phase.packed = packed_bytes_;
             packed_bytes_ += PhaseBytes(phase);
             max_run_steps_ = std::max(max_run_steps_, phase.run_steps);
+            if (phase.pixels > 0) CutRows(phase);
             phases_.push_back(std::move(phase));
           }
         }
       }
     }
+  }
+
+  // Tiles that end with their line cost one pixel's arithmetic for all pointers (a tenth of a small kernel's time), so
+  // lines are cut alone unless that makes tiles a quarter lower.
+  void CutRows(Phase& phase) const {
+    const int64_t line = phase.dims[kInner].count;
+    const int64_t rows = call_.batch * phase.pixels;
+    const int64_t parts = CeilDiv(line, mr_);
+    const bool alone = 4 * line >= 3 * parts * mr_;
+    phase.line_tiles = alone ? parts : 0;
+    phase.tiles = alone ? rows / line * parts : CeilDiv(rows, mr_);
+  }
+  int64_t FirstRow(const Phase& phase, int64_t tile) const {
+    if (phase.line_tiles == 0) return CutAt(call_.batch * phase.pixels, phase.tiles, tile);
+    const int64_t line = phase.dims[kInner].count;
+    return tile / phase.line_tiles * line + CutAt(line, phase.line_tiles, tile % phase.line_tiles);
   }
 
   int64_t GroupBytes(const Phase& phase) const {
@@ -232,15 +253,15 @@ class Gather {
 
   void RunPhase(const Phase& phase, const TileSet* set, ThreadPool& pool) {
     const int64_t rows = call_.batch * phase.pixels;
-    const int64_t tiles = CeilDiv(rows, mr_);
+    const int64_t tiles = phase.tiles;
     const int64_t panels = columns_.panels * call_.groups;
-    const auto by_tiles = [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, tiles, begin, end, 0, panels); };
+    const auto by_tiles = [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, begin, end, 0, panels); };
     const int64_t work = 2 * rows * (phase.outer_taps * phase.run_steps + 8) * call_.ToChannels();
     const int threads = pool.threads();
     if (work < 200'000 || threads == 1) return by_tiles(0, tiles, 0);
     const auto balance = [&](int64_t items) { return static_cast<double>(items) / (CeilDiv(items, threads) * threads); };
     if (balance(tiles) >= balance(panels) - 0.02) return pool.ParallelRanges(tiles, by_tiles);
-    pool.ParallelRanges(panels, [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, tiles, 0, tiles, begin, end); });
+    pool.ParallelRanges(panels, [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, 0, tiles, begin, end); });
   }
 
   // Where a tile's pixels are: filled for one tile at a time, walking an odometer over (member, positions).
@@ -355,9 +376,24 @@ class Gather {
     for (int64_t r = 0; r < rows; ++r) c[r] = base + r * c_step;
   }
 
-  void RunTiles(const Phase& phase, const TileSet* set, int64_t tiles, int64_t tile_begin, int64_t tile_end,
-                int64_t panel_begin, int64_t panel_end) {
-    const int64_t rows_total = call_.batch * phase.pixels;
+  // Taps that lie in the padding for all of a tile's pixels add nothing (in a gradient of 3x3 over lines of 24, one line
+  // in thirteen): moves the others to the front of `a`, their numbers to `kept`, and returns how many there are.
+  int64_t DropPadding(const Phase& phase, int64_t rows, int64_t taps, const void** a, int64_t* kept) const {
+    int64_t count = 0;
+    for (int64_t t = 0; t < taps; ++t) {
+      const void** from = a + t * rows;
+      bool padding = !phase.within;
+      for (int64_t r = 0; r < rows && padding; ++r) padding = from[r] == zeros_;
+      // One is left, for the zeros that it writes.
+      if (padding && !(t == taps - 1 && count == 0)) continue;
+      if (count < t) std::copy(from, from + rows, a + count * rows);
+      kept[count++] = t;
+    }
+    return count;
+  }
+
+  void RunTiles(const Phase& phase, const TileSet* set, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
+                int64_t panel_end) {
     const int64_t accumulator = call_.types.accumulator_bytes;
     const int64_t resident = std::clamp<int64_t>(
         kResidentBytes / std::max<int64_t>(1, call_.ToChannels() * accumulator * mr_), 4, 256);
@@ -376,13 +412,13 @@ class Gather {
     int64_t* b_offsets = reinterpret_cast<int64_t*>(a + table * mr_);
     for (int64_t group0 = tile_begin; group0 < tile_end; group0 += resident) {
       const int64_t group1 = std::min(tile_end, group0 + resident);
-      const int64_t row0 = CutAt(rows_total, tiles, group0);
-      const int64_t row1 = CutAt(rows_total, tiles, group1);
+      const int64_t row0 = FirstRow(phase, group0);
+      const int64_t row1 = FirstRow(phase, group1);
       if (set == nullptr) {
         Zero(phase, row0, row1, panel_begin, panel_end);
       } else {
         for (int64_t outer = 0; outer < phase.outer_taps; outer += phase.block_outer) {
-          RunBlock(phase, *set, tiles, group0, group1, outer, std::min(phase.outer_taps, outer + phase.block_outer),
+          RunBlock(phase, *set, table, group0, group1, outer, std::min(phase.outer_taps, outer + phase.block_outer),
                    panel_begin, panel_end, a, b_offsets, narrow, row0);
         }
         if (narrow != nullptr) NarrowRows(phase, row0, row1, panel_begin, panel_end, narrow);
@@ -400,11 +436,11 @@ class Gather {
     return FirstChannel(last) + columns_.Columns(last % columns_.panels);
   }
 
-  void RunBlock(const Phase& phase, const TileSet& set, int64_t tiles, int64_t tile_begin, int64_t tile_end,
+  void RunBlock(const Phase& phase, const TileSet& set, int64_t table, int64_t tile_begin, int64_t tile_end,
                 int64_t outer0, int64_t outer1, int64_t panel_begin, int64_t panel_end, const void** a,
                 int64_t* b_offsets, char* narrow, int64_t narrow_row0) {
-    const int64_t rows_total = call_.batch * phase.pixels;
     const int64_t accumulator = call_.types.accumulator_bytes;
+    int64_t* kept = b_offsets + table;
     const bool pairs = call_.types.pack == PackKind::kBF16Pairs;
     void* c[16];
     MicroArgs args;
@@ -412,17 +448,17 @@ class Gather {
     args.b_offsets = b_offsets;
     args.c = c;
     args.accumulate = outer0 > 0;
-    int64_t row = CutAt(rows_total, tiles, tile_begin);
+    int64_t row = FirstRow(phase, tile_begin);
     Cursor first;
     Seek(phase, row, &first);
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-      const int64_t rows = CutAt(rows_total, tiles, tile + 1) - row;
+      const int64_t rows = FirstRow(phase, tile + 1) - row;
       const bool in_line = InsideLine(phase, first, rows);
       // Joining changes no bits: the same products in the same order.
       const bool joined = phase.joinable && (in_line || phase.dims[kInner].inside);
       const int64_t per_outer = joined ? 1 : phase.inner_taps;
       const int64_t length = joined ? phase.inner_taps * call_.group_from : call_.group_from;
-      args.taps = (outer1 - outer0) * per_outer;
+      const int64_t taps = (outer1 - outer0) * per_outer;
       args.k = pairs ? length / 2 : length;
       args.odd = pairs ? length % 2 : 0;
       const int64_t tap_steps = joined ? phase.run_steps : phase.k_steps;
@@ -433,9 +469,10 @@ class Gather {
           group = flat / columns_.panels;
           char* narrow_row = narrow == nullptr ? nullptr : narrow + (row - narrow_row0) * call_.ToChannels() * 4;
           SetTile(phase, first, rows, in_line, outer0, outer1, joined, group * call_.group_from, a, c, narrow_row);
+          args.taps = DropPadding(phase, rows, taps, a, kept);
         }
         const int64_t step_bytes = static_cast<int64_t>(columns_.Vectors(panel)) * columns_.lanes * element_;
-        for (int64_t t = 0; t < args.taps; ++t) b_offsets[t] = t * tap_steps * step_bytes;
+        for (int64_t t = 0; t < args.taps; ++t) b_offsets[t] = kept[t] * tap_steps * step_bytes;
         args.b = packed_ + PanelOffset(phase, group, panel) + outer0 * phase.run_steps * step_bytes;
         args.b_stride = step_bytes;
         args.c_offset = FirstChannel(flat) * accumulator;

@@ -182,7 +182,13 @@ absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tabl
       pointers.push_back(base);
     }
     if (entry.type == Entry::Type::kHost) {
-      status = loaded.host[entry.code]->run(HostCall{pointers, entry.params, loaded.code->kernels(), pool});
+      BlockLoop epilogue;
+      if (entry.epilogue >= 0) {
+        epilogue = {loaded.loops[entry.epilogue], pointers.data() + (pointers.size() - entry.epilogue_buffers), entry.epilogue_params,
+                    entry.epilogue_buffers, entry.epilogue_consumes};
+      }
+      status = loaded.host[entry.code]->run(
+          HostCall{pointers, entry.params, loaded.code->kernels(), pool, entry.epilogue >= 0 ? &epilogue : nullptr});
       if (!status.ok()) break;
       continue;
     }

@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kInlineWork = 200'000;
 // Row tiles that share one call of the epilogue: their rows are still in L1 or L2.
 constexpr int64_t kEpilogueTiles = 8;
+// Rows that an epilogue consumes stay in L1.
+constexpr int64_t kConsumedBytes = 28 << 10;
 
 using Bytes = const char*;
 
@@ -31,6 +33,12 @@ class Driver {
     c_stride_ = call.c_row_stride != 0 ? call.c_row_stride : call.n;
     element_ = PackedElementBytes(plan.types.pack);
     output_bytes_ = plan.types.narrow ? 2 : plan.types.accumulator_bytes;
+    // With several blocks of K, rows come back for the next one: they need C.
+    consumed_ = call.epilogue.consume != nullptr && plan.k_blocks == 1 && !plan.types.narrow && !call.accumulate;
+    if (consumed_) {
+      const int64_t tile_bytes = CeilDiv(plan.m, plan.tiles) * c_stride_ * output_bytes_;
+      group_tiles_ = std::clamp<int64_t>(kConsumedBytes / std::max<int64_t>(1, tile_bytes), 1, kEpilogueTiles);
+    }
   }
 
   absl::Status Run() {
@@ -94,13 +102,16 @@ class Driver {
     const int threads = pool_.threads();
     const double share_n = Balance(panels, threads);
     const double share_m = Balance(plan_.tiles, threads);
-    if (share_n >= share_m - 0.02) {
+    // Rows where B is ready and each thread would otherwise pack all of A, or an epilogue wants long runs of memory.
+    const bool whole_b = plan_.direct_b || plan_.prepacked_b;
+    const bool rows_first = whole_b && (plan_.pack_a || consumed_ || call_.epilogue.run != nullptr) && share_m >= share_n - 0.05;
+    if (!rows_first && share_n >= share_m - 0.02) {
       pool_.ParallelRanges(panels, [&](int64_t begin, int64_t end, int) {
         Compute(member, result, 0, plan_.tiles, begin, end, nullptr, -1);
       });
       return;
     }
-    if (plan_.direct_b || plan_.prepacked_b) {
+    if (whole_b) {
       pool_.ParallelRanges(plan_.tiles, [&](int64_t begin, int64_t end, int) {
         Compute(member, result, begin, end, 0, panels, nullptr, -1);
       });
@@ -195,13 +206,20 @@ class Driver {
       args.odd = length % 2;
     }
     args.accumulate = block > 0 || call_.accumulate;
+    char* space = nullptr;
+    if (consumed_) {
+      space = static_cast<char*>(Scratch(ScratchSlot::kOutput, group_tiles_ * CeilDiv(plan_.m, plan_.tiles) * member.c_stride));
+      if (space == nullptr) return;
+    }
     const int64_t packed_base = plan_.PackedOffset(block, panel_begin);
     const bool last = block == plan_.k_blocks - 1;
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
       const int64_t row = plan_.Row(tile);
       const int64_t rows = plan_.Row(tile + 1) - row;
       SetA(member, row, rows, k0, length, packed_a, a, &args);
-      for (int64_t r = 0; r < rows; ++r) c[r] = member.c + (row + r) * member.c_stride;
+      const int64_t first = tile - (tile - tile_begin) % group_tiles_;
+      char* to = consumed_ ? space + (row - plan_.Row(first)) * member.c_stride : member.c + row * member.c_stride;
+      for (int64_t r = 0; r < rows; ++r) c[r] = to + r * member.c_stride;
       for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
         const int vectors = plan_.columns.Vectors(panel);
         const int64_t column = plan_.columns.First(panel) * plan_.columns.lanes;
@@ -218,11 +236,8 @@ class Driver {
         }
         plan_.set.At(rows, vectors, masked)(&args);
       }
-      const bool group_ends = (tile - tile_begin) % kEpilogueTiles == kEpilogueTiles - 1 || tile + 1 == tile_end;
-      if (last && group_ends) {
-        const int64_t first = tile - (tile - tile_begin) % kEpilogueTiles;
-        Finish(member, result, plan_.Row(first), plan_.Row(tile + 1), panel_begin, panel_end);
-      }
+      const bool group_ends = (tile - tile_begin) % group_tiles_ == group_tiles_ - 1 || tile + 1 == tile_end;
+      if (last && group_ends) Finish(member, result, plan_.Row(first), plan_.Row(tile + 1), panel_begin, panel_end, space);
     }
   }
 
@@ -244,14 +259,20 @@ class Driver {
 
   // Rows whose every K block is in: narrowed if the output is bf16 or f16, then the caller's epilogue.
   void Finish(const Member& member, char* result, int64_t row, int64_t row_end, int64_t panel_begin,
-              int64_t panel_end) const {
+              int64_t panel_end, const char* space) const {
     const int64_t column = plan_.columns.First(panel_begin) * plan_.columns.lanes;
     const int64_t column_end = std::min(plan_.n, plan_.columns.First(panel_end) * plan_.columns.lanes);
     if (plan_.types.narrow) {
       Narrow(call_.output, reinterpret_cast<const float*>(member.c) + row * plan_.n + column, plan_.n,
              result + (row * c_stride_ + column) * 2, c_stride_, row_end - row, column_end - column);
     }
-    if (call_.epilogue.run != nullptr) {
+    if (call_.epilogue.consume != nullptr) {
+      // As an integer: the address of a row before the space is nothing to compute with pointers.
+      const uintptr_t c = space != nullptr ? reinterpret_cast<uintptr_t>(space) - static_cast<uintptr_t>(row * member.c_stride)
+                                           : reinterpret_cast<uintptr_t>(result);
+      call_.epilogue.consume(call_.epilogue.context, reinterpret_cast<const void*>(c), row, row_end - row, column,
+                             column_end - column);
+    } else if (call_.epilogue.run != nullptr) {
       call_.epilogue.run(call_.epilogue.context, member.index, row, row_end - row, column, column_end - column);
     }
   }
@@ -263,9 +284,17 @@ class Driver {
   int64_t c_stride_ = 0;
   int64_t element_ = 4;
   int64_t output_bytes_ = 4;
+  bool consumed_ = false;
+  int64_t group_tiles_ = kEpilogueTiles;
   std::atomic<bool> out_of_memory_{false};
   std::atomic<int64_t> wanted_{0};
 };
+
+int64_t Members(const GemmCall& call) {
+  int64_t members = 1;
+  for (int d = 0; d < call.batch_rank; ++d) members *= call.batch_sizes[d];
+  return members;
+}
 
 absl::Status Check(const GemmCall& call) {
   if (call.m < 0 || call.n < 0 || call.k < 0) {
@@ -274,6 +303,7 @@ absl::Status Check(const GemmCall& call) {
   if (call.batch_rank < 0 || call.batch_rank > kMaxBatchDims) {
     return UserError("matrix product with ", call.batch_rank, " batch dimensions; at most ", kMaxBatchDims);
   }
+  if (call.epilogue.consume != nullptr && Members(call) != 1) return UserError("consuming a batch of matrix products");
   if (call.packed_b != nullptr && call.batch_rank != 0) {
     return UserError("a packed right operand serves products without batch dimensions only");
   }
@@ -282,12 +312,6 @@ absl::Status Check(const GemmCall& call) {
                        " is not supported; f32 and f64 are");
   }
   return absl::OkStatus();
-}
-
-int64_t Members(const GemmCall& call) {
-  int64_t members = 1;
-  for (int d = 0; d < call.batch_rank; ++d) members *= call.batch_sizes[d];
-  return members;
 }
 
 // k = 0: a sum of nothing.
@@ -302,14 +326,18 @@ void WriteZeros(const GemmCall& call) {
     }
     char* c = static_cast<char*>(call.c) + offset * bytes;
     for (int64_t row = 0; row < call.m && !call.accumulate; ++row) std::memset(c + row * stride * bytes, 0, call.n * bytes);
-    if (call.epilogue.run != nullptr) call.epilogue.run(call.epilogue.context, index, 0, call.m, 0, call.n);
+    if (call.epilogue.consume != nullptr) {
+      call.epilogue.consume(call.epilogue.context, call.c, 0, call.m, 0, call.n);
+    } else if (call.epilogue.run != nullptr) {
+      call.epilogue.run(call.epilogue.context, index, 0, call.m, 0, call.n);
+    }
   }
 }
 
 // A batch whose members lie behind each other in A and C and share B is one taller product.
 GemmCall FoldBatch(const GemmCall& call) {
   const int64_t c_stride = call.c_row_stride != 0 ? call.c_row_stride : call.n;
-  if (call.batch_rank != 1 || call.epilogue.run != nullptr || call.b.batch_strides[0] != 0) return call;
+  if (call.batch_rank != 1 || call.epilogue.run != nullptr || call.epilogue.consume != nullptr || call.b.batch_strides[0] != 0) return call;
   if (call.a.batch_strides[0] != call.m * call.a.row_stride || call.c_batch_strides[0] != call.m * c_stride) return call;
   GemmCall folded = call;
   folded.m *= call.batch_sizes[0];

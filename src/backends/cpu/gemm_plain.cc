@@ -34,6 +34,7 @@ void Rows(const GemmCall& call, int64_t begin, int64_t end) {
         c[j] = Rule::Store(Rule::Add(Rule::Load(c[j]), Rule::Multiply(left, Rule::Load(right[j * call.b.col_stride]))));
       }
     }
+    if (call.epilogue.consume != nullptr) call.epilogue.consume(call.epilogue.context, call.c, row, 1, 0, call.n);
     if (call.epilogue.run != nullptr) call.epilogue.run(call.epilogue.context, member, row, 1, 0, call.n);
   }
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/backends/cpu/block_loop.h"
 #include "src/backends/cpu/kernels.h"
 
 namespace weft::cpu {
@@ -15,6 +16,7 @@ struct HostCall {
   std::span<const int64_t> params;
   KernelSet& kernels;
   ThreadPool& pool;
+  const BlockLoop* epilogue = nullptr;  // products only
 };
 using HostFn = absl::Status (*)(const HostCall& call);
 

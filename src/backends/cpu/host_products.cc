@@ -90,12 +90,27 @@ PoolCall DecodePool(std::span<const int64_t> params) {
   return c;
 }
 
+Epilogue EpilogueOf(const HostCall& call, bool gemm = false) {
+  if (call.epilogue == nullptr) return {};
+  if (gemm && call.epilogue->product >= 0) {
+    return {nullptr, const_cast<BlockLoop*>(call.epilogue),
+            [](void* loop, const void* c, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
+              static_cast<const BlockLoop*>(loop)->Run(row0, rows, col0, cols, c);
+            }};
+  }
+  return {[](void* loop, int64_t, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
+            static_cast<const BlockLoop*>(loop)->Run(row0, rows, col0, cols);
+          },
+          const_cast<BlockLoop*>(call.epilogue)};
+}
+
 // Buffers: a, b, c.
 absl::Status RunGemm(const HostCall& call) {
   GemmCall c = DecodeGemm(call.params);
   c.a.data = call.buffers[0];
   c.b.data = call.buffers[1];
   c.c = call.buffers[2];
+  c.epilogue = EpilogueOf(call, true);
   return call.kernels.Gemm(c, call.pool);
 }
 absl::Status PrepareGemm(std::span<const int64_t> params, KernelSet& kernels) { return kernels.PrepareGemm(DecodeGemm(params)); }
@@ -106,6 +121,7 @@ absl::Status RunConv(const HostCall& call) {
   c.x = call.buffers[0];
   c.w = call.buffers[1];
   c.y = call.buffers[2];
+  c.epilogue = EpilogueOf(call);
   return call.kernels.Conv(c, call.pool);
 }
 absl::Status RunConvBackwardData(const HostCall& call) {  // y, w -> x
@@ -113,6 +129,7 @@ absl::Status RunConvBackwardData(const HostCall& call) {  // y, w -> x
   c.y = call.buffers[0];
   c.w = call.buffers[1];
   c.x = call.buffers[2];
+  c.epilogue = EpilogueOf(call);
   return call.kernels.ConvBackwardData(c, call.pool);
 }
 absl::Status RunConvBackwardWeights(const HostCall& call) {  // x, y -> w

@@ -27,6 +27,9 @@ inline constexpr int kMaxSpatialDims = 4;
 struct Epilogue {
   void (*run)(void* context, int64_t batch, int64_t row0, int64_t rows, int64_t col0, int64_t cols) = nullptr;
   void* context = nullptr;
+  // Instead of `run`, from an epilogue that is all there is to C: it gets where C would begin if the block lay in it
+  // (rows `c_row_stride` apart), which may be space of the driver's. Then C holds nothing defined. Matrix products only.
+  void (*consume)(void* context, const void* c, int64_t row0, int64_t rows, int64_t col0, int64_t cols) = nullptr;
 };
 
 // A matrix in memory: element (i, j) of batch member b is data[i * row_stride + j * col_stride + sum b_d * batch_stride_d].

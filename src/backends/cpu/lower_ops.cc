@@ -124,7 +124,8 @@ absl::Status LowerDot(Lowering& lowering, const Node& node) {
   const int64_t cost = 2 * members * call.m * call.n * call.k * 5 + 1000000;
   if (kernel_output == call.output) {
     const StorageId out = lowering.Define(result);
-    lowering.Host("gemm", {left_storage, right_storage}, {out}, EncodeGemm(call), cost);
+    const bool one = members == 1;
+    lowering.Host("gemm", {left_storage, right_storage}, {out}, EncodeGemm(call), cost, one ? call.m : 0, one ? call.n : 0);
   } else {
     call.output = kernel_output;
     const StorageId wide = lowering.Temporary(result.type().count() * BytesOf(kernel_output));

@@ -79,7 +79,9 @@ absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, G
   bool in_order = true;
   for (size_t i = 0; i < inverse.size(); ++i) in_order = in_order && inverse[i] == static_cast<int64_t>(i);
   if (in_order && c.output == result.dtype()) {
-    lowering.Host(name, {left, right}, {lowering.Define(result)}, EncodeConv(c), CostOf(c));
+    // The gradient of the kernel is small and comes in partial sums: nothing follows it in cache.
+    const int64_t columns = name == "conv" ? c.out_channels : name == "conv_backward_data" ? c.in_channels : 0;
+    lowering.Host(name, {left, right}, {lowering.Define(result)}, EncodeConv(c), CostOf(c), columns > 0 ? count / columns : 0, columns);
     return absl::OkStatus();
   }
   StorageId raw = lowering.Temporary(count * BytesOf(c.output));

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "src/backends/cpu/block_loop.h"
 #include "src/backends/cpu/lower_region.h"
 #include "src/ir/builder.h"
 #include "src/ops/registry.h"
@@ -94,7 +95,7 @@ StorageId Lowering::Constant(const HostTensor& tensor) {
 void Lowering::Add(Draft draft) { drafts_.push_back(std::move(draft)); }
 
 void Lowering::Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
-                    std::vector<int64_t> params, int64_t cost) {
+                    std::vector<int64_t> params, int64_t cost, int64_t rows, int64_t columns) {
   Draft draft;
   draft.entry.type = Entry::Type::kHost;
   auto [it, fresh] = host_of_name_.try_emplace(std::string(name), static_cast<uint32_t>(out_.program.host_kernels.size()));
@@ -102,6 +103,8 @@ void Lowering::Host(std::string_view name, const std::vector<StorageId>& reads, 
   draft.entry.code = it->second;
   draft.entry.params = std::move(params);
   draft.entry.cost = cost;
+  draft.rows = rows;
+  draft.columns = columns;
   for (StorageId s : reads) {
     draft.storages.push_back(s);
     draft.written.push_back(false);
@@ -114,15 +117,7 @@ void Lowering::Host(std::string_view name, const std::vector<StorageId>& reads, 
 }
 
 void Lowering::AddLoop(LoopKernel kernel, const std::vector<StorageId>& buffers) {
-  LoopPlan plan = PlanLoop(kernel, target_);
   Draft draft;
-  auto [it, fresh] = loop_of_key_.try_emplace(plan.key, static_cast<uint32_t>(out_.program.loops.size()));
-  if (fresh) out_.program.loops.push_back(plan.key);
-  draft.entry.code = it->second;
-  draft.entry.params = std::move(plan.params);
-  draft.entry.tasks = plan.tasks;
-  draft.entry.cost = plan.cost;
-  draft.entry.scratch_bytes = plan.scratch_bytes;
   draft.storages = buffers;
   draft.written.assign(buffers.size(), false);
   for (const Store& s : kernel.stores) draft.written[s.access.buffer] = true;
@@ -132,8 +127,59 @@ void Lowering::AddLoop(LoopKernel kernel, const std::vector<StorageId>& buffers)
       if (draft.written[out] && SafeInPlace(kernel, in, out)) draft.in_place.push_back({static_cast<int>(in), static_cast<int>(out)});
     }
   }
-  if (fresh) out_.loops.push_back(std::move(kernel));
+  draft.loop = std::move(kernel);
   Add(std::move(draft));
+}
+
+// A loop that begins with what a product has just written joins it: its blocks are still in cache then (a product's result
+// of some megabytes costs a tenth of the product to read again).
+void Lowering::FuseEpilogues() {
+  std::vector<Draft> drafts;
+  for (Draft& next : drafts_) {
+    Draft* product = drafts.empty() ? nullptr : &drafts.back();
+    if (product == nullptr || product->rows * product->columns == 0 || product->product >= 0 || !next.loop) {
+      drafts.push_back(std::move(next));
+      continue;
+    }
+    const StorageId written = product->storages.back();
+    const auto at = std::find(next.storages.begin(), next.storages.end(), written);
+    if (std::count(next.storages.begin(), next.storages.end(), written) != 1 ||
+        !ToBlockLoop(*next.loop, product->rows, product->columns, static_cast<uint32_t>(at - next.storages.begin()))) {
+      drafts.push_back(std::move(next));
+      continue;
+    }
+    product->product = static_cast<int>(product->storages.size()) - 1;
+    product->entry.epilogue_buffers = static_cast<uint32_t>(next.storages.size());
+    const int first = static_cast<int>(product->storages.size());
+    product->storages.insert(product->storages.end(), next.storages.begin(), next.storages.end());
+    product->written.insert(product->written.end(), next.written.begin(), next.written.end());
+    for (const auto& [in, out] : next.in_place) product->in_place.push_back({first + in, first + out});
+    product->loop = std::move(next.loop);
+  }
+  drafts_ = std::move(drafts);
+}
+
+void Lowering::PlanLoops() {
+  for (Draft& draft : drafts_) {
+    if (!draft.loop) continue;
+    LoopPlan plan = PlanLoop(*draft.loop, target_);
+    auto [it, fresh] = loop_of_key_.try_emplace(plan.key, static_cast<uint32_t>(out_.program.loops.size()));
+    if (fresh) {
+      out_.program.loops.push_back(plan.key);
+      out_.loops.push_back(std::move(*draft.loop));
+    }
+    draft.loop.reset();
+    draft.entry.cost += plan.cost;
+    if (draft.product >= 0) {
+      draft.entry.epilogue = static_cast<int32_t>(it->second);
+      draft.entry.epilogue_params = std::move(plan.params);
+      continue;
+    }
+    draft.entry.code = it->second;
+    draft.entry.params = std::move(plan.params);
+    draft.entry.tasks = plan.tasks;
+    draft.entry.scratch_bytes = plan.scratch_bytes;
+  }
 }
 
 void Lowering::Loop(LoopKernel kernel, const std::vector<StorageId>& buffers) {
@@ -288,6 +334,8 @@ absl::StatusOr<LoweredModule> Lowering::Run() {
     WEFT_RETURN_IF_ERROR(LowerNode(*node));
   }
   BindResults();
+  FuseEpilogues();
+  PlanLoops();
   Lifetimes();
   AssignDonors();
   ShareInPlace();
@@ -327,6 +375,14 @@ void Lowering::Lifetimes() {
       if (s.first < 0) s.first = static_cast<int>(e);
       s.last = static_cast<int>(e);
     }
+  }
+  for (Draft& draft : drafts_) {
+    if (draft.product < 0) continue;
+    const Storage& product = storages_[draft.storages[draft.product]];
+    if (product.place != BufferRef::Place::kArena || product.first != product.last) continue;
+    const auto buffers = draft.storages.end() - draft.entry.epilogue_buffers;
+    draft.entry.epilogue_consumes =
+        static_cast<int32_t>(std::find(buffers, draft.storages.end(), draft.storages[draft.product]) - buffers);
   }
 }
 
@@ -376,12 +432,14 @@ void Lowering::ShareInPlace() {
       if (to_storage.place != BufferRef::Place::kArena || to_storage.shares >= 0 || to_storage.first != static_cast<int>(e)) continue;
       const Storage& from_storage = storages_[from];
       if (from == to || from_storage.place != BufferRef::Place::kArena || from_storage.bytes != to_storage.bytes) continue;
-      if (from_storage.last != static_cast<int>(e) || from_storage.first >= static_cast<int>(e)) continue;
+      // What a product writes may be overwritten by its own epilogue, block by block.
+      const bool own = draft.product >= 0 && draft.storages[draft.product] == from;
+      if (from_storage.last != static_cast<int>(e) || (from_storage.first >= static_cast<int>(e) && !own)) continue;
       if (std::find(taken.begin(), taken.end(), from) != taken.end()) continue;
       // Every appearance of the operand in this entry must be the safe one.
       bool alone = true;
       for (size_t a = 0; a < draft.storages.size(); ++a) {
-        alone = alone && (static_cast<int>(a) == in || Root(draft.storages[a]) != from);
+        alone = alone && (static_cast<int>(a) == in || (own && static_cast<int>(a) == draft.product) || Root(draft.storages[a]) != from);
       }
       if (!alone) continue;
       taken.push_back(from);

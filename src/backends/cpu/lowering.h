@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,8 +49,9 @@ class Lowering {
   StorageId Constant(const HostTensor& tensor);
   // `buffers` as the kernel numbers them; which are written follows from its stores.
   void Loop(LoopKernel kernel, const std::vector<StorageId>& buffers);
+  // `rows` x `columns`: the shape of the one written storage, if the kernel lets a loop follow on finished blocks of it.
   void Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
-            std::vector<int64_t> params, int64_t cost);
+            std::vector<int64_t> params, int64_t cost, int64_t rows = 0, int64_t columns = 0);
   // The value with its dimensions in another order, densely: a copy, or the value's own storage where nothing moves.
   StorageId Transposed(const ir::Value& value, const ir::Ints& permutation);
   StorageId Permuted(StorageId from, DType dtype, const Dims& dims, const ir::Ints& permutation);
@@ -69,11 +71,16 @@ class Lowering {
     std::vector<bool> written;
     // Pairs (read, written) of positions that may be one buffer.
     std::vector<std::pair<int, int>> in_place;
+    std::optional<LoopKernel> loop;   // of a loop, or of a product's epilogue
+    int64_t rows = 0, columns = 0;    // of a product whose result may have an epilogue
+    int product = -1;                 // position of a product's result once it has an epilogue
   };
 
   absl::Status LowerNode(const ir::Node& node);
   absl::Status LowerFusion(const ir::Node& node);
   void AddLoop(LoopKernel kernel, const std::vector<StorageId>& buffers);
+  void FuseEpilogues();
+  void PlanLoops();
   void Add(Draft draft);
   void BindResults();
   void Lifetimes();

@@ -4,12 +4,13 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "src/backends/cpu/block_loop.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
 namespace {
 
-constexpr std::string_view kMagic = "WEFTCPU\x01";
+constexpr std::string_view kMagic = "WEFTCPU\x02";
 
 uint64_t Checksum(std::string_view bytes) {
   // FNV-1a over 8-byte pieces: enough against damage; the cache's own checksum stands before it.
@@ -129,6 +130,10 @@ std::string SerializeProgram(const Program& p) {
     w.Int(e.tasks);
     w.Int(e.cost);
     w.Int(e.scratch_bytes);
+    w.Int(e.epilogue);
+    w.Int(e.epilogue_buffers);
+    w.List(e.epilogue_params, [&](int64_t v) { w.Int(v); });
+    w.Int(e.epilogue_consumes);
   });
   w.Int(p.arena_bytes);
   w.Text(p.constants);
@@ -182,6 +187,10 @@ absl::StatusOr<Program> ParseProgram(std::string_view bytes) {
     e.tasks = r.Int();
     e.cost = r.Int();
     e.scratch_bytes = r.Int();
+    e.epilogue = static_cast<int32_t>(r.Int());
+    e.epilogue_buffers = static_cast<uint32_t>(r.Int());
+    r.List(e.epilogue_params, [&] { return r.Int(); });
+    e.epilogue_consumes = static_cast<int32_t>(r.Int());
     return e;
   });
   p.arena_bytes = r.Int();
@@ -220,6 +229,11 @@ absl::Status CheckProgram(const Program& p) {
     const size_t codes = e.type == Entry::Type::kLoop ? p.loops.size() : p.host_kernels.size();
     if (e.code >= codes) return Damaged("an entry without code");
     if (e.tasks < 0 || e.cost < 0 || e.scratch_bytes < 0 || e.scratch_bytes > kLimit) return Damaged("an impossible entry");
+    if (e.epilogue >= 0 && (e.type != Entry::Type::kHost || static_cast<size_t>(e.epilogue) >= p.loops.size() ||
+                            e.epilogue_buffers > e.buffers.size() ||
+                            e.epilogue_consumes >= static_cast<int64_t>(e.epilogue_buffers) || !IsBlockLoop(e.epilogue_params))) {
+      return Damaged("an impossible entry");
+    }
     for (const BufferRef& b : e.buffers) {
       bool inside = b.offset >= 0;
       switch (b.place) {
@@ -250,7 +264,7 @@ std::string ToString(const Program& p) {
     if (e.type == Entry::Type::kLoop) {
       absl::StrAppend(&text, "loop ", e.code, " tasks ", e.tasks, ":");
     } else {
-      absl::StrAppend(&text, p.host_kernels[e.code], ":");
+      absl::StrAppend(&text, p.host_kernels[e.code], e.epilogue < 0 ? "" : absl::StrCat(" then loop ", e.epilogue), ":");
     }
     for (const BufferRef& b : e.buffers) append_ref(b);
     absl::StrAppend(&text, "\n");

@@ -42,6 +42,13 @@ struct Entry {
   int64_t tasks = 0;          // of a loop
   int64_t cost = 0;           // picoseconds on one thread, roughly
   int64_t scratch_bytes = 0;  // per thread
+  // Of a product: a loop that runs over each finished block of its result while that is in cache. Its buffers are the
+  // last `epilogue_buffers` of `buffers`; its parameters are those of two dimensions, rows and columns of the result.
+  int32_t epilogue = -1;  // position in Program::loops
+  uint32_t epilogue_buffers = 0;
+  std::vector<int64_t> epilogue_params;
+  // Of those buffers, the product's result where only the epilogue reads it, or -1.
+  int32_t epilogue_consumes = -1;
 };
 
 struct ValueSpec {
