@@ -1,4 +1,4 @@
-"""The C example of README.md compiles as C99 against the built library and runs, as it stands there."""
+"""C examples in README.md and docs/abi.md compile as C99 against the built library and run, as they stand there."""
 import os
 import re
 import subprocess
@@ -10,31 +10,40 @@ SOURCE = os.environ["WEFT_SOURCE"]
 LIB = os.environ["WEFT_LIB"]
 
 
+def c_blocks(name):
+    with open(os.path.join(SOURCE, name), encoding="utf-8") as handle:
+        return re.findall(r"^```c\n(.*?)^```", handle.read(), re.DOTALL | re.MULTILINE)
+
+
 class Readme(unittest.TestCase):
+    def compile_and_run(self, text):
+        """As a reader would: C99, linked with the library; returns what it prints."""
+        with tempfile.TemporaryDirectory() as work:
+            source, program = os.path.join(work, "example.c"), os.path.join(work, "example")
+            with open(source, "w", encoding="utf-8") as out:
+                out.write(text)
+            built = subprocess.run(
+                ["cc", "-std=c99", "-pedantic-errors", "-Wall", "-Wextra", "-Werror",
+                 "-I", os.path.join(SOURCE, "include", "c_api"), source, LIB,
+                 f"-Wl,-rpath,{os.path.dirname(LIB)}", "-lm", "-lpthread", "-ldl", "-o", program],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.assertEqual(0, built.returncode, built.stdout)
+            done = subprocess.run([program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+                                  env=dict(os.environ, XDG_CACHE_HOME=work, LD_LIBRARY_PATH=os.path.dirname(LIB)))
+            self.assertEqual(0, done.returncode, done.stdout)
+            return done.stdout.strip()
+
     def test_its_c_example_compiles_and_runs(self):
-        path = os.path.join(SOURCE, "README.md")
-        if not os.path.exists(path):
-            self.skipTest("no README.md yet")
-        with open(path, encoding="utf-8") as handle:
-            blocks = re.findall(r"^```c\n(.*?)^```", handle.read(), re.DOTALL | re.MULTILINE)
-        programs = [b for b in blocks if "int main(" in b]
+        programs = [b for b in c_blocks("README.md") if "int main(" in b]
         self.assertTrue(programs, "README.md has no C program")
         for text in programs:
             self.assertLessEqual(len(text.splitlines()), 40, "the example is longer than a reader's patience")
-            with tempfile.TemporaryDirectory() as work:
-                source, program = os.path.join(work, "example.c"), os.path.join(work, "example")
-                with open(source, "w", encoding="utf-8") as out:
-                    out.write(text)
-                built = subprocess.run(
-                    ["cc", "-std=c99", "-pedantic-errors", "-Wall", "-Wextra", "-Werror",
-                     "-I", os.path.join(SOURCE, "include", "c_api"), source, LIB,
-                     f"-Wl,-rpath,{os.path.dirname(LIB)}", "-lm", "-o", program],
-                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                self.assertEqual(0, built.returncode, built.stdout)
-                done = subprocess.run([program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
-                                      env=dict(os.environ, XDG_CACHE_HOME=work))
-                self.assertEqual(0, done.returncode, done.stdout)
-                self.assertTrue(done.stdout.strip(), "it prints nothing")
+            self.assertTrue(self.compile_and_run(text), "it prints nothing")
+
+    def test_the_blocks_of_the_abi_page_are_one_program(self):
+        blocks = c_blocks("docs/abi.md")
+        self.assertGreater(len(blocks), 3)
+        self.assertEqual("all as the page says", self.compile_and_run("\n".join(blocks)))
 
 
 if __name__ == "__main__":
