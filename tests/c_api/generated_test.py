@@ -1,4 +1,5 @@
 """What is generated is up to date: headers and bodies follow from api.json and ops.json, ops.json from the operation table."""
+import ctypes
 import json
 import os
 import re
@@ -43,6 +44,29 @@ class Generated(unittest.TestCase):
             tests += f.read()  # wf_keep, wf_end and others call through
         missing = [f["name"] for f in api.functions if not re.search(r'\b%s["(]' % f["name"], tests)]  # C calls, Python looks up
         self.assertEqual([], missing)
+
+    def test_every_options_struct_is_emptied_by_its_init_function(self):
+        from generator import model
+        folder = os.path.dirname(GENERATOR)
+        api = model.load(os.path.join(folder, "api.json"), os.path.join(folder, "ops.json"))
+        sizes = {}
+        with open(os.path.join(SOURCE, "tests", "abi", "golden", "layout.txt"), encoding="utf-8") as f:
+            for line in f:
+                if line.startswith("size "):
+                    sizes[line.split()[1]] = int(line.split()[2])
+        library = ctypes.CDLL(os.environ["WEFT_LIB"])
+        structs = api.versioned_structs()
+        self.assertGreater(len(structs), 10)
+        for struct in structs:
+            size = sizes[struct["name"]]
+            init = getattr(library, struct["name"] + "_init")
+            memory = (ctypes.c_ubyte * (size + 8))(*[0xAB] * (size + 8))
+            init(ctypes.byref(memory), ctypes.c_size_t(size))
+            want = size.to_bytes(8, "little") + bytes(size - 8) + b"\xab" * 8
+            self.assertEqual(want, bytes(memory), struct["name"])
+            init(ctypes.byref(memory), ctypes.c_size_t(16))  # the smaller struct of an older program
+            self.assertEqual((16).to_bytes(8, "little") + bytes(size - 8) + b"\xab" * 8, bytes(memory), struct["name"])
+            init(None, ctypes.c_size_t(size))  # ignored
 
     def test_every_operation_has_bad_input_with_a_tested_text(self):
         with open(os.path.join(SOURCE, "include", "c_api", "ops.json"), encoding="utf-8") as f:
