@@ -83,6 +83,10 @@ struct Bench {
 
 int main(int argc, char** argv) {
   const bench::Options options = bench::Parse(argc, argv);
+  if (!options.rest.empty() && options.rest[0] == "--help") {
+    std::puts("usage: gemm_conv [--json] [--quick] [--help] [auto | avx512 | avx2 | portable]");
+    return 0;
+  }
   const absl::StatusOr<CpuTarget> target = TargetFromName(options.rest.empty() ? "auto" : options.rest[0]);
   if (!target.ok()) {
     std::fprintf(stderr, "%s\n", std::string(target.status().message()).c_str());
