@@ -4,6 +4,7 @@
  * replaced atomically, so Ctrl-C at any moment loses at most the running epoch); --resume goes on from it with the same
  * bits as a run that never stopped. Compiled programs stay in --cache: the second start compiles nothing. */
 #define _POSIX_C_SOURCE 200809L
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -241,6 +242,14 @@ static void save(weft_context* ctx, const options* o, const model* m, weft_optim
   weft_tree_release(tree);
 }
 
+/* Said before an epoch is spent, not after it. */
+static void must_be_able_to_save(const options* o) {
+  char folder[4096];
+  const char* slash = strrchr(o->checkpoint, '/');
+  snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - o->checkpoint) + 1 : 1, slash ? o->checkpoint : ".");
+  if (access(folder, W_OK) != 0) die("cannot save to '%s': %s: %s", o->checkpoint, folder, strerror(errno));
+}
+
 static uint32_t find(weft_tree* tree, const char* path) {
   uint32_t node = 0;
   must(weft_tree_find(tree, 0, path, WEFT_STRLEN, &node));
@@ -432,6 +441,7 @@ int main(int argc, char** argv) {
   action.sa_flags = (int)SA_RESETHAND; /* a second Ctrl-C ends the program at once */
   sigaction(SIGINT, &action, NULL);
 
+  if (strcmp(o.checkpoint, "none")) must_be_able_to_save(&o);
   memset(settings, 0, sizeof settings);
   settings[0].name = "cache_dir";
   settings[0].name_length = WEFT_STRLEN;
