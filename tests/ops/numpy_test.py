@@ -6,6 +6,7 @@ virtual environment of the build tree where it is absent; without the registry t
 """
 import ctypes
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -44,7 +45,7 @@ import numpy as np  # noqa: E402
 LIB = ctypes.CDLL(os.environ["WEFT_LIB"])
 VOID = ctypes.c_void_p
 for name in ("weft_context_create", "weft_tensor_from_host", "weft_tensor_to_host", "weft_op_apply", "weft_tensor_dims",
-             "weft_tensor_dtype"):
+             "weft_tensor_dtype", "weft_random_seed", "weft_random_get_state"):
     getattr(LIB, name).restype = VOID
 LIB.weft_error_message.restype = ctypes.c_char_p
 LIB.weft_error_message.argtypes = [VOID, VOID]
@@ -446,30 +447,79 @@ def networks():
     expect("scaled_dot_product_attention", [q, k, v, mask], weights / weights.sum(-1, keepdims=True) @ v, tolerance=1e-12)
 
 
+def philox_block(key, low, high):
+    c, k = [low & 0xFFFFFFFF, low >> 32, high & 0xFFFFFFFF, high >> 32], [key & 0xFFFFFFFF, key >> 32]
+    for _ in range(10):
+        p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(q >> 32) ^ c[1] ^ k[0], q & 0xFFFFFFFF, (p >> 32) ^ c[3] ^ k[1], p & 0xFFFFFFFF]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c
+
+
+def philox_words(key, low, high, count):
+    """`count` words from a state, and the counter after them."""
+    words, at = [], (high << 64) + low
+    while len(words) < count:
+        words += philox_block(key, at & (2 ** 64 - 1), at >> 64)
+        at = (at + 1) % 2 ** 128
+    return words[:count], at
+
+
 def philox():
-    def block(key, low, high):
-        c, k = [low & 0xFFFFFFFF, low >> 32, high & 0xFFFFFFFF, high >> 32], [key & 0xFFFFFFFF, key >> 32]
-        for _ in range(10):
-            p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-            c = [(q >> 32) ^ c[1] ^ k[0], q & 0xFFFFFFFF, (p >> 32) ^ c[3] ^ k[1], p & 0xFFFFFFFF]
-            k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
-        return c
     # The published test vector of Philox-4x32-10 (Random123): all zeros.
-    if block(0, 0, 0) != [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]:
+    if philox_block(0, 0, 0) != [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]:
         FAILURES.append("the test's own Philox is wrong")
     for key, low, high, n in ((0, 0, 0, 4), (0x1234567890ABCDEF, 2 ** 64 - 2, 5, 14), (7, 3, 2 ** 64 - 1, 1)):
-        words, at = [], (high << 64) + low
-        while len(words) < n:
-            words += block(key, at & (2 ** 64 - 1), (at >> 64) & (2 ** 64 - 1))
-            at += 1
-        at &= 2 ** 128 - 1
+        words, at = philox_words(key, low, high, n)
         expect("rng_bit_generator", [np.array([key, low, high], "u8")],
-               [np.array([key, at & (2 ** 64 - 1), at >> 64], "u8"), np.array(words[:n], "u4")], shape=[n])
+               [np.array([key, at & (2 ** 64 - 1), at >> 64], "u8"), np.array(words, "u4")], shape=[n])
+
+
+def distributions():
+    """What becomes of the bits: exactly where the formula is exact, by moments where many samples are needed."""
+    n = 4096
+    check(LIB.weft_random_seed(CTX, ctypes.c_uint64(77)))
+    words, at = philox_words(77, 0, 0, n)
+    bits = np.array(words, "u4")
+    expect("uniform", [], (bits >> 8).astype("f8") * 2.0 ** -24, tolerance=0, shape=[n], note=" (the first draw)")
+    state = [ctypes.c_uint64() for _ in range(3)]
+    check(LIB.weft_random_get_state(CTX, *map(ctypes.byref, state)))
+    key, low, high = (v.value for v in state)
+    if key != 77 or (high << 64) + low < at:  # an operation reserves what its largest element type would take
+        FAILURES.append(f"after {n} draws the state is {key}, {low}, {high}: those after it would repeat")
+    # The error function takes normal numbers back to the points they were made of.
+    words, at = philox_words(key, low, high, n)
+    points = ((np.array(words, "u4") >> 9).astype("f8") + 0.5) * 2.0 ** -22 - 1
+    z = apply("normal", [], {"shape": [n]})[0].astype("f8")
+    back = np.array([math.erf(v / math.sqrt(2)) for v in z])
+    tail = 1 - np.abs(points)  # an f32 z of relative error e moves erf by less than 3 e z phi(z)
+    if not np.all(np.abs(back - points) <= 1e-6 * np.minimum(1, tail * 20) + 1e-15):
+        worst = np.argmax(np.abs(back - points))
+        FAILURES.append(f"normal {z[worst]} comes from {points[worst]}, erf gives {back[worst]}")
+    n = 200000
+    for dtype in ("f4", "f8"):
+        u = apply("uniform", [], {"shape": [n], "low": -1.0, "high": 3.0, "dtype": dtype})[0].astype("f8")
+        z = apply("normal", [], {"shape": [n], "mean": 2.0, "deviation": 3.0, "dtype": dtype})[0].astype("f8")
+        counts = np.histogram(u, 20, (-1, 3))[0]
+        w = (z - 2) / 3
+        for what, got, want, error in (
+                ("uniform's least", u.min(), -1, 1e-3), ("uniform's largest", u.max(), 3, 1e-3), ("uniform's mean", u.mean(), 1, 0.013),
+                ("uniform's bins", ((counts - n / 20) ** 2 / (n / 20)).sum(), 19, 31), ("normal's mean", w.mean(), 0, 0.012),
+                ("normal's variance", w.var(), 1, 0.016), ("normal's skew", (w ** 3).mean(), 0, 0.045),
+                ("normal's fourth moment", (w ** 4).mean(), 3, 0.12), ("normal's share above 2", (w > 2).mean(), 0.02275, 0.0017),
+                ("neighbours' correlation", (w[1:] * w[:-1]).mean(), 0, 0.012)):
+            if not abs(got - want) <= error:  # five standard errors or more; the seed is fixed
+                FAILURES.append(f"{what} in {dtype} is {got}, not {want} within {error}")
+    share = apply("bernoulli", [], {"shape": [n], "probability": 0.3})[0].astype("f8").mean()
+    dropped = apply("dropout", [np.full(n, 2.0)], {"rate": 0.2})[0]
+    if abs(share - 0.3) > 0.0055 or set(np.unique(dropped)) != {0.0, 2.5} or abs((dropped == 0).mean() - 0.2) > 0.0045:
+        FAILURES.append(f"bernoulli 0.3 gives {share}, dropout 0.2 {np.unique(dropped, return_counts=True)}")
+    SEEN.update(("normal", "bernoulli", "dropout"))
 
 
 def main():
     with np.errstate(all="ignore"):
-        for part in (unary, binary, shapes, reductions, products, networks, philox):
+        for part in (unary, binary, shapes, reductions, products, networks, philox, distributions):
             part()
     # The comparison must be able to fail.
     before = len(FAILURES)
