@@ -10,14 +10,18 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kNumber, "base"}, {"y", kNumber, "exponent"}};
 
-int64_t PowInt(int64_t x, int64_t y) {
-  if (y < 0) return x == 1 ? 1 : x == -1 ? (y % 2 == 0 ? 1 : -1) : 0;
+int64_t Power(uint64_t base, uint64_t exponent) {
   uint64_t result = 1;
-  for (auto base = static_cast<uint64_t>(x); y != 0; y >>= 1, base *= base) {
-    if ((y & 1) != 0) result *= base;
+  for (; exponent != 0; exponent >>= 1, base *= base) {
+    if ((exponent & 1) != 0) result *= base;
   }
   return static_cast<int64_t>(result);
 }
+int64_t Signed(int64_t x, int64_t y) {
+  if (y < 0) return x == 1 ? 1 : x == -1 ? (y % 2 == 0 ? 1 : -1) : 0;
+  return Power(static_cast<uint64_t>(x), static_cast<uint64_t>(y));
+}
+int64_t Unsigned(int64_t x, int64_t y) { return Power(static_cast<uint64_t>(x), static_cast<uint64_t>(y)); }
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
@@ -36,7 +40,11 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 }
 
 double Double(double x, double y) { return std::pow(x, y); }
-int64_t Int(int64_t x, int64_t y) { return PowInt(x, y); }
+
+absl::Status Reference(const ReferenceCall& call) {
+  return IsUnsigned(call.results[0].dtype()) ? ReferenceBinary<Double, Unsigned>(call)
+                                             : ReferenceBinary<Double, Signed>(call);
+}
 
 constexpr auto kSamples = BinarySamples(0.3, 3);
 
@@ -56,7 +64,7 @@ constinit const OpDef kOp_pow = {
     .gradient = Gradient,
     .lowering = Lowering::kScalar,
     .scalar = ScalarBinary<ScalarOp::kPow>,
-    .reference = ReferenceBinary<Double, Int>,
+    .reference = Reference,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 2e-14, .bf16 = 2e-2, .f16 = 4e-3},
     .absent = kNoBatching,
