@@ -170,6 +170,25 @@ static void damaged_files(void) {
     weft_error_release(e);
   }
   CHECK(loaded == NULL);
+  file = fopen(g_path, "wb");
+  fwrite(bytes, 1, (size_t)size - 1, file);
+  fclose(file);
+  snprintf(text, sizeof text,
+           "'%s' is damaged at byte %ld: the trailer is missing; the file is incomplete (%ld bytes), cut off or has bytes added at its end",
+           g_path, size - 65, size - 1);
+  FAILS(weft_checkpoint_load(ctx, g_path, WEFT_STRLEN, NULL, &loaded), WEFT_DATA_LOSS, text);
+  bytes[size - 1] ^= 1;
+  file = fopen(g_path, "wb");
+  fwrite(bytes, 1, (size_t)size, file);
+  fclose(file);
+  snprintf(text, sizeof text, "'%s' is damaged at byte %ld: the checksum of the trailer does not match", g_path, size - 64);
+  FAILS(weft_checkpoint_load(ctx, g_path, WEFT_STRLEN, NULL, &loaded), WEFT_DATA_LOSS, text);
+  file = fopen(g_path, "wb");
+  fputs("no checkpoint", file);
+  fclose(file);
+  snprintf(text, sizeof text, "'%s' is not a Weft checkpoint: it does not start with the checkpoint magic", g_path);
+  FAILS(weft_checkpoint_load(ctx, g_path, WEFT_STRLEN, NULL, &loaded), WEFT_INVALID_ARGUMENT, text);
+  CHECK(loaded == NULL);
   unlink(g_path);
   snprintf(text, sizeof text, "%s: open: No such file or directory", g_path);
   {
