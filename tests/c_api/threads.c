@@ -6,7 +6,7 @@
 
 enum { kThreads = 4, kRounds = 60 };
 
-static weft_context* g_ctx;
+static weft_context *g_ctx, *g_second;
 static weft_tensor* g_shared;
 static int g_bad[kThreads];
 
@@ -88,6 +88,34 @@ static void* create_and_release(void* argument) {
   return NULL;
 }
 
+/* Assignments, barriers and events in two contexts at once. No scopes: anybody's barrier ends everybody's temporaries. */
+static void* count_up(void* argument) {
+  const int id = (int)(intptr_t)argument;
+  int round;
+  for (round = 0; round < 2 * kRounds; ++round) {
+    weft_context* ctx = (id + round) % 2 == 0 ? g_ctx : g_second;
+    weft_tensor *count = ramp(ctx, DIMS(2)), *one = NULL, *next = NULL;
+    weft_event* event = NULL;
+    float host[2] = {0};
+    int k;
+    for (k = 0; k < 3; ++k) {
+      MUST(weft_tensor_from_f64(ctx, WEFT_F32, 1, &one));
+      MUST(weft_add(ctx, count, one, &next));
+      MUST(weft_tensor_assign(count, next));
+      if ((round + k) % 4 == 0) MUST(weft_sync(ctx, NULL, &event));
+      weft_tensor_release(one);
+      weft_tensor_release(next);
+      if (event != NULL && weft_event_wait(event, WEFT_WAIT_FOREVER) != NULL) ++g_bad[id];
+      weft_event_release(event);
+      event = NULL;
+    }
+    MUST(weft_tensor_to_host(count, host, sizeof host));
+    if (host[0] != 3 || host[1] != 4) ++g_bad[id];
+    weft_tensor_release(count);
+  }
+  return NULL;
+}
+
 static void run(void* (*body)(void*)) {
   pthread_t threads[kThreads];
   int k;
@@ -104,13 +132,16 @@ static void* mixture(void* argument) {
 
 int main(void) {
   g_ctx = new_context();
+  g_second = new_context();
   g_shared = ramp(g_ctx, DIMS(2, 2));
   run(record_and_read);
   run(make_and_drop);
   run(read_about);
   run(create_and_release);
+  run(count_up);
   run(mixture);
   weft_tensor_release(g_shared);
   weft_context_release(g_ctx);
+  weft_context_release(g_second);
   return done("threads");
 }
