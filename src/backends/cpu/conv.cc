@@ -16,11 +16,12 @@ bool TilesServe(const ConvCall& call) { return call.batch_groups == 1 && call.in
 struct Widened {
   const void* first = nullptr;
   const void* second = nullptr;
+  float* result = nullptr;
 };
 absl::Status Widen(DType from, const void* first, int64_t first_count, const void* second, int64_t second_count,
-                   ThreadPool* pool, Widened* out) {
+                   ThreadPool* pool, Widened* out, int64_t result_count = 0) {
   if (pool == nullptr) return absl::OkStatus();
-  const int64_t bytes = (first_count + second_count + 32) * 4;
+  const int64_t bytes = (first_count + second_count + result_count + 48) * 4;
   float* memory = static_cast<float*>(ThreadScratch(ScratchSlot::kWiden, bytes));
   if (memory == nullptr) return OutOfScratch("widened operands of a convolution", bytes);
   float* second_out = memory + (first_count + 15) / 16 * 16;
@@ -34,7 +35,7 @@ absl::Status Widen(DType from, const void* first, int64_t first_count, const voi
   };
   pool->ParallelRanges(first_count, [&](int64_t b, int64_t e, int) { convert(first, memory, b, e); });
   pool->ParallelRanges(second_count, [&](int64_t b, int64_t e, int) { convert(second, second_out, b, e); });
-  *out = {memory, second_out};
+  *out = {memory, second_out, second_out + (second_count + 15) / 16 * 16};
   return absl::OkStatus();
 }
 
@@ -119,20 +120,27 @@ absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const T
 
 absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, const TypePlan& types, ThreadPool* pool,
                              bool* served) {
+  if (call.input != DType::kBF16 && call.input != DType::kF16) return RunWeights(state, call, pool, served);
+  *served = call.feature_groups == 1;
+  if (!*served) return absl::OkStatus();
   // K runs over pixels here, so pairs of bf16 would have to be interleaved across them: all halves are widened.
+  const int64_t count = WCount(call);
+  Widened wide;
+  WEFT_RETURN_IF_ERROR(Widen(call.input, call.x, XCount(call), call.y, YCount(call), pool, &wide, types.narrow ? count : 0));
   ConvCall wide_call = call;
-  if (call.input == DType::kBF16 || call.input == DType::kF16) {
-    if (types.narrow) {
-      *served = false;
-      return absl::OkStatus();
-    }
-    Widened wide;
-    WEFT_RETURN_IF_ERROR(Widen(call.input, call.x, XCount(call), call.y, YCount(call), pool, &wide));
-    wide_call.x = wide.first;
-    wide_call.y = const_cast<void*>(wide.second);
-    wide_call.input = DType::kF32;
-  }
-  return RunWeights(state, wide_call, pool, served);
+  wide_call.x = wide.first;
+  wide_call.y = const_cast<void*>(wide.second);
+  wide_call.input = DType::kF32;
+  if (!types.narrow) return RunWeights(state, wide_call, pool, served);
+  wide_call.w = wide.result;
+  wide_call.output = DType::kF32;
+  wide_call.epilogue = {};
+  WEFT_RETURN_IF_ERROR(RunWeights(state, wide_call, pool, served));
+  if (!*served || pool == nullptr) return absl::OkStatus();
+  const int64_t rows = count / call.out_channels;
+  Narrow(call.output, wide.result, call.out_channels, const_cast<void*>(call.w), call.out_channels, rows, call.out_channels);
+  if (call.epilogue.run != nullptr) call.epilogue.run(call.epilogue.context, 0, 0, rows, 0, call.out_channels);
+  return absl::OkStatus();
 }
 
 enum class Direction { kForward, kData, kWeights };
