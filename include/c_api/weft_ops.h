@@ -575,7 +575,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_bitwise_xor(weft_context* ctx, weft_tens
  *   x: tensor to repeat; any type
  *   shape: result shape; list of integers
  *   broadcast_dimensions: result dimension of each operand dimension, strictly increasing; list of integers
- * Fluent: const int64_t shape[] = {64, 10}, at[] = {1}; y = wf_broadcast_in_dim(s, b, shape, 2, at, 1);
+ * Fluent: y = wf_broadcast_in_dim(s, b, WF_INTS(64, 10), WF_INTS(1));
  * StableHLO: broadcast_in_dim. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_broadcast_in_dim(weft_context* ctx, weft_tensor* x, const int64_t* shape,
@@ -585,7 +585,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_broadcast_in_dim(weft_context* ctx, weft
 /* NumPy's broadcast to a given shape: dimensions align at the last one, those of size 1 or missing repeat.
  *   x: tensor to repeat; any type
  *   shape: result shape; list of integers
- * Fluent: const int64_t shape[] = {64, 10}; y = wf_broadcast_to(s, bias, shape, 2);
+ * Fluent: y = wf_broadcast_to(s, bias, WF_INTS(64, 10));
  * StableHLO: weft.broadcast_to. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_broadcast_to(weft_context* ctx, weft_tensor* x, const int64_t* shape,
@@ -607,7 +607,7 @@ WEFT_API void weft_concatenate_opts_init(void* options, size_t size) WEFT_NOEXCE
 /* Joins tensors one after the other along one dimension; the others must agree.
  *   inputs: tensors that differ only in the joined dimension; any type; one or more
  *   dimension: dimension to join along; negative counts from the end; integer; default 0
- * Fluent: weft_tensor* parts[] = {a, b}; y = wf_concatenate(s, parts, 2);
+ * Fluent: y = wf_concatenate(s, WF_TENSORS(a, b), .dimension = 1);
  * StableHLO: concatenate. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_concatenate(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
@@ -618,7 +618,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_concatenate(weft_context* ctx, weft_tens
  *   start_indices: one scalar a dimension, moved so that the box lies inside; signed integer, unsigned integer; one or
  *   more
  *   slice_sizes: size of the box in each dimension; list of integers
- * Fluent: weft_tensor* at[] = {i, zero}; const int64_t size[] = {1, 64}; y = wf_dynamic_slice(s, x, at, 2, size, 2);
+ * Fluent: y = wf_dynamic_slice(s, x, WF_TENSORS(i, zero), WF_INTS(1, 64));
  * StableHLO: dynamic_slice. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_dynamic_slice(weft_context* ctx, weft_tensor* x,
@@ -630,7 +630,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_dynamic_slice(weft_context* ctx, weft_te
  *   update: the new box; any type
  *   start_indices: one scalar a dimension, moved so that the box lies inside; signed integer, unsigned integer; one or
  *   more
- * Fluent: weft_tensor* at[] = {i, zero}; cache = wf_dynamic_update_slice(s, cache, row, at, 2);
+ * Fluent: cache = wf_dynamic_update_slice(s, cache, row, WF_TENSORS(i, zero));
  * StableHLO: dynamic_update_slice. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_dynamic_update_slice(weft_context* ctx, weft_tensor* x, weft_tensor* update,
@@ -639,7 +639,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_dynamic_update_slice(weft_context* ctx, 
 /* Inserts dimensions of size 1 so that they stand at the named axes of the result.
  *   x: operand; any type
  *   dims: axes of the result that are new, negative ones count from its end; list of integers
- * Fluent: const int64_t last[] = {-1}; y = wf_expand_dims(s, x, last, 1);
+ * Fluent: y = wf_expand_dims(s, x, WF_INTS(-1));
  * StableHLO: weft.expand_dims. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_expand_dims(weft_context* ctx, weft_tensor* x, const int64_t* dims,
@@ -688,7 +688,7 @@ WEFT_API void weft_full_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   shape: result shape; list of integers
  *   value: the number; number
  *   dtype: element type; dtype; default f32
- * Fluent: const int64_t shape[] = {2, 3}; x = wf_full(s, shape, 2, 0.5);
+ * Fluent: x = wf_full(s, WF_INTS(2, 3), 0.5);
  * StableHLO: weft.full. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_full(weft_context* ctx, const int64_t* shape, size_t shape_count, double value,
@@ -721,8 +721,7 @@ WEFT_API void weft_gather_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   slice_sizes: size of a box in each operand dimension; list of integers
  *   operand_batching_dims: operand dimensions that run along with …; list of integers; default []
  *   start_indices_batching_dims: … these dimensions of start_indices; list of integers; default []
- * Fluent: const int64_t off[] = {1}, zero[] = {0}, size[] = {1, 64}; rows = wf_gather(s, table, ids, off, 1, zero, 1,
- * zero, 1, 1, size, 2);
+ * Fluent: rows = wf_gather(s, table, ids, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WF_INTS(1, 64));
  * StableHLO: gather. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_gather(weft_context* ctx, weft_tensor* x, weft_tensor* start_indices,
@@ -748,7 +747,7 @@ WEFT_API void weft_iota_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   shape: result shape; list of integers
  *   dimension: dimension that counts; integer
  *   dtype: element type; dtype; default i32
- * Fluent: const int64_t shape[] = {10}; index = wf_iota(s, shape, 1, 0);
+ * Fluent: index = wf_iota(s, WF_INTS(10), 0, .dtype = WEFT_I32);
  * StableHLO: iota. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_iota(weft_context* ctx, const int64_t* shape, size_t shape_count,
@@ -760,7 +759,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_iota(weft_context* ctx, const int64_t* s
  *   edge_padding_low: elements before the first of each dimension; negative: cut off; list of integers
  *   edge_padding_high: elements after the last of each dimension; negative: cut off; list of integers
  *   interior_padding: elements between neighbours of each dimension; list of integers
- * Fluent: const int64_t one[] = {1, 1}, none[] = {0, 0}; y = wf_pad(s, x, zero, one, 2, one, 2, none, 2);
+ * Fluent: y = wf_pad(s, x, zero, WF_INTS(1, 1), WF_INTS(1, 1), WF_INTS(0, 0));
  * StableHLO: pad. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_pad(weft_context* ctx, weft_tensor* x, weft_tensor* value,
@@ -772,7 +771,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_pad(weft_context* ctx, weft_tensor* x, w
  * number of elements right.
  *   x: operand; any type
  *   shape: result shape; one entry may be -1 and is then worked out; list of integers
- * Fluent: const int64_t shape[] = {64, -1}; h = wf_reshape(s, h, shape, 2);
+ * Fluent: h = wf_reshape(s, h, WF_INTS(64, -1));
  * StableHLO: reshape. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_reshape(weft_context* ctx, weft_tensor* x, const int64_t* shape,
@@ -781,7 +780,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_reshape(weft_context* ctx, weft_tensor* 
 /* Turns the order of elements around along some dimensions.
  *   x: operand; any type
  *   dimensions: dimensions to turn around; list of integers
- * Fluent: const int64_t last[] = {-1}; y = wf_reverse(s, x, last, 1);
+ * Fluent: y = wf_reverse(s, x, WF_INTS(-1));
  * StableHLO: reverse. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_reverse(weft_context* ctx, weft_tensor* x, const int64_t* dimensions,
@@ -829,8 +828,7 @@ WEFT_API void weft_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   reducer: sum, prod, max, min, and, or, set; one of sum, prod, max, min, and, or, set
  *   input_batching_dims: operand dimensions that run along with …; list of integers; default []
  *   scatter_indices_batching_dims: … these dimensions of scatter_indices; list of integers; default []
- * Fluent: const int64_t win[] = {1}, zero[] = {0}; y = wf_scatter(s, x, ids, rows, win, 1, zero, 1, zero, 1, 1,
- * WEFT_SCATTER_REDUCER_SUM);
+ * Fluent: y = wf_scatter(s, x, ids, rows, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WEFT_SCATTER_REDUCER_SUM);
  * StableHLO: scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* scatter_indices,
@@ -845,8 +843,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_scatter(weft_context* ctx, weft_tensor* 
  *   start_indices: first index of each dimension; list of integers
  *   limit_indices: index after the last, of each dimension; list of integers
  *   strides: step in each dimension; list of integers
- * Fluent: const int64_t from[] = {0, 0}, to[] = {32, 10}, step[] = {1, 1}; half = wf_slice(s, x, from, 2, to, 2, step,
- * 2);
+ * Fluent: half = wf_slice(s, x, WF_INTS(0, 0), WF_INTS(32, 10), WF_INTS(1, 1));
  * StableHLO: slice. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_slice(weft_context* ctx, weft_tensor* x, const int64_t* start_indices,
@@ -921,7 +918,7 @@ WEFT_API void weft_stack_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 /* Joins tensors of one shape along a new dimension.
  *   inputs: tensors of one shape; any type; one or more
  *   axis: the new dimension in the result; negative counts from its end; integer; default 0
- * Fluent: weft_tensor* parts[] = {a, b}; y = wf_stack(s, parts, 2);
+ * Fluent: y = wf_stack(s, WF_TENSORS(a, b));
  * StableHLO: weft.stack. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_stack(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
@@ -953,7 +950,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_take(weft_context* ctx, weft_tensor* x, 
 /* Permutes dimensions: result dimension i is operand dimension permutation[i].
  *   x: operand; any type
  *   permutation: operand dimension of each result dimension; list of integers
- * Fluent: const int64_t order[] = {1, 0}; y = wf_transpose(s, x, order, 2);
+ * Fluent: y = wf_transpose(s, x, WF_INTS(1, 0));
  * StableHLO: transpose. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_transpose(weft_context* ctx, weft_tensor* x, const int64_t* permutation,
@@ -1207,7 +1204,7 @@ typedef enum weft_reduce_reducer {
  *   x: operand; any type
  *   dimensions: dimensions that vanish; list of integers
  *   reducer: sum, prod, max, min, and, or; one of sum, prod, max, min, and, or
- * Fluent: const int64_t rows[] = {0}; y = wf_reduce(s, x, rows, 1, WEFT_REDUCE_REDUCER_SUM);
+ * Fluent: y = wf_reduce(s, x, WF_INTS(0), WEFT_REDUCE_REDUCER_SUM);
  * StableHLO: reduce. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_reduce(weft_context* ctx, weft_tensor* x, const int64_t* dimensions,
@@ -1320,7 +1317,7 @@ WEFT_API void weft_dot_general_opts_init(void* options, size_t size) WEFT_NOEXCE
  *   rhs_contracting_dimensions: the same of rhs, in the same order; list of integers
  *   dtype: element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors; dtype; absent unless
  *   given
- * Fluent: const int64_t last[] = {1}, first[] = {0}; z = wf_dot_general(s, x, y, NULL, 0, NULL, 0, last, 1, first, 1);
+ * Fluent: z = wf_dot_general(s, x, y, NULL, 0, NULL, 0, WF_INTS(1), WF_INTS(0));
  * StableHLO: dot_general. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_dot_general(weft_context* ctx, weft_tensor* lhs, weft_tensor* rhs,
@@ -1391,7 +1388,7 @@ WEFT_API void weft_avg_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   valid
  *   pads: padding before and after each spatial dimension: [low0, high0, low1, …]; list of integers; absent unless
  *   given
- * Fluent: const int64_t seven[] = {7, 7}; h = wf_avg_pool(s, h, seven, 2);
+ * Fluent: h = wf_avg_pool(s, h, WF_INTS(7, 7));
  * StableHLO: weft.avg_pool. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* window,
@@ -1486,8 +1483,8 @@ WEFT_API void weft_convolution_opts_init(void* options, size_t size) WEFT_NOEXCE
  *   window_reversal: 1 where the kernel is turned around, else 0; absent: nowhere; list of integers; absent unless
  *   given
  *   dtype: element type of the result; absent: the operands'. f32 keeps the sums of bf16; dtype; absent unless given
- * Fluent: const int64_t one[] = {1, 1}, none[] = {0, 0, 0, 0}, nhwc[] = {0, 3, 1, 2}, hwio[] = {2, 3, 0, 1}; y =
- * wf_convolution(s, x, w, one, 2, none, 4, one, 2, one, 2, nhwc, 4, hwio, 4, nhwc, 4);
+ * Fluent: y = wf_convolution(s, x, w, WF_INTS(1, 1), WF_INTS(0, 0, 0, 0), WF_INTS(1, 1), WF_INTS(1, 1), WF_INTS(0, 3,
+ * 1, 2), WF_INTS(2, 3, 0, 1), WF_INTS(0, 3, 1, 2));
  * StableHLO: convolution. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_convolution(weft_context* ctx, weft_tensor* input, weft_tensor* kernel,
@@ -1533,7 +1530,7 @@ WEFT_API void weft_max_pool_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   valid
  *   pads: padding before and after each spatial dimension: [low0, high0, low1, …]; list of integers; absent unless
  *   given
- * Fluent: const int64_t two[] = {2, 2}; h = wf_max_pool(s, h, two, 2);
+ * Fluent: h = wf_max_pool(s, h, WF_INTS(2, 2));
  * StableHLO: weft.max_pool. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_max_pool(weft_context* ctx, weft_tensor* x, const int64_t* window,
@@ -1582,7 +1579,7 @@ WEFT_API void weft_reduce_window_opts_init(void* options, size_t size) WEFT_NOEX
  *   base_dilations: spacing of operand elements; absent: 1; list of integers; absent unless given
  *   window_dilations: spacing of window elements; absent: 1; list of integers; absent unless given
  *   padding: low and high of each dimension: [low0, high0, low1, …]; absent: 0; list of integers; absent unless given
- * Fluent: const int64_t window[] = {1, 2, 2, 1}; y = wf_reduce_window(s, x, window, 4, WEFT_REDUCE_WINDOW_REDUCER_MAX);
+ * Fluent: y = wf_reduce_window(s, x, WF_INTS(1, 2, 2, 1), WEFT_REDUCE_WINDOW_REDUCER_MAX);
  * StableHLO: reduce_window. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_reduce_window(weft_context* ctx, weft_tensor* x,
@@ -1613,7 +1610,7 @@ WEFT_API void weft_select_and_scatter_opts_init(void* options, size_t size) WEFT
  *   window_dimensions: size of the window in each dimension; list of integers
  *   window_strides: step of the window in each dimension; absent: 1; list of integers; absent unless given
  *   padding: low and high of each dimension: [low0, high0, low1, …]; absent: 0; list of integers; absent unless given
- * Fluent: const int64_t window[] = {1, 2, 2, 1}; dx = wf_select_and_scatter(s, x, dy, window, 4);
+ * Fluent: dx = wf_select_and_scatter(s, x, dy, WF_INTS(1, 2, 2, 1));
  * StableHLO: select_and_scatter. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_select_and_scatter(weft_context* ctx, weft_tensor* operand,
@@ -1643,7 +1640,7 @@ WEFT_API void weft_batch_norm_opts_init(void* options, size_t size) WEFT_NOEXCEP
  *   offset: [features]; float
  *   axis: feature axis; negative counts from the end; integer; default -1
  *   epsilon: added to the variance; number; default 1e-5
- * Fluent: weft_tensor *mean, *var; h = wf_batch_norm(s, x, scale, offset, &mean, &var);
+ * Fluent: weft_tensor *mean, *var; wf_batch_norm(s, x, scale, offset, &h, &mean, &var);
  * StableHLO: weft.batch_norm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_batch_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale,
@@ -2014,7 +2011,7 @@ WEFT_API void weft_scaled_dot_product_attention_opts_init(void* options, size_t 
  *   mask: broadcasts to [..., queries, keys]; bool: true is seen; float: added; float, bool; may be NULL
  *   causal: query i sees keys up to i (counted from the end if there are more keys); 0 or 1; default false
  *   scale: factor of the scores; absent: 1 / sqrt(width); number; absent unless given
- * Fluent: y = wf_scaled_dot_product_attention(s, q, k, v, NULL, .causal = true);
+ * Fluent: y = wf_scaled_dot_product_attention(s, q, k, v, NULL, .causal = 1);
  * StableHLO: weft.scaled_dot_product_attention. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_scaled_dot_product_attention(weft_context* ctx, weft_tensor* q, weft_tensor* k,
@@ -2074,7 +2071,7 @@ WEFT_API void weft_bernoulli_opts_init(void* options, size_t size) WEFT_NOEXCEPT
  * program.
  *   shape: result shape; list of integers
  *   probability: of true, 0 to 1; number; default 0.5
- * Fluent: const int64_t shape[] = {64}; mask = wf_bernoulli(s, shape, 1, .probability = 0.9);
+ * Fluent: mask = wf_bernoulli(s, WF_INTS(64), .probability = 0.9);
  * StableHLO: weft.bernoulli. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_bernoulli(weft_context* ctx, const int64_t* shape, size_t shape_count,
@@ -2103,7 +2100,7 @@ WEFT_API void weft_normal_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   mean: mean; number; default 0
  *   deviation: standard deviation; number; default 1
  *   dtype: element type; dtype; default f32
- * Fluent: const int64_t shape[] = {784, 512}; w = wf_normal(s, shape, 2, .deviation = 0.05);
+ * Fluent: w = wf_normal(s, WF_INTS(784, 512), .deviation = 0.05);
  * StableHLO: weft.normal. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_normal(weft_context* ctx, const int64_t* shape, size_t shape_count,
@@ -2129,7 +2126,7 @@ WEFT_API void weft_rng_bit_generator_opts_init(void* options, size_t size) WEFT_
  *   state: generator: key, counter low, counter high; unsigned integer
  *   shape: shape of the bits; list of integers
  *   dtype: ui32 or ui64; dtype; default ui32
- * Fluent: const int64_t shape[] = {64}; bits = wf_rng_bit_generator(s, state, shape, 1);
+ * Fluent: wf_rng_bit_generator(s, state, WF_INTS(64), &state, &bits);
  * StableHLO: rng_bit_generator. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_rng_bit_generator(weft_context* ctx, weft_tensor* state, const int64_t* shape,
@@ -2160,7 +2157,7 @@ WEFT_API void weft_uniform_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   low: lower bound; number; default 0
  *   high: upper bound; number; default 1
  *   dtype: element type; dtype; default f32
- * Fluent: const int64_t shape[] = {3, 3}; x = wf_uniform(s, shape, 2, .low = -1);
+ * Fluent: x = wf_uniform(s, WF_INTS(3, 3), .low = -1);
  * StableHLO: weft.uniform. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_uniform(weft_context* ctx, const int64_t* shape, size_t shape_count,

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 SOURCE = os.environ["WEFT_SOURCE"]
@@ -44,6 +45,28 @@ class Generated(unittest.TestCase):
             tests += f.read()  # wf_keep, wf_end and others call through
         missing = [f["name"] for f in api.functions if not re.search(r'\b%s["(]' % f["name"], tests)]  # C calls, Python looks up
         self.assertEqual([], missing)
+
+    def test_the_example_of_every_operation_compiles(self):
+        with open(os.path.join(SOURCE, "include", "c_api", "ops.json"), encoding="utf-8") as f:
+            ops = [op for op in json.load(f)["ops"] if op["exported"]]
+        text = '#include "weft.h"\n#include "weft_fluent.h"\n'
+        for op in ops:
+            self.assertTrue(op["example"], op["c_name"])
+            code = re.sub(r"/\*.*?\*/", "", op["example"])
+            declared = set(re.findall(r"(\w+)\[\]", code))
+            for names in re.findall(r"weft_tensor ?\*([^=;]*?)(?:;|=)", code):
+                declared |= set(re.findall(r"\w+", names))
+            words = set(re.findall(r"(?<![.\w])[a-z]\w*", code)) - {"const", "int64_t", "weft_tensor", "s"} - declared
+            tensors = sorted(w for w in words if not w.startswith(("wf_", "weft_")))
+            text += "void example_%s(wf_scope* s%s) {\n%s\n}\n" % (
+                op["c_name"], "".join(", weft_tensor* " + t for t in tensors), op["example"])
+        with tempfile.TemporaryDirectory() as work:
+            path = os.path.join(work, "examples.c")
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(text)
+            done = subprocess.run(["cc", "-std=c99", "-fsyntax-only", "-I", os.path.dirname(GENERATOR), path],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(0, done.returncode, done.stdout[:5000])
 
     def test_every_options_struct_is_emptied_by_its_init_function(self):
         from generator import model

@@ -35,7 +35,7 @@ constinit const OpDef kOp_avg_pool = {
     .c_name = "avg_pool",
     .kind = Kind::kMacro,
     .doc = "The mean under each window of channels-last data; padding is not counted.",
-    .example = "const int64_t seven[] = {7, 7};\nh = wf_avg_pool(s, h, seven, 2);",
+    .example = "h = wf_avg_pool(s, h, WF_INTS(7, 7));",
     .operands = kPoolOperands,
     .attrs = kPoolAttrs,
     .results = kResult,

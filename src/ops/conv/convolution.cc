@@ -201,8 +201,8 @@ constinit const OpDef kOp_convolution = {
         "bf16 and f16 are "
         "summed in f32. For images in NHWC see conv.",
     .example =
-        "const int64_t one[] = {1, 1}, none[] = {0, 0, 0, 0}, nhwc[] = {0, 3, 1, 2}, hwio[] = {2, 3, 0, 1};\n"
-        "y = wf_convolution(s, x, w, one, 2, none, 4, one, 2, one, 2, nhwc, 4, hwio, 4, nhwc, 4);",
+        "y = wf_convolution(s, x, w, WF_INTS(1, 1), WF_INTS(0, 0, 0, 0), WF_INTS(1, 1), "
+        "WF_INTS(1, 1), WF_INTS(0, 3, 1, 2), WF_INTS(2, 3, 0, 1), WF_INTS(0, 3, 1, 2));",
     .operands = kOperands,
     .attrs = kConvAttrs,
     .results = kResult,

@@ -28,7 +28,7 @@ constinit const OpDef kOp_max_pool = {
     .doc =
         "The largest element under each window of channels-last data. The gradient goes to the first of "
         "equals.",
-    .example = "const int64_t two[] = {2, 2};\nh = wf_max_pool(s, h, two, 2);",
+    .example = "h = wf_max_pool(s, h, WF_INTS(2, 2));",
     .operands = kPoolOperands,
     .attrs = kPoolAttrs,
     .results = kResult,

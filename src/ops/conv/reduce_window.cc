@@ -158,8 +158,7 @@ constinit const OpDef kOp_reduce_window = {
         "reducer's neutral "
         "element. Sums of f16 and bf16 are kept in f32. For images see max_pool and avg_pool.",
     .example =
-        "const int64_t window[] = {1, 2, 2, 1};\n"
-        "y = wf_reduce_window(s, x, window, 4, WEFT_REDUCE_WINDOW_REDUCER_MAX);",
+        "y = wf_reduce_window(s, x, WF_INTS(1, 2, 2, 1), WEFT_REDUCE_WINDOW_REDUCER_MAX);",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

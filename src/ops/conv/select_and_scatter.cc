@@ -166,7 +166,7 @@ constinit const OpDef kOp_select_and_scatter = {
         "For each window over operand, adds the window's source element to the place of its largest operand "
         "element, the "
         "first of equals: the gradient of max pooling. Zeros elsewhere.",
-    .example = "const int64_t window[] = {1, 2, 2, 1};\ndx = wf_select_and_scatter(s, x, dy, window, 4);",
+    .example = "dx = wf_select_and_scatter(s, x, dy, WF_INTS(1, 2, 2, 1));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

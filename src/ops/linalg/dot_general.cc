@@ -206,8 +206,7 @@ constinit const OpDef kOp_dot_general = {
         "NumPy's matrix "
         "product see matmul.",
     .example =
-        "const int64_t last[] = {1}, first[] = {0};\n"
-        "z = wf_dot_general(s, x, y, NULL, 0, NULL, 0, last, 1, first, 1);",
+        "z = wf_dot_general(s, x, y, NULL, 0, NULL, 0, WF_INTS(1), WF_INTS(0));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -103,7 +103,7 @@ constinit const OpDef kOp_batch_norm = {
         "variance (over the count) of this batch, which are results too, to keep running averages of. "
         "Source: Ioffe and "
         "Szegedy (2015).",
-    .example = "weft_tensor *mean, *var;\nh = wf_batch_norm(s, x, scale, offset, &mean, &var);",
+    .example = "weft_tensor *mean, *var;\nwf_batch_norm(s, x, scale, offset, &h, &mean, &var);",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResults,

@@ -130,7 +130,7 @@ constinit const OpDef kOp_scaled_dot_product_attention = {
         "computes the "
         "probabilities again instead of keeping them. A query that sees no key gives NaN. Source: Vaswani et "
         "al. (2017).",
-    .example = "y = wf_scaled_dot_product_attention(s, q, k, v, NULL, .causal = true);",
+    .example = "y = wf_scaled_dot_product_attention(s, q, k, v, NULL, .causal = 1);",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

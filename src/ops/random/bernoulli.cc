@@ -41,7 +41,7 @@ constinit const OpDef kOp_bernoulli = {
         "Random bools, true with the given probability, drawn from the context's generator. The probability "
         "is "
         "part of the program.",
-    .example = "const int64_t shape[] = {64};\nmask = wf_bernoulli(s, shape, 1, .probability = 0.9);",
+    .example = "mask = wf_bernoulli(s, WF_INTS(64), .probability = 0.9);",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

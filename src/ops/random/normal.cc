@@ -60,7 +60,7 @@ constinit const OpDef kOp_normal = {
         "evenly spread points inside (-1, 1) (f64: 2^52), so that the largest f32 is 5.4 deviations away. "
         "f16 "
         "and bf16 are rounded from f32.",
-    .example = "const int64_t shape[] = {784, 512};\nw = wf_normal(s, shape, 2, .deviation = 0.05);",
+    .example = "w = wf_normal(s, WF_INTS(784, 512), .deviation = 0.05);",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

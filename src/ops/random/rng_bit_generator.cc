@@ -134,7 +134,7 @@ constinit const OpDef kOp_rng_bit_generator = {
         "words, low first), as StableHLO's rng_bit_generator PHILOX; bit-equal on every backend. Source: "
         "Salmon et al., "
         "Parallel Random Numbers (2011).",
-    .example = "const int64_t shape[] = {64};\nbits = wf_rng_bit_generator(s, state, shape, 1);",
+    .example = "wf_rng_bit_generator(s, state, WF_INTS(64), &state, &bits);",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResults,

@@ -46,7 +46,7 @@ constinit const OpDef kOp_uniform = {
     .doc =
         "Random numbers evenly spread in [low, high), drawn from the context's generator: the bits of "
         "rng_bit_generator with as many leading ones as the type's significand holds.",
-    .example = "const int64_t shape[] = {3, 3};\nx = wf_uniform(s, shape, 2, .low = -1);",
+    .example = "x = wf_uniform(s, WF_INTS(3, 3), .low = -1);",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -118,7 +118,7 @@ constinit const OpDef kOp_reduce = {
         "and or give 0, prod 1, max the lowest, min the highest value of the type (-inf, inf) and and all "
         "ones. max and min "
         "propagate NaN. See also sum, mean, max, min, prod.",
-    .example = "const int64_t rows[] = {0};\ny = wf_reduce(s, x, rows, 1, WEFT_REDUCE_REDUCER_SUM);",
+    .example = "y = wf_reduce(s, x, WF_INTS(0), WEFT_REDUCE_REDUCER_SUM);",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -86,7 +86,7 @@ constinit const OpDef kOp_broadcast_in_dim = {
         "Repeats x along new or size-1 dimensions: operand dimension i becomes result dimension "
         "broadcast_dimensions[i]. StableHLO broadcast_in_dim. For NumPy's rule see broadcast_to.",
     .example =
-        "const int64_t shape[] = {64, 10}, at[] = {1};\ny = wf_broadcast_in_dim(s, b, shape, 2, at, 1);",
+        "y = wf_broadcast_in_dim(s, b, WF_INTS(64, 10), WF_INTS(1));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

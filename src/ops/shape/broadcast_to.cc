@@ -42,7 +42,7 @@ constinit const OpDef kOp_broadcast_to = {
     .doc =
         "NumPy's broadcast to a given shape: dimensions align at the last one, those of size 1 or missing "
         "repeat.",
-    .example = "const int64_t shape[] = {64, 10};\ny = wf_broadcast_to(s, bias, shape, 2);",
+    .example = "y = wf_broadcast_to(s, bias, WF_INTS(64, 10));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -79,7 +79,7 @@ constinit const OpDef kOp_concatenate = {
     .name = "concatenate",
     .c_name = "concatenate",
     .doc = "Joins tensors one after the other along one dimension; the others must agree.",
-    .example = "weft_tensor* parts[] = {a, b};\ny = wf_concatenate(s, parts, 2);",
+    .example = "y = wf_concatenate(s, WF_TENSORS(a, b), .dimension = 1);",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -66,8 +66,7 @@ constinit const OpDef kOp_dynamic_slice = {
     .doc =
         "A box of x of fixed size that begins where integer scalars say; it is moved so that it lies inside.",
     .example =
-        "weft_tensor* at[] = {i, zero};\nconst int64_t size[] = {1, 64};\ny = wf_dynamic_slice(s, x, at, 2, "
-        "size, 2);",
+        "y = wf_dynamic_slice(s, x, WF_TENSORS(i, zero), WF_INTS(1, 64));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -78,7 +78,7 @@ constinit const OpDef kOp_dynamic_update_slice = {
     .doc =
         "x with a box replaced by update that begins where integer scalars say; it is moved so that it lies "
         "inside.",
-    .example = "weft_tensor* at[] = {i, zero};\ncache = wf_dynamic_update_slice(s, cache, row, at, 2);",
+    .example = "cache = wf_dynamic_update_slice(s, cache, row, WF_TENSORS(i, zero));",
     .operands = kOperands,
     .results = kResult,
     .infer = Infer,

@@ -38,7 +38,7 @@ constinit const OpDef kOp_expand_dims = {
     .c_name = "expand_dims",
     .kind = Kind::kMacro,
     .doc = "Inserts dimensions of size 1 so that they stand at the named axes of the result.",
-    .example = "const int64_t last[] = {-1};\ny = wf_expand_dims(s, x, last, 1);",
+    .example = "y = wf_expand_dims(s, x, WF_INTS(-1));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -49,7 +49,7 @@ constinit const OpDef kOp_full = {
         "A tensor filled with one number that is part of the program (a change compiles anew). A number that "
         "changes from "
         "step to step belongs into a scalar tensor.",
-    .example = "const int64_t shape[] = {2, 3};\nx = wf_full(s, shape, 2, 0.5);",
+    .example = "x = wf_full(s, WF_INTS(2, 3), 0.5);",
     .attrs = kAttrs,
     .results = kResult,
     .infer = Infer,

@@ -95,8 +95,7 @@ constinit const OpDef kOp_gather = {
         "reach outside "
         "are moved inside. For slices along one axis see take.",
     .example =
-        "const int64_t off[] = {1}, zero[] = {0}, size[] = {1, 64};\n"
-        "rows = wf_gather(s, table, ids, off, 1, zero, 1, zero, 1, 1, size, 2);",
+        "rows = wf_gather(s, table, ids, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WF_INTS(1, 64));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -48,7 +48,7 @@ constinit const OpDef kOp_iota = {
     .name = "iota",
     .c_name = "iota",
     .doc = "Each element is its index along one dimension: 0, 1, 2, … repeated along the others.",
-    .example = "const int64_t shape[] = {10};\nindex = wf_iota(s, shape, 1, 0);",
+    .example = "index = wf_iota(s, WF_INTS(10), 0, .dtype = WEFT_I32);",
     .attrs = kAttrs,
     .results = kResult,
     .infer = Infer,

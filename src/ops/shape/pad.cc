@@ -108,8 +108,7 @@ constinit const OpDef kOp_pad = {
         "Puts a scalar around (low, high) and between (interior) the elements of x; negative low and high "
         "cut edges off.",
     .example =
-        "const int64_t one[] = {1, 1}, none[] = {0, 0};\n"
-        "y = wf_pad(s, x, zero, one, 2, one, 2, none, 2);",
+        "y = wf_pad(s, x, zero, WF_INTS(1, 1), WF_INTS(1, 1), WF_INTS(0, 0));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -60,7 +60,7 @@ constinit const OpDef kOp_reshape = {
         "The same elements in row-major order under another shape. One entry of shape may be -1: it becomes "
         "whatever makes "
         "the number of elements right.",
-    .example = "const int64_t shape[] = {64, -1};\nh = wf_reshape(s, h, shape, 2);",
+    .example = "h = wf_reshape(s, h, WF_INTS(64, -1));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -54,7 +54,7 @@ constinit const OpDef kOp_reverse = {
     .name = "reverse",
     .c_name = "reverse",
     .doc = "Turns the order of elements around along some dimensions.",
-    .example = "const int64_t last[] = {-1};\ny = wf_reverse(s, x, last, 1);",
+    .example = "y = wf_reverse(s, x, WF_INTS(-1));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

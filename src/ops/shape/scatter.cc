@@ -203,8 +203,8 @@ constinit const OpDef kOp_scatter = {
         "would fall outside is left out; where boxes overlap with reducer set, the last one stays on the "
         "CPU. Sums and products of f16 and bf16 are rounded once.",
     .example =
-        "const int64_t win[] = {1}, zero[] = {0};\n"
-        "y = wf_scatter(s, x, ids, rows, win, 1, zero, 1, zero, 1, 1, WEFT_SCATTER_REDUCER_SUM);",
+        "y = wf_scatter(s, x, ids, rows, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, "
+        "WEFT_SCATTER_REDUCER_SUM);",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

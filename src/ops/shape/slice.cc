@@ -88,8 +88,7 @@ constinit const OpDef kOp_slice = {
         "negative indices "
         "see slice_in_dim.",
     .example =
-        "const int64_t from[] = {0, 0}, to[] = {32, 10}, step[] = {1, 1};\n"
-        "half = wf_slice(s, x, from, 2, to, 2, step, 2);",
+        "half = wf_slice(s, x, WF_INTS(0, 0), WF_INTS(32, 10), WF_INTS(1, 1));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

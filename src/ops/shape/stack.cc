@@ -38,7 +38,7 @@ constinit const OpDef kOp_stack = {
     .c_name = "stack",
     .kind = Kind::kMacro,
     .doc = "Joins tensors of one shape along a new dimension.",
-    .example = "weft_tensor* parts[] = {a, b};\ny = wf_stack(s, parts, 2);",
+    .example = "y = wf_stack(s, WF_TENSORS(a, b));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

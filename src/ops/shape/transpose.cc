@@ -63,7 +63,7 @@ constinit const OpDef kOp_transpose = {
     .name = "transpose",
     .c_name = "transpose",
     .doc = "Permutes dimensions: result dimension i is operand dimension permutation[i].",
-    .example = "const int64_t order[] = {1, 0};\ny = wf_transpose(s, x, order, 2);",
+    .example = "y = wf_transpose(s, x, WF_INTS(1, 0));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,
