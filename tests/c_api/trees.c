@@ -143,7 +143,7 @@ static void damaged_files(void) {
   weft_context* ctx = new_context();
   weft_tensor* w = NULL;
   weft_tree *tree = small_state(ctx, &w), *loaded = NULL;
-  char text[400];
+  char text[600];
   long size, at;
   unsigned char bytes[8192];
   FILE* file;

@@ -207,7 +207,9 @@ std::vector<float> GradientsOf(Mode mode, int cut) {
   T h = w.Tmp("tanh", {w.Tmp("mul", {x, p})});
   if (cut == 1) w.Read(h);
   T s = w.Tmp("softmax", {w.Tmp("add", {h, q})});
-  if (cut == 2) EXPECT_TRUE(w.engine->Eval(std::vector<Tensor*>{s.get()}).ok());
+  if (cut == 2) {
+    EXPECT_TRUE(w.engine->Eval(std::vector<Tensor*>{s.get()}).ok());
+  }
   T loss = w.Sum(w.Tmp("mul", {s, x}));
   if (cut == 1) w.Read(loss);
   std::vector<T> g = w.Grad(loss, {p, q});
