@@ -125,6 +125,7 @@ inline double ClockHz() {
 // --- guarded samples -----------------------------------------------------------------------------------------------
 struct Sample {
   double seconds = 0;    // median of the valid samples
+  double best = 0;       // the shortest of them
   double probe = 0;      // the best probe seen beside them, GF/s
   int valid = 0, dropped = 0;
   bool Void() const { return valid == 0; }
@@ -195,6 +196,7 @@ inline Sample Measure(int threads, const std::function<void()>& fn, int wanted =
   if (times.empty()) return sample;
   std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
   sample.seconds = times[times.size() / 2];
+  sample.best = *std::min_element(times.begin(), times.end());
   return sample;
 }
 
