@@ -3,7 +3,6 @@
 // nothing but libweft.so can include it.
 #pragma once
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -126,16 +125,11 @@ inline double ClockHz() {
 struct Sample {
   double seconds = 0;    // median of the valid samples
   double best = 0;       // the shortest of them
+  std::vector<double> times;
   double probe = 0;      // the best probe seen beside them, GF/s
   int valid = 0, dropped = 0;
   bool Void() const { return valid == 0; }
 };
-
-inline long InvoluntarySwitches() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_nivcsw;
-}
 
 // Seconds that the process's living threads have been ready to run and waited for a core.
 inline double SecondsWaitingForCores() {
@@ -160,9 +154,9 @@ inline double& BestProbe(int threads) {
 }
 
 // Runs `fn` until `wanted` samples are valid or `limit` seconds are over. A sample is valid if the probes before and
-// after it reach 85 % of the best one and the process was not switched out by force. `crowded` is for a process with
-// more threads of its own than cores, which switch each other out: there its threads may have waited for a core for a
-// fifth of the time. fn's own work is repeated inside to fill a millisecond.
+// after it reach 85 % of the best one and the process's threads were not kept waiting for a core: 2 % of the time at
+// most, or 20 % where it has more threads than cores (`crowded`), which wait for each other. fn's own work is repeated
+// inside to fill a millisecond.
 inline Sample Measure(int threads, const std::function<void()>& fn, int wanted = 11, double limit = 3.0,
                       bool crowded = false) {
   fn();  // compiles, faults pages in
@@ -174,13 +168,11 @@ inline Sample Measure(int threads, const std::function<void()>& fn, int wanted =
   const Clock::time_point begin = Clock::now();
   double before = Probe(threads);
   while (sample.valid < wanted && Since(begin) < limit) {
-    const long switches = InvoluntarySwitches();
-    const double waited = crowded ? SecondsWaitingForCores() : 0;
+    const double waited = SecondsWaitingForCores();
     start = Clock::now();
     for (int i = 0; i < repeats; ++i) fn();
     const double seconds = Since(start) / repeats;
-    const bool switched = crowded ? SecondsWaitingForCores() - waited > 0.2 * seconds * repeats
-                                  : InvoluntarySwitches() != switches;
+    const bool switched = SecondsWaitingForCores() - waited > (crowded ? 0.2 : 0.02) * seconds * repeats;
     const double after = Probe(threads);
     double& best = BestProbe(threads);
     best = std::max({best, before, after});
@@ -197,6 +189,7 @@ inline Sample Measure(int threads, const std::function<void()>& fn, int wanted =
   std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
   sample.seconds = times[times.size() / 2];
   sample.best = *std::min_element(times.begin(), times.end());
+  sample.times = std::move(times);
   return sample;
 }
 

@@ -84,7 +84,7 @@ struct Bench {
 int main(int argc, char** argv) {
   const bench::Options options = bench::Parse(argc, argv);
   if (!options.rest.empty() && options.rest[0] == "--help") {
-    std::puts("usage: gemm_conv [--json] [--quick] [--help] [auto | avx512 | avx2 | portable]");
+    std::puts("usage: gemm_conv [--json] [--quick] [--threads N] [--help] [auto | avx512 | avx2 | portable]");
     return 0;
   }
   const absl::StatusOr<CpuTarget> target = TargetFromName(options.rest.empty() ? "auto" : options.rest[0]);
