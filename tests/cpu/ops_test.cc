@@ -1,10 +1,10 @@
 // Every operation on every sample and element type, on every instruction set, against the reference.
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 
 #include "src/ops/build.h"
 #include "tests/cpu/backend_support.h"
+#include "tests/support/edges.h"
 
 namespace weft::cpu {
 namespace {
@@ -65,58 +65,20 @@ TEST(CpuOps, EverySampleAgreesWithTheReferenceOnEveryInstructionSet) {
   }
 }
 
-// What breaks fast implementations: signed zeros, infinities, NaN, the ends of the range, denormals.
-double EdgeFloat(DType dtype, int64_t i) {
-  constexpr double kInf = std::numeric_limits<double>::infinity();
-  const int top = dtype == DType::kF64 ? 1023 : dtype == DType::kF16 ? 15 : 127;
-  const int tiny = dtype == DType::kF64 ? -1074 : dtype == DType::kF16 ? -24 : dtype == DType::kF32 ? -149 : -133;
-  const double edges[] = {0.0,  -0.0, 1, -1, 0.5, kInf, -kInf, std::nan(""), std::ldexp(1.5, top), -std::ldexp(1.5, top),
-                          std::ldexp(1, tiny)};
-  return edges[i % std::size(edges)];
-}
-int64_t EdgeInt(DType dtype, int64_t i) {
-  const int bits = BitsOf(dtype);
-  const uint64_t ones = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
-  const uint64_t edges[] = {0, 1, ones, ones >> 1, (ones >> 1) + 1, ones - 1, (ones >> 1) + 2, 2, 7, static_cast<uint64_t>(bits), 100};
-  const uint64_t value = edges[i % std::size(edges)] & ones;
-  // Sign-extended where the type is signed.
-  return IsSigned(dtype) && value > ones >> 1 && bits < 64 ? static_cast<int64_t>(value | ~ones) : static_cast<int64_t>(value);
-}
-
 TEST(CpuOps, ElementwiseOperationsAgreeWithTheReferenceAtTheEdgesOfTheirTypes) {
   CpuBackend& backend = TestBackend();
   const char* only = std::getenv("WEFT_TEST_OP");
   int operations = 0;
   for (const ir::OpDef* op : ops::AllOps()) {
     if (op->scalar == nullptr || (only != nullptr && op->c_name != only)) continue;
-    // A sample of equal shapes with room for every pair of the eleven edges.
-    const ir::Sample* sample = nullptr;
-    for (const ir::Sample& s : op->samples) {
-      auto parsed = ops::ParseSample(*op, s, DType::kF32);
-      ASSERT_TRUE(parsed.ok()) << parsed.status();
-      bool wide = !parsed->operands.empty();
-      for (const ops::SampleOperand& o : parsed->operands) {
-        wide = wide && o.generic && o.type.count() >= 121 && o.type.dims == parsed->operands[0].type.dims;
-      }
-      if (wide) sample = &s;
-    }
+    const ir::Sample* sample = test::EdgeSample(*op);
     if (sample == nullptr) continue;
     ++operations;
     for (DType dtype : ops::SampleTypes(*op, *sample)) {
       absl::StatusOr<test::Case> c = test::MakeCase(*op, *sample, dtype);
       ASSERT_TRUE(c.ok()) << c.status();
       SCOPED_TRACE(c->name);
-      int64_t step = 1;
-      for (HostTensor& x : c->arguments) {
-        for (int64_t i = 0; i < x.count(); ++i) {
-          if (IsFloat(x.dtype())) {
-            x.SetDouble(i, EdgeFloat(x.dtype(), i / step));
-          } else {
-            x.SetInt(i, IsBool(x.dtype()) ? i / step % 2 : EdgeInt(x.dtype(), i / step));
-          }
-        }
-        step *= 11;
-      }
+      test::FillWithEdges(c->arguments);
       ir::Builder b;
       const ir::Values results = ops::CallAll(b, *op, c->operands, c->parsed.attrs);
       ASSERT_TRUE(b.ok()) << b.status();
@@ -131,7 +93,7 @@ TEST(CpuOps, ElementwiseOperationsAgreeWithTheReferenceAtTheEdgesOfTheirTypes) {
           ops::CopyElement((*got)[0], i, one, 0);
           ops::CopyElement((*want)[0], i, other, 0);
           // Half of the smallest number rounds either way.
-          if (IsFloat(one.dtype()) && std::fabs(one.GetDouble(0) - other.GetDouble(0)) <= EdgeFloat(one.dtype(), 10)) continue;
+          if (IsFloat(one.dtype()) && std::fabs(one.GetDouble(0) - other.GetDouble(0)) <= test::EdgeFloat(one.dtype(), 10)) continue;
           const std::string difference = test::Differences(one, other, op->tolerance);
           if (difference.empty()) continue;
           std::string operands;

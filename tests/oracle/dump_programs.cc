@@ -4,6 +4,8 @@
 //   dump_programs FOLDER [cpu|reference]
 //
 // Makes FOLDER/cases.json (one array), FOLDER/<n>.mlir and FOLDER/tensors.bin (raw bytes at the offsets cases.json gives).
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -13,7 +15,9 @@
 #include "src/backends/cpu/cpu_backend.h"
 #include "src/backends/reference/reference_backend.h"
 #include "src/ir/stablehlo.h"
+#include "src/ops/registry.h"
 #include "src/passes/pipeline.h"
+#include "tests/support/edges.h"
 #include "tests/support/op_programs.h"
 #include "tests/support/run_on_backend.h"
 #include "tests/support/training_programs.h"
@@ -73,8 +77,33 @@ bool Dump::Finish() {
   return out.good() && tensors_.good();
 }
 
+// Forward only: slopes at infinities are as good as any.
+absl::StatusOr<std::vector<test::OpProgram>> EdgePrograms() {
+  std::vector<test::OpProgram> programs;
+  for (const ir::OpDef* op : ops::AllOps()) {
+    const ir::Sample* sample = test::EdgeSample(*op);
+    if (sample == nullptr) continue;
+    for (DType dtype : ops::SampleTypes(*op, *sample)) {
+      WEFT_ASSIGN_OR_RETURN(auto program, test::MakeOpProgram(*op, *sample, dtype, absl::StrCat(op->c_name, " edges ", NameOf(dtype)),
+                                                              /*gradients=*/false));
+      test::FillWithEdges(program.inputs);
+      // XLA:CPU takes denormals for 0 on the way in: the smallest normal number instead.
+      const int smallest = dtype == DType::kF64 ? -1022 : dtype == DType::kF16 ? -14 : -126;
+      for (HostTensor& x : program.inputs) {
+        for (int64_t i = 0; IsFloat(dtype) && i < x.count(); ++i) {
+          if (x.GetDouble(i) > 0 && x.GetDouble(i) < std::ldexp(1, smallest)) x.SetDouble(i, std::ldexp(1, smallest));
+        }
+      }
+      programs.push_back(std::move(program));
+    }
+  }
+  return programs;
+}
+
 absl::StatusOr<std::vector<test::OpProgram>> AllPrograms() {
   WEFT_ASSIGN_OR_RETURN(auto programs, test::OpPrograms(/*all_types=*/true));
+  WEFT_ASSIGN_OR_RETURN(auto edges, EdgePrograms());
+  std::ranges::move(edges, std::back_inserter(programs));
   WEFT_ASSIGN_OR_RETURN(auto mlp, test::MlpStep(64));
   programs.push_back(std::move(mlp));
   // Small enough for the reference, large enough that every convolution has several rows of tiles.

@@ -20,6 +20,20 @@ TYPES = {
     "bf16": (13, "u2"),
 }
 
+FLOATS, INTEGERS = ("f16", "bf16", "f32", "f64"), ("i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64")
+# The closed list of cases that may differ, each with its reason; one that agrees again fails the test as well.
+DIFFERS = {
+    "maximum edges": (FLOATS, "XLA:CPU loses a NaN in the second operand, which StableHLO's maximum hands on"),
+    "minimum edges": (FLOATS, "XLA:CPU loses a NaN in the second operand, which StableHLO's minimum hands on"),
+    "pow edges": (INTEGERS[1:], "XLA:CPU looks at the low bits of an integer exponent only: 7^100 in i16 is 6753"),
+}
+
+
+def excuse(name):
+    stem, _, dtype = name.rpartition(" ")
+    types, reason = DIFFERS.get(stem, ((), ""))
+    return reason if dtype in types else ""
+
 
 def ensure_environment():
     """Re-executes this file inside the environment, making it first; 77 where the registry cannot be reached."""
@@ -63,8 +77,11 @@ def main():
         scale = {"f64": 1e-8, "bf16": 65536.0, "f16": 8192.0}.get(dtype, 1.0)
         # XLA contracts a*b+c and orders sums freely: cancellation is judged against the largest element. A slope is often
         # a small difference of what the tolerance is about (tanh: 1 - y^2), so gradients are judged by it half.
-        relative, share = tolerance[dtype], 0.1 if part == "forward" else 0.5
-        allowed = tolerance["absolute"] * scale + relative * (abs(b) + share * numpy.max(abs(b[numpy.isfinite(b)]), initial=0))
+        relative, share = tolerance[dtype], {"forward": 0.1, "gradient": 0.5, "edges": 0}[part]
+        if part == "edges":  # no sums here; XLA may take denormals for 0
+            scale, tolerance = {"f64": 2.3e-308, "f16": 6.2e-5}.get(dtype, 1.2e-38), {"absolute": 1.0}
+        with numpy.errstate(all="ignore"):
+            allowed = tolerance["absolute"] * scale + relative * (abs(b) + share * numpy.max(abs(b[numpy.isfinite(b)]), initial=0))
         same = (a == b) | (numpy.isnan(a) & numpy.isnan(b))
         with numpy.errstate(all="ignore"):
             ratio = numpy.where(same, 0, abs(a - b) / allowed)
@@ -101,15 +118,16 @@ def main():
                                     f"{numpy.frombuffer(raw(case['inputs'][0]), 'u8')}")
             generated.append(case["name"])
 
-        rows, failures, generated = {}, [], []
+        rows, failures, generated, excused = {}, [], [], []
         only = sys.argv[2:]
         with pypjrt.Client.create(plugin) as client, client.devices() as devices:
             device = list(devices)[0]
             for number, case in enumerate(cases):
-                if only and case["op"] not in only:
+                if only and case["op"] not in only and case["name"] not in only and not ("edges" in only and " edges " in case["name"]):
                     continue
                 row = rows.setdefault(case["op"], {"programs": 0, "forward": 0.0, "gradient": 0.0, "failed": 0})
                 row["programs"] += 1
+                before, earlier = len(failures), dict(row)
                 text = open(f"{folder}/{number}.mlir").read()
                 try:
                     if case["op"] == "rng_bit_generator":
@@ -122,16 +140,27 @@ def main():
                         # The plugin must be given room for every byte, also of an empty result.
                         found = bytes(result.to_host()) if all(expected["dims"]) else b""
                         part = "forward" if index < case["forward"] else "gradient"
-                        error = worst(found, raw(expected), expected["dtype"], case["tolerance"], part)
+                        judged = "edges" if " edges " in case["name"] else part
+                        error = worst(found, raw(expected), expected["dtype"], case["tolerance"], judged)
                         row[part] = max(row[part], error)
                         if error > 1:
                             row["failed"] += 1
                             a, b = decode(found, expected["dtype"]), decode(raw(expected), expected["dtype"])
-                            failures.append(f"{case['name']} {part} {index}: {error:.3g} times the tolerance\n"
-                                            f"  XLA  {a[:8]}\n  Weft {b[:8]}\n{text}")
+                            at = numpy.flatnonzero(~((a == b) | (numpy.isnan(a) & numpy.isnan(b))))[:8] if a.dtype.kind == "f" \
+                                else numpy.flatnonzero(a != b)[:8]
+                            given = [decode(raw(t), t["dtype"])[at] for t in case["inputs"]] if judged == "edges" else ""
+                            failures.append(f"{case['name']} {part} {index}: {error:.3g} times the tolerance at {at}\n"
+                                            f"  XLA  {a[at]}\n  Weft {b[at]}\n  of {given}\n{text}")
                     for buffer in [*buffers, *results]:
                         buffer.close()
                     executable.close()
+                    if excuse(case["name"]):
+                        excused.append(case["name"])
+                        row.update(earlier)
+                        if len(failures) == before:
+                            failures.append(f"{case['name']} agrees: take it off the list of cases that may differ")
+                        else:
+                            del failures[before:]
                 except pypjrt.errors.PjrtError as error:
                     row["failed"] += 1
                     failures.append(f"{case['name']}: {str(error)[:600]}\n{text}")
@@ -150,9 +179,12 @@ def main():
         with open(pathlib.Path(os.environ["WEFT_SOURCE"]) / "include" / "c_api" / "ops.json", encoding="utf-8") as file:
             names = [op["c_name"] for op in json.load(file)["ops"] if op["exported"]]
         absent = [name for name in [*names, "mlp_step", "cnn_step"] if name not in rows]
-        if absent or len(generated) < 3:
-            failures.append(f"no program ran for {absent}; {len(generated)} for XLA's own random bits")
-    print(f"{len(rows)} operations, {sum(r['programs'] for r in rows.values())} programs, {len(failures)} differences")
+        if absent or len(generated) < 3 or len(excused) != sum(len(types) for types, _ in DIFFERS.values()):
+            failures.append(f"no program ran for {absent}; {len(generated)} for XLA's own random bits, {len(excused)} excused")
+    print(f"{len(rows)} operations, {sum(r['programs'] for r in rows.values())} programs, {len(failures)} differences, "
+          f"{len(excused)} excused:")
+    for stem, (types, reason) in DIFFERS.items():
+        print(f"  {stem} of {', '.join(types)}: {reason}")
     for failure in failures[:20]:
         print(failure)
     sys.exit(1 if failures or dumped.returncode or not rows else 0)

@@ -25,7 +25,8 @@ ir::Value Parameter(const ir::Type& type) {
 
 }  // namespace
 
-absl::StatusOr<OpProgram> MakeOpProgram(const ir::OpDef& op, const ir::Sample& sample, DType dtype, std::string name) {
+absl::StatusOr<OpProgram> MakeOpProgram(const ir::OpDef& op, const ir::Sample& sample, DType dtype, std::string name,
+                                        bool gradients) {
   WEFT_ASSIGN_OR_RETURN(ops::ParsedSample parsed, ops::ParseSample(op, sample, dtype));
   OpProgram program;
   program.name = std::move(name);
@@ -49,21 +50,21 @@ absl::StatusOr<OpProgram> MakeOpProgram(const ir::OpDef& op, const ir::Sample& s
   WEFT_RETURN_IF_ERROR(b.status());
   std::vector<ir::Value> results(called.begin(), called.end());
   program.forward_results = results.size();
-  for (size_t i = 0; i < program.forward_results && !wrt.empty(); ++i) {
+  for (size_t i = 0; gradients && i < program.forward_results && !wrt.empty(); ++i) {
     const ir::Type& type = results[i].type();
     if (!type.is_tensor() || !IsFloat(type.dtype)) continue;
     parameters.push_back(Parameter(type));
     program.inputs.push_back(ops::FillSample({"", -1, 1}, {.type = type}, 100 + i));
-    auto gradients = autodiff::Gradient(b, results[i], wrt, parameters.back());
+    auto slopes = autodiff::Gradient(b, results[i], wrt, parameters.back());
     // A sample may say that its gradient is not supported (the product of a window): forward only.
-    if (!sample.gradient && absl::IsUnimplemented(gradients.status())) {
+    if (!sample.gradient && absl::IsUnimplemented(slopes.status())) {
       parameters.pop_back();
       program.inputs.pop_back();
       continue;
     }
-    WEFT_RETURN_IF_ERROR(gradients.status());
+    WEFT_RETURN_IF_ERROR(slopes.status());
     WEFT_RETURN_IF_ERROR(b.status());
-    results.insert(results.end(), gradients->begin(), gradients->end());
+    results.insert(results.end(), slopes->begin(), slopes->end());
   }
   program.module.functions = {ir::Function::Create("main", std::move(parameters), std::move(results))};
   program.tolerance = {0, 0, 0, 0, 0};

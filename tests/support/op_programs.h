@@ -25,7 +25,8 @@ struct OpProgram {
 // Each sample in f32 where the operation takes it, else in the sample's first type; with `all_types` the first two
 // samples in every other type too.
 absl::StatusOr<std::vector<OpProgram>> OpPrograms(bool all_types = false);
-// The same for one operation and one type for T.
-absl::StatusOr<OpProgram> MakeOpProgram(const ir::OpDef& op, const ir::Sample& sample, DType dtype, std::string name);
+// The same for one operation and one type for T; without gradients the forward results alone.
+absl::StatusOr<OpProgram> MakeOpProgram(const ir::OpDef& op, const ir::Sample& sample, DType dtype, std::string name,
+                                        bool gradients = true);
 
 }  // namespace weft::test
