@@ -16,7 +16,9 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Value sum = Call(b, kOp_reduce_window, {x}, attrs);
   const Ints& padding = attrs.IntList(5);
   if (std::all_of(padding.begin(), padding.end(), [](int64_t p) { return p == 0; })) {
-    results[0] = Mul(b, sum, 1.0 / static_cast<double>(CountOf(attrs.IntList(0))));
+    double count = 1;  // of a window, which may be larger than any tensor where there are no windows
+    for (int64_t size : attrs.IntList(0)) count *= static_cast<double>(size);
+    results[0] = Mul(b, sum, 1.0 / count);
   } else {
     results[0] = Div(b, sum, Call(b, kOp_reduce_window, {FullLike(b, x, 1)}, attrs));
   }

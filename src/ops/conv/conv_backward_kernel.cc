@@ -13,6 +13,9 @@ constexpr auto kAttrs = ConvBackwardAttrs();
 
 absl::StatusOr<ConvShape> Read(const OpDef& op, const Attrs& attrs, const Dims& input, const Dims& output) {
   if (!attrs.has(kConvShape)) return UserError("shape is required");
+  if (!CheckedCount(attrs.IntList(kConvShape))) {
+    return UserError("shape ", DimsToString(attrs.IntList(kConvShape)), " has a negative or too large dimension");
+  }
   WEFT_ASSIGN_OR_RETURN(ConvShape shape, ReadConv(op, attrs, input, ToDims(attrs.IntList(kConvShape))));
   if (shape.batch_groups != 1) return UserError("batch_group_count must be 1, not ", shape.batch_groups);
   if (shape.OutputDims() != output) {

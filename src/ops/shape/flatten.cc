@@ -19,9 +19,10 @@ absl::Status Infer(const InferCall& call, Types* results) {
     WEFT_ASSIGN_OR_RETURN(const int64_t start, NormalizeAxis("start_axis", call.attrs.Int(0), x.rank()));
     WEFT_ASSIGN_OR_RETURN(const int64_t end, NormalizeAxis("end_axis", call.attrs.Int(1), x.rank()));
     if (end < start) return UserError("start_axis ", start, " comes after end_axis ", end);
-    const int64_t joined = CountOf(std::span(x.dims).subspan(start, end + 1 - start));
+    const auto joined = CheckedCount(std::span(x.dims).subspan(start, end + 1 - start));
+    if (!joined) return UserError("dimensions ", start, " to ", end, " have too many elements together");
     x.dims.erase(x.dims.begin() + start + 1, x.dims.begin() + end + 1);
-    x.dims[start] = joined;
+    x.dims[start] = *joined;
   }
   results->push_back(std::move(x));
   return absl::OkStatus();

@@ -33,9 +33,12 @@ absl::Status Infer(const InferCall& call, Types* results) {
     if (interior < 0)
       return UserError("interior_padding entry ", d, " is ", interior, "; it cannot be negative");
     int64_t gaps = 0, size = 0;
-    const bool overflow = __builtin_mul_overflow(x.dims[d] == 0 ? 0 : x.dims[d] - 1, interior, &gaps) ||
-                          __builtin_add_overflow(x.dims[d] + gaps, low, &size) ||
-                          __builtin_add_overflow(size, high, &size);
+    // Entries below 2^40, as in windows, keep all later arithmetic on them (interior + 1, -low) in range.
+    constexpr int64_t kMost = int64_t{1} << 40;
+    const bool overflow = low < -kMost || low > kMost || high < -kMost || high > kMost || interior > kMost ||
+                          __builtin_mul_overflow(x.dims[d] == 0 ? 0 : x.dims[d] - 1, interior, &gaps) ||
+                          __builtin_add_overflow(x.dims[d], gaps, &size) ||
+                          __builtin_add_overflow(size, low + high, &size);
     if (overflow || size < 0) {
       return UserError("dimension ", d, " of size ", x.dims[d], " with padding low ", low, ", high ", high,
                        ", interior ", interior, overflow ? " is too large" : " would have a negative size");

@@ -31,6 +31,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
     }
     if (step < 1)
       return UserError("strides entry ", d, " is ", step, "; it must be at least 1 (see reverse)");
+    if (step > int64_t{1} << 40) return UserError("strides entry ", d, " is ", step, "; it must be at most 2^40");
     dims.push_back((limit - start + step - 1) / step);
   }
   results->push_back(Type::Tensor(x.dtype, std::move(dims)));

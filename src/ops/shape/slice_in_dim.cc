@@ -25,7 +25,8 @@ absl::StatusOr<Range> Resolve(const Attrs& attrs, const Dims& dims) {
   const int64_t start = hold(attrs.Int(1));
   const int64_t limit = attrs.has(2) ? hold(attrs.Int(2)) : size;
   if (attrs.Int(3) < 1) return UserError("step is ", attrs.Int(3), "; it must be at least 1 (see reverse)");
-  return Range{axis, start, std::max(start, limit), attrs.Int(3)};
+  // A step past the end takes one element, however long it is.
+  return Range{axis, start, std::max(start, limit), std::min(attrs.Int(3), std::max<int64_t>(size, 1))};
 }
 
 absl::Status Infer(const InferCall& call, Types* results) {
