@@ -12,8 +12,10 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import python_env  # noqa: E402
+
 LIB = os.environ["WEFT_LIB"]
-BUILD = os.environ["WEFT_BUILD"]
 CLIENT = os.path.join(os.environ["WEFT_SOURCE"], "tests", "coexist", "client.py")
 
 
@@ -33,17 +35,9 @@ class Coexist(unittest.TestCase):
 
     def peer(self, package):
         """Python of an environment that has the package, kept in the build tree."""
-        home = os.path.join(BUILD, f"venv-{package}")
-        python = os.path.join(home, "bin", "python")
-        if not os.path.exists(os.path.join(home, "complete")):
-            shutil.rmtree(home, ignore_errors=True)
-            subprocess.run([sys.executable, "-m", "venv", home], check=True)
-            done = subprocess.run([python, "-m", "pip", "install", "-q", "--retries", "1", "--timeout", "20", package],
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            if done.returncode:
-                last = done.stdout.strip().splitlines()[-1:] or ["no output"]
-                self.skipTest(f"SKIPPED: {package} cannot be installed here: {last[0]}")
-            open(os.path.join(home, "complete"), "w", encoding="utf-8").close()
+        python, reason = python_env.python_with(package, [package])
+        if python is None:
+            self.skipTest(f"SKIPPED: {reason}")
         return python
 
     def test_alone(self):

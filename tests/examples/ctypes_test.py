@@ -1,4 +1,4 @@
-"""The Python example trains through dlopen alone: two short epochs of the real images reach a floor of accuracy."""
+"""The Python example trains through dlopen alone: a short epoch of the real images reaches a floor of accuracy."""
 import importlib.util
 import os
 import sys

@@ -1,45 +1,20 @@
-"""Operations against NumPy in float64, through the C API (weft_op_apply) alone: a reference nobody here wrote.
+"""Operations against NumPy in float64, through the C API (weft_op_apply) alone.
 
 Values, and the edges where mistakes live: NaN, infinities, -0, integers that overflow, division by zero, the least
-integer by -1, empty tensors and rank 0. Where NumPy and StableHLO differ, the case says so. NumPy is installed into a
-virtual environment of the build tree where it is absent; without the registry the test is SKIPPED and says so.
+integer by -1, empty tensors and rank 0. Where NumPy and StableHLO differ, the case says so. NumPy comes into a
+virtual environment of the build tree; without the registry the test is SKIPPED and says so.
 """
 import ctypes
 import json
 import math
 import os
 import pathlib
-import subprocess
 import sys
 
-VENV = pathlib.Path(os.environ["WEFT_BUILD"]) / "numpy-venv"
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import python_env  # noqa: E402
 
-
-def ensure_numpy():
-    """Goes on where NumPy can be imported, else re-executes this file in an environment that has it; 77 without one."""
-    try:
-        import numpy  # noqa: F401
-        return
-    except ImportError:
-        pass
-    python = VENV / "bin" / "python"
-    if "--inside" in sys.argv:
-        print("SKIPPED: the environment has no working NumPy")
-        sys.exit(77)
-    if not (VENV / "complete").exists():
-        made = subprocess.run([sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True)
-        installed = made if made.returncode else subprocess.run(
-            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "numpy"],
-            capture_output=True, text=True, timeout=240)
-        if installed.returncode:
-            print("SKIPPED: NumPy could not be installed:")
-            print(installed.stderr.strip()[-1500:])
-            sys.exit(77)
-        (VENV / "complete").write_text("")
-    os.execv(str(python), [str(python), __file__, "--inside", *sys.argv[1:]])
-
-
-ensure_numpy()
+python_env.enter("numpy", ["numpy"], os.path.abspath(__file__))
 import numpy as np  # noqa: E402
 
 LIB = ctypes.CDLL(os.environ["WEFT_LIB"])

@@ -10,8 +10,10 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import python_env  # noqa: E402
+
 BUILD = pathlib.Path(os.environ["WEFT_BUILD"])
-VENV = BUILD / "oracle-venv"
 PACKAGES = ["lammps-jax-pjrt-cpu==0.11.2", "pypjrt==0.1.1", "numpy"]
 # PJRT_Buffer_Type by StableHLO's names, and NumPy's type of the same bytes.
 TYPES = {
@@ -33,22 +35,6 @@ def excuse(name):
     stem, _, dtype = name.rpartition(" ")
     types, reason = DIFFERS.get(stem, ((), ""))
     return reason if dtype in types else ""
-
-
-def ensure_environment():
-    """Re-executes this file inside the environment, making it first; 77 where the registry cannot be reached."""
-    python = VENV / "bin" / "python"
-    if not (VENV / "complete").exists():
-        made = subprocess.run([sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True)
-        installed = made if made.returncode else subprocess.run(
-            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", *PACKAGES],
-            capture_output=True, text=True, timeout=240)
-        if installed.returncode:
-            print("SKIPPED: the oracle outside did NOT run; a real XLA:CPU could not be installed:")
-            print(installed.stderr.strip()[-1500:])
-            sys.exit(77)
-        (VENV / "complete").write_text("")
-    os.execv(str(python), [str(python), __file__, "--inside", *sys.argv[1:]])
 
 
 def main():
@@ -191,7 +177,5 @@ def main():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--inside"]:
-        main()
-    else:
-        ensure_environment()
+    python_env.enter("oracle", PACKAGES, os.path.abspath(__file__), "--no-deps")
+    main()
