@@ -67,6 +67,7 @@ target_link_libraries(weft_serialization PUBLIC weft_capnp weft_zstd)
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT WEFT_SANITIZE)
   # Types of the exported functions for abidiff; the library that is installed is stripped.
   target_compile_options(weft_c_api PRIVATE -g)
+  set_target_properties(weft_c_api PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)  # made without -g, g++ refuses it here
 endif()
 
 # Cap'n Proto schemas become <serialization/schema/NAME.capnp.h>, seen by that layer (and its tests) alone.

@@ -247,8 +247,12 @@ TEST(Release, FromManyThreadsWhileRecordingIsSafe) {
       for (int i = 0; i < 200; ++i) {
         T y = w.Op("add", {x, x});
         T z = w.Op("mul", {y, x});
-        if (i % 50 == 0) EXPECT_THAT(w.Read(z), ElementsAre(2, 8));
-        if (i % 70 == 0) EXPECT_TRUE(w.engine->Sync().ok());
+        if (i % 50 == 0) {
+          EXPECT_THAT(w.Read(z), ElementsAre(2, 8));
+        }
+        if (i % 70 == 0) {
+          EXPECT_TRUE(w.engine->Sync().ok());
+        }
       }
     });
   }
