@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
@@ -18,7 +19,7 @@ using ir::Node;
 using ir::Value;
 
 constexpr int kNone = -1;
-constexpr int kSearchBudget = 400;  // groups visited by one search for a cycle
+constexpr int kSearchBudget = 4000;  // edges looked at by one search for a cycle
 
 Dims Squeeze(const Dims& dims) {
   Dims squeezed;
@@ -79,8 +80,10 @@ Space SpaceOf(const Node& reduce) {
   return space;
 }
 
+// What is computed at once: one kernel, or a node that is not fused.
 struct Group {
   std::vector<int> nodes;
+  int level = 0;  // higher than that of every group that uses one of the nodes
   Dims domain;  // squeezed; of the elements, or of the rows where row_only
   bool reduces = false;
   Space space;
@@ -94,6 +97,7 @@ class Fuser {
     Prepare();
     for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) {
       if (kind_[i] == Kind::kFused) Place(i);
+      if (kind_[i] == Kind::kOther && i >= static_cast<int>(function_.parameters().size())) Open(i);
     }
     return Build();
   }
@@ -105,6 +109,7 @@ class Fuser {
     nodes_.assign(function_.nodes().begin(), function_.nodes().end());
     kind_.assign(nodes_.size(), Kind::kOther);
     users_.resize(nodes_.size());
+    consumers_.resize(nodes_.size());
     outside_.assign(nodes_.size(), false);
     group_of_.assign(nodes_.size(), kNone);
     for (size_t i = 0; i < nodes_.size(); ++i) index_[nodes_[i]] = static_cast<int>(i);
@@ -126,10 +131,13 @@ class Fuser {
         const int p = index_.at(operand.node.get());
         if (kind_[i] == Kind::kFused) {
           users_[p].push_back(i);
+          consumers_[p].push_back(i);
         } else if (kind_[i] == Kind::kOther) {
           outside_[p] = true;
+          consumers_[p].push_back(i);
         } else {
           users_[p].insert(users_[p].end(), users_[i].begin(), users_[i].end());
+          consumers_[p].insert(consumers_[p].end(), consumers_[i].begin(), consumers_[i].end());
           if (outside_[i]) outside_[p] = true;
         }
       }
@@ -150,8 +158,7 @@ class Fuser {
       const bool only = candidates.size() == 1 && !outside_[i];
       if (Joins(i, g, only)) return;
     }
-    Group group;
-    group.nodes.push_back(i);
+    Group& group = Open(i);
     if (IsReduce(*nodes_[i])) {
       group.reduces = true;
       group.space = SpaceOf(*nodes_[i]);
@@ -159,8 +166,15 @@ class Fuser {
     } else {
       group.domain = Squeeze(nodes_[i]->type().dims);
     }
+  }
+
+  // A group of the node alone.
+  Group& Open(int i) {
     group_of_[i] = static_cast<int>(groups_.size());
-    groups_.push_back(std::move(group));
+    Group& group = groups_.emplace_back();
+    group.nodes.push_back(i);
+    for (int u : consumers_[i]) group.level = std::max(group.level, groups_[group_of_[u]].level + 1);
+    return group;
   }
 
   bool Joins(int i, int g, bool only) {
@@ -187,10 +201,11 @@ class Fuser {
     }
     if (!only) {
       const bool fits = shape == merged.domain || (merged.reduces && shape == merged.space.kept);
-      if (!fits || HasPathBack(i, g)) return false;
+      if (!fits) return false;
     }
     if (merged.reduces && !RowsWork(merged)) return false;
-    if (!only && !OutputsFit(merged)) return false;
+    if (!only && (!OutputsFit(merged) || !StaysAcyclic(i, g))) return false;
+    merged.level = groups_[g].level;
     group_of_[i] = g;
     groups_[g] = std::move(merged);
     return true;
@@ -205,73 +220,70 @@ class Fuser {
     return true;
   }
 
-  // A path from node i through another group back into g.
-  bool HasPathBack(int i, int g) {
-    int last = 0;
-    for (int n : groups_[g].nodes) last = std::max(last, n);
-    std::vector<int> stack;
-    absl::flat_hash_map<int, bool> seen;
+  // Whether node i may join group g although others use it: then nothing of theirs may lead back to g. Groups have levels
+  // that fall along every edge from producer to user, so only groups above g need to be looked at. If i joins, g must stand
+  // above i's users, and what feeds g above g: that is arranged here.
+  bool StaysAcyclic(int i, int g) {
+    const int level = groups_[g].level;
+    int needed = level;
     int budget = kSearchBudget;
-    bool back = false;
-    const auto visit_users = [&](int n, auto&& self) -> void {
-      for (int u : all_users(n)) {
-        if (u > last || back) continue;
-        const int ug = group_of_[u];
-        if (ug == g) {
-          back = true;
-          return;
-        }
-        if (seen.contains(u)) continue;
-        seen[u] = true;
-        if (--budget < 0) {
-          back = true;
-          return;
-        }
-        stack.push_back(u);
-        if (ug != kNone) {
-          for (int m : groups_[ug].nodes) {
-            if (seen.try_emplace(m, true).second) stack.push_back(m);
-          }
-        }
-      }
-      (void)self;
+    std::vector<int> stack;
+    absl::flat_hash_set<int> seen;
+    const auto visit = [&](int h) {
+      if (groups_[h].level > level && seen.insert(h).second) stack.push_back(h);
     };
-    // Direct users inside g are what we want; others start the search.
-    for (int u : all_users(i)) {
-      if (group_of_[u] == g || kind_[u] == Kind::kInline) {
-        if (kind_[u] != Kind::kInline) continue;
-      }
-      if (kind_[u] == Kind::kInline) {
-        // Inside kernels the inline node is a copy; it leads on only if it is wanted by itself.
-        if (!outside_[u]) continue;
-      }
-      if (seen.try_emplace(u, true).second) stack.push_back(u);
-      const int ug = group_of_[u];
-      if (ug != kNone) {
-        for (int m : groups_[ug].nodes) {
-          if (seen.try_emplace(m, true).second) stack.push_back(m);
+    for (int u : consumers_[i]) {
+      const int h = group_of_[u];
+      if (h == g) continue;
+      needed = std::max(needed, groups_[h].level + 1);
+      visit(h);
+    }
+    while (!stack.empty()) {
+      const int h = stack.back();
+      stack.pop_back();
+      for (int n : groups_[h].nodes) {
+        for (int u : consumers_[n]) {
+          if (group_of_[u] == g || --budget < 0) return false;
+          visit(group_of_[u]);
         }
       }
     }
-    while (!stack.empty() && !back) {
-      const int n = stack.back();
+    std::vector<std::pair<int, int>> before;  // group, level
+    const auto raise = [&](int h, int to) {
+      before.emplace_back(h, groups_[h].level);
+      groups_[h].level = to;
+      stack.push_back(h);
+    };
+    if (needed > level) raise(g, needed);
+    while (!stack.empty()) {
+      const int h = stack.back();
       stack.pop_back();
-      visit_users(n, visit_users);
+      for (int n : groups_[h].nodes) {
+        for (const Value& operand : nodes_[n]->operands()) {
+          const int p = operand ? ProducerOf(operand) : kNone;
+          const int from = p == kNone ? kNone : group_of_[p];
+          if (from == kNone || from == h || groups_[from].level > groups_[h].level) continue;
+          if (--budget < 0) {
+            for (auto undo = before.rbegin(); undo != before.rend(); ++undo) groups_[undo->first].level = undo->second;
+            return false;
+          }
+          raise(from, groups_[h].level + 1);
+        }
+      }
     }
-    return back;
+    return true;
   }
 
-  // Direct users, built on first use.
-  const std::vector<int>& all_users(int n) {
-    if (direct_users_.empty()) {
-      direct_users_.resize(nodes_.size());
-      for (size_t i = 0; i < nodes_.size(); ++i) {
-        for (const Value& operand : nodes_[i]->operands()) {
-          if (operand) direct_users_[index_.at(operand.node.get())].push_back(static_cast<int>(i));
-        }
-      }
+  // The node behind inline ones; kNone for a literal.
+  int ProducerOf(const Value& value) const {
+    const Node* node = value.node.get();
+    int n = index_.at(node);
+    while (kind_[n] == Kind::kInline) {
+      if (node->operands().empty()) return kNone;
+      node = node->operands()[0].node.get();
+      n = index_.at(node);
     }
-    return direct_users_[n];
+    return n;
   }
 
   bool IsOutput(int n, const Group& group) const {
@@ -496,7 +508,7 @@ class Fuser {
   absl::flat_hash_map<const Node*, int> index_;
   std::vector<Kind> kind_;
   std::vector<std::vector<int>> users_;         // fused users, seen through inline nodes
-  std::vector<std::vector<int>> direct_users_;
+  std::vector<std::vector<int>> consumers_;     // these, and users that are not fused
   std::vector<bool> outside_;                   // also wanted by a result or a node that is not fused
   std::vector<int> group_of_;
   std::vector<Group> groups_;

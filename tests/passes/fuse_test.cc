@@ -1,0 +1,102 @@
+// Fusion: what joins a kernel, and that no two kernels ever wait for each other.
+#include "src/passes/fuse.h"
+
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "tests/passes/golden.h"
+
+namespace weft::passes {
+namespace {
+
+bool CanFuse(const ir::Node& node) {
+  const std::string_view op = node.op().name;
+  return op == "add" || op == "multiply" || op == "exponential" || op == "broadcast_in_dim" || op == "reduce";
+}
+
+absl::StatusOr<ir::Module> FuseAll(const ir::Module& module, const PipelineOptions&) {
+  FuseOptions options;
+  options.can_fuse = CanFuse;
+  ir::Module fused = module;
+  WEFT_ASSIGN_OR_RETURN(fused.functions[0], Fuse(module.main(), options));
+  return fused;
+}
+
+int Fusions(std::string_view text) {
+  int count = 0;
+  for (size_t at = text.find("= fusion"); at != text.npos; at = text.find("= fusion", at + 1)) ++count;
+  return count;
+}
+
+constexpr std::string_view kDot =
+    "{lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], "
+    "rhs_contracting_dimensions = [0]} : tensor<8x8xf32>\n";
+
+// %2 is wanted by the last kernel, and spread out by one that the last kernel waits for.
+TEST(Fuse, KeepsAProducerOutOfAKernelThatWaitsForAnotherReaderOfIt) {
+  const std::string text = After(
+      FuseAll, Wrap("%0: tensor<8xf32>, %1: tensor<8x8xf32>", "tensor<8xf32>",
+                    absl::StrCat("%2 = exponential(%0) : tensor<8xf32>\n"
+                                 "%3 = broadcast_in_dim(%2) {shape = [8, 8], broadcast_dimensions = [0]} : tensor<8x8xf32>\n"
+                                 "%4 = multiply(%3, %1) : tensor<8x8xf32>\n"
+                                 "%5 = dot_general(%4, %1) ", kDot,
+                                 "%6 = slice(%5) {start_indices = [0, 0], limit_indices = [1, 8], strides = [1, 1]} : tensor<1x8xf32>\n"
+                                 "%7 = reshape(%6) {shape = [8]} : tensor<8xf32>\n"
+                                 "%8 = multiply(%2, %7) : tensor<8xf32>"),
+                    "%8"));
+  EXPECT_EQ(Fusions(text), 3) << text;
+}
+
+// Random graphs of elementwise operations, broadcasts, reductions and products: every one can be put in order.
+TEST(Fuse, FindsAnOrderForEveryGraph) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 400; ++round) {
+    SCOPED_TRACE(round);
+    std::vector<int> vectors = {0}, matrices = {1};
+    std::string lines;
+    const int n = 6 + static_cast<int>(random() % 60);
+    // Mostly the newest few, now and then anything: long chains with skips, as gradients have them.
+    const auto pick = [&](const std::vector<int>& from) {
+      const size_t back = random() % 3 == 0 ? random() % from.size() : random() % std::min<size_t>(from.size(), 4);
+      return from[from.size() - 1 - back];
+    };
+    for (int i = 2; i < n; ++i) {
+      absl::StrAppend(&lines, "%", i, " = ");
+      switch (random() % 8) {
+        case 0: case 1:
+          absl::StrAppend(&lines, "add(%", pick(vectors), ", %", pick(vectors), ") : tensor<8xf32>\n");
+          vectors.push_back(i);
+          break;
+        case 2:
+          absl::StrAppend(&lines, "exponential(%", pick(vectors), ") : tensor<8xf32>\n");
+          vectors.push_back(i);
+          break;
+        case 3: case 4:
+          absl::StrAppend(&lines, "multiply(%", pick(matrices), ", %", pick(matrices), ") : tensor<8x8xf32>\n");
+          matrices.push_back(i);
+          break;
+        case 5:
+          absl::StrAppend(&lines, "broadcast_in_dim(%", pick(vectors), ") {shape = [8, 8], broadcast_dimensions = [",
+                          random() % 2, "]} : tensor<8x8xf32>\n");
+          matrices.push_back(i);
+          break;
+        case 6:
+          absl::StrAppend(&lines, "reduce(%", pick(matrices), ") {dimensions = [", random() % 2,
+                          "], reducer = sum} : tensor<8xf32>\n");
+          vectors.push_back(i);
+          break;
+        default:
+          absl::StrAppend(&lines, "dot_general(%", pick(matrices), ", %", pick(matrices), ") ", kDot);
+          matrices.push_back(i);
+          break;
+      }
+    }
+    const std::string text = Wrap("%0: tensor<8xf32>, %1: tensor<8x8xf32>", "tensor<8xf32>, tensor<8x8xf32>", lines,
+                                  absl::StrCat("%", vectors.back(), ", %", matrices.back()));
+    const std::string fused = After(FuseAll, text);
+    ASSERT_TRUE(fused.starts_with("func @main") || fused.starts_with("module")) << fused << "\n" << text;
+  }
+}
+
+}  // namespace
+}  // namespace weft::passes
