@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,14 +20,14 @@
 #include "weft.h"
 #include "weft_fluent.h"
 
-enum { BATCH = 64, EVAL_BATCH = 500, CLASSES = 10, SIDE = 28, PARAMS = 8 };
+enum { BATCH = 64, EVAL_BATCH = 500, READ_EVERY = 10 /* steps */, CLASSES = 10, SIDE = 28, PARAMS = 8 };
 
 typedef struct {
   const char *data, *device, *checkpoint, *cache, *optimizer;
   int epochs, bf16, resume, metrics, json, first_step;
   int64_t limit; /* steps an epoch, 0 = all */
-  uint64_t seed;
-  double lr;
+  int64_t seed;  /* -1: not given */
+  double lr;     /* -1: not given */
 } options;
 
 typedef struct {
@@ -86,9 +87,17 @@ static double process_age(void) {
   return up - (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
+/* A progress bar stands on the last line of the terminal until the next thing is said. */
+static int bar_shown;
+static void erase_bar(void) {
+  if (bar_shown) fputs("\r\033[K", stderr);
+  bar_shown = 0;
+}
+
 static void die(const char* format, ...) {
   va_list args;
   va_start(args, format);
+  erase_bar();
   fprintf(stderr, "train_fashion_mnist: ");
   vfprintf(stderr, format, args);
   fprintf(stderr, "\n");
@@ -131,15 +140,18 @@ static uint8_t* read_idx(weft_context* ctx, const char* dir, const char* name, s
   return data;
 }
 
-static dataset read_dataset(weft_context* ctx, const char* dir, const char* half) {
+static dataset read_dataset(weft_context* ctx, const char* dir, const char* half, int at_least) {
   dataset d;
   char name[64];
-  int64_t labels = 0;
+  int64_t labels = 0, i;
   snprintf(name, sizeof name, "%s-images-idx3-ubyte.gz", half);
   d.images = read_idx(ctx, dir, name, 3, &d.count);
   snprintf(name, sizeof name, "%s-labels-idx1-ubyte.gz", half);
   d.labels = read_idx(ctx, dir, name, 1, &labels);
   if (labels != d.count) die("%s: %" PRId64 " images but %" PRId64 " labels", dir, d.count, labels);
+  if (d.count < at_least) die("%s: %" PRId64 " images in %s; at least %d are needed", dir, d.count, half, at_least);
+  for (i = 0; i < labels; ++i)
+    if (d.labels[i] >= CLASSES) die("%s/%s: label %" PRId64 " is %d; there are %d classes", dir, name, i, d.labels[i], CLASSES);
   return d;
 }
 
@@ -235,7 +247,8 @@ static void save(weft_context* ctx, const options* o, const model* m, weft_optim
   must(weft_tree_add_i64(tree, random, "low", WEFT_STRLEN, (int64_t)low, &node));
   must(weft_tree_add_i64(tree, random, "high", WEFT_STRLEN, (int64_t)high, &node));
   must(weft_tree_add_i64(tree, 0, "epoch", WEFT_STRLEN, epoch, &node));
-  must(weft_tree_add_i64(tree, 0, "seed", WEFT_STRLEN, (int64_t)o->seed, &node));
+  must(weft_tree_add_i64(tree, 0, "seed", WEFT_STRLEN, o->seed, &node));
+  must(weft_tree_add_bool(tree, 0, "bf16", WEFT_STRLEN, o->bf16, &node));
   must(weft_tree_add_text(tree, 0, "optimizer_name", WEFT_STRLEN, o->optimizer, WEFT_STRLEN, &node));
   must(weft_checkpoint_save(ctx, o->checkpoint, WEFT_STRLEN, tree, NULL, NULL));
   weft_tree_release(state);
@@ -246,6 +259,9 @@ static void save(weft_context* ctx, const options* o, const model* m, weft_optim
 static void must_be_able_to_save(const options* o) {
   char folder[4096];
   const char* slash = strrchr(o->checkpoint, '/');
+  struct stat old;
+  if (!*o->checkpoint) die("--checkpoint needs the name of a file");
+  if (lstat(o->checkpoint, &old) == 0 && !S_ISREG(old.st_mode)) die("cannot save to '%s': it is not a regular file", o->checkpoint);
   snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - o->checkpoint) + 1 : 1, slash ? o->checkpoint : ".");
   if (access(folder, W_OK) != 0) die("cannot save to '%s': %s: %s", o->checkpoint, folder, strerror(errno));
 }
@@ -279,12 +295,18 @@ static int64_t load(weft_context* ctx, weft_device* device, options* o, model* m
   const void* name = NULL;
   size_t length = 0;
   char path[64];
-  int64_t epoch;
+  int64_t epoch, seed;
+  int32_t bf16 = 0;
   int i;
   must(weft_checkpoint_load(ctx, o->checkpoint, WEFT_STRLEN, device, &tree));
   must(weft_tree_get_data(tree, find(tree, "optimizer_name"), &name, &length));
   if (length != strlen(o->optimizer) || memcmp(name, o->optimizer, length) != 0)
-    die("%s was trained with --optimizer %.*s", o->checkpoint, (int)length, (const char*)name);
+    die("%s was trained with --optimizer %.*s, not %s", o->checkpoint, (int)length, (const char*)name, o->optimizer);
+  must(weft_tree_get_bool(tree, find(tree, "bf16"), &bf16));
+  if (bf16 != o->bf16) die("%s was trained with%s --bf16", o->checkpoint, bf16 ? "" : "out");
+  seed = find_i64(tree, "seed");
+  if (o->seed >= 0 && o->seed != seed) die("%s was trained with --seed %" PRId64 ", not %" PRId64, o->checkpoint, seed, o->seed);
+  o->seed = seed;
   for (i = 0; i < PARAMS; ++i) {
     snprintf(path, sizeof path, "model.%s.%s", LAYERS[i].layer, LAYERS[i].name);
     must(weft_tree_get_tensor(tree, find(tree, path), &m->p[i]));
@@ -294,7 +316,6 @@ static int64_t load(weft_context* ctx, weft_device* device, options* o, model* m
   must(weft_optimizer_load(*opt, tree, find(tree, "optimizer")));
   must(weft_random_set_state(ctx, (uint64_t)find_i64(tree, "random.key"), (uint64_t)find_i64(tree, "random.low"),
                              (uint64_t)find_i64(tree, "random.high")));
-  o->seed = (uint64_t)find_i64(tree, "seed");
   epoch = find_i64(tree, "epoch");
   weft_tree_release(tree);
   return epoch;
@@ -341,40 +362,54 @@ static double evaluate(weft_context* ctx, const model* m, const dataset* d, int6
 }
 
 typedef struct {
-  double start, last;
+  double start;
   int64_t compile_ns, wait_ns;
 } progress;
 
-static void show(weft_context* ctx, progress* p, int64_t epoch, int64_t step, int64_t steps, double loss, int last) {
-  enum { WIDTH = 24 };
-  char bar[WIDTH + 1];
-  const double t = now(), elapsed = t - p->start;
-  const int full = (int)(WIDTH * step / steps);
-  int i;
-  if (!last && (!isatty(2) || t - p->last < 0.1)) return;
-  p->last = t;
-  for (i = 0; i < WIDTH; ++i) bar[i] = i < full ? '#' : '.';
-  bar[WIDTH] = 0;
-  fprintf(stderr, "%sepoch %" PRId64 " [%s] %" PRId64 "/%" PRId64 "  loss %.4f  %6.0f images/s  compiling %2.0f %%  waiting %2.0f %%%s",
-          isatty(2) ? "\r" : "", epoch, bar, step, steps, loss, (double)step * BATCH / elapsed,
-          1e-7 * (double)(metric(ctx, "nanoseconds_compiling") - p->compile_ns) / elapsed,
-          1e-7 * (double)(metric(ctx, "nanoseconds_waiting") - p->wait_ns) / elapsed, last ? "\n" : "");
+/* Draws the bar over the last one, as wide as the terminal allows; draws nothing into files and pipes. */
+static void show(weft_context* ctx, const progress* p, int64_t epoch, int64_t step, int64_t steps, double loss) {
+  enum { WIDEST = 32 };
+  char left[64], right[160], bar[WIDEST + 1];
+  struct winsize window;
+  const double elapsed = now() - p->start;
+  int columns = 80, width;
+  if (!isatty(2)) return;
+  if (ioctl(2, TIOCGWINSZ, &window) == 0 && window.ws_col > 3) columns = window.ws_col;
+  columns -= 3; /* a terminal echoes Ctrl-C as ^C behind the bar */
+  snprintf(left, sizeof left, "epoch %" PRId64 " [", epoch);
+  snprintf(right, sizeof right, "] %" PRId64 "/%" PRId64 "  loss %.4f  %.0f images/s  compile %.0f %%  wait %.0f %%", step, steps, loss,
+           (double)step * BATCH / elapsed, 1e-7 * (double)(metric(ctx, "nanoseconds_compiling") - p->compile_ns) / elapsed,
+           1e-7 * (double)(metric(ctx, "nanoseconds_waiting") - p->wait_ns) / elapsed);
+  width = columns - (int)(strlen(left) + strlen(right));
+  width = width < 4 ? 4 : width > WIDEST ? WIDEST : width;
+  memset(bar, '.', sizeof bar);
+  memset(bar, '#', (size_t)(width * step / steps));
+  bar[width] = 0;
+  /* What a very narrow terminal cannot hold is cut off: a line that wraps cannot be drawn over. */
+  width = columns - (int)strlen(left) - width;
+  fprintf(stderr, "\r%.*s%s%.*s\033[K", columns, left, width < 0 ? "" : bar, width < 0 ? 0 : width, right);
+  bar_shown = 1;
 }
 
 static const char* HELP =
     "usage: train_fashion_mnist [options]\n"
-    "  --epochs N         passes over the 60,000 images, counted from the very start (5)\n"
+    "  --epochs N         passes over the 60,000 images, counted from the start (5)\n"
     "  --device D         where to run (cpu:0)\n"
-    "  --bf16             bf16 inputs of convolutions and matrix products, f32 accumulation and parameters\n"
+    "  --bf16             bf16 inputs of convolutions and matrix products; sums and\n"
+    "                     parameters stay f32\n"
     "  --optimizer NAME   adamw or sgd (adamw)\n"
-    "  --lr RATE          learning rate (0.001 for adamw, 0.05 for sgd with momentum 0.9)\n"
+    "  --lr RATE          learning rate (0.001; 0.05 for sgd, with momentum 0.9)\n"
     "  --seed S           of parameters, data order and random numbers (1)\n"
-    "  --checkpoint FILE  written after every epoch (fashion_mnist.weft); 'none' writes nothing\n"
-    "  --resume           go on from the checkpoint\n"
+    "  --checkpoint FILE  written after every epoch (fashion_mnist.weft);\n"
+    "                     'none' writes nothing\n"
+    "  --resume           go on from the checkpoint, with its seed\n"
     "  --cache DIR        where compiled programs stay (fashion_mnist.cache)\n"
-    "  --data DIR         folder of the four .gz files (/usr/share/datasets/fashion-mnist)\n"
-    "  --limit N          at most N steps an epoch and N batches of 500 test images (for trying things out)\n"
-    "  --first-step       stop after the first step and say how long it took from the start of the process\n"
+    "  --data DIR         folder of the four .gz files\n"
+    "                     (/usr/share/datasets/fashion-mnist)\n"
+    "  --limit N          at most N steps an epoch and N batches of 500 test images,\n"
+    "                     for trying things out\n"
+    "  --first-step       stop after the first step and say how long it took from\n"
+    "                     the start of the process\n"
     "  --metrics          print the library's counters at the end\n"
     "  --json             print results as one JSON object a line\n";
 
@@ -390,34 +425,59 @@ static double number(const char* option, const char* text, double low, double hi
   return value;
 }
 
+static int64_t whole(const char* option, const char* text, int64_t low, int64_t high) {
+  char* end = NULL;
+  long long value;
+  errno = 0;
+  value = strtoll(text, &end, 10);
+  if (end == text || *end || errno || value < low || value > high)
+    die("%s takes a whole number from %" PRId64 " to %" PRId64 ", not '%s'", option, low, high, text);
+  return value;
+}
+
 static options parse(int argc, char** argv) {
   options o = {"/usr/share/datasets/fashion-mnist", "cpu:0", "fashion_mnist.weft", "fashion_mnist.cache", "adamw",
-               5, 0, 0, 0, 0, 0, 0, 1, 0};
+               5, 0, 0, 0, 0, 0, 0, -1, -1};
   int i;
   for (i = 1; i < argc; ++i) {
     const char* a = argv[i];
     if (!strcmp(a, "--help") || !strcmp(a, "-h")) {
       fputs(HELP, stdout);
       exit(0);
-    } else if (!strcmp(a, "--epochs")) o.epochs = (int)number(a, value_of(argc, argv, &i), 0, 1e6);
+    } else if (!strcmp(a, "--epochs")) o.epochs = (int)whole(a, value_of(argc, argv, &i), 1, 1000000);
     else if (!strcmp(a, "--device")) o.device = value_of(argc, argv, &i);
     else if (!strcmp(a, "--bf16")) o.bf16 = 1;
     else if (!strcmp(a, "--optimizer")) o.optimizer = value_of(argc, argv, &i);
     else if (!strcmp(a, "--lr")) o.lr = number(a, value_of(argc, argv, &i), 0, 1e3);
-    else if (!strcmp(a, "--seed")) o.seed = (uint64_t)number(a, value_of(argc, argv, &i), 0, 9e15);
+    else if (!strcmp(a, "--seed")) o.seed = whole(a, value_of(argc, argv, &i), 0, INT64_MAX);
     else if (!strcmp(a, "--checkpoint")) o.checkpoint = value_of(argc, argv, &i);
     else if (!strcmp(a, "--resume")) o.resume = 1;
     else if (!strcmp(a, "--cache")) o.cache = value_of(argc, argv, &i);
     else if (!strcmp(a, "--data")) o.data = value_of(argc, argv, &i);
-    else if (!strcmp(a, "--limit")) o.limit = (int64_t)number(a, value_of(argc, argv, &i), 1, 1e9);
+    else if (!strcmp(a, "--limit")) o.limit = whole(a, value_of(argc, argv, &i), 1, 1000000);
     else if (!strcmp(a, "--first-step")) o.first_step = 1;
     else if (!strcmp(a, "--metrics")) o.metrics = 1;
     else if (!strcmp(a, "--json")) o.json = 1;
     else die("unknown option '%s' (see --help)", a);
   }
   if (strcmp(o.optimizer, "adamw") && strcmp(o.optimizer, "sgd")) die("--optimizer is adamw or sgd, not '%s'", o.optimizer);
-  if (!o.lr) o.lr = strcmp(o.optimizer, "sgd") ? 0.001 : 0.05;
+  if (o.resume && !strcmp(o.checkpoint, "none")) die("--resume needs a checkpoint, and --checkpoint none has none");
+  if (o.lr < 0) o.lr = strcmp(o.optimizer, "sgd") ? 0.001 : 0.05;
   return o;
+}
+
+/* Trains one step and says how long that took from the start of the process. */
+static void first_step(weft_context* ctx, weft_device* device, const options* o, model* m, weft_optimizer* opt, const dataset* d,
+                       const int32_t* order, double reading) {
+  weft_tensor* l = train_step(ctx, device, o, m, opt, d, order, 0);
+  double loss, age;
+  must(weft_tensor_item_f64(l, &loss));
+  age = process_age();
+  printf(o->json ? "{\"first_step_s\": %.3f, \"reading_s\": %.3f, \"compilations\": %" PRId64 ", \"cache_hits\": %" PRId64 "}\n"
+                 : "first step done %.3f s after the start of the process (without reading the data: %.3f s); %" PRId64
+                   " compiled, %" PRId64 " from the cache\n",
+         age - reading, reading, metric(ctx, "programs_compiled"), metric(ctx, "disk_cache_hits"));
+  weft_tensor_release(l);
 }
 
 int main(int argc, char** argv) {
@@ -431,7 +491,7 @@ int main(int argc, char** argv) {
   model m;
   dataset train, test;
   int32_t* order;
-  int64_t epoch = 0, steps;
+  int64_t epoch = 0, saved = 0, steps;
   double reading, accuracy = 0;
   int i;
 
@@ -457,8 +517,8 @@ int main(int argc, char** argv) {
   must(weft_device_by_name(ctx, o.device, WEFT_STRLEN, &device));
 
   reading = now();
-  train = read_dataset(ctx, o.data, "train");
-  test = read_dataset(ctx, o.data, "t10k");
+  train = read_dataset(ctx, o.data, "train", BATCH);
+  test = read_dataset(ctx, o.data, "t10k", EVAL_BATCH);
   reading = now() - reading;
   steps = train.count / BATCH;
   if (o.limit && o.limit < steps) steps = o.limit;
@@ -466,11 +526,14 @@ int main(int argc, char** argv) {
   if (!order) die("out of memory");
 
   m.bf16 = o.bf16;
-  must(weft_random_seed(ctx, o.seed));
   if (o.resume) {
-    epoch = load(ctx, device, &o, &m, &opt);
+    saved = epoch = load(ctx, device, &o, &m, &opt);
     if (!o.json) printf("resumed from %s after epoch %" PRId64 "\n", o.checkpoint, epoch);
+    if (!o.json && epoch >= o.epochs) printf("nothing left to do: --epochs %d counts from the start\n", o.epochs);
+    fflush(stdout);
   } else {
+    if (o.seed < 0) o.seed = 1;
+    must(weft_random_seed(ctx, (uint64_t)o.seed));
     init_model(ctx, device, &m);
     for (i = 0; i < PARAMS; ++i) must(weft_tensor_require_grad(m.p[i], 1));
     opt = make_optimizer(ctx, &o, &m);
@@ -481,38 +544,39 @@ int main(int argc, char** argv) {
     double loss = 0, seconds;
     int64_t step;
     p.start = now();
-    p.last = 0;
     p.compile_ns = metric(ctx, "nanoseconds_compiling");
     p.wait_ns = metric(ctx, "nanoseconds_waiting");
-    shuffle(order, train.count, o.seed, epoch);
-    for (step = 0; step < steps && !interrupted; ++step) {
-      weft_tensor* l = train_step(ctx, device, &o, &m, opt, &train, order, step * BATCH);
-      if (step % 50 == 49 || step + 1 == steps || o.first_step) {
-        must(weft_tensor_item_f64(l, &loss));
-        if (o.first_step) {
-          const double age = process_age();
-          printf(o.json ? "{\"first_step_s\": %.3f, \"reading_s\": %.3f, \"compilations\": %" PRId64 ", \"cache_hits\": %" PRId64 "}\n"
-                        : "first step done %.3f s after the start of the process (without reading the data: %.3f s); %" PRId64
-                          " compiled, %" PRId64 " from the cache\n",
-                 age - reading, reading, metric(ctx, "programs_compiled"), metric(ctx, "disk_cache_hits"));
-          epoch = o.epochs;
-        }
+    shuffle(order, train.count, (uint64_t)o.seed, epoch);
+    for (step = 1; step <= steps && !interrupted && !o.first_step; ++step) {
+      weft_tensor* l = train_step(ctx, device, &o, &m, opt, &train, order, (step - 1) * BATCH);
+      if (step % READ_EVERY == 0 || step == steps) {
+        must(weft_tensor_item_f64(l, &loss)); /* waits for the steps until here */
+        show(ctx, &p, epoch + 1, step, steps, loss);
       }
       weft_tensor_release(l);
-      if (o.first_step) break;
-      show(ctx, &p, epoch + 1, step + 1, steps, loss, 0);
     }
-    if (interrupted || o.first_step) break;
+    if (o.first_step) {
+      first_step(ctx, device, &o, &m, opt, &train, order, reading);
+      break;
+    }
+    if (interrupted) break;
     seconds = now() - p.start;
-    show(ctx, &p, epoch + 1, steps, steps, loss, 1);
     accuracy = evaluate(ctx, &m, &test, o.limit);
+    if (strcmp(o.checkpoint, "none")) {
+      save(ctx, &o, &m, opt, epoch + 1);
+      saved = epoch + 1;
+    }
+    erase_bar();
     printf(o.json ? "{\"epoch\": %" PRId64 ", \"loss\": %.6f, \"accuracy\": %.4f, \"images_per_s\": %.1f, \"seconds\": %.2f}\n"
                   : "epoch %" PRId64 ": loss %.4f, test accuracy %.4f, %.0f images/s, %.1f s\n",
            epoch + 1, loss, accuracy, (double)(steps * BATCH) / seconds, seconds);
     fflush(stdout);
-    if (strcmp(o.checkpoint, "none")) save(ctx, &o, &m, opt, epoch + 1);
   }
-  if (interrupted) printf("interrupted: the checkpoint holds the last whole epoch; --resume goes on from there\n");
+  erase_bar();
+  if (interrupted && saved)
+    fprintf(o.json ? stderr : stdout, "interrupted: %s holds epoch %" PRId64 "; --resume goes on from there\n", o.checkpoint, saved);
+  else if (interrupted)
+    fprintf(o.json ? stderr : stdout, "interrupted before an epoch was saved\n");
   if (!o.first_step && !o.json)
     printf("compiled %" PRId64 " programs, %" PRId64 " came from the cache; reading the data took %.2f s\n",
            metric(ctx, "programs_compiled"), metric(ctx, "disk_cache_hits"), reading);

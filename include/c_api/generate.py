@@ -29,8 +29,12 @@ def outputs(api):
 
 def main():
     check = sys.argv[1:] == ["--check"]
+    if sys.argv[1:] in (["--help"], ["-h"]):
+        print(__doc__)
+        return
     if sys.argv[1:] and not check:
-        sys.exit(__doc__)
+        print(__doc__, file=sys.stderr)
+        sys.exit(2)
     api = model.load(os.path.join(HERE, "api.json"), os.path.join(HERE, "ops.json"))
     different = []
     for path, text in outputs(api).items():

@@ -1,9 +1,14 @@
 """The main example when something is wrong: what it says, that it exits with 1, and that no file is lost or half written."""
+import fcntl
 import gzip
 import os
+import pty
+import re
+import signal
 import struct
 import subprocess
 import tempfile
+import termios
 import unittest
 
 PROGRAM = os.path.join(os.environ["WEFT_BUILD"], "bin", "train_fashion_mnist")
@@ -50,6 +55,33 @@ class Failures(unittest.TestCase):
         self.idx("train-labels-idx1-ubyte.gz", (7,), bytes(7))
         self.assertEqual(f"train_fashion_mnist: {self.data}: 128 images but 7 labels", self.run_it()[-1])
 
+    def test_a_data_set_of_another_kind_is_named(self):
+        self.idx("train-labels-idx1-ubyte.gz", (128,), bytes(i % 47 for i in range(128)))
+        self.assertEqual(f"train_fashion_mnist: {self.data}/train-labels-idx1-ubyte.gz: label 10 is 10; there are 10 classes", self.run_it()[-1])
+        self.idx("train-images-idx3-ubyte.gz", (63, 28, 28), bytes(63 * 784))
+        self.idx("train-labels-idx1-ubyte.gz", (63,), bytes(63))
+        self.assertEqual(f"train_fashion_mnist: {self.data}: 63 images in train; at least 64 are needed", self.run_it()[-1])
+        self.idx("train-images-idx3-ubyte.gz", (64, 32, 32), bytes(64 * 1024))
+        self.assertEqual(f"train_fashion_mnist: {self.data}/train-images-idx3-ubyte.gz does not hold 28x28 images of bytes", self.run_it()[-1])
+
+    def test_numbers_that_are_none_are_refused(self):
+        for option, text in (("--epochs", "0"), ("--epochs", "-1"), ("--epochs", "2.5"), ("--epochs", "99999999999"), ("--epochs", ""),
+                             ("--epochs", "5x"), ("--seed", "-1"), ("--seed", "9223372036854775808"), ("--limit", "0")):
+            low, high = {"--epochs": (1, 1000000), "--seed": (0, 9223372036854775807), "--limit": (1, 1000000)}[option]
+            self.assertEqual(f"train_fashion_mnist: {option} takes a whole number from {low} to {high}, not '{text}'", self.run_it(option, text)[-1])
+        for text in ("nan", "-1", "inf", "fast"):
+            self.assertEqual(f"train_fashion_mnist: --lr takes a number from 0 to 1000, not '{text}'", self.run_it("--lr", text)[-1])
+
+    def test_a_checkpoint_of_other_options_is_refused(self):
+        self.run_it("--seed", "3", code=0)
+        for options, said in ((["--bf16"], "was trained without --bf16"), (["--seed", "4"], "was trained with --seed 3, not 4"),
+                              (["--optimizer", "sgd"], "was trained with --optimizer adamw, not sgd")):
+            self.assertEqual([f"train_fashion_mnist: fashion_mnist.weft {said}"], self.run_it("--resume", *options))
+        self.assertIn("nothing left to do: --epochs 1 counts from the start", self.run_it("--resume", code=0))
+        self.assertIn("epoch 2: ", self.run_it("--resume", "--epochs", "2", "--seed", "3", code=0))
+        self.assertEqual(["train_fashion_mnist: --resume needs a checkpoint, and --checkpoint none has none"],
+                         self.run_it("--resume", "--checkpoint", "none"))
+
     def test_an_unknown_device_is_answered_with_what_is_there(self):
         self.assertEqual("train_fashion_mnist: there is no device 'cpu:9' here; there are: cpu:0", self.run_it("--device", "cpu:9")[-1])
         self.assertEqual("train_fashion_mnist: option platform: 'tpu' is not one of cpu, reference", self.run_it("--device", "tpu:0")[-1])
@@ -77,6 +109,55 @@ class Failures(unittest.TestCase):
     def test_a_place_that_cannot_be_written_is_said_before_training(self):
         said = self.run_it("--checkpoint", "/nonexistent/x.weft")
         self.assertEqual(["train_fashion_mnist: cannot save to '/nonexistent/x.weft': /nonexistent/: No such file or directory"], said)
+        os.mkfifo(os.path.join(self.folder, "fifo"))
+        os.symlink("gone", os.path.join(self.folder, "link"))
+        for name in ("data", "fifo", "link", ".", "/dev/stdout"):
+            self.assertEqual([f"train_fashion_mnist: cannot save to '{name}': it is not a regular file"], self.run_it("--checkpoint", name))
+        self.assertEqual(["train_fashion_mnist: --checkpoint needs the name of a file"], self.run_it("--checkpoint", ""))
+
+    def test_a_file_gets_no_progress_bar(self):
+        done = subprocess.run([PROGRAM, "--epochs", "1", "--limit", "2", "--data", self.data], cwd=self.folder, capture_output=True,
+                              text=True, timeout=300)
+        self.assertEqual("", done.stderr)
+        self.assertRegex(done.stdout, r"\Aepoch 1: loss [\d.]+, test accuracy [\d.]+, \d+ images/s, [\d.]+ s\ncompiled .*\n\Z")
+
+    def on_a_terminal(self, columns, *options, interrupt=False):
+        """What is drawn, one element a redraw."""
+        host, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        running = subprocess.Popen([PROGRAM, "--limit", "2", "--data", self.data, *options], cwd=self.folder, stdout=terminal, stderr=terminal)
+        os.close(terminal)
+        drawn = b""
+        while True:
+            try:
+                drawn += os.read(host, 4096)
+            except OSError:  # how Linux says that the other end is closed
+                break
+            if interrupt and b"epoch" in drawn:
+                running.send_signal(signal.SIGINT)
+                interrupt = False
+        os.close(host)
+        running.wait(timeout=60)
+        return running.returncode, re.split(r"[\r\n]+", drawn.decode().replace("\33[K", ""))
+
+    def test_the_progress_bar_fits_its_terminal(self):
+        for columns in (4, 20, 80, 200):
+            rc, drawn = self.on_a_terminal(columns, "--epochs", "2", "--checkpoint", "none")
+            self.assertEqual(0, rc, drawn)
+            bars = [line for line in drawn if line.startswith("epoch 2 [")]
+            self.assertEqual([], [bar for bar in bars if len(bar) > columns - 3])
+            if columns >= 80:
+                self.assertRegex(bars[-1], r"^epoch 2 \[#+\] 2/2  loss \d\.\d{4}  \d+ images/s  compile \d+ %  wait \d+ %$")
+            self.assertTrue([line for line in drawn if line.startswith("epoch 2: loss")], drawn)
+
+    def test_an_interrupted_run_says_what_there_is(self):
+        rc, drawn = self.on_a_terminal(80, "--epochs", "1000000", interrupt=True)
+        self.assertEqual(130, rc, drawn)
+        said = [line for line in drawn if line.startswith("interrupted")]
+        if os.path.exists(os.path.join(self.folder, "fashion_mnist.weft")):
+            self.assertRegex(said[0], r"^interrupted: fashion_mnist\.weft holds epoch \d+; --resume goes on from there$")
+        else:
+            self.assertEqual(["interrupted before an epoch was saved"], said)
 
     def test_a_cache_that_cannot_be_written_costs_nothing_but_compiling(self):
         with open(os.path.join(self.folder, "a_file"), "w", encoding="utf-8"):

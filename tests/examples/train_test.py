@@ -128,7 +128,7 @@ class Train(unittest.TestCase):
         self.assertEqual(["cache", "model.weft"], sorted(os.listdir(self.folder.name)), "something was left behind")
 
     def test_wrong_options_are_answered(self):
-        for options, text in ((["--epochs", "many"], "--epochs takes a number"), (["--fast"], "unknown option '--fast'"),
+        for options, text in ((["--epochs", "many"], "--epochs takes a whole number"), (["--fast"], "unknown option '--fast'"),
                               (["--optimizer", "lion"], "adamw or sgd, not 'lion'"), (["--seed"], "--seed needs a value"),
                               (["--data", "/nonexistent"], "dataset-fashion-mnist"), (["--device", "tpu:0"], "'tpu' is not one of cpu, reference"),
                               (["--device", "cpu:9"], "cpu:9"),

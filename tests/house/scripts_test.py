@@ -1,0 +1,60 @@
+"""The scripts from any folder: they parse, explain themselves, and answer wrong options with their usage instead of starting to work."""
+import os
+import subprocess
+import tempfile
+import unittest
+
+SOURCE = os.environ["WEFT_SOURCE"]
+SCRIPTS = [os.path.join(SOURCE, "scripts", name) for name in sorted(os.listdir(os.path.join(SOURCE, "scripts")))]
+SCRIPTS = [path for path in SCRIPTS if os.path.isfile(path)] + [os.path.join(SOURCE, "benchmarks", "peers", "peers")]
+
+
+class Scripts(unittest.TestCase):
+    def run_it(self, *command, **more):
+        with tempfile.TemporaryDirectory(prefix="a b ") as elsewhere:
+            done = subprocess.run(command, cwd=elsewhere, capture_output=True, text=True, timeout=60, env=dict(os.environ, **more))
+            self.assertEqual([], os.listdir(elsewhere), command)
+        return done
+
+    def test_they_are_there_and_parse(self):
+        self.assertGreaterEqual({os.path.basename(path) for path in SCRIPTS}, {"demo", "test", "install-deps", "generate", "format", "peers"})
+        for path in SCRIPTS:
+            done = self.run_it("bash", "-n", path)
+            self.assertEqual((0, ""), (done.returncode, done.stderr), path)
+
+    def test_help_is_printed_and_nothing_else_happens(self):
+        for path in SCRIPTS:
+            for option in ("--help", "-h"):
+                done = self.run_it(path, option)
+                self.assertEqual((0, ""), (done.returncode, done.stderr), path)
+                self.assertIn("usage", done.stdout, path)
+
+    def test_wrong_options_are_answered_with_the_usage(self):
+        wrong = {path: [["--nonsense"], ["nonsense"]] for path in SCRIPTS}
+        scripts = {os.path.basename(path): path for path in SCRIPTS[:-1]}
+        wrong[scripts["demo"]] += [["--epochs"], ["--epochs", "0"], ["--epochs", "many"], ["--epochs=2.5"], ["--device"], ["--floor"],
+                                   ["--floor", "high"], ["--keep"]]
+        wrong[scripts["test"]] += [["--only"], ["--only", "release,lint"], ["--only", ""]]
+        wrong[scripts["install-deps"]] += [["--variant"]]
+        wrong[SCRIPTS[-1]] += [["--seconds"], ["--keep"]]
+        for path, cases in wrong.items():
+            for options in cases:
+                with self.subTest(script=path, options=options):
+                    done = self.run_it(path, *options)
+                    self.assertEqual((2, ""), (done.returncode, done.stdout), done.stderr)
+                    self.assertIn("usage", done.stderr)
+                    self.assertNotIn("unbound", done.stderr)
+
+    def test_the_place_of_dependencies_may_hold_spaces_and_is_absolute(self):
+        install = os.path.join(SOURCE, "scripts", "install-deps")
+        done = self.run_it(install, "--print-prefix", WEFT_DEPS_CACHE="/some where/else")
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertTrue(done.stdout.startswith("/some where/else/default-"), done.stdout)
+        done = self.run_it(install, "--print-prefix", WEFT_DEPS_CACHE="here")
+        self.assertEqual((1, "install-deps: the cache of dependencies must be an absolute path, not 'here'"), (done.returncode, done.stderr.strip()))
+        done = self.run_it(install, "--print-prefix", "--variant", "fast")
+        self.assertEqual((1, "install-deps: unknown variant 'fast' (default, asan and tsan exist)"), (done.returncode, done.stderr.strip()))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
