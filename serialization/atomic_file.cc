@@ -30,6 +30,9 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(FileSystem* fs, const std::string&
   const int known = fs->Stat(path.c_str(), &old);
   if (known == 0) {
     if (old.kind == FileKind::kDirectory) return UserError("cannot write '", path, "': it is a directory");
+    if (old.kind == FileKind::kSymlink) {
+      return UserError("cannot write '", path, "': it is a symbolic link, which the new file would replace; give the path that it leads to");
+    }
     if (old.kind != FileKind::kRegular) return UserError("cannot write '", path, "': it is not a regular file");
     result.mode_ = old.mode & 0777;
   } else if (known != -ENOENT) {
@@ -48,7 +51,8 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(FileSystem* fs, const std::string&
       file = File::Open(fs, temporary, flags, result.mode_ & 0666);
     }
     if (!file.ok()) {
-      if (absl::IsNotFound(file.status())) {
+      FileInfo directory;  // a folder that takes no files, /proc say, is not missing
+      if (absl::IsNotFound(file.status()) && fs->Stat(DirectoryOf(path).c_str(), &directory) == -ENOENT) {
         return UserErrorOf(absl::StatusCode::kNotFound, "cannot write '", path, "': the directory '", DirectoryOf(path),
                            "' does not exist");
       }
@@ -60,7 +64,11 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(FileSystem* fs, const std::string&
     const int locked = fs->Lock(result.file_.fd());
     FileInfo now;
     const bool lost = locked == -EWOULDBLOCK || (fs->StatFd(result.file_.fd(), &now) == 0 && now.links == 0);
-    if (!lost || attempt == 8) return result;
+    if (!lost || attempt == 8) {
+      // Creating took the umask's bits away. A file system without permissions may refuse; that is no reason not to save.
+      if (known == 0) (void)result.file_.SetMode(result.mode_);
+      return result;
+    }
     result.Abort();
   }
 }

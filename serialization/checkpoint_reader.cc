@@ -43,7 +43,7 @@ absl::Status CheckpointReader::Load(const OpenOptions& options) {
   const std::string& path = file_.path();
   WEFT_ASSIGN_OR_RETURN(const FileInfo info, file_.Info());
   if (info.kind == FileKind::kDirectory) return UserError("'", path, "' is a directory, not a checkpoint");
-  if (info.kind != FileKind::kRegular) return UserError("'", path, "' is not a regular file; read a stream instead");
+  if (info.kind != FileKind::kRegular) return UserError("'", path, "' is not a regular file, and a checkpoint is one");
   file_bytes_ = static_cast<uint64_t>(info.size);
   std::byte raw[kPrologueBytes];
   const size_t start = static_cast<size_t>(std::min<uint64_t>(file_bytes_, kPrologueBytes));

@@ -74,7 +74,7 @@ struct CompileCacheStore::Impl {
     int64_t modified_ns;
     uint64_t bytes;
   };
-  std::vector<Found> Scan(bool drop_old_temporaries);
+  std::vector<Found> Scan();
   void Evict(const std::string& keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_mutex);
   void AfterFork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
@@ -201,7 +201,9 @@ void CompileCacheStore::Impl::Store(CacheEntry entry) {
       ++stats.store_failures;
     }
     if (options.write_failed) options.write_failed();
-    return Warn(kUnwritable, absl::StrCat("compile cache '", options.directory, "' cannot be written: ", written.status().message()));
+    // Why nothing can be written at all was said when the directory was opened.
+    if (writable) Warn(kUnwritable, absl::StrCat("compile cache '", options.directory, "' cannot be written: ", written.status().message()));
+    return;
   }
   {
     absl::MutexLock lock(&mutex);
@@ -210,14 +212,15 @@ void CompileCacheStore::Impl::Store(CacheEntry entry) {
   }
   if (bytes_estimate < 0) {
     bytes_estimate = 0;
-    for (const Found& found : Scan(false)) bytes_estimate += static_cast<int64_t>(found.bytes);
+    for (const Found& found : Scan()) bytes_estimate += static_cast<int64_t>(found.bytes);
   } else {
     bytes_estimate += static_cast<int64_t>(*written);
   }
   if (static_cast<uint64_t>(bytes_estimate) > options.max_bytes) Evict(path);
 }
 
-std::vector<CompileCacheStore::Impl::Found> CompileCacheStore::Impl::Scan(bool drop_old_temporaries) {
+// All entries. What killed processes left half written goes after an hour: no limit counts it.
+std::vector<CompileCacheStore::Impl::Found> CompileCacheStore::Impl::Scan() {
   std::vector<Found> found;
   std::vector<std::string> folders, names;
   if (fs->List(root.c_str(), &folders) < 0) return found;
@@ -231,7 +234,7 @@ std::vector<CompileCacheStore::Impl::Found> CompileCacheStore::Impl::Scan(bool d
       if (fs->Stat(full.c_str(), &info) < 0 || info.kind != FileKind::kRegular) continue;
       if (name.ends_with(".tce") && name[0] != '.') {
         found.push_back({full, info.modified_ns, static_cast<uint64_t>(info.size)});
-      } else if (drop_old_temporaries && name.ends_with(".tmp") && WallNs() - info.modified_ns > kHourNs) {
+      } else if (name.ends_with(".tmp") && WallNs() - info.modified_ns > kHourNs) {
         fs->Unlink(full.c_str());
       }
     }
@@ -247,7 +250,7 @@ void CompileCacheStore::Impl::Evict(const std::string& keep) {
     bytes_estimate = -1;
     return;
   }
-  std::vector<Found> found = Scan(true);
+  std::vector<Found> found = Scan();
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
     return std::pair(a.modified_ns, std::string_view(a.path)) < std::pair(b.modified_ns, std::string_view(b.path));
   });

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -167,6 +168,14 @@ TEST(CheckpointDamage, WrongPlacesToSaveToAreNamed) {
   EXPECT_THAT(message(dir.path()), HasSubstr("it is a directory"));
   EXPECT_THAT(message("/dev/null"), HasSubstr("it is not a regular file"));
   EXPECT_THAT(message(""), HasSubstr("does not name a file"));
+  EXPECT_THAT(message(dir.path() + "/"), HasSubstr("does not name a file"));
+  EXPECT_THAT(message("/proc/a"), HasSubstr("cannot create '/proc/.a."));
+  ASSERT_EQ(symlink("elsewhere", (dir / "link").c_str()), 0);
+  EXPECT_EQ(message(dir / "link"), "saving checkpoint '" + (dir / "link") + "': cannot write '" + (dir / "link") +
+                                       "': it is a symbolic link, which the new file would replace; give the path that it leads to");
+  ASSERT_EQ(mkfifo((dir / "fifo").c_str(), 0600), 0);
+  EXPECT_THAT(message(dir / "fifo"), HasSubstr("it is not a regular file"));
+  EXPECT_EQ(CheckpointReader::Open(dir / "fifo").status().message(), "'" + (dir / "fifo") + "' is not a regular file, and a checkpoint is one");
 }
 
 // The state of these is 20 MB, so that direct I/O, reservation, the writer thread and both frame kinds take part.

@@ -100,12 +100,16 @@ TEST(Checkpoint, KeepsHeaderAndUserMetadata) {
 TEST(Checkpoint, ReplacesAFileAndKeepsItsPermissions) {
   TempDir dir;
   WriteContents(dir / "a", "old");
-  ASSERT_EQ(chmod((dir / "a").c_str(), 0600), 0);
   State state = SmallState();
-  ASSERT_TRUE(SaveCheckpoint(dir / "a", state.tree, state, {.durability = Durability::kProcess}).ok());
-  struct stat info;
-  ASSERT_EQ(stat((dir / "a").c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  const mode_t before = umask(022);  // which new files obey, not those that were given other permissions
+  for (const mode_t mode : {0600, 0664, 0640, 0444}) {
+    ASSERT_EQ(chmod((dir / "a").c_str(), mode), 0);
+    ASSERT_TRUE(SaveCheckpoint(dir / "a", state.tree, state, {.durability = Durability::kProcess}).ok());
+    struct stat info;
+    ASSERT_EQ(stat((dir / "a").c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, mode);
+  }
+  umask(before);
   EXPECT_TRUE(OpenAndReadAll(dir / "a").ok());
 }
 
