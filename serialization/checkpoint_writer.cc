@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <set>
 
 #include "serialization/block_writer.h"
 #include "serialization/checkpoint_schema.h"
@@ -124,7 +125,10 @@ class Writer {
 
 absl::Status Writer::Plan() {
   uint64_t user = 0;
+  std::set<std::string_view> keys;  // what is read back is a dict
   for (const auto& [key, value] : options_.user) {
+    if (!IsCleanText(key)) return UserError("a key of user metadata is not valid UTF-8 without NUL");
+    if (!keys.insert(key).second) return UserError("user metadata has the key '", key, "' twice");
     if (key.size() > kMaxNameBytes) return UserError("a key of user metadata has ", key.size(), " bytes; at most ", kMaxNameBytes, " are allowed");
     user += key.size() + value.size();
   }

@@ -15,7 +15,8 @@ uint64_t HashKey(Tree::NodeId dict, std::string_view key) {
   return Checksum64(std::as_bytes(std::span(key))) ^ ((uint64_t{dict} + 1) * 0x9E3779B97F4A7C15u);
 }
 
-// Strict UTF-8 without NUL: what every language can hold as a string.
+}  // namespace
+
 bool IsCleanText(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const auto byte = [&](size_t k) { return static_cast<uint8_t>(text[k]); };
@@ -38,8 +39,6 @@ bool IsCleanText(std::string_view text) {
   }
   return true;
 }
-
-}  // namespace
 
 std::string_view Tree::NameOf(Kind kind) {
   constexpr std::string_view kNames[] = {"none", "dict", "list", "tuple", "tensor", "bool",

@@ -124,4 +124,7 @@ class Tree {
   std::unordered_map<uint64_t, NodeId> by_key_;  // hash of (dict, key); a collision falls back to walking the dict
 };
 
+// Strict UTF-8 without NUL: what every language can hold as a string. Keys and texts are.
+bool IsCleanText(std::string_view text);
+
 }  // namespace weft

@@ -278,7 +278,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
 
-/* The user's metadata as a dict of text (bytes where it is not UTF-8); empty if there is none.
+/* The user's metadata as a dict of text (bytes where it is not UTF-8 without NUL); empty if there is none.
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, DATA_LOSS. Threads: exclusive: reader. Since 1.0.
  */

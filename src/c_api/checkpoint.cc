@@ -213,7 +213,7 @@ weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader* reader, weft
     WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
     auto tree = MakeRef<TreeObject>();
     for (const auto& [key, value] : object->reader->header().user) {
-      WEFT_RETURN_IF_ERROR(tree->tree.Add(Tree::root(), key, IsUtf8(value) ? Tree::Text(value) : Tree::Bytes(value)).status());
+      WEFT_RETURN_IF_ERROR(tree->tree.Add(Tree::root(), key, IsCleanText(value) ? Tree::Text(value) : Tree::Bytes(value)).status());
     }
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
     return absl::OkStatus();

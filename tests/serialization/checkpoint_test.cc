@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -95,6 +96,15 @@ TEST(Checkpoint, KeepsHeaderAndUserMetadata) {
   EXPECT_EQ((*reader)->header().producer, "a test");
   EXPECT_EQ((*reader)->header().user, options.user);
   EXPECT_EQ((*reader)->header().required & kFeatureUnstable, kFeatureUnstable);
+
+  const auto refusal = [&](std::string key, std::string other) {
+    options.user = {{std::move(key), ""}, {std::move(other), ""}};
+    return std::string(SaveCheckpoint(dir / "b", state.tree, state, options).message());
+  };
+  EXPECT_THAT(refusal("note", "note"), ::testing::HasSubstr("': user metadata has the key 'note' twice"));
+  EXPECT_THAT(refusal(std::string("a\0b", 3), ""), ::testing::HasSubstr("a key of user metadata is not valid UTF-8 without NUL"));
+  EXPECT_THAT(refusal("", "\xff"), ::testing::HasSubstr("a key of user metadata is not valid UTF-8 without NUL"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "b"));
 }
 
 TEST(Checkpoint, ReplacesAFileAndKeepsItsPermissions) {
