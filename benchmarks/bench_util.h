@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -204,9 +205,9 @@ struct Row {
 };
 
 struct Options {
-  bool json = false, quick = false;
-  int threads = 0;
-  std::vector<std::string> rest;
+  bool json = false, quick = false, help = false;
+  int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::string> rest;  // what all programs do not share
 };
 inline Options Parse(int argc, char** argv) {
   Options options;
@@ -215,14 +216,20 @@ inline Options Parse(int argc, char** argv) {
       options.json = true;
     } else if (std::strcmp(argv[i], "--quick") == 0) {
       options.quick = true;
-    } else if (std::strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
-      options.threads = std::atoi(argv[++i]);
+    } else if (std::strcmp(argv[i], "--help") == 0 || std::strcmp(argv[i], "-h") == 0) {
+      options.help = true;
     } else {
       options.rest.push_back(argv[i]);
     }
   }
-  if (options.threads < 1) options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return options;
+}
+
+// A whole number of 1 or more; 0 if the text is none.
+inline int Count(const std::string& text) {
+  char* end = nullptr;
+  const long value = std::strtol(text.c_str(), &end, 10);
+  return end != text.c_str() && *end == 0 && value >= 1 && value <= 1'000'000'000 ? static_cast<int>(value) : 0;
 }
 
 inline std::string Machine() {

@@ -15,21 +15,17 @@
 #include <string>
 #include <vector>
 
+#include "bench_util.h"
 #include "weft.h"
 
 namespace {
 
-struct Row {
-  std::string name;
-  double value;
-  const char* unit;
-  double floor;  // 0: none
-  double ratio;
-};
+std::string path;  // of the checkpoint
 
 void Check(weft_error* error) {
   if (error == nullptr) return;
-  std::fprintf(stderr, "%s\n", weft_error_message(error, nullptr));
+  std::fprintf(stderr, "checkpoint: %s\n", weft_error_message(error, nullptr));
+  unlink(path.c_str());
   std::exit(1);
 }
 
@@ -57,21 +53,6 @@ void ResetPeak() {
     if (write(fd, "5", 1) != 1) std::perror("clear_refs");
     close(fd);
   }
-}
-
-std::string Machine() {
-  std::string model = "unknown";
-  char line[512];
-  FILE* in = std::fopen("/proc/cpuinfo", "r");
-  while (in != nullptr && std::fgets(line, sizeof(line), in) != nullptr) {
-    if (std::strncmp(line, "model name", 10) == 0) {
-      model = std::strchr(line, ':') + 2;
-      model.pop_back();
-      break;
-    }
-  }
-  if (in != nullptr) std::fclose(in);
-  return model + ", " + std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + " cores";
 }
 
 // The disk's own speed, page cache bypassed; 0 where the file system cannot.
@@ -103,24 +84,18 @@ double Median(std::vector<double> values) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool json = false, quick = false;
-  std::string dir = ".";
-  for (int i = 1; i < argc; ++i) {
-    const std::string arg = argv[i];
-    if (arg == "--json") {
-      json = true;
-    } else if (arg == "--quick") {
-      quick = true;
-    } else if (arg == "--dir" && i + 1 < argc) {
-      dir = argv[++i];
-    } else {
-      std::fprintf(stderr, "usage: checkpoint [--json] [--quick] [--dir D]\n");
-      return 2;
-    }
+  const bench::Options options = bench::Parse(argc, argv);
+  const bool elsewhere = options.rest.size() == 2 && options.rest[0] == "--dir";
+  if (options.help || (!options.rest.empty() && !elsewhere)) {
+    std::fputs("usage: checkpoint [--json] [--quick] [--dir D] [--help]\n"
+               "  --dir D   where to write up to 8 GiB, removed at the end (.)\n", options.help ? stdout : stderr);
+    return options.help ? 0 : 2;
   }
-  const int names = quick ? 4 : 64;
+  const std::string dir = elsewhere ? options.rest[1] : ".";
+  const int names = options.quick ? 4 : 64;
   const uint64_t each = 64 << 20, total = each * static_cast<uint64_t>(names);
-  const std::string path = dir + "/weft_benchmark.tck", raw = dir + "/weft_benchmark.raw";
+  path = dir + "/weft_benchmark.tck";
+  const std::string raw = dir + "/weft_benchmark.raw";
 
   weft_context* ctx = nullptr;
   Check(weft_context_create(nullptr, &ctx));
@@ -139,7 +114,6 @@ int main(int argc, char** argv) {
     Check(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, key.data(), key.size(), tensor, nullptr));
   }
 
-  std::vector<Row> rows;
   std::vector<double> save, disk, load;
   double memory = 0;
   const int rounds = 3;
@@ -170,20 +144,9 @@ int main(int argc, char** argv) {
   weft_context_release(ctx);
 
   const double floor = disk.empty() ? 0 : Median(disk);
-  rows.push_back({"checkpoint_save_durable", Median(save), "GB/s", floor, floor > 0 ? Median(save) / floor : 0});
-  rows.push_back({"checkpoint_save_memory", memory, "MiB", 32, memory / 32});
-  rows.push_back({"checkpoint_load_to_device", Median(load), "GB/s", 0, 0});
-  if (json) std::printf("[");
-  const std::string machine = Machine();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const Row& r = rows[i];
-    if (json) {
-      std::printf("%s{\"name\": \"%s\", \"value\": %.4g, \"unit\": \"%s\", \"floor\": %.4g, \"ratio\": %.4g, \"peers\": {}, \"machine\": \"%s\"}",
-                  i == 0 ? "" : ",\n ", r.name.c_str(), r.value, r.unit, r.floor, r.ratio, machine.c_str());
-    } else {
-      std::printf("%-28s %8.3g %-5s floor %.3g, ratio %.3g\n", r.name.c_str(), r.value, r.unit, r.floor, r.ratio);
-    }
-  }
-  if (json) std::printf("]\n");
+  bench::Print({{"checkpoint save, durable", Median(save), "GB/s", floor, floor > 0 ? Median(save) / floor : 0, {}},
+                {"checkpoint save, memory, against its limit", memory, "MiB", 32, memory / 32, {}},
+                {"checkpoint load to device", Median(load), "GB/s", 0, 0, {}}},
+               options);
   return 0;
 }

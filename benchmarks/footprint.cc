@@ -47,10 +47,9 @@ double LoadOnce(const std::string& path) {
 
 int main(int argc, char** argv) {
   const bench::Options options = bench::Parse(argc, argv);
-  if (!options.rest.empty()) {
-    const bool help = options.rest[0] == "--help";
-    std::fputs("usage: footprint [--json] [--quick] [--help]\n", help ? stdout : stderr);
-    return help ? 0 : 2;
+  if (options.help || !options.rest.empty()) {
+    std::fputs("usage: footprint [--json] [--quick] [--help]\n", options.help ? stdout : stderr);
+    return options.help ? 0 : 2;
   }
   Dl_info self;
   if (dladdr(reinterpret_cast<void*>(&weft_abi_version), &self) == 0) return 1;

@@ -137,7 +137,7 @@ int main(int argc, char** argv) {
     else if (!strcmp(argv[i], "--peers")) peers = 1;
     else if (!strcmp(argv[i], "--peers-in") && i + 1 < argc) peers = 1, keep = argv[++i];
     else {
-      const int help = !strcmp(argv[i], "--help");
+      const int help = !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
       fprintf(help ? stdout : stderr, "usage: record [--json] [--quick] [--peers | --peers-in DIR] [--help]\n"
               "  --peers           JAX tracing the same block, in a throw-away virtual environment\n"
               "  --peers-in DIR    the same in one that stays\n");

@@ -39,10 +39,9 @@ double Median(std::vector<double> values) {
 
 int main(int argc, char** argv) {
   const bench::Options options = bench::Parse(argc, argv);
-  if (!options.rest.empty()) {
-    const bool help = options.rest[0] == "--help";
-    std::fputs("usage: start [--json] [--quick] [--help]\n", help ? stdout : stderr);
-    return help ? 0 : 2;
+  if (options.help || !options.rest.empty()) {
+    std::fputs("usage: start [--json] [--quick] [--help]\n", options.help ? stdout : stderr);
+    return options.help ? 0 : 2;
   }
   char path[PATH_MAX] = {}, folder[] = "/tmp/weft-start.XXXXXX";
   if (readlink("/proc/self/exe", path, sizeof path - 1) < 0 || mkdtemp(folder) == nullptr) return 1;

@@ -24,7 +24,8 @@ constexpr char kHelp[] =
     "  --peers-in DIR   the same in a virtual environment that stays (made if it is not there)\n"
     "  --only NAME      mlp or cnn\n"
     "  --steps N        N steps without measuring, for profilers\n"
-    "  --metrics        the library's counters at the end\n";
+    "  --metrics        the library's counters at the end\n"
+    "  --help           this\n";
 
 void Must(weft_error* error) {
   if (error == nullptr) return;
@@ -185,6 +186,7 @@ int main(int argc, char** argv) {
   bool peers = false, metrics = false;
   std::string folder, only;
   int plain_steps = 0;
+  bool wrong = false;
   for (size_t i = 0; i < options.rest.size(); ++i) {
     const std::string& a = options.rest[i];
     const bool has_value = i + 1 < options.rest.size();
@@ -195,14 +197,19 @@ int main(int argc, char** argv) {
       folder = options.rest[++i];
     } else if (a == "--only" && has_value) {
       only = options.rest[++i];
+      wrong = wrong || (only != "mlp" && only != "cnn");
     } else if (a == "--steps" && has_value) {
-      plain_steps = std::atoi(options.rest[++i].c_str());
+      plain_steps = bench::Count(options.rest[++i]);
+      wrong = wrong || plain_steps == 0;
     } else if (a == "--metrics") {
       metrics = true;
     } else {
-      std::fputs(kHelp, a == "--help" ? stdout : stderr);
-      return a == "--help" ? 0 : 2;
+      wrong = true;
     }
+  }
+  if (options.help || wrong) {
+    std::fputs(kHelp, options.help ? stdout : stderr);
+    return options.help ? 0 : 2;
   }
   weft_context* ctx = nullptr;
   Must(weft_context_create(nullptr, &ctx));

@@ -82,12 +82,22 @@ struct Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bench::Options options = bench::Parse(argc, argv);
-  if (!options.rest.empty() && options.rest[0] == "--help") {
-    std::puts("usage: gemm_conv [--json] [--quick] [--threads N] [--help] [auto | avx512 | avx2 | portable]");
-    return 0;
+  bench::Options options = bench::Parse(argc, argv);
+  std::string name = "auto";
+  bool wrong = false;
+  for (size_t i = 0; i < options.rest.size(); ++i) {
+    if (options.rest[i] == "--threads") {
+      options.threads = i + 1 < options.rest.size() ? bench::Count(options.rest[++i]) : 0;
+    } else {
+      wrong = wrong || name != "auto" || options.rest[i][0] == '-';
+      name = options.rest[i];
+    }
   }
-  const absl::StatusOr<CpuTarget> target = TargetFromName(options.rest.empty() ? "auto" : options.rest[0]);
+  if (options.help || wrong || options.threads == 0) {
+    std::fputs("usage: gemm_conv [--json] [--quick] [--threads N] [--help] [auto | avx512 | avx2 | portable]\n", options.help ? stdout : stderr);
+    return options.help ? 0 : 2;
+  }
+  const absl::StatusOr<CpuTarget> target = TargetFromName(name);
   if (!target.ok()) {
     std::fprintf(stderr, "%s\n", std::string(target.status().message()).c_str());
     return 2;

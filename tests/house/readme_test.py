@@ -1,4 +1,5 @@
 """C examples in README.md and docs/abi.md compile as C99 against the built library and run, as they stand there."""
+import json
 import os
 import re
 import subprocess
@@ -39,6 +40,12 @@ class Readme(unittest.TestCase):
         for text in programs:
             self.assertLessEqual(len(text.splitlines()), 30, "the example is longer than a reader's patience")
             self.assertEqual("w = 3.000", self.compile_and_run(text).strip())
+
+    def test_it_claims_no_more_operations_than_there_are(self):
+        with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as handle:
+            claimed = re.search(r"\*\*Operations\*\*: more than (\d+),", handle.read())
+        with open(os.path.join(SOURCE, "include", "c_api", "ops.json"), encoding="utf-8") as handle:
+            self.assertGreater(len(json.load(handle)["ops"]), int(claimed.group(1)))
 
     def test_the_blocks_of_the_abi_page_are_one_program(self):
         blocks = c_blocks("docs/abi.md")
