@@ -27,6 +27,7 @@ struct Bench {
                                                 options.quick ? 0.3 : 2.0);
     if (sample.Void()) {
       std::fprintf(stderr, "%s: no undisturbed sample (%d dropped)\n", name.c_str(), sample.dropped);
+      failed = true;
       return;
     }
     const double rate = flops / sample.seconds * 1e-9;
@@ -110,7 +111,10 @@ int main(int argc, char** argv) {
   const double probe = bench::BestProbe(options.threads);
   // At least one such instruction a cycle; cores with two show a ratio of 2.
   bench.rows.push_back({"probe", probe, "GF/s", peak, probe / peak, {}});
-  if (probe < 0.85 * peak) std::fprintf(stderr, "the probe reaches %.0f of %.0f GF/s: the run is void\n", probe, peak);
+  if (probe < 0.85 * peak) {
+    std::fprintf(stderr, "the probe reaches %.0f of %.0f GF/s: the run is void\n", probe, peak);
+    bench.failed = true;
+  }
 
   bench.Gemm("gemm 128^3", 128, 128, 128, false, false);
   bench.Gemm("gemm 512^3", 512, 512, 512, false, false);

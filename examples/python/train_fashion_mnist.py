@@ -9,8 +9,12 @@ import gzip
 import os
 import sys
 import time
+import zlib
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    sys.exit("this program keeps its data in NumPy: apt-get install python3-numpy, or pip install numpy")
 
 F32, I32, U8 = 0x12002, 0x12000, 0x10801
 BATCH, EVAL = 64, 500
@@ -31,7 +35,10 @@ class Weft:
     """The library, with errors as exceptions. `int64 dims + size_t rank`, pointers and numbers: all that ctypes needs."""
 
     def __init__(self, path):
-        self.lib = c.CDLL(path)
+        try:
+            self.lib = c.CDLL(path)
+        except OSError as e:
+            raise WeftError(f"{e} (build it, or give its path with --library)") from None
         self.lib.weft_abi_version.restype = c.c_uint32
         major = self.lib.weft_abi_version() >> 16
         if major != 1:
@@ -137,7 +144,20 @@ def read(folder, half):
         labels = read_idx(os.path.join(folder, f"{half}-labels-idx1-ubyte.gz"))
     except FileNotFoundError as e:
         sys.exit(f"{e.filename} is missing: the images come from Debian's package dataset-fashion-mnist")
+    except (OSError, EOFError, IndexError, ValueError, zlib.error) as e:
+        sys.exit(f"{folder}: the {half} half cannot be read: {e}")
+    if images.shape[1:] != (28, 28) or labels.shape != images.shape[:1] or len(images) < EVAL:
+        sys.exit(f"{folder}: the {half} half holds images {images.shape} and labels {labels.shape}; at least {EVAL} of 28x28 are needed")
     return images[..., None], labels.astype(np.int32)
+
+
+def at_least(low):
+    def number(text):
+        value = int(text)
+        if value < low:
+            raise argparse.ArgumentTypeError(f"{value} is less than {low}")
+        return value
+    return number
 
 
 def main():
@@ -145,9 +165,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", default=os.path.join(here, "../../build/release/lib/libweft.so.1"))
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--limit", type=int, default=0, help="at most this many steps an epoch")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--epochs", type=at_least(1), default=1)
+    parser.add_argument("--limit", type=at_least(0), default=0, help="at most this many steps an epoch; 0: all")
+    parser.add_argument("--seed", type=at_least(0), default=1)
     args = parser.parse_args()
 
     w = Weft(args.library)
@@ -204,4 +224,9 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except WeftError as e:
+        sys.exit(str(e))

@@ -1,7 +1,10 @@
 """The Python example trains through dlopen alone: a short epoch of the real images reaches a floor of accuracy."""
+import gzip
 import importlib.util
 import os
+import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["WEFT_SOURCE"], "tests", "support"))
@@ -20,6 +23,34 @@ class Ctypes(unittest.TestCase):
         spec.loader.exec_module(example)
         sys.argv = [path, "--library", os.environ["WEFT_LIB"], "--limit", "40"]
         self.assertGreater(example.main(), 0.6)
+
+    def run_it(self, *options):
+        path = os.path.join(os.environ["WEFT_SOURCE"], "examples", "python", "train_fashion_mnist.py")
+        done = subprocess.run([sys.executable, path, "--library", os.environ["WEFT_LIB"], *options], capture_output=True, text=True, timeout=120)
+        self.assertNotIn("Traceback", done.stderr)
+        return done.returncode, done.stderr.strip().splitlines()[-1] if done.stderr else done.stdout
+
+    def test_what_is_wrong_is_said_in_a_line(self):
+        for options, code, text in ((["--library", "/nonexistent.so"], 1, "/nonexistent.so: cannot open shared object file"),
+                                    (["--data", "/nonexistent"], 1, "the images come from Debian's package dataset-fashion-mnist"),
+                                    (["--epochs", "0"], 2, "argument --epochs: 0 is less than 1"), (["--seed", "-1"], 2, "-1 is less than 0"),
+                                    (["--limit", "few"], 2, "argument --limit: invalid"), (["--fast"], 2, "unrecognized arguments: --fast")):
+            with self.subTest(options=options):
+                rc, said = self.run_it(*options)
+                self.assertEqual(code, rc, said)
+                self.assertIn(text, said)
+
+    def test_a_damaged_data_set_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "train-images-idx3-ubyte.gz")
+            for data, text in ((b"junk", "the train half cannot be read"), (gzip.compress(b""), "the train half cannot be read"),
+                               (gzip.compress(bytes((0, 0, 8, 1, 0, 0, 0, 1, 7))), "the train half")):
+                for name in (path, path.replace("images-idx3", "labels-idx1")):
+                    with open(name, "wb") as f:
+                        f.write(data)
+                rc, said = self.run_it("--data", folder)
+                self.assertEqual(1, rc)
+                self.assertIn(f"{folder}: {text}", said)
 
 
 if __name__ == "__main__":
