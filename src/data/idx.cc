@@ -101,9 +101,9 @@ absl::Status ReadExactly(Stream& stream, const std::string& path, std::string_vi
 absl::StatusOr<HostTensor> ReadIdx(FileSystem* fs, const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(File file, File::Open(fs, path, OpenFlags{.read = true}));
   WEFT_ASSIGN_OR_RETURN(FileInfo info, file.Info());
-  if (info.kind != FileKind::kRegular || info.size > kMaxFileBytes) {
-    return UserError("'", path, "' is not an IDX file: it is ", info.size, " bytes, a regular file of at most ",
-                     kMaxFileBytes, " is expected");
+  if (info.kind != FileKind::kRegular) return UserError("'", path, "' is not an IDX file: it is not a regular file");
+  if (info.size > kMaxFileBytes) {
+    return UserError("'", path, "' is not an IDX file: it is ", info.size, " bytes, at most ", kMaxFileBytes, " are expected");
   }
   std::vector<std::byte> raw(info.size);
   WEFT_RETURN_IF_ERROR(file.ReadAt(0, raw));

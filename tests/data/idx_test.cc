@@ -3,11 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace weft {
 namespace {
@@ -19,11 +21,12 @@ class IdxTest : public ::testing::Test {
   void SetUp() override {
     char pattern[] = "/tmp/weft-idx-XXXXXX";
     ASSERT_NE(mkdtemp(pattern), nullptr);
-    path_ = std::string(pattern) + "/file";
+    folder_ = pattern;
+    path_ = folder_ + "/file";
   }
   void TearDown() override {
-    unlink(path_.c_str());
-    rmdir(path_.substr(0, path_.rfind('/')).c_str());
+    unlink((folder_ + "/file").c_str());
+    rmdir(folder_.c_str());
   }
   void Write(const std::string& bytes) {
     FILE* f = fopen(path_.c_str(), "wb");
@@ -39,7 +42,7 @@ class IdxTest : public ::testing::Test {
   }
   absl::StatusOr<HostTensor> Read() { return ReadIdx(PosixFileSystem(), path_); }
   std::string Error() { return std::string(Read().status().message()); }
-  std::string path_;
+  std::string folder_, path_;
 };
 
 const std::string kSmall("\0\0\x08\x02\0\0\0\x02\0\0\0\x03\1\2\3\4\5\6", 18);
@@ -86,6 +89,25 @@ TEST_F(IdxTest, ATruncatedGzipStreamSaysSo) {
   EXPECT_THAT(Error(), HasSubstr("the gzip stream ends early"));
 }
 
+TEST_F(IdxTest, DamageOfAGzipStreamIsAnErrorOrChangesNothing) {
+  WriteGzip(kSmall);
+  FILE* f = fopen(path_.c_str(), "rb");
+  std::string good(256, '\0');
+  good.resize(fread(good.data(), 1, good.size(), f));
+  fclose(f);
+  for (size_t n = 0; n < good.size(); ++n) {
+    Write(good.substr(0, n));
+    EXPECT_FALSE(Read().ok()) << "cut to " << n;
+  }
+  for (size_t bit = 0; bit < good.size() * 8; ++bit) {
+    std::string bad = good;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
+    Write(bad);
+    const auto tensor = Read();  // a time or system in the header may be anything
+    if (tensor.ok()) EXPECT_EQ(std::memcmp(tensor->bytes().data(), kSmall.data() + 12, 6), 0) << "bit " << bit;
+  }
+}
+
 TEST_F(IdxTest, AHugeClaimAllocatesNothing) {
   Write(std::string("\0\0\x08\x03\x7F\xFF\xFF\xFF\x7F\xFF\xFF\xFF\0\0\0\x09", 16));
   EXPECT_THAT(Error(), HasSubstr("which its 16 bytes cannot hold"));
@@ -99,6 +121,13 @@ TEST_F(IdxTest, OtherFilesAreNamedAsSuch) {
 TEST_F(IdxTest, TrailingBytesAreRefused) {
   Write(kSmall + "x");
   EXPECT_THAT(Error(), HasSubstr("has bytes after its data"));
+}
+
+TEST_F(IdxTest, FoldersAndPipesAreNamedAsSuch) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_EQ(Error(), "'" + path_ + "' is not an IDX file: it is not a regular file");
+  path_ = "/tmp";
+  EXPECT_EQ(Error(), "'/tmp' is not an IDX file: it is not a regular file");
 }
 
 TEST_F(IdxTest, AMissingFileIsNotFound) { EXPECT_EQ(Read().status().code(), absl::StatusCode::kNotFound); }
