@@ -232,6 +232,79 @@ TEST(MemoryPlan, LiveStoragesNeverOverlap) {
   }
 }
 
+// What the plan was before it looked at neighbours in time only: the same offsets, found the slow way.
+int64_t PlanAmongAll(std::vector<Lifetime>& lifetimes) {
+  std::vector<size_t> order(lifetimes.size()), placed;
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
+  const auto padded = [](int64_t bytes) {
+    const int64_t rounded = (bytes + 63) / 64 * 64;
+    return rounded + (rounded % 4096 == 0 ? 128 : 64);
+  };
+  int64_t total = 0;
+  for (size_t i : order) {
+    Lifetime& one = lifetimes[i];
+    int64_t at = 0, best = -1, best_gap = 0;
+    for (size_t p : placed) {
+      if (lifetimes[p].last < one.first || one.last < lifetimes[p].first) continue;
+      const int64_t gap = lifetimes[p].offset - at;
+      if (gap >= padded(one.bytes) && (best < 0 || gap < best_gap)) best = at, best_gap = gap;
+      at = std::max(at, lifetimes[p].offset + padded(lifetimes[p].bytes));
+    }
+    one.offset = best >= 0 ? best : at;
+    total = std::max(total, one.offset + padded(one.bytes));
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                   [&](size_t a, size_t b) { return lifetimes[a].offset < lifetimes[b].offset; }), i);
+  }
+  return total;
+}
+
+TEST(MemoryPlan, IsTheBestFitAmongAllThatLiveAtOnce) {
+  std::mt19937 random(12);
+  for (int round = 0; round < 30; ++round) {
+    const int entries = 50 + static_cast<int>(random() % 3000);
+    std::vector<Lifetime> lifetimes;
+    for (int i = 0; i < 1000; ++i) {
+      const int first = static_cast<int>(random() % entries);
+      // Mostly short, some as long as activations that wait for the backward pass.
+      const int length = random() % 8 == 0 ? static_cast<int>(random() % entries) : static_cast<int>(random() % 6);
+      lifetimes.push_back({static_cast<int64_t>(random() % 9) * 2048, first, std::min(first + length, entries), 0});
+    }
+    std::vector<Lifetime> slow = lifetimes;
+    EXPECT_EQ(PlanArena(lifetimes), PlanAmongAll(slow));
+    for (size_t i = 0; i < slow.size(); ++i) ASSERT_EQ(lifetimes[i].offset, slow[i].offset) << i;
+  }
+}
+
+// A chain of kernels: took a minute when every storage was compared with every other.
+TEST(MemoryPlan, OfManyShortLivesIsSmallAndSoonMade) {
+  std::vector<Lifetime> lifetimes;
+  for (int i = 0; i < 300'000; ++i) lifetimes.push_back({256, i, i + 1, 0});
+  EXPECT_EQ(PlanArena(lifetimes), 2 * 320);
+}
+
+// Five temporaries of 2^61 bytes at once: the sum of their sizes does not fit 64 bits.
+TEST(MemoryPlan, TemporariesLargerThanAnyMemoryAreRefused) {
+  Builder b;
+  std::vector<Value> parameters;
+  Value sum;
+  for (int i = 0; i < 5; ++i) {
+    Value x{ir::Node::Create(ops::kOp_parameter, {}, {}, {Type::Scalar(DType::kF64)}), 0};
+    parameters.push_back(x);
+    const int64_t n = int64_t{1} << 29;
+    Value product = ops::BatchMatmul(b, ops::BroadcastInDim(b, x, {n, 1}, {}),
+                                     ops::BroadcastInDim(b, x, {1, n}, {}), false, false);
+    sum = sum ? ops::Add(b, sum, product) : product;
+  }
+  sum = ops::Reduce(b, sum, ops::Reducer::kSum, {0, 1});
+  ASSERT_TRUE(b.ok()) << b.status();
+  const std::vector<HostTensor> arguments(5, Filled(DType::kF64, {}, 1));
+  const auto results = RunOnCpu(TestBackend(), ir::Function::Create("huge", parameters, {sum}), arguments);
+  ASSERT_FALSE(results.ok());
+  EXPECT_EQ(results.status().code(), absl::StatusCode::kResourceExhausted) << results.status();
+  EXPECT_NE(results.status().message().find("bytes"), results.status().message().npos) << results.status();
+}
+
 // Random graphs of elementwise operations, broadcasts, transposes and reductions, fused, against the reference.
 TEST(CpuProgram, RandomGraphsAgreeWithTheReference) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
