@@ -7,6 +7,7 @@
 #include "src/ir/text.h"
 #include "src/ops/registry.h"
 #include "src/compiler/lower.h"
+#include "src/runtime/thread_pool.h"
 
 namespace weft::lazy {
 namespace {
@@ -40,6 +41,49 @@ std::string JsonText(std::string_view text) {
 
 }  // namespace
 
+// What the owners of foreign memory want done when it is no longer needed. They may wait for locks of their own or call
+// us again, so it never runs under the lock, nor on a thread that others wait for under it.
+class Engine::Releases {
+ public:
+  void Add(std::function<void()> release) {
+    std::unique_lock lock(mutex_);
+    if (!closed_) {
+      waiting_.push_back(std::move(release));
+      any_.store(true, std::memory_order_release);
+      return;
+    }
+    lock.unlock();
+    release();
+  }
+  void Run() {
+    while (any_.load(std::memory_order_acquire)) {
+      std::vector<std::function<void()>> now;
+      {
+        std::lock_guard lock(mutex_);
+        now.swap(waiting_);
+        any_.store(false, std::memory_order_relaxed);
+      }
+      for (const auto& release : now) release();
+    }
+  }
+  // From here on at once: there is no engine any more whose lock could matter.
+  void Close() {
+    {
+      std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    Run();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::function<void()>> waiting_;
+  std::atomic<bool> any_{false};
+  bool closed_ = false;
+};
+
+Engine::Engine() : releases_(std::make_shared<Releases>()) {}
+
 void Tensor::Destroy(const Tensor* tensor) {
   Ref<Engine> engine = tensor->engine_;
   Tensor* dead = engine->dead_.load(std::memory_order_relaxed);
@@ -61,11 +105,13 @@ void Engine::TryDrainDead() {
 }
 
 void Engine::Unlock() {
-  std::vector<std::function<void()>> releases;
-  releases.swap(releases_);
   t_locked = nullptr;
   mutex_.unlock();
-  for (const auto& release : releases) release();
+  if (!OnLibraryThread()) releases_->Run();
+}
+
+void Engine::RunReleases() {
+  if (t_locked == nullptr && !OnLibraryThread()) releases_->Run();
 }
 
 Engine::Lock::Lock(Engine& engine) : engine_(Ref<Engine>::Share(&engine)) {
@@ -136,6 +182,7 @@ Engine::~Engine() {
   for (DeviceState& state : devices_) {
     if (state.last_event) (void)state.last_event->Wait();
   }
+  releases_->Close();
 }
 
 absl::Status Engine::Close() {
@@ -259,11 +306,10 @@ absl::StatusOr<Ref<Tensor>> Engine::Adopt(Device* device, DType dtype, std::span
       return status;
     }
   }
-  // The memory's owner may call us again or wait for a lock of its own.
-  auto unlocked = [this, release = std::move(release)]() mutable {
+  auto unlocked = [releases = releases_, release = std::move(release)]() mutable {
     if (!release) return;
-    if (t_locked == this) return releases_.push_back(std::move(release));
-    release();
+    releases->Add(std::move(release));
+    if (t_locked == nullptr && !OnLibraryThread()) releases->Run();
   };
   WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, backend->Adopt(device, dtype, dims, data, std::move(unlocked)));
   // The memory is somebody else's: held for good, so that no launch writes into it.

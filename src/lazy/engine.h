@@ -48,8 +48,8 @@ class Engine final : public RefCounted {
   // Copies dense row-major bytes.
   absl::StatusOr<Ref<Tensor>> FromHost(Device* device, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes, ir::Location location = {});
-  // Foreign memory without a copy where the device can; never donated. `release` runs exactly once, also on failure, on
-  // any thread and with no lock of ours held.
+  // Foreign memory without a copy where the device can; never donated. `release` runs exactly once, also on failure, with
+  // no lock of ours held and on a thread of the caller's: within a call into the engine or where the last reference goes.
   absl::StatusOr<Ref<Tensor>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
                                     std::function<void()> release, ir::Location location = {});
   // Run-time arguments: values are never in a program. A double converts as HostTensor::SetDouble does.
@@ -121,6 +121,7 @@ class Engine final : public RefCounted {
  private:
   friend class Tensor;
   class Lock;
+  class Releases;
 
   // Pending work and live tensors of one device.
   struct DeviceState {
@@ -133,7 +134,7 @@ class Engine final : public RefCounted {
     Ref<Event> last_event;
   };
 
-  Engine() = default;
+  Engine();
   ~Engine() override;
 
   // --- engine.cc
@@ -148,6 +149,7 @@ class Engine final : public RefCounted {
   void DrainDead();     // under the lock
   void TryDrainDead();  // without it
   void Unlock();        // and runs what waited for that
+  void RunReleases();
   void FlushLog();
 
   // --- record.cc
@@ -164,6 +166,9 @@ class Engine final : public RefCounted {
   // --- evaluate.cc
   // Flattens what the values need into trace_ and arguments_. Values that are known already become arguments.
   absl::Status BuildTrace(std::span<const ir::Value> outputs);
+  // Where the value is among outputs_ of one collection, whose walk it is; outputs_.size() if it is not yet.
+  size_t FindOutput(const ir::Walk& walk, const ir::Value& value) const;
+  void AddOutput(const ir::Value& value, Tensor* owner);
   // Live tensors without data, distinct values in creation order, into outputs_ and owners_.
   void CollectLive(DeviceState& state, bool temporaries_too);
   // What must be computed to know the value, and is referred to from outside that: into outputs_.
@@ -191,7 +196,8 @@ class Engine final : public RefCounted {
   bool closed_ = false;
   uint64_t epoch_ = 0;  // of the marks in Data
   std::atomic<Tensor*> dead_{nullptr};
-  std::vector<std::function<void()>> releases_;  // of foreign memory that died under the lock; run once it is free
+  // Of foreign memory that died under the lock or on a thread of ours; run by whoever next leaves the engine.
+  std::shared_ptr<Releases> releases_;
 
   // Messages wait here until no lock is held.
   mutable std::mutex log_mutex_;

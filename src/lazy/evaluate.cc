@@ -95,6 +95,20 @@ absl::Status Engine::BuildTrace(std::span<const ir::Value> outputs) {
   return absl::OkStatus();
 }
 
+size_t Engine::FindOutput(const ir::Walk& walk, const ir::Value& value) const {
+  size_t at = outputs_.size();
+  if (walk.Mark(*value.node, static_cast<uint32_t>(at))) return at;
+  // The node's first output; another result of it comes later.
+  at = walk.At(*value.node);
+  while (at < outputs_.size() && !(outputs_[at] == value)) ++at;
+  return at;
+}
+
+void Engine::AddOutput(const ir::Value& value, Tensor* owner) {
+  outputs_.push_back(value);
+  owners_.push_back(owner);
+}
+
 void Engine::CollectLive(DeviceState& state, bool temporaries_too) {
   outputs_.clear();
   owners_.clear();
@@ -103,14 +117,9 @@ void Engine::CollectLive(DeviceState& state, bool temporaries_too) {
     if (tensor->expired_ || DataOf(tensor->value_) != nullptr) continue;
     if (tensor->scoped_ && !tensor->assigned_ && !temporaries_too) continue;
     // Two tensors may show one value.
-    size_t at = outputs_.size();
-    if (!walk.Mark(*tensor->value_.node, static_cast<uint32_t>(at))) {
-      at = walk.At(*tensor->value_.node);
-      while (at < outputs_.size() && !(outputs_[at] == tensor->value_)) ++at;
-    }
+    const size_t at = FindOutput(walk, tensor->value_);
     if (at == outputs_.size()) {
-      outputs_.push_back(tensor->value_);
-      owners_.push_back(tensor);
+      AddOutput(tensor->value_, tensor);
     } else if (tensor->overwritten_ && !owners_[at]->overwritten_) {
       owners_[at] = tensor;
     }
@@ -249,13 +258,9 @@ absl::Status Engine::Launch(DeviceState& state, CutReason reason) {
 absl::Status Engine::Compute(DeviceState& state, std::span<const ir::Value> values, CutReason reason) {
   outputs_.clear();
   owners_.clear();
+  const ir::Walk walk;
   for (const ir::Value& value : values) {
-    if (DataOf(value) != nullptr) continue;
-    bool seen = false;
-    for (const ir::Value& other : outputs_) seen = seen || other == value;
-    if (seen) continue;
-    outputs_.push_back(value);
-    owners_.push_back(nullptr);
+    if (DataOf(value) == nullptr && FindOutput(walk, value) == outputs_.size()) AddOutput(value, nullptr);
   }
   return outputs_.empty() ? absl::OkStatus() : Launch(state, reason);
 }
@@ -377,6 +382,7 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
   const int64_t start = Now();
   absl::Status status = backend->FromDevice(*buffer, offset, destination);
   buffer->Unhold();
+  RunReleases();
   metrics_.Add(Counter::kNanosecondsWaiting, Now() - start);
   metrics_.Add(Counter::kBytesFromDevice, static_cast<int64_t>(destination.size()));
   return status;
@@ -426,6 +432,7 @@ absl::Status Engine::Wait(Device* device, int64_t timeout_ns) {
   }
   const int64_t start = Now();
   const absl::Status status = Join(std::move(events))->Wait(timeout_ns);
+  RunReleases();
   metrics_.Add(Counter::kNanosecondsWaiting, Now() - start);
   return status;
 }

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <utility>
 
 #include "src/runtime/status.h"
 
@@ -24,6 +26,9 @@ constexpr auto kSpinIdle = std::chrono::microseconds(40);
 constexpr auto kSpinJoin = std::chrono::microseconds(100);
 
 thread_local bool tls_inside_region = false;
+constinit thread_local bool tls_library_thread = false;
+constinit thread_local void* tls_owner = nullptr;
+constinit thread_local int tls_share = 0;
 
 std::atomic<uint64_t> g_fork_generation{0};
 
@@ -64,11 +69,34 @@ bool SpinUntil(Clock::duration limit, Ready ready) {
 
 }  // namespace
 
+bool OnLibraryThread() { return tls_library_thread; }
+void MarkLibraryThread() { tls_library_thread = true; }
+
 int AvailableCpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return std::max(1u, std::thread::hardware_concurrency());
   return std::max(1, CPU_COUNT(&set));
+}
+
+void* ThreadPool::owner() { return tls_owner; }
+int ThreadPool::share() { return tls_share; }
+ThreadPool::Scope::Scope(void* owner) : before_(std::exchange(tls_owner, owner)) {}
+ThreadPool::Scope::~Scope() { tls_owner = before_; }
+
+std::shared_ptr<ThreadPool> ThreadPool::Shared(int threads) {
+  struct Pools {
+    std::mutex mutex;
+    std::map<int, std::weak_ptr<ThreadPool>> by_threads;
+  };
+  static Pools* const pools = new Pools();
+  if (threads < 1) threads = AvailableCpus();
+  std::lock_guard<std::mutex> lock(pools->mutex);
+  std::weak_ptr<ThreadPool>& known = pools->by_threads[threads];
+  std::shared_ptr<ThreadPool> pool = known.lock();
+  // A forked child has none of the parent's threads.
+  if (pool == nullptr || pool->Forked()) known = pool = std::make_shared<ThreadPool>(threads);
+  return pool;
 }
 
 ThreadPool::ThreadPool(int threads)
@@ -113,7 +141,12 @@ void ThreadPool::Start() {
 void ThreadPool::RunShare(const Region& region, int worker) const {
   const int64_t begin = region.count * worker / threads_;
   const int64_t end = region.count * (worker + 1) / threads_;
-  if (begin < end) (*region.fn)(begin, end, worker);
+  if (begin >= end) return;
+  void* const owner = std::exchange(tls_owner, region.owner);
+  const int share = std::exchange(tls_share, worker);
+  (*region.fn)(begin, end, worker);
+  tls_owner = owner;
+  tls_share = share;
 }
 
 bool ThreadPool::Claim(int worker, uint32_t epoch) {
@@ -131,6 +164,7 @@ void ThreadPool::WakeParked() {
 
 void ThreadPool::Work(int worker) {
   tls_inside_region = true;  // a region opened by a worker runs inline
+  MarkLibraryThread();
   uint32_t seen = 0;
   for (;;) {
     const auto moved = [&] { return epoch_.load(std::memory_order_acquire) != seen; };
@@ -155,9 +189,19 @@ void ThreadPool::Work(int worker) {
 
 void ThreadPool::ParallelRanges(int64_t count, RangeFn fn) {
   if (count <= 0) return;
-  const Region region{&fn, count};
-  if (threads_ == 1 || count == 1 || tls_inside_region || Forked() || !region_mutex_.try_lock()) {
+  const Region region{&fn, count, tls_owner};
+  if (count == 1) return fn(0, 1, threads_ - 1);  // may open regions of its own
+  if (tls_inside_region) {
+    for (int worker = 0; worker < threads_; ++worker) {
+      const int64_t begin = count * worker / threads_, end = count * (worker + 1) / threads_;
+      if (begin < end) fn(begin, end, worker);
+    }
+    return;
+  }
+  if (threads_ == 1 || Forked() || !region_mutex_.try_lock()) {
+    tls_inside_region = true;
     for (int worker = 0; worker < threads_; ++worker) RunShare(region, worker);
+    tls_inside_region = false;
     return;
   }
   std::call_once(start_once_, [this] { Start(); });

@@ -28,8 +28,8 @@ class ThreadPool {
   int threads() const { return threads_; }
 
   // Splits [0, count) into one contiguous range per thread and calls fn(begin, end, worker) for every non-empty one.
-  // worker is in [0, threads()) and numbers the share, not the thread: scratch belongs in thread-local storage. Returns
-  // when all are done. Costs 0.1 us while the workers spin, 20 us when they have parked. The caller does shares itself
+  // worker is in [0, threads()) and numbers the share, not the thread: scratch goes by share(). Returns when all
+  // are done. Costs 0.1 us while the workers spin, 20 us when they have parked. The caller does shares itself
   // whose workers have not begun when its own is done: where another process has a worker's core, that worker may come
   // milliseconds late.
   using RangeFn = absl::FunctionRef<void(int64_t begin, int64_t end, int worker)>;
@@ -37,6 +37,25 @@ class ThreadPool {
 
   // The same split, one call per index.
   void ParallelFor(int64_t count, absl::FunctionRef<void(int64_t index)> fn);
+
+  // Something of the caller's that all shares of its regions see, on whatever thread they run: where kernels find their
+  // scratch. Null unless a Scope is open on the calling thread.
+  static void* owner();
+  class Scope {
+   public:
+    explicit Scope(void* owner);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    void* before_;
+  };
+  // Which share of a region this thread is doing; 0 outside. A region inside a share keeps the outer number.
+  static int share();
+
+  // The process's pool of so many threads (below 1: of the CPUs it may use): those who have one at the same time share it.
+  static std::shared_ptr<ThreadPool> Shared(int threads);
 
   // Wakes parked workers ahead of the first region of a program (a futex wake, 0.2 us here, 20 us until it counts),
   // and keeps them spinning longer until the matching EndRun.
@@ -54,6 +73,7 @@ class ThreadPool {
   struct Region {
     const RangeFn* fn = nullptr;
     int64_t count = 0;
+    void* owner = nullptr;
   };
 
   void Start();
@@ -84,6 +104,11 @@ class ThreadPool {
   std::atomic<int> active_runs_{0};
   std::atomic<bool> stop_{false};
 };
+
+// A thread that belongs to the library and that others wait for: it must not run a caller's code, which may wait for
+// them. Workers are; other threads that run launches say so.
+bool OnLibraryThread();
+void MarkLibraryThread();
 
 // CPUs that this process may run on (its affinity mask).
 int AvailableCpus();

@@ -1,10 +1,13 @@
 // Programs on their way through the cache, the memory plan, launches.
+#include <future>
 #include <random>
+#include <thread>
 
 #include "src/backends/cpu/executable.h"
 #include "src/backends/cpu/lower_region.h"
 #include "src/ops/build.h"
 #include "src/passes/fuse.h"
+#include "src/runtime/alloc_hook.h"
 #include "tests/cpu/backend_support.h"
 
 namespace weft::cpu {
@@ -209,6 +212,52 @@ TEST(CpuProgram, EqualStepsShareTheirCode) {
   auto compiled = (*backend)->Compile(*module, {});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   EXPECT_LE((*compiled)->stats().kernels_compiled, 4);
+}
+
+// A loop that never waits would otherwise keep the inputs of every step it is ahead.
+TEST(LaunchQueue, MakesWhoSubmitsTooMuchWait) {
+  LaunchQueue queue;
+  std::promise<void> go;
+  std::shared_future<void> gone = go.get_future();
+  queue.Submit([gone] { gone.wait(); }, false);
+  std::atomic<int> submitted{0}, ran{0};
+  std::thread host([&] {
+    for (int i = 0; i < 200; ++i) {
+      queue.Submit([&] { ++ran; }, false);
+      ++submitted;
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_LE(submitted, LaunchQueue::kMaxWaiting);
+  go.set_value();
+  host.join();
+  queue.Drain();
+  EXPECT_EQ(ran, 200);
+}
+
+TEST(BlockPool, GivesBackWhatItKeepsBeforeItSaysThatThereIsNoMemory) {
+  auto pool = std::make_shared<BlockPool>();
+  pool->Give(*pool->Take(1 << 20), 1 << 20);
+  const int64_t live = GetLargeMemoryStats().live_bytes;
+  // Memory for one at a time: the first request fails, after giving back the second does not.
+  static std::atomic<int> asked{0};
+  asked = 0;
+  SetLargeAllocationGate([](void*, size_t) { return ++asked != 1; }, nullptr);
+  absl::StatusOr<void*> block = pool->Take(4 << 20);
+  const int64_t peak = pool->peak();
+  SetLargeAllocationGate([](void*, size_t) { return false; }, nullptr);
+  EXPECT_EQ(pool->Take(int64_t{1} << 40).status().code(), absl::StatusCode::kResourceExhausted);
+  SetLargeAllocationGate(nullptr, nullptr);
+  ASSERT_TRUE(block.ok()) << block.status();
+  EXPECT_LT(GetLargeMemoryStats().live_bytes, live + (5 << 20));
+  EXPECT_EQ(pool->peak(), peak);  // what could not be had was never in use
+  pool->Give(*block, 4 << 20);
+}
+
+TEST(CpuBackend, OfOneProcessShareTheirThreads) {
+  auto a = CpuBackend::Create({.threads = 2}), b = CpuBackend::Create({.threads = 2}), c = CpuBackend::Create({.threads = 1});
+  EXPECT_EQ(&(*a)->pool(), &(*b)->pool());
+  EXPECT_NE(&(*a)->pool(), &(*c)->pool());
 }
 
 TEST(MemoryPlan, LiveStoragesNeverOverlap) {

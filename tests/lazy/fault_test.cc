@@ -118,5 +118,28 @@ TEST(OutOfMemory, AtAnyAllocationOfAStepLosesNothingAndTheStepCanBeRepeated) {
   EXPECT_GE(failures, 5);  // results, the arena, and scratch of several kernels
 }
 
+// Small programs run on whichever thread asks. Threads that have never run one used to need scratch of their own then,
+// and a launch that fails so late cannot be repeated.
+TEST(OutOfMemory, CannotHappenToAProgramThatHasRunWhicheverThreadAsks) {
+  World w({}, cpu::CpuBackend::Create({.threads = 2}).value());
+  T x = w.F32({8, 512}, Wave(8 * 512, 0.01f)), m = w.F32({512, 48}, Wave(512 * 48, 0.01f));
+  auto step = [&] {
+    T y = w.Op("softmax", {w.Tmp("matmul", {x, m})});
+    absl::StatusOr<Ref<Event>> event = w.engine->Sync();
+    EXPECT_TRUE(event.ok()) << event.status();
+    if (!event.ok()) return std::vector<float>();
+    EXPECT_TRUE((*event)->Wait().ok()) << (*event)->status();
+    return w.Read(y);
+  };
+  const std::vector<float> expected = step();
+  step();
+  for (int i = 0; i < 3; ++i) {
+    std::thread([&] {
+      Gate gate(0);
+      EXPECT_EQ(step(), expected);
+    }).join();
+  }
+}
+
 }  // namespace
 }  // namespace weft::lazy

@@ -111,6 +111,30 @@ TEST(Threads, MayReleaseTheLastTensorAfterTheEngineIsClosed) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// The launch is the last to hold the memory, and the next one is waited for under the engine's lock.
+TEST(Threads, ThatAreOursNeverRunWhatTheOwnerOfForeignMemoryWantsToDo) {
+  World w({}, cpu::CpuBackend::Create({.threads = 2}).value());
+  std::vector<float> data(256 * 256, 0.01f);
+  const std::thread::id here = std::this_thread::get_id();
+  int released = 0;
+  for (int round = 1; round <= 4; ++round) {
+    T x = w.engine->Adopt(nullptr, DType::kF32, Dims{256, 256}, data.data(), [&] {
+      EXPECT_EQ(std::this_thread::get_id(), here);
+      EXPECT_THAT(w.Read(w.Op("add", {w.Number(1), w.Number(2)})), ElementsAre(3));
+      ++released;
+    }).value();
+    T y = x;
+    for (int i = 0; i < 30; ++i) y = w.Op("matmul", {y, x});
+    x = nullptr;
+    EXPECT_TRUE(w.engine->Sync().ok());
+    T other = w.Vector({1, 2});
+    for (int i = 0; i < round; ++i) other = w.Op("exp", {other});  // a program not seen before
+    EXPECT_TRUE(w.engine->Sync().ok());
+  }
+  EXPECT_TRUE(w.engine->Wait().ok());
+  EXPECT_EQ(released, 4);
+}
+
 TEST(Threads, SeeOneOrderOfRandomNumbers) {
   auto draws = [](int threads) {
     World w({}, cpu::CpuBackend::Create({.threads = 2}).value());

@@ -73,6 +73,36 @@ TEST(ThreadPool, WakesWorkersThatHaveParked) {
   EXPECT_EQ(plain[1], 20);
 }
 
+TEST(ThreadPool, TellsEveryShareItsNumberAndWhoseItIs) {
+  for (int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    int mine = 0;
+    const ThreadPool::Scope scope(&mine);
+    std::vector<int> share(6, -1), inner(6, -1);
+    std::atomic<int> wrong{0};
+    pool.ParallelRanges(6, [&](int64_t begin, int64_t end, int worker) {
+      if (ThreadPool::owner() != &mine || ThreadPool::share() != worker) ++wrong;
+      for (int64_t i = begin; i < end; ++i) share[i] = worker;
+      // A region inside a share keeps the share's number: it runs on the same thread, with the same scratch.
+      pool.ParallelRanges(2, [&](int64_t, int64_t, int) {
+        if (ThreadPool::owner() != &mine || ThreadPool::share() != worker) ++wrong;
+      });
+    });
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(share.front(), 0);
+    EXPECT_EQ(share.back(), threads - 1);
+    EXPECT_EQ(ThreadPool::share(), 0);
+  }
+  EXPECT_EQ(ThreadPool::owner(), nullptr);
+}
+
+TEST(ThreadPool, IsOneForAllWhoWantSoManyThreads) {
+  std::shared_ptr<ThreadPool> one = ThreadPool::Shared(2), other = ThreadPool::Shared(2), three = ThreadPool::Shared(3);
+  EXPECT_EQ(one, other);
+  EXPECT_NE(one, three);
+  EXPECT_EQ(ThreadPool::Shared(0)->threads(), AvailableCpus());
+}
+
 #if !defined(WEFT_SANITIZED)  // a forked child of a threaded process is outside what the sanitizers support
 TEST(ThreadPool, ReportsAForkAndStillRunsOnTheCaller) {
   ThreadPool pool(2);
@@ -83,6 +113,20 @@ TEST(ThreadPool, ReportsAForkAndStillRunsOnTheCaller) {
     int sum = 0;
     pool.ParallelFor(4, [&](int64_t) { ++sum; });
     _exit(pool.CheckProcess().code() == absl::StatusCode::kFailedPrecondition && sum == 4 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(ThreadPool, OfAForkedChildIsItsOwn) {
+  std::shared_ptr<ThreadPool> pool = ThreadPool::Shared(2);
+  pool->ParallelFor(2, [](int64_t) {});
+  const pid_t child = fork();
+  if (child == 0) {
+    std::shared_ptr<ThreadPool> own = ThreadPool::Shared(2);
+    own->ParallelFor(2, [](int64_t) {});
+    _exit(own != pool && own->CheckProcess().ok() && own->started_workers() == 1 ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuOptions&
 }
 
 CpuBackend::CpuBackend(const CpuOptions& options, CpuTarget target)
-    : options_(options), target_(std::move(target)), pool_(std::make_shared<ThreadPool>(options.threads)),
+    : options_(options), target_(std::move(target)), pool_(ThreadPool::Shared(options.threads)),
       blocks_(std::make_shared<BlockPool>()), queue_(std::make_shared<LaunchQueue>()) {
   device_.name = "cpu:0";
   device_.kind = absl::StrCat("x86-64 ", NameOf(target_.isa));

@@ -23,12 +23,7 @@ int64_t BlockPool::CapacityFor(int64_t bytes, int* bucket) {
   return static_cast<int64_t>(base + steps * step);
 }
 
-BlockPool::~BlockPool() {
-  for (size_t b = 0; b < free_.size(); ++b) {
-    const int64_t base = int64_t{1} << (b / 4);
-    for (void* block : free_[b]) FreeLarge(block, base + static_cast<int64_t>(b % 4) * (base / 4));
-  }
-}
+BlockPool::~BlockPool() { Release(free_); }
 
 absl::StatusOr<void*> BlockPool::Take(int64_t bytes) {
   if (bytes < 0 || bytes > (int64_t{1} << 46)) return UserErrorOf(absl::StatusCode::kResourceExhausted, "a tensor of ", bytes, " bytes");
@@ -37,20 +32,47 @@ absl::StatusOr<void*> BlockPool::Take(int64_t bytes) {
   // steps = 4 is the next power's first size.
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    in_use_ += capacity;
-    peak_ = std::max(peak_, in_use_);
     if (static_cast<size_t>(bucket) < free_.size() && !free_[bucket].empty()) {
       void* block = free_[bucket].back();
       free_[bucket].pop_back();
       kept_ -= capacity;
+      Count(capacity);
       return block;
     }
   }
   void* block = AllocateLarge(static_cast<size_t>(capacity), 64);
-  if (block != nullptr) return block;
+  if (block == nullptr && Trim()) block = AllocateLarge(static_cast<size_t>(capacity), 64);
+  if (block == nullptr) {
+    return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for a tensor of ", bytes, " bytes");
+  }
   std::lock_guard<std::mutex> lock(mutex_);
-  in_use_ -= capacity;
-  return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for a tensor of ", bytes, " bytes");
+  Count(capacity);
+  return block;
+}
+
+void BlockPool::Count(int64_t capacity) {
+  in_use_ += capacity;
+  peak_ = std::max(peak_, in_use_);
+}
+
+bool BlockPool::Trim() {
+  std::vector<std::vector<void*>> free;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    free.swap(free_);
+    kept_ = 0;
+  }
+  return Release(free);
+}
+
+bool BlockPool::Release(const std::vector<std::vector<void*>>& free) {
+  bool any = false;
+  for (size_t b = 0; b < free.size(); ++b) {
+    const int64_t base = int64_t{1} << (b / 4);
+    for (void* block : free[b]) FreeLarge(block, static_cast<size_t>(base + static_cast<int64_t>(b % 4) * (base / 4)));
+    any = any || !free[b].empty();
+  }
+  return any;
 }
 
 void BlockPool::Give(void* block, int64_t bytes) {

@@ -19,7 +19,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   static constexpr int64_t kKeep = int64_t{512} << 20;
 
   ~BlockPool();
-  // RESOURCE_EXHAUSTED, with the bytes, if there is no memory.
+  // RESOURCE_EXHAUSTED, with the bytes, if there is no memory even without what is kept for reuse.
   absl::StatusOr<void*> Take(int64_t bytes);
   void Give(void* block, int64_t bytes);
 
@@ -28,6 +28,10 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
 
  private:
   static int64_t CapacityFor(int64_t bytes, int* bucket);
+  // Gives blocks back to the system; whether there were any.
+  static bool Release(const std::vector<std::vector<void*>>& free);
+  bool Trim();
+  void Count(int64_t capacity);  // under the lock
 
   mutable std::mutex mutex_;
   std::vector<std::vector<void*>> free_;  // by bucket: four sizes to a power of two

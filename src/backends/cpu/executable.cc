@@ -6,6 +6,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "src/backends/cpu/kernels_internal.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/status.h"
 
@@ -14,23 +15,6 @@ namespace {
 
 constexpr int64_t kSplitCost = 6'000'000;    // picoseconds: below, one thread is quicker than waking a second
 constexpr int64_t kInlineCost = 15'000'000;  // whole programs below run on the caller's thread
-
-// A thread's scratch, grown on first use and kept.
-void* ScratchOf(int64_t bytes) {
-  struct Scratch {
-    void* memory = nullptr;
-    size_t bytes = 0;
-    ~Scratch() { FreeLarge(memory, bytes); }
-  };
-  thread_local Scratch scratch;
-  if (static_cast<size_t>(bytes) > scratch.bytes) {
-    FreeLarge(scratch.memory, scratch.bytes);
-    scratch.bytes = static_cast<size_t>(std::max<int64_t>(bytes, 64 << 10));
-    scratch.memory = AllocateLarge(scratch.bytes, 64);
-    if (scratch.memory == nullptr) scratch.bytes = 0;
-  }
-  return scratch.memory;
-}
 
 class CpuExecutable final : public Executable {
  public:
@@ -68,6 +52,7 @@ class CpuExecutable final : public Executable {
     std::shared_ptr<const LoadedProgram> loaded;
     std::shared_ptr<ThreadPool> pool;
     std::shared_ptr<void> arena;
+    std::shared_ptr<ScratchSet> scratch;
     absl::InlinedVector<Ref<Buffer>, 8> arguments;
     absl::InlinedVector<Ref<Block>, 8> results;
     std::vector<uint32_t> words;
@@ -113,6 +98,8 @@ class CpuExecutable final : public Executable {
     }
     WEFT_ASSIGN_OR_RETURN(launch->arena, queue_->Arena(program.arena_bytes));
     launch->tables.arena = static_cast<char*>(launch->arena.get());
+    launch->scratch = queue_->Scratch(pool_->threads());
+    launch->tables.scratch = launch->scratch.get();
     launch->arguments.assign(arguments.buffers.begin(), arguments.buffers.end());
     launch->words.assign(arguments.words.begin(), arguments.words.end());
     launch->tables.words = launch->words.data();
@@ -153,8 +140,9 @@ class CpuExecutable final : public Executable {
   std::shared_ptr<BlockPool> blocks_;
   std::shared_ptr<LaunchQueue> queue_;
   const int64_t cost_;
-  // Kernels get their threads' scratch on first use and keep it. So the first launch takes nothing over and is waited for:
-  // what memory cannot be had for fails there, with nothing changed. It comes after a compilation or a load anyway.
+  // Kernels get their scratch on first use, and the queue keeps it for all that follow. So the first launch takes nothing
+  // over and is waited for: what memory cannot be had for fails there, with nothing changed, and no later one can fail.
+  // It comes after a compilation or a load anyway.
   std::atomic<bool> proven_{false};
 };
 
@@ -162,6 +150,7 @@ class CpuExecutable final : public Executable {
 
 absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool) {
   const Program& program = loaded.program;
+  const ThreadPool::Scope scope(tables.scratch);
   const bool spreads = program.TotalCost() > kSplitCost;
   if (spreads) pool.BeginRun();
   absl::Status status;
@@ -195,7 +184,7 @@ absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tabl
     LoopFn* fn = loaded.loops[entry.code];
     std::atomic<bool> out_of_memory{false};
     const auto run = [&](int64_t begin, int64_t end, int) {
-      void* scratch = entry.scratch_bytes > 0 ? ScratchOf(entry.scratch_bytes) : nullptr;
+      void* scratch = entry.scratch_bytes > 0 ? ThreadScratch(ScratchSlot::kLoop, entry.scratch_bytes) : nullptr;
       if (scratch == nullptr && entry.scratch_bytes > 0) return out_of_memory.store(true, std::memory_order_relaxed);
       fn(pointers.data(), entry.params.data(), begin, end, scratch);
     };
@@ -224,6 +213,8 @@ LaunchQueue::~LaunchQueue() {
 
 void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {
   std::unique_lock<std::mutex> lock(mutex_);
+  // The queue's thread never waits for a caller's locks (it runs no foreign code), so this ends.
+  changed_.wait(lock, [this] { return waiting_.size() < kMaxWaiting; });
   if (inline_allowed && waiting_.empty() && !running_) {
     running_ = true;
     lock.unlock();
@@ -255,6 +246,7 @@ void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {
 }
 
 void LaunchQueue::Work() {
+  MarkLibraryThread();
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return (!waiting_.empty() && !running_) || (stop_ && waiting_.empty()); });
@@ -285,6 +277,12 @@ absl::StatusOr<std::shared_ptr<void>> LaunchQueue::Arena(int64_t bytes) {
   arena_ = std::shared_ptr<void>(memory, [size](void* p) { FreeLarge(p, size); });
   arena_bytes_ = static_cast<int64_t>(size);
   return arena_;
+}
+
+std::shared_ptr<ScratchSet> LaunchQueue::Scratch(int shares) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (scratch_ == nullptr) scratch_ = std::make_shared<ScratchSet>(shares);
+  return scratch_;
 }
 
 int64_t LaunchQueue::arena_bytes() const {

@@ -14,6 +14,8 @@
 
 namespace weft::cpu {
 
+class ScratchSet;
+
 // A program with its functions resolved. Immutable.
 struct LoadedProgram {
   Program program;
@@ -28,13 +30,18 @@ struct LoadedProgram {
 class LaunchQueue {
  public:
   ~LaunchQueue();
+  // More launches than this are never ahead of the device: each keeps its arguments and results.
+  static constexpr int kMaxWaiting = 32;
   // Runs `work` after all earlier ones: on the queue's thread, or here and now if nothing waits and `inline_allowed`.
+  // Waits while too many do.
   void Submit(std::function<void()> work, bool inline_allowed);
   void Drain();
 
   // Temporaries of launches, kept between them: launches do not overlap, so one arena serves all programs. Grows;
   // launches hold the one they were submitted with.
   absl::StatusOr<std::shared_ptr<void>> Arena(int64_t bytes);
+  // Scratch of kernels, likewise; `shares` is the pool's number of threads.
+  std::shared_ptr<ScratchSet> Scratch(int shares);
   int64_t arena_bytes() const;
 
  private:
@@ -46,6 +53,7 @@ class LaunchQueue {
   bool running_ = false, stop_ = false, started_ = false;
   std::thread thread_;
   std::shared_ptr<void> arena_;
+  std::shared_ptr<ScratchSet> scratch_;
   int64_t arena_bytes_ = 0;
 };
 
@@ -59,6 +67,7 @@ struct LaunchTables {
   const uint32_t* words = nullptr;
   char* arena = nullptr;
   const char* constants = nullptr;
+  ScratchSet* scratch = nullptr;  // null: every thread's own
 };
 absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool);
 

@@ -19,19 +19,7 @@ void Put(std::string* out, T value) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-struct Scratch {
-  void* memory = nullptr;
-  int64_t bytes = 0;
-};
-
-struct ThreadScratches {
-  std::array<Scratch, static_cast<int>(ScratchSlot::kCount)> slots;
-  ~ThreadScratches() {
-    for (Scratch& slot : slots) FreeLarge(slot.memory, slot.bytes);
-  }
-};
-
-thread_local ThreadScratches tls_scratch;
+thread_local ScratchSet::Slots tls_scratch;
 
 absl::Status Truncated() {
   return UserErrorOf(absl::StatusCode::kDataLoss, "compiled kernels are truncated or not Weft's");
@@ -39,15 +27,25 @@ absl::Status Truncated() {
 
 }  // namespace
 
-void* ThreadScratch(ScratchSlot which, int64_t bytes) {
-  Scratch& slot = tls_scratch.slots[static_cast<int>(which)];
+ScratchSet::Slots::~Slots() {
+  for (const Slot& slot : slots) FreeLarge(slot.memory, slot.bytes);
+}
+
+void* ScratchSet::Slots::Get(ScratchSlot which, int64_t bytes) {
+  Slot& slot = slots[static_cast<size_t>(which)];
   if (slot.bytes >= bytes) return slot.memory;
   const int64_t grown = (bytes + bytes / 4 + 4095) & ~int64_t{4095};
+  // What is there stays if there is no more: programs that have run with it must go on running.
+  void* memory = AllocateLarge(grown, 64);
+  if (memory == nullptr) return nullptr;
   FreeLarge(slot.memory, slot.bytes);
-  slot = Scratch{};
-  slot.memory = AllocateLarge(grown, 64);
-  if (slot.memory != nullptr) slot.bytes = grown;
-  return slot.memory;
+  slot = {memory, grown};
+  return memory;
+}
+
+void* ThreadScratch(ScratchSlot slot, int64_t bytes) {
+  auto* set = static_cast<ScratchSet*>(ThreadPool::owner());
+  return set != nullptr ? set->Get(ThreadPool::share(), slot, bytes) : tls_scratch.Get(slot, bytes);
 }
 
 absl::Status OutOfScratch(const char* what, int64_t bytes) {

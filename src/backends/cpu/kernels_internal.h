@@ -32,10 +32,36 @@ struct KernelSet::State {
   std::vector<std::unique_ptr<JitLibrary>> libraries;
 };
 
-// Packing space of the calling thread, at least `bytes`, 64-byte aligned, kept until the thread ends; nullptr without
-// memory. Slots are independent; a slot's content lasts until the next request for it that is larger.
-enum class ScratchSlot { kPackA, kPackB, kShared, kOutput, kTables, kWiden, kCount };
+// Packing space for what the calling thread is doing, at least `bytes`, 64-byte aligned; nullptr without memory. Slots are
+// independent; a slot's content lasts until the next request for it that is larger.
+enum class ScratchSlot { kPackA, kPackB, kShared, kOutput, kTables, kWiden, kLoop, kCount };
 void* ThreadScratch(ScratchSlot slot, int64_t bytes);
+
+// Scratch by share of a region, not by thread: a program that ran once finds all of it again, whichever threads take part
+// the next time. Found as the pool's owner; without one, scratch is the thread's own. One launch at a time.
+class ScratchSet {
+ public:
+  explicit ScratchSet(int shares) : shares_(static_cast<size_t>(shares)) {}
+  void* Get(int share, ScratchSlot slot, int64_t bytes) { return shares_[static_cast<size_t>(share)].Get(slot, bytes); }
+
+  struct Slots {
+    Slots() = default;
+    ~Slots();
+    Slots(const Slots&) = delete;
+    Slots& operator=(const Slots&) = delete;
+    void* Get(ScratchSlot slot, int64_t bytes);
+
+    struct Slot {
+      void* memory = nullptr;
+      int64_t bytes = 0;
+    };
+    std::array<Slot, static_cast<size_t>(ScratchSlot::kCount)> slots;
+  };
+
+ private:
+  struct alignas(128) Share : Slots {};
+  std::vector<Share> shares_;
+};
 
 // "packing space for a matrix product, 1048576 bytes"
 absl::Status OutOfScratch(const char* what, int64_t bytes);
