@@ -81,9 +81,8 @@ constinit const OpDef kOp_conv = {
     .c_name = "conv",
     .kind = Kind::kMacro,
     .doc =
-        "A convolution layer (cross-correlation) on channels-last data: images are NHWC, kernels HWIO; one "
-        "or three spatial "
-        "dimensions work the same way. bf16 and f16 are summed in f32.",
+        "A convolution layer (cross-correlation) on channels-last data: images are NHWC, kernels HWIO; one or three "
+        "spatial dimensions work the same way. bf16 and f16 are summed in f32.",
     .example = "h = wf_relu(s, wf_add(s, wf_conv(s, x, w), b));",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -112,9 +112,8 @@ constinit const OpDef kOp_conv_backward_input = {
     .c_name = "conv_backward_input",
     .kind = Kind::kComposite,
     .doc =
-        "The cotangent of a convolution's input. The attributes are the convolution's own, shape is its "
-        "input's. Made by "
-        "gradients; a node of its own so that backends run their kernel for it.",
+        "The cotangent of a convolution's input. The attributes are the convolution's own, shape is its input's. Made "
+        "by gradients; a node of its own so that backends run their kernel for it.",
     .example = "dx = wf_grad(s, loss, x);",
     .operands = kOperands,
     .attrs = kAttrs,

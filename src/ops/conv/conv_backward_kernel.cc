@@ -95,9 +95,8 @@ constinit const OpDef kOp_conv_backward_kernel = {
     .c_name = "conv_backward_kernel",
     .kind = Kind::kComposite,
     .doc =
-        "The cotangent of a convolution's kernel. The attributes are the convolution's own, shape is its "
-        "kernel's. Made by "
-        "gradients; a node of its own so that backends run their kernel for it.",
+        "The cotangent of a convolution's kernel. The attributes are the convolution's own, shape is its kernel's. "
+        "Made by gradients; a node of its own so that backends run their kernel for it.",
     .example = "dw = wf_grad(s, loss, w);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -197,9 +197,8 @@ constinit const OpDef kOp_convolution = {
     .name = "convolution",
     .c_name = "convolution",
     .doc =
-        "Convolution (cross-correlation) over any number of spatial dimensions, StableHLO's general form. "
-        "bf16 and f16 are "
-        "summed in f32. For images in NHWC see conv.",
+        "Convolution (cross-correlation) over any number of spatial dimensions, StableHLO's general form. bf16 and "
+        "f16 are summed in f32. For images in NHWC see conv.",
     .example =
         "y = wf_convolution(s, x, w, WF_INTS(1, 1), WF_INTS(0, 0, 0, 0), WF_INTS(1, 1), "
         "WF_INTS(1, 1), WF_INTS(0, 3, 1, 2), WF_INTS(2, 3, 0, 1), WF_INTS(0, 3, 1, 2));",

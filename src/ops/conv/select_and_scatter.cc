@@ -163,9 +163,8 @@ constinit const OpDef kOp_select_and_scatter = {
     .name = "select_and_scatter",
     .c_name = "select_and_scatter",
     .doc =
-        "For each window over operand, adds the window's source element to the place of its largest operand "
-        "element, the "
-        "first of equals: the gradient of max pooling. Zeros elsewhere.",
+        "For each window over operand, adds the window's source element to the place of its largest operand element, "
+        "the first of equals: the gradient of max pooling. Zeros elsewhere.",
     .example = "dx = wf_select_and_scatter(s, x, dy, WF_INTS(1, 2, 2, 1));",
     .operands = kOperands,
     .attrs = kAttrs,

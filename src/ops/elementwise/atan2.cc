@@ -30,8 +30,8 @@ constinit const OpDef kOp_atan2 = {
     .name = "atan2",
     .c_name = "atan2",
     .doc =
-        "Elementwise angle of the point with ordinate x and abscissa y in (-pi, pi], as C atan2(x, y), with "
-        "NumPy broadcasting.",
+        "Elementwise angle of the point with ordinate x and abscissa y in (-pi, pi], as C atan2(x, y), with NumPy "
+        "broadcasting.",
     .example = "z = wf_atan2(s, x, y);",
     .operands = kOperands,
     .results = kResult,

@@ -58,9 +58,8 @@ constinit const OpDef kOp_clamp = {
     .name = "clamp",
     .c_name = "clamp",
     .doc =
-        "Elementwise min(max(x, low), high) with NumPy broadcasting; StableHLO's order of operands. high "
-        "wins where it is "
-        "below low. NaN stays NaN.",
+        "Elementwise min(max(x, low), high) with NumPy broadcasting; StableHLO's order of operands. high wins where "
+        "it is below low. NaN stays NaN.",
     .example = "y = wf_clamp(s, zero, x, six);",
     .operands = kOperands,
     .results = kResult,

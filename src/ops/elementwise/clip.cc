@@ -39,9 +39,8 @@ constinit const OpDef kOp_clip = {
     .c_name = "clip",
     .kind = Kind::kMacro,
     .doc =
-        "Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out. For bounds "
-        "that are tensors "
-        "see clamp.",
+        "Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out. For bounds that are "
+        "tensors see clamp.",
     .example = "y = wf_clip(s, x, .low = -1, .high = 1);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -71,9 +71,8 @@ constinit const OpDef kOp_compare = {
     .name = "compare",
     .c_name = "compare",
     .doc =
-        "Elementwise comparison with NumPy broadcasting; gives bool. With NaN only ne holds. The shorter eq, "
-        "ne, ge, gt, "
-        "le and lt are this operation.",
+        "Elementwise comparison with NumPy broadcasting; gives bool. With NaN only ne holds. The shorter eq, ne, ge, "
+        "gt, le and lt are this operation.",
     .example = "mask = wf_compare(s, x, y, WEFT_COMPARE_DIRECTION_LT);",
     .operands = kOperands,
     .attrs = kAttrs,

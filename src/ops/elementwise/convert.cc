@@ -61,9 +61,8 @@ constinit const OpDef kOp_convert = {
     .name = "convert",
     .c_name = "convert",
     .doc =
-        "The same values in another element type. Floats round to nearest even; float to integer truncates, "
-        "saturates and "
-        "makes NaN 0; integers wrap; to bool is x != 0.",
+        "The same values in another element type. Floats round to nearest even; float to integer truncates, saturates "
+        "and makes NaN 0; integers wrap; to bool is x != 0.",
     .example = "y = wf_convert(s, x, WEFT_BF16);",
     .operands = kOperands,
     .attrs = kAttrs,

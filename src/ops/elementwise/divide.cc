@@ -45,9 +45,8 @@ constinit const OpDef kOp_div = {
     .name = "divide",
     .c_name = "div",
     .doc =
-        "Elementwise quotient x / y with NumPy broadcasting. Integers truncate towards zero; division by "
-        "zero "
-        "gives all bits one (-1), the smallest integer by -1 gives itself.",
+        "Elementwise quotient x / y with NumPy broadcasting. Integers truncate towards zero; division by zero gives "
+        "all bits one (-1), the smallest integer by -1 gives itself.",
     .example = "z = wf_div(s, x, y);",
     .operands = kOperands,
     .results = kResult,

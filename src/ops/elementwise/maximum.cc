@@ -39,9 +39,8 @@ constinit const OpDef kOp_maximum = {
     .name = "maximum",
     .c_name = "maximum",
     .doc =
-        "Elementwise maximum with NumPy broadcasting; NaN if either is. Where both are equal each gets half "
-        "of "
-        "the gradient.",
+        "Elementwise maximum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the "
+        "gradient.",
     .example = "z = wf_maximum(s, x, y);",
     .operands = kOperands,
     .results = kResult,

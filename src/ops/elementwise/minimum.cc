@@ -39,9 +39,8 @@ constinit const OpDef kOp_minimum = {
     .name = "minimum",
     .c_name = "minimum",
     .doc =
-        "Elementwise minimum with NumPy broadcasting; NaN if either is. Where both are equal each gets half "
-        "of "
-        "the gradient.",
+        "Elementwise minimum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the "
+        "gradient.",
     .example = "z = wf_minimum(s, x, y);",
     .operands = kOperands,
     .results = kResult,

@@ -54,8 +54,8 @@ constinit const OpDef kOp_pow = {
     .name = "power",
     .c_name = "pow",
     .doc =
-        "Elementwise power x^y with NumPy broadcasting, as C pow. Integers wrap; a negative exponent gives 0 "
-        "unless x is 1 or -1. For fixed exponents see square and integer_pow.",
+        "Elementwise power x^y with NumPy broadcasting, as C pow. Integers wrap; a negative exponent gives 0 unless x "
+        "is 1 or -1. For fixed exponents see square and integer_pow.",
     .example = "z = wf_pow(s, x, y);",
     .operands = kOperands,
     .results = kResult,

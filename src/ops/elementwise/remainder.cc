@@ -51,8 +51,8 @@ constinit const OpDef kOp_rem = {
     .name = "remainder",
     .c_name = "rem",
     .doc =
-        "Elementwise remainder with the sign of the dividend, as C fmod and %, with NumPy broadcasting. "
-        "Integers: the remainder by zero is x, by -1 is 0.",
+        "Elementwise remainder with the sign of the dividend, as C fmod and %, with NumPy broadcasting. Integers: the "
+        "remainder by zero is x, by -1 is 0.",
     .example = "z = wf_rem(s, x, y);",
     .operands = kOperands,
     .results = kResult,

@@ -20,9 +20,8 @@ constinit const OpDef kOp_round_away = {
     .name = "round_nearest_afz",
     .c_name = "round_away",
     .doc =
-        "Elementwise rounding to the nearest integer, halves away from zero, as C round(). See round for "
-        "halves "
-        "to even.",
+        "Elementwise rounding to the nearest integer, halves away from zero, as C round(). See round for halves to "
+        "even.",
     .example = "y = wf_round_away(s, x);",
     .operands = kOperands,
     .results = kResult,

@@ -20,8 +20,7 @@ constinit const OpDef kOp_round = {
     .name = "round_nearest_even",
     .c_name = "round",
     .doc =
-        "Elementwise rounding to the nearest integer, halves to even, as NumPy and PyTorch do. See "
-        "round_away.",
+        "Elementwise rounding to the nearest integer, halves to even, as NumPy and PyTorch do. See round_away.",
     .example = "y = wf_round(s, x);",
     .operands = kOperands,
     .results = kResult,

@@ -27,9 +27,8 @@ constinit const OpDef kOp_shift_left = {
     .name = "shift_left",
     .c_name = "shift_left",
     .doc =
-        "Elementwise left shift with NumPy broadcasting; a shift by the width or more, or by a negative "
-        "amount, "
-        "gives 0.",
+        "Elementwise left shift with NumPy broadcasting; a shift by the width or more, or by a negative amount, gives "
+        "0.",
     .example = "z = wf_shift_left(s, x, y);",
     .operands = kOperands,
     .results = kResult,

@@ -29,9 +29,8 @@ constinit const OpDef kOp_shift_right_arithmetic = {
     .name = "shift_right_arithmetic",
     .c_name = "shift_right_arithmetic",
     .doc =
-        "Elementwise right shift that copies the highest bit, with NumPy broadcasting; a shift by the width "
-        "or "
-        "more, or by a negative amount, leaves only copies of it.",
+        "Elementwise right shift that copies the highest bit, with NumPy broadcasting; a shift by the width or more, "
+        "or by a negative amount, leaves only copies of it.",
     .example = "z = wf_shift_right_arithmetic(s, x, y);",
     .operands = kOperands,
     .results = kResult,

@@ -28,9 +28,8 @@ constinit const OpDef kOp_shift_right_logical = {
     .name = "shift_right_logical",
     .c_name = "shift_right_logical",
     .doc =
-        "Elementwise right shift that brings in zeros, with NumPy broadcasting; a shift by the width or "
-        "more, or "
-        "by a negative amount, gives 0.",
+        "Elementwise right shift that brings in zeros, with NumPy broadcasting; a shift by the width or more, or by a "
+        "negative amount, gives 0.",
     .example = "z = wf_shift_right_logical(s, x, y);",
     .operands = kOperands,
     .results = kResult,

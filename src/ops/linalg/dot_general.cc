@@ -200,11 +200,9 @@ constinit const OpDef kOp_dot_general = {
     .name = "dot_general",
     .c_name = "dot_general",
     .doc =
-        "Sums of products over the contracting dimensions, for each index of the batching dimensions. The "
-        "result has the "
-        "batching dimensions, then the others of lhs, then those of rhs. bf16 and f16 are summed in f32. For "
-        "NumPy's matrix "
-        "product see matmul.",
+        "Sums of products over the contracting dimensions, for each index of the batching dimensions. The result has "
+        "the batching dimensions, then the others of lhs, then those of rhs. bf16 and f16 are summed in f32. For "
+        "NumPy's matrix product see matmul.",
     .example =
         "z = wf_dot_general(s, x, y, NULL, 0, NULL, 0, WF_INTS(1), WF_INTS(0));",
     .operands = kOperands,

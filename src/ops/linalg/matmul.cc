@@ -83,9 +83,8 @@ constinit const OpDef kOp_matmul = {
     .c_name = "matmul",
     .kind = Kind::kMacro,
     .doc =
-        "NumPy's matrix product: [..., m, k] by [..., k, n] gives [..., m, n], leading dimensions broadcast, "
-        "a vector counts "
-        "as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32.",
+        "NumPy's matrix product: [..., m, k] by [..., k, n] gives [..., m, n], leading dimensions broadcast, a vector "
+        "counts as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32.",
     .example = "h = wf_relu(s, wf_add(s, wf_matmul(s, x, w), b));",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -98,11 +98,9 @@ constinit const OpDef kOp_batch_norm = {
     .c_name = "batch_norm",
     .kind = Kind::kComposite,
     .doc =
-        "Batch normalisation in training: (x - mean) / sqrt(variance + epsilon) * scale + offset with each "
-        "feature's mean and "
-        "variance (over the count) of this batch, which are results too, to keep running averages of. "
-        "Source: Ioffe and "
-        "Szegedy (2015).",
+        "Batch normalisation in training: (x - mean) / sqrt(variance + epsilon) * scale + offset with each feature's "
+        "mean and variance (over the count) of this batch, which are results too, to keep running averages of. "
+        "Source: Ioffe and Szegedy (2015).",
     .example = "weft_tensor *mean, *var;\nwf_batch_norm(s, x, scale, offset, &h, &mean, &var);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -56,8 +56,7 @@ constinit const OpDef kOp_batch_norm_inference = {
     .c_name = "batch_norm_inference",
     .kind = Kind::kMacro,
     .doc =
-        "Batch normalisation by known means and variances: (x - mean) / sqrt(variance + epsilon) * scale + "
-        "offset.",
+        "Batch normalisation by known means and variances: (x - mean) / sqrt(variance + epsilon) * scale + offset.",
     .example = "h = wf_batch_norm_inference(s, x, scale, offset, mean, var);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -102,9 +102,8 @@ constinit const OpDef kOp_cross_entropy = {
     .c_name = "cross_entropy",
     .kind = Kind::kComposite,
     .doc =
-        "Negative log softmax probability of the right class: logits [..., classes] and integer labels "
-        "[...]. The mean over "
-        "rows, unless reduction says sum or none. A label outside the classes makes its row's loss NaN.",
+        "Negative log softmax probability of the right class: logits [..., classes] and integer labels [...]. The "
+        "mean over rows, unless reduction says sum or none. A label outside the classes makes its row's loss NaN.",
     .example = "loss = wf_cross_entropy(s, logits, labels);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -46,9 +46,8 @@ constinit const OpDef kOp_dropout = {
     .c_name = "dropout",
     .kind = Kind::kComposite,
     .doc =
-        "Zeroes a random share of the elements and multiplies the others by 1 / (1 - rate), for training. "
-        "The mask comes "
-        "from the context's generator. Source: Srivastava et al. (2014).",
+        "Zeroes a random share of the elements and multiplies the others by 1 / (1 - rate), for training. The mask "
+        "comes from the context's generator. Source: Srivastava et al. (2014).",
     .example = "h = wf_dropout(s, h, .rate = 0.1);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -59,8 +59,8 @@ constinit const OpDef kOp_elu = {
     .c_name = "elu",
     .kind = Kind::kComposite,
     .doc =
-        "Exponential linear unit, elementwise: x where it is positive, alpha (e^x - 1) elsewhere. Source: "
-        "Clevert, Unterthiner, Hochreiter (2015).",
+        "Exponential linear unit, elementwise: x where it is positive, alpha (e^x - 1) elsewhere. Source: Clevert, "
+        "Unterthiner, Hochreiter (2015).",
     .example = "y = wf_elu(s, x);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -40,8 +40,8 @@ constinit const OpDef kOp_embedding = {
     .c_name = "embedding",
     .kind = Kind::kMacro,
     .doc =
-        "The rows of a table [entries, width] at the given ids. The gradient adds up in the rows that were "
-        "taken. Ids outside are held to the first or last row.",
+        "The rows of a table [entries, width] at the given ids. The gradient adds up in the rows that were taken. Ids "
+        "outside are held to the first or last row.",
     .example = "h = wf_embedding(s, table, ids);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -84,9 +84,8 @@ constinit const OpDef kOp_gelu = {
     .c_name = "gelu",
     .kind = Kind::kComposite,
     .doc =
-        "Gaussian error linear unit x Phi(x), elementwise, Phi the normal distribution function; exact by "
-        "erf or in the "
-        "usual tanh approximation. Source: Hendrycks and Gimpel (2016).",
+        "Gaussian error linear unit x Phi(x), elementwise, Phi the normal distribution function; exact by erf or in "
+        "the usual tanh approximation. Source: Hendrycks and Gimpel (2016).",
     .example = "h = wf_gelu(s, wf_linear(s, x, w, b));",
     .operands = kOperands,
     .attrs = kAttrs,

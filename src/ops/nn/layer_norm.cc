@@ -94,9 +94,8 @@ constinit const OpDef kOp_layer_norm = {
     .c_name = "layer_norm",
     .kind = Kind::kComposite,
     .doc =
-        "Layer normalisation along one axis: (x - mean) / sqrt(variance + epsilon) * scale + offset, "
-        "variance over the "
-        "count. Source: Ba, Kiros, Hinton (2016).",
+        "Layer normalisation along one axis: (x - mean) / sqrt(variance + epsilon) * scale + offset, variance over "
+        "the count. Source: Ba, Kiros, Hinton (2016).",
     .example = "h = wf_layer_norm(s, x, scale, offset);",
     .operands = kOperands,
     .attrs = kAttrs,

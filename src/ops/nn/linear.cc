@@ -42,8 +42,7 @@ constinit const OpDef kOp_linear = {
     .c_name = "linear",
     .kind = Kind::kMacro,
     .doc =
-        "A dense layer: x w + b over the last dimension of x. The weights are [in, out], as the product "
-        "reads.",
+        "A dense layer: x w + b over the last dimension of x. The weights are [in, out], as the product reads.",
     .example = "h = wf_relu(s, wf_linear(s, x, w, b));",
     .operands = kOperands,
     .results = kResult,

@@ -37,9 +37,8 @@ constinit const OpDef kOp_mse = {
     .c_name = "mse",
     .kind = Kind::kMacro,
     .doc =
-        "Mean squared error (x - y)^2 of two tensors of one shape: the mean over all elements, unless "
-        "reduction says sum or "
-        "none.",
+        "Mean squared error (x - y)^2 of two tensors of one shape: the mean over all elements, unless reduction says "
+        "sum or none.",
     .example = "loss = wf_mse(s, prediction, target);",
     .operands = kOperands,
     .attrs = kAttrs,

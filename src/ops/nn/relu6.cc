@@ -41,8 +41,7 @@ constinit const OpDef kOp_relu6 = {
     .c_name = "relu6",
     .kind = Kind::kComposite,
     .doc =
-        "Rectifier capped at 6: min(max(x, 0), 6), elementwise. Source: Krizhevsky, Convolutional Deep "
-        "Belief "
+        "Rectifier capped at 6: min(max(x, 0), 6), elementwise. Source: Krizhevsky, Convolutional Deep Belief "
         "Networks (2010).",
     .example = "y = wf_relu6(s, x);",
     .operands = kOperands,

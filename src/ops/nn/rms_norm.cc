@@ -45,8 +45,7 @@ constinit const OpDef kOp_rms_norm = {
     .c_name = "rms_norm",
     .kind = Kind::kMacro,
     .doc =
-        "Root mean square normalisation along the last axis: x / sqrt(mean(x^2) + epsilon) * scale. Source: "
-        "Zhang and "
+        "Root mean square normalisation along the last axis: x / sqrt(mean(x^2) + epsilon) * scale. Source: Zhang and "
         "Sennrich (2019).",
     .example = "h = wf_rms_norm(s, x, scale);",
     .operands = kOperands,

@@ -126,10 +126,9 @@ constinit const OpDef kOp_scaled_dot_product_attention = {
     .c_name = "scaled_dot_product_attention",
     .kind = Kind::kComposite,
     .doc =
-        "Attention softmax(q k^T scale + mask) v over any leading dimensions (batch, heads). The gradient "
-        "computes the "
-        "probabilities again instead of keeping them. A query that sees no key gives NaN. Source: Vaswani et "
-        "al. (2017).",
+        "Attention softmax(q k^T scale + mask) v over any leading dimensions (batch, heads). The gradient computes "
+        "the probabilities again instead of keeping them. A query that sees no key gives NaN. Source: Vaswani et al. "
+        "(2017).",
     .example = "y = wf_scaled_dot_product_attention(s, q, k, v, NULL, .causal = 1);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -48,8 +48,7 @@ constinit const OpDef kOp_softmax = {
     .c_name = "softmax",
     .kind = Kind::kComposite,
     .doc =
-        "Softmax along one axis: exp(x - max(x)) / sum(exp(x - max(x))). A row of only -inf gives NaN, as in "
-        "PyTorch.",
+        "Softmax along one axis: exp(x - max(x)) / sum(exp(x - max(x))). A row of only -inf gives NaN, as in PyTorch.",
     .example = "p = wf_softmax(s, logits);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -38,9 +38,8 @@ constinit const OpDef kOp_bernoulli = {
     .c_name = "bernoulli",
     .kind = Kind::kComposite,
     .doc =
-        "Random bools, true with the given probability, drawn from the context's generator. The probability "
-        "is "
-        "part of the program.",
+        "Random bools, true with the given probability, drawn from the context's generator. The probability is part "
+        "of the program.",
     .example = "mask = wf_bernoulli(s, WF_INTS(64), .probability = 0.9);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -55,11 +55,9 @@ constinit const OpDef kOp_normal = {
     .c_name = "normal",
     .kind = Kind::kComposite,
     .doc =
-        "Random numbers of the normal distribution, drawn from the context's generator: sqrt(2) erf_inv of "
-        "2^23 "
-        "evenly spread points inside (-1, 1) (f64: 2^52), so that the largest f32 is 5.4 deviations away. "
-        "f16 "
-        "and bf16 are rounded from f32.",
+        "Random numbers of the normal distribution, drawn from the context's generator: sqrt(2) erf_inv of 2^23 "
+        "evenly spread points inside (-1, 1) (f64: 2^52), so that the largest f32 is 5.4 deviations away. f16 and "
+        "bf16 are rounded from f32.",
     .example = "w = wf_normal(s, WF_INTS(784, 512), .deviation = 0.05);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -129,11 +129,9 @@ constinit const OpDef kOp_rng_bit_generator = {
     .c_name = "rng_bit_generator",
     .kind = Kind::kComposite,
     .doc =
-        "Random bits by Philox-4x32-10, and the state after them. Element i takes word i % 4 of counter + i "
-        "/ 4 (ui64: two "
-        "words, low first), as StableHLO's rng_bit_generator PHILOX; bit-equal on every backend. Source: "
-        "Salmon et al., "
-        "Parallel Random Numbers (2011).",
+        "Random bits by Philox-4x32-10, and the state after them. Element i takes word i % 4 of counter + i / 4 "
+        "(ui64: two words, low first), as StableHLO's rng_bit_generator PHILOX; bit-equal on every backend. Source: "
+        "Salmon et al., Parallel Random Numbers (2011).",
     .example = "wf_rng_bit_generator(s, state, WF_INTS(64), &state, &bits);",
     .operands = kOperands,
     .attrs = kAttrs,

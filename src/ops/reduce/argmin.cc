@@ -17,8 +17,8 @@ constinit const OpDef kOp_argmin = {
     .c_name = "argmin",
     .kind = Kind::kComposite,
     .doc =
-        "Index of the smallest element along one axis, as i32; the first of equals. NaN counts as the "
-        "smallest, as in NumPy.",
+        "Index of the smallest element along one axis, as i32; the first of equals. NaN counts as the smallest, as in "
+        "NumPy.",
     .example = "nearest = wf_argmin(s, distances);",
     .operands = kExtremeIndexOperands,
     .attrs = kExtremeIndexAttrs,

@@ -18,8 +18,8 @@ constinit const OpDef kOp_max = {
     .c_name = "max",
     .kind = Kind::kMacro,
     .doc =
-        "Largest element over some axes, by default all; NaN if any is. Equal largest elements share the "
-        "gradient. For the larger of two tensors see maximum.",
+        "Largest element over some axes, by default all; NaN if any is. Equal largest elements share the gradient. "
+        "For the larger of two tensors see maximum.",
     .example = "y = wf_max(s, x);",
     .operands = kOperands,
     .attrs = kReductionAttrs,

@@ -18,8 +18,8 @@ constinit const OpDef kOp_min = {
     .c_name = "min",
     .kind = Kind::kMacro,
     .doc =
-        "Smallest element over some axes, by default all; NaN if any is. Equal smallest elements share the "
-        "gradient. For the smaller of two tensors see minimum.",
+        "Smallest element over some axes, by default all; NaN if any is. Equal smallest elements share the gradient. "
+        "For the smaller of two tensors see minimum.",
     .example = "y = wf_min(s, x);",
     .operands = kOperands,
     .attrs = kReductionAttrs,

@@ -113,11 +113,9 @@ constinit const OpDef kOp_reduce = {
     .name = "reduce",
     .c_name = "reduce",
     .doc =
-        "Combines the elements along some dimensions, which vanish. Sums of f16 and bf16 are kept in f32. "
-        "Over nothing sum "
-        "and or give 0, prod 1, max the lowest, min the highest value of the type (-inf, inf) and and all "
-        "ones. max and min "
-        "propagate NaN. See also sum, mean, max, min, prod.",
+        "Combines the elements along some dimensions, which vanish. Sums of f16 and bf16 are kept in f32. Over "
+        "nothing sum and or give 0, prod 1, max the lowest, min the highest value of the type (-inf, inf) and and all "
+        "ones. max and min propagate NaN. See also sum, mean, max, min, prod.",
     .example = "y = wf_reduce(s, x, WF_INTS(0), WEFT_REDUCE_REDUCER_SUM);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -19,8 +19,8 @@ constinit const OpDef kOp_std = {
     .c_name = "std",
     .kind = Kind::kMacro,
     .doc =
-        "Standard deviation over some axes, by default all: the root of var. Its gradient is infinite where "
-        "all elements are equal.",
+        "Standard deviation over some axes, by default all: the root of var. Its gradient is infinite where all "
+        "elements are equal.",
     .example = "y = wf_std(s, x);",
     .operands = kVarianceOperands,
     .attrs = kVarianceAttrs,

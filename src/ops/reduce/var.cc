@@ -19,8 +19,7 @@ constinit const OpDef kOp_var = {
     .c_name = "var",
     .kind = Kind::kMacro,
     .doc =
-        "Variance over some axes, by default all: mean squared distance from the mean, over count - "
-        "correction.",
+        "Variance over some axes, by default all: mean squared distance from the mean, over count - correction.",
     .example = "y = wf_var(s, x);",
     .operands = kVarianceOperands,
     .attrs = kVarianceAttrs,

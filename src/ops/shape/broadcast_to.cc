@@ -40,8 +40,7 @@ constinit const OpDef kOp_broadcast_to = {
     .c_name = "broadcast_to",
     .kind = Kind::kMacro,
     .doc =
-        "NumPy's broadcast to a given shape: dimensions align at the last one, those of size 1 or missing "
-        "repeat.",
+        "NumPy's broadcast to a given shape: dimensions align at the last one, those of size 1 or missing repeat.",
     .example = "y = wf_broadcast_to(s, bias, WF_INTS(64, 10));",
     .operands = kOperands,
     .attrs = kAttrs,

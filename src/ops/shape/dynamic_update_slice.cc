@@ -76,8 +76,7 @@ constinit const OpDef kOp_dynamic_update_slice = {
     .name = "dynamic_update_slice",
     .c_name = "dynamic_update_slice",
     .doc =
-        "x with a box replaced by update that begins where integer scalars say; it is moved so that it lies "
-        "inside.",
+        "x with a box replaced by update that begins where integer scalars say; it is moved so that it lies inside.",
     .example = "cache = wf_dynamic_update_slice(s, cache, row, WF_TENSORS(i, zero));",
     .operands = kOperands,
     .results = kResult,

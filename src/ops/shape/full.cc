@@ -46,9 +46,8 @@ constinit const OpDef kOp_full = {
     .c_name = "full",
     .kind = Kind::kMacro,
     .doc =
-        "A tensor filled with one number that is part of the program (a change compiles anew). A number that "
-        "changes from "
-        "step to step belongs into a scalar tensor.",
+        "A tensor filled with one number that is part of the program (a change compiles anew). A number that changes "
+        "from step to step belongs into a scalar tensor.",
     .example = "x = wf_full(s, WF_INTS(2, 3), 0.5);",
     .attrs = kAttrs,
     .results = kResult,

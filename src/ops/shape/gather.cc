@@ -91,9 +91,8 @@ constinit const OpDef kOp_gather = {
     .name = "gather",
     .c_name = "gather",
     .doc =
-        "Boxes of x at computed places, StableHLO's gather with all its dimension numbers; boxes that would "
-        "reach outside "
-        "are moved inside. For slices along one axis see take.",
+        "Boxes of x at computed places, StableHLO's gather with all its dimension numbers; boxes that would reach "
+        "outside are moved inside. For slices along one axis see take.",
     .example =
         "rows = wf_gather(s, table, ids, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WF_INTS(1, 64));",
     .operands = kOperands,

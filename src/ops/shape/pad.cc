@@ -108,8 +108,8 @@ constinit const OpDef kOp_pad = {
     .name = "pad",
     .c_name = "pad",
     .doc =
-        "Puts a scalar around (low, high) and between (interior) the elements of x; negative low and high "
-        "cut edges off.",
+        "Puts a scalar around (low, high) and between (interior) the elements of x; negative low and high cut edges "
+        "off.",
     .example =
         "y = wf_pad(s, x, zero, WF_INTS(1, 1), WF_INTS(1, 1), WF_INTS(0, 0));",
     .operands = kOperands,

@@ -57,9 +57,8 @@ constinit const OpDef kOp_reshape = {
     .name = "reshape",
     .c_name = "reshape",
     .doc =
-        "The same elements in row-major order under another shape. One entry of shape may be -1: it becomes "
-        "whatever makes "
-        "the number of elements right.",
+        "The same elements in row-major order under another shape. One entry of shape may be -1: it becomes whatever "
+        "makes the number of elements right.",
     .example = "h = wf_reshape(s, h, WF_INTS(64, -1));",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -198,10 +198,9 @@ constinit const OpDef kOp_scatter = {
     .name = "scatter",
     .c_name = "scatter",
     .doc =
-        "x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension "
-        "numbers. What "
-        "would fall outside is left out; where boxes overlap with reducer set, the last one stays on the "
-        "CPU. Sums and products of f16 and bf16 are rounded once.",
+        "x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension numbers. "
+        "What would fall outside is left out; where boxes overlap with reducer set, the last one stays on the CPU. "
+        "Sums and products of f16 and bf16 are rounded once.",
     .example =
         "y = wf_scatter(s, x, ids, rows, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, "
         "WEFT_SCATTER_REDUCER_SUM);",

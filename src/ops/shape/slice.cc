@@ -85,9 +85,8 @@ constinit const OpDef kOp_slice = {
     .name = "slice",
     .c_name = "slice",
     .doc =
-        "A box of x: indices start, start + stride, … below limit in each dimension. For one dimension with "
-        "negative indices "
-        "see slice_in_dim.",
+        "A box of x: indices start, start + stride, … below limit in each dimension. For one dimension with negative "
+        "indices see slice_in_dim.",
     .example =
         "half = wf_slice(s, x, WF_INTS(0, 0), WF_INTS(32, 10), WF_INTS(1, 1));",
     .operands = kOperands,

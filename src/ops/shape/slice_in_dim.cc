@@ -62,9 +62,8 @@ constinit const OpDef kOp_slice_in_dim = {
     .c_name = "slice_in_dim",
     .kind = Kind::kMacro,
     .doc =
-        "The indices from start to limit (not included) along one axis, in steps. Negative indices count "
-        "from "
-        "the end, as in Python; both are held within the axis.",
+        "The indices from start to limit (not included) along one axis, in steps. Negative indices count from the "
+        "end, as in Python; both are held within the axis.",
     .example = "y = wf_slice_in_dim(s, x, 0, .start = 1, .limit = -1);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -52,8 +52,7 @@ constinit const OpDef kOp_take = {
     .c_name = "take",
     .kind = Kind::kMacro,
     .doc =
-        "The slices of x at the given indices along one axis, whose place the indices' dimensions take. "
-        "Indices "
+        "The slices of x at the given indices along one axis, whose place the indices' dimensions take. Indices "
         "outside are held to the first or last slice.",
     .example = "y = wf_take(s, x, indices);",
     .operands = kOperands,

@@ -37,8 +37,7 @@ constinit const OpDef kOp_constant = {
     .c_name = "constant",
     .doc =
         "A literal tensor of the program. Made by rules; what a caller computes with is an argument, never a "
-        "constant. The "
-        "scalar rule is for literals of one element.",
+        "constant. The scalar rule is for literals of one element.",
     .example = "one = wf_full(s, NULL, 0, 1);",
     .attrs = kAttrs,
     .results = kResult,
