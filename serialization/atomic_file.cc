@@ -12,9 +12,7 @@ namespace {
 // NAME_MAX is 255; prefix, uuid and suffix take 39.
 constexpr size_t kLongestStem = 200;
 
-std::string StemOf(const std::string& path) {
-  return absl::StrCat(".", BaseNameOf(path).substr(0, kLongestStem), ".");
-}
+std::string StemOf(const std::string& path) { return absl::StrCat(".", BaseNameOf(path).substr(0, kLongestStem), "."); }
 constexpr std::string_view kSuffix = ".tmp";
 
 }  // namespace
@@ -31,7 +29,8 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(FileSystem* fs, const std::string&
   if (known == 0) {
     if (old.kind == FileKind::kDirectory) return UserError("cannot write '", path, "': it is a directory");
     if (old.kind == FileKind::kSymlink) {
-      return UserError("cannot write '", path, "': it is a symbolic link, which the new file would replace; give the path that it leads to");
+      return UserError("cannot write '", path,
+                       "': it is a symbolic link, which the new file would replace; give the path that it leads to");
     }
     if (old.kind != FileKind::kRegular) return UserError("cannot write '", path, "': it is not a regular file");
     result.mode_ = old.mode & 0777;
@@ -40,8 +39,7 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(FileSystem* fs, const std::string&
   }
   if (options.clean_stale) RemoveStaleTemporaries(fs, path);
   for (int attempt = 0;; ++attempt) {
-    const std::string temporary =
-        JoinPath(DirectoryOf(path), absl::StrCat(StemOf(path), ToHex(NewUuid()), kSuffix));
+    const std::string temporary = JoinPath(DirectoryOf(path), absl::StrCat(StemOf(path), ToHex(NewUuid()), kSuffix));
     OpenFlags flags = {.write = true, .create_exclusive = true, .direct = options.direct, .no_follow = true};
     absl::StatusOr<File> file = File::Open(fs, temporary, flags, result.mode_ & 0666);
     if (!file.ok() && options.direct && absl::IsInvalidArgument(file.status())) {
@@ -101,7 +99,8 @@ void RemoveStaleTemporaries(FileSystem* fs, const std::string& path) {
   std::vector<std::string> names;
   if (fs->List(directory.c_str(), &names) < 0) return;
   for (const std::string& name : names) {
-    if (name.size() != stem.size() + 32 + kSuffix.size() || !name.starts_with(stem) || !name.ends_with(kSuffix)) continue;
+    if (name.size() != stem.size() + 32 + kSuffix.size() || !name.starts_with(stem) || !name.ends_with(kSuffix))
+      continue;
     const std::string full = JoinPath(directory, name);
     absl::StatusOr<File> file = File::Open(fs, full, {.write = true, .no_follow = true});
     if (file.ok() && fs->Lock(file->fd()) == 0) fs->Unlink(full.c_str());

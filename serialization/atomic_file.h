@@ -19,9 +19,10 @@ enum class Durability {
 class AtomicFile {
  public:
   struct Options {
-    bool direct = false;       // try to bypass the page cache; falls back silently
-    uint32_t new_mode = 0644;  // of a file that did not exist; an existing one hands on its own (less what umask forbids)
-    bool clean_stale = true;   // remove temporaries of writers that died at the same name
+    bool direct = false;  // try to bypass the page cache; falls back silently
+    uint32_t new_mode =
+        0644;  // of a file that did not exist; an existing one hands on its own (less what umask forbids)
+    bool clean_stale = true;  // remove temporaries of writers that died at the same name
   };
 
   AtomicFile() = default;

@@ -125,7 +125,8 @@ absl::Status BlockWriter::HandOver() {
   ++ring.handed;
   ring.filling = ring.handed;
   ring.mutex.Await(absl::Condition(
-      +[](Ring* r) ABSL_NO_THREAD_SAFETY_ANALYSIS { return r->handed - r->written < kBlocks || !r->status.ok(); }, &ring));
+      +[](Ring* r) ABSL_NO_THREAD_SAFETY_ANALYSIS { return r->handed - r->written < kBlocks || !r->status.ok(); },
+      &ring));
   if (!ring.status.ok()) return ring.status;
   Ring::Block& next = ring.blocks[ring.filling % kBlocks];
   next.used = 0;
@@ -160,8 +161,8 @@ absl::Status BlockWriter::Finish() {
   Ring& ring = *ring_;
   if (ring.thread.joinable()) {
     absl::MutexLock lock(&ring.mutex);
-    ring.mutex.Await(absl::Condition(
-        +[](Ring* r) ABSL_NO_THREAD_SAFETY_ANALYSIS { return r->handed == r->written; }, &ring));
+    ring.mutex.Await(
+        absl::Condition(+[](Ring* r) ABSL_NO_THREAD_SAFETY_ANALYSIS { return r->handed == r->written; }, &ring));
     if (!ring.status.ok()) return ring.status;
   }
   const Ring::Block& last = ring.blocks[ring.filling % kBlocks];

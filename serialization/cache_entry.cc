@@ -45,7 +45,9 @@ uint64_t HashOf(const Header& header) {
   return Checksum64(std::as_bytes(std::span(&header, 1)).first(kCacheHeaderBytes - 8));
 }
 
-uint64_t LargestOf(CacheEntryKind kind) { return kind == CacheEntryKind::kPjrt ? kMaxCachePjrtBytes : kMaxCacheObjectBytes; }
+uint64_t LargestOf(CacheEntryKind kind) {
+  return kind == CacheEntryKind::kPjrt ? kMaxCachePjrtBytes : kMaxCacheObjectBytes;
+}
 
 template <typename... Text>
 absl::Status Damaged(const Text&... text) {
@@ -61,7 +63,8 @@ struct ContextDeleter {
 
 absl::StatusOr<std::string> EncodeCacheEntry(const CacheEntry& entry) {
   uint64_t raw_bytes = entry.canonical.size();
-  size_t guess = 512 + entry.backend.size() + entry.compiler_version.size() + entry.target.size() + entry.options.size();
+  size_t guess =
+      512 + entry.backend.size() + entry.compiler_version.size() + entry.target.size() + entry.options.size();
   for (const auto& [name, bytes] : entry.sections) {
     raw_bytes += bytes.size();
     guess += 64 + name.size();
@@ -70,21 +73,22 @@ absl::StatusOr<std::string> EncodeCacheEntry(const CacheEntry& entry) {
     return UserError("a cache entry of ", raw_bytes, " bytes; at most ", LargestOf(entry.kind), " are allowed");
   }
   std::vector<std::byte> meta;
-  WEFT_RETURN_IF_ERROR(BuildMessage<schema::CacheMeta>("cache metadata", guess, &meta, [&](schema::CacheMeta::Builder root) {
-    root.setCanonicalLen(entry.canonical.size());
-    auto sections = root.initSections(static_cast<unsigned>(entry.sections.size()));
-    for (unsigned i = 0; i < entry.sections.size(); ++i) {
-      sections[i].setName(ToText(entry.sections[i].first));
-      sections[i].setLength(entry.sections[i].second.size());
-    }
-    root.setBackend(ToText(entry.backend));
-    root.setCompilerVersion(ToText(entry.compiler_version));
-    root.setTarget(ToText(entry.target));
-    root.setOptions(ToText(entry.options));
-    root.setCompileMicros(entry.compile_micros);
-    root.setCreatedUnixNs(entry.created_unix_ns);
-    root.setGraphOps(entry.graph_ops);
-  }));
+  WEFT_RETURN_IF_ERROR(
+      BuildMessage<schema::CacheMeta>("cache metadata", guess, &meta, [&](schema::CacheMeta::Builder root) {
+        root.setCanonicalLen(entry.canonical.size());
+        auto sections = root.initSections(static_cast<unsigned>(entry.sections.size()));
+        for (unsigned i = 0; i < entry.sections.size(); ++i) {
+          sections[i].setName(ToText(entry.sections[i].first));
+          sections[i].setLength(entry.sections[i].second.size());
+        }
+        root.setBackend(ToText(entry.backend));
+        root.setCompilerVersion(ToText(entry.compiler_version));
+        root.setTarget(ToText(entry.target));
+        root.setOptions(ToText(entry.options));
+        root.setCompileMicros(entry.compile_micros);
+        root.setCreatedUnixNs(entry.created_unix_ns);
+        root.setGraphOps(entry.graph_ops);
+      }));
   if (meta.size() > kMaxCacheMetaBytes) {
     return UserError("cache metadata of ", meta.size(), " bytes; at most ", kMaxCacheMetaBytes, " are allowed");
   }
@@ -94,12 +98,14 @@ absl::StatusOr<std::string> EncodeCacheEntry(const CacheEntry& entry) {
   for (const auto& [name, bytes] : entry.sections) raw += bytes;
 
   const std::unique_ptr<ZSTD_CCtx, ContextDeleter> context(ZSTD_createCCtx());
-  if (context == nullptr) return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory to compress a cache entry");
+  if (context == nullptr)
+    return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory to compress a cache entry");
   std::string out(kCacheHeaderBytes, '\0');
   out.append(reinterpret_cast<const char*>(meta.data()), meta.size());
   const size_t body = out.size();
   out.resize(body + ZSTD_compressBound(raw.size()));
-  const size_t stored = ZSTD_compressCCtx(context.get(), out.data() + body, out.size() - body, raw.data(), raw.size(), kLevel);
+  const size_t stored =
+      ZSTD_compressCCtx(context.get(), out.data() + body, out.size() - body, raw.data(), raw.size(), kLevel);
   if (ZSTD_isError(stored)) return InternalError("zstd: ", ZSTD_getErrorName(stored));
   out.resize(body + stored);
 
@@ -129,43 +135,50 @@ absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes) {
   if (std::memcmp(header.magic, kMagic, 8) != 0) return Damaged("it does not start with the magic of cache entries");
   if (!ChecksumsMatch(header.header_hash, HashOf(header))) return Damaged("the checksum of its header does not match");
   if (header.version != kCacheVersion || header.codec != kCodecZstd || header.kind > 1) {
-    return absl::UnimplementedError(absl::StrCat("cache entry of version ", header.version, ", codec ", header.codec, ", kind ",
-                                                 header.kind, "; this library reads version ", kCacheVersion));
+    return absl::UnimplementedError(absl::StrCat("cache entry of version ", header.version, ", codec ", header.codec,
+                                                 ", kind ", header.kind, "; this library reads version ",
+                                                 kCacheVersion));
   }
   CacheEntry entry;
   entry.kind = static_cast<CacheEntryKind>(header.kind);
-  const uint64_t reserved = header.key_rest[0] | header.key_rest[1] | header.mac[0] | header.mac[1] | header.mac[2] | header.mac[3];
+  const uint64_t reserved =
+      header.key_rest[0] | header.key_rest[1] | header.mac[0] | header.mac[1] | header.mac[2] | header.mac[3];
   const uint64_t meta_bytes = uint64_t{header.meta_words} * 8;
   if (reserved != 0 || meta_bytes > kMaxCacheMetaBytes || header.raw_bytes > LargestOf(entry.kind)) {
     return Damaged("a reserved field is not zero, or a length is larger than allowed");
   }
   const std::span<const std::byte> body = bytes.subspan(sizeof(header));
   if (meta_bytes > body.size() || header.stored_bytes != body.size() - meta_bytes) {
-    return Damaged("it has ", bytes.size(), " bytes, its header says ", sizeof(header) + meta_bytes + header.stored_bytes);
+    return Damaged("it has ", bytes.size(), " bytes, its header says ",
+                   sizeof(header) + meta_bytes + header.stored_bytes);
   }
-  if (!ChecksumsMatch(Hash128{header.body_hash[0], header.body_hash[1]}, Checksum128(body))) return Damaged("the checksum of its content does not match");
+  if (!ChecksumsMatch(Hash128{header.body_hash[0], header.body_hash[1]}, Checksum128(body)))
+    return Damaged("the checksum of its content does not match");
 
   // The message was read from a file into memory of any alignment.
   const std::vector<std::byte> meta(body.begin(), body.begin() + static_cast<ptrdiff_t>(meta_bytes));
   uint64_t canonical_bytes = 0;
   std::vector<std::pair<std::string, uint64_t>> lengths;
-  WEFT_RETURN_IF_ERROR(ReadMessage<schema::CacheMeta>("cache metadata", meta, [&](schema::CacheMeta::Reader root) -> absl::Status {
-    canonical_bytes = root.getCanonicalLen();
-    for (const auto section : root.getSections()) lengths.emplace_back(FromText(section.getName()), section.getLength());
-    entry.backend = FromText(root.getBackend());
-    entry.compiler_version = FromText(root.getCompilerVersion());
-    entry.target = FromText(root.getTarget());
-    entry.options = FromText(root.getOptions());
-    entry.compile_micros = root.getCompileMicros();
-    entry.created_unix_ns = root.getCreatedUnixNs();
-    entry.graph_ops = root.getGraphOps();
-    return absl::OkStatus();
-  }));
+  WEFT_RETURN_IF_ERROR(
+      ReadMessage<schema::CacheMeta>("cache metadata", meta, [&](schema::CacheMeta::Reader root) -> absl::Status {
+        canonical_bytes = root.getCanonicalLen();
+        for (const auto section : root.getSections())
+          lengths.emplace_back(FromText(section.getName()), section.getLength());
+        entry.backend = FromText(root.getBackend());
+        entry.compiler_version = FromText(root.getCompilerVersion());
+        entry.target = FromText(root.getTarget());
+        entry.options = FromText(root.getOptions());
+        entry.compile_micros = root.getCompileMicros();
+        entry.created_unix_ns = root.getCreatedUnixNs();
+        entry.graph_ops = root.getGraphOps();
+        return absl::OkStatus();
+      }));
   uint64_t sum = canonical_bytes;
   for (const auto& [name, length] : lengths) {
     if (__builtin_add_overflow(sum, length, &sum)) return Damaged("the lengths of its sections overflow");
   }
-  if (sum != header.raw_bytes) return Damaged("its sections have ", sum, " bytes together, its header says ", header.raw_bytes);
+  if (sum != header.raw_bytes)
+    return Damaged("its sections have ", sum, " bytes together, its header says ", header.raw_bytes);
 
   // One frame with its size in it, no dictionary, nothing behind it: then the one-shot call into an exact buffer is safe.
   const std::span<const std::byte> stored = body.subspan(meta_bytes);
@@ -176,12 +189,15 @@ absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes) {
   const std::unique_ptr<ZSTD_DCtx, ContextDeleter> context(ZSTD_createDCtx());
   std::unique_ptr<char[]> raw(new (std::nothrow) char[header.raw_bytes + 1]);
   if (context == nullptr || raw == nullptr) {
-    return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for a cache entry of ", header.raw_bytes, " bytes");
+    return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for a cache entry of ", header.raw_bytes,
+                       " bytes");
   }
   const size_t got = ZSTD_decompressDCtx(context.get(), raw.get(), header.raw_bytes, stored.data(), stored.size());
-  if (ZSTD_isError(got) || got != header.raw_bytes) return Damaged("zstd: ", ZSTD_isError(got) ? ZSTD_getErrorName(got) : "short");
+  if (ZSTD_isError(got) || got != header.raw_bytes)
+    return Damaged("zstd: ", ZSTD_isError(got) ? ZSTD_getErrorName(got) : "short");
   const std::string_view all(raw.get(), header.raw_bytes);
-  if (!ChecksumsMatch(header.raw_hash, Checksum64(std::as_bytes(std::span(all))))) return Damaged("the checksum of its decompressed bytes does not match");
+  if (!ChecksumsMatch(header.raw_hash, Checksum64(std::as_bytes(std::span(all)))))
+    return Damaged("the checksum of its decompressed bytes does not match");
 
   entry.key = {header.key_low, header.key_high};
   entry.canonical = all.substr(0, canonical_bytes);

@@ -93,7 +93,8 @@ absl::Status CheckpointReader::Load(const OpenOptions& options) {
 absl::Status CheckpointReader::LoadIndex(const FooterRecord& footer, uint64_t index_end) {
   const std::string& path = file_.path();
   // An index entry takes more than 64 bytes, so a lie about the number is found before memory is asked for.
-  if (footer.tensors > file_bytes_ / 64) return Damaged(path, index_end, "more tensors are announced than the file can hold");
+  if (footer.tensors > file_bytes_ / 64)
+    return Damaged(path, index_end, "more tensors are announced than the file can hold");
   struct Place {
     uint64_t first = 0, count = 0;
     bool known = false;
@@ -110,7 +111,8 @@ absl::Status CheckpointReader::LoadIndex(const FooterRecord& footer, uint64_t in
     }
     std::vector<std::byte> bytes(page.bytes);
     WEFT_RETURN_IF_ERROR(file_.ReadAt(static_cast<int64_t>(page.offset), bytes));
-    if (!ChecksumsMatch(page.hash, Checksum64(bytes))) return Damaged(path, page.offset, "the checksum of an index page does not match");
+    if (!ChecksumsMatch(page.hash, Checksum64(bytes)))
+      return Damaged(path, page.offset, "the checksum of an index page does not match");
     WEFT_ASSIGN_OR_RETURN(const Frame frame, ParseFrame(bytes, page.offset, FrameKind::kIndexPage, path));
     WEFT_ASSIGN_OR_RETURN(std::vector<IndexRecord> entries, DecodeIndexPage(frame, path));
     if (entries.empty() || entries.size() != page.count || entries[0].tensor.name != page.first_name) {
@@ -134,8 +136,8 @@ absl::Status CheckpointReader::LoadIndex(const FooterRecord& footer, uint64_t in
     expected = page.offset + page.bytes;
   }
   if (expected != index_end || by_name_.size() != footer.tensors || total_ != footer.raw_bytes) {
-    return Damaged(path, index_end, "the index has ", by_name_.size(), " tensors of ", total_, " bytes, the footer says ",
-                   footer.tensors, " of ", footer.raw_bytes);
+    return Damaged(path, index_end, "the index has ", by_name_.size(), " tensors of ", total_,
+                   " bytes, the footer says ", footer.tensors, " of ", footer.raw_bytes);
   }
   chunks_.reserve(chunks.size());
   first_chunk_.reserve(tensors_.size() + 1);
@@ -169,11 +171,13 @@ absl::Status CheckpointReader::CheckPlaces(uint64_t begin, uint64_t end) const {
     const auto bad = [&](std::string_view why) {
       return Damaged(file_.path(), p.chunk.offset, "a chunk of tensor '", tensors_[p.tensor].name, "' ", why);
     };
-    if (p.chunk.offset < begin || p.chunk.offset > end || p.chunk.bytes > end - p.chunk.offset) return bad("lies outside the data");
+    if (p.chunk.offset < begin || p.chunk.offset > end || p.chunk.bytes > end - p.chunk.offset)
+      return bad("lies outside the data");
     if (i == 0) continue;
     const Piece& q = pieces[i - 1];
     if (q.chunk.offset == p.chunk.offset) {
-      if (q.chunk.bytes != p.chunk.bytes || q.chunk.hash != p.chunk.hash) return bad("contradicts another in the same pack");
+      if (q.chunk.bytes != p.chunk.bytes || q.chunk.hash != p.chunk.hash)
+        return bad("contradicts another in the same pack");
       if (q.chunk.inner + q.inner_bytes > p.chunk.inner) return bad("overlaps another in the same pack");
     } else if (q.chunk.offset + q.chunk.bytes > p.chunk.offset) {
       return bad("overlaps another one");
@@ -194,7 +198,8 @@ absl::Status CheckpointReader::VerifyFrames(const Trailer& trailer, const Footer
   while (source.position() < trailer.footer_offset) {
     WEFT_RETURN_IF_ERROR(scanner.Next(&frame));
     root.Add(frame.prefix);
-    if (frame.kind == FrameKind::kHeader && frame.offset != kPrologueBytes) return Damaged(path, frame.offset, "a second header");
+    if (frame.kind == FrameKind::kHeader && frame.offset != kPrologueBytes)
+      return Damaged(path, frame.offset, "a second header");
     WEFT_RETURN_IF_ERROR(MatchFrame(frame, &chunks, &places, &described, &seen));
     WEFT_RETURN_IF_ERROR(scanner.SkipPayload(frame.payload_bytes));
     WEFT_RETURN_IF_ERROR(scanner.Finish(frame));
@@ -203,7 +208,8 @@ absl::Status CheckpointReader::VerifyFrames(const Trailer& trailer, const Footer
     return Damaged(path, trailer.footer_offset, "the file holds ", chunks, " chunks and ", described,
                    " tensors, the footer says ", footer.chunks, " and ", tensors_.size());
   }
-  if (!ChecksumsMatch(footer.root_hash, root.Value())) return Damaged(path, trailer.footer_offset, "the root hash does not match");
+  if (!ChecksumsMatch(footer.root_hash, root.Value()))
+    return Damaged(path, trailer.footer_offset, "the root hash does not match");
   return absl::OkStatus();
 }
 
@@ -240,7 +246,8 @@ absl::Status CheckpointReader::MatchFrame(const Frame& frame, uint64_t* chunks, 
       }
     }
     if (r.members.empty()) {
-      if (!matches(r.tensor, r.ordinal, 0) || InPack(r.tensor)) return Damaged(path, frame.offset, "a chunk is not where the index says");
+      if (!matches(r.tensor, r.ordinal, 0) || InPack(r.tensor))
+        return Damaged(path, frame.offset, "a chunk is not where the index says");
       uint64_t before = 0;
       // Chunks of a tensor are equal but the last, so one multiplication says where this one starts.
       if (r.ordinal > 0) before = uint64_t{ChunksOf(r.tensor)[0].bytes} * r.ordinal;
@@ -264,7 +271,8 @@ absl::Status CheckpointReader::ReadPayload(const ChunkRecord& chunk, std::span<s
 }
 
 absl::Status CheckpointReader::ReadTensor(uint32_t id, std::span<std::byte> out) {
-  if (id >= tensors_.size()) return UserError("'", file_.path(), "' has ", tensors_.size(), " tensors; there is no number ", id);
+  if (id >= tensors_.size())
+    return UserError("'", file_.path(), "' has ", tensors_.size(), " tensors; there is no number ", id);
   const TensorRecord& tensor = tensors_[id];
   if (out.size() != tensor.bytes) {
     return UserError("tensor '", tensor.name, "' has ", tensor.bytes, " bytes, the memory for it ", out.size());

@@ -32,7 +32,8 @@ struct OpenOptions {
 
 class CheckpointReader {
  public:
-  static absl::StatusOr<std::unique_ptr<CheckpointReader>> Open(const std::string& path, const OpenOptions& options = {});
+  static absl::StatusOr<std::unique_ptr<CheckpointReader>> Open(const std::string& path,
+                                                                const OpenOptions& options = {});
 
   const HeaderRecord& header() const { return header_; }
   // Tensor leaf i is tensor(i).
@@ -72,12 +73,12 @@ class CheckpointReader {
   HeaderRecord header_;
   Tree tree_;
   std::vector<TensorRecord> tensors_;
-  std::vector<uint32_t> by_name_;       // ids
-  std::vector<ChunkRecord> chunks_;     // by tensor
-  std::vector<uint64_t> first_chunk_;   // of each tensor, and one past the last
+  std::vector<uint32_t> by_name_;      // ids
+  std::vector<ChunkRecord> chunks_;    // by tensor
+  std::vector<uint64_t> first_chunk_;  // of each tensor, and one past the last
   uint64_t total_ = 0;
-  uint64_t pack_offset_ = 0;            // of the pack in pack_; 0: none
-  std::vector<std::byte> pack_;         // the last one read: members come in order
+  uint64_t pack_offset_ = 0;     // of the pack in pack_; 0: none
+  std::vector<std::byte> pack_;  // the last one read: members come in order
 };
 
 // Reads a checkpoint from a pipe or socket as it arrives. Every byte is verified; a tensor that `piece` has seen completely is

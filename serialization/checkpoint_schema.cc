@@ -93,9 +93,11 @@ absl::StatusOr<TensorRecord> GetTensor(schema::Tensor::Reader in, uint64_t offse
                        "' is a shard or quantised; this library does not read these yet");
   }
   const auto shape = in.getShape();
-  if (shape.size() > kMaxRank) return Damaged(file, offset, "tensor '", tensor.name, "' has ", shape.size(), " dimensions");
+  if (shape.size() > kMaxRank)
+    return Damaged(file, offset, "tensor '", tensor.name, "' has ", shape.size(), " dimensions");
   for (uint64_t dim : shape) {
-    if (dim > static_cast<uint64_t>(INT64_MAX)) return Damaged(file, offset, "tensor '", tensor.name, "' has a dimension of ", dim);
+    if (dim > static_cast<uint64_t>(INT64_MAX))
+      return Damaged(file, offset, "tensor '", tensor.name, "' has a dimension of ", dim);
     tensor.dims.push_back(static_cast<int64_t>(dim));
   }
   const std::optional<uint64_t> bytes = StoredBytes(tensor.dtype, tensor.dims);
@@ -108,7 +110,8 @@ absl::StatusOr<TensorRecord> GetTensor(schema::Tensor::Reader in, uint64_t offse
   if (in.hasInlineData()) {
     const std::string_view data = FromData(in.getInlineData());
     if (data.size() > kMaxInlineBytes || data.size() != tensor.bytes) {
-      return Damaged(file, offset, "tensor '", tensor.name, "' of ", tensor.bytes, " bytes holds ", data.size(), " bytes");
+      return Damaged(file, offset, "tensor '", tensor.name, "' of ", tensor.bytes, " bytes holds ", data.size(),
+                     " bytes");
     }
     if (!ChecksumsMatch(in.getHash(), Checksum64(std::as_bytes(std::span(data))))) {
       return Damaged(file, offset, "the checksum of tensor '", tensor.name, "' does not match");
@@ -154,8 +157,10 @@ absl::StatusOr<HeaderRecord> DecodeHeader(const Frame& frame, const std::string&
   WEFT_RETURN_IF_ERROR(ReadMessage<schema::Header>(
       absl::StrCat("'", file, "': the header"), frame.meta, [&](schema::Header::Reader root) -> absl::Status {
         const auto uuid = root.getUuid();
-        if (root.getMajor() != kFormatMajor || uuid.size() != header.uuid.size() || root.getUser().size() > kMaxUserPairs) {
-          return Damaged(file, frame.offset, "the header holds a version, uuid or number of user entries that is not allowed");
+        if (root.getMajor() != kFormatMajor || uuid.size() != header.uuid.size() ||
+            root.getUser().size() > kMaxUserPairs) {
+          return Damaged(file, frame.offset,
+                         "the header holds a version, uuid or number of user entries that is not allowed");
         }
         if (root.hasShard()) {
           return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file,
@@ -167,7 +172,8 @@ absl::StatusOr<HeaderRecord> DecodeHeader(const Frame& frame, const std::string&
         header.created_unix_ns = root.getCreatedUnixNs();
         header.step = root.getStep();
         header.chunk_bytes = root.getChunkBytes();
-        for (const auto pair : root.getUser()) header.user.emplace_back(FromText(pair.getKey()), FromData(pair.getValue()));
+        for (const auto pair : root.getUser())
+          header.user.emplace_back(FromText(pair.getKey()), FromData(pair.getValue()));
         return absl::OkStatus();
       }));
   return header;
@@ -303,14 +309,14 @@ absl::StatusOr<std::vector<IndexRecord>> DecodeIndexPage(const Frame& frame, con
     if (sum != entry.tensor.bytes) return bad(absl::StrCat("has chunks of ", sum, " bytes for ", entry.tensor.bytes));
     return entry;
   };
-  WEFT_RETURN_IF_ERROR(ReadMessage<schema::IndexPage>(
-      absl::StrCat("'", file, "': an index page"), frame.meta, [&](schema::IndexPage::Reader root) -> absl::Status {
-        for (const auto in : root.getEntries()) {
-          WEFT_ASSIGN_OR_RETURN(IndexRecord entry, decode(in));
-          entries.push_back(std::move(entry));
-        }
-        return absl::OkStatus();
-      }));
+  WEFT_RETURN_IF_ERROR(ReadMessage<schema::IndexPage>(absl::StrCat("'", file, "': an index page"), frame.meta,
+                                                      [&](schema::IndexPage::Reader root) -> absl::Status {
+                                                        for (const auto in : root.getEntries()) {
+                                                          WEFT_ASSIGN_OR_RETURN(IndexRecord entry, decode(in));
+                                                          entries.push_back(std::move(entry));
+                                                        }
+                                                        return absl::OkStatus();
+                                                      }));
   return entries;
 }
 
@@ -355,11 +361,12 @@ absl::StatusOr<FooterRecord> DecodeFooter(const Frame& frame, const std::string&
         footer.chunks = root.getChunks();
         footer.raw_bytes = root.getRawBytes();
         if (footer.tensors > kMaxTensorsPerFile || footer.tree_nodes > kMaxTreeNodes) {
-          return Damaged(file, frame.offset, "the footer announces ", footer.tensors, " tensors and ", footer.tree_nodes,
-                         " tree nodes, more than allowed");
+          return Damaged(file, frame.offset, "the footer announces ", footer.tensors, " tensors and ",
+                         footer.tree_nodes, " tree nodes, more than allowed");
         }
         for (const auto page : root.getPages()) {
-          if (page.getFirstName().size() > kMaxNameBytes) return Damaged(file, frame.offset, "a name in the footer is too long");
+          if (page.getFirstName().size() > kMaxNameBytes)
+            return Damaged(file, frame.offset, "a name in the footer is too long");
           footer.pages.push_back({std::string(FromText(page.getFirstName())), page.getOffset(), page.getLength(),
                                   page.getHash(), page.getCount()});
         }

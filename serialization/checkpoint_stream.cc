@@ -77,7 +77,9 @@ absl::Status StreamReader::Payload(const Frame& frame) {
   if (!ChecksumsMatch(chunk.hash, Checksum64(buffer_))) {
     return Damaged(name_, frame.payload_offset, "the checksum of ", chunk.bytes, " bytes does not match");
   }
-  const auto wrong = [&] { return Damaged(name_, frame.offset, "a chunk belongs to no tensor that was announced before it"); };
+  const auto wrong = [&] {
+    return Damaged(name_, frame.offset, "a chunk belongs to no tensor that was announced before it");
+  };
   for (const PackMemberRecord& member : chunk.members) {
     if (member.tensor >= states_.size()) return wrong();
     State& state = states_[member.tensor];
@@ -129,14 +131,16 @@ absl::StatusOr<StreamResult> StreamReader::Run() {
   bool header = false;
   for (;;) {
     WEFT_RETURN_IF_ERROR(scanner_.Next(&frame));
-    if (header == (frame.kind == FrameKind::kHeader)) return Damaged(name_, frame.offset, "the header is missing or there twice");
+    if (header == (frame.kind == FrameKind::kHeader))
+      return Damaged(name_, frame.offset, "the header is missing or there twice");
     if (frame.kind == FrameKind::kFooter) {
       WEFT_RETURN_IF_ERROR(scanner_.Finish(frame));
       WEFT_RETURN_IF_ERROR(Finish(frame, source_.position()));
       break;
     }
     root_.Add(frame.prefix);
-    const bool data = frame.kind == FrameKind::kTensors || frame.kind == FrameKind::kChunk || frame.kind == FrameKind::kPack;
+    const bool data =
+        frame.kind == FrameKind::kTensors || frame.kind == FrameKind::kChunk || frame.kind == FrameKind::kPack;
     if (data && states_.empty()) {
       states_.resize(tree_.tensors());
       result_.tensors.resize(tree_.tensors());
@@ -152,18 +156,13 @@ absl::StatusOr<StreamResult> StreamReader::Run() {
         if (!states_.empty()) return Damaged(name_, frame.offset, "a part of the tree comes after data");
         WEFT_RETURN_IF_ERROR(tree_.Add(frame, name_));
         break;
-      case FrameKind::kTensors:
-        WEFT_RETURN_IF_ERROR(Describe(frame));
-        break;
+      case FrameKind::kTensors: WEFT_RETURN_IF_ERROR(Describe(frame)); break;
       case FrameKind::kChunk:
-      case FrameKind::kPack:
-        WEFT_RETURN_IF_ERROR(Payload(frame));
-        break;
+      case FrameKind::kPack: WEFT_RETURN_IF_ERROR(Payload(frame)); break;
       case FrameKind::kIndexPage:
         ++pages_;  // says again what was seen; the root hash covers it
         break;
-      default:
-        WEFT_RETURN_IF_ERROR(scanner_.SkipPayload(frame.payload_bytes));
+      default: WEFT_RETURN_IF_ERROR(scanner_.SkipPayload(frame.payload_bytes));
     }
     WEFT_RETURN_IF_ERROR(scanner_.Finish(frame));
   }

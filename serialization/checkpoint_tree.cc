@@ -57,8 +57,8 @@ absl::Status EncodeTree(const Tree& tree, std::vector<Message>* out, std::vector
       placed.number = static_cast<uint32_t>(tree_tensor_of_id->size());
       tree_tensor_of_id->push_back(node.tensor);
       if (path.size() > kMaxNameBytes && status.ok()) {
-        status = UserError("the path of a tensor has ", path.size(), " bytes; at most ", kMaxNameBytes, " are allowed: '",
-                           path.substr(0, 64), "…'");
+        status = UserError("the path of a tensor has ", path.size(), " bytes; at most ", kMaxNameBytes,
+                           " are allowed: '", path.substr(0, 64), "…'");
       }
     } else if (node.kind == Tree::Kind::kAlias) {
       placed.number = place[node.alias];
@@ -71,7 +71,8 @@ absl::Status EncodeTree(const Tree& tree, std::vector<Message>* out, std::vector
     order.push_back(placed);
   });
   WEFT_RETURN_IF_ERROR(status);
-  if (tree_tensor_of_id->size() > kMaxTensorsPerFile) return UserError("a checkpoint holds at most ", kMaxTensorsPerFile, " tensors");
+  if (tree_tensor_of_id->size() > kMaxTensorsPerFile)
+    return UserError("a checkpoint holds at most ", kMaxTensorsPerFile, " tensors");
   for (size_t first = 0; first < order.size();) {
     size_t bytes = 0, count = 0;
     while (first + count < order.size() && count < kNodesPerFrame && bytes < kTreeFrameBytes) {
@@ -80,11 +81,12 @@ absl::Status EncodeTree(const Tree& tree, std::vector<Message>* out, std::vector
       ++count;
     }
     Message message;
-    WEFT_RETURN_IF_ERROR(BuildMessage<schema::Tree>("a tree frame", bytes + 128, &message, [&](schema::Tree::Builder root) {
-      root.setFirst(static_cast<uint32_t>(first));
-      auto nodes = root.initNodes(static_cast<unsigned>(count));
-      for (unsigned i = 0; i < count; ++i) PutNode(tree, order[first + i], nodes[i]);
-    }));
+    WEFT_RETURN_IF_ERROR(
+        BuildMessage<schema::Tree>("a tree frame", bytes + 128, &message, [&](schema::Tree::Builder root) {
+          root.setFirst(static_cast<uint32_t>(first));
+          auto nodes = root.initNodes(static_cast<unsigned>(count));
+          for (unsigned i = 0; i < count; ++i) PutNode(tree, order[first + i], nodes[i]);
+        }));
     out->push_back(std::move(message));
     first += count;
   }
@@ -93,7 +95,9 @@ absl::Status EncodeTree(const Tree& tree, std::vector<Message>* out, std::vector
 
 absl::Status TreeDecoder::Add(const Frame& frame, const std::string& file) {
   if (nodes_.empty()) offset_ = frame.offset;
-  const auto bad = [&](const auto&... text) { return Damaged(file, frame.offset, "tree node ", nodes_.size(), " ", text...); };
+  const auto bad = [&](const auto&... text) {
+    return Damaged(file, frame.offset, "tree node ", nodes_.size(), " ", text...);
+  };
   const auto decode = [&](schema::Node::Reader in, Flat* node) -> absl::Status {
     node->parent = in.getParent();
     if (in.getKeyKind() == schema::KeyKind::TEXT) {
@@ -101,13 +105,23 @@ absl::Status TreeDecoder::Add(const Frame& frame, const std::string& file) {
       if (in.getKeyText().size() > kMaxNameBytes) return bad("has a key of ", in.getKeyText().size(), " bytes");
       node->key = FromText(in.getKeyText());
     } else if (in.getKeyKind() != schema::KeyKind::NONE) {
-      return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': a dict in the tree has keys that are not text");
+      return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file,
+                         "': a dict in the tree has keys that are not text");
     }
     switch (in.which()) {
       case schema::Node::NONE: node->kind = Tree::Kind::kNone; break;
-      case schema::Node::DICT: node->kind = Tree::Kind::kDict; node->number = in.getDict(); break;
-      case schema::Node::LIST: node->kind = Tree::Kind::kList; node->number = in.getList(); break;
-      case schema::Node::TUPLE: node->kind = Tree::Kind::kTuple; node->number = in.getTuple(); break;
+      case schema::Node::DICT:
+        node->kind = Tree::Kind::kDict;
+        node->number = in.getDict();
+        break;
+      case schema::Node::LIST:
+        node->kind = Tree::Kind::kList;
+        node->number = in.getList();
+        break;
+      case schema::Node::TUPLE:
+        node->kind = Tree::Kind::kTuple;
+        node->number = in.getTuple();
+        break;
       case schema::Node::TENSOR:
         node->kind = Tree::Kind::kTensor;
         node->number = in.getTensor();
@@ -119,28 +133,45 @@ absl::Status TreeDecoder::Add(const Frame& frame, const std::string& file) {
         node->number = in.getAlias();
         if (node->number >= nodes_.size()) return bad("stands for node ", node->number, ", which comes later");
         break;
-      case schema::Node::BOOL: node->kind = Tree::Kind::kBool; node->boolean = in.getBool(); break;
-      case schema::Node::INT64: node->kind = Tree::Kind::kInt64; node->int64 = in.getInt64(); break;
-      case schema::Node::FLOAT64: node->kind = Tree::Kind::kFloat64; node->float64 = in.getFloat64(); break;
-      case schema::Node::TEXT: node->kind = Tree::Kind::kText; node->text = FromText(in.getText()); break;
-      case schema::Node::BYTES: node->kind = Tree::Kind::kBytes; node->text = FromData(in.getBytes()); break;
+      case schema::Node::BOOL:
+        node->kind = Tree::Kind::kBool;
+        node->boolean = in.getBool();
+        break;
+      case schema::Node::INT64:
+        node->kind = Tree::Kind::kInt64;
+        node->int64 = in.getInt64();
+        break;
+      case schema::Node::FLOAT64:
+        node->kind = Tree::Kind::kFloat64;
+        node->float64 = in.getFloat64();
+        break;
+      case schema::Node::TEXT:
+        node->kind = Tree::Kind::kText;
+        node->text = FromText(in.getText());
+        break;
+      case schema::Node::BYTES:
+        node->kind = Tree::Kind::kBytes;
+        node->text = FromData(in.getBytes());
+        break;
       default:
         return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': the tree holds a node of unknown kind ",
                            static_cast<int>(in.which()));
     }
     return absl::OkStatus();
   };
-  return ReadMessage<schema::Tree>(
-      absl::StrCat("'", file, "': a tree frame"), frame.meta, [&](schema::Tree::Reader root) -> absl::Status {
-        if (root.getFirst() != nodes_.size()) return bad("was expected, the frame starts with node ", root.getFirst());
-        if (nodes_.size() + root.getNodes().size() > kMaxTreeNodes) return bad("is one too many");
-        for (const auto in : root.getNodes()) {
-          Flat node;
-          WEFT_RETURN_IF_ERROR(decode(in, &node));
-          nodes_.push_back(std::move(node));
-        }
-        return absl::OkStatus();
-      });
+  return ReadMessage<schema::Tree>(absl::StrCat("'", file, "': a tree frame"), frame.meta,
+                                   [&](schema::Tree::Reader root) -> absl::Status {
+                                     if (root.getFirst() != nodes_.size())
+                                       return bad("was expected, the frame starts with node ", root.getFirst());
+                                     if (nodes_.size() + root.getNodes().size() > kMaxTreeNodes)
+                                       return bad("is one too many");
+                                     for (const auto in : root.getNodes()) {
+                                       Flat node;
+                                       WEFT_RETURN_IF_ERROR(decode(in, &node));
+                                       nodes_.push_back(std::move(node));
+                                     }
+                                     return absl::OkStatus();
+                                   });
 }
 
 absl::StatusOr<Tree> TreeDecoder::Build(std::span<const TensorRecord> tensors, const std::string& file) const {
@@ -161,7 +192,8 @@ absl::StatusOr<Tree> TreeDecoder::Build(std::span<const TensorRecord> tensors, c
     if (flat.kind == Tree::Kind::kAlias) value.alias = flat.number;  // node ids of the new tree are preorder positions
     return value;
   };
-  if (nodes_[0].kind == Tree::Kind::kAlias || nodes_[0].has_key || nodes_[0].parent != 0) return bad("the root of the tree is not valid");
+  if (nodes_[0].kind == Tree::Kind::kAlias || nodes_[0].has_key || nodes_[0].parent != 0)
+    return bad("the root of the tree is not valid");
   Tree tree(value_of(nodes_[0]));
   for (uint32_t i = 1; i < nodes_.size(); ++i) {
     const Flat& flat = nodes_[i];
@@ -169,20 +201,23 @@ absl::StatusOr<Tree> TreeDecoder::Build(std::span<const TensorRecord> tensors, c
     uint32_t at = i - 1;
     while (at != flat.parent && at != 0) at = tree.node(at).parent;
     if (at != flat.parent) return bad("tree node ", i, " follows no sibling or container of its own");
-    if (flat.has_key != (nodes_[at].kind == Tree::Kind::kDict)) return bad("tree node ", i, " has a key outside a dict, or none in one");
+    if (flat.has_key != (nodes_[at].kind == Tree::Kind::kDict))
+      return bad("tree node ", i, " has a key outside a dict, or none in one");
     const absl::StatusOr<Tree::NodeId> added = tree.Add(at, flat.key, value_of(flat));
     if (!added.ok()) return bad("tree node ", i, ": ", added.status().message());
   }
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
     if (Tree::IsContainer(nodes_[i].kind) && tree.node(i).children != nodes_[i].number) {
-      return bad("tree node ", i, " has ", tree.node(i).children, " children where ", nodes_[i].number, " were announced");
+      return bad("tree node ", i, " has ", tree.node(i).children, " children where ", nodes_[i].number,
+                 " were announced");
     }
   }
   absl::Status names;
   tree.ForEachPath([&](Tree::NodeId id, const std::string& path) {
     const Tree::Node& node = tree.node(id);
     if (node.kind == Tree::Kind::kTensor && tensors[node.tensor].name != path && names.ok()) {
-      names = bad("tensor ", node.tensor, " is called '", tensors[node.tensor].name, "', its place in the tree is '", path, "'");
+      names = bad("tensor ", node.tensor, " is called '", tensors[node.tensor].name, "', its place in the tree is '",
+                  path, "'");
     }
   });
   WEFT_RETURN_IF_ERROR(names);

@@ -22,15 +22,15 @@ namespace {
 
 constexpr uint64_t kChunkBytes = 4 << 20;
 constexpr uint64_t kLargestChunk = 8 << 20;
-constexpr uint64_t kChunksPerTensor = 32768;   // before chunks double
-constexpr uint64_t kMostChunks = 65536;        // an index entry of 3 MiB: tensors up to 512 GiB
-constexpr uint64_t kInlineBelow = 65;          // bytes; readers accept up to 256
+constexpr uint64_t kChunksPerTensor = 32768;  // before chunks double
+constexpr uint64_t kMostChunks = 65536;       // an index entry of 3 MiB: tensors up to 512 GiB
+constexpr uint64_t kInlineBelow = 65;         // bytes; readers accept up to 256
 constexpr uint64_t kPackBelow = kLargePayload;
 constexpr size_t kDescriptionsPerFrame = 4096;
 constexpr size_t kDescriptionBytes = 1 << 20;  // of names in one frame of descriptions
 constexpr size_t kEntriesPerPage = 8192;
 constexpr size_t kPageBytes = 2 << 20;
-constexpr uint64_t kDirectFrom = 16 << 20;     // below, the page cache is quicker than waiting for the disk
+constexpr uint64_t kDirectFrom = 16 << 20;  // below, the page cache is quicker than waiting for the disk
 
 // A large allocation through the hook.
 struct Buffer {
@@ -40,7 +40,9 @@ struct Buffer {
     FreeLarge(data, size);
     size = 0;
     data = static_cast<std::byte*>(AllocateLarge(bytes, 4096));
-    if (data == nullptr) return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", bytes, " bytes of a checkpoint's chunk");
+    if (data == nullptr)
+      return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", bytes,
+                         " bytes of a checkpoint's chunk");
     size = bytes;
     return absl::OkStatus();
   }
@@ -99,8 +101,8 @@ class Writer {
   SaveStats& stats_;
 
   std::vector<Message> tree_messages_;
-  std::vector<uint32_t> ids_;         // file id → position in tree.tensors()
-  std::string names_;                 // all paths, back to back
+  std::vector<uint32_t> ids_;  // file id → position in tree.tensors()
+  std::string names_;          // all paths, back to back
   std::vector<uint64_t> name_ends_{0};
   uint64_t total_ = 0, done_ = 0;
 
@@ -129,12 +131,13 @@ absl::Status Writer::Plan() {
   for (const auto& [key, value] : options_.user) {
     if (!IsCleanText(key)) return UserError("a key of user metadata is not valid UTF-8 without NUL");
     if (!keys.insert(key).second) return UserError("user metadata has the key '", key, "' twice");
-    if (key.size() > kMaxNameBytes) return UserError("a key of user metadata has ", key.size(), " bytes; at most ", kMaxNameBytes, " are allowed");
+    if (key.size() > kMaxNameBytes)
+      return UserError("a key of user metadata has ", key.size(), " bytes; at most ", kMaxNameBytes, " are allowed");
     user += key.size() + value.size();
   }
   if (user > kMaxValueBytes || options_.user.size() > kMaxUserPairs) {
-    return UserError("user metadata of ", options_.user.size(), " entries and ", user, " bytes; at most ", kMaxUserPairs,
-                     " and ", kMaxValueBytes, " are allowed (put more into the tree)");
+    return UserError("user metadata of ", options_.user.size(), " entries and ", user, " bytes; at most ",
+                     kMaxUserPairs, " and ", kMaxValueBytes, " are allowed (put more into the tree)");
   }
   WEFT_RETURN_IF_ERROR(EncodeTree(tree_, &tree_messages_, &ids_));
   tree_.ForEachPath([&](Tree::NodeId id, const std::string& path) {

@@ -80,10 +80,10 @@ struct CompileCacheStore::Impl {
 
   const CompileCacheOptions options;
   FileSystem* const fs;
-  std::string root;       // <directory>/v1
-  bool usable = false;    // lookups may find something
+  std::string root;     // <directory>/v1
+  bool usable = false;  // lookups may find something
   bool writable = false;
-  absl::Mutex store_mutex;  // one writer at a time
+  absl::Mutex store_mutex;                                   // one writer at a time
   int64_t bytes_estimate ABSL_GUARDED_BY(store_mutex) = -1;  // -1: not scanned yet
 
   mutable absl::Mutex mutex;
@@ -143,7 +143,8 @@ void CompileCacheStore::Impl::OpenDirectory() {
 absl::StatusOr<std::string> CompileCacheStore::Impl::ReadEntry(const std::string& path, FileInfo* info) {
   WEFT_ASSIGN_OR_RETURN(File file, File::Open(fs, path, {.read = true, .no_follow = true}));
   WEFT_ASSIGN_OR_RETURN(*info, file.Info());
-  if (info->kind != FileKind::kRegular) return absl::PermissionDeniedError(absl::StrCat("'", path, "' is not a regular file"));
+  if (info->kind != FileKind::kRegular)
+    return absl::PermissionDeniedError(absl::StrCat("'", path, "' is not a regular file"));
   if (const std::string why = WhyUntrusted(*info); !why.empty()) {
     return absl::PermissionDeniedError(absl::StrCat("'", path, "' is not trusted: ", why));
   }
@@ -202,7 +203,9 @@ void CompileCacheStore::Impl::Store(CacheEntry entry) {
     }
     if (options.write_failed) options.write_failed();
     // Why nothing can be written at all was said when the directory was opened.
-    if (writable) Warn(kUnwritable, absl::StrCat("compile cache '", options.directory, "' cannot be written: ", written.status().message()));
+    if (writable)
+      Warn(kUnwritable,
+           absl::StrCat("compile cache '", options.directory, "' cannot be written: ", written.status().message()));
     return;
   }
   {
@@ -245,7 +248,8 @@ std::vector<CompileCacheStore::Impl::Found> CompileCacheStore::Impl::Scan() {
 // One process at a time; the others go on and find the directory smaller at their next look. Readers keep what they have
 // open, so removing is safe; a name that is gone already is somebody else's success.
 void CompileCacheStore::Impl::Evict(const std::string& keep) {
-  absl::StatusOr<File> lock_file = File::Open(fs, JoinPath(root, "gc.lock"), {.write = true, .create = true, .no_follow = true});
+  absl::StatusOr<File> lock_file =
+      File::Open(fs, JoinPath(root, "gc.lock"), {.write = true, .create = true, .no_follow = true});
   if (!lock_file.ok() || fs->Lock(lock_file->fd()) < 0) {
     bytes_estimate = -1;
     return;
@@ -286,7 +290,8 @@ void CompileCacheStore::Impl::Work() {
 // A fork copies neither the thread nor what it was doing.
 void CompileCacheStore::Impl::AfterFork() {
   if (worker_process == getpid()) return;
-  if (worker.joinable()) new std::thread(std::move(worker));  // a handle to nothing; joining or detaching it is undefined
+  if (worker.joinable())
+    new std::thread(std::move(worker));  // a handle to nothing; joining or detaching it is undefined
   worker = std::thread();
   if (worker_process != 0) {
     queue.clear();
@@ -310,7 +315,7 @@ const std::string& CompileCacheStore::directory() const { return impl_->options.
 
 std::optional<CacheEntry> CompileCacheStore::Lookup(const Hash128& key, std::string_view canonical) {
   Impl& impl = *impl_;
-  const auto miss = [&](uint64_t CompileCacheStats::*counter) -> std::optional<CacheEntry> {
+  const auto miss = [&](uint64_t CompileCacheStats::* counter) -> std::optional<CacheEntry> {
     absl::MutexLock lock(&impl.mutex);
     ++impl.stats.misses;
     if (counter != nullptr) ++(impl.stats.*counter);
@@ -332,8 +337,7 @@ std::optional<CacheEntry> CompileCacheStore::Lookup(const Hash128& key, std::str
   if (!entry.ok()) {
     const std::string text(entry.status().message());
     switch (entry.status().code()) {
-      case absl::StatusCode::kNotFound:
-        return miss(nullptr);
+      case absl::StatusCode::kNotFound: return miss(nullptr);
       case absl::StatusCode::kUnimplemented:
         return miss(&CompileCacheStats::version_rejects);  // the next Publish replaces it
       case absl::StatusCode::kDataLoss:
@@ -367,8 +371,8 @@ void CompileCacheStore::Publish(CacheEntry entry) {
   {
     absl::MutexLock lock(&impl.mutex);
     impl.AfterFork();
-    impl.mutex.Await(absl::Condition(
-        +[](Impl* i) ABSL_NO_THREAD_SAFETY_ANALYSIS { return i->queued_bytes < kQueueBytes; }, &impl));
+    impl.mutex.Await(
+        absl::Condition(+[](Impl* i) ABSL_NO_THREAD_SAFETY_ANALYSIS { return i->queued_bytes < kQueueBytes; }, &impl));
     if (!impl.running) {
       if (impl.worker.joinable()) impl.worker.join();  // it has said that it ends, and takes no lock any more
       try {

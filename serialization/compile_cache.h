@@ -21,18 +21,19 @@
 namespace weft {
 
 struct CompileCacheOptions {
-  std::string directory;     // "" keeps nothing
-  bool read_only = false;    // never touches the directory: no mkdir, no temporary, no access time, no quarantine
+  std::string directory;   // "" keeps nothing
+  bool read_only = false;  // never touches the directory: no mkdir, no temporary, no access time, no quarantine
   uint64_t max_bytes = uint64_t{4} << 30;  // past it the least recently used entries go, down to nine tenths
-  FileSystem* fs = nullptr;  // nullptr: PosixFileSystem()
+  FileSystem* fs = nullptr;                // nullptr: PosixFileSystem()
   // Once for each kind of problem; from any thread, with no lock held.
   std::function<void(std::string_view warning)> warn;
-  std::function<void()> write_failed;  // for each entry that could not be written; from the writing thread, with no lock held
+  std::function<void()>
+      write_failed;  // for each entry that could not be written; from the writing thread, with no lock held
 };
 
 struct CompileCacheStats {
   uint64_t hits = 0;
-  uint64_t misses = 0;           // includes all rejected below
+  uint64_t misses = 0;  // includes all rejected below
   uint64_t stores = 0;
   uint64_t store_failures = 0;
   uint64_t corrupt = 0;          // damaged entries found
@@ -42,10 +43,10 @@ struct CompileCacheStats {
   uint64_t evictions = 0;
   uint64_t bytes_read = 0;
   uint64_t bytes_written = 0;
-  uint64_t load_ns = 0;          // in hits
-  uint64_t compile_us_saved = 0; // by hits
+  uint64_t load_ns = 0;           // in hits
+  uint64_t compile_us_saved = 0;  // by hits
   bool read_only = false;
-  std::string disabled_reason;   // empty: in use
+  std::string disabled_reason;  // empty: in use
 };
 
 class CompileCacheStore {

@@ -39,7 +39,8 @@ uint32_t PrefixHash(const std::byte prefix[kPrefixBytes]) {
 }
 
 std::string_view NameOfKind(uint8_t kind) {
-  constexpr std::string_view kNames[] = {"?", "header", "tree", "tensors", "chunk", "pack", "index page", "footer", "blob", "pad"};
+  constexpr std::string_view kNames[] = {"?",    "header",     "tree",   "tensors", "chunk",
+                                         "pack", "index page", "footer", "blob",    "pad"};
   return kind < std::size(kNames) ? kNames[kind] : kNames[0];
 }
 
@@ -79,7 +80,8 @@ absl::StatusOr<Prologue> DecodePrologue(std::span<const std::byte> bytes, const 
   if (bytes.size() < kPrologueBytes || std::memcmp(in, kMagic, 8) != 0) {
     return UserError("'", file, "' is not a Weft checkpoint: it does not start with the checkpoint magic");
   }
-  if (!ChecksumsMatch(Get<uint64_t>(in, 56), Checksum64({in, 56}))) return Damaged(file, 56, "the checksum of the prologue does not match");
+  if (!ChecksumsMatch(Get<uint64_t>(in, 56), Checksum64({in, 56})))
+    return Damaged(file, 56, "the checksum of the prologue does not match");
   const uint16_t major = Get<uint16_t>(in, 8);
   if (major != kFormatMajor) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "' has checkpoint format ", major, ".",
@@ -88,7 +90,8 @@ absl::StatusOr<Prologue> DecodePrologue(std::span<const std::byte> bytes, const 
   Prologue prologue;
   prologue.required = Get<uint64_t>(in, 16);
   if ((prologue.required & ~kKnownFeatures) != 0) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "' needs features that this library does not have (bits ",
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file,
+                       "' needs features that this library does not have (bits ",
                        absl::Hex(prologue.required & ~kKnownFeatures), " of ", absl::Hex(prologue.required), ")");
   }
   prologue.chunk_log2 = Get<uint8_t>(in, 13);
@@ -118,7 +121,8 @@ absl::StatusOr<Trailer> DecodeTrailer(std::span<const std::byte> bytes, uint64_t
     return Damaged(file, at, "the trailer is missing; the file is incomplete (", file_bytes,
                    " bytes), cut off or has bytes added at its end");
   }
-  if (!ChecksumsMatch(Get<uint64_t>(in, 56), Checksum64({in, 56}))) return Damaged(file, at, "the checksum of the trailer does not match");
+  if (!ChecksumsMatch(Get<uint64_t>(in, 56), Checksum64({in, 56})))
+    return Damaged(file, at, "the checksum of the trailer does not match");
   const Trailer trailer = {Get<uint64_t>(in, 8), Get<uint64_t>(in, 16), Get<uint64_t>(in, 24), Get<uint64_t>(in, 32),
                            Get<uint64_t>(in, 40)};
   if (Get<uint64_t>(in, 48) != 0) return Damaged(file, at + 48, "a reserved field of the trailer is not zero");
@@ -148,21 +152,25 @@ absl::Status DecodePrefix(std::span<const std::byte> bytes, uint64_t offset, uin
                           Frame* frame) {
   const std::byte* in = bytes.data();
   if (Get<uint32_t>(in, 0) != kFrameMagic) return Damaged(file, offset, "a frame was expected here");
-  if (!ChecksumsMatch(Get<uint32_t>(in, 12), PrefixHash(in))) return Damaged(file, offset, "the checksum of a frame's prefix does not match");
+  if (!ChecksumsMatch(Get<uint32_t>(in, 12), PrefixHash(in)))
+    return Damaged(file, offset, "the checksum of a frame's prefix does not match");
   if (Get<uint16_t>(in, 6) != 0) return Damaged(file, offset + 6, "a reserved field of a frame is not zero");
   const uint8_t kind = Get<uint8_t>(in, 4);
   frame->kind = static_cast<FrameKind>(kind);
   frame->flags = Get<uint8_t>(in, 5);
   const bool known = kind >= 1 && kind <= 9;
   if (!known && (frame->flags & kFrameSkippable) == 0) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "' holds a frame of unknown kind ", kind, " at byte ", offset);
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "' holds a frame of unknown kind ", kind,
+                       " at byte ", offset);
   }
-  if ((frame->flags & ~kFrameSkippable) != 0) return Damaged(file, offset + 5, "unknown flags ", frame->flags, " of a frame");
+  if ((frame->flags & ~kFrameSkippable) != 0)
+    return Damaged(file, offset + 5, "unknown flags ", frame->flags, " of a frame");
   const uint64_t meta = uint64_t{Get<uint32_t>(in, 8)} * 8;
   frame->payload_bytes = Get<uint64_t>(in, 16);
   frame->offset = offset;
   const bool carries = kind == 4 || kind == 5 || kind == 8 || kind == 9 || !known;
-  if (!carries && frame->payload_bytes != 0) return Damaged(file, offset, "a ", NameOfKind(kind), " frame has a payload");
+  if (!carries && frame->payload_bytes != 0)
+    return Damaged(file, offset, "a ", NameOfKind(kind), " frame has a payload");
   if (meta > kMaxMetaBytes || frame->payload_bytes > kMaxChunkBytes + (1 << 20)) {
     return Damaged(file, offset, "a ", NameOfKind(kind), " frame of ", meta, " + ", frame->payload_bytes,
                    " bytes is larger than allowed");

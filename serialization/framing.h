@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "serialization/checksum.h"
 #include "absl/strings/str_cat.h"
+#include "serialization/checksum.h"
 #include "src/runtime/io.h"
 
 namespace weft {
@@ -35,7 +35,15 @@ inline constexpr uint64_t kFeatureUnstable = 1;  // the format may still change:
 inline constexpr uint64_t kKnownFeatures = kFeatureUnstable;
 
 enum class FrameKind : uint8_t {
-  kHeader = 1, kTree = 2, kTensors = 3, kChunk = 4, kPack = 5, kIndexPage = 6, kFooter = 7, kBlob = 8, kPad = 9,
+  kHeader = 1,
+  kTree = 2,
+  kTensors = 3,
+  kChunk = 4,
+  kPack = 5,
+  kIndexPage = 6,
+  kFooter = 7,
+  kBlob = 8,
+  kPad = 9,
 };
 inline constexpr uint8_t kFrameSkippable = 1;  // flag: a reader that does not know the kind may pass over it
 
@@ -62,7 +70,7 @@ struct Trailer {
   uint64_t footer_offset = 0;
   uint64_t footer_bytes = 0;  // the whole frame
   uint64_t file_bytes = 0;
-  uint64_t footer_hash = 0;   // XXH3-64 of the whole frame
+  uint64_t footer_hash = 0;  // XXH3-64 of the whole frame
   uint64_t root_hash_low = 0;
 };
 void EncodeTrailer(const Trailer& trailer, std::byte out[kTrailerBytes]);
@@ -75,9 +83,9 @@ struct Frame {
   uint64_t offset = 0;
   uint64_t payload_bytes = 0;
   uint64_t payload_offset = 0;
-  uint64_t end = 0;                                // of the padding after the payload
-  std::array<std::byte, kPrefixBytes> prefix{};    // as stored; the root hash runs over these
-  std::vector<std::byte> meta;                     // checked against the prefix
+  uint64_t end = 0;                              // of the padding after the payload
+  std::array<std::byte, kPrefixBytes> prefix{};  // as stored; the root hash runs over these
+  std::vector<std::byte> meta;                   // checked against the prefix
 };
 // Fills the prefix for a message and a payload.
 void EncodePrefix(FrameKind kind, std::span<const std::byte> meta, uint64_t payload, std::byte out[kPrefixBytes]);

@@ -68,7 +68,8 @@ absl::Status BuildMessage(std::string_view what, size_t guess_bytes, std::vector
       const auto segments = builder.getSegmentsForOutput();
       if (segments.size() != 1) continue;
       const size_t bytes = segments[0].size() * sizeof(capnp::word);
-      if (bytes + 8 > kMaxMetaBytes) return InternalError(what, " has ", bytes, " bytes; at most ", kMaxMetaBytes, " fit");
+      if (bytes + 8 > kMaxMetaBytes)
+        return InternalError(what, " has ", bytes, " bytes; at most ", kMaxMetaBytes, " fit");
       out->resize(8 + bytes);
       const uint32_t table[2] = {0, static_cast<uint32_t>(segments[0].size())};
       std::memcpy(out->data(), table, 8);

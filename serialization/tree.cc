@@ -41,7 +41,7 @@ bool IsCleanText(std::string_view text) {
 }
 
 std::string_view Tree::NameOf(Kind kind) {
-  constexpr std::string_view kNames[] = {"none", "dict", "list", "tuple", "tensor", "bool",
+  constexpr std::string_view kNames[] = {"none",  "dict",    "list", "tuple", "tensor", "bool",
                                          "int64", "float64", "text", "bytes", "alias"};
   return kNames[static_cast<size_t>(kind)];
 }
@@ -76,10 +76,11 @@ absl::Status Tree::Check(NodeId container, std::string_view key, const Value& va
   if (parent.depth + 1 > kMaxTreeDepth) return UserError("a tree is at most ", kMaxTreeDepth, " levels deep");
   if (parent.kind == Kind::kDict) {
     if (key.size() > kMaxNameBytes) {
-      return UserError("a key of ", key.size(), " bytes in tree node '", PathOf(container), "'; at most ", kMaxNameBytes,
-                       " are allowed");
+      return UserError("a key of ", key.size(), " bytes in tree node '", PathOf(container), "'; at most ",
+                       kMaxNameBytes, " are allowed");
     }
-    if (!IsCleanText(key)) return UserError("a key in tree node '", PathOf(container), "' is not valid UTF-8 without NUL");
+    if (!IsCleanText(key))
+      return UserError("a key in tree node '", PathOf(container), "' is not valid UTF-8 without NUL");
     if (Find(container, key) != kNoNode) {
       return UserErrorOf(absl::StatusCode::kAlreadyExists, "tree node '", PathOf(container), "' has the key '", key,
                          "' already");
@@ -107,8 +108,10 @@ absl::Status Tree::Check(NodeId container, std::string_view key, const Value& va
       }
       break;
     case Kind::kAlias: {
-      if (value.alias >= nodes_.size()) return UserError("an alias stands for tree node ", value.alias, ", which does not exist");
-      if (nodes_[value.alias].kind == Kind::kAlias) return UserError("an alias in a tree cannot stand for another alias");
+      if (value.alias >= nodes_.size())
+        return UserError("an alias stands for tree node ", value.alias, ", which does not exist");
+      if (nodes_[value.alias].kind == Kind::kAlias)
+        return UserError("an alias in a tree cannot stand for another alias");
       // A container as alias of its own ancestor would be a cycle.
       for (NodeId at = container;; at = nodes_[at].parent) {
         if (at == value.alias) return UserError("an alias in a tree cannot stand for a container that holds it");
@@ -116,8 +119,7 @@ absl::Status Tree::Check(NodeId container, std::string_view key, const Value& va
       }
       break;
     }
-    default:
-      break;
+    default: break;
   }
   return absl::OkStatus();
 }
@@ -263,8 +265,14 @@ bool operator==(const Tree& a, const Tree& b) {
   if (a.size() != b.size()) return false;
   std::vector<Tree::NodeId> order_a, order_b;
   std::vector<uint32_t> place_a(a.size()), place_b(b.size());
-  a.ForEachPreorder([&](Tree::NodeId id) { place_a[id] = order_a.size(); order_a.push_back(id); });
-  b.ForEachPreorder([&](Tree::NodeId id) { place_b[id] = order_b.size(); order_b.push_back(id); });
+  a.ForEachPreorder([&](Tree::NodeId id) {
+    place_a[id] = order_a.size();
+    order_a.push_back(id);
+  });
+  b.ForEachPreorder([&](Tree::NodeId id) {
+    place_b[id] = order_b.size();
+    order_b.push_back(id);
+  });
   for (size_t i = 0; i < order_a.size(); ++i) {
     const Tree::Node& x = a.node(order_a[i]);
     const Tree::Node& y = b.node(order_b[i]);

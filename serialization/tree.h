@@ -27,7 +27,17 @@ class Tree {
   static constexpr NodeId kNoNode = ~NodeId{0};
 
   enum class Kind : uint8_t {
-    kNone, kDict, kList, kTuple, kTensor, kBool, kInt64, kFloat64, kText, kBytes, kAlias,
+    kNone,
+    kDict,
+    kList,
+    kTuple,
+    kTensor,
+    kBool,
+    kInt64,
+    kFloat64,
+    kText,
+    kBytes,
+    kAlias,
   };
   static bool IsContainer(Kind kind) { return kind == Kind::kDict || kind == Kind::kList || kind == Kind::kTuple; }
   static std::string_view NameOf(Kind kind);
@@ -49,12 +59,12 @@ class Tree {
     NodeId next_sibling = kNoNode;
     uint32_t children = 0;
     uint32_t depth = 0;
-    uint32_t tensor = 0;       // kTensor
-    NodeId alias = kNoNode;    // kAlias: what it stands for, never an alias itself
+    uint32_t tensor = 0;     // kTensor
+    NodeId alias = kNoNode;  // kAlias: what it stands for, never an alias itself
     int64_t int64 = 0;
     double float64 = 0;
-    std::string key;           // in a dict
-    std::string text;          // kText and kBytes
+    std::string key;   // in a dict
+    std::string text;  // kText and kBytes
   };
 
   // A value to be added; the helpers below make them.

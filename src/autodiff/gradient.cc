@@ -17,10 +17,10 @@ using ir::Value;
 struct Tape {
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
-  std::vector<const Node*> nodes;        // by id
-  std::vector<uint32_t> first_operand;   // per node, into operand_at
-  std::vector<uint32_t> operand_at;      // per operand: index of its node in `nodes`, kNone if no gradient flows there
-  std::vector<uint32_t> first_cotangent; // per node, into the cotangents
+  std::vector<const Node*> nodes;         // by id
+  std::vector<uint32_t> first_operand;    // per node, into operand_at
+  std::vector<uint32_t> operand_at;       // per operand: index of its node in `nodes`, kNone if no gradient flows there
+  std::vector<uint32_t> first_cotangent;  // per node, into the cotangents
   uint32_t cotangents = 0;
   std::vector<uint32_t> output_at, wrt_at;
 };
@@ -78,9 +78,7 @@ Tape MakeTape(std::span<const Value> outputs, std::span<const Value> wrt, bool l
       tape.operand_at.push_back(flows ? walk.At(*operand.node) : Tape::kNone);
     }
   }
-  auto index = [&](const Value& value) {
-    return walk.Marked(*value.node) ? walk.At(*value.node) : Tape::kNone;
-  };
+  auto index = [&](const Value& value) { return walk.Marked(*value.node) ? walk.At(*value.node) : Tape::kNone; };
   for (const Value& value : outputs) tape.output_at.push_back(value ? index(value) : Tape::kNone);
   for (const Value& value : wrt) tape.wrt_at.push_back(index(value));
   return tape;
@@ -98,8 +96,8 @@ absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<con
                    std::span<const Value> wrt, bool leaves_only, std::span<Value> gradients);
 
 // The operands' cotangents of one node, through its rule or its expansion.
-absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> cotangents,
-                     std::span<const bool> wanted, std::span<Value> grads) {
+absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> cotangents, std::span<const bool> wanted,
+                     std::span<Value> grads) {
   const ir::OpDef& op = node.op();
   absl::InlinedVector<Value, 2> results;
   for (uint32_t i = 0; i < node.results().size(); ++i) results.push_back(Value{Ref<const Node>::Share(&node), i});
@@ -107,8 +105,7 @@ absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> co
     return op.gradient(ir::GradCall{b, node, node.operands(), results, cotangents, wanted}, grads);
   }
   const ir::Reason reason = ReasonOf(op);
-  if (reason == ir::Reason::kNotDifferentiable || reason == ir::Reason::kStructural ||
-      reason == ir::Reason::kRandom) {
+  if (reason == ir::Reason::kNotDifferentiable || reason == ir::Reason::kStructural || reason == ir::Reason::kRandom) {
     return absl::OkStatus();
   }
   if (op.expand == nullptr) {
@@ -117,7 +114,8 @@ absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> co
   // Depth of recursion: composites within composites, at most a handful.
   ir::Values operands(node.operands().begin(), node.operands().end());
   operands.resize(std::max(operands.size(), op.operands.size()));
-  WEFT_RETURN_IF_ERROR(op.expand(ir::ExpandCall{b, op, operands, node.attrs()}, std::span(results.data(), results.size())));
+  WEFT_RETURN_IF_ERROR(
+      op.expand(ir::ExpandCall{b, op, operands, node.attrs()}, std::span(results.data(), results.size())));
   WEFT_RETURN_IF_ERROR(b.status());
   ir::Values leaves;
   absl::InlinedVector<size_t, 4> slots;

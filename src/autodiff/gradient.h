@@ -15,7 +15,7 @@ namespace weft::autodiff {
 //
 // Linear in the nodes between wrt and output, iterative: nodes older than every wrt are never visited, so a training
 // loop that never passes a barrier does not pay for its past.
-absl::StatusOr<std::vector<ir::Value>> Gradient(ir::Builder& b, const ir::Value& output,
-                                                std::span<const ir::Value> wrt, ir::Value seed = {});
+absl::StatusOr<std::vector<ir::Value>> Gradient(ir::Builder& b, const ir::Value& output, std::span<const ir::Value> wrt,
+                                                ir::Value seed = {});
 
 }  // namespace weft::autodiff

@@ -25,13 +25,13 @@ struct Target {
 
 // Options that change code. All of them are in the cache key.
 struct CompileOptions {
-  std::string isa;              // "", "avx512", "portable": force a CPU path
-  std::string matmul_precision; // "highest" (default): f32 means f32
+  std::string isa;                     // "", "avx512", "portable": force a CPU path
+  std::string matmul_precision;        // "highest" (default): f32 means f32
   bool verify_between_passes = false;  // not in the key: does not change code
 };
 
 struct ExecutableStats {
-  int64_t kernels = 0;         // entries of the launch list
+  int64_t kernels = 0;  // entries of the launch list
   int64_t temporary_bytes = 0;
   int64_t code_bytes = 0;
   int64_t kernels_compiled = 0;  // 0 if loaded
@@ -40,8 +40,8 @@ struct ExecutableStats {
 // Arguments of one device, in the order of the entry function's kBuffer parameters.
 struct DeviceArguments {
   std::span<const Ref<Buffer>> buffers;
-  std::span<const uint32_t> words;      // the launch's argument block
-  std::span<const uint8_t> donated;     // per buffer: 1 = the executable may take it over
+  std::span<const uint32_t> words;   // the launch's argument block
+  std::span<const uint8_t> donated;  // per buffer: 1 = the executable may take it over
 };
 
 struct DeviceResults {

@@ -10,12 +10,14 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
   std::vector<std::unique_ptr<Backend>> backends;
   const std::string& platform = settings.text(Option::kPlatform);
   if (platform == "cpu") {
-    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Backend> cpu, cpu::CpuBackend::Create(
-        {.threads = static_cast<int>(settings.integer(Option::kThreads)), .isa = settings.text(Option::kIsa)}));
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Backend> cpu,
+                          cpu::CpuBackend::Create({.threads = static_cast<int>(settings.integer(Option::kThreads)),
+                                                   .isa = settings.text(Option::kIsa)}));
     backends.push_back(std::move(cpu));
   }
   if (platform == "reference") backends.push_back(NewReferenceBackend());
-  if (backends.empty()) return UserErrorOf(absl::StatusCode::kUnimplemented, "platform ", platform, " is not in this build");
+  if (backends.empty())
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "platform ", platform, " is not in this build");
   return backends;
 }
 

@@ -8,7 +8,8 @@ namespace weft::c_api {
 
 class CacheObject final : public RefCounted {
  public:
-  CacheObject(std::shared_ptr<CompileCacheStore> store, Ref<lazy::Engine> engine) : store(std::move(store)), engine(std::move(engine)) {}
+  CacheObject(std::shared_ptr<CompileCacheStore> store, Ref<lazy::Engine> engine)
+      : store(std::move(store)), engine(std::move(engine)) {}
   const std::shared_ptr<CompileCacheStore> store;  // null: no disk cache
   const Ref<lazy::Engine> engine;
 };
@@ -29,7 +30,8 @@ weft_error* weft_context_cache(weft_context* ctx, weft_cache** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
-    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_cache>(MakeRef<CacheObject>(context->cache(), Ref<lazy::Engine>::Share(&context->engine()))));
+    WEFT_ASSIGN_OR_RETURN(
+        *out, Make<weft_cache>(MakeRef<CacheObject>(context->cache(), Ref<lazy::Engine>::Share(&context->engine()))));
     return absl::OkStatus();
   });
 }

@@ -59,7 +59,8 @@ absl::StatusOr<SaveOptions> ReadSaveOptions(const weft_checkpoint_options* optio
   weft_checkpoint_options o;
   WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_checkpoint_options", &o));
   SaveOptions save;
-  if (o.durable != 0 && o.durable != -1) return UserError("weft_checkpoint_options.durable is ", o.durable, "; it is 0 or -1");
+  if (o.durable != 0 && o.durable != -1)
+    return UserError("weft_checkpoint_options.durable is ", o.durable, "; it is 0 or -1");
   save.durability = o.durable == 0 ? Durability::kPower : Durability::kProcess;
   save.step = o.step;
   save.producer = absl::StrCat("weft ", weft_release_version());
@@ -142,7 +143,8 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
   });
 }
 
-weft_error* weft_checkpoint_load(weft_context* ctx, const char* path, size_t path_length, weft_device* device, weft_tree** out) noexcept {
+weft_error* weft_checkpoint_load(weft_context* ctx, const char* path, size_t path_length, weft_device* device,
+                                 weft_tree** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
@@ -155,7 +157,8 @@ weft_error* weft_checkpoint_load(weft_context* ctx, const char* path, size_t pat
   });
 }
 
-weft_error* weft_checkpoint_reader_open(weft_context* ctx, const char* path, size_t path_length, weft_checkpoint_reader** out) noexcept {
+weft_error* weft_checkpoint_reader_open(weft_context* ctx, const char* path, size_t path_length,
+                                        weft_checkpoint_reader** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
@@ -174,12 +177,14 @@ weft_error* weft_checkpoint_reader_count(weft_checkpoint_reader* reader, size_t*
   });
 }
 
-weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t index, weft_checkpoint_entry* out) noexcept {
+weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t index,
+                                         weft_checkpoint_entry* out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
     if (index >= object->reader->tensor_count()) {
-      return UserErrorOf(absl::StatusCode::kOutOfRange, "entry ", index, " of a checkpoint with ", object->reader->tensor_count(), " tensors");
+      return UserErrorOf(absl::StatusCode::kOutOfRange, "entry ", index, " of a checkpoint with ",
+                         object->reader->tensor_count(), " tensors");
     }
     const TensorRecord& record = object->reader->tensor(static_cast<uint32_t>(index));
     weft_checkpoint_entry entry = WEFT_CHECKPOINT_ENTRY_INIT;
@@ -193,8 +198,8 @@ weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t 
   });
 }
 
-weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const char* path, size_t path_length, weft_device* device,
-                                        weft_tensor** out) noexcept {
+weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const char* path, size_t path_length,
+                                        weft_device* device, weft_tensor** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
@@ -213,7 +218,8 @@ weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader* reader, weft
     WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
     auto tree = MakeRef<TreeObject>();
     for (const auto& [key, value] : object->reader->header().user) {
-      WEFT_RETURN_IF_ERROR(tree->tree.Add(Tree::root(), key, IsCleanText(value) ? Tree::Text(value) : Tree::Bytes(value)).status());
+      WEFT_RETURN_IF_ERROR(
+          tree->tree.Add(Tree::root(), key, IsCleanText(value) ? Tree::Text(value) : Tree::Bytes(value)).status());
     }
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
     return absl::OkStatus();
@@ -230,7 +236,11 @@ weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_dev
   });
 }
 
-void weft_checkpoint_reader_retain(weft_checkpoint_reader* reader) noexcept { RetainHandle(reader, HandleType::kReader); }
-void weft_checkpoint_reader_release(weft_checkpoint_reader* reader) noexcept { ReleaseHandle(reader, HandleType::kReader); }
+void weft_checkpoint_reader_retain(weft_checkpoint_reader* reader) noexcept {
+  RetainHandle(reader, HandleType::kReader);
+}
+void weft_checkpoint_reader_release(weft_checkpoint_reader* reader) noexcept {
+  ReleaseHandle(reader, HandleType::kReader);
+}
 
 }  // extern "C"

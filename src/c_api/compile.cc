@@ -37,7 +37,8 @@ weft_error* weft_program_text(weft_context* ctx, weft_tensor* const* tensors, si
     std::vector<lazy::Tensor*> list;
     WEFT_RETURN_IF_ERROR(GetTensors(tensors, count, "tensors", &list));
     if (format != WEFT_TEXT_IR) {
-      return UserErrorOf(absl::StatusCode::kUnimplemented, "text format ", static_cast<int>(format), " is not there in this version; 0 (IR) is");
+      return UserErrorOf(absl::StatusCode::kUnimplemented, "text format ", static_cast<int>(format),
+                         " is not there in this version; 0 (IR) is");
     }
     WEFT_ASSIGN_OR_RETURN(std::string text, context->engine().GraphText(list));
     return MakeBlob(std::move(text), out);

@@ -47,10 +47,11 @@ absl::Status UseAllocator(const weft_context_options& options) {
         const auto* h = static_cast<HostAllocator*>(user);
         return h->allocate(h->user_data, bytes, align);
       },
-      .free = [](void* user, void* memory, size_t bytes) {
-        const auto* h = static_cast<HostAllocator*>(user);
-        h->free(h->user_data, memory, bytes);
-      },
+      .free =
+          [](void* user, void* memory, size_t bytes) {
+            const auto* h = static_cast<HostAllocator*>(user);
+            h->free(h->user_data, memory, bytes);
+          },
       .user = host,
   });
   return absl::OkStatus();
@@ -160,8 +161,9 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
 
 absl::Status Context::Usable() const {
   if (fork_epoch_ != g_fork_epoch.load(std::memory_order_relaxed) && had_threads_.load(std::memory_order_relaxed)) {
-    return UserErrorOf(absl::StatusCode::kFailedPrecondition,
-                       "the context was used before fork and its threads did not come along; make a new context in the child");
+    return UserErrorOf(
+        absl::StatusCode::kFailedPrecondition,
+        "the context was used before fork and its threads did not come along; make a new context in the child");
   }
   return absl::OkStatus();
 }

@@ -34,7 +34,8 @@ weft_error* weft_context_option(weft_context* ctx, const char* name, size_t leng
     WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(name, length, "name"));
     const std::optional<size_t> found = FindOption(text);
-    if (!found) return UserErrorOf(absl::StatusCode::kNotFound, "there is no option '", text, "'; weft_option_list names all");
+    if (!found)
+      return UserErrorOf(absl::StatusCode::kNotFound, "there is no option '", text, "'; weft_option_list names all");
     return MakeBlob(context->settings().text(*found), out);
   });
 }

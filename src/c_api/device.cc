@@ -18,7 +18,8 @@ absl::StatusOr<Device*> DeviceOr(weft_device* device, lazy::Engine& engine) {
 namespace {
 
 absl::Status MakeDevice(Context& context, Device* device, weft_device** out) {
-  WEFT_ASSIGN_OR_RETURN(*out, Make<weft_device>(MakeRef<DeviceObject>(Ref<lazy::Engine>::Share(&context.engine()), device)));
+  WEFT_ASSIGN_OR_RETURN(*out,
+                        Make<weft_device>(MakeRef<DeviceObject>(Ref<lazy::Engine>::Share(&context.engine()), device)));
   return absl::OkStatus();
 }
 

@@ -75,7 +75,8 @@ absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> 
   WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
   WEFT_RETURN_IF_ERROR(context->BeforeWork());
   if (t.device.device_type != kDLCpu) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "DLPack tensor on device type ", t.device.device_type, "; only host memory (1) can be imported");
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "DLPack tensor on device type ", t.device.device_type,
+                       "; only host memory (1) can be imported");
   }
   if (t.ndim < 0) return UserError("DLPack tensor with ndim ", t.ndim);
   WEFT_ASSIGN_OR_RETURN(DType dtype, CheckedDType(NumberOf(t.dtype)));
@@ -89,7 +90,8 @@ absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> 
   Ref<lazy::Tensor> tensor;
   if (bytes > 0 && aligned && IsCompact(t)) {
     auto owner = std::make_shared<ForeignOwner>(std::move(finish));
-    WEFT_ASSIGN_OR_RETURN(tensor, engine.Adopt(context->device(), dtype, dims, data, [owner] { owner->Released(); }, CurrentLocation()));
+    WEFT_ASSIGN_OR_RETURN(
+        tensor, engine.Adopt(context->device(), dtype, dims, data, [owner] { owner->Released(); }, CurrentLocation()));
     WEFT_RETURN_IF_ERROR(MakeTensor(std::move(tensor), out));
     owner->Succeeded();
     return absl::OkStatus();
@@ -100,7 +102,9 @@ absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> 
     dense = Gather(t, data, bytes / static_cast<int64_t>(size), size);
     source = dense;
   }
-  WEFT_ASSIGN_OR_RETURN(tensor, context->WithPressure(bytes, [&] { return engine.FromHost(context->device(), dtype, dims, source, CurrentLocation()); }));
+  WEFT_ASSIGN_OR_RETURN(tensor, context->WithPressure(bytes, [&] {
+    return engine.FromHost(context->device(), dtype, dims, source, CurrentLocation());
+  }));
   WEFT_RETURN_IF_ERROR(MakeTensor(std::move(tensor), out));
   finish();
   return absl::OkStatus();
@@ -125,7 +129,8 @@ absl::Status ExportTensor(weft_tensor* tensor, Managed** out) {
   WEFT_RETURN_IF_ERROR(buffer->ready().Wait());
   void* data = buffer->host_data();
   if (data == nullptr && buffer->count() > 0) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "memory of ", buffer->device()->name, " cannot be lent as DLPack; copy it with weft_tensor_to_host");
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "memory of ", buffer->device()->name,
+                       " cannot be lent as DLPack; copy it with weft_tensor_to_host");
   }
   auto* held = new Export<Managed>{};
   held->shape = t->dims();
@@ -169,16 +174,27 @@ weft_error* weft_tensor_from_dlpack(weft_context* ctx, DLManagedTensorVersioned*
     WEFT_NOT_NULL(managed);
     // Of another major only the deleter may be touched.
     if (managed->version.major != 1) {
-      return UserErrorOf(absl::StatusCode::kUnimplemented, "DLPack version ", managed->version.major, ".", managed->version.minor, "; Weft speaks version 1");
+      return UserErrorOf(absl::StatusCode::kUnimplemented, "DLPack version ", managed->version.major, ".",
+                         managed->version.minor, "; Weft speaks version 1");
     }
-    return Import(ctx, managed->dl_tensor, [managed] { if (managed->deleter != nullptr) managed->deleter(managed); }, out);
+    return Import(
+        ctx, managed->dl_tensor,
+        [managed] {
+          if (managed->deleter != nullptr) managed->deleter(managed);
+        },
+        out);
   });
 }
 
 weft_error* weft_tensor_from_dlpack_legacy(weft_context* ctx, DLManagedTensor* managed, weft_tensor** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(managed);
-    return Import(ctx, managed->dl_tensor, [managed] { if (managed->deleter != nullptr) managed->deleter(managed); }, out);
+    return Import(
+        ctx, managed->dl_tensor,
+        [managed] {
+          if (managed->deleter != nullptr) managed->deleter(managed);
+        },
+        out);
   });
 }
 

@@ -133,7 +133,8 @@ const char* weft_error_message(const weft_error* error, size_t* out_length) noex
   return text;
 }
 
-const char* weft_error_payload(const weft_error* error, const char* key, size_t key_length, size_t* out_length) noexcept {
+const char* weft_error_payload(const weft_error* error, const char* key, size_t key_length,
+                               size_t* out_length) noexcept {
   const Error* found = Find(error);
   if (found == nullptr || key == nullptr) return nullptr;
   const std::string* value = found->payload({key, key_length == WEFT_STRLEN ? std::strlen(key) : key_length});

@@ -36,7 +36,8 @@ absl::StatusOr<int> EventObject::Fd() {
 
 absl::Status MakeEvent(Context& context, Ref<Event> event, weft_event** out) {
   if (out == nullptr) return absl::OkStatus();
-  WEFT_ASSIGN_OR_RETURN(*out, Make<weft_event>(MakeRef<EventObject>(std::move(event), Ref<lazy::Engine>::Share(&context.engine()))));
+  WEFT_ASSIGN_OR_RETURN(
+      *out, Make<weft_event>(MakeRef<EventObject>(std::move(event), Ref<lazy::Engine>::Share(&context.engine()))));
   return absl::OkStatus();
 }
 

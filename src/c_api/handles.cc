@@ -146,7 +146,8 @@ HandleType TypeOf(const void* handle) {
 absl::Status BadHandle(const void* handle, HandleType wanted, std::string_view parameter) {
   if (handle == nullptr) return UserError(parameter, " is NULL; a ", NameOf(wanted), " is needed");
   const HandleType type = TypeOf(handle);
-  if (type != HandleType::kFree) return UserError(parameter, " is a ", NameOf(type), "; a ", NameOf(wanted), " is needed");
+  if (type != HandleType::kFree)
+    return UserError(parameter, " is a ", NameOf(type), "; a ", NameOf(wanted), " is needed");
   if (Ours(handle)) return UserError(parameter, " is a ", NameOf(wanted), " that has been released");
   return UserError(parameter, " is no handle of this library; a ", NameOf(wanted), " is needed");
 }

@@ -16,7 +16,19 @@
 namespace weft::c_api {
 
 enum class HandleType : uint8_t {
-  kFree = 0, kError, kBlob, kContext, kDevice, kEvent, kTensor, kScope, kOptimizer, kTree, kWriter, kReader, kCache,
+  kFree = 0,
+  kError,
+  kBlob,
+  kContext,
+  kDevice,
+  kEvent,
+  kTensor,
+  kScope,
+  kOptimizer,
+  kTree,
+  kWriter,
+  kReader,
+  kCache,
   kPoison,  // a tensor that stands for a failure: looks like one to the caller
 };
 std::string_view NameOf(HandleType type);

@@ -13,7 +13,9 @@ namespace {
 
 // Of the process: what was released wrongly cannot be told to a context.
 constexpr std::string_view kOfProcess[] = {"bad_releases", "live_tensors"};
-int64_t OfProcess(std::string_view name) { return name == kOfProcess[0] ? BadReleases() : LiveHandles(HandleType::kTensor); }
+int64_t OfProcess(std::string_view name) {
+  return name == kOfProcess[0] ? BadReleases() : LiveHandles(HandleType::kTensor);
+}
 
 // The engine's counters and those of the process, so that the lists are whole.
 std::string Everything(lazy::Engine& engine, bool json) {
@@ -45,7 +47,8 @@ weft_error* weft_metric_get(weft_context* ctx, const char* name, size_t length, 
       return absl::OkStatus();
     }
     const int64_t value = context->engine().metrics().Get(text);
-    if (value < 0) return UserErrorOf(absl::StatusCode::kNotFound, "there is no metric '", text, "'; weft_metrics_json names all");
+    if (value < 0)
+      return UserErrorOf(absl::StatusCode::kNotFound, "there is no metric '", text, "'; weft_metrics_json names all");
     *out_value = value;
     return absl::OkStatus();
   });

@@ -146,18 +146,20 @@ void OpCall::SetAny(size_t at, int32_t type, int64_t i, double d, const void* da
         }
         return Fail(Bad(at, absl::StrCat("is '", *text, "', which is none of its values")));
       }
-      if (type == WEFT_VALUE_ENUM || type == WEFT_VALUE_INT) return SetEnum(at, i < 0 || i > INT32_MAX ? -1 : static_cast<int32_t>(i));
+      if (type == WEFT_VALUE_ENUM || type == WEFT_VALUE_INT)
+        return SetEnum(at, i < 0 || i > INT32_MAX ? -1 : static_cast<int32_t>(i));
       break;
     case ir::AttrType::kLiteral: break;
   }
-  static constexpr const char* kKinds[] = {"an integer", "a number", "0 or 1", "an enumerator", "a dtype", "integers", "numbers", "text", "a literal"};
+  static constexpr const char* kKinds[] = {"an integer", "a number", "0 or 1", "an enumerator", "a dtype",
+                                           "integers",   "numbers",  "text",   "a literal"};
   Fail(Bad(at, absl::StrCat("takes ", kKinds[static_cast<int>(attr.type)], ", not a weft_value_type of ", type)));
 }
 
 void OpCall::CheckPresent(uint64_t present, uint64_t known) {
   if ((present & ~known) == 0) return;
-  Fail(Prefix(op_, UserErrorOf(absl::StatusCode::kUnimplemented, "opts->present has bits (0x", absl::Hex(present & ~known),
-                               ") that this version does not know")));
+  Fail(Prefix(op_, UserErrorOf(absl::StatusCode::kUnimplemented, "opts->present has bits (0x",
+                               absl::Hex(present & ~known), ") that this version does not know")));
 }
 
 absl::Status OpCall::Run(lazy::Tensors* results) {
@@ -173,7 +175,8 @@ absl::Status OpCall::Record(std::initializer_list<weft_tensor**> outs) {
   }
   lazy::Tensors results;
   WEFT_RETURN_IF_ERROR(Run(&results));
-  if (results.size() != outs.size()) return InternalError(op_.c_name, " has ", results.size(), " results, not ", outs.size());
+  if (results.size() != outs.size())
+    return InternalError(op_.c_name, " has ", results.size(), " results, not ", outs.size());
   weft_tensor* made[8];
   size_t n = 0;
   for (Ref<lazy::Tensor>& result : results) {

@@ -23,9 +23,9 @@ absl::StatusOr<const ir::OpDef*> ExportedOp(std::string_view name) {
 
 extern "C" {
 
-weft_error* weft_op_apply(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count,
-                          const weft_attr* attrs, size_t attr_count, weft_tensor** outputs, size_t capacity,
-                          size_t* out_count) noexcept {
+weft_error* weft_op_apply(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs,
+                          size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor** outputs,
+                          size_t capacity, size_t* out_count) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_count);
     WEFT_NOT_NULL(outputs);
@@ -34,7 +34,8 @@ weft_error* weft_op_apply(weft_context* ctx, const char* name, size_t name_lengt
     WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(name, name_length, "name"));
     WEFT_ASSIGN_OR_RETURN(const ir::OpDef* op, ExportedOp(text));
     if (capacity < op->results.size()) {
-      return UserErrorOf(absl::StatusCode::kOutOfRange, op->c_name, " has ", op->results.size(), " results; capacity is ", capacity);
+      return UserErrorOf(absl::StatusCode::kOutOfRange, op->c_name, " has ", op->results.size(),
+                         " results; capacity is ", capacity);
     }
     OpCall call(*op, ctx);
     for (size_t i = 0; i < input_count; ++i) call.Optional(inputs[i]);
@@ -46,7 +47,8 @@ weft_error* weft_op_apply(weft_context* ctx, const char* name, size_t name_lengt
       if (at == op->attrs.size()) {
         std::string known;
         for (const ir::AttrDef& attr : op->attrs) absl::StrAppend(&known, known.empty() ? "" : ", ", attr.name);
-        return UserError(op->c_name, ": there is no attribute '", key, "'", known.empty() ? "; it takes none" : absl::StrCat("; there are ", known));
+        return UserError(op->c_name, ": there is no attribute '", key, "'",
+                         known.empty() ? "; it takes none" : absl::StrCat("; there are ", known));
       }
       call.SetAny(at, a.type, a.i, a.d, a.data, a.count);
     }
@@ -92,7 +94,8 @@ weft_error* weft_random_get_state(weft_context* ctx, uint64_t* out_key, uint64_t
   });
 }
 
-weft_error* weft_random_set_state(weft_context* ctx, uint64_t key, uint64_t counter_low, uint64_t counter_high) noexcept {
+weft_error* weft_random_set_state(weft_context* ctx, uint64_t key, uint64_t counter_low,
+                                  uint64_t counter_high) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
     context->engine().set_generator({.key = key, .counter_low = counter_low, .counter_high = counter_high});

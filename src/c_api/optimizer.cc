@@ -45,8 +45,8 @@ absl::Status Create(weft_context* ctx, weft_tensor* const* params, size_t count,
   return absl::OkStatus();
 }
 
-weft_error* CreateAdam(weft_context* ctx, weft_tensor* const* params, size_t count, const weft_adam_options* options, Kind kind,
-                       weft_optimizer** out) noexcept {
+weft_error* CreateAdam(weft_context* ctx, weft_tensor* const* params, size_t count, const weft_adam_options* options,
+                       Kind kind, weft_optimizer** out) noexcept {
   return Guard([&]() -> absl::Status {
     weft_adam_options o;
     WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_adam_options", &o));
@@ -54,7 +54,9 @@ weft_error* CreateAdam(weft_context* ctx, weft_tensor* const* params, size_t cou
     made.beta1 = o.beta1 == 0 ? 0.9 : o.beta1 < 0 ? 0 : o.beta1;
     made.beta2 = o.beta2 == 0 ? 0.999 : o.beta2 < 0 ? 0 : o.beta2;
     made.epsilon = o.epsilon == 0 ? 1e-8 : o.epsilon;
-    made.weight_decay = o.weight_decay == 0 ? (kind == Kind::kAdamW ? 0.01 : 0) : o.weight_decay < 0 ? 0 : o.weight_decay;
+    made.weight_decay = o.weight_decay == 0  ? (kind == Kind::kAdamW ? 0.01 : 0)
+                        : o.weight_decay < 0 ? 0
+                                             : o.weight_decay;
     WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.beta1", made.beta1, 0, 1));
     WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.beta2", made.beta2, 0, 1));
     WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.epsilon", made.epsilon, 0, HUGE_VAL));
@@ -78,8 +80,8 @@ using namespace weft::c_api;
 
 extern "C" {
 
-weft_error* weft_sgd_create(weft_context* ctx, weft_tensor* const* params, size_t count, const weft_sgd_options* options,
-                            weft_optimizer** out) noexcept {
+weft_error* weft_sgd_create(weft_context* ctx, weft_tensor* const* params, size_t count,
+                            const weft_sgd_options* options, weft_optimizer** out) noexcept {
   return Guard([&]() -> absl::Status {
     weft_sgd_options o;
     WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_sgd_options", &o));
@@ -94,16 +96,17 @@ weft_error* weft_sgd_create(weft_context* ctx, weft_tensor* const* params, size_
   });
 }
 
-weft_error* weft_adam_create(weft_context* ctx, weft_tensor* const* params, size_t count, const weft_adam_options* options,
-                             weft_optimizer** out) noexcept {
+weft_error* weft_adam_create(weft_context* ctx, weft_tensor* const* params, size_t count,
+                             const weft_adam_options* options, weft_optimizer** out) noexcept {
   return CreateAdam(ctx, params, count, options, Kind::kAdam, out);
 }
-weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, size_t count, const weft_adam_options* options,
-                              weft_optimizer** out) noexcept {
+weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, size_t count,
+                              const weft_adam_options* options, weft_optimizer** out) noexcept {
   return CreateAdam(ctx, params, count, options, Kind::kAdamW, out);
 }
 
-weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count, double lr) noexcept {
+weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count,
+                                double lr) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(lazy::Optimizer * object, Get(optimizer, "optimizer"));
     if (!std::isfinite(lr)) return UserError("weft_optimizer_step: lr is ", lr, "; it must be finite");
@@ -150,7 +153,8 @@ weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree, uint
     WEFT_ASSIGN_OR_RETURN(Tree::NodeId step, Child(*from, node, "step"));
     WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, Child(*from, node, "slots"));
     if (from->tree.node(kind).text != NameOf(object->options().kind)) {
-      return UserError("the state is of optimizer '", from->tree.node(kind).text, "', not '", NameOf(object->options().kind), "'");
+      return UserError("the state is of optimizer '", from->tree.node(kind).text, "', not '",
+                       NameOf(object->options().kind), "'");
     }
     // All checked before the first is taken over.
     std::vector<std::pair<lazy::Tensor*, lazy::Tensor*>> pairs;
@@ -158,16 +162,18 @@ weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree, uint
       WEFT_ASSIGN_OR_RETURN(Tree::NodeId list, Child(*from, slots, object->slot_names()[name]));
       const size_t count = object->parameters().size();
       if (from->tree.node(list).children != count) {
-        return UserError("the state has ", from->tree.node(list).children, " tensors in '", object->slot_names()[name], "' for ", count, " parameters");
+        return UserError("the state has ", from->tree.node(list).children, " tensors in '", object->slot_names()[name],
+                         "' for ", count, " parameters");
       }
       for (size_t i = 0; i < count; ++i) {
         WEFT_ASSIGN_OR_RETURN(lazy::Tensor * value, from->Tensor(from->tree.Child(list, static_cast<uint32_t>(i))));
         lazy::Tensor* slot = object->slot(name, i);
         if (!(value->type() == slot->type())) {
-          return UserError("the state's '", object->slot_names()[name], "' of parameter ", i, " is ", ir::ShortType(value->type()), ", not ",
-                           ir::ShortType(slot->type()));
+          return UserError("the state's '", object->slot_names()[name], "' of parameter ", i, " is ",
+                           ir::ShortType(value->type()), ", not ", ir::ShortType(slot->type()));
         }
-        WEFT_RETURN_IF_ERROR(SameEngine(value, slot->engine(), absl::StrCat("the state's '", object->slot_names()[name], "'"), i));
+        WEFT_RETURN_IF_ERROR(
+            SameEngine(value, slot->engine(), absl::StrCat("the state's '", object->slot_names()[name], "'"), i));
         pairs.emplace_back(slot, value);
       }
     }

@@ -28,13 +28,15 @@ absl::Status ReadOptions(const void* options, size_t known, std::string_view nam
   const char* bytes = static_cast<const char*>(options);
   for (size_t i = known; i < size; ++i) {
     if (bytes[i] != 0) {
-      return UserErrorOf(absl::StatusCode::kUnimplemented, name, " of ", size,
-                         " bytes sets something at offset ", i, "; this version of Weft knows the first ", known, " bytes");
+      return UserErrorOf(absl::StatusCode::kUnimplemented, name, " of ", size, " bytes sets something at offset ", i,
+                         "; this version of Weft knows the first ", known, " bytes");
     }
   }
   const void* next;
   std::memcpy(&next, bytes + sizeof(size_t), sizeof(next));
-  if (next != nullptr) return UserErrorOf(absl::StatusCode::kUnimplemented, name, ".next is not NULL; this version knows no extensions of it");
+  if (next != nullptr)
+    return UserErrorOf(absl::StatusCode::kUnimplemented, name,
+                       ".next is not NULL; this version knows no extensions of it");
   std::memcpy(out, options, std::min(size, known));
   return absl::OkStatus();
 }

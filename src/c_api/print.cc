@@ -13,8 +13,9 @@ namespace {
 // Always has a point, never closing zeros: "1.", "0.25".
 std::string Fixed(double value, bool is_double, int precision) {
   char buffer[400];
-  const auto shortest = is_double ? std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed)
-                                  : std::to_chars(buffer, buffer + sizeof(buffer), static_cast<float>(value), std::chars_format::fixed);
+  const auto shortest =
+      is_double ? std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed)
+                : std::to_chars(buffer, buffer + sizeof(buffer), static_cast<float>(value), std::chars_format::fixed);
   std::string text(buffer, shortest.ptr);
   size_t point = text.find('.');
   if (point == std::string::npos) return text + ".";
@@ -47,8 +48,9 @@ std::vector<std::string> Words(const HostTensor& shown, int precision) {
   if (!IsFloat(dtype)) {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t v = shown.GetInt(i);
-      words[i] = IsBool(dtype) ? (v != 0 ? "True" : "False")
-                 : dtype == DType::kU64 ? std::to_string(static_cast<uint64_t>(v)) : std::to_string(v);
+      words[i] = IsBool(dtype)          ? (v != 0 ? "True" : "False")
+                 : dtype == DType::kU64 ? std::to_string(static_cast<uint64_t>(v))
+                                        : std::to_string(v);
     }
     size_t width = 0;
     for (const std::string& word : words) width = std::max(width, word.size());
@@ -100,7 +102,8 @@ struct Layout {
   std::vector<int64_t> gap;  // where "..." stands among them; -1: everything is shown
   int64_t width;
 
-  static void Extend(std::string& text, std::string& line, const std::string& word, int64_t width, const std::string& indent) {
+  static void Extend(std::string& text, std::string& line, const std::string& word, int64_t width,
+                     const std::string& indent) {
     if (static_cast<int64_t>(line.size() + word.size()) > width && line.size() > indent.size()) {
       while (!line.empty() && line.back() == ' ') line.pop_back();
       text += line + "\n";
@@ -138,7 +141,8 @@ struct Layout {
 
 }  // namespace
 
-absl::StatusOr<std::string> FormatTensor(DType dtype, const Dims& dims, const PrintOptions& options, const ReadElements& read) {
+absl::StatusOr<std::string> FormatTensor(DType dtype, const Dims& dims, const PrintOptions& options,
+                                         const ReadElements& read) {
   if (CountOf(dims) == 0) return "[]";
   const bool summarise = CountOf(dims) > options.threshold;
   Dims shown;

@@ -19,6 +19,7 @@ struct PrintOptions {
 // Reads elements [first, first + count) of the tensor's row-major order into `out`. Called for what is shown, no more.
 using ReadElements = std::function<absl::Status(int64_t first, int64_t count, std::span<std::byte> out)>;
 
-absl::StatusOr<std::string> FormatTensor(DType dtype, const Dims& dims, const PrintOptions& options, const ReadElements& read);
+absl::StatusOr<std::string> FormatTensor(DType dtype, const Dims& dims, const PrintOptions& options,
+                                         const ReadElements& read);
 
 }  // namespace weft::c_api

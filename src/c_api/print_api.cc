@@ -7,14 +7,17 @@
 using namespace weft;
 using namespace weft::c_api;
 
-extern "C" weft_error* weft_tensor_to_string(weft_tensor* tensor, const weft_print_options* options, weft_blob** out) noexcept {
+extern "C" weft_error* weft_tensor_to_string(weft_tensor* tensor, const weft_print_options* options,
+                                             weft_blob** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
     weft_print_options o;
     WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_print_options", &o));
-    if (o.threshold < 0 || o.edge_items < 0 || o.edge_items > 1000 || o.precision < -1 || o.precision > 17 || o.line_width < 0) {
-      return UserError("weft_print_options: threshold and line_width are 0 or more, edge_items 0 to 1000, precision -1 to 17");
+    if (o.threshold < 0 || o.edge_items < 0 || o.edge_items > 1000 || o.precision < -1 || o.precision > 17 ||
+        o.line_width < 0) {
+      return UserError(
+          "weft_print_options: threshold and line_width are 0 or more, edge_items 0 to 1000, precision -1 to 17");
     }
     PrintOptions print;
     if (o.threshold != 0) print.threshold = o.threshold;
@@ -22,10 +25,12 @@ extern "C" weft_error* weft_tensor_to_string(weft_tensor* tensor, const weft_pri
     if (o.precision != 0) print.precision = o.precision < 0 ? 0 : o.precision;
     if (o.line_width != 0) print.line_width = o.line_width;
     const int64_t size = BytesOf(t->dtype());
-    WEFT_ASSIGN_OR_RETURN(std::string text, FormatTensor(t->dtype(), t->dims(), print, [&](int64_t first, int64_t, std::span<std::byte> to) {
-      return t->engine().ReadBytes(t, first * size, to);
-    }));
-    if (o.header != 0) text = absl::StrCat(NameOf(t->dtype()), DimsToString(t->dims()), " on ", t->device()->name, "\n", text);
+    WEFT_ASSIGN_OR_RETURN(std::string text, FormatTensor(t->dtype(), t->dims(), print,
+                                                         [&](int64_t first, int64_t, std::span<std::byte> to) {
+                                                           return t->engine().ReadBytes(t, first * size, to);
+                                                         }));
+    if (o.header != 0)
+      text = absl::StrCat(NameOf(t->dtype()), DimsToString(t->dims()), " on ", t->device()->name, "\n", text);
     return MakeBlob(std::move(text), out);
   });
 }

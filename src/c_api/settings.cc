@@ -19,20 +19,43 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {{"mode", "WEFT_MODE", WEFT_VALUE_TEXT, 0, "lazy", "how recorded operations run: lazy, eager or debug"}, "lazy|eager|debug"},
-    {{"platform", "WEFT_PLATFORM", WEFT_VALUE_TEXT, 0, "cpu", "who computes: cpu, or reference (slow, the oracle)"}, "cpu|reference"},
+    {{"mode", "WEFT_MODE", WEFT_VALUE_TEXT, 0, "lazy", "how recorded operations run: lazy, eager or debug"},
+     "lazy|eager|debug"},
+    {{"platform", "WEFT_PLATFORM", WEFT_VALUE_TEXT, 0, "cpu", "who computes: cpu, or reference (slow, the oracle)"},
+     "cpu|reference"},
     {{"seed", "WEFT_SEED", WEFT_VALUE_INT, 0, "0", "first state of the random stream"}, ""},
-    {{"isa", "WEFT_ISA", WEFT_VALUE_TEXT, 0, "", "forces a CPU path: avx512 or portable; empty: the best this machine has"}, "|avx512|portable"},
-    {{"threads", "WEFT_THREADS", WEFT_VALUE_INT, 0, "0", "threads that compute, of all contexts together; 0: one per core"}, ""},
-    {{"max_pending_nodes", "WEFT_MAX_PENDING_NODES", WEFT_VALUE_INT, 0, "20000", "nodes after which a graph is cut; 0: never"}, ""},
-    {{"max_pending_bytes", "WEFT_MAX_PENDING_BYTES", WEFT_VALUE_INT, 0, "68719476736", "bytes of recorded results after which a graph is cut; 0: never"}, ""},
-    {{"repetition_nodes", "WEFT_REPETITION_NODES", WEFT_VALUE_INT, 0, "1000", "nodes after which a repeating sequence is cut between two rounds; 0: never"}, ""},
-    {{"cache_mode", "WEFT_CACHE_MODE", WEFT_VALUE_TEXT, 0, "write", "compiled programs on disk: off, read or write"}, "off|read|write"},
-    {{"cache_dir", "WEFT_CACHE_DIR", WEFT_VALUE_TEXT, 0, "", "folder of compiled programs; empty: weft in XDG_CACHE_HOME or ~/.cache"}, ""},
-    {{"cache_max_bytes", "WEFT_CACHE_MAX_BYTES", WEFT_VALUE_INT, 0, "4294967296", "size at which the least recently used programs go"}, ""},
-    {{"verify_between_passes", "WEFT_VERIFY_BETWEEN_PASSES", WEFT_VALUE_BOOL, 0, "0", "checks the program after every compiler pass"}, ""},
-    {{"log", "WEFT_LOG", WEFT_VALUE_TEXT, 0, "off", "without a hook, records of this level and above go to standard error: debug, info, warning, error or off"}, "debug|info|warning|error|off"},
-    {{"hash_bits", "WEFT_HASH_BITS", WEFT_VALUE_INT, 0, "128", "bits of a program's key that are looked at, for tests of the comparison behind it"}, ""},
+    {{"isa", "WEFT_ISA", WEFT_VALUE_TEXT, 0, "",
+      "forces a CPU path: avx512 or portable; empty: the best this machine has"},
+     "|avx512|portable"},
+    {{"threads", "WEFT_THREADS", WEFT_VALUE_INT, 0, "0",
+      "threads that compute, of all contexts together; 0: one per core"},
+     ""},
+    {{"max_pending_nodes", "WEFT_MAX_PENDING_NODES", WEFT_VALUE_INT, 0, "20000",
+      "nodes after which a graph is cut; 0: never"},
+     ""},
+    {{"max_pending_bytes", "WEFT_MAX_PENDING_BYTES", WEFT_VALUE_INT, 0, "68719476736",
+      "bytes of recorded results after which a graph is cut; 0: never"},
+     ""},
+    {{"repetition_nodes", "WEFT_REPETITION_NODES", WEFT_VALUE_INT, 0, "1000",
+      "nodes after which a repeating sequence is cut between two rounds; 0: never"},
+     ""},
+    {{"cache_mode", "WEFT_CACHE_MODE", WEFT_VALUE_TEXT, 0, "write", "compiled programs on disk: off, read or write"},
+     "off|read|write"},
+    {{"cache_dir", "WEFT_CACHE_DIR", WEFT_VALUE_TEXT, 0, "",
+      "folder of compiled programs; empty: weft in XDG_CACHE_HOME or ~/.cache"},
+     ""},
+    {{"cache_max_bytes", "WEFT_CACHE_MAX_BYTES", WEFT_VALUE_INT, 0, "4294967296",
+      "size at which the least recently used programs go"},
+     ""},
+    {{"verify_between_passes", "WEFT_VERIFY_BETWEEN_PASSES", WEFT_VALUE_BOOL, 0, "0",
+      "checks the program after every compiler pass"},
+     ""},
+    {{"log", "WEFT_LOG", WEFT_VALUE_TEXT, 0, "off",
+      "without a hook, records of this level and above go to standard error: debug, info, warning, error or off"},
+     "debug|info|warning|error|off"},
+    {{"hash_bits", "WEFT_HASH_BITS", WEFT_VALUE_INT, 0, "128",
+      "bits of a program's key that are looked at, for tests of the comparison behind it"},
+     ""},
 };
 static_assert(std::size(kRows) == static_cast<size_t>(Option::kCount));
 
@@ -55,7 +78,8 @@ absl::StatusOr<std::string> Check(const Row& row, std::string_view value, std::s
       for (std::string_view choice : absl::StrSplit(choices, '|')) {
         if (choice == value) return std::string(value);
       }
-      return UserError(from, ": '", value, "' is not one of ", absl::StrJoin(absl::StrSplit(choices, '|', absl::SkipEmpty()), ", "));
+      return UserError(from, ": '", value, "' is not one of ",
+                       absl::StrJoin(absl::StrSplit(choices, '|', absl::SkipEmpty()), ", "));
     }
   }
 }
@@ -90,7 +114,8 @@ absl::StatusOr<Settings> Settings::Read(const weft_setting* settings, size_t cou
   }
   for (size_t i = 0; i < count; ++i) {
     WEFT_ASSIGN_OR_RETURN(std::string_view name, Text(settings[i].name, settings[i].name_length, "settings[].name"));
-    WEFT_ASSIGN_OR_RETURN(std::string_view value, Text(settings[i].value, settings[i].value_length, "settings[].value"));
+    WEFT_ASSIGN_OR_RETURN(std::string_view value,
+                          Text(settings[i].value, settings[i].value_length, "settings[].value"));
     const std::optional<size_t> found = FindOption(name);
     if (!found) {
       std::string names;

@@ -14,8 +14,21 @@
 namespace weft::c_api {
 
 enum class Option : uint8_t {
-  kMode, kPlatform, kSeed, kIsa, kThreads, kMaxPendingNodes, kMaxPendingBytes, kRepetitionNodes, kCacheMode, kCacheDir,
-  kCacheMaxBytes, kVerifyBetweenPasses, kLog, kHashBits, kCount,
+  kMode,
+  kPlatform,
+  kSeed,
+  kIsa,
+  kThreads,
+  kMaxPendingNodes,
+  kMaxPendingBytes,
+  kRepetitionNodes,
+  kCacheMode,
+  kCacheDir,
+  kCacheMaxBytes,
+  kVerifyBetweenPasses,
+  kLog,
+  kHashBits,
+  kCount,
 };
 
 std::span<const weft_option_info> AllOptions();

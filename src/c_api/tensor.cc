@@ -16,9 +16,9 @@ class Poison final : public RefCounted {
 };
 
 weft_tensor* MakePoison(absl::Status status) {
-  return static_cast<weft_tensor*>(NewHandle(HandleType::kPoison, MakeRef<Poison>(std::move(status)).Release(), [](RefCounted* last) {
-    Ref<Poison> dropped(static_cast<Poison*>(last));
-  }));
+  return static_cast<weft_tensor*>(
+      NewHandle(HandleType::kPoison, MakeRef<Poison>(std::move(status)).Release(),
+                [](RefCounted* last) { Ref<Poison> dropped(static_cast<Poison*>(last)); }));
 }
 
 absl::StatusOr<lazy::Tensor*> GetTensor(const weft_tensor* tensor, std::string_view parameter) {
@@ -27,7 +27,8 @@ absl::StatusOr<lazy::Tensor*> GetTensor(const weft_tensor* tensor, std::string_v
   return BadHandle(tensor, HandleType::kTensor, parameter);
 }
 
-absl::Status GetTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter, std::vector<lazy::Tensor*>* out) {
+absl::Status GetTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter,
+                        std::vector<lazy::Tensor*>* out) {
   if (count > 0 && tensors == nullptr) return NullArgument(parameter);
   out->reserve(count);
   for (size_t i = 0; i < count; ++i) {
@@ -47,7 +48,8 @@ absl::StatusOr<DType> CheckedDType(uint32_t dtype) {
   if (!IsKnown(dtype)) return UserError("dtype 0x", absl::Hex(dtype), " is not one that Weft knows");
   const DType known = static_cast<DType>(dtype);
   if (!IsComputable(known)) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "dtype ", NameOf(known), " can be stored and passed on, but not computed with");
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "dtype ", NameOf(known),
+                       " can be stored and passed on, but not computed with");
   }
   return known;
 }
@@ -72,7 +74,8 @@ namespace {
 // The one element of a tensor, read. `what` names the caller's function.
 absl::StatusOr<HostTensor> ReadItem(lazy::Tensor& tensor, std::string_view what) {
   if (CountOf(tensor.dims()) != 1) {
-    return UserError(what, ": the tensor has shape ", DimsToString(tensor.dims()), "; it must have exactly one element");
+    return UserError(what, ": the tensor has shape ", DimsToString(tensor.dims()),
+                     "; it must have exactly one element");
   }
   HostTensor value(tensor.dtype(), {});
   WEFT_RETURN_IF_ERROR(tensor.engine().ToHost(&tensor, value.mutable_bytes()));
@@ -96,8 +99,8 @@ using namespace weft::c_api;
 
 extern "C" {
 
-weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_dtype dtype, const int64_t* dims, size_t rank,
-                                  const void* data, size_t size, weft_tensor** out) noexcept {
+weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_dtype dtype, const int64_t* dims,
+                                  size_t rank, const void* data, size_t size, weft_tensor** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
@@ -107,11 +110,13 @@ weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_d
     WEFT_ASSIGN_OR_RETURN(int64_t bytes, CheckedBytes(type, dims, rank));
     const std::span<const int64_t> shape(dims, rank);
     if (size != static_cast<uint64_t>(bytes)) {
-      return UserError("weft_tensor_from_host: ", NameOf(type), DimsToString(shape), " has ", bytes, " bytes; size is ", size);
+      return UserError("weft_tensor_from_host: ", NameOf(type), DimsToString(shape), " has ", bytes, " bytes; size is ",
+                       size);
     }
     if (bytes > 0) WEFT_NOT_NULL(data);
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, context->WithPressure(bytes, [&] {
-      return context->engine().FromHost(place, type, shape, {static_cast<const std::byte*>(data), size}, CurrentLocation());
+      return context->engine().FromHost(place, type, shape, {static_cast<const std::byte*>(data), size},
+                                        CurrentLocation());
     }));
     return MakeTensor(std::move(tensor), out);
   });
@@ -122,7 +127,8 @@ weft_error* weft_tensor_from_f64(weft_context* ctx, weft_dtype dtype, double val
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
-    if (!IsFloat(type)) return UserError("weft_tensor_from_f64: dtype ", NameOf(type), " is no float; use weft_tensor_from_i64");
+    if (!IsFloat(type))
+      return UserError("weft_tensor_from_f64: dtype ", NameOf(type), " is no float; use weft_tensor_from_i64");
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, context->engine().Scalar(nullptr, type, value, CurrentLocation()));
     return MakeTensor(std::move(tensor), out);
   });
@@ -135,8 +141,9 @@ weft_error* weft_tensor_from_i64(weft_context* ctx, weft_dtype dtype, int64_t va
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
     if (!Fits(type, value)) return UserError("weft_tensor_from_i64: ", value, " does not fit ", NameOf(type));
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor,
-                          IsFloat(type) ? context->engine().Scalar(nullptr, type, static_cast<double>(value), CurrentLocation())
-                                        : context->engine().ScalarInt(nullptr, type, value, CurrentLocation()));
+                          IsFloat(type)
+                              ? context->engine().Scalar(nullptr, type, static_cast<double>(value), CurrentLocation())
+                              : context->engine().ScalarInt(nullptr, type, value, CurrentLocation()));
     return MakeTensor(std::move(tensor), out);
   });
 }
@@ -192,7 +199,8 @@ weft_error* weft_tensor_device(weft_tensor* tensor, weft_device** out) noexcept 
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
-    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_device>(MakeRef<DeviceObject>(Ref<lazy::Engine>::Share(&t->engine()), t->device())));
+    WEFT_ASSIGN_OR_RETURN(
+        *out, Make<weft_device>(MakeRef<DeviceObject>(Ref<lazy::Engine>::Share(&t->engine()), t->device())));
     return absl::OkStatus();
   });
 }
@@ -201,7 +209,8 @@ weft_error* weft_tensor_to_host(weft_tensor* tensor, void* data, size_t size) no
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
     if (size != static_cast<uint64_t>(t->type().bytes())) {
-      return UserError("weft_tensor_to_host: the tensor ", ir::ShortType(t->type()), " has ", t->type().bytes(), " bytes; size is ", size);
+      return UserError("weft_tensor_to_host: the tensor ", ir::ShortType(t->type()), " has ", t->type().bytes(),
+                       " bytes; size is ", size);
     }
     if (size > 0) WEFT_NOT_NULL(data);
     return t->engine().ToHost(t, {static_cast<std::byte*>(data), size});
@@ -213,7 +222,7 @@ weft_error* weft_tensor_item_f64(weft_tensor* tensor, double* out_value) noexcep
     WEFT_NOT_NULL(out_value);
     WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
     WEFT_ASSIGN_OR_RETURN(HostTensor value, ReadItem(*t, "weft_tensor_item_f64"));
-    *out_value = IsFloat(t->dtype()) ? value.GetDouble(0)
+    *out_value = IsFloat(t->dtype())      ? value.GetDouble(0)
                  : IsUnsigned(t->dtype()) ? static_cast<double>(static_cast<uint64_t>(value.GetInt(0)))
                                           : static_cast<double>(value.GetInt(0));
     return absl::OkStatus();
@@ -229,7 +238,8 @@ weft_error* weft_tensor_item_i64(weft_tensor* tensor, int64_t* out_value) noexce
     }
     WEFT_ASSIGN_OR_RETURN(HostTensor value, ReadItem(*t, "weft_tensor_item_i64"));
     if (t->dtype() == DType::kU64 && value.GetInt(0) < 0) {
-      return UserErrorOf(absl::StatusCode::kOutOfRange, "weft_tensor_item_i64: ", static_cast<uint64_t>(value.GetInt(0)), " does not fit int64_t");
+      return UserErrorOf(absl::StatusCode::kOutOfRange,
+                         "weft_tensor_item_i64: ", static_cast<uint64_t>(value.GetInt(0)), " does not fit int64_t");
     }
     *out_value = value.GetInt(0);
     return absl::OkStatus();

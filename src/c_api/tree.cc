@@ -4,7 +4,8 @@
 
 namespace weft::c_api {
 
-absl::StatusOr<Tree::NodeId> TreeObject::AddTensor(Tree::NodeId parent, std::string_view key, Ref<lazy::Tensor> tensor) {
+absl::StatusOr<Tree::NodeId> TreeObject::AddTensor(Tree::NodeId parent, std::string_view key,
+                                                   Ref<lazy::Tensor> tensor) {
   WEFT_ASSIGN_OR_RETURN(Tree::NodeId node, tree.Add(parent, key, Tree::Tensor(tensor->dtype(), tensor->dims())));
   tensor->engine().Keep(tensor.get());
   values.push_back(std::move(tensor));
@@ -12,14 +13,16 @@ absl::StatusOr<Tree::NodeId> TreeObject::AddTensor(Tree::NodeId parent, std::str
 }
 
 absl::StatusOr<const Tree::Node*> TreeObject::Node(Tree::NodeId id) const {
-  if (id >= tree.size()) return UserErrorOf(absl::StatusCode::kOutOfRange, "node ", id, " of a tree of ", tree.size(), " nodes");
+  if (id >= tree.size())
+    return UserErrorOf(absl::StatusCode::kOutOfRange, "node ", id, " of a tree of ", tree.size(), " nodes");
   return &tree.node(tree.Resolve(id));
 }
 
 absl::StatusOr<lazy::Tensor*> TreeObject::Tensor(Tree::NodeId id) const {
   WEFT_ASSIGN_OR_RETURN(const Tree::Node* node, Node(id));
   if (node->kind != Tree::Kind::kTensor) {
-    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "node '", tree.PathOf(id), "' is ", Tree::NameOf(node->kind), ", not a tensor");
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "node '", tree.PathOf(id), "' is ",
+                       Tree::NameOf(node->kind), ", not a tensor");
   }
   return values[node->tensor].get();
 }
@@ -38,7 +41,8 @@ absl::StatusOr<Tree::NodeId> TreeObject::AddTree(Tree::NodeId parent, std::strin
       WEFT_ASSIGN_OR_RETURN(copies[id], AddTensor(under, name, other.values[node.tensor]));
       continue;
     }
-    Tree::Value value{.kind = node.kind, .boolean = node.boolean, .int64 = node.int64, .float64 = node.float64, .text = node.text};
+    Tree::Value value{
+        .kind = node.kind, .boolean = node.boolean, .int64 = node.int64, .float64 = node.float64, .text = node.text};
     if (node.kind == Tree::Kind::kAlias) value.alias = copies[node.alias];
     WEFT_ASSIGN_OR_RETURN(copies[id], tree.Add(under, name, value));
   }
@@ -49,7 +53,8 @@ namespace {
 
 // One add function: the key's text, the value, where the new node's number goes.
 template <typename Add>
-weft_error* AddNode(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node, Add&& add) noexcept {
+weft_error* AddNode(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node,
+                    Add&& add) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
     WEFT_RETURN_IF_ERROR(object->Node(parent).status());
@@ -66,7 +71,8 @@ weft_error* AddNode(weft_tree* tree, uint32_t parent, const char* key, size_t ke
   });
 }
 
-weft_error* AddValue(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node, const Tree::Value& value) noexcept {
+weft_error* AddValue(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node,
+                     const Tree::Value& value) noexcept {
   return AddNode(tree, parent, key, key_length, out_node,
                  [&](TreeObject& object, std::string_view name) { return object.tree.Add(parent, name, value); });
 }
@@ -78,7 +84,8 @@ weft_error* GetNode(weft_tree* tree, uint32_t node, std::string_view wanted, Tak
     WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
     WEFT_ASSIGN_OR_RETURN(const Tree::Node* found, object->Node(node));
     if (take(*found)) return absl::OkStatus();
-    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "node '", object->tree.PathOf(node), "' is ", Tree::NameOf(found->kind), ", not ", wanted);
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "node '", object->tree.PathOf(node), "' is ",
+                       Tree::NameOf(found->kind), ", not ", wanted);
   });
 }
 
@@ -98,59 +105,73 @@ weft_error* weft_tree_create(weft_tree** out) noexcept {
   });
 }
 
-weft_error* weft_tree_add_dict(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node) noexcept {
+weft_error* weft_tree_add_dict(weft_tree* tree, uint32_t parent, const char* key, size_t key_length,
+                               uint32_t* out_node) noexcept {
   return AddValue(tree, parent, key, key_length, out_node, Tree::Dict());
 }
-weft_error* weft_tree_add_list(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node) noexcept {
+weft_error* weft_tree_add_list(weft_tree* tree, uint32_t parent, const char* key, size_t key_length,
+                               uint32_t* out_node) noexcept {
   return AddValue(tree, parent, key, key_length, out_node, Tree::List());
 }
-weft_error* weft_tree_add_none(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node) noexcept {
+weft_error* weft_tree_add_none(weft_tree* tree, uint32_t parent, const char* key, size_t key_length,
+                               uint32_t* out_node) noexcept {
   return AddValue(tree, parent, key, key_length, out_node, Tree::None());
 }
-weft_error* weft_tree_add_tensor(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, weft_tensor* value,
-                                 uint32_t* out_node) noexcept {
-  return AddNode(tree, parent, key, key_length, out_node, [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(value, "value"));
-    return object.AddTensor(parent, name, Ref<lazy::Tensor>::Share(t));
-  });
+weft_error* weft_tree_add_tensor(weft_tree* tree, uint32_t parent, const char* key, size_t key_length,
+                                 weft_tensor* value, uint32_t* out_node) noexcept {
+  return AddNode(tree, parent, key, key_length, out_node,
+                 [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
+                   WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(value, "value"));
+                   return object.AddTensor(parent, name, Ref<lazy::Tensor>::Share(t));
+                 });
 }
-weft_error* weft_tree_add_bool(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, int32_t value, uint32_t* out_node) noexcept {
+weft_error* weft_tree_add_bool(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, int32_t value,
+                               uint32_t* out_node) noexcept {
   return AddValue(tree, parent, key, key_length, out_node, Tree::Bool(value != 0));
 }
-weft_error* weft_tree_add_i64(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, int64_t value, uint32_t* out_node) noexcept {
+weft_error* weft_tree_add_i64(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, int64_t value,
+                              uint32_t* out_node) noexcept {
   return AddValue(tree, parent, key, key_length, out_node, Tree::Int64(value));
 }
-weft_error* weft_tree_add_f64(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, double value, uint32_t* out_node) noexcept {
+weft_error* weft_tree_add_f64(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, double value,
+                              uint32_t* out_node) noexcept {
   return AddValue(tree, parent, key, key_length, out_node, Tree::Float64(value));
 }
-weft_error* weft_tree_add_text(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, const char* value, size_t length,
-                               uint32_t* out_node) noexcept {
-  return AddNode(tree, parent, key, key_length, out_node, [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
-    WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(value, length, "value"));
-    return object.tree.Add(parent, name, Tree::Text(text));
-  });
+weft_error* weft_tree_add_text(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, const char* value,
+                               size_t length, uint32_t* out_node) noexcept {
+  return AddNode(tree, parent, key, key_length, out_node,
+                 [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
+                   WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(value, length, "value"));
+                   return object.tree.Add(parent, name, Tree::Text(text));
+                 });
 }
-weft_error* weft_tree_add_bytes(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, const void* value, size_t length,
+weft_error* weft_tree_add_bytes(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, const void* value,
+                                size_t length, uint32_t* out_node) noexcept {
+  return AddNode(tree, parent, key, key_length, out_node,
+                 [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
+                   if (value == nullptr && length > 0) return NullArgument("value");
+                   return object.tree.Add(parent, name, Tree::Bytes({static_cast<const char*>(value), length}));
+                 });
+}
+weft_error* weft_tree_add_alias(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t target,
                                 uint32_t* out_node) noexcept {
-  return AddNode(tree, parent, key, key_length, out_node, [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
-    if (value == nullptr && length > 0) return NullArgument("value");
-    return object.tree.Add(parent, name, Tree::Bytes({static_cast<const char*>(value), length}));
-  });
+  return AddNode(tree, parent, key, key_length, out_node,
+                 [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
+                   WEFT_RETURN_IF_ERROR(object.Node(target).status());
+                   return object.tree.Add(parent, name, Tree::Alias(target));
+                 });
 }
-weft_error* weft_tree_add_alias(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t target, uint32_t* out_node) noexcept {
-  return AddNode(tree, parent, key, key_length, out_node, [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
-    WEFT_RETURN_IF_ERROR(object.Node(target).status());
-    return object.tree.Add(parent, name, Tree::Alias(target));
-  });
-}
-weft_error* weft_tree_add_tree(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, weft_tree* other, uint32_t* out_node) noexcept {
-  return AddNode(tree, parent, key, key_length, out_node, [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
-    WEFT_ASSIGN_OR_RETURN(TreeObject * from, Get(other, "other"));
-    return object.AddTree(parent, name, *from);
-  });
+weft_error* weft_tree_add_tree(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, weft_tree* other,
+                               uint32_t* out_node) noexcept {
+  return AddNode(tree, parent, key, key_length, out_node,
+                 [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
+                   WEFT_ASSIGN_OR_RETURN(TreeObject * from, Get(other, "other"));
+                   return object.AddTree(parent, name, *from);
+                 });
 }
 
-weft_error* weft_tree_find(weft_tree* tree, uint32_t from, const char* path, size_t length, uint32_t* out_node) noexcept {
+weft_error* weft_tree_find(weft_tree* tree, uint32_t from, const char* path, size_t length,
+                           uint32_t* out_node) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_node);
     WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
@@ -191,9 +212,11 @@ weft_error* weft_tree_child(weft_tree* tree, uint32_t node, uint32_t index, uint
     WEFT_NOT_NULL(out_node);
     WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
     WEFT_ASSIGN_OR_RETURN(const Tree::Node* found, object->Node(node));
-    const Tree::NodeId child = index < found->children ? object->tree.Child(object->tree.Resolve(node), index) : Tree::kNoNode;
+    const Tree::NodeId child =
+        index < found->children ? object->tree.Child(object->tree.Resolve(node), index) : Tree::kNoNode;
     if (child == Tree::kNoNode) {
-      return UserErrorOf(absl::StatusCode::kOutOfRange, "child ", index, " of '", object->tree.PathOf(node), "', which has ", found->children);
+      return UserErrorOf(absl::StatusCode::kOutOfRange, "child ", index, " of '", object->tree.PathOf(node),
+                         "', which has ", found->children);
     }
     *out_node = child;
     return absl::OkStatus();
@@ -245,7 +268,8 @@ weft_error* weft_tree_get_f64(weft_tree* tree, uint32_t node, double* out_value)
   });
 }
 weft_error* weft_tree_get_data(weft_tree* tree, uint32_t node, const void** out_data, size_t* out_length) noexcept {
-  if (out_data == nullptr || out_length == nullptr) return ToError(NullArgument(out_data == nullptr ? "out_data" : "out_length"));
+  if (out_data == nullptr || out_length == nullptr)
+    return ToError(NullArgument(out_data == nullptr ? "out_data" : "out_length"));
   return GetNode(tree, node, "text or bytes", [&](const Tree::Node& n) {
     if (n.kind != Tree::Kind::kText && n.kind != Tree::Kind::kBytes) return false;
     *out_data = n.text.c_str();

@@ -27,17 +27,17 @@ class DiskStore final : public ProgramStore {
   void Publish(StoreEntry program) override {
     CacheEntry entry;
     entry.key = Hash128{program.key.low, program.key.high};
-    entry.kind = program.backend == "cpu" || program.backend == "reference" ? CacheEntryKind::kObject
-                                                                           : CacheEntryKind::kPjrt;
+    entry.kind =
+        program.backend == "cpu" || program.backend == "reference" ? CacheEntryKind::kObject : CacheEntryKind::kPjrt;
     entry.canonical = std::move(program.canonical);
     entry.sections.emplace_back(kSection, std::move(program.program));
     entry.backend = std::move(program.backend);
     entry.target = std::move(program.target);
     entry.options = std::move(program.options);
     entry.compile_micros = static_cast<uint64_t>(program.compile_nanoseconds / 1000);
-    entry.created_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                std::chrono::system_clock::now().time_since_epoch())
-                                .count();
+    entry.created_unix_ns =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+            .count();
     entry.graph_ops = static_cast<uint32_t>(program.nodes);
     cache_->Publish(std::move(entry));
   }

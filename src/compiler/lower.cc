@@ -38,8 +38,7 @@ ir::Module BuildModule(const Trace& trace) {
   std::vector<ir::Value> results;
   for (Trace::Reference output : trace.outputs) results.push_back(resolve(output));
   ir::Module module;
-  module.functions.push_back(
-      ir::Function::Create("main", std::move(parameters), std::move(results), std::move(infos)));
+  module.functions.push_back(ir::Function::Create("main", std::move(parameters), std::move(results), std::move(infos)));
   module.argument_words = trace.words;
   return module;
 }

@@ -79,8 +79,8 @@ std::unique_ptr<Executable> ProgramCache::Load(Key key) {
   if (!executable.ok()) {
     config_.metrics->Add(Counter::kDiskCacheErrors);
     config_.store->Reject(key, executable.status().message());
-    config_.warn(absl::StrCat("a cached program could not be loaded and is compiled again: ",
-                              executable.status().message()));
+    config_.warn(
+        absl::StrCat("a cached program could not be loaded and is compiled again: ", executable.status().message()));
     return nullptr;
   }
   config_.metrics->Add(Counter::kDiskCacheHits);
@@ -108,15 +108,15 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Key key, const
     return executable;
   }
   const Target target = config_.backend->target(config_.options);
-  config_.store->Publish({.key = key,
-                          .canonical = canonical_,
-                          .program = *std::move(bytes),
-                          .backend = target.platform,
-                          .target = target.fingerprint,
-                          .options = absl::StrCat("isa=", config_.options.isa, " matmul_precision=",
-                                                  config_.options.matmul_precision),
-                          .compile_nanoseconds = Now() - start,
-                          .nodes = static_cast<int64_t>(trace.nodes.size())});
+  config_.store->Publish(
+      {.key = key,
+       .canonical = canonical_,
+       .program = *std::move(bytes),
+       .backend = target.platform,
+       .target = target.fingerprint,
+       .options = absl::StrCat("isa=", config_.options.isa, " matmul_precision=", config_.options.matmul_precision),
+       .compile_nanoseconds = Now() - start,
+       .nodes = static_cast<int64_t>(trace.nodes.size())});
   config_.metrics->Add(Counter::kDiskCachePublished);
   return executable;
 }

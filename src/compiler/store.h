@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-
 namespace weft::compiler {
 
 struct Key {

@@ -22,17 +22,17 @@ struct Trace {
   struct Argument {
     const ir::Node* node = nullptr;  // whose result the argument replaces
     uint32_t result = 0;
-    uint32_t words = 0;        // 0: a buffer; else its share of the argument block, in argument order
-    int32_t donated_to = -1;   // buffer: the output that takes it over
+    uint32_t words = 0;       // 0: a buffer; else its share of the argument block, in argument order
+    int32_t donated_to = -1;  // buffer: the output that takes it over
     const ir::Type& type() const { return node->type(result); }
   };
 
-  std::vector<Argument> arguments;      // in order of first use
-  std::vector<const ir::Node*> nodes;   // operands first, depth first from the outputs: independent of recording order
-  std::vector<Reference> operands;      // of all nodes, one after the other
-  std::vector<Reference> outputs;       // values of nodes of the trace, distinct
-  uint32_t values = 0;                  // results of all nodes; node after node
-  uint32_t words = 0;                   // size of the argument block
+  std::vector<Argument> arguments;     // in order of first use
+  std::vector<const ir::Node*> nodes;  // operands first, depth first from the outputs: independent of recording order
+  std::vector<Reference> operands;     // of all nodes, one after the other
+  std::vector<Reference> outputs;      // values of nodes of the trace, distinct
+  uint32_t values = 0;                 // results of all nodes; node after node
+  uint32_t words = 0;                  // size of the argument block
 
   void Clear() {
     arguments.clear();

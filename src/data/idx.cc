@@ -59,7 +59,8 @@ class Stream {
       if (result == Z_STREAM_END) {
         ended_ = true;
       } else if (result == Z_BUF_ERROR || (result == Z_OK && in == 0)) {
-        return absl::DataLossError(absl::StrCat("'", path_, "': the gzip stream ends early, after ", z_.total_out, " bytes"));
+        return absl::DataLossError(
+            absl::StrCat("'", path_, "': the gzip stream ends early, after ", z_.total_out, " bytes"));
       } else if (result != Z_OK) {
         return absl::DataLossError(absl::StrCat("'", path_, "': damaged gzip stream at byte ", at_, " (",
                                                 z_.msg == nullptr ? "unknown" : z_.msg, ")"));
@@ -92,8 +93,8 @@ DType TypeOf(uint8_t code) {
 absl::Status ReadExactly(Stream& stream, const std::string& path, std::string_view what, std::span<std::byte> out) {
   WEFT_ASSIGN_OR_RETURN(size_t got, stream.Read(out));
   if (got == out.size()) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat("'", path, "' is not a whole IDX file: ", what, " needs ", out.size(), " bytes, ", got, " are there"));
+  return absl::DataLossError(absl::StrCat("'", path, "' is not a whole IDX file: ", what, " needs ", out.size(),
+                                          " bytes, ", got, " are there"));
 }
 
 }  // namespace
@@ -103,7 +104,8 @@ absl::StatusOr<HostTensor> ReadIdx(FileSystem* fs, const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(FileInfo info, file.Info());
   if (info.kind != FileKind::kRegular) return UserError("'", path, "' is not an IDX file: it is not a regular file");
   if (info.size > kMaxFileBytes) {
-    return UserError("'", path, "' is not an IDX file: it is ", info.size, " bytes, at most ", kMaxFileBytes, " are expected");
+    return UserError("'", path, "' is not an IDX file: it is ", info.size, " bytes, at most ", kMaxFileBytes,
+                     " are expected");
   }
   std::vector<std::byte> raw(info.size);
   WEFT_RETURN_IF_ERROR(file.ReadAt(0, raw));
@@ -128,8 +130,8 @@ absl::StatusOr<HostTensor> ReadIdx(FileSystem* fs, const std::string& path) {
   // Deflate never expands beyond 1032:1, so the stored size bounds what can be there before anything is allocated.
   const std::optional<int64_t> count = CheckedCount(dims);
   if (!count || *count > kMaxFileBytes || *count * BytesOf(dtype) > stored * 1032) {
-    return absl::DataLossError(
-        absl::StrCat("'", path, "' claims the shape ", DimsToString(dims), ", which its ", stored, " bytes cannot hold"));
+    return absl::DataLossError(absl::StrCat("'", path, "' claims the shape ", DimsToString(dims), ", which its ",
+                                            stored, " bytes cannot hold"));
   }
   HostTensor tensor(dtype, dims);
   WEFT_RETURN_IF_ERROR(ReadExactly(stream, path, "the data", tensor.mutable_bytes()));

@@ -114,8 +114,9 @@ absl::Status CheckOperands(const OpDef& op, std::span<const Value> operands) {
       const OperandDef& other = op.operands[std::min(j, most - 1)];
       if (other.group == def.group && operands[j] && operands[j].dtype() != type.dtype) {
         if (&other == &def) {
-          return UserError(def.name, " ", j - (most - 1), " and ", i - (most - 1), " have dtypes ", NameOf(operands[j].dtype()),
-                           " and ", NameOf(type.dtype), "; they must agree (convert one of them)");
+          return UserError(def.name, " ", j - (most - 1), " and ", i - (most - 1), " have dtypes ",
+                           NameOf(operands[j].dtype()), " and ", NameOf(type.dtype),
+                           "; they must agree (convert one of them)");
         }
         return UserError("operands ", other.name, " and ", def.name, " have dtypes ", NameOf(operands[j].dtype()),
                          " and ", NameOf(type.dtype), "; they must agree (convert one of them)");

@@ -68,7 +68,7 @@ class Node final : public RefCounted {
   // The caller has inferred the result types (see ops::Record and ir::Builder, the two ways in).
   static Ref<const Node> Create(const OpDef& op, Values operands, Attrs attrs, Types results,
                                 std::unique_ptr<const Regions> regions = nullptr, Location location = {},
-                             std::unique_ptr<const NodeExtras> extras = nullptr);
+                                std::unique_ptr<const NodeExtras> extras = nullptr);
 
   const OpDef& op() const { return *op_; }
   uint64_t id() const { return id_; }

@@ -16,16 +16,16 @@ struct OpDef;
 class Node;
 struct Value;
 class Builder;
-class ScalarBuilder;    // ir/scalar.h
+class ScalarBuilder;  // ir/scalar.h
 struct ScalarValue;
 class StableHloWriter;  // ir/stablehlo.h
 
 // Sets of element types, for operand rules.
 using TypeSet = uint32_t;
-inline constexpr TypeSet kF = 1;         // f16 bf16 f32 f64
-inline constexpr TypeSet kSI = 2;        // signed integers
-inline constexpr TypeSet kUI = 4;        // unsigned integers
-inline constexpr TypeSet kB = 8;         // bool
+inline constexpr TypeSet kF = 1;   // f16 bf16 f32 f64
+inline constexpr TypeSet kSI = 2;  // signed integers
+inline constexpr TypeSet kUI = 4;  // unsigned integers
+inline constexpr TypeSet kB = 8;   // bool
 inline constexpr TypeSet kI = kSI | kUI;
 inline constexpr TypeSet kNumber = kF | kI;
 inline constexpr TypeSet kAnyType = kNumber | kB;
@@ -119,7 +119,7 @@ enum class Lowering : uint8_t {
 // the operand's types.
 struct Sample {
   std::string_view call;
-  double low = -2.0;   // random operand values in [low, high)
+  double low = -2.0;  // random operand values in [low, high)
   double high = 2.0;
   bool gradient = true;  // smooth enough here for finite differences
 };
@@ -137,12 +137,12 @@ enum class Part : uint8_t { kGradient, kBatching, kStableHlo, kLowering, kRefere
 // The closed list of reasons for a missing part.
 enum class Reason : uint8_t {
   kNone,
-  kNotDifferentiable,     // integer or piecewise-constant result
-  kExpands,               // the expansion supplies it
-  kMovedByExpansionOf,    // reached only from other operations' expansions, which are tested
-  kRandom,                // no deterministic oracle outside
-  kStructural,            // the compiler's own node
-  kBatchingNotInAbi,      // no public vectorising transform yet
+  kNotDifferentiable,   // integer or piecewise-constant result
+  kExpands,             // the expansion supplies it
+  kMovedByExpansionOf,  // reached only from other operations' expansions, which are tested
+  kRandom,              // no deterministic oracle outside
+  kStructural,          // the compiler's own node
+  kBatchingNotInAbi,    // no public vectorising transform yet
 };
 struct Absent {
   Part part;

@@ -31,7 +31,9 @@ class Parser {
   bool AtEnd() { return SkipSpace(), position_ == text_.size(); }
   char Peek() { return SkipSpace(), position_ < text_.size() ? text_[position_] : '\0'; }
   bool Take(std::string_view token);
-  absl::Status Need(std::string_view token) { return Take(token) ? absl::OkStatus() : Expected(absl::StrCat("'", token, "'")); }
+  absl::Status Need(std::string_view token) {
+    return Take(token) ? absl::OkStatus() : Expected(absl::StrCat("'", token, "'"));
+  }
   bool TakeWord(std::string_view word);
   std::string_view Word();
   template <typename T>

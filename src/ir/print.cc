@@ -64,8 +64,7 @@ void AppendLiteral(std::string& out, const HostTensor& value) {
   if (splat) out += "splat ";
   if (count > kReadableElements || !IsReadable(value, count)) {
     const auto bytes = value.bytes().first(count * BytesOf(value.dtype()));
-    absl::StrAppend(&out, "0x",
-                    absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    absl::StrAppend(&out, "0x", absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
     return;
   }
   out += '[';
@@ -264,9 +263,7 @@ void Printer::PrintFunction(const Function& function, int depth) {
   out_ += "}\n";
 }
 
-void Printer::PrintLine(const Function& function, const Node& node) {
-  PrintNodeLine(node, Number(function), 0, false);
-}
+void Printer::PrintLine(const Function& function, const Node& node) { PrintNodeLine(node, Number(function), 0, false); }
 
 }  // namespace
 

@@ -72,7 +72,8 @@ std::string ShloArray(std::span<const int64_t> values) {
 std::string ShloPairs(std::span<const int64_t> low, std::span<const int64_t> high) {
   std::string list;
   for (size_t i = 0; i < low.size(); ++i) absl::StrAppend(&list, i == 0 ? "" : ", ", "[", low[i], ", ", high[i], "]");
-  return low.empty() ? "dense<> : tensor<0x2xi64>" : absl::StrCat("dense<[", list, "]> : tensor<", low.size(), "x2xi64>");
+  return low.empty() ? "dense<> : tensor<0x2xi64>"
+                     : absl::StrCat("dense<[", list, "]> : tensor<", low.size(), "x2xi64>");
 }
 std::string ShloEnum(std::string_view kind, std::string_view value) {
   return absl::StrCat("#stablehlo<", kind, " ", value, ">");
@@ -81,7 +82,8 @@ std::string ShloDense(const HostTensor& value) {
   std::string out = "dense<";
   if (value.count() > kListedElements && !IsBool(value.dtype())) {
     const auto bytes = value.bytes();
-    absl::StrAppend(&out, "\"0x", absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()), bytes.size()}), "\"");
+    absl::StrAppend(&out, "\"0x", absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()), bytes.size()}),
+                    "\"");
   } else {
     AppendNested(out, value);
   }
@@ -121,7 +123,8 @@ void StableHloWriter::Line(std::string_view left, std::string_view name, std::sp
   out_ += " : (";
   for (size_t i = 0; i < operands.size(); ++i) {
     auto type = types_.find(operands[i]);
-    if (type == types_.end()) return Fail(InternalError("StableHLO of ", name, ": operand ", operands[i], " is unknown"));
+    if (type == types_.end())
+      return Fail(InternalError("StableHLO of ", name, ": operand ", operands[i], " is unknown"));
     absl::StrAppend(&out_, i == 0 ? "" : ", ", ToString(type->second));
   }
   out_ += ") -> ";
@@ -173,8 +176,9 @@ void StableHloWriter::Alias(std::string name) { names_[node_] = std::move(name);
 std::string StableHloWriter::Reducer(std::string_view operation, DType dtype) {
   const std::string type = ToString(Type::Scalar(dtype));
   const std::string x = Fresh(), y = Fresh(), z = Fresh();
-  return absl::StrCat("{^bb0(", x, ": ", type, ", ", y, ": ", type, "): ", z, " = \"stablehlo.", operation, "\"(", x, ", ",
-                      y, ") : (", type, ", ", type, ") -> ", type, " \"stablehlo.return\"(", z, ") : (", type, ") -> ()}");
+  return absl::StrCat("{^bb0(", x, ": ", type, ", ", y, ": ", type, "): ", z, " = \"stablehlo.", operation, "\"(", x,
+                      ", ", y, ") : (", type, ", ", type, ") -> ", type, " \"stablehlo.return\"(", z, ") : (", type,
+                      ") -> ()}");
 }
 
 std::string StableHloWriter::Comparer(std::string_view direction, DType dtype) {
@@ -255,7 +259,8 @@ void StableHloWriter::PrintNode(const Node& node) {
   } else {
     PrintDefault(node);
   }
-  if (status_.ok() && !names_.contains(&node)) Fail(InternalError("the StableHLO spelling of ", node.op().name, " gives no result"));
+  if (status_.ok() && !names_.contains(&node))
+    Fail(InternalError("the StableHLO spelling of ", node.op().name, " gives no result"));
   node_ = nullptr;
 }
 
@@ -270,7 +275,8 @@ void StableHloWriter::PrintFunction(const Function& function, bool entry) {
   names_.clear();
   types_.clear();
   next_ = 0;
-  absl::StrAppend(&out_, "  func.func ", entry ? "public @main" : "private @", entry ? "" : Quote(function.name()), "(");
+  absl::StrAppend(&out_, "  func.func ", entry ? "public @main" : "private @", entry ? "" : Quote(function.name()),
+                  "(");
   for (size_t i = 0; i < function.parameters().size(); ++i) {
     const Value& parameter = function.parameters()[i];
     const std::string name = Fresh();

@@ -20,13 +20,14 @@ struct StableHloOptions {
 absl::StatusOr<std::string> ToStableHlo(const Module& module, const StableHloOptions& options = {});
 
 // Attribute texts. `Shlo` marks that the text is MLIR's, not the IR's own.
-std::string ShloI64(int64_t value);                                       // 3 : i64
-std::string ShloBool(bool value);                                         // true
-std::string ShloArray(std::span<const int64_t> values);                   // array<i64: 1, 2>
-std::string ShloList(std::span<const int64_t> values);                    // [1, 2]
-std::string ShloPairs(std::span<const int64_t> low, std::span<const int64_t> high);  // dense<[[l, h], …]> : tensor<nx2xi64>
-std::string ShloEnum(std::string_view kind, std::string_view value);      // #stablehlo<kind value>
-std::string ShloDense(const HostTensor& value);                           // dense<…> : tensor<…>
+std::string ShloI64(int64_t value);                      // 3 : i64
+std::string ShloBool(bool value);                        // true
+std::string ShloArray(std::span<const int64_t> values);  // array<i64: 1, 2>
+std::string ShloList(std::span<const int64_t> values);   // [1, 2]
+std::string ShloPairs(std::span<const int64_t> low,
+                      std::span<const int64_t> high);                 // dense<[[l, h], …]> : tensor<nx2xi64>
+std::string ShloEnum(std::string_view kind, std::string_view value);  // #stablehlo<kind value>
+std::string ShloDense(const HostTensor& value);                       // dense<…> : tensor<…>
 
 // "name = value" pairs in the order given.
 using ShloAttrs = std::vector<std::pair<std::string, std::string>>;

@@ -32,16 +32,18 @@ absl::Status VerifyNode(const Function& function, const Node& node) {
   if (!(attrs == node.attrs())) return Broken(function, &node, "an attribute's default is not filled in");
   // Without a shape rule the types are whatever the maker says: parameter and the compiler's own nodes.
   if (node.op().infer != nullptr && types != Types(node.results().begin(), node.results().end())) {
-    return Broken(function, &node, absl::StrCat("the operation's rule gives ", TypesText(types), ", the node has ",
-                                                TypesText(node.results())));
+    return Broken(
+        function, &node,
+        absl::StrCat("the operation's rule gives ", TypesText(types), ", the node has ", TypesText(node.results())));
   }
   return absl::OkStatus();
 }
 
 absl::Status VerifyParameters(const Function& function, uint32_t words) {
   if (function.parameter_infos().size() != function.parameters().size()) {
-    return Broken(function, nullptr, absl::StrCat(function.parameters().size(), " parameters have ",
-                                                  function.parameter_infos().size(), " descriptions"));
+    return Broken(function, nullptr,
+                  absl::StrCat(function.parameters().size(), " parameters have ", function.parameter_infos().size(),
+                               " descriptions"));
   }
   absl::flat_hash_set<const Node*> seen;
   absl::flat_hash_set<int32_t> taken;
@@ -102,8 +104,9 @@ absl::Status VerifyAt(const Function& function, uint32_t words, int depth) {
         return Broken(function, node, absl::StrCat("operand ", i, " is not computed before it"));
       }
       if (operand.result >= operand.node->results().size()) {
-        return Broken(function, node, absl::StrCat("operand ", i, " is result ", operand.result, " of ",
-                                                   operand.node->results().size()));
+        return Broken(
+            function, node,
+            absl::StrCat("operand ", i, " is result ", operand.result, " of ", operand.node->results().size()));
       }
     }
     if (!defined.insert(node).second) return Broken(function, node, "it occurs twice");

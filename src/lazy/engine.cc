@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "src/compiler/lower.h"
 #include "src/ir/text.h"
 #include "src/ops/registry.h"
-#include "src/compiler/lower.h"
 #include "src/runtime/thread_pool.h"
 
 namespace weft::lazy {

@@ -30,9 +30,9 @@ class Engine final : public RefCounted {
  public:
   struct Config {
     Options options;
-    std::vector<std::unique_ptr<Backend>> backends;     // at least one, with at least one device
-    std::unique_ptr<compiler::ProgramStore> store;      // null: programs live as long as the engine
-    LogHook log;                                        // may be empty
+    std::vector<std::unique_ptr<Backend>> backends;  // at least one, with at least one device
+    std::unique_ptr<compiler::ProgramStore> store;   // null: programs live as long as the engine
+    LogHook log;                                     // may be empty
   };
   static absl::StatusOr<Ref<Engine>> Create(Config config);
 

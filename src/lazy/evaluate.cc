@@ -13,8 +13,8 @@ namespace {
 
 using compiler::Trace;
 
-constexpr Counter kReasonCounters[] = {Counter::kCutHostRead,   Counter::kCutBarrier, Counter::kCutEval,
-                                       Counter::kCutNodes,      Counter::kCutRepetition, Counter::kCutBytes,
+constexpr Counter kReasonCounters[] = {Counter::kCutHostRead, Counter::kCutBarrier,    Counter::kCutEval,
+                                       Counter::kCutNodes,    Counter::kCutRepetition, Counter::kCutBytes,
                                        Counter::kCutEager};
 
 int64_t Now() {
@@ -361,8 +361,8 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
     const int64_t bytes = tensor->type_.bytes();
     const auto size = static_cast<int64_t>(destination.size());
     if (offset < 0 || size > bytes || offset > bytes - size) {
-      return UserError(what, ": bytes ", offset, " to ", offset + size, " of a tensor ",
-                       ir::ShortType(tensor->type_), ", which has ", bytes);
+      return UserError(what, ": bytes ", offset, " to ", offset + size, " of a tensor ", ir::ShortType(tensor->type_),
+                       ", which has ", bytes);
     }
     WEFT_ASSIGN_OR_RETURN(Data * data, Materialize(*tensor, CutReason::kHostRead));
     if (data->word_count > 0) {
@@ -413,8 +413,9 @@ absl::StatusOr<Ref<Buffer>> Engine::ToBuffer(Tensor* tensor) {
     for (size_t i = 0; i < size; i += width) {
       std::memcpy(bytes + i, &data->words[width == 8 ? i / 4 : i / width], width);
     }
-    WEFT_ASSIGN_OR_RETURN(buffer, StateOf(tensor->device_)->backend->ToDevice(tensor->device_, tensor->dtype(),
-                                                                              tensor->dims(), {bytes, size}));
+    WEFT_ASSIGN_OR_RETURN(
+        buffer,
+        StateOf(tensor->device_)->backend->ToDevice(tensor->device_, tensor->dtype(), tensor->dims(), {bytes, size}));
   } else {
     buffer = data->shards[0];
   }

@@ -94,8 +94,8 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, ir::Location lo
   for (size_t i = 0; i < n; ++i) {
     if (gradients[i] == nullptr) continue;
     if (!(gradients[i]->type() == parameters_[i]->type())) {
-      return UserError("optimizer step: gradient ", i, " is ", ir::ShortType(gradients[i]->type()),
-                       ", its parameter ", ir::ShortType(parameters_[i]->type()));
+      return UserError("optimizer step: gradient ", i, " is ", ir::ShortType(gradients[i]->type()), ", its parameter ",
+                       ir::ShortType(parameters_[i]->type()));
     }
     operands.push_back(parameters_[i].get());
     operands.push_back(gradients[i]);

@@ -24,7 +24,7 @@ struct Options {
   // without a barrier compiles its body once.
   int64_t repetition_nodes = 1'000;
   uint64_t seed = 0;
-  std::string isa;                    // "", "avx512", "portable": CompileOptions::isa
+  std::string isa;  // "", "avx512", "portable": CompileOptions::isa
   bool verify_between_passes = false;
   // Test hook: bits of the program key that are looked at. Fewer only make the stored canonical form decide more often.
   int hash_bits = 128;

@@ -207,14 +207,15 @@ absl::Status Engine::Assign(Tensor* dst, Tensor* src, ir::Location location) {
                         location);
   }
   if (dst->device_ != src->device_) {
-    return WithPosition(UserError("assign: the destination is on ", dst->device_->name, ", the source on ",
-                                  src->device_->name),
-                        location);
+    return WithPosition(
+        UserError("assign: the destination is on ", dst->device_->name, ", the source on ", src->device_->name),
+        location);
   }
   ir::Builder b(location);
   ir::Value value = Detached(b, src->value_, dst->requires_grad_);
   if (!b.ok()) return WithPosition(b.status(), location);
-  if (options_.mode != Mode::kLazy) WEFT_RETURN_IF_ERROR(Compute(*StateOf(dst->device_), {&value, 1}, CutReason::kEager));
+  if (options_.mode != Mode::kLazy)
+    WEFT_RETURN_IF_ERROR(Compute(*StateOf(dst->device_), {&value, 1}, CutReason::kEager));
   AssignValue(*dst, std::move(value));
   return absl::OkStatus();
 }

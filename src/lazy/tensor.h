@@ -30,8 +30,8 @@ class Tensor final : public RefCounted {
   Device* device_ = nullptr;
   ir::Type type_;
   // Under the engine's lock:
-  ir::Value value_;            // empty once expired
-  Ref<Data> overwritten_;      // assigned over since the last barrier: what the barrier may donate
+  ir::Value value_;             // empty once expired
+  Ref<Data> overwritten_;       // assigned over since the last barrier: what the barrier may donate
   Tensor* previous_ = nullptr;  // live tensors of the device, in creation order
   Tensor* next_ = nullptr;
   ir::Location location_;

@@ -25,9 +25,7 @@ Value Full(Builder& b, DType dtype, const Dims& dims, double value) {
   return BroadcastInDim(b, Scalar(b, dtype, value), dims, {});
 }
 
-Value FullLike(Builder& b, const Value& x, double value) {
-  return x ? Full(b, x.dtype(), x.dims(), value) : Value();
-}
+Value FullLike(Builder& b, const Value& x, double value) { return x ? Full(b, x.dtype(), x.dims(), value) : Value(); }
 
 Value Iota(Builder& b, DType dtype, const Dims& dims, int64_t dimension) {
   return Call(b, kOp_iota, {}, {ToInts(dims), dimension, dtype});
@@ -81,8 +79,7 @@ Value BroadcastTo(Builder& b, Value x, const Dims& dims) {
   if (!x) return {};
   const size_t rank = x.dims().size();
   if (rank > dims.size()) {
-    b.Fail(UserError("a tensor of shape ", DimsToString(x.dims()), " cannot be broadcast to ",
-                     DimsToString(dims)));
+    b.Fail(UserError("a tensor of shape ", DimsToString(x.dims()), " cannot be broadcast to ", DimsToString(dims)));
     return {};
   }
   Ints positions;
@@ -107,13 +104,10 @@ Value Slice(Builder& b, Value x, Ints start, Ints limit, Ints strides) {
 }
 Value Pad(Builder& b, Value x, double value, Ints low, Ints high, Ints interior) {
   if (!x) return {};
-  auto zero = [](const Ints& ints) {
-    return std::all_of(ints.begin(), ints.end(), [](int64_t i) { return i == 0; });
-  };
+  auto zero = [](const Ints& ints) { return std::all_of(ints.begin(), ints.end(), [](int64_t i) { return i == 0; }); };
   if (zero(low) && zero(high) && zero(interior)) return x;
   Value fill = Scalar(b, x.dtype(), value);
-  return Call(b, kOp_pad, {std::move(x), std::move(fill)},
-              {std::move(low), std::move(high), std::move(interior)});
+  return Call(b, kOp_pad, {std::move(x), std::move(fill)}, {std::move(low), std::move(high), std::move(interior)});
 }
 Value Reverse(Builder& b, Value x, Ints dimensions) {
   if (dimensions.empty()) return x;
@@ -141,9 +135,8 @@ Value BatchMatmul(Builder& b, Value x, Value y, bool transpose_x, bool transpose
   if (!x || !y) return {};
   const int64_t rank = x.dims().size();
   const Ints batch = Axes(rank - 2);
-  return Call(
-      b, kOp_dot_general, {std::move(x), std::move(y)},
-      {batch, batch, Ints{transpose_x ? rank - 2 : rank - 1}, Ints{transpose_y ? rank - 1 : rank - 2}});
+  return Call(b, kOp_dot_general, {std::move(x), std::move(y)},
+              {batch, batch, Ints{transpose_x ? rank - 2 : rank - 1}, Ints{transpose_y ? rank - 1 : rank - 2}});
 }
 
 absl::StatusOr<int64_t> NormalizeAxis(std::string_view attribute, int64_t axis, size_t rank) {

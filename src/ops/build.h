@@ -72,8 +72,7 @@ ir::Value BatchMatmul(ir::Builder& b, ir::Value x, ir::Value y, bool transpose_x
 // Negative axes count from the end. A UserError names the attribute, the value and the rank.
 absl::StatusOr<int64_t> NormalizeAxis(std::string_view attribute, int64_t axis, size_t rank);
 // Also refuses repetitions; the result is sorted.
-absl::StatusOr<ir::Ints> NormalizeAxes(std::string_view attribute, std::span<const int64_t> axes,
-                                       size_t rank);
+absl::StatusOr<ir::Ints> NormalizeAxes(std::string_view attribute, std::span<const int64_t> axes, size_t rank);
 // Attribute i, or all axes where it is absent.
 absl::StatusOr<ir::Ints> AxesOrAll(const ir::Attrs& attrs, size_t i, size_t rank);
 // 0, 1, …, rank - 1.

@@ -14,8 +14,8 @@ absl::StatusOr<Dims> BroadcastDims(std::span<const int64_t> a, std::span<const i
     const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
     const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
     if (x != y && x != 1 && y != 1) {
-      return UserError("shapes ", DimsToString(a), " and ", DimsToString(b), " do not broadcast: dimension -",
-                       i + 1, " is ", x, " and ", y, "; sizes must be equal or 1");
+      return UserError("shapes ", DimsToString(a), " and ", DimsToString(b), " do not broadcast: dimension -", i + 1,
+                       " is ", x, " and ", y, "; sizes must be equal or 1");
     }
     result[rank - 1 - i] = x == 1 ? y : x;
   }
@@ -51,8 +51,7 @@ ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir:
   if (!b.ok()) return ir::Values(count);
   if (op.rule == ir::OperandRule::kBroadcast) {
     bool same = true;
-    for (const ir::Value& x : operands)
-      same = same && x && x.type().is_tensor() && x.dims() == operands[0].dims();
+    for (const ir::Value& x : operands) same = same && x && x.type().is_tensor() && x.dims() == operands[0].dims();
     if (!same) {
       Dims dims;
       for (const ir::Value& x : operands) {
@@ -80,8 +79,7 @@ ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir:
   }
   operands.resize(std::max(operands.size(), op.operands.size()));
   ir::Values results(count);
-  absl::Status status =
-      op.expand(ir::ExpandCall{b, op, operands, attrs}, std::span(results.data(), results.size()));
+  absl::Status status = op.expand(ir::ExpandCall{b, op, operands, attrs}, std::span(results.data(), results.size()));
   if (!status.ok()) b.Fail(std::move(status));
   return b.ok() ? results : ir::Values(count);
 }

@@ -7,8 +7,7 @@ absl::Status InferSame(const ir::InferCall& call, ir::Types* results) {
   const ir::Type& first = *call.operands[0];
   for (const ir::Type* other : call.operands) {
     if (other != nullptr && other->dims != first.dims) {
-      return UserError("shapes ", DimsToString(first.dims), " and ", DimsToString(other->dims),
-                       " must be equal");
+      return UserError("shapes ", DimsToString(first.dims), " and ", DimsToString(other->dims), " must be equal");
     }
   }
   results->push_back(first);

@@ -13,14 +13,10 @@ std::string_view StableHloOf(Reducer reducer) {
 
 double IdentityDouble(Reducer reducer) {
   switch (reducer) {
-    case Reducer::kProd:
-      return 1;
-    case Reducer::kMax:
-      return -std::numeric_limits<double>::infinity();
-    case Reducer::kMin:
-      return std::numeric_limits<double>::infinity();
-    default:
-      return 0;
+    case Reducer::kProd: return 1;
+    case Reducer::kMax: return -std::numeric_limits<double>::infinity();
+    case Reducer::kMin: return std::numeric_limits<double>::infinity();
+    default: return 0;
   }
 }
 
@@ -29,31 +25,21 @@ int64_t IdentityInt(Reducer reducer, DType dtype) {
   const bool is_bool = IsBool(dtype);
   const uint64_t ones = is_bool ? 1 : bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
   switch (reducer) {
-    case Reducer::kProd:
-      return 1;
-    case Reducer::kAnd:
-      return static_cast<int64_t>(ones);
-    case Reducer::kMax:
-      return IsSigned(dtype) && !is_bool ? -static_cast<int64_t>(ones >> 1) - 1 : 0;
-    case Reducer::kMin:
-      return static_cast<int64_t>(IsSigned(dtype) && !is_bool ? ones >> 1 : ones);
-    default:
-      return 0;
+    case Reducer::kProd: return 1;
+    case Reducer::kAnd: return static_cast<int64_t>(ones);
+    case Reducer::kMax: return IsSigned(dtype) && !is_bool ? -static_cast<int64_t>(ones >> 1) - 1 : 0;
+    case Reducer::kMin: return static_cast<int64_t>(IsSigned(dtype) && !is_bool ? ones >> 1 : ones);
+    default: return 0;
   }
 }
 
 double CombineDouble(Reducer reducer, double x, double y) {
   switch (reducer) {
-    case Reducer::kSum:
-      return x + y;
-    case Reducer::kProd:
-      return x * y;
-    case Reducer::kMax:
-      return std::isnan(x) || std::isnan(y) ? NAN : std::fmax(x, y);
-    case Reducer::kMin:
-      return std::isnan(x) || std::isnan(y) ? NAN : std::fmin(x, y);
-    default:
-      return NAN;  // the shape rules refuse and, or of floats
+    case Reducer::kSum: return x + y;
+    case Reducer::kProd: return x * y;
+    case Reducer::kMax: return std::isnan(x) || std::isnan(y) ? NAN : std::fmax(x, y);
+    case Reducer::kMin: return std::isnan(x) || std::isnan(y) ? NAN : std::fmin(x, y);
+    default: return NAN;  // the shape rules refuse and, or of floats
   }
 }
 
@@ -61,18 +47,12 @@ int64_t CombineInt(Reducer reducer, DType dtype, int64_t x, int64_t y) {
   const auto a = static_cast<uint64_t>(x), b = static_cast<uint64_t>(y);
   const bool less = IsUnsigned(dtype) ? a < b : x < y;
   switch (reducer) {
-    case Reducer::kSum:
-      return IsBool(dtype) ? x | y : static_cast<int64_t>(a + b);
-    case Reducer::kProd:
-      return IsBool(dtype) ? x & y : static_cast<int64_t>(a * b);
-    case Reducer::kMax:
-      return less ? y : x;
-    case Reducer::kMin:
-      return less ? x : y;
-    case Reducer::kAnd:
-      return x & y;
-    case Reducer::kOr:
-      return x | y;
+    case Reducer::kSum: return IsBool(dtype) ? x | y : static_cast<int64_t>(a + b);
+    case Reducer::kProd: return IsBool(dtype) ? x & y : static_cast<int64_t>(a * b);
+    case Reducer::kMax: return less ? y : x;
+    case Reducer::kMin: return less ? x : y;
+    case Reducer::kAnd: return x & y;
+    case Reducer::kOr: return x | y;
   }
   return 0;
 }

@@ -31,10 +31,7 @@ HostTensor Identity(Reducer reducer, DType dtype);
 class Accumulator {
  public:
   Accumulator(Reducer reducer, DType dtype)
-      : reducer_(reducer),
-        dtype_(dtype),
-        number_(IdentityDouble(reducer)),
-        integer_(IdentityInt(reducer, dtype)) {}
+      : reducer_(reducer), dtype_(dtype), number_(IdentityDouble(reducer)), integer_(IdentityInt(reducer, dtype)) {}
   void Take(const HostTensor& x, int64_t i) {
     if (IsFloat(dtype_)) {
       number_ = CombineDouble(reducer_, number_, x.GetDouble(i));

@@ -30,8 +30,7 @@ absl::StatusOr<ir::Ints> ParseInts(const ir::OpDef& op, std::string_view text) {
 }
 
 // "f32[2,3]", leaving what follows.
-absl::StatusOr<ir::Type> ParseType(const ir::OpDef& op, std::string_view& text, DType generic,
-                                   bool* is_generic) {
+absl::StatusOr<ir::Type> ParseType(const ir::OpDef& op, std::string_view& text, DType generic, bool* is_generic) {
   const size_t open = text.find('['), close = text.find(']');
   if (open == std::string_view::npos || close == std::string_view::npos) return Bad(op, "no type", text);
   const std::string_view name = text.substr(0, open);
@@ -70,8 +69,7 @@ absl::StatusOr<SampleOperand> ParseOperand(const ir::OpDef& op, std::string_view
 absl::StatusOr<ir::AttrValue> ParseLiteral(const ir::OpDef& op, std::string_view text) {
   bool generic;
   WEFT_ASSIGN_OR_RETURN(const ir::Type type, ParseType(op, text, DType::kF32, &generic));
-  if (!absl::ConsumePrefix(&text, "{") || !absl::ConsumeSuffix(&text, "}"))
-    return Bad(op, "no literal", text);
+  if (!absl::ConsumePrefix(&text, "{") || !absl::ConsumeSuffix(&text, "}")) return Bad(op, "no literal", text);
   HostTensor value(type.dtype, type.dims);
   int64_t i = 0;
   for (std::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
@@ -97,8 +95,7 @@ absl::StatusOr<ir::AttrValue> ParseAttr(const ir::OpDef& op, const ir::AttrDef& 
       break;
     case ir::AttrType::kEnum: {
       const auto found = std::find(def.enumerators.begin(), def.enumerators.end(), text);
-      if (found != def.enumerators.end())
-        return ir::AttrValue(static_cast<int64_t>(found - def.enumerators.begin()));
+      if (found != def.enumerators.end()) return ir::AttrValue(static_cast<int64_t>(found - def.enumerators.begin()));
       break;
     }
     case ir::AttrType::kDType:
@@ -108,12 +105,9 @@ absl::StatusOr<ir::AttrValue> ParseAttr(const ir::OpDef& op, const ir::AttrDef& 
       WEFT_ASSIGN_OR_RETURN(ir::Ints ints, ParseInts(op, text));
       return ir::AttrValue(std::move(ints));
     }
-    case ir::AttrType::kString:
-      return ir::AttrValue(std::string(text));
-    case ir::AttrType::kLiteral:
-      return ParseLiteral(op, text);
-    case ir::AttrType::kDoubles:
-      break;
+    case ir::AttrType::kString: return ir::AttrValue(std::string(text));
+    case ir::AttrType::kLiteral: return ParseLiteral(op, text);
+    case ir::AttrType::kDoubles: break;
   }
   return Bad(op, "no value", text);
 }
@@ -155,9 +149,8 @@ std::vector<DType> SampleTypes(const ir::OpDef& op, const ir::Sample& sample) {
   while (!parsed->operands[first].generic) ++first;
   const ir::TypeSet set = op.operands[std::min(first, op.operands.size() - 1)].types;
   std::vector<DType> types;
-  for (DType dtype :
-       {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kI8, DType::kI16, DType::kI32,
-        DType::kI64, DType::kU8, DType::kU16, DType::kU32, DType::kU64, DType::kBool}) {
+  for (DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kI8, DType::kI16, DType::kI32,
+                      DType::kI64, DType::kU8, DType::kU16, DType::kU32, DType::kU64, DType::kBool}) {
     if (ir::Contains(set, dtype)) types.push_back(dtype);
   }
   return types;
@@ -170,8 +163,7 @@ HostTensor FillSample(const ir::Sample& sample, const SampleOperand& operand, ui
   for (int64_t i = 0; i < tensor.count(); ++i) {
     const double u = static_cast<double>(Next(state) >> 11) * 0x1p-53;
     if (operand.bounded) {
-      tensor.SetInt(i,
-                    operand.low + static_cast<int64_t>(u * static_cast<double>(operand.high - operand.low)));
+      tensor.SetInt(i, operand.low + static_cast<int64_t>(u * static_cast<double>(operand.high - operand.low)));
     } else if (IsFloat(dtype)) {
       tensor.SetDouble(i, sample.low + u * (sample.high - sample.low));
     } else if (IsBool(dtype)) {

@@ -54,8 +54,8 @@ ir::Values TakeOperandTransposes(const ir::RewriteCall& call) {
 // Of a transpose whose operand is a dot used nowhere else.
 ir::Values ExchangeFactors(const ir::RewriteCall& call, const Uses& uses) {
   const Node& dot = *call.operands[0].node;
-  if (&dot.op() != &ops::kOp_dot_general || dot.extras() != nullptr ||
-      uses.at(call.node.operands()[0].node.get()) != 1) return {};
+  if (&dot.op() != &ops::kOp_dot_general || dot.extras() != nullptr || uses.at(call.node.operands()[0].node.get()) != 1)
+    return {};
   const ir::Attrs& a = dot.attrs();
   const auto batch = static_cast<int64_t>(a.IntList(kLhsBatching).size());
   const auto lhs_free = static_cast<int64_t>(dot.operands()[0].type().rank()) - batch -

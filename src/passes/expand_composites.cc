@@ -27,8 +27,8 @@ absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const Pipe
       ir::Values operands = call.operands;
       operands.resize(std::max(operands.size(), op.operands.size()));
       ir::Values results(call.node.results().size());
-      status = op.expand(ir::ExpandCall{call.b, op, operands, call.node.attrs()},
-                         std::span(results.data(), results.size()));
+      status =
+          op.expand(ir::ExpandCall{call.b, op, operands, call.node.attrs()}, std::span(results.data(), results.size()));
       if (!status.ok() || !call.b.ok()) return {};
       return results;
     };

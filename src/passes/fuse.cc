@@ -43,9 +43,11 @@ bool IsUnitReshape(const Node& node) {
   return node.op().name == "reshape" && Squeeze(node.operands()[0].dims()) == Squeeze(node.type().dims);
 }
 bool IsExpensive(const Node& node) {
-  static constexpr std::string_view kNames[] = {"exponential", "log", "tanh", "logistic", "power", "erf", "weft.erf", "sine",
-                                                "cosine", "tan", "log_plus_one", "exponential_minus_one", "cbrt", "atan2",
-                                                "chlo.erf", "chlo.erf_inv", "weft.erf_inv", "divide", "remainder"};
+  static constexpr std::string_view kNames[] = {"exponential",  "log",    "tanh",         "logistic",
+                                                "power",        "erf",    "weft.erf",     "sine",
+                                                "cosine",       "tan",    "log_plus_one", "exponential_minus_one",
+                                                "cbrt",         "atan2",  "chlo.erf",     "chlo.erf_inv",
+                                                "weft.erf_inv", "divide", "remainder"};
   return std::find(std::begin(kNames), std::end(kNames), node.op().name) != std::end(kNames);
 }
 
@@ -84,7 +86,7 @@ Space SpaceOf(const Node& reduce) {
 struct Group {
   std::vector<int> nodes;
   int level = 0;  // higher than that of every group that uses one of the nodes
-  Dims domain;  // squeezed; of the elements, or of the rows where row_only
+  Dims domain;    // squeezed; of the elements, or of the rows where row_only
   bool reduces = false;
   Space space;
 };
@@ -152,7 +154,8 @@ class Fuser {
     users.erase(std::unique(users.begin(), users.end()), users.end());
     std::vector<int> candidates;
     for (int u : users) {
-      if (std::find(candidates.begin(), candidates.end(), group_of_[u]) == candidates.end()) candidates.push_back(group_of_[u]);
+      if (std::find(candidates.begin(), candidates.end(), group_of_[u]) == candidates.end())
+        candidates.push_back(group_of_[u]);
     }
     for (int g : candidates) {
       const bool only = candidates.size() == 1 && !outside_[i];
@@ -398,7 +401,8 @@ class Fuser {
       WEFT_ASSIGN_OR_RETURN(Value value, Outer(result));
       results.push_back(std::move(value));
     }
-    return ir::Function::Create(function_.name(), {function_.parameters().begin(), function_.parameters().end()}, std::move(results),
+    return ir::Function::Create(function_.name(), {function_.parameters().begin(), function_.parameters().end()},
+                                std::move(results),
                                 {function_.parameter_infos().begin(), function_.parameter_infos().end()});
   }
 
@@ -432,7 +436,8 @@ class Fuser {
       operands.push_back(std::move(value));
     }
     Ref<const Node> copy = ir::CopyNode(node, std::move(operands), node.regions());
-    for (uint32_t r = 0; r < node.results().size(); ++r) map_.Bind(Value{Ref<const Node>::Share(&node), r}, Value{copy, r});
+    for (uint32_t r = 0; r < node.results().size(); ++r)
+      map_.Bind(Value{Ref<const Node>::Share(&node), r}, Value{copy, r});
     return absl::OkStatus();
   }
 
@@ -495,9 +500,10 @@ class Fuser {
     ir::Types types;
     for (const Value& result : results) types.push_back(result.type());
     auto regions = std::make_unique<ir::Regions>();
-    regions->functions.push_back(ir::Function::Create(absl::StrCat("fusion_", fusions_++), std::move(parameters), std::move(results)));
-    Ref<const Node> fusion = Node::Create(ops::kOp_fusion, std::move(operands), {}, std::move(types), std::move(regions),
-                                          nodes_[members.back()]->location());
+    regions->functions.push_back(
+        ir::Function::Create(absl::StrCat("fusion_", fusions_++), std::move(parameters), std::move(results)));
+    Ref<const Node> fusion = Node::Create(ops::kOp_fusion, std::move(operands), {}, std::move(types),
+                                          std::move(regions), nodes_[members.back()]->location());
     for (uint32_t r = 0; r < originals.size(); ++r) map_.Bind(originals[r], Value{fusion, r});
     return absl::OkStatus();
   }
@@ -507,9 +513,9 @@ class Fuser {
   std::vector<const Node*> nodes_;
   absl::flat_hash_map<const Node*, int> index_;
   std::vector<Kind> kind_;
-  std::vector<std::vector<int>> users_;         // fused users, seen through inline nodes
-  std::vector<std::vector<int>> consumers_;     // these, and users that are not fused
-  std::vector<bool> outside_;                   // also wanted by a result or a node that is not fused
+  std::vector<std::vector<int>> users_;      // fused users, seen through inline nodes
+  std::vector<std::vector<int>> consumers_;  // these, and users that are not fused
+  std::vector<bool> outside_;                // also wanted by a result or a node that is not fused
   std::vector<int> group_of_;
   std::vector<Group> groups_;
   std::vector<int> last_of_;

@@ -10,8 +10,8 @@ namespace weft::passes {
 struct FuseOptions {
   // What a kernel may contain besides reshapes that only add or drop dimensions of size 1.
   bool (*can_fuse)(const ir::Node& node) = nullptr;
-  int max_operations = 150;        // compile time grows with the kernel: about 4 ms here
-  int64_t max_row = 32768;         // longest reduction whose row several passes may walk
+  int max_operations = 150;  // compile time grows with the kernel: about 4 ms here
+  int64_t max_row = 32768;   // longest reduction whose row several passes may walk
 };
 
 // Every node that can_fuse accepts ends up in some fusion, alone if need be, so that a backend sees fusions, reshapes,

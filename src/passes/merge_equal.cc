@@ -18,8 +18,9 @@ struct AttrHash {
   size_t operator()(const Ref<const Literal>& literal) const {
     if (literal == nullptr) return 0;
     const auto bytes = literal->value.bytes();
-    return absl::HashOf(literal->value.dtype(), literal->value.dims(),
-                        std::string_view(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kHashedBytes)));
+    return absl::HashOf(
+        literal->value.dtype(), literal->value.dims(),
+        std::string_view(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kHashedBytes)));
   }
   size_t operator()(double value) const { return absl::HashOf(__builtin_bit_cast(uint64_t, value)); }
   size_t operator()(const std::vector<double>& values) const { return absl::HashOf(values.size()); }
@@ -68,7 +69,8 @@ struct Equal {
     } else if (!std::ranges::equal(a->operands(), b->operands())) {
       return false;
     }
-    if (!std::ranges::equal(a->results(), b->results()) || !std::ranges::equal(a->regions(), b->regions())) return false;
+    if (!std::ranges::equal(a->results(), b->results()) || !std::ranges::equal(a->regions(), b->regions()))
+      return false;
     if (a->extras() == nullptr || b->extras() == nullptr) return a->extras() == b->extras();
     return *a->extras() == *b->extras();
   }

@@ -42,7 +42,8 @@ Value Reshape(const Call& call) {
   const Dims& dims = call.node.type().dims;
   if (call.x().dims() == dims) return call.x();
   if (call.from(ops::kOp_reshape)) return ops::Reshape(call.b, call.from().operands()[0], dims);
-  if (call.from(ops::kOp_broadcast_in_dim) && call.from().operands()[0].type().count() == 1 && call.node.type().count() != 1) {
+  if (call.from(ops::kOp_broadcast_in_dim) && call.from().operands()[0].type().count() == 1 &&
+      call.node.type().count() != 1) {
     return ops::BroadcastInDim(call.b, ops::Reshape(call.b, call.from().operands()[0], {}), dims, {});
   }
   return {};

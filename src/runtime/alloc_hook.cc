@@ -66,12 +66,12 @@ void* AllocateLarge(size_t bytes, size_t align) {
     if (g_gate != nullptr && !g_gate(g_gate_user, bytes)) return nullptr;
     allocator = g_allocator;
   }
-  void* memory = allocator.allocate != nullptr ? allocator.allocate(allocator.user, bytes, align)
-                                               : SystemAllocate(bytes, align);
+  void* memory =
+      allocator.allocate != nullptr ? allocator.allocate(allocator.user, bytes, align) : SystemAllocate(bytes, align);
   if (memory == nullptr) return nullptr;
   g_allocations.fetch_add(1, std::memory_order_relaxed);
-  const int64_t live = g_live.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed) +
-                       static_cast<int64_t>(bytes);
+  const int64_t live =
+      g_live.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed) + static_cast<int64_t>(bytes);
   int64_t peak = g_peak.load(std::memory_order_relaxed);
   while (live > peak && !g_peak.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
   }

@@ -23,7 +23,7 @@ uint16_t DoubleToF16(double value) {
     return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(magnitude * 0x1p24)));
   }
   int exponent;
-  const double fraction = std::frexp(magnitude, &exponent);  // in [0.5, 1)
+  const double fraction = std::frexp(magnitude, &exponent);                               // in [0.5, 1)
   const auto mantissa = static_cast<uint32_t>(std::nearbyint(std::ldexp(fraction, 11)));  // 1024..2048
   const uint32_t result = (static_cast<uint32_t>(exponent + 13) << 10) + mantissa;
   return static_cast<uint16_t>(sign | result);

@@ -38,7 +38,7 @@ class HostTensor {
 
   // Element i in row-major order. Integers convert as C does after checking nothing; floats round to nearest even.
   double GetDouble(int64_t i) const;
-  int64_t GetInt(int64_t i) const;  // u64 above 2^63-1 comes back as its two's complement image
+  int64_t GetInt(int64_t i) const;          // u64 above 2^63-1 comes back as its two's complement image
   void SetDouble(int64_t i, double value);  // float to integer truncates and saturates, NaN gives 0
   void SetInt(int64_t i, int64_t value);    // wraps to the width
 

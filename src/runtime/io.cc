@@ -158,30 +158,23 @@ class Posix final : public FileSystem {
 absl::StatusCode CodeOfErrno(int error) {
   switch (error) {
     case ENOENT:
-    case ENOTDIR:
-      return absl::StatusCode::kNotFound;
+    case ENOTDIR: return absl::StatusCode::kNotFound;
     case EACCES:
     case EPERM:
-    case EROFS:
-      return absl::StatusCode::kPermissionDenied;
-    case EEXIST:
-      return absl::StatusCode::kAlreadyExists;
+    case EROFS: return absl::StatusCode::kPermissionDenied;
+    case EEXIST: return absl::StatusCode::kAlreadyExists;
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
     case EMFILE:
     case ENFILE:
-    case ENOMEM:
-      return absl::StatusCode::kResourceExhausted;
-    case EIO:
-      return absl::StatusCode::kDataLoss;
+    case ENOMEM: return absl::StatusCode::kResourceExhausted;
+    case EIO: return absl::StatusCode::kDataLoss;
     case EISDIR:
     case ELOOP:
     case ENAMETOOLONG:
-    case EINVAL:
-      return absl::StatusCode::kInvalidArgument;
-    default:
-      return absl::StatusCode::kUnavailable;
+    case EINVAL: return absl::StatusCode::kInvalidArgument;
+    default: return absl::StatusCode::kUnavailable;
   }
 }
 
@@ -245,8 +238,9 @@ absl::Status File::ReadAt(int64_t offset, std::span<std::byte> out) const {
     if (n == -EINTR) continue;
     if (n < 0) return IoError(absl::StrCat("read ", out.size(), " bytes at offset ", offset, " of"), path_, n);
     if (n == 0) {
-      return UserErrorOf(absl::StatusCode::kDataLoss, "'", path_, "' ends at byte ", offset + static_cast<int64_t>(done),
-                         ", but ", out.size(), " bytes were expected at offset ", offset);
+      return UserErrorOf(absl::StatusCode::kDataLoss, "'", path_, "' ends at byte ",
+                         offset + static_cast<int64_t>(done), ", but ", out.size(), " bytes were expected at offset ",
+                         offset);
     }
     done += static_cast<size_t>(n);
   }

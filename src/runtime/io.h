@@ -49,7 +49,7 @@ class FileSystem {
   // Never raises SIGPIPE or SIGXFSZ in the host: these come back as -EPIPE and -EFBIG.
   virtual int64_t Write(int fd, const void* data, size_t size) = 0;
   virtual int64_t WriteAt(int fd, const void* data, size_t size, int64_t offset) = 0;
-  virtual int WaitReady(int fd, bool for_write) = 0;  // for non-blocking pipes and sockets, after -EAGAIN
+  virtual int WaitReady(int fd, bool for_write) = 0;               // for non-blocking pipes and sockets, after -EAGAIN
   virtual int Prefetch(int fd, int64_t offset, int64_t size) = 0;  // a hint; returns at once
   virtual int SyncData(int fd) = 0;
   virtual int SyncAll(int fd) = 0;  // directories
@@ -63,7 +63,7 @@ class FileSystem {
   virtual int Rename(const char* from, const char* to) = 0;
   virtual int Unlink(const char* path) = 0;
   virtual int MakeDirectory(const char* path, uint32_t mode) = 0;
-  virtual int Touch(const char* path) = 0;  // modification time := now
+  virtual int Touch(const char* path) = 0;                                  // modification time := now
   virtual int List(const char* path, std::vector<std::string>* names) = 0;  // without "." and ".."
 };
 

@@ -33,10 +33,9 @@ inline constexpr std::string_view kPayloadPosition = "weft.position";
 
 }  // namespace weft
 
-#define WEFT_RETURN_IF_ERROR(expression)                          \
-  do {                                                            \
-    if (absl::Status weft_status_ = (expression); !weft_status_.ok()) \
-      return weft_status_;                                        \
+#define WEFT_RETURN_IF_ERROR(expression)                                                   \
+  do {                                                                                     \
+    if (absl::Status weft_status_ = (expression); !weft_status_.ok()) return weft_status_; \
   } while (0)
 
 #define WEFT_CONCAT_INNER_(a, b) a##b

@@ -56,7 +56,8 @@ const char* TypeName(ir::AttrType type) {
 std::string Operands(const ir::OpDef& op) {
   std::string out;
   for (const ir::OperandDef& x : op.operands) {
-    out += std::string(out.empty() ? "" : ",") + "\n       {\"name\": " + Quote(x.name) + ", \"types\": " + Quote(TypesText(x.types)) +
+    out += std::string(out.empty() ? "" : ",") + "\n       {\"name\": " + Quote(x.name) +
+           ", \"types\": " + Quote(TypesText(x.types)) +
            ", \"group\": " + Quote(std::string(x.group == 0 ? 0 : 1, x.group)) + ", \"optional\": " + Bool(x.optional) +
            ", \"variadic\": " + Bool(x.variadic) +
            // The engine's random state, which callers never pass.
@@ -68,8 +69,9 @@ std::string Operands(const ir::OpDef& op) {
 std::string Attributes(const ir::OpDef& op) {
   std::string out;
   for (const ir::AttrDef& a : op.attrs) {
-    out += std::string(out.empty() ? "" : ",") + "\n       {\"name\": " + Quote(a.name) + ", \"type\": \"" + TypeName(a.type) +
-           "\", \"required\": " + Bool(a.required) + ", \"default\": " + Quote(a.default_text) + ", \"enumerators\": [";
+    out += std::string(out.empty() ? "" : ",") + "\n       {\"name\": " + Quote(a.name) + ", \"type\": \"" +
+           TypeName(a.type) + "\", \"required\": " + Bool(a.required) + ", \"default\": " + Quote(a.default_text) +
+           ", \"enumerators\": [";
     for (size_t i = 0; i < a.enumerators.size(); ++i) out += (i > 0 ? ", " : "") + Quote(a.enumerators[i]);
     out += "], \"doc\": " + Quote(a.doc) + "}";
   }
@@ -81,10 +83,12 @@ const char* KindName(ir::Kind kind) {
 }
 
 void Print(const ir::OpDef& op, bool last) {
-  std::string out = "    {\"name\": " + Quote(op.name) + ", \"c_name\": " + Quote(op.c_name) + ", \"kind\": \"" + KindName(op.kind) +
-                    "\", \"since\": " + std::to_string(op.since) + ", \"exported\": " + Bool(op.exported) + ", \"random\": " +
-                    Bool(op.random) + ",\n     \"doc\": " + Quote(op.doc) + ",\n     \"example\": " + Quote(op.example) +
-                    ",\n     \"operands\": [" + Operands(op) + "],\n     \"attrs\": [" + Attributes(op) + "],\n     \"results\": [";
+  std::string out = "    {\"name\": " + Quote(op.name) + ", \"c_name\": " + Quote(op.c_name) + ", \"kind\": \"" +
+                    KindName(op.kind) + "\", \"since\": " + std::to_string(op.since) +
+                    ", \"exported\": " + Bool(op.exported) + ", \"random\": " + Bool(op.random) +
+                    ",\n     \"doc\": " + Quote(op.doc) + ",\n     \"example\": " + Quote(op.example) +
+                    ",\n     \"operands\": [" + Operands(op) + "],\n     \"attrs\": [" + Attributes(op) +
+                    "],\n     \"results\": [";
   for (size_t i = 0; i < op.results.size(); ++i) out += (i > 0 ? ", " : "") + Quote(op.results[i]);
   out += std::string("]}") + (last ? "\n" : ",\n");
   std::fputs(out.c_str(), stdout);

@@ -16,7 +16,8 @@ constexpr int64_t kAccess = 3;
 }  // namespace
 
 bool IsBlockLoop(std::span<const int64_t> params) {
-  return params.size() > kAccesses && (params.size() - kAccesses - 1) % kAccess == 0 && params[kRows] >= 0 && params[kColumns] >= 0;
+  return params.size() > kAccesses && (params.size() - kAccesses - 1) % kAccess == 0 && params[kRows] >= 0 &&
+         params[kColumns] >= 0;
 }
 
 bool ToBlockLoop(LoopKernel& kernel, int64_t rows, int64_t columns, uint32_t product) {
@@ -37,9 +38,7 @@ bool ToBlockLoop(LoopKernel& kernel, int64_t rows, int64_t columns, uint32_t pro
     return false;
   }
   kernel.vector_dim = 1;
-  const auto in_place = [&](const Access& a) {
-    return a.offset == 0 && a.strides[1] == 1 && a.strides[0] == columns;
-  };
+  const auto in_place = [&](const Access& a) { return a.offset == 0 && a.strides[1] == 1 && a.strides[0] == columns; };
   bool reads = false, fits = true;
   for (const Access& a : kernel.loads) {
     if (a.buffer != product) continue;

@@ -22,8 +22,8 @@ enum class Form { kElementwise, kColumns, kRows };
 struct Layout {
   Form form = Form::kElementwise;
   int lanes = 4;
-  int panel = 1;        // vectors of a column panel
-  bool cache = false;   // row form: keep expensive values in scratch
+  int panel = 1;       // vectors of a column panel
+  bool cache = false;  // row form: keep expensive values in scratch
 };
 
 Layout LayoutOf(const LoopKernel& kernel, const CpuTarget& target) {
@@ -166,7 +166,8 @@ class LoopEmitter : LoopCode {
         scope.values[i] = code_.Emit(e, from, args);
         if (scope.values[i] == nullptr) {
           status_ = absl::UnimplementedError(absl::StrCat("the CPU compiler has no code for scalar operation ",
-                                                          static_cast<int>(e.op), " on ", NameOf(from), " giving ", NameOf(e.dtype)));
+                                                          static_cast<int>(e.op), " on ", NameOf(from), " giving ",
+                                                          NameOf(e.dtype)));
           scope.values[i] = llvm::PoisonValue::get(code_.ComputeLlvm(e.dtype));
         }
       }
@@ -241,10 +242,14 @@ class LoopEmitter : LoopCode {
     V at = start;
     const bool small = k_.exprs.size() <= 12;
     if (small || !masks_) {
-      at = Loop(at, end, lanes, {}, [&](V v, Values) {
-             body(v, Lanes{lanes, v, nullptr});
-             return Values{};
-           }, lanes - 1).index;
+      at = Loop(
+               at, end, lanes, {},
+               [&](V v, Values) {
+                 body(v, Lanes{lanes, v, nullptr});
+                 return Values{};
+               },
+               lanes - 1)
+               .index;
     }
     Loop(at, end, masks_ ? lanes : 1, {}, [&](V v, Values) {
       body(v, masks_ ? Lanes{lanes, v, MaskOf(v, end, lanes)} : Lanes{1, v, nullptr});
@@ -256,15 +261,17 @@ class LoopEmitter : LoopCode {
   Values Nest(size_t d, size_t last, const Scope& scope, Values carried,
               const std::function<Values(const Scope&, Values)>& inner) {
     if (d == last) return inner(scope, std::move(carried));
-    return Loop(I64(0), ReducedEnd(d), 1, std::move(carried), [&](V index, Values current) {
-             Scope deeper = scope;
-             Advance(deeper, d, index);
-             if (!cached_.empty()) {
-               V base = deeper.linear == nullptr ? index : b_.CreateAdd(deeper.linear, index);
-               deeper.linear = b_.CreateMul(base, Size(d + 1));
-             }
-             return Nest(d + 1, last, deeper, std::move(current), inner);
-           }).carried;
+    return Loop(I64(0), ReducedEnd(d), 1, std::move(carried),
+                [&](V index, Values current) {
+                  Scope deeper = scope;
+                  Advance(deeper, d, index);
+                  if (!cached_.empty()) {
+                    V base = deeper.linear == nullptr ? index : b_.CreateAdd(deeper.linear, index);
+                    deeper.linear = b_.CreateMul(base, Size(d + 1));
+                  }
+                  return Nest(d + 1, last, deeper, std::move(current), inner);
+                })
+        .carried;
   }
 
   V ReducedEnd(size_t d) {
@@ -292,12 +299,17 @@ class LoopEmitter : LoopCode {
       Panel(outer, panel);
       return;
     }
-    V at = Loop(start, end, layout_.panel * lanes, {}, [&](V v, Values) {
-             std::vector<Lanes> panel;
-             for (int u = 0; u < layout_.panel; ++u) panel.push_back(Lanes{lanes, u == 0 ? v : b_.CreateAdd(v, I64(u * lanes)), nullptr});
-             Panel(outer, panel);
-             return Values{};
-           }, layout_.panel * lanes - 1).index;
+    V at = Loop(
+               start, end, layout_.panel * lanes, {},
+               [&](V v, Values) {
+                 std::vector<Lanes> panel;
+                 for (int u = 0; u < layout_.panel; ++u)
+                   panel.push_back(Lanes{lanes, u == 0 ? v : b_.CreateAdd(v, I64(u * lanes)), nullptr});
+                 Panel(outer, panel);
+                 return Values{};
+               },
+               layout_.panel * lanes - 1)
+               .index;
     Loop(at, end, 1, {}, [&](V v, Values) {
       Panel(outer, {Lanes{1, v, nullptr}});
       return Values{};
@@ -323,23 +335,24 @@ class LoopEmitter : LoopCode {
     for (size_t u = 0; u < panel.size(); ++u) {
       Compute(needed, tops[u], panel[u], 0, [](const Dependence& d) { return !d.reduced && d.stage == 0; });
     }
-    Values done = Nest(k_.parallel_dims(), k_.dims.size(), outer, accumulators, [&](const Scope& scope, Values current) {
-      Scope shared = scope;
-      Compute(needed, shared, Lanes{}, 0, [](const Dependence& d) { return !d.vector; });
-      for (size_t u = 0; u < panel.size(); ++u) {
-        Scope inner = shared;
-        for (size_t i = 0; i < inner.values.size(); ++i) {
-          if (inner.values[i] == nullptr) inner.values[i] = tops[u].values[i];
-        }
-        Compute(needed, inner, panel[u], 0, Anything);
-        for (size_t r = 0; r < k_.reductions.size(); ++r) {
-          V& a = current[r * panel.size() + u];
-          a = Combine(k_.reductions[r], a, Vector(k_.reductions[r].expr, inner, panel[u].count));
-        }
-        for (uint32_t s : full) StoreTo(s, inner, panel[u], true);
-      }
-      return current;
-    });
+    Values done =
+        Nest(k_.parallel_dims(), k_.dims.size(), outer, accumulators, [&](const Scope& scope, Values current) {
+          Scope shared = scope;
+          Compute(needed, shared, Lanes{}, 0, [](const Dependence& d) { return !d.vector; });
+          for (size_t u = 0; u < panel.size(); ++u) {
+            Scope inner = shared;
+            for (size_t i = 0; i < inner.values.size(); ++i) {
+              if (inner.values[i] == nullptr) inner.values[i] = tops[u].values[i];
+            }
+            Compute(needed, inner, panel[u], 0, Anything);
+            for (size_t r = 0; r < k_.reductions.size(); ++r) {
+              V& a = current[r * panel.size() + u];
+              a = Combine(k_.reductions[r], a, Vector(k_.reductions[r].expr, inner, panel[u].count));
+            }
+            for (uint32_t s : full) StoreTo(s, inner, panel[u], true);
+          }
+          return current;
+        });
     std::vector<uint32_t> row_roots;
     for (const Store& s : k_.stores) {
       if (s.row) row_roots.push_back(s.expr);
@@ -400,12 +413,15 @@ class LoopEmitter : LoopCode {
         };
         LoopEnd at{I64(0), std::move(current)};
         if (small || !masks_) {
-          at = Loop(at.index, size, int64_t{unroll} * lanes, std::move(at.carried), [&](V v, Values carried) {
-            for (int u = 0; u < unroll; ++u) {
-              body(Lanes{lanes, u == 0 ? v : b_.CreateAdd(v, I64(u * lanes)), nullptr}, u, carried);
-            }
-            return carried;
-          }, int64_t{unroll} * lanes - 1);
+          at = Loop(
+              at.index, size, int64_t{unroll} * lanes, std::move(at.carried),
+              [&](V v, Values carried) {
+                for (int u = 0; u < unroll; ++u) {
+                  body(Lanes{lanes, u == 0 ? v : b_.CreateAdd(v, I64(u * lanes)), nullptr}, u, carried);
+                }
+                return carried;
+              },
+              int64_t{unroll} * lanes - 1);
         }
         if (masks_) {
           at = Loop(at.index, size, lanes, std::move(at.carried), [&](V v, Values carried) {
@@ -465,7 +481,8 @@ int64_t ElementsOfTask(int64_t size) {
 LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
   LoopPlan plan;
   const Layout layout = LayoutOf(kernel, target);
-  plan.key = absl::StrCat(ToString(kernel, false), "lanes ", layout.lanes, " panel ", layout.panel, layout.cache ? " cache" : "");
+  plan.key = absl::StrCat(ToString(kernel, false), "lanes ", layout.lanes, " panel ", layout.panel,
+                          layout.cache ? " cache" : "");
   const size_t parallel = kernel.parallel_dims();
   int64_t block = 1;
   if (layout.form == Form::kElementwise) {
@@ -492,7 +509,8 @@ LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
     const int64_t row = (kernel.ReducedCount() + 64 + 63) / 64 * 64;
     plan.params.push_back(row);
     int64_t candidates = 0;
-    for (const Expr& e : kernel.exprs) candidates += IsExpensive(e.op) && (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary);
+    for (const Expr& e : kernel.exprs)
+      candidates += IsExpensive(e.op) && (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary);
     if (kernel.stages > 1) plan.scratch_bytes = row * 8 * candidates;
   } else {
     plan.params.push_back(0);

@@ -39,8 +39,12 @@ absl::Status Widen(DType from, const void* first, int64_t first_count, const voi
   return absl::OkStatus();
 }
 
-int64_t XCount(const ConvCall& call) { return call.batch * PadRank(call.spatial_rank, call.dims).in * call.in_channels; }
-int64_t YCount(const ConvCall& call) { return call.batch * PadRank(call.spatial_rank, call.dims).out * call.out_channels; }
+int64_t XCount(const ConvCall& call) {
+  return call.batch * PadRank(call.spatial_rank, call.dims).in * call.in_channels;
+}
+int64_t YCount(const ConvCall& call) {
+  return call.batch * PadRank(call.spatial_rank, call.dims).out * call.out_channels;
+}
 int64_t WCount(const ConvCall& call) {
   return PadRank(call.spatial_rank, call.dims).window * (call.in_channels / call.feature_groups) * call.out_channels;
 }
@@ -126,7 +130,8 @@ absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, cons
   // K runs over pixels here, so pairs of bf16 would have to be interleaved across them: all halves are widened.
   const int64_t count = WCount(call);
   Widened wide;
-  WEFT_RETURN_IF_ERROR(Widen(call.input, call.x, XCount(call), call.y, YCount(call), pool, &wide, types.narrow ? count : 0));
+  WEFT_RETURN_IF_ERROR(
+      Widen(call.input, call.x, XCount(call), call.y, YCount(call), pool, &wide, types.narrow ? count : 0));
   ConvCall wide_call = call;
   wide_call.x = wide.first;
   wide_call.y = const_cast<void*>(wide.second);
@@ -138,7 +143,8 @@ absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, cons
   WEFT_RETURN_IF_ERROR(RunWeights(state, wide_call, pool, served));
   if (!*served || pool == nullptr) return absl::OkStatus();
   const int64_t rows = count / call.out_channels;
-  Narrow(call.output, wide.result, call.out_channels, const_cast<void*>(call.w), call.out_channels, rows, call.out_channels);
+  Narrow(call.output, wide.result, call.out_channels, const_cast<void*>(call.w), call.out_channels, rows,
+         call.out_channels);
   if (call.epilogue.run != nullptr) call.epilogue.run(call.epilogue.context, 0, 0, rows, 0, call.out_channels);
   return absl::OkStatus();
 }

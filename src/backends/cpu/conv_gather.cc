@@ -31,18 +31,18 @@ struct PhaseDim {
 
 struct Phase {
   PhaseDim dims[kDims];
-  int64_t pixels = 0;            // per batch member
-  int64_t outer_taps = 0;        // all but the innermost dimension's
+  int64_t pixels = 0;      // per batch member
+  int64_t outer_taps = 0;  // all but the innermost dimension's
   int64_t inner_taps = 0;
-  bool joinable = false;         // inner taps are neighbours in memory
-  int64_t k_steps = 0;           // packed steps of one inner tap
-  bool joined_pack = false;      // the panel holds joined runs (odd pairs): only with dims[kInner].inside
-  int64_t run_steps = 0;         // packed steps of one outer tap
-  int64_t block_outer = 1;       // outer taps per block of K
-  int64_t packed = 0;            // byte offset of the phase's packed panels
-  bool within = false;           // no tap of no pixel falls into padding
-  int64_t tiles = 1;             // of rows
-  int64_t line_tiles = 0;        // tiles of one line where lines are cut alone, else 0
+  bool joinable = false;     // inner taps are neighbours in memory
+  int64_t k_steps = 0;       // packed steps of one inner tap
+  bool joined_pack = false;  // the panel holds joined runs (odd pairs): only with dims[kInner].inside
+  int64_t run_steps = 0;     // packed steps of one outer tap
+  int64_t block_outer = 1;   // outer taps per block of K
+  int64_t packed = 0;        // byte offset of the phase's packed panels
+  bool within = false;       // no tap of no pixel falls into padding
+  int64_t tiles = 1;         // of rows
+  int64_t line_tiles = 0;    // tiles of one line where lines are cut alone, else 0
 };
 
 std::vector<PhaseDim> SplitDim(const SpatialDim& dim) {
@@ -117,7 +117,8 @@ class Gather {
       RunPhase(phase, empty ? nullptr : &sets_[set], *pool);
       if (!empty) ++set;
     }
-    return out_of_memory_.load(std::memory_order_relaxed) ? OutOfScratch("a convolution's tables", 0) : absl::OkStatus();
+    return out_of_memory_.load(std::memory_order_relaxed) ? OutOfScratch("a convolution's tables", 0)
+                                                          : absl::OkStatus();
   }
 
  private:
@@ -222,8 +223,9 @@ class Gather {
     const int64_t lanes = columns_.Columns(panel);
     const int64_t width = static_cast<int64_t>(columns_.Vectors(panel)) * columns_.lanes;
     char* out = packed_ + PanelOffset(phase, group, panel);
-    const char* base = static_cast<const char*>(call_.weights) +
-                       (group * call_.group_stride + columns_.First(panel) * columns_.lanes * call_.to_stride) * source_;
+    const char* base =
+        static_cast<const char*>(call_.weights) +
+        (group * call_.group_stride + columns_.First(panel) * columns_.lanes * call_.to_stride) * source_;
     for (int64_t outer = 0; outer < phase.outer_taps; ++outer) {
       if (phase.joined_pack) {
         // Odd pairs straddle taps: only where the stored taps follow each other, which `joinable` and this check say.
@@ -259,7 +261,9 @@ class Gather {
     const int64_t work = 2 * rows * (phase.outer_taps * phase.run_steps + 8) * call_.ToChannels();
     const int threads = pool.threads();
     if (work < 200'000 || threads == 1) return by_tiles(0, tiles, 0);
-    const auto balance = [&](int64_t items) { return static_cast<double>(items) / (CeilDiv(items, threads) * threads); };
+    const auto balance = [&](int64_t items) {
+      return static_cast<double>(items) / (CeilDiv(items, threads) * threads);
+    };
     if (balance(tiles) >= balance(panels) - 0.02) return pool.ParallelRanges(tiles, by_tiles);
     pool.ParallelRanges(panels, [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, 0, tiles, begin, end); });
   }
@@ -299,13 +303,14 @@ class Gather {
   }
   int64_t OutOffset(const Phase& phase, const Cursor& cursor) const {
     int64_t offset = cursor.member * out_image_;
-    for (int d = 0; d < kDims; ++d) offset += (phase.dims[d].first + cursor.at[d] * phase.dims[d].step) * out_stride_[d];
+    for (int d = 0; d < kDims; ++d)
+      offset += (phase.dims[d].first + cursor.at[d] * phase.dims[d].step) * out_stride_[d];
     return offset;
   }
 
   // One pixel's pointers for outer taps [outer0, outer1): stride `mr` between taps. Padding points at zeros.
-  void SetPixel(const Phase& phase, const Cursor& cursor, int64_t outer0, int64_t outer1, bool joined,
-                int64_t channel, int64_t mr, const void** slot) const {
+  void SetPixel(const Phase& phase, const Cursor& cursor, int64_t outer0, int64_t outer1, bool joined, int64_t channel,
+                int64_t mr, const void** slot) const {
     const char* from = static_cast<const char*>(call_.from);
     const PhaseDim& inner = phase.dims[kInner];
     const int64_t n2 = static_cast<int64_t>(phase.dims[2].taps.size());
@@ -351,7 +356,9 @@ class Gather {
                bool joined, int64_t channel, const void** a, void** c, char* narrow) const {
     const int64_t bytes = call_.types.accumulator_bytes;
     char* to = narrow != nullptr ? narrow : static_cast<char*>(call_.to);
-    const auto place = [&](const Cursor& cursor) { return to + (narrow != nullptr ? 0 : OutOffset(phase, cursor) * bytes); };
+    const auto place = [&](const Cursor& cursor) {
+      return to + (narrow != nullptr ? 0 : OutOffset(phase, cursor) * bytes);
+    };
     if (!in_line) {
       Cursor cursor = first;
       for (int64_t r = 0; r < rows; ++r) {
@@ -395,8 +402,8 @@ class Gather {
   void RunTiles(const Phase& phase, const TileSet* set, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
                 int64_t panel_end) {
     const int64_t accumulator = call_.types.accumulator_bytes;
-    const int64_t resident = std::clamp<int64_t>(
-        kResidentBytes / std::max<int64_t>(1, call_.ToChannels() * accumulator * mr_), 4, 256);
+    const int64_t resident =
+        std::clamp<int64_t>(kResidentBytes / std::max<int64_t>(1, call_.ToChannels() * accumulator * mr_), 4, 256);
     const int64_t table = phase.block_outer * std::max<int64_t>(1, phase.inner_taps);
     // Pointers of one block's taps, and the offsets into the panel for joined and single taps.
     void* memory = ThreadScratch(ScratchSlot::kTables, table * (mr_ + 2) * 8 + 64);
@@ -517,7 +524,8 @@ class Gather {
     Cursor cursor;
     Seek(phase, row0, &cursor);
     for (int64_t row = row0; row < row1; ++row) {
-      call_.epilogue.run(call_.epilogue.context, 0, OutOffset(phase, cursor) / call_.ToChannels(), 1, channel, channels);
+      call_.epilogue.run(call_.epilogue.context, 0, OutOffset(phase, cursor) / call_.ToChannels(), 1, channel,
+                         channels);
       Advance(phase, &cursor);
     }
   }

@@ -12,7 +12,7 @@ struct GatherCall {
   TypePlan types;
   DType output = DType::kF32;
   int64_t batch = 1;
-  Geometry geometry;                 // dims[].in is `from`'s, dims[].out is `to`'s
+  Geometry geometry;  // dims[].in is `from`'s, dims[].out is `to`'s
   int64_t groups = 1;
   int64_t group_from = 1, group_to = 1;  // channels per group
   const void* from = nullptr;

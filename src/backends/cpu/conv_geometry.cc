@@ -27,8 +27,8 @@ Geometry PadRank(int rank, const std::array<SpatialDim, kMaxSpatialDims>& dims) 
 
 absl::Status CheckDims(const char* what, int rank, const std::array<SpatialDim, kMaxSpatialDims>& dims) {
   if (rank < 0 || rank > kMaxSpatialDims) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, what, " over ", rank, " spatial dimensions; the CPU backend has at most ",
-                       kMaxSpatialDims);
+    return UserErrorOf(absl::StatusCode::kUnimplemented, what, " over ", rank,
+                       " spatial dimensions; the CPU backend has at most ", kMaxSpatialDims);
   }
   for (int d = 0; d < rank; ++d) {
     const SpatialDim& dim = dims[d];
@@ -41,7 +41,8 @@ absl::Status CheckDims(const char* what, int rank, const std::array<SpatialDim, 
                        " of spatial dimension ", d, " must be at least 1");
     }
     if (dim.out != OutputSize(dim)) {
-      return UserError(what, ": output of spatial dimension ", d, " is ", dim.out, ", the window gives ", OutputSize(dim));
+      return UserError(what, ": output of spatial dimension ", d, " is ", dim.out, ", the window gives ",
+                       OutputSize(dim));
     }
   }
   return absl::OkStatus();

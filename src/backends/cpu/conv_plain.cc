@@ -41,7 +41,9 @@ struct Walk {
     return flat;
   }
   // Batch member and first channel of the input for output channel `o` of output batch member `n`.
-  int64_t InputBatch(int64_t n, int64_t o) const { return n + o / group_out % call.batch_groups * out_batch * (call.batch_groups > 1); }
+  int64_t InputBatch(int64_t n, int64_t o) const {
+    return n + o / group_out % call.batch_groups * out_batch * (call.batch_groups > 1);
+  }
   int64_t InputChannel(int64_t o) const { return call.feature_groups > 1 ? o / group_out * group_in : 0; }
 
   const ConvCall& call;
@@ -68,7 +70,8 @@ void Forward(const Walk& walk, int64_t begin, int64_t end) {
         const In* source =
             x + (walk.InputBatch(n, o) * walk.geometry.in + in) * call.in_channels + walk.InputChannel(o);
         for (int64_t c = 0; c < walk.group_in; ++c) {
-          sums[o] = Rule::Add(sums[o], Rule::Multiply(Rule::Load(source[c]), Rule::Load(weights[c * call.out_channels + o])));
+          sums[o] =
+              Rule::Add(sums[o], Rule::Multiply(Rule::Load(source[c]), Rule::Load(weights[c * call.out_channels + o])));
         }
       }
     }
@@ -98,7 +101,8 @@ void BackwardData(const Walk& walk, int64_t begin, int64_t end) {
         for (int64_t o = 0; o < call.out_channels; ++o) {
           typename Rule::Sum* target = sums.data() + in * call.in_channels + walk.InputChannel(o);
           for (int64_t c = 0; c < walk.group_in; ++c) {
-            target[c] = Rule::Add(target[c], Rule::Multiply(Rule::Load(gradient[o]), Rule::Load(weights[c * call.out_channels + o])));
+            target[c] = Rule::Add(
+                target[c], Rule::Multiply(Rule::Load(gradient[o]), Rule::Load(weights[c * call.out_channels + o])));
           }
         }
       }
@@ -137,7 +141,8 @@ void BackwardWeights(const Walk& walk, int64_t begin, int64_t end) {
     const int64_t at = walk.Weight(tap) * block;
     for (int64_t i = 0; i < block; ++i) w[at + i] = ElementRule<Out>::Store(sums[i]);
     if (call.epilogue.run != nullptr) {
-      call.epilogue.run(call.epilogue.context, 0, walk.Weight(tap) * walk.group_in, walk.group_in, 0, call.out_channels);
+      call.epilogue.run(call.epilogue.context, 0, walk.Weight(tap) * walk.group_in, walk.group_in, 0,
+                        call.out_channels);
     }
   }
 }
@@ -158,19 +163,19 @@ absl::Status NoBatchGroups() {
 
 }  // namespace
 
-#define WEFT_PLAIN_DIRECTION(direction, count)                                                                \
-  const Walk walk(call);                                                                                      \
-  bool known = false;                                                                                         \
-  if (call.input == call.output) {                                                                            \
-    known = VisitElement(call.input, [&]<typename T>() {                                                      \
-      pool.ParallelRanges(count, [&](int64_t begin, int64_t end, int) { direction<T, T>(walk, begin, end); }); \
-    });                                                                                                       \
-  } else if (HalfToFloat(call)) {                                                                             \
-    known = true;                                                                                             \
-    pool.ParallelRanges(count, [&](int64_t begin, int64_t end, int) {                                         \
+#define WEFT_PLAIN_DIRECTION(direction, count)                                                                         \
+  const Walk walk(call);                                                                                               \
+  bool known = false;                                                                                                  \
+  if (call.input == call.output) {                                                                                     \
+    known = VisitElement(call.input, [&]<typename T>() {                                                               \
+      pool.ParallelRanges(count, [&](int64_t begin, int64_t end, int) { direction<T, T>(walk, begin, end); });         \
+    });                                                                                                                \
+  } else if (HalfToFloat(call)) {                                                                                      \
+    known = true;                                                                                                      \
+    pool.ParallelRanges(count, [&](int64_t begin, int64_t end, int) {                                                  \
       call.input == DType::kBF16 ? direction<BF16, float>(walk, begin, end) : direction<F16, float>(walk, begin, end); \
-    });                                                                                                       \
-  }                                                                                                           \
+    });                                                                                                                \
+  }                                                                                                                    \
   return known ? absl::OkStatus() : NoSuchTypes(call)
 
 absl::Status PlainConv(const ConvCall& call, ThreadPool& pool) {

@@ -21,10 +21,10 @@ constexpr int64_t kParts = 8;
 
 // Rows of W that tiles may cross: a run of channels of one tap, or of neighbouring inner taps where none is padded.
 struct Run {
-  int64_t tap[kDims] = {};     // the first tap
-  int64_t rows = 0;            // elements of (inner taps x channels)
-  int64_t low = 0, high = 0;   // output positions along the innermost dimension that read no padding
-  int64_t weight_row = 0;      // row of W, in units of out_channels
+  int64_t tap[kDims] = {};    // the first tap
+  int64_t rows = 0;           // elements of (inner taps x channels)
+  int64_t low = 0, high = 0;  // output positions along the innermost dimension that read no padding
+  int64_t weight_row = 0;     // row of W, in units of out_channels
 };
 
 struct Tile {
@@ -53,7 +53,8 @@ class Weights {
     if (pool == nullptr) return absl::OkStatus();
     const SpatialDim& inner = geometry_.dims[kInner];
     const int64_t line_bytes = (inner.out * call_.out_channels + inner.in * channels_) * bytes_;
-    block_lines_ = std::clamp<int64_t>(kResidentBytes / std::max<int64_t>(1, line_bytes), 1, std::max<int64_t>(1, lines_));
+    block_lines_ =
+        std::clamp<int64_t>(kResidentBytes / std::max<int64_t>(1, line_bytes), 1, std::max<int64_t>(1, lines_));
     const int64_t size = geometry_.window * channels_ * call_.out_channels;
     char* w = static_cast<char*>(const_cast<void*>(call_.w));
     const int64_t tiles = static_cast<int64_t>(tiles_.size());
@@ -85,7 +86,8 @@ class Weights {
     if (call_.epilogue.run != nullptr) {
       call_.epilogue.run(call_.epilogue.context, 0, 0, geometry_.window * channels_, 0, call_.out_channels);
     }
-    return out_of_memory_.load(std::memory_order_relaxed) ? OutOfScratch("a convolution's tables", 0) : absl::OkStatus();
+    return out_of_memory_.load(std::memory_order_relaxed) ? OutOfScratch("a convolution's tables", 0)
+                                                          : absl::OkStatus();
   }
 
  private:
@@ -130,8 +132,9 @@ class Weights {
     // pixel ranges must agree, which is so where the inner dimension is joined.
     spread_ = joined && !runs_.empty() && runs_[0].rows < 4 && kDims > 1;
     for (const SpatialDim& dim : geometry_.dims) {
-      if (&dim != &geometry_.dims[kInner] && (dim.pad_lo > 0 || dim.lhs_dilation != 1 ||
-          (dim.out - 1) * dim.stride - dim.pad_lo + (dim.window - 1) * dim.rhs_dilation >= dim.in)) {
+      if (&dim != &geometry_.dims[kInner] &&
+          (dim.pad_lo > 0 || dim.lhs_dilation != 1 ||
+           (dim.out - 1) * dim.stride - dim.pad_lo + (dim.window - 1) * dim.rhs_dilation >= dim.in)) {
         spread_ = false;
       }
     }
@@ -146,18 +149,21 @@ class Weights {
       for (int64_t t = 0; t < count; ++t) {
         tiles_.push_back({0, CutAt(rows, count, t), CutAt(rows, count, t + 1) - CutAt(rows, count, t)});
       }
-      return FetchTiles(state_, types_.micro, form_, rows, count, columns_, columns_.columns % columns_.lanes != 0, &set_);
+      return FetchTiles(state_, types_.micro, form_, rows, count, columns_, columns_.columns % columns_.lanes != 0,
+                        &set_);
     }
     int64_t rows = 0, count = 0;
     for (size_t r = 0; r < runs_.size(); ++r) {
       rows = runs_[r].rows;  // equal for all runs
       count = CeilDiv(rows, most);
       for (int64_t t = 0; t < count; ++t) {
-        tiles_.push_back({static_cast<int64_t>(r), CutAt(rows, count, t), CutAt(rows, count, t + 1) - CutAt(rows, count, t)});
+        tiles_.push_back(
+            {static_cast<int64_t>(r), CutAt(rows, count, t), CutAt(rows, count, t + 1) - CutAt(rows, count, t)});
       }
     }
     if (runs_.empty()) return absl::OkStatus();
-    return FetchTiles(state_, types_.micro, form_, rows, count, columns_, columns_.columns % columns_.lanes != 0, &set_);
+    return FetchTiles(state_, types_.micro, form_, rows, count, columns_, columns_.columns % columns_.lanes != 0,
+                      &set_);
   }
 
   // Offset of x for output line `line` and the first tap of `run`, -1 where the line falls on padding.
@@ -221,7 +227,8 @@ class Weights {
     Columns(tile.rows, lines, run.high - run.low, a, b_offsets, c);
   }
 
-  void OneSpreadTile(const Tile& tile, int64_t line0, int64_t line1, const void** a, int64_t* b_offsets, char* w) const {
+  void OneSpreadTile(const Tile& tile, int64_t line0, int64_t line1, const void** a, int64_t* b_offsets,
+                     char* w) const {
     void* c[16];
     const int64_t length = runs_[0].rows;
     for (int64_t line = line0; line < line1; ++line) {
@@ -266,7 +273,7 @@ class Weights {
   int64_t channels_ = 0;
   int64_t in_stride_[kDims];
   int64_t image_ = 0;
-  int64_t lines_ = 0;        // output rows along the innermost dimension, over the whole batch
+  int64_t lines_ = 0;  // output rows along the innermost dimension, over the whole batch
   int64_t block_lines_ = 1;
   std::vector<struct Run> runs_;
   std::vector<Tile> tiles_;

@@ -43,8 +43,11 @@ absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuOptions&
 }
 
 CpuBackend::CpuBackend(const CpuOptions& options, CpuTarget target)
-    : options_(options), target_(std::move(target)), pool_(ThreadPool::Shared(options.threads)),
-      blocks_(std::make_shared<BlockPool>()), queue_(std::make_shared<LaunchQueue>()) {
+    : options_(options),
+      target_(std::move(target)),
+      pool_(ThreadPool::Shared(options.threads)),
+      blocks_(std::make_shared<BlockPool>()),
+      queue_(std::make_shared<LaunchQueue>()) {
   device_.name = "cpu:0";
   device_.kind = absl::StrCat("x86-64 ", NameOf(target_.isa));
   device_.backend = this;
@@ -80,7 +83,8 @@ absl::StatusOr<std::shared_ptr<CodeCache>> CpuBackend::CodeFor(std::string_view 
   return cache;
 }
 
-absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module& module, const CompileOptions& options) {
+absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module& module,
+                                                                const CompileOptions& options) {
   if (module.replicas != 1 || module.partitions != 1) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend runs one replica of one partition");
   }
@@ -102,11 +106,13 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(std::string_view se
   auto loaded = std::make_shared<LoadedProgram>();
   WEFT_ASSIGN_OR_RETURN(loaded->program, ParseProgram(serialized));
   absl::StatusOr<std::shared_ptr<CodeCache>> code = CodeFor(loaded->program.isa);
-  if (!code.ok()) return UserErrorOf(absl::StatusCode::kFailedPrecondition, "compiled program is for another machine: ", code.status().message());
+  if (!code.ok())
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition,
+                       "compiled program is for another machine: ", code.status().message());
   loaded->code = *std::move(code);
   if (loaded->program.fingerprint != loaded->code->fingerprint()) {
-    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "compiled program is for ", loaded->program.fingerprint, ", this is ",
-                       loaded->code->fingerprint());
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "compiled program is for ", loaded->program.fingerprint,
+                       ", this is ", loaded->code->fingerprint());
   }
   const int64_t micro_before = loaded->code->kernels().compiled();
   if (!loaded->program.micro_kernels.empty()) {
@@ -124,8 +130,10 @@ absl::StatusOr<std::string> CpuBackend::Explain(const ir::Module& module, const 
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<CodeCache> code, CodeFor(options.isa));
   WEFT_ASSIGN_OR_RETURN(const ir::Module fused, FuseModule(module));
   WEFT_ASSIGN_OR_RETURN(LoweredModule lowered, LowerModule(fused, code->target()));
-  std::string text = absl::StrCat(ir::Print(fused), ToString(lowered.program), "arena ", lowered.program.arena_bytes, "\n");
-  for (size_t i = 0; i < lowered.loops.size(); ++i) absl::StrAppend(&text, "loop ", i, ": ", ToString(lowered.loops[i]));
+  std::string text =
+      absl::StrCat(ir::Print(fused), ToString(lowered.program), "arena ", lowered.program.arena_bytes, "\n");
+  for (size_t i = 0; i < lowered.loops.size(); ++i)
+    absl::StrAppend(&text, "loop ", i, ": ", ToString(lowered.loops[i]));
   return text;
 }
 
@@ -150,9 +158,11 @@ absl::StatusOr<Ref<Buffer>> CpuBackend::Adopt(Device* device, DType dtype, std::
 absl::Status CpuBackend::FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) {
   WEFT_RETURN_IF_ERROR(buffer.ready().Wait());
   if (offset < 0 || offset > buffer.bytes() || static_cast<int64_t>(destination.size()) > buffer.bytes() - offset) {
-    return UserError("bytes ", offset, " to ", offset + static_cast<int64_t>(destination.size()), " of a buffer of ", buffer.bytes());
+    return UserError("bytes ", offset, " to ", offset + static_cast<int64_t>(destination.size()), " of a buffer of ",
+                     buffer.bytes());
   }
-  if (!destination.empty()) std::memcpy(destination.data(), static_cast<const char*>(buffer.host_data()) + offset, destination.size());
+  if (!destination.empty())
+    std::memcpy(destination.data(), static_cast<const char*>(buffer.host_data()) + offset, destination.size());
   return absl::OkStatus();
 }
 

@@ -26,7 +26,8 @@ int64_t BlockPool::CapacityFor(int64_t bytes, int* bucket) {
 BlockPool::~BlockPool() { Release(free_); }
 
 absl::StatusOr<void*> BlockPool::Take(int64_t bytes) {
-  if (bytes < 0 || bytes > (int64_t{1} << 46)) return UserErrorOf(absl::StatusCode::kResourceExhausted, "a tensor of ", bytes, " bytes");
+  if (bytes < 0 || bytes > (int64_t{1} << 46))
+    return UserErrorOf(absl::StatusCode::kResourceExhausted, "a tensor of ", bytes, " bytes");
   int bucket = 0;
   const int64_t capacity = CapacityFor(bytes, &bucket);
   // steps = 4 is the next power's first size.

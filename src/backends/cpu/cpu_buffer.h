@@ -41,7 +41,8 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
 // Memory shared by a buffer and the one that takes it over by donation.
 class Block : public RefCounted {
  public:
-  Block(std::shared_ptr<BlockPool> pool, void* data, int64_t bytes) : pool_(std::move(pool)), data_(data), bytes_(bytes) {}
+  Block(std::shared_ptr<BlockPool> pool, void* data, int64_t bytes)
+      : pool_(std::move(pool)), data_(data), bytes_(bytes) {}
   Block(void* data, std::function<void()> release) : data_(data), release_(std::move(release)) {}
   void* data() const { return data_; }
   bool own() const { return pool_ != nullptr; }

@@ -8,9 +8,15 @@
 
 namespace weft::cpu {
 
-struct BF16 { uint16_t bits; };
-struct F16 { uint16_t bits; };
-struct Bool { uint8_t value; };
+struct BF16 {
+  uint16_t bits;
+};
+struct F16 {
+  uint16_t bits;
+};
+struct Bool {
+  uint8_t value;
+};
 
 template <typename T>
 struct ElementRule {

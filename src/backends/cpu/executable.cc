@@ -20,7 +20,11 @@ class CpuExecutable final : public Executable {
  public:
   CpuExecutable(std::shared_ptr<const LoadedProgram> loaded, Device* device, std::shared_ptr<ThreadPool> pool,
                 std::shared_ptr<BlockPool> blocks, std::shared_ptr<LaunchQueue> queue)
-      : loaded_(std::move(loaded)), device_(device), pool_(std::move(pool)), blocks_(std::move(blocks)), queue_(std::move(queue)),
+      : loaded_(std::move(loaded)),
+        device_(device),
+        pool_(std::move(pool)),
+        blocks_(std::move(blocks)),
+        queue_(std::move(queue)),
         cost_(loaded_->program.TotalCost()) {}
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
@@ -63,8 +67,8 @@ class CpuExecutable final : public Executable {
   absl::StatusOr<DeviceResults> Launch(const DeviceArguments& arguments) {
     const Program& program = loaded_->program;
     if (arguments.buffers.size() != program.arguments.size() || arguments.words.size() < program.words) {
-      return InternalError("a program of ", program.arguments.size(), " buffers and ", program.words, " words was given ",
-                           arguments.buffers.size(), " and ", arguments.words.size());
+      return InternalError("a program of ", program.arguments.size(), " buffers and ", program.words,
+                           " words was given ", arguments.buffers.size(), " and ", arguments.words.size());
     }
     const bool first = !proven_.load(std::memory_order_acquire);
     auto launch = std::make_shared<Launching>();
@@ -74,8 +78,10 @@ class CpuExecutable final : public Executable {
     for (size_t i = 0; i < arguments.buffers.size(); ++i) {
       Buffer* buffer = arguments.buffers[i].get();
       const ValueSpec& spec = program.arguments[i];
-      if (buffer == nullptr || buffer->dtype() != spec.dtype || buffer->dims() != spec.dims || buffer->host_data() == nullptr) {
-        return InternalError("argument ", i, " of a launch is not the ", NameOf(spec.dtype), DimsToString(spec.dims), " it was compiled for");
+      if (buffer == nullptr || buffer->dtype() != spec.dtype || buffer->dims() != spec.dims ||
+          buffer->host_data() == nullptr) {
+        return InternalError("argument ", i, " of a launch is not the ", NameOf(spec.dtype), DimsToString(spec.dims),
+                             " it was compiled for");
       }
       const bool done = buffer->ready().done();
       if (done) WEFT_RETURN_IF_ERROR(buffer->ready().status());
@@ -86,12 +92,14 @@ class CpuExecutable final : public Executable {
     for (size_t r = 0; r < program.results.size(); ++r) {
       const int32_t donor = program.donor[r];
       Ref<Block> block;
-      if (!first && donor >= 0 && static_cast<size_t>(donor) < arguments.donated.size() && arguments.donated[donor] != 0) {
+      if (!first && donor >= 0 && static_cast<size_t>(donor) < arguments.donated.size() &&
+          arguments.donated[donor] != 0) {
         auto* buffer = dynamic_cast<CpuBuffer*>(arguments.buffers[donor].get());
         if (buffer != nullptr && buffer->block()->own() && !buffer->held()) block = buffer->block();
       }
       if (!block) {
-        WEFT_ASSIGN_OR_RETURN(block, NewBlock(blocks_, CountOf(program.results[r].dims) * BytesOf(program.results[r].dtype)));
+        WEFT_ASSIGN_OR_RETURN(block,
+                              NewBlock(blocks_, CountOf(program.results[r].dims) * BytesOf(program.results[r].dtype)));
       }
       launch->tables.results.push_back(block->data());
       launch->results.push_back(std::move(block));
@@ -173,8 +181,8 @@ absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tabl
     if (entry.type == Entry::Type::kHost) {
       BlockLoop epilogue;
       if (entry.epilogue >= 0) {
-        epilogue = {loaded.loops[entry.epilogue], pointers.data() + (pointers.size() - entry.epilogue_buffers), entry.epilogue_params,
-                    entry.epilogue_buffers, entry.epilogue_consumes};
+        epilogue = {loaded.loops[entry.epilogue], pointers.data() + (pointers.size() - entry.epilogue_buffers),
+                    entry.epilogue_params, entry.epilogue_buffers, entry.epilogue_consumes};
       }
       status = loaded.host[entry.code]->run(
           HostCall{pointers, entry.params, loaded.code->kernels(), pool, entry.epilogue >= 0 ? &epilogue : nullptr});
@@ -194,7 +202,8 @@ absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tabl
       pool.ParallelRanges(entry.tasks, run);
     }
     if (out_of_memory.load(std::memory_order_relaxed)) {
-      status = UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for a kernel's ", entry.scratch_bytes, " bytes of scratch");
+      status = UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for a kernel's ", entry.scratch_bytes,
+                           " bytes of scratch");
       break;
     }
   }
@@ -273,7 +282,8 @@ absl::StatusOr<std::shared_ptr<void>> LaunchQueue::Arena(int64_t bytes) {
   if (bytes <= arena_bytes_) return arena_;
   const size_t size = static_cast<size_t>((bytes + 4095) / 4096 * 4096);
   void* memory = AllocateLarge(size, 4096);
-  if (memory == nullptr) return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", bytes, " bytes of temporaries");
+  if (memory == nullptr)
+    return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", bytes, " bytes of temporaries");
   arena_ = std::shared_ptr<void>(memory, [size](void* p) { FreeLarge(p, size); });
   arena_bytes_ = static_cast<int64_t>(size);
   return arena_;
@@ -293,7 +303,8 @@ int64_t LaunchQueue::arena_bytes() const {
 std::unique_ptr<Executable> NewExecutable(std::shared_ptr<const LoadedProgram> program, Device* device,
                                           std::shared_ptr<ThreadPool> pool, std::shared_ptr<BlockPool> blocks,
                                           std::shared_ptr<LaunchQueue> queue) {
-  return std::make_unique<CpuExecutable>(std::move(program), device, std::move(pool), std::move(blocks), std::move(queue));
+  return std::make_unique<CpuExecutable>(std::move(program), device, std::move(pool), std::move(blocks),
+                                         std::move(queue));
 }
 
 }  // namespace weft::cpu

@@ -22,7 +22,7 @@ struct Member {  // one batch member's pointers
   int64_t index = 0;
   Bytes a = nullptr;
   Bytes b = nullptr;
-  char* c = nullptr;  // where tiles write: the caller's C, or f32 space when the output is narrower
+  char* c = nullptr;     // where tiles write: the caller's C, or f32 space when the output is narrower
   int64_t c_stride = 0;  // bytes
 };
 
@@ -104,7 +104,8 @@ class Driver {
     const double share_m = Balance(plan_.tiles, threads);
     // Rows where B is ready and each thread would otherwise pack all of A, or an epilogue wants long runs of memory.
     const bool whole_b = plan_.direct_b || plan_.prepacked_b;
-    const bool rows_first = whole_b && (plan_.pack_a || consumed_ || call_.epilogue.run != nullptr) && share_m >= share_n - 0.05;
+    const bool rows_first =
+        whole_b && (plan_.pack_a || consumed_ || call_.epilogue.run != nullptr) && share_m >= share_n - 0.05;
     if (!rows_first && share_n >= share_m - 0.02) {
       pool_.ParallelRanges(panels, [&](int64_t begin, int64_t end, int) {
         Compute(member, result, 0, plan_.tiles, begin, end, nullptr, -1);
@@ -199,7 +200,8 @@ class Driver {
     args.odd = 0;
     char* packed_a = nullptr;
     if (plan_.pack_a) {
-      packed_a = static_cast<char*>(Scratch(ScratchSlot::kPackA, PackedSteps(plan_.types.pack, length) * 16 * element_));
+      packed_a =
+          static_cast<char*>(Scratch(ScratchSlot::kPackA, PackedSteps(plan_.types.pack, length) * 16 * element_));
       if (packed_a == nullptr) return;
       args.k = PackedSteps(plan_.types.pack, length);
     } else if (pairs) {
@@ -208,7 +210,8 @@ class Driver {
     args.accumulate = block > 0 || call_.accumulate;
     char* space = nullptr;
     if (consumed_) {
-      space = static_cast<char*>(Scratch(ScratchSlot::kOutput, group_tiles_ * CeilDiv(plan_.m, plan_.tiles) * member.c_stride));
+      space = static_cast<char*>(
+          Scratch(ScratchSlot::kOutput, group_tiles_ * CeilDiv(plan_.m, plan_.tiles) * member.c_stride));
       if (space == nullptr) return;
     }
     const int64_t packed_base = plan_.PackedOffset(block, panel_begin);
@@ -237,12 +240,13 @@ class Driver {
         plan_.set.At(rows, vectors, masked)(&args);
       }
       const bool group_ends = (tile - tile_begin) % group_tiles_ == group_tiles_ - 1 || tile + 1 == tile_end;
-      if (last && group_ends) Finish(member, result, plan_.Row(first), plan_.Row(tile + 1), panel_begin, panel_end, space);
+      if (last && group_ends)
+        Finish(member, result, plan_.Row(first), plan_.Row(tile + 1), panel_begin, panel_end, space);
     }
   }
 
-  void SetA(const Member& member, int64_t row, int64_t rows, int64_t k0, int64_t length, char* packed_a,
-            const void** a, MicroArgs* args) const {
+  void SetA(const Member& member, int64_t row, int64_t rows, int64_t k0, int64_t length, char* packed_a, const void** a,
+            MicroArgs* args) const {
     const int64_t bytes = plan_.types.source_bytes;
     const char* start = member.a + (row * call_.a.row_stride + k0 * call_.a.col_stride) * bytes;
     if (plan_.pack_a) {
@@ -258,8 +262,8 @@ class Driver {
   }
 
   // Rows whose every K block is in: narrowed if the output is bf16 or f16, then the caller's epilogue.
-  void Finish(const Member& member, char* result, int64_t row, int64_t row_end, int64_t panel_begin,
-              int64_t panel_end, const char* space) const {
+  void Finish(const Member& member, char* result, int64_t row, int64_t row_end, int64_t panel_begin, int64_t panel_end,
+              const char* space) const {
     const int64_t column = plan_.columns.First(panel_begin) * plan_.columns.lanes;
     const int64_t column_end = std::min(plan_.n, plan_.columns.First(panel_end) * plan_.columns.lanes);
     if (plan_.types.narrow) {
@@ -268,8 +272,9 @@ class Driver {
     }
     if (call_.epilogue.consume != nullptr) {
       // As an integer: the address of a row before the space is nothing to compute with pointers.
-      const uintptr_t c = space != nullptr ? reinterpret_cast<uintptr_t>(space) - static_cast<uintptr_t>(row * member.c_stride)
-                                           : reinterpret_cast<uintptr_t>(result);
+      const uintptr_t c = space != nullptr
+                              ? reinterpret_cast<uintptr_t>(space) - static_cast<uintptr_t>(row * member.c_stride)
+                              : reinterpret_cast<uintptr_t>(result);
       call_.epilogue.consume(call_.epilogue.context, reinterpret_cast<const void*>(c), row, row_end - row, column,
                              column_end - column);
     } else if (call_.epilogue.run != nullptr) {
@@ -325,7 +330,8 @@ void WriteZeros(const GemmCall& call) {
       rest /= call.batch_sizes[d];
     }
     char* c = static_cast<char*>(call.c) + offset * bytes;
-    for (int64_t row = 0; row < call.m && !call.accumulate; ++row) std::memset(c + row * stride * bytes, 0, call.n * bytes);
+    for (int64_t row = 0; row < call.m && !call.accumulate; ++row)
+      std::memset(c + row * stride * bytes, 0, call.n * bytes);
     if (call.epilogue.consume != nullptr) {
       call.epilogue.consume(call.epilogue.context, call.c, 0, call.m, 0, call.n);
     } else if (call.epilogue.run != nullptr) {
@@ -337,8 +343,11 @@ void WriteZeros(const GemmCall& call) {
 // A batch whose members lie behind each other in A and C and share B is one taller product.
 GemmCall FoldBatch(const GemmCall& call) {
   const int64_t c_stride = call.c_row_stride != 0 ? call.c_row_stride : call.n;
-  if (call.batch_rank != 1 || call.epilogue.run != nullptr || call.epilogue.consume != nullptr || call.b.batch_strides[0] != 0) return call;
-  if (call.a.batch_strides[0] != call.m * call.a.row_stride || call.c_batch_strides[0] != call.m * c_stride) return call;
+  if (call.batch_rank != 1 || call.epilogue.run != nullptr || call.epilogue.consume != nullptr ||
+      call.b.batch_strides[0] != 0)
+    return call;
+  if (call.a.batch_strides[0] != call.m * call.a.row_stride || call.c_batch_strides[0] != call.m * c_stride)
+    return call;
   GemmCall folded = call;
   folded.m *= call.batch_sizes[0];
   folded.batch_rank = 0;
@@ -390,8 +399,9 @@ absl::Status KernelSet::PackB(const GemmCall& call, void* packed, ThreadPool& po
     for (int64_t block = 0; block < plan.k_blocks; ++block) {
       for (int64_t panel = begin; panel < end; ++panel) {
         const int64_t column = plan.columns.First(panel) * plan.columns.lanes;
-        const char* start = static_cast<const char*>(call.b.data) +
-                            (plan.BlockStart(block) * call.b.row_stride + column * call.b.col_stride) * types.source_bytes;
+        const char* start =
+            static_cast<const char*>(call.b.data) +
+            (plan.BlockStart(block) * call.b.row_stride + column * call.b.col_stride) * types.source_bytes;
         Pack(target(), types.pack, {start, call.b.row_stride, call.b.col_stride}, plan.BlockLength(block),
              plan.columns.Columns(panel), static_cast<int64_t>(plan.columns.Vectors(panel)) * plan.columns.lanes,
              out + plan.PackedOffset(block, panel));

@@ -46,9 +46,9 @@ absl::Status PlainGemm(const GemmCall& call, ThreadPool& pool) {
   int64_t rows = call.m;
   for (int d = 0; d < call.batch_rank; ++d) rows *= call.batch_sizes[d];
   const bool known = served && VisitElement(call.input, [&]<typename T>() {
-    if (rows * call.n * call.k < 20'000) return Rows<T>(call, 0, rows);
-    pool.ParallelRanges(rows, [&](int64_t begin, int64_t end, int) { Rows<T>(call, begin, end); });
-  });
+                       if (rows * call.n * call.k < 20'000) return Rows<T>(call, 0, rows);
+                       pool.ParallelRanges(rows, [&](int64_t begin, int64_t end, int) { Rows<T>(call, begin, end); });
+                     });
   if (known) return absl::OkStatus();
   return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend has no matrix product from ",
                      NameOf(call.input), " to ", NameOf(call.output));

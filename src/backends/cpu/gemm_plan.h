@@ -50,8 +50,8 @@ struct GemmPlan {
   bool pack_a = false;
   bool direct_b = false;
   bool prepacked_b = false;
-  int64_t tiles = 1;             // of rows
-  int64_t chunk_panels = 1;      // panels of B that stay in L2 together
+  int64_t tiles = 1;         // of rows
+  int64_t chunk_panels = 1;  // panels of B that stay in L2 together
   TileSet set;
 
   int64_t BlockStart(int64_t block) const { return block * k_block < k ? block * k_block : k; }

@@ -62,7 +62,9 @@ int64_t ReadIndex(DType dtype, const void* base, int64_t at) {
     if constexpr (std::is_integral_v<T>) {
       const T raw = static_cast<const T*>(base)[at];
       // A u64 beyond 2^63 lies beyond every end.
-      value = std::is_same_v<T, uint64_t> && static_cast<uint64_t>(raw) > uint64_t{INT64_MAX} ? INT64_MAX : static_cast<int64_t>(raw);
+      value = std::is_same_v<T, uint64_t> && static_cast<uint64_t>(raw) > uint64_t{INT64_MAX}
+                  ? INT64_MAX
+                  : static_cast<int64_t>(raw);
     }
   });
   return value;
@@ -112,7 +114,8 @@ absl::Status RunGather(const HostCall& call) {
   // The innermost window dimensions that are dense on both sides move as one piece.
   int64_t run = 1;
   size_t outer = c.window.size();
-  while (outer > 0 && c.window[outer - 1].operand_stride == run && c.window[outer - 1].box_stride == run) run *= c.window[--outer].size;
+  while (outer > 0 && c.window[outer - 1].operand_stride == run && c.window[outer - 1].box_stride == run)
+    run *= c.window[--outer].size;
   const int64_t pieces = window / run;
   call.pool.ParallelRanges(CountOfBatch(c), [&](int64_t begin, int64_t end, int) {
     int64_t start[64];
@@ -134,18 +137,21 @@ absl::Status RunGather(const HostCall& call) {
 }
 
 template <typename T>
-typename ElementRule<T>::Sum CombineElements(int64_t reducer, typename ElementRule<T>::Sum a, typename ElementRule<T>::Sum b) {
+typename ElementRule<T>::Sum CombineElements(int64_t reducer, typename ElementRule<T>::Sum a,
+                                             typename ElementRule<T>::Sum b) {
   using Sum = typename ElementRule<T>::Sum;
   switch (reducer) {
     case 0: return ElementRule<T>::Add(a, b);
     case 1: return ElementRule<T>::Multiply(a, b);
-    case 2: case 3:
+    case 2:
+    case 3:
       if constexpr (std::is_floating_point_v<Sum>) {
         if (std::isnan(a)) return a;
         if (std::isnan(b)) return b;
       }
       return reducer == 2 ? std::max(a, b) : std::min(a, b);
-    case 4: case 5:
+    case 4:
+    case 5:
       if constexpr (std::is_integral_v<Sum>) return static_cast<Sum>(reducer == 4 ? a & b : a | b);
       return b;
     default: return b;
@@ -203,10 +209,12 @@ constexpr HostKernel kKernels[] = {
 }  // namespace
 
 std::vector<int64_t> EncodeBoxes(const BoxCall& c) {
-  std::vector<int64_t> out = {static_cast<int64_t>(c.dtype), static_cast<int64_t>(c.index_type), c.reducer, c.move_inside};
+  std::vector<int64_t> out = {static_cast<int64_t>(c.dtype), static_cast<int64_t>(c.index_type), c.reducer,
+                              c.move_inside};
   for (const auto* list : {&c.batch, &c.window}) {
     out.push_back(static_cast<int64_t>(list->size()));
-    for (const BoxCall::Along& a : *list) out.insert(out.end(), {a.size, a.operand_stride, a.box_stride, a.index_stride});
+    for (const BoxCall::Along& a : *list)
+      out.insert(out.end(), {a.size, a.operand_stride, a.box_stride, a.index_stride});
   }
   out.push_back(static_cast<int64_t>(c.components.size()));
   for (const BoxCall::Component& k : c.components) {

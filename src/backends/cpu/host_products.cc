@@ -58,7 +58,8 @@ void DecodeDims(Decoder& d, std::array<SpatialDim, kMaxSpatialDims>& dims) {
 }
 void EncodeDims(const std::array<SpatialDim, kMaxSpatialDims>& dims, std::vector<int64_t>& out) {
   for (const SpatialDim& s : dims) {
-    out.insert(out.end(), {s.in, s.window, s.out, s.stride, s.pad_lo, s.pad_hi, s.lhs_dilation, s.rhs_dilation, s.reversed});
+    out.insert(out.end(),
+               {s.in, s.window, s.out, s.stride, s.pad_lo, s.pad_hi, s.lhs_dilation, s.rhs_dilation, s.reversed});
   }
 }
 
@@ -113,7 +114,9 @@ absl::Status RunGemm(const HostCall& call) {
   c.epilogue = EpilogueOf(call, true);
   return call.kernels.Gemm(c, call.pool);
 }
-absl::Status PrepareGemm(std::span<const int64_t> params, KernelSet& kernels) { return kernels.PrepareGemm(DecodeGemm(params)); }
+absl::Status PrepareGemm(std::span<const int64_t> params, KernelSet& kernels) {
+  return kernels.PrepareGemm(DecodeGemm(params));
+}
 
 // Buffers: the two that are read, then the written one.
 absl::Status RunConv(const HostCall& call) {
@@ -139,7 +142,9 @@ absl::Status RunConvBackwardWeights(const HostCall& call) {  // x, y -> w
   c.w = call.buffers[2];
   return call.kernels.ConvBackwardWeights(c, call.pool);
 }
-absl::Status PrepareConv(std::span<const int64_t> params, KernelSet& kernels) { return kernels.PrepareConv(DecodeConv(params)); }
+absl::Status PrepareConv(std::span<const int64_t> params, KernelSet& kernels) {
+  return kernels.PrepareConv(DecodeConv(params));
+}
 absl::Status PrepareConvBackwardData(std::span<const int64_t> params, KernelSet& kernels) {
   return kernels.PrepareConvBackwardData(DecodeConv(params));
 }
@@ -176,7 +181,8 @@ constexpr HostKernel kKernels[] = {
 std::span<const HostKernel> ProductKernels() { return kKernels; }
 
 std::vector<int64_t> EncodeGemm(const GemmCall& c) {
-  std::vector<int64_t> out = {static_cast<int64_t>(c.input), static_cast<int64_t>(c.output), c.m, c.n, c.k, c.batch_rank};
+  std::vector<int64_t> out = {
+      static_cast<int64_t>(c.input), static_cast<int64_t>(c.output), c.m, c.n, c.k, c.batch_rank};
   out.insert(out.end(), c.batch_sizes.begin(), c.batch_sizes.end());
   for (const MatrixView* view : {&c.a, &c.b}) {
     out.push_back(view->row_stride);
@@ -189,14 +195,21 @@ std::vector<int64_t> EncodeGemm(const GemmCall& c) {
 }
 
 std::vector<int64_t> EncodeConv(const ConvCall& c) {
-  std::vector<int64_t> out = {static_cast<int64_t>(c.input), static_cast<int64_t>(c.output), c.batch, c.in_channels,
-                              c.out_channels, c.feature_groups, c.batch_groups, c.spatial_rank};
+  std::vector<int64_t> out = {static_cast<int64_t>(c.input),
+                              static_cast<int64_t>(c.output),
+                              c.batch,
+                              c.in_channels,
+                              c.out_channels,
+                              c.feature_groups,
+                              c.batch_groups,
+                              c.spatial_rank};
   EncodeDims(c.dims, out);
   return out;
 }
 
 std::vector<int64_t> EncodePool(const PoolCall& c) {
-  std::vector<int64_t> out = {static_cast<int64_t>(c.kind), static_cast<int64_t>(c.dtype), c.batch, c.channels, c.spatial_rank};
+  std::vector<int64_t> out = {static_cast<int64_t>(c.kind), static_cast<int64_t>(c.dtype), c.batch, c.channels,
+                              c.spatial_rank};
   EncodeDims(c.dims, out);
   out.push_back(std::bit_cast<int64_t>(c.scale));
   return out;

@@ -113,10 +113,18 @@ absl::StatusOr<CpuTarget> TargetFor(Isa isa) {
       target.vector_registers = 32;
       target.has_fma = true;
       const HostBits& host = Host();
-      const struct { bool present; const char* name; } extras[] = {
-          {host.avx512_bf16, "avx512bf16"},     {host.avx512_bitalg, "avx512bitalg"}, {host.avx512_fp16, "avx512fp16"},
-          {host.avx512_ifma, "avx512ifma"},     {host.avx512_vbmi, "avx512vbmi"},     {host.avx512_vbmi2, "avx512vbmi2"},
-          {host.avx512_vnni, "avx512vnni"},     {host.avx512_vpopcntdq, "avx512vpopcntdq"}, {host.gfni, "gfni"}};
+      const struct {
+        bool present;
+        const char* name;
+      } extras[] = {{host.avx512_bf16, "avx512bf16"},
+                    {host.avx512_bitalg, "avx512bitalg"},
+                    {host.avx512_fp16, "avx512fp16"},
+                    {host.avx512_ifma, "avx512ifma"},
+                    {host.avx512_vbmi, "avx512vbmi"},
+                    {host.avx512_vbmi2, "avx512vbmi2"},
+                    {host.avx512_vnni, "avx512vnni"},
+                    {host.avx512_vpopcntdq, "avx512vpopcntdq"},
+                    {host.gfni, "gfni"}};
       for (const auto& extra : extras) {
         if (extra.present) absl::StrAppend(&target.features, target.features.empty() ? "+" : ",+", extra.name);
       }

@@ -23,11 +23,11 @@ std::string_view NameOf(Isa isa);
 // A complete description of the machine that code is made for.
 struct CpuTarget {
   Isa isa = Isa::kPortable;
-  int vector_bytes = 16;       // width that kernels are written for: 16, 32 or 64
-  bool has_fma = false;        // fused multiply-add; without it products round before they are added
-  bool has_bf16_dot = false;   // AVX512_BF16 (vdpbf16ps); without it bf16 is widened while packing
-  std::string cpu;             // LLVM's target-cpu
-  std::string features;        // LLVM's target-features, "+avx512f,+…", sorted, complete
+  int vector_bytes = 16;      // width that kernels are written for: 16, 32 or 64
+  bool has_fma = false;       // fused multiply-add; without it products round before they are added
+  bool has_bf16_dot = false;  // AVX512_BF16 (vdpbf16ps); without it bf16 is widened while packing
+  std::string cpu;            // LLVM's target-cpu
+  std::string features;       // LLVM's target-features, "+avx512f,+…", sorted, complete
   int vector_registers = 16;
 
   int VectorBits() const { return vector_bytes * 8; }

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <mutex>
 
-#include "src/backends/cpu/jit_llvm.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/BinaryFormat/ELF.h"
 #include "llvm/Config/llvm-config.h"
@@ -26,6 +25,7 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
+#include "src/backends/cpu/jit_llvm.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -95,25 +95,56 @@ std::span<const RuntimeSymbol> RuntimeSymbols() {
   using D1 = double (*)(double);
   using F2 = float (*)(float, float);
   using D2 = double (*)(double, double);
-#define WEFT_UNARY(name)                                                   \
+#define WEFT_UNARY(name)                                                    \
   RuntimeSymbol{#name, AddressOf(static_cast<D1>(::name))}, RuntimeSymbol { \
-    #name "f", AddressOf(static_cast<F1>(::name##f))                       \
+    #name "f", AddressOf(static_cast<F1>(::name##f))                        \
   }
-#define WEFT_BINARY(name)                                                  \
+#define WEFT_BINARY(name)                                                   \
   RuntimeSymbol{#name, AddressOf(static_cast<D2>(::name))}, RuntimeSymbol { \
-    #name "f", AddressOf(static_cast<F2>(::name##f))                       \
+    #name "f", AddressOf(static_cast<F2>(::name##f))                        \
   }
-  static const RuntimeSymbol symbols[] = {
-      WEFT_UNARY(acos),   WEFT_UNARY(acosh),     WEFT_UNARY(asin),  WEFT_UNARY(asinh), WEFT_UNARY(atan),
-      WEFT_BINARY(atan2), WEFT_UNARY(atanh),     WEFT_UNARY(cbrt),  WEFT_UNARY(ceil),  WEFT_UNARY(cos),
-      WEFT_UNARY(cosh),   WEFT_UNARY(erf),       WEFT_UNARY(erfc),  WEFT_UNARY(exp),   WEFT_UNARY(exp2),
-      WEFT_UNARY(expm1),  WEFT_UNARY(floor),     WEFT_BINARY(fmax), WEFT_BINARY(fmin), WEFT_BINARY(fmod),
-      WEFT_BINARY(hypot), WEFT_UNARY(lgamma),    WEFT_UNARY(log),   WEFT_UNARY(log10), WEFT_UNARY(log1p),
-      WEFT_UNARY(log2),   RuntimeSymbol{"memcpy", AddressOf(&::memcpy)},
-      RuntimeSymbol{"memmove", AddressOf(&::memmove)}, RuntimeSymbol{"memset", AddressOf(&::memset)},
-      WEFT_UNARY(nearbyint), WEFT_BINARY(pow),   WEFT_BINARY(remainder), WEFT_UNARY(rint), WEFT_UNARY(round),
-      WEFT_UNARY(roundeven), WEFT_UNARY(sin),    WEFT_UNARY(sinh),  WEFT_UNARY(sqrt),  WEFT_UNARY(tan),
-      WEFT_UNARY(tanh),   WEFT_UNARY(tgamma),    WEFT_UNARY(trunc)};
+  static const RuntimeSymbol symbols[] = {WEFT_UNARY(acos),
+                                          WEFT_UNARY(acosh),
+                                          WEFT_UNARY(asin),
+                                          WEFT_UNARY(asinh),
+                                          WEFT_UNARY(atan),
+                                          WEFT_BINARY(atan2),
+                                          WEFT_UNARY(atanh),
+                                          WEFT_UNARY(cbrt),
+                                          WEFT_UNARY(ceil),
+                                          WEFT_UNARY(cos),
+                                          WEFT_UNARY(cosh),
+                                          WEFT_UNARY(erf),
+                                          WEFT_UNARY(erfc),
+                                          WEFT_UNARY(exp),
+                                          WEFT_UNARY(exp2),
+                                          WEFT_UNARY(expm1),
+                                          WEFT_UNARY(floor),
+                                          WEFT_BINARY(fmax),
+                                          WEFT_BINARY(fmin),
+                                          WEFT_BINARY(fmod),
+                                          WEFT_BINARY(hypot),
+                                          WEFT_UNARY(lgamma),
+                                          WEFT_UNARY(log),
+                                          WEFT_UNARY(log10),
+                                          WEFT_UNARY(log1p),
+                                          WEFT_UNARY(log2),
+                                          RuntimeSymbol{"memcpy", AddressOf(&::memcpy)},
+                                          RuntimeSymbol{"memmove", AddressOf(&::memmove)},
+                                          RuntimeSymbol{"memset", AddressOf(&::memset)},
+                                          WEFT_UNARY(nearbyint),
+                                          WEFT_BINARY(pow),
+                                          WEFT_BINARY(remainder),
+                                          WEFT_UNARY(rint),
+                                          WEFT_UNARY(round),
+                                          WEFT_UNARY(roundeven),
+                                          WEFT_UNARY(sin),
+                                          WEFT_UNARY(sinh),
+                                          WEFT_UNARY(sqrt),
+                                          WEFT_UNARY(tan),
+                                          WEFT_UNARY(tanh),
+                                          WEFT_UNARY(tgamma),
+                                          WEFT_UNARY(trunc)};
 #undef WEFT_UNARY
 #undef WEFT_BINARY
   return symbols;
@@ -225,8 +256,7 @@ absl::StatusOr<std::string> Jit::Compile(std::unique_ptr<JitModule> module) cons
 }
 
 absl::StatusOr<std::unique_ptr<JitLibrary>> Jit::Load(std::span<const std::byte> object) const {
-  if (object.size() < sizeof(llvm::ELF::Elf64_Ehdr) ||
-      std::memcmp(object.data(), llvm::ELF::ElfMagic, 4) != 0) {
+  if (object.size() < sizeof(llvm::ELF::Elf64_Ehdr) || std::memcmp(object.data(), llvm::ELF::ElfMagic, 4) != 0) {
     return UserErrorOf(absl::StatusCode::kDataLoss, "compiled object of ", object.size(), " bytes is not an ELF file");
   }
   llvm::ELF::Elf64_Ehdr header;
@@ -245,8 +275,8 @@ absl::StatusOr<std::unique_ptr<JitLibrary>> Jit::Load(std::span<const std::byte>
   auto buffer = llvm::MemoryBuffer::getMemBufferCopy(
       llvm::StringRef(reinterpret_cast<const char*>(object.data()), object.size()), "weft-object");
   if (llvm::Error error = jit.addObjectFile(*dylib, std::move(buffer))) {
-    return UserErrorOf(absl::StatusCode::kDataLoss, "compiled object cannot be read: ",
-                       llvm::toString(std::move(error)));
+    return UserErrorOf(absl::StatusCode::kDataLoss,
+                       "compiled object cannot be read: ", llvm::toString(std::move(error)));
   }
   return std::unique_ptr<JitLibrary>(new JitLibrary(std::move(impl)));
 }

@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include "src/backends/cpu/jit.h"
 #include "llvm/IR/BasicBlock.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/DerivedTypes.h"
@@ -14,6 +13,7 @@
 #include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
+#include "src/backends/cpu/jit.h"
 
 namespace weft::cpu {
 

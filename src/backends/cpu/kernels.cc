@@ -136,8 +136,8 @@ absl::Status KernelSet::ImportObjects(std::span<const std::byte> objects) {
     if (state_->micro[index].load(std::memory_order_acquire) != nullptr) continue;
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<JitLibrary> library, state_->jit.Load(bytes));
     WEFT_ASSIGN_OR_RETURN(MicroFn * fn, library->Function<MicroFn>(MicroSpec::FromIndex(index).Symbol()));
-    loaded.push_back({static_cast<int>(index),
-                      std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), std::move(library), fn});
+    loaded.push_back({static_cast<int>(index), std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
+                      std::move(library), fn});
   }
   if (at != objects.size()) return Truncated();
   std::lock_guard<std::mutex> lock(state_->mutex);

@@ -57,8 +57,8 @@ struct GemmCall {
   void* c = nullptr;
   int64_t c_row_stride = 0;  // elements; 0 means n
   std::array<int64_t, kMaxBatchDims> c_batch_strides = {};
-  bool accumulate = false;          // C += A B; f32 and f64 outputs only
-  const void* packed_b = nullptr;   // from PackB, used instead of b (batch_rank 0)
+  bool accumulate = false;         // C += A B; f32 and f64 outputs only
+  const void* packed_b = nullptr;  // from PackB, used instead of b (batch_rank 0)
   Epilogue epilogue;
 };
 
@@ -77,7 +77,7 @@ struct ConvCall {
   DType output = DType::kF32;  // of the one that is written; f32 or bf16 for bf16 inputs
   int64_t batch = 1, in_channels = 1, out_channels = 1;
   int64_t feature_groups = 1;
-  int64_t batch_groups = 1;    // StableHLO's batch_group_count: y has batch / batch_groups members; forward only
+  int64_t batch_groups = 1;  // StableHLO's batch_group_count: y has batch / batch_groups members; forward only
   int spatial_rank = 2;
   std::array<SpatialDim, kMaxSpatialDims> dims;
   const void* x = nullptr;
@@ -104,7 +104,7 @@ struct PoolCall {
 // The gradient of max pooling (StableHLO's select_and_scatter with select >= and scatter +): of each window's elements
 // the first largest gets dy. dx is written whole. kMin likewise; kSum spreads scale * dy over the window.
 struct PoolBackwardCall {
-  PoolCall pool;             // geometry and x; y is not read
+  PoolCall pool;  // geometry and x; y is not read
   const void* dy = nullptr;
   void* dx = nullptr;
 };

@@ -70,10 +70,10 @@ absl::Status OutOfScratch(const char* what, int64_t bytes);
 struct TypePlan {
   MicroType micro = MicroType::kF32;
   PackKind pack = PackKind::kF32;
-  bool direct = true;        // A and B may be read in place: packed elements equal the source's
-  bool narrow = false;       // the output is bf16 or f16: accumulate in f32 and convert
+  bool direct = true;   // A and B may be read in place: packed elements equal the source's
+  bool narrow = false;  // the output is bf16 or f16: accumulate in f32 and convert
   int source_bytes = 4;
-  int accumulator_bytes = 4; // of C as the tile writes it
+  int accumulator_bytes = 4;  // of C as the tile writes it
 };
 // False where tiles do not serve the types (integers, odd mixtures): the plain loop's business.
 bool PlanTypes(const CpuTarget& target, DType input, DType output, TypePlan* plan);

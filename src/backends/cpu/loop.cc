@@ -15,10 +15,11 @@ using ir::ScalarOp;
 using ir::ScalarValue;
 
 constexpr std::array<std::string_view, 48> kOpNames = {
-    "add", "sub", "mul", "div", "rem", "min", "max", "neg", "abs", "sign", "and", "or", "xor", "not", "shl", "shr", "sar",
-    "popcount", "clz", "floor", "ceil", "round_away", "round_even", "trunc", "sqrt", "rsqrt", "cbrt", "exp", "exp2",
-    "expm1", "log", "log1p", "logistic", "tanh", "erf", "erf_inv", "sin", "cos", "tan", "atan2", "pow", "is_finite",
-    "is_nan", "eq", "ne", "lt", "le", "gt"};
+    "add",  "sub",        "mul",        "div",   "rem",  "min",     "max",  "neg",      "abs",  "sign",
+    "and",  "or",         "xor",        "not",   "shl",  "shr",     "sar",  "popcount", "clz",  "floor",
+    "ceil", "round_away", "round_even", "trunc", "sqrt", "rsqrt",   "cbrt", "exp",      "exp2", "expm1",
+    "log",  "log1p",      "logistic",   "tanh",  "erf",  "erf_inv", "sin",  "cos",      "tan",  "atan2",
+    "pow",  "is_finite",  "is_nan",     "eq",    "ne",   "lt",      "le",   "gt"};
 
 std::string OpName(ScalarOp op) {
   const auto i = static_cast<size_t>(op);
@@ -67,12 +68,22 @@ bool CanMerge(LoopKernel& kernel, size_t d) {
 
 bool IsExpensive(ScalarOp op) {
   switch (op) {
-    case ScalarOp::kCbrt: case ScalarOp::kExp: case ScalarOp::kExp2: case ScalarOp::kExpm1: case ScalarOp::kLog:
-    case ScalarOp::kLog1p: case ScalarOp::kLogistic: case ScalarOp::kTanh: case ScalarOp::kErf: case ScalarOp::kErfInv:
-    case ScalarOp::kSin: case ScalarOp::kCos: case ScalarOp::kTan: case ScalarOp::kAtan2: case ScalarOp::kPow:
-      return true;
-    default:
-      return false;
+    case ScalarOp::kCbrt:
+    case ScalarOp::kExp:
+    case ScalarOp::kExp2:
+    case ScalarOp::kExpm1:
+    case ScalarOp::kLog:
+    case ScalarOp::kLog1p:
+    case ScalarOp::kLogistic:
+    case ScalarOp::kTanh:
+    case ScalarOp::kErf:
+    case ScalarOp::kErfInv:
+    case ScalarOp::kSin:
+    case ScalarOp::kCos:
+    case ScalarOp::kTan:
+    case ScalarOp::kAtan2:
+    case ScalarOp::kPow: return true;
+    default: return false;
   }
 }
 
@@ -299,7 +310,8 @@ std::string ToString(const LoopKernel& kernel, bool sizes) {
   std::string text = "for [";
   for (size_t d = 0; d < kernel.dims.size(); ++d) {
     const Dim& dim = kernel.dims[d];
-    absl::StrAppend(&text, d == 0 ? "" : ", ", dim.reduce ? "reduce " : "", static_cast<int>(d) == kernel.vector_dim ? "vector " : "");
+    absl::StrAppend(&text, d == 0 ? "" : ", ", dim.reduce ? "reduce " : "",
+                    static_cast<int>(d) == kernel.vector_dim ? "vector " : "");
     if (sizes) {
       absl::StrAppend(&text, dim.size);
       if (dim.chunk_dim >= 0) absl::StrAppend(&text, " of ", dim.total);
@@ -321,12 +333,14 @@ std::string ToString(const LoopKernel& kernel, bool sizes) {
       }
       case ExprKind::kConstant:
         if (IsFloat(e.dtype)) {
-          absl::StrAppend(&text, "constant ", e.number, sizes ? "" : absl::StrCat(" ", absl::Hex(std::bit_cast<uint64_t>(e.number))));
+          absl::StrAppend(&text, "constant ", e.number,
+                          sizes ? "" : absl::StrCat(" ", absl::Hex(std::bit_cast<uint64_t>(e.number))));
         } else {
           absl::StrAppend(&text, "constant ", e.integer);
         }
         break;
-      case ExprKind::kUnary: case ExprKind::kBinary: absl::StrAppend(&text, OpName(e.op)); break;
+      case ExprKind::kUnary:
+      case ExprKind::kBinary: absl::StrAppend(&text, OpName(e.op)); break;
       case ExprKind::kSelect: absl::StrAppend(&text, "select"); break;
       case ExprKind::kFma: absl::StrAppend(&text, "fma"); break;
       case ExprKind::kConvert: absl::StrAppend(&text, "convert"); break;
@@ -341,18 +355,21 @@ std::string ToString(const LoopKernel& kernel, bool sizes) {
   }
   for (size_t i = 0; i < kernel.reductions.size(); ++i) {
     const Reduction& r = kernel.reductions[i];
-    absl::StrAppend(&text, "  reduction ", i, ": ", ops::kReducerNames[static_cast<size_t>(r.op)], " %", r.expr, " stage ", r.stage, "\n");
+    absl::StrAppend(&text, "  reduction ", i, ": ", ops::kReducerNames[static_cast<size_t>(r.op)], " %", r.expr,
+                    " stage ", r.stage, "\n");
   }
   for (const Store& s : kernel.stores) {
-    absl::StrAppend(&text, s.row ? "  row_store " : "  store ", access(s.access), " %", s.expr, " stage ", s.stage, "\n");
+    absl::StrAppend(&text, s.row ? "  row_store " : "  store ", access(s.access), " %", s.expr, " stage ", s.stage,
+                    "\n");
   }
   return text;
 }
 
 ScalarValue LoopBuilder::Add(const Expr& e) {
-  std::string key = absl::StrCat(static_cast<int>(e.kind), ",", static_cast<int>(e.op), ",", static_cast<uint32_t>(e.dtype), ",",
-                                 static_cast<uint32_t>(e.storage), ",", e.index);
-  absl::StrAppend(&key, ",", e.args[0], ",", e.args[1], ",", e.args[2], ",", std::bit_cast<uint64_t>(e.number), ",", e.integer);
+  std::string key = absl::StrCat(static_cast<int>(e.kind), ",", static_cast<int>(e.op), ",",
+                                 static_cast<uint32_t>(e.dtype), ",", static_cast<uint32_t>(e.storage), ",", e.index);
+  absl::StrAppend(&key, ",", e.args[0], ",", e.args[1], ",", e.args[2], ",", std::bit_cast<uint64_t>(e.number), ",",
+                  e.integer);
   auto [it, fresh] = known_.try_emplace(key, static_cast<uint32_t>(kernel_.exprs.size()));
   if (fresh) kernel_.exprs.push_back(e);
   return ScalarValue{it->second, e.dtype};
@@ -382,7 +399,8 @@ ScalarValue LoopBuilder::Index(Access access) {
 
 ScalarValue LoopBuilder::Reduce(ops::Reducer op, ScalarValue x) {
   uint32_t at = 0;
-  while (at < kernel_.reductions.size() && !(kernel_.reductions[at].op == op && kernel_.reductions[at].expr == x.id)) ++at;
+  while (at < kernel_.reductions.size() && !(kernel_.reductions[at].op == op && kernel_.reductions[at].expr == x.id))
+    ++at;
   if (at == kernel_.reductions.size()) kernel_.reductions.push_back(Reduction{op, x.id, x.dtype});
   Expr e;
   e.kind = ExprKind::kReduced;

@@ -28,9 +28,14 @@ enum class ExprKind : uint8_t {
   kLoad,      // loads[index]
   kIndex,     // offset + sum of i[d] * strides[d] of indices[index], as i64
   kConstant,  // floats: `number`; integers and bool: `integer`
-  kUnary, kBinary, kSelect, kFma, kConvert, kBitcast,
-  kRound,     // f32 rounded to the values of `storage` (bf16, f16)
-  kReduced,   // the finished reduction `index`
+  kUnary,
+  kBinary,
+  kSelect,
+  kFma,
+  kConvert,
+  kBitcast,
+  kRound,    // f32 rounded to the values of `storage` (bf16, f16)
+  kReduced,  // the finished reduction `index`
 };
 
 // One scalar of the kernel. Computed types: bool, integers, f32, f64; bf16 and f16 exist in memory only.
@@ -145,9 +150,7 @@ class LoopBuilder final : public ir::ScalarBuilder {
 };
 
 // f32 for bf16 and f16, else the type itself.
-inline DType ComputeType(DType dtype) {
-  return dtype == DType::kBF16 || dtype == DType::kF16 ? DType::kF32 : dtype;
-}
+inline DType ComputeType(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16 ? DType::kF32 : dtype; }
 
 // Whether an operation costs more than about five simple ones.
 bool IsExpensive(ir::ScalarOp op);

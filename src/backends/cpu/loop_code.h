@@ -18,7 +18,11 @@ using Values = std::vector<V>;
 class LoopCode {
  public:
   LoopCode(const LoopKernel& kernel, const CpuTarget& target, JitModule& module, const std::string& symbol)
-      : k_(kernel), b_(*module.context), entry_(*module.context), code_(b_, target), masks_(target.isa == Isa::kAvx512) {
+      : k_(kernel),
+        b_(*module.context),
+        entry_(*module.context),
+        code_(b_, target),
+        masks_(target.isa == Isa::kAvx512) {
     llvm::Type* i64 = b_.getInt64Ty();
     llvm::Type* pointer = b_.getPtrTy();
     auto* type = llvm::FunctionType::get(b_.getVoidTy(), {pointer, pointer, i64, i64, pointer}, false);
@@ -28,9 +32,9 @@ class LoopCode {
 
  protected:
   struct Scope {
-    Values values;     // per expression, null where not computed
-    Values splats;     // the same as vectors
-    Values positions;  // per access (loads, indices, stores): elements, without the vector dimension's part
+    Values values;       // per expression, null where not computed
+    Values splats;       // the same as vectors
+    Values positions;    // per access (loads, indices, stores): elements, without the vector dimension's part
     V linear = nullptr;  // position within a row, for cached values
   };
   // Where vectors are: v is the index along the vector dimension.
@@ -78,7 +82,8 @@ class LoopCode {
     V index;
     Values carried;
   };
-  LoopEnd Loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body, int64_t reach = 0) {
+  LoopEnd Loop(V from, V to, int64_t step, Values carried, const std::function<Values(V, Values)>& body,
+               int64_t reach = 0) {
     llvm::LLVMContext& context = b_.getContext();
     auto* before = b_.GetInsertBlock();
     auto* head = llvm::BasicBlock::Create(context, "", function_);
@@ -139,7 +144,8 @@ class LoopCode {
     if (!vector) {
       raw = b_.CreateAlignedLoad(type, Address(a, scope, nullptr), align);
     } else if (at.count == 1) {
-      raw = b_.CreateAlignedLoad(type, Address(a, scope, stride == 1 ? at.v : b_.CreateMul(at.v, VectorStride(a))), align);
+      raw = b_.CreateAlignedLoad(type, Address(a, scope, stride == 1 ? at.v : b_.CreateMul(at.v, VectorStride(a))),
+                                 align);
     } else if (stride == 1) {
       auto* wide = llvm::FixedVectorType::get(type, at.count);
       V address = Address(a, scope, at.v);
@@ -151,7 +157,9 @@ class LoopCode {
       V offsets = b_.CreateMul(lanes, b_.CreateVectorSplat(at.count, VectorStride(a)));
       offsets = b_.CreateAdd(offsets, b_.CreateVectorSplat(at.count, scope.positions[a]));
       V addresses = b_.CreateGEP(type, Buffer(x.buffer), offsets);
-      V mask = at.mask != nullptr ? at.mask : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), at.count));
+      V mask = at.mask != nullptr
+                   ? at.mask
+                   : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), at.count));
       raw = b_.CreateMaskedGather(wide, addresses, align, mask, llvm::Constant::getNullValue(wide));
     }
     return code_.FromMemory(raw, x.dtype);
@@ -166,7 +174,8 @@ class LoopCode {
     const bool rounded = e.kind == ExprKind::kRound && e.storage == store.access.dtype;
     if (!vector || at.count == 1) {
       V part = !vector ? nullptr : stride == 1 ? at.v : b_.CreateMul(at.v, VectorStride(a));
-      b_.CreateAlignedStore(code_.ToMemory(scope.values[store.expr], store.access.dtype, rounded), Address(a, scope, part), align);
+      b_.CreateAlignedStore(code_.ToMemory(scope.values[store.expr], store.access.dtype, rounded),
+                            Address(a, scope, part), align);
       return;
     }
     V value = code_.ToMemory(Vector(store.expr, scope, at.count), store.access.dtype, rounded);
@@ -183,7 +192,8 @@ class LoopCode {
     V offsets = b_.CreateMul(lanes, b_.CreateVectorSplat(at.count, VectorStride(a)));
     offsets = b_.CreateAdd(offsets, b_.CreateVectorSplat(at.count, scope.positions[a]));
     V addresses = b_.CreateGEP(code_.MemoryLlvm(store.access.dtype), Buffer(store.access.buffer), offsets);
-    V mask = at.mask != nullptr ? at.mask : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), at.count));
+    V mask = at.mask != nullptr ? at.mask
+                                : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), at.count));
     b_.CreateMaskedScatter(value, addresses, align, mask);
   }
 
@@ -219,16 +229,20 @@ class LoopCode {
     const unsigned bits = type->getScalarSizeInBits();
     const auto integer = [&](const llvm::APInt& value) { return llvm::ConstantInt::get(type, value); };
     switch (r.op) {
-      case ops::Reducer::kSum: case ops::Reducer::kOr: c = llvm::Constant::getNullValue(type); break;
-      case ops::Reducer::kProd: c = is_float ? llvm::ConstantFP::get(type, 1.0) : llvm::ConstantInt::get(type, 1); break;
+      case ops::Reducer::kSum:
+      case ops::Reducer::kOr: c = llvm::Constant::getNullValue(type); break;
+      case ops::Reducer::kProd:
+        c = is_float ? llvm::ConstantFP::get(type, 1.0) : llvm::ConstantInt::get(type, 1);
+        break;
       case ops::Reducer::kAnd: c = llvm::Constant::getAllOnesValue(type); break;
       case ops::Reducer::kMax:
         c = is_float ? llvm::ConstantFP::getInfinity(type, true)
                      : integer(IsSigned(r.dtype) ? llvm::APInt::getSignedMinValue(bits) : llvm::APInt::getZero(bits));
         break;
       case ops::Reducer::kMin:
-        c = is_float ? llvm::ConstantFP::getInfinity(type, false)
-                     : integer(IsSigned(r.dtype) ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getMaxValue(bits));
+        c = is_float
+                ? llvm::ConstantFP::getInfinity(type, false)
+                : integer(IsSigned(r.dtype) ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getMaxValue(bits));
         break;
     }
     if (lanes > 1) return llvm::ConstantVector::getSplat(llvm::ElementCount::getFixed(lanes), c);

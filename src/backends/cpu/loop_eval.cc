@@ -181,7 +181,8 @@ int64_t FloatToInt(DType to, double x) {
 }
 
 Cell ReduceCell(ops::Reducer op, DType dtype, Cell a, Cell b) {
-  static constexpr ScalarOp kOps[] = {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kMax, ScalarOp::kMin, ScalarOp::kAnd, ScalarOp::kOr};
+  static constexpr ScalarOp kOps[] = {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kMax,
+                                      ScalarOp::kMin, ScalarOp::kAnd, ScalarOp::kOr};
   Cell c;
   const ScalarOp scalar = kOps[static_cast<size_t>(op)];
   if (IsFloat(dtype)) {
@@ -195,7 +196,11 @@ Cell ReduceCell(ops::Reducer op, DType dtype, Cell a, Cell b) {
 class Evaluator {
  public:
   Evaluator(const LoopKernel& kernel, const std::vector<void*>& buffers)
-      : kernel_(kernel), buffers_(buffers), at_(kernel.dims.size(), 0), cells_(kernel.exprs.size()), reduced_(kernel.reductions.size()) {}
+      : kernel_(kernel),
+        buffers_(buffers),
+        at_(kernel.dims.size(), 0),
+        cells_(kernel.exprs.size()),
+        reduced_(kernel.reductions.size()) {}
 
   void Run() { Parallel(0); }
 
@@ -242,7 +247,8 @@ class Evaluator {
     Cell c;
     const double inf = std::numeric_limits<double>::infinity();
     switch (r.op) {
-      case ops::Reducer::kSum: case ops::Reducer::kOr: break;
+      case ops::Reducer::kSum:
+      case ops::Reducer::kOr: break;
       case ops::Reducer::kProd: c.f = 1, c.i = 1; break;
       case ops::Reducer::kMax:
         c.f = -inf;
@@ -250,7 +256,8 @@ class Evaluator {
         break;
       case ops::Reducer::kMin:
         c.f = inf;
-        c.i = IsSigned(r.dtype) ? ~Wrap(r.dtype, static_cast<int64_t>(uint64_t{1} << (BitsOf(r.dtype) - 1))) : Wrap(r.dtype, -1);
+        c.i = IsSigned(r.dtype) ? ~Wrap(r.dtype, static_cast<int64_t>(uint64_t{1} << (BitsOf(r.dtype) - 1)))
+                                : Wrap(r.dtype, -1);
         break;
       case ops::Reducer::kAnd: c.i = Wrap(r.dtype, -1); break;
     }
@@ -263,7 +270,9 @@ class Evaluator {
     return p;
   }
 
-  void Write(const Store& s) { WriteCell(s.access.dtype, buffers_[s.access.buffer], Position(s.access), cells_[s.expr]); }
+  void Write(const Store& s) {
+    WriteCell(s.access.dtype, buffers_[s.access.buffer], Position(s.access), cells_[s.expr]);
+  }
 
   void Compute() {
     for (size_t i = 0; i < kernel_.exprs.size(); ++i) cells_[i] = One(kernel_.exprs[i]);
@@ -294,7 +303,7 @@ class Evaluator {
         break;
       case ExprKind::kBinary:
         if (e.op >= ScalarOp::kEq && e.op <= ScalarOp::kGe) {
-          c.i = IsFloat(type(0))     ? Compare(e.op, arg(0).f, arg(1).f)
+          c.i = IsFloat(type(0))    ? Compare(e.op, arg(0).f, arg(1).f)
                 : IsSigned(type(0)) ? Compare(e.op, arg(0).i, arg(1).i)
                                     : Compare(e.op, static_cast<uint64_t>(arg(0).i), static_cast<uint64_t>(arg(1).i));
         } else if (IsFloat(e.dtype)) {
@@ -306,13 +315,14 @@ class Evaluator {
       case ExprKind::kSelect: return arg(0).i != 0 ? arg(1) : arg(2);
       case ExprKind::kFma:
         c.f = e.dtype == DType::kF32 ? std::fmaf(arg(0).f, arg(1).f, arg(2).f) : std::fma(arg(0).f, arg(1).f, arg(2).f);
-        c.i = Wrap(e.dtype, IntBinary(e.dtype, ScalarOp::kAdd, IntBinary(e.dtype, ScalarOp::kMul, arg(0).i, arg(1).i), arg(2).i));
+        c.i = Wrap(e.dtype, IntBinary(e.dtype, ScalarOp::kAdd, IntBinary(e.dtype, ScalarOp::kMul, arg(0).i, arg(1).i),
+                                      arg(2).i));
         break;
       case ExprKind::kConvert:
         if (IsBool(e.dtype)) {
           c.i = IsFloat(type(0)) ? arg(0).f != 0 : arg(0).i != 0;
         } else if (IsFloat(e.dtype)) {
-          c.f = IsFloat(type(0))            ? arg(0).f
+          c.f = IsFloat(type(0))         ? arg(0).f
                 : type(0) == DType::kU64 ? static_cast<double>(static_cast<uint64_t>(arg(0).i))
                                          : static_cast<double>(arg(0).i);
           c.f = RoundTo(e.dtype, c.f);

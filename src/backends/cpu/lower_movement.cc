@@ -34,7 +34,8 @@ absl::Status LowerPad(Lowering& lowering, const Node& node) {
     from_offset += first * from[d];
     to_offset += (first * step + low[d]) * to[d];
   }
-  if (CountOf(sizes) > 0) lowering.CopyBox(x.dtype(), sizes, {lowering.Of(x), from_offset, from}, {result, to_offset, strides});
+  if (CountOf(sizes) > 0)
+    lowering.CopyBox(x.dtype(), sizes, {lowering.Of(x), from_offset, from}, {result, to_offset, strides});
   return absl::OkStatus();
 }
 
@@ -57,11 +58,13 @@ absl::Status LowerConcatenate(Lowering& lowering, const Node& node) {
 bool In(const Ints& list, int64_t value) { return std::find(list.begin(), list.end(), value) != list.end(); }
 
 // The dimension numbers of gather and scatter as strides. `boxes` is the gather's result or the scatter's updates.
-BoxCall MakeBoxCall(const Dims& operand, const Value& indices, const Dims& boxes, const Ints& window, const Ints& collapsed,
-                    const Ints& index_map, int64_t index_vector, const Ints& operand_batching, const Ints& index_batching) {
+BoxCall MakeBoxCall(const Dims& operand, const Value& indices, const Dims& boxes, const Ints& window,
+                    const Ints& collapsed, const Ints& index_map, int64_t index_vector, const Ints& operand_batching,
+                    const Ints& index_batching) {
   BoxCall call;
   call.index_type = indices.dtype();
-  const Dims operand_strides = StridesOf(operand), box_strides = StridesOf(boxes), index_strides = StridesOf(indices.dims());
+  const Dims operand_strides = StridesOf(operand), box_strides = StridesOf(boxes),
+             index_strides = StridesOf(indices.dims());
   std::vector<int64_t> window_of(operand.size(), -1);  // operand dimension to window dimension
   Ints inner;
   for (int64_t d = 0; d < static_cast<int64_t>(operand.size()); ++d) {
@@ -98,7 +101,8 @@ BoxCall MakeBoxCall(const Dims& operand, const Value& indices, const Dims& boxes
 absl::Status LowerGather(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &indices = node.operands()[1];
   const ir::Attrs& a = node.attrs();
-  BoxCall call = MakeBoxCall(x.dims(), indices, node.type().dims, a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), a.IntList(5), a.IntList(6));
+  BoxCall call = MakeBoxCall(x.dims(), indices, node.type().dims, a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3),
+                             a.IntList(5), a.IntList(6));
   call.dtype = x.dtype();
   lowering.Host("gather", {lowering.Of(x), lowering.Of(indices)}, {lowering.Define(Self(node))}, EncodeBoxes(call),
                 node.type().bytes() * 100 + 1000000);
@@ -108,7 +112,8 @@ absl::Status LowerGather(Lowering& lowering, const Node& node) {
 absl::Status LowerScatter(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &indices = node.operands()[1], &updates = node.operands()[2];
   const ir::Attrs& a = node.attrs();
-  BoxCall call = MakeBoxCall(x.dims(), indices, updates.dims(), a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), a.IntList(5), a.IntList(6));
+  BoxCall call = MakeBoxCall(x.dims(), indices, updates.dims(), a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3),
+                             a.IntList(5), a.IntList(6));
   call.dtype = x.dtype();
   call.reducer = a.Int(4);
   const int64_t cost = updates.type().bytes() * 500 + 1000000;
@@ -165,12 +170,8 @@ absl::Status LowerDynamicUpdateSlice(Lowering& lowering, const Node& node) {
 }
 
 constexpr NamedRule kRules[] = {
-    {"pad", LowerPad},
-    {"concatenate", LowerConcatenate},
-    {"gather", LowerGather},
-    {"scatter", LowerScatter},
-    {"dynamic_slice", LowerDynamicSlice},
-    {"dynamic_update_slice", LowerDynamicUpdateSlice},
+    {"pad", LowerPad},         {"concatenate", LowerConcatenate},    {"gather", LowerGather},
+    {"scatter", LowerScatter}, {"dynamic_slice", LowerDynamicSlice}, {"dynamic_update_slice", LowerDynamicUpdateSlice},
 };
 
 }  // namespace

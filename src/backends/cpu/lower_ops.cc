@@ -38,7 +38,8 @@ Merged Merge(const Dims& dims, const Dims& strides, const Ints& chosen) {
 Ints FreeDims(size_t rank, const Ints& batch, const Ints& contract) {
   Ints free;
   for (int64_t d = 0; d < static_cast<int64_t>(rank); ++d) {
-    if (std::find(batch.begin(), batch.end(), d) == batch.end() && std::find(contract.begin(), contract.end(), d) == contract.end()) {
+    if (std::find(batch.begin(), batch.end(), d) == batch.end() &&
+        std::find(contract.begin(), contract.end(), d) == contract.end()) {
       free.push_back(d);
     }
   }
@@ -51,14 +52,16 @@ struct Side {
   MatrixView view;
   int64_t rows = 1, columns = 1;
 };
-Side MakeSide(Lowering& lowering, const Value& value, const Ints& batch, const Ints& rows, const Ints& columns, bool dense_batch) {
+Side MakeSide(Lowering& lowering, const Value& value, const Ints& batch, const Ints& rows, const Ints& columns,
+              bool dense_batch) {
   Side side;
   Dims dims = value.dims();
   Dims strides = StridesOf(dims);
   Ints b = batch, r = rows, c = columns;
   const Merged merged_rows = Merge(dims, strides, r), merged_columns = Merge(dims, strides, c);
   side.storage = lowering.Of(value);
-  const bool unit = merged_rows.stride == 1 || merged_columns.stride == 1 || merged_rows.size == 1 || merged_columns.size == 1;
+  const bool unit =
+      merged_rows.stride == 1 || merged_columns.stride == 1 || merged_rows.size == 1 || merged_columns.size == 1;
   if (!merged_rows.ok || !merged_columns.ok || !unit || dense_batch) {
     Ints permutation = b;
     permutation.insert(permutation.end(), r.begin(), r.end());
@@ -119,13 +122,16 @@ absl::Status LowerDot(Lowering& lowering, const Node& node) {
     }
   }
   // Types that the kernels do not pair are converted around them.
-  const DType kernel_output = IsFloat(call.input) && call.input != call.output && call.output != DType::kF32 ? ComputeType(call.input) : call.output;
+  const DType kernel_output = IsFloat(call.input) && call.input != call.output && call.output != DType::kF32
+                                  ? ComputeType(call.input)
+                                  : call.output;
   StorageId left_storage = left.storage, right_storage = right.storage;
   const int64_t cost = 2 * members * call.m * call.n * call.k * 5 + 1000000;
   if (kernel_output == call.output) {
     const StorageId out = lowering.Define(result);
     const bool one = members == 1;
-    lowering.Host("gemm", {left_storage, right_storage}, {out}, EncodeGemm(call), cost, one ? call.m : 0, one ? call.n : 0);
+    lowering.Host("gemm", {left_storage, right_storage}, {out}, EncodeGemm(call), cost, one ? call.m : 0,
+                  one ? call.n : 0);
   } else {
     call.output = kernel_output;
     const StorageId wide = lowering.Temporary(result.type().count() * BytesOf(kernel_output));

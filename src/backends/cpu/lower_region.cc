@@ -228,7 +228,8 @@ class RegionLowering {
     if (op == "constant") {
       const HostTensor& t = LiteralOf(node);
       if (!IsSplat(t)) return absl::UnimplementedError("a literal of different elements inside a kernel");
-      return IsFloat(t.dtype()) ? builder_.Constant(t.dtype(), t.GetDouble(0)) : builder_.IntConstant(t.dtype(), t.GetInt(0));
+      return IsFloat(t.dtype()) ? builder_.Constant(t.dtype(), t.GetDouble(0))
+                                : builder_.IntConstant(t.dtype(), t.GetInt(0));
     }
     if (op == "iota") {
       const int64_t counted = IntOf(node, "dimension");
@@ -369,7 +370,8 @@ bool IsLoopNode(const ir::Node& node) {
   if (op == "reshape" || op == "pad" || op == "bitcast_convert") return false;  // aliases, a rule of its own
   switch (node.op().lowering) {
     case ir::Lowering::kScalar: return node.op().scalar != nullptr;
-    case ir::Lowering::kIndexMap: case ir::Lowering::kReduction: return true;
+    case ir::Lowering::kIndexMap:
+    case ir::Lowering::kReduction: return true;
     default: return false;
   }
 }

@@ -43,12 +43,14 @@ absl::StatusOr<Geometry> Read(const Node& node, const Dims& input, const Dims& k
   c.feature_groups = shape.feature_groups;
   c.batch_groups = shape.batch_groups;
   if (shape.windows.size() > static_cast<size_t>(kMaxSpatialDims)) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend runs convolutions of up to ", kMaxSpatialDims, " spatial dimensions");
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend runs convolutions of up to ", kMaxSpatialDims,
+                       " spatial dimensions");
   }
   c.spatial_rank = std::max(1, static_cast<int>(shape.windows.size()));
   for (size_t d = 0; d < shape.windows.size(); ++d) {
     const ops::Window& w = shape.windows[d];
-    c.dims[d] = SpatialDim{w.in, w.size, w.out(), w.stride, w.low, w.high, w.base_dilation, w.dilation, shape.reversal[d] != 0};
+    c.dims[d] =
+        SpatialDim{w.in, w.size, w.out(), w.stride, w.low, w.high, w.base_dilation, w.dilation, shape.reversal[d] != 0};
   }
   g.x_order = Order(static_cast<int64_t>(shape.input[0]), shape.input_spatial, static_cast<int64_t>(shape.input[1]));
   g.w_order = shape.kernel_spatial;
@@ -65,8 +67,8 @@ int64_t CostOf(const ConvCall& c) {
 }
 
 // Runs `name` on operands in the kernels' order and puts the result in its own.
-absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, Geometry g, StorageId left, StorageId right,
-                  const Ints& result_order) {
+absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, Geometry g, StorageId left,
+                  StorageId right, const Ints& result_order) {
   const Value result{Ref<const Node>::Share(&node), 0};
   ConvCall& c = g.call;
   c.input = node.operands()[0].dtype();
@@ -81,7 +83,8 @@ absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, G
   if (in_order && c.output == result.dtype()) {
     // The gradient of the kernel is small and comes in partial sums: nothing follows it in cache.
     const int64_t columns = name == "conv" ? c.out_channels : name == "conv_backward_data" ? c.in_channels : 0;
-    lowering.Host(name, {left, right}, {lowering.Define(result)}, EncodeConv(c), CostOf(c), columns > 0 ? count / columns : 0, columns);
+    lowering.Host(name, {left, right}, {lowering.Define(result)}, EncodeConv(c), CostOf(c),
+                  columns > 0 ? count / columns : 0, columns);
     return absl::OkStatus();
   }
   StorageId raw = lowering.Temporary(count * BytesOf(c.output));
@@ -124,7 +127,8 @@ struct Pooling {
   Dims in, out;
 };
 
-absl::StatusOr<Pooling> ReadPooling(const Node& node, const Dims& in, size_t strides, size_t base, size_t dilation, size_t padding) {
+absl::StatusOr<Pooling> ReadPooling(const Node& node, const Dims& in, size_t strides, size_t base, size_t dilation,
+                                    size_t padding) {
   const size_t n = in.size();
   const ir::OpDef& op = node.op();
   const ir::Attrs& a = node.attrs();
@@ -160,7 +164,8 @@ bool ToPool(const Pooling& p, PoolCall* call) {
   call->spatial_rank = std::max<int>(1, static_cast<int>(end - begin));
   for (size_t d = begin; d < end; ++d) {
     const ops::Window& w = p.windows[d];
-    call->dims[d - begin] = SpatialDim{w.in, w.size, w.out(), w.stride, w.low, w.high, w.base_dilation, w.dilation, false};
+    call->dims[d - begin] =
+        SpatialDim{w.in, w.size, w.out(), w.stride, w.low, w.high, w.base_dilation, w.dilation, false};
   }
   return true;
 }
@@ -180,7 +185,9 @@ absl::Status LowerReduceWindow(Lowering& lowering, const Node& node) {
   call.dtype = x.dtype();
   const bool kind = reducer == ops::Reducer::kMax || reducer == ops::Reducer::kMin || reducer == ops::Reducer::kSum;
   if (kind && !IsBool(x.dtype()) && ToPool(p, &call)) {
-    call.kind = reducer == ops::Reducer::kMax ? PoolKind::kMax : reducer == ops::Reducer::kMin ? PoolKind::kMin : PoolKind::kSum;
+    call.kind = reducer == ops::Reducer::kMax   ? PoolKind::kMax
+                : reducer == ops::Reducer::kMin ? PoolKind::kMin
+                                                : PoolKind::kSum;
     const StorageId out = lowering.Define(result);
     if (result.type().count() == 0) return absl::OkStatus();
     lowering.Host("pool", {lowering.Of(x)}, {out}, EncodePool(call), PoolCost(p));
@@ -241,8 +248,8 @@ absl::Status LowerSelectAndScatter(Lowering& lowering, const Node& node) {
   call.dtype = x.dtype();
   call.kind = PoolKind::kMax;
   if (!ToPool(p, &call)) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend runs select_and_scatter over at most ", kMaxSpatialDims,
-                       " neighbouring dimensions");
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend runs select_and_scatter over at most ",
+                       kMaxSpatialDims, " neighbouring dimensions");
   }
   const StorageId out = lowering.Define(Value{Ref<const Node>::Share(&node), 0});
   if (x.type().count() == 0) return absl::OkStatus();

@@ -79,7 +79,9 @@ StorageId Lowering::Define(const Value& value) {
   return s;
 }
 
-void Lowering::Alias(const Value& value, StorageId storage) { of_[std::pair(value.node.get(), value.result)] = storage; }
+void Lowering::Alias(const Value& value, StorageId storage) {
+  of_[std::pair(value.node.get(), value.result)] = storage;
+}
 
 StorageId Lowering::Constant(const HostTensor& tensor) {
   std::string& constants = out_.program.constants;
@@ -98,7 +100,8 @@ void Lowering::Host(std::string_view name, const std::vector<StorageId>& reads, 
                     std::vector<int64_t> params, int64_t cost, int64_t rows, int64_t columns) {
   Draft draft;
   draft.entry.type = Entry::Type::kHost;
-  auto [it, fresh] = host_of_name_.try_emplace(std::string(name), static_cast<uint32_t>(out_.program.host_kernels.size()));
+  auto [it, fresh] =
+      host_of_name_.try_emplace(std::string(name), static_cast<uint32_t>(out_.program.host_kernels.size()));
   if (fresh) out_.program.host_kernels.emplace_back(name);
   draft.entry.code = it->second;
   draft.entry.params = std::move(params);
@@ -124,7 +127,8 @@ void Lowering::AddLoop(LoopKernel kernel, const std::vector<StorageId>& buffers)
   for (uint32_t in = 0; in < buffers.size(); ++in) {
     if (draft.written[in]) continue;
     for (uint32_t out = 0; out < buffers.size(); ++out) {
-      if (draft.written[out] && SafeInPlace(kernel, in, out)) draft.in_place.push_back({static_cast<int>(in), static_cast<int>(out)});
+      if (draft.written[out] && SafeInPlace(kernel, in, out))
+        draft.in_place.push_back({static_cast<int>(in), static_cast<int>(out)});
     }
   }
   draft.loop = std::move(kernel);
@@ -193,7 +197,8 @@ void Lowering::Loop(LoopKernel kernel, const std::vector<StorageId>& buffers) {
     if (plan.tasks < 8 && chunks >= 2 && !kernel.dims[kernel.parallel_dims()].total) {
       SplitKernel split = SplitReduction(kernel, chunks);
       std::vector<StorageId> partials;
-      for (DType dtype : split.partial_types) partials.push_back(Temporary(split.partial_count * std::max(BytesOf(dtype), 1)));
+      for (DType dtype : split.partial_types)
+        partials.push_back(Temporary(split.partial_count * std::max(BytesOf(dtype), 1)));
       const auto resolve = [&](const std::vector<uint32_t>& refs) {
         std::vector<StorageId> resolved;
         for (uint32_t r : refs) resolved.push_back(r < buffers.size() ? buffers[r] : partials[~0u - r]);
@@ -231,7 +236,10 @@ void Lowering::CopyBox(DType dtype, const Dims& sizes, const Layout& from, const
   LoopBuilder builder(kernel);
   for (int64_t size : sizes) kernel.dims.push_back(Dim{size, false});
   // Bits move as integers of their width, so that NaNs keep theirs and types share code.
-  const DType moved = BytesOf(dtype) == 1 ? DType::kU8 : BytesOf(dtype) == 2 ? DType::kU16 : BytesOf(dtype) == 4 ? DType::kU32 : DType::kU64;
+  const DType moved = BytesOf(dtype) == 1   ? DType::kU8
+                      : BytesOf(dtype) == 2 ? DType::kU16
+                      : BytesOf(dtype) == 4 ? DType::kU32
+                                            : DType::kU64;
   const ir::ScalarValue x = builder.Load(Access{0, moved, from.offset, {from.strides.begin(), from.strides.end()}});
   kernel.stores.push_back(Store{Access{1, moved, to.offset, {to.strides.begin(), to.strides.end()}}, x.id, false, 0});
   kernel.buffers = 2;
@@ -258,7 +266,8 @@ absl::Status Lowering::LowerFusion(const Node& node) {
   for (const Value& operand : node.operands()) buffers.push_back(Of(operand));
   absl::StatusOr<LoopKernel> kernel = LowerRegion(region);
   if (kernel.ok()) {
-    for (uint32_t r = 0; r < node.results().size(); ++r) buffers.push_back(Define(Value{Ref<const Node>::Share(&node), r}));
+    for (uint32_t r = 0; r < node.results().size(); ++r)
+      buffers.push_back(Define(Value{Ref<const Node>::Share(&node), r}));
     Loop(*std::move(kernel), buffers);
     return absl::OkStatus();
   }
@@ -305,7 +314,8 @@ absl::Status Lowering::LowerNode(const Node& node) {
   }
   if (status.ok()) return status;
   std::string where = ir::ToString(node.location());
-  return absl::Status(status.code(), absl::StrCat(status.message(), where.empty() ? "" : " (recorded at ", where, where.empty() ? "" : ")"));
+  return absl::Status(status.code(), absl::StrCat(status.message(), where.empty() ? "" : " (recorded at ", where,
+                                                  where.empty() ? "" : ")"));
 }
 
 absl::StatusOr<LoweredModule> Lowering::Run() {
@@ -315,7 +325,8 @@ absl::StatusOr<LoweredModule> Lowering::Run() {
   for (size_t i = 0; i < main.parameters().size(); ++i) {
     const Value& p = main.parameters()[i];
     const ir::ParameterInfo& info = main.parameter_infos()[i];
-    if (!p.type().is_tensor()) return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend takes tensors as arguments only");
+    if (!p.type().is_tensor())
+      return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend takes tensors as arguments only");
     const StorageId s = Define(p);
     if (info.role == ir::ParameterInfo::Role::kWords) {
       storages_[s].place = BufferRef::Place::kWords;
@@ -401,7 +412,8 @@ void Lowering::AssignDonors() {
     if (r < 0 || static_cast<size_t>(r) >= program.results.size()) continue;
     const StorageId from = Of(main.parameters()[i]);
     const StorageId to = result_storage[r];
-    if (to < 0 || storages_[from].place != BufferRef::Place::kArgument || storages_[from].bytes != storages_[to].bytes) continue;
+    if (to < 0 || storages_[from].place != BufferRef::Place::kArgument || storages_[from].bytes != storages_[to].bytes)
+      continue;
     const int written = storages_[to].first;
     if (written < 0 || storages_[from].last > written) continue;
     if (storages_[from].last == written) {
@@ -429,9 +441,12 @@ void Lowering::ShareInPlace() {
       const StorageId from = Root(draft.storages[in]);
       const StorageId to = draft.storages[out];
       Storage& to_storage = storages_[to];
-      if (to_storage.place != BufferRef::Place::kArena || to_storage.shares >= 0 || to_storage.first != static_cast<int>(e)) continue;
+      if (to_storage.place != BufferRef::Place::kArena || to_storage.shares >= 0 ||
+          to_storage.first != static_cast<int>(e))
+        continue;
       const Storage& from_storage = storages_[from];
-      if (from == to || from_storage.place != BufferRef::Place::kArena || from_storage.bytes != to_storage.bytes) continue;
+      if (from == to || from_storage.place != BufferRef::Place::kArena || from_storage.bytes != to_storage.bytes)
+        continue;
       // What a product writes may be overwritten by its own epilogue, block by block.
       const bool own = draft.product >= 0 && draft.storages[draft.product] == from;
       if (from_storage.last != static_cast<int>(e) || (from_storage.first >= static_cast<int>(e) && !own)) continue;
@@ -439,7 +454,8 @@ void Lowering::ShareInPlace() {
       // Every appearance of the operand in this entry must be the safe one.
       bool alone = true;
       for (size_t a = 0; a < draft.storages.size(); ++a) {
-        alone = alone && (static_cast<int>(a) == in || (own && static_cast<int>(a) == draft.product) || Root(draft.storages[a]) != from);
+        alone = alone && (static_cast<int>(a) == in || (own && static_cast<int>(a) == draft.product) ||
+                          Root(draft.storages[a]) != from);
       }
       if (!alone) continue;
       taken.push_back(from);

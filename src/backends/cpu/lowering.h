@@ -71,9 +71,9 @@ class Lowering {
     std::vector<bool> written;
     // Pairs (read, written) of positions that may be one buffer.
     std::vector<std::pair<int, int>> in_place;
-    std::optional<LoopKernel> loop;   // of a loop, or of a product's epilogue
-    int64_t rows = 0, columns = 0;    // of a product whose result may have an epilogue
-    int product = -1;                 // position of a product's result once it has an epilogue
+    std::optional<LoopKernel> loop;  // of a loop, or of a product's epilogue
+    int64_t rows = 0, columns = 0;   // of a product whose result may have an epilogue
+    int product = -1;                // position of a product's result once it has an epilogue
   };
 
   absl::Status LowerNode(const ir::Node& node);

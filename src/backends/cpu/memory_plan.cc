@@ -22,7 +22,8 @@ int64_t Padded(int64_t bytes) {
 class Placed {
  public:
   Placed(const std::vector<Lifetime>& lifetimes, int entries)
-      : lifetimes_(lifetimes), stride_(std::max(64, 2 * static_cast<int>(std::sqrt(entries)))),
+      : lifetimes_(lifetimes),
+        stride_(std::max(64, 2 * static_cast<int>(std::sqrt(entries)))),
         windows_(static_cast<size_t>(entries / stride_) + 1) {}
 
   void Add(size_t i) {
@@ -32,7 +33,8 @@ class Placed {
     for (int w = std::max(0, one.first / stride_ - 1); w <= one.last / stride_; ++w) {
       std::vector<size_t>& window = windows_[w];
       window.insert(std::upper_bound(window.begin(), window.end(), i,
-                                     [&](size_t a, size_t b) { return lifetimes_[a].offset < lifetimes_[b].offset; }), i);
+                                     [&](size_t a, size_t b) { return lifetimes_[a].offset < lifetimes_[b].offset; }),
+                    i);
     }
   }
   // Calls `visit` with everything that lives at the same time, by offset.
@@ -66,7 +68,8 @@ int64_t PlanArena(std::vector<Lifetime>& lifetimes) {
     order.push_back(i);
     entries = std::max(entries, lifetimes[i].last + 1);
   }
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
   int64_t total = 0;
   Placed placed(lifetimes, entries);
   for (size_t i : order) {

@@ -25,9 +25,10 @@ inline constexpr int kMicroForms = 3;
 struct MicroSpec {
   MicroType type = MicroType::kF32;
   MicroForm form = MicroForm::kRows;
-  int mr = 1;             // rows, 1 to 15
-  int nv = 1;             // vectors of columns, 1 to 4
-  bool masked_b = false;  // the last vector of B ends in memory that must not be read; packed B is padded and needs no mask
+  int mr = 1;  // rows, 1 to 15
+  int nv = 1;  // vectors of columns, 1 to 4
+  bool masked_b =
+      false;  // the last vector of B ends in memory that must not be read; packed B is padded and needs no mask
 
   static constexpr int kCount = kMicroTypes * kMicroForms * 16 * 4 * 2;
   int Index() const {
@@ -39,18 +40,18 @@ struct MicroSpec {
 
 // Strides and offsets are bytes. Steps are elements of K, pairs of them for kBF16Dot (B holds pairs side by side).
 struct MicroArgs {
-  int64_t taps = 1;               // outer K: runs of `k` steps, each with its own pointers; at least 1
-  int64_t k = 0;                  // steps per tap; at least 1 unless odd
-  int64_t odd = 0;                // kBF16Dot, kRows: one more single element after the pairs
+  int64_t taps = 1;  // outer K: runs of `k` steps, each with its own pointers; at least 1
+  int64_t k = 0;     // steps per tap; at least 1 unless odd
+  int64_t odd = 0;   // kBF16Dot, kRows: one more single element after the pairs
   const void* const* a = nullptr;
   int64_t a_stride = 0;
   const void* b = nullptr;
   const int64_t* b_offsets = nullptr;  // [taps], added to b
   int64_t b_stride = 0;
-  void* const* c = nullptr;       // [mr] rows of C
-  int64_t c_offset = 0;           // added to every row
-  int64_t last_lanes = 0;         // columns of the last vector that exist, 1 to lanes
-  int64_t accumulate = 0;         // 0: C = sum, 1: C += sum
+  void* const* c = nullptr;  // [mr] rows of C
+  int64_t c_offset = 0;      // added to every row
+  int64_t last_lanes = 0;    // columns of the last vector that exist, 1 to lanes
+  int64_t accumulate = 0;    // 0: C = sum, 1: C += sum
 };
 using MicroFn = void(const MicroArgs*);
 

@@ -57,7 +57,8 @@ void PackElements(const CpuTarget& target, const PackSource& source, int64_t k, 
   ZeroTail(out, k, lanes, width);
   if constexpr (std::is_same_v<Rule, Copy<float>> || std::is_same_v<Rule, Copy<double>>) {
     if (source.lane_stride == 1) {
-      for (int64_t s = 0; s < k; ++s) std::memcpy(out + s * width, data + s * source.step_stride, lanes * sizeof(Packed));
+      for (int64_t s = 0; s < k; ++s)
+        std::memcpy(out + s * width, data + s * source.step_stride, lanes * sizeof(Packed));
       return;
     }
   }
@@ -120,8 +121,7 @@ void Pack(const CpuTarget& target, PackKind kind, const PackSource& source, int6
       return PackElements<Copy<float>>(target, source, k, lanes, width, static_cast<float*>(destination));
     case PackKind::kF64:
       return PackElements<Copy<double>>(target, source, k, lanes, width, static_cast<double*>(destination));
-    case PackKind::kBF16Pairs:
-      return PackPairs(target, source, k, lanes, width, static_cast<uint32_t*>(destination));
+    case PackKind::kBF16Pairs: return PackPairs(target, source, k, lanes, width, static_cast<uint32_t*>(destination));
     case PackKind::kWidenBF16:
       return PackElements<FromBF16>(target, source, k, lanes, width, static_cast<float*>(destination));
     case PackKind::kWidenF16:

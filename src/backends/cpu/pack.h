@@ -12,9 +12,11 @@ namespace weft::cpu {
 
 // What the packed elements are.
 enum class PackKind : uint8_t {
-  kF32, kF64,       // copied
-  kBF16Pairs,       // bf16, two K side by side in 32 bits
-  kWidenBF16, kWidenF16,  // to f32
+  kF32,
+  kF64,        // copied
+  kBF16Pairs,  // bf16, two K side by side in 32 bits
+  kWidenBF16,
+  kWidenF16,  // to f32
 };
 inline int PackedElementBytes(PackKind kind) { return kind == PackKind::kF64 ? 8 : 4; }
 // Packed steps for k elements: half as many pairs.

@@ -9,15 +9,15 @@ namespace weft::cpu {
 
 struct PoolPixel {
   PoolKind kind = PoolKind::kMax;
-  const float* x = nullptr;           // the image
-  const int64_t* offsets = nullptr;   // of the window's elements that exist, in window order
-  int64_t taps = 0;                   // at least 1
+  const float* x = nullptr;          // the image
+  const int64_t* offsets = nullptr;  // of the window's elements that exist, in window order
+  int64_t taps = 0;                  // at least 1
   int64_t channels = 0;
   float scale = 1;
-  float* y = nullptr;                 // forward: this pixel
-  const float* dy = nullptr;          // backward: this pixel
-  float* dx = nullptr;                // backward: the image
-  bool overwrite = false;             // backward: no other window touches these elements
+  float* y = nullptr;         // forward: this pixel
+  const float* dy = nullptr;  // backward: this pixel
+  float* dx = nullptr;        // backward: the image
+  bool overwrite = false;     // backward: no other window touches these elements
 };
 
 void PoolForwardPortable(const PoolPixel& pixel);

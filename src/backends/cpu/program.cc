@@ -96,7 +96,9 @@ ValueSpec ReadSpec(Reader& r) {
   return spec;
 }
 
-absl::Status Damaged(std::string_view what) { return absl::DataLossError(absl::StrCat("compiled program is damaged: ", what)); }
+absl::Status Damaged(std::string_view what) {
+  return absl::DataLossError(absl::StrCat("compiled program is damaged: ", what));
+}
 
 int64_t BytesOfSpec(const ValueSpec& spec) { return CountOf(spec.dims) * BytesOf(spec.dtype); }
 
@@ -221,17 +223,20 @@ absl::Status CheckProgram(const Program& p) {
   for (size_t r = 0; r < p.donor.size(); ++r) {
     const int32_t d = p.donor[r];
     if (d < -1 || d >= static_cast<int32_t>(p.arguments.size())) return Damaged("a donation of no argument");
-    if (d >= 0 && BytesOfSpec(p.arguments[d]) != BytesOfSpec(p.results[r])) return Damaged("a donation of another size");
+    if (d >= 0 && BytesOfSpec(p.arguments[d]) != BytesOfSpec(p.results[r]))
+      return Damaged("a donation of another size");
   }
   if (p.arena_bytes < 0 || p.arena_bytes > kLimit) return Damaged("an impossible arena");
   for (const Entry& e : p.entries) {
     if (e.type > Entry::Type::kHost) return Damaged("an unknown kind of entry");
     const size_t codes = e.type == Entry::Type::kLoop ? p.loops.size() : p.host_kernels.size();
     if (e.code >= codes) return Damaged("an entry without code");
-    if (e.tasks < 0 || e.cost < 0 || e.scratch_bytes < 0 || e.scratch_bytes > kLimit) return Damaged("an impossible entry");
-    if (e.epilogue >= 0 && (e.type != Entry::Type::kHost || static_cast<size_t>(e.epilogue) >= p.loops.size() ||
-                            e.epilogue_buffers > e.buffers.size() ||
-                            e.epilogue_consumes >= static_cast<int64_t>(e.epilogue_buffers) || !IsBlockLoop(e.epilogue_params))) {
+    if (e.tasks < 0 || e.cost < 0 || e.scratch_bytes < 0 || e.scratch_bytes > kLimit)
+      return Damaged("an impossible entry");
+    if (e.epilogue >= 0 &&
+        (e.type != Entry::Type::kHost || static_cast<size_t>(e.epilogue) >= p.loops.size() ||
+         e.epilogue_buffers > e.buffers.size() || e.epilogue_consumes >= static_cast<int64_t>(e.epilogue_buffers) ||
+         !IsBlockLoop(e.epilogue_params))) {
       return Damaged("an impossible entry");
     }
     for (const BufferRef& b : e.buffers) {
@@ -241,7 +246,9 @@ absl::Status CheckProgram(const Program& p) {
         case BufferRef::Place::kResult: inside = inside && b.index < p.results.size() && b.offset == 0; break;
         case BufferRef::Place::kWords: inside = inside && b.offset / 4 <= p.words; break;
         case BufferRef::Place::kArena: inside = inside && b.offset <= p.arena_bytes; break;
-        case BufferRef::Place::kConstant: inside = inside && static_cast<uint64_t>(b.offset) <= p.constants.size(); break;
+        case BufferRef::Place::kConstant:
+          inside = inside && static_cast<uint64_t>(b.offset) <= p.constants.size();
+          break;
         default: inside = false;
       }
       if (!inside) return Damaged("an entry refers to memory outside the plan");
@@ -264,7 +271,8 @@ std::string ToString(const Program& p) {
     if (e.type == Entry::Type::kLoop) {
       absl::StrAppend(&text, "loop ", e.code, " tasks ", e.tasks, ":");
     } else {
-      absl::StrAppend(&text, p.host_kernels[e.code], e.epilogue < 0 ? "" : absl::StrCat(" then loop ", e.epilogue), ":");
+      absl::StrAppend(&text, p.host_kernels[e.code], e.epilogue < 0 ? "" : absl::StrCat(" then loop ", e.epilogue),
+                      ":");
     }
     for (const BufferRef& b : e.buffers) append_ref(b);
     absl::StrAppend(&text, "\n");

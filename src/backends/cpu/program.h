@@ -59,7 +59,7 @@ struct ValueSpec {
 // Machine code of some loops, as the linker takes it.
 struct CodeObject {
   std::string bytes;
-  std::vector<std::string> keys;     // form of each function, see LoopPlan::key
+  std::vector<std::string> keys;  // form of each function, see LoopPlan::key
   std::vector<std::string> symbols;
 };
 
@@ -68,15 +68,15 @@ struct Program {
   std::string isa;
   std::vector<ValueSpec> arguments;
   std::vector<ValueSpec> results;
-  std::vector<int32_t> donor;              // per result: the argument whose memory it may take over, or -1
+  std::vector<int32_t> donor;  // per result: the argument whose memory it may take over, or -1
   uint32_t words = 0;
-  std::vector<std::string> loops;          // keys
-  std::vector<std::string> host_kernels;   // names
+  std::vector<std::string> loops;         // keys
+  std::vector<std::string> host_kernels;  // names
   std::vector<Entry> entries;
   int64_t arena_bytes = 0;
-  std::string constants;                   // 64-byte aligned pieces
+  std::string constants;  // 64-byte aligned pieces
   std::vector<std::shared_ptr<const CodeObject>> objects;
-  std::string micro_kernels;               // KernelSet::ExportObjects
+  std::string micro_kernels;  // KernelSet::ExportObjects
 
   int64_t TotalCost() const;
 };

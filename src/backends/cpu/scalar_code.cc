@@ -24,7 +24,9 @@ llvm::Type* ScalarCode::Like(V x, llvm::Type* element) {
   return vector == nullptr ? element : llvm::FixedVectorType::get(element, vector->getNumElements());
 }
 
-V ScalarCode::Int(V like, int64_t value) { return llvm::ConstantInt::get(like->getType(), static_cast<uint64_t>(value), true); }
+V ScalarCode::Int(V like, int64_t value) {
+  return llvm::ConstantInt::get(like->getType(), static_cast<uint64_t>(value), true);
+}
 
 // Nearest even, without the machine's own conversion, which flushes denormals. NaN keeps its sign and becomes quiet.
 V ScalarCode::RoundBF16(V x) {
@@ -101,7 +103,8 @@ V ScalarCode::Convert(DType from, DType to, V x) {
     return IsSigned(from) ? b_.CreateSIToFP(x, type) : b_.CreateUIToFP(x, type);
   }
   if (IsFloat(from)) {
-    return b_.CreateIntrinsic(IsSigned(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat, {type, x->getType()}, {x});
+    return b_.CreateIntrinsic(IsSigned(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat,
+                              {type, x->getType()}, {x});
   }
   return b_.CreateIntCast(x, type, IsSigned(from));
 }
@@ -159,7 +162,8 @@ V ScalarCode::Unary(const Expr& e, DType from, V x) {
     case ScalarOp::kIsNan: return is_float ? b_.CreateFCmpUNO(x, x) : nullptr;
     case ScalarOp::kIsFinite:
       if (!is_float) return nullptr;
-      return b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), llvm::ConstantFP::getInfinity(x->getType()));
+      return b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x),
+                              llvm::ConstantFP::getInfinity(x->getType()));
     default: return is_float ? math_.Function(e.op, x) : nullptr;
   }
 }
@@ -192,7 +196,8 @@ V ScalarCode::Binary(const Expr& e, DType from, V x, V y) {
     case ScalarOp::kMax:
       if (is_float) return math_.Max(x, y);
       return b_.CreateSelect(is_signed ? b_.CreateICmpSGT(x, y) : b_.CreateICmpUGT(x, y), x, y);
-    case ScalarOp::kDiv: case ScalarOp::kRem: {
+    case ScalarOp::kDiv:
+    case ScalarOp::kRem: {
       if (is_float) return e.op == ScalarOp::kDiv ? b_.CreateFDiv(x, y) : math_.Rem(x, y);
       if (is_bool) return nullptr;
       const bool divides = e.op == ScalarOp::kDiv;
@@ -212,7 +217,9 @@ V ScalarCode::Binary(const Expr& e, DType from, V x, V y) {
     case ScalarOp::kAnd: return b_.CreateAnd(x, y);
     case ScalarOp::kOr: return b_.CreateOr(x, y);
     case ScalarOp::kXor: return b_.CreateXor(x, y);
-    case ScalarOp::kShl: case ScalarOp::kShrLogical: case ScalarOp::kShrArithmetic: {
+    case ScalarOp::kShl:
+    case ScalarOp::kShrLogical:
+    case ScalarOp::kShrArithmetic: {
       if (is_float || is_bool) return nullptr;
       V inside = b_.CreateICmpULT(y, Int(y, BitsOf(from)));
       V amount = b_.CreateSelect(inside, y, Int(y, e.op == ScalarOp::kShrArithmetic ? BitsOf(from) - 1 : 0));
@@ -229,16 +236,21 @@ V ScalarCode::Binary(const Expr& e, DType from, V x, V y) {
     case ScalarOp::kPow: return is_float ? math_.Pow(x, y) : is_bool ? nullptr : IntPower(from, x, y);
     case ScalarOp::kEq: return is_float ? b_.CreateFCmpOEQ(x, y) : b_.CreateICmpEQ(x, y);
     case ScalarOp::kNe: return is_float ? b_.CreateFCmpUNE(x, y) : b_.CreateICmpNE(x, y);
-    case ScalarOp::kLt: return is_float ? b_.CreateFCmpOLT(x, y) : is_signed ? b_.CreateICmpSLT(x, y) : b_.CreateICmpULT(x, y);
-    case ScalarOp::kLe: return is_float ? b_.CreateFCmpOLE(x, y) : is_signed ? b_.CreateICmpSLE(x, y) : b_.CreateICmpULE(x, y);
-    case ScalarOp::kGt: return is_float ? b_.CreateFCmpOGT(x, y) : is_signed ? b_.CreateICmpSGT(x, y) : b_.CreateICmpUGT(x, y);
-    case ScalarOp::kGe: return is_float ? b_.CreateFCmpOGE(x, y) : is_signed ? b_.CreateICmpSGE(x, y) : b_.CreateICmpUGE(x, y);
+    case ScalarOp::kLt:
+      return is_float ? b_.CreateFCmpOLT(x, y) : is_signed ? b_.CreateICmpSLT(x, y) : b_.CreateICmpULT(x, y);
+    case ScalarOp::kLe:
+      return is_float ? b_.CreateFCmpOLE(x, y) : is_signed ? b_.CreateICmpSLE(x, y) : b_.CreateICmpULE(x, y);
+    case ScalarOp::kGt:
+      return is_float ? b_.CreateFCmpOGT(x, y) : is_signed ? b_.CreateICmpSGT(x, y) : b_.CreateICmpUGT(x, y);
+    case ScalarOp::kGe:
+      return is_float ? b_.CreateFCmpOGE(x, y) : is_signed ? b_.CreateICmpSGE(x, y) : b_.CreateICmpUGE(x, y);
     default: return nullptr;
   }
 }
 
 V ScalarCode::Combine(ops::Reducer op, DType dtype, V x, V y) {
-  static constexpr ScalarOp kOps[] = {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kMax, ScalarOp::kMin, ScalarOp::kAnd, ScalarOp::kOr};
+  static constexpr ScalarOp kOps[] = {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kMax,
+                                      ScalarOp::kMin, ScalarOp::kAnd, ScalarOp::kOr};
   Expr e;
   e.op = kOps[static_cast<size_t>(op)];
   e.dtype = dtype;

@@ -11,7 +11,8 @@ class ScalarCode {
  public:
   using V = llvm::Value*;
 
-  ScalarCode(llvm::IRBuilder<>& builder, const CpuTarget& target) : b_(builder), target_(target), math_(builder, target) {}
+  ScalarCode(llvm::IRBuilder<>& builder, const CpuTarget& target)
+      : b_(builder), target_(target), math_(builder, target) {}
 
   // i1 for bool; f32, f64 and integers as they are.
   llvm::Type* ComputeLlvm(DType dtype);
@@ -32,9 +33,9 @@ class ScalarCode {
   V Binary(const Expr& e, DType from, V x, V y);
   V IntPower(DType dtype, V x, V y);
   V Convert(DType from, DType to, V x);
-  V RoundBF16(V x);      // f32 bits with the low half zero
-  V F16Bits(V x);        // f32 to i16
-  V F16Value(V bits);    // i16 to f32
+  V RoundBF16(V x);    // f32 bits with the low half zero
+  V F16Bits(V x);      // f32 to i16
+  V F16Value(V bits);  // i16 to f32
 
   llvm::IRBuilder<>& b_;
   const CpuTarget& target_;

@@ -121,7 +121,8 @@ V VectorMath::CallPerLane(const std::string& name, V x, V y) {
 
 V VectorMath::Pow2(V n) {
   V biased = b_.CreateAdd(n, IntConstant(n->getType(), 1023));
-  return b_.CreateBitCast(b_.CreateShl(biased, IntConstant(n->getType(), 52)), WithElement(n->getType(), b_.getDoubleTy()));
+  return b_.CreateBitCast(b_.CreateShl(biased, IntConstant(n->getType(), 52)),
+                          WithElement(n->getType(), b_.getDoubleTy()));
 }
 
 // expm1(r) for x = n ln 2 + r, |r| <= 0.347; Taylor to r^10, 1e-12 relative.
@@ -166,14 +167,16 @@ V VectorMath::Erf64(V x) {
   V z = b_.CreateFMul(x, x);
   // Taylor on [0, 1]: (-1)^n / (n! (2n + 1)) times 2 / sqrt(pi); 1e-11.
   constexpr double k = 1.12837916709551257390;
-  V small = b_.CreateFMul(x, Poly(z, {k, -k / 3, k / 10, -k / 42, k / 216, -k / 1320, k / 9360, -k / 75600, k / 685440,
-                                      -k / 6894720, k / 76204800, -k / 918086400, k / 11975040000., -k / 168129561600.}));
+  V small =
+      b_.CreateFMul(x, Poly(z, {k, -k / 3, k / 10, -k / 42, k / 216, -k / 1320, k / 9360, -k / 75600, k / 685440,
+                                -k / 6894720, k / 76204800, -k / 918086400, k / 11975040000., -k / 168129561600.}));
   // ln erfc on [1, 4.1], 8e-11; erf is 1 in f32 from 3.92 on.
   V clamped = Min(Max(magnitude, Constant(x, 1)), Constant(x, 4.1));
-  V log_erfc = Poly(clamped, {0.0000596225343606016434, -1.12876269382246861, -0.635513115870016728, -0.104656372032401435,
-                              0.021208848277710486, -0.00131164915871957502, -0.00101403450043575889, 0.000490110211245771812,
-                              -0.000124788978071433346, 0.0000206512789452665213, -2.22665658755214188e-6,
-                              1.43035784420481997e-7, -4.16884475415543267e-9});
+  V log_erfc =
+      Poly(clamped, {0.0000596225343606016434, -1.12876269382246861, -0.635513115870016728, -0.104656372032401435,
+                     0.021208848277710486, -0.00131164915871957502, -0.00101403450043575889, 0.000490110211245771812,
+                     -0.000124788978071433346, 0.0000206512789452665213, -2.22665658755214188e-6,
+                     1.43035784420481997e-7, -4.16884475415543267e-9});
   V n = nullptr;
   V finite = b_.CreateSelect(b_.CreateFCmpUNO(x, x), Constant(x, -1), log_erfc);
   V e = ExpReduced(finite, &n);
@@ -211,7 +214,8 @@ V VectorMath::Atan64(V x) {
   V high = b_.CreateFCmpOGT(x, Constant(x, 0.41421356237309503));
   V t = b_.CreateSelect(high, b_.CreateFDiv(b_.CreateFSub(x, one), b_.CreateFAdd(x, one)), x);
   V z = b_.CreateFMul(t, t);
-  V p = Poly(z, {1., -1. / 3, 1. / 5, -1. / 7, 1. / 9, -1. / 11, 1. / 13, -1. / 15, 1. / 17, -1. / 19, 1. / 21, -1. / 23, 1. / 25});
+  V p = Poly(z, {1., -1. / 3, 1. / 5, -1. / 7, 1. / 9, -1. / 11, 1. / 13, -1. / 15, 1. / 17, -1. / 19, 1. / 21,
+                 -1. / 23, 1. / 25});
   return Fma(t, p, b_.CreateSelect(high, Constant(x, 0.78539816339744830962), Constant(x, 0)));
 }
 
@@ -235,7 +239,8 @@ void VectorMath::SinCos64(V x, V* sine, V* cosine) {
   V sine_value = b_.CreateSelect(swap, c, s);
   V cosine_value = b_.CreateSelect(swap, s, c);
   *sine = b_.CreateSelect(bit(quadrant, 2), b_.CreateFNeg(sine_value), sine_value);
-  *cosine = b_.CreateSelect(bit(b_.CreateAdd(quadrant, IntConstant(i32, 1)), 2), b_.CreateFNeg(cosine_value), cosine_value);
+  *cosine =
+      b_.CreateSelect(bit(b_.CreateAdd(quadrant, IntConstant(i32, 1)), 2), b_.CreateFNeg(cosine_value), cosine_value);
 }
 
 // Huge angles go to libm, out of line: a vector with one takes the slow way whole.
@@ -430,8 +435,8 @@ V VectorMath::Atan2(V y, V x) {
   V steep = b_.CreateFCmpOGT(ay, ax);
   V low = b_.CreateSelect(steep, ax, ay), high = b_.CreateSelect(steep, ay, ax);
   V t = b_.CreateFDiv(low, high);
-  t = b_.CreateSelect(b_.CreateFCmpOEQ(high, Constant(high, 0)), Constant(t, 0), t);     // 0 / 0
-  t = b_.CreateSelect(b_.CreateFCmpOEQ(low, Constant(low, kInf)), Constant(t, 1), t);    // inf / inf
+  t = b_.CreateSelect(b_.CreateFCmpOEQ(high, Constant(high, 0)), Constant(t, 0), t);   // 0 / 0
+  t = b_.CreateSelect(b_.CreateFCmpOEQ(low, Constant(low, kInf)), Constant(t, 1), t);  // inf / inf
   V angle = Atan64(t);
   angle = b_.CreateSelect(steep, b_.CreateFSub(Constant(angle, 1.57079632679489661923), angle), angle);
   llvm::Type* i64 = IntTypeOf(wx);

@@ -29,7 +29,7 @@ class VectorMath {
   V IntConstant(llvm::Type* type, int64_t value);
   llvm::Type* IntTypeOf(V x);
   V Poly(V x, std::initializer_list<double> ascending);
-  V Pow2(V n_int);             // f64: 2^n for -1022 <= n <= 1023
+  V Pow2(V n_int);  // f64: 2^n for -1022 <= n <= 1023
   V CopySign(V magnitude, V sign);
   V CallPerLane(const std::string& f64_name, V x, V y = nullptr);
 
@@ -39,11 +39,11 @@ class VectorMath {
   V LogF32(V x);
   // In f64 arithmetic, accurate to about 1e-10: one rounding to f32 away from correct.
   V Exp64(V x);
-  V ExpReduced(V x, V* n);     // x = n ln 2 + r: expm1(r)
+  V ExpReduced(V x, V* n);  // x = n ln 2 + r: expm1(r)
   V Log64(V x);
   V Erf64(V x);
   V ErfInv64(V x);
-  V Atan64(V x);               // for x in [0, 1]
+  V Atan64(V x);  // for x in [0, 1]
   void SinCos64(V x, V* sine, V* cosine);
   V Trig(ir::ScalarOp op, V x);
 

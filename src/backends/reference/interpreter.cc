@@ -15,8 +15,7 @@ using ir::Value;
 ir::Value NewParameter(const ir::Type& type) { return {Node::Create(ops::kOp_parameter, {}, {}, {type}), 0}; }
 
 // Expansions nest a few levels (cross_entropy, log_softmax, primitives), so the recursion is shallow.
-absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op,
-                                                    std::span<const HostTensor* const> operands,
+absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op, std::span<const HostTensor* const> operands,
                                                     const ir::Attrs& attrs, size_t result_count) {
   std::vector<Value> parameters;
   std::vector<HostTensor> arguments;
@@ -33,8 +32,7 @@ absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op,
   values.resize(std::max(values.size(), op.operands.size()));
   ir::Builder b;
   ir::Values results(result_count);
-  WEFT_RETURN_IF_ERROR(
-      op.expand(ir::ExpandCall{b, op, values, attrs}, std::span(results.data(), results.size())));
+  WEFT_RETURN_IF_ERROR(op.expand(ir::ExpandCall{b, op, values, attrs}, std::span(results.data(), results.size())));
   WEFT_RETURN_IF_ERROR(b.status());
   const Ref<const ir::Function> body =
       ir::Function::Create(std::string(op.c_name), std::move(parameters), {results.begin(), results.end()});
@@ -43,10 +41,8 @@ absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op,
 
 }  // namespace
 
-absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op,
-                                                      std::span<const HostTensor* const> operands,
-                                                      const ir::Attrs& attrs,
-                                                      std::span<const ir::Type> types) {
+absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op, std::span<const HostTensor* const> operands,
+                                                      const ir::Attrs& attrs, std::span<const ir::Type> types) {
   if (op.reference == nullptr) {
     if (op.expand != nullptr) return ByExpansion(op, operands, attrs, types.size());
     return absl::UnimplementedError(absl::StrCat(op.c_name, ": the reference backend cannot run it"));
@@ -59,11 +55,10 @@ absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op,
   return results;
 }
 
-absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function,
-                                                  std::span<const HostTensor> arguments) {
+absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function, std::span<const HostTensor> arguments) {
   if (arguments.size() != function.parameters().size()) {
-    return InternalError(function.name(), " takes ", function.parameters().size(), " arguments, ",
-                         arguments.size(), " given");
+    return InternalError(function.name(), " takes ", function.parameters().size(), " arguments, ", arguments.size(),
+                         " given");
   }
   absl::flat_hash_map<const Node*, size_t> last_user;
   for (size_t i = 0; i < function.nodes().size(); ++i) {
@@ -83,8 +78,7 @@ absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function,
       operands.push_back(operand ? &values.at(operand.node.get())[operand.result] : nullptr);
     }
     absl::StatusOr<std::vector<HostTensor>> results;
-    if (node->op().lowering == ir::Lowering::kStructural &&
-        node->regions().size() == 1) {  // a fusion: its body
+    if (node->op().lowering == ir::Lowering::kStructural && node->regions().size() == 1) {  // a fusion: its body
       std::vector<HostTensor> copies;
       for (const HostTensor* operand : operands) copies.push_back(*operand);
       results = Interpret(*node->regions()[0], copies);
@@ -98,8 +92,7 @@ absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function,
     }
   }
   std::vector<HostTensor> results;
-  for (const Value& result : function.results())
-    results.push_back(values.at(result.node.get())[result.result]);
+  for (const Value& result : function.results()) results.push_back(values.at(result.node.get())[result.result]);
   return results;
 }
 

@@ -12,14 +12,11 @@ namespace weft::reference {
 
 // Thread rule: no state; any thread. Iterative over nodes, so a chain of a million needs no stack; values die
 // with their last user. Arguments are in the order of the function's parameters.
-absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function,
-                                                  std::span<const HostTensor> arguments);
+absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function, std::span<const HostTensor> arguments);
 
 // One call of an operation, composites by their own reference or else their expansion. `results` are the
 // types that inference gave.
-absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op,
-                                                      std::span<const HostTensor* const> operands,
-                                                      const ir::Attrs& attrs,
-                                                      std::span<const ir::Type> results);
+absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op, std::span<const HostTensor* const> operands,
+                                                      const ir::Attrs& attrs, std::span<const ir::Type> results);
 
 }  // namespace weft::reference

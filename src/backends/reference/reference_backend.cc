@@ -49,12 +49,12 @@ class HostBuffer final : public Buffer {
   std::shared_ptr<Usage> usage_;
 };
 
-absl::StatusOr<Ref<Buffer>> NewBuffer(Device* device, DType dtype, Dims dims,
-                                      std::span<const std::byte> bytes, const std::shared_ptr<Usage>& usage) {
+absl::StatusOr<Ref<Buffer>> NewBuffer(Device* device, DType dtype, Dims dims, std::span<const std::byte> bytes,
+                                      const std::shared_ptr<Usage>& usage) {
   void* data = ::operator new(std::max<size_t>(bytes.size(), 1), std::align_val_t{64}, std::nothrow);
   if (data == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("out of host memory: ", bytes.size(),
-                                                     " bytes for a tensor of shape ", DimsToString(dims)));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("out of host memory: ", bytes.size(), " bytes for a tensor of shape ", DimsToString(dims)));
   }
   if (!bytes.empty()) std::memcpy(data, bytes.data(), bytes.size());
   return Ref<Buffer>(new HostBuffer(device, dtype, std::move(dims), data, nullptr, usage));
@@ -62,19 +62,16 @@ absl::StatusOr<Ref<Buffer>> NewBuffer(Device* device, DType dtype, Dims dims,
 
 class ReferenceExecutable final : public Executable {
  public:
-  ReferenceExecutable(Ref<const ir::Function> main, uint32_t words, Device* device,
-                      std::shared_ptr<Usage> usage)
+  ReferenceExecutable(Ref<const ir::Function> main, uint32_t words, Device* device, std::shared_ptr<Usage> usage)
       : main_(std::move(main)), words_(words), device_(device), usage_(std::move(usage)) {}
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
-    if (devices.size() != 1)
-      return InternalError("the reference backend has one device, ", devices.size(), " given");
+    if (devices.size() != 1) return InternalError("the reference backend has one device, ", devices.size(), " given");
     WEFT_ASSIGN_OR_RETURN(std::vector<HostTensor> arguments, Arguments(devices[0]));
     WEFT_ASSIGN_OR_RETURN(const std::vector<HostTensor> values, reference::Interpret(*main_, arguments));
     std::vector<DeviceResults> results(1);
     for (const HostTensor& value : values) {
-      WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer,
-                            NewBuffer(device_, value.dtype(), value.dims(), value.bytes(), usage_));
+      WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, NewBuffer(device_, value.dtype(), value.dims(), value.bytes(), usage_));
       results[0].buffers.push_back(std::move(buffer));
     }
     results[0].done = Event::Done();
@@ -94,8 +91,7 @@ class ReferenceExecutable final : public Executable {
  private:
   absl::StatusOr<std::vector<HostTensor>> Arguments(const DeviceArguments& given) const {
     if (given.words.size() < words_) {
-      return InternalError("the argument block has ", given.words.size(), " words, the program reads ",
-                           words_);
+      return InternalError("the argument block has ", given.words.size(), " words, the program reads ", words_);
     }
     std::vector<HostTensor> arguments;
     size_t next = 0;
@@ -107,8 +103,7 @@ class ReferenceExecutable final : public Executable {
         // One word an element (its low bytes), two for 64 bits, low half first: a little-endian copy either
         // way.
         const size_t size = BytesOf(type.dtype), step = size == 8 ? 2 : 1;
-        if (info.word + step * value.count() > given.words.size())
-          return InternalError("argument words out of range");
+        if (info.word + step * value.count() > given.words.size()) return InternalError("argument words out of range");
         for (int64_t k = 0; k < value.count(); ++k) {
           std::memcpy(value.mutable_bytes().data() + k * size, &given.words[info.word + step * k], size);
         }
@@ -116,12 +111,11 @@ class ReferenceExecutable final : public Executable {
         if (next == given.buffers.size()) return InternalError("too few argument buffers: ", next);
         Buffer& buffer = *given.buffers[next++];
         if (buffer.dtype() != type.dtype || buffer.dims() != type.dims) {
-          return InternalError("argument ", i, " has type ", NameOf(buffer.dtype()),
-                               DimsToString(buffer.dims()), ", the program expects ", ToString(type));
+          return InternalError("argument ", i, " has type ", NameOf(buffer.dtype()), DimsToString(buffer.dims()),
+                               ", the program expects ", ToString(type));
         }
         WEFT_RETURN_IF_ERROR(buffer.ready().Wait());
-        if (buffer.bytes() != 0)
-          std::memcpy(value.mutable_bytes().data(), buffer.host_data(), buffer.bytes());
+        if (buffer.bytes() != 0) std::memcpy(value.mutable_bytes().data(), buffer.host_data(), buffer.bytes());
       }
       arguments.push_back(std::move(value));
     }
@@ -147,11 +141,9 @@ class ReferenceBackend final : public Backend {
   Target target(const CompileOptions&) const override { return {"reference", "interpreter 1"}; }
   bool Claims(const ir::Node&) const override { return true; }
 
-  absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module,
-                                                      const CompileOptions&) override {
+  absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module, const CompileOptions&) override {
     if (module.functions.empty()) return InternalError("a module without functions");
-    return std::make_unique<ReferenceExecutable>(module.functions.front(), module.argument_words, &device_,
-                                                 usage_);
+    return std::make_unique<ReferenceExecutable>(module.functions.front(), module.argument_words, &device_, usage_);
   }
   absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view) override {
     return absl::UnimplementedError("the reference backend interprets programs and has no code to load");
@@ -164,8 +156,7 @@ class ReferenceBackend final : public Backend {
   absl::StatusOr<Ref<Buffer>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
                                     std::function<void()> release) override {
     if (release == nullptr) release = [] {};
-    return Ref<Buffer>(
-        new HostBuffer(device, dtype, Dims(dims.begin(), dims.end()), data, std::move(release), usage_));
+    return Ref<Buffer>(new HostBuffer(device, dtype, Dims(dims.begin(), dims.end()), data, std::move(release), usage_));
   }
   absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) override {
     WEFT_RETURN_IF_ERROR(buffer.ready().Wait());
@@ -174,8 +165,7 @@ class ReferenceBackend final : public Backend {
       return UserErrorOf(absl::StatusCode::kOutOfRange, "bytes ", offset, " to ", offset + size,
                          " asked for of a buffer of ", buffer.bytes());
     }
-    if (size != 0)
-      std::memcpy(destination.data(), static_cast<std::byte*>(buffer.host_data()) + offset, size);
+    if (size != 0) std::memcpy(destination.data(), static_cast<std::byte*>(buffer.host_data()) + offset, size);
     return absl::OkStatus();
   }
   MemoryStats memory_stats(Device*) const override { return {usage_->bytes.load(), usage_->peak.load(), 0}; }

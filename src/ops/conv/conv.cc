@@ -6,13 +6,12 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {
-    {"x", kF, "[batch, spatial…, features], NHWC for images"},
-    {"w", kF, "[window…, features / groups, output features], HWIO for images"}};
+constexpr OperandDef kOperands[] = {{"x", kF, "[batch, spatial…, features], NHWC for images"},
+                                    {"w", kF, "[window…, features / groups, output features], HWIO for images"}};
 constexpr AttrDef kAttrs[] = {
     {"strides", AttrType::kInts, "step of the window in each spatial dimension; absent: 1"},
-    {"padding", AttrType::kEnum, "valid: none; same: ceil(in / stride) outputs; explicit: see pads", false,
-     "valid", kPaddingNames},
+    {"padding", AttrType::kEnum, "valid: none; same: ceil(in / stride) outputs; explicit: see pads", false, "valid",
+     kPaddingNames},
     {"pads", AttrType::kInts, "zeros before and after each spatial dimension: [low0, high0, low1, …]"},
     {"dilation", AttrType::kInts, "spacing of the window's elements; absent: 1"},
     {"groups", AttrType::kInt, "groups of features that see only each other", false, "1"},
@@ -65,14 +64,13 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {
-    {"T[2,5,6,3] T[3,3,3,4]"},
-    {"T[1,7,8,4] T[3,3,4,2] strides=[2,2] padding=same"},
-    {"T[1,7,6,4] T[3,3,1,4] groups=4 padding=explicit pads=[1,1,0,2] dilation=[2,1]"},
-    {"T[2,9,3] T[4,3,5] strides=[2]"},
-    {"T[1,3,4,5,2] T[2,2,2,2,3] padding=same"},
-    {"T[0,5,5,1] T[3,3,1,2]"},
-    {"bf16[1,5,5,3] bf16[3,3,3,4] dtype=f32"}};
+constexpr Sample kSamples[] = {{"T[2,5,6,3] T[3,3,3,4]"},
+                               {"T[1,7,8,4] T[3,3,4,2] strides=[2,2] padding=same"},
+                               {"T[1,7,6,4] T[3,3,1,4] groups=4 padding=explicit pads=[1,1,0,2] dilation=[2,1]"},
+                               {"T[2,9,3] T[4,3,5] strides=[2]"},
+                               {"T[1,3,4,5,2] T[2,2,2,2,3] padding=same"},
+                               {"T[0,5,5,1] T[3,3,1,2]"},
+                               {"bf16[1,5,5,3] bf16[3,3,3,4] dtype=f32"}};
 
 }  // namespace
 

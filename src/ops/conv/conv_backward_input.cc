@@ -98,11 +98,10 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 }
 
 #define WEFT_NHWC " input_dimensions=[0,3,1,2] kernel_dimensions=[2,3,0,1] output_dimensions=[0,3,1,2]"
-constexpr Sample kSamples[] = {
-    {"T[2,3,4,4] T[3,3,3,4] window_strides=[1,1] padding=[0,0,0,0] lhs_dilation=[1,1] "
-     "rhs_dilation=[1,1]" WEFT_NHWC " shape=[2,5,6,3]"},
-    {"T[1,4,2,6] T[3,3,2,6] window_strides=[2,2] padding=[1,1,0,0] lhs_dilation=[1,1] "
-     "rhs_dilation=[1,1]" WEFT_NHWC " feature_group_count=2 shape=[1,7,6,4]"}};
+constexpr Sample kSamples[] = {{"T[2,3,4,4] T[3,3,3,4] window_strides=[1,1] padding=[0,0,0,0] lhs_dilation=[1,1] "
+                                "rhs_dilation=[1,1]" WEFT_NHWC " shape=[2,5,6,3]"},
+                               {"T[1,4,2,6] T[3,3,2,6] window_strides=[2,2] padding=[1,1,0,0] lhs_dilation=[1,1] "
+                                "rhs_dilation=[1,1]" WEFT_NHWC " feature_group_count=2 shape=[1,7,6,4]"}};
 #undef WEFT_NHWC
 
 }  // namespace

@@ -19,8 +19,8 @@ absl::StatusOr<ConvShape> Read(const OpDef& op, const Attrs& attrs, const Dims& 
   WEFT_ASSIGN_OR_RETURN(ConvShape shape, ReadConv(op, attrs, input, ToDims(attrs.IntList(kConvShape))));
   if (shape.batch_groups != 1) return UserError("batch_group_count must be 1, not ", shape.batch_groups);
   if (shape.OutputDims() != output) {
-    return UserError("the convolution of ", DimsToString(input), " gives ", DimsToString(shape.OutputDims()),
-                     ", not ", DimsToString(output));
+    return UserError("the convolution of ", DimsToString(input), " gives ", DimsToString(shape.OutputDims()), ", not ",
+                     DimsToString(output));
   }
   return shape;
 }
@@ -36,8 +36,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Attrs& attrs = call.node.attrs();
   Value c = Convert(call.b, call.cotangents[0], call.operands[0].dtype());
-  if (call.wanted[0])
-    grads[0] = ConvBackwardInput(call.b, call.operands[1], c, attrs, call.operands[0].dims());
+  if (call.wanted[0]) grads[0] = ConvBackwardInput(call.b, call.operands[1], c, attrs, call.operands[0].dims());
   if (call.wanted[1]) grads[1] = Convolution(call.b, call.operands[0], c, attrs);
   return absl::OkStatus();
 }
@@ -65,27 +64,25 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   }
   Ints input = call.attrs.IntList(kConvInputDims);
   std::swap(input[0], input[1]);
-  Attrs attrs = {
-      strides,
-      padding,
-      input_dilation,
-      kernel_dilation,
-      input,
-      call.attrs.at(kConvOutputDims),  // the output's batch is summed over: it acts as input feature
-      call.attrs.at(kConvKernelDims),
-      int64_t{1},
-      shape.feature_groups};
+  Attrs attrs = {strides,
+                 padding,
+                 input_dilation,
+                 kernel_dilation,
+                 input,
+                 call.attrs.at(kConvOutputDims),  // the output's batch is summed over: it acts as input feature
+                 call.attrs.at(kConvKernelDims),
+                 int64_t{1},
+                 shape.feature_groups};
   if (call.attrs.has(kConvDType)) attrs.set(kConvDType, call.attrs.at(kConvDType));
   results[0] = Reverse(b, Call(b, kOp_convolution, {x, g}, std::move(attrs)), turned);
   return absl::OkStatus();
 }
 
 #define WEFT_NHWC " input_dimensions=[0,3,1,2] kernel_dimensions=[2,3,0,1] output_dimensions=[0,3,1,2]"
-constexpr Sample kSamples[] = {
-    {"T[2,5,6,3] T[2,3,4,4] window_strides=[1,1] padding=[0,0,0,0] lhs_dilation=[1,1] "
-     "rhs_dilation=[1,1]" WEFT_NHWC " shape=[3,3,3,4]"},
-    {"T[1,7,6,4] T[1,4,2,6] window_strides=[2,2] padding=[1,1,0,0] lhs_dilation=[1,1] "
-     "rhs_dilation=[1,1]" WEFT_NHWC " feature_group_count=2 shape=[3,3,2,6]"}};
+constexpr Sample kSamples[] = {{"T[2,5,6,3] T[2,3,4,4] window_strides=[1,1] padding=[0,0,0,0] lhs_dilation=[1,1] "
+                                "rhs_dilation=[1,1]" WEFT_NHWC " shape=[3,3,3,4]"},
+                               {"T[1,7,6,4] T[1,4,2,6] window_strides=[2,2] padding=[1,1,0,0] lhs_dilation=[1,1] "
+                                "rhs_dilation=[1,1]" WEFT_NHWC " feature_group_count=2 shape=[3,3,2,6]"}};
 #undef WEFT_NHWC
 
 }  // namespace

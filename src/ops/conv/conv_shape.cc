@@ -26,8 +26,7 @@ Dims ConvShape::OutputDims() const {
   return dims;
 }
 
-absl::StatusOr<ConvShape> ReadConv(const ir::OpDef& op, const ir::Attrs& attrs, const Dims& input,
-                                   const Dims& kernel) {
+absl::StatusOr<ConvShape> ReadConv(const ir::OpDef& op, const ir::Attrs& attrs, const Dims& input, const Dims& kernel) {
   if (input.size() < 2 || input.size() != kernel.size()) {
     return UserError("input ", DimsToString(input), " and kernel ", DimsToString(kernel),
                      " must have the same rank, at least 2 (batch and features, then spatial dimensions)");
@@ -79,11 +78,10 @@ absl::StatusOr<ConvShape> ReadConv(const ir::OpDef& op, const ir::Attrs& attrs, 
                      kernel[k[0]], "; features / groups must equal that");
   }
   if (shape.out_features % (fg * bg) != 0) {
-    return UserError("the kernel has ", shape.out_features, " output features, which do not divide into ",
-                     fg * bg, " groups");
+    return UserError("the kernel has ", shape.out_features, " output features, which do not divide into ", fg * bg,
+                     " groups");
   }
-  if (shape.batch % bg != 0)
-    return UserError("a batch of ", shape.batch, " does not divide into ", bg, " groups");
+  if (shape.batch % bg != 0) return UserError("a batch of ", shape.batch, " does not divide into ", bg, " groups");
   return shape;
 }
 
@@ -99,8 +97,7 @@ absl::StatusOr<DType> ConvResultType(const ir::Attrs& attrs, DType operand) {
 namespace {
 
 // Products of bf16 factors stay products of bf16 factors in the gradient.
-ir::Value Emit(ir::Builder& b, const ir::OpDef& op, ir::Value x, ir::Value y, ir::Attrs attrs,
-               const Dims* shape) {
+ir::Value Emit(ir::Builder& b, const ir::OpDef& op, ir::Value x, ir::Value y, ir::Attrs attrs, const Dims* shape) {
   if (!x || !y) return {};
   attrs.set(kConvDType, {});
   if (shape != nullptr) attrs.set(kConvShape, ToInts(*shape));
@@ -118,12 +115,10 @@ ir::Attrs ForwardAttrs(const ir::Attrs& attrs) {
 ir::Value Convolution(ir::Builder& b, ir::Value input, ir::Value kernel, ir::Attrs attrs) {
   return Emit(b, kOp_convolution, std::move(input), std::move(kernel), ForwardAttrs(attrs), nullptr);
 }
-ir::Value ConvBackwardInput(ir::Builder& b, ir::Value output, ir::Value kernel, ir::Attrs attrs,
-                            const Dims& shape) {
+ir::Value ConvBackwardInput(ir::Builder& b, ir::Value output, ir::Value kernel, ir::Attrs attrs, const Dims& shape) {
   return Emit(b, kOp_conv_backward_input, std::move(output), std::move(kernel), std::move(attrs), &shape);
 }
-ir::Value ConvBackwardKernel(ir::Builder& b, ir::Value input, ir::Value output, ir::Attrs attrs,
-                             const Dims& shape) {
+ir::Value ConvBackwardKernel(ir::Builder& b, ir::Value input, ir::Value output, ir::Attrs attrs, const Dims& shape) {
   return Emit(b, kOp_conv_backward_kernel, std::move(input), std::move(output), std::move(attrs), &shape);
 }
 

@@ -30,15 +30,12 @@ inline constexpr std::array<ir::AttrDef, 11> kConvAttrs = {{
     {"lhs_dilation", ir::AttrType::kInts, "spacing of input elements", true},
     {"rhs_dilation", ir::AttrType::kInts, "spacing of kernel elements", true},
     {"input_dimensions", ir::AttrType::kInts, "the input's dimensions: [batch, feature, spatial…]", true},
-    {"kernel_dimensions", ir::AttrType::kInts, "the kernel's: [input feature, output feature, spatial…]",
-     true},
+    {"kernel_dimensions", ir::AttrType::kInts, "the kernel's: [input feature, output feature, spatial…]", true},
     {"output_dimensions", ir::AttrType::kInts, "the output's: [batch, feature, spatial…]", true},
     {"feature_group_count", ir::AttrType::kInt, "groups of features that see only each other", false, "1"},
-    {"batch_group_count", ir::AttrType::kInt, "groups of the batch that make groups of output features",
-     false, "1"},
+    {"batch_group_count", ir::AttrType::kInt, "groups of the batch that make groups of output features", false, "1"},
     {"window_reversal", ir::AttrType::kInts, "1 where the kernel is turned around, else 0; absent: nowhere"},
-    {"dtype", ir::AttrType::kDType,
-     "element type of the result; absent: the operands'. f32 keeps the sums of bf16"},
+    {"dtype", ir::AttrType::kDType, "element type of the result; absent: the operands'. f32 keeps the sums of bf16"},
 }};
 // Of the transposes.
 constexpr std::array<ir::AttrDef, 12> ConvBackwardAttrs() {
@@ -61,15 +58,12 @@ struct ConvShape {
 };
 
 // Checks everything that input, kernel and attributes must satisfy.
-absl::StatusOr<ConvShape> ReadConv(const ir::OpDef& op, const ir::Attrs& attrs, const Dims& input,
-                                   const Dims& kernel);
+absl::StatusOr<ConvShape> ReadConv(const ir::OpDef& op, const ir::Attrs& attrs, const Dims& input, const Dims& kernel);
 
 // The three forms, with the attributes of the forward one.
 ir::Value Convolution(ir::Builder& b, ir::Value input, ir::Value kernel, ir::Attrs attrs);
-ir::Value ConvBackwardInput(ir::Builder& b, ir::Value output, ir::Value kernel, ir::Attrs attrs,
-                            const Dims& shape);
-ir::Value ConvBackwardKernel(ir::Builder& b, ir::Value input, ir::Value output, ir::Attrs attrs,
-                             const Dims& shape);
+ir::Value ConvBackwardInput(ir::Builder& b, ir::Value output, ir::Value kernel, ir::Attrs attrs, const Dims& shape);
+ir::Value ConvBackwardKernel(ir::Builder& b, ir::Value input, ir::Value output, ir::Attrs attrs, const Dims& shape);
 
 // The result type's dtype: the attribute or the operands'.
 absl::StatusOr<DType> ConvResultType(const ir::Attrs& attrs, DType operand);

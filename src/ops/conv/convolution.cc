@@ -169,24 +169,18 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 constexpr Sample kSamples[] = {
     {"T[2,5,6,3] T[3,3,3,4]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC},
     {"T[1,7,6,2] T[3,2,2,3]" WEFT_WINDOW("[2,3]", "[1,0,2,1]", "[1,1]", "[1,1]") WEFT_NHWC},
-    {"T[1,5,5,4] T[2,3,2,6]" WEFT_WINDOW("[1,2]", "[1,1,0,2]", "[1,1]", "[2,1]") WEFT_NHWC
-     " feature_group_count=2"},
-    {"T[2,4,3,2] T[3,3,2,2]" WEFT_WINDOW("[1,1]", "[2,2,1,2]", "[2,1]", "[1,1]") WEFT_NHWC
-     " window_reversal=[1,0]"},
-    {"T[4,5,5,2] T[3,3,2,4]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC
-     " batch_group_count=2"},
-    {"T[6,4,2] T[3,4,6]" WEFT_WINDOW("[1]", "[1,0]", "[1]",
-                                     "[1]") " input_dimensions=[0,1,2] kernel_dimensions=[1,2,0]"
-     " output_dimensions=[0,2,1] batch_group_count=3"},
+    {"T[1,5,5,4] T[2,3,2,6]" WEFT_WINDOW("[1,2]", "[1,1,0,2]", "[1,1]", "[2,1]") WEFT_NHWC " feature_group_count=2"},
+    {"T[2,4,3,2] T[3,3,2,2]" WEFT_WINDOW("[1,1]", "[2,2,1,2]", "[2,1]", "[1,1]") WEFT_NHWC " window_reversal=[1,0]"},
+    {"T[4,5,5,2] T[3,3,2,4]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC " batch_group_count=2"},
+    {"T[6,4,2] T[3,4,6]" WEFT_WINDOW("[1]", "[1,0]", "[1]", "[1]") " input_dimensions=[0,1,2] kernel_dimensions=[1,2,0]"
+                                                                   " output_dimensions=[0,2,1] batch_group_count=3"},
     {"T[2,3,9] T[5,3,4]" WEFT_WINDOW(
-        "[2]", "[-1,3]", "[1]",
-        "[1]") " input_dimensions=[0,1,2] kernel_dimensions=[1,0,2] output_dimensions=[0,1,2]"},
+        "[2]", "[-1,3]", "[1]", "[1]") " input_dimensions=[0,1,2] kernel_dimensions=[1,0,2] output_dimensions=[0,1,2]"},
     {"T[2,3] T[3,4] window_strides=[] padding=[] lhs_dilation=[] rhs_dilation=[] input_dimensions=[0,1]"
      " kernel_dimensions=[0,1] output_dimensions=[0,1]"},
     {"T[0,5,5,2] T[3,3,2,4]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC},
     {"T[1,2,2,1] T[3,3,1,1]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC},
-    {"bf16[1,6,6,3] bf16[3,3,3,17]" WEFT_WINDOW("[1,1]", "[1,1,1,1]", "[1,1]", "[1,1]") WEFT_NHWC
-     " dtype=f32"},
+    {"bf16[1,6,6,3] bf16[3,3,3,17]" WEFT_WINDOW("[1,1]", "[1,1,1,1]", "[1,1]", "[1,1]") WEFT_NHWC " dtype=f32"},
 };
 #undef WEFT_NHWC
 #undef WEFT_WINDOW

@@ -25,8 +25,7 @@ constinit const OpDef kOp_max_pool = {
     .name = "weft.max_pool",
     .c_name = "max_pool",
     .kind = Kind::kMacro,
-    .doc =
-        "The largest element under each window of channels-last data. The gradient goes to the first of equals.",
+    .doc = "The largest element under each window of channels-last data. The gradient goes to the first of equals.",
     .example = "h = wf_max_pool(s, h, WF_INTS(2, 2));",
     .operands = kPoolOperands,
     .attrs = kPoolAttrs,

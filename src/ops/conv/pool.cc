@@ -5,11 +5,9 @@ namespace weft::ops {
 
 using ir::Ints;
 
-absl::StatusOr<ir::Attrs> PoolAttrs(const ir::OpDef& op, const ir::Attrs& attrs, const Dims& x,
-                                    Reducer reducer) {
+absl::StatusOr<ir::Attrs> PoolAttrs(const ir::OpDef& op, const ir::Attrs& attrs, const Dims& x, Reducer reducer) {
   if (x.size() < 3) {
-    return UserError("x has shape ", DimsToString(x),
-                     "; [batch, spatial…, features] of rank 3 or more is needed");
+    return UserError("x has shape ", DimsToString(x), "; [batch, spatial…, features] of rank 3 or more is needed");
   }
   const size_t n = x.size() - 2;
   WEFT_ASSIGN_OR_RETURN(const Ints sizes, PerDimension(op, attrs, 0, n, 1));
@@ -34,8 +32,7 @@ absl::StatusOr<ir::Attrs> PoolAttrs(const ir::OpDef& op, const ir::Attrs& attrs,
 }
 
 absl::Status InferPool(const ir::InferCall& call, ir::Types* results) {
-  WEFT_ASSIGN_OR_RETURN(const ir::Attrs attrs,
-                        PoolAttrs(call.op, call.attrs, call.operands[0]->dims, Reducer::kSum));
+  WEFT_ASSIGN_OR_RETURN(const ir::Attrs attrs, PoolAttrs(call.op, call.attrs, call.operands[0]->dims, Reducer::kSum));
   return kOp_reduce_window.infer(ir::InferCall{kOp_reduce_window, call.operands, attrs}, results);
 }
 

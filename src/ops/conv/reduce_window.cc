@@ -26,8 +26,7 @@ absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs,
   WEFT_ASSIGN_OR_RETURN(const Ints padding, PerDimension(op, attrs, 5, n, 0, 2));
   std::vector<Window> windows;
   for (size_t d = 0; d < n; ++d) {
-    windows.push_back(
-        {dims[d], sizes[d], strides[d], padding[2 * d], padding[2 * d + 1], base[d], dilation[d]});
+    windows.push_back({dims[d], sizes[d], strides[d], padding[2 * d], padding[2 * d + 1], base[d], dilation[d]});
     WEFT_RETURN_IF_ERROR(CheckWindow(windows.back(), d));
   }
   return windows;
@@ -82,9 +81,9 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
     padding.push_back(w.high);
   }
   if (!plain) {
-    return absl::UnimplementedError(
-        absl::StrCat("the gradient of reduce_window with reducer ", kReducerNames[attrs.Int(1)],
-                     " is supported for sum, and for max and min without dilation"));
+    return absl::UnimplementedError(absl::StrCat("the gradient of reduce_window with reducer ",
+                                                 kReducerNames[attrs.Int(1)],
+                                                 " is supported for sum, and for max and min without dilation"));
   }
   grads[0] = Call(b, kOp_select_and_scatter, {reducer == Reducer::kMax ? x : Neg(b, x), g},
                   {attrs.IntList(0), strides, padding});
@@ -156,8 +155,7 @@ constinit const OpDef kOp_reduce_window = {
     .doc =
         "Combines the elements under a window that slides over all dimensions; padding counts as the reducer's "
         "neutral element. Sums of f16 and bf16 are kept in f32. For images see max_pool and avg_pool.",
-    .example =
-        "y = wf_reduce_window(s, x, WF_INTS(1, 2, 2, 1), WEFT_REDUCE_WINDOW_REDUCER_MAX);",
+    .example = "y = wf_reduce_window(s, x, WF_INTS(1, 2, 2, 1), WEFT_REDUCE_WINDOW_REDUCER_MAX);",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

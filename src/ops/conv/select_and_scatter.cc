@@ -24,11 +24,8 @@ absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs,
   WEFT_ASSIGN_OR_RETURN(const Ints padding, PerDimension(op, attrs, 2, dims.size(), 0, 2));
   std::vector<Window> windows;
   for (size_t d = 0; d < dims.size(); ++d) {
-    windows.push_back({.in = dims[d],
-                       .size = sizes[d],
-                       .stride = strides[d],
-                       .low = padding[2 * d],
-                       .high = padding[2 * d + 1]});
+    windows.push_back(
+        {.in = dims[d], .size = sizes[d], .stride = strides[d], .low = padding[2 * d], .high = padding[2 * d + 1]});
     WEFT_RETURN_IF_ERROR(CheckWindow(windows.back(), d));
   }
   return windows;

@@ -9,8 +9,8 @@ absl::Status CheckWindow(const Window& window, size_t dimension) {
   constexpr int64_t kMost = int64_t{1} << 40;  // products of two still fit
   auto check = [&](std::string_view what, int64_t value, int64_t least) {
     if (value >= least && value <= kMost) return absl::OkStatus();
-    return UserError("window dimension ", dimension, ": ", what, " is ", value, "; it must be at least ",
-                     least, value > kMost ? " and below 2^40" : "");
+    return UserError("window dimension ", dimension, ": ", what, " is ", value, "; it must be at least ", least,
+                     value > kMost ? " and below 2^40" : "");
   };
   WEFT_RETURN_IF_ERROR(check("size", window.size, 1));
   WEFT_RETURN_IF_ERROR(check("stride", window.stride, 1));
@@ -26,14 +26,14 @@ absl::Status CheckWindow(const Window& window, size_t dimension) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ir::Ints> PerDimension(const ir::OpDef& op, const ir::Attrs& attrs, size_t i,
-                                      size_t dimensions, int64_t otherwise, size_t per) {
+absl::StatusOr<ir::Ints> PerDimension(const ir::OpDef& op, const ir::Attrs& attrs, size_t i, size_t dimensions,
+                                      int64_t otherwise, size_t per) {
   if (!attrs.has(i)) return ir::Ints(dimensions * per, otherwise);
   const ir::Ints& values = attrs.IntList(i);
   if (values.size() != dimensions * per) {
     return UserError(op.attrs[i].name, " ", DimsToString(values), " has ", values.size(), " entries; ",
-                     dimensions * per, " are needed, ", per == 1 ? "one" : "low and high", " for each of ",
-                     dimensions, " dimensions");
+                     dimensions * per, " are needed, ", per == 1 ? "one" : "low and high", " for each of ", dimensions,
+                     " dimensions");
   }
   return values;
 }

@@ -16,9 +16,7 @@ struct Window {
   int64_t base_dilation = 1;  // of the operand
   int64_t dilation = 1;       // of the window
 
-  static int64_t Dilated(int64_t count, int64_t dilation) {
-    return count == 0 ? 0 : (count - 1) * dilation + 1;
-  }
+  static int64_t Dilated(int64_t count, int64_t dilation) { return count == 0 ? 0 : (count - 1) * dilation + 1; }
   int64_t dilated_in() const { return Dilated(in, base_dilation); }
   int64_t dilated_size() const { return Dilated(size, dilation); }
   int64_t out() const {
@@ -37,8 +35,8 @@ struct Window {
 absl::Status CheckWindow(const Window& window, size_t dimension);
 
 // An attribute with one entry a dimension (`per` = 2: low and high); `otherwise` where it is absent.
-absl::StatusOr<ir::Ints> PerDimension(const ir::OpDef& op, const ir::Attrs& attrs, size_t i,
-                                      size_t dimensions, int64_t otherwise, size_t per = 1);
+absl::StatusOr<ir::Ints> PerDimension(const ir::OpDef& op, const ir::Attrs& attrs, size_t i, size_t dimensions,
+                                      int64_t otherwise, size_t per = 1);
 
 // How C-level operations say padding.
 inline constexpr std::string_view kPaddingNames[] = {"valid", "same", "explicit"};

@@ -27,8 +27,7 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {
-    {"T[2,3] T[2,3]"}, {"T[4,1] T[3]"}, {"T[] T[5]"}, {"T[0,3] T[0,3]"}, {"T[130] T[130]"}};
+constexpr Sample kSamples[] = {{"T[2,3] T[2,3]"}, {"T[4,1] T[3]"}, {"T[] T[5]"}, {"T[0,3] T[0,3]"}, {"T[130] T[130]"}};
 
 }  // namespace
 

@@ -9,16 +9,15 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kNumber, "operand"}};
-constexpr AttrDef kAttrs[] = {
-    {"dtype", AttrType::kDType, "element type of the result, as wide as x's", true}};
+constexpr AttrDef kAttrs[] = {{"dtype", AttrType::kDType, "element type of the result, as wide as x's", true}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const DType from = call.operands[0]->dtype;
   const DType to = call.attrs.Type(0);
   if (!Contains(kNumber, to)) return UserError("dtype ", NameOf(to), " is not a number type");
   if (BitsOf(from) != BitsOf(to)) {
-    return UserError("x has ", BitsOf(from), "-bit elements (", NameOf(from), ") and dtype ", NameOf(to),
-                     " has ", BitsOf(to), "; they must be equally wide");
+    return UserError("x has ", BitsOf(from), "-bit elements (", NameOf(from), ") and dtype ", NameOf(to), " has ",
+                     BitsOf(to), "; they must be equally wide");
   }
   results->push_back(Type::Tensor(to, call.operands[0]->dims));
   return absl::OkStatus();

@@ -46,11 +46,8 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[2,3] T[2,3] T[2,3]"},
-                               {"T[] T[5] T[]"},
-                               {"T[3] T[4,3] T[4,1]"},
-                               {"T[] T[0] T[]"},
-                               {"T[] T[131] T[131]"}};
+constexpr Sample kSamples[] = {
+    {"T[2,3] T[2,3] T[2,3]"}, {"T[] T[5] T[]"}, {"T[3] T[4,3] T[4,1]"}, {"T[] T[0] T[]"}, {"T[] T[131] T[131]"}};
 
 }  // namespace
 

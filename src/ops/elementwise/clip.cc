@@ -29,8 +29,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {
-    {"T[2,3] low=-1 high=1"}, {"T[131] low=0"}, {"T[] high=0.5"}, {"T[0] low=0 high=1"}};
+constexpr Sample kSamples[] = {{"T[2,3] low=-1 high=1"}, {"T[131] low=0"}, {"T[] high=0.5"}, {"T[0] low=0 high=1"}};
 
 }  // namespace
 

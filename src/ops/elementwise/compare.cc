@@ -9,24 +9,17 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kAnyType, "left side"}, {"y", kAnyType, "right side"}};
 constexpr std::string_view kDirections[] = {"eq", "ne", "ge", "gt", "le", "lt"};
-constexpr AttrDef kAttrs[] = {
-    {"direction", AttrType::kEnum, "eq, ne, ge, gt, le or lt", true, {}, kDirections}};
+constexpr AttrDef kAttrs[] = {{"direction", AttrType::kEnum, "eq, ne, ge, gt, le or lt", true, {}, kDirections}};
 
 template <typename T>
 bool Holds(Direction direction, T x, T y) {
   switch (direction) {
-    case Direction::kEq:
-      return x == y;
-    case Direction::kNe:
-      return x != y;
-    case Direction::kGe:
-      return x >= y;
-    case Direction::kGt:
-      return x > y;
-    case Direction::kLe:
-      return x <= y;
-    case Direction::kLt:
-      return x < y;
+    case Direction::kEq: return x == y;
+    case Direction::kNe: return x != y;
+    case Direction::kGe: return x >= y;
+    case Direction::kGt: return x > y;
+    case Direction::kLe: return x <= y;
+    case Direction::kLt: return x < y;
   }
   return false;
 }
@@ -57,8 +50,7 @@ ScalarValue LowerScalar(const ScalarCall& call) {
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
   constexpr std::string_view kNames[] = {"EQ", "NE", "GE", "GT", "LE", "LT"};
-  writer.Emit("compare",
-              {{"comparison_direction", ShloEnum("comparison_direction", kNames[node.attrs().Int(0)])}});
+  writer.Emit("compare", {{"comparison_direction", ShloEnum("comparison_direction", kNames[node.attrs().Int(0)])}});
 }
 
 constexpr Sample kSamples[] = {{"T[2,3] T[2,3] direction=eq"}, {"T[4,1] T[3] direction=lt"},

@@ -20,8 +20,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
 
 // Nothing flows through integers.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
-  if (IsFloat(call.operands[0].dtype()))
-    grads[0] = Convert(call.b, call.cotangents[0], call.operands[0].dtype());
+  if (IsFloat(call.operands[0].dtype())) grads[0] = Convert(call.b, call.cotangents[0], call.operands[0].dtype());
   return absl::OkStatus();
 }
 

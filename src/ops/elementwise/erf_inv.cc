@@ -59,8 +59,8 @@ Value Double(Builder& b, const Value& x) {
   Value half = Mul(b, x, 0.5);
   Value near = Mul(b, half, Ratio(b, Sub(b, 0.180625, Square(b, half)), kNear));
   Value r = Sqrt(b, Neg(b, Log(b, Mul(b, Sub(b, 1, a), 0.5))));
-  Value far = Select(b, Compare(b, Direction::kLe, r, 5), Ratio(b, Add(b, r, -1.6), kFar),
-                     Ratio(b, Add(b, r, -5), kFarthest));
+  Value far =
+      Select(b, Compare(b, Direction::kLe, r, 5), Ratio(b, Add(b, r, -1.6), kFar), Ratio(b, Add(b, r, -5), kFarthest));
   Value y = Select(b, Compare(b, Direction::kLe, a, 0.85), near, Mul(b, Unary(b, kOp_sign, x), far));
   return Mul(b, y, 0.70710678118654752440);
 }
@@ -75,8 +75,8 @@ Value Expansion(Builder& b, const Value& x) {
 double Reference(double x) { return ErfInv(x); }
 
 constexpr auto kSmooth = UnarySamples(-0.95, 0.95);
-constexpr Sample kSamples[] = {kSmooth[0], kSmooth[1], kSmooth[2], kSmooth[3], kSmooth[4],
-                               {"T[300]", -1.01, 1.01, false}};
+constexpr Sample kSamples[] = {kSmooth[0], kSmooth[1], kSmooth[2],
+                               kSmooth[3], kSmooth[4], {"T[300]", -1.01, 1.01, false}};
 
 }  // namespace
 

@@ -65,8 +65,7 @@ ScalarValue LowerScalar(const ScalarCall& call) {
 
 absl::Status Reference(const ReferenceCall& call) {
   for (int64_t k = 0; k < call.results[0].count(); ++k) {
-    call.results[0].SetDouble(
-        k, std::pow(call.operands[0]->GetDouble(k), static_cast<double>(call.attrs.Int(0))));
+    call.results[0].SetDouble(k, std::pow(call.operands[0]->GetDouble(k), static_cast<double>(call.attrs.Int(0))));
   }
   return absl::OkStatus();
 }

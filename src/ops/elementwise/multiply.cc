@@ -16,9 +16,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 }
 
 double Double(double x, double y) { return x * y; }
-int64_t Int(int64_t x, int64_t y) {
-  return static_cast<int64_t>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y));
-}
+int64_t Int(int64_t x, int64_t y) { return static_cast<int64_t>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y)); }
 
 constexpr auto kSamples = BinarySamples();
 

@@ -19,8 +19,7 @@ constexpr auto kSamples = UnarySamples();
 constinit const OpDef kOp_round = {
     .name = "round_nearest_even",
     .c_name = "round",
-    .doc =
-        "Elementwise rounding to the nearest integer, halves to even, as NumPy and PyTorch do. See round_away.",
+    .doc = "Elementwise rounding to the nearest integer, halves to even, as NumPy and PyTorch do. See round_away.",
     .example = "y = wf_round(s, x);",
     .operands = kOperands,
     .results = kResult,

@@ -14,8 +14,8 @@ absl::Status Reference(const ReferenceCall& call) {
   for (int64_t k = 0; k < call.results[0].count(); ++k) {
     const auto by = static_cast<uint64_t>(call.operands[1]->GetInt(k));  // negative amounts are too large
     // The image of an unsigned element is zero-extended: its highest bit has to be spread first.
-    const auto x = static_cast<int64_t>(static_cast<uint64_t>(call.operands[0]->GetInt(k)) << (64 - bits)) >>
-                   (64 - bits);
+    const auto x =
+        static_cast<int64_t>(static_cast<uint64_t>(call.operands[0]->GetInt(k)) << (64 - bits)) >> (64 - bits);
     call.results[0].SetInt(k, x >> (by >= static_cast<uint64_t>(bits) ? bits - 1 : by));
   }
   return absl::OkStatus();

@@ -10,9 +10,7 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
 
-Value Expansion(Builder& b, const Value& x) {
-  return Mul(b, Unary(b, kOp_sign, x), Unary(b, kOp_floor, Abs(b, x)));
-}
+Value Expansion(Builder& b, const Value& x) { return Mul(b, Unary(b, kOp_sign, x), Unary(b, kOp_floor, Abs(b, x))); }
 
 double Double(double x) { return std::trunc(x); }
 

@@ -45,13 +45,12 @@ absl::Status CheckDims(std::string_view side, const Type& x, const Ints& batchin
 
 absl::Status CheckPairs(std::string_view what, const Type& x, const Ints& xs, const Type& y, const Ints& ys) {
   if (xs.size() != ys.size()) {
-    return UserError("lhs has ", xs.size(), " ", what, " dimensions and rhs ", ys.size(),
-                     "; they pair up one to one");
+    return UserError("lhs has ", xs.size(), " ", what, " dimensions and rhs ", ys.size(), "; they pair up one to one");
   }
   for (size_t i = 0; i < xs.size(); ++i) {
     if (x.dims[xs[i]] != y.dims[ys[i]]) {
-      return UserError(what, " dimensions ", xs[i], " of lhs and ", ys[i], " of rhs have sizes ",
-                       x.dims[xs[i]], " and ", y.dims[ys[i]], "; they must be equal");
+      return UserError(what, " dimensions ", xs[i], " of lhs and ", ys[i], " of rhs have sizes ", x.dims[xs[i]],
+                       " and ", y.dims[ys[i]], "; they must be equal");
     }
   }
   return absl::OkStatus();
@@ -82,8 +81,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
 
 // The cotangent of x: g (batch, x free, y free) times y over y's free dimensions gives (batch, x free,
 // contracting in y's order), which is then put into x's order.
-Value OperandGradient(Builder& b, const Value& g, int64_t g_free_start, const Value& x, const Value& y,
-                      const Ints& xb, const Ints& yb, const Ints& xc, const Ints& yc) {
+Value OperandGradient(Builder& b, const Value& g, int64_t g_free_start, const Value& x, const Value& y, const Ints& xb,
+                      const Ints& yb, const Ints& xc, const Ints& yc) {
   const Ints x_free = Free(x.dims().size(), xb, xc);
   const Ints y_free = Free(y.dims().size(), yb, yc);
   Ints g_batch = Axes(xb.size());
@@ -153,8 +152,8 @@ absl::Status Reference(const ReferenceCall& call) {
           if (is_float) {
             sum += xs[at_x + x_sum[c]] * ys[at_y + y_sum[c]];
           } else {
-            integer += static_cast<uint64_t>(x.GetInt(at_x + x_sum[c])) *
-                       static_cast<uint64_t>(y.GetInt(at_y + y_sum[c]));
+            integer +=
+                static_cast<uint64_t>(x.GetInt(at_x + x_sum[c])) * static_cast<uint64_t>(y.GetInt(at_y + y_sum[c]));
           }
         }
         if (is_float) {
@@ -176,8 +175,8 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
                                         ", lhs_contracting_dimensions = ", ShloList(a.IntList(2)),
                                         ", rhs_contracting_dimensions = ", ShloList(a.IntList(3)), ">");
   const std::string highest = ShloEnum("precision", "HIGHEST");
-  writer.Emit("dot_general", {{"dot_dimension_numbers", dims},
-                              {"precision_config", absl::StrCat("[", highest, ", ", highest, "]")}});
+  writer.Emit("dot_general",
+              {{"dot_dimension_numbers", dims}, {"precision_config", absl::StrCat("[", highest, ", ", highest, "]")}});
 }
 
 #define WEFT_DOT(xb, yb, xc, yc)                                                                  \
@@ -203,8 +202,7 @@ constinit const OpDef kOp_dot_general = {
         "Sums of products over the contracting dimensions, for each index of the batching dimensions. The result has "
         "the batching dimensions, then the others of lhs, then those of rhs. bf16 and f16 are summed in f32. For "
         "NumPy's matrix product see matmul.",
-    .example =
-        "z = wf_dot_general(s, x, y, NULL, 0, NULL, 0, WF_INTS(1), WF_INTS(0));",
+    .example = "z = wf_dot_general(s, x, y, NULL, 0, NULL, 0, WF_INTS(1), WF_INTS(0));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -6,8 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kNumber, "[..., m, k], or [k]"},
-                                    {"y", kNumber, "[..., k, n], or [k]"}};
+constexpr OperandDef kOperands[] = {{"x", kNumber, "[..., m, k], or [k]"}, {"y", kNumber, "[..., k, n], or [k]"}};
 constexpr AttrDef kAttrs[] = {
     {"dtype", AttrType::kDType,
      "element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors"}};
@@ -25,11 +24,9 @@ absl::StatusOr<Plan> MakePlan(const Type& x, const Type& y) {
   if (y.rank() == 1) plan.y.push_back(1);
   const size_t rx = plan.x.size(), ry = plan.y.size();
   if (plan.x[rx - 1] != plan.y[ry - 2]) {
-    return UserError("x has ", plan.x[rx - 1], " columns and y ", plan.y[ry - 2],
-                     " rows; they must be equal");
+    return UserError("x has ", plan.x[rx - 1], " columns and y ", plan.y[ry - 2], " rows; they must be equal");
   }
-  WEFT_ASSIGN_OR_RETURN(plan.batch,
-                        BroadcastDims(std::span(plan.x).first(rx - 2), std::span(plan.y).first(ry - 2)));
+  WEFT_ASSIGN_OR_RETURN(plan.batch, BroadcastDims(std::span(plan.x).first(rx - 2), std::span(plan.y).first(ry - 2)));
   plan.result = plan.batch;
   if (x.rank() > 1) plan.result.push_back(plan.x[rx - 2]);
   if (y.rank() > 1) plan.result.push_back(plan.y[ry - 1]);

@@ -11,9 +11,8 @@ using namespace ir;
 constexpr OperandDef kOperands[] = {{"x", kF, "features on one axis, everything else is the batch"},
                                     {"scale", kF, "[features]"},
                                     {"offset", kF, "[features]"}};
-constexpr AttrDef kAttrs[] = {
-    {"axis", AttrType::kInt, "feature axis; negative counts from the end", false, "-1"},
-    {"epsilon", AttrType::kDouble, "added to the variance", false, "1e-5"}};
+constexpr AttrDef kAttrs[] = {{"axis", AttrType::kInt, "feature axis; negative counts from the end", false, "-1"},
+                              {"epsilon", AttrType::kDouble, "added to the variance", false, "1e-5"}};
 constexpr std::string_view kResults[] = {"result", "batch_mean", "batch_variance"};
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -62,8 +61,8 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
     Value inverse = Rsqrt(b, Add(b, call.results[2], call.node.attrs().Double(1)));
     Value n = Mul(b, centered, spread(inverse));
     Value total = sum(g), along = sum(Mul(b, g, n));
-    Value middle = Sub(b, Sub(b, g, spread(Mul(b, total, plan.inverse))),
-                       Mul(b, n, spread(Mul(b, along, plan.inverse))));
+    Value middle =
+        Sub(b, Sub(b, g, spread(Mul(b, total, plan.inverse))), Mul(b, n, spread(Mul(b, along, plan.inverse))));
     grads[0] = Mul(b, middle, spread(Mul(b, call.operands[1], inverse)));
     grads[1] = along;
     grads[2] = total;

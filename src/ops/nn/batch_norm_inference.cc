@@ -13,9 +13,8 @@ constexpr OperandDef kOperands[] = {{"x", kF, "features on one axis"},
                                     {"offset", kF, "[features]"},
                                     {"mean", kF, "[features], running average"},
                                     {"variance", kF, "[features], running average"}};
-constexpr AttrDef kAttrs[] = {
-    {"axis", AttrType::kInt, "feature axis; negative counts from the end", false, "-1"},
-    {"epsilon", AttrType::kDouble, "added to the variance", false, "1e-5"}};
+constexpr AttrDef kAttrs[] = {{"axis", AttrType::kInt, "feature axis; negative counts from the end", false, "-1"},
+                              {"epsilon", AttrType::kDouble, "added to the variance", false, "1e-5"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
@@ -55,8 +54,7 @@ constinit const OpDef kOp_batch_norm_inference = {
     .name = "weft.batch_norm_inference",
     .c_name = "batch_norm_inference",
     .kind = Kind::kMacro,
-    .doc =
-        "Batch normalisation by known means and variances: (x - mean) / sqrt(variance + epsilon) * scale + offset.",
+    .doc = "Batch normalisation by known means and variances: (x - mean) / sqrt(variance + epsilon) * scale + offset.",
     .example = "h = wf_batch_norm_inference(s, x, scale, offset, mean, var);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -14,8 +14,7 @@ constexpr std::string_view kReductions[] = {"mean", "sum", "none"};
 enum : int64_t { kMean = 0, kSum = 1, kNone = 2 };
 constexpr AttrDef kAttrs[] = {
     {"reduction", AttrType::kEnum, "mean over rows, sum over rows, or none", false, "mean", kReductions},
-    {"label_smoothing", AttrType::kDouble, "share of the target spread evenly over all classes, 0 to 1",
-     false, "0"},
+    {"label_smoothing", AttrType::kDouble, "share of the target spread evenly over all classes, 0 to 1", false, "0"},
 };
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -24,13 +23,12 @@ absl::Status Infer(const InferCall& call, Types* results) {
   if (logits.rank() == 0) return UserError("logits must have shape [..., classes], not []");
   const Dims rows(logits.dims.begin(), logits.dims.end() - 1);
   if (labels.dims != rows) {
-    return UserError("labels must have shape ", DimsToString(rows),
-                     ", that of logits without the last dimension, not ", DimsToString(labels.dims));
+    return UserError("labels must have shape ", DimsToString(rows), ", that of logits without the last dimension, not ",
+                     DimsToString(labels.dims));
   }
   if (logits.dims.back() == 0) return UserError("logits have 0 classes; at least 1 is needed");
   const double smoothing = call.attrs.Double(1);
-  if (!(smoothing >= 0 && smoothing <= 1))
-    return UserError("label_smoothing is ", smoothing, "; it must be 0 to 1");
+  if (!(smoothing >= 0 && smoothing <= 1)) return UserError("label_smoothing is ", smoothing, "; it must be 0 to 1");
   results->push_back(Type::Tensor(logits.dtype, call.attrs.Int(0) == kNone ? rows : Dims()));
   return absl::OkStatus();
 }
@@ -69,8 +67,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   const int64_t last = logits.dims().size() - 1;
   const double smoothing = call.attrs.Double(1);
   Value logp = Call(b, kOp_log_softmax, {logits});
-  Value picked = Reduce(b, Select(b, OneHot(b, labels, logits.dims()), logp, FullLike(b, logp, 0)),
-                        Reducer::kSum, {last});
+  Value picked =
+      Reduce(b, Select(b, OneHot(b, labels, logits.dims()), logp, FullLike(b, logp, 0)), Reducer::kSum, {last});
   Value loss = Neg(b, picked);
   if (smoothing != 0) {
     const double share = smoothing / static_cast<double>(logits.dims().back());

@@ -7,8 +7,7 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kF, "operand"}, kState};
-constexpr AttrDef kAttrs[] = {
-    {"rate", AttrType::kDouble, "share that is zeroed, 0 to 1 (not included)", false, "0.5"}};
+constexpr AttrDef kAttrs[] = {{"rate", AttrType::kDouble, "share that is zeroed, 0 to 1 (not included)", false, "0.5"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const double rate = call.attrs.Double(0);

@@ -12,8 +12,7 @@ constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
 constexpr AttrDef kAttrs[] = {{"alpha", AttrType::kDouble, "depth of the plateau below 0", false, "1"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  if (!std::isfinite(call.attrs.Double(0)))
-    return UserError("alpha is ", call.attrs.Double(0), "; it must be finite");
+  if (!std::isfinite(call.attrs.Double(0))) return UserError("alpha is ", call.attrs.Double(0), "; it must be finite");
   return InferSame(call, results);
 }
 

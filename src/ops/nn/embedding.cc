@@ -6,14 +6,12 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"table", kF, "[entries, width]"},
-                                    {"ids", kI, "which rows", false, false, 'I'}};
+constexpr OperandDef kOperands[] = {{"table", kF, "[entries, width]"}, {"ids", kI, "which rows", false, false, 'I'}};
 constexpr AttrDef kAttrs[] = {{"dtype", AttrType::kDType, "element type of the result; absent: the table's"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& table = *call.operands[0];
-  if (table.rank() != 2)
-    return UserError("table must have shape [entries, width], not ", DimsToString(table.dims));
+  if (table.rank() != 2) return UserError("table must have shape [entries, width], not ", DimsToString(table.dims));
   if (table.dims[0] == 0 && call.operands[1]->count() != 0) return UserError("table has no entries");
   if (call.attrs.has(0) && !Contains(kF, call.attrs.Type(0))) {
     return UserError("dtype ", NameOf(call.attrs.Type(0)), " is not a float; f16, bf16, f32 and f64 are");

@@ -74,8 +74,7 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {
-    {"T[2,3]"}, {"T[131] form=tanh", -4, 4}, {"T[]"}, {"T[0]"}, {"T[64] form=erf", -4, 4}};
+constexpr Sample kSamples[] = {{"T[2,3]"}, {"T[131] form=tanh", -4, 4}, {"T[]"}, {"T[0]"}, {"T[64] form=erf", -4, 4}};
 
 }  // namespace
 

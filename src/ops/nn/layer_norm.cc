@@ -11,9 +11,8 @@ using namespace ir;
 constexpr OperandDef kOperands[] = {{"x", kF, "operand"},
                                     {"scale", kF, "[size of the axis]; absent: 1", true},
                                     {"offset", kF, "[size of the axis]; absent: 0", true}};
-constexpr AttrDef kAttrs[] = {
-    {"axis", AttrType::kInt, "axis to normalise; negative counts from the end", false, "-1"},
-    {"epsilon", AttrType::kDouble, "added to the variance", false, "1e-5"}};
+constexpr AttrDef kAttrs[] = {{"axis", AttrType::kInt, "axis to normalise; negative counts from the end", false, "-1"},
+                              {"epsilon", AttrType::kDouble, "added to the variance", false, "1e-5"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
@@ -65,8 +64,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Ints others = Axes(dims.size());
   others.erase(others.begin() + axis);
   if (scaled && call.wanted[1]) grads[1] = Reduce(b, Mul(b, g, n.value), Reducer::kSum, others);
-  if (call.operands.size() > 2 && call.operands[2] && call.wanted[2])
-    grads[2] = Reduce(b, g, Reducer::kSum, others);
+  if (call.operands.size() > 2 && call.operands[2] && call.wanted[2]) grads[2] = Reduce(b, g, Reducer::kSum, others);
   return absl::OkStatus();
 }
 
@@ -81,11 +79,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[4,7] T[7] T[7]"},
-                               {"T[2,3,5] T[3] none axis=1"},
-                               {"T[3,131]"},
-                               {"T[2,4] none T[4]"},
-                               {"T[0,3] T[3] T[3]"}};
+constexpr Sample kSamples[] = {
+    {"T[4,7] T[7] T[7]"}, {"T[2,3,5] T[3] none axis=1"}, {"T[3,131]"}, {"T[2,4] none T[4]"}, {"T[0,3] T[3] T[3]"}};
 
 }  // namespace
 

@@ -14,8 +14,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const Type& w = *call.operands[1];
   if (w.rank() != 2) return UserError("w must have shape [in, out], not ", DimsToString(w.dims));
   if (x.rank() == 0 || x.dims.back() != w.dims[0]) {
-    return UserError("x ", DimsToString(x.dims), " must end in ", w.dims[0], ", the rows of w ",
-                     DimsToString(w.dims));
+    return UserError("x ", DimsToString(x.dims), " must end in ", w.dims[0], ", the rows of w ", DimsToString(w.dims));
   }
   if (call.operands[2] != nullptr && call.operands[2]->dims != Dims{w.dims[1]}) {
     return UserError("b must have shape [", w.dims[1], "], not ", DimsToString(call.operands[2]->dims));
@@ -41,8 +40,7 @@ constinit const OpDef kOp_linear = {
     .name = "weft.linear",
     .c_name = "linear",
     .kind = Kind::kMacro,
-    .doc =
-        "A dense layer: x w + b over the last dimension of x. The weights are [in, out], as the product reads.",
+    .doc = "A dense layer: x w + b over the last dimension of x. The weights are [in, out], as the product reads.",
     .example = "h = wf_relu(s, wf_linear(s, x, w, b));",
     .operands = kOperands,
     .results = kResult,

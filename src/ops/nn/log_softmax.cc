@@ -7,9 +7,8 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kF, "scores"}};
-constexpr AttrDef kAttrs[] = {{"axis", AttrType::kInt,
-                               "axis whose exponentials sum to one; negative counts from the end", false,
-                               "-1"}};
+constexpr AttrDef kAttrs[] = {
+    {"axis", AttrType::kInt, "axis whose exponentials sum to one; negative counts from the end", false, "-1"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(NormalizeAxis("axis", call.attrs.Int(0), call.operands[0]->rank()).status());

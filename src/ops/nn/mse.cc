@@ -8,8 +8,8 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kF, "prediction"}, {"y", kF, "target of the same shape"}};
 constexpr std::string_view kReductions[] = {"mean", "sum", "none"};
-constexpr AttrDef kAttrs[] = {{"reduction", AttrType::kEnum, "mean over elements, sum over elements, or none",
-                               false, "mean", kReductions}};
+constexpr AttrDef kAttrs[] = {
+    {"reduction", AttrType::kEnum, "mean over elements, sum over elements, or none", false, "mean", kReductions}};
 
 // No broadcasting: a loss over [64] and [64, 1] is nearly always a mistake.
 absl::Status Infer(const InferCall& call, Types* results) {

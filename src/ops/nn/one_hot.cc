@@ -44,8 +44,7 @@ constinit const OpDef kOp_one_hot = {
     .name = "weft.one_hot",
     .c_name = "one_hot",
     .kind = Kind::kMacro,
-    .doc =
-        "For each integer label a row of depth elements: 1 at the label, 0 elsewhere; all 0 for labels outside.",
+    .doc = "For each integer label a row of depth elements: 1 at the label, 0 elsewhere; all 0 for labels outside.",
     .example = "target = wf_one_hot(s, labels, 10);",
     .operands = kOperands,
     .attrs = kAttrs,

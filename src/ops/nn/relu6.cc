@@ -19,15 +19,12 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   return absl::OkStatus();
 }
 
-Value Expansion(Builder& b, const Value& x) {
-  return Minimum(b, Maximum(b, x, FullLike(b, x, 0)), FullLike(b, x, 6));
-}
+Value Expansion(Builder& b, const Value& x) { return Minimum(b, Maximum(b, x, FullLike(b, x, 0)), FullLike(b, x, 6)); }
 
 ScalarValue LowerScalar(const ScalarCall& call) {
   ScalarBuilder& b = call.b;
   const ScalarValue& x = call.operands[0];
-  return b.Binary(ScalarOp::kMin, b.Binary(ScalarOp::kMax, x, b.Constant(x.dtype, 0)),
-                  b.Constant(x.dtype, 6));
+  return b.Binary(ScalarOp::kMin, b.Binary(ScalarOp::kMax, x, b.Constant(x.dtype, 0)), b.Constant(x.dtype, 6));
 }
 
 double Double(double x) { return std::isnan(x) ? x : std::fmin(std::fmax(x, 0), 6); }

@@ -15,8 +15,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
   if (x.rank() == 0) return UserError("x must have at least one dimension");
   if (call.operands[1] != nullptr && call.operands[1]->dims != Dims{x.dims.back()}) {
-    return UserError("scale must have shape [", x.dims.back(), "], not ",
-                     DimsToString(call.operands[1]->dims));
+    return UserError("scale must have shape [", x.dims.back(), "], not ", DimsToString(call.operands[1]->dims));
   }
   const double epsilon = call.attrs.Double(0);
   if (!(epsilon >= 0 && std::isfinite(epsilon)))
@@ -29,8 +28,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
   const int64_t last = x.dims().size() - 1;
-  Value mean =
-      Mul(b, ReduceKeep(b, Square(b, x), Reducer::kSum, {last}), 1.0 / static_cast<double>(x.dims()[last]));
+  Value mean = Mul(b, ReduceKeep(b, Square(b, x), Reducer::kSum, {last}), 1.0 / static_cast<double>(x.dims()[last]));
   Value y = Mul(b, x, Rsqrt(b, Add(b, mean, call.attrs.Double(0))));
   results[0] = call.operands[1] ? Mul(b, y, call.operands[1]) : y;
   return absl::OkStatus();

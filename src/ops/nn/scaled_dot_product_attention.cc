@@ -13,11 +13,10 @@ constexpr OperandDef kOperands[] = {
     {"q", kF, "[..., queries, width]"},
     {"k", kF, "[..., keys, width]"},
     {"v", kF, "[..., keys, value width]"},
-    {"mask", kF | kB, "broadcasts to [..., queries, keys]; bool: true is seen; float: added", true, false,
-     0}};
+    {"mask", kF | kB, "broadcasts to [..., queries, keys]; bool: true is seen; float: added", true, false, 0}};
 constexpr AttrDef kAttrs[] = {
-    {"causal", AttrType::kBool, "query i sees keys up to i (counted from the end if there are more keys)",
-     false, "false"},
+    {"causal", AttrType::kBool, "query i sees keys up to i (counted from the end if there are more keys)", false,
+     "false"},
     {"scale", AttrType::kDouble, "factor of the scores; absent: 1 / sqrt(width)"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -43,12 +42,10 @@ absl::Status Infer(const InferCall& call, Types* results) {
   if (const Type* mask = call.operands[3]) {
     absl::StatusOr<Dims> joined = BroadcastDims(scores, mask->dims);
     if (!joined.ok() || *joined != scores) {
-      return UserError("mask ", DimsToString(mask->dims), " does not broadcast to the scores ",
-                       DimsToString(scores));
+      return UserError("mask ", DimsToString(mask->dims), " does not broadcast to the scores ", DimsToString(scores));
     }
     if (!IsBool(mask->dtype) && mask->dtype != q.dtype) {
-      return UserError("mask has dtype ", NameOf(mask->dtype), "; it must be i1 or that of q, ",
-                       NameOf(q.dtype));
+      return UserError("mask has dtype ", NameOf(mask->dtype), "; it must be i1 or that of q, ", NameOf(q.dtype));
     }
   }
   if (call.attrs.has(1) && !std::isfinite(call.attrs.Double(1))) {
@@ -108,8 +105,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
-  results[0] =
-      BatchMatmul(call.b, Probabilities(call.b, call.operands, call.attrs), call.operands[2], false, false);
+  results[0] = BatchMatmul(call.b, Probabilities(call.b, call.operands, call.attrs), call.operands[2], false, false);
   return absl::OkStatus();
 }
 

@@ -11,9 +11,7 @@ using namespace ir;
 constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
 
 // s + x s (1 - s)
-Value FromSigmoid(Builder& b, const Value& s, const Value& x) {
-  return Add(b, s, Mul(b, Mul(b, x, s), Sub(b, 1, s)));
-}
+Value FromSigmoid(Builder& b, const Value& s, const Value& x) { return Add(b, s, Mul(b, Mul(b, x, s), Sub(b, 1, s))); }
 
 Value Derivative(Builder& b, const Value& x, const Value& y) { return FromSigmoid(b, Sigmoid(b, x), x); }
 

@@ -34,8 +34,7 @@ constinit const OpDef kOp_softplus = {
     .name = "weft.softplus",
     .c_name = "softplus",
     .kind = Kind::kComposite,
-    .doc =
-        "Softplus log(1 + e^x), elementwise, computed as max(x, 0) + log1p(e^-|x|) so that it never overflows.",
+    .doc = "Softplus log(1 + e^x), elementwise, computed as max(x, 0) + log1p(e^-|x|) so that it never overflows.",
     .example = "y = wf_softplus(s, x);",
     .operands = kOperands,
     .results = kResult,

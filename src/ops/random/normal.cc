@@ -31,8 +31,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   const bool wide = dtype == DType::kF64;
   const DType kind = wide ? DType::kF64 : DType::kF32;
   const int kept = wide ? 52 : 23;
-  Value bits =
-      RandomBits(b, call.operands[0], ToDims(call.attrs.IntList(0)), wide ? DType::kU64 : DType::kU32);
+  Value bits = RandomBits(b, call.operands[0], ToDims(call.attrs.IntList(0)), wide ? DType::kU64 : DType::kU32);
   if (!b.ok()) return absl::OkStatus();
   bits = Call(b, kOp_shift_right_logical, {bits, FullLike(b, bits, (wide ? 64 : 32) - kept)});
   // (k + 1/2) 2^(1 - kept) - 1: symmetric, never -1 or 1, exact.

@@ -25,9 +25,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
 }
 
 // Blocks of four u32 that `count` elements take.
-int64_t BlocksOf(int64_t count, DType dtype) {
-  return dtype == DType::kU64 ? (count + 1) / 2 : (count + 3) / 4;
-}
+int64_t BlocksOf(int64_t count, DType dtype) { return dtype == DType::kU64 ? (count + 1) / 2 : (count + 3) / 4; }
 
 Value U64(Builder& b, uint64_t value) {
   HostTensor literal(DType::kU64, {});
@@ -44,9 +42,7 @@ Value High(Builder& b, const Value& x) {
   return Convert(b, Call(b, kOp_shift_right_logical, {x, U64(b, 32)}), DType::kU32);
 }
 Value Xor(Builder& b, const Value& x, const Value& y) { return Call(b, kOp_bitwise_xor, {x, y}); }
-Value Element(Builder& b, const Value& state, int64_t i) {
-  return Reshape(b, Slice(b, state, {i}, {i + 1}, {1}), {});
-}
+Value Element(Builder& b, const Value& state, int64_t i) { return Reshape(b, Slice(b, state, {i}, {i + 1}, {1}), {}); }
 // 128-bit counter + u64.
 std::pair<Value, Value> Advance(Builder& b, const Value& low, const Value& high, const Value& by) {
   Value sum = Add(b, low, by);

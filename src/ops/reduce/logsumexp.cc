@@ -30,8 +30,7 @@ constinit const OpDef kOp_logsumexp = {
     .name = "weft.logsumexp",
     .c_name = "logsumexp",
     .kind = Kind::kMacro,
-    .doc =
-        "log(sum(exp(x))) over some axes, by default all, shifted by the maximum so that it does not overflow.",
+    .doc = "log(sum(exp(x))) over some axes, by default all, shifted by the maximum so that it does not overflow.",
     .example = "y = wf_logsumexp(s, x);",
     .operands = kOperands,
     .attrs = kReductionAttrs,

@@ -17,8 +17,7 @@ constinit const OpDef kOp_prod = {
     .name = "weft.prod",
     .c_name = "prod",
     .kind = Kind::kMacro,
-    .doc =
-        "Product over some axes, by default all. Integers wrap. The gradient is right where elements are 0.",
+    .doc = "Product over some axes, by default all. Integers wrap. The gradient is right where elements are 0.",
     .example = "y = wf_prod(s, x);",
     .operands = kOperands,
     .attrs = kReductionAttrs,

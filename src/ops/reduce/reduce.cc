@@ -21,8 +21,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_ASSIGN_OR_RETURN(const Ints axes, NormalizeAxes("dimensions", dimensions, x.rank()));
   const auto reducer = static_cast<Reducer>(call.attrs.Int(1));
   if ((reducer == Reducer::kAnd || reducer == Reducer::kOr) && IsFloat(x.dtype)) {
-    return UserError("reducer ", kReducerNames[call.attrs.Int(1)], " takes integers or bool, not ",
-                     NameOf(x.dtype));
+    return UserError("reducer ", kReducerNames[call.attrs.Int(1)], " takes integers or bool, not ", NameOf(x.dtype));
   }
   results->push_back(Type::Tensor(x.dtype, Without(x.dims, axes)));
   return absl::OkStatus();
@@ -37,23 +36,17 @@ Value ProductSlope(Builder& b, const Value& x, const Dims& dims, const Ints& axe
   Value product = Unreduce(b, Reduce(b, safe, Reducer::kProd, axes), dims, axes);
   Value zeros = Unreduce(b, Reduce(b, Select(b, is_zero, one, zero), Reducer::kSum, axes), dims, axes);
   Value alone = And(b, is_zero, Compare(b, Direction::kEq, zeros, one));
-  return Select(b, Compare(b, Direction::kEq, zeros, zero), Div(b, product, safe),
-                Select(b, alone, product, zero));
+  return Select(b, Compare(b, Direction::kEq, zeros, zero), Div(b, product, safe), Select(b, alone, product, zero));
 }
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const Ints axes,
-                        NormalizeAxes("dimensions", call.node.attrs().IntList(0), x.dims().size()));
+  WEFT_ASSIGN_OR_RETURN(const Ints axes, NormalizeAxes("dimensions", call.node.attrs().IntList(0), x.dims().size()));
   Value g = Unreduce(b, call.cotangents[0], x.dims(), axes);
   switch (static_cast<Reducer>(call.node.attrs().Int(1))) {
-    case Reducer::kSum:
-      grads[0] = g;
-      break;
-    case Reducer::kProd:
-      grads[0] = Mul(b, g, ProductSlope(b, x, x.dims(), axes));
-      break;
+    case Reducer::kSum: grads[0] = g; break;
+    case Reducer::kProd: grads[0] = Mul(b, g, ProductSlope(b, x, x.dims(), axes)); break;
     case Reducer::kMax:
     case Reducer::kMin: {  // equal extremes share
       Value won = Compare(b, Direction::kEq, x, Unreduce(b, call.results[0], x.dims(), axes));
@@ -62,8 +55,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
       grads[0] = Select(b, won, Div(b, g, Unreduce(b, count, x.dims(), axes)), zero);
       break;
     }
-    default:
-      break;
+    default: break;
   }
   return absl::OkStatus();
 }
@@ -100,12 +92,11 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
                 writer.Reducer(StableHloOf(reducer), x.dtype()));
 }
 
-constexpr Sample kSamples[] = {
-    {"T[2,3] dimensions=[1] reducer=sum"},   {"T[4,5,3] dimensions=[0,2] reducer=max"},
-    {"T[7] dimensions=[0] reducer=prod"},    {"T[3,0] dimensions=[1] reducer=sum"},
-    {"T[0,3] dimensions=[1] reducer=min"},   {"T[3,131] dimensions=[1] reducer=sum"},
-    {"T[131,3] dimensions=[0] reducer=min"}, {"T[2,3] dimensions=[] reducer=sum"},
-    {"i1[3,4] dimensions=[1] reducer=or"},   {"i32[3,4] dimensions=[0] reducer=and"}};
+constexpr Sample kSamples[] = {{"T[2,3] dimensions=[1] reducer=sum"},   {"T[4,5,3] dimensions=[0,2] reducer=max"},
+                               {"T[7] dimensions=[0] reducer=prod"},    {"T[3,0] dimensions=[1] reducer=sum"},
+                               {"T[0,3] dimensions=[1] reducer=min"},   {"T[3,131] dimensions=[1] reducer=sum"},
+                               {"T[131,3] dimensions=[0] reducer=min"}, {"T[2,3] dimensions=[] reducer=sum"},
+                               {"i1[3,4] dimensions=[1] reducer=or"},   {"i32[3,4] dimensions=[0] reducer=and"}};
 
 }  // namespace
 

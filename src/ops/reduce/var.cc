@@ -18,8 +18,7 @@ constinit const OpDef kOp_var = {
     .name = "weft.var",
     .c_name = "var",
     .kind = Kind::kMacro,
-    .doc =
-        "Variance over some axes, by default all: mean squared distance from the mean, over count - correction.",
+    .doc = "Variance over some axes, by default all: mean squared distance from the mean, over count - correction.",
     .example = "y = wf_var(s, x);",
     .operands = kVarianceOperands,
     .attrs = kVarianceAttrs,

@@ -9,8 +9,7 @@ absl::Status InferVariance(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(InferReduction(call, results));
   WEFT_ASSIGN_OR_RETURN(const int64_t count, ReducedCount(call.attrs, call.operands[0]->dims));
   if (call.attrs.Int(2) < 0 || call.attrs.Int(2) >= count) {
-    return UserError("correction is ", call.attrs.Int(2), "; with ", count, " elements it must be 0 to ",
-                     count - 1);
+    return UserError("correction is ", call.attrs.Int(2), "; with ", count, " elements it must be 0 to ", count - 1);
   }
   return absl::OkStatus();
 }

@@ -12,7 +12,8 @@ inline constexpr ir::AttrDef kVarianceAttrs[] = {
     {"correction", ir::AttrType::kInt, "taken off the count: 0 NumPy's, 1 the unbiased", false, "0"}};
 inline constexpr ir::Sample kVarianceSamples[] = {
     {"T[2,3]"}, {"T[4,5,3] dims=[0,-1] correction=1"}, {"T[3,131] dims=[1] keepdims=true"}};
-inline constexpr ir::Tolerance kVarianceTolerance = {.f32 = 8e-6, .f64 = 1e-13, .bf16 = 4e-2, .f16 = 8e-3, .absolute = 4e-6};
+inline constexpr ir::Tolerance kVarianceTolerance = {
+    .f32 = 8e-6, .f64 = 1e-13, .bf16 = 4e-2, .f16 = 8e-3, .absolute = 4e-6};
 
 absl::Status InferVariance(const ir::InferCall& call, ir::Types* results);
 

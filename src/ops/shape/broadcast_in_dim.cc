@@ -10,8 +10,7 @@ using namespace ir;
 constexpr OperandDef kOperands[] = {{"x", kAnyType, "tensor to repeat"}};
 constexpr AttrDef kAttrs[] = {
     {"shape", AttrType::kInts, "result shape", true},
-    {"broadcast_dimensions", AttrType::kInts,
-     "result dimension of each operand dimension, strictly increasing", true},
+    {"broadcast_dimensions", AttrType::kInts, "result dimension of each operand dimension, strictly increasing", true},
 };
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -19,14 +18,13 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const Ints& shape = call.attrs.IntList(0);
   const Ints& positions = call.attrs.IntList(1);
   if (positions.size() != x.rank()) {
-    return UserError("broadcast_dimensions has ", positions.size(), " entries for an operand of rank ",
-                     x.rank());
+    return UserError("broadcast_dimensions has ", positions.size(), " entries for an operand of rank ", x.rank());
   }
   for (size_t i = 0; i < positions.size(); ++i) {
     const int64_t at = positions[i];
     if (at < 0 || at >= static_cast<int64_t>(shape.size()) || (i > 0 && at <= positions[i - 1])) {
-      return UserError("broadcast_dimensions ", DimsToString(positions),
-                       " must increase strictly within 0 to ", static_cast<int64_t>(shape.size()) - 1);
+      return UserError("broadcast_dimensions ", DimsToString(positions), " must increase strictly within 0 to ",
+                       static_cast<int64_t>(shape.size()) - 1);
     }
     if (x.dims[i] != 1 && x.dims[i] != shape[at]) {
       return UserError("operand dimension ", i, " is ", x.dims[i], " and cannot become ", shape[at],
@@ -85,8 +83,7 @@ constinit const OpDef kOp_broadcast_in_dim = {
     .doc =
         "Repeats x along new or size-1 dimensions: operand dimension i becomes result dimension "
         "broadcast_dimensions[i]. StableHLO broadcast_in_dim. For NumPy's rule see broadcast_to.",
-    .example =
-        "y = wf_broadcast_in_dim(s, b, WF_INTS(64, 10), WF_INTS(1));",
+    .example = "y = wf_broadcast_in_dim(s, b, WF_INTS(64, 10), WF_INTS(1));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

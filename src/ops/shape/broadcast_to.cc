@@ -19,8 +19,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
       return UserError("dimension -", i, " is ", from, " and cannot become ", to, " (it must be 1 or equal)");
     }
   }
-  if (longer)
-    return UserError("shape ", DimsToString(shape), " has fewer dimensions than x ", DimsToString(x.dims));
+  if (longer) return UserError("shape ", DimsToString(shape), " has fewer dimensions than x ", DimsToString(x.dims));
   results->push_back(Type::Tensor(x.dtype, shape));
   return absl::OkStatus();
 }
@@ -30,8 +29,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {
-    {"T[3] shape=[2,3]"}, {"T[] shape=[4]"}, {"T[2,1] shape=[3,2,5]"}, {"T[1] shape=[0]"}};
+constexpr Sample kSamples[] = {{"T[3] shape=[2,3]"}, {"T[] shape=[4]"}, {"T[2,1] shape=[3,2,5]"}, {"T[1] shape=[0]"}};
 
 }  // namespace
 
@@ -39,8 +37,7 @@ constinit const OpDef kOp_broadcast_to = {
     .name = "weft.broadcast_to",
     .c_name = "broadcast_to",
     .kind = Kind::kMacro,
-    .doc =
-        "NumPy's broadcast to a given shape: dimensions align at the last one, those of size 1 or missing repeat.",
+    .doc = "NumPy's broadcast to a given shape: dimensions align at the last one, those of size 1 or missing repeat.",
     .example = "y = wf_broadcast_to(s, bias, WF_INTS(64, 10));",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -34,8 +34,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
 // Each input gets its part back.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Dims& dims = call.results[0].dims();
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis,
-                        NormalizeAxis("dimension", call.node.attrs().Int(0), dims.size()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("dimension", call.node.attrs().Int(0), dims.size()));
   Ints start(dims.size(), 0), limit = ToInts(dims);
   for (size_t i = 0; i < call.operands.size(); ++i) {
     limit[axis] = start[axis] + call.operands[i].dims()[axis];

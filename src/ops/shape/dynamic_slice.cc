@@ -17,13 +17,12 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
   const Ints& sizes = call.attrs.IntList(0);
   if (call.operands.size() != x.rank() + 1 || sizes.size() != x.rank()) {
-    return UserError(call.operands.size() - 1, " start indices and ", sizes.size(),
-                     " slice_sizes given; x has rank ", x.rank());
+    return UserError(call.operands.size() - 1, " start indices and ", sizes.size(), " slice_sizes given; x has rank ",
+                     x.rank());
   }
   for (size_t d = 0; d < x.rank(); ++d) {
     if (call.operands[d + 1]->rank() != 0) {
-      return UserError("start index ", d, " must be a scalar, not of shape ",
-                       DimsToString(call.operands[d + 1]->dims));
+      return UserError("start index ", d, " must be a scalar, not of shape ", DimsToString(call.operands[d + 1]->dims));
     }
     if (sizes[d] < 0 || sizes[d] > x.dims[d]) {
       return UserError("slice_sizes entry ", d, " is ", sizes[d], "; dimension ", d, " has size ", x.dims[d]);
@@ -63,10 +62,8 @@ constexpr Sample kSamples[] = {{"T[5] i32[]<0:5> slice_sizes=[3]"},
 constinit const OpDef kOp_dynamic_slice = {
     .name = "dynamic_slice",
     .c_name = "dynamic_slice",
-    .doc =
-        "A box of x of fixed size that begins where integer scalars say; it is moved so that it lies inside.",
-    .example =
-        "y = wf_dynamic_slice(s, x, WF_TENSORS(i, zero), WF_INTS(1, 64));",
+    .doc = "A box of x of fixed size that begins where integer scalars say; it is moved so that it lies inside.",
+    .example = "y = wf_dynamic_slice(s, x, WF_TENSORS(i, zero), WF_INTS(1, 64));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -17,13 +17,12 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
   const Type& update = *call.operands[1];
   if (update.rank() != x.rank() || call.operands.size() != x.rank() + 2) {
-    return UserError("x has rank ", x.rank(), ", update rank ", update.rank(), " and ",
-                     call.operands.size() - 2, " start indices are given; all three must agree");
+    return UserError("x has rank ", x.rank(), ", update rank ", update.rank(), " and ", call.operands.size() - 2,
+                     " start indices are given; all three must agree");
   }
   for (size_t d = 0; d < x.rank(); ++d) {
     if (call.operands[d + 2]->rank() != 0) {
-      return UserError("start index ", d, " must be a scalar, not of shape ",
-                       DimsToString(call.operands[d + 2]->dims));
+      return UserError("start index ", d, " must be a scalar, not of shape ", DimsToString(call.operands[d + 2]->dims));
     }
     if (update.dims[d] > x.dims[d]) {
       return UserError("update has size ", update.dims[d], " in dimension ", d, "; x has ", x.dims[d]);
@@ -66,17 +65,15 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[5] T[3] i32[]<0:5>"},
-                               {"T[4,7] T[2,3] i64[]<-2:6> i64[]<-2:9>"},
-                               {"T[4,7] T[0,7] ui32[]<0:4> ui32[]<0:7>"}};
+constexpr Sample kSamples[] = {
+    {"T[5] T[3] i32[]<0:5>"}, {"T[4,7] T[2,3] i64[]<-2:6> i64[]<-2:9>"}, {"T[4,7] T[0,7] ui32[]<0:4> ui32[]<0:7>"}};
 
 }  // namespace
 
 constinit const OpDef kOp_dynamic_update_slice = {
     .name = "dynamic_update_slice",
     .c_name = "dynamic_update_slice",
-    .doc =
-        "x with a box replaced by update that begins where integer scalars say; it is moved so that it lies inside.",
+    .doc = "x with a box replaced by update that begins where integer scalars say; it is moved so that it lies inside.",
     .example = "cache = wf_dynamic_update_slice(s, cache, row, WF_TENSORS(i, zero));",
     .operands = kOperands,
     .results = kResult,

@@ -28,8 +28,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {
-    {"T[2,3] dims=[0]"}, {"T[3] dims=[0,-1]"}, {"T[] dims=[0]"}, {"T[0,2] dims=[1]"}};
+constexpr Sample kSamples[] = {{"T[2,3] dims=[0]"}, {"T[3] dims=[0,-1]"}, {"T[] dims=[0]"}, {"T[0,2] dims=[1]"}};
 
 }  // namespace
 

@@ -36,11 +36,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[2,3,4]"},
-                               {"T[2,3,4] start_axis=1"},
-                               {"T[2,3,4,5] start_axis=1 end_axis=-2"},
-                               {"T[]"},
-                               {"T[0,3] start_axis=1"}};
+constexpr Sample kSamples[] = {
+    {"T[2,3,4]"}, {"T[2,3,4] start_axis=1"}, {"T[2,3,4,5] start_axis=1 end_axis=-2"}, {"T[]"}, {"T[0,3] start_axis=1"}};
 
 }  // namespace
 
@@ -48,8 +45,7 @@ constinit const OpDef kOp_flatten = {
     .name = "weft.flatten",
     .c_name = "flatten",
     .kind = Kind::kMacro,
-    .doc =
-        "Joins the axes from start_axis to end_axis into one; by default all. A scalar becomes one element.",
+    .doc = "Joins the axes from start_axis to end_axis into one; by default all. A scalar becomes one element.",
     .example = "h = wf_flatten(s, h, .start_axis = 1);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -14,8 +14,7 @@ constexpr AttrDef kAttrs[] = {{"shape", AttrType::kInts, "result shape", true},
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const DType dtype = call.attrs.Type(2);
-  if (!Contains(kAnyType, dtype))
-    return UserError("dtype ", NameOf(dtype), " cannot be computed with in this version");
+  if (!Contains(kAnyType, dtype)) return UserError("dtype ", NameOf(dtype), " cannot be computed with in this version");
   const double value = call.attrs.Double(1);
   if (!IsFloat(dtype)) {
     if (!std::isfinite(value) || value != std::trunc(value)) {

@@ -14,8 +14,7 @@ constexpr AttrDef kAttrs[] = {
     {"offset_dims", AttrType::kInts, "result dimensions that run within a box", true},
     {"collapsed_slice_dims", AttrType::kInts, "operand dimensions of box size 1 that vanish", true},
     {"start_index_map", AttrType::kInts, "operand dimension of each component of an index", true},
-    {"index_vector_dim", AttrType::kInt,
-     "dimension of start_indices that holds the components; its rank: none", true},
+    {"index_vector_dim", AttrType::kInt, "dimension of start_indices that holds the components; its rank: none", true},
     {"slice_sizes", AttrType::kInts, "size of a box in each operand dimension", true},
     {"operand_batching_dims", AttrType::kInts, "operand dimensions that run along with …", false, "[]"},
     {"start_indices_batching_dims", AttrType::kInts, "… these dimensions of start_indices", false, "[]"},
@@ -39,9 +38,8 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Attrs& a = call.node.attrs();
   const Value& x = call.operands[0];
   Value inside = HoldInside(b, Read(a), call.operands[1], x.dims());
-  grads[0] =
-      Call(b, kOp_scatter, {FullLike(b, x, 0), inside, call.cotangents[0]},
-           {a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), int64_t{0}, a.IntList(5), a.IntList(6)});
+  grads[0] = Call(b, kOp_scatter, {FullLike(b, x, 0), inside, call.cotangents[0]},
+                  {a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), int64_t{0}, a.IntList(5), a.IntList(6)});
   return absl::OkStatus();
 }
 
@@ -61,15 +59,14 @@ absl::Status Reference(const ReferenceCall& call) {
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
   const Attrs& a = node.attrs();
-  writer.Emit(
-      "gather",
-      {{"dimension_numbers",
-        absl::StrCat("#stablehlo.gather<offset_dims = ", ShloList(a.IntList(0)), ", collapsed_slice_dims = ",
-                     ShloList(a.IntList(1)), ", operand_batching_dims = ", ShloList(a.IntList(5)),
-                     ", start_indices_batching_dims = ", ShloList(a.IntList(6)),
-                     ", start_index_map = ", ShloList(a.IntList(2)), ", index_vector_dim = ", a.Int(3), ">")},
-       {"slice_sizes", ShloArray(a.IntList(4))},
-       {"indices_are_sorted", ShloBool(false)}});
+  writer.Emit("gather",
+              {{"dimension_numbers",
+                absl::StrCat("#stablehlo.gather<offset_dims = ", ShloList(a.IntList(0)), ", collapsed_slice_dims = ",
+                             ShloList(a.IntList(1)), ", operand_batching_dims = ", ShloList(a.IntList(5)),
+                             ", start_indices_batching_dims = ", ShloList(a.IntList(6)),
+                             ", start_index_map = ", ShloList(a.IntList(2)), ", index_vector_dim = ", a.Int(3), ">")},
+               {"slice_sizes", ShloArray(a.IntList(4))},
+               {"indices_are_sorted", ShloBool(false)}});
 }
 
 constexpr Sample kSamples[] = {
@@ -93,8 +90,7 @@ constinit const OpDef kOp_gather = {
     .doc =
         "Boxes of x at computed places, StableHLO's gather with all its dimension numbers; boxes that would reach "
         "outside are moved inside. For slices along one axis see take.",
-    .example =
-        "rows = wf_gather(s, table, ids, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WF_INTS(1, 64));",
+    .example = "rows = wf_gather(s, table, ids, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WF_INTS(1, 64));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

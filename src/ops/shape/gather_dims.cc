@@ -47,8 +47,7 @@ absl::Status CheckGather(const GatherDims& g, const Dims& operand, const Dims& i
   }
   const int64_t components = g.index_vector == index_rank ? 1 : indices[g.index_vector];
   if (static_cast<int64_t>(g.index_map.size()) != components) {
-    return UserError("an index has ", components, " components and names ", g.index_map.size(),
-                     " operand dimensions");
+    return UserError("an index has ", components, " components and names ", g.index_map.size(), " operand dimensions");
   }
   WEFT_RETURN_IF_ERROR(CheckList("the index map", g.index_map, rank, false));
   WEFT_RETURN_IF_ERROR(CheckList("the dimensions without window", g.collapsed, rank, true));
@@ -95,8 +94,8 @@ Dims GatheredDims(const GatherDims& g, const Dims& operand, const Dims& indices)
   return dims;
 }
 
-bool Locate(const GatherDims& g, const HostTensor& indices, const Dims& operand, const Dims& index,
-            bool move_inside, Dims* at) {
+bool Locate(const GatherDims& g, const HostTensor& indices, const Dims& operand, const Dims& index, bool move_inside,
+            Dims* at) {
   Ints batch;
   for (int64_t d : g.BatchDims(index.size())) batch.push_back(index[d]);
   const Dims strides = StridesOf(indices.dims());
@@ -108,8 +107,8 @@ bool Locate(const GatherDims& g, const HostTensor& indices, const Dims& operand,
   *at = Dims(operand.size(), 0);
   for (size_t i = 0; i < g.index_map.size(); ++i) {
     const int64_t d = g.index_map[i];
-    int64_t start = indices.GetInt(
-        base + (g.index_vector < index_rank ? static_cast<int64_t>(i) * strides[g.index_vector] : 0));
+    int64_t start =
+        indices.GetInt(base + (g.index_vector < index_rank ? static_cast<int64_t>(i) * strides[g.index_vector] : 0));
     // A u64 above 2^63 looks negative here; it lies beyond the end.
     if (indices.dtype() == DType::kU64 && start < 0) start = operand[d];
     (*at)[d] = move_inside ? std::clamp<int64_t>(start, 0, operand[d] - g.sizes[d]) : start;
@@ -134,8 +133,7 @@ ir::Value HoldInside(ir::Builder& b, const GatherDims& g, const ir::Value& indic
     // Saturates in narrow index types, whose values then never exceed it.
     most.SetDouble(i, static_cast<double>(operand[g.index_map[i]] - g.sizes[g.index_map[i]]));
   }
-  ir::Value high =
-      BroadcastInDim(b, Constant(b, std::move(most)), dims, vectors ? Ints{g.index_vector} : Ints{});
+  ir::Value high = BroadcastInDim(b, Constant(b, std::move(most)), dims, vectors ? Ints{g.index_vector} : Ints{});
   return Call(b, kOp_clamp, {FullLike(b, indices, 0), indices, high});
 }
 

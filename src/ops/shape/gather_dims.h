@@ -27,8 +27,8 @@ Dims GatheredDims(const GatherDims& dims, const Dims& operand, const Dims& indic
 
 // Where result element `index` lies in the operand. Boxes are moved inside (gather), or an element outside
 // makes it false (scatter).
-bool Locate(const GatherDims& dims, const HostTensor& indices, const Dims& operand, const Dims& index,
-            bool move_inside, Dims* at);
+bool Locate(const GatherDims& dims, const HostTensor& indices, const Dims& operand, const Dims& index, bool move_inside,
+            Dims* at);
 
 // The indices held so that every box lies inside.
 ir::Value HoldInside(ir::Builder& b, const GatherDims& dims, const ir::Value& indices, const Dims& operand);

@@ -8,10 +8,8 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}, {"value", kAnyType, "scalar to fill with"}};
 constexpr AttrDef kAttrs[] = {
-    {"edge_padding_low", AttrType::kInts, "elements before the first of each dimension; negative: cut off",
-     true},
-    {"edge_padding_high", AttrType::kInts, "elements after the last of each dimension; negative: cut off",
-     true},
+    {"edge_padding_low", AttrType::kInts, "elements before the first of each dimension; negative: cut off", true},
+    {"edge_padding_high", AttrType::kInts, "elements after the last of each dimension; negative: cut off", true},
     {"interior_padding", AttrType::kInts, "elements between neighbours of each dimension", true},
 };
 
@@ -22,16 +20,14 @@ absl::Status Infer(const InferCall& call, Types* results) {
   }
   for (size_t i = 0; i < 3; ++i) {
     if (call.attrs.IntList(i).size() != x.rank()) {
-      return UserError(kAttrs[i].name, " has ", call.attrs.IntList(i).size(),
-                       " entries for an operand of rank ", x.rank());
+      return UserError(kAttrs[i].name, " has ", call.attrs.IntList(i).size(), " entries for an operand of rank ",
+                       x.rank());
     }
   }
   Dims dims;
   for (size_t d = 0; d < x.rank(); ++d) {
-    const int64_t low = call.attrs.IntList(0)[d], high = call.attrs.IntList(1)[d],
-                  interior = call.attrs.IntList(2)[d];
-    if (interior < 0)
-      return UserError("interior_padding entry ", d, " is ", interior, "; it cannot be negative");
+    const int64_t low = call.attrs.IntList(0)[d], high = call.attrs.IntList(1)[d], interior = call.attrs.IntList(2)[d];
+    if (interior < 0) return UserError("interior_padding entry ", d, " is ", interior, "; it cannot be negative");
     int64_t gaps = 0, size = 0;
     // Entries below 2^40, as in windows, keep all later arithmetic on them (interior + 1, -low) in range.
     constexpr int64_t kMost = int64_t{1} << 40;
@@ -92,14 +88,11 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-#define WEFT_PAD(low, high, interior) \
-  " edge_padding_low=" low " edge_padding_high=" high " interior_padding=" interior
-constexpr Sample kSamples[] = {{"T[3] T[]" WEFT_PAD("[1]", "[2]", "[0]")},
-                               {"T[2,3] T[]" WEFT_PAD("[0,1]", "[1,0]", "[1,2]")},
-                               {"T[4,5] T[]" WEFT_PAD("[-1,2]", "[1,-3]", "[0,1]")},
-                               {"T[] T[]" WEFT_PAD("[]", "[]", "[]")},
-                               {"T[0,2] T[]" WEFT_PAD("[2,0]", "[1,0]", "[3,0]")},
-                               {"T[1,131] T[]" WEFT_PAD("[1,1]", "[1,1]", "[0,0]")}};
+#define WEFT_PAD(low, high, interior) " edge_padding_low=" low " edge_padding_high=" high " interior_padding=" interior
+constexpr Sample kSamples[] = {
+    {"T[3] T[]" WEFT_PAD("[1]", "[2]", "[0]")},           {"T[2,3] T[]" WEFT_PAD("[0,1]", "[1,0]", "[1,2]")},
+    {"T[4,5] T[]" WEFT_PAD("[-1,2]", "[1,-3]", "[0,1]")}, {"T[] T[]" WEFT_PAD("[]", "[]", "[]")},
+    {"T[0,2] T[]" WEFT_PAD("[2,0]", "[1,0]", "[3,0]")},   {"T[1,131] T[]" WEFT_PAD("[1,1]", "[1,1]", "[0,0]")}};
 #undef WEFT_PAD
 
 }  // namespace
@@ -110,8 +103,7 @@ constinit const OpDef kOp_pad = {
     .doc =
         "Puts a scalar around (low, high) and between (interior) the elements of x; negative low and high cut edges "
         "off.",
-    .example =
-        "y = wf_pad(s, x, zero, WF_INTS(1, 1), WF_INTS(1, 1), WF_INTS(0, 0));",
+    .example = "y = wf_pad(s, x, zero, WF_INTS(1, 1), WF_INTS(1, 1), WF_INTS(0, 0));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -30,8 +30,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const std::optional<int64_t> count = CheckedCount(known);
   if (open != nullptr && count && *count != 0 && x.count() % *count == 0) *open = x.count() / *count;
   if (!CheckedCount(shape) || *CheckedCount(shape) != x.count()) {
-    return UserError("shape ", DimsToString(call.attrs.IntList(0)), " does not hold the ", x.count(),
-                     " elements of ", DimsToString(x.dims));
+    return UserError("shape ", DimsToString(call.attrs.IntList(0)), " does not hold the ", x.count(), " elements of ",
+                     DimsToString(x.dims));
   }
   results->push_back(Type::Tensor(x.dtype, std::move(shape)));
   return absl::OkStatus();

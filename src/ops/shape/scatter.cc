@@ -17,12 +17,10 @@ constexpr std::string_view kReducers[] = {"sum", "prod", "max", "min", "and", "o
 constexpr int64_t kSet = 6;
 constexpr AttrDef kAttrs[] = {
     {"update_window_dims", AttrType::kInts, "update dimensions that run within a box", true},
-    {"inserted_window_dims", AttrType::kInts, "operand dimensions of box size 1 that updates do not have",
+    {"inserted_window_dims", AttrType::kInts, "operand dimensions of box size 1 that updates do not have", true},
+    {"scatter_dims_to_operand_dims", AttrType::kInts, "operand dimension of each component of an index", true},
+    {"index_vector_dim", AttrType::kInt, "dimension of scatter_indices that holds the components; its rank: none",
      true},
-    {"scatter_dims_to_operand_dims", AttrType::kInts, "operand dimension of each component of an index",
-     true},
-    {"index_vector_dim", AttrType::kInt,
-     "dimension of scatter_indices that holds the components; its rank: none", true},
     {"reducer", AttrType::kEnum, "sum, prod, max, min, and, or, set", true, {}, kReducers},
     {"input_batching_dims", AttrType::kInts, "operand dimensions that run along with …", false, "[]"},
     {"scatter_indices_batching_dims", AttrType::kInts, "… these dimensions of scatter_indices", false, "[]"},
@@ -59,8 +57,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
 }
 
 // Of each update: whether its whole box lies inside, as bool of the updates' shape.
-Value Inside(Builder& b, const GatherDims& dims, const Value& indices, const Value& held,
-             const Dims& updates) {
+Value Inside(Builder& b, const GatherDims& dims, const Value& indices, const Value& held, const Dims& updates) {
   Value same = Compare(b, Direction::kEq, indices, held);
   if (dims.index_vector < static_cast<int64_t>(indices.dims().size())) {
     same = Reduce(b, same, Reducer::kAnd, {dims.index_vector});
@@ -151,17 +148,15 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   std::string body;
   if (a.Int(4) == kSet) {
     const std::string type = ToString(Type::Scalar(dtype));
-    body = absl::StrCat("{^bb0(%old: ", type, ", %new: ", type, "): \"stablehlo.return\"(%new) : (", type,
-                        ") -> ()}");
+    body = absl::StrCat("{^bb0(%old: ", type, ", %new: ", type, "): \"stablehlo.return\"(%new) : (", type, ") -> ()}");
   } else {
     body = writer.Reducer(StableHloOf(static_cast<Reducer>(a.Int(4))), dtype);
   }
   writer.Emit("scatter",
               {{"scatter_dimension_numbers",
                 absl::StrCat("#stablehlo.scatter<update_window_dims = ", ShloList(a.IntList(0)),
-                             ", inserted_window_dims = ", ShloList(a.IntList(1)),
-                             ", input_batching_dims = ", ShloList(a.IntList(5)),
-                             ", scatter_indices_batching_dims = ", ShloList(a.IntList(6)),
+                             ", inserted_window_dims = ", ShloList(a.IntList(1)), ", input_batching_dims = ",
+                             ShloList(a.IntList(5)), ", scatter_indices_batching_dims = ", ShloList(a.IntList(6)),
                              ", scatter_dims_to_operand_dims = ", ShloList(a.IntList(2)),
                              ", index_vector_dim = ", a.Int(3), ">")},
                {"indices_are_sorted", ShloBool(false)},
@@ -169,8 +164,7 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
               body);
 }
 
-#define WEFT_ROWS \
-  " update_window_dims=[1] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] index_vector_dim=1"
+#define WEFT_ROWS " update_window_dims=[1] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] index_vector_dim=1"
 constexpr Sample kSamples[] = {
     {"T[5,3] i32[4]<0:5> T[4,3]" WEFT_ROWS " reducer=sum"},
     {"T[5,3] i32[4]<-2:7> T[4,3]" WEFT_ROWS " reducer=sum"},

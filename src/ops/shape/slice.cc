@@ -17,20 +17,18 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
   for (size_t i = 0; i < 3; ++i) {
     if (call.attrs.IntList(i).size() != x.rank()) {
-      return UserError(kAttrs[i].name, " has ", call.attrs.IntList(i).size(),
-                       " entries for an operand of rank ", x.rank());
+      return UserError(kAttrs[i].name, " has ", call.attrs.IntList(i).size(), " entries for an operand of rank ",
+                       x.rank());
     }
   }
   Dims dims;
   for (size_t d = 0; d < x.rank(); ++d) {
-    const int64_t start = call.attrs.IntList(0)[d], limit = call.attrs.IntList(1)[d],
-                  step = call.attrs.IntList(2)[d];
+    const int64_t start = call.attrs.IntList(0)[d], limit = call.attrs.IntList(1)[d], step = call.attrs.IntList(2)[d];
     if (start < 0 || limit < start || limit > x.dims[d]) {
-      return UserError("dimension ", d, " has size ", x.dims[d], " and is asked for from ", start, " to ",
-                       limit, "; 0 <= start <= limit <= size must hold");
+      return UserError("dimension ", d, " has size ", x.dims[d], " and is asked for from ", start, " to ", limit,
+                       "; 0 <= start <= limit <= size must hold");
     }
-    if (step < 1)
-      return UserError("strides entry ", d, " is ", step, "; it must be at least 1 (see reverse)");
+    if (step < 1) return UserError("strides entry ", d, " is ", step, "; it must be at least 1 (see reverse)");
     if (step > int64_t{1} << 40) return UserError("strides entry ", d, " is ", step, "; it must be at most 2^40");
     dims.push_back((limit - start + step - 1) / step);
   }
@@ -87,8 +85,7 @@ constinit const OpDef kOp_slice = {
     .doc =
         "A box of x: indices start, start + stride, … below limit in each dimension. For one dimension with negative "
         "indices see slice_in_dim.",
-    .example =
-        "half = wf_slice(s, x, WF_INTS(0, 0), WF_INTS(32, 10), WF_INTS(1, 1));",
+    .example = "half = wf_slice(s, x, WF_INTS(0, 0), WF_INTS(32, 10), WF_INTS(1, 1));",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -20,8 +20,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
     }
   }
   for (int64_t axis : axes) {
-    if (x.dims[axis] != 1)
-      return UserError("axis ", axis, " has size ", x.dims[axis], "; only size 1 can be dropped");
+    if (x.dims[axis] != 1) return UserError("axis ", axis, " has size ", x.dims[axis], "; only size 1 can be dropped");
   }
   results->push_back(Type::Tensor(x.dtype, Without(x.dims, axes)));
   return absl::OkStatus();
@@ -35,8 +34,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {
-    {"T[2,1,3]"}, {"T[1,3,1] dims=[-1]"}, {"T[1]"}, {"T[0,1]"}, {"T[2,3] dims=[]"}};
+constexpr Sample kSamples[] = {{"T[2,1,3]"}, {"T[1,3,1] dims=[-1]"}, {"T[1]"}, {"T[0,1]"}, {"T[2,3] dims=[]"}};
 
 }  // namespace
 

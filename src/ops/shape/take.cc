@@ -8,10 +8,8 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"},
-                                    {"indices", kI, "which slices", false, false, 'I'}};
-constexpr AttrDef kAttrs[] = {
-    {"axis", AttrType::kInt, "axis to take from; negative counts from the end", false, "0"}};
+constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}, {"indices", kI, "which slices", false, false, 'I'}};
+constexpr AttrDef kAttrs[] = {{"axis", AttrType::kInt, "axis to take from; negative counts from the end", false, "0"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
@@ -40,10 +38,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[5,3] i32[4]<0:5>"},
-                               {"T[2,5,3] i64[2,2]<0:5> axis=1"},
-                               {"T[7] ui8[]<0:7>"},
-                               {"T[3,4] i32[0]<0:3> axis=-1"}};
+constexpr Sample kSamples[] = {
+    {"T[5,3] i32[4]<0:5>"}, {"T[2,5,3] i64[2,2]<0:5> axis=1"}, {"T[7] ui8[]<0:7>"}, {"T[3,4] i32[0]<0:3> axis=-1"}};
 
 }  // namespace
 

@@ -9,8 +9,7 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
-constexpr AttrDef kAttrs[] = {
-    {"permutation", AttrType::kInts, "operand dimension of each result dimension", true}};
+constexpr AttrDef kAttrs[] = {{"permutation", AttrType::kInts, "operand dimension of each result dimension", true}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];

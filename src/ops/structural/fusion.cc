@@ -6,7 +6,12 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{.name = "inputs", .types = kAnyType, .doc = "what the region reads", .optional = true, .variadic = true, .group = 0}};
+constexpr OperandDef kOperands[] = {{.name = "inputs",
+                                     .types = kAnyType,
+                                     .doc = "what the region reads",
+                                     .optional = true,
+                                     .variadic = true,
+                                     .group = 0}};
 constexpr Absent kAbsent[] = {
     {Part::kGradient, Reason::kStructural},  {Part::kBatching, Reason::kStructural},
     {Part::kStableHlo, Reason::kStructural}, {Part::kLowering, Reason::kStructural},
@@ -19,7 +24,8 @@ constexpr Absent kAbsent[] = {
 constinit const OpDef kOp_fusion = {
     .name = "fusion",
     .c_name = "fusion",
-    .doc = "Elementwise operations, shape operations and reductions that one kernel computes. Made by the fusion pass; never called.",
+    .doc =
+        "Elementwise operations, shape operations and reductions that one kernel computes. Made by the fusion pass; never called.",
     .operands = kOperands,
     .results = kResult,
     .lowering = Lowering::kStructural,
