@@ -32,8 +32,25 @@ bool HasFloatResult(const Node& node) {
   return false;
 }
 
-// `leaves_only`: wrt are the operands of an expansion, and what lies behind them is somebody else's business.
-Tape MakeTape(std::span<const Value> outputs, std::span<const Value> wrt, bool leaves_only) {
+// Why an operation has no gradient of its own, kNone if it says nothing.
+ir::Reason ReasonOf(const ir::OpDef& op) {
+  for (const ir::Absent& absent : op.absent) {
+    if (absent.part == ir::Part::kGradient) return absent.reason;
+  }
+  return ir::Reason::kNone;
+}
+
+// Nothing comes through it to its operands.
+bool EndsHere(const ir::OpDef& op) {
+  if (op.gradient != nullptr) return false;
+  const ir::Reason reason = ReasonOf(op);
+  return reason == ir::Reason::kNotDifferentiable || reason == ir::Reason::kStructural || reason == ir::Reason::kRandom;
+}
+
+// `operands`, if any: outputs are an expansion of a node on these operands, wrt among them, and what lies behind them is
+// somebody else's business.
+Tape MakeTape(std::span<const Value> outputs, std::span<const Value> wrt, std::span<const Value> operands) {
+  const bool leaves_only = !operands.empty();
   Tape tape;
   uint64_t oldest = std::numeric_limits<uint64_t>::max();
   for (const Value& value : wrt) oldest = std::min(oldest, value.node->id());
@@ -46,11 +63,16 @@ Tape MakeTape(std::span<const Value> outputs, std::span<const Value> wrt, bool l
   // Marked before everything else, so that the expansion's own walk ends there.
   if (leaves_only) {
     for (const Value& value : wrt) visit(value);
+    for (const Value& value : operands) {
+      if (value) walk.Mark(*value.node, Tape::kNone);
+    }
   }
   const size_t leaves = found.size();
   for (const Value& value : outputs) visit(value);
   for (size_t i = leaves; i < found.size(); ++i) {
-    for (const Value& operand : found[i]->operands()) visit(operand);
+    const Node& node = *found[i];
+    if (EndsHere(node.op()) || !HasFloatResult(node)) continue;
+    for (const Value& operand : node.operands()) visit(operand);
   }
   std::sort(found.begin(), found.end(), [](const Node* a, const Node* b) { return a->id() < b->id(); });
 
@@ -84,16 +106,8 @@ Tape MakeTape(std::span<const Value> outputs, std::span<const Value> wrt, bool l
   return tape;
 }
 
-// Why an operation has no gradient of its own, kNone if it says nothing.
-ir::Reason ReasonOf(const ir::OpDef& op) {
-  for (const ir::Absent& absent : op.absent) {
-    if (absent.part == ir::Part::kGradient) return absent.reason;
-  }
-  return ir::Reason::kNone;
-}
-
 absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<const Value> seeds,
-                   std::span<const Value> wrt, bool leaves_only, std::span<Value> gradients);
+                   std::span<const Value> wrt, std::span<const Value> operands, std::span<Value> gradients);
 
 // The operands' cotangents of one node, through its rule or its expansion.
 absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> cotangents, std::span<const bool> wanted,
@@ -104,10 +118,7 @@ absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> co
   if (op.gradient != nullptr) {
     return op.gradient(ir::GradCall{b, node, node.operands(), results, cotangents, wanted}, grads);
   }
-  const ir::Reason reason = ReasonOf(op);
-  if (reason == ir::Reason::kNotDifferentiable || reason == ir::Reason::kStructural || reason == ir::Reason::kRandom) {
-    return absl::OkStatus();
-  }
+  if (EndsHere(op)) return absl::OkStatus();
   if (op.expand == nullptr) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "the operation ", op.c_name, " has no gradient");
   }
@@ -125,7 +136,7 @@ absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> co
     slots.push_back(i);
   }
   ir::Values found(leaves.size());
-  WEFT_RETURN_IF_ERROR(Sweep(b, results, cotangents, leaves, true, std::span(found.data(), found.size())));
+  WEFT_RETURN_IF_ERROR(Sweep(b, results, cotangents, leaves, node.operands(), std::span(found.data(), found.size())));
   for (size_t i = 0; i < slots.size(); ++i) {
     // The same value as two operands was differentiated as one leaf: the first slot carries all of it.
     bool repeated = false;
@@ -140,8 +151,8 @@ void Accumulate(ir::Builder& b, Value& sum, Value term) {
 }
 
 absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<const Value> seeds,
-                   std::span<const Value> wrt, bool leaves_only, std::span<Value> gradients) {
-  const Tape tape = MakeTape(outputs, wrt, leaves_only);
+                   std::span<const Value> wrt, std::span<const Value> operands, std::span<Value> gradients) {
+  const Tape tape = MakeTape(outputs, wrt, operands);
   std::vector<Value> cotangents(tape.cotangents);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (tape.output_at[i] == Tape::kNone || !seeds[i]) continue;
@@ -222,7 +233,7 @@ absl::StatusOr<std::vector<Value>> Gradient(ir::Builder& b, const Value& output,
   }
   std::vector<Value> gradients(wrt.size());
   if (wrt.empty()) return gradients;
-  WEFT_RETURN_IF_ERROR(Sweep(b, std::span(&output, 1), std::span(&seed, 1), wrt, false, gradients));
+  WEFT_RETURN_IF_ERROR(Sweep(b, std::span(&output, 1), std::span(&seed, 1), wrt, {}, gradients));
   for (size_t i = 0; i < wrt.size(); ++i) {
     if (!gradients[i]) gradients[i] = ops::FullLike(b, wrt[i], 0.0);
   }

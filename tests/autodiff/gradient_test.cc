@@ -159,6 +159,34 @@ TEST(Gradient, NeverVisitsWhatIsOlderThanEveryWrt) {
   EXPECT_EQ(b.emitted(), 12 + 3);  // ones (constant, broadcast) and one product
 }
 
+// Each took minutes when every step walked all of its past.
+TEST(Gradient, NeverWalksThePastOfWhatNoGradientIsWantedOf) {
+  constexpr int kSteps = 20'000;
+  ir::Builder b;
+  Value w = Parameter(DType::kF64, {1, 1}), first = Parameter(DType::kF64, {1, 1}), scale = Parameter(DType::kF64, {1, 1});
+  Value x = first, sum;
+  for (int i = 0; i < kSteps; ++i) {
+    x = ops::Mul(b, x, scale);
+    Value product = ops::Call(b, kInner, {x, w});  // differentiated by its expansion
+    sum = sum ? ops::Add(b, sum, product) : product;
+  }
+  auto g = Gradient(b, sum, {{w}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  const HostTensor zero(DType::kF64, {1, 1});
+  EXPECT_THAT(Evaluate((*g)[0], {w, first, scale}, {zero, zero, zero}), ElementsAre(0));
+}
+
+TEST(Gradient, NeverWalksBehindWhatStopsIt) {
+  ir::Builder b;
+  Value w = Parameter(DType::kF64, {1}), state = w;
+  for (int i = 0; i < 10'000; ++i) {
+    state = ops::Call(b, ops::kOp_stop_gradient, {ops::Mul(b, state, w)});
+    auto g = Gradient(b, ops::Mul(b, state, w), {{w}});
+    ASSERT_TRUE(g.ok()) << g.status();
+    if (i == 2) EXPECT_THAT(Evaluate((*g)[0], {w}, {F64({3})}), ElementsAre(81));
+  }
+}
+
 TEST(Gradient, SaysWhatIsWrong) {
   ir::Builder b;
   Value x = Parameter(DType::kF32, {2, 3}), n = Parameter(DType::kI32, {2, 3});
