@@ -266,14 +266,15 @@ static void must_be_able_to_save(const options* o) {
   if (access(folder, W_OK) != 0) die("cannot save to '%s': %s: %s", o->checkpoint, folder, strerror(errno));
 }
 
-static uint32_t find(weft_tree* tree, const char* path) {
+static uint32_t find(const options* o, weft_tree* tree, const char* path) {
   uint32_t node = 0;
-  must(weft_tree_find(tree, 0, path, WEFT_STRLEN, &node));
+  weft_error* error = weft_tree_find(tree, 0, path, WEFT_STRLEN, &node);
+  if (error) die("%s is not a checkpoint of this program: %s", o->checkpoint, weft_error_message(error, NULL));
   return node;
 }
-static int64_t find_i64(weft_tree* tree, const char* path) {
+static int64_t find_i64(const options* o, weft_tree* tree, const char* path) {
   int64_t value = 0;
-  must(weft_tree_get_i64(tree, find(tree, path), &value));
+  must(weft_tree_get_i64(tree, find(o, tree, path), &value));
   return value;
 }
 
@@ -295,28 +296,34 @@ static int64_t load(weft_context* ctx, weft_device* device, options* o, model* m
   const void* name = NULL;
   size_t length = 0;
   char path[64];
-  int64_t epoch, seed;
+  int64_t epoch, seed, dims[4];
+  size_t rank = 0;
+  weft_dtype dtype;
   int32_t bf16 = 0;
   int i;
   must(weft_checkpoint_load(ctx, o->checkpoint, WEFT_STRLEN, device, &tree));
-  must(weft_tree_get_data(tree, find(tree, "optimizer_name"), &name, &length));
+  must(weft_tree_get_data(tree, find(o, tree, "optimizer_name"), &name, &length));
   if (length != strlen(o->optimizer) || memcmp(name, o->optimizer, length) != 0)
     die("%s was trained with --optimizer %.*s, not %s", o->checkpoint, (int)length, (const char*)name, o->optimizer);
-  must(weft_tree_get_bool(tree, find(tree, "bf16"), &bf16));
+  must(weft_tree_get_bool(tree, find(o, tree, "bf16"), &bf16));
   if (bf16 != o->bf16) die("%s was trained with%s --bf16", o->checkpoint, bf16 ? "" : "out");
-  seed = find_i64(tree, "seed");
+  seed = find_i64(o, tree, "seed");
   if (o->seed >= 0 && o->seed != seed) die("%s was trained with --seed %" PRId64 ", not %" PRId64, o->checkpoint, seed, o->seed);
   o->seed = seed;
   for (i = 0; i < PARAMS; ++i) {
     snprintf(path, sizeof path, "model.%s.%s", LAYERS[i].layer, LAYERS[i].name);
-    must(weft_tree_get_tensor(tree, find(tree, path), &m->p[i]));
+    must(weft_tree_get_tensor(tree, find(o, tree, path), &m->p[i]));
+    must(weft_tensor_dtype(m->p[i], &dtype));
+    must(weft_tensor_dims(m->p[i], dims, 4, &rank));
+    if (dtype != WEFT_F32 || rank != LAYERS[i].rank || memcmp(dims, LAYERS[i].dims, rank * sizeof *dims) != 0)
+      die("%s is the checkpoint of another network: its %s has another shape or type", o->checkpoint, path);
     must(weft_tensor_require_grad(m->p[i], 1));
   }
   *opt = make_optimizer(ctx, o, m);
-  must(weft_optimizer_load(*opt, tree, find(tree, "optimizer")));
-  must(weft_random_set_state(ctx, (uint64_t)find_i64(tree, "random.key"), (uint64_t)find_i64(tree, "random.low"),
-                             (uint64_t)find_i64(tree, "random.high")));
-  epoch = find_i64(tree, "epoch");
+  must(weft_optimizer_load(*opt, tree, find(o, tree, "optimizer")));
+  must(weft_random_set_state(ctx, (uint64_t)find_i64(o, tree, "random.key"), (uint64_t)find_i64(o, tree, "random.low"),
+                             (uint64_t)find_i64(o, tree, "random.high")));
+  epoch = find_i64(o, tree, "epoch");
   weft_tree_release(tree);
   return epoch;
 }

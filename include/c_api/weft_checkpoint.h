@@ -227,8 +227,9 @@ WEFT_API void weft_tree_retain(weft_tree* tree) WEFT_NOEXCEPT;
 WEFT_API void weft_tree_release(weft_tree* tree) WEFT_NOEXCEPT;
 
 /* Writes a tree as one file: streamed, checksummed, atomic (the name appears when all is there; an older file of that
- * name is whole until then). Values are those at the time of the call. Without out_event the call waits for the disk;
- * with it the writing goes on behind and failures come by the event.
+ * name is whole until then and gives its permissions; links, folders and devices are refused). Values are those at the
+ * time of the call. Without out_event the call waits for the disk; with it the writing goes on behind and failures come
+ * by the event.
  *   path: path_length bytes
  *   options: may be NULL
  *   out_event: may be NULL; yours: release it

@@ -1,4 +1,5 @@
 """The main example when something is wrong: what it says, that it exits with 1, and that no file is lost or half written."""
+import ctypes
 import fcntl
 import gzip
 import os
@@ -81,6 +82,31 @@ class Failures(unittest.TestCase):
         self.assertIn("epoch 2: ", self.run_it("--resume", "--epochs", "2", "--seed", "3", code=0))
         self.assertEqual(["train_fashion_mnist: --resume needs a checkpoint, and --checkpoint none has none"],
                          self.run_it("--resume", "--checkpoint", "none"))
+
+    def test_a_checkpoint_of_something_else_is_refused(self):
+        lib = ctypes.CDLL(os.environ["WEFT_LIB"])
+        ctx, tree, path = ctypes.c_void_p(), ctypes.c_void_p(), os.path.join(self.folder, "fashion_mnist.weft").encode()
+        for name in ("weft_context_create", "weft_tree_create", "weft_tree_add_text", "weft_tree_add_bool", "weft_tree_add_i64", "weft_tree_add_dict",
+                     "weft_tree_add_tensor", "weft_tensor_from_f64", "weft_checkpoint_save"):
+            getattr(lib, name).restype = ctypes.c_void_p
+        strlen, node, scalar = ctypes.c_size_t(-1), ctypes.c_uint32(), ctypes.c_void_p()
+        self.assertIsNone(lib.weft_context_create(None, ctypes.byref(ctx)))
+        self.assertIsNone(lib.weft_tree_create(ctypes.byref(tree)))
+        self.assertIsNone(lib.weft_checkpoint_save(ctx, path, strlen, tree, None, None))
+        self.assertEqual(["train_fashion_mnist: fashion_mnist.weft is not a checkpoint of this program: the tree has no 'optimizer_name'"],
+                         self.run_it("--resume"))
+        self.assertIsNone(lib.weft_tree_add_text(tree, 0, b"optimizer_name", strlen, b"adamw", strlen, None))
+        self.assertIsNone(lib.weft_tree_add_bool(tree, 0, b"bf16", strlen, 0, None))
+        self.assertIsNone(lib.weft_tree_add_i64(tree, 0, b"seed", strlen, ctypes.c_int64(1), None))
+        self.assertIsNone(lib.weft_tree_add_dict(tree, 0, b"model", strlen, ctypes.byref(node)))
+        self.assertIsNone(lib.weft_tree_add_dict(tree, node, b"conv1", strlen, ctypes.byref(node)))
+        self.assertIsNone(lib.weft_tensor_from_f64(ctx, ctypes.c_uint32(0x12002), ctypes.c_double(1), ctypes.byref(scalar)))
+        self.assertIsNone(lib.weft_tree_add_tensor(tree, node, b"weight", strlen, scalar, None))
+        self.assertIsNone(lib.weft_checkpoint_save(ctx, path, strlen, tree, None, None))
+        self.assertEqual(["train_fashion_mnist: fashion_mnist.weft is the checkpoint of another network: its model.conv1.weight has another "
+                          "shape or type"], self.run_it("--resume"))
+        for kind, handle in (("tensor", scalar), ("tree", tree), ("context", ctx)):
+            getattr(lib, f"weft_{kind}_release")(handle)
 
     def test_an_unknown_device_is_answered_with_what_is_there(self):
         self.assertEqual("train_fashion_mnist: there is no device 'cpu:9' here; there are: cpu:0", self.run_it("--device", "cpu:9")[-1])
