@@ -49,7 +49,8 @@ struct DeviceResults {
   Ref<Event> done;                   // an error sticks to the event and to every result
 };
 
-// Loaded and ready to launch. Thread rule: any thread may Execute; launches of one device run in call order.
+// Loaded and ready to launch. Thread rule: any thread may Execute; launches of one device run in call order. May be
+// destroyed while its launches run.
 class Executable {
  public:
   virtual ~Executable() = default;

@@ -51,6 +51,7 @@ absl::StatusOr<const Program*> ProgramCache::Get(const Trace& trace) {
     for (const auto& program : found->second) {
       if (program->canonical != canonical_) continue;
       config_.metrics->Add(Counter::kMemoryCacheHits);
+      program->last_used = ++calls_;
       return program.get();
     }
     config_.metrics->Add(Counter::kMemoryCacheCollisions);
@@ -64,8 +65,31 @@ absl::StatusOr<const Program*> ProgramCache::Get(const Trace& trace) {
   auto program = std::make_unique<Program>();
   program->canonical = canonical_;
   program->executable = std::move(executable);
+  program->last_used = ++calls_;
   ++size_;
+  canonical_bytes_ += static_cast<int64_t>(canonical_.size());
+  while (size_ > 1 && (size_ > config_.max_programs || canonical_bytes_ > config_.max_canonical_bytes)) DropOldest();
   return programs_[key].emplace_back(std::move(program)).get();
+}
+
+void ProgramCache::DropOldest() {
+  // A scan of some thousand entries, after a compilation of at least a millisecond.
+  auto oldest = programs_.end();
+  size_t at = 0;
+  uint64_t used = calls_;
+  for (auto entry = programs_.begin(); entry != programs_.end(); ++entry) {
+    for (size_t i = 0; i < entry->second.size(); ++i) {
+      if (entry->second[i]->last_used >= used) continue;
+      used = entry->second[i]->last_used;
+      oldest = entry;
+      at = i;
+    }
+  }
+  if (oldest == programs_.end()) return;
+  --size_;
+  canonical_bytes_ -= static_cast<int64_t>(oldest->second[at]->canonical.size());
+  oldest->second.erase(oldest->second.begin() + static_cast<ptrdiff_t>(at));
+  if (oldest->second.empty()) programs_.erase(oldest);
 }
 
 std::unique_ptr<Executable> ProgramCache::Load(Key key) {

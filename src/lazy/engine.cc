@@ -160,6 +160,7 @@ absl::StatusOr<Ref<Engine>> Engine::Create(Config config) {
     cache.options.isa = options.isa;
     cache.options.verify_between_passes = options.verify_between_passes;
     cache.hash_bits = options.hash_bits;
+    cache.max_programs = options.max_programs;
     cache.store = engine->store_.get();
     cache.metrics = &engine->metrics_;
     cache.warn = [raw = engine.get()](std::string text) { raw->Log(LogLevel::kWarning, std::move(text)); };

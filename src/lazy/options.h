@@ -26,6 +26,7 @@ struct Options {
   uint64_t seed = 0;
   std::string isa;  // "", "avx512", "portable": CompileOptions::isa
   bool verify_between_passes = false;
+  int64_t max_programs = 2'048;  // kept in memory, ready to launch
   // Test hook: bits of the program key that are looked at. Fewer only make the stored canonical form decide more often.
   int hash_bits = 128;
 };

@@ -153,9 +153,9 @@ class Fuser {
     std::sort(users.begin(), users.end());
     users.erase(std::unique(users.begin(), users.end()), users.end());
     std::vector<int> candidates;
+    absl::flat_hash_set<int> seen;
     for (int u : users) {
-      if (std::find(candidates.begin(), candidates.end(), group_of_[u]) == candidates.end())
-        candidates.push_back(group_of_[u]);
+      if (seen.insert(group_of_[u]).second) candidates.push_back(group_of_[u]);
     }
     for (int g : candidates) {
       const bool only = candidates.size() == 1 && !outside_[i];

@@ -102,7 +102,7 @@ std::shared_ptr<ThreadPool> ThreadPool::Shared(int threads) {
 ThreadPool::ThreadPool(int threads)
     : threads_(threads < 1 ? AvailableCpus() : threads), claimed_(std::make_unique<Claimed[]>(threads_)) {
   WatchForks();
-  fork_generation_ = g_fork_generation.load(std::memory_order_relaxed);
+  fork_generation_.store(g_fork_generation.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
 ThreadPool::~ThreadPool() {
@@ -117,7 +117,10 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-bool ThreadPool::Forked() const { return g_fork_generation.load(std::memory_order_relaxed) != fork_generation_; }
+bool ThreadPool::Forked() const {
+  return started_workers() > 0 &&
+         g_fork_generation.load(std::memory_order_relaxed) != fork_generation_.load(std::memory_order_relaxed);
+}
 
 absl::Status ThreadPool::CheckProcess() const {
   if (!Forked()) return absl::OkStatus();
@@ -135,6 +138,8 @@ void ThreadPool::Start() {
       break;  // fewer threads than asked for: their shares run on the caller
     }
   }
+  // Nothing was running before: a process forked until here uses the pool as if it had made it.
+  fork_generation_.store(g_fork_generation.load(std::memory_order_relaxed), std::memory_order_relaxed);
   started_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
 }
 

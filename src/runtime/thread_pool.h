@@ -62,8 +62,8 @@ class ThreadPool {
   void BeginRun();
   void EndRun();
 
-  // After fork() the child has no workers. FAILED_PRECONDITION then, for the owner to report; regions still run, on
-  // the calling thread alone.
+  // After fork() the child has none of the workers that were running. FAILED_PRECONDITION then, for the owner to report;
+  // regions still run, on the calling thread alone.
   absl::Status CheckProcess() const;
 
   // Workers started so far; for tests and metrics.
@@ -85,7 +85,7 @@ class ThreadPool {
   bool Forked() const;
 
   const int threads_;
-  uint64_t fork_generation_ = 0;
+  std::atomic<uint64_t> fork_generation_{0};  // when the workers were started
   std::once_flag start_once_;
   std::atomic<int> started_{0};
   std::mutex region_mutex_;  // held for the length of one region

@@ -135,6 +135,25 @@ TEST(Barrier, ComputesWhatIsLiveInCreationOrderOnce) {
   EXPECT_THAT(w.Read(b), ElementsAre(1, 4));
 }
 
+TEST(Programs, AreKeptUpToANumberAndTheOneLeftAloneForLongestGoes) {
+  Options options;
+  options.max_programs = 3;
+  World w(options, 1, /*asynchronous=*/true);
+  auto run = [&](int n) {
+    T y = w.Op("exp", {w.Vector(std::vector<float>(static_cast<size_t>(n), 0.0f))});
+    EXPECT_TRUE(w.engine->Sync().ok());
+    return y;  // perhaps still running when its program goes
+  };
+  std::vector<T> all;
+  for (int n : {1, 2, 3, 1}) all.push_back(run(n));
+  EXPECT_EQ(w.Count(Counter::kProgramsCompiled), 3);
+  for (int n : {4, 1, 3, 4}) all.push_back(run(n));
+  EXPECT_EQ(w.Count(Counter::kProgramsCompiled), 4);
+  all.push_back(run(2));
+  EXPECT_EQ(w.Count(Counter::kProgramsCompiled), 5);
+  for (const T& y : all) EXPECT_THAT(w.Read(y), ::testing::Each(1.0f));
+}
+
 TEST(Eval, ComputesTheseTensorsOnly) {
   World w;
   T x = w.Vector({1, 2});

@@ -80,7 +80,7 @@ class FakeExecutable final : public Executable {
       out.buffers.push_back(Ref<Buffer>(new FakeBuffer(backend_, backend_->devices()[0],
                                                        HostTensor(result.dtype(), result.dims()), out.done)));
     }
-    backend_->Post([this, fails, in = std::move(in), words = std::move(words), donated = std::move(donated),
+    backend_->Post([module = module_, fails, in = std::move(in), words = std::move(words), donated = std::move(donated),
                     results = out.buffers, done = out.done]() mutable {
       std::vector<const HostTensor*> buffers;
       for (const Ref<Buffer>& buffer : in) buffers.push_back(&static_cast<FakeBuffer*>(buffer.get())->value);
@@ -89,7 +89,7 @@ class FakeExecutable final : public Executable {
       absl::Status status;
       for (const Ref<Buffer>& buffer : in) status.Update(buffer->ready().status());
       if (fails) status.Update(absl::InternalError("fake: a kernel failed"));
-      if (status.ok()) status = Interpret(module_, buffers, words, to);
+      if (status.ok()) status = Interpret(module, buffers, words, to);
       for (size_t i = 0; i < in.size(); ++i) {
         if (donated[i] == 0) continue;
         auto bytes = static_cast<FakeBuffer*>(in[i].get())->value.mutable_bytes();

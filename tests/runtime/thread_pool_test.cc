@@ -119,6 +119,18 @@ TEST(ThreadPool, ReportsAForkAndStillRunsOnTheCaller) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
+TEST(ThreadPool, MadeButNotUsedBeforeAForkServesTheChild) {
+  ThreadPool pool(2);
+  const pid_t child = fork();
+  if (child == 0) {
+    pool.ParallelFor(2, [](int64_t) {});
+    _exit(pool.CheckProcess().ok() && pool.started_workers() == 1 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 TEST(ThreadPool, OfAForkedChildIsItsOwn) {
   std::shared_ptr<ThreadPool> pool = ThreadPool::Shared(2);
   pool->ParallelFor(2, [](int64_t) {});
