@@ -22,10 +22,10 @@ int64_t Now() {
       .count();
 }
 
-// Moves elements or repeats a constant: cheaper to do again than to store.
+// Moves elements or repeats a constant: cheaper to do again than to store. Not stop_gradient: once it is known its past
+// may go, and a parameter's past holds all its old values.
 bool IsCheap(const ir::OpDef& op) {
-  return op.lowering == ir::Lowering::kIndexMap || op.lowering == ir::Lowering::kStructural ||
-         &op == &ops::kOp_stop_gradient;
+  return op.lowering == ir::Lowering::kIndexMap || op.lowering == ir::Lowering::kStructural;
 }
 
 bool IsKnown(const ir::Node& node) {

@@ -1,4 +1,5 @@
 // The engine's everyday behaviour: leaves, assignment, donation, scopes, modes, errors, threads.
+#include <cmath>
 #include <thread>
 
 #include "tests/lazy/world.h"
@@ -133,6 +134,23 @@ TEST(Barrier, ComputesWhatIsLiveInCreationOrderOnce) {
   EXPECT_EQ(w.Count(Counter::kCutBarrier), 1);  // nothing was pending
   EXPECT_THAT(w.Read(same), ElementsAre(2, 4));
   EXPECT_THAT(w.Read(b), ElementsAre(1, 4));
+}
+
+// No barrier, only reads: the parameters' old values must go all the same.
+TEST(Memory, OfALoopThatDoesNothingButReadItsLossIsBounded) {
+  World w;
+  T p = w.F32({1000}, std::vector<float>(1000, 1.0f));
+  ASSERT_TRUE(w.engine->SetRequiresGrad(p.get(), true).ok());
+  int64_t early = 0;
+  for (int step = 0; step < 60; ++step) {
+    T loss = w.Sum(w.Op("mul", {p, p}));
+    T next = w.Op("sub", {p, w.Op("mul", {w.Grad(loss, {p})[0], w.Number(0.25)})});
+    ASSERT_TRUE(w.engine->Assign(p.get(), next.get()).ok());
+    next = nullptr;
+    EXPECT_EQ(w.Read(loss)[0], 1000 * std::pow(0.25f, static_cast<float>(step)));
+    if (step == 9) early = w.backend->live_bytes;
+  }
+  EXPECT_LE(w.backend->live_bytes, early);
 }
 
 TEST(Programs, AreKeptUpToANumberAndTheOneLeftAloneForLongestGoes) {
