@@ -81,7 +81,7 @@ class Engine final : public RefCounted {
   // Barrier: everything live on the device (null: on all) that is not a scope's temporary. What can be known before the
   // launch fails here; then nothing has changed and the call may be repeated.
   absl::StatusOr<Ref<Event>> Sync(Device* device = nullptr);
-  // These tensors only.
+  // These tensors only, and what they need if something else refers to it, so that it is not computed again.
   absl::StatusOr<Ref<Event>> Eval(std::span<Tensor* const> tensors);
   // Computes if need be (once), waits, copies. `destination` has the tensor's size in bytes.
   absl::Status ToHost(Tensor* tensor, std::span<std::byte> destination);
@@ -171,8 +171,8 @@ class Engine final : public RefCounted {
   void AddOutput(const ir::Value& value, Tensor* owner);
   // Live tensors without data, distinct values in creation order, into outputs_ and owners_.
   void CollectLive(DeviceState& state, bool temporaries_too);
-  // What must be computed to know the value, and is referred to from outside that: into outputs_.
-  void CollectShared(const ir::Value& value);
+  // These values, and what must be computed to know them and is referred to from outside that: into outputs_.
+  void CollectShared(std::span<const ir::Value> values);
   // Computes outputs_ and hangs the results on their nodes. A barrier donates what owners_ assigned over.
   absl::Status Launch(DeviceState& state, CutReason reason);
   void ChooseDonations(DeviceState& state);

@@ -126,8 +126,17 @@ void Engine::CollectLive(DeviceState& state, bool temporaries_too) {
   }
 }
 
-void Engine::CollectShared(const ir::Value& value) {
-  // Nodes needed for the value, users after operands, with how often they are used among themselves. Whatever else
+void Engine::CollectShared(std::span<const ir::Value> values) {
+  outputs_.clear();
+  owners_.clear();
+  {
+    const ir::Walk walk;
+    for (const ir::Value& value : values) {
+      if (DataOf(value) == nullptr && FindOutput(walk, value) == outputs_.size()) AddOutput(value, nullptr);
+    }
+  }
+  const size_t asked = outputs_.size();
+  // Nodes needed for the values, users after operands, with how often they are used among themselves. Whatever else
   // refers to a node (a tensor, a pending operation outside) will want it later and must not compute it again.
   const ir::Walk walk;
   std::vector<const ir::Node*> found;
@@ -139,7 +148,10 @@ void Engine::CollectShared(const ir::Value& value) {
       uses.push_back(0);
     }
   };
-  visit(value);
+  for (const ir::Value& value : outputs_) visit(value);
+  // How often a node is among the outputs: these refer to it as well.
+  std::vector<uint32_t> wanted(found.size());
+  for (const ir::Value& value : outputs_) ++wanted[walk.At(*value.node)];
   for (size_t i = 0; i < found.size(); ++i) {
     for (const ir::Value& operand : found[i]->operands()) {
       if (!operand || DataOf(operand) != nullptr) continue;
@@ -147,18 +159,15 @@ void Engine::CollectShared(const ir::Value& value) {
       ++uses[walk.At(*operand.node)];
     }
   }
-  outputs_.assign(1, value);
-  owners_.assign(1, nullptr);
+  wanted.resize(found.size());
   // Newest first: users before operands.
   std::vector<uint32_t> order(found.size());
   for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return found[a]->id() > found[b]->id(); });
   for (uint32_t i : order) {
     const ir::Node& node = *found[i];
-    // outputs_ itself holds one reference to the wanted node.
-    const bool wanted = &node == value.node.get();
-    if (node.ref_count() <= uses[i] + (wanted ? 1 : 0)) continue;
-    if (IsCheap(node.op()) && !wanted) {
+    if (node.ref_count() <= uses[i] + wanted[i]) continue;
+    if (IsCheap(node.op()) && wanted[i] == 0) {
       for (const ir::Value& operand : node.operands()) {
         if (operand && DataOf(operand) == nullptr) uses[walk.At(*operand.node)] = 0;
       }
@@ -166,9 +175,11 @@ void Engine::CollectShared(const ir::Value& value) {
     }
     for (uint32_t result = 0; result < node.results().size(); ++result) {
       ir::Value output{Ref<const ir::Node>::Share(&node), result};
-      if (DataOf(output) != nullptr || output == value || !output.type().is_tensor()) continue;
-      outputs_.push_back(std::move(output));
-      owners_.push_back(nullptr);
+      if (DataOf(output) != nullptr || !output.type().is_tensor()) continue;
+      // Asked for already? A node with one result is if it is wanted at all; of others there are few.
+      const auto end = outputs_.begin() + static_cast<ptrdiff_t>(asked);
+      if (wanted[i] > 0 && (node.results().size() == 1 || std::find(outputs_.begin(), end, output) != end)) continue;
+      AddOutput(output, nullptr);
     }
   }
 }
@@ -338,7 +349,8 @@ absl::StatusOr<Ref<Event>> Engine::Eval(std::span<Tensor* const> tensors) {
     }
     if (values.empty()) continue;
     if (closed_) WEFT_RETURN_IF_ERROR(CheckDevice(state.device).status());
-    WEFT_RETURN_IF_ERROR(Compute(state, values, CutReason::kEval));
+    CollectShared(values);
+    if (!outputs_.empty()) WEFT_RETURN_IF_ERROR(Launch(state, CutReason::kEval));
     if (state.last_event) events.push_back(state.last_event);
   }
   return Join(std::move(events));
@@ -347,7 +359,7 @@ absl::StatusOr<Ref<Event>> Engine::Eval(std::span<Tensor* const> tensors) {
 absl::StatusOr<Data*> Engine::Materialize(Tensor& tensor, CutReason reason) {
   if (Data* data = DataOf(tensor.value_)) return data;
   WEFT_ASSIGN_OR_RETURN(DeviceState * state, CheckDevice(tensor.device_));
-  CollectShared(tensor.value_);
+  CollectShared({&tensor.value_, 1});
   WEFT_RETURN_IF_ERROR(Launch(*state, reason));
   return DataOf(tensor.value_);
 }

@@ -185,6 +185,26 @@ TEST(Eval, ComputesTheseTensorsOnly) {
   EXPECT_EQ(w.Count(Counter::kKernelLaunches), 2);
 }
 
+// Parameters that later steps need are kept on the way; otherwise each step would compute all before it again.
+TEST(Eval, OfTheLossOfEveryStepDoesEveryStepOnce) {
+  World w;
+  T p = w.F32({8}, std::vector<float>(8, 1.0f));
+  ASSERT_TRUE(w.engine->SetRequiresGrad(p.get(), true).ok());
+  int64_t early = 0, before = 0;
+  for (int step = 0; step < 40; ++step) {
+    T loss = w.Sum(w.Op("mul", {p, p})), other = w.Op("neg", {loss});
+    T next = w.Op("sub", {p, w.Op("mul", {w.Grad(loss, {p})[0], w.Number(0.25)})});
+    ASSERT_TRUE(w.engine->Assign(p.get(), next.get()).ok());
+    next = nullptr;
+    before = w.Count(Counter::kKernelLaunches);
+    ASSERT_TRUE(w.engine->Eval(std::vector<Tensor*>{loss.get(), other.get(), loss.get()}).ok());
+    if (step == 3) early = w.Count(Counter::kKernelLaunches) - before;
+    EXPECT_EQ(w.Read(loss)[0], 8 * std::pow(0.25f, static_cast<float>(step)));
+  }
+  EXPECT_EQ(w.Count(Counter::kKernelLaunches) - before, early);
+  EXPECT_LE(w.Count(Counter::kProgramsCompiled), 3);
+}
+
 TEST(Gradient, AfterABarrierSaysWhatToDo) {
   World w;
   T p = w.Vector({1, 2});
