@@ -16,8 +16,7 @@ namespace {
 
 using Item = RandomProgram::Item;
 
-constexpr int64_t kMaxElements = 6'000;   // of one value: the reference is slow
-constexpr double kMaxNumber = 1'000;      // larger results are refused, or chaos follows
+constexpr double kMaxNumber = 1'000;  // larger results are refused, or chaos follows
 
 ir::Value Parameter(const HostTensor& value) {
   return {ir::Node::Create(ops::kOp_parameter, {}, {}, {ir::Type::Tensor(value.dtype(), value.dims())}), 0};
@@ -128,7 +127,7 @@ absl::Status ProgramMaker::Evaluate(std::span<const ir::Value> results, bool* ac
   }
   for (const ir::Node* node : fresh) {
     for (const ir::Type& type : node->results()) {
-      if (type.count() > kMaxElements) *acceptable = false;
+      if (type.count() > max_elements()) *acceptable = false;
       if (options.smooth && IsFloat(type.dtype) && type.dtype != DType::kF64) *acceptable = false;
     }
   }

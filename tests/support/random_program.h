@@ -1,5 +1,5 @@
 // A random program as a list of calls, which can be built into a function, recorded through the engine, printed and made
-// smaller. What it consists of is decided in random_moves.cc.
+// smaller. What it consists of is decided in random_moves.cc and its siblings.
 #pragma once
 
 #include <functional>
@@ -74,6 +74,7 @@ struct RandomOptions {
   bool smooth = false;     // f64 alone and nothing that cuts the derivative: for finite differences
   bool gradients = true;   // sometimes differentiates a value at the end
   bool random = true;      // operations that draw random numbers
+  double large = 0;        // share of programs with few calls on large tensors
   double wild = 0.03;      // share of programs with infinities, NaN and values that overflow
 };
 RandomProgram MakeRandomProgram(uint64_t seed, const RandomOptions& options = {});
@@ -84,7 +85,7 @@ RandomProgram Shrink(RandomProgram program, const std::function<bool(const Rando
 // The function's text and the small arguments' values.
 std::string ToString(const RandomProgram& program);
 
-// --- For random_moves.cc ------------------------------------------------------------------------------------------------
+// --- For random_*_moves.cc ----------------------------------------------------------------------------------------------
 // Grows a program call by call, and knows the value of everything it has made so far.
 class ProgramMaker {
  public:
@@ -95,6 +96,8 @@ class ProgramMaker {
   DType main = DType::kF32;      // most floats are of this type
   std::vector<int64_t> sizes;    // most dimensions are one of these
   bool wild = false;
+  bool large = false;
+  int64_t max_elements() const { return large ? 60'000 : 6'000; }  // of one value: the reference is slow
 
   // A new argument: values in [low, high) for floats; integers and bools as fits the type.
   int Leaf(DType dtype, const Dims& dims, double low = -2, double high = 2);
