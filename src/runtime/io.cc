@@ -82,7 +82,7 @@ class Posix final : public FileSystem {
     if (flags.directory) bits |= O_DIRECTORY;
     if (flags.direct) bits |= O_DIRECT;
     if (flags.no_follow) bits |= O_NOFOLLOW;
-    if (!flags.write && !flags.directory) bits |= O_NONBLOCK;  // a FIFO in place of a file must not hang the caller
+    if (!flags.directory) bits |= O_NONBLOCK;  // a FIFO in place of a file must not hang the caller; files ignore it
     return Result(open(path, bits, static_cast<mode_t>(mode)));
   }
   int Close(int fd) override { return Result(close(fd)); }

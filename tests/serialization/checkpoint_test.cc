@@ -135,6 +135,14 @@ TEST(Checkpoint, RemovesWhatADeadWriterLeftButNotALiveOnes) {
   EXPECT_TRUE(std::filesystem::exists(live->temporary_path()));
 }
 
+TEST(Checkpoint, IsNotHeldUpByAPipeThatSomebodyPutBesideIt) {
+  TempDir dir;
+  ASSERT_EQ(mkfifo((dir / (".a." + std::string(32, '0') + ".tmp")).c_str(), 0666), 0);  // as a dead writer's file is called
+  State state = SmallState();
+  ASSERT_TRUE(SaveCheckpoint(dir / "a", state.tree, state, {}).ok());
+  EXPECT_TRUE(OpenAndReadAll(dir / "a").ok());
+}
+
 TEST(Checkpoint, StopsAndLeavesTheOldFileWhenProgressSaysSo) {
   TempDir dir;
   WriteContents(dir / "a", "old");
