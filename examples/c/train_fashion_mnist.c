@@ -589,8 +589,9 @@ int main(int argc, char** argv) {
            metric(ctx, "programs_compiled"), metric(ctx, "disk_cache_hits"), reading);
   if (o.metrics) {
     weft_blob* report = NULL;
-    must(weft_metrics_report(ctx, &report));
+    must(o.json ? weft_metrics_json(ctx, &report) : weft_metrics_report(ctx, &report));
     fwrite(weft_blob_data(report), 1, weft_blob_size(report), stdout);
+    if (o.json) putchar('\n');
     weft_blob_release(report);
   }
 

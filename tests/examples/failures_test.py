@@ -2,6 +2,7 @@
 import ctypes
 import fcntl
 import gzip
+import json
 import os
 import pty
 import re
@@ -146,6 +147,11 @@ class Failures(unittest.TestCase):
                               text=True, timeout=300)
         self.assertEqual("", done.stderr)
         self.assertRegex(done.stdout, r"\Aepoch 1: loss [\d.]+, test accuracy [\d.]+, \d+ images/s, [\d.]+ s\ncompiled .*\n\Z")
+
+    def test_results_are_lines_of_json_when_asked_for(self):
+        epoch, metrics = [json.loads(line) for line in self.run_it("--json", "--metrics", code=0).splitlines()]
+        self.assertEqual(["epoch", "loss", "accuracy", "images_per_s", "seconds"], list(epoch))
+        self.assertGreater(metrics["counters"]["launches"], 0)
 
     def on_a_terminal(self, columns, *options, interrupt=False):
         """What is drawn, one element a redraw."""
