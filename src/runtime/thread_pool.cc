@@ -72,6 +72,17 @@ bool SpinUntil(Clock::duration limit, Ready ready) {
 bool OnLibraryThread() { return tls_library_thread; }
 void MarkLibraryThread() { tls_library_thread = true; }
 
+uint64_t ForkGeneration() {
+  WatchForks();
+  return g_fork_generation.load(std::memory_order_relaxed);
+}
+
+absl::Status ForkedStatus() {
+  return UserErrorOf(absl::StatusCode::kFailedPrecondition,
+                     "this process was forked after the context was made: its worker threads stayed in the parent; "
+                     "make a new context in the child, or fork before the first one");
+}
+
 int AvailableCpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -101,8 +112,7 @@ std::shared_ptr<ThreadPool> ThreadPool::Shared(int threads) {
 
 ThreadPool::ThreadPool(int threads)
     : threads_(threads < 1 ? AvailableCpus() : threads), claimed_(std::make_unique<Claimed[]>(threads_)) {
-  WatchForks();
-  fork_generation_.store(g_fork_generation.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  fork_generation_.store(ForkGeneration(), std::memory_order_relaxed);
 }
 
 ThreadPool::~ThreadPool() {
@@ -124,9 +134,7 @@ bool ThreadPool::Forked() const {
 
 absl::Status ThreadPool::CheckProcess() const {
   if (!Forked()) return absl::OkStatus();
-  return UserErrorOf(absl::StatusCode::kFailedPrecondition,
-                     "this process was forked after the context was made: its worker threads stayed in the parent; "
-                     "make a new context in the child, or fork before the first one");
+  return ForkedStatus();
 }
 
 void ThreadPool::Start() {

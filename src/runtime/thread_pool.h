@@ -110,6 +110,12 @@ class ThreadPool {
 bool OnLibraryThread();
 void MarkLibraryThread();
 
+// How many forks lie between the process and its first ancestor that asked: what was started under another number has no
+// threads here.
+uint64_t ForkGeneration();
+// FAILED_PRECONDITION, for whoever has lost threads to a fork.
+absl::Status ForkedStatus();
+
 // CPUs that this process may run on (its affinity mask).
 int AvailableCpus();
 

@@ -1,4 +1,7 @@
 // Programs on their way through the cache, the memory plan, launches.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <future>
 #include <random>
 #include <thread>
@@ -259,6 +262,32 @@ TEST(CpuBackend, OfOneProcessShareTheirThreads) {
   EXPECT_EQ(&(*a)->pool(), &(*b)->pool());
   EXPECT_NE(&(*a)->pool(), &(*c)->pool());
 }
+
+#if !defined(WEFT_SANITIZED)  // a forked child of a threaded process is outside what the sanitizers support
+// With one thread the pool has no workers that a fork could lose; the queue has its thread all the same.
+TEST(LaunchQueue, SaysInAForkedChildThatItsThreadIsNotThere) {
+  Builder b;
+  Value x{ir::Node::Create(ops::kOp_parameter, {}, {}, {Type::Tensor(DType::kF32, {512, 512})}), 0}, y = x;
+  for (int i = 0; i < 4; ++i) y = ops::BatchMatmul(b, y, x, false, false);
+  auto backend = CpuBackend::Create({.threads = 1});
+  const auto module = Prepared(**backend, ir::Function::Create("long", {x}, {y}));
+  ASSERT_TRUE(module.ok()) << module.status();
+  auto compiled = (*backend)->Compile(*module, {});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const std::vector<HostTensor> arguments{Filled(DType::kF32, {512, 512}, 1)};
+  ASSERT_TRUE(RunExecutable(**backend, **compiled, arguments).ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    const absl::Status status = RunExecutable(**backend, **compiled, arguments).status();
+    compiled->reset();
+    backend->reset();
+    _exit(status.code() == absl::StatusCode::kFailedPrecondition ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+#endif
 
 TEST(MemoryPlan, LiveStoragesNeverOverlap) {
   std::mt19937 random(11);

@@ -53,7 +53,14 @@ CpuBackend::CpuBackend(const CpuOptions& options, CpuTarget target)
   device_.backend = this;
 }
 
-CpuBackend::~CpuBackend() { queue_->Drain(); }
+CpuBackend::~CpuBackend() {
+  if (queue_->CheckProcess().ok()) {
+    queue_->Drain();
+  } else {
+    // Its thread stayed in the fork's parent: nobody to wait for, nobody to join.
+    static_cast<void>(new std::shared_ptr<LaunchQueue>(queue_));
+  }
+}
 
 Target CpuBackend::target(const CompileOptions& options) const {
   Target target;

@@ -89,6 +89,7 @@ class CpuExecutable final : public Executable {
       launch->tables.arguments.push_back(buffer->host_data());
     }
     WEFT_RETURN_IF_ERROR(pool_->CheckProcess());
+    WEFT_RETURN_IF_ERROR(queue_->CheckProcess());
     for (size_t r = 0; r < program.results.size(); ++r) {
       const int32_t donor = program.donor[r];
       Ref<Block> block;
@@ -237,6 +238,7 @@ void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {
     try {
       thread_ = std::thread([this] { Work(); });
       started_ = true;
+      generation_ = ForkGeneration();
     } catch (const std::system_error&) {
       // No thread to be had: on this one, in its turn.
       changed_.wait(lock, [this] { return !running_; });
@@ -270,6 +272,11 @@ void LaunchQueue::Work() {
     running_ = false;
     changed_.notify_all();
   }
+}
+
+absl::Status LaunchQueue::CheckProcess() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return started_ && generation_ != ForkGeneration() ? ForkedStatus() : absl::OkStatus();
 }
 
 void LaunchQueue::Drain() {

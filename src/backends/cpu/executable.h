@@ -36,6 +36,8 @@ class LaunchQueue {
   // Waits while too many do.
   void Submit(std::function<void()> work, bool inline_allowed);
   void Drain();
+  // FAILED_PRECONDITION if the queue's thread stayed behind in a fork's parent.
+  absl::Status CheckProcess() const;
 
   // Temporaries of launches, kept between them: launches do not overlap, so one arena serves all programs. Grows;
   // launches hold the one they were submitted with.
@@ -51,6 +53,7 @@ class LaunchQueue {
   std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;
   bool running_ = false, stop_ = false, started_ = false;
+  uint64_t generation_ = 0;  // of forks, when the thread was started
   std::thread thread_;
   std::shared_ptr<void> arena_;
   std::shared_ptr<ScratchSet> scratch_;
