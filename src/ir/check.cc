@@ -112,7 +112,8 @@ absl::Status CheckOperands(const OpDef& op, std::span<const Value> operands) {
     if (def.group == 0) continue;
     for (size_t j = 0; j < i; ++j) {
       const OperandDef& other = op.operands[std::min(j, most - 1)];
-      if (other.group == def.group && operands[j] && operands[j].dtype() != type.dtype) {
+      if (other.group != def.group || !operands[j]) continue;
+      if (operands[j].dtype() != type.dtype) {
         if (&other == &def) {
           return UserError(def.name, " ", j - (most - 1), " and ", i - (most - 1), " have dtypes ",
                            NameOf(operands[j].dtype()), " and ", NameOf(type.dtype),
@@ -121,6 +122,7 @@ absl::Status CheckOperands(const OpDef& op, std::span<const Value> operands) {
         return UserError("operands ", other.name, " and ", def.name, " have dtypes ", NameOf(operands[j].dtype()),
                          " and ", NameOf(type.dtype), "; they must agree (convert one of them)");
       }
+      break;  // those in between agree with this one
     }
   }
   return absl::OkStatus();

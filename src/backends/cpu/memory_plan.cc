@@ -21,41 +21,42 @@ int64_t Padded(int64_t bytes) {
 // contemporaries only (n to the power 1.5 instead of n squared: a million kernels take a second).
 class Placed {
  public:
-  Placed(const std::vector<Lifetime>& lifetimes, int entries)
-      : lifetimes_(lifetimes),
-        stride_(std::max(64, 2 * static_cast<int>(std::sqrt(entries)))),
+  // Whole in the containers: a scan reads memory in order.
+  struct Spot {
+    int64_t offset, end;
+    int first, last;
+    bool operator<(const Spot& other) const { return offset < other.offset; }
+  };
+
+  explicit Placed(int entries)
+      : stride_(std::max(64, 2 * static_cast<int>(std::sqrt(entries)))),
         windows_(static_cast<size_t>(entries / stride_) + 1) {}
 
-  void Add(size_t i) {
-    const Lifetime& one = lifetimes_[i];
-    all_.insert({one.offset, i});
+  void Add(const Spot& spot) {
+    all_.insert(spot);
     // Window w reaches two strides from w * stride_, so that every life of at most one stride lies in the one where it begins.
-    for (int w = std::max(0, one.first / stride_ - 1); w <= one.last / stride_; ++w) {
-      std::vector<size_t>& window = windows_[w];
-      window.insert(std::upper_bound(window.begin(), window.end(), i,
-                                     [&](size_t a, size_t b) { return lifetimes_[a].offset < lifetimes_[b].offset; }),
-                    i);
+    for (int w = std::max(0, spot.first / stride_ - 1); w <= spot.last / stride_; ++w) {
+      std::vector<Spot>& window = windows_[w];
+      window.insert(std::upper_bound(window.begin(), window.end(), spot), spot);
     }
   }
   // Calls `visit` with everything that lives at the same time, by offset.
   template <typename Visit>
   void Contemporaries(const Lifetime& one, Visit visit) const {
-    const auto look = [&](size_t p) {
-      const Lifetime& other = lifetimes_[p];
-      if (other.last >= one.first && one.last >= other.first) visit(other);
+    const auto look = [&](const Spot& spot) {
+      if (spot.last >= one.first && one.last >= spot.first) visit(spot);
     };
     if (one.last - one.first <= stride_) {
-      for (size_t p : windows_[one.first / stride_]) look(p);
+      for (const Spot& spot : windows_[one.first / stride_]) look(spot);
     } else {
-      for (const auto& [offset, p] : all_) look(p);
+      for (const Spot& spot : all_) look(spot);
     }
   }
 
  private:
-  const std::vector<Lifetime>& lifetimes_;
   const int stride_;
-  absl::btree_set<std::pair<int64_t, size_t>> all_;
-  std::vector<std::vector<size_t>> windows_;
+  absl::btree_multiset<Spot> all_;
+  std::vector<std::vector<Spot>> windows_;
 };
 
 }  // namespace
@@ -71,23 +72,23 @@ int64_t PlanArena(std::vector<Lifetime>& lifetimes) {
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
   int64_t total = 0;
-  Placed placed(lifetimes, entries);
+  Placed placed(entries);
   for (size_t i : order) {
     Lifetime& one = lifetimes[i];
     const int64_t size = Padded(one.bytes);
     int64_t at = 0, best = -1, best_gap = 0;
-    placed.Contemporaries(one, [&](const Lifetime& other) {
+    placed.Contemporaries(one, [&](const Placed::Spot& other) {
       const int64_t gap = other.offset - at;
       if (gap >= size && (best < 0 || gap < best_gap)) {
         best = at;
         best_gap = gap;
       }
-      at = std::max(at, other.offset + Padded(other.bytes));
+      at = std::max(at, other.end);
     });
     one.offset = best >= 0 ? best : at;
     total = std::max(total, one.offset + size);
     if (total > kTooLarge) return total;  // a launch finds no such memory and says so
-    placed.Add(i);
+    placed.Add({one.offset, one.offset + size, one.first, one.last});
   }
   return total;
 }
