@@ -45,7 +45,8 @@ struct SaveStats {
   bool direct = false;  // whether the page cache was bypassed
 };
 
-// Replaces `path` atomically. On any error the old file is as it was and no temporary is left.
+// Replaces `path` atomically. On any error the old file is as it was and no temporary is left; only if the last step fails,
+// the sync of the folder after the rename, the new file is there already, whole but not yet sure to survive a loss of power.
 absl::Status SaveCheckpoint(const std::string& path, const Tree& tree, TensorSource& source, const SaveOptions& options,
                             SaveStats* stats = nullptr);
 

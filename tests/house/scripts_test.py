@@ -36,7 +36,7 @@ class Scripts(unittest.TestCase):
                                    ["--floor", "high"], ["--keep"]]
         wrong[scripts["test"]] += [["--only"], ["--only", "release,lint"], ["--only", ""]]
         wrong[scripts["install-deps"]] += [["--variant"]]
-        wrong[SCRIPTS[-1]] += [["--seconds"], ["--keep"]]
+        wrong[SCRIPTS[-1]] += [["--seconds"], ["--keep"], ["--only", "all"]]
         for path, cases in wrong.items():
             for options in cases:
                 with self.subTest(script=path, options=options):
