@@ -550,6 +550,7 @@ int main(int argc, char** argv) {
     progress p;
     double loss = 0, seconds;
     int64_t step;
+    char text[32];
     p.start = now();
     p.compile_ns = metric(ctx, "nanoseconds_compiling");
     p.wait_ns = metric(ctx, "nanoseconds_waiting");
@@ -574,9 +575,10 @@ int main(int argc, char** argv) {
       saved = epoch + 1;
     }
     erase_bar();
-    printf(o.json ? "{\"epoch\": %" PRId64 ", \"loss\": %.6f, \"accuracy\": %.4f, \"images_per_s\": %.1f, \"seconds\": %.2f}\n"
-                  : "epoch %" PRId64 ": loss %.4f, test accuracy %.4f, %.0f images/s, %.1f s\n",
-           epoch + 1, loss, accuracy, (double)(steps * BATCH) / seconds, seconds);
+    snprintf(text, sizeof text, o.json && !isfinite(loss) ? "null" : o.json ? "%.6f" : "%.4f", loss); /* JSON has no NaN */
+    printf(o.json ? "{\"epoch\": %" PRId64 ", \"loss\": %s, \"accuracy\": %.4f, \"images_per_s\": %.1f, \"seconds\": %.2f}\n"
+                  : "epoch %" PRId64 ": loss %s, test accuracy %.4f, %.0f images/s, %.1f s\n",
+           epoch + 1, text, accuracy, (double)(steps * BATCH) / seconds, seconds);
     fflush(stdout);
   }
   erase_bar();
