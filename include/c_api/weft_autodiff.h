@@ -37,8 +37,9 @@ typedef struct weft_adam_options {
 WEFT_API void weft_adam_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Gradients of y with respect to xs, recorded like any other operation. cotangent (shape of y) is the gradient that
- * arrives at y; NULL = 1, for which y must be a scalar. An x that y does not depend on gets zeros. xs need
- * weft_tensor_require_grad.
+ * arrives at y; NULL = 1, for which y must be a scalar. xs need weft_tensor_require_grad, called before they were used.
+ * An x that y does not depend on gets zeros; a y that depends on no tensor that requires gradients, perhaps because a
+ * weft_sync has passed since it was recorded, is FAILED_PRECONDITION.
  *   cotangent: may be NULL
  *   xs: count entries
  *   out_grads: count entries; each yours: release them
@@ -102,9 +103,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_load(weft_optimizer* optimizer
  */
 WEFT_API void weft_optimizer_retain(weft_optimizer* optimizer) WEFT_NOEXCEPT;
 
-/* Drops one reference to an optimizer; the last one ends it. NULL is ignored. Never blocks and never calls back, so
- * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored and counted in
- * the metric "bad_releases".
+/* Drops one reference to an optimizer; the last one ends it. NULL is ignored. Never blocks and, but for deleters of
+ * DLPack tensors, never calls back, so finalizers may call it from any thread. A handle that is stale, foreign or
+ * released before is ignored and counted in the metric "bad_releases".
  *   optimizer: may be NULL
  * Threads: any. Since 1.0.
  */

@@ -161,8 +161,8 @@ typedef void* (*weft_allocate_fn)(void* user_data, size_t size, size_t alignment
 /* Takes back what weft_allocate_fn gave. Any thread. Since 1.0. */
 typedef void (*weft_free_fn)(void* user_data, void* pointer, size_t size);
 
-/* Memory is short: `wanted` bytes could not be had. Returns 1 if something was freed and a second try is worthwhile.
- * Any thread; must not call Weft. Since 1.0.
+/* Memory is short: `wanted` bytes could not be had (0: it is not known how many). Returns 1 if something was freed and
+ * a second try is worthwhile. Any thread; must not call Weft. Since 1.0.
  */
 typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
 
@@ -296,7 +296,8 @@ WEFT_API void weft_blob_retain(weft_blob* blob) WEFT_NOEXCEPT;
 WEFT_API void weft_blob_release(weft_blob* blob) WEFT_NOEXCEPT;
 
 /* A new context. Environment variables WEFT_* are read here and never again. Starts no thread and opens no device
- * before the first evaluation needs one.
+ * before the first evaluation needs one. If this fails, the release functions of the hooks have run (but for a
+ * struct_size that cannot be one).
  *   options: may be NULL
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
@@ -343,8 +344,10 @@ WEFT_API WEFT_MUST_USE weft_error* weft_option_list(weft_option_info* out, size_
 WEFT_API WEFT_MUST_USE weft_error* weft_context_set_log(weft_context* ctx, weft_log_level min_level, weft_log_fn log,
     void* user_data, weft_release_fn release) WEFT_NOEXCEPT;
 
-/* Asks running and waiting work of the context to stop; waits return CANCELLED. One atomic store: may be called in a
- * signal handler. Cleared by the next weft_sync or weft_eval that starts after it was noticed.
+/* Asks waits to give up: waits for events and reads that are waiting return CANCELLED within some hundredths of a
+ * second. If nobody waits, the next wait, the next read that has to wait or the next call that starts work (weft_sync,
+ * weft_eval, a tensor from the host, a save or load) returns it, once. What runs already goes on to its end, so that no
+ * step is half done. One atomic operation: may be called in a signal handler.
  *   ctx: may be NULL
  * Threads: any. Since 1.0.
  */

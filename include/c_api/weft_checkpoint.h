@@ -218,9 +218,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_tree(weft_tree* tree, uint32_t 
  */
 WEFT_API void weft_tree_retain(weft_tree* tree) WEFT_NOEXCEPT;
 
-/* Drops one reference to a tree; the last one ends it. NULL is ignored. Never blocks and never calls back, so
- * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored and counted in
- * the metric "bad_releases".
+/* Drops one reference to a tree; the last one ends it. NULL is ignored. Never blocks and, but for deleters of DLPack
+ * tensors, never calls back, so finalizers may call it from any thread. A handle that is stale, foreign or released
+ * before is ignored and counted in the metric "bad_releases".
  *   tree: may be NULL
  * Threads: any. Since 1.0.
  */

@@ -31,7 +31,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_event_error(weft_event* event) WEFT_NOEX
 
 /* Waits until one of the events has happened, writes its position. Its failure is asked for with weft_event_error.
  *   events: count entries
- * Errors: INVALID_ARGUMENT, DEADLINE_EXCEEDED. Threads: any. May block. May call hooks. Since 1.0.
+ * Errors: INVALID_ARGUMENT, DEADLINE_EXCEEDED, CANCELLED, FAILED_PRECONDITION. Threads: any. May block. May call hooks.
+ * Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_wait_any(weft_event* const* events, size_t count, int64_t timeout_ns,
     size_t* out_index) WEFT_NOEXCEPT;

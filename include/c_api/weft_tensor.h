@@ -10,7 +10,8 @@
 extern "C" {
 #endif
 
-/* How weft_tensor_to_string writes; zero means NumPy's defaults. Since 1.0. */
+/* How weft_tensor_to_string writes; zero means NumPy's defaults, but for the precision, which is 4 digits. Since 1.0.
+ */
 typedef struct weft_print_options {
   size_t struct_size;
   const void* next; /* NULL */
@@ -56,7 +57,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_i64(weft_context* ctx, weft_
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Takes over a DLPack tensor (version 1) on the host without a copy where alignment and strides allow. On success Weft
- * calls the deleter once, when it no longer needs the memory; on failure the caller keeps it.
+ * calls the deleter once, when it no longer needs the memory: within a call into Weft, perhaps of another thread,
+ * perhaps a release. On failure the caller keeps the tensor and the deleter is not called.
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
@@ -165,9 +167,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_assign(weft_tensor* target, weft_
  */
 WEFT_API void weft_tensor_retain(weft_tensor* tensor) WEFT_NOEXCEPT;
 
-/* Drops one reference to a tensor; the last one ends it. NULL is ignored. Never blocks and never calls back, so
- * finalizers may call it from any thread. A handle that is stale, foreign or released before is ignored and counted in
- * the metric "bad_releases".
+/* Drops one reference to a tensor; the last one ends it. NULL is ignored. Never blocks and, but for deleters of DLPack
+ * tensors, never calls back, so finalizers may call it from any thread. A handle that is stale, foreign or released
+ * before is ignored and counted in the metric "bad_releases".
  *   tensor: may be NULL
  * Threads: any. Since 1.0.
  */

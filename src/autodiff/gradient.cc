@@ -207,6 +207,7 @@ absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<con
   return b.status();
 }
 
+// The texts call things what weft_grad calls them.
 absl::Status CheckFloat(std::string_view what, const Value& value) {
   if (!value) return UserError("grad: ", what, " is missing");
   if (value.type().is_tensor() && IsFloat(value.dtype())) return absl::OkStatus();
@@ -218,17 +219,17 @@ absl::Status CheckFloat(std::string_view what, const Value& value) {
 absl::StatusOr<std::vector<Value>> Gradient(ir::Builder& b, const Value& output, std::span<const Value> wrt,
                                             Value seed) {
   WEFT_RETURN_IF_ERROR(b.status());
-  WEFT_RETURN_IF_ERROR(CheckFloat("the output", output));
-  for (size_t i = 0; i < wrt.size(); ++i) WEFT_RETURN_IF_ERROR(CheckFloat(absl::StrCat("wrt[", i, "]"), wrt[i]));
+  WEFT_RETURN_IF_ERROR(CheckFloat("y", output));
+  for (size_t i = 0; i < wrt.size(); ++i) WEFT_RETURN_IF_ERROR(CheckFloat(absl::StrCat("xs[", i, "]"), wrt[i]));
   if (!seed) {
     if (output.type().count() != 1) {
-      return UserError("grad: the output has shape ", DimsToString(output.dims()),
-                       "; without a seed it must have one element (reduce it, or give the cotangent as seed)");
+      return UserError("grad: y has shape ", DimsToString(output.dims()),
+                       "; without a cotangent it must have one element (reduce it, or give a cotangent)");
     }
     seed = ops::FullLike(b, output, 1.0);
     WEFT_RETURN_IF_ERROR(b.status());
   } else if (!(seed.type() == output.type())) {
-    return UserError("grad: the seed is ", ir::ShortType(seed.type()), "; it must have the output's type ",
+    return UserError("grad: cotangent is ", ir::ShortType(seed.type()), "; it must have y's type ",
                      ir::ShortType(output.type()));
   }
   std::vector<Value> gradients(wrt.size());

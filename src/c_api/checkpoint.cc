@@ -44,8 +44,12 @@ class Values final : public TensorSource {
       }
       list.push_back(values_[i].get());
     }
-    return list.empty() ? absl::OkStatus() : engine.Eval(list).status();
+    if (list.empty()) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(computed_, engine.Eval(list));
+    return absl::OkStatus();
   }
+  // For a thread of the library's: whoever cancels means calls of their own, not a save in the background.
+  absl::Status Wait() const { return computed_ ? computed_->Wait() : absl::OkStatus(); }
   absl::Status Read(uint32_t tensor, uint64_t offset, std::span<std::byte> out) override {
     lazy::Tensor* t = values_[tensor].get();
     return t->engine().ReadBytes(t, static_cast<int64_t>(offset), out);
@@ -53,6 +57,7 @@ class Values final : public TensorSource {
 
  private:
   std::vector<Ref<lazy::Tensor>> values_;
+  Ref<Event> computed_;
 };
 
 absl::StatusOr<SaveOptions> ReadSaveOptions(const weft_checkpoint_options* options) {
@@ -65,6 +70,7 @@ absl::StatusOr<SaveOptions> ReadSaveOptions(const weft_checkpoint_options* optio
   save.step = o.step;
   save.producer = absl::StrCat("weft ", weft_release_version());
   if (o.metadata_count > 0 && o.metadata == nullptr) return NullArgument("weft_checkpoint_options.metadata");
+  WEFT_RETURN_IF_ERROR(CheckedLength("weft_checkpoint_options.metadata", o.metadata_count, kMostEntries));
   for (uint64_t i = 0; i < o.metadata_count; ++i) {
     const weft_setting& m = o.metadata[i];
     WEFT_ASSIGN_OR_RETURN(std::string_view name, Text(m.name, m.name_length, "metadata[].name"));
@@ -132,7 +138,8 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     WEFT_RETURN_IF_ERROR(context->InBackground([file, structure = object->tree, values, save, done]() mutable {
       absl::Status status;
       try {
-        status = SaveCheckpoint(file, structure, *values, save);
+        status = values->Wait();
+        if (status.ok()) status = SaveCheckpoint(file, structure, *values, save);
       } catch (const std::exception& e) {
         status = absl::ResourceExhaustedError(absl::StrCat("saving ", file, ": ", e.what()));
       }

@@ -124,7 +124,7 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   config.options.seed = static_cast<uint64_t>(settings.integer(Option::kSeed));
   config.options.isa = settings.text(Option::kIsa);
   config.options.verify_between_passes = settings.truth(Option::kVerifyBetweenPasses);
-  config.options.hash_bits = static_cast<int>(std::min<int64_t>(settings.integer(Option::kHashBits), 128));
+  config.options.hash_bits = static_cast<int>(settings.integer(Option::kHashBits));
   config.log = [state = context->log_](lazy::LogLevel level, std::string_view text) { state->Write(level, text); };
   WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings));
   auto early_warnings = std::make_shared<std::atomic<int>>(0);  // before there is an engine to count them
@@ -170,12 +170,13 @@ absl::Status Context::Usable() const {
 
 absl::Status Context::BeforeWork() {
   WEFT_RETURN_IF_ERROR(Usable());
-  if (cancelled() && cancelled_.exchange(false)) return absl::CancelledError("cancelled by weft_cancel");
+  WEFT_RETURN_IF_ERROR(engine_->CheckCancelled(engine_->cancels()));
   had_threads_.store(true, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
 absl::Status Context::InBackground(std::function<void()> work) {
+  engine_->StartsWork();
   std::lock_guard lock(mutex_);
   std::erase_if(background_, [](Background& old) {
     if (!old.done->load(std::memory_order_acquire)) return false;

@@ -80,8 +80,7 @@ class Context final : public RefCounted {
   absl::Status BeforeWork();
   // The same without the promise of work: recording.
   absl::Status Usable() const;
-  void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
-  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+  void Cancel() { engine_->Cancel(); }
 
   LogState& log() { return *log_; }
 
@@ -118,7 +117,6 @@ class Context final : public RefCounted {
     std::shared_ptr<std::atomic<bool>> done;
   };
   std::vector<Background> background_;
-  std::atomic<bool> cancelled_{false};
   std::atomic<bool> had_threads_{false};
   uint32_t fork_epoch_ = 0;
   weft_pressure_fn pressure_ = nullptr;

@@ -8,16 +8,29 @@
 using namespace weft;
 using namespace weft::c_api;
 
+namespace {
+
+// Of options that make no context: each release runs exactly once, whatever fails.
+void ReleaseHooks(const weft_context_options& o) {
+  if (o.log_release != nullptr) o.log_release(o.log_user_data);
+  if (o.allocator_release != nullptr) o.allocator_release(o.allocator_user_data);
+  if (o.pressure_release != nullptr) o.pressure_release(o.pressure_user_data);
+}
+
+}  // namespace
+
 extern "C" {
 
 const char* weft_release_version(void) noexcept { return "0.1.0"; }
 
 weft_error* weft_context_create(const weft_context_options* options, weft_context** out) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_NOT_NULL(out);
     weft_context_options o;
-    if (absl::Status status = ReadOptions(options, sizeof(o), "weft_context_options", &o); !status.ok()) {
-      return status;  // a struct that cannot be read hands nothing over
+    absl::Status status = ReadOptions(options, sizeof(o), "weft_context_options", &o);
+    if (status.ok() && out == nullptr) status = NullArgument("out");
+    if (!status.ok()) {
+      ReleaseHooks(o);
+      return status;
     }
     WEFT_ASSIGN_OR_RETURN(Ref<Context> context, Context::Create(o));
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_context>(std::move(context)));

@@ -89,11 +89,17 @@ bool IsUtf8(std::string_view text) {
   return true;
 }
 
+absl::Status CheckedLength(std::string_view parameter, uint64_t length, uint64_t most) {
+  if (length <= most) return absl::OkStatus();
+  return UserError(parameter, " has a length of ", length, "; at most ", most, " is possible");
+}
+
 absl::StatusOr<std::string_view> Text(const char* data, size_t length, std::string_view parameter) {
   if (data == nullptr) {
     if (length == 0) return std::string_view();
     return NullArgument(parameter);
   }
+  if (length != WEFT_STRLEN) WEFT_RETURN_IF_ERROR(CheckedLength(parameter, length, kMostBytes));
   const std::string_view text(data, length == WEFT_STRLEN ? std::strlen(data) : length);
   if (!IsUtf8(text)) return UserError(parameter, " is not UTF-8");
   return text;

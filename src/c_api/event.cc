@@ -2,6 +2,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -70,7 +71,7 @@ weft_error* weft_event_poll(weft_event* event, int32_t* out_done) noexcept {
 weft_error* weft_event_wait(weft_event* event, int64_t timeout_ns) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(EventObject * object, Get(event, "event"));
-    return object->event().Wait(timeout_ns);
+    return object->engine().WaitFor(object->event(), timeout_ns);
   });
 }
 
@@ -86,31 +87,37 @@ weft_error* weft_wait_any(weft_event* const* events, size_t count, int64_t timeo
     WEFT_NOT_NULL(out_index);
     if (count == 0) return UserError("weft_wait_any needs at least one event");
     WEFT_NOT_NULL(events);
-    std::vector<Ref<Event>> all;
+    WEFT_RETURN_IF_ERROR(CheckedLength("events", count, kMostEntries));
+    std::vector<std::pair<EventObject*, uint32_t>> all;  // with the requests to cancel seen so far
     for (size_t i = 0; i < count; ++i) {
       WEFT_ASSIGN_OR_RETURN(EventObject * object, Get(events[i], absl::StrCat("events[", i, "]")));
-      all.push_back(object->shared());
+      all.emplace_back(object, object->engine().cancels());
     }
     for (size_t i = 0; i < count; ++i) {
-      if (all[i]->done()) {
+      if (all[i].first->event().done()) {
         *out_index = i;
         return absl::OkStatus();
       }
     }
     auto any = std::make_shared<AnyDone>();
     for (size_t i = 0; i < count; ++i) {
-      all[i]->OnDone([any, i](const absl::Status&) {
+      all[i].first->event().OnDone([any, i](const absl::Status&) {
         std::lock_guard lock(any->mutex);
         if (!any->index) any->index = i;
         any->changed.notify_all();
       });
     }
+    using Clock = std::chrono::steady_clock;
+    const int64_t limit = Event::Sane(timeout_ns);
+    const Clock::time_point start = Clock::now();
     std::unique_lock lock(any->mutex);
-    const auto happened = [&] { return any->index.has_value(); };
-    if (timeout_ns < 0) {
-      any->changed.wait(lock, happened);
-    } else if (!any->changed.wait_for(lock, std::chrono::nanoseconds(timeout_ns), happened)) {
-      return absl::DeadlineExceededError(absl::StrCat("none of ", count, " events within ", timeout_ns, " ns"));
+    while (!any->index) {
+      for (const auto& [object, before] : all) WEFT_RETURN_IF_ERROR(object->engine().Interrupted(before));
+      const int64_t left =
+          limit < 0 ? lazy::Engine::kLookNs : limit - std::chrono::nanoseconds(Clock::now() - start).count();
+      if (left <= 0)
+        return absl::DeadlineExceededError(absl::StrCat("none of ", count, " events within ", timeout_ns, " ns"));
+      any->changed.wait_for(lock, std::chrono::nanoseconds(std::min(left, lazy::Engine::kLookNs)));
     }
     *out_index = *any->index;
     return absl::OkStatus();

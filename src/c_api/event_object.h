@@ -15,6 +15,7 @@ class EventObject final : public RefCounted {
   EventObject(Ref<Event> event, Ref<lazy::Engine> engine) : event_(std::move(event)), engine_(std::move(engine)) {}
 
   Event& event() { return *event_; }
+  lazy::Engine& engine() { return *engine_; }
   const Ref<Event>& shared() const { return event_; }
   // A descriptor that becomes readable; made on first demand.
   absl::StatusOr<int> Fd();

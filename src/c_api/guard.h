@@ -70,6 +70,11 @@ absl::Status NullArgument(std::string_view parameter);
 #define WEFT_NOT_NULL(parameter) \
   if ((parameter) == nullptr) return weft::c_api::NullArgument(#parameter)
 
+// A count or length that no caller can mean: a negative number or garbage, whose memory must not be touched.
+absl::Status CheckedLength(std::string_view parameter, uint64_t length, uint64_t most);
+inline constexpr uint64_t kMostEntries = 1 << 24;          // handles or settings in one call
+inline constexpr uint64_t kMostBytes = uint64_t{1} << 48;  // of text; more than any address space holds
+
 // A text argument: pointer and length, WEFT_STRLEN for NUL-terminated; must be UTF-8.
 absl::StatusOr<std::string_view> Text(const char* data, size_t length, std::string_view parameter);
 bool IsUtf8(std::string_view text);

@@ -57,6 +57,10 @@ void OpCall::Variadic(weft_tensor* const* tensors, size_t count) {
     Fail(Prefix(op_, UserError(op_.operands.back().name, " needs at least one tensor")));
     return;
   }
+  if (absl::Status status = CheckedLength(op_.operands.back().name, count, kMostEntries); !status.ok()) {
+    Fail(Prefix(op_, status));
+    return;
+  }
   for (size_t i = 0; i < count; ++i) Operand(tensors[i]);
 }
 

@@ -37,6 +37,8 @@ weft_error* weft_op_apply(weft_context* ctx, const char* name, size_t name_lengt
       return UserErrorOf(absl::StatusCode::kOutOfRange, op->c_name, " has ", op->results.size(),
                          " results; capacity is ", capacity);
     }
+    WEFT_RETURN_IF_ERROR(CheckedLength("inputs", input_count, kMostEntries));
+    WEFT_RETURN_IF_ERROR(CheckedLength("attrs", attr_count, kMostEntries));
     OpCall call(*op, ctx);
     for (size_t i = 0; i < input_count; ++i) call.Optional(inputs[i]);
     for (size_t i = 0; i < attr_count; ++i) {

@@ -152,6 +152,13 @@ weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree, uint
     WEFT_ASSIGN_OR_RETURN(Tree::NodeId kind, Child(*from, node, "kind"));
     WEFT_ASSIGN_OR_RETURN(Tree::NodeId step, Child(*from, node, "step"));
     WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, Child(*from, node, "slots"));
+    const Tree::Node& steps = from->tree.node(step);
+    if (steps.kind != Tree::Kind::kInt64 || steps.int64 < 0) {
+      return UserError(
+          "the state's 'step' is ",
+          steps.kind == Tree::Kind::kInt64 ? absl::StrCat(steps.int64) : std::string(Tree::NameOf(steps.kind)),
+          "; it must be an integer of 0 or more");
+    }
     if (from->tree.node(kind).text != NameOf(object->options().kind)) {
       return UserError("the state is of optimizer '", from->tree.node(kind).text, "', not '",
                        NameOf(object->options().kind), "'");

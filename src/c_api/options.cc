@@ -26,6 +26,7 @@ absl::Status ReadOptions(const void* options, size_t known, std::string_view nam
   if (options == nullptr) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(const size_t size, SizeOf(options, name));
   const char* bytes = static_cast<const char*>(options);
+  std::memcpy(out, options, std::min(size, known));
   for (size_t i = known; i < size; ++i) {
     if (bytes[i] != 0) {
       return UserErrorOf(absl::StatusCode::kUnimplemented, name, " of ", size, " bytes sets something at offset ", i,
@@ -37,7 +38,6 @@ absl::Status ReadOptions(const void* options, size_t known, std::string_view nam
   if (next != nullptr)
     return UserErrorOf(absl::StatusCode::kUnimplemented, name,
                        ".next is not NULL; this version knows no extensions of it");
-  std::memcpy(out, options, std::min(size, known));
   return absl::OkStatus();
 }
 

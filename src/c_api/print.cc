@@ -5,21 +5,44 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 namespace weft::c_api {
 namespace {
 
-// Digits of a finite float: the shortest that read back the same, or `precision` after the point if that is shorter.
-// Always has a point, never closing zeros: "1.", "0.25".
-std::string Fixed(double value, bool is_double, int precision) {
+// Whether the digits stand for this value and no other of its dtype; f16 and bf16 only.
+bool ReadsBack(const char* digits, double value, DType dtype) {
+  HostTensor back(dtype, {});
+  back.SetDouble(0, std::strtod(digits, nullptr));
+  return back.GetDouble(0) == value;
+}
+
+// The fewest digits that read back as the same value of its dtype, in either notation: "1.25e-05", "0.25".
+std::string Shortest(double value, DType dtype, bool scientific) {
   char buffer[400];
-  const auto shortest =
-      is_double ? std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed)
-                : std::to_chars(buffer, buffer + sizeof(buffer), static_cast<float>(value), std::chars_format::fixed);
-  std::string text(buffer, shortest.ptr);
-  size_t point = text.find('.');
+  if (dtype == DType::kF64 || dtype == DType::kF32) {
+    const auto format = scientific ? std::chars_format::scientific : std::chars_format::fixed;
+    const auto end = dtype == DType::kF64
+                         ? std::to_chars(buffer, buffer + sizeof(buffer), value, format)
+                         : std::to_chars(buffer, buffer + sizeof(buffer), static_cast<float>(value), format);
+    return std::string(buffer, end.ptr);
+  }
+  // Five digits are enough for f16; its and bf16's smallest values that are written in full have some zeros before.
+  for (int digits = 0; digits < 24; ++digits) {
+    std::snprintf(buffer, sizeof(buffer), scientific ? "%.*e" : "%.*f", digits, value);
+    if (ReadsBack(buffer, value, dtype)) break;
+  }
+  return buffer;
+}
+
+// A finite float: the shortest that reads back the same, or `precision` digits after the point if that is shorter.
+// Always has a point, never closing zeros: "1.", "0.25".
+std::string Fixed(double value, DType dtype, int precision) {
+  std::string text = Shortest(value, dtype, false);
+  const size_t point = text.find('.');
   if (point == std::string::npos) return text + ".";
   if (text.size() - point - 1 > static_cast<size_t>(precision)) {
+    char buffer[400];
     const int n = std::snprintf(buffer, sizeof(buffer), "%.*f", precision, value);
     text.assign(buffer, static_cast<size_t>(n));
     if (text.find('.') == std::string::npos) text += '.';
@@ -28,12 +51,23 @@ std::string Fixed(double value, bool is_double, int precision) {
   return text;
 }
 
-// "1.5e+10": the mantissa as Fixed gives it.
-std::string Scientific(double value, int precision) {
+// "1.50e+10", or "1.e+10" without any.
+std::string WithDigits(double value, int digits) {
   char buffer[64];
-  const int n = std::snprintf(buffer, sizeof(buffer), "%.*e", precision, value);
-  std::string text(buffer, static_cast<size_t>(n));
-  const size_t e = text.find('e');
+  std::snprintf(buffer, sizeof(buffer), "%.*e", digits, value);
+  std::string text = buffer;
+  if (digits == 0) text.insert(text.find('e'), 1, '.');
+  return text;
+}
+
+// "1.5e+10": the mantissa as Fixed gives it.
+std::string Scientific(double value, DType dtype, int precision) {
+  std::string text = Shortest(value, dtype, true);
+  size_t e = text.find('e');
+  if (e > static_cast<size_t>(precision) + 2 + (text[0] == '-' ? 1 : 0)) {
+    text = WithDigits(value, precision);
+    e = text.find('e');
+  }
   std::string mantissa = text.substr(0, e);
   if (mantissa.find('.') == std::string::npos) mantissa += '.';
   while (mantissa.back() == '0') mantissa.pop_back();
@@ -52,7 +86,7 @@ std::vector<std::string> Words(const HostTensor& shown, int precision) {
                  : dtype == DType::kU64 ? std::to_string(static_cast<uint64_t>(v))
                                         : std::to_string(v);
     }
-    size_t width = 0;
+    size_t width = IsBool(dtype) && !shown.dims().empty() ? 5 : 0;  // "False", also if there is none
     for (const std::string& word : words) width = std::max(width, word.size());
     for (std::string& word : words) word.insert(0, width - word.size(), ' ');
     return words;
@@ -65,24 +99,27 @@ std::vector<std::string> Words(const HostTensor& shown, int precision) {
     smallest = std::min(smallest, v);
   }
   const bool scientific = largest != 0 && (largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1000);
-  const bool is_double = dtype == DType::kF64;
   size_t left = 0, right = 0;  // widths before and after the point
   for (int64_t i = 0; i < count; ++i) {
     const double v = shown.GetDouble(i);
     if (!std::isfinite(v)) continue;
-    words[i] = scientific ? Scientific(v, precision) : Fixed(v, is_double, precision);
+    words[i] = scientific ? Scientific(v, dtype, precision) : Fixed(v, dtype, precision);
     const size_t point = words[i].find('.');
     left = std::max(left, point);
     const size_t end = scientific ? words[i].find('e') : words[i].size();
     right = std::max(right, end - point - 1);
   }
   size_t width = 0;
-  for (std::string& word : words) {
+  for (int64_t i = 0; i < count; ++i) {
+    std::string& word = words[i];
     if (word.empty()) continue;
     const size_t point = word.find('.');
-    const size_t end = scientific ? word.find('e') : word.size();
-    // Scientific mantissas are filled with zeros, fixed ones with blanks.
-    word.insert(end, right - (end - point - 1), scientific ? '0' : ' ');
+    // Scientific mantissas get the digits that the longest one has, fixed ones blanks.
+    if (scientific) {
+      word = WithDigits(shown.GetDouble(i), static_cast<int>(right));
+    } else {
+      word.insert(word.size(), right - (word.size() - point - 1), ' ');
+    }
     word.insert(0, left - point, ' ');
     width = std::max(width, word.size());
   }

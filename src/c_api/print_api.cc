@@ -16,8 +16,9 @@ extern "C" weft_error* weft_tensor_to_string(weft_tensor* tensor, const weft_pri
     WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_print_options", &o));
     if (o.threshold < 0 || o.edge_items < 0 || o.edge_items > 1000 || o.precision < -1 || o.precision > 17 ||
         o.line_width < 0) {
-      return UserError(
-          "weft_print_options: threshold and line_width are 0 or more, edge_items 0 to 1000, precision -1 to 17");
+      return UserError("weft_print_options: threshold is ", o.threshold, ", edge_items ", o.edge_items, ", precision ",
+                       o.precision, ", line_width ", o.line_width,
+                       "; threshold and line_width are 0 or more, edge_items 0 to 1000, precision -1 to 17");
     }
     PrintOptions print;
     if (o.threshold != 0) print.threshold = o.threshold;

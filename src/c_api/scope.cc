@@ -1,6 +1,8 @@
 // weft_scope_*: owners of intermediates, and where the fluent layer's errors are kept.
 #include <algorithm>
+#include <optional>
 
+#include "absl/strings/match.h"
 #include "src/c_api/context.h"
 #include "weft.h"
 
@@ -25,6 +27,13 @@ class Scope final : public RefCounted {
   // The first failure, with the marked position, and the tensor that stands for it.
   weft_tensor* Fail(absl::Status status) {
     if (error.ok()) {
+      // Another scope's failure came in as a poisoned tensor: it says where it happened already.
+      const std::optional<absl::Cord> known = status.GetPayload(kPayloadPosition);
+      if (known && absl::StartsWith(status.message(), absl::StrCat(std::string(*known), ": "))) {
+        error = std::move(status);
+        if (poison == nullptr) poison = MakePoison(error);
+        return poison;
+      }
       const std::string position = ir::ToString(location_);
       error = absl::Status(status.code(), position.empty() ? std::string(status.message())
                                                            : absl::StrCat(position, ": ", status.message()));
@@ -139,6 +148,9 @@ weft_error* weft_scope_check(weft_scope* scope) noexcept {
 
 weft_error* weft_scope_end(weft_scope* scope) noexcept {
   return Guard([&]() -> absl::Status {
+    if (scope == nullptr) {
+      return UserError("scope is NULL: weft_scope_begin or wf_begin failed; its context was NULL or had been released");
+    }
     WEFT_ASSIGN_OR_RETURN(Scope * object, Get(scope, "scope"));
     absl::Status error = std::move(object->error);
     ReleaseHandle(scope, HandleType::kScope);

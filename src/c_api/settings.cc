@@ -16,6 +16,7 @@ namespace {
 struct Row {
   weft_option_info info;
   const char* choices;
+  int64_t highest = INT64_MAX;  // of a number
 };
 
 constexpr Row kRows[] = {
@@ -29,7 +30,8 @@ constexpr Row kRows[] = {
      "|avx512|portable"},
     {{"threads", "WEFT_THREADS", WEFT_VALUE_INT, 0, "0",
       "threads that compute, of all contexts together; 0: one per core"},
-     ""},
+     "",
+     1024},
     {{"max_pending_nodes", "WEFT_MAX_PENDING_NODES", WEFT_VALUE_INT, 0, "20000",
       "nodes after which a graph is cut; 0: never"},
      ""},
@@ -55,7 +57,8 @@ constexpr Row kRows[] = {
      "debug|info|warning|error|off"},
     {{"hash_bits", "WEFT_HASH_BITS", WEFT_VALUE_INT, 0, "128",
       "bits of a program's key that are looked at, for tests of the comparison behind it"},
-     ""},
+     "",
+     128},
 };
 static_assert(std::size(kRows) == static_cast<size_t>(Option::kCount));
 
@@ -66,6 +69,7 @@ absl::StatusOr<std::string> Check(const Row& row, std::string_view value, std::s
       if (!absl::SimpleAtoi(absl::string_view(value.data(), value.size()), &number) || number < 0) {
         return UserError(from, ": '", value, "' is not a number of 0 or more");
       }
+      if (number > row.highest) return UserError(from, ": '", value, "' is above ", row.highest);
       return std::string(value);
     }
     case WEFT_VALUE_BOOL:
@@ -103,6 +107,8 @@ std::optional<size_t> FindOption(std::string_view name) {
 }
 
 absl::StatusOr<Settings> Settings::Read(const weft_setting* settings, size_t count) {
+  if (count > 0 && settings == nullptr) return NullArgument("weft_context_options.settings");
+  WEFT_RETURN_IF_ERROR(CheckedLength("weft_context_options.settings", count, kMostEntries));
   Settings result;
   for (size_t i = 0; i < std::size(kRows); ++i) {
     const char* value = std::getenv(kRows[i].info.environment);

@@ -30,6 +30,7 @@ absl::StatusOr<lazy::Tensor*> GetTensor(const weft_tensor* tensor, std::string_v
 absl::Status GetTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter,
                         std::vector<lazy::Tensor*>* out) {
   if (count > 0 && tensors == nullptr) return NullArgument(parameter);
+  WEFT_RETURN_IF_ERROR(CheckedLength(parameter, count, kMostEntries));
   out->reserve(count);
   for (size_t i = 0; i < count; ++i) {
     lazy::Tensor* found = Find(tensors[i]);
@@ -82,12 +83,13 @@ absl::StatusOr<HostTensor> ReadItem(lazy::Tensor& tensor, std::string_view what)
   return value;
 }
 
-// Whether an integer survives in the dtype. Floats round, so everything finite fits them.
+// Whether an integer survives in the dtype. Floats round; only f16 has less range than int64_t.
 bool Fits(DType dtype, int64_t value) {
   if (IsBool(dtype)) return value == 0 || value == 1;
   const int bits = BitsOf(dtype);
   if (IsSigned(dtype)) return bits == 64 || (value >= -(int64_t{1} << (bits - 1)) && value < int64_t{1} << (bits - 1));
   if (IsUnsigned(dtype)) return value >= 0 && (bits == 64 || value < int64_t{1} << bits);
+  if (dtype == DType::kF16) return value > -65520 && value < 65520;  // what rounds to its largest, 65504
   return true;
 }
 

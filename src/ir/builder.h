@@ -11,6 +11,10 @@ namespace weft::ir {
 // Fills defaults in, checks operand count, dtypes, attribute types, then the operation's shape rule. On error the
 // text reads "add(f32[2, 3], i32[3]): …".
 absl::Status CheckCall(const OpDef& op, std::span<const Value> operands, Attrs& attrs, Types* results);
+// Count and dtypes only, for calls whose operands are still to be broadcast.
+absl::Status CheckOperands(const OpDef& op, std::span<const Value> operands);
+// A failure with the call before its text, and operation and operands as payloads.
+absl::Status NameCall(const OpDef& op, std::span<const Value> operands, const absl::Status& status);
 
 // "f32[2, 3]", as error texts show operands.
 std::string ShortType(const Type& type);

@@ -88,7 +88,7 @@ std::string NamesOf(TypeSet set) {
   return absl::StrJoin(names, ", ");
 }
 
-absl::Status CheckOperands(const OpDef& op, std::span<const Value> operands) {
+absl::Status OperandsFit(const OpDef& op, std::span<const Value> operands) {
   const bool variadic = !op.operands.empty() && op.operands.back().variadic;
   const size_t most = op.operands.size();
   size_t least = 0;
@@ -143,8 +143,24 @@ std::string ShortType(const Type& type) {
   return absl::StrCat(NameOf(type.dtype), DimsToString(type.dims));
 }
 
+absl::Status NameCall(const OpDef& op, std::span<const Value> operands, const absl::Status& status) {
+  if (status.ok()) return status;
+  std::string types;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    absl::StrAppend(&types, i == 0 ? "" : ", ", operands[i] ? ShortType(operands[i].type()) : "none");
+  }
+  absl::Status named(status.code(), absl::StrCat(op.c_name, "(", types, "): ", status.message()));
+  named.SetPayload(kPayloadOperation, absl::Cord(op.c_name));
+  named.SetPayload(kPayloadOperands, absl::Cord(types));
+  return named;
+}
+
+absl::Status CheckOperands(const OpDef& op, std::span<const Value> operands) {
+  return NameCall(op, operands, OperandsFit(op, operands));
+}
+
 absl::Status CheckCall(const OpDef& op, std::span<const Value> operands, Attrs& attrs, Types* results) {
-  absl::Status status = CheckOperands(op, operands);
+  absl::Status status = OperandsFit(op, operands);
   if (status.ok()) status = CheckAttrs(op, attrs);
   if (status.ok() && op.infer != nullptr) {
     absl::InlinedVector<const Type*, 4> types;
@@ -161,14 +177,7 @@ absl::Status CheckCall(const OpDef& op, std::span<const Value> operands, Attrs& 
       }
     }
   }
-  if (status.ok()) return status;
-  std::string call = absl::StrCat(op.c_name, "(");
-  for (size_t i = 0; i < operands.size(); ++i) {
-    absl::StrAppend(&call, i == 0 ? "" : ", ", operands[i] ? ShortType(operands[i].type()) : "none");
-  }
-  absl::Status named(status.code(), absl::StrCat(call, "): ", status.message()));
-  named.SetPayload(kPayloadOperation, absl::Cord(op.c_name));
-  return named;
+  return NameCall(op, operands, status);
 }
 
 Values Builder::EmitAll(const OpDef& op, Values operands, Attrs attrs, std::vector<Ref<const Function>> regions) {

@@ -90,6 +90,20 @@ class Engine final : public RefCounted {
   absl::StatusOr<Ref<Buffer>> ToBuffer(Tensor* tensor);
   // Bytes [offset, offset + size) of the value, for streams; computes once, waits.
   absl::Status ReadBytes(Tensor* tensor, int64_t offset, std::span<std::byte> destination);
+  // Waits for an event of this engine; DEADLINE_EXCEEDED, or why it was interrupted, if that comes first.
+  absl::Status WaitFor(const Event& event, int64_t timeout_ns = -1);
+
+  // Asks waits to give up. One atomic step: signal handlers may. What runs goes on: no step is ever half done.
+  void Cancel() { cancels_.fetch_add(1, std::memory_order_relaxed); }
+  uint32_t cancels() const { return cancels_.load(std::memory_order_relaxed); }
+  // CANCELLED if a request came since `before` (an earlier cancels()) or nobody has noticed it yet, which now has happened.
+  absl::Status CheckCancelled(uint32_t before);
+  // The same for whoever waits, every kLookNs; FAILED_PRECONDITION in the child of a fork, where what was running is not.
+  absl::Status Interrupted(uint32_t before);
+  static constexpr int64_t kLookNs = 20'000'000;
+  // Work that somebody may wait for is about to start in this process.
+  void StartsWork();
+
   // Everything launched so far on the device (null: on all).
   absl::Status Wait(Device* device = nullptr, int64_t timeout_ns = -1);
 
@@ -198,6 +212,9 @@ class Engine final : public RefCounted {
   std::atomic<Tensor*> dead_{nullptr};
   // Of foreign memory that died under the lock or on a thread of ours; run by whoever next leaves the engine.
   std::shared_ptr<Releases> releases_;
+
+  std::atomic<uint32_t> cancels_{0}, cancels_noticed_{0};
+  std::atomic<int64_t> process_{0};  // where work was started first
 
   // Messages wait here until no lock is held.
   mutable std::mutex log_mutex_;

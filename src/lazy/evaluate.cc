@@ -1,5 +1,7 @@
 // Evaluation: cuts the pending graph, launches it, and hangs what was computed on the nodes. Everything that can fail
 // does so before the first kernel and before anything here has changed, so that a failed call may be repeated.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -206,6 +208,7 @@ absl::Status Engine::Launch(DeviceState& state, CutReason reason) {
   if (reason == CutReason::kBarrier) ChooseDonations(state);
   WEFT_ASSIGN_OR_RETURN(const compiler::Program* program, state.programs->Get(trace_));
 
+  StartsWork();
   const int64_t start = Now();
   words_.clear();
   buffers_.clear();
@@ -392,7 +395,8 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
     backend = StateOf(tensor->device_)->backend;
   }
   const int64_t start = Now();
-  absl::Status status = backend->FromDevice(*buffer, offset, destination);
+  absl::Status status = WaitFor(buffer->ready());
+  if (status.ok() || buffer->ready().done()) status = backend->FromDevice(*buffer, offset, destination);
   buffer->Unhold();
   RunReleases();
   metrics_.Add(Counter::kNanosecondsWaiting, Now() - start);
@@ -433,6 +437,40 @@ absl::StatusOr<Ref<Buffer>> Engine::ToBuffer(Tensor* tensor) {
   }
   buffer->Hold();
   return buffer;
+}
+
+void Engine::StartsWork() {
+  if (process_.load(std::memory_order_relaxed) == 0) process_.store(getpid(), std::memory_order_relaxed);
+}
+
+absl::Status Engine::Interrupted(uint32_t before) {
+  if (process_.load(std::memory_order_relaxed) != getpid()) {
+    return UserErrorOf(
+        absl::StatusCode::kFailedPrecondition,
+        "the context was used before fork and its threads did not come along; make a new context in the child");
+  }
+  return CheckCancelled(before);
+}
+
+absl::Status Engine::CheckCancelled(uint32_t before) {
+  const uint32_t now = cancels();
+  if (now == before && now == cancels_noticed_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  cancels_noticed_.store(now, std::memory_order_relaxed);
+  return absl::CancelledError("cancelled by weft_cancel");
+}
+
+absl::Status Engine::WaitFor(const Event& event, int64_t timeout_ns) {
+  const uint32_t before = cancels();
+  const int64_t limit = Event::Sane(timeout_ns), start = Now();
+  while (!event.done()) {
+    WEFT_RETURN_IF_ERROR(Interrupted(before));
+    const int64_t left = limit < 0 ? kLookNs : limit - (Now() - start);
+    if (left <= 0)
+      return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "the event was not done after ", timeout_ns, " ns");
+    (void)event.Wait(std::min(left, kLookNs));
+  }
+  RunReleases();
+  return event.status();
 }
 
 absl::Status Engine::Wait(Device* device, int64_t timeout_ns) {

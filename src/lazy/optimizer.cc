@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "absl/container/flat_hash_map.h"
+
 #include "src/ops/build.h"
 
 namespace weft::lazy {
@@ -60,6 +62,7 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
   Ref<Optimizer> optimizer(new Optimizer());
   optimizer->engine_ = Ref<Engine>::Share(&engine);
   optimizer->options_ = options;
+  absl::flat_hash_map<const Tensor*, size_t> seen;
   for (size_t i = 0; i < parameters.size(); ++i) {
     Tensor* parameter = parameters[i];
     if (parameter == nullptr) return UserError("optimizer: parameter ", i, " is null");
@@ -70,6 +73,10 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
       return UserError("optimizer: parameter ", i, " is on ", parameter->device()->name, ", the first on ",
                        parameters[0]->device()->name);
     }
+    // Two updates of one tensor in one step: the second would undo the first.
+    const auto [other, fresh] = seen.emplace(parameter, i);
+    if (!fresh)
+      return UserError("optimizer: parameter ", i, " is parameter ", other->second, " again; each is given once");
     optimizer->parameters_.push_back(Ref<Tensor>::Share(parameter));
   }
   for (size_t name = 0; name < optimizer->slot_names().size(); ++name) {

@@ -34,6 +34,13 @@ size_t StateOperand(const ir::OpDef& op) {
   return op.operands.size();
 }
 
+// What the caller's i-th operand is called.
+std::string_view OperandName(const ir::OpDef& op, size_t i) {
+  if (op.operands.empty()) return "an operand";
+  if (op.random && i >= StateOperand(op)) ++i;
+  return op.operands[std::min(i, op.operands.size() - 1)].name;
+}
+
 // An upper bound, the same for every device: 64 random bits an element.
 uint64_t RandomBlocks(std::span<const ir::Value> results) {
   uint64_t blocks = 1;
@@ -49,16 +56,19 @@ absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operan
   ir::Values kept;  // operands, for the checks of debug mode
   Lock lock(*this);
   DeviceState* state = nullptr;
-  for (Tensor* operand : operands) {
+  const auto refuse = [&](const absl::Status& status) {
+    absl::Status named(status.code(), absl::StrCat(op.c_name, ": ", status.message()));
+    named.SetPayload(kPayloadOperation, absl::Cord(op.c_name));
+    return WithPosition(std::move(named), location);
+  };
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Tensor* operand = operands[i];
     if (operand == nullptr) continue;
-    if (absl::Status status = CheckTensor(operand, "an operand"); !status.ok()) {
-      return WithPosition(absl::Status(status.code(), absl::StrCat(op.c_name, ": ", status.message())), location);
-    }
+    if (operand->engine_.get() != this || operand->expired_) return refuse(CheckTensor(operand, OperandName(op, i)));
     if (state == nullptr) state = StateOf(operand->device_);
     if (state->device != operand->device_) {
-      return WithPosition(UserError(op.c_name, ": operands are on ", state->device->name, " and ",
-                                    operand->device_->name, "; copy one of them to the other device"),
-                          location);
+      return refuse(UserError("operands are on ", state->device->name, " and ", operand->device_->name,
+                              "; copy one of them to the other device"));
     }
   }
   if (closed_ || state == nullptr) {
@@ -121,17 +131,16 @@ absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> 
                                          ir::Location location) {
   Tensors made;
   Lock lock(*this);
-  WEFT_RETURN_IF_ERROR(CheckTensor(loss, "grad: the loss"));
+  WEFT_RETURN_IF_ERROR(CheckTensor(loss, "grad: y"));
   WEFT_ASSIGN_OR_RETURN(DeviceState * state, CheckDevice(loss->device_));
-  if (seed != nullptr) WEFT_RETURN_IF_ERROR(CheckTensor(seed, "grad: the seed"));
+  if (seed != nullptr) WEFT_RETURN_IF_ERROR(CheckTensor(seed, "grad: cotangent"));
   WEFT_RETURN_IF_ERROR(CutIfDue(*state));
   std::vector<ir::Value> values;
   for (size_t i = 0; i < wrt.size(); ++i) {
-    const std::string what = absl::StrCat("grad: wrt[", i, "]");
+    const std::string what = absl::StrCat("grad: xs[", i, "]");
     WEFT_RETURN_IF_ERROR(CheckTensor(wrt[i], what));
     if (wrt[i]->device_ != loss->device_) {
-      return WithPosition(UserError(what, " is on ", wrt[i]->device_->name, ", the loss on ", loss->device_->name),
-                          location);
+      return WithPosition(UserError(what, " is on ", wrt[i]->device_->name, ", y on ", loss->device_->name), location);
     }
     if (IsFloat(wrt[i]->dtype()) && !wrt[i]->value_.node->needs_gradient()) {
       return WithPosition(UserErrorOf(absl::StatusCode::kFailedPrecondition, what,
@@ -147,7 +156,7 @@ absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> 
   if (found.ok() && !loss->value_.node->needs_gradient()) {
     // Zeros would be right and useless: almost always the loss is from before a barrier.
     found = UserErrorOf(absl::StatusCode::kFailedPrecondition,
-                        "grad: the loss does not depend on a tensor that requires a gradient, or a barrier has passed "
+                        "grad: y does not depend on a tensor that requires a gradient, or a barrier has passed "
                         "since it was recorded; take gradients before weft_sync");
   }
   if (!found.ok()) return WithPosition(found.status(), location);

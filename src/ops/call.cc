@@ -35,15 +35,6 @@ ir::Value BroadcastTo(ir::Builder& b, const ir::Value& x, const Dims& dims) {
   return b.Emit(kOp_broadcast_in_dim, {x}, {ir::Ints(dims.begin(), dims.end()), positions});
 }
 
-// "add(f32[2, 3], none)"
-std::string Describe(const ir::OpDef& op, const ir::Values& operands) {
-  std::string call = absl::StrCat(op.c_name, "(");
-  for (size_t i = 0; i < operands.size(); ++i) {
-    absl::StrAppend(&call, i == 0 ? "" : ", ", operands[i] ? ir::ShortType(operands[i].type()) : "none");
-  }
-  return call + ")";
-}
-
 }  // namespace
 
 ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs) {
@@ -53,15 +44,20 @@ ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir:
     bool same = true;
     for (const ir::Value& x : operands) same = same && x && x.type().is_tensor() && x.dims() == operands[0].dims();
     if (!same) {
+      // Before the broadcast, so that the text shows the caller's shapes.
+      if (absl::Status status = ir::CheckOperands(op, operands); !status.ok()) {
+        b.Fail(std::move(status));
+        return ir::Values(count);
+      }
       Dims dims;
       for (const ir::Value& x : operands) {
-        if (!x) continue;  // CheckCall names the missing operand
+        if (!x) continue;
         absl::StatusOr<Dims> joined = BroadcastDims(dims, x.dims());
         if (joined.ok() && CheckedCount(*joined).value_or(kTooMany) >= kTooMany) {
           joined = UserError("the common shape ", DimsToString(*joined), " is too large");
         }
         if (!joined.ok()) {
-          b.Fail(UserError(Describe(op, operands), ": ", joined.status().message()));
+          b.Fail(ir::NameCall(op, operands, joined.status()));
           return ir::Values(count);
         }
         dims = *std::move(joined);

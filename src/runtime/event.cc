@@ -31,6 +31,7 @@ absl::Status Event::status() const {
 
 absl::Status Event::Wait(int64_t timeout_ns) const {
   if (done()) return status_;
+  timeout_ns = Sane(timeout_ns);
   std::unique_lock lock(mutex_);
   auto is_done = [&] { return done_.load(std::memory_order_relaxed); };
   if (timeout_ns < 0) {

@@ -24,6 +24,8 @@ class Event final : public RefCounted {
   bool done() const { return done_.load(std::memory_order_acquire); }
   // OK until done, then the outcome.
   absl::Status status() const;
+  // A timeout that a clock can be advanced by: 73 years and more are as good as for ever.
+  static int64_t Sane(int64_t timeout_ns) { return timeout_ns < int64_t{1} << 61 ? timeout_ns : -1; }
   // Blocks; negative = for ever. DEADLINE_EXCEEDED if the time passes first, else the outcome.
   absl::Status Wait(int64_t timeout_ns = -1) const;
   // Runs `then` once, on the completing thread, or at once if already done. For the library's own use; no lock is held.

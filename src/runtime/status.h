@@ -30,6 +30,7 @@ absl::Status InternalError(const Args&... args) {
 // Keys under which a status carries details that the C API hands out one by one.
 inline constexpr std::string_view kPayloadOperation = "weft.operation";
 inline constexpr std::string_view kPayloadPosition = "weft.position";
+inline constexpr std::string_view kPayloadOperands = "weft.operands";
 
 }  // namespace weft
 

@@ -194,13 +194,13 @@ TEST(Gradient, SaysWhatIsWrong) {
     return std::string(Gradient(b, output, wrt, seed).status().message());
   };
   EXPECT_EQ(message(x, {x}),
-            "grad: the output has shape [2, 3]; without a seed it must have one element (reduce it, or give the "
-            "cotangent as seed)");
-  EXPECT_EQ(message(n, {x}), "grad: the output must be a float tensor, not i32[2, 3]");
-  EXPECT_EQ(message(x, {n}), "grad: wrt[0] must be a float tensor, not i32[2, 3]");
+            "grad: y has shape [2, 3]; without a cotangent it must have one element (reduce it, or give a "
+            "cotangent)");
+  EXPECT_EQ(message(n, {x}), "grad: y must be a float tensor, not i32[2, 3]");
+  EXPECT_EQ(message(x, {n}), "grad: xs[0] must be a float tensor, not i32[2, 3]");
   EXPECT_EQ(message(x, {x}, Parameter(DType::kF32, {2})),
-            "grad: the seed is f32[2]; it must have the output's type f32[2, 3]");
-  EXPECT_EQ(message({}, {x}), "grad: the output is missing");
+            "grad: cotangent is f32[2]; it must have y's type f32[2, 3]");
+  EXPECT_EQ(message({}, {x}), "grad: y is missing");
   const absl::Status status = Gradient(b, Sum(b, ops::Call(b, kNothing, {x})), {{x}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(status.message(), "in the gradient of nothing: the operation nothing has no gradient");

@@ -35,8 +35,8 @@ static void elementwise(void) {
   INVALID(weft_add(ctx, a, i, &o),
           "add(f32[2, 3], i32[2, 3]): operands x and y have dtypes f32 and i32; they must agree (convert one of them)");
   INVALID(weft_add(ctx, a, NULL, &o), "add: y is NULL; a weft_tensor is needed");
-  INVALID(weft_add(ctx, a, f, &o), "add: an operand belongs to another context");
-  INVALID(weft_add(other, a, a, &o), "add: an operand belongs to another context");
+  INVALID(weft_add(ctx, a, f, &o), "add: y belongs to another context");
+  INVALID(weft_add(other, a, a, &o), "add: x belongs to another context");
   INVALID(weft_add(ctx, a, a, NULL), "add: out is NULL");
   INVALID(weft_add(NULL, a, a, &o), "ctx is NULL; a weft_context is needed");
   INVALID(weft_exp(ctx, i, &o), "exp(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
@@ -51,6 +51,46 @@ static void elementwise(void) {
           "lt(f32[2, 3], i32[2, 3]): operands x and y have dtypes f32 and i32; they must agree (convert one of them)");
   INVALID(weft_compare(ctx, a, a, (weft_compare_direction)9, &o),
           "compare: attribute direction is 9; there are 0 to 5");
+}
+
+static void payload(weft_error* e, const char* operation, const char* operands) {
+  const char* types = weft_error_payload(e, "weft.operands", WEFT_STRLEN, NULL);
+  CHECK_TEXT(weft_error_payload(e, "weft.operation", WEFT_STRLEN, NULL), operation);
+  if (operands != NULL) CHECK_TEXT(types, operands);
+  if (operands == NULL) CHECK(types == NULL);
+  weft_error_release(e);
+}
+
+/* The operation and the operands as they were given, not as they were broadcast. */
+static void details_by_key(void) {
+  weft_error* e = weft_add(ctx, a, labels, &o);
+  CHECK_TEXT(weft_error_message(e, NULL),
+             "add(f32[2, 3], i32[2]): operands x and y have dtypes f32 and i32; they must agree (convert one of them)");
+  payload(e, "add", "f32[2, 3], i32[2]");
+  payload(weft_add(ctx, a, b, &o), "add", "f32[2, 3], f32[4]");
+  payload(weft_matmul(ctx, a, a, NULL, &o), "matmul", "f32[2, 3], f32[2, 3]");
+  payload(weft_add(ctx, a, NULL, &o), "add", NULL);
+  payload(weft_add(ctx, a, f, &o), "add", NULL);
+}
+
+/* Counts and lengths that no memory has: negative numbers of other languages. Nothing is read. */
+static void impossible_counts(void) {
+  const size_t minus_two = (size_t)-2;
+  weft_blob* blob = NULL;
+  weft_event* event = NULL;
+  weft_attr attr;
+  memset(&attr, 0, sizeof attr);
+  INVALID(weft_eval(ctx, &a, minus_two, NULL), "tensors has a length of 18446744073709551614; at most 16777216 is possible");
+  INVALID(weft_grad(ctx, a, NULL, &a, minus_two, outs), "xs has a length of 18446744073709551614; at most 16777216 is possible");
+  INVALID(weft_concatenate(ctx, &a, minus_two, NULL, &o),
+          "concatenate: inputs has a length of 18446744073709551614; at most 16777216 is possible");
+  INVALID(weft_op_apply(ctx, "add", WEFT_STRLEN, &a, minus_two, NULL, 0, outs, 4, &n),
+          "inputs has a length of 18446744073709551614; at most 16777216 is possible");
+  INVALID(weft_op_apply(ctx, "add", WEFT_STRLEN, &a, 1, &attr, minus_two, outs, 4, &n),
+          "attrs has a length of 18446744073709551614; at most 16777216 is possible");
+  INVALID(weft_wait_any(&event, minus_two, 0, &n), "events has a length of 18446744073709551614; at most 16777216 is possible");
+  INVALID(weft_context_option(ctx, "mode", minus_two, &blob),
+          "name has a length of 18446744073709551614; at most 281474976710656 is possible");
 }
 
 static void attributes(void) {
@@ -205,7 +245,7 @@ static void calls_by_name(void) {
 static void gradients_and_assignment(void) {
   weft_tensor* total = NULL;
   FAILS(weft_grad(ctx, a, NULL, &a, 1, outs), WEFT_FAILED_PRECONDITION,
-        "grad: wrt[0] does not require a gradient; call weft_tensor_require_grad on it before it is used");
+        "grad: xs[0] does not require a gradient; call weft_tensor_require_grad on it before it is used");
   INVALID(weft_tensor_require_grad(i, 1), "only float tensors can require gradients, not i32[2, 3]");
   INVALID(weft_tensor_assign(a, b), "assign: the destination is f32[2, 3], the source f32[4]; they must be equal");
   INVALID(weft_tensor_assign(a, f), "assign: the source belongs to another context");
@@ -213,11 +253,11 @@ static void gradients_and_assignment(void) {
   MUST(weft_tensor_require_grad(a, 1));
   MUST(weft_sum(ctx, a, NULL, &total));
   INVALID(weft_grad(ctx, a, NULL, &a, 1, outs),
-          "grad: the output has shape [2, 3]; without a seed it must have one element (reduce it, or give the cotangent as seed)");
-  INVALID(weft_grad(ctx, a, b, &a, 1, outs), "grad: the seed is f32[4]; it must have the output's type f32[2, 3]");
+          "grad: y has shape [2, 3]; without a cotangent it must have one element (reduce it, or give a cotangent)");
+  INVALID(weft_grad(ctx, a, b, &a, 1, outs), "grad: cotangent is f32[4]; it must have y's type f32[2, 3]");
   FAILS(weft_grad(ctx, total, NULL, &b, 1, outs), WEFT_FAILED_PRECONDITION,
-        "grad: wrt[0] does not require a gradient; call weft_tensor_require_grad on it before it is used");
-  INVALID(weft_grad(ctx, total, NULL, &f, 1, outs), "grad: wrt[0] belongs to another context");
+        "grad: xs[0] does not require a gradient; call weft_tensor_require_grad on it before it is used");
+  INVALID(weft_grad(ctx, total, NULL, &f, 1, outs), "grad: xs[0] belongs to another context");
   INVALID(weft_grad(ctx, total, NULL, NULL, 1, outs), "xs is NULL");
   INVALID(weft_eval(ctx, &f, 1, NULL), "eval: a tensor belongs to another context");
   INVALID(weft_eval(other, &a, 1, NULL), "eval: a tensor belongs to another context");
@@ -228,6 +268,8 @@ static void gradients_and_assignment(void) {
 int main(void) {
   set_up();
   elementwise();
+  details_by_key();
+  impossible_counts();
   attributes();
   shapes();
   reductions();

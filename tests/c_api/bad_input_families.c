@@ -73,7 +73,7 @@ static void pairs(void) {
       "mul(f32[2, 3], f16[2, 3]): operands x and y have dtypes f32 and f16; they must agree (convert one of them)");
   BAD(wf_div(s, truth, truth),
       "div(i1[2], i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64, ui8 to ui64");
-  BAD(wf_maximum(s, a, foreign), "maximum: an operand belongs to another context");
+  BAD(wf_maximum(s, a, foreign), "maximum: y belongs to another context");
   BAD(wf_ge(s, NULL, a), "ge: x is NULL; a weft_tensor is needed");
   BAD(wf_atan2(s, many, many), "atan2(i32[2, 3], i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
   BAD(wf_bitwise_or(s, a, a),
@@ -331,7 +331,7 @@ static void random_numbers(void) {
 
 /* What only turns out when many operands come together. */
 static void products(void) {
-  BAD(wf_matmul(s, a, foreign), "matmul: an operand belongs to another context");
+  BAD(wf_matmul(s, a, foreign), "matmul: y belongs to another context");
   BAD(wf_matmul(s, a, m, .dtype = WEFT_I8), "matmul(f32[2, 3], f32[3, 4]): dtype i8 cannot hold products of f32");
   BAD(wf_matmul(s, seq, m), "matmul(f32[2, 2, 4, 8], f32[3, 4]): x has 8 columns and y 3 rows; they must be equal");
   BAD(wf_dot_general(s, a, m, WF_INTS(0), NULL, 0, WF_INTS(1), WF_INTS(0)),
@@ -339,7 +339,7 @@ static void products(void) {
   BAD(wf_dot_general(s, a, m, NULL, 0, NULL, 0, WF_INTS(7), WF_INTS(0)),
       "dot_general(f32[2, 3], f32[3, 4]): lhs dimension 7 does not exist; lhs has rank 2");
   BAD(wf_linear(s, a, m, w3), "linear(f32[2, 3], f32[3, 4], f32[3]): b must have shape [4], not [3]");
-  BAD(wf_mse(s, a, foreign), "mse: an operand belongs to another context");
+  BAD(wf_mse(s, a, foreign), "mse: y belongs to another context");
 }
 
 int main(void) {

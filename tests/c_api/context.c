@@ -43,6 +43,21 @@ static void every_variable_has_an_option_that_reads_it(void) {
   unsetenv("WEFT_MODE");
 }
 
+static void settings_that_cannot_be(void) {
+  weft_setting setting = {"threads", WEFT_STRLEN, "100000000", WEFT_STRLEN};
+  weft_context_options o = WEFT_CONTEXT_OPTIONS_INIT;
+  weft_context* ctx = NULL;
+  o.setting_count = 1;
+  INVALID(weft_context_create(&o, &ctx), "weft_context_options.settings is NULL");
+  o.settings = &setting;
+  INVALID(weft_context_create(&o, &ctx), "option threads: '100000000' is above 1024");
+  setting.name = "hash_bits", setting.value = "4294967297";
+  INVALID(weft_context_create(&o, &ctx), "option hash_bits: '4294967297' is above 128");
+  o.setting_count = UINT64_MAX;
+  INVALID(weft_context_create(&o, &ctx),
+          "weft_context_options.settings has a length of 18446744073709551615; at most 16777216 is possible");
+}
+
 static int g_released = 0;
 static void count_release(void* data) {
   (void)data;
@@ -66,8 +81,16 @@ static void hooks_are_released_exactly_once(void) {
   o.pressure_release = count_release;
   o.settings = &bad;
   o.setting_count = 1;
-  INVALID(weft_context_create(&o, &ctx), "option mode: 'none' is not one of lazy, eager, debug");
+  INVALID(weft_context_create(&o, NULL), "out is NULL");
   CHECK_EQUAL(g_released, 2); /* also when registration fails */
+  o.next = &bad;
+  FAILS(weft_context_create(&o, &ctx), WEFT_UNIMPLEMENTED,
+        "weft_context_options.next is not NULL; this version knows no extensions of it");
+  CHECK_EQUAL(g_released, 4);
+  o.next = NULL;
+  g_released = 0;
+  INVALID(weft_context_create(&o, &ctx), "option mode: 'none' is not one of lazy, eager, debug");
+  CHECK_EQUAL(g_released, 2);
   o.setting_count = 0;
   MUST(weft_context_create(&o, &ctx));
   CHECK_EQUAL(g_released, 2);
@@ -120,6 +143,37 @@ static void cancelling(void) {
   weft_context_release(ctx);
 }
 
+/* A product that takes a while, so that the waits below are waits. */
+static weft_event* some_work(weft_context* ctx, weft_tensor* x) {
+  weft_tensor* product = NULL;
+  weft_event* event = NULL;
+  MUST(weft_matmul(ctx, x, x, NULL, &product));
+  MUST(weft_eval(ctx, &product, 1, &event));
+  weft_tensor_release(product);
+  return event;
+}
+
+static void timeouts_of_any_size(void) {
+  weft_context* ctx = new_context();
+  weft_tensor* x = ramp(ctx, DIMS(600, 600));
+  weft_event* event = some_work(ctx, x); /* a program's first launch is waited for */
+  size_t index = 9;
+  weft_event_release(event);
+  event = some_work(ctx, x);
+  OK(weft_event_wait(event, INT64_MAX)); /* more than a clock can be advanced by */
+  weft_event_release(event);
+  event = some_work(ctx, x);
+  OK(weft_wait_any(&event, 1, INT64_MAX, &index));
+  CHECK_EQUAL(index, 0);
+  weft_cancel(ctx);
+  OK(weft_wait_any(&event, 1, INT64_MIN, &index)); /* what has happened needs no wait */
+  OK(weft_event_wait(event, 0));
+  FAILS(weft_sync(ctx, NULL, NULL), WEFT_CANCELLED, "cancelled by weft_cancel");
+  weft_event_release(event);
+  weft_tensor_release(x);
+  weft_context_release(ctx);
+}
+
 static void a_context_does_not_survive_fork(void) {
   weft_context* ctx = new_context();
   weft_tensor* t = ramp(ctx, DIMS(4));
@@ -158,9 +212,11 @@ static void a_context_does_not_survive_fork(void) {
 
 int main(void) {
   every_variable_has_an_option_that_reads_it();
+  settings_that_cannot_be();
   hooks_are_released_exactly_once();
   devices();
   cancelling();
+  timeouts_of_any_size();
   a_context_does_not_survive_fork();
   return done("context");
 }

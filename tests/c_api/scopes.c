@@ -49,6 +49,27 @@ static void optional_attributes_are_named_and_zero_is_a_value(void) {
   weft_context_release(ctx);
 }
 
+static void a_failure_keeps_its_position_in_other_scopes(void) {
+  weft_context* ctx = new_context();
+  weft_tensor *x = ramp(ctx, DIMS(2, 3)), *bad;
+  weft_error* e;
+  char position[100], text[300];
+  wf_scope *first = wf_begin(ctx), *second = wf_begin(ctx);
+  snprintf(position, sizeof position, "%s:%d", __FILE__, __LINE__ + 1);
+  bad = wf_reshape(first, x, WF_INTS(7));
+  snprintf(text, sizeof text, "%s: reshape(f32[2, 3]): shape [7] does not hold the 6 elements of [2, 3]", position);
+  wf_relu(second, bad);
+  e = wf_end(second);
+  CHECK_TEXT(weft_error_message(e, NULL), text);
+  CHECK_TEXT(weft_error_payload(e, "weft.position", WEFT_STRLEN, NULL), position);
+  CHECK_TEXT(weft_error_payload(e, "weft.operation", WEFT_STRLEN, NULL), "reshape");
+  weft_error_release(e);
+  INVALID(wf_end(first), text);
+  INVALID(wf_end(NULL), "scope is NULL: weft_scope_begin or wf_begin failed; its context was NULL or had been released");
+  weft_tensor_release(x);
+  weft_context_release(ctx);
+}
+
 static void the_first_error_poisons_and_comes_out_once(void) {
   weft_context* ctx = new_context();
   weft_tensor *x = ramp(ctx, DIMS(2, 3)), *y = ramp(ctx, DIMS(4));
@@ -93,7 +114,7 @@ static void a_scope_that_never_was(void) {
   t = wf_add(s, t, t);
   CHECK(t != NULL);
   INVALID(weft_tensor_rank(t, &rank), "scope is no live weft_scope; did weft_scope_begin fail?");
-  INVALID(wf_end(s), "scope is NULL; a weft_scope is needed");
+  INVALID(wf_end(s), "scope is NULL: weft_scope_begin or wf_begin failed; its context was NULL or had been released");
 }
 
 static void temporaries_are_not_outputs_of_a_barrier(void) {
@@ -155,6 +176,7 @@ int main(void) {
   a_forward_pass_nests();
   optional_attributes_are_named_and_zero_is_a_value();
   the_first_error_poisons_and_comes_out_once();
+  a_failure_keeps_its_position_in_other_scopes();
   a_scope_that_never_was();
   temporaries_are_not_outputs_of_a_barrier();
   gradients();

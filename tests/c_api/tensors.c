@@ -61,6 +61,9 @@ static void scalars(void) {
   INVALID(weft_tensor_from_i64(ctx, WEFT_U8, 256, &t), "weft_tensor_from_i64: 256 does not fit ui8");
   INVALID(weft_tensor_from_i64(ctx, WEFT_BOOL, 2, &t), "weft_tensor_from_i64: 2 does not fit i1");
   INVALID(weft_tensor_from_i64(ctx, WEFT_I8, -129, &t), "weft_tensor_from_i64: -129 does not fit i8");
+  INVALID(weft_tensor_from_i64(ctx, WEFT_F16, 65520, &t), "weft_tensor_from_i64: 65520 does not fit f16");
+  MUST(weft_tensor_from_i64(ctx, WEFT_F16, -65519, &t)); /* rounds to the largest */
+  weft_tensor_release(t);
   weft_context_release(ctx);
 }
 
@@ -125,14 +128,29 @@ static void printing(void) {
   check_print(ramp(ctx, DIMS(6)), &o, "[0. 1. 2.\n 3. 4. 5.]");
   MUST(weft_tensor_from_i64(ctx, WEFT_BOOL, 1, &t));
   check_print(t, NULL, "True");
+  MUST(weft_tensor_from_host(ctx, NULL, WEFT_BOOL, DIMS(2), "\1\1", 2, &t));
+  check_print(t, NULL, "[ True  True]");
   MUST(weft_tensor_from_i64(ctx, WEFT_U64, 7, &t));
   check_print(t, NULL, "7");
+  /* No more digits than the dtype has: 0.1 is 0.0999756 in f16 and 0.100098 in bf16. */
+  o.precision = 8;
+  MUST(weft_tensor_from_f64(ctx, WEFT_F16, 0.1, &t));
+  check_print(t, &o, "0.1");
+  MUST(weft_tensor_from_f64(ctx, WEFT_BF16, 0.1, &t));
+  check_print(t, &o, "0.1");
+  MUST(weft_tensor_from_f64(ctx, WEFT_F32, 1e-5, &t));
+  check_print(t, &o, "1.e-05");
+  MUST(weft_tensor_from_f64(ctx, WEFT_F16, 65504, &t));
+  check_print(t, &o, "65504."); /* all digits before the point */
+  o.precision = 2;
+  MUST(weft_tensor_from_f64(ctx, WEFT_F16, 1.0 / 3, &t));
+  check_print(t, &o, "0.33");
   o.precision = 18;
   t = ramp(ctx, DIMS(1));
   {
     weft_blob* blob = NULL;
     INVALID(weft_tensor_to_string(t, &o, &blob),
-            "weft_print_options: threshold and line_width are 0 or more, edge_items 0 to 1000, precision -1 to 17");
+            "weft_print_options: threshold is 0, edge_items 1, precision 18, line_width 12; threshold and line_width are 0 or more, edge_items 0 to 1000, precision -1 to 17");
   }
   weft_tensor_release(t);
   weft_context_release(ctx);

@@ -218,7 +218,7 @@ TEST(Gradient, AfterABarrierSaysWhatToDo) {
   T x = w.Vector({1, 2});
   Tensor* not_marked[] = {x.get()};
   EXPECT_THAT(w.engine->Gradient(loss.get(), not_marked).status().message(),
-              HasSubstr("wrt[0] does not require a gradient; call weft_tensor_require_grad"));
+              HasSubstr("xs[0] does not require a gradient; call weft_tensor_require_grad"));
 }
 
 TEST(Gradient, DoesNotFlowThroughAnAssignment) {

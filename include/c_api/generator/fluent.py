@@ -63,7 +63,7 @@ HEAD = """\
 
 typedef weft_scope wf_scope;
 
-/* Lists: a pointer and a count. */
+/* Lists: a pointer and a count. An empty list (the shape of a scalar) is written NULL, 0. */
 #define WF_INTS(...) (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)
 #define WF_NUMBERS(...) (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double)
 #define WF_TENSORS(...) (weft_tensor*[]){__VA_ARGS__}, sizeof((weft_tensor*[]){__VA_ARGS__}) / sizeof(weft_tensor*)

@@ -27,7 +27,7 @@ BlockPool::~BlockPool() { Release(free_); }
 
 absl::StatusOr<void*> BlockPool::Take(int64_t bytes) {
   if (bytes < 0 || bytes > (int64_t{1} << 46))
-    return UserErrorOf(absl::StatusCode::kResourceExhausted, "a tensor of ", bytes, " bytes");
+    return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for a tensor of ", bytes, " bytes");
   int bucket = 0;
   const int64_t capacity = CapacityFor(bytes, &bucket);
   // steps = 4 is the next power's first size.
