@@ -163,10 +163,6 @@ weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree, uint
       return UserError("the state is of optimizer '", from->tree.node(kind).text, "', not '",
                        NameOf(object->options().kind), "'");
     }
-    const Tree::Node& steps = from->tree.node(step);
-    if (steps.kind != Tree::Kind::kInt64 || steps.int64 < 0) {
-      return UserError("the state's 'step' is not a whole number of 0 or more");
-    }
     // All checked before the first is taken over.
     std::vector<std::pair<lazy::Tensor*, lazy::Tensor*>> pairs;
     for (size_t name = 0; name < object->slot_names().size(); ++name) {

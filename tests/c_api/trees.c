@@ -297,7 +297,7 @@ static void optimizers_go_on_from_their_state(void) {
   MUST(weft_tree_add_text(state, WEFT_TREE_ROOT, "kind", WEFT_STRLEN, "sgd", WEFT_STRLEN, NULL));
   MUST(weft_tree_add_i64(state, WEFT_TREE_ROOT, "step", WEFT_STRLEN, -1, NULL));
   MUST(weft_tree_add_dict(state, WEFT_TREE_ROOT, "slots", WEFT_STRLEN, NULL));
-  INVALID(weft_optimizer_load(opt, state, WEFT_TREE_ROOT), "the state's 'step' is not a whole number of 0 or more");
+  INVALID(weft_optimizer_load(opt, state, WEFT_TREE_ROOT), "the state's 'step' is -1; it must be an integer of 0 or more");
   weft_tree_release(state);
   adam.beta1 = 1;
   INVALID(weft_adam_create(ctx, &v, 1, &adam, &second), "weft_adam_options.beta1 is 1; it must be in [0, 1)");
