@@ -187,6 +187,16 @@ TEST(Gradient, NeverWalksBehindWhatStopsIt) {
   }
 }
 
+TEST(Gradient, OfTakingNothingFromAnEmptyAxisIsEmpty) {
+  ir::Builder b;
+  Value x = Parameter(DType::kF64, {2, 0, 3}), none = Parameter(DType::kI32, {0});
+  const Value y = ops::Call(b, ops::kOp_take, {x, none}, {int64_t{1}});
+  const auto g = Gradient(b, Sum(b, y), {{x}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  EXPECT_EQ((*g)[0].type(), x.type());
+  EXPECT_THAT(Evaluate((*g)[0], {x}, {HostTensor(DType::kF64, {2, 0, 3})}), ElementsAre());
+}
+
 TEST(Gradient, SaysWhatIsWrong) {
   ir::Builder b;
   Value x = Parameter(DType::kF32, {2, 3}), n = Parameter(DType::kI32, {2, 3});

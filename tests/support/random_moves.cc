@@ -171,7 +171,8 @@ RandomProgram MakeRandomProgram(uint64_t seed, const RandomOptions& options) {
   m.main = options.smooth ? DType::kF64 : m.rng.Pick(kMain);
   m.wild = !options.smooth && m.rng.Chance(options.wild);
   m.large = !options.smooth && m.rng.Chance(options.large);
-  for (int i = 0; i < 4; ++i) m.sizes.push_back(m.large ? m.rng.Pick(kLargeSizes) : m.rng.Pick(kSizes));
+  // Few sizes make many shapes that fit one another, and square ones, which tell dimensions apart.
+  for (int64_t n = m.rng.Between(2, 5); n > 0; --n) m.sizes.push_back(m.large ? m.rng.Pick(kLargeSizes) : m.rng.Pick(kSizes));
   for (int64_t n = m.rng.Between(1, 4); n > 0; --n) m.Leaf(m.main, Shape(m));
   if (!options.smooth && m.rng.Chance(0.3)) m.Leaf(m.rng.Pick(kOthers), Shape(m));
   // Each program has a taste of its own: it makes one move more often than others.

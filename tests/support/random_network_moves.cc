@@ -1,5 +1,5 @@
 // Moves that combine elements: reductions, products, convolutions and windows, normalisations, losses.
-#include <cmath>
+#include <algorithm>
 
 #include "tests/support/random_moves.h"
 
@@ -41,26 +41,57 @@ int ArgReduction(ProgramMaker& m) {
                 {{"axis", m.rng.Below(static_cast<int64_t>(m.dims(x).size()))}, {"keepdims", m.rng.Below(2)}});
 }
 
+// Reduces, and spreads the result over the same shape again: along the dimensions it came from, or others of equal size.
+int ReduceAndSpread(ProgramMaker& m) {
+  static const ir::OpDef* const kReductions[] = {&ops::kOp_sum, &ops::kOp_mean, &ops::kOp_max};
+  static const ir::OpDef* const kBetween[] = {&ops::kOp_tanh, &ops::kOp_sigmoid, &ops::kOp_square};
+  static const ir::OpDef* const kCombine[] = {&ops::kOp_add, &ops::kOp_sub, &ops::kOp_mul};
+  const int x = FloatValue(m, 1);
+  const Dims dims = m.dims(x);
+  int r = m.Call(*m.rng.Pick(kReductions), {x}, {{"dims", SomeAxes(m, dims.size())}});
+  if (r >= 0 && m.rng.Chance(0.5)) r = m.Call(*m.rng.Pick(kBetween), {r});
+  if (r < 0) return r;
+  Ints at;
+  for (int64_t size : m.dims(r)) {
+    Ints places;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      const auto place = static_cast<int64_t>(d);
+      if (dims[d] == size && std::find(at.begin(), at.end(), place) == at.end()) places.push_back(place);
+    }
+    at.push_back(m.rng.Pick(places));
+  }
+  r = m.Call(ops::kOp_broadcast_in_dim, {r}, {{"shape", ops::ToInts(dims)}, {"broadcast_dimensions", at}});
+  return r < 0 ? r : m.Call(*m.rng.Pick(kCombine), {x, r});
+}
+
 // Products shrink what they give, or magnitudes grow with every layer.
 int Calm(ProgramMaker& m, int x) {
   if (x < 0 || m.rng.Chance(0.5)) return x;
   return m.Call(ops::kOp_mul, {x, Number(m, m.type(x).dtype, 0.25)});
 }
 
+// What follows a product in networks: what went in is combined with what came out.
+int Residual(ProgramMaker& m, int x, int product) {
+  static const ir::OpDef* const kCombine[] = {&ops::kOp_add, &ops::kOp_sub, &ops::kOp_mul, &ops::kOp_maximum};
+  if (product < 0 || m.dims(x) != m.dims(product) || m.type(x).dtype != m.type(product).dtype || m.rng.Chance(0.3)) return product;
+  return m.Call(*m.rng.Pick(kCombine), {product, x});
+}
+
 int Matmul(ProgramMaker& m) {
   const int x = FloatValue(m, 1);
   Dims dims = m.dims(x);
   const int64_t inner = dims.back();
-  Dims other = {inner, Size(m)};
+  Dims other = {inner, m.rng.Chance(0.3) ? inner : Size(m)};
   if (dims.size() > 2 && m.rng.Chance(0.5)) other.insert(other.begin(), dims.begin(), dims.end() - 2);
   if (m.rng.Chance(0.1)) other = {inner};
   const int y = Like(m, m.type(x).dtype, other);
   if (other.size() == 2 && m.rng.Chance(0.3)) {
-    return Calm(m, m.Call(ops::kOp_linear, {x, y, m.rng.Chance(0.7) ? Like(m, m.type(x).dtype, {other[1]}) : -1}));
+    const int bias = m.rng.Chance(0.7) ? Like(m, m.type(x).dtype, {other[1]}) : -1;
+    return Calm(m, Residual(m, x, m.Call(ops::kOp_linear, {x, y, bias})));
   }
   ir::AttrValue wide;
   if (!m.options.smooth && BitsOf(m.type(x).dtype) == 16 && m.rng.Chance(0.4)) wide = DType::kF32;
-  return Calm(m, m.Call(ops::kOp_matmul, {x, y}, {{"dtype", wide}}));
+  return Calm(m, Residual(m, x, m.Call(ops::kOp_matmul, {x, y}, {{"dtype", wide}})));
 }
 
 int Dot(ProgramMaker& m) {
@@ -164,7 +195,7 @@ void Do(ProgramMaker& m) {
   make(m);
 }
 
-constexpr Move kMoves[] = {{12, Do<Reduction>}, {3, Do<ArgReduction>}, {7, Do<Matmul>}, {4, Do<Dot>}, {5, Do<Convolution>}, {4, Do<Pool>}, {2, Do<Window>}, {7, Do<Normalize>}, {3, Do<Loss>}};
+constexpr Move kMoves[] = {{12, Do<Reduction>}, {3, Do<ArgReduction>}, {6, Do<ReduceAndSpread>}, {9, Do<Matmul>}, {4, Do<Dot>}, {5, Do<Convolution>}, {4, Do<Pool>}, {2, Do<Window>}, {7, Do<Normalize>}, {3, Do<Loss>}};
 
 }  // namespace
 

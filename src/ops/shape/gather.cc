@@ -37,6 +37,11 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Attrs& a = call.node.attrs();
   const Value& x = call.operands[0];
+  // Taking nothing from an empty dimension: scatter would ask for a place to add to.
+  if (x.type().count() == 0) {
+    grads[0] = FullLike(b, x, 0);
+    return absl::OkStatus();
+  }
   Value inside = HoldInside(b, Read(a), call.operands[1], x.dims());
   grads[0] = Call(b, kOp_scatter, {FullLike(b, x, 0), inside, call.cotangents[0]},
                   {a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), int64_t{0}, a.IntList(5), a.IntList(6)});
