@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "absl/strings/str_join.h"
 #include "src/c_api/context.h"
 
 namespace weft::c_api {
@@ -130,7 +131,10 @@ void OpCall::SetAny(size_t at, int32_t type, int64_t i, double d, const void* da
       if (type == WEFT_VALUE_BOOL || type == WEFT_VALUE_INT) return SetBool(at, i != 0);
       break;
     case ir::AttrType::kDType:
-      if (type == WEFT_VALUE_DTYPE || type == WEFT_VALUE_INT) return SetDType(at, static_cast<uint32_t>(i));
+      if (type == WEFT_VALUE_DTYPE || type == WEFT_VALUE_INT) {
+        if (i >= 0 && i <= UINT32_MAX) return SetDType(at, static_cast<uint32_t>(i));
+        return Fail(Bad(at, absl::StrCat("is 0x", absl::Hex(static_cast<uint64_t>(i)), ", which is no dtype")));
+      }
       break;
     case ir::AttrType::kInts:
       if (type == WEFT_VALUE_INTS) return SetInts(at, static_cast<const int64_t*>(data), count);
@@ -148,10 +152,12 @@ void OpCall::SetAny(size_t at, int32_t type, int64_t i, double d, const void* da
         for (size_t e = 0; e < attr.enumerators.size(); ++e) {
           if (attr.enumerators[e] == *text) return SetEnum(at, static_cast<int32_t>(e));
         }
-        return Fail(Bad(at, absl::StrCat("is '", *text, "', which is none of its values")));
+        return Fail(Bad(at, absl::StrCat("is '", *text, "'; there are ", absl::StrJoin(attr.enumerators, ", "))));
       }
-      if (type == WEFT_VALUE_ENUM || type == WEFT_VALUE_INT)
-        return SetEnum(at, i < 0 || i > INT32_MAX ? -1 : static_cast<int32_t>(i));
+      if (type == WEFT_VALUE_ENUM || type == WEFT_VALUE_INT) {
+        if (i >= 0 && i <= INT32_MAX) return SetEnum(at, static_cast<int32_t>(i));
+        return Fail(Bad(at, absl::StrCat("is ", i, "; there are 0 to ", attr.enumerators.size() - 1)));
+      }
       break;
     case ir::AttrType::kLiteral: break;
   }

@@ -237,6 +237,22 @@ static void calls_by_name(void) {
   attr.type = WEFT_VALUE_TEXT;
   INVALID(weft_op_apply(ctx, "softmax", WEFT_STRLEN, &a, 1, &attr, 1, outs, 4, &n),
           "softmax: attribute axis takes an integer, not a weft_value_type of 8");
+  attr.name = "direction";
+  attr.data = "LT";
+  attr.count = 2;
+  outs[0] = outs[1] = a;
+  INVALID(weft_op_apply(ctx, "compare", WEFT_STRLEN, outs, 2, &attr, 1, outs, 4, &n),
+          "compare: attribute direction is 'LT'; there are eq, ne, ge, gt, le, lt");
+  attr.type = WEFT_VALUE_ENUM;
+  attr.i = (int64_t)1 << 32; /* eq, if the upper half got lost */
+  INVALID(weft_op_apply(ctx, "compare", WEFT_STRLEN, outs, 2, &attr, 1, outs, 4, &n),
+          "compare: attribute direction is 4294967296; there are 0 to 5");
+  attr.name = "dtype";
+  attr.type = WEFT_VALUE_DTYPE;
+  attr.i = (int64_t)1 << 32 | WEFT_F16;
+  INVALID(weft_op_apply(ctx, "convert", WEFT_STRLEN, outs, 1, &attr, 1, outs, 4, &n),
+          "convert: attribute dtype is 0x100011002, which is no dtype");
+  attr.name = "axis";
   attr.type = (weft_value_type)99;
   INVALID(weft_op_apply(ctx, "softmax", WEFT_STRLEN, &a, 1, &attr, 1, outs, 4, &n),
           "softmax: attribute axis takes an integer, not a weft_value_type of 99");
