@@ -207,18 +207,17 @@ void Engine::AssignValue(Tensor& dst, ir::Value value) {
 
 absl::Status Engine::Assign(Tensor* dst, Tensor* src, ir::Location location) {
   Lock lock(*this);
-  if (dst == nullptr || dst->engine_.get() != this) return CheckTensor(dst, "assign: the destination");
-  WEFT_RETURN_IF_ERROR(CheckTensor(src, "assign: the source"));
+  if (dst == nullptr || dst->engine_.get() != this) return CheckTensor(dst, "assign: target");
+  WEFT_RETURN_IF_ERROR(CheckTensor(src, "assign: value"));
   if (dst == src) return absl::OkStatus();
   if (!(dst->type() == src->type())) {
-    return WithPosition(UserError("assign: the destination is ", ir::ShortType(dst->type()), ", the source ",
-                                  ir::ShortType(src->type()), "; they must be equal"),
+    return WithPosition(UserError("assign: target is ", ir::ShortType(dst->type()), ", value ",
+                                  ir::ShortType(src->type()), "; dtype and shape must be the same"),
                         location);
   }
   if (dst->device_ != src->device_) {
-    return WithPosition(
-        UserError("assign: the destination is on ", dst->device_->name, ", the source on ", src->device_->name),
-        location);
+    return WithPosition(UserError("assign: target is on ", dst->device_->name, ", value on ", src->device_->name),
+                        location);
   }
   ir::Builder b(location);
   ir::Value value = Detached(b, src->value_, dst->requires_grad_);

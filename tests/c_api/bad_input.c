@@ -263,9 +263,9 @@ static void gradients_and_assignment(void) {
   FAILS(weft_grad(ctx, a, NULL, &a, 1, outs), WEFT_FAILED_PRECONDITION,
         "grad: xs[0] does not require a gradient; call weft_tensor_require_grad on it before it is used");
   INVALID(weft_tensor_require_grad(i, 1), "only float tensors can require gradients, not i32[2, 3]");
-  INVALID(weft_tensor_assign(a, b), "assign: the destination is f32[2, 3], the source f32[4]; they must be equal");
-  INVALID(weft_tensor_assign(a, f), "assign: the source belongs to another context");
-  INVALID(weft_tensor_assign(a, i), "assign: the destination is f32[2, 3], the source i32[2, 3]; they must be equal");
+  INVALID(weft_tensor_assign(a, b), "assign: target is f32[2, 3], value f32[4]; dtype and shape must be the same");
+  INVALID(weft_tensor_assign(a, f), "assign: value belongs to another context");
+  INVALID(weft_tensor_assign(a, i), "assign: target is f32[2, 3], value i32[2, 3]; dtype and shape must be the same");
   MUST(weft_tensor_require_grad(a, 1));
   MUST(weft_sum(ctx, a, NULL, &total));
   INVALID(weft_grad(ctx, a, NULL, &a, 1, outs),

@@ -78,7 +78,7 @@ TEST(Assign, RebindsAndValuesRecordedBeforeKeepTheOldOne) {
 TEST(Assign, OfAnotherTypeIsRefused) {
   World w;
   const absl::Status status = w.engine->Assign(w.Vector({1, 2}).get(), w.Vector({1}).get());
-  EXPECT_EQ(status.message(), "assign: the destination is f32[2], the source f32[1]; they must be equal");
+  EXPECT_EQ(status.message(), "assign: target is f32[2], value f32[1]; dtype and shape must be the same");
 }
 
 TEST(Donation, IsRefusedWhileAnotherHandleShowsTheBuffer) {
