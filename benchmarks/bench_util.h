@@ -24,6 +24,12 @@
 namespace bench {
 
 using Clock = std::chrono::steady_clock;
+// The upper one of an even number.
+inline double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
 inline double Since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // --- the probe ---------------------------------------------------------------------------------------------------

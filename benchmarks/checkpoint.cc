@@ -76,11 +76,6 @@ double DirectWriteSeconds(const std::string& path, uint64_t bytes) {
   return good ? seconds : 0;
 }
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -143,10 +138,10 @@ int main(int argc, char** argv) {
   weft_tree_release(tree);
   weft_context_release(ctx);
 
-  const double floor = disk.empty() ? 0 : Median(disk);
-  bench::Print({{"checkpoint save, durable", Median(save), "GB/s", floor, floor > 0 ? Median(save) / floor : 0, {}},
+  const double floor = disk.empty() ? 0 : bench::Median(disk);
+  bench::Print({{"checkpoint save, durable", bench::Median(save), "GB/s", floor, floor > 0 ? bench::Median(save) / floor : 0, {}},
                 {"checkpoint save, memory, against its limit", memory, "MiB", 32, memory / 32, {}},
-                {"checkpoint load to device", Median(load), "GB/s", 0, 0, {}}},
+                {"checkpoint load to device", bench::Median(load), "GB/s", 0, 0, {}}},
                options);
   return 0;
 }

@@ -30,11 +30,6 @@ bool RunOnce(const std::string& program, const std::string& cache, Start* start)
   return pclose(pipe) == 0 && found;
 }
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -63,10 +58,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "start: %s did not finish its first step\n", program.c_str());
     return 1;
   }
-  const double median = Median(seconds);
+  const double median = bench::Median(seconds);
   bench::Print({{"first start, empty cache", cold.seconds * 1e3, "ms", 0, 0, {}},
                 {"second start median, against its limit", median * 1e3, "ms", kLimit * 1e3, median / kLimit, {}},
-                {"reading the images, not in the above", Median(reading) * 1e3, "ms", 0, 0, {}},
+                {"reading the images, not in the above", bench::Median(reading) * 1e3, "ms", 0, 0, {}},
                 {"compilations of a second start", static_cast<double>(warm.compilations), "", 0, 0, {}},
                 {"programs from the cache", static_cast<double>(warm.hits), "", 0, 0, {}}},
                options);

@@ -225,15 +225,15 @@ void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {
   std::unique_lock<std::mutex> lock(mutex_);
   // The queue's thread never waits for a caller's locks (it runs no foreign code), so this ends.
   changed_.wait(lock, [this] { return waiting_.size() < kMaxWaiting; });
-  if (inline_allowed && waiting_.empty() && !running_) {
+  const auto run_here = [&] {
     running_ = true;
     lock.unlock();
     work();
     lock.lock();
     running_ = false;
     changed_.notify_all();
-    return;
-  }
+  };
+  if (inline_allowed && waiting_.empty() && !running_) return run_here();
   if (!started_) {
     try {
       thread_ = std::thread([this] { Work(); });
@@ -242,13 +242,7 @@ void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {
     } catch (const std::system_error&) {
       // No thread to be had: on this one, in its turn.
       changed_.wait(lock, [this] { return !running_; });
-      running_ = true;
-      lock.unlock();
-      work();
-      lock.lock();
-      running_ = false;
-      changed_.notify_all();
-      return;
+      return run_here();
     }
   }
   waiting_.push_back(std::move(work));
