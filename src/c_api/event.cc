@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 
+#include "absl/cleanup/cleanup.h"
 #include "src/c_api/event_object.h"
 #include "weft.h"
 
@@ -20,6 +21,49 @@ struct EventObject::Descriptor {
   ~Descriptor() { close(fd); }
   const int fd;
 };
+
+// What several events tell one waiter, who lives as long as its wait.
+struct AnyDone {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<size_t> index;
+};
+
+struct EventObject::Watchers {
+  void Tell() {
+    std::lock_guard lock(mutex);
+    for (const auto& [any, index] : list) {
+      std::lock_guard inner(any->mutex);
+      if (!any->index) any->index = index;
+      any->changed.notify_all();
+    }
+  }
+  std::mutex mutex;
+  std::vector<std::pair<AnyDone*, size_t>> list;
+};
+
+void EventObject::Watch(AnyDone* any, size_t index) {
+  {
+    std::lock_guard lock(mutex_);
+    if (watchers_ == nullptr) {
+      auto made = std::make_shared<Watchers>();
+      event_->OnDone([made](const absl::Status&) { made->Tell(); });
+      watchers_ = std::move(made);
+    }
+  }
+  {
+    std::lock_guard lock(watchers_->mutex);
+    watchers_->list.emplace_back(any, index);
+  }
+  if (event_->done()) watchers_->Tell();  // the continuation may have run before
+}
+
+void EventObject::Unwatch(AnyDone* any) {
+  std::lock_guard lock(mutex_);
+  if (watchers_ == nullptr) return;
+  std::lock_guard inner(watchers_->mutex);
+  std::erase_if(watchers_->list, [any](const auto& entry) { return entry.first == any; });
+}
 
 absl::StatusOr<int> EventObject::Fd() {
   std::lock_guard lock(mutex_);
@@ -42,16 +86,6 @@ absl::Status MakeEvent(Context& context, Ref<Event> event, weft_event** out) {
   return absl::OkStatus();
 }
 
-namespace {
-
-// What several events tell one waiter. Outlives the wait: an event that happens later still tells it.
-struct AnyDone {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::optional<size_t> index;
-};
-
-}  // namespace
 }  // namespace weft::c_api
 
 using namespace weft;
@@ -88,10 +122,10 @@ weft_error* weft_wait_any(weft_event* const* events, size_t count, int64_t timeo
     if (count == 0) return UserError("weft_wait_any needs at least one event");
     WEFT_NOT_NULL(events);
     WEFT_RETURN_IF_ERROR(CheckedLength("events", count, kMostEntries));
-    std::vector<std::pair<EventObject*, uint32_t>> all;  // with the requests to cancel seen so far
+    std::vector<std::pair<Ref<EventObject>, uint32_t>> all;  // with the requests to cancel seen so far
     for (size_t i = 0; i < count; ++i) {
       WEFT_ASSIGN_OR_RETURN(EventObject * object, Get(events[i], absl::StrCat("events[", i, "]")));
-      all.emplace_back(object, object->engine().cancels());
+      all.emplace_back(Ref<EventObject>::Share(object), object->engine().cancels());
     }
     for (size_t i = 0; i < count; ++i) {
       if (all[i].first->event().done()) {
@@ -99,27 +133,29 @@ weft_error* weft_wait_any(weft_event* const* events, size_t count, int64_t timeo
         return absl::OkStatus();
       }
     }
-    auto any = std::make_shared<AnyDone>();
-    for (size_t i = 0; i < count; ++i) {
-      all[i].first->event().OnDone([any, i](const absl::Status&) {
-        std::lock_guard lock(any->mutex);
-        if (!any->index) any->index = i;
-        any->changed.notify_all();
-      });
+    AnyDone any;
+    size_t watched = 0;
+    absl::Cleanup unwatch = [&] {
+      while (watched > 0) all[--watched].first->Unwatch(&any);
+    };
+    while (watched < count) {
+      const size_t i = watched++;
+      all[i].first->Watch(&any, i);
     }
     using Clock = std::chrono::steady_clock;
     const int64_t limit = Event::Sane(timeout_ns);
     const Clock::time_point start = Clock::now();
-    std::unique_lock lock(any->mutex);
-    while (!any->index) {
+    std::unique_lock lock(any.mutex);
+    absl::Cleanup unlock = [&] { lock.unlock(); };  // before the events let go of `any`
+    while (!any.index) {
       for (const auto& [object, before] : all) WEFT_RETURN_IF_ERROR(object->engine().Interrupted(before));
       const int64_t left =
           limit < 0 ? lazy::Engine::kLookNs : limit - std::chrono::nanoseconds(Clock::now() - start).count();
       if (left <= 0)
         return absl::DeadlineExceededError(absl::StrCat("none of ", count, " events within ", timeout_ns, " ns"));
-      any->changed.wait_for(lock, std::chrono::nanoseconds(std::min(left, lazy::Engine::kLookNs)));
+      any.changed.wait_for(lock, std::chrono::nanoseconds(std::min(left, lazy::Engine::kLookNs)));
     }
-    *out_index = *any->index;
+    *out_index = *any.index;
     return absl::OkStatus();
   });
 }

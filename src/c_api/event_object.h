@@ -9,6 +9,8 @@
 
 namespace weft::c_api {
 
+struct AnyDone;
+
 // Thread rule: any thread.
 class EventObject final : public RefCounted {
  public:
@@ -19,13 +21,19 @@ class EventObject final : public RefCounted {
   const Ref<Event>& shared() const { return event_; }
   // A descriptor that becomes readable; made on first demand.
   absl::StatusOr<int> Fd();
+  // Tells `any` once this has happened, as number `index`, until Unwatch. However often somebody waits among others, the
+  // event gets one continuation.
+  void Watch(AnyDone* any, size_t index);
+  void Unwatch(AnyDone* any);
 
  private:
   struct Descriptor;
+  struct Watchers;
   Ref<Event> event_;
   Ref<lazy::Engine> engine_;  // devices must not go before their work
   std::mutex mutex_;
   std::shared_ptr<Descriptor> descriptor_;
+  std::shared_ptr<Watchers> watchers_;
 };
 template <>
 struct HandleTraits<weft_event> {

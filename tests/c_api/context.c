@@ -157,6 +157,9 @@ static void timeouts_of_any_size(void) {
   weft_context* ctx = new_context();
   weft_tensor* x = ramp(ctx, DIMS(600, 600));
   weft_event* event = some_work(ctx, x); /* a program's first launch is waited for */
+  weft_event* events[2];
+  weft_error* e;
+  int waited;
   size_t index = 9;
   weft_event_release(event);
   event = some_work(ctx, x);
@@ -165,6 +168,17 @@ static void timeouts_of_any_size(void) {
   event = some_work(ctx, x);
   OK(weft_wait_any(&event, 1, INT64_MAX, &index));
   CHECK_EQUAL(index, 0);
+  weft_event_release(event);
+  events[0] = some_work(ctx, x); /* two names of one event: a handle twice */
+  events[1] = events[0];
+  do { /* a loop that polls with short timeouts */
+    e = weft_wait_any(events, 2, 1000, &index);
+    if (e != NULL) CHECK_EQUAL(weft_error_code(e), WEFT_DEADLINE_EXCEEDED);
+    waited = e != NULL;
+    weft_error_release(e);
+  } while (waited);
+  CHECK(index < 2);
+  event = events[0];
   weft_cancel(ctx);
   OK(weft_wait_any(&event, 1, INT64_MIN, &index)); /* what has happened needs no wait */
   OK(weft_event_wait(event, 0));
