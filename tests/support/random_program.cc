@@ -99,6 +99,7 @@ int ProgramMaker::LeafOf(HostTensor value) {
 }
 
 int ProgramMaker::Leaf(DType dtype, const Dims& dims, double low, double high) {
+  if (CountOf(dims) > max_elements()) return -1;
   HostTensor value(dtype, dims);
   // Few different numbers make ties, for whatever looks for the largest; zeros come in both signs.
   const bool few = !options.smooth && rng.Chance(0.2);

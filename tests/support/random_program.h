@@ -99,7 +99,7 @@ class ProgramMaker {
   bool large = false;
   int64_t max_elements() const { return large ? 60'000 : 6'000; }  // of one value: the reference is slow
 
-  // A new argument: values in [low, high) for floats; integers and bools as fits the type.
+  // A new argument: values in [low, high) for floats; integers and bools as fits the type. -1 if it would be too large.
   int Leaf(DType dtype, const Dims& dims, double low = -2, double high = 2);
   int LeafOf(HostTensor value);
   // -1 if the operation refuses the operands, or the result is too large or too wild.

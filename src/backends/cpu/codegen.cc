@@ -515,14 +515,14 @@ LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
   } else {
     plan.params.push_back(0);
   }
-  plan.elements = kernel.ParallelCount() * kernel.ReducedCount() * kernel.stages;
   // About 60 ps an element and simple operation at 16 lanes, 600 an expensive one.
-  int64_t per_element = 20;
+  double per_element = 20;
   for (const Expr& e : kernel.exprs) {
     if (e.kind == ExprKind::kConstant) continue;
     per_element += (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) && IsExpensive(e.op) ? 500 : 30;
   }
-  plan.cost = plan.elements * per_element * 16 / std::max(1, layout.lanes);
+  plan.cost = 1.0 * kernel.ParallelCount() * kernel.ReducedCount() * kernel.stages * per_element * 16 /
+              std::max(1, layout.lanes);
   return plan;
 }
 

@@ -19,8 +19,7 @@ struct LoopPlan {
   std::string key;  // kernels with equal keys share code; the code is EmitLoop of any of them
   std::vector<int64_t> params;
   int64_t tasks = 0;
-  int64_t elements = 0;  // size of the index space times passes: for grain decisions
-  int64_t cost = 0;      // rough picoseconds of one thread
+  double cost = 0;  // rough picoseconds of one thread
   int64_t scratch_bytes = 0;
 };
 // Elements of an elementwise task along a vector dimension of this size.

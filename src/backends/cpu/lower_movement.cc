@@ -105,7 +105,7 @@ absl::Status LowerGather(Lowering& lowering, const Node& node) {
                              a.IntList(5), a.IntList(6));
   call.dtype = x.dtype();
   lowering.Host("gather", {lowering.Of(x), lowering.Of(indices)}, {lowering.Define(Self(node))}, EncodeBoxes(call),
-                node.type().bytes() * 100 + 1000000);
+                node.type().bytes() * 100.0 + 1e6);
   return absl::OkStatus();
 }
 
@@ -116,7 +116,7 @@ absl::Status LowerScatter(Lowering& lowering, const Node& node) {
                              a.IntList(5), a.IntList(6));
   call.dtype = x.dtype();
   call.reducer = a.Int(4);
-  const int64_t cost = updates.type().bytes() * 500 + 1000000;
+  const double cost = updates.type().bytes() * 500.0 + 1e6;
   // Sums and products of 16-bit floats run in f32 and are rounded once, however many updates one place gets.
   if (IsFloat(x.dtype()) && BytesOf(x.dtype()) == 2 && call.reducer <= 1) {
     call.dtype = DType::kF32;
@@ -127,7 +127,7 @@ absl::Status LowerScatter(Lowering& lowering, const Node& node) {
     return absl::OkStatus();
   }
   const StorageId out = lowering.Define(Self(node));
-  lowering.Host("copy", {lowering.Of(x)}, {out}, {x.type().bytes()}, x.type().bytes() * 30);
+  lowering.Host("copy", {lowering.Of(x)}, {out}, {x.type().bytes()}, x.type().bytes() * 30.0);
   lowering.Host("scatter", {lowering.Of(updates), lowering.Of(indices)}, {out}, EncodeBoxes(call), cost);
   return absl::OkStatus();
 }
@@ -151,7 +151,7 @@ absl::Status LowerDynamicSlice(Lowering& lowering, const Node& node) {
   std::vector<StorageId> reads = {lowering.Of(x)};
   for (const Value& start : starts) reads.push_back(lowering.Of(start));
   lowering.Host("gather", reads, {lowering.Define(Self(node))}, EncodeBoxes(DynamicBox(x, starts, node.type().dims)),
-                node.type().bytes() * 50 + 1000000);
+                node.type().bytes() * 50.0 + 1e6);
   return absl::OkStatus();
 }
 
@@ -164,8 +164,8 @@ absl::Status LowerDynamicUpdateSlice(Lowering& lowering, const Node& node) {
   std::vector<StorageId> reads = {lowering.Of(update)};
   for (const Value& start : starts) reads.push_back(lowering.Of(start));
   const StorageId out = lowering.Define(Self(node));
-  lowering.Host("copy", {lowering.Of(x)}, {out}, {x.type().bytes()}, x.type().bytes() * 30);
-  lowering.Host("scatter", reads, {out}, EncodeBoxes(call), update.type().bytes() * 100 + 1000000);
+  lowering.Host("copy", {lowering.Of(x)}, {out}, {x.type().bytes()}, x.type().bytes() * 30.0);
+  lowering.Host("scatter", reads, {out}, EncodeBoxes(call), update.type().bytes() * 100.0 + 1e6);
   return absl::OkStatus();
 }
 

@@ -126,7 +126,7 @@ absl::Status LowerDot(Lowering& lowering, const Node& node) {
                                   ? ComputeType(call.input)
                                   : call.output;
   StorageId left_storage = left.storage, right_storage = right.storage;
-  const int64_t cost = 2 * members * call.m * call.n * call.k * 5 + 1000000;
+  const double cost = 10.0 * members * call.m * call.n * call.k + 1e6;
   if (kernel_output == call.output) {
     const StorageId out = lowering.Define(result);
     const bool one = members == 1;

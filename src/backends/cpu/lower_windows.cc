@@ -60,10 +60,10 @@ absl::StatusOr<Geometry> Read(const Node& node, const Dims& input, const Dims& k
   return g;
 }
 
-int64_t CostOf(const ConvCall& c) {
-  int64_t products = c.batch * c.out_channels * (c.in_channels / std::max<int64_t>(1, c.feature_groups));
-  for (int d = 0; d < c.spatial_rank; ++d) products *= c.dims[d].out * c.dims[d].window;
-  return products * 2 * 5 + 1000000;
+double ConvCost(const ConvCall& c) {
+  double products = 1.0 * c.batch * c.out_channels * (c.in_channels / std::max<int64_t>(1, c.feature_groups));
+  for (int d = 0; d < c.spatial_rank; ++d) products *= 1.0 * c.dims[d].out * c.dims[d].window;
+  return products * 10 + 1e6;
 }
 
 // Runs `name` on operands in the kernels' order and puts the result in its own.
@@ -83,12 +83,12 @@ absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, G
   if (in_order && c.output == result.dtype()) {
     // The gradient of the kernel is small and comes in partial sums: nothing follows it in cache.
     const int64_t columns = name == "conv" ? c.out_channels : name == "conv_backward_data" ? c.in_channels : 0;
-    lowering.Host(name, {left, right}, {lowering.Define(result)}, EncodeConv(c), CostOf(c),
+    lowering.Host(name, {left, right}, {lowering.Define(result)}, EncodeConv(c), ConvCost(c),
                   columns > 0 ? count / columns : 0, columns);
     return absl::OkStatus();
   }
   StorageId raw = lowering.Temporary(count * BytesOf(c.output));
-  lowering.Host(name, {left, right}, {raw}, EncodeConv(c), CostOf(c));
+  lowering.Host(name, {left, right}, {raw}, EncodeConv(c), ConvCost(c));
   if (c.output != result.dtype()) raw = lowering.Converted(raw, c.output, result.dtype(), count);
   Dims ordered;
   for (int64_t d : result_order) ordered.push_back(result.dims()[d]);
@@ -170,8 +170,8 @@ bool ToPool(const Pooling& p, PoolCall* call) {
   return true;
 }
 
-int64_t PoolCost(const Pooling& p) {
-  int64_t taps = 100;
+double PoolCost(const Pooling& p) {
+  double taps = 100;
   for (const ops::Window& w : p.windows) taps *= w.size;
   return CountOf(p.out) * taps;
 }

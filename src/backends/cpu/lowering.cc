@@ -97,7 +97,7 @@ StorageId Lowering::Constant(const HostTensor& tensor) {
 void Lowering::Add(Draft draft) { drafts_.push_back(std::move(draft)); }
 
 void Lowering::Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
-                    std::vector<int64_t> params, int64_t cost, int64_t rows, int64_t columns) {
+                    std::vector<int64_t> params, double cost, int64_t rows, int64_t columns) {
   Draft draft;
   draft.entry.type = Entry::Type::kHost;
   auto [it, fresh] =
@@ -105,7 +105,7 @@ void Lowering::Host(std::string_view name, const std::vector<StorageId>& reads, 
   if (fresh) out_.program.host_kernels.emplace_back(name);
   draft.entry.code = it->second;
   draft.entry.params = std::move(params);
-  draft.entry.cost = cost;
+  draft.entry.cost = CostOf(cost);
   draft.rows = rows;
   draft.columns = columns;
   for (StorageId s : reads) {
@@ -173,7 +173,7 @@ void Lowering::PlanLoops() {
       out_.loops.push_back(std::move(*draft.loop));
     }
     draft.loop.reset();
-    draft.entry.cost += plan.cost;
+    draft.entry.cost = CostOf(static_cast<double>(draft.entry.cost) + plan.cost);
     if (draft.product >= 0) {
       draft.entry.epilogue = static_cast<int32_t>(it->second);
       draft.entry.epilogue_params = std::move(plan.params);
@@ -375,7 +375,7 @@ void Lowering::BindResults() {
     const StorageId copy = Temporary(result.type().bytes());
     storages_[copy].place = BufferRef::Place::kResult;
     storages_[copy].index = r;
-    Host("copy", {s}, {copy}, {result.type().bytes()}, result.type().bytes() * 30);
+    Host("copy", {s}, {copy}, {result.type().bytes()}, result.type().bytes() * 30.0);
   }
 }
 

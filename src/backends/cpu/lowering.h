@@ -51,7 +51,7 @@ class Lowering {
   void Loop(LoopKernel kernel, const std::vector<StorageId>& buffers);
   // `rows` x `columns`: the shape of the one written storage, if the kernel lets a loop follow on finished blocks of it.
   void Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
-            std::vector<int64_t> params, int64_t cost, int64_t rows = 0, int64_t columns = 0);
+            std::vector<int64_t> params, double cost, int64_t rows = 0, int64_t columns = 0);
   // The value with its dimensions in another order, densely: a copy, or the value's own storage where nothing moves.
   StorageId Transposed(const ir::Value& value, const ir::Ints& permutation);
   StorageId Permuted(StorageId from, DType dtype, const Dims& dims, const ir::Ints& permutation);

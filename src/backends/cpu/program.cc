@@ -104,10 +104,14 @@ int64_t BytesOfSpec(const ValueSpec& spec) { return CountOf(spec.dims) * BytesOf
 
 }  // namespace
 
+int64_t CostOf(double picoseconds) {
+  return picoseconds < static_cast<double>(kMostCost) ? static_cast<int64_t>(picoseconds) : kMostCost;
+}
+
 int64_t Program::TotalCost() const {
-  int64_t cost = 0;
-  for (const Entry& e : entries) cost += e.cost;
-  return cost;
+  double cost = 0;
+  for (const Entry& e : entries) cost += static_cast<double>(e.cost);
+  return CostOf(cost);
 }
 
 std::string SerializeProgram(const Program& p) {
@@ -231,7 +235,7 @@ absl::Status CheckProgram(const Program& p) {
     if (e.type > Entry::Type::kHost) return Damaged("an unknown kind of entry");
     const size_t codes = e.type == Entry::Type::kLoop ? p.loops.size() : p.host_kernels.size();
     if (e.code >= codes) return Damaged("an entry without code");
-    if (e.tasks < 0 || e.cost < 0 || e.scratch_bytes < 0 || e.scratch_bytes > kLimit)
+    if (e.tasks < 0 || e.cost < 0 || e.cost > kMostCost || e.scratch_bytes < 0 || e.scratch_bytes > kLimit)
       return Damaged("an impossible entry");
     if (e.epilogue >= 0 &&
         (e.type != Entry::Type::kHost || static_cast<size_t>(e.epilogue) >= p.loops.size() ||

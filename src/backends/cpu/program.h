@@ -29,6 +29,11 @@ struct BufferRef {
   friend bool operator==(const BufferRef&, const BufferRef&) = default;
 };
 
+// Rough picoseconds of one thread as a program keeps them. Sizes that no memory holds are planned too, so the largest
+// stands for whatever is larger.
+inline constexpr int64_t kMostCost = int64_t{1} << 50;
+int64_t CostOf(double picoseconds);
+
 // One step of the launch list.
 struct Entry {
   enum class Type : uint8_t {
@@ -40,7 +45,7 @@ struct Entry {
   std::vector<BufferRef> buffers;
   std::vector<int64_t> params;
   int64_t tasks = 0;          // of a loop
-  int64_t cost = 0;           // picoseconds on one thread, roughly
+  int64_t cost = 0;           // CostOf
   int64_t scratch_bytes = 0;  // per thread
   // Of a product: a loop that runs over each finished block of its result while that is in cache. Its buffers are the
   // last `epilogue_buffers` of `buffers`; its parameters are those of two dimensions, rows and columns of the result.
