@@ -74,6 +74,16 @@ void ExpectNear(const std::vector<HostTensor>& got, const std::vector<HostTensor
   }
 }
 
+// The launch list of the function, as the portable path gets it.
+absl::StatusOr<LoweredModule> FusedAndLowered(Ref<const ir::Function> function) {
+  WEFT_ASSIGN_OR_RETURN(ir::Module module, Prepared(TestBackend(), std::move(function)));
+  passes::FuseOptions options;
+  options.can_fuse = IsLoopNode;
+  WEFT_ASSIGN_OR_RETURN(module.functions[0], passes::Fuse(module.main(), options));
+  WEFT_ASSIGN_OR_RETURN(const CpuTarget target, TargetFor(Isa::kPortable));
+  return LowerModule(module, target);
+}
+
 TEST(CpuProgram, TrainingStepAgreesWithTheReferenceAndDonatesItsParameters) {
   const Mlp mlp = MakeMlp();
   const auto want = reference::Interpret(*mlp.function, mlp.arguments);
@@ -83,13 +93,7 @@ TEST(CpuProgram, TrainingStepAgreesWithTheReferenceAndDonatesItsParameters) {
     ASSERT_TRUE(got.ok()) << got.status();
     ExpectNear(*got, *want, 2e-5);
   }
-  const auto module = Prepared(TestBackend(), mlp.function);
-  ASSERT_TRUE(module.ok());
-  ir::Module fused = *module;
-  passes::FuseOptions options;
-  options.can_fuse = IsLoopNode;
-  fused.functions[0] = *passes::Fuse(module->main(), options);
-  const auto lowered = LowerModule(fused, *TargetFor(Isa::kPortable));
+  const auto lowered = FusedAndLowered(mlp.function);
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   EXPECT_EQ(lowered->program.donor, (std::vector<int32_t>{1, 2, 3, -1}));
   // Five products; the rest is a handful of kernels.
@@ -131,13 +135,7 @@ TEST(CpuProgram, LoopsJoinTheProductsThatTheyFollow) {
       ASSERT_TRUE(got.ok()) << got.status();
       ExpectNear(*got, *want, 1e-4);
     }
-    const auto module = Prepared(TestBackend(), function);
-    ASSERT_TRUE(module.ok());
-    ir::Module fused = *module;
-    passes::FuseOptions options;
-    options.can_fuse = IsLoopNode;
-    fused.functions[0] = *passes::Fuse(module->main(), options);
-    const auto lowered = LowerModule(fused, *TargetFor(Isa::kPortable));
+    const auto lowered = FusedAndLowered(function);
     ASSERT_TRUE(lowered.ok()) << lowered.status();
     const std::string text = ToString(lowered->program);
     EXPECT_NE(text.find(c.text), std::string::npos) << text;
