@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "benchmarks/bench_util.h"
-#include "src/backends/cpu/kernels.h"
+#include "src/backends/cpu/kernels/kernels.h"
 
 namespace {
 

@@ -6,9 +6,10 @@
 #include <random>
 
 #include "gtest/gtest.h"
-#include "src/backends/cpu/codegen.h"
-#include "src/backends/cpu/loop.h"
+#include "src/backends/cpu/loop/codegen.h"
+#include "src/backends/cpu/loop/loop.h"
 #include "src/runtime/host_tensor.h"
+#include "support/loop_eval.h"
 
 namespace weft::cpu {
 
@@ -67,7 +68,7 @@ inline void CheckLoop(const LoopKernel& kernel, const std::vector<LoopBuffer>& s
     for (int s = 0; s < splits; ++s) {
       (*fn)(a.data(), plan.params.data(), plan.tasks * s / splits, plan.tasks * (s + 1) / splits, scratch.data());
     }
-    Evaluate(kernel, b);
+    test::EvaluateLoop(kernel, b);
     for (size_t k = 0; k < specs.size(); ++k) {
       for (int64_t i = 0; i < ours[k].count(); ++i) {
         if (!IsFloat(specs[k].dtype)) {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "src/backends/cpu/executable.h"
-#include "src/backends/cpu/lower_region.h"
+#include "src/backends/cpu/lower/lower_region.h"
 #include "src/ops/build.h"
 #include "src/passes/fuse.h"
 #include "src/runtime/alloc_hook.h"

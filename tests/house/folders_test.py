@@ -20,7 +20,14 @@ ALLOWED = {
     "src/autodiff": ["src/ops", "src/ir", "src/runtime"],
     "src/passes": ["src/ops", "src/ir", "src/runtime"],
     "src/backends": BELOW_BACKENDS,
-    "src/backends/cpu": ["src/backends"] + BELOW_BACKENDS,
+    # The CPU backend's rooms, along the way of its data; a room knows those it stands on and nothing behind it.
+    "src/backends/cpu/jit": ["src/runtime"],
+    "src/backends/cpu/loop": ["src/backends/cpu/jit", "src/ops", "src/ir", "src/runtime"],
+    "src/backends/cpu/kernels": ["src/backends/cpu/jit", "src/runtime"],
+    "src/backends/cpu/launch": ["src/backends/cpu/kernels", "src/backends/cpu/loop", "src/runtime"],
+    "src/backends/cpu/lower": ["src/backends/cpu/launch", "src/backends/cpu/loop", "src/ops", "src/ir", "src/runtime"],
+    "src/backends/cpu": ["src/backends", "src/backends/cpu/jit", "src/backends/cpu/loop", "src/backends/cpu/kernels",
+                         "src/backends/cpu/launch", "src/backends/cpu/lower"] + BELOW_BACKENDS,
     "src/backends/reference": ["src/backends"] + BELOW_BACKENDS,
     "src/backends/pjrt": ["src/backends"] + BELOW_BACKENDS,
     "src/backends/stub": ["src/backends"] + BELOW_BACKENDS,
@@ -37,7 +44,7 @@ ALLOWED = {
 }
 # Outside libraries: header pattern, the folders that may see it, the most files that may.
 OUTSIDE = [
-    (re.compile(r"^llvm(-c)?/"), ["src/backends/cpu"], 6),
+    (re.compile(r"^llvm(-c)?/"), ["src/backends/cpu/jit", "src/backends/cpu/loop", "src/backends/cpu/kernels"], 6),
     (re.compile(r"^(capnp|kj)/"), ["serialization"], None),
     (re.compile(r"\.capnp\.h$"), ["serialization"], None),
     (re.compile(r"^zstd\.h$"), ["serialization"], None),
@@ -169,11 +176,17 @@ class TheCheckItselfCanFail(unittest.TestCase):
         self.assertTrue(self.one("src/backends/cpu/a.cc", '#include "src/backends/reference/b.h"\n'))
         self.assertFalse(self.one("src/backends/cpu/a.cc", '#include "src/backends/backend.h"\n'))
 
+    def test_a_room_of_the_cpu_backend_sees_only_those_before_it(self):
+        self.assertTrue(self.one("src/backends/cpu/kernels/a.cc", '#include "src/backends/cpu/loop/loop.h"\n'))
+        self.assertTrue(self.one("src/backends/cpu/launch/a.cc", '#include "src/backends/cpu/executable.h"\n'))
+        self.assertFalse(self.one("src/backends/cpu/lower/a.cc", '#include "src/backends/cpu/launch/program.h"\n'))
+
     def test_llvm_outside_its_folder_and_in_a_seventh_file(self):
         self.assertTrue(self.one("src/compiler/a.cc", '#include "llvm/IR/Module.h"\n'))
-        six = {f"src/backends/cpu/{i}.cc": '#include <llvm/IR/Module.h>\n' for i in range(6)}
+        self.assertTrue(self.one("src/backends/cpu/launch/a.cc", '#include "llvm/IR/Module.h"\n'))
+        six = {f"src/backends/cpu/jit/{i}.cc": '#include <llvm/IR/Module.h>\n' for i in range(6)}
         self.assertEqual([], check_includes(six))
-        six["src/backends/cpu/7.cc"] = "#include <llvm/IR/Module.h>\n"
+        six["src/backends/cpu/jit/7.cc"] = "#include <llvm/IR/Module.h>\n"
         self.assertTrue(check_includes(six))
 
     def test_capnp_outside_serialization(self):

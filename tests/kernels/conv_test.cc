@@ -1,6 +1,6 @@
 // Convolutions in all three directions against sums in double: strides, padding, both dilations, reversal, groups,
 // ranks one to three, types, threads and instruction sets.
-#include "src/backends/cpu/conv_geometry.h"
+#include "src/backends/cpu/kernels/conv_geometry.h"
 #include "tests/kernels/kernels_support.h"
 
 namespace weft::cpu {

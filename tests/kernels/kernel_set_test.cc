@@ -1,5 +1,5 @@
 // Generated code as bytes: export, import in a fresh set, refusal of what is not ours; the JIT wrapper's own errors.
-#include "src/backends/cpu/jit.h"
+#include "src/backends/cpu/jit/jit.h"
 #include "src/runtime/alloc_hook.h"
 #include "tests/kernels/kernels_support.h"
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "src/backends/cpu/elements.h"
-#include "src/backends/cpu/kernels.h"
+#include "src/backends/cpu/kernels/elements.h"
+#include "src/backends/cpu/kernels/kernels.h"
 #include "src/runtime/thread_pool.h"
 
 namespace weft::cpu {

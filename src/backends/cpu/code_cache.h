@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "src/backends/cpu/codegen.h"
-#include "src/backends/cpu/kernels.h"
-#include "src/backends/cpu/lowering.h"
-#include "src/backends/cpu/program.h"
+#include "src/backends/cpu/kernels/kernels.h"
+#include "src/backends/cpu/launch/program.h"
+#include "src/backends/cpu/loop/codegen.h"
+#include "src/backends/cpu/lower/lowering.h"
 
 namespace weft::cpu {
 

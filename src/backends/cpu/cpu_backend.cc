@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/backends/cpu/executable.h"
-#include "src/backends/cpu/lower_region.h"
+#include "src/backends/cpu/lower/lower_region.h"
 #include "src/ir/text.h"
 #include "src/passes/fuse.h"
 #include "src/runtime/status.h"

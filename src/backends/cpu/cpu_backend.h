@@ -9,7 +9,7 @@
 
 #include "src/backends/backend.h"
 #include "src/backends/cpu/cpu_buffer.h"
-#include "src/backends/cpu/isa.h"
+#include "src/backends/cpu/jit/isa.h"
 #include "src/runtime/thread_pool.h"
 
 namespace weft::cpu {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "src/backends/cpu/kernels_internal.h"
+#include "src/backends/cpu/kernels/kernels_internal.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/status.h"
 

@@ -10,7 +10,7 @@
 #include "src/backends/backend.h"
 #include "src/backends/cpu/code_cache.h"
 #include "src/backends/cpu/cpu_buffer.h"
-#include "src/backends/cpu/host_kernels.h"
+#include "src/backends/cpu/launch/host_kernels.h"
 
 namespace weft::cpu {
 

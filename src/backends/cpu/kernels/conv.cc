@@ -1,0 +1,197 @@
+// Convolution's entry points: checks, then tiles where they serve and the plain loops elsewhere.
+#include <cstring>
+#include <utility>
+
+#include "src/backends/cpu/kernels/conv_gather.h"
+#include "src/backends/cpu/kernels/elements.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+// Few channels a group leave most lanes of a tile idle; those go by conv_depthwise or the plain loops.
+bool TilesServe(const ConvCall& call) { return call.batch_groups == 1 && call.in_channels > 0; }
+
+// bf16 without a dot product in hardware (and f16): one widened copy of each operand, then everything is f32.
+struct Widened {
+  const void* first = nullptr;
+  const void* second = nullptr;
+  float* result = nullptr;
+};
+absl::Status Widen(DType from, const void* first, int64_t first_count, const void* second, int64_t second_count,
+                   ThreadPool* pool, Widened* out, int64_t result_count = 0) {
+  if (pool == nullptr) return absl::OkStatus();
+  const int64_t bytes = (first_count + second_count + result_count + 48) * 4;
+  float* memory = static_cast<float*>(ThreadScratch(ScratchSlot::kWiden, bytes));
+  if (memory == nullptr) return OutOfScratch("widened operands of a convolution", bytes);
+  float* second_out = memory + (first_count + 15) / 16 * 16;
+  const auto convert = [from](const void* source, float* to, int64_t begin, int64_t end) {
+    const uint16_t* bits = static_cast<const uint16_t*>(source);
+    if (from == DType::kBF16) {
+      for (int64_t i = begin; i < end; ++i) to[i] = WidenBF16(bits[i]);
+    } else {
+      for (int64_t i = begin; i < end; ++i) to[i] = WidenF16(bits[i]);
+    }
+  };
+  pool->ParallelRanges(first_count, [&](int64_t b, int64_t e, int) { convert(first, memory, b, e); });
+  pool->ParallelRanges(second_count, [&](int64_t b, int64_t e, int) { convert(second, second_out, b, e); });
+  *out = {memory, second_out, second_out + (second_count + 15) / 16 * 16};
+  return absl::OkStatus();
+}
+
+int64_t XCount(const ConvCall& call) {
+  return call.batch * PadRank(call.spatial_rank, call.dims).in * call.in_channels;
+}
+int64_t YCount(const ConvCall& call) {
+  return call.batch * PadRank(call.spatial_rank, call.dims).out * call.out_channels;
+}
+int64_t WCount(const ConvCall& call) {
+  return PadRank(call.spatial_rank, call.dims).window * (call.in_channels / call.feature_groups) * call.out_channels;
+}
+
+// Turns a widening plan into a plain f32 one; the output may still be narrow.
+void AsF32(TypePlan* types) {
+  types->pack = PackKind::kF32;
+  types->micro = MicroType::kF32;
+  types->direct = true;
+  types->source_bytes = 4;
+}
+bool Widens(const TypePlan& types) { return types.pack == PackKind::kWidenBF16 || types.pack == PackKind::kWidenF16; }
+
+absl::Status Forward(KernelSet::State& state, const ConvCall& call, const TypePlan& types, ThreadPool* pool) {
+  GatherCall gather;
+  gather.types = types;
+  gather.output = call.output;
+  gather.batch = call.batch;
+  gather.geometry = PadRank(call.spatial_rank, call.dims);
+  gather.groups = call.feature_groups;
+  gather.group_from = call.in_channels / call.feature_groups;
+  gather.group_to = call.out_channels / call.feature_groups;
+  gather.from = call.x;
+  gather.weights = call.w;
+  gather.to = call.y;
+  gather.tap_stride = gather.group_from * call.out_channels;
+  gather.from_stride = call.out_channels;
+  gather.to_stride = 1;
+  gather.group_stride = gather.group_to;
+  gather.epilogue = call.epilogue;
+  if (Widens(types)) {
+    Widened wide;
+    WEFT_RETURN_IF_ERROR(Widen(call.input, call.x, XCount(call), call.w, WCount(call), pool, &wide));
+    gather.from = wide.first;
+    gather.weights = wide.second;
+    AsF32(&gather.types);
+  }
+  return RunGather(state, gather, pool);
+}
+
+absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const TypePlan& types, ThreadPool* pool) {
+  GatherCall gather;
+  gather.types = types;
+  gather.output = call.output;
+  gather.batch = call.batch;
+  gather.geometry = PadRank(call.spatial_rank, call.dims);
+  // x[i] gathers y[o] where o * stride = i * lhs_dilation + pad_lo - t * rhs_dilation: the same form with stride and
+  // input dilation exchanged and the window turned round.
+  for (SpatialDim& dim : gather.geometry.dims) {
+    std::swap(dim.in, dim.out);
+    std::swap(dim.stride, dim.lhs_dilation);
+    dim.pad_lo = (dim.window - 1) * dim.rhs_dilation - dim.pad_lo;
+    dim.pad_hi = 0;
+    dim.reversed = !dim.reversed;
+  }
+  std::swap(gather.geometry.in, gather.geometry.out);
+  gather.groups = call.feature_groups;
+  gather.group_from = call.out_channels / call.feature_groups;
+  gather.group_to = call.in_channels / call.feature_groups;
+  gather.from = call.y;
+  gather.weights = call.w;
+  gather.to = const_cast<void*>(call.x);
+  gather.tap_stride = gather.group_to * call.out_channels;
+  gather.from_stride = 1;
+  gather.to_stride = call.out_channels;
+  gather.group_stride = gather.group_from;
+  gather.epilogue = call.epilogue;
+  if (Widens(types)) {
+    Widened wide;
+    WEFT_RETURN_IF_ERROR(Widen(call.input, call.y, YCount(call), call.w, WCount(call), pool, &wide));
+    gather.from = wide.first;
+    gather.weights = wide.second;
+    AsF32(&gather.types);
+  }
+  return RunGather(state, gather, pool);
+}
+
+absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, const TypePlan& types, ThreadPool* pool,
+                             bool* served) {
+  if (call.input != DType::kBF16 && call.input != DType::kF16) return RunWeights(state, call, pool, served);
+  *served = call.feature_groups == 1;
+  if (!*served) return absl::OkStatus();
+  // K runs over pixels here, so pairs of bf16 would have to be interleaved across them: all halves are widened.
+  const int64_t count = WCount(call);
+  Widened wide;
+  WEFT_RETURN_IF_ERROR(
+      Widen(call.input, call.x, XCount(call), call.y, YCount(call), pool, &wide, types.narrow ? count : 0));
+  ConvCall wide_call = call;
+  wide_call.x = wide.first;
+  wide_call.y = const_cast<void*>(wide.second);
+  wide_call.input = DType::kF32;
+  if (!types.narrow) return RunWeights(state, wide_call, pool, served);
+  wide_call.w = wide.result;
+  wide_call.output = DType::kF32;
+  wide_call.epilogue = {};
+  WEFT_RETURN_IF_ERROR(RunWeights(state, wide_call, pool, served));
+  if (!*served || pool == nullptr) return absl::OkStatus();
+  const int64_t rows = count / call.out_channels;
+  Narrow(call.output, wide.result, call.out_channels, const_cast<void*>(call.w), call.out_channels, rows,
+         call.out_channels);
+  if (call.epilogue.run != nullptr) call.epilogue.run(call.epilogue.context, 0, 0, rows, 0, call.out_channels);
+  return absl::OkStatus();
+}
+
+enum class Direction { kForward, kData, kWeights };
+
+absl::Status Dispatch(KernelSet::State& state, const ConvCall& call, Direction direction, ThreadPool* pool) {
+  WEFT_RETURN_IF_ERROR(CheckConv(call));
+  TypePlan types;
+  if (TilesServe(call) && PlanTypes(state.target(), call.input, call.output, &types)) {
+    bool served = true;
+    absl::Status status;
+    switch (direction) {
+      case Direction::kForward: status = Forward(state, call, types, pool); break;
+      case Direction::kData: status = BackwardData(state, call, types, pool); break;
+      case Direction::kWeights: status = BackwardWeights(state, call, types, pool, &served); break;
+    }
+    if (!status.ok() || served) return status;
+  }
+  if (pool == nullptr) return absl::OkStatus();
+  switch (direction) {
+    case Direction::kForward: return PlainConv(call, *pool);
+    case Direction::kData: return PlainConvBackwardData(call, *pool);
+    case Direction::kWeights: return PlainConvBackwardWeights(call, *pool);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status KernelSet::Conv(const ConvCall& call, ThreadPool& pool) {
+  return Dispatch(*state_, call, Direction::kForward, &pool);
+}
+absl::Status KernelSet::ConvBackwardData(const ConvCall& call, ThreadPool& pool) {
+  return Dispatch(*state_, call, Direction::kData, &pool);
+}
+absl::Status KernelSet::ConvBackwardWeights(const ConvCall& call, ThreadPool& pool) {
+  return Dispatch(*state_, call, Direction::kWeights, &pool);
+}
+absl::Status KernelSet::PrepareConv(const ConvCall& call) {
+  return Dispatch(*state_, call, Direction::kForward, nullptr);
+}
+absl::Status KernelSet::PrepareConvBackwardData(const ConvCall& call) {
+  return Dispatch(*state_, call, Direction::kData, nullptr);
+}
+absl::Status KernelSet::PrepareConvBackwardWeights(const ConvCall& call) {
+  return Dispatch(*state_, call, Direction::kWeights, nullptr);
+}
+
+}  // namespace weft::cpu

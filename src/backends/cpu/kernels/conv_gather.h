@@ -1,0 +1,35 @@
+// One driver for the two directions in which every output pixel gathers from input pixels: the forward pass, and the
+// gradient of the input (which gathers from the output's gradient through the transposed kernel).
+#pragma once
+
+#include "src/backends/cpu/kernels/conv_geometry.h"
+#include "src/backends/cpu/kernels/kernels_internal.h"
+
+namespace weft::cpu {
+
+// to[n, o, :] = sum over taps t of from[n, o * stride - pad_lo + t * rhs_dilation (every lhs_dilation-th), :] W[t]
+struct GatherCall {
+  TypePlan types;
+  DType output = DType::kF32;
+  int64_t batch = 1;
+  Geometry geometry;  // dims[].in is `from`'s, dims[].out is `to`'s
+  int64_t groups = 1;
+  int64_t group_from = 1, group_to = 1;  // channels per group
+  const void* from = nullptr;
+  const void* weights = nullptr;
+  void* to = nullptr;
+  // Element (tap, c in from's group, o in to's group, group) of the kernel, tap being the flat stored tap.
+  int64_t tap_stride = 0, from_stride = 0, to_stride = 0, group_stride = 0;
+  Epilogue epilogue;
+
+  int64_t FromChannels() const { return groups * group_from; }
+  int64_t ToChannels() const { return groups * group_to; }
+};
+
+// With a null pool only the tiles are prepared.
+absl::Status RunGather(KernelSet::State& state, const GatherCall& call, ThreadPool* pool);
+
+// The gradient of the kernel (conv_weights.cc); false in *served where the plain loops must do it.
+absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, ThreadPool* pool, bool* served);
+
+}  // namespace weft::cpu

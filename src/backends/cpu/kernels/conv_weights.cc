@@ -1,0 +1,300 @@
+// The gradient of a convolution's kernel: W[tap, ci, co] = sum over pixels of x[pixel moved by tap, ci] * dy[pixel, co].
+// As a product its K runs over pixels: a tile is 6-12 of the (tap, ci) rows by up to 64 output channels; x and dy are
+// read in place. Pixels go in blocks that stay in L2 while all tiles pass over them.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "src/backends/cpu/kernels/conv_gather.h"
+#include "src/backends/cpu/kernels/gemm_plan.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr int kDims = kMaxSpatialDims;
+constexpr int kInner = kDims - 1;
+constexpr int64_t kResidentBytes = 320 << 10;
+// Too few tiles for the threads: pixels are cut into this many parts with sums of their own, whatever the number of
+// threads, and the sums are added in order.
+constexpr int64_t kParts = 8;
+
+// Rows of W that tiles may cross: a run of channels of one tap, or of neighbouring inner taps where none is padded.
+struct Run {
+  int64_t tap[kDims] = {};    // the first tap
+  int64_t rows = 0;           // elements of (inner taps x channels)
+  int64_t low = 0, high = 0;  // output positions along the innermost dimension that read no padding
+  int64_t weight_row = 0;     // row of W, in units of out_channels
+};
+
+struct Tile {
+  int64_t run = 0, first = 0, rows = 0;  // kColumns: within one run
+};
+
+class Weights {
+ public:
+  Weights(KernelSet::State& state, const ConvCall& call, const TypePlan& types)
+      : state_(state), call_(call), types_(types), geometry_(PadRank(call.spatial_rank, call.dims)) {
+    bytes_ = types.accumulator_bytes;
+    columns_ = ColumnCut::Make(state.target(), types.micro, call.out_channels);
+    channels_ = call.in_channels;
+    int64_t stride = channels_;
+    for (int d = kDims - 1; d >= 0; --d) {
+      in_stride_[d] = stride;
+      stride *= geometry_.dims[d].in;
+    }
+    image_ = stride;
+    lines_ = call.batch * geometry_.out / std::max<int64_t>(1, geometry_.dims[kInner].out);
+    MakeRuns();
+  }
+
+  absl::Status Run(ThreadPool* pool) {
+    WEFT_RETURN_IF_ERROR(MakeTiles());
+    if (pool == nullptr) return absl::OkStatus();
+    const SpatialDim& inner = geometry_.dims[kInner];
+    const int64_t line_bytes = (inner.out * call_.out_channels + inner.in * channels_) * bytes_;
+    block_lines_ =
+        std::clamp<int64_t>(kResidentBytes / std::max<int64_t>(1, line_bytes), 1, std::max<int64_t>(1, lines_));
+    const int64_t size = geometry_.window * channels_ * call_.out_channels;
+    char* w = static_cast<char*>(const_cast<void*>(call_.w));
+    const int64_t tiles = static_cast<int64_t>(tiles_.size());
+    const int64_t items = tiles * columns_.panels;
+    const bool parts = items < 16 && lines_ >= 2 * kParts;
+    if (!parts) {
+      std::memset(w, 0, size * bytes_);
+      if (2 * size * lines_ * inner.out < 200'000) {
+        RunTiles(0, tiles, 0, lines_, w);
+      } else {
+        pool->ParallelRanges(tiles, [&](int64_t begin, int64_t end, int) { RunTiles(begin, end, 0, lines_, w); });
+      }
+    } else {
+      char* sums = static_cast<char*>(ThreadScratch(ScratchSlot::kShared, kParts * size * bytes_));
+      if (sums == nullptr) return OutOfScratch("partial sums of a convolution's gradient", kParts * size * bytes_);
+      pool->ParallelRanges(kParts, [&](int64_t begin, int64_t end, int) {
+        for (int64_t part = begin; part < end; ++part) {
+          char* own = sums + part * size * bytes_;
+          std::memset(own, 0, size * bytes_);
+          RunTiles(0, tiles, CutAt(lines_, kParts, part), CutAt(lines_, kParts, part + 1), own);
+        }
+      });
+      if (bytes_ == 8) {
+        AddParts(reinterpret_cast<double*>(sums), size, reinterpret_cast<double*>(w));
+      } else {
+        AddParts(reinterpret_cast<float*>(sums), size, reinterpret_cast<float*>(w));
+      }
+    }
+    if (call_.epilogue.run != nullptr) {
+      call_.epilogue.run(call_.epilogue.context, 0, 0, geometry_.window * channels_, 0, call_.out_channels);
+    }
+    return out_of_memory_.load(std::memory_order_relaxed) ? OutOfScratch("a convolution's tables", 0)
+                                                          : absl::OkStatus();
+  }
+
+ private:
+  template <typename T>
+  static void AddParts(const T* sums, int64_t size, T* w) {
+    for (int64_t i = 0; i < size; ++i) {
+      T sum = sums[i];
+      for (int64_t part = 1; part < kParts; ++part) sum += sums[part * size + i];
+      w[i] = sum;
+    }
+  }
+
+  void MakeRuns() {
+    const SpatialDim& inner = geometry_.dims[kInner];
+    const bool joined = inner.rhs_dilation == 1 && !inner.reversed && inner.pad_lo <= 0 && inner.window > 1 &&
+                        (inner.out - 1) * inner.stride - inner.pad_lo + inner.window <= inner.in;
+    const int64_t outer = geometry_.window / inner.window;
+    for (int64_t o = 0; o < outer; ++o) {
+      for (int64_t t = 0; t < (joined ? 1 : inner.window); ++t) {
+        struct Run run;
+        int64_t rest = o;
+        for (int d = kInner - 1; d >= 0; --d) {
+          run.tap[d] = rest % geometry_.dims[d].window;
+          rest /= geometry_.dims[d].window;
+        }
+        run.tap[kInner] = t;
+        run.rows = (joined ? inner.window : 1) * channels_;
+        // Positions p with 0 <= p * stride - pad_lo + t * dilation < in.
+        const int64_t shift = t * inner.rhs_dilation - inner.pad_lo;
+        run.low = shift >= 0 ? 0 : CeilDiv(-shift, inner.stride);
+        run.high = inner.in - shift <= 0 ? 0 : std::min(inner.out, CeilDiv(inner.in - shift, inner.stride));
+        int64_t stored = 0;
+        for (int d = 0; d < kDims; ++d) {
+          stored = stored * geometry_.dims[d].window + WeightTap(geometry_.dims[d], run.tap[d]);
+        }
+        run.weight_row = stored * channels_;
+        // A run without a pixel still has rows of W: they stay zero.
+        if (run.low < run.high) runs_.push_back(run);
+      }
+    }
+    // Short runs (few channels) leave tiles low: then rows of several taps share a tile, with a pointer each. Their
+    // pixel ranges must agree, which is so where the inner dimension is joined.
+    spread_ = joined && !runs_.empty() && runs_[0].rows < 4 && kDims > 1;
+    for (const SpatialDim& dim : geometry_.dims) {
+      if (&dim != &geometry_.dims[kInner] &&
+          (dim.pad_lo > 0 || dim.lhs_dilation != 1 ||
+           (dim.out - 1) * dim.stride - dim.pad_lo + (dim.window - 1) * dim.rhs_dilation >= dim.in)) {
+        spread_ = false;
+      }
+    }
+  }
+
+  absl::Status MakeTiles() {
+    form_ = spread_ ? MicroForm::kRowsStrided : MicroForm::kColumns;
+    const int most = MicroMaxRows(state_.target(), form_, columns_.MaxVectors());
+    if (spread_) {
+      const int64_t rows = static_cast<int64_t>(runs_.size()) * runs_[0].rows;
+      const int64_t count = CeilDiv(rows, most);
+      for (int64_t t = 0; t < count; ++t) {
+        tiles_.push_back({0, CutAt(rows, count, t), CutAt(rows, count, t + 1) - CutAt(rows, count, t)});
+      }
+      return FetchTiles(state_, types_.micro, form_, rows, count, columns_, columns_.columns % columns_.lanes != 0,
+                        &set_);
+    }
+    int64_t rows = 0, count = 0;
+    for (size_t r = 0; r < runs_.size(); ++r) {
+      rows = runs_[r].rows;  // equal for all runs
+      count = CeilDiv(rows, most);
+      for (int64_t t = 0; t < count; ++t) {
+        tiles_.push_back(
+            {static_cast<int64_t>(r), CutAt(rows, count, t), CutAt(rows, count, t + 1) - CutAt(rows, count, t)});
+      }
+    }
+    if (runs_.empty()) return absl::OkStatus();
+    return FetchTiles(state_, types_.micro, form_, rows, count, columns_, columns_.columns % columns_.lanes != 0,
+                      &set_);
+  }
+
+  // Offset of x for output line `line` and the first tap of `run`, -1 where the line falls on padding.
+  int64_t LineOffset(int64_t line, const struct Run& run) const {
+    int64_t rest = line, offset = 0;
+    for (int d = kInner - 1; d >= 0; --d) {
+      const SpatialDim& dim = geometry_.dims[d];
+      const int64_t at = InputPosition(dim, rest % dim.out, run.tap[d]);
+      if (at < 0) return -1;
+      rest /= dim.out;
+      offset += at * in_stride_[d];
+    }
+    const SpatialDim& inner = geometry_.dims[kInner];
+    const int64_t shift = run.tap[kInner] * inner.rhs_dilation - inner.pad_lo;
+    return rest * image_ + offset + (run.low * inner.stride + shift) * channels_;
+  }
+
+  void RunTiles(int64_t tile_begin, int64_t tile_end, int64_t line_begin, int64_t line_end, char* w) {
+    const int pointers = spread_ ? 16 : 1;
+    void* memory = ThreadScratch(ScratchSlot::kTables, block_lines_ * (pointers + 3) * 8 + 64);
+    if (memory == nullptr) {
+      out_of_memory_.store(true, std::memory_order_relaxed);
+      return;
+    }
+    const void** a = static_cast<const void**>(memory);
+    int64_t* b_offsets = reinterpret_cast<int64_t*>(a + block_lines_ * pointers);
+    int64_t* line_offsets = b_offsets + block_lines_;
+    for (int64_t line0 = line_begin; line0 < line_end; line0 += block_lines_) {
+      const int64_t line1 = std::min(line_end, line0 + block_lines_);
+      int64_t run = -1, lines = 0;
+      for (int64_t t = tile_begin; t < tile_end; ++t) {
+        if (spread_) {
+          OneSpreadTile(tiles_[t], line0, line1, a, b_offsets, w);
+          continue;
+        }
+        if (tiles_[t].run != run) {  // the lines of a run serve all its tiles
+          run = tiles_[t].run;
+          lines = 0;
+          for (int64_t line = line0; line < line1; ++line) {
+            const int64_t offset = LineOffset(line, runs_[run]);
+            if (offset < 0) continue;
+            line_offsets[lines] = offset;
+            b_offsets[lines++] = (line * geometry_.dims[kInner].out + runs_[run].low) * call_.out_channels * bytes_;
+          }
+        }
+        if (lines == 0) continue;
+        OneTile(tiles_[t], lines, line_offsets, a, b_offsets, w);
+      }
+    }
+  }
+
+  void OneTile(const Tile& tile, int64_t lines, const int64_t* line_offsets, const void** a, const int64_t* b_offsets,
+               char* w) const {
+    const struct Run& run = runs_[tile.run];
+    const char* x = static_cast<const char*>(call_.x) + tile.first * bytes_;
+    for (int64_t i = 0; i < lines; ++i) a[i] = x + line_offsets[i] * bytes_;
+    void* c[16];
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      c[r] = w + (run.weight_row + tile.first + r) * call_.out_channels * bytes_;
+    }
+    Columns(tile.rows, lines, run.high - run.low, a, b_offsets, c);
+  }
+
+  void OneSpreadTile(const Tile& tile, int64_t line0, int64_t line1, const void** a, int64_t* b_offsets,
+                     char* w) const {
+    void* c[16];
+    const int64_t length = runs_[0].rows;
+    for (int64_t line = line0; line < line1; ++line) {
+      b_offsets[line - line0] = (line * geometry_.dims[kInner].out + runs_[0].low) * call_.out_channels * bytes_;
+      for (int64_t r = 0; r < tile.rows; ++r) {
+        const struct Run& run = runs_[(tile.first + r) / length];
+        a[(line - line0) * tile.rows + r] =
+            static_cast<const char*>(call_.x) + (LineOffset(line, run) + (tile.first + r) % length) * bytes_;
+      }
+    }
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      const struct Run& run = runs_[(tile.first + r) / length];
+      c[r] = w + (run.weight_row + (tile.first + r) % length) * call_.out_channels * bytes_;
+    }
+    Columns(tile.rows, line1 - line0, runs_[0].high - runs_[0].low, a, b_offsets, c);
+  }
+
+  void Columns(int64_t rows, int64_t lines, int64_t pixels, const void** a, const int64_t* b_offsets, void** c) const {
+    MicroArgs args;
+    args.taps = lines;
+    args.k = pixels;
+    args.a = a;
+    args.a_stride = geometry_.dims[kInner].stride * channels_ * bytes_;
+    args.b_offsets = b_offsets;
+    args.b_stride = call_.out_channels * bytes_;
+    args.c = c;
+    args.accumulate = 1;
+    for (int64_t panel = 0; panel < columns_.panels; ++panel) {
+      args.b = static_cast<const char*>(call_.y) + columns_.First(panel) * columns_.lanes * bytes_;
+      args.c_offset = columns_.First(panel) * columns_.lanes * bytes_;
+      args.last_lanes = columns_.LastLanes(panel);
+      set_.At(rows, columns_.Vectors(panel), args.last_lanes != columns_.lanes)(&args);
+    }
+  }
+
+  KernelSet::State& state_;
+  const ConvCall& call_;
+  TypePlan types_;
+  Geometry geometry_;
+  ColumnCut columns_;
+  int64_t bytes_ = 4;
+  int64_t channels_ = 0;
+  int64_t in_stride_[kDims];
+  int64_t image_ = 0;
+  int64_t lines_ = 0;  // output rows along the innermost dimension, over the whole batch
+  int64_t block_lines_ = 1;
+  std::vector<struct Run> runs_;
+  std::vector<Tile> tiles_;
+  bool spread_ = false;
+  MicroForm form_ = MicroForm::kColumns;
+  TileSet set_;
+  std::atomic<bool> out_of_memory_{false};
+};
+
+}  // namespace
+
+absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, ThreadPool* pool, bool* served) {
+  TypePlan types;
+  const Geometry geometry = PadRank(call.spatial_rank, call.dims);
+  const int64_t size = geometry.window * (call.in_channels / call.feature_groups) * call.out_channels;
+  *served = call.feature_groups == 1 && PlanTypes(state.target(), call.input, call.output, &types) && types.direct &&
+            call.batch * geometry.out > 0 && geometry.in > 0 && size > 0;
+  // Dilated inputs interleave pixels that are read with ones that are not.
+  for (const SpatialDim& dim : geometry.dims) *served = *served && dim.lhs_dilation == 1;
+  if (!*served) return absl::OkStatus();
+  return Weights(state, call, types).Run(pool);
+}
+
+}  // namespace weft::cpu

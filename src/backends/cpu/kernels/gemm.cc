@@ -1,0 +1,414 @@
+// Matrix products over register tiles: B is packed into panels that stay in L2 (or read in place), A is read in place
+// or packed tile by tile. Columns, rows or batch members are dealt out to the threads.
+#include <algorithm>
+#include <cstring>
+
+#include "src/backends/cpu/kernels/gemm_plan.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+// Below this many operations the join of two threads is not repaid.
+constexpr int64_t kInlineWork = 200'000;
+// Row tiles that share one call of the epilogue: their rows are still in L1 or L2.
+constexpr int64_t kEpilogueTiles = 8;
+// Rows that an epilogue consumes stay in L1.
+constexpr int64_t kConsumedBytes = 28 << 10;
+
+using Bytes = const char*;
+
+struct Member {  // one batch member's pointers
+  int64_t index = 0;
+  Bytes a = nullptr;
+  Bytes b = nullptr;
+  char* c = nullptr;     // where tiles write: the caller's C, or f32 space when the output is narrower
+  int64_t c_stride = 0;  // bytes
+};
+
+class Driver {
+ public:
+  Driver(KernelSet::State& state, const GemmCall& call, const GemmPlan& plan, ThreadPool& pool)
+      : target_(state.target()), call_(call), plan_(plan), pool_(pool) {
+    c_stride_ = call.c_row_stride != 0 ? call.c_row_stride : call.n;
+    element_ = PackedElementBytes(plan.types.pack);
+    output_bytes_ = plan.types.narrow ? 2 : plan.types.accumulator_bytes;
+    // With several blocks of K, rows come back for the next one: they need C.
+    consumed_ = call.epilogue.consume != nullptr && plan.k_blocks == 1 && !plan.types.narrow && !call.accumulate;
+    if (consumed_) {
+      const int64_t tile_bytes = CeilDiv(plan.m, plan.tiles) * c_stride_ * output_bytes_;
+      group_tiles_ = std::clamp<int64_t>(kConsumedBytes / std::max<int64_t>(1, tile_bytes), 1, kEpilogueTiles);
+    }
+  }
+
+  absl::Status Run() {
+    int64_t members = 1;
+    for (int d = 0; d < call_.batch_rank; ++d) members *= call_.batch_sizes[d];
+    const int64_t work = 2 * plan_.m * plan_.n * plan_.k + 16 * plan_.m * plan_.n;
+    const int threads = pool_.threads();
+    if (members > 1 && (members >= 2 * threads || work < kInlineWork)) {
+      if (work * members < kInlineWork) {
+        for (int64_t i = 0; i < members; ++i) RunMember(i, false);
+      } else {
+        pool_.ParallelRanges(members, [&](int64_t begin, int64_t end, int) {
+          for (int64_t i = begin; i < end; ++i) RunMember(i, false);
+        });
+      }
+    } else {
+      for (int64_t i = 0; i < members; ++i) RunMember(i, threads > 1 && work >= kInlineWork);
+    }
+    return out_of_memory_.load(std::memory_order_relaxed) ? OutOfScratch("a matrix product's packed blocks", wanted_)
+                                                          : absl::OkStatus();
+  }
+
+ private:
+  void* Scratch(ScratchSlot slot, int64_t bytes) {
+    void* memory = ThreadScratch(slot, bytes);
+    if (memory == nullptr) {
+      wanted_.store(bytes, std::memory_order_relaxed);
+      out_of_memory_.store(true, std::memory_order_relaxed);
+    }
+    return memory;
+  }
+
+  Member Locate(int64_t index) const {
+    Member member;
+    member.index = index;
+    int64_t a = 0, b = 0, c = 0, rest = index;
+    for (int d = call_.batch_rank - 1; d >= 0; --d) {
+      const int64_t i = rest % call_.batch_sizes[d];
+      rest /= call_.batch_sizes[d];
+      a += i * call_.a.batch_strides[d];
+      b += i * call_.b.batch_strides[d];
+      c += i * call_.c_batch_strides[d];
+    }
+    member.a = static_cast<Bytes>(call_.a.data) + a * plan_.types.source_bytes;
+    if (call_.b.data != nullptr) member.b = static_cast<Bytes>(call_.b.data) + b * plan_.types.source_bytes;
+    member.c = static_cast<char*>(call_.c) + c * output_bytes_;
+    member.c_stride = c_stride_ * output_bytes_;
+    return member;
+  }
+
+  void RunMember(int64_t index, bool parallel) {
+    Member member = Locate(index);
+    char* result = member.c;
+    if (plan_.types.narrow) {
+      member.c = static_cast<char*>(Scratch(ScratchSlot::kOutput, plan_.m * plan_.n * 4));
+      if (member.c == nullptr) return;
+      member.c_stride = plan_.n * 4;
+    }
+    const int64_t panels = plan_.columns.panels;
+    if (!parallel) return Compute(member, result, 0, plan_.tiles, 0, panels, nullptr, -1);
+    const int threads = pool_.threads();
+    const double share_n = Balance(panels, threads);
+    const double share_m = Balance(plan_.tiles, threads);
+    // Rows where B is ready and each thread would otherwise pack all of A, or an epilogue wants long runs of memory.
+    const bool whole_b = plan_.direct_b || plan_.prepacked_b;
+    const bool rows_first =
+        whole_b && (plan_.pack_a || consumed_ || call_.epilogue.run != nullptr) && share_m >= share_n - 0.05;
+    if (!rows_first && share_n >= share_m - 0.02) {
+      pool_.ParallelRanges(panels, [&](int64_t begin, int64_t end, int) {
+        Compute(member, result, 0, plan_.tiles, begin, end, nullptr, -1);
+      });
+      return;
+    }
+    if (whole_b) {
+      pool_.ParallelRanges(plan_.tiles, [&](int64_t begin, int64_t end, int) {
+        Compute(member, result, begin, end, 0, panels, nullptr, -1);
+      });
+      return;
+    }
+    // Rows are dealt out: every thread needs all of B, so it is packed once, together.
+    char* shared = static_cast<char*>(Scratch(ScratchSlot::kShared, ChunkBytes()));
+    if (shared == nullptr) return;
+    for (int64_t block = 0; block < plan_.k_blocks; ++block) {
+      for (int64_t chunk = 0; chunk < panels; chunk += plan_.chunk_panels) {
+        const int64_t chunk_end = std::min(panels, chunk + plan_.chunk_panels);
+        pool_.ParallelRanges(chunk_end - chunk, [&](int64_t begin, int64_t end, int) {
+          PackPanels(member, block, chunk, chunk + begin, chunk + end, shared);
+        });
+        pool_.ParallelRanges(plan_.tiles, [&](int64_t begin, int64_t end, int) {
+          Compute(member, result, begin, end, chunk, chunk_end, shared, block);
+        });
+      }
+    }
+  }
+
+  static double Balance(int64_t items, int threads) {
+    return static_cast<double>(items) / (CeilDiv(items, threads) * threads);
+  }
+
+  int64_t ChunkBytes() const {
+    return PackedSteps(plan_.types.pack, plan_.k_block) * plan_.chunk_panels * plan_.columns.MaxVectors() *
+           plan_.columns.lanes * element_;
+  }
+
+  // Panels [begin, end) of a block, laid out after each other from the chunk's first panel on.
+  void PackPanels(const Member& member, int64_t block, int64_t chunk, int64_t begin, int64_t end, char* out) const {
+    const int64_t base = plan_.PackedOffset(block, chunk);
+    for (int64_t panel = begin; panel < end; ++panel) {
+      const int64_t column = plan_.columns.First(panel) * plan_.columns.lanes;
+      PackSource source;
+      source.data = member.b + (plan_.BlockStart(block) * call_.b.row_stride + column * call_.b.col_stride) *
+                                   plan_.types.source_bytes;
+      source.step_stride = call_.b.row_stride;
+      source.lane_stride = call_.b.col_stride;
+      Pack(target_, plan_.types.pack, source, plan_.BlockLength(block), plan_.columns.Columns(panel),
+           static_cast<int64_t>(plan_.columns.Vectors(panel)) * plan_.columns.lanes,
+           out + plan_.PackedOffset(block, panel) - base);
+    }
+  }
+
+  // Row tiles x panels. With `shared`, one block and one chunk that others packed; else all of K, packing here.
+  void Compute(const Member& member, char* result, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
+               int64_t panel_end, const char* shared, int64_t only_block) {
+    char* own = nullptr;
+    if (shared == nullptr && !plan_.direct_b && !plan_.prepacked_b) {
+      own = static_cast<char*>(Scratch(ScratchSlot::kPackB, ChunkBytes()));
+      if (own == nullptr) return;
+    }
+    const int64_t first_block = only_block < 0 ? 0 : only_block;
+    const int64_t last_block = only_block < 0 ? plan_.k_blocks : only_block + 1;
+    for (int64_t block = first_block; block < last_block; ++block) {
+      for (int64_t chunk = panel_begin; chunk < panel_end; chunk += plan_.chunk_panels) {
+        const int64_t chunk_end = std::min(panel_end, chunk + plan_.chunk_panels);
+        const char* packed = shared;
+        if (own != nullptr) {
+          PackPanels(member, block, chunk, chunk, chunk_end, own);
+          packed = own;
+        } else if (plan_.prepacked_b) {
+          packed = static_cast<Bytes>(call_.packed_b) + plan_.PackedOffset(block, chunk);
+        }
+        ComputeChunk(member, result, block, tile_begin, tile_end, chunk, chunk_end, packed);
+      }
+    }
+  }
+
+  void ComputeChunk(const Member& member, char* result, int64_t block, int64_t tile_begin, int64_t tile_end,
+                    int64_t panel_begin, int64_t panel_end, const char* packed) {
+    const int64_t k0 = plan_.BlockStart(block);
+    const int64_t length = plan_.BlockLength(block);
+    const bool pairs = plan_.types.pack == PackKind::kBF16Pairs;
+    const int64_t zero = 0;
+    const void* a[16];
+    void* c[16];
+    MicroArgs args;
+    args.a = a;
+    args.c = c;
+    args.b_offsets = &zero;
+    args.k = pairs ? length / 2 : length;
+    args.odd = 0;
+    char* packed_a = nullptr;
+    if (plan_.pack_a) {
+      packed_a =
+          static_cast<char*>(Scratch(ScratchSlot::kPackA, PackedSteps(plan_.types.pack, length) * 16 * element_));
+      if (packed_a == nullptr) return;
+      args.k = PackedSteps(plan_.types.pack, length);
+    } else if (pairs) {
+      args.odd = length % 2;
+    }
+    args.accumulate = block > 0 || call_.accumulate;
+    char* space = nullptr;
+    if (consumed_) {
+      space = static_cast<char*>(
+          Scratch(ScratchSlot::kOutput, group_tiles_ * CeilDiv(plan_.m, plan_.tiles) * member.c_stride));
+      if (space == nullptr) return;
+    }
+    const int64_t packed_base = plan_.PackedOffset(block, panel_begin);
+    const bool last = block == plan_.k_blocks - 1;
+    for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
+      const int64_t row = plan_.Row(tile);
+      const int64_t rows = plan_.Row(tile + 1) - row;
+      SetA(member, row, rows, k0, length, packed_a, a, &args);
+      const int64_t first = tile - (tile - tile_begin) % group_tiles_;
+      char* to = consumed_ ? space + (row - plan_.Row(first)) * member.c_stride : member.c + row * member.c_stride;
+      for (int64_t r = 0; r < rows; ++r) c[r] = to + r * member.c_stride;
+      for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+        const int vectors = plan_.columns.Vectors(panel);
+        const int64_t column = plan_.columns.First(panel) * plan_.columns.lanes;
+        args.c_offset = column * plan_.types.accumulator_bytes;
+        args.last_lanes = plan_.columns.LastLanes(panel);
+        bool masked = false;
+        if (plan_.direct_b) {
+          args.b = member.b + (k0 * call_.b.row_stride + column) * element_;
+          args.b_stride = call_.b.row_stride * element_;
+          masked = args.last_lanes != plan_.columns.lanes;
+        } else {
+          args.b = packed + plan_.PackedOffset(block, panel) - packed_base;
+          args.b_stride = static_cast<int64_t>(vectors) * plan_.columns.lanes * element_;
+        }
+        plan_.set.At(rows, vectors, masked)(&args);
+      }
+      const bool group_ends = (tile - tile_begin) % group_tiles_ == group_tiles_ - 1 || tile + 1 == tile_end;
+      if (last && group_ends)
+        Finish(member, result, plan_.Row(first), plan_.Row(tile + 1), panel_begin, panel_end, space);
+    }
+  }
+
+  void SetA(const Member& member, int64_t row, int64_t rows, int64_t k0, int64_t length, char* packed_a, const void** a,
+            MicroArgs* args) const {
+    const int64_t bytes = plan_.types.source_bytes;
+    const char* start = member.a + (row * call_.a.row_stride + k0 * call_.a.col_stride) * bytes;
+    if (plan_.pack_a) {
+      Pack(target_, plan_.types.pack, {start, call_.a.col_stride, call_.a.row_stride}, length, rows, rows, packed_a);
+      a[0] = packed_a;
+      args->a_stride = rows * element_;
+    } else if (plan_.form == MicroForm::kColumns) {
+      a[0] = start;
+      args->a_stride = call_.a.col_stride * bytes;
+    } else {
+      for (int64_t r = 0; r < rows; ++r) a[r] = start + r * call_.a.row_stride * bytes;
+    }
+  }
+
+  // Rows whose every K block is in: narrowed if the output is bf16 or f16, then the caller's epilogue.
+  void Finish(const Member& member, char* result, int64_t row, int64_t row_end, int64_t panel_begin, int64_t panel_end,
+              const char* space) const {
+    const int64_t column = plan_.columns.First(panel_begin) * plan_.columns.lanes;
+    const int64_t column_end = std::min(plan_.n, plan_.columns.First(panel_end) * plan_.columns.lanes);
+    if (plan_.types.narrow) {
+      Narrow(call_.output, reinterpret_cast<const float*>(member.c) + row * plan_.n + column, plan_.n,
+             result + (row * c_stride_ + column) * 2, c_stride_, row_end - row, column_end - column);
+    }
+    if (call_.epilogue.consume != nullptr) {
+      // As an integer: the address of a row before the space is nothing to compute with pointers.
+      const uintptr_t c = space != nullptr
+                              ? reinterpret_cast<uintptr_t>(space) - static_cast<uintptr_t>(row * member.c_stride)
+                              : reinterpret_cast<uintptr_t>(result);
+      call_.epilogue.consume(call_.epilogue.context, reinterpret_cast<const void*>(c), row, row_end - row, column,
+                             column_end - column);
+    } else if (call_.epilogue.run != nullptr) {
+      call_.epilogue.run(call_.epilogue.context, member.index, row, row_end - row, column, column_end - column);
+    }
+  }
+
+  const CpuTarget& target_;
+  const GemmCall& call_;
+  const GemmPlan& plan_;
+  ThreadPool& pool_;
+  int64_t c_stride_ = 0;
+  int64_t element_ = 4;
+  int64_t output_bytes_ = 4;
+  bool consumed_ = false;
+  int64_t group_tiles_ = kEpilogueTiles;
+  std::atomic<bool> out_of_memory_{false};
+  std::atomic<int64_t> wanted_{0};
+};
+
+int64_t Members(const GemmCall& call) {
+  int64_t members = 1;
+  for (int d = 0; d < call.batch_rank; ++d) members *= call.batch_sizes[d];
+  return members;
+}
+
+absl::Status Check(const GemmCall& call) {
+  if (call.m < 0 || call.n < 0 || call.k < 0) {
+    return UserError("matrix product with negative sizes ", call.m, " x ", call.k, " x ", call.n);
+  }
+  if (call.batch_rank < 0 || call.batch_rank > kMaxBatchDims) {
+    return UserError("matrix product with ", call.batch_rank, " batch dimensions; at most ", kMaxBatchDims);
+  }
+  if (call.epilogue.consume != nullptr && Members(call) != 1) return UserError("consuming a batch of matrix products");
+  if (call.packed_b != nullptr && call.batch_rank != 0) {
+    return UserError("a packed right operand serves products without batch dimensions only");
+  }
+  if (call.accumulate && call.output != DType::kF32 && call.output != DType::kF64) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "accumulating into ", NameOf(call.output),
+                       " is not supported; f32 and f64 are");
+  }
+  return absl::OkStatus();
+}
+
+// k = 0: a sum of nothing.
+void WriteZeros(const GemmCall& call) {
+  const int64_t stride = call.c_row_stride != 0 ? call.c_row_stride : call.n;
+  const int64_t bytes = BytesOf(call.output);
+  for (int64_t index = 0; index < Members(call); ++index) {
+    int64_t offset = 0, rest = index;
+    for (int d = call.batch_rank - 1; d >= 0; --d) {
+      offset += rest % call.batch_sizes[d] * call.c_batch_strides[d];
+      rest /= call.batch_sizes[d];
+    }
+    char* c = static_cast<char*>(call.c) + offset * bytes;
+    for (int64_t row = 0; row < call.m && !call.accumulate; ++row)
+      std::memset(c + row * stride * bytes, 0, call.n * bytes);
+    if (call.epilogue.consume != nullptr) {
+      call.epilogue.consume(call.epilogue.context, call.c, 0, call.m, 0, call.n);
+    } else if (call.epilogue.run != nullptr) {
+      call.epilogue.run(call.epilogue.context, index, 0, call.m, 0, call.n);
+    }
+  }
+}
+
+// A batch whose members lie behind each other in A and C and share B is one taller product.
+GemmCall FoldBatch(const GemmCall& call) {
+  const int64_t c_stride = call.c_row_stride != 0 ? call.c_row_stride : call.n;
+  if (call.batch_rank != 1 || call.epilogue.run != nullptr || call.epilogue.consume != nullptr ||
+      call.b.batch_strides[0] != 0)
+    return call;
+  if (call.a.batch_strides[0] != call.m * call.a.row_stride || call.c_batch_strides[0] != call.m * c_stride)
+    return call;
+  GemmCall folded = call;
+  folded.m *= call.batch_sizes[0];
+  folded.batch_rank = 0;
+  return folded;
+}
+
+}  // namespace
+
+absl::Status KernelSet::Gemm(const GemmCall& original, ThreadPool& pool) {
+  WEFT_RETURN_IF_ERROR(Check(original));
+  const GemmCall call = FoldBatch(original);
+  if (call.m == 0 || call.n == 0 || Members(call) == 0) return absl::OkStatus();
+  if (call.k == 0) {
+    WriteZeros(call);
+    return absl::OkStatus();
+  }
+  TypePlan types;
+  if (!PlanTypes(target(), call.input, call.output, &types)) return PlainGemm(call, pool);
+  GemmPlan plan;
+  WEFT_RETURN_IF_ERROR(PlanGemm(*state_, call, types, &plan));
+  return Driver(*state_, call, plan, pool).Run();
+}
+
+absl::Status KernelSet::PrepareGemm(const GemmCall& original) {
+  WEFT_RETURN_IF_ERROR(Check(original));
+  const GemmCall call = FoldBatch(original);
+  TypePlan types;
+  if (call.m == 0 || call.n == 0 || call.k == 0) return absl::OkStatus();
+  if (!PlanTypes(target(), call.input, call.output, &types)) return absl::OkStatus();
+  GemmPlan plan;
+  return PlanGemm(*state_, call, types, &plan);
+}
+
+int64_t KernelSet::PackedBytes(const GemmCall& call) const {
+  TypePlan types;
+  if (!PlanTypes(target(), call.input, call.output, &types)) return 0;
+  return PlanPacked(target(), types, call.n, call.k).PackedBytes();
+}
+
+absl::Status KernelSet::PackB(const GemmCall& call, void* packed, ThreadPool& pool) {
+  WEFT_RETURN_IF_ERROR(Check(call));
+  TypePlan types;
+  if (!PlanTypes(target(), call.input, call.output, &types)) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "no packed form for products of ", NameOf(call.input));
+  }
+  const GemmPlan plan = PlanPacked(target(), types, call.n, call.k);
+  char* out = static_cast<char*>(packed);
+  pool.ParallelRanges(plan.columns.panels, [&](int64_t begin, int64_t end, int) {
+    for (int64_t block = 0; block < plan.k_blocks; ++block) {
+      for (int64_t panel = begin; panel < end; ++panel) {
+        const int64_t column = plan.columns.First(panel) * plan.columns.lanes;
+        const char* start =
+            static_cast<const char*>(call.b.data) +
+            (plan.BlockStart(block) * call.b.row_stride + column * call.b.col_stride) * types.source_bytes;
+        Pack(target(), types.pack, {start, call.b.row_stride, call.b.col_stride}, plan.BlockLength(block),
+             plan.columns.Columns(panel), static_cast<int64_t>(plan.columns.Vectors(panel)) * plan.columns.lanes,
+             out + plan.PackedOffset(block, panel));
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,57 @@
+// Matrix products by plain loops: integers, bool and odd pairs of types. Correct, parallel over rows, not tuned.
+#include <algorithm>
+
+#include "src/backends/cpu/kernels/elements.h"
+#include "src/backends/cpu/kernels/gemm_plan.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+template <typename T>
+void Rows(const GemmCall& call, int64_t begin, int64_t end) {
+  using Rule = ElementRule<T>;
+  const int64_t c_stride = call.c_row_stride != 0 ? call.c_row_stride : call.n;
+  for (int64_t flat = begin; flat < end; ++flat) {
+    const int64_t row = flat % call.m;
+    const int64_t member = flat / call.m;
+    int64_t rest = member, a0 = 0, b0 = 0, c0 = 0;
+    for (int d = call.batch_rank - 1; d >= 0; --d) {
+      const int64_t i = rest % call.batch_sizes[d];
+      rest /= call.batch_sizes[d];
+      a0 += i * call.a.batch_strides[d];
+      b0 += i * call.b.batch_strides[d];
+      c0 += i * call.c_batch_strides[d];
+    }
+    const T* a = static_cast<const T*>(call.a.data) + a0 + row * call.a.row_stride;
+    const T* b = static_cast<const T*>(call.b.data) + b0;
+    T* c = static_cast<T*>(call.c) + c0 + row * c_stride;
+    std::fill(c, c + call.n, T{});
+    for (int64_t k = 0; k < call.k; ++k) {
+      const auto left = Rule::Load(a[k * call.a.col_stride]);
+      const T* right = b + k * call.b.row_stride;
+      for (int64_t j = 0; j < call.n; ++j) {
+        c[j] = Rule::Store(Rule::Add(Rule::Load(c[j]), Rule::Multiply(left, Rule::Load(right[j * call.b.col_stride]))));
+      }
+    }
+    if (call.epilogue.consume != nullptr) call.epilogue.consume(call.epilogue.context, call.c, row, 1, 0, call.n);
+    if (call.epilogue.run != nullptr) call.epilogue.run(call.epilogue.context, member, row, 1, 0, call.n);
+  }
+}
+
+}  // namespace
+
+absl::Status PlainGemm(const GemmCall& call, ThreadPool& pool) {
+  const bool served = call.input == call.output && !IsFloat(call.input) && call.packed_b == nullptr;
+  int64_t rows = call.m;
+  for (int d = 0; d < call.batch_rank; ++d) rows *= call.batch_sizes[d];
+  const bool known = served && VisitElement(call.input, [&]<typename T>() {
+                       if (rows * call.n * call.k < 20'000) return Rows<T>(call, 0, rows);
+                       pool.ParallelRanges(rows, [&](int64_t begin, int64_t end, int) { Rows<T>(call, begin, end); });
+                     });
+  if (known) return absl::OkStatus();
+  return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend has no matrix product from ",
+                     NameOf(call.input), " to ", NameOf(call.output));
+}
+
+}  // namespace weft::cpu

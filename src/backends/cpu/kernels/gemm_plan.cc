@@ -1,0 +1,94 @@
+// Cutting matrix products. The numbers: K blocks of at most 448 steps keep a panel of B (448 x 64 x 4 = 112 KiB) and
+// its neighbours in a 1 MiB L2; tiles of equal height need two compiled shapes for any M.
+#include "src/backends/cpu/kernels/gemm_plan.h"
+
+#include <algorithm>
+
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr int64_t kMaxSteps = 448;
+constexpr int64_t kChunkBytes = 480 << 10;
+// B is read in place up to this many bytes, and always for few rows: packing would cost as much as the product.
+constexpr int64_t kDirectBytes = 256 << 10;
+constexpr int64_t kDirectRows = 12;
+// Rows of B this near to each other waste neither pages nor cache sets when read in place.
+constexpr int64_t kDirectStride = 1024;
+
+}  // namespace
+
+ColumnCut ColumnCut::Make(const CpuTarget& target, MicroType type, int64_t columns) {
+  ColumnCut cut;
+  cut.lanes = MicroLanes(target, type);
+  cut.columns = columns;
+  cut.vectors = CeilDiv(columns, cut.lanes);
+  cut.panels = CeilDiv(cut.vectors, MicroMaxVectors(target));
+  return cut;
+}
+
+absl::Status FetchTiles(KernelSet::State& state, MicroType type, MicroForm form, int64_t rows, int64_t tiles,
+                        const ColumnCut& columns, bool masked, TileSet* out) {
+  const int mr_low = static_cast<int>(rows / tiles);
+  const int mr_high = static_cast<int>(CeilDiv(rows, tiles));
+  const int nv_low = columns.MinVectors();
+  out->mr_low = mr_low;
+  out->nv_low = nv_low;
+  const int last_vectors = columns.Vectors(columns.panels - 1);
+  for (int mr = mr_low; mr <= mr_high; ++mr) {
+    for (int nv = nv_low; nv <= columns.MaxVectors(); ++nv) {
+      const bool last = masked && nv == last_vectors;
+      // A single panel with a ragged end is never asked for unmasked.
+      if (!(last && columns.panels == 1)) {
+        WEFT_ASSIGN_OR_RETURN(out->fn[mr - mr_low][nv - nv_low][0], state.Micro({type, form, mr, nv, false}));
+      }
+      if (last) {
+        WEFT_ASSIGN_OR_RETURN(out->fn[mr - mr_low][nv - nv_low][1], state.Micro({type, form, mr, nv, true}));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+GemmPlan PlanPacked(const CpuTarget& target, const TypePlan& types, int64_t n, int64_t k) {
+  GemmPlan plan;
+  plan.types = types;
+  plan.n = n;
+  plan.k = k;
+  plan.columns = ColumnCut::Make(target, types.micro, n);
+  const int64_t max_k = types.pack == PackKind::kBF16Pairs ? 2 * kMaxSteps : kMaxSteps;
+  plan.k_blocks = std::max<int64_t>(1, CeilDiv(k, max_k));
+  plan.k_block = CeilDiv(CeilDiv(k, plan.k_blocks), 8) * 8;
+  plan.k_blocks = std::max<int64_t>(1, CeilDiv(k, plan.k_block));
+  return plan;
+}
+
+absl::Status PlanGemm(KernelSet::State& state, const GemmCall& call, const TypePlan& types, GemmPlan* out) {
+  GemmPlan& plan = *out;
+  plan = PlanPacked(state.target(), types, call.n, call.k);
+  plan.m = call.m;
+  const int64_t element = types.source_bytes;
+  plan.prepacked_b = call.packed_b != nullptr;
+  const bool pairs = types.pack == PackKind::kBF16Pairs;
+  // A in place: rows with unit stride for every native type and for bf16 pairs, columns for f32 and f64.
+  if (call.a.col_stride == 1 && (types.direct || pairs)) {
+    plan.form = MicroForm::kRows;
+  } else {
+    plan.form = MicroForm::kColumns;
+    plan.pack_a = !(call.a.row_stride == 1 && types.direct && plan.columns.panels == 1);
+  }
+  if (!plan.prepacked_b && types.direct && call.b.col_stride == 1) {
+    plan.direct_b = call.m <= kDirectRows || call.k * call.n * element <= kDirectBytes ||
+                    call.b.row_stride * element <= kDirectStride;
+  }
+  const int rows = MicroMaxRows(state.target(), plan.form, plan.columns.MaxVectors());
+  plan.tiles = CeilDiv(call.m, rows);
+  const int64_t panel_bytes = PackedSteps(types.pack, plan.k_block) * plan.columns.MaxVectors() * plan.columns.lanes *
+                              PackedElementBytes(types.pack);
+  plan.chunk_panels = std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(1, panel_bytes), 1, plan.columns.panels);
+  const bool masked = plan.direct_b && call.n % plan.columns.lanes != 0;
+  return FetchTiles(state, types.micro, plan.form, call.m, plan.tiles, plan.columns, masked, &plan.set);
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,81 @@
+// How one matrix product is cut into blocks and register tiles. Everything that changes a result's bits is decided
+// here from the shape alone; only who computes which block depends on the threads.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "src/backends/cpu/kernels/kernels_internal.h"
+
+namespace weft::cpu {
+
+// Columns in vectors, cut into panels of nearly equal width.
+struct ColumnCut {
+  int lanes = 16;
+  int64_t columns = 0;
+  int64_t vectors = 0;
+  int64_t panels = 0;
+
+  static ColumnCut Make(const CpuTarget& target, MicroType type, int64_t columns);
+  int64_t First(int64_t panel) const { return CutAt(vectors, panels, panel); }  // in vectors
+  int Vectors(int64_t panel) const { return static_cast<int>(First(panel + 1) - First(panel)); }
+  int MaxVectors() const { return static_cast<int>(CeilDiv(vectors, panels)); }
+  int MinVectors() const { return static_cast<int>(vectors / panels); }
+  int64_t Columns(int64_t panel) const {
+    const int64_t end = First(panel + 1) * lanes;
+    return (end < columns ? end : columns) - First(panel) * lanes;
+  }
+  // Lanes of the panel's last vector that exist.
+  int64_t LastLanes(int64_t panel) const { return Columns(panel) - (Vectors(panel) - 1) * lanes; }
+};
+
+// The tile functions that one driver call needs: two heights by two widths at most, with and without masked B.
+struct TileSet {
+  int mr_low = 1, nv_low = 1;
+  MicroFn* fn[2][2][2] = {};
+
+  MicroFn* At(int64_t rows, int64_t vectors, bool masked) const { return fn[rows - mr_low][vectors - nv_low][masked]; }
+};
+// Fetches (and compiles) the tiles for `rows` cut into `tiles` and columns cut by `columns`. `masked` asks for the
+// masked form of the last panel as well.
+absl::Status FetchTiles(KernelSet::State& state, MicroType type, MicroForm form, int64_t rows, int64_t tiles,
+                        const ColumnCut& columns, bool masked, TileSet* out);
+
+struct GemmPlan {
+  TypePlan types;
+  ColumnCut columns;
+  int64_t m = 0, n = 0, k = 0;
+  int64_t k_blocks = 1, k_block = 0;  // elements of K; even, so that pairs stay whole
+  MicroForm form = MicroForm::kRows;
+  bool pack_a = false;
+  bool direct_b = false;
+  bool prepacked_b = false;
+  int64_t tiles = 1;         // of rows
+  int64_t chunk_panels = 1;  // panels of B that stay in L2 together
+  TileSet set;
+
+  int64_t BlockStart(int64_t block) const { return block * k_block < k ? block * k_block : k; }
+  int64_t BlockLength(int64_t block) const { return BlockStart(block + 1) - BlockStart(block); }
+  int64_t Row(int64_t tile) const { return CutAt(m, tiles, tile); }
+  int64_t PanelBytes(int64_t block, int64_t panel) const {
+    return PackedSteps(types.pack, BlockLength(block)) * columns.Vectors(panel) * columns.lanes *
+           PackedElementBytes(types.pack);
+  }
+  // Where a panel lies in the persistent packed form (and in a chunk, relative to its first panel).
+  int64_t PackedOffset(int64_t block, int64_t panel) const {
+    const int64_t width = PackedElementBytes(types.pack) * columns.lanes;
+    return PackedSteps(types.pack, BlockStart(block)) * columns.vectors * width +
+           PackedSteps(types.pack, BlockLength(block)) * columns.First(panel) * width;
+  }
+  int64_t PackedBytes() const { return PackedOffset(k_blocks, 0); }
+};
+
+// The cut of K and N, which PackB and Gemm must agree on: depends on n, k and the types only.
+GemmPlan PlanPacked(const CpuTarget& target, const TypePlan& types, int64_t n, int64_t k);
+// The whole plan with its tiles fetched. The call is checked and tiles serve its types.
+absl::Status PlanGemm(KernelSet::State& state, const GemmCall& call, const TypePlan& types, GemmPlan* plan);
+
+// The plain loops for integers, bool and whatever tiles do not serve (gemm_plain.cc).
+absl::Status PlainGemm(const GemmCall& call, ThreadPool& pool);
+
+}  // namespace weft::cpu

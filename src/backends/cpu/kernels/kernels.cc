@@ -1,0 +1,153 @@
+// The table of generated tiles: compile on first use, export and import as bytes. And the packing space of threads.
+#include "src/backends/cpu/kernels/kernels.h"
+
+#include <cstring>
+
+#include "src/backends/cpu/kernels/kernels_internal.h"
+#include "src/runtime/alloc_hook.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+// Export format: magic, count, then per object its tile index, length and bytes. Lives inside a cache entry, which has
+// checksums and the fingerprint of the target; this header only refuses what is not ours at all.
+constexpr uint64_t kObjectsMagic = 0x316F726369746665ull;
+
+template <typename T>
+void Put(std::string* out, T value) {
+  out->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+thread_local ScratchSet::Slots tls_scratch;
+
+absl::Status Truncated() {
+  return UserErrorOf(absl::StatusCode::kDataLoss, "compiled kernels are truncated or not Weft's");
+}
+
+}  // namespace
+
+ScratchSet::Slots::~Slots() {
+  for (const Slot& slot : slots) FreeLarge(slot.memory, slot.bytes);
+}
+
+void* ScratchSet::Slots::Get(ScratchSlot which, int64_t bytes) {
+  Slot& slot = slots[static_cast<size_t>(which)];
+  if (slot.bytes >= bytes) return slot.memory;
+  const int64_t grown = (bytes + bytes / 4 + 4095) & ~int64_t{4095};
+  // What is there stays if there is no more: programs that have run with it must go on running.
+  void* memory = AllocateLarge(grown, 64);
+  if (memory == nullptr) return nullptr;
+  FreeLarge(slot.memory, slot.bytes);
+  slot = {memory, grown};
+  return memory;
+}
+
+void* ThreadScratch(ScratchSlot slot, int64_t bytes) {
+  auto* set = static_cast<ScratchSet*>(ThreadPool::owner());
+  return set != nullptr ? set->Get(ThreadPool::share(), slot, bytes) : tls_scratch.Get(slot, bytes);
+}
+
+absl::Status OutOfScratch(const char* what, int64_t bytes) {
+  return UserErrorOf(absl::StatusCode::kResourceExhausted, "out of memory for ", what, ": ", bytes, " bytes");
+}
+
+bool PlanTypes(const CpuTarget& target, DType input, DType output, TypePlan* plan) {
+  const bool half = input == DType::kBF16 || input == DType::kF16;
+  if (half) {
+    if (output != DType::kF32 && output != input) return false;
+    plan->narrow = output != DType::kF32;
+    plan->source_bytes = 2;
+    plan->direct = false;
+    if (input == DType::kBF16 && target.has_bf16_dot) {
+      plan->micro = MicroType::kBF16Dot;
+      plan->pack = PackKind::kBF16Pairs;
+    } else {
+      plan->pack = input == DType::kBF16 ? PackKind::kWidenBF16 : PackKind::kWidenF16;
+    }
+    return true;
+  }
+  if (input != output) return false;
+  if (input == DType::kF32) return true;
+  if (input != DType::kF64) return false;
+  plan->micro = MicroType::kF64;
+  plan->pack = PackKind::kF64;
+  plan->source_bytes = plan->accumulator_bytes = 8;
+  return true;
+}
+
+absl::StatusOr<MicroFn*> KernelSet::State::Micro(const MicroSpec& spec) {
+  const int index = spec.Index();
+  if (MicroFn* fn = micro[index].load(std::memory_order_acquire)) return fn;
+  // Two threads may compile the same tile at once; the second result is dropped.
+  WEFT_ASSIGN_OR_RETURN(std::string object, CompileMicro(jit, spec));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<JitLibrary> library, jit.Load(object));
+  WEFT_ASSIGN_OR_RETURN(MicroFn * fn, library->Function<MicroFn>(spec.Symbol()));
+  compiled.fetch_add(1, std::memory_order_relaxed);
+  std::lock_guard<std::mutex> lock(mutex);
+  if (MicroFn* other = micro[index].load(std::memory_order_acquire)) return other;
+  objects.emplace(index, std::move(object));
+  libraries.push_back(std::move(library));
+  micro[index].store(fn, std::memory_order_release);
+  return fn;
+}
+
+KernelSet::KernelSet(CpuTarget target) : state_(std::make_unique<State>(std::move(target))) {}
+KernelSet::~KernelSet() = default;
+
+const CpuTarget& KernelSet::target() const { return state_->target(); }
+int64_t KernelSet::compiled() const { return state_->compiled.load(std::memory_order_relaxed); }
+
+std::string KernelSet::ExportObjects() const {
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  std::string out;
+  Put<uint64_t>(&out, kObjectsMagic);
+  Put<uint64_t>(&out, state_->objects.size());
+  for (const auto& [index, object] : state_->objects) {
+    Put<uint64_t>(&out, static_cast<uint64_t>(index));
+    Put<uint64_t>(&out, object.size());
+    out += object;
+  }
+  return out;
+}
+
+absl::Status KernelSet::ImportObjects(std::span<const std::byte> objects) {
+  size_t at = 0;
+  const auto take = [&](uint64_t* value) {
+    if (objects.size() - at < sizeof(*value)) return false;
+    std::memcpy(value, objects.data() + at, sizeof(*value));
+    at += sizeof(*value);
+    return true;
+  };
+  uint64_t magic = 0, count = 0;
+  if (!take(&magic) || magic != kObjectsMagic || !take(&count) || count > MicroSpec::kCount) return Truncated();
+  struct Loaded {
+    int index;
+    std::string object;
+    std::unique_ptr<JitLibrary> library;
+    MicroFn* fn;
+  };
+  std::vector<Loaded> loaded;
+  for (uint64_t i = 0; i < count; ++i) {
+    uint64_t index = 0, size = 0;
+    if (!take(&index) || !take(&size) || index >= MicroSpec::kCount || objects.size() - at < size) return Truncated();
+    const std::span<const std::byte> bytes = objects.subspan(at, size);
+    at += size;
+    if (state_->micro[index].load(std::memory_order_acquire) != nullptr) continue;
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<JitLibrary> library, state_->jit.Load(bytes));
+    WEFT_ASSIGN_OR_RETURN(MicroFn * fn, library->Function<MicroFn>(MicroSpec::FromIndex(index).Symbol()));
+    loaded.push_back({static_cast<int>(index), std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
+                      std::move(library), fn});
+  }
+  if (at != objects.size()) return Truncated();
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  for (Loaded& entry : loaded) {
+    if (state_->micro[entry.index].load(std::memory_order_acquire) != nullptr) continue;
+    state_->objects.emplace(entry.index, std::move(entry.object));
+    state_->libraries.push_back(std::move(entry.library));
+    state_->micro[entry.index].store(entry.fn, std::memory_order_release);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,158 @@
+// The heavy kernels of the CPU backend as plain calls on memory: matrix products, NHWC convolutions with both
+// backward passes, pooling. Knows nothing of graphs. Micro-kernels are generated for the host on first use and can be
+// taken out and put back as bytes, so that a second process compiles nothing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "src/backends/cpu/jit/isa.h"
+#include "src/runtime/dtype.h"
+#include "src/runtime/thread_pool.h"
+
+namespace weft::cpu {
+
+inline constexpr int kMaxBatchDims = 4;
+inline constexpr int kMaxSpatialDims = 4;
+
+// Called with finished blocks of C while they are in cache: rows [row0, row0 + rows) x columns [col0, col0 + cols) of
+// batch member `batch`. Every element is covered exactly once. Called from any worker, several at a time, for disjoint
+// blocks; must not open a parallel region that matters for speed (it would run inline).
+struct Epilogue {
+  void (*run)(void* context, int64_t batch, int64_t row0, int64_t rows, int64_t col0, int64_t cols) = nullptr;
+  void* context = nullptr;
+  // Instead of `run`, from an epilogue that is all there is to C: it gets where C would begin if the block lay in it
+  // (rows `c_row_stride` apart), which may be space of the driver's. Then C holds nothing defined. Matrix products only.
+  void (*consume)(void* context, const void* c, int64_t row0, int64_t rows, int64_t col0, int64_t cols) = nullptr;
+};
+
+// A matrix in memory: element (i, j) of batch member b is data[i * row_stride + j * col_stride + sum b_d * batch_stride_d].
+// Strides count elements, may be 0 for a broadcast, and at least one of row and column stride is 1 on the fast path;
+// any others work through packing.
+struct MatrixView {
+  const void* data = nullptr;
+  int64_t row_stride = 0;
+  int64_t col_stride = 1;
+  std::array<int64_t, kMaxBatchDims> batch_strides = {};
+};
+
+// C[m,n] = A[m,k] B[k,n], or C += A B. Types:
+//   f32 -> f32, f64 -> f64, bf16 -> f32 or bf16 (always accumulated in f32), f16 likewise through f32,
+//   integers and bool -> the same type (wrapping; bool is or-of-ands).
+// C has unit column stride and must not overlap A or B. k = 0 gives zeros. No alignment is required; 64 bytes is fastest.
+// Bits depend on the shapes and the target, never on the number of threads.
+struct GemmCall {
+  DType input = DType::kF32;
+  DType output = DType::kF32;
+  int64_t m = 0, n = 0, k = 0;
+  int batch_rank = 0;
+  std::array<int64_t, kMaxBatchDims> batch_sizes = {};
+  MatrixView a, b;
+  void* c = nullptr;
+  int64_t c_row_stride = 0;  // elements; 0 means n
+  std::array<int64_t, kMaxBatchDims> c_batch_strides = {};
+  bool accumulate = false;         // C += A B; f32 and f64 outputs only
+  const void* packed_b = nullptr;  // from PackB, used instead of b (batch_rank 0)
+  Epilogue epilogue;
+};
+
+// One convolution seen from all three sides; `x`, `w`, `y` are the forward pass's input, kernel and output:
+//   x [batch, in..., in_channels]   w [window..., in_channels / groups, out_channels]   y [batch, out..., out_channels]
+// all contiguous. The geometry is StableHLO's: x is spread by lhs_dilation, padded (negative padding crops), the window
+// spread by rhs_dilation and, where `reversed`, flipped; then moved by `stride`. Conv writes y, ConvBackwardData
+// writes x (from y as the gradient), ConvBackwardWeights writes w.
+struct SpatialDim {
+  int64_t in = 1, window = 1, out = 1;
+  int64_t stride = 1, pad_lo = 0, pad_hi = 0, lhs_dilation = 1, rhs_dilation = 1;
+  bool reversed = false;
+};
+struct ConvCall {
+  DType input = DType::kF32;   // of the two operands that are read
+  DType output = DType::kF32;  // of the one that is written; f32 or bf16 for bf16 inputs
+  int64_t batch = 1, in_channels = 1, out_channels = 1;
+  int64_t feature_groups = 1;
+  int64_t batch_groups = 1;  // StableHLO's batch_group_count: y has batch / batch_groups members; forward only
+  int spatial_rank = 2;
+  std::array<SpatialDim, kMaxSpatialDims> dims;
+  const void* x = nullptr;
+  const void* w = nullptr;
+  void* y = nullptr;
+  // On the written operand's rows: Conv counts output pixels and out_channels, and so on.
+  Epilogue epilogue;
+};
+
+// Pooling over NHWC (any rank up to kMaxSpatialDims): x [batch, in..., channels], y [batch, out..., channels].
+enum class PoolKind : uint8_t { kMax, kMin, kSum };
+struct PoolCall {
+  PoolKind kind = PoolKind::kMax;
+  DType dtype = DType::kF32;
+  int64_t batch = 1, channels = 1;
+  int spatial_rank = 2;
+  std::array<SpatialDim, kMaxSpatialDims> dims;  // `reversed` is ignored
+  // kSum multiplies every result by this: 1 / window for an average that counts padding.
+  double scale = 1.0;
+  const void* x = nullptr;
+  void* y = nullptr;
+};
+
+// The gradient of max pooling (StableHLO's select_and_scatter with select >= and scatter +): of each window's elements
+// the first largest gets dy. dx is written whole. kMin likewise; kSum spreads scale * dy over the window.
+struct PoolBackwardCall {
+  PoolCall pool;  // geometry and x; y is not read
+  const void* dy = nullptr;
+  void* dx = nullptr;
+};
+
+// The number of output positions along a dimension, by StableHLO's rule; 0 where the window does not fit.
+int64_t OutputSize(const SpatialDim& dim);
+
+// The kernels for one target. Thread-safe; any number of calls may run at once. Packing space comes from thread-local
+// scratch that persists, so that a call allocates nothing after its first time.
+class KernelSet {
+ public:
+  explicit KernelSet(CpuTarget target);
+  ~KernelSet();
+  KernelSet(const KernelSet&) = delete;
+  KernelSet& operator=(const KernelSet&) = delete;
+
+  const CpuTarget& target() const;
+
+  absl::Status Gemm(const GemmCall& call, ThreadPool& pool);
+  absl::Status Conv(const ConvCall& call, ThreadPool& pool);
+  absl::Status ConvBackwardData(const ConvCall& call, ThreadPool& pool);
+  absl::Status ConvBackwardWeights(const ConvCall& call, ThreadPool& pool);
+  absl::Status Pool(const PoolCall& call, ThreadPool& pool);
+  absl::Status PoolBackward(const PoolBackwardCall& call, ThreadPool& pool);
+
+  // Checks the call as the functions above do and generates the micro-kernels that it will need, on `pool`'s threads
+  // where they are several. Pointers may be null. A call without it works too: it compiles at its first run.
+  absl::Status PrepareGemm(const GemmCall& call);
+  absl::Status PrepareConv(const ConvCall& call);
+  absl::Status PrepareConvBackwardData(const ConvCall& call);
+  absl::Status PrepareConvBackwardWeights(const ConvCall& call);
+
+  // A persistent packed form of B for calls with batch_rank 0: PackedBytes(call) bytes, 64-byte aligned.
+  int64_t PackedBytes(const GemmCall& call) const;
+  absl::Status PackB(const GemmCall& call, void* packed, ThreadPool& pool);
+
+  // Every micro-kernel generated or imported so far, as bytes for the compile cache, and back. Bytes belong to one
+  // Fingerprint(); importing others is a DATA_LOSS and changes nothing. Kernels that exist already are kept.
+  std::string ExportObjects() const;
+  absl::Status ImportObjects(std::span<const std::byte> objects);
+
+  // Micro-kernels compiled in this process; stays 0 after a complete import.
+  int64_t compiled() const;
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace weft::cpu

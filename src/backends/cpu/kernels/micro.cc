@@ -1,0 +1,310 @@
+// Emits register tiles as LLVM IR with explicit vectors. The loop over K holds MR*NV accumulators as phis; g++ would
+// spill them, LLVM's allocator keeps them as long as MR*NV + NV + 1 fits the register file (cpu_backend notes, 2.1).
+#include "src/backends/cpu/kernels/micro.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/backends/cpu/jit/jit_llvm.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+using llvm::Value;
+
+class Emitter {
+ public:
+  Emitter(const CpuTarget& target, const MicroSpec& spec, JitModule* module)
+      : target_(target), spec_(spec), module_(*module->module), b_(*module->context) {
+    lanes_ = MicroLanes(target, spec.type);
+    element_ = spec.type == MicroType::kF64 ? b_.getDoubleTy() : b_.getFloatTy();
+    vector_ = llvm::FixedVectorType::get(element_, lanes_);
+    element_bytes_ = spec.type == MicroType::kF64 ? 8 : 4;  // also of a bf16 pair
+    pointer_ = llvm::PointerType::getUnqual(b_.getContext());
+  }
+
+  void Emit() {
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {pointer_}, false);
+    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, spec_.Symbol(), module_);
+    llvm::Value* args = function_->getArg(0);
+    auto* entry = Block("entry");
+    auto* tap_loop = Block("tap");
+    b_.SetInsertPoint(entry);
+    Value* taps = Field(args, offsetof(MicroArgs, taps));
+    k_ = Field(args, offsetof(MicroArgs, k));
+    Value* a_table = PointerField(args, offsetof(MicroArgs, a));
+    if (spec_.form != MicroForm::kRows) a_stride_ = Field(args, offsetof(MicroArgs, a_stride));
+    Value* b_base = PointerField(args, offsetof(MicroArgs, b));
+    Value* b_offsets = PointerField(args, offsetof(MicroArgs, b_offsets));
+    b_stride_ = Field(args, offsetof(MicroArgs, b_stride));
+    Value* last = Field(args, offsetof(MicroArgs, last_lanes));
+    mask_ = LaneMask(last);
+    const int count = spec_.mr * spec_.nv;
+    const std::vector<Value*> zeros(count, llvm::ConstantAggregateZero::get(vector_));
+    b_.CreateBr(tap_loop);
+
+    b_.SetInsertPoint(tap_loop);
+    auto* tap = b_.CreatePHI(b_.getInt64Ty(), 2);
+    tap->addIncoming(b_.getInt64(0), entry);
+    std::vector<llvm::PHINode*> tap_acc = Phis(zeros, entry);
+    const bool one_pointer = spec_.form == MicroForm::kColumns;
+    const int pointers = one_pointer ? 1 : spec_.mr;
+    rows_.clear();
+    Value* first = b_.CreateMul(tap, b_.getInt64(pointers));
+    for (int r = 0; r < pointers; ++r) {
+      Value* slot = b_.CreateGEP(pointer_, a_table, b_.CreateAdd(first, b_.getInt64(r)));
+      rows_.push_back(b_.CreateLoad(pointer_, slot));
+    }
+    Value* b_start = Byte(b_base, b_.CreateLoad(b_.getInt64Ty(), b_.CreateGEP(b_.getInt64Ty(), b_offsets, tap)));
+    std::vector<Value*> acc(tap_acc.begin(), tap_acc.end());
+    Value* b_end = nullptr;
+    acc = KLoop(acc, b_start, &b_end);
+    if (spec_.type == MicroType::kBF16Dot && spec_.form == MicroForm::kRows) acc = OddStep(acc, args, b_end);
+    auto* tap_next = b_.CreateAdd(tap, b_.getInt64(1));
+    auto* latch = b_.GetInsertBlock();
+    tap->addIncoming(tap_next, latch);
+    for (int i = 0; i < count; ++i) tap_acc[i]->addIncoming(acc[i], latch);
+    auto* done = Block("done");
+    b_.CreateCondBr(b_.CreateICmpULT(tap_next, taps), tap_loop, done);
+
+    b_.SetInsertPoint(done);
+    Store(args, acc);
+  }
+
+ private:
+  llvm::BasicBlock* Block(const char* name) { return llvm::BasicBlock::Create(b_.getContext(), name, function_); }
+  Value* Byte(Value* pointer, Value* offset) { return b_.CreateGEP(b_.getInt8Ty(), pointer, offset); }
+  Value* Byte(Value* pointer, int64_t offset) { return Byte(pointer, b_.getInt64(offset)); }
+  Value* Field(Value* args, int64_t offset) { return b_.CreateLoad(b_.getInt64Ty(), Byte(args, offset)); }
+  Value* PointerField(Value* args, int64_t offset) { return b_.CreateLoad(pointer_, Byte(args, offset)); }
+
+  Value* LaneMask(Value* last) {
+    std::vector<llvm::Constant*> index;
+    for (int i = 0; i < lanes_; ++i) index.push_back(b_.getInt64(i));
+    return b_.CreateICmpULT(llvm::ConstantVector::get(index), b_.CreateVectorSplat(lanes_, last));
+  }
+
+  std::vector<llvm::PHINode*> Phis(const std::vector<Value*>& values, llvm::BasicBlock* from) {
+    std::vector<llvm::PHINode*> phis;
+    for (Value* value : values) {
+      auto* phi = b_.CreatePHI(vector_, 2);
+      phi->addIncoming(value, from);
+      phis.push_back(phi);
+    }
+    return phis;
+  }
+
+  Value* LoadB(Value* pointer, int v) {
+    Value* address = Byte(pointer, static_cast<int64_t>(v) * lanes_ * element_bytes_);
+    if (spec_.masked_b && v == spec_.nv - 1) {
+      return b_.CreateMaskedLoad(vector_, address, llvm::Align(element_bytes_), mask_,
+                                 llvm::ConstantAggregateZero::get(vector_));
+    }
+    return b_.CreateAlignedLoad(vector_, address, llvm::Align(element_bytes_));
+  }
+
+  Value* Step(Value* acc, Value* a, Value* b) {
+    if (spec_.type == MicroType::kBF16Dot) {
+      auto* pairs = llvm::FixedVectorType::get(b_.getBFloatTy(), lanes_ * 2);
+      return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
+                                {acc, b_.CreateBitCast(a, pairs), b_.CreateBitCast(b, pairs)});
+    }
+    if (target_.has_fma) return b_.CreateIntrinsic(llvm::Intrinsic::fma, {vector_}, {a, b, acc});
+    return b_.CreateFAdd(acc, b_.CreateFMul(a, b));
+  }
+
+  // The tile's work for one k: `offset` is the byte offset into A's rows.
+  std::vector<Value*> OneK(const std::vector<Value*>& acc, Value* offset, Value* b_pointer, bool half) {
+    std::vector<Value*> b_vectors;
+    for (int v = 0; v < spec_.nv; ++v) b_vectors.push_back(LoadB(b_pointer, v));
+    std::vector<Value*> next;
+    for (int r = 0; r < spec_.mr; ++r) {
+      const bool one_pointer = spec_.form == MicroForm::kColumns;
+      Value* address = Byte(one_pointer ? rows_[0] : rows_[r], offset);
+      if (one_pointer && r > 0) address = Byte(address, static_cast<int64_t>(r) * element_bytes_);
+      Value* scalar = nullptr;
+      if (half) {  // a lone bf16: the pair's other half is zero, whatever follows in memory
+        scalar = b_.CreateZExt(b_.CreateAlignedLoad(b_.getInt16Ty(), address, llvm::Align(2)), b_.getInt32Ty());
+      } else if (spec_.type == MicroType::kBF16Dot) {
+        scalar = b_.CreateAlignedLoad(b_.getInt32Ty(), address, llvm::Align(2));
+      } else {
+        scalar = b_.CreateAlignedLoad(element_, address, llvm::Align(element_bytes_));
+      }
+      Value* a = b_.CreateVectorSplat(lanes_, scalar);
+      for (int v = 0; v < spec_.nv; ++v) next.push_back(Step(acc[r * spec_.nv + v], a, b_vectors[v]));
+    }
+    return next;
+  }
+
+  // Runs k steps; a tap has at least one (kBF16Dot may have none, when its single element is the odd one).
+  std::vector<Value*> KLoop(const std::vector<Value*>& start, Value* b_start, Value** b_end) {
+    auto* before = b_.GetInsertBlock();
+    auto* loop = Block("k");
+    auto* after = Block("after");
+    const bool may_skip = spec_.type == MicroType::kBF16Dot;
+    if (may_skip) {
+      b_.CreateCondBr(b_.CreateICmpEQ(k_, b_.getInt64(0)), after, loop);
+    } else {
+      b_.CreateBr(loop);
+    }
+    b_.SetInsertPoint(loop);
+    auto* left = b_.CreatePHI(b_.getInt64Ty(), 2);
+    auto* offset = b_.CreatePHI(b_.getInt64Ty(), 2);
+    auto* b_pointer = b_.CreatePHI(pointer_, 2);
+    left->addIncoming(k_, before);
+    offset->addIncoming(b_.getInt64(0), before);
+    b_pointer->addIncoming(b_start, before);
+    std::vector<llvm::PHINode*> phis = Phis(start, before);
+    std::vector<Value*> acc = OneK({phis.begin(), phis.end()}, offset, b_pointer, false);
+    Value* left_next = b_.CreateSub(left, b_.getInt64(1));
+    Value* offset_next =
+        b_.CreateAdd(offset, a_stride_ != nullptr ? a_stride_ : static_cast<Value*>(b_.getInt64(element_bytes_)));
+    Value* b_next = Byte(b_pointer, b_stride_);
+    left->addIncoming(left_next, loop);
+    offset->addIncoming(offset_next, loop);
+    b_pointer->addIncoming(b_next, loop);
+    for (size_t i = 0; i < acc.size(); ++i) phis[i]->addIncoming(acc[i], loop);
+    b_.CreateCondBr(b_.CreateICmpNE(left_next, b_.getInt64(0)), loop, after);
+
+    b_.SetInsertPoint(after);
+    if (!may_skip) {
+      *b_end = b_next;
+      return acc;
+    }
+    std::vector<Value*> merged;
+    for (size_t i = 0; i < acc.size(); ++i) {
+      auto* phi = b_.CreatePHI(vector_, 2);
+      phi->addIncoming(start[i], before);
+      phi->addIncoming(acc[i], loop);
+      merged.push_back(phi);
+    }
+    auto* end = b_.CreatePHI(pointer_, 2);
+    end->addIncoming(b_start, before);
+    end->addIncoming(b_next, loop);
+    *b_end = end;
+    return merged;
+  }
+
+  std::vector<Value*> OddStep(const std::vector<Value*>& start, Value* args, Value* b_pointer) {
+    auto* before = b_.GetInsertBlock();
+    auto* odd = Block("odd");
+    auto* after = Block("even");
+    Value* is_odd = b_.CreateICmpNE(Field(args, offsetof(MicroArgs, odd)), b_.getInt64(0));
+    b_.CreateCondBr(is_odd, odd, after);
+    b_.SetInsertPoint(odd);
+    std::vector<Value*> acc = OneK(start, b_.CreateMul(k_, b_.getInt64(4)), b_pointer, true);
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+    std::vector<Value*> merged;
+    for (size_t i = 0; i < acc.size(); ++i) {
+      auto* phi = b_.CreatePHI(vector_, 2);
+      phi->addIncoming(start[i], before);
+      phi->addIncoming(acc[i], odd);
+      merged.push_back(phi);
+    }
+    return merged;
+  }
+
+  void Store(Value* args, const std::vector<Value*>& acc) {
+    Value* c_table = PointerField(args, offsetof(MicroArgs, c));
+    Value* c_offset = Field(args, offsetof(MicroArgs, c_offset));
+    Value* accumulate = b_.CreateICmpNE(Field(args, offsetof(MicroArgs, accumulate)), b_.getInt64(0));
+    Value* full = b_.CreateICmpEQ(Field(args, offsetof(MicroArgs, last_lanes)), b_.getInt64(lanes_));
+    // Four endings: the masked ones are short on AVX-512 and branchy elsewhere, so whole tiles avoid them.
+    auto* add = Block("add");
+    auto* set = Block("set");
+    b_.CreateCondBr(accumulate, add, set);
+    for (bool adding : {true, false}) {
+      b_.SetInsertPoint(adding ? add : set);
+      auto* whole = Block("whole");
+      auto* part = Block("part");
+      b_.CreateCondBr(full, whole, part);
+      for (bool masked : {false, true}) {
+        b_.SetInsertPoint(masked ? part : whole);
+        for (int r = 0; r < spec_.mr; ++r) {
+          Value* row = Byte(b_.CreateLoad(pointer_, Byte(c_table, r * 8)), c_offset);
+          for (int v = 0; v < spec_.nv; ++v) {
+            StoreVector(Byte(row, static_cast<int64_t>(v) * lanes_ * element_bytes_), acc[r * spec_.nv + v], adding,
+                        masked && v == spec_.nv - 1);
+          }
+        }
+        b_.CreateRetVoid();
+      }
+    }
+  }
+
+  void StoreVector(Value* address, Value* value, bool adding, bool masked) {
+    const llvm::Align align(element_bytes_);
+    if (!masked) {
+      if (adding) value = b_.CreateFAdd(b_.CreateAlignedLoad(vector_, address, align), value);
+      b_.CreateAlignedStore(value, address, align);
+      return;
+    }
+    if (adding) {
+      Value* old = b_.CreateMaskedLoad(vector_, address, align, mask_, llvm::ConstantAggregateZero::get(vector_));
+      value = b_.CreateFAdd(old, value);
+    }
+    b_.CreateMaskedStore(value, address, align, mask_);
+  }
+
+  const CpuTarget& target_;
+  const MicroSpec& spec_;
+  llvm::Module& module_;
+  llvm::IRBuilder<> b_;
+  llvm::Function* function_ = nullptr;
+  llvm::Type* element_ = nullptr;
+  llvm::FixedVectorType* vector_ = nullptr;
+  llvm::PointerType* pointer_ = nullptr;
+  int lanes_ = 0;
+  int element_bytes_ = 4;
+  Value* k_ = nullptr;
+  Value* a_stride_ = nullptr;
+  Value* b_stride_ = nullptr;
+  Value* mask_ = nullptr;
+  std::vector<Value*> rows_;
+};
+
+}  // namespace
+
+MicroSpec MicroSpec::FromIndex(int index) {
+  MicroSpec spec;
+  spec.masked_b = index % 2 != 0;
+  spec.nv = index / 2 % 4 + 1;
+  spec.mr = index / 8 % 16;
+  spec.form = static_cast<MicroForm>(index / 128 % kMicroForms);
+  spec.type = static_cast<MicroType>(index / 128 / kMicroForms);
+  return spec;
+}
+
+std::string MicroSpec::Symbol() const { return absl::StrCat("weft_micro_", Index()); }
+
+int MicroLanes(const CpuTarget& target, MicroType type) {
+  return target.vector_bytes / (type == MicroType::kF64 ? 8 : 4);
+}
+
+int MicroMaxVectors(const CpuTarget& target) { return target.vector_registers >= 32 ? 4 : 2; }
+
+int MicroMaxRows(const CpuTarget& target, MicroForm form, int nv) {
+  // One register for the broadcast of A; without fused multiply-add one more for the product.
+  const int free = target.vector_registers - nv - (target.has_fma ? 1 : 2);
+  int rows = free / nv;
+  // Eight row pointers are what general registers hold beside the counters; with one pointer, code size decides.
+  rows = std::min(rows, form == MicroForm::kColumns ? 12 : 8);
+  if (nv >= 3) rows = std::min(rows, 24 / nv);
+  return rows;
+}
+
+absl::StatusOr<std::string> CompileMicro(const Jit& jit, const MicroSpec& spec) {
+  if (spec.mr < 1 || spec.mr > 15 || spec.nv < 1 || spec.nv > 4) {
+    return InternalError("no register tile of ", spec.mr, " rows and ", spec.nv, " vectors");
+  }
+  auto module = std::make_unique<JitModule>("weft_micro");
+  Emitter(jit.target(), spec, module.get()).Emit();
+  return jit.Compile(std::move(module));
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,67 @@
+// Register tiles: the innermost loops of GEMM and convolution as generated functions. One tile computes MR rows by NV
+// vectors of C; drivers (gemm.cc, conv.cc) see only the argument block below. A new instruction set or element type
+// is a new way to emit a step, not a new driver.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "src/backends/cpu/jit/jit.h"
+
+namespace weft::cpu {
+
+enum class MicroType : uint8_t { kF32, kF64, kBF16Dot };
+inline constexpr int kMicroTypes = 3;
+
+// Where element (row r, step k) of A lies.
+enum class MicroForm : uint8_t {
+  kRows,         // a[tap * mr + r] + k: one pointer a row, unit stride along k
+  kColumns,      // a[tap] + k * a_stride + r: one pointer, rows side by side (A transposed, or packed)
+  kRowsStrided,  // a[tap * mr + r] + k * a_stride: both free
+};
+inline constexpr int kMicroForms = 3;
+
+struct MicroSpec {
+  MicroType type = MicroType::kF32;
+  MicroForm form = MicroForm::kRows;
+  int mr = 1;  // rows, 1 to 15
+  int nv = 1;  // vectors of columns, 1 to 4
+  bool masked_b =
+      false;  // the last vector of B ends in memory that must not be read; packed B is padded and needs no mask
+
+  static constexpr int kCount = kMicroTypes * kMicroForms * 16 * 4 * 2;
+  int Index() const {
+    return (((static_cast<int>(type) * kMicroForms + static_cast<int>(form)) * 16 + mr) * 4 + (nv - 1)) * 2 + masked_b;
+  }
+  static MicroSpec FromIndex(int index);
+  std::string Symbol() const;  // "weft_micro_<index>"
+};
+
+// Strides and offsets are bytes. Steps are elements of K, pairs of them for kBF16Dot (B holds pairs side by side).
+struct MicroArgs {
+  int64_t taps = 1;  // outer K: runs of `k` steps, each with its own pointers; at least 1
+  int64_t k = 0;     // steps per tap; at least 1 unless odd
+  int64_t odd = 0;   // kBF16Dot, kRows: one more single element after the pairs
+  const void* const* a = nullptr;
+  int64_t a_stride = 0;
+  const void* b = nullptr;
+  const int64_t* b_offsets = nullptr;  // [taps], added to b
+  int64_t b_stride = 0;
+  void* const* c = nullptr;  // [mr] rows of C
+  int64_t c_offset = 0;      // added to every row
+  int64_t last_lanes = 0;    // columns of the last vector that exist, 1 to lanes
+  int64_t accumulate = 0;    // 0: C = sum, 1: C += sum
+};
+using MicroFn = void(const MicroArgs*);
+
+// f32 lanes (or f64 lanes) of one vector of C.
+int MicroLanes(const CpuTarget& target, MicroType type);
+// The widest tile that registers hold, in vectors, and the most rows for a width and form.
+int MicroMaxVectors(const CpuTarget& target);
+int MicroMaxRows(const CpuTarget& target, MicroForm form, int nv);
+
+// The object code of one tile. Symbol() names the function.
+absl::StatusOr<std::string> CompileMicro(const Jit& jit, const MicroSpec& spec);
+
+}  // namespace weft::cpu

@@ -1,0 +1,54 @@
+// Copies of operand blocks in the order that register tiles read them. Widens bf16 and f16 where the target has no
+// dot product for them, pairs K where it has one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/backends/cpu/jit/isa.h"
+#include "src/runtime/dtype.h"
+
+namespace weft::cpu {
+
+// What the packed elements are.
+enum class PackKind : uint8_t {
+  kF32,
+  kF64,        // copied
+  kBF16Pairs,  // bf16, two K side by side in 32 bits
+  kWidenBF16,
+  kWidenF16,  // to f32
+};
+inline int PackedElementBytes(PackKind kind) { return kind == PackKind::kF64 ? 8 : 4; }
+// Packed steps for k elements: half as many pairs.
+inline int64_t PackedSteps(PackKind kind, int64_t k) { return kind == PackKind::kBF16Pairs ? (k + 1) / 2 : k; }
+
+// A strided block: `step` runs along K, `lane` along the packed (vector or row) dimension. Strides in elements.
+struct PackSource {
+  const void* data = nullptr;
+  int64_t step_stride = 0;
+  int64_t lane_stride = 1;
+};
+
+// Writes PackedSteps(k) rows of `width` elements; lanes from `lanes` to `width` become zero, and so does the second
+// half of a last odd pair. `target` picks the 16x16 register transposition where lanes are not contiguous.
+void Pack(const CpuTarget& target, PackKind kind, const PackSource& source, int64_t k, int64_t lanes, int64_t width,
+          void* destination);
+
+// f32 to bf16 (round to nearest even, NaN stays NaN) and f16; rows of `cols`.
+void Narrow(DType to, const float* from, int64_t from_stride, void* destination, int64_t to_stride, int64_t rows,
+            int64_t cols);
+
+float WidenF16(uint16_t bits);
+inline float WidenBF16(uint16_t bits) {
+  const uint32_t word = static_cast<uint32_t>(bits) << 16;
+  float value;
+  __builtin_memcpy(&value, &word, 4);
+  return value;
+}
+uint16_t NarrowBF16(float value);
+uint16_t NarrowF16(float value);
+
+// dst[c * dst_stride + r] = src[r * src_stride + c] for 16 x 16 words of 32 bits, strides in words (pack_avx512.cc).
+void Transpose16Avx512(const uint32_t* src, int64_t src_stride, uint32_t* dst, int64_t dst_stride);
+
+}  // namespace weft::cpu

@@ -1,0 +1,234 @@
+// Pooling: walks output pixels, collects the window's elements that exist, and hands f32 to a vector kernel over
+// channels; other types go through a plain loop. Images are dealt out to the threads.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "src/backends/cpu/kernels/conv_geometry.h"
+#include "src/backends/cpu/kernels/elements.h"
+#include "src/backends/cpu/kernels/kernels_internal.h"
+#include "src/backends/cpu/kernels/pool2d.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr int64_t kInlineElements = 16'000;
+
+// The element offsets of every window, dimension by dimension: a window's offsets are sums of one entry each.
+class Windows {
+ public:
+  Windows(const PoolCall& call) : geometry_(PadRank(call.spatial_rank, call.dims)) {
+    int64_t stride = call.channels;
+    for (int d = kMaxSpatialDims - 1; d >= 0; --d) {
+      const SpatialDim& dim = geometry_.dims[d];
+      table_[d].resize(dim.out * dim.window);
+      for (int64_t o = 0; o < dim.out; ++o) {
+        for (int64_t t = 0; t < dim.window; ++t) {
+          const int64_t at = InputPosition(dim, o, t);
+          table_[d][o * dim.window + t] = at < 0 ? -1 : at * stride;
+        }
+      }
+      stride *= dim.in;
+      if (dim.stride < (dim.window - 1) * dim.rhs_dilation + 1 || dim.lhs_dilation != 1) overlaps_ = true;
+      if (dim.stride * dim.out != dim.in || dim.window != dim.stride || dim.rhs_dilation != 1 || dim.pad_lo != 0) {
+        covers_ = false;
+      }
+    }
+  }
+
+  const Geometry& geometry() const { return geometry_; }
+  bool overlaps() const { return overlaps_; }  // two windows may share an element
+  bool covers() const { return covers_; }      // every element is in exactly one window
+
+  // Offsets of the window at flat output position `out`, in window order; returns how many.
+  int64_t Collect(int64_t out, int64_t* offsets) const {
+    Odometer o;
+    o.Set(out, [&](int d) { return geometry_.dims[d].out; });
+    const int64_t* row[kMaxSpatialDims];
+    for (int d = 0; d < kMaxSpatialDims; ++d) row[d] = table_[d].data() + o.at[d] * geometry_.dims[d].window;
+    int64_t count = 0;
+    for (int64_t t0 = 0; t0 < geometry_.dims[0].window; ++t0) {
+      for (int64_t t1 = 0; t1 < geometry_.dims[1].window; ++t1) {
+        for (int64_t t2 = 0; t2 < geometry_.dims[2].window; ++t2) {
+          if (row[0][t0] < 0 || row[1][t1] < 0 || row[2][t2] < 0) continue;
+          const int64_t base = row[0][t0] + row[1][t1] + row[2][t2];
+          for (int64_t t3 = 0; t3 < geometry_.dims[3].window; ++t3) {
+            if (row[3][t3] >= 0) offsets[count++] = base + row[3][t3];
+          }
+        }
+      }
+    }
+    return count;
+  }
+
+ private:
+  Geometry geometry_;
+  std::vector<int64_t> table_[kMaxSpatialDims];
+  bool overlaps_ = false;
+  bool covers_ = true;
+};
+
+template <typename T>
+typename ElementRule<T>::Sum Neutral(PoolKind kind) {
+  using Sum = typename ElementRule<T>::Sum;
+  if (kind == PoolKind::kSum) return Sum{};
+  if constexpr (std::is_same_v<T, Bool>) return kind == PoolKind::kMin;
+  using Limits = std::numeric_limits<Sum>;
+  if constexpr (Limits::has_infinity) return kind == PoolKind::kMax ? -Limits::infinity() : Limits::infinity();
+  return kind == PoolKind::kMax ? Limits::lowest() : Limits::max();
+}
+
+template <typename T>
+void PlainForward(const PoolCall& call, const T* image, const int64_t* offsets, int64_t taps, T* y) {
+  using Rule = ElementRule<T>;
+  for (int64_t c = 0; c < call.channels; ++c) {
+    auto sum = taps == 0 ? Neutral<T>(call.kind) : Rule::Load(image[offsets[0] + c]);
+    for (int64_t t = 1; t < taps; ++t) {
+      const auto x = Rule::Load(image[offsets[t] + c]);
+      if (call.kind == PoolKind::kSum) {
+        sum = Rule::Add(sum, x);
+      } else if (!((call.kind == PoolKind::kMax ? sum >= x : sum <= x) || sum != sum)) {
+        sum = x;
+      }
+    }
+    if (call.kind == PoolKind::kSum && call.scale != 1.0) {
+      sum = static_cast<typename Rule::Sum>(sum * static_cast<typename Rule::Sum>(call.scale));
+    }
+    y[c] = Rule::Store(sum);
+  }
+}
+
+template <typename T>
+void PlainBackward(const PoolCall& call, const T* image, const int64_t* offsets, int64_t taps, const T* dy, T* dx) {
+  using Rule = ElementRule<T>;
+  for (int64_t c = 0; c < call.channels && taps > 0; ++c) {
+    int64_t best = 0;
+    for (int64_t t = 1; t < taps; ++t) {
+      const auto kept = Rule::Load(image[offsets[best] + c]);
+      const auto x = Rule::Load(image[offsets[t] + c]);
+      if (!(call.kind == PoolKind::kMax ? kept >= x : kept <= x)) best = t;
+    }
+    T& target = dx[offsets[best] + c];
+    target = Rule::Store(Rule::Add(Rule::Load(target), Rule::Load(dy[c])));
+  }
+}
+
+template <typename T>
+void SumBackward(const PoolCall& call, const int64_t* offsets, int64_t taps, const T* dy, T* dx) {
+  using Rule = ElementRule<T>;
+  for (int64_t t = 0; t < taps; ++t) {
+    for (int64_t c = 0; c < call.channels; ++c) {
+      const auto share = Rule::Multiply(Rule::Load(dy[c]), static_cast<typename Rule::Sum>(call.scale));
+      T& target = dx[offsets[t] + c];
+      target = Rule::Store(Rule::Add(Rule::Load(target), share));
+    }
+  }
+}
+
+absl::Status Check(const PoolCall& call) {
+  WEFT_RETURN_IF_ERROR(CheckDims("pooling", call.spatial_rank, call.dims));
+  if (call.batch < 0 || call.channels < 0) {
+    return UserError("pooling with batch ", call.batch, " and ", call.channels, " channels");
+  }
+  if (!VisitElement(call.dtype, []<typename T>() {})) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend has no pooling of ", NameOf(call.dtype));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status KernelSet::Pool(const PoolCall& call, ThreadPool& pool) {
+  WEFT_RETURN_IF_ERROR(Check(call));
+  const Windows windows(call);
+  const Geometry& geometry = windows.geometry();
+  const int64_t pixels = call.batch * geometry.out;
+  if (pixels == 0 || call.channels == 0) return absl::OkStatus();
+  const auto kernel = target().isa == Isa::kAvx512 ? &PoolForwardAvx512 : &PoolForwardPortable;
+  const int64_t image = geometry.in * call.channels;
+  const auto range = [&](int64_t begin, int64_t end, int) {
+    std::vector<int64_t> offsets(geometry.window);
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t taps = windows.Collect(p % geometry.out, offsets.data());
+      const int64_t in = p / geometry.out * image;
+      if (call.dtype == DType::kF32 && taps > 0) {
+        PoolPixel pixel;
+        pixel.kind = call.kind;
+        pixel.x = static_cast<const float*>(call.x) + in;
+        pixel.offsets = offsets.data();
+        pixel.taps = taps;
+        pixel.channels = call.channels;
+        pixel.scale = static_cast<float>(call.scale);
+        pixel.y = static_cast<float*>(call.y) + p * call.channels;
+        kernel(pixel);
+        continue;
+      }
+      VisitElement(call.dtype, [&]<typename T>() {
+        PlainForward<T>(call, static_cast<const T*>(call.x) + in, offsets.data(), taps,
+                        static_cast<T*>(call.y) + p * call.channels);
+      });
+    }
+  };
+  if (pixels * call.channels * geometry.window < kInlineElements) {
+    range(0, pixels, 0);
+  } else {
+    pool.ParallelRanges(pixels, range);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KernelSet::PoolBackward(const PoolBackwardCall& call, ThreadPool& pool) {
+  const PoolCall& forward = call.pool;
+  WEFT_RETURN_IF_ERROR(Check(forward));
+  const Windows windows(forward);
+  const Geometry& geometry = windows.geometry();
+  const int64_t image = geometry.in * forward.channels;
+  if (forward.batch * image == 0) return absl::OkStatus();
+  const bool vectors = forward.dtype == DType::kF32 && forward.kind != PoolKind::kSum;
+  const auto kernel = target().isa == Isa::kAvx512 ? &PoolBackwardAvx512 : &PoolBackwardPortable;
+  const int64_t bytes = BytesOf(forward.dtype);
+  // An image's gradient belongs to one thread: windows may overlap.
+  const auto range = [&](int64_t begin, int64_t end, int) {
+    std::vector<int64_t> offsets(geometry.window);
+    for (int64_t n = begin; n < end; ++n) {
+      if (!vectors || !windows.covers()) std::memset(static_cast<char*>(call.dx) + n * image * bytes, 0, image * bytes);
+      for (int64_t o = 0; o < geometry.out; ++o) {
+        const int64_t taps = windows.Collect(o, offsets.data());
+        const int64_t out = (n * geometry.out + o) * forward.channels;
+        if (taps == 0) continue;
+        if (vectors) {
+          PoolPixel pixel;
+          pixel.kind = forward.kind;
+          pixel.x = static_cast<const float*>(forward.x) + n * image;
+          pixel.offsets = offsets.data();
+          pixel.taps = taps;
+          pixel.channels = forward.channels;
+          pixel.dy = static_cast<const float*>(call.dy) + out;
+          pixel.dx = static_cast<float*>(call.dx) + n * image;
+          pixel.overwrite = !windows.overlaps();
+          kernel(pixel);
+          continue;
+        }
+        VisitElement(forward.dtype, [&]<typename T>() {
+          const T* dy = static_cast<const T*>(call.dy) + out;
+          T* dx = static_cast<T*>(call.dx) + n * image;
+          if (forward.kind == PoolKind::kSum) {
+            SumBackward<T>(forward, offsets.data(), taps, dy, dx);
+          } else {
+            PlainBackward<T>(forward, static_cast<const T*>(forward.x) + n * image, offsets.data(), taps, dy, dx);
+          }
+        });
+      }
+    }
+  };
+  if (forward.batch * image < kInlineElements) {
+    range(0, forward.batch, 0);
+  } else {
+    pool.ParallelRanges(forward.batch, range);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,42 @@
+// Kernels of a launch list that are library code: products, convolutions, pooling, data movement. Each has a name, which
+// cached programs carry, and decodes its sizes from integers.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "src/backends/cpu/kernels/kernels.h"
+#include "src/backends/cpu/loop/block_loop.h"
+
+namespace weft::cpu {
+
+struct HostCall {
+  std::span<void* const> buffers;
+  std::span<const int64_t> params;
+  KernelSet& kernels;
+  ThreadPool& pool;
+  const BlockLoop* epilogue = nullptr;  // products only
+};
+using HostFn = absl::Status (*)(const HostCall& call);
+
+struct HostKernel {
+  std::string_view name;
+  HostFn run;
+  // Generates the micro-kernels that a call with these sizes needs, and refuses what cannot run. May be null.
+  absl::Status (*prepare)(std::span<const int64_t> params, KernelSet& kernels) = nullptr;
+};
+
+// Null for an unknown name.
+const HostKernel* FindHostKernel(std::string_view name);
+
+// Calls as integers: fields of kernels.h in order, pointers left out.
+std::vector<int64_t> EncodeGemm(const GemmCall& call);
+std::vector<int64_t> EncodeConv(const ConvCall& call);
+std::vector<int64_t> EncodePool(const PoolCall& call);
+
+// One list a file.
+std::span<const HostKernel> ProductKernels();
+std::span<const HostKernel> MovementKernels();
+
+}  // namespace weft::cpu

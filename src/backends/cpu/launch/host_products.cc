@@ -1,0 +1,227 @@
+// Products, convolutions and pooling on the launch list.
+#include <bit>
+#include <vector>
+
+#include "src/backends/cpu/launch/host_kernels.h"
+
+namespace weft::cpu {
+namespace {
+
+class Decoder {
+ public:
+  explicit Decoder(std::span<const int64_t> params) : params_(params) {}
+  // Missing integers read as 0: KernelSet's own checks then refuse the call.
+  int64_t Next() { return at_ < params_.size() ? params_[at_++] : 0; }
+  template <typename T>
+  void To(T& field) {
+    field = static_cast<T>(Next());
+  }
+  bool exact() const { return at_ == params_.size(); }
+
+ private:
+  std::span<const int64_t> params_;
+  size_t at_ = 0;
+};
+
+GemmCall DecodeGemm(std::span<const int64_t> params) {
+  Decoder d(params);
+  GemmCall c;
+  d.To(c.input);
+  d.To(c.output);
+  d.To(c.m);
+  d.To(c.n);
+  d.To(c.k);
+  d.To(c.batch_rank);
+  for (int64_t& v : c.batch_sizes) d.To(v);
+  for (MatrixView* view : {&c.a, &c.b}) {
+    d.To(view->row_stride);
+    d.To(view->col_stride);
+    for (int64_t& v : view->batch_strides) d.To(v);
+  }
+  d.To(c.c_row_stride);
+  for (int64_t& v : c.c_batch_strides) d.To(v);
+  return c;
+}
+
+void DecodeDims(Decoder& d, std::array<SpatialDim, kMaxSpatialDims>& dims) {
+  for (SpatialDim& s : dims) {
+    d.To(s.in);
+    d.To(s.window);
+    d.To(s.out);
+    d.To(s.stride);
+    d.To(s.pad_lo);
+    d.To(s.pad_hi);
+    d.To(s.lhs_dilation);
+    d.To(s.rhs_dilation);
+    d.To(s.reversed);
+  }
+}
+void EncodeDims(const std::array<SpatialDim, kMaxSpatialDims>& dims, std::vector<int64_t>& out) {
+  for (const SpatialDim& s : dims) {
+    out.insert(out.end(),
+               {s.in, s.window, s.out, s.stride, s.pad_lo, s.pad_hi, s.lhs_dilation, s.rhs_dilation, s.reversed});
+  }
+}
+
+ConvCall DecodeConv(std::span<const int64_t> params) {
+  Decoder d(params);
+  ConvCall c;
+  d.To(c.input);
+  d.To(c.output);
+  d.To(c.batch);
+  d.To(c.in_channels);
+  d.To(c.out_channels);
+  d.To(c.feature_groups);
+  d.To(c.batch_groups);
+  d.To(c.spatial_rank);
+  DecodeDims(d, c.dims);
+  return c;
+}
+
+PoolCall DecodePool(std::span<const int64_t> params) {
+  Decoder d(params);
+  PoolCall c;
+  d.To(c.kind);
+  d.To(c.dtype);
+  d.To(c.batch);
+  d.To(c.channels);
+  d.To(c.spatial_rank);
+  DecodeDims(d, c.dims);
+  c.scale = std::bit_cast<double>(d.Next());
+  return c;
+}
+
+Epilogue EpilogueOf(const HostCall& call, bool gemm = false) {
+  if (call.epilogue == nullptr) return {};
+  if (gemm && call.epilogue->product >= 0) {
+    return {nullptr, const_cast<BlockLoop*>(call.epilogue),
+            [](void* loop, const void* c, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
+              static_cast<const BlockLoop*>(loop)->Run(row0, rows, col0, cols, c);
+            }};
+  }
+  return {[](void* loop, int64_t, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
+            static_cast<const BlockLoop*>(loop)->Run(row0, rows, col0, cols);
+          },
+          const_cast<BlockLoop*>(call.epilogue)};
+}
+
+// Buffers: a, b, c.
+absl::Status RunGemm(const HostCall& call) {
+  GemmCall c = DecodeGemm(call.params);
+  c.a.data = call.buffers[0];
+  c.b.data = call.buffers[1];
+  c.c = call.buffers[2];
+  c.epilogue = EpilogueOf(call, true);
+  return call.kernels.Gemm(c, call.pool);
+}
+absl::Status PrepareGemm(std::span<const int64_t> params, KernelSet& kernels) {
+  return kernels.PrepareGemm(DecodeGemm(params));
+}
+
+// Buffers: the two that are read, then the written one.
+absl::Status RunConv(const HostCall& call) {
+  ConvCall c = DecodeConv(call.params);
+  c.x = call.buffers[0];
+  c.w = call.buffers[1];
+  c.y = call.buffers[2];
+  c.epilogue = EpilogueOf(call);
+  return call.kernels.Conv(c, call.pool);
+}
+absl::Status RunConvBackwardData(const HostCall& call) {  // y, w -> x
+  ConvCall c = DecodeConv(call.params);
+  c.y = call.buffers[0];
+  c.w = call.buffers[1];
+  c.x = call.buffers[2];
+  c.epilogue = EpilogueOf(call);
+  return call.kernels.ConvBackwardData(c, call.pool);
+}
+absl::Status RunConvBackwardWeights(const HostCall& call) {  // x, y -> w
+  ConvCall c = DecodeConv(call.params);
+  c.x = call.buffers[0];
+  c.y = call.buffers[1];
+  c.w = call.buffers[2];
+  return call.kernels.ConvBackwardWeights(c, call.pool);
+}
+absl::Status PrepareConv(std::span<const int64_t> params, KernelSet& kernels) {
+  return kernels.PrepareConv(DecodeConv(params));
+}
+absl::Status PrepareConvBackwardData(std::span<const int64_t> params, KernelSet& kernels) {
+  return kernels.PrepareConvBackwardData(DecodeConv(params));
+}
+absl::Status PrepareConvBackwardWeights(std::span<const int64_t> params, KernelSet& kernels) {
+  return kernels.PrepareConvBackwardWeights(DecodeConv(params));
+}
+
+absl::Status RunPool(const HostCall& call) {  // x -> y
+  PoolCall c = DecodePool(call.params);
+  c.x = call.buffers[0];
+  c.y = call.buffers[1];
+  return call.kernels.Pool(c, call.pool);
+}
+absl::Status RunPoolBackward(const HostCall& call) {  // x, dy -> dx
+  PoolBackwardCall c;
+  c.pool = DecodePool(call.params);
+  c.pool.x = call.buffers[0];
+  c.dy = call.buffers[1];
+  c.dx = call.buffers[2];
+  return call.kernels.PoolBackward(c, call.pool);
+}
+
+constexpr HostKernel kKernels[] = {
+    {"gemm", RunGemm, PrepareGemm},
+    {"conv", RunConv, PrepareConv},
+    {"conv_backward_data", RunConvBackwardData, PrepareConvBackwardData},
+    {"conv_backward_weights", RunConvBackwardWeights, PrepareConvBackwardWeights},
+    {"pool", RunPool},
+    {"pool_backward", RunPoolBackward},
+};
+
+}  // namespace
+
+std::span<const HostKernel> ProductKernels() { return kKernels; }
+
+std::vector<int64_t> EncodeGemm(const GemmCall& c) {
+  std::vector<int64_t> out = {
+      static_cast<int64_t>(c.input), static_cast<int64_t>(c.output), c.m, c.n, c.k, c.batch_rank};
+  out.insert(out.end(), c.batch_sizes.begin(), c.batch_sizes.end());
+  for (const MatrixView* view : {&c.a, &c.b}) {
+    out.push_back(view->row_stride);
+    out.push_back(view->col_stride);
+    out.insert(out.end(), view->batch_strides.begin(), view->batch_strides.end());
+  }
+  out.push_back(c.c_row_stride);
+  out.insert(out.end(), c.c_batch_strides.begin(), c.c_batch_strides.end());
+  return out;
+}
+
+std::vector<int64_t> EncodeConv(const ConvCall& c) {
+  std::vector<int64_t> out = {static_cast<int64_t>(c.input),
+                              static_cast<int64_t>(c.output),
+                              c.batch,
+                              c.in_channels,
+                              c.out_channels,
+                              c.feature_groups,
+                              c.batch_groups,
+                              c.spatial_rank};
+  EncodeDims(c.dims, out);
+  return out;
+}
+
+std::vector<int64_t> EncodePool(const PoolCall& c) {
+  std::vector<int64_t> out = {static_cast<int64_t>(c.kind), static_cast<int64_t>(c.dtype), c.batch, c.channels,
+                              c.spatial_rank};
+  EncodeDims(c.dims, out);
+  out.push_back(std::bit_cast<int64_t>(c.scale));
+  return out;
+}
+
+const HostKernel* FindHostKernel(std::string_view name) {
+  for (const std::span<const HostKernel> list : {ProductKernels(), MovementKernels()}) {
+    for (const HostKernel& kernel : list) {
+      if (kernel.name == name) return &kernel;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,548 @@
+// See codegen.h. Three shapes of code: elementwise (vectors along the last parallel dimension), column reductions (the
+// same, with loops over the reduced dimensions inside a panel of vectors) and row reductions (vectors along the last
+// reduced dimension, several passes over a row that stays in cache).
+#include "src/backends/cpu/loop/codegen.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "src/backends/cpu/loop/loop_code.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr int64_t kCachedRow = 32768;  // longest row whose expensive values are kept between passes
+constexpr int64_t kBlock = 2048;       // elements of an elementwise task
+
+enum class Form { kElementwise, kColumns, kRows };
+
+struct Layout {
+  Form form = Form::kElementwise;
+  int lanes = 4;
+  int panel = 1;       // vectors of a column panel
+  bool cache = false;  // row form: keep expensive values in scratch
+};
+
+Layout LayoutOf(const LoopKernel& kernel, const CpuTarget& target) {
+  Layout layout;
+  bool wide = false;
+  for (const Expr& e : kernel.exprs) wide = wide || (BitsOf(e.dtype) == 64 && e.kind != ExprKind::kIndex);
+  layout.lanes = target.vector_bytes / (wide ? 8 : 4);
+  if (kernel.reductions.empty()) return layout;
+  layout.form = kernel.vector_reduces ? Form::kRows : Form::kColumns;
+  if (layout.form == Form::kColumns) {
+    const int64_t vectors = kernel.dims[kernel.vector_dim].size / layout.lanes;
+    layout.panel = kernel.exprs.size() > 24 ? 1 : vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
+  }
+  layout.cache = layout.form == Form::kRows && kernel.ReducedCount() <= kCachedRow;
+  return layout;
+}
+
+class LoopEmitter : LoopCode {
+ public:
+  LoopEmitter(const LoopKernel& kernel, const CpuTarget& target, JitModule& module, const std::string& symbol)
+      : LoopCode(kernel, target, module, symbol), layout_(LayoutOf(kernel, target)), deps_(Analyze(kernel)) {
+    FindCached();
+  }
+
+  void Run() {
+    llvm::LLVMContext& context = b_.getContext();
+    auto* entry = llvm::BasicBlock::Create(context, "entry", function_);
+    auto* start = llvm::BasicBlock::Create(context, "start", function_);
+    entry_.SetInsertPoint(entry);
+    entry_.SetInsertPoint(entry_.CreateBr(start));
+    b_.SetInsertPoint(start);
+    Loop(function_->getArg(2), function_->getArg(3), 1, {}, [&](V task, Values) {
+      Task(task);
+      return Values{};
+    });
+    b_.CreateRetVoid();
+  }
+
+ private:
+  // --- which expressions a set of roots needs
+  std::vector<bool> Needed(const std::vector<uint32_t>& roots, int stage) const {
+    std::vector<bool> needed(k_.exprs.size(), false);
+    for (uint32_t r : roots) needed[r] = true;
+    for (size_t i = k_.exprs.size(); i-- > 0;) {
+      if (!needed[i] || FromCache(i, stage)) continue;
+      for (uint32_t arg : k_.exprs[i].args) {
+        if (arg != kNoExpr) needed[arg] = true;
+      }
+    }
+    return needed;
+  }
+  bool FromCache(size_t i, int stage) const { return !cached_.empty() && cached_[i] >= 0 && stage > first_stage_[i]; }
+
+  std::vector<uint32_t> Roots(int stage) const {
+    std::vector<uint32_t> roots;
+    for (const Reduction& r : k_.reductions) {
+      if (r.stage == stage) roots.push_back(r.expr);
+    }
+    for (const Store& s : k_.stores) {
+      if (!s.row && s.stage == stage) roots.push_back(s.expr);
+    }
+    return roots;
+  }
+
+  // Row form: full values with an expensive operation that more than one pass needs.
+  void FindCached() {
+    if (layout_.form != Form::kRows || !layout_.cache || k_.stages < 2) return;
+    cached_.assign(k_.exprs.size(), -1);
+    first_stage_.assign(k_.exprs.size(), -1);
+    std::vector<int> uses(k_.exprs.size(), 0);
+    for (int stage = 0; stage < k_.stages; ++stage) {
+      const std::vector<bool> needed = Needed(Roots(stage), -1);
+      for (size_t i = 0; i < needed.size(); ++i) {
+        if (!needed[i]) continue;
+        ++uses[i];
+        if (first_stage_[i] < 0) first_stage_[i] = stage;
+      }
+    }
+    for (size_t i = 0; i < k_.exprs.size(); ++i) {
+      const Expr& e = k_.exprs[i];
+      const bool expensive = (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) && IsExpensive(e.op);
+      if (expensive && deps_[i].reduced && deps_[i].vector && uses[i] > 1 && !IsBool(e.dtype)) {
+        cached_[i] = cached_count_++;
+      }
+    }
+  }
+
+ public:
+  int cached_count() const { return cached_count_; }
+
+ private:
+  V CacheAddress(size_t i, const Scope& scope, const Lanes& at) {
+    // Each cached value has a row of its own, 8 bytes an element, padded by a vector.
+    V row = Param((2 + accesses()) * k_.dims.size() + 1 + accesses());
+    V base = b_.CreateGEP(b_.getInt64Ty(), function_->getArg(4), b_.CreateMul(row, I64(cached_[i])));
+    V position = scope.linear == nullptr ? at.v : b_.CreateAdd(scope.linear, at.v);
+    return b_.CreateGEP(code_.ComputeLlvm(k_.exprs[i].dtype), base, position);
+  }
+
+  // Computes what is needed, not yet there and accepted by `fits`.
+  void Compute(const std::vector<bool>& needed, Scope& scope, const Lanes& at, int stage,
+               const std::function<bool(const Dependence&)>& fits) {
+    for (size_t i = 0; i < k_.exprs.size(); ++i) {
+      if (!needed[i] || scope.values[i] != nullptr || !fits(deps_[i])) continue;
+      const Expr& e = k_.exprs[i];
+      if (e.kind == ExprKind::kReduced) continue;  // set when its loop ends
+      const int lanes = deps_[i].vector ? at.count : 1;
+      if (FromCache(i, stage)) {
+        llvm::Type* type = code_.ComputeLlvm(e.dtype);
+        V address = CacheAddress(i, scope, at);
+        const llvm::Align align(BytesOf(e.dtype));
+        if (lanes == 1) {
+          scope.values[i] = b_.CreateAlignedLoad(type, address, align);
+        } else {
+          // The cache is padded: whole vectors may always be read.
+          scope.values[i] = b_.CreateAlignedLoad(llvm::FixedVectorType::get(type, lanes), address, align);
+        }
+        continue;
+      }
+      if (e.kind == ExprKind::kLoad) {
+        scope.values[i] = Load(e.index, scope, at, deps_[i].vector);
+      } else if (e.kind == ExprKind::kIndex) {
+        const size_t a = k_.loads.size() + e.index;
+        V value = scope.positions[a];
+        if (deps_[i].vector) {
+          V lane = lanes == 1 ? at.v : b_.CreateAdd(b_.CreateVectorSplat(lanes, at.v), Iota(lanes));
+          V stride = lanes == 1 ? VectorStride(a) : b_.CreateVectorSplat(lanes, VectorStride(a));
+          V base = lanes == 1 ? value : b_.CreateVectorSplat(lanes, value);
+          value = b_.CreateAdd(base, b_.CreateMul(lane, stride));
+        }
+        scope.values[i] = value;
+      } else {
+        V args[3] = {};
+        DType from = e.dtype;
+        for (int k = 0; k < 3; ++k) {
+          if (e.args[k] == kNoExpr) continue;
+          args[k] = Vector(e.args[k], scope, lanes);
+          if (k == 0) from = k_.exprs[e.args[0]].dtype;
+        }
+        scope.values[i] = code_.Emit(e, from, args);
+        if (scope.values[i] == nullptr) {
+          status_ = absl::UnimplementedError(absl::StrCat("the CPU compiler has no code for scalar operation ",
+                                                          static_cast<int>(e.op), " on ", NameOf(from), " giving ",
+                                                          NameOf(e.dtype)));
+          scope.values[i] = llvm::PoisonValue::get(code_.ComputeLlvm(e.dtype));
+        }
+      }
+      if (!cached_.empty() && cached_[i] >= 0 && stage == first_stage_[i]) {
+        // Lanes beyond the row's end land in the padding.
+        b_.CreateAlignedStore(scope.values[i], CacheAddress(i, scope, at), llvm::Align(BytesOf(e.dtype)));
+      }
+    }
+  }
+
+  void Task(V task) {
+    Scope scope = NewScope();
+    for (size_t a = 0; a < accesses(); ++a) scope.positions[a] = Offset(a);
+    const size_t parallel = k_.parallel_dims();
+    V rest = task;
+    V block = nullptr;
+    indices_.assign(k_.dims.size(), nullptr);
+    if (layout_.form != Form::kRows) {
+      // The innermost part of a task number is the block of the vector dimension.
+      V size = Size(parallel - 1);
+      V blocks = b_.CreateUDiv(b_.CreateAdd(size, b_.CreateSub(Block(), I64(1))), Block());
+      if (parallel == 1) {
+        block = task;
+      } else {
+        block = b_.CreateURem(task, blocks);
+        rest = b_.CreateUDiv(task, blocks);
+      }
+    }
+    const size_t outer = layout_.form == Form::kRows ? parallel : parallel - 1;
+    for (size_t d = outer; d-- > 0;) {
+      V index = rest;
+      if (d > 0) {
+        index = b_.CreateURem(rest, Size(d));
+        rest = b_.CreateUDiv(rest, Size(d));
+      }
+      indices_[d] = index;
+      Advance(scope, d, index);
+    }
+    if (layout_.form == Form::kRows) {
+      Rows(scope);
+      return;
+    }
+    const auto uniform = [](const Dependence& d) { return !d.vector && !d.reduced && d.stage == 0; };
+    Compute(AllNeeded(), scope, Lanes{}, 0, uniform);
+    V start = b_.CreateMul(block, Block());
+    V end = MinOf(b_.CreateAdd(start, Block()), Size(parallel - 1));
+    if (layout_.form == Form::kElementwise) {
+      Elementwise(scope, start, end);
+    } else {
+      Columns(scope, start, end);
+    }
+  }
+
+  std::vector<bool> AllNeeded() const {
+    std::vector<uint32_t> roots;
+    for (const Reduction& r : k_.reductions) roots.push_back(r.expr);
+    for (const Store& s : k_.stores) roots.push_back(s.expr);
+    return Needed(roots, -1);
+  }
+
+  static bool Anything(const Dependence&) { return true; }
+
+  void Elementwise(const Scope& outer, V start, V end) {
+    const std::vector<bool> needed = AllNeeded();
+    const auto body = [&](V v, const Lanes& at) {
+      (void)v;
+      Scope scope = outer;
+      Compute(needed, scope, at, 0, Anything);
+      for (size_t s = 0; s < k_.stores.size(); ++s) StoreTo(s, scope, at, true);
+    };
+    const int lanes = layout_.lanes;
+    V at = start;
+    const bool small = k_.exprs.size() <= 12;
+    if (small || !masks_) {
+      at = Loop(
+               at, end, lanes, {},
+               [&](V v, Values) {
+                 body(v, Lanes{lanes, v, nullptr});
+                 return Values{};
+               },
+               lanes - 1)
+               .index;
+    }
+    Loop(at, end, masks_ ? lanes : 1, {}, [&](V v, Values) {
+      body(v, masks_ ? Lanes{lanes, v, MaskOf(v, end, lanes)} : Lanes{1, v, nullptr});
+      return Values{};
+    });
+  }
+
+  // Loops over reduced dimensions [d, last), then `inner`.
+  Values Nest(size_t d, size_t last, const Scope& scope, Values carried,
+              const std::function<Values(const Scope&, Values)>& inner) {
+    if (d == last) return inner(scope, std::move(carried));
+    return Loop(I64(0), ReducedEnd(d), 1, std::move(carried),
+                [&](V index, Values current) {
+                  Scope deeper = scope;
+                  Advance(deeper, d, index);
+                  if (!cached_.empty()) {
+                    V base = deeper.linear == nullptr ? index : b_.CreateAdd(deeper.linear, index);
+                    deeper.linear = b_.CreateMul(base, Size(d + 1));
+                  }
+                  return Nest(d + 1, last, deeper, std::move(current), inner);
+                })
+        .carried;
+  }
+
+  V ReducedEnd(size_t d) {
+    if (k_.dims[d].chunk_dim < 0) return Size(d);
+    V begin = b_.CreateMul(indices_[k_.dims[d].chunk_dim], Size(d));
+    return MinOf(Size(d), b_.CreateSub(Total(d), begin));
+  }
+
+  void SetReduced(Scope& scope, const std::vector<std::pair<uint32_t, V>>& results) {
+    for (size_t i = 0; i < k_.exprs.size(); ++i) {
+      for (const auto& [k, value] : results) {
+        if (k_.exprs[i].kind == ExprKind::kReduced && k_.exprs[i].index == k) scope.values[i] = value;
+      }
+    }
+  }
+
+  void Columns(const Scope& outer, V start, V end) {
+    const int lanes = layout_.lanes;
+    if (masks_) {
+      std::vector<Lanes> panel;
+      for (int u = 0; u < layout_.panel; ++u) {
+        V v = u == 0 ? start : b_.CreateAdd(start, I64(u * lanes));
+        panel.push_back(Lanes{lanes, v, MaskOf(v, end, lanes)});
+      }
+      Panel(outer, panel);
+      return;
+    }
+    V at = Loop(
+               start, end, layout_.panel * lanes, {},
+               [&](V v, Values) {
+                 std::vector<Lanes> panel;
+                 for (int u = 0; u < layout_.panel; ++u)
+                   panel.push_back(Lanes{lanes, u == 0 ? v : b_.CreateAdd(v, I64(u * lanes)), nullptr});
+                 Panel(outer, panel);
+                 return Values{};
+               },
+               layout_.panel * lanes - 1)
+               .index;
+    Loop(at, end, 1, {}, [&](V v, Values) {
+      Panel(outer, {Lanes{1, v, nullptr}});
+      return Values{};
+    });
+  }
+
+  void Panel(const Scope& outer, const std::vector<Lanes>& panel) {
+    std::vector<uint32_t> roots;
+    for (const Reduction& r : k_.reductions) roots.push_back(r.expr);
+    std::vector<uint32_t> full;
+    for (uint32_t s = 0; s < k_.stores.size(); ++s) {
+      if (k_.stores[s].row) continue;
+      full.push_back(s);
+      roots.push_back(k_.stores[s].expr);
+    }
+    const std::vector<bool> needed = Needed(roots, -1);
+    Values accumulators;
+    for (const Reduction& r : k_.reductions) {
+      for (const Lanes& at : panel) accumulators.push_back(Identity(r, at.count));
+    }
+    // What does not change along the reduction is loaded once.
+    std::vector<Scope> tops(panel.size(), outer);
+    for (size_t u = 0; u < panel.size(); ++u) {
+      Compute(needed, tops[u], panel[u], 0, [](const Dependence& d) { return !d.reduced && d.stage == 0; });
+    }
+    Values done =
+        Nest(k_.parallel_dims(), k_.dims.size(), outer, accumulators, [&](const Scope& scope, Values current) {
+          Scope shared = scope;
+          Compute(needed, shared, Lanes{}, 0, [](const Dependence& d) { return !d.vector; });
+          for (size_t u = 0; u < panel.size(); ++u) {
+            Scope inner = shared;
+            for (size_t i = 0; i < inner.values.size(); ++i) {
+              if (inner.values[i] == nullptr) inner.values[i] = tops[u].values[i];
+            }
+            Compute(needed, inner, panel[u], 0, Anything);
+            for (size_t r = 0; r < k_.reductions.size(); ++r) {
+              V& a = current[r * panel.size() + u];
+              a = Combine(k_.reductions[r], a, Vector(k_.reductions[r].expr, inner, panel[u].count));
+            }
+            for (uint32_t s : full) StoreTo(s, inner, panel[u], true);
+          }
+          return current;
+        });
+    std::vector<uint32_t> row_roots;
+    for (const Store& s : k_.stores) {
+      if (s.row) row_roots.push_back(s.expr);
+    }
+    const std::vector<bool> row_needed = Needed(row_roots, -1);
+    for (size_t u = 0; u < panel.size(); ++u) {
+      Scope scope = tops[u];
+      std::vector<std::pair<uint32_t, V>> results;
+      for (uint32_t r = 0; r < k_.reductions.size(); ++r) results.push_back({r, done[r * panel.size() + u]});
+      SetReduced(scope, results);
+      Compute(row_needed, scope, panel[u], 0, [](const Dependence& d) { return !d.reduced; });
+      for (size_t s = 0; s < k_.stores.size(); ++s) {
+        if (k_.stores[s].row) StoreTo(s, scope, panel[u], true);
+      }
+    }
+  }
+
+  void Rows(Scope scope) {
+    const size_t vector = k_.dims.size() - 1;
+    const std::vector<bool> all = AllNeeded();
+    const auto row_level = [](const Dependence& d) { return !d.vector && !d.reduced; };
+    for (int stage = 0; stage < k_.stages; ++stage) {
+      Compute(all, scope, Lanes{}, stage, [&](const Dependence& d) { return row_level(d) && d.stage <= stage; });
+      const std::vector<uint32_t> roots = Roots(stage);
+      if (roots.empty()) continue;
+      std::vector<bool> needed = Needed(roots, stage);
+      size_t work = 0;
+      for (size_t i = 0; i < needed.size(); ++i) work += needed[i] && scope.values[i] == nullptr;
+      std::vector<uint32_t> reduced;
+      for (uint32_t r = 0; r < k_.reductions.size(); ++r) {
+        if (k_.reductions[r].stage == stage) reduced.push_back(r);
+      }
+      const bool small = work <= 8;
+      const int unroll = small && !reduced.empty() && reduced.size() <= 2 ? 4 : 1;
+      const int lanes = layout_.lanes;
+      Values accumulators;  // per reduction: `unroll` vectors, then a scalar where there are no masks
+      const size_t per = unroll + (masks_ ? 0 : 1);
+      for (uint32_t r : reduced) {
+        for (int u = 0; u < unroll; ++u) accumulators.push_back(Identity(k_.reductions[r], lanes));
+        if (!masks_) accumulators.push_back(Identity(k_.reductions[r], 1));
+      }
+      Values done = Nest(k_.parallel_dims(), vector, scope, accumulators, [&](const Scope& outer, Values current) {
+        V size = ReducedEnd(vector);
+        Scope shared = outer;
+        Compute(needed, shared, Lanes{}, stage, [](const Dependence& d) { return !d.vector; });
+        const auto body = [&](const Lanes& at, int u, Values& carried) {
+          Scope inner = shared;
+          Compute(needed, inner, at, stage, Anything);
+          for (size_t k = 0; k < reduced.size(); ++k) {
+            const Reduction& r = k_.reductions[reduced[k]];
+            V& a = carried[k * per + (at.count == 1 ? unroll : u)];
+            V next = Combine(r, a, Vector(r.expr, inner, at.count));
+            a = at.mask == nullptr ? next : b_.CreateSelect(at.mask, next, a);
+          }
+          for (size_t s = 0; s < k_.stores.size(); ++s) {
+            if (!k_.stores[s].row && k_.stores[s].stage == stage) StoreTo(s, inner, at, true);
+          }
+        };
+        LoopEnd at{I64(0), std::move(current)};
+        if (small || !masks_) {
+          at = Loop(
+              at.index, size, int64_t{unroll} * lanes, std::move(at.carried),
+              [&](V v, Values carried) {
+                for (int u = 0; u < unroll; ++u) {
+                  body(Lanes{lanes, u == 0 ? v : b_.CreateAdd(v, I64(u * lanes)), nullptr}, u, carried);
+                }
+                return carried;
+              },
+              int64_t{unroll} * lanes - 1);
+        }
+        if (masks_) {
+          at = Loop(at.index, size, lanes, std::move(at.carried), [&](V v, Values carried) {
+            body(Lanes{lanes, v, MaskOf(v, size, lanes)}, 0, carried);
+            return carried;
+          });
+        } else {
+          at = Loop(at.index, size, 1, std::move(at.carried), [&](V v, Values carried) {
+            body(Lanes{1, v, nullptr}, 0, carried);
+            return carried;
+          });
+        }
+        return at.carried;
+      });
+      std::vector<std::pair<uint32_t, V>> results;
+      for (size_t k = 0; k < reduced.size(); ++k) {
+        const Reduction& r = k_.reductions[reduced[k]];
+        Values parts(done.begin() + k * per, done.begin() + k * per + unroll);
+        while (parts.size() > 1) {
+          Values halves;
+          for (size_t i = 0; i + 1 < parts.size(); i += 2) halves.push_back(Combine(r, parts[i], parts[i + 1]));
+          parts = halves;
+        }
+        V result = Horizontal(r, parts[0]);
+        if (!masks_) result = Combine(r, result, done[k * per + unroll]);
+        results.push_back({reduced[k], result});
+      }
+      SetReduced(scope, results);
+    }
+    Compute(all, scope, Lanes{}, k_.stages, row_level);
+    for (size_t s = 0; s < k_.stores.size(); ++s) {
+      if (k_.stores[s].row) StoreTo(s, scope, Lanes{}, false);
+    }
+  }
+
+ public:
+  const absl::Status& status() const { return status_; }
+
+ private:
+  Layout layout_;
+  std::vector<Dependence> deps_;
+  Values indices_;
+  std::vector<int> cached_, first_stage_;
+  int cached_count_ = 0;
+  absl::Status status_;
+};
+
+}  // namespace
+
+int64_t ElementsOfTask(int64_t size) {
+  // A multiple of every vector length.
+  size = std::max<int64_t>(size, 1);
+  const int64_t pieces = (size + kBlock - 1) / kBlock;
+  return ((size + pieces - 1) / pieces + 63) / 64 * 64;
+}
+
+LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
+  LoopPlan plan;
+  const Layout layout = LayoutOf(kernel, target);
+  plan.key = absl::StrCat(ToString(kernel, false), "lanes ", layout.lanes, " panel ", layout.panel,
+                          layout.cache ? " cache" : "");
+  const size_t parallel = kernel.parallel_dims();
+  int64_t block = 1;
+  if (layout.form == Form::kElementwise) {
+    block = ElementsOfTask(kernel.dims[parallel - 1].size);
+  } else if (layout.form == Form::kColumns) {
+    block = int64_t{layout.panel} * layout.lanes;
+  }
+  for (const Dim& d : kernel.dims) plan.params.push_back(d.size);
+  plan.params.push_back(block);
+  for (const Dim& d : kernel.dims) plan.params.push_back(d.total);
+  const auto add = [&](const Access& a) {
+    plan.params.push_back(a.offset);
+    plan.params.insert(plan.params.end(), a.strides.begin(), a.strides.end());
+  };
+  for (const Access& a : kernel.loads) add(a);
+  for (const Access& a : kernel.indices) add(a);
+  for (const Store& s : kernel.stores) add(s.access);
+  plan.tasks = 1;
+  for (size_t d = 0; d < parallel; ++d) {
+    const bool blocked = layout.form != Form::kRows && d + 1 == parallel;
+    plan.tasks *= blocked ? (kernel.dims[d].size + block - 1) / block : kernel.dims[d].size;
+  }
+  if (layout.form == Form::kRows && layout.cache) {
+    const int64_t row = (kernel.ReducedCount() + 64 + 63) / 64 * 64;
+    plan.params.push_back(row);
+    int64_t candidates = 0;
+    for (const Expr& e : kernel.exprs)
+      candidates += IsExpensive(e.op) && (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary);
+    if (kernel.stages > 1) plan.scratch_bytes = row * 8 * candidates;
+  } else {
+    plan.params.push_back(0);
+  }
+  // About 60 ps an element and simple operation at 16 lanes, 600 an expensive one.
+  double per_element = 20;
+  for (const Expr& e : kernel.exprs) {
+    if (e.kind == ExprKind::kConstant) continue;
+    per_element += (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) && IsExpensive(e.op) ? 500 : 30;
+  }
+  plan.cost = 1.0 * kernel.ParallelCount() * kernel.ReducedCount() * kernel.stages * per_element * 16 /
+              std::max(1, layout.lanes);
+  return plan;
+}
+
+absl::StatusOr<std::string> CompileLoops(const Jit& jit, std::span<const LoopKernel* const> kernels,
+                                         std::span<const std::string> symbols) {
+  auto module = std::make_unique<JitModule>("weft_loops");
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    LoopEmitter emitter(*kernels[i], jit.target(), *module, symbols[i]);
+    emitter.Run();
+    WEFT_RETURN_IF_ERROR(emitter.status());
+  }
+  return jit.Compile(std::move(module));
+}
+
+absl::StatusOr<std::string> LoopText(const LoopKernel& kernel, const CpuTarget& target) {
+  JitModule module("weft_loops");
+  LoopEmitter emitter(kernel, target, module, "loop");
+  emitter.Run();
+  WEFT_RETURN_IF_ERROR(emitter.status());
+  return TextOf(module);
+}
+
+}  // namespace weft::cpu

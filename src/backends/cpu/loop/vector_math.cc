@@ -1,0 +1,480 @@
+// See vector_math.h. Polynomials are Taylor series where these reach 1e-11, else Chebyshev fits; the comment at each says
+// of what, on which interval, with which error. tests/cpu/vector_math_test.cc measures every function in ULPs.
+#include "src/backends/cpu/loop/vector_math.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace weft::cpu {
+
+using ir::ScalarOp;
+using V = VectorMath::V;
+
+namespace {
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kLn2 = 0.693147180559945309417;
+constexpr double kLog2E = 1.44269504088896340736;
+
+llvm::Type* WithElement(llvm::Type* like, llvm::Type* element) {
+  if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(like)) {
+    return llvm::FixedVectorType::get(element, vector->getNumElements());
+  }
+  return element;
+}
+bool IsF64(V x) { return x->getType()->getScalarType()->isDoubleTy(); }
+}  // namespace
+
+V VectorMath::Constant(V like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
+V VectorMath::IntConstant(llvm::Type* type, int64_t value) {
+  return llvm::ConstantInt::get(type, static_cast<uint64_t>(value), true);
+}
+llvm::Type* VectorMath::IntTypeOf(V x) {
+  return WithElement(x->getType(), IsF64(x) ? b_.getInt64Ty() : static_cast<llvm::Type*>(b_.getInt32Ty()));
+}
+
+V VectorMath::Fma(V x, V y, V z) {
+  if (target_.has_fma) return b_.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z});
+  if (IsF64(x)) return b_.CreateFAdd(b_.CreateFMul(x, y), z);
+  // The product of two f32 is exact in f64.
+  llvm::Type* wide = WithElement(x->getType(), b_.getDoubleTy());
+  V sum = b_.CreateFAdd(b_.CreateFMul(b_.CreateFPExt(x, wide), b_.CreateFPExt(y, wide)), b_.CreateFPExt(z, wide));
+  return b_.CreateFPTrunc(sum, x->getType());
+}
+
+V VectorMath::Poly(V x, std::initializer_list<double> ascending) {
+  const double* c = ascending.end();
+  V p = Constant(x, *--c);
+  while (c != ascending.begin()) p = Fma(p, x, Constant(x, *--c));
+  return p;
+}
+
+V VectorMath::Max(V x, V y) {
+  const bool cx = llvm::isa<llvm::Constant>(x);
+  if (cx) std::swap(x, y);
+  V greater = b_.CreateSelect(b_.CreateFCmpOGT(y, x), y, x);  // a NaN in x stays
+  auto* constant = llvm::dyn_cast<llvm::Constant>(y);
+  if (constant != nullptr && !constant->isNaN()) return greater;
+  return b_.CreateSelect(b_.CreateFCmpUNO(y, y), y, greater);
+}
+
+V VectorMath::Min(V x, V y) {
+  const bool cx = llvm::isa<llvm::Constant>(x);
+  if (cx) std::swap(x, y);
+  V less = b_.CreateSelect(b_.CreateFCmpOLT(y, x), y, x);
+  auto* constant = llvm::dyn_cast<llvm::Constant>(y);
+  if (constant != nullptr && !constant->isNaN()) return less;
+  return b_.CreateSelect(b_.CreateFCmpUNO(y, y), y, less);
+}
+
+// Without SSE4.1 LLVM calls libm for each of these; the magic-number form needs no call and no branch.
+V VectorMath::Round(llvm::Intrinsic::ID rounding, V x) {
+  if (rounding == llvm::Intrinsic::round) {
+    // Half away from zero: trunc(|x| + the largest number below a half), sign of x.
+    V magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+    const double almost_half = IsF64(x) ? 0.49999999999999994 : static_cast<double>(0.49999997f);
+    return CopySign(Round(llvm::Intrinsic::trunc, b_.CreateFAdd(magnitude, Constant(x, almost_half))), x);
+  }
+  if (target_.isa != Isa::kPortable) return b_.CreateUnaryIntrinsic(rounding, x);
+  const double magic = IsF64(x) ? 4503599627370496.0 : 8388608.0;  // 2^52, 2^23: from here on all are integers
+  V magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  V rounded = b_.CreateFSub(b_.CreateFAdd(magnitude, Constant(x, magic)), Constant(x, magic));
+  V one = Constant(x, 1);
+  V zero = Constant(x, 0);
+  if (rounding == llvm::Intrinsic::trunc) {
+    rounded = b_.CreateFSub(rounded, b_.CreateSelect(b_.CreateFCmpOGT(rounded, magnitude), one, zero));
+  }
+  V is_small = b_.CreateFCmpOLT(magnitude, Constant(x, magic));
+  V signed_value = CopySign(rounded, x);
+  if (rounding == llvm::Intrinsic::floor) {
+    signed_value = b_.CreateFSub(signed_value, b_.CreateSelect(b_.CreateFCmpOGT(signed_value, x), one, zero));
+    signed_value = CopySign(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, signed_value), x);
+  } else if (rounding == llvm::Intrinsic::ceil) {
+    signed_value = b_.CreateFAdd(signed_value, b_.CreateSelect(b_.CreateFCmpOLT(signed_value, x), one, zero));
+    signed_value = CopySign(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, signed_value), x);
+  }
+  return b_.CreateSelect(is_small, signed_value, x);
+}
+
+V VectorMath::CopySign(V magnitude, V sign) {
+  return b_.CreateIntrinsic(llvm::Intrinsic::copysign, {magnitude->getType()}, {magnitude, sign});
+}
+
+V VectorMath::CallPerLane(const std::string& name, V x, V y) {
+  llvm::Type* element = x->getType()->getScalarType();
+  llvm::Module* module = b_.GetInsertBlock()->getModule();
+  std::vector<llvm::Type*> types(y == nullptr ? 1 : 2, element);
+  const std::string symbol = element->isDoubleTy() ? name : name + "f";
+  llvm::FunctionCallee callee = module->getOrInsertFunction(symbol, llvm::FunctionType::get(element, types, false));
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  if (vector == nullptr) {
+    return y == nullptr ? b_.CreateCall(callee, {x}) : b_.CreateCall(callee, {x, y});
+  }
+  V result = llvm::PoisonValue::get(x->getType());
+  for (uint64_t lane = 0; lane < vector->getNumElements(); ++lane) {
+    V a = b_.CreateExtractElement(x, lane);
+    V r = y == nullptr ? b_.CreateCall(callee, {a}) : b_.CreateCall(callee, {a, b_.CreateExtractElement(y, lane)});
+    result = b_.CreateInsertElement(result, r, lane);
+  }
+  return result;
+}
+
+V VectorMath::Pow2(V n) {
+  V biased = b_.CreateAdd(n, IntConstant(n->getType(), 1023));
+  return b_.CreateBitCast(b_.CreateShl(biased, IntConstant(n->getType(), 52)),
+                          WithElement(n->getType(), b_.getDoubleTy()));
+}
+
+// expm1(r) for x = n ln 2 + r, |r| <= 0.347; Taylor to r^10, 1e-12 relative.
+V VectorMath::ExpReduced(V x, V* n) {
+  V rounded = Round(llvm::Intrinsic::roundeven, b_.CreateFMul(x, Constant(x, kLog2E)));
+  V r = Fma(rounded, Constant(x, -0.693147180369123816490), x);  // ln 2 in two parts: n times the first is exact
+  r = Fma(rounded, Constant(x, -1.90821492927058770002e-10), r);
+  *n = b_.CreateFPToSI(rounded, IntTypeOf(x));
+  V q = Poly(r, {1. / 2, 1. / 6, 1. / 24, 1. / 120, 1. / 720, 1. / 5040, 1. / 40320, 1. / 362880, 1. / 3628800});
+  return Fma(b_.CreateFMul(r, r), q, r);
+}
+
+// f64 arguments that came from f32: clamped to where f32 has long overflowed or vanished, so 2^n is a normal f64.
+V VectorMath::Exp64(V x) {
+  V clamped = Min(Max(x, Constant(x, -200)), Constant(x, 200));
+  V n = nullptr;
+  V r = ExpReduced(b_.CreateSelect(b_.CreateFCmpUNO(x, x), Constant(x, 0), clamped), &n);
+  V result = b_.CreateFMul(b_.CreateFAdd(r, Constant(x, 1)), Pow2(n));
+  return b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result);
+}
+
+// ln x for x from f32 (denormals of f32 are normal here): 2 atanh((m-1)/(m+1)) + n ln 2, m in [0.707, 1.414].
+V VectorMath::Log64(V x) {
+  llvm::Type* i64 = IntTypeOf(x);
+  V bits = b_.CreateBitCast(x, i64);
+  V offset = b_.CreateSub(bits, IntConstant(i64, 0x3FE6A09E667F3BCD));  // of sqrt(1/2)
+  V n = b_.CreateAShr(offset, IntConstant(i64, 52));
+  V m = b_.CreateBitCast(b_.CreateSub(bits, b_.CreateShl(n, IntConstant(i64, 52))), x->getType());
+  V s = b_.CreateFDiv(b_.CreateFSub(m, Constant(x, 1)), b_.CreateFAdd(m, Constant(x, 1)));
+  V z = b_.CreateFMul(s, s);
+  V p = Poly(z, {2., 2. / 3, 2. / 5, 2. / 7, 2. / 9, 2. / 11, 2. / 13, 2. / 15, 2. / 17});
+  V n32 = b_.CreateTrunc(n, WithElement(i64, b_.getInt32Ty()));
+  V result = Fma(b_.CreateSIToFP(n32, x->getType()), Constant(x, kLn2), b_.CreateFMul(s, p));
+  result = b_.CreateSelect(b_.CreateFCmpOEQ(x, Constant(x, 0)), Constant(x, -kInf), result);
+  result = b_.CreateSelect(b_.CreateFCmpOLT(x, Constant(x, 0)), Constant(x, std::nan("")), result);
+  V unchanged = b_.CreateFCmpUEQ(x, Constant(x, kInf));  // +inf or NaN
+  return b_.CreateSelect(unchanged, x, result);
+}
+
+V VectorMath::Erf64(V x) {
+  V magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  V z = b_.CreateFMul(x, x);
+  // Taylor on [0, 1]: (-1)^n / (n! (2n + 1)) times 2 / sqrt(pi); 1e-11.
+  constexpr double k = 1.12837916709551257390;
+  V small =
+      b_.CreateFMul(x, Poly(z, {k, -k / 3, k / 10, -k / 42, k / 216, -k / 1320, k / 9360, -k / 75600, k / 685440,
+                                -k / 6894720, k / 76204800, -k / 918086400, k / 11975040000., -k / 168129561600.}));
+  // ln erfc on [1, 4.1], 8e-11; erf is 1 in f32 from 3.92 on.
+  V clamped = Min(Max(magnitude, Constant(x, 1)), Constant(x, 4.1));
+  V log_erfc =
+      Poly(clamped, {0.0000596225343606016434, -1.12876269382246861, -0.635513115870016728, -0.104656372032401435,
+                     0.021208848277710486, -0.00131164915871957502, -0.00101403450043575889, 0.000490110211245771812,
+                     -0.000124788978071433346, 0.0000206512789452665213, -2.22665658755214188e-6,
+                     1.43035784420481997e-7, -4.16884475415543267e-9});
+  V n = nullptr;
+  V finite = b_.CreateSelect(b_.CreateFCmpUNO(x, x), Constant(x, -1), log_erfc);
+  V e = ExpReduced(finite, &n);
+  V erfc = b_.CreateFMul(b_.CreateFAdd(e, Constant(x, 1)), Pow2(n));
+  V large = CopySign(b_.CreateFSub(Constant(x, 1), erfc), x);
+  V result = b_.CreateSelect(b_.CreateFCmpOLT(magnitude, Constant(x, 1)), small, large);
+  return b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result);
+}
+
+// x * f(w), w = -ln(1 - x^2): fits of f in w - 2.5 for w < 5 (3e-12) and in sqrt(w) - 3 beyond (4e-11).
+V VectorMath::ErfInv64(V x) {
+  V one = Constant(x, 1);
+  V w = b_.CreateFNeg(Log64(b_.CreateFMul(b_.CreateFSub(one, x), b_.CreateFAdd(one, x))));
+  V central = Poly(b_.CreateFSub(w, Constant(x, 2.5)),
+                   // the fit's variable runs over [-2.5, 2.5]
+                   {1.50140935111079192, 0.246640276730559321, -0.00417731772599163957, -0.00125270782607625833,
+                    0.00021825027393418203, -4.99622276136669528e-6, -3.41663610307791287e-6, 4.7883694126272847e-7,
+                    1.34292871422317946e-8, -1.09066557431078274e-8, 9.02488144787148813e-10, 1.29824460433323252e-10,
+                    -3.01223460211607582e-11, -3.3888175188593955e-13, 4.38499531170088807e-13});
+  V root = b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, Min(w, Constant(x, 40)));
+  V tail = Poly(b_.CreateFSub(root, Constant(x, 3)),
+                {2.83297679873344023, 1.00167527630567647, 0.00944552165573848652, -0.00764378946889132852,
+                 0.00568517996800564168, -0.0035589849346296773, 0.00148386503836454872, -0.000147952481567231513,
+                 -0.00028414171451401234, 0.000203450343856014213, -0.000043182238544820324, -0.0000215408499399565396,
+                 0.0000173488139219379583, -4.37511734335561011e-6, 3.2337044981309482e-7});
+  V result = b_.CreateFMul(x, b_.CreateSelect(b_.CreateFCmpOLT(w, Constant(x, 5)), central, tail));
+  V magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  result = b_.CreateSelect(b_.CreateFCmpOEQ(magnitude, one), CopySign(Constant(x, kInf), x), result);
+  return b_.CreateSelect(b_.CreateFCmpUGT(magnitude, one), Constant(x, std::nan("")), result);
+}
+
+// x in [0, 1]: above tan(pi/8) around pi/4. Taylor on [0, 0.4143], 1e-11.
+V VectorMath::Atan64(V x) {
+  V one = Constant(x, 1);
+  V high = b_.CreateFCmpOGT(x, Constant(x, 0.41421356237309503));
+  V t = b_.CreateSelect(high, b_.CreateFDiv(b_.CreateFSub(x, one), b_.CreateFAdd(x, one)), x);
+  V z = b_.CreateFMul(t, t);
+  V p = Poly(z, {1., -1. / 3, 1. / 5, -1. / 7, 1. / 9, -1. / 11, 1. / 13, -1. / 15, 1. / 17, -1. / 19, 1. / 21,
+                 -1. / 23, 1. / 25});
+  return Fma(t, p, b_.CreateSelect(high, Constant(x, 0.78539816339744830962), Constant(x, 0)));
+}
+
+// |x| <= 2^20: n = round(x 2 / pi) below 2^20, three parts of pi / 2 of 33 bits each.
+void VectorMath::SinCos64(V x, V* sine, V* cosine) {
+  V n = Round(llvm::Intrinsic::roundeven, b_.CreateFMul(x, Constant(x, 0.63661977236758134308)));
+  V r = Fma(n, Constant(x, -1.57079632673412561417), x);
+  r = Fma(n, Constant(x, -6.07710050630396597660e-11), r);
+  r = Fma(n, Constant(x, -2.02226624879595063154e-21), r);
+  V z = b_.CreateFMul(r, r);
+  V s = Poly(z, {-1. / 6, 1. / 120, -1. / 5040, 1. / 362880, -1. / 39916800, 1. / 6227020800.});
+  s = Fma(b_.CreateFMul(z, r), s, r);
+  V c = Poly(z, {1., -1. / 2, 1. / 24, -1. / 720, 1. / 40320, -1. / 3628800, 1. / 479001600., -1. / 87178291200.});
+  llvm::Type* i64 = IntTypeOf(x);
+  V quadrant = b_.CreateFPToSI(n, WithElement(i64, b_.getInt32Ty()));
+  llvm::Type* i32 = quadrant->getType();
+  const auto bit = [&](V value, int64_t mask) {
+    return b_.CreateICmpNE(b_.CreateAnd(value, IntConstant(i32, mask)), IntConstant(i32, 0));
+  };
+  V swap = bit(quadrant, 1);
+  V sine_value = b_.CreateSelect(swap, c, s);
+  V cosine_value = b_.CreateSelect(swap, s, c);
+  *sine = b_.CreateSelect(bit(quadrant, 2), b_.CreateFNeg(sine_value), sine_value);
+  *cosine =
+      b_.CreateSelect(bit(b_.CreateAdd(quadrant, IntConstant(i32, 1)), 2), b_.CreateFNeg(cosine_value), cosine_value);
+}
+
+// Huge angles go to libm, out of line: a vector with one takes the slow way whole.
+V VectorMath::Trig(ScalarOp op, V x) {
+  const char* name = op == ScalarOp::kSin ? "sin" : op == ScalarOp::kCos ? "cos" : "tan";
+  llvm::LLVMContext& context = b_.getContext();
+  llvm::Function* function = b_.GetInsertBlock()->getParent();
+  V in_range = b_.CreateFCmpULE(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), Constant(x, 1048576));
+  V all = x->getType()->isVectorTy() ? b_.CreateAndReduce(in_range) : in_range;
+  auto* fast = llvm::BasicBlock::Create(context, "", function);
+  auto* slow = llvm::BasicBlock::Create(context, "", function);
+  auto* join = llvm::BasicBlock::Create(context, "", function);
+  b_.CreateCondBr(all, fast, slow);
+  b_.SetInsertPoint(fast);
+  V wide = b_.CreateFPExt(x, WithElement(x->getType(), b_.getDoubleTy()));
+  V sine = nullptr, cosine = nullptr;
+  SinCos64(b_.CreateSelect(b_.CreateFCmpUNO(wide, wide), Constant(wide, 0), wide), &sine, &cosine);
+  V result = op == ScalarOp::kSin ? sine : op == ScalarOp::kCos ? cosine : b_.CreateFDiv(sine, cosine);
+  result = b_.CreateFPTrunc(result, x->getType());
+  if (op != ScalarOp::kCos) result = b_.CreateSelect(b_.CreateFCmpOEQ(x, Constant(x, 0)), x, result);  // -0
+  V fast_result = b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result);
+  auto* fast_end = b_.GetInsertBlock();
+  b_.CreateBr(join);
+  b_.SetInsertPoint(slow);
+  V slow_result = CallPerLane(name, x);
+  b_.CreateBr(join);
+  b_.SetInsertPoint(join);
+  llvm::PHINode* phi = b_.CreatePHI(x->getType(), 2);
+  phi->addIncoming(fast_result, fast_end);
+  phi->addIncoming(slow_result, slow);
+  return phi;
+}
+
+// f32 throughout: degree-6 fit of (exp(r) - 1 - r) / r^2 on |r| <= 0.347 (1.4e-9); about 0.6 ULP.
+V VectorMath::ExpF32(V x) {
+  V nan = b_.CreateFCmpUNO(x, x);
+  V clamped = Min(Max(x, Constant(x, -104)), Constant(x, 89));
+  V n = b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, b_.CreateFMul(clamped, Constant(x, kLog2E)));
+  V r = Fma(n, Constant(x, -0.693145751953125), clamped);
+  r = Fma(n, Constant(x, -1.42860682030941723212e-6), r);
+  V q = Poly(r, {0.500000001348105802, 0.166666666816401663, 0.0416664647729668138, 0.00833331090856545328,
+                 0.00139336669000069318, 0.000198910095963083161});
+  V p = b_.CreateFAdd(Fma(b_.CreateFMul(r, r), q, r), Constant(x, 1));
+  V result = nullptr;
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  if (target_.isa == Isa::kAvx512 && vector != nullptr && vector->getNumElements() == 16) {
+    result = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                                {p, n, p, b_.getInt16(-1), b_.getInt32(4)});
+  } else {
+    // 2^n in two factors, so that denormals and the last binade below overflow come out.
+    llvm::Type* i32 = IntTypeOf(x);
+    V i = b_.CreateFPToSI(b_.CreateSelect(nan, Constant(x, 0), n), i32);
+    V half = b_.CreateAShr(i, IntConstant(i32, 1));
+    const auto power = [&](V e) {
+      return b_.CreateBitCast(b_.CreateShl(b_.CreateAdd(e, IntConstant(i32, 127)), IntConstant(i32, 23)), x->getType());
+    };
+    result = b_.CreateFMul(b_.CreateFMul(p, power(half)), power(b_.CreateSub(i, half)));
+  }
+  return b_.CreateSelect(nan, x, result);
+}
+
+// Below 0.632: x + x^3 q(x^2), fit to 2e-9; beyond: 1 - 2 / (exp(2 |x|) + 1). About 1.5 ULP.
+V VectorMath::TanhF32(V x) {
+  V magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  V z = b_.CreateFMul(x, x);
+  V q = Poly(z, {-0.333333331493745071, 0.133333001461889147, -0.0539584616274522014, 0.0217625029073592639,
+                 -0.00832318705827877452, 0.00226950168416235399});
+  V small = Fma(b_.CreateFMul(z, x), q, x);
+  V e = ExpF32(Min(b_.CreateFAdd(magnitude, magnitude), Constant(x, 40)));
+  V large = b_.CreateFSub(Constant(x, 1), b_.CreateFDiv(Constant(x, 2), b_.CreateFAdd(e, Constant(x, 1))));
+  return b_.CreateSelect(b_.CreateFCmpOLT(magnitude, Constant(x, 0.63)), small, CopySign(large, x));
+}
+
+V VectorMath::Function(ScalarOp op, V x) {
+  if (op == ScalarOp::kSqrt) return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
+  if (op == ScalarOp::kRsqrt) {
+    return b_.CreateFDiv(Constant(x, 1), b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
+  }
+  V one = Constant(x, 1);
+  if (IsF64(x)) {
+    switch (op) {
+      case ScalarOp::kCbrt: return CallPerLane("cbrt", x);
+      case ScalarOp::kExp: return CallPerLane("exp", x);
+      case ScalarOp::kExp2: return CallPerLane("exp2", x);
+      case ScalarOp::kExpm1: return CallPerLane("expm1", x);
+      case ScalarOp::kLog: return CallPerLane("log", x);
+      case ScalarOp::kLog1p: return CallPerLane("log1p", x);
+      case ScalarOp::kTanh: return CallPerLane("tanh", x);
+      case ScalarOp::kErf: return CallPerLane("erf", x);
+      case ScalarOp::kSin: return CallPerLane("sin", x);
+      case ScalarOp::kCos: return CallPerLane("cos", x);
+      case ScalarOp::kTan: return CallPerLane("tan", x);
+      case ScalarOp::kLogistic: {
+        V e = CallPerLane("exp", b_.CreateFNeg(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x)));
+        V numerator = b_.CreateSelect(b_.CreateFCmpOLT(x, Constant(x, 0)), e, one);
+        return b_.CreateFDiv(numerator, b_.CreateFAdd(one, e));
+      }
+      case ScalarOp::kErfInv: {
+        // Two Newton steps on libm's erf from the f32-accurate start; near 1 through erfc, which keeps its digits.
+        V y = ErfInv64(x);
+        V finite = b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), one);
+        V start = b_.CreateSelect(finite, y, Constant(x, 0));
+        V magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, start);
+        V target = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+        for (int i = 0; i < 2; ++i) {
+          V by_erf = b_.CreateFSub(CallPerLane("erf", magnitude), target);
+          V by_erfc = b_.CreateFSub(b_.CreateFSub(one, target), CallPerLane("erfc", magnitude));
+          V error = b_.CreateSelect(b_.CreateFCmpOGT(target, Constant(x, 0.5)), by_erfc, by_erf);
+          V inverse_slope = b_.CreateFMul(Constant(x, 0.88622692545275801365),
+                                          CallPerLane("exp", b_.CreateFMul(magnitude, magnitude)));
+          magnitude = b_.CreateFSub(magnitude, b_.CreateFMul(error, inverse_slope));
+        }
+        return b_.CreateSelect(finite, CopySign(magnitude, x), y);
+      }
+      default: return nullptr;
+    }
+  }
+  if (op == ScalarOp::kSin || op == ScalarOp::kCos || op == ScalarOp::kTan) return Trig(op, x);
+  if (target_.has_fma) {
+    if (op == ScalarOp::kExp) return ExpF32(x);
+    if (op == ScalarOp::kTanh) return TanhF32(x);
+    if (op == ScalarOp::kLogistic) {
+      V e = ExpF32(b_.CreateFNeg(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x)));
+      V numerator = b_.CreateSelect(b_.CreateFCmpOLT(x, Constant(x, 0)), e, one);
+      return b_.CreateFDiv(numerator, b_.CreateFAdd(one, e));
+    }
+  }
+  V w = b_.CreateFPExt(x, WithElement(x->getType(), b_.getDoubleTy()));
+  V wone = Constant(w, 1);
+  V result = nullptr;
+  const auto expm1 = [&](V y) {
+    V clamped = Min(Max(y, Constant(y, -200)), Constant(y, 200));
+    V n = nullptr;
+    V r = ExpReduced(b_.CreateSelect(b_.CreateFCmpUNO(y, y), Constant(y, 0), clamped), &n);
+    V scale = Pow2(n);
+    return Fma(r, scale, b_.CreateFSub(scale, wone));
+  };
+  bool keep_zero = false;  // f(-0) = -0 and f(x) = x for the tiniest
+  switch (op) {
+    case ScalarOp::kExp: result = Exp64(w); break;
+    case ScalarOp::kExp2: result = Exp64(b_.CreateFMul(w, Constant(w, kLn2))); break;
+    case ScalarOp::kExpm1:
+      result = expm1(w);
+      keep_zero = true;
+      break;
+    case ScalarOp::kLog: result = Log64(w); break;
+    case ScalarOp::kLog1p: {
+      // ln(u) plus what 1 + x lost, for x in (-1, inf).
+      V u = b_.CreateFAdd(wone, w);
+      V lost = b_.CreateFDiv(b_.CreateFSub(w, b_.CreateFSub(u, wone)), u);
+      V inside = b_.CreateAnd(b_.CreateFCmpOGT(w, Constant(w, -1)), b_.CreateFCmpOLT(w, Constant(w, kInf)));
+      result = b_.CreateFAdd(Log64(u), b_.CreateSelect(inside, lost, Constant(w, 0)));
+      keep_zero = true;
+      break;
+    }
+    case ScalarOp::kLogistic: {
+      V e = Exp64(b_.CreateFNeg(w));
+      result = b_.CreateFDiv(wone, b_.CreateFAdd(wone, e));
+      break;
+    }
+    case ScalarOp::kTanh: {
+      V magnitude = Min(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, w), Constant(w, 20));
+      V e = expm1(b_.CreateFAdd(magnitude, magnitude));
+      result = CopySign(b_.CreateFDiv(e, b_.CreateFAdd(e, Constant(w, 2))), w);
+      break;
+    }
+    case ScalarOp::kErf: result = Erf64(w); break;
+    case ScalarOp::kErfInv: result = ErfInv64(w); break;
+    case ScalarOp::kCbrt: {
+      V third = b_.CreateFMul(Log64(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, w)), Constant(w, 1. / 3));
+      V root = Exp64(Max(third, Constant(w, -100)));
+      V special = b_.CreateFCmpUEQ(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, w), Constant(w, kInf));
+      result = b_.CreateSelect(special, w, CopySign(root, w));
+      keep_zero = true;
+      break;
+    }
+    default: return nullptr;
+  }
+  result = b_.CreateFPTrunc(result, x->getType());
+  if (op == ScalarOp::kExpm1 || op == ScalarOp::kTanh || op == ScalarOp::kLog1p) {
+    result = b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result);
+  }
+  if (keep_zero) result = b_.CreateSelect(b_.CreateFCmpOEQ(x, Constant(x, 0)), x, result);
+  return result;
+}
+
+V VectorMath::Atan2(V y, V x) {
+  if (IsF64(x)) return CallPerLane("atan2", y, x);
+  llvm::Type* wide = WithElement(x->getType(), b_.getDoubleTy());
+  V wy = b_.CreateFPExt(y, wide), wx = b_.CreateFPExt(x, wide);
+  V ay = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, wy), ax = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, wx);
+  V steep = b_.CreateFCmpOGT(ay, ax);
+  V low = b_.CreateSelect(steep, ax, ay), high = b_.CreateSelect(steep, ay, ax);
+  V t = b_.CreateFDiv(low, high);
+  t = b_.CreateSelect(b_.CreateFCmpOEQ(high, Constant(high, 0)), Constant(t, 0), t);   // 0 / 0
+  t = b_.CreateSelect(b_.CreateFCmpOEQ(low, Constant(low, kInf)), Constant(t, 1), t);  // inf / inf
+  V angle = Atan64(t);
+  angle = b_.CreateSelect(steep, b_.CreateFSub(Constant(angle, 1.57079632679489661923), angle), angle);
+  llvm::Type* i64 = IntTypeOf(wx);
+  V negative = b_.CreateICmpSLT(b_.CreateBitCast(wx, i64), IntConstant(i64, 0));  // -0 is negative
+  angle = b_.CreateSelect(negative, b_.CreateFSub(Constant(angle, 3.14159265358979323846), angle), angle);
+  V result = b_.CreateFPTrunc(CopySign(angle, wy), x->getType());
+  return b_.CreateSelect(b_.CreateFCmpUNO(x, y), b_.CreateFAdd(x, y), result);
+}
+
+// exp(y ln |x|) in f64: the logarithm's 1e-13 times y ln|x| <= 104 leaves 1e-11.
+V VectorMath::Pow(V x, V y) {
+  if (IsF64(x)) return CallPerLane("pow", x, y);
+  llvm::Type* wide = WithElement(x->getType(), b_.getDoubleTy());
+  V wx = b_.CreateFPExt(x, wide), wy = b_.CreateFPExt(y, wide);
+  V one = Constant(wx, 1), zero = Constant(wx, 0), inf = Constant(wx, kInf);
+  V ax = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, wx);
+  V ay = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, wy);
+  V exponent = b_.CreateFMul(Log64(ax), wy);
+  exponent = b_.CreateSelect(b_.CreateFCmpOEQ(ax, one), zero, exponent);  // also 0 * inf
+  V result = Exp64(exponent);
+  // exp(+-200) stands for inf and 0 in f32; exact zeros and infinities of x come out of ln as -inf and inf.
+  V integer_y = b_.CreateFCmpOEQ(Round(llvm::Intrinsic::trunc, wy), wy);
+  V half = b_.CreateFMul(wy, Constant(wy, 0.5));
+  V odd = b_.CreateAnd(integer_y, b_.CreateFCmpONE(Round(llvm::Intrinsic::trunc, half), half));
+  odd = b_.CreateAnd(odd, b_.CreateFCmpOLT(ay, inf));
+  llvm::Type* i64 = IntTypeOf(wx);
+  V sign_bit = b_.CreateICmpSLT(b_.CreateBitCast(wx, i64), IntConstant(i64, 0));
+  result = b_.CreateSelect(b_.CreateAnd(sign_bit, odd), b_.CreateFNeg(result), result);
+  V negative = b_.CreateAnd(b_.CreateFCmpOLT(wx, zero), b_.CreateFCmpONE(ax, inf));
+  V undefined = b_.CreateAnd(negative, b_.CreateNot(integer_y));
+  result = b_.CreateSelect(undefined, Constant(wx, std::nan("")), result);
+  V unordered = b_.CreateFCmpUNO(wx, wy);
+  result = b_.CreateSelect(unordered, b_.CreateFAdd(wx, wy), result);
+  V is_one = b_.CreateOr(b_.CreateFCmpOEQ(wy, zero), b_.CreateFCmpOEQ(wx, one));
+  result = b_.CreateSelect(is_one, one, result);
+  return b_.CreateFPTrunc(result, x->getType());
+}
+
+V VectorMath::Rem(V x, V y) { return CallPerLane("fmod", x, y); }
+
+}  // namespace weft::cpu

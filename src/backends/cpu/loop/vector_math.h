@@ -1,0 +1,54 @@
+// Functions of f32 and f64 as LLVM IR, for scalars and vectors alike. Straight-line code without calls for f32; f64 goes
+// to libm lane by lane. No fast-math flags: NaN, infinities, signed zeros and denormals come out as IEEE asks.
+#pragma once
+
+#include "src/backends/cpu/jit/jit_llvm.h"
+#include "src/ir/scalar.h"
+
+namespace weft::cpu {
+
+class VectorMath {
+ public:
+  using V = llvm::Value*;
+
+  VectorMath(llvm::IRBuilder<>& builder, const CpuTarget& target) : b_(builder), target_(target) {}
+
+  // x is float, double or a vector of them. Only the operations called functions in ir/scalar.h, kSqrt to kTan.
+  V Function(ir::ScalarOp op, V x);
+  V Atan2(V y, V x);
+  V Pow(V x, V y);
+  V Rem(V x, V y);  // C's fmod
+
+  V Round(llvm::Intrinsic::ID rounding, V x);
+  V Fma(V x, V y, V z);  // one rounding where the target has it
+  V Max(V x, V y);       // NaN if either is
+  V Min(V x, V y);
+
+ private:
+  V Constant(V like, double value);
+  V IntConstant(llvm::Type* type, int64_t value);
+  llvm::Type* IntTypeOf(V x);
+  V Poly(V x, std::initializer_list<double> ascending);
+  V Pow2(V n_int);  // f64: 2^n for -1022 <= n <= 1023
+  V CopySign(V magnitude, V sign);
+  V CallPerLane(const std::string& f64_name, V x, V y = nullptr);
+
+  // f32 in f32 arithmetic, for targets with fused multiply-add.
+  V ExpF32(V x);
+  V TanhF32(V x);
+  V LogF32(V x);
+  // In f64 arithmetic, accurate to about 1e-10: one rounding to f32 away from correct.
+  V Exp64(V x);
+  V ExpReduced(V x, V* n);  // x = n ln 2 + r: expm1(r)
+  V Log64(V x);
+  V Erf64(V x);
+  V ErfInv64(V x);
+  V Atan64(V x);  // for x in [0, 1]
+  void SinCos64(V x, V* sine, V* cosine);
+  V Trig(ir::ScalarOp op, V x);
+
+  llvm::IRBuilder<>& b_;
+  const CpuTarget& target_;
+};
+
+}  // namespace weft::cpu

@@ -1,0 +1,181 @@
+// Operations that only move elements and are no index map: pad, concatenate, gather, scatter and their dynamic relatives.
+#include <algorithm>
+
+#include "src/backends/cpu/launch/box_call.h"
+#include "src/backends/cpu/lower/lowering.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+using ir::Ints;
+using ir::Node;
+using ir::Value;
+
+Value Self(const Node& node) { return Value{Ref<const Node>::Share(&node), 0}; }
+
+absl::Status LowerPad(Lowering& lowering, const Node& node) {
+  const Value &x = node.operands()[0], &value = node.operands()[1];
+  const Ints &low = node.attrs().IntList(0), &interior = node.attrs().IntList(2);
+  const Dims& out = node.type().dims;
+  const Dims from = StridesOf(x.dims()), to = StridesOf(out);
+  const StorageId result = lowering.Define(Self(node));
+  lowering.CopyBox(x.dtype(), out, {lowering.Of(value), 0, Dims(out.size(), 0)}, {result, 0, to});
+  Dims sizes, strides;
+  int64_t from_offset = 0, to_offset = 0;
+  for (size_t d = 0; d < out.size(); ++d) {
+    const int64_t step = interior[d] + 1;
+    // Elements that negative padding leaves.
+    int64_t first = 0, last = x.dims()[d] - 1;
+    if (low[d] < 0) first = (-low[d] + step - 1) / step;
+    if (last >= 0) last = std::min(last, out[d] - 1 - low[d] < 0 ? int64_t{-1} : (out[d] - 1 - low[d]) / step);
+    sizes.push_back(std::max<int64_t>(0, last - first + 1));
+    strides.push_back(to[d] * step);
+    from_offset += first * from[d];
+    to_offset += (first * step + low[d]) * to[d];
+  }
+  if (CountOf(sizes) > 0)
+    lowering.CopyBox(x.dtype(), sizes, {lowering.Of(x), from_offset, from}, {result, to_offset, strides});
+  return absl::OkStatus();
+}
+
+absl::Status LowerConcatenate(Lowering& lowering, const Node& node) {
+  const Dims& out = node.type().dims;
+  int64_t axis = node.attrs().Int(0);
+  if (axis < 0) axis += static_cast<int64_t>(out.size());
+  const Dims to = StridesOf(out);
+  const StorageId result = lowering.Define(Self(node));
+  int64_t at = 0;
+  for (const Value& x : node.operands()) {
+    if (x.type().count() > 0) {
+      lowering.CopyBox(x.dtype(), x.dims(), {lowering.Of(x), 0, StridesOf(x.dims())}, {result, at * to[axis], to});
+    }
+    at += x.dims()[axis];
+  }
+  return absl::OkStatus();
+}
+
+bool In(const Ints& list, int64_t value) { return std::find(list.begin(), list.end(), value) != list.end(); }
+
+// The dimension numbers of gather and scatter as strides. `boxes` is the gather's result or the scatter's updates.
+BoxCall MakeBoxCall(const Dims& operand, const Value& indices, const Dims& boxes, const Ints& window,
+                    const Ints& collapsed, const Ints& index_map, int64_t index_vector, const Ints& operand_batching,
+                    const Ints& index_batching) {
+  BoxCall call;
+  call.index_type = indices.dtype();
+  const Dims operand_strides = StridesOf(operand), box_strides = StridesOf(boxes),
+             index_strides = StridesOf(indices.dims());
+  std::vector<int64_t> window_of(operand.size(), -1);  // operand dimension to window dimension
+  Ints inner;
+  for (int64_t d = 0; d < static_cast<int64_t>(operand.size()); ++d) {
+    if (!In(collapsed, d) && !In(operand_batching, d)) inner.push_back(d);
+  }
+  for (size_t k = 0; k < window.size(); ++k) {
+    window_of[inner[k]] = static_cast<int64_t>(k);
+    call.window.push_back({boxes[window[k]], operand_strides[inner[k]], box_strides[window[k]], 0});
+  }
+  Ints batch;
+  for (int64_t d = 0; d < static_cast<int64_t>(boxes.size()); ++d) {
+    if (!In(window, d)) batch.push_back(d);
+  }
+  size_t next = 0;
+  for (int64_t e = 0; e < static_cast<int64_t>(indices.dims().size()); ++e) {
+    if (e == index_vector) continue;
+    int64_t along = 0;
+    for (size_t i = 0; i < index_batching.size(); ++i) {
+      if (index_batching[i] == e) along = operand_strides[operand_batching[i]];
+    }
+    const int64_t d = batch[next++];
+    call.batch.push_back({boxes[d], along, box_strides[d], index_strides[e]});
+  }
+  for (size_t i = 0; i < index_map.size(); ++i) {
+    const int64_t d = index_map[i];
+    const bool scalars = index_vector == static_cast<int64_t>(indices.dims().size());
+    const int64_t width = window_of[d] < 0 ? 1 : call.window[window_of[d]].size;
+    call.components.push_back({operand_strides[d], operand[d], width, window_of[d], 0,
+                               scalars ? 0 : static_cast<int64_t>(i) * index_strides[index_vector]});
+  }
+  return call;
+}
+
+absl::Status LowerGather(Lowering& lowering, const Node& node) {
+  const Value &x = node.operands()[0], &indices = node.operands()[1];
+  const ir::Attrs& a = node.attrs();
+  BoxCall call = MakeBoxCall(x.dims(), indices, node.type().dims, a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3),
+                             a.IntList(5), a.IntList(6));
+  call.dtype = x.dtype();
+  lowering.Host("gather", {lowering.Of(x), lowering.Of(indices)}, {lowering.Define(Self(node))}, EncodeBoxes(call),
+                node.type().bytes() * 100.0 + 1e6);
+  return absl::OkStatus();
+}
+
+absl::Status LowerScatter(Lowering& lowering, const Node& node) {
+  const Value &x = node.operands()[0], &indices = node.operands()[1], &updates = node.operands()[2];
+  const ir::Attrs& a = node.attrs();
+  BoxCall call = MakeBoxCall(x.dims(), indices, updates.dims(), a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3),
+                             a.IntList(5), a.IntList(6));
+  call.dtype = x.dtype();
+  call.reducer = a.Int(4);
+  const double cost = updates.type().bytes() * 500.0 + 1e6;
+  // Sums and products of 16-bit floats run in f32 and are rounded once, however many updates one place gets.
+  if (IsFloat(x.dtype()) && BytesOf(x.dtype()) == 2 && call.reducer <= 1) {
+    call.dtype = DType::kF32;
+    const StorageId wide = lowering.Converted(lowering.Of(x), x.dtype(), DType::kF32, x.type().count());
+    const StorageId terms = lowering.Converted(lowering.Of(updates), x.dtype(), DType::kF32, updates.type().count());
+    lowering.Host("scatter", {terms, lowering.Of(indices)}, {wide}, EncodeBoxes(call), cost);
+    lowering.Alias(Self(node), lowering.Converted(wide, DType::kF32, x.dtype(), x.type().count()));
+    return absl::OkStatus();
+  }
+  const StorageId out = lowering.Define(Self(node));
+  lowering.Host("copy", {lowering.Of(x)}, {out}, {x.type().bytes()}, x.type().bytes() * 30.0);
+  lowering.Host("scatter", {lowering.Of(updates), lowering.Of(indices)}, {out}, EncodeBoxes(call), cost);
+  return absl::OkStatus();
+}
+
+// A box whose corner stands in one scalar a dimension.
+BoxCall DynamicBox(const Value& x, std::span<const Value> starts, const Dims& box) {
+  BoxCall call;
+  call.dtype = x.dtype();
+  call.index_type = starts.empty() ? DType::kI32 : starts[0].dtype();
+  const Dims strides = StridesOf(x.dims()), box_strides = StridesOf(box);
+  for (size_t d = 0; d < box.size(); ++d) {
+    call.window.push_back({box[d], strides[d], box_strides[d], 0});
+    call.components.push_back({strides[d], x.dims()[d], box[d], static_cast<int64_t>(d), static_cast<int64_t>(d), 0});
+  }
+  return call;
+}
+
+absl::Status LowerDynamicSlice(Lowering& lowering, const Node& node) {
+  const Value& x = node.operands()[0];
+  const std::span<const Value> starts = node.operands().subspan(1);
+  std::vector<StorageId> reads = {lowering.Of(x)};
+  for (const Value& start : starts) reads.push_back(lowering.Of(start));
+  lowering.Host("gather", reads, {lowering.Define(Self(node))}, EncodeBoxes(DynamicBox(x, starts, node.type().dims)),
+                node.type().bytes() * 50.0 + 1e6);
+  return absl::OkStatus();
+}
+
+absl::Status LowerDynamicUpdateSlice(Lowering& lowering, const Node& node) {
+  const Value &x = node.operands()[0], &update = node.operands()[1];
+  const std::span<const Value> starts = node.operands().subspan(2);
+  BoxCall call = DynamicBox(x, starts, update.dims());
+  call.reducer = BoxCall::kSet;
+  call.move_inside = true;
+  std::vector<StorageId> reads = {lowering.Of(update)};
+  for (const Value& start : starts) reads.push_back(lowering.Of(start));
+  const StorageId out = lowering.Define(Self(node));
+  lowering.Host("copy", {lowering.Of(x)}, {out}, {x.type().bytes()}, x.type().bytes() * 30.0);
+  lowering.Host("scatter", reads, {out}, EncodeBoxes(call), update.type().bytes() * 100.0 + 1e6);
+  return absl::OkStatus();
+}
+
+constexpr NamedRule kRules[] = {
+    {"pad", LowerPad},         {"concatenate", LowerConcatenate},    {"gather", LowerGather},
+    {"scatter", LowerScatter}, {"dynamic_slice", LowerDynamicSlice}, {"dynamic_update_slice", LowerDynamicUpdateSlice},
+};
+
+}  // namespace
+
+std::span<const NamedRule> MovementRules() { return kRules; }
+
+}  // namespace weft::cpu

@@ -1,0 +1,159 @@
+// Operations that are library kernels: from attributes to the calls of kernels.h.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "src/backends/cpu/launch/host_kernels.h"
+#include "src/backends/cpu/lower/lowering.h"
+#include "src/ops/registry.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+using ir::Ints;
+using ir::Node;
+using ir::Value;
+
+// Dimensions walked as one: the stride of the innermost, if each outer one continues it.
+struct Merged {
+  bool ok = true;
+  int64_t size = 1;
+  int64_t stride = 0;
+};
+Merged Merge(const Dims& dims, const Dims& strides, const Ints& chosen) {
+  Merged merged;
+  for (size_t i = chosen.size(); i-- > 0;) {
+    const int64_t d = chosen[i];
+    if (dims[d] == 1) continue;
+    if (merged.size == 1) {
+      merged.stride = strides[d];
+    } else if (strides[d] != merged.stride * merged.size) {
+      merged.ok = false;
+    }
+    merged.size *= dims[d];
+  }
+  return merged;
+}
+
+Ints FreeDims(size_t rank, const Ints& batch, const Ints& contract) {
+  Ints free;
+  for (int64_t d = 0; d < static_cast<int64_t>(rank); ++d) {
+    if (std::find(batch.begin(), batch.end(), d) == batch.end() &&
+        std::find(contract.begin(), contract.end(), d) == contract.end()) {
+      free.push_back(d);
+    }
+  }
+  return free;
+}
+
+// One operand as a batch of matrices [rows, columns], copied only where its dimensions do not merge.
+struct Side {
+  StorageId storage = -1;
+  MatrixView view;
+  int64_t rows = 1, columns = 1;
+};
+Side MakeSide(Lowering& lowering, const Value& value, const Ints& batch, const Ints& rows, const Ints& columns,
+              bool dense_batch) {
+  Side side;
+  Dims dims = value.dims();
+  Dims strides = StridesOf(dims);
+  Ints b = batch, r = rows, c = columns;
+  const Merged merged_rows = Merge(dims, strides, r), merged_columns = Merge(dims, strides, c);
+  side.storage = lowering.Of(value);
+  const bool unit =
+      merged_rows.stride == 1 || merged_columns.stride == 1 || merged_rows.size == 1 || merged_columns.size == 1;
+  if (!merged_rows.ok || !merged_columns.ok || !unit || dense_batch) {
+    Ints permutation = b;
+    permutation.insert(permutation.end(), r.begin(), r.end());
+    permutation.insert(permutation.end(), c.begin(), c.end());
+    side.storage = lowering.Transposed(value, permutation);
+    Dims moved;
+    for (int64_t d : permutation) moved.push_back(dims[d]);
+    dims = moved;
+    strides = StridesOf(dims);
+    int64_t next = 0;
+    for (Ints* list : {&b, &r, &c}) {
+      for (int64_t& d : *list) d = next++;
+    }
+  }
+  const Merged mr = Merge(dims, strides, r), mc = Merge(dims, strides, c);
+  side.rows = mr.size;
+  side.columns = mc.size;
+  side.view.row_stride = mr.size == 1 ? mc.size : mr.stride;
+  side.view.col_stride = mc.size == 1 ? 1 : mc.stride;
+  if (!dense_batch) {
+    for (size_t i = 0; i < b.size(); ++i) side.view.batch_strides[i] = strides[b[i]];
+  } else {
+    side.view.batch_strides[0] = mr.size * mc.size;
+  }
+  return side;
+}
+
+absl::Status LowerDot(Lowering& lowering, const Node& node) {
+  const Value &x = node.operands()[0], &y = node.operands()[1];
+  const ir::Attrs& a = node.attrs();
+  const Ints &xb = a.IntList(0), &yb = a.IntList(1), &xc = a.IntList(2), &yc = a.IntList(3);
+  const Value result{Ref<const Node>::Share(&node), 0};
+  GemmCall call;
+  call.input = x.dtype();
+  call.output = result.dtype();
+  call.batch_rank = static_cast<int>(xb.size());
+  const bool dense_batch = xb.size() > static_cast<size_t>(kMaxBatchDims);
+  const Side left = MakeSide(lowering, x, xb, FreeDims(x.dims().size(), xb, xc), xc, dense_batch);
+  const Side right = MakeSide(lowering, y, yb, yc, FreeDims(y.dims().size(), yb, yc), dense_batch);
+  call.m = left.rows;
+  call.k = left.columns;
+  call.n = right.columns;
+  call.a = left.view;
+  call.b = right.view;
+  call.c_row_stride = call.n;
+  int64_t members = 1;
+  for (int64_t d : xb) members *= x.dims()[d];
+  if (dense_batch) {
+    call.batch_rank = 1;
+    call.batch_sizes[0] = members;
+    call.c_batch_strides[0] = call.m * call.n;
+  } else {
+    int64_t stride = call.m * call.n;
+    for (size_t i = xb.size(); i-- > 0;) {
+      call.batch_sizes[i] = x.dims()[xb[i]];
+      call.c_batch_strides[i] = stride;
+      stride *= call.batch_sizes[i];
+    }
+  }
+  // Types that the kernels do not pair are converted around them.
+  const DType kernel_output = IsFloat(call.input) && call.input != call.output && call.output != DType::kF32
+                                  ? ComputeType(call.input)
+                                  : call.output;
+  StorageId left_storage = left.storage, right_storage = right.storage;
+  const double cost = 10.0 * members * call.m * call.n * call.k + 1e6;
+  if (kernel_output == call.output) {
+    const StorageId out = lowering.Define(result);
+    const bool one = members == 1;
+    lowering.Host("gemm", {left_storage, right_storage}, {out}, EncodeGemm(call), cost, one ? call.m : 0,
+                  one ? call.n : 0);
+  } else {
+    call.output = kernel_output;
+    const StorageId wide = lowering.Temporary(result.type().count() * BytesOf(kernel_output));
+    lowering.Host("gemm", {left_storage, right_storage}, {wide}, EncodeGemm(call), cost);
+    lowering.Alias(result, lowering.Converted(wide, kernel_output, result.dtype(), result.type().count()));
+  }
+  return absl::OkStatus();
+}
+
+constexpr NamedRule kRules[] = {
+    {"dot_general", LowerDot},
+};
+
+}  // namespace
+
+LowerRule FindLowerRule(std::string_view op) {
+  for (const std::span<const NamedRule> rules : {std::span<const NamedRule>(kRules), WindowRules(), MovementRules()}) {
+    for (const NamedRule& named : rules) {
+      if (named.op == op) return named.rule;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,379 @@
+// Walks a region from its results to its parameters, carrying for every value the affine map from the kernel's index
+// space to the value's own indices: shape operations only change the map.
+#include "src/backends/cpu/lower/lower_region.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "src/ir/op_def.h"
+#include "src/ops/registry.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+using ir::Ints;
+using ir::Node;
+using ir::ScalarValue;
+using ir::Value;
+
+// offset + sum over the kernel's dimensions of index * coefficient.
+struct Affine {
+  int64_t offset = 0;
+  std::vector<int64_t> coefficients;
+};
+using Map = std::vector<Affine>;  // one entry for each dimension of the value
+
+const Ints& IntsOf(const Node& node, std::string_view name) {
+  static const Ints kNone;
+  for (size_t i = 0; i < node.op().attrs.size(); ++i) {
+    if (node.op().attrs[i].name == name && node.attrs().has(i)) return node.attrs().IntList(i);
+  }
+  return kNone;
+}
+// Negative dimensions count from the end.
+Ints AxesOf(const Node& node, std::string_view name, size_t rank) {
+  Ints axes = IntsOf(node, name);
+  for (int64_t& axis : axes) axis += axis < 0 ? static_cast<int64_t>(rank) : 0;
+  return axes;
+}
+int64_t IntOf(const Node& node, std::string_view name) {
+  for (size_t i = 0; i < node.op().attrs.size(); ++i) {
+    if (node.op().attrs[i].name == name && node.attrs().has(i)) return node.attrs().Int(i);
+  }
+  return 0;
+}
+
+Dims Squeeze(const Dims& dims) {
+  Dims squeezed;
+  for (int64_t d : dims) {
+    if (d != 1) squeezed.push_back(d);
+  }
+  return squeezed;
+}
+
+bool IsSplat(const HostTensor& t) {
+  const size_t bytes = BytesOf(t.dtype());
+  for (int64_t i = 1; i < t.count(); ++i) {
+    if (!std::equal(t.bytes().begin(), t.bytes().begin() + bytes, t.bytes().begin() + i * bytes)) return false;
+  }
+  return t.count() > 0;
+}
+
+const HostTensor& LiteralOf(const Node& node) { return node.attrs().Tensor(0); }
+
+class RegionLowering {
+ public:
+  explicit RegionLowering(const ir::Function& region) : region_(region), builder_(kernel_) {}
+
+  absl::StatusOr<LoopKernel> Run() {
+    WEFT_RETURN_IF_ERROR(ChooseDims());
+    for (const Value& result : region_.results()) WEFT_RETURN_IF_ERROR(AddResult(result));
+    const bool reduces = !kernel_.reductions.empty();
+    if (kernel_.exprs.size() > 400) return absl::UnimplementedError("region too large for one kernel");
+    // The vector dimension is where memory runs: the last dimension of the widest shape.
+    kernel_.vector_reduces = reduces && last_reduced_;
+    Finish(kernel_);
+    if (reduces && !kernel_.vector_reduces && kernel_.stages > 1) {
+      return absl::UnimplementedError("column reductions of column reductions");
+    }
+    const std::vector<Dependence> deps = Analyze(kernel_);
+    for (const Store& s : kernel_.stores) {
+      if (s.row && deps[s.expr].reduced) return absl::UnimplementedError("a row result that changes along the row");
+    }
+    return std::move(kernel_);
+  }
+
+ private:
+  absl::Status ChooseDims() {
+    const Node* reduce = nullptr;
+    for (const Node* node : region_.nodes()) {
+      if (node->op().name == "reduce" && reduce == nullptr) reduce = node;
+    }
+    if (reduce == nullptr) {
+      full_ = region_.results()[0].dims();
+      for (const Value& r : region_.results()) {
+        if (r.dims().size() > full_.size()) full_ = r.dims();
+      }
+      reduced_.assign(full_.size(), false);
+    } else {
+      full_ = reduce->operands()[0].dims();
+      reduced_.assign(full_.size(), false);
+      for (int64_t d : AxesOf(*reduce, "dimensions", full_.size())) reduced_[d] = true;
+    }
+    // Parallel dimensions first. place_[d] is where dimension d of the full shape went.
+    place_.resize(full_.size());
+    for (int pass = 0; pass < 2; ++pass) {
+      for (size_t d = 0; d < full_.size(); ++d) {
+        if (reduced_[d] != (pass == 1)) continue;
+        place_[d] = kernel_.dims.size();
+        kernel_.dims.push_back(Dim{full_[d], reduced_[d]});
+      }
+    }
+    for (size_t d = full_.size(); d-- > 0;) {
+      if (full_[d] == 1) continue;
+      last_reduced_ = reduced_[d];
+      break;
+    }
+    kernel_.buffers = static_cast<uint32_t>(region_.parameters().size() + region_.results().size());
+    for (uint32_t i = 0; i < region_.parameters().size(); ++i) parameters_[region_.parameters()[i].node.get()] = i;
+    return absl::OkStatus();
+  }
+
+  Affine Zero() const { return Affine{0, std::vector<int64_t>(kernel_.dims.size(), 0)}; }
+  Affine Index(size_t d) const {
+    Affine a = Zero();
+    a.coefficients[d] = 1;
+    return a;
+  }
+
+  // Matches the dimensions that are not 1 with those of `shape`, in order.
+  absl::StatusOr<Map> MapOnto(const Dims& dims, bool with_reduced) const {
+    std::vector<size_t> candidates;
+    for (size_t d = 0; d < full_.size(); ++d) {
+      if ((with_reduced || !reduced_[d]) && full_[d] != 1) candidates.push_back(d);
+    }
+    Map map;
+    size_t next = 0;
+    for (int64_t size : dims) {
+      if (size == 1) {
+        map.push_back(Zero());
+        continue;
+      }
+      if (next == candidates.size() || full_[candidates[next]] != size) {
+        return absl::UnimplementedError("shapes of the region do not fit one index space");
+      }
+      map.push_back(Index(place_[candidates[next++]]));
+    }
+    if (next != candidates.size()) return absl::UnimplementedError("shapes of the region do not fit one index space");
+    return map;
+  }
+
+  absl::Status AddResult(const Value& result) {
+    bool row = false;
+    absl::StatusOr<Map> map = MapOnto(result.dims(), true);
+    const bool reduces = std::find(reduced_.begin(), reduced_.end(), true) != reduced_.end() || HasReduce();
+    if (!map.ok() || (reduces && Squeeze(result.dims()) == Kept())) {
+      absl::StatusOr<Map> row_map = MapOnto(result.dims(), false);
+      if (row_map.ok() && reduces) {
+        map = row_map;
+        row = true;
+      }
+    }
+    if (!map.ok()) return map.status();
+    WEFT_ASSIGN_OR_RETURN(ScalarValue value, Eval(result, *map));
+    Store store;
+    store.access = AccessOf(result.dims(), result.dtype(), *map);
+    store.access.buffer = static_cast<uint32_t>(parameters_.size() + stored_++);
+    store.expr = value.id;
+    store.row = row;
+    kernel_.stores.push_back(store);
+    return absl::OkStatus();
+  }
+
+  bool HasReduce() const {
+    for (const Node* node : region_.nodes()) {
+      if (node->op().name == "reduce") return true;
+    }
+    return false;
+  }
+  Dims Kept() const {
+    Dims kept;
+    for (size_t d = 0; d < full_.size(); ++d) {
+      if (!reduced_[d] && full_[d] != 1) kept.push_back(full_[d]);
+    }
+    return kept;
+  }
+
+  Access AccessOf(const Dims& dims, DType dtype, const Map& map) const {
+    Access access;
+    access.dtype = dtype;
+    access.strides.assign(kernel_.dims.size(), 0);
+    const Dims strides = StridesOf(dims);
+    for (size_t i = 0; i < dims.size(); ++i) {
+      access.offset += map[i].offset * strides[i];
+      for (size_t d = 0; d < access.strides.size(); ++d) access.strides[d] += map[i].coefficients[d] * strides[i];
+    }
+    return access;
+  }
+
+  static std::string KeyOf(const Value& value, const Map& map) {
+    std::string key = absl::StrCat(reinterpret_cast<uintptr_t>(value.node.get()), ":", value.result);
+    for (const Affine& a : map) {
+      absl::StrAppend(&key, "|", a.offset);
+      for (int64_t c : a.coefficients) absl::StrAppend(&key, ",", c);
+    }
+    return key;
+  }
+
+  absl::StatusOr<ScalarValue> Eval(const Value& value, const Map& map) {
+    std::string key = KeyOf(value, map);
+    auto found = known_.find(key);
+    if (found != known_.end()) return found->second;
+    WEFT_ASSIGN_OR_RETURN(ScalarValue result, EvalNew(value, map));
+    known_.emplace(std::move(key), result);
+    return result;
+  }
+
+  absl::StatusOr<ScalarValue> EvalNew(const Value& value, const Map& map) {
+    const Node& node = *value.node;
+    const std::string_view op = node.op().name;
+    auto parameter = parameters_.find(&node);
+    if (parameter != parameters_.end()) {
+      Access access = AccessOf(value.dims(), value.dtype(), map);
+      access.buffer = parameter->second;
+      return builder_.Load(std::move(access));
+    }
+    if (op == "constant") {
+      const HostTensor& t = LiteralOf(node);
+      if (!IsSplat(t)) return absl::UnimplementedError("a literal of different elements inside a kernel");
+      return IsFloat(t.dtype()) ? builder_.Constant(t.dtype(), t.GetDouble(0))
+                                : builder_.IntConstant(t.dtype(), t.GetInt(0));
+    }
+    if (op == "iota") {
+      const int64_t counted = IntOf(node, "dimension");
+      const Affine& index = map[counted < 0 ? counted + static_cast<int64_t>(map.size()) : counted];
+      Access access;
+      access.offset = index.offset;
+      access.strides = index.coefficients;
+      return builder_.Convert(builder_.Index(std::move(access)), value.dtype());
+    }
+    if (op == "reduce") return EvalReduce(node, map);
+    if (node.op().lowering == ir::Lowering::kIndexMap) {
+      WEFT_ASSIGN_OR_RETURN(Map operand_map, MapOfOperand(node, map));
+      return Eval(node.operands()[0], operand_map);
+    }
+    if (node.op().scalar == nullptr) return absl::UnimplementedError(absl::StrCat("no scalar code for ", op));
+    absl::InlinedVector<ScalarValue, 4> operands;
+    for (const Value& operand : node.operands()) {
+      if (operand.dims().size() != map.size() && !operand.dims().empty()) {
+        return absl::UnimplementedError(absl::StrCat("operands of ", op, " differ in rank"));
+      }
+      WEFT_ASSIGN_OR_RETURN(ScalarValue x, Eval(operand, operand.dims().empty() ? Map() : map));
+      operands.push_back(x);
+    }
+    const ScalarValue result = node.op().scalar(ir::ScalarCall{builder_, operands, node.attrs(), value.dtype()});
+    return builder_.Round(result, value.dtype());
+  }
+
+  absl::StatusOr<Map> MapOfOperand(const Node& node, const Map& map) const {
+    const std::string_view op = node.op().name;
+    const Dims& from = node.operands()[0].dims();
+    Map result;
+    if (op == "broadcast_in_dim") {
+      const Ints& at = IntsOf(node, "broadcast_dimensions");
+      for (size_t i = 0; i < from.size(); ++i) result.push_back(from[i] == 1 ? Zero() : map[at[i]]);
+      return result;
+    }
+    if (op == "transpose") {
+      const Ints permutation = AxesOf(node, "permutation", from.size());
+      result.assign(from.size(), Affine{});
+      for (size_t i = 0; i < from.size(); ++i) result[permutation[i]] = map[i];
+      return result;
+    }
+    if (op == "slice") {
+      const Ints& start = IntsOf(node, "start_indices");
+      const Ints& step = IntsOf(node, "strides");
+      for (size_t i = 0; i < from.size(); ++i) {
+        Affine a = map[i];
+        const int64_t stride = step.empty() ? 1 : step[i];
+        a.offset = start[i] + a.offset * stride;
+        for (int64_t& c : a.coefficients) c *= stride;
+        result.push_back(std::move(a));
+      }
+      return result;
+    }
+    if (op == "reverse") {
+      result = map;
+      for (int64_t d : AxesOf(node, "dimensions", from.size())) {
+        result[d].offset = from[d] - 1 - result[d].offset;
+        for (int64_t& c : result[d].coefficients) c = -c;
+      }
+      return result;
+    }
+    if (op == "reshape") {
+      const Dims& to = node.type().dims;
+      if (Squeeze(from) != Squeeze(to)) return absl::UnimplementedError("reshape inside a kernel");
+      size_t next = 0;
+      for (int64_t size : from) {
+        if (size == 1) {
+          result.push_back(Zero());
+          continue;
+        }
+        while (to[next] == 1) ++next;
+        result.push_back(map[next++]);
+      }
+      return result;
+    }
+    return absl::UnimplementedError(absl::StrCat("no index map for ", op));
+  }
+
+  absl::StatusOr<ScalarValue> EvalReduce(const Node& node, const Map& map) {
+    const Value& operand = node.operands()[0];
+    const Ints dimensions = AxesOf(node, "dimensions", operand.dims().size());
+    for (const Affine& a : map) {
+      for (size_t d = 0; d < a.coefficients.size(); ++d) {
+        if (kernel_.dims[d].reduce && kernel_.dims[d].size != 1 && a.coefficients[d] != 0) {
+          return absl::UnimplementedError("a reduction inside a reduction");
+        }
+      }
+    }
+    std::vector<size_t> loops;  // reduced dimensions of the kernel
+    for (size_t d = 0; d < kernel_.dims.size(); ++d) {
+      if (kernel_.dims[d].reduce && kernel_.dims[d].size != 1) loops.push_back(d);
+    }
+    Map operand_map;
+    size_t kept = 0, next = 0;
+    for (size_t d = 0; d < operand.dims().size(); ++d) {
+      const int64_t size = operand.dims()[d];
+      if (std::find(dimensions.begin(), dimensions.end(), static_cast<int64_t>(d)) == dimensions.end()) {
+        operand_map.push_back(map[kept++]);
+      } else if (size == 1) {
+        operand_map.push_back(Zero());
+      } else {
+        if (next == loops.size() || kernel_.dims[loops[next]].size != size) {
+          return absl::UnimplementedError("reductions over different shapes in one kernel");
+        }
+        operand_map.push_back(Index(loops[next++]));
+      }
+    }
+    if (next != loops.size()) return absl::UnimplementedError("reductions over different shapes in one kernel");
+    WEFT_ASSIGN_OR_RETURN(ScalarValue x, Eval(operand, operand_map));
+    ScalarValue r = builder_.Reduce(static_cast<ops::Reducer>(IntOf(node, "reducer")), x);
+    return builder_.Round(r, node.type().dtype);
+  }
+
+  const ir::Function& region_;
+  LoopKernel kernel_;
+  LoopBuilder builder_;
+  Dims full_;
+  std::vector<bool> reduced_;
+  std::vector<size_t> place_;
+  bool last_reduced_ = false;
+  size_t stored_ = 0;
+  std::map<const Node*, uint32_t> parameters_;
+  std::map<std::string, ScalarValue> known_;
+};
+
+}  // namespace
+
+absl::StatusOr<LoopKernel> LowerRegion(const ir::Function& region) {
+  if (region.results().empty()) return absl::UnimplementedError("a region without results");
+  return RegionLowering(region).Run();
+}
+
+bool IsLoopNode(const ir::Node& node) {
+  if (node.results().size() != 1 || !node.type().is_tensor()) return false;
+  const std::string_view op = node.op().name;
+  if (op == "constant") return IsSplat(LiteralOf(node));
+  if (op == "reshape" || op == "pad" || op == "bitcast_convert") return false;  // aliases, a rule of its own
+  switch (node.op().lowering) {
+    case ir::Lowering::kScalar: return node.op().scalar != nullptr;
+    case ir::Lowering::kIndexMap:
+    case ir::Lowering::kReduction: return true;
+    default: return false;
+  }
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,16 @@
+// From the body of a fusion to one loop kernel.
+#pragma once
+
+#include "src/backends/cpu/loop/loop.h"
+#include "src/ir/function.h"
+
+namespace weft::cpu {
+
+// Buffers of the kernel: the region's parameters, then its results. Results of the shape of the kept dimensions become row
+// stores. UNIMPLEMENTED, with the node, for a region that one kernel cannot do; its nodes then run one by one.
+absl::StatusOr<LoopKernel> LowerRegion(const ir::Function& region);
+
+// Whether a region of this one node is something LowerRegion takes.
+bool IsLoopNode(const ir::Node& node);
+
+}  // namespace weft::cpu

@@ -1,0 +1,272 @@
+// Convolutions and pooling: any dimension order to the kernels' NHWC and HWIO, with copies only where the order differs.
+#include <algorithm>
+
+#include "src/backends/cpu/launch/host_kernels.h"
+#include "src/backends/cpu/lower/lowering.h"
+#include "src/ops/conv/conv_shape.h"
+#include "src/ops/conv/window.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+using ir::Ints;
+using ir::Node;
+using ir::Value;
+
+Ints Order(int64_t first, const Ints& middle, int64_t last) {
+  Ints order = {first};
+  order.insert(order.end(), middle.begin(), middle.end());
+  order.push_back(last);
+  return order;
+}
+
+// From [batch, spatial…, features] to where `order` says each of them stands.
+Ints Inverse(const Ints& order) {
+  Ints inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
+  return inverse;
+}
+
+struct Geometry {
+  ConvCall call;
+  Ints x_order, w_order, y_order;
+};
+
+absl::StatusOr<Geometry> Read(const Node& node, const Dims& input, const Dims& kernel) {
+  WEFT_ASSIGN_OR_RETURN(const ops::ConvShape shape, ops::ReadConv(node.op(), node.attrs(), input, kernel));
+  Geometry g;
+  ConvCall& c = g.call;
+  c.batch = shape.batch;
+  c.in_channels = shape.features;
+  c.out_channels = shape.out_features;
+  c.feature_groups = shape.feature_groups;
+  c.batch_groups = shape.batch_groups;
+  if (shape.windows.size() > static_cast<size_t>(kMaxSpatialDims)) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend runs convolutions of up to ", kMaxSpatialDims,
+                       " spatial dimensions");
+  }
+  c.spatial_rank = std::max(1, static_cast<int>(shape.windows.size()));
+  for (size_t d = 0; d < shape.windows.size(); ++d) {
+    const ops::Window& w = shape.windows[d];
+    c.dims[d] =
+        SpatialDim{w.in, w.size, w.out(), w.stride, w.low, w.high, w.base_dilation, w.dilation, shape.reversal[d] != 0};
+  }
+  g.x_order = Order(static_cast<int64_t>(shape.input[0]), shape.input_spatial, static_cast<int64_t>(shape.input[1]));
+  g.w_order = shape.kernel_spatial;
+  g.w_order.push_back(static_cast<int64_t>(shape.kernel[0]));
+  g.w_order.push_back(static_cast<int64_t>(shape.kernel[1]));
+  g.y_order = Order(static_cast<int64_t>(shape.output[0]), shape.output_spatial, static_cast<int64_t>(shape.output[1]));
+  return g;
+}
+
+double ConvCost(const ConvCall& c) {
+  double products = 1.0 * c.batch * c.out_channels * (c.in_channels / std::max<int64_t>(1, c.feature_groups));
+  for (int d = 0; d < c.spatial_rank; ++d) products *= 1.0 * c.dims[d].out * c.dims[d].window;
+  return products * 10 + 1e6;
+}
+
+// Runs `name` on operands in the kernels' order and puts the result in its own.
+absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, Geometry g, StorageId left,
+                  StorageId right, const Ints& result_order) {
+  const Value result{Ref<const Node>::Share(&node), 0};
+  ConvCall& c = g.call;
+  c.input = node.operands()[0].dtype();
+  c.output = result.dtype();
+  // The kernels keep f32 sums of halves; other pairs of types are converted behind them.
+  const bool paired = c.input == c.output || c.output == DType::kF32;
+  if (!paired) c.output = ComputeType(c.input);
+  const int64_t count = result.type().count();
+  const Ints inverse = Inverse(result_order);
+  bool in_order = true;
+  for (size_t i = 0; i < inverse.size(); ++i) in_order = in_order && inverse[i] == static_cast<int64_t>(i);
+  if (in_order && c.output == result.dtype()) {
+    // The gradient of the kernel is small and comes in partial sums: nothing follows it in cache.
+    const int64_t columns = name == "conv" ? c.out_channels : name == "conv_backward_data" ? c.in_channels : 0;
+    lowering.Host(name, {left, right}, {lowering.Define(result)}, EncodeConv(c), ConvCost(c),
+                  columns > 0 ? count / columns : 0, columns);
+    return absl::OkStatus();
+  }
+  StorageId raw = lowering.Temporary(count * BytesOf(c.output));
+  lowering.Host(name, {left, right}, {raw}, EncodeConv(c), ConvCost(c));
+  if (c.output != result.dtype()) raw = lowering.Converted(raw, c.output, result.dtype(), count);
+  Dims ordered;
+  for (int64_t d : result_order) ordered.push_back(result.dims()[d]);
+  lowering.Alias(result, lowering.Permuted(raw, result.dtype(), ordered, inverse));
+  return absl::OkStatus();
+}
+
+absl::Status LowerConv(Lowering& lowering, const Node& node) {
+  const Value &x = node.operands()[0], &w = node.operands()[1];
+  WEFT_ASSIGN_OR_RETURN(Geometry g, Read(node, x.dims(), w.dims()));
+  const StorageId left = lowering.Transposed(x, g.x_order), right = lowering.Transposed(w, g.w_order);
+  const Ints order = g.y_order;
+  return Emit(lowering, node, "conv", std::move(g), left, right, order);
+}
+
+absl::Status LowerBackwardInput(Lowering& lowering, const Node& node) {
+  const Value &y = node.operands()[0], &w = node.operands()[1];
+  WEFT_ASSIGN_OR_RETURN(Geometry g, Read(node, node.type().dims, w.dims()));
+  const StorageId left = lowering.Transposed(y, g.y_order), right = lowering.Transposed(w, g.w_order);
+  const Ints order = g.x_order;
+  return Emit(lowering, node, "conv_backward_data", std::move(g), left, right, order);
+}
+
+absl::Status LowerBackwardKernel(Lowering& lowering, const Node& node) {
+  const Value &x = node.operands()[0], &y = node.operands()[1];
+  WEFT_ASSIGN_OR_RETURN(Geometry g, Read(node, x.dims(), node.type().dims));
+  const StorageId left = lowering.Transposed(x, g.x_order), right = lowering.Transposed(y, g.y_order);
+  const Ints order = g.w_order;
+  return Emit(lowering, node, "conv_backward_weights", std::move(g), left, right, order);
+}
+
+// --- windows
+
+struct Pooling {
+  std::vector<ops::Window> windows;
+  Dims in, out;
+};
+
+absl::StatusOr<Pooling> ReadPooling(const Node& node, const Dims& in, size_t strides, size_t base, size_t dilation,
+                                    size_t padding) {
+  const size_t n = in.size();
+  const ir::OpDef& op = node.op();
+  const ir::Attrs& a = node.attrs();
+  Pooling p;
+  p.in = in;
+  WEFT_ASSIGN_OR_RETURN(const Ints sizes, ops::PerDimension(op, a, 0, n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints steps, ops::PerDimension(op, a, strides, n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints pads, ops::PerDimension(op, a, padding, n, 0, 2));
+  Ints bases(n, 1), dilations(n, 1);
+  if (base != 0) {
+    WEFT_ASSIGN_OR_RETURN(bases, ops::PerDimension(op, a, base, n, 1));
+    WEFT_ASSIGN_OR_RETURN(dilations, ops::PerDimension(op, a, dilation, n, 1));
+  }
+  for (size_t d = 0; d < n; ++d) {
+    p.windows.push_back({in[d], sizes[d], steps[d], pads[2 * d], pads[2 * d + 1], bases[d], dilations[d]});
+    p.out.push_back(p.windows.back().out());
+  }
+  return p;
+}
+
+bool IsTrivial(const ops::Window& w) {
+  return w.size == 1 && w.stride == 1 && w.low == 0 && w.high == 0 && w.base_dilation == 1;
+}
+
+// [batch, up to kMaxSpatialDims dimensions with windows, channels]; false if there are more.
+bool ToPool(const Pooling& p, PoolCall* call) {
+  size_t begin = 0, end = p.windows.size();
+  call->channels = 1;
+  call->batch = 1;
+  if (end > 0 && IsTrivial(p.windows[end - 1])) call->channels = p.in[--end];
+  while (begin < end && IsTrivial(p.windows[begin])) call->batch *= p.in[begin++];
+  if (end - begin > static_cast<size_t>(kMaxSpatialDims)) return false;
+  call->spatial_rank = std::max<int>(1, static_cast<int>(end - begin));
+  for (size_t d = begin; d < end; ++d) {
+    const ops::Window& w = p.windows[d];
+    call->dims[d - begin] =
+        SpatialDim{w.in, w.size, w.out(), w.stride, w.low, w.high, w.base_dilation, w.dilation, false};
+  }
+  return true;
+}
+
+double PoolCost(const Pooling& p) {
+  double taps = 100;
+  for (const ops::Window& w : p.windows) taps *= w.size;
+  return CountOf(p.out) * taps;
+}
+
+absl::Status LowerReduceWindow(Lowering& lowering, const Node& node) {
+  const Value& x = node.operands()[0];
+  const Value result{Ref<const Node>::Share(&node), 0};
+  WEFT_ASSIGN_OR_RETURN(const Pooling p, ReadPooling(node, x.dims(), 2, 3, 4, 5));
+  const auto reducer = static_cast<ops::Reducer>(node.attrs().Int(1));
+  PoolCall call;
+  call.dtype = x.dtype();
+  const bool kind = reducer == ops::Reducer::kMax || reducer == ops::Reducer::kMin || reducer == ops::Reducer::kSum;
+  if (kind && !IsBool(x.dtype()) && ToPool(p, &call)) {
+    call.kind = reducer == ops::Reducer::kMax   ? PoolKind::kMax
+                : reducer == ops::Reducer::kMin ? PoolKind::kMin
+                                                : PoolKind::kSum;
+    const StorageId out = lowering.Define(result);
+    if (result.type().count() == 0) return absl::OkStatus();
+    lowering.Host("pool", {lowering.Of(x)}, {out}, EncodePool(call), PoolCost(p));
+    return absl::OkStatus();
+  }
+  // Spread and padded with what changes nothing, then a reduction over overlapping reads.
+  Dims padded, sizes, strides;
+  int64_t offset = 0;
+  for (const ops::Window& w : p.windows) padded.push_back(std::max<int64_t>(0, w.dilated_in() + w.low + w.high));
+  const Dims dense = StridesOf(padded), from = StridesOf(p.in);
+  int64_t from_offset = 0;
+  for (size_t d = 0; d < padded.size(); ++d) {
+    const ops::Window& w = p.windows[d];
+    // Elements that negative padding leaves.
+    int64_t first = 0, last = w.in - 1;
+    while (first <= last && first * w.base_dilation + w.low < 0) ++first;
+    while (last >= first && last * w.base_dilation + w.low >= padded[d]) --last;
+    sizes.push_back(last - first + 1);
+    strides.push_back(dense[d] * w.base_dilation);
+    offset += (first * w.base_dilation + w.low) * dense[d];
+    from_offset += first * from[d];
+  }
+  HostTensor identity(x.dtype(), {});
+  if (IsFloat(x.dtype())) {
+    identity.SetDouble(0, ops::IdentityDouble(reducer));
+  } else {
+    identity.SetInt(0, ops::IdentityInt(reducer, x.dtype()));
+  }
+  const StorageId wide = lowering.Temporary(CountOf(padded) * BytesOf(x.dtype()));
+  lowering.CopyBox(x.dtype(), padded, {lowering.Constant(identity), 0, Dims(padded.size(), 0)}, {wide, 0, dense});
+  lowering.CopyBox(x.dtype(), sizes, {lowering.Of(x), from_offset, from}, {wide, offset, strides});
+  LoopKernel kernel;
+  LoopBuilder builder(kernel);
+  Access load{0, x.dtype(), 0, {}}, store{1, x.dtype(), 0, {}};
+  const Dims out_strides = StridesOf(p.out);
+  for (size_t d = 0; d < p.out.size(); ++d) {
+    kernel.dims.push_back(Dim{p.out[d], false});
+    load.strides.push_back(p.windows[d].stride * dense[d]);
+    store.strides.push_back(out_strides[d]);
+  }
+  for (size_t d = 0; d < p.out.size(); ++d) {
+    kernel.dims.push_back(Dim{p.windows[d].size, true});
+    load.strides.push_back(p.windows[d].dilation * dense[d]);
+    store.strides.push_back(0);
+  }
+  const ir::ScalarValue sum = builder.Round(builder.Reduce(reducer, builder.Load(load)), x.dtype());
+  kernel.stores.push_back(Store{store, sum.id, true, 0});
+  kernel.buffers = 2;
+  Finish(kernel);
+  lowering.Loop(std::move(kernel), {wide, lowering.Define(result)});
+  return absl::OkStatus();
+}
+
+absl::Status LowerSelectAndScatter(Lowering& lowering, const Node& node) {
+  const Value &x = node.operands()[0], &source = node.operands()[1];
+  WEFT_ASSIGN_OR_RETURN(const Pooling p, ReadPooling(node, x.dims(), 1, 0, 0, 2));
+  PoolCall call;
+  call.dtype = x.dtype();
+  call.kind = PoolKind::kMax;
+  if (!ToPool(p, &call)) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend runs select_and_scatter over at most ",
+                       kMaxSpatialDims, " neighbouring dimensions");
+  }
+  const StorageId out = lowering.Define(Value{Ref<const Node>::Share(&node), 0});
+  if (x.type().count() == 0) return absl::OkStatus();
+  lowering.Host("pool_backward", {lowering.Of(x), lowering.Of(source)}, {out}, EncodePool(call), PoolCost(p) * 2);
+  return absl::OkStatus();
+}
+
+constexpr NamedRule kRules[] = {
+    {"convolution", LowerConv},
+    {"weft.conv_backward_input", LowerBackwardInput},
+    {"weft.conv_backward_kernel", LowerBackwardKernel},
+    {"reduce_window", LowerReduceWindow},
+    {"select_and_scatter", LowerSelectAndScatter},
+};
+
+}  // namespace
+
+std::span<const NamedRule> WindowRules() { return kRules; }
+
+}  // namespace weft::cpu

@@ -1,0 +1,481 @@
+// See lowering.h.
+#include "src/backends/cpu/lower/lowering.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "src/backends/cpu/loop/block_loop.h"
+#include "src/backends/cpu/lower/lower_region.h"
+#include "src/ir/builder.h"
+#include "src/ops/registry.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+using ir::Node;
+using ir::Value;
+
+// Whether a kernel may write `out` over `in`: every element is read, for the last time, by the task that writes it.
+bool SafeInPlace(const LoopKernel& kernel, uint32_t in, uint32_t out) {
+  const Store* store = nullptr;
+  for (const Store& s : kernel.stores) {
+    if (s.access.buffer == in) return false;
+    if (s.access.buffer != out) continue;
+    if (store != nullptr) return false;
+    store = &s;
+  }
+  if (store == nullptr) return false;
+  if (!store->row && store->stage + 1 < kernel.stages) return false;
+  for (const Access& load : kernel.loads) {
+    if (load.buffer != in) continue;
+    if (load.offset != store->access.offset || load.strides != store->access.strides) return false;
+    if (BytesOf(load.dtype) != BytesOf(store->access.dtype)) return false;
+  }
+  // A store with a zero stride along something parallel would repeat; dense results never do.
+  return true;
+}
+
+// A region of the node alone.
+Ref<const ir::Function> RegionOf(const Node& node) {
+  std::vector<Value> parameters;
+  ir::Values operands;
+  for (const Value& operand : node.operands()) {
+    Value p{Node::Create(ops::kOp_parameter, {}, {}, {operand.type()}), 0};
+    parameters.push_back(p);
+    operands.push_back(p);
+  }
+  Ref<const Node> copy = Node::Create(node.op(), std::move(operands), node.attrs(), {node.type()});
+  return ir::Function::Create("single", std::move(parameters), {Value{copy, 0}});
+}
+
+}  // namespace
+
+absl::StatusOr<LoweredModule> LowerModule(const ir::Module& module, const CpuTarget& target) {
+  return Lowering(module, target).Run();
+}
+
+StorageId Lowering::Root(StorageId s) const {
+  while (storages_[s].shares >= 0) s = storages_[s].shares;
+  return s;
+}
+
+StorageId Lowering::Of(const Value& value) const {
+  auto found = of_.find(std::pair(value.node.get(), value.result));
+  return found == of_.end() ? -1 : found->second;
+}
+
+StorageId Lowering::Temporary(int64_t bytes) {
+  Storage s;
+  s.bytes = bytes;
+  storages_.push_back(s);
+  return static_cast<StorageId>(storages_.size()) - 1;
+}
+
+StorageId Lowering::Define(const Value& value) {
+  const StorageId s = Temporary(value.type().bytes());
+  of_[std::pair(value.node.get(), value.result)] = s;
+  return s;
+}
+
+void Lowering::Alias(const Value& value, StorageId storage) {
+  of_[std::pair(value.node.get(), value.result)] = storage;
+}
+
+StorageId Lowering::Constant(const HostTensor& tensor) {
+  std::string& constants = out_.program.constants;
+  constants.resize((constants.size() + 63) / 64 * 64);
+  const StorageId id = Temporary(static_cast<int64_t>(tensor.bytes().size()));
+  storages_[id].place = BufferRef::Place::kConstant;
+  storages_[id].offset = static_cast<int64_t>(constants.size());
+  constants.append(reinterpret_cast<const char*>(tensor.bytes().data()), tensor.bytes().size());
+  constants.append(64, '\0');
+  return id;
+}
+
+void Lowering::Add(Draft draft) { drafts_.push_back(std::move(draft)); }
+
+void Lowering::Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
+                    std::vector<int64_t> params, double cost, int64_t rows, int64_t columns) {
+  Draft draft;
+  draft.entry.type = Entry::Type::kHost;
+  auto [it, fresh] =
+      host_of_name_.try_emplace(std::string(name), static_cast<uint32_t>(out_.program.host_kernels.size()));
+  if (fresh) out_.program.host_kernels.emplace_back(name);
+  draft.entry.code = it->second;
+  draft.entry.params = std::move(params);
+  draft.entry.cost = CostOf(cost);
+  draft.rows = rows;
+  draft.columns = columns;
+  for (StorageId s : reads) {
+    draft.storages.push_back(s);
+    draft.written.push_back(false);
+  }
+  for (StorageId s : writes) {
+    draft.storages.push_back(s);
+    draft.written.push_back(true);
+  }
+  Add(std::move(draft));
+}
+
+void Lowering::AddLoop(LoopKernel kernel, const std::vector<StorageId>& buffers) {
+  Draft draft;
+  draft.storages = buffers;
+  draft.written.assign(buffers.size(), false);
+  for (const Store& s : kernel.stores) draft.written[s.access.buffer] = true;
+  for (uint32_t in = 0; in < buffers.size(); ++in) {
+    if (draft.written[in]) continue;
+    for (uint32_t out = 0; out < buffers.size(); ++out) {
+      if (draft.written[out] && SafeInPlace(kernel, in, out))
+        draft.in_place.push_back({static_cast<int>(in), static_cast<int>(out)});
+    }
+  }
+  draft.loop = std::move(kernel);
+  Add(std::move(draft));
+}
+
+// A loop that begins with what a product has just written joins it: its blocks are still in cache then (a product's result
+// of some megabytes costs a tenth of the product to read again).
+void Lowering::FuseEpilogues() {
+  std::vector<Draft> drafts;
+  for (Draft& next : drafts_) {
+    Draft* product = drafts.empty() ? nullptr : &drafts.back();
+    if (product == nullptr || product->rows * product->columns == 0 || product->product >= 0 || !next.loop) {
+      drafts.push_back(std::move(next));
+      continue;
+    }
+    const StorageId written = product->storages.back();
+    const auto at = std::find(next.storages.begin(), next.storages.end(), written);
+    if (std::count(next.storages.begin(), next.storages.end(), written) != 1 ||
+        !ToBlockLoop(*next.loop, product->rows, product->columns, static_cast<uint32_t>(at - next.storages.begin()))) {
+      drafts.push_back(std::move(next));
+      continue;
+    }
+    product->product = static_cast<int>(product->storages.size()) - 1;
+    product->entry.epilogue_buffers = static_cast<uint32_t>(next.storages.size());
+    const int first = static_cast<int>(product->storages.size());
+    product->storages.insert(product->storages.end(), next.storages.begin(), next.storages.end());
+    product->written.insert(product->written.end(), next.written.begin(), next.written.end());
+    for (const auto& [in, out] : next.in_place) product->in_place.push_back({first + in, first + out});
+    product->loop = std::move(next.loop);
+  }
+  drafts_ = std::move(drafts);
+}
+
+void Lowering::PlanLoops() {
+  for (Draft& draft : drafts_) {
+    if (!draft.loop) continue;
+    LoopPlan plan = PlanLoop(*draft.loop, target_);
+    auto [it, fresh] = loop_of_key_.try_emplace(plan.key, static_cast<uint32_t>(out_.program.loops.size()));
+    if (fresh) {
+      out_.program.loops.push_back(plan.key);
+      out_.loops.push_back(std::move(*draft.loop));
+    }
+    draft.loop.reset();
+    draft.entry.cost = CostOf(static_cast<double>(draft.entry.cost) + plan.cost);
+    if (draft.product >= 0) {
+      draft.entry.epilogue = static_cast<int32_t>(it->second);
+      draft.entry.epilogue_params = std::move(plan.params);
+      continue;
+    }
+    draft.entry.code = it->second;
+    draft.entry.params = std::move(plan.params);
+    draft.entry.tasks = plan.tasks;
+    draft.entry.scratch_bytes = plan.scratch_bytes;
+  }
+}
+
+void Lowering::Loop(LoopKernel kernel, const std::vector<StorageId>& buffers) {
+  // Few long reductions: pieces of a fixed size first, so that all threads have work and the order of additions is a
+  // matter of the shape alone.
+  if (!kernel.reductions.empty() && kernel.stages == 1) {
+    const LoopPlan plan = PlanLoop(kernel, target_);
+    const int64_t elements = kernel.ParallelCount() * kernel.ReducedCount();
+    const int64_t outermost = kernel.dims[kernel.parallel_dims()].size;
+    const int64_t chunks = std::min<int64_t>({elements / 16384, 32, outermost / 4});
+    if (plan.tasks < 8 && chunks >= 2 && !kernel.dims[kernel.parallel_dims()].total) {
+      SplitKernel split = SplitReduction(kernel, chunks);
+      std::vector<StorageId> partials;
+      for (DType dtype : split.partial_types)
+        partials.push_back(Temporary(split.partial_count * std::max(BytesOf(dtype), 1)));
+      const auto resolve = [&](const std::vector<uint32_t>& refs) {
+        std::vector<StorageId> resolved;
+        for (uint32_t r : refs) resolved.push_back(r < buffers.size() ? buffers[r] : partials[~0u - r]);
+        return resolved;
+      };
+      AddLoop(std::move(split.first), resolve(split.first_buffers));
+      AddLoop(std::move(split.second), resolve(split.second_buffers));
+      return;
+    }
+  }
+  AddLoop(std::move(kernel), buffers);
+}
+
+StorageId Lowering::Transposed(const Value& value, const ir::Ints& permutation) {
+  return Permuted(Of(value), value.dtype(), value.dims(), permutation);
+}
+
+StorageId Lowering::Permuted(StorageId from, DType dtype, const Dims& dims, const ir::Ints& permutation) {
+  bool identity = true;
+  for (size_t i = 0; i < permutation.size(); ++i) identity = identity && permutation[i] == static_cast<int64_t>(i);
+  if (identity) return from;
+  const Dims strides = StridesOf(dims);
+  Dims sizes, from_strides;
+  for (int64_t d : permutation) {
+    sizes.push_back(dims[d]);
+    from_strides.push_back(strides[d]);
+  }
+  const StorageId result = Temporary(CountOf(dims) * BytesOf(dtype));
+  CopyBox(dtype, sizes, {from, 0, from_strides}, {result, 0, StridesOf(sizes)});
+  return result;
+}
+
+void Lowering::CopyBox(DType dtype, const Dims& sizes, const Layout& from, const Layout& to) {
+  LoopKernel kernel;
+  LoopBuilder builder(kernel);
+  for (int64_t size : sizes) kernel.dims.push_back(Dim{size, false});
+  // Bits move as integers of their width, so that NaNs keep theirs and types share code.
+  const DType moved = BytesOf(dtype) == 1   ? DType::kU8
+                      : BytesOf(dtype) == 2 ? DType::kU16
+                      : BytesOf(dtype) == 4 ? DType::kU32
+                                            : DType::kU64;
+  const ir::ScalarValue x = builder.Load(Access{0, moved, from.offset, {from.strides.begin(), from.strides.end()}});
+  kernel.stores.push_back(Store{Access{1, moved, to.offset, {to.strides.begin(), to.strides.end()}}, x.id, false, 0});
+  kernel.buffers = 2;
+  Finish(kernel);
+  Loop(std::move(kernel), {from.storage, to.storage});
+}
+
+StorageId Lowering::Converted(StorageId from, DType from_type, DType to_type, int64_t count) {
+  LoopKernel kernel;
+  LoopBuilder builder(kernel);
+  kernel.dims.push_back(Dim{count, false});
+  const ir::ScalarValue x = builder.Convert(builder.Load(Access{0, from_type, 0, {1}}), to_type);
+  kernel.stores.push_back(Store{Access{1, to_type, 0, {1}}, x.id, false, 0});
+  kernel.buffers = 2;
+  Finish(kernel);
+  const StorageId result = Temporary(count * BytesOf(to_type));
+  Loop(std::move(kernel), {from, result});
+  return result;
+}
+
+absl::Status Lowering::LowerFusion(const Node& node) {
+  const ir::Function& region = *node.regions()[0];
+  std::vector<StorageId> buffers;
+  for (const Value& operand : node.operands()) buffers.push_back(Of(operand));
+  absl::StatusOr<LoopKernel> kernel = LowerRegion(region);
+  if (kernel.ok()) {
+    for (uint32_t r = 0; r < node.results().size(); ++r)
+      buffers.push_back(Define(Value{Ref<const Node>::Share(&node), r}));
+    Loop(*std::move(kernel), buffers);
+    return absl::OkStatus();
+  }
+  if (region.nodes().size() <= region.parameters().size() + 1) return kernel.status();
+  // Not one kernel after all: its nodes one by one.
+  for (size_t i = 0; i < region.parameters().size(); ++i) Alias(region.parameters()[i], buffers[i]);
+  for (size_t i = region.parameters().size(); i < region.nodes().size(); ++i) {
+    const Node& inner = *region.nodes()[i];
+    WEFT_RETURN_IF_ERROR(LowerNode(inner));
+  }
+  for (uint32_t r = 0; r < node.results().size(); ++r) {
+    Alias(Value{Ref<const Node>::Share(&node), r}, Of(region.results()[r]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Lowering::LowerNode(const Node& node) {
+  const Value self{Ref<const Node>::Share(&node), 0};
+  const std::string_view op = node.op().name;
+  absl::Status status;
+  if (op == "fusion") {
+    status = LowerFusion(node);
+  } else if (op == "reshape" || op == "bitcast_convert" || op == "weft.stop_gradient") {
+    Alias(self, Of(node.operands()[0]));
+  } else if (op == "constant" && !IsLoopNode(node)) {
+    Alias(self, Constant(node.attrs().Tensor(0)));
+  } else if (op == "constant") {
+    Alias(self, Constant(node.attrs().Tensor(0)));
+  } else if (LowerRule rule = FindLowerRule(op); rule != nullptr) {
+    status = rule(*this, node);
+  } else if (IsLoopNode(node)) {
+    const Ref<const ir::Function> region = RegionOf(node);
+    absl::StatusOr<LoopKernel> kernel = LowerRegion(*region);
+    if (kernel.ok()) {
+      std::vector<StorageId> buffers;
+      for (const Value& operand : node.operands()) buffers.push_back(Of(operand));
+      buffers.push_back(Define(self));
+      Loop(*std::move(kernel), buffers);
+    } else {
+      status = kernel.status();
+    }
+  } else {
+    status = UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend cannot run ", op, " yet");
+  }
+  if (status.ok()) return status;
+  std::string where = ir::ToString(node.location());
+  return absl::Status(status.code(), absl::StrCat(status.message(), where.empty() ? "" : " (recorded at ", where,
+                                                  where.empty() ? "" : ")"));
+}
+
+absl::StatusOr<LoweredModule> Lowering::Run() {
+  const ir::Function& main = module_.main();
+  Program& program = out_.program;
+  program.words = module_.argument_words;
+  for (size_t i = 0; i < main.parameters().size(); ++i) {
+    const Value& p = main.parameters()[i];
+    const ir::ParameterInfo& info = main.parameter_infos()[i];
+    if (!p.type().is_tensor())
+      return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend takes tensors as arguments only");
+    const StorageId s = Define(p);
+    if (info.role == ir::ParameterInfo::Role::kWords) {
+      storages_[s].place = BufferRef::Place::kWords;
+      storages_[s].offset = int64_t{info.word} * 4;
+      if (p.type().count() != 1 && BytesOf(p.dtype()) < 4) {
+        return UserErrorOf(absl::StatusCode::kUnimplemented, "an argument block entry of several ", NameOf(p.dtype()));
+      }
+    } else {
+      storages_[s].place = BufferRef::Place::kArgument;
+      storages_[s].index = static_cast<uint32_t>(program.arguments.size());
+      program.arguments.push_back(ValueSpec{p.dtype(), p.dims()});
+    }
+  }
+  for (const Node* node : main.nodes()) {
+    if (node->op().name == "parameter") continue;
+    WEFT_RETURN_IF_ERROR(LowerNode(*node));
+  }
+  BindResults();
+  FuseEpilogues();
+  PlanLoops();
+  Lifetimes();
+  AssignDonors();
+  ShareInPlace();
+  AssignOffsets();
+  for (Draft& draft : drafts_) {
+    for (StorageId s : draft.storages) {
+      const Storage& storage = storages_[Root(s)];
+      draft.entry.buffers.push_back(BufferRef{storage.place, storage.index, storage.offset});
+    }
+    program.entries.push_back(std::move(draft.entry));
+  }
+  return std::move(out_);
+}
+
+void Lowering::BindResults() {
+  for (const Value& result : module_.main().results()) {
+    const auto r = static_cast<uint32_t>(out_.program.results.size());
+    out_.program.results.push_back(ValueSpec{result.dtype(), result.dims()});
+    const StorageId s = Of(result);
+    if (storages_[s].place == BufferRef::Place::kArena) {
+      storages_[s].place = BufferRef::Place::kResult;
+      storages_[s].index = r;
+      continue;
+    }
+    // An argument, a literal or another result handed out again.
+    const StorageId copy = Temporary(result.type().bytes());
+    storages_[copy].place = BufferRef::Place::kResult;
+    storages_[copy].index = r;
+    Host("copy", {s}, {copy}, {result.type().bytes()}, result.type().bytes() * 30.0);
+  }
+}
+
+void Lowering::Lifetimes() {
+  for (size_t e = 0; e < drafts_.size(); ++e) {
+    for (size_t i = 0; i < drafts_[e].storages.size(); ++i) {
+      Storage& s = storages_[drafts_[e].storages[i]];
+      if (s.first < 0) s.first = static_cast<int>(e);
+      s.last = static_cast<int>(e);
+    }
+  }
+  for (Draft& draft : drafts_) {
+    if (draft.product < 0) continue;
+    const Storage& product = storages_[draft.storages[draft.product]];
+    if (product.place != BufferRef::Place::kArena || product.first != product.last) continue;
+    const auto buffers = draft.storages.end() - draft.entry.epilogue_buffers;
+    draft.entry.epilogue_consumes =
+        static_cast<int32_t>(std::find(buffers, draft.storages.end(), draft.storages[draft.product]) - buffers);
+  }
+}
+
+// A result may lie in a donated argument's memory if the argument is not read after the result begins to be written,
+// and where one kernel does both, element by element.
+void Lowering::AssignDonors() {
+  Program& program = out_.program;
+  program.donor.assign(program.results.size(), -1);
+  const ir::Function& main = module_.main();
+  std::vector<StorageId> result_storage(program.results.size(), -1);
+  for (StorageId s = 0; s < static_cast<StorageId>(storages_.size()); ++s) {
+    if (storages_[s].place == BufferRef::Place::kResult) result_storage[storages_[s].index] = s;
+  }
+  for (size_t i = 0; i < main.parameters().size(); ++i) {
+    const int32_t r = main.parameter_infos()[i].donated_to;
+    if (r < 0 || static_cast<size_t>(r) >= program.results.size()) continue;
+    const StorageId from = Of(main.parameters()[i]);
+    const StorageId to = result_storage[r];
+    if (to < 0 || storages_[from].place != BufferRef::Place::kArgument || storages_[from].bytes != storages_[to].bytes)
+      continue;
+    const int written = storages_[to].first;
+    if (written < 0 || storages_[from].last > written) continue;
+    if (storages_[from].last == written) {
+      const Draft& draft = drafts_[written];
+      bool safe = true;
+      for (size_t a = 0; a < draft.storages.size(); ++a) {
+        if (draft.storages[a] != from) continue;
+        bool pair = false;
+        for (const auto& [in, out] : draft.in_place) {
+          pair = pair || (in == static_cast<int>(a) && draft.storages[out] == to);
+        }
+        safe = safe && pair;
+      }
+      if (!safe) continue;
+    }
+    program.donor[r] = static_cast<int32_t>(storages_[from].index);
+  }
+}
+
+void Lowering::ShareInPlace() {
+  for (size_t e = 0; e < drafts_.size(); ++e) {
+    const Draft& draft = drafts_[e];
+    std::vector<StorageId> taken;
+    for (const auto& [in, out] : draft.in_place) {
+      const StorageId from = Root(draft.storages[in]);
+      const StorageId to = draft.storages[out];
+      Storage& to_storage = storages_[to];
+      if (to_storage.place != BufferRef::Place::kArena || to_storage.shares >= 0 ||
+          to_storage.first != static_cast<int>(e))
+        continue;
+      const Storage& from_storage = storages_[from];
+      if (from == to || from_storage.place != BufferRef::Place::kArena || from_storage.bytes != to_storage.bytes)
+        continue;
+      // What a product writes may be overwritten by its own epilogue, block by block.
+      const bool own = draft.product >= 0 && draft.storages[draft.product] == from;
+      if (from_storage.last != static_cast<int>(e) || (from_storage.first >= static_cast<int>(e) && !own)) continue;
+      if (std::find(taken.begin(), taken.end(), from) != taken.end()) continue;
+      // Every appearance of the operand in this entry must be the safe one.
+      bool alone = true;
+      for (size_t a = 0; a < draft.storages.size(); ++a) {
+        alone = alone && (static_cast<int>(a) == in || (own && static_cast<int>(a) == draft.product) ||
+                          Root(draft.storages[a]) != from);
+      }
+      if (!alone) continue;
+      taken.push_back(from);
+      to_storage.shares = from;
+      storages_[from].last = std::max(storages_[from].last, to_storage.last);
+    }
+  }
+}
+
+void Lowering::AssignOffsets() {
+  std::vector<Lifetime> lifetimes;
+  std::vector<StorageId> ids;
+  for (StorageId s = 0; s < static_cast<StorageId>(storages_.size()); ++s) {
+    const Storage& storage = storages_[s];
+    if (storage.place != BufferRef::Place::kArena || storage.shares >= 0 || storage.first < 0) continue;
+    lifetimes.push_back(Lifetime{storage.bytes, storage.first, storage.last, 0});
+    ids.push_back(s);
+  }
+  out_.program.arena_bytes = PlanArena(lifetimes);
+  for (size_t i = 0; i < ids.size(); ++i) storages_[ids[i]].offset = lifetimes[i].offset;
+}
+
+}  // namespace weft::cpu

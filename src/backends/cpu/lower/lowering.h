@@ -1,0 +1,121 @@
+// From a fused module to a launch list: values get storages, nodes become entries, storages get places.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "src/backends/cpu/launch/program.h"
+#include "src/backends/cpu/loop/codegen.h"
+#include "src/backends/cpu/loop/loop.h"
+#include "src/ir/function.h"
+
+namespace weft::cpu {
+
+// A program without code yet: the kernels whose code it wants, by Program::loops.
+struct LoweredModule {
+  Program program;
+  std::deque<LoopKernel> loops;
+};
+
+absl::StatusOr<LoweredModule> LowerModule(const ir::Module& module, const CpuTarget& target);
+
+// What a value lies in; several values may share one (a reshape and its operand).
+using StorageId = int;
+
+struct Storage {
+  BufferRef::Place place = BufferRef::Place::kArena;
+  uint32_t index = 0;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  int first = -1, last = -1;  // entries: written, last used
+  StorageId shares = -1;      // in place of another storage
+};
+
+// Thread rule: one thread. Rules of operations (lower_ops.cc) see this much of the lowering.
+class Lowering {
+ public:
+  Lowering(const ir::Module& module, const CpuTarget& target) : module_(module), target_(target) {}
+
+  absl::StatusOr<LoweredModule> Run();
+
+  StorageId Of(const ir::Value& value) const;
+  StorageId Define(const ir::Value& value);  // a new storage for a result
+  void Alias(const ir::Value& value, StorageId storage);
+  StorageId Temporary(int64_t bytes);
+  StorageId Constant(const HostTensor& tensor);
+  // `buffers` as the kernel numbers them; which are written follows from its stores.
+  void Loop(LoopKernel kernel, const std::vector<StorageId>& buffers);
+  // `rows` x `columns`: the shape of the one written storage, if the kernel lets a loop follow on finished blocks of it.
+  void Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
+            std::vector<int64_t> params, double cost, int64_t rows = 0, int64_t columns = 0);
+  // The value with its dimensions in another order, densely: a copy, or the value's own storage where nothing moves.
+  StorageId Transposed(const ir::Value& value, const ir::Ints& permutation);
+  StorageId Permuted(StorageId from, DType dtype, const Dims& dims, const ir::Ints& permutation);
+  // Copies a box of `sizes` elements between two layouts; from_strides all 0 repeats one element.
+  struct Layout {
+    StorageId storage = -1;
+    int64_t offset = 0;
+    Dims strides;
+  };
+  void CopyBox(DType dtype, const Dims& sizes, const Layout& from, const Layout& to);
+  StorageId Converted(StorageId from, DType from_type, DType to, int64_t count);
+
+ private:
+  struct Draft {
+    Entry entry;
+    std::vector<StorageId> storages;
+    std::vector<bool> written;
+    // Pairs (read, written) of positions that may be one buffer.
+    std::vector<std::pair<int, int>> in_place;
+    std::optional<LoopKernel> loop;  // of a loop, or of a product's epilogue
+    int64_t rows = 0, columns = 0;   // of a product whose result may have an epilogue
+    int product = -1;                // position of a product's result once it has an epilogue
+  };
+
+  absl::Status LowerNode(const ir::Node& node);
+  absl::Status LowerFusion(const ir::Node& node);
+  void AddLoop(LoopKernel kernel, const std::vector<StorageId>& buffers);
+  void FuseEpilogues();
+  void PlanLoops();
+  void Add(Draft draft);
+  void BindResults();
+  void Lifetimes();
+  void ShareInPlace();
+  void AssignDonors();
+  void AssignOffsets();
+  StorageId Root(StorageId s) const;
+
+  const ir::Module& module_;
+  const CpuTarget& target_;
+  LoweredModule out_;
+  std::vector<Storage> storages_;
+  std::vector<Draft> drafts_;
+  absl::flat_hash_map<std::pair<const ir::Node*, uint32_t>, StorageId> of_;
+  absl::flat_hash_map<std::string, uint32_t> loop_of_key_;
+  absl::flat_hash_map<std::string, uint32_t> host_of_name_;
+};
+
+// Operations with rules of their own, by name; null if there is none.
+using LowerRule = absl::Status (*)(Lowering& lowering, const ir::Node& node);
+LowerRule FindLowerRule(std::string_view op);
+struct NamedRule {
+  std::string_view op;
+  LowerRule rule;
+};
+// One list a file.
+std::span<const NamedRule> WindowRules();
+std::span<const NamedRule> MovementRules();
+
+// Storages in one arena so that no two that live at once overlap, large ones first. Returns the arena's size.
+struct Lifetime {
+  int64_t bytes = 0;
+  int first = 0, last = 0;  // inclusive
+  int64_t offset = 0;       // out
+};
+int64_t PlanArena(std::vector<Lifetime>& lifetimes);
+
+}  // namespace weft::cpu
