@@ -116,17 +116,25 @@ absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> co
   absl::InlinedVector<Value, 2> results;
   for (uint32_t i = 0; i < node.results().size(); ++i) results.push_back(Value{Ref<const Node>::Share(&node), i});
   if (op.gradient != nullptr) {
-    return op.gradient(ir::GradCall{b, node, node.operands(), results, cotangents, wanted}, grads);
+    if (!ops::ComputesWide(op, node.operands())) {
+      return op.gradient(ir::GradCall{b, node, node.operands(), results, cotangents, wanted}, grads);
+    }
+    const ir::Values x = ops::Widened(b, node.operands()), y = ops::Widened(b, results),
+                     g = ops::Widened(b, cotangents);
+    WEFT_RETURN_IF_ERROR(b.status());
+    WEFT_RETURN_IF_ERROR(op.gradient(ir::GradCall{b, node, x, y, g, wanted}, grads));
+    for (size_t i = 0; i < grads.size(); ++i) {
+      if (grads[i]) grads[i] = ops::Convert(b, std::move(grads[i]), node.operands()[i].dtype());
+    }
+    return absl::OkStatus();
   }
   if (EndsHere(op)) return absl::OkStatus();
   if (op.expand == nullptr) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "the operation ", op.c_name, " has no gradient");
   }
   // Depth of recursion: composites within composites, at most a handful.
-  ir::Values operands(node.operands().begin(), node.operands().end());
-  operands.resize(std::max(operands.size(), op.operands.size()));
-  WEFT_RETURN_IF_ERROR(
-      op.expand(ir::ExpandCall{b, op, operands, node.attrs()}, std::span(results.data(), results.size())));
+  WEFT_RETURN_IF_ERROR(ops::Expand(b, op, {node.operands().begin(), node.operands().end()}, node.attrs(),
+                                   node.results(), std::span(results.data(), results.size())));
   WEFT_RETURN_IF_ERROR(b.status());
   ir::Values leaves;
   absl::InlinedVector<size_t, 4> slots;

@@ -173,6 +173,9 @@ struct OpDef {
   bool exported = true;  // has a C function
   bool commutative = false;
   bool random = false;  // takes a generator state: recording supplies it
+  // The expansion and the gradient only move, choose, or round each result once, so that f16 and bf16 operands may go in as
+  // they are. Otherwise both rules see f32 in their place and what they give is rounded at the end.
+  bool rounds_once = false;
 };
 
 }  // namespace weft::ir

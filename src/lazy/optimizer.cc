@@ -20,8 +20,6 @@ using ops::Sub;
 constexpr std::string_view kMomentumNames[] = {"momentum"};
 constexpr std::string_view kAdamNames[] = {"m", "v"};
 
-DType ComputeType(DType parameter) { return parameter == DType::kF64 ? DType::kF64 : DType::kF32; }
-
 // Scalars of a step in the order they are handed to Update.
 struct Sgd {
   enum { kRate, kMomentum, kDecay, kCount };

@@ -68,16 +68,45 @@ ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir:
     }
   }
   if (op.kind != ir::Kind::kMacro) return b.EmitAll(op, std::move(operands), std::move(attrs));
-  ir::Types unused;
-  if (absl::Status status = ir::CheckCall(op, operands, attrs, &unused); !status.ok()) {
+  ir::Types types;
+  if (absl::Status status = ir::CheckCall(op, operands, attrs, &types); !status.ok()) {
     b.Fail(std::move(status));
     return ir::Values(count);
   }
-  operands.resize(std::max(operands.size(), op.operands.size()));
   ir::Values results(count);
-  absl::Status status = op.expand(ir::ExpandCall{b, op, operands, attrs}, std::span(results.data(), results.size()));
+  absl::Status status = Expand(b, op, std::move(operands), attrs, types, std::span(results.data(), results.size()));
   if (!status.ok()) b.Fail(std::move(status));
   return b.ok() ? results : ir::Values(count);
+}
+
+bool ComputesWide(const ir::OpDef& op, std::span<const ir::Value> operands) {
+  return !op.rounds_once && std::ranges::any_of(operands, [](const ir::Value& x) {
+    return x && x.type().is_tensor() && IsHalf(x.dtype());
+  });
+}
+
+ir::Value Widened(ir::Builder& b, const ir::Value& x) {
+  if (!x || !x.type().is_tensor() || !IsHalf(x.dtype())) return x;
+  return b.Emit(kOp_convert, {x}, {DType::kF32});
+}
+
+ir::Values Widened(ir::Builder& b, std::span<const ir::Value> values) {
+  ir::Values wide;
+  for (const ir::Value& x : values) wide.push_back(Widened(b, x));
+  return wide;
+}
+
+absl::Status Expand(ir::Builder& b, const ir::OpDef& op, ir::Values operands, const ir::Attrs& attrs,
+                    std::span<const ir::Type> types, std::span<ir::Value> results) {
+  operands.resize(std::max(operands.size(), op.operands.size()));
+  if (!ComputesWide(op, operands)) return op.expand(ir::ExpandCall{b, op, operands, attrs}, results);
+  WEFT_RETURN_IF_ERROR(op.expand(ir::ExpandCall{b, op, Widened(b, operands), attrs}, results));
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i] && results[i].dtype() != types[i].dtype) {
+      results[i] = b.Emit(kOp_convert, {results[i]}, {types[i].dtype});
+    }
+  }
+  return absl::OkStatus();
 }
 
 ir::Value Call(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs) {

@@ -1,7 +1,6 @@
 // Composites to primitives, by the operations' own expansions.
-#include <algorithm>
-
 #include "src/ir/rewrite.h"
+#include "src/ops/call.h"
 #include "src/passes/passes.h"
 
 namespace weft::passes {
@@ -24,11 +23,9 @@ absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const Pipe
       if (op.kind != ir::Kind::kComposite || op.expand == nullptr || !status.ok()) return {};
       if (options.claims && options.claims(call.node)) return {};
       last = &op;
-      ir::Values operands = call.operands;
-      operands.resize(std::max(operands.size(), op.operands.size()));
       ir::Values results(call.node.results().size());
-      status =
-          op.expand(ir::ExpandCall{call.b, op, operands, call.node.attrs()}, std::span(results.data(), results.size()));
+      status = ops::Expand(call.b, op, call.operands, call.node.attrs(), call.node.results(),
+                           std::span(results.data(), results.size()));
       if (!status.ok() || !call.b.ok()) return {};
       return results;
     };

@@ -42,6 +42,10 @@ bool IsBroadcast(const Node& node) { return node.op().name == "broadcast_in_dim"
 bool IsUnitReshape(const Node& node) {
   return node.op().name == "reshape" && Squeeze(node.operands()[0].dims()) == Squeeze(node.type().dims);
 }
+// f16 and bf16 to f32: free where the element is read, so that every kernel does it for itself and no f32 copy is stored.
+bool IsWidening(const Node& node) {
+  return node.op().name == "convert" && node.type().dtype == DType::kF32 && IsHalf(node.operands()[0].dtype());
+}
 bool IsExpensive(const Node& node) {
   static constexpr std::string_view kNames[] = {"exponential",  "log",    "tanh",         "logistic",
                                                 "power",        "erf",    "weft.erf",     "sine",
@@ -119,7 +123,7 @@ class Fuser {
       const Node& node = *nodes_[i];
       const bool fusible = options_.can_fuse(node);
       const bool scalar = fusible && node.operands().empty();  // literal, iota
-      if (scalar || (fusible && IsBroadcast(node)) || IsUnitReshape(node)) {
+      if (scalar || (fusible && (IsBroadcast(node) || IsWidening(node))) || IsUnitReshape(node)) {
         kind_[i] = Kind::kInline;
       } else if (fusible) {
         kind_[i] = Kind::kFused;

@@ -14,6 +14,9 @@ absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const Pipe
 // of parameters are never looked at, only attributes and literals that rules made.
 absl::StatusOr<ir::Module> Simplify(const ir::Module& module, const PipelineOptions& options);
 
+// Lets products of f16 and bf16 that are computed in f32 read their factors as they lie.
+absl::StatusOr<ir::Module> AbsorbConverts(const ir::Module& module, const PipelineOptions& options);
+
 // Makes dot_general read its operands as they lie: transposes before it become dimension numbers.
 absl::StatusOr<ir::Module> CanonicalizeDots(const ir::Module& module, const PipelineOptions& options);
 

@@ -16,6 +16,8 @@ struct Pass {
 constexpr Pass kPasses[] = {
     {"expand_composites", ExpandComposites},
     {"simplify", Simplify},
+    // After simplifying, which moves widening converts behind what only moves elements.
+    {"absorb_converts", AbsorbConverts},
     // Before merging: transposed operands of two dots become one operand.
     {"canonicalize_dots", CanonicalizeDots},
     {"fold_constants", FoldConstants},

@@ -38,6 +38,14 @@ Dims WithoutOnes(const Dims& dims) {
   return kept;
 }
 
+// Of what only moves elements: f16 and bf16 move as they are and widen behind it, where products and kernels read them.
+Value MoveNarrow(const Call& call) {
+  if (!call.from(ops::kOp_convert) || call.from().extras() != nullptr) return {};
+  const Value& narrow = call.from().operands()[0];
+  if (!IsHalf(narrow.dtype()) || call.node.type().dtype != DType::kF32) return {};
+  return ops::Convert(call.b, call.b.Emit(call.node.op(), {narrow}, call.node.attrs()), DType::kF32);
+}
+
 Value Reshape(const Call& call) {
   const Dims& dims = call.node.type().dims;
   if (call.x().dims() == dims) return call.x();
@@ -46,12 +54,13 @@ Value Reshape(const Call& call) {
       call.node.type().count() != 1) {
     return ops::BroadcastInDim(call.b, ops::Reshape(call.b, call.from().operands()[0], {}), dims, {});
   }
-  return {};
+  return MoveNarrow(call);
 }
 
 Value Transpose(const Call& call) {
   const Ints& permutation = call.ints(0);
   if (permutation == ops::Axes(permutation.size())) return call.x();
+  if (Value moved = MoveNarrow(call)) return moved;
   if (call.from(ops::kOp_transpose)) {
     Ints joined;
     for (int64_t p : permutation) joined.push_back(call.from().attrs().IntList(0)[p]);
@@ -93,7 +102,7 @@ Value BroadcastInDim(const Call& call) {
       return ops::BroadcastInDim(call.b, source, dims, std::move(kept));
     }
   }
-  return {};
+  return MoveNarrow(call);
 }
 
 // Whether every value of `a` exists in `b`.
@@ -129,7 +138,7 @@ Value Select(const Call& call) { return call.operands[1] == call.operands[2] ? c
 
 Value Slice(const Call& call) {
   if (call.node.type().dims == call.x().dims()) return call.x();  // same sizes: start 0, stride 1
-  if (!call.from(ops::kOp_slice)) return {};
+  if (!call.from(ops::kOp_slice)) return MoveNarrow(call);
   const ir::Attrs& inner = call.from().attrs();
   Ints start, limit, strides;
   for (size_t i = 0; i < call.ints(0).size(); ++i) {

@@ -46,11 +46,15 @@ constexpr bool IsSigned(DType dtype) { return CodeOf(dtype) == 0; }
 constexpr bool IsUnsigned(DType dtype) { return CodeOf(dtype) == 1; }
 constexpr bool IsInteger(DType dtype) { return dtype != DType::kInvalid && CodeOf(dtype) <= 1; }
 constexpr bool IsFloat(DType dtype) { return CodeOf(dtype) == 2 || CodeOf(dtype) == 4 || CodeOf(dtype) >= 7; }
+constexpr bool IsHalf(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
 constexpr bool IsComplex(DType dtype) { return CodeOf(dtype) == 5; }
 constexpr bool IsBool(DType dtype) { return dtype == DType::kBool; }
 
 // The types that every backend of this version computes with. The others exist in the IR, in files and in DLPack.
 bool IsComputable(DType dtype);
+
+// What floats of this type are computed in: f32 for f16 and bf16, else the type itself.
+constexpr DType ComputeType(DType dtype) { return IsHalf(dtype) ? DType::kF32 : dtype; }
 
 // StableHLO's spelling: "f32", "bf16", "i32", "ui8", "i1", "f8E4M3FN", "complex<f32>".
 std::string_view NameOf(DType dtype);

@@ -16,7 +16,7 @@ ir::Value NewParameter(const ir::Type& type) { return {Node::Create(ops::kOp_par
 
 // Expansions nest a few levels (cross_entropy, log_softmax, primitives), so the recursion is shallow.
 absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op, std::span<const HostTensor* const> operands,
-                                                    const ir::Attrs& attrs, size_t result_count) {
+                                                    const ir::Attrs& attrs, std::span<const ir::Type> types) {
   std::vector<Value> parameters;
   std::vector<HostTensor> arguments;
   ir::Values values;
@@ -29,10 +29,9 @@ absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op, std::sp
     parameters.push_back(values.back());
     arguments.push_back(*operand);
   }
-  values.resize(std::max(values.size(), op.operands.size()));
   ir::Builder b;
-  ir::Values results(result_count);
-  WEFT_RETURN_IF_ERROR(op.expand(ir::ExpandCall{b, op, values, attrs}, std::span(results.data(), results.size())));
+  ir::Values results(types.size());
+  WEFT_RETURN_IF_ERROR(ops::Expand(b, op, std::move(values), attrs, types, std::span(results.data(), results.size())));
   WEFT_RETURN_IF_ERROR(b.status());
   const Ref<const ir::Function> body =
       ir::Function::Create(std::string(op.c_name), std::move(parameters), {results.begin(), results.end()});
@@ -44,7 +43,7 @@ absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op, std::sp
 absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op, std::span<const HostTensor* const> operands,
                                                       const ir::Attrs& attrs, std::span<const ir::Type> types) {
   if (op.reference == nullptr) {
-    if (op.expand != nullptr) return ByExpansion(op, operands, attrs, types.size());
+    if (op.expand != nullptr) return ByExpansion(op, operands, attrs, types);
     return absl::UnimplementedError(absl::StrCat(op.c_name, ": the reference backend cannot run it"));
   }
   std::vector<HostTensor> results;

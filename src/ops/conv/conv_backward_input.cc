@@ -125,6 +125,7 @@ constinit const OpDef kOp_conv_backward_input = {
     .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},
     .absent = kCompositeAbsent,
     .exported = false,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -36,6 +36,7 @@ constinit const OpDef kOp_max_pool = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kMacroAbsent,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -34,6 +34,7 @@ constinit const OpDef kOp_abs = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

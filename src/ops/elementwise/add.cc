@@ -47,6 +47,7 @@ constinit const OpDef kOp_add = {
     .samples = kSamples,
     .absent = kNoBatching,
     .commutative = true,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

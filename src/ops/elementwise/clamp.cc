@@ -69,6 +69,7 @@ constinit const OpDef kOp_clamp = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -50,6 +50,7 @@ constinit const OpDef kOp_clip = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kMacroAbsent,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

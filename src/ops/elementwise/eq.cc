@@ -27,6 +27,7 @@ constinit const OpDef kOp_eq = {
     .tolerance = kExact,
     .absent = kMacroNoGradient,
     .commutative = true,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -39,6 +39,7 @@ constinit const OpDef kOp_is_nan = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kPointwiseNoGradient,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -27,6 +27,7 @@ constinit const OpDef kOp_le = {
     .tolerance = kExact,
     .absent = kMacroNoGradient,
     .commutative = false,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

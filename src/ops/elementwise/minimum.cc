@@ -54,6 +54,7 @@ constinit const OpDef kOp_minimum = {
     .tolerance = kExact,
     .absent = kNoBatching,
     .commutative = true,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -38,6 +38,7 @@ constinit const OpDef kOp_mul = {
     .samples = kSamples,
     .absent = kNoBatching,
     .commutative = true,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -35,6 +35,7 @@ constinit const OpDef kOp_neg = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

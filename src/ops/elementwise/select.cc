@@ -59,6 +59,7 @@ constinit const OpDef kOp_where = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

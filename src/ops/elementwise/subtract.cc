@@ -36,6 +36,7 @@ constinit const OpDef kOp_sub = {
     .reference = ReferenceBinary<Double, Int>,
     .samples = kSamples,
     .absent = kNoBatching,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

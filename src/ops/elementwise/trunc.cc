@@ -34,6 +34,7 @@ constinit const OpDef kOp_trunc = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kPointwiseNoGradient,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

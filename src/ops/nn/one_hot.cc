@@ -55,6 +55,7 @@ constinit const OpDef kOp_one_hot = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kMacroNoGradient,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

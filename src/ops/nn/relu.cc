@@ -47,6 +47,7 @@ constinit const OpDef kOp_relu = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kPointwiseAbsent,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

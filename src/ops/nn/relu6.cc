@@ -52,6 +52,7 @@ constinit const OpDef kOp_relu6 = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kPointwiseAbsent,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

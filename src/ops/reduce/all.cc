@@ -28,6 +28,7 @@ constinit const OpDef kOp_all = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kMacroNoGradient,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -29,6 +29,7 @@ constinit const OpDef kOp_argmin = {
     .samples = kExtremeIndexSamples,
     .tolerance = kExact,
     .absent = kCompositeNoGradient,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

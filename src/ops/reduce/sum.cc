@@ -28,6 +28,7 @@ constinit const OpDef kOp_sum = {
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 4e-6},
     .absent = kMacroAbsent,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -48,6 +48,7 @@ constinit const OpDef kOp_broadcast_to = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kMacroAbsent,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

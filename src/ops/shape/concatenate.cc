@@ -90,6 +90,7 @@ constinit const OpDef kOp_concatenate = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

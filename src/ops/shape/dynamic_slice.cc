@@ -74,6 +74,7 @@ constinit const OpDef kOp_dynamic_slice = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -84,6 +84,7 @@ constinit const OpDef kOp_dynamic_update_slice = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -47,6 +47,7 @@ constinit const OpDef kOp_expand_dims = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kMacroAbsent,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

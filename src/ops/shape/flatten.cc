@@ -56,6 +56,7 @@ constinit const OpDef kOp_flatten = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kMacroAbsent,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

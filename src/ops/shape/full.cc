@@ -56,6 +56,7 @@ constinit const OpDef kOp_full = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kMacroNoGradient,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -107,6 +107,7 @@ constinit const OpDef kOp_gather = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

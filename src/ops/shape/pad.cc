@@ -114,6 +114,7 @@ constinit const OpDef kOp_pad = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -70,6 +70,7 @@ constinit const OpDef kOp_reshape = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

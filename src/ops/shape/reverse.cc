@@ -66,6 +66,7 @@ constinit const OpDef kOp_reverse = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

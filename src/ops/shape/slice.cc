@@ -96,6 +96,7 @@ constinit const OpDef kOp_slice = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

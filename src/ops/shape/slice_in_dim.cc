@@ -74,6 +74,7 @@ constinit const OpDef kOp_slice_in_dim = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kMacroAbsent,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

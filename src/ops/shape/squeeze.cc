@@ -53,6 +53,7 @@ constinit const OpDef kOp_squeeze = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kMacroAbsent,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -73,6 +73,7 @@ constinit const OpDef kOp_transpose = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoBatching,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

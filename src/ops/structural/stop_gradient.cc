@@ -35,6 +35,7 @@ constinit const OpDef kOp_stop_gradient = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kPointwiseNoGradient,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

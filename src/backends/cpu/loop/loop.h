@@ -146,9 +146,6 @@ class LoopBuilder final : public ir::ScalarBuilder {
   std::map<std::string, uint32_t> known_;
 };
 
-// f32 for bf16 and f16, else the type itself.
-inline DType ComputeType(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16 ? DType::kF32 : dtype; }
-
 // Whether an operation costs more than about five simple ones.
 bool IsExpensive(ir::ScalarOp op);
 
