@@ -23,6 +23,7 @@ constexpr char kHelp[] =
     "  --peers          PyTorch and JAX beside it, installed into a throw-away virtual environment\n"
     "  --peers-in DIR   the same in a virtual environment that stays (made if it is not there)\n"
     "  --only NAME      mlp or cnn\n"
+    "  --bf16           parameters and images in bf16 (optimizer states stay f32); without peers\n"
     "  --steps N        N steps without measuring, for profilers\n"
     "  --metrics        the library's counters at the end\n"
     "  --help           this\n";
@@ -47,7 +48,7 @@ struct Shape {
 
 class Network {
  public:
-  Network(weft_context* ctx, bool cnn) : ctx_(ctx), cnn_(cnn) {
+  Network(weft_context* ctx, bool cnn, weft_dtype dtype) : ctx_(ctx), cnn_(cnn), dtype_(dtype) {
     static const Shape kMlp[] = {{{784, 512}, 2, 784}, {{512}, 1, 0}, {{512, 256}, 2, 512},
                                  {{256}, 1, 0},        {{256, 10}, 2, 256}, {{10}, 1, 0}};
     static const Shape kCnn[] = {{{3, 3, 1, 32}, 4, 9},    {{32}, 1, 0},  {{3, 3, 32, 64}, 4, 288}, {{64}, 1, 0},
@@ -63,7 +64,7 @@ class Network {
         y[n] = static_cast<int32_t>(Uniform() * 10);
         for (int i = 0; i < 784; ++i) x[n * 784 + i] = static_cast<float>(Uniform() - 0.5 + (i / 78 == y[n] ? 0.5 : 0.0));
       }
-      Must(weft_tensor_from_host(ctx, nullptr, WEFT_F32, cnn ? image : flat, cnn ? 4 : 2, x.data(), x.size() * 4, &x_[b]));
+      x_[b] = FromFloats(cnn ? image : flat, cnn ? 4 : 2, x);
       Must(weft_tensor_from_host(ctx, nullptr, WEFT_I32, rows, 1, y.data(), y.size() * 4, &y_[b]));
     }
     weft_sgd_options sgd = WEFT_SGD_OPTIONS_INIT;
@@ -89,6 +90,16 @@ class Network {
   }
 
  private:
+  weft_tensor* FromFloats(const int64_t* dims, size_t rank, const std::vector<float>& values) {
+    weft_tensor *wide = nullptr, *t = nullptr;
+    Must(weft_tensor_from_host(ctx_, nullptr, WEFT_F32, dims, rank, values.data(), values.size() * 4, &wide));
+    if (dtype_ == WEFT_F32) return wide;
+    Must(weft_convert(ctx_, wide, dtype_, &t));
+    Must(weft_eval(ctx_, &t, 1, nullptr));
+    weft_tensor_release(wide);
+    return t;
+  }
+
   weft_tensor* Parameter(const Shape& shape) {
     size_t n = 1;
     for (size_t d = 0; d < shape.rank; ++d) n *= static_cast<size_t>(shape.dims[d]);
@@ -97,8 +108,7 @@ class Network {
       const double bound = std::sqrt(6.0 / static_cast<double>(shape.fan_in));
       for (float& v : values) v = static_cast<float>((2 * Uniform() - 1) * bound);
     }
-    weft_tensor* t = nullptr;
-    Must(weft_tensor_from_host(ctx_, nullptr, WEFT_F32, shape.dims, shape.rank, values.data(), n * 4, &t));
+    weft_tensor* t = FromFloats(shape.dims, shape.rank, values);
     Must(weft_tensor_require_grad(t, 1));
     return t;
   }
@@ -135,6 +145,7 @@ class Network {
 
   weft_context* ctx_;
   bool cnn_;
+  weft_dtype dtype_;
   size_t count_ = 0;
   weft_tensor* p_[8] = {};
   weft_tensor* x_[kBatches] = {};
@@ -183,7 +194,7 @@ bool ReadPeers(const std::string& folder, bool quick, std::map<std::string, Peer
 
 int main(int argc, char** argv) {
   const bench::Options options = bench::Parse(argc, argv);
-  bool peers = false, metrics = false;
+  bool peers = false, metrics = false, bf16 = false;
   std::string folder, only;
   int plain_steps = 0;
   bool wrong = false;
@@ -201,13 +212,15 @@ int main(int argc, char** argv) {
     } else if (a == "--steps" && has_value) {
       plain_steps = bench::Count(options.rest[++i]);
       wrong = wrong || plain_steps == 0;
+    } else if (a == "--bf16") {
+      bf16 = true;
     } else if (a == "--metrics") {
       metrics = true;
     } else {
       wrong = true;
     }
   }
-  if (options.help || wrong) {
+  if (options.help || wrong || (bf16 && peers)) {
     std::fputs(kHelp, options.help ? stdout : stderr);
     return options.help ? 0 : 2;
   }
@@ -237,7 +250,7 @@ int main(int argc, char** argv) {
   std::vector<Run> runs;
   for (const Workload& w : {Workload{"mlp", false, 0.154}, Workload{"cnn", true, 4.58}}) {
     if (!only.empty() && only != w.name) continue;
-    runs.push_back({w, std::make_unique<Network>(ctx, w.cnn), 0, {}});
+    runs.push_back({w, std::make_unique<Network>(ctx, w.cnn, bf16 ? WEFT_BF16 : WEFT_F32), 0, {}});
     if (plain_steps > 0) {
       std::printf("%s: loss %.4f\n", w.name, runs.back().network->Run(plain_steps));
     } else {
@@ -263,7 +276,7 @@ int main(int argc, char** argv) {
       measure();  // once more: memory is slower in some minutes than in others, on a machine that is shared
     }
     for (Run& run : runs) {
-      const std::string name = std::string(run.workload.name) + "-train b64";
+      const std::string name = std::string(run.workload.name) + (bf16 ? "-train bf16 b64" : "-train b64");
       const double loss = run.network->Run(1);
       if (!(loss < run.first_loss)) {
         std::fprintf(stderr, "train_step: %s: the loss went from %.4f to %.4f\n", run.workload.name, run.first_loss, loss);

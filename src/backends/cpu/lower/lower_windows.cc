@@ -251,7 +251,19 @@ absl::Status LowerSelectAndScatter(Lowering& lowering, const Node& node) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend runs select_and_scatter over at most ",
                        kMaxSpatialDims, " neighbouring dimensions");
   }
-  const StorageId out = lowering.Define(Value{Ref<const Node>::Share(&node), 0});
+  const Value result{Ref<const Node>::Share(&node), 0};
+  if (IsHalf(x.dtype()) && x.type().count() != 0) {
+    // An element that several windows chose is a sum: kept in f32 and rounded once.
+    call.dtype = DType::kF32;
+    const StorageId wide_x = lowering.Converted(lowering.Of(x), x.dtype(), DType::kF32, x.type().count());
+    const StorageId wide_source =
+        lowering.Converted(lowering.Of(source), source.dtype(), DType::kF32, source.type().count());
+    const StorageId wide = lowering.Temporary(x.type().count() * BytesOf(DType::kF32));
+    lowering.Host("pool_backward", {wide_x, wide_source}, {wide}, EncodePool(call), PoolCost(p) * 2);
+    lowering.Alias(result, lowering.Converted(wide, DType::kF32, x.dtype(), x.type().count()));
+    return absl::OkStatus();
+  }
+  const StorageId out = lowering.Define(result);
   if (x.type().count() == 0) return absl::OkStatus();
   lowering.Host("pool_backward", {lowering.Of(x), lowering.Of(source)}, {out}, EncodePool(call), PoolCost(p) * 2);
   return absl::OkStatus();
