@@ -109,6 +109,11 @@ Tape MakeTape(std::span<const Value> outputs, std::span<const Value> wrt, std::s
 absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<const Value> seeds,
                    std::span<const Value> wrt, std::span<const Value> operands, std::span<Value> gradients);
 
+// Whether the cotangent of a 16-bit operand stays f32: what was spread is summed next, and is rounded after that.
+bool StaysWide(const Value& operand) {
+  return operand && IsHalf(operand.dtype()) && &operand.node->op() == &ops::kOp_broadcast_in_dim;
+}
+
 // The operands' cotangents of one node, through its rule or its expansion.
 absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> cotangents, std::span<const bool> wanted,
                      std::span<Value> grads) {
@@ -116,15 +121,24 @@ absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> co
   absl::InlinedVector<Value, 2> results;
   for (uint32_t i = 0; i < node.results().size(); ++i) results.push_back(Value{Ref<const Node>::Share(&node), i});
   if (op.gradient != nullptr) {
-    if (!ops::ComputesWide(op, node.operands())) {
-      return op.gradient(ir::GradCall{b, node, node.operands(), results, cotangents, wanted}, grads);
+    bool wide = ops::ComputesWide(op, node.operands());
+    for (size_t i = 0; i < wanted.size(); ++i) wide = wide || (wanted[i] && StaysWide(node.operands()[i]));
+    if (wide) {
+      const ir::Values x = ops::Widened(b, node.operands()), g = ops::Widened(b, cotangents);
+      // Rules that use results get them in f32 too: computed again where the value is read, or the forward's own, which the
+      // merging of equal operations finds. What only moves or chooses has exact ones.
+      const bool again = op.lowering == ir::Lowering::kScalar || op.kind == ir::Kind::kComposite;
+      const ir::Values y = again ? b.EmitAll(op, x, node.attrs()) : ops::Widened(b, results);
+      WEFT_RETURN_IF_ERROR(b.status());
+      WEFT_RETURN_IF_ERROR(op.gradient(ir::GradCall{b, node, x, y, g, wanted}, grads));
+    } else {
+      WEFT_RETURN_IF_ERROR(op.gradient(ir::GradCall{b, node, node.operands(), results, cotangents, wanted}, grads));
     }
-    const ir::Values x = ops::Widened(b, node.operands()), y = ops::Widened(b, results),
-                     g = ops::Widened(b, cotangents);
-    WEFT_RETURN_IF_ERROR(b.status());
-    WEFT_RETURN_IF_ERROR(op.gradient(ir::GradCall{b, node, x, y, g, wanted}, grads));
     for (size_t i = 0; i < grads.size(); ++i) {
-      if (grads[i]) grads[i] = ops::Convert(b, std::move(grads[i]), node.operands()[i].dtype());
+      const Value& operand = node.operands()[i];
+      if (grads[i] && IsHalf(operand.dtype()) && !StaysWide(operand)) {
+        grads[i] = ops::Convert(b, std::move(grads[i]), operand.dtype());
+      }
     }
     return absl::OkStatus();
   }
@@ -155,6 +169,10 @@ absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> co
 }
 
 void Accumulate(ir::Builder& b, Value& sum, Value term) {
+  if (sum && term && sum.dtype() != term.dtype()) {  // one of them stayed wide
+    sum = ops::Widened(b, sum);
+    term = ops::Widened(b, term);
+  }
   sum = sum ? ops::Add(b, std::move(sum), std::move(term)) : std::move(term);
 }
 
@@ -181,7 +199,10 @@ absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<con
     const Node& node = *tape.nodes[k];
     const std::span<Value> mine(cotangents.data() + tape.first_cotangent[k], node.results().size());
     if (std::all_of(mine.begin(), mine.end(), [](const Value& value) { return !value; })) continue;
-    for (uint32_t i = first_wrt[k]; i != Tape::kNone; i = next_wrt[i]) gradients[i] = mine[wrt[i].result];
+    for (uint32_t i = first_wrt[k]; i != Tape::kNone; i = next_wrt[i]) {
+      const Value& cotangent = mine[wrt[i].result];
+      gradients[i] = cotangent ? ops::Convert(b, cotangent, wrt[i].dtype()) : Value();
+    }
     const size_t n = node.operands().size();
     const uint32_t* at = tape.operand_at.data() + tape.first_operand[k];
     wanted.assign(n, false);
@@ -201,7 +222,7 @@ absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<con
       for (size_t i = 0; i < n; ++i) {
         if (!wanted[i] || !grads[i]) continue;
         const Value& operand = node.operands()[i];
-        if (!(grads[i].type() == operand.type())) {
+        if (grads[i].dims() != operand.dims() || (grads[i].dtype() != operand.dtype() && !StaysWide(operand))) {
           b.set_location(location);
           return InternalError("the gradient of ", node.op().c_name, " gives operand ", i, " of type ",
                                ir::ShortType(operand.type()), " a cotangent of type ", ir::ShortType(grads[i].type()));
