@@ -1,7 +1,9 @@
 // The share of the fused-multiply-add peak that matrix products, convolutions and pooling reach, beside a probe taken
 // in the same run. It looks inside: it links the CPU kernels themselves, not libweft.so.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include "benchmarks/bench_util.h"
@@ -51,26 +53,78 @@ struct Bench {
     Add(name, 2.0 * m * k * n, [&] { return kernels.Gemm(call, pool); });
   }
 
+  // A square window with the same padding on both sides, and its operands.
+  struct Layer {
+    Layer(int64_t batch, int64_t size, int64_t in, int64_t out, int64_t window, int64_t stride, int64_t pad, int64_t groups) {
+      call.batch = batch;
+      call.in_channels = in;
+      call.out_channels = out;
+      call.feature_groups = groups;
+      for (int d = 0; d < 2; ++d) {
+        call.dims[d] = {size, window, 0, stride, pad, pad};
+        call.dims[d].out = OutputSize(call.dims[d]);
+      }
+      const int64_t pixels = batch * call.dims[0].out * call.dims[1].out, kernel = window * window * (in / groups) * out;
+      x = Filled(batch * size * size * in, 0.5f);
+      w = Filled(kernel, 0.25f);
+      y = Filled(pixels * out, 0.125f);
+      call.x = x.data();
+      call.w = w.data();
+      call.y = y.data();
+      flops = 2.0 * pixels * kernel;
+    }
+    // Aligned as a program's buffers are: vectors that cross cache lines take depthwise layers twice the time.
+    struct alignas(64) Line {
+      float values[16];
+    };
+    static std::vector<Line> Filled(int64_t count, float value) {
+      Line line;
+      std::fill_n(line.values, 16, value);
+      return std::vector<Line>(count / 16 + 1, line);
+    }
+    ConvCall call;
+    double flops = 0;
+    std::vector<Line> x, w, y;
+  };
+
   void Conv(const std::string& name, int64_t batch, int64_t size, int64_t in, int64_t out, int64_t window, int64_t stride,
             int64_t pad) {
-    ConvCall call;
-    call.batch = batch;
-    call.in_channels = in;
-    call.out_channels = out;
-    for (int d = 0; d < 2; ++d) {
-      call.dims[d] = {size, window, 0, stride, pad, pad};
-      call.dims[d].out = OutputSize(call.dims[d]);
+    const Layer layer(batch, size, in, out, window, stride, pad, 1);
+    const ConvCall& call = layer.call;
+    Add(name + " forward", layer.flops, [&] { return kernels.Conv(call, pool); });
+    if (in > 3) Add(name + " backward data", layer.flops, [&] { return kernels.ConvBackwardData(call, pool); });
+    Add(name + " backward weights", layer.flops, [&] { return kernels.ConvBackwardWeights(call, pool); });
+  }
+
+  // Grouped 3x3 layers: time against the dense layer's of the same sizes, which does `groups` times as much. More than
+  // `limit` fails.
+  void Grouped(const std::string& name, int64_t batch, int64_t size, int64_t channels, int64_t groups, double limit) {
+    const Layer grouped(batch, size, channels, channels, 3, 1, 1, groups), dense(batch, size, channels, channels, 3, 1, 1, 1);
+    using Direction = absl::Status (KernelSet::*)(const ConvCall&, ThreadPool&);
+    const std::pair<const char*, Direction> directions[] = {{" forward", &KernelSet::Conv},
+                                                            {" backward data", &KernelSet::ConvBackwardData},
+                                                            {" backward weights", &KernelSet::ConvBackwardWeights}};
+    for (const auto& [words, direction] : directions) {
+      bench::Sample samples[2];
+      for (int i = 0; i < 2; ++i) {
+        const ConvCall& call = (i == 0 ? grouped : dense).call;
+        samples[i] = bench::Measure(pool.threads(), [&] { (kernels.*direction)(call, pool).IgnoreError(); },
+                                    options.quick ? 3 : 15, options.quick ? 0.5 : 3.0);
+        if (samples[i].Void()) {
+          std::fprintf(stderr, "%s%s: no undisturbed sample (%d dropped)\n", name.c_str(), words, samples[i].dropped);
+          failed = true;
+          return;
+        }
+      }
+      const double ratio = samples[0].seconds / samples[1].seconds;
+      rows.push_back({name + words, ratio, "dense", 0, 0,
+                      {{"ms", samples[0].seconds * 1e3}, {"best ms", samples[0].best * 1e3}, {"dense ms", samples[1].seconds * 1e3},
+                       {"dense best ms", samples[1].best * 1e3}}});
+      if (ratio > limit) {
+        std::fprintf(stderr, "%s%s: %.2f of the dense layer's time, %.2f at most\n", name.c_str(), words, ratio, limit);
+        failed = true;
+      }
     }
-    const int64_t pixels = call.dims[0].out * call.dims[1].out;
-    std::vector<float> x(batch * size * size * in, 0.5f), w(window * window * in * out, 0.25f);
-    std::vector<float> y(batch * pixels * out, 0.125f);
-    call.x = x.data();
-    call.w = w.data();
-    call.y = y.data();
-    const double flops = 2.0 * batch * pixels * out * in * window * window;
-    Add(name + " forward", flops, [&] { return kernels.Conv(call, pool); });
-    if (in > 3) Add(name + " backward data", flops, [&] { return kernels.ConvBackwardData(call, pool); });
-    Add(name + " backward weights", flops, [&] { return kernels.ConvBackwardWeights(call, pool); });
   }
 
   KernelSet& kernels;
@@ -130,7 +184,12 @@ int main(int argc, char** argv) {
   bench.Gemm("cnn fc dX 64x128x9216", 64, 128, 9216, false, true);
   bench.Conv("cnn conv1 3x3 1-32 @28 b64", 64, 28, 1, 32, 3, 1, 0);
   bench.Conv("cnn conv2 3x3 32-64 @26 b64", 64, 26, 32, 64, 3, 1, 0);
+  bench.Grouped("depthwise 3x3 128 @56 b8", 8, 56, 128, 128, 0.3);
   if (!options.quick) {
+    bench.Grouped("depthwise 3x3 144 @56 b4", 4, 56, 144, 144, 0.3);
+    bench.Grouped("32 groups of 4, 3x3 128 @56 b4", 4, 56, 128, 32, 1);
+    bench.Grouped("16 groups of 8, 3x3 128 @56 b4", 4, 56, 128, 16, 1);
+    bench.Grouped("32 groups of 16, 3x3 512 @14 b4", 4, 14, 512, 32, 1);
     for (int64_t m : {1, 8, 32, 128}) bench.Gemm("gemm " + std::to_string(m) + "x768x3072", m, 768, 3072, false, false);
     bench.Conv("7x7s2 3-64 @224", 1, 224, 3, 64, 7, 2, 3);
     bench.Conv("1x1 64-256 @56", 1, 56, 64, 256, 1, 1, 0);

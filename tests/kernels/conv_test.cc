@@ -60,6 +60,48 @@ std::string Words(const ConvCall& call) {
   return text;
 }
 
+// Groups of few channels (vectorised across them) and of many (on tiles), over every kind of window; channel counts that
+// no vector divides.
+std::vector<ConvCall> GroupedCases() {
+  const std::vector<std::vector<SpatialDim>> windows = {
+      {Dim(5, 3, 1, 1, 1), Dim(23, 3, 1, 1, 1)},
+      {Dim(7, 3, 2, 1, 0), Dim(8, 5, 2, 2, 1)},
+      {Dim(5, 2, 3), Dim(9, 2, 3, 0, 1)},
+      {Dim(6, 3, 1, 2, 2, 1, 2), Dim(7, 3, 2, 3, 1, 1, 3)},
+      {Dim(4, 3, 1, 2, 1, 2), Dim(5, 3, 2, 1, 2, 3, 2)},
+      {Dim(6, 3, 1, -1, 1), Dim(9, 2, 1, 2, -3)},
+      {Dim(4, 3, 1, 1, 1, 1, 1, true), Dim(5, 3, 2, 1, 1, 1, 1, true)},
+      {Dim(2, 2, 1, 5, 4), Dim(3, 3, 2, 6, 7)},
+      {Dim(1, 3, 1, 1, 1), Dim(1, 3, 1, 1, 1)},
+      {Dim(1, 1), Dim(1, 1)},
+      {Dim(0, 2, 1, 2, 2), Dim(3, 2)},
+      {Dim(2, 3), Dim(4, 3)},  // does not fit: no output
+      {Dim(17, 4, 1, 3, 0)},
+      {Dim(3, 2), Dim(4, 3, 1, 1, 1), Dim(5, 3, 2, 1, 1)},
+      {Dim(2, 2, 1, 1, 0), Dim(3, 2), Dim(3, 3, 1, 1, 1), Dim(4, 2)},
+  };
+  const struct {
+    int64_t groups, in, out;  // channels a group
+  } channels[] = {{2, 1, 1},  {5, 1, 1},  {16, 1, 1}, {37, 1, 1}, {9, 1, 2}, {19, 1, 3}, {3, 1, 17}, {21, 2, 1},
+                  {7, 4, 1},  {3, 20, 1}, {6, 2, 2},  {7, 3, 3},  {5, 4, 4}, {4, 3, 5},  {2, 7, 8},  {3, 8, 8},
+                  {2, 16, 16}, {3, 9, 20}};
+  std::vector<ConvCall> cases;
+  for (size_t c = 0; c < std::size(channels); ++c) {
+    for (size_t w = 0; w < windows.size(); ++w) {
+      if (c != 3 && c != 11 && (c + w) % 3 != 0) continue;  // every window with each of two, a third of the rest
+      const auto& [groups, in, out] = channels[c];
+      cases.push_back(Make(1 + static_cast<int64_t>((c + w) % 2), groups * in, groups * out, windows[w], groups));
+    }
+  }
+  cases.push_back(Make(0, 6, 6, windows[0], 6));
+  // Enough for several threads, for pieces of lines, and for parts of the kernel's gradient.
+  cases.push_back(Make(3, 37, 37, {Dim(20, 3, 1, 1, 1), Dim(21, 3, 1, 1, 1)}, 37));
+  cases.push_back(Make(3, 24, 24, {Dim(19, 3, 1, 1, 1), Dim(20, 3, 1, 1, 1)}, 6));
+  cases.push_back(Make(1, 39, 39, {Dim(2500, 4, 1, 3, 0)}, 39));
+  cases.push_back(Make(1, 39, 78, {Dim(2500, 3, 2, 1, 1)}, 39));
+  return cases;
+}
+
 // Every (x, w, y) index triple that the definition multiplies.
 template <typename Visit>
 void ForEachTerm(const ConvCall& call, Visit visit) {
@@ -92,6 +134,12 @@ void ForEachTerm(const ConvCall& call, Visit visit) {
   }
 }
 
+template <typename T>
+double Rounded(double value) {
+  return static_cast<double>(ElementRule<T>::Load(ElementRule<T>::Store(static_cast<typename ElementRule<T>::Sum>(value))));
+}
+
+// Tolerance 0: the sum, rounded once. (Sums of eighths times eighths are exact in f32.)
 template <typename In, typename Out>
 void Check(KernelSet& kernels, ConvCall call, DType in, DType out, ThreadPool& one, ThreadPool& two, double tolerance) {
   SCOPED_TRACE(Words(call));
@@ -128,7 +176,8 @@ void Check(KernelSet& kernels, ConvCall call, DType in, DType out, ThreadPool& o
     EXPECT_TRUE(first.SameBits(second)) << "one and two threads differ";
     EXPECT_TRUE(first.GuardsHold());
     for (int64_t i = 0; i < sizes[written]; ++i) {
-      ASSERT_NEAR(first.At(i), want[i], tolerance * (std::abs(want[i]) + 1)) << "at " << i;
+      const double expected = tolerance > 0 ? want[i] : Rounded<Out>(want[i]);
+      ASSERT_NEAR(first.At(i), expected, tolerance * (std::abs(want[i]) + 1)) << "at " << i;
     }
   }
 }
@@ -158,6 +207,42 @@ TEST_P(Conv, ServesIntegersAndF16) {
   Check<F16, F16>(*kernels_, Cases()[4], DType::kF16, DType::kF16, one_, two_, 5e-4);
 }
 
+TEST_P(Conv, SumsGroupsInF32AndF64) {
+  for (const ConvCall& call : GroupedCases()) {
+    Check<float, float>(*kernels_, call, DType::kF32, DType::kF32, one_, two_, 0);
+    Check<double, double>(*kernels_, call, DType::kF64, DType::kF64, one_, two_, 0);
+  }
+}
+
+TEST_P(Conv, SumsGroupsOfHalvesInF32AndRoundsOnce) {
+  for (const ConvCall& call : GroupedCases()) {
+    Check<BF16, BF16>(*kernels_, call, DType::kBF16, DType::kBF16, one_, two_, 0);
+    Check<BF16, float>(*kernels_, call, DType::kBF16, DType::kF32, one_, two_, 0);
+    Check<F16, F16>(*kernels_, call, DType::kF16, DType::kF16, one_, two_, 0);
+    Check<F16, float>(*kernels_, call, DType::kF16, DType::kF32, one_, two_, 0);
+  }
+}
+
+TEST_P(Conv, KeepsNaNAndInfinityOfHalvesInTheirChannel) {
+  const uint16_t nan = 0x7FC1, infinity = 0x7F80;  // bf16
+  ConvCall call = Make(1, 19, 19, {Dim(6, 1)}, 19);
+  call.input = call.output = DType::kBF16;
+  Operand<BF16> x(6 * 19), w(19), y(6 * 19);
+  for (int64_t i = 0; i < x.size(); ++i) x[i] = {i % 19 == 3 ? nan : i % 19 == 18 ? infinity : uint16_t{0x3F80}};
+  for (int64_t i = 0; i < w.size(); ++i) w[i] = {0x4000};
+  call.x = x.data();
+  call.w = w.data();
+  call.y = y.data();
+  ASSERT_TRUE(kernels_->Conv(call, one_).ok());
+  for (int64_t i = 0; i < y.size(); ++i) {
+    if (i % 19 == 3) {
+      EXPECT_TRUE(std::isnan(y.At(i)));
+    } else {
+      EXPECT_EQ(y.At(i), i % 19 == 18 ? INFINITY : 2) << "at " << i;
+    }
+  }
+}
+
 TEST_P(Conv, DealsBatchGroupsToOutputChannels) {
   std::mt19937 random(2);
   ConvCall call = Make(4, 3, 6, {Dim(5, 3), Dim(5, 3)});
@@ -181,7 +266,7 @@ TEST_P(Conv, DealsBatchGroupsToOutputChannels) {
 }
 
 TEST_P(Conv, CallsTheEpilogueOnceForEveryElement) {
-  for (const ConvCall& base : {Cases()[1], Cases()[7], Cases()[11]}) {
+  for (const ConvCall& base : {Cases()[1], Cases()[7], Cases()[11], GroupedCases().back()}) {
     ConvCall call = base;
     const Geometry g = PadRank(call.spatial_rank, call.dims);
     Operand<float> x(call.batch * g.in * call.in_channels), y(call.batch * g.out * call.out_channels);

@@ -170,6 +170,8 @@ constexpr Sample kSamples[] = {
     {"T[2,5,6,3] T[3,3,3,4]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC},
     {"T[1,7,6,2] T[3,2,2,3]" WEFT_WINDOW("[2,3]", "[1,0,2,1]", "[1,1]", "[1,1]") WEFT_NHWC},
     {"T[1,5,5,4] T[2,3,2,6]" WEFT_WINDOW("[1,2]", "[1,1,0,2]", "[1,1]", "[2,1]") WEFT_NHWC " feature_group_count=2"},
+    {"T[2,5,6,5] T[3,3,1,5]" WEFT_WINDOW("[1,1]", "[1,1,1,1]", "[1,1]", "[1,1]") WEFT_NHWC " feature_group_count=5"},
+    {"T[1,6,5,3] T[3,2,1,6]" WEFT_WINDOW("[2,1]", "[1,1,0,1]", "[1,1]", "[1,2]") WEFT_NHWC " feature_group_count=3"},
     {"T[2,4,3,2] T[3,3,2,2]" WEFT_WINDOW("[1,1]", "[2,2,1,2]", "[2,1]", "[1,1]") WEFT_NHWC " window_reversal=[1,0]"},
     {"T[4,5,5,2] T[3,3,2,4]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC " batch_group_count=2"},
     {"T[6,4,2] T[3,4,6]" WEFT_WINDOW("[1]", "[1,0]", "[1]", "[1]") " input_dimensions=[0,1,2] kernel_dimensions=[1,2,0]"

@@ -9,7 +9,6 @@
 namespace weft::cpu {
 namespace {
 
-// Few channels a group leave most lanes of a tile idle; those go by conv_depthwise or the plain loops.
 bool TilesServe(const ConvCall& call) { return call.batch_groups == 1 && call.in_channels > 0; }
 
 // bf16 without a dot product in hardware (and f16): one widened copy of each operand, then everything is f32.
@@ -61,6 +60,7 @@ bool Widens(const TypePlan& types) { return types.pack == PackKind::kWidenBF16 |
 absl::Status Forward(KernelSet::State& state, const ConvCall& call, const TypePlan& types, ThreadPool* pool) {
   GatherCall gather;
   gather.types = types;
+  gather.input = call.input;
   gather.output = call.output;
   gather.batch = call.batch;
   gather.geometry = PadRank(call.spatial_rank, call.dims);
@@ -75,6 +75,9 @@ absl::Status Forward(KernelSet::State& state, const ConvCall& call, const TypePl
   gather.to_stride = 1;
   gather.group_stride = gather.group_to;
   gather.epilogue = call.epilogue;
+  if (DepthwiseServes(call.input, call.output, gather.groups, gather.group_from, gather.group_to)) {
+    return pool == nullptr ? absl::OkStatus() : RunDepthwise(state, gather, *pool);
+  }
   if (Widens(types)) {
     Widened wide;
     WEFT_RETURN_IF_ERROR(Widen(call.input, call.x, XCount(call), call.w, WCount(call), pool, &wide));
@@ -88,6 +91,7 @@ absl::Status Forward(KernelSet::State& state, const ConvCall& call, const TypePl
 absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const TypePlan& types, ThreadPool* pool) {
   GatherCall gather;
   gather.types = types;
+  gather.input = call.input;
   gather.output = call.output;
   gather.batch = call.batch;
   gather.geometry = PadRank(call.spatial_rank, call.dims);
@@ -112,6 +116,9 @@ absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const T
   gather.to_stride = call.out_channels;
   gather.group_stride = gather.group_from;
   gather.epilogue = call.epilogue;
+  if (DepthwiseServes(call.input, call.output, gather.groups, gather.group_from, gather.group_to)) {
+    return pool == nullptr ? absl::OkStatus() : RunDepthwise(state, gather, *pool);
+  }
   if (Widens(types)) {
     Widened wide;
     WEFT_RETURN_IF_ERROR(Widen(call.input, call.y, YCount(call), call.w, WCount(call), pool, &wide));
@@ -124,9 +131,11 @@ absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const T
 
 absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, const TypePlan& types, ThreadPool* pool,
                              bool* served) {
+  const int64_t groups = call.feature_groups;
+  if (DepthwiseServes(call.input, call.output, groups, call.in_channels / groups, call.out_channels / groups)) {
+    return pool == nullptr ? absl::OkStatus() : RunDepthwiseWeights(state, call, *pool);
+  }
   if (call.input != DType::kBF16 && call.input != DType::kF16) return RunWeights(state, call, pool, served);
-  *served = call.feature_groups == 1;
-  if (!*served) return absl::OkStatus();
   // K runs over pixels here, so pairs of bf16 would have to be interleaved across them: all halves are widened.
   const int64_t count = WCount(call);
   Widened wide;

@@ -10,6 +10,7 @@ namespace weft::cpu {
 // to[n, o, :] = sum over taps t of from[n, o * stride - pad_lo + t * rhs_dilation (every lhs_dilation-th), :] W[t]
 struct GatherCall {
   TypePlan types;
+  DType input = DType::kF32;
   DType output = DType::kF32;
   int64_t batch = 1;
   Geometry geometry;  // dims[].in is `from`'s, dims[].out is `to`'s
@@ -31,5 +32,12 @@ absl::Status RunGather(KernelSet::State& state, const GatherCall& call, ThreadPo
 
 // The gradient of the kernel (conv_weights.cc); false in *served where the plain loops must do it.
 absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, ThreadPool* pool, bool* served);
+
+// The same three directions with lanes across channels (conv_depthwise.cc): groups of a few channels fill a fraction of
+// a tile. Whether it is the better way for so many channels a group:
+bool DepthwiseServes(DType input, DType output, int64_t groups, int64_t group_from, int64_t group_to);
+// The operands as they are in memory: halves are widened line by line.
+absl::Status RunDepthwise(const KernelSet::State& state, const GatherCall& call, ThreadPool& pool);
+absl::Status RunDepthwiseWeights(const KernelSet::State& state, const ConvCall& call, ThreadPool& pool);
 
 }  // namespace weft::cpu

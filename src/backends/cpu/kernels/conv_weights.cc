@@ -1,6 +1,6 @@
 // The gradient of a convolution's kernel: W[tap, ci, co] = sum over pixels of x[pixel moved by tap, ci] * dy[pixel, co].
 // As a product its K runs over pixels: a tile is 6-12 of the (tap, ci) rows by up to 64 output channels; x and dy are
-// read in place. Pixels go in blocks that stay in L2 while all tiles pass over them.
+// read in place. Pixels go in blocks that stay in L2 while all tiles pass over them. Groups have tiles of their own.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -29,6 +29,7 @@ struct Run {
 
 struct Tile {
   int64_t run = 0, first = 0, rows = 0;  // kColumns: within one run
+  int64_t group = 0;
 };
 
 class Weights {
@@ -36,9 +37,10 @@ class Weights {
   Weights(KernelSet::State& state, const ConvCall& call, const TypePlan& types)
       : state_(state), call_(call), types_(types), geometry_(PadRank(call.spatial_rank, call.dims)) {
     bytes_ = types.accumulator_bytes;
-    columns_ = ColumnCut::Make(state.target(), types.micro, call.out_channels);
-    channels_ = call.in_channels;
-    int64_t stride = channels_;
+    channels_ = call.in_channels / call.feature_groups;
+    group_columns_ = call.out_channels / call.feature_groups;
+    columns_ = ColumnCut::Make(state.target(), types.micro, group_columns_);
+    int64_t stride = call.in_channels;
     for (int d = kDims - 1; d >= 0; --d) {
       in_stride_[d] = stride;
       stride *= geometry_.dims[d].in;
@@ -52,7 +54,7 @@ class Weights {
     WEFT_RETURN_IF_ERROR(MakeTiles());
     if (pool == nullptr) return absl::OkStatus();
     const SpatialDim& inner = geometry_.dims[kInner];
-    const int64_t line_bytes = (inner.out * call_.out_channels + inner.in * channels_) * bytes_;
+    const int64_t line_bytes = (inner.out * call_.out_channels + inner.in * call_.in_channels) * bytes_;
     block_lines_ =
         std::clamp<int64_t>(kResidentBytes / std::max<int64_t>(1, line_bytes), 1, std::max<int64_t>(1, lines_));
     const int64_t size = geometry_.window * channels_ * call_.out_channels;
@@ -102,8 +104,8 @@ class Weights {
 
   void MakeRuns() {
     const SpatialDim& inner = geometry_.dims[kInner];
-    const bool joined = inner.rhs_dilation == 1 && !inner.reversed && inner.pad_lo <= 0 && inner.window > 1 &&
-                        (inner.out - 1) * inner.stride - inner.pad_lo + inner.window <= inner.in;
+    const bool joined = call_.feature_groups == 1 && inner.rhs_dilation == 1 && !inner.reversed && inner.pad_lo <= 0 &&
+                        inner.window > 1 && (inner.out - 1) * inner.stride - inner.pad_lo + inner.window <= inner.in;
     const int64_t outer = geometry_.window / inner.window;
     for (int64_t o = 0; o < outer; ++o) {
       for (int64_t t = 0; t < (joined ? 1 : inner.window); ++t) {
@@ -157,8 +159,9 @@ class Weights {
       rows = runs_[r].rows;  // equal for all runs
       count = CeilDiv(rows, most);
       for (int64_t t = 0; t < count; ++t) {
-        tiles_.push_back(
-            {static_cast<int64_t>(r), CutAt(rows, count, t), CutAt(rows, count, t + 1) - CutAt(rows, count, t)});
+        const int64_t first = CutAt(rows, count, t), tile_rows = CutAt(rows, count, t + 1) - first;
+        for (int64_t g = 0; g < call_.feature_groups; ++g)
+          tiles_.push_back({static_cast<int64_t>(r), first, tile_rows, g});
       }
     }
     if (runs_.empty()) return absl::OkStatus();
@@ -178,7 +181,7 @@ class Weights {
     }
     const SpatialDim& inner = geometry_.dims[kInner];
     const int64_t shift = run.tap[kInner] * inner.rhs_dilation - inner.pad_lo;
-    return rest * image_ + offset + (run.low * inner.stride + shift) * channels_;
+    return rest * image_ + offset + (run.low * inner.stride + shift) * call_.in_channels;
   }
 
   void RunTiles(int64_t tile_begin, int64_t tile_end, int64_t line_begin, int64_t line_end, char* w) {
@@ -218,13 +221,13 @@ class Weights {
   void OneTile(const Tile& tile, int64_t lines, const int64_t* line_offsets, const void** a, const int64_t* b_offsets,
                char* w) const {
     const struct Run& run = runs_[tile.run];
-    const char* x = static_cast<const char*>(call_.x) + tile.first * bytes_;
+    const char* x = static_cast<const char*>(call_.x) + (tile.group * channels_ + tile.first) * bytes_;
     for (int64_t i = 0; i < lines; ++i) a[i] = x + line_offsets[i] * bytes_;
     void* c[16];
     for (int64_t r = 0; r < tile.rows; ++r) {
       c[r] = w + (run.weight_row + tile.first + r) * call_.out_channels * bytes_;
     }
-    Columns(tile.rows, lines, run.high - run.low, a, b_offsets, c);
+    Columns(tile, lines, run.high - run.low, a, b_offsets, c);
   }
 
   void OneSpreadTile(const Tile& tile, int64_t line0, int64_t line1, const void** a, int64_t* b_offsets,
@@ -243,24 +246,25 @@ class Weights {
       const struct Run& run = runs_[(tile.first + r) / length];
       c[r] = w + (run.weight_row + (tile.first + r) % length) * call_.out_channels * bytes_;
     }
-    Columns(tile.rows, line1 - line0, runs_[0].high - runs_[0].low, a, b_offsets, c);
+    Columns(tile, line1 - line0, runs_[0].high - runs_[0].low, a, b_offsets, c);
   }
 
-  void Columns(int64_t rows, int64_t lines, int64_t pixels, const void** a, const int64_t* b_offsets, void** c) const {
+  void Columns(const Tile& tile, int64_t lines, int64_t pixels, const void** a, const int64_t* b_offsets,
+               void** c) const {
     MicroArgs args;
     args.taps = lines;
     args.k = pixels;
     args.a = a;
-    args.a_stride = geometry_.dims[kInner].stride * channels_ * bytes_;
+    args.a_stride = geometry_.dims[kInner].stride * call_.in_channels * bytes_;
     args.b_offsets = b_offsets;
     args.b_stride = call_.out_channels * bytes_;
     args.c = c;
     args.accumulate = 1;
     for (int64_t panel = 0; panel < columns_.panels; ++panel) {
-      args.b = static_cast<const char*>(call_.y) + columns_.First(panel) * columns_.lanes * bytes_;
-      args.c_offset = columns_.First(panel) * columns_.lanes * bytes_;
+      args.c_offset = (tile.group * group_columns_ + columns_.First(panel) * columns_.lanes) * bytes_;
+      args.b = static_cast<const char*>(call_.y) + args.c_offset;
       args.last_lanes = columns_.LastLanes(panel);
-      set_.At(rows, columns_.Vectors(panel), args.last_lanes != columns_.lanes)(&args);
+      set_.At(tile.rows, columns_.Vectors(panel), args.last_lanes != columns_.lanes)(&args);
     }
   }
 
@@ -270,7 +274,7 @@ class Weights {
   Geometry geometry_;
   ColumnCut columns_;
   int64_t bytes_ = 4;
-  int64_t channels_ = 0;
+  int64_t channels_ = 0, group_columns_ = 0;  // of a group, of x and of y
   int64_t in_stride_[kDims];
   int64_t image_ = 0;
   int64_t lines_ = 0;  // output rows along the innermost dimension, over the whole batch
@@ -289,7 +293,7 @@ absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, ThreadPoo
   TypePlan types;
   const Geometry geometry = PadRank(call.spatial_rank, call.dims);
   const int64_t size = geometry.window * (call.in_channels / call.feature_groups) * call.out_channels;
-  *served = call.feature_groups == 1 && PlanTypes(state.target(), call.input, call.output, &types) && types.direct &&
+  *served = PlanTypes(state.target(), call.input, call.output, &types) && types.direct &&
             call.batch * geometry.out > 0 && geometry.in > 0 && size > 0;
   // Dilated inputs interleave pixels that are read with ones that are not.
   for (const SpatialDim& dim : geometry.dims) *served = *served && dim.lhs_dilation == 1;

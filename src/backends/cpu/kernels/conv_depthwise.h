@@ -1,0 +1,45 @@
+// Convolutions with few channels a group (depthwise above all), vectorised across channels: every lane is an output
+// channel and has weights of its own. These are the inner loops, one set per instruction set; conv_depthwise.cc drives them.
+#pragma once
+
+#include <cstdint>
+
+#include "src/runtime/dtype.h"
+
+namespace weft::cpu {
+
+// `pixels` neighbouring output pixels that see the same taps. Pointers are to the first pixel, steps count elements.
+template <typename T>
+struct ChannelRun {
+  const T* const* x = nullptr;  // per tap
+  T* const* w = nullptr;        // per tap: one weight a channel
+  int64_t taps = 0;
+  T* y = nullptr;
+  int64_t pixels = 0, x_step = 0, y_step = 0, channels = 0;
+};
+
+// Pixels of `from` channels to pixels of `count` channels, out[i] = in[index[i]].
+template <typename T>
+struct ChannelSpread {
+  const T* in = nullptr;
+  T* out = nullptr;
+  int64_t pixels = 0, from = 0, count = 0;
+  const int32_t* index = nullptr;
+};
+
+struct ChannelKernels {
+  template <typename T>
+  struct Of {
+    void (*gather)(const ChannelRun<T>&) = nullptr;   // y = sum over taps of x[tap] * w[tap]
+    void (*weights)(const ChannelRun<T>&) = nullptr;  // w[tap] += sum over pixels of x[tap] * y
+    void (*spread)(const ChannelSpread<T>&) = nullptr;
+  };
+  Of<float> f32;
+  Of<double> f64;
+  // Between f32 and bf16 or f16, as WidenBF16, NarrowBF16 … do, but for a NaN's payload.
+  void (*widen)(DType from, const uint16_t* in, int64_t count, float* out) = nullptr;
+  void (*narrow)(DType to, const float* in, int64_t count, uint16_t* out) = nullptr;
+};
+extern const ChannelKernels kChannelsPortable, kChannelsAvx2, kChannelsAvx512;
+
+}  // namespace weft::cpu

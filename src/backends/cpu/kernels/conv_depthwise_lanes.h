@@ -1,0 +1,297 @@
+// The inner loops of conv_depthwise.h, written once over a vector type and compiled per instruction set. Included by
+// conv_depthwise_{portable,avx2,avx512}.cc; everything is in an anonymous namespace and calls nothing that is not.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"  // g++ 12's own header passes undefined vectors through
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "src/backends/cpu/kernels/conv_depthwise.h"
+#include "src/backends/cpu/kernels/pack.h"
+
+namespace weft::cpu {
+namespace {
+
+template <typename T, int kLanes>
+struct Lanes {
+  typedef T V __attribute__((vector_size(kLanes * sizeof(T))));
+};
+
+// a * b + c: fused where the path has it. The compiler is told to contract nothing.
+#ifdef __FMA__
+inline float Fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline double Fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
+inline __m128 Fused(__m128 a, __m128 b, __m128 c) { return _mm_fmadd_ps(a, b, c); }
+inline __m128d Fused(__m128d a, __m128d b, __m128d c) { return _mm_fmadd_pd(a, b, c); }
+inline __m256 Fused(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
+inline __m256d Fused(__m256d a, __m256d b, __m256d c) { return _mm256_fmadd_pd(a, b, c); }
+#ifdef __AVX512F__
+inline __m512 Fused(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
+inline __m512d Fused(__m512d a, __m512d b, __m512d c) { return _mm512_fmadd_pd(a, b, c); }
+#endif
+#else
+template <typename V>
+inline V Fused(V a, V b, V c) {
+  return a * b + c;
+}
+#endif
+
+template <typename V, typename T>
+[[gnu::always_inline]] inline V Load(const T* at) {
+  V value;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+template <typename V, typename T>
+[[gnu::always_inline]] inline void Store(T* at, V value) {
+  std::memcpy(at, &value, sizeof(value));
+}
+
+// Calls f with the constants 0 to n - 1: arrays of vectors indexed by them live in registers.
+template <int n, int i = 0, typename F>
+[[gnu::always_inline]] inline void Unroll(F f) {
+  if constexpr (i < n) {
+    f.template operator()<i>();
+    Unroll<n, i + 1>(f);
+  }
+}
+
+// Calls f.operator()<V>(c) for vectors that cover the channels. The last one goes back as far as it must to be whole:
+// it repeats channels where `overlap` allows that; else the rest goes in smaller vectors.
+template <typename T, int kLanes, typename F>
+[[gnu::always_inline]] inline void ForEachVector(int64_t channels, int64_t c, bool overlap, F f) {
+  using V = typename Lanes<T, kLanes>::V;
+  for (; c + kLanes <= channels; c += kLanes) f.template operator()<V>(c);
+  if (c == channels) return;
+  if (overlap && channels >= kLanes) return f.template operator()<V>(channels - kLanes);
+  if constexpr (kLanes > 4) {
+    ForEachVector<T, kLanes / 2>(channels, c, overlap, f);
+  } else {
+    for (; c < channels; ++c) f.template operator()<T>(c);
+  }
+}
+
+constexpr int kTile = 8;  // pixels whose sums are in registers
+
+template <typename T, int kLanes, int kPixels>
+void GatherTile(const ChannelRun<T>& run, int64_t pixel) {
+  const int64_t step = run.x_step, from = pixel * step;
+  T* const y = run.y + pixel * run.y_step;
+  // Each step asks for what the next tile will find new, a line of x and one of y: pixels lie too far apart for the
+  // processor to see a stream (half of the time from memory, +10 % from a cache).
+  const T* const ahead = run.taps > 0 ? run.x[run.taps - 1] + from + kPixels * step : y;
+  ForEachVector<T, kLanes>(run.channels, 0, true, [&]<typename V>(int64_t c) __attribute__((always_inline)) {
+    V sums[kPixels];
+    Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) {
+      sums[p] = V{};
+      if (c % (64 / static_cast<int64_t>(sizeof(T))) == 0) {
+        __builtin_prefetch(ahead + p * step + c);
+        __builtin_prefetch(y + (p + kPixels) * run.y_step + c, 1);
+      }
+    });
+    for (int64_t t = 0; t < run.taps; ++t) {
+      const T* const x = run.x[t] + from + c;
+      const V w = Load<V>(run.w[t] + c);
+      Unroll<kPixels>([&]<int p>()
+                          __attribute__((always_inline)) { sums[p] = Fused(Load<V>(x + p * step), w, sums[p]); });
+    }
+    Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) { Store(y + p * run.y_step + c, sums[p]); });
+  });
+}
+
+template <typename T, int kLanes>
+void GatherRun(const ChannelRun<T>& run) {
+  // Even cuts: nine pixels are five and four.
+  const int64_t tiles = (run.pixels + kTile - 1) / kTile;
+  for (int64_t i = 0; i < tiles; ++i) {
+    const int64_t begin = run.pixels * i / tiles, end = run.pixels * (i + 1) / tiles;
+    switch (end - begin) {
+      case 1: GatherTile<T, kLanes, 1>(run, begin); break;
+      case 2: GatherTile<T, kLanes, 2>(run, begin); break;
+      case 3: GatherTile<T, kLanes, 3>(run, begin); break;
+      case 4: GatherTile<T, kLanes, 4>(run, begin); break;
+      case 5: GatherTile<T, kLanes, 5>(run, begin); break;
+      case 6: GatherTile<T, kLanes, 6>(run, begin); break;
+      case 7: GatherTile<T, kLanes, 7>(run, begin); break;
+      default: GatherTile<T, kLanes, kTile>(run, begin); break;
+    }
+  }
+}
+
+constexpr int kMaxTaps = 10;         // weights whose sums are in registers; more find no pointer registers
+constexpr int64_t kWeightTile = 32;  // pixels: their lines stay in the first cache while all channels pass
+
+template <typename T, int kLanes, int kTaps>
+void WeightsTile(const ChannelRun<T>& run, int64_t tap, int64_t pixel, int64_t pixels) {
+  const T* x[kTaps];
+  T* w[kTaps];
+  Unroll<kTaps>([&]<int t>() __attribute__((always_inline)) {
+    x[t] = run.x[tap + t] + pixel * run.x_step;
+    w[t] = run.w[tap + t];
+  });
+  const T* const y = run.y + pixel * run.y_step;
+  ForEachVector<T, kLanes>(run.channels, 0, false, [&]<typename V>(int64_t c) __attribute__((always_inline)) {
+    V sums[kTaps];
+    Unroll<kTaps>([&]<int t>() __attribute__((always_inline)) { sums[t] = V{}; });
+    const T* from = y + c;
+    int64_t at = c;
+    for (int64_t p = 0; p < pixels; ++p) {
+      const V g = Load<V>(from);
+      Unroll<kTaps>([&]<int t>() __attribute__((always_inline)) { sums[t] = Fused(Load<V>(x[t] + at), g, sums[t]); });
+      from += run.y_step;
+      at += run.x_step;
+    }
+    Unroll<kTaps>([&]<int t>() __attribute__((always_inline)) { Store(w[t] + c, Load<V>(w[t] + c) + sums[t]); });
+  });
+}
+
+template <typename T, int kLanes>
+void WeightsRun(const ChannelRun<T>& run) {
+  const int64_t cuts = (run.taps + kMaxTaps - 1) / kMaxTaps, tiles = (run.pixels + kWeightTile - 1) / kWeightTile;
+  for (int64_t i = 0; i < tiles; ++i) {
+    const int64_t pixel = run.pixels * i / tiles, pixels = run.pixels * (i + 1) / tiles - pixel;
+    for (int64_t j = 0; j < cuts; ++j) {
+      const int64_t tap = run.taps * j / cuts;
+      switch (run.taps * (j + 1) / cuts - tap) {
+        case 1: WeightsTile<T, kLanes, 1>(run, tap, pixel, pixels); break;
+        case 2: WeightsTile<T, kLanes, 2>(run, tap, pixel, pixels); break;
+        case 3: WeightsTile<T, kLanes, 3>(run, tap, pixel, pixels); break;
+        case 4: WeightsTile<T, kLanes, 4>(run, tap, pixel, pixels); break;
+        case 5: WeightsTile<T, kLanes, 5>(run, tap, pixel, pixels); break;
+        case 6: WeightsTile<T, kLanes, 6>(run, tap, pixel, pixels); break;
+        case 7: WeightsTile<T, kLanes, 7>(run, tap, pixel, pixels); break;
+        case 8: WeightsTile<T, kLanes, 8>(run, tap, pixel, pixels); break;
+        case 9: WeightsTile<T, kLanes, 9>(run, tap, pixel, pixels); break;
+        default: WeightsTile<T, kLanes, kMaxTaps>(run, tap, pixel, pixels); break;
+      }
+    }
+  }
+}
+
+// --- spreading
+
+template <typename T>
+void SpreadPlain(const ChannelSpread<T>& s, int64_t begin, int64_t end) {
+  for (int64_t p = 0; p < s.pixels; ++p) {
+    const T* const in = s.in + p * s.from;
+    T* const out = s.out + p * s.count;
+    for (int64_t i = begin; i < end; ++i) out[i] = in[s.index[i]];
+  }
+}
+
+void SpreadDoubles(const ChannelSpread<double>& s) { SpreadPlain(s, 0, s.count); }
+
+// Neighbours come from near each other: one or two loads and a permutation for a vector, where the index does not fall
+// back (it does between one channel of the groups and the next).
+void SpreadFloats(const ChannelSpread<float>& s) {
+#ifdef __AVX2__
+#ifdef __AVX512F__
+  constexpr int kWidth = 16;
+#else
+  constexpr int kWidth = 8;
+#endif
+  for (int64_t i = 0; i < s.count; i += kWidth) {
+    const int64_t lanes = s.count - i < kWidth ? s.count - i : kWidth;
+    int32_t relative[kWidth], most = 0, base = s.index[i];
+    for (int64_t l = 0; l < lanes; ++l) base = s.index[i + l] < base ? s.index[i + l] : base;
+    for (int64_t l = 0; l < kWidth; ++l) {
+      relative[l] = l < lanes ? s.index[i + l] - base : 0;
+      most = relative[l] > most ? relative[l] : most;
+    }
+    if (most >= 2 * kWidth) {
+      SpreadPlain(s, i, i + lanes);
+      continue;
+    }
+    const int64_t here = s.from - base;  // at least 1
+    const float* in = s.in + base;
+    float* out = s.out + i;
+#ifdef __AVX512F__
+    const auto mask = [](int64_t n) { return static_cast<__mmask16>(n <= 0 ? 0 : n >= 16 ? 0xFFFF : (1 << n) - 1); };
+    const __mmask16 low = mask(here), high = mask(most < kWidth ? 0 : here - kWidth), store = mask(lanes);
+    const __m512i index = _mm512_loadu_si512(relative);
+    for (int64_t p = 0; p < s.pixels; ++p, in += s.from, out += s.count) {
+      const __m512 first = _mm512_maskz_loadu_ps(low, in), second = _mm512_maskz_loadu_ps(high, in + kWidth);
+      _mm512_mask_storeu_ps(out, store, _mm512_permutex2var_ps(first, index, second));
+    }
+#else
+    const auto mask = [](int64_t n) {
+      const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+      return _mm256_cmpgt_epi32(_mm256_set1_epi32(n <= 0 ? 0 : n >= 8 ? 8 : static_cast<int>(n)), lane);
+    };
+    const __m256i low = mask(here), high = mask(most < kWidth ? 0 : here - kWidth), store = mask(lanes);
+    const __m256i index = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(relative));
+    const __m256 far = _mm256_castsi256_ps(_mm256_cmpgt_epi32(index, _mm256_set1_epi32(kWidth - 1)));
+    for (int64_t p = 0; p < s.pixels; ++p, in += s.from, out += s.count) {
+      const __m256 first = _mm256_permutevar8x32_ps(_mm256_maskload_ps(in, low), index);
+      const __m256 second = _mm256_permutevar8x32_ps(_mm256_maskload_ps(in + kWidth, high), index);
+      _mm256_maskstore_ps(out, store, _mm256_blendv_ps(first, second, far));
+    }
+#endif
+  }
+#else
+  SpreadPlain(s, 0, s.count);
+#endif
+}
+
+// --- halves
+
+#ifdef __AVX2__
+constexpr int kHalves = 8;
+inline __m256 WidenVector(bool bf16, __m128i bits) {
+  if (!bf16) return _mm256_cvtph_ps(bits);
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+inline __m128i NarrowVector(bool bf16, __m256 value) {
+  if (!bf16) return _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m256i bits = _mm256_castps_si256(value), high = _mm256_srli_epi32(bits, 16);
+  const __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+  const __m256i up = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+  const __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
+  const __m256i words = _mm256_blendv_epi8(_mm256_srli_epi32(up, 16), quiet, nan);
+  return _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+}
+void WidenHalves(DType from, const uint16_t* in, int64_t count, float* out) {
+  const bool bf16 = from == DType::kBF16;
+  int64_t i = 0;
+  for (; i + kHalves <= count; i += kHalves) Store(out + i, WidenVector(bf16, Load<__m128i>(in + i)));
+  if (i == count) return;
+  uint16_t rest[kHalves] = {};
+  float wide[kHalves];
+  std::memcpy(rest, in + i, (count - i) * sizeof(uint16_t));
+  Store(wide, WidenVector(bf16, Load<__m128i>(rest)));
+  std::memcpy(out + i, wide, (count - i) * sizeof(float));
+}
+void NarrowHalves(DType to, const float* in, int64_t count, uint16_t* out) {
+  const bool bf16 = to == DType::kBF16;
+  int64_t i = 0;
+  for (; i + kHalves <= count; i += kHalves) Store(out + i, NarrowVector(bf16, Load<__m256>(in + i)));
+  if (i == count) return;
+  float rest[kHalves] = {};
+  uint16_t narrow[kHalves];
+  std::memcpy(rest, in + i, (count - i) * sizeof(float));
+  Store(narrow, NarrowVector(bf16, Load<__m256>(rest)));
+  std::memcpy(out + i, narrow, (count - i) * sizeof(uint16_t));
+}
+#else
+void WidenHalves(DType from, const uint16_t* in, int64_t count, float* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] = from == DType::kBF16 ? WidenBF16(in[i]) : WidenF16(in[i]);
+}
+void NarrowHalves(DType to, const float* in, int64_t count, uint16_t* out) {
+  for (int64_t i = 0; i < count; ++i) out[i] = to == DType::kBF16 ? NarrowBF16(in[i]) : NarrowF16(in[i]);
+}
+#endif
+
+template <int kBytes>
+constexpr ChannelKernels Kernels() {
+  return {{GatherRun<float, kBytes / 4>, WeightsRun<float, kBytes / 4>, SpreadFloats},
+          {GatherRun<double, kBytes / 8>, WeightsRun<double, kBytes / 8>, SpreadDoubles},
+          WidenHalves,
+          NarrowHalves};
+}
+
+}  // namespace
+}  // namespace weft::cpu
