@@ -88,8 +88,8 @@ class Weft:
             elif isinstance(value, float):
                 slot.type, slot.d = 2, value
             elif isinstance(value, str):
-                keep.append(c.create_string_buffer(value.encode()))
-                slot.type, slot.data, slot.count = 4, c.cast(keep[-1], c.c_void_p), len(value)
+                keep.append(value.encode())
+                slot.type, slot.data, slot.count = 4, c.cast(keep[-1], c.c_void_p), len(keep[-1])
             else:
                 keep.append((c.c_int64 * len(value))(*value))
                 slot.type, slot.data, slot.count = 6, c.cast(keep[-1], c.c_void_p), len(value)
@@ -201,7 +201,7 @@ def main():
         order, start, value = rng.permutation(len(x_train)), time.time(), 0.0
         for step in range(steps):
             rows = order[step * BATCH:(step + 1) * BATCH]
-            loss = op("cross_entropy", forward(images(x_train[rows])), w.tensor(y_train[rows]))
+            loss = op("cross_entropy", forward(images(x_train[rows])), w.tensor(y_train[rows]), reduction="mean")
             grads = w.grad(loss, params)
             w("weft_optimizer_step", optimizer, handles_of(grads), c.c_size_t(len(params)),
               c.c_double(0.001))

@@ -127,7 +127,7 @@ typedef enum weft_value_type {
   WEFT_VALUE_INT = 1, /* int64_t in i */
   WEFT_VALUE_DOUBLE = 2, /* double in d */
   WEFT_VALUE_BOOL = 3, /* 0 or 1 in i */
-  WEFT_VALUE_ENUM = 4, /* an enumerator: its number in i, or its name as text in data */
+  WEFT_VALUE_ENUM = 4, /* an enumerator: its name as text in data, or where data is NULL its number in i */
   WEFT_VALUE_DTYPE = 5, /* a weft_dtype in i */
   WEFT_VALUE_INTS = 6, /* count int64_t at data */
   WEFT_VALUE_DOUBLES = 7, /* count doubles at data */

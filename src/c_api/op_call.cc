@@ -1,8 +1,7 @@
 // Operands and attributes of one call, checked and recorded.
 #include "src/c_api/op_call.h"
 
-#include <cmath>
-#include <cstring>
+#include <algorithm>
 
 #include "absl/strings/str_join.h"
 #include "src/c_api/context.h"
@@ -78,6 +77,15 @@ void OpCall::SetEnum(size_t at, int32_t value) {
   attrs_.set(at, int64_t{value});
 }
 
+void OpCall::SetEnumByName(size_t at, const char* data, size_t length) {
+  const ir::AttrDef& attr = op_.attrs[at];
+  absl::StatusOr<std::string_view> name = Text(data, length, attr.name);
+  if (!name.ok()) return Fail(Prefix(op_, name.status()));
+  const auto found = std::ranges::find(attr.enumerators, *name);
+  if (found != attr.enumerators.end()) return SetEnum(at, static_cast<int32_t>(found - attr.enumerators.begin()));
+  Fail(Bad(at, absl::StrCat("is '", *name, "'; there are ", absl::StrJoin(attr.enumerators, ", "))));
+}
+
 void OpCall::SetDType(size_t at, uint32_t value) {
   absl::StatusOr<DType> dtype = CheckedDType(value);
   if (!dtype.ok()) {
@@ -119,6 +127,7 @@ void OpCall::SetText(size_t at, const char* data, size_t length) {
 void OpCall::SetAny(size_t at, int32_t type, int64_t i, double d, const void* data, size_t count) {
   const ir::AttrDef& attr = op_.attrs[at];
   if (type == WEFT_VALUE_NONE) return;
+  if (attrs_.has(at)) return Fail(Bad(at, "is given twice"));
   switch (attr.type) {
     case ir::AttrType::kInt:
       if (type == WEFT_VALUE_INT) return SetInt(at, i);
@@ -128,7 +137,10 @@ void OpCall::SetAny(size_t at, int32_t type, int64_t i, double d, const void* da
       if (type == WEFT_VALUE_INT) return SetDouble(at, static_cast<double>(i));
       break;
     case ir::AttrType::kBool:
-      if (type == WEFT_VALUE_BOOL || type == WEFT_VALUE_INT) return SetBool(at, i != 0);
+      if (type == WEFT_VALUE_BOOL || type == WEFT_VALUE_INT) {
+        if (i == 0 || i == 1) return SetBool(at, static_cast<int32_t>(i));
+        return Fail(Bad(at, absl::StrCat("is ", i, "; it takes 0 or 1")));
+      }
       break;
     case ir::AttrType::kDType:
       if (type == WEFT_VALUE_DTYPE || type == WEFT_VALUE_INT) {
@@ -146,13 +158,8 @@ void OpCall::SetAny(size_t at, int32_t type, int64_t i, double d, const void* da
       if (type == WEFT_VALUE_TEXT) return SetText(at, static_cast<const char*>(data), count);
       break;
     case ir::AttrType::kEnum:
-      if (type == WEFT_VALUE_TEXT) {
-        absl::StatusOr<std::string_view> text = Text(static_cast<const char*>(data), count, attr.name);
-        if (!text.ok()) return Fail(Prefix(op_, text.status()));
-        for (size_t e = 0; e < attr.enumerators.size(); ++e) {
-          if (attr.enumerators[e] == *text) return SetEnum(at, static_cast<int32_t>(e));
-        }
-        return Fail(Bad(at, absl::StrCat("is '", *text, "'; there are ", absl::StrJoin(attr.enumerators, ", "))));
+      if (type == WEFT_VALUE_TEXT || (type == WEFT_VALUE_ENUM && data != nullptr)) {
+        return SetEnumByName(at, static_cast<const char*>(data), count);
       }
       if (type == WEFT_VALUE_ENUM || type == WEFT_VALUE_INT) {
         if (i >= 0 && i <= INT32_MAX) return SetEnum(at, static_cast<int32_t>(i));

@@ -24,6 +24,7 @@ class OpCall {
   void SetDouble(size_t at, double value) { attrs_.set(at, value); }
   void SetBool(size_t at, int32_t value) { attrs_.set(at, int64_t{value != 0}); }
   void SetEnum(size_t at, int32_t value);
+  void SetEnumByName(size_t at, const char* data, size_t length);
   void SetDType(size_t at, uint32_t value);
   void SetInts(size_t at, const int64_t* data, size_t count);
   void SetDoubles(size_t at, const double* data, size_t count);

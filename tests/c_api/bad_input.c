@@ -244,6 +244,9 @@ static void calls_by_name(void) {
   INVALID(weft_op_apply(ctx, "compare", WEFT_STRLEN, outs, 2, &attr, 1, outs, 4, &n),
           "compare: attribute direction is 'LT'; there are eq, ne, ge, gt, le, lt");
   attr.type = WEFT_VALUE_ENUM;
+  INVALID(weft_op_apply(ctx, "compare", WEFT_STRLEN, outs, 2, &attr, 1, outs, 4, &n),
+          "compare: attribute direction is 'LT'; there are eq, ne, ge, gt, le, lt");
+  attr.data = NULL;
   attr.i = (int64_t)1 << 32; /* eq, if the upper half got lost */
   INVALID(weft_op_apply(ctx, "compare", WEFT_STRLEN, outs, 2, &attr, 1, outs, 4, &n),
           "compare: attribute direction is 4294967296; there are 0 to 5");

@@ -13,20 +13,36 @@ import python_env  # noqa: E402
 python_env.enter("numpy", ["numpy"], os.path.abspath(__file__))
 
 
+PATH = os.path.join(os.environ["WEFT_SOURCE"], "examples", "python", "train_fashion_mnist.py")
+
+
+def the_example():
+    spec = importlib.util.spec_from_file_location("train_fashion_mnist", PATH)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    return example
+
+
 class Ctypes(unittest.TestCase):
     def test_the_example_learns(self):
         if not os.path.exists("/usr/share/datasets/fashion-mnist"):
             self.skipTest("dataset-fashion-mnist is not installed")
-        path = os.path.join(os.environ["WEFT_SOURCE"], "examples", "python", "train_fashion_mnist.py")
-        spec = importlib.util.spec_from_file_location("train_fashion_mnist", path)
-        example = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(example)
-        sys.argv = [path, "--library", os.environ["WEFT_LIB"], "--limit", "40"]
-        self.assertGreater(example.main(), 0.6)
+        sys.argv = [PATH, "--library", os.environ["WEFT_LIB"], "--limit", "40"]
+        self.assertGreater(the_example().main(), 0.6)
+
+    def test_enumerators_go_by_name(self):
+        import numpy as np
+        example = the_example()
+        w = example.Weft(os.environ["WEFT_LIB"])
+        x = w.tensor(np.array([3, 7, 5], np.float32))
+        losses = {kind: w.op("mse", x, w.op("mul", x, w.scalar(0)), reduction=kind) for kind in ("mean", "sum")}
+        self.assertAlmostEqual(83 / 3, losses["mean"].item(), 5)
+        self.assertEqual(83, losses["sum"].item())
+        with self.assertRaisesRegex(example.WeftError, "reduction is 'bogus'; there are mean, sum, none"):
+            w.op("mse", x, x, reduction="bogus")
 
     def run_it(self, *options):
-        path = os.path.join(os.environ["WEFT_SOURCE"], "examples", "python", "train_fashion_mnist.py")
-        done = subprocess.run([sys.executable, path, "--library", os.environ["WEFT_LIB"], *options], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([sys.executable, PATH, "--library", os.environ["WEFT_LIB"], *options], capture_output=True, text=True, timeout=120)
         self.assertNotIn("Traceback", done.stderr)
         return done.returncode, done.stderr.strip().splitlines()[-1] if done.stderr else done.stdout
 

@@ -27,6 +27,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 
 constexpr Sample kSamples[] = {{"T[2,4,6,3] window=[2,2]"},
                                {"T[1,5,7,2] window=[3,3] strides=[2,2] padding=same"},
+                               {"T[1,5,5,1] window=[3,2] strides=[1,2] padding=explicit pads=[1,1,0,1]"},
                                {"T[2,7,3] window=[3]"},
                                {"T[0,4,4,1] window=[2,2]"}};
 
