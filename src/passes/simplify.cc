@@ -142,11 +142,11 @@ Value Slice(const Call& call) {
   const ir::Attrs& inner = call.from().attrs();
   Ints start, limit, strides;
   for (size_t i = 0; i < call.ints(0).size(); ++i) {
-    const int64_t step = inner.IntList(2)[i];
-    start.push_back(inner.IntList(0)[i] + call.ints(0)[i] * step);
-    strides.push_back(step * call.ints(2)[i]);
-    const int64_t size = call.node.type().dims[i];
-    limit.push_back(size == 0 ? start[i] : start[i] + (size - 1) * strides[i] + 1);
+    const int64_t size = call.node.type().dims[i], step = inner.IntList(2)[i];
+    // Where nothing is taken, start and stride are free, and what they were may lie outside of the source.
+    start.push_back(size == 0 ? 0 : inner.IntList(0)[i] + call.ints(0)[i] * step);
+    strides.push_back(size <= 1 ? 1 : step * call.ints(2)[i]);
+    limit.push_back(size == 0 ? 0 : start[i] + (size - 1) * strides[i] + 1);
   }
   return ops::Slice(call.b, call.from().operands()[0], std::move(start), std::move(limit), std::move(strides));
 }

@@ -81,6 +81,18 @@ TEST(Simplify, MergesSlices) {
          "%1 = slice(%0) {start_indices = [0], limit_indices = [10], strides = [1]} : tensor<10xf32>", "%1", "", "%0");
 }
 
+TEST(Simplify, MergesSlicesThatTakeNothingOrOneWhereverTheyWouldBegin) {
+  // 8 + 2 * 4 = 16 lies outside of ten elements, and the stride of 2^42 would be refused.
+  Expect("tensor<10xf32>", "tensor<0xf32>",
+         "%1 = slice(%0) {start_indices = [8], limit_indices = [10], strides = [4]} : tensor<1xf32>\n"
+         "%2 = slice(%1) {start_indices = [1], limit_indices = [1], strides = [1]} : tensor<0xf32>", "%2",
+         "%1 = slice(%0) {start_indices = [0], limit_indices = [0], strides = [1]} : tensor<0xf32>", "%1");
+  Expect("tensor<10xf32>", "tensor<1xf32>",
+         "%1 = slice(%0) {start_indices = [0], limit_indices = [10], strides = [4]} : tensor<3xf32>\n"
+         "%2 = slice(%1) {start_indices = [1], limit_indices = [3], strides = [1099511627776]} : tensor<1xf32>", "%2",
+         "%1 = slice(%0) {start_indices = [4], limit_indices = [5], strides = [1]} : tensor<1xf32>", "%1");
+}
+
 TEST(Simplify, AddsMinusZeroButNotZero) {
   const std::string_view constant = "%1 = constant() {value = dense tensor<f32> [-0.0]} : tensor<f32>\n"
                                     "%2 = broadcast_in_dim(%1) {shape = [2], broadcast_dimensions = []} : tensor<2xf32>\n"
