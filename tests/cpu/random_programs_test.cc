@@ -154,7 +154,7 @@ TEST(RandomPrograms, AgreeWithTheReferenceOnEveryInstructionSet) {
   const std::vector<std::string> isas = TestIsas();
   for (uint64_t seed = first; seed <= last; ++seed) {
     const Attempt attempt{isas[seed % isas.size()], static_cast<int>(1 + seed / isas.size() % 2), seed};
-    const RandomProgram program = test::MakeRandomProgram(seed, {.calls = 40, .large = 0.1});
+    const RandomProgram program = test::MakeRandomProgram(seed, {.calls = 40, .large = 0.1, .hollow = 0.1});
     const std::string problem = Problem(program, attempt);
     if (problem.empty()) continue;
     const RandomProgram small = test::Shrink(program, [&](const RandomProgram& p) { return !Problem(p, attempt).empty(); });

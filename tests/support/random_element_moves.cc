@@ -143,8 +143,9 @@ int Slice(ProgramMaker& m) {
   Ints start, limit, strides;
   for (int64_t d : m.dims(x)) {
     const bool whole = m.rng.Chance(0.4);
-    start.push_back(whole ? 0 : m.rng.Between(0, std::max<int64_t>(d / 2, 1)));
-    limit.push_back(whole ? d : m.rng.Between(std::min(start.back() + 1, d), d + 1));
+    const int64_t least = m.hollow ? 0 : 1;
+    start.push_back(whole ? 0 : m.rng.Between(0, m.hollow ? d + 1 : std::max<int64_t>(d / 2, 1)));
+    limit.push_back(whole ? d : m.rng.Between(std::min(start.back() + least, d), d + 1));
     strides.push_back(m.rng.Chance(0.75) ? 1 : m.rng.Between(1, 4));
     start.back() = std::min(start.back(), limit.back());
   }
@@ -235,7 +236,7 @@ int ScatterRows(ProgramMaker& m) {
 int DynamicBox(ProgramMaker& m) {
   const int x = AnyValue(m, 1, 3);
   Dims box = m.dims(x);
-  for (int64_t& d : box) d = m.rng.Chance(0.4) ? d : m.rng.Between(std::min<int64_t>(1, d), d + 1);
+  for (int64_t& d : box) d = m.rng.Chance(0.4) ? d : m.rng.Between(std::min<int64_t>(m.hollow ? 0 : 1, d), d + 1);
   const bool update = m.rng.Chance(0.5);
   std::vector<int> operands = {x};
   if (update) operands.push_back(Like(m, m.type(x).dtype, box));

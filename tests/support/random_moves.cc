@@ -12,11 +12,13 @@ using ir::Ints;
 namespace {
 
 constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 64, 65};
+constexpr int64_t kHollowSizes[] = {0, 1, 2, 3, 4, 7, 9, 17};
 constexpr int64_t kLargeSizes[] = {1, 3, 16, 64, 65, 96, 128, 129, 200, 255, 257, 300};
 
 }  // namespace
 
 int64_t Size(ProgramMaker& m) {
+  if (m.hollow && m.rng.Chance(0.6)) return m.rng.Below(2);
   if (m.rng.Chance(0.01)) return 0;
   if (m.rng.Chance(0.15)) return 1;
   if (m.rng.Chance(0.85)) return m.rng.Pick(m.sizes);
@@ -25,11 +27,13 @@ int64_t Size(ProgramMaker& m) {
 
 Dims Shape(ProgramMaker& m, size_t low_rank, size_t high_rank) {
   Dims dims;
-  const auto rank = static_cast<size_t>(m.rng.Between(static_cast<int64_t>(low_rank), static_cast<int64_t>(high_rank) + 1));
+  auto rank = static_cast<size_t>(m.rng.Between(static_cast<int64_t>(low_rank), static_cast<int64_t>(high_rank) + 1));
+  if (m.hollow && m.rng.Chance(0.2)) rank = low_rank;
   int64_t count = 1;
   while (dims.size() < rank) {
     int64_t size = Size(m);
     if (count * size > m.max_elements() / 2) size = m.rng.Between(1, 3);
+    if (count * size > m.max_elements()) size = 1;
     dims.push_back(size);
     count *= size;
   }
@@ -141,7 +145,7 @@ int ToScalar(ProgramMaker& m, int x) {
 void Differentiate(ProgramMaker& m) {
   int loss = -1;
   for (int64_t n = m.rng.Between(1, 4); n > 0; --n) {
-    const int x = m.Find([&](const ir::Type& t) { return IsAcceptableFloat(m, t) && t.count() > 0 && (loss < 0 || t.dtype == m.type(loss).dtype); });
+    const int x = m.Find([&](const ir::Type& t) { return IsAcceptableFloat(m, t) && (t.count() > 0 || m.hollow) && (loss < 0 || t.dtype == m.type(loss).dtype); });
     const int part = x < 0 ? -1 : ToScalar(m, x);
     if (part < 0) continue;
     const int sum = loss < 0 ? part : m.Call(ops::kOp_add, {loss, part});
@@ -171,8 +175,9 @@ RandomProgram MakeRandomProgram(uint64_t seed, const RandomOptions& options) {
   m.main = options.smooth ? DType::kF64 : m.rng.Pick(kMain);
   m.wild = !options.smooth && m.rng.Chance(options.wild);
   m.large = !options.smooth && m.rng.Chance(options.large);
+  m.hollow = options.hollow > 0 && m.rng.Chance(options.hollow);
   // Few sizes make many shapes that fit one another, and square ones, which tell dimensions apart.
-  for (int64_t n = m.rng.Between(2, 5); n > 0; --n) m.sizes.push_back(m.large ? m.rng.Pick(kLargeSizes) : m.rng.Pick(kSizes));
+  for (int64_t n = m.rng.Between(2, 5); n > 0; --n) m.sizes.push_back(m.hollow ? m.rng.Pick(kHollowSizes) : m.large ? m.rng.Pick(kLargeSizes) : m.rng.Pick(kSizes));
   for (int64_t n = m.rng.Between(1, 4); n > 0; --n) m.Leaf(m.main, Shape(m));
   if (!options.smooth && m.rng.Chance(0.3)) m.Leaf(m.rng.Pick(kOthers), Shape(m));
   // Each program has a taste of its own: it makes one move more often than others.

@@ -125,7 +125,9 @@ int Convolution(ProgramMaker& m) {
   int x = m.Find([&](const ir::Type& t) { return IsAcceptableFloat(m, t) && t.rank() == 4 && t.dims[3] % groups == 0; });
   if (x < 0 || m.rng.Chance(0.3)) {
     constexpr int64_t kChannels[] = {1, 2, 3, 4, 8, 16, 17};
-    x = Like(m, AnyFloat(m), {m.rng.Between(1, 4), m.rng.Between(3, 10), m.rng.Between(3, 10), m.rng.Pick(kChannels) * groups});
+    const auto side = [&] { return m.hollow ? m.rng.Below(4) : m.rng.Between(3, 10); };
+    x = Like(m, AnyFloat(m), {m.rng.Between(m.hollow ? 0 : 1, 4), side(), side(), m.rng.Pick(kChannels) * groups});
+    if (x < 0) return x;  // too large
   }
   const int64_t in = m.dims(x)[3];
   constexpr int64_t kOut[] = {1, 2, 3, 5, 8, 16, 17, 33};

@@ -75,6 +75,7 @@ struct RandomOptions {
   bool gradients = true;   // sometimes differentiates a value at the end
   bool random = true;      // operations that draw random numbers
   double large = 0;        // share of programs with few calls on large tensors
+  double hollow = 0;       // share of programs whose tensors are mostly empty, of one element or of rank 0
   double wild = 0.03;      // share of programs with infinities, NaN and values that overflow
 };
 RandomProgram MakeRandomProgram(uint64_t seed, const RandomOptions& options = {});
@@ -97,6 +98,7 @@ class ProgramMaker {
   std::vector<int64_t> sizes;    // most dimensions are one of these
   bool wild = false;
   bool large = false;
+  bool hollow = false;
   int64_t max_elements() const { return large ? 60'000 : 6'000; }  // of one value: the reference is slow
 
   // A new argument: values in [low, high) for floats; integers and bools as fits the type. -1 if it would be too large.
