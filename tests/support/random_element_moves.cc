@@ -138,18 +138,24 @@ int Broadcast(ProgramMaker& m) {
   return m.Call(ops::kOp_broadcast_in_dim, {x}, {{"shape", ops::ToInts(dims)}, {"broadcast_dimensions", at}});
 }
 
-int Slice(ProgramMaker& m) {
-  const int x = AnyValue(m, 1);
+int SliceOf(ProgramMaker& m, int x) {
   Ints start, limit, strides;
   for (int64_t d : m.dims(x)) {
     const bool whole = m.rng.Chance(0.4);
     const int64_t least = m.hollow ? 0 : 1;
     start.push_back(whole ? 0 : m.rng.Between(0, m.hollow ? d + 1 : std::max<int64_t>(d / 2, 1)));
     limit.push_back(whole ? d : m.rng.Between(std::min(start.back() + least, d), d + 1));
-    strides.push_back(m.rng.Chance(0.75) ? 1 : m.rng.Between(1, 4));
+    strides.push_back(m.rng.Chance(m.hollow ? 0.4 : 0.75) ? 1 : m.rng.Between(1, 4));
     start.back() = std::min(start.back(), limit.back());
   }
   return m.Call(ops::kOp_slice, {x}, {{"start_indices", start}, {"limit_indices", limit}, {"strides", strides}});
+}
+
+int Slice(ProgramMaker& m) {
+  int x = SliceOf(m, AnyValue(m, 1));
+  // Of what is left over, too: a few elements, one or none.
+  while (m.hollow && x >= 0 && m.rng.Chance(0.5)) x = SliceOf(m, x);
+  return x;
 }
 
 int Pad(ProgramMaker& m) {
