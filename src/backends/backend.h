@@ -25,7 +25,7 @@ struct Target {
 
 // Options that change code. All of them are in the cache key.
 struct CompileOptions {
-  std::string isa;                     // "", "avx512", "portable": force a CPU path
+  std::string isa;                     // "", "avx512", "avx2", "portable": force a CPU path
   std::string matmul_precision;        // "highest" (default): f32 means f32
   bool verify_between_passes = false;  // not in the key: does not change code
 };
@@ -78,7 +78,8 @@ class Backend {
 
   // Whether the composite runs whole here; otherwise it is expanded before this backend sees it.
   virtual bool Claims(const ir::Node& composite) const = 0;
-  // The module after Backend-independent passes: primitives, claimed composites, fusions.
+  // The module after the shared passes: primitives and claimed composites. What becomes one kernel is the backend's own
+  // decision; src/passes/fuse.h helps those that want to.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module,
                                                               const CompileOptions& options) = 0;
   virtual absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) = 0;
@@ -92,6 +93,9 @@ class Backend {
   // Waits for the buffer, then copies `destination.size()` bytes from byte `offset`.
   virtual absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) = 0;
   virtual MemoryStats memory_stats(Device* device) const = 0;
+  // What new tensors and temporaries may still take: the rest of the device's limit, or of the machine's memory, with what
+  // this backend keeps for reuse. -1: unknown. May read files: for decisions about hundreds of MiB.
+  virtual int64_t bytes_available(Device* device) const = 0;
 };
 
 }  // namespace weft

@@ -25,6 +25,7 @@ void CutPolicy::Recorded(uint32_t signature, int64_t nodes, int64_t bytes) {
 }
 
 std::optional<CutReason> CutPolicy::Due() {
+  if (nodes_ < postponed_to_) return std::nullopt;
   if (max_bytes_ > 0 && bytes_ >= max_bytes_) return CutReason::kBytes;
   if (repetition_nodes_ > 0) {
     if (round_.empty() && nodes_ >= next_search_) FindPeriod();
@@ -47,9 +48,15 @@ void CutPolicy::Cut(CutReason reason) {
   } else {
     round_.clear();
   }
-  nodes_ = bytes_ = 0;
+  nodes_ = bytes_ = postponed_to_ = 0;
   signatures_.clear();
   next_search_ = repetition_nodes_;
+}
+
+void CutPolicy::Postpone() {
+  postponed_to_ = 2 * std::max<int64_t>(nodes_, 1);
+  round_.clear();
+  next_search_ = std::max(postponed_to_, repetition_nodes_);
 }
 
 void CutPolicy::FindPeriod() {

@@ -1,5 +1,6 @@
 // When a graph that nobody asks for is cut all the same: by nodes, by bytes, and between the repetitions of a loop.
-// Depends on what was recorded alone, never on time or addresses, so that runs repeat.
+// Depends on what was recorded alone, never on time or on where things lie in memory, so that runs repeat; only where
+// memory does not suffice for a cut does the machine have a say (Postpone).
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,8 @@ class CutPolicy {
   void Computed(int64_t nodes);
   // Everything pending was computed for this reason.
   void Cut(CutReason reason);
+  // A cut that was due cannot be had: asked again at twice the nodes, so that asking in vain stays linear in all.
+  void Postpone();
 
   int64_t pending_nodes() const { return nodes_; }
 
@@ -41,6 +44,7 @@ class CutPolicy {
   int64_t bytes_ = 0;
   std::vector<uint32_t> signatures_;  // since the last cut
   int64_t next_search_ = 0;           // nodes at which to look for a period again
+  int64_t postponed_to_ = 0;          // nodes below which nothing is due
   // One round of the loop, and where in signatures_ the next cut falls; empty and 0 while no loop is known.
   std::vector<uint32_t> round_;
   size_t round_start_ = 0;

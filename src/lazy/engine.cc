@@ -352,6 +352,7 @@ absl::StatusOr<Ref<Tensor>> Engine::Alias(Tensor* tensor) {
   WEFT_RETURN_IF_ERROR(CheckTensor(tensor, "the tensor"));
   alias = NewTensor(*StateOf(tensor->device_), tensor->value_, tensor->location_);
   alias->requires_grad_ = tensor->requires_grad_;
+  alias->set_aside_ = tensor->set_aside_;
   return alias;
 }
 

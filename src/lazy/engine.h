@@ -145,6 +145,7 @@ class Engine final : public RefCounted {
     Tensor* first = nullptr;  // in creation order
     Tensor* last = nullptr;
     CutPolicy policy;
+    bool postponed = false;  // the last automatic cut could not be had, and a warning has said so
     Ref<Event> last_event;
   };
 
@@ -170,8 +171,8 @@ class Engine final : public RefCounted {
   // The value as others may go on from it: without a past that gradients could enter.
   ir::Value Detached(ir::Builder& b, const ir::Value& value, bool requires_grad);
   void AssignValue(Tensor& dst, ir::Value value);
-  // Automatic cuts, before an operation is recorded.
-  absl::Status CutIfDue(DeviceState& state);
+  // Automatic cuts, before an operation is recorded, which they never fail.
+  void CutIfDue(DeviceState& state);
   // Counts what the builder made; eager and debug modes compute the results.
   absl::Status Recorded(DeviceState& state, const ir::Builder& b, const void* what, std::span<const ir::Value> results);
   absl::Status CheckNumbers(const ir::OpDef& op, std::span<const ir::Value> operands,
@@ -186,12 +187,29 @@ class Engine final : public RefCounted {
   // Live tensors without data, distinct values in creation order, into outputs_ and owners_.
   void CollectLive(DeviceState& state, bool temporaries_too);
   // These values, and what must be computed to know them and is referred to from outside that: into outputs_.
-  void CollectShared(std::span<const ir::Value> values);
+  void CollectShared(DeviceState& state, std::span<const ir::Value> values);
   // Computes outputs_ and hangs the results on their nodes. A barrier donates what owners_ assigned over.
   absl::Status Launch(DeviceState& state, CutReason reason);
   void ChooseDonations(DeviceState& state);
   absl::Status Compute(DeviceState& state, std::span<const ir::Value> values, CutReason reason);
   absl::Status SyncDevice(DeviceState& state);
+
+  // --- setbacks.cc
+  // RESOURCE_EXHAUSTED names the largest of outputs_; other errors as they are.
+  absl::Status OutOfMemory(const absl::Status& status) const;
+  // Whether outputs_ and a program's temporaries can be stored, as far as anybody knows before it is tried.
+  absl::Status CheckRoom(const DeviceState& state, int64_t temporary_bytes) const;
+  // Takes the largest out of outputs_, from number `asked` on, until the rest can be stored; what they are made of comes
+  // instead. `automatic`: only those that are much larger than all leaves. An error: there is nothing that can be stored.
+  absl::Status MakeRoom(DeviceState& state, size_t asked, bool automatic);
+  // The compiler has refused outputs_: looks for those at fault, which later cuts leave out, and says so in the error.
+  absl::Status SetAside(DeviceState& state, const absl::Status& status);
+  bool Compiles(DeviceState& state, std::span<const ir::Value> values);
+  // No donation takes over what a value that stays pending is made of.
+  void KeepLeavesOf(const ir::Value& value, const ir::Walk& walk);
+  void PostponeCut(DeviceState& state, const absl::Status& status);
+
+  // --- evaluate.cc again
   // The known value of the tensor, computed if need be; under the lock.
   absl::StatusOr<Data*> Materialize(Tensor& tensor, CutReason reason);
   absl::Status Read(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what);

@@ -116,7 +116,7 @@ void Engine::CollectLive(DeviceState& state, bool temporaries_too) {
   owners_.clear();
   const ir::Walk walk;
   for (Tensor* tensor = state.first; tensor != nullptr; tensor = tensor->next_) {
-    if (tensor->expired_ || DataOf(tensor->value_) != nullptr) continue;
+    if (tensor->expired_ || tensor->set_aside_ || DataOf(tensor->value_) != nullptr) continue;
     if (tensor->scoped_ && !tensor->assigned_ && !temporaries_too) continue;
     // Two tensors may show one value.
     const size_t at = FindOutput(walk, tensor->value_);
@@ -128,7 +128,7 @@ void Engine::CollectLive(DeviceState& state, bool temporaries_too) {
   }
 }
 
-void Engine::CollectShared(std::span<const ir::Value> values) {
+void Engine::CollectShared(DeviceState& state, std::span<const ir::Value> values) {
   outputs_.clear();
   owners_.clear();
   {
@@ -184,13 +184,20 @@ void Engine::CollectShared(std::span<const ir::Value> values) {
       AddOutput(output, nullptr);
     }
   }
+  // What nobody asked for is a matter of speed; if it cannot be stored either way, the launch says so.
+  if (outputs_.size() > asked) (void)MakeRoom(state, asked, /*automatic=*/false);
 }
 
 void Engine::ChooseDonations(DeviceState& state) {
   const uint64_t epoch = epoch_;
+  const ir::Walk walk;
   for (Tensor* tensor = state.first; tensor != nullptr; tensor = tensor->next_) {
     if (tensor->expired_) continue;
-    if (Data* data = DataOf(tensor->value_)) data->live_epoch = epoch;
+    if (Data* data = DataOf(tensor->value_)) {
+      data->live_epoch = epoch;
+    } else if (tensor->set_aside_) {
+      KeepLeavesOf(tensor->value_, walk);
+    }
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
     if (owners_[i] == nullptr || !owners_[i]->overwritten_) continue;
@@ -206,7 +213,15 @@ void Engine::ChooseDonations(DeviceState& state) {
 absl::Status Engine::Launch(DeviceState& state, CutReason reason) {
   WEFT_RETURN_IF_ERROR(BuildTrace(outputs_));
   if (reason == CutReason::kBarrier) ChooseDonations(state);
-  WEFT_ASSIGN_OR_RETURN(const compiler::Program* program, state.programs->Get(trace_));
+  const absl::StatusOr<const compiler::Program*> found = state.programs->Get(trace_);
+  if (!found.ok()) {
+    // A barrier or an automatic cut must go through without what is at fault; who asks for a value by name learns why.
+    const bool asked = reason == CutReason::kHostRead || reason == CutReason::kEval || reason == CutReason::kEager;
+    return asked || absl::IsResourceExhausted(found.status()) ? OutOfMemory(found.status())
+                                                              : SetAside(state, found.status());
+  }
+  const compiler::Program* program = *found;
+  WEFT_RETURN_IF_ERROR(CheckRoom(state, program->executable->stats().temporary_bytes));
 
   StartsWork();
   const int64_t start = Now();
@@ -228,7 +243,7 @@ absl::Status Engine::Launch(DeviceState& state, CutReason reason) {
   const DeviceArguments arguments{buffers_, words_, donated_};
   absl::StatusOr<std::vector<DeviceResults>> launched = program->executable->Execute({&arguments, 1});
   buffers_.clear();
-  WEFT_RETURN_IF_ERROR(launched.status());
+  if (!launched.ok()) return OutOfMemory(launched.status());
   DeviceResults& results = launched->front();
   if (results.buffers.size() != outputs_.size()) {
     return InternalError("a launch gave ", results.buffers.size(), " results for ", outputs_.size(), " outputs");
@@ -291,7 +306,7 @@ absl::Status Engine::SyncDevice(DeviceState& state) {
       if (&value.node->op() != &ops::kOp_parameter || value.node->needs_gradient() != tensor->requires_grad_) {
         value = NewLeaf(tensor->type_, Ref<Data>::Share(data), tensor->requires_grad_);
       }
-    } else {
+    } else if (!tensor->set_aside_) {
       tensor->expired_ = true;
       value = ir::Value();
       metrics_.Add(Counter::kTemporariesExpired);
@@ -352,7 +367,7 @@ absl::StatusOr<Ref<Event>> Engine::Eval(std::span<Tensor* const> tensors) {
     }
     if (values.empty()) continue;
     if (closed_) WEFT_RETURN_IF_ERROR(CheckDevice(state.device).status());
-    CollectShared(values);
+    CollectShared(state, values);
     if (!outputs_.empty()) WEFT_RETURN_IF_ERROR(Launch(state, CutReason::kEval));
     if (state.last_event) events.push_back(state.last_event);
   }
@@ -362,7 +377,7 @@ absl::StatusOr<Ref<Event>> Engine::Eval(std::span<Tensor* const> tensors) {
 absl::StatusOr<Data*> Engine::Materialize(Tensor& tensor, CutReason reason) {
   if (Data* data = DataOf(tensor.value_)) return data;
   WEFT_ASSIGN_OR_RETURN(DeviceState * state, CheckDevice(tensor.device_));
-  CollectShared({&tensor.value_, 1});
+  CollectShared(*state, {&tensor.value_, 1});
   WEFT_RETURN_IF_ERROR(Launch(*state, reason));
   return DataOf(tensor.value_);
 }

@@ -20,8 +20,10 @@ absl::Status WithPosition(absl::Status status, ir::Location location) {
 constexpr char kGradientTag = 0;
 constexpr char kUpdateTag = 0;
 
+// What was recorded is told apart by where its description lies in this library: the same in every run.
 uint32_t Signature(const void* what, const ir::Type& type) {
-  uint64_t hash = reinterpret_cast<uintptr_t>(what) + static_cast<uint32_t>(type.dtype);
+  const uint64_t place = reinterpret_cast<uintptr_t>(what) - reinterpret_cast<uintptr_t>(&kGradientTag);
+  uint64_t hash = place + static_cast<uint32_t>(type.dtype);
   for (int64_t dim : type.dims) hash = (hash ^ static_cast<uint64_t>(dim)) * 0x9E3779B97F4A7C15u;
   return static_cast<uint32_t>(hash ^ (hash >> 32));
 }
@@ -67,14 +69,15 @@ absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operan
     if (operand->engine_.get() != this || operand->expired_) return refuse(CheckTensor(operand, OperandName(op, i)));
     if (state == nullptr) state = StateOf(operand->device_);
     if (state->device != operand->device_) {
-      return refuse(UserError("operands are on ", state->device->name, " and ", operand->device_->name,
-                              "; copy one of them to the other device"));
+      return refuse(
+          UserError("operands are on ", state->device->name, " and ", operand->device_->name,
+                    "; make one of them anew on the other device (weft_tensor_to_host, weft_tensor_from_host)"));
     }
   }
   if (closed_ || state == nullptr) {
     WEFT_ASSIGN_OR_RETURN(state, CheckDevice(device));
   }
-  WEFT_RETURN_IF_ERROR(CutIfDue(*state));
+  CutIfDue(*state);
   ir::Values values;
   for (Tensor* operand : operands) values.push_back(operand != nullptr ? operand->value_ : ir::Value());
   if (op.random) {
@@ -112,19 +115,18 @@ absl::Status Engine::Recorded(DeviceState& state, const ir::Builder& b, const vo
   return Compute(state, results, CutReason::kEager);
 }
 
-absl::Status Engine::CutIfDue(DeviceState& state) {
+void Engine::CutIfDue(DeviceState& state) {
   const std::optional<CutReason> reason = state.policy.Due();
-  if (!reason.has_value()) return absl::OkStatus();
+  if (!reason.has_value()) return;
   CollectLive(state, true);
   if (!outputs_.empty()) {
-    absl::Status status = Launch(state, *reason);
-    if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat("automatic cut of the pending graph: ", status.message()));
-    }
+    absl::Status status = MakeRoom(state, 0, /*automatic=*/true);
+    if (status.ok()) status = Launch(state, *reason);
+    if (!status.ok()) return PostponeCut(state, status);
   }
+  state.postponed = false;
   for (Tensor* tensor = state.first; tensor != nullptr; tensor = tensor->next_) tensor->overwritten_ = nullptr;
   state.policy.Cut(*reason);
-  return absl::OkStatus();
 }
 
 absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> wrt, Tensor* seed,
@@ -134,7 +136,7 @@ absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> 
   WEFT_RETURN_IF_ERROR(CheckTensor(loss, "grad: y"));
   WEFT_ASSIGN_OR_RETURN(DeviceState * state, CheckDevice(loss->device_));
   if (seed != nullptr) WEFT_RETURN_IF_ERROR(CheckTensor(seed, "grad: cotangent"));
-  WEFT_RETURN_IF_ERROR(CutIfDue(*state));
+  CutIfDue(*state);
   std::vector<ir::Value> values;
   for (size_t i = 0; i < wrt.size(); ++i) {
     const std::string what = absl::StrCat("grad: xs[", i, "]");
@@ -202,7 +204,7 @@ void Engine::AssignValue(Tensor& dst, ir::Value value) {
   }
   dst.value_ = std::move(value);
   dst.assigned_ = true;
-  dst.expired_ = false;
+  dst.expired_ = dst.set_aside_ = false;
 }
 
 absl::Status Engine::Assign(Tensor* dst, Tensor* src, ir::Location location) {
@@ -246,7 +248,7 @@ absl::Status Engine::Update(std::span<Tensor* const> operands, std::span<const d
     }
     f64 = f64 || tensor->dtype() == DType::kF64;
   }
-  WEFT_RETURN_IF_ERROR(CutIfDue(*state));
+  CutIfDue(*state);
   std::vector<ir::Value> values;
   for (Tensor* operand : operands) values.push_back(operand != nullptr ? operand->value_ : ir::Value());
   std::vector<ir::Value> f32_scalars, f64_scalars;

@@ -39,6 +39,8 @@ class Tensor final : public RefCounted {
   bool scoped_ = false;    // adopted by a scope and not kept: never an output of a barrier
   bool assigned_ = false;  // assign target: an output even if scoped
   bool expired_ = false;   // a scope's temporary that a barrier left behind
+  // The compiler makes no program for the value: cuts leave it pending, whoever asks for it by name is told why.
+  bool set_aside_ = false;
   // Of the list of the dead.
   mutable Tensor* next_dead_ = nullptr;
 };

@@ -20,6 +20,8 @@ constexpr std::string_view kNames[] = {
     "cut_eager",
     "cut_outputs",
     "cut_nodes_computed",
+    "cuts_postponed",
+    "tensors_set_aside",
     "programs_compiled",
     "programs_loaded",
     "memory_cache_hits",

@@ -26,6 +26,8 @@ enum class Counter : uint8_t {
   kCutEager,
   kCutOutputs,
   kCutNodesComputed,
+  kCutsPostponed,    // automatic ones that could not be had: the graph grows on, no operation fails
+  kTensorsSetAside,  // no program can be made for these: barriers leave them out
   kProgramsCompiled,
   kProgramsLoaded,
   kMemoryCacheHits,

@@ -170,6 +170,9 @@ absl::StatusOr<std::unique_ptr<Executable>> FakeBackend::Compile(const ir::Modul
     --fail_compiles;
     return absl::InternalError("fake: the compiler failed");
   }
+  if (!refuses.empty() && ir::Print(module).find(refuses) != std::string::npos) {
+    return absl::InternalError(absl::StrCat("fake: no code for ", refuses));
+  }
   ++compiles;
   last_module = module.main().nodes().size() < 1000 ? ir::Print(module) : "";
   return std::make_unique<FakeExecutable>(this, module);

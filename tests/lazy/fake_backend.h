@@ -32,12 +32,15 @@ class FakeBackend final : public Backend {
                                     std::function<void()> release) override;
   absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) override;
   MemoryStats memory_stats(Device*) const override { return {live_bytes.load(), peak_bytes.load(), 0}; }
+  int64_t bytes_available(Device*) const override { return room.load(); }
 
+  std::string refuses;  // no program with this in its text compiles
   // The next so many calls fail.
   std::atomic<int> fail_compiles{0};
   std::atomic<int> fail_executes{0};
   std::atomic<int> fail_runs{0};  // a kernel of the launch fails, after Execute has returned
   std::atomic<int> fail_loads{0};
+  std::atomic<int64_t> room{-1};  // what bytes_available says
   std::atomic<int64_t> live_bytes{0};
   std::atomic<int64_t> peak_bytes{0};
   std::atomic<int64_t> compiles{0};

@@ -1,6 +1,7 @@
 // See cpu_backend.h.
 #include "src/backends/cpu/cpu_backend.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,8 @@
 #include "src/backends/cpu/lower/lower_region.h"
 #include "src/ir/text.h"
 #include "src/passes/fuse.h"
+#include "src/runtime/alloc_hook.h"
+#include "src/runtime/machine_memory.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -178,6 +181,15 @@ MemoryStats CpuBackend::memory_stats(Device*) const {
   stats.bytes_in_use = blocks_->in_use() + queue_->arena_bytes();
   stats.peak_bytes = blocks_->peak() + queue_->arena_bytes();
   return stats;
+}
+
+int64_t CpuBackend::bytes_available(Device*) const {
+  const MachineMemory machine = ReadMachineMemory();
+  if (machine.available < 0) return -1;
+  int64_t bytes = machine.available;
+  // What was granted and nobody has written to yet, the machine does not miss so far.
+  if (machine.total >= 0) bytes = std::min(bytes, machine.total - GetLargeMemoryStats().live_bytes);
+  return std::max<int64_t>(bytes, 0) + blocks_->kept() + queue_->arena_bytes();
 }
 
 }  // namespace weft::cpu

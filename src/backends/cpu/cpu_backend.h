@@ -41,6 +41,7 @@ class CpuBackend final : public Backend {
                                     std::function<void()> release) override;
   absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) override;
   MemoryStats memory_stats(Device* device) const override;
+  int64_t bytes_available(Device* device) const override;
 
   ThreadPool& pool() { return *pool_; }
   // The fused module and the launch list as text, for dumps and tests.

@@ -100,6 +100,10 @@ int64_t BlockPool::peak() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return peak_;
 }
+int64_t BlockPool::kept() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return kept_;
+}
 
 absl::StatusOr<Ref<Block>> NewBlock(const std::shared_ptr<BlockPool>& pool, int64_t bytes) {
   WEFT_ASSIGN_OR_RETURN(void* data, pool->Take(bytes));

@@ -25,6 +25,8 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
 
   int64_t in_use() const;
   int64_t peak() const;
+  // Given back and ready to be taken again.
+  int64_t kept() const;
 
  private:
   static int64_t CapacityFor(int64_t bytes, int* bucket);

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "src/backends/reference/interpreter.h"
+#include "src/runtime/machine_memory.h"
 
 namespace weft {
 namespace {
@@ -63,12 +64,25 @@ absl::StatusOr<Ref<Buffer>> NewBuffer(Device* device, DType dtype, Dims dims, st
 class ReferenceExecutable final : public Executable {
  public:
   ReferenceExecutable(Ref<const ir::Function> main, uint32_t words, Device* device, std::shared_ptr<Usage> usage)
-      : main_(std::move(main)), words_(words), device_(device), usage_(std::move(usage)) {}
+      : main_(std::move(main)), words_(words), device_(device), usage_(std::move(usage)) {
+    // What the largest operation holds at once: no intermediate is spared here.
+    for (const ir::Node* node : main_->nodes()) {
+      double bytes = 0;
+      for (const ir::Value& operand : node->operands()) bytes += operand ? double(operand.type().bytes()) : 0;
+      for (const ir::Type& type : node->results()) bytes += double(type.bytes());
+      temporary_bytes_ = std::max(temporary_bytes_, static_cast<int64_t>(std::min(bytes, 0x1p62)));
+    }
+  }
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
     if (devices.size() != 1) return InternalError("the reference backend has one device, ", devices.size(), " given");
     WEFT_ASSIGN_OR_RETURN(std::vector<HostTensor> arguments, Arguments(devices[0]));
-    WEFT_ASSIGN_OR_RETURN(const std::vector<HostTensor> values, reference::Interpret(*main_, arguments));
+    std::vector<HostTensor> values;
+    try {
+      WEFT_ASSIGN_OR_RETURN(values, reference::Interpret(*main_, arguments));
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError("out of host memory: the interpreter keeps every intermediate value whole");
+    }
     std::vector<DeviceResults> results(1);
     for (const HostTensor& value : values) {
       WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, NewBuffer(device_, value.dtype(), value.dims(), value.bytes(), usage_));
@@ -85,6 +99,7 @@ class ReferenceExecutable final : public Executable {
   ExecutableStats stats() const override {
     ExecutableStats stats;
     stats.kernels = static_cast<int64_t>(main_->nodes().size() - main_->parameters().size());
+    stats.temporary_bytes = temporary_bytes_;
     return stats;
   }
 
@@ -126,6 +141,7 @@ class ReferenceExecutable final : public Executable {
   uint32_t words_;
   Device* device_;
   std::shared_ptr<Usage> usage_;
+  int64_t temporary_bytes_ = 0;
 };
 
 class ReferenceBackend final : public Backend {
@@ -169,6 +185,7 @@ class ReferenceBackend final : public Backend {
     return absl::OkStatus();
   }
   MemoryStats memory_stats(Device*) const override { return {usage_->bytes.load(), usage_->peak.load(), 0}; }
+  int64_t bytes_available(Device*) const override { return ReadMachineMemory().available; }
 
  private:
   Device device_;
