@@ -20,7 +20,9 @@ typedef enum weft_text_format {
 
 /* The barrier: everything live on the device is computed, in one program. Live are handles that no scope owns, targets
  * of assign, and what was kept. Returns when the work is launched; what can be known before is reported here, the rest
- * by the event.
+ * by the event. A failed call changes nothing: every tensor can still be read, and it may be repeated.
+ * RESOURCE_EXHAUSTED names the largest tensor. One that no program can be made for is named too; later barriers leave
+ * it out.
  *   device: may be NULL; NULL = default
  *   out_event: may be NULL; yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, CANCELLED, FAILED_PRECONDITION, any. Threads: any. May

@@ -1,5 +1,6 @@
 /* Trees and checkpoints: structure, saving, loading, reading entries, damage, background saves; optimizers and their state. */
 #define _POSIX_C_SOURCE 200809L
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -201,9 +202,12 @@ static void damaged_files(void) {
     CHECK_EQUAL(weft_error_code(e), WEFT_NOT_FOUND);
     CHECK(e != NULL && strstr(weft_error_message(e, NULL), g_path) != NULL);
     weft_error_release(e);
-    e = weft_checkpoint_save(ctx, "/nonexistent/folder/x.ckpt", WEFT_STRLEN, tree, NULL, NULL);
+    CHECK(mkdir(g_path, 0700) == 0);
+    snprintf(text, sizeof text, "%s/missing/x.ckpt", g_path);
+    e = weft_checkpoint_save(ctx, text, WEFT_STRLEN, tree, NULL, NULL);
     CHECK_EQUAL(weft_error_code(e), WEFT_NOT_FOUND);
     weft_error_release(e);
+    CHECK(rmdir(g_path) == 0);
   }
   INVALID(weft_checkpoint_save(ctx, "", 0, tree, NULL, NULL), "path is empty or has a NUL inside");
   INVALID(weft_checkpoint_save(ctx, g_path, WEFT_STRLEN, NULL, NULL, NULL), "tree is NULL; a weft_tree is needed");

@@ -47,8 +47,11 @@ class Ctypes(unittest.TestCase):
         return done.returncode, done.stderr.strip().splitlines()[-1] if done.stderr else done.stdout
 
     def test_what_is_wrong_is_said_in_a_line(self):
-        for options, code, text in ((["--library", "/nonexistent.so"], 1, "/nonexistent.so: cannot open shared object file"),
-                                    (["--data", "/nonexistent"], 1, "the images come from Debian's package dataset-fashion-mnist"),
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        missing = os.path.join(folder.name, "missing")
+        for options, code, text in ((["--library", missing], 1, f"{missing}: cannot open shared object file"),
+                                    (["--data", missing], 1, "the images come from Debian's package dataset-fashion-mnist"),
                                     (["--epochs", "0"], 2, "argument --epochs: 0 is less than 1"), (["--seed", "-1"], 2, "-1 is less than 0"),
                                     (["--limit", "few"], 2, "argument --limit: invalid"), (["--fast"], 2, "unrecognized arguments: --fast")):
             with self.subTest(options=options):

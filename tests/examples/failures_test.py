@@ -41,11 +41,12 @@ class Failures(unittest.TestCase):
         return sorted(name for name in os.listdir(self.folder) if name not in ("data", "fashion_mnist.cache"))
 
     def test_a_missing_data_set_names_the_package(self):
+        missing = os.path.join(self.folder, "missing")
         self.assertEqual(
-            ["train_fashion_mnist: cannot open '/nonexistent/train-images-idx3-ubyte.gz': No such file or directory (ENOENT)",
+            [f"train_fashion_mnist: cannot open '{missing}/train-images-idx3-ubyte.gz': No such file or directory (ENOENT)",
              "The images come from Debian's package dataset-fashion-mnist (apt-get install dataset-fashion-mnist), or give their "
              "folder with --data."],
-            self.run_it("--data", "/nonexistent"))
+            self.run_it("--data", missing))
         self.assertEqual([], self.files())
 
     def test_a_damaged_data_set_is_named(self):
@@ -134,8 +135,9 @@ class Failures(unittest.TestCase):
         self.assertIn("cannot open 'gone.weft': No such file or directory (ENOENT)", self.run_it("--resume", "--checkpoint", "gone.weft")[-1])
 
     def test_a_place_that_cannot_be_written_is_said_before_training(self):
-        said = self.run_it("--checkpoint", "/nonexistent/x.weft")
-        self.assertEqual(["train_fashion_mnist: cannot save to '/nonexistent/x.weft': /nonexistent/: No such file or directory"], said)
+        missing = os.path.join(self.folder, "missing")
+        said = self.run_it("--checkpoint", f"{missing}/x.weft")
+        self.assertEqual([f"train_fashion_mnist: cannot save to '{missing}/x.weft': {missing}/: No such file or directory"], said)
         os.mkfifo(os.path.join(self.folder, "fifo"))
         os.symlink("gone", os.path.join(self.folder, "link"))
         for name in ("data", "fifo", "link", ".", "/dev/stdout"):

@@ -130,7 +130,7 @@ class Train(unittest.TestCase):
     def test_wrong_options_are_answered(self):
         for options, text in ((["--epochs", "many"], "--epochs takes a whole number"), (["--fast"], "unknown option '--fast'"),
                               (["--optimizer", "lion"], "adamw or sgd, not 'lion'"), (["--seed"], "--seed needs a value"),
-                              (["--data", "/nonexistent"], "dataset-fashion-mnist"), (["--device", "tpu:0"], "'tpu' is not one of cpu, reference"),
+                              (["--data", os.path.join(self.folder.name, "missing")], "dataset-fashion-mnist"), (["--device", "tpu:0"], "'tpu' is not one of cpu, reference"),
                               (["--device", "cpu:9"], "cpu:9"),
                               (["--resume"], "model.weft")):
             with self.subTest(options=options):
