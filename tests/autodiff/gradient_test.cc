@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "src/backends/reference/interpreter.h"
 #include "src/ops/build.h"
 
@@ -184,6 +186,47 @@ TEST(Gradient, NeverWalksBehindWhatStopsIt) {
     auto g = Gradient(b, ops::Mul(b, state, w), {{w}});
     ASSERT_TRUE(g.ok()) << g.status();
     if (i == 2) EXPECT_THAT(Evaluate((*g)[0], {w}, {F64({3})}), ElementsAre(81));
+  }
+}
+
+// Of n elements: a few operations a halving, and each order is a fixed factor dearer than the one before.
+TEST(Gradient, OfAProductGrowsWithTheLogarithm) {
+  for (const int64_t n : {2, 1000, 1 << 20}) {
+    ir::Builder b;
+    const Value x = Parameter(DType::kF64, {n});
+    const auto first = Gradient(b, ops::Reduce(b, x, ops::Reducer::kProd, {0}), {{x}});
+    ASSERT_TRUE(first.ok()) << first.status();
+    const double levels = std::ceil(std::log2(n));
+    EXPECT_LE(b.emitted(), 10 * levels + 5);
+    const auto second = Gradient(b, Sum(b, (*first)[0]), {{x}});
+    ASSERT_TRUE(second.ok()) << second.status();
+    EXPECT_LE(b.emitted(), 50 * levels + 25);
+    if (n > 1000) continue;
+    std::vector<double> ones(static_cast<size_t>(n), 1);
+    EXPECT_THAT(Evaluate((*second)[0], {x}, {F64(ones)}), ::testing::Each(static_cast<double>(n - 1)));
+  }
+}
+
+// Rows and columns together, the size kept or not; in 16 bits without an overflow on the way (300 * 300 is inf in f16).
+TEST(Gradient, OfAProductInEveryFloatType) {
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const bool keep : {false, true}) {
+      ir::Builder b;
+      const Value x = Parameter(dtype, {2, 1, 3});
+      const Value y = ops::Call(b, ops::kOp_prod, {x}, {ir::Ints{0, -1}, int64_t{keep}});
+      ASSERT_TRUE(b.ok()) << b.status();
+      EXPECT_EQ(y.dims(), keep ? Dims({1, 1, 1}) : Dims({1}));
+      const auto first = Gradient(b, Sum(b, y), {{x}});
+      ASSERT_TRUE(first.ok()) << first.status();
+      const auto second = Gradient(b, Sum(b, (*first)[0]), {{x}});
+      ASSERT_TRUE(second.ok()) << second.status();
+      HostTensor at(dtype, {2, 1, 3});
+      const double values[] = {256, 0.5, 0, 512, 0.0078125, 0.25};
+      for (int64_t i = 0; i < 6; ++i) at.SetDouble(i, values[i]);
+      EXPECT_THAT(Evaluate((*first)[0], {x}, {at}), ElementsAre(0, 0, 256 * 0.5, 0, 0, 0));
+      EXPECT_THAT(Evaluate((*second)[0], {x}, {at}),
+                  ElementsAre(0.5, 256, ::testing::DoubleNear(17152.75, 1), 0.25, 128 * 128, 512));
+    }
   }
 }
 

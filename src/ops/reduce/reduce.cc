@@ -3,6 +3,7 @@
 
 #include "src/ir/stablehlo.h"
 #include "src/ops/families.h"
+#include "src/ops/reduce/product.h"
 
 namespace weft::ops {
 namespace {
@@ -27,26 +28,20 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// Zeros in a product: with one, only its own slope is not 0; with two, none is.
-Value ProductSlope(Builder& b, const Value& x, const Dims& dims, const Ints& axes) {
-  Value one = FullLike(b, x, 1);
-  Value zero = FullLike(b, x, 0);
-  Value is_zero = Compare(b, Direction::kEq, x, zero);
-  Value safe = Select(b, is_zero, one, x);
-  Value product = Unreduce(b, Reduce(b, safe, Reducer::kProd, axes), dims, axes);
-  Value zeros = Unreduce(b, Reduce(b, Select(b, is_zero, one, zero), Reducer::kSum, axes), dims, axes);
-  Value alone = And(b, is_zero, Compare(b, Direction::kEq, zeros, one));
-  return Select(b, Compare(b, Direction::kEq, zeros, zero), Div(b, product, safe), Select(b, alone, product, zero));
-}
-
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
   WEFT_ASSIGN_OR_RETURN(const Ints axes, NormalizeAxes("dimensions", call.node.attrs().IntList(0), x.dims().size()));
+  const auto reducer = static_cast<Reducer>(call.node.attrs().Int(1));
+  if (reducer == Reducer::kProd) {
+    Dims kept = x.dims();
+    for (int64_t axis : axes) kept[axis] = 1;
+    grads[0] = ProductGradient(b, x, Reshape(b, call.cotangents[0], kept), axes);
+    return absl::OkStatus();
+  }
   Value g = Unreduce(b, call.cotangents[0], x.dims(), axes);
-  switch (static_cast<Reducer>(call.node.attrs().Int(1))) {
+  switch (reducer) {
     case Reducer::kSum: grads[0] = g; break;
-    case Reducer::kProd: grads[0] = Mul(b, g, ProductSlope(b, x, x.dims(), axes)); break;
     case Reducer::kMax:
     case Reducer::kMin: {  // equal extremes share
       Value won = Compare(b, Direction::kEq, x, Unreduce(b, call.results[0], x.dims(), axes));
