@@ -94,7 +94,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_bitwise_and(weft_context* ctx, weft_tens
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise angle of the point with ordinate x and abscissa y in (-pi, pi], as C atan2(x, y), with NumPy
- * broadcasting.
+ * broadcasting. At the origin all derivatives are 0.
  *   x: ordinate; float
  *   y: abscissa; float
  * Fluent: z = wf_atan2(s, x, y);
@@ -127,7 +127,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_cbrt(weft_context* ctx, weft_tensor* x, 
 WEFT_API WEFT_MUST_USE weft_error* weft_ceil(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise min(max(x, low), high) with NumPy broadcasting; StableHLO's order of operands. high wins where it is
- * below low. NaN stays NaN.
+ * below low. NaN stays NaN. Where x is equal to a bound each gets half of the gradient, as from minimum and maximum.
  *   low: lower bound; any type
  *   x: operand; any type
  *   high: upper bound; any type
@@ -152,7 +152,7 @@ typedef struct weft_clip_opts {
 WEFT_API void weft_clip_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out. For bounds that are tensors
- * see clamp.
+ * see clamp. The gradient at an edge is 0, as that of relu.
  *   x: operand; any number
  *   low: lower bound; absent: none; number; absent unless given
  *   high: upper bound; absent: none; number; absent unless given
@@ -424,7 +424,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_bitwise_or(weft_context* ctx, weft_tenso
 WEFT_API WEFT_MUST_USE weft_error* weft_popcount(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise power x^y with NumPy broadcasting, as C pow. Integers wrap; a negative exponent gives 0 unless x is 1 or
- * -1. For fixed exponents see square and integer_pow.
+ * -1. At x = 0 and y >= 0 the slope along y is 0, at x < 0 NaN; at 0^0 that along x is 0, as in PyTorch. For fixed
+ * exponents see square and integer_pow.
  *   x: base; any number
  *   y: exponent; any number
  * Fluent: z = wf_pow(s, x, y);
@@ -1177,7 +1178,8 @@ typedef struct weft_prod_opts {
 #define WEFT_PROD_OPTS_INIT {sizeof(weft_prod_opts), NULL, 0, NULL, 0, 0, 0}
 WEFT_API void weft_prod_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Product over some axes, by default all. Integers wrap. The gradient is right where elements are 0.
+/* Product over some axes, by default all. Integers wrap. Derivatives of every order are right where elements are 0;
+ * they come from products of halves, about 6 n elements and 9 log2(n) operations for n elements.
  *   x: operand; any number
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
@@ -1227,8 +1229,8 @@ typedef struct weft_std_opts {
 #define WEFT_STD_OPTS_INIT {sizeof(weft_std_opts), NULL, 0, NULL, 0, 0, 0, 0}
 WEFT_API void weft_std_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Standard deviation over some axes, by default all: the root of var. Its gradient is infinite where all elements are
- * equal.
+/* Standard deviation over some axes, by default all: the root of var. Its gradient is 0 where all elements are equal,
+ * as in PyTorch.
  *   x: operand; float
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false

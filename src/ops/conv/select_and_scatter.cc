@@ -1,5 +1,6 @@
 // select_and_scatter: adds each source element to the largest operand element of its window. The gradient of
 // max pooling.
+#include <algorithm>
 #include <limits>
 
 #include "src/ir/stablehlo.h"
@@ -71,9 +72,14 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
     return absl::OkStatus();
   }
   const Ints none(windows.size(), 0);
+  // Padding never wins, not even against -inf or NaN: the reference does not see it.
+  Value real;
+  if (std::any_of(windows.begin(), windows.end(), [](const Window& w) { return w.low > 0 || w.high > 0; })) {
+    real = Compare(b, Direction::kEq, Pad(b, Full(b, DType::kU8, call.operands[0].dims(), 1), 0, low, high, none), 1);
+  }
   Value x = Pad(b, call.operands[0], -std::numeric_limits<double>::infinity(), low, high, none);
   Value c = Pad(b, call.cotangents[0], 0, low, high, none);
-  Value best, taken;
+  Value best, taken, found;  // found: some tap so far was no padding
   ForEachIndex(taps, [&](int64_t, const Dims& tap) {
     Ints limit;
     for (size_t d = 0; d < windows.size(); ++d) {
@@ -81,12 +87,18 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
     }
     Value candidate = Slice(b, x, ToInts(tap), limit, strides);
     Value value = Slice(b, c, ToInts(tap), limit, strides);
+    Value present = real ? Slice(b, real, ToInts(tap), limit, strides) : Value();
     if (!best) {
       best = candidate;
       taken = value;
+      found = present;
       return;
     }
     Value keeps = Compare(b, Direction::kGe, best, candidate);
+    if (present) {
+      keeps = Call(b, kOp_bitwise_or, {Unary(b, kOp_bitwise_not, present), And(b, found, keeps)});
+      found = Call(b, kOp_bitwise_or, {found, present});
+    }
     best = Select(b, keeps, best, candidate);
     taken = Select(b, keeps, taken, value);
   });

@@ -12,11 +12,20 @@ constexpr OperandDef kOperands[] = {{"x", kF, "ordinate"}, {"y", kF, "abscissa"}
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
+  // d/dy = x / (x^2 + y^2) and d/dx = -y / (x^2 + y^2), of x and y over their larger one: the squares would overflow from
+  // 1e19 on in f32 and vanish below 1e-23. Any scale gives the same, so it has no slope of its own. 0 at the origin.
   const Value& y = call.operands[0];
   const Value& x = call.operands[1];
-  Value scaled = Div(b, call.cotangents[0], Add(b, Square(b, x), Square(b, y)));
-  if (call.wanted[0]) grads[0] = Mul(b, scaled, x);
-  if (call.wanted[1]) grads[1] = Neg(b, Mul(b, scaled, y));
+  Value larger = Maximum(b, Abs(b, x), Abs(b, y));
+  Value origin = Compare(b, Direction::kEq, larger, 0);
+  Value one = FullLike(b, x, 1);
+  Value usable = And(b, Compare(b, Direction::kGt, larger, 0), Unary(b, kOp_is_finite, larger));
+  Value scale = Unary(b, kOp_stop_gradient, Select(b, usable, larger, one));
+  Value xs = Div(b, x, scale), ys = Div(b, y, scale);
+  Value square = Select(b, origin, one, Add(b, Square(b, xs), Square(b, ys)));
+  Value g = Select(b, origin, FullLike(b, x, 0), Div(b, Div(b, call.cotangents[0], scale), square));
+  if (call.wanted[0]) grads[0] = Mul(b, g, xs);
+  if (call.wanted[1]) grads[1] = Neg(b, Mul(b, g, ys));
   return absl::OkStatus();
 }
 
@@ -31,7 +40,7 @@ constinit const OpDef kOp_atan2 = {
     .c_name = "atan2",
     .doc =
         "Elementwise angle of the point with ordinate x and abscissa y in (-pi, pi], as C atan2(x, y), with NumPy "
-        "broadcasting.",
+        "broadcasting. At the origin all derivatives are 0.",
     .example = "z = wf_atan2(s, x, y);",
     .operands = kOperands,
     .results = kResult,

@@ -9,19 +9,25 @@ using namespace ir;
 constexpr OperandDef kOperands[] = {
     {"low", kAnyType, "lower bound"}, {"x", kAnyType, "operand"}, {"high", kAnyType, "upper bound"}};
 
-// The bound that holds gets the gradient; x gets it where neither does.
+// The bound that holds gets the gradient; x gets it where neither does, half of it where it is equal to one. Bounds that are
+// equal or crossed leave x and low no room: then the result is high, whatever they are.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value& g = call.cotangents[0];
   const Value& low = call.operands[0];
   const Value& x = call.operands[1];
   const Value& high = call.operands[2];
-  Value zero = FullLike(b, g, 0);
-  Value above = Compare(b, Direction::kGt, Maximum(b, low, x), high);
-  Value below = Compare(b, Direction::kGt, low, x);
-  if (call.wanted[0]) grads[0] = Select(b, above, zero, Select(b, below, g, zero));
-  if (call.wanted[1]) grads[1] = Select(b, above, zero, Select(b, below, zero, g));
-  if (call.wanted[2]) grads[2] = Select(b, above, g, zero);
+  Value zero = FullLike(b, g, 0), half = Mul(b, g, 0.5);
+  auto either = [&](Value p, Value q) { return Call(b, kOp_bitwise_or, {std::move(p), std::move(q)}); };
+  Value below = Compare(b, Direction::kLt, x, low), above = Compare(b, Direction::kGt, x, high);
+  Value on_low = Compare(b, Direction::kEq, x, low), on_high = Compare(b, Direction::kEq, x, high);
+  Value closed = Compare(b, Direction::kGe, low, high);
+  if (call.wanted[0]) grads[0] = Select(b, closed, zero, Select(b, below, g, Select(b, on_low, half, zero)));
+  if (call.wanted[1]) {
+    Value inside = Select(b, either(on_low, on_high), half, g);
+    grads[1] = Select(b, either(closed, either(below, above)), zero, inside);
+  }
+  if (call.wanted[2]) grads[2] = Select(b, either(closed, above), g, Select(b, on_high, half, zero));
   return absl::OkStatus();
 }
 
@@ -56,7 +62,8 @@ constinit const OpDef kOp_clamp = {
     .c_name = "clamp",
     .doc =
         "Elementwise min(max(x, low), high) with NumPy broadcasting; StableHLO's order of operands. high wins where "
-        "it is below low. NaN stays NaN.",
+        "it is below low. NaN stays NaN. Where x is equal to a bound each gets "
+        "half of the gradient, as from minimum and maximum.",
     .example = "y = wf_clamp(s, zero, x, six);",
     .operands = kOperands,
     .results = kResult,

@@ -22,9 +22,16 @@ absl::Status Infer(const InferCall& call, Types* results) {
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
-  Value y = call.operands[0];
-  if (call.attrs.has(0)) y = Maximum(b, y, FullLike(b, y, call.attrs.Double(0)));
-  if (call.attrs.has(1)) y = Minimum(b, y, FullLike(b, y, call.attrs.Double(1)));
+  const Value& x = call.operands[0];
+  // Not maximum and minimum, which would share the gradient at the edge with a bound that nobody asks about.
+  Value y = x;
+  auto stop = [&](size_t attr, Direction beyond) {
+    if (!call.attrs.has(attr)) return;
+    Value bound = FullLike(b, x, call.attrs.Double(attr));
+    y = Select(b, Compare(b, beyond, y, bound), bound, y);
+  };
+  stop(0, Direction::kLe);
+  stop(1, Direction::kGe);
   results[0] = y;
   return absl::OkStatus();
 }
@@ -39,7 +46,7 @@ constinit const OpDef kOp_clip = {
     .kind = Kind::kMacro,
     .doc =
         "Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out. For bounds that are "
-        "tensors see clamp.",
+        "tensors see clamp. The gradient at an edge is 0, as that of relu.",
     .example = "y = wf_clip(s, x, .low = -1, .high = 1);",
     .operands = kOperands,
     .attrs = kAttrs,

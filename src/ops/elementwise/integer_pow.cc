@@ -12,9 +12,11 @@ using namespace ir;
 constexpr OperandDef kOperands[] = {{"x", kF, "base"}};
 constexpr AttrDef kAttrs[] = {{"exponent", AttrType::kInt, "whole exponent, -64 to 64", true}};
 
+constexpr int64_t kLeast = -64;
+
 absl::Status Infer(const InferCall& call, Types* results) {
   const int64_t n = call.attrs.Int(0);
-  if (n < -64 || n > 64) return UserError("exponent is ", n, "; it must be -64 to 64 (see pow)");
+  if (n < kLeast || n > 64) return UserError("exponent is ", n, "; it must be -64 to 64 (see pow)");
   return InferSame(call, results);
 }
 
@@ -43,7 +45,11 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const int64_t n = call.node.attrs().Int(0);
   if (n == 0) return absl::OkStatus();
-  Value slope = Mul(b, PowerOf(b, call.operands[0], n - 1), static_cast<double>(n));
+  // A power again, so that the next order is n (n - 1) x^(n - 2) and not what the quotient rule makes of 1 / x^2 at 0.
+  const Value& x = call.operands[0];
+  const bool plain = (n - 1 >= 0 && n - 1 <= 1) || n - 1 < kLeast;
+  Value power = plain ? PowerOf(b, x, n - 1) : Call(b, kOp_integer_pow, {x}, {n - 1});
+  Value slope = Mul(b, power, static_cast<double>(n));
   grads[0] = Mul(b, call.cotangents[0], slope);
   return absl::OkStatus();
 }

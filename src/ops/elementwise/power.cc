@@ -23,18 +23,32 @@ int64_t Signed(int64_t x, int64_t y) {
 }
 int64_t Unsigned(int64_t x, int64_t y) { return Power(static_cast<uint64_t>(x), static_cast<uint64_t>(y)); }
 
+// Numbers below have reciprocals that overflow, or nearly.
+double SmallestNormal(DType dtype) {
+  switch (dtype) {
+    case DType::kF16: return 0x1p-14;
+    case DType::kF64: return 0x1p-1022;
+    default: return 0x1p-126;
+  }
+}
+
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value& g = call.cotangents[0];
   const Value& x = call.operands[0];
   const Value& y = call.operands[1];
-  if (call.wanted[0]) {  // y x^(y-1), 0 where y is 0 whatever x
-    Value slope = Mul(b, y, Call(b, kOp_pow, {x, Add(b, y, -1)}));
-    grads[0] = Mul(b, g, Select(b, Compare(b, Direction::kEq, y, 0), FullLike(b, y, 0), slope));
+  if (call.wanted[0]) {
+    // y x^(y-1); where both are 0 (or 1 / x is not finite) that is 0, not 0 times infinity. Only there: elsewhere the
+    // derivative with respect to y goes on from y = 0, too.
+    Value large = Compare(b, Direction::kGe, Abs(b, x), SmallestNormal(x.dtype()));
+    Value still = And(b, Compare(b, Direction::kEq, y, 0), Unary(b, kOp_bitwise_not, large));
+    Value base = Select(b, still, FullLike(b, x, 1), x);
+    Value slope = Mul(b, y, Call(b, kOp_pow, {base, Add(b, y, -1)}));
+    grads[0] = Mul(b, g, Select(b, still, FullLike(b, y, 0), slope));
   }
-  if (call.wanted[1]) {  // x^y log(x), 0 at x = 0
-    Value log = Log(b, Select(b, Compare(b, Direction::kEq, x, 0), FullLike(b, x, 1), x));
-    grads[1] = Mul(b, g, Mul(b, call.results[0], log));
+  if (call.wanted[1]) {  // x^y log(x), 0 where x is 0 and y is not below
+    Value still = And(b, Compare(b, Direction::kEq, x, 0), Compare(b, Direction::kGe, y, 0));
+    grads[1] = Mul(b, g, Mul(b, call.results[0], Log(b, Select(b, still, FullLike(b, x, 1), x))));
   }
   return absl::OkStatus();
 }
@@ -55,7 +69,8 @@ constinit const OpDef kOp_pow = {
     .c_name = "pow",
     .doc =
         "Elementwise power x^y with NumPy broadcasting, as C pow. Integers wrap; a negative exponent gives 0 unless x "
-        "is 1 or -1. For fixed exponents see square and integer_pow.",
+        "is 1 or -1. At x = 0 and y >= 0 the slope along y is 0, at x < 0 NaN; at 0^0 that along x is 0, as in PyTorch. "
+        "For fixed exponents see square and integer_pow.",
     .example = "z = wf_pow(s, x, y);",
     .operands = kOperands,
     .results = kResult,

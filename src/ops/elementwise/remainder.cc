@@ -15,8 +15,8 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value& g = call.cotangents[0];
   grads[0] = g;
   if (call.wanted[1]) {
-    Value quotient = Div(b, call.operands[0], call.operands[1]);
-    Value whole = Mul(b, Unary(b, kOp_sign, quotient), Unary(b, kOp_floor, Abs(b, quotient)));
+    // x / y may round up to the next whole number; what the remainder leaves is near one.
+    Value whole = Unary(b, kOp_round, Div(b, Sub(b, call.operands[0], call.results[0]), call.operands[1]));
     grads[1] = Neg(b, Mul(b, g, whole));
   }
   return absl::OkStatus();

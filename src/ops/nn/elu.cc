@@ -21,7 +21,10 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const double alpha = call.node.attrs().Double(0);
   const Value& x = call.operands[0];
   const Value& g = call.cotangents[0];
-  grads[0] = Select(b, Compare(b, Direction::kGt, x, 0), g, Mul(b, g, Mul(b, Exp(b, x), alpha)));
+  // Where x is positive e^x may overflow, and its own slope times 0 would be NaN.
+  Value positive = Compare(b, Direction::kGt, x, 0);
+  Value low = Select(b, positive, FullLike(b, x, 0), x);
+  grads[0] = Select(b, positive, g, Mul(b, g, Mul(b, Exp(b, low), alpha)));
   return absl::OkStatus();
 }
 

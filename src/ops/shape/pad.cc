@@ -62,9 +62,12 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Value inner = Slice(b, Pad(b, g, 0, low, high, zero), zero, limit, strides);
   if (call.wanted[0]) grads[0] = inner;
   if (call.wanted[1]) {
-    // Sum of what x does not cover: elements cut off by negative padding are in neither.
-    Value all = Reduce(b, g, Reducer::kSum, Axes(x.size()));
-    grads[1] = Sub(b, all, Reduce(b, inner, Reducer::kSum, Axes(x.size())));
+    // The sum of what x does not cover. (All less what it covers would cancel, and pass a NaN on.)
+    HostTensor no(DType::kBool, {}), yes(DType::kBool, {});
+    yes.SetInt(0, 1);
+    Value covered = BroadcastTo(b, Constant(b, std::move(no)), x);
+    Value outside = Call(b, kOp_pad, {covered, Constant(b, std::move(yes))}, call.node.attrs());
+    grads[1] = Reduce(b, Select(b, outside, g, FullLike(b, g, 0)), Reducer::kSum, Axes(x.size()));
   }
   return absl::OkStatus();
 }
