@@ -1,4 +1,4 @@
-// The gradients of random scalar programs against central differences along random directions, in f64 on the reference.
+// The gradients of random scalar programs, and those of their gradients, against central differences along random directions, in f64 on the reference.
 // WEFT_FUZZ_SEEDS=first:last runs more of them; a failure prints the smallest program that shows it.
 #include <gtest/gtest.h>
 
@@ -60,36 +60,20 @@ std::optional<double> Difference(const ir::Function& loss, const std::vector<Hos
   return wide;
 }
 
-// What is wrong, or ""; counts the slopes that could be compared.
-std::string Problem(const RandomProgram& program, int* compared) {
-  const auto built = test::BuildProgram(program);
-  if (!built.ok()) return "";
-  ir::Builder b;
-  const ir::Value loss = Loss(b, built->function->results());
-  std::vector<ir::Value> wrt;
-  std::vector<size_t> places;
-  const auto parameters = built->function->parameters();
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (parameters[i].dtype() != DType::kF64) continue;
-    wrt.push_back(parameters[i]);
-    places.push_back(i);
-  }
-  if (!loss || wrt.empty()) return "";
-  const auto slopes = autodiff::Gradient(b, loss, wrt);
-  if (absl::IsUnimplemented(slopes.status())) return "";  // the product of a window, and nothing else
-  if (!slopes.ok()) return slopes.status().ToString();
-  if (!b.ok()) return b.status().ToString();
+// What is wrong with the slopes of a scalar, or ""; counts those that could be compared.
+std::string Compare(const BuiltProgram& built, const ir::Value& loss, const std::vector<ir::Value>& slopes,
+                    std::span<const size_t> places, int* compared) {
+  const auto parameters = built.function->parameters();
   const std::vector<ir::Value> given(parameters.begin(), parameters.end());
-  const auto gradient = ir::Function::Create("gradient", given, *slopes);
-  const auto found = reference::Interpret(*gradient, built->arguments);
+  const auto found = reference::Interpret(*ir::Function::Create("gradient", given, slopes), built.arguments);
   if (!found.ok()) return found.status().ToString();
   const auto forward = ir::Function::Create("loss", given, {loss});
   test::Rng rng(9);
   // All arguments at once, then each alone, a single element at last.
-  for (size_t turn = 0; turn < 1 + 2 * wrt.size(); ++turn) {
+  for (size_t turn = 0; turn < 1 + 2 * places.size(); ++turn) {
     std::vector<std::vector<double>> direction(given.size());
     double expected = 0;
-    for (size_t w = 0; w < wrt.size(); ++w) {
+    for (size_t w = 0; w < places.size(); ++w) {
       if (turn > 0 && (turn - 1) / 2 != w) continue;
       const HostTensor& slope = (*found)[w];
       std::vector<double>& along = direction[places[w]];
@@ -101,7 +85,7 @@ std::string Problem(const RandomProgram& program, int* compared) {
         expected += along[static_cast<size_t>(i)] * slope.GetDouble(i);
       }
     }
-    const std::optional<double> difference = Difference(*forward, built->arguments, direction);
+    const std::optional<double> difference = Difference(*forward, built.arguments, direction);
     if (!difference) continue;
     ++*compared;
     if (!(std::fabs(expected - *difference) <= kTolerance * (1 + std::fabs(*difference)))) {
@@ -111,21 +95,48 @@ std::string Problem(const RandomProgram& program, int* compared) {
   return "";
 }
 
+// What is wrong, or "", order by order.
+std::string Problem(const RandomProgram& program, int* compared) {
+  const auto built = test::BuildProgram(program);
+  if (!built.ok()) return "";
+  ir::Builder b;
+  ir::Value loss = Loss(b, built->function->results());
+  std::vector<ir::Value> wrt;
+  std::vector<size_t> places;
+  const auto parameters = built->function->parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].dtype() != DType::kF64) continue;
+    wrt.push_back(parameters[i]);
+    places.push_back(i);
+  }
+  if (!loss || wrt.empty()) return "";
+  for (int order = 1; order <= 2; ++order) {
+    const auto slopes = autodiff::Gradient(b, loss, wrt);
+    if (absl::IsUnimplemented(slopes.status())) return "";  // the product of a window, and nothing else
+    if (!slopes.ok()) return slopes.status().ToString();
+    const std::string problem = Compare(*built, loss, *slopes, places, compared + order - 1);
+    if (!problem.empty()) return absl::StrCat("order ", order, ", ", problem);
+    loss = Loss(b, *slopes);
+    if (!b.ok()) return b.status().ToString();
+  }
+  return "";
+}
+
 TEST(RandomGradients, AgreeWithFiniteDifferences) {
   const auto [first, last] = test::Seeds(100);
   ASSERT_LE(first, last);
-  int compared = 0;
+  int compared[2] = {};
   for (uint64_t seed = first; seed <= last; ++seed) {
     const RandomProgram program = test::MakeRandomProgram(seed, {.calls = 18, .smooth = true, .gradients = seed % 3 == 0});
-    const std::string problem = Problem(program, &compared);
+    const std::string problem = Problem(program, compared);
     if (problem.empty()) continue;
     const RandomProgram small = test::Shrink(program, [](const RandomProgram& p) {
-      int unused = 0;
-      return !Problem(p, &unused).empty();
+      int unused[2];
+      return !Problem(p, unused).empty();
     });
-    ADD_FAILURE() << "seed " << seed << ": " << problem << "\nsmallest: " << Problem(small, &compared) << "\n" << test::ToString(small);
+    ADD_FAILURE() << "seed " << seed << ": " << problem << "\nsmallest: " << Problem(small, compared) << "\n" << test::ToString(small);
   }
-  EXPECT_GT(compared, static_cast<int>(last - first) * 2);
+  for (int count : compared) EXPECT_GT(count, static_cast<int>(last - first) * 2);
 }
 
 }  // namespace

@@ -129,6 +129,7 @@ int Convolution(ProgramMaker& m) {
     x = Like(m, AnyFloat(m), {m.rng.Between(m.hollow ? 0 : 1, 4), side(), side(), m.rng.Pick(kChannels) * groups});
     if (x < 0) return x;  // too large
   }
+  if (x < 0) return x;  // more elements than this program may have
   const int64_t in = m.dims(x)[3];
   constexpr int64_t kOut[] = {1, 2, 3, 5, 8, 16, 17, 33};
   const int w = Like(m, m.type(x).dtype, {m.rng.Between(1, 4), m.rng.Between(1, 4), in / groups, m.rng.Pick(kOut) * groups});
