@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "src/backends/reference/interpreter.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
@@ -14,6 +16,13 @@
 
 namespace weft::passes {
 namespace {
+
+// Nodes, without those that widen 16 bits: they are free where an element is read, so moves in 16 bits may have one each.
+int64_t Count(const ir::Function& function) {
+  return std::count_if(function.nodes().begin(), function.nodes().end(), [](const ir::Node* node) {
+    return &node->op() != &ops::kOp_convert || !IsHalf(node->operands()[0].dtype());
+  });
+}
 
 TEST(Pipeline, KeepsEveryBitOfEveryOperationAndItsGradient) {
   auto programs = test::OpPrograms(/*all_types=*/true);
@@ -28,7 +37,7 @@ TEST(Pipeline, KeepsEveryBitOfEveryOperationAndItsGradient) {
     options.verify_between = true;
     auto whole = RunPipeline(program.module, options);
     ASSERT_TRUE(whole.ok()) << whole.status();
-    EXPECT_LE(whole->main().nodes().size(), expanded->main().nodes().size());
+    EXPECT_LE(Count(whole->main()), Count(expanded->main()));
     auto expected = reference::Interpret(expanded->main(), program.inputs);
     auto found = reference::Interpret(whole->main(), program.inputs);
     ASSERT_TRUE(expected.ok()) << expected.status();

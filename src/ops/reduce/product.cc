@@ -30,9 +30,7 @@ Value Part(Builder& b, const Value& x, int64_t axis, int64_t start, int64_t limi
 Value ProductGradient(Builder& b, const Value& x, const Value& g, const Ints& axes) {
   if (!x || !g) return {};
   if (x.type().count() == 0) return FullLike(b, x, 0);
-  // Partial products of 16 bits would round and overflow where the whole one does not.
-  const DType wide = BitsOf(x.dtype()) < 32 ? DType::kF32 : x.dtype();
-  Value product = Convert(b, x, wide);
+  Value product = x;
   std::vector<Level> levels;
   for (int64_t axis : axes) {
     while (product && product.dims()[axis] > 1) {
@@ -48,14 +46,14 @@ Value ProductGradient(Builder& b, const Value& x, const Value& g, const Ints& ax
       levels.push_back(std::move(level));
     }
   }
-  Value slope = Convert(b, g, wide);
+  Value slope = g;
   for (size_t k = levels.size(); k-- > 0;) {
     const Level& level = levels[k];
     Value low = Mul(b, slope, level.high), high = Mul(b, slope, level.low);
     if (level.size % 2 != 0) high = Part(b, high, level.axis, 0, level.size / 2);
     slope = Call(b, kOp_concatenate, {low, high}, {level.axis});
   }
-  return Convert(b, slope, x.dtype());
+  return slope;
 }
 
 }  // namespace weft::ops
