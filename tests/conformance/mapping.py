@@ -1,0 +1,894 @@
+"""How PyTorch's OpInfo operators are said in Weft: one entry a name, a function that writes the call onto a tape.
+
+A mapping translates arguments (dims, dtypes, NCHW to channels last) and nothing else: what Weft has no argument for is
+refused by a name of REFUSALS, so that the list of what is missing stays closed and counted. Where PyTorch promotes types,
+the tape converts; where Weft counts indices in i32 and PyTorch in i64, the runner compares the numbers.
+"""
+import numpy as np
+import torch
+
+import tape as tapes
+import weft
+
+# The closed list of reasons why a sample is not compared.
+REFUSALS = {
+    "complex": "complex dtypes do not exist yet",
+    "dtype": "the operation does not take this dtype",
+    "alpha": "alpha, beta: no scaled sums",
+    "axis of rank 0": "a tensor without dimensions has no axis 0; PyTorch alone says so",
+    "rounding_mode": "division of floats rounded to whole numbers",
+    "correction": "correction is a whole number from 0 to one less than the elements; PyTorch takes others and gives NaN or inf",
+    "include_self": "include_self=False",
+    "dilation": "dilated pooling windows",
+    "ceil_mode": "ceil_mode: windows that begin inside and end past the padding",
+    "count_include_pad": "averages that count the padding",
+    "divisor_override": "averages over another count",
+    "return_indices": "the places of the largest elements",
+    "random": "random: PyTorch's generator gives other numbers",
+    "weight": "losses weighted by class",
+    "ignore_index": "labels to leave out",
+    "probabilities": "targets that are probabilities",
+    "padding_idx": "padding_idx: a row without a gradient",
+    "max_norm": "rows normalised in place",
+    "scale_grad_by_freq": "gradients scaled by frequency",
+    "enable_gqa": "grouped queries",
+    "beta": "softplus with beta or threshold",
+    "scale": "elu with scale or input_scale",
+    "view of bytes": "views of the same bytes as other elements",
+    "out of range": "floats outside an integer's range: PyTorch leaves open what they become",
+    "integer power": "integers to negative powers: PyTorch raises",
+    "logical": "truth of numbers; the operation takes bools",
+    "negative variance": "an epsilon below zero: roots of negative numbers",
+}
+
+
+class Refused(Exception):
+    """`reason` is a key of REFUSALS."""
+
+    def __init__(self, reason):
+        super().__init__(REFUSALS[reason])
+        self.reason = reason
+
+
+NAMES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64", torch.bool: "i1",
+         torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "ui8", torch.uint16: "ui16",
+         torch.uint32: "ui32", torch.uint64: "ui64"}
+_KINDS = {"float": set(weft.FLOATS), "signed integer": {"i8", "i16", "i32", "i64"}, "bool": {"i1"},
+          "unsigned integer": {"ui8", "ui16", "ui32", "ui64"}}
+_KINDS["any number"] = _KINDS["float"] | _KINDS["signed integer"] | _KINDS["unsigned integer"]
+_KINDS["any type"] = _KINDS["any number"] | _KINDS["bool"]
+
+
+def raw(tensor):
+    """A tensor's elements in NumPy, bf16 as its bits."""
+    t = tensor.detach().contiguous()
+    return t.view(torch.uint16).numpy() if t.dtype == torch.bfloat16 else t.numpy()
+
+
+class Writer:
+    """A tape with PyTorch's tensors as inputs: each becomes an input once."""
+
+    def __init__(self):
+        self.tape = tapes.Tape()
+        self.sources = []  # the PyTorch tensor of each input, or None
+        self.no_gradient = False
+        self._seen = {}
+
+    def __call__(self, x, dtype=None):
+        """The value of a PyTorch tensor (converted to `dtype`), or of a number in `dtype`."""
+        if not isinstance(x, torch.Tensor):
+            value = self.tape.input(NAMES[dtype], raw(torch.tensor(x, dtype=dtype)))
+            value.dtype = NAMES[dtype]
+            self.sources.append(None)
+            return value
+        if x.is_complex() or (dtype is not None and dtype.is_complex):
+            raise Refused("complex")
+        if id(x) not in self._seen:
+            value = self.tape.input(NAMES[x.dtype], raw(x))
+            value.dtype = NAMES[x.dtype]
+            self.sources.append(x)
+            self._seen[id(x)] = value
+        value = self._seen[id(x)]
+        return value if dtype in (None, x.dtype) else self.convert(value, dtype)
+
+    def constant(self, array):
+        value = self.tape.input(weft.name_of(array), array)
+        value.dtype = weft.name_of(array)
+        self.sources.append(None)
+        return value
+
+    def convert(self, value, dtype):
+        name = NAMES[dtype] if isinstance(dtype, torch.dtype) else dtype
+        return value if value.dtype == name else self.op("convert", value, dtype=name)
+
+    def op(self, name, *operands, **attrs):
+        declared = weft.OPS[name]["operands"]
+        flat = [(min(i, len(declared) - 1), x) for i, o in enumerate(operands) for x in (o if isinstance(o, (list, tuple)) else [o])]
+        for i, x in flat:
+            if x is not None and not any(x.dtype in _KINDS[kind] for kind in declared[i]["types"].split(", ")):
+                raise Refused("dtype")
+        result = self.tape.op(name, *operands, **attrs)
+        first = next((x for i, x in flat if x is not None and declared[i]["types"] != "bool"), None)
+        dtype = attrs.get("dtype") or (first.dtype if first else "f32" if name != "iota" else "i32")
+        if name in ("eq", "ne", "lt", "le", "gt", "ge", "compare", "is_nan", "is_finite", "all", "any"):
+            dtype = "i1"
+        if name in ("argmax", "argmin"):
+            dtype = "i32"
+        for r in result if isinstance(result, list) else [result]:
+            r.dtype = dtype
+        return result
+
+
+MAPPED = {}  # name -> function(writer, sample) -> values
+SUMS = set()  # names whose results are sums of products: cancellation is judged against the largest element
+
+
+def maps(*names, sums=False):
+    def add(function):
+        for name in names:
+            assert name not in MAPPED, name
+            MAPPED[name] = function
+            if sums:
+                SUMS.add(name)
+        return function
+    return add
+
+
+def axis_of(dim, rank):
+    if rank == 0:
+        raise Refused("axis of rank 0")
+    return int(dim) % rank
+
+
+def argument(s, place, name, default=None):
+    """A PyTorch argument that may come by position (0 is the first after the input) or by name."""
+    return s.args[place] if len(s.args) > place else s.kwargs.get(name, default)
+
+
+# --- elementwise -----------------------------------------------------------------------------------------------------
+
+def unary(torch_name, weft_name, floats=False):
+    """`floats`: PyTorch takes integers to f32 first."""
+    @maps(torch_name)
+    def call(t, s):
+        x = s.input
+        if floats and not x.is_floating_point() and not x.is_complex():
+            return t.op(weft_name, t(x, torch.get_default_dtype()))
+        return t.op(weft_name, t(x))
+
+
+for _name in ("abs", "neg", "square", "sign", "bitwise_not", "ceil", "floor", "trunc"):
+    unary(_name, _name)
+for _name in ("exp", "exp2", "expm1", "log", "log1p", "log2", "sin", "cos", "tan", "tanh", "sqrt", "rsqrt", "sigmoid", "erf"):
+    unary(_name, _name, floats=True)
+unary("erfinv", "erf_inv", floats=True)
+unary("sgn", "sign")
+unary("round", "round")
+unary("round/decimals_0", "round")
+for _name in ("relu", "relu6", "silu"):
+    unary("nn.functional." + _name, _name)
+unary("isfinite", "is_finite")
+unary("isnan", "is_nan")
+
+
+@maps("logical_not")
+def logical_not(t, s):
+    if s.input.dtype != torch.bool:
+        raise Refused("complex" if s.input.is_complex() else "logical")
+    return t.op("bitwise_not", t(s.input))
+
+
+@maps("nn.functional.gelu")
+def gelu(t, s):
+    return t.op("gelu", t(s.input), form="tanh" if s.kwargs.get("approximate") == "tanh" else "erf")
+
+
+@maps("nn.functional.elu")
+def elu(t, s):
+    if s.kwargs.get("scale", 1) != 1 or s.kwargs.get("input_scale", 1) != 1:
+        raise Refused("scale")
+    return t.op("elu", t(s.input), alpha=float(argument(s, 0, "alpha", 1.0)))
+
+
+@maps("nn.functional.leaky_relu")
+def leaky_relu(t, s):
+    return t.op("leaky_relu", t(s.input), slope=float(argument(s, 0, "negative_slope", 0.01)))
+
+
+@maps("nn.functional.softplus")
+def softplus(t, s):
+    if s.kwargs.get("beta", 1) != 1 or s.kwargs.get("threshold", 20) != 20:
+        raise Refused("beta")
+    return t.op("softplus", t(s.input))
+
+
+@maps("nn.functional.hardtanh")
+def hardtanh(t, s):
+    low, high = float(argument(s, 0, "min_val", -1.0)), float(argument(s, 1, "max_val", 1.0))
+    if low == high:
+        t.no_gradient = True  # PyTorch's is 0 outside an open interval, ours that of min and max
+    return t.op("clip", t(s.input), low=low, high=high)
+
+
+def pair(t, x, y, dtype=None):
+    dtype = dtype or torch.result_type(x, y)
+    return t(x, dtype), t(y, dtype)
+
+
+def binary(torch_name, weft_name, swap=False):
+    @maps(torch_name)
+    def call(t, s):
+        if s.kwargs.get("alpha", 1) != 1:
+            raise Refused("alpha")
+        x, y = pair(t, s.input, s.args[0])
+        return t.op(weft_name, *((y, x) if swap else (x, y)))
+
+
+for _name in ("add", "sub", "mul", "fmod", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "bitwise_and",
+              "bitwise_or", "bitwise_xor"):
+    binary(_name, {"fmod": "rem"}.get(_name, _name))
+binary("max/binary", "maximum")
+binary("min/binary", "minimum")
+binary("clamp_min", "maximum")
+binary("clamp_max", "minimum")
+binary("bitwise_left_shift", "shift_left")
+binary("bitwise_right_shift", "shift_right_arithmetic")
+binary("rsub", "sub", swap=True)
+binary("__radd__", "add", swap=True)
+binary("__rsub__", "sub", swap=True)
+binary("__rmul__", "mul", swap=True)
+binary("__rand__", "bitwise_and", swap=True)
+binary("__ror__", "bitwise_or", swap=True)
+binary("__rxor__", "bitwise_xor", swap=True)
+
+
+@maps("logical_and", "logical_or", "logical_xor")
+def logical(t, s):
+    if s.input.dtype != torch.bool or s.args[0].dtype != torch.bool:
+        raise Refused("complex" if s.input.is_complex() or s.args[0].is_complex() else "logical")
+    return t.op(s.name.replace("logical", "bitwise"), t(s.input), t(s.args[0]))
+
+
+@maps("div/no_rounding_mode", "true_divide", "__rdiv__", "atan2")
+def of_floats(t, s):
+    """PyTorch takes integers to f32 first."""
+    dtype = torch.result_type(s.input, s.args[0])
+    x, y = pair(t, s.input, s.args[0], dtype if dtype.is_floating_point or dtype.is_complex else torch.float32)
+    return t.op("atan2", x, y) if s.name == "atan2" else t.op("div", *((y, x) if s.name == "__rdiv__" else (x, y)))
+
+
+@maps("div/trunc_rounding")
+def divide_truncated(t, s):
+    if torch.result_type(s.input, s.args[0]).is_floating_point:
+        raise Refused("rounding_mode")
+    return t.op("div", *pair(t, s.input, s.args[0]))
+
+
+@maps("pow", "__rpow__")
+def power(t, s):
+    x, y = s.input, s.args[0]
+    if s.name == "__rpow__":
+        x, y = y, x
+    dtype = torch.result_type(x, y)
+    if dtype.is_complex:
+        raise Refused("complex")
+    if not dtype.is_floating_point and bool((torch.as_tensor(y) < 0).any()):
+        raise Refused("integer power")
+    return t.op("pow", *pair(t, x, y))
+
+
+@maps("clamp")
+def clamp(t, s):
+    low, high = argument(s, 0, "min"), argument(s, 1, "max")
+    dtype = s.input.dtype
+    for bound in (low, high):
+        if bound is not None:
+            dtype = torch.promote_types(dtype, torch.result_type(s.input, bound))
+    x = t(s.input, dtype)
+    if low is not None and high is not None and all(torch.as_tensor(b).shape in ((), s.input.shape) for b in (low, high)):
+        return t.op("clamp", t(low, dtype), x, t(high, dtype))
+    x = x if low is None else t.op("maximum", x, t(low, dtype))
+    return x if high is None else t.op("minimum", x, t(high, dtype))
+
+
+@maps("where")
+def where(t, s):
+    dtype = torch.result_type(s.input, s.args[1])
+    return t.op("where", t(s.args[0]), t(s.input, dtype), t(s.args[1], dtype))
+
+
+@maps("masked_fill")
+def masked_fill(t, s):
+    value = s.args[1]
+    return t.op("where", t(s.args[0]), t(value, s.input.dtype), t(s.input))
+
+
+@maps("float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "to")
+def convert(t, s):
+    names = {"float": torch.float32, "double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16, "int": torch.int32,
+             "long": torch.int64, "short": torch.int16, "char": torch.int8, "byte": torch.uint8, "bool": torch.bool}
+    dtype = names.get(s.name)
+    if dtype is None:
+        dtype = next((a.dtype if isinstance(a, torch.Tensor) else a for a in s.args if isinstance(a, (torch.dtype, torch.Tensor))),
+                     s.kwargs.get("dtype", s.input.dtype))
+    if dtype.is_complex or s.input.is_complex():
+        raise Refused("complex")
+    if s.input.is_floating_point() and dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
+        info = torch.iinfo(dtype)
+        whole = s.input.double().trunc()
+        if not bool(((whole >= info.min) & (whole <= info.max)).all()):
+            raise Refused("out of range")
+    return t.op("convert", t(s.input), dtype=NAMES[dtype])
+
+
+# --- filled tensors --------------------------------------------------------------------------------------------------
+
+@maps("full", "zeros", "ones", "full_like", "zeros_like", "ones_like", "new_full", "new_zeros", "new_ones")
+def filled(t, s):
+    """No inputs: the number is part of the program."""
+    like = isinstance(s.input, torch.Tensor)
+    if s.name.endswith("_like"):
+        shape, rest = s.input.shape, s.args
+    else:
+        shape, rest = (s.args[0], s.args[1:]) if like else (s.input, s.args)
+    value = float(s.name.startswith(("ones", "new_ones"))) if "full" not in s.name else rest[0] if rest else s.kwargs["fill_value"]
+    dtype = s.kwargs.get("dtype") or (s.input.dtype if like else torch.get_default_dtype() if "full" not in s.name
+                                      else torch.tensor(value).dtype)
+    if dtype.is_complex or isinstance(value, complex):
+        raise Refused("complex")
+    value = float(bool(value)) if dtype == torch.bool else float(value)
+    if not dtype.is_floating_point and dtype != torch.bool and not (
+            value == int(value) and torch.iinfo(dtype).min <= value <= torch.iinfo(dtype).max):
+        raise Refused("out of range")
+    shape = [shape] if isinstance(shape, int) else list(shape)
+    return t.op("full", shape=shape, value=value, dtype=NAMES[dtype])
+
+
+# --- shapes ----------------------------------------------------------------------------------------------------------
+
+@maps("reshape", "view", "reshape_as", "view_as", "view_copy", "ravel", "unflatten", "atleast_1d", "atleast_2d", "atleast_3d")
+def reshape(t, s):
+    """The result's shape is PyTorch's own; which elements come where is compared."""
+    xs = s.input if isinstance(s.input, (list, tuple)) else [s.input, *[a for a in s.args if s.name.startswith("atleast")]]
+    shapes = [list(r.shape) for r in (s.result if isinstance(s.result, (list, tuple)) else [s.result])]
+    if s.name == "view" and s.args and isinstance(s.args[0], torch.dtype):
+        raise Refused("view of bytes")
+    return [t.op("reshape", t(x), shape=shape) for x, shape in zip(xs, shapes)]
+
+
+@maps("expand", "expand_as", "expand_copy", "broadcast_to")
+def expand(t, s):
+    return t.op("broadcast_to", t(s.input), shape=list(s.result.shape))
+
+
+@maps("broadcast_tensors")
+def broadcast_tensors(t, s):
+    xs = [s.input, *s.args] if isinstance(s.input, torch.Tensor) else list(s.input)
+    return [t.op("broadcast_to", t(x), shape=list(r.shape)) for x, r in zip(xs, s.result)]
+
+
+@maps("transpose", "transpose_copy", "t", "t_copy", "T", "H", "mT", "mH", "permute", "permute_copy", "movedim")
+def transpose(t, s):
+    x = s.input
+    if x.is_complex():
+        raise Refused("complex")
+    order = list(range(x.ndim))
+    if s.name in ("transpose", "transpose_copy"):
+        if x.ndim:
+            a, b = (d % x.ndim for d in s.args)
+            order[a], order[b] = order[b], order[a]
+    elif s.name in ("t", "t_copy", "T", "H"):
+        order = order[::-1]
+    elif s.name in ("mT", "mH"):
+        order[-2:] = order[-2:][::-1]
+    elif s.name == "movedim":
+        source, target = ([a] if isinstance(a, int) else list(a) for a in s.args)
+        order = [d for d in order if d not in [d % x.ndim for d in source]]
+        for to, of in sorted((b % x.ndim, a % x.ndim) for a, b in zip(source, target)):
+            order.insert(to, of)
+    else:
+        dims = s.args[0] if isinstance(s.args[0], (list, tuple)) else s.args
+        order = [d % x.ndim for d in dims]
+    return t.op("transpose", t(x), permutation=order)
+
+
+@maps("flip", "fliplr", "flipud")
+def flip(t, s):
+    dims = {"fliplr": [1], "flipud": [0]}.get(s.name) or argument(s, 0, "dims", [])
+    return t.op("reverse", t(s.input), dimensions=[d % s.input.ndim for d in dims])
+
+
+@maps("unsqueeze", "unsqueeze_copy")
+def unsqueeze(t, s):
+    return t.op("expand_dims", t(s.input), dims=[s.args[0] % (s.input.ndim + 1)])
+
+
+@maps("squeeze", "squeeze/multiple", "squeeze_copy")
+def squeeze(t, s):
+    x = s.input
+    dims = argument(s, 0, "dim")
+    if dims is None:
+        return t.op("squeeze", t(x))
+    dims = [axis_of(d, x.ndim) for d in (dims if isinstance(dims, (list, tuple)) else [dims])]
+    return t.op("squeeze", t(x), dims=[d for d in dims if x.shape[d] == 1])  # PyTorch leaves the others alone
+
+
+@maps("cat")
+def cat(t, s):
+    xs = [x for x in s.input if x.shape != (0,) or s.result.shape == (0,)]  # PyTorch skips an empty vector
+    dtype = s.result.dtype
+    return t.op("concatenate", [t(x, dtype) for x in xs], dimension=argument(s, 0, "dim", 0) % xs[0].ndim)
+
+
+@maps("hstack", "vstack", "dstack", "column_stack")
+def joined(t, s):
+    at_least = {"hstack": torch.atleast_1d, "vstack": torch.atleast_2d, "dstack": torch.atleast_3d,
+                "column_stack": lambda x: x.reshape(-1, 1) if x.ndim < 2 else x}[s.name]
+    axis = {"hstack": min(1, at_least(s.input[0]).ndim - 1), "vstack": 0, "dstack": 2, "column_stack": 1}[s.name]
+    return t.op("concatenate", [t.op("reshape", t(x, s.result.dtype), shape=list(at_least(x).shape)) for x in s.input], dimension=axis)
+
+
+@maps("stack")
+def stack(t, s):
+    return t.op("stack", [t(x, s.result.dtype) for x in s.input], axis=argument(s, 0, "dim", 0) % s.result.ndim)
+
+
+@maps("split", "split/list_args", "unsafe_split", "split_with_sizes", "split_with_sizes_copy", "chunk", "unsafe_chunk", "tensor_split",
+      "hsplit", "vsplit", "dsplit")
+def split(t, s):
+    rank = s.input.ndim
+    axis = {"hsplit": 0 if rank == 1 else 1, "vsplit": 0, "dsplit": 2}.get(s.name)
+    if axis is None:
+        axis = argument(s, 1, "dim", 0) % rank
+    values, start = [], 0
+    for piece in s.result:
+        values.append(t.op("slice_in_dim", t(s.input), axis=axis, start=start, limit=start + piece.shape[axis]))
+        start += piece.shape[axis]
+    return values
+
+
+@maps("unbind", "unbind_copy")
+def unbind(t, s):
+    axis = axis_of(argument(s, 0, "dim", 0), s.input.ndim)
+    return [t.op("squeeze", t.op("slice_in_dim", t(s.input), axis=axis, start=i, limit=i + 1), dims=[axis])
+            for i in range(s.input.shape[axis])]
+
+
+@maps("narrow", "narrow_copy")
+def narrow(t, s):
+    axis, start, length = s.args[0] % s.input.ndim, int(s.args[1]), s.args[2]
+    start += s.input.shape[axis] if start < 0 else 0
+    return t.op("slice_in_dim", t(s.input), axis=axis, start=start, limit=start + length)
+
+
+@maps("slice")
+def slice_(t, s):
+    axis = argument(s, 0, "dim", 0) % s.input.ndim
+    start, end, step = slice(argument(s, 1, "start"), argument(s, 2, "end"), argument(s, 3, "step", 1)).indices(s.input.shape[axis])
+    return t.op("slice_in_dim", t(s.input), axis=axis, start=start, limit=max(start, end), step=step)
+
+
+@maps("select")
+def select(t, s):
+    axis = s.args[0] % s.input.ndim
+    at = s.args[1] % s.input.shape[axis]
+    return t.op("squeeze", t.op("slice_in_dim", t(s.input), axis=axis, start=at, limit=at + 1), dims=[axis])
+
+
+@maps("index_select")
+def index_select(t, s):
+    return t.op("take", t(s.input), t(s.args[1]), axis=axis_of(s.args[0], s.input.ndim))
+
+
+@maps("take")
+def take(t, s):
+    if s.input.numel() == 0:
+        raise Refused("axis of rank 0")
+    index = torch.where(s.args[0] < 0, s.args[0] + s.input.numel(), s.args[0])
+    return t.op("take", t.op("reshape", t(s.input), shape=[s.input.numel()]), t(index), axis=0)
+
+
+def places(index, axis):
+    """For every element of `index` the coordinates it stands for: itself along `axis`, its own place along the others."""
+    grid = np.indices(tuple(index.shape)).astype("i8")
+    grid[axis] = index.numpy()
+    return np.moveaxis(grid, 0, -1)
+
+
+@maps("gather", "take_along_dim")
+def gather(t, s):
+    x = s.input
+    axis, index = s.args if s.name == "gather" else (argument(s, 1, "dim"), s.args[0])
+    if axis is None:
+        x, axis, index = x.reshape(-1), 0, index.reshape(-1)
+        value = t.op("reshape", t(s.input), shape=[x.numel()])
+    else:
+        value = t(x)
+    axis = axis_of(axis, x.ndim)
+    if s.name == "take_along_dim":
+        shape = [max(a, b) if d != axis else b for d, (a, b) in enumerate(zip(x.shape, index.shape))]
+        index = index.expand(shape)
+        value = t.op("broadcast_to", value, shape=[a if d == axis else b for d, (a, b) in enumerate(zip(x.shape, shape))])
+    index = torch.where(index < 0, index + x.shape[axis], index)
+    if index.ndim != x.ndim:
+        raise Refused("axis of rank 0")  # an empty index of another rank
+    dims = list(range(x.ndim))
+    return t.op("gather", value, t.constant(places(index, axis)), offset_dims=[], collapsed_slice_dims=dims, start_index_map=dims,
+                index_vector_dim=x.ndim, slice_sizes=[1] * x.ndim)
+
+
+@maps("scatter", "scatter_add", "scatter_reduce/sum", "scatter_reduce/prod", "scatter_reduce/amax", "scatter_reduce/amin")
+def scatter(t, s):
+    axis, index = axis_of(s.args[0], s.input.ndim), s.args[1]
+    source = argument(s, 2, "src", s.kwargs.get("value"))
+    how = {"scatter": {"add": "sum", "multiply": "prod"}.get(s.kwargs.get("reduce"), "set"), "scatter_add": "sum"}.get(
+        s.name, s.variant.replace("am", "m"))
+    if not s.kwargs.get("include_self", True):
+        raise Refused("include_self")
+    if not isinstance(source, torch.Tensor):
+        source = torch.full(index.shape, source, dtype=s.input.dtype)
+    if how != "sum":
+        t.no_gradient = True  # PyTorch's gradients of the others are its own (or raise)
+    source = source[tuple(slice(0, n) for n in index.shape)] if source.shape != index.shape else source
+    dims = list(range(s.input.ndim))
+    return t.op("scatter", t(s.input), t.constant(places(index, axis)), t(source), update_window_dims=[], inserted_window_dims=dims,
+                scatter_dims_to_operand_dims=dims, index_vector_dim=len(dims), reducer=how)
+
+
+@maps("constant_pad_nd", "nn.functional.pad/constant")
+def pad(t, s):
+    pads, value = argument(s, 0, "pad"), argument(s, 1 if s.name == "constant_pad_nd" else 2, "value", 0)
+    rank = s.input.ndim
+    low, high = [0] * rank, [0] * rank
+    for i in range(len(pads) // 2):
+        low[rank - 1 - i], high[rank - 1 - i] = pads[2 * i], pads[2 * i + 1]
+    if s.input.is_complex():
+        raise Refused("complex")
+    return t.op("pad", t(s.input), t(0 if value is None else value, s.input.dtype), edge_padding_low=low, edge_padding_high=high,
+                interior_padding=[0] * rank)
+
+
+# --- reductions ------------------------------------------------------------------------------------------------------
+
+def axes_of(s, place=0):
+    """Weft's dims for PyTorch's dim: None is all, and so is []."""
+    dim = argument(s, place, "dim")
+    if dim is None or dim == [] or dim == ():
+        return None
+    dims = list(dim) if isinstance(dim, (list, tuple)) else [dim]
+    return [d % s.input.ndim for d in dims] if s.input.ndim else None
+
+
+@maps("sum", "mean", "prod", "amax", "amin", "all", "any", sums=True)
+def reduction(t, s):
+    x, dtype = s.input, s.kwargs.get("dtype")
+    if s.name in ("all", "any") and x.dtype != torch.bool:
+        raise Refused("complex" if x.is_complex() else "logical")
+    if dtype is None and s.name in ("sum", "prod") and not x.is_floating_point() and not x.is_complex():
+        dtype = torch.int64
+    return t.op({"amax": "max", "amin": "min"}.get(s.name, s.name), t(x, dtype), dims=axes_of(s),
+                keepdims=bool(argument(s, 1, "keepdim", False)))
+
+
+@maps("max/reduction_no_dim", "min/reduction_no_dim")
+def largest(t, s):
+    return t.op(s.name, t(s.input))
+
+
+@maps("max/reduction_with_dim", "min/reduction_with_dim")
+def largest_and_place(t, s):
+    dim, keep = argument(s, 0, "dim"), bool(argument(s, 1, "keepdim", False))
+    axis = axis_of(dim, s.input.ndim)
+    best = s.result[0] if keep else s.result[0].unsqueeze(axis)
+    if bool(((s.input == best).sum(axis) > 1).any()):
+        t.no_gradient = True  # equal largest elements share ours, PyTorch's goes to one
+    x = t(s.input)
+    return [t.op(s.name, x, dims=[axis], keepdims=keep), t.op("arg" + s.name, x, axis=axis, keepdims=keep)]
+
+
+@maps("argmax", "argmin")
+def place(t, s):
+    dim, keep = argument(s, 0, "dim"), bool(argument(s, 1, "keepdim", False))
+    x = t(s.input)
+    if dim is None:
+        return t.op(s.name, t.op("reshape", x, shape=[s.input.numel()]), axis=0)
+    return t.op(s.name, x, axis=axis_of(dim, s.input.ndim), keepdims=keep)
+
+
+@maps("var", "std", "var_mean", "std_mean", "var/unbiased", "std/unbiased", "var_mean/unbiased", "std_mean/unbiased", sums=True)
+def variance(t, s):
+    x = s.input
+    if s.variant == "unbiased":
+        dims, keep, correction = None, False, int(s.args[0])
+    else:
+        dims, keep = axes_of(s), s.kwargs.get("keepdim", False)
+        correction = s.kwargs.get("correction", int(s.kwargs.get("unbiased", True)))
+        correction = 1 if correction is None else correction
+    count = int(np.prod([x.shape[d] for d in (dims if dims is not None else range(x.ndim))], dtype="i8"))
+    if correction != int(correction) or not 0 <= correction < max(count, 1):
+        raise Refused("correction")
+    parts = s.name.split("_")
+    values = [t.op(parts[0], t(x), dims=dims, keepdims=keep, correction=int(correction))]
+    return values + [t.op("mean", t(x), dims=dims, keepdims=keep)] if len(parts) == 2 else values
+
+
+@maps("logsumexp", sums=True)
+def logsumexp(t, s):
+    x = s.input
+    return t.op("logsumexp", t(x, None if x.is_floating_point() or x.is_complex() else torch.float32), dims=axes_of(s),
+                keepdims=bool(argument(s, 1, "keepdim", False)))
+
+
+@maps("softmax", "softmax/with_dtype", "log_softmax", "log_softmax/with_dtype", sums=True)
+def softmax(t, s):
+    x = t(s.input, s.kwargs.get("dtype"))
+    return t.op(s.name, x, axis=axis_of(s.args[0], s.input.ndim))
+
+
+# --- products --------------------------------------------------------------------------------------------------------
+
+@maps("matmul", "mm", "bmm", "mv", "dot", "vdot", sums=True)
+def matmul(t, s):
+    return t.op("matmul", t(s.input), t(s.args[0]))
+
+
+@maps("__rmatmul__", sums=True)
+def rmatmul(t, s):
+    return t.op("matmul", t(s.args[0]), t(s.input))
+
+
+def wide(t, x):
+    """16-bit sums go on in f32, so that what is made of them rounds once, as PyTorch's one operation does."""
+    return "f32" if x.dtype in (torch.float16, torch.bfloat16) else None
+
+
+@maps("addmm", "addmv", "baddbmm", "addmm/decomposed", sums=True)
+def addmm(t, s):
+    if s.kwargs.get("alpha", 1) != 1 or s.kwargs.get("beta", 1) != 1:
+        raise Refused("complex" if s.input.is_complex() else "alpha")
+    up = wide(t, s.input)
+    product = t.op("matmul", t(s.args[0]), t(s.args[1]), dtype=up)
+    total = t.op("add", t.convert(t(s.input), up or s_name(s)), product)
+    return t.convert(total, s.input.dtype)
+
+
+def s_name(s):
+    return NAMES.get(s.input.dtype)
+
+
+@maps("inner", sums=True)
+def inner(t, s):
+    x, y = s.input, s.args[0]
+    if x.ndim == 0 or y.ndim == 0:
+        return t.op("mul", t(x), t(y))
+    return t.op("dot_general", t(x), t(y), lhs_batching_dimensions=[], rhs_batching_dimensions=[],
+                lhs_contracting_dimensions=[x.ndim - 1], rhs_contracting_dimensions=[y.ndim - 1])
+
+
+@maps("tensordot", sums=True)
+def tensordot(t, s):
+    x, y, dims = s.input, s.args[0], argument(s, 1, "dims", 2)
+    a, b = (list(range(x.ndim - dims, x.ndim)), list(range(dims))) if isinstance(dims, int) else dims
+    if [x.shape[i] for i in a] != [y.shape[j] for j in b]:  # sizes of 1 broadcast: the others are summed
+        raise Refused("alpha") if False else Refused("complex") if x.is_complex() else Refused("view of bytes")
+    return t.op("dot_general", t(x), t(y), lhs_batching_dimensions=[], rhs_batching_dimensions=[],
+                lhs_contracting_dimensions=[i % x.ndim for i in a], rhs_contracting_dimensions=[j % y.ndim for j in b])
+
+
+@maps("outer")
+def outer(t, s):
+    dtype = torch.result_type(s.input, s.args[0])
+    return t.op("mul", t.op("expand_dims", t(s.input, dtype), dims=[1]), t(s.args[0], dtype))
+
+
+@maps("nn.functional.linear", sums=True)
+def linear(t, s):
+    w, b = s.args[0], argument(s, 1, "bias")
+    if w.ndim == 1:
+        return t.op("matmul", t(s.input), t(w))
+    return t.op("linear", t(s.input), t.op("transpose", t(w), permutation=[1, 0]), t(b) if b is not None else None)
+
+
+# --- convolutions and pools ------------------------------------------------------------------------------------------
+
+def many(value, n):
+    return [int(value)] * n if isinstance(value, int) else [int(v) for v in (list(value) * n if len(value) == 1 else value)]
+
+
+def channels_last(t, value, n, batched):
+    """[N, C, spatial…] as [N, spatial…, C]; without a batch one is made."""
+    if not batched:
+        value = t.op("expand_dims", value, dims=[0])
+    return t.op("transpose", value, permutation=[0, *range(2, n + 2), 1])
+
+
+def channels_first(t, value, n, batched):
+    value = t.op("transpose", value, permutation=[0, n + 1, *range(1, n + 1)])
+    return value if batched else t.op("squeeze", value, dims=[0])
+
+
+def with_bias(t, y, b, dtype, up):
+    if b is not None:
+        y = t.op("add", y, t.convert(t(b), up or NAMES[b.dtype]))
+    return t.convert(y, dtype)
+
+
+@maps("nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv3d", sums=True)
+def conv(t, s):
+    w, b = s.args[0], argument(s, 1, "bias")
+    n = w.ndim - 2
+    batched = s.input.ndim == n + 2
+    stride, padding = many(argument(s, 2, "stride", 1), n), argument(s, 3, "padding", 0)
+    dilation, groups = many(argument(s, 4, "dilation", 1), n), argument(s, 5, "groups", 1)
+    if s.input.is_complex():
+        raise Refused("complex")
+    if isinstance(padding, str):
+        same = {"padding": padding}
+    else:
+        same = {"padding": "explicit", "pads": [p for p in many(padding, n) for _ in range(2)]}
+    up = wide(t, s.input) if b is not None else None
+    x = channels_last(t, t(s.input), n, batched)
+    kernel = t.op("transpose", t(w), permutation=[*range(2, n + 2), 1, 0])
+    y = t.op("conv", x, kernel, strides=stride, dilation=dilation, groups=groups, dtype=up, **same)
+    return channels_first(t, with_bias(t, y, b, s.input.dtype, up), n, batched)
+
+
+@maps("nn.functional.conv_transpose1d", "nn.functional.conv_transpose2d", "nn.functional.conv_transpose3d", sums=True)
+def conv_transpose(t, s):
+    """A convolution of the dilated input with the kernel turned around, by StableHLO's general form."""
+    w, b = s.args[0], argument(s, 1, "bias")
+    n = w.ndim - 2
+    batched = s.input.ndim == n + 2
+    stride, padding = many(argument(s, 2, "stride", 1), n), many(argument(s, 3, "padding", 0), n)
+    extra, groups = many(argument(s, 4, "output_padding", 0), n), argument(s, 5, "groups", 1)
+    dilation = many(argument(s, 6, "dilation", 1), n)
+    if s.input.is_complex():
+        raise Refused("complex")
+    x = t(s.input) if batched else t.op("expand_dims", t(s.input), dims=[0])
+    kernel, up = t(w), wide(t, s.input) if b is not None else None
+    inputs, outputs = w.shape[0], w.shape[1]
+    if groups > 1:  # [g·i, o, …] to [i, g·o, …]: a group's features are together
+        kernel = t.op("reshape", kernel, shape=[groups, inputs // groups, outputs, *w.shape[2:]])
+        kernel = t.op("transpose", kernel, permutation=[1, 0, 2, *range(3, n + 3)])
+        kernel = t.op("reshape", kernel, shape=[inputs // groups, groups * outputs, *w.shape[2:]])
+    reach = [d * (k - 1) for d, k in zip(dilation, w.shape[2:])]
+    dims = [0, 1, *range(2, n + 2)]
+    y = t.op("convolution", x, kernel, window_strides=[1] * n, padding=[v for r, p, e in zip(reach, padding, extra) for v in (r - p, r - p + e)],
+             lhs_dilation=stride, rhs_dilation=dilation, input_dimensions=dims, kernel_dimensions=dims, output_dimensions=dims,
+             feature_group_count=groups, batch_group_count=1, window_reversal=[1] * n, dtype=up)
+    if b is not None:
+        y = t.op("add", y, t.convert(t.op("reshape", t(b), shape=[b.shape[0]] + [1] * n), up or NAMES[b.dtype]))
+    y = t.convert(y, s.input.dtype)
+    return y if batched else t.op("squeeze", y, dims=[0])
+
+
+@maps("nn.functional.max_pool1d", "nn.functional.max_pool2d", "nn.functional.max_pool3d",
+      "nn.functional.avg_pool1d", "nn.functional.avg_pool2d", "nn.functional.avg_pool3d", sums=True)
+def pool(t, s):
+    n, average = int(s.name[-2]), "avg" in s.name
+    window = many(argument(s, 0, "kernel_size"), n)
+    stride = argument(s, 1, "stride")
+    stride = window if stride is None or stride == [] else many(stride, n)
+    padding = many(argument(s, 2, "padding", 0), n)
+    rest = {name: argument(s, 3 + i, name) for i, name in enumerate(
+        ("ceil_mode", "count_include_pad", "divisor_override") if average else ("dilation", "ceil_mode", "return_indices"))}
+    batched = s.input.ndim == n + 2
+    if s.kwargs.get("return_indices") or rest.get("return_indices"):
+        raise Refused("return_indices")
+    if not average and many(rest["dilation"] or 1, n) != [1] * n:
+        raise Refused("dilation")
+    if rest.get("divisor_override"):
+        raise Refused("divisor_override")
+    spatial = s.input.shape[-n:]
+    # Only what changes something is missing: ceil_mode where a window would be cut off, padding that would be counted.
+    if rest.get("ceil_mode") and any((size + 2 * p - w) % step for size, p, w, step in zip(spatial, padding, window, stride)):
+        raise Refused("ceil_mode")
+    if average and any(padding) and rest.get("count_include_pad") is not False:
+        raise Refused("count_include_pad")
+    x = channels_last(t, t(s.input), n, batched)
+    y = t.op("avg_pool" if average else "max_pool", x, window=window, strides=stride, padding="explicit",
+             pads=[p for p in padding for _ in range(2)])
+    return channels_first(t, y, n, batched)
+
+
+# --- networks --------------------------------------------------------------------------------------------------------
+
+@maps("nn.functional.layer_norm", "nn.functional.rms_norm", sums=True)
+def norm(t, s):
+    """Over several trailing dimensions: those as one."""
+    shape = list(s.args[0])
+    lead = list(s.input.shape[:s.input.ndim - len(shape)])
+    size = int(np.prod(shape, dtype="i8"))
+    layer = s.name.endswith("layer_norm")
+    scale, offset = argument(s, 1, "weight"), argument(s, 2, "bias") if layer else None
+    eps = s.kwargs.get("eps", argument(s, 3, "eps", 1e-5) if layer else argument(s, 2, "eps"))
+    eps = torch.finfo(s.input.dtype).eps if eps is None else eps
+    if eps < 0:
+        raise Refused("complex" if s.input.is_complex() else "negative variance")
+    flat = lambda v, to: None if v is None else t.op("reshape", t(v), shape=to)
+    operands = [flat(s.input, lead + [size]), flat(scale, [size])] + ([flat(offset, [size])] if layer else [])
+    attrs = {"axis": len(lead)} if layer else {}
+    y = t.op("layer_norm" if layer else "rms_norm", *operands, epsilon=float(eps), **attrs)
+    return t.op("reshape", y, shape=list(s.input.shape))
+
+
+@maps("nn.functional.batch_norm", "nn.functional.batch_norm/without_cudnn", sums=True)
+def batch_norm(t, s):
+    x, (mean, variance) = s.input, s.args[:2]
+    scale, offset = argument(s, 2, "weight"), argument(s, 3, "bias")
+    axis = 1 if x.ndim > 1 else 0
+    features = x.shape[axis]
+    ones = lambda value, v: t(v) if v is not None else t.op("full", shape=[features], value=value, dtype=NAMES[x.dtype])
+    eps = float(s.kwargs.get("eps", 1e-5))
+    if s.kwargs.get("training", False):
+        return t.op("batch_norm", t(x), ones(1.0, scale), ones(0.0, offset), axis=axis, epsilon=eps)[0]
+    return t.op("batch_norm_inference", t(x), ones(1.0, scale), ones(0.0, offset), t(mean), t(variance), axis=axis, epsilon=eps)
+
+
+@maps("nn.functional.cross_entropy", sums=True)
+def cross_entropy(t, s):
+    labels = s.args[0]
+    for name in ("weight", "ignore_index"):
+        if s.kwargs.get(name) is not None:
+            raise Refused(name)
+    if labels.is_floating_point():
+        raise Refused("probabilities")
+    x = t(s.input)
+    if s.input.ndim > 2:  # [N, classes, …] to [N, …, classes]
+        x = t.op("transpose", x, permutation=[0, *range(2, s.input.ndim), 1])
+    return t.op("cross_entropy", x, t(labels), reduction=s.kwargs.get("reduction", "mean"),
+                label_smoothing=float(s.kwargs.get("label_smoothing", 0.0)))
+
+
+@maps("nn.functional.mse_loss", sums=True)
+def mse(t, s):
+    if argument(s, 4, "weight") is not None:
+        raise Refused("weight")
+    return t.op("mse", t(s.input), t(s.args[0]), reduction=s.kwargs.get("reduction", "mean"))
+
+
+@maps("nn.functional.embedding")
+def embedding(t, s):
+    """OpInfo gives the table first."""
+    for name in ("max_norm", "scale_grad_by_freq"):
+        if s.kwargs.get(name):
+            raise Refused(name)
+    if s.kwargs.get("padding_idx") is not None and s.input.requires_grad:
+        raise Refused("padding_idx")
+    if s.kwargs.get("sparse"):
+        t.no_gradient = True
+    return t.op("embedding", t(s.input), t(s.args[0]))
+
+
+@maps("nn.functional.one_hot")
+def one_hot(t, s):
+    depth = argument(s, 0, "num_classes", -1)
+    depth = int(s.input.max()) + 1 if depth == -1 else depth
+    return t.op("one_hot", t(s.input), depth=depth, dtype="i64")
+
+
+@maps("nn.functional.dropout")
+def dropout(t, s):
+    if s.kwargs.get("training", True) and s.kwargs.get("p", 0.5) not in (0, 1):
+        raise Refused("random")
+    if not s.kwargs.get("training", True) or s.kwargs["p"] == 1:
+        raise Refused("random")  # a rate of 1 is refused, and without training there is nothing to call
+    return t.op("dropout", t(s.input), rate=0.0)
+
+
+@maps("nn.functional.scaled_dot_product_attention", sums=True)
+def attention(t, s):
+    if s.kwargs.get("dropout_p", 0) > 0:
+        raise Refused("random")
+    if s.kwargs.get("enable_gqa"):
+        raise Refused("enable_gqa")
+    q, k, v = s.input, *s.args[:2]
+    mask = s.kwargs.get("attn_mask")
+    lead = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    spread = lambda x: t(x) if x.shape[:-2] == lead else t.op("broadcast_to", t(x), shape=[*lead, *x.shape[-2:]])
+    causal = s.kwargs.get("is_causal", False)
+    if causal and q.shape[-2] != k.shape[-2]:
+        # Query i sees keys up to i from the start, ours up to i counted from the end: said by a mask.
+        causal, mask = False, torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
+    return t.op("scaled_dot_product_attention", spread(q), spread(k), spread(v), t(mask) if mask is not None else None, causal=causal,
+                scale=s.kwargs.get("scale"))

@@ -1,0 +1,191 @@
+"""What an outside judge says about Weft, free of the judge: calls by name on given inputs, the results and gradients
+that are right, and by how much each element may differ. PyTorch's runner (opinfo.py) writes such cases, this module runs
+them; a fixture of them (fixture.npz) needs NumPy alone.
+"""
+import io
+import json
+import zipfile
+
+import numpy as np
+
+import weft
+
+
+class Value:
+    """A result of a tape's call or one of its inputs: where it stands, its dtype and shape as far as the mapping knows."""
+
+    def __init__(self, index):
+        self.index = index
+
+
+class Tape:
+    """Calls in order. Inputs come first in the numbering of values, calls append their results."""
+
+    def __init__(self):
+        self.inputs = []  # (dtype, raw array)
+        self.calls = []  # (operation, operand numbers or None, attributes)
+        self.outputs = []  # numbers of values
+        self._made = []
+
+    def input(self, dtype, raw):
+        assert not self.calls or True
+        self.inputs.append((dtype, np.ascontiguousarray(raw).reshape(np.shape(raw))))
+        value = Value(("input", len(self.inputs) - 1))
+        self._made.append(value)
+        return value
+
+    def op(self, name, *operands, **attrs):
+        flat = [x for o in operands for x in (o if isinstance(o, (list, tuple)) else [o])]
+        count = len(weft.OPS[name]["results"])
+        self.calls.append((name, [x.index if x is not None else None for x in flat],
+                           {k: v for k, v in attrs.items() if v is not None}))
+        results = [Value(("call", len(self.calls) - 1, r)) for r in range(count)]
+        return results[0] if count == 1 else results
+
+
+class Case:
+    """A tape, and what is right: `expected` one per output, `gradients` per (output, input) pair that is differentiable.
+
+    Each expectation is (dtype, reference, allowed): float64 values with the error each may have, or integers and bools
+    as they must be (allowed None)."""
+
+    def __init__(self, name, operator, tape):
+        self.name, self.operator, self.tape = name, operator, tape
+        self.expected = []
+        self.gradients = []  # (output number, (dtype, raw cotangent), [(input number, expectation)])
+
+
+def run(ctx, case):
+    """Faults of one case: [(where, text)], empty where Weft agrees. Raises weft.WeftError where a call is refused."""
+    tape = case.tape
+    wanted = {i for _, _, pairs in case.gradients for i, _ in pairs}
+    inputs = [ctx.tensor(raw, dtype) for dtype, raw in tape.inputs]
+    for i in wanted:
+        inputs[i].require_grad()
+    made = []
+    look = lambda index: None if index is None else inputs[index[1]] if index[0] == "input" else made[index[1]][index[2]]
+    for op, operands, attrs in tape.calls:
+        made.append(ctx.apply(op, [look(tuple(i) if i is not None else None) for i in operands], attrs))
+    outputs = [look(tuple(i)) for i in tape.outputs]
+    grads = []
+    for output, (dtype, raw), pairs in case.gradients:
+        try:
+            grads.append(ctx.grad(outputs[output], [inputs[i] for i, _ in pairs], ctx.tensor(raw, dtype)))
+        except weft.WeftError as error:
+            raise weft.WeftError(error.code, f"gradient: {error.message}") from None
+    faults = []
+    for number, (tensor, expectation) in enumerate(zip(outputs, case.expected, strict=True)):
+        text = compare(tensor.dtype, tensor.numpy(), expectation)
+        if text:
+            faults.append((f"result {number}" if len(outputs) > 1 else "result", text))
+    for (output, _, pairs), tensors in zip(case.gradients, grads, strict=True):
+        for (i, expectation), tensor in zip(pairs, tensors, strict=True):
+            text = compare(tensor.dtype, tensor.numpy(), expectation)
+            if text:
+                faults.append((f"gradient of input {i}", text))
+    return faults
+
+
+def compare(dtype, raw, expectation):
+    """"" where the elements are right, else the worst of them."""
+    want_dtype, reference, allowed = expectation
+    if raw.shape != reference.shape:
+        return f"shape {list(raw.shape)}, not {list(reference.shape)}"
+    if dtype != want_dtype:
+        return f"dtype {dtype}, not {want_dtype}"
+    if allowed is None:
+        bad = raw.astype(object) != reference.astype(object) if raw.dtype != reference.dtype else raw != reference
+        if not np.any(bad):
+            return ""
+        at = np.argwhere(bad)[0]
+        return f"{bad.sum()} of {bad.size} elements differ: {raw[tuple(at)]}, not {reference[tuple(at)]} at {at.tolist()}"
+    found = weft.decode(dtype, raw)
+    excess = error_of(dtype, found, reference)
+    with np.errstate(all="ignore"):
+        bad = ~(excess <= allowed)
+        if not np.any(bad):
+            return ""
+        ratio = np.where(bad, np.where(np.isnan(excess), np.inf, excess / np.maximum(allowed, 1e-320)), 0)
+    at = np.unravel_index(np.argmax(ratio), ratio.shape)
+    return (f"{bad.sum()} of {bad.size} elements: {found[at]:.9g}, not {reference[at]:.9g} at {list(map(int, at))}; "
+            f"off by {excess[at]:.3g}, allowed {allowed[at]:.3g}")
+
+
+def error_of(dtype, found, reference):
+    """|found - reference|; overflow counts as the power of two after the largest number, NaN against NaN as 0, against a
+    number as NaN."""
+    top = np.ldexp(1.0, {"f16": 16, "f64": 1023}.get(dtype, 128))
+    with np.errstate(all="ignore"):
+        a = np.clip(found, -top, top) if dtype != "f64" else found
+        b = np.clip(reference, -top, top) if dtype != "f64" else reference
+        error = np.abs(a - b)
+    error = np.where((found == reference) | (np.isnan(found) & np.isnan(reference)), 0.0, error)
+    return error
+
+
+def save(path, cases):
+    """Cases as one .npz: array "cases" holds JSON, the others the elements. The same cases give the same bytes."""
+    arrays, texts = [], []
+
+    def put(array):
+        arrays.append(np.ascontiguousarray(array).reshape(np.shape(array)))
+        return len(arrays) - 1
+
+    def expectation(e):
+        dtype, reference, allowed = e
+        # Rounded up, so that what was allowed still is.
+        small = None if allowed is None else np.nextafter(np.minimum(allowed, 3e38).astype("f4"), np.float32(np.inf))
+        if small is not None and small.size and np.all(small == small.flat[0]):
+            return [dtype, put(reference), float(small.flat[0])]
+        return [dtype, put(reference), None if small is None else [put(small)]]
+
+    for case in cases:
+        tape = case.tape
+        texts.append({
+            "name": case.name, "operator": case.operator, "inputs": [[d, put(raw)] for d, raw in tape.inputs],
+            "calls": tape.calls, "outputs": tape.outputs, "expected": [expectation(e) for e in case.expected],
+            "gradients": [[o, [d, put(raw)], [[i, expectation(e)] for i, e in pairs]] for o, (d, raw), pairs in case.gradients]})
+    # All elements of one type in one stream: thousands of small members would be larger than what they hold.
+    streams, places = {}, []
+    for array in arrays:
+        stream = streams.setdefault(array.dtype.str, [])
+        places.append([array.dtype.str, sum(a.size for a in stream[-1:]) and stream[-1].size or 0, list(array.shape)])
+        stream.append(array)
+    offsets = dict.fromkeys(streams, 0)
+    for place, array in zip(places, arrays):
+        place[1] = offsets[place[0]]
+        offsets[place[0]] += array.size
+    members = {"cases": np.frombuffer(json.dumps({"cases": texts, "arrays": places}, separators=(",", ":")).encode(), "u1")}
+    members.update({key.strip("<>|=") + "_": np.concatenate([a.ravel() for a in stream]) for key, stream in streams.items()})
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+        for name, array in members.items():
+            data = io.BytesIO()
+            np.save(data, array)
+            file.writestr(zipfile.ZipInfo(name + ".npy", (1980, 1, 1, 0, 0, 0)), data.getvalue(), zipfile.ZIP_DEFLATED, 9)
+
+
+def load(path):
+    with np.load(path) as file:
+        text = json.loads(bytes(file["cases"]))
+        streams = {name: file[name] for name in file.files if name != "cases"}
+
+    def get(number):
+        key, offset, shape = text["arrays"][number]
+        return streams[key.strip("<>|=") + "_"][offset:offset + int(np.prod(shape, dtype="i8"))].reshape(shape)
+
+    def expectation(e):
+        dtype, reference, allowed = e[0], get(e[1]), e[2]
+        if allowed is not None:
+            allowed = np.full(reference.shape, allowed) if isinstance(allowed, float) else get(allowed[0]).astype("f8")
+        return dtype, reference, allowed
+
+    cases = []
+    for t in text["cases"]:
+        tape = Tape()
+        tape.inputs = [(d, get(i)) for d, i in t["inputs"]]
+        tape.calls, tape.outputs = t["calls"], t["outputs"]
+        case = Case(t["name"], t["operator"], tape)
+        case.expected = [expectation(e) for e in t["expected"]]
+        case.gradients = [(o, (c[0], get(c[1])), [(i, expectation(e)) for i, e in pairs]) for o, c, pairs in t["gradients"]]
+        cases.append(case)
+    return cases
