@@ -16,6 +16,7 @@ REFUSALS = {
     "dtype": "the operation does not take this dtype",
     "alpha": "alpha, beta: no scaled sums",
     "axis of rank 0": "a tensor without dimensions has no axis 0; PyTorch alone says so",
+    "contracted size 1": "a contracted size of 1 against another: PyTorch sums that one first",
     "rounding_mode": "division of floats rounded to whole numbers",
     "correction": "correction is a whole number from 0 to one less than the elements; PyTorch takes others and gives NaN or inf",
     "include_self": "include_self=False",
@@ -37,7 +38,6 @@ REFUSALS = {
     "view of bytes": "views of the same bytes as other elements",
     "out of range": "floats outside an integer's range: PyTorch leaves open what they become",
     "integer power": "integers to negative powers: PyTorch raises",
-    "logical": "truth of numbers; the operation takes bools",
     "negative variance": "an epsilon below zero: roots of negative numbers",
 }
 
@@ -173,9 +173,7 @@ unary("isnan", "is_nan")
 
 @maps("logical_not")
 def logical_not(t, s):
-    if s.input.dtype != torch.bool:
-        raise Refused("complex" if s.input.is_complex() else "logical")
-    return t.op("bitwise_not", t(s.input))
+    return t.op("bitwise_not", t(s.input, torch.bool))
 
 
 @maps("nn.functional.gelu")
@@ -244,9 +242,7 @@ binary("__rxor__", "bitwise_xor", swap=True)
 
 @maps("logical_and", "logical_or", "logical_xor")
 def logical(t, s):
-    if s.input.dtype != torch.bool or s.args[0].dtype != torch.bool:
-        raise Refused("complex" if s.input.is_complex() or s.args[0].is_complex() else "logical")
-    return t.op(s.name.replace("logical", "bitwise"), t(s.input), t(s.args[0]))
+    return t.op(s.name.replace("logical", "bitwise"), t(s.input, torch.bool), t(s.args[0], torch.bool))
 
 
 @maps("div/no_rounding_mode", "true_divide", "__rdiv__", "atan2")
@@ -562,8 +558,8 @@ def axes_of(s, place=0):
 @maps("sum", "mean", "prod", "amax", "amin", "all", "any", sums=True)
 def reduction(t, s):
     x, dtype = s.input, s.kwargs.get("dtype")
-    if s.name in ("all", "any") and x.dtype != torch.bool:
-        raise Refused("complex" if x.is_complex() else "logical")
+    if s.name in ("all", "any"):
+        dtype = torch.bool
     if dtype is None and s.name in ("sum", "prod") and not x.is_floating_point() and not x.is_complex():
         dtype = torch.int64
     return t.op({"amax": "max", "amin": "min"}.get(s.name, s.name), t(x, dtype), dims=axes_of(s),
@@ -648,12 +644,7 @@ def addmm(t, s):
         raise Refused("complex" if s.input.is_complex() else "alpha")
     up = wide(t, s.input)
     product = t.op("matmul", t(s.args[0]), t(s.args[1]), dtype=up)
-    total = t.op("add", t.convert(t(s.input), up or s_name(s)), product)
-    return t.convert(total, s.input.dtype)
-
-
-def s_name(s):
-    return NAMES.get(s.input.dtype)
+    return t.convert(t.op("add", t.convert(t(s.input), up or product.dtype), product), s.input.dtype)
 
 
 @maps("inner", sums=True)
@@ -670,7 +661,7 @@ def tensordot(t, s):
     x, y, dims = s.input, s.args[0], argument(s, 1, "dims", 2)
     a, b = (list(range(x.ndim - dims, x.ndim)), list(range(dims))) if isinstance(dims, int) else dims
     if [x.shape[i] for i in a] != [y.shape[j] for j in b]:  # sizes of 1 broadcast: the others are summed
-        raise Refused("alpha") if False else Refused("complex") if x.is_complex() else Refused("view of bytes")
+        raise Refused("contracted size 1")
     return t.op("dot_general", t(x), t(y), lhs_batching_dimensions=[], rhs_batching_dimensions=[],
                 lhs_contracting_dimensions=[i % x.ndim for i in a], rhs_contracting_dimensions=[j % y.ndim for j in b])
 

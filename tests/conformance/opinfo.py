@@ -15,6 +15,7 @@ import argparse
 import collections
 import os
 import pathlib
+import random
 import sys
 import time
 import warnings
@@ -29,7 +30,7 @@ import weft
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 DTYPES = (*FLOATS, torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8, torch.bool)
-MOST = 60  # samples of one operator and dtype, evenly spread: max_pool2d alone has 1,440
+MOST = 120  # samples of one operator and dtype, drawn with a fixed seed: max_pool2d alone has 1,440
 
 
 class Sample:
@@ -155,8 +156,8 @@ def samples_of(info, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = list(info.sample_inputs("cpu", dtype, requires_grad=dtype.is_floating_point and info.supports_autograd))
-    step = max(1, -(-len(found) // MOST))
-    return [Sample(info, s) for s in found[::step]]
+    drawn = sorted(random.Random(0).sample(range(len(found)), min(MOST, len(found))))
+    return [Sample(info, found[i]) for i in drawn]
 
 
 class Row:
@@ -187,7 +188,7 @@ def main():
         for dtype in DTYPES:
             if dtype not in info.dtypes:
                 continue
-            for number, sample in enumerate(samples_of(info, dtype)):
+            for sample in samples_of(info, dtype):
                 if dtype in (torch.float16, torch.bfloat16):
                     rounded_arguments(sample, dtype)
                 try:
@@ -213,8 +214,7 @@ def main():
                     row.faults.append((case.name, faults))
                 else:
                     row.equal += 1
-                    if number % 7 == 0 or case.gradients and number < 2:
-                        kept.append(case)
+                kept.append(case)
         if only or row.faults:
             print(f"{name}: {row.samples} samples, {row.equal} equal, {dict(row.refused)}, {len(row.faults)} faults", flush=True)
     missing = set(mapping.MAPPED) - names
@@ -226,14 +226,16 @@ def main():
 
 
 def representative(cases):
-    """Small ones of every operator and dtype: the first few that were kept, without large tensors."""
-    chosen, seen = [], collections.Counter()
+    """Small ones of every operator and dtype, of as many kinds of arguments as possible: floats have more."""
+    groups = collections.defaultdict(list)
     for case in cases:
         elements = sum(raw.size for _, raw in case.tape.inputs) + sum(e[1].size for e in case.expected)
-        key = case.operator, case.tape.inputs[0][0] if case.tape.inputs else ""
-        if elements <= 600 and seen[key] < 3:
-            seen[key] += 1
-            chosen.append(case)
+        if 0 < elements <= 700:
+            groups[case.operator, case.tape.inputs[0][0] if case.tape.inputs else ""].append(case)
+    chosen = []
+    for (_, dtype), group in groups.items():
+        most = 6 if dtype in weft.FLOATS else 2
+        chosen += group[::-(-len(group) // most)]
     return chosen
 
 

@@ -2,6 +2,7 @@
 that are right, and by how much each element may differ. PyTorch's runner (opinfo.py) writes such cases, this module runs
 them; a fixture of them (fixture.npz) needs NumPy alone.
 """
+import collections
 import io
 import json
 import zipfile
@@ -25,14 +26,10 @@ class Tape:
         self.inputs = []  # (dtype, raw array)
         self.calls = []  # (operation, operand numbers or None, attributes)
         self.outputs = []  # numbers of values
-        self._made = []
 
     def input(self, dtype, raw):
-        assert not self.calls or True
         self.inputs.append((dtype, np.ascontiguousarray(raw).reshape(np.shape(raw))))
-        value = Value(("input", len(self.inputs) - 1))
-        self._made.append(value)
-        return value
+        return Value(("input", len(self.inputs) - 1))
 
     def op(self, name, *operands, **attrs):
         flat = [x for o in operands for x in (o if isinstance(o, (list, tuple)) else [o])]
@@ -119,8 +116,7 @@ def error_of(dtype, found, reference):
         a = np.clip(found, -top, top) if dtype != "f64" else found
         b = np.clip(reference, -top, top) if dtype != "f64" else reference
         error = np.abs(a - b)
-    error = np.where((found == reference) | (np.isnan(found) & np.isnan(reference)), 0.0, error)
-    return error
+    return np.where((found == reference) | (np.isnan(found) & np.isnan(reference)), 0.0, error)
 
 
 def save(path, cases):
@@ -146,17 +142,14 @@ def save(path, cases):
             "calls": tape.calls, "outputs": tape.outputs, "expected": [expectation(e) for e in case.expected],
             "gradients": [[o, [d, put(raw)], [[i, expectation(e)] for i, e in pairs]] for o, (d, raw), pairs in case.gradients]})
     # All elements of one type in one stream: thousands of small members would be larger than what they hold.
-    streams, places = {}, []
+    streams, sizes, places = collections.defaultdict(list), collections.Counter(), []
     for array in arrays:
-        stream = streams.setdefault(array.dtype.str, [])
-        places.append([array.dtype.str, sum(a.size for a in stream[-1:]) and stream[-1].size or 0, list(array.shape)])
-        stream.append(array)
-    offsets = dict.fromkeys(streams, 0)
-    for place, array in zip(places, arrays):
-        place[1] = offsets[place[0]]
-        offsets[place[0]] += array.size
+        key = array.dtype.kind + str(array.dtype.itemsize)
+        places.append([key, sizes[key], list(array.shape)])
+        sizes[key] += array.size
+        streams[key].append(array.ravel())
     members = {"cases": np.frombuffer(json.dumps({"cases": texts, "arrays": places}, separators=(",", ":")).encode(), "u1")}
-    members.update({key.strip("<>|=") + "_": np.concatenate([a.ravel() for a in stream]) for key, stream in streams.items()})
+    members.update({key: np.concatenate(stream) for key, stream in streams.items()})
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
         for name, array in members.items():
             data = io.BytesIO()
@@ -171,7 +164,7 @@ def load(path):
 
     def get(number):
         key, offset, shape = text["arrays"][number]
-        return streams[key.strip("<>|=") + "_"][offset:offset + int(np.prod(shape, dtype="i8"))].reshape(shape)
+        return streams[key][offset:offset + int(np.prod(shape, dtype="i8"))].reshape(shape)
 
     def expectation(e):
         dtype, reference, allowed = e[0], get(e[1]), e[2]
