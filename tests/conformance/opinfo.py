@@ -230,7 +230,7 @@ def representative(cases):
     groups = collections.defaultdict(list)
     for case in cases:
         elements = sum(raw.size for _, raw in case.tape.inputs) + sum(e[1].size for e in case.expected)
-        if 0 < elements <= 700:
+        if 0 < elements <= 1300:
             groups[case.operator, case.tape.inputs[0][0] if case.tape.inputs else ""].append(case)
     chosen = []
     for (_, dtype), group in groups.items():
