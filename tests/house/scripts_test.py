@@ -1,8 +1,13 @@
 """The scripts from any folder: they parse, explain themselves, and answer wrong options with their usage instead of starting to work."""
 import os
+import re
 import subprocess
+import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import durations  # noqa: E402
 
 SOURCE = os.environ["WEFT_SOURCE"]
 SCRIPTS = [os.path.join(SOURCE, "scripts", name) for name in sorted(os.listdir(os.path.join(SOURCE, "scripts")))]
@@ -34,7 +39,7 @@ class Scripts(unittest.TestCase):
         scripts = {os.path.basename(path): path for path in SCRIPTS[:-1]}
         wrong[scripts["demo"]] += [["--epochs"], ["--epochs", "0"], ["--epochs", "many"], ["--epochs=2.5"], ["--device"], ["--floor"],
                                    ["--floor", "high"], ["--keep"]]
-        wrong[scripts["test"]] += [["--only"], ["--only", "release,lint"], ["--only", ""]]
+        wrong[scripts["test"]] += [["--only"], ["--only", "release,lint"], ["--only", ""], ["--full", "--only", "slow"], ["--record="]]
         wrong[scripts["install-deps"]] += [["--variant"]]
         wrong[SCRIPTS[-1]] += [["--seconds"], ["--keep"], ["--only", "all"]]
         for path, cases in wrong.items():
@@ -44,6 +49,28 @@ class Scripts(unittest.TestCase):
                     self.assertEqual((2, ""), (done.returncode, done.stdout), done.stderr)
                     self.assertIn("usage", done.stderr)
                     self.assertNotIn("unbound", done.stderr)
+
+    def test_every_stage_of_the_tests_has_a_function_and_a_row_of_its_last_minutes(self):
+        with open(os.path.join(SOURCE, "scripts", "test"), encoding="utf-8") as file:
+            script = file.read()
+        stages = [name for group in ("short", "long") for name in re.search(rf"^{group}=\((.*)\)$", script, re.MULTILINE)[1].split()]
+        self.assertGreaterEqual(len(stages), 9)
+        with open(os.path.join(SOURCE, "docs", "testing.md"), encoding="utf-8") as file:
+            rows = re.findall(r"^\| `(\w+)` \|", file.read(), re.MULTILINE)
+        self.assertEqual(stages, rows)
+        for stage in stages:
+            self.assertRegex(script, rf"(?m)^stage_{stage}\(\)")
+            self.assertRegex(self.run_it(os.path.join(SOURCE, "scripts", "test"), "--help").stdout, rf"\b{stage}\b")
+
+    def test_a_stage_that_grew_by_more_than_a_tenth_says_so(self):
+        table = "| stage | what | minutes | last |\n| `deps` | x | 1.0 | ok |\n| `release` | y |  |  |\n| `asan` | z | 10.0 | ok |\n"
+        self.assertEqual([], durations.grown(table, {"deps": 1.15, "release": 99.0, "asan": 10.9, "train": 5.0}))
+        self.assertEqual(["asan grew from 10.0 to 11.2 minutes"], durations.grown(table, {"asan": 11.2}))
+        changed = durations.record(table, {"release": (3.25, "ok: 5 passed")})
+        self.assertEqual({"deps": 1.0, "release": 3.2, "asan": 10.0}, durations.stored(changed))
+        self.assertIn("| `release` | y | 3.2 | ok: 5 passed |\n", changed)
+        with self.assertRaises(SystemExit):
+            durations.record(table, {"nonsense": (1.0, "")})
 
     def test_the_place_of_dependencies_may_hold_spaces_and_is_absolute(self):
         install = os.path.join(SOURCE, "scripts", "install-deps")
