@@ -197,6 +197,8 @@ class Engine final : public RefCounted {
   // --- setbacks.cc
   // RESOURCE_EXHAUSTED names the largest of outputs_; other errors as they are.
   absl::Status OutOfMemory(const absl::Status& status) const;
+  // What the device has left; asked again when all that runs has run, if that is less than wanted. -1: unknown.
+  int64_t RoomFor(double wanted, const DeviceState& state) const;
   // Whether outputs_ and a program's temporaries can be stored, as far as anybody knows before it is tried.
   absl::Status CheckRoom(const DeviceState& state, int64_t temporary_bytes) const;
   // Takes the largest out of outputs_, from number `asked` on, until the rest can be stored; what they are made of comes

@@ -1,5 +1,7 @@
 // Cuts that cannot be had as they are: what memory does not suffice for, and what no program can be made of. Nothing is
 // lost here: a value that is not computed stays pending.
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "absl/strings/cord.h"
@@ -53,13 +55,25 @@ absl::Status Engine::OutOfMemory(const absl::Status& status) const {
   return NoMemoryFor(Largest(outputs_), status.message());
 }
 
+int64_t Engine::RoomFor(double wanted, const DeviceState& state) const {
+  const auto ask = [&] { return state.backend->bytes_available(state.device); };
+  const int64_t room = ask();
+  if (room < 0 || wanted <= static_cast<double>(room) || !state.last_event || state.last_event->done()) return room;
+  // A host runs up to 32 launches ahead, and what they hold comes back when they have run.
+  const uint32_t before = cancels();
+  while (!state.last_event->done() && cancels() == before && process_.load(std::memory_order_relaxed) == getpid()) {
+    (void)state.last_event->Wait(kLookNs);
+  }
+  return ask();
+}
+
 absl::Status Engine::CheckRoom(const DeviceState& state, int64_t temporary_bytes) const {
   double wanted = TotalBytes(outputs_) + static_cast<double>(temporary_bytes);
   if (wanted < static_cast<double>(options_.large_cut_bytes)) return absl::OkStatus();
   for (const compiler::Trace::Argument& argument : trace_.arguments) {
     if (argument.donated_to >= 0) wanted -= static_cast<double>(argument.type().bytes());
   }
-  const int64_t room = state.backend->bytes_available(state.device);
+  const int64_t room = RoomFor(wanted, state);
   if (room < 0 || wanted <= static_cast<double>(room)) return absl::OkStatus();
   return NoMemoryFor(Largest(outputs_), Shortage(wanted, *state.device, room));
 }
@@ -67,7 +81,7 @@ absl::Status Engine::CheckRoom(const DeviceState& state, int64_t temporary_bytes
 absl::Status Engine::MakeRoom(DeviceState& state, size_t asked, bool automatic) {
   double total = TotalBytes(outputs_);
   if (total < static_cast<double>(options_.large_cut_bytes)) return absl::OkStatus();
-  const int64_t room = state.backend->bytes_available(state.device);
+  const int64_t room = RoomFor(total, state);
   if (room < 0 || total <= static_cast<double>(room)) return absl::OkStatus();
   absl::Status status = NoMemoryFor(Largest(outputs_), Shortage(total, *state.device, room));
   double spared = 0;  // what is not larger stays an output

@@ -62,6 +62,20 @@ TEST(Memory, FreedByReleasingTheHandleIsAllThatABarrierWaitsFor) {
   EXPECT_THAT(w.Read(sum), ElementsAre(2, 4));
 }
 
+TEST(Memory, ThatRunningWorkGivesBackIsWaitedFor) {
+  World w(Small(0, 0), 1, /*asynchronous=*/true);
+  T x = w.Vector({1, 2});
+  w.backend->room = 4;
+  w.backend->Post([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    w.backend->room = 1000;
+  });
+  T y = w.Op("add", {x, x});
+  ASSERT_TRUE(w.engine->Eval(std::vector<Tensor*>{w.Op("neg", {w.Number(1)}).get()}).ok());  // four bytes, behind that
+  w.Sync();
+  EXPECT_THAT(w.Read(y), ElementsAre(2, 4));
+}
+
 // a[n, 1] - b[1, n] is 40 kB of 800 bytes of leaves; its least square needs none of that.
 TEST(AutomaticCut, LeavesPendingWhatIsMuchLargerThanItsLeaves) {
   World w(Small(20'000, 30'000));
