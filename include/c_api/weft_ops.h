@@ -1179,7 +1179,7 @@ typedef struct weft_prod_opts {
 WEFT_API void weft_prod_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Product over some axes, by default all. Integers wrap. Derivatives of every order are right where elements are 0;
- * they come from products of halves, about 6 n elements and 9 log2(n) operations for n elements.
+ * they come from products of halves, about 7 n elements and 9 log2(n) operations for n elements.
  *   x: operand; any number
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false

@@ -19,7 +19,7 @@ constinit const OpDef kOp_prod = {
     .kind = Kind::kMacro,
     .doc =
         "Product over some axes, by default all. Integers wrap. Derivatives of every order are right where elements are 0; "
-        "they come from products of halves, about 6 n elements and 9 log2(n) operations for n elements.",
+        "they come from products of halves, about 7 n elements and 9 log2(n) operations for n elements.",
     .example = "y = wf_prod(s, x);",
     .operands = kOperands,
     .attrs = kReductionAttrs,
