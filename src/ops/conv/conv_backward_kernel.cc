@@ -82,7 +82,9 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 constexpr Sample kSamples[] = {{"T[2,5,6,3] T[2,3,4,4] window_strides=[1,1] padding=[0,0,0,0] lhs_dilation=[1,1] "
                                 "rhs_dilation=[1,1]" WEFT_NHWC " shape=[3,3,3,4]"},
                                {"T[1,7,6,4] T[1,4,2,6] window_strides=[2,2] padding=[1,1,0,0] lhs_dilation=[1,1] "
-                                "rhs_dilation=[1,1]" WEFT_NHWC " feature_group_count=2 shape=[3,3,2,6]"}};
+                                "rhs_dilation=[1,1]" WEFT_NHWC " feature_group_count=2 shape=[3,3,2,6]"},
+                               {"T[2,5,6,5] T[2,5,6,10] window_strides=[1,1] padding=[1,1,1,0] lhs_dilation=[1,1] "
+                                "rhs_dilation=[1,1]" WEFT_NHWC " feature_group_count=5 shape=[3,2,1,10]"}};
 #undef WEFT_NHWC
 
 }  // namespace
