@@ -70,7 +70,7 @@ void Check(const Row& row) {
       } else if (std::isinf(expected[i])) {
         EXPECT_EQ(got, expected[i]) << "element " << i;
       } else {
-        EXPECT_NEAR(got, expected[i], 5e-6 * std::fabs(expected[i]) + 1e-14) << "element " << i;
+        EXPECT_NEAR(got, expected[i], expected[i] == 0 ? 1e-14 : 5e-6 * std::fabs(expected[i])) << "element " << i;
       }
     }
   }
@@ -245,6 +245,8 @@ TEST(GradientConventions, OfSaturatedFunctions) {
            {ops::kOp_erf, "T[3]", {{30, -30, 0}}, {{0, 0, 3.385138}, {0, 0, 0}, {0, 0, -60.93248}}},
            {ops::kOp_expm1, "T[2]", {{-1000, 0}}, {{0, 2}, {0, 4}, {0, 8}}},
            {ops::kOp_where, "i1[2] T[2] T[2]", {{1, 0}, {2, kInf}, {kNaN, 3}}, {{1, 0}, {0, 0}}, 1},
+           // A root whose cube overflows.
+           {ops::kOp_rms_norm, "T[1,2]", {{3e150, 4e150}}, {{-9.050967e-152, 6.788225e-152}}},
            // A key that is hidden has no slope, whatever its score.
            {ops::kOp_scaled_dot_product_attention,
             "T[1,2] T[2,2] T[2,1] i1[1,2]",
