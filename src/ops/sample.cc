@@ -120,6 +120,14 @@ uint64_t Next(uint64_t& state) {
   return z ^ (z >> 31);
 }
 
+// A magnitude of `dtype` with u's exponent and fraction: powers of two are equally likely.
+double Whole(DType dtype, double u) {
+  const int least = dtype == DType::kF64 ? -1022 : dtype == DType::kF16 ? -14 : -126;
+  const int top = dtype == DType::kF64 ? 1023 : dtype == DType::kF16 ? 15 : 127;
+  const double exponent = least + u * (top + 1 - least);
+  return std::ldexp(1 + (exponent - std::floor(exponent)) * 0.99, static_cast<int>(std::floor(exponent)));
+}
+
 }  // namespace
 
 absl::StatusOr<ParsedSample> ParseSample(const ir::OpDef& op, const ir::Sample& sample, DType dtype) {
@@ -156,7 +164,7 @@ std::vector<DType> SampleTypes(const ir::OpDef& op, const ir::Sample& sample) {
   return types;
 }
 
-HostTensor FillSample(const ir::Sample& sample, const SampleOperand& operand, uint64_t seed) {
+HostTensor FillSample(const ir::Sample& sample, const SampleOperand& operand, uint64_t seed, Spread spread) {
   HostTensor tensor(operand.type.dtype, operand.type.dims);
   const DType dtype = tensor.dtype();
   uint64_t state = seed * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(tensor.count());
@@ -164,6 +172,9 @@ HostTensor FillSample(const ir::Sample& sample, const SampleOperand& operand, ui
     const double u = static_cast<double>(Next(state) >> 11) * 0x1p-53;
     if (operand.bounded) {
       tensor.SetInt(i, operand.low + static_cast<int64_t>(u * static_cast<double>(operand.high - operand.low)));
+    } else if (IsFloat(dtype) && spread == Spread::kWhole) {
+      const bool negative = sample.low < 0 && Next(state) % 2 == 0;
+      tensor.SetDouble(i, negative ? -Whole(dtype, u) : Whole(dtype, u));
     } else if (IsFloat(dtype)) {
       tensor.SetDouble(i, sample.low + u * (sample.high - sample.low));
     } else if (IsBool(dtype)) {

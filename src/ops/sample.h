@@ -32,8 +32,13 @@ absl::StatusOr<ParsedSample> ParseSample(const ir::OpDef& op, const ir::Sample& 
 // The types T may stand for in the sample: those of its first T operand; {f32} where there is none.
 std::vector<DType> SampleTypes(const ir::OpDef& op, const ir::Sample& sample);
 
+// Where a sample's floats come from: its own range, or all magnitudes of the element type from its smallest normal
+// number to its largest, with both signs where the sample's range has them.
+enum class Spread : uint8_t { kSample, kWhole };
+
 // The operand's tensor with values drawn from the sample's range, the same for the same seed on every
 // machine. Bools are mixed; integers stay within their type.
-HostTensor FillSample(const ir::Sample& sample, const SampleOperand& operand, uint64_t seed);
+HostTensor FillSample(const ir::Sample& sample, const SampleOperand& operand, uint64_t seed,
+                      Spread spread = Spread::kSample);
 
 }  // namespace weft::ops

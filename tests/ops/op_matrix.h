@@ -26,7 +26,7 @@ struct Case {
 };
 
 inline absl::StatusOr<Case> MakeCase(const ir::OpDef& op, const ir::Sample& sample, DType dtype,
-                                     uint64_t seed = 1) {
+                                     uint64_t seed = 1, ops::Spread spread = ops::Spread::kSample) {
   Case result;
   WEFT_ASSIGN_OR_RETURN(result.parsed, ops::ParseSample(op, sample, dtype));
   result.name = absl::StrCat(op.c_name, " ", sample.call, " as ", NameOf(dtype), " seed ", seed);
@@ -37,7 +37,7 @@ inline absl::StatusOr<Case> MakeCase(const ir::OpDef& op, const ir::Sample& samp
     }
     result.operands.push_back(NewParameter(operand.type));
     result.parameters.push_back(result.operands.back());
-    result.arguments.push_back(ops::FillSample(sample, operand, seed + 1000 * result.arguments.size()));
+    result.arguments.push_back(ops::FillSample(sample, operand, seed + 1000 * result.arguments.size(), spread));
   }
   return result;
 }
@@ -63,9 +63,16 @@ inline double ToleranceFor(const ir::Tolerance& tolerance, DType dtype) {
   }
 }
 
-// "" where `got` is within the tolerance of `want`, else the first element that is not.
+// What may come out as 0 over the whole range of a type: no normal number of the computation, f32 or f64, such as
+// 1 / (x x) where x x overflows. f16 is computed in f32, where all its numbers are normal.
+inline double Underflow(DType dtype) {
+  if (!IsFloat(dtype) || dtype == DType::kF16) return 0;
+  return std::ldexp(1, dtype == DType::kF64 ? -1022 : -126);
+}
+
+// "" where `got` is within the tolerance of `want`, or `slack` near, else the first element that is not.
 inline std::string Differences(const HostTensor& got, const HostTensor& want, const ir::Tolerance& tolerance,
-                               double factor = 1) {
+                               double factor = 1, double slack = 0) {
   if (got.dtype() != want.dtype() || got.dims() != want.dims()) {
     return absl::StrCat("types ", NameOf(got.dtype()), DimsToString(got.dims()), " and ",
                         NameOf(want.dtype()), DimsToString(want.dims()));
@@ -82,7 +89,7 @@ inline std::string Differences(const HostTensor& got, const HostTensor& want, co
     }
     const double x = got.GetDouble(i), r = want.GetDouble(i);
     if (x == r || (std::isnan(x) && std::isnan(r))) continue;
-    if (!(std::fabs(x - r) <= tolerance.absolute * scale + relative * std::fabs(r))) {
+    if (!(std::fabs(x - r) <= slack + tolerance.absolute * scale + relative * std::fabs(r))) {
       return absl::StrCat("element ", i, " is ", x, ", not ", r);
     }
   }

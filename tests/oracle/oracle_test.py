@@ -31,6 +31,15 @@ DIFFERS = {
 }
 
 
+# Every element is judged by its own size, but for slopes that are a small difference of what the tolerance is about; these
+# also by a share of their largest element: {operation: (share, reason)}. A share that nothing needs fails the test.
+CANCELS = {
+    "gelu": (0.05, "near -3 the slope is the difference of Phi(x) and -x phi(x)"),
+    "silu": (0.02, "near -1.28 the slope s (1 + x (1 - s)) changes its sign"),
+    "tanh": (0.2, "the slope 1 - y^2 where y is close to 1"),
+}
+
+
 def excuse(name):
     stem, _, dtype = name.rpartition(" ")
     types, reason = DIFFERS.get(stem, ((), ""))
@@ -53,7 +62,7 @@ def main():
             return (array.astype("u4") << 16).view("f4").astype("f8")
         return array.astype("f8") if dtype.startswith("f") else array
 
-    def worst(found, expected, dtype, tolerance, part="forward"):
+    def worst(found, expected, dtype, tolerance, part="forward", share=0.0):
         """Largest error over what is allowed; at most 1 passes."""
         a, b = decode(found, dtype), decode(expected if found else b"", dtype)
         if a.size == 0:
@@ -61,9 +70,8 @@ def main():
         if "f" not in dtype:
             return 0.0 if numpy.array_equal(a, b) else float("inf")
         scale = {"f64": 1e-8, "bf16": 65536.0, "f16": 8192.0}.get(dtype, 1.0)
-        # XLA contracts a*b+c and orders sums freely: cancellation is judged against the largest element. A slope is often
-        # a small difference of what the tolerance is about (tanh: 1 - y^2), so gradients are judged by it half.
-        relative, share = tolerance[dtype], {"forward": 0.1, "gradient": 0.5, "edges": 0}[part]
+        # XLA contracts a*b+c and orders sums freely: what cancels there is inside the operation's absolute tolerance.
+        relative = tolerance[dtype]
         if part == "edges":  # no sums here; XLA may take denormals for 0
             scale, tolerance = {"f64": 2.3e-308, "f16": 6.2e-5}.get(dtype, 1.2e-38), {"absolute": 1.0}
         with numpy.errstate(all="ignore"):
@@ -104,7 +112,7 @@ def main():
                                     f"{numpy.frombuffer(raw(case['inputs'][0]), 'u8')}")
             generated.append(case["name"])
 
-        rows, failures, generated, excused = {}, [], [], []
+        rows, failures, generated, excused, cancelled = {}, [], [], [], set()
         only = sys.argv[2:]
         with pypjrt.Client.create(plugin) as client, client.devices() as devices:
             device = list(devices)[0]
@@ -128,6 +136,9 @@ def main():
                         part = "forward" if index < case["forward"] else "gradient"
                         judged = "edges" if " edges " in case["name"] else part
                         error = worst(found, raw(expected), expected["dtype"], case["tolerance"], judged)
+                        if error > 1 and judged == "gradient" and case["op"] in CANCELS:
+                            cancelled.add(case["op"])
+                            error = worst(found, raw(expected), expected["dtype"], case["tolerance"], judged, CANCELS[case["op"]][0])
                         row[part] = max(row[part], error)
                         if error > 1:
                             row["failed"] += 1
@@ -160,6 +171,8 @@ def main():
     for name, row in rows.items():
         print(f"{name:28}{row['programs']:9}{row['forward']:10.3g}{row['gradient']:10.3g}"
               f"{'   FAILED' if row['failed'] else ''}")
+    for name in sorted(set(CANCELS) - cancelled if not only else ()):
+        failures.append(f"the slopes of {name} agree element by element: take it off CANCELS")
     # Nothing may be missing silently: every operation that has a C function, and both training steps.
     if not only:
         with open(pathlib.Path(os.environ["WEFT_SOURCE"]) / "include" / "c_api" / "ops.json", encoding="utf-8") as file:
