@@ -25,6 +25,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 import mapping
+import mapping_networks  # noqa: F401, fills mapping.MAPPED
 import tape as tapes
 import weft
 

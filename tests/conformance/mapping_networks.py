@@ -1,0 +1,272 @@
+"""The second half of mapping.py: PyTorch's products, convolutions, pools, normalisations, losses and attention in Weft.
+
+Importing it adds them to mapping.MAPPED.
+"""
+import numpy as np
+import torch
+
+from mapping import NAMES, Refused, argument, maps
+
+
+# --- products --------------------------------------------------------------------------------------------------------
+
+@maps("matmul", "mm", "bmm", "mv", "dot", "vdot", sums=True)
+def matmul(t, s):
+    return t.op("matmul", t(s.input), t(s.args[0]))
+
+
+@maps("__rmatmul__", sums=True)
+def rmatmul(t, s):
+    return t.op("matmul", t(s.args[0]), t(s.input))
+
+
+def wide(t, x):
+    """16-bit sums go on in f32, so that what is made of them rounds once, as PyTorch's one operation does."""
+    return "f32" if x.dtype in (torch.float16, torch.bfloat16) else None
+
+
+@maps("addmm", "addmv", "baddbmm", "addmm/decomposed", sums=True)
+def addmm(t, s):
+    if s.kwargs.get("alpha", 1) != 1 or s.kwargs.get("beta", 1) != 1:
+        raise Refused("complex" if s.input.is_complex() else "alpha")
+    up = wide(t, s.input)
+    product = t.op("matmul", t(s.args[0]), t(s.args[1]), dtype=up)
+    return t.convert(t.op("add", t.convert(t(s.input), up or product.dtype), product), s.input.dtype)
+
+
+@maps("inner", sums=True)
+def inner(t, s):
+    x, y = s.input, s.args[0]
+    if x.ndim == 0 or y.ndim == 0:
+        return t.op("mul", t(x), t(y))
+    return t.op("dot_general", t(x), t(y), lhs_batching_dimensions=[], rhs_batching_dimensions=[],
+                lhs_contracting_dimensions=[x.ndim - 1], rhs_contracting_dimensions=[y.ndim - 1])
+
+
+@maps("tensordot", sums=True)
+def tensordot(t, s):
+    x, y, dims = s.input, s.args[0], argument(s, 1, "dims", 2)
+    a, b = (list(range(x.ndim - dims, x.ndim)), list(range(dims))) if isinstance(dims, int) else dims
+    if [x.shape[i] for i in a] != [y.shape[j] for j in b]:  # sizes of 1 broadcast: the others are summed
+        raise Refused("contracted size 1")
+    return t.op("dot_general", t(x), t(y), lhs_batching_dimensions=[], rhs_batching_dimensions=[],
+                lhs_contracting_dimensions=[i % x.ndim for i in a], rhs_contracting_dimensions=[j % y.ndim for j in b])
+
+
+@maps("outer")
+def outer(t, s):
+    dtype = torch.result_type(s.input, s.args[0])
+    return t.op("mul", t.op("expand_dims", t(s.input, dtype), dims=[1]), t(s.args[0], dtype))
+
+
+@maps("nn.functional.linear", sums=True)
+def linear(t, s):
+    w, b = s.args[0], argument(s, 1, "bias")
+    if w.ndim == 1:
+        return t.op("matmul", t(s.input), t(w))
+    return t.op("linear", t(s.input), t.op("transpose", t(w), permutation=[1, 0]), t(b) if b is not None else None)
+
+
+# --- convolutions and pools ------------------------------------------------------------------------------------------
+
+def many(value, n):
+    return [int(value)] * n if isinstance(value, int) else [int(v) for v in (list(value) * n if len(value) == 1 else value)]
+
+
+def channels_last(t, value, n, batched):
+    """[N, C, spatial…] as [N, spatial…, C]; without a batch one is made."""
+    if not batched:
+        value = t.op("expand_dims", value, dims=[0])
+    return t.op("transpose", value, permutation=[0, *range(2, n + 2), 1])
+
+
+def channels_first(t, value, n, batched):
+    value = t.op("transpose", value, permutation=[0, n + 1, *range(1, n + 1)])
+    return value if batched else t.op("squeeze", value, dims=[0])
+
+
+def with_bias(t, y, b, dtype, up):
+    if b is not None:
+        y = t.op("add", y, t.convert(t(b), up or NAMES[b.dtype]))
+    return t.convert(y, dtype)
+
+
+@maps("nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv3d", sums=True)
+def conv(t, s):
+    w, b = s.args[0], argument(s, 1, "bias")
+    n = w.ndim - 2
+    batched = s.input.ndim == n + 2
+    stride, padding = many(argument(s, 2, "stride", 1), n), argument(s, 3, "padding", 0)
+    dilation, groups = many(argument(s, 4, "dilation", 1), n), argument(s, 5, "groups", 1)
+    if s.input.is_complex():
+        raise Refused("complex")
+    if isinstance(padding, str):
+        same = {"padding": padding}
+    else:
+        same = {"padding": "explicit", "pads": [p for p in many(padding, n) for _ in range(2)]}
+    up = wide(t, s.input) if b is not None else None
+    x = channels_last(t, t(s.input), n, batched)
+    kernel = t.op("transpose", t(w), permutation=[*range(2, n + 2), 1, 0])
+    y = t.op("conv", x, kernel, strides=stride, dilation=dilation, groups=groups, dtype=up, **same)
+    return channels_first(t, with_bias(t, y, b, s.input.dtype, up), n, batched)
+
+
+@maps("nn.functional.conv_transpose1d", "nn.functional.conv_transpose2d", "nn.functional.conv_transpose3d", sums=True)
+def conv_transpose(t, s):
+    """A convolution of the dilated input with the kernel turned around, by StableHLO's general form."""
+    w, b = s.args[0], argument(s, 1, "bias")
+    n = w.ndim - 2
+    batched = s.input.ndim == n + 2
+    stride, padding = many(argument(s, 2, "stride", 1), n), many(argument(s, 3, "padding", 0), n)
+    extra, groups = many(argument(s, 4, "output_padding", 0), n), argument(s, 5, "groups", 1)
+    dilation = many(argument(s, 6, "dilation", 1), n)
+    if s.input.is_complex():
+        raise Refused("complex")
+    x = t(s.input) if batched else t.op("expand_dims", t(s.input), dims=[0])
+    kernel, up = t(w), wide(t, s.input) if b is not None else None
+    inputs, outputs = w.shape[0], w.shape[1]
+    if groups > 1:  # [g·i, o, …] to [i, g·o, …]: a group's features are together
+        kernel = t.op("reshape", kernel, shape=[groups, inputs // groups, outputs, *w.shape[2:]])
+        kernel = t.op("transpose", kernel, permutation=[1, 0, 2, *range(3, n + 3)])
+        kernel = t.op("reshape", kernel, shape=[inputs // groups, groups * outputs, *w.shape[2:]])
+    reach = [d * (k - 1) for d, k in zip(dilation, w.shape[2:])]
+    dims = [0, 1, *range(2, n + 2)]
+    y = t.op("convolution", x, kernel, window_strides=[1] * n, padding=[v for r, p, e in zip(reach, padding, extra) for v in (r - p, r - p + e)],
+             lhs_dilation=stride, rhs_dilation=dilation, input_dimensions=dims, kernel_dimensions=dims, output_dimensions=dims,
+             feature_group_count=groups, batch_group_count=1, window_reversal=[1] * n, dtype=up)
+    if b is not None:
+        y = t.op("add", y, t.convert(t.op("reshape", t(b), shape=[b.shape[0]] + [1] * n), up or NAMES[b.dtype]))
+    y = t.convert(y, s.input.dtype)
+    return y if batched else t.op("squeeze", y, dims=[0])
+
+
+@maps("nn.functional.max_pool1d", "nn.functional.max_pool2d", "nn.functional.max_pool3d",
+      "nn.functional.avg_pool1d", "nn.functional.avg_pool2d", "nn.functional.avg_pool3d", sums=True)
+def pool(t, s):
+    n, average = int(s.name[-2]), "avg" in s.name
+    window = many(argument(s, 0, "kernel_size"), n)
+    stride = argument(s, 1, "stride")
+    stride = window if stride is None or stride == [] else many(stride, n)
+    padding = many(argument(s, 2, "padding", 0), n)
+    rest = {name: argument(s, 3 + i, name) for i, name in enumerate(
+        ("ceil_mode", "count_include_pad", "divisor_override") if average else ("dilation", "ceil_mode", "return_indices"))}
+    batched = s.input.ndim == n + 2
+    if s.kwargs.get("return_indices") or rest.get("return_indices"):
+        raise Refused("return_indices")
+    if not average and many(rest["dilation"] or 1, n) != [1] * n:
+        raise Refused("dilation")
+    if rest.get("divisor_override"):
+        raise Refused("divisor_override")
+    spatial = s.input.shape[-n:]
+    # Only what changes something is missing: ceil_mode where a window would be cut off, padding that would be counted.
+    if rest.get("ceil_mode") and any((size + 2 * p - w) % step for size, p, w, step in zip(spatial, padding, window, stride)):
+        raise Refused("ceil_mode")
+    if average and any(padding) and rest.get("count_include_pad") is not False:
+        raise Refused("count_include_pad")
+    x = channels_last(t, t(s.input), n, batched)
+    y = t.op("avg_pool" if average else "max_pool", x, window=window, strides=stride, padding="explicit",
+             pads=[p for p in padding for _ in range(2)])
+    return channels_first(t, y, n, batched)
+
+
+# --- networks --------------------------------------------------------------------------------------------------------
+
+@maps("nn.functional.layer_norm", "nn.functional.rms_norm", sums=True)
+def norm(t, s):
+    """Over several trailing dimensions: those as one."""
+    shape = list(s.args[0])
+    lead = list(s.input.shape[:s.input.ndim - len(shape)])
+    size = int(np.prod(shape, dtype="i8"))
+    layer = s.name.endswith("layer_norm")
+    scale, offset = argument(s, 1, "weight"), argument(s, 2, "bias") if layer else None
+    eps = s.kwargs.get("eps", argument(s, 3, "eps", 1e-5) if layer else argument(s, 2, "eps"))
+    eps = torch.finfo(s.input.dtype).eps if eps is None else eps
+    if eps < 0:
+        raise Refused("complex" if s.input.is_complex() else "negative variance")
+    flat = lambda v, to: None if v is None else t.op("reshape", t(v), shape=to)
+    operands = [flat(s.input, lead + [size]), flat(scale, [size])] + ([flat(offset, [size])] if layer else [])
+    attrs = {"axis": len(lead)} if layer else {}
+    y = t.op("layer_norm" if layer else "rms_norm", *operands, epsilon=float(eps), **attrs)
+    return t.op("reshape", y, shape=list(s.input.shape))
+
+
+@maps("nn.functional.batch_norm", "nn.functional.batch_norm/without_cudnn", sums=True)
+def batch_norm(t, s):
+    x, (mean, variance) = s.input, s.args[:2]
+    scale, offset = argument(s, 2, "weight"), argument(s, 3, "bias")
+    axis = 1 if x.ndim > 1 else 0
+    features = x.shape[axis]
+    ones = lambda value, v: t(v) if v is not None else t.op("full", shape=[features], value=value, dtype=NAMES[x.dtype])
+    eps = float(s.kwargs.get("eps", 1e-5))
+    if s.kwargs.get("training", False):
+        return t.op("batch_norm", t(x), ones(1.0, scale), ones(0.0, offset), axis=axis, epsilon=eps)[0]
+    return t.op("batch_norm_inference", t(x), ones(1.0, scale), ones(0.0, offset), t(mean), t(variance), axis=axis, epsilon=eps)
+
+
+@maps("nn.functional.cross_entropy", sums=True)
+def cross_entropy(t, s):
+    labels = s.args[0]
+    for name in ("weight", "ignore_index"):
+        if s.kwargs.get(name) is not None:
+            raise Refused(name)
+    if labels.is_floating_point():
+        raise Refused("probabilities")
+    x = t(s.input)
+    if s.input.ndim > 2:  # [N, classes, …] to [N, …, classes]
+        x = t.op("transpose", x, permutation=[0, *range(2, s.input.ndim), 1])
+    return t.op("cross_entropy", x, t(labels), reduction=s.kwargs.get("reduction", "mean"),
+                label_smoothing=float(s.kwargs.get("label_smoothing", 0.0)))
+
+
+@maps("nn.functional.mse_loss", sums=True)
+def mse(t, s):
+    if argument(s, 4, "weight") is not None:
+        raise Refused("weight")
+    return t.op("mse", t(s.input), t(s.args[0]), reduction=s.kwargs.get("reduction", "mean"))
+
+
+@maps("nn.functional.embedding")
+def embedding(t, s):
+    """OpInfo gives the table first."""
+    for name in ("max_norm", "scale_grad_by_freq"):
+        if s.kwargs.get(name):
+            raise Refused(name)
+    if s.kwargs.get("padding_idx") is not None and s.input.requires_grad:
+        raise Refused("padding_idx")
+    if s.kwargs.get("sparse"):
+        t.no_gradient = True
+    return t.op("embedding", t(s.input), t(s.args[0]))
+
+
+@maps("nn.functional.one_hot")
+def one_hot(t, s):
+    depth = argument(s, 0, "num_classes", -1)
+    depth = int(s.input.max()) + 1 if depth == -1 else depth
+    return t.op("one_hot", t(s.input), depth=depth, dtype="i64")
+
+
+@maps("nn.functional.dropout")
+def dropout(t, s):
+    if s.kwargs.get("training", True) and s.kwargs.get("p", 0.5) not in (0, 1):
+        raise Refused("random")
+    if not s.kwargs.get("training", True) or s.kwargs["p"] == 1:
+        raise Refused("random")  # a rate of 1 is refused, and without training there is nothing to call
+    return t.op("dropout", t(s.input), rate=0.0)
+
+
+@maps("nn.functional.scaled_dot_product_attention", sums=True)
+def attention(t, s):
+    if s.kwargs.get("dropout_p", 0) > 0:
+        raise Refused("random")
+    if s.kwargs.get("enable_gqa"):
+        raise Refused("enable_gqa")
+    q, k, v = s.input, *s.args[:2]
+    mask = s.kwargs.get("attn_mask")
+    lead = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    spread = lambda x: t(x) if x.shape[:-2] == lead else t.op("broadcast_to", t(x), shape=[*lead, *x.shape[-2:]])
+    causal = s.kwargs.get("is_causal", False)
+    if causal and q.shape[-2] != k.shape[-2]:
+        # Query i sees keys up to i from the start, ours up to i counted from the end: said by a mask.
+        causal, mask = False, torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
+    return t.op("scaled_dot_product_attention", spread(q), spread(k), spread(v), t(mask) if mask is not None else None, causal=causal,
+                scale=s.kwargs.get("scale"))
