@@ -75,8 +75,7 @@ void CompareExpansions(ops::Spread spread) {
     ir::Values operands = c.operands;
     operands.resize(std::max(operands.size(), op.operands.size()));
     ir::Values expanded(types.size());
-    ASSERT_TRUE(
-        op.expand(ir::ExpandCall{b, op, operands, attrs}, std::span(expanded.data(), expanded.size())).ok());
+    ASSERT_TRUE(ops::Expand(b, op, operands, attrs, types, std::span(expanded.data(), expanded.size())).ok());
     ASSERT_TRUE(b.ok()) << b.status();
     const auto got = test::Evaluate(c, expanded);
     ASSERT_TRUE(got.ok()) << got.status();
