@@ -26,7 +26,6 @@ struct Target {
 // Options that change code. All of them are in the cache key.
 struct CompileOptions {
   std::string isa;                     // "", "avx512", "avx2", "portable": force a CPU path
-  std::string matmul_precision;        // "highest" (default): f32 means f32
   bool verify_between_passes = false;  // not in the key: does not change code
 };
 

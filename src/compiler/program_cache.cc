@@ -1,22 +1,16 @@
 // Lookup, loading and compiling of programs.
 #include "src/compiler/program_cache.h"
 
-#include <chrono>
-
 #include "absl/strings/str_cat.h"
 #include "serialization/checksum.h"
 #include "src/compiler/build_id.h"
 #include "src/compiler/canonical.h"
 #include "src/compiler/lower.h"
 #include "src/passes/pipeline.h"
+#include "src/runtime/clock.h"
 
 namespace weft::compiler {
 namespace {
-
-int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // Length first, so that neighbours never run into each other.
 void AppendText(std::string_view text, std::string* out) { absl::StrAppend(out, text.size(), ":", text); }
@@ -39,7 +33,6 @@ ProgramCache::ProgramCache(Config config) : config_(std::move(config)) {
   AppendText(target.platform, &prefix_);
   AppendText(target.fingerprint, &prefix_);
   AppendText(config_.options.isa, &prefix_);
-  AppendText(config_.options.matmul_precision, &prefix_);
 }
 
 absl::StatusOr<const Program*> ProgramCache::Get(const Trace& trace) {
@@ -56,12 +49,12 @@ absl::StatusOr<const Program*> ProgramCache::Get(const Trace& trace) {
     }
     config_.metrics->Add(Counter::kMemoryCacheCollisions);
   }
-  const int64_t start = Now();
+  const int64_t start = MonotonicNow();
   std::unique_ptr<Executable> executable = Load(key);
   if (executable == nullptr) {
     WEFT_ASSIGN_OR_RETURN(executable, Compile(key, trace));
   }
-  config_.metrics->Add(Counter::kNanosecondsCompiling, Now() - start);
+  config_.metrics->Add(Counter::kNanosecondsCompiling, MonotonicNow() - start);
   auto program = std::make_unique<Program>();
   program->canonical = canonical_;
   program->executable = std::move(executable);
@@ -113,7 +106,7 @@ std::unique_ptr<Executable> ProgramCache::Load(Key key) {
 }
 
 absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Key key, const Trace& trace) {
-  const int64_t start = Now();
+  const int64_t start = MonotonicNow();
   ir::Module module = BuildModule(trace);
   passes::PipelineOptions pipeline;
   pipeline.claims = [this](const ir::Node& node) { return config_.backend->Claims(node); };
@@ -132,15 +125,14 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Key key, const
     return executable;
   }
   const Target target = config_.backend->target(config_.options);
-  config_.store->Publish(
-      {.key = key,
-       .canonical = canonical_,
-       .program = *std::move(bytes),
-       .backend = target.platform,
-       .target = target.fingerprint,
-       .options = absl::StrCat("isa=", config_.options.isa, " matmul_precision=", config_.options.matmul_precision),
-       .compile_nanoseconds = Now() - start,
-       .nodes = static_cast<int64_t>(trace.nodes.size())});
+  config_.store->Publish({.key = key,
+                          .canonical = canonical_,
+                          .program = *std::move(bytes),
+                          .backend = target.platform,
+                          .target = target.fingerprint,
+                          .options = absl::StrCat("isa=", config_.options.isa),
+                          .compile_nanoseconds = MonotonicNow() - start,
+                          .nodes = static_cast<int64_t>(trace.nodes.size())});
   config_.metrics->Add(Counter::kDiskCachePublished);
   return executable;
 }

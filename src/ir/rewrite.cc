@@ -91,23 +91,4 @@ absl::StatusOr<Module> Rewrite(const Module& module, RewriteRule rule) {
   return result;
 }
 
-absl::Status Clone(std::span<const Node* const> nodes, ValueMap& map) {
-  for (const Node* node : nodes) {
-    const Ref<const Node> old = Ref<const Node>::Share(node);
-    if (!node->results().empty() && map.Find(Value{old, 0}) != nullptr) continue;
-    Values operands;
-    for (const Value& operand : node->operands()) {
-      const Value* found = operand ? map.Find(operand) : nullptr;
-      if (operand && found == nullptr) {
-        return InternalError("cloning ", node->op().name, ": an operand (", operand.node->op().name,
-                             ") is neither bound nor among the nodes");
-      }
-      operands.push_back(operand ? *found : Value());
-    }
-    Ref<const Node> copy = CopyNode(*node, std::move(operands), node->regions());
-    for (uint32_t i = 0; i < node->results().size(); ++i) map.Bind(Value{old, i}, Value{copy, i});
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace weft::ir

@@ -44,8 +44,4 @@ Ref<const Node> CopyNode(const Node& node, Values operands, std::span<const Ref<
 absl::StatusOr<Ref<const Function>> Rewrite(const Function& function, RewriteRule rule);
 absl::StatusOr<Module> Rewrite(const Module& module, RewriteRule rule);
 
-// Copies `nodes` (topological order) into fresh nodes and adds the results to `map`; operands are looked up in the map
-// first, so leaves bound beforehand are replaced. An operand that is neither bound nor among the nodes is an error.
-absl::Status Clone(std::span<const Node* const> nodes, ValueMap& map);
-
 }  // namespace weft::ir

@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "src/lazy/engine.h"
 #include "src/ops/registry.h"
+#include "src/runtime/clock.h"
 
 namespace weft::lazy {
 namespace {
@@ -18,11 +18,6 @@ using compiler::Trace;
 constexpr Counter kReasonCounters[] = {Counter::kCutHostRead, Counter::kCutBarrier,    Counter::kCutEval,
                                        Counter::kCutNodes,    Counter::kCutRepetition, Counter::kCutBytes,
                                        Counter::kCutEager};
-
-int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // Moves elements or repeats a constant: cheaper to do again than to store. Not stop_gradient: once it is known its past
 // may go, and a parameter's past holds all its old values.
@@ -224,7 +219,7 @@ absl::Status Engine::Launch(DeviceState& state, CutReason reason) {
   WEFT_RETURN_IF_ERROR(CheckRoom(state, program->executable->stats().temporary_bytes));
 
   StartsWork();
-  const int64_t start = Now();
+  const int64_t start = MonotonicNow();
   words_.clear();
   buffers_.clear();
   donated_.clear();
@@ -258,7 +253,7 @@ absl::Status Engine::Launch(DeviceState& state, CutReason reason) {
   }
   state.last_event = std::move(results.done);
 
-  metrics_.Add(Counter::kNanosecondsLaunching, Now() - start);
+  metrics_.Add(Counter::kNanosecondsLaunching, MonotonicNow() - start);
   metrics_.Add(Counter::kCuts);
   metrics_.Add(kReasonCounters[static_cast<size_t>(reason)]);
   metrics_.Add(Counter::kCutOutputs, static_cast<int64_t>(outputs_.size()));
@@ -409,12 +404,12 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
     buffer->Hold();
     backend = StateOf(tensor->device_)->backend;
   }
-  const int64_t start = Now();
+  const int64_t start = MonotonicNow();
   absl::Status status = WaitFor(buffer->ready());
   if (status.ok() || buffer->ready().done()) status = backend->FromDevice(*buffer, offset, destination);
   buffer->Unhold();
   RunReleases();
-  metrics_.Add(Counter::kNanosecondsWaiting, Now() - start);
+  metrics_.Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
   metrics_.Add(Counter::kBytesFromDevice, static_cast<int64_t>(destination.size()));
   return status;
 }
@@ -476,10 +471,10 @@ absl::Status Engine::CheckCancelled(uint32_t before) {
 
 absl::Status Engine::WaitFor(const Event& event, int64_t timeout_ns) {
   const uint32_t before = cancels();
-  const int64_t limit = Event::Sane(timeout_ns), start = Now();
+  const int64_t limit = Event::Sane(timeout_ns), start = MonotonicNow();
   while (!event.done()) {
     WEFT_RETURN_IF_ERROR(Interrupted(before));
-    const int64_t left = limit < 0 ? kLookNs : limit - (Now() - start);
+    const int64_t left = limit < 0 ? kLookNs : limit - (MonotonicNow() - start);
     if (left <= 0)
       return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "the event was not done after ", timeout_ns, " ns");
     (void)event.Wait(std::min(left, kLookNs));
@@ -496,10 +491,10 @@ absl::Status Engine::Wait(Device* device, int64_t timeout_ns) {
       if ((device == nullptr || state.device == device) && state.last_event) events.push_back(state.last_event);
     }
   }
-  const int64_t start = Now();
+  const int64_t start = MonotonicNow();
   const absl::Status status = Join(std::move(events))->Wait(timeout_ns);
   RunReleases();
-  metrics_.Add(Counter::kNanosecondsWaiting, Now() - start);
+  metrics_.Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
   return status;
 }
 

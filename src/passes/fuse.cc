@@ -21,14 +21,6 @@ using ir::Value;
 constexpr int kNone = -1;
 constexpr int kSearchBudget = 4000;  // edges looked at by one search for a cycle
 
-Dims Squeeze(const Dims& dims) {
-  Dims squeezed;
-  for (int64_t d : dims) {
-    if (d != 1) squeezed.push_back(d);
-  }
-  return squeezed;
-}
-
 const Ints& IntsOf(const Node& node, std::string_view name) {
   static const Ints kEmpty;
   for (size_t i = 0; i < node.op().attrs.size(); ++i) {
@@ -40,7 +32,7 @@ const Ints& IntsOf(const Node& node, std::string_view name) {
 bool IsReduce(const Node& node) { return node.op().name == "reduce"; }
 bool IsBroadcast(const Node& node) { return node.op().name == "broadcast_in_dim"; }
 bool IsUnitReshape(const Node& node) {
-  return node.op().name == "reshape" && Squeeze(node.operands()[0].dims()) == Squeeze(node.type().dims);
+  return node.op().name == "reshape" && Squeezed(node.operands()[0].dims()) == Squeezed(node.type().dims);
 }
 // f16 and bf16 to f32: free where the element is read, so that every kernel does it for itself and no f32 copy is stored.
 bool IsWidening(const Node& node) {
@@ -171,7 +163,7 @@ class Fuser {
       group.space = SpaceOf(*nodes_[i]);
       group.domain = group.space.full;
     } else {
-      group.domain = Squeeze(nodes_[i]->type().dims);
+      group.domain = Squeezed(nodes_[i]->type().dims);
     }
   }
 
@@ -188,7 +180,7 @@ class Fuser {
     const Node& node = *nodes_[i];
     Group& group = groups_[g];
     if (static_cast<int>(group.nodes.size()) >= options_.max_operations) return false;
-    const Dims shape = Squeeze(node.type().dims);
+    const Dims shape = Squeezed(node.type().dims);
     const int64_t count = CountOf(shape);
     Group merged = group;
     merged.nodes.push_back(i);
@@ -304,7 +296,7 @@ class Fuser {
   bool OutputsFit(const Group& group) const {
     for (int n : group.nodes) {
       if (!IsOutput(n, group)) continue;
-      const Dims shape = Squeeze(nodes_[n]->type().dims);
+      const Dims shape = Squeezed(nodes_[n]->type().dims);
       if (shape == group.domain || (group.reduces && shape == group.space.kept)) continue;
       return false;
     }
@@ -328,9 +320,9 @@ class Fuser {
         const Value& operand = nodes_[n]->operands()[0];
         const Role from = self(self, operand);
         if (from == Role::kFree || from == Role::kWrong) return from;
-        const Dims shape = Squeeze(nodes_[n]->type().dims);
+        const Dims shape = Squeezed(nodes_[n]->type().dims);
         if (!IsBroadcast(*nodes_[n])) return from;
-        if (shape == Squeeze(operand.dims())) return from;
+        if (shape == Squeezed(operand.dims())) return from;
         if (from == Role::kFull || shape != space.full) return Role::kWrong;
         return SpreadsRows(*nodes_[n], space) ? Role::kFull : Role::kWrong;
       }
@@ -346,7 +338,7 @@ class Fuser {
         if (from == Role::kWrong) return false;
         if (from != Role::kFree) role = from;
       }
-      const Dims shape = Squeeze(node.type().dims);
+      const Dims shape = Squeezed(node.type().dims);
       if (IsReduce(node)) {
         if (role == Role::kRow) return false;
         if (role == Role::kFull) staged = true;

@@ -30,14 +30,6 @@ struct Call {
 // The simpler value, or empty if the rule has nothing to say.
 using Rule = Value (*)(const Call& call);
 
-Dims WithoutOnes(const Dims& dims) {
-  Dims kept;
-  for (int64_t d : dims) {
-    if (d != 1) kept.push_back(d);
-  }
-  return kept;
-}
-
 // Of what only moves elements: f16 and bf16 move as they are and widen behind it, where products and kernels read them.
 Value MoveNarrow(const Call& call) {
   if (!call.from(ops::kOp_convert) || call.from().extras() != nullptr) return {};
@@ -88,13 +80,13 @@ Value BroadcastInDim(const Call& call) {
     for (int64_t p : call.from().attrs().IntList(1)) joined.push_back(positions[p]);
     return ops::BroadcastInDim(call.b, call.from().operands()[0], dims, std::move(joined));
   }
-  if (WithoutOnes(call.x().dims()) == WithoutOnes(dims) && call.x().type().count() != 0) {
+  if (Squeezed(call.x().dims()) == Squeezed(dims) && call.x().type().count() != 0) {
     return ops::Reshape(call.b, call.x(), dims);
   }
   // A reshape that only put in dimensions of size 1 is said by the positions.
   if (call.from(ops::kOp_reshape)) {
     const Value& source = call.from().operands()[0];
-    if (source.dims() == WithoutOnes(call.x().dims())) {
+    if (source.dims() == Squeezed(call.x().dims())) {
       Ints kept;
       for (size_t i = 0; i < positions.size(); ++i) {
         if (call.x().dims()[i] != 1) kept.push_back(positions[i]);

@@ -67,14 +67,4 @@ std::optional<DType> ParseDType(std::string_view name) {
 
 bool IsKnown(uint32_t dtype) { return Find(static_cast<DType>(dtype)) != nullptr; }
 
-std::optional<DType> PromoteDTypes(DType a, DType b) {
-  if (a == b) return a;
-  if (IsFloat(a) && IsFloat(b)) {
-    if (BitsOf(a) != BitsOf(b)) return BitsOf(a) > BitsOf(b) ? a : b;
-    return std::nullopt;  // f16 with bf16: neither holds the other
-  }
-  if (IsInteger(a) && IsInteger(b) && IsSigned(a) == IsSigned(b)) return BitsOf(a) > BitsOf(b) ? a : b;
-  return std::nullopt;
-}
-
 }  // namespace weft

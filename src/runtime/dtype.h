@@ -63,7 +63,4 @@ std::optional<DType> ParseDType(std::string_view name);
 // Whether the number is one of the enumerators above (callers hand in any uint32_t).
 bool IsKnown(uint32_t dtype);
 
-// A user's dtype after mixing two, by JAX's lattice for equal-kind types; nullopt where a caller must convert by hand.
-std::optional<DType> PromoteDTypes(DType a, DType b);
-
 }  // namespace weft

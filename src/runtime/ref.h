@@ -19,7 +19,6 @@ class RefCounted {
   bool DropRef() const { return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   // Exact only where nobody else can take or drop references; the lazy engine compares it under its lock.
   uint32_t ref_count() const { return refs_.load(std::memory_order_acquire); }
-  bool HasOneRef() const { return refs_.load(std::memory_order_acquire) == 1; }
 
   // How an object of the class dies; classes with deep ownership chains hide this by an iterative one.
   static void Destroy(const RefCounted* object) { delete object; }

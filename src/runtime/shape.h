@@ -40,6 +40,15 @@ inline int64_t CountOf(std::span<const int64_t> dims) {
   return count;
 }
 
+// Without the dimensions of size 1, which mean nothing to memory.
+inline Dims Squeezed(std::span<const int64_t> dims) {
+  Dims kept;
+  for (int64_t dim : dims) {
+    if (dim != 1) kept.push_back(dim);
+  }
+  return kept;
+}
+
 // Row-major strides in elements.
 inline Dims StridesOf(std::span<const int64_t> dims) {
   Dims strides(dims.size(), 1);

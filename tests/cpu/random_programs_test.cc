@@ -126,7 +126,7 @@ std::string Problem(const RandomProgram& program, const Attempt& attempt) {
   auto difference = expected->Differences(*optimised);
   if (!difference.ok()) return difference.status().ToString();
   if (!difference->empty()) return absl::StrCat("passes: ", *difference);
-  const auto executable = backend.Compile(*lowered, {.isa = attempt.isa, .matmul_precision = "", .verify_between_passes = true});
+  const auto executable = backend.Compile(*lowered, {.isa = attempt.isa, .verify_between_passes = true});
   if (!executable.ok()) return absl::StrCat("compile: ", executable.status().ToString());
   const auto first = Run(backend, **executable, lowered->main(), built->arguments, block, false);
   if (!first.ok()) return absl::StrCat("run: ", first.status().ToString());

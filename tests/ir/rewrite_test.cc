@@ -69,27 +69,5 @@ TEST(Rewrite, RefusesAReplacementOfAnotherType) {
             "  %1 = broadcast_in_dim(%0) {shape = [2], broadcast_dimensions = []} : tensor<2xf32>");
 }
 
-TEST(Clone, MakesFreshNodesOnBoundLeaves) {
-  Module module = ParseOrDie(
-      "func @main(%0: tensor<f32>) -> (tensor<f32>) { %1 = add(%0, %0) : tensor<f32> %2 = add(%1, %0) : tensor<f32> return %2 }");
-  const auto nodes = module.main().nodes();
-  auto leaf = Node::Create(*ops::FindOp("parameter"), {}, {}, {Type::Scalar(DType::kF32)});
-  ValueMap map;
-  map.Bind(module.main().parameters()[0], Value{leaf, 0});
-  ASSERT_EQ(Clone(nodes, map), absl::OkStatus());
-  auto copy = Function::Create("main", {Value{leaf, 0}}, {*map.Find(module.main().results()[0])});
-  EXPECT_EQ(Print(*copy), Print(module.main()));
-  for (const Node* node : copy->nodes()) {
-    for (const Node* old : nodes) EXPECT_NE(node, old);
-  }
-}
-
-TEST(Clone, NamesAnUnboundOperand) {
-  Module module = ParseOrDie("func @main(%0: tensor<f32>) -> (tensor<f32>) { %1 = add(%0, %0) : tensor<f32> return %1 }");
-  ValueMap map;
-  EXPECT_EQ(Clone(module.main().nodes().subspan(1), map).message(),
-            "internal error (please report): cloning add: an operand (parameter) is neither bound nor among the nodes");
-}
-
 }  // namespace
 }  // namespace weft::ir

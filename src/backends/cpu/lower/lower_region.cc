@@ -45,14 +45,6 @@ int64_t IntOf(const Node& node, std::string_view name) {
   return 0;
 }
 
-Dims Squeeze(const Dims& dims) {
-  Dims squeezed;
-  for (int64_t d : dims) {
-    if (d != 1) squeezed.push_back(d);
-  }
-  return squeezed;
-}
-
 bool IsSplat(const HostTensor& t) {
   const size_t bytes = BytesOf(t.dtype());
   for (int64_t i = 1; i < t.count(); ++i) {
@@ -154,7 +146,7 @@ class RegionLowering {
     bool row = false;
     absl::StatusOr<Map> map = MapOnto(result.dims(), true);
     const bool reduces = std::find(reduced_.begin(), reduced_.end(), true) != reduced_.end() || HasReduce();
-    if (!map.ok() || (reduces && Squeeze(result.dims()) == Kept())) {
+    if (!map.ok() || (reduces && Squeezed(result.dims()) == Kept())) {
       absl::StatusOr<Map> row_map = MapOnto(result.dims(), false);
       if (row_map.ok() && reduces) {
         map = row_map;
@@ -294,7 +286,7 @@ class RegionLowering {
     }
     if (op == "reshape") {
       const Dims& to = node.type().dims;
-      if (Squeeze(from) != Squeeze(to)) return absl::UnimplementedError("reshape inside a kernel");
+      if (Squeezed(from) != Squeezed(to)) return absl::UnimplementedError("reshape inside a kernel");
       size_t next = 0;
       for (int64_t size : from) {
         if (size == 1) {
