@@ -775,6 +775,7 @@ typedef struct wf_full_args {
   size_t shape_count;
   double value;
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  int64_t integer WF_DEFAULT(WF_NO_INT);
 } wf_full_args;
 WF_INLINE weft_tensor* wf_full_at(weft_scope* s, const char* file, int line, wf_full_args a) {
   weft_tensor* out = NULL;
@@ -785,11 +786,15 @@ WF_INLINE weft_tensor* wf_full_at(weft_scope* s, const char* file, int line, wf_
     o.present |= WEFT_FULL_HAS_DTYPE;
     o.dtype = a.dtype;
   }
+  if (a.integer != WF_NO_INT) {
+    o.present |= WEFT_FULL_HAS_INTEGER;
+    o.integer = a.integer;
+  }
   error = weft_full(ctx, a.shape, a.shape_count, a.value, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_full(s, ...) \
-  wf_full_at((s), __FILE__, __LINE__, WF_MAKE(wf_full_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+  wf_full_at((s), __FILE__, __LINE__, WF_MAKE(wf_full_args, (.dtype = WEFT_DTYPE_INVALID, .integer = WF_NO_INT,), __VA_ARGS__))
 
 typedef struct wf_gather_args {
   WF_BEGIN

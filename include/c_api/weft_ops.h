@@ -151,8 +151,8 @@ typedef struct weft_clip_opts {
 #define WEFT_CLIP_OPTS_INIT {sizeof(weft_clip_opts), NULL, 0, 0, 0}
 WEFT_API void weft_clip_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out. For bounds that are tensors
- * see clamp. The gradient at an edge is 0, as that of relu.
+/* Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out; integers stay between the
+ * nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is 0, as that of relu.
  *   x: operand; any number
  *   low: lower bound; absent: none; number; absent unless given
  *   high: upper bound; absent: none; number; absent unless given
@@ -241,7 +241,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_erf(weft_context* ctx, weft_tensor* x, w
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_erf_inv(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
-/* Elementwise 2^x.
+/* Elementwise 2^x, exact where x is a whole number.
  *   x: operand; float
  * Fluent: y = wf_exp2(s, x);
  * StableHLO: weft.exp2. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
@@ -326,7 +326,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_le(weft_context* ctx, weft_tensor* x, we
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_log(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
-/* Elementwise logarithm to base 2.
+/* Elementwise logarithm to base 2, exact at powers of 2.
  *   x: operand; float
  * Fluent: y = wf_log2(s, x);
  * StableHLO: weft.log2. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
@@ -672,6 +672,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_flatten(weft_context* ctx, weft_tensor* 
     weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_FULL_HAS_DTYPE ((uint64_t)1 << 0)
+#define WEFT_FULL_HAS_INTEGER ((uint64_t)1 << 1)
 /* Optional attributes of weft_full. A bit in present says that a field counts; others keep their defaults. Since 1.0.
  */
 typedef struct weft_full_opts {
@@ -679,9 +680,10 @@ typedef struct weft_full_opts {
   const void* next; /* NULL */
   uint64_t present;
   weft_dtype dtype;
-  int32_t reserved;
+  int32_t reserved_integer;
+  int64_t integer;
 } weft_full_opts;
-#define WEFT_FULL_OPTS_INIT {sizeof(weft_full_opts), NULL, 0, (weft_dtype)0, 0}
+#define WEFT_FULL_OPTS_INIT {sizeof(weft_full_opts), NULL, 0, (weft_dtype)0, 0, 0}
 WEFT_API void weft_full_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* A tensor filled with one number that is part of the program (a change compiles anew). A number that changes from step
@@ -689,6 +691,8 @@ WEFT_API void weft_full_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   shape: result shape; list of integers
  *   value: the number; number
  *   dtype: element type; dtype; default f32
+ *   integer: the number exactly, where a double cannot hold it; value is then 0. For ui64 its 64 bits: -1 is the
+ *   largest; integer; absent unless given
  * Fluent: x = wf_full(s, WF_INTS(2, 3), 0.5);
  * StableHLO: weft.full. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
@@ -2153,8 +2157,10 @@ typedef struct weft_uniform_opts {
 #define WEFT_UNIFORM_OPTS_INIT {sizeof(weft_uniform_opts), NULL, 0, 0, 0, (weft_dtype)0, 0}
 WEFT_API void weft_uniform_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Random numbers evenly spread in [low, high), drawn from the context's generator: the bits of rng_bit_generator with
- * as many leading ones as the type's significand holds.
+/* Random numbers evenly spread in [low, high), drawn from the context's generator: low + u (high - low), u the leading
+ * bits of rng_bit_generator, as many as the type's significand holds (f16 and bf16: as f32's, but for [0, 1)). f16 and
+ * bf16 are rounded down from f32; a result that rounding would bring to high becomes the number before it. Both bounds
+ * must be within the type's finite range and a number of the type must lie between them.
  *   shape: result shape; list of integers
  *   low: lower bound; number; default 0
  *   high: upper bound; number; default 1

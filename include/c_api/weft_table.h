@@ -148,6 +148,8 @@ struct weft_api_v1 {
   weft_error* (*metrics_report)(weft_context* ctx, weft_blob** out);
   weft_error* (*metrics_json)(weft_context* ctx, weft_blob** out);
   weft_error* (*idx_read)(weft_context* ctx, const char* path, size_t path_length, weft_device* device, weft_tensor** out);
+  weft_error* (*tensor_from_u64)(weft_context* ctx, weft_dtype dtype, uint64_t value, weft_tensor** out);
+  weft_error* (*tensor_item_u64)(weft_tensor* tensor, uint64_t* out_value);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

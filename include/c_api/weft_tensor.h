@@ -56,6 +56,13 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_f64(weft_context* ctx, weft_
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_i64(weft_context* ctx, weft_dtype dtype, int64_t value,
     weft_tensor** out) WEFT_NOEXCEPT;
 
+/* The same with a number that may be beyond INT64_MAX, which WEFT_U64 and floats from bf16 up hold.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_u64(weft_context* ctx, weft_dtype dtype, uint64_t value,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Takes over a DLPack tensor (version 1) on the host without a copy where alignment and strides allow. On success Weft
  * calls the deleter once, when it no longer needs the memory: within a call into Weft, perhaps of another thread,
  * perhaps a release. On failure the caller keeps the tensor and the deleter is not called.
@@ -135,6 +142,11 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_item_f64(weft_tensor* tensor, dou
  * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, any. Threads: any. May block. May call hooks. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_item_i64(weft_tensor* tensor, int64_t* out_value) WEFT_NOEXCEPT;
+
+/* The only element of an integer or bool tensor that is not negative: all that WEFT_U64 holds. Evaluates and waits.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, any. Threads: any. May block. May call hooks. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_item_u64(weft_tensor* tensor, uint64_t* out_value) WEFT_NOEXCEPT;
 
 /* The values as text for people, summarised like NumPy's. Evaluates and waits; computes nothing twice.
  *   options: may be NULL

@@ -134,7 +134,11 @@ void OpCall::SetAny(size_t at, int32_t type, int64_t i, double d, const void* da
       break;
     case ir::AttrType::kDouble:
       if (type == WEFT_VALUE_DOUBLE) return SetDouble(at, d);
-      if (type == WEFT_VALUE_INT) return SetDouble(at, static_cast<double>(i));
+      if (type == WEFT_VALUE_INT) {
+        // Up to 2^53 in magnitude a double holds every integer; beyond, asking is better than rounding.
+        if (static_cast<long double>(i) == static_cast<double>(i)) return SetDouble(at, static_cast<double>(i));
+        return Fail(Bad(at, absl::StrCat("is ", i, ", which no double holds exactly")));
+      }
       break;
     case ir::AttrType::kBool:
       if (type == WEFT_VALUE_BOOL || type == WEFT_VALUE_INT) {

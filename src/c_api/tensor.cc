@@ -143,9 +143,26 @@ weft_error* weft_tensor_from_i64(weft_context* ctx, weft_dtype dtype, int64_t va
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
     if (!Fits(type, value)) return UserError("weft_tensor_from_i64: ", value, " does not fit ", NameOf(type));
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor,
+                          context->engine().ScalarInt(nullptr, type, value, CurrentLocation()));
+    return MakeTensor(std::move(tensor), out);
+  });
+}
+
+weft_error* weft_tensor_from_u64(weft_context* ctx, weft_dtype dtype, uint64_t value, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
+    const bool wide = value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+    const bool fits =
+        wide ? type == DType::kU64 || (IsFloat(type) && type != DType::kF16) : Fits(type, static_cast<int64_t>(value));
+    if (!fits) return UserError("weft_tensor_from_u64: ", value, " does not fit ", NameOf(type));
+    HostTensor number(type, {});
+    number.SetUnsigned(0, value);
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor,
                           IsFloat(type)
-                              ? context->engine().Scalar(nullptr, type, static_cast<double>(value), CurrentLocation())
-                              : context->engine().ScalarInt(nullptr, type, value, CurrentLocation()));
+                              ? context->engine().Scalar(nullptr, type, number.GetDouble(0), CurrentLocation())
+                              : context->engine().ScalarInt(nullptr, type, number.GetInt(0), CurrentLocation()));
     return MakeTensor(std::move(tensor), out);
   });
 }
@@ -244,6 +261,22 @@ weft_error* weft_tensor_item_i64(weft_tensor* tensor, int64_t* out_value) noexce
                          "weft_tensor_item_i64: ", static_cast<uint64_t>(value.GetInt(0)), " does not fit int64_t");
     }
     *out_value = value.GetInt(0);
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_tensor_item_u64(weft_tensor* tensor, uint64_t* out_value) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_value);
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    if (IsFloat(t->dtype())) {
+      return UserError("weft_tensor_item_u64: the tensor has dtype ", NameOf(t->dtype()), "; use weft_tensor_item_f64");
+    }
+    WEFT_ASSIGN_OR_RETURN(HostTensor value, ReadItem(*t, "weft_tensor_item_u64"));
+    if (t->dtype() != DType::kU64 && value.GetInt(0) < 0) {
+      return UserErrorOf(absl::StatusCode::kOutOfRange, "weft_tensor_item_u64: ", value.GetInt(0), " is negative");
+    }
+    *out_value = static_cast<uint64_t>(value.GetInt(0));
     return absl::OkStatus();
   });
 }

@@ -50,11 +50,13 @@ enum class ScalarOp : uint8_t {
   kExp2,
   kExpm1,
   kLog,
+  kLog2,
   kLog1p,
   kLogistic,
   kTanh,
   kErf,
   kErfInv,
+  kGelu,  // x (1 + erf(x / sqrt 2)) / 2, without the loss below 0
   kSin,
   kCos,
   kTan,

@@ -338,11 +338,7 @@ absl::StatusOr<Ref<Tensor>> Engine::Scalar(Device* device, DType dtype, double v
 absl::StatusOr<Ref<Tensor>> Engine::ScalarInt(Device* device, DType dtype, int64_t value, ir::Location location) {
   WEFT_RETURN_IF_ERROR(CheckShape("scalar", dtype, {}));
   HostTensor host(dtype, {});
-  if (IsFloat(dtype)) {
-    host.SetDouble(0, static_cast<double>(value));
-  } else {
-    host.SetInt(0, value);
-  }
+  host.SetInt(0, value);
   return NewScalar(device, host, location);
 }
 

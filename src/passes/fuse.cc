@@ -39,11 +39,11 @@ bool IsWidening(const Node& node) {
   return node.op().name == "convert" && node.type().dtype == DType::kF32 && IsHalf(node.operands()[0].dtype());
 }
 bool IsExpensive(const Node& node) {
-  static constexpr std::string_view kNames[] = {"exponential",  "log",    "tanh",         "logistic",
-                                                "power",        "erf",    "weft.erf",     "sine",
-                                                "cosine",       "tan",    "log_plus_one", "exponential_minus_one",
-                                                "cbrt",         "atan2",  "chlo.erf",     "chlo.erf_inv",
-                                                "weft.erf_inv", "divide", "remainder"};
+  static constexpr std::string_view kNames[] = {
+      "exponential", "log",          "tanh",      "logistic",  "power",     "sine",      "cosine",
+      "tan",         "log_plus_one", "cbrt",      "atan2",     "divide",    "remainder", "exponential_minus_one",
+      "weft.erf",    "weft.erf_inv", "weft.exp2", "weft.log2", "weft.gelu", "weft.silu", "weft.softplus",
+      "weft.elu"};
   return std::find(std::begin(kNames), std::end(kNames), node.op().name) != std::end(kNames);
 }
 

@@ -13,6 +13,16 @@ uint16_t FloatToBF16(float value) {
   return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1)) >> 16);
 }
 
+uint16_t DoubleToBF16(double value) {
+  auto near = static_cast<float>(value);
+  if (near != value && !std::isnan(value)) {
+    // To odd: towards zero with the low bit set, so that the second rounding sees no tie that there is not.
+    if (std::fabs(near) > std::fabs(value)) near = std::nextafterf(near, 0);
+    near = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, near) | 1);
+  }
+  return FloatToBF16(near);
+}
+
 uint16_t DoubleToF16(double value) {
   const uint64_t bits = __builtin_bit_cast(uint64_t, value);
   const uint16_t sign = static_cast<uint16_t>((bits >> 48) & 0x8000);
@@ -101,7 +111,7 @@ void HostTensor::SetDouble(int64_t i, double value) {
   switch (dtype_) {
     case DType::kF32: return Store(base, i, static_cast<float>(value));
     case DType::kF64: return Store(base, i, value);
-    case DType::kBF16: return Store(base, i, FloatToBF16(static_cast<float>(value)));
+    case DType::kBF16: return Store(base, i, DoubleToBF16(value));
     case DType::kF16: return Store(base, i, DoubleToF16(value));
     case DType::kBool: return Store<uint8_t>(base, i, value != 0);
     case DType::kI8: return Store(base, i, Saturate<int8_t>(value));
@@ -117,14 +127,25 @@ void HostTensor::SetDouble(int64_t i, double value) {
 }
 
 void HostTensor::SetInt(int64_t i, int64_t value) {
+  if (IsInteger(dtype_) || value >= 0) return SetUnsigned(i, static_cast<uint64_t>(value));
+  SetUnsigned(i, -static_cast<uint64_t>(value));
+  if (IsFloat(dtype_)) bytes_[(i + 1) * BytesOf(dtype_) - 1] |= std::byte{0x80};
+}
+
+void HostTensor::SetUnsigned(int64_t i, uint64_t value) {
   std::byte* base = bytes_.data();
   switch (BytesOf(dtype_) * (IsInteger(dtype_) ? 1 : 0)) {
     case 1: return Store(base, i, static_cast<uint8_t>(value));
     case 2: return Store(base, i, static_cast<uint16_t>(value));
     case 4: return Store(base, i, static_cast<uint32_t>(value));
-    case 8: return Store(base, i, static_cast<uint64_t>(value));
-    default: return SetDouble(i, static_cast<double>(value));
+    case 8: return Store(base, i, value);
+    default: break;
   }
+  if (dtype_ == DType::kF32) return Store(base, i, static_cast<float>(value));
+  if (BytesOf(dtype_) == 2 && value >> 53 != 0) {  // to odd, like DoubleToBF16
+    value = (value & ~uint64_t{0x7FF}) | ((value & 0x7FF) != 0 ? 0x800 : 0);
+  }
+  SetDouble(i, static_cast<double>(value));
 }
 
 }  // namespace weft

@@ -13,8 +13,9 @@
 
 namespace weft {
 
-// Rounds to nearest even; NaN stays NaN, overflow becomes infinity.
+// Rounds to nearest even, once; NaN stays NaN, overflow becomes infinity.
 uint16_t FloatToBF16(float value);
+uint16_t DoubleToBF16(double value);
 uint16_t DoubleToF16(double value);
 double F16ToDouble(uint16_t bits);
 inline float BF16ToFloat(uint16_t bits) {
@@ -40,7 +41,8 @@ class HostTensor {
   double GetDouble(int64_t i) const;
   int64_t GetInt(int64_t i) const;          // u64 above 2^63-1 comes back as its two's complement image
   void SetDouble(int64_t i, double value);  // float to integer truncates and saturates, NaN gives 0
-  void SetInt(int64_t i, int64_t value);    // wraps to the width
+  void SetInt(int64_t i, int64_t value);    // wraps to the width; a float rounds once
+  void SetUnsigned(int64_t i, uint64_t value);
 
   friend bool operator==(const HostTensor& a, const HostTensor& b) {
     return a.dtype_ == b.dtype_ && a.dims_ == b.dims_ && a.bytes_ == b.bytes_;

@@ -123,7 +123,8 @@ static void part_0(void) {
   OFFSET(weft_full_opts, next);
   OFFSET(weft_full_opts, present);
   OFFSET(weft_full_opts, dtype);
-  OFFSET(weft_full_opts, reserved);
+  OFFSET(weft_full_opts, reserved_integer);
+  OFFSET(weft_full_opts, integer);
   SIZE(weft_gather_opts);
   OFFSET(weft_gather_opts, struct_size);
   OFFSET(weft_gather_opts, next);
@@ -207,10 +208,10 @@ static void part_0(void) {
   OFFSET(weft_logsumexp_opts, dims_count);
   OFFSET(weft_logsumexp_opts, keepdims);
   OFFSET(weft_logsumexp_opts, reserved);
-  SIZE(weft_max_opts);
 }
 
 static void part_1(void) {
+  SIZE(weft_max_opts);
   OFFSET(weft_max_opts, struct_size);
   OFFSET(weft_max_opts, next);
   OFFSET(weft_max_opts, present);
@@ -410,10 +411,10 @@ static void part_1(void) {
   OFFSET(weft_mse_opts, reserved);
   SIZE(weft_one_hot_opts);
   OFFSET(weft_one_hot_opts, struct_size);
-  OFFSET(weft_one_hot_opts, next);
 }
 
 static void part_2(void) {
+  OFFSET(weft_one_hot_opts, next);
   OFFSET(weft_one_hot_opts, present);
   OFFSET(weft_one_hot_opts, dtype);
   OFFSET(weft_one_hot_opts, reserved);
@@ -613,10 +614,10 @@ static void part_2(void) {
   OFFSET(struct weft_api_v1, context_option);
   OFFSET(struct weft_api_v1, option_list);
   OFFSET(struct weft_api_v1, context_set_log);
-  OFFSET(struct weft_api_v1, cancel);
 }
 
 static void part_3(void) {
+  OFFSET(struct weft_api_v1, cancel);
   OFFSET(struct weft_api_v1, device_count);
   OFFSET(struct weft_api_v1, device_at);
   OFFSET(struct weft_api_v1, device_by_name);
@@ -722,6 +723,8 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, metrics_report);
   OFFSET(struct weft_api_v1, metrics_json);
   OFFSET(struct weft_api_v1, idx_read);
+  OFFSET(struct weft_api_v1, tensor_from_u64);
+  OFFSET(struct weft_api_v1, tensor_item_u64);
 }
 
 int main(void) {

@@ -6,7 +6,7 @@ import tempfile
 import unittest
 
 PROGRAMS = os.path.join(os.environ["WEFT_BUILD"], "bin")
-ALL = ["checkpoint", "footprint", "gemm_conv", "record", "start", "train_step"]
+ALL = ["accuracy", "checkpoint", "footprint", "gemm_conv", "record", "start", "train_step"]
 
 
 class Benchmarks(unittest.TestCase):

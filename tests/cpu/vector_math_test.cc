@@ -1,5 +1,6 @@
 // Every function of f32 in ULPs, over values from the whole range of f32, on every instruction set.
 #include <bit>
+#include <functional>
 
 #include "cpu/loop_support.h"
 
@@ -27,6 +28,7 @@ struct Function {
 };
 
 double Logistic(double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); }
+double Gelu(double x) { return x * std::erfc(-x * M_SQRT1_2) / 2; }
 double Rsqrt(double x) { return 1 / std::sqrt(x); }
 
 // The bounds are what cpu_backend asks for where that is 1 ULP or more.
@@ -34,8 +36,9 @@ constexpr double kAll = 3.5e38;
 const Function kFunctions[] = {
     {ScalarOp::kExp, std::exp, -87.3, 89, 1},      {ScalarOp::kExp2, std::exp2, -126, 128, 1},
     {ScalarOp::kExpm1, std::expm1, -kAll, 89, 1},  {ScalarOp::kLog, std::log, -1, kAll, 1},
-    {ScalarOp::kLog1p, std::log1p, -2, kAll, 1},   {ScalarOp::kLogistic, Logistic, -87, kAll, 3},
-    {ScalarOp::kTanh, std::tanh, -kAll, kAll, 2},  {ScalarOp::kErf, std::erf, -kAll, kAll, 1},
+    {ScalarOp::kLog1p, std::log1p, -2, kAll, 1},   {ScalarOp::kLogistic, Logistic, -87, kAll, 2},
+    {ScalarOp::kTanh, std::tanh, -kAll, kAll, 2},  {ScalarOp::kErf, std::erf, -kAll, kAll, 1.2},
+    {ScalarOp::kLog2, std::log2, -1, kAll, 1},     {ScalarOp::kGelu, Gelu, -kAll, kAll, 5},
     {ScalarOp::kSin, std::sin, -kAll, kAll, 1},    {ScalarOp::kCos, std::cos, -kAll, kAll, 1},
     {ScalarOp::kTan, std::tan, -kAll, kAll, 1},    {ScalarOp::kCbrt, std::cbrt, -kAll, kAll, 1},
     {ScalarOp::kSqrt, std::sqrt, -1, kAll, 0.51},  {ScalarOp::kRsqrt, Rsqrt, 0, kAll, 1.5},
@@ -95,6 +98,53 @@ TEST(VectorMath, FunctionsStayWithinTheirUlps) {
         }
       }
       EXPECT_LE(worst, f.ulps) << NameOf(target.isa) << " function " << static_cast<int>(f.op) << " at " << at;
+    }
+  }
+}
+
+// f32, and f64 in both its forms: one that needs all digits and one on the way to 16 bits.
+TEST(VectorMath, OddFunctionsKeepTheSignOfZeroAndPowersOfTwoAreExact) {
+  const ScalarOp odd[] = {ScalarOp::kCbrt, ScalarOp::kErf, ScalarOp::kErfInv, ScalarOp::kExpm1, ScalarOp::kLog1p,
+                          ScalarOp::kSin,  ScalarOp::kTan, ScalarOp::kTanh,   ScalarOp::kGelu};
+  constexpr int64_t kCount = 300;
+  for (const CpuTarget& target : TestTargets()) {
+    for (DType dtype : {DType::kF32, DType::kF64}) {
+      for (bool for_16_bits : {false, true}) {
+        const auto run = [&](ScalarOp op, const std::function<double(int64_t)>& argument) {
+          LoopKernel k;
+          LoopBuilder b(k);
+          b.set_for_16_bits(for_16_bits);
+          k.dims = {Dim{kCount}};
+          k.buffers = 2;
+          k.stores.push_back({{1, dtype, 0, {1}}, b.Unary(op, b.Load({0, dtype, 0, {1}})).id});
+          Finish(k);
+          HostTensor x(dtype, {kCount}), y(dtype, {kCount});
+          for (int64_t i = 0; i < kCount; ++i) x.SetDouble(i, argument(i));
+          Jit jit(target);
+          const LoopKernel* one = &k;
+          const std::string symbol = "loop";
+          absl::StatusOr<std::string> object = CompileLoops(jit, {&one, 1}, {&symbol, 1});
+          auto library = jit.Load(*object);
+          auto fn = (*library)->Function<LoopFn>("loop");
+          void* buffers[] = {x.mutable_bytes().data(), y.mutable_bytes().data()};
+          const LoopPlan plan = PlanLoop(k, target);
+          (*fn)(buffers, plan.params.data(), 0, plan.tasks, nullptr);
+          return y;
+        };
+        SCOPED_TRACE(std::string(NameOf(target.isa)) + " " + std::string(NameOf(dtype)) + (for_16_bits ? " for 16 bits" : ""));
+        for (ScalarOp op : odd) {
+          const HostTensor y = run(op, [](int64_t i) { return i % 2 == 0 ? -0.0 : 0.0; });
+          for (int64_t i = 0; i < 20; ++i) {
+            ASSERT_TRUE(y.GetDouble(i) == 0 && std::signbit(y.GetDouble(i)) == (i % 2 == 0)) << static_cast<int>(op);
+          }
+        }
+        const HostTensor powers = run(ScalarOp::kExp2, [](int64_t i) { return i - 149; });
+        const HostTensor logarithms = run(ScalarOp::kLog2, [](int64_t i) { return std::ldexp(1.0, static_cast<int>(i) - 149); });
+        for (int64_t i = 0; i < 277; ++i) {
+          ASSERT_EQ(powers.GetDouble(i), std::ldexp(1.0, static_cast<int>(i) - 149));
+          ASSERT_EQ(logarithms.GetDouble(i), i - 149);
+        }
+      }
     }
   }
 }

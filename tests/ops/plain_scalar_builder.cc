@@ -41,6 +41,8 @@ double PlainScalarBuilder::FloatUnary(ScalarOp op, double x) {
       return std::expm1(x);
     case ScalarOp::kLog:
       return std::log(x);
+    case ScalarOp::kLog2:
+      return std::log2(x);
     case ScalarOp::kLog1p:
       return std::log1p(x);
     case ScalarOp::kLogistic:
@@ -49,6 +51,8 @@ double PlainScalarBuilder::FloatUnary(ScalarOp op, double x) {
       return std::tanh(x);
     case ScalarOp::kErf:
       return std::erf(x);
+    case ScalarOp::kGelu:
+      return x * std::erfc(-x * M_SQRT1_2) / 2;
     case ScalarOp::kErfInv:
       return ops::ErfInv(x);
     case ScalarOp::kSin:

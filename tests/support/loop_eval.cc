@@ -72,10 +72,12 @@ double FloatUnary(ScalarOp op, double x) {
     case ScalarOp::kExp2: return std::exp2(x);
     case ScalarOp::kExpm1: return std::expm1(x);
     case ScalarOp::kLog: return std::log(x);
+    case ScalarOp::kLog2: return std::log2(x);
     case ScalarOp::kLog1p: return std::log1p(x);
     case ScalarOp::kLogistic: return 1 / (1 + std::exp(-x));
     case ScalarOp::kTanh: return std::tanh(x);
     case ScalarOp::kErf: return std::erf(x);
+    case ScalarOp::kGelu: return x * std::erfc(-x * M_SQRT1_2) / 2;
     case ScalarOp::kSin: return std::sin(x);
     case ScalarOp::kCos: return std::cos(x);
     case ScalarOp::kTan: return std::tan(x);
@@ -324,10 +326,16 @@ class Evaluator {
         if (IsBool(e.dtype)) {
           c.i = IsFloat(type(0)) ? arg(0).f != 0 : arg(0).i != 0;
         } else if (IsFloat(e.dtype)) {
-          c.f = IsFloat(type(0))         ? arg(0).f
-                : type(0) == DType::kU64 ? static_cast<double>(static_cast<uint64_t>(arg(0).i))
-                                         : static_cast<double>(arg(0).i);
-          c.f = RoundTo(e.dtype, c.f);
+          // The long double holds every integer.
+          const long double exact = IsFloat(type(0))         ? arg(0).f
+                                    : type(0) == DType::kU64 ? static_cast<long double>(static_cast<uint64_t>(arg(0).i))
+                                                             : static_cast<long double>(arg(0).i);
+          c.f = e.dtype == DType::kF32 ? static_cast<float>(exact) : static_cast<double>(exact);
+          if (e.storage != DType::kInvalid && c.f != exact && !std::isnan(c.f)) {  // to odd
+            auto near = static_cast<float>(c.f);
+            if (std::fabs(c.f) > std::fabs(exact)) near = std::nextafterf(near, 0);
+            c.f = std::bit_cast<float>(std::bit_cast<uint32_t>(near) | 1);
+          }
         } else {
           c.i = IsFloat(type(0)) ? FloatToInt(e.dtype, arg(0).f) : Wrap(e.dtype, arg(0).i);
         }

@@ -79,7 +79,8 @@ Target CpuBackend::target(const CompileOptions& options) const {
 }
 
 bool CpuBackend::Claims(const ir::Node& composite) const {
-  return composite.op().name == "weft.conv_backward_input" || composite.op().name == "weft.conv_backward_kernel";
+  const ir::OpDef& op = composite.op();
+  return op.scalar != nullptr || op.name == "weft.conv_backward_input" || op.name == "weft.conv_backward_kernel";
 }
 
 absl::StatusOr<std::shared_ptr<CodeCache>> CpuBackend::CodeFor(std::string_view isa) {

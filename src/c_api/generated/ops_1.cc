@@ -85,8 +85,9 @@ weft_error* weft_full(weft_context* ctx, const int64_t* shape, size_t shape_coun
     call.SetDouble(1, value);
     weft_full_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_full_opts", &o));
-    call.CheckPresent(o.present, 1u);
+    call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_FULL_HAS_DTYPE) call.SetDType(2, o.dtype);
+    if (o.present & WEFT_FULL_HAS_INTEGER) call.SetInt(3, o.integer);
     return call.Record({out});
   });
 }

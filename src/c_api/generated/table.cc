@@ -134,6 +134,8 @@ const weft_api_v1 kApi = {
     weft_metrics_report,
     weft_metrics_json,
     weft_idx_read,
+    weft_tensor_from_u64,
+    weft_tensor_item_u64,
 };
 
 struct Entry {
@@ -408,8 +410,10 @@ const Entry kProcs[] = {
     {"weft_tensor_from_f64", reinterpret_cast<weft_proc>(weft_tensor_from_f64)},
     {"weft_tensor_from_host", reinterpret_cast<weft_proc>(weft_tensor_from_host)},
     {"weft_tensor_from_i64", reinterpret_cast<weft_proc>(weft_tensor_from_i64)},
+    {"weft_tensor_from_u64", reinterpret_cast<weft_proc>(weft_tensor_from_u64)},
     {"weft_tensor_item_f64", reinterpret_cast<weft_proc>(weft_tensor_item_f64)},
     {"weft_tensor_item_i64", reinterpret_cast<weft_proc>(weft_tensor_item_i64)},
+    {"weft_tensor_item_u64", reinterpret_cast<weft_proc>(weft_tensor_item_u64)},
     {"weft_tensor_keep", reinterpret_cast<weft_proc>(weft_tensor_keep)},
     {"weft_tensor_rank", reinterpret_cast<weft_proc>(weft_tensor_rank)},
     {"weft_tensor_release", reinterpret_cast<weft_proc>(weft_tensor_release)},

@@ -1,4 +1,6 @@
 // clip: x held between two fixed numbers.
+#include <cmath>
+
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -10,12 +12,22 @@ constexpr OperandDef kOperands[] = {{"x", kNumber, "operand"}};
 constexpr AttrDef kAttrs[] = {{"low", AttrType::kDouble, "lower bound; absent: none"},
                               {"high", AttrType::kDouble, "upper bound; absent: none"}};
 
+// A bound as a number of x's type: integers take the nearest one inside.
+double Bound(DType dtype, const Attrs& attrs, size_t i) {
+  const double bound = attrs.Double(i);
+  return IsFloat(dtype) ? bound : i == 0 ? std::ceil(bound) : std::floor(bound);
+}
+
 absl::Status Infer(const InferCall& call, Types* results) {
+  const DType dtype = call.operands[0]->dtype;
   if (!call.attrs.has(0) && !call.attrs.has(1))
     return UserError("neither low nor high is given; at least one is needed");
-  if (call.attrs.has(0) && call.attrs.has(1) && !(call.attrs.Double(0) <= call.attrs.Double(1))) {
-    return UserError("low is ", call.attrs.Double(0), " and high is ", call.attrs.Double(1),
-                     "; low must not exceed high");
+  if (call.attrs.has(0) && call.attrs.has(1)) {
+    const double low = call.attrs.Double(0), high = call.attrs.Double(1);
+    if (!(low <= high)) return UserError("low is ", low, " and high is ", high, "; low must not exceed high");
+    if (Bound(dtype, call.attrs, 0) > Bound(dtype, call.attrs, 1)) {
+      return UserError("there is no ", NameOf(dtype), " from low (", low, ") to high (", high, ")");
+    }
   }
   return InferSame(call, results);
 }
@@ -27,7 +39,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Value y = x;
   auto stop = [&](size_t attr, Direction beyond) {
     if (!call.attrs.has(attr)) return;
-    Value bound = FullLike(b, x, call.attrs.Double(attr));
+    Value bound = FullLike(b, x, Bound(x.dtype(), call.attrs, attr));
     y = Select(b, Compare(b, beyond, y, bound), bound, y);
   };
   stop(0, Direction::kLe);
@@ -45,8 +57,8 @@ constinit const OpDef kOp_clip = {
     .c_name = "clip",
     .kind = Kind::kMacro,
     .doc =
-        "Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out. For bounds that are "
-        "tensors see clamp. The gradient at an edge is 0, as that of relu.",
+        "Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out; integers stay between the "
+        "nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is 0, as that of relu.",
     .example = "y = wf_clip(s, x, .low = -1, .high = 1);",
     .operands = kOperands,
     .attrs = kAttrs,

@@ -32,16 +32,8 @@ absl::Status Reference(const ReferenceCall& call) {
   for (int64_t k = 0; k < y.count(); ++k) {
     if (IsFloat(x.dtype())) {
       y.SetDouble(k, x.GetDouble(k));
-    } else if (IsFloat(y.dtype())) {
-      // By way of float where that is the result, so that 64-bit integers round once.
-      const int64_t image = x.GetInt(k);
-      const bool is_f32 = y.dtype() == DType::kF32;
-      if (x.dtype() == DType::kU64) {
-        const auto wide = static_cast<uint64_t>(image);
-        y.SetDouble(k, is_f32 ? static_cast<float>(wide) : static_cast<double>(wide));
-      } else {
-        y.SetDouble(k, is_f32 ? static_cast<float>(image) : static_cast<double>(image));
-      }
+    } else if (IsFloat(y.dtype()) && x.dtype() == DType::kU64) {
+      y.SetUnsigned(k, static_cast<uint64_t>(x.GetInt(k)));
     } else {
       y.SetInt(k, IsBool(y.dtype()) ? x.GetInt(k) != 0 : x.GetInt(k));
     }

@@ -36,7 +36,7 @@ Value Expansion(Builder& b, const Value& x) {
   return Select(b, Compare(b, Direction::kLt, a, 1), small, large);
 }
 
-double Double(double x) { return std::erf(x); }
+double Double(double x) { return static_cast<double>(std::erf(static_cast<long double>(x))); }
 
 constexpr auto kSamples = UnarySamples(-3, 3);
 

@@ -26,7 +26,7 @@ constinit const OpDef kOp_exp2 = {
     .name = "weft.exp2",
     .c_name = "exp2",
     .kind = Kind::kComposite,
-    .doc = "Elementwise 2^x.",
+    .doc = "Elementwise 2^x, exact where x is a whole number.",
     .example = "y = wf_exp2(s, x);",
     .operands = kOperands,
     .results = kResult,

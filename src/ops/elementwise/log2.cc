@@ -20,11 +20,6 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 
 Value Expansion(Builder& b, const Value& x) { return Mul(b, Log(b, x), 1 / kLn2); }
 
-ScalarValue LowerScalar(const ScalarCall& call) {
-  const ScalarValue log = call.b.Unary(ScalarOp::kLog, call.operands[0]);
-  return call.b.Binary(ScalarOp::kMul, log, call.b.Constant(log.dtype, 1 / kLn2));
-}
-
 double Double(double x) { return std::log2(x); }
 
 constexpr auto kSamples = UnarySamples(0.1, 5);
@@ -35,7 +30,7 @@ constinit const OpDef kOp_log2 = {
     .name = "weft.log2",
     .c_name = "log2",
     .kind = Kind::kComposite,
-    .doc = "Elementwise logarithm to base 2.",
+    .doc = "Elementwise logarithm to base 2, exact at powers of 2.",
     .example = "y = wf_log2(s, x);",
     .operands = kOperands,
     .results = kResult,
@@ -43,7 +38,7 @@ constinit const OpDef kOp_log2 = {
     .gradient = Gradient,
     .expand = ExpandUnary<Expansion>,
     .lowering = Lowering::kScalar,
-    .scalar = LowerScalar,
+    .scalar = ScalarUnary<ScalarOp::kLog2>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
     .tolerance = {.f64 = 1e-13, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 1e-6},

@@ -12,7 +12,7 @@ constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
 
 Value Derivative(Builder& b, const Value& x, const Value& y) { return Sub(b, 1, Square(b, y)); }
 
-double Double(double x) { return std::tanh(x); }
+double Double(double x) { return static_cast<double>(std::tanh(static_cast<long double>(x))); }
 
 constexpr auto kSamples = UnarySamples();
 

@@ -49,27 +49,26 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+// Neither form subtracts from 1 below 0, so that the tail keeps its digits: (1 + tanh t) / 2 is the logistic function of 2 t.
 ScalarValue LowerScalar(const ScalarCall& call) {
   ScalarBuilder& b = call.b;
   const ScalarValue& x = call.operands[0];
   auto times = [&](ScalarValue p, ScalarValue q) { return b.Binary(ScalarOp::kMul, p, q); };
   auto number = [&](double c) { return b.Constant(x.dtype, c); };
-  ScalarValue t;
-  if (call.attrs.Int(0) == 0) {
-    t = b.Unary(ScalarOp::kErf, times(x, number(kRootHalf)));
-  } else {
-    const ScalarValue cubic = times(times(times(x, x), x), number(kCubic));
-    t = b.Unary(ScalarOp::kTanh, times(b.Binary(ScalarOp::kAdd, x, cubic), number(kRoot2OverPi)));
-  }
-  return times(x, times(b.Binary(ScalarOp::kAdd, t, number(1)), number(0.5)));
+  if (call.attrs.Int(0) == 0) return b.Unary(ScalarOp::kGelu, x);
+  const ScalarValue slope = b.Fma(times(x, x), number(2 * kRoot2OverPi * kCubic), number(2 * kRoot2OverPi));
+  return times(x, b.Unary(ScalarOp::kLogistic, times(x, slope)));
 }
 
 absl::Status Reference(const ReferenceCall& call) {
   for (int64_t k = 0; k < call.results[0].count(); ++k) {
-    const double x = call.operands[0]->GetDouble(k);
-    const double t =
-        call.attrs.Int(0) == 0 ? std::erf(x * kRootHalf) : std::tanh(kRoot2OverPi * (x + kCubic * x * x * x));
-    call.results[0].SetDouble(k, x * 0.5 * (1 + t));
+    // long double: the tail multiplies the argument's error by its square.
+    const long double x = call.operands[0]->GetDouble(k);
+    const long double share =
+        call.attrs.Int(0) == 0
+            ? std::erfc(-x * 0.70710678118654752440084L) / 2
+            : 1 / (1 + std::exp(-1.59576912160573071176L * (x + static_cast<long double>(kCubic) * x * x * x)));
+    call.results[0].SetDouble(k, static_cast<double>(x * share));
   }
   return absl::OkStatus();
 }

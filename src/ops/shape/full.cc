@@ -8,15 +8,26 @@ namespace {
 
 using namespace ir;
 
-constexpr AttrDef kAttrs[] = {{"shape", AttrType::kInts, "result shape", true},
-                              {"value", AttrType::kDouble, "the number", true},
-                              {"dtype", AttrType::kDType, "element type", false, "f32"}};
+constexpr AttrDef kAttrs[] = {
+    {"shape", AttrType::kInts, "result shape", true},
+    {"value", AttrType::kDouble, "the number", true},
+    {"dtype", AttrType::kDType, "element type", false, "f32"},
+    {"integer", AttrType::kInt,
+     "the number exactly, where a double cannot hold it; value is then 0. For ui64 its 64 bits: -1 is the largest"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const DType dtype = call.attrs.Type(2);
   if (!Contains(kAnyType, dtype)) return UserError("dtype ", NameOf(dtype), " cannot be computed with in this version");
   const double value = call.attrs.Double(1);
-  if (!IsFloat(dtype)) {
+  if (call.attrs.has(3)) {
+    const int64_t integer = call.attrs.Int(3);
+    if (IsFloat(dtype)) return UserError("integer is given and dtype is ", NameOf(dtype), "; floats take value");
+    if (value != 0)
+      return UserError("both integer (", integer, ") and value (", value, ") are given; value must then be 0");
+    HostTensor stored(dtype, {});
+    stored.SetInt(0, integer);
+    if (stored.GetInt(0) != integer) return UserError("integer ", integer, " does not fit ", NameOf(dtype));
+  } else if (!IsFloat(dtype)) {
     if (!std::isfinite(value) || value != std::trunc(value)) {
       return UserError("value ", value, " is not a whole number and dtype is ", NameOf(dtype));
     }
@@ -31,12 +42,21 @@ absl::Status Infer(const InferCall& call, Types* results) {
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
+  if (call.attrs.has(3)) {
+    HostTensor number(call.attrs.Type(2), {});
+    number.SetInt(0, call.attrs.Int(3));
+    results[0] = BroadcastInDim(call.b, Constant(call.b, std::move(number)), ToDims(call.attrs.IntList(0)), {});
+    return absl::OkStatus();
+  }
   results[0] = Full(call.b, call.attrs.Type(2), ToDims(call.attrs.IntList(0)), call.attrs.Double(1));
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {
-    {"shape=[2,3] value=1.5"}, {"shape=[] value=-1 dtype=i32"}, {"shape=[0] value=1 dtype=i1"}};
+constexpr Sample kSamples[] = {{"shape=[2,3] value=1.5"},
+                               {"shape=[] value=-1 dtype=i32"},
+                               {"shape=[0] value=1 dtype=i1"},
+                               {"shape=[3] value=0 dtype=i64 integer=9007199254740993"},
+                               {"shape=[3] value=0 dtype=ui64 integer=-1"}};
 
 }  // namespace
 

@@ -9,7 +9,6 @@ using namespace ir;
 constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
 
 Value Expansion(Builder&, const Value& x) { return x; }
-ScalarValue LowerScalar(const ScalarCall& call) { return call.operands[0]; }
 absl::Status Reference(const ReferenceCall& call) {
   call.results[0] = *call.operands[0];
   return absl::OkStatus();
@@ -29,8 +28,7 @@ constinit const OpDef kOp_stop_gradient = {
     .results = kResult,
     .infer = InferSame,
     .expand = ExpandUnary<Expansion>,
-    .lowering = Lowering::kScalar,
-    .scalar = LowerScalar,
+    .lowering = Lowering::kExpand,
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,

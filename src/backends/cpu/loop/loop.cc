@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -14,12 +15,12 @@ namespace {
 using ir::ScalarOp;
 using ir::ScalarValue;
 
-constexpr std::array<std::string_view, 48> kOpNames = {
-    "add",  "sub",        "mul",        "div",   "rem",  "min",     "max",  "neg",      "abs",  "sign",
-    "and",  "or",         "xor",        "not",   "shl",  "shr",     "sar",  "popcount", "clz",  "floor",
-    "ceil", "round_away", "round_even", "trunc", "sqrt", "rsqrt",   "cbrt", "exp",      "exp2", "expm1",
-    "log",  "log1p",      "logistic",   "tanh",  "erf",  "erf_inv", "sin",  "cos",      "tan",  "atan2",
-    "pow",  "is_finite",  "is_nan",     "eq",    "ne",   "lt",      "le",   "gt"};
+constexpr std::array<std::string_view, 50> kOpNames = {
+    "add",  "sub",        "mul",        "div",       "rem",    "min",   "max",     "neg",      "abs",  "sign",
+    "and",  "or",         "xor",        "not",       "shl",    "shr",   "sar",     "popcount", "clz",  "floor",
+    "ceil", "round_away", "round_even", "trunc",     "sqrt",   "rsqrt", "cbrt",    "exp",      "exp2", "expm1",
+    "log",  "log2",       "log1p",      "logistic",  "tanh",   "erf",   "erf_inv", "gelu",     "sin",  "cos",
+    "tan",  "atan2",      "pow",        "is_finite", "is_nan", "eq",    "ne",      "lt",       "le",   "gt"};
 
 std::string OpName(ScalarOp op) {
   const auto i = static_cast<size_t>(op);
@@ -73,11 +74,13 @@ bool IsExpensive(ScalarOp op) {
     case ScalarOp::kExp2:
     case ScalarOp::kExpm1:
     case ScalarOp::kLog:
+    case ScalarOp::kLog2:
     case ScalarOp::kLog1p:
     case ScalarOp::kLogistic:
     case ScalarOp::kTanh:
     case ScalarOp::kErf:
     case ScalarOp::kErfInv:
+    case ScalarOp::kGelu:
     case ScalarOp::kSin:
     case ScalarOp::kCos:
     case ScalarOp::kTan:
@@ -85,6 +88,21 @@ bool IsExpensive(ScalarOp op) {
     case ScalarOp::kPow: return true;
     default: return false;
   }
+}
+
+bool NeedsF64For16Bits(const std::vector<Expr>& exprs) {
+  int roundings = 0;
+  for (const Expr& e : exprs) {
+    if (e.kind == ExprKind::kConstant) {
+      roundings += IsFloat(e.dtype) && e.number != std::trunc(e.number);  // 0.01 is no f32
+    } else if (e.kind == ExprKind::kFma) {
+      ++roundings;
+    } else if (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) {
+      if (IsExpensive(e.op) || e.op == ScalarOp::kRsqrt) return true;
+      roundings += e.op <= ScalarOp::kDiv || e.op == ScalarOp::kSqrt;
+    }
+  }
+  return roundings > 1;
 }
 
 size_t LoopKernel::parallel_dims() const {
@@ -340,10 +358,12 @@ std::string ToString(const LoopKernel& kernel, bool sizes) {
         }
         break;
       case ExprKind::kUnary:
-      case ExprKind::kBinary: absl::StrAppend(&text, OpName(e.op)); break;
+      case ExprKind::kBinary:
+        absl::StrAppend(&text, OpName(e.op), e.storage == DType::kInvalid ? "" : " for f32");
+        break;
       case ExprKind::kSelect: absl::StrAppend(&text, "select"); break;
       case ExprKind::kFma: absl::StrAppend(&text, "fma"); break;
-      case ExprKind::kConvert: absl::StrAppend(&text, "convert"); break;
+      case ExprKind::kConvert: absl::StrAppend(&text, "convert", e.storage == DType::kInvalid ? "" : " to odd"); break;
       case ExprKind::kBitcast: absl::StrAppend(&text, "bitcast"); break;
       case ExprKind::kRound: absl::StrAppend(&text, "round ", NameOf(e.storage)); break;
       case ExprKind::kReduced: absl::StrAppend(&text, "reduced ", e.index); break;
@@ -426,6 +446,7 @@ ScalarValue LoopBuilder::Unary(ScalarOp op, ScalarValue x) {
   Expr e;
   e.kind = ExprKind::kUnary;
   e.op = op;
+  if (for_16_bits_ && x.dtype == DType::kF64 && IsExpensive(op)) e.storage = DType::kF32;
   e.dtype = op == ScalarOp::kIsFinite || op == ScalarOp::kIsNan ? DType::kBool : x.dtype;
   e.args[0] = x.id;
   return Add(e);
@@ -435,6 +456,7 @@ ScalarValue LoopBuilder::Binary(ScalarOp op, ScalarValue x, ScalarValue y) {
   Expr e;
   e.kind = ExprKind::kBinary;
   e.op = op;
+  if (for_16_bits_ && x.dtype == DType::kF64 && IsExpensive(op)) e.storage = DType::kF32;
   e.dtype = op >= ScalarOp::kEq && op <= ScalarOp::kGe ? DType::kBool : x.dtype;
   e.args[0] = x.id;
   e.args[1] = y.id;
@@ -485,6 +507,7 @@ ScalarValue LoopBuilder::Convert(ScalarValue x, DType to) {
     Expr e;
     e.kind = ExprKind::kConvert;
     e.dtype = ComputeType(to);
+    if (IsHalf(to) && BitsOf(x.dtype) > 16) e.storage = to;
     e.args[0] = x.id;
     result = Add(e);
   }

@@ -38,7 +38,9 @@ enum class ExprKind : uint8_t {
   kReduced,  // the finished reduction `index`
 };
 
-// One scalar of the kernel. Computed types: bool, integers, f32, f64; bf16 and f16 exist in memory only.
+// One scalar of the kernel. Computed types: bool, integers, f32, f64; bf16 and f16 exist in memory only. `storage` says of
+// kRound what it rounds to; of functions of f64 that f32 or less becomes of them; of kConvert to f32 that a 16-bit type does,
+// so that it must round to odd (the low bit says "inexact") lest the second rounding see a tie that there is not.
 struct Expr {
   ExprKind kind = ExprKind::kConstant;
   ir::ScalarOp op = ir::ScalarOp::kAdd;
@@ -124,6 +126,9 @@ class LoopBuilder final : public ir::ScalarBuilder {
  public:
   explicit LoopBuilder(LoopKernel& kernel) : kernel_(kernel) {}
 
+  // While set, functions of f64 need no more digits than a 16-bit type can hold.
+  void set_for_16_bits(bool on) { for_16_bits_ = on; }
+
   ir::ScalarValue Load(Access access);
   ir::ScalarValue Index(Access access);
   ir::ScalarValue Reduce(ops::Reducer op, ir::ScalarValue x);
@@ -144,9 +149,14 @@ class LoopBuilder final : public ir::ScalarBuilder {
 
   LoopKernel& kernel_;
   std::map<std::string, uint32_t> known_;
+  bool for_16_bits_ = false;
 };
 
 // Whether an operation costs more than about five simple ones.
 bool IsExpensive(ir::ScalarOp op);
+
+// Whether f32 arithmetic could round a 16-bit result of these expressions wrongly: a function, or more roundings than one. One
+// addition, product, quotient or root in f32 of 16-bit operands rounds as if it had been exact.
+bool NeedsF64For16Bits(const std::vector<Expr>& exprs);
 
 }  // namespace weft::cpu

@@ -92,7 +92,37 @@ V ScalarCode::ToMemory(V value, DType dtype, bool rounded) {
   return value;
 }
 
-V ScalarCode::Convert(DType from, DType to, V x) {
+// Towards zero, and if that was not exact the low bit is set: what rounds it once more to at most 22 digits gets what one
+// rounding of x would have given (Boldo and Melquiond 2008).
+V ScalarCode::F32RoundedToOdd(DType from, V x) {
+  llvm::Type* f64 = Like(x, b_.getDoubleTy());
+  V wide = x;
+  if (!IsFloat(from)) {
+    if (BitsOf(from) == 64) {
+      // What f64 has no room for goes into bit 11, which it has room for.
+      V magnitude = IsSigned(from) ? b_.CreateSelect(b_.CreateICmpSLT(x, Int(x, 0)), b_.CreateNeg(x), x) : x;
+      V dropped = b_.CreateICmpNE(b_.CreateAnd(magnitude, Int(x, 0x7FF)), Int(x, 0));
+      V odd = b_.CreateOr(b_.CreateAnd(magnitude, Int(x, ~int64_t{0x7FF})),
+                          b_.CreateSelect(dropped, Int(x, 0x800), Int(x, 0)));
+      odd = b_.CreateSelect(b_.CreateICmpUGE(magnitude, Int(x, int64_t{1} << 53)), odd, magnitude);
+      wide = b_.CreateUIToFP(odd, f64);
+      if (IsSigned(from)) wide = b_.CreateSelect(b_.CreateICmpSLT(x, Int(x, 0)), b_.CreateFNeg(wide), wide);
+    } else {
+      wide = IsSigned(from) ? b_.CreateSIToFP(x, f64) : b_.CreateUIToFP(x, f64);
+    }
+  }
+  V near = b_.CreateFPTrunc(wide, Like(x, b_.getFloatTy()));
+  V back = b_.CreateFPExt(near, f64);
+  V bits = b_.CreateBitCast(near, Like(x, b_.getInt32Ty()));
+  V beyond = b_.CreateFCmpOGT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back),
+                              b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, wide));
+  V inexact = b_.CreateFCmpONE(back, wide);
+  V odd = b_.CreateOr(b_.CreateSub(bits, b_.CreateZExt(beyond, bits->getType())), Int(bits, 1));
+  return b_.CreateBitCast(b_.CreateSelect(inexact, odd, bits), near->getType());
+}
+
+V ScalarCode::Convert(DType from, DType to, V x, bool to_odd) {
+  if (to_odd) return F32RoundedToOdd(from, x);
   llvm::Type* type = Like(x, ComputeLlvm(to));
   if (IsBool(to)) {
     V zero = llvm::Constant::getNullValue(x->getType());
@@ -120,7 +150,7 @@ V ScalarCode::Emit(const Expr& e, DType from, V const args[3]) {
     case ExprKind::kFma:
       if (IsFloat(e.dtype)) return math_.Fma(args[0], args[1], args[2]);
       return b_.CreateAdd(b_.CreateMul(args[0], args[1]), args[2]);
-    case ExprKind::kConvert: return Convert(from, e.dtype, args[0]);
+    case ExprKind::kConvert: return Convert(from, e.dtype, args[0], e.storage != DType::kInvalid);
     case ExprKind::kBitcast:
       if (BitsOf(from) != BitsOf(e.dtype) || IsBool(from) || IsBool(e.dtype)) return nullptr;
       return b_.CreateBitCast(args[0], Like(args[0], ComputeLlvm(e.dtype)));
@@ -164,7 +194,7 @@ V ScalarCode::Unary(const Expr& e, DType from, V x) {
       if (!is_float) return nullptr;
       return b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x),
                               llvm::ConstantFP::getInfinity(x->getType()));
-    default: return is_float ? math_.Function(e.op, x) : nullptr;
+    default: return is_float ? math_.Function(e.op, x, e.storage != DType::kInvalid) : nullptr;
   }
 }
 
@@ -232,8 +262,10 @@ V ScalarCode::Binary(const Expr& e, DType from, V x, V y) {
       V product = b_.CreateMul(b_.CreateZExt(x, wide), b_.CreateZExt(y, wide));
       return b_.CreateTrunc(b_.CreateLShr(product, Int(product, 32)), x->getType());
     }
-    case ScalarOp::kAtan2: return is_float ? math_.Atan2(x, y) : nullptr;
-    case ScalarOp::kPow: return is_float ? math_.Pow(x, y) : is_bool ? nullptr : IntPower(from, x, y);
+    case ScalarOp::kAtan2: return is_float ? math_.Atan2(x, y, e.storage != DType::kInvalid) : nullptr;
+    case ScalarOp::kPow:
+      if (is_float) return math_.Pow(x, y, e.storage != DType::kInvalid);
+      return is_bool ? nullptr : IntPower(from, x, y);
     case ScalarOp::kEq: return is_float ? b_.CreateFCmpOEQ(x, y) : b_.CreateICmpEQ(x, y);
     case ScalarOp::kNe: return is_float ? b_.CreateFCmpUNE(x, y) : b_.CreateICmpNE(x, y);
     case ScalarOp::kLt:

@@ -32,7 +32,8 @@ class ScalarCode {
   V Unary(const Expr& e, DType from, V x);
   V Binary(const Expr& e, DType from, V x, V y);
   V IntPower(DType dtype, V x, V y);
-  V Convert(DType from, DType to, V x);
+  V Convert(DType from, DType to, V x, bool to_odd);
+  V F32RoundedToOdd(DType from, V x);
   V RoundBF16(V x);    // f32 bits with the low half zero
   V F16Bits(V x);      // f32 to i16
   V F16Value(V bits);  // i16 to f32

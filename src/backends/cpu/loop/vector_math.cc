@@ -42,6 +42,20 @@ V VectorMath::Fma(V x, V y, V z) {
   return b_.CreateFPTrunc(sum, x->getType());
 }
 
+V VectorMath::ProductLow(V x, V y, V product) {
+  if (target_.has_fma) return Fma(x, y, b_.CreateFNeg(product));
+  // Veltkamp's halves of 26 bits; without overflow below 2^996.
+  const auto high = [&](V v) {
+    V scaled = b_.CreateFMul(v, Constant(v, 134217729));  // 2^27 + 1
+    return b_.CreateFSub(scaled, b_.CreateFSub(scaled, v));
+  };
+  V xh = high(x), yh = high(y);
+  V xl = b_.CreateFSub(x, xh), yl = b_.CreateFSub(y, yh);
+  V low = b_.CreateFSub(b_.CreateFMul(xh, yh), product);
+  low = b_.CreateFAdd(b_.CreateFAdd(low, b_.CreateFMul(xh, yl)), b_.CreateFMul(xl, yh));
+  return b_.CreateFAdd(low, b_.CreateFMul(xl, yl));
+}
+
 V VectorMath::Poly(V x, std::initializer_list<double> ascending) {
   const double* c = ascending.end();
   V p = Constant(x, *--c);
@@ -125,41 +139,87 @@ V VectorMath::Pow2(V n) {
                           WithElement(n->getType(), b_.getDoubleTy()));
 }
 
-// expm1(r) for x = n ln 2 + r, |r| <= 0.347; Taylor to r^10, 1e-12 relative.
+// expm1(r), |r| <= 0.347; Taylor to r^10, 1e-12 relative.
+V VectorMath::ExpSeries(V r) {
+  V q = Poly(r, {1. / 2, 1. / 6, 1. / 24, 1. / 120, 1. / 720, 1. / 5040, 1. / 40320, 1. / 362880, 1. / 3628800});
+  return Fma(b_.CreateFMul(r, r), q, r);
+}
+
+// expm1(r) for x = n ln 2 + r.
 V VectorMath::ExpReduced(V x, V* n) {
   V rounded = Round(llvm::Intrinsic::roundeven, b_.CreateFMul(x, Constant(x, kLog2E)));
   V r = Fma(rounded, Constant(x, -0.693147180369123816490), x);  // ln 2 in two parts: n times the first is exact
   r = Fma(rounded, Constant(x, -1.90821492927058770002e-10), r);
   *n = b_.CreateFPToSI(rounded, IntTypeOf(x));
-  V q = Poly(r, {1. / 2, 1. / 6, 1. / 24, 1. / 120, 1. / 720, 1. / 5040, 1. / 40320, 1. / 362880, 1. / 3628800});
-  return Fma(b_.CreateFMul(r, r), q, r);
+  return ExpSeries(r);
 }
 
-// f64 arguments that came from f32: clamped to where f32 has long overflowed or vanished, so 2^n is a normal f64.
+// Clamped to where f32 has long overflowed or vanished, so that 2^n is a normal f64; NaN becomes 0.
+V VectorMath::Tame(V x, double limit) {
+  V clamped = Min(Max(x, Constant(x, -limit)), Constant(x, limit));
+  return b_.CreateSelect(b_.CreateFCmpUNO(x, x), Constant(x, 0), clamped);
+}
+
 V VectorMath::Exp64(V x) {
-  V clamped = Min(Max(x, Constant(x, -200)), Constant(x, 200));
   V n = nullptr;
-  V r = ExpReduced(b_.CreateSelect(b_.CreateFCmpUNO(x, x), Constant(x, 0), clamped), &n);
+  V r = ExpReduced(Tame(x, 200), &n);
   V result = b_.CreateFMul(b_.CreateFAdd(r, Constant(x, 1)), Pow2(n));
+  // Whole zeros and infinities, lest an infinity times what stands for 0 be one.
+  result = b_.CreateSelect(b_.CreateFCmpOLT(x, Constant(x, -200)), Constant(x, 0), result);
+  result = b_.CreateSelect(b_.CreateFCmpOGT(x, Constant(x, 200)), Constant(x, kInf), result);
   return b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result);
 }
 
-// ln x for x from f32 (denormals of f32 are normal here): 2 atanh((m-1)/(m+1)) + n ln 2, m in [0.707, 1.414].
-V VectorMath::Log64(V x) {
+V VectorMath::Expm164(V x) {
+  V n = nullptr;
+  V r = ExpReduced(Tame(x, 200), &n);
+  V scale = Pow2(n);
+  V result = Fma(r, scale, b_.CreateFSub(scale, Constant(x, 1)));
+  V unchanged = b_.CreateFCmpUEQ(x, Constant(x, 0));  // -0 or NaN
+  return b_.CreateSelect(unchanged, x, result);
+}
+
+// A whole x has r = 0 and comes out exactly.
+V VectorMath::Exp2Wide(V x) {
+  V tame = Tame(x, 300);
+  V rounded = Round(llvm::Intrinsic::roundeven, tame);
+  V r = b_.CreateFMul(b_.CreateFSub(tame, rounded), Constant(x, kLn2));
+  V result = b_.CreateFMul(b_.CreateFAdd(ExpSeries(r), Constant(x, 1)), Pow2(b_.CreateFPToSI(rounded, IntTypeOf(x))));
+  return b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result);
+}
+
+// x = 2^n m, m in [0.707, 1.414], for x from f32 (denormals of f32 are normal here): ln m by 2 atanh((m-1)/(m+1)), n.
+V VectorMath::LogReduced(V x, V* n) {
   llvm::Type* i64 = IntTypeOf(x);
   V bits = b_.CreateBitCast(x, i64);
   V offset = b_.CreateSub(bits, IntConstant(i64, 0x3FE6A09E667F3BCD));  // of sqrt(1/2)
-  V n = b_.CreateAShr(offset, IntConstant(i64, 52));
-  V m = b_.CreateBitCast(b_.CreateSub(bits, b_.CreateShl(n, IntConstant(i64, 52))), x->getType());
+  V exponent = b_.CreateAShr(offset, IntConstant(i64, 52));
+  V m = b_.CreateBitCast(b_.CreateSub(bits, b_.CreateShl(exponent, IntConstant(i64, 52))), x->getType());
   V s = b_.CreateFDiv(b_.CreateFSub(m, Constant(x, 1)), b_.CreateFAdd(m, Constant(x, 1)));
   V z = b_.CreateFMul(s, s);
   V p = Poly(z, {2., 2. / 3, 2. / 5, 2. / 7, 2. / 9, 2. / 11, 2. / 13, 2. / 15, 2. / 17});
-  V n32 = b_.CreateTrunc(n, WithElement(i64, b_.getInt32Ty()));
-  V result = Fma(b_.CreateSIToFP(n32, x->getType()), Constant(x, kLn2), b_.CreateFMul(s, p));
-  result = b_.CreateSelect(b_.CreateFCmpOEQ(x, Constant(x, 0)), Constant(x, -kInf), result);
+  *n = b_.CreateSIToFP(b_.CreateTrunc(exponent, WithElement(i64, b_.getInt32Ty())), x->getType());
+  return b_.CreateFMul(s, p);
+}
+
+V VectorMath::LogEdges(V x, V log) {
+  V result = b_.CreateSelect(b_.CreateFCmpOEQ(x, Constant(x, 0)), Constant(x, -kInf), log);
   result = b_.CreateSelect(b_.CreateFCmpOLT(x, Constant(x, 0)), Constant(x, std::nan("")), result);
   V unchanged = b_.CreateFCmpUEQ(x, Constant(x, kInf));  // +inf or NaN
   return b_.CreateSelect(unchanged, x, result);
+}
+
+V VectorMath::Log64(V x) {
+  V n = nullptr;
+  V m = LogReduced(x, &n);
+  return LogEdges(x, Fma(n, Constant(x, kLn2), m));
+}
+
+// A power of two has ln m = 0 and comes out exactly.
+V VectorMath::Log2Wide(V x) {
+  V n = nullptr;
+  V m = LogReduced(x, &n);
+  return LogEdges(x, Fma(m, Constant(x, kLog2E), n));
 }
 
 V VectorMath::Erf64(V x) {
@@ -184,6 +244,29 @@ V VectorMath::Erf64(V x) {
   V large = CopySign(b_.CreateFSub(Constant(x, 1), erfc), x);
   V result = b_.CreateSelect(b_.CreateFCmpOLT(magnitude, Constant(x, 1)), small, large);
   return b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result);
+}
+
+// x P(x), P the normal distribution function. P(-t) = e^(-t^2 / 2) G(u) / (t + c), u = (t - c) / (t + c): a fit of G up to
+// t = 14.6, where even the denormals of f32 end. x goes to the other factor than the exponential, which may be a denormal.
+V VectorMath::GeluFrom(V x, V t, double c, std::initializer_list<double> fit, V exponential) {
+  V inverse = b_.CreateFDiv(Constant(t, 1), b_.CreateFAdd(t, Constant(t, c)));
+  V u = b_.CreateFMul(b_.CreateFSub(t, Constant(t, c)), inverse);
+  V positive = b_.CreateFCmpOGT(x, Constant(x, 0));
+  V factor = b_.CreateSelect(positive, t, x);  // t is finite where x may not be
+  V lower = b_.CreateFMul(b_.CreateFMul(factor, b_.CreateFMul(Poly(u, fit), inverse)), exponential);
+  return b_.CreateSelect(positive, b_.CreateFSub(x, lower), lower);
+}
+
+V VectorMath::Gelu64(V x) {
+  V t = Min(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), Constant(x, 21));  // e^-220 is 0 here
+  V e = Exp64(b_.CreateFMul(b_.CreateFMul(t, t), Constant(x, -0.5)));
+  return GeluFrom(x, t, 4,
+                  // 5e-13
+                  {0.755285130415729793, -0.607896641972489693, 0.387137400742339979, -0.186521857876243108,
+                   0.0603965750638508659, -0.00754019132518274586, -0.00347969793198114186, 0.00163084245289542651,
+                   0.000133410093128310621, -0.000231189249206903352, -2.26641306655307149e-6, 0.000035188969120902255,
+                   1.60793888190200844e-6, -5.35779103037778149e-6, -1.36670128967137719e-6},
+                  e);
 }
 
 // x * f(w), w = -ln(1 - x^2): fits of f in w - 2.5 for w < 5 (3e-12) and in sqrt(w) - 3 beyond (4e-11).
@@ -255,11 +338,11 @@ V VectorMath::Trig(ScalarOp op, V x) {
   auto* join = llvm::BasicBlock::Create(context, "", function);
   b_.CreateCondBr(all, fast, slow);
   b_.SetInsertPoint(fast);
-  V wide = b_.CreateFPExt(x, WithElement(x->getType(), b_.getDoubleTy()));
+  V wide = IsF64(x) ? x : b_.CreateFPExt(x, WithElement(x->getType(), b_.getDoubleTy()));
   V sine = nullptr, cosine = nullptr;
   SinCos64(b_.CreateSelect(b_.CreateFCmpUNO(wide, wide), Constant(wide, 0), wide), &sine, &cosine);
   V result = op == ScalarOp::kSin ? sine : op == ScalarOp::kCos ? cosine : b_.CreateFDiv(sine, cosine);
-  result = b_.CreateFPTrunc(result, x->getType());
+  result = b_.CreateFPCast(result, x->getType());
   if (op != ScalarOp::kCos) result = b_.CreateSelect(b_.CreateFCmpOEQ(x, Constant(x, 0)), x, result);  // -0
   V fast_result = b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result);
   auto* fast_end = b_.GetInsertBlock();
@@ -274,32 +357,98 @@ V VectorMath::Trig(ScalarOp op, V x) {
   return phi;
 }
 
-// f32 throughout: degree-6 fit of (exp(r) - 1 - r) / r^2 on |r| <= 0.347 (1.4e-9); about 0.6 ULP.
-V VectorMath::ExpF32(V x) {
-  V nan = b_.CreateFCmpUNO(x, x);
-  V clamped = Min(Max(x, Constant(x, -104)), Constant(x, 89));
+// e^r 2^n in f32 for |r| <= 0.347: degree-6 fit of (exp(r) - 1 - r) / r^2 (1.4e-9). n is NaN where r is.
+V VectorMath::ExpScaledF32(V r, V n) {
+  V q = Poly(r, {0.500000001348105802, 0.166666666816401663, 0.0416664647729668138, 0.00833331090856545328,
+                 0.00139336669000069318, 0.000198910095963083161});
+  V p = b_.CreateFAdd(Fma(b_.CreateFMul(r, r), q, r), Constant(r, 1));
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(r->getType());
+  if (target_.isa == Isa::kAvx512 && vector != nullptr && vector->getNumElements() == 16) {
+    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                              {p, n, p, b_.getInt16(-1), b_.getInt32(4)});
+  }
+  // 2^n in two factors, so that denormals and the last binade below overflow come out.
+  llvm::Type* i32 = IntTypeOf(r);
+  V i = b_.CreateFPToSI(b_.CreateSelect(b_.CreateFCmpUNO(n, n), Constant(r, 0), n), i32);
+  V half = b_.CreateAShr(i, IntConstant(i32, 1));
+  const auto power = [&](V e) {
+    return b_.CreateBitCast(b_.CreateShl(b_.CreateAdd(e, IntConstant(i32, 127)), IntConstant(i32, 23)), r->getType());
+  };
+  return b_.CreateFMul(b_.CreateFMul(p, power(half)), power(b_.CreateSub(i, half)));
+}
+
+// About 0.8 ULP. `low`, if given, is what x lost when it was rounded. NaN comes through the arithmetic.
+V VectorMath::ExpF32(V x, V low, bool can_be_positive) {
+  V clamped = Max(x, Constant(x, -104));
+  if (can_be_positive) clamped = Min(clamped, Constant(x, 89));
   V n = b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, b_.CreateFMul(clamped, Constant(x, kLog2E)));
   V r = Fma(n, Constant(x, -0.693145751953125), clamped);
   r = Fma(n, Constant(x, -1.42860682030941723212e-6), r);
-  V q = Poly(r, {0.500000001348105802, 0.166666666816401663, 0.0416664647729668138, 0.00833331090856545328,
-                 0.00139336669000069318, 0.000198910095963083161});
-  V p = b_.CreateFAdd(Fma(b_.CreateFMul(r, r), q, r), Constant(x, 1));
-  V result = nullptr;
-  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
-  if (target_.isa == Isa::kAvx512 && vector != nullptr && vector->getNumElements() == 16) {
-    result = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
-                                {p, n, p, b_.getInt16(-1), b_.getInt32(4)});
-  } else {
-    // 2^n in two factors, so that denormals and the last binade below overflow come out.
-    llvm::Type* i32 = IntTypeOf(x);
-    V i = b_.CreateFPToSI(b_.CreateSelect(nan, Constant(x, 0), n), i32);
-    V half = b_.CreateAShr(i, IntConstant(i32, 1));
-    const auto power = [&](V e) {
-      return b_.CreateBitCast(b_.CreateShl(b_.CreateAdd(e, IntConstant(i32, 127)), IntConstant(i32, 23)), x->getType());
-    };
-    result = b_.CreateFMul(b_.CreateFMul(p, power(half)), power(b_.CreateSub(i, half)));
-  }
-  return b_.CreateSelect(nan, x, result);
+  if (low != nullptr) r = b_.CreateFAdd(r, low);
+  return ExpScaledF32(r, n);
+}
+
+V VectorMath::Exp2F32(V x) {
+  V clamped = Min(Max(x, Constant(x, -151)), Constant(x, 129));
+  V n = b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, clamped);
+  return ExpScaledF32(b_.CreateFMul(b_.CreateFSub(clamped, n), Constant(x, kLn2)), n);
+}
+
+// With e = e^-|x| and d = e / (1 + e): 1 - d, and below 0 e - e d. About 1.7 ULP, as d counts for half at most.
+V VectorMath::LogisticF32(V x) {
+  V one = Constant(x, 1);
+  V e = ExpF32(b_.CreateFNeg(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x)), nullptr, false);
+  V d = b_.CreateFDiv(e, b_.CreateFAdd(one, e));
+  return b_.CreateSelect(b_.CreateFCmpOLT(x, Constant(x, 0)), Fma(b_.CreateFNeg(e), d, e), b_.CreateFSub(one, d));
+}
+
+// w = -ln(1 - x^2) from f64: x + x (w g(w) + sqrt(pi) / 2 - 1) for w < 5 (6e-9), x times a fit in sqrt(w) - 3 beyond (8e-9).
+// About 1.7 ULP.
+V VectorMath::ErfInvF32(V x) {
+  V one = Constant(x, 1);
+  V wide = b_.CreateFPExt(x, WithElement(x->getType(), b_.getDoubleTy()));
+  V log = Log64(b_.CreateFMul(b_.CreateFSub(Constant(wide, 1), wide), b_.CreateFAdd(Constant(wide, 1), wide)));
+  V w = b_.CreateFNeg(b_.CreateFPTrunc(log, x->getType()));
+  V g = Poly(w, {0.232013662699, 0.0115494955366, -0.00233611646933, -0.000125439837512, 4.32277421821e-5,
+                 4.52387330212e-6, -2.11326230265e-6, 2.42152765319e-7, -1.0611781386e-8, 6.71942166321e-11});
+  V central = Fma(x, Fma(w, g, Constant(x, 0.88622692545275801365 - 1)), x);
+  V root = b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, Max(w, Constant(x, 5)));
+  V tail = Poly(b_.CreateFSub(root, Constant(x, 3)),
+                {2.83297679595, 1.00167503548, 0.00944564508792, -0.0076385921417, 0.00568360492798, -0.00359055212636,
+                 0.00149460190233, -7.07736481143e-5, -0.000317686706742, 0.000125706943734});
+  V result = b_.CreateSelect(b_.CreateFCmpOLT(w, Constant(x, 5)), central, b_.CreateFMul(x, tail));
+  V edge = b_.CreateFCmpOEQ(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), one);
+  return CopySign(b_.CreateSelect(edge, Constant(x, kInf), result), x);  // -0 too
+}
+
+// Below 1: x + x q(x^2), 3e-11; from 1: 1 - exp of a fit of ln erfc up to 3.95 (8e-9), where erf is 1 in f32. About 0.8 ULP.
+V VectorMath::ErfF32(V x) {
+  V magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  V q = Poly(b_.CreateFMul(x, x),
+             {0.12837916706154342, -0.3761263846802871, 0.11283782495236845, -0.026865430727670243,
+              0.0052210318078580228, -0.00084840804055351063, 0.00011265959025606609, -9.6670445714869964e-6});
+  V small = Fma(x, q, x);
+  // Not shifted to the middle: the constant term stays small, and with it the rounding of the last step.
+  V log_erfc = Poly(Min(Max(magnitude, Constant(x, 1)), Constant(x, 3.95)),
+                    {0.000407436541399, -1.13063444995, -0.631033342397, -0.110965260533, 0.0270368721147,
+                     -0.00503659145822, 0.000677504651773, -6.07634217168e-5, 3.16058821266e-6, -6.84770663768e-8});
+  V large = CopySign(b_.CreateFSub(Constant(x, 1), ExpF32(log_erfc, nullptr, false)), x);
+  V result = b_.CreateSelect(b_.CreateFCmpOLT(magnitude, Constant(x, 1)), small, large);
+  return b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result);
+}
+
+// About 4.5 ULP; e^(-t^2 / 2) takes t^2 in two parts, or the tail would lose a hundred.
+V VectorMath::GeluF32(V x) {
+  V t = Min(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), Constant(x, 20));
+  V square = b_.CreateFMul(t, t);
+  V low = Fma(t, t, b_.CreateFNeg(square));
+  V e = ExpF32(b_.CreateFMul(square, Constant(x, -0.5)), b_.CreateFMul(low, Constant(x, -0.5)), false);
+  return GeluFrom(x, t, 3,
+                  // 1.2e-9
+                  {0.729083690700834141, -0.509331989398757615, 0.230017677384069447, -0.0472627486955828579,
+                   -0.0104622918520504934, 0.00696983590210681313, 0.00102413687722411046, -0.00103427885890336512,
+                   -0.000244606192493160323, 0.000133173083958597557, 0.0000553865753683029135},
+                  e);
 }
 
 // Below 0.632: x + x^3 q(x^2), fit to 2e-9; beyond: 1 - 2 / (exp(2 |x|) + 1). About 1.5 ULP.
@@ -311,126 +460,75 @@ V VectorMath::TanhF32(V x) {
   V small = Fma(b_.CreateFMul(z, x), q, x);
   V e = ExpF32(Min(b_.CreateFAdd(magnitude, magnitude), Constant(x, 40)));
   V large = b_.CreateFSub(Constant(x, 1), b_.CreateFDiv(Constant(x, 2), b_.CreateFAdd(e, Constant(x, 1))));
-  return b_.CreateSelect(b_.CreateFCmpOLT(magnitude, Constant(x, 0.63)), small, CopySign(large, x));
+  V result = b_.CreateSelect(b_.CreateFCmpOLT(magnitude, Constant(x, 0.63)), small, large);
+  return CopySign(result, x);  // -0 too: its series ends in -0 + 0
 }
 
-V VectorMath::Function(ScalarOp op, V x) {
+V VectorMath::Function(ScalarOp op, V x, bool to_f32) {
   if (op == ScalarOp::kSqrt) return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
   if (op == ScalarOp::kRsqrt) {
     return b_.CreateFDiv(Constant(x, 1), b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
   }
-  V one = Constant(x, 1);
-  if (IsF64(x)) {
-    switch (op) {
-      case ScalarOp::kCbrt: return CallPerLane("cbrt", x);
-      case ScalarOp::kExp: return CallPerLane("exp", x);
-      case ScalarOp::kExp2: return CallPerLane("exp2", x);
-      case ScalarOp::kExpm1: return CallPerLane("expm1", x);
-      case ScalarOp::kLog: return CallPerLane("log", x);
-      case ScalarOp::kLog1p: return CallPerLane("log1p", x);
-      case ScalarOp::kTanh: return CallPerLane("tanh", x);
-      case ScalarOp::kErf: return CallPerLane("erf", x);
-      case ScalarOp::kSin: return CallPerLane("sin", x);
-      case ScalarOp::kCos: return CallPerLane("cos", x);
-      case ScalarOp::kTan: return CallPerLane("tan", x);
-      case ScalarOp::kLogistic: {
-        V e = CallPerLane("exp", b_.CreateFNeg(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x)));
-        V numerator = b_.CreateSelect(b_.CreateFCmpOLT(x, Constant(x, 0)), e, one);
-        return b_.CreateFDiv(numerator, b_.CreateFAdd(one, e));
-      }
-      case ScalarOp::kErfInv: {
-        // Two Newton steps on libm's erf from the f32-accurate start; near 1 through erfc, which keeps its digits.
-        V y = ErfInv64(x);
-        V finite = b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), one);
-        V start = b_.CreateSelect(finite, y, Constant(x, 0));
-        V magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, start);
-        V target = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
-        for (int i = 0; i < 2; ++i) {
-          V by_erf = b_.CreateFSub(CallPerLane("erf", magnitude), target);
-          V by_erfc = b_.CreateFSub(b_.CreateFSub(one, target), CallPerLane("erfc", magnitude));
-          V error = b_.CreateSelect(b_.CreateFCmpOGT(target, Constant(x, 0.5)), by_erfc, by_erf);
-          V inverse_slope = b_.CreateFMul(Constant(x, 0.88622692545275801365),
-                                          CallPerLane("exp", b_.CreateFMul(magnitude, magnitude)));
-          magnitude = b_.CreateFSub(magnitude, b_.CreateFMul(error, inverse_slope));
-        }
-        return b_.CreateSelect(finite, CopySign(magnitude, x), y);
-      }
-      default: return nullptr;
-    }
-  }
+  if (IsF64(x) && !to_f32) return Double(op, x);
   if (op == ScalarOp::kSin || op == ScalarOp::kCos || op == ScalarOp::kTan) return Trig(op, x);
+  if (IsF64(x)) return Wide(op, x);
   if (target_.has_fma) {
-    if (op == ScalarOp::kExp) return ExpF32(x);
-    if (op == ScalarOp::kTanh) return TanhF32(x);
-    if (op == ScalarOp::kLogistic) {
-      V e = ExpF32(b_.CreateFNeg(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x)));
-      V numerator = b_.CreateSelect(b_.CreateFCmpOLT(x, Constant(x, 0)), e, one);
-      return b_.CreateFDiv(numerator, b_.CreateFAdd(one, e));
+    switch (op) {
+      case ScalarOp::kExp: return ExpF32(x);
+      case ScalarOp::kExp2: return Exp2F32(x);
+      case ScalarOp::kTanh: return TanhF32(x);
+      case ScalarOp::kLogistic: return LogisticF32(x);
+      case ScalarOp::kErf: return ErfF32(x);
+      case ScalarOp::kErfInv: return ErfInvF32(x);
+      case ScalarOp::kGelu: return GeluF32(x);
+      default: break;
     }
   }
-  V w = b_.CreateFPExt(x, WithElement(x->getType(), b_.getDoubleTy()));
-  V wone = Constant(w, 1);
-  V result = nullptr;
-  const auto expm1 = [&](V y) {
-    V clamped = Min(Max(y, Constant(y, -200)), Constant(y, 200));
-    V n = nullptr;
-    V r = ExpReduced(b_.CreateSelect(b_.CreateFCmpUNO(y, y), Constant(y, 0), clamped), &n);
-    V scale = Pow2(n);
-    return Fma(r, scale, b_.CreateFSub(scale, wone));
-  };
-  bool keep_zero = false;  // f(-0) = -0 and f(x) = x for the tiniest
+  V result = Wide(op, b_.CreateFPExt(x, WithElement(x->getType(), b_.getDoubleTy())));
+  return result == nullptr ? nullptr : b_.CreateFPTrunc(result, x->getType());
+}
+
+V VectorMath::Wide(ScalarOp op, V x) {
+  V one = Constant(x, 1);
+  V magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  V nan = b_.CreateFCmpUNO(x, x);
   switch (op) {
-    case ScalarOp::kExp: result = Exp64(w); break;
-    case ScalarOp::kExp2: result = Exp64(b_.CreateFMul(w, Constant(w, kLn2))); break;
-    case ScalarOp::kExpm1:
-      result = expm1(w);
-      keep_zero = true;
-      break;
-    case ScalarOp::kLog: result = Log64(w); break;
+    case ScalarOp::kExp: return Exp64(x);
+    case ScalarOp::kExp2: return Exp2Wide(x);
+    case ScalarOp::kExpm1: return Expm164(x);
+    case ScalarOp::kLog: return Log64(x);
+    case ScalarOp::kLog2: return Log2Wide(x);
     case ScalarOp::kLog1p: {
       // ln(u) plus what 1 + x lost, for x in (-1, inf).
-      V u = b_.CreateFAdd(wone, w);
-      V lost = b_.CreateFDiv(b_.CreateFSub(w, b_.CreateFSub(u, wone)), u);
-      V inside = b_.CreateAnd(b_.CreateFCmpOGT(w, Constant(w, -1)), b_.CreateFCmpOLT(w, Constant(w, kInf)));
-      result = b_.CreateFAdd(Log64(u), b_.CreateSelect(inside, lost, Constant(w, 0)));
-      keep_zero = true;
-      break;
+      V u = b_.CreateFAdd(one, x);
+      V lost = b_.CreateFDiv(b_.CreateFSub(x, b_.CreateFSub(u, one)), u);
+      V inside = b_.CreateAnd(b_.CreateFCmpOGT(x, Constant(x, -1)), b_.CreateFCmpOLT(x, Constant(x, kInf)));
+      V result = b_.CreateFAdd(Log64(u), b_.CreateSelect(inside, lost, Constant(x, 0)));
+      return b_.CreateSelect(b_.CreateFCmpUEQ(x, Constant(x, 0)), x, result);  // -0 or NaN
     }
-    case ScalarOp::kLogistic: {
-      V e = Exp64(b_.CreateFNeg(w));
-      result = b_.CreateFDiv(wone, b_.CreateFAdd(wone, e));
-      break;
-    }
+    case ScalarOp::kLogistic: return b_.CreateFDiv(one, b_.CreateFAdd(one, Exp64(b_.CreateFNeg(x))));
     case ScalarOp::kTanh: {
-      V magnitude = Min(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, w), Constant(w, 20));
-      V e = expm1(b_.CreateFAdd(magnitude, magnitude));
-      result = CopySign(b_.CreateFDiv(e, b_.CreateFAdd(e, Constant(w, 2))), w);
-      break;
+      V tame = Min(magnitude, Constant(x, 20));
+      V e = Expm164(b_.CreateFAdd(tame, tame));
+      V result = CopySign(b_.CreateFDiv(e, b_.CreateFAdd(e, Constant(x, 2))), x);
+      return b_.CreateSelect(nan, x, result);
     }
-    case ScalarOp::kErf: result = Erf64(w); break;
-    case ScalarOp::kErfInv: result = ErfInv64(w); break;
+    case ScalarOp::kErf: return Erf64(x);
+    case ScalarOp::kErfInv: return ErfInv64(x);
+    case ScalarOp::kGelu: return Gelu64(x);
     case ScalarOp::kCbrt: {
-      V third = b_.CreateFMul(Log64(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, w)), Constant(w, 1. / 3));
-      V root = Exp64(Max(third, Constant(w, -100)));
-      V special = b_.CreateFCmpUEQ(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, w), Constant(w, kInf));
-      result = b_.CreateSelect(special, w, CopySign(root, w));
-      keep_zero = true;
-      break;
+      V root = Exp64(Max(b_.CreateFMul(Log64(magnitude), Constant(x, 1. / 3)), Constant(x, -100)));
+      V unchanged = b_.CreateOr(b_.CreateFCmpUEQ(magnitude, Constant(x, kInf)), b_.CreateFCmpOEQ(x, Constant(x, 0)));
+      return b_.CreateSelect(unchanged, x, CopySign(root, x));
     }
     default: return nullptr;
   }
-  result = b_.CreateFPTrunc(result, x->getType());
-  if (op == ScalarOp::kExpm1 || op == ScalarOp::kTanh || op == ScalarOp::kLog1p) {
-    result = b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result);
-  }
-  if (keep_zero) result = b_.CreateSelect(b_.CreateFCmpOEQ(x, Constant(x, 0)), x, result);
-  return result;
 }
 
-V VectorMath::Atan2(V y, V x) {
-  if (IsF64(x)) return CallPerLane("atan2", y, x);
+V VectorMath::Atan2(V y, V x, bool to_f32) {
+  if (IsF64(x) && !to_f32) return CallPerLane("atan2", y, x);
   llvm::Type* wide = WithElement(x->getType(), b_.getDoubleTy());
-  V wy = b_.CreateFPExt(y, wide), wx = b_.CreateFPExt(x, wide);
+  V wy = b_.CreateFPCast(y, wide), wx = b_.CreateFPCast(x, wide);
   V ay = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, wy), ax = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, wx);
   V steep = b_.CreateFCmpOGT(ay, ax);
   V low = b_.CreateSelect(steep, ax, ay), high = b_.CreateSelect(steep, ay, ax);
@@ -442,15 +540,15 @@ V VectorMath::Atan2(V y, V x) {
   llvm::Type* i64 = IntTypeOf(wx);
   V negative = b_.CreateICmpSLT(b_.CreateBitCast(wx, i64), IntConstant(i64, 0));  // -0 is negative
   angle = b_.CreateSelect(negative, b_.CreateFSub(Constant(angle, 3.14159265358979323846), angle), angle);
-  V result = b_.CreateFPTrunc(CopySign(angle, wy), x->getType());
+  V result = b_.CreateFPCast(CopySign(angle, wy), x->getType());
   return b_.CreateSelect(b_.CreateFCmpUNO(x, y), b_.CreateFAdd(x, y), result);
 }
 
 // exp(y ln |x|) in f64: the logarithm's 1e-13 times y ln|x| <= 104 leaves 1e-11.
-V VectorMath::Pow(V x, V y) {
-  if (IsF64(x)) return CallPerLane("pow", x, y);
+V VectorMath::Pow(V x, V y, bool to_f32) {
+  if (IsF64(x) && !to_f32) return CallPerLane("pow", x, y);
   llvm::Type* wide = WithElement(x->getType(), b_.getDoubleTy());
-  V wx = b_.CreateFPExt(x, wide), wy = b_.CreateFPExt(y, wide);
+  V wx = b_.CreateFPCast(x, wide), wy = b_.CreateFPCast(y, wide);
   V one = Constant(wx, 1), zero = Constant(wx, 0), inf = Constant(wx, kInf);
   V ax = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, wx);
   V ay = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, wy);
@@ -472,7 +570,7 @@ V VectorMath::Pow(V x, V y) {
   result = b_.CreateSelect(unordered, b_.CreateFAdd(wx, wy), result);
   V is_one = b_.CreateOr(b_.CreateFCmpOEQ(wy, zero), b_.CreateFCmpOEQ(wx, one));
   result = b_.CreateSelect(is_one, one, result);
-  return b_.CreateFPTrunc(result, x->getType());
+  return b_.CreateFPCast(result, x->getType());
 }
 
 V VectorMath::Rem(V x, V y) { return CallPerLane("fmod", x, y); }

@@ -13,10 +13,11 @@ class VectorMath {
 
   VectorMath(llvm::IRBuilder<>& builder, const CpuTarget& target) : b_(builder), target_(target) {}
 
-  // x is float, double or a vector of them. Only the operations called functions in ir/scalar.h, kSqrt to kTan.
-  V Function(ir::ScalarOp op, V x);
-  V Atan2(V y, V x);
-  V Pow(V x, V y);
+  // x is float, double or a vector of them. Only the operations called functions in ir/scalar.h, kSqrt to kTan. With
+  // `to_f32`, doubles are what f32 or less will be rounded from: 1e-10 is enough, and there are no calls.
+  V Function(ir::ScalarOp op, V x, bool to_f32 = false);
+  V Atan2(V y, V x, bool to_f32 = false);
+  V Pow(V x, V y, bool to_f32 = false);
   V Rem(V x, V y);  // C's fmod
 
   V Round(llvm::Intrinsic::ID rounding, V x);
@@ -28,19 +29,43 @@ class VectorMath {
   V Constant(V like, double value);
   V IntConstant(llvm::Type* type, int64_t value);
   llvm::Type* IntTypeOf(V x);
+  V ProductLow(V x, V y, V product);  // f64: what the product lost, exactly
   V Poly(V x, std::initializer_list<double> ascending);
   V Pow2(V n_int);  // f64: 2^n for -1022 <= n <= 1023
   V CopySign(V magnitude, V sign);
   V CallPerLane(const std::string& f64_name, V x, V y = nullptr);
 
+  // f64 to its last bit or two, by libm and corrections of it.
+  V Double(ir::ScalarOp op, V x);
+  V CbrtDouble(V x);
+  V TanhDouble(V x);
+  V ErfInvDouble(V x);
+  V LogisticDouble(V x);
+  V GeluDouble(V x);
+
   // f32 in f32 arithmetic, for targets with fused multiply-add.
-  V ExpF32(V x);
+  V ExpF32(V x, V low = nullptr, bool can_be_positive = true);
+  V ExpScaledF32(V r, V n);
+  V Exp2F32(V x);
+  V LogisticF32(V x);
   V TanhF32(V x);
-  V LogF32(V x);
+  V ErfF32(V x);
+  V ErfInvF32(V x);
+  V GeluF32(V x);
   // In f64 arithmetic, accurate to about 1e-10: one rounding to f32 away from correct.
-  V Exp64(V x);
+  V Wide(ir::ScalarOp op, V x);
+  V Tame(V x, double limit);
+  V ExpSeries(V r);
   V ExpReduced(V x, V* n);  // x = n ln 2 + r: expm1(r)
+  V Exp64(V x);
+  V Expm164(V x);
+  V Exp2Wide(V x);
+  V LogReduced(V x, V* n);
+  V LogEdges(V x, V log);  // 0, negative numbers, +inf, NaN
   V Log64(V x);
+  V Log2Wide(V x);
+  V GeluFrom(V x, V t, double c, std::initializer_list<double> fit, V exponential);
+  V Gelu64(V x);
   V Erf64(V x);
   V ErfInv64(V x);
   V Atan64(V x);  // for x in [0, 1]

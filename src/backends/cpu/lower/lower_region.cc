@@ -245,8 +245,32 @@ class RegionLowering {
       WEFT_ASSIGN_OR_RETURN(ScalarValue x, Eval(operand, operand.dims().empty() ? Map() : map));
       operands.push_back(x);
     }
+    if (value.dtype() != DType::kF16 || !NeedsF64(node, operands)) {
+      const ScalarValue result = node.op().scalar(ir::ScalarCall{builder_, operands, node.attrs(), value.dtype()});
+      return builder_.Round(result, value.dtype());
+    }
+    for (ScalarValue& x : operands) {
+      if (x.dtype == DType::kF32) x = builder_.Convert(x, DType::kF64);
+    }
+    builder_.set_for_16_bits(true);
     const ScalarValue result = node.op().scalar(ir::ScalarCall{builder_, operands, node.attrs(), value.dtype()});
-    return builder_.Round(result, value.dtype());
+    builder_.set_for_16_bits(false);
+    return builder_.Convert(result, value.dtype());
+  }
+
+  // Tries the rule in a kernel of its own.
+  static bool NeedsF64(const Node& node, absl::Span<const ScalarValue> operands) {
+    LoopKernel scratch;
+    LoopBuilder builder(scratch);
+    absl::InlinedVector<ScalarValue, 4> stand_ins;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      Access access;
+      access.buffer = static_cast<uint32_t>(i);
+      access.dtype = operands[i].dtype;
+      stand_ins.push_back(builder.Load(access));
+    }
+    node.op().scalar(ir::ScalarCall{builder, stand_ins, node.attrs(), node.type().dtype});
+    return NeedsF64For16Bits(scratch.exprs);
   }
 
   absl::StatusOr<Map> MapOfOperand(const Node& node, const Map& map) const {

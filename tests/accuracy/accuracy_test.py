@@ -1,0 +1,46 @@
+"""Every elementwise operation of floats within its bound on a sample of values: benchmarks/accuracy.cc --quick, on every path of
+this machine; the table in docs/accuracy.md is its full sweep. Also that no such operation is missing from it."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import unittest
+
+PROGRAM = os.path.join(os.environ["WEFT_BUILD"], "bin", "accuracy")
+SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
+# Operations of one or two float operands whose results are not element by element or not floats, or that move elements.
+OTHERS = set("""all any argmax argmin bitcast_convert broadcast_in_dim broadcast_to clip compare concatenate convert eq expand_dims
+flatten ge gt is_finite is_nan le log_softmax logsumexp lt matmul max maximum mean min minimum mse ne prod rem reshape reverse slice
+slice_in_dim softmax squeeze stack std sum transpose var dropout""".split())
+NOT_ELEMENTWISE = {"reduce", "pad", "gather", "scatter", "take", "dot_general", "convolution", "conv", "avg_pool", "max_pool",
+                   "reduce_window", "select_and_scatter", "conv_backward_input", "conv_backward_kernel", "dynamic_slice",
+                   "dynamic_update_slice", "embedding", "cross_entropy", "layer_norm", "rms_norm", "batch_norm", "batch_norm_inference",
+                   "linear", "one_hot", "scaled_dot_product_attention"}
+
+
+class Accuracy(unittest.TestCase):
+    def test_a_sample_of_every_operation_is_within_its_bound(self):
+        done = subprocess.run([PROGRAM, "--quick", "--json"], capture_output=True, text=True, timeout=900)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertGreater(len(json.loads(done.stdout)), 100)
+
+    def test_every_elementwise_float_operation_is_judged(self):
+        judged = set(subprocess.run([PROGRAM, "--list"], capture_output=True, text=True, check=True).stdout.split())
+        ops = json.loads((SOURCE / "include" / "c_api" / "ops.json").read_text(encoding="utf-8"))["ops"]
+        floats = {op["c_name"] for op in ops if op["exported"] and 1 <= len(op["operands"]) <= 2 and not op["random"]
+                  and all(re.search("float|any|number", x["types"]) for x in op["operands"])}
+        self.assertEqual(set(), floats - judged - OTHERS - NOT_ELEMENTWISE, "add them to benchmarks/accuracy.cc")
+        self.assertEqual(set(), judged - floats)
+
+    def test_the_table_has_every_operation(self):
+        judged = subprocess.run([PROGRAM, "--list"], capture_output=True, text=True, check=True).stdout.split()
+        text = (SOURCE / "docs" / "accuracy.md").read_text(encoding="utf-8")
+        for name in judged:
+            for dtype in ("f32", "f64", "bf16", "f16"):
+                self.assertRegex(text, r"\| %s( \S+)? \| %s \|" % (name, dtype))
+        self.assertNotIn("WRONG |", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
