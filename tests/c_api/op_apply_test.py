@@ -182,7 +182,7 @@ def ways(a, value):
         name = a["enumerators"][value].encode()
         return [(ENUM, value), (INT, value), (ENUM, name), (TEXT, name)]
     if kind == "double":
-        return [(DOUBLE, float(value))] + ([(INT, int(value))] if value == int(value) else [])
+        return [(DOUBLE, float(value))] + ([(INT, int(value))] if value == int(value) and abs(value) <= 1 << 53 else [])
     return [(way, value) for way in sorted(TAKES[kind])]
 
 
