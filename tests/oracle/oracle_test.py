@@ -35,7 +35,6 @@ DIFFERS = {
 # also by a share of their largest element: {operation: (share, reason)}. A share that nothing needs fails the test.
 CANCELS = {
     "gelu": (0.05, "near -3 the slope is the difference of Phi(x) and -x phi(x)"),
-    "silu": (0.02, "near -1.28 the slope s (1 + x (1 - s)) changes its sign"),
     "tanh": (0.2, "the slope 1 - y^2 where y is close to 1"),
 }
 
