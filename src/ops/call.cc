@@ -96,6 +96,10 @@ ir::Values Widened(ir::Builder& b, std::span<const ir::Value> values) {
   return wide;
 }
 
+bool IsWidening(const ir::Node& node) {
+  return &node.op() == &kOp_convert && node.type().dtype == DType::kF32 && IsHalf(node.operands()[0].dtype());
+}
+
 absl::Status Expand(ir::Builder& b, const ir::OpDef& op, ir::Values operands, const ir::Attrs& attrs,
                     std::span<const ir::Type> types, std::span<ir::Value> results) {
   operands.resize(std::max(operands.size(), op.operands.size()));

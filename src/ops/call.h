@@ -18,6 +18,9 @@ bool ComputesWide(const ir::OpDef& op, std::span<const ir::Value> operands);
 ir::Value Widened(ir::Builder& b, const ir::Value& x);
 ir::Values Widened(ir::Builder& b, std::span<const ir::Value> values);
 
+// Whether the node is such a convert: free where an element is read.
+bool IsWidening(const ir::Node& node);
+
 // The expansion of a composite or macro, its results rounded to `types`. Whoever expands comes through here, so that every
 // backend, the reference and the gradient compute the same thing.
 absl::Status Expand(ir::Builder& b, const ir::OpDef& op, ir::Values operands, const ir::Attrs& attrs,

@@ -1,5 +1,4 @@
-// Polynomials inside expansions. bf16 and f16 are computed in f32: their own rounding would eat the
-// coefficients.
+// Polynomials inside expansions.
 #pragma once
 
 #include "src/ops/families.h"
@@ -11,16 +10,6 @@ inline ir::Value Polynomial(ir::Builder& b, const ir::Value& x, std::span<const 
   ir::Value y = FullLike(b, x, coefficients[0]);
   for (double c : coefficients.subspan(1)) y = Add(b, Mul(b, y, x), c);
   return y;
-}
-
-// f(x), in f32 where x is narrower.
-template <ir::Value (*f)(ir::Builder&, const ir::Value& x)>
-absl::Status ExpandWide(const ir::ExpandCall& call, std::span<ir::Value> results) {
-  const ir::Value& x = call.operands[0];
-  const DType dtype = x.dtype();
-  const ir::Value wide = BitsOf(dtype) < 32 ? Convert(call.b, x, DType::kF32) : x;
-  results[0] = Convert(call.b, f(call.b, wide), dtype);
-  return absl::OkStatus();
 }
 
 }  // namespace weft::ops

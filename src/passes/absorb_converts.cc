@@ -23,14 +23,10 @@ int DTypeAttr(const Node& node) {
   return conv ? static_cast<int>(ops::kConvDType) : -1;
 }
 
-bool IsWidening(const Node& node) {
-  return &node.op() == &ops::kOp_convert && node.type().dtype == DType::kF32 && IsHalf(node.operands()[0].dtype());
-}
-
 ir::Values TakeFactors(const ir::RewriteCall& call, int dtype) {
   ir::Values factors;
   for (const ir::Value& factor : call.operands) {
-    if (!IsWidening(*factor.node)) return {};
+    if (!ops::IsWidening(*factor.node)) return {};
     factors.push_back(factor.node->operands()[0]);
   }
   if (factors[0].dtype() != factors[1].dtype()) return {};

@@ -34,10 +34,6 @@ bool IsBroadcast(const Node& node) { return node.op().name == "broadcast_in_dim"
 bool IsUnitReshape(const Node& node) {
   return node.op().name == "reshape" && Squeezed(node.operands()[0].dims()) == Squeezed(node.type().dims);
 }
-// f16 and bf16 to f32: free where the element is read, so that every kernel does it for itself and no f32 copy is stored.
-bool IsWidening(const Node& node) {
-  return node.op().name == "convert" && node.type().dtype == DType::kF32 && IsHalf(node.operands()[0].dtype());
-}
 bool IsExpensive(const Node& node) {
   static constexpr std::string_view kNames[] = {
       "exponential", "log",          "tanh",      "logistic",  "power",     "sine",      "cosine",
@@ -115,7 +111,8 @@ class Fuser {
       const Node& node = *nodes_[i];
       const bool fusible = options_.can_fuse(node);
       const bool scalar = fusible && node.operands().empty();  // literal, iota
-      if (scalar || (fusible && (IsBroadcast(node) || IsWidening(node))) || IsUnitReshape(node)) {
+      // A widening convert inside every kernel that reads it, so that no f32 copy is stored.
+      if (scalar || (fusible && (IsBroadcast(node) || ops::IsWidening(node))) || IsUnitReshape(node)) {
         kind_[i] = Kind::kInline;
       } else if (fusible) {
         kind_[i] = Kind::kFused;
