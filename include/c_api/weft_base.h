@@ -344,10 +344,10 @@ WEFT_API WEFT_MUST_USE weft_error* weft_option_list(weft_option_info* out, size_
 WEFT_API WEFT_MUST_USE weft_error* weft_context_set_log(weft_context* ctx, weft_log_level min_level, weft_log_fn log,
     void* user_data, weft_release_fn release) WEFT_NOEXCEPT;
 
-/* Asks waits to give up: waits for events and reads that are waiting return CANCELLED within some hundredths of a
- * second. If nobody waits, the next wait, the next read that has to wait or the next call that starts work (weft_sync,
- * weft_eval, a tensor from the host, a save or load) returns it, once. What runs already goes on to its end, so that no
- * step is half done. One atomic operation: may be called in a signal handler.
+/* Asks waits to give up: waits for events, for compiling and reads that are waiting return CANCELLED within some
+ * hundredths of a second. If nobody waits, the next wait, the next read that has to wait or the next call that starts
+ * work (weft_sync, weft_eval, a tensor from the host, a save or load) returns it, once. What runs already goes on to
+ * its end, so that no step is half done. One atomic operation: may be called in a signal handler.
  *   ctx: may be NULL
  * Threads: any. Since 1.0.
  */

@@ -19,23 +19,25 @@ typedef enum weft_text_format {
 } weft_text_format;
 
 /* The barrier: everything live on the device is computed, in one program. Live are handles that no scope owns, targets
- * of assign, and what was kept. Returns when the work is launched; what can be known before is reported here, the rest
- * by the event. A failed call changes nothing: every tensor can still be read, and it may be repeated.
- * RESOURCE_EXHAUSTED names the largest tensor. One that no program can be made for is named too; later barriers leave
- * it out.
+ * of assign, and what was kept. Waits for compiling, which only a new program needs, and for room behind 32 launches,
+ * never for running: returns when the work is launched. Other threads go on meanwhile, and what they record is the next
+ * barrier's; weft_cancel ends the wait. What can be known before the launch is reported here, the rest by the event. A
+ * failed call changes nothing: every tensor can still be read, and it may be repeated. RESOURCE_EXHAUSTED names the
+ * largest tensor. One that no program can be made for is named too; later barriers leave it out.
  *   device: may be NULL; NULL = default
  *   out_event: may be NULL; yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, CANCELLED, FAILED_PRECONDITION, any. Threads: any. May
- * call hooks. Since 1.0.
+ * block. May call hooks. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_sync(weft_context* ctx, weft_device* device,
     weft_event** out_event) WEFT_NOEXCEPT;
 
-/* Computes these tensors only. Not a barrier: other recorded work stays recorded.
+/* Computes these tensors only. Not a barrier: other recorded work stays recorded. Waits for compiling, never for
+ * running, as weft_sync does.
  *   tensors: count entries
  *   out_event: may be NULL; yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, CANCELLED, FAILED_PRECONDITION, any. Threads: any. May
- * call hooks. Since 1.0.
+ * block. May call hooks. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_eval(weft_context* ctx, weft_tensor* const* tensors, size_t count,
     weft_event** out_event) WEFT_NOEXCEPT;

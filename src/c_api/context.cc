@@ -1,8 +1,6 @@
 // Life of a context: options and hooks in, engine made, everything drained at the end.
 #include "src/c_api/context.h"
 
-#include <pthread.h>
-
 #include <cstdio>
 
 #include "serialization/compile_cache.h"
@@ -13,16 +11,6 @@
 
 namespace weft::c_api {
 namespace {
-
-// How often this process is a fork's child. Counting needs a hook of libc, which the first context registers; hooks cannot
-// be taken back, which is one reason for -z nodelete.
-constinit std::atomic<uint32_t> g_fork_epoch{0};
-constinit std::atomic<bool> g_fork_hook{false};
-
-void RegisterForkHook() {
-  if (g_fork_hook.exchange(true)) return;
-  pthread_atfork(nullptr, nullptr, [] { g_fork_epoch.fetch_add(1, std::memory_order_relaxed); });
-}
 
 // The host's allocator, process-wide because buffers outlive contexts. Never freed.
 struct HostAllocator {
@@ -96,7 +84,6 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   auto sink = std::make_shared<LogSink>(options.log, options.log_user_data, options.log_release, options.min_log_level);
   ReleaseOnFailure allocator(options.allocator_release, options.allocator_user_data);
   ReleaseOnFailure pressure(options.pressure_release, options.pressure_user_data);
-  RegisterForkHook();
 
   WEFT_ASSIGN_OR_RETURN(Settings settings, Settings::Read(options.settings, options.setting_count));
   switch (options.mode) {
@@ -114,7 +101,6 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
 
   auto context = Ref<Context>(new Context);
   context->log_->Set(std::move(sink));
-  context->fork_epoch_ = g_fork_epoch.load(std::memory_order_relaxed);
   lazy::Engine::Config config;
   const std::string& mode = settings.text(Option::kMode);
   config.options.mode = mode == "eager" ? lazy::Mode::kEager : mode == "debug" ? lazy::Mode::kDebug : lazy::Mode::kLazy;
@@ -137,7 +123,8 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
     cache.max_bytes = static_cast<uint64_t>(settings.integer(Option::kCacheMaxBytes));
     // The cache may warn while the engine's lock is held; the engine delivers when it is not.
     cache.warn = [state = context->log_, engine = context->cache_engine_, early_warnings](std::string_view text) {
-      if (lazy::Engine* running = engine->load()) return running->Log(lazy::LogLevel::kWarning, std::string(text));
+      if (lazy::Engine* running = engine->load())
+        return running->services().Log(lazy::LogLevel::kWarning, std::string(text));
       early_warnings->fetch_add(1, std::memory_order_relaxed);
       state->Write(lazy::LogLevel::kWarning, text);
     };
@@ -159,24 +146,18 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   return context;
 }
 
-absl::Status Context::Usable() const {
-  if (fork_epoch_ != g_fork_epoch.load(std::memory_order_relaxed) && had_threads_.load(std::memory_order_relaxed)) {
-    return UserErrorOf(
-        absl::StatusCode::kFailedPrecondition,
-        "the context was used before fork and its threads did not come along; make a new context in the child");
-  }
-  return absl::OkStatus();
-}
+absl::Status Context::Usable() const { return engine_->services().CheckProcess(); }
 
 absl::Status Context::BeforeWork() {
   WEFT_RETURN_IF_ERROR(Usable());
-  WEFT_RETURN_IF_ERROR(engine_->CheckCancelled(engine_->cancels()));
-  had_threads_.store(true, std::memory_order_relaxed);
+  lazy::Services& services = engine_->services();
+  WEFT_RETURN_IF_ERROR(services.CheckCancelled(services.cancels()));
+  services.StartsWork();
   return absl::OkStatus();
 }
 
 absl::Status Context::InBackground(std::function<void()> work) {
-  engine_->StartsWork();
+  engine_->services().StartsWork();
   std::lock_guard lock(mutex_);
   std::erase_if(background_, [](Background& old) {
     if (!old.done->load(std::memory_order_acquire)) return false;
@@ -198,7 +179,7 @@ absl::Status Context::InBackground(std::function<void()> work) {
 
 Context::~Context() {
   if (engine_ == nullptr) return;
-  if (fork_epoch_ != g_fork_epoch.load(std::memory_order_relaxed) && had_threads_.load(std::memory_order_relaxed)) {
+  if (!Usable().ok()) {
     for (Background& old : background_) old.thread.detach();
     (void)engine_.Release();  // its threads are not here to be joined: it stays
   } else {

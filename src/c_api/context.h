@@ -80,7 +80,7 @@ class Context final : public RefCounted {
   absl::Status BeforeWork();
   // The same without the promise of work: recording.
   absl::Status Usable() const;
-  void Cancel() { engine_->Cancel(); }
+  void Cancel() { engine_->services().Cancel(); }
 
   LogState& log() { return *log_; }
 
@@ -117,8 +117,6 @@ class Context final : public RefCounted {
     std::shared_ptr<std::atomic<bool>> done;
   };
   std::vector<Background> background_;
-  std::atomic<bool> had_threads_{false};
-  uint32_t fork_epoch_ = 0;
   weft_pressure_fn pressure_ = nullptr;
   void* pressure_data_ = nullptr;
   weft_release_fn pressure_release_ = nullptr;

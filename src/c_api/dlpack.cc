@@ -126,7 +126,7 @@ absl::Status ExportTensor(weft_tensor* tensor, Managed** out) {
   WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, t->engine().ToBuffer(t));
   // The buffer comes held; the export takes that hold over, and every way out before gives it back.
   absl::Cleanup unhold = [&] { buffer->Unhold(); };
-  WEFT_RETURN_IF_ERROR(t->engine().WaitFor(buffer->ready()));
+  WEFT_RETURN_IF_ERROR(t->engine().services().WaitFor(buffer->ready()));
   void* data = buffer->host_data();
   if (data == nullptr && buffer->count() > 0) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "memory of ", buffer->device()->name,

@@ -105,7 +105,7 @@ weft_error* weft_event_poll(weft_event* event, int32_t* out_done) noexcept {
 weft_error* weft_event_wait(weft_event* event, int64_t timeout_ns) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(EventObject * object, Get(event, "event"));
-    return object->engine().WaitFor(object->event(), timeout_ns);
+    return object->engine().services().WaitFor(object->event(), timeout_ns);
   });
 }
 
@@ -125,7 +125,7 @@ weft_error* weft_wait_any(weft_event* const* events, size_t count, int64_t timeo
     std::vector<std::pair<Ref<EventObject>, uint32_t>> all;  // with the requests to cancel seen so far
     for (size_t i = 0; i < count; ++i) {
       WEFT_ASSIGN_OR_RETURN(EventObject * object, Get(events[i], absl::StrCat("events[", i, "]")));
-      all.emplace_back(Ref<EventObject>::Share(object), object->engine().cancels());
+      all.emplace_back(Ref<EventObject>::Share(object), object->engine().services().cancels());
     }
     for (size_t i = 0; i < count; ++i) {
       if (all[i].first->event().done()) {
@@ -148,12 +148,12 @@ weft_error* weft_wait_any(weft_event* const* events, size_t count, int64_t timeo
     std::unique_lock lock(any.mutex);
     absl::Cleanup unlock = [&] { lock.unlock(); };  // before the events let go of `any`
     while (!any.index) {
-      for (const auto& [object, before] : all) WEFT_RETURN_IF_ERROR(object->engine().Interrupted(before));
+      for (const auto& [object, before] : all) WEFT_RETURN_IF_ERROR(object->engine().services().Interrupted(before));
       const int64_t left =
-          limit < 0 ? lazy::Engine::kLookNs : limit - std::chrono::nanoseconds(Clock::now() - start).count();
+          limit < 0 ? lazy::Services::kLookNs : limit - std::chrono::nanoseconds(Clock::now() - start).count();
       if (left <= 0)
         return absl::DeadlineExceededError(absl::StrCat("none of ", count, " events within ", timeout_ns, " ns"));
-      any.changed.wait_for(lock, std::chrono::nanoseconds(std::min(left, lazy::Engine::kLookNs)));
+      any.changed.wait_for(lock, std::chrono::nanoseconds(std::min(left, lazy::Services::kLookNs)));
     }
     *out_index = *any.index;
     return absl::OkStatus();

@@ -35,34 +35,58 @@ ProgramCache::ProgramCache(Config config) : config_(std::move(config)) {
   AppendText(config_.options.isa, &prefix_);
 }
 
-absl::StatusOr<const Program*> ProgramCache::Get(const Trace& trace) {
+std::shared_ptr<Program> ProgramCache::Known(Key key, std::string_view canonical) {
+  const auto found = programs_.find(key);
+  if (found == programs_.end()) return nullptr;
+  for (const auto& program : found->second) {
+    if (program->canonical != canonical) continue;
+    program->last_used = ++calls_;
+    return program;
+  }
+  config_.metrics->Add(Counter::kMemoryCacheCollisions);
+  return nullptr;
+}
+
+std::shared_ptr<const Program> ProgramCache::Find(const Trace& trace, Wanted* wanted) {
   canonical_.assign(prefix_);
   AppendCanonical(trace, &canonical_);
   const Key key = KeyOf(canonical_, config_.hash_bits);
-  auto found = programs_.find(key);
-  if (found != programs_.end()) {
-    for (const auto& program : found->second) {
-      if (program->canonical != canonical_) continue;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::shared_ptr<Program> program = Known(key, canonical_)) {
       config_.metrics->Add(Counter::kMemoryCacheHits);
-      program->last_used = ++calls_;
-      return program.get();
+      return program;
     }
-    config_.metrics->Add(Counter::kMemoryCacheCollisions);
+  }
+  *wanted = {key, canonical_, BuildModule(trace), static_cast<int64_t>(trace.nodes.size())};
+  return nullptr;
+}
+
+absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted) {
+  {
+    std::lock_guard lock(mutex_);
+    if (std::shared_ptr<Program> program = Known(wanted.key, wanted.canonical)) return program;
   }
   const int64_t start = MonotonicNow();
-  std::unique_ptr<Executable> executable = Load(key);
+  std::unique_ptr<Executable> executable = Load(wanted);
   if (executable == nullptr) {
-    WEFT_ASSIGN_OR_RETURN(executable, Compile(key, trace));
+    WEFT_ASSIGN_OR_RETURN(executable, Compile(wanted));
   }
   config_.metrics->Add(Counter::kNanosecondsCompiling, MonotonicNow() - start);
-  auto program = std::make_unique<Program>();
-  program->canonical = canonical_;
+  return Keep(wanted, std::move(executable));
+}
+
+std::shared_ptr<const Program> ProgramCache::Keep(Wanted& wanted, std::unique_ptr<Executable> executable) {
+  auto program = std::make_shared<Program>();
+  program->canonical = std::move(wanted.canonical);
   program->executable = std::move(executable);
+  std::lock_guard lock(mutex_);
   program->last_used = ++calls_;
   ++size_;
-  canonical_bytes_ += static_cast<int64_t>(canonical_.size());
+  canonical_bytes_ += static_cast<int64_t>(program->canonical.size());
   while (size_ > 1 && (size_ > config_.max_programs || canonical_bytes_ > config_.max_canonical_bytes)) DropOldest();
-  return programs_[key].emplace_back(std::move(program)).get();
+  programs_[wanted.key].push_back(program);
+  return program;
 }
 
 void ProgramCache::DropOldest() {
@@ -85,9 +109,9 @@ void ProgramCache::DropOldest() {
   if (oldest->second.empty()) programs_.erase(oldest);
 }
 
-std::unique_ptr<Executable> ProgramCache::Load(Key key) {
+std::unique_ptr<Executable> ProgramCache::Load(const Wanted& wanted) {
   if (config_.store == nullptr) return nullptr;
-  std::optional<std::string> stored = config_.store->Lookup(key, canonical_);
+  std::optional<std::string> stored = config_.store->Lookup(wanted.key, wanted.canonical);
   if (!stored.has_value()) {
     config_.metrics->Add(Counter::kDiskCacheMisses);
     return nullptr;
@@ -95,7 +119,7 @@ std::unique_ptr<Executable> ProgramCache::Load(Key key) {
   absl::StatusOr<std::unique_ptr<Executable>> executable = config_.backend->Load(*stored);
   if (!executable.ok()) {
     config_.metrics->Add(Counter::kDiskCacheErrors);
-    config_.store->Reject(key, executable.status().message());
+    config_.store->Reject(wanted.key, executable.status().message());
     config_.warn(
         absl::StrCat("a cached program could not be loaded and is compiled again: ", executable.status().message()));
     return nullptr;
@@ -105,13 +129,12 @@ std::unique_ptr<Executable> ProgramCache::Load(Key key) {
   return *std::move(executable);
 }
 
-absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Key key, const Trace& trace) {
+absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Wanted& wanted) {
   const int64_t start = MonotonicNow();
-  ir::Module module = BuildModule(trace);
   passes::PipelineOptions pipeline;
   pipeline.claims = [this](const ir::Node& node) { return config_.backend->Claims(node); };
   pipeline.verify_between = config_.options.verify_between_passes;
-  WEFT_ASSIGN_OR_RETURN(module, passes::RunPipeline(std::move(module), pipeline));
+  WEFT_ASSIGN_OR_RETURN(const ir::Module module, passes::RunPipeline(std::move(wanted.module), pipeline));
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, config_.backend->Compile(module, config_.options));
   config_.metrics->Add(Counter::kProgramsCompiled);
   if (config_.store == nullptr) return executable;
@@ -125,14 +148,14 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Key key, const
     return executable;
   }
   const Target target = config_.backend->target(config_.options);
-  config_.store->Publish({.key = key,
-                          .canonical = canonical_,
+  config_.store->Publish({.key = wanted.key,
+                          .canonical = wanted.canonical,
                           .program = *std::move(bytes),
                           .backend = target.platform,
                           .target = target.fingerprint,
                           .options = absl::StrCat("isa=", config_.options.isa),
                           .compile_nanoseconds = MonotonicNow() - start,
-                          .nodes = static_cast<int64_t>(trace.nodes.size())});
+                          .nodes = wanted.nodes});
   config_.metrics->Add(Counter::kDiskCachePublished);
   return executable;
 }

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
@@ -11,6 +12,7 @@
 #include "src/backends/backend.h"
 #include "src/compiler/store.h"
 #include "src/compiler/trace.h"
+#include "src/ir/function.h"
 #include "src/runtime/metrics.h"
 
 namespace weft::compiler {
@@ -19,13 +21,21 @@ namespace weft::compiler {
 struct Program {
   std::string canonical;
   std::unique_ptr<Executable> executable;
-  uint64_t last_used = 0;
+  uint64_t last_used = 0;  // the cache's
+};
+
+// A program that is not there yet, and everything it can be made of without looking at the recorded graph again.
+struct Wanted {
+  Key key;
+  std::string canonical;
+  ir::Module module;
+  int64_t nodes = 0;
 };
 
 // XXH3-128 of the canonical form, cut to `bits`.
 Key KeyOf(std::string_view canonical, int bits = 128);
 
-// One per backend and engine. Thread rule: under the engine's lock.
+// One per backend and engine. Thread rule: Find by one thread at a time, the rest by any.
 class ProgramCache {
  public:
   struct Config {
@@ -42,21 +52,25 @@ class ProgramCache {
   };
   explicit ProgramCache(Config config);
 
-  // The program lives until the next call at least. Compiles once per canonical form as long as it is kept; the one that
-  // was not asked for for longest goes first. On an error nothing is remembered, so the call may be repeated.
-  absl::StatusOr<const Program*> Get(const Trace& trace);
-  int64_t size() const { return size_; }
+  // The program of the trace, or null and what it takes to make it.
+  std::shared_ptr<const Program> Find(const Trace& trace, Wanted* wanted);
+  // Loads or compiles it, unless somebody has done so meanwhile; takes as long as that takes. Programs are kept until
+  // there are too many: the one that was not asked for for longest goes first. An error is not remembered.
+  absl::StatusOr<std::shared_ptr<const Program>> Make(Wanted wanted);
 
  private:
+  std::shared_ptr<Program> Known(Key key, std::string_view canonical);
   // Null on any kind of miss.
-  std::unique_ptr<Executable> Load(Key key);
+  std::unique_ptr<Executable> Load(const Wanted& wanted);
+  absl::StatusOr<std::unique_ptr<Executable>> Compile(Wanted& wanted);
+  std::shared_ptr<const Program> Keep(Wanted& wanted, std::unique_ptr<Executable> executable);
   void DropOldest();
-  absl::StatusOr<std::unique_ptr<Executable>> Compile(Key key, const Trace& trace);
 
-  Config config_;
+  const Config config_;
   std::string prefix_;     // options, versions and target: the beginning of every canonical form
   std::string canonical_;  // of the trace in hand; keeps its capacity
-  absl::flat_hash_map<Key, absl::InlinedVector<std::unique_ptr<Program>, 1>> programs_;
+  mutable std::mutex mutex_;
+  absl::flat_hash_map<Key, absl::InlinedVector<std::shared_ptr<Program>, 1>> programs_;
   int64_t size_ = 0;
   int64_t canonical_bytes_ = 0;  // of all programs
   uint64_t calls_ = 0;

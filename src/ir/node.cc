@@ -55,7 +55,9 @@ Ref<const Node> Node::Create(const OpDef& op, Values operands, Attrs attrs, Type
   node->op_ = &op;
   node->id_ = next_id.fetch_add(1, std::memory_order_relaxed);
   for (const Value& operand : operands) {
-    if (operand && operand.node->needs_gradient()) node->needs_gradient_ = true;
+    if (!operand) continue;
+    ++operand.node->users_;
+    if (operand.node->needs_gradient()) node->needs_gradient_ = true;
   }
   // Integers and truth values carry no gradient on.
   if (node->needs_gradient_ && !results.empty()) {
@@ -75,6 +77,9 @@ Ref<const Node> Node::Create(const OpDef& op, Values operands, Attrs attrs, Type
 void Node::ForgetOperands() const {
   Values gone;
   gone.swap(operands_);
+  for (const Value& operand : gone) {
+    if (operand) --operand.node->users_;
+  }
 }
 
 void Node::Destroy(const Node* node) {
@@ -86,7 +91,9 @@ void Node::Destroy(const Node* node) {
     dead = current->next_dead_;
     for (Value& operand : current->operands_) {
       const Node* child = operand.node.Release();
-      if (child != nullptr && child->DropRef()) {
+      if (child == nullptr) continue;
+      --child->users_;
+      if (child->DropRef()) {
         child->next_dead_ = dead;
         dead = child;
       }

@@ -61,7 +61,7 @@ struct NodeExtras {
   friend bool operator==(const NodeExtras&, const NodeExtras&) = default;
 };
 
-// Immutable after Create, but for the payload and what follows from it (the lazy engine's, under its lock). About 240 bytes.
+// Immutable after Create, but for the payload and what follows from it (the lazy engine's, under its lock). About 250 bytes.
 // Ids grow along creation and operands exist before their users, so sorting by id is a topological order.
 class Node final : public RefCounted {
  public:
@@ -83,6 +83,13 @@ class Node final : public RefCounted {
   // A value that a wanted gradient depends on: set at creation from the operands, or on leaves by the lazy engine.
   bool needs_gradient() const { return needs_gradient_; }
   void set_needs_gradient(bool on = true) const { needs_gradient_ = on; }
+
+  // How many operands of living nodes refer to it, and how often the lazy engine shows it (tensors, cuts on their way):
+  // what is still wanted. Thread rule: under the lock of whoever owns the graph, in which its nodes also die.
+  uint32_t users() const { return users_; }
+  uint32_t shown() const { return shown_; }
+  void Show() const { ++shown_; }
+  void Hide() const { --shown_; }
 
   const Ref<Payload>& payload() const { return payload_; }
   void set_payload(Ref<Payload> payload) const { payload_ = std::move(payload); }
@@ -113,6 +120,8 @@ class Node final : public RefCounted {
   std::unique_ptr<const NodeExtras> extras_;
   Location location_;
   mutable bool needs_gradient_ = false;
+  mutable uint32_t users_ = 0;
+  mutable uint32_t shown_ = 0;
   mutable uint32_t walk_index_ = 0;
   mutable uint64_t walk_epoch_ = 0;
   mutable Ref<Payload> payload_;

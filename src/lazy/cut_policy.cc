@@ -37,10 +37,10 @@ std::optional<CutReason> CutPolicy::Due() {
 
 void CutPolicy::Computed(int64_t nodes) {
   nodes_ -= nodes;
-  if (nodes_ <= 0) Cut(CutReason::kHostRead);
+  if (nodes_ <= 0) Cut(CutReason::kHostRead, mark());
 }
 
-void CutPolicy::Cut(CutReason reason) {
+void CutPolicy::Cut(CutReason reason, const Mark& mark) {
   if (reason == CutReason::kRepetition) {
     // The next segments hold as many rounds as this one, so that a loop that began with the graph compiles once.
     cut_at_ -= round_start_;
@@ -48,8 +48,11 @@ void CutPolicy::Cut(CutReason reason) {
   } else {
     round_.clear();
   }
-  nodes_ = bytes_ = postponed_to_ = 0;
-  signatures_.clear();
+  nodes_ = std::max<int64_t>(nodes_ - mark.nodes, 0);
+  bytes_ = std::max<int64_t>(bytes_ - mark.bytes, 0);
+  postponed_to_ = 0;
+  signatures_.erase(signatures_.begin(),
+                    signatures_.begin() + static_cast<ptrdiff_t>(std::min(mark.operations, signatures_.size())));
   next_search_ = repetition_nodes_;
 }
 

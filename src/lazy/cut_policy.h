@@ -25,8 +25,15 @@ class CutPolicy {
   std::optional<CutReason> Due();
   // So many of the pending nodes were computed because somebody asked for a value.
   void Computed(int64_t nodes);
-  // Everything pending was computed for this reason.
-  void Cut(CutReason reason);
+  // What has been recorded so far since the last cut; others may record on while a cut is on its way.
+  struct Mark {
+    int64_t nodes = 0;
+    int64_t bytes = 0;
+    size_t operations = 0;
+  };
+  Mark mark() const { return {nodes_, bytes_, signatures_.size()}; }
+  // Everything that was pending at the mark has been computed for this reason.
+  void Cut(CutReason reason, const Mark& mark);
   // A cut that was due cannot be had: asked again at twice the nodes, so that asking in vain stays linear in all.
   void Postpone();
 

@@ -1,4 +1,4 @@
-// Life of the engine and of its tensors: devices, leaves, the list of the dead, messages, reports.
+// The door: takes the lock, asks the parts, and hands values in and out.
 #include "src/lazy/engine.h"
 
 #include <cstring>
@@ -6,16 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "src/compiler/lower.h"
 #include "src/ir/text.h"
-#include "src/ops/registry.h"
-#include "src/runtime/thread_pool.h"
+#include "src/runtime/clock.h"
 
 namespace weft::lazy {
 namespace {
-
-constexpr size_t kWarningsKept = 16;
-
-// The engine whose lock this thread holds.
-constinit thread_local const Engine* t_locked = nullptr;
 
 // Scalars as the argument block holds them: 64-bit elements take two words, low half first, narrower ones one.
 absl::InlinedVector<uint32_t, Data::kMaxWords> WordsOf(const HostTensor& value) {
@@ -39,219 +33,6 @@ std::string JsonText(std::string_view text) {
   return out + "\"";
 }
 
-}  // namespace
-
-// What the owners of foreign memory want done when it is no longer needed. They may wait for locks of their own or call
-// us again, so it never runs under the lock, nor on a thread that others wait for under it.
-class Engine::Releases {
- public:
-  void Add(std::function<void()> release) {
-    std::unique_lock lock(mutex_);
-    if (!closed_) {
-      waiting_.push_back(std::move(release));
-      any_.store(true, std::memory_order_release);
-      return;
-    }
-    lock.unlock();
-    release();
-  }
-  void Run() {
-    while (any_.load(std::memory_order_acquire)) {
-      std::vector<std::function<void()>> now;
-      {
-        std::lock_guard lock(mutex_);
-        now.swap(waiting_);
-        any_.store(false, std::memory_order_relaxed);
-      }
-      for (const auto& release : now) release();
-    }
-  }
-  // From here on at once: there is no engine any more whose lock could matter.
-  void Close() {
-    {
-      std::lock_guard lock(mutex_);
-      closed_ = true;
-    }
-    Run();
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::function<void()>> waiting_;
-  std::atomic<bool> any_{false};
-  bool closed_ = false;
-};
-
-Engine::Engine() : releases_(std::make_shared<Releases>()) {}
-
-void Tensor::Destroy(const Tensor* tensor) {
-  Ref<Engine> engine = tensor->engine_;
-  Tensor* dead = engine->dead_.load(std::memory_order_relaxed);
-  do {
-    tensor->next_dead_ = dead;
-  } while (!engine->dead_.compare_exchange_weak(dead, const_cast<Tensor*>(tensor), std::memory_order_release,
-                                                std::memory_order_relaxed));
-  // Whoever holds the lock buries the dead; if nobody does, memory goes back at once.
-  engine->TryDrainDead();
-}
-
-void Engine::TryDrainDead() {
-  // Who holds the lock looks again when it lets go.
-  while (dead_.load(std::memory_order_acquire) != nullptr && t_locked != this && mutex_.try_lock()) {
-    t_locked = this;
-    DrainDead();
-    Unlock();
-  }
-}
-
-void Engine::Unlock() {
-  t_locked = nullptr;
-  mutex_.unlock();
-  if (!OnLibraryThread()) releases_->Run();
-}
-
-void Engine::RunReleases() {
-  if (t_locked == nullptr && !OnLibraryThread()) releases_->Run();
-}
-
-Engine::Lock::Lock(Engine& engine) : engine_(Ref<Engine>::Share(&engine)) {
-  engine.mutex_.lock();
-  t_locked = &engine;
-  engine.DrainDead();
-}
-
-Engine::Lock::~Lock() {
-  Engine& engine = *engine_;
-  engine.Unlock();
-  // Tensors released by others while the lock was held.
-  engine.TryDrainDead();
-  if (engine.log_waiting_.load(std::memory_order_acquire)) engine.FlushLog();
-}
-
-void Engine::DrainDead() {
-  Tensor* tensor = dead_.exchange(nullptr, std::memory_order_acquire);
-  while (tensor != nullptr) {
-    Tensor* next = tensor->next_dead_;
-    DeviceState& state = *StateOf(tensor->device_);
-    (tensor->previous_ != nullptr ? tensor->previous_->next_ : state.first) = tensor->next_;
-    (tensor->next_ != nullptr ? tensor->next_->previous_ : state.last) = tensor->previous_;
-    delete tensor;
-    tensor = next;
-  }
-}
-
-absl::StatusOr<Ref<Engine>> Engine::Create(Config config) {
-  const Options& options = config.options;
-  if (options.max_pending_nodes < 0 || options.max_pending_bytes < 0 || options.repetition_nodes < 0) {
-    return UserError("context options: limits of automatic cuts must be 0 (never) or positive");
-  }
-  if (options.hash_bits < 1 || options.hash_bits > 128) {
-    return UserError("context options: hash_bits is ", options.hash_bits, "; it must be 1 to 128");
-  }
-  Ref<Engine> engine(new Engine());
-  engine->options_ = options;
-  engine->backends_ = std::move(config.backends);
-  engine->store_ = std::move(config.store);
-  engine->log_ = std::move(config.log);
-  engine->generator_.key = options.seed;
-  for (const auto& backend : engine->backends_) {
-    compiler::ProgramCache::Config cache;
-    cache.backend = backend.get();
-    cache.options.isa = options.isa;
-    cache.options.verify_between_passes = options.verify_between_passes;
-    cache.hash_bits = options.hash_bits;
-    cache.max_programs = options.max_programs;
-    cache.store = engine->store_.get();
-    cache.metrics = &engine->metrics_;
-    cache.warn = [raw = engine.get()](std::string text) { raw->Log(LogLevel::kWarning, std::move(text)); };
-    engine->programs_.push_back(std::make_unique<compiler::ProgramCache>(std::move(cache)));
-    for (Device* device : backend->devices()) {
-      engine->device_list_.push_back(device);
-      DeviceState& state = engine->devices_.emplace_back();
-      state.device = device;
-      state.backend = backend.get();
-      state.programs = engine->programs_.back().get();
-      state.policy.Configure(options);
-    }
-  }
-  if (engine->device_list_.empty()) return UserError("a context needs a backend with at least one device");
-  return engine;
-}
-
-Engine::~Engine() {
-  // Launches hold what they need, but the backends must not go while they run.
-  for (DeviceState& state : devices_) {
-    if (state.last_event) (void)state.last_event->Wait();
-  }
-  releases_->Close();
-}
-
-absl::Status Engine::Close() {
-  absl::Status status = Wait();
-  {
-    Lock lock(*this);
-    closed_ = true;
-  }
-  if (store_ != nullptr) store_->Drain();
-  FlushLog();
-  return status;
-}
-
-Engine::DeviceState* Engine::StateOf(const Device* device) {
-  for (DeviceState& state : devices_) {
-    if (state.device == device) return &state;
-  }
-  return nullptr;
-}
-
-absl::StatusOr<Engine::DeviceState*> Engine::CheckDevice(const Device* device) {
-  if (closed_) return UserErrorOf(absl::StatusCode::kFailedPrecondition, "the context has been closed");
-  DeviceState* state = device == nullptr ? &devices_.front() : StateOf(device);
-  if (state == nullptr) return UserError("the device ", device->name, " does not belong to this context");
-  return state;
-}
-
-absl::Status Engine::CheckTensor(const Tensor* tensor, std::string_view what) const {
-  if (tensor == nullptr) return UserError(what, " is null");
-  if (tensor->engine_.get() != this) return UserError(what, " belongs to another context");
-  if (tensor->expired_) {
-    return UserErrorOf(absl::StatusCode::kFailedPrecondition, what,
-                       " is a scope's temporary that a barrier left behind; keep it before weft_sync");
-  }
-  return absl::OkStatus();
-}
-
-ir::Value Engine::NewLeaf(const ir::Type& type, Ref<Data> data, bool needs_gradient) {
-  Ref<const ir::Node> node = ir::Node::Create(ops::kOp_parameter, {}, {}, {type});
-  if (needs_gradient) node->set_needs_gradient();
-  node->set_payload(std::move(data));
-  return {std::move(node), 0};
-}
-
-Ref<Tensor> Engine::NewTensor(DeviceState& state, ir::Value value, ir::Location location) {
-  Tensor* tensor = new Tensor();
-  tensor->engine_ = Ref<Engine>::Share(this);
-  tensor->device_ = state.device;
-  tensor->type_ = value.type();
-  tensor->value_ = std::move(value);
-  tensor->location_ = location;
-  tensor->previous_ = state.last;
-  (state.last != nullptr ? state.last->next_ : state.first) = tensor;
-  state.last = tensor;
-  return Ref<Tensor>(tensor);
-}
-
-absl::StatusOr<Ref<Tensor>> Engine::NewBufferTensor(Device* device, Ref<Buffer> buffer, ir::Location location) {
-  Ref<Tensor> tensor;
-  Lock lock(*this);
-  WEFT_ASSIGN_OR_RETURN(DeviceState * state, CheckDevice(device));
-  const ir::Type type = ir::Type::Tensor(buffer->dtype(), buffer->dims());
-  tensor = NewTensor(*state, NewLeaf(type, MakeRef<Data>(std::move(buffer))), location);
-  return tensor;
-}
-
-namespace {
-
 absl::Status CheckShape(std::string_view what, DType dtype, std::span<const int64_t> dims) {
   if (!IsComputable(dtype)) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, what, ": dtype ",
@@ -266,7 +47,107 @@ absl::Status CheckShape(std::string_view what, DType dtype, std::span<const int6
   return absl::OkStatus();
 }
 
+// Done when all are; the first failure is the outcome.
+Ref<Event> Join(std::vector<Ref<Event>> events) {
+  if (events.empty()) return Event::Done();
+  if (events.size() == 1) return std::move(events[0]);
+  struct Joint final : RefCounted {
+    std::atomic<size_t> left{0};
+    std::mutex mutex;
+    absl::Status status;
+    Ref<Event> done = MakeRef<Event>();
+  };
+  Ref<Joint> joint = MakeRef<Joint>();
+  joint->left = events.size();
+  for (const Ref<Event>& event : events) {
+    event->OnDone([joint](const absl::Status& status) {
+      {
+        std::lock_guard lock(joint->mutex);
+        joint->status.Update(status);
+      }
+      if (joint->left.fetch_sub(1) == 1) joint->done->Complete(joint->status);
+    });
+  }
+  return joint->done;
+}
+
 }  // namespace
+
+// --- Life ----------------------------------------------------------------------------------------------------------------
+
+void Tensor::Destroy(const Tensor* tensor) {
+  const Ref<Engine> engine = tensor->engine_;
+  engine->recorder_.Release(tensor);
+}
+
+Engine::Engine(Config config)
+    : options_(config.options),
+      backends_(std::move(config.backends)),
+      store_(std::move(config.store)),
+      services_(std::move(config.log), &metrics_),
+      recorder_(*this, services_, metrics_),
+      evaluator_(recorder_, services_, metrics_, options_) {
+  recorder_.generator.key = options_.seed;
+  for (const auto& backend : backends_) {
+    compiler::ProgramCache::Config cache;
+    cache.backend = backend.get();
+    cache.options.isa = options_.isa;
+    cache.options.verify_between_passes = options_.verify_between_passes;
+    cache.hash_bits = options_.hash_bits;
+    cache.max_programs = options_.max_programs;
+    cache.store = store_.get();
+    cache.metrics = &metrics_;
+    cache.warn = [this](std::string text) { services_.Log(LogLevel::kWarning, std::move(text)); };
+    programs_.push_back(std::make_unique<compiler::ProgramCache>(std::move(cache)));
+    for (Device* device : backend->devices()) {
+      device_list_.push_back(device);
+      recorder_.AddDevice(device, backend.get(), programs_.back().get(), options_);
+    }
+  }
+}
+
+absl::StatusOr<Ref<Engine>> Engine::Create(Config config) {
+  const Options& options = config.options;
+  if (options.max_pending_nodes < 0 || options.max_pending_bytes < 0 || options.repetition_nodes < 0) {
+    return UserError("context options: limits of automatic cuts must be 0 (never) or positive");
+  }
+  if (options.hash_bits < 1 || options.hash_bits > 128) {
+    return UserError("context options: hash_bits is ", options.hash_bits, "; it must be 1 to 128");
+  }
+  Ref<Engine> engine(new Engine(std::move(config)));
+  if (engine->device_list_.empty()) return UserError("a context needs a backend with at least one device");
+  return engine;
+}
+
+Engine::~Engine() {
+  // Launches hold what they need, but the backends must not go while they run.
+  for (const DeviceState& state : recorder_.devices()) {
+    if (const Ref<Event> last = state.last_event()) (void)last->Wait();
+  }
+}
+
+absl::Status Engine::Close() {
+  absl::Status status = Wait();
+  {
+    Lock lock(recorder_);
+    recorder_.Close();
+  }
+  evaluator_.Drain();
+  if (store_ != nullptr) store_->Drain();
+  services_.FlushLog();
+  return status;
+}
+
+// --- Leaves --------------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<Ref<Tensor>> Engine::NewBufferTensor(Device* device, Ref<Buffer> buffer, ir::Location location) {
+  Ref<Tensor> tensor;
+  Lock lock(recorder_);
+  WEFT_ASSIGN_OR_RETURN(DeviceState * state, recorder_.CheckDevice(device));
+  const ir::Type type = ir::Type::Tensor(buffer->dtype(), buffer->dims());
+  tensor = recorder_.NewTensor(*state, Recorder::NewLeaf(type, MakeRef<Data>(std::move(buffer))), location);
+  return tensor;
+}
 
 absl::StatusOr<Ref<Tensor>> Engine::FromHost(Device* device, DType dtype, std::span<const int64_t> dims,
                                              std::span<const std::byte> bytes, ir::Location location) {
@@ -278,8 +159,8 @@ absl::StatusOr<Ref<Tensor>> Engine::FromHost(Device* device, DType dtype, std::s
   }
   Backend* backend = nullptr;
   {
-    Lock lock(*this);
-    WEFT_ASSIGN_OR_RETURN(DeviceState * state, CheckDevice(device));
+    Lock lock(recorder_);
+    WEFT_ASSIGN_OR_RETURN(DeviceState * state, recorder_.CheckDevice(device));
     backend = state->backend;
     device = state->device;
   }
@@ -294,8 +175,8 @@ absl::StatusOr<Ref<Tensor>> Engine::Adopt(Device* device, DType dtype, std::span
   {
     absl::Status status = CheckShape("adopted tensor", dtype, dims);
     if (status.ok()) {
-      Lock lock(*this);
-      absl::StatusOr<DeviceState*> state = CheckDevice(device);
+      Lock lock(recorder_);
+      absl::StatusOr<DeviceState*> state = recorder_.CheckDevice(device);
       status = state.status();
       if (state.ok()) {
         backend = (*state)->backend;
@@ -307,12 +188,8 @@ absl::StatusOr<Ref<Tensor>> Engine::Adopt(Device* device, DType dtype, std::span
       return status;
     }
   }
-  auto unlocked = [releases = releases_, release = std::move(release)]() mutable {
-    if (!release) return;
-    releases->Add(std::move(release));
-    if (t_locked == nullptr && !OnLibraryThread()) releases->Run();
-  };
-  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, backend->Adopt(device, dtype, dims, data, std::move(unlocked)));
+  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer,
+                        backend->Adopt(device, dtype, dims, data, services_.Later(std::move(release))));
   // The memory is somebody else's: held for good, so that no launch writes into it.
   buffer->Hold();
   return NewBufferTensor(device, std::move(buffer), location);
@@ -320,11 +197,12 @@ absl::StatusOr<Ref<Tensor>> Engine::Adopt(Device* device, DType dtype, std::span
 
 absl::StatusOr<Ref<Tensor>> Engine::NewScalar(Device* device, const HostTensor& value, ir::Location location) {
   Ref<Tensor> tensor;
-  Lock lock(*this);
-  WEFT_ASSIGN_OR_RETURN(DeviceState * state, CheckDevice(device));
+  Lock lock(recorder_);
+  WEFT_ASSIGN_OR_RETURN(DeviceState * state, recorder_.CheckDevice(device));
   const auto words = WordsOf(value);
-  tensor = NewTensor(*state, NewLeaf(ir::Type::Scalar(value.dtype()), MakeRef<Data>(std::span<const uint32_t>(words))),
-                     location);
+  tensor = recorder_.NewTensor(
+      *state, Recorder::NewLeaf(ir::Type::Scalar(value.dtype()), MakeRef<Data>(std::span<const uint32_t>(words))),
+      location);
   return tensor;
 }
 
@@ -344,95 +222,330 @@ absl::StatusOr<Ref<Tensor>> Engine::ScalarInt(Device* device, DType dtype, int64
 
 absl::StatusOr<Ref<Tensor>> Engine::Alias(Tensor* tensor) {
   Ref<Tensor> alias;
-  Lock lock(*this);
-  WEFT_RETURN_IF_ERROR(CheckTensor(tensor, "the tensor"));
-  alias = NewTensor(*StateOf(tensor->device_), tensor->value_, tensor->location_);
-  alias->requires_grad_ = tensor->requires_grad_;
-  alias->set_aside_ = tensor->set_aside_;
+  Lock lock(recorder_);
+  WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, "the tensor"));
+  alias = recorder_.NewTensor(*recorder_.StateOf(tensor->device()), tensor->value(), tensor->state.location);
+  alias->state.requires_grad = tensor->state.requires_grad;
+  alias->state.set_aside = tensor->state.set_aside;
   return alias;
 }
 
 void Engine::AdoptByScope(Tensor* tensor) {
-  Lock lock(*this);
-  tensor->scoped_ = true;
+  Lock lock(recorder_);
+  tensor->state.scoped = true;
 }
 
 void Engine::Keep(Tensor* tensor) {
-  Lock lock(*this);
-  tensor->scoped_ = false;
+  Lock lock(recorder_);
+  tensor->state.scoped = false;
+}
+
+// --- Recording -----------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<DeviceState*> Engine::PlaceAfterCut(Lock& lock,
+                                                   absl::FunctionRef<absl::StatusOr<DeviceState*>()> place) {
+  WEFT_ASSIGN_OR_RETURN(DeviceState * state, place());
+  WEFT_RETURN_IF_ERROR(evaluator_.CutIfDue(lock, *state));
+  if (lock.opened() > 0) return place();
+  return state;
+}
+
+absl::Status Engine::Finish(Lock& lock, DeviceState& state, const Recorder::Recorded& recorded) {
+  recorder_.Count(state, recorded, lazy());
+  return lazy() ? absl::OkStatus() : evaluator_.Compute(lock, state, recorded.results, CutReason::kEager);
+}
+
+absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs,
+                            ir::Location location, Tensors* results, Device* device) {
+  Tensors made;
+  Lock lock(recorder_);
+  WEFT_ASSIGN_OR_RETURN(DeviceState * state,
+                        PlaceAfterCut(lock, [&] { return recorder_.PlaceOf(op, operands, location, device); }));
+  ir::Values kept;  // operands, for the checks of debug mode
+  if (options_.mode == Mode::kDebug) {
+    for (const Tensor* operand : operands) kept.push_back(operand != nullptr ? operand->value() : ir::Value());
+  }
+  const GeneratorState before = recorder_.generator;
+  WEFT_ASSIGN_OR_RETURN(Recorder::Recorded recorded, recorder_.Operation(op, operands, std::move(attrs), location));
+  const GeneratorState after = recorder_.generator;
+  absl::Status status = Finish(lock, *state, recorded);
+  if (status.ok() && options_.mode == Mode::kDebug) status = CheckNumbers(lock, op, kept, recorded.results);
+  if (!status.ok()) {
+    recorder_.Undraw(before, after);
+    return WithPosition(std::move(status), location);
+  }
+  metrics_.Add(Counter::kOperationsRecorded);
+  recorder_.Publish(*state, std::move(recorded), location, &made);
+  *results = std::move(made);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> wrt, Tensor* seed,
+                                         ir::Location location) {
+  Tensors made;
+  Lock lock(recorder_);
+  WEFT_ASSIGN_OR_RETURN(DeviceState * state, PlaceAfterCut(lock, [&]() -> absl::StatusOr<DeviceState*> {
+                          WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(loss, "grad: y"));
+                          if (seed != nullptr) WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(seed, "grad: cotangent"));
+                          return recorder_.CheckDevice(loss->device());
+                        }));
+  WEFT_ASSIGN_OR_RETURN(Recorder::Recorded recorded, recorder_.Gradient(*loss, wrt, seed, location));
+  WEFT_RETURN_IF_ERROR(Finish(lock, *state, recorded));
+  metrics_.Add(Counter::kGradients);
+  recorder_.Publish(*state, std::move(recorded), location, &made);
+  return made;
+}
+
+absl::Status Engine::SetRequiresGrad(Tensor* tensor, bool on) {
+  Lock lock(recorder_);
+  WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, "the tensor"));
+  return recorder_.SetRequiresGrad(*tensor, on);
 }
 
 bool Engine::requires_grad(const Tensor* tensor) const {
-  std::lock_guard lock(mutex_);
-  return tensor->requires_grad_;
+  Lock lock(recorder_);
+  return tensor->state.requires_grad;
 }
+
+absl::Status Engine::Assign(Tensor* dst, Tensor* src, ir::Location location) {
+  Lock lock(recorder_);
+  if (dst == nullptr || &dst->engine() != this) return recorder_.CheckTensor(dst, "assign: target");
+  WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(src, "assign: value"));
+  if (dst == src) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(ir::Value value, recorder_.Assignable(*dst, *src, location));
+  if (!lazy()) {
+    WEFT_RETURN_IF_ERROR(evaluator_.Compute(lock, *recorder_.StateOf(dst->device()), {&value, 1}, CutReason::kEager));
+  }
+  recorder_.Assign(*dst, std::move(value));
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Update(std::span<Tensor* const> operands, std::span<const double> scalars,
+                            std::span<Tensor* const> targets, ir::Location location, Recorder::UpdateFn build) {
+  if (targets.empty()) return absl::OkStatus();
+  Lock lock(recorder_);
+  WEFT_ASSIGN_OR_RETURN(DeviceState * state,
+                        PlaceAfterCut(lock, [&] { return recorder_.PlaceOfUpdate(operands, targets, location); }));
+  WEFT_ASSIGN_OR_RETURN(Recorder::Recorded recorded, recorder_.Update(operands, scalars, targets, location, build));
+  WEFT_RETURN_IF_ERROR(Finish(lock, *state, recorded));
+  for (size_t i = 0; i < targets.size(); ++i) recorder_.Assign(*targets[i], std::move(recorded.results[i]));
+  return absl::OkStatus();
+}
+
+// --- Evaluation ----------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<Ref<Event>> Engine::Sync(Device* device) {
+  Lock lock(recorder_);
+  WEFT_ASSIGN_OR_RETURN(DeviceState * only, recorder_.CheckDevice(device));
+  std::vector<Ref<Event>> events;
+  for (DeviceState& state : recorder_.devices()) {
+    if (device != nullptr && &state != only) continue;
+    WEFT_RETURN_IF_ERROR(evaluator_.Barrier(lock, state));
+    if (state.last_event()) events.push_back(state.last_event());
+  }
+  return Join(std::move(events));
+}
+
+absl::StatusOr<Ref<Event>> Engine::Eval(std::span<Tensor* const> tensors) {
+  Lock lock(recorder_);
+  for (Tensor* tensor : tensors) WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, "eval: a tensor"));
+  // All at once, as they are now: others may assign to them while something is compiled.
+  std::vector<std::vector<ir::Value>> values(recorder_.devices().size());
+  for (Tensor* tensor : tensors) {
+    values[static_cast<size_t>(recorder_.StateOf(tensor->device()) - recorder_.devices().data())].push_back(
+        tensor->value());
+  }
+  std::vector<Ref<Event>> events;
+  for (size_t i = 0; i < values.size(); ++i) {
+    DeviceState& state = recorder_.devices()[i];
+    if (values[i].empty()) continue;
+    if (recorder_.closed()) WEFT_RETURN_IF_ERROR(recorder_.CheckDevice(state.device).status());
+    WEFT_RETURN_IF_ERROR(evaluator_.Know(lock, state, values[i], CutReason::kEval));
+    if (state.last_event()) events.push_back(state.last_event());
+  }
+  return Join(std::move(events));
+}
+
+absl::StatusOr<Data*> Engine::Materialize(Lock& lock, const Tensor& tensor, const ir::Value& value) {
+  if (Data* data = DataOf(value)) return data;
+  WEFT_ASSIGN_OR_RETURN(DeviceState * state, recorder_.CheckDevice(tensor.device()));
+  WEFT_RETURN_IF_ERROR(evaluator_.Know(lock, *state, {&value, 1}, CutReason::kHostRead));
+  return DataOf(value);
+}
+
+absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what) {
+  Ref<Buffer> buffer;
+  Backend* backend = nullptr;
+  {
+    Lock lock(recorder_);
+    WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, absl::StrCat(what, ": the tensor")));
+    const int64_t bytes = tensor->type().bytes();
+    const auto size = static_cast<int64_t>(destination.size());
+    if (offset < 0 || size > bytes || offset > bytes - size) {
+      return UserError(what, ": bytes ", offset, " to ", offset + size, " of a tensor ", ir::ShortType(tensor->type()),
+                       ", which has ", bytes);
+    }
+    const ir::Value value = tensor->value();
+    WEFT_ASSIGN_OR_RETURN(Data * data, Materialize(lock, *tensor, value));
+    if (data->word_count > 0) {
+      // Little-endian words: 64-bit elements lie as they are, narrower ones have a word each.
+      const int64_t width = BytesOf(tensor->dtype());
+      const auto* words = reinterpret_cast<const std::byte*>(data->words.data());
+      for (int64_t i = 0; i < size; ++i) {
+        const int64_t at = offset + i;
+        destination[static_cast<size_t>(i)] = words[width >= 4 ? at : at / width * 4 + at % width];
+      }
+      return absl::OkStatus();
+    }
+    buffer = data->shards[0];
+    buffer->Hold();
+    backend = tensor->device()->backend;
+  }
+  const int64_t start = MonotonicNow();
+  absl::Status status = services_.WaitFor(buffer->ready());
+  if (status.ok() || buffer->ready().done()) status = backend->FromDevice(*buffer, offset, destination);
+  buffer->Unhold();
+  services_.RunReleases();
+  metrics_.Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
+  metrics_.Add(Counter::kBytesFromDevice, static_cast<int64_t>(destination.size()));
+  return status;
+}
+
+absl::Status Engine::ToHost(Tensor* tensor, std::span<std::byte> destination) {
+  if (tensor != nullptr && static_cast<int64_t>(destination.size()) != tensor->type().bytes()) {
+    return UserError("read: ", ir::ShortType(tensor->type()), " has ", tensor->type().bytes(),
+                     " bytes, the destination ", destination.size());
+  }
+  return Read(tensor, 0, destination, "read");
+}
+
+absl::Status Engine::ReadBytes(Tensor* tensor, int64_t offset, std::span<std::byte> destination) {
+  return Read(tensor, offset, destination, "read");
+}
+
+absl::StatusOr<Ref<Buffer>> Engine::ToBuffer(Tensor* tensor) {
+  Lock lock(recorder_);
+  WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, "export: the tensor"));
+  const ir::Value value = tensor->value();
+  WEFT_ASSIGN_OR_RETURN(Data * data, Materialize(lock, *tensor, value));
+  Ref<Buffer> buffer;
+  if (data->word_count > 0) {
+    // The value stays a scalar argument; the buffer is a copy for whoever asked.
+    std::byte bytes[sizeof(data->words)];
+    const auto width = static_cast<size_t>(BytesOf(tensor->dtype()));
+    const auto size = static_cast<size_t>(tensor->type().bytes());
+    for (size_t i = 0; i < size; i += width) {
+      std::memcpy(bytes + i, &data->words[width == 8 ? i / 4 : i / width], width);
+    }
+    WEFT_ASSIGN_OR_RETURN(
+        buffer, tensor->device()->backend->ToDevice(tensor->device(), tensor->dtype(), tensor->dims(), {bytes, size}));
+  } else {
+    buffer = data->shards[0];
+  }
+  buffer->Hold();
+  return buffer;
+}
+
+absl::Status Engine::Wait(Device* device, int64_t timeout_ns) {
+  std::vector<Ref<Event>> events;
+  {
+    Lock lock(recorder_);
+    for (const DeviceState& state : recorder_.devices()) {
+      if ((device == nullptr || state.device == device) && state.last_event()) events.push_back(state.last_event());
+    }
+  }
+  const int64_t start = MonotonicNow();
+  const absl::Status status = Join(std::move(events))->Wait(timeout_ns);
+  services_.RunReleases();
+  metrics_.Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
+  return status;
+}
+
+absl::Status Engine::CheckNumbers(Lock& lock, const ir::OpDef& op, std::span<const ir::Value> operands,
+                                  std::span<const ir::Value> results) {
+  std::string call;
+  for (const ir::Value& operand : operands) {
+    absl::StrAppend(&call, call.empty() ? "" : ", ", operand ? ir::ShortType(operand.type()) : "none");
+  }
+  // Everything is computed: eager modes know all operands. Held, so that no launch of others writes there meanwhile.
+  const auto buffers = [](std::span<const ir::Value> values) {
+    std::vector<Ref<Buffer>> held;
+    for (const ir::Value& value : values) {
+      const Data* data = value && IsFloat(value.dtype()) ? DataOf(value) : nullptr;
+      if (data == nullptr || data->shards.empty()) continue;
+      held.push_back(data->shards[0]);
+      held.back()->Hold();
+    }
+    return held;
+  };
+  const std::vector<Ref<Buffer>> inputs = buffers(operands), outputs = buffers(results);
+  // Index of the first NaN, -1 if there is none.
+  const auto find = [](Buffer& buffer) -> absl::StatusOr<int64_t> {
+    HostTensor host(buffer.dtype(), buffer.dims());
+    WEFT_RETURN_IF_ERROR(buffer.device()->backend->FromDevice(buffer, 0, host.mutable_bytes()));
+    for (int64_t i = 0; i < host.count(); ++i) {
+      const double x = host.GetDouble(i);
+      if (x != x) return i;
+    }
+    return -1;
+  };
+  const absl::Status status = lock.Open([&]() -> absl::Status {
+    for (const Ref<Buffer>& output : outputs) {
+      WEFT_ASSIGN_OR_RETURN(int64_t at, find(*output));
+      if (at < 0) continue;
+      for (const Ref<Buffer>& input : inputs) {
+        WEFT_ASSIGN_OR_RETURN(int64_t before, find(*input));
+        if (before >= 0) return absl::OkStatus();
+      }
+      return UserErrorOf(absl::StatusCode::kFailedPrecondition, op.c_name, "(", call, "): element ", at,
+                         " of the result is NaN, and no operand holds one (debug mode)");
+    }
+    return absl::OkStatus();
+  });
+  for (const Ref<Buffer>& buffer : inputs) buffer->Unhold();
+  for (const Ref<Buffer>& buffer : outputs) buffer->Unhold();
+  return status;
+}
+
+// --- State, text, statistics ---------------------------------------------------------------------------------------------
 
 GeneratorState Engine::generator() const {
-  std::lock_guard lock(mutex_);
-  return generator_;
+  Lock lock(recorder_);
+  return recorder_.generator;
 }
 
-void Engine::set_generator(GeneratorState state) {
-  std::lock_guard lock(mutex_);
-  generator_ = state;
+void Engine::set_generator(const GeneratorState& state) {
+  Lock lock(recorder_);
+  recorder_.generator = state;
 }
 
 absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors) {
-  Lock lock(*this);
-  outputs_.clear();
+  Lock lock(recorder_);
+  Cut cut;
   for (Tensor* tensor : tensors) {
-    WEFT_RETURN_IF_ERROR(CheckTensor(tensor, "the tensor"));
-    outputs_.push_back(tensor->value_);
+    WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, "the tensor"));
+    cut.Add(tensor->value());
   }
-  absl::Status status = BuildTrace(outputs_);
-  outputs_.clear();
-  WEFT_RETURN_IF_ERROR(status);
-  return ir::Print(compiler::BuildModule(trace_));
+  WEFT_RETURN_IF_ERROR(evaluator_.planner().Trace(&cut));
+  return ir::Print(compiler::BuildModule(cut.trace));
 }
 
 std::string Engine::Report(bool json) const {
   std::string text = json ? absl::StrCat("{\"counters\": ", metrics_.Json(), ", \"memory\": [") : metrics_.Report();
   bool first = true;
-  for (const DeviceState& state : devices_) {
-    const MemoryStats stats = state.backend->memory_stats(state.device);
+  for (Device* device : device_list_) {
+    const MemoryStats stats = device->backend->memory_stats(device);
     if (json) {
-      absl::StrAppend(&text, first ? "" : ", ", "{\"device\": ", JsonText(state.device->name),
+      absl::StrAppend(&text, first ? "" : ", ", "{\"device\": ", JsonText(device->name),
                       ", \"bytes_in_use\": ", stats.bytes_in_use, ", \"peak_bytes\": ", stats.peak_bytes,
                       ", \"bytes_limit\": ", stats.bytes_limit, "}");
     } else {
-      absl::StrAppend(&text, "memory ", state.device->name, ": ", stats.bytes_in_use, " bytes in use, peak ",
+      absl::StrAppend(&text, "memory ", device->name, ": ", stats.bytes_in_use, " bytes in use, peak ",
                       stats.peak_bytes, "\n");
     }
     first = false;
   }
   return json ? text + "]}" : text;
-}
-
-void Engine::Log(LogLevel level, std::string text) {
-  std::lock_guard lock(log_mutex_);
-  if (level >= LogLevel::kWarning) {
-    metrics_.Add(Counter::kWarnings);
-    warnings_.push_back(text);
-    if (warnings_.size() > kWarningsKept) warnings_.pop_front();
-  }
-  if (!log_) return;
-  log_queue_.emplace_back(level, std::move(text));
-  log_waiting_.store(true, std::memory_order_release);
-}
-
-void Engine::FlushLog() {
-  std::vector<std::pair<LogLevel, std::string>> messages;
-  {
-    std::lock_guard lock(log_mutex_);
-    messages.swap(log_queue_);
-    log_waiting_.store(false, std::memory_order_relaxed);
-  }
-  for (const auto& [level, text] : messages) log_(level, text);
-}
-
-std::vector<std::string> Engine::LastWarnings() const {
-  std::lock_guard lock(log_mutex_);
-  return {warnings_.begin(), warnings_.end()};
 }
 
 }  // namespace weft::lazy

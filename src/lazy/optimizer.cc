@@ -132,7 +132,7 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, ir::Location lo
                decoupled ? 1 - o.learning_rate * o.weight_decay : o.weight_decay};
   }
 
-  auto build = [&](const Engine::UpdateCall& call) -> absl::Status {
+  auto build = [&](const Recorder::UpdateCall& call) -> absl::Status {
     ir::Builder& b = call.b;
     const size_t stride = 2 + slot_count;
     for (size_t k = 0; k * stride < call.operands.size(); ++k) {

@@ -1,12 +1,12 @@
 // Cuts that cannot be had as they are: what memory does not suffice for, and what no program can be made of. Nothing is
 // lost here: a value that is not computed stays pending.
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "src/lazy/engine.h"
+#include "src/lazy/evaluator.h"
+#include "src/lazy/setbacks.h"
+#include "src/runtime/status.h"
 
 namespace weft::lazy {
 namespace {
@@ -17,13 +17,8 @@ constexpr double kMuchLarger = 16;
 // Programs compiled to find out who is at fault; two a level are enough for one among 2^32.
 constexpr int kMostTrials = 64;
 
-// Sums of sizes are floating: they may be larger than any memory, and than 63 bits.
+// Floating: sums of sizes may be larger than any memory, and than 63 bits.
 double BytesOf(const ir::Value& value) { return static_cast<double>(value.type().bytes()); }
-double TotalBytes(std::span<const ir::Value> values) {
-  double bytes = 0;
-  for (const ir::Value& value : values) bytes += BytesOf(value);
-  return bytes;
-}
 
 // "f32[8] (add, train.c:42)"
 std::string Describe(const ir::Value& value) {
@@ -50,90 +45,65 @@ std::string Shortage(double wanted, const Device& device, int64_t room) {
 
 }  // namespace
 
-absl::Status Engine::OutOfMemory(const absl::Status& status) const {
-  if (!absl::IsResourceExhausted(status) || outputs_.empty()) return status;
-  return NoMemoryFor(Largest(outputs_), status.message());
+absl::Status OutOfMemory(const Cut& cut, const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status) || cut.empty()) return status;
+  return NoMemoryFor(Largest(cut.outputs), status.message());
 }
 
-int64_t Engine::RoomFor(double wanted, const DeviceState& state) const {
+absl::StatusOr<int64_t> Evaluator::RoomFor(double wanted, Lock& lock, DeviceState& state, const Cut& cut) {
   const auto ask = [&] { return state.backend->bytes_available(state.device); };
   const int64_t room = ask();
-  if (room < 0 || wanted <= static_cast<double>(room) || !state.last_event || state.last_event->done()) return room;
-  // A host runs up to 32 launches ahead, and what they hold comes back when they have run.
-  const uint32_t before = cancels();
-  while (!state.last_event->done() && cancels() == before && process_.load(std::memory_order_relaxed) == getpid()) {
-    (void)state.last_event->Wait(kLookNs);
-  }
+  const Ref<Event> running = state.last_event();
+  if (room < 0 || wanted <= static_cast<double>(room) || !running || running->done()) return room;
+  // A host runs many launches ahead, and what they hold comes back when they have run.
+  const OpenCut open(state, cut);
+  const absl::Status status = lock.Open([&] { return services_.WaitFor(*running); });
+  if (!running->done()) return status;  // its outcome is not ours
   return ask();
 }
 
-absl::Status Engine::CheckRoom(const DeviceState& state, int64_t temporary_bytes) const {
-  double wanted = TotalBytes(outputs_) + static_cast<double>(temporary_bytes);
-  if (wanted < static_cast<double>(options_.large_cut_bytes)) return absl::OkStatus();
-  for (const compiler::Trace::Argument& argument : trace_.arguments) {
-    if (argument.donated_to >= 0) wanted -= static_cast<double>(argument.type().bytes());
-  }
-  const int64_t room = RoomFor(wanted, state);
-  if (room < 0 || wanted <= static_cast<double>(room)) return absl::OkStatus();
-  return NoMemoryFor(Largest(outputs_), Shortage(wanted, *state.device, room));
-}
-
-absl::Status Engine::MakeRoom(DeviceState& state, size_t asked, bool automatic) {
-  double total = TotalBytes(outputs_);
+absl::Status Evaluator::Fit(Lock& lock, DeviceState& state, Cut* cut) {
+  if (cut->asked == cut->outputs.size()) return absl::OkStatus();
+  const double total = CutPlanner::OutputBytes(*cut);
   if (total < static_cast<double>(options_.large_cut_bytes)) return absl::OkStatus();
-  const int64_t room = RoomFor(total, state);
+  WEFT_ASSIGN_OR_RETURN(const int64_t room, RoomFor(total, lock, state, *cut));
   if (room < 0 || total <= static_cast<double>(room)) return absl::OkStatus();
-  absl::Status status = NoMemoryFor(Largest(outputs_), Shortage(total, *state.device, room));
+  absl::Status status = NoMemoryFor(Largest(cut->outputs), Shortage(total, *state.device, room));
   double spared = 0;  // what is not larger stays an output
-  if (automatic) {
-    WEFT_RETURN_IF_ERROR(BuildTrace(outputs_));
-    for (const Data* data : arguments_) {
-      if (data->word_count == 0) spared += kMuchLarger * static_cast<double>(data->shards[0]->bytes());
-    }
+  if (cut->asked == 0) {
+    WEFT_RETURN_IF_ERROR(planner_.Trace(cut));
+    spared = kMuchLarger * CutPlanner::LeafBytes(*cut);
   }
-  // Numbers of the outputs stand in the walk; the operands that come in place of a value join at the end.
-  const ir::Walk walk;
-  for (size_t i = 0; i < outputs_.size(); ++i) walk.Mark(*outputs_[i].node, static_cast<uint32_t>(i));
-  std::vector<std::pair<double, size_t>> heap;
-  for (size_t i = asked; i < outputs_.size(); ++i) heap.emplace_back(BytesOf(outputs_[i]), i);
-  std::ranges::make_heap(heap);
-  std::vector<bool> left_out(outputs_.size());
-  while (total > static_cast<double>(room) && !heap.empty() && heap.front().first > spared) {
-    const auto [bytes, i] = heap.front();
-    std::ranges::pop_heap(heap);
-    heap.pop_back();
-    left_out[i] = true;
-    total -= bytes;
-    const Ref<const ir::Node> node = outputs_[i].node;
-    for (const ir::Value& operand : node->operands()) {
-      if (!operand || DataOf(operand) != nullptr || !operand.type().is_tensor()) continue;
-      if (FindOutput(walk, operand) != outputs_.size()) continue;
-      heap.emplace_back(BytesOf(operand), outputs_.size());
-      std::ranges::push_heap(heap);
-      AddOutput(operand, nullptr);
-      left_out.push_back(false);
-      total += BytesOf(operand);
-    }
-  }
-  size_t n = 0;
-  for (size_t i = 0; i < outputs_.size(); ++i) {
-    if (left_out[i]) continue;
-    outputs_[n] = std::move(outputs_[i]);
-    owners_[n++] = owners_[i];
-  }
-  outputs_.resize(n);
-  owners_.resize(n);
-  return total <= static_cast<double>(room) && n > 0 ? absl::OkStatus() : status;
+  const bool fits = planner_.Shrink(static_cast<double>(room), spared, cut);
+  // Where somebody asked for values, the rest is a matter of speed; if those alone do not fit, CheckRoom says so.
+  return fits || cut->asked > 0 ? absl::OkStatus() : status;
 }
 
-bool Engine::Compiles(DeviceState& state, std::span<const ir::Value> values) {
-  return BuildTrace(values).ok() && state.programs->Get(trace_).ok();
+absl::Status Evaluator::CheckRoom(Lock& lock, DeviceState& state, const Cut& cut, int64_t temporary_bytes) {
+  double wanted = CutPlanner::OutputBytes(cut) + static_cast<double>(temporary_bytes);
+  if (wanted < static_cast<double>(options_.large_cut_bytes)) return absl::OkStatus();
+  for (size_t i = 0; i < cut.arguments.size(); ++i) {
+    if (cut.trace.arguments[i].donated_to < 0) continue;
+    wanted -= static_cast<double>(cut.arguments[i]->shards[0]->bytes());
+  }
+  WEFT_ASSIGN_OR_RETURN(const int64_t room, RoomFor(wanted, lock, state, cut));
+  if (room < 0 || wanted <= static_cast<double>(room)) return absl::OkStatus();
+  return NoMemoryFor(Largest(cut.outputs), Shortage(wanted, *state.device, room));
 }
 
-absl::Status Engine::SetAside(DeviceState& state, const absl::Status& status) {
-  const std::vector<ir::Value> values = std::move(outputs_);
-  outputs_.clear();
-  owners_.clear();
+absl::StatusOr<bool> Evaluator::Compiles(Lock& lock, DeviceState& state, std::span<const ir::Value> values) {
+  Cut trial;
+  planner_.These(values, &trial);
+  if (trial.empty()) return true;
+  WEFT_RETURN_IF_ERROR(planner_.Trace(&trial));
+  const absl::Status status = ProgramOf(lock, state, trial).status();
+  if (absl::IsCancelled(status)) return status;
+  return status.ok();
+}
+
+absl::Status Evaluator::SetAside(Lock& lock, DeviceState& state, const Cut& cut, const absl::Status& status) {
+  const OpenCut open(state, cut);
+  const std::span<const ir::Value> values = cut.outputs;
   std::vector<std::span<const ir::Value>> refused = {values};
   std::vector<ir::Value> guilty;
   for (int trials = 0; !refused.empty();) {
@@ -141,18 +111,24 @@ absl::Status Engine::SetAside(DeviceState& state, const absl::Status& status) {
     refused.pop_back();
     if (part.size() == 1) {
       // Alone from the start: perhaps it was the moment's fault.
-      if (values.size() > 1 || !Compiles(state, part)) guilty.push_back(part[0]);
+      bool fine = false;
+      if (values.size() == 1) {
+        WEFT_ASSIGN_OR_RETURN(fine, Compiles(lock, state, part));
+      }
+      if (!fine) guilty.push_back(part[0]);
       continue;
     }
     if ((trials += 2) > kMostTrials) return status;
     for (const auto half : {part.first(part.size() / 2), part.subspan(part.size() / 2)}) {
-      if (!Compiles(state, half)) refused.push_back(half);
+      WEFT_ASSIGN_OR_RETURN(const bool fine, Compiles(lock, state, half));
+      if (!fine) refused.push_back(half);
     }
   }
   if (guilty.empty()) return status;
   metrics_.Add(Counter::kTensorsSetAside, static_cast<int64_t>(guilty.size()));
-  for (Tensor* tensor = state.first; tensor != nullptr; tensor = tensor->next_) {
-    if (!tensor->expired_ && std::ranges::find(guilty, tensor->value_) != guilty.end()) tensor->set_aside_ = true;
+  for (Tensor& tensor : state.live) {
+    if (!tensor.state.expired && std::ranges::find(guilty, tensor.value()) != guilty.end())
+      tensor.state.set_aside = true;
   }
   absl::Status named(status.code(),
                      absl::StrCat(status.message(), "\nNo program can be made for ", Describe(guilty[0]),
@@ -162,31 +138,13 @@ absl::Status Engine::SetAside(DeviceState& state, const absl::Status& status) {
   return named;
 }
 
-void Engine::KeepLeavesOf(const ir::Value& value, const ir::Walk& walk) {
-  std::vector<const ir::Node*> pending;
-  const auto visit = [&](const ir::Value& v) {
-    if (Data* data = DataOf(v)) {
-      data->live_epoch = epoch_;
-    } else if (walk.Mark(*v.node, 0)) {
-      pending.push_back(v.node.get());
-    }
-  };
-  visit(value);
-  while (!pending.empty()) {
-    const ir::Node* node = pending.back();
-    pending.pop_back();
-    for (const ir::Value& operand : node->operands()) {
-      if (operand) visit(operand);
-    }
-  }
-}
-
-void Engine::PostponeCut(DeviceState& state, const absl::Status& status) {
+void Evaluator::PostponeCut(DeviceState& state, const absl::Status& status) {
   state.policy.Postpone();
   metrics_.Add(Counter::kCutsPostponed);
   if (std::exchange(state.postponed, true)) return;
-  Log(LogLevel::kWarning, absl::StrCat("automatic cut of the pending graph on ", state.device->name,
-                                       ": put off, tried again whenever the graph has doubled: ", status.message()));
+  services_.Log(LogLevel::kWarning,
+                absl::StrCat("automatic cut of the pending graph on ", state.device->name,
+                             ": put off, tried again whenever the graph has doubled: ", status.message()));
 }
 
 }  // namespace weft::lazy

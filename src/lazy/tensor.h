@@ -1,7 +1,7 @@
 // What a handle of the C API stands for: a value that can be rebound. Made by the engine alone.
 #pragma once
 
-#include <string>
+#include <utility>
 
 #include "src/lazy/data.h"
 
@@ -21,28 +21,42 @@ class Tensor final : public RefCounted {
 
   static void Destroy(const Tensor* tensor);
 
- private:
-  friend class Engine;
-  Tensor() = default;
-  ~Tensor() override = default;
+  // --- What the engine's parts know of it, under the engine's lock -----------------------------------------------------
+  // Empty once expired.
+  const ir::Value& value() const { return value_; }
+  // The node's count of who shows it follows.
+  void Show(ir::Value value) {
+    if (value) value.node->Show();
+    std::swap(value_, value);
+    if (value) value.node->Hide();
+  }
 
-  Ref<Engine> engine_;
-  Device* device_ = nullptr;
-  ir::Type type_;
-  // Under the engine's lock:
-  ir::Value value_;             // empty once expired
-  Ref<Data> overwritten_;       // assigned over since the last barrier: what the barrier may donate
-  Tensor* previous_ = nullptr;  // live tensors of the device, in creation order
+  struct State {
+    Ref<Data> overwritten;  // assigned over since the last barrier: what the barrier may donate
+    uint64_t changed = 0;   // the recorder's time when the value was last shown
+    ir::Location location;
+    bool requires_grad = false;
+    bool scoped = false;    // adopted by a scope and not kept: never an output of a barrier
+    bool assigned = false;  // assign target: an output even if scoped
+    bool expired = false;   // a scope's temporary that a barrier left behind
+    // The compiler makes no program for the value: cuts leave it pending, whoever asks for it by name is told why.
+    bool set_aside = false;
+  };
+  State state;
+
+ private:
+  friend class LiveList;
+  friend class Recorder;
+  Tensor(Ref<Engine> engine, Device* device, ir::Type type);
+  ~Tensor() override;
+
+  const Ref<Engine> engine_;
+  Device* const device_;
+  const ir::Type type_;
+  ir::Value value_;
+  Tensor* previous_ = nullptr;  // of the live list
   Tensor* next_ = nullptr;
-  ir::Location location_;
-  bool requires_grad_ = false;
-  bool scoped_ = false;    // adopted by a scope and not kept: never an output of a barrier
-  bool assigned_ = false;  // assign target: an output even if scoped
-  bool expired_ = false;   // a scope's temporary that a barrier left behind
-  // The compiler makes no program for the value: cuts leave it pending, whoever asks for it by name is told why.
-  bool set_aside_ = false;
-  // Of the list of the dead.
-  mutable Tensor* next_dead_ = nullptr;
+  mutable Tensor* next_dead_ = nullptr;  // of the list of the dead
 };
 
 }  // namespace weft::lazy

@@ -17,8 +17,6 @@ class RefCounted {
   void AddRef() const { refs_.fetch_add(1, std::memory_order_relaxed); }
   // Returns whether this was the last reference; the caller then destroys the object.
   bool DropRef() const { return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
-  // Exact only where nobody else can take or drop references; the lazy engine compares it under its lock.
-  uint32_t ref_count() const { return refs_.load(std::memory_order_acquire); }
 
   // How an object of the class dies; classes with deep ownership chains hide this by an iterative one.
   static void Destroy(const RefCounted* object) { delete object; }

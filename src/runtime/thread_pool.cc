@@ -3,7 +3,6 @@
 #include "src/runtime/thread_pool.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,15 +28,6 @@ thread_local bool tls_inside_region = false;
 constinit thread_local bool tls_library_thread = false;
 constinit thread_local void* tls_owner = nullptr;
 constinit thread_local int tls_share = 0;
-
-std::atomic<uint64_t> g_fork_generation{0};
-
-void CountFork() { g_fork_generation.fetch_add(1, std::memory_order_relaxed); }
-
-void WatchForks() {
-  static std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, &CountFork); });
-}
 
 inline void Pause() {
 #if defined(__x86_64__)
@@ -72,17 +62,6 @@ bool SpinUntil(Clock::duration limit, Ready ready) {
 bool OnLibraryThread() { return tls_library_thread; }
 void MarkLibraryThread() { tls_library_thread = true; }
 
-uint64_t ForkGeneration() {
-  WatchForks();
-  return g_fork_generation.load(std::memory_order_relaxed);
-}
-
-absl::Status ForkedStatus() {
-  return UserErrorOf(absl::StatusCode::kFailedPrecondition,
-                     "this process was forked after the context was made: its worker threads stayed in the parent; "
-                     "make a new context in the child, or fork before the first one");
-}
-
 int AvailableCpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -106,17 +85,15 @@ std::shared_ptr<ThreadPool> ThreadPool::Shared(int threads) {
   std::weak_ptr<ThreadPool>& known = pools->by_threads[threads];
   std::shared_ptr<ThreadPool> pool = known.lock();
   // A forked child has none of the parent's threads.
-  if (pool == nullptr || pool->Forked()) known = pool = std::make_shared<ThreadPool>(threads);
+  if (pool == nullptr || pool->fork_.Forked()) known = pool = std::make_shared<ThreadPool>(threads);
   return pool;
 }
 
 ThreadPool::ThreadPool(int threads)
-    : threads_(threads < 1 ? AvailableCpus() : threads), claimed_(std::make_unique<Claimed[]>(threads_)) {
-  fork_generation_.store(ForkGeneration(), std::memory_order_relaxed);
-}
+    : threads_(threads < 1 ? AvailableCpus() : threads), claimed_(std::make_unique<Claimed[]>(threads_)) {}
 
 ThreadPool::~ThreadPool() {
-  if (Forked()) {
+  if (fork_.Forked()) {
     // The threads exist in the parent only: joining them would wait forever, so their handles are left behind.
     static_cast<void>(new std::vector<std::thread>(std::move(workers_)));
     return;
@@ -127,15 +104,7 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-bool ThreadPool::Forked() const {
-  return started_workers() > 0 &&
-         g_fork_generation.load(std::memory_order_relaxed) != fork_generation_.load(std::memory_order_relaxed);
-}
-
-absl::Status ThreadPool::CheckProcess() const {
-  if (!Forked()) return absl::OkStatus();
-  return ForkedStatus();
-}
+absl::Status ThreadPool::CheckProcess() const { return fork_.Check(); }
 
 void ThreadPool::Start() {
   workers_.reserve(threads_ - 1);
@@ -146,8 +115,8 @@ void ThreadPool::Start() {
       break;  // fewer threads than asked for: their shares run on the caller
     }
   }
-  // Nothing was running before: a process forked until here uses the pool as if it had made it.
-  fork_generation_.store(g_fork_generation.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  // Not before: a process forked until here uses the pool as if it had made it.
+  if (!workers_.empty()) fork_.Started();
   started_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
 }
 
@@ -211,7 +180,7 @@ void ThreadPool::ParallelRanges(int64_t count, RangeFn fn) {
     }
     return;
   }
-  if (threads_ == 1 || Forked() || !region_mutex_.try_lock()) {
+  if (threads_ == 1 || fork_.Forked() || !region_mutex_.try_lock()) {
     tls_inside_region = true;
     for (int worker = 0; worker < threads_; ++worker) RunShare(region, worker);
     tls_inside_region = false;
@@ -249,7 +218,7 @@ void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t index
 }
 
 void ThreadPool::BeginRun() {
-  if (active_runs_.fetch_add(1, std::memory_order_relaxed) == 0 && !Forked()) WakeParked();
+  if (active_runs_.fetch_add(1, std::memory_order_relaxed) == 0 && !fork_.Forked()) WakeParked();
 }
 
 void ThreadPool::EndRun() { active_runs_.fetch_sub(1, std::memory_order_relaxed); }

@@ -11,6 +11,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "src/runtime/fork.h"
 
 namespace weft {
 
@@ -82,10 +83,9 @@ class ThreadPool {
   void RunShare(const Region& region, int worker) const;
   // True for the one thread that shall do this worker's share of the region `epoch`.
   bool Claim(int worker, uint32_t epoch);
-  bool Forked() const;
 
   const int threads_;
-  std::atomic<uint64_t> fork_generation_{0};  // when the workers were started
+  ForkGuard fork_;
   std::once_flag start_once_;
   std::atomic<int> started_{0};
   std::mutex region_mutex_;  // held for the length of one region
@@ -109,12 +109,6 @@ class ThreadPool {
 // them. Workers are; other threads that run launches say so.
 bool OnLibraryThread();
 void MarkLibraryThread();
-
-// How many forks lie between the process and its first ancestor that asked: what was started under another number has no
-// threads here.
-uint64_t ForkGeneration();
-// FAILED_PRECONDITION, for whoever has lost threads to a fork.
-absl::Status ForkedStatus();
 
 // CPUs that this process may run on (its affinity mask).
 int AvailableCpus();

@@ -330,10 +330,10 @@ TEST(Engine, OutlivesItsOwnerWhileTensorsLive) {
 
 TEST(Log, CarriesWarningsOutsideTheLock) {
   World w;
-  w.engine->Log(LogLevel::kWarning, "something odd");
+  w.engine->services().Log(LogLevel::kWarning, "something odd");
   w.Number(1);
   EXPECT_THAT(w.log, ElementsAre("something odd"));
-  EXPECT_THAT(w.engine->LastWarnings(), ElementsAre("something odd"));
+  EXPECT_THAT(w.engine->services().LastWarnings(), ElementsAre("something odd"));
 }
 
 TEST(Report, ListsCountersAndMemory) {

@@ -166,6 +166,7 @@ void FakeBackend::Post(std::function<void()> task) {
 }
 
 absl::StatusOr<std::unique_ptr<Executable>> FakeBackend::Compile(const ir::Module& module, const CompileOptions&) {
+  if (on_compile) on_compile();
   if (fail_compiles > 0) {
     --fail_compiles;
     return absl::InternalError("fake: the compiler failed");

@@ -34,6 +34,8 @@ class FakeBackend final : public Backend {
   MemoryStats memory_stats(Device*) const override { return {live_bytes.load(), peak_bytes.load(), 0}; }
   int64_t bytes_available(Device*) const override { return room.load(); }
 
+  // Runs before each compilation, on its thread. Set it while none is on its way.
+  std::function<void()> on_compile;
   std::string refuses;  // no program with this in its text compiles
   // The next so many calls fail.
   std::atomic<int> fail_compiles{0};

@@ -44,7 +44,7 @@ TEST(Store, AProgramThatCannotBeLoadedIsRejectedWarnedAboutAndCompiled) {
   EXPECT_EQ(w.Count(Counter::kProgramsCompiled), 1);
   EXPECT_EQ(w.Count(Counter::kDiskCacheErrors), 1);
   EXPECT_EQ(shelf.rejected, 1);
-  EXPECT_THAT(w.engine->LastWarnings(), ElementsAre("a cached program could not be loaded and is compiled again: "
+  EXPECT_THAT(w.engine->services().LastWarnings(), ElementsAre("a cached program could not be loaded and is compiled again: "
                                                     "fake: the program is damaged"));
 }
 

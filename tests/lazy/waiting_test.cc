@@ -37,26 +37,26 @@ struct Waiting : ::testing::Test {
 
 TEST_F(Waiting, EndsWhenACancelComesAndTheWorkGoesOn) {
   Start();
-  EXPECT_EQ(w.engine->WaitFor(*event, 1000), absl::DeadlineExceededError("the event was not done after 1000 ns"));
-  w.engine->Cancel();
+  EXPECT_EQ(w.engine->services().WaitFor(*event, 1000), absl::DeadlineExceededError("the event was not done after 1000 ns"));
+  w.engine->services().Cancel();
   const absl::Status cancelled = absl::CancelledError("cancelled by weft_cancel");
-  EXPECT_EQ(w.engine->WaitFor(*event, kFor), cancelled);  // came before
-  EXPECT_EQ(w.engine->WaitFor(*event, 0), absl::DeadlineExceededError("the event was not done after 0 ns"));  // once
-  w.engine->Cancel();
+  EXPECT_EQ(w.engine->services().WaitFor(*event, kFor), cancelled);  // came before
+  EXPECT_EQ(w.engine->services().WaitFor(*event, 0), absl::DeadlineExceededError("the event was not done after 0 ns"));  // once
+  w.engine->services().Cancel();
   EXPECT_EQ(Read(), cancelled);
   std::thread canceller([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    w.engine->Cancel();
+    w.engine->services().Cancel();
   });
-  EXPECT_EQ(w.engine->WaitFor(*event, kFor), cancelled);  // comes meanwhile
+  EXPECT_EQ(w.engine->services().WaitFor(*event, kFor), cancelled);  // comes meanwhile
   canceller.join();
   Go();
-  EXPECT_EQ(w.engine->WaitFor(*event, kFor), absl::OkStatus());
+  EXPECT_EQ(w.engine->services().WaitFor(*event, kFor), absl::OkStatus());
   EXPECT_THAT(w.Read(sum), ::testing::ElementsAre(2, 4));
-  w.engine->Cancel();
-  EXPECT_EQ(w.engine->WaitFor(*event, kFor), absl::OkStatus());  // what has happened needs no wait
-  EXPECT_EQ(w.engine->CheckCancelled(w.engine->cancels()), cancelled);
-  EXPECT_EQ(w.engine->CheckCancelled(w.engine->cancels()), absl::OkStatus());
+  w.engine->services().Cancel();
+  EXPECT_EQ(w.engine->services().WaitFor(*event, kFor), absl::OkStatus());  // what has happened needs no wait
+  EXPECT_EQ(w.engine->services().CheckCancelled(w.engine->services().cancels()), cancelled);
+  EXPECT_EQ(w.engine->services().CheckCancelled(w.engine->services().cancels()), absl::OkStatus());
 }
 
 TEST_F(Waiting, TakesTimeoutsLongerThanClocksReachAsForEver) {
@@ -66,7 +66,7 @@ TEST_F(Waiting, TakesTimeoutsLongerThanClocksReachAsForEver) {
     Go();
   });
   EXPECT_EQ(event->Wait(INT64_MAX), absl::OkStatus());
-  EXPECT_EQ(w.engine->WaitFor(*event, INT64_MAX), absl::OkStatus());
+  EXPECT_EQ(w.engine->services().WaitFor(*event, INT64_MAX), absl::OkStatus());
   later.join();
 }
 
@@ -80,7 +80,7 @@ TEST_F(Waiting, GivesBackWhatOwnersLent) {
   Tensor* list[] = {twice.get()};
   event = w.engine->Eval(list).value();
   Go();
-  EXPECT_EQ(w.engine->WaitFor(*event, kFor), absl::OkStatus());
+  EXPECT_EQ(w.engine->services().WaitFor(*event, kFor), absl::OkStatus());
   EXPECT_TRUE(released);
 }
 
@@ -90,14 +90,14 @@ TEST_F(Waiting, InTheChildOfAForkSaysThatNothingRunsThere) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(60);
-    const bool both = w.engine->WaitFor(*event, kFor).message() == kForked && Read().message() == kForked;
+    const bool both = w.engine->services().WaitFor(*event, kFor).message() == kForked && Read().message() == kForked;
     _exit(both ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   Go();
-  EXPECT_EQ(w.engine->WaitFor(*event, kFor), absl::OkStatus());
+  EXPECT_EQ(w.engine->services().WaitFor(*event, kFor), absl::OkStatus());
 }
 #endif
 

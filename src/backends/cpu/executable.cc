@@ -238,7 +238,7 @@ void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {
     try {
       thread_ = std::thread([this] { Work(); });
       started_ = true;
-      generation_ = ForkGeneration();
+      fork_.Started();
     } catch (const std::system_error&) {
       // No thread to be had: on this one, in its turn.
       changed_.wait(lock, [this] { return !running_; });
@@ -266,11 +266,6 @@ void LaunchQueue::Work() {
     running_ = false;
     changed_.notify_all();
   }
-}
-
-absl::Status LaunchQueue::CheckProcess() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return started_ && generation_ != ForkGeneration() ? ForkedStatus() : absl::OkStatus();
 }
 
 void LaunchQueue::Drain() {

@@ -11,6 +11,7 @@
 #include "src/backends/cpu/code_cache.h"
 #include "src/backends/cpu/cpu_buffer.h"
 #include "src/backends/cpu/launch/host_kernels.h"
+#include "src/runtime/fork.h"
 
 namespace weft::cpu {
 
@@ -37,7 +38,7 @@ class LaunchQueue {
   void Submit(std::function<void()> work, bool inline_allowed);
   void Drain();
   // FAILED_PRECONDITION if the queue's thread stayed behind in a fork's parent.
-  absl::Status CheckProcess() const;
+  absl::Status CheckProcess() const { return fork_.Check(); }
 
   // Temporaries of launches, kept between them: launches do not overlap, so one arena serves all programs. Grows;
   // launches hold the one they were submitted with.
@@ -53,7 +54,7 @@ class LaunchQueue {
   std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;
   bool running_ = false, stop_ = false, started_ = false;
-  uint64_t generation_ = 0;  // of forks, when the thread was started
+  ForkGuard fork_;
   std::thread thread_;
   std::shared_ptr<void> arena_;
   std::shared_ptr<ScratchSet> scratch_;

@@ -1,0 +1,83 @@
+// See compile_queue.h.
+#include "src/compiler/compile_queue.h"
+
+#include <system_error>
+
+#include "src/runtime/thread_pool.h"
+
+namespace weft::compiler {
+
+CompileQueue::~CompileQueue() {
+  std::deque<Ref<Job>> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    while (jobs_.size() > 1) {
+      dropped.push_back(std::move(jobs_.back()));
+      jobs_.pop_back();
+    }
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  for (const Ref<Job>& job : dropped) {
+    job->result_ = absl::CancelledError("the context was closed before the program was compiled");
+    job->done_->Complete(absl::OkStatus());
+  }
+}
+
+Ref<CompileQueue::Job> CompileQueue::Enter(ProgramCache& cache, Wanted wanted) {
+  Ref<Job> job;
+  {
+    std::lock_guard lock(mutex_);
+    for (const Ref<Job>& other : jobs_) {
+      if (other->cache_ == &cache && other->canonical_ == wanted.canonical) return other;
+    }
+    job = MakeRef<Job>();
+    job->cache_ = &cache;
+    job->canonical_ = wanted.canonical;
+    job->wanted_ = std::move(wanted);
+    bool working = thread_.joinable();
+    if (!working) {
+      try {
+        thread_ = std::thread([this] { Work(); });
+        working = true;
+      } catch (const std::system_error&) {
+        // No thread to be had: on this one.
+      }
+    }
+    if (working) {
+      jobs_.push_back(job);
+      changed_.notify_all();
+      return job;
+    }
+  }
+  job->result_ = cache.Make(std::move(job->wanted_));
+  job->done_->Complete(absl::OkStatus());
+  return job;
+}
+
+void CompileQueue::Work() {
+  MarkLibraryThread();
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    const Ref<Job> job = jobs_.front();
+    lock.unlock();
+    job->result_ = job->cache_->Make(std::move(job->wanted_));
+    lock.lock();
+    // Out of the queue first: who asks again after a failure must not find it here.
+    jobs_.pop_front();
+    changed_.notify_all();
+    lock.unlock();
+    job->done_->Complete(absl::OkStatus());
+    lock.lock();
+  }
+}
+
+void CompileQueue::Drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return jobs_.empty(); });
+}
+
+}  // namespace weft::compiler

@@ -1,0 +1,57 @@
+// Compiles programs on a thread of its own, one after the other, so that nobody holds a lock meanwhile and whoever waits can
+// give up waiting. Those who want the same program wait for one compilation.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "src/compiler/program_cache.h"
+#include "src/runtime/event.h"
+
+namespace weft::compiler {
+
+// Thread rule: any thread; never under a lock that the backend's compiler or the program store might want.
+class CompileQueue {
+ public:
+  // What is being made. Nobody needs to keep it for the program to be made and remembered.
+  class Job final : public RefCounted {
+   public:
+    // Completes when the result is there, and never fails.
+    const Event& done() const { return *done_; }
+    // Once it is done.
+    const absl::StatusOr<std::shared_ptr<const Program>>& result() const { return *result_; }
+
+   private:
+    friend class CompileQueue;
+    ProgramCache* cache_ = nullptr;
+    Wanted wanted_;
+    std::string canonical_;  // of the job, as long as it is in the queue
+    std::optional<absl::StatusOr<std::shared_ptr<const Program>>> result_;
+    const Ref<Event> done_ = MakeRef<Event>();
+  };
+
+  CompileQueue() = default;
+  // Ends what is being compiled; what waits behind it is CANCELLED.
+  ~CompileQueue();
+  CompileQueue(const CompileQueue&) = delete;
+  CompileQueue& operator=(const CompileQueue&) = delete;
+
+  // The cache outlives the queue. If no thread can be had, the call itself compiles.
+  Ref<Job> Enter(ProgramCache& cache, Wanted wanted);
+  // Until nothing is left.
+  void Drain();
+
+ private:
+  void Work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Ref<Job>> jobs_;  // the first is being compiled
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace weft::compiler

@@ -1,0 +1,48 @@
+// What is cut out of the pending graph: makes Cut values out of live tensors or of values that somebody asks for. Pure but
+// for marks in nodes and data: computes nothing, waits for nothing, keeps nothing from call to call but its vectors' room.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "src/lazy/cut.h"
+#include "src/lazy/live_list.h"
+
+namespace weft::lazy {
+
+// Thread rule: under the engine's lock.
+class CutPlanner {
+ public:
+  // Live tensors that are pending and not set aside, distinct values in creation order. A barrier computes those of scopes
+  // only if they were assigned to, an automatic cut takes all and must have none. What has changed after `time` is left to
+  // later cuts.
+  enum class For : uint8_t { kBarrier, kAutomatic };
+  void Live(const LiveList& live, uint64_t time, For what, Cut* cut);
+  // These, as far as they are pending.
+  void These(std::span<const ir::Value> values, Cut* cut);
+  // These, then what must be computed to know them and is wanted from outside that, so that nothing is computed twice.
+  void Shared(std::span<const ir::Value> values, Cut* cut);
+
+  // Flattens what the outputs need. What is known already becomes an argument.
+  absl::Status Trace(Cut* cut);
+  // Of a traced cut: which arguments may be taken over, by type alone; who needs them is the launch's question.
+  void Offer(Cut* cut);
+
+  // Takes the largest outputs out that nobody asked for and that are larger than `spared` bytes, until the rest is at most
+  // `room`; what they are made of comes instead. Returns whether the rest fits. The trace is stale then.
+  bool Shrink(double room, double spared, Cut* cut);
+  // Bytes of the buffers among the arguments.
+  static double LeafBytes(const Cut& cut);
+  static double OutputBytes(const Cut& cut);
+
+ private:
+  uint64_t epoch_ = 0;  // of argument numbers in Data
+  std::vector<std::pair<const ir::Node*, uint32_t>> stack_;
+};
+
+// Marks with `epoch` the data that a pending value is made of: no launch may take it over. `walk` spans several calls.
+void KeepLeavesOf(const ir::Value& value, const ir::Walk& walk, uint64_t epoch);
+
+}  // namespace weft::lazy

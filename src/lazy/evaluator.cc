@@ -1,0 +1,157 @@
+// See evaluator.h.
+#include "src/lazy/evaluator.h"
+
+#include <algorithm>
+
+#include "src/lazy/setbacks.h"
+#include "src/ops/registry.h"
+
+namespace weft::lazy {
+namespace {
+
+// So many times the nodes of an automatic cut may be pending while another cut is on its way: 320,000 nodes are 80 MB.
+constexpr int64_t kPatience = 16;
+
+}  // namespace
+
+// A cut to plan into, with the room that earlier ones took.
+class Evaluator::Hand {
+ public:
+  explicit Hand(Evaluator& evaluator) : evaluator_(evaluator) {
+    if (evaluator_.spare_.empty()) evaluator_.spare_.push_back(std::make_unique<Cut>());
+    cut_ = std::move(evaluator_.spare_.back());
+    evaluator_.spare_.pop_back();
+  }
+  ~Hand() {
+    cut_->Clear();
+    evaluator_.spare_.push_back(std::move(cut_));
+  }
+  Hand(const Hand&) = delete;
+  Hand& operator=(const Hand&) = delete;
+  Cut& operator*() const { return *cut_; }
+
+ private:
+  Evaluator& evaluator_;
+  std::unique_ptr<Cut> cut_;
+};
+
+template <typename F>
+auto Evaluator::Open(Lock& lock, DeviceState& state, const Cut& cut, F&& wait) {
+  const OpenCut open(state, cut);
+  return lock.Open(std::forward<F>(wait));
+}
+
+absl::Status Evaluator::CutIfDueAtAll(Lock& lock, DeviceState& state) {
+  // While another thread's cut is on its way this one records on, up to a limit: that cut may well compute what is pending,
+  // and waiting behind its compilation would hold up who only wants to record.
+  if (!state.open_cuts.empty() && state.policy.pending_nodes() / kPatience <= options_.max_pending_nodes) {
+    return absl::OkStatus();
+  }
+  const std::optional<CutReason> reason = state.policy.Due();
+  if (!reason.has_value()) return absl::OkStatus();
+  const uint64_t time = recorder_.time();
+  const CutPolicy::Mark mark = state.policy.mark();
+  const absl::Status status =
+      Run(lock, state, *reason, [&](Cut* cut) { planner_.Live(state.live, time, CutPlanner::For::kAutomatic, cut); });
+  if (absl::IsCancelled(status)) return status;
+  if (!status.ok()) {
+    WEFT_RETURN_IF_ERROR(services_.CheckProcess());
+    PostponeCut(state, status);
+    return absl::OkStatus();
+  }
+  state.postponed = false;
+  for (Tensor& tensor : state.live) {
+    if (tensor.state.changed <= time) tensor.state.overwritten = nullptr;
+  }
+  state.policy.Cut(*reason, mark);
+  return absl::OkStatus();
+}
+
+absl::Status Evaluator::Compute(Lock& lock, DeviceState& state, std::span<const ir::Value> values, CutReason reason) {
+  return Run(lock, state, reason, [&](Cut* cut) { planner_.These(values, cut); });
+}
+
+absl::Status Evaluator::Know(Lock& lock, DeviceState& state, std::span<const ir::Value> values, CutReason reason) {
+  return Run(lock, state, reason, [&](Cut* cut) { planner_.Shared(values, cut); });
+}
+
+absl::Status Evaluator::Barrier(Lock& lock, DeviceState& state) {
+  const uint64_t time = recorder_.time();
+  const CutPolicy::Mark mark = state.policy.mark();
+  WEFT_RETURN_IF_ERROR(Run(lock, state, CutReason::kBarrier,
+                           [&](Cut* cut) { planner_.Live(state.live, time, CutPlanner::For::kBarrier, cut); }));
+  for (Tensor& tensor : state.live) {
+    if (tensor.state.changed > time) continue;  // recorded while the lock was open: the next barrier's
+    tensor.state.overwritten = nullptr;
+    tensor.state.assigned = false;
+    if (tensor.state.expired) continue;
+    const ir::Value& value = tensor.value();
+    if (Data* data = DataOf(value)) {
+      const bool requires_grad = tensor.state.requires_grad;
+      if (&value.node->op() != &ops::kOp_parameter || value.node->needs_gradient() != requires_grad) {
+        tensor.Show(Recorder::NewLeaf(tensor.type(), Ref<Data>::Share(data), requires_grad));
+      }
+    } else if (!tensor.state.set_aside) {
+      tensor.state.expired = true;
+      tensor.Show({});
+      metrics_.Add(Counter::kTemporariesExpired);
+    }
+  }
+  state.policy.Cut(CutReason::kBarrier, mark);
+  return absl::OkStatus();
+}
+
+absl::Status Evaluator::Run(Lock& lock, DeviceState& state, CutReason reason, Plan plan) {
+  const Hand hand(*this);
+  Cut& cut = *hand;
+  while (true) {
+    plan(&cut);
+    if (cut.empty()) return absl::OkStatus();
+    const uint64_t opened = lock.opened();
+    // Whether what was planned is out of date: others had the lock, and computed some of it.
+    const auto stale = [&] { return lock.opened() != opened && !cut.Pending(); };
+    WEFT_RETURN_IF_ERROR(Fit(lock, state, &cut));
+    if (stale()) continue;
+    WEFT_RETURN_IF_ERROR(planner_.Trace(&cut));
+    if (reason == CutReason::kBarrier) planner_.Offer(&cut);
+    const absl::StatusOr<ProgramPointer> program = ProgramOf(lock, state, cut);
+    if (!program.ok()) {
+      if (stale() && !absl::IsCancelled(program.status())) continue;
+      // A barrier or an automatic cut must go through without what is at fault; who asks for a value by name learns why.
+      const bool asked = reason == CutReason::kHostRead || reason == CutReason::kEval || reason == CutReason::kEager;
+      const bool refused = !absl::IsResourceExhausted(program.status()) && !absl::IsCancelled(program.status());
+      if (asked || !refused || !services_.CheckProcess().ok()) return OutOfMemory(cut, program.status());
+      return SetAside(lock, state, cut, program.status());
+    }
+    if (stale()) continue;
+    WEFT_RETURN_IF_ERROR(CheckRoom(lock, state, cut, (*program)->executable->stats().temporary_bytes));
+    if (stale()) continue;
+    WEFT_RETURN_IF_ERROR(WaitForBacklog(lock, state, cut));
+    if (stale()) continue;
+    if (recorder_.closed()) return recorder_.CheckDevice(state.device).status();
+    services_.StartsWork();
+    return OutOfMemory(cut, launcher_.Launch(state, **program, reason, &cut));
+  }
+}
+
+absl::StatusOr<Evaluator::ProgramPointer> Evaluator::ProgramOf(Lock& lock, DeviceState& state, const Cut& cut) {
+  compiler::Wanted wanted;
+  if (ProgramPointer program = state.programs->Find(cut.trace, &wanted)) return program;
+  services_.StartsWork();
+  Ref<compiler::CompileQueue::Job> job;
+  WEFT_RETURN_IF_ERROR(Open(lock, state, cut, [&] {
+    job = compiles_.Enter(*state.programs, std::move(wanted));
+    return services_.WaitFor(job->done());
+  }));
+  return job->result();
+}
+
+absl::Status Evaluator::WaitForBacklog(Lock& lock, DeviceState& state, const Cut& cut) {
+  while (const Ref<Event> oldest = Launcher::Backlog(state)) {
+    const absl::Status status = Open(lock, state, cut, [&] { return services_.WaitFor(*oldest); });
+    if (!oldest->done()) return status;  // its outcome is not ours
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft::lazy

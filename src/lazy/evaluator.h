@@ -1,0 +1,76 @@
+// Cuts the pending graph and computes it: plan, program, memory, launch. Opens the engine's lock wherever one of them takes
+// time, so that others record on, and goes on with what it has planned unless somebody else has computed it meanwhile.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "src/compiler/compile_queue.h"
+#include "src/lazy/cut_planner.h"
+#include "src/lazy/launcher.h"
+#include "src/lazy/recorder.h"
+
+namespace weft::lazy {
+
+// Thread rule: under the lock that is handed in, which may have been open when a call returns. Everything that can fail does
+// so before the first kernel and before anything here has changed: a failed call may be repeated.
+class Evaluator {
+ public:
+  using Lock = Recorder::Lock;
+  Evaluator(Recorder& recorder, Services& services, Metrics& metrics, const Options& options)
+      : recorder_(recorder), services_(services), metrics_(metrics), options_(options), launcher_(metrics) {}
+
+  // Automatic cuts, before an operation is recorded. They fail it only if the wait was cancelled or cannot end.
+  absl::Status CutIfDue(Lock& lock, DeviceState& state) {
+    return state.policy.pending_nodes() == 0 ? absl::OkStatus() : CutIfDueAtAll(lock, state);
+  }
+  // These values and nothing else.
+  absl::Status Compute(Lock& lock, DeviceState& state, std::span<const ir::Value> values, CutReason reason);
+  // These values, and what they need if something else wants it, so that it is not computed again.
+  absl::Status Know(Lock& lock, DeviceState& state, std::span<const ir::Value> values, CutReason reason);
+  // Everything that is live now and not a scope's temporary; temporaries that are not known expire.
+  absl::Status Barrier(Lock& lock, DeviceState& state);
+
+  CutPlanner& planner() { return planner_; }
+  // Until every program has been compiled that somebody wanted. Without the lock.
+  void Drain() { compiles_.Drain(); }
+
+ private:
+  using Plan = absl::FunctionRef<void(Cut* cut)>;
+  using ProgramPointer = std::shared_ptr<const compiler::Program>;
+  class Hand;
+
+  absl::Status CutIfDueAtAll(Lock& lock, DeviceState& state);
+  // Plans and launches until nothing that is planned is pending.
+  absl::Status Run(Lock& lock, DeviceState& state, CutReason reason, Plan plan);
+  absl::StatusOr<ProgramPointer> ProgramOf(Lock& lock, DeviceState& state, const Cut& cut);
+  // Runs `wait` with the lock open; what the cut is made of stays.
+  template <typename F>
+  auto Open(Lock& lock, DeviceState& state, const Cut& cut, F&& wait);
+  absl::Status WaitForBacklog(Lock& lock, DeviceState& state, const Cut& cut);
+
+  // --- setbacks.cc
+  // What the device has left. -1: unknown. Asked again when all that runs has run, if that is less than wanted.
+  absl::StatusOr<int64_t> RoomFor(double wanted, Lock& lock, DeviceState& state, const Cut& cut);
+  // Leaves out what nobody asked for until the rest can be stored. An error: what must be had cannot be.
+  absl::Status Fit(Lock& lock, DeviceState& state, Cut* cut);
+  // Whether the outputs and a program's temporaries can be stored, as far as anybody knows before it is tried.
+  absl::Status CheckRoom(Lock& lock, DeviceState& state, const Cut& cut, int64_t temporary_bytes);
+  // The compiler has refused the cut: looks for the outputs at fault, which later cuts leave out, and says so in the error.
+  absl::Status SetAside(Lock& lock, DeviceState& state, const Cut& cut, const absl::Status& status);
+  absl::StatusOr<bool> Compiles(Lock& lock, DeviceState& state, std::span<const ir::Value> values);
+  void PostponeCut(DeviceState& state, const absl::Status& status);
+
+  Recorder& recorder_;
+  Services& services_;
+  Metrics& metrics_;
+  const Options& options_;
+  CutPlanner planner_;
+  Launcher launcher_;
+  std::vector<std::unique_ptr<Cut>> spare_;  // one for each thread that has a cut in hand at the same time
+  compiler::CompileQueue compiles_;
+};
+
+}  // namespace weft::lazy

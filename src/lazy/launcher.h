@@ -1,0 +1,39 @@
+// Launches a cut with its program and hangs the results on the graph.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/lazy/device_state.h"
+#include "src/runtime/metrics.h"
+
+namespace weft::lazy {
+
+// Thread rule: under the engine's lock. Waits for nothing.
+class Launcher {
+ public:
+  explicit Launcher(Metrics& metrics) : metrics_(metrics) {}
+
+  // Launches that may be ahead of a device: each keeps its arguments and results.
+  static constexpr size_t kAhead = 32;
+  // What must have happened before there is room for another launch; null if there is.
+  static Ref<Event> Backlog(const DeviceState& state);
+
+  // The program is the traced cut's, whose outputs are pending. An error means that nothing has changed. Afterwards pasts
+  // that no gradient can ask for are gone, and the cut is empty.
+  absl::Status Launch(DeviceState& state, const compiler::Program& program, CutReason reason, Cut* cut);
+
+ private:
+  // Of the arguments that may be taken over by their types, those that nobody needs any more.
+  void ChooseDonations(DeviceState& state, const Cut& cut);
+
+  Metrics& metrics_;
+  uint64_t epoch_ = 0;  // of the marks of what is live in Data
+  // Of the launch in hand; kept for their room.
+  std::vector<uint32_t> words_;
+  std::vector<Ref<Buffer>> buffers_;
+  std::vector<uint8_t> donated_;     // per buffer
+  std::vector<uint8_t> takes_over_;  // per argument
+};
+
+}  // namespace weft::lazy

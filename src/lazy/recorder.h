@@ -1,0 +1,144 @@
+// Recording: operations, gradients, assignments and updates become nodes, and tensors show them. Owns the engine's lock, the
+// live tensors and the random state. Nothing here computes or waits.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "src/ir/builder.h"
+#include "src/lazy/device_state.h"
+#include "src/lazy/generator.h"
+#include "src/lazy/services.h"
+
+namespace weft::lazy {
+
+using Tensors = absl::InlinedVector<Ref<Tensor>, 2>;
+
+// Thread rule: everything under its Lock, but for Release; the order of the lock is the order of the program.
+class Recorder {
+ public:
+  // `engine` owns it.
+  Recorder(Engine& engine, Services& services, Metrics& metrics)
+      : engine_(engine), services_(services), metrics_(metrics) {}
+
+  // Holds the lock, buries the dead first, delivers messages last. Keeps the engine alive.
+  class Lock {
+   public:
+    explicit Lock(Recorder& recorder);
+    ~Lock();
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    // Runs what waits while others go on; afterwards everything may have changed but what the caller holds.
+    template <typename F>
+    auto Open(F&& wait) {
+      Leave();
+      const Reenter again{*this};
+      return wait();
+    }
+    // How often it was opened.
+    uint64_t opened() const { return opened_; }
+
+   private:
+    struct Reenter {
+      Lock& lock;
+      ~Reenter() { lock.Enter(), ++lock.opened_; }
+    };
+    void Enter();
+    void Leave();
+    Recorder& recorder_;
+    const Ref<Engine> engine_;
+    uint64_t opened_ = 0;
+  };
+
+  // Before the first Lock. `options` become the policy of its automatic cuts.
+  void AddDevice(Device* device, Backend* backend, compiler::ProgramCache* programs, const Options& options);
+  std::vector<DeviceState>& devices() { return devices_; }
+  const std::vector<DeviceState>& devices() const { return devices_; }
+  DeviceState* StateOf(const Device* device);
+  // Null: the first. FAILED_PRECONDITION once closed.
+  absl::StatusOr<DeviceState*> CheckDevice(const Device* device);
+  // Ours, and not expired.
+  absl::Status CheckTensor(const Tensor* tensor, std::string_view what) const;
+  void Close() { closed_ = true; }
+  bool closed() const { return closed_; }
+
+  GeneratorState generator;
+  // Goes up whenever a tensor shows another value.
+  uint64_t time() const { return time_; }
+
+  // --- Tensors -------------------------------------------------------------------------------------------------------
+  static ir::Value NewLeaf(const ir::Type& type, Ref<Data> data, bool needs_gradient = false);
+  Ref<Tensor> NewTensor(DeviceState& state, ir::Value value, ir::Location location);
+  void Show(Tensor& tensor, ir::Value value) {
+    tensor.Show(std::move(value));
+    tensor.state.changed = ++time_;
+  }
+  // The last reference is gone. Without the lock, on any thread.
+  void Release(const Tensor* tensor);
+
+  // --- Nodes ---------------------------------------------------------------------------------------------------------
+  // What one call recorded; no tensor shows it yet.
+  struct Recorded {
+    ir::Values results;
+    int64_t nodes = 0;
+    uint32_t signature = 0;  // of CutPolicy
+  };
+  // Where the operation is recorded: the device of its operands, which must be one; without any, `device`.
+  absl::StatusOr<DeviceState*> PlaceOf(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Location location,
+                                       Device* device);
+  // Draws from the random state if need be. Take it back with Undraw if the call fails after all.
+  absl::StatusOr<Recorded> Operation(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs,
+                                     ir::Location location);
+  absl::StatusOr<Recorded> Gradient(Tensor& loss, std::span<Tensor* const> wrt, Tensor* seed, ir::Location location);
+  // So that a call that failed draws the same numbers when it is repeated, unless somebody else has drawn since.
+  void Undraw(const GeneratorState& before, const GeneratorState& after) {
+    if (generator == after) generator = before;
+  }
+  // What is recorded counts, where it stays pending for the policy too; then tensors show it.
+  void Count(DeviceState& state, const Recorded& recorded, bool pending);
+  void Publish(DeviceState& state, Recorded recorded, ir::Location location, Tensors* made);
+
+  // The value as others may go on from it: without a past that gradients could enter.
+  static ir::Value Detached(ir::Builder& b, const ir::Value& value, bool requires_grad);
+  absl::Status SetRequiresGrad(Tensor& tensor, bool on);
+  // Whether the one may be assigned to the other, then what is to be shown.
+  absl::StatusOr<ir::Value> Assignable(const Tensor& dst, const Tensor& src, ir::Location location) const;
+  void Assign(Tensor& dst, ir::Value value);
+
+  // For code that records many operations as one (optimizers): values of `operands` in, new values of `targets` out,
+  // assigned like Assign does. Scalars come as run-time arguments of the computing type: f64 for f64 targets, else f32.
+  // A failure leaves every target as it was.
+  struct UpdateCall {
+    ir::Builder& b;
+    std::span<const ir::Value> operands;
+    std::span<const ir::Value> scalars_f32;  // one per scalar
+    std::span<const ir::Value> scalars_f64;
+    std::span<ir::Value> targets;
+  };
+  using UpdateFn = absl::FunctionRef<absl::Status(const UpdateCall&)>;
+  absl::StatusOr<DeviceState*> PlaceOfUpdate(std::span<Tensor* const> operands, std::span<Tensor* const> targets,
+                                             ir::Location location);
+  absl::StatusOr<Recorded> Update(std::span<Tensor* const> operands, std::span<const double> scalars,
+                                  std::span<Tensor* const> targets, ir::Location location, UpdateFn build);
+
+ private:
+  void Bury();     // under the lock
+  void TryBury();  // without it
+
+  Engine& engine_;
+  Services& services_;
+  Metrics& metrics_;
+  std::mutex mutex_;
+  std::vector<DeviceState> devices_;  // never grows after the first Lock
+  uint64_t time_ = 0;
+  bool closed_ = false;
+  std::atomic<Tensor*> dead_{nullptr};
+};
+
+// The caller's position, unless the status names one already.
+absl::Status WithPosition(absl::Status status, ir::Location location);
+
+}  // namespace weft::lazy

@@ -1,0 +1,120 @@
+// See services.h.
+#include "src/lazy/services.h"
+
+#include <algorithm>
+
+#include "src/runtime/clock.h"
+#include "src/runtime/thread_pool.h"
+
+namespace weft::lazy {
+namespace {
+
+constexpr size_t kWarningsKept = 16;
+
+}  // namespace
+
+bool& Services::Locked() {
+  constinit static thread_local bool locked = false;
+  return locked;
+}
+
+void Services::Log(LogLevel level, std::string text) {
+  std::lock_guard lock(log_mutex_);
+  if (level >= LogLevel::kWarning) {
+    metrics_->Add(Counter::kWarnings);
+    warnings_.push_back(text);
+    if (warnings_.size() > kWarningsKept) warnings_.pop_front();
+  }
+  if (!log_) return;
+  log_queue_.emplace_back(level, std::move(text));
+  log_waiting_.store(true, std::memory_order_release);
+}
+
+void Services::DeliverLog() {
+  std::vector<std::pair<LogLevel, std::string>> messages;
+  {
+    std::lock_guard lock(log_mutex_);
+    messages.swap(log_queue_);
+    log_waiting_.store(false, std::memory_order_relaxed);
+  }
+  for (const auto& [level, text] : messages) log_(level, text);
+}
+
+std::vector<std::string> Services::LastWarnings() const {
+  std::lock_guard lock(log_mutex_);
+  return {warnings_.begin(), warnings_.end()};
+}
+
+absl::Status Services::CheckCancelled(uint32_t before) {
+  const uint32_t now = cancels();
+  if (now == before && now == cancels_noticed_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  cancels_noticed_.store(now, std::memory_order_relaxed);
+  return absl::CancelledError("cancelled by weft_cancel");
+}
+
+absl::Status Services::Interrupted(uint32_t before) {
+  WEFT_RETURN_IF_ERROR(CheckProcess());
+  return CheckCancelled(before);
+}
+
+absl::Status Services::WaitFor(const Event& event, int64_t timeout_ns) {
+  const uint32_t before = cancels();
+  const int64_t limit = Event::Sane(timeout_ns), start = MonotonicNow();
+  while (!event.done()) {
+    WEFT_RETURN_IF_ERROR(Interrupted(before));
+    const int64_t left = limit < 0 ? kLookNs : limit - (MonotonicNow() - start);
+    if (left <= 0) {
+      return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "the event was not done after ", timeout_ns, " ns");
+    }
+    (void)event.Wait(std::min(left, kLookNs));
+  }
+  RunReleases();
+  return event.status();
+}
+
+bool Services::MayRelease() { return !Locked() && !OnLibraryThread(); }
+
+void Services::RunReleases() {
+  if (MayRelease()) releases_->Run();
+}
+
+std::function<void()> Services::Later(std::function<void()> release) {
+  return [releases = releases_, release = std::move(release)]() mutable {
+    if (!release) return;
+    releases->Add(std::move(release));
+    if (MayRelease()) releases->Run();
+  };
+}
+
+void Services::Releases::Add(std::function<void()> release) {
+  std::unique_lock lock(mutex_);
+  if (!closed_) {
+    waiting_.push_back(std::move(release));
+    any_.store(true, std::memory_order_release);
+    return;
+  }
+  lock.unlock();
+  release();
+}
+
+void Services::Releases::Run() {
+  while (any_.load(std::memory_order_acquire)) {
+    std::vector<std::function<void()>> now;
+    {
+      std::lock_guard lock(mutex_);
+      now.swap(waiting_);
+      any_.store(false, std::memory_order_relaxed);
+    }
+    for (const auto& release : now) release();
+  }
+}
+
+void Services::Releases::Close() {
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  Run();
+}
+
+}  // namespace weft::lazy

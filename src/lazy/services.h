@@ -1,0 +1,93 @@
+// What an engine does for its callers beside recording and computing: messages, requests to give up, waiting, forks, and
+// memory that others lent. Atomics and locks that nothing else is taken under.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/lazy/options.h"
+#include "src/runtime/event.h"
+#include "src/runtime/fork.h"
+#include "src/runtime/metrics.h"
+
+namespace weft::lazy {
+
+// Thread rule: any thread, with or without the engine's lock, but where it says otherwise.
+class Services {
+ public:
+  Services(LogHook log, Metrics* metrics) : log_(std::move(log)), metrics_(metrics) {}
+  ~Services() { releases_->Close(); }
+
+  // --- Messages ------------------------------------------------------------------------------------------------------
+  // Kept until somebody leaves the engine; a hook may do whatever it likes.
+  void Log(LogLevel level, std::string text);
+  // Calls the hook. Not under the engine's lock.
+  void FlushLog() {
+    if (log_waiting_.load(std::memory_order_acquire)) DeliverLog();
+  }
+  // The newest 16, oldest first.
+  std::vector<std::string> LastWarnings() const;
+
+  // --- Giving up -----------------------------------------------------------------------------------------------------
+  // Asks waits to give up. One atomic step: signal handlers may. What runs goes on: no step is ever half done.
+  void Cancel() { cancels_.fetch_add(1, std::memory_order_relaxed); }
+  uint32_t cancels() const { return cancels_.load(std::memory_order_relaxed); }
+  // CANCELLED if a request came since `before` (an earlier cancels()) or nobody has noticed it yet, which now has happened.
+  absl::Status CheckCancelled(uint32_t before);
+  // Work that somebody may wait for is about to start in this process.
+  void StartsWork() { fork_.Started(); }
+  // FAILED_PRECONDITION in the child of a fork, where what was running is not.
+  absl::Status CheckProcess() const { return fork_.Check(); }
+  // Both, for whoever waits, every kLookNs.
+  absl::Status Interrupted(uint32_t before);
+  static constexpr int64_t kLookNs = 20'000'000;
+  // Waits for an event of this engine's; DEADLINE_EXCEEDED, or why it was interrupted, if that comes first. Not under the
+  // engine's lock.
+  absl::Status WaitFor(const Event& event, int64_t timeout_ns = -1);
+
+  // --- Lent memory ---------------------------------------------------------------------------------------------------
+  // Does what its owner wants done as soon as no lock of ours is held, on a thread of the caller's: the owner may wait for
+  // locks of its own or call us again. The result may be called once, from anywhere, and may outlive these services.
+  std::function<void()> Later(std::function<void()> release);
+  // For who leaves the engine: does what has become due.
+  void RunReleases();
+
+  // Whether this thread holds an engine's lock; set by Recorder::Lock.
+  static bool& Locked();
+
+ private:
+  class Releases {
+   public:
+    void Add(std::function<void()> release);
+    void Run();
+    // From here on at once: there is no engine any more whose lock could matter.
+    void Close();
+
+   private:
+    std::mutex mutex_;
+    std::vector<std::function<void()>> waiting_;
+    std::atomic<bool> any_{false};
+    bool closed_ = false;
+  };
+  static bool MayRelease();
+  void DeliverLog();
+
+  const LogHook log_;
+  Metrics* const metrics_;
+  mutable std::mutex log_mutex_;
+  std::deque<std::string> warnings_;
+  std::vector<std::pair<LogLevel, std::string>> log_queue_;
+  std::atomic<bool> log_waiting_{false};
+
+  std::atomic<uint32_t> cancels_{0}, cancels_noticed_{0};
+  ForkGuard fork_;
+  std::shared_ptr<Releases> releases_ = std::make_shared<Releases>();
+};
+
+}  // namespace weft::lazy

@@ -1,0 +1,256 @@
+// What others do while one thread waits for a compilation or for room: they record, release, assign, read and cancel, and
+// nothing that they do is lost or computed twice. The compiler stands still until the test lets it go.
+#include <thread>
+
+#include "tests/lazy/world.h"
+
+namespace weft::lazy {
+namespace {
+
+const absl::Status kCancelled = absl::CancelledError("cancelled by weft_cancel");
+
+struct Compiling : ::testing::Test {
+  explicit Compiling(Options options = {}) : w(options) {
+    w.backend->on_compile = [this] {
+      started.fetch_add(1);
+      started.notify_all();
+      (void)gate->Wait();
+    };
+  }
+  // Until a compilation stands at the gate.
+  void AwaitCompiler() {
+    while (started == 0) started.wait(0);
+  }
+  void Go() { gate->Complete(absl::OkStatus()); }
+  absl::Status Barrier() { return w.engine->Sync().status(); }
+
+  World w;
+  Ref<Event> gate = MakeRef<Event>();
+  std::atomic<int> started{0};
+};
+
+TEST_F(Compiling, HoldsNobodyUpWhoRecordsOrReleasesAndACancelEndsTheWait) {
+  T x = w.Vector({1, 2});
+  T y = w.Op("exp", {x});
+  absl::Status status;
+  std::thread waits([&] { status = Barrier(); });
+  AwaitCompiler();
+  const int64_t bytes = w.backend->live_bytes;
+  {
+    T z = x, lent = w.F32({1000}, std::vector<float>(1000));
+    for (int i = 0; i < 10'000; ++i) z = w.Op("add", {z, x});
+    EXPECT_EQ(z->dims(), Dims{2});
+    EXPECT_EQ(w.backend->live_bytes, bytes + 4000);
+  }
+  EXPECT_EQ(w.backend->live_bytes, bytes);
+  w.engine->services().Cancel();
+  waits.join();
+  EXPECT_EQ(status, kCancelled);
+  EXPECT_FALSE(gate->done());
+  // What was being compiled is kept.
+  Go();
+  w.Sync();
+  EXPECT_EQ(started, 1);
+  EXPECT_FLOAT_EQ(w.Read(y)[0], std::exp(1.0f));
+}
+
+TEST_F(Compiling, HappensOnceForAllWhoWantTheProgramAndSoDoesTheLaunch) {
+  T x = w.Vector({1, 2});
+  T y = w.Op("add", {x, x});
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      if (i % 2 == 0) return w.Sync();
+      EXPECT_THAT(w.Read(y), ElementsAre(2, 4));
+    });
+  }
+  AwaitCompiler();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  Go();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(started, 1);
+  EXPECT_EQ(w.Count(Counter::kLaunches), 1);
+}
+
+TEST_F(Compiling, LeavesToTheNextBarrierWhatIsRecordedMeanwhile) {
+  T x = w.Vector({1, 2});
+  T y = w.Op("add", {x, x});
+  std::thread waits([&] { w.Sync(); });
+  AwaitCompiler();
+  T later = w.Op("mul", {y, x});
+  T temporary = w.Tmp("neg", {y});
+  T assigned = w.Vector({0, 0});
+  ASSERT_TRUE(w.engine->Assign(assigned.get(), w.Tmp("neg", {x}).get()).ok());
+  Go();
+  waits.join();
+  EXPECT_EQ(w.Count(Counter::kCutOutputs), 1);
+  EXPECT_EQ(w.Count(Counter::kTemporariesExpired), 0);
+  EXPECT_THAT(w.Read(w.Op("add", {temporary, later})), ElementsAre(0, 4));
+  w.Sync();
+  EXPECT_THAT(w.Read(assigned), ElementsAre(-1, -2));
+}
+
+// The buffer was free for the taking when the barrier began. The fake backend ruins what is taken over.
+TEST_F(Compiling, TakesNothingOverThatHasFoundAUserMeanwhile) {
+  T p = w.Vector({1, 2});
+  T alias = w.engine->Alias(p.get()).value();
+  T next = w.Tmp("add", {p, w.Number(1)});
+  ASSERT_TRUE(w.engine->Assign(p.get(), next.get()).ok());
+  std::thread waits([&] { w.Sync(); });
+  AwaitCompiler();
+  T twice = w.Op("add", {alias, alias});
+  alias = nullptr;
+  Go();
+  waits.join();
+  EXPECT_EQ(w.Count(Counter::kBuffersDonated), 0);
+  EXPECT_THAT(w.Read(twice), ElementsAre(2, 4));
+  EXPECT_THAT(w.Read(p), ElementsAre(2, 3));
+}
+
+// One waits for the value of p before the assignment, the other's barrier would take its buffer over.
+TEST_F(Compiling, KeepsWhatAWaitingReadIsMadeOf) {
+  T p = w.Vector({1, 2});
+  std::vector<float> read;
+  T alias = w.engine->Alias(p.get()).value();
+  std::thread reads([&] { read = w.Read(w.Op("add", {alias, alias})); });
+  AwaitCompiler();
+  alias = nullptr;
+  T next = w.Tmp("add", {p, w.Number(1)});
+  ASSERT_TRUE(w.engine->Assign(p.get(), next.get()).ok());
+  std::thread waits([&] { w.Sync(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  Go();
+  waits.join();
+  reads.join();
+  EXPECT_THAT(read, ElementsAre(2, 4));
+  EXPECT_THAT(w.Read(p), ElementsAre(2, 3));
+}
+
+TEST_F(Compiling, OfTheSameProgramByTwoContextsOfOneThreadEachIsNobodysDeadlock) {
+  World other;
+  T a = w.Vector({1, 2}), b = other.Vector({3, 4});
+  T sum = w.Op("add", {a, a});
+  std::thread waits([&] { w.Sync(); });
+  AwaitCompiler();
+  EXPECT_THAT(other.Read(other.Op("add", {b, b})), ElementsAre(6, 8));
+  Go();
+  waits.join();
+}
+
+struct Limited : Compiling {
+  static Options Ten() {
+    Options options;
+    options.max_pending_nodes = 10;
+    return options;
+  }
+  Limited() : Compiling(Ten()) {}
+};
+
+TEST_F(Limited, AutomaticCutsHoldNobodyElseUpAndTheirCancelEndsTheOperation) {
+  T x = w.Vector({1, 2});
+  absl::Status status;
+  std::thread records([&] {
+    T y = x;
+    for (int i = 0; i < 20 && status.ok(); ++i) {
+      auto made = w.TryOp("add", {y, x});
+      status = made.status();
+      if (made.ok()) y = (*made)[0];
+    }
+  });
+  AwaitCompiler();
+  T z = x;
+  for (int i = 0; i < 50; ++i) z = w.Op("mul", {z, x});  // five times as many as are cut
+  EXPECT_EQ(started, 1);
+  w.engine->services().Cancel();
+  records.join();
+  EXPECT_EQ(status, kCancelled);
+  Go();
+  for (int i = 0; i < 50; ++i) z = w.Op("mul", {z, x});
+  EXPECT_GE(w.Count(Counter::kCutNodes), 1);
+  EXPECT_EQ(w.Count(Counter::kCutsPostponed), 0);
+  EXPECT_EQ(w.Read(z)[0], 1);
+}
+
+struct EagerCompiling : Compiling {
+  static Options Now() {
+    Options options;
+    options.mode = Mode::kDebug;
+    return options;
+  }
+  EagerCompiling() : Compiling(Now()) {}
+};
+
+TEST_F(EagerCompiling, DrawTheSameNumbersAgainWhenTheyWereCancelled) {
+  T x = w.Vector(std::vector<float>(64, 1));
+  const GeneratorState before = w.engine->generator();
+  absl::Status status;
+  std::thread draws([&] { status = w.TryOp("dropout", {x}).status(); });
+  AwaitCompiler();
+  EXPECT_EQ(w.engine->devices().size(), 1u);
+  T leaf = w.Vector({1});  // others go on
+  w.engine->services().Cancel();
+  draws.join();
+  EXPECT_EQ(status, kCancelled);
+  EXPECT_EQ(w.engine->generator(), before);
+  Go();
+  EXPECT_EQ(w.Read(w.Op("dropout", {x})).size(), 64u);
+  EXPECT_NE(w.engine->generator(), before);
+}
+
+TEST(Closing, WaitsForACompilationThatNobodyWaitsForAnyMore) {
+  Ref<Event> gate = MakeRef<Event>();
+  std::atomic<bool> compiled{false};
+  std::thread later;
+  {
+    World w;
+    std::atomic<bool> started{false};
+    w.backend->on_compile = [&] {
+      started = true;
+      started.notify_all();
+      (void)gate->Wait();
+      compiled = true;
+    };
+    T x = w.Vector({1, 2});
+    T y = w.Op("add", {x, x});
+    std::thread waits([&] { EXPECT_EQ(w.engine->Sync().status(), kCancelled); });
+    started.wait(false);
+    w.engine->services().Cancel();
+    waits.join();
+    later = std::thread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      gate->Complete(absl::OkStatus());
+    });
+    EXPECT_TRUE(w.engine->Close().ok());
+    EXPECT_TRUE(compiled);
+    EXPECT_EQ(w.engine->Sync().status().code(), absl::StatusCode::kFailedPrecondition);
+  }
+  later.join();
+}
+
+// A loop that never waits would otherwise keep the inputs of every step it is ahead.
+TEST(Ahead, AreSoManyLaunchesAndWhoWaitsForRoomHoldsNobodyUp) {
+  World w({}, 1, /*asynchronous=*/true);
+  Ref<Event> gate = MakeRef<Event>();
+  w.backend->Post([&] { (void)gate->Wait(); });
+  T x = w.Vector({1, 2});
+  std::atomic<int> steps{0};
+  std::thread loop([&] {
+    for (int i = 0; i < 100; ++i) {
+      T y = w.Op("add", {x, x});
+      EXPECT_TRUE(w.engine->Sync().ok());
+      ++steps;
+    }
+  });
+  while (w.Count(Counter::kLaunches) < static_cast<int64_t>(Launcher::kAhead)) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_EQ(steps, static_cast<int>(Launcher::kAhead));
+  T z = x;
+  for (int i = 0; i < 100; ++i) z = w.Op("mul", {z, x});
+  gate->Complete(absl::OkStatus());
+  loop.join();
+  EXPECT_EQ(steps, 100);
+  EXPECT_EQ(w.Read(z)[0], 1);
+}
+
+}  // namespace
+}  // namespace weft::lazy
