@@ -56,7 +56,9 @@ enum class ScalarOp : uint8_t {
   kTanh,
   kErf,
   kErfInv,
-  kGelu,  // x (1 + erf(x / sqrt 2)) / 2, without the loss below 0
+  kGelu,      // x (1 + erf(x / sqrt 2)) / 2, without the loss below 0
+  kGeluTanh,  // x logistic(sqrt(8 / pi) (x + 0.044715 x^3))
+  kSilu,      // x logistic(x)
   kSin,
   kCos,
   kTan,

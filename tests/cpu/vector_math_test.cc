@@ -29,6 +29,8 @@ struct Function {
 
 double Logistic(double x) { return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x)); }
 double Gelu(double x) { return x * std::erfc(-x * M_SQRT1_2) / 2; }
+double Silu(double x) { return x * Logistic(x); }
+double GeluTanh(double x) { return x * Logistic(1.59576912160573071176 * (x + 0.044715 * x * x * x)); }
 double Rsqrt(double x) { return 1 / std::sqrt(x); }
 
 // The bounds are what cpu_backend asks for where that is 1 ULP or more.
@@ -38,7 +40,8 @@ const Function kFunctions[] = {
     {ScalarOp::kExpm1, std::expm1, -kAll, 89, 1},  {ScalarOp::kLog, std::log, -1, kAll, 1},
     {ScalarOp::kLog1p, std::log1p, -2, kAll, 1},   {ScalarOp::kLogistic, Logistic, -87, kAll, 2},
     {ScalarOp::kTanh, std::tanh, -kAll, kAll, 2},  {ScalarOp::kErf, std::erf, -kAll, kAll, 1.2},
-    {ScalarOp::kLog2, std::log2, -1, kAll, 1},     {ScalarOp::kGelu, Gelu, -kAll, kAll, 5},
+    {ScalarOp::kLog2, std::log2, -1, kAll, 1},     {ScalarOp::kGelu, Gelu, -kAll, kAll, 2},
+    {ScalarOp::kGeluTanh, GeluTanh, -kAll, kAll, 2}, {ScalarOp::kSilu, Silu, -kAll, kAll, 2},
     {ScalarOp::kSin, std::sin, -kAll, kAll, 1},    {ScalarOp::kCos, std::cos, -kAll, kAll, 1},
     {ScalarOp::kTan, std::tan, -kAll, kAll, 1},    {ScalarOp::kCbrt, std::cbrt, -kAll, kAll, 1},
     {ScalarOp::kSqrt, std::sqrt, -1, kAll, 0.51},  {ScalarOp::kRsqrt, Rsqrt, 0, kAll, 1.5},
@@ -105,7 +108,8 @@ TEST(VectorMath, FunctionsStayWithinTheirUlps) {
 // f32, and f64 in both its forms: one that needs all digits and one on the way to 16 bits.
 TEST(VectorMath, OddFunctionsKeepTheSignOfZeroAndPowersOfTwoAreExact) {
   const ScalarOp odd[] = {ScalarOp::kCbrt, ScalarOp::kErf, ScalarOp::kErfInv, ScalarOp::kExpm1, ScalarOp::kLog1p,
-                          ScalarOp::kSin,  ScalarOp::kTan, ScalarOp::kTanh,   ScalarOp::kGelu};
+                          ScalarOp::kSin,  ScalarOp::kTan, ScalarOp::kTanh,   ScalarOp::kGelu,
+                          ScalarOp::kGeluTanh, ScalarOp::kSilu};
   constexpr int64_t kCount = 300;
   for (const CpuTarget& target : TestTargets()) {
     for (DType dtype : {DType::kF32, DType::kF64}) {

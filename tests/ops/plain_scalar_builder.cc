@@ -53,6 +53,10 @@ double PlainScalarBuilder::FloatUnary(ScalarOp op, double x) {
       return std::erf(x);
     case ScalarOp::kGelu:
       return x * std::erfc(-x * M_SQRT1_2) / 2;
+    case ScalarOp::kGeluTanh:
+      return x / (1 + std::exp(-std::sqrt(8 / M_PI) * (x + 0.044715 * x * x * x)));
+    case ScalarOp::kSilu:
+      return x / (1 + std::exp(-x));
     case ScalarOp::kErfInv:
       return ops::ErfInv(x);
     case ScalarOp::kSin:

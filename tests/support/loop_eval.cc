@@ -78,6 +78,8 @@ double FloatUnary(ScalarOp op, double x) {
     case ScalarOp::kTanh: return std::tanh(x);
     case ScalarOp::kErf: return std::erf(x);
     case ScalarOp::kGelu: return x * std::erfc(-x * M_SQRT1_2) / 2;
+    case ScalarOp::kGeluTanh: return x / (1 + std::exp(-std::sqrt(8 / M_PI) * (x + 0.044715 * x * x * x)));
+    case ScalarOp::kSilu: return x / (1 + std::exp(-x));
     case ScalarOp::kSin: return std::sin(x);
     case ScalarOp::kCos: return std::cos(x);
     case ScalarOp::kTan: return std::tan(x);

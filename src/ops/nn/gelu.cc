@@ -49,15 +49,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-// Neither form subtracts from 1 below 0, so that the tail keeps its digits: (1 + tanh t) / 2 is the logistic function of 2 t.
 ScalarValue LowerScalar(const ScalarCall& call) {
-  ScalarBuilder& b = call.b;
-  const ScalarValue& x = call.operands[0];
-  auto times = [&](ScalarValue p, ScalarValue q) { return b.Binary(ScalarOp::kMul, p, q); };
-  auto number = [&](double c) { return b.Constant(x.dtype, c); };
-  if (call.attrs.Int(0) == 0) return b.Unary(ScalarOp::kGelu, x);
-  const ScalarValue slope = b.Fma(times(x, x), number(2 * kRoot2OverPi * kCubic), number(2 * kRoot2OverPi));
-  return times(x, b.Unary(ScalarOp::kLogistic, times(x, slope)));
+  return call.b.Unary(call.attrs.Int(0) == 0 ? ScalarOp::kGelu : ScalarOp::kGeluTanh, call.operands[0]);
 }
 
 absl::Status Reference(const ReferenceCall& call) {

@@ -15,12 +15,13 @@ namespace {
 using ir::ScalarOp;
 using ir::ScalarValue;
 
-constexpr std::array<std::string_view, 50> kOpNames = {
-    "add",  "sub",        "mul",        "div",       "rem",    "min",   "max",     "neg",      "abs",  "sign",
-    "and",  "or",         "xor",        "not",       "shl",    "shr",   "sar",     "popcount", "clz",  "floor",
-    "ceil", "round_away", "round_even", "trunc",     "sqrt",   "rsqrt", "cbrt",    "exp",      "exp2", "expm1",
-    "log",  "log2",       "log1p",      "logistic",  "tanh",   "erf",   "erf_inv", "gelu",     "sin",  "cos",
-    "tan",  "atan2",      "pow",        "is_finite", "is_nan", "eq",    "ne",      "lt",       "le",   "gt"};
+constexpr std::array<std::string_view, 52> kOpNames = {
+    "add",       "sub",    "mul",       "div",        "rem",        "min",   "max",      "neg",   "abs",
+    "sign",      "and",    "or",        "xor",        "not",        "shl",   "shr",      "sar",   "popcount",
+    "clz",       "floor",  "ceil",      "round_away", "round_even", "trunc", "sqrt",     "rsqrt", "cbrt",
+    "exp",       "exp2",   "expm1",     "log",        "log2",       "log1p", "logistic", "tanh",  "erf",
+    "erf_inv",   "gelu",   "gelu_tanh", "silu",       "sin",        "cos",   "tan",      "atan2", "pow",
+    "is_finite", "is_nan", "eq",        "ne",         "lt",         "le",    "gt"};
 
 std::string OpName(ScalarOp op) {
   const auto i = static_cast<size_t>(op);
@@ -81,6 +82,8 @@ bool IsExpensive(ScalarOp op) {
     case ScalarOp::kErf:
     case ScalarOp::kErfInv:
     case ScalarOp::kGelu:
+    case ScalarOp::kGeluTanh:
+    case ScalarOp::kSilu:
     case ScalarOp::kSin:
     case ScalarOp::kCos:
     case ScalarOp::kTan:

@@ -246,27 +246,21 @@ V VectorMath::Erf64(V x) {
   return b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result);
 }
 
-// x P(x), P the normal distribution function. P(-t) = e^(-t^2 / 2) G(u) / (t + c), u = (t - c) / (t + c): a fit of G up to
-// t = 14.6, where even the denormals of f32 end. x goes to the other factor than the exponential, which may be a denormal.
-V VectorMath::GeluFrom(V x, V t, double c, std::initializer_list<double> fit, V exponential) {
-  V inverse = b_.CreateFDiv(Constant(t, 1), b_.CreateFAdd(t, Constant(t, c)));
-  V u = b_.CreateFMul(b_.CreateFSub(t, Constant(t, c)), inverse);
-  V positive = b_.CreateFCmpOGT(x, Constant(x, 0));
-  V factor = b_.CreateSelect(positive, t, x);  // t is finite where x may not be
-  V lower = b_.CreateFMul(b_.CreateFMul(factor, b_.CreateFMul(Poly(u, fit), inverse)), exponential);
-  return b_.CreateSelect(positive, b_.CreateFSub(x, lower), lower);
-}
-
+// x P(x), P the normal distribution function. P(-t) = e^(-t^2 / 2) G(u) / (t + 4), u = (t - 4) / (t + 4): a fit of G up to
+// t = 14.6, where even the denormals of f32 end (5e-13). x goes to the other factor than the exponential, which may be a denormal.
 V VectorMath::Gelu64(V x) {
   V t = Min(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), Constant(x, 21));  // e^-220 is 0 here
   V e = Exp64(b_.CreateFMul(b_.CreateFMul(t, t), Constant(x, -0.5)));
-  return GeluFrom(x, t, 4,
-                  // 5e-13
-                  {0.755285130415729793, -0.607896641972489693, 0.387137400742339979, -0.186521857876243108,
+  V inverse = b_.CreateFDiv(Constant(t, 1), b_.CreateFAdd(t, Constant(t, 4)));
+  V u = b_.CreateFMul(b_.CreateFSub(t, Constant(t, 4)), inverse);
+  V fit = Poly(u, {0.755285130415729793, -0.607896641972489693, 0.387137400742339979, -0.186521857876243108,
                    0.0603965750638508659, -0.00754019132518274586, -0.00347969793198114186, 0.00163084245289542651,
                    0.000133410093128310621, -0.000231189249206903352, -2.26641306655307149e-6, 0.000035188969120902255,
-                   1.60793888190200844e-6, -5.35779103037778149e-6, -1.36670128967137719e-6},
-                  e);
+                   1.60793888190200844e-6, -5.35779103037778149e-6, -1.36670128967137719e-6});
+  V positive = b_.CreateFCmpOGT(x, Constant(x, 0));
+  V factor = b_.CreateSelect(positive, t, x);  // t is finite where x may not be
+  V lower = b_.CreateFMul(b_.CreateFMul(factor, b_.CreateFMul(fit, inverse)), e);
+  return b_.CreateSelect(positive, b_.CreateFSub(x, lower), lower);
 }
 
 // x * f(w), w = -ln(1 - x^2): fits of f in w - 2.5 for w < 5 (3e-12) and in sqrt(w) - 3 beyond (4e-11).
@@ -357,11 +351,15 @@ V VectorMath::Trig(ScalarOp op, V x) {
   return phi;
 }
 
-// e^r 2^n in f32 for |r| <= 0.347: degree-6 fit of (exp(r) - 1 - r) / r^2 (1.4e-9). n is NaN where r is.
+// Fit for |r| <= 0.347, 1.4e-9 of exp(r).
+V VectorMath::ExpTailF32(V r) {
+  return Poly(r, {0.500000001348105802, 0.166666666816401663, 0.0416664647729668138, 0.00833331090856545328,
+                  0.00139336669000069318, 0.000198910095963083161});
+}
+
+// e^r 2^n in f32 for |r| <= 0.347. n is NaN where r is.
 V VectorMath::ExpScaledF32(V r, V n) {
-  V q = Poly(r, {0.500000001348105802, 0.166666666816401663, 0.0416664647729668138, 0.00833331090856545328,
-                 0.00139336669000069318, 0.000198910095963083161});
-  V p = b_.CreateFAdd(Fma(b_.CreateFMul(r, r), q, r), Constant(r, 1));
+  V p = b_.CreateFAdd(Fma(b_.CreateFMul(r, r), ExpTailF32(r), r), Constant(r, 1));
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(r->getType());
   if (target_.isa == Isa::kAvx512 && vector != nullptr && vector->getNumElements() == 16) {
     return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
@@ -437,20 +435,6 @@ V VectorMath::ErfF32(V x) {
   return b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result);
 }
 
-// About 4.5 ULP; e^(-t^2 / 2) takes t^2 in two parts, or the tail would lose a hundred.
-V VectorMath::GeluF32(V x) {
-  V t = Min(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), Constant(x, 20));
-  V square = b_.CreateFMul(t, t);
-  V low = Fma(t, t, b_.CreateFNeg(square));
-  V e = ExpF32(b_.CreateFMul(square, Constant(x, -0.5)), b_.CreateFMul(low, Constant(x, -0.5)), false);
-  return GeluFrom(x, t, 3,
-                  // 1.2e-9
-                  {0.729083690700834141, -0.509331989398757615, 0.230017677384069447, -0.0472627486955828579,
-                   -0.0104622918520504934, 0.00696983590210681313, 0.00102413687722411046, -0.00103427885890336512,
-                   -0.000244606192493160323, 0.000133173083958597557, 0.0000553865753683029135},
-                  e);
-}
-
 // Below 0.632: x + x^3 q(x^2), fit to 2e-9; beyond: 1 - 2 / (exp(2 |x|) + 1). About 1.5 ULP.
 V VectorMath::TanhF32(V x) {
   V magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
@@ -481,6 +465,8 @@ V VectorMath::Function(ScalarOp op, V x, bool to_f32) {
       case ScalarOp::kErf: return ErfF32(x);
       case ScalarOp::kErfInv: return ErfInvF32(x);
       case ScalarOp::kGelu: return GeluF32(x);
+      case ScalarOp::kGeluTanh: return GeluTanhF32(x);
+      case ScalarOp::kSilu: return SiluF32(x);
       default: break;
     }
   }
@@ -516,6 +502,12 @@ V VectorMath::Wide(ScalarOp op, V x) {
     case ScalarOp::kErf: return Erf64(x);
     case ScalarOp::kErfInv: return ErfInv64(x);
     case ScalarOp::kGelu: return Gelu64(x);
+    case ScalarOp::kGeluTanh: {
+      constexpr double k = 1.59576912160573071176;  // sqrt(8 / pi)
+      V slope = Fma(b_.CreateFMul(x, x), Constant(x, k * 0.044715), Constant(x, k));
+      return b_.CreateFMul(x, Wide(ScalarOp::kLogistic, b_.CreateFMul(x, slope)));
+    }
+    case ScalarOp::kSilu: return b_.CreateFMul(x, Wide(ScalarOp::kLogistic, x));
     case ScalarOp::kCbrt: {
       V root = Exp64(Max(b_.CreateFMul(Log64(magnitude), Constant(x, 1. / 3)), Constant(x, -100)));
       V unchanged = b_.CreateOr(b_.CreateFCmpUEQ(magnitude, Constant(x, kInf)), b_.CreateFCmpOEQ(x, Constant(x, 0)));

@@ -41,6 +41,17 @@ class VectorMath {
   V TanhDouble(V x);
   V ErfInvDouble(V x);
   V LogisticDouble(V x);
+  struct Pair {
+    V high, low;
+  };
+  Pair Sum(V x, V y);
+  Pair Product(V x, V y);
+  Pair Product(Pair x, Pair y);
+  Pair ExpPair(Pair exponent, V* scale);
+  V ShareEdges(V x, double limit, V result);
+  V ShareDouble(V x, Pair exponent, double limit);
+  V SiluDouble(V x);
+  V GeluTanhDouble(V x);
   V GeluDouble(V x);
 
   // f32 in f32 arithmetic, for targets with fused multiply-add.
@@ -51,6 +62,13 @@ class VectorMath {
   V TanhF32(V x);
   V ErfF32(V x);
   V ErfInvF32(V x);
+  V ExpTailF32(V r);  // (exp(r) - 1 - r) / r^2
+  V WholeF32(V x, double factor, V* shift);
+  V ShiftF32(V x, V shift);
+  V AboveF32(V x, V lower);
+  V ShareF32(V x, V a, V power, V shift);
+  V SiluF32(V x);
+  V GeluTanhF32(V x);
   V GeluF32(V x);
   // In f64 arithmetic, accurate to about 1e-10: one rounding to f32 away from correct.
   V Wide(ir::ScalarOp op, V x);
@@ -64,7 +82,6 @@ class VectorMath {
   V LogEdges(V x, V log);  // 0, negative numbers, +inf, NaN
   V Log64(V x);
   V Log2Wide(V x);
-  V GeluFrom(V x, V t, double c, std::initializer_list<double> fit, V exponential);
   V Gelu64(V x);
   V Erf64(V x);
   V ErfInv64(V x);

@@ -22,6 +22,8 @@ V VectorMath::Double(ScalarOp op, V x) {
     case ScalarOp::kErf: return CallPerLane("erf", x);
     case ScalarOp::kErfInv: return ErfInvDouble(x);
     case ScalarOp::kGelu: return GeluDouble(x);
+    case ScalarOp::kGeluTanh: return GeluTanhDouble(x);
+    case ScalarOp::kSilu: return SiluDouble(x);
     case ScalarOp::kSin: return CallPerLane("sin", x);
     case ScalarOp::kCos: return CallPerLane("cos", x);
     case ScalarOp::kTan: return CallPerLane("tan", x);
@@ -113,19 +115,6 @@ V VectorMath::ErfInvDouble(V x) {
   // The first term of the inverse series; the second is below 1e-18 of it.
   result = b_.CreateSelect(b_.CreateFCmpOLT(a, Constant(x, 1e-9)), b_.CreateFMul(a, Constant(x, 1 / k)), result);
   return b_.CreateSelect(inside, CopySign(result, x), start);
-}
-
-// x erfc(z) / 2, z = -x / sqrt 2, with what z lost: erfc' = -2 / sqrt(pi) e^(-z^2). libm's erfc is within 5 ULP.
-V VectorMath::GeluDouble(V x) {
-  constexpr double root_half = 0.70710678118654752440, root_half_low = -4.8336466567264567e-17;
-  V factor = Constant(x, -root_half);
-  V z = b_.CreateFMul(x, factor);
-  V lost = Fma(x, Constant(x, -root_half_low), ProductLow(x, factor, z));
-  V slope = b_.CreateFMul(CallPerLane("exp", b_.CreateFNeg(b_.CreateFMul(z, z))), Constant(x, 1.12837916709551257390));
-  V inside = b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), Constant(x, 40));
-  V correction = b_.CreateSelect(inside, b_.CreateFMul(lost, slope), Constant(x, 0));
-  V half = b_.CreateFMul(x, Constant(x, 0.5));
-  return b_.CreateFMul(half, b_.CreateFSub(CallPerLane("erfc", z), correction));
 }
 
 }  // namespace weft::cpu
