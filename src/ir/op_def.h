@@ -133,7 +133,7 @@ struct Tolerance {
   double absolute = 0;  // added as is, times the type's scale (f32 = 1)
 };
 
-enum class Part : uint8_t { kGradient, kBatching, kStableHlo, kLowering, kReference, kSamples, kExample };
+enum class Part : uint8_t { kGradient, kStableHlo, kLowering, kReference, kSamples, kExample };
 // The closed list of reasons for a missing part.
 enum class Reason : uint8_t {
   kNone,
@@ -142,7 +142,6 @@ enum class Reason : uint8_t {
   kMovedByExpansionOf,  // reached only from other operations' expansions, which are tested
   kRandom,              // no deterministic oracle outside
   kStructural,          // the compiler's own node
-  kBatchingNotInAbi,    // no public vectorising transform yet
 };
 struct Absent {
   Part part;

@@ -12,31 +12,23 @@ namespace weft::ops {
 
 inline constexpr std::string_view kResult[] = {"result"};
 
-// What most operations lack, and why.
-inline constexpr ir::Absent kNoBatching[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi}};
-inline constexpr ir::Absent kNoGradient[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
-                                             {ir::Part::kGradient, ir::Reason::kNotDifferentiable}};
+// What whole families lack, and why.
+inline constexpr ir::Absent kNoGradient[] = {{ir::Part::kGradient, ir::Reason::kNotDifferentiable}};
 // Composites: the expansion is what StableHLO and the reference see.
-inline constexpr ir::Absent kCompositeAbsent[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
-                                                  {ir::Part::kReference, ir::Reason::kExpands},
+inline constexpr ir::Absent kCompositeAbsent[] = {{ir::Part::kReference, ir::Reason::kExpands},
                                                   {ir::Part::kStableHlo, ir::Reason::kExpands}};
-inline constexpr ir::Absent kCompositeNoGradient[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
-                                                      {ir::Part::kGradient, ir::Reason::kNotDifferentiable},
+inline constexpr ir::Absent kCompositeNoGradient[] = {{ir::Part::kGradient, ir::Reason::kNotDifferentiable},
                                                       {ir::Part::kReference, ir::Reason::kExpands},
                                                       {ir::Part::kStableHlo, ir::Reason::kExpands}};
 // Composites with a scalar rule, an own gradient and an own reference.
-inline constexpr ir::Absent kPointwiseAbsent[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
-                                                  {ir::Part::kStableHlo, ir::Reason::kExpands}};
-inline constexpr ir::Absent kPointwiseNoGradient[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
-                                                      {ir::Part::kGradient, ir::Reason::kNotDifferentiable},
+inline constexpr ir::Absent kPointwiseAbsent[] = {{ir::Part::kStableHlo, ir::Reason::kExpands}};
+inline constexpr ir::Absent kPointwiseNoGradient[] = {{ir::Part::kGradient, ir::Reason::kNotDifferentiable},
                                                       {ir::Part::kStableHlo, ir::Reason::kExpands}};
 // Macros are never nodes.
-inline constexpr ir::Absent kMacroAbsent[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
-                                              {ir::Part::kGradient, ir::Reason::kExpands},
+inline constexpr ir::Absent kMacroAbsent[] = {{ir::Part::kGradient, ir::Reason::kExpands},
                                               {ir::Part::kReference, ir::Reason::kExpands},
                                               {ir::Part::kStableHlo, ir::Reason::kExpands}};
-inline constexpr ir::Absent kMacroNoGradient[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
-                                                  {ir::Part::kGradient, ir::Reason::kNotDifferentiable},
+inline constexpr ir::Absent kMacroNoGradient[] = {{ir::Part::kGradient, ir::Reason::kNotDifferentiable},
                                                   {ir::Part::kReference, ir::Reason::kExpands},
                                                   {ir::Part::kStableHlo, ir::Reason::kExpands}};
 

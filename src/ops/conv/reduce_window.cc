@@ -166,7 +166,6 @@ constinit const OpDef kOp_reduce_window = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

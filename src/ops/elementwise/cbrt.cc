@@ -32,7 +32,6 @@ constinit const OpDef kOp_cbrt = {
     .scalar = ScalarUnary<ScalarOp::kCbrt>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

@@ -65,7 +65,6 @@ constinit const OpDef kOp_convert = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = {.f32 = 0, .f64 = 0, .bf16 = 8e-3, .f16 = 1e-3},
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

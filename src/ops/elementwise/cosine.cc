@@ -36,7 +36,6 @@ constinit const OpDef kOp_cos = {
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
     .tolerance = {.absolute = 1e-6},
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

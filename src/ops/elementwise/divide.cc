@@ -57,7 +57,6 @@ constinit const OpDef kOp_div = {
     .scalar = ScalarBinary<ScalarOp::kDiv>,
     .reference = Reference,
     .samples = kSamples,
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

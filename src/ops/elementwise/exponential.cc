@@ -31,7 +31,6 @@ constinit const OpDef kOp_exp = {
     .scalar = ScalarUnary<ScalarOp::kExp>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

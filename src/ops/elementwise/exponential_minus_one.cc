@@ -31,7 +31,6 @@ constinit const OpDef kOp_expm1 = {
     .scalar = ScalarUnary<ScalarOp::kExpm1>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

@@ -35,7 +35,6 @@ constinit const OpDef kOp_log = {
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
     .tolerance = {.absolute = 1e-6},
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

@@ -31,7 +31,6 @@ constinit const OpDef kOp_sigmoid = {
     .scalar = ScalarUnary<ScalarOp::kLogistic>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

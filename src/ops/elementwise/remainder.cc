@@ -64,7 +64,6 @@ constinit const OpDef kOp_rem = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = {.absolute = 1e-6},
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

@@ -32,7 +32,6 @@ constinit const OpDef kOp_sin = {
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
     .tolerance = {.absolute = 1e-6},
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

@@ -31,7 +31,6 @@ constinit const OpDef kOp_tanh = {
     .scalar = ScalarUnary<ScalarOp::kTanh>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

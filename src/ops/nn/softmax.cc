@@ -37,9 +37,6 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 }
 
 constexpr Sample kSamples[] = {{"T[4,7]"}, {"T[3,5,2] axis=1"}, {"T[1]"}, {"T[2,1030]"}};
-constexpr Absent kAbsent[] = {{Part::kBatching, Reason::kBatchingNotInAbi},
-                              {Part::kReference, Reason::kExpands},
-                              {Part::kStableHlo, Reason::kExpands}};
 
 }  // namespace
 
@@ -59,7 +56,7 @@ constinit const OpDef kOp_softmax = {
     .lowering = Lowering::kExpand,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 1e-7},
-    .absent = kAbsent,
+    .absent = kCompositeAbsent,
 };
 
 }  // namespace weft::ops

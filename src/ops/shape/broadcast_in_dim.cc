@@ -93,7 +93,6 @@ constinit const OpDef kOp_broadcast_in_dim = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = {.f32 = 0, .f64 = 0, .bf16 = 0, .f16 = 0},
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

@@ -89,7 +89,6 @@ constinit const OpDef kOp_concatenate = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

@@ -73,7 +73,6 @@ constinit const OpDef kOp_dynamic_slice = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

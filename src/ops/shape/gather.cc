@@ -106,7 +106,6 @@ constinit const OpDef kOp_gather = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

@@ -116,7 +116,6 @@ constinit const OpDef kOp_pad = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

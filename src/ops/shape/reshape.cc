@@ -69,7 +69,6 @@ constinit const OpDef kOp_reshape = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

@@ -65,7 +65,6 @@ constinit const OpDef kOp_reverse = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

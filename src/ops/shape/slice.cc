@@ -95,7 +95,6 @@ constinit const OpDef kOp_slice = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

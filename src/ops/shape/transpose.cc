@@ -72,7 +72,6 @@ constinit const OpDef kOp_transpose = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 
