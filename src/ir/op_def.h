@@ -1,5 +1,5 @@
 // The description of one operation: everything the rest of Weft knows about it. One operation is one file in src/ops
-// with one `constinit const OpDef`; the C function, docs, JSON, verifier, reference, tests and benchmarks derive from it.
+// with one `constinit const OpDef` (a family whose members differ by a token shares a file); the C function, docs, JSON, verifier, reference, tests and benchmarks derive from it.
 #pragma once
 
 #include <cstdint>

@@ -79,12 +79,6 @@ absl::Status ExpandUnary(const ir::ExpandCall& call, std::span<ir::Value> result
   results[0] = f(call.b, call.operands[0]);
   return absl::OkStatus();
 }
-// A macro that is one comparison.
-template <Direction direction>
-absl::Status ExpandCompare(const ir::ExpandCall& call, std::span<ir::Value> results) {
-  results[0] = Compare(call.b, direction, call.operands[0], call.operands[1]);
-  return absl::OkStatus();
-}
 // A macro that is one reduction.
 template <Reducer reducer>
 absl::Status ExpandReduction(const ir::ExpandCall& call, std::span<ir::Value> results) {
