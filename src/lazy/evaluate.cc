@@ -19,12 +19,6 @@ constexpr Counter kReasonCounters[] = {Counter::kCutHostRead, Counter::kCutBarri
                                        Counter::kCutNodes,    Counter::kCutRepetition, Counter::kCutBytes,
                                        Counter::kCutEager};
 
-// Moves elements or repeats a constant: cheaper to do again than to store. Not stop_gradient: once it is known its past
-// may go, and a parameter's past holds all its old values.
-bool IsCheap(const ir::OpDef& op) {
-  return op.lowering == ir::Lowering::kIndexMap || op.lowering == ir::Lowering::kStructural;
-}
-
 bool IsKnown(const ir::Node& node) {
   for (uint32_t i = 0; i < node.results().size(); ++i) {
     if (DataOf(node, i) == nullptr) return false;
@@ -164,7 +158,7 @@ void Engine::CollectShared(DeviceState& state, std::span<const ir::Value> values
   for (uint32_t i : order) {
     const ir::Node& node = *found[i];
     if (node.ref_count() <= uses[i] + wanted[i]) continue;
-    if (IsCheap(node.op()) && wanted[i] == 0) {
+    if (node.op().cheap_again && wanted[i] == 0) {
       for (const ir::Value& operand : node.operands()) {
         if (operand && DataOf(operand) == nullptr) uses[walk.At(*operand.node)] = 0;
       }

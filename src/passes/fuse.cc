@@ -29,19 +29,12 @@ const Ints& IntsOf(const Node& node, std::string_view name) {
   return kEmpty;
 }
 
-bool IsReduce(const Node& node) { return node.op().name == "reduce"; }
-bool IsBroadcast(const Node& node) { return node.op().name == "broadcast_in_dim"; }
+bool IsReduce(const Node& node) { return &node.op() == &ops::kOp_reduce; }
+bool IsBroadcast(const Node& node) { return &node.op() == &ops::kOp_broadcast_in_dim; }
 bool IsUnitReshape(const Node& node) {
-  return node.op().name == "reshape" && Squeezed(node.operands()[0].dims()) == Squeezed(node.type().dims);
+  return &node.op() == &ops::kOp_reshape && Squeezed(node.operands()[0].dims()) == Squeezed(node.type().dims);
 }
-bool IsExpensive(const Node& node) {
-  static constexpr std::string_view kNames[] = {
-      "exponential", "log",          "tanh",      "logistic",  "power",     "sine",      "cosine",
-      "tan",         "log_plus_one", "cbrt",      "atan2",     "divide",    "remainder", "exponential_minus_one",
-      "weft.erf",    "weft.erf_inv", "weft.exp2", "weft.log2", "weft.gelu", "weft.silu", "weft.softplus",
-      "weft.elu"};
-  return std::find(std::begin(kNames), std::end(kNames), node.op().name) != std::end(kNames);
-}
+bool IsExpensive(const Node& node) { return node.op().cost == ir::Cost::kFunction; }
 
 // The index space of a reduction without its dimensions of size 1.
 struct Space {
@@ -417,7 +410,7 @@ class Fuser {
     const Node& node = *nodes_[n];
     if (map_.Find(Value{Ref<const Node>::Share(&node), 0}) != nullptr) return absl::OkStatus();
     // A literal stays one, a reshape is free; what else stands alone is a kernel of one operation.
-    const bool alone = kind_[n] == Kind::kInline && node.op().name != "constant" && node.op().name != "reshape";
+    const bool alone = kind_[n] == Kind::kInline && &node.op() != &ops::kOp_constant && !node.op().alias;
     if (alone) return EmitRegion({n});
     ir::Values operands;
     for (const Value& operand : node.operands()) {

@@ -60,6 +60,10 @@ std::vector<std::string> Problems(const OpDef& op) {
   }
   rule(op.lowering != ir::Lowering::kExpand || op.expand != nullptr, "lowered by an expansion that is missing");
   rule((op.kind == Kind::kPrimitive) == (op.expand == nullptr), "primitives have no expansion, all others have one");
+  rule(op.random == std::any_of(op.operands.begin(), op.operands.end(), [](const ir::OperandDef& x) { return x.supplied; }),
+       "random, or an operand that recording supplies, but not both");
+  rule(!op.alias || op.operands.size() == 1, "an alias of something else than its one operand");
+  rule(op.cost == ir::Cost::kCheap || op.scalar != nullptr, "costs by the element and has no scalar rule");
   rule(op.infer != nullptr || (structural && !op.exported), "shape rule is missing");
   // Tolerances are for floats to be compared by: a looser narrow type, nothing negative.
   const ir::Tolerance& t = op.tolerance;
@@ -89,6 +93,9 @@ TEST(OpDef, IsFoundWantingWhenAPartIsTakenAway) {
   EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.scalar = nullptr; }), ElementsAre("lowering and scalar rule disagree"));
   EXPECT_THAT(broken(ops::kOp_floor, [](OpDef& op) { op.absent = {}; }), ElementsAre("gradient is missing without reason"));
   EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.tolerance.f64 = 1; }), ElementsAre("tolerances do not narrow with the type"));
+  EXPECT_THAT(broken(ops::kOp_dropout, [](OpDef& op) { op.random = false; }), ElementsAre("random, or an operand that recording supplies, but not both"));
+  EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.alias = true; }), ElementsAre("an alias of something else than its one operand"));
+  EXPECT_THAT(broken(ops::kOp_softmax, [](OpDef& op) { op.cost = ir::Cost::kFunction; }), ElementsAre("costs by the element and has no scalar rule"));
   EXPECT_THAT(broken(ops::kOp_softmax, [](OpDef& op) { op.expand = nullptr; }).size(), 2u);
   static constexpr ir::Absent kUnfit[] = {{Part::kGradient, Reason::kRandom}};
   EXPECT_THAT(broken(ops::kOp_floor, [](OpDef& op) { op.absent = kUnfit; }),

@@ -51,6 +51,7 @@ constinit const OpDef kOp_bitcast_convert = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,
+    .alias = true,  // equally wide elements
 };
 
 }  // namespace weft::ops

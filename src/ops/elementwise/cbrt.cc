@@ -32,6 +32,7 @@ constinit const OpDef kOp_cbrt = {
     .scalar = ScalarUnary<ScalarOp::kCbrt>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

@@ -57,6 +57,7 @@ constinit const OpDef kOp_div = {
     .scalar = ScalarBinary<ScalarOp::kDiv>,
     .reference = Reference,
     .samples = kSamples,
+    .cost = Cost::kFunction,  // a division takes as long as a short polynomial
 };
 
 }  // namespace weft::ops

@@ -35,6 +35,7 @@ constinit const OpDef kOp_log = {
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
     .tolerance = {.absolute = 1e-6},
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

@@ -31,6 +31,7 @@ constinit const OpDef kOp_sigmoid = {
     .scalar = ScalarUnary<ScalarOp::kLogistic>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

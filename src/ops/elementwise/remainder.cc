@@ -64,6 +64,7 @@ constinit const OpDef kOp_rem = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = {.absolute = 1e-6},
+    .cost = Cost::kFunction,  // a division takes as long as a short polynomial
 };
 
 }  // namespace weft::ops

@@ -97,6 +97,7 @@ constinit const OpDef kOp_gelu = {
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-12, .bf16 = 3e-2, .f16 = 8e-3, .absolute = 1e-6},
     .absent = kPointwiseAbsent,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

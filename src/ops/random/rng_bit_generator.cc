@@ -9,7 +9,8 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {kState};
+// The caller's own state.
+constexpr OperandDef kOperands[] = {{.name = kState.name, .types = kState.types, .doc = kState.doc, .group = 0}};
 constexpr AttrDef kAttrs[] = {{"shape", AttrType::kInts, "shape of the bits", true},
                               {"dtype", AttrType::kDType, "ui32 or ui64", false, "ui32"}};
 constexpr std::string_view kResults[] = {"output_state", "output"};

@@ -94,6 +94,7 @@ constinit const OpDef kOp_broadcast_in_dim = {
     .samples = kSamples,
     .tolerance = {.f32 = 0, .f64 = 0, .bf16 = 0, .f16 = 0},
     .rounds_once = true,
+    .cheap_again = true,  // repeats a smaller tensor
 };
 
 }  // namespace weft::ops

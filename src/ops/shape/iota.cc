@@ -58,6 +58,7 @@ constinit const OpDef kOp_iota = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,
+    .cheap_again = true,  // counts, reads nothing
 };
 
 }  // namespace weft::ops

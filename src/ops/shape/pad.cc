@@ -112,11 +112,12 @@ constinit const OpDef kOp_pad = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
-    .lowering = Lowering::kIndexMap,
+    .lowering = Lowering::kKernel,
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .cheap_again = true,  // moves elements
 };
 
 }  // namespace weft::ops

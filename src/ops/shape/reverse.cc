@@ -66,6 +66,7 @@ constinit const OpDef kOp_reverse = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .cheap_again = true,  // moves elements
 };
 
 }  // namespace weft::ops

@@ -96,6 +96,7 @@ constinit const OpDef kOp_slice = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .cheap_again = true,  // moves elements
 };
 
 }  // namespace weft::ops

@@ -73,6 +73,7 @@ constinit const OpDef kOp_transpose = {
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,
+    .cheap_again = true,  // moves elements
 };
 
 }  // namespace weft::ops

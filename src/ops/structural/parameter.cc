@@ -22,6 +22,8 @@ constinit const OpDef kOp_parameter = {
     .lowering = Lowering::kStructural,
     .absent = kAbsent,
     .exported = false,
+    .cheap_again = true,  // nothing computes it
+    .parameter = true,
 };
 
 }  // namespace weft::ops

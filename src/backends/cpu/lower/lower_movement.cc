@@ -3,6 +3,7 @@
 
 #include "src/backends/cpu/launch/box_call.h"
 #include "src/backends/cpu/lower/lowering.h"
+#include "src/ops/registry.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -169,13 +170,17 @@ absl::Status LowerDynamicUpdateSlice(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-constexpr NamedRule kRules[] = {
-    {"pad", LowerPad},         {"concatenate", LowerConcatenate},    {"gather", LowerGather},
-    {"scatter", LowerScatter}, {"dynamic_slice", LowerDynamicSlice}, {"dynamic_update_slice", LowerDynamicUpdateSlice},
+constexpr OpRule kRules[] = {
+    {&ops::kOp_pad, LowerPad},
+    {&ops::kOp_concatenate, LowerConcatenate},
+    {&ops::kOp_gather, LowerGather},
+    {&ops::kOp_scatter, LowerScatter},
+    {&ops::kOp_dynamic_slice, LowerDynamicSlice},
+    {&ops::kOp_dynamic_update_slice, LowerDynamicUpdateSlice},
 };
 
 }  // namespace
 
-std::span<const NamedRule> MovementRules() { return kRules; }
+std::span<const OpRule> MovementRules() { return kRules; }
 
 }  // namespace weft::cpu

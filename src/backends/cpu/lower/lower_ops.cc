@@ -141,16 +141,16 @@ absl::Status LowerDot(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-constexpr NamedRule kRules[] = {
-    {"dot_general", LowerDot},
+constexpr OpRule kRules[] = {
+    {&ops::kOp_dot_general, LowerDot},
 };
 
 }  // namespace
 
-LowerRule FindLowerRule(std::string_view op) {
-  for (const std::span<const NamedRule> rules : {std::span<const NamedRule>(kRules), WindowRules(), MovementRules()}) {
-    for (const NamedRule& named : rules) {
-      if (named.op == op) return named.rule;
+LowerRule FindLowerRule(const ir::OpDef& op) {
+  for (const std::span<const OpRule> rules : {std::span<const OpRule>(kRules), WindowRules(), MovementRules()}) {
+    for (const OpRule& rule : rules) {
+      if (rule.op == &op) return rule.rule;
     }
   }
   return nullptr;

@@ -81,7 +81,7 @@ class RegionLowering {
   absl::Status ChooseDims() {
     const Node* reduce = nullptr;
     for (const Node* node : region_.nodes()) {
-      if (node->op().name == "reduce" && reduce == nullptr) reduce = node;
+      if (&node->op() == &ops::kOp_reduce && reduce == nullptr) reduce = node;
     }
     if (reduce == nullptr) {
       full_ = region_.results()[0].dims();
@@ -166,7 +166,7 @@ class RegionLowering {
 
   bool HasReduce() const {
     for (const Node* node : region_.nodes()) {
-      if (node->op().name == "reduce") return true;
+      if (&node->op() == &ops::kOp_reduce) return true;
     }
     return false;
   }
@@ -210,20 +210,20 @@ class RegionLowering {
 
   absl::StatusOr<ScalarValue> EvalNew(const Value& value, const Map& map) {
     const Node& node = *value.node;
-    const std::string_view op = node.op().name;
+    const ir::OpDef& op = node.op();
     auto parameter = parameters_.find(&node);
     if (parameter != parameters_.end()) {
       Access access = AccessOf(value.dims(), value.dtype(), map);
       access.buffer = parameter->second;
       return builder_.Load(std::move(access));
     }
-    if (op == "constant") {
+    if (&op == &ops::kOp_constant) {
       const HostTensor& t = LiteralOf(node);
       if (!IsSplat(t)) return absl::UnimplementedError("a literal of different elements inside a kernel");
       return IsFloat(t.dtype()) ? builder_.Constant(t.dtype(), t.GetDouble(0))
                                 : builder_.IntConstant(t.dtype(), t.GetInt(0));
     }
-    if (op == "iota") {
+    if (&op == &ops::kOp_iota) {
       const int64_t counted = IntOf(node, "dimension");
       const Affine& index = map[counted < 0 ? counted + static_cast<int64_t>(map.size()) : counted];
       Access access;
@@ -231,29 +231,29 @@ class RegionLowering {
       access.strides = index.coefficients;
       return builder_.Convert(builder_.Index(std::move(access)), value.dtype());
     }
-    if (op == "reduce") return EvalReduce(node, map);
-    if (node.op().lowering == ir::Lowering::kIndexMap) {
+    if (&op == &ops::kOp_reduce) return EvalReduce(node, map);
+    if (op.lowering == ir::Lowering::kIndexMap) {
       WEFT_ASSIGN_OR_RETURN(Map operand_map, MapOfOperand(node, map));
       return Eval(node.operands()[0], operand_map);
     }
-    if (node.op().scalar == nullptr) return absl::UnimplementedError(absl::StrCat("no scalar code for ", op));
+    if (op.scalar == nullptr) return absl::UnimplementedError(absl::StrCat("no scalar code for ", op.name));
     absl::InlinedVector<ScalarValue, 4> operands;
     for (const Value& operand : node.operands()) {
       if (operand.dims().size() != map.size() && !operand.dims().empty()) {
-        return absl::UnimplementedError(absl::StrCat("operands of ", op, " differ in rank"));
+        return absl::UnimplementedError(absl::StrCat("operands of ", op.name, " differ in rank"));
       }
       WEFT_ASSIGN_OR_RETURN(ScalarValue x, Eval(operand, operand.dims().empty() ? Map() : map));
       operands.push_back(x);
     }
     if (value.dtype() != DType::kF16 || !NeedsF64(node, operands)) {
-      const ScalarValue result = node.op().scalar(ir::ScalarCall{builder_, operands, node.attrs(), value.dtype()});
+      const ScalarValue result = op.scalar(ir::ScalarCall{builder_, operands, node.attrs(), value.dtype()});
       return builder_.Round(result, value.dtype());
     }
     for (ScalarValue& x : operands) {
       if (x.dtype == DType::kF32) x = builder_.Convert(x, DType::kF64);
     }
     builder_.set_for_16_bits(true);
-    const ScalarValue result = node.op().scalar(ir::ScalarCall{builder_, operands, node.attrs(), value.dtype()});
+    const ScalarValue result = op.scalar(ir::ScalarCall{builder_, operands, node.attrs(), value.dtype()});
     builder_.set_for_16_bits(false);
     return builder_.Convert(result, value.dtype());
   }
@@ -274,21 +274,21 @@ class RegionLowering {
   }
 
   absl::StatusOr<Map> MapOfOperand(const Node& node, const Map& map) const {
-    const std::string_view op = node.op().name;
+    const ir::OpDef& op = node.op();
     const Dims& from = node.operands()[0].dims();
     Map result;
-    if (op == "broadcast_in_dim") {
+    if (&op == &ops::kOp_broadcast_in_dim) {
       const Ints& at = IntsOf(node, "broadcast_dimensions");
       for (size_t i = 0; i < from.size(); ++i) result.push_back(from[i] == 1 ? Zero() : map[at[i]]);
       return result;
     }
-    if (op == "transpose") {
+    if (&op == &ops::kOp_transpose) {
       const Ints permutation = AxesOf(node, "permutation", from.size());
       result.assign(from.size(), Affine{});
       for (size_t i = 0; i < from.size(); ++i) result[permutation[i]] = map[i];
       return result;
     }
-    if (op == "slice") {
+    if (&op == &ops::kOp_slice) {
       const Ints& start = IntsOf(node, "start_indices");
       const Ints& step = IntsOf(node, "strides");
       for (size_t i = 0; i < from.size(); ++i) {
@@ -300,7 +300,7 @@ class RegionLowering {
       }
       return result;
     }
-    if (op == "reverse") {
+    if (&op == &ops::kOp_reverse) {
       result = map;
       for (int64_t d : AxesOf(node, "dimensions", from.size())) {
         result[d].offset = from[d] - 1 - result[d].offset;
@@ -308,7 +308,7 @@ class RegionLowering {
       }
       return result;
     }
-    if (op == "reshape") {
+    if (&op == &ops::kOp_reshape) {
       const Dims& to = node.type().dims;
       if (Squeezed(from) != Squeezed(to)) return absl::UnimplementedError("reshape inside a kernel");
       size_t next = 0;
@@ -322,7 +322,7 @@ class RegionLowering {
       }
       return result;
     }
-    return absl::UnimplementedError(absl::StrCat("no index map for ", op));
+    return absl::UnimplementedError(absl::StrCat("no index map for ", op.name));
   }
 
   absl::StatusOr<ScalarValue> EvalReduce(const Node& node, const Map& map) {
@@ -381,11 +381,11 @@ absl::StatusOr<LoopKernel> LowerRegion(const ir::Function& region) {
 
 bool IsLoopNode(const ir::Node& node) {
   if (node.results().size() != 1 || !node.type().is_tensor()) return false;
-  const std::string_view op = node.op().name;
-  if (op == "constant") return IsSplat(LiteralOf(node));
-  if (op == "reshape" || op == "pad" || op == "bitcast_convert") return false;  // aliases, a rule of its own
-  switch (node.op().lowering) {
-    case ir::Lowering::kScalar: return node.op().scalar != nullptr;
+  const ir::OpDef& op = node.op();
+  if (&op == &ops::kOp_constant) return IsSplat(LiteralOf(node));
+  if (op.alias) return false;
+  switch (op.lowering) {
+    case ir::Lowering::kScalar: return op.scalar != nullptr;
     case ir::Lowering::kIndexMap:
     case ir::Lowering::kReduction: return true;
     default: return false;

@@ -66,9 +66,10 @@ double ConvCost(const ConvCall& c) {
   return products * 10 + 1e6;
 }
 
-// Runs `name` on operands in the kernels' order and puts the result in its own.
+// Runs the kernel `name` on operands in the kernels' order and puts the result in its own. `columns`: of the result as a
+// matrix, if a loop may follow on its finished blocks, else 0.
 absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, Geometry g, StorageId left,
-                  StorageId right, const Ints& result_order) {
+                  StorageId right, const Ints& result_order, int64_t columns) {
   const Value result{Ref<const Node>::Share(&node), 0};
   ConvCall& c = g.call;
   c.input = node.operands()[0].dtype();
@@ -81,8 +82,6 @@ absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, G
   bool in_order = true;
   for (size_t i = 0; i < inverse.size(); ++i) in_order = in_order && inverse[i] == static_cast<int64_t>(i);
   if (in_order && c.output == result.dtype()) {
-    // The gradient of the kernel is small and comes in partial sums: nothing follows it in cache.
-    const int64_t columns = name == "conv" ? c.out_channels : name == "conv_backward_data" ? c.in_channels : 0;
     lowering.Host(name, {left, right}, {lowering.Define(result)}, EncodeConv(c), ConvCost(c),
                   columns > 0 ? count / columns : 0, columns);
     return absl::OkStatus();
@@ -101,7 +100,8 @@ absl::Status LowerConv(Lowering& lowering, const Node& node) {
   WEFT_ASSIGN_OR_RETURN(Geometry g, Read(node, x.dims(), w.dims()));
   const StorageId left = lowering.Transposed(x, g.x_order), right = lowering.Transposed(w, g.w_order);
   const Ints order = g.y_order;
-  return Emit(lowering, node, "conv", std::move(g), left, right, order);
+  const int64_t columns = g.call.out_channels;
+  return Emit(lowering, node, "conv", std::move(g), left, right, order, columns);
 }
 
 absl::Status LowerBackwardInput(Lowering& lowering, const Node& node) {
@@ -109,7 +109,8 @@ absl::Status LowerBackwardInput(Lowering& lowering, const Node& node) {
   WEFT_ASSIGN_OR_RETURN(Geometry g, Read(node, node.type().dims, w.dims()));
   const StorageId left = lowering.Transposed(y, g.y_order), right = lowering.Transposed(w, g.w_order);
   const Ints order = g.x_order;
-  return Emit(lowering, node, "conv_backward_data", std::move(g), left, right, order);
+  const int64_t columns = g.call.in_channels;
+  return Emit(lowering, node, "conv_backward_data", std::move(g), left, right, order, columns);
 }
 
 absl::Status LowerBackwardKernel(Lowering& lowering, const Node& node) {
@@ -117,7 +118,8 @@ absl::Status LowerBackwardKernel(Lowering& lowering, const Node& node) {
   WEFT_ASSIGN_OR_RETURN(Geometry g, Read(node, x.dims(), node.type().dims));
   const StorageId left = lowering.Transposed(x, g.x_order), right = lowering.Transposed(y, g.y_order);
   const Ints order = g.w_order;
-  return Emit(lowering, node, "conv_backward_weights", std::move(g), left, right, order);
+  // The gradient of the kernel is small and comes in partial sums: nothing follows it in cache.
+  return Emit(lowering, node, "conv_backward_weights", std::move(g), left, right, order, 0);
 }
 
 // --- windows
@@ -269,16 +271,16 @@ absl::Status LowerSelectAndScatter(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-constexpr NamedRule kRules[] = {
-    {"convolution", LowerConv},
-    {"weft.conv_backward_input", LowerBackwardInput},
-    {"weft.conv_backward_kernel", LowerBackwardKernel},
-    {"reduce_window", LowerReduceWindow},
-    {"select_and_scatter", LowerSelectAndScatter},
+constexpr OpRule kRules[] = {
+    {&ops::kOp_convolution, LowerConv},
+    {&ops::kOp_conv_backward_input, LowerBackwardInput},
+    {&ops::kOp_conv_backward_kernel, LowerBackwardKernel},
+    {&ops::kOp_reduce_window, LowerReduceWindow},
+    {&ops::kOp_select_and_scatter, LowerSelectAndScatter},
 };
 
 }  // namespace
 
-std::span<const NamedRule> WindowRules() { return kRules; }
+std::span<const OpRule> WindowRules() { return kRules; }
 
 }  // namespace weft::cpu
