@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
+#include "src/ops/generated/attributes.h"
 #include "src/ops/registry.h"
 
 namespace weft::passes {
@@ -20,14 +21,6 @@ using ir::Value;
 
 constexpr int kNone = -1;
 constexpr int kSearchBudget = 4000;  // edges looked at by one search for a cycle
-
-const Ints& IntsOf(const Node& node, std::string_view name) {
-  static const Ints kEmpty;
-  for (size_t i = 0; i < node.op().attrs.size(); ++i) {
-    if (node.op().attrs[i].name == name && node.attrs().has(i)) return node.attrs().IntList(i);
-  }
-  return kEmpty;
-}
 
 bool IsReduce(const Node& node) { return &node.op() == &ops::kOp_reduce; }
 bool IsBroadcast(const Node& node) { return &node.op() == &ops::kOp_broadcast_in_dim; }
@@ -55,7 +48,7 @@ struct Space {
 Space SpaceOf(const Node& reduce) {
   Space space;
   const Dims& dims = reduce.operands()[0].dims();
-  Ints dimensions = IntsOf(reduce, "dimensions");
+  Ints dimensions = ops::ReduceAttrs{reduce.attrs()}.dimensions();
   for (int64_t& d : dimensions) d += d < 0 ? static_cast<int64_t>(dims.size()) : 0;
   for (size_t d = 0; d < dims.size(); ++d) {
     if (dims[d] == 1) continue;
@@ -354,7 +347,7 @@ class Fuser {
   static bool SpreadsRows(const Node& broadcast, const Space& space) {
     const Dims& from = broadcast.operands()[0].dims();
     const Dims& to = broadcast.type().dims;
-    const Ints& at = IntsOf(broadcast, "broadcast_dimensions");
+    const Ints& at = ops::BroadcastInDimAttrs{broadcast.attrs()}.broadcast_dimensions();
     std::vector<bool> kept(to.size(), false);
     for (size_t i = 0; i < from.size(); ++i) {
       if (from[i] != 1) kept[at[i]] = true;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/ir/op_def.h"
+#include "src/ops/generated/attributes.h"
 #include "src/ops/registry.h"
 #include "src/runtime/status.h"
 
@@ -25,24 +26,10 @@ struct Affine {
 };
 using Map = std::vector<Affine>;  // one entry for each dimension of the value
 
-const Ints& IntsOf(const Node& node, std::string_view name) {
-  static const Ints kNone;
-  for (size_t i = 0; i < node.op().attrs.size(); ++i) {
-    if (node.op().attrs[i].name == name && node.attrs().has(i)) return node.attrs().IntList(i);
-  }
-  return kNone;
-}
 // Negative dimensions count from the end.
-Ints AxesOf(const Node& node, std::string_view name, size_t rank) {
-  Ints axes = IntsOf(node, name);
+Ints AxesOf(Ints axes, size_t rank) {
   for (int64_t& axis : axes) axis += axis < 0 ? static_cast<int64_t>(rank) : 0;
   return axes;
-}
-int64_t IntOf(const Node& node, std::string_view name) {
-  for (size_t i = 0; i < node.op().attrs.size(); ++i) {
-    if (node.op().attrs[i].name == name && node.attrs().has(i)) return node.attrs().Int(i);
-  }
-  return 0;
 }
 
 bool IsSplat(const HostTensor& t) {
@@ -53,7 +40,7 @@ bool IsSplat(const HostTensor& t) {
   return t.count() > 0;
 }
 
-const HostTensor& LiteralOf(const Node& node) { return node.attrs().Tensor(0); }
+const HostTensor& LiteralOf(const Node& node) { return ops::ConstantAttrs{node.attrs()}.value(); }
 
 class RegionLowering {
  public:
@@ -92,7 +79,7 @@ class RegionLowering {
     } else {
       full_ = reduce->operands()[0].dims();
       reduced_.assign(full_.size(), false);
-      for (int64_t d : AxesOf(*reduce, "dimensions", full_.size())) reduced_[d] = true;
+      for (int64_t d : AxesOf(ops::ReduceAttrs{reduce->attrs()}.dimensions(), full_.size())) reduced_[d] = true;
     }
     // Parallel dimensions first. place_[d] is where dimension d of the full shape went.
     place_.resize(full_.size());
@@ -224,7 +211,7 @@ class RegionLowering {
                                 : builder_.IntConstant(t.dtype(), t.GetInt(0));
     }
     if (&op == &ops::kOp_iota) {
-      const int64_t counted = IntOf(node, "dimension");
+      const int64_t counted = ops::IotaAttrs{node.attrs()}.dimension();
       const Affine& index = map[counted < 0 ? counted + static_cast<int64_t>(map.size()) : counted];
       Access access;
       access.offset = index.offset;
@@ -278,23 +265,22 @@ class RegionLowering {
     const Dims& from = node.operands()[0].dims();
     Map result;
     if (&op == &ops::kOp_broadcast_in_dim) {
-      const Ints& at = IntsOf(node, "broadcast_dimensions");
+      const Ints& at = ops::BroadcastInDimAttrs{node.attrs()}.broadcast_dimensions();
       for (size_t i = 0; i < from.size(); ++i) result.push_back(from[i] == 1 ? Zero() : map[at[i]]);
       return result;
     }
     if (&op == &ops::kOp_transpose) {
-      const Ints permutation = AxesOf(node, "permutation", from.size());
+      const Ints permutation = AxesOf(ops::TransposeAttrs{node.attrs()}.permutation(), from.size());
       result.assign(from.size(), Affine{});
       for (size_t i = 0; i < from.size(); ++i) result[permutation[i]] = map[i];
       return result;
     }
     if (&op == &ops::kOp_slice) {
-      const Ints& start = IntsOf(node, "start_indices");
-      const Ints& step = IntsOf(node, "strides");
+      const ops::SliceAttrs slice{node.attrs()};
       for (size_t i = 0; i < from.size(); ++i) {
         Affine a = map[i];
-        const int64_t stride = step.empty() ? 1 : step[i];
-        a.offset = start[i] + a.offset * stride;
+        const int64_t stride = slice.strides()[i];
+        a.offset = slice.start_indices()[i] + a.offset * stride;
         for (int64_t& c : a.coefficients) c *= stride;
         result.push_back(std::move(a));
       }
@@ -302,7 +288,7 @@ class RegionLowering {
     }
     if (&op == &ops::kOp_reverse) {
       result = map;
-      for (int64_t d : AxesOf(node, "dimensions", from.size())) {
+      for (int64_t d : AxesOf(ops::ReverseAttrs{node.attrs()}.dimensions(), from.size())) {
         result[d].offset = from[d] - 1 - result[d].offset;
         for (int64_t& c : result[d].coefficients) c = -c;
       }
@@ -327,7 +313,8 @@ class RegionLowering {
 
   absl::StatusOr<ScalarValue> EvalReduce(const Node& node, const Map& map) {
     const Value& operand = node.operands()[0];
-    const Ints dimensions = AxesOf(node, "dimensions", operand.dims().size());
+    const ops::ReduceAttrs reduce{node.attrs()};
+    const Ints dimensions = AxesOf(reduce.dimensions(), operand.dims().size());
     for (const Affine& a : map) {
       for (size_t d = 0; d < a.coefficients.size(); ++d) {
         if (kernel_.dims[d].reduce && kernel_.dims[d].size != 1 && a.coefficients[d] != 0) {
@@ -356,7 +343,7 @@ class RegionLowering {
     }
     if (next != loops.size()) return absl::UnimplementedError("reductions over different shapes in one kernel");
     WEFT_ASSIGN_OR_RETURN(ScalarValue x, Eval(operand, operand_map));
-    ScalarValue r = builder_.Reduce(static_cast<ops::Reducer>(IntOf(node, "reducer")), x);
+    ScalarValue r = builder_.Reduce(static_cast<ops::Reducer>(reduce.reducer()), x);
     return builder_.Round(r, node.type().dtype);
   }
 

@@ -8,6 +8,7 @@
 #include "src/backends/cpu/loop/block_loop.h"
 #include "src/backends/cpu/lower/lower_region.h"
 #include "src/ir/builder.h"
+#include "src/ops/generated/attributes.h"
 #include "src/ops/registry.h"
 #include "src/runtime/status.h"
 
@@ -293,7 +294,7 @@ absl::Status Lowering::LowerNode(const Node& node) {
   } else if (op.alias) {
     Alias(self, Of(node.operands()[0]));
   } else if (&op == &ops::kOp_constant) {
-    Alias(self, Constant(node.attrs().Tensor(0)));
+    Alias(self, Constant(ops::ConstantAttrs{node.attrs()}.value()));
   } else if (LowerRule rule = FindLowerRule(op); rule != nullptr) {
     status = rule(*this, node);
   } else if (IsLoopNode(node)) {
