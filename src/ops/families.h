@@ -7,6 +7,7 @@
 
 #include "src/ir/scalar.h"
 #include "src/ops/build.h"
+#include "src/ops/own_attrs.h"
 
 namespace weft::ops {
 

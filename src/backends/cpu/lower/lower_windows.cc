@@ -1,10 +1,13 @@
 // Convolutions and pooling: any dimension order to the kernels' NHWC and HWIO, with copies only where the order differs.
 #include <algorithm>
+#include <optional>
 
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/backends/cpu/lower/lowering.h"
 #include "src/ops/conv/conv_shape.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/generated/attributes.h"
+#include "src/ops/registry.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -129,20 +132,25 @@ struct Pooling {
   Dims in, out;
 };
 
-absl::StatusOr<Pooling> ReadPooling(const Node& node, const Dims& in, size_t strides, size_t base, size_t dilation,
-                                    size_t padding) {
+// Positions in the schema; select_and_scatter has no dilations.
+struct PoolingAttrs {
+  size_t sizes, strides, padding;
+  std::optional<size_t> base = {}, dilation = {};
+};
+
+absl::StatusOr<Pooling> ReadPooling(const Node& node, const Dims& in, const PoolingAttrs& at) {
   const size_t n = in.size();
   const ir::OpDef& op = node.op();
   const ir::Attrs& a = node.attrs();
   Pooling p;
   p.in = in;
-  WEFT_ASSIGN_OR_RETURN(const Ints sizes, ops::PerDimension(op, a, 0, n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints steps, ops::PerDimension(op, a, strides, n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints pads, ops::PerDimension(op, a, padding, n, 0, 2));
+  WEFT_ASSIGN_OR_RETURN(const Ints sizes, ops::PerDimension(op, a, at.sizes, n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints steps, ops::PerDimension(op, a, at.strides, n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints pads, ops::PerDimension(op, a, at.padding, n, 0, 2));
   Ints bases(n, 1), dilations(n, 1);
-  if (base != 0) {
-    WEFT_ASSIGN_OR_RETURN(bases, ops::PerDimension(op, a, base, n, 1));
-    WEFT_ASSIGN_OR_RETURN(dilations, ops::PerDimension(op, a, dilation, n, 1));
+  if (at.base && at.dilation) {
+    WEFT_ASSIGN_OR_RETURN(bases, ops::PerDimension(op, a, *at.base, n, 1));
+    WEFT_ASSIGN_OR_RETURN(dilations, ops::PerDimension(op, a, *at.dilation, n, 1));
   }
   for (size_t d = 0; d < n; ++d) {
     p.windows.push_back({in[d], sizes[d], steps[d], pads[2 * d], pads[2 * d + 1], bases[d], dilations[d]});
@@ -179,10 +187,13 @@ double PoolCost(const Pooling& p) {
 }
 
 absl::Status LowerReduceWindow(Lowering& lowering, const Node& node) {
+  using Attrs = ops::ReduceWindowAttrs;
   const Value& x = node.operands()[0];
   const Value result{Ref<const Node>::Share(&node), 0};
-  WEFT_ASSIGN_OR_RETURN(const Pooling p, ReadPooling(node, x.dims(), 2, 3, 4, 5));
-  const auto reducer = static_cast<ops::Reducer>(node.attrs().Int(1));
+  WEFT_ASSIGN_OR_RETURN(const Pooling p, ReadPooling(node, x.dims(),
+                                                     {Attrs::kWindowDimensions, Attrs::kWindowStrides, Attrs::kPadding,
+                                                      Attrs::kBaseDilations, Attrs::kWindowDilations}));
+  const auto reducer = static_cast<ops::Reducer>(Attrs{node.attrs()}.reducer());
   PoolCall call;
   call.dtype = x.dtype();
   const bool kind = reducer == ops::Reducer::kMax || reducer == ops::Reducer::kMin || reducer == ops::Reducer::kSum;
@@ -244,8 +255,10 @@ absl::Status LowerReduceWindow(Lowering& lowering, const Node& node) {
 }
 
 absl::Status LowerSelectAndScatter(Lowering& lowering, const Node& node) {
+  using Attrs = ops::SelectAndScatterAttrs;
   const Value &x = node.operands()[0], &source = node.operands()[1];
-  WEFT_ASSIGN_OR_RETURN(const Pooling p, ReadPooling(node, x.dims(), 1, 0, 0, 2));
+  WEFT_ASSIGN_OR_RETURN(
+      const Pooling p, ReadPooling(node, x.dims(), {Attrs::kWindowDimensions, Attrs::kWindowStrides, Attrs::kPadding}));
   PoolCall call;
   call.dtype = x.dtype();
   call.kind = PoolKind::kMax;
