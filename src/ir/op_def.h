@@ -1,5 +1,6 @@
 // The description of one operation: everything the rest of Weft knows about it. One operation is one file in src/ops
-// with one `constinit const OpDef`; the C function, docs, JSON, verifier, reference, tests and benchmarks derive from it.
+// with one `constinit const OpDef` (a family whose members differ by a token shares a file); the C function, docs, JSON,
+// verifier, reference, tests and benchmarks derive from it.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,7 @@ struct OperandDef {
   bool variadic = false;  // last operand only: one or more
   // Operands with the same group letter must agree in dtype (0: free).
   char group = 'T';
+  bool supplied = false;  // the generator's state: recording gives it, callers never do
 };
 
 enum class Kind : uint8_t {
@@ -104,14 +106,21 @@ using ReferenceFn = absl::Status (*)(const ReferenceCall& call);
 
 using StableHloFn = void (*)(const Node& node, StableHloWriter& writer);
 
-// How a backend without special knowledge of the operation runs it.
+// How a backend without special knowledge of the operation runs it. Of a composite: kScalar and kKernel where its own code
+// beats the expansion (a backend that has neither expands all the same), kExpand where fusion makes the expansion as good.
 enum class Lowering : uint8_t {
   kScalar,      // `scalar` per element
-  kIndexMap,    // moves elements only: broadcast_in_dim, transpose, slice, reshape, reverse, iota
+  kIndexMap,    // moves elements only, by an affine map of indices: broadcast_in_dim, transpose, slice, reverse, iota
   kReduction,   // reduce
-  kKernel,      // a kernel that a backend knows under the operation's name
+  kKernel,      // a kernel that a backend knows for the operation
   kExpand,      // composites and macros: `expand`
   kStructural,  // parameter, tuple, fusion: the compiler's own
+};
+
+// What one element of an elementwise operation costs, where fusion weighs computing it once for every reader.
+enum class Cost : uint8_t {
+  kCheap,     // an instruction or a few
+  kFunction,  // tens of instructions, or one that takes as long (a division)
 };
 
 // Example calls from which tests, docs and benchmark rows are made. `call` lists operand types and attributes, e.g.
@@ -133,7 +142,7 @@ struct Tolerance {
   double absolute = 0;  // added as is, times the type's scale (f32 = 1)
 };
 
-enum class Part : uint8_t { kGradient, kBatching, kStableHlo, kLowering, kReference, kSamples, kExample };
+enum class Part : uint8_t { kGradient, kStableHlo, kLowering, kReference, kSamples, kExample };
 // The closed list of reasons for a missing part.
 enum class Reason : uint8_t {
   kNone,
@@ -142,7 +151,6 @@ enum class Reason : uint8_t {
   kMovedByExpansionOf,  // reached only from other operations' expansions, which are tested
   kRandom,              // no deterministic oracle outside
   kStructural,          // the compiler's own node
-  kBatchingNotInAbi,    // no public vectorising transform yet
 };
 struct Absent {
   Part part;
@@ -176,6 +184,12 @@ struct OpDef {
   // The expansion and the gradient only move, choose, or round each result once, so that f16 and bf16 operands may go in as
   // they are. Otherwise both rules see f32 in their place and what they give is rounded at the end.
   bool rounds_once = false;
+  Cost cost = Cost::kCheap;
+  // Cheaper to compute again from its operands than to store for a later program: moves elements or repeats few.
+  bool cheap_again = false;
+  // The result is the operand's bytes in their order: nothing needs to run where it has memory of its own.
+  bool alias = false;
+  bool parameter = false;  // a function's argument: stands in its list of parameters and nowhere else
 };
 
 }  // namespace weft::ir

@@ -447,7 +447,7 @@ absl::Status Parser::ParseNode(Names& names, int depth) {
   WEFT_RETURN_IF_ERROR(Need("="));
   const size_t op_start = (SkipSpace(), position_);
   const OpDef* op = lookup_(Word());
-  if (op == nullptr || op->name == "parameter") return ExpectedAt(op_start, "the name of an operation");
+  if (op == nullptr || op->parameter) return ExpectedAt(op_start, "the name of an operation");
   WEFT_RETURN_IF_ERROR(Need("("));
   Values operands;
   while (!Take(")")) {

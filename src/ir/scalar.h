@@ -2,7 +2,10 @@
 // implements it as LLVM vectors, tests as plain doubles.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <string_view>
 
 #include "src/runtime/dtype.h"
 
@@ -76,6 +79,79 @@ enum class ScalarOp : uint8_t {
   // high 32 bits of a u32 product
   kMulHi,
 };
+
+// What a compiler of loops asks about an operation of the vocabulary, by position.
+struct ScalarFacts {
+  ScalarOp op;
+  std::string_view name;
+  bool function = false;  // costs more than about five simple ones
+  uint8_t roundings = 0;  // of a float result: 0 exact, 1 as if rounded from the exact result, 2 any
+};
+inline constexpr ScalarFacts kScalarFacts[] = {
+    {ScalarOp::kAdd, "add", false, 1},
+    {ScalarOp::kSub, "sub", false, 1},
+    {ScalarOp::kMul, "mul", false, 1},
+    {ScalarOp::kDiv, "div", false, 1},
+    {ScalarOp::kRem, "rem"},
+    {ScalarOp::kMin, "min"},
+    {ScalarOp::kMax, "max"},
+    {ScalarOp::kNeg, "neg"},
+    {ScalarOp::kAbs, "abs"},
+    {ScalarOp::kSign, "sign"},
+    {ScalarOp::kAnd, "and"},
+    {ScalarOp::kOr, "or"},
+    {ScalarOp::kXor, "xor"},
+    {ScalarOp::kNot, "not"},
+    {ScalarOp::kShl, "shl"},
+    {ScalarOp::kShrLogical, "shr"},
+    {ScalarOp::kShrArithmetic, "sar"},
+    {ScalarOp::kPopcount, "popcount"},
+    {ScalarOp::kClz, "clz"},
+    {ScalarOp::kFloor, "floor"},
+    {ScalarOp::kCeil, "ceil"},
+    {ScalarOp::kRoundAway, "round_away"},
+    {ScalarOp::kRoundEven, "round_even"},
+    {ScalarOp::kTrunc, "trunc"},
+    {ScalarOp::kSqrt, "sqrt", false, 1},
+    {ScalarOp::kRsqrt, "rsqrt", false, 2},
+    {ScalarOp::kCbrt, "cbrt", true, 2},
+    {ScalarOp::kExp, "exp", true, 2},
+    {ScalarOp::kExp2, "exp2", true, 2},
+    {ScalarOp::kExpm1, "expm1", true, 2},
+    {ScalarOp::kLog, "log", true, 2},
+    {ScalarOp::kLog2, "log2", true, 2},
+    {ScalarOp::kLog1p, "log1p", true, 2},
+    {ScalarOp::kLogistic, "logistic", true, 2},
+    {ScalarOp::kTanh, "tanh", true, 2},
+    {ScalarOp::kErf, "erf", true, 2},
+    {ScalarOp::kErfInv, "erf_inv", true, 2},
+    {ScalarOp::kGelu, "gelu", true, 2},
+    {ScalarOp::kGeluTanh, "gelu_tanh", true, 2},
+    {ScalarOp::kSilu, "silu", true, 2},
+    {ScalarOp::kSin, "sin", true, 2},
+    {ScalarOp::kCos, "cos", true, 2},
+    {ScalarOp::kTan, "tan", true, 2},
+    {ScalarOp::kAtan2, "atan2", true, 2},
+    {ScalarOp::kPow, "pow", true, 2},
+    {ScalarOp::kIsFinite, "is_finite"},
+    {ScalarOp::kIsNan, "is_nan"},
+    {ScalarOp::kEq, "eq"},
+    {ScalarOp::kNe, "ne"},
+    {ScalarOp::kLt, "lt"},
+    {ScalarOp::kLe, "le"},
+    {ScalarOp::kGt, "gt"},
+    {ScalarOp::kGe, "ge"},
+    {ScalarOp::kMulHi, "mulhi"},
+};
+static_assert(
+    [] {
+      for (size_t i = 0; i < std::size(kScalarFacts); ++i) {
+        if (kScalarFacts[i].op != static_cast<ScalarOp>(i)) return false;
+      }
+      return std::size(kScalarFacts) == static_cast<size_t>(ScalarOp::kMulHi) + 1;
+    }(),
+    "kScalarFacts lists the operations in their order");
+constexpr const ScalarFacts& FactsOf(ScalarOp op) { return kScalarFacts[static_cast<size_t>(op)]; }
 
 // Thread rule: one builder, one thread. Operands of a binary operation have one dtype.
 class ScalarBuilder {

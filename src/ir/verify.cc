@@ -55,7 +55,7 @@ absl::Status VerifyParameters(const Function& function, uint32_t words) {
     auto broken = [&](const auto&... what) {
       return Broken(function, node, absl::StrCat("parameter ", i, " ", what...));
     };
-    if (node->op().name != "parameter") return broken("is not a parameter node");
+    if (!node->op().parameter) return broken("is not a parameter node");
     if (node->results().size() != 1 || !node->operands().empty()) return broken("has operands or not one result");
     if (!seen.insert(node).second) return broken("occurs twice");
     if (info.role == ParameterInfo::Role::kWords) {
@@ -89,7 +89,7 @@ absl::Status VerifyAt(const Function& function, uint32_t words, int depth) {
   defined.reserve(function.nodes().size());
   size_t position = 0;
   for (const Node* node : function.nodes()) {
-    const bool is_parameter = node->op().name == "parameter";
+    const bool is_parameter = node->op().parameter;
     if (is_parameter != (position < function.parameters().size())) {
       return Broken(function, node, "a leaf that is not among the function's parameters");
     }

@@ -11,12 +11,6 @@ namespace {
 
 using compiler::Trace;
 
-// Moves elements or repeats a constant: cheaper to do again than to store. Not stop_gradient: once it is known its past
-// may go, and a parameter's past holds all its old values.
-bool IsCheap(const ir::OpDef& op) {
-  return op.lowering == ir::Lowering::kIndexMap || op.lowering == ir::Lowering::kStructural;
-}
-
 double BytesOf(const ir::Value& value) { return static_cast<double>(value.type().bytes()); }
 
 // Where the value is among the outputs, whose walk it is; outputs.size() if it is not yet.
@@ -91,7 +85,7 @@ void CutPlanner::Shared(std::span<const ir::Value> values, Cut* cut) {
   for (uint32_t i : order) {
     const ir::Node& node = *found[i];
     if (node.shown() + node.users() <= uses[i]) continue;
-    if (IsCheap(node.op()) && i >= wanted) {
+    if (node.op().cheap_again && i >= wanted) {
       for (const ir::Value& operand : node.operands()) {
         if (operand && DataOf(operand) == nullptr) uses[walk.At(*operand.node)] = 0;
       }

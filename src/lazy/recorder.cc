@@ -27,7 +27,7 @@ uint32_t Signature(const void* what, std::span<const ir::Value> results) {
 // Where the operation takes the generator's state; callers do not count it.
 size_t StateOperand(const ir::OpDef& op) {
   for (size_t i = 0; i < op.operands.size(); ++i) {
-    if (op.operands[i].name == "state") return i;
+    if (op.operands[i].supplied) return i;
   }
   return op.operands.size();
 }

@@ -22,20 +22,23 @@ absl::Status InferBool(const ir::InferCall& call, ir::Types* results) {
 
 absl::Status InferReduction(const ir::InferCall& call, ir::Types* results) {
   const ir::Type& x = *call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const ir::Ints axes, AxesOrAll(call.attrs, 0, x.rank()));
+  WEFT_ASSIGN_OR_RETURN(const ir::Ints axes, AxesOrAll(call.attrs, AttrPosition<kReductionAttrs, "dims">(), x.rank()));
   Dims dims = x.dims;
   for (int64_t axis : axes) dims[axis] = 1;
-  results->push_back(ir::Type::Tensor(x.dtype, call.attrs.Bool(1) ? dims : Without(x.dims, axes)));
+  results->push_back(
+      ir::Type::Tensor(x.dtype, Attr<kReductionAttrs, "keepdims">(call.attrs) ? dims : Without(x.dims, axes)));
   return absl::OkStatus();
 }
 
 absl::StatusOr<ir::Value> ReduceByAttrs(const ir::ExpandCall& call, Reducer reducer, const ir::Value& x) {
-  WEFT_ASSIGN_OR_RETURN(const ir::Ints axes, AxesOrAll(call.attrs, 0, call.operands[0].dims().size()));
-  return call.attrs.Bool(1) ? ReduceKeep(call.b, x, reducer, axes) : Reduce(call.b, x, reducer, axes);
+  WEFT_ASSIGN_OR_RETURN(const ir::Ints axes,
+                        AxesOrAll(call.attrs, AttrPosition<kReductionAttrs, "dims">(), call.operands[0].dims().size()));
+  return Attr<kReductionAttrs, "keepdims">(call.attrs) ? ReduceKeep(call.b, x, reducer, axes)
+                                                       : Reduce(call.b, x, reducer, axes);
 }
 
 absl::StatusOr<int64_t> ReducedCount(const ir::Attrs& attrs, const Dims& dims) {
-  WEFT_ASSIGN_OR_RETURN(const ir::Ints axes, AxesOrAll(attrs, 0, dims.size()));
+  WEFT_ASSIGN_OR_RETURN(const ir::Ints axes, AxesOrAll(attrs, AttrPosition<kReductionAttrs, "dims">(), dims.size()));
   int64_t count = 1;
   for (int64_t axis : axes) count *= dims[axis];
   return count;

@@ -7,36 +7,29 @@
 
 #include "src/ir/scalar.h"
 #include "src/ops/build.h"
+#include "src/ops/own_attrs.h"
 
 namespace weft::ops {
 
 inline constexpr std::string_view kResult[] = {"result"};
 
-// What most operations lack, and why.
-inline constexpr ir::Absent kNoBatching[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi}};
-inline constexpr ir::Absent kNoGradient[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
-                                             {ir::Part::kGradient, ir::Reason::kNotDifferentiable}};
+// What whole families lack, and why.
+inline constexpr ir::Absent kNoGradient[] = {{ir::Part::kGradient, ir::Reason::kNotDifferentiable}};
 // Composites: the expansion is what StableHLO and the reference see.
-inline constexpr ir::Absent kCompositeAbsent[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
-                                                  {ir::Part::kReference, ir::Reason::kExpands},
+inline constexpr ir::Absent kCompositeAbsent[] = {{ir::Part::kReference, ir::Reason::kExpands},
                                                   {ir::Part::kStableHlo, ir::Reason::kExpands}};
-inline constexpr ir::Absent kCompositeNoGradient[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
-                                                      {ir::Part::kGradient, ir::Reason::kNotDifferentiable},
+inline constexpr ir::Absent kCompositeNoGradient[] = {{ir::Part::kGradient, ir::Reason::kNotDifferentiable},
                                                       {ir::Part::kReference, ir::Reason::kExpands},
                                                       {ir::Part::kStableHlo, ir::Reason::kExpands}};
 // Composites with a scalar rule, an own gradient and an own reference.
-inline constexpr ir::Absent kPointwiseAbsent[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
-                                                  {ir::Part::kStableHlo, ir::Reason::kExpands}};
-inline constexpr ir::Absent kPointwiseNoGradient[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
-                                                      {ir::Part::kGradient, ir::Reason::kNotDifferentiable},
+inline constexpr ir::Absent kPointwiseAbsent[] = {{ir::Part::kStableHlo, ir::Reason::kExpands}};
+inline constexpr ir::Absent kPointwiseNoGradient[] = {{ir::Part::kGradient, ir::Reason::kNotDifferentiable},
                                                       {ir::Part::kStableHlo, ir::Reason::kExpands}};
 // Macros are never nodes.
-inline constexpr ir::Absent kMacroAbsent[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
-                                              {ir::Part::kGradient, ir::Reason::kExpands},
+inline constexpr ir::Absent kMacroAbsent[] = {{ir::Part::kGradient, ir::Reason::kExpands},
                                               {ir::Part::kReference, ir::Reason::kExpands},
                                               {ir::Part::kStableHlo, ir::Reason::kExpands}};
-inline constexpr ir::Absent kMacroNoGradient[] = {{ir::Part::kBatching, ir::Reason::kBatchingNotInAbi},
-                                                  {ir::Part::kGradient, ir::Reason::kNotDifferentiable},
+inline constexpr ir::Absent kMacroNoGradient[] = {{ir::Part::kGradient, ir::Reason::kNotDifferentiable},
                                                   {ir::Part::kReference, ir::Reason::kExpands},
                                                   {ir::Part::kStableHlo, ir::Reason::kExpands}};
 
@@ -85,12 +78,6 @@ absl::Status GradientUnary(const ir::GradCall& call, std::span<ir::Value> grads)
 template <ir::Value (*f)(ir::Builder&, const ir::Value& x)>
 absl::Status ExpandUnary(const ir::ExpandCall& call, std::span<ir::Value> results) {
   results[0] = f(call.b, call.operands[0]);
-  return absl::OkStatus();
-}
-// A macro that is one comparison.
-template <Direction direction>
-absl::Status ExpandCompare(const ir::ExpandCall& call, std::span<ir::Value> results) {
-  results[0] = Compare(call.b, direction, call.operands[0], call.operands[1]);
   return absl::OkStatus();
 }
 // A macro that is one reduction.

@@ -4,7 +4,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
-#include "src/ops/conv/conv_shape.h"
+#include "src/ops/generated/attributes.h"
 #include "src/passes/passes.h"
 
 namespace weft::passes {
@@ -13,14 +13,18 @@ namespace {
 using ir::Node;
 using Uses = absl::flat_hash_map<const Node*, int>;
 
+// The transposes of convolution have its attributes and one more.
+static_assert(ops::ConvBackwardInputAttrs::kDtype == +ops::ConvolutionAttrs::kDtype &&
+              ops::ConvBackwardKernelAttrs::kDtype == +ops::ConvolutionAttrs::kDtype);
+
 // The attribute that holds the result's type, or -1 for what is no product.
 int DTypeAttr(const Node& node) {
   const ir::OpDef* op = &node.op();
   if (node.extras() != nullptr) return -1;
-  if (op == &ops::kOp_dot_general) return 4;
+  if (op == &ops::kOp_dot_general) return ops::DotGeneralAttrs::kDtype;
   const bool conv =
       op == &ops::kOp_convolution || op == &ops::kOp_conv_backward_input || op == &ops::kOp_conv_backward_kernel;
-  return conv ? static_cast<int>(ops::kConvDType) : -1;
+  return conv ? static_cast<int>(ops::ConvolutionAttrs::kDtype) : -1;
 }
 
 ir::Values TakeFactors(const ir::RewriteCall& call, int dtype) {

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
+#include "src/ops/generated/attributes.h"
 #include "src/passes/passes.h"
 
 namespace weft::passes {
@@ -16,8 +17,12 @@ using ir::Ints;
 using ir::Node;
 using Uses = absl::flat_hash_map<const Node*, int>;
 
-// Schema of dot_general: lhs_batching, rhs_batching, lhs_contracting, rhs_contracting; then what concerns both.
-enum { kLhsBatching, kRhsBatching, kLhsContracting, kRhsContracting };
+// In the schema the attribute of rhs follows that of lhs.
+constexpr auto kLhsBatching = ops::DotGeneralAttrs::kLhsBatchingDimensions;
+constexpr auto kRhsBatching = ops::DotGeneralAttrs::kRhsBatchingDimensions;
+constexpr auto kLhsContracting = ops::DotGeneralAttrs::kLhsContractingDimensions;
+constexpr auto kRhsContracting = ops::DotGeneralAttrs::kRhsContractingDimensions;
+static_assert(kRhsBatching == kLhsBatching + 1 && kRhsContracting == kLhsContracting + 1);
 
 // Positions of x's dimensions in the transpose's operand; false if the free ones change their order.
 bool Renumber(const Ints& permutation, Ints& batch, Ints& contracting) {
@@ -41,7 +46,7 @@ ir::Values TakeOperandTransposes(const ir::RewriteCall& call) {
     if (&operands[side].node->op() != &ops::kOp_transpose) continue;
     Ints batch = attrs.IntList(kLhsBatching + side);
     Ints contracting = attrs.IntList(kLhsContracting + side);
-    if (!Renumber(operands[side].node->attrs().IntList(0), batch, contracting)) continue;
+    if (!Renumber(ops::TransposeAttrs{operands[side].node->attrs()}.permutation(), batch, contracting)) continue;
     attrs.set(kLhsBatching + side, std::move(batch));
     attrs.set(kLhsContracting + side, std::move(contracting));
     operands[side] = ir::Value(operands[side].node->operands()[0]);
@@ -64,7 +69,7 @@ ir::Values ExchangeFactors(const ir::RewriteCall& call, const Uses& uses) {
   Ints exchanged = ops::Axes(batch);
   for (int64_t d = batch + lhs_free; d < rank; ++d) exchanged.push_back(d);
   for (int64_t d = batch; d < batch + lhs_free; ++d) exchanged.push_back(d);
-  if (call.node.attrs().IntList(0) != exchanged) return {};
+  if (ops::TransposeAttrs{call.node.attrs()}.permutation() != exchanged) return {};
   ir::Attrs attrs = a;
   attrs.set(kLhsBatching, a.at(kRhsBatching));
   attrs.set(kRhsBatching, a.at(kLhsBatching));

@@ -3,6 +3,7 @@
 
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
+#include "src/ops/generated/attributes.h"
 #include "src/passes/passes.h"
 
 namespace weft::passes {
@@ -34,7 +35,7 @@ absl::StatusOr<ir::Module> FoldConstants(const ir::Module& module, const Pipelin
     int64_t most = 0;
     for (const ir::Value& operand : call.operands) {
       if (operand && &operand.node->op() != &ops::kOp_constant) return {};
-      operands.push_back(operand ? &operand.node->attrs().Tensor(0) : nullptr);
+      operands.push_back(operand ? &ops::ConstantAttrs{operand.node->attrs()}.value() : nullptr);
       if (operand) most = std::max(most, operand.type().count());
     }
     operands.resize(std::max(operands.size(), op.operands.size()));

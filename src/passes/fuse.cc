@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
+#include "src/ops/generated/attributes.h"
 #include "src/ops/registry.h"
 
 namespace weft::passes {
@@ -21,27 +22,12 @@ using ir::Value;
 constexpr int kNone = -1;
 constexpr int kSearchBudget = 4000;  // edges looked at by one search for a cycle
 
-const Ints& IntsOf(const Node& node, std::string_view name) {
-  static const Ints kEmpty;
-  for (size_t i = 0; i < node.op().attrs.size(); ++i) {
-    if (node.op().attrs[i].name == name && node.attrs().has(i)) return node.attrs().IntList(i);
-  }
-  return kEmpty;
-}
-
-bool IsReduce(const Node& node) { return node.op().name == "reduce"; }
-bool IsBroadcast(const Node& node) { return node.op().name == "broadcast_in_dim"; }
+bool IsReduce(const Node& node) { return &node.op() == &ops::kOp_reduce; }
+bool IsBroadcast(const Node& node) { return &node.op() == &ops::kOp_broadcast_in_dim; }
 bool IsUnitReshape(const Node& node) {
-  return node.op().name == "reshape" && Squeezed(node.operands()[0].dims()) == Squeezed(node.type().dims);
+  return &node.op() == &ops::kOp_reshape && Squeezed(node.operands()[0].dims()) == Squeezed(node.type().dims);
 }
-bool IsExpensive(const Node& node) {
-  static constexpr std::string_view kNames[] = {
-      "exponential", "log",          "tanh",      "logistic",  "power",     "sine",      "cosine",
-      "tan",         "log_plus_one", "cbrt",      "atan2",     "divide",    "remainder", "exponential_minus_one",
-      "weft.erf",    "weft.erf_inv", "weft.exp2", "weft.log2", "weft.gelu", "weft.silu", "weft.softplus",
-      "weft.elu"};
-  return std::find(std::begin(kNames), std::end(kNames), node.op().name) != std::end(kNames);
-}
+bool IsExpensive(const Node& node) { return node.op().cost == ir::Cost::kFunction; }
 
 // The index space of a reduction without its dimensions of size 1.
 struct Space {
@@ -62,7 +48,7 @@ struct Space {
 Space SpaceOf(const Node& reduce) {
   Space space;
   const Dims& dims = reduce.operands()[0].dims();
-  Ints dimensions = IntsOf(reduce, "dimensions");
+  Ints dimensions = ops::ReduceAttrs{reduce.attrs()}.dimensions();
   for (int64_t& d : dimensions) d += d < 0 ? static_cast<int64_t>(dims.size()) : 0;
   for (size_t d = 0; d < dims.size(); ++d) {
     if (dims[d] == 1) continue;
@@ -361,7 +347,7 @@ class Fuser {
   static bool SpreadsRows(const Node& broadcast, const Space& space) {
     const Dims& from = broadcast.operands()[0].dims();
     const Dims& to = broadcast.type().dims;
-    const Ints& at = IntsOf(broadcast, "broadcast_dimensions");
+    const Ints& at = ops::BroadcastInDimAttrs{broadcast.attrs()}.broadcast_dimensions();
     std::vector<bool> kept(to.size(), false);
     for (size_t i = 0; i < from.size(); ++i) {
       if (from[i] != 1) kept[at[i]] = true;
@@ -417,7 +403,7 @@ class Fuser {
     const Node& node = *nodes_[n];
     if (map_.Find(Value{Ref<const Node>::Share(&node), 0}) != nullptr) return absl::OkStatus();
     // A literal stays one, a reshape is free; what else stands alone is a kernel of one operation.
-    const bool alone = kind_[n] == Kind::kInline && node.op().name != "constant" && node.op().name != "reshape";
+    const bool alone = kind_[n] == Kind::kInline && &node.op() != &ops::kOp_constant && !node.op().alias;
     if (alone) return EmitRegion({n});
     ir::Values operands;
     for (const Value& operand : node.operands()) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "src/ops/generated/attributes.h"
 #include "src/ops/registry.h"
 
 namespace weft::passes {
@@ -14,7 +15,7 @@ Ref<const Literal> UniformLiteral(const ir::Value& value) {
   for (int depth = 0; depth < 8 && *at; ++depth) {
     const ir::Node& node = *at->node;
     if (&node.op() == &ops::kOp_constant) {
-      const HostTensor& tensor = node.attrs().Tensor(0);
+      const HostTensor& tensor = ops::ConstantAttrs{node.attrs()}.value();
       const size_t width = BytesOf(tensor.dtype());
       const auto bytes = tensor.bytes();
       if (tensor.count() == 0 ||

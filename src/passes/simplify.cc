@@ -4,6 +4,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
+#include "src/ops/generated/attributes.h"
 #include "src/passes/literals.h"
 #include "src/passes/passes.h"
 
@@ -25,7 +26,15 @@ struct Call {
   // The operation behind operand 0.
   const Node& from() const { return *operands[0].node; }
   bool from(const ir::OpDef& op) const { return &from().op() == &op; }
-  const Ints& ints(size_t i) const { return node.attrs().IntList(i); }
+  // Its attributes, and those of the operation behind operand 0.
+  template <typename A>
+  A attrs() const {
+    return A{node.attrs()};
+  }
+  template <typename A>
+  A from_attrs() const {
+    return A{from().attrs()};
+  }
 };
 // The simpler value, or empty if the rule has nothing to say.
 using Rule = Value (*)(const Call& call);
@@ -50,12 +59,13 @@ Value Reshape(const Call& call) {
 }
 
 Value Transpose(const Call& call) {
-  const Ints& permutation = call.ints(0);
+  const Ints& permutation = call.attrs<ops::TransposeAttrs>().permutation();
   if (permutation == ops::Axes(permutation.size())) return call.x();
   if (Value moved = MoveNarrow(call)) return moved;
   if (call.from(ops::kOp_transpose)) {
     Ints joined;
-    for (int64_t p : permutation) joined.push_back(call.from().attrs().IntList(0)[p]);
+    const Ints& inner = call.from_attrs<ops::TransposeAttrs>().permutation();
+    for (int64_t p : permutation) joined.push_back(inner[p]);
     return ops::Transpose(call.b, call.from().operands()[0], std::move(joined));
   }
   if (call.from(ops::kOp_broadcast_in_dim) && call.from().operands()[0].type().rank() == 0) {
@@ -73,11 +83,11 @@ Value Transpose(const Call& call) {
 
 Value BroadcastInDim(const Call& call) {
   const Dims& dims = call.node.type().dims;
-  const Ints& positions = call.ints(1);
+  const Ints& positions = call.attrs<ops::BroadcastInDimAttrs>().broadcast_dimensions();
   if (call.x().dims() == dims) return call.x();  // positions increase strictly, so they are all dimensions
   if (call.from(ops::kOp_broadcast_in_dim)) {
     Ints joined;
-    for (int64_t p : call.from().attrs().IntList(1)) joined.push_back(positions[p]);
+    for (int64_t p : call.from_attrs<ops::BroadcastInDimAttrs>().broadcast_dimensions()) joined.push_back(positions[p]);
     return ops::BroadcastInDim(call.b, call.from().operands()[0], dims, std::move(joined));
   }
   if (Squeezed(call.x().dims()) == Squeezed(dims) && call.x().type().count() != 0) {
@@ -131,26 +141,28 @@ Value Select(const Call& call) { return call.operands[1] == call.operands[2] ? c
 Value Slice(const Call& call) {
   if (call.node.type().dims == call.x().dims()) return call.x();  // same sizes: start 0, stride 1
   if (!call.from(ops::kOp_slice)) return MoveNarrow(call);
-  const ir::Attrs& inner = call.from().attrs();
+  const auto outer = call.attrs<ops::SliceAttrs>(), inner = call.from_attrs<ops::SliceAttrs>();
   Ints start, limit, strides;
-  for (size_t i = 0; i < call.ints(0).size(); ++i) {
-    const int64_t size = call.node.type().dims[i], step = inner.IntList(2)[i];
+  for (size_t i = 0; i < outer.start_indices().size(); ++i) {
+    const int64_t size = call.node.type().dims[i], step = inner.strides()[i];
     // Where nothing is taken, start and stride are free, and what they were may lie outside of the source.
-    start.push_back(size == 0 ? 0 : inner.IntList(0)[i] + call.ints(0)[i] * step);
-    strides.push_back(size <= 1 ? 1 : step * call.ints(2)[i]);
+    start.push_back(size == 0 ? 0 : inner.start_indices()[i] + outer.start_indices()[i] * step);
+    strides.push_back(size <= 1 ? 1 : step * outer.strides()[i]);
     limit.push_back(size == 0 ? 0 : start[i] + (size - 1) * strides[i] + 1);
   }
   return ops::Slice(call.b, call.from().operands()[0], std::move(start), std::move(limit), std::move(strides));
 }
 
 Value Pad(const Call& call) {
-  auto zero = [&](size_t i) { return std::ranges::all_of(call.ints(i), [](int64_t n) { return n == 0; }); };
-  return zero(0) && zero(1) && zero(2) ? call.x() : Value();
+  const auto zero = [](const Ints& ints) { return std::ranges::all_of(ints, [](int64_t n) { return n == 0; }); };
+  const auto a = call.attrs<ops::PadAttrs>();
+  return zero(a.edge_padding_low()) && zero(a.edge_padding_high()) && zero(a.interior_padding()) ? call.x() : Value();
 }
 
 Value Concatenate(const Call& call) { return call.operands.size() == 1 ? call.x() : Value(); }
 Value Reverse(const Call& call) {
-  const auto axes = ops::NormalizeAxes("dimensions", call.ints(0), call.x().dims().size());
+  const auto axes =
+      ops::NormalizeAxes("dimensions", call.attrs<ops::ReverseAttrs>().dimensions(), call.x().dims().size());
   if (!axes.ok()) return {};
   const bool nothing = std::ranges::all_of(*axes, [&](int64_t d) { return call.x().dims()[d] == 1; });
   return nothing ? call.x() : Value();

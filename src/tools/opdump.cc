@@ -61,7 +61,7 @@ std::string Operands(const ir::OpDef& op) {
            ", \"group\": " + Quote(std::string(x.group == 0 ? 0 : 1, x.group)) + ", \"optional\": " + Bool(x.optional) +
            ", \"variadic\": " + Bool(x.variadic) +
            // The engine's random state, which callers never pass.
-           (op.random && x.name == "state" ? ", \"supplied\": true" : "") + ", \"doc\": " + Quote(x.doc) + "}";
+           (x.supplied ? ", \"supplied\": true" : "") + ", \"doc\": " + Quote(x.doc) + "}";
   }
   return out;
 }

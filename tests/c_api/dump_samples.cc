@@ -25,7 +25,7 @@ absl::StatusOr<std::string> SampleCall(const ir::OpDef& op, const ir::Sample& sa
   std::vector<std::string> inputs, attrs;
   for (size_t i = 0; i < parsed.operands.size(); ++i) {
     const ops::SampleOperand& operand = parsed.operands[i];
-    if (op.random && op.operands[i].name == "state") continue;  // the context supplies it
+    if (op.operands[i].supplied) continue;  // the context supplies it
     if (operand.absent) {
       inputs.push_back("null");
       continue;

@@ -1,4 +1,5 @@
-"""Adds an operation to a copy of the tree: one new file and one list line, nothing else by hand.
+"""Adds an operation to a copy of the tree: one new file and one list line, nothing else by hand
+(a member of a family that shares a file adds its lines there instead of the new file).
 
 The copy's operation table and the new file are compiled and linked before the build's own objects, then the
 build's operation tests run on the larger table: shape rule, reference, expansion, scalar rule, finite
@@ -63,6 +64,7 @@ constinit const OpDef kOp_tanhshrink = {
     .samples = kSamples,
     .tolerance = {.f32 = 2e-6, .f64 = 2e-14, .bf16 = 3e-2, .f16 = 4e-3, .absolute = 1e-6},
     .absent = kPointwiseAbsent,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

@@ -22,12 +22,11 @@ using ir::Reason;
 
 // Which reason may excuse which part: the closed list, closed a second time.
 constexpr std::pair<Part, Reason> kExcuses[] = {
-    {Part::kGradient, Reason::kNotDifferentiable},  {Part::kGradient, Reason::kExpands},
-    {Part::kGradient, Reason::kStructural},         {Part::kBatching, Reason::kBatchingNotInAbi},
-    {Part::kBatching, Reason::kStructural},         {Part::kStableHlo, Reason::kExpands},
-    {Part::kStableHlo, Reason::kStructural},        {Part::kLowering, Reason::kStructural},
-    {Part::kReference, Reason::kExpands},           {Part::kReference, Reason::kStructural},
-    {Part::kSamples, Reason::kStructural},          {Part::kExample, Reason::kStructural},
+    {Part::kGradient, Reason::kNotDifferentiable}, {Part::kGradient, Reason::kExpands},
+    {Part::kGradient, Reason::kStructural},        {Part::kStableHlo, Reason::kExpands},
+    {Part::kStableHlo, Reason::kStructural},       {Part::kLowering, Reason::kStructural},
+    {Part::kReference, Reason::kExpands},          {Part::kReference, Reason::kStructural},
+    {Part::kSamples, Reason::kStructural},         {Part::kExample, Reason::kStructural},
 };
 
 // What the description lacks without a reason, or excuses without need; empty for a whole one.
@@ -46,7 +45,6 @@ std::vector<std::string> Problems(const OpDef& op) {
   };
   const bool structural = op.lowering == ir::Lowering::kStructural;
   part(Part::kGradient, op.gradient != nullptr, "gradient");
-  part(Part::kBatching, false, "batching");  // no rule exists yet
   part(Part::kReference, op.reference != nullptr, "reference");
   part(Part::kSamples, !op.samples.empty(), "samples");
   part(Part::kExample, !op.example.empty(), "example");
@@ -62,6 +60,10 @@ std::vector<std::string> Problems(const OpDef& op) {
   }
   rule(op.lowering != ir::Lowering::kExpand || op.expand != nullptr, "lowered by an expansion that is missing");
   rule((op.kind == Kind::kPrimitive) == (op.expand == nullptr), "primitives have no expansion, all others have one");
+  rule(op.random == std::any_of(op.operands.begin(), op.operands.end(), [](const ir::OperandDef& x) { return x.supplied; }),
+       "random, or an operand that recording supplies, but not both");
+  rule(!op.alias || op.operands.size() == 1, "an alias of something else than its one operand");
+  rule(op.cost == ir::Cost::kCheap || op.scalar != nullptr, "costs by the element and has no scalar rule");
   rule(op.infer != nullptr || (structural && !op.exported), "shape rule is missing");
   // Tolerances are for floats to be compared by: a looser narrow type, nothing negative.
   const ir::Tolerance& t = op.tolerance;
@@ -89,13 +91,16 @@ TEST(OpDef, IsFoundWantingWhenAPartIsTakenAway) {
   EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.example = {}; }), ElementsAre("example is missing without reason"));
   EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.infer = nullptr; }), ElementsAre("shape rule is missing"));
   EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.scalar = nullptr; }), ElementsAre("lowering and scalar rule disagree"));
-  EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.absent = {}; }), ElementsAre("batching is missing without reason"));
+  EXPECT_THAT(broken(ops::kOp_floor, [](OpDef& op) { op.absent = {}; }), ElementsAre("gradient is missing without reason"));
   EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.tolerance.f64 = 1; }), ElementsAre("tolerances do not narrow with the type"));
+  EXPECT_THAT(broken(ops::kOp_dropout, [](OpDef& op) { op.random = false; }), ElementsAre("random, or an operand that recording supplies, but not both"));
+  EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.alias = true; }), ElementsAre("an alias of something else than its one operand"));
+  EXPECT_THAT(broken(ops::kOp_softmax, [](OpDef& op) { op.cost = ir::Cost::kFunction; }), ElementsAre("costs by the element and has no scalar rule"));
   EXPECT_THAT(broken(ops::kOp_softmax, [](OpDef& op) { op.expand = nullptr; }).size(), 2u);
-  static constexpr ir::Absent kUnfit[] = {{Part::kBatching, Reason::kBatchingNotInAbi}, {Part::kGradient, Reason::kRandom}};
+  static constexpr ir::Absent kUnfit[] = {{Part::kGradient, Reason::kRandom}};
   EXPECT_THAT(broken(ops::kOp_floor, [](OpDef& op) { op.absent = kUnfit; }),
               testing::Contains("a part is excused by a reason that does not fit it"));
-  static constexpr ir::Absent kNeedless[] = {{Part::kBatching, Reason::kBatchingNotInAbi}, {Part::kReference, Reason::kExpands}};
+  static constexpr ir::Absent kNeedless[] = {{Part::kReference, Reason::kExpands}};
   EXPECT_THAT(broken(ops::kOp_add, [](OpDef& op) { op.absent = kNeedless; }), ElementsAre("reference is there and excused"));
 }
 

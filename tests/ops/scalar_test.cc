@@ -7,6 +7,61 @@
 namespace weft {
 namespace {
 
+// Builds nothing and notes what a rule is made of.
+class CountingBuilder final : public ir::ScalarBuilder {
+ public:
+  using ScalarValue = ir::ScalarValue;
+  using ScalarOp = ir::ScalarOp;
+  int functions = 0, divisions = 0;
+
+  ScalarValue Unary(ScalarOp op, ScalarValue x) override {
+    Note(op);
+    return {0, op == ScalarOp::kIsFinite || op == ScalarOp::kIsNan ? DType::kBool : x.dtype};
+  }
+  ScalarValue Binary(ScalarOp op, ScalarValue x, ScalarValue) override {
+    Note(op);
+    return {0, op >= ScalarOp::kEq && op <= ScalarOp::kGe ? DType::kBool : x.dtype};
+  }
+  ScalarValue Select(ScalarValue, ScalarValue x, ScalarValue) override { return x; }
+  ScalarValue Fma(ScalarValue x, ScalarValue, ScalarValue) override { return x; }
+  ScalarValue Constant(DType dtype, double) override { return {0, dtype}; }
+  ScalarValue IntConstant(DType dtype, int64_t) override { return {0, dtype}; }
+  ScalarValue Convert(ScalarValue, DType to) override { return {0, to}; }
+  ScalarValue Bitcast(ScalarValue, DType to) override { return {0, to}; }
+
+ private:
+  void Note(ScalarOp op) {
+    functions += ir::FactsOf(op).function;
+    divisions += op == ScalarOp::kDiv || op == ScalarOp::kRem;
+  }
+};
+
+// Fusion computes what is cheap once for every reader: a function there would run as often as its result is read.
+TEST(ScalarRules, ContainAFunctionOfFloatsOnlyWhereTheOperationSaysThatItCostsOne) {
+  int functions = 0;
+  for (const ir::OpDef* op : ops::AllOps()) {
+    if (op->scalar == nullptr || op->c_name == "constant") continue;
+    CountingBuilder counting;
+    for (const ir::Sample& sample : op->samples) {
+      for (DType dtype : ops::SampleTypes(*op, sample)) {
+        const auto made = test::MakeCase(*op, sample, dtype);
+        ASSERT_TRUE(made.ok()) << made.status();
+        ir::Builder b;
+        const ir::Value result = ops::Call(b, *op, made->operands, made->parsed.attrs);
+        ASSERT_TRUE(b.ok()) << b.status();
+        std::vector<ir::ScalarValue> operands;
+        for (const ir::Value& x : result.node->operands()) operands.push_back({0, ComputeType(x.dtype())});
+        op->scalar(ir::ScalarCall{counting, operands, result.node->attrs(), result.dtype()});
+      }
+    }
+    const bool declared = op->cost == ir::Cost::kFunction;
+    EXPECT_TRUE(declared || counting.functions == 0) << op->c_name << " contains a function and says it is cheap";
+    EXPECT_TRUE(!declared || counting.functions + counting.divisions > 0) << op->c_name << " says it costs a function";
+    functions += declared;
+  }
+  EXPECT_GT(functions, 20);
+}
+
 TEST(ScalarRules, AgreeWithTheReferenceOnEveryElement) {
   int elements = 0;
   for (const ir::OpDef* op : ops::AllOps()) {

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "src/backends/cpu/executable.h"
 #include "src/backends/cpu/lower/lower_region.h"
+#include "src/backends/cpu/lower/lowering.h"
+#include "src/ir/op_def.h"
 #include "src/ir/text.h"
 #include "src/passes/fuse.h"
 #include "src/runtime/alloc_hook.h"
@@ -80,7 +82,7 @@ Target CpuBackend::target(const CompileOptions& options) const {
 
 bool CpuBackend::Claims(const ir::Node& composite) const {
   const ir::OpDef& op = composite.op();
-  return op.scalar != nullptr || op.name == "weft.conv_backward_input" || op.name == "weft.conv_backward_kernel";
+  return op.lowering == ir::Lowering::kScalar || (op.lowering == ir::Lowering::kKernel && FindLowerRule(op) != nullptr);
 }
 
 absl::StatusOr<std::shared_ptr<CodeCache>> CpuBackend::CodeFor(std::string_view isa) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/ops/conv/pool.h"
+#include "src/ops/generated/attributes.h"
 
 namespace weft::ops {
 namespace {
@@ -14,10 +15,11 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   const Value& x = call.operands[0];
   WEFT_ASSIGN_OR_RETURN(const Attrs attrs, PoolAttrs(call.op, call.attrs, x.dims(), Reducer::kSum));
   Value sum = Call(b, kOp_reduce_window, {x}, attrs);
-  const Ints& padding = attrs.IntList(5);
+  const ReduceWindowAttrs pooled{attrs};
+  const Ints& padding = pooled.padding();
   if (std::all_of(padding.begin(), padding.end(), [](int64_t p) { return p == 0; })) {
     double count = 1;  // of a window, which may be larger than any tensor where there are no windows
-    for (int64_t size : attrs.IntList(0)) count *= static_cast<double>(size);
+    for (int64_t size : pooled.window_dimensions()) count *= static_cast<double>(size);
     results[0] = Mul(b, sum, 1.0 / count);
   } else {
     results[0] = Div(b, sum, Call(b, kOp_reduce_window, {FullLike(b, x, 1)}, attrs));

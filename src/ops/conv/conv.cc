@@ -26,29 +26,32 @@ absl::StatusOr<Attrs> Plan(const OpDef& op, const Attrs& attrs, const Dims& x, c
         "at least 3");
   }
   const size_t n = x.size() - 2;
-  WEFT_ASSIGN_OR_RETURN(const Ints strides, PerDimension(op, attrs, 0, n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints dilation, PerDimension(op, attrs, 3, n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints strides, PerDimension(op, attrs, AttrPosition<kAttrs, "strides">(), n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints dilation, PerDimension(op, attrs, AttrPosition<kAttrs, "dilation">(), n, 1));
   std::vector<Window> windows;
   for (size_t d = 0; d < n; ++d) {
     windows.push_back({.in = x[1 + d], .size = w[d], .stride = strides[d], .dilation = dilation[d]});
     WEFT_RETURN_IF_ERROR(CheckWindow(windows.back(), d));
   }
-  WEFT_ASSIGN_OR_RETURN(const Ints padding, ResolvePadding(op, attrs, 1, 2, windows));
+  WEFT_ASSIGN_OR_RETURN(const Ints padding, ResolvePadding(op, attrs, AttrPosition<kAttrs, "padding">(),
+                                                           AttrPosition<kAttrs, "pads">(), windows));
   const auto last = static_cast<int64_t>(n + 1);
   Ints data = {0, last}, kernel = {last - 1, last};
   for (int64_t d = 0; d < static_cast<int64_t>(n); ++d) {
     data.push_back(d + 1);
     kernel.push_back(d);
   }
-  Attrs general = {strides, padding, Ints(n, 1), dilation, data, kernel, data, attrs.Int(4), int64_t{1}};
-  if (attrs.has(5)) general.set(kConvDType, attrs.at(5));
+  Attrs general = {strides,   padding, Ints(n, 1), dilation, data, kernel, data, Attr<kAttrs, "groups">(attrs),
+                   int64_t{1}};
+  if (HasAttr<kAttrs, "dtype">(attrs)) general.set(kConvDType, Attr<kAttrs, "dtype">(attrs));
   return general;
 }
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Dims& x = call.operands[0]->dims;
   const Dims& w = call.operands[1]->dims;
-  if (call.attrs.Int(4) < 1) return UserError("groups is ", call.attrs.Int(4), "; it must be at least 1");
+  if (Attr<kAttrs, "groups">(call.attrs) < 1)
+    return UserError("groups is ", Attr<kAttrs, "groups">(call.attrs), "; it must be at least 1");
   WEFT_ASSIGN_OR_RETURN(const Attrs general, Plan(call.op, call.attrs, x, w));
   WEFT_ASSIGN_OR_RETURN(const ConvShape shape, ReadConv(kOp_convolution, general, x, w));
   WEFT_ASSIGN_OR_RETURN(const DType dtype, ConvResultType(general, call.operands[0]->dtype));

@@ -103,7 +103,7 @@ constinit const OpDef kOp_conv_backward_kernel = {
     .infer = Infer,
     .gradient = Gradient,
     .expand = Expand,
-    .lowering = Lowering::kExpand,
+    .lowering = Lowering::kKernel,  // the expansion reads the operands reversed and dilated
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},
     .absent = kCompositeAbsent,

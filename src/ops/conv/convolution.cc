@@ -208,7 +208,6 @@ constinit const OpDef kOp_convolution = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

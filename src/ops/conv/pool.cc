@@ -10,17 +10,18 @@ absl::StatusOr<ir::Attrs> PoolAttrs(const ir::OpDef& op, const ir::Attrs& attrs,
     return UserError("x has shape ", DimsToString(x), "; [batch, spatial…, features] of rank 3 or more is needed");
   }
   const size_t n = x.size() - 2;
-  WEFT_ASSIGN_OR_RETURN(const Ints sizes, PerDimension(op, attrs, 0, n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints sizes, PerDimension(op, attrs, AttrPosition<kPoolAttrs, "window">(), n, 1));
   Ints strides = sizes;
-  if (attrs.has(1)) {
-    WEFT_ASSIGN_OR_RETURN(strides, PerDimension(op, attrs, 1, n, 1));
+  if (HasAttr<kPoolAttrs, "strides">(attrs)) {
+    WEFT_ASSIGN_OR_RETURN(strides, PerDimension(op, attrs, AttrPosition<kPoolAttrs, "strides">(), n, 1));
   }
   std::vector<Window> windows;
   for (size_t d = 0; d < n; ++d) {
     windows.push_back({.in = x[1 + d], .size = sizes[d], .stride = strides[d]});
     WEFT_RETURN_IF_ERROR(CheckWindow(windows.back(), d));
   }
-  WEFT_ASSIGN_OR_RETURN(const Ints padding, ResolvePadding(op, attrs, 2, 3, windows));
+  WEFT_ASSIGN_OR_RETURN(const Ints padding, ResolvePadding(op, attrs, AttrPosition<kPoolAttrs, "padding">(),
+                                                           AttrPosition<kPoolAttrs, "pads">(), windows));
   auto spread = [](const Ints& inner, size_t per, int64_t outer) {
     Ints all(per, outer);
     all.insert(all.end(), inner.begin(), inner.end());

@@ -19,11 +19,11 @@ constexpr AttrDef kAttrs[] = {
 
 absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs, const Dims& dims) {
   const size_t n = dims.size();
-  WEFT_ASSIGN_OR_RETURN(const Ints sizes, PerDimension(op, attrs, 0, n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints strides, PerDimension(op, attrs, 2, n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints base, PerDimension(op, attrs, 3, n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints dilation, PerDimension(op, attrs, 4, n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints padding, PerDimension(op, attrs, 5, n, 0, 2));
+  WEFT_ASSIGN_OR_RETURN(const Ints sizes, PerDimension(op, attrs, AttrPosition<kAttrs, "window_dimensions">(), n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints strides, PerDimension(op, attrs, AttrPosition<kAttrs, "window_strides">(), n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints base, PerDimension(op, attrs, AttrPosition<kAttrs, "base_dilations">(), n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints dilation, PerDimension(op, attrs, AttrPosition<kAttrs, "window_dilations">(), n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints padding, PerDimension(op, attrs, AttrPosition<kAttrs, "padding">(), n, 0, 2));
   std::vector<Window> windows;
   for (size_t d = 0; d < n; ++d) {
     windows.push_back({dims[d], sizes[d], strides[d], padding[2 * d], padding[2 * d + 1], base[d], dilation[d]});
@@ -35,9 +35,10 @@ absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs,
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
   WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, Windows(call.op, call.attrs, x.dims));
-  const auto reducer = static_cast<Reducer>(call.attrs.Int(1));
+  const auto reducer = static_cast<Reducer>(Attr<kAttrs, "reducer">(call.attrs));
   if ((reducer == Reducer::kAnd || reducer == Reducer::kOr) && IsFloat(x.dtype)) {
-    return UserError("reducer ", kReducerNames[call.attrs.Int(1)], " takes integers, not ", NameOf(x.dtype));
+    return UserError("reducer ", kReducerNames[Attr<kAttrs, "reducer">(call.attrs)], " takes integers, not ",
+                     NameOf(x.dtype));
   }
   Dims dims;
   for (const Window& w : windows) dims.push_back(w.out());
@@ -67,7 +68,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value& x = call.operands[0];
   const Value& g = call.cotangents[0];
   WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, Windows(call.node.op(), attrs, x.dims()));
-  const auto reducer = static_cast<Reducer>(attrs.Int(1));
+  const auto reducer = static_cast<Reducer>(Attr<kAttrs, "reducer">(attrs));
   if (reducer == Reducer::kSum) {
     grads[0] = SumGradient(b, g, windows);
     return absl::OkStatus();
@@ -82,11 +83,11 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   }
   if (!plain) {
     return absl::UnimplementedError(absl::StrCat("the gradient of reduce_window with reducer ",
-                                                 kReducerNames[attrs.Int(1)],
+                                                 kReducerNames[Attr<kAttrs, "reducer">(attrs)],
                                                  " is supported for sum, and for max and min without dilation"));
   }
   grads[0] = Call(b, kOp_select_and_scatter, {reducer == Reducer::kMax ? x : Neg(b, x), g},
-                  {attrs.IntList(0), strides, padding});
+                  {Attr<kAttrs, "window_dimensions">(attrs), strides, padding});
   return absl::OkStatus();
 }
 
@@ -98,7 +99,7 @@ absl::Status Reference(const ReferenceCall& call) {
   Dims taps;
   for (const Window& w : windows) taps.push_back(w.size);
   ForEachIndex(y.dims(), [&](int64_t at, const Dims& index) {
-    Accumulator result(static_cast<Reducer>(call.attrs.Int(1)), x.dtype());
+    Accumulator result(static_cast<Reducer>(Attr<kAttrs, "reducer">(call.attrs)), x.dtype());
     ForEachIndex(taps, [&](int64_t, const Dims& tap) {
       int64_t from = 0;
       for (size_t d = 0; d < windows.size(); ++d) {
@@ -115,7 +116,7 @@ absl::Status Reference(const ReferenceCall& call) {
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
   const Value& x = node.operands()[0];
-  const auto reducer = static_cast<Reducer>(node.attrs().Int(1));
+  const auto reducer = static_cast<Reducer>(Attr<kAttrs, "reducer">(node.attrs()));
   auto windows = Windows(node.op(), node.attrs(), x.dims());
   if (!windows.ok()) return writer.Fail(windows.status());
   Ints strides, base, dilation, low, high;
@@ -128,7 +129,7 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   }
   const std::string operands[] = {writer.Name(x), writer.Constant(Identity(reducer, x.dtype()))};
   writer.EmitOn("reduce_window", operands,
-                {{"window_dimensions", ShloArray(node.attrs().IntList(0))},
+                {{"window_dimensions", ShloArray(Attr<kAttrs, "window_dimensions">(node.attrs()))},
                  {"window_strides", ShloArray(strides)},
                  {"base_dilations", ShloArray(base)},
                  {"window_dilations", ShloArray(dilation)},
@@ -166,7 +167,6 @@ constinit const OpDef kOp_reduce_window = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

@@ -20,9 +20,12 @@ constexpr AttrDef kAttrs[] = {
 };
 
 absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs, const Dims& dims) {
-  WEFT_ASSIGN_OR_RETURN(const Ints sizes, PerDimension(op, attrs, 0, dims.size(), 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints strides, PerDimension(op, attrs, 1, dims.size(), 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints padding, PerDimension(op, attrs, 2, dims.size(), 0, 2));
+  WEFT_ASSIGN_OR_RETURN(const Ints sizes,
+                        PerDimension(op, attrs, AttrPosition<kAttrs, "window_dimensions">(), dims.size(), 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints strides,
+                        PerDimension(op, attrs, AttrPosition<kAttrs, "window_strides">(), dims.size(), 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints padding,
+                        PerDimension(op, attrs, AttrPosition<kAttrs, "padding">(), dims.size(), 0, 2));
   std::vector<Window> windows;
   for (size_t d = 0; d < dims.size(); ++d) {
     windows.push_back(
@@ -153,7 +156,7 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   const std::string operands[] = {writer.Name(x), writer.Name(node.operands()[1]),
                                   writer.Constant(Identity(Reducer::kSum, x.dtype()))};
   writer.EmitOn("select_and_scatter", operands,
-                {{"window_dimensions", ShloArray(node.attrs().IntList(0))},
+                {{"window_dimensions", ShloArray(Attr<kAttrs, "window_dimensions">(node.attrs()))},
                  {"window_strides", ShloArray(strides)},
                  {"padding", ShloPairs(low, high)}},
                 absl::StrCat(writer.Comparer("GE", x.dtype()), ", ", writer.Reducer("add", x.dtype())));
@@ -185,7 +188,6 @@ constinit const OpDef kOp_select_and_scatter = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

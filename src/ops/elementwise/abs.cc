@@ -33,7 +33,6 @@ constinit const OpDef kOp_abs = {
     .reference = ReferenceUnary<Double, Int>,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

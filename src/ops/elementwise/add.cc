@@ -45,7 +45,6 @@ constinit const OpDef kOp_add = {
     .scalar = ScalarBinary<ScalarOp::kAdd>,
     .reference = Reference,
     .samples = kSamples,
-    .absent = kNoBatching,
     .commutative = true,
     .rounds_once = true,
 };

@@ -51,7 +51,7 @@ constinit const OpDef kOp_atan2 = {
     .scalar = ScalarBinary<ScalarOp::kAtan2>,
     .reference = ReferenceBinary<Double>,
     .samples = kSamples,
-    .absent = kNoBatching,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

@@ -13,7 +13,7 @@ constexpr AttrDef kAttrs[] = {{"dtype", AttrType::kDType, "element type of the r
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const DType from = call.operands[0]->dtype;
-  const DType to = call.attrs.Type(0);
+  const DType to = Attr<kAttrs, "dtype">(call.attrs);
   if (!Contains(kNumber, to)) return UserError("dtype ", NameOf(to), " is not a number type");
   if (BitsOf(from) != BitsOf(to)) {
     return UserError("x has ", BitsOf(from), "-bit elements (", NameOf(from), ") and dtype ", NameOf(to), " has ",
@@ -51,6 +51,7 @@ constinit const OpDef kOp_bitcast_convert = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,
+    .alias = true,  // equally wide elements
 };
 
 }  // namespace weft::ops

@@ -32,7 +32,7 @@ constinit const OpDef kOp_cbrt = {
     .scalar = ScalarUnary<ScalarOp::kCbrt>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
-    .absent = kNoBatching,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

@@ -75,7 +75,6 @@ constinit const OpDef kOp_clamp = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

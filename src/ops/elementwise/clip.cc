@@ -12,20 +12,22 @@ constexpr OperandDef kOperands[] = {{"x", kNumber, "operand"}};
 constexpr AttrDef kAttrs[] = {{"low", AttrType::kDouble, "lower bound; absent: none"},
                               {"high", AttrType::kDouble, "upper bound; absent: none"}};
 
+constexpr size_t kLow = AttrPosition<kAttrs, "low">(), kHigh = AttrPosition<kAttrs, "high">();
+
 // A bound as a number of x's type: integers take the nearest one inside.
 double Bound(DType dtype, const Attrs& attrs, size_t i) {
   const double bound = attrs.Double(i);
-  return IsFloat(dtype) ? bound : i == 0 ? std::ceil(bound) : std::floor(bound);
+  return IsFloat(dtype) ? bound : i == kLow ? std::ceil(bound) : std::floor(bound);
 }
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const DType dtype = call.operands[0]->dtype;
-  if (!call.attrs.has(0) && !call.attrs.has(1))
+  if (!HasAttr<kAttrs, "low">(call.attrs) && !HasAttr<kAttrs, "high">(call.attrs))
     return UserError("neither low nor high is given; at least one is needed");
-  if (call.attrs.has(0) && call.attrs.has(1)) {
-    const double low = call.attrs.Double(0), high = call.attrs.Double(1);
+  if (HasAttr<kAttrs, "low">(call.attrs) && HasAttr<kAttrs, "high">(call.attrs)) {
+    const double low = Attr<kAttrs, "low">(call.attrs), high = Attr<kAttrs, "high">(call.attrs);
     if (!(low <= high)) return UserError("low is ", low, " and high is ", high, "; low must not exceed high");
-    if (Bound(dtype, call.attrs, 0) > Bound(dtype, call.attrs, 1)) {
+    if (Bound(dtype, call.attrs, kLow) > Bound(dtype, call.attrs, kHigh)) {
       return UserError("there is no ", NameOf(dtype), " from low (", low, ") to high (", high, ")");
     }
   }
@@ -42,8 +44,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
     Value bound = FullLike(b, x, Bound(x.dtype(), call.attrs, attr));
     y = Select(b, Compare(b, beyond, y, bound), bound, y);
   };
-  stop(0, Direction::kLe);
-  stop(1, Direction::kGe);
+  stop(kLow, Direction::kLe);
+  stop(kHigh, Direction::kGe);
   results[0] = y;
   return absl::OkStatus();
 }

@@ -25,7 +25,7 @@ bool Holds(Direction direction, T x, T y) {
 }
 
 absl::Status Reference(const ReferenceCall& call) {
-  const auto direction = static_cast<Direction>(call.attrs.Int(0));
+  const auto direction = static_cast<Direction>(Attr<kAttrs, "direction">(call.attrs));
   const HostTensor& x = *call.operands[0];
   const HostTensor& y = *call.operands[1];
   for (int64_t k = 0; k < call.results[0].count(); ++k) {
@@ -45,12 +45,13 @@ absl::Status Reference(const ReferenceCall& call) {
 ScalarValue LowerScalar(const ScalarCall& call) {
   constexpr ScalarOp kOps[] = {ScalarOp::kEq, ScalarOp::kNe, ScalarOp::kGe,
                                ScalarOp::kGt, ScalarOp::kLe, ScalarOp::kLt};
-  return call.b.Binary(kOps[call.attrs.Int(0)], call.operands[0], call.operands[1]);
+  return call.b.Binary(kOps[Attr<kAttrs, "direction">(call.attrs)], call.operands[0], call.operands[1]);
 }
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
   constexpr std::string_view kNames[] = {"EQ", "NE", "GE", "GT", "LE", "LT"};
-  writer.Emit("compare", {{"comparison_direction", ShloEnum("comparison_direction", kNames[node.attrs().Int(0)])}});
+  writer.Emit("compare", {{"comparison_direction",
+                           ShloEnum("comparison_direction", kNames[Attr<kAttrs, "direction">(node.attrs())])}});
 }
 
 constexpr Sample kSamples[] = {{"T[2,3] T[2,3] direction=eq"}, {"T[4,1] T[3] direction=lt"},

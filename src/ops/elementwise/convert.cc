@@ -10,7 +10,7 @@ constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
 constexpr AttrDef kAttrs[] = {{"dtype", AttrType::kDType, "element type of the result", true}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  const DType dtype = call.attrs.Type(0);
+  const DType dtype = Attr<kAttrs, "dtype">(call.attrs);
   if (!IsComputable(dtype)) {
     return UserError("dtype ", NameOf(dtype), " can be stored but not computed with in this version");
   }
@@ -65,7 +65,6 @@ constinit const OpDef kOp_convert = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = {.f32 = 0, .f64 = 0, .bf16 = 8e-3, .f16 = 1e-3},
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

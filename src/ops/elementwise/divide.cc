@@ -57,7 +57,7 @@ constinit const OpDef kOp_div = {
     .scalar = ScalarBinary<ScalarOp::kDiv>,
     .reference = Reference,
     .samples = kSamples,
-    .absent = kNoBatching,
+    .cost = Cost::kFunction,  // a division takes as long as a short polynomial
 };
 
 }  // namespace weft::ops

@@ -59,6 +59,7 @@ constinit const OpDef kOp_erf = {
     .samples = kSamples,
     .tolerance = {.f32 = 2e-6, .f64 = 1e-13, .bf16 = 2e-2, .f16 = 4e-3},
     .absent = kPointwiseAbsent,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

@@ -97,6 +97,7 @@ constinit const OpDef kOp_erf_inv = {
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 4e-15, .bf16 = 2e-2, .f16 = 4e-3},
     .absent = kPointwiseAbsent,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

@@ -39,6 +39,7 @@ constinit const OpDef kOp_exp2 = {
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 3e-2, .f16 = 4e-3},
     .absent = kPointwiseAbsent,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

@@ -31,7 +31,7 @@ constinit const OpDef kOp_exp = {
     .scalar = ScalarUnary<ScalarOp::kExp>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
-    .absent = kNoBatching,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

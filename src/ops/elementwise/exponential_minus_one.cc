@@ -31,7 +31,7 @@ constinit const OpDef kOp_expm1 = {
     .scalar = ScalarUnary<ScalarOp::kExpm1>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
-    .absent = kNoBatching,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

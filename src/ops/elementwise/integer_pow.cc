@@ -15,7 +15,7 @@ constexpr AttrDef kAttrs[] = {{"exponent", AttrType::kInt, "whole exponent, -64 
 constexpr int64_t kLeast = -64;
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  const int64_t n = call.attrs.Int(0);
+  const int64_t n = Attr<kAttrs, "exponent">(call.attrs);
   if (n < kLeast || n > 64) return UserError("exponent is ", n, "; it must be -64 to 64 (see pow)");
   return InferSame(call, results);
 }
@@ -43,7 +43,7 @@ Value PowerOf(Builder& b, const Value& x, int64_t n) {
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
-  const int64_t n = call.node.attrs().Int(0);
+  const int64_t n = Attr<kAttrs, "exponent">(call.node.attrs());
   if (n == 0) return absl::OkStatus();
   // A power again, so that the next order is n (n - 1) x^(n - 2) and not what the quotient rule makes of 1 / x^2 at 0.
   const Value& x = call.operands[0];
@@ -55,14 +55,14 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
-  results[0] = PowerOf(call.b, call.operands[0], call.attrs.Int(0));
+  results[0] = PowerOf(call.b, call.operands[0], Attr<kAttrs, "exponent">(call.attrs));
   return absl::OkStatus();
 }
 
 ScalarValue LowerScalar(const ScalarCall& call) {
   ScalarBuilder& b = call.b;
   const ScalarValue& x = call.operands[0];
-  const int64_t n = call.attrs.Int(0);
+  const int64_t n = Attr<kAttrs, "exponent">(call.attrs);
   if (n == 0) return b.Constant(x.dtype, 1);
   auto multiply = [&](const ScalarValue& p, const ScalarValue& q) { return b.Binary(ScalarOp::kMul, p, q); };
   const ScalarValue y = Power<ScalarValue>(x, std::abs(n), multiply);
@@ -71,7 +71,8 @@ ScalarValue LowerScalar(const ScalarCall& call) {
 
 absl::Status Reference(const ReferenceCall& call) {
   for (int64_t k = 0; k < call.results[0].count(); ++k) {
-    call.results[0].SetDouble(k, std::pow(call.operands[0]->GetDouble(k), static_cast<double>(call.attrs.Int(0))));
+    call.results[0].SetDouble(
+        k, std::pow(call.operands[0]->GetDouble(k), static_cast<double>(Attr<kAttrs, "exponent">(call.attrs))));
   }
   return absl::OkStatus();
 }

@@ -43,6 +43,7 @@ constinit const OpDef kOp_log2 = {
     .samples = kSamples,
     .tolerance = {.f64 = 1e-13, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 1e-6},
     .absent = kPointwiseAbsent,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

@@ -31,7 +31,7 @@ constinit const OpDef kOp_log1p = {
     .scalar = ScalarUnary<ScalarOp::kLog1p>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
-    .absent = kNoBatching,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

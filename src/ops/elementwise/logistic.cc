@@ -31,7 +31,7 @@ constinit const OpDef kOp_sigmoid = {
     .scalar = ScalarUnary<ScalarOp::kLogistic>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
-    .absent = kNoBatching,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

@@ -52,7 +52,6 @@ constinit const OpDef kOp_minimum = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .commutative = true,
     .rounds_once = true,
 };

@@ -36,7 +36,6 @@ constinit const OpDef kOp_mul = {
     .scalar = ScalarBinary<ScalarOp::kMul>,
     .reference = ReferenceBinary<Double, Int>,
     .samples = kSamples,
-    .absent = kNoBatching,
     .commutative = true,
     .rounds_once = true,
 };

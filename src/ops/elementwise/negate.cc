@@ -34,7 +34,6 @@ constinit const OpDef kOp_neg = {
     .reference = ReferenceUnary<Double, Int>,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

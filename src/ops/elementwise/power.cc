@@ -82,7 +82,7 @@ constinit const OpDef kOp_pow = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 2e-14, .bf16 = 2e-2, .f16 = 4e-3},
-    .absent = kNoBatching,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

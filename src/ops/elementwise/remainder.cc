@@ -64,7 +64,7 @@ constinit const OpDef kOp_rem = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = {.absolute = 1e-6},
-    .absent = kNoBatching,
+    .cost = Cost::kFunction,  // a division takes as long as a short polynomial
 };
 
 }  // namespace weft::ops

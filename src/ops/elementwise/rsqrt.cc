@@ -37,7 +37,6 @@ constinit const OpDef kOp_rsqrt = {
     .scalar = ScalarUnary<ScalarOp::kRsqrt>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

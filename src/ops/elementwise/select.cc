@@ -58,7 +58,6 @@ constinit const OpDef kOp_where = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

@@ -32,7 +32,7 @@ constinit const OpDef kOp_sin = {
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
     .tolerance = {.absolute = 1e-6},
-    .absent = kNoBatching,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

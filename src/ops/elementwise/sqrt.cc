@@ -31,7 +31,6 @@ constinit const OpDef kOp_sqrt = {
     .scalar = ScalarUnary<ScalarOp::kSqrt>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

@@ -35,7 +35,6 @@ constinit const OpDef kOp_sub = {
     .scalar = ScalarBinary<ScalarOp::kSub>,
     .reference = ReferenceBinary<Double, Int>,
     .samples = kSamples,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

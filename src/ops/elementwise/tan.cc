@@ -32,7 +32,7 @@ constinit const OpDef kOp_tan = {
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13},
-    .absent = kNoBatching,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

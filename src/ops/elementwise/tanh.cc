@@ -31,7 +31,7 @@ constinit const OpDef kOp_tanh = {
     .scalar = ScalarUnary<ScalarOp::kTanh>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
-    .absent = kNoBatching,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

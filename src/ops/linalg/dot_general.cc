@@ -59,15 +59,15 @@ absl::Status CheckPairs(std::string_view what, const Type& x, const Ints& xs, co
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
   const Type& y = *call.operands[1];
-  const Ints& xb = call.attrs.IntList(0);
-  const Ints& yb = call.attrs.IntList(1);
-  const Ints& xc = call.attrs.IntList(2);
-  const Ints& yc = call.attrs.IntList(3);
+  const Ints& xb = Attr<kAttrs, "lhs_batching_dimensions">(call.attrs);
+  const Ints& yb = Attr<kAttrs, "rhs_batching_dimensions">(call.attrs);
+  const Ints& xc = Attr<kAttrs, "lhs_contracting_dimensions">(call.attrs);
+  const Ints& yc = Attr<kAttrs, "rhs_contracting_dimensions">(call.attrs);
   WEFT_RETURN_IF_ERROR(CheckDims("lhs", x, xb, xc));
   WEFT_RETURN_IF_ERROR(CheckDims("rhs", y, yb, yc));
   WEFT_RETURN_IF_ERROR(CheckPairs("batching", x, xb, y, yb));
   WEFT_RETURN_IF_ERROR(CheckPairs("contracting", x, xc, y, yc));
-  const DType dtype = call.attrs.has(4) ? call.attrs.Type(4) : x.dtype;
+  const DType dtype = HasAttr<kAttrs, "dtype">(call.attrs) ? Attr<kAttrs, "dtype">(call.attrs) : x.dtype;
   if (!Contains(IsFloat(x.dtype) ? kF : IsBool(x.dtype) ? kB : kI, dtype)) {
     return UserError("dtype ", NameOf(dtype), " cannot hold products of ", NameOf(x.dtype));
   }
@@ -106,7 +106,8 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value& x = call.operands[0];
   const Value& y = call.operands[1];
   const Value& g = call.cotangents[0];
-  const Ints &xb = a.IntList(0), &yb = a.IntList(1), &xc = a.IntList(2), &yc = a.IntList(3);
+  const Ints &xb = Attr<kAttrs, "lhs_batching_dimensions">(a), &yb = Attr<kAttrs, "rhs_batching_dimensions">(a),
+             &xc = Attr<kAttrs, "lhs_contracting_dimensions">(a), &yc = Attr<kAttrs, "rhs_contracting_dimensions">(a);
   const int64_t x_start = xb.size();
   const int64_t y_start = x_start + Free(x.dims().size(), xb, xc).size();
   if (call.wanted[0]) grads[0] = OperandGradient(call.b, g, y_start, x, y, xb, yb, xc, yc);
@@ -132,8 +133,10 @@ absl::Status Reference(const ReferenceCall& call) {
   const HostTensor& x = *call.operands[0];
   const HostTensor& y = *call.operands[1];
   HostTensor& z = call.results[0];
-  const Ints &xb = call.attrs.IntList(0), &yb = call.attrs.IntList(1);
-  const Ints &xc = call.attrs.IntList(2), &yc = call.attrs.IntList(3);
+  const Ints &xb = Attr<kAttrs, "lhs_batching_dimensions">(call.attrs),
+             &yb = Attr<kAttrs, "rhs_batching_dimensions">(call.attrs);
+  const Ints &xc = Attr<kAttrs, "lhs_contracting_dimensions">(call.attrs),
+             &yc = Attr<kAttrs, "rhs_contracting_dimensions">(call.attrs);
   const auto x_batch = Offsets(x.dims(), xb), y_batch = Offsets(y.dims(), yb);
   const auto x_sum = Offsets(x.dims(), xc), y_sum = Offsets(y.dims(), yc);
   const auto x_free = Offsets(x.dims(), Free(x.dims().size(), xb, xc));
@@ -170,10 +173,11 @@ absl::Status Reference(const ReferenceCall& call) {
 // HIGHEST: f32 means f32, also where a device would rather round to bf16.
 void StableHlo(const Node& node, StableHloWriter& writer) {
   const Attrs& a = node.attrs();
-  const std::string dims = absl::StrCat("#stablehlo.dot<lhs_batching_dimensions = ", ShloList(a.IntList(0)),
-                                        ", rhs_batching_dimensions = ", ShloList(a.IntList(1)),
-                                        ", lhs_contracting_dimensions = ", ShloList(a.IntList(2)),
-                                        ", rhs_contracting_dimensions = ", ShloList(a.IntList(3)), ">");
+  const std::string dims =
+      absl::StrCat("#stablehlo.dot<lhs_batching_dimensions = ", ShloList(Attr<kAttrs, "lhs_batching_dimensions">(a)),
+                   ", rhs_batching_dimensions = ", ShloList(Attr<kAttrs, "rhs_batching_dimensions">(a)),
+                   ", lhs_contracting_dimensions = ", ShloList(Attr<kAttrs, "lhs_contracting_dimensions">(a)),
+                   ", rhs_contracting_dimensions = ", ShloList(Attr<kAttrs, "rhs_contracting_dimensions">(a)), ">");
   const std::string highest = ShloEnum("precision", "HIGHEST");
   writer.Emit("dot_general",
               {{"dot_dimension_numbers", dims}, {"precision_config", absl::StrCat("[", highest, ", ", highest, "]")}});
@@ -213,7 +217,6 @@ constinit const OpDef kOp_dot_general = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

@@ -1,5 +1,6 @@
 // matmul: NumPy's matrix product.
 #include "src/ops/families.h"
+#include "src/ops/generated/attributes.h"
 
 namespace weft::ops {
 namespace {
@@ -35,7 +36,8 @@ absl::StatusOr<Plan> MakePlan(const Type& x, const Type& y) {
 
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*call.operands[0], *call.operands[1]));
-  const DType dtype = call.attrs.has(0) ? call.attrs.Type(0) : call.operands[0]->dtype;
+  const DType dtype =
+      HasAttr<kAttrs, "dtype">(call.attrs) ? Attr<kAttrs, "dtype">(call.attrs) : call.operands[0]->dtype;
   if (!Contains(IsFloat(call.operands[0]->dtype) ? kF : kI, dtype)) {
     return UserError("dtype ", NameOf(dtype), " cannot hold products of ", NameOf(call.operands[0]->dtype));
   }
@@ -62,7 +64,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   if (!b.ok()) return absl::OkStatus();
   const int64_t last = x.dims().size() - 1;
   Attrs attrs = {batch, batch, Ints{last}, Ints{static_cast<int64_t>(batch.size())}};
-  if (call.attrs.has(0)) attrs.set(4, call.attrs.at(0));
+  if (HasAttr<kAttrs, "dtype">(call.attrs)) attrs.set(DotGeneralAttrs::kDtype, Attr<kAttrs, "dtype">(call.attrs));
   results[0] = Reshape(b, Call(b, kOp_dot_general, {x, y}, std::move(attrs)), plan.result);
   return absl::OkStatus();
 }

@@ -17,7 +17,7 @@ constexpr std::string_view kResults[] = {"result", "batch_mean", "batch_variance
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", call.attrs.Int(0), x.rank()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), x.rank()));
   const Dims features = {x.dims[axis]};
   for (size_t i : {1, 2}) {
     if (call.operands[i]->dims != features) {
@@ -25,7 +25,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
                        DimsToString(call.operands[i]->dims));
     }
   }
-  const double epsilon = call.attrs.Double(1);
+  const double epsilon = Attr<kAttrs, "epsilon">(call.attrs);
   if (!(epsilon >= 0 && std::isfinite(epsilon)))
     return UserError("epsilon is ", epsilon, "; it must be finite, not negative");
   results->push_back(x);
@@ -40,7 +40,7 @@ struct Plan {
   double inverse;  // 1 / elements of a feature
 };
 absl::StatusOr<Plan> MakePlan(const Attrs& attrs, const Dims& dims) {
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", attrs.Int(0), dims.size()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(attrs), dims.size()));
   Plan plan{axis, Axes(dims.size()), 1};
   plan.batch.erase(plan.batch.begin() + axis);
   for (int64_t d : plan.batch) plan.inverse /= static_cast<double>(dims[d]);
@@ -58,7 +58,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   auto sum = [&](const Value& v) { return Reduce(b, v, Reducer::kSum, plan.batch); };
   Value centered = Sub(b, x, spread(call.results[1]));
   if (const Value& g = call.cotangents[0]) {
-    Value inverse = Rsqrt(b, Add(b, call.results[2], call.node.attrs().Double(1)));
+    Value inverse = Rsqrt(b, Add(b, call.results[2], Attr<kAttrs, "epsilon">(call.node.attrs())));
     Value n = Mul(b, centered, spread(inverse));
     Value total = sum(g), along = sum(Mul(b, g, n));
     Value middle =
@@ -82,7 +82,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   results[1] = mean(x);
   Value centered = Sub(b, x, spread(results[1]));
   results[2] = mean(Square(b, centered));
-  Value factor = Mul(b, call.operands[1], Rsqrt(b, Add(b, results[2], call.attrs.Double(1))));
+  Value factor = Mul(b, call.operands[1], Rsqrt(b, Add(b, results[2], Attr<kAttrs, "epsilon">(call.attrs))));
   results[0] = Add(b, Mul(b, centered, spread(factor)), spread(call.operands[2]));
   return absl::OkStatus();
 }

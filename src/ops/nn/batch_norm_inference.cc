@@ -18,14 +18,14 @@ constexpr AttrDef kAttrs[] = {{"axis", AttrType::kInt, "feature axis; negative c
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", call.attrs.Int(0), x.rank()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), x.rank()));
   for (size_t i = 1; i < 5; ++i) {
     if (call.operands[i]->dims != Dims{x.dims[axis]}) {
       return UserError(kOperands[i].name, " must have shape [", x.dims[axis], "], not ",
                        DimsToString(call.operands[i]->dims));
     }
   }
-  const double epsilon = call.attrs.Double(1);
+  const double epsilon = Attr<kAttrs, "epsilon">(call.attrs);
   if (!(epsilon >= 0 && std::isfinite(epsilon)))
     return UserError("epsilon is ", epsilon, "; it must be finite, not negative");
   results->push_back(x);
@@ -36,8 +36,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", call.attrs.Int(0), x.dims().size()));
-  Value factor = Mul(b, call.operands[1], Rsqrt(b, Add(b, call.operands[4], call.attrs.Double(1))));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), x.dims().size()));
+  Value factor = Mul(b, call.operands[1], Rsqrt(b, Add(b, call.operands[4], Attr<kAttrs, "epsilon">(call.attrs))));
   Value summand = Sub(b, call.operands[2], Mul(b, call.operands[3], factor));
   auto spread = [&](const Value& v) { return BroadcastInDim(b, v, x.dims(), {axis}); };
   results[0] = Add(b, Mul(b, x, spread(factor)), spread(summand));

@@ -27,9 +27,9 @@ absl::Status Infer(const InferCall& call, Types* results) {
                      DimsToString(labels.dims));
   }
   if (logits.dims.back() == 0) return UserError("logits have 0 classes; at least 1 is needed");
-  const double smoothing = call.attrs.Double(1);
+  const double smoothing = Attr<kAttrs, "label_smoothing">(call.attrs);
   if (!(smoothing >= 0 && smoothing <= 1)) return UserError("label_smoothing is ", smoothing, "; it must be 0 to 1");
-  results->push_back(Type::Tensor(logits.dtype, call.attrs.Int(0) == kNone ? rows : Dims()));
+  results->push_back(Type::Tensor(logits.dtype, Attr<kAttrs, "reduction">(call.attrs) == kNone ? rows : Dims()));
   return absl::OkStatus();
 }
 
@@ -46,10 +46,11 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value& logits = call.operands[0];
   const Value& labels = call.operands[1];
   const Dims& dims = logits.dims();
-  const double smoothing = call.node.attrs().Double(1);
+  const double smoothing = Attr<kAttrs, "label_smoothing">(call.node.attrs());
   const auto classes = static_cast<double>(dims.back());
   Value g = call.cotangents[0];
-  if (call.node.attrs().Int(0) == kMean) g = Mul(b, g, 1.0 / static_cast<double>(labels.type().count()));
+  if (Attr<kAttrs, "reduction">(call.node.attrs()) == kMean)
+    g = Mul(b, g, 1.0 / static_cast<double>(labels.type().count()));
   Value hot = OneHot(b, labels, dims);
   Value target = Select(b, hot, FullLike(b, logits, 1 - smoothing + smoothing / classes),
                         FullLike(b, logits, smoothing / classes));
@@ -65,7 +66,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   const Value& logits = call.operands[0];
   const Value& labels = call.operands[1];
   const int64_t last = logits.dims().size() - 1;
-  const double smoothing = call.attrs.Double(1);
+  const double smoothing = Attr<kAttrs, "label_smoothing">(call.attrs);
   Value logp = Call(b, kOp_log_softmax, {logits});
   Value picked =
       Reduce(b, Select(b, OneHot(b, labels, logits.dims()), logp, FullLike(b, logp, 0)), Reducer::kSum, {last});
@@ -78,7 +79,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Value inside = Compare(b, Direction::kLt, labels, static_cast<double>(logits.dims().back()));
   if (IsSigned(labels.dtype())) inside = And(b, inside, Compare(b, Direction::kGe, labels, 0));
   loss = Select(b, inside, loss, FullLike(b, loss, std::numeric_limits<double>::quiet_NaN()));
-  const int64_t reduction = call.attrs.Int(0);
+  const int64_t reduction = Attr<kAttrs, "reduction">(call.attrs);
   if (reduction != kNone) loss = Reduce(b, loss, Reducer::kSum, Axes(labels.dims().size()));
   if (reduction == kMean) loss = Mul(b, loss, 1.0 / static_cast<double>(labels.type().count()));
   results[0] = loss;

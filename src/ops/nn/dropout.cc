@@ -10,7 +10,7 @@ constexpr OperandDef kOperands[] = {{"x", kF, "operand"}, kState};
 constexpr AttrDef kAttrs[] = {{"rate", AttrType::kDouble, "share that is zeroed, 0 to 1 (not included)", false, "0.5"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  const double rate = call.attrs.Double(0);
+  const double rate = Attr<kAttrs, "rate">(call.attrs);
   if (!(rate >= 0 && rate < 1)) return UserError("rate is ", rate, "; it must be at least 0 and below 1");
   WEFT_RETURN_IF_ERROR(CheckState(*call.operands[1]));
   results->push_back(*call.operands[0]);
@@ -26,7 +26,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
-  const double rate = call.attrs.Double(0);
+  const double rate = Attr<kAttrs, "rate">(call.attrs);
   // In f32 whatever x is, so that precision does not change the mask.
   Value kept = Compare(b, Direction::kGe, RandomUnit(b, call.operands[1], x.dims(), DType::kF32), rate);
   results[0] = Select(b, kept, Mul(b, x, 1 / (1 - rate)), FullLike(b, x, 0));

@@ -12,13 +12,14 @@ constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
 constexpr AttrDef kAttrs[] = {{"alpha", AttrType::kDouble, "depth of the plateau below 0", false, "1"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  if (!std::isfinite(call.attrs.Double(0))) return UserError("alpha is ", call.attrs.Double(0), "; it must be finite");
+  if (!std::isfinite(Attr<kAttrs, "alpha">(call.attrs)))
+    return UserError("alpha is ", Attr<kAttrs, "alpha">(call.attrs), "; it must be finite");
   return InferSame(call, results);
 }
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
-  const double alpha = call.node.attrs().Double(0);
+  const double alpha = Attr<kAttrs, "alpha">(call.node.attrs());
   const Value& x = call.operands[0];
   const Value& g = call.cotangents[0];
   // Where x is positive e^x may overflow, and its own slope times 0 would be NaN.
@@ -30,7 +31,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
-  const double alpha = call.attrs.Double(0);
+  const double alpha = Attr<kAttrs, "alpha">(call.attrs);
   const Value& x = call.operands[0];
   results[0] = Select(b, Compare(b, Direction::kGt, x, 0), x, Mul(b, Unary(b, kOp_expm1, x), alpha));
   return absl::OkStatus();
@@ -39,7 +40,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 ScalarValue LowerScalar(const ScalarCall& call) {
   ScalarBuilder& b = call.b;
   const ScalarValue& x = call.operands[0];
-  const ScalarValue alpha = b.Constant(x.dtype, call.attrs.Double(0));
+  const ScalarValue alpha = b.Constant(x.dtype, Attr<kAttrs, "alpha">(call.attrs));
   const ScalarValue low = b.Binary(ScalarOp::kMul, b.Unary(ScalarOp::kExpm1, x), alpha);
   return b.Select(b.Binary(ScalarOp::kGt, x, b.Constant(x.dtype, 0)), x, low);
 }
@@ -47,7 +48,7 @@ ScalarValue LowerScalar(const ScalarCall& call) {
 absl::Status Reference(const ReferenceCall& call) {
   for (int64_t k = 0; k < call.results[0].count(); ++k) {
     const double x = call.operands[0]->GetDouble(k);
-    call.results[0].SetDouble(k, x > 0 ? x : call.attrs.Double(0) * std::expm1(x));
+    call.results[0].SetDouble(k, x > 0 ? x : Attr<kAttrs, "alpha">(call.attrs) * std::expm1(x));
   }
   return absl::OkStatus();
 }
@@ -76,6 +77,7 @@ constinit const OpDef kOp_elu = {
     .samples = kSamples,
     .tolerance = {.f32 = 2e-6, .f64 = 1e-14, .bf16 = 2e-2, .f16 = 4e-3},
     .absent = kPointwiseAbsent,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

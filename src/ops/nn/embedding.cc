@@ -13,18 +13,20 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const Type& table = *call.operands[0];
   if (table.rank() != 2) return UserError("table must have shape [entries, width], not ", DimsToString(table.dims));
   if (table.dims[0] == 0 && call.operands[1]->count() != 0) return UserError("table has no entries");
-  if (call.attrs.has(0) && !Contains(kF, call.attrs.Type(0))) {
-    return UserError("dtype ", NameOf(call.attrs.Type(0)), " is not a float; f16, bf16, f32 and f64 are");
+  if (HasAttr<kAttrs, "dtype">(call.attrs) && !Contains(kF, Attr<kAttrs, "dtype">(call.attrs))) {
+    return UserError("dtype ", NameOf(Attr<kAttrs, "dtype">(call.attrs)),
+                     " is not a float; f16, bf16, f32 and f64 are");
   }
   Dims dims = call.operands[1]->dims;
   dims.push_back(table.dims[1]);
-  results->push_back(Type::Tensor(call.attrs.has(0) ? call.attrs.Type(0) : table.dtype, std::move(dims)));
+  results->push_back(Type::Tensor(
+      HasAttr<kAttrs, "dtype">(call.attrs) ? Attr<kAttrs, "dtype">(call.attrs) : table.dtype, std::move(dims)));
   return absl::OkStatus();
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Value rows = Call(call.b, kOp_take, {call.operands[0], call.operands[1]});
-  results[0] = call.attrs.has(0) ? Convert(call.b, rows, call.attrs.Type(0)) : rows;
+  results[0] = HasAttr<kAttrs, "dtype">(call.attrs) ? Convert(call.b, rows, Attr<kAttrs, "dtype">(call.attrs)) : rows;
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 // gelu: x times the normal distribution function of x.
 #include <cmath>
 
+#include "src/ops/own_attrs.h"
 #include "src/ops/polynomial.h"
 
 namespace weft::ops {
@@ -31,7 +32,7 @@ Value Share(Builder& b, const Value& x, bool exact) {
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
-  const bool exact = call.node.attrs().Int(0) == 0;
+  const bool exact = Attr<kAttrs, "form">(call.node.attrs()) == 0;
   Value share = Share(b, x, exact);
   Value slope;
   if (exact) {  // x times the density
@@ -45,12 +46,12 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
-  results[0] = Mul(call.b, call.operands[0], Share(call.b, call.operands[0], call.attrs.Int(0) == 0));
+  results[0] = Mul(call.b, call.operands[0], Share(call.b, call.operands[0], Attr<kAttrs, "form">(call.attrs) == 0));
   return absl::OkStatus();
 }
 
 ScalarValue LowerScalar(const ScalarCall& call) {
-  return call.b.Unary(call.attrs.Int(0) == 0 ? ScalarOp::kGelu : ScalarOp::kGeluTanh, call.operands[0]);
+  return call.b.Unary(Attr<kAttrs, "form">(call.attrs) == 0 ? ScalarOp::kGelu : ScalarOp::kGeluTanh, call.operands[0]);
 }
 
 absl::Status Reference(const ReferenceCall& call) {
@@ -58,7 +59,7 @@ absl::Status Reference(const ReferenceCall& call) {
     // long double: the tail multiplies the argument's error by its square.
     const long double x = call.operands[0]->GetDouble(k);
     const long double share =
-        call.attrs.Int(0) == 0
+        Attr<kAttrs, "form">(call.attrs) == 0
             ? std::erfc(-x * 0.70710678118654752440084L) / 2
             : 1 / (1 + std::exp(-1.59576912160573071176L * (x + static_cast<long double>(kCubic) * x * x * x)));
     call.results[0].SetDouble(k, static_cast<double>(x * share));
@@ -90,6 +91,7 @@ constinit const OpDef kOp_gelu = {
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-12, .bf16 = 3e-2, .f16 = 8e-3, .absolute = 1e-6},
     .absent = kPointwiseAbsent,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

@@ -16,14 +16,14 @@ constexpr AttrDef kAttrs[] = {{"axis", AttrType::kInt, "axis to normalise; negat
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", call.attrs.Int(0), x.rank()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), x.rank()));
   for (size_t i : {1, 2}) {
     if (call.operands[i] != nullptr && call.operands[i]->dims != Dims{x.dims[axis]}) {
       return UserError(kOperands[i].name, " must have shape [", x.dims[axis], "], not ",
                        DimsToString(call.operands[i]->dims));
     }
   }
-  const double epsilon = call.attrs.Double(1);
+  const double epsilon = Attr<kAttrs, "epsilon">(call.attrs);
   if (!(epsilon >= 0 && std::isfinite(epsilon)))
     return UserError("epsilon is ", epsilon, "; it must be finite, not negative");
   results->push_back(x);
@@ -42,7 +42,7 @@ Value Mean(Builder& b, const Value& x, int64_t axis, int64_t size) {
 Normalized Normalize(Builder& b, const Value& x, const Attrs& attrs, int64_t axis) {
   const int64_t size = x.dims()[axis];
   Value centered = Sub(b, x, Mean(b, x, axis, size));
-  Value inverse = Rsqrt(b, Add(b, Mean(b, Square(b, centered), axis, size), attrs.Double(1)));
+  Value inverse = Rsqrt(b, Add(b, Mean(b, Square(b, centered), axis, size), Attr<kAttrs, "epsilon">(attrs)));
   return {Mul(b, centered, inverse), inverse};
 }
 
@@ -52,7 +52,8 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value& x = call.operands[0];
   const Value& g = call.cotangents[0];
   const Dims& dims = x.dims();
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", call.node.attrs().Int(0), dims.size()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis,
+                        NormalizeAxis("axis", Attr<kAttrs, "axis">(call.node.attrs()), dims.size()));
   const Normalized n = Normalize(b, x, call.node.attrs(), axis);
   const bool scaled = call.operands.size() > 1 && call.operands[1];
   if (call.wanted[0]) {
@@ -71,7 +72,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", call.attrs.Int(0), x.dims().size()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), x.dims().size()));
   Value y = Normalize(b, x, call.attrs, axis).value;
   if (call.operands[1]) y = Mul(b, y, BroadcastInDim(b, call.operands[1], x.dims(), {axis}));
   if (call.operands[2]) y = Add(b, y, BroadcastInDim(b, call.operands[2], x.dims(), {axis}));

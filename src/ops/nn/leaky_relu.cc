@@ -12,13 +12,14 @@ constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
 constexpr AttrDef kAttrs[] = {{"slope", AttrType::kDouble, "slope below 0", false, "0.01"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  if (!std::isfinite(call.attrs.Double(0))) return UserError("slope is ", call.attrs.Double(0), "; it must be finite");
+  if (!std::isfinite(Attr<kAttrs, "slope">(call.attrs)))
+    return UserError("slope is ", Attr<kAttrs, "slope">(call.attrs), "; it must be finite");
   return InferSame(call, results);
 }
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
-  const double alpha = call.node.attrs().Double(0);
+  const double alpha = Attr<kAttrs, "slope">(call.node.attrs());
   const Value& x = call.operands[0];
   const Value& g = call.cotangents[0];
   grads[0] = Select(b, Compare(b, Direction::kGt, x, 0), g, Mul(b, g, alpha));
@@ -27,7 +28,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
-  const double alpha = call.attrs.Double(0);
+  const double alpha = Attr<kAttrs, "slope">(call.attrs);
   const Value& x = call.operands[0];
   results[0] = Select(b, Compare(b, Direction::kGt, x, 0), x, Mul(b, x, alpha));
   return absl::OkStatus();
@@ -36,7 +37,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 ScalarValue LowerScalar(const ScalarCall& call) {
   ScalarBuilder& b = call.b;
   const ScalarValue& x = call.operands[0];
-  const ScalarValue alpha = b.Constant(x.dtype, call.attrs.Double(0));
+  const ScalarValue alpha = b.Constant(x.dtype, Attr<kAttrs, "slope">(call.attrs));
   const ScalarValue low = b.Binary(ScalarOp::kMul, x, alpha);
   return b.Select(b.Binary(ScalarOp::kGt, x, b.Constant(x.dtype, 0)), x, low);
 }
@@ -44,7 +45,7 @@ ScalarValue LowerScalar(const ScalarCall& call) {
 absl::Status Reference(const ReferenceCall& call) {
   for (int64_t k = 0; k < call.results[0].count(); ++k) {
     const double x = call.operands[0]->GetDouble(k);
-    call.results[0].SetDouble(k, x > 0 ? x : call.attrs.Double(0) * x);
+    call.results[0].SetDouble(k, x > 0 ? x : Attr<kAttrs, "slope">(call.attrs) * x);
   }
   return absl::OkStatus();
 }

@@ -11,7 +11,7 @@ constexpr AttrDef kAttrs[] = {
     {"axis", AttrType::kInt, "axis whose exponentials sum to one; negative counts from the end", false, "-1"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  WEFT_RETURN_IF_ERROR(NormalizeAxis("axis", call.attrs.Int(0), call.operands[0]->rank()).status());
+  WEFT_RETURN_IF_ERROR(NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), call.operands[0]->rank()).status());
   results->push_back(*call.operands[0]);
   return absl::OkStatus();
 }
@@ -21,7 +21,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value& y = call.results[0];
   const Value& g = call.cotangents[0];
-  WEFT_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis("axis", call.node.attrs().Int(0), y.dims().size()));
+  WEFT_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.node.attrs()), y.dims().size()));
   grads[0] = Sub(b, g, Mul(b, Exp(b, y), ReduceKeep(b, g, Reducer::kSum, {axis})));
   return absl::OkStatus();
 }
@@ -29,7 +29,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis("axis", call.attrs.Int(0), x.dims().size()));
+  WEFT_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), x.dims().size()));
   Value shifted = Sub(b, x, ReduceKeep(b, x, Reducer::kMax, {axis}));
   results[0] = Sub(b, shifted, Log(b, ReduceKeep(b, Exp(b, shifted), Reducer::kSum, {axis})));
   return absl::OkStatus();

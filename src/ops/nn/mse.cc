@@ -14,15 +14,17 @@ constexpr AttrDef kAttrs[] = {
 // No broadcasting: a loss over [64] and [64, 1] is nearly always a mistake.
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(InferSame(call, results));
-  if (call.attrs.Int(0) != 2) results->back().dims.clear();
+  if (Attr<kAttrs, "reduction">(call.attrs) != 2) results->back().dims.clear();
   return absl::OkStatus();
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   Value loss = Square(b, Sub(b, call.operands[0], call.operands[1]));
-  if (call.attrs.Int(0) != 2) loss = Reduce(b, loss, Reducer::kSum, Axes(call.operands[0].dims().size()));
-  if (call.attrs.Int(0) == 0) loss = Mul(b, loss, 1.0 / static_cast<double>(call.operands[0].type().count()));
+  if (Attr<kAttrs, "reduction">(call.attrs) != 2)
+    loss = Reduce(b, loss, Reducer::kSum, Axes(call.operands[0].dims().size()));
+  if (Attr<kAttrs, "reduction">(call.attrs) == 0)
+    loss = Mul(b, loss, 1.0 / static_cast<double>(call.operands[0].type().count()));
   results[0] = loss;
   return absl::OkStatus();
 }

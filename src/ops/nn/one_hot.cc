@@ -11,13 +11,13 @@ constexpr AttrDef kAttrs[] = {{"depth", AttrType::kInt, "number of classes", tru
                               {"dtype", AttrType::kDType, "element type of the result", false, "f32"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  const int64_t depth = call.attrs.Int(0);
+  const int64_t depth = Attr<kAttrs, "depth">(call.attrs);
   if (depth < 1) return UserError("depth is ", depth, "; it must be at least 1");
-  if (!Contains(kAnyType, call.attrs.Type(1)))
-    return UserError("dtype ", NameOf(call.attrs.Type(1)), " cannot be computed with");
+  if (!Contains(kAnyType, Attr<kAttrs, "dtype">(call.attrs)))
+    return UserError("dtype ", NameOf(Attr<kAttrs, "dtype">(call.attrs)), " cannot be computed with");
   Dims dims = call.operands[0]->dims;
   dims.push_back(depth);
-  results->push_back(Type::Tensor(call.attrs.Type(1), std::move(dims)));
+  results->push_back(Type::Tensor(Attr<kAttrs, "dtype">(call.attrs), std::move(dims)));
   return absl::OkStatus();
 }
 
@@ -25,11 +25,11 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& labels = call.operands[0];
   Dims dims = labels.dims();
-  dims.push_back(call.attrs.Int(0));
+  dims.push_back(Attr<kAttrs, "depth">(call.attrs));
   // Counted in i64, so that 300 classes of ui8 labels do not wrap.
   Value index = Iota(b, DType::kI64, dims, dims.size() - 1);
   Value wanted = BroadcastInDim(b, Convert(b, labels, DType::kI64), dims, Axes(dims.size() - 1));
-  results[0] = Convert(b, Compare(b, Direction::kEq, index, wanted), call.attrs.Type(1));
+  results[0] = Convert(b, Compare(b, Direction::kEq, index, wanted), Attr<kAttrs, "dtype">(call.attrs));
   return absl::OkStatus();
 }
 

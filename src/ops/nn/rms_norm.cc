@@ -17,7 +17,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   if (call.operands[1] != nullptr && call.operands[1]->dims != Dims{x.dims.back()}) {
     return UserError("scale must have shape [", x.dims.back(), "], not ", DimsToString(call.operands[1]->dims));
   }
-  const double epsilon = call.attrs.Double(0);
+  const double epsilon = Attr<kAttrs, "epsilon">(call.attrs);
   if (!(epsilon >= 0 && std::isfinite(epsilon)))
     return UserError("epsilon is ", epsilon, "; it must be finite, not negative");
   results->push_back(x);
@@ -36,7 +36,7 @@ Value Mean(Builder& b, const Value& x) {
 }
 
 Normalized Normalize(Builder& b, const Value& x, const Attrs& attrs) {
-  Value inverse = Rsqrt(b, Add(b, Mean(b, Square(b, x)), attrs.Double(0)));
+  Value inverse = Rsqrt(b, Add(b, Mean(b, Square(b, x)), Attr<kAttrs, "epsilon">(attrs)));
   return {Mul(b, x, inverse), inverse};
 }
 

@@ -48,8 +48,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
       return UserError("mask has dtype ", NameOf(mask->dtype), "; it must be i1 or that of q, ", NameOf(q.dtype));
     }
   }
-  if (call.attrs.has(1) && !std::isfinite(call.attrs.Double(1))) {
-    return UserError("scale is ", call.attrs.Double(1), "; it must be finite");
+  if (HasAttr<kAttrs, "scale">(call.attrs) && !std::isfinite(Attr<kAttrs, "scale">(call.attrs))) {
+    return UserError("scale is ", Attr<kAttrs, "scale">(call.attrs), "; it must be finite");
   }
   Dims dims = q.dims;
   dims[rank - 1] = v.dims[rank - 1];
@@ -58,7 +58,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
 }
 
 double ScaleOf(const Attrs& attrs, const Dims& q) {
-  return attrs.has(1) ? attrs.Double(1) : 1 / std::sqrt(static_cast<double>(q.back()));
+  return HasAttr<kAttrs, "scale">(attrs) ? Attr<kAttrs, "scale">(attrs) : 1 / std::sqrt(static_cast<double>(q.back()));
 }
 
 // The probabilities [..., queries, keys]. Hidden scores are -inf: a query that sees no key gives NaN.
@@ -74,7 +74,7 @@ Value Probabilities(Builder& b, std::span<const Value> operands, const Attrs& at
     Value mask = BroadcastTo(b, operands[3], dims);
     scores = IsBool(operands[3].dtype()) ? Select(b, mask, scores, hidden) : Add(b, scores, mask);
   }
-  if (attrs.Bool(0)) {
+  if (Attr<kAttrs, "causal">(attrs)) {
     const int64_t lead = dims[rank - 1] - dims[rank - 2];  // keys before the first query's own
     Value query = Iota(b, DType::kI32, {dims[rank - 2], dims[rank - 1]}, 0);
     Value key = Iota(b, DType::kI32, {dims[rank - 2], dims[rank - 1]}, 1);

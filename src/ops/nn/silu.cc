@@ -40,6 +40,7 @@ constinit const OpDef kOp_silu = {
     .samples = kSamples,
     .tolerance = {.f32 = 2e-6, .f64 = 2e-14, .bf16 = 2e-2, .f16 = 4e-3},
     .absent = kPointwiseAbsent,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

@@ -12,7 +12,7 @@ constexpr AttrDef kAttrs[] = {
     {"axis", AttrType::kInt, "axis that sums to one; negative counts from the end", false, "-1"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  WEFT_RETURN_IF_ERROR(NormalizeAxis("axis", call.attrs.Int(0), call.operands[0]->rank()).status());
+  WEFT_RETURN_IF_ERROR(NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), call.operands[0]->rank()).status());
   results->push_back(*call.operands[0]);
   return absl::OkStatus();
 }
@@ -22,7 +22,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value& y = call.results[0];
   const Value& g = call.cotangents[0];
-  WEFT_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis("axis", call.node.attrs().Int(0), y.dims().size()));
+  WEFT_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.node.attrs()), y.dims().size()));
   grads[0] = Mul(b, y, Sub(b, g, ReduceKeep(b, Mul(b, g, y), Reducer::kSum, {axis})));
   return absl::OkStatus();
 }
@@ -30,16 +30,13 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis("axis", call.attrs.Int(0), x.dims().size()));
+  WEFT_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), x.dims().size()));
   Value e = Exp(b, Sub(b, x, ReduceKeep(b, x, Reducer::kMax, {axis})));
   results[0] = Div(b, e, ReduceKeep(b, e, Reducer::kSum, {axis}));
   return absl::OkStatus();
 }
 
 constexpr Sample kSamples[] = {{"T[4,7]"}, {"T[3,5,2] axis=1"}, {"T[1]"}, {"T[2,1030]"}};
-constexpr Absent kAbsent[] = {{Part::kBatching, Reason::kBatchingNotInAbi},
-                              {Part::kReference, Reason::kExpands},
-                              {Part::kStableHlo, Reason::kExpands}};
 
 }  // namespace
 
@@ -59,7 +56,7 @@ constinit const OpDef kOp_softmax = {
     .lowering = Lowering::kExpand,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 1e-7},
-    .absent = kAbsent,
+    .absent = kCompositeAbsent,
 };
 
 }  // namespace weft::ops

@@ -47,6 +47,7 @@ constinit const OpDef kOp_softplus = {
     .samples = kSamples,
     .tolerance = {.f32 = 2e-6, .f64 = 2e-14, .bf16 = 3e-2, .f16 = 4e-3, .absolute = 1e-7},
     .absent = kPointwiseAbsent,
+    .cost = Cost::kFunction,
 };
 
 }  // namespace weft::ops

@@ -13,17 +13,17 @@ constexpr AttrDef kAttrs[] = {
 };
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  const double p = call.attrs.Double(1);
+  const double p = Attr<kAttrs, "probability">(call.attrs);
   if (!(p >= 0 && p <= 1)) return UserError("probability is ", p, "; it must be 0 to 1");
   WEFT_RETURN_IF_ERROR(CheckState(*call.operands[0]));
-  results->push_back(Type::Tensor(DType::kBool, ToDims(call.attrs.IntList(0))));
+  results->push_back(Type::Tensor(DType::kBool, ToDims(Attr<kAttrs, "shape">(call.attrs))));
   return absl::OkStatus();
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
-  Value unit = RandomUnit(b, call.operands[0], ToDims(call.attrs.IntList(0)), DType::kF32);
-  results[0] = Compare(b, Direction::kLt, unit, call.attrs.Double(1));
+  Value unit = RandomUnit(b, call.operands[0], ToDims(Attr<kAttrs, "shape">(call.attrs)), DType::kF32);
+  results[0] = Compare(b, Direction::kLt, unit, Attr<kAttrs, "probability">(call.attrs));
   return absl::OkStatus();
 }
 

@@ -6,8 +6,11 @@
 
 namespace weft::ops {
 
-inline constexpr ir::OperandDef kState = {"state", ir::kUI, "generator: key, counter low, counter high",
-                                          false,   false,   0};
+inline constexpr ir::OperandDef kState = {.name = "state",
+                                          .types = ir::kUI,
+                                          .doc = "generator: key, counter low, counter high",
+                                          .group = 0,
+                                          .supplied = true};
 
 absl::Status CheckState(const ir::Type& state);
 // A shape attribute and a floating dtype attribute, as the distributions have them.

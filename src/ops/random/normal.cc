@@ -17,7 +17,7 @@ constexpr AttrDef kAttrs[] = {
 };
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  const double mean = call.attrs.Double(1), deviation = call.attrs.Double(2);
+  const double mean = Attr<kAttrs, "mean">(call.attrs), deviation = Attr<kAttrs, "deviation">(call.attrs);
   if (!(std::isfinite(mean) && std::isfinite(deviation) && deviation >= 0)) {
     return UserError("mean is ", mean, " and deviation is ", deviation,
                      "; both must be finite, deviation not negative");
@@ -27,17 +27,18 @@ absl::Status Infer(const InferCall& call, Types* results) {
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
-  const DType dtype = call.attrs.Type(3);
+  const DType dtype = Attr<kAttrs, "dtype">(call.attrs);
   const bool wide = dtype == DType::kF64;
   const DType kind = wide ? DType::kF64 : DType::kF32;
   const int kept = wide ? 52 : 23;
-  Value bits = RandomBits(b, call.operands[0], ToDims(call.attrs.IntList(0)), wide ? DType::kU64 : DType::kU32);
+  Value bits =
+      RandomBits(b, call.operands[0], ToDims(Attr<kAttrs, "shape">(call.attrs)), wide ? DType::kU64 : DType::kU32);
   if (!b.ok()) return absl::OkStatus();
   bits = Call(b, kOp_shift_right_logical, {bits, FullLike(b, bits, (wide ? 64 : 32) - kept)});
   // (k + 1/2) 2^(1 - kept) - 1: symmetric, never -1 or 1, exact.
   Value u = Add(b, Mul(b, Add(b, Convert(b, bits, kind), 0.5), std::ldexp(1.0, 1 - kept)), -1);
-  Value z = Mul(b, Unary(b, kOp_erf_inv, u), 1.41421356237309504880 * call.attrs.Double(2));
-  if (call.attrs.Double(1) != 0) z = Add(b, z, call.attrs.Double(1));
+  Value z = Mul(b, Unary(b, kOp_erf_inv, u), 1.41421356237309504880 * Attr<kAttrs, "deviation">(call.attrs));
+  if (Attr<kAttrs, "mean">(call.attrs) != 0) z = Add(b, z, Attr<kAttrs, "mean">(call.attrs));
   results[0] = Convert(b, z, dtype);
   return absl::OkStatus();
 }

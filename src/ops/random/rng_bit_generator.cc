@@ -9,18 +9,19 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {kState};
+// The caller's own state.
+constexpr OperandDef kOperands[] = {{.name = kState.name, .types = kState.types, .doc = kState.doc, .group = 0}};
 constexpr AttrDef kAttrs[] = {{"shape", AttrType::kInts, "shape of the bits", true},
                               {"dtype", AttrType::kDType, "ui32 or ui64", false, "ui32"}};
 constexpr std::string_view kResults[] = {"output_state", "output"};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(CheckState(*call.operands[0]));
-  const DType dtype = call.attrs.Type(1);
+  const DType dtype = Attr<kAttrs, "dtype">(call.attrs);
   if (dtype != DType::kU32 && dtype != DType::kU64)
     return UserError("dtype is ", NameOf(dtype), "; it must be ui32 or ui64");
   results->push_back(*call.operands[0]);
-  results->push_back(Type::Tensor(dtype, ToDims(call.attrs.IntList(0))));
+  results->push_back(Type::Tensor(dtype, ToDims(Attr<kAttrs, "shape">(call.attrs))));
   return absl::OkStatus();
 }
 
@@ -55,12 +56,12 @@ std::pair<Value, Value> Advance(Builder& b, const Value& low, const Value& high,
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& state = call.operands[0];
-  const Dims dims = ToDims(call.attrs.IntList(0));
-  const bool wide = call.attrs.Type(1) == DType::kU64;
+  const Dims dims = ToDims(Attr<kAttrs, "shape">(call.attrs));
+  const bool wide = Attr<kAttrs, "dtype">(call.attrs) == DType::kU64;
   const int64_t count = CountOf(dims);
   Value key = Element(b, state, 0), low = Element(b, state, 1), high = Element(b, state, 2);
 
-  const auto [next_low, next_high] = Advance(b, low, high, U64(b, BlocksOf(count, call.attrs.Type(1))));
+  const auto [next_low, next_high] = Advance(b, low, high, U64(b, BlocksOf(count, Attr<kAttrs, "dtype">(call.attrs))));
   auto one = [&](const Value& x) { return Reshape(b, x, {1}); };
   results[0] = Call(b, kOp_concatenate, {one(key), one(next_low), one(next_high)}, {int64_t{0}});
 

@@ -43,12 +43,12 @@ Ends EndsOf(DType dtype, double low, double high) {
 }
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  const double low = call.attrs.Double(1), high = call.attrs.Double(2);
+  const double low = Attr<kAttrs, "low">(call.attrs), high = Attr<kAttrs, "high">(call.attrs);
   if (!(std::isfinite(low) && std::isfinite(high) && low < high)) {
     return UserError("low is ", low, " and high is ", high, "; both must be finite and low below high");
   }
   WEFT_RETURN_IF_ERROR(InferDistribution(call, 0, 3, results));
-  const DType dtype = call.attrs.Type(3);
+  const DType dtype = Attr<kAttrs, "dtype">(call.attrs);
   if (-low > LimitOf(dtype) || high > LimitOf(dtype)) {
     return UserError("low is ", low, " and high is ", high, "; ", NameOf(dtype), " ends at ", LimitOf(dtype));
   }
@@ -69,9 +69,9 @@ Value RoundDown16(Builder& b, const Value& v, DType dtype) {
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
-  const double low = call.attrs.Double(1), high = call.attrs.Double(2);
-  const DType dtype = call.attrs.Type(3);
-  const Dims dims = ToDims(call.attrs.IntList(0));
+  const double low = Attr<kAttrs, "low">(call.attrs), high = Attr<kAttrs, "high">(call.attrs);
+  const DType dtype = Attr<kAttrs, "dtype">(call.attrs);
+  const Dims dims = ToDims(Attr<kAttrs, "shape">(call.attrs));
   if (low == 0 && high == 1) {
     results[0] = RandomUnit(b, call.operands[0], dims, dtype);
     return absl::OkStatus();

@@ -11,7 +11,8 @@ constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const Ints axes, AxesOrAll(call.attrs, 0, x.dims().size()));
+  WEFT_ASSIGN_OR_RETURN(const Ints axes,
+                        AxesOrAll(call.attrs, AttrPosition<kReductionAttrs, "dims">(), x.dims().size()));
   // An infinite maximum would give inf - inf; shifting by 0 there is as good. No gradient belongs to the
   // shift.
   Value top = Unary(b, kOp_stop_gradient, ReduceKeep(b, x, Reducer::kMax, axes));

@@ -18,11 +18,12 @@ constexpr AttrDef kAttrs[] = {
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
-  const Ints& dimensions = call.attrs.IntList(0);
+  const Ints& dimensions = Attr<kAttrs, "dimensions">(call.attrs);
   WEFT_ASSIGN_OR_RETURN(const Ints axes, NormalizeAxes("dimensions", dimensions, x.rank()));
-  const auto reducer = static_cast<Reducer>(call.attrs.Int(1));
+  const auto reducer = static_cast<Reducer>(Attr<kAttrs, "reducer">(call.attrs));
   if ((reducer == Reducer::kAnd || reducer == Reducer::kOr) && IsFloat(x.dtype)) {
-    return UserError("reducer ", kReducerNames[call.attrs.Int(1)], " takes integers or bool, not ", NameOf(x.dtype));
+    return UserError("reducer ", kReducerNames[Attr<kAttrs, "reducer">(call.attrs)], " takes integers or bool, not ",
+                     NameOf(x.dtype));
   }
   results->push_back(Type::Tensor(x.dtype, Without(x.dims, axes)));
   return absl::OkStatus();
@@ -31,8 +32,9 @@ absl::Status Infer(const InferCall& call, Types* results) {
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const Ints axes, NormalizeAxes("dimensions", call.node.attrs().IntList(0), x.dims().size()));
-  const auto reducer = static_cast<Reducer>(call.node.attrs().Int(1));
+  WEFT_ASSIGN_OR_RETURN(const Ints axes,
+                        NormalizeAxes("dimensions", Attr<kAttrs, "dimensions">(call.node.attrs()), x.dims().size()));
+  const auto reducer = static_cast<Reducer>(Attr<kAttrs, "reducer">(call.node.attrs()));
   if (reducer == Reducer::kProd) {
     Dims kept = x.dims();
     for (int64_t axis : axes) kept[axis] = 1;
@@ -58,7 +60,8 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 absl::Status Reference(const ReferenceCall& call) {
   const HostTensor& x = *call.operands[0];
   HostTensor& y = call.results[0];
-  WEFT_ASSIGN_OR_RETURN(const Ints axes, NormalizeAxes("dimensions", call.attrs.IntList(0), x.dims().size()));
+  WEFT_ASSIGN_OR_RETURN(const Ints axes,
+                        NormalizeAxes("dimensions", Attr<kAttrs, "dimensions">(call.attrs), x.dims().size()));
   const Dims x_strides = StridesOf(x.dims());
   Dims y_strides(x.dims().size(), 0);  // 0 along the reduced dimensions
   int64_t stride = 1;
@@ -67,7 +70,8 @@ absl::Status Reference(const ReferenceCall& call) {
     y_strides[d] = stride;
     stride *= x.dims()[d];
   }
-  std::vector<Accumulator> sums(y.count(), Accumulator(static_cast<Reducer>(call.attrs.Int(1)), x.dtype()));
+  std::vector<Accumulator> sums(y.count(),
+                                Accumulator(static_cast<Reducer>(Attr<kAttrs, "reducer">(call.attrs)), x.dtype()));
   for (int64_t k = 0; k < x.count(); ++k) {
     int64_t to = 0;
     for (size_t d = 0; d < x.dims().size(); ++d) to += (k / x_strides[d]) % x.dims()[d] * y_strides[d];
@@ -78,9 +82,9 @@ absl::Status Reference(const ReferenceCall& call) {
 }
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
-  const auto reducer = static_cast<Reducer>(node.attrs().Int(1));
+  const auto reducer = static_cast<Reducer>(Attr<kAttrs, "reducer">(node.attrs()));
   const Value& x = node.operands()[0];
-  absl::StatusOr<Ints> axes = NormalizeAxes("dimensions", node.attrs().IntList(0), x.dims().size());
+  absl::StatusOr<Ints> axes = NormalizeAxes("dimensions", Attr<kAttrs, "dimensions">(node.attrs()), x.dims().size());
   if (!axes.ok()) return writer.Fail(axes.status());
   const std::string operands[] = {writer.Name(x), writer.Constant(Identity(reducer, x.dtype()))};
   writer.EmitOn("reduce", operands, {{"dimensions", ShloArray(*axes)}},
@@ -113,7 +117,6 @@ constinit const OpDef kOp_reduce = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
-    .absent = kNoBatching,
 };
 
 }  // namespace weft::ops

@@ -15,8 +15,8 @@ constexpr AttrDef kAttrs[] = {
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
-  const Ints& shape = call.attrs.IntList(0);
-  const Ints& positions = call.attrs.IntList(1);
+  const Ints& shape = Attr<kAttrs, "shape">(call.attrs);
+  const Ints& positions = Attr<kAttrs, "broadcast_dimensions">(call.attrs);
   if (positions.size() != x.rank()) {
     return UserError("broadcast_dimensions has ", positions.size(), " entries for an operand of rank ", x.rank());
   }
@@ -38,7 +38,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
 // Sums over what was repeated.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value& x = call.operands[0];
-  const Ints& positions = call.node.attrs().IntList(1);
+  const Ints& positions = Attr<kAttrs, "broadcast_dimensions">(call.node.attrs());
   const Dims& shape = call.results[0].dims();
   Ints summed;
   size_t next = 0;
@@ -56,7 +56,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 absl::Status Reference(const ReferenceCall& call) {
   const HostTensor& x = *call.operands[0];
   HostTensor& y = call.results[0];
-  const Ints& positions = call.attrs.IntList(1);
+  const Ints& positions = Attr<kAttrs, "broadcast_dimensions">(call.attrs);
   const Dims x_strides = StridesOf(x.dims());
   const Dims y_strides = StridesOf(y.dims());
   for (int64_t k = 0; k < y.count(); ++k) {
@@ -93,8 +93,8 @@ constinit const OpDef kOp_broadcast_in_dim = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = {.f32 = 0, .f64 = 0, .bf16 = 0, .f16 = 0},
-    .absent = kNoBatching,
     .rounds_once = true,
+    .cheap_again = true,  // repeats a smaller tensor
 };
 
 }  // namespace weft::ops

@@ -11,7 +11,7 @@ constexpr AttrDef kAttrs[] = {{"shape", AttrType::kInts, "result shape", true}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
-  const Dims shape = ToDims(call.attrs.IntList(0));
+  const Dims shape = ToDims(Attr<kAttrs, "shape">(call.attrs));
   const bool longer = x.rank() > shape.size();
   for (size_t i = 1; !longer && i <= x.rank(); ++i) {
     const int64_t from = x.dims[x.rank() - i], to = shape[shape.size() - i];
@@ -25,7 +25,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
-  results[0] = BroadcastTo(call.b, call.operands[0], ToDims(call.attrs.IntList(0)));
+  results[0] = BroadcastTo(call.b, call.operands[0], ToDims(Attr<kAttrs, "shape">(call.attrs)));
   return absl::OkStatus();
 }
 

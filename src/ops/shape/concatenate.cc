@@ -14,7 +14,8 @@ constexpr AttrDef kAttrs[] = {
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& first = *call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("dimension", call.attrs.Int(0), first.rank()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis,
+                        NormalizeAxis("dimension", Attr<kAttrs, "dimension">(call.attrs), first.rank()));
   Type result = first;
   for (size_t i = 1; i < call.operands.size(); ++i) {
     Dims dims = call.operands[i]->dims;
@@ -34,7 +35,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
 // Each input gets its part back.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Dims& dims = call.results[0].dims();
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("dimension", call.node.attrs().Int(0), dims.size()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis,
+                        NormalizeAxis("dimension", Attr<kAttrs, "dimension">(call.node.attrs()), dims.size()));
   Ints start(dims.size(), 0), limit = ToInts(dims);
   for (size_t i = 0; i < call.operands.size(); ++i) {
     limit[axis] = start[axis] + call.operands[i].dims()[axis];
@@ -46,7 +48,8 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 
 absl::Status Reference(const ReferenceCall& call) {
   HostTensor& y = call.results[0];
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("dimension", call.attrs.Int(0), y.dims().size()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis,
+                        NormalizeAxis("dimension", Attr<kAttrs, "dimension">(call.attrs), y.dims().size()));
   const int64_t inner = StridesOf(y.dims())[axis];
   int64_t start = 0;
   for (const HostTensor* x : call.operands) {
@@ -61,7 +64,7 @@ absl::Status Reference(const ReferenceCall& call) {
 }
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
-  const int64_t axis = node.attrs().Int(0);
+  const int64_t axis = Attr<kAttrs, "dimension">(node.attrs());
   writer.Emit("concatenate",
               {{"dimension", ShloI64(axis < 0 ? axis + static_cast<int64_t>(node.type().rank()) : axis)}});
 }
@@ -89,7 +92,6 @@ constinit const OpDef kOp_concatenate = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

@@ -15,7 +15,7 @@ constexpr AttrDef kAttrs[] = {{"slice_sizes", AttrType::kInts, "size of the box 
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
-  const Ints& sizes = call.attrs.IntList(0);
+  const Ints& sizes = Attr<kAttrs, "slice_sizes">(call.attrs);
   if (call.operands.size() != x.rank() + 1 || sizes.size() != x.rank()) {
     return UserError(call.operands.size() - 1, " start indices and ", sizes.size(), " slice_sizes given; x has rank ",
                      x.rank());
@@ -73,7 +73,6 @@ constinit const OpDef kOp_dynamic_slice = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

@@ -83,7 +83,6 @@ constinit const OpDef kOp_dynamic_update_slice = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

@@ -12,7 +12,7 @@ constexpr AttrDef kAttrs[] = {
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
-  const Ints& given = call.attrs.IntList(0);
+  const Ints& given = Attr<kAttrs, "dims">(call.attrs);
   WEFT_ASSIGN_OR_RETURN(const Ints axes, NormalizeAxes("dims", given, x.rank() + given.size()));
   Dims dims = x.dims;
   for (int64_t axis : axes) dims.insert(dims.begin() + axis, 1);  // ascending, so each lands where it belongs

@@ -16,8 +16,9 @@ absl::Status Infer(const InferCall& call, Types* results) {
   if (x.rank() == 0) {
     x.dims.push_back(1);
   } else {
-    WEFT_ASSIGN_OR_RETURN(const int64_t start, NormalizeAxis("start_axis", call.attrs.Int(0), x.rank()));
-    WEFT_ASSIGN_OR_RETURN(const int64_t end, NormalizeAxis("end_axis", call.attrs.Int(1), x.rank()));
+    WEFT_ASSIGN_OR_RETURN(const int64_t start,
+                          NormalizeAxis("start_axis", Attr<kAttrs, "start_axis">(call.attrs), x.rank()));
+    WEFT_ASSIGN_OR_RETURN(const int64_t end, NormalizeAxis("end_axis", Attr<kAttrs, "end_axis">(call.attrs), x.rank()));
     if (end < start) return UserError("start_axis ", start, " comes after end_axis ", end);
     const auto joined = CheckedCount(std::span(x.dims).subspan(start, end + 1 - start));
     if (!joined) return UserError("dimensions ", start, " to ", end, " have too many elements together");

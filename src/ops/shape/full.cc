@@ -16,11 +16,11 @@ constexpr AttrDef kAttrs[] = {
      "the number exactly, where a double cannot hold it; value is then 0. For ui64 its 64 bits: -1 is the largest"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  const DType dtype = call.attrs.Type(2);
+  const DType dtype = Attr<kAttrs, "dtype">(call.attrs);
   if (!Contains(kAnyType, dtype)) return UserError("dtype ", NameOf(dtype), " cannot be computed with in this version");
-  const double value = call.attrs.Double(1);
-  if (call.attrs.has(3)) {
-    const int64_t integer = call.attrs.Int(3);
+  const double value = Attr<kAttrs, "value">(call.attrs);
+  if (HasAttr<kAttrs, "integer">(call.attrs)) {
+    const int64_t integer = Attr<kAttrs, "integer">(call.attrs);
     if (IsFloat(dtype)) return UserError("integer is given and dtype is ", NameOf(dtype), "; floats take value");
     if (value != 0)
       return UserError("both integer (", integer, ") and value (", value, ") are given; value must then be 0");
@@ -37,18 +37,20 @@ absl::Status Infer(const InferCall& call, Types* results) {
     const double low = has_sign ? -std::ldexp(1.0, bits - 1) : 0, end = std::ldexp(1.0, has_sign ? bits - 1 : bits);
     if (value < low || value >= end) return UserError("value ", value, " does not fit ", NameOf(dtype));
   }
-  results->push_back(Type::Tensor(dtype, ToDims(call.attrs.IntList(0))));
+  results->push_back(Type::Tensor(dtype, ToDims(Attr<kAttrs, "shape">(call.attrs))));
   return absl::OkStatus();
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
-  if (call.attrs.has(3)) {
-    HostTensor number(call.attrs.Type(2), {});
-    number.SetInt(0, call.attrs.Int(3));
-    results[0] = BroadcastInDim(call.b, Constant(call.b, std::move(number)), ToDims(call.attrs.IntList(0)), {});
+  if (HasAttr<kAttrs, "integer">(call.attrs)) {
+    HostTensor number(Attr<kAttrs, "dtype">(call.attrs), {});
+    number.SetInt(0, Attr<kAttrs, "integer">(call.attrs));
+    results[0] =
+        BroadcastInDim(call.b, Constant(call.b, std::move(number)), ToDims(Attr<kAttrs, "shape">(call.attrs)), {});
     return absl::OkStatus();
   }
-  results[0] = Full(call.b, call.attrs.Type(2), ToDims(call.attrs.IntList(0)), call.attrs.Double(1));
+  results[0] = Full(call.b, Attr<kAttrs, "dtype">(call.attrs), ToDims(Attr<kAttrs, "shape">(call.attrs)),
+                    Attr<kAttrs, "value">(call.attrs));
   return absl::OkStatus();
 }
 

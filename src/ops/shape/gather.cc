@@ -21,7 +21,13 @@ constexpr AttrDef kAttrs[] = {
 };
 
 GatherDims Read(const Attrs& a) {
-  return {a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), a.IntList(5), a.IntList(6), a.IntList(4)};
+  return {Attr<kAttrs, "offset_dims">(a),
+          Attr<kAttrs, "collapsed_slice_dims">(a),
+          Attr<kAttrs, "start_index_map">(a),
+          Attr<kAttrs, "index_vector_dim">(a),
+          Attr<kAttrs, "operand_batching_dims">(a),
+          Attr<kAttrs, "start_indices_batching_dims">(a),
+          Attr<kAttrs, "slice_sizes">(a)};
 }
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -44,7 +50,9 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   }
   Value inside = HoldInside(b, Read(a), call.operands[1], x.dims());
   grads[0] = Call(b, kOp_scatter, {FullLike(b, x, 0), inside, call.cotangents[0]},
-                  {a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), int64_t{0}, a.IntList(5), a.IntList(6)});
+                  {Attr<kAttrs, "offset_dims">(a), Attr<kAttrs, "collapsed_slice_dims">(a),
+                   Attr<kAttrs, "start_index_map">(a), Attr<kAttrs, "index_vector_dim">(a), int64_t{0},
+                   Attr<kAttrs, "operand_batching_dims">(a), Attr<kAttrs, "start_indices_batching_dims">(a)});
   return absl::OkStatus();
 }
 
@@ -64,14 +72,17 @@ absl::Status Reference(const ReferenceCall& call) {
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
   const Attrs& a = node.attrs();
-  writer.Emit("gather",
-              {{"dimension_numbers",
-                absl::StrCat("#stablehlo.gather<offset_dims = ", ShloList(a.IntList(0)), ", collapsed_slice_dims = ",
-                             ShloList(a.IntList(1)), ", operand_batching_dims = ", ShloList(a.IntList(5)),
-                             ", start_indices_batching_dims = ", ShloList(a.IntList(6)),
-                             ", start_index_map = ", ShloList(a.IntList(2)), ", index_vector_dim = ", a.Int(3), ">")},
-               {"slice_sizes", ShloArray(a.IntList(4))},
-               {"indices_are_sorted", ShloBool(false)}});
+  writer.Emit(
+      "gather",
+      {{"dimension_numbers",
+        absl::StrCat("#stablehlo.gather<offset_dims = ", ShloList(Attr<kAttrs, "offset_dims">(a)),
+                     ", collapsed_slice_dims = ", ShloList(Attr<kAttrs, "collapsed_slice_dims">(a)),
+                     ", operand_batching_dims = ", ShloList(Attr<kAttrs, "operand_batching_dims">(a)),
+                     ", start_indices_batching_dims = ", ShloList(Attr<kAttrs, "start_indices_batching_dims">(a)),
+                     ", start_index_map = ", ShloList(Attr<kAttrs, "start_index_map">(a)),
+                     ", index_vector_dim = ", Attr<kAttrs, "index_vector_dim">(a), ">")},
+       {"slice_sizes", ShloArray(Attr<kAttrs, "slice_sizes">(a))},
+       {"indices_are_sorted", ShloBool(false)}});
 }
 
 constexpr Sample kSamples[] = {
@@ -106,7 +117,6 @@ constinit const OpDef kOp_gather = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

@@ -12,29 +12,29 @@ constexpr AttrDef kAttrs[] = {{"shape", AttrType::kInts, "result shape", true},
                               {"dtype", AttrType::kDType, "element type", false, "i32"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  const Ints& shape = call.attrs.IntList(0);
-  const int64_t dimension = call.attrs.Int(1);
+  const Ints& shape = Attr<kAttrs, "shape">(call.attrs);
+  const int64_t dimension = Attr<kAttrs, "dimension">(call.attrs);
   if (dimension < 0 || dimension >= static_cast<int64_t>(shape.size())) {
     return UserError("dimension is ", dimension, "; shape ", DimsToString(shape), " has dimensions 0 to ",
                      static_cast<int64_t>(shape.size()) - 1);
   }
-  if (!Contains(kNumber, call.attrs.Type(2))) {
-    return UserError("dtype ", NameOf(call.attrs.Type(2)), " is not a number type");
+  if (!Contains(kNumber, Attr<kAttrs, "dtype">(call.attrs))) {
+    return UserError("dtype ", NameOf(Attr<kAttrs, "dtype">(call.attrs)), " is not a number type");
   }
-  results->push_back(Type::Tensor(call.attrs.Type(2), ToDims(shape)));
+  results->push_back(Type::Tensor(Attr<kAttrs, "dtype">(call.attrs), ToDims(shape)));
   return absl::OkStatus();
 }
 
 absl::Status Reference(const ReferenceCall& call) {
   HostTensor& y = call.results[0];
-  const int64_t dimension = call.attrs.Int(1);
+  const int64_t dimension = Attr<kAttrs, "dimension">(call.attrs);
   const int64_t stride = StridesOf(y.dims())[dimension];
   for (int64_t k = 0; k < y.count(); ++k) y.SetInt(k, (k / stride) % y.dims()[dimension]);
   return absl::OkStatus();
 }
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
-  writer.Emit("iota", {{"iota_dimension", ShloI64(node.attrs().Int(1))}});
+  writer.Emit("iota", {{"iota_dimension", ShloI64(Attr<kAttrs, "dimension">(node.attrs()))}});
 }
 
 constexpr Sample kSamples[] = {{"shape=[5] dimension=0"},
@@ -58,6 +58,7 @@ constinit const OpDef kOp_iota = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,
+    .cheap_again = true,  // counts, reads nothing
 };
 
 }  // namespace weft::ops

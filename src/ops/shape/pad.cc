@@ -26,7 +26,9 @@ absl::Status Infer(const InferCall& call, Types* results) {
   }
   Dims dims;
   for (size_t d = 0; d < x.rank(); ++d) {
-    const int64_t low = call.attrs.IntList(0)[d], high = call.attrs.IntList(1)[d], interior = call.attrs.IntList(2)[d];
+    const int64_t low = Attr<kAttrs, "edge_padding_low">(call.attrs)[d],
+                  high = Attr<kAttrs, "edge_padding_high">(call.attrs)[d],
+                  interior = Attr<kAttrs, "interior_padding">(call.attrs)[d];
     if (interior < 0) return UserError("interior_padding entry ", d, " is ", interior, "; it cannot be negative");
     int64_t gaps = 0, size = 0;
     // Entries below 2^40, as in windows, keep all later arithmetic on them (interior + 1, -low) in range.
@@ -54,10 +56,10 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value& g = call.cotangents[0];
   Ints low, high, zero(x.size(), 0), limit, strides;
   for (size_t d = 0; d < x.size(); ++d) {
-    low.push_back(-a.IntList(0)[d]);
-    high.push_back(-a.IntList(1)[d]);
-    strides.push_back(a.IntList(2)[d] + 1);
-    limit.push_back(x[d] == 0 ? 0 : (x[d] - 1) * (a.IntList(2)[d] + 1) + 1);
+    low.push_back(-Attr<kAttrs, "edge_padding_low">(a)[d]);
+    high.push_back(-Attr<kAttrs, "edge_padding_high">(a)[d]);
+    strides.push_back(Attr<kAttrs, "interior_padding">(a)[d] + 1);
+    limit.push_back(x[d] == 0 ? 0 : (x[d] - 1) * (Attr<kAttrs, "interior_padding">(a)[d] + 1) + 1);
   }
   Value inner = Slice(b, Pad(b, g, 0, low, high, zero), zero, limit, strides);
   if (call.wanted[0]) grads[0] = inner;
@@ -81,8 +83,8 @@ absl::Status Reference(const ReferenceCall& call) {
     int64_t from = 0;
     bool inside = true;
     for (size_t d = 0; d < y.dims().size(); ++d) {
-      const int64_t step = call.attrs.IntList(2)[d] + 1;
-      const int64_t at = (k / y_strides[d]) % y.dims()[d] - call.attrs.IntList(0)[d];
+      const int64_t step = Attr<kAttrs, "interior_padding">(call.attrs)[d] + 1;
+      const int64_t at = (k / y_strides[d]) % y.dims()[d] - Attr<kAttrs, "edge_padding_low">(call.attrs)[d];
       inside = inside && at >= 0 && at % step == 0 && at / step < x.dims()[d];
       from += at / step * x_strides[d];
     }
@@ -112,12 +114,12 @@ constinit const OpDef kOp_pad = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
-    .lowering = Lowering::kIndexMap,
+    .lowering = Lowering::kKernel,
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
+    .cheap_again = true,  // moves elements
 };
 
 }  // namespace weft::ops

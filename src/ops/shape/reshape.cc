@@ -14,14 +14,14 @@ constexpr AttrDef kAttrs[] = {
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
-  Dims shape = ToDims(call.attrs.IntList(0));
+  Dims shape = ToDims(Attr<kAttrs, "shape">(call.attrs));
   int64_t* open = nullptr;
   Dims known;
   for (int64_t& dim : shape) {
     if (dim == -1 && open == nullptr) {
       open = &dim;
     } else if (dim < 0) {
-      return UserError("shape ", DimsToString(call.attrs.IntList(0)),
+      return UserError("shape ", DimsToString(Attr<kAttrs, "shape">(call.attrs)),
                        dim == -1 ? " has -1 twice" : " has a negative entry", "; only one entry may be -1");
     } else {
       known.push_back(dim);
@@ -30,8 +30,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const std::optional<int64_t> count = CheckedCount(known);
   if (open != nullptr && count && *count != 0 && x.count() % *count == 0) *open = x.count() / *count;
   if (!CheckedCount(shape) || *CheckedCount(shape) != x.count()) {
-    return UserError("shape ", DimsToString(call.attrs.IntList(0)), " does not hold the ", x.count(), " elements of ",
-                     DimsToString(x.dims));
+    return UserError("shape ", DimsToString(Attr<kAttrs, "shape">(call.attrs)), " does not hold the ", x.count(),
+                     " elements of ", DimsToString(x.dims));
   }
   results->push_back(Type::Tensor(x.dtype, std::move(shape)));
   return absl::OkStatus();
@@ -69,8 +69,9 @@ constinit const OpDef kOp_reshape = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
+    .cheap_again = true,  // moves elements
+    .alias = true,        // row-major before and after
 };
 
 }  // namespace weft::ops

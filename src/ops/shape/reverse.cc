@@ -11,19 +11,21 @@ constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
 constexpr AttrDef kAttrs[] = {{"dimensions", AttrType::kInts, "dimensions to turn around", true}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  WEFT_RETURN_IF_ERROR(NormalizeAxes("dimensions", call.attrs.IntList(0), call.operands[0]->rank()).status());
+  WEFT_RETURN_IF_ERROR(
+      NormalizeAxes("dimensions", Attr<kAttrs, "dimensions">(call.attrs), call.operands[0]->rank()).status());
   results->push_back(*call.operands[0]);
   return absl::OkStatus();
 }
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
-  grads[0] = Reverse(call.b, call.cotangents[0], call.node.attrs().IntList(0));
+  grads[0] = Reverse(call.b, call.cotangents[0], Attr<kAttrs, "dimensions">(call.node.attrs()));
   return absl::OkStatus();
 }
 
 absl::Status Reference(const ReferenceCall& call) {
   const HostTensor& x = *call.operands[0];
-  WEFT_ASSIGN_OR_RETURN(const Ints axes, NormalizeAxes("dimensions", call.attrs.IntList(0), x.dims().size()));
+  WEFT_ASSIGN_OR_RETURN(const Ints axes,
+                        NormalizeAxes("dimensions", Attr<kAttrs, "dimensions">(call.attrs), x.dims().size()));
   const Dims strides = StridesOf(x.dims());
   for (int64_t k = 0; k < x.count(); ++k) {
     int64_t from = k;
@@ -37,7 +39,7 @@ absl::Status Reference(const ReferenceCall& call) {
 }
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
-  absl::StatusOr<Ints> axes = NormalizeAxes("dimensions", node.attrs().IntList(0), node.type().rank());
+  absl::StatusOr<Ints> axes = NormalizeAxes("dimensions", Attr<kAttrs, "dimensions">(node.attrs()), node.type().rank());
   if (!axes.ok()) return writer.Fail(axes.status());
   writer.Emit("reverse", {{"dimensions", ShloArray(*axes)}});
 }
@@ -65,8 +67,8 @@ constinit const OpDef kOp_reverse = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
+    .cheap_again = true,  // moves elements
 };
 
 }  // namespace weft::ops

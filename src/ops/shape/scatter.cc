@@ -28,7 +28,13 @@ constexpr AttrDef kAttrs[] = {
 
 // The box has the sizes of the updates' window.
 GatherDims Read(const Attrs& a, const Dims& x, const Dims& updates) {
-  GatherDims dims{a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), a.IntList(5), a.IntList(6), {}};
+  GatherDims dims{Attr<kAttrs, "update_window_dims">(a),
+                  Attr<kAttrs, "inserted_window_dims">(a),
+                  Attr<kAttrs, "scatter_dims_to_operand_dims">(a),
+                  Attr<kAttrs, "index_vector_dim">(a),
+                  Attr<kAttrs, "input_batching_dims">(a),
+                  Attr<kAttrs, "scatter_indices_batching_dims">(a),
+                  {}};
   dims.sizes.assign(x.size(), 1);
   const Ints inner = dims.WindowDims(x.size());
   for (size_t k = 0; k < inner.size() && k < dims.window.size(); ++k) {
@@ -48,7 +54,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
     return UserError("updates have shape ", DimsToString(updates), "; indices and window ask for ",
                      DimsToString(wanted));
   }
-  const int64_t reducer = call.attrs.Int(4);
+  const int64_t reducer = Attr<kAttrs, "reducer">(call.attrs);
   if ((reducer == 4 || reducer == 5) && IsFloat(x.dtype)) {
     return UserError("reducer ", kReducers[reducer], " takes integers or bool, not ", NameOf(x.dtype));
   }
@@ -71,7 +77,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value& x = call.operands[0];
   const Value& indices = call.operands[1];
   const Value& updates = call.operands[2];
-  const int64_t reducer = a.Int(4);
+  const int64_t reducer = Attr<kAttrs, "reducer">(a);
   if (reducer != 0 && reducer != 2 && reducer != 3 && reducer != kSet) {
     return absl::UnimplementedError(absl::StrCat("the gradient of scatter with reducer ", kReducers[reducer],
                                                  " is not supported; sum, max, min and set are"));
@@ -81,7 +87,9 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Value inside = Inside(b, dims, indices, held, updates.dims());
   const auto take = [&](const Value& from) {
     return Call(b, kOp_gather, {from, held},
-                {a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3), dims.sizes, a.IntList(5), a.IntList(6)});
+                {Attr<kAttrs, "update_window_dims">(a), Attr<kAttrs, "inserted_window_dims">(a),
+                 Attr<kAttrs, "scatter_dims_to_operand_dims">(a), Attr<kAttrs, "index_vector_dim">(a), dims.sizes,
+                 Attr<kAttrs, "input_batching_dims">(a), Attr<kAttrs, "scatter_indices_batching_dims">(a)});
   };
   Value g = call.cotangents[0];
   Value none = FullLike(b, updates, 0);
@@ -91,7 +99,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
     Value won = And(b, inside, Compare(b, Direction::kEq, updates, take(y)));
     won = Select(b, won, FullLike(b, updates, 1), none);
     Attrs sum = a;
-    sum.set(4, int64_t{0});
+    sum.set(AttrPosition<kAttrs, "reducer">(), int64_t{0});
     g = Div(b, g, Call(b, kOp_scatter, {kept, indices, won}, sum));
     if (call.wanted[0]) grads[0] = Mul(b, g, kept);
     if (call.wanted[2]) grads[2] = Mul(b, take(g), won);
@@ -121,7 +129,7 @@ absl::Status Reference(const ReferenceCall& call) {
   const HostTensor& updates = *call.operands[2];
   const GatherDims dims = Read(call.attrs, y.dims(), updates.dims());
   const Dims strides = StridesOf(y.dims());
-  const int64_t reducer = call.attrs.Int(4);
+  const int64_t reducer = Attr<kAttrs, "reducer">(call.attrs);
   std::vector<Accumulator> sums;
   if (reducer != kSet) {
     sums.assign(y.count(), Accumulator(static_cast<Reducer>(reducer), y.dtype()));
@@ -146,22 +154,24 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   const Attrs& a = node.attrs();
   const DType dtype = node.type().dtype;
   std::string body;
-  if (a.Int(4) == kSet) {
+  if (Attr<kAttrs, "reducer">(a) == kSet) {
     const std::string type = ToString(Type::Scalar(dtype));
     body = absl::StrCat("{^bb0(%old: ", type, ", %new: ", type, "): \"stablehlo.return\"(%new) : (", type, ") -> ()}");
   } else {
-    body = writer.Reducer(StableHloOf(static_cast<Reducer>(a.Int(4))), dtype);
+    body = writer.Reducer(StableHloOf(static_cast<Reducer>(Attr<kAttrs, "reducer">(a))), dtype);
   }
-  writer.Emit("scatter",
-              {{"scatter_dimension_numbers",
-                absl::StrCat("#stablehlo.scatter<update_window_dims = ", ShloList(a.IntList(0)),
-                             ", inserted_window_dims = ", ShloList(a.IntList(1)), ", input_batching_dims = ",
-                             ShloList(a.IntList(5)), ", scatter_indices_batching_dims = ", ShloList(a.IntList(6)),
-                             ", scatter_dims_to_operand_dims = ", ShloList(a.IntList(2)),
-                             ", index_vector_dim = ", a.Int(3), ">")},
-               {"indices_are_sorted", ShloBool(false)},
-               {"unique_indices", ShloBool(false)}},
-              body);
+  writer.Emit(
+      "scatter",
+      {{"scatter_dimension_numbers",
+        absl::StrCat("#stablehlo.scatter<update_window_dims = ", ShloList(Attr<kAttrs, "update_window_dims">(a)),
+                     ", inserted_window_dims = ", ShloList(Attr<kAttrs, "inserted_window_dims">(a)),
+                     ", input_batching_dims = ", ShloList(Attr<kAttrs, "input_batching_dims">(a)),
+                     ", scatter_indices_batching_dims = ", ShloList(Attr<kAttrs, "scatter_indices_batching_dims">(a)),
+                     ", scatter_dims_to_operand_dims = ", ShloList(Attr<kAttrs, "scatter_dims_to_operand_dims">(a)),
+                     ", index_vector_dim = ", Attr<kAttrs, "index_vector_dim">(a), ">")},
+       {"indices_are_sorted", ShloBool(false)},
+       {"unique_indices", ShloBool(false)}},
+      body);
 }
 
 #define WEFT_ROWS " update_window_dims=[1] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] index_vector_dim=1"
@@ -208,7 +218,6 @@ constinit const OpDef kOp_scatter = {
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-6},
-    .absent = kNoBatching,
     .rounds_once = true,
 };
 

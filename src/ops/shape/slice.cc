@@ -23,7 +23,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
   }
   Dims dims;
   for (size_t d = 0; d < x.rank(); ++d) {
-    const int64_t start = call.attrs.IntList(0)[d], limit = call.attrs.IntList(1)[d], step = call.attrs.IntList(2)[d];
+    const int64_t start = Attr<kAttrs, "start_indices">(call.attrs)[d],
+                  limit = Attr<kAttrs, "limit_indices">(call.attrs)[d], step = Attr<kAttrs, "strides">(call.attrs)[d];
     if (start < 0 || limit < start || limit > x.dims[d]) {
       return UserError("dimension ", d, " has size ", x.dims[d], " and is asked for from ", start, " to ", limit,
                        "; 0 <= start <= limit <= size must hold");
@@ -43,12 +44,12 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Dims& y = call.results[0].dims();
   Ints high, interior;
   for (size_t d = 0; d < x.size(); ++d) {
-    const int64_t step = a.IntList(2)[d];
+    const int64_t step = Attr<kAttrs, "strides">(a)[d];
     interior.push_back(step - 1);
     const int64_t used = y[d] == 0 ? 0 : (y[d] - 1) * step + 1;
-    high.push_back(x[d] - a.IntList(0)[d] - used);
+    high.push_back(x[d] - Attr<kAttrs, "start_indices">(a)[d] - used);
   }
-  grads[0] = Pad(call.b, call.cotangents[0], 0, a.IntList(0), high, interior);
+  grads[0] = Pad(call.b, call.cotangents[0], 0, Attr<kAttrs, "start_indices">(a), high, interior);
   return absl::OkStatus();
 }
 
@@ -61,7 +62,8 @@ absl::Status Reference(const ReferenceCall& call) {
     int64_t from = 0;
     for (size_t d = 0; d < y.dims().size(); ++d) {
       const int64_t index = (k / y_strides[d]) % y.dims()[d];
-      from += (call.attrs.IntList(0)[d] + index * call.attrs.IntList(2)[d]) * x_strides[d];
+      from += (Attr<kAttrs, "start_indices">(call.attrs)[d] + index * Attr<kAttrs, "strides">(call.attrs)[d]) *
+              x_strides[d];
     }
     CopyElement(x, from, y, k);
   }
@@ -95,8 +97,8 @@ constinit const OpDef kOp_slice = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
+    .cheap_again = true,  // moves elements
 };
 
 }  // namespace weft::ops

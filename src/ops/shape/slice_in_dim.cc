@@ -19,14 +19,15 @@ struct Range {
 };
 
 absl::StatusOr<Range> Resolve(const Attrs& attrs, const Dims& dims) {
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", attrs.Int(0), dims.size()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(attrs), dims.size()));
   const int64_t size = dims[axis];
   auto hold = [size](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
-  const int64_t start = hold(attrs.Int(1));
-  const int64_t limit = attrs.has(2) ? hold(attrs.Int(2)) : size;
-  if (attrs.Int(3) < 1) return UserError("step is ", attrs.Int(3), "; it must be at least 1 (see reverse)");
+  const int64_t start = hold(Attr<kAttrs, "start">(attrs));
+  const int64_t limit = HasAttr<kAttrs, "limit">(attrs) ? hold(Attr<kAttrs, "limit">(attrs)) : size;
+  if (Attr<kAttrs, "step">(attrs) < 1)
+    return UserError("step is ", Attr<kAttrs, "step">(attrs), "; it must be at least 1 (see reverse)");
   // A step past the end takes one element, however long it is.
-  return Range{axis, start, std::max(start, limit), std::min(attrs.Int(3), std::max<int64_t>(size, 1))};
+  return Range{axis, start, std::max(start, limit), std::min(Attr<kAttrs, "step">(attrs), std::max<int64_t>(size, 1))};
 }
 
 absl::Status Infer(const InferCall& call, Types* results) {

@@ -12,8 +12,8 @@ constexpr AttrDef kAttrs[] = {{"dims", AttrType::kInts, "axes to drop; absent: a
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
   Ints axes;
-  if (call.attrs.has(0)) {
-    WEFT_ASSIGN_OR_RETURN(axes, NormalizeAxes("dims", call.attrs.IntList(0), x.rank()));
+  if (HasAttr<kAttrs, "dims">(call.attrs)) {
+    WEFT_ASSIGN_OR_RETURN(axes, NormalizeAxes("dims", Attr<kAttrs, "dims">(call.attrs), x.rank()));
   } else {
     for (size_t d = 0; d < x.rank(); ++d) {
       if (x.dims[d] == 1) axes.push_back(d);

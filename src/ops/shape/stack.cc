@@ -13,14 +13,14 @@ constexpr AttrDef kAttrs[] = {
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(InferSame(call, results));
   Dims& dims = results->back().dims;
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", call.attrs.Int(0), dims.size() + 1));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), dims.size() + 1));
   dims.insert(dims.begin() + axis, static_cast<int64_t>(call.operands.size()));
   return absl::OkStatus();
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Dims dims = call.operands[0].dims();
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", call.attrs.Int(0), dims.size() + 1));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), dims.size() + 1));
   dims.insert(dims.begin() + axis, 1);
   Values parts;
   for (const Value& x : call.operands) parts.push_back(Reshape(call.b, x, dims));

@@ -14,7 +14,7 @@ constexpr AttrDef kAttrs[] = {{"axis", AttrType::kInt, "axis to take from; negat
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
   const Type& indices = *call.operands[1];
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", call.attrs.Int(0), x.rank()));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), x.rank()));
   if (x.dims[axis] == 0 && indices.count() != 0)
     return UserError("axis ", axis, " of x is empty: nothing can be taken");
   Dims dims(x.dims.begin(), x.dims.begin() + axis);
@@ -28,7 +28,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   const Value& x = call.operands[0];
   const Value& indices = call.operands[1];
   const int64_t rank = x.dims().size(), index_rank = indices.dims().size();
-  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", call.attrs.Int(0), rank));
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), rank));
   Ints offset, sizes = ToInts(x.dims());
   for (int64_t d = 0; d < rank; ++d) {
     if (d != axis) offset.push_back(d < axis ? d : d - 1 + index_rank);

@@ -13,7 +13,7 @@ constexpr AttrDef kAttrs[] = {{"permutation", AttrType::kInts, "operand dimensio
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
-  const Ints& permutation = call.attrs.IntList(0);
+  const Ints& permutation = Attr<kAttrs, "permutation">(call.attrs);
   Ints sorted = permutation;
   std::sort(sorted.begin(), sorted.end());
   if (sorted != Axes(x.rank())) {
@@ -27,7 +27,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
 }
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
-  const Ints& permutation = call.node.attrs().IntList(0);
+  const Ints& permutation = Attr<kAttrs, "permutation">(call.node.attrs());
   Ints inverse(permutation.size());
   for (size_t i = 0; i < permutation.size(); ++i) inverse[permutation[i]] = i;
   grads[0] = Transpose(call.b, call.cotangents[0], inverse);
@@ -37,7 +37,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 absl::Status Reference(const ReferenceCall& call) {
   const HostTensor& x = *call.operands[0];
   HostTensor& y = call.results[0];
-  const Ints& permutation = call.attrs.IntList(0);
+  const Ints& permutation = Attr<kAttrs, "permutation">(call.attrs);
   const Dims x_strides = StridesOf(x.dims());
   const Dims y_strides = StridesOf(y.dims());
   for (int64_t k = 0; k < y.count(); ++k) {
@@ -72,8 +72,8 @@ constinit const OpDef kOp_transpose = {
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,
-    .absent = kNoBatching,
     .rounds_once = true,
+    .cheap_again = true,  // moves elements
 };
 
 }  // namespace weft::ops

@@ -9,19 +9,19 @@ using namespace ir;
 constexpr AttrDef kAttrs[] = {{"value", AttrType::kLiteral, "the tensor", true}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
-  const HostTensor& value = call.attrs.Tensor(0);
+  const HostTensor& value = Attr<kAttrs, "value">(call.attrs);
   results->push_back(Type::Tensor(value.dtype(), value.dims()));
   return absl::OkStatus();
 }
 
 absl::Status Reference(const ReferenceCall& call) {
-  call.results[0] = call.attrs.Tensor(0);
+  call.results[0] = Attr<kAttrs, "value">(call.attrs);
   return absl::OkStatus();
 }
 
 // One element for every element: the loop compiler's constant.
 ScalarValue LowerScalar(const ScalarCall& call) {
-  const HostTensor& value = call.attrs.Tensor(0);
+  const HostTensor& value = Attr<kAttrs, "value">(call.attrs);
   if (value.count() != 1) return {};
   return IsFloat(call.dtype) ? call.b.Constant(call.dtype, value.GetDouble(0))
                              : call.b.IntConstant(call.dtype, value.GetInt(0));

@@ -13,10 +13,9 @@ constexpr OperandDef kOperands[] = {{.name = "inputs",
                                      .variadic = true,
                                      .group = 0}};
 constexpr Absent kAbsent[] = {
-    {Part::kGradient, Reason::kStructural},  {Part::kBatching, Reason::kStructural},
-    {Part::kStableHlo, Reason::kStructural}, {Part::kLowering, Reason::kStructural},
-    {Part::kReference, Reason::kStructural}, {Part::kSamples, Reason::kStructural},
-    {Part::kExample, Reason::kStructural},
+    {Part::kGradient, Reason::kStructural}, {Part::kStableHlo, Reason::kStructural},
+    {Part::kLowering, Reason::kStructural}, {Part::kReference, Reason::kStructural},
+    {Part::kSamples, Reason::kStructural},  {Part::kExample, Reason::kStructural},
 };
 
 }  // namespace

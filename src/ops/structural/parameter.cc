@@ -7,10 +7,9 @@ namespace {
 using namespace ir;
 
 constexpr Absent kAbsent[] = {
-    {Part::kGradient, Reason::kStructural},  {Part::kBatching, Reason::kStructural},
-    {Part::kStableHlo, Reason::kStructural}, {Part::kLowering, Reason::kStructural},
-    {Part::kReference, Reason::kStructural}, {Part::kSamples, Reason::kStructural},
-    {Part::kExample, Reason::kStructural},
+    {Part::kGradient, Reason::kStructural}, {Part::kStableHlo, Reason::kStructural},
+    {Part::kLowering, Reason::kStructural}, {Part::kReference, Reason::kStructural},
+    {Part::kSamples, Reason::kStructural},  {Part::kExample, Reason::kStructural},
 };
 
 }  // namespace
@@ -23,6 +22,8 @@ constinit const OpDef kOp_parameter = {
     .lowering = Lowering::kStructural,
     .absent = kAbsent,
     .exported = false,
+    .cheap_again = true,  // nothing computes it
+    .parameter = true,
 };
 
 }  // namespace weft::ops

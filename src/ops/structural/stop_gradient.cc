@@ -34,6 +34,8 @@ constinit const OpDef kOp_stop_gradient = {
     .tolerance = kExact,
     .absent = kPointwiseNoGradient,
     .rounds_once = true,
+    // Not cheap_again: once it is known its past may go, and a parameter's past holds all its old values.
+    .alias = true,
 };
 
 }  // namespace weft::ops

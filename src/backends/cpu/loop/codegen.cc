@@ -104,7 +104,7 @@ class LoopEmitter : LoopCode {
     }
     for (size_t i = 0; i < k_.exprs.size(); ++i) {
       const Expr& e = k_.exprs[i];
-      const bool expensive = (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) && IsExpensive(e.op);
+      const bool expensive = (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) && ir::FactsOf(e.op).function;
       if (expensive && deps_[i].reduced && deps_[i].vector && uses[i] > 1 && !IsBool(e.dtype)) {
         cached_[i] = cached_count_++;
       }
@@ -510,7 +510,7 @@ LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
     plan.params.push_back(row);
     int64_t candidates = 0;
     for (const Expr& e : kernel.exprs)
-      candidates += IsExpensive(e.op) && (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary);
+      candidates += ir::FactsOf(e.op).function && (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary);
     if (kernel.stages > 1) plan.scratch_bytes = row * 8 * candidates;
   } else {
     plan.params.push_back(0);
@@ -519,7 +519,7 @@ LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
   double per_element = 20;
   for (const Expr& e : kernel.exprs) {
     if (e.kind == ExprKind::kConstant) continue;
-    per_element += (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) && IsExpensive(e.op) ? 500 : 30;
+    per_element += (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) && ir::FactsOf(e.op).function ? 500 : 30;
   }
   plan.cost = 1.0 * kernel.ParallelCount() * kernel.ReducedCount() * kernel.stages * per_element * 16 /
               std::max(1, layout.lanes);

@@ -2,7 +2,6 @@
 #include "src/backends/cpu/loop/loop.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 
@@ -14,20 +13,6 @@ namespace {
 
 using ir::ScalarOp;
 using ir::ScalarValue;
-
-constexpr std::array<std::string_view, 52> kOpNames = {
-    "add",       "sub",    "mul",       "div",        "rem",        "min",   "max",      "neg",   "abs",
-    "sign",      "and",    "or",        "xor",        "not",        "shl",   "shr",      "sar",   "popcount",
-    "clz",       "floor",  "ceil",      "round_away", "round_even", "trunc", "sqrt",     "rsqrt", "cbrt",
-    "exp",       "exp2",   "expm1",     "log",        "log2",       "log1p", "logistic", "tanh",  "erf",
-    "erf_inv",   "gelu",   "gelu_tanh", "silu",       "sin",        "cos",   "tan",      "atan2", "pow",
-    "is_finite", "is_nan", "eq",        "ne",         "lt",         "le",    "gt"};
-
-std::string OpName(ScalarOp op) {
-  const auto i = static_cast<size_t>(op);
-  if (i < kOpNames.size()) return std::string(kOpNames[i]);
-  return op == ScalarOp::kGe ? "ge" : "mulhi";
-}
 
 bool UsesReduced(const LoopKernel& kernel, const Access& access) {
   for (size_t d = 0; d < kernel.dims.size(); ++d) {
@@ -68,31 +53,6 @@ bool CanMerge(LoopKernel& kernel, size_t d) {
 
 }  // namespace
 
-bool IsExpensive(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::kCbrt:
-    case ScalarOp::kExp:
-    case ScalarOp::kExp2:
-    case ScalarOp::kExpm1:
-    case ScalarOp::kLog:
-    case ScalarOp::kLog2:
-    case ScalarOp::kLog1p:
-    case ScalarOp::kLogistic:
-    case ScalarOp::kTanh:
-    case ScalarOp::kErf:
-    case ScalarOp::kErfInv:
-    case ScalarOp::kGelu:
-    case ScalarOp::kGeluTanh:
-    case ScalarOp::kSilu:
-    case ScalarOp::kSin:
-    case ScalarOp::kCos:
-    case ScalarOp::kTan:
-    case ScalarOp::kAtan2:
-    case ScalarOp::kPow: return true;
-    default: return false;
-  }
-}
-
 bool NeedsF64For16Bits(const std::vector<Expr>& exprs) {
   int roundings = 0;
   for (const Expr& e : exprs) {
@@ -101,8 +61,7 @@ bool NeedsF64For16Bits(const std::vector<Expr>& exprs) {
     } else if (e.kind == ExprKind::kFma) {
       ++roundings;
     } else if (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) {
-      if (IsExpensive(e.op) || e.op == ScalarOp::kRsqrt) return true;
-      roundings += e.op <= ScalarOp::kDiv || e.op == ScalarOp::kSqrt;
+      roundings += ir::FactsOf(e.op).roundings;
     }
   }
   return roundings > 1;
@@ -362,7 +321,7 @@ std::string ToString(const LoopKernel& kernel, bool sizes) {
         break;
       case ExprKind::kUnary:
       case ExprKind::kBinary:
-        absl::StrAppend(&text, OpName(e.op), e.storage == DType::kInvalid ? "" : " for f32");
+        absl::StrAppend(&text, ir::FactsOf(e.op).name, e.storage == DType::kInvalid ? "" : " for f32");
         break;
       case ExprKind::kSelect: absl::StrAppend(&text, "select"); break;
       case ExprKind::kFma: absl::StrAppend(&text, "fma"); break;
@@ -449,7 +408,7 @@ ScalarValue LoopBuilder::Unary(ScalarOp op, ScalarValue x) {
   Expr e;
   e.kind = ExprKind::kUnary;
   e.op = op;
-  if (for_16_bits_ && x.dtype == DType::kF64 && IsExpensive(op)) e.storage = DType::kF32;
+  if (for_16_bits_ && x.dtype == DType::kF64 && ir::FactsOf(op).function) e.storage = DType::kF32;
   e.dtype = op == ScalarOp::kIsFinite || op == ScalarOp::kIsNan ? DType::kBool : x.dtype;
   e.args[0] = x.id;
   return Add(e);
@@ -459,7 +418,7 @@ ScalarValue LoopBuilder::Binary(ScalarOp op, ScalarValue x, ScalarValue y) {
   Expr e;
   e.kind = ExprKind::kBinary;
   e.op = op;
-  if (for_16_bits_ && x.dtype == DType::kF64 && IsExpensive(op)) e.storage = DType::kF32;
+  if (for_16_bits_ && x.dtype == DType::kF64 && ir::FactsOf(op).function) e.storage = DType::kF32;
   e.dtype = op >= ScalarOp::kEq && op <= ScalarOp::kGe ? DType::kBool : x.dtype;
   e.args[0] = x.id;
   e.args[1] = y.id;

@@ -152,9 +152,6 @@ class LoopBuilder final : public ir::ScalarBuilder {
   bool for_16_bits_ = false;
 };
 
-// Whether an operation costs more than about five simple ones.
-bool IsExpensive(ir::ScalarOp op);
-
 // Whether f32 arithmetic could round a 16-bit result of these expressions wrongly: a function, or more roundings than one. One
 // addition, product, quotient or root in f32 of 16-bit operands rounds as if it had been exact.
 bool NeedsF64For16Bits(const std::vector<Expr>& exprs);

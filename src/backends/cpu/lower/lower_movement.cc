@@ -3,6 +3,8 @@
 
 #include "src/backends/cpu/launch/box_call.h"
 #include "src/backends/cpu/lower/lowering.h"
+#include "src/ops/generated/attributes.h"
+#include "src/ops/registry.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -16,7 +18,8 @@ Value Self(const Node& node) { return Value{Ref<const Node>::Share(&node), 0}; }
 
 absl::Status LowerPad(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &value = node.operands()[1];
-  const Ints &low = node.attrs().IntList(0), &interior = node.attrs().IntList(2);
+  const ops::PadAttrs a{node.attrs()};
+  const Ints &low = a.edge_padding_low(), &interior = a.interior_padding();
   const Dims& out = node.type().dims;
   const Dims from = StridesOf(x.dims()), to = StridesOf(out);
   const StorageId result = lowering.Define(Self(node));
@@ -41,7 +44,7 @@ absl::Status LowerPad(Lowering& lowering, const Node& node) {
 
 absl::Status LowerConcatenate(Lowering& lowering, const Node& node) {
   const Dims& out = node.type().dims;
-  int64_t axis = node.attrs().Int(0);
+  int64_t axis = ops::ConcatenateAttrs{node.attrs()}.dimension();
   if (axis < 0) axis += static_cast<int64_t>(out.size());
   const Dims to = StridesOf(out);
   const StorageId result = lowering.Define(Self(node));
@@ -100,9 +103,10 @@ BoxCall MakeBoxCall(const Dims& operand, const Value& indices, const Dims& boxes
 
 absl::Status LowerGather(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &indices = node.operands()[1];
-  const ir::Attrs& a = node.attrs();
-  BoxCall call = MakeBoxCall(x.dims(), indices, node.type().dims, a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3),
-                             a.IntList(5), a.IntList(6));
+  const ops::GatherAttrs a{node.attrs()};
+  BoxCall call =
+      MakeBoxCall(x.dims(), indices, node.type().dims, a.offset_dims(), a.collapsed_slice_dims(), a.start_index_map(),
+                  a.index_vector_dim(), a.operand_batching_dims(), a.start_indices_batching_dims());
   call.dtype = x.dtype();
   lowering.Host("gather", {lowering.Of(x), lowering.Of(indices)}, {lowering.Define(Self(node))}, EncodeBoxes(call),
                 node.type().bytes() * 100.0 + 1e6);
@@ -111,11 +115,12 @@ absl::Status LowerGather(Lowering& lowering, const Node& node) {
 
 absl::Status LowerScatter(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &indices = node.operands()[1], &updates = node.operands()[2];
-  const ir::Attrs& a = node.attrs();
-  BoxCall call = MakeBoxCall(x.dims(), indices, updates.dims(), a.IntList(0), a.IntList(1), a.IntList(2), a.Int(3),
-                             a.IntList(5), a.IntList(6));
+  const ops::ScatterAttrs a{node.attrs()};
+  BoxCall call = MakeBoxCall(x.dims(), indices, updates.dims(), a.update_window_dims(), a.inserted_window_dims(),
+                             a.scatter_dims_to_operand_dims(), a.index_vector_dim(), a.input_batching_dims(),
+                             a.scatter_indices_batching_dims());
   call.dtype = x.dtype();
-  call.reducer = a.Int(4);
+  call.reducer = a.reducer();
   const double cost = updates.type().bytes() * 500.0 + 1e6;
   // Sums and products of 16-bit floats run in f32 and are rounded once, however many updates one place gets.
   if (IsFloat(x.dtype()) && BytesOf(x.dtype()) == 2 && call.reducer <= 1) {
@@ -169,13 +174,17 @@ absl::Status LowerDynamicUpdateSlice(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-constexpr NamedRule kRules[] = {
-    {"pad", LowerPad},         {"concatenate", LowerConcatenate},    {"gather", LowerGather},
-    {"scatter", LowerScatter}, {"dynamic_slice", LowerDynamicSlice}, {"dynamic_update_slice", LowerDynamicUpdateSlice},
+constexpr OpRule kRules[] = {
+    {&ops::kOp_pad, LowerPad},
+    {&ops::kOp_concatenate, LowerConcatenate},
+    {&ops::kOp_gather, LowerGather},
+    {&ops::kOp_scatter, LowerScatter},
+    {&ops::kOp_dynamic_slice, LowerDynamicSlice},
+    {&ops::kOp_dynamic_update_slice, LowerDynamicUpdateSlice},
 };
 
 }  // namespace
 
-std::span<const NamedRule> MovementRules() { return kRules; }
+std::span<const OpRule> MovementRules() { return kRules; }
 
 }  // namespace weft::cpu

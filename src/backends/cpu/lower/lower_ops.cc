@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/backends/cpu/lower/lowering.h"
+#include "src/ops/generated/attributes.h"
 #include "src/ops/registry.h"
 #include "src/runtime/status.h"
 
@@ -91,8 +92,9 @@ Side MakeSide(Lowering& lowering, const Value& value, const Ints& batch, const I
 
 absl::Status LowerDot(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &y = node.operands()[1];
-  const ir::Attrs& a = node.attrs();
-  const Ints &xb = a.IntList(0), &yb = a.IntList(1), &xc = a.IntList(2), &yc = a.IntList(3);
+  const ops::DotGeneralAttrs a{node.attrs()};
+  const Ints &xb = a.lhs_batching_dimensions(), &yb = a.rhs_batching_dimensions();
+  const Ints &xc = a.lhs_contracting_dimensions(), &yc = a.rhs_contracting_dimensions();
   const Value result{Ref<const Node>::Share(&node), 0};
   GemmCall call;
   call.input = x.dtype();
@@ -141,16 +143,16 @@ absl::Status LowerDot(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-constexpr NamedRule kRules[] = {
-    {"dot_general", LowerDot},
+constexpr OpRule kRules[] = {
+    {&ops::kOp_dot_general, LowerDot},
 };
 
 }  // namespace
 
-LowerRule FindLowerRule(std::string_view op) {
-  for (const std::span<const NamedRule> rules : {std::span<const NamedRule>(kRules), WindowRules(), MovementRules()}) {
-    for (const NamedRule& named : rules) {
-      if (named.op == op) return named.rule;
+LowerRule FindLowerRule(const ir::OpDef& op) {
+  for (const std::span<const OpRule> rules : {std::span<const OpRule>(kRules), WindowRules(), MovementRules()}) {
+    for (const OpRule& rule : rules) {
+      if (rule.op == &op) return rule.rule;
     }
   }
   return nullptr;

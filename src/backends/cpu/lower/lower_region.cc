@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/ir/op_def.h"
+#include "src/ops/generated/attributes.h"
 #include "src/ops/registry.h"
 #include "src/runtime/status.h"
 
@@ -25,24 +26,10 @@ struct Affine {
 };
 using Map = std::vector<Affine>;  // one entry for each dimension of the value
 
-const Ints& IntsOf(const Node& node, std::string_view name) {
-  static const Ints kNone;
-  for (size_t i = 0; i < node.op().attrs.size(); ++i) {
-    if (node.op().attrs[i].name == name && node.attrs().has(i)) return node.attrs().IntList(i);
-  }
-  return kNone;
-}
 // Negative dimensions count from the end.
-Ints AxesOf(const Node& node, std::string_view name, size_t rank) {
-  Ints axes = IntsOf(node, name);
+Ints AxesOf(Ints axes, size_t rank) {
   for (int64_t& axis : axes) axis += axis < 0 ? static_cast<int64_t>(rank) : 0;
   return axes;
-}
-int64_t IntOf(const Node& node, std::string_view name) {
-  for (size_t i = 0; i < node.op().attrs.size(); ++i) {
-    if (node.op().attrs[i].name == name && node.attrs().has(i)) return node.attrs().Int(i);
-  }
-  return 0;
 }
 
 bool IsSplat(const HostTensor& t) {
@@ -53,7 +40,7 @@ bool IsSplat(const HostTensor& t) {
   return t.count() > 0;
 }
 
-const HostTensor& LiteralOf(const Node& node) { return node.attrs().Tensor(0); }
+const HostTensor& LiteralOf(const Node& node) { return ops::ConstantAttrs{node.attrs()}.value(); }
 
 class RegionLowering {
  public:
@@ -81,7 +68,7 @@ class RegionLowering {
   absl::Status ChooseDims() {
     const Node* reduce = nullptr;
     for (const Node* node : region_.nodes()) {
-      if (node->op().name == "reduce" && reduce == nullptr) reduce = node;
+      if (&node->op() == &ops::kOp_reduce && reduce == nullptr) reduce = node;
     }
     if (reduce == nullptr) {
       full_ = region_.results()[0].dims();
@@ -92,7 +79,7 @@ class RegionLowering {
     } else {
       full_ = reduce->operands()[0].dims();
       reduced_.assign(full_.size(), false);
-      for (int64_t d : AxesOf(*reduce, "dimensions", full_.size())) reduced_[d] = true;
+      for (int64_t d : AxesOf(ops::ReduceAttrs{reduce->attrs()}.dimensions(), full_.size())) reduced_[d] = true;
     }
     // Parallel dimensions first. place_[d] is where dimension d of the full shape went.
     place_.resize(full_.size());
@@ -166,7 +153,7 @@ class RegionLowering {
 
   bool HasReduce() const {
     for (const Node* node : region_.nodes()) {
-      if (node->op().name == "reduce") return true;
+      if (&node->op() == &ops::kOp_reduce) return true;
     }
     return false;
   }
@@ -210,50 +197,50 @@ class RegionLowering {
 
   absl::StatusOr<ScalarValue> EvalNew(const Value& value, const Map& map) {
     const Node& node = *value.node;
-    const std::string_view op = node.op().name;
+    const ir::OpDef& op = node.op();
     auto parameter = parameters_.find(&node);
     if (parameter != parameters_.end()) {
       Access access = AccessOf(value.dims(), value.dtype(), map);
       access.buffer = parameter->second;
       return builder_.Load(std::move(access));
     }
-    if (op == "constant") {
+    if (&op == &ops::kOp_constant) {
       const HostTensor& t = LiteralOf(node);
       if (!IsSplat(t)) return absl::UnimplementedError("a literal of different elements inside a kernel");
       return IsFloat(t.dtype()) ? builder_.Constant(t.dtype(), t.GetDouble(0))
                                 : builder_.IntConstant(t.dtype(), t.GetInt(0));
     }
-    if (op == "iota") {
-      const int64_t counted = IntOf(node, "dimension");
+    if (&op == &ops::kOp_iota) {
+      const int64_t counted = ops::IotaAttrs{node.attrs()}.dimension();
       const Affine& index = map[counted < 0 ? counted + static_cast<int64_t>(map.size()) : counted];
       Access access;
       access.offset = index.offset;
       access.strides = index.coefficients;
       return builder_.Convert(builder_.Index(std::move(access)), value.dtype());
     }
-    if (op == "reduce") return EvalReduce(node, map);
-    if (node.op().lowering == ir::Lowering::kIndexMap) {
+    if (&op == &ops::kOp_reduce) return EvalReduce(node, map);
+    if (op.lowering == ir::Lowering::kIndexMap) {
       WEFT_ASSIGN_OR_RETURN(Map operand_map, MapOfOperand(node, map));
       return Eval(node.operands()[0], operand_map);
     }
-    if (node.op().scalar == nullptr) return absl::UnimplementedError(absl::StrCat("no scalar code for ", op));
+    if (op.scalar == nullptr) return absl::UnimplementedError(absl::StrCat("no scalar code for ", op.name));
     absl::InlinedVector<ScalarValue, 4> operands;
     for (const Value& operand : node.operands()) {
       if (operand.dims().size() != map.size() && !operand.dims().empty()) {
-        return absl::UnimplementedError(absl::StrCat("operands of ", op, " differ in rank"));
+        return absl::UnimplementedError(absl::StrCat("operands of ", op.name, " differ in rank"));
       }
       WEFT_ASSIGN_OR_RETURN(ScalarValue x, Eval(operand, operand.dims().empty() ? Map() : map));
       operands.push_back(x);
     }
     if (value.dtype() != DType::kF16 || !NeedsF64(node, operands)) {
-      const ScalarValue result = node.op().scalar(ir::ScalarCall{builder_, operands, node.attrs(), value.dtype()});
+      const ScalarValue result = op.scalar(ir::ScalarCall{builder_, operands, node.attrs(), value.dtype()});
       return builder_.Round(result, value.dtype());
     }
     for (ScalarValue& x : operands) {
       if (x.dtype == DType::kF32) x = builder_.Convert(x, DType::kF64);
     }
     builder_.set_for_16_bits(true);
-    const ScalarValue result = node.op().scalar(ir::ScalarCall{builder_, operands, node.attrs(), value.dtype()});
+    const ScalarValue result = op.scalar(ir::ScalarCall{builder_, operands, node.attrs(), value.dtype()});
     builder_.set_for_16_bits(false);
     return builder_.Convert(result, value.dtype());
   }
@@ -274,41 +261,40 @@ class RegionLowering {
   }
 
   absl::StatusOr<Map> MapOfOperand(const Node& node, const Map& map) const {
-    const std::string_view op = node.op().name;
+    const ir::OpDef& op = node.op();
     const Dims& from = node.operands()[0].dims();
     Map result;
-    if (op == "broadcast_in_dim") {
-      const Ints& at = IntsOf(node, "broadcast_dimensions");
+    if (&op == &ops::kOp_broadcast_in_dim) {
+      const Ints& at = ops::BroadcastInDimAttrs{node.attrs()}.broadcast_dimensions();
       for (size_t i = 0; i < from.size(); ++i) result.push_back(from[i] == 1 ? Zero() : map[at[i]]);
       return result;
     }
-    if (op == "transpose") {
-      const Ints permutation = AxesOf(node, "permutation", from.size());
+    if (&op == &ops::kOp_transpose) {
+      const Ints permutation = AxesOf(ops::TransposeAttrs{node.attrs()}.permutation(), from.size());
       result.assign(from.size(), Affine{});
       for (size_t i = 0; i < from.size(); ++i) result[permutation[i]] = map[i];
       return result;
     }
-    if (op == "slice") {
-      const Ints& start = IntsOf(node, "start_indices");
-      const Ints& step = IntsOf(node, "strides");
+    if (&op == &ops::kOp_slice) {
+      const ops::SliceAttrs slice{node.attrs()};
       for (size_t i = 0; i < from.size(); ++i) {
         Affine a = map[i];
-        const int64_t stride = step.empty() ? 1 : step[i];
-        a.offset = start[i] + a.offset * stride;
+        const int64_t stride = slice.strides()[i];
+        a.offset = slice.start_indices()[i] + a.offset * stride;
         for (int64_t& c : a.coefficients) c *= stride;
         result.push_back(std::move(a));
       }
       return result;
     }
-    if (op == "reverse") {
+    if (&op == &ops::kOp_reverse) {
       result = map;
-      for (int64_t d : AxesOf(node, "dimensions", from.size())) {
+      for (int64_t d : AxesOf(ops::ReverseAttrs{node.attrs()}.dimensions(), from.size())) {
         result[d].offset = from[d] - 1 - result[d].offset;
         for (int64_t& c : result[d].coefficients) c = -c;
       }
       return result;
     }
-    if (op == "reshape") {
+    if (&op == &ops::kOp_reshape) {
       const Dims& to = node.type().dims;
       if (Squeezed(from) != Squeezed(to)) return absl::UnimplementedError("reshape inside a kernel");
       size_t next = 0;
@@ -322,12 +308,13 @@ class RegionLowering {
       }
       return result;
     }
-    return absl::UnimplementedError(absl::StrCat("no index map for ", op));
+    return absl::UnimplementedError(absl::StrCat("no index map for ", op.name));
   }
 
   absl::StatusOr<ScalarValue> EvalReduce(const Node& node, const Map& map) {
     const Value& operand = node.operands()[0];
-    const Ints dimensions = AxesOf(node, "dimensions", operand.dims().size());
+    const ops::ReduceAttrs reduce{node.attrs()};
+    const Ints dimensions = AxesOf(reduce.dimensions(), operand.dims().size());
     for (const Affine& a : map) {
       for (size_t d = 0; d < a.coefficients.size(); ++d) {
         if (kernel_.dims[d].reduce && kernel_.dims[d].size != 1 && a.coefficients[d] != 0) {
@@ -356,7 +343,7 @@ class RegionLowering {
     }
     if (next != loops.size()) return absl::UnimplementedError("reductions over different shapes in one kernel");
     WEFT_ASSIGN_OR_RETURN(ScalarValue x, Eval(operand, operand_map));
-    ScalarValue r = builder_.Reduce(static_cast<ops::Reducer>(IntOf(node, "reducer")), x);
+    ScalarValue r = builder_.Reduce(static_cast<ops::Reducer>(reduce.reducer()), x);
     return builder_.Round(r, node.type().dtype);
   }
 
@@ -381,11 +368,11 @@ absl::StatusOr<LoopKernel> LowerRegion(const ir::Function& region) {
 
 bool IsLoopNode(const ir::Node& node) {
   if (node.results().size() != 1 || !node.type().is_tensor()) return false;
-  const std::string_view op = node.op().name;
-  if (op == "constant") return IsSplat(LiteralOf(node));
-  if (op == "reshape" || op == "pad" || op == "bitcast_convert") return false;  // aliases, a rule of its own
-  switch (node.op().lowering) {
-    case ir::Lowering::kScalar: return node.op().scalar != nullptr;
+  const ir::OpDef& op = node.op();
+  if (&op == &ops::kOp_constant) return IsSplat(LiteralOf(node));
+  if (op.alias) return false;
+  switch (op.lowering) {
+    case ir::Lowering::kScalar: return op.scalar != nullptr;
     case ir::Lowering::kIndexMap:
     case ir::Lowering::kReduction: return true;
     default: return false;

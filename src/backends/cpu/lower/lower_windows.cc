@@ -1,10 +1,13 @@
 // Convolutions and pooling: any dimension order to the kernels' NHWC and HWIO, with copies only where the order differs.
 #include <algorithm>
+#include <optional>
 
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/backends/cpu/lower/lowering.h"
 #include "src/ops/conv/conv_shape.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/generated/attributes.h"
+#include "src/ops/registry.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -66,9 +69,10 @@ double ConvCost(const ConvCall& c) {
   return products * 10 + 1e6;
 }
 
-// Runs `name` on operands in the kernels' order and puts the result in its own.
+// Runs the kernel `name` on operands in the kernels' order and puts the result in its own. `columns`: of the result as a
+// matrix, if a loop may follow on its finished blocks, else 0.
 absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, Geometry g, StorageId left,
-                  StorageId right, const Ints& result_order) {
+                  StorageId right, const Ints& result_order, int64_t columns) {
   const Value result{Ref<const Node>::Share(&node), 0};
   ConvCall& c = g.call;
   c.input = node.operands()[0].dtype();
@@ -81,8 +85,6 @@ absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, G
   bool in_order = true;
   for (size_t i = 0; i < inverse.size(); ++i) in_order = in_order && inverse[i] == static_cast<int64_t>(i);
   if (in_order && c.output == result.dtype()) {
-    // The gradient of the kernel is small and comes in partial sums: nothing follows it in cache.
-    const int64_t columns = name == "conv" ? c.out_channels : name == "conv_backward_data" ? c.in_channels : 0;
     lowering.Host(name, {left, right}, {lowering.Define(result)}, EncodeConv(c), ConvCost(c),
                   columns > 0 ? count / columns : 0, columns);
     return absl::OkStatus();
@@ -101,7 +103,8 @@ absl::Status LowerConv(Lowering& lowering, const Node& node) {
   WEFT_ASSIGN_OR_RETURN(Geometry g, Read(node, x.dims(), w.dims()));
   const StorageId left = lowering.Transposed(x, g.x_order), right = lowering.Transposed(w, g.w_order);
   const Ints order = g.y_order;
-  return Emit(lowering, node, "conv", std::move(g), left, right, order);
+  const int64_t columns = g.call.out_channels;
+  return Emit(lowering, node, "conv", std::move(g), left, right, order, columns);
 }
 
 absl::Status LowerBackwardInput(Lowering& lowering, const Node& node) {
@@ -109,7 +112,8 @@ absl::Status LowerBackwardInput(Lowering& lowering, const Node& node) {
   WEFT_ASSIGN_OR_RETURN(Geometry g, Read(node, node.type().dims, w.dims()));
   const StorageId left = lowering.Transposed(y, g.y_order), right = lowering.Transposed(w, g.w_order);
   const Ints order = g.x_order;
-  return Emit(lowering, node, "conv_backward_data", std::move(g), left, right, order);
+  const int64_t columns = g.call.in_channels;
+  return Emit(lowering, node, "conv_backward_data", std::move(g), left, right, order, columns);
 }
 
 absl::Status LowerBackwardKernel(Lowering& lowering, const Node& node) {
@@ -117,7 +121,8 @@ absl::Status LowerBackwardKernel(Lowering& lowering, const Node& node) {
   WEFT_ASSIGN_OR_RETURN(Geometry g, Read(node, x.dims(), node.type().dims));
   const StorageId left = lowering.Transposed(x, g.x_order), right = lowering.Transposed(y, g.y_order);
   const Ints order = g.w_order;
-  return Emit(lowering, node, "conv_backward_weights", std::move(g), left, right, order);
+  // The gradient of the kernel is small and comes in partial sums: nothing follows it in cache.
+  return Emit(lowering, node, "conv_backward_weights", std::move(g), left, right, order, 0);
 }
 
 // --- windows
@@ -127,20 +132,25 @@ struct Pooling {
   Dims in, out;
 };
 
-absl::StatusOr<Pooling> ReadPooling(const Node& node, const Dims& in, size_t strides, size_t base, size_t dilation,
-                                    size_t padding) {
+// Positions in the schema; select_and_scatter has no dilations.
+struct PoolingAttrs {
+  size_t sizes, strides, padding;
+  std::optional<size_t> base = {}, dilation = {};
+};
+
+absl::StatusOr<Pooling> ReadPooling(const Node& node, const Dims& in, const PoolingAttrs& at) {
   const size_t n = in.size();
   const ir::OpDef& op = node.op();
   const ir::Attrs& a = node.attrs();
   Pooling p;
   p.in = in;
-  WEFT_ASSIGN_OR_RETURN(const Ints sizes, ops::PerDimension(op, a, 0, n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints steps, ops::PerDimension(op, a, strides, n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints pads, ops::PerDimension(op, a, padding, n, 0, 2));
+  WEFT_ASSIGN_OR_RETURN(const Ints sizes, ops::PerDimension(op, a, at.sizes, n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints steps, ops::PerDimension(op, a, at.strides, n, 1));
+  WEFT_ASSIGN_OR_RETURN(const Ints pads, ops::PerDimension(op, a, at.padding, n, 0, 2));
   Ints bases(n, 1), dilations(n, 1);
-  if (base != 0) {
-    WEFT_ASSIGN_OR_RETURN(bases, ops::PerDimension(op, a, base, n, 1));
-    WEFT_ASSIGN_OR_RETURN(dilations, ops::PerDimension(op, a, dilation, n, 1));
+  if (at.base && at.dilation) {
+    WEFT_ASSIGN_OR_RETURN(bases, ops::PerDimension(op, a, *at.base, n, 1));
+    WEFT_ASSIGN_OR_RETURN(dilations, ops::PerDimension(op, a, *at.dilation, n, 1));
   }
   for (size_t d = 0; d < n; ++d) {
     p.windows.push_back({in[d], sizes[d], steps[d], pads[2 * d], pads[2 * d + 1], bases[d], dilations[d]});
@@ -177,10 +187,13 @@ double PoolCost(const Pooling& p) {
 }
 
 absl::Status LowerReduceWindow(Lowering& lowering, const Node& node) {
+  using Attrs = ops::ReduceWindowAttrs;
   const Value& x = node.operands()[0];
   const Value result{Ref<const Node>::Share(&node), 0};
-  WEFT_ASSIGN_OR_RETURN(const Pooling p, ReadPooling(node, x.dims(), 2, 3, 4, 5));
-  const auto reducer = static_cast<ops::Reducer>(node.attrs().Int(1));
+  WEFT_ASSIGN_OR_RETURN(const Pooling p, ReadPooling(node, x.dims(),
+                                                     {Attrs::kWindowDimensions, Attrs::kWindowStrides, Attrs::kPadding,
+                                                      Attrs::kBaseDilations, Attrs::kWindowDilations}));
+  const auto reducer = static_cast<ops::Reducer>(Attrs{node.attrs()}.reducer());
   PoolCall call;
   call.dtype = x.dtype();
   const bool kind = reducer == ops::Reducer::kMax || reducer == ops::Reducer::kMin || reducer == ops::Reducer::kSum;
@@ -242,8 +255,10 @@ absl::Status LowerReduceWindow(Lowering& lowering, const Node& node) {
 }
 
 absl::Status LowerSelectAndScatter(Lowering& lowering, const Node& node) {
+  using Attrs = ops::SelectAndScatterAttrs;
   const Value &x = node.operands()[0], &source = node.operands()[1];
-  WEFT_ASSIGN_OR_RETURN(const Pooling p, ReadPooling(node, x.dims(), 1, 0, 0, 2));
+  WEFT_ASSIGN_OR_RETURN(
+      const Pooling p, ReadPooling(node, x.dims(), {Attrs::kWindowDimensions, Attrs::kWindowStrides, Attrs::kPadding}));
   PoolCall call;
   call.dtype = x.dtype();
   call.kind = PoolKind::kMax;
@@ -269,16 +284,16 @@ absl::Status LowerSelectAndScatter(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-constexpr NamedRule kRules[] = {
-    {"convolution", LowerConv},
-    {"weft.conv_backward_input", LowerBackwardInput},
-    {"weft.conv_backward_kernel", LowerBackwardKernel},
-    {"reduce_window", LowerReduceWindow},
-    {"select_and_scatter", LowerSelectAndScatter},
+constexpr OpRule kRules[] = {
+    {&ops::kOp_convolution, LowerConv},
+    {&ops::kOp_conv_backward_input, LowerBackwardInput},
+    {&ops::kOp_conv_backward_kernel, LowerBackwardKernel},
+    {&ops::kOp_reduce_window, LowerReduceWindow},
+    {&ops::kOp_select_and_scatter, LowerSelectAndScatter},
 };
 
 }  // namespace
 
-std::span<const NamedRule> WindowRules() { return kRules; }
+std::span<const OpRule> WindowRules() { return kRules; }
 
 }  // namespace weft::cpu

@@ -8,6 +8,7 @@
 #include "src/backends/cpu/loop/block_loop.h"
 #include "src/backends/cpu/lower/lower_region.h"
 #include "src/ir/builder.h"
+#include "src/ops/generated/attributes.h"
 #include "src/ops/registry.h"
 #include "src/runtime/status.h"
 
@@ -286,16 +287,14 @@ absl::Status Lowering::LowerFusion(const Node& node) {
 
 absl::Status Lowering::LowerNode(const Node& node) {
   const Value self{Ref<const Node>::Share(&node), 0};
-  const std::string_view op = node.op().name;
+  const ir::OpDef& op = node.op();
   absl::Status status;
-  if (op == "fusion") {
+  if (&op == &ops::kOp_fusion) {
     status = LowerFusion(node);
-  } else if (op == "reshape" || op == "bitcast_convert" || op == "weft.stop_gradient") {
+  } else if (op.alias) {
     Alias(self, Of(node.operands()[0]));
-  } else if (op == "constant" && !IsLoopNode(node)) {
-    Alias(self, Constant(node.attrs().Tensor(0)));
-  } else if (op == "constant") {
-    Alias(self, Constant(node.attrs().Tensor(0)));
+  } else if (&op == &ops::kOp_constant) {
+    Alias(self, Constant(ops::ConstantAttrs{node.attrs()}.value()));
   } else if (LowerRule rule = FindLowerRule(op); rule != nullptr) {
     status = rule(*this, node);
   } else if (IsLoopNode(node)) {
@@ -310,7 +309,7 @@ absl::Status Lowering::LowerNode(const Node& node) {
       status = kernel.status();
     }
   } else {
-    status = UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend cannot run ", op, " yet");
+    status = UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend cannot run ", op.name, " yet");
   }
   if (status.ok()) return status;
   std::string where = ir::ToString(node.location());
@@ -341,7 +340,7 @@ absl::StatusOr<LoweredModule> Lowering::Run() {
     }
   }
   for (const Node* node : main.nodes()) {
-    if (node->op().name == "parameter") continue;
+    if (node->op().parameter) continue;
     WEFT_RETURN_IF_ERROR(LowerNode(*node));
   }
   BindResults();

@@ -99,16 +99,16 @@ class Lowering {
   absl::flat_hash_map<std::string, uint32_t> host_of_name_;
 };
 
-// Operations with rules of their own, by name; null if there is none.
+// The rule of an operation whose code is a kernel of this backend; null if there is none. A dozen: looked for one by one.
 using LowerRule = absl::Status (*)(Lowering& lowering, const ir::Node& node);
-LowerRule FindLowerRule(std::string_view op);
-struct NamedRule {
-  std::string_view op;
+LowerRule FindLowerRule(const ir::OpDef& op);
+struct OpRule {
+  const ir::OpDef* op;
   LowerRule rule;
 };
 // One list a file.
-std::span<const NamedRule> WindowRules();
-std::span<const NamedRule> MovementRules();
+std::span<const OpRule> WindowRules();
+std::span<const OpRule> MovementRules();
 
 // Storages in one arena so that no two that live at once overlap, large ones first. Returns the arena's size.
 struct Lifetime {
