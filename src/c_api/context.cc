@@ -177,7 +177,7 @@ absl::Status Context::BeforeWork() {
 
 absl::Status Context::InBackground(std::function<void()> work) {
   engine_->StartsWork();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::erase_if(background_, [](Background& old) {
     if (!old.done->load(std::memory_order_acquire)) return false;
     old.thread.join();
