@@ -124,7 +124,6 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   config.options.seed = static_cast<uint64_t>(settings.integer(Option::kSeed));
   config.options.isa = settings.text(Option::kIsa);
   config.options.verify_between_passes = settings.truth(Option::kVerifyBetweenPasses);
-  config.options.hash_bits = static_cast<int>(settings.integer(Option::kHashBits));
   config.log = [state = context->log_](lazy::LogLevel level, std::string_view text) { state->Write(level, text); };
   WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings));
   auto early_warnings = std::make_shared<std::atomic<int>>(0);  // before there is an engine to count them
