@@ -144,6 +144,14 @@ typedef enum weft_mode {
   WEFT_MODE_FORCE32 = 0x7FFFFFFF
 } weft_mode;
 
+/* Who said what an option's value is. */
+typedef enum weft_option_source {
+  WEFT_OPTION_FROM_DEFAULT = 0, /* nobody: the default */
+  WEFT_OPTION_FROM_ENVIRONMENT = 1, /* the environment variable */
+  WEFT_OPTION_FROM_CALLER = 2, /* weft_context_options */
+  WEFT_OPTION_SOURCE_FORCE32 = 0x7FFFFFFF
+} weft_option_source;
+
 /* Any function of the library; cast it to its declared type. Since 1.0. */
 typedef void (*weft_proc)(void);
 
@@ -165,6 +173,26 @@ typedef void (*weft_free_fn)(void* user_data, void* pointer, size_t size);
  * a second try is worthwhile. Any thread; must not call Weft. Since 1.0.
  */
 typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
+
+/* Options, by name in a weft_setting or by environment variable (WEFT_ and the name in capitals):
+ *   mode (lazy, eager, debug; default lazy): how recorded operations run
+ *   platform (cpu, reference; default cpu): who computes; reference is slow, the oracle
+ *   seed (0 or more; default 0): first state of the random stream
+ *   isa (avx512, avx2, portable; default empty): forces a CPU path; empty: the best this machine has
+ *   threads (0 to 1024; default 0): threads that compute, of all contexts together; 0: one per core
+ *   max_pending_nodes (0 or more; default 20000): nodes after which a graph is cut; 0: never
+ *   max_pending_bytes (0 or more; default 68719476736): bytes of recorded results after which a graph is cut; 0: never
+ *   repetition_nodes (0 or more; default 1000): nodes after which a repeating sequence is cut between two rounds; 0:
+ *     never
+ *   cache_mode (off, read, write; default write): compiled programs on disk
+ *   cache_dir (text; default empty): folder of compiled programs; empty: weft in XDG_CACHE_HOME or ~/.cache
+ *   cache_max_bytes (0 or more; default 4294967296): size at which the least recently used programs go
+ *   verify_between_passes (0, 1; default 0): checks the program after every compiler pass
+ *   log (debug, info, warning, error, off; default off): without a hook, records of this level and above go to standard
+ *     error
+ *   hash_bits (0 to 128; default 128): deprecated: accepted and without effect; bits of a program's key that were
+ *     looked at, a hook of Weft's own tests
+ */
 
 /* One option by name, value as text ("cache_dir", "/var/cache/weft"). Since 1.0. */
 typedef struct weft_setting {
@@ -333,6 +361,24 @@ WEFT_API WEFT_MUST_USE weft_error* weft_context_option(weft_context* ctx, const 
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_option_list(weft_option_info* out, size_t capacity,
     size_t* out_count) WEFT_NOEXCEPT;
+
+/* Who said the effective value of an option.
+ *   name: length bytes
+ * Errors: INVALID_ARGUMENT, NOT_FOUND. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_context_option_source(weft_context* ctx, const char* name, size_t length,
+    weft_option_source* out) WEFT_NOEXCEPT;
+
+/* What else is known of an option, as NUL-terminated static text, or NULL if there is no such option or nothing to say:
+ * "choices" (the values it takes, separated by |), "most" (of a number), "since" (ABI version), "deprecated" (why; set
+ * only if it is).
+ *   name: length bytes
+ *   key: key_length bytes
+ *   returns: borrowed
+ * Threads: any. Since 1.0.
+ */
+WEFT_API const char* weft_option_detail(const char* name, size_t length, const char* key,
+                                        size_t key_length) WEFT_NOEXCEPT;
 
 /* Replaces the log hook; NULL function = no log. release runs exactly once, when the hook is replaced, the context
  * ends, or this call fails.

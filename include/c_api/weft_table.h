@@ -150,6 +150,8 @@ struct weft_api_v1 {
   weft_error* (*idx_read)(weft_context* ctx, const char* path, size_t path_length, weft_device* device, weft_tensor** out);
   weft_error* (*tensor_from_u64)(weft_context* ctx, weft_dtype dtype, uint64_t value, weft_tensor** out);
   weft_error* (*tensor_item_u64)(weft_tensor* tensor, uint64_t* out_value);
+  weft_error* (*context_option_source)(weft_context* ctx, const char* name, size_t length, weft_option_source* out);
+  const char* (*option_detail)(const char* name, size_t length, const char* key, size_t key_length);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

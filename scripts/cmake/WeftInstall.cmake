@@ -1,4 +1,5 @@
-# cmake --install: the library (stripped in release builds), the headers, pkg-config and CMake package files.
+# cmake --install: component `library` (stripped in release builds), `command` (the program weft), `development` (headers,
+# pkg-config and CMake package files).
 include(CMakePackageConfigHelpers)
 
 file(GLOB weft_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/c_api/*.h")
@@ -9,18 +10,22 @@ install(CODE "
   set(WEFT_PC_INCLUDEDIR \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/weft\")
   set(WEFT_RELEASE_VERSION \"${WEFT_RELEASE_VERSION}\")
   configure_file(\"${PROJECT_SOURCE_DIR}/pkgconfig/weft.pc.in\" \"${PROJECT_BINARY_DIR}/generated/weft.pc\" @ONLY)
-")
-install(FILES "${PROJECT_BINARY_DIR}/generated/weft.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+" COMPONENT development)
+install(FILES "${PROJECT_BINARY_DIR}/generated/weft.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT development)
 
-install(TARGETS weft EXPORT weft LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES ${weft_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weft)
-install(EXPORT weft NAMESPACE weft:: FILE weftTargets.cmake DESTINATION "${weft_package_dir}")
+install(TARGETS weft EXPORT weft LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  COMPONENT library NAMELINK_COMPONENT development)
+if(TARGET weft_cli)
+  install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
+endif()
+install(FILES ${weft_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weft COMPONENT development)
+install(EXPORT weft NAMESPACE weft:: FILE weftTargets.cmake DESTINATION "${weft_package_dir}" COMPONENT development)
 configure_file("${PROJECT_SOURCE_DIR}/pkgconfig/weftConfig.cmake.in"
                "${PROJECT_BINARY_DIR}/generated/weftConfig.cmake" COPYONLY)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/generated/weftConfigVersion.cmake"
   VERSION ${WEFT_RELEASE_VERSION} COMPATIBILITY SameMajorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/generated/weftConfig.cmake"
-              "${PROJECT_BINARY_DIR}/generated/weftConfigVersion.cmake" DESTINATION "${weft_package_dir}")
+              "${PROJECT_BINARY_DIR}/generated/weftConfigVersion.cmake" DESTINATION "${weft_package_dir}" COMPONENT development)
 
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   # Beside the library: what an installation ships. abidiff reads the unstripped one.

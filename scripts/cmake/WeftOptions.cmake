@@ -37,12 +37,13 @@ add_library(weft_flags INTERFACE)
 # f32 results must not depend on the compiler's taste: no contraction, no fast-math. -fno-math-errno
 # changes no value and lets sqrt be one instruction. The baseline is plain x86-64 everywhere; code for
 # newer machines is chosen at run time. GCC 12's flow warnings misfire inside Abseil's inlined containers: those are left
-# to clang, which builds everything in the sanitizer presets.
+# to clang, which builds everything in the sanitizer presets and checks there that what a lock guards is touched under it.
 target_compile_options(weft_flags INTERFACE
   -fvisibility=hidden $<$<COMPILE_LANGUAGE:CXX>:-fvisibility-inlines-hidden>
   -ffunction-sections -fdata-sections -fno-math-errno -ffp-contract=off -fno-semantic-interposition
   -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique;-Wno-psabi;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-restrict;-Wno-maybe-uninitialized;-Wno-uninitialized;-Wno-dangling-pointer>
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety;-Werror=thread-safety>
   $<$<BOOL:${WEFT_WERROR}>:-Werror>)
 target_include_directories(weft_flags INTERFACE
   "${PROJECT_SOURCE_DIR}"

@@ -1,5 +1,19 @@
-# Small programs that the build itself needs; nothing of them ships.
+# Programs of our own: what the build itself needs, and the command that ships.
 
 # The operation table as JSON: build/dev/bin/opdump > include/c_api/ops.json, then include/c_api/generate.py.
 add_executable(opdump "${PROJECT_SOURCE_DIR}/src/tools/opdump.cc")
 target_link_libraries(opdump PRIVATE weft_ops weft_ir weft_runtime)
+
+# The program `weft`, which ships beside the library and sees nothing of it but the C ABI. Each file of src/cli that registers
+# a command is one.
+if(NOT WEFT_SANITIZE)
+  file(GLOB weft_cli_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/cli/*.cc")
+  add_executable(weft_cli ${weft_cli_files})
+  file(RELATIVE_PATH weft_lib_from_bin "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
+  set_target_properties(weft_cli PROPERTIES OUTPUT_NAME weft INSTALL_RPATH "$ORIGIN/${weft_lib_from_bin}")
+  target_compile_options(weft_cli PRIVATE -fvisibility=hidden -Wall -Wextra -Wno-missing-field-initializers
+    $<$<BOOL:${WEFT_WERROR}>:-Werror>)
+  target_include_directories(weft_cli PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(weft_cli PRIVATE weft ${CMAKE_DL_LIBS})
+  target_link_options(weft_cli PRIVATE -static-libstdc++ -static-libgcc)
+endif()

@@ -110,7 +110,6 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   config.options.seed = static_cast<uint64_t>(settings.integer(Option::kSeed));
   config.options.isa = settings.text(Option::kIsa);
   config.options.verify_between_passes = settings.truth(Option::kVerifyBetweenPasses);
-  config.options.hash_bits = static_cast<int>(settings.integer(Option::kHashBits));
   config.log = [state = context->log_](lazy::LogLevel level, std::string_view text) { state->Write(level, text); };
   WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings));
   auto early_warnings = std::make_shared<std::atomic<int>>(0);  // before there is an engine to count them
@@ -158,7 +157,7 @@ absl::Status Context::BeforeWork() {
 
 absl::Status Context::InBackground(std::function<void()> work) {
   engine_->services().StartsWork();
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::erase_if(background_, [](Background& old) {
     if (!old.done->load(std::memory_order_acquire)) return false;
     old.thread.join();

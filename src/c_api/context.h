@@ -4,7 +4,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "src/c_api/guard.h"
 #include "src/c_api/settings.h"
 #include "src/lazy/engine.h"
+#include "src/runtime/mutex.h"
 #include "weft_base.h"
 
 namespace weft {
@@ -46,22 +46,22 @@ class LogState {
  public:
   void Set(std::shared_ptr<LogSink> sink) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       sink_.swap(sink);
     }
   }  // the old hook's release runs here, without the lock
   void Write(lazy::LogLevel level, std::string_view text) {
     std::shared_ptr<LogSink> sink;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       sink = sink_;
     }
     if (sink != nullptr) sink->Write(level, text);
   }
 
  private:
-  std::mutex mutex_;
-  std::shared_ptr<LogSink> sink_;
+  Mutex mutex_;
+  std::shared_ptr<LogSink> sink_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Thread rule: any thread.
@@ -110,13 +110,13 @@ class Context final : public RefCounted {
   std::shared_ptr<CompileCacheStore> cache_;
   // Whom the cache's warnings go through; null before the engine exists and once this context is gone.
   std::shared_ptr<std::atomic<lazy::Engine*>> cache_engine_ = std::make_shared<std::atomic<lazy::Engine*>>(nullptr);
-  std::mutex mutex_;
+  Mutex mutex_;
   std::shared_ptr<LogState> log_ = std::make_shared<LogState>();
   struct Background {
     std::thread thread;
     std::shared_ptr<std::atomic<bool>> done;
   };
-  std::vector<Background> background_;
+  std::vector<Background> background_ ABSL_GUARDED_BY(mutex_);
   weft_pressure_fn pressure_ = nullptr;
   void* pressure_data_ = nullptr;
   weft_release_fn pressure_release_ = nullptr;

@@ -1,4 +1,4 @@
-// weft_context_*, weft_option_list, weft_cancel and the release version.
+// weft_context_*, weft_option_*, weft_cancel and the release version.
 #include <cstring>
 
 #include "src/c_api/context.h"
@@ -15,6 +15,11 @@ void ReleaseHooks(const weft_context_options& o) {
   if (o.log_release != nullptr) o.log_release(o.log_user_data);
   if (o.allocator_release != nullptr) o.allocator_release(o.allocator_user_data);
   if (o.pressure_release != nullptr) o.pressure_release(o.pressure_user_data);
+}
+
+absl::StatusOr<size_t> KnownOption(std::string_view name) {
+  if (const std::optional<size_t> found = FindOption(name)) return *found;
+  return UserErrorOf(absl::StatusCode::kNotFound, "there is no option '", name, "'; weft_option_list names all");
 }
 
 }  // namespace
@@ -46,10 +51,20 @@ weft_error* weft_context_option(weft_context* ctx, const char* name, size_t leng
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(name, length, "name"));
-    const std::optional<size_t> found = FindOption(text);
-    if (!found)
-      return UserErrorOf(absl::StatusCode::kNotFound, "there is no option '", text, "'; weft_option_list names all");
-    return MakeBlob(context->settings().text(*found), out);
+    WEFT_ASSIGN_OR_RETURN(const size_t option, KnownOption(text));
+    return MakeBlob(context->settings().text(option), out);
+  });
+}
+
+weft_error* weft_context_option_source(weft_context* ctx, const char* name, size_t length,
+                                       weft_option_source* out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(name, length, "name"));
+    WEFT_ASSIGN_OR_RETURN(const size_t option, KnownOption(text));
+    *out = context->settings().source(option);
+    return absl::OkStatus();
   });
 }
 
@@ -57,11 +72,23 @@ weft_error* weft_option_list(weft_option_info* out, size_t capacity, size_t* out
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_count);
     if (capacity > 0) WEFT_NOT_NULL(out);
-    const auto all = AllOptions();
-    std::copy_n(all.begin(), std::min(capacity, all.size()), out);
-    *out_count = all.size();
+    for (size_t i = 0; i < std::min(capacity, std::size(kOptions)); ++i) out[i] = kOptions[i].info;
+    *out_count = std::size(kOptions);
     return absl::OkStatus();
   });
+}
+
+const char* weft_option_detail(const char* name, size_t length, const char* key, size_t key_length) noexcept {
+  if (name == nullptr || key == nullptr) return nullptr;
+  const std::optional<size_t> option = FindOption({name, length == WEFT_STRLEN ? std::strlen(name) : length});
+  if (!option) return nullptr;
+  const OptionRow& row = kOptions[*option];
+  const std::string_view wanted(key, key_length == WEFT_STRLEN ? std::strlen(key) : key_length);
+  return wanted == "choices"      ? row.choices
+         : wanted == "most"       ? row.most
+         : wanted == "since"      ? row.since
+         : wanted == "deprecated" ? row.deprecated
+                                  : nullptr;
 }
 
 weft_error* weft_context_set_log(weft_context* ctx, weft_log_level min_level, weft_log_fn log, void* user_data,

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 
 #include "absl/cleanup/cleanup.h"
 #include "src/c_api/context.h"
+#include "src/runtime/mutex.h"
 #include "weft.h"
 
 namespace weft::c_api {
@@ -25,21 +25,22 @@ DLDataType TypeFrom(DType dtype) {
 class ForeignOwner {
  public:
   explicit ForeignOwner(std::function<void()> finish) : finish_(std::move(finish)) {}
-  void Released() { Step(released_); }
-  void Succeeded() { Step(succeeded_); }
+  void Released() { Step(&ForeignOwner::released_); }
+  void Succeeded() { Step(&ForeignOwner::succeeded_); }
 
  private:
-  void Step(bool& flag) {
+  void Step(bool ForeignOwner::* flag) {
     bool both;
     {
-      std::lock_guard lock(mutex_);
-      flag = true;
+      MutexLock lock(mutex_);
+      this->*flag = true;
       both = released_ && succeeded_;
     }
     if (both) finish_();
   }
-  std::mutex mutex_;
-  bool released_ = false, succeeded_ = false;
+  Mutex mutex_;
+  bool released_ ABSL_GUARDED_BY(mutex_) = false;
+  bool succeeded_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void()> finish_;
 };
 

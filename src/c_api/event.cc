@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <optional>
 
@@ -24,49 +23,51 @@ struct EventObject::Descriptor {
 
 // What several events tell one waiter, who lives as long as its wait.
 struct AnyDone {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::optional<size_t> index;
+  Mutex mutex;
+  CondVar changed;
+  std::optional<size_t> index ABSL_GUARDED_BY(mutex);
 };
 
 struct EventObject::Watchers {
   void Tell() {
-    std::lock_guard lock(mutex);
+    MutexLock lock(mutex);
     for (const auto& [any, index] : list) {
-      std::lock_guard inner(any->mutex);
+      MutexLock inner(any->mutex);
       if (!any->index) any->index = index;
-      any->changed.notify_all();
+      any->changed.NotifyAll();
     }
   }
-  std::mutex mutex;
-  std::vector<std::pair<AnyDone*, size_t>> list;
+  Mutex mutex;
+  std::vector<std::pair<AnyDone*, size_t>> list ABSL_GUARDED_BY(mutex);
 };
 
 void EventObject::Watch(AnyDone* any, size_t index) {
+  std::shared_ptr<Watchers> watchers;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (watchers_ == nullptr) {
       auto made = std::make_shared<Watchers>();
       event_->OnDone([made](const absl::Status&) { made->Tell(); });
       watchers_ = std::move(made);
     }
+    watchers = watchers_;
   }
   {
-    std::lock_guard lock(watchers_->mutex);
-    watchers_->list.emplace_back(any, index);
+    MutexLock lock(watchers->mutex);
+    watchers->list.emplace_back(any, index);
   }
-  if (event_->done()) watchers_->Tell();  // the continuation may have run before
+  if (event_->done()) watchers->Tell();  // the continuation may have run before
 }
 
 void EventObject::Unwatch(AnyDone* any) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (watchers_ == nullptr) return;
-  std::lock_guard inner(watchers_->mutex);
+  MutexLock inner(watchers_->mutex);
   std::erase_if(watchers_->list, [any](const auto& entry) { return entry.first == any; });
 }
 
 absl::StatusOr<int> EventObject::Fd() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (descriptor_ == nullptr) {
     const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0) return absl::ResourceExhaustedError(absl::StrCat("eventfd: ", std::strerror(errno)));
@@ -145,15 +146,14 @@ weft_error* weft_wait_any(weft_event* const* events, size_t count, int64_t timeo
     using Clock = std::chrono::steady_clock;
     const int64_t limit = Event::Sane(timeout_ns);
     const Clock::time_point start = Clock::now();
-    std::unique_lock lock(any.mutex);
-    absl::Cleanup unlock = [&] { lock.unlock(); };  // before the events let go of `any`
+    MutexLock lock(any.mutex);  // let go of before the events let go of `any`
     while (!any.index) {
       for (const auto& [object, before] : all) WEFT_RETURN_IF_ERROR(object->engine().services().Interrupted(before));
       const int64_t left =
           limit < 0 ? lazy::Services::kLookNs : limit - std::chrono::nanoseconds(Clock::now() - start).count();
       if (left <= 0)
         return absl::DeadlineExceededError(absl::StrCat("none of ", count, " events within ", timeout_ns, " ns"));
-      any.changed.wait_for(lock, std::chrono::nanoseconds(std::min(left, lazy::Services::kLookNs)));
+      any.changed.WaitUntil(any.mutex, Clock::now() + std::chrono::nanoseconds(std::min(left, lazy::Services::kLookNs)));
     }
     *out_index = *any.index;
     return absl::OkStatus();

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 
 #include "src/c_api/context.h"
 #include "src/runtime/event.h"
+#include "src/runtime/mutex.h"
 
 namespace weft::c_api {
 
@@ -31,9 +31,9 @@ class EventObject final : public RefCounted {
   struct Watchers;
   Ref<Event> event_;
   Ref<lazy::Engine> engine_;  // devices must not go before their work
-  std::mutex mutex_;
-  std::shared_ptr<Descriptor> descriptor_;
-  std::shared_ptr<Watchers> watchers_;
+  Mutex mutex_;
+  std::shared_ptr<Descriptor> descriptor_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<Watchers> watchers_ ABSL_GUARDED_BY(mutex_);
 };
 template <>
 struct HandleTraits<weft_event> {

@@ -1,37 +1,18 @@
-// Options by name: the one table of them, and the values a context was made with. Precedence: the caller's settings, then
-// the environment, then the default.
+// The values of options that a context was made with, and who said them. Precedence: the caller's settings, then the
+// environment, then the default. The options are lines of include/c_api/api.json.
 #pragma once
 
 #include <array>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
+#include "src/c_api/generated/option_table.h"
 #include "src/runtime/status.h"
 #include "weft_base.h"
 
 namespace weft::c_api {
 
-enum class Option : uint8_t {
-  kMode,
-  kPlatform,
-  kSeed,
-  kIsa,
-  kThreads,
-  kMaxPendingNodes,
-  kMaxPendingBytes,
-  kRepetitionNodes,
-  kCacheMode,
-  kCacheDir,
-  kCacheMaxBytes,
-  kVerifyBetweenPasses,
-  kLog,
-  kHashBits,
-  kCount,
-};
-
-std::span<const weft_option_info> AllOptions();
 // Position in the table, or nothing.
 std::optional<size_t> FindOption(std::string_view name);
 
@@ -45,10 +26,15 @@ class Settings {
   const std::string& text(size_t option) const { return values_[option]; }
   int64_t integer(Option option) const;
   bool truth(Option option) const { return text(option) == "1"; }
-  void set(Option option, std::string value) { values_[static_cast<size_t>(option)] = std::move(value); }
+  weft_option_source source(size_t option) const { return sources_[option]; }
+  void set(Option option, std::string value) {
+    values_[static_cast<size_t>(option)] = std::move(value);
+    sources_[static_cast<size_t>(option)] = WEFT_OPTION_FROM_CALLER;
+  }
 
  private:
   std::array<std::string, static_cast<size_t>(Option::kCount)> values_;
+  std::array<weft_option_source, static_cast<size_t>(Option::kCount)> sources_ = {};
 };
 
 }  // namespace weft::c_api

@@ -10,14 +10,14 @@ namespace weft::compiler {
 CompileQueue::~CompileQueue() {
   std::deque<Ref<Job>> dropped;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
     while (jobs_.size() > 1) {
       dropped.push_back(std::move(jobs_.back()));
       jobs_.pop_back();
     }
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   if (thread_.joinable()) thread_.join();
   for (const Ref<Job>& job : dropped) {
     job->result_ = absl::CancelledError("the context was closed before the program was compiled");
@@ -28,7 +28,7 @@ CompileQueue::~CompileQueue() {
 Ref<CompileQueue::Job> CompileQueue::Enter(ProgramCache& cache, Wanted wanted) {
   Ref<Job> job;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (const Ref<Job>& other : jobs_) {
       if (other->cache_ == &cache && other->canonical_ == wanted.canonical) return other;
     }
@@ -36,18 +36,17 @@ Ref<CompileQueue::Job> CompileQueue::Enter(ProgramCache& cache, Wanted wanted) {
     job->cache_ = &cache;
     job->canonical_ = wanted.canonical;
     job->wanted_ = std::move(wanted);
-    bool working = thread_.joinable();
-    if (!working) {
+    if (!started_) {
       try {
         thread_ = std::thread([this] { Work(); });
-        working = true;
+        started_ = true;
       } catch (const std::system_error&) {
         // No thread to be had: on this one.
       }
     }
-    if (working) {
+    if (started_) {
       jobs_.push_back(job);
-      changed_.notify_all();
+      changed_.NotifyAll();
       return job;
     }
   }
@@ -58,26 +57,26 @@ Ref<CompileQueue::Job> CompileQueue::Enter(ProgramCache& cache, Wanted wanted) {
 
 void CompileQueue::Work() {
   MarkLibraryThread();
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+    while (!stop_ && jobs_.empty()) changed_.Wait(mutex_);
     if (jobs_.empty()) return;
     const Ref<Job> job = jobs_.front();
-    lock.unlock();
+    lock.Unlock();
     job->result_ = job->cache_->Make(std::move(job->wanted_));
-    lock.lock();
+    lock.Lock();
     // Out of the queue first: who asks again after a failure must not find it here.
     jobs_.pop_front();
-    changed_.notify_all();
-    lock.unlock();
+    changed_.NotifyAll();
+    lock.Unlock();
     job->done_->Complete(absl::OkStatus());
-    lock.lock();
+    lock.Lock();
   }
 }
 
 void CompileQueue::Drain() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return jobs_.empty(); });
+  MutexLock lock(mutex_);
+  while (!jobs_.empty()) changed_.Wait(mutex_);
 }
 
 }  // namespace weft::compiler

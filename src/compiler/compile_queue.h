@@ -2,14 +2,13 @@
 // give up waiting. Those who want the same program wait for one compilation.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <thread>
 
 #include "src/compiler/program_cache.h"
 #include "src/runtime/event.h"
+#include "src/runtime/mutex.h"
 
 namespace weft::compiler {
 
@@ -47,11 +46,12 @@ class CompileQueue {
  private:
   void Work();
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Ref<Job>> jobs_;  // the first is being compiled
-  bool stop_ = false;
-  std::thread thread_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Ref<Job>> jobs_ ABSL_GUARDED_BY(mutex_);  // the first is being compiled
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // set once, by who set started_
 };
 
 }  // namespace weft::compiler

@@ -52,7 +52,7 @@ std::shared_ptr<const Program> ProgramCache::Find(const Trace& trace, Wanted* wa
   AppendCanonical(trace, &canonical_);
   const Key key = KeyOf(canonical_, config_.hash_bits);
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (std::shared_ptr<Program> program = Known(key, canonical_)) {
       config_.metrics->Add(Counter::kMemoryCacheHits);
       return program;
@@ -64,7 +64,7 @@ std::shared_ptr<const Program> ProgramCache::Find(const Trace& trace, Wanted* wa
 
 absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (std::shared_ptr<Program> program = Known(wanted.key, wanted.canonical)) return program;
   }
   const int64_t start = MonotonicNow();
@@ -80,7 +80,7 @@ std::shared_ptr<const Program> ProgramCache::Keep(Wanted& wanted, std::unique_pt
   auto program = std::make_shared<Program>();
   program->canonical = std::move(wanted.canonical);
   program->executable = std::move(executable);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   program->last_used = ++calls_;
   ++size_;
   canonical_bytes_ += static_cast<int64_t>(program->canonical.size());

@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
@@ -14,6 +13,7 @@
 #include "src/compiler/trace.h"
 #include "src/ir/function.h"
 #include "src/runtime/metrics.h"
+#include "src/runtime/mutex.h"
 
 namespace weft::compiler {
 
@@ -59,21 +59,21 @@ class ProgramCache {
   absl::StatusOr<std::shared_ptr<const Program>> Make(Wanted wanted);
 
  private:
-  std::shared_ptr<Program> Known(Key key, std::string_view canonical);
+  std::shared_ptr<Program> Known(Key key, std::string_view canonical) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Null on any kind of miss.
   std::unique_ptr<Executable> Load(const Wanted& wanted);
   absl::StatusOr<std::unique_ptr<Executable>> Compile(Wanted& wanted);
   std::shared_ptr<const Program> Keep(Wanted& wanted, std::unique_ptr<Executable> executable);
-  void DropOldest();
+  void DropOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Config config_;
   std::string prefix_;     // options, versions and target: the beginning of every canonical form
   std::string canonical_;  // of the trace in hand; keeps its capacity
-  mutable std::mutex mutex_;
-  absl::flat_hash_map<Key, absl::InlinedVector<std::shared_ptr<Program>, 1>> programs_;
-  int64_t size_ = 0;
-  int64_t canonical_bytes_ = 0;  // of all programs
-  uint64_t calls_ = 0;
+  mutable Mutex mutex_;
+  absl::flat_hash_map<Key, absl::InlinedVector<std::shared_ptr<Program>, 1>> programs_ ABSL_GUARDED_BY(mutex_);
+  int64_t size_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t canonical_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of all programs
+  uint64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace weft::compiler

@@ -1,20 +1,20 @@
 // Creation, iterative destruction and positions of nodes.
 #include "src/ir/node.h"
 
-#include <mutex>
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
 #include "src/ir/function.h"
+#include "src/runtime/mutex.h"
 
 namespace weft::ir {
 namespace {
 
 // Process-wide and never torn down: positions outlive contexts in error texts. Bounded by the number of source files.
 struct FileTable {
-  std::mutex mutex;
-  std::unordered_map<std::string, uint32_t> index;
-  std::vector<const std::string*> names;
+  Mutex mutex;
+  std::unordered_map<std::string, uint32_t> index ABSL_GUARDED_BY(mutex);
+  std::vector<const std::string*> names ABSL_GUARDED_BY(mutex);
 };
 FileTable& Files() {
   static FileTable* const table = new FileTable();
@@ -28,7 +28,7 @@ std::atomic<uint64_t> next_id{1};
 uint32_t InternFile(std::string_view file) {
   if (file.empty()) return 0;
   FileTable& table = Files();
-  std::lock_guard lock(table.mutex);
+  MutexLock lock(table.mutex);
   auto [entry, added] = table.index.try_emplace(std::string(file), table.names.size() + 1);
   if (added) table.names.push_back(&entry->first);
   return entry->second;
@@ -37,7 +37,7 @@ uint32_t InternFile(std::string_view file) {
 std::string ToString(Location location) {
   if (location.file == 0) return "";
   FileTable& table = Files();
-  std::lock_guard lock(table.mutex);
+  MutexLock lock(table.mutex);
   return absl::StrCat(*table.names[location.file - 1], ":", location.line);
 }
 

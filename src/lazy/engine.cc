@@ -53,19 +53,21 @@ Ref<Event> Join(std::vector<Ref<Event>> events) {
   if (events.size() == 1) return std::move(events[0]);
   struct Joint final : RefCounted {
     std::atomic<size_t> left{0};
-    std::mutex mutex;
-    absl::Status status;
+    Mutex mutex;
+    absl::Status status ABSL_GUARDED_BY(mutex);
     Ref<Event> done = MakeRef<Event>();
   };
   Ref<Joint> joint = MakeRef<Joint>();
   joint->left = events.size();
   for (const Ref<Event>& event : events) {
     event->OnDone([joint](const absl::Status& status) {
+      absl::Status first;
       {
-        std::lock_guard lock(joint->mutex);
+        MutexLock lock(joint->mutex);
         joint->status.Update(status);
+        first = joint->status;
       }
-      if (joint->left.fetch_sub(1) == 1) joint->done->Complete(joint->status);
+      if (joint->left.fetch_sub(1) == 1) joint->done->Complete(std::move(first));
     });
   }
   return joint->done;

@@ -66,14 +66,14 @@ Recorder::Lock::Lock(Recorder& recorder) : recorder_(recorder), engine_(Ref<Engi
 Recorder::Lock::~Lock() { Leave(); }
 
 void Recorder::Lock::Enter() {
-  recorder_.mutex_.lock();
+  recorder_.mutex_.Lock();
   Services::Locked() = true;
   recorder_.Bury();
 }
 
 void Recorder::Lock::Leave() {
   Services::Locked() = false;
-  recorder_.mutex_.unlock();
+  recorder_.mutex_.Unlock();
   recorder_.services_.RunReleases();
   // Tensors released by others while the lock was held.
   recorder_.TryBury();
@@ -92,11 +92,11 @@ void Recorder::Release(const Tensor* tensor) {
 
 void Recorder::TryBury() {
   // Who holds the lock looks again when it lets go.
-  while (dead_.load(std::memory_order_acquire) != nullptr && !Services::Locked() && mutex_.try_lock()) {
+  while (dead_.load(std::memory_order_acquire) != nullptr && !Services::Locked() && mutex_.TryLock()) {
     Services::Locked() = true;
     Bury();
     Services::Locked() = false;
-    mutex_.unlock();
+    mutex_.Unlock();
     services_.RunReleases();
   }
 }
@@ -129,7 +129,7 @@ DeviceState* Recorder::StateOf(const Device* device) {
 }
 
 absl::StatusOr<DeviceState*> Recorder::CheckDevice(const Device* device) {
-  if (closed_) return UserErrorOf(absl::StatusCode::kFailedPrecondition, "the context has been closed");
+  if (closed()) return UserErrorOf(absl::StatusCode::kFailedPrecondition, "the context has been closed");
   DeviceState* state = device == nullptr ? &devices_.front() : StateOf(device);
   if (state == nullptr) return UserError("the device ", device->name, " does not belong to this context");
   return state;

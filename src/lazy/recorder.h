@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <span>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "src/lazy/device_state.h"
 #include "src/lazy/generator.h"
 #include "src/lazy/services.h"
+#include "src/runtime/mutex.h"
 
 namespace weft::lazy {
 
@@ -46,8 +46,8 @@ class Recorder {
       Lock& lock;
       ~Reenter() { lock.Enter(), ++lock.opened_; }
     };
-    void Enter();
-    void Leave();
+    void Enter() ABSL_NO_THREAD_SAFETY_ANALYSIS;  // what it takes, Leave gives back
+    void Leave() ABSL_NO_THREAD_SAFETY_ANALYSIS;
     Recorder& recorder_;
     const Ref<Engine> engine_;
     uint64_t opened_ = 0;
@@ -56,23 +56,23 @@ class Recorder {
   // Before the first Lock. `options` become the policy of its automatic cuts.
   void AddDevice(Device* device, Backend* backend, compiler::ProgramCache* programs, const Options& options);
   std::vector<DeviceState>& devices() { return devices_; }
-  const std::vector<DeviceState>& devices() const { return devices_; }
   DeviceState* StateOf(const Device* device);
   // Null: the first. FAILED_PRECONDITION once closed.
   absl::StatusOr<DeviceState*> CheckDevice(const Device* device);
   // Ours, and not expired.
   absl::Status CheckTensor(const Tensor* tensor, std::string_view what) const;
-  void Close() { closed_ = true; }
-  bool closed() const { return closed_; }
+  void Close() { Held(), closed_ = true; }
+  bool closed() const { return Held(), closed_; }
 
   GeneratorState generator;
   // Goes up whenever a tensor shows another value.
-  uint64_t time() const { return time_; }
+  uint64_t time() const { return Held(), time_; }
 
   // --- Tensors -------------------------------------------------------------------------------------------------------
   static ir::Value NewLeaf(const ir::Type& type, Ref<Data> data, bool needs_gradient = false);
   Ref<Tensor> NewTensor(DeviceState& state, ir::Value value, ir::Location location);
   void Show(Tensor& tensor, ir::Value value) {
+    Held();
     tensor.Show(std::move(value));
     tensor.state.changed = ++time_;
   }
@@ -125,16 +125,18 @@ class Recorder {
                                   std::span<Tensor* const> targets, ir::Location location, UpdateFn build);
 
  private:
-  void Bury();     // under the lock
-  void TryBury();  // without it
+  // What the thread rule says.
+  void Held() const ABSL_ASSERT_EXCLUSIVE_LOCK(mutex_) {}
+  void Bury() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TryBury() ABSL_LOCKS_EXCLUDED(mutex_);
 
   Engine& engine_;
   Services& services_;
   Metrics& metrics_;
-  std::mutex mutex_;
-  std::vector<DeviceState> devices_;  // never grows after the first Lock
-  uint64_t time_ = 0;
-  bool closed_ = false;
+  Mutex mutex_;
+  std::vector<DeviceState> devices_;  // never grows after the first Lock; what is in them under the lock
+  uint64_t time_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<Tensor*> dead_{nullptr};
 };
 

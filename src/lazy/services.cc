@@ -19,7 +19,7 @@ bool& Services::Locked() {
 }
 
 void Services::Log(LogLevel level, std::string text) {
-  std::lock_guard lock(log_mutex_);
+  MutexLock lock(log_mutex_);
   if (level >= LogLevel::kWarning) {
     metrics_->Add(Counter::kWarnings);
     warnings_.push_back(text);
@@ -33,7 +33,7 @@ void Services::Log(LogLevel level, std::string text) {
 void Services::DeliverLog() {
   std::vector<std::pair<LogLevel, std::string>> messages;
   {
-    std::lock_guard lock(log_mutex_);
+    MutexLock lock(log_mutex_);
     messages.swap(log_queue_);
     log_waiting_.store(false, std::memory_order_relaxed);
   }
@@ -41,7 +41,7 @@ void Services::DeliverLog() {
 }
 
 std::vector<std::string> Services::LastWarnings() const {
-  std::lock_guard lock(log_mutex_);
+  MutexLock lock(log_mutex_);
   return {warnings_.begin(), warnings_.end()};
 }
 
@@ -87,13 +87,13 @@ std::function<void()> Services::Later(std::function<void()> release) {
 }
 
 void Services::Releases::Add(std::function<void()> release) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (!closed_) {
     waiting_.push_back(std::move(release));
     any_.store(true, std::memory_order_release);
     return;
   }
-  lock.unlock();
+  lock.Unlock();
   release();
 }
 
@@ -101,7 +101,7 @@ void Services::Releases::Run() {
   while (any_.load(std::memory_order_acquire)) {
     std::vector<std::function<void()>> now;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       now.swap(waiting_);
       any_.store(false, std::memory_order_relaxed);
     }
@@ -111,7 +111,7 @@ void Services::Releases::Run() {
 
 void Services::Releases::Close() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     closed_ = true;
   }
   Run();

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "src/runtime/event.h"
 #include "src/runtime/fork.h"
 #include "src/runtime/metrics.h"
+#include "src/runtime/mutex.h"
 
 namespace weft::lazy {
 
@@ -70,19 +70,19 @@ class Services {
     void Close();
 
    private:
-    std::mutex mutex_;
-    std::vector<std::function<void()>> waiting_;
+    Mutex mutex_;
+    std::vector<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);
     std::atomic<bool> any_{false};
-    bool closed_ = false;
+    bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   };
   static bool MayRelease();
   void DeliverLog();
 
   const LogHook log_;
   Metrics* const metrics_;
-  mutable std::mutex log_mutex_;
-  std::deque<std::string> warnings_;
-  std::vector<std::pair<LogLevel, std::string>> log_queue_;
+  mutable Mutex log_mutex_;
+  std::deque<std::string> warnings_ ABSL_GUARDED_BY(log_mutex_);
+  std::vector<std::pair<LogLevel, std::string>> log_queue_ ABSL_GUARDED_BY(log_mutex_);
   std::atomic<bool> log_waiting_{false};
 
   std::atomic<uint32_t> cancels_{0}, cancels_noticed_{0};

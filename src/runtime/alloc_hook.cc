@@ -6,18 +6,19 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <mutex>
+
+#include "src/runtime/mutex.h"
 
 namespace weft {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
-std::mutex g_settings_mutex;
+constinit Mutex g_settings_mutex;
 std::atomic<bool> g_customised{false};  // whether the two below are worth a lock
-LargeAllocator g_allocator;
-LargeAllocationGate g_gate = nullptr;
-void* g_gate_user = nullptr;
+LargeAllocator g_allocator ABSL_GUARDED_BY(g_settings_mutex);
+LargeAllocationGate g_gate ABSL_GUARDED_BY(g_settings_mutex) = nullptr;
+void* g_gate_user ABSL_GUARDED_BY(g_settings_mutex) = nullptr;
 
 std::atomic<int64_t> g_live{0};
 std::atomic<int64_t> g_peak{0};
@@ -62,7 +63,7 @@ void* AllocateLarge(size_t bytes, size_t align) {
   if (bytes == 0) bytes = 1;
   LargeAllocator allocator;
   if (g_customised.load(std::memory_order_acquire)) {
-    std::lock_guard<std::mutex> lock(g_settings_mutex);
+    MutexLock lock(g_settings_mutex);
     if (g_gate != nullptr && !g_gate(g_gate_user, bytes)) return nullptr;
     allocator = g_allocator;
   }
@@ -84,7 +85,7 @@ void FreeLarge(void* memory, size_t bytes) {
   g_live.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
   LargeAllocator allocator;
   if (g_customised.load(std::memory_order_acquire)) {
-    std::lock_guard<std::mutex> lock(g_settings_mutex);
+    MutexLock lock(g_settings_mutex);
     allocator = g_allocator;
   }
   if (allocator.free != nullptr) {
@@ -95,7 +96,7 @@ void FreeLarge(void* memory, size_t bytes) {
 }
 
 LargeAllocator SetLargeAllocator(const LargeAllocator& allocator) {
-  std::lock_guard<std::mutex> lock(g_settings_mutex);
+  MutexLock lock(g_settings_mutex);
   LargeAllocator before = g_allocator;
   g_allocator = allocator;
   g_customised.store(g_allocator.allocate != nullptr || g_gate != nullptr, std::memory_order_release);
@@ -103,7 +104,7 @@ LargeAllocator SetLargeAllocator(const LargeAllocator& allocator) {
 }
 
 void SetLargeAllocationGate(LargeAllocationGate gate, void* user) {
-  std::lock_guard<std::mutex> lock(g_settings_mutex);
+  MutexLock lock(g_settings_mutex);
   g_gate = gate;
   g_gate_user = user;
   g_customised.store(g_allocator.allocate != nullptr || g_gate != nullptr, std::memory_order_release);

@@ -14,12 +14,12 @@ Ref<Event> Event::Done(absl::Status status) {
 void Event::Complete(absl::Status status) {
   std::vector<std::function<void(const absl::Status&)>> then;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     status_ = std::move(status);
     then.swap(then_);
     done_.store(true, std::memory_order_release);
     // Notified under the lock: a waiter may drop the last reference as soon as it wakes.
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   for (auto& call : then) call(status_);
 }
@@ -32,19 +32,21 @@ absl::Status Event::status() const {
 absl::Status Event::Wait(int64_t timeout_ns) const {
   if (done()) return status_;
   timeout_ns = Sane(timeout_ns);
-  std::unique_lock lock(mutex_);
-  auto is_done = [&] { return done_.load(std::memory_order_relaxed); };
-  if (timeout_ns < 0) {
-    changed_.wait(lock, is_done);
-  } else if (!changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), is_done)) {
-    return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "the event was not done after ", timeout_ns, " ns");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
+  MutexLock lock(mutex_);
+  while (!done_.load(std::memory_order_relaxed)) {
+    if (timeout_ns < 0) {
+      changed_.Wait(mutex_);
+    } else if (!changed_.WaitUntil(mutex_, deadline) && !done_.load(std::memory_order_relaxed)) {
+      return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "the event was not done after ", timeout_ns, " ns");
+    }
   }
   return status_;
 }
 
 void Event::OnDone(std::function<void(const absl::Status&)> then) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!done()) {
       then_.push_back(std::move(then));
       return;

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <vector>
 
+#include "src/runtime/mutex.h"
 #include "src/runtime/ref.h"
 #include "src/runtime/status.h"
 
@@ -35,10 +34,10 @@ class Event final : public RefCounted {
   ~Event() override = default;
 
   std::atomic<bool> done_{false};
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  absl::Status status_;
-  std::vector<std::function<void(const absl::Status&)>> then_;
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  absl::Status status_;  // written once, under the lock and before done_; read by whoever has seen done_
+  std::vector<std::function<void(const absl::Status&)>> then_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weft

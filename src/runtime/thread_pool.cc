@@ -76,12 +76,12 @@ ThreadPool::Scope::~Scope() { tls_owner = before_; }
 
 std::shared_ptr<ThreadPool> ThreadPool::Shared(int threads) {
   struct Pools {
-    std::mutex mutex;
-    std::map<int, std::weak_ptr<ThreadPool>> by_threads;
+    Mutex mutex;
+    std::map<int, std::weak_ptr<ThreadPool>> by_threads ABSL_GUARDED_BY(mutex);
   };
   static Pools* const pools = new Pools();
   if (threads < 1) threads = AvailableCpus();
-  std::lock_guard<std::mutex> lock(pools->mutex);
+  MutexLock lock(pools->mutex);
   std::weak_ptr<ThreadPool>& known = pools->by_threads[threads];
   std::shared_ptr<ThreadPool> pool = known.lock();
   // A forked child has none of the parent's threads.
@@ -180,13 +180,13 @@ void ThreadPool::ParallelRanges(int64_t count, RangeFn fn) {
     }
     return;
   }
-  if (threads_ == 1 || fork_.Forked() || !region_mutex_.try_lock()) {
+  if (threads_ == 1 || fork_.Forked() || !region_mutex_.TryLock()) {
     tls_inside_region = true;
     for (int worker = 0; worker < threads_; ++worker) RunShare(region, worker);
     tls_inside_region = false;
     return;
   }
-  std::call_once(start_once_, [this] { Start(); });
+  std::call_once(start_once_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(region_mutex_) { Start(); });
   tls_inside_region = true;
   region_ = region;
   const int workers = static_cast<int>(workers_.size());
@@ -208,7 +208,7 @@ void ThreadPool::ParallelRanges(int64_t count, RangeFn fn) {
     caller_parked_.store(false, std::memory_order_seq_cst);
   }
   tls_inside_region = false;
-  region_mutex_.unlock();
+  region_mutex_.Unlock();
 }
 
 void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t index)> fn) {

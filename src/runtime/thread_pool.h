@@ -12,6 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "src/runtime/fork.h"
+#include "src/runtime/mutex.h"
 
 namespace weft {
 
@@ -77,7 +78,7 @@ class ThreadPool {
     void* owner = nullptr;
   };
 
-  void Start();
+  void Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(region_mutex_);
   void Work(int worker);
   void WakeParked();
   void RunShare(const Region& region, int worker) const;
@@ -88,9 +89,9 @@ class ThreadPool {
   ForkGuard fork_;
   std::once_flag start_once_;
   std::atomic<int> started_{0};
-  std::mutex region_mutex_;  // held for the length of one region
-  Region region_;            // written before epoch_ moves, read after
-  std::vector<std::thread> workers_;
+  Mutex region_mutex_;  // held for the length of one region
+  Region region_;       // written under the lock and before epoch_ moves, read by workers after
+  std::vector<std::thread> workers_ ABSL_GUARDED_BY(region_mutex_);
   // Per worker: the latest region whose share somebody has taken. One cache line each.
   struct alignas(128) Claimed {
     std::atomic<uint32_t> epoch{0};

@@ -528,6 +528,10 @@ static void part_2(void) {
   VALUE(WEFT_MODE_LAZY);
   VALUE(WEFT_MODE_EAGER);
   VALUE(WEFT_MODE_DEBUG);
+  SIZE(weft_option_source);
+  VALUE(WEFT_OPTION_FROM_DEFAULT);
+  VALUE(WEFT_OPTION_FROM_ENVIRONMENT);
+  VALUE(WEFT_OPTION_FROM_CALLER);
   SIZE(weft_text_format);
   VALUE(WEFT_TEXT_IR);
   VALUE(WEFT_TEXT_STABLEHLO);
@@ -610,13 +614,13 @@ static void part_2(void) {
   OFFSET(struct weft_api_v1, blob_release);
   OFFSET(struct weft_api_v1, context_create);
   OFFSET(struct weft_api_v1, context_retain);
+}
+
+static void part_3(void) {
   OFFSET(struct weft_api_v1, context_release);
   OFFSET(struct weft_api_v1, context_option);
   OFFSET(struct weft_api_v1, option_list);
   OFFSET(struct weft_api_v1, context_set_log);
-}
-
-static void part_3(void) {
   OFFSET(struct weft_api_v1, cancel);
   OFFSET(struct weft_api_v1, device_count);
   OFFSET(struct weft_api_v1, device_at);
@@ -725,6 +729,8 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, idx_read);
   OFFSET(struct weft_api_v1, tensor_from_u64);
   OFFSET(struct weft_api_v1, tensor_item_u64);
+  OFFSET(struct weft_api_v1, context_option_source);
+  OFFSET(struct weft_api_v1, option_detail);
 }
 
 int main(void) {

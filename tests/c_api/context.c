@@ -26,13 +26,25 @@ static void every_variable_has_an_option_that_reads_it(void) {
     setenv(all[i].environment, value, 1);
     if (strcmp(all[i].name, "cache_mode") != 0) setenv("WEFT_CACHE_MODE", "off", 1);
     if (OK(weft_context_create(NULL, &ctx))) {
+      weft_option_source source = WEFT_OPTION_FROM_CALLER;
       OK(weft_context_option(ctx, all[i].name, WEFT_STRLEN, &blob));
       CHECK_TEXT((const char*)weft_blob_data(blob), value);
+      OK(weft_context_option_source(ctx, all[i].name, WEFT_STRLEN, &source));
+      CHECK_EQUAL(source, WEFT_OPTION_FROM_ENVIRONMENT);
       weft_blob_release(blob);
       weft_context_release(ctx);
     }
+    setenv(all[i].environment, "no such value", 1);
+    if (all[i].type != WEFT_VALUE_TEXT || weft_option_detail(all[i].name, WEFT_STRLEN, "choices", WEFT_STRLEN) != NULL) {
+      weft_error* error = weft_context_create(NULL, &ctx);
+      CHECK_EQUAL(weft_error_code(error), WEFT_INVALID_ARGUMENT);
+      CHECK(strstr(weft_error_message(error, NULL), all[i].environment) != NULL);
+      CHECK(strstr(weft_error_message(error, NULL), "'no such value' is n") != NULL);
+      weft_error_release(error);
+    }
     unsetenv(all[i].environment);
     unsetenv("WEFT_CACHE_MODE");
+    CHECK(weft_option_detail(all[i].name, WEFT_STRLEN, "since", WEFT_STRLEN) != NULL);
   }
   free(all);
   setenv("WEFT_MODE", "quick", 1);
@@ -50,12 +62,41 @@ static void settings_that_cannot_be(void) {
   o.setting_count = 1;
   INVALID(weft_context_create(&o, &ctx), "weft_context_options.settings is NULL");
   o.settings = &setting;
-  INVALID(weft_context_create(&o, &ctx), "option threads: '100000000' is above 1024");
+  INVALID(weft_context_create(&o, &ctx), "option threads: '100000000' is not a number of 0 to 1024");
   setting.name = "hash_bits", setting.value = "4294967297";
-  INVALID(weft_context_create(&o, &ctx), "option hash_bits: '4294967297' is above 128");
+  INVALID(weft_context_create(&o, &ctx), "option hash_bits: '4294967297' is not a number of 0 to 128");
   o.setting_count = UINT64_MAX;
   INVALID(weft_context_create(&o, &ctx),
           "weft_context_options.settings has a length of 18446744073709551615; at most 16777216 is possible");
+}
+
+static void what_is_known_of_options(void) {
+  weft_setting settings[] = {{"threads", WEFT_STRLEN, "1", WEFT_STRLEN}, {"hash_bits", WEFT_STRLEN, "0", WEFT_STRLEN},
+                             {"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}};
+  weft_context_options o = WEFT_CONTEXT_OPTIONS_INIT;
+  weft_context* ctx = NULL;
+  weft_option_source source = WEFT_OPTION_FROM_DEFAULT;
+  CHECK_TEXT(weft_option_detail("isa", 3, "choices", 7), "avx512|avx2|portable");
+  CHECK_TEXT(weft_option_detail("threads", WEFT_STRLEN, "most", WEFT_STRLEN), "1024");
+  CHECK_TEXT(weft_option_detail("threads", WEFT_STRLEN, "since", WEFT_STRLEN), "1.0");
+  CHECK_TEXT(weft_option_detail("hash_bits", WEFT_STRLEN, "deprecated", WEFT_STRLEN), "accepted and without effect");
+  CHECK(weft_option_detail("threads", WEFT_STRLEN, "deprecated", WEFT_STRLEN) == NULL);
+  CHECK(weft_option_detail("speed", WEFT_STRLEN, "since", WEFT_STRLEN) == NULL);
+  CHECK(weft_option_detail("threads", WEFT_STRLEN, "colour", WEFT_STRLEN) == NULL);
+  CHECK(weft_option_detail(NULL, 0, NULL, 0) == NULL);
+  o.settings = settings;
+  o.setting_count = 3;
+  o.mode = WEFT_MODE_EAGER;
+  MUST(weft_context_create(&o, &ctx));
+  OK(weft_context_option_source(ctx, "threads", WEFT_STRLEN, &source));
+  CHECK_EQUAL(source, WEFT_OPTION_FROM_CALLER);
+  OK(weft_context_option_source(ctx, "seed", WEFT_STRLEN, &source));
+  CHECK_EQUAL(source, WEFT_OPTION_FROM_DEFAULT);
+  OK(weft_context_option_source(ctx, "mode", WEFT_STRLEN, &source)); /* said in weft_context_options.mode */
+  CHECK_EQUAL(source, WEFT_OPTION_FROM_CALLER);
+  FAILS(weft_context_option_source(ctx, "speed", WEFT_STRLEN, &source), WEFT_NOT_FOUND,
+        "there is no option 'speed'; weft_option_list names all");
+  weft_context_release(ctx);
 }
 
 static int g_released = 0;
@@ -227,6 +268,7 @@ static void a_context_does_not_survive_fork(void) {
 int main(void) {
   every_variable_has_an_option_that_reads_it();
   settings_that_cannot_be();
+  what_is_known_of_options();
   hooks_are_released_exactly_once();
   devices();
   cancelling();

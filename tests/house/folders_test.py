@@ -8,7 +8,8 @@ import re
 import sys
 import unittest
 
-SOURCE = os.environ.get("WEFT_SOURCE", os.path.join(os.path.dirname(__file__), "..", ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from sources import tree  # noqa: E402
 
 # A folder may include itself and these. The longest matching folder name decides, so that the
 # backends' shared interface (src/backends/*.h) and each backend have rules of their own.
@@ -38,6 +39,8 @@ ALLOWED = {
     "src/data": ["src/runtime"],
     # Programs that look inside (the operation table's dump): they ship nothing.
     "src/tools": ["src/ops", "src/ir", "src/runtime"],
+    # The program `weft`: what it cannot do through the C API, no language can.
+    "src/cli": [],
     "src/c_api": ["src/data", "src/lazy", "src/compiler", "src/autodiff", "src/passes", "src/backends",
                   "src/backends/cpu", "src/backends/reference", "src/backends/pjrt", "serialization",
                   "src/ops", "src/ir", "src/runtime", "include/c_api"],
@@ -91,7 +94,7 @@ def check_includes(files):
             if quote != '"' or pattern_of_outside(header):
                 continue
             if PUBLIC.match(header):
-                if folder != "src/c_api":
+                if folder not in ("src/c_api", "src/cli"):
                     bad.append(f'{where}: {folder} may not include the C API ("{header}")')
                 continue
             target = folder_of(header)
@@ -123,18 +126,6 @@ def check_files(files):
             if UNFINISHED.search(line):
                 bad.append(f"{path}:{number}: a note to finish something later")
     return bad
-
-
-def tree(tops, endings):
-    files = {}
-    for top in tops:
-        for root, _, names in os.walk(os.path.join(SOURCE, top)):
-            for name in names:
-                if name.endswith(endings):
-                    full = os.path.join(root, name)
-                    with open(full, encoding="utf-8") as handle:
-                        files[os.path.relpath(full, SOURCE).replace(os.sep, "/")] = handle.read()
-    return files
 
 
 class Folders(unittest.TestCase):
@@ -198,6 +189,10 @@ class TheCheckItselfCanFail(unittest.TestCase):
         self.assertTrue(self.one("src/lazy/a.cc", '#include "weft_tensor.h"\n'))
         self.assertTrue(self.one("src/lazy/a.cc", '#include "src/c_api/handles.h"\n'))
         self.assertTrue(self.one("src/lazy/a.cc", '#include "engine.h"\n'))
+
+    def test_the_command_sees_nothing_but_the_c_api(self):
+        self.assertFalse(self.one("src/cli/a.cc", '#include "weft.h"\n#include "src/cli/command.h"\n'))
+        self.assertTrue(self.one("src/cli/a.cc", '#include "src/runtime/status.h"\n'))
 
     def test_long_or_unfinished_files_are_named(self):
         mark = "TO" + "DO"

@@ -1,5 +1,6 @@
 """Installs the build to a folder of its own and builds an outside C project against it: once through
 pkg-config, once through the CMake package. Nothing of the build tree may be needed."""
+import json
 import os
 import shutil
 import subprocess
@@ -51,12 +52,28 @@ class Install(unittest.TestCase):
         run("cmake", "--build", build)
         self.assertEqual("abi 1.", run(os.path.join(build, "outside"))[:6])
 
-    def test_what_is_installed_is_the_library_the_headers_and_the_package_files(self):
+    def test_the_command_finds_the_library_beside_it(self):
+        program = os.path.join(self.prefix, "bin", "weft")
+        env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
+        said = json.loads(run(program, "version", "--json", env=env))
+        self.assertEqual(os.path.realpath(os.path.join(self.libdir(), "libweft.so.1")), os.path.realpath(said["library"]))
+
+    def test_components_are_the_library_the_command_and_what_developers_need(self):
+        found = {}
+        for component in ("library", "command", "development"):
+            prefix = os.path.join(self.work, component)
+            run("cmake", "--install", BUILD, "--prefix", prefix, "--component", component)
+            found[component] = sorted(name for _, _, names in os.walk(prefix) for name in names)
+        self.assertEqual(["weft"], found["command"])
+        self.assertEqual(["libweft.so.1"], found["library"])
+        self.assertTrue({"libweft.so", "weft.h", "weft.pc", "weftConfig.cmake"} <= set(found["development"]), found["development"])
+
+    def test_what_is_installed_is_the_library_the_command_the_headers_and_the_package_files(self):
         files = []
         for root, _, names in os.walk(self.prefix):
             files += [os.path.relpath(os.path.join(root, name), self.prefix) for name in names]
         endings = (".so", ".so.1", ".h", ".pc", ".cmake")
-        self.assertEqual([], [f for f in files if not f.endswith(endings)])
+        self.assertEqual(["bin/weft"], [f for f in files if not f.endswith(endings)])
         self.assertTrue([f for f in files if f.endswith("weft.h")])
 
 

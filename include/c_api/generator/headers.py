@@ -1,6 +1,7 @@
 """The core headers weft_<subject>.h, the umbrella weft.h, and the table weft_table.h."""
 import re
 
+from . import options
 from .model import HEADERS, comment, declarator, wrap
 
 TITLES = {
@@ -208,8 +209,11 @@ def header(api, name):
         if c["header"] == name:
             body += callback_text(c)
     for s in api.structs:
-        if s["header"] == name:
-            body += struct_text(s, api)
+        if s["header"] != name:
+            continue
+        if s["name"] == "weft_setting":
+            body += options.header_comment(api) + "\n"
+        body += struct_text(s, api)
     if name == "tensor":
         body += ("/* DLPack's own structs, from its dlpack.h; only pointers to them pass here. */\n"
                  "struct DLManagedTensor;\nstruct DLManagedTensorVersioned;\n\n")

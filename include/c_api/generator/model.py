@@ -22,6 +22,7 @@ class Api:
         self.enums = core["enums"]
         self.callbacks = core["callbacks"]
         self.structs = core["structs"]
+        self.options = core["options"]
         self.functions = core["functions"]
         self.all_ops = ops
         self.ops = [Op(o) for o in ops if o["exported"]]
@@ -158,6 +159,12 @@ def check(api):
         assert re.fullmatch(r"weft_[a-z0-9_]+", name), name
     slots = [f["slot"] for f in api.slots()]
     assert slots == list(range(len(slots))), "slots of the table must be 0, 1, 2, … without holes"
+    for o in api.options:
+        assert re.fullmatch(r"[a-z][a-z_]*", o["name"]) and o["doc"] and re.fullmatch(r"\d+\.\d+", o["since"]), o
+        assert not set(o) - {"name", "type", "default", "doc", "since", "choices", "most", "deprecated"}, o
+        assert o["type"] in ("int", "bool", "text") and ("most" not in o or o["type"] == "int"), o
+        assert "choices" not in o or o["type"] == "text" and o["default"] in o["choices"] + [""], o
+    assert len({o["name"] for o in api.options}) == len(api.options)
     known = {h["name"] for h in api.handles}
     for f in api.functions:
         assert f["header"] in HEADERS, f["name"]
@@ -193,6 +200,17 @@ def comment(text):
         return one + "\n"
     body[0] = "/*" + body[0][2:]
     return "\n".join(body) + "\n */\n"
+
+
+def block_of_lines(lines):
+    """A C comment of lines that stand for themselves; what begins with blanks is set off and its later lines further."""
+    body = []
+    for line in lines:
+        text = line.lstrip()
+        indent = " " * (len(line) - len(text))
+        first, *rest = wrap(text, indent=" * " + indent)
+        body += [first] + ["" .join((" * ", indent, "  ", more[3 + len(indent):])) for more in rest]
+    return "/*" + body[0][2:] + "\n" + "".join(b + "\n" for b in body[1:]) + " */\n"
 
 
 def declarator(ctype, name):

@@ -25,7 +25,7 @@ absl::Status CodeCache::Add(std::shared_ptr<const CodeObject> object) {
   WEFT_ASSIGN_OR_RETURN(unit->library, jit_.Load(object->bytes));
   for (size_t i = 0; i < object->keys.size(); ++i) {
     WEFT_ASSIGN_OR_RETURN(LoopFn * function, unit->library->Function<LoopFn>(object->symbols[i]));
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     code_.try_emplace(object->keys[i], Code{function, unit});
   }
   return absl::OkStatus();
@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, 
   Program& program = lowered.program;
   std::vector<size_t> missing;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     for (size_t i = 0; i < program.loops.size(); ++i) {
       if (!code_.contains(program.loops[i])) missing.push_back(i);
     }
@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, 
     for (const absl::Status& failure : failures) WEFT_RETURN_IF_ERROR(failure);
   }
   std::vector<LoopFn*> functions;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   for (const std::string& key : program.loops) {
     const Code& code = code_.at(key);
     functions.push_back(code.function);
@@ -77,13 +77,13 @@ absl::StatusOr<std::vector<LoopFn*>> CodeCache::Link(const Program& program) {
   for (const auto& object : program.objects) {
     bool known = !object->keys.empty();
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       for (const std::string& key : object->keys) known = known && code_.contains(key);
     }
     if (!known) WEFT_RETURN_IF_ERROR(Add(object));
   }
   std::vector<LoopFn*> functions;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   for (const std::string& key : program.loops) {
     auto found = code_.find(key);
     if (found == code_.end()) return absl::DataLossError("compiled program is damaged: a loop without machine code");

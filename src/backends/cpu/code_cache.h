@@ -3,7 +3,6 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "src/backends/cpu/launch/program.h"
 #include "src/backends/cpu/loop/codegen.h"
 #include "src/backends/cpu/lower/lowering.h"
+#include "src/runtime/mutex.h"
 
 namespace weft::cpu {
 
@@ -44,8 +44,8 @@ class CodeCache {
   std::string fingerprint_;
   Jit jit_;
   KernelSet kernels_;
-  std::mutex mutex_;
-  std::map<std::string, Code, std::less<>> code_;
+  Mutex mutex_;
+  std::map<std::string, Code, std::less<>> code_ ABSL_GUARDED_BY(mutex_);
 };
 
 std::string FingerprintOf(const CpuTarget& target);

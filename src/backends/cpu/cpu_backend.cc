@@ -90,7 +90,7 @@ absl::StatusOr<std::shared_ptr<CodeCache>> CpuBackend::CodeFor(std::string_view 
   if (!isa.empty()) {
     WEFT_ASSIGN_OR_RETURN(target, TargetFromName(isa));
   }
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   std::shared_ptr<CodeCache>& cache = code_[FingerprintOf(target)];
   if (cache == nullptr) cache = std::make_shared<CodeCache>(std::move(target));
   return cache;

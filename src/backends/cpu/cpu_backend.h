@@ -4,12 +4,12 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "src/backends/backend.h"
 #include "src/backends/cpu/cpu_buffer.h"
 #include "src/backends/cpu/jit/isa.h"
+#include "src/runtime/mutex.h"
 #include "src/runtime/thread_pool.h"
 
 namespace weft::cpu {
@@ -58,8 +58,8 @@ class CpuBackend final : public Backend {
   std::shared_ptr<ThreadPool> pool_;
   std::shared_ptr<BlockPool> blocks_;
   std::shared_ptr<LaunchQueue> queue_;
-  std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<CodeCache>> code_;  // by fingerprint
+  Mutex mutex_;
+  std::map<std::string, std::shared_ptr<CodeCache>> code_ ABSL_GUARDED_BY(mutex_);  // by fingerprint
 };
 
 }  // namespace weft::cpu

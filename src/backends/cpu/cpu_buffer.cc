@@ -32,7 +32,7 @@ absl::StatusOr<void*> BlockPool::Take(int64_t bytes) {
   const int64_t capacity = CapacityFor(bytes, &bucket);
   // steps = 4 is the next power's first size.
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (static_cast<size_t>(bucket) < free_.size() && !free_[bucket].empty()) {
       void* block = free_[bucket].back();
       free_[bucket].pop_back();
@@ -46,7 +46,7 @@ absl::StatusOr<void*> BlockPool::Take(int64_t bytes) {
   if (block == nullptr) {
     return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for a tensor of ", bytes, " bytes");
   }
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   Count(capacity);
   return block;
 }
@@ -59,7 +59,7 @@ void BlockPool::Count(int64_t capacity) {
 bool BlockPool::Trim() {
   std::vector<std::vector<void*>> free;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     free.swap(free_);
     kept_ = 0;
   }
@@ -80,7 +80,7 @@ void BlockPool::Give(void* block, int64_t bytes) {
   int bucket = 0;
   const int64_t capacity = CapacityFor(bytes, &bucket);
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     in_use_ -= capacity;
     if (kept_ + capacity <= kKeep) {
       if (free_.size() <= static_cast<size_t>(bucket)) free_.resize(bucket + 1);
@@ -93,15 +93,15 @@ void BlockPool::Give(void* block, int64_t bytes) {
 }
 
 int64_t BlockPool::in_use() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return in_use_;
 }
 int64_t BlockPool::peak() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return peak_;
 }
 int64_t BlockPool::kept() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return kept_;
 }
 

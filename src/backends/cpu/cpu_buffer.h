@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "src/runtime/buffer.h"
+#include "src/runtime/mutex.h"
 
 namespace weft::cpu {
 
@@ -33,11 +33,13 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   // Gives blocks back to the system; whether there were any.
   static bool Release(const std::vector<std::vector<void*>>& free);
   bool Trim();
-  void Count(int64_t capacity);  // under the lock
+  void Count(int64_t capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  mutable std::mutex mutex_;
-  std::vector<std::vector<void*>> free_;  // by bucket: four sizes to a power of two
-  int64_t kept_ = 0, in_use_ = 0, peak_ = 0;
+  mutable Mutex mutex_;
+  std::vector<std::vector<void*>> free_ ABSL_GUARDED_BY(mutex_);  // by bucket: four sizes to a power of two
+  int64_t kept_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t in_use_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t peak_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // Memory shared by a buffer and the one that takes it over by donation.

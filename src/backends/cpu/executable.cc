@@ -214,67 +214,69 @@ absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tabl
 
 LaunchQueue::~LaunchQueue() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   if (thread_.joinable()) thread_.join();
 }
 
-void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  // The queue's thread never waits for a caller's locks (it runs no foreign code), so this ends.
-  changed_.wait(lock, [this] { return waiting_.size() < kMaxWaiting; });
-  const auto run_here = [&] {
-    running_ = true;
-    lock.unlock();
-    work();
-    lock.lock();
-    running_ = false;
-    changed_.notify_all();
-  };
-  if (inline_allowed && waiting_.empty() && !running_) return run_here();
-  if (!started_) {
-    try {
-      thread_ = std::thread([this] { Work(); });
-      started_ = true;
-      fork_.Started();
-    } catch (const std::system_error&) {
-      // No thread to be had: on this one, in its turn.
-      changed_.wait(lock, [this] { return !running_; });
-      return run_here();
-    }
+bool LaunchQueue::HasThread() {
+  if (started_) return true;
+  try {
+    thread_ = std::thread([this] { Work(); });
+  } catch (const std::system_error&) {
+    return false;
   }
-  waiting_.push_back(std::move(work));
-  lock.unlock();
-  changed_.notify_all();
+  fork_.Started();
+  return started_ = true;
+}
+
+void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {
+  MutexLock lock(mutex_);
+  // The queue's thread never waits for a caller's locks (it runs no foreign code), so this ends.
+  while (waiting_.size() >= kMaxWaiting) changed_.Wait(mutex_);
+  const bool idle = waiting_.empty() && !running_;
+  if (!(inline_allowed && idle) && HasThread()) {
+    waiting_.push_back(std::move(work));
+    lock.Unlock();
+    changed_.NotifyAll();
+    return;
+  }
+  while (running_) changed_.Wait(mutex_);  // without a thread: on this one, in its turn
+  running_ = true;
+  lock.Unlock();
+  work();
+  lock.Lock();
+  running_ = false;
+  changed_.NotifyAll();
 }
 
 void LaunchQueue::Work() {
   MarkLibraryThread();
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return (!waiting_.empty() && !running_) || (stop_ && waiting_.empty()); });
+    while (waiting_.empty() ? !stop_ : running_) changed_.Wait(mutex_);
     if (waiting_.empty()) return;
     std::function<void()> work = std::move(waiting_.front());
     waiting_.pop_front();
     running_ = true;
-    lock.unlock();
+    lock.Unlock();
     work();
     work = nullptr;  // releases buffers before the next launch may look for memory
-    lock.lock();
+    lock.Lock();
     running_ = false;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 }
 
 void LaunchQueue::Drain() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [this] { return waiting_.empty() && !running_; });
+  MutexLock lock(mutex_);
+  while (!waiting_.empty() || running_) changed_.Wait(mutex_);
 }
 
 absl::StatusOr<std::shared_ptr<void>> LaunchQueue::Arena(int64_t bytes) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (bytes <= arena_bytes_) return arena_;
   const size_t size = static_cast<size_t>((bytes + 4095) / 4096 * 4096);
   void* memory = AllocateLarge(size, 4096);
@@ -286,13 +288,13 @@ absl::StatusOr<std::shared_ptr<void>> LaunchQueue::Arena(int64_t bytes) {
 }
 
 std::shared_ptr<ScratchSet> LaunchQueue::Scratch(int shares) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (scratch_ == nullptr) scratch_ = std::make_shared<ScratchSet>(shares);
   return scratch_;
 }
 
 int64_t LaunchQueue::arena_bytes() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return arena_bytes_;
 }
 

@@ -1,10 +1,8 @@
 // A loaded program and the queue that runs launches in order.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
 
 #include "src/backends/backend.h"
@@ -12,6 +10,7 @@
 #include "src/backends/cpu/cpu_buffer.h"
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/runtime/fork.h"
+#include "src/runtime/mutex.h"
 
 namespace weft::cpu {
 
@@ -49,16 +48,20 @@ class LaunchQueue {
 
  private:
   void Work();
+  // Starts the queue's thread if it is not there yet; false if there is none to be had.
+  bool HasThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> waiting_;
-  bool running_ = false, stop_ = false, started_ = false;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);
+  bool running_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
   ForkGuard fork_;
-  std::thread thread_;
-  std::shared_ptr<void> arena_;
-  std::shared_ptr<ScratchSet> scratch_;
-  int64_t arena_bytes_ = 0;
+  std::thread thread_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<void> arena_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<ScratchSet> scratch_ ABSL_GUARDED_BY(mutex_);
+  int64_t arena_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 std::unique_ptr<Executable> NewExecutable(std::shared_ptr<const LoadedProgram> program, Device* device,

@@ -136,6 +136,8 @@ const weft_api_v1 kApi = {
     weft_idx_read,
     weft_tensor_from_u64,
     weft_tensor_item_u64,
+    weft_context_option_source,
+    weft_option_detail,
 };
 
 struct Entry {
@@ -211,6 +213,7 @@ const Entry kProcs[] = {
     {"weft_context_cache", reinterpret_cast<weft_proc>(weft_context_cache)},
     {"weft_context_create", reinterpret_cast<weft_proc>(weft_context_create)},
     {"weft_context_option", reinterpret_cast<weft_proc>(weft_context_option)},
+    {"weft_context_option_source", reinterpret_cast<weft_proc>(weft_context_option_source)},
     {"weft_context_options_init", reinterpret_cast<weft_proc>(weft_context_options_init)},
     {"weft_context_release", reinterpret_cast<weft_proc>(weft_context_release)},
     {"weft_context_retain", reinterpret_cast<weft_proc>(weft_context_retain)},
@@ -329,6 +332,7 @@ const Entry kProcs[] = {
     {"weft_optimizer_retain", reinterpret_cast<weft_proc>(weft_optimizer_retain)},
     {"weft_optimizer_state", reinterpret_cast<weft_proc>(weft_optimizer_state)},
     {"weft_optimizer_step", reinterpret_cast<weft_proc>(weft_optimizer_step)},
+    {"weft_option_detail", reinterpret_cast<weft_proc>(weft_option_detail)},
     {"weft_option_list", reinterpret_cast<weft_proc>(weft_option_list)},
     {"weft_pad", reinterpret_cast<weft_proc>(weft_pad)},
     {"weft_popcount", reinterpret_cast<weft_proc>(weft_popcount)},

@@ -211,7 +211,7 @@ absl::StatusOr<std::shared_ptr<JitSession>> StartSession() {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<JitSession>> Jit::Session() const {
-  std::lock_guard<std::mutex> lock(session_mutex_);
+  MutexLock lock(session_mutex_);
   if (session_ == nullptr) {
     WEFT_ASSIGN_OR_RETURN(session_, StartSession());
   }

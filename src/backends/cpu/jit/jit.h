@@ -4,13 +4,13 @@
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "src/backends/cpu/jit/isa.h"
+#include "src/runtime/mutex.h"
 
 namespace weft::cpu {
 
@@ -65,8 +65,8 @@ class Jit {
   absl::StatusOr<std::shared_ptr<JitSession>> Session() const;
 
   CpuTarget target_;
-  mutable std::mutex session_mutex_;
-  mutable std::shared_ptr<JitSession> session_;
+  mutable Mutex session_mutex_;
+  mutable std::shared_ptr<JitSession> session_ ABSL_GUARDED_BY(session_mutex_);
 };
 
 // What compiled code may call: libm in f32 and f64, memory functions. Sorted by name.

@@ -84,7 +84,7 @@ absl::StatusOr<MicroFn*> KernelSet::State::Micro(const MicroSpec& spec) {
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<JitLibrary> library, jit.Load(object));
   WEFT_ASSIGN_OR_RETURN(MicroFn * fn, library->Function<MicroFn>(spec.Symbol()));
   compiled.fetch_add(1, std::memory_order_relaxed);
-  std::lock_guard<std::mutex> lock(mutex);
+  MutexLock lock(mutex);
   if (MicroFn* other = micro[index].load(std::memory_order_acquire)) return other;
   objects.emplace(index, std::move(object));
   libraries.push_back(std::move(library));
@@ -99,7 +99,7 @@ const CpuTarget& KernelSet::target() const { return state_->target(); }
 int64_t KernelSet::compiled() const { return state_->compiled.load(std::memory_order_relaxed); }
 
 std::string KernelSet::ExportObjects() const {
-  std::lock_guard<std::mutex> lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   std::string out;
   Put<uint64_t>(&out, kObjectsMagic);
   Put<uint64_t>(&out, state_->objects.size());
@@ -140,7 +140,7 @@ absl::Status KernelSet::ImportObjects(std::span<const std::byte> objects) {
                       std::move(library), fn});
   }
   if (at != objects.size()) return Truncated();
-  std::lock_guard<std::mutex> lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   for (Loaded& entry : loaded) {
     if (state_->micro[entry.index].load(std::memory_order_acquire) != nullptr) continue;
     state_->objects.emplace(entry.index, std::move(entry.object));

@@ -6,13 +6,13 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "src/backends/cpu/kernels/kernels.h"
 #include "src/backends/cpu/kernels/micro.h"
 #include "src/backends/cpu/kernels/pack.h"
+#include "src/runtime/mutex.h"
 
 namespace weft::cpu {
 
@@ -27,9 +27,9 @@ struct KernelSet::State {
   Jit jit;
   std::array<std::atomic<MicroFn*>, MicroSpec::kCount> micro = {};
   std::atomic<int64_t> compiled{0};
-  std::mutex mutex;  // guards what follows
-  std::map<int, std::string> objects;
-  std::vector<std::unique_ptr<JitLibrary>> libraries;
+  Mutex mutex;
+  std::map<int, std::string> objects ABSL_GUARDED_BY(mutex);
+  std::vector<std::unique_ptr<JitLibrary>> libraries ABSL_GUARDED_BY(mutex);
 };
 
 // Packing space for what the calling thread is doing, at least `bytes`, 64-byte aligned; nullptr without memory. Slots are

@@ -1,0 +1,192 @@
+"""The program `weft`: help, version, doctor (what it says is true), misuse, and the commands of docs/command_line.md."""
+import ctypes
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE, BUILD, LIB = (pathlib.Path(os.environ[name]) for name in ("WEFT_SOURCE", "WEFT_BUILD", "WEFT_LIB"))
+PROGRAM = BUILD / "bin" / "weft"
+COMMANDS = sorted(name for path in (SOURCE / "src" / "cli").glob("*.cc")
+                  for name in re.findall(r'Registration \w+\(\{\.name = "(\w+)"', path.read_text(encoding="utf-8")))
+with open(SOURCE / "include" / "c_api" / "api.json", encoding="utf-8") as file:
+    OPTIONS = json.load(file)["options"]
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        self.work = tempfile.TemporaryDirectory()
+        self.addCleanup(self.work.cleanup)
+
+    def weft(self, *words, status=0, env=(), **more):
+        """stdout and stderr; the environment has no option but those given."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
+        done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=120,
+                              env=dict(clean, XDG_CACHE_HOME=self.work.name, **dict(env)), **more)
+        self.assertEqual(status, done.returncode, done.stdout + done.stderr)
+        return done.stdout, done.stderr
+
+    def misused(self, text, *words):
+        self.assertEqual(("", text + "\n"), self.weft(*words, status=2))
+
+    def doctor(self, status=0, **env):
+        return json.loads(self.weft("doctor", "--json", status=status, env=env.items())[0])
+
+
+class Dispatch(Cli):
+    def test_help_names_every_command_and_its_switches(self):
+        self.assertTrue({"doctor", "version"} <= set(COMMANDS), COMMANDS)
+        for word in ("--help", "-h"):
+            out, err = self.weft(word)
+            self.assertEqual("", err)
+            self.assertEqual(COMMANDS, re.findall(r"^  (\w+)", out, re.MULTILINE))
+            self.assertIn("--json", out)
+        for command in COMMANDS:
+            out, _ = self.weft(command, "--help")
+            self.assertIn(f"usage: weft {command}", out)
+            self.assertIn("--help", out)
+
+    def test_who_dispatches_knows_no_command_by_name(self):
+        for name in ("main.cc", "command.cc", "command.h"):
+            text = re.sub(r"//.*", "", (SOURCE / "src" / "cli" / name).read_text(encoding="utf-8"))
+            self.assertEqual([], [c for c in COMMANDS if re.search(rf"\b{c}\b", text)], name)
+
+    def test_what_is_not_there_is_said_with_a_guess_and_status_2(self):
+        self.misused("weft: there is no command 'docter'; did you mean 'doctor'? 'weft --help' lists all", "docter")
+        self.misused("weft: there is no command 'versoin'; did you mean 'version'? 'weft --help' lists all", "versoin", "--json")
+        self.misused("weft: there is no command '--version'; did you mean 'version'? 'weft --help' lists all", "--version")
+        self.misused("weft: there is no command 'transmogrify'; 'weft --help' lists all", "transmogrify")
+        self.misused("weft: there is no command ''; 'weft --help' lists all", "")
+        self.misused("weft: which command? 'weft --help' lists all")
+        self.misused("weft doctor: there is no option '--jsno'; did you mean '--json'? 'weft doctor --help' lists all", "doctor", "--jsno")
+        self.misused("weft doctor: there is no option '-x'; 'weft doctor --help' lists all", "doctor", "-x")
+        self.misused("weft version: 'now' is too much: it takes no arguments but options; 'weft version --help' lists them",
+                     "version", "now")
+
+    def test_an_answer_that_cannot_be_written_is_a_failure(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([PROGRAM, "version"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual((1, "weft: what there was to say could not be written\n"), (done.returncode, done.stderr))
+
+    def test_it_needs_the_library_and_libc_alone(self):
+        said = subprocess.run(["readelf", "-d", PROGRAM], capture_output=True, text=True, check=True).stdout
+        needed = set(re.findall(r"NEEDED.*\[(.*)\]", said))
+        self.assertIn("libweft.so.1", needed)
+        self.assertLessEqual(needed, {"libweft.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0",
+                                      "ld-linux-x86-64.so.2"})
+
+
+class Version(Cli):
+    def test_it_says_what_the_library_says(self):
+        library = ctypes.CDLL(str(LIB))
+        library.weft_release_version.restype = ctypes.c_char_p
+        abi = library.weft_abi_version()
+        said = json.loads(self.weft("version", "--json")[0])
+        self.assertEqual({"release", "abi", "library"}, set(said))
+        self.assertEqual(library.weft_release_version().decode(), said["release"])
+        self.assertEqual(f"{abi >> 16}.{abi & 0xFFFF}", said["abi"])
+        self.assertEqual(os.path.realpath(LIB), os.path.realpath(said["library"]))
+        out, _ = self.weft("version")
+        for name, value in said.items():
+            self.assertRegex(out, rf"(?m)^{name} +{re.escape(value)}$")
+
+
+class Doctor(Cli):
+    def test_what_it_says_of_the_machine_is_true(self):
+        said = self.doctor()
+        self.assertTrue(said["ok"])
+        self.assertEqual([], said["problems"])
+        self.assertEqual(len(os.sched_getaffinity(0)), said["cpu"]["usable_cores"])
+        self.assertEqual(os.cpu_count(), said["cpu"]["cores"])
+        self.assertEqual(os.uname().machine, said["cpu"]["architecture"])
+        cpu = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        self.assertIn(said["cpu"]["model"], cpu)
+        self.assertEqual(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), said["memory"]["total_bytes"])
+        self.assertLess(0, said["memory"]["available_bytes"])
+        self.assertLessEqual(said["memory"]["available_bytes"], said["memory"]["total_bytes"])
+        flags = set(re.search(r"^flags\s*:(.*)$", cpu, re.MULTILINE).group(1).split())
+        possible = [isa for isa, needs in (("avx512", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+                                           ("avx2", {"avx2", "fma"}), ("portable", set())) if needs <= flags]
+        self.assertEqual({"chosen": possible[0], "possible": possible}, said["cpu"]["isa"])
+        self.assertEqual({"name": "cpu:0", "kind": "x86-64 " + possible[0]}, said["device"])
+
+    def test_every_option_is_listed_with_its_value_and_who_said_it(self):
+        rows = {row["name"]: row for row in self.doctor(WEFT_THREADS="2", WEFT_ISA="portable")["options"]}
+        self.assertEqual([o["name"] for o in OPTIONS], list(rows))
+        said = {"threads": "2", "isa": "portable"}
+        for option in OPTIONS:
+            name = option["name"]
+            self.assertEqual(said.get(name, option["default"]), rows[name]["value"], name)
+            self.assertEqual(f"environment: WEFT_{name.upper()}" if name in said else "default", rows[name]["source"])
+
+    def test_a_forced_path_is_the_chosen_one(self):
+        self.assertEqual("portable", self.doctor(WEFT_ISA="portable")["cpu"]["isa"]["chosen"])
+
+    def test_it_counts_the_entries_of_the_cache(self):
+        cache = self.doctor()["cache"]
+        folder = os.path.join(self.work.name, "weft")
+        self.assertEqual({"folder": folder, "mode": "write", "exists": True, "writable": True, "entries": 0, "bytes": 0}, cache)
+        for name, size in (("ab/" + "0" * 32 + ".tce", 10), ("cd/" + "1" * 32 + ".tce", 32), ("cd/x.tmp", 5), ("bad/z.tce", 7)):
+            path = pathlib.Path(folder, "v1", name)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            path.write_bytes(b"x" * size)
+        cache = self.doctor()["cache"]
+        self.assertEqual((2, 42), (cache["entries"], cache["bytes"]))
+        cache = self.doctor(WEFT_CACHE_MODE="off")["cache"]
+        self.assertEqual(("", "off", False), (cache["folder"], cache["mode"], cache["exists"]))
+
+    def test_a_cache_that_cannot_be_used_is_a_problem(self):
+        path = os.path.join(self.work.name, "a_file")
+        pathlib.Path(path).write_text("", encoding="utf-8")
+        said = self.doctor(status=1, WEFT_CACHE_DIR=path)
+        self.assertFalse(said["ok"])
+        self.assertFalse(said["cache"]["writable"])
+        self.assertEqual(1, len(said["problems"]), said["problems"])
+        self.assertIn(path, said["problems"][0])
+
+    def test_a_variable_that_cannot_be_is_named(self):
+        said = self.doctor(status=1, WEFT_THREADS="many")
+        self.assertFalse(said["ok"])
+        self.assertEqual(["no context can be made: WEFT_THREADS: 'many' is not a number of 0 to 1024"], said["problems"])
+
+    def test_a_misspelt_and_a_deprecated_variable_are_noted(self):
+        said = self.doctor(WEFT_THREAD="2", WEFT_HASH_BITS="4", WEFT_LIB="/elsewhere")
+        self.assertTrue(said["ok"])
+        self.assertEqual({"WEFT_THREAD is set and no option; did you mean WEFT_THREADS?",
+                          "WEFT_HASH_BITS is deprecated: accepted and without effect"}, set(said["notes"]))
+
+    def test_the_text_says_the_same_as_the_json(self):
+        out, _ = self.weft("doctor", env={"WEFT_SEED": "11"}.items())
+        said = self.doctor()
+        for name in said:
+            self.assertRegex(out, rf"(?m)^{name}\b")
+        self.assertRegex(out, r"(?m)^  seed +11 +environment: WEFT_SEED$")
+        self.assertIn(f"  chosen    {said['cpu']['isa']['chosen']}\n", out)
+        self.assertRegex(out, r"(?m)^problems +none$")
+        out, _ = self.weft("doctor", env={"WEFT_LOG": "loud"}.items(), status=1)
+        self.assertIn("\nproblems\n  no context can be made: WEFT_LOG: 'loud' is not one of debug, info, warning, error, off\n", out)
+        self.assertRegex(out, r"(?m)^ok +no$")
+
+    def test_names_that_are_not_utf8_leave_the_json_readable(self):
+        folder = os.fsencode(self.work.name) + b"/caf\xe9"
+        said = self.doctor(WEFT_CACHE_DIR=os.fsdecode(folder))
+        self.assertTrue(said["cache"]["folder"].endswith("/caf\ufffd"), said["cache"])
+
+
+class Page(Cli):
+    def test_its_commands_run(self):
+        text = (SOURCE / "docs" / "command_line.md").read_text(encoding="utf-8")
+        lines = [line.split("  #")[0].strip() for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+                 for line in block.splitlines()]
+        self.assertGreaterEqual(len(lines), 3)
+        for line in lines:
+            self.assertTrue(line.startswith("build/release/bin/weft "), line)
+            self.weft(*line.split()[1:])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,53 @@
+"""The environment is read in one place: what src and serialization look up is an option of api.json or named here, and what
+documents tell a reader to set is read by somebody."""
+import json
+import os
+import re
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from sources import SOURCE, tree  # noqa: E402
+READS = re.compile(r"\b(?:secure_)?getenv\s*\(\s*([^)]*)\)")
+# Where, and what: the table's own reader; where other programs, too, look for their caches.
+MAY = {("src/c_api/settings.cc", "row.info.environment"),
+       ("serialization/compile_cache.cc", '"XDG_CACHE_HOME"'), ("serialization/compile_cache.cc", '"HOME"')}
+
+
+def variables():
+    with open(os.path.join(SOURCE, "include", "c_api", "api.json"), encoding="utf-8") as file:
+        return {"WEFT_" + option["name"].upper() for option in json.load(file)["options"]}
+
+
+def strays(files):
+    """Look-ups past the table, and names of variables that have no row."""
+    bad = []
+    for path, text in sorted(files.items()):
+        bad += [f"{path}: getenv({what}) is not read through the table of options (api.json, \"options\")"
+                for what in READS.findall(text) if (path, what) not in MAY]
+        bad += [f"{path}: {name} has no row in api.json's \"options\"" for name in re.findall(r'"(WEFT_[A-Z0-9_]+)"', text)
+                if name not in variables()]
+    return bad
+
+
+class Options(unittest.TestCase):
+    def test_the_library_reads_no_variable_past_the_table(self):
+        files = tree(["src", "serialization"], (".h", ".cc"))
+        self.assertGreater(sum(len(READS.findall(text)) for text in files.values()), 2)
+        self.assertEqual([], strays(files))
+
+    def test_the_check_itself_can_fail(self):
+        self.assertTrue(strays({"src/lazy/a.cc": 'std::getenv("WEFT_SEED")'}))
+        self.assertTrue(strays({"src/lazy/a.cc": 'const char* kName = "WEFT_SPEED";'}))
+        self.assertFalse(strays({"src/c_api/settings.cc": "std::getenv(row.info.environment)"}))
+
+    def test_variables_that_documents_set_are_read_by_somebody(self):
+        readers = "".join({**tree(["scripts"], ""), **tree(["tests"], (".py", ".cc", ".h"))}.values())
+        set_in = {(path, name) for path, text in tree(["docs", "bindings", "serialization", "examples"], ".md").items()
+                  for name in re.findall(r"(?<![-\w])(WEFT_[A-Z_]+)=", text)}
+        self.assertTrue(set_in)
+        self.assertEqual([], sorted((path, name) for path, name in set_in if name not in variables() and name not in readers))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)
