@@ -6,7 +6,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "src/backends/cpu/kernels/kernels_internal.h"
+#include "src/backends/cpu/kernels/scratch.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/status.h"
 
@@ -70,7 +70,6 @@ class CpuExecutable final : public Executable {
       return InternalError("a program of ", program.arguments.size(), " buffers and ", program.words,
                            " words was given ", arguments.buffers.size(), " and ", arguments.words.size());
     }
-    const bool first = !proven_.load(std::memory_order_acquire);
     auto launch = std::make_shared<Launching>();
     launch->loaded = loaded_;
     launch->pool = pool_;
@@ -93,8 +92,7 @@ class CpuExecutable final : public Executable {
     for (size_t r = 0; r < program.results.size(); ++r) {
       const int32_t donor = program.donor[r];
       Ref<Block> block;
-      if (!first && donor >= 0 && static_cast<size_t>(donor) < arguments.donated.size() &&
-          arguments.donated[donor] != 0) {
+      if (donor >= 0 && static_cast<size_t>(donor) < arguments.donated.size() && arguments.donated[donor] != 0) {
         auto* buffer = dynamic_cast<CpuBuffer*>(arguments.buffers[donor].get());
         if (buffer != nullptr && buffer->block()->own() && !buffer->held()) block = buffer->block();
       }
@@ -107,7 +105,7 @@ class CpuExecutable final : public Executable {
     }
     WEFT_ASSIGN_OR_RETURN(launch->arena, queue_->Arena(program.arena_bytes));
     launch->tables.arena = static_cast<char*>(launch->arena.get());
-    launch->scratch = queue_->Scratch(pool_->threads());
+    WEFT_ASSIGN_OR_RETURN(launch->scratch, queue_->Scratch(pool_->threads(), loaded_->needs));
     launch->tables.scratch = launch->scratch.get();
     launch->arguments.assign(arguments.buffers.begin(), arguments.buffers.end());
     launch->words.assign(arguments.words.begin(), arguments.words.end());
@@ -120,10 +118,6 @@ class CpuExecutable final : public Executable {
           new CpuBuffer(device_, program.results[r].dtype, program.results[r].dims, launch->done, launch->results[r])));
     }
     queue_->Submit([launch] { RunLaunch(*launch); }, ready && cost_ < kInlineCost);
-    if (first) {
-      WEFT_RETURN_IF_ERROR(results.done->Wait());
-      proven_.store(true, std::memory_order_release);
-    }
     return results;
   }
 
@@ -149,10 +143,6 @@ class CpuExecutable final : public Executable {
   std::shared_ptr<BlockPool> blocks_;
   std::shared_ptr<LaunchQueue> queue_;
   const int64_t cost_;
-  // Kernels get their scratch on first use, and the queue keeps it for all that follow. So the first launch takes nothing
-  // over and is waited for: what memory cannot be had for fails there, with nothing changed, and no later one can fail.
-  // It comes after a compilation or a load anyway.
-  std::atomic<bool> proven_{false};
 };
 
 }  // namespace
@@ -209,6 +199,7 @@ absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tabl
     }
   }
   if (spreads) pool.EndRun();
+  if (!status.ok() && tables.scratch != nullptr) WEFT_RETURN_IF_ERROR(tables.scratch->Overrun());
   return status;
 }
 
@@ -290,9 +281,9 @@ absl::StatusOr<std::shared_ptr<void>> LaunchQueue::Arena(int64_t bytes) {
   return arena_;
 }
 
-std::shared_ptr<ScratchSet> LaunchQueue::Scratch(int shares) {
+absl::StatusOr<std::shared_ptr<ScratchSet>> LaunchQueue::Scratch(int shares, const ScratchNeeds& needs) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (scratch_ == nullptr) scratch_ = std::make_shared<ScratchSet>(shares);
+  WEFT_ASSIGN_OR_RETURN(scratch_, ScratchSet::Reserve(scratch_, shares, needs));
   return scratch_;
 }
 

@@ -14,14 +14,13 @@
 
 namespace weft::cpu {
 
-class ScratchSet;
-
 // A program with its functions resolved. Immutable.
 struct LoadedProgram {
   Program program;
   std::shared_ptr<CodeCache> code;  // keeps the functions alive
   std::vector<LoopFn*> loops;
   std::vector<const HostKernel*> host;
+  ScratchNeeds needs;  // of all entries
   int64_t compiled = 0;
   int64_t code_bytes = 0;
 };
@@ -43,7 +42,7 @@ class LaunchQueue {
   // launches hold the one they were submitted with.
   absl::StatusOr<std::shared_ptr<void>> Arena(int64_t bytes);
   // Scratch of kernels, likewise; `shares` is the pool's number of threads.
-  std::shared_ptr<ScratchSet> Scratch(int shares);
+  absl::StatusOr<std::shared_ptr<ScratchSet>> Scratch(int shares, const ScratchNeeds& needs);
   int64_t arena_bytes() const;
 
  private:
