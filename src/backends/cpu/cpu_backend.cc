@@ -44,17 +44,18 @@ absl::Status PrepareEntries(LoadedProgram& loaded, int threads) {
   }
   for (const auto& object : loaded.program.objects) loaded.code_bytes += static_cast<int64_t>(object->bytes.size());
   if (!FitsMemory(loaded.program)) return absl::OkStatus();
-  for (const Entry& entry : loaded.program.entries) {
+  absl::Status status;
+  ForEachKernel(loaded.program, [&](const Entry& entry) {
     if (entry.type == Entry::Type::kLoop) {
       loaded.needs.Each(ScratchSlot::kLoop, entry.scratch_bytes);
-    } else if (loaded.host[entry.code]->prepare != nullptr) {
+    } else if (status.ok() && loaded.host[entry.code]->prepare != nullptr) {
       BlockLoop epilogue;
       epilogue.product = entry.epilogue_consumes;
-      WEFT_RETURN_IF_ERROR(loaded.host[entry.code]->prepare(
-          {entry.params, loaded.code->kernels(), threads, loaded.needs, entry.epilogue >= 0 ? &epilogue : nullptr}));
+      status = loaded.host[entry.code]->prepare(
+          {entry.params, loaded.code->kernels(), threads, loaded.needs, entry.epilogue >= 0 ? &epilogue : nullptr});
     }
-  }
-  return absl::OkStatus();
+  });
+  return status;
 }
 
 }  // namespace

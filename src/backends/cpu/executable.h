@@ -63,7 +63,7 @@ std::unique_ptr<Executable> NewExecutable(std::shared_ptr<const LoadedProgram> p
                                           std::shared_ptr<ThreadPool> pool, std::shared_ptr<BlockPool> blocks,
                                           std::shared_ptr<LaunchQueue> queue);
 
-// Runs the launch list once. `tables` are the base addresses by BufferRef::Place.
+// Runs the launch lists once. `tables` are the base addresses by BufferRef::Place.
 struct LaunchTables {
   std::vector<void*> arguments, results;
   const uint32_t* words = nullptr;
