@@ -57,19 +57,19 @@ absl::Status Guarded(absl::StatusCode code, std::string_view what, Body&& body) 
 }
 
 // Builds one message in one segment. `fill(Root::Builder)` runs again with twice the room if the guess was too small;
-// messages past kMaxMetaBytes are an error. The result is standard framing: segment table, then the segment.
+// messages past `most` bytes are an error. The result is standard framing: segment table, then the segment.
 template <typename Root, typename Fill>
-absl::Status BuildMessage(std::string_view what, size_t guess_bytes, std::vector<std::byte>* out, Fill&& fill) {
+absl::Status BuildMessage(std::string_view what, size_t guess_bytes, std::vector<std::byte>* out, Fill&& fill,
+                          uint64_t most = kMaxMetaBytes) {
   return Guarded(absl::StatusCode::kInternal, what, [&]() -> absl::Status {
     for (size_t words = guess_bytes / 8 + 16;; words *= 2) {
-      if (words * 8 > 2 * kMaxMetaBytes) return InternalError(what, " does not fit ", kMaxMetaBytes, " bytes");
+      if (words * 8 > 2 * most) return InternalError(what, " does not fit ", most, " bytes");
       capnp::MallocMessageBuilder builder(static_cast<unsigned>(words), capnp::AllocationStrategy::FIXED_SIZE);
       fill(builder.initRoot<Root>());
       const auto segments = builder.getSegmentsForOutput();
       if (segments.size() != 1) continue;
       const size_t bytes = segments[0].size() * sizeof(capnp::word);
-      if (bytes + 8 > kMaxMetaBytes)
-        return InternalError(what, " has ", bytes, " bytes; at most ", kMaxMetaBytes, " fit");
+      if (bytes + 8 > most) return InternalError(what, " has ", bytes, " bytes; at most ", most, " fit");
       out->resize(8 + bytes);
       const uint32_t table[2] = {0, static_cast<uint32_t>(segments[0].size())};
       std::memcpy(out->data(), table, 8);

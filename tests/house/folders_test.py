@@ -25,7 +25,7 @@ ALLOWED = {
     "src/backends/cpu/jit": ["src/runtime"],
     "src/backends/cpu/loop": ["src/backends/cpu/jit", "src/ops", "src/ir", "src/runtime"],
     "src/backends/cpu/kernels": ["src/backends/cpu/jit", "src/runtime"],
-    "src/backends/cpu/launch": ["src/backends/cpu/kernels", "src/backends/cpu/loop", "src/runtime"],
+    "src/backends/cpu/launch": ["src/backends/cpu/kernels", "src/backends/cpu/loop", "serialization", "src/runtime"],
     "src/backends/cpu/lower": ["src/backends/cpu/launch", "src/backends/cpu/loop", "src/ops", "src/ir", "src/runtime"],
     "src/backends/cpu": ["src/backends", "src/backends/cpu/jit", "src/backends/cpu/loop", "src/backends/cpu/kernels",
                          "src/backends/cpu/launch", "src/backends/cpu/lower"] + BELOW_BACKENDS,

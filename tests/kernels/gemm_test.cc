@@ -37,8 +37,12 @@ void Check(KernelSet& kernels, DType in, DType out, Shape shape, bool a_transpos
   call.c = c.data();
   ASSERT_TRUE(kernels.Gemm(call, one).ok());
   call.c = again.data();
-  ASSERT_TRUE(kernels.Gemm(call, two).ok());
-  EXPECT_TRUE(c.SameBits(again)) << "one and two threads differ";
+  for (ThreadPool* pool : {&one, &two, &Five()}) {
+    again.Poison();
+    const absl::Status status = ReservedGemm(kernels, call, *pool);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(c.SameBits(again)) << pool->threads() << " threads give other bits";
+  }
   EXPECT_TRUE(c.GuardsHold());
   for (int64_t i = 0; i < shape.m; ++i) {
     for (int64_t j = 0; j < shape.n; ++j) {
@@ -188,9 +192,9 @@ TEST_P(Gemm, CallsTheEpilogueOnceForEveryElement) {
       for (int64_t j = col0; j < col0 + cols; ++j) ++(*context->seen)[r * context->n + j];
     }
   };
-  for (ThreadPool* pool : {&one_, &two_}) {
+  for (ThreadPool* pool : {&one_, &two_, &Five()}) {
     for (auto& count : seen) count = 0;
-    ASSERT_TRUE(kernels_->Gemm(call, *pool).ok());
+    ASSERT_TRUE(ReservedGemm(*kernels_, call, *pool).ok());
     for (auto& count : seen) ASSERT_EQ(count, 1);
   }
 }
@@ -224,9 +228,9 @@ TEST_P(Gemm, HandsEveryFinishedBlockToAnEpilogueThatConsumesIt) {
         }
       }
     };
-    for (ThreadPool* pool : {&one_, &two_}) {
+    for (ThreadPool* pool : {&one_, &two_, &Five()}) {
       std::fill_n(got.data(), m * n, 0.0f);
-      ASSERT_TRUE(kernels_->Gemm(call, *pool).ok());
+      ASSERT_TRUE(ReservedGemm(*kernels_, call, *pool).ok());
       for (int64_t i = 0; i < m * n; ++i) ASSERT_EQ(got[i], want[i]) << i;
     }
   }

@@ -44,7 +44,8 @@ TEST(KernelSet, PreparesWhatACallNeeds) {
   gemm.n = 1;
   gemm.a.row_stride = 3;
   gemm.b.row_stride = 1;
-  ASSERT_TRUE(kernels.PrepareGemm(gemm).ok());
+  ScratchNeeds needs;
+  ASSERT_TRUE(kernels.PrepareGemm(gemm, 1, needs).ok());
   const int64_t compiled = kernels.compiled();
   EXPECT_GT(compiled, 0);
   float result[2];

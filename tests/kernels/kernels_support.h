@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "src/backends/cpu/kernels/elements.h"
 #include "src/backends/cpu/kernels/kernels.h"
+#include "src/runtime/status.h"
 #include "src/runtime/thread_pool.h"
 
 namespace weft::cpu {
@@ -29,6 +30,29 @@ class EveryIsa : public ::testing::TestWithParam<Isa> {
   ThreadPool one_{1};
   ThreadPool two_{2};
 };
+
+// More threads than most calls have work for.
+inline ThreadPool& Five() {
+  static ThreadPool pool(5);
+  return pool;
+}
+
+// Makes a call as a launch does: with as much scratch as it said it needs and no byte more.
+template <typename Prepare, typename Run>
+absl::Status Reserved(ThreadPool& pool, Prepare prepare, Run run) {
+  ScratchNeeds needs;
+  WEFT_RETURN_IF_ERROR(prepare(pool.threads(), needs));
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<ScratchSet> set, ScratchSet::Reserve(nullptr, pool.threads(), needs));
+  const ThreadPool::Scope scope(set.get());
+  const absl::Status status = run(pool);
+  WEFT_RETURN_IF_ERROR(set->Overrun());
+  return status;
+}
+inline absl::Status ReservedGemm(KernelSet& kernels, const GemmCall& call, ThreadPool& pool) {
+  return Reserved(
+      pool, [&](int threads, ScratchNeeds& needs) { return kernels.PrepareGemm(call, threads, needs); },
+      [&](ThreadPool& p) { return kernels.Gemm(call, p); });
+}
 
 inline std::string IsaName(const ::testing::TestParamInfo<Isa>& info) { return std::string(NameOf(info.param)); }
 

@@ -89,8 +89,7 @@ TEST(OutOfMemory, AtAnyAllocationOfAStepLosesNothingAndTheStepCanBeRepeated) {
   int failures = 0;
   bool through = false;
   for (int allowed = 0; allowed < 200 && !through; ++allowed) {
-    // A thread of its own, because kernels keep scratch per thread.
-    std::thread([&] {
+    {
       SCOPED_TRACE(absl::StrCat(allowed, " allocations allowed"));
       Net net(&shelf);
       EXPECT_EQ(net.Parameters().size(), expected[0].size());
@@ -112,10 +111,29 @@ TEST(OutOfMemory, AtAnyAllocationOfAStepLosesNothingAndTheStepCanBeRepeated) {
       net.Record();
       EXPECT_TRUE(net.Sync().ok());
       EXPECT_EQ(net.Parameters(), expected[1]);
-    }).join();
+    }
   }
   EXPECT_TRUE(through);
   EXPECT_GE(failures, 5);  // results, the arena, and scratch of several kernels
+}
+
+// A launch that fails so late cannot be repeated, and the first one has donated too.
+TEST(OutOfMemory, CannotHappenToAStepOnceTheBarrierHasReturned) {
+  Shelf shelf;
+  std::vector<float> expected;
+  for (const bool gated : {false, true}) {
+    Net net(&shelf);
+    net.Record();
+    absl::StatusOr<Ref<Event>> event = net.w.engine->Sync();
+    ASSERT_TRUE(event.ok()) << event.status();
+    if (gated) {
+      Gate gate(0);
+      EXPECT_TRUE((*event)->Wait().ok()) << (*event)->status();
+    }
+    const std::vector<float> got = net.Parameters();
+    if (!gated) expected = got;
+    EXPECT_EQ(got, expected);
+  }
 }
 
 // Small programs run on whichever thread asks. Threads that have never run one used to need scratch of their own then,

@@ -9,7 +9,7 @@
 namespace weft::cpu {
 namespace {
 // Raised whenever generated code or the meaning of a launch list changes: older cache entries are then not found.
-constexpr int kCodeRevision = 1;
+constexpr int kCodeRevision = 2;
 }  // namespace
 
 std::string FingerprintOf(const CpuTarget& target) {

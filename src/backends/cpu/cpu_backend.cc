@@ -26,18 +26,38 @@ absl::StatusOr<ir::Module> FuseModule(const ir::Module& module) {
   return fused;
 }
 
-absl::Status ResolveHostKernels(LoadedProgram& loaded) {
+// More than any memory: such a program's launch says so, and the sizes of its scratch need not fit an integer.
+constexpr int64_t kNoMemory = int64_t{1} << 46;
+
+bool FitsMemory(const Program& program) {
+  int64_t most = program.arena_bytes;
+  for (const auto* specs : {&program.arguments, &program.results}) {
+    for (const ValueSpec& spec : *specs) most = std::max(most, CountOf(spec.dims) * BytesOf(spec.dtype));
+  }
+  return most <= kNoMemory;
+}
+
+// Looks the library's kernels up and has everything ready that entries will ask for on so many threads.
+absl::Status PrepareEntries(LoadedProgram& loaded, int threads) {
   for (const std::string& name : loaded.program.host_kernels) {
     const HostKernel* kernel = FindHostKernel(name);
     if (kernel == nullptr) return absl::DataLossError(absl::StrCat("compiled program wants the unknown kernel ", name));
     loaded.host.push_back(kernel);
   }
-  for (const Entry& entry : loaded.program.entries) {
-    if (entry.type != Entry::Type::kHost || loaded.host[entry.code]->prepare == nullptr) continue;
-    WEFT_RETURN_IF_ERROR(loaded.host[entry.code]->prepare(entry.params, loaded.code->kernels()));
-  }
   for (const auto& object : loaded.program.objects) loaded.code_bytes += static_cast<int64_t>(object->bytes.size());
-  return absl::OkStatus();
+  if (!FitsMemory(loaded.program)) return absl::OkStatus();
+  absl::Status status;
+  ForEachKernel(loaded.program, [&](const Entry& entry) {
+    if (entry.type == Entry::Type::kLoop) {
+      loaded.needs.Each(ScratchSlot::kLoop, entry.scratch_bytes);
+    } else if (status.ok() && loaded.host[entry.code]->prepare != nullptr) {
+      BlockLoop epilogue;
+      epilogue.product = entry.epilogue_consumes;
+      status = loaded.host[entry.code]->prepare(
+          {entry.params, loaded.code->kernels(), threads, loaded.needs, entry.epilogue >= 0 ? &epilogue : nullptr});
+    }
+  });
+  return status;
 }
 
 }  // namespace
@@ -110,7 +130,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module
   loaded->program = std::move(lowered.program);
   loaded->program.fingerprint = loaded->code->fingerprint();
   loaded->program.isa = std::string(NameOf(loaded->code->target().isa));
-  WEFT_RETURN_IF_ERROR(ResolveHostKernels(*loaded));
+  WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, pool_->threads()));
   loaded->compiled += loaded->code->kernels().compiled() - micro_before;
   return NewExecutable(std::move(loaded), &device_, pool_, blocks_, queue_);
 }
@@ -133,7 +153,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(std::string_view se
     WEFT_RETURN_IF_ERROR(loaded->code->kernels().ImportObjects(std::as_bytes(std::span(bytes.data(), bytes.size()))));
   }
   WEFT_ASSIGN_OR_RETURN(loaded->loops, loaded->code->Link(loaded->program));
-  WEFT_RETURN_IF_ERROR(ResolveHostKernels(*loaded));
+  WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, pool_->threads()));
   loaded->program.micro_kernels.clear();
   loaded->compiled = loaded->code->kernels().compiled() - micro_before;
   return NewExecutable(std::move(loaded), &device_, pool_, blocks_, queue_);

@@ -5,8 +5,9 @@
 #include <atomic>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
-#include "src/backends/cpu/kernels/kernels_internal.h"
+#include "src/backends/cpu/kernels/scratch.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/status.h"
 
@@ -25,7 +26,7 @@ class CpuExecutable final : public Executable {
         pool_(std::move(pool)),
         blocks_(std::move(blocks)),
         queue_(std::move(queue)),
-        cost_(loaded_->program.TotalCost()) {}
+        cost_(TotalCost(loaded_->program.lists[0])) {}
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
     if (devices.size() != 1) return UserError("the CPU has one device, not ", devices.size());
@@ -38,12 +39,12 @@ class CpuExecutable final : public Executable {
   absl::StatusOr<std::string> Serialize() const override {
     Program copy = loaded_->program;
     copy.micro_kernels = loaded_->code->kernels().ExportObjects();
-    return SerializeProgram(copy);
+    return EncodeProgram(copy);
   }
 
   ExecutableStats stats() const override {
     ExecutableStats stats;
-    stats.kernels = static_cast<int64_t>(loaded_->program.entries.size());
+    ForEachKernel(loaded_->program, [&](const Entry&) { ++stats.kernels; });
     stats.temporary_bytes = loaded_->program.arena_bytes;
     stats.code_bytes = loaded_->code_bytes;
     stats.kernels_compiled = loaded_->compiled;
@@ -70,7 +71,6 @@ class CpuExecutable final : public Executable {
       return InternalError("a program of ", program.arguments.size(), " buffers and ", program.words,
                            " words was given ", arguments.buffers.size(), " and ", arguments.words.size());
     }
-    const bool first = !proven_.load(std::memory_order_acquire);
     auto launch = std::make_shared<Launching>();
     launch->loaded = loaded_;
     launch->pool = pool_;
@@ -93,8 +93,7 @@ class CpuExecutable final : public Executable {
     for (size_t r = 0; r < program.results.size(); ++r) {
       const int32_t donor = program.donor[r];
       Ref<Block> block;
-      if (!first && donor >= 0 && static_cast<size_t>(donor) < arguments.donated.size() &&
-          arguments.donated[donor] != 0) {
+      if (donor >= 0 && static_cast<size_t>(donor) < arguments.donated.size() && arguments.donated[donor] != 0) {
         auto* buffer = dynamic_cast<CpuBuffer*>(arguments.buffers[donor].get());
         if (buffer != nullptr && buffer->block()->own() && !buffer->held()) block = buffer->block();
       }
@@ -107,7 +106,7 @@ class CpuExecutable final : public Executable {
     }
     WEFT_ASSIGN_OR_RETURN(launch->arena, queue_->Arena(program.arena_bytes));
     launch->tables.arena = static_cast<char*>(launch->arena.get());
-    launch->scratch = queue_->Scratch(pool_->threads());
+    WEFT_ASSIGN_OR_RETURN(launch->scratch, queue_->Scratch(pool_->threads(), loaded_->needs));
     launch->tables.scratch = launch->scratch.get();
     launch->arguments.assign(arguments.buffers.begin(), arguments.buffers.end());
     launch->words.assign(arguments.words.begin(), arguments.words.end());
@@ -120,10 +119,6 @@ class CpuExecutable final : public Executable {
           new CpuBuffer(device_, program.results[r].dtype, program.results[r].dims, launch->done, launch->results[r])));
     }
     queue_->Submit([launch] { RunLaunch(*launch); }, ready && cost_ < kInlineCost);
-    if (first) {
-      WEFT_RETURN_IF_ERROR(results.done->Wait());
-      proven_.store(true, std::memory_order_release);
-    }
     return results;
   }
 
@@ -149,66 +144,111 @@ class CpuExecutable final : public Executable {
   std::shared_ptr<BlockPool> blocks_;
   std::shared_ptr<LaunchQueue> queue_;
   const int64_t cost_;
-  // Kernels get their scratch on first use, and the queue keeps it for all that follow. So the first launch takes nothing
-  // over and is waited for: what memory cannot be had for fails there, with nothing changed, and no later one can fail.
-  // It comes after a compilation or a load anyway.
-  std::atomic<bool> proven_{false};
+};
+
+// One launch's way through the lists.
+class ListRunner {
+ public:
+  ListRunner(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool)
+      : loaded_(loaded), program_(loaded.program), tables_(tables), pool_(pool) {
+    for (const int64_t offset : program_.carried) carried_.push_back(tables.arena + offset);
+  }
+
+  absl::Status Run(uint32_t list) {
+    for (const Entry& entry : program_.lists[list]) {
+      absl::Status status;
+      if (IsControl(entry)) {
+        status = RunControl(entry);
+      } else {
+        pointers_.clear();
+        for (const BufferRef& ref : entry.buffers) pointers_.push_back(Locate(ref));
+        status = entry.type == Entry::Type::kHost ? RunHost(entry) : RunLoop(entry);
+      }
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  char* Locate(const BufferRef& ref) const {
+    switch (ref.place) {
+      case BufferRef::Place::kArgument: return static_cast<char*>(tables_.arguments[ref.index]);
+      case BufferRef::Place::kResult: return static_cast<char*>(tables_.results[ref.index]);
+      case BufferRef::Place::kWords:
+        return const_cast<char*>(reinterpret_cast<const char*>(tables_.words)) + ref.offset;
+      case BufferRef::Place::kArena: return tables_.arena + ref.offset;
+      case BufferRef::Place::kConstant: return const_cast<char*>(tables_.constants) + ref.offset;
+      case BufferRef::Place::kCarried: return carried_[ref.index];
+    }
+    return nullptr;
+  }
+
+  absl::Status RunHost(const Entry& entry) {
+    BlockLoop epilogue;
+    if (entry.epilogue >= 0) {
+      epilogue = {loaded_.loops[entry.epilogue], pointers_.data() + (pointers_.size() - entry.epilogue_buffers),
+                  entry.epilogue_params, entry.epilogue_buffers, entry.epilogue_consumes};
+    }
+    return loaded_.host[entry.code]->run(
+        HostCall{pointers_, entry.params, loaded_.code->kernels(), pool_, entry.epilogue >= 0 ? &epilogue : nullptr});
+  }
+
+  absl::Status RunLoop(const Entry& entry) {
+    LoopFn* fn = loaded_.loops[entry.code];
+    std::atomic<bool> out_of_memory{false};
+    const auto run = [&](int64_t begin, int64_t end, int) {
+      void* scratch = entry.scratch_bytes > 0 ? ThreadScratch(ScratchSlot::kLoop, entry.scratch_bytes) : nullptr;
+      if (scratch == nullptr && entry.scratch_bytes > 0) return out_of_memory.store(true, std::memory_order_relaxed);
+      fn(pointers_.data(), entry.params.data(), begin, end, scratch);
+    };
+    if (entry.cost < kSplitCost || entry.tasks < 2) {
+      if (entry.tasks > 0) run(0, entry.tasks, 0);
+    } else {
+      pool_.ParallelRanges(entry.tasks, run);
+    }
+    return out_of_memory.load(std::memory_order_relaxed) ? OutOfScratch("a loop's rows", entry.scratch_bytes)
+                                                         : absl::OkStatus();
+  }
+
+  absl::Status RunControl(const Entry& entry) {
+    const Control& control = program_.controls[entry.code];
+    if (entry.type == Entry::Type::kBranch) {
+      int32_t index;
+      std::memcpy(&index, Locate(entry.buffers[0]), sizeof(index));
+      const auto last = static_cast<int32_t>(control.lists.size()) - 1;
+      return Run(control.lists[index < 0 || index > last ? last : index]);
+    }
+    const bool counted = control.trips >= 0;
+    for (int64_t trip = 0; !counted || trip < control.trips; ++trip) {
+      if (!counted) {
+        WEFT_RETURN_IF_ERROR(Run(control.lists[0]));
+        if (*Locate(entry.buffers[0]) == 0) break;
+      }
+      WEFT_RETURN_IF_ERROR(Run(control.lists.back()));
+      for (size_t b = counted ? 0 : 1; b < entry.buffers.size(); b += 2) {
+        std::swap(carried_[entry.buffers[b].index], carried_[entry.buffers[b + 1].index]);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const LoadedProgram& loaded_;
+  const Program& program_;
+  const LaunchTables& tables_;
+  ThreadPool& pool_;
+  absl::InlinedVector<void*, 16> pointers_;
+  absl::InlinedVector<char*, 8> carried_;  // where each is now
 };
 
 }  // namespace
 
 absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool) {
-  const Program& program = loaded.program;
   const ThreadPool::Scope scope(tables.scratch);
-  const bool spreads = program.TotalCost() > kSplitCost;
+  const bool spreads = TotalCost(loaded.program.lists[0]) > kSplitCost;
   if (spreads) pool.BeginRun();
-  absl::Status status;
-  absl::InlinedVector<void*, 16> pointers;
-  for (const Entry& entry : program.entries) {
-    pointers.clear();
-    for (const BufferRef& ref : entry.buffers) {
-      char* base = nullptr;
-      switch (ref.place) {
-        case BufferRef::Place::kArgument: base = static_cast<char*>(tables.arguments[ref.index]); break;
-        case BufferRef::Place::kResult: base = static_cast<char*>(tables.results[ref.index]); break;
-        case BufferRef::Place::kWords:
-          base = const_cast<char*>(reinterpret_cast<const char*>(tables.words)) + ref.offset;
-          break;
-        case BufferRef::Place::kArena: base = tables.arena + ref.offset; break;
-        case BufferRef::Place::kConstant: base = const_cast<char*>(tables.constants) + ref.offset; break;
-      }
-      pointers.push_back(base);
-    }
-    if (entry.type == Entry::Type::kHost) {
-      BlockLoop epilogue;
-      if (entry.epilogue >= 0) {
-        epilogue = {loaded.loops[entry.epilogue], pointers.data() + (pointers.size() - entry.epilogue_buffers),
-                    entry.epilogue_params, entry.epilogue_buffers, entry.epilogue_consumes};
-      }
-      status = loaded.host[entry.code]->run(
-          HostCall{pointers, entry.params, loaded.code->kernels(), pool, entry.epilogue >= 0 ? &epilogue : nullptr});
-      if (!status.ok()) break;
-      continue;
-    }
-    LoopFn* fn = loaded.loops[entry.code];
-    std::atomic<bool> out_of_memory{false};
-    const auto run = [&](int64_t begin, int64_t end, int) {
-      void* scratch = entry.scratch_bytes > 0 ? ThreadScratch(ScratchSlot::kLoop, entry.scratch_bytes) : nullptr;
-      if (scratch == nullptr && entry.scratch_bytes > 0) return out_of_memory.store(true, std::memory_order_relaxed);
-      fn(pointers.data(), entry.params.data(), begin, end, scratch);
-    };
-    if (entry.cost < kSplitCost || entry.tasks < 2) {
-      if (entry.tasks > 0) run(0, entry.tasks, 0);
-    } else {
-      pool.ParallelRanges(entry.tasks, run);
-    }
-    if (out_of_memory.load(std::memory_order_relaxed)) {
-      status = UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for a kernel's ", entry.scratch_bytes,
-                           " bytes of scratch");
-      break;
-    }
-  }
+  absl::Status status = ListRunner(loaded, tables, pool).Run(0);
   if (spreads) pool.EndRun();
+  if (!status.ok() && tables.scratch != nullptr) WEFT_RETURN_IF_ERROR(tables.scratch->Overrun());
   return status;
 }
 
@@ -234,8 +274,6 @@ bool LaunchQueue::HasThread() {
 
 void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {
   MutexLock lock(mutex_);
-  // The queue's thread never waits for a caller's locks (it runs no foreign code), so this ends.
-  while (waiting_.size() >= kMaxWaiting) changed_.Wait(mutex_);
   const bool idle = waiting_.empty() && !running_;
   if (!(inline_allowed && idle) && HasThread()) {
     waiting_.push_back(std::move(work));
@@ -287,9 +325,9 @@ absl::StatusOr<std::shared_ptr<void>> LaunchQueue::Arena(int64_t bytes) {
   return arena_;
 }
 
-std::shared_ptr<ScratchSet> LaunchQueue::Scratch(int shares) {
+absl::StatusOr<std::shared_ptr<ScratchSet>> LaunchQueue::Scratch(int shares, const ScratchNeeds& needs) {
   MutexLock lock(mutex_);
-  if (scratch_ == nullptr) scratch_ = std::make_shared<ScratchSet>(shares);
+  WEFT_ASSIGN_OR_RETURN(scratch_, ScratchSet::Reserve(scratch_, shares, needs));
   return scratch_;
 }
 

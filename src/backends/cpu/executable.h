@@ -14,14 +14,13 @@
 
 namespace weft::cpu {
 
-class ScratchSet;
-
 // A program with its functions resolved. Immutable.
 struct LoadedProgram {
   Program program;
   std::shared_ptr<CodeCache> code;  // keeps the functions alive
   std::vector<LoopFn*> loops;
   std::vector<const HostKernel*> host;
+  ScratchNeeds needs;  // of all entries
   int64_t compiled = 0;
   int64_t code_bytes = 0;
 };
@@ -30,10 +29,8 @@ struct LoadedProgram {
 class LaunchQueue {
  public:
   ~LaunchQueue();
-  // More launches than this are never ahead of the device: each keeps its arguments and results.
-  static constexpr int kMaxWaiting = 32;
   // Runs `work` after all earlier ones: on the queue's thread, or here and now if nothing waits and `inline_allowed`.
-  // Waits while too many do.
+  // How many may wait is the engine's business (lazy::Launcher::kAhead).
   void Submit(std::function<void()> work, bool inline_allowed);
   void Drain();
   // FAILED_PRECONDITION if the queue's thread stayed behind in a fork's parent.
@@ -43,7 +40,7 @@ class LaunchQueue {
   // launches hold the one they were submitted with.
   absl::StatusOr<std::shared_ptr<void>> Arena(int64_t bytes);
   // Scratch of kernels, likewise; `shares` is the pool's number of threads.
-  std::shared_ptr<ScratchSet> Scratch(int shares);
+  absl::StatusOr<std::shared_ptr<ScratchSet>> Scratch(int shares, const ScratchNeeds& needs);
   int64_t arena_bytes() const;
 
  private:
@@ -68,7 +65,7 @@ std::unique_ptr<Executable> NewExecutable(std::shared_ptr<const LoadedProgram> p
                                           std::shared_ptr<ThreadPool> pool, std::shared_ptr<BlockPool> blocks,
                                           std::shared_ptr<LaunchQueue> queue);
 
-// Runs the launch list once. `tables` are the base addresses by BufferRef::Place.
+// Runs the launch lists once. `tables` are the base addresses by BufferRef::Place.
 struct LaunchTables {
   std::vector<void*> arguments, results;
   const uint32_t* words = nullptr;

@@ -18,9 +18,12 @@ struct Widened {
   float* result = nullptr;
 };
 absl::Status Widen(DType from, const void* first, int64_t first_count, const void* second, int64_t second_count,
-                   ThreadPool* pool, Widened* out, int64_t result_count = 0) {
-  if (pool == nullptr) return absl::OkStatus();
+                   const Duty& duty, Widened* out, int64_t result_count = 0) {
   const int64_t bytes = (first_count + second_count + result_count + 48) * 4;
+  if (duty.pool == nullptr) {
+    duty.needs->Once(ScratchSlot::kWiden, bytes);
+    return absl::OkStatus();
+  }
   float* memory = static_cast<float*>(ThreadScratch(ScratchSlot::kWiden, bytes));
   if (memory == nullptr) return OutOfScratch("widened operands of a convolution", bytes);
   float* second_out = memory + (first_count + 15) / 16 * 16;
@@ -32,8 +35,8 @@ absl::Status Widen(DType from, const void* first, int64_t first_count, const voi
       for (int64_t i = begin; i < end; ++i) to[i] = WidenF16(bits[i]);
     }
   };
-  pool->ParallelRanges(first_count, [&](int64_t b, int64_t e, int) { convert(first, memory, b, e); });
-  pool->ParallelRanges(second_count, [&](int64_t b, int64_t e, int) { convert(second, second_out, b, e); });
+  duty.pool->ParallelRanges(first_count, [&](int64_t b, int64_t e, int) { convert(first, memory, b, e); });
+  duty.pool->ParallelRanges(second_count, [&](int64_t b, int64_t e, int) { convert(second, second_out, b, e); });
   *out = {memory, second_out, second_out + (second_count + 15) / 16 * 16};
   return absl::OkStatus();
 }
@@ -57,7 +60,7 @@ void AsF32(TypePlan* types) {
 }
 bool Widens(const TypePlan& types) { return types.pack == PackKind::kWidenBF16 || types.pack == PackKind::kWidenF16; }
 
-absl::Status Forward(KernelSet::State& state, const ConvCall& call, const TypePlan& types, ThreadPool* pool) {
+absl::Status Forward(KernelSet::State& state, const ConvCall& call, const TypePlan& types, const Duty& duty) {
   GatherCall gather;
   gather.types = types;
   gather.input = call.input;
@@ -76,19 +79,19 @@ absl::Status Forward(KernelSet::State& state, const ConvCall& call, const TypePl
   gather.group_stride = gather.group_to;
   gather.epilogue = call.epilogue;
   if (DepthwiseServes(call.input, call.output, gather.groups, gather.group_from, gather.group_to)) {
-    return pool == nullptr ? absl::OkStatus() : RunDepthwise(state, gather, *pool);
+    return RunDepthwise(state, gather, duty);
   }
   if (Widens(types)) {
     Widened wide;
-    WEFT_RETURN_IF_ERROR(Widen(call.input, call.x, XCount(call), call.w, WCount(call), pool, &wide));
+    WEFT_RETURN_IF_ERROR(Widen(call.input, call.x, XCount(call), call.w, WCount(call), duty, &wide));
     gather.from = wide.first;
     gather.weights = wide.second;
     AsF32(&gather.types);
   }
-  return RunGather(state, gather, pool);
+  return RunGather(state, gather, duty);
 }
 
-absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const TypePlan& types, ThreadPool* pool) {
+absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const TypePlan& types, const Duty& duty) {
   GatherCall gather;
   gather.types = types;
   gather.input = call.input;
@@ -117,40 +120,40 @@ absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const T
   gather.group_stride = gather.group_from;
   gather.epilogue = call.epilogue;
   if (DepthwiseServes(call.input, call.output, gather.groups, gather.group_from, gather.group_to)) {
-    return pool == nullptr ? absl::OkStatus() : RunDepthwise(state, gather, *pool);
+    return RunDepthwise(state, gather, duty);
   }
   if (Widens(types)) {
     Widened wide;
-    WEFT_RETURN_IF_ERROR(Widen(call.input, call.y, YCount(call), call.w, WCount(call), pool, &wide));
+    WEFT_RETURN_IF_ERROR(Widen(call.input, call.y, YCount(call), call.w, WCount(call), duty, &wide));
     gather.from = wide.first;
     gather.weights = wide.second;
     AsF32(&gather.types);
   }
-  return RunGather(state, gather, pool);
+  return RunGather(state, gather, duty);
 }
 
-absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, const TypePlan& types, ThreadPool* pool,
+absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, const TypePlan& types, const Duty& duty,
                              bool* served) {
   const int64_t groups = call.feature_groups;
   if (DepthwiseServes(call.input, call.output, groups, call.in_channels / groups, call.out_channels / groups)) {
-    return pool == nullptr ? absl::OkStatus() : RunDepthwiseWeights(state, call, *pool);
+    return RunDepthwiseWeights(state, call, duty);
   }
-  if (call.input != DType::kBF16 && call.input != DType::kF16) return RunWeights(state, call, pool, served);
+  if (call.input != DType::kBF16 && call.input != DType::kF16) return RunWeights(state, call, duty, served);
   // K runs over pixels here, so pairs of bf16 would have to be interleaved across them: all halves are widened.
   const int64_t count = WCount(call);
   Widened wide;
   WEFT_RETURN_IF_ERROR(
-      Widen(call.input, call.x, XCount(call), call.y, YCount(call), pool, &wide, types.narrow ? count : 0));
+      Widen(call.input, call.x, XCount(call), call.y, YCount(call), duty, &wide, types.narrow ? count : 0));
   ConvCall wide_call = call;
   wide_call.x = wide.first;
   wide_call.y = const_cast<void*>(wide.second);
   wide_call.input = DType::kF32;
-  if (!types.narrow) return RunWeights(state, wide_call, pool, served);
+  if (!types.narrow) return RunWeights(state, wide_call, duty, served);
   wide_call.w = wide.result;
   wide_call.output = DType::kF32;
   wide_call.epilogue = {};
-  WEFT_RETURN_IF_ERROR(RunWeights(state, wide_call, pool, served));
-  if (!*served || pool == nullptr) return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(RunWeights(state, wide_call, duty, served));
+  if (!*served || duty.pool == nullptr) return absl::OkStatus();
   const int64_t rows = count / call.out_channels;
   Narrow(call.output, wide.result, call.out_channels, const_cast<void*>(call.w), call.out_channels, rows,
          call.out_channels);
@@ -160,24 +163,24 @@ absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, cons
 
 enum class Direction { kForward, kData, kWeights };
 
-absl::Status Dispatch(KernelSet::State& state, const ConvCall& call, Direction direction, ThreadPool* pool) {
+absl::Status Dispatch(KernelSet::State& state, const ConvCall& call, Direction direction, const Duty& duty) {
   WEFT_RETURN_IF_ERROR(CheckConv(call));
   TypePlan types;
   if (TilesServe(call) && PlanTypes(state.target(), call.input, call.output, &types)) {
     bool served = true;
     absl::Status status;
     switch (direction) {
-      case Direction::kForward: status = Forward(state, call, types, pool); break;
-      case Direction::kData: status = BackwardData(state, call, types, pool); break;
-      case Direction::kWeights: status = BackwardWeights(state, call, types, pool, &served); break;
+      case Direction::kForward: status = Forward(state, call, types, duty); break;
+      case Direction::kData: status = BackwardData(state, call, types, duty); break;
+      case Direction::kWeights: status = BackwardWeights(state, call, types, duty, &served); break;
     }
     if (!status.ok() || served) return status;
   }
-  if (pool == nullptr) return absl::OkStatus();
+  if (duty.pool == nullptr) return absl::OkStatus();
   switch (direction) {
-    case Direction::kForward: return PlainConv(call, *pool);
-    case Direction::kData: return PlainConvBackwardData(call, *pool);
-    case Direction::kWeights: return PlainConvBackwardWeights(call, *pool);
+    case Direction::kForward: return PlainConv(call, *duty.pool);
+    case Direction::kData: return PlainConvBackwardData(call, *duty.pool);
+    case Direction::kWeights: return PlainConvBackwardWeights(call, *duty.pool);
   }
   return absl::OkStatus();
 }
@@ -185,22 +188,22 @@ absl::Status Dispatch(KernelSet::State& state, const ConvCall& call, Direction d
 }  // namespace
 
 absl::Status KernelSet::Conv(const ConvCall& call, ThreadPool& pool) {
-  return Dispatch(*state_, call, Direction::kForward, &pool);
+  return Dispatch(*state_, call, Direction::kForward, {&pool});
 }
 absl::Status KernelSet::ConvBackwardData(const ConvCall& call, ThreadPool& pool) {
-  return Dispatch(*state_, call, Direction::kData, &pool);
+  return Dispatch(*state_, call, Direction::kData, {&pool});
 }
 absl::Status KernelSet::ConvBackwardWeights(const ConvCall& call, ThreadPool& pool) {
-  return Dispatch(*state_, call, Direction::kWeights, &pool);
+  return Dispatch(*state_, call, Direction::kWeights, {&pool});
 }
-absl::Status KernelSet::PrepareConv(const ConvCall& call) {
-  return Dispatch(*state_, call, Direction::kForward, nullptr);
+absl::Status KernelSet::PrepareConv(const ConvCall& call, int threads, ScratchNeeds& needs) {
+  return Dispatch(*state_, call, Direction::kForward, {nullptr, &needs, threads});
 }
-absl::Status KernelSet::PrepareConvBackwardData(const ConvCall& call) {
-  return Dispatch(*state_, call, Direction::kData, nullptr);
+absl::Status KernelSet::PrepareConvBackwardData(const ConvCall& call, int threads, ScratchNeeds& needs) {
+  return Dispatch(*state_, call, Direction::kData, {nullptr, &needs, threads});
 }
-absl::Status KernelSet::PrepareConvBackwardWeights(const ConvCall& call) {
-  return Dispatch(*state_, call, Direction::kWeights, nullptr);
+absl::Status KernelSet::PrepareConvBackwardWeights(const ConvCall& call, int threads, ScratchNeeds& needs) {
+  return Dispatch(*state_, call, Direction::kWeights, {nullptr, &needs, threads});
 }
 
 }  // namespace weft::cpu

@@ -137,9 +137,15 @@ class Channels {
     T* row = nullptr;       // one piece of an output line in T
     int64_t image = -1;     // batch member and piece that the slots belong to
   };
+  void AddNeeds(ScratchNeeds& needs) const {
+    needs.Each(ScratchSlot::kTables, TableBytes());
+    if (copies()) needs.Each(ScratchSlot::kPackA, SlotBytes());
+    if (widens_ && spreads_) needs.Each(ScratchSlot::kWiden, WideBytes());
+    needs.Each(ScratchSlot::kOutput, RowBytes());
+  }
   bool MakeShare(Share* share) const {
     const int64_t taps = geometry_.window * depth_;
-    char* tables = static_cast<char*>(ThreadScratch(ScratchSlot::kTables, (2 * taps + 2 * outer_taps_ + slots_) * 8));
+    char* tables = static_cast<char*>(ThreadScratch(ScratchSlot::kTables, TableBytes()));
     if (tables == nullptr) return false;
     share->x = reinterpret_cast<const T**>(tables);
     share->w = reinterpret_cast<T**>(tables + taps * 8);
@@ -147,14 +153,14 @@ class Channels {
     share->outer_stored = reinterpret_cast<int64_t*>(tables + (2 * taps + outer_taps_) * 8);
     share->tags = share->outer_stored + outer_taps_;
     if (copies()) {
-      share->slots = static_cast<T*>(ThreadScratch(ScratchSlot::kPackA, slots_ * longest_ * pixel_ * Bytes() + 64));
+      share->slots = static_cast<T*>(ThreadScratch(ScratchSlot::kPackA, SlotBytes()));
       if (share->slots == nullptr) return false;
     }
     if (widens_ && spreads_) {
-      share->wide = static_cast<float*>(ThreadScratch(ScratchSlot::kWiden, longest_ * from_channels_ * 4 + 64));
+      share->wide = static_cast<float*>(ThreadScratch(ScratchSlot::kWiden, WideBytes()));
       if (share->wide == nullptr) return false;
     }
-    share->row = static_cast<T*>(ThreadScratch(ScratchSlot::kOutput, piece_pixels() * lanes_ * Bytes() + 64));
+    share->row = static_cast<T*>(ThreadScratch(ScratchSlot::kOutput, RowBytes()));
     return share->row != nullptr;
   }
 
@@ -208,6 +214,10 @@ class Channels {
  private:
   static constexpr int64_t Bytes() { return sizeof(T); }
   bool copies() const { return widens_ || spreads_; }
+  int64_t TableBytes() const { return (2 * geometry_.window * depth_ + 2 * outer_taps_ + slots_) * 8; }
+  int64_t SlotBytes() const { return slots_ * longest_ * pixel_ * Bytes() + 64; }
+  int64_t WideBytes() const { return longest_ * from_channels_ * 4 + 64; }
+  int64_t RowBytes() const { return piece_pixels() * lanes_ * Bytes() + 64; }
 
   // Input positions along the innermost dimension that a piece reads.
   std::pair<int64_t, int64_t> Positions(int64_t piece) const {
@@ -311,19 +321,27 @@ constexpr char kWhat[] = "a convolution's lines and sums";
 
 template <typename T>
 absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& loops, const GatherCall& call,
-                    ThreadPool& pool) {
+                    const Duty& duty) {
   const int64_t lanes = call.ToChannels();
   const Channels<T> channels(kernels, call.input, call.batch, call.geometry, call.groups, call.group_from,
                              call.group_to, call.from);
   const bool halves = BytesOf(call.input) != sizeof(T), narrow = BytesOf(call.output) != sizeof(T);
   // The kernel as [tap, channel of the group, lane]: often it lies like that.
+  const bool moves = halves || call.tap_stride != call.group_from * lanes ||
+                     (call.group_from > 1 && call.from_stride != lanes) || call.group_stride != call.group_to ||
+                     (call.group_to > 1 && call.to_stride != 1);
+  const int64_t count = channels.weights();
+  // Halves are widened behind where the kernel goes.
+  const int64_t weight_bytes = 2 * count * static_cast<int64_t>(sizeof(T));
+  if (duty.pool == nullptr) {
+    if (moves) duty.needs->Once(ScratchSlot::kShared, weight_bytes);
+    channels.AddNeeds(*duty.needs);
+    return absl::OkStatus();
+  }
   T* w = static_cast<T*>(const_cast<void*>(call.weights));
-  if (halves || call.tap_stride != call.group_from * lanes || (call.group_from > 1 && call.from_stride != lanes) ||
-      call.group_stride != call.group_to || (call.group_to > 1 && call.to_stride != 1)) {
-    const int64_t count = channels.weights();
-    // Halves are widened behind where the kernel goes.
-    w = static_cast<T*>(ThreadScratch(ScratchSlot::kShared, 2 * count * sizeof(T)));
-    if (w == nullptr) return OutOfScratch(kWhat, 2 * count * sizeof(T));
+  if (moves) {
+    w = static_cast<T*>(ThreadScratch(ScratchSlot::kShared, weight_bytes));
+    if (w == nullptr) return OutOfScratch(kWhat, weight_bytes);
     const T* source = static_cast<const T*>(call.weights);
     if constexpr (std::is_same_v<T, float>) {
       if (halves) {
@@ -342,7 +360,7 @@ absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& 
     }
   }
   std::atomic<bool> out_of_memory{false};
-  Deal(channels.units(), channels.Products(), pool, [&](int64_t begin, int64_t end, int) {
+  Deal(channels.units(), channels.Products(), *duty.pool, [&](int64_t begin, int64_t end, int) {
     typename Channels<T>::Share share;
     if (!channels.MakeShare(&share)) {
       out_of_memory.store(true, std::memory_order_relaxed);
@@ -364,7 +382,7 @@ absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& 
 
 template <typename T>
 absl::Status Weights(const ChannelKernels& kernels, const ChannelKernels::Of<T>& loops, const ConvCall& call,
-                     ThreadPool& pool) {
+                     const Duty& duty) {
   const int64_t lanes = call.out_channels, depth = call.in_channels / call.feature_groups;
   const Channels<T> channels(kernels, call.input, call.batch, PadRank(call.spatial_rank, call.dims),
                              call.feature_groups, depth, lanes / call.feature_groups, call.x);
@@ -375,10 +393,15 @@ absl::Status Weights(const ChannelKernels& kernels, const ChannelKernels::Of<T>&
                                                       kPartBytes / static_cast<int64_t>(size * sizeof(T))}),
                                             1, kMaxParts);
   const int64_t bytes = parts * size * static_cast<int64_t>(sizeof(T));
+  if (duty.pool == nullptr) {
+    duty.needs->Once(ScratchSlot::kShared, bytes);
+    channels.AddNeeds(*duty.needs);
+    return absl::OkStatus();
+  }
   T* const sums = static_cast<T*>(ThreadScratch(ScratchSlot::kShared, bytes));
   if (sums == nullptr) return OutOfScratch(kWhat, bytes);
   std::atomic<bool> out_of_memory{false};
-  Deal(parts, channels.Products(), pool, [&](int64_t begin, int64_t end, int) {
+  Deal(parts, channels.Products(), *duty.pool, [&](int64_t begin, int64_t end, int) {
     typename Channels<T>::Share share;
     if (!channels.MakeShare(&share)) {
       out_of_memory.store(true, std::memory_order_relaxed);
@@ -401,7 +424,7 @@ absl::Status Weights(const ChannelKernels& kernels, const ChannelKernels::Of<T>&
   });
   if (out_of_memory.load(std::memory_order_relaxed)) return OutOfScratch(kWhat, 0);
   void* const w = const_cast<void*>(call.w);
-  Deal(size, parts * size, pool, [&](int64_t begin, int64_t end, int) {
+  Deal(size, parts * size, *duty.pool, [&](int64_t begin, int64_t end, int) {
     T* const total = narrow ? sums : static_cast<T*>(w);
     if (!narrow) std::copy(sums + begin, sums + end, total + begin);
     for (int64_t part = 1; part < parts; ++part) {
@@ -426,16 +449,16 @@ bool DepthwiseServes(DType input, DType output, int64_t groups, int64_t group_fr
          (group_from == 1 || group_from * group_to < 64);
 }
 
-absl::Status RunDepthwise(const KernelSet::State& state, const GatherCall& call, ThreadPool& pool) {
+absl::Status RunDepthwise(const KernelSet::State& state, const GatherCall& call, const Duty& duty) {
   const ChannelKernels& kernels = KernelsOf(state);
-  return call.input == DType::kF64 ? Gather<double>(kernels, kernels.f64, call, pool)
-                                   : Gather<float>(kernels, kernels.f32, call, pool);
+  return call.input == DType::kF64 ? Gather<double>(kernels, kernels.f64, call, duty)
+                                   : Gather<float>(kernels, kernels.f32, call, duty);
 }
 
-absl::Status RunDepthwiseWeights(const KernelSet::State& state, const ConvCall& call, ThreadPool& pool) {
+absl::Status RunDepthwiseWeights(const KernelSet::State& state, const ConvCall& call, const Duty& duty) {
   const ChannelKernels& kernels = KernelsOf(state);
-  return call.input == DType::kF64 ? Weights<double>(kernels, kernels.f64, call, pool)
-                                   : Weights<float>(kernels, kernels.f32, call, pool);
+  return call.input == DType::kF64 ? Weights<double>(kernels, kernels.f64, call, duty)
+                                   : Weights<float>(kernels, kernels.f32, call, duty);
 }
 
 }  // namespace weft::cpu

@@ -92,7 +92,7 @@ class Gather {
     MakePhases();
   }
 
-  absl::Status Run(ThreadPool* pool) {
+  absl::Status Run(const Duty& duty) {
     for (const Phase& phase : phases_) {
       if (phase.pixels == 0) continue;
       if (phase.outer_taps * phase.inner_taps == 0) continue;
@@ -102,19 +102,24 @@ class Gather {
                                       phase.line_tiles > 0 ? phase.line_tiles : phase.tiles, columns_, false, &set));
       sets_.push_back(set);
     }
-    if (pool == nullptr) return absl::OkStatus();
     const int64_t zero_bytes = (max_run_steps_ + 16) * element_ + 64;
+    if (duty.pool == nullptr) {
+      duty.needs->Once(ScratchSlot::kShared, packed_bytes_ + zero_bytes);
+      for (const Phase& phase : phases_) duty.needs->Each(ScratchSlot::kTables, TableBytes(phase));
+      if (call_.types.narrow) duty.needs->Each(ScratchSlot::kOutput, WideBytes());
+      return absl::OkStatus();
+    }
     char* shared = static_cast<char*>(ThreadScratch(ScratchSlot::kShared, packed_bytes_ + zero_bytes));
     if (shared == nullptr) return OutOfScratch("a convolution's packed kernel", packed_bytes_ + zero_bytes);
     packed_ = shared;
     zeros_ = shared + packed_bytes_;
     std::memset(shared + packed_bytes_, 0, zero_bytes);
-    PackAll(*pool);
+    PackAll(*duty.pool);
     size_t set = 0;
     for (const Phase& phase : phases_) {
       if (phase.pixels == 0) continue;
       const bool empty = phase.outer_taps * phase.inner_taps == 0;
-      RunPhase(phase, empty ? nullptr : &sets_[set], *pool);
+      RunPhase(phase, empty ? nullptr : &sets_[set], *duty.pool);
       if (!empty) ++set;
     }
     return out_of_memory_.load(std::memory_order_relaxed) ? OutOfScratch("a convolution's tables", 0)
@@ -399,17 +404,26 @@ class Gather {
     return count;
   }
 
+  // Tiles whose results stay in L2 together.
+  int64_t ResidentTiles() const {
+    const int64_t tile_bytes = call_.ToChannels() * call_.types.accumulator_bytes * mr_;
+    return std::clamp<int64_t>(kResidentBytes / std::max<int64_t>(1, tile_bytes), 4, 256);
+  }
+  // Taps of one block of K.
+  static int64_t BlockTaps(const Phase& phase) { return phase.block_outer * std::max<int64_t>(1, phase.inner_taps); }
+  int64_t TableBytes(const Phase& phase) const { return BlockTaps(phase) * (mr_ + 2) * 8 + 64; }
+  // Of resident results in f32 where they shall be narrower.
+  int64_t WideBytes() const { return ResidentTiles() * mr_ * call_.ToChannels() * 4; }
+
   void RunTiles(const Phase& phase, const TileSet* set, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
                 int64_t panel_end) {
-    const int64_t accumulator = call_.types.accumulator_bytes;
-    const int64_t resident =
-        std::clamp<int64_t>(kResidentBytes / std::max<int64_t>(1, call_.ToChannels() * accumulator * mr_), 4, 256);
-    const int64_t table = phase.block_outer * std::max<int64_t>(1, phase.inner_taps);
+    const int64_t resident = ResidentTiles();
+    const int64_t table = BlockTaps(phase);
     // Pointers of one block's taps, and the offsets into the panel for joined and single taps.
-    void* memory = ThreadScratch(ScratchSlot::kTables, table * (mr_ + 2) * 8 + 64);
+    void* memory = ThreadScratch(ScratchSlot::kTables, TableBytes(phase));
     char* narrow = nullptr;
     if (call_.types.narrow) {
-      narrow = static_cast<char*>(ThreadScratch(ScratchSlot::kOutput, resident * mr_ * call_.ToChannels() * 4));
+      narrow = static_cast<char*>(ThreadScratch(ScratchSlot::kOutput, WideBytes()));
     }
     if (memory == nullptr || (call_.types.narrow && narrow == nullptr)) {
       out_of_memory_.store(true, std::memory_order_relaxed);
@@ -548,9 +562,9 @@ class Gather {
 
 }  // namespace
 
-absl::Status RunGather(KernelSet::State& state, const GatherCall& call, ThreadPool* pool) {
+absl::Status RunGather(KernelSet::State& state, const GatherCall& call, const Duty& duty) {
   if (call.batch * call.geometry.out * call.ToChannels() == 0) return absl::OkStatus();
-  return Gather(state, call).Run(pool);
+  return Gather(state, call).Run(duty);
 }
 
 }  // namespace weft::cpu

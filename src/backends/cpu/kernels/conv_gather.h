@@ -27,17 +27,16 @@ struct GatherCall {
   int64_t ToChannels() const { return groups * group_to; }
 };
 
-// With a null pool only the tiles are prepared.
-absl::Status RunGather(KernelSet::State& state, const GatherCall& call, ThreadPool* pool);
+absl::Status RunGather(KernelSet::State& state, const GatherCall& call, const Duty& duty);
 
 // The gradient of the kernel (conv_weights.cc); false in *served where the plain loops must do it.
-absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, ThreadPool* pool, bool* served);
+absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, const Duty& duty, bool* served);
 
 // The same three directions with lanes across channels (conv_depthwise.cc): groups of a few channels fill a fraction of
 // a tile. Whether it is the better way for so many channels a group:
 bool DepthwiseServes(DType input, DType output, int64_t groups, int64_t group_from, int64_t group_to);
 // The operands as they are in memory: halves are widened line by line.
-absl::Status RunDepthwise(const KernelSet::State& state, const GatherCall& call, ThreadPool& pool);
-absl::Status RunDepthwiseWeights(const KernelSet::State& state, const ConvCall& call, ThreadPool& pool);
+absl::Status RunDepthwise(const KernelSet::State& state, const GatherCall& call, const Duty& duty);
+absl::Status RunDepthwiseWeights(const KernelSet::State& state, const ConvCall& call, const Duty& duty);
 
 }  // namespace weft::cpu

@@ -50,9 +50,8 @@ class Weights {
     MakeRuns();
   }
 
-  absl::Status Run(ThreadPool* pool) {
+  absl::Status Run(const Duty& duty) {
     WEFT_RETURN_IF_ERROR(MakeTiles());
-    if (pool == nullptr) return absl::OkStatus();
     const SpatialDim& inner = geometry_.dims[kInner];
     const int64_t line_bytes = (inner.out * call_.out_channels + inner.in * call_.in_channels) * bytes_;
     block_lines_ =
@@ -62,17 +61,23 @@ class Weights {
     const int64_t tiles = static_cast<int64_t>(tiles_.size());
     const int64_t items = tiles * columns_.panels;
     const bool parts = items < 16 && lines_ >= 2 * kParts;
+    const int64_t sum_bytes = kParts * size * bytes_;
+    if (duty.pool == nullptr) {
+      if (parts) duty.needs->Once(ScratchSlot::kShared, sum_bytes);
+      duty.needs->Each(ScratchSlot::kTables, TableBytes());
+      return absl::OkStatus();
+    }
     if (!parts) {
       std::memset(w, 0, size * bytes_);
       if (2 * size * lines_ * inner.out < 200'000) {
         RunTiles(0, tiles, 0, lines_, w);
       } else {
-        pool->ParallelRanges(tiles, [&](int64_t begin, int64_t end, int) { RunTiles(begin, end, 0, lines_, w); });
+        duty.pool->ParallelRanges(tiles, [&](int64_t begin, int64_t end, int) { RunTiles(begin, end, 0, lines_, w); });
       }
     } else {
-      char* sums = static_cast<char*>(ThreadScratch(ScratchSlot::kShared, kParts * size * bytes_));
-      if (sums == nullptr) return OutOfScratch("partial sums of a convolution's gradient", kParts * size * bytes_);
-      pool->ParallelRanges(kParts, [&](int64_t begin, int64_t end, int) {
+      char* sums = static_cast<char*>(ThreadScratch(ScratchSlot::kShared, sum_bytes));
+      if (sums == nullptr) return OutOfScratch("partial sums of a convolution's gradient", sum_bytes);
+      duty.pool->ParallelRanges(kParts, [&](int64_t begin, int64_t end, int) {
         for (int64_t part = begin; part < end; ++part) {
           char* own = sums + part * size * bytes_;
           std::memset(own, 0, size * bytes_);
@@ -184,15 +189,18 @@ class Weights {
     return rest * image_ + offset + (run.low * inner.stride + shift) * call_.in_channels;
   }
 
+  // A line's: of x for every row of a tile or the first alone; then offsets.
+  int64_t Pointers() const { return spread_ ? 16 : 1; }
+  int64_t TableBytes() const { return block_lines_ * (Pointers() + 3) * 8 + 64; }
+
   void RunTiles(int64_t tile_begin, int64_t tile_end, int64_t line_begin, int64_t line_end, char* w) {
-    const int pointers = spread_ ? 16 : 1;
-    void* memory = ThreadScratch(ScratchSlot::kTables, block_lines_ * (pointers + 3) * 8 + 64);
+    void* memory = ThreadScratch(ScratchSlot::kTables, TableBytes());
     if (memory == nullptr) {
       out_of_memory_.store(true, std::memory_order_relaxed);
       return;
     }
     const void** a = static_cast<const void**>(memory);
-    int64_t* b_offsets = reinterpret_cast<int64_t*>(a + block_lines_ * pointers);
+    int64_t* b_offsets = reinterpret_cast<int64_t*>(a + block_lines_ * Pointers());
     int64_t* line_offsets = b_offsets + block_lines_;
     for (int64_t line0 = line_begin; line0 < line_end; line0 += block_lines_) {
       const int64_t line1 = std::min(line_end, line0 + block_lines_);
@@ -289,7 +297,7 @@ class Weights {
 
 }  // namespace
 
-absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, ThreadPool* pool, bool* served) {
+absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, const Duty& duty, bool* served) {
   TypePlan types;
   const Geometry geometry = PadRank(call.spatial_rank, call.dims);
   const int64_t size = geometry.window * (call.in_channels / call.feature_groups) * call.out_channels;
@@ -298,7 +306,7 @@ absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, ThreadPoo
   // Dilated inputs interleave pixels that are read with ones that are not.
   for (const SpatialDim& dim : geometry.dims) *served = *served && dim.lhs_dilation == 1;
   if (!*served) return absl::OkStatus();
-  return Weights(state, call, types).Run(pool);
+  return Weights(state, call, types).Run(duty);
 }
 
 }  // namespace weft::cpu

@@ -10,7 +10,7 @@ namespace weft::cpu {
 namespace {
 
 // Below this many operations the join of two threads is not repaid.
-constexpr int64_t kInlineWork = 200'000;
+constexpr double kInlineWork = 200'000;
 // Row tiles that share one call of the epilogue: their rows are still in L1 or L2.
 constexpr int64_t kEpilogueTiles = 8;
 // Rows that an epilogue consumes stay in L1.
@@ -28,8 +28,10 @@ struct Member {  // one batch member's pointers
 
 class Driver {
  public:
-  Driver(KernelSet::State& state, const GemmCall& call, const GemmPlan& plan, ThreadPool& pool)
-      : target_(state.target()), call_(call), plan_(plan), pool_(pool) {
+  Driver(KernelSet::State& state, const GemmCall& call, const GemmPlan& plan)
+      : target_(state.target()), call_(call), plan_(plan) {
+    for (int d = 0; d < call.batch_rank; ++d) members_ *= call.batch_sizes[d];
+    work_ = static_cast<double>(plan.m) * static_cast<double>(plan.n) * static_cast<double>(2 * plan.k + 16);
     c_stride_ = call.c_row_stride != 0 ? call.c_row_stride : call.n;
     element_ = PackedElementBytes(plan.types.pack);
     output_bytes_ = plan.types.narrow ? 2 : plan.types.accumulator_bytes;
@@ -41,27 +43,49 @@ class Driver {
     }
   }
 
-  absl::Status Run() {
-    int64_t members = 1;
-    for (int d = 0; d < call_.batch_rank; ++d) members *= call_.batch_sizes[d];
-    const int64_t work = 2 * plan_.m * plan_.n * plan_.k + 16 * plan_.m * plan_.n;
-    const int threads = pool_.threads();
-    if (members > 1 && (members >= 2 * threads || work < kInlineWork)) {
-      if (work * members < kInlineWork) {
-        for (int64_t i = 0; i < members; ++i) RunMember(i, false);
+  absl::Status Run(ThreadPool& pool) {
+    const int threads = pool.threads();
+    if (DealsMembers(threads)) {
+      if (work_ * static_cast<double>(members_) < kInlineWork) {
+        for (int64_t i = 0; i < members_; ++i) RunMember(i, nullptr);
       } else {
-        pool_.ParallelRanges(members, [&](int64_t begin, int64_t end, int) {
-          for (int64_t i = begin; i < end; ++i) RunMember(i, false);
+        pool.ParallelRanges(members_, [&](int64_t begin, int64_t end, int) {
+          for (int64_t i = begin; i < end; ++i) RunMember(i, nullptr);
         });
       }
     } else {
-      for (int64_t i = 0; i < members; ++i) RunMember(i, threads > 1 && work >= kInlineWork);
+      ThreadPool* const inside = threads > 1 && work_ >= kInlineWork ? &pool : nullptr;
+      for (int64_t i = 0; i < members_; ++i) RunMember(i, inside);
     }
     return out_of_memory_.load(std::memory_order_relaxed) ? OutOfScratch("a matrix product's packed blocks", wanted_)
                                                           : absl::OkStatus();
   }
 
+  // What all calls of Scratch below ask for, at most.
+  void AddNeeds(int threads, ScratchNeeds& needs) const {
+    if (plan_.types.narrow) {
+      if (DealsMembers(threads)) needs.Each(ScratchSlot::kOutput, WideBytes());
+      needs.Once(ScratchSlot::kOutput, WideBytes());
+    }
+    if (!plan_.direct_b && !plan_.prepacked_b) {
+      needs.Each(ScratchSlot::kPackB, ChunkBytes());
+      needs.Once(ScratchSlot::kShared, ChunkBytes());
+    }
+    if (plan_.pack_a) needs.Each(ScratchSlot::kPackA, PackedRowsBytes(plan_.k_block));
+    if (consumed_) needs.Each(ScratchSlot::kOutput, ConsumedBytes());
+  }
+
  private:
+  // Whole members of the batch to the threads, rather than parts of each.
+  bool DealsMembers(int threads) const { return members_ > 1 && (members_ >= 2 * threads || work_ < kInlineWork); }
+
+  // Of C in f32 where it shall be narrower.
+  int64_t WideBytes() const { return plan_.m * plan_.n * 4; }
+  // Of the rows of A that one tile reads, so many steps of K.
+  int64_t PackedRowsBytes(int64_t length) const { return PackedSteps(plan_.types.pack, length) * 16 * element_; }
+  // Of the rows of C that an epilogue consumes together.
+  int64_t ConsumedBytes() const { return group_tiles_ * CeilDiv(plan_.m, plan_.tiles) * c_stride_ * output_bytes_; }
+
   void* Scratch(ScratchSlot slot, int64_t bytes) {
     void* memory = ThreadScratch(slot, bytes);
     if (memory == nullptr) {
@@ -89,17 +113,18 @@ class Driver {
     return member;
   }
 
-  void RunMember(int64_t index, bool parallel) {
+  // With a pool, rows or columns are dealt out.
+  void RunMember(int64_t index, ThreadPool* pool) {
     Member member = Locate(index);
     char* result = member.c;
     if (plan_.types.narrow) {
-      member.c = static_cast<char*>(Scratch(ScratchSlot::kOutput, plan_.m * plan_.n * 4));
+      member.c = static_cast<char*>(Scratch(ScratchSlot::kOutput, WideBytes()));
       if (member.c == nullptr) return;
       member.c_stride = plan_.n * 4;
     }
     const int64_t panels = plan_.columns.panels;
-    if (!parallel) return Compute(member, result, 0, plan_.tiles, 0, panels, nullptr, -1);
-    const int threads = pool_.threads();
+    if (pool == nullptr) return Compute(member, result, 0, plan_.tiles, 0, panels, nullptr, -1);
+    const int threads = pool->threads();
     const double share_n = Balance(panels, threads);
     const double share_m = Balance(plan_.tiles, threads);
     // Rows where B is ready and each thread would otherwise pack all of A, or an epilogue wants long runs of memory.
@@ -107,13 +132,13 @@ class Driver {
     const bool rows_first =
         whole_b && (plan_.pack_a || consumed_ || call_.epilogue.run != nullptr) && share_m >= share_n - 0.05;
     if (!rows_first && share_n >= share_m - 0.02) {
-      pool_.ParallelRanges(panels, [&](int64_t begin, int64_t end, int) {
+      pool->ParallelRanges(panels, [&](int64_t begin, int64_t end, int) {
         Compute(member, result, 0, plan_.tiles, begin, end, nullptr, -1);
       });
       return;
     }
     if (whole_b) {
-      pool_.ParallelRanges(plan_.tiles, [&](int64_t begin, int64_t end, int) {
+      pool->ParallelRanges(plan_.tiles, [&](int64_t begin, int64_t end, int) {
         Compute(member, result, begin, end, 0, panels, nullptr, -1);
       });
       return;
@@ -124,10 +149,10 @@ class Driver {
     for (int64_t block = 0; block < plan_.k_blocks; ++block) {
       for (int64_t chunk = 0; chunk < panels; chunk += plan_.chunk_panels) {
         const int64_t chunk_end = std::min(panels, chunk + plan_.chunk_panels);
-        pool_.ParallelRanges(chunk_end - chunk, [&](int64_t begin, int64_t end, int) {
+        pool->ParallelRanges(chunk_end - chunk, [&](int64_t begin, int64_t end, int) {
           PackPanels(member, block, chunk, chunk + begin, chunk + end, shared);
         });
-        pool_.ParallelRanges(plan_.tiles, [&](int64_t begin, int64_t end, int) {
+        pool->ParallelRanges(plan_.tiles, [&](int64_t begin, int64_t end, int) {
           Compute(member, result, begin, end, chunk, chunk_end, shared, block);
         });
       }
@@ -200,8 +225,7 @@ class Driver {
     args.odd = 0;
     char* packed_a = nullptr;
     if (plan_.pack_a) {
-      packed_a =
-          static_cast<char*>(Scratch(ScratchSlot::kPackA, PackedSteps(plan_.types.pack, length) * 16 * element_));
+      packed_a = static_cast<char*>(Scratch(ScratchSlot::kPackA, PackedRowsBytes(length)));
       if (packed_a == nullptr) return;
       args.k = PackedSteps(plan_.types.pack, length);
     } else if (pairs) {
@@ -210,8 +234,7 @@ class Driver {
     args.accumulate = block > 0 || call_.accumulate;
     char* space = nullptr;
     if (consumed_) {
-      space = static_cast<char*>(
-          Scratch(ScratchSlot::kOutput, group_tiles_ * CeilDiv(plan_.m, plan_.tiles) * member.c_stride));
+      space = static_cast<char*>(Scratch(ScratchSlot::kOutput, ConsumedBytes()));
       if (space == nullptr) return;
     }
     const int64_t packed_base = plan_.PackedOffset(block, panel_begin);
@@ -285,7 +308,8 @@ class Driver {
   const CpuTarget& target_;
   const GemmCall& call_;
   const GemmPlan& plan_;
-  ThreadPool& pool_;
+  int64_t members_ = 1;
+  double work_ = 0;  // operations of one member
   int64_t c_stride_ = 0;
   int64_t element_ = 4;
   int64_t output_bytes_ = 4;
@@ -368,17 +392,19 @@ absl::Status KernelSet::Gemm(const GemmCall& original, ThreadPool& pool) {
   if (!PlanTypes(target(), call.input, call.output, &types)) return PlainGemm(call, pool);
   GemmPlan plan;
   WEFT_RETURN_IF_ERROR(PlanGemm(*state_, call, types, &plan));
-  return Driver(*state_, call, plan, pool).Run();
+  return Driver(*state_, call, plan).Run(pool);
 }
 
-absl::Status KernelSet::PrepareGemm(const GemmCall& original) {
+absl::Status KernelSet::PrepareGemm(const GemmCall& original, int threads, ScratchNeeds& needs) {
   WEFT_RETURN_IF_ERROR(Check(original));
   const GemmCall call = FoldBatch(original);
   TypePlan types;
-  if (call.m == 0 || call.n == 0 || call.k == 0) return absl::OkStatus();
+  if (call.m == 0 || call.n == 0 || Members(call) == 0 || call.k == 0) return absl::OkStatus();
   if (!PlanTypes(target(), call.input, call.output, &types)) return absl::OkStatus();
   GemmPlan plan;
-  return PlanGemm(*state_, call, types, &plan);
+  WEFT_RETURN_IF_ERROR(PlanGemm(*state_, call, types, &plan));
+  Driver(*state_, call, plan).AddNeeds(threads, needs);
+  return absl::OkStatus();
 }
 
 int64_t KernelSet::PackedBytes(const GemmCall& call) const {

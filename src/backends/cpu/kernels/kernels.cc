@@ -1,10 +1,9 @@
-// The table of generated tiles: compile on first use, export and import as bytes. And the packing space of threads.
+// The table of generated tiles: compile on first use, export and import as bytes.
 #include "src/backends/cpu/kernels/kernels.h"
 
 #include <cstring>
 
 #include "src/backends/cpu/kernels/kernels_internal.h"
-#include "src/runtime/alloc_hook.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -19,38 +18,11 @@ void Put(std::string* out, T value) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-thread_local ScratchSet::Slots tls_scratch;
-
 absl::Status Truncated() {
   return UserErrorOf(absl::StatusCode::kDataLoss, "compiled kernels are truncated or not Weft's");
 }
 
 }  // namespace
-
-ScratchSet::Slots::~Slots() {
-  for (const Slot& slot : slots) FreeLarge(slot.memory, slot.bytes);
-}
-
-void* ScratchSet::Slots::Get(ScratchSlot which, int64_t bytes) {
-  Slot& slot = slots[static_cast<size_t>(which)];
-  if (slot.bytes >= bytes) return slot.memory;
-  const int64_t grown = (bytes + bytes / 4 + 4095) & ~int64_t{4095};
-  // What is there stays if there is no more: programs that have run with it must go on running.
-  void* memory = AllocateLarge(grown, 64);
-  if (memory == nullptr) return nullptr;
-  FreeLarge(slot.memory, slot.bytes);
-  slot = {memory, grown};
-  return memory;
-}
-
-void* ThreadScratch(ScratchSlot slot, int64_t bytes) {
-  auto* set = static_cast<ScratchSet*>(ThreadPool::owner());
-  return set != nullptr ? set->Get(ThreadPool::share(), slot, bytes) : tls_scratch.Get(slot, bytes);
-}
-
-absl::Status OutOfScratch(const char* what, int64_t bytes) {
-  return UserErrorOf(absl::StatusCode::kResourceExhausted, "out of memory for ", what, ": ", bytes, " bytes");
-}
 
 bool PlanTypes(const CpuTarget& target, DType input, DType output, TypePlan* plan) {
   const bool half = input == DType::kBF16 || input == DType::kF16;

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/backends/cpu/jit/isa.h"
+#include "src/backends/cpu/kernels/scratch.h"
 #include "src/runtime/dtype.h"
 #include "src/runtime/thread_pool.h"
 
@@ -112,8 +113,8 @@ struct PoolBackwardCall {
 // The number of output positions along a dimension, by StableHLO's rule; 0 where the window does not fit.
 int64_t OutputSize(const SpatialDim& dim);
 
-// The kernels for one target. Thread-safe; any number of calls may run at once. Packing space comes from thread-local
-// scratch that persists, so that a call allocates nothing after its first time.
+// The kernels for one target. Thread-safe; any number of calls may run at once. Packing space comes from ThreadScratch:
+// what a launch has reserved, or the thread's own that persists.
 class KernelSet {
  public:
   explicit KernelSet(CpuTarget target);
@@ -130,12 +131,13 @@ class KernelSet {
   absl::Status Pool(const PoolCall& call, ThreadPool& pool);
   absl::Status PoolBackward(const PoolBackwardCall& call, ThreadPool& pool);
 
-  // Checks the call as the functions above do and generates the micro-kernels that it will need, on `pool`'s threads
-  // where they are several. Pointers may be null. A call without it works too: it compiles at its first run.
-  absl::Status PrepareGemm(const GemmCall& call);
-  absl::Status PrepareConv(const ConvCall& call);
-  absl::Status PrepareConvBackwardData(const ConvCall& call);
-  absl::Status PrepareConvBackwardWeights(const ConvCall& call);
+  // Checks the call as the functions above do, generates the micro-kernels that it will need, and adds to `needs` the
+  // scratch that it will ask for on so many threads. Pointers may be null, except that an epilogue must be there if it
+  // will be. A call without it works too: it compiles at its first run. (Pooling needs neither.)
+  absl::Status PrepareGemm(const GemmCall& call, int threads, ScratchNeeds& needs);
+  absl::Status PrepareConv(const ConvCall& call, int threads, ScratchNeeds& needs);
+  absl::Status PrepareConvBackwardData(const ConvCall& call, int threads, ScratchNeeds& needs);
+  absl::Status PrepareConvBackwardWeights(const ConvCall& call, int threads, ScratchNeeds& needs);
 
   // A persistent packed form of B for calls with batch_rank 0: PackedBytes(call) bytes, 64-byte aligned.
   int64_t PackedBytes(const GemmCall& call) const;

@@ -1,5 +1,4 @@
-// What the drivers (gemm.cc, conv*.cc, pool2d.cc) share behind kernels.h: the table of generated tiles and the
-// thread-local packing space.
+// What the drivers (gemm.cc, conv*.cc, pool2d.cc) share behind kernels.h: the table of generated tiles, types and cuts.
 #pragma once
 
 #include <array>
@@ -12,6 +11,7 @@
 #include "src/backends/cpu/kernels/kernels.h"
 #include "src/backends/cpu/kernels/micro.h"
 #include "src/backends/cpu/kernels/pack.h"
+#include "src/backends/cpu/kernels/scratch.h"
 #include "src/runtime/mutex.h"
 
 namespace weft::cpu {
@@ -32,39 +32,13 @@ struct KernelSet::State {
   std::vector<std::unique_ptr<JitLibrary>> libraries ABSL_GUARDED_BY(mutex);
 };
 
-// Packing space for what the calling thread is doing, at least `bytes`, 64-byte aligned; nullptr without memory. Slots are
-// independent; a slot's content lasts until the next request for it that is larger.
-enum class ScratchSlot { kPackA, kPackB, kShared, kOutput, kTables, kWiden, kLoop, kCount };
-void* ThreadScratch(ScratchSlot slot, int64_t bytes);
-
-// Scratch by share of a region, not by thread: a program that ran once finds all of it again, whichever threads take part
-// the next time. Found as the pool's owner; without one, scratch is the thread's own. One launch at a time.
-class ScratchSet {
- public:
-  explicit ScratchSet(int shares) : shares_(static_cast<size_t>(shares)) {}
-  void* Get(int share, ScratchSlot slot, int64_t bytes) { return shares_[static_cast<size_t>(share)].Get(slot, bytes); }
-
-  struct Slots {
-    Slots() = default;
-    ~Slots();
-    Slots(const Slots&) = delete;
-    Slots& operator=(const Slots&) = delete;
-    void* Get(ScratchSlot slot, int64_t bytes);
-
-    struct Slot {
-      void* memory = nullptr;
-      int64_t bytes = 0;
-    };
-    std::array<Slot, static_cast<size_t>(ScratchSlot::kCount)> slots;
-  };
-
- private:
-  struct alignas(128) Share : Slots {};
-  std::vector<Share> shares_;
+// What a driver does with a call: runs it on `pool`, or, where that is null, fetches its tiles and says what scratch a run
+// would ask for. One function does both, so that what is said and what is asked for cannot drift apart.
+struct Duty {
+  ThreadPool* pool = nullptr;
+  ScratchNeeds* needs = nullptr;  // without a pool
+  int threads = 1;                // likewise, of the pool to come
 };
-
-// "packing space for a matrix product, 1048576 bytes"
-absl::Status OutOfScratch(const char* what, int64_t bytes);
 
 // Element types of a call in terms of tiles.
 struct TypePlan {

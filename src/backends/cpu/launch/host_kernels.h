@@ -20,11 +20,20 @@ struct HostCall {
 };
 using HostFn = absl::Status (*)(const HostCall& call);
 
+// What a call that will be made is to find ready.
+struct HostPreparation {
+  std::span<const int64_t> params;
+  KernelSet& kernels;
+  int threads = 1;      // of the pool to come
+  ScratchNeeds& needs;  // what the call will ask for is added
+  const BlockLoop* epilogue = nullptr;
+};
+
 struct HostKernel {
   std::string_view name;
   HostFn run;
-  // Generates the micro-kernels that a call with these sizes needs, and refuses what cannot run. May be null.
-  absl::Status (*prepare)(std::span<const int64_t> params, KernelSet& kernels) = nullptr;
+  // Generates the micro-kernels that the call needs, says how much scratch, and refuses what cannot run. Null: it needs none.
+  absl::Status (*prepare)(const HostPreparation& call) = nullptr;
 };
 
 // Null for an unknown name.

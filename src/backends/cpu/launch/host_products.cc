@@ -91,10 +91,10 @@ PoolCall DecodePool(std::span<const int64_t> params) {
   return c;
 }
 
-Epilogue EpilogueOf(const HostCall& call, bool gemm = false) {
-  if (call.epilogue == nullptr) return {};
-  if (gemm && call.epilogue->product >= 0) {
-    return {nullptr, const_cast<BlockLoop*>(call.epilogue),
+Epilogue EpilogueOf(const BlockLoop* loop, bool gemm = false) {
+  if (loop == nullptr) return {};
+  if (gemm && loop->product >= 0) {
+    return {nullptr, const_cast<BlockLoop*>(loop),
             [](void* loop, const void* c, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
               static_cast<const BlockLoop*>(loop)->Run(row0, rows, col0, cols, c);
             }};
@@ -102,7 +102,7 @@ Epilogue EpilogueOf(const HostCall& call, bool gemm = false) {
   return {[](void* loop, int64_t, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
             static_cast<const BlockLoop*>(loop)->Run(row0, rows, col0, cols);
           },
-          const_cast<BlockLoop*>(call.epilogue)};
+          const_cast<BlockLoop*>(loop)};
 }
 
 // Buffers: a, b, c.
@@ -111,11 +111,13 @@ absl::Status RunGemm(const HostCall& call) {
   c.a.data = call.buffers[0];
   c.b.data = call.buffers[1];
   c.c = call.buffers[2];
-  c.epilogue = EpilogueOf(call, true);
+  c.epilogue = EpilogueOf(call.epilogue, true);
   return call.kernels.Gemm(c, call.pool);
 }
-absl::Status PrepareGemm(std::span<const int64_t> params, KernelSet& kernels) {
-  return kernels.PrepareGemm(DecodeGemm(params));
+absl::Status PrepareGemm(const HostPreparation& call) {
+  GemmCall c = DecodeGemm(call.params);
+  c.epilogue = EpilogueOf(call.epilogue, true);
+  return call.kernels.PrepareGemm(c, call.threads, call.needs);
 }
 
 // Buffers: the two that are read, then the written one.
@@ -124,7 +126,7 @@ absl::Status RunConv(const HostCall& call) {
   c.x = call.buffers[0];
   c.w = call.buffers[1];
   c.y = call.buffers[2];
-  c.epilogue = EpilogueOf(call);
+  c.epilogue = EpilogueOf(call.epilogue);
   return call.kernels.Conv(c, call.pool);
 }
 absl::Status RunConvBackwardData(const HostCall& call) {  // y, w -> x
@@ -132,7 +134,7 @@ absl::Status RunConvBackwardData(const HostCall& call) {  // y, w -> x
   c.y = call.buffers[0];
   c.w = call.buffers[1];
   c.x = call.buffers[2];
-  c.epilogue = EpilogueOf(call);
+  c.epilogue = EpilogueOf(call.epilogue);
   return call.kernels.ConvBackwardData(c, call.pool);
 }
 absl::Status RunConvBackwardWeights(const HostCall& call) {  // x, y -> w
@@ -142,14 +144,14 @@ absl::Status RunConvBackwardWeights(const HostCall& call) {  // x, y -> w
   c.w = call.buffers[2];
   return call.kernels.ConvBackwardWeights(c, call.pool);
 }
-absl::Status PrepareConv(std::span<const int64_t> params, KernelSet& kernels) {
-  return kernels.PrepareConv(DecodeConv(params));
+absl::Status PrepareConv(const HostPreparation& call) {
+  return call.kernels.PrepareConv(DecodeConv(call.params), call.threads, call.needs);
 }
-absl::Status PrepareConvBackwardData(std::span<const int64_t> params, KernelSet& kernels) {
-  return kernels.PrepareConvBackwardData(DecodeConv(params));
+absl::Status PrepareConvBackwardData(const HostPreparation& call) {
+  return call.kernels.PrepareConvBackwardData(DecodeConv(call.params), call.threads, call.needs);
 }
-absl::Status PrepareConvBackwardWeights(std::span<const int64_t> params, KernelSet& kernels) {
-  return kernels.PrepareConvBackwardWeights(DecodeConv(params));
+absl::Status PrepareConvBackwardWeights(const HostPreparation& call) {
+  return call.kernels.PrepareConvBackwardWeights(DecodeConv(call.params), call.threads, call.needs);
 }
 
 absl::Status RunPool(const HostCall& call) {  // x -> y

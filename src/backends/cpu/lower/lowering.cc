@@ -95,7 +95,10 @@ StorageId Lowering::Constant(const HostTensor& tensor) {
   return id;
 }
 
-void Lowering::Add(Draft draft) { drafts_.push_back(std::move(draft)); }
+void Lowering::Add(Draft draft) {
+  draft.entry.origins = origins_;
+  lists_[list_].push_back(std::move(draft));
+}
 
 void Lowering::Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
                     std::vector<int64_t> params, double cost, int64_t rows, int64_t columns) {
@@ -138,9 +141,9 @@ void Lowering::AddLoop(LoopKernel kernel, const std::vector<StorageId>& buffers)
 
 // A loop that begins with what a product has just written joins it: its blocks are still in cache then (a product's result
 // of some megabytes costs a tenth of the product to read again).
-void Lowering::FuseEpilogues() {
-  std::vector<Draft> drafts;
-  for (Draft& next : drafts_) {
+void Lowering::FuseEpilogues(Drafts& list) {
+  Drafts drafts;
+  for (Draft& next : list) {
     Draft* product = drafts.empty() ? nullptr : &drafts.back();
     if (product == nullptr || product->rows * product->columns == 0 || product->product >= 0 || !next.loop) {
       drafts.push_back(std::move(next));
@@ -160,12 +163,16 @@ void Lowering::FuseEpilogues() {
     product->written.insert(product->written.end(), next.written.begin(), next.written.end());
     for (const auto& [in, out] : next.in_place) product->in_place.push_back({first + in, first + out});
     product->loop = std::move(next.loop);
+    for (const uint32_t origin : next.entry.origins) {
+      std::vector<uint32_t>& origins = product->entry.origins;
+      if (std::find(origins.begin(), origins.end(), origin) == origins.end()) origins.push_back(origin);
+    }
   }
-  drafts_ = std::move(drafts);
+  list = std::move(drafts);
 }
 
-void Lowering::PlanLoops() {
-  for (Draft& draft : drafts_) {
+void Lowering::PlanLoops(Drafts& list) {
+  for (Draft& draft : list) {
     if (!draft.loop) continue;
     LoopPlan plan = PlanLoop(*draft.loop, target_);
     auto [it, fresh] = loop_of_key_.try_emplace(plan.key, static_cast<uint32_t>(out_.program.loops.size()));
@@ -286,6 +293,7 @@ absl::Status Lowering::LowerFusion(const Node& node) {
 }
 
 absl::Status Lowering::LowerNode(const Node& node) {
+  origins_ = OriginsOf(node);
   const Value self{Ref<const Node>::Share(&node), 0};
   const ir::OpDef& op = node.op();
   absl::Status status;
@@ -317,7 +325,35 @@ absl::Status Lowering::LowerNode(const Node& node) {
                                                   where.empty() ? "" : ")"));
 }
 
+std::vector<uint32_t> Lowering::OriginsOf(const Node& node) {
+  std::vector<uint32_t> origins;
+  const auto add = [&](const Node& from) {
+    if (from.op().parameter || &from.op() == &ops::kOp_constant) return;
+    const ir::Location at = from.location();
+    auto [it, fresh] = origin_of_.try_emplace({&from.op(), uint64_t{at.file} << 32 | at.line},
+                                              static_cast<uint32_t>(out_.program.origins.size()));
+    if (fresh) out_.program.origins.push_back({std::string(from.op().name), ir::ToString(at)});
+    if (std::find(origins.begin(), origins.end(), it->second) == origins.end()) origins.push_back(it->second);
+  };
+  const bool fusion = &node.op() == &ops::kOp_fusion;
+  if (!fusion) add(node);
+  for (const Ref<const ir::Function>& region : node.regions()) {
+    if (!fusion) break;  // other regions' nodes become entries of their own
+    for (const Node* inner : region->nodes()) add(*inner);
+  }
+  return origins;
+}
+
 absl::StatusOr<LoweredModule> Lowering::Run() {
+  WEFT_RETURN_IF_ERROR(BindParameters());
+  for (const Node* node : module_.main().nodes()) {
+    if (node->op().parameter) continue;
+    WEFT_RETURN_IF_ERROR(LowerNode(*node));
+  }
+  return Plan();
+}
+
+absl::Status Lowering::BindParameters() {
   const ir::Function& main = module_.main();
   Program& program = out_.program;
   program.words = module_.argument_words;
@@ -339,23 +375,34 @@ absl::StatusOr<LoweredModule> Lowering::Run() {
       program.arguments.push_back(ValueSpec{p.dtype(), p.dims()});
     }
   }
-  for (const Node* node : main.nodes()) {
-    if (node->op().parameter) continue;
-    WEFT_RETURN_IF_ERROR(LowerNode(*node));
-  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LoweredModule> Lowering::Plan() {
+  Program& program = out_.program;
+  origins_.clear();
   BindResults();
-  FuseEpilogues();
-  PlanLoops();
+  for (Drafts& list : lists_) {
+    FuseEpilogues(list);
+    PlanLoops(list);
+  }
+  FindParents();
+  PlanCosts();
   Lifetimes();
   AssignDonors();
-  ShareInPlace();
+  for (int list = 0; list < static_cast<int>(lists_.size()); ++list) ShareInPlace(list);
   AssignOffsets();
-  for (Draft& draft : drafts_) {
-    for (StorageId s : draft.storages) {
-      const Storage& storage = storages_[Root(s)];
-      draft.entry.buffers.push_back(BufferRef{storage.place, storage.index, storage.offset});
+  program.lists.clear();
+  for (Drafts& list : lists_) {
+    EntryList& entries = program.lists.emplace_back();
+    for (Draft& draft : list) {
+      for (StorageId s : draft.storages) {
+        const Storage& storage = storages_[Root(s)];
+        const bool placed = storage.place != BufferRef::Place::kCarried;  // which lie where the program says
+        draft.entry.buffers.push_back(BufferRef{storage.place, storage.index, placed ? storage.offset : 0});
+      }
+      entries.push_back(std::move(draft.entry));
     }
-    program.entries.push_back(std::move(draft.entry));
   }
   return std::move(out_);
 }
@@ -376,105 +423,6 @@ void Lowering::BindResults() {
     storages_[copy].index = r;
     Host("copy", {s}, {copy}, {result.type().bytes()}, result.type().bytes() * 30.0);
   }
-}
-
-void Lowering::Lifetimes() {
-  for (size_t e = 0; e < drafts_.size(); ++e) {
-    for (size_t i = 0; i < drafts_[e].storages.size(); ++i) {
-      Storage& s = storages_[drafts_[e].storages[i]];
-      if (s.first < 0) s.first = static_cast<int>(e);
-      s.last = static_cast<int>(e);
-    }
-  }
-  for (Draft& draft : drafts_) {
-    if (draft.product < 0) continue;
-    const Storage& product = storages_[draft.storages[draft.product]];
-    if (product.place != BufferRef::Place::kArena || product.first != product.last) continue;
-    const auto buffers = draft.storages.end() - draft.entry.epilogue_buffers;
-    draft.entry.epilogue_consumes =
-        static_cast<int32_t>(std::find(buffers, draft.storages.end(), draft.storages[draft.product]) - buffers);
-  }
-}
-
-// A result may lie in a donated argument's memory if the argument is not read after the result begins to be written,
-// and where one kernel does both, element by element.
-void Lowering::AssignDonors() {
-  Program& program = out_.program;
-  program.donor.assign(program.results.size(), -1);
-  const ir::Function& main = module_.main();
-  std::vector<StorageId> result_storage(program.results.size(), -1);
-  for (StorageId s = 0; s < static_cast<StorageId>(storages_.size()); ++s) {
-    if (storages_[s].place == BufferRef::Place::kResult) result_storage[storages_[s].index] = s;
-  }
-  for (size_t i = 0; i < main.parameters().size(); ++i) {
-    const int32_t r = main.parameter_infos()[i].donated_to;
-    if (r < 0 || static_cast<size_t>(r) >= program.results.size()) continue;
-    const StorageId from = Of(main.parameters()[i]);
-    const StorageId to = result_storage[r];
-    if (to < 0 || storages_[from].place != BufferRef::Place::kArgument || storages_[from].bytes != storages_[to].bytes)
-      continue;
-    const int written = storages_[to].first;
-    if (written < 0 || storages_[from].last > written) continue;
-    if (storages_[from].last == written) {
-      const Draft& draft = drafts_[written];
-      bool safe = true;
-      for (size_t a = 0; a < draft.storages.size(); ++a) {
-        if (draft.storages[a] != from) continue;
-        bool pair = false;
-        for (const auto& [in, out] : draft.in_place) {
-          pair = pair || (in == static_cast<int>(a) && draft.storages[out] == to);
-        }
-        safe = safe && pair;
-      }
-      if (!safe) continue;
-    }
-    program.donor[r] = static_cast<int32_t>(storages_[from].index);
-  }
-}
-
-void Lowering::ShareInPlace() {
-  for (size_t e = 0; e < drafts_.size(); ++e) {
-    const Draft& draft = drafts_[e];
-    std::vector<StorageId> taken;
-    for (const auto& [in, out] : draft.in_place) {
-      const StorageId from = Root(draft.storages[in]);
-      const StorageId to = draft.storages[out];
-      Storage& to_storage = storages_[to];
-      if (to_storage.place != BufferRef::Place::kArena || to_storage.shares >= 0 ||
-          to_storage.first != static_cast<int>(e))
-        continue;
-      const Storage& from_storage = storages_[from];
-      if (from == to || from_storage.place != BufferRef::Place::kArena || from_storage.bytes != to_storage.bytes)
-        continue;
-      // What a product writes may be overwritten by its own epilogue, block by block.
-      const bool own = draft.product >= 0 && draft.storages[draft.product] == from;
-      if (from_storage.last != static_cast<int>(e) || (from_storage.first >= static_cast<int>(e) && !own)) continue;
-      if (std::find(taken.begin(), taken.end(), from) != taken.end()) continue;
-      // Every appearance of the operand in this entry must be the safe one.
-      bool alone = true;
-      for (size_t a = 0; a < draft.storages.size(); ++a) {
-        alone = alone && (static_cast<int>(a) == in || (own && static_cast<int>(a) == draft.product) ||
-                          Root(draft.storages[a]) != from);
-      }
-      if (!alone) continue;
-      taken.push_back(from);
-      to_storage.shares = from;
-      storages_[from].last = std::max(storages_[from].last, to_storage.last);
-    }
-  }
-}
-
-void Lowering::AssignOffsets() {
-  std::vector<Lifetime> lifetimes;
-  std::vector<StorageId> ids;
-  for (StorageId s = 0; s < static_cast<StorageId>(storages_.size()); ++s) {
-    const Storage& storage = storages_[s];
-    if (storage.place != BufferRef::Place::kArena || storage.shares >= 0 || storage.first < 0) continue;
-    lifetimes.push_back(Lifetime{storage.bytes, storage.first, storage.last, 0});
-    ids.push_back(s);
-  }
-  out_.program.arena_bytes = PlanArena(lifetimes);
-  for (size_t i = 0; i < ids.size(); ++i) storages_[ids[i]].offset = lifetimes[i].offset;
 }
 
 }  // namespace weft::cpu

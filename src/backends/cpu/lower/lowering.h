@@ -1,4 +1,4 @@
-// From a fused module to a launch list: values get storages, nodes become entries, storages get places.
+// From a fused module to a tree of launch lists: values get storages, nodes become entries, storages get places.
 #pragma once
 
 #include <deque>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "src/backends/cpu/launch/program.h"
 #include "src/backends/cpu/loop/codegen.h"
 #include "src/backends/cpu/loop/loop.h"
@@ -31,7 +32,8 @@ struct Storage {
   uint32_t index = 0;
   int64_t offset = 0;
   int64_t bytes = 0;
-  int first = -1, last = -1;  // entries: written, last used
+  int list = -1;              // the innermost that holds all its uses; the first for what is not the arena's
+  int first = -1, last = -1;  // entries of that list, uses within a control being the control's: written, last used
   StorageId shares = -1;      // in place of another storage
 };
 
@@ -41,6 +43,12 @@ class Lowering {
   Lowering(const ir::Module& module, const CpuTarget& target) : module_(module), target_(target) {}
 
   absl::StatusOr<LoweredModule> Run();
+  // Its steps, for who lowers by hand: parameters get storages, then entries are added, then results and places are bound.
+  absl::Status BindParameters();
+  absl::StatusOr<LoweredModule> Plan();
+
+  // Entries for one node whose operands have storages.
+  absl::Status LowerNode(const ir::Node& node);
 
   StorageId Of(const ir::Value& value) const;
   StorageId Define(const ir::Value& value);  // a new storage for a result
@@ -52,6 +60,19 @@ class Lowering {
   // `rows` x `columns`: the shape of the one written storage, if the kernel lets a loop follow on finished blocks of it.
   void Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
             std::vector<int64_t> params, double cost, int64_t rows = 0, int64_t columns = 0);
+  // What `body` adds runs so many times. What it reads before it writes is the run's before, or the initial value written
+  // before the repeat: a value that each run overwrites in place has one storage, one whose next value is written while
+  // the old one is read has a pair that changes places after each run (the result is then in `now`).
+  struct Carry {
+    StorageId now = -1, next = -1;
+  };
+  using Fill = absl::FunctionRef<absl::Status()>;
+  Carry Carried(int64_t bytes);
+  absl::Status Repeat(int64_t trips, std::span<const Carry> carries, Fill body);
+  // As long as `condition` leaves a byte other than 0 in `flag`.
+  absl::Status RepeatWhile(StorageId flag, std::span<const Carry> carries, Fill condition, Fill body);
+  // Runs the case that the i32 in `index` counts, the last if there is none such.
+  absl::Status Branch(StorageId index, int cases, absl::FunctionRef<absl::Status(int)> fill);
   // The value with its dimensions in another order, densely: a copy, or the value's own storage where nothing moves.
   StorageId Transposed(const ir::Value& value, const ir::Ints& permutation);
   StorageId Permuted(StorageId from, DType dtype, const Dims& dims, const ir::Ints& permutation);
@@ -74,17 +95,29 @@ class Lowering {
     std::optional<LoopKernel> loop;  // of a loop, or of a product's epilogue
     int64_t rows = 0, columns = 0;   // of a product whose result may have an epilogue
     int product = -1;                // position of a product's result once it has an epilogue
+    std::vector<int> lists;          // of a control
+  };
+  using Drafts = std::vector<Draft>;
+  // The entry of another list that a list belongs to; of none.
+  struct Parent {
+    int list = -1, entry = -1;
   };
 
-  absl::Status LowerNode(const ir::Node& node);
   absl::Status LowerFusion(const ir::Node& node);
   void AddLoop(LoopKernel kernel, const std::vector<StorageId>& buffers);
-  void FuseEpilogues();
-  void PlanLoops();
+  static void FuseEpilogues(Drafts& list);
+  void PlanLoops(Drafts& list);
+  void PlanCosts();
   void Add(Draft draft);
+  absl::StatusOr<int> NewList(Fill fill);
+  void AddControl(Draft draft, int64_t trips, std::span<const Carry> carries);
+  std::vector<uint32_t> OriginsOf(const ir::Node& node);
   void BindResults();
+  void FindParents();
+  void Use(StorageId storage, int list, int entry);
   void Lifetimes();
-  void ShareInPlace();
+  void ConsumeProduct(int list, Draft& draft);
+  void ShareInPlace(int list);
   void AssignDonors();
   void AssignOffsets();
   StorageId Root(StorageId s) const;
@@ -93,10 +126,15 @@ class Lowering {
   const CpuTarget& target_;
   LoweredModule out_;
   std::vector<Storage> storages_;
-  std::vector<Draft> drafts_;
+  std::vector<Drafts> lists_ = std::vector<Drafts>(1);  // parents before children
+  std::vector<Parent> parents_;
+  int list_ = 0;                   // where entries go
+  std::vector<uint32_t> origins_;  // of the node that is being lowered
+  bool endless_ = false;           // some repeat has a condition
   absl::flat_hash_map<std::pair<const ir::Node*, uint32_t>, StorageId> of_;
   absl::flat_hash_map<std::string, uint32_t> loop_of_key_;
   absl::flat_hash_map<std::string, uint32_t> host_of_name_;
+  absl::flat_hash_map<std::pair<const ir::OpDef*, uint64_t>, uint32_t> origin_of_;  // by operation and position
 };
 
 // The rule of an operation whose code is a kernel of this backend; null if there is none. A dozen: looked for one by one.

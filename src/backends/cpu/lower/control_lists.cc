@@ -1,0 +1,80 @@
+// Lists within lists: repeats and branches as entries whose lists are lowered on their own.
+#include <utility>
+
+#include "src/backends/cpu/lower/lowering.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+
+absl::StatusOr<int> Lowering::NewList(Fill fill) {
+  const int list = static_cast<int>(lists_.size());
+  lists_.emplace_back();
+  const int outer = std::exchange(list_, list);
+  const std::vector<uint32_t> origins = origins_;
+  const absl::Status status = fill();
+  list_ = outer;
+  origins_ = origins;
+  WEFT_RETURN_IF_ERROR(status);
+  return list;
+}
+
+Lowering::Carry Lowering::Carried(int64_t bytes) {
+  Carry carry;
+  for (StorageId* s : {&carry.now, &carry.next}) {
+    *s = Temporary(bytes);
+    storages_[*s].place = BufferRef::Place::kCarried;
+    storages_[*s].index = static_cast<uint32_t>(out_.program.carried.size());
+    out_.program.carried.push_back(0);
+  }
+  return carry;
+}
+
+void Lowering::AddControl(Draft draft, int64_t trips, std::span<const Carry> carries) {
+  for (const Carry& carry : carries) {
+    for (StorageId s : {carry.now, carry.next}) draft.storages.push_back(s);
+  }
+  draft.written.resize(draft.storages.size(), true);
+  draft.entry.code = static_cast<uint32_t>(out_.program.controls.size());
+  Control& control = out_.program.controls.emplace_back();
+  control.lists.assign(draft.lists.begin(), draft.lists.end());
+  control.trips = trips;
+  Add(std::move(draft));
+}
+
+absl::Status Lowering::Repeat(int64_t trips, std::span<const Carry> carries, Fill body) {
+  if (trips < 0) return InternalError("a repeat of ", trips, " times");
+  Draft draft;
+  draft.entry.type = Entry::Type::kRepeat;
+  WEFT_ASSIGN_OR_RETURN(const int list, NewList(body));
+  draft.lists = {list};
+  AddControl(std::move(draft), trips, carries);
+  return absl::OkStatus();
+}
+
+absl::Status Lowering::RepeatWhile(StorageId flag, std::span<const Carry> carries, Fill condition, Fill body) {
+  Draft draft;
+  draft.entry.type = Entry::Type::kRepeat;
+  WEFT_ASSIGN_OR_RETURN(const int asks, NewList(condition));
+  WEFT_ASSIGN_OR_RETURN(const int runs, NewList(body));
+  draft.lists = {asks, runs};
+  draft.storages = {flag};
+  endless_ = true;
+  AddControl(std::move(draft), -1, carries);
+  return absl::OkStatus();
+}
+
+absl::Status Lowering::Branch(StorageId index, int cases, absl::FunctionRef<absl::Status(int)> fill) {
+  if (cases < 1) return InternalError("a branch of no case");
+  Draft draft;
+  draft.entry.type = Entry::Type::kBranch;
+  for (int i = 0; i < cases; ++i) {
+    WEFT_ASSIGN_OR_RETURN(const int list, NewList([&] { return fill(i); }));
+    draft.lists.push_back(list);
+  }
+  draft.storages = {index};
+  draft.written = {false};
+  AddControl(std::move(draft), -1, {});
+  return absl::OkStatus();
+}
+
+}  // namespace weft::cpu
