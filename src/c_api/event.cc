@@ -153,7 +153,8 @@ weft_error* weft_wait_any(weft_event* const* events, size_t count, int64_t timeo
           limit < 0 ? lazy::Services::kLookNs : limit - std::chrono::nanoseconds(Clock::now() - start).count();
       if (left <= 0)
         return absl::DeadlineExceededError(absl::StrCat("none of ", count, " events within ", timeout_ns, " ns"));
-      any.changed.WaitUntil(any.mutex, Clock::now() + std::chrono::nanoseconds(std::min(left, lazy::Services::kLookNs)));
+      any.changed.WaitUntil(any.mutex,
+                            Clock::now() + std::chrono::nanoseconds(std::min(left, lazy::Services::kLookNs)));
     }
     *out_index = *any.index;
     return absl::OkStatus();
