@@ -111,6 +111,10 @@ class Node final : public RefCounted {
   Node();
   ~Node() override;
 
+  // First, beside the count of references: who makes or destroys a user touches one cache line of each operand.
+  mutable uint32_t users_ = 0;
+  mutable uint32_t shown_ = 0;
+  mutable bool needs_gradient_ = false;
   const OpDef* op_ = nullptr;
   uint64_t id_ = 0;
   mutable Values operands_;
@@ -119,9 +123,6 @@ class Node final : public RefCounted {
   std::unique_ptr<const Regions> regions_;
   std::unique_ptr<const NodeExtras> extras_;
   Location location_;
-  mutable bool needs_gradient_ = false;
-  mutable uint32_t users_ = 0;
-  mutable uint32_t shown_ = 0;
   mutable uint32_t walk_index_ = 0;
   mutable uint64_t walk_epoch_ = 0;
   mutable Ref<Payload> payload_;

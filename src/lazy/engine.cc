@@ -244,17 +244,18 @@ void Engine::Keep(Tensor* tensor) {
 
 // --- Recording -----------------------------------------------------------------------------------------------------------
 
-absl::StatusOr<DeviceState*> Engine::PlaceAfterCut(Lock& lock,
-                                                   absl::FunctionRef<absl::StatusOr<DeviceState*>()> place) {
+template <typename Place>
+absl::StatusOr<DeviceState*> Engine::PlaceAfterCut(Lock& lock, Place&& place) {
   WEFT_ASSIGN_OR_RETURN(DeviceState * state, place());
   WEFT_RETURN_IF_ERROR(evaluator_.CutIfDue(lock, *state));
   if (lock.opened() > 0) return place();
   return state;
 }
 
-absl::Status Engine::Finish(Lock& lock, DeviceState& state, const Recorder::Recorded& recorded) {
-  recorder_.Count(state, recorded, lazy());
-  return lazy() ? absl::OkStatus() : evaluator_.Compute(lock, state, recorded.results, CutReason::kEager);
+absl::Status Engine::Finish(Lock& lock, DeviceState& state, const ir::Builder& b, const void* what,
+                            std::span<const ir::Value> results) {
+  recorder_.Count(state, b, what, results, lazy());
+  return lazy() ? absl::OkStatus() : evaluator_.Compute(lock, state, results, CutReason::kEager);
 }
 
 absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs,
@@ -263,21 +264,22 @@ absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operan
   Lock lock(recorder_);
   WEFT_ASSIGN_OR_RETURN(DeviceState * state,
                         PlaceAfterCut(lock, [&] { return recorder_.PlaceOf(op, operands, location, device); }));
-  ir::Values kept;  // operands, for the checks of debug mode
+  std::vector<ir::Value> kept;  // operands, for the checks of debug mode
   if (options_.mode == Mode::kDebug) {
     for (const Tensor* operand : operands) kept.push_back(operand != nullptr ? operand->value() : ir::Value());
   }
   const GeneratorState before = recorder_.generator;
-  WEFT_ASSIGN_OR_RETURN(Recorder::Recorded recorded, recorder_.Operation(op, operands, std::move(attrs), location));
-  const GeneratorState after = recorder_.generator;
-  absl::Status status = Finish(lock, *state, recorded);
-  if (status.ok() && options_.mode == Mode::kDebug) status = CheckNumbers(lock, op, kept, recorded.results);
+  ir::Builder b(location);
+  ir::Values out = recorder_.Operation(b, op, operands, std::move(attrs));
+  if (!b.ok()) return WithPosition(b.status(), location);
+  absl::Status status = Finish(lock, *state, b, &op, out);
+  if (status.ok() && options_.mode == Mode::kDebug) status = CheckNumbers(lock, op, kept, out);
   if (!status.ok()) {
-    recorder_.Undraw(before, after);
+    if (op.random) recorder_.Undraw(out, before);
     return WithPosition(std::move(status), location);
   }
   metrics_.Add(Counter::kOperationsRecorded);
-  recorder_.Publish(*state, std::move(recorded), location, &made);
+  recorder_.Publish(*state, std::span<ir::Value>(out.data(), out.size()), location, &made);
   *results = std::move(made);
   return absl::OkStatus();
 }
@@ -291,10 +293,11 @@ absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> 
                           if (seed != nullptr) WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(seed, "grad: cotangent"));
                           return recorder_.CheckDevice(loss->device());
                         }));
-  WEFT_ASSIGN_OR_RETURN(Recorder::Recorded recorded, recorder_.Gradient(*loss, wrt, seed, location));
-  WEFT_RETURN_IF_ERROR(Finish(lock, *state, recorded));
+  ir::Builder b(location);
+  WEFT_ASSIGN_OR_RETURN(std::vector<ir::Value> found, recorder_.Gradient(b, *loss, wrt, seed, location));
+  WEFT_RETURN_IF_ERROR(Finish(lock, *state, b, &Recorder::kGradientTag, found));
   metrics_.Add(Counter::kGradients);
-  recorder_.Publish(*state, std::move(recorded), location, &made);
+  recorder_.Publish(*state, found, location, &made);
   return made;
 }
 
@@ -328,9 +331,11 @@ absl::Status Engine::Update(std::span<Tensor* const> operands, std::span<const d
   Lock lock(recorder_);
   WEFT_ASSIGN_OR_RETURN(DeviceState * state,
                         PlaceAfterCut(lock, [&] { return recorder_.PlaceOfUpdate(operands, targets, location); }));
-  WEFT_ASSIGN_OR_RETURN(Recorder::Recorded recorded, recorder_.Update(operands, scalars, targets, location, build));
-  WEFT_RETURN_IF_ERROR(Finish(lock, *state, recorded));
-  for (size_t i = 0; i < targets.size(); ++i) recorder_.Assign(*targets[i], std::move(recorded.results[i]));
+  ir::Builder b(location);
+  WEFT_ASSIGN_OR_RETURN(std::vector<ir::Value> values,
+                        recorder_.Update(b, operands, scalars, targets, location, build));
+  WEFT_RETURN_IF_ERROR(Finish(lock, *state, b, &Recorder::kUpdateTag, values));
+  for (size_t i = 0; i < targets.size(); ++i) recorder_.Assign(*targets[i], std::move(values[i]));
   return absl::OkStatus();
 }
 

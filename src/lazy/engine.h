@@ -107,9 +107,11 @@ class Engine final : public RefCounted {
   absl::StatusOr<Ref<Tensor>> NewBufferTensor(Device* device, Ref<Buffer> buffer, ir::Location location);
   absl::StatusOr<Ref<Tensor>> NewScalar(Device* device, const HostTensor& value, ir::Location location);
   // Records once an automatic cut that was due is through; `place` is asked again if others had the lock meanwhile.
-  absl::StatusOr<DeviceState*> PlaceAfterCut(Lock& lock, absl::FunctionRef<absl::StatusOr<DeviceState*>()> place);
+  template <typename Place>
+  absl::StatusOr<DeviceState*> PlaceAfterCut(Lock& lock, Place&& place);
   // Counts what was recorded; eager and debug modes compute it.
-  absl::Status Finish(Lock& lock, DeviceState& state, const Recorder::Recorded& recorded);
+  absl::Status Finish(Lock& lock, DeviceState& state, const ir::Builder& b, const void* what,
+                      std::span<const ir::Value> results);
   absl::Status CheckNumbers(Lock& lock, const ir::OpDef& op, std::span<const ir::Value> operands,
                             std::span<const ir::Value> results);
   // The known value, computed if need be.

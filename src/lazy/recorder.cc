@@ -10,15 +10,11 @@
 namespace weft::lazy {
 namespace {
 
-// What stands for an operation in signatures where many were recorded at once.
-constexpr char kGradientTag = 0;
-constexpr char kUpdateTag = 0;
-
 // What was recorded is told apart by where its description lies in this library: the same in every run.
 uint32_t Signature(const void* what, std::span<const ir::Value> results) {
   if (results.empty()) return 0;
   const ir::Type& type = results[0].type();
-  const uint64_t place = reinterpret_cast<uintptr_t>(what) - reinterpret_cast<uintptr_t>(&kGradientTag);
+  const uint64_t place = reinterpret_cast<uintptr_t>(what) - reinterpret_cast<uintptr_t>(&Recorder::kGradientTag);
   uint64_t hash = place + static_cast<uint32_t>(type.dtype);
   for (int64_t dim : type.dims) hash = (hash ^ static_cast<uint64_t>(dim)) * 0x9E3779B97F4A7C15u;
   return static_cast<uint32_t>(hash ^ (hash >> 32));
@@ -76,7 +72,7 @@ void Recorder::Lock::Leave() {
   recorder_.mutex_.Unlock();
   recorder_.services_.RunReleases();
   // Tensors released by others while the lock was held.
-  recorder_.TryBury();
+  if (recorder_.dead_.load(std::memory_order_acquire) != nullptr) recorder_.TryBury();
   recorder_.services_.FlushLog();
 }
 
@@ -145,8 +141,8 @@ absl::Status Recorder::CheckTensor(const Tensor* tensor, std::string_view what) 
   return absl::OkStatus();
 }
 
-Tensor::Tensor(Ref<Engine> engine, Device* device, ir::Type type)
-    : engine_(std::move(engine)), device_(device), type_(std::move(type)) {}
+Tensor::Tensor(Ref<Engine> engine, Device* device, const ir::Type& type)
+    : engine_(std::move(engine)), device_(device), type_(type) {}
 
 Tensor::~Tensor() { Show({}); }
 
@@ -190,8 +186,8 @@ absl::StatusOr<DeviceState*> Recorder::PlaceOf(const ir::OpDef& op, std::span<Te
   return CheckDevice(place != nullptr ? place : device);
 }
 
-absl::StatusOr<Recorder::Recorded> Recorder::Operation(const ir::OpDef& op, std::span<Tensor* const> operands,
-                                                       ir::Attrs attrs, ir::Location location) {
+ir::Values Recorder::Operation(ir::Builder& b, const ir::OpDef& op, std::span<Tensor* const> operands,
+                               ir::Attrs&& attrs) {
   ir::Values values;
   for (Tensor* operand : operands) values.push_back(ValueOf(operand));
   if (op.random) {
@@ -200,16 +196,19 @@ absl::StatusOr<Recorder::Recorded> Recorder::Operation(const ir::OpDef& op, std:
     values.insert(values.begin() + static_cast<ptrdiff_t>(at),
                   NewLeaf(ir::Type::Tensor(DType::kU64, {3}), MakeRef<Data>(std::span<const uint32_t>(words))));
   }
-  ir::Builder b(location);
   ir::Values out = ops::CallAll(b, op, std::move(values), std::move(attrs));
-  if (!b.ok()) return WithPosition(b.status(), location);
-  if (op.random) generator.Advance(RandomBlocks(out));
-  const uint32_t signature = Signature(&op, out);
-  return Recorded{std::move(out), b.emitted(), signature};
+  if (op.random && b.ok()) generator.Advance(RandomBlocks(out));
+  return out;
 }
 
-absl::StatusOr<Recorder::Recorded> Recorder::Gradient(Tensor& loss, std::span<Tensor* const> wrt, Tensor* seed,
-                                                      ir::Location location) {
+void Recorder::Undraw(std::span<const ir::Value> results, const GeneratorState& before) {
+  GeneratorState after = before;
+  after.Advance(RandomBlocks(results));
+  if (generator == after) generator = before;
+}
+
+absl::StatusOr<std::vector<ir::Value>> Recorder::Gradient(ir::Builder& b, Tensor& loss, std::span<Tensor* const> wrt,
+                                                          Tensor* seed, ir::Location location) {
   std::vector<ir::Value> values;
   for (size_t i = 0; i < wrt.size(); ++i) {
     const std::string what = absl::StrCat("grad: xs[", i, "]");
@@ -225,7 +224,6 @@ absl::StatusOr<Recorder::Recorded> Recorder::Gradient(Tensor& loss, std::span<Te
     }
     values.push_back(wrt[i]->value());
   }
-  ir::Builder b(location);
   absl::StatusOr<std::vector<ir::Value>> found = autodiff::Gradient(b, loss.value(), values, ValueOf(seed));
   if (found.ok() && !loss.value().node->needs_gradient()) {
     // Zeros would be right and useless: almost always the loss is from before a barrier.
@@ -234,22 +232,18 @@ absl::StatusOr<Recorder::Recorded> Recorder::Gradient(Tensor& loss, std::span<Te
                         "since it was recorded; take gradients before weft_sync");
   }
   if (!found.ok()) return WithPosition(found.status(), location);
-  const uint32_t signature = Signature(&kGradientTag, *found);
-  return Recorded{{found->begin(), found->end()}, b.emitted(), signature};
+  return found;
 }
 
-void Recorder::Count(DeviceState& state, const Recorded& recorded, bool pending) {
-  metrics_.Add(Counter::kNodesRecorded, recorded.nodes);
+void Recorder::Count(DeviceState& state, const ir::Builder& b, const void* what, std::span<const ir::Value> results,
+                     bool pending) {
+  metrics_.Add(Counter::kNodesRecorded, b.emitted());
   if (!pending) return;
   int64_t bytes = 0;
-  for (const ir::Value& value : recorded.results) {
+  for (const ir::Value& value : results) {
     if (value.type().is_tensor()) bytes += value.type().bytes();
   }
-  state.policy.Recorded(recorded.signature, recorded.nodes, bytes);
-}
-
-void Recorder::Publish(DeviceState& state, Recorded recorded, ir::Location location, Tensors* made) {
-  for (ir::Value& value : recorded.results) made->push_back(NewTensor(state, std::move(value), location));
+  state.policy.Recorded(Signature(what, results), b.emitted(), bytes);
 }
 
 ir::Value Recorder::Detached(ir::Builder& b, const ir::Value& value, bool requires_grad) {
@@ -321,9 +315,10 @@ absl::StatusOr<DeviceState*> Recorder::PlaceOfUpdate(std::span<Tensor* const> op
   return state;
 }
 
-absl::StatusOr<Recorder::Recorded> Recorder::Update(std::span<Tensor* const> operands, std::span<const double> scalars,
-                                                    std::span<Tensor* const> targets, ir::Location location,
-                                                    UpdateFn build) {
+absl::StatusOr<std::vector<ir::Value>> Recorder::Update(ir::Builder& b, std::span<Tensor* const> operands,
+                                                        std::span<const double> scalars,
+                                                        std::span<Tensor* const> targets, ir::Location location,
+                                                        UpdateFn build) {
   bool f64 = false;
   for (const Tensor* tensor : operands) f64 = f64 || (tensor != nullptr && tensor->dtype() == DType::kF64);
   for (const Tensor* tensor : targets) f64 = f64 || tensor->dtype() == DType::kF64;
@@ -338,7 +333,6 @@ absl::StatusOr<Recorder::Recorded> Recorder::Update(std::span<Tensor* const> ope
     const uint32_t words[] = {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)};
     f64_scalars.push_back(NewLeaf(ir::Type::Scalar(DType::kF64), MakeRef<Data>(std::span<const uint32_t>(words))));
   }
-  ir::Builder b(location);
   std::vector<ir::Value> out(targets.size());
   WEFT_RETURN_IF_ERROR(build(UpdateCall{b, values, f32_scalars, f64_scalars, out}));
   if (!b.ok()) return WithPosition(b.status(), location);
@@ -350,8 +344,7 @@ absl::StatusOr<Recorder::Recorded> Recorder::Update(std::span<Tensor* const> ope
     out[i] = Detached(b, out[i], targets[i]->state.requires_grad);
   }
   WEFT_RETURN_IF_ERROR(b.status());
-  const uint32_t signature = Signature(&kUpdateTag, out);
-  return Recorded{{out.begin(), out.end()}, b.emitted(), signature};
+  return out;
 }
 
 }  // namespace weft::lazy

@@ -80,26 +80,25 @@ class Recorder {
   void Release(const Tensor* tensor);
 
   // --- Nodes ---------------------------------------------------------------------------------------------------------
-  // What one call recorded; no tensor shows it yet.
-  struct Recorded {
-    ir::Values results;
-    int64_t nodes = 0;
-    uint32_t signature = 0;  // of CutPolicy
-  };
   // Where the operation is recorded: the device of its operands, which must be one; without any, `device`.
   absl::StatusOr<DeviceState*> PlaceOf(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Location location,
                                        Device* device);
-  // Draws from the random state if need be. Take it back with Undraw if the call fails after all.
-  absl::StatusOr<Recorded> Operation(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs,
-                                     ir::Location location);
-  absl::StatusOr<Recorded> Gradient(Tensor& loss, std::span<Tensor* const> wrt, Tensor* seed, ir::Location location);
+  // The results, which no tensor shows yet; the builder has the error. Draws from the random state if need be: take it back
+  // with Undraw if the call fails after all.
+  ir::Values Operation(ir::Builder& b, const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs&& attrs);
+  absl::StatusOr<std::vector<ir::Value>> Gradient(ir::Builder& b, Tensor& loss, std::span<Tensor* const> wrt,
+                                                  Tensor* seed, ir::Location location);
   // So that a call that failed draws the same numbers when it is repeated, unless somebody else has drawn since.
-  void Undraw(const GeneratorState& before, const GeneratorState& after) {
-    if (generator == after) generator = before;
+  void Undraw(std::span<const ir::Value> results, const GeneratorState& before);
+  // What stands for an operation in the policy's signatures where many are recorded at once.
+  static constexpr char kGradientTag = 0, kUpdateTag = 0;
+  // What was recorded counts, where it stays pending for the policy too; `what` is an OpDef or a tag.
+  void Count(DeviceState& state, const ir::Builder& b, const void* what, std::span<const ir::Value> results,
+             bool pending);
+  // New tensors show the results.
+  void Publish(DeviceState& state, std::span<ir::Value> results, ir::Location location, Tensors* made) {
+    for (ir::Value& value : results) made->push_back(NewTensor(state, std::move(value), location));
   }
-  // What is recorded counts, where it stays pending for the policy too; then tensors show it.
-  void Count(DeviceState& state, const Recorded& recorded, bool pending);
-  void Publish(DeviceState& state, Recorded recorded, ir::Location location, Tensors* made);
 
   // The value as others may go on from it: without a past that gradients could enter.
   static ir::Value Detached(ir::Builder& b, const ir::Value& value, bool requires_grad);
@@ -121,8 +120,9 @@ class Recorder {
   using UpdateFn = absl::FunctionRef<absl::Status(const UpdateCall&)>;
   absl::StatusOr<DeviceState*> PlaceOfUpdate(std::span<Tensor* const> operands, std::span<Tensor* const> targets,
                                              ir::Location location);
-  absl::StatusOr<Recorded> Update(std::span<Tensor* const> operands, std::span<const double> scalars,
-                                  std::span<Tensor* const> targets, ir::Location location, UpdateFn build);
+  absl::StatusOr<std::vector<ir::Value>> Update(ir::Builder& b, std::span<Tensor* const> operands,
+                                                std::span<const double> scalars, std::span<Tensor* const> targets,
+                                                ir::Location location, UpdateFn build);
 
  private:
   // What the thread rule says.

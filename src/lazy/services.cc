@@ -13,10 +13,7 @@ constexpr size_t kWarningsKept = 16;
 
 }  // namespace
 
-bool& Services::Locked() {
-  constinit static thread_local bool locked = false;
-  return locked;
-}
+thread_local constinit bool Services::locked_ = false;
 
 void Services::Log(LogLevel level, std::string text) {
   MutexLock lock(log_mutex_);
@@ -74,7 +71,7 @@ absl::Status Services::WaitFor(const Event& event, int64_t timeout_ns) {
 
 bool Services::MayRelease() { return !Locked() && !OnLibraryThread(); }
 
-void Services::RunReleases() {
+void Services::RunReleasesIfAllowed() {
   if (MayRelease()) releases_->Run();
 }
 
@@ -98,7 +95,7 @@ void Services::Releases::Add(std::function<void()> release) {
 }
 
 void Services::Releases::Run() {
-  while (any_.load(std::memory_order_acquire)) {
+  while (any()) {
     std::vector<std::function<void()>> now;
     {
       MutexLock lock(mutex_);

@@ -56,15 +56,18 @@ class Services {
   // locks of its own or call us again. The result may be called once, from anywhere, and may outlive these services.
   std::function<void()> Later(std::function<void()> release);
   // For who leaves the engine: does what has become due.
-  void RunReleases();
+  void RunReleases() {
+    if (releases_->any()) RunReleasesIfAllowed();
+  }
 
   // Whether this thread holds an engine's lock; set by Recorder::Lock.
-  static bool& Locked();
+  static bool& Locked() { return locked_; }
 
  private:
   class Releases {
    public:
     void Add(std::function<void()> release);
+    bool any() const { return any_.load(std::memory_order_acquire); }
     void Run();
     // From here on at once: there is no engine any more whose lock could matter.
     void Close();
@@ -77,7 +80,9 @@ class Services {
   };
   static bool MayRelease();
   void DeliverLog();
+  void RunReleasesIfAllowed();
 
+  static constinit thread_local bool locked_;
   const LogHook log_;
   Metrics* const metrics_;
   mutable Mutex log_mutex_;

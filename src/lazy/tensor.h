@@ -8,6 +8,7 @@
 namespace weft::lazy {
 
 class Engine;
+class Recorder;
 
 // Thread rule: the engine's methods lock; dtype, dims and device never change and need no lock. Releasing the last
 // reference never blocks: the tensor goes on a list that the next call into the engine empties.
@@ -47,7 +48,7 @@ class Tensor final : public RefCounted {
  private:
   friend class LiveList;
   friend class Recorder;
-  Tensor(Ref<Engine> engine, Device* device, ir::Type type);
+  Tensor(Ref<Engine> engine, Device* device, const ir::Type& type);
   ~Tensor() override;
 
   const Ref<Engine> engine_;
