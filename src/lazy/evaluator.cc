@@ -137,6 +137,8 @@ absl::Status Evaluator::Run(Lock& lock, DeviceState& state, CutReason reason, Pl
 absl::StatusOr<Evaluator::ProgramPointer> Evaluator::ProgramOf(Lock& lock, DeviceState& state, const Cut& cut) {
   compiler::Wanted wanted;
   if (ProgramPointer program = state.programs->Find(cut.trace, &wanted)) return program;
+  // The queue's thread, and perhaps its lock, stayed in the parent of a fork.
+  WEFT_RETURN_IF_ERROR(services_.CheckProcess());
   services_.StartsWork();
   Ref<compiler::CompileQueue::Job> job;
   WEFT_RETURN_IF_ERROR(Open(lock, state, cut, [&] {

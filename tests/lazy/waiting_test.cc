@@ -11,7 +11,7 @@ namespace weft::lazy {
 namespace {
 
 constexpr int64_t kFor = -1;
-constexpr char kForked[] =
+[[maybe_unused]] constexpr char kForked[] =
     "the context was used before fork and its threads did not come along; make a new context in the child";
 
 // A launch that is on its way until Go.
