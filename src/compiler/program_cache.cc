@@ -43,7 +43,6 @@ std::shared_ptr<Program> ProgramCache::Known(Key key, std::string_view canonical
     program->last_used = ++calls_;
     return program;
   }
-  config_.metrics->Add(Counter::kMemoryCacheCollisions);
   return nullptr;
 }
 
@@ -57,6 +56,7 @@ std::shared_ptr<const Program> ProgramCache::Find(const Trace& trace, Wanted* wa
       config_.metrics->Add(Counter::kMemoryCacheHits);
       return program;
     }
+    if (programs_.contains(key)) config_.metrics->Add(Counter::kMemoryCacheCollisions);
   }
   *wanted = {key, canonical_, BuildModule(trace), static_cast<int64_t>(trace.nodes.size())};
   return nullptr;

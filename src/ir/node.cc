@@ -41,6 +41,8 @@ std::string ToString(Location location) {
   return absl::StrCat(*table.names[location.file - 1], ":", location.line);
 }
 
+static_assert(sizeof(Node) <= 256, "recording is mostly the making of nodes: four cache lines");
+
 Node::Node() = default;
 Node::~Node() = default;
 

@@ -61,7 +61,7 @@ struct NodeExtras {
   friend bool operator==(const NodeExtras&, const NodeExtras&) = default;
 };
 
-// Immutable after Create, but for the payload and what follows from it (the lazy engine's, under its lock). About 250 bytes.
+// Immutable after Create, but for the payload and what follows from it (the lazy engine's, under its lock). 256 bytes.
 // Ids grow along creation and operands exist before their users, so sorting by id is a topological order.
 class Node final : public RefCounted {
  public:

@@ -1,6 +1,8 @@
 // What an engine keeps for each of its devices.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <vector>
 
 #include "src/backends/backend.h"
@@ -22,11 +24,32 @@ struct DeviceState {
   bool postponed = false;  // the last automatic cut could not be had, and a warning has said so
   // Cuts whose owner has opened the lock: what they are made of is still wanted.
   std::vector<const Cut*> open_cuts;
-  // Of the latest launches, oldest overwritten; the newest is at (launches - 1) % size.
-  std::vector<Ref<Event>> events;
+  // Launches that may be ahead of a device: each keeps its arguments and results.
+  static constexpr size_t kAhead = 32;
+  // Of the latest launches, the oldest overwritten.
+  std::array<Ref<Event>, kAhead> events;
   uint64_t launches = 0;
 
-  Ref<Event> last_event() const { return launches == 0 ? nullptr : events[(launches - 1) % events.size()]; }
+  Ref<Event> last_event() const { return launches == 0 ? nullptr : events[(launches - 1) % kAhead]; }
+};
+
+// A cut whose owner has the lock open: its outputs are shown, and no other launch takes over what they are made of.
+class OpenCut {
+ public:
+  OpenCut(DeviceState& state, const Cut& cut) : state_(state), cut_(cut) {
+    state_.open_cuts.push_back(&cut_);
+    for (const ir::Value& output : cut_.outputs) output.node->Show();
+  }
+  ~OpenCut() {
+    for (const ir::Value& output : cut_.outputs) output.node->Hide();
+    state_.open_cuts.erase(std::ranges::find(state_.open_cuts, &cut_));
+  }
+  OpenCut(const OpenCut&) = delete;
+  OpenCut& operator=(const OpenCut&) = delete;
+
+ private:
+  DeviceState& state_;
+  const Cut& cut_;
 };
 
 }  // namespace weft::lazy

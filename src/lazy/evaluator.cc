@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "src/lazy/setbacks.h"
 #include "src/ops/registry.h"
 
 namespace weft::lazy {
@@ -34,12 +33,6 @@ class Evaluator::Hand {
   Evaluator& evaluator_;
   std::unique_ptr<Cut> cut_;
 };
-
-template <typename F>
-auto Evaluator::Open(Lock& lock, DeviceState& state, const Cut& cut, F&& wait) {
-  const OpenCut open(state, cut);
-  return lock.Open(std::forward<F>(wait));
-}
 
 absl::Status Evaluator::CutIfDueAtAll(Lock& lock, DeviceState& state) {
   // While another thread's cut is on its way this one records on, up to a limit: that cut may well compute what is pending,

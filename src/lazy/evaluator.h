@@ -48,10 +48,15 @@ class Evaluator {
   absl::StatusOr<ProgramPointer> ProgramOf(Lock& lock, DeviceState& state, const Cut& cut);
   // Runs `wait` with the lock open; what the cut is made of stays.
   template <typename F>
-  auto Open(Lock& lock, DeviceState& state, const Cut& cut, F&& wait);
+  static auto Open(Lock& lock, DeviceState& state, const Cut& cut, F&& wait) {
+    const OpenCut open(state, cut);
+    return lock.Open(std::forward<F>(wait));
+  }
   absl::Status WaitForBacklog(Lock& lock, DeviceState& state, const Cut& cut);
 
   // --- setbacks.cc
+  // RESOURCE_EXHAUSTED names the largest of the outputs; other outcomes as they are.
+  static absl::Status OutOfMemory(const Cut& cut, const absl::Status& status);
   // What the device has left. -1: unknown. Asked again when all that runs has run, if that is less than wanted.
   absl::StatusOr<int64_t> RoomFor(double wanted, Lock& lock, DeviceState& state, const Cut& cut);
   // Leaves out what nobody asked for until the rest can be stored. An error: what must be had cannot be.

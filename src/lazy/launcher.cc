@@ -33,8 +33,8 @@ void Bind(const ir::Node& node, uint32_t result, Ref<Data> data) {
 }  // namespace
 
 Ref<Event> Launcher::Backlog(const DeviceState& state) {
-  if (state.launches < kAhead) return nullptr;
-  const Ref<Event>& oldest = state.events[state.launches % kAhead];
+  if (state.launches < DeviceState::kAhead) return nullptr;
+  const Ref<Event>& oldest = state.events[state.launches % DeviceState::kAhead];
   return oldest->done() ? nullptr : oldest;
 }
 
@@ -100,8 +100,7 @@ absl::Status Launcher::Launch(DeviceState& state, const compiler::Program& progr
   for (size_t i = 0; i < cut->arguments.size(); ++i) {
     if (takes_over_[i] != 0) cut->arguments[i]->shards.clear();
   }
-  state.events.resize(kAhead);
-  state.events[state.launches++ % kAhead] = std::move(results.done);
+  state.events[state.launches++ % DeviceState::kAhead] = std::move(results.done);
 
   const auto nodes = static_cast<int64_t>(cut->trace.nodes.size());
   metrics_.Add(Counter::kNanosecondsLaunching, MonotonicNow() - start);

@@ -14,8 +14,6 @@ class Launcher {
  public:
   explicit Launcher(Metrics& metrics) : metrics_(metrics) {}
 
-  // Launches that may be ahead of a device: each keeps its arguments and results.
-  static constexpr size_t kAhead = 32;
   // What must have happened before there is room for another launch; null if there is.
   static Ref<Event> Backlog(const DeviceState& state);
 

@@ -5,7 +5,6 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "src/lazy/evaluator.h"
-#include "src/lazy/setbacks.h"
 #include "src/runtime/status.h"
 
 namespace weft::lazy {
@@ -45,7 +44,7 @@ std::string Shortage(double wanted, const Device& device, int64_t room) {
 
 }  // namespace
 
-absl::Status OutOfMemory(const Cut& cut, const absl::Status& status) {
+absl::Status Evaluator::OutOfMemory(const Cut& cut, const absl::Status& status) {
   if (!absl::IsResourceExhausted(status) || cut.empty()) return status;
   return NoMemoryFor(Largest(cut.outputs), status.message());
 }
@@ -56,8 +55,7 @@ absl::StatusOr<int64_t> Evaluator::RoomFor(double wanted, Lock& lock, DeviceStat
   const Ref<Event> running = state.last_event();
   if (room < 0 || wanted <= static_cast<double>(room) || !running || running->done()) return room;
   // A host runs many launches ahead, and what they hold comes back when they have run.
-  const OpenCut open(state, cut);
-  const absl::Status status = lock.Open([&] { return services_.WaitFor(*running); });
+  const absl::Status status = Open(lock, state, cut, [&] { return services_.WaitFor(*running); });
   if (!running->done()) return status;  // its outcome is not ours
   return ask();
 }

@@ -8,7 +8,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from sources import tree  # noqa: E402
 PLAIN = re.compile(r"\bstd::(recursive_|shared_|timed_)*mutex\b|\bstd::condition_variable")
 LOCK = re.compile(r"^\s*(?:mutable |static |constinit )*(?:weft::|absl::)?Mutex (\w+);(.*)$", re.MULTILINE)
-# Who may name std::mutex: the wrapper itself; the engine, whose parts are being taken apart.
+# Who may name std::mutex: the wrapper itself.
 MAY = ("src/runtime/mutex.h",)
 
 
