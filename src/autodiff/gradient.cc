@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "src/ir/rewrite.h"
 #include "src/ops/build.h"
 
 namespace weft::autodiff {
@@ -128,11 +129,12 @@ absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> co
       // Rules that use results get them in f32 too: computed again where the value is read, or the forward's own, which the
       // merging of equal operations finds. What only moves or chooses has exact ones.
       const bool again = op.lowering == ir::Lowering::kScalar || op.kind == ir::Kind::kComposite;
-      const ir::Values y = again ? b.EmitAll(op, x, node.attrs()) : ops::Widened(b, results);
+      const ir::Values y = again ? b.EmitAll(op, x, node.attrs(), node.regions()) : ops::Widened(b, results);
       WEFT_RETURN_IF_ERROR(b.status());
-      WEFT_RETURN_IF_ERROR(op.gradient(ir::GradCall{b, node, x, y, g, wanted}, grads));
+      WEFT_RETURN_IF_ERROR(op.gradient(ir::GradCall{b, node, x, y, g, wanted, &RegionGradient}, grads));
     } else {
-      WEFT_RETURN_IF_ERROR(op.gradient(ir::GradCall{b, node, node.operands(), results, cotangents, wanted}, grads));
+      const ir::GradCall call{b, node, node.operands(), results, cotangents, wanted, &RegionGradient};
+      WEFT_RETURN_IF_ERROR(op.gradient(call, grads));
     }
     for (size_t i = 0; i < grads.size(); ++i) {
       const Value& operand = node.operands()[i];
@@ -148,7 +150,7 @@ absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> co
   }
   // Depth of recursion: composites within composites, at most a handful.
   WEFT_RETURN_IF_ERROR(ops::Expand(b, op, {node.operands().begin(), node.operands().end()}, node.attrs(),
-                                   node.results(), std::span(results.data(), results.size())));
+                                   node.results(), std::span(results.data(), results.size()), node.regions()));
   WEFT_RETURN_IF_ERROR(b.status());
   ir::Values leaves;
   absl::InlinedVector<size_t, 4> slots;
@@ -269,6 +271,33 @@ absl::StatusOr<std::vector<Value>> Gradient(ir::Builder& b, const Value& output,
   }
   WEFT_RETURN_IF_ERROR(b.status());
   return gradients;
+}
+
+absl::StatusOr<Ref<const ir::Function>> RegionGradient(const ir::Function& region, std::span<const bool> wanted) {
+  // The sweep marks what it walks, and the region is shared.
+  const Ref<const ir::Function> copy = ir::CopyFunction(region);
+  const auto parameter = [](const ir::Type& type) {
+    return Value{Node::Create(ops::kOp_parameter, {}, {}, {type}), 0};
+  };
+  std::vector<Value> parameters(copy->parameters().begin(), copy->parameters().end());
+  std::vector<Value> wrt, outputs, seeds;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i]) wrt.push_back(parameters[i]);
+  }
+  for (const Value& result : copy->results()) {
+    if (!result.type().is_tensor() || !IsFloat(result.dtype())) continue;
+    outputs.push_back(result);
+    seeds.push_back(parameter(result.type()));
+    parameters.push_back(seeds.back());
+  }
+  ir::Builder b;
+  std::vector<Value> gradients(wrt.size());
+  WEFT_RETURN_IF_ERROR(Sweep(b, outputs, seeds, wrt, {}, gradients));
+  for (size_t i = 0; i < wrt.size(); ++i) {
+    if (!gradients[i]) gradients[i] = ops::FullLike(b, wrt[i], 0.0);
+  }
+  WEFT_RETURN_IF_ERROR(b.status());
+  return ir::Function::Create(absl::StrCat(region.name(), ".gradient"), std::move(parameters), std::move(gradients));
 }
 
 }  // namespace weft::autodiff

@@ -18,4 +18,7 @@ namespace weft::autodiff {
 absl::StatusOr<std::vector<ir::Value>> Gradient(ir::Builder& b, const ir::Value& output, std::span<const ir::Value> wrt,
                                                 ir::Value seed = {});
 
+// What rules ask for of the functions that their nodes carry: see ir::RegionGradientFn.
+absl::StatusOr<Ref<const ir::Function>> RegionGradient(const ir::Function& region, std::span<const bool> wanted);
+
 }  // namespace weft::autodiff

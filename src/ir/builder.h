@@ -8,9 +8,10 @@
 
 namespace weft::ir {
 
-// Fills defaults in, checks operand count, dtypes, attribute types, then the operation's shape rule. On error the
+// Fills defaults in, checks operand and region counts, dtypes, attribute types, then the operation's shape rule. On error the
 // text reads "add(f32[2, 3], i32[3]): …".
-absl::Status CheckCall(const OpDef& op, std::span<const Value> operands, Attrs& attrs, Types* results);
+absl::Status CheckCall(const OpDef& op, std::span<const Value> operands, Attrs& attrs, Types* results,
+                       RegionSpan regions = {});
 // Count and dtypes only, for calls whose operands are still to be broadcast.
 absl::Status CheckOperands(const OpDef& op, std::span<const Value> operands);
 // A failure with the call before its text, and operation and operands as payloads.
@@ -26,9 +27,9 @@ class Builder {
 
   // The single result, or an empty value once anything has failed. Empty operands where the operation does not allow
   // them are taken as the failure they come from.
-  Value Emit(const OpDef& op, Values operands, Attrs attrs = {}, std::vector<Ref<const Function>> regions = {});
+  Value Emit(const OpDef& op, Values operands, Attrs attrs = {}, RegionSpan regions = {});
   // All results.
-  Values EmitAll(const OpDef& op, Values operands, Attrs attrs = {}, std::vector<Ref<const Function>> regions = {});
+  Values EmitAll(const OpDef& op, Values operands, Attrs attrs = {}, RegionSpan regions = {});
 
   void Fail(absl::Status status) {
     if (status_.ok()) status_ = std::move(status);

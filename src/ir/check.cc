@@ -79,6 +79,19 @@ absl::Status CheckAttrs(const OpDef& op, Attrs& attrs) {
   return absl::OkStatus();
 }
 
+absl::Status CheckRegions(const OpDef& op, RegionSpan regions) {
+  const bool variadic = !op.regions.empty() && op.regions.back().variadic;
+  const size_t least = op.regions.size() - (variadic ? 1 : 0);
+  if (regions.size() < least || (regions.size() > least && !variadic)) {
+    return UserError(regions.size(), " functions given, ", variadic ? "at least " : "", least, " expected");
+  }
+  for (size_t i = 0; i < regions.size(); ++i) {
+    if (regions[i] != nullptr) continue;
+    return UserError("function ", op.regions[std::min(i, op.regions.size() - 1)].name, " is missing");
+  }
+  return absl::OkStatus();
+}
+
 std::string NamesOf(TypeSet set) {
   std::vector<std::string_view> names;
   if ((set & kF) != 0) names.push_back("f16, bf16, f32, f64");
@@ -159,14 +172,16 @@ absl::Status CheckOperands(const OpDef& op, std::span<const Value> operands) {
   return NameCall(op, operands, OperandsFit(op, operands));
 }
 
-absl::Status CheckCall(const OpDef& op, std::span<const Value> operands, Attrs& attrs, Types* results) {
+absl::Status CheckCall(const OpDef& op, std::span<const Value> operands, Attrs& attrs, Types* results,
+                       RegionSpan regions) {
   absl::Status status = OperandsFit(op, operands);
   if (status.ok()) status = CheckAttrs(op, attrs);
+  if (status.ok()) status = CheckRegions(op, regions);
   if (status.ok() && op.infer != nullptr) {
     absl::InlinedVector<const Type*, 4> types;
     for (const Value& operand : operands) types.push_back(operand ? &operand.type() : nullptr);
     while (types.size() < op.operands.size()) types.push_back(nullptr);
-    status = op.infer(InferCall{op, types, attrs}, results);
+    status = op.infer(InferCall{op, types, attrs, regions}, results);
     for (const Type& type : *results) {
       if (status.ok() && type.is_tensor() &&
           (!CheckedCount(type.dims) || *CheckedCount(type.dims) > (int64_t{1} << 59))) {
@@ -180,17 +195,17 @@ absl::Status CheckCall(const OpDef& op, std::span<const Value> operands, Attrs& 
   return NameCall(op, operands, status);
 }
 
-Values Builder::EmitAll(const OpDef& op, Values operands, Attrs attrs, std::vector<Ref<const Function>> regions) {
+Values Builder::EmitAll(const OpDef& op, Values operands, Attrs attrs, RegionSpan regions) {
   if (!ok()) return Values(std::max<size_t>(op.results.size(), 1));
   Types types;
-  if (absl::Status status = CheckCall(op, operands, attrs, &types); !status.ok()) {
+  if (absl::Status status = CheckCall(op, operands, attrs, &types, regions); !status.ok()) {
     Fail(std::move(status));
     return Values(std::max<size_t>(op.results.size(), 1));
   }
   const size_t count = types.size();
   ++emitted_;
   std::unique_ptr<const Regions> owned;
-  if (!regions.empty()) owned.reset(new Regions{std::move(regions)});
+  if (!regions.empty()) owned.reset(new Regions{{regions.begin(), regions.end()}});
   Ref<const Node> node =
       Node::Create(op, std::move(operands), std::move(attrs), std::move(types), std::move(owned), location_);
   Values values;
@@ -198,8 +213,8 @@ Values Builder::EmitAll(const OpDef& op, Values operands, Attrs attrs, std::vect
   return values;
 }
 
-Value Builder::Emit(const OpDef& op, Values operands, Attrs attrs, std::vector<Ref<const Function>> regions) {
-  return EmitAll(op, std::move(operands), std::move(attrs), std::move(regions))[0];
+Value Builder::Emit(const OpDef& op, Values operands, Attrs attrs, RegionSpan regions) {
+  return EmitAll(op, std::move(operands), std::move(attrs), regions)[0];
 }
 
 }  // namespace weft::ir

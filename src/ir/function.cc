@@ -38,6 +38,9 @@ Ref<const Function> Function::Create(std::string name, std::vector<Value> parame
   }
   for (const Node* node : Reachable(function->results_)) {
     if (!parameter_nodes.contains(node)) function->nodes_.push_back(node);
+    for (const Ref<const Function>& region : node->regions()) {
+      if (region != nullptr) function->depth_ = std::max(function->depth_, region->depth() + 1);
+    }
   }
   return Ref<const Function>(function);
 }

@@ -35,6 +35,8 @@ class Function final : public RefCounted {
   std::span<const Value> parameters() const { return parameters_; }
   std::span<const ParameterInfo> parameter_infos() const { return infos_; }
   std::span<const Value> results() const { return results_; }
+  // How deep regions nest: 0 without any.
+  int depth() const { return depth_; }
   // Topological: operands before users; parameters first, in order.
   std::span<const Node* const> nodes() const { return nodes_; }
 
@@ -44,6 +46,7 @@ class Function final : public RefCounted {
   std::vector<ParameterInfo> infos_;
   std::vector<Value> results_;
   std::vector<const Node*> nodes_;
+  int depth_ = 0;
 };
 
 struct Regions {

@@ -6,14 +6,17 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "src/ir/attr.h"
 #include "src/ir/type.h"
+#include "src/runtime/ref.h"
 
 namespace weft::ir {
 
 struct OpDef;
+class Function;
 class Node;
 struct Value;
 class Builder;
@@ -55,15 +58,29 @@ enum class OperandRule : uint8_t {
   kBroadcast,  // NumPy broadcasting through broadcast_in_dim; dtypes must agree
 };
 
-// One call to infer: operand types (empty optional operands are null) and attributes with defaults filled in.
+// A function that a call carries: what it computes with, element by element or again and again.
+struct RegionDef {
+  std::string_view name;
+  std::string_view doc;   // what goes in and out
+  bool variadic = false;  // last region only: any number
+};
+using RegionSpan = std::span<const Ref<const Function>>;
+
+// One call to infer: operand types (empty optional operands are null), attributes with defaults filled in, and as many
+// regions as the operation has, none of them null.
 struct InferCall {
   const OpDef& op;
   std::span<const Type* const> operands;
   const Attrs& attrs;
+  RegionSpan regions = {};
 };
 // Appends the result types or returns a UserError. The caller has checked operand count, dtype sets and groups, and
 // prefixes the operation's name and the operand shapes to the message.
 using InferFn = absl::Status (*)(const InferCall& call, Types* results);
+
+// The gradient of a region as another one: its parameters, then the cotangents of its float results in; the cotangents of
+// the wanted parameters out (zeros where nothing depends on one). On nodes of its own: functions are shared and never marked.
+using RegionGradientFn = absl::StatusOr<Ref<const Function>> (*)(const Function& region, std::span<const bool> wanted);
 
 // One reverse step: adds to `grads` (one slot per operand, left empty = no gradient) the cotangent of each operand.
 // Only operands with wanted[i] need one. A missing cotangent of a result is an empty Value.
@@ -74,6 +91,7 @@ struct GradCall {
   std::span<const Value> results;
   std::span<const Value> cotangents;
   std::span<const bool> wanted;
+  RegionGradientFn region_gradient;  // for the regions of the node
 };
 using GradFn = absl::Status (*)(const GradCall& call, std::span<Value> grads);
 
@@ -83,6 +101,7 @@ struct ExpandCall {
   const OpDef& op;
   std::span<const Value> operands;  // absent optional operands are empty
   const Attrs& attrs;
+  RegionSpan regions = {};
 };
 using ExpandFn = absl::Status (*)(const ExpandCall& call, std::span<Value> results);
 
@@ -95,12 +114,17 @@ struct ScalarCall {
 };
 using ScalarFn = ScalarValue (*)(const ScalarCall& call);
 
+using RunRegionFn = absl::StatusOr<std::vector<HostTensor>> (*)(const Function& region,
+                                                                std::span<const HostTensor> arguments);
+
 // The slow, obvious implementation, in double or integers. Results come zero-filled in their final shapes.
 struct ReferenceCall {
   const OpDef& op;
   std::span<const HostTensor* const> operands;  // absent optional operands are null
   const Attrs& attrs;
   std::span<HostTensor> results;
+  RegionSpan regions = {};
+  RunRegionFn run = nullptr;  // there where there are regions
 };
 using ReferenceFn = absl::Status (*)(const ReferenceCall& call);
 
@@ -150,6 +174,7 @@ enum class Reason : uint8_t {
   kExpands,             // the expansion supplies it
   kMovedByExpansionOf,  // reached only from other operations' expansions, which are tested
   kRandom,              // no deterministic oracle outside
+  kCarriesFunctions,    // samples and examples spell operands and attributes: has tests of its own
   kStructural,          // the compiler's own node
 };
 struct Absent {
@@ -166,6 +191,7 @@ struct OpDef {
   std::string_view example;  // C, one or two lines in the fluent layer
   std::span<const OperandDef> operands;
   std::span<const AttrDef> attrs;
+  std::span<const RegionDef> regions;
   std::span<const std::string_view> results;  // names; the count unless variadic
   OperandRule rule = OperandRule::kNone;
   InferFn infer = nullptr;

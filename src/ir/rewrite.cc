@@ -79,6 +79,24 @@ Ref<const Node> WithOperands(const Node& node, const Values& operands, std::span
   return CopyNode(node, operands, regions);
 }
 
+Ref<const Function> CopyFunction(const Function& function) {
+  ValueMap map;
+  map.reserve(function.nodes().size());
+  for (const Node* node : function.nodes()) {
+    Values operands;
+    for (const Value& operand : node->operands()) operands.push_back(operand ? *map.Find(operand) : Value());
+    std::vector<Ref<const Function>> regions;
+    for (const Ref<const Function>& region : node->regions()) regions.push_back(CopyFunction(*region));
+    const Ref<const Node> copy = CopyNode(*node, std::move(operands), regions);
+    for (uint32_t i = 0; i < node->results().size(); ++i) map.Bind({Ref<const Node>::Share(node), i}, {copy, i});
+  }
+  std::vector<Value> parameters, results;
+  for (const Value& parameter : function.parameters()) parameters.push_back(*map.Find(parameter));
+  for (const Value& result : function.results()) results.push_back(*map.Find(result));
+  return Function::Create(function.name(), std::move(parameters), std::move(results),
+                          {function.parameter_infos().begin(), function.parameter_infos().end()});
+}
+
 absl::StatusOr<Ref<const Function>> Rewrite(const Function& function, RewriteRule rule) {
   return RewriteAt(function, rule, 0);
 }

@@ -40,6 +40,9 @@ Ref<const Node> WithOperands(const Node& node, const Values& operands, std::span
 // A fresh copy on other operands, without payload.
 Ref<const Node> CopyNode(const Node& node, Values operands, std::span<const Ref<const Function>> regions);
 
+// The same on nodes of its own, parameters and regions too: what another thread may mark, use and drop at will.
+Ref<const Function> CopyFunction(const Function& function);
+
 // Applies the rule to every node, regions first. Parameters stay the same nodes; nodes that become unused vanish.
 absl::StatusOr<Ref<const Function>> Rewrite(const Function& function, RewriteRule rule);
 absl::StatusOr<Module> Rewrite(const Module& module, RewriteRule rule);

@@ -26,7 +26,7 @@ std::string TypesText(std::span<const Type> types) {
 absl::Status VerifyNode(const Function& function, const Node& node) {
   Attrs attrs = node.attrs();
   Types types;
-  if (absl::Status status = CheckCall(node.op(), node.operands(), attrs, &types); !status.ok()) {
+  if (absl::Status status = CheckCall(node.op(), node.operands(), attrs, &types, node.regions()); !status.ok()) {
     return Broken(function, &node, status.message());
   }
   if (!(attrs == node.attrs())) return Broken(function, &node, "an attribute's default is not filled in");

@@ -144,7 +144,7 @@ absl::Status CutPlanner::Trace(Cut* cut) {
   }
   for (const ir::Value& output : cut->outputs) trace.outputs.push_back(reference(output));
   for (const Ref<Data>& data : cut->arguments) {
-    if (data->word_count == 0 && data->shards.empty()) {
+    if (data->word_count == 0 && data->shards().empty()) {
       return InternalError("a value that a launch has taken over is still referred to");
     }
   }
@@ -202,7 +202,7 @@ bool CutPlanner::Shrink(double room, double spared, Cut* cut) {
 double CutPlanner::LeafBytes(const Cut& cut) {
   double bytes = 0;
   for (const Ref<Data>& data : cut.arguments) {
-    if (data->word_count == 0) bytes += static_cast<double>(data->shards[0]->bytes());
+    if (data->word_count == 0) bytes += static_cast<double>(data->bytes());
   }
   return bytes;
 }

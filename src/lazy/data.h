@@ -1,44 +1,59 @@
-// Where a value lives once it is known: what the engine hangs on nodes.
+// What a value is once it is known: the engine hangs it on nodes.
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <vector>
+#include <optional>
+#include <span>
 
 #include "absl/container/inlined_vector.h"
 #include "src/ir/node.h"
-#include "src/runtime/buffer.h"
+#include "src/lazy/sharding.h"
 
 namespace weft::lazy {
 
-// How the shards of one value make up the whole. One shard: the whole value on one device.
-struct Placement {
-  enum class Kind : uint8_t { kSingle, kReplicated, kSplit };
-  Kind kind = Kind::kSingle;
-  uint8_t dimension = 0;  // kSplit: the dimension cut into equal parts, one per shard
-};
+using Shards = absl::InlinedVector<Ref<Buffer>, 1>;
 
-// One value: 1…N shards, or the words of a small scalar argument (the caller's numbers, random states), which travel in
-// the launch's argument block and never become a buffer. Exactly one Data exists per buffer of ours.
-// Thread rule: changed under the engine's lock only.
+// One value: shards, one a device of its mesh, or the words of a small scalar argument (the caller's numbers, random
+// states), which travel in the launch's argument block and never become a buffer. Exactly one Data exists per buffer of
+// ours. Thread rule: changed under the engine's lock only.
 class Data final : public ir::Payload {
  public:
   // u64[3], a random state, is the largest.
   static constexpr size_t kMaxWords = 6;
 
-  explicit Data(Ref<Buffer> buffer) { shards.push_back(std::move(buffer)); }
+  Data(const Sharding& sharding, Shards shards) : sharding_(sharding), shards_(std::move(shards)) {}
   explicit Data(std::span<const uint32_t> w) : word_count(static_cast<uint32_t>(w.size())) {
     std::copy(w.begin(), w.end(), words.begin());
   }
 
-  absl::InlinedVector<Ref<Buffer>, 1> shards;
-  Placement placement;
-  uint32_t word_count = 0;  // 0: buffers
+  uint32_t word_count = 0;  // 0: shards
   std::array<uint32_t, kMaxWords> words{};
+
+  // --- Without words ---------------------------------------------------------------------------------------------------
+  const Sharding& sharding() const { return *sharding_; }
+  // In the order of the mesh; none once a launch has taken them over.
+  std::span<const Ref<Buffer>> shards() const { return shards_; }
+  const Ref<Buffer>& whole() const { return shards_[sharding_->whole_at()]; }
+  bool held() const {
+    return std::ranges::any_of(shards_, [](const Ref<Buffer>& shard) { return shard->held(); });
+  }
+  // On the device that has most of it.
+  int64_t bytes() const {
+    int64_t most = 0;
+    for (const Ref<Buffer>& shard : shards_) most = std::max(most, shard->bytes());
+    return most;
+  }
+  void TakeOver() { shards_.clear(); }
 
   // The engine's own, valid during one cut: argument number, and whether a live tensor still shows this value.
   uint64_t argument_epoch = 0;
   uint32_t argument = 0;
   uint64_t live_epoch = 0;
+
+ private:
+  std::optional<Sharding> sharding_;
+  Shards shards_;
 };
 
 // Of a node with several results: each its own, null where not computed.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/compiler/lower.h"
 #include "src/ir/text.h"
+#include "src/ops/build.h"
 #include "src/runtime/clock.h"
 
 namespace weft::lazy {
@@ -47,32 +48,6 @@ absl::Status CheckShape(std::string_view what, DType dtype, std::span<const int6
   return absl::OkStatus();
 }
 
-// Done when all are; the first failure is the outcome.
-Ref<Event> Join(std::vector<Ref<Event>> events) {
-  if (events.empty()) return Event::Done();
-  if (events.size() == 1) return std::move(events[0]);
-  struct Joint final : RefCounted {
-    std::atomic<size_t> left{0};
-    Mutex mutex;
-    absl::Status status ABSL_GUARDED_BY(mutex);
-    Ref<Event> done = MakeRef<Event>();
-  };
-  Ref<Joint> joint = MakeRef<Joint>();
-  joint->left = events.size();
-  for (const Ref<Event>& event : events) {
-    event->OnDone([joint](const absl::Status& status) {
-      absl::Status first;
-      {
-        MutexLock lock(joint->mutex);
-        joint->status.Update(status);
-        first = joint->status;
-      }
-      if (joint->left.fetch_sub(1) == 1) joint->done->Complete(std::move(first));
-    });
-  }
-  return joint->done;
-}
-
 }  // namespace
 
 // --- Life ----------------------------------------------------------------------------------------------------------------
@@ -103,7 +78,7 @@ Engine::Engine(Config config)
     programs_.push_back(std::make_unique<compiler::ProgramCache>(std::move(cache)));
     for (Device* device : backend->devices()) {
       device_list_.push_back(device);
-      recorder_.AddDevice(device, backend.get(), programs_.back().get(), options_);
+      recorder_.AddMesh({device}, programs_.back().get(), options_);
     }
   }
 }
@@ -123,7 +98,7 @@ absl::StatusOr<Ref<Engine>> Engine::Create(Config config) {
 
 Engine::~Engine() {
   // Launches hold what they need, but the backends must not go while they run.
-  for (const DeviceState& state : recorder_.devices()) {
+  for (const MeshState& state : recorder_.meshes()) {
     if (const Ref<Event> last = state.last_event()) (void)last->Wait();
   }
 }
@@ -145,13 +120,19 @@ absl::Status Engine::Close() {
 absl::StatusOr<Ref<Tensor>> Engine::NewBufferTensor(Device* device, Ref<Buffer> buffer, ir::Location location) {
   Ref<Tensor> tensor;
   Lock lock(recorder_);
-  WEFT_ASSIGN_OR_RETURN(DeviceState * state, recorder_.CheckDevice(device));
+  WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(device));
   const ir::Type type = ir::Type::Tensor(buffer->dtype(), buffer->dims());
-  tensor = recorder_.NewTensor(*state, Recorder::NewLeaf(type, MakeRef<Data>(std::move(buffer))), location);
+  Ref<Data> data = MakeRef<Data>(place.state->whole(), Shards{std::move(buffer)});
+  tensor = recorder_.NewTensor(place, Recorder::NewLeaf(type, std::move(data)), location);
   return tensor;
 }
 
-absl::StatusOr<Ref<Tensor>> Engine::FromHost(Device* device, DType dtype, std::span<const int64_t> dims,
+Ref<Tensor> Engine::NewLiteral(const Place& place, HostTensor value, ir::Location location) {
+  ir::Builder b(location);
+  return recorder_.NewTensor(place, ops::Constant(b, std::move(value)), location);
+}
+
+absl::StatusOr<Ref<Tensor>> Engine::FromHost(const Where& where, DType dtype, std::span<const int64_t> dims,
                                              std::span<const std::byte> bytes, ir::Location location) {
   WEFT_RETURN_IF_ERROR(CheckShape("tensor from host memory", dtype, dims));
   const int64_t wanted = CountOf(dims) * BytesOf(dtype);
@@ -159,31 +140,35 @@ absl::StatusOr<Ref<Tensor>> Engine::FromHost(Device* device, DType dtype, std::s
     return UserError("tensor from host memory: ", NameOf(dtype), DimsToString(dims), " has ", wanted, " bytes, ",
                      bytes.size(), " were given");
   }
-  Backend* backend = nullptr;
+  Ref<Tensor> literal;
+  Device* device = nullptr;
   {
     Lock lock(recorder_);
-    WEFT_ASSIGN_OR_RETURN(DeviceState * state, recorder_.CheckDevice(device));
-    backend = state->backend;
-    device = state->device;
+    WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(where));
+    if (place.frame != nullptr) {
+      HostTensor value(dtype, Dims(dims.begin(), dims.end()));
+      std::ranges::copy(bytes, value.mutable_bytes().begin());
+      literal = NewLiteral(place, std::move(value), location);
+    }
+    device = place.state->mesh.devices()[0];
   }
-  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, backend->ToDevice(device, dtype, dims, bytes));
+  if (literal) return literal;
+  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, device->backend->ToDevice(device, dtype, dims, bytes));
   metrics_.Add(Counter::kBytesToDevice, wanted);
   return NewBufferTensor(device, std::move(buffer), location);
 }
 
-absl::StatusOr<Ref<Tensor>> Engine::Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
+absl::StatusOr<Ref<Tensor>> Engine::Adopt(const Where& where, DType dtype, std::span<const int64_t> dims, void* data,
                                           std::function<void()> release, ir::Location location) {
-  Backend* backend = nullptr;
+  Device* device = nullptr;
   {
     absl::Status status = CheckShape("adopted tensor", dtype, dims);
+    if (status.ok()) status = Recorder::CheckProgram(where.frame, "memory of somebody else's");
     if (status.ok()) {
       Lock lock(recorder_);
-      absl::StatusOr<DeviceState*> state = recorder_.CheckDevice(device);
-      status = state.status();
-      if (state.ok()) {
-        backend = (*state)->backend;
-        device = (*state)->device;
-      }
+      const absl::StatusOr<Place> place = recorder_.CheckWhere(where);
+      status = place.status();
+      if (place.ok()) device = place->state->mesh.devices()[0];
     }
     if (!status.ok()) {
       if (release) release();
@@ -191,42 +176,47 @@ absl::StatusOr<Ref<Tensor>> Engine::Adopt(Device* device, DType dtype, std::span
     }
   }
   WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer,
-                        backend->Adopt(device, dtype, dims, data, services_.Later(std::move(release))));
+                        device->backend->Adopt(device, dtype, dims, data, services_.Later(std::move(release))));
   // The memory is somebody else's: held for good, so that no launch writes into it.
   buffer->Hold();
   return NewBufferTensor(device, std::move(buffer), location);
 }
 
-absl::StatusOr<Ref<Tensor>> Engine::NewScalar(Device* device, const HostTensor& value, ir::Location location) {
+absl::StatusOr<Ref<Tensor>> Engine::NewScalar(const Where& where, const HostTensor& value, ir::Location location) {
   Ref<Tensor> tensor;
   Lock lock(recorder_);
-  WEFT_ASSIGN_OR_RETURN(DeviceState * state, recorder_.CheckDevice(device));
+  WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(where));
+  if (place.frame != nullptr) {
+    tensor = NewLiteral(place, value, location);
+    return tensor;
+  }
   const auto words = WordsOf(value);
   tensor = recorder_.NewTensor(
-      *state, Recorder::NewLeaf(ir::Type::Scalar(value.dtype()), MakeRef<Data>(std::span<const uint32_t>(words))),
+      place, Recorder::NewLeaf(ir::Type::Scalar(value.dtype()), MakeRef<Data>(std::span<const uint32_t>(words))),
       location);
   return tensor;
 }
 
-absl::StatusOr<Ref<Tensor>> Engine::Scalar(Device* device, DType dtype, double value, ir::Location location) {
+absl::StatusOr<Ref<Tensor>> Engine::Scalar(const Where& where, DType dtype, double value, ir::Location location) {
   WEFT_RETURN_IF_ERROR(CheckShape("scalar", dtype, {}));
   HostTensor host(dtype, {});
   host.SetDouble(0, value);
-  return NewScalar(device, host, location);
+  return NewScalar(where, host, location);
 }
 
-absl::StatusOr<Ref<Tensor>> Engine::ScalarInt(Device* device, DType dtype, int64_t value, ir::Location location) {
+absl::StatusOr<Ref<Tensor>> Engine::ScalarInt(const Where& where, DType dtype, int64_t value, ir::Location location) {
   WEFT_RETURN_IF_ERROR(CheckShape("scalar", dtype, {}));
   HostTensor host(dtype, {});
   host.SetInt(0, value);
-  return NewScalar(device, host, location);
+  return NewScalar(where, host, location);
 }
 
 absl::StatusOr<Ref<Tensor>> Engine::Alias(Tensor* tensor) {
   Ref<Tensor> alias;
   Lock lock(recorder_);
   WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, "the tensor"));
-  alias = recorder_.NewTensor(*recorder_.StateOf(tensor->device()), tensor->value(), tensor->state.location);
+  alias = recorder_.NewTensor({&recorder_.StateOf(tensor->sharding()), tensor->frame()}, tensor->value(),
+                              tensor->state.location);
   alias->state.requires_grad = tensor->state.requires_grad;
   alias->state.set_aside = tensor->state.set_aside;
   return alias;
@@ -244,42 +234,44 @@ void Engine::Keep(Tensor* tensor) {
 
 // --- Recording -----------------------------------------------------------------------------------------------------------
 
-template <typename Place>
-absl::StatusOr<DeviceState*> Engine::PlaceAfterCut(Lock& lock, Place&& place) {
-  WEFT_ASSIGN_OR_RETURN(DeviceState * state, place());
-  WEFT_RETURN_IF_ERROR(evaluator_.CutIfDue(lock, *state));
-  if (lock.opened() > 0) return place();
-  return state;
+template <typename PlaceFn>
+absl::StatusOr<Place> Engine::PlaceAfterCut(Lock& lock, PlaceFn&& place_of) {
+  WEFT_ASSIGN_OR_RETURN(const Place place, place_of());
+  if (place.frame == nullptr) WEFT_RETURN_IF_ERROR(evaluator_.CutIfDue(lock, *place.state));
+  if (lock.opened() > 0) return place_of();
+  return place;
 }
 
-absl::Status Engine::Finish(Lock& lock, DeviceState& state, const ir::Builder& b, const void* what,
+absl::Status Engine::Finish(Lock& lock, const Place& place, const ir::Builder& b, const void* what,
                             std::span<const ir::Value> results) {
-  recorder_.Count(state, b, what, results, lazy());
-  return lazy() ? absl::OkStatus() : evaluator_.Compute(lock, state, results, CutReason::kEager);
+  recorder_.Count(place, b, what, results, lazy());
+  if (lazy() || place.frame != nullptr) return absl::OkStatus();
+  return evaluator_.Compute(lock, *place.state, results, CutReason::kEager);
 }
 
 absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs,
-                            ir::Location location, Tensors* results, Device* device) {
+                            ir::Location location, Tensors* results, const Where& where, ir::RegionSpan regions) {
   Tensors made;
   Lock lock(recorder_);
-  WEFT_ASSIGN_OR_RETURN(DeviceState * state,
-                        PlaceAfterCut(lock, [&] { return recorder_.PlaceOf(op, operands, location, device); }));
+  WEFT_ASSIGN_OR_RETURN(const Place place,
+                        PlaceAfterCut(lock, [&] { return recorder_.PlaceOf(op, operands, location, where); }));
+  const bool check = options_.mode == Mode::kDebug && place.frame == nullptr;
   std::vector<ir::Value> kept;  // operands, for the checks of debug mode
-  if (options_.mode == Mode::kDebug) {
+  if (check) {
     for (const Tensor* operand : operands) kept.push_back(operand != nullptr ? operand->value() : ir::Value());
   }
   const GeneratorState before = recorder_.generator;
   ir::Builder b(location);
-  ir::Values out = recorder_.Operation(b, op, operands, std::move(attrs));
+  ir::Values out = recorder_.Operation(b, place.frame, op, operands, std::move(attrs), regions);
   if (!b.ok()) return WithPosition(b.status(), location);
-  absl::Status status = Finish(lock, *state, b, &op, out);
-  if (status.ok() && options_.mode == Mode::kDebug) status = CheckNumbers(lock, op, kept, out);
+  absl::Status status = Finish(lock, place, b, &op, out);
+  if (status.ok() && check) status = CheckNumbers(lock, op, kept, out);
   if (!status.ok()) {
     if (op.random) recorder_.Undraw(out, before);
     return WithPosition(std::move(status), location);
   }
   metrics_.Add(Counter::kOperationsRecorded);
-  recorder_.Publish(*state, std::span<ir::Value>(out.data(), out.size()), location, &made);
+  recorder_.Publish(place, std::span<ir::Value>(out.data(), out.size()), location, &made);
   *results = std::move(made);
   return absl::OkStatus();
 }
@@ -288,17 +280,39 @@ absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> 
                                          ir::Location location) {
   Tensors made;
   Lock lock(recorder_);
-  WEFT_ASSIGN_OR_RETURN(DeviceState * state, PlaceAfterCut(lock, [&]() -> absl::StatusOr<DeviceState*> {
-                          WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(loss, "grad: y"));
-                          if (seed != nullptr) WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(seed, "grad: cotangent"));
-                          return recorder_.CheckDevice(loss->device());
-                        }));
+  WEFT_ASSIGN_OR_RETURN(const Place place,
+                        PlaceAfterCut(lock, [&] { return recorder_.PlaceOfGradient(loss, wrt, seed); }));
   ir::Builder b(location);
-  WEFT_ASSIGN_OR_RETURN(std::vector<ir::Value> found, recorder_.Gradient(b, *loss, wrt, seed, location));
-  WEFT_RETURN_IF_ERROR(Finish(lock, *state, b, &Recorder::kGradientTag, found));
+  WEFT_ASSIGN_OR_RETURN(std::vector<ir::Value> found, recorder_.Gradient(b, place.frame, *loss, wrt, seed, location));
+  WEFT_RETURN_IF_ERROR(Finish(lock, place, b, &Recorder::kGradientTag, found));
   metrics_.Add(Counter::kGradients);
-  recorder_.Publish(*state, found, location, &made);
+  recorder_.Publish(place, found, location, &made);
   return made;
+}
+
+absl::StatusOr<Ref<Frame>> Engine::BeginFunction(const Where& where, std::string name, std::span<const ir::Type> inputs,
+                                                 Tensors* parameters, ir::Location location) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string what = absl::StrCat("input ", i, " of the function @", name);
+    if (!inputs[i].is_tensor()) return UserError(what, " is ", ir::ShortType(inputs[i]), "; a tensor is needed");
+    WEFT_RETURN_IF_ERROR(CheckShape(what, inputs[i].dtype, inputs[i].dims));
+  }
+  Tensors made;
+  Ref<Frame> frame;
+  Lock lock(recorder_);
+  WEFT_ASSIGN_OR_RETURN(frame, recorder_.Begin(where, std::move(name), inputs, location, &made));
+  *parameters = std::move(made);
+  return frame;
+}
+
+absl::StatusOr<Recorder::Finished> Engine::FinishFunction(Frame& frame, std::span<Tensor* const> outputs) {
+  Lock lock(recorder_);
+  return recorder_.Finish(frame, outputs);
+}
+
+void Engine::AbandonFunction(Frame& frame) {
+  Lock lock(recorder_);
+  recorder_.Abandon(frame);
 }
 
 absl::Status Engine::SetRequiresGrad(Tensor* tensor, bool on) {
@@ -318,8 +332,8 @@ absl::Status Engine::Assign(Tensor* dst, Tensor* src, ir::Location location) {
   WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(src, "assign: value"));
   if (dst == src) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(ir::Value value, recorder_.Assignable(*dst, *src, location));
-  if (!lazy()) {
-    WEFT_RETURN_IF_ERROR(evaluator_.Compute(lock, *recorder_.StateOf(dst->device()), {&value, 1}, CutReason::kEager));
+  if (!lazy() && dst->frame() == nullptr) {
+    WEFT_RETURN_IF_ERROR(evaluator_.Compute(lock, recorder_.StateOf(dst->sharding()), {&value, 1}, CutReason::kEager));
   }
   recorder_.Assign(*dst, std::move(value));
   return absl::OkStatus();
@@ -329,63 +343,66 @@ absl::Status Engine::Update(std::span<Tensor* const> operands, std::span<const d
                             std::span<Tensor* const> targets, ir::Location location, Recorder::UpdateFn build) {
   if (targets.empty()) return absl::OkStatus();
   Lock lock(recorder_);
-  WEFT_ASSIGN_OR_RETURN(DeviceState * state,
+  WEFT_ASSIGN_OR_RETURN(const Place place,
                         PlaceAfterCut(lock, [&] { return recorder_.PlaceOfUpdate(operands, targets, location); }));
   ir::Builder b(location);
   WEFT_ASSIGN_OR_RETURN(std::vector<ir::Value> values,
                         recorder_.Update(b, operands, scalars, targets, location, build));
-  WEFT_RETURN_IF_ERROR(Finish(lock, *state, b, &Recorder::kUpdateTag, values));
+  WEFT_RETURN_IF_ERROR(Finish(lock, place, b, &Recorder::kUpdateTag, values));
   for (size_t i = 0; i < targets.size(); ++i) recorder_.Assign(*targets[i], std::move(values[i]));
   return absl::OkStatus();
 }
 
 // --- Evaluation ----------------------------------------------------------------------------------------------------------
 
-absl::StatusOr<Ref<Event>> Engine::Sync(Device* device) {
+absl::StatusOr<Ref<Event>> Engine::Sync(const Where& where) {
+  WEFT_RETURN_IF_ERROR(Recorder::CheckProgram(where.frame, "a barrier"));
   Lock lock(recorder_);
-  WEFT_ASSIGN_OR_RETURN(DeviceState * only, recorder_.CheckDevice(device));
+  WEFT_ASSIGN_OR_RETURN(const Place only, recorder_.CheckWhere(where));
   std::vector<Ref<Event>> events;
-  for (DeviceState& state : recorder_.devices()) {
-    if (device != nullptr && &state != only) continue;
+  for (MeshState& state : recorder_.meshes()) {
+    if (where.device != nullptr && &state != only.state) continue;
     WEFT_RETURN_IF_ERROR(evaluator_.Barrier(lock, state));
     if (state.last_event()) events.push_back(state.last_event());
   }
-  return Join(std::move(events));
+  return Event::All(events);
 }
 
 absl::StatusOr<Ref<Event>> Engine::Eval(std::span<Tensor* const> tensors) {
   Lock lock(recorder_);
-  for (Tensor* tensor : tensors) WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, "eval: a tensor"));
+  for (Tensor* tensor : tensors) WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, "eval: a tensor"));
   // All at once, as they are now: others may assign to them while something is compiled.
-  std::vector<std::vector<ir::Value>> values(recorder_.devices().size());
-  for (Tensor* tensor : tensors) {
-    values[static_cast<size_t>(recorder_.StateOf(tensor->device()) - recorder_.devices().data())].push_back(
-        tensor->value());
+  std::vector<std::vector<ir::Value>> values;
+  for (const MeshState& state : recorder_.meshes()) {
+    std::vector<ir::Value>& here = values.emplace_back();
+    for (Tensor* tensor : tensors) {
+      if (&tensor->sharding().mesh() == &state.mesh) here.push_back(tensor->value());
+    }
   }
   std::vector<Ref<Event>> events;
   for (size_t i = 0; i < values.size(); ++i) {
-    DeviceState& state = recorder_.devices()[i];
+    MeshState& state = recorder_.meshes()[i];
     if (values[i].empty()) continue;
-    if (recorder_.closed()) WEFT_RETURN_IF_ERROR(recorder_.CheckDevice(state.device).status());
+    WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
     WEFT_RETURN_IF_ERROR(evaluator_.Know(lock, state, values[i], CutReason::kEval));
     if (state.last_event()) events.push_back(state.last_event());
   }
-  return Join(std::move(events));
+  return Event::All(events);
 }
 
 absl::StatusOr<Data*> Engine::Materialize(Lock& lock, const Tensor& tensor, const ir::Value& value) {
   if (Data* data = DataOf(value)) return data;
-  WEFT_ASSIGN_OR_RETURN(DeviceState * state, recorder_.CheckDevice(tensor.device()));
+  WEFT_ASSIGN_OR_RETURN(MeshState * state, recorder_.CheckPlace(tensor.sharding()));
   WEFT_RETURN_IF_ERROR(evaluator_.Know(lock, *state, {&value, 1}, CutReason::kHostRead));
   return DataOf(value);
 }
 
 absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what) {
-  Ref<Buffer> buffer;
-  Backend* backend = nullptr;
+  std::optional<Sharding> sharding;
+  Shards shards;
   {
     Lock lock(recorder_);
-    WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, absl::StrCat(what, ": the tensor")));
+    WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, absl::StrCat(what, ": the tensor")));
     const int64_t bytes = tensor->type().bytes();
     const auto size = static_cast<int64_t>(destination.size());
     if (offset < 0 || size > bytes || offset > bytes - size) {
@@ -404,14 +421,20 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
       }
       return absl::OkStatus();
     }
-    buffer = data->shards[0];
-    buffer->Hold();
-    backend = tensor->device()->backend;
+    sharding = data->sharding();
+    shards.assign(data->shards().begin(), data->shards().end());
+    for (const Ref<Buffer>& shard : shards) shard->Hold();
   }
   const int64_t start = MonotonicNow();
-  absl::Status status = services_.WaitFor(buffer->ready());
-  if (status.ok() || buffer->ready().done()) status = backend->FromDevice(*buffer, offset, destination);
-  buffer->Unhold();
+  const auto read = [&](size_t i, int64_t from, int64_t at, int64_t size) -> absl::Status {
+    Buffer& shard = *shards[i];
+    const absl::Status status = services_.WaitFor(shard.ready());
+    if (!status.ok() && !shard.ready().done()) return status;
+    return shard.device()->backend->FromDevice(shard, from,
+                                               destination.subspan(static_cast<size_t>(at), static_cast<size_t>(size)));
+  };
+  const absl::Status status = sharding->ForEachPiece(offset, static_cast<int64_t>(destination.size()), read);
+  for (const Ref<Buffer>& shard : shards) shard->Unhold();
   services_.RunReleases();
   metrics_.Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
   metrics_.Add(Counter::kBytesFromDevice, static_cast<int64_t>(destination.size()));
@@ -432,7 +455,7 @@ absl::Status Engine::ReadBytes(Tensor* tensor, int64_t offset, std::span<std::by
 
 absl::StatusOr<Ref<Buffer>> Engine::ToBuffer(Tensor* tensor) {
   Lock lock(recorder_);
-  WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, "export: the tensor"));
+  WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, "export: the tensor"));
   const ir::Value value = tensor->value();
   WEFT_ASSIGN_OR_RETURN(Data * data, Materialize(lock, *tensor, value));
   Ref<Buffer> buffer;
@@ -447,22 +470,24 @@ absl::StatusOr<Ref<Buffer>> Engine::ToBuffer(Tensor* tensor) {
     WEFT_ASSIGN_OR_RETURN(
         buffer, tensor->device()->backend->ToDevice(tensor->device(), tensor->dtype(), tensor->dims(), {bytes, size}));
   } else {
-    buffer = data->shards[0];
+    buffer = data->whole();
   }
   buffer->Hold();
   return buffer;
 }
 
-absl::Status Engine::Wait(Device* device, int64_t timeout_ns) {
+absl::Status Engine::Wait(const Where& where, int64_t timeout_ns) {
+  WEFT_RETURN_IF_ERROR(Recorder::CheckProgram(where.frame, "waiting"));
   std::vector<Ref<Event>> events;
   {
     Lock lock(recorder_);
-    for (const DeviceState& state : recorder_.devices()) {
-      if ((device == nullptr || state.device == device) && state.last_event()) events.push_back(state.last_event());
+    for (const MeshState& state : recorder_.meshes()) {
+      const bool asked = where.device == nullptr || std::ranges::count(state.mesh.devices(), where.device) > 0;
+      if (asked && state.last_event()) events.push_back(state.last_event());
     }
   }
   const int64_t start = MonotonicNow();
-  const absl::Status status = Join(std::move(events))->Wait(timeout_ns);
+  const absl::Status status = Event::All(events)->Wait(timeout_ns);
   services_.RunReleases();
   metrics_.Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
   return status;
@@ -479,8 +504,8 @@ absl::Status Engine::CheckNumbers(Lock& lock, const ir::OpDef& op, std::span<con
     std::vector<Ref<Buffer>> held;
     for (const ir::Value& value : values) {
       const Data* data = value && IsFloat(value.dtype()) ? DataOf(value) : nullptr;
-      if (data == nullptr || data->shards.empty()) continue;
-      held.push_back(data->shards[0]);
+      if (data == nullptr || data->shards().empty()) continue;
+      held.push_back(data->whole());
       held.back()->Hold();
     }
     return held;
@@ -530,7 +555,7 @@ absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors) 
   Lock lock(recorder_);
   Cut cut;
   for (Tensor* tensor : tensors) {
-    WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(tensor, "the tensor"));
+    WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, "the text of a graph: a tensor"));
     cut.Add(tensor->value());
   }
   WEFT_RETURN_IF_ERROR(evaluator_.planner().Trace(&cut));

@@ -36,22 +36,28 @@ class Engine final : public RefCounted {
   Services& services() { return services_; }
 
   // --- Leaves -------------------------------------------------------------------------------------------------------
-  // Copies dense row-major bytes.
-  absl::StatusOr<Ref<Tensor>> FromHost(Device* device, DType dtype, std::span<const int64_t> dims,
+  // Copies dense row-major bytes. In a function's body these and scalars are literals.
+  absl::StatusOr<Ref<Tensor>> FromHost(const Where& where, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes, ir::Location location = {});
   // Foreign memory without a copy where the device can; never donated. `release` runs exactly once, also on failure, with
   // no lock of ours held and on a thread of the caller's: within a call into the engine or where the last reference goes.
-  absl::StatusOr<Ref<Tensor>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
+  absl::StatusOr<Ref<Tensor>> Adopt(const Where& where, DType dtype, std::span<const int64_t> dims, void* data,
                                     std::function<void()> release, ir::Location location = {});
   // Run-time arguments: values are never in a program. A double converts as HostTensor::SetDouble does.
-  absl::StatusOr<Ref<Tensor>> Scalar(Device* device, DType dtype, double value, ir::Location location = {});
-  absl::StatusOr<Ref<Tensor>> ScalarInt(Device* device, DType dtype, int64_t value, ir::Location location = {});
+  absl::StatusOr<Ref<Tensor>> Scalar(const Where& where, DType dtype, double value, ir::Location location = {});
+  absl::StatusOr<Ref<Tensor>> ScalarInt(const Where& where, DType dtype, int64_t value, ir::Location location = {});
 
   // --- Recording ----------------------------------------------------------------------------------------------------
   // Absent optional operands are null. Operations on a random state get it from the engine: callers leave it out. All
-  // operands must be on one device; operations without operands go to `device` (null: the first).
+  // operands must be on one device. What has no operands to say so is recorded at `where`.
   absl::Status Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs, ir::Location location,
-                      Tensors* results, Device* device = nullptr);
+                      Tensors* results, const Where& where = {}, ir::RegionSpan regions = {});
+  // The body of a function: its parameters are tensors to record with, through `where`s with the frame or not. Finished,
+  // it is a value; whoever lets go of the frame of an open one abandons it first.
+  absl::StatusOr<Ref<Frame>> BeginFunction(const Where& where, std::string name, std::span<const ir::Type> inputs,
+                                           Tensors* parameters, ir::Location location = {});
+  absl::StatusOr<Recorder::Finished> FinishFunction(Frame& frame, std::span<Tensor* const> outputs);
+  void AbandonFunction(Frame& frame);
   // d loss / d wrt[i]. `seed` may be null if loss has one element. wrt must require gradients.
   absl::StatusOr<Tensors> Gradient(Tensor* loss, std::span<Tensor* const> wrt, Tensor* seed = nullptr,
                                    ir::Location location = {});
@@ -71,7 +77,7 @@ class Engine final : public RefCounted {
   // --- Evaluation ---------------------------------------------------------------------------------------------------
   // Barrier: everything live on the device (null: on all) that is not a scope's temporary. What can be known before the
   // launch fails here; then nothing has changed and the call may be repeated.
-  absl::StatusOr<Ref<Event>> Sync(Device* device = nullptr);
+  absl::StatusOr<Ref<Event>> Sync(const Where& where = {});
   // These tensors only, and what they need if something else refers to it, so that it is not computed again.
   absl::StatusOr<Ref<Event>> Eval(std::span<Tensor* const> tensors);
   // Computes if need be (once), waits, copies. `destination` has the tensor's size in bytes.
@@ -82,7 +88,7 @@ class Engine final : public RefCounted {
   // Bytes [offset, offset + size) of the value, for streams; computes once, waits.
   absl::Status ReadBytes(Tensor* tensor, int64_t offset, std::span<std::byte> destination);
   // Everything launched so far on the device (null: on all).
-  absl::Status Wait(Device* device = nullptr, int64_t timeout_ns = -1);
+  absl::Status Wait(const Where& where = {}, int64_t timeout_ns = -1);
 
   // --- State, text, statistics --------------------------------------------------------------------------------------
   GeneratorState generator() const;
@@ -105,12 +111,13 @@ class Engine final : public RefCounted {
 
   bool lazy() const { return options_.mode == Mode::kLazy; }
   absl::StatusOr<Ref<Tensor>> NewBufferTensor(Device* device, Ref<Buffer> buffer, ir::Location location);
-  absl::StatusOr<Ref<Tensor>> NewScalar(Device* device, const HostTensor& value, ir::Location location);
+  absl::StatusOr<Ref<Tensor>> NewScalar(const Where& where, const HostTensor& value, ir::Location location);
+  Ref<Tensor> NewLiteral(const Place& place, HostTensor value, ir::Location location);
   // Records once an automatic cut that was due is through; `place` is asked again if others had the lock meanwhile.
-  template <typename Place>
-  absl::StatusOr<DeviceState*> PlaceAfterCut(Lock& lock, Place&& place);
+  template <typename PlaceFn>
+  absl::StatusOr<Place> PlaceAfterCut(Lock& lock, PlaceFn&& place_of);
   // Counts what was recorded; eager and debug modes compute it.
-  absl::Status Finish(Lock& lock, DeviceState& state, const ir::Builder& b, const void* what,
+  absl::Status Finish(Lock& lock, const Place& place, const ir::Builder& b, const void* what,
                       std::span<const ir::Value> results);
   absl::Status CheckNumbers(Lock& lock, const ir::OpDef& op, std::span<const ir::Value> operands,
                             std::span<const ir::Value> results);

@@ -34,7 +34,7 @@ class Evaluator::Hand {
   std::unique_ptr<Cut> cut_;
 };
 
-absl::Status Evaluator::CutIfDueAtAll(Lock& lock, DeviceState& state) {
+absl::Status Evaluator::CutIfDueAtAll(Lock& lock, MeshState& state) {
   // While another thread's cut is on its way this one records on, up to a limit: that cut may well compute what is pending,
   // and waiting behind its compilation would hold up who only wants to record.
   if (!state.open_cuts.empty() && state.policy.pending_nodes() / kPatience <= options_.max_pending_nodes) {
@@ -60,15 +60,15 @@ absl::Status Evaluator::CutIfDueAtAll(Lock& lock, DeviceState& state) {
   return absl::OkStatus();
 }
 
-absl::Status Evaluator::Compute(Lock& lock, DeviceState& state, std::span<const ir::Value> values, CutReason reason) {
+absl::Status Evaluator::Compute(Lock& lock, MeshState& state, std::span<const ir::Value> values, CutReason reason) {
   return Run(lock, state, reason, [&](Cut* cut) { planner_.These(values, cut); });
 }
 
-absl::Status Evaluator::Know(Lock& lock, DeviceState& state, std::span<const ir::Value> values, CutReason reason) {
+absl::Status Evaluator::Know(Lock& lock, MeshState& state, std::span<const ir::Value> values, CutReason reason) {
   return Run(lock, state, reason, [&](Cut* cut) { planner_.Shared(values, cut); });
 }
 
-absl::Status Evaluator::Barrier(Lock& lock, DeviceState& state) {
+absl::Status Evaluator::Barrier(Lock& lock, MeshState& state) {
   const uint64_t time = recorder_.time();
   const CutPolicy::Mark mark = state.policy.mark();
   WEFT_RETURN_IF_ERROR(Run(lock, state, CutReason::kBarrier,
@@ -94,7 +94,7 @@ absl::Status Evaluator::Barrier(Lock& lock, DeviceState& state) {
   return absl::OkStatus();
 }
 
-absl::Status Evaluator::Run(Lock& lock, DeviceState& state, CutReason reason, Plan plan) {
+absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan plan) {
   const Hand hand(*this);
   Cut& cut = *hand;
   while (true) {
@@ -121,13 +121,13 @@ absl::Status Evaluator::Run(Lock& lock, DeviceState& state, CutReason reason, Pl
     if (stale()) continue;
     WEFT_RETURN_IF_ERROR(WaitForBacklog(lock, state, cut));
     if (stale()) continue;
-    if (recorder_.closed()) return recorder_.CheckDevice(state.device).status();
+    WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
     services_.StartsWork();
     return OutOfMemory(cut, launcher_.Launch(state, **program, reason, &cut));
   }
 }
 
-absl::StatusOr<Evaluator::ProgramPointer> Evaluator::ProgramOf(Lock& lock, DeviceState& state, const Cut& cut) {
+absl::StatusOr<Evaluator::ProgramPointer> Evaluator::ProgramOf(Lock& lock, MeshState& state, const Cut& cut) {
   compiler::Wanted wanted;
   if (ProgramPointer program = state.programs->Find(cut.trace, &wanted)) return program;
   // The queue's thread, and perhaps its lock, stayed in the parent of a fork.
@@ -141,7 +141,7 @@ absl::StatusOr<Evaluator::ProgramPointer> Evaluator::ProgramOf(Lock& lock, Devic
   return job->result();
 }
 
-absl::Status Evaluator::WaitForBacklog(Lock& lock, DeviceState& state, const Cut& cut) {
+absl::Status Evaluator::WaitForBacklog(Lock& lock, MeshState& state, const Cut& cut) {
   while (const Ref<Event> oldest = Launcher::Backlog(state)) {
     const absl::Status status = Open(lock, state, cut, [&] { return services_.WaitFor(*oldest); });
     if (!oldest->done()) return status;  // its outcome is not ours

@@ -23,15 +23,15 @@ class Evaluator {
       : recorder_(recorder), services_(services), metrics_(metrics), options_(options), launcher_(metrics) {}
 
   // Automatic cuts, before an operation is recorded. They fail it only if the wait was cancelled or cannot end.
-  absl::Status CutIfDue(Lock& lock, DeviceState& state) {
+  absl::Status CutIfDue(Lock& lock, MeshState& state) {
     return state.policy.pending_nodes() == 0 ? absl::OkStatus() : CutIfDueAtAll(lock, state);
   }
   // These values and nothing else.
-  absl::Status Compute(Lock& lock, DeviceState& state, std::span<const ir::Value> values, CutReason reason);
+  absl::Status Compute(Lock& lock, MeshState& state, std::span<const ir::Value> values, CutReason reason);
   // These values, and what they need if something else wants it, so that it is not computed again.
-  absl::Status Know(Lock& lock, DeviceState& state, std::span<const ir::Value> values, CutReason reason);
+  absl::Status Know(Lock& lock, MeshState& state, std::span<const ir::Value> values, CutReason reason);
   // Everything that is live now and not a scope's temporary; temporaries that are not known expire.
-  absl::Status Barrier(Lock& lock, DeviceState& state);
+  absl::Status Barrier(Lock& lock, MeshState& state);
 
   CutPlanner& planner() { return planner_; }
   // Until every program has been compiled that somebody wanted. Without the lock.
@@ -42,31 +42,31 @@ class Evaluator {
   using ProgramPointer = std::shared_ptr<const compiler::Program>;
   class Hand;
 
-  absl::Status CutIfDueAtAll(Lock& lock, DeviceState& state);
+  absl::Status CutIfDueAtAll(Lock& lock, MeshState& state);
   // Plans and launches until nothing that is planned is pending.
-  absl::Status Run(Lock& lock, DeviceState& state, CutReason reason, Plan plan);
-  absl::StatusOr<ProgramPointer> ProgramOf(Lock& lock, DeviceState& state, const Cut& cut);
+  absl::Status Run(Lock& lock, MeshState& state, CutReason reason, Plan plan);
+  absl::StatusOr<ProgramPointer> ProgramOf(Lock& lock, MeshState& state, const Cut& cut);
   // Runs `wait` with the lock open; what the cut is made of stays.
   template <typename F>
-  static auto Open(Lock& lock, DeviceState& state, const Cut& cut, F&& wait) {
+  static auto Open(Lock& lock, MeshState& state, const Cut& cut, F&& wait) {
     const OpenCut open(state, cut);
     return lock.Open(std::forward<F>(wait));
   }
-  absl::Status WaitForBacklog(Lock& lock, DeviceState& state, const Cut& cut);
+  absl::Status WaitForBacklog(Lock& lock, MeshState& state, const Cut& cut);
 
   // --- setbacks.cc
   // RESOURCE_EXHAUSTED names the largest of the outputs; other outcomes as they are.
   static absl::Status OutOfMemory(const Cut& cut, const absl::Status& status);
   // What the device has left. -1: unknown. Asked again when all that runs has run, if that is less than wanted.
-  absl::StatusOr<int64_t> RoomFor(double wanted, Lock& lock, DeviceState& state, const Cut& cut);
+  absl::StatusOr<int64_t> RoomFor(double wanted, Lock& lock, MeshState& state, const Cut& cut);
   // Leaves out what nobody asked for until the rest can be stored. An error: what must be had cannot be.
-  absl::Status Fit(Lock& lock, DeviceState& state, Cut* cut);
+  absl::Status Fit(Lock& lock, MeshState& state, Cut* cut);
   // Whether the outputs and a program's temporaries can be stored, as far as anybody knows before it is tried.
-  absl::Status CheckRoom(Lock& lock, DeviceState& state, const Cut& cut, int64_t temporary_bytes);
+  absl::Status CheckRoom(Lock& lock, MeshState& state, const Cut& cut, int64_t temporary_bytes);
   // The compiler has refused the cut: looks for the outputs at fault, which later cuts leave out, and says so in the error.
-  absl::Status SetAside(Lock& lock, DeviceState& state, const Cut& cut, const absl::Status& status);
-  absl::StatusOr<bool> Compiles(Lock& lock, DeviceState& state, std::span<const ir::Value> values);
-  void PostponeCut(DeviceState& state, const absl::Status& status);
+  absl::Status SetAside(Lock& lock, MeshState& state, const Cut& cut, const absl::Status& status);
+  absl::StatusOr<bool> Compiles(Lock& lock, MeshState& state, std::span<const ir::Value> values);
+  void PostponeCut(MeshState& state, const absl::Status& status);
 
   Recorder& recorder_;
   Services& services_;

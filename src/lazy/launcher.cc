@@ -32,13 +32,13 @@ void Bind(const ir::Node& node, uint32_t result, Ref<Data> data) {
 
 }  // namespace
 
-Ref<Event> Launcher::Backlog(const DeviceState& state) {
-  if (state.launches < DeviceState::kAhead) return nullptr;
-  const Ref<Event>& oldest = state.events[state.launches % DeviceState::kAhead];
+Ref<Event> Launcher::Backlog(const MeshState& state) {
+  if (state.launches < MeshState::kAhead) return nullptr;
+  const Ref<Event>& oldest = state.events[state.launches % MeshState::kAhead];
   return oldest->done() ? nullptr : oldest;
 }
 
-void Launcher::ChooseDonations(DeviceState& state, const Cut& cut) {
+void Launcher::ChooseDonations(MeshState& state, const Cut& cut) {
   takes_over_.assign(cut.arguments.size(), 0);
   bool any = false;
   for (size_t i = 0; i < cut.arguments.size(); ++i) {
@@ -63,15 +63,16 @@ void Launcher::ChooseDonations(DeviceState& state, const Cut& cut) {
   for (size_t i = 0; i < cut.arguments.size(); ++i) {
     const Data& data = *cut.arguments[i];
     if (takes_over_[i] == 0) continue;
-    if (data.live_epoch == epoch || data.shards.size() != 1 || data.shards[0]->held()) takes_over_[i] = 0;
+    if (data.live_epoch == epoch || data.held()) takes_over_[i] = 0;
   }
 }
 
-absl::Status Launcher::Launch(DeviceState& state, const compiler::Program& program, CutReason reason, Cut* cut) {
+absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program, CutReason reason, Cut* cut) {
   const int64_t start = MonotonicNow();
   ChooseDonations(state, *cut);
+  const size_t devices = state.mesh.size();
   words_.clear();
-  buffers_.clear();
+  buffers_.resize(devices);
   donated_.clear();
   int64_t donations = 0;
   for (size_t i = 0; i < cut->arguments.size(); ++i) {
@@ -81,26 +82,34 @@ absl::Status Launcher::Launch(DeviceState& state, const compiler::Program& progr
       continue;
     }
     donations += takes_over_[i];
-    buffers_.push_back(data.shards[0]);
+    for (size_t d = 0; d < devices; ++d) buffers_[d].push_back(data.shards()[d]);
     donated_.push_back(takes_over_[i]);
   }
-  const DeviceArguments arguments{buffers_, words_, donated_};
-  absl::StatusOr<std::vector<DeviceResults>> launched = program.executable->Execute({&arguments, 1});
-  buffers_.clear();
+  absl::InlinedVector<DeviceArguments, 1> arguments;
+  for (const std::vector<Ref<Buffer>>& buffers : buffers_) arguments.push_back({buffers, words_, donated_});
+  absl::StatusOr<std::vector<DeviceResults>> launched = program.executable->Execute(arguments);
+  for (std::vector<Ref<Buffer>>& buffers : buffers_) buffers.clear();
   WEFT_RETURN_IF_ERROR(launched.status());
-  DeviceResults& results = launched->front();
-  if (results.buffers.size() != cut->outputs.size()) {
+  if (launched->size() != devices) {
+    return InternalError("a launch on ", devices, " devices gave ", launched->size(), " lists of results");
+  }
+  for (const DeviceResults& results : *launched) {
+    if (results.buffers.size() == cut->outputs.size()) continue;
     return InternalError("a launch gave ", results.buffers.size(), " results for ", cut->outputs.size(), " outputs");
   }
   // From here on nothing fails.
   for (size_t i = 0; i < cut->outputs.size(); ++i) {
     const ir::Value& output = cut->outputs[i];
-    Bind(*output.node, output.result, MakeRef<Data>(std::move(results.buffers[i])));
+    Shards shards;
+    for (DeviceResults& results : *launched) shards.push_back(std::move(results.buffers[i]));
+    Bind(*output.node, output.result, MakeRef<Data>(state.whole(), std::move(shards)));
   }
   for (size_t i = 0; i < cut->arguments.size(); ++i) {
-    if (takes_over_[i] != 0) cut->arguments[i]->shards.clear();
+    if (takes_over_[i] != 0) cut->arguments[i]->TakeOver();
   }
-  state.events[state.launches++ % DeviceState::kAhead] = std::move(results.done);
+  absl::InlinedVector<Ref<Event>, 1> done;
+  for (DeviceResults& results : *launched) done.push_back(std::move(results.done));
+  state.events[state.launches++ % MeshState::kAhead] = Event::All(done);
 
   const auto nodes = static_cast<int64_t>(cut->trace.nodes.size());
   metrics_.Add(Counter::kNanosecondsLaunching, MonotonicNow() - start);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/lazy/device_state.h"
+#include "src/lazy/mesh_state.h"
 #include "src/runtime/metrics.h"
 
 namespace weft::lazy {
@@ -15,23 +15,23 @@ class Launcher {
   explicit Launcher(Metrics& metrics) : metrics_(metrics) {}
 
   // What must have happened before there is room for another launch; null if there is.
-  static Ref<Event> Backlog(const DeviceState& state);
+  static Ref<Event> Backlog(const MeshState& state);
 
   // The program is the traced cut's, whose outputs are pending. An error means that nothing has changed. Afterwards pasts
   // that no gradient can ask for are gone, and the cut is empty.
-  absl::Status Launch(DeviceState& state, const compiler::Program& program, CutReason reason, Cut* cut);
+  absl::Status Launch(MeshState& state, const compiler::Program& program, CutReason reason, Cut* cut);
 
  private:
   // Of the arguments that may be taken over by their types, those that nobody needs any more.
-  void ChooseDonations(DeviceState& state, const Cut& cut);
+  void ChooseDonations(MeshState& state, const Cut& cut);
 
   Metrics& metrics_;
   uint64_t epoch_ = 0;  // of the marks of what is live in Data
   // Of the launch in hand; kept for their room.
   std::vector<uint32_t> words_;
-  std::vector<Ref<Buffer>> buffers_;
-  std::vector<uint8_t> donated_;     // per buffer
-  std::vector<uint8_t> takes_over_;  // per argument
+  std::vector<std::vector<Ref<Buffer>>> buffers_;  // per device of the mesh
+  std::vector<uint8_t> donated_;                   // per buffer of a device
+  std::vector<uint8_t> takes_over_;                // per argument
 };
 
 }  // namespace weft::lazy

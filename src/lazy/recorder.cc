@@ -4,6 +4,8 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "src/autodiff/gradient.h"
+#include "src/ir/rewrite.h"
+#include "src/ir/text.h"
 #include "src/lazy/engine.h"
 #include "src/ops/call.h"
 
@@ -42,7 +44,23 @@ uint64_t RandomBlocks(std::span<const ir::Value> results) {
   return blocks;
 }
 
-ir::Value ValueOf(const Tensor* tensor) { return tensor != nullptr ? tensor->value() : ir::Value(); }
+// "the body of @f, which has been finished".
+absl::Status Ended(const Frame& frame) {
+  return UserErrorOf(absl::StatusCode::kFailedPrecondition, NameOf(&frame), ", which has been ",
+                     frame.state == Frame::State::kFinished ? "finished" : "abandoned");
+}
+
+absl::Status Apart(const Frame* a, const Frame* b) {
+  return UserError("tensors of ", NameOf(a), " and of ", NameOf(b), " cannot meet: neither body is inside the other");
+}
+
+// Nothing more is recorded; what the body held goes.
+void End(Frame& frame, Frame::State state) {
+  frame.state = state;
+  frame.parameters.clear();
+  frame.captures.clear();
+  if (frame.parent != nullptr) --frame.parent->open_inside;
+}
 
 }  // namespace
 
@@ -101,7 +119,7 @@ void Recorder::Bury() {
   Tensor* tensor = dead_.exchange(nullptr, std::memory_order_acquire);
   while (tensor != nullptr) {
     Tensor* next = tensor->next_dead_;
-    StateOf(tensor->device_)->live.Remove(tensor);
+    if (tensor->frame_ == nullptr) StateOf(tensor->sharding_).live.Remove(tensor);
     delete tensor;
     tensor = next;
   }
@@ -109,26 +127,37 @@ void Recorder::Bury() {
 
 // --- Devices and tensors -------------------------------------------------------------------------------------------------
 
-void Recorder::AddDevice(Device* device, Backend* backend, compiler::ProgramCache* programs, const Options& options) {
-  DeviceState& state = devices_.emplace_back();
-  state.device = device;
-  state.backend = backend;
-  state.programs = programs;
-  state.policy.Configure(options);
+void Recorder::AddMesh(std::vector<Device*> devices, compiler::ProgramCache* programs, const Options& options) {
+  meshes_.emplace_back(std::move(devices), programs).policy.Configure(options);
 }
 
-DeviceState* Recorder::StateOf(const Device* device) {
-  for (DeviceState& state : devices_) {
-    if (state.device == device) return &state;
-  }
-  return nullptr;
+MeshState& Recorder::StateOf(const Sharding& sharding) {
+  return *std::ranges::find(meshes_, &sharding.mesh(), [](const MeshState& state) { return &state.mesh; });
 }
 
-absl::StatusOr<DeviceState*> Recorder::CheckDevice(const Device* device) {
+absl::Status Recorder::CheckOpen() const {
   if (closed()) return UserErrorOf(absl::StatusCode::kFailedPrecondition, "the context has been closed");
-  DeviceState* state = device == nullptr ? &devices_.front() : StateOf(device);
-  if (state == nullptr) return UserError("the device ", device->name, " does not belong to this context");
-  return state;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MeshState*> Recorder::CheckPlace(const Sharding& sharding) {
+  WEFT_RETURN_IF_ERROR(CheckOpen());
+  return &StateOf(sharding);
+}
+
+absl::StatusOr<Place> Recorder::CheckWhere(const Where& where) {
+  WEFT_RETURN_IF_ERROR(CheckOpen());
+  Frame* frame = where.frame;
+  if (frame != nullptr && frame->state != Frame::State::kOpen) return Ended(*frame);
+  if (where.device == nullptr) return Place{frame != nullptr ? &frame->place : &meshes_.front(), frame};
+  const auto found = std::ranges::find_if(meshes_, [&](const MeshState& state) {
+    return state.mesh.size() == 1 && state.mesh.devices()[0] == where.device;
+  });
+  if (found == meshes_.end()) return UserError("the device ", where.device->name, " does not belong to this context");
+  if (frame != nullptr && &*found != &frame->place) {
+    return UserError(NameOf(frame), " is for ", frame->place.mesh.name(), ", not for ", where.device->name);
+  }
+  return Place{&*found, frame};
 }
 
 absl::Status Recorder::CheckTensor(const Tensor* tensor, std::string_view what) const {
@@ -138,11 +167,26 @@ absl::Status Recorder::CheckTensor(const Tensor* tensor, std::string_view what) 
     return UserErrorOf(absl::StatusCode::kFailedPrecondition, what,
                        " is a scope's temporary that a barrier left behind; keep it before weft_sync");
   }
+  if (tensor->frame_ != nullptr && tensor->frame_->state != Frame::State::kOpen) {
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition, what, " belongs to ", Ended(*tensor->frame_).message());
+  }
   return absl::OkStatus();
 }
 
-Tensor::Tensor(Ref<Engine> engine, Device* device, const ir::Type& type)
-    : engine_(std::move(engine)), device_(device), type_(type) {}
+absl::Status Recorder::CheckProgram(const Frame* frame, std::string_view what) {
+  if (frame == nullptr) return absl::OkStatus();
+  return UserErrorOf(
+      absl::StatusCode::kFailedPrecondition, what, " in ", NameOf(frame),
+      ": nothing has a value while a function is recorded; finish it, and ask for the results of a call");
+}
+
+absl::Status Recorder::CheckKnowable(const Tensor* tensor, std::string_view what) const {
+  WEFT_RETURN_IF_ERROR(CheckTensor(tensor, what));
+  return CheckProgram(tensor->frame_.get(), what);
+}
+
+Tensor::Tensor(Ref<Engine> engine, Ref<Frame> frame, const Sharding& sharding, const ir::Type& type)
+    : engine_(std::move(engine)), frame_(std::move(frame)), sharding_(sharding), type_(type) {}
 
 Tensor::~Tensor() { Show({}); }
 
@@ -153,19 +197,83 @@ ir::Value Recorder::NewLeaf(const ir::Type& type, Ref<Data> data, bool needs_gra
   return {std::move(node), 0};
 }
 
-Ref<Tensor> Recorder::NewTensor(DeviceState& state, ir::Value value, ir::Location location) {
-  auto* tensor = new Tensor(Ref<Engine>::Share(&engine_), state.device, value.type());
+Ref<Tensor> Recorder::NewTensor(const Place& place, ir::Value value, ir::Location location) {
+  Ref<Frame> frame = place.frame != nullptr ? Ref<Frame>::Share(place.frame) : nullptr;
+  auto* tensor = new Tensor(Ref<Engine>::Share(&engine_), std::move(frame), place.state->whole(), value.type());
   Show(*tensor, std::move(value));
   tensor->state.location = location;
-  state.live.Append(tensor);
+  if (place.frame == nullptr) place.state->live.Append(tensor);
   return Ref<Tensor>(tensor);
+}
+
+// --- Functions -----------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<Ref<Frame>> Recorder::Begin(const Where& where, std::string name, std::span<const ir::Type> inputs,
+                                           ir::Location location, Tensors* parameters) {
+  WEFT_ASSIGN_OR_RETURN(const Place around, CheckWhere(where));
+  Ref<Frame> parent = around.frame != nullptr ? Ref<Frame>::Share(around.frame) : nullptr;
+  if (parent != nullptr && parent->depth >= ir::kMaxRegionDepth) {
+    return UserError("the function @", name, ": bodies nest deeper than ", ir::kMaxRegionDepth);
+  }
+  Ref<Frame> frame = MakeRef<Frame>(std::move(parent), *around.state, std::move(name));
+  if (around.frame != nullptr) ++around.frame->open_inside;
+  for (const ir::Type& type : inputs) {
+    frame->parameters.push_back({ir::Node::Create(ops::kOp_parameter, {}, {}, {type}, nullptr, location), 0});
+    parameters->push_back(NewTensor({around.state, frame.get()}, frame->parameters.back(), location));
+  }
+  return frame;
+}
+
+absl::StatusOr<Recorder::Finished> Recorder::Finish(Frame& frame, std::span<Tensor* const> outputs) {
+  if (frame.state != Frame::State::kOpen) return Ended(frame);
+  if (frame.open_inside > 0) {
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition, NameOf(&frame), ": ", frame.open_inside,
+                       " bodies inside it are neither finished nor abandoned");
+  }
+  std::vector<ir::Value> results;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string what = absl::StrCat("output ", i, " of @", frame.name);
+    WEFT_RETURN_IF_ERROR(CheckTensor(outputs[i], what));
+    if (Deeper(&frame, outputs[i]->frame_.get()) != &frame) {
+      return UserError(what, " belongs to ", NameOf(outputs[i]->frame_.get()));
+    }
+    results.push_back(ValueIn(&frame, outputs[i]));
+  }
+  // On nodes of its own: a finished function goes through threads that hold no lock.
+  const Ref<const ir::Function> body = ir::Function::Create(frame.name, frame.parameters, std::move(results));
+  Finished finished{ir::CopyFunction(*body), std::move(frame.captures)};
+  End(frame, Frame::State::kFinished);
+  return finished;
+}
+
+void Recorder::Abandon(Frame& frame) {
+  if (frame.state == Frame::State::kOpen) End(frame, Frame::State::kAbandoned);
+}
+
+ir::Value Recorder::ValueIn(Frame* frame, const Tensor* tensor) {
+  if (tensor == nullptr) return {};
+  ir::Value value = tensor->value();
+  if (tensor->frame_.get() == frame) return value;
+  // From the outside in: each body captures what the one around it has.
+  std::vector<Frame*> within;
+  for (Frame* at = frame; at != tensor->frame_.get(); at = at->parent.get()) within.push_back(at);
+  for (; !within.empty(); within.pop_back()) {
+    Frame& inner = *within.back();
+    ir::Value parameter = inner.Captured(value);
+    if (!parameter) {
+      parameter = inner.Capture(value, NewTensor({&inner.place, inner.parent.get()}, value, tensor->state.location));
+    }
+    value = std::move(parameter);
+  }
+  return value;
 }
 
 // --- Nodes ---------------------------------------------------------------------------------------------------------------
 
-absl::StatusOr<DeviceState*> Recorder::PlaceOf(const ir::OpDef& op, std::span<Tensor* const> operands,
-                                               ir::Location location, Device* device) {
-  const Device* place = nullptr;
+absl::StatusOr<Place> Recorder::PlaceOf(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Location location,
+                                        const Where& where) {
+  const Tensor* first = nullptr;
+  Frame* frame = where.frame;
   const auto refuse = [&](const absl::Status& status) {
     absl::Status named(status.code(), absl::StrCat(op.c_name, ": ", status.message()));
     named.SetPayload(kPayloadOperation, absl::Cord(op.c_name));
@@ -174,29 +282,48 @@ absl::StatusOr<DeviceState*> Recorder::PlaceOf(const ir::OpDef& op, std::span<Te
   for (size_t i = 0; i < operands.size(); ++i) {
     const Tensor* operand = operands[i];
     if (operand == nullptr) continue;
-    if (&operand->engine() != &engine_ || operand->state.expired)
-      return refuse(CheckTensor(operand, OperandName(op, i)));
-    if (place == nullptr) place = operand->device_;
-    if (place != operand->device_) {
+    if (&operand->engine() != &engine_ || operand->state.expired || operand->frame_ != nullptr) {
+      if (const absl::Status status = CheckTensor(operand, OperandName(op, i)); !status.ok()) return refuse(status);
+    }
+    if (operand->frame_.get() != frame) {
+      const std::optional<Frame*> deeper = Deeper(frame, operand->frame_.get());
+      if (!deeper.has_value()) return refuse(Apart(frame, operand->frame_.get()));
+      frame = *deeper;
+    }
+    if (first == nullptr) first = operand;
+    if (!(first->sharding_ == operand->sharding_)) {
       return refuse(
-          UserError("operands are on ", place->name, " and ", operand->device_->name,
+          UserError("operands are on ", first->sharding_.mesh().name(), " and ", operand->sharding_.mesh().name(),
                     "; make one of them anew on the other device (weft_tensor_to_host, weft_tensor_from_host)"));
     }
   }
-  return CheckDevice(place != nullptr ? place : device);
+  if (frame != nullptr && op.random) {
+    return refuse(UserErrorOf(absl::StatusCode::kUnimplemented, "random operations in ", NameOf(frame),
+                              " are not there yet; draw outside, a body captures what it uses"));
+  }
+  if (first == nullptr) return CheckWhere(where);
+  WEFT_ASSIGN_OR_RETURN(MeshState * state, CheckPlace(first->sharding_));
+  if (frame != nullptr) {
+    if (frame->state != Frame::State::kOpen) return refuse(Ended(*frame));
+    if (&frame->place != state) {
+      return refuse(
+          UserError("operands are on ", state->mesh.name(), ", ", NameOf(frame), " is for ", frame->place.mesh.name()));
+    }
+  }
+  return Place{state, frame};
 }
 
-ir::Values Recorder::Operation(ir::Builder& b, const ir::OpDef& op, std::span<Tensor* const> operands,
-                               ir::Attrs&& attrs) {
+ir::Values Recorder::Operation(ir::Builder& b, Frame* frame, const ir::OpDef& op, std::span<Tensor* const> operands,
+                               ir::Attrs&& attrs, ir::RegionSpan regions) {
   ir::Values values;
-  for (Tensor* operand : operands) values.push_back(ValueOf(operand));
+  for (const Tensor* operand : operands) values.push_back(ValueIn(frame, operand));
   if (op.random) {
     const size_t at = std::min(StateOperand(op), values.size());
     const auto words = generator.Words();
     values.insert(values.begin() + static_cast<ptrdiff_t>(at),
                   NewLeaf(ir::Type::Tensor(DType::kU64, {3}), MakeRef<Data>(std::span<const uint32_t>(words))));
   }
-  ir::Values out = ops::CallAll(b, op, std::move(values), std::move(attrs));
+  ir::Values out = ops::CallAll(b, op, std::move(values), std::move(attrs), regions);
   if (op.random && b.ok()) generator.Advance(RandomBlocks(out));
   return out;
 }
@@ -207,25 +334,45 @@ void Recorder::Undraw(std::span<const ir::Value> results, const GeneratorState& 
   if (generator == after) generator = before;
 }
 
-absl::StatusOr<std::vector<ir::Value>> Recorder::Gradient(ir::Builder& b, Tensor& loss, std::span<Tensor* const> wrt,
-                                                          Tensor* seed, ir::Location location) {
+absl::StatusOr<Place> Recorder::PlaceOfGradient(const Tensor* loss, std::span<Tensor* const> wrt, const Tensor* seed) {
+  WEFT_RETURN_IF_ERROR(CheckTensor(loss, "grad: y"));
+  if (seed != nullptr) WEFT_RETURN_IF_ERROR(CheckTensor(seed, "grad: cotangent"));
+  WEFT_ASSIGN_OR_RETURN(MeshState * state, CheckPlace(loss->sharding_));
+  std::optional<Frame*> frame = Deeper(loss->frame_.get(), seed != nullptr ? seed->frame_.get() : nullptr);
+  for (size_t i = 0; i < wrt.size() && frame.has_value(); ++i) {
+    WEFT_RETURN_IF_ERROR(CheckTensor(wrt[i], absl::StrCat("grad: xs[", i, "]")));
+    frame = Deeper(*frame, wrt[i]->frame_.get());
+  }
+  if (!frame.has_value()) {
+    return UserError("grad: y is of ", NameOf(loss->frame_.get()),
+                     ", another of the tensors of a body that is neither inside it nor around it");
+  }
+  return Place{state, *frame};
+}
+
+absl::StatusOr<std::vector<ir::Value>> Recorder::Gradient(ir::Builder& b, Frame* frame, Tensor& loss,
+                                                          std::span<Tensor* const> wrt, Tensor* seed,
+                                                          ir::Location location) {
   std::vector<ir::Value> values;
   for (size_t i = 0; i < wrt.size(); ++i) {
     const std::string what = absl::StrCat("grad: xs[", i, "]");
-    WEFT_RETURN_IF_ERROR(CheckTensor(wrt[i], what));
-    if (wrt[i]->device_ != loss.device_) {
-      return WithPosition(UserError(what, " is on ", wrt[i]->device_->name, ", y on ", loss.device_->name), location);
+    if (!(wrt[i]->sharding_ == loss.sharding_)) {
+      return WithPosition(
+          UserError(what, " is on ", wrt[i]->sharding_.mesh().name(), ", y on ", loss.sharding_.mesh().name()),
+          location);
     }
-    if (IsFloat(wrt[i]->dtype()) && !wrt[i]->value().node->needs_gradient()) {
+    // In a body any float will do: nothing there has a past that a barrier could take.
+    if (frame == nullptr && IsFloat(wrt[i]->dtype()) && !wrt[i]->value().node->needs_gradient()) {
       return WithPosition(UserErrorOf(absl::StatusCode::kFailedPrecondition, what,
                                       " does not require a gradient; call weft_tensor_require_grad on it before "
                                       "it is used"),
                           location);
     }
-    values.push_back(wrt[i]->value());
+    values.push_back(ValueIn(frame, wrt[i]));
   }
-  absl::StatusOr<std::vector<ir::Value>> found = autodiff::Gradient(b, loss.value(), values, ValueOf(seed));
-  if (found.ok() && !loss.value().node->needs_gradient()) {
+  absl::StatusOr<std::vector<ir::Value>> found =
+      autodiff::Gradient(b, ValueIn(frame, &loss), values, ValueIn(frame, seed));
+  if (found.ok() && frame == nullptr && !loss.value().node->needs_gradient()) {
     // Zeros would be right and useless: almost always the loss is from before a barrier.
     found = UserErrorOf(absl::StatusCode::kFailedPrecondition,
                         "grad: y does not depend on a tensor that requires a gradient, or a barrier has passed "
@@ -235,15 +382,15 @@ absl::StatusOr<std::vector<ir::Value>> Recorder::Gradient(ir::Builder& b, Tensor
   return found;
 }
 
-void Recorder::Count(DeviceState& state, const ir::Builder& b, const void* what, std::span<const ir::Value> results,
+void Recorder::Count(const Place& place, const ir::Builder& b, const void* what, std::span<const ir::Value> results,
                      bool pending) {
   metrics_.Add(Counter::kNodesRecorded, b.emitted());
-  if (!pending) return;
+  if (!pending || place.frame != nullptr) return;
   int64_t bytes = 0;
   for (const ir::Value& value : results) {
     if (value.type().is_tensor()) bytes += value.type().bytes();
   }
-  state.policy.Recorded(Signature(what, results), b.emitted(), bytes);
+  place.state->policy.Recorded(Signature(what, results), b.emitted(), bytes);
 }
 
 ir::Value Recorder::Detached(ir::Builder& b, const ir::Value& value, bool requires_grad) {
@@ -258,6 +405,10 @@ ir::Value Recorder::Detached(ir::Builder& b, const ir::Value& value, bool requir
 }
 
 absl::Status Recorder::SetRequiresGrad(Tensor& tensor, bool on) {
+  if (tensor.frame_ != nullptr) {
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "require_grad in ", NameOf(tensor.frame_.get()),
+                       ": weft_grad takes any float tensor there");
+  }
   if (on && !IsFloat(tensor.dtype())) {
     return UserError("only float tensors can require gradients, not ", ir::ShortType(tensor.type()));
   }
@@ -272,18 +423,28 @@ absl::Status Recorder::SetRequiresGrad(Tensor& tensor, bool on) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ir::Value> Recorder::Assignable(const Tensor& dst, const Tensor& src, ir::Location location) const {
+absl::StatusOr<ir::Value> Recorder::Assignable(const Tensor& dst, const Tensor& src, ir::Location location) {
   if (!(dst.type() == src.type())) {
     return WithPosition(UserError("assign: target is ", ir::ShortType(dst.type()), ", value ",
                                   ir::ShortType(src.type()), "; dtype and shape must be the same"),
                         location);
   }
-  if (dst.device_ != src.device_) {
-    return WithPosition(UserError("assign: target is on ", dst.device_->name, ", value on ", src.device_->name),
+  if (!(dst.sharding_ == src.sharding_)) {
+    return WithPosition(
+        UserError("assign: target is on ", dst.sharding_.mesh().name(), ", value on ", src.sharding_.mesh().name()),
+        location);
+  }
+  if (Deeper(dst.frame_.get(), src.frame_.get()) != dst.frame_.get()) {
+    return WithPosition(UserError("assign: the target belongs to ", NameOf(dst.frame_.get()), ", the value to ",
+                                  NameOf(src.frame_.get()),
+                                  "; a body changes nothing outside: give the value out as a result of the function"),
                         location);
   }
+  if (dst.frame_ != nullptr && dst.frame_->state != Frame::State::kOpen) {
+    return WithPosition(CheckTensor(&dst, "assign: the target"), location);
+  }
   ir::Builder b(location);
-  ir::Value value = Detached(b, src.value(), dst.state.requires_grad);
+  ir::Value value = Detached(b, ValueIn(dst.frame_.get(), &src), dst.state.requires_grad);
   if (!b.ok()) return WithPosition(b.status(), location);
   return value;
 }
@@ -299,20 +460,23 @@ void Recorder::Assign(Tensor& dst, ir::Value value) {
   dst.state.expired = dst.state.set_aside = false;
 }
 
-absl::StatusOr<DeviceState*> Recorder::PlaceOfUpdate(std::span<Tensor* const> operands,
-                                                     std::span<Tensor* const> targets, ir::Location location) {
+absl::StatusOr<Place> Recorder::PlaceOfUpdate(std::span<Tensor* const> operands, std::span<Tensor* const> targets,
+                                              ir::Location location) {
   WEFT_RETURN_IF_ERROR(CheckTensor(targets[0], "update: target 0"));
-  WEFT_ASSIGN_OR_RETURN(DeviceState * state, CheckDevice(targets[0]->device_));
+  const Sharding& place = targets[0]->sharding_;
+  WEFT_ASSIGN_OR_RETURN(MeshState * state, CheckPlace(place));
   for (size_t i = 0; i < operands.size() + targets.size(); ++i) {
     const Tensor* tensor = i < operands.size() ? operands[i] : targets[i - operands.size()];
     if (tensor == nullptr && i < operands.size()) continue;
     WEFT_RETURN_IF_ERROR(CheckTensor(tensor, "update: a tensor"));
-    if (tensor->device_ != state->device) {
-      return WithPosition(UserError("update: tensors are on ", state->device->name, " and ", tensor->device_->name),
-                          location);
+    WEFT_RETURN_IF_ERROR(CheckProgram(tensor->frame_.get(), "an optimizer's update"));
+    if (!(tensor->sharding_ == place)) {
+      return WithPosition(
+          UserError("update: tensors are on ", place.mesh().name(), " and ", tensor->sharding_.mesh().name()),
+          location);
     }
   }
-  return state;
+  return Place{state};
 }
 
 absl::StatusOr<std::vector<ir::Value>> Recorder::Update(ir::Builder& b, std::span<Tensor* const> operands,
@@ -323,7 +487,7 @@ absl::StatusOr<std::vector<ir::Value>> Recorder::Update(ir::Builder& b, std::spa
   for (const Tensor* tensor : operands) f64 = f64 || (tensor != nullptr && tensor->dtype() == DType::kF64);
   for (const Tensor* tensor : targets) f64 = f64 || tensor->dtype() == DType::kF64;
   std::vector<ir::Value> values;
-  for (const Tensor* operand : operands) values.push_back(ValueOf(operand));
+  for (const Tensor* operand : operands) values.push_back(ValueIn(nullptr, operand));
   std::vector<ir::Value> f32_scalars, f64_scalars;
   for (double scalar : scalars) {
     const uint32_t word = __builtin_bit_cast(uint32_t, static_cast<float>(scalar));

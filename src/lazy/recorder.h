@@ -3,19 +3,18 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <span>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "src/ir/builder.h"
-#include "src/lazy/device_state.h"
+#include "src/lazy/frame.h"
 #include "src/lazy/generator.h"
 #include "src/lazy/services.h"
 #include "src/runtime/mutex.h"
 
 namespace weft::lazy {
-
-using Tensors = absl::InlinedVector<Ref<Tensor>, 2>;
 
 // Thread rule: everything under its Lock, but for Release; the order of the lock is the order of the program.
 class Recorder {
@@ -54,13 +53,20 @@ class Recorder {
   };
 
   // Before the first Lock. `options` become the policy of its automatic cuts.
-  void AddDevice(Device* device, Backend* backend, compiler::ProgramCache* programs, const Options& options);
-  std::vector<DeviceState>& devices() { return devices_; }
-  DeviceState* StateOf(const Device* device);
-  // Null: the first. FAILED_PRECONDITION once closed.
-  absl::StatusOr<DeviceState*> CheckDevice(const Device* device);
+  void AddMesh(std::vector<Device*> devices, compiler::ProgramCache* programs, const Options& options);
+  std::deque<MeshState>& meshes() { return meshes_; }
+  MeshState& StateOf(const Sharding& sharding);
+  // FAILED_PRECONDITION once closed; so do the others.
+  absl::Status CheckOpen() const;
+  absl::StatusOr<MeshState*> CheckPlace(const Sharding& sharding);
+  // Open, the mesh of this device alone; in a body, that of the body.
+  absl::StatusOr<Place> CheckWhere(const Where& where);
   // Ours, and not expired.
   absl::Status CheckTensor(const Tensor* tensor, std::string_view what) const;
+  // Besides, that it has a value: one in a body has none.
+  absl::Status CheckKnowable(const Tensor* tensor, std::string_view what) const;
+  // For what no body can do: reads, waits, barriers.
+  static absl::Status CheckProgram(const Frame* frame, std::string_view what);
   void Close() { Held(), closed_ = true; }
   bool closed() const { return Held(), closed_; }
 
@@ -70,7 +76,7 @@ class Recorder {
 
   // --- Tensors -------------------------------------------------------------------------------------------------------
   static ir::Value NewLeaf(const ir::Type& type, Ref<Data> data, bool needs_gradient = false);
-  Ref<Tensor> NewTensor(DeviceState& state, ir::Value value, ir::Location location);
+  Ref<Tensor> NewTensor(const Place& place, ir::Value value, ir::Location location);
   void Show(Tensor& tensor, ir::Value value) {
     Held();
     tensor.Show(std::move(value));
@@ -79,32 +85,45 @@ class Recorder {
   // The last reference is gone. Without the lock, on any thread.
   void Release(const Tensor* tensor);
 
+  // --- Functions -----------------------------------------------------------------------------------------------------
+  absl::StatusOr<Ref<Frame>> Begin(const Where& where, std::string name, std::span<const ir::Type> inputs,
+                                   ir::Location location, Tensors* parameters);
+  struct Finished {
+    Ref<const ir::Function> function;  // parameters: the inputs, then one per capture
+    Tensors captures;                  // of the frame around the body: what a call goes with
+  };
+  absl::StatusOr<Finished> Finish(Frame& frame, std::span<Tensor* const> outputs);
+  void Abandon(Frame& frame);
+
   // --- Nodes ---------------------------------------------------------------------------------------------------------
-  // Where the operation is recorded: the device of its operands, which must be one; without any, `device`.
-  absl::StatusOr<DeviceState*> PlaceOf(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Location location,
-                                       Device* device);
+  // Where the operation is recorded: where its operands live, which must be one place, in the deepest of their frames and
+  // `where`'s, around which the others must be.
+  absl::StatusOr<Place> PlaceOf(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Location location,
+                                const Where& where);
   // The results, which no tensor shows yet; the builder has the error. Draws from the random state if need be: take it back
   // with Undraw if the call fails after all.
-  ir::Values Operation(ir::Builder& b, const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs&& attrs);
-  absl::StatusOr<std::vector<ir::Value>> Gradient(ir::Builder& b, Tensor& loss, std::span<Tensor* const> wrt,
-                                                  Tensor* seed, ir::Location location);
+  ir::Values Operation(ir::Builder& b, Frame* frame, const ir::OpDef& op, std::span<Tensor* const> operands,
+                       ir::Attrs&& attrs, ir::RegionSpan regions);
+  absl::StatusOr<Place> PlaceOfGradient(const Tensor* loss, std::span<Tensor* const> wrt, const Tensor* seed);
+  absl::StatusOr<std::vector<ir::Value>> Gradient(ir::Builder& b, Frame* frame, Tensor& loss,
+                                                  std::span<Tensor* const> wrt, Tensor* seed, ir::Location location);
   // So that a call that failed draws the same numbers when it is repeated, unless somebody else has drawn since.
   void Undraw(std::span<const ir::Value> results, const GeneratorState& before);
   // What stands for an operation in the policy's signatures where many are recorded at once.
   static constexpr char kGradientTag = 0, kUpdateTag = 0;
   // What was recorded counts, where it stays pending for the policy too; `what` is an OpDef or a tag.
-  void Count(DeviceState& state, const ir::Builder& b, const void* what, std::span<const ir::Value> results,
+  void Count(const Place& place, const ir::Builder& b, const void* what, std::span<const ir::Value> results,
              bool pending);
   // New tensors show the results.
-  void Publish(DeviceState& state, std::span<ir::Value> results, ir::Location location, Tensors* made) {
-    for (ir::Value& value : results) made->push_back(NewTensor(state, std::move(value), location));
+  void Publish(const Place& place, std::span<ir::Value> results, ir::Location location, Tensors* made) {
+    for (ir::Value& value : results) made->push_back(NewTensor(place, std::move(value), location));
   }
 
   // The value as others may go on from it: without a past that gradients could enter.
   static ir::Value Detached(ir::Builder& b, const ir::Value& value, bool requires_grad);
   absl::Status SetRequiresGrad(Tensor& tensor, bool on);
   // Whether the one may be assigned to the other, then what is to be shown.
-  absl::StatusOr<ir::Value> Assignable(const Tensor& dst, const Tensor& src, ir::Location location) const;
+  absl::StatusOr<ir::Value> Assignable(const Tensor& dst, const Tensor& src, ir::Location location);
   void Assign(Tensor& dst, ir::Value value);
 
   // For code that records many operations as one (optimizers): values of `operands` in, new values of `targets` out,
@@ -118,8 +137,8 @@ class Recorder {
     std::span<ir::Value> targets;
   };
   using UpdateFn = absl::FunctionRef<absl::Status(const UpdateCall&)>;
-  absl::StatusOr<DeviceState*> PlaceOfUpdate(std::span<Tensor* const> operands, std::span<Tensor* const> targets,
-                                             ir::Location location);
+  absl::StatusOr<Place> PlaceOfUpdate(std::span<Tensor* const> operands, std::span<Tensor* const> targets,
+                                      ir::Location location);
   absl::StatusOr<std::vector<ir::Value>> Update(ir::Builder& b, std::span<Tensor* const> operands,
                                                 std::span<const double> scalars, std::span<Tensor* const> targets,
                                                 ir::Location location, UpdateFn build);
@@ -127,6 +146,8 @@ class Recorder {
  private:
   // What the thread rule says.
   void Held() const ABSL_ASSERT_EXCLUSIVE_LOCK(mutex_) {}
+  // What a tensor shows, as the frame knows it; null: nothing.
+  ir::Value ValueIn(Frame* frame, const Tensor* tensor);
   void Bury() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TryBury() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -134,7 +155,7 @@ class Recorder {
   Services& services_;
   Metrics& metrics_;
   Mutex mutex_;
-  std::vector<DeviceState> devices_;  // never grows after the first Lock; what is in them under the lock
+  std::deque<MeshState> meshes_;  // never grows after the first Lock; what is in them under the lock
   uint64_t time_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<Tensor*> dead_{nullptr};

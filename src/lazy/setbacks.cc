@@ -37,9 +37,9 @@ absl::Status NoMemoryFor(const ir::Value& value, std::string_view why) {
   return status;
 }
 
-std::string Shortage(double wanted, const Device& device, int64_t room) {
+std::string Shortage(double wanted, const Mesh& mesh, int64_t room) {
   return absl::StrCat(static_cast<int64_t>(std::min(wanted, 0x1p62)), " bytes are needed at once, ", room,
-                      " are free on ", device.name);
+                      " are free on ", mesh.name());
 }
 
 }  // namespace
@@ -49,8 +49,13 @@ absl::Status Evaluator::OutOfMemory(const Cut& cut, const absl::Status& status) 
   return NoMemoryFor(Largest(cut.outputs), status.message());
 }
 
-absl::StatusOr<int64_t> Evaluator::RoomFor(double wanted, Lock& lock, DeviceState& state, const Cut& cut) {
-  const auto ask = [&] { return state.backend->bytes_available(state.device); };
+absl::StatusOr<int64_t> Evaluator::RoomFor(double wanted, Lock& lock, MeshState& state, const Cut& cut) {
+  // The device with the least left: each has all of a whole value.
+  const auto ask = [&] {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (Device* device : state.mesh.devices()) least = std::min(least, device->backend->bytes_available(device));
+    return least;
+  };
   const int64_t room = ask();
   const Ref<Event> running = state.last_event();
   if (room < 0 || wanted <= static_cast<double>(room) || !running || running->done()) return room;
@@ -60,13 +65,13 @@ absl::StatusOr<int64_t> Evaluator::RoomFor(double wanted, Lock& lock, DeviceStat
   return ask();
 }
 
-absl::Status Evaluator::Fit(Lock& lock, DeviceState& state, Cut* cut) {
+absl::Status Evaluator::Fit(Lock& lock, MeshState& state, Cut* cut) {
   if (cut->asked == cut->outputs.size()) return absl::OkStatus();
   const double total = CutPlanner::OutputBytes(*cut);
   if (total < static_cast<double>(options_.large_cut_bytes)) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(const int64_t room, RoomFor(total, lock, state, *cut));
   if (room < 0 || total <= static_cast<double>(room)) return absl::OkStatus();
-  absl::Status status = NoMemoryFor(Largest(cut->outputs), Shortage(total, *state.device, room));
+  absl::Status status = NoMemoryFor(Largest(cut->outputs), Shortage(total, state.mesh, room));
   double spared = 0;  // what is not larger stays an output
   if (cut->asked == 0) {
     WEFT_RETURN_IF_ERROR(planner_.Trace(cut));
@@ -77,19 +82,19 @@ absl::Status Evaluator::Fit(Lock& lock, DeviceState& state, Cut* cut) {
   return fits || cut->asked > 0 ? absl::OkStatus() : status;
 }
 
-absl::Status Evaluator::CheckRoom(Lock& lock, DeviceState& state, const Cut& cut, int64_t temporary_bytes) {
+absl::Status Evaluator::CheckRoom(Lock& lock, MeshState& state, const Cut& cut, int64_t temporary_bytes) {
   double wanted = CutPlanner::OutputBytes(cut) + static_cast<double>(temporary_bytes);
   if (wanted < static_cast<double>(options_.large_cut_bytes)) return absl::OkStatus();
   for (size_t i = 0; i < cut.arguments.size(); ++i) {
     if (cut.trace.arguments[i].donated_to < 0) continue;
-    wanted -= static_cast<double>(cut.arguments[i]->shards[0]->bytes());
+    wanted -= static_cast<double>(cut.arguments[i]->bytes());
   }
   WEFT_ASSIGN_OR_RETURN(const int64_t room, RoomFor(wanted, lock, state, cut));
   if (room < 0 || wanted <= static_cast<double>(room)) return absl::OkStatus();
-  return NoMemoryFor(Largest(cut.outputs), Shortage(wanted, *state.device, room));
+  return NoMemoryFor(Largest(cut.outputs), Shortage(wanted, state.mesh, room));
 }
 
-absl::StatusOr<bool> Evaluator::Compiles(Lock& lock, DeviceState& state, std::span<const ir::Value> values) {
+absl::StatusOr<bool> Evaluator::Compiles(Lock& lock, MeshState& state, std::span<const ir::Value> values) {
   Cut trial;
   planner_.These(values, &trial);
   if (trial.empty()) return true;
@@ -99,7 +104,7 @@ absl::StatusOr<bool> Evaluator::Compiles(Lock& lock, DeviceState& state, std::sp
   return status.ok();
 }
 
-absl::Status Evaluator::SetAside(Lock& lock, DeviceState& state, const Cut& cut, const absl::Status& status) {
+absl::Status Evaluator::SetAside(Lock& lock, MeshState& state, const Cut& cut, const absl::Status& status) {
   const OpenCut open(state, cut);
   const std::span<const ir::Value> values = cut.outputs;
   std::vector<std::span<const ir::Value>> refused = {values};
@@ -136,12 +141,12 @@ absl::Status Evaluator::SetAside(Lock& lock, DeviceState& state, const Cut& cut,
   return named;
 }
 
-void Evaluator::PostponeCut(DeviceState& state, const absl::Status& status) {
+void Evaluator::PostponeCut(MeshState& state, const absl::Status& status) {
   state.policy.Postpone();
   metrics_.Add(Counter::kCutsPostponed);
   if (std::exchange(state.postponed, true)) return;
   services_.Log(LogLevel::kWarning,
-                absl::StrCat("automatic cut of the pending graph on ", state.device->name,
+                absl::StrCat("automatic cut of the pending graph on ", state.mesh.name(),
                              ": put off, tried again whenever the graph has doubled: ", status.message()));
 }
 

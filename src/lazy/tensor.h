@@ -8,17 +8,22 @@
 namespace weft::lazy {
 
 class Engine;
+class Frame;
 class Recorder;
 
-// Thread rule: the engine's methods lock; dtype, dims and device never change and need no lock. Releasing the last
+// Thread rule: the engine's methods lock; dtype, dims and where it lives never change and need no lock. Releasing the last
 // reference never blocks: the tensor goes on a list that the next call into the engine empties.
 class Tensor final : public RefCounted {
  public:
   const ir::Type& type() const { return type_; }
   DType dtype() const { return type_.dtype; }
   const Dims& dims() const { return type_.dims; }
-  Device* device() const { return device_; }
+  const Sharding& sharding() const { return sharding_; }
+  // That has all of it.
+  Device* device() const { return sharding_.mesh().devices()[sharding_.whole_at()]; }
   Engine& engine() const { return *engine_; }
+  // Whose body it belongs to; null: the program.
+  Frame* frame() const { return frame_.get(); }
 
   static void Destroy(const Tensor* tensor);
 
@@ -48,11 +53,12 @@ class Tensor final : public RefCounted {
  private:
   friend class LiveList;
   friend class Recorder;
-  Tensor(Ref<Engine> engine, Device* device, const ir::Type& type);
+  Tensor(Ref<Engine> engine, Ref<Frame> frame, const Sharding& sharding, const ir::Type& type);
   ~Tensor() override;
 
   const Ref<Engine> engine_;
-  Device* const device_;
+  const Ref<Frame> frame_;
+  const Sharding sharding_;
   const ir::Type type_;
   ir::Value value_;
   Tensor* previous_ = nullptr;  // of the live list

@@ -37,7 +37,7 @@ ir::Value BroadcastTo(ir::Builder& b, const ir::Value& x, const Dims& dims) {
 
 }  // namespace
 
-ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs) {
+ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs, ir::RegionSpan regions) {
   const size_t count = std::max<size_t>(op.results.size(), 1);
   if (!b.ok()) return ir::Values(count);
   if (op.rule == ir::OperandRule::kBroadcast) {
@@ -67,14 +67,15 @@ ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir:
       }
     }
   }
-  if (op.kind != ir::Kind::kMacro) return b.EmitAll(op, std::move(operands), std::move(attrs));
+  if (op.kind != ir::Kind::kMacro) return b.EmitAll(op, std::move(operands), std::move(attrs), regions);
   ir::Types types;
-  if (absl::Status status = ir::CheckCall(op, operands, attrs, &types); !status.ok()) {
+  if (absl::Status status = ir::CheckCall(op, operands, attrs, &types, regions); !status.ok()) {
     b.Fail(std::move(status));
     return ir::Values(count);
   }
   ir::Values results(count);
-  absl::Status status = Expand(b, op, std::move(operands), attrs, types, std::span(results.data(), results.size()));
+  absl::Status status =
+      Expand(b, op, std::move(operands), attrs, types, std::span(results.data(), results.size()), regions);
   if (!status.ok()) b.Fail(std::move(status));
   return b.ok() ? results : ir::Values(count);
 }
@@ -101,10 +102,10 @@ bool IsWidening(const ir::Node& node) {
 }
 
 absl::Status Expand(ir::Builder& b, const ir::OpDef& op, ir::Values operands, const ir::Attrs& attrs,
-                    std::span<const ir::Type> types, std::span<ir::Value> results) {
+                    std::span<const ir::Type> types, std::span<ir::Value> results, ir::RegionSpan regions) {
   operands.resize(std::max(operands.size(), op.operands.size()));
-  if (!ComputesWide(op, operands)) return op.expand(ir::ExpandCall{b, op, operands, attrs}, results);
-  WEFT_RETURN_IF_ERROR(op.expand(ir::ExpandCall{b, op, Widened(b, operands), attrs}, results));
+  if (!ComputesWide(op, operands)) return op.expand(ir::ExpandCall{b, op, operands, attrs, regions}, results);
+  WEFT_RETURN_IF_ERROR(op.expand(ir::ExpandCall{b, op, Widened(b, operands), attrs, regions}, results));
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i] && results[i].dtype() != types[i].dtype) {
       results[i] = b.Emit(kOp_convert, {results[i]}, {types[i].dtype});
@@ -113,8 +114,8 @@ absl::Status Expand(ir::Builder& b, const ir::OpDef& op, ir::Values operands, co
   return absl::OkStatus();
 }
 
-ir::Value Call(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs) {
-  return CallAll(b, op, std::move(operands), std::move(attrs))[0];
+ir::Value Call(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs, ir::RegionSpan regions) {
+  return CallAll(b, op, std::move(operands), std::move(attrs), regions)[0];
 }
 
 }  // namespace weft::ops

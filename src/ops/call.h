@@ -8,9 +8,11 @@
 namespace weft::ops {
 
 // All results; empty values after a failure (ask b.status()). Follows op.rule; macros expand.
-ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs = {});
+ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs = {},
+                   ir::RegionSpan regions = {});
 // The first result.
-ir::Value Call(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs = {});
+ir::Value Call(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs = {},
+               ir::RegionSpan regions = {});
 
 // Whether the rules of `op` see f32 in place of f16 and bf16 on these operands (OpDef::rounds_once says when not).
 bool ComputesWide(const ir::OpDef& op, std::span<const ir::Value> operands);
@@ -24,7 +26,7 @@ bool IsWidening(const ir::Node& node);
 // The expansion of a composite or macro, its results rounded to `types`. Whoever expands comes through here, so that every
 // backend, the reference and the gradient compute the same thing.
 absl::Status Expand(ir::Builder& b, const ir::OpDef& op, ir::Values operands, const ir::Attrs& attrs,
-                    std::span<const ir::Type> types, std::span<ir::Value> results);
+                    std::span<const ir::Type> types, std::span<ir::Value> results, ir::RegionSpan regions = {});
 
 // NumPy's broadcast of two shapes; a UserError naming the first dimension that does not fit.
 absl::StatusOr<Dims> BroadcastDims(std::span<const int64_t> a, std::span<const int64_t> b);

@@ -25,7 +25,7 @@ absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const Pipe
       last = &op;
       ir::Values results(call.node.results().size());
       status = ops::Expand(call.b, op, call.operands, call.node.attrs(), call.node.results(),
-                           std::span(results.data(), results.size()));
+                           std::span(results.data(), results.size()), call.regions);
       if (!status.ok() || !call.b.ok()) return {};
       return results;
     };

@@ -11,6 +11,31 @@ Ref<Event> Event::Done(absl::Status status) {
   return event;
 }
 
+Ref<Event> Event::All(std::span<const Ref<Event>> events) {
+  if (events.empty()) return Done();
+  if (events.size() == 1) return events[0];
+  struct Joint final : RefCounted {
+    std::atomic<size_t> left{0};
+    Mutex mutex;
+    absl::Status status ABSL_GUARDED_BY(mutex);
+    Ref<Event> done = MakeRef<Event>();
+  };
+  Ref<Joint> joint = MakeRef<Joint>();
+  joint->left = events.size();
+  for (const Ref<Event>& event : events) {
+    event->OnDone([joint](const absl::Status& status) {
+      absl::Status first;
+      {
+        MutexLock lock(joint->mutex);
+        joint->status.Update(status);
+        first = joint->status;
+      }
+      if (joint->left.fetch_sub(1) == 1) joint->done->Complete(std::move(first));
+    });
+  }
+  return joint->done;
+}
+
 void Event::Complete(absl::Status status) {
   std::vector<std::function<void(const absl::Status&)>> then;
   {

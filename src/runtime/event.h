@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "src/runtime/mutex.h"
@@ -16,6 +17,8 @@ class Event final : public RefCounted {
  public:
   Event() = default;
   static Ref<Event> Done(absl::Status status = absl::OkStatus());
+  // Done when all are; the first failure is the outcome.
+  static Ref<Event> All(std::span<const Ref<Event>> events);
 
   // Exactly once.
   void Complete(absl::Status status);

@@ -13,12 +13,14 @@ constexpr AttrDef kAttrs[] = {
     {"ints", AttrType::kInts, ""},  {"doubles", AttrType::kDoubles, ""},
     {"s", AttrType::kString, ""},   {"l", AttrType::kLiteral, ""},
 };
+constexpr RegionDef kRegions[] = {{"bodies", "anything", true}};
 constexpr std::string_view kResults[] = {"first", "second"};
 
 }  // namespace
 
 constinit const OpDef kEverything = {
-    .name = "test.everything", .c_name = "everything", .attrs = kAttrs, .results = kResults};
+    .name = "test.everything", .c_name = "everything", 
+    .attrs = kAttrs, .regions = kRegions, .results = kResults};
 
 const OpDef* FindTestOp(std::string_view name) {
   return name == kEverything.name ? &kEverything : ops::FindOp(name);

@@ -241,9 +241,9 @@ TEST(Ahead, AreSoManyLaunchesAndWhoWaitsForRoomHoldsNobodyUp) {
       ++steps;
     }
   });
-  while (w.Count(Counter::kLaunches) < static_cast<int64_t>(DeviceState::kAhead)) std::this_thread::yield();
+  while (w.Count(Counter::kLaunches) < static_cast<int64_t>(MeshState::kAhead)) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
-  EXPECT_EQ(steps, static_cast<int>(DeviceState::kAhead));
+  EXPECT_EQ(steps, static_cast<int>(MeshState::kAhead));
   T z = x;
   for (int i = 0; i < 100; ++i) z = w.Op("mul", {z, x});
   gate->Complete(absl::OkStatus());

@@ -3,6 +3,7 @@
 
 #include "src/compiler/compile_queue.h"
 #include "src/lazy/cut_planner.h"
+#include "src/lazy/launcher.h"
 #include "src/lazy/recorder.h"
 #include "src/ops/call.h"
 #include "tests/lazy/world.h"
@@ -16,15 +17,87 @@ struct Planner : ::testing::Test {
   Value Leaf(Dims dims) {
     const ir::Type type = ir::Type::Tensor(DType::kF32, dims);
     Ref<Buffer> buffer = backend.ToDevice(backend.devices()[0], DType::kF32, dims, HostTensor(DType::kF32, dims).bytes()).value();
-    return Recorder::NewLeaf(type, MakeRef<Data>(std::move(buffer)));
+    return Recorder::NewLeaf(type, MakeRef<Data>(Sharding::Whole(mesh), Shards{std::move(buffer)}));
   }
   Value Op(const ir::OpDef& op, ir::Values operands) { return ops::Call(b, op, std::move(operands)); }
 
   testing::FakeBackend backend;
+  const Mesh mesh{{backend.devices()[0]}};
   ir::Builder b;
   CutPlanner planner;
   Cut cut;
 };
+
+// Gives each device, as its result, the argument that it got, and keeps the lists.
+struct Echo final : Executable {
+  explicit Echo(std::vector<std::vector<Ref<Buffer>>>* got) : got(got) {}
+  absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
+    std::vector<DeviceResults> all;
+    for (const DeviceArguments& device : devices.first(devices.size() - lost)) {
+      got->emplace_back(device.buffers.begin(), device.buffers.end());
+      words.assign(device.words.begin(), device.words.end());
+      DeviceResults& results = all.emplace_back();
+      results.buffers.push_back(device.buffers[0]);
+      results.done = done.emplace_back(MakeRef<Event>());
+    }
+    return all;
+  }
+  absl::StatusOr<std::string> Serialize() const override { return std::string(); }
+  ExecutableStats stats() const override { return {}; }
+  std::vector<std::vector<Ref<Buffer>>>* got;
+  std::vector<uint32_t> words;
+  std::vector<Ref<Event>> done;
+  size_t lost = 0;
+};
+
+TEST(Launcher, BindsAListOfArgumentsAndOneOfResultsForEachDeviceOfAMesh) {
+  testing::FakeBackend backend(2);
+  MeshState state({backend.devices().begin(), backend.devices().end()}, nullptr);
+  const Dims dims{2};
+  Shards shards;
+  for (Device* device : backend.devices()) {
+    shards.push_back(backend.ToDevice(device, DType::kF32, dims, HostTensor(DType::kF32, dims).bytes()).value());
+  }
+  const Value x = Recorder::NewLeaf(ir::Type::Tensor(DType::kF32, dims), MakeRef<Data>(state.whole(), shards));
+  const Value scale = Recorder::NewLeaf(ir::Type::Scalar(DType::kF32), MakeRef<Data>(std::vector<uint32_t>{7}));
+  ir::Builder b;
+  const Value y = ops::Call(b, ops::kOp_mul, {x, scale});
+  CutPlanner planner;
+  Cut cut;
+  planner.These({&y, 1}, &cut);
+  ASSERT_TRUE(planner.Trace(&cut).ok());
+  std::vector<std::vector<Ref<Buffer>>> got;
+  compiler::Program program;
+  program.executable = std::make_unique<Echo>(&got);
+  Echo& echo = static_cast<Echo&>(*program.executable);
+  Metrics metrics;
+  Launcher launcher(metrics);
+  echo.lost = 1;
+  EXPECT_THAT(std::string(launcher.Launch(state, program, CutReason::kEval, &cut).message()),
+              HasSubstr("a launch on 2 devices gave 1 lists of results"));
+  EXPECT_EQ(DataOf(y), nullptr);
+  echo.lost = 0;
+  got.clear();
+  echo.done.clear();
+  ASSERT_TRUE(launcher.Launch(state, program, CutReason::kEval, &cut).ok());
+  EXPECT_THAT(got, ElementsAre(ElementsAre(shards[0]), ElementsAre(shards[1])));
+  EXPECT_THAT(echo.words, ElementsAre(7));
+  const Data* data = DataOf(y);
+  ASSERT_NE(data, nullptr);
+  EXPECT_TRUE(data->sharding() == state.whole());
+  EXPECT_THAT(data->shards(), ElementsAre(shards[0], shards[1]));
+  EXPECT_EQ(data->whole(), shards[0]);
+  EXPECT_EQ(data->bytes(), 8);
+  shards[1]->Hold();
+  EXPECT_TRUE(data->held());
+  shards[1]->Unhold();
+  // Done when both are; the first failure is the launch's.
+  echo.done[1]->Complete(absl::InternalError("device 1"));
+  EXPECT_FALSE(state.last_event()->done());
+  echo.done[0]->Complete(absl::OkStatus());
+  ASSERT_TRUE(state.last_event()->done());
+  EXPECT_EQ(state.last_event()->status().message(), "device 1");
+}
 
 TEST_F(Planner, ComputesWhatIsSharedOnceAndLeavesTheRestToItsUser) {
   const Value x = Leaf({4});

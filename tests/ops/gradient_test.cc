@@ -236,7 +236,7 @@ void ExpectCompared(const Tallies& tallies, double share) {
   for (const ir::OpDef* op : ops::AllOps()) {
     const bool floats = std::any_of(op->operands.begin(), op->operands.end(),
                                     [](const ir::OperandDef& operand) { return ir::Contains(operand.types, DType::kF64); });
-    if (Excused(*op) || !floats) continue;
+    if (Excused(*op) || !floats || !op->regions.empty()) continue;  // carried functions: tests/lazy/frames_test
     const auto found = tallies.find(std::string(op->c_name));
     if (found == tallies.end()) {
       ADD_FAILURE() << op->c_name << " has no sample that is smooth in f64";

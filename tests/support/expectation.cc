@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<HostTensor>> RunDisturbed(const ir::Function& functio
       operands.push_back(x);
     }
     WEFT_ASSIGN_OR_RETURN(std::vector<HostTensor> results,
-                          reference::InterpretCall(node->op(), operands, node->attrs(), node->results()));
+                          reference::InterpretCall(node->op(), operands, node->attrs(), node->results(), node->regions()));
     if (AnythingGoes(node->op(), operands)) {
       for (int64_t i = 0; i < results[0].count(); ++i) results[0].SetDouble(i, rng.Chance(0.5) ? NAN : rng.Uniform(-1, 1));
     }

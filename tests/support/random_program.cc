@@ -138,7 +138,7 @@ absl::Status ProgramMaker::Evaluate(std::span<const ir::Value> results, bool* ac
     for (const ir::Value& operand : node->operands()) {
       operands.push_back(operand ? &known_.at(operand.node.get())[operand.result] : nullptr);
     }
-    WEFT_ASSIGN_OR_RETURN(known_[node], reference::InterpretCall(node->op(), operands, node->attrs(), node->results()));
+    WEFT_ASSIGN_OR_RETURN(known_[node], reference::InterpretCall(node->op(), operands, node->attrs(), node->results(), node->regions()));
   }
   for (const ir::Value& result : results) {
     if (*acceptable && !InRange(known_.at(result.node.get())[result.result], wild)) *acceptable = false;

@@ -30,7 +30,7 @@ class LaunchQueue {
  public:
   ~LaunchQueue();
   // Runs `work` after all earlier ones: on the queue's thread, or here and now if nothing waits and `inline_allowed`.
-  // How many may wait is the engine's business (lazy::DeviceState::kAhead).
+  // How many may wait is the engine's business (lazy::MeshState::kAhead).
   void Submit(std::function<void()> work, bool inline_allowed);
   void Drain();
   // FAILED_PRECONDITION if the queue's thread stayed behind in a fork's parent.

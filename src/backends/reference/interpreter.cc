@@ -16,7 +16,8 @@ ir::Value NewParameter(const ir::Type& type) { return {Node::Create(ops::kOp_par
 
 // Expansions nest a few levels (cross_entropy, log_softmax, primitives), so the recursion is shallow.
 absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op, std::span<const HostTensor* const> operands,
-                                                    const ir::Attrs& attrs, std::span<const ir::Type> types) {
+                                                    const ir::Attrs& attrs, std::span<const ir::Type> types,
+                                                    ir::RegionSpan regions) {
   std::vector<Value> parameters;
   std::vector<HostTensor> arguments;
   ir::Values values;
@@ -31,7 +32,8 @@ absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op, std::sp
   }
   ir::Builder b;
   ir::Values results(types.size());
-  WEFT_RETURN_IF_ERROR(ops::Expand(b, op, std::move(values), attrs, types, std::span(results.data(), results.size())));
+  WEFT_RETURN_IF_ERROR(
+      ops::Expand(b, op, std::move(values), attrs, types, std::span(results.data(), results.size()), regions));
   WEFT_RETURN_IF_ERROR(b.status());
   const Ref<const ir::Function> body =
       ir::Function::Create(std::string(op.c_name), std::move(parameters), {results.begin(), results.end()});
@@ -41,16 +43,17 @@ absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op, std::sp
 }  // namespace
 
 absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op, std::span<const HostTensor* const> operands,
-                                                      const ir::Attrs& attrs, std::span<const ir::Type> types) {
+                                                      const ir::Attrs& attrs, std::span<const ir::Type> types,
+                                                      ir::RegionSpan regions) {
   if (op.reference == nullptr) {
-    if (op.expand != nullptr) return ByExpansion(op, operands, attrs, types);
+    if (op.expand != nullptr) return ByExpansion(op, operands, attrs, types, regions);
     return absl::UnimplementedError(absl::StrCat(op.c_name, ": the reference backend cannot run it"));
   }
   std::vector<HostTensor> results;
   for (const ir::Type& type : types) results.emplace_back(type.dtype, type.dims);
   std::vector<const HostTensor*> all(operands.begin(), operands.end());
   all.resize(std::max(all.size(), op.operands.size()), nullptr);
-  WEFT_RETURN_IF_ERROR(op.reference(ir::ReferenceCall{op, all, attrs, results}));
+  WEFT_RETURN_IF_ERROR(op.reference(ir::ReferenceCall{op, all, attrs, results, regions, &Interpret}));
   return results;
 }
 
@@ -82,7 +85,7 @@ absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function, 
       for (const HostTensor* operand : operands) copies.push_back(*operand);
       results = Interpret(*node->regions()[0], copies);
     } else {
-      results = InterpretCall(node->op(), operands, node->attrs(), node->results());
+      results = InterpretCall(node->op(), operands, node->attrs(), node->results(), node->regions());
     }
     if (!results.ok()) return std::move(results).status();
     values[node] = *std::move(results);

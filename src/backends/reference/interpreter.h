@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/ir/function.h"
+#include "src/ir/op_def.h"
 #include "src/runtime/status.h"
 
 namespace weft::reference {
@@ -14,9 +15,10 @@ namespace weft::reference {
 // with their last user. Arguments are in the order of the function's parameters.
 absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function, std::span<const HostTensor> arguments);
 
-// One call of an operation, composites by their own reference or else their expansion. `results` are the
+// One call of an operation on the functions it carries, composites by their own reference or else their expansion. `results` are the
 // types that inference gave.
 absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op, std::span<const HostTensor* const> operands,
-                                                      const ir::Attrs& attrs, std::span<const ir::Type> results);
+                                                      const ir::Attrs& attrs, std::span<const ir::Type> results,
+                                                      ir::RegionSpan regions = {});
 
 }  // namespace weft::reference

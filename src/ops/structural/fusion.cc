@@ -12,6 +12,7 @@ constexpr OperandDef kOperands[] = {{.name = "inputs",
                                      .optional = true,
                                      .variadic = true,
                                      .group = 0}};
+constexpr RegionDef kRegions[] = {{"body", "the operands in, the results out"}};
 constexpr Absent kAbsent[] = {
     {Part::kGradient, Reason::kStructural}, {Part::kStableHlo, Reason::kStructural},
     {Part::kLowering, Reason::kStructural}, {Part::kReference, Reason::kStructural},
@@ -26,6 +27,7 @@ constinit const OpDef kOp_fusion = {
     .doc =
         "Elementwise operations, shape operations and reductions that one kernel computes. Made by the fusion pass; never called.",
     .operands = kOperands,
+    .regions = kRegions,
     .results = kResult,
     .lowering = Lowering::kStructural,
     .absent = kAbsent,

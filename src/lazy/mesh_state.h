@@ -1,4 +1,4 @@
-// What an engine keeps for each of its devices.
+// What an engine keeps for each mesh of devices on which its programs run.
 #pragma once
 
 #include <algorithm>
@@ -13,18 +13,20 @@
 
 namespace weft::lazy {
 
-// Thread rule: under the engine's lock, but for the first three, which never change.
-struct DeviceState {
-  Device* device = nullptr;
-  Backend* backend = nullptr;
-  compiler::ProgramCache* programs = nullptr;
+// Thread rule: under the engine's lock, but for the first two, which never change.
+struct MeshState {
+  MeshState(std::vector<Device*> devices, compiler::ProgramCache* programs)
+      : mesh(std::move(devices)), programs(programs) {}
+  const Mesh mesh;
+  compiler::ProgramCache* const programs;
+  Sharding whole() const { return Sharding::Whole(mesh); }
 
   LiveList live;
   CutPolicy policy;
   bool postponed = false;  // the last automatic cut could not be had, and a warning has said so
   // Cuts whose owner has opened the lock: what they are made of is still wanted.
   std::vector<const Cut*> open_cuts;
-  // Launches that may be ahead of a device: each keeps its arguments and results.
+  // Launches that may be ahead of the devices: each keeps its arguments and results.
   static constexpr size_t kAhead = 32;
   // Of the latest launches, the oldest overwritten.
   std::array<Ref<Event>, kAhead> events;
@@ -36,7 +38,7 @@ struct DeviceState {
 // A cut whose owner has the lock open: its outputs are shown, and no other launch takes over what they are made of.
 class OpenCut {
  public:
-  OpenCut(DeviceState& state, const Cut& cut) : state_(state), cut_(cut) {
+  OpenCut(MeshState& state, const Cut& cut) : state_(state), cut_(cut) {
     state_.open_cuts.push_back(&cut_);
     for (const ir::Value& output : cut_.outputs) output.node->Show();
   }
@@ -48,7 +50,7 @@ class OpenCut {
   OpenCut& operator=(const OpenCut&) = delete;
 
  private:
-  DeviceState& state_;
+  MeshState& state_;
   const Cut& cut_;
 };
 

@@ -1,0 +1,67 @@
+// Where operations are recorded: in the program, or in the body of a function that is being made.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "src/ir/function.h"
+#include "src/lazy/mesh_state.h"
+
+namespace weft::lazy {
+
+using Tensors = absl::InlinedVector<Ref<Tensor>, 2>;
+
+// The body of a function. The program itself has none: a null Frame stands for it. Reached through a handle, never through
+// the thread: goroutines and fibres migrate. Its tensors are in no live list: no cut sees them, they have no value until
+// the function is called. What a body uses of the frames around it becomes a parameter by itself, a capture.
+// Thread rule: under the engine's lock.
+class Frame final : public RefCounted {
+ public:
+  enum class State : uint8_t { kOpen, kFinished, kAbandoned };
+
+  Frame(Ref<Frame> parent, MeshState& place, std::string name)
+      : parent(std::move(parent)),
+        place(place),
+        name(std::move(name)),
+        depth(this->parent != nullptr ? this->parent->depth + 1 : 1) {}
+
+  const Ref<Frame> parent;  // null: the program
+  MeshState& place;
+  const std::string name;
+  const int depth;
+
+  State state = State::kOpen;
+  int open_inside = 0;                // bodies whose parent this is
+  std::vector<ir::Value> parameters;  // inputs, then captures
+  Tensors captures;                   // of the parent: held, so that barriers compute them
+
+  // The parameter that stands for a value of the parent; an empty one if there is none yet.
+  ir::Value Captured(const ir::Value& value) const;
+  // `tensor` shows the value.
+  ir::Value Capture(const ir::Value& value, Ref<Tensor> tensor);
+
+ private:
+  ~Frame() override = default;
+  absl::flat_hash_map<ir::Value, size_t> captured_;  // values as they were to places among the captures
+};
+
+// The deeper of two of which one is in the other; nothing if neither is.
+std::optional<Frame*> Deeper(Frame* a, Frame* b);
+// "the program", "the body of @f".
+std::string NameOf(const Frame* frame);
+
+// Where a call records that has no operands to say so: what a handle of the C API stands for.
+struct Where {
+  Where(Device* device = nullptr, Frame* frame = nullptr) : device(device), frame(frame) {}
+  Device* device;  // null: the frame's, the program's first
+  Frame* frame;
+};
+
+// Where something is recorded.
+struct Place {
+  MeshState* state = nullptr;
+  Frame* frame = nullptr;
+};
+
+}  // namespace weft::lazy
