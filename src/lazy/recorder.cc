@@ -131,10 +131,6 @@ void Recorder::AddMesh(std::vector<Device*> devices, compiler::ProgramCache* pro
   meshes_.emplace_back(std::move(devices), programs).policy.Configure(options);
 }
 
-MeshState& Recorder::StateOf(const Sharding& sharding) {
-  return *std::ranges::find(meshes_, &sharding.mesh(), [](const MeshState& state) { return &state.mesh; });
-}
-
 absl::Status Recorder::CheckOpen() const {
   if (closed()) return UserErrorOf(absl::StatusCode::kFailedPrecondition, "the context has been closed");
   return absl::OkStatus();
@@ -302,21 +298,28 @@ absl::StatusOr<Place> Recorder::PlaceOf(const ir::OpDef& op, std::span<Tensor* c
                               " are not there yet; draw outside, a body captures what it uses"));
   }
   if (first == nullptr) return CheckWhere(where);
-  WEFT_ASSIGN_OR_RETURN(MeshState * state, CheckPlace(first->sharding_));
+  if (closed()) return CheckOpen();
+  MeshState& state = StateOf(first->sharding_);
   if (frame != nullptr) {
     if (frame->state != Frame::State::kOpen) return refuse(Ended(*frame));
-    if (&frame->place != state) {
+    if (&frame->place != &state) {
       return refuse(
-          UserError("operands are on ", state->mesh.name(), ", ", NameOf(frame), " is for ", frame->place.mesh.name()));
+          UserError("operands are on ", state.mesh.name(), ", ", NameOf(frame), " is for ", frame->place.mesh.name()));
     }
   }
-  return Place{state, frame};
+  return Place{&state, frame};
 }
 
 ir::Values Recorder::Operation(ir::Builder& b, Frame* frame, const ir::OpDef& op, std::span<Tensor* const> operands,
                                ir::Attrs&& attrs, ir::RegionSpan regions) {
   ir::Values values;
-  for (const Tensor* operand : operands) values.push_back(ValueIn(frame, operand));
+  for (const Tensor* operand : operands) {
+    if (operand != nullptr && operand->frame_.get() == frame) {
+      values.push_back(operand->value_);
+    } else {
+      values.push_back(ValueIn(frame, operand));
+    }
+  }
   if (op.random) {
     const size_t at = std::min(StateOperand(op), values.size());
     const auto words = generator.Words();

@@ -55,7 +55,11 @@ class Recorder {
   // Before the first Lock. `options` become the policy of its automatic cuts.
   void AddMesh(std::vector<Device*> devices, compiler::ProgramCache* programs, const Options& options);
   std::deque<MeshState>& meshes() { return meshes_; }
-  MeshState& StateOf(const Sharding& sharding);
+  MeshState& StateOf(const Sharding& sharding) {
+    auto state = meshes_.begin();
+    while (&state->mesh != &sharding.mesh()) ++state;
+    return *state;
+  }
   // FAILED_PRECONDITION once closed; so do the others.
   absl::Status CheckOpen() const;
   absl::StatusOr<MeshState*> CheckPlace(const Sharding& sharding);
