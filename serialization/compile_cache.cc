@@ -2,7 +2,6 @@
 #include "serialization/compile_cache.h"
 
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,12 +26,6 @@ constexpr int64_t kHourNs = int64_t{3600} * 1'000'000'000;
 constexpr size_t kQuarantined = 16;
 
 enum Problem { kUnusable, kUnwritable, kUnreadable, kCorrupt, kUntrusted, kRejected, kProblems };
-
-int64_t WallNs() {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 std::string KeyName(const Hash128& key) {
   return absl::StrCat(absl::Hex(key.high, absl::kZeroPad16), absl::Hex(key.low, absl::kZeroPad16));
@@ -160,17 +153,17 @@ absl::StatusOr<std::string> CompileCacheStore::Impl::ReadEntry(const std::string
 void CompileCacheStore::Impl::Quarantine(const std::string& path) {
   if (!writable) return;
   const std::string bad = JoinPath(root, "bad");
-  fs->MakeDirectory(bad.c_str(), 0700);
+  fs->MakeDirectory(FileSystem::kHere, bad.c_str(), 0700);
   std::vector<std::string> names;
   const std::string to = JoinPath(bad, BaseNameOf(path));
-  const bool room = fs->List(bad.c_str(), &names) == 0 && names.size() < kQuarantined;
-  if (!room || fs->Rename(path.c_str(), to.c_str()) < 0) fs->Unlink(path.c_str());
+  const bool room = fs->List(FileSystem::kHere, bad.c_str(), &names) == 0 && names.size() < kQuarantined;
+  if (!room || fs->Rename(FileSystem::kHere, path.c_str(), to.c_str()) < 0) fs->Unlink(FileSystem::kHere, path.c_str());
 }
 
 absl::StatusOr<uint64_t> CompileCacheStore::Impl::WriteEntry(const CacheEntry& entry, const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(const std::string bytes, EncodeCacheEntry(entry));
   const std::string directory = DirectoryOf(path);
-  const AtomicFile::Options how = {.new_mode = 0600, .clean_stale = false};
+  const AtomicFile::Options how = {.durability = Durability::kProcess, .new_mode = 0600, .clean_stale = false};
   absl::StatusOr<AtomicFile> file = AtomicFile::Create(fs, path, how);
   if (absl::IsNotFound(file.status())) {
     WEFT_RETURN_IF_ERROR(MakeDirectories(fs, directory, 0700));
@@ -178,14 +171,14 @@ absl::StatusOr<uint64_t> CompileCacheStore::Impl::WriteEntry(const CacheEntry& e
   }
   WEFT_RETURN_IF_ERROR(file.status());
   WEFT_RETURN_IF_ERROR(file->file().Write(std::as_bytes(std::span(bytes))));
-  WEFT_RETURN_IF_ERROR(file->Commit(Durability::kProcess));
+  WEFT_RETURN_IF_ERROR(file->Commit());
   return bytes.size();
 }
 
 void CompileCacheStore::Impl::Store(CacheEntry entry) {
   absl::MutexLock store_lock(&store_mutex);
   const std::string path = PathOf(entry.key);
-  if (entry.created_unix_ns == 0) entry.created_unix_ns = WallNs();
+  if (entry.created_unix_ns == 0) entry.created_unix_ns = UnixNow();
   absl::StatusOr<uint64_t> written = absl::FailedPreconditionError("the directory cannot be used");
   if (writable) {
     written = [&]() -> absl::StatusOr<uint64_t> {
@@ -226,19 +219,19 @@ void CompileCacheStore::Impl::Store(CacheEntry entry) {
 std::vector<CompileCacheStore::Impl::Found> CompileCacheStore::Impl::Scan() {
   std::vector<Found> found;
   std::vector<std::string> folders, names;
-  if (fs->List(root.c_str(), &folders) < 0) return found;
+  if (fs->List(FileSystem::kHere, root.c_str(), &folders) < 0) return found;
   for (const std::string& folder : folders) {
     if (folder.size() != 2) continue;
     const std::string path = JoinPath(root, folder);
-    if (fs->List(path.c_str(), &names) < 0) continue;
+    if (fs->List(FileSystem::kHere, path.c_str(), &names) < 0) continue;
     for (const std::string& name : names) {
       const std::string full = JoinPath(path, name);
       FileInfo info;
-      if (fs->Stat(full.c_str(), &info) < 0 || info.kind != FileKind::kRegular) continue;
+      if (fs->Stat(FileSystem::kHere, full.c_str(), &info) < 0 || info.kind != FileKind::kRegular) continue;
       if (name.ends_with(".tce") && name[0] != '.') {
         found.push_back({full, info.modified_ns, static_cast<uint64_t>(info.size)});
-      } else if (name.ends_with(".tmp") && WallNs() - info.modified_ns > kHourNs) {
-        fs->Unlink(full.c_str());
+      } else if (name.ends_with(".tmp") && UnixNow() - info.modified_ns > kHourNs) {
+        fs->Unlink(FileSystem::kHere, full.c_str());
       }
     }
   }
@@ -264,7 +257,7 @@ void CompileCacheStore::Impl::Evict(const std::string& keep) {
     for (const Found& f : found) {
       if (bytes <= options.max_bytes - options.max_bytes / 10) break;
       if (f.path == keep) continue;
-      if (fs->Unlink(f.path.c_str()) == 0) ++evicted;
+      if (fs->Unlink(FileSystem::kHere, f.path.c_str()) == 0) ++evicted;
       bytes -= f.bytes;
     }
   }
@@ -354,7 +347,7 @@ std::optional<CacheEntry> CompileCacheStore::Lookup(const Hash128& key, std::str
     }
   }
   if (entry->canonical != canonical) return miss(&CompileCacheStats::collisions);
-  if (impl.writable && WallNs() - info.modified_ns > kHourNs) impl.fs->Touch(path.c_str());
+  if (impl.writable && UnixNow() - info.modified_ns > kHourNs) impl.fs->Touch(FileSystem::kHere, path.c_str());
   const auto spent = std::chrono::steady_clock::now() - start;
   absl::MutexLock lock(&impl.mutex);
   ++impl.stats.hits;

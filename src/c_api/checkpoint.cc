@@ -1,6 +1,7 @@
 // weft_checkpoint_*: trees to files and back.
 #include "serialization/checkpoint_reader.h"
 #include "serialization/checkpoint_writer.h"
+#include "serialization/save_line.h"
 #include "src/c_api/context.h"
 #include "src/c_api/event_object.h"
 #include "src/c_api/options.h"
@@ -80,6 +81,20 @@ absl::StatusOr<SaveOptions> ReadSaveOptions(const weft_checkpoint_options* optio
   return save;
 }
 
+// A save that has been called for: where, what, and its place in the line.
+struct Save {
+  FilePlace place;
+  Tree tree;
+  Values values;
+  SaveOptions options;
+  SaveTurn turn;
+
+  absl::Status Run(const SaveTurn::Look& look) {
+    WEFT_RETURN_IF_ERROR(turn.Begin(look));
+    return SaveCheckpoint(std::move(place), tree, values, options);
+  }
+};
+
 absl::StatusOr<std::string> Path(const char* path, size_t length) {
   WEFT_NOT_NULL(path);
   WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(path, length, "path"));
@@ -129,21 +144,28 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
     WEFT_ASSIGN_OR_RETURN(std::string file, Path(path, path_length));
     WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
-    WEFT_ASSIGN_OR_RETURN(SaveOptions save, ReadSaveOptions(options));
-    auto values = std::make_shared<Values>();
-    WEFT_RETURN_IF_ERROR(values->Take(*object));
-    WEFT_RETURN_IF_ERROR(values->Evaluate(context->engine(), object->tree));
-    if (out_event == nullptr) return SaveCheckpoint(file, object->tree, *values, save);
+    WEFT_ASSIGN_OR_RETURN(SaveOptions how, ReadSaveOptions(options));
+    auto save = std::make_shared<Save>();
+    save->options = std::move(how);
+    WEFT_ASSIGN_OR_RETURN(save->place, PlaceOfCheckpoint(file));
+    lazy::Services& services = context->engine().services();
+    const SaveTurn::Look look = [&services, before = services.cancels()] { return services.Interrupted(before); };
+    // Before the values are taken hold of: what is held cannot be overwritten in place.
+    WEFT_ASSIGN_OR_RETURN(save->turn, SaveTurn::Enter(save->place, look));
+    save->tree = object->tree;
+    WEFT_RETURN_IF_ERROR(save->values.Take(*object));
+    WEFT_RETURN_IF_ERROR(save->values.Evaluate(context->engine(), object->tree));
+    if (out_event == nullptr) return save->Run(look);
     auto done = MakeRef<Event>();
-    WEFT_RETURN_IF_ERROR(context->InBackground([file, structure = object->tree, values, save, done]() mutable {
+    WEFT_RETURN_IF_ERROR(context->InBackground([save = std::move(save), done]() mutable {
       absl::Status status;
       try {
-        status = values->Wait();
-        if (status.ok()) status = SaveCheckpoint(file, structure, *values, save);
-      } catch (const std::exception& e) {
-        status = absl::ResourceExhaustedError(absl::StrCat("saving ", file, ": ", e.what()));
+        status = save->values.Wait();
+        if (status.ok()) status = save->Run(nullptr);
+      } catch (const std::exception&) {
+        status = absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
       }
-      values.reset();
+      save.reset();  // what the event says has ended holds nothing any more
       done->Complete(std::move(status));
     }));
     return MakeEvent(*context, std::move(done), out_event);
