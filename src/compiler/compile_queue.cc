@@ -1,6 +1,7 @@
 // See compile_queue.h.
 #include "src/compiler/compile_queue.h"
 
+#include <new>
 #include <system_error>
 
 #include "src/runtime/thread_pool.h"
@@ -63,7 +64,11 @@ void CompileQueue::Work() {
     if (jobs_.empty()) return;
     const Ref<Job> job = jobs_.front();
     lock.Unlock();
-    job->result_ = job->cache_->Make(std::move(job->wanted_));
+    try {
+      job->result_ = job->cache_->Make(std::move(job->wanted_));
+    } catch (const std::bad_alloc&) {
+      job->result_ = absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
+    }
     lock.Lock();
     // Out of the queue first: who asks again after a failure must not find it here.
     jobs_.pop_front();
