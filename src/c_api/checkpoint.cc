@@ -1,4 +1,6 @@
 // weft_checkpoint_*: trees to files and back.
+#include <tuple>
+
 #include "serialization/checkpoint_reader.h"
 #include "serialization/checkpoint_writer.h"
 #include "serialization/save_line.h"
@@ -29,9 +31,10 @@ namespace {
 // The bytes of a tree's tensors as they were when the save began: aliases do not see later assignments.
 class Values final : public TensorSource {
  public:
-  absl::Status Take(const TreeObject& tree) {
-    for (const Ref<lazy::Tensor>& value : tree.values) {
-      WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> alias, value->engine().Alias(value.get()));
+  absl::Status Take(const TreeObject& tree, std::span<const uint32_t> leaves) {
+    for (const uint32_t leaf : leaves) {
+      lazy::Tensor* value = tree.values[leaf].get();
+      WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> alias, value->engine().Alias(value));
       values_.push_back(std::move(alias));
     }
     return absl::OkStatus();
@@ -108,6 +111,13 @@ absl::StatusOr<Ref<ReaderObject>> OpenReader(Context& context, const char* path,
   return MakeRef<ReaderObject>(std::move(reader), Ref<lazy::Engine>::Share(&context.engine()));
 }
 
+absl::StatusOr<uint32_t> FindTensor(const ReaderObject& object, const char* path, size_t length) {
+  WEFT_ASSIGN_OR_RETURN(std::string_view name, Text(path, length, "path"));
+  const std::optional<uint32_t> id = object.reader->Find(name);
+  if (!id) return UserErrorOf(absl::StatusCode::kNotFound, "the checkpoint has no tensor '", name, "'");
+  return *id;
+}
+
 absl::StatusOr<Ref<lazy::Tensor>> LoadTensor(ReaderObject& object, uint32_t id, Device* device) {
   const TensorRecord& record = object.reader->tensor(id);
   WEFT_RETURN_IF_ERROR(CheckedDType(static_cast<uint32_t>(record.dtype)).status());
@@ -145,6 +155,7 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     WEFT_ASSIGN_OR_RETURN(std::string file, Path(path, path_length));
     WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
     WEFT_ASSIGN_OR_RETURN(SaveOptions how, ReadSaveOptions(options));
+    WEFT_RETURN_IF_ERROR(object->HasValues());
     auto save = std::make_shared<Save>();
     save->options = std::move(how);
     WEFT_ASSIGN_OR_RETURN(save->place, PlaceOfCheckpoint(file));
@@ -152,9 +163,10 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     const SaveTurn::Look look = [&services, before = services.cancels()] { return services.Interrupted(before); };
     // Before the values are taken hold of: what is held cannot be overwritten in place.
     WEFT_ASSIGN_OR_RETURN(save->turn, SaveTurn::Enter(save->place, look));
-    save->tree = object->tree;
-    WEFT_RETURN_IF_ERROR(save->values.Take(*object));
-    WEFT_RETURN_IF_ERROR(save->values.Evaluate(context->engine(), object->tree));
+    std::vector<uint32_t> leaves;
+    WEFT_ASSIGN_OR_RETURN(std::tie(save->tree, leaves), object->Tied());
+    WEFT_RETURN_IF_ERROR(save->values.Take(*object, leaves));
+    WEFT_RETURN_IF_ERROR(save->values.Evaluate(context->engine(), save->tree));
     if (out_event == nullptr) return save->Run(look);
     auto done = MakeRef<Event>();
     WEFT_RETURN_IF_ERROR(context->InBackground([save = std::move(save), done]() mutable {
@@ -232,11 +244,9 @@ weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const ch
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
-    WEFT_ASSIGN_OR_RETURN(std::string_view name, Text(path, path_length, "path"));
-    const std::optional<uint32_t> id = object->reader->Find(name);
-    if (!id) return UserErrorOf(absl::StatusCode::kNotFound, "the checkpoint has no tensor '", name, "'");
+    WEFT_ASSIGN_OR_RETURN(const uint32_t id, FindTensor(*object, path, path_length));
     WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, *object->engine));
-    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, LoadTensor(*object, *id, place));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, LoadTensor(*object, id, place));
     return MakeTensor(std::move(tensor), out);
   });
 }
@@ -260,6 +270,45 @@ weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_dev
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
     WEFT_ASSIGN_OR_RETURN(Ref<TreeObject> tree, LoadTree(*object, device));
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_checkpoint_reader_info(weft_checkpoint_reader* reader, weft_checkpoint_info* out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    const HeaderRecord& header = object->reader->header();
+    weft_checkpoint_info info = WEFT_CHECKPOINT_INFO_INIT;
+    info.step = header.step;
+    info.created_unix_ns = header.created_unix_ns;
+    info.file_bytes = object->reader->file_bytes();
+    info.tensor_bytes = object->reader->tensor_bytes();
+    info.tensors = object->reader->tensor_count();
+    info.producer = header.producer.c_str();
+    info.producer_length = header.producer.size();
+    return WriteStruct(&info, sizeof(info), "weft_checkpoint_info", out);
+  });
+}
+
+weft_error* weft_checkpoint_reader_find(weft_checkpoint_reader* reader, const char* path, size_t path_length,
+                                        size_t* out_index) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_index);
+    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    WEFT_ASSIGN_OR_RETURN(*out_index, FindTensor(*object, path, path_length));
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_checkpoint_reader_structure(weft_checkpoint_reader* reader, weft_tree** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    auto tree = MakeRef<TreeObject>();
+    tree->tree = object->reader->tree();
+    tree->values.resize(tree->tree.tensors().size());
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
     return absl::OkStatus();
   });
