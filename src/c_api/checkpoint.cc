@@ -1,6 +1,7 @@
 // weft_checkpoint_*: trees to files and back.
 #include <tuple>
 
+#include "absl/cleanup/cleanup.h"
 #include "serialization/checkpoint_reader.h"
 #include "serialization/checkpoint_writer.h"
 #include "serialization/save_line.h"
@@ -168,7 +169,11 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     WEFT_RETURN_IF_ERROR(save->values.Take(*object, leaves));
     WEFT_RETURN_IF_ERROR(save->values.Evaluate(context->engine(), save->tree));
     if (out_event == nullptr) return save->Run(look);
+    // The handle first: once the save is under way, nothing of the call may fail.
     auto done = MakeRef<Event>();
+    weft_event* event = nullptr;
+    WEFT_RETURN_IF_ERROR(MakeEvent(*context, done, &event));
+    absl::Cleanup release = [event] { weft_event_release(event); };
     WEFT_RETURN_IF_ERROR(context->InBackground([save = std::move(save), done]() mutable {
       absl::Status status;
       try {
@@ -180,7 +185,9 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
       save.reset();  // what the event says has ended holds nothing any more
       done->Complete(std::move(status));
     }));
-    return MakeEvent(*context, std::move(done), out_event);
+    std::move(release).Cancel();
+    *out_event = event;
+    return absl::OkStatus();
   });
 }
 

@@ -9,20 +9,24 @@
 namespace weft::compiler {
 
 CompileQueue::~CompileQueue() {
-  std::deque<Ref<Job>> dropped;
   {
     MutexLock lock(mutex_);
     stop_ = true;
-    while (jobs_.size() > 1) {
-      dropped.push_back(std::move(jobs_.back()));
-      jobs_.pop_back();
-    }
   }
   changed_.NotifyAll();
   if (thread_.joinable()) thread_.join();
-  for (const Ref<Job>& job : dropped) {
-    job->result_ = absl::CancelledError("the context was closed before the program was compiled");
+  MutexLock lock(mutex_);
+  while (!jobs_.empty()) {
+    const Ref<Job> job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.Unlock();
+    try {
+      job->result_ = absl::CancelledError("the context was closed before the program was compiled");
+    } catch (const std::bad_alloc&) {
+      job->result_ = absl::Status(absl::StatusCode::kCancelled, "");
+    }
     job->done_->Complete(absl::OkStatus());
+    lock.Lock();
   }
 }
 
@@ -61,7 +65,7 @@ void CompileQueue::Work() {
   MutexLock lock(mutex_);
   while (true) {
     while (!stop_ && jobs_.empty()) changed_.Wait(mutex_);
-    if (jobs_.empty()) return;
+    if (stop_) return;
     const Ref<Job> job = jobs_.front();
     lock.Unlock();
     try {
