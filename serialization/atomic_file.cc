@@ -3,84 +3,167 @@
 
 #include <cerrno>
 
+#include "serialization/checksum.h"
 #include "serialization/framing.h"
 #include "src/runtime/status.h"
 
 namespace weft {
 namespace {
 
-// NAME_MAX is 255; prefix, uuid and suffix take 39.
+// A temporary is called "." + name + "." + 32 hex digits + ".weft.tmp"; the first 16 digits say which start of which machine
+// made it. NAME_MAX is 255.
 constexpr size_t kLongestStem = 200;
+constexpr std::string_view kSuffix = ".weft.tmp";
+constexpr size_t kHexDigits = 32;
+constexpr int64_t kHourNs = int64_t{3600} * 1'000'000'000;
 
-std::string StemOf(const std::string& path) { return absl::StrCat(".", BaseNameOf(path).substr(0, kLongestStem), "."); }
-constexpr std::string_view kSuffix = ".tmp";
+std::string StemOf(std::string_view name) { return absl::StrCat(".", name.substr(0, kLongestStem), "."); }
+
+// What all processes that see each other's locks have in common: the running kernel. Empty if that cannot be told.
+const std::string& BootTag() {
+  static const std::string& tag = *new std::string([] {
+    absl::StatusOr<File> file = File::Open(PosixFileSystem(), "/proc/sys/kernel/random/boot_id", {.read = true});
+    std::byte id[36];
+    if (!file.ok() || !file->ReadAt(0, id).ok()) return std::string();
+    return absl::StrCat(absl::Hex(Checksum64(id), absl::kZeroPad16));
+  }());
+  return tag;
+}
+
+std::string NewTemporaryName(std::string_view name) {
+  const std::string random = ToHex(NewUuid());
+  const std::string& boot = BootTag();
+  const std::string_view first = boot.empty() ? std::string_view(random).substr(16) : std::string_view(boot);
+  return absl::StrCat(StemOf(name), first, std::string_view(random).substr(0, 16), kSuffix);
+}
+
+bool IsHex(std::string_view text) { return text.find_first_not_of("0123456789abcdef") == std::string_view::npos; }
+
+// The digits of a temporary's name, or nothing.
+std::string_view DigitsOf(std::string_view file, std::string_view suffix) {
+  if (!file.starts_with('.') || !file.ends_with(suffix)) return {};
+  file.remove_suffix(suffix.size());
+  if (file.size() < kHexDigits + 2 || file[file.size() - kHexDigits - 1] != '.') return {};
+  const std::string_view digits = file.substr(file.size() - kHexDigits);
+  return IsHex(digits) ? digits : std::string_view();
+}
+
+void RemoveIfDead(const File& folder, const std::string& name, int64_t at_least_ns) {
+  // A file that may not be written to can be locked as well, if not on every network.
+  absl::StatusOr<File> file = File::OpenIn(folder, name, {.write = true, .no_follow = true});
+  if (absl::IsPermissionDenied(file.status())) {
+    file = File::OpenIn(folder, name, {.read = true, .no_follow = true});
+  }
+  if (!file.ok()) return;
+  FileInfo info;
+  FileSystem* fs = folder.fs();
+  if (fs->StatFd(file->fd(), &info) < 0 || info.kind != FileKind::kRegular) return;
+  if (at_least_ns > 0 && UnixNow() - info.modified_ns < at_least_ns) return;
+  if (fs->Lock(file->fd()) == 0) fs->Unlink(folder.fd(), name.c_str());
+}
 
 }  // namespace
 
-absl::StatusOr<AtomicFile> AtomicFile::Create(FileSystem* fs, const std::string& path, const Options& options) {
-  if (BaseNameOf(path).empty() || BaseNameOf(path) == "." || BaseNameOf(path) == "..") {
+absl::StatusOr<FilePlace> FilePlace::Find(FileSystem* fs, const std::string& path) {
+  FilePlace place;
+  place.path = path;
+  place.name = BaseNameOf(path);
+  if (place.name.empty() || place.name == "." || place.name == "..") {
     return UserError("'", path, "' does not name a file");
   }
+  const std::string directory = DirectoryOf(path);
+  absl::StatusOr<File> folder = File::Open(fs, directory, {.read = true, .directory = true});
+  if (absl::IsPermissionDenied(folder.status())) {
+    place.readable = false;
+    folder = File::Open(fs, directory, {.directory = true, .place_only = true});
+  }
+  if (!folder.ok()) {
+    FileInfo info;
+    if (absl::IsNotFound(folder.status()) && fs->Stat(FileSystem::kHere, directory.c_str(), &info) == -ENOENT) {
+      return UserErrorOf(absl::StatusCode::kNotFound, "cannot write '", path, "': the directory '", directory,
+                         "' does not exist");
+    }
+    return absl::Status(folder.status().code(), absl::StrCat("cannot write '", path, "': ", folder.status().message()));
+  }
+  place.folder = *std::move(folder);
+  return place;
+}
+
+absl::StatusOr<AtomicFile> AtomicFile::Create(FileSystem* fs, const std::string& path, const Options& options) {
+  WEFT_ASSIGN_OR_RETURN(FilePlace place, FilePlace::Find(fs, path));
+  return Create(std::move(place), options);
+}
+
+absl::StatusOr<AtomicFile> AtomicFile::Create(FilePlace place, const Options& options) {
+  const std::string path = place.path;
+  FileSystem* fs = place.folder.fs();
+  if (options.durability == Durability::kPower && !place.readable) {
+    return UserErrorOf(absl::StatusCode::kPermissionDenied, "cannot write '", path,
+                       "' so that it survives a loss of power: the directory '", place.folder.path(),
+                       "' may not be read, which making a name in it durable takes");
+  }
   AtomicFile result;
-  result.path_ = path;
-  result.mode_ = options.new_mode;
+  result.durability_ = options.durability;
+  result.direct_ = options.direct;
   FileInfo old;
-  const int known = fs->Stat(path.c_str(), &old);
+  const int known = fs->Stat(place.folder.fd(), place.name.c_str(), &old);
   if (known == 0) {
     if (old.kind == FileKind::kDirectory) return UserError("cannot write '", path, "': it is a directory");
-    if (old.kind == FileKind::kSymlink) {
-      return UserError("cannot write '", path,
-                       "': it is a symbolic link, which the new file would replace; give the path that it leads to");
+    if (!options.replace_any) {
+      if (old.kind == FileKind::kSymlink) {
+        return UserError("cannot write '", path,
+                         "': it is a symbolic link, which the new file would replace; give the path that it leads to");
+      }
+      if (old.kind != FileKind::kRegular) return UserError("cannot write '", path, "': it is not a regular file");
+      result.mode_ = old.mode & 0777;
     }
-    if (old.kind != FileKind::kRegular) return UserError("cannot write '", path, "': it is not a regular file");
-    result.mode_ = old.mode & 0777;
   } else if (known != -ENOENT) {
     return IoError("inspect", path, known);
   }
-  if (options.clean_stale) RemoveStaleTemporaries(fs, path);
+  if (options.clean_stale) RemoveStaleTemporaries(place);
+  result.place_ = std::move(place);
+  // A temporary that replaces a file may get permissions by which its owner could not clean it up. It gets them last.
+  WEFT_RETURN_IF_ERROR(result.CreateTemporary(result.mode_.has_value() ? 0600 : options.new_mode & 0666));
+  return result;
+}
+
+absl::Status AtomicFile::CreateTemporary(uint32_t mode) {
+  FileSystem* fs = place_.folder.fs();
   for (int attempt = 0;; ++attempt) {
-    const std::string temporary = JoinPath(DirectoryOf(path), absl::StrCat(StemOf(path), ToHex(NewUuid()), kSuffix));
-    OpenFlags flags = {.write = true, .create_exclusive = true, .direct = options.direct, .no_follow = true};
-    absl::StatusOr<File> file = File::Open(fs, temporary, flags, result.mode_ & 0666);
-    if (!file.ok() && options.direct && absl::IsInvalidArgument(file.status())) {
+    temporary_ = NewTemporaryName(place_.name);
+    OpenFlags flags = {.write = true, .create_exclusive = true, .direct = direct_, .no_follow = true};
+    absl::StatusOr<File> file = File::OpenIn(place_.folder, temporary_, flags, mode);
+    if (!file.ok() && direct_ && absl::IsInvalidArgument(file.status())) {
       // Linux creates the file before it finds that the file system has no direct I/O.
-      fs->Unlink(temporary.c_str());
-      flags.direct = false;
-      file = File::Open(fs, temporary, flags, result.mode_ & 0666);
+      fs->Unlink(place_.folder.fd(), temporary_.c_str());
+      flags.direct = direct_ = false;
+      file = File::OpenIn(place_.folder, temporary_, flags, mode);
     }
-    if (!file.ok()) {
-      FileInfo directory;  // a folder that takes no files, /proc say, is not missing
-      if (absl::IsNotFound(file.status()) && fs->Stat(DirectoryOf(path).c_str(), &directory) == -ENOENT) {
-        return UserErrorOf(absl::StatusCode::kNotFound, "cannot write '", path, "': the directory '", DirectoryOf(path),
-                           "' does not exist");
-      }
-      return std::move(file).status();
-    }
-    result.direct_ = flags.direct;
-    result.file_ = *std::move(file);
+    if (!file.ok()) return std::move(file).status();
+    file_ = *std::move(file);
     // From the lock on, no cleaner takes this file for a dead writer's. One may have been quicker: then it has no name any more.
-    const int locked = fs->Lock(result.file_.fd());
+    const int locked = fs->Lock(file_.fd());
     FileInfo now;
-    const bool lost = locked == -EWOULDBLOCK || (fs->StatFd(result.file_.fd(), &now) == 0 && now.links == 0);
-    if (!lost || attempt == 8) {
-      // Creating took the umask's bits away. A file system without permissions may refuse; that is no reason not to save.
-      if (known == 0) (void)result.file_.SetMode(result.mode_);
-      return result;
-    }
-    result.Abort();
+    const bool lost = locked == -EWOULDBLOCK || (fs->StatFd(file_.fd(), &now) == 0 && now.links == 0);
+    if (!lost || attempt == 8) return absl::OkStatus();
+    Abort();
   }
 }
 
-absl::Status AtomicFile::Commit(Durability durability) {
+absl::Status AtomicFile::Commit() {
   const absl::Status status = [&]() -> absl::Status {
-    if (durability == Durability::kPower) WEFT_RETURN_IF_ERROR(file_.SyncData());
     FileSystem* fs = file_.fs();
-    const int renamed = fs->Rename(file_.path().c_str(), path_.c_str());
-    if (renamed < 0) return IoError(absl::StrCat("rename '", file_.path(), "' to"), path_, renamed);
+    // Creating took the umask's bits away. A file system without permissions may refuse; that is no reason not to save.
+    if (mode_.has_value()) (void)file_.SetMode(*mode_);
+    if (durability_ == Durability::kPower) WEFT_RETURN_IF_ERROR(file_.SyncData());
+    // What closing would find, while the old file is still there.
+    const int flushed = fs->Flush(file_.fd());
+    if (flushed < 0 && flushed != -EINTR) return IoError("close", file_.path(), flushed);
+    const int renamed = fs->Rename(place_.folder.fd(), temporary_.c_str(), place_.name.c_str());
+    if (renamed < 0) return IoError(absl::StrCat("rename '", file_.path(), "' to"), place_.path, renamed);
     // Renamed: from here on there is no temporary to remove. The lock stays until here so that no cleaner interferes.
-    File done = std::move(file_);
-    WEFT_RETURN_IF_ERROR(done.Close());
-    if (durability == Durability::kPower) return SyncDirectory(fs, DirectoryOf(path_));
+    (void)file_.Close();
+    if (durability_ == Durability::kPower) return SyncDirectory(place_.folder);
     return absl::OkStatus();
   }();
   if (!status.ok()) Abort();
@@ -89,21 +172,23 @@ absl::Status AtomicFile::Commit(Durability durability) {
 
 void AtomicFile::Abort() {
   if (!file_.is_open()) return;
-  file_.fs()->Unlink(file_.path().c_str());
+  file_.fs()->Unlink(place_.folder.fd(), temporary_.c_str());
   (void)file_.Close();
 }
 
-void RemoveStaleTemporaries(FileSystem* fs, const std::string& path) {
-  const std::string directory = DirectoryOf(path);
-  const std::string stem = StemOf(path);
+void RemoveStaleTemporaries(const FilePlace& place) {
+  if (!place.readable) return;
+  const std::string stem = StemOf(place.name);
   std::vector<std::string> names;
-  if (fs->List(directory.c_str(), &names) < 0) return;
+  if (place.folder.fs()->List(place.folder.fd(), ".", &names) < 0) return;
   for (const std::string& name : names) {
-    if (name.size() != stem.size() + 32 + kSuffix.size() || !name.starts_with(stem) || !name.ends_with(kSuffix))
-      continue;
-    const std::string full = JoinPath(directory, name);
-    absl::StatusOr<File> file = File::Open(fs, full, {.write = true, .no_follow = true});
-    if (file.ok() && fs->Lock(file->fd()) == 0) fs->Unlink(full.c_str());
+    std::string_view digits = DigitsOf(name, kSuffix);
+    const std::string_view before = std::string_view(name).substr(0, stem.size());
+    if (digits.empty() && before == stem) digits = DigitsOf(name, ".tmp");  // as earlier versions called them
+    if (digits.empty()) continue;
+    const bool same_name = before == stem && name.data() + stem.size() == digits.data();
+    const bool same_boot = !BootTag().empty() && digits.starts_with(BootTag());
+    RemoveIfDead(place.folder, name, same_name || same_boot ? 0 : kHourNs);
   }
 }
 

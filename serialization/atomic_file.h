@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,13 +17,27 @@ enum class Durability {
   kProcess,  // survives the death of the process, not of the machine; nothing is synced
 };
 
+// Where a file is to be: a name in a folder that is open, and so stays the same one whatever becomes of its path or of the
+// process's current directory.
+struct FilePlace {
+  // NOT_FOUND if there is no such folder.
+  static absl::StatusOr<FilePlace> Find(FileSystem* fs, const std::string& path);
+
+  std::string path;  // as it was given, for error texts
+  std::string name;
+  File folder;
+  bool readable = true;  // the folder; one that may only be written to can neither be listed nor synced
+};
+
 class AtomicFile {
  public:
   struct Options {
+    Durability durability = Durability::kPower;
     bool direct = false;  // try to bypass the page cache; falls back silently
     uint32_t new_mode =
         0644;  // of a file that did not exist; an existing one hands on its own (less what umask forbids)
-    bool clean_stale = true;  // remove temporaries of writers that died at the same name
+    bool clean_stale = true;   // remove what writers that died left in the folder
+    bool replace_any = false;  // whatever has the name (but a folder) goes, and its permissions with it
   };
 
   AtomicFile() = default;
@@ -30,23 +45,31 @@ class AtomicFile {
   AtomicFile& operator=(AtomicFile&&) = default;
   ~AtomicFile() { Abort(); }
 
+  static absl::StatusOr<AtomicFile> Create(FilePlace place, const Options& options);
   static absl::StatusOr<AtomicFile> Create(FileSystem* fs, const std::string& path, const Options& options);
 
   File& file() { return file_; }
   bool direct() const { return direct_; }
   const std::string& temporary_path() const { return file_.path(); }
 
-  absl::Status Commit(Durability durability);
+  // Whatever fails leaves the old file, but for the very last step: the sync of the folder after the rename.
+  absl::Status Commit();
   void Abort();
 
  private:
+  absl::Status CreateTemporary(uint32_t mode);
+
+  FilePlace place_;
   File file_;
-  std::string path_;
-  uint32_t mode_ = 0644;
+  std::string temporary_;  // its name in the folder
+  Durability durability_ = Durability::kPower;
+  std::optional<uint32_t> mode_;  // to be set before the rename
   bool direct_ = false;
 };
 
-// Removes what dead writers left beside `path`. A live writer holds a lock on its temporary; errors are ignored.
-void RemoveStaleTemporaries(FileSystem* fs, const std::string& path);
+// Removes what dead writers left in the folder, under whatever name they were writing: files of our temporaries' names that
+// nobody holds locked. A lock is seen by one kernel only, so another machine's (or start's) go once they are an hour old, at
+// once if they were to become `place`'s file. Errors are ignored.
+void RemoveStaleTemporaries(const FilePlace& place);
 
 }  // namespace weft

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <system_error>
 #include <thread>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "src/runtime/alloc_hook.h"
+#include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -42,19 +42,28 @@ struct BlockWriter::Ring {
     return status;
   }
 
+  // Nothing may leave the thread, and a text would need memory.
+  absl::Status TryWriteBlock(const Block& block) {
+    try {
+      return WriteBlock(block);
+    } catch (const std::bad_alloc&) {
+      return absl::Status(absl::StatusCode::kResourceExhausted, "");
+    }
+  }
+
   void Work() {
-    absl::MutexLock lock(&mutex);
+    MutexLock lock(mutex);
     for (;;) {
-      mutex.Await(absl::Condition(
-          +[](Ring* ring) ABSL_NO_THREAD_SAFETY_ANALYSIS { return ring->written < ring->handed || ring->stop; }, this));
+      while (written == handed && !stop) changed.Wait(mutex);
       if (written == handed) return;
       const Block& block = blocks[written % kBlocks];
       const bool skip = !status.ok();
-      mutex.Unlock();
-      absl::Status result = skip ? absl::OkStatus() : WriteBlock(block);
-      mutex.Lock();
+      lock.Unlock();
+      absl::Status result = skip ? absl::OkStatus() : TryWriteBlock(block);
+      lock.Lock();
       if (!result.ok() && status.ok()) status = std::move(result);
       ++written;
+      changed.NotifyAll();
     }
   }
 
@@ -66,7 +75,8 @@ struct BlockWriter::Ring {
   bool alone = false;                           // the producer's: writes itself
   std::thread thread;
 
-  absl::Mutex mutex;
+  Mutex mutex;
+  CondVar changed;  // handed, written, stop or status
   uint64_t handed ABSL_GUARDED_BY(mutex) = 0;
   uint64_t written ABSL_GUARDED_BY(mutex) = 0;
   bool stop ABSL_GUARDED_BY(mutex) = false;
@@ -79,9 +89,10 @@ BlockWriter::BlockWriter(File* file, Target target)
 BlockWriter::~BlockWriter() {
   if (!ring_->thread.joinable()) return;
   {
-    absl::MutexLock lock(&ring_->mutex);
+    MutexLock lock(ring_->mutex);
     ring_->stop = true;
-    if (ring_->status.ok()) ring_->status = absl::CancelledError("the writer was given up");
+    ring_->changed.NotifyAll();
+    if (ring_->status.ok()) ring_->status = absl::Status(absl::StatusCode::kCancelled, "");  // nobody reads a text
   }
   ring_->thread.join();
 }
@@ -121,12 +132,11 @@ absl::Status BlockWriter::HandOver() {
     block.offset = position_;
     return absl::OkStatus();
   }
-  absl::MutexLock lock(&ring.mutex);
+  MutexLock lock(ring.mutex);
   ++ring.handed;
   ring.filling = ring.handed;
-  ring.mutex.Await(absl::Condition(
-      +[](Ring* r) ABSL_NO_THREAD_SAFETY_ANALYSIS { return r->handed - r->written < kBlocks || !r->status.ok(); },
-      &ring));
+  ring.changed.NotifyAll();
+  while (ring.handed - ring.written >= kBlocks && ring.status.ok()) ring.changed.Wait(ring.mutex);
   if (!ring.status.ok()) return ring.status;
   Ring::Block& next = ring.blocks[ring.filling % kBlocks];
   next.used = 0;
@@ -160,9 +170,8 @@ absl::Status BlockWriter::AppendZeros(uint64_t count) {
 absl::Status BlockWriter::Finish() {
   Ring& ring = *ring_;
   if (ring.thread.joinable()) {
-    absl::MutexLock lock(&ring.mutex);
-    ring.mutex.Await(
-        absl::Condition(+[](Ring* r) ABSL_NO_THREAD_SAFETY_ANALYSIS { return r->handed == r->written; }, &ring));
+    MutexLock lock(ring.mutex);
+    while (ring.handed != ring.written) ring.changed.Wait(ring.mutex);
     if (!ring.status.ok()) return ring.status;
   }
   const Ring::Block& last = ring.blocks[ring.filling % kBlocks];

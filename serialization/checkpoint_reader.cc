@@ -260,8 +260,12 @@ absl::Status CheckpointReader::MatchFrame(const Frame& frame, uint64_t* chunks, 
 std::optional<uint32_t> CheckpointReader::Find(std::string_view name) const {
   const auto at = std::lower_bound(by_name_.begin(), by_name_.end(), name,
                                    [&](uint32_t id, std::string_view n) { return tensors_[id].name < n; });
-  if (at == by_name_.end() || tensors_[*at].name != name) return std::nullopt;
-  return *at;
+  if (at != by_name_.end() && tensors_[*at].name == name) return *at;
+  const Tree::NodeId node = tree_.FindPath(name);
+  if (node == Tree::kNoNode) return std::nullopt;
+  const Tree::Node& found = tree_.node(tree_.Resolve(node));
+  if (found.kind != Tree::Kind::kTensor) return std::nullopt;
+  return found.tensor;
 }
 
 absl::Status CheckpointReader::ReadPayload(const ChunkRecord& chunk, std::span<std::byte> out, std::string_view what) {

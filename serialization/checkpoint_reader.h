@@ -40,6 +40,7 @@ class CheckpointReader {
   const Tree& tree() const { return tree_; }
   size_t tensor_count() const { return tensors_.size(); }
   const TensorRecord& tensor(uint32_t id) const { return tensors_[id]; }
+  // By path; an alias gives the tensor that it stands for.
   std::optional<uint32_t> Find(std::string_view name) const;
   uint64_t tensor_bytes() const { return total_; }
   uint64_t file_bytes() const { return file_bytes_; }

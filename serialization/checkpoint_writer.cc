@@ -2,8 +2,6 @@
 // footer, trailer. Never seeks back, so a file and a pipe get the same bytes.
 #include "serialization/checkpoint_writer.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -57,12 +55,6 @@ struct Placed {
   uint32_t count = 0;  // chunks
   enum : uint8_t { kChunks, kPack, kInline } where = kChunks;
 };
-
-int64_t Now() {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 class Writer {
  public:
@@ -333,7 +325,7 @@ absl::Status Writer::Run() {
   header.required = prologue.required;
   header.uuid = uuid_;
   header.producer = options_.producer;
-  header.created_unix_ns = Now();
+  header.created_unix_ns = UnixNow();
   header.step = options_.step;
   header.chunk_bytes = kChunkBytes;
   header.user = options_.user;
@@ -386,15 +378,29 @@ absl::Status Saving(const std::string& path, const absl::Status& status) {
 
 }  // namespace
 
+absl::StatusOr<FilePlace> PlaceOfCheckpoint(const std::string& path, FileSystem* fs) {
+  absl::StatusOr<FilePlace> place = FilePlace::Find(fs != nullptr ? fs : PosixFileSystem(), path);
+  if (!place.ok()) return Saving(path, place.status());
+  return place;
+}
+
 absl::Status SaveCheckpoint(const std::string& path, const Tree& tree, TensorSource& source, const SaveOptions& options,
+                            SaveStats* stats) {
+  WEFT_ASSIGN_OR_RETURN(FilePlace place, PlaceOfCheckpoint(path, options.fs));
+  return SaveCheckpoint(std::move(place), tree, source, options, stats);
+}
+
+absl::Status SaveCheckpoint(FilePlace place, const Tree& tree, TensorSource& source, const SaveOptions& options,
                             SaveStats* stats) {
   SaveStats unused;
   if (stats == nullptr) stats = &unused;
-  FileSystem* fs = options.fs != nullptr ? options.fs : PosixFileSystem();
+  const std::string path = place.path;
+  FileSystem* fs = place.folder.fs();
   return Saving(path, [&]() -> absl::Status {
     uint64_t total = 0;
     for (const Tree::TensorLeaf& leaf : tree.tensors()) total += StoredBytes(leaf.dtype, leaf.dims).value_or(0);
-    WEFT_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(fs, path, {.direct = total >= kDirectFrom}));
+    WEFT_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(std::move(place), {.durability = options.durability,
+                                                                                 .direct = total >= kDirectFrom}));
     {
       BlockWriter out(&file.file(), file.direct() ? BlockWriter::Target::kDirectFile : BlockWriter::Target::kFile);
       Writer writer(&out, tree, source, options, stats);
@@ -410,7 +416,7 @@ absl::Status SaveCheckpoint(const std::string& path, const Tree& tree, TensorSou
       }
       WEFT_RETURN_IF_ERROR(writer.Run());
     }
-    return file.Commit(options.durability);
+    return file.Commit();
   }());
 }
 

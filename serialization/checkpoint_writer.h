@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "serialization/atomic_file.h"
 #include "serialization/tree.h"
 #include "src/runtime/io.h"
@@ -48,6 +49,10 @@ struct SaveStats {
 // Replaces `path` atomically. On any error the old file is as it was and no temporary is left; only if the last step fails,
 // the sync of the folder after the rename, the new file is there already, whole but not yet sure to survive a loss of power.
 absl::Status SaveCheckpoint(const std::string& path, const Tree& tree, TensorSource& source, const SaveOptions& options,
+                            SaveStats* stats = nullptr);
+// The same in two steps: the folder is looked up first, so that later changes of directories do not matter.
+absl::StatusOr<FilePlace> PlaceOfCheckpoint(const std::string& path, FileSystem* fs = nullptr);
+absl::Status SaveCheckpoint(FilePlace place, const Tree& tree, TensorSource& source, const SaveOptions& options,
                             SaveStats* stats = nullptr);
 
 // The same bytes down a pipe or socket that the caller owns. `name` stands in error texts.

@@ -2,7 +2,6 @@
 #include "serialization/compile_cache.h"
 
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,11 +11,13 @@
 #include <system_error>
 #include <thread>
 
-#include "absl/base/thread_annotations.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
+#include "absl/strings/str_format.h"
 #include "serialization/atomic_file.h"
+#include "serialization/framing.h"
 #include "serialization/limits.h"
+#include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -25,14 +26,11 @@ namespace {
 constexpr uint64_t kQueueBytes = 256 << 20;  // more waiting than this makes Publish wait
 constexpr int64_t kHourNs = int64_t{3600} * 1'000'000'000;
 constexpr size_t kQuarantined = 16;
+// Another process that compiles the same program is waited for, but one that was stopped not for ever.
+constexpr std::chrono::seconds kLongestWait{30};
+constexpr size_t kTotalDigits = 20;  // of the bytes in use, and a line's end: what gc.lock holds
 
 enum Problem { kUnusable, kUnwritable, kUnreadable, kCorrupt, kUntrusted, kRejected, kProblems };
-
-int64_t WallNs() {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 std::string KeyName(const Hash128& key) {
   return absl::StrCat(absl::Hex(key.high, absl::kZeroPad16), absl::Hex(key.low, absl::kZeroPad16));
@@ -52,6 +50,9 @@ uint64_t SizeOf(const CacheEntry& entry) {
   return bytes;
 }
 
+// The byte of the file "claims" that stands for a key; a lock's range ends at 2^63 - 1.
+int64_t ByteOf(const Hash128& key) { return static_cast<int64_t>(key.low >> 2); }
+
 }  // namespace
 
 struct CompileCacheStore::Impl {
@@ -65,8 +66,13 @@ struct CompileCacheStore::Impl {
     return JoinPath(JoinPath(root, name.substr(0, 2)), name + ".tce");
   }
   absl::StatusOr<std::string> ReadEntry(const std::string& path, FileInfo* info);
+  absl::StatusOr<CacheEntry> Read(const Hash128& key, FileInfo* info);
   void Quarantine(const std::string& path);
+  bool Claim(const Hash128& key) ABSL_LOCKS_EXCLUDED(mutex);
+  void EndClaim(const Hash128& key, bool published) ABSL_LOCKS_EXCLUDED(mutex);
+  void Enqueue(CacheEntry entry) ABSL_LOCKS_EXCLUDED(mutex);
   void Store(CacheEntry entry);
+  void StoreOrThrow(CacheEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_mutex);
   absl::StatusOr<uint64_t> WriteEntry(const CacheEntry& entry, const std::string& path);
   void Work();
   struct Found {
@@ -75,7 +81,8 @@ struct CompileCacheStore::Impl {
     uint64_t bytes;
   };
   std::vector<Found> Scan();
-  void Evict(const std::string& keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_mutex);
+  void Account(uint64_t written, const std::string& keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(store_mutex);
+  uint64_t Evict(const std::string& keep);
   void AfterFork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 
   const CompileCacheOptions options;
@@ -83,12 +90,21 @@ struct CompileCacheStore::Impl {
   std::string root;     // <directory>/v1
   bool usable = false;  // lookups may find something
   bool writable = false;
-  absl::Mutex store_mutex;                                   // one writer at a time
-  int64_t bytes_estimate ABSL_GUARDED_BY(store_mutex) = -1;  // -1: not scanned yet
+  Mutex store_mutex;                                     // one writer at a time
+  bool scanned ABSL_GUARDED_BY(store_mutex) = false;     // by this process, once
+  uint64_t unreported ABSL_GUARDED_BY(store_mutex) = 0;  // bytes written that gc.lock does not know of
 
-  mutable absl::Mutex mutex;
+  mutable Mutex mutex;
+  CondVar changed;  // running or queued_bytes
   CompileCacheStats stats ABSL_GUARDED_BY(mutex);
   bool warned[kProblems] ABSL_GUARDED_BY(mutex) = {};
+  struct HeldClaim {
+    Hash128 key;
+    File file;  // its own descriptor: closing one would not let go of others
+    bool publishing = false;
+  };
+  std::vector<HeldClaim> claims ABSL_GUARDED_BY(mutex);
+  pid_t claims_process ABSL_GUARDED_BY(mutex) = 0;
   std::deque<CacheEntry> queue ABSL_GUARDED_BY(mutex);
   uint64_t queued_bytes ABSL_GUARDED_BY(mutex) = 0;
   bool running ABSL_GUARDED_BY(mutex) = false;
@@ -99,7 +115,7 @@ struct CompileCacheStore::Impl {
 
 void CompileCacheStore::Impl::Warn(Problem problem, const std::string& text) {
   {
-    absl::MutexLock lock(&mutex);
+    MutexLock lock(mutex);
     if (warned[problem]) return;
     warned[problem] = true;
   }
@@ -108,7 +124,7 @@ void CompileCacheStore::Impl::Warn(Problem problem, const std::string& text) {
 
 void CompileCacheStore::Impl::Disable(const std::string& why) {
   {
-    absl::MutexLock lock(&mutex);
+    MutexLock lock(mutex);
     stats.disabled_reason = why;
   }
   Warn(kUnusable, absl::StrCat("compile cache '", options.directory, "' is not used: ", why));
@@ -116,7 +132,7 @@ void CompileCacheStore::Impl::Disable(const std::string& why) {
 
 void CompileCacheStore::Impl::OpenDirectory() {
   {
-    absl::MutexLock lock(&mutex);
+    MutexLock lock(mutex);
     stats.read_only = options.read_only;
     if (options.directory.empty()) stats.disabled_reason = "no directory is set";
   }
@@ -156,49 +172,123 @@ absl::StatusOr<std::string> CompileCacheStore::Impl::ReadEntry(const std::string
   return bytes;
 }
 
-// Keeps a few damaged entries for those who want to know why.
+absl::StatusOr<CacheEntry> CompileCacheStore::Impl::Read(const Hash128& key, FileInfo* info) {
+  try {
+    WEFT_ASSIGN_OR_RETURN(const std::string bytes, ReadEntry(PathOf(key), info));
+    WEFT_ASSIGN_OR_RETURN(CacheEntry entry, DecodeCacheEntry(std::as_bytes(std::span(bytes))));
+    if (!(entry.key == key)) return absl::DataLossError("it holds another key than its name says");
+    return entry;
+  } catch (const std::bad_alloc&) {
+    return absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
+  }
+}
+
+// Out of the way with what cannot be used: damaged entries, and whatever else stands in an entry's or a folder's place. A few
+// are kept for those who want to know why.
 void CompileCacheStore::Impl::Quarantine(const std::string& path) {
   if (!writable) return;
   const std::string bad = JoinPath(root, "bad");
-  fs->MakeDirectory(bad.c_str(), 0700);
+  fs->MakeDirectory(FileSystem::kHere, bad.c_str(), 0700);
   std::vector<std::string> names;
   const std::string to = JoinPath(bad, BaseNameOf(path));
-  const bool room = fs->List(bad.c_str(), &names) == 0 && names.size() < kQuarantined;
-  if (!room || fs->Rename(path.c_str(), to.c_str()) < 0) fs->Unlink(path.c_str());
+  const bool room = fs->List(FileSystem::kHere, bad.c_str(), &names) == 0 && names.size() < kQuarantined;
+  if (room && fs->Rename(FileSystem::kHere, path.c_str(), to.c_str()) == 0) return;
+  if (fs->Unlink(FileSystem::kHere, path.c_str()) == 0) return;
+  // A folder, which is never deleted with what is in it. One that may not be written to cannot change its parent.
+  const std::string unique = absl::StrCat(".", ToHex(NewUuid()));
+  if (fs->Rename(FileSystem::kHere, path.c_str(), absl::StrCat(to, unique).c_str()) < 0) {
+    fs->Rename(FileSystem::kHere, path.c_str(), absl::StrCat(path, ".bad", unique).c_str());
+  }
+}
+
+// Tells other processes that this one is about to make an entry, after waiting until no other says so. False if claims do
+// not work here (some network file systems) or another's takes too long: then both make it, which is no more than waste.
+bool CompileCacheStore::Impl::Claim(const Hash128& key) {
+  {
+    MutexLock lock(mutex);
+    if (claims_process != getpid()) claims.clear();  // the parent's; its locks are not ours to give back
+    claims_process = getpid();
+    for (const HeldClaim& held : claims) {
+      if (held.key == key) return false;
+    }
+  }
+  absl::StatusOr<File> file =
+      File::Open(fs, JoinPath(root, "claims"), {.read = true, .write = true, .create = true, .no_follow = true});
+  if (!file.ok()) return false;
+  const auto start = std::chrono::steady_clock::now();
+  for (std::chrono::milliseconds pause{1};; pause = std::min(pause * 2, std::chrono::milliseconds(20))) {
+    const int result = fs->LockByte(file->fd(), ByteOf(key), true);
+    if (result == 0) break;
+    const bool held = result == -EAGAIN || result == -EACCES || result == -EINTR;
+    if (!held || std::chrono::steady_clock::now() - start > kLongestWait) return false;
+    std::this_thread::sleep_for(pause);
+  }
+  MutexLock lock(mutex);
+  claims.push_back({.key = key, .file = *std::move(file)});
+  return true;
+}
+
+void CompileCacheStore::Impl::EndClaim(const Hash128& key, bool published) {
+  File file;
+  {
+    MutexLock lock(mutex);
+    const auto held = std::find_if(claims.begin(), claims.end(),
+                                   [&](const HeldClaim& c) { return c.key == key && c.publishing == published; });
+    if (held == claims.end() || claims_process != getpid()) return;
+    file = std::move(held->file);
+    claims.erase(held);
+  }
+  fs->LockByte(file.fd(), ByteOf(key), false);  // a fork's child may have the descriptor, too
 }
 
 absl::StatusOr<uint64_t> CompileCacheStore::Impl::WriteEntry(const CacheEntry& entry, const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(const std::string bytes, EncodeCacheEntry(entry));
   const std::string directory = DirectoryOf(path);
-  const AtomicFile::Options how = {.new_mode = 0600, .clean_stale = false};
+  const AtomicFile::Options how = {
+      .durability = Durability::kProcess, .new_mode = 0600, .clean_stale = false, .replace_any = true};
   absl::StatusOr<AtomicFile> file = AtomicFile::Create(fs, path, how);
-  if (absl::IsNotFound(file.status())) {
+  if (!file.ok()) {
+    FileInfo info;
+    const auto is = [&](const std::string& what, FileKind kind) {
+      return fs->Stat(FileSystem::kHere, what.c_str(), &info) == 0 && info.kind == kind;
+    };
+    if (absl::IsNotFound(file.status()) && fs->Stat(FileSystem::kHere, directory.c_str(), &info) == 0 &&
+        info.kind != FileKind::kDirectory) {
+      Quarantine(directory);
+    } else if (is(path, FileKind::kDirectory)) {
+      Quarantine(path);
+    } else if (!absl::IsNotFound(file.status())) {
+      return file.status();
+    }
     WEFT_RETURN_IF_ERROR(MakeDirectories(fs, directory, 0700));
     file = AtomicFile::Create(fs, path, how);
   }
   WEFT_RETURN_IF_ERROR(file.status());
   WEFT_RETURN_IF_ERROR(file->file().Write(std::as_bytes(std::span(bytes))));
-  WEFT_RETURN_IF_ERROR(file->Commit(Durability::kProcess));
+  WEFT_RETURN_IF_ERROR(file->Commit());
   return bytes.size();
 }
 
+// On a thread of its own, out of which nothing may come.
 void CompileCacheStore::Impl::Store(CacheEntry entry) {
-  absl::MutexLock store_lock(&store_mutex);
-  const std::string path = PathOf(entry.key);
-  if (entry.created_unix_ns == 0) entry.created_unix_ns = WallNs();
-  absl::StatusOr<uint64_t> written = absl::FailedPreconditionError("the directory cannot be used");
-  if (writable) {
-    written = [&]() -> absl::StatusOr<uint64_t> {
-      try {
-        return WriteEntry(entry, path);
-      } catch (const std::bad_alloc&) {
-        return absl::ResourceExhaustedError("out of memory");
-      }
-    }();
+  MutexLock store_lock(store_mutex);
+  try {
+    StoreOrThrow(entry);
+  } catch (const std::bad_alloc&) {
+    MutexLock lock(mutex);
+    ++stats.store_failures;
   }
+  EndClaim(entry.key, /*published=*/true);
+}
+
+void CompileCacheStore::Impl::StoreOrThrow(CacheEntry& entry) {
+  const std::string path = PathOf(entry.key);
+  if (entry.created_unix_ns == 0) entry.created_unix_ns = UnixNow();
+  absl::StatusOr<uint64_t> written = absl::FailedPreconditionError("the directory cannot be used");
+  if (writable) written = WriteEntry(entry, path);
   if (!written.ok()) {
     {
-      absl::MutexLock lock(&mutex);
+      MutexLock lock(mutex);
       ++stats.store_failures;
     }
     if (options.write_failed) options.write_failed();
@@ -209,51 +299,71 @@ void CompileCacheStore::Impl::Store(CacheEntry entry) {
     return;
   }
   {
-    absl::MutexLock lock(&mutex);
+    MutexLock lock(mutex);
     ++stats.stores;
     stats.bytes_written += *written;
   }
-  if (bytes_estimate < 0) {
-    bytes_estimate = 0;
-    for (const Found& found : Scan()) bytes_estimate += static_cast<int64_t>(found.bytes);
-  } else {
-    bytes_estimate += static_cast<int64_t>(*written);
+  Account(*written, path);
+}
+
+// The limit holds for all processes together: gc.lock holds the bytes in use, which every writer adds to under its lock. The
+// number is only an estimate (entries are replaced, people delete files), corrected by each process's first entry and by
+// each eviction.
+void CompileCacheStore::Impl::Account(uint64_t written, const std::string& keep) {
+  unreported += written;
+  absl::StatusOr<File> file =
+      File::Open(fs, JoinPath(root, "gc.lock"), {.read = true, .write = true, .create = true, .no_follow = true});
+  if (!file.ok()) return;
+  int locked;
+  // Others hold it for microseconds, or while they scan.
+  for (int i = 0; (locked = fs->Lock(file->fd())) == -EWOULDBLOCK && i < 500; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  if (static_cast<uint64_t>(bytes_estimate) > options.max_bytes) Evict(path);
+  if (locked < 0) return;
+  char text[kTotalDigits + 1];
+  uint64_t total = 0;
+  const absl::StatusOr<FileInfo> info = file->Info();
+  const bool known = scanned && info.ok() && info->size == sizeof(text) &&
+                     file->ReadAt(0, std::as_writable_bytes(std::span(text))).ok() &&
+                     absl::SimpleAtoi(absl::string_view(text, kTotalDigits), &total);
+  total += unreported;
+  if (!known) {
+    total = 0;
+    for (const Found& found : Scan()) total += found.bytes;
+    scanned = true;
+  }
+  if (total > options.max_bytes) total = Evict(keep);
+  const std::string number = absl::StrFormat("%020u\n", total);
+  if (file->WriteAt(0, std::as_bytes(std::span(number))).ok()) unreported = 0;
+  fs->Unlock(file->fd());
 }
 
 // All entries. What killed processes left half written goes after an hour: no limit counts it.
 std::vector<CompileCacheStore::Impl::Found> CompileCacheStore::Impl::Scan() {
   std::vector<Found> found;
   std::vector<std::string> folders, names;
-  if (fs->List(root.c_str(), &folders) < 0) return found;
+  if (fs->List(FileSystem::kHere, root.c_str(), &folders) < 0) return found;
   for (const std::string& folder : folders) {
     if (folder.size() != 2) continue;
     const std::string path = JoinPath(root, folder);
-    if (fs->List(path.c_str(), &names) < 0) continue;
+    if (fs->List(FileSystem::kHere, path.c_str(), &names) < 0) continue;
     for (const std::string& name : names) {
       const std::string full = JoinPath(path, name);
       FileInfo info;
-      if (fs->Stat(full.c_str(), &info) < 0 || info.kind != FileKind::kRegular) continue;
+      if (fs->Stat(FileSystem::kHere, full.c_str(), &info) < 0 || info.kind != FileKind::kRegular) continue;
       if (name.ends_with(".tce") && name[0] != '.') {
         found.push_back({full, info.modified_ns, static_cast<uint64_t>(info.size)});
-      } else if (name.ends_with(".tmp") && WallNs() - info.modified_ns > kHourNs) {
-        fs->Unlink(full.c_str());
+      } else if (name.ends_with(".tmp") && UnixNow() - info.modified_ns > kHourNs) {
+        fs->Unlink(FileSystem::kHere, full.c_str());
       }
     }
   }
   return found;
 }
 
-// One process at a time; the others go on and find the directory smaller at their next look. Readers keep what they have
-// open, so removing is safe; a name that is gone already is somebody else's success.
-void CompileCacheStore::Impl::Evict(const std::string& keep) {
-  absl::StatusOr<File> lock_file =
-      File::Open(fs, JoinPath(root, "gc.lock"), {.write = true, .create = true, .no_follow = true});
-  if (!lock_file.ok() || fs->Lock(lock_file->fd()) < 0) {
-    bytes_estimate = -1;
-    return;
-  }
+// Returns the bytes that are left. One process at a time. Readers keep what they have open, so removing is safe; a name that
+// is gone already is somebody else's success.
+uint64_t CompileCacheStore::Impl::Evict(const std::string& keep) {
   std::vector<Found> found = Scan();
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
     return std::pair(a.modified_ns, std::string_view(a.path)) < std::pair(b.modified_ns, std::string_view(b.path));
@@ -264,27 +374,29 @@ void CompileCacheStore::Impl::Evict(const std::string& keep) {
     for (const Found& f : found) {
       if (bytes <= options.max_bytes - options.max_bytes / 10) break;
       if (f.path == keep) continue;
-      if (fs->Unlink(f.path.c_str()) == 0) ++evicted;
+      if (fs->Unlink(FileSystem::kHere, f.path.c_str()) == 0) ++evicted;
       bytes -= f.bytes;
     }
   }
-  bytes_estimate = static_cast<int64_t>(bytes);
-  absl::MutexLock lock(&mutex);
+  MutexLock lock(mutex);
   stats.evictions += evicted;
+  return bytes;
 }
 
 void CompileCacheStore::Impl::Work() {
-  absl::MutexLock lock(&mutex);
+  MutexLock lock(mutex);
   while (!queue.empty()) {
     CacheEntry entry = std::move(queue.front());
     queue.pop_front();
     const uint64_t bytes = SizeOf(entry);
-    mutex.Unlock();
+    lock.Unlock();
     Store(std::move(entry));
-    mutex.Lock();
+    lock.Lock();
     queued_bytes -= bytes;
+    changed.NotifyAll();
   }
   running = false;
+  changed.NotifyAll();
 }
 
 // A fork copies neither the thread nor what it was doing.
@@ -304,19 +416,23 @@ void CompileCacheStore::Impl::AfterFork() {
 CompileCacheStore::CompileCacheStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 std::unique_ptr<CompileCacheStore> CompileCacheStore::Open(const CompileCacheOptions& options) {
-  auto impl = std::make_unique<Impl>(options);
+  CompileCacheOptions absolute = options;  // the current directory may change
+  if (!options.directory.empty()) absolute.directory = AbsolutePath(options.directory);
+  auto impl = std::make_unique<Impl>(absolute);
   impl->OpenDirectory();
   return std::unique_ptr<CompileCacheStore>(new CompileCacheStore(std::move(impl)));
 }
 
 CompileCacheStore::~CompileCacheStore() { Drain(); }
 
+void CompileCacheStore::Abandon(const Hash128& key) { impl_->EndClaim(key, /*published=*/false); }
+
 const std::string& CompileCacheStore::directory() const { return impl_->options.directory; }
 
-std::optional<CacheEntry> CompileCacheStore::Lookup(const Hash128& key, std::string_view canonical) {
+std::optional<CacheEntry> CompileCacheStore::Lookup(const Hash128& key, std::string_view canonical, bool claim) {
   Impl& impl = *impl_;
   const auto miss = [&](uint64_t CompileCacheStats::* counter) -> std::optional<CacheEntry> {
-    absl::MutexLock lock(&impl.mutex);
+    MutexLock lock(impl.mutex);
     ++impl.stats.misses;
     if (counter != nullptr) ++(impl.stats.*counter);
     return std::nullopt;
@@ -325,17 +441,19 @@ std::optional<CacheEntry> CompileCacheStore::Lookup(const Hash128& key, std::str
   const auto start = std::chrono::steady_clock::now();
   const std::string path = impl.PathOf(key);
   FileInfo info;
-  absl::StatusOr<CacheEntry> entry = [&]() -> absl::StatusOr<CacheEntry> {
-    try {
-      WEFT_ASSIGN_OR_RETURN(const std::string bytes, impl.ReadEntry(path, &info));
-      return DecodeCacheEntry(std::as_bytes(std::span(bytes)));
-    } catch (const std::bad_alloc&) {
-      return absl::ResourceExhaustedError("out of memory");
-    }
-  }();
-  if (entry.ok() && !(entry->key == key)) entry = absl::DataLossError("it holds another key than its name says");
+  absl::StatusOr<CacheEntry> entry = impl.Read(key, &info);
+  if (!entry.ok() && claim && impl.writable && impl.Claim(key)) {
+    entry = impl.Read(key, &info);  // somebody may have made it until just now
+    if (entry.ok()) impl.EndClaim(key, /*published=*/false);
+  }
   if (!entry.ok()) {
     const std::string text(entry.status().message());
+    const auto unusable = [&] {
+      impl.Quarantine(path);
+      impl.Warn(kUntrusted, absl::StrCat("compile cache: an entry is not used",
+                                         impl.writable ? " and is moved away: " : ": ", text));
+      return miss(&CompileCacheStats::read_failures);
+    };
     switch (entry.status().code()) {
       case absl::StatusCode::kNotFound: return miss(nullptr);
       case absl::StatusCode::kUnimplemented:
@@ -345,18 +463,18 @@ std::optional<CacheEntry> CompileCacheStore::Lookup(const Hash128& key, std::str
         impl.Quarantine(path);
         impl.Warn(kCorrupt, absl::StrCat("compile cache: '", path, "' is damaged and will be compiled again: ", text));
         return miss(&CompileCacheStats::corrupt);
-      case absl::StatusCode::kPermissionDenied:
-        impl.Warn(kUntrusted, absl::StrCat("compile cache: an entry is not used: ", text));
-        return miss(&CompileCacheStats::read_failures);
+      case absl::StatusCode::kPermissionDenied: return unusable();
       default:
+        if (impl.fs->Stat(FileSystem::kHere, path.c_str(), &info) == 0 && info.kind != FileKind::kRegular)
+          return unusable();
         impl.Warn(kUnreadable, absl::StrCat("compile cache: an entry cannot be read: ", text));
         return miss(&CompileCacheStats::read_failures);
     }
   }
   if (entry->canonical != canonical) return miss(&CompileCacheStats::collisions);
-  if (impl.writable && WallNs() - info.modified_ns > kHourNs) impl.fs->Touch(path.c_str());
+  if (impl.writable && UnixNow() - info.modified_ns > kHourNs) impl.fs->Touch(FileSystem::kHere, path.c_str());
   const auto spent = std::chrono::steady_clock::now() - start;
-  absl::MutexLock lock(&impl.mutex);
+  MutexLock lock(impl.mutex);
   ++impl.stats.hits;
   impl.stats.bytes_read += static_cast<uint64_t>(info.size);
   impl.stats.load_ns += static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count());
@@ -367,42 +485,58 @@ std::optional<CacheEntry> CompileCacheStore::Lookup(const Hash128& key, std::str
 void CompileCacheStore::Publish(CacheEntry entry) {
   Impl& impl = *impl_;
   if (impl.options.read_only || impl.options.directory.empty()) return;
-  if (!impl.writable) return impl.Store(std::move(entry));  // counts and warns
+  const Hash128 key = entry.key;
   {
-    absl::MutexLock lock(&impl.mutex);
-    impl.AfterFork();
-    impl.mutex.Await(
-        absl::Condition(+[](Impl* i) ABSL_NO_THREAD_SAFETY_ANALYSIS { return i->queued_bytes < kQueueBytes; }, &impl));
-    if (!impl.running) {
-      if (impl.worker.joinable()) impl.worker.join();  // it has said that it ends, and takes no lock any more
+    MutexLock lock(impl.mutex);
+    for (auto& claim : impl.claims) claim.publishing = claim.publishing || claim.key == key;
+  }
+  try {
+    if (!impl.writable) return impl.Store(std::move(entry));  // counts and warns
+    impl.Enqueue(std::move(entry));
+  } catch (const std::bad_alloc&) {
+    impl.EndClaim(key, /*published=*/true);
+    MutexLock lock(impl.mutex);
+    ++impl.stats.store_failures;
+  }
+}
+
+void CompileCacheStore::Impl::Enqueue(CacheEntry entry) {
+  {
+    MutexLock lock(mutex);
+    AfterFork();
+    while (queued_bytes >= kQueueBytes) changed.Wait(mutex);
+    if (!running) {
+      if (worker.joinable()) worker.join();  // it has said that it ends, and takes no lock any more
       try {
-        impl.worker = std::thread([&impl] { impl.Work(); });
-        impl.running = true;
-      } catch (const std::system_error&) {
+        worker = std::thread([this] { Work(); });  // waits for the lock
+        running = true;
+      } catch (const std::exception&) {
+        // No thread to be had, or no memory for one.
       }
     }
-    if (impl.running) {
-      impl.queued_bytes += SizeOf(entry);
-      impl.queue.push_back(std::move(entry));
+    if (running) {
+      const uint64_t bytes = SizeOf(entry);
+      queue.push_back(std::move(entry));
+      queued_bytes += bytes;
       return;
     }
   }
-  impl.Store(std::move(entry));  // no thread to be had
+  Store(std::move(entry));
 }
 
 void CompileCacheStore::Drain() {
   Impl& impl = *impl_;
-  absl::MutexLock lock(&impl.mutex);
+  MutexLock lock(impl.mutex);
   if (impl.worker_process == 0) return;
   impl.AfterFork();
-  impl.mutex.Await(absl::Condition(+[](Impl* i) ABSL_NO_THREAD_SAFETY_ANALYSIS { return !i->running; }, &impl));
+  while (impl.running) impl.changed.Wait(impl.mutex);
   if (impl.worker.joinable()) impl.worker.join();
 }
 
 void CompileCacheStore::Reject(const Hash128& key, std::string_view why) {
   Impl& impl = *impl_;
   {
-    absl::MutexLock lock(&impl.mutex);
+    MutexLock lock(impl.mutex);
     ++impl.stats.corrupt;
   }
   const std::string path = impl.PathOf(key);
@@ -411,7 +545,7 @@ void CompileCacheStore::Reject(const Hash128& key, std::string_view why) {
 }
 
 CompileCacheStats CompileCacheStore::stats() const {
-  absl::MutexLock lock(&impl_->mutex);
+  MutexLock lock(impl_->mutex);
   return impl_->stats;
 }
 

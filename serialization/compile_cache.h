@@ -55,8 +55,11 @@ class CompileCacheStore {
   static std::unique_ptr<CompileCacheStore> Open(const CompileCacheOptions& options);
   ~CompileCacheStore();  // drains
 
-  // The entry under `key` whose canonical form equals `canonical`.
-  std::optional<CacheEntry> Lookup(const Hash128& key, std::string_view canonical);
+  // The entry under `key` whose canonical form equals `canonical`. With `claim`, a miss says that the caller is going to make
+  // it: other processes' claims of the same key wait until it is published or abandoned, and this call waits for theirs.
+  std::optional<CacheEntry> Lookup(const Hash128& key, std::string_view canonical, bool claim = false);
+  // Ends a claim under which nothing has been published. Else nothing.
+  void Abandon(const Hash128& key);
   // Hands the entry to the writing thread, which this starts. Replaces what is under the key.
   void Publish(CacheEntry entry);
   // Returns when everything published so far is on disk (or has failed).

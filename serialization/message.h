@@ -47,6 +47,10 @@ absl::Status Guarded(absl::StatusCode code, std::string_view what, Body&& body) 
     SilentKj silent;
     return body();
   } catch (const kj::Exception& e) {
+    // What kj says of ENOMEM, and of nothing that a broken message could do.
+    if (e.getType() == kj::Exception::Type::OVERLOADED) {
+      return UserErrorOf(absl::StatusCode::kResourceExhausted, "out of memory at ", what);
+    }
     // getDescription, never what(): the latter may run addr2line.
     return UserErrorOf(code, what, " is not a valid message: ", std::string_view(e.getDescription().cStr()));
   } catch (const std::bad_alloc&) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "absl/cleanup/cleanup.h"
 #include "serialization/checksum.h"
 #include "serialization/limits.h"
 #include "src/runtime/status.h"
@@ -127,13 +128,20 @@ absl::Status Tree::Check(NodeId container, std::string_view key, const Value& va
 absl::StatusOr<Tree::NodeId> Tree::Add(NodeId container, std::string_view key, const Value& value) {
   WEFT_RETURN_IF_ERROR(Check(container, key, value));
   const NodeId id = static_cast<NodeId>(nodes_.size());
+  const size_t leaves = tensors_.size();
   nodes_.emplace_back();
+  absl::Cleanup undo = [&] {  // memory ran out
+    nodes_.pop_back();
+    tensors_.erase(tensors_.begin() + static_cast<ptrdiff_t>(leaves), tensors_.end());
+  };
   Fill(id, value);
   Node& node = nodes_[id];
   Node& parent = nodes_[container];
   node.parent = container;
   node.depth = parent.depth + 1;
   node.key = key;
+  if (parent.kind == Kind::kDict) by_key_.emplace(HashKey(container, key), id);
+  std::move(undo).Cancel();
   if (parent.first_child == kNoNode) {
     parent.first_child = id;
   } else {
@@ -141,8 +149,27 @@ absl::StatusOr<Tree::NodeId> Tree::Add(NodeId container, std::string_view key, c
   }
   parent.last_child = id;
   ++parent.children;
-  if (parent.kind == Kind::kDict) by_key_.emplace(HashKey(container, key), id);
   return id;
+}
+
+void Tree::TakeBack(NodeId first) {
+  for (NodeId id = static_cast<NodeId>(nodes_.size()); id-- > first;) {
+    const Node& node = nodes_[id];
+    Node& parent = nodes_[node.parent];
+    if (parent.kind == Kind::kDict) {
+      const auto found = by_key_.find(HashKey(node.parent, node.key));
+      if (found != by_key_.end() && found->second == id) by_key_.erase(found);
+    }
+    if (node.parent < first) {
+      NodeId before = parent.first_child == id ? kNoNode : parent.first_child;
+      while (before != kNoNode && nodes_[before].next_sibling != id) before = nodes_[before].next_sibling;
+      (before == kNoNode ? parent.first_child : nodes_[before].next_sibling) = kNoNode;
+      parent.last_child = before;
+      --parent.children;
+    }
+    if (node.kind == Kind::kTensor) tensors_.pop_back();
+    nodes_.pop_back();
+  }
 }
 
 Tree::NodeId Tree::Find(NodeId dict, std::string_view key) const {

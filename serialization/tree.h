@@ -97,6 +97,8 @@ class Tree {
 
   // Appends a child. A dict needs a key that it does not have yet; a list or tuple takes none.
   absl::StatusOr<NodeId> Add(NodeId container, std::string_view key, const Value& value);
+  // Removes the newest nodes, from `first` on.
+  void TakeBack(NodeId first);
   absl::StatusOr<NodeId> Append(NodeId container, const Value& value) { return Add(container, {}, value); }
 
   static constexpr NodeId root() { return 0; }

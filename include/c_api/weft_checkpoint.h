@@ -55,6 +55,21 @@ typedef struct weft_checkpoint_entry {
 #define WEFT_CHECKPOINT_ENTRY_INIT {sizeof(weft_checkpoint_entry), NULL, NULL, 0, (weft_dtype)0, 0, {0}, 0}
 WEFT_API void weft_checkpoint_entry_init(void* options, size_t size) WEFT_NOEXCEPT;
 
+/* What a checkpoint says of itself. producer is borrowed from the reader. Since 1.0. */
+typedef struct weft_checkpoint_info {
+  size_t struct_size;
+  const void* next; /* NULL */
+  int64_t step; /* as weft_checkpoint_options gave it */
+  int64_t created_unix_ns; /* when its writing began: nanoseconds since 1970 */
+  uint64_t file_bytes;
+  uint64_t tensor_bytes; /* of all tensors, an alias not counted */
+  uint64_t tensors;
+  const char* producer; /* producer_length bytes; "weft 0.1.0" */
+  uint64_t producer_length;
+} weft_checkpoint_info;
+#define WEFT_CHECKPOINT_INFO_INIT {sizeof(weft_checkpoint_info), NULL, 0, 0, 0, 0, 0, NULL, 0}
+WEFT_API void weft_checkpoint_info_init(void* options, size_t size) WEFT_NOEXCEPT;
+
 /* An empty tree: a dict without children.
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
@@ -85,7 +100,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_list(weft_tree* tree, uint32_t 
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_none(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, uint32_t* out_node) WEFT_NOEXCEPT;
 
-/* Adds a tensor; the tree holds a reference, and its value survives barriers.
+/* Adds a tensor; the tree holds a reference, and its value survives barriers. The same tensor in several places is
+ * stored once.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
  * Errors: INVALID_ARGUMENT, ALREADY_EXISTS. Threads: exclusive: tree. Since 1.0.
@@ -228,13 +244,17 @@ WEFT_API void weft_tree_release(weft_tree* tree) WEFT_NOEXCEPT;
 
 /* Writes a tree as one file: streamed, checksummed, atomic (the name appears when all is there; an older file of that
  * name is whole until then and gives its permissions; links, folders and devices are refused). Values are those at the
- * time of the call. Without out_event the call waits for the disk; with it the writing goes on behind and failures come
- * by the event.
+ * time of the call, and the folder is the one that the path leads to then. A tensor that stands in the tree more than
+ * once (one handle, or handles of one tensor) is stored once; its other places come back as aliases of the first.
+ * Without out_event the call waits for the disk; with it the writing goes on behind, and what goes wrong from there on
+ * comes by the event. Saves to one file take effect in the order of their calls: one runs, one waits, and a third call
+ * waits until it may wait. At most 16 saves of the process are under way, of which 4 write at a time; a further call
+ * waits. weft_cancel ends these waits.
  *   path: path_length bytes
  *   options: may be NULL
  *   out_event: may be NULL; yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, any. Threads: any.
- * May block. May call hooks. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED, any.
+ * Threads: any. May block. May call hooks. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t path_length,
     weft_tree* tree, const weft_checkpoint_options* options, weft_event** out_event) WEFT_NOEXCEPT;
@@ -269,7 +289,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_count(weft_checkpoint_
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t index,
     weft_checkpoint_entry* out) WEFT_NOEXCEPT;
 
-/* Reads one tensor by path, checking its bytes.
+/* Reads one tensor by path, checking its bytes. Follows aliases.
  *   path: path_length bytes
  *   device: may be NULL
  *   out: yours: release it
@@ -293,6 +313,27 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_metadata(weft_checkpoi
  * 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_device* device,
+    weft_tree** out) WEFT_NOEXCEPT;
+
+/* Step, time, sizes and who wrote it. Set out->struct_size first (WEFT_CHECKPOINT_INFO_INIT).
+ * Errors: INVALID_ARGUMENT. Threads: exclusive: reader. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_info(weft_checkpoint_reader* reader,
+    weft_checkpoint_info* out) WEFT_NOEXCEPT;
+
+/* The index of a tensor for weft_checkpoint_reader_entry, by path. Follows aliases: the entry's path is then another.
+ *   path: path_length bytes
+ * Errors: INVALID_ARGUMENT, NOT_FOUND. Threads: exclusive: reader. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_find(weft_checkpoint_reader* reader, const char* path,
+    size_t path_length, size_t* out_index) WEFT_NOEXCEPT;
+
+/* The whole tree with its numbers, texts, bytes and aliases, but no tensor's value: reads nothing from the file.
+ * weft_tree_get_tensor of a tensor's node and saving such a tree are FAILED_PRECONDITION.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: exclusive: reader. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_structure(weft_checkpoint_reader* reader,
     weft_tree** out) WEFT_NOEXCEPT;
 
 /* One more reference to a reader. NULL is ignored.

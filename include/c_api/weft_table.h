@@ -152,6 +152,9 @@ struct weft_api_v1 {
   weft_error* (*tensor_item_u64)(weft_tensor* tensor, uint64_t* out_value);
   weft_error* (*context_option_source)(weft_context* ctx, const char* name, size_t length, weft_option_source* out);
   const char* (*option_detail)(const char* name, size_t length, const char* key, size_t key_length);
+  weft_error* (*checkpoint_reader_info)(weft_checkpoint_reader* reader, weft_checkpoint_info* out);
+  weft_error* (*checkpoint_reader_find)(weft_checkpoint_reader* reader, const char* path, size_t path_length, size_t* out_index);
+  weft_error* (*checkpoint_reader_structure)(weft_checkpoint_reader* reader, weft_tree** out);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

@@ -1,6 +1,10 @@
 // weft_checkpoint_*: trees to files and back.
+#include <tuple>
+
+#include "absl/cleanup/cleanup.h"
 #include "serialization/checkpoint_reader.h"
 #include "serialization/checkpoint_writer.h"
+#include "serialization/save_line.h"
 #include "src/c_api/context.h"
 #include "src/c_api/event_object.h"
 #include "src/c_api/options.h"
@@ -28,9 +32,10 @@ namespace {
 // The bytes of a tree's tensors as they were when the save began: aliases do not see later assignments.
 class Values final : public TensorSource {
  public:
-  absl::Status Take(const TreeObject& tree) {
-    for (const Ref<lazy::Tensor>& value : tree.values) {
-      WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> alias, value->engine().Alias(value.get()));
+  absl::Status Take(const TreeObject& tree, std::span<const uint32_t> leaves) {
+    for (const uint32_t leaf : leaves) {
+      lazy::Tensor* value = tree.values[leaf].get();
+      WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> alias, value->engine().Alias(value));
       values_.push_back(std::move(alias));
     }
     return absl::OkStatus();
@@ -80,6 +85,20 @@ absl::StatusOr<SaveOptions> ReadSaveOptions(const weft_checkpoint_options* optio
   return save;
 }
 
+// A save that has been called for: where, what, and its place in the line.
+struct Save {
+  FilePlace place;
+  Tree tree;
+  Values values;
+  SaveOptions options;
+  SaveTurn turn;
+
+  absl::Status Run(const SaveTurn::Look& look) {
+    WEFT_RETURN_IF_ERROR(turn.Begin(look));
+    return SaveCheckpoint(std::move(place), tree, values, options);
+  }
+};
+
 absl::StatusOr<std::string> Path(const char* path, size_t length) {
   WEFT_NOT_NULL(path);
   WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(path, length, "path"));
@@ -91,6 +110,13 @@ absl::StatusOr<Ref<ReaderObject>> OpenReader(Context& context, const char* path,
   WEFT_ASSIGN_OR_RETURN(std::string file, Path(path, length));
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointReader> reader, CheckpointReader::Open(file));
   return MakeRef<ReaderObject>(std::move(reader), Ref<lazy::Engine>::Share(&context.engine()));
+}
+
+absl::StatusOr<uint32_t> FindTensor(const ReaderObject& object, const char* path, size_t length) {
+  WEFT_ASSIGN_OR_RETURN(std::string_view name, Text(path, length, "path"));
+  const std::optional<uint32_t> id = object.reader->Find(name);
+  if (!id) return UserErrorOf(absl::StatusCode::kNotFound, "the checkpoint has no tensor '", name, "'");
+  return *id;
 }
 
 absl::StatusOr<Ref<lazy::Tensor>> LoadTensor(ReaderObject& object, uint32_t id, Device* device) {
@@ -129,24 +155,39 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
     WEFT_ASSIGN_OR_RETURN(std::string file, Path(path, path_length));
     WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
-    WEFT_ASSIGN_OR_RETURN(SaveOptions save, ReadSaveOptions(options));
-    auto values = std::make_shared<Values>();
-    WEFT_RETURN_IF_ERROR(values->Take(*object));
-    WEFT_RETURN_IF_ERROR(values->Evaluate(context->engine(), object->tree));
-    if (out_event == nullptr) return SaveCheckpoint(file, object->tree, *values, save);
+    WEFT_ASSIGN_OR_RETURN(SaveOptions how, ReadSaveOptions(options));
+    WEFT_RETURN_IF_ERROR(object->HasValues());
+    auto save = std::make_shared<Save>();
+    save->options = std::move(how);
+    WEFT_ASSIGN_OR_RETURN(save->place, PlaceOfCheckpoint(file));
+    lazy::Services& services = context->engine().services();
+    const SaveTurn::Look look = [&services, before = services.cancels()] { return services.Interrupted(before); };
+    // Before the values are taken hold of: what is held cannot be overwritten in place.
+    WEFT_ASSIGN_OR_RETURN(save->turn, SaveTurn::Enter(save->place, look));
+    std::vector<uint32_t> leaves;
+    WEFT_ASSIGN_OR_RETURN(std::tie(save->tree, leaves), object->Tied());
+    WEFT_RETURN_IF_ERROR(save->values.Take(*object, leaves));
+    WEFT_RETURN_IF_ERROR(save->values.Evaluate(context->engine(), save->tree));
+    if (out_event == nullptr) return save->Run(look);
+    // The handle first: once the save is under way, nothing of the call may fail.
     auto done = MakeRef<Event>();
-    WEFT_RETURN_IF_ERROR(context->InBackground([file, structure = object->tree, values, save, done]() mutable {
+    weft_event* event = nullptr;
+    WEFT_RETURN_IF_ERROR(MakeEvent(*context, done, &event));
+    absl::Cleanup release = [event] { weft_event_release(event); };
+    WEFT_RETURN_IF_ERROR(context->InBackground([save = std::move(save), done]() mutable {
       absl::Status status;
       try {
-        status = values->Wait();
-        if (status.ok()) status = SaveCheckpoint(file, structure, *values, save);
-      } catch (const std::exception& e) {
-        status = absl::ResourceExhaustedError(absl::StrCat("saving ", file, ": ", e.what()));
+        status = save->values.Wait();
+        if (status.ok()) status = save->Run(nullptr);
+      } catch (const std::exception&) {
+        status = absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
       }
-      values.reset();
+      save.reset();  // what the event says has ended holds nothing any more
       done->Complete(std::move(status));
     }));
-    return MakeEvent(*context, std::move(done), out_event);
+    std::move(release).Cancel();
+    *out_event = event;
+    return absl::OkStatus();
   });
 }
 
@@ -210,11 +251,9 @@ weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const ch
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
-    WEFT_ASSIGN_OR_RETURN(std::string_view name, Text(path, path_length, "path"));
-    const std::optional<uint32_t> id = object->reader->Find(name);
-    if (!id) return UserErrorOf(absl::StatusCode::kNotFound, "the checkpoint has no tensor '", name, "'");
+    WEFT_ASSIGN_OR_RETURN(const uint32_t id, FindTensor(*object, path, path_length));
     WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, *object->engine));
-    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, LoadTensor(*object, *id, place));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, LoadTensor(*object, id, place));
     return MakeTensor(std::move(tensor), out);
   });
 }
@@ -238,6 +277,45 @@ weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_dev
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
     WEFT_ASSIGN_OR_RETURN(Ref<TreeObject> tree, LoadTree(*object, device));
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_checkpoint_reader_info(weft_checkpoint_reader* reader, weft_checkpoint_info* out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    const HeaderRecord& header = object->reader->header();
+    weft_checkpoint_info info = WEFT_CHECKPOINT_INFO_INIT;
+    info.step = header.step;
+    info.created_unix_ns = header.created_unix_ns;
+    info.file_bytes = object->reader->file_bytes();
+    info.tensor_bytes = object->reader->tensor_bytes();
+    info.tensors = object->reader->tensor_count();
+    info.producer = header.producer.c_str();
+    info.producer_length = header.producer.size();
+    return WriteStruct(&info, sizeof(info), "weft_checkpoint_info", out);
+  });
+}
+
+weft_error* weft_checkpoint_reader_find(weft_checkpoint_reader* reader, const char* path, size_t path_length,
+                                        size_t* out_index) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out_index);
+    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    WEFT_ASSIGN_OR_RETURN(*out_index, FindTensor(*object, path, path_length));
+    return absl::OkStatus();
+  });
+}
+
+weft_error* weft_checkpoint_reader_structure(weft_checkpoint_reader* reader, weft_tree** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    auto tree = MakeRef<TreeObject>();
+    tree->tree = object->reader->tree();
+    tree->values.resize(tree->tree.tensors().size());
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
     return absl::OkStatus();
   });

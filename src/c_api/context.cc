@@ -164,14 +164,18 @@ absl::Status Context::InBackground(std::function<void()> work) {
     return true;
   });
   auto done = std::make_shared<std::atomic<bool>>(false);
+  Background& added = background_.emplace_back(std::thread(), done);  // before there is a thread that would have to end
   try {
-    background_.push_back({std::thread([work = std::move(work), done] {
-                             work();
-                             done->store(true, std::memory_order_release);
-                           }),
-                           done});
+    added.thread = std::thread([work = std::move(work), done] {
+      work();
+      done->store(true, std::memory_order_release);
+    });
   } catch (const std::system_error& e) {
+    background_.pop_back();
     return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread: ", e.what()));
+  } catch (...) {
+    background_.pop_back();
+    throw;
   }
   return absl::OkStatus();
 }

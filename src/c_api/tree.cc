@@ -1,14 +1,32 @@
 // weft_tree_*.
 #include "src/c_api/tree_object.h"
+
+#include <numeric>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "absl/cleanup/cleanup.h"
 #include "weft.h"
 
 namespace weft::c_api {
+namespace {
+
+// All of a node but what another tree numbers otherwise.
+Tree::Value ValueOf(const Tree::Node& node) {
+  return {.kind = node.kind, .boolean = node.boolean, .int64 = node.int64, .float64 = node.float64, .text = node.text};
+}
+
+}  // namespace
 
 absl::StatusOr<Tree::NodeId> TreeObject::AddTensor(Tree::NodeId parent, std::string_view key,
                                                    Ref<lazy::Tensor> tensor) {
-  WEFT_ASSIGN_OR_RETURN(Tree::NodeId node, tree.Add(parent, key, Tree::Tensor(tensor->dtype(), tensor->dims())));
-  tensor->engine().Keep(tensor.get());
+  // First what the node then relies on: memory may run out at each step.
   values.push_back(std::move(tensor));
+  absl::Cleanup undo = [this] { values.pop_back(); };
+  WEFT_ASSIGN_OR_RETURN(Tree::NodeId node,
+                        tree.Add(parent, key, Tree::Tensor(values.back()->dtype(), values.back()->dims())));
+  std::move(undo).Cancel();
+  values.back()->engine().Keep(values.back().get());
   return node;
 }
 
@@ -24,28 +42,98 @@ absl::StatusOr<lazy::Tensor*> TreeObject::Tensor(Tree::NodeId id) const {
     return UserErrorOf(absl::StatusCode::kFailedPrecondition, "node '", tree.PathOf(id), "' is ",
                        Tree::NameOf(node->kind), ", not a tensor");
   }
+  if (values[node->tensor] == nullptr) return NoValue(id);
   return values[node->tensor].get();
+}
+
+absl::Status TreeObject::NoValue(Tree::NodeId id) const {
+  return UserErrorOf(
+      absl::StatusCode::kFailedPrecondition, "tensor '", tree.PathOf(id),
+      "' has no value: the tree is a checkpoint's structure (weft_checkpoint_reader_load reads a tensor, "
+      "weft_checkpoint_reader_tree all)");
+}
+
+absl::Status TreeObject::HasValues() const {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == nullptr) return NoValue(tree.tensors()[i].node);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::pair<Tree, std::vector<uint32_t>>> TreeObject::Tied() const {
+  std::vector<uint32_t> leaves(values.size());
+  std::iota(leaves.begin(), leaves.end(), 0);
+  // The standard library's, which survive an allocation that fails.
+  std::unordered_set<const lazy::Tensor*> distinct;
+  for (const Ref<lazy::Tensor>& value : values) distinct.insert(value.get());
+  if (distinct.size() == values.size()) return std::pair(tree, std::move(leaves));
+  leaves.clear();
+  Tree tied(Tree::Value{.kind = tree.node(Tree::root()).kind});  // a container, or there would be one tensor at most
+  std::vector<Tree::NodeId> copies(tree.size(), Tree::kNoNode);
+  std::unordered_map<const lazy::Tensor*, Tree::NodeId> first;
+  absl::Status status;
+  tree.ForEachPreorder([&](Tree::NodeId id) {
+    if (!status.ok()) return;
+    if (id == Tree::root()) {
+      copies[id] = id;
+      return;
+    }
+    const Tree::Node& node = tree.node(id);
+    Tree::Value value = ValueOf(node);
+    if (node.kind == Tree::Kind::kAlias) value.alias = copies[node.alias];
+    if (node.kind == Tree::Kind::kTensor) {
+      const auto [known, is_new] = first.try_emplace(values[node.tensor].get(), Tree::kNoNode);
+      if (is_new) {
+        value = Tree::Tensor(tree.tensors()[node.tensor].dtype, tree.tensors()[node.tensor].dims);
+        leaves.push_back(node.tensor);
+      } else {
+        value = Tree::Alias(known->second);
+      }
+    }
+    if (value.kind == Tree::Kind::kAlias && value.alias == Tree::kNoNode) {
+      status = UserError("alias '", tree.PathOf(id), "' comes before '", tree.PathOf(node.alias),
+                         "', which it stands for; a checkpoint needs it after");
+      return;
+    }
+    const absl::StatusOr<Tree::NodeId> added = tied.Add(copies[node.parent], node.key, value);
+    if (!added.ok()) {
+      status = added.status();
+      return;
+    }
+    copies[id] = tied.Resolve(*added);  // what stands for an alias would be one of an alias
+    if (node.kind == Tree::Kind::kTensor) first[values[node.tensor].get()] = copies[id];
+  });
+  if (!status.ok()) return status;
+  return std::pair(std::move(tied), std::move(leaves));
 }
 
 absl::StatusOr<Tree::NodeId> TreeObject::AddTree(Tree::NodeId parent, std::string_view key, const TreeObject& other) {
   if (&other == this) return UserError("a tree cannot be added to itself");
   std::vector<Tree::NodeId> copies(other.tree.size());
-  std::vector<Tree::NodeId> order;
-  other.tree.ForEachPreorder([&](Tree::NodeId id) { order.push_back(id); });
-  for (Tree::NodeId id : order) {
+  absl::Cleanup undo = [this, nodes = static_cast<Tree::NodeId>(tree.size()), leaves = values.size()] {
+    tree.TakeBack(nodes);
+    values.erase(values.begin() + static_cast<ptrdiff_t>(leaves), values.end());
+  };
+  // In the order of creation: containers before their children, what is shared before its aliases.
+  for (Tree::NodeId id = 0; id < other.tree.size(); ++id) {
     const Tree::Node& node = other.tree.node(id);
     const bool root = id == Tree::root();
     const Tree::NodeId under = root ? parent : copies[node.parent];
     const std::string_view name = root ? key : std::string_view(node.key);
-    if (node.kind == Tree::Kind::kTensor) {
+    if (node.kind == Tree::Kind::kTensor && other.values[node.tensor] != nullptr) {
       WEFT_ASSIGN_OR_RETURN(copies[id], AddTensor(under, name, other.values[node.tensor]));
       continue;
     }
-    Tree::Value value{
-        .kind = node.kind, .boolean = node.boolean, .int64 = node.int64, .float64 = node.float64, .text = node.text};
+    Tree::Value value = ValueOf(node);
+    if (node.kind == Tree::Kind::kTensor) {
+      const Tree::TensorLeaf& leaf = other.tree.tensors()[node.tensor];
+      value = Tree::Tensor(leaf.dtype, leaf.dims);
+    }
     if (node.kind == Tree::Kind::kAlias) value.alias = copies[node.alias];
     WEFT_ASSIGN_OR_RETURN(copies[id], tree.Add(under, name, value));
+    values.resize(tree.tensors().size());
   }
+  std::move(undo).Cancel();
   return copies[Tree::root()];
 }
 

@@ -1,6 +1,7 @@
 // See compile_queue.h.
 #include "src/compiler/compile_queue.h"
 
+#include <new>
 #include <system_error>
 
 #include "src/runtime/thread_pool.h"
@@ -8,20 +9,24 @@
 namespace weft::compiler {
 
 CompileQueue::~CompileQueue() {
-  std::deque<Ref<Job>> dropped;
   {
     MutexLock lock(mutex_);
     stop_ = true;
-    while (jobs_.size() > 1) {
-      dropped.push_back(std::move(jobs_.back()));
-      jobs_.pop_back();
-    }
   }
   changed_.NotifyAll();
   if (thread_.joinable()) thread_.join();
-  for (const Ref<Job>& job : dropped) {
-    job->result_ = absl::CancelledError("the context was closed before the program was compiled");
+  MutexLock lock(mutex_);
+  while (!jobs_.empty()) {
+    const Ref<Job> job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.Unlock();
+    try {
+      job->result_ = absl::CancelledError("the context was closed before the program was compiled");
+    } catch (const std::bad_alloc&) {
+      job->result_ = absl::Status(absl::StatusCode::kCancelled, "");
+    }
     job->done_->Complete(absl::OkStatus());
+    lock.Lock();
   }
 }
 
@@ -60,10 +65,14 @@ void CompileQueue::Work() {
   MutexLock lock(mutex_);
   while (true) {
     while (!stop_ && jobs_.empty()) changed_.Wait(mutex_);
-    if (jobs_.empty()) return;
+    if (stop_) return;
     const Ref<Job> job = jobs_.front();
     lock.Unlock();
-    job->result_ = job->cache_->Make(std::move(job->wanted_));
+    try {
+      job->result_ = job->cache_->Make(std::move(job->wanted_));
+    } catch (const std::bad_alloc&) {
+      job->result_ = absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
+    }
     lock.Lock();
     // Out of the queue first: who asks again after a failure must not find it here.
     jobs_.pop_front();

@@ -15,7 +15,7 @@ class DiskStore final : public ProgramStore {
   explicit DiskStore(std::shared_ptr<CompileCacheStore> cache) : cache_(std::move(cache)) {}
 
   std::optional<std::string> Lookup(Key key, std::string_view canonical) override {
-    std::optional<CacheEntry> entry = cache_->Lookup(Hash128{key.low, key.high}, canonical);
+    std::optional<CacheEntry> entry = cache_->Lookup(Hash128{key.low, key.high}, canonical, /*claim=*/true);
     if (!entry.has_value()) return std::nullopt;
     for (auto& [name, bytes] : entry->sections) {
       if (name == kSection) return std::move(bytes);
@@ -43,6 +43,7 @@ class DiskStore final : public ProgramStore {
   }
 
   void Reject(Key key, std::string_view why) override { cache_->Reject(Hash128{key.low, key.high}, why); }
+  void Abandon(Key key) override { cache_->Abandon(Hash128{key.low, key.high}); }
   void Drain() override { cache_->Drain(); }
 
  private:

@@ -1,6 +1,7 @@
 // Lookup, loading and compiling of programs.
 #include "src/compiler/program_cache.h"
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "serialization/checksum.h"
 #include "src/compiler/build_id.h"
@@ -68,6 +69,9 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted)
     if (std::shared_ptr<Program> program = Known(wanted.key, wanted.canonical)) return program;
   }
   const int64_t start = MonotonicNow();
+  const absl::Cleanup abandon = [this, key = wanted.key] {
+    if (config_.store != nullptr) config_.store->Abandon(key);
+  };
   std::unique_ptr<Executable> executable = Load(wanted);
   if (executable == nullptr) {
     WEFT_ASSIGN_OR_RETURN(executable, Compile(wanted));

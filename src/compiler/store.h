@@ -32,10 +32,13 @@ struct StoreEntry {
 class ProgramStore {
  public:
   virtual ~ProgramStore() = default;
-  // What Backend::Load takes; nothing on a miss. The stored canonical form has been compared.
+  // What Backend::Load takes; nothing on a miss. The stored canonical form has been compared. May wait while another
+  // process makes the program; after a miss this one is to make it, and others wait until Publish or Abandon.
   virtual std::optional<std::string> Lookup(Key key, std::string_view canonical) = 0;
   // May return before anything is on disk.
   virtual void Publish(StoreEntry entry) = 0;
+  // Ends what a miss began: from here on nothing will be published that has not been. Else nothing.
+  virtual void Abandon(Key) {}
   // The backend could not use what Lookup gave.
   virtual void Reject(Key key, std::string_view why) = 0;
   // Until everything published is on disk, or has failed.

@@ -14,6 +14,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <memory>
 
 #include "src/runtime/status.h"
 
@@ -67,6 +69,8 @@ void Fill(const struct stat& s, FileInfo* info) {
   info->mode = s.st_mode & 07777;
   info->owner = s.st_uid;
   info->links = s.st_nlink;
+  info->device = s.st_dev;
+  info->inode = s.st_ino;
   info->modified_ns = int64_t{s.st_mtim.tv_sec} * 1'000'000'000 + s.st_mtim.tv_nsec;
 }
 
@@ -74,7 +78,7 @@ int Result(int result) { return result < 0 ? -errno : result; }
 
 class Posix final : public FileSystem {
  public:
-  int Open(const char* path, OpenFlags flags, uint32_t mode) override {
+  int Open(int folder, const char* path, OpenFlags flags, uint32_t mode) override {
     int bits = O_CLOEXEC | O_NOCTTY;
     bits |= flags.write ? (flags.read ? O_RDWR : O_WRONLY) : O_RDONLY;
     if (flags.create || flags.create_exclusive) bits |= O_CREAT;
@@ -83,7 +87,8 @@ class Posix final : public FileSystem {
     if (flags.direct) bits |= O_DIRECT;
     if (flags.no_follow) bits |= O_NOFOLLOW;
     if (!flags.directory) bits |= O_NONBLOCK;  // a FIFO in place of a file must not hang the caller; files ignore it
-    return Result(open(path, bits, static_cast<mode_t>(mode)));
+    if (flags.place_only) bits = O_PATH | O_DIRECTORY | O_CLOEXEC;
+    return Result(openat(folder, path, bits, static_cast<mode_t>(mode)));
   }
   int Close(int fd) override { return Result(close(fd)); }
   int64_t Read(int fd, void* data, size_t size) override {
@@ -122,36 +127,60 @@ class Posix final : public FileSystem {
     if (flags < 0) return -errno;
     return Result(fcntl(fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT));
   }
+  int Flush(int fd) override {
+    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return copy < 0 ? -errno : Result(close(copy));
+  }
   int Lock(int fd) override { return Result(flock(fd, LOCK_EX | LOCK_NB)); }
+  int Unlock(int fd) override { return Result(flock(fd, LOCK_UN)); }
+  int LockByte(int fd, int64_t at, bool on) override {
+    // Belongs to the open file, not to the process: other descriptors of this process neither share nor drop it.
+    struct flock byte = {};
+    byte.l_type = on ? F_WRLCK : F_UNLCK;
+    byte.l_whence = SEEK_SET;
+    byte.l_start = at;
+    byte.l_len = 1;
+    return Result(fcntl(fd, F_OFD_SETLK, &byte));
+  }
   int StatFd(int fd, FileInfo* info) override {
     struct stat s;
     if (fstat(fd, &s) < 0) return -errno;
     Fill(s, info);
     return 0;
   }
-  int Stat(const char* path, FileInfo* info) override {
+  int Stat(int folder, const char* path, FileInfo* info) override {
     struct stat s;
-    if (lstat(path, &s) < 0) return -errno;
+    if (fstatat(folder, path, &s, AT_SYMLINK_NOFOLLOW) < 0) return -errno;
     Fill(s, info);
     return 0;
   }
-  int Rename(const char* from, const char* to) override { return Result(rename(from, to)); }
-  int Unlink(const char* path) override { return Result(unlink(path)); }
-  int MakeDirectory(const char* path, uint32_t mode) override { return Result(mkdir(path, mode)); }
-  int Touch(const char* path) override { return Result(utimensat(AT_FDCWD, path, nullptr, AT_SYMLINK_NOFOLLOW)); }
-  int List(const char* path, std::vector<std::string>* names) override {
-    DIR* directory = opendir(path);
-    if (directory == nullptr) return -errno;
+  int Rename(int folder, const char* from, const char* to) override {
+    return Result(renameat(folder, from, folder, to));
+  }
+  int Unlink(int folder, const char* path) override { return Result(unlinkat(folder, path, 0)); }
+  int MakeDirectory(int folder, const char* path, uint32_t mode) override {
+    return Result(mkdirat(folder, path, mode));
+  }
+  int Touch(int folder, const char* path) override {
+    return Result(utimensat(folder, path, nullptr, AT_SYMLINK_NOFOLLOW));
+  }
+  int List(int folder, const char* path, std::vector<std::string>* names) override {
+    const int fd = openat(folder, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return -errno;
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(fdopendir(fd), closedir);
+    if (directory == nullptr) {
+      const int error = errno;
+      close(fd);
+      return -error;
+    }
     names->clear();
     errno = 0;
-    while (const dirent* entry = readdir(directory)) {
+    while (const dirent* entry = readdir(directory.get())) {
       const std::string_view name = entry->d_name;
       if (name != "." && name != "..") names->emplace_back(name);
       errno = 0;
     }
-    const int error = errno;
-    closedir(directory);
-    return -error;
+    return -errno;
   }
 };
 
@@ -185,6 +214,12 @@ FileSystem* PosixFileSystem() {
   return &posix;
 }
 
+int64_t UnixNow() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
 absl::Status IoError(std::string_view action, std::string_view path, int64_t negative_errno) {
   const int error = static_cast<int>(-negative_errno);
   const char* name = strerrorname_np(error);
@@ -207,11 +242,21 @@ File::~File() {
 }
 
 absl::StatusOr<File> File::Open(FileSystem* fs, std::string path, OpenFlags flags, uint32_t mode) {
+  const std::string name = path;
+  return Open(fs, FileSystem::kHere, name.c_str(), std::move(path), flags, mode);
+}
+
+absl::StatusOr<File> File::OpenIn(const File& folder, const std::string& name, OpenFlags flags, uint32_t mode) {
+  return Open(folder.fs(), folder.fd(), name.c_str(), JoinPath(folder.path(), name), flags, mode);
+}
+
+absl::StatusOr<File> File::Open(FileSystem* fs, int folder, const char* name, std::string path, OpenFlags flags,
+                                uint32_t mode) {
   if (path.empty()) return UserError("the path of a file is empty");
   if (path.find('\0') != std::string::npos) return UserError("the path of a file holds a NUL byte");
   int fd;
   do {
-    fd = fs->Open(path.c_str(), flags, mode);
+    fd = fs->Open(folder, name, flags, mode);
   } while (fd == -EINTR);
   if (fd < 0) return IoError(flags.create_exclusive ? "create" : "open", path, fd);
   File file;
@@ -344,11 +389,18 @@ std::string JoinPath(std::string_view directory, std::string_view name) {
   return absl::StrCat(directory, "/", name);
 }
 
+std::string AbsolutePath(std::string_view path) {
+  if (path.starts_with('/')) return std::string(path);
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  return error ? std::string(path) : JoinPath(here.native(), path);
+}
+
 absl::Status MakeDirectories(FileSystem* fs, const std::string& path, uint32_t mode) {
   if (path.empty()) return UserError("the path of a directory is empty");
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
-    const int result = fs->MakeDirectory(part.c_str(), mode);
+    const int result = fs->MakeDirectory(FileSystem::kHere, part.c_str(), mode);
     // EACCES, EPERM and EROFS of a parent that exists are no reason to stop: the last one decides.
     if (result < 0 && result != -EEXIST && end == std::string::npos) {
       return IoError("create the directory", path, result);
@@ -357,12 +409,11 @@ absl::Status MakeDirectories(FileSystem* fs, const std::string& path, uint32_t m
   }
 }
 
-absl::Status SyncDirectory(FileSystem* fs, const std::string& path) {
-  WEFT_ASSIGN_OR_RETURN(File directory, File::Open(fs, path, {.read = true, .directory = true}));
-  const int result = fs->SyncAll(directory.fd());
+absl::Status SyncDirectory(const File& directory) {
+  const int result = directory.fs()->SyncAll(directory.fd());
   // Some network file systems cannot sync a directory and say EINVAL; there the rename itself is the server's business.
-  if (result < 0 && result != -EINVAL) return IoError("make durable the names in", path, result);
-  return directory.Close();
+  if (result < 0 && result != -EINVAL) return IoError("make durable the names in", directory.path(), result);
+  return absl::OkStatus();
 }
 
 }  // namespace weft

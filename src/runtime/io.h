@@ -24,7 +24,8 @@ struct FileInfo {
   uint32_t mode = 0;  // permission bits, 07777
   uint32_t owner = 0;
   uint64_t links = 0;
-  int64_t modified_ns = 0;  // since 1970
+  uint64_t device = 0, inode = 0;  // together: which file it is
+  int64_t modified_ns = 0;         // since 1970
 };
 
 // What a file is opened for. All are opened close-on-exec; `no_follow` refuses a symbolic link as the last component.
@@ -34,15 +35,19 @@ struct OpenFlags {
   bool create_exclusive = false;
   bool create = false;
   bool directory = false;
-  bool direct = false;  // bypass the page cache; buffers, offsets and sizes are then multiples of 4096
+  bool place_only = false;  // of a directory: a place for names, not to be read or synced; needs no right to read it
+  bool direct = false;      // bypass the page cache; buffers, offsets and sizes are then multiples of 4096
   bool no_follow = false;
 };
 
-// Results are the system call's own, or -errno. Thread rule: any thread; an implementation locks what it shares.
+// Results are the system call's own, or -errno. Relative paths begin at `folder`, an open directory, or kHere, the process's
+// current directory. Thread rule: any thread; an implementation locks what it shares.
 class FileSystem {
  public:
+  static constexpr int kHere = -100;  // AT_FDCWD
+
   virtual ~FileSystem() = default;
-  virtual int Open(const char* path, OpenFlags flags, uint32_t mode) = 0;
+  virtual int Open(int folder, const char* path, OpenFlags flags, uint32_t mode) = 0;
   virtual int Close(int fd) = 0;
   virtual int64_t Read(int fd, void* data, size_t size) = 0;
   virtual int64_t ReadAt(int fd, void* data, size_t size, int64_t offset) = 0;
@@ -57,18 +62,27 @@ class FileSystem {
   virtual int Truncate(int fd, int64_t size) = 0;
   virtual int SetMode(int fd, uint32_t mode) = 0;
   virtual int SetDirect(int fd, bool on) = 0;
-  virtual int Lock(int fd) = 0;  // exclusive, never waits: -EWOULDBLOCK if another open file holds it
+  virtual int Flush(int fd) = 0;  // says what closing it would, and leaves it open: some file systems write no sooner
+  virtual int Lock(int fd) = 0;   // exclusive, never waits: -EWOULDBLOCK if another open file holds it
+  // Closing lets go too, but not while the child of a fork has a copy of the descriptor.
+  virtual int Unlock(int fd) = 0;
+  // One byte's lock, as Lock (-EAGAIN or -EACCES if another open file holds it), and letting go of it. Which of a file's
+  // bytes stand for what is the caller's business.
+  virtual int LockByte(int fd, int64_t at, bool on) = 0;
   virtual int StatFd(int fd, FileInfo* info) = 0;
-  virtual int Stat(const char* path, FileInfo* info) = 0;  // does not follow a symbolic link
-  virtual int Rename(const char* from, const char* to) = 0;
-  virtual int Unlink(const char* path) = 0;
-  virtual int MakeDirectory(const char* path, uint32_t mode) = 0;
-  virtual int Touch(const char* path) = 0;                                  // modification time := now
-  virtual int List(const char* path, std::vector<std::string>* names) = 0;  // without "." and ".."
+  virtual int Stat(int folder, const char* path, FileInfo* info) = 0;  // does not follow a symbolic link
+  virtual int Rename(int folder, const char* from, const char* to) = 0;
+  virtual int Unlink(int folder, const char* path) = 0;
+  virtual int MakeDirectory(int folder, const char* path, uint32_t mode) = 0;
+  virtual int Touch(int folder, const char* path) = 0;                                  // modification time := now
+  virtual int List(int folder, const char* path, std::vector<std::string>* names) = 0;  // without "." and ".."
 };
 
 // The operating system's. Lives forever.
 FileSystem* PosixFileSystem();
+
+// Nanoseconds since 1970, which files tell their times in.
+int64_t UnixNow();
 
 // "cannot rename '/a' to '/b': No space left on device (ENOSPC)" under the code that fits the errno. `negative_errno` as
 // FileSystem returns it.
@@ -84,6 +98,9 @@ class File {
   ~File();
 
   static absl::StatusOr<File> Open(FileSystem* fs, std::string path, OpenFlags flags, uint32_t mode = 0600);
+  // A name in an open directory; error texts join the two.
+  static absl::StatusOr<File> OpenIn(const File& folder, const std::string& name, OpenFlags flags,
+                                     uint32_t mode = 0600);
   // A descriptor that the caller owns and closes; `name` stands in error texts.
   static File Borrow(FileSystem* fs, int fd, std::string name);
 
@@ -109,6 +126,9 @@ class File {
   absl::Status Close();
 
  private:
+  static absl::StatusOr<File> Open(FileSystem* fs, int folder, const char* name, std::string path, OpenFlags flags,
+                                   uint32_t mode);
+
   FileSystem* fs_ = nullptr;
   int fd_ = -1;
   bool owned_ = false;
@@ -120,10 +140,12 @@ class File {
 std::string DirectoryOf(std::string_view path);
 std::string_view BaseNameOf(std::string_view path);
 std::string JoinPath(std::string_view directory, std::string_view name);
+// What a relative path means now. The path itself if the current directory is gone.
+std::string AbsolutePath(std::string_view path);
 
 // Makes the directory and its missing parents. OK if it exists already (as a directory).
 absl::Status MakeDirectories(FileSystem* fs, const std::string& path, uint32_t mode);
 // Makes the names in a directory durable.
-absl::Status SyncDirectory(FileSystem* fs, const std::string& path);
+absl::Status SyncDirectory(const File& directory);
 
 }  // namespace weft

@@ -92,6 +92,16 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_entry, rank);
   OFFSET(weft_checkpoint_entry, dims);
   OFFSET(weft_checkpoint_entry, size_bytes);
+  SIZE(weft_checkpoint_info);
+  OFFSET(weft_checkpoint_info, struct_size);
+  OFFSET(weft_checkpoint_info, next);
+  OFFSET(weft_checkpoint_info, step);
+  OFFSET(weft_checkpoint_info, created_unix_ns);
+  OFFSET(weft_checkpoint_info, file_bytes);
+  OFFSET(weft_checkpoint_info, tensor_bytes);
+  OFFSET(weft_checkpoint_info, tensors);
+  OFFSET(weft_checkpoint_info, producer);
+  OFFSET(weft_checkpoint_info, producer_length);
   SIZE(weft_cache_stats);
   OFFSET(weft_cache_stats, struct_size);
   OFFSET(weft_cache_stats, next);
@@ -198,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_argmin_opts, next);
   OFFSET(weft_argmin_opts, present);
   OFFSET(weft_argmin_opts, axis);
+}
+
+static void part_1(void) {
   OFFSET(weft_argmin_opts, keepdims);
   OFFSET(weft_argmin_opts, reserved);
   SIZE(weft_logsumexp_opts);
@@ -208,9 +221,6 @@ static void part_0(void) {
   OFFSET(weft_logsumexp_opts, dims_count);
   OFFSET(weft_logsumexp_opts, keepdims);
   OFFSET(weft_logsumexp_opts, reserved);
-}
-
-static void part_1(void) {
   SIZE(weft_max_opts);
   OFFSET(weft_max_opts, struct_size);
   OFFSET(weft_max_opts, next);
@@ -401,6 +411,9 @@ static void part_1(void) {
   SIZE(weft_log_softmax_opts);
   OFFSET(weft_log_softmax_opts, struct_size);
   OFFSET(weft_log_softmax_opts, next);
+}
+
+static void part_2(void) {
   OFFSET(weft_log_softmax_opts, present);
   OFFSET(weft_log_softmax_opts, axis);
   SIZE(weft_mse_opts);
@@ -411,9 +424,6 @@ static void part_1(void) {
   OFFSET(weft_mse_opts, reserved);
   SIZE(weft_one_hot_opts);
   OFFSET(weft_one_hot_opts, struct_size);
-}
-
-static void part_2(void) {
   OFFSET(weft_one_hot_opts, next);
   OFFSET(weft_one_hot_opts, present);
   OFFSET(weft_one_hot_opts, dtype);
@@ -604,6 +614,9 @@ static void part_2(void) {
   OFFSET(struct weft_api_v1, get_proc);
   OFFSET(struct weft_api_v1, error_code);
   OFFSET(struct weft_api_v1, error_message);
+}
+
+static void part_3(void) {
   OFFSET(struct weft_api_v1, error_payload);
   OFFSET(struct weft_api_v1, error_new);
   OFFSET(struct weft_api_v1, error_retain);
@@ -614,9 +627,6 @@ static void part_2(void) {
   OFFSET(struct weft_api_v1, blob_release);
   OFFSET(struct weft_api_v1, context_create);
   OFFSET(struct weft_api_v1, context_retain);
-}
-
-static void part_3(void) {
   OFFSET(struct weft_api_v1, context_release);
   OFFSET(struct weft_api_v1, context_option);
   OFFSET(struct weft_api_v1, option_list);
@@ -731,6 +741,9 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, tensor_item_u64);
   OFFSET(struct weft_api_v1, context_option_source);
   OFFSET(struct weft_api_v1, option_detail);
+  OFFSET(struct weft_api_v1, checkpoint_reader_info);
+  OFFSET(struct weft_api_v1, checkpoint_reader_find);
+  OFFSET(struct weft_api_v1, checkpoint_reader_structure);
 }
 
 int main(void) {

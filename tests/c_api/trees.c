@@ -67,6 +67,126 @@ static void structure(void) {
   weft_context_release(ctx);
 }
 
+/* What stands in a tree twice is stored once and comes back tied; a reader tells everything but values without reading any. */
+static void tied_and_unread(void) {
+  weft_context* ctx = new_context();
+  weft_tensor *w = ramp(ctx, DIMS(200, 100)), *b = ramp(ctx, DIMS(3)), *again = NULL, *head = NULL, *read = NULL;
+  weft_tree *tree = NULL, *other = NULL, *loaded = NULL;
+  weft_checkpoint_reader* reader = NULL;
+  weft_checkpoint_options options = WEFT_CHECKPOINT_OPTIONS_INIT;
+  weft_checkpoint_info info = WEFT_CHECKPOINT_INFO_INIT;
+  weft_checkpoint_entry entry = WEFT_CHECKPOINT_ENTRY_INIT;
+  weft_node_kind kind;
+  uint32_t decoder = 0, encoder = 0, node = 0, first = 0;
+  size_t index = 99;
+  int64_t epoch = 0;
+  double value = 0;
+  const void* text;
+  size_t length;
+  char path[340];
+  snprintf(path, sizeof path, "%s.tied", g_path);
+  MUST(weft_tree_create(&tree));
+  MUST(weft_tree_add_dict(tree, WEFT_TREE_ROOT, "decoder", WEFT_STRLEN, &decoder));
+  MUST(weft_tree_add_dict(tree, WEFT_TREE_ROOT, "encoder", WEFT_STRLEN, &encoder));
+  MUST(weft_tree_add_tensor(tree, encoder, "w", WEFT_STRLEN, w, &first)); /* added first, but stands behind the decoder's */
+  MUST(weft_tree_get_tensor(tree, first, &again));                       /* another handle of it */
+  MUST(weft_tree_add_tensor(tree, decoder, "head", WEFT_STRLEN, again, NULL));
+  MUST(weft_tree_add_tensor(tree, decoder, "b", WEFT_STRLEN, b, NULL));
+  MUST(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, "w", WEFT_STRLEN, w, NULL));
+  MUST(weft_tree_add_alias(tree, WEFT_TREE_ROOT, "model", WEFT_STRLEN, decoder, NULL));
+  MUST(weft_tree_add_i64(tree, WEFT_TREE_ROOT, "epoch", WEFT_STRLEN, 12, NULL));
+  MUST(weft_tree_add_text(tree, WEFT_TREE_ROOT, "name", WEFT_STRLEN, "net", WEFT_STRLEN, NULL));
+  options.step = 77;
+  MUST(weft_checkpoint_save(ctx, path, WEFT_STRLEN, tree, &options, NULL));
+  MUST(weft_checkpoint_load(ctx, path, WEFT_STRLEN, NULL, &loaded));
+  MUST(weft_tree_find(loaded, WEFT_TREE_ROOT, "decoder.head", WEFT_STRLEN, &node));
+  MUST(weft_tree_get_tensor(loaded, node, &head));
+  MUST(weft_tree_find(loaded, WEFT_TREE_ROOT, "encoder.w", WEFT_STRLEN, &node));
+  MUST(weft_tree_kind(loaded, node, &kind));
+  CHECK(kind == WEFT_NODE_ALIAS || kind == WEFT_NODE_TENSOR);
+  weft_tensor_release(again);
+  MUST(weft_tree_get_tensor(loaded, node, &again));
+  { /* seen by both */
+    weft_tensor *zero = NULL, *sum = NULL;
+    MUST(weft_sub(ctx, head, head, &zero));
+    MUST(weft_tensor_assign(head, zero));
+    MUST(weft_sum(ctx, again, NULL, &sum));
+    OK(weft_tensor_item_f64(sum, &value));
+    CHECK(value == 0);
+    weft_tensor_release(zero);
+    weft_tensor_release(sum);
+  }
+  weft_tree_release(loaded);
+
+  MUST(weft_checkpoint_reader_open(ctx, path, WEFT_STRLEN, &reader));
+  MUST(weft_checkpoint_reader_info(reader, &info));
+  CHECK_EQUAL(info.step, 77);
+  CHECK_EQUAL(info.tensors, 2);
+  CHECK_EQUAL(info.tensor_bytes, 200 * 100 * 4 + 12);
+  CHECK(info.file_bytes > info.tensor_bytes && info.created_unix_ns > 1000000000000000000);
+  CHECK(info.producer_length > 5 && memcmp(info.producer, "weft ", 5) == 0);
+  MUST(weft_checkpoint_reader_structure(reader, &other));
+  MUST(weft_tree_find(other, WEFT_TREE_ROOT, "epoch", WEFT_STRLEN, &node));
+  MUST(weft_tree_get_i64(other, node, &epoch));
+  CHECK_EQUAL(epoch, 12);
+  MUST(weft_tree_find(other, WEFT_TREE_ROOT, "name", WEFT_STRLEN, &node));
+  MUST(weft_tree_get_data(other, node, &text, &length));
+  CHECK(length == 3 && memcmp(text, "net", 3) == 0);
+  MUST(weft_tree_find(other, WEFT_TREE_ROOT, "model.b", WEFT_STRLEN, &node));
+  MUST(weft_tree_kind(other, node, &kind));
+  CHECK_EQUAL(kind, WEFT_NODE_TENSOR);
+  FAILS(weft_tree_get_tensor(other, node, &read), WEFT_FAILED_PRECONDITION,
+        "tensor 'decoder.b' has no value: the tree is a checkpoint's structure (weft_checkpoint_reader_load reads a tensor, "
+        "weft_checkpoint_reader_tree all)");
+  FAILS(weft_checkpoint_save(ctx, path, WEFT_STRLEN, other, NULL, NULL), WEFT_FAILED_PRECONDITION,
+        "tensor 'decoder.head' has no value: the tree is a checkpoint's structure (weft_checkpoint_reader_load reads a tensor, "
+        "weft_checkpoint_reader_tree all)");
+  MUST(weft_tree_create(&loaded)); /* copied into another tree it is as empty */
+  MUST(weft_tree_add_tree(loaded, WEFT_TREE_ROOT, "all", WEFT_STRLEN, other, NULL));
+  MUST(weft_tree_find(loaded, WEFT_TREE_ROOT, "all.encoder.w", WEFT_STRLEN, &node));
+  FAILS(weft_tree_get_tensor(loaded, node, &read), WEFT_FAILED_PRECONDITION,
+        "tensor 'all.encoder.w' has no value: the tree is a checkpoint's structure (weft_checkpoint_reader_load reads a tensor, "
+        "weft_checkpoint_reader_tree all)");
+  MUST(weft_checkpoint_reader_find(reader, "w", WEFT_STRLEN, &index));
+  MUST(weft_checkpoint_reader_entry(reader, index, &entry));
+  CHECK_TEXT(entry.path, "decoder.head");
+  CHECK(entry.rank == 2 && entry.dims[0] == 200);
+  FAILS(weft_checkpoint_reader_find(reader, "epoch", WEFT_STRLEN, &index), WEFT_NOT_FOUND, "the checkpoint has no tensor 'epoch'");
+  MUST(weft_checkpoint_reader_load(reader, "model.b", WEFT_STRLEN, NULL, &read)); /* through the alias of a dict */
+  weft_tensor_release(read);
+  MUST(weft_checkpoint_reader_load(reader, "encoder.w", WEFT_STRLEN, NULL, &read));
+  weft_tensor_release(read);
+  weft_checkpoint_reader_release(reader);
+  unlink(path);
+  weft_tree_release(loaded);
+  weft_tree_release(other);
+  weft_tree_release(tree);
+  weft_tensor_release(again);
+  weft_tensor_release(head);
+  weft_tensor_release(b);
+  weft_tensor_release(w);
+  weft_context_release(ctx);
+}
+
+/* An alias that was added before what it stands for in the order of the tree can be copied. */
+static void copies_whatever_the_order(void) {
+  weft_tree *tree = NULL, *outer = NULL;
+  uint32_t early = 0, late = 0, node = 0;
+  int64_t value = 0;
+  MUST(weft_tree_create(&tree));
+  MUST(weft_tree_add_dict(tree, WEFT_TREE_ROOT, "early", WEFT_STRLEN, &early));
+  MUST(weft_tree_add_dict(tree, WEFT_TREE_ROOT, "late", WEFT_STRLEN, &late));
+  MUST(weft_tree_add_i64(tree, late, "x", WEFT_STRLEN, 5, &node));
+  MUST(weft_tree_add_alias(tree, early, "y", WEFT_STRLEN, node, NULL));
+  MUST(weft_tree_create(&outer));
+  MUST(weft_tree_add_tree(outer, WEFT_TREE_ROOT, "inner", WEFT_STRLEN, tree, NULL));
+  MUST(weft_tree_find(outer, WEFT_TREE_ROOT, "inner.early.y", WEFT_STRLEN, &node));
+  MUST(weft_tree_get_i64(outer, node, &value));
+  CHECK_EQUAL(value, 5);
+  weft_tree_release(outer);
+  weft_tree_release(tree);
+}
+
 static weft_tree* small_state(weft_context* ctx, weft_tensor** w) {
   weft_tree* tree = NULL;
   uint32_t node;
@@ -320,6 +440,8 @@ int main(void) {
   snprintf(g_path, sizeof g_path, "%s/weft_c_trees_%ld.ckpt", folder != NULL ? folder : "/tmp", (long)getpid());
   structure();
   saved_and_loaded();
+  tied_and_unread();
+  copies_whatever_the_order();
   damaged_files();
   values_are_those_of_the_call();
   optimizers_go_on_from_their_state();

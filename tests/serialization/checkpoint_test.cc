@@ -1,6 +1,7 @@
 // Round trips: what was saved is what is loaded, from files and from pipes.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -133,6 +134,116 @@ TEST(Checkpoint, RemovesWhatADeadWriterLeftButNotALiveOnes) {
   State state = SmallState();
   ASSERT_TRUE(SaveCheckpoint(dir / "a", state.tree, state, {}).ok());
   EXPECT_TRUE(std::filesystem::exists(live->temporary_path()));
+}
+
+TEST(Checkpoint, RemovesWhatWritersOfOtherNamesLeft) {
+  TempDir dir;
+  State state = SmallState();
+  std::vector<std::string> left;
+  for (int i = 0; i < 5; ++i) {
+    const std::string path = dir / absl::StrCat("step", i);
+    const pid_t child = fork();
+    if (child == 0) {  // dies in the middle of a save
+      SaveOptions options;
+      state.AddTensor(0, "big", DType::kU8, {10 << 20});
+      options.progress = [](uint64_t, uint64_t) -> absl::Status { _exit(7); };
+      (void)SaveCheckpoint(path, state.tree, state, options);
+      _exit(1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(WEXITSTATUS(status), 7);
+    EXPECT_EQ(dir.Names().size(), 1u);  // each removes what the one before left
+  }
+  auto live = AtomicFile::Create(PosixFileSystem(), dir / "another", {});
+  ASSERT_TRUE(live.ok());
+  WriteContents(dir / ("." + std::string(32, 'a') + ".tmp"), "somebody else's");
+  WriteContents(dir / (".b." + std::string(32, 'a') + ".tmp"), "somebody else's");
+  ASSERT_TRUE(SaveCheckpoint(dir / "last", state.tree, state, {}).ok());
+  EXPECT_TRUE(std::filesystem::exists(live->temporary_path()));
+  EXPECT_EQ(dir.Names().size(), 4u);
+}
+
+TEST(Checkpoint, LeavesAnotherMachinesTemporariesForAnHour) {
+  TempDir dir;
+  State state = SmallState();
+  const std::string name = "other." + std::string(32, '0') + ".weft.tmp";  // of no boot of this machine
+  WriteContents(dir / ("." + name), "perhaps alive");
+  ASSERT_TRUE(SaveCheckpoint(dir / "a", state.tree, state, {}).ok());
+  EXPECT_TRUE(std::filesystem::exists(dir / ("." + name)));
+  const timespec long_ago[2] = {{1'700'000'000, 0}, {1'700'000'000, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, (dir / ("." + name)).c_str(), long_ago, 0), 0);
+  ASSERT_TRUE(SaveCheckpoint(dir / "a", state.tree, state, {}).ok());
+  EXPECT_FALSE(std::filesystem::exists(dir / ("." + name)));
+}
+
+// Runs `body` in a child that is not root; its result is the child's exit status.
+int AsNobody(const TempDir& dir, const std::function<int()>& body) {
+  chmod(dir.path().c_str(), 0777);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(77);
+    _exit(body());
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+TEST(Checkpoint, RemovesTheTemporaryOfASaveOverAReadOnlyFile) {
+  TempDir dir;
+  State state = SmallState();
+  const int result = AsNobody(dir, [&] {
+    if (!SaveCheckpoint(dir / "a", state.tree, state, {}).ok() || chmod((dir / "a").c_str(), 0444) != 0) return 1;
+    const pid_t child = fork();
+    if (child == 0) {
+      SaveOptions options;
+      state.AddTensor(0, "big", DType::kU8, {10 << 20});
+      options.progress = [](uint64_t, uint64_t) -> absl::Status { _exit(7); };
+      (void)SaveCheckpoint(dir / "a", state.tree, state, options);
+      _exit(1);
+    }
+    waitpid(child, nullptr, 0);
+    // As earlier versions left it.
+    WriteContents(dir / (".a." + std::string(32, '0') + ".tmp"), "half a checkpoint");
+    if (chmod((dir / (".a." + std::string(32, '0') + ".tmp")).c_str(), 0444) != 0) return 1;
+    if (dir.Names().size() != 3 || !SaveCheckpoint(dir / "a", state.tree, state, {}).ok()) return 2;
+    struct stat info;
+    if (stat((dir / "a").c_str(), &info) != 0 || (info.st_mode & 0777) != 0444) return 3;
+    return dir.Names().size() == 1 ? 0 : 4;
+  });
+  if (result == 77) GTEST_SKIP() << "this process may not become another user";
+  EXPECT_EQ(result, 0);
+}
+
+TEST(Checkpoint, ASaveIntoAFolderThatCannotBeSyncedFailsBeforeTheRename) {
+  TempDir dir;
+  State state = SmallState();
+  const int result = AsNobody(dir, [&] {
+    const std::string drop = dir / "drop";
+    if (mkdir(drop.c_str(), 0333) != 0) return 1;  // may be written to, not read
+    absl::Status status = SaveCheckpoint(drop + "/a", state.tree, state, {});
+    if (status.code() != absl::StatusCode::kPermissionDenied) return 2;
+    if (status.message().find("may not be read") == std::string_view::npos) return 3;
+    if (std::filesystem::exists(drop + "/a")) return 4;
+    return SaveCheckpoint(drop + "/a", state.tree, state, {.durability = Durability::kProcess}).ok() ? 0 : 5;
+  });
+  if (result == 77) GTEST_SKIP() << "this process may not become another user";
+  EXPECT_EQ(result, 0);
+  chmod((dir / "drop").c_str(), 0755);
+}
+
+TEST(Checkpoint, APlaceStaysTheSameFolderWhateverItsPathBecomes) {
+  TempDir dir;
+  State state = SmallState();
+  std::filesystem::create_directory(dir / "old");
+  auto place = PlaceOfCheckpoint(dir / "old/a");
+  ASSERT_TRUE(place.ok());
+  std::filesystem::rename(dir / "old", dir / "new");
+  std::filesystem::create_directory(dir / "old");
+  ASSERT_TRUE(SaveCheckpoint(*std::move(place), state.tree, state, {}).ok());
+  EXPECT_TRUE(OpenAndReadAll(dir / "new/a").ok());
+  EXPECT_TRUE(std::filesystem::is_empty(dir / "old"));
 }
 
 TEST(Checkpoint, IsNotHeldUpByAPipeThatSomebodyPutBesideIt) {

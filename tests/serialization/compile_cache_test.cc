@@ -6,8 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <thread>
 
@@ -186,6 +189,190 @@ TEST(CompileCache, RefusesFilesAndDirectoriesThatOthersCouldHaveWritten) {
   EXPECT_FALSE(cache.Has(1));
   EXPECT_EQ(cache.store->stats().disabled_reason, "others may write to it (chmod go-w makes it usable)");
   chmod(dir.path().c_str(), 0700);
+}
+
+// Whatever stands in an entry's place goes out of the way, and the next publication is found.
+TEST(CompileCache, HealsWhateverStandsInAnEntrysPlace) {
+  TempDir dir;
+  Store cache(dir);
+  const auto publish = [&](uint64_t number) {
+    cache.store->Publish(EntryOf(number));
+    cache.store->Drain();
+  };
+  const std::string path = PathOf(dir, 1);
+  const std::function<void()> obstacles[] = {
+      [&] { chmod(path.c_str(), 0666); },
+      [&] { chmod(path.c_str(), 0000); },
+      [&] {
+        std::filesystem::rename(path, path + ".real");
+        std::filesystem::create_symlink(path + ".real", path);
+      },
+      [&] {
+        std::filesystem::remove(path);
+        std::filesystem::create_symlink("nowhere", path);
+      },
+      [&] {
+        std::filesystem::remove(path);
+        ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+      },
+      [&] {
+        std::filesystem::remove(path);
+        std::filesystem::create_directories(path + "/with/something");
+      },
+      [&] {
+        std::filesystem::remove(path);
+        std::filesystem::create_directories(path + "/again");
+      },
+  };
+  for (size_t i = 0; i < std::size(obstacles); ++i) {
+    for (const bool looked : {true, false}) {
+      SCOPED_TRACE(absl::StrCat("obstacle ", i, looked ? "" : ", published without a look"));
+      publish(1);
+      ASSERT_TRUE(cache.Has(1));
+      obstacles[i]();
+      if (looked && !(i == 1 && geteuid() == 0)) {
+        EXPECT_FALSE(cache.Has(1));
+      }
+      publish(1);
+      EXPECT_TRUE(cache.Has(1));
+      struct stat info;
+      ASSERT_EQ(lstat(path.c_str(), &info), 0);
+      EXPECT_TRUE(S_ISREG(info.st_mode));
+      EXPECT_EQ(info.st_mode & 0777, 0600u);
+      std::filesystem::remove(path + ".real");
+    }
+  }
+  // A file in the place of the folder.
+  std::filesystem::remove_all(std::filesystem::path(path).parent_path());
+  WriteContents(std::filesystem::path(path).parent_path(), "no folder");
+  EXPECT_FALSE(cache.Has(1));
+  publish(1);
+  EXPECT_TRUE(cache.Has(1));
+  EXPECT_EQ(cache.store->stats().store_failures, 0u);
+}
+
+// In several processes; each gets its number.
+void InProcesses(int count, const std::function<bool(int)>& body) {
+  std::vector<pid_t> children;
+  for (int i = 0; i < count; ++i) {
+    const pid_t child = fork();
+    if (child == 0) _exit(body(i) ? 0 : 1);
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+}
+
+uint64_t EntryBytes(const TempDir& dir) {
+  uint64_t bytes = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(dir / "v1")) {
+    if (file.is_regular_file() && file.path().extension() == ".tce") bytes += file.file_size();
+  }
+  return bytes;
+}
+
+TEST(CompileCache, KeepsItsSizeOverAllProcesses) {
+  TempDir dir;
+  constexpr uint64_t kMost = 150'000;
+  InProcesses(6, [&](int process) {
+    Store cache(dir, {.max_bytes = kMost});
+    for (uint64_t i = 0; i < 25; ++i) {
+      CacheEntry entry = EntryOf(1000 * static_cast<uint64_t>(process) + i, 1);
+      uint64_t random = entry.key.low + 1;
+      for (int k = 0; k < 5000; ++k) {  // nothing that can be compressed
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        entry.sections[0].second += static_cast<char>(random >> 56);
+      }
+      cache.store->Publish(std::move(entry));
+      if (i % 5 == 4) cache.store->Drain();
+    }
+    cache.store->Drain();
+    return cache.store->stats().store_failures == 0;
+  });
+  EXPECT_LE(EntryBytes(dir), kMost);
+  EXPECT_GT(EntryBytes(dir), kMost / 2);
+}
+
+TEST(CompileCache, ProcessesThatWantOneProgramMakeItOnce) {
+  TempDir dir;
+  InProcesses(6, [&](int process) {
+    Store cache(dir);
+    for (uint64_t i = 0; i < 20; ++i) {
+      const CacheEntry entry = EntryOf(i);
+      if (cache.store->Lookup(entry.key, entry.canonical, /*claim=*/true).has_value()) continue;
+      // Who is asked to make it says so in a file.
+      std::ofstream(dir / absl::StrCat("made", process), std::ios::app) << i << "\n";
+      std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      if (i % 7 == 3 && process % 2 == 0) {
+        cache.store->Abandon(entry.key);  // a compilation that failed: the next one may try
+      } else {
+        cache.store->Publish(entry);
+      }
+    }
+    cache.store->Drain();
+    return cache.store->stats().store_failures == 0;
+  });
+  std::vector<int> made(20);
+  for (int process = 0; process < 6; ++process) {
+    std::ifstream in(dir / absl::StrCat("made", process));
+    for (int i; in >> i;) ++made[static_cast<size_t>(i)];
+  }
+  for (size_t i = 0; i < made.size(); ++i) {
+    if (i % 7 == 3) {
+      EXPECT_LE(made[i], 4) << i;  // by three that give up, and one
+    } else {
+      EXPECT_EQ(made[i], 1) << i;
+    }
+  }
+}
+
+TEST(CompileCache, AProcessThatDiesWhileItMakesAProgramHoldsNobodyUp) {
+  TempDir dir;
+  const CacheEntry entry = EntryOf(1);
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    Store cache(dir);
+    if (cache.store->Lookup(entry.key, entry.canonical, true).has_value()) _exit(1);
+    (void)!write(ready[1], "x", 1);
+    pause();
+  }
+  char byte;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  std::thread killer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    kill(child, SIGKILL);
+  });
+  const auto start = std::chrono::steady_clock::now();
+  Store cache(dir);
+  EXPECT_FALSE(cache.store->Lookup(entry.key, entry.canonical, true).has_value());
+  const auto waited = std::chrono::steady_clock::now() - start;
+  EXPECT_GT(waited, std::chrono::milliseconds(50));
+  EXPECT_LT(waited, std::chrono::seconds(10));
+  killer.join();
+  waitpid(child, nullptr, 0);
+  close(ready[0]);
+  close(ready[1]);
+}
+
+TEST(CompileCache, ARelativeFolderIsThatOfTheBeginning) {
+  TempDir dir;
+  const std::string here = std::filesystem::current_path();
+  std::filesystem::create_directory(dir / "other");
+  std::filesystem::current_path(dir.path());
+  const auto store = CompileCacheStore::Open({.directory = "cache"});
+  std::filesystem::current_path(dir / "other");
+  store->Publish(EntryOf(1));
+  store->Drain();
+  std::filesystem::current_path(here);
+  EXPECT_EQ(store->stats().stores, 1u);
+  EXPECT_TRUE(std::filesystem::exists(dir / "cache/v1"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "other/cache"));
+  EXPECT_TRUE(store->Lookup(EntryOf(1).key, EntryOf(1).canonical).has_value());
 }
 
 TEST(CompileCache, ReadOnlyTouchesNothing) {

@@ -30,7 +30,7 @@ class FaultyFileSystem final : public FileSystem {
   bool hit() const { return hit_; }
   const std::string& failed_call() const { return what_; }
 
-  int Open(const char* p, OpenFlags f, uint32_t m) override { return Gate("open", [&] { return base_->Open(p, f, m); }); }
+  int Open(int d, const char* p, OpenFlags f, uint32_t m) override { return Gate("open", [&] { return base_->Open(d, p, f, m); }); }
   int Close(int fd) override {
     // A descriptor is gone even if close fails.
     const int real = base_->Close(fd);
@@ -54,14 +54,19 @@ class FaultyFileSystem final : public FileSystem {
   int Truncate(int fd, int64_t n) override { return Gate("ftruncate", [&] { return base_->Truncate(fd, n); }); }
   int SetMode(int fd, uint32_t m) override { return Gate("fchmod", [&] { return base_->SetMode(fd, m); }); }
   int SetDirect(int fd, bool on) override { return Gate("fcntl", [&] { return base_->SetDirect(fd, on); }); }
+  int Flush(int fd) override { return Gate("flush", [&] { return base_->Flush(fd); }); }
+  int LockByte(int fd, int64_t at, bool on) override {
+    return on ? Gate("ofd lock", [&] { return base_->LockByte(fd, at, on); }) : base_->LockByte(fd, at, on);
+  }
+  int Unlock(int fd) override { return base_->Unlock(fd); }  // what it would leave locked, closing lets go
   int Lock(int fd) override { return Gate("flock", [&] { return base_->Lock(fd); }); }
   int StatFd(int fd, FileInfo* i) override { return Gate("fstat", [&] { return base_->StatFd(fd, i); }); }
-  int Stat(const char* p, FileInfo* i) override { return Gate("stat", [&] { return base_->Stat(p, i); }); }
-  int Rename(const char* a, const char* b) override { return Gate("rename", [&] { return base_->Rename(a, b); }); }
-  int Unlink(const char* p) override { return Gate("unlink", [&] { return base_->Unlink(p); }); }
-  int MakeDirectory(const char* p, uint32_t m) override { return Gate("mkdir", [&] { return base_->MakeDirectory(p, m); }); }
-  int Touch(const char* p) override { return Gate("utimensat", [&] { return base_->Touch(p); }); }
-  int List(const char* p, std::vector<std::string>* n) override { return Gate("readdir", [&] { return base_->List(p, n); }); }
+  int Stat(int d, const char* p, FileInfo* i) override { return Gate("stat", [&] { return base_->Stat(d, p, i); }); }
+  int Rename(int d, const char* a, const char* b) override { return Gate("rename", [&] { return base_->Rename(d, a, b); }); }
+  int Unlink(int d, const char* p) override { return Gate("unlink", [&] { return base_->Unlink(d, p); }); }
+  int MakeDirectory(int d, const char* p, uint32_t m) override { return Gate("mkdir", [&] { return base_->MakeDirectory(d, p, m); }); }
+  int Touch(int d, const char* p) override { return Gate("utimensat", [&] { return base_->Touch(d, p); }); }
+  int List(int d, const char* p, std::vector<std::string>* n) override { return Gate("readdir", [&] { return base_->List(d, p, n); }); }
 
  private:
   // 0: go on; otherwise the error to return.

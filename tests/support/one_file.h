@@ -14,7 +14,7 @@ namespace weft::testing {
 class OneFile : public FileSystem {
  public:
   std::string bytes;
-  int Open(const char*, OpenFlags, uint32_t) override { return 3; }
+  int Open(int, const char*, OpenFlags, uint32_t) override { return 3; }
   int Close(int) override { return 0; }
   int64_t Read(int, void* data, size_t size) override {
     const size_t n = std::min(size, bytes.size() - position_);
@@ -40,18 +40,21 @@ class OneFile : public FileSystem {
   int Truncate(int, int64_t) override { return 0; }
   int SetMode(int, uint32_t) override { return 0; }
   int SetDirect(int, bool) override { return 0; }
+  int Flush(int) override { return 0; }
   int Lock(int) override { return 0; }
+  int Unlock(int) override { return 0; }
+  int LockByte(int, int64_t, bool) override { return 0; }
   int StatFd(int, FileInfo* info) override {
     info->kind = FileKind::kRegular;
     info->size = static_cast<int64_t>(bytes.size());
     return 0;
   }
-  int Stat(const char*, FileInfo* info) override { return StatFd(3, info); }
-  int Rename(const char*, const char*) override { return 0; }
-  int Unlink(const char*) override { return 0; }
-  int MakeDirectory(const char*, uint32_t) override { return 0; }
-  int Touch(const char*) override { return 0; }
-  int List(const char*, std::vector<std::string>*) override { return 0; }
+  int Stat(int, const char*, FileInfo* info) override { return StatFd(3, info); }
+  int Rename(int, const char*, const char*) override { return 0; }
+  int Unlink(int, const char*) override { return 0; }
+  int MakeDirectory(int, const char*, uint32_t) override { return 0; }
+  int Touch(int, const char*) override { return 0; }
+  int List(int, const char*, std::vector<std::string>*) override { return 0; }
 
  protected:
   size_t position_ = 0;

@@ -11,6 +11,7 @@ void weft_sgd_options_init(void* options, size_t size) noexcept { weft::c_api::I
 void weft_adam_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_checkpoint_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_checkpoint_entry_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_checkpoint_info_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_cache_stats_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_clip_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_concatenate_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

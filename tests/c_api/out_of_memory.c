@@ -1,0 +1,282 @@
+/* Fails the N-th allocation, for every N, of saving, loading, reading, keeping on disk, recording and launching; once, and all
+ * that follow. Whatever comes back is a result or RESOURCE_EXHAUSTED; the file on disk is the old one or the new one, whole;
+ * everything works as soon as there is memory again. The process's allocator is replaced by one that counts, so that the
+ * standard library's and other libraries' allocations count as well. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HAS_AN_ALLOCATOR_OF_ITS_OWN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HAS_AN_ALLOCATOR_OF_ITS_OWN 1
+#endif
+#endif
+
+#if defined(HAS_AN_ALLOCATOR_OF_ITS_OWN) || !defined(__GLIBC__)
+int main(void) {
+  printf("SKIPPED: the allocator cannot be replaced here; the other presets do it\n");
+  return 77;
+}
+#else
+
+/* Allocations that still succeed; armed only while above LONG_MIN / 2. */
+static atomic_long g_left = LONG_MIN;
+static atomic_int g_for_ever, g_hit;
+
+static int fails_now(void) {
+  long left;
+  if (atomic_load_explicit(&g_left, memory_order_relaxed) < LONG_MIN / 2) return 0;
+  left = atomic_fetch_sub_explicit(&g_left, 1, memory_order_relaxed);
+  if (left > 0 || (left < 0 && !atomic_load_explicit(&g_for_ever, memory_order_relaxed))) return 0;
+  atomic_store_explicit(&g_hit, 1, memory_order_relaxed);
+  errno = ENOMEM;
+  return 1;
+}
+static void arm(long n, int for_ever) {
+  atomic_store(&g_for_ever, for_ever);
+  atomic_store(&g_hit, 0);
+  atomic_store(&g_left, n);
+}
+static int disarm(void) {
+  atomic_store(&g_left, LONG_MIN);
+  return atomic_load(&g_hit);
+}
+
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+void* malloc(size_t size) { return fails_now() ? NULL : __libc_malloc(size); }
+void* calloc(size_t count, size_t size) { return fails_now() ? NULL : __libc_calloc(count, size); }
+void* realloc(void* memory, size_t size) { return size != 0 && fails_now() ? NULL : __libc_realloc(memory, size); }
+void* memalign(size_t align, size_t size) { return fails_now() ? NULL : __libc_memalign(align, size); }
+void* aligned_alloc(size_t align, size_t size) { return memalign(align, size); }
+int posix_memalign(void** out, size_t align, size_t size) {
+  void* memory = memalign(align, size);
+  if (memory == NULL) return ENOMEM;
+  *out = memory;
+  return 0;
+}
+void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offset) {
+  if ((flags & MAP_ANONYMOUS) != 0 && fails_now()) return MAP_FAILED;
+  return (void*)syscall(SYS_mmap, at, size, protection, flags, fd, offset);
+}
+
+static char g_dir[300], g_path[340];
+static weft_context* g_ctx;
+static weft_tree *g_old, *g_new;
+static weft_tensor *g_x, *g_y;
+static const char* g_what;
+static long g_n;
+
+/* 1 if this went well, 0 if it failed for want of memory. */
+static int well(weft_error* error) {
+  if (error == NULL) return 1;
+  if (weft_error_code(error) != WEFT_RESOURCE_EXHAUSTED) {
+    printf("%s, allocation %ld: error %d: %s\n", g_what, g_n, (int)weft_error_code(error), weft_error_message(error, NULL));
+    ++g_failures;
+  }
+  weft_error_release(error);
+  return 0;
+}
+
+/* Of the tensor "w" of a tree: its first element. */
+static double first_of(weft_tree* tree) {
+  uint32_t node = 0;
+  weft_tensor* w = NULL;
+  uint64_t bytes = 0;
+  float* data;
+  double first;
+  MUST(weft_tree_find(tree, WEFT_TREE_ROOT, "w", WEFT_STRLEN, &node));
+  MUST(weft_tree_get_tensor(tree, node, &w));
+  MUST(weft_tensor_size(w, &bytes));
+  data = malloc((size_t)bytes);
+  MUST(weft_tensor_to_host(w, data, (size_t)bytes));
+  first = data[0];
+  free(data);
+  weft_tensor_release(w);
+  return first;
+}
+
+static weft_tree* state_of(float value) {
+  enum { kCount = 300000 };
+  weft_tree* tree = NULL;
+  uint32_t list = 0;
+  weft_tensor* w;
+  float* data = malloc(kCount * sizeof(float));
+  int i;
+  for (i = 0; i < kCount; ++i) data[i] = value;
+  w = f32(g_ctx, DIMS(kCount), data);
+  MUST(weft_tree_create(&tree));
+  MUST(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, "w", WEFT_STRLEN, w, NULL));
+  MUST(weft_tree_add_list(tree, WEFT_TREE_ROOT, "list", WEFT_STRLEN, &list));
+  for (i = 0; i < 5; ++i) {
+    weft_tensor* t = f32(g_ctx, DIMS(100 * i + 1), data);
+    MUST(weft_tree_add_tensor(tree, list, NULL, 0, t, NULL));
+    weft_tensor_release(t);
+  }
+  MUST(weft_tree_add_text(tree, WEFT_TREE_ROOT, "a text that is longer than short ones are", WEFT_STRLEN, "and a value that is longer", WEFT_STRLEN, NULL));
+  MUST(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, "tied", WEFT_STRLEN, w, NULL));
+  weft_tensor_release(w);
+  free(data);
+  return tree;
+}
+
+static void save(void) {
+  static const weft_setting note = {"note of the user's, longer than short ones", WEFT_STRLEN, "yes", WEFT_STRLEN};
+  weft_checkpoint_options options = WEFT_CHECKPOINT_OPTIONS_INIT;
+  options.durable = -1;
+  options.metadata = &note;
+  options.metadata_count = 1;
+  well(weft_checkpoint_save(g_ctx, g_path, WEFT_STRLEN, g_new, &options, NULL));
+}
+static void save_behind(void) {
+  weft_event* event = NULL;
+  if (!well(weft_checkpoint_save(g_ctx, g_path, WEFT_STRLEN, g_new, NULL, &event))) return;
+  while (!well(weft_event_wait(event, -1))) {
+    int32_t over = 0;
+    well(weft_event_poll(event, &over));
+    if (over) break;
+  }
+  weft_event_release(event);
+}
+/* Old or new, and nothing beside it. */
+static void saved_is_whole(void) {
+  weft_tree* tree = NULL;
+  double value;
+  if (!OK(weft_checkpoint_load(g_ctx, g_path, WEFT_STRLEN, NULL, &tree))) return;
+  value = first_of(tree);
+  CHECK(value == 1 || value == 2);
+  weft_tree_release(tree);
+  if (value == 2) MUST(weft_checkpoint_save(g_ctx, g_path, WEFT_STRLEN, g_old, NULL, NULL));
+}
+
+static void load(void) {
+  weft_tree* tree = NULL;
+  if (well(weft_checkpoint_load(g_ctx, g_path, WEFT_STRLEN, NULL, &tree))) weft_tree_release(tree);
+}
+static void read_entries(void) {
+  weft_checkpoint_reader* reader = NULL;
+  weft_checkpoint_entry entry = WEFT_CHECKPOINT_ENTRY_INIT;
+  weft_checkpoint_info info = WEFT_CHECKPOINT_INFO_INIT;
+  weft_tensor* w = NULL;
+  weft_tree* tree = NULL;
+  size_t count = 0, i;
+  if (!well(weft_checkpoint_reader_open(g_ctx, g_path, WEFT_STRLEN, &reader))) return;
+  well(weft_checkpoint_reader_info(reader, &info));
+  well(weft_checkpoint_reader_count(reader, &count));
+  for (i = 0; i < count; ++i) well(weft_checkpoint_reader_entry(reader, i, &entry));
+  if (well(weft_checkpoint_reader_find(reader, "tied", WEFT_STRLEN, &i)) &&
+      well(weft_checkpoint_reader_load(reader, "tied", WEFT_STRLEN, NULL, &w))) {
+    weft_tensor_release(w);
+  }
+  if (well(weft_checkpoint_reader_metadata(reader, &tree))) weft_tree_release(tree);
+  if (well(weft_checkpoint_reader_structure(reader, &tree))) weft_tree_release(tree);
+  if (well(weft_checkpoint_reader_tree(reader, NULL, &tree))) weft_tree_release(tree);
+  weft_checkpoint_reader_release(reader);
+}
+
+static void grow_a_tree(void) {
+  weft_tree *tree = NULL, *copy = NULL;
+  uint32_t node = 0;
+  if (!well(weft_tree_create(&tree))) return;
+  if (well(weft_tree_add_dict(tree, WEFT_TREE_ROOT, "a key that is longer than short ones", WEFT_STRLEN, &node))) {
+    well(weft_tree_add_tensor(tree, node, "w", WEFT_STRLEN, g_x, NULL));
+    well(weft_tree_add_i64(tree, node, "i", WEFT_STRLEN, 1, NULL));
+    well(weft_tree_add_alias(tree, WEFT_TREE_ROOT, "again", WEFT_STRLEN, node, NULL));
+  }
+  if (well(weft_tree_create(&copy))) {
+    uint32_t count = 0;
+    const int added = well(weft_tree_add_tree(copy, WEFT_TREE_ROOT, "copy", WEFT_STRLEN, tree, NULL));
+    if (well(weft_tree_size(copy, WEFT_TREE_ROOT, &count))) CHECK_EQUAL(count, added); /* all of it or nothing */
+    weft_tree_release(copy);
+  }
+  weft_tree_release(tree);
+}
+
+/* Known programs: recorded, launched, read. */
+static void record_and_launch(void) {
+  weft_tensor *sum = NULL, *product = NULL, *result = NULL;
+  double value = -1;
+  if (well(weft_add(g_ctx, g_x, g_y, &sum))) {
+    if (well(weft_matmul(g_ctx, sum, g_y, NULL, &product))) {
+      if (well(weft_sum(g_ctx, product, NULL, &result))) {
+        if (well(weft_sync(g_ctx, NULL, NULL)) && well(weft_tensor_item_f64(result, &value))) CHECK(value == 128);
+        weft_tensor_release(result);
+      }
+      weft_tensor_release(product);
+    }
+    weft_tensor_release(sum);
+  }
+}
+static void copy_in_and_out(void) {
+  static const float data[4] = {1, 2, 3, 4};
+  float back[4] = {0, 0, 0, 0};
+  weft_tensor* t = NULL;
+  if (!well(weft_tensor_from_host(g_ctx, NULL, WEFT_F32, DIMS(4), data, sizeof data, &t))) return;
+  if (well(weft_tensor_to_host(t, back, sizeof back))) CHECK(back[3] == 4);
+  weft_tensor_release(t);
+}
+
+static void nothing(void) {}
+/* Nothing of the failure stays: the same calls succeed now. */
+static void sweep(const char* what, void (*run)(void), void (*check)(void)) {
+  int for_ever;
+  long cases = 0;
+  g_what = what;
+  run(); /* warm */
+  for (for_ever = 0; for_ever < 2; ++for_ever) {
+    for (g_n = 0;; ++g_n) {
+      int hit;
+      arm(g_n, for_ever);
+      run();
+      hit = disarm();
+      check();
+      if (!hit) break;
+      ++cases;
+      if (g_n > 20000 || g_failures > 20) break;
+    }
+  }
+  run();
+  printf("%s: %ld allocations failed\n", what, cases);
+  fflush(stdout);
+}
+
+int main(void) {
+  const char* folder = getenv("TMPDIR");
+  char command[400];
+  const float ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  snprintf(g_dir, sizeof g_dir, "%s/weft_c_memory_XXXXXX", folder != NULL ? folder : "/tmp");
+  if (mkdtemp(g_dir) == NULL) return 1;
+  snprintf(g_path, sizeof g_path, "%s/state", g_dir);
+  g_ctx = new_context();
+  g_old = state_of(1);
+  g_new = state_of(2);
+  g_x = f32(g_ctx, DIMS(4, 4), ones);
+  g_y = f32(g_ctx, DIMS(4, 4), ones);
+  MUST(weft_checkpoint_save(g_ctx, g_path, WEFT_STRLEN, g_old, NULL, NULL));
+  sweep("copying", copy_in_and_out, nothing);
+  sweep("growing a tree", grow_a_tree, nothing);
+  sweep("saving", save, saved_is_whole);
+  sweep("saving behind", save_behind, saved_is_whole);
+  sweep("loading", load, nothing);
+  sweep("reading entries", read_entries, nothing);
+  sweep("recording and launching", record_and_launch, nothing);
+  weft_tensor_release(g_x);
+  weft_tensor_release(g_y);
+  weft_tree_release(g_old);
+  weft_tree_release(g_new);
+  weft_context_release(g_ctx);
+  snprintf(command, sizeof command, "rm -rf '%s'", g_dir);
+  if (system(command) != 0) printf("could not remove %s\n", g_dir);
+  return done("out_of_memory");
+}
+#endif
