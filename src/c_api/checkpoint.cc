@@ -9,13 +9,21 @@
 
 namespace weft::c_api {
 
-// Thread rule: one thread at a time.
+// Thread rule: any thread; payloads are read one after the other.
 class ReaderObject final : public RefCounted {
  public:
   ReaderObject(std::unique_ptr<CheckpointReader> reader, Ref<lazy::Engine> engine)
-      : reader(std::move(reader)), engine(std::move(engine)) {}
-  const std::unique_ptr<CheckpointReader> reader;
+      : engine(std::move(engine)), reader_(std::move(reader)) {}
+  const CheckpointReader& reader() const { return *reader_; }
+  absl::Status ReadTensor(uint32_t id, std::span<std::byte> out) {
+    MutexLock lock(mutex_);
+    return reader_->ReadTensor(id, out);
+  }
   const Ref<lazy::Engine> engine;
+
+ private:
+  Mutex mutex_;  // of what reading changes
+  const std::unique_ptr<CheckpointReader> reader_;
 };
 template <>
 struct HandleTraits<weft_checkpoint_reader> {
@@ -28,7 +36,7 @@ namespace {
 // The bytes of a tree's tensors as they were when the save began: aliases do not see later assignments.
 class Values final : public TensorSource {
  public:
-  absl::Status Take(const TreeObject& tree) {
+  absl::Status Take(const TensorTree& tree) {
     for (const Ref<lazy::Tensor>& value : tree.values) {
       WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> alias, value->engine().Alias(value.get()));
       values_.push_back(std::move(alias));
@@ -94,24 +102,23 @@ absl::StatusOr<Ref<ReaderObject>> OpenReader(Context& context, const char* path,
 }
 
 absl::StatusOr<Ref<lazy::Tensor>> LoadTensor(ReaderObject& object, uint32_t id, Device* device) {
-  const TensorRecord& record = object.reader->tensor(id);
+  const TensorRecord& record = object.reader().tensor(id);
   WEFT_RETURN_IF_ERROR(CheckedDType(static_cast<uint32_t>(record.dtype)).status());
   std::unique_ptr<std::byte[]> bytes(new std::byte[record.bytes]);
   const std::span<std::byte> span(bytes.get(), record.bytes);
-  WEFT_RETURN_IF_ERROR(object.reader->ReadTensor(id, span));
+  WEFT_RETURN_IF_ERROR(object.ReadTensor(id, span));
   return object.engine->FromHost(device, record.dtype, record.dims, span);
 }
 
 // The reader's tree has the structure; the leaves are read in the order of the file.
 absl::StatusOr<Ref<TreeObject>> LoadTree(ReaderObject& object, weft_device* device) {
   WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, *object.engine));
-  auto tree = MakeRef<TreeObject>();
-  tree->tree = object.reader->tree();
-  for (uint32_t id = 0; id < object.reader->tensor_count(); ++id) {
+  TensorTree tree{.tree = object.reader().tree(), .values = {}};
+  for (uint32_t id = 0; id < object.reader().tensor_count(); ++id) {
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, LoadTensor(object, id, place));
-    tree->values.push_back(std::move(tensor));
+    tree.values.push_back(std::move(tensor));
   }
-  return tree;
+  return MakeRef<TreeObject>(std::move(tree));
 }
 
 }  // namespace
@@ -125,17 +132,18 @@ extern "C" {
 weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t path_length, weft_tree* tree,
                                  const weft_checkpoint_options* options, weft_event** out_event) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
     WEFT_ASSIGN_OR_RETURN(std::string file, Path(path, path_length));
-    WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
+    WEFT_ASSIGN_OR_RETURN(Pin<TreeObject> object, Get(tree, "tree"));
     WEFT_ASSIGN_OR_RETURN(SaveOptions save, ReadSaveOptions(options));
+    TensorTree now = object->Copy();
     auto values = std::make_shared<Values>();
-    WEFT_RETURN_IF_ERROR(values->Take(*object));
-    WEFT_RETURN_IF_ERROR(values->Evaluate(context->engine(), object->tree));
-    if (out_event == nullptr) return SaveCheckpoint(file, object->tree, *values, save);
+    WEFT_RETURN_IF_ERROR(values->Take(now));
+    WEFT_RETURN_IF_ERROR(values->Evaluate(context->engine(), now.tree));
+    if (out_event == nullptr) return SaveCheckpoint(file, now.tree, *values, save);
     auto done = MakeRef<Event>();
-    WEFT_RETURN_IF_ERROR(context->InBackground([file, structure = object->tree, values, save, done]() mutable {
+    WEFT_RETURN_IF_ERROR(context->InBackground([file, structure = std::move(now.tree), values, save, done]() mutable {
       absl::Status status;
       try {
         status = values->Wait();
@@ -154,7 +162,7 @@ weft_error* weft_checkpoint_load(weft_context* ctx, const char* path, size_t pat
                                  weft_tree** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
     WEFT_RETURN_IF_ERROR(DeviceOr(device, context->engine()).status());  // before a long file is read for nothing
     WEFT_ASSIGN_OR_RETURN(Ref<ReaderObject> reader, OpenReader(*context, path, path_length));
@@ -168,7 +176,7 @@ weft_error* weft_checkpoint_reader_open(weft_context* ctx, const char* path, siz
                                         weft_checkpoint_reader** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(Ref<ReaderObject> reader, OpenReader(*context, path, path_length));
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_checkpoint_reader>(std::move(reader)));
     return absl::OkStatus();
@@ -178,8 +186,8 @@ weft_error* weft_checkpoint_reader_open(weft_context* ctx, const char* path, siz
 weft_error* weft_checkpoint_reader_count(weft_checkpoint_reader* reader, size_t* out_count) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_count);
-    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
-    *out_count = object->reader->tensor_count();
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    *out_count = object->reader().tensor_count();
     return absl::OkStatus();
   });
 }
@@ -188,12 +196,12 @@ weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t 
                                          weft_checkpoint_entry* out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
-    if (index >= object->reader->tensor_count()) {
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    if (index >= object->reader().tensor_count()) {
       return UserErrorOf(absl::StatusCode::kOutOfRange, "entry ", index, " of a checkpoint with ",
-                         object->reader->tensor_count(), " tensors");
+                         object->reader().tensor_count(), " tensors");
     }
-    const TensorRecord& record = object->reader->tensor(static_cast<uint32_t>(index));
+    const TensorRecord& record = object->reader().tensor(static_cast<uint32_t>(index));
     weft_checkpoint_entry entry = WEFT_CHECKPOINT_ENTRY_INIT;
     entry.path = record.name.c_str();
     entry.path_length = record.name.size();
@@ -209,9 +217,9 @@ weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const ch
                                         weft_device* device, weft_tensor** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
     WEFT_ASSIGN_OR_RETURN(std::string_view name, Text(path, path_length, "path"));
-    const std::optional<uint32_t> id = object->reader->Find(name);
+    const std::optional<uint32_t> id = object->reader().Find(name);
     if (!id) return UserErrorOf(absl::StatusCode::kNotFound, "the checkpoint has no tensor '", name, "'");
     WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, *object->engine));
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, LoadTensor(*object, *id, place));
@@ -222,13 +230,13 @@ weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const ch
 weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader* reader, weft_tree** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
-    auto tree = MakeRef<TreeObject>();
-    for (const auto& [key, value] : object->reader->header().user) {
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    TensorTree tree;
+    for (const auto& [key, value] : object->reader().header().user) {
       WEFT_RETURN_IF_ERROR(
-          tree->tree.Add(Tree::root(), key, IsCleanText(value) ? Tree::Text(value) : Tree::Bytes(value)).status());
+          tree.tree.Add(Tree::root(), key, IsCleanText(value) ? Tree::Text(value) : Tree::Bytes(value)).status());
     }
-    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(MakeRef<TreeObject>(std::move(tree))));
     return absl::OkStatus();
   });
 }
@@ -236,7 +244,7 @@ weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader* reader, weft
 weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_device* device, weft_tree** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
     WEFT_ASSIGN_OR_RETURN(Ref<TreeObject> tree, LoadTree(*object, device));
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
     return absl::OkStatus();

@@ -11,13 +11,16 @@
 
 namespace weft::c_api {
 
-// Thread rule: one thread. The first thing that is wrong is what Record reports.
+class Context;
+
+// Thread rule: one thread. The first thing that is wrong is what Record reports. The context is pinned for the call; operands
+// are looked up when the engine is locked.
 class OpCall {
  public:
   OpCall(const ir::OpDef& op, weft_context* ctx);
 
-  void Operand(weft_tensor* tensor);
-  void Optional(weft_tensor* tensor);
+  void Operand(weft_tensor* tensor) { operands_.push_back({tensor, false}); }
+  void Optional(weft_tensor* tensor) { operands_.push_back({tensor, true}); }
   void Variadic(weft_tensor* const* tensors, size_t count);
 
   void SetInt(size_t at, int64_t value) { attrs_.set(at, value); }
@@ -35,20 +38,31 @@ class OpCall {
   void CheckPresent(uint64_t present, uint64_t known);
 
   void Fail(absl::Status status) {
-    if (status_.ok()) status_ = std::move(status);
+    if (!status_.ok()) return;
+    status_ = std::move(status);
+    before_failure_ = operands_.size();
   }
   absl::Status Record(std::initializer_list<weft_tensor**> outs);
   // For weft_op_apply: any number of results.
   absl::Status RecordInto(weft_tensor** outs, size_t capacity, size_t* out_count);
 
  private:
+  struct Given {
+    weft_tensor* tensor;
+    bool optional;
+  };
   absl::Status Run(lazy::Tensors* results);
+  // The first `count` operands, under the engine's lock.
+  absl::Status FindOperands(size_t count, lazy::Engine::Operands* out) const;
+  absl::Status CheckOperand(size_t i) const;
+  absl::Status BadOperand(size_t i) const;
   absl::Status Bad(size_t at, std::string_view what);
 
   const ir::OpDef& op_;
-  lazy::Engine* engine_ = nullptr;
+  Pin<Context> context_;
   absl::Status status_;
-  absl::InlinedVector<lazy::Tensor*, 4> operands_;
+  size_t before_failure_ = 0;  // operands that were given before what status_ says
+  absl::InlinedVector<Given, 4> operands_;
   ir::Attrs attrs_;
 };
 

@@ -232,9 +232,11 @@ absl::StatusOr<Ref<Tensor>> Engine::Alias(Tensor* tensor) {
   return alias;
 }
 
-void Engine::AdoptByScope(Tensor* tensor) {
+bool Engine::AdoptByScope(absl::FunctionRef<Tensor*()> find) {
   Lock lock(recorder_);
-  tensor->state.scoped = true;
+  Tensor* tensor = find();
+  if (tensor != nullptr) tensor->state.scoped = true;
+  return tensor != nullptr;
 }
 
 void Engine::Keep(Tensor* tensor) {
@@ -260,8 +262,20 @@ absl::Status Engine::Finish(Lock& lock, DeviceState& state, const ir::Builder& b
 
 absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs,
                             ir::Location location, Tensors* results, Device* device) {
+  const auto find = [&](Operands* found) {
+    found->assign(operands.begin(), operands.end());
+    return absl::OkStatus();
+  };
+  return Record(op, find, std::move(attrs), location, results, device);
+}
+
+absl::Status Engine::Record(const ir::OpDef& op, FindOperands find, ir::Attrs attrs, ir::Location location,
+                            Tensors* results, Device* device) {
   Tensors made;
+  Operands operands;
   Lock lock(recorder_);
+  WEFT_RETURN_IF_ERROR(find(&operands));
+  lock.Borrow(operands);
   WEFT_ASSIGN_OR_RETURN(DeviceState * state,
                         PlaceAfterCut(lock, [&] { return recorder_.PlaceOf(op, operands, location, device); }));
   std::vector<ir::Value> kept;  // operands, for the checks of debug mode

@@ -52,6 +52,12 @@ class Engine final : public RefCounted {
   // operands must be on one device; operations without operands go to `device` (null: the first).
   absl::Status Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs, ir::Location location,
                       Tensors* results, Device* device = nullptr);
+  // The same for who has names of tensors and no references: appends the operands under the lock, under which alone tensors
+  // die, so that keeping them for the call costs nothing.
+  using Operands = absl::InlinedVector<Tensor*, 4>;
+  using FindOperands = absl::FunctionRef<absl::Status(Operands*)>;
+  absl::Status Record(const ir::OpDef& op, FindOperands find, ir::Attrs attrs, ir::Location location, Tensors* results,
+                      Device* device = nullptr);
   // d loss / d wrt[i]. `seed` may be null if loss has one element. wrt must require gradients.
   absl::StatusOr<Tensors> Gradient(Tensor* loss, std::span<Tensor* const> wrt, Tensor* seed = nullptr,
                                    ir::Location location = {});
@@ -65,7 +71,11 @@ class Engine final : public RefCounted {
   // A second handle of the same value; later assignments to one do not touch the other.
   absl::StatusOr<Ref<Tensor>> Alias(Tensor* tensor);
   // Scopes: adopted tensors are temporaries, which no barrier computes for their own sake; Keep undoes it.
-  void AdoptByScope(Tensor* tensor);
+  void AdoptByScope(Tensor* tensor) {
+    (void)AdoptByScope([tensor] { return tensor; });
+  }
+  // Found under the lock, as for Record. False if it is null.
+  bool AdoptByScope(absl::FunctionRef<Tensor*()> find);
   void Keep(Tensor* tensor);
 
   // --- Evaluation ---------------------------------------------------------------------------------------------------
