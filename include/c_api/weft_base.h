@@ -339,9 +339,11 @@ WEFT_API WEFT_MUST_USE weft_error* weft_context_create(const weft_context_option
  */
 WEFT_API void weft_context_retain(weft_context* context) WEFT_NOEXCEPT;
 
-/* Drops one reference to a context; NULL is ignored. The last one waits for running work, background saves and the
- * compile cache to be on disk, so that the next process finds everything; tensors of the context can only be released
- * afterwards. What is no live context is ignored and counted in the metric "bad_releases".
+/* Drops one reference to a context; NULL is ignored. With the last one the context is a handle no more; the release
+ * waits for calls in progress on other threads, running work, background saves and the compile cache to be on disk, so
+ * that the next process finds everything; tensors of the context can only be released afterwards. In a callback it
+ * waits for no call: the last one in progress ends the context. What is no live context is ignored and counted in the
+ * metric "bad_releases".
  *   context: may be NULL
  * Threads: any. May block. Since 1.0.
  */
