@@ -109,8 +109,10 @@ Slot* AnySlot(const void* handle, HandleType* type) {
   return slot;
 }
 
-bool Fits(HandleType wanted, HandleType type) {
-  return type == wanted || (wanted == HandleType::kTensor && type == HandleType::kPoison);
+// For retaining and releasing, which need not know of poison.
+bool LivesAs(uint64_t word, const void* handle, HandleType wanted) {
+  return Lives(word, Above(handle, wanted)) ||
+         (wanted == HandleType::kTensor && Lives(word, Above(handle, HandleType::kPoison)));
 }
 
 bool Refuse() {
@@ -262,12 +264,11 @@ absl::Status BadHandle(const void* handle, HandleType wanted, std::string_view p
 
 bool RetainHandle(const void* handle, HandleType wanted) {
   if (handle == nullptr) return false;
-  HandleType type;
-  Slot* slot = AnySlot(handle, &type);
-  if (slot == nullptr || !Fits(wanted, type)) return Refuse();
+  Slot* slot = SlotOf(handle);
+  if (slot == nullptr) return Refuse();
   uint64_t word = slot->word.load(std::memory_order_relaxed);
   do {
-    if (!Lives(word, Above(handle, type))) return Refuse();
+    if (!LivesAs(word, handle, wanted)) return Refuse();
     if ((word & kReferences) == kReferences) return true;
   } while (!slot->word.compare_exchange_weak(word, word + kReference, std::memory_order_relaxed));
   return true;
@@ -276,14 +277,12 @@ bool RetainHandle(const void* handle, HandleType wanted) {
 bool ReleaseHandle(const void* handle, HandleType wanted, LastOne last) {
   if (handle == nullptr) return false;
   if (wanted == HandleType::kContext) EndThoseLeft();
-  HandleType type;
-  Slot* slot = AnySlot(handle, &type);
-  if (slot == nullptr || !Fits(wanted, type)) return Refuse();
-  const uint64_t above = Above(handle, type);
+  Slot* slot = SlotOf(handle);
+  if (slot == nullptr) return Refuse();
   uint64_t word = slot->word.load(std::memory_order_relaxed), left;
   do {
     // Two threads that both release the last reference: the second finds none.
-    if (!Lives(word, above)) return Refuse();
+    if (!LivesAs(word, handle, wanted)) return Refuse();
     if ((word & kReferences) == kReferences) return true;
     left = word - kReference;
     if ((left & kReferences) == 0 && (left & kPins) != 0 && last == LastOne::kWaits) left |= kWaited;

@@ -27,7 +27,7 @@ OpCall::OpCall(const ir::OpDef& op, weft_context* ctx) : op_(op), context_(Find(
 }
 
 absl::Status OpCall::BadOperand(size_t i) const {
-  weft_tensor* tensor = operands_[i].tensor;
+  weft_tensor* tensor = operands_[i] != Missing() ? operands_[i] : nullptr;
   const std::string_view name = i < op_.operands.size() ? op_.operands[i].name : std::string_view("operand");
   // What the engine did not find as its own may be another's.
   const HandleType type = TypeOf(tensor);
@@ -39,20 +39,18 @@ absl::Status OpCall::BadOperand(size_t i) const {
 }
 
 absl::Status OpCall::CheckOperand(size_t i) const {
-  const auto [tensor, optional] = operands_[i];
-  const bool fits = tensor == nullptr ? optional : TypeOf(tensor) == HandleType::kTensor;
+  const bool fits = operands_[i] == nullptr || TypeOf(operands_[i]) == HandleType::kTensor;
   return fits ? absl::OkStatus() : BadOperand(i);
 }
 
 absl::Status OpCall::FindOperands(size_t count, lazy::Engine::Operands* out) const {
+  out->resize(count);
+  lazy::Tensor** found = out->data();
+  const lazy::Engine* engine = &context_->engine();
   for (size_t i = 0; i < count; ++i) {
-    const Given& given = operands_[i];
-    RefCounted* found = nullptr;
-    if (given.tensor != nullptr || !given.optional) {
-      found = Borrow(given.tensor, HandleType::kTensor, &context_->engine());
-      if (found == nullptr) return BadOperand(i);
-    }
-    out->push_back(static_cast<lazy::Tensor*>(found));
+    if (operands_[i] == nullptr) continue;
+    found[i] = static_cast<lazy::Tensor*>(Borrow(operands_[i], HandleType::kTensor, engine));
+    if (found[i] == nullptr) return BadOperand(i);
   }
   return absl::OkStatus();
 }
@@ -195,7 +193,7 @@ absl::Status OpCall::Run(lazy::Tensors* results) {
   }
   // Trailing absent optional operands need not be said.
   size_t count = operands_.size();
-  while (count > 0 && operands_[count - 1].tensor == nullptr && operands_[count - 1].optional) --count;
+  while (count > 0 && operands_[count - 1] == nullptr) --count;
   const auto find = [&](lazy::Engine::Operands* out) { return FindOperands(count, out); };
   return context_->engine().Record(op_, find, std::move(attrs_), CurrentLocation(), results);
 }

@@ -19,8 +19,8 @@ class OpCall {
  public:
   OpCall(const ir::OpDef& op, weft_context* ctx);
 
-  void Operand(weft_tensor* tensor) { operands_.push_back({tensor, false}); }
-  void Optional(weft_tensor* tensor) { operands_.push_back({tensor, true}); }
+  void Operand(weft_tensor* tensor) { operands_.push_back(tensor != nullptr ? tensor : Missing()); }
+  void Optional(weft_tensor* tensor) { operands_.push_back(tensor); }
   void Variadic(weft_tensor* const* tensors, size_t count);
 
   void SetInt(size_t at, int64_t value) { attrs_.set(at, value); }
@@ -47,10 +47,8 @@ class OpCall {
   absl::Status RecordInto(weft_tensor** outs, size_t capacity, size_t* out_count);
 
  private:
-  struct Given {
-    weft_tensor* tensor;
-    bool optional;
-  };
+  // Stands for NULL where something is needed; no handle.
+  static weft_tensor* Missing() { return reinterpret_cast<weft_tensor*>(uintptr_t{1}); }
   absl::Status Run(lazy::Tensors* results);
   // The first `count` operands, under the engine's lock.
   absl::Status FindOperands(size_t count, lazy::Engine::Operands* out) const;
@@ -62,7 +60,7 @@ class OpCall {
   Pin<Context> context_;
   absl::Status status_;
   size_t before_failure_ = 0;  // operands that were given before what status_ says
-  absl::InlinedVector<Given, 4> operands_;
+  absl::InlinedVector<weft_tensor*, 4> operands_;  // null: an optional one is absent
   ir::Attrs attrs_;
 };
 

@@ -29,26 +29,28 @@ class Scope final : public RefCounted {
   // False if it is no tensor.
   bool Adopt(weft_tensor* tensor) {
     const auto find = [&] {
-      return static_cast<lazy::Tensor*>(Borrow(tensor, HandleType::kTensor, engine_.get()));
+      auto* found = static_cast<lazy::Tensor*>(Borrow(tensor, HandleType::kTensor, engine_.get()));
+      if (found != nullptr) tensors_.push_back(tensor);
+      return found;
     };
-    if (!engine_->AdoptByScope(find)) {
-      const Pin<lazy::Tensor> foreign = Find(tensor);
-      if (!foreign) return false;
-      foreign->engine().AdoptByScope(foreign.get());
-    }
-    MutexLock lock(mutex_);
-    tensors_.push_back(tensor);
+    if (engine_->AdoptByScope(find)) return true;
+    const Pin<lazy::Tensor> foreign = Find(tensor);
+    if (!foreign) return false;
+    engine_->Locked([&] { tensors_.push_back(tensor); });
+    foreign->engine().AdoptByScope(foreign.get());
     return true;
   }
 
   // Whether the tensor was this scope's.
   bool LetGo(weft_tensor* tensor) {
-    MutexLock lock(mutex_);
-    // Usually among the newest.
-    const auto found = std::find(tensors_.rbegin(), tensors_.rend(), tensor);
-    if (found == tensors_.rend()) return false;
-    tensors_.erase(std::next(found).base());
-    return true;
+    bool ours = false;
+    engine_->Locked([&] {
+      // Usually among the newest.
+      const auto found = std::find(tensors_.rbegin(), tensors_.rend(), tensor);
+      ours = found != tensors_.rend();
+      if (ours) tensors_.erase(std::next(found).base());
+    });
+    return ours;
   }
 
   // The first failure, with the marked position, and the tensor that stands for it.
@@ -96,8 +98,8 @@ class Scope final : public RefCounted {
   std::atomic<const char*> file_{nullptr};
   std::atomic<uint32_t> file_id_{0};
   std::atomic<ir::Location> location_{ir::Location()};
+  std::vector<weft_tensor*> tensors_;  // under the engine's lock, which adopting takes in any case
   Mutex mutex_;
-  std::vector<weft_tensor*> tensors_ ABSL_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   weft_tensor* poison_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };

@@ -239,6 +239,11 @@ bool Engine::AdoptByScope(absl::FunctionRef<Tensor*()> find) {
   return tensor != nullptr;
 }
 
+void Engine::Locked(absl::FunctionRef<void()> use) {
+  Lock lock(recorder_);
+  use();
+}
+
 void Engine::Keep(Tensor* tensor) {
   Lock lock(recorder_);
   tensor->state.scoped = false;

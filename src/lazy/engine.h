@@ -76,6 +76,8 @@ class Engine final : public RefCounted {
   }
   // Found under the lock, as for Record. False if it is null.
   bool AdoptByScope(absl::FunctionRef<Tensor*()> find);
+  // For what a caller has beside the engine and guards by its lock; short, and calls nothing of ours.
+  void Locked(absl::FunctionRef<void()> use);
   void Keep(Tensor* tensor);
 
   // --- Evaluation ---------------------------------------------------------------------------------------------------
