@@ -58,7 +58,8 @@ weft_error* weft_grad(weft_context* ctx, weft_tensor* y, weft_tensor* cotangent,
     }
     TensorList list;
     WEFT_RETURN_IF_ERROR(GetTensors(xs, count, "xs", &list));
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensors grads, context->engine().Gradient(of.get(), list, seed.get(), CurrentLocation()));
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensors grads,
+                          context->engine().Gradient(of.get(), list, seed.get(), CurrentLocation()));
     std::vector<weft_tensor*> made(count);
     for (size_t i = 0; i < count; ++i) {
       if (absl::Status status = MakeTensor(std::move(grads[i]), &made[i]); !status.ok()) {

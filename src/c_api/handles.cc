@@ -25,8 +25,8 @@ constexpr uint64_t kReference = 0x10000, kReferences = uint64_t{0x3FFFFF} << 16;
 constinit std::atomic<Slot*> g_segments[kSegments] = {};
 // Head of the free list: index + 1 in the low half (0 = empty), a counter against ABA in the high half.
 constinit std::atomic<uint64_t> g_free{0};
-constinit std::atomic<uint32_t> g_used{0};  // indices handed out at least once
-constinit std::atomic<uint32_t> g_left{0};  // index + 1 of the slots that a signal handler was the last to pin
+constinit std::atomic<uint32_t> g_used{0};      // indices handed out at least once
+constinit std::atomic<uint32_t> g_left{0};      // index + 1 of the slots that a signal handler was the last to pin
 constinit std::atomic<uint32_t> g_unpinned{0};  // goes up when pins are gone for which somebody waits
 constinit std::atomic<int64_t> g_bad_releases{0};
 

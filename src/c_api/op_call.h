@@ -59,7 +59,7 @@ class OpCall {
   const ir::OpDef& op_;
   Pin<Context> context_;
   absl::Status status_;
-  size_t before_failure_ = 0;  // operands that were given before what status_ says
+  size_t before_failure_ = 0;                      // operands that were given before what status_ says
   absl::InlinedVector<weft_tensor*, 4> operands_;  // null: an optional one is absent
   ir::Attrs attrs_;
 };

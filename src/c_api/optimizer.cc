@@ -32,9 +32,10 @@ absl::Status SameEngine(const lazy::Tensor* tensor, const lazy::Engine& engine, 
 }
 
 absl::Status Taken() {
-  return UserErrorOf(absl::StatusCode::kFailedPrecondition,
-                     "optimizer is in use by another call, of another thread or further up in this one; it takes one at a "
-                     "time");
+  return UserErrorOf(
+      absl::StatusCode::kFailedPrecondition,
+      "optimizer is in use by another call, of another thread or further up in this one; it takes one at a "
+      "time");
 }
 absl::Status Create(weft_context* ctx, weft_tensor* const* params, size_t count, const lazy::OptimizerOptions& options,
                     weft_optimizer** out) {

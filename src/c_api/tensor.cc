@@ -31,8 +31,7 @@ absl::Status NoTensor(const weft_tensor* tensor, std::string_view parameter) {
   return status.ok() ? absl::ResourceExhaustedError(absl::StrCat(parameter, " is in use by too many calls")) : status;
 }
 
-absl::Status GetTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter,
-                        TensorList* out) {
+absl::Status GetTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter, TensorList* out) {
   if (count > 0 && tensors == nullptr) return NullArgument(parameter);
   WEFT_RETURN_IF_ERROR(CheckedLength(parameter, count, kMostEntries));
   out->Reserve(count);

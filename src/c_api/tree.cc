@@ -57,7 +57,8 @@ absl::Status OnTree(weft_tree* tree, Use&& use) {
 
 // One add function: the key's text, the value, where the new node's number goes.
 template <typename Add>
-absl::Status AddNode(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node, Add&& add) {
+absl::Status AddNode(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node,
+                     Add&& add) {
   return OnTree(tree, [&](TensorTree& to) -> absl::Status {
     WEFT_RETURN_IF_ERROR(to.Node(parent).status());
     std::string_view name;
@@ -151,30 +152,30 @@ weft_error* weft_tree_add_text(weft_tree* tree, uint32_t parent, const char* key
                                size_t length, uint32_t* out_node) noexcept {
   return Guard([&] {
     return AddNode(tree, parent, key, key_length, out_node,
-                 [&](TensorTree& to, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
-                   WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(value, length, "value"));
-                   return to.tree.Add(parent, name, Tree::Text(text));
-                 });
+                   [&](TensorTree& to, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
+                     WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(value, length, "value"));
+                     return to.tree.Add(parent, name, Tree::Text(text));
+                   });
   });
 }
 weft_error* weft_tree_add_bytes(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, const void* value,
                                 size_t length, uint32_t* out_node) noexcept {
   return Guard([&] {
     return AddNode(tree, parent, key, key_length, out_node,
-                 [&](TensorTree& to, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
-                   if (value == nullptr && length > 0) return NullArgument("value");
-                   return to.tree.Add(parent, name, Tree::Bytes({static_cast<const char*>(value), length}));
-                 });
+                   [&](TensorTree& to, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
+                     if (value == nullptr && length > 0) return NullArgument("value");
+                     return to.tree.Add(parent, name, Tree::Bytes({static_cast<const char*>(value), length}));
+                   });
   });
 }
 weft_error* weft_tree_add_alias(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t target,
                                 uint32_t* out_node) noexcept {
   return Guard([&] {
     return AddNode(tree, parent, key, key_length, out_node,
-                 [&](TensorTree& to, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
-                   WEFT_RETURN_IF_ERROR(to.Node(target).status());
-                   return to.tree.Add(parent, name, Tree::Alias(target));
-                 });
+                   [&](TensorTree& to, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
+                     WEFT_RETURN_IF_ERROR(to.Node(target).status());
+                     return to.tree.Add(parent, name, Tree::Alias(target));
+                   });
   });
 }
 weft_error* weft_tree_add_tree(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, weft_tree* other,
@@ -238,8 +239,7 @@ weft_error* weft_tree_child(weft_tree* tree, uint32_t node, uint32_t index, uint
     WEFT_NOT_NULL(out_node);
     return OnTree(tree, [&](const TensorTree& in) -> absl::Status {
       WEFT_ASSIGN_OR_RETURN(const Tree::Node* found, in.Node(node));
-      const Tree::NodeId child =
-          index < found->children ? in.tree.Child(in.tree.Resolve(node), index) : Tree::kNoNode;
+      const Tree::NodeId child = index < found->children ? in.tree.Child(in.tree.Resolve(node), index) : Tree::kNoNode;
       if (child == Tree::kNoNode) {
         return UserErrorOf(absl::StatusCode::kOutOfRange, "child ", index, " of '", in.tree.PathOf(node),
                            "', which has ", found->children);
