@@ -92,7 +92,7 @@ uint32_t IndexOf(const void* handle) {
 }
 
 // The slot that a handle of ours names, whatever lives there; null if it is none of ours.
-Slot* SlotOf(const void* handle) {
+inline __attribute__((always_inline)) Slot* SlotOf(const void* handle) {
   const uint64_t bits = reinterpret_cast<uintptr_t>(handle);
   if (bits >> (4 + kIndexBits + kGenerationBits) != Tag() || (bits & 15) != 0) return nullptr;
   return SlotAt(IndexOf(handle));

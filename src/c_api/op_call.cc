@@ -27,7 +27,7 @@ OpCall::OpCall(const ir::OpDef& op, weft_context* ctx) : op_(op), context_(Find(
 }
 
 absl::Status OpCall::BadOperand(size_t i) const {
-  weft_tensor* tensor = operands_[i] != Missing() ? operands_[i] : nullptr;
+  weft_tensor* tensor = HandleAt(i) != Missing() ? HandleAt(i) : nullptr;
   const std::string_view name = i < op_.operands.size() ? op_.operands[i].name : std::string_view("operand");
   // What the engine did not find as its own may be another's.
   const HandleType type = TypeOf(tensor);
@@ -43,14 +43,14 @@ absl::Status OpCall::CheckOperand(size_t i) const {
   return fits ? absl::OkStatus() : BadOperand(i);
 }
 
-absl::Status OpCall::FindOperands(size_t count, lazy::Engine::Operands* out) const {
-  out->resize(count);
-  lazy::Tensor** found = out->data();
+absl::Status OpCall::FindOperands(size_t count) {
+  lazy::Tensor** operands = operands_.data();
   const lazy::Engine* engine = &context_->engine();
   for (size_t i = 0; i < count; ++i) {
-    if (operands_[i] == nullptr) continue;
-    found[i] = static_cast<lazy::Tensor*>(Borrow(operands_[i], HandleType::kTensor, engine));
-    if (found[i] == nullptr) return BadOperand(i);
+    if (operands[i] == nullptr) continue;
+    RefCounted* found = Borrow(operands[i], HandleType::kTensor, engine);
+    if (found == nullptr) return BadOperand(i);
+    operands[i] = static_cast<lazy::Tensor*>(found);
   }
   return absl::OkStatus();
 }
@@ -194,8 +194,8 @@ absl::Status OpCall::Run(lazy::Tensors* results) {
   // Trailing absent optional operands need not be said.
   size_t count = operands_.size();
   while (count > 0 && operands_[count - 1] == nullptr) --count;
-  const auto find = [&](lazy::Engine::Operands* out) { return FindOperands(count, out); };
-  return context_->engine().Record(op_, find, std::move(attrs_), CurrentLocation(), results);
+  const auto find = [&] { return FindOperands(count); };
+  return context_->engine().Record(op_, {operands_.data(), count}, find, std::move(attrs_), CurrentLocation(), results);
 }
 
 absl::Status OpCall::Record(std::initializer_list<weft_tensor**> outs) {

@@ -19,8 +19,8 @@ class OpCall {
  public:
   OpCall(const ir::OpDef& op, weft_context* ctx);
 
-  void Operand(weft_tensor* tensor) { operands_.push_back(tensor != nullptr ? tensor : Missing()); }
-  void Optional(weft_tensor* tensor) { operands_.push_back(tensor); }
+  void Operand(weft_tensor* tensor) { operands_.push_back(Unfound(tensor != nullptr ? tensor : Missing())); }
+  void Optional(weft_tensor* tensor) { operands_.push_back(Unfound(tensor)); }
   void Variadic(weft_tensor* const* tensors, size_t count);
 
   void SetInt(size_t at, int64_t value) { attrs_.set(at, value); }
@@ -49,9 +49,11 @@ class OpCall {
  private:
   // Stands for NULL where something is needed; no handle.
   static weft_tensor* Missing() { return reinterpret_cast<weft_tensor*>(uintptr_t{1}); }
+  static lazy::Tensor* Unfound(weft_tensor* tensor) { return reinterpret_cast<lazy::Tensor*>(tensor); }
+  weft_tensor* HandleAt(size_t i) const { return reinterpret_cast<weft_tensor*>(operands_[i]); }
   absl::Status Run(lazy::Tensors* results);
-  // The first `count` operands, under the engine's lock.
-  absl::Status FindOperands(size_t count, lazy::Engine::Operands* out) const;
+  // Puts tensors in the place of the first `count` handles, under the engine's lock.
+  absl::Status FindOperands(size_t count);
   absl::Status CheckOperand(size_t i) const;
   absl::Status BadOperand(size_t i) const;
   absl::Status Bad(size_t at, std::string_view what);
@@ -60,7 +62,7 @@ class OpCall {
   Pin<Context> context_;
   absl::Status status_;
   size_t before_failure_ = 0;                      // operands that were given before what status_ says
-  absl::InlinedVector<weft_tensor*, 4> operands_;  // null: an optional one is absent
+  absl::InlinedVector<lazy::Tensor*, 4> operands_;  // handles until they are found; null: an optional one is absent
   ir::Attrs attrs_;
 };
 

@@ -267,19 +267,14 @@ absl::Status Engine::Finish(Lock& lock, DeviceState& state, const ir::Builder& b
 
 absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs,
                             ir::Location location, Tensors* results, Device* device) {
-  const auto find = [&](Operands* found) {
-    found->assign(operands.begin(), operands.end());
-    return absl::OkStatus();
-  };
-  return Record(op, find, std::move(attrs), location, results, device);
+  return Record(op, operands, [] { return absl::OkStatus(); }, std::move(attrs), location, results, device);
 }
 
-absl::Status Engine::Record(const ir::OpDef& op, FindOperands find, ir::Attrs attrs, ir::Location location,
-                            Tensors* results, Device* device) {
+absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, FindOperands find, ir::Attrs attrs,
+                            ir::Location location, Tensors* results, Device* device) {
   Tensors made;
-  Operands operands;
   Lock lock(recorder_);
-  WEFT_RETURN_IF_ERROR(find(&operands));
+  WEFT_RETURN_IF_ERROR(find());
   lock.Borrow(operands);
   WEFT_ASSIGN_OR_RETURN(DeviceState * state,
                         PlaceAfterCut(lock, [&] { return recorder_.PlaceOf(op, operands, location, device); }));

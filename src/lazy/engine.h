@@ -52,12 +52,11 @@ class Engine final : public RefCounted {
   // operands must be on one device; operations without operands go to `device` (null: the first).
   absl::Status Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs, ir::Location location,
                       Tensors* results, Device* device = nullptr);
-  // The same for who has names of tensors and no references: appends the operands under the lock, under which alone tensors
-  // die, so that keeping them for the call costs nothing.
-  using Operands = absl::InlinedVector<Tensor*, 4>;
-  using FindOperands = absl::FunctionRef<absl::Status(Operands*)>;
-  absl::Status Record(const ir::OpDef& op, FindOperands find, ir::Attrs attrs, ir::Location location, Tensors* results,
-                      Device* device = nullptr);
+  // The same for who has names of tensors and no references: `find` fills in the operands under the lock, under which alone
+  // tensors die, so that keeping them for the call costs nothing.
+  using FindOperands = absl::FunctionRef<absl::Status()>;
+  absl::Status Record(const ir::OpDef& op, std::span<Tensor* const> operands, FindOperands find, ir::Attrs attrs,
+                      ir::Location location, Tensors* results, Device* device = nullptr);
   // d loss / d wrt[i]. `seed` may be null if loss has one element. wrt must require gradients.
   absl::StatusOr<Tensors> Gradient(Tensor* loss, std::span<Tensor* const> wrt, Tensor* seed = nullptr,
                                    ir::Location location = {});
