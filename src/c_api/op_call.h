@@ -61,7 +61,7 @@ class OpCall {
   const ir::OpDef& op_;
   Pin<Context> context_;
   absl::Status status_;
-  size_t before_failure_ = 0;                      // operands that were given before what status_ says
+  size_t before_failure_ = 0;                       // operands that were given before what status_ says
   absl::InlinedVector<lazy::Tensor*, 4> operands_;  // handles until they are found; null: an optional one is absent
   ir::Attrs attrs_;
 };
