@@ -8,16 +8,19 @@
  * OWNERSHIP. A handle that comes out through an out-parameter carries one reference that is yours: _release it. Handles
  * that go in are borrowed for the call. A tensor keeps what it needs; releasing a context while its tensors live is
  * allowed, after it they can only be released. A handle is a number in disguise, never to be followed: stale, foreign
- * and twice-released ones give WEFT_INVALID_ARGUMENT. In C use a scope (weft_scope_begin, or weft_fluent.h, where
- * operations nest): it owns every intermediate until it ends.
+ * and twice-released ones give WEFT_INVALID_ARGUMENT. A call keeps what it was given: another thread, say a
+ * finalizer's, may release it meanwhile. The call goes through if it began before the release, and gives
+ * WEFT_INVALID_ARGUMENT if it did not. Memory that is borrowed from a handle lives no longer than the handle. In C use
+ * a scope (weft_scope_begin, or weft_fluent.h, where operations nest): it owns every intermediate until it ends.
  *
  * ERRORS. Fallible functions return weft_error*, NULL = success, owned by the caller. After an error no out-parameter
  * has been written and nothing needs cleaning. There is no last-error state, the library never prints, and it never
  * ends the process.
  *
- * THREADS. Each function says `any` (call it from any thread) or `exclusive: p` (one thread at a time for that object).
- * Recording from several threads into one context is allowed; the order of their calls is the program's. After fork()
- * use a new context.
+ * THREADS. Each function says `any` (call it from any thread) or `exclusive: p` (one thread at a time for that object;
+ * a second one harms nothing, but waits for its turn, or gets WEFT_FAILED_PRECONDITION from an optimizer, and borrowed
+ * memory may move). Releases may come from any thread at any time. Recording from several threads into one context is
+ * allowed; the order of their calls is the program's. After fork() use a new context.
  *
  * STRINGS are UTF-8: in as pointer and length (WEFT_STRLEN = up to the NUL), out borrowed for the handle's life or as a
  * blob.

@@ -86,13 +86,13 @@ WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step(weft_optimizer* optimizer
 
 /* The state as a tree to be saved: kind, step, and one list of tensors per slot. Shares the tensors.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT. Threads: exclusive: optimizer. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: exclusive: optimizer. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_state(weft_optimizer* optimizer, weft_tree** out) WEFT_NOEXCEPT;
 
 /* Goes on from a state that weft_optimizer_state gave, perhaps through a checkpoint: same kind, same number and shapes
  * of parameters. node is where the state stands in the tree.
- * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE. Threads: exclusive: optimizer. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: exclusive: optimizer. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree,
     uint32_t node) WEFT_NOEXCEPT;

@@ -339,9 +339,11 @@ WEFT_API WEFT_MUST_USE weft_error* weft_context_create(const weft_context_option
  */
 WEFT_API void weft_context_retain(weft_context* context) WEFT_NOEXCEPT;
 
-/* Drops one reference to a context; NULL is ignored. The last one waits for running work, background saves and the
- * compile cache to be on disk, so that the next process finds everything; tensors of the context can only be released
- * afterwards. What is no live context is ignored and counted in the metric "bad_releases".
+/* Drops one reference to a context; NULL is ignored. With the last one the context is a handle no more; the release
+ * waits for calls in progress on other threads, running work, background saves and the compile cache to be on disk, so
+ * that the next process finds everything; tensors of the context can only be released afterwards. In a callback it
+ * waits for no call: the last one in progress ends the context. What is no live context is ignored and counted in the
+ * metric "bad_releases".
  *   context: may be NULL
  * Threads: any. May block. Since 1.0.
  */
@@ -393,7 +395,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_context_set_log(weft_context* ctx, weft_
 /* Asks waits to give up: waits for events, for compiling and reads that are waiting return CANCELLED within some
  * hundredths of a second. If nobody waits, the next wait, the next read that has to wait or the next call that starts
  * work (weft_sync, weft_eval, a tensor from the host, a save or load) returns it, once. What runs already goes on to
- * its end, so that no step is half done. One atomic operation: may be called in a signal handler.
+ * its end, so that no step is half done. Atomic operations and nothing else: may be called in a signal handler.
  *   ctx: may be NULL
  * Threads: any. Since 1.0.
  */

@@ -29,7 +29,7 @@ extern "C" {
 weft_error* weft_context_cache(weft_context* ctx, weft_cache** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(
         *out, Make<weft_cache>(MakeRef<CacheObject>(context->cache(), Ref<lazy::Engine>::Share(&context->engine()))));
     return absl::OkStatus();
@@ -39,7 +39,7 @@ weft_error* weft_context_cache(weft_context* ctx, weft_cache** out) noexcept {
 weft_error* weft_cache_dir(weft_cache* cache, const char** out_dir, size_t* out_length) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_dir);
-    WEFT_ASSIGN_OR_RETURN(CacheObject * object, Get(cache, "cache"));
+    WEFT_ASSIGN_OR_RETURN(Pin<CacheObject> object, Get(cache, "cache"));
     *out_dir = object->store == nullptr ? "" : object->store->directory().c_str();
     if (out_length != nullptr) *out_length = object->store == nullptr ? 0 : object->store->directory().size();
     return absl::OkStatus();
@@ -49,7 +49,7 @@ weft_error* weft_cache_dir(weft_cache* cache, const char** out_dir, size_t* out_
 weft_error* weft_cache_read_stats(weft_cache* cache, weft_cache_stats* out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(CacheObject * object, Get(cache, "cache"));
+    WEFT_ASSIGN_OR_RETURN(Pin<CacheObject> object, Get(cache, "cache"));
     const Metrics& metrics = object->engine->metrics();
     weft_cache_stats stats = WEFT_CACHE_STATS_INIT;
     stats.memory_hits = static_cast<uint64_t>(metrics.Get(Counter::kMemoryCacheHits));
@@ -67,7 +67,7 @@ weft_error* weft_cache_read_stats(weft_cache* cache, weft_cache_stats* out) noex
 
 weft_error* weft_cache_flush(weft_cache* cache) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(CacheObject * object, Get(cache, "cache"));
+    WEFT_ASSIGN_OR_RETURN(Pin<CacheObject> object, Get(cache, "cache"));
     if (object->store != nullptr) object->store->Drain();
     return absl::OkStatus();
   });

@@ -13,13 +13,21 @@
 
 namespace weft::c_api {
 
-// Thread rule: one thread at a time.
+// Thread rule: any thread; payloads are read one after the other.
 class ReaderObject final : public RefCounted {
  public:
   ReaderObject(std::unique_ptr<CheckpointReader> reader, Ref<lazy::Engine> engine)
-      : reader(std::move(reader)), engine(std::move(engine)) {}
-  const std::unique_ptr<CheckpointReader> reader;
+      : engine(std::move(engine)), reader_(std::move(reader)) {}
+  const CheckpointReader& reader() const { return *reader_; }
+  absl::Status ReadTensor(uint32_t id, std::span<std::byte> out) {
+    MutexLock lock(mutex_);
+    return reader_->ReadTensor(id, out);
+  }
   const Ref<lazy::Engine> engine;
+
+ private:
+  Mutex mutex_;  // of what reading changes
+  const std::unique_ptr<CheckpointReader> reader_;
 };
 template <>
 struct HandleTraits<weft_checkpoint_reader> {
@@ -32,7 +40,7 @@ namespace {
 // The bytes of a tree's tensors as they were when the save began: aliases do not see later assignments.
 class Values final : public TensorSource {
  public:
-  absl::Status Take(const TreeObject& tree, std::span<const uint32_t> leaves) {
+  absl::Status Take(const TensorTree& tree, std::span<const uint32_t> leaves) {
     for (const uint32_t leaf : leaves) {
       lazy::Tensor* value = tree.values[leaf].get();
       WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> alias, value->engine().Alias(value));
@@ -114,30 +122,29 @@ absl::StatusOr<Ref<ReaderObject>> OpenReader(Context& context, const char* path,
 
 absl::StatusOr<uint32_t> FindTensor(const ReaderObject& object, const char* path, size_t length) {
   WEFT_ASSIGN_OR_RETURN(std::string_view name, Text(path, length, "path"));
-  const std::optional<uint32_t> id = object.reader->Find(name);
+  const std::optional<uint32_t> id = object.reader().Find(name);
   if (!id) return UserErrorOf(absl::StatusCode::kNotFound, "the checkpoint has no tensor '", name, "'");
   return *id;
 }
 
 absl::StatusOr<Ref<lazy::Tensor>> LoadTensor(ReaderObject& object, uint32_t id, Device* device) {
-  const TensorRecord& record = object.reader->tensor(id);
+  const TensorRecord& record = object.reader().tensor(id);
   WEFT_RETURN_IF_ERROR(CheckedDType(static_cast<uint32_t>(record.dtype)).status());
   std::unique_ptr<std::byte[]> bytes(new std::byte[record.bytes]);
   const std::span<std::byte> span(bytes.get(), record.bytes);
-  WEFT_RETURN_IF_ERROR(object.reader->ReadTensor(id, span));
+  WEFT_RETURN_IF_ERROR(object.ReadTensor(id, span));
   return object.engine->FromHost(device, record.dtype, record.dims, span);
 }
 
 // The reader's tree has the structure; the leaves are read in the order of the file.
 absl::StatusOr<Ref<TreeObject>> LoadTree(ReaderObject& object, weft_device* device) {
   WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, *object.engine));
-  auto tree = MakeRef<TreeObject>();
-  tree->tree = object.reader->tree();
-  for (uint32_t id = 0; id < object.reader->tensor_count(); ++id) {
+  TensorTree tree{.tree = object.reader().tree(), .values = {}};
+  for (uint32_t id = 0; id < object.reader().tensor_count(); ++id) {
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, LoadTensor(object, id, place));
-    tree->values.push_back(std::move(tensor));
+    tree.values.push_back(std::move(tensor));
   }
-  return tree;
+  return MakeRef<TreeObject>(std::move(tree));
 }
 
 }  // namespace
@@ -151,12 +158,13 @@ extern "C" {
 weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t path_length, weft_tree* tree,
                                  const weft_checkpoint_options* options, weft_event** out_event) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
     WEFT_ASSIGN_OR_RETURN(std::string file, Path(path, path_length));
-    WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
+    WEFT_ASSIGN_OR_RETURN(Pin<TreeObject> object, Get(tree, "tree"));
     WEFT_ASSIGN_OR_RETURN(SaveOptions how, ReadSaveOptions(options));
-    WEFT_RETURN_IF_ERROR(object->HasValues());
+    const TensorTree now = object->Copy();
+    WEFT_RETURN_IF_ERROR(now.HasValues());
     auto save = std::make_shared<Save>();
     save->options = std::move(how);
     WEFT_ASSIGN_OR_RETURN(save->place, PlaceOfCheckpoint(file));
@@ -165,8 +173,8 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     // Before the values are taken hold of: what is held cannot be overwritten in place.
     WEFT_ASSIGN_OR_RETURN(save->turn, SaveTurn::Enter(save->place, look));
     std::vector<uint32_t> leaves;
-    WEFT_ASSIGN_OR_RETURN(std::tie(save->tree, leaves), object->Tied());
-    WEFT_RETURN_IF_ERROR(save->values.Take(*object, leaves));
+    WEFT_ASSIGN_OR_RETURN(std::tie(save->tree, leaves), now.Tied());
+    WEFT_RETURN_IF_ERROR(save->values.Take(now, leaves));
     WEFT_RETURN_IF_ERROR(save->values.Evaluate(context->engine(), save->tree));
     if (out_event == nullptr) return save->Run(look);
     // The handle first: once the save is under way, nothing of the call may fail.
@@ -195,7 +203,7 @@ weft_error* weft_checkpoint_load(weft_context* ctx, const char* path, size_t pat
                                  weft_tree** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
     WEFT_RETURN_IF_ERROR(DeviceOr(device, context->engine()).status());  // before a long file is read for nothing
     WEFT_ASSIGN_OR_RETURN(Ref<ReaderObject> reader, OpenReader(*context, path, path_length));
@@ -209,7 +217,7 @@ weft_error* weft_checkpoint_reader_open(weft_context* ctx, const char* path, siz
                                         weft_checkpoint_reader** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(Ref<ReaderObject> reader, OpenReader(*context, path, path_length));
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_checkpoint_reader>(std::move(reader)));
     return absl::OkStatus();
@@ -219,8 +227,8 @@ weft_error* weft_checkpoint_reader_open(weft_context* ctx, const char* path, siz
 weft_error* weft_checkpoint_reader_count(weft_checkpoint_reader* reader, size_t* out_count) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_count);
-    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
-    *out_count = object->reader->tensor_count();
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    *out_count = object->reader().tensor_count();
     return absl::OkStatus();
   });
 }
@@ -229,12 +237,12 @@ weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t 
                                          weft_checkpoint_entry* out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
-    if (index >= object->reader->tensor_count()) {
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    if (index >= object->reader().tensor_count()) {
       return UserErrorOf(absl::StatusCode::kOutOfRange, "entry ", index, " of a checkpoint with ",
-                         object->reader->tensor_count(), " tensors");
+                         object->reader().tensor_count(), " tensors");
     }
-    const TensorRecord& record = object->reader->tensor(static_cast<uint32_t>(index));
+    const TensorRecord& record = object->reader().tensor(static_cast<uint32_t>(index));
     weft_checkpoint_entry entry = WEFT_CHECKPOINT_ENTRY_INIT;
     entry.path = record.name.c_str();
     entry.path_length = record.name.size();
@@ -250,7 +258,7 @@ weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const ch
                                         weft_device* device, weft_tensor** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
     WEFT_ASSIGN_OR_RETURN(const uint32_t id, FindTensor(*object, path, path_length));
     WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, *object->engine));
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, LoadTensor(*object, id, place));
@@ -261,13 +269,13 @@ weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const ch
 weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader* reader, weft_tree** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
-    auto tree = MakeRef<TreeObject>();
-    for (const auto& [key, value] : object->reader->header().user) {
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    TensorTree tree;
+    for (const auto& [key, value] : object->reader().header().user) {
       WEFT_RETURN_IF_ERROR(
-          tree->tree.Add(Tree::root(), key, IsCleanText(value) ? Tree::Text(value) : Tree::Bytes(value)).status());
+          tree.tree.Add(Tree::root(), key, IsCleanText(value) ? Tree::Text(value) : Tree::Bytes(value)).status());
     }
-    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(MakeRef<TreeObject>(std::move(tree))));
     return absl::OkStatus();
   });
 }
@@ -275,7 +283,7 @@ weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader* reader, weft
 weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_device* device, weft_tree** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
     WEFT_ASSIGN_OR_RETURN(Ref<TreeObject> tree, LoadTree(*object, device));
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
     return absl::OkStatus();
@@ -285,14 +293,14 @@ weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_dev
 weft_error* weft_checkpoint_reader_info(weft_checkpoint_reader* reader, weft_checkpoint_info* out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
-    const HeaderRecord& header = object->reader->header();
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    const HeaderRecord& header = object->reader().header();
     weft_checkpoint_info info = WEFT_CHECKPOINT_INFO_INIT;
     info.step = header.step;
     info.created_unix_ns = header.created_unix_ns;
-    info.file_bytes = object->reader->file_bytes();
-    info.tensor_bytes = object->reader->tensor_bytes();
-    info.tensors = object->reader->tensor_count();
+    info.file_bytes = object->reader().file_bytes();
+    info.tensor_bytes = object->reader().tensor_bytes();
+    info.tensors = object->reader().tensor_count();
     info.producer = header.producer.c_str();
     info.producer_length = header.producer.size();
     return WriteStruct(&info, sizeof(info), "weft_checkpoint_info", out);
@@ -303,7 +311,7 @@ weft_error* weft_checkpoint_reader_find(weft_checkpoint_reader* reader, const ch
                                         size_t* out_index) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_index);
-    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
     WEFT_ASSIGN_OR_RETURN(*out_index, FindTensor(*object, path, path_length));
     return absl::OkStatus();
   });
@@ -312,11 +320,10 @@ weft_error* weft_checkpoint_reader_find(weft_checkpoint_reader* reader, const ch
 weft_error* weft_checkpoint_reader_structure(weft_checkpoint_reader* reader, weft_tree** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(ReaderObject * object, Get(reader, "reader"));
-    auto tree = MakeRef<TreeObject>();
-    tree->tree = object->reader->tree();
-    tree->values.resize(tree->tree.tensors().size());
-    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
+    WEFT_ASSIGN_OR_RETURN(Pin<ReaderObject> object, Get(reader, "reader"));
+    TensorTree tree{.tree = object->reader().tree(), .values = {}};
+    tree.values.resize(tree.tree.tensors().size());
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(MakeRef<TreeObject>(std::move(tree))));
     return absl::OkStatus();
   });
 }

@@ -10,7 +10,7 @@ extern "C" {
 
 weft_error* weft_sync(weft_context* ctx, weft_device* device, weft_event** out_event) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
     WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, context->engine()));
     WEFT_ASSIGN_OR_RETURN(Ref<Event> event, context->WithPressure(0, [&] { return context->engine().Sync(place); }));
@@ -20,9 +20,9 @@ weft_error* weft_sync(weft_context* ctx, weft_device* device, weft_event** out_e
 
 weft_error* weft_eval(weft_context* ctx, weft_tensor* const* tensors, size_t count, weft_event** out_event) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
-    std::vector<lazy::Tensor*> list;
+    TensorList list;
     WEFT_RETURN_IF_ERROR(GetTensors(tensors, count, "tensors", &list));
     WEFT_ASSIGN_OR_RETURN(Ref<Event> event, context->WithPressure(0, [&] { return context->engine().Eval(list); }));
     return MakeEvent(*context, std::move(event), out_event);
@@ -33,8 +33,8 @@ weft_error* weft_program_text(weft_context* ctx, weft_tensor* const* tensors, si
                               weft_blob** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
-    std::vector<lazy::Tensor*> list;
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+    TensorList list;
     WEFT_RETURN_IF_ERROR(GetTensors(tensors, count, "tensors", &list));
     if (format != WEFT_TEXT_IR) {
       return UserErrorOf(absl::StatusCode::kUnimplemented, "text format ", static_cast<int>(format),
@@ -49,16 +49,17 @@ weft_error* weft_grad(weft_context* ctx, weft_tensor* y, weft_tensor* cotangent,
                       weft_tensor** out_grads) noexcept {
   return Guard([&]() -> absl::Status {
     if (count > 0) WEFT_NOT_NULL(out_grads);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->Usable());
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * of, GetTensor(y, "y"));
-    lazy::Tensor* seed = nullptr;
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> of, GetTensor(y, "y"));
+    Pin<lazy::Tensor> seed;
     if (cotangent != nullptr) {
       WEFT_ASSIGN_OR_RETURN(seed, GetTensor(cotangent, "cotangent"));
     }
-    std::vector<lazy::Tensor*> list;
+    TensorList list;
     WEFT_RETURN_IF_ERROR(GetTensors(xs, count, "xs", &list));
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensors grads, context->engine().Gradient(of, list, seed, CurrentLocation()));
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensors grads,
+                          context->engine().Gradient(of.get(), list, seed.get(), CurrentLocation()));
     std::vector<weft_tensor*> made(count);
     for (size_t i = 0; i < count; ++i) {
       if (absl::Status status = MakeTensor(std::move(grads[i]), &made[i]); !status.ok()) {

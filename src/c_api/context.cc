@@ -33,11 +33,13 @@ absl::Status UseAllocator(const weft_context_options& options) {
   SetLargeAllocator({
       .allocate = [](void* user, size_t bytes, size_t align) -> void* {
         const auto* h = static_cast<HostAllocator*>(user);
+        const CallingOut out;
         return h->allocate(h->user_data, bytes, align);
       },
       .free =
           [](void* user, void* memory, size_t bytes) {
             const auto* h = static_cast<HostAllocator*>(user);
+            const CallingOut out;
             h->free(h->user_data, memory, bytes);
           },
       .user = host,
@@ -64,6 +66,7 @@ class ReleaseOnFailure {
  public:
   ReleaseOnFailure(weft_release_fn release, void* user_data) : release_(release), user_data_(user_data) {}
   ~ReleaseOnFailure() {
+    const CallingOut out;
     if (release_ != nullptr) release_(user_data_);
   }
   void Disarm() { release_ = nullptr; }
@@ -76,6 +79,8 @@ class ReleaseOnFailure {
 constinit thread_local ir::Location t_location{};
 
 }  // namespace
+
+constinit thread_local int CallingOut::depth_ = 0;
 
 ir::Location CurrentLocation() { return t_location; }
 void SetCurrentLocation(ir::Location location) { t_location = location; }
@@ -186,13 +191,17 @@ Context::~Context() {
     for (Background& old : background_) old.thread.detach();
     (void)engine_.Release();  // its threads are not here to be joined: it stays
   } else {
-    for (Background& old : background_) old.thread.join();
+    for (Background& old : background_) {
+      // A hook that a save called may have been the last to need the context.
+      old.thread.get_id() == std::this_thread::get_id() ? old.thread.detach() : old.thread.join();
+    }
     if (absl::Status status = engine_->Close(); !status.ok()) {
       log_->Write(lazy::LogLevel::kError, absl::StrCat("while closing a context: ", status.message()));
     }
   }
   cache_engine_->store(nullptr);
   log_->Set(nullptr);
+  const CallingOut out;
   if (pressure_release_ != nullptr) pressure_release_(pressure_data_);
 }
 

@@ -8,9 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include "src/c_api/calling_out.h"
 #include "src/c_api/guard.h"
 #include "src/c_api/settings.h"
 #include "src/lazy/engine.h"
+#include "src/runtime/fork.h"
 #include "src/runtime/mutex.h"
 #include "weft_base.h"
 
@@ -26,11 +28,13 @@ class LogSink {
   LogSink(weft_log_fn log, void* user_data, weft_release_fn release, int min_level)
       : log_(log), user_data_(user_data), release_(release), min_level_(min_level) {}
   ~LogSink() {
+    const CallingOut out;
     if (release_ != nullptr) release_(user_data_);
   }
   LogSink(const LogSink&) = delete;
   void Write(lazy::LogLevel level, std::string_view text) const {
     if (log_ == nullptr || static_cast<int>(level) < min_level_) return;
+    const CallingOut out;
     log_(user_data_, static_cast<weft_log_level>(level), text.data(), text.size());
   }
 
@@ -92,8 +96,10 @@ class Context final : public RefCounted {
   auto WithPressure(uint64_t bytes, Work&& work) {
     auto first = work();
     if (first.ok() || pressure_ == nullptr || !IsExhausted(first)) return first;
-    return pressure_(pressure_data_, bytes) != 0 ? work() : std::move(first);
+    return AskForMemory(bytes) ? work() : std::move(first);
   }
+  // In the child of a fork what is pinned by threads that did not come along stays so.
+  bool IsOfThisProcess() const { return made_in_ == ForkGeneration(); }
 
  private:
   Context() = default;
@@ -105,6 +111,12 @@ class Context final : public RefCounted {
     return IsExhausted(result.status());
   }
 
+  bool AskForMemory(uint64_t bytes) {
+    const CallingOut out;
+    return pressure_(pressure_data_, bytes) != 0;
+  }
+
+  const uint64_t made_in_ = ForkGeneration();
   Ref<lazy::Engine> engine_;
   Settings settings_;
   std::shared_ptr<CompileCacheStore> cache_;
@@ -130,6 +142,7 @@ template <>
 struct HandleTraits<weft_tensor> {
   using Object = lazy::Tensor;
   static constexpr HandleType kType = HandleType::kTensor;
+  static const void* OwnerOf(const lazy::Tensor& tensor) { return &tensor.engine(); }
 };
 
 // A device of a context.
@@ -149,9 +162,26 @@ struct HandleTraits<weft_device> {
 absl::StatusOr<Device*> DeviceOr(weft_device* device, lazy::Engine& engine);
 
 // A tensor parameter: a poisoned one gives the failure it stands for.
-absl::StatusOr<lazy::Tensor*> GetTensor(const weft_tensor* tensor, std::string_view parameter);
-absl::Status GetTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter,
-                        std::vector<lazy::Tensor*>* out);
+absl::StatusOr<Pin<lazy::Tensor>> GetTensor(const weft_tensor* tensor, std::string_view parameter);
+// Why a parameter that is no tensor is none.
+absl::Status NoTensor(const weft_tensor* tensor, std::string_view parameter);
+
+// The tensors of a call, in any number, null where an optional one is absent.
+class TensorList {
+ public:
+  void Reserve(size_t count) { references_.reserve(count), pointers_.reserve(count); }
+  void Add(Ref<lazy::Tensor> tensor) {
+    pointers_.push_back(tensor.get());
+    references_.push_back(std::move(tensor));
+  }
+  lazy::Tensor* operator[](size_t i) const { return pointers_[i]; }
+  operator std::span<lazy::Tensor* const>() const { return pointers_; }  // NOLINT: what the engine takes
+
+ private:
+  std::vector<Ref<lazy::Tensor>> references_;
+  std::vector<lazy::Tensor*> pointers_;
+};
+absl::Status GetTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter, TensorList* out);
 // Checks of what a caller says of a tensor to be made: the dtype computes, the shape's bytes can be counted.
 absl::StatusOr<DType> CheckedDType(uint32_t dtype);
 absl::StatusOr<int64_t> CheckedBytes(DType dtype, const int64_t* dims, size_t rank);

@@ -12,9 +12,15 @@ namespace {
 
 // Of options that make no context: each release runs exactly once, whatever fails.
 void ReleaseHooks(const weft_context_options& o) {
+  const CallingOut out;
   if (o.log_release != nullptr) o.log_release(o.log_user_data);
   if (o.allocator_release != nullptr) o.allocator_release(o.allocator_user_data);
   if (o.pressure_release != nullptr) o.pressure_release(o.pressure_user_data);
+}
+
+bool IsOfThisProcess(const weft_context* ctx) {
+  const Pin<Context> context = Find(ctx);
+  return context && context->IsOfThisProcess();
 }
 
 absl::StatusOr<size_t> KnownOption(std::string_view name) {
@@ -44,12 +50,16 @@ weft_error* weft_context_create(const weft_context_options* options, weft_contex
 }
 
 void weft_context_retain(weft_context* context) noexcept { RetainHandle(context, HandleType::kContext); }
-void weft_context_release(weft_context* context) noexcept { ReleaseHandle(context, HandleType::kContext); }
+void weft_context_release(weft_context* context) noexcept {
+  // Whoever calls from a callback cannot wait for the call that it is in; and nobody can for what is not in this process.
+  const bool waits = !CallingOut::Now() && IsOfThisProcess(context);
+  ReleaseHandle(context, HandleType::kContext, waits ? LastOne::kWaits : LastOne::kUnpins);
+}
 
 weft_error* weft_context_option(weft_context* ctx, const char* name, size_t length, weft_blob** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(name, length, "name"));
     WEFT_ASSIGN_OR_RETURN(const size_t option, KnownOption(text));
     return MakeBlob(context->settings().text(option), out);
@@ -60,7 +70,7 @@ weft_error* weft_context_option_source(weft_context* ctx, const char* name, size
                                        weft_option_source* out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(name, length, "name"));
     WEFT_ASSIGN_OR_RETURN(const size_t option, KnownOption(text));
     *out = context->settings().source(option);
@@ -95,14 +105,17 @@ weft_error* weft_context_set_log(weft_context* ctx, weft_log_level min_level, we
                                  weft_release_fn release) noexcept {
   return Guard([&]() -> absl::Status {
     auto sink = std::make_shared<LogSink>(log, user_data, release, min_level);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     context->log().Set(std::move(sink));
     return absl::OkStatus();
   });
 }
 
 void weft_cancel(weft_context* ctx) noexcept {
-  if (Context* context = Find(ctx)) context->Cancel();
+  Pin<Context> context = Find(ctx);
+  if (!context) return;
+  context->Cancel();
+  UnpinInSignal(context.Release());
 }
 
 }  // extern "C"

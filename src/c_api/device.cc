@@ -10,7 +10,7 @@ namespace weft::c_api {
 
 absl::StatusOr<Device*> DeviceOr(weft_device* device, lazy::Engine& engine) {
   if (device == nullptr) return engine.devices()[0];
-  WEFT_ASSIGN_OR_RETURN(DeviceObject * object, Get(device, "device"));
+  WEFT_ASSIGN_OR_RETURN(Pin<DeviceObject> object, Get(device, "device"));
   if (object->engine.get() != &engine) return UserError("device ", object->device->name, " belongs to another context");
   return object->device;
 }
@@ -34,7 +34,7 @@ extern "C" {
 weft_error* weft_device_count(weft_context* ctx, size_t* out_count) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_count);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     *out_count = context->engine().devices().size();
     return absl::OkStatus();
   });
@@ -43,7 +43,7 @@ weft_error* weft_device_count(weft_context* ctx, size_t* out_count) noexcept {
 weft_error* weft_device_at(weft_context* ctx, size_t index, weft_device** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     const auto devices = context->engine().devices();
     if (index >= devices.size()) {
       return UserErrorOf(absl::StatusCode::kOutOfRange, "device ", index, " of a context that has ", devices.size());
@@ -55,7 +55,7 @@ weft_error* weft_device_at(weft_context* ctx, size_t index, weft_device** out) n
 weft_error* weft_device_by_name(weft_context* ctx, const char* name, size_t length, weft_device** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(std::string_view wanted, Text(name, length, "name"));
     const auto devices = context->engine().devices();
     for (Device* device : devices) {
@@ -70,7 +70,7 @@ weft_error* weft_device_by_name(weft_context* ctx, const char* name, size_t leng
 weft_error* weft_device_name(weft_device* device, const char** out_name, size_t* out_length) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_name);
-    WEFT_ASSIGN_OR_RETURN(DeviceObject * object, Get(device, "device"));
+    WEFT_ASSIGN_OR_RETURN(Pin<DeviceObject> object, Get(device, "device"));
     *out_name = object->device->name.c_str();
     if (out_length != nullptr) *out_length = object->device->name.size();
     return absl::OkStatus();
@@ -80,7 +80,7 @@ weft_error* weft_device_name(weft_device* device, const char** out_name, size_t*
 weft_error* weft_device_kind(weft_device* device, const char** out_kind, size_t* out_length) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_kind);
-    WEFT_ASSIGN_OR_RETURN(DeviceObject * object, Get(device, "device"));
+    WEFT_ASSIGN_OR_RETURN(Pin<DeviceObject> object, Get(device, "device"));
     *out_kind = object->device->kind.c_str();
     if (out_length != nullptr) *out_length = object->device->kind.size();
     return absl::OkStatus();
@@ -91,7 +91,7 @@ weft_error* weft_device_dlpack(weft_device* device, int32_t* out_type, int32_t* 
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_type);
     WEFT_NOT_NULL(out_id);
-    WEFT_ASSIGN_OR_RETURN(DeviceObject * object, Get(device, "device"));
+    WEFT_ASSIGN_OR_RETURN(Pin<DeviceObject> object, Get(device, "device"));
     *out_type = object->device->type;
     *out_id = object->device->id;
     return absl::OkStatus();
@@ -101,7 +101,7 @@ weft_error* weft_device_dlpack(weft_device* device, int32_t* out_type, int32_t* 
 weft_error* weft_device_memory(weft_device* device, weft_memory_stats* out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(DeviceObject * object, Get(device, "device"));
+    WEFT_ASSIGN_OR_RETURN(Pin<DeviceObject> object, Get(device, "device"));
     const MemoryStats now = object->device->backend->memory_stats(object->device);
     weft_memory_stats stats = WEFT_MEMORY_STATS_INIT;
     stats.bytes_in_use = static_cast<uint64_t>(now.bytes_in_use);

@@ -73,7 +73,7 @@ std::vector<std::byte> Gather(const DLTensor& t, const std::byte* data, int64_t 
 
 absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> finish, weft_tensor** out) {
   WEFT_NOT_NULL(out);
-  WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+  WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
   WEFT_RETURN_IF_ERROR(context->BeforeWork());
   if (t.device.device_type != kDLCpu) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "DLPack tensor on device type ", t.device.device_type,
@@ -123,8 +123,8 @@ struct Export {
 template <typename Managed>
 absl::Status ExportTensor(weft_tensor* tensor, Managed** out) {
   WEFT_NOT_NULL(out);
-  WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
-  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, t->engine().ToBuffer(t));
+  WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
+  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, t->engine().ToBuffer(t.get()));
   // The buffer comes held; the export takes that hold over, and every way out before gives it back.
   absl::Cleanup unhold = [&] { buffer->Unhold(); };
   WEFT_RETURN_IF_ERROR(t->engine().services().WaitFor(buffer->ready()));
@@ -181,6 +181,7 @@ weft_error* weft_tensor_from_dlpack(weft_context* ctx, DLManagedTensorVersioned*
     return Import(
         ctx, managed->dl_tensor,
         [managed] {
+          const CallingOut calling;
           if (managed->deleter != nullptr) managed->deleter(managed);
         },
         out);
@@ -193,6 +194,7 @@ weft_error* weft_tensor_from_dlpack_legacy(weft_context* ctx, DLManagedTensor* m
     return Import(
         ctx, managed->dl_tensor,
         [managed] {
+          const CallingOut calling;
           if (managed->deleter != nullptr) managed->deleter(managed);
         },
         out);

@@ -42,8 +42,8 @@ weft_error* ToError(const absl::Status& status) noexcept {
 
 absl::Status FromError(const weft_error* error) {
   if (error == OutOfMemory()) return absl::ResourceExhaustedError(kOutOfMemoryText);
-  const Error* found = Find(error);
-  return found == nullptr ? UserError(kNoErrorText) : found->status();
+  const Pin<Error> found = Find(error);
+  return found ? found->status() : UserError(kNoErrorText);
 }
 
 weft_error* FromException() noexcept {
@@ -120,8 +120,8 @@ extern "C" {
 weft_code weft_error_code(const weft_error* error) noexcept {
   if (error == nullptr) return WEFT_OK;
   if (error == OutOfMemory()) return WEFT_RESOURCE_EXHAUSTED;
-  const Error* found = Find(error);
-  return found == nullptr ? WEFT_INVALID_ARGUMENT : found->code();
+  const Pin<Error> found = Find(error);
+  return found ? found->code() : WEFT_INVALID_ARGUMENT;
 }
 
 const char* weft_error_message(const weft_error* error, size_t* out_length) noexcept {
@@ -131,9 +131,9 @@ const char* weft_error_message(const weft_error* error, size_t* out_length) noex
     text = kOutOfMemoryText;
     length = sizeof(kOutOfMemoryText) - 1;
   } else if (error != nullptr) {
-    const Error* found = Find(error);
-    text = found == nullptr ? kNoErrorText : found->message().c_str();
-    length = found == nullptr ? sizeof(kNoErrorText) - 1 : found->message().size();
+    const Pin<Error> found = Find(error);
+    text = found ? found->message().c_str() : kNoErrorText;
+    length = found ? found->message().size() : sizeof(kNoErrorText) - 1;
   }
   if (out_length != nullptr) *out_length = length;
   return text;
@@ -141,8 +141,8 @@ const char* weft_error_message(const weft_error* error, size_t* out_length) noex
 
 const char* weft_error_payload(const weft_error* error, const char* key, size_t key_length,
                                size_t* out_length) noexcept {
-  const Error* found = Find(error);
-  if (found == nullptr || key == nullptr) return nullptr;
+  const Pin<Error> found = Find(error);
+  if (!found || key == nullptr) return nullptr;
   const std::string* value = found->payload({key, key_length == WEFT_STRLEN ? std::strlen(key) : key_length});
   if (value == nullptr) return nullptr;
   if (out_length != nullptr) *out_length = value->size();
@@ -167,12 +167,12 @@ void weft_error_release(weft_error* error) noexcept {
 }
 
 const void* weft_blob_data(const weft_blob* blob) noexcept {
-  const Blob* found = Find(blob);
-  return found == nullptr ? nullptr : found->bytes.c_str();
+  const Pin<Blob> found = Find(blob);
+  return found ? found->bytes.c_str() : nullptr;
 }
 size_t weft_blob_size(const weft_blob* blob) noexcept {
-  const Blob* found = Find(blob);
-  return found == nullptr ? 0 : found->bytes.size();
+  const Pin<Blob> found = Find(blob);
+  return found ? found->bytes.size() : 0;
 }
 void weft_blob_retain(weft_blob* blob) noexcept { RetainHandle(blob, HandleType::kBlob); }
 void weft_blob_release(weft_blob* blob) noexcept { ReleaseHandle(blob, HandleType::kBlob); }

@@ -97,7 +97,7 @@ extern "C" {
 weft_error* weft_event_poll(weft_event* event, int32_t* out_done) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_done);
-    WEFT_ASSIGN_OR_RETURN(EventObject * object, Get(event, "event"));
+    WEFT_ASSIGN_OR_RETURN(Pin<EventObject> object, Get(event, "event"));
     *out_done = object->event().done() ? 1 : 0;
     return absl::OkStatus();
   });
@@ -105,14 +105,14 @@ weft_error* weft_event_poll(weft_event* event, int32_t* out_done) noexcept {
 
 weft_error* weft_event_wait(weft_event* event, int64_t timeout_ns) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(EventObject * object, Get(event, "event"));
+    WEFT_ASSIGN_OR_RETURN(Pin<EventObject> object, Get(event, "event"));
     return object->engine().services().WaitFor(object->event(), timeout_ns);
   });
 }
 
 weft_error* weft_event_error(weft_event* event) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(EventObject * object, Get(event, "event"));
+    WEFT_ASSIGN_OR_RETURN(Pin<EventObject> object, Get(event, "event"));
     return object->event().done() ? object->event().status() : absl::OkStatus();
   });
 }
@@ -125,8 +125,8 @@ weft_error* weft_wait_any(weft_event* const* events, size_t count, int64_t timeo
     WEFT_RETURN_IF_ERROR(CheckedLength("events", count, kMostEntries));
     std::vector<std::pair<Ref<EventObject>, uint32_t>> all;  // with the requests to cancel seen so far
     for (size_t i = 0; i < count; ++i) {
-      WEFT_ASSIGN_OR_RETURN(EventObject * object, Get(events[i], absl::StrCat("events[", i, "]")));
-      all.emplace_back(Ref<EventObject>::Share(object), object->engine().services().cancels());
+      WEFT_ASSIGN_OR_RETURN(Pin<EventObject> object, Get(events[i], absl::StrCat("events[", i, "]")));
+      all.emplace_back(object.Share(), object->engine().services().cancels());
     }
     for (size_t i = 0; i < count; ++i) {
       if (all[i].first->event().done()) {
@@ -164,7 +164,7 @@ weft_error* weft_wait_any(weft_event* const* events, size_t count, int64_t timeo
 weft_error* weft_event_fd(weft_event* event, int32_t* out_fd) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_fd);
-    WEFT_ASSIGN_OR_RETURN(EventObject * object, Get(event, "event"));
+    WEFT_ASSIGN_OR_RETURN(Pin<EventObject> object, Get(event, "event"));
     WEFT_ASSIGN_OR_RETURN(*out_fd, object->Fd());
     return absl::OkStatus();
   });

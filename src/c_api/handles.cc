@@ -1,8 +1,11 @@
-// The slot table: segments that are never freed, a lock-free free list, generations.
+// The slot table: segments that are never freed, a lock-free free list, generations, pins.
 #include "src/c_api/handles.h"
 
-#include <cstdlib>
+#include <algorithm>
 #include <new>
+
+#include "absl/strings/str_cat.h"
+#include "src/lazy/tensor.h"
 
 namespace weft::c_api {
 namespace {
@@ -11,15 +14,21 @@ constexpr int kIndexBits = 26, kGenerationBits = 22, kTagBits = 11;
 constexpr uint32_t kSegmentSlots = 4096;  // 128 KiB a segment
 constexpr uint32_t kSegments = (1u << kIndexBits) / kSegmentSlots;
 constexpr uint32_t kMaxGeneration = (1u << kGenerationBits) - 1;
-constexpr uint32_t kNone = 0xFFFFFFFF;
+
+// A slot's word: bits 0-14 pins, 15 somebody waits for them, 16-37 references, 38-41 type, 42-63 generation. Pins and the
+// type outlive the references, the generation outlives all.
+constexpr int kTypeShift = 38, kGenerationShift = 42;
+constexpr uint64_t kPin = 1, kPins = 0x7FFF, kWaited = 0x8000;
+constexpr uint64_t kReference = 0x10000, kReferences = uint64_t{0x3FFFFF} << 16;
 
 // Process-wide, made on first use, never torn down: releases may come after main has returned. Zero-initialised memory.
 constinit std::atomic<Slot*> g_segments[kSegments] = {};
 // Head of the free list: index + 1 in the low half (0 = empty), a counter against ABA in the high half.
 constinit std::atomic<uint64_t> g_free{0};
-constinit std::atomic<uint32_t> g_used{0};  // indices handed out at least once
+constinit std::atomic<uint32_t> g_used{0};      // indices handed out at least once
+constinit std::atomic<uint32_t> g_left{0};      // index + 1 of the slots that a signal handler was the last to pin
+constinit std::atomic<uint32_t> g_unpinned{0};  // goes up when pins are gone for which somebody waits
 constinit std::atomic<int64_t> g_bad_releases{0};
-constinit std::atomic<int64_t> g_live[16] = {};
 
 // Differs between copies of the library in one process, because their data lie elsewhere (but for one chance in 1,024).
 uint64_t Tag() {
@@ -36,7 +45,7 @@ Slot* PopFree() {
   uint64_t head = g_free.load(std::memory_order_acquire);
   while (static_cast<uint32_t>(head) != 0) {
     Slot* slot = SlotAt(static_cast<uint32_t>(head) - 1);
-    const uint32_t next = std::atomic_ref(slot->next_free).load(std::memory_order_relaxed);
+    const uint32_t next = slot->next.load(std::memory_order_relaxed);
     const uint64_t wanted = ((head >> 32) + 1) << 32 | next;
     if (g_free.compare_exchange_weak(head, wanted, std::memory_order_acq_rel, std::memory_order_acquire)) return slot;
   }
@@ -47,7 +56,7 @@ void PushFree(Slot* slot) {
   uint64_t head = g_free.load(std::memory_order_relaxed);
   uint64_t wanted;
   do {
-    std::atomic_ref(slot->next_free).store(static_cast<uint32_t>(head), std::memory_order_relaxed);
+    slot->next.store(static_cast<uint32_t>(head), std::memory_order_relaxed);
     wanted = ((head >> 32) + 1) << 32 | (slot->index + 1);
   } while (!g_free.compare_exchange_weak(head, wanted, std::memory_order_acq_rel, std::memory_order_relaxed));
 }
@@ -68,6 +77,93 @@ Slot* FreshSlot() {
   Slot* slot = SlotAt(index);
   slot->index = index;
   return slot;
+}
+
+// What the slot's word shows above its counts while the handle lives.
+uint64_t Above(const void* handle, HandleType type) {
+  const uint64_t generation = reinterpret_cast<uintptr_t>(handle) >> (4 + kIndexBits) & kMaxGeneration;
+  return generation << (kGenerationShift - kTypeShift) | static_cast<uint64_t>(type);
+}
+HandleType TypeIn(uint64_t word) { return static_cast<HandleType>(word >> kTypeShift & 15); }
+bool Lives(uint64_t word, uint64_t above) { return word >> kTypeShift == above && (word & kReferences) != 0; }
+
+uint32_t IndexOf(const void* handle) {
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(handle) >> 4) & ((1u << kIndexBits) - 1);
+}
+
+// The slot that a handle of ours names, whatever lives there; null if it is none of ours.
+inline __attribute__((always_inline)) Slot* SlotOf(const void* handle) {
+  const uint64_t bits = reinterpret_cast<uintptr_t>(handle);
+  if (bits >> (4 + kIndexBits + kGenerationBits) != Tag() || (bits & 15) != 0) return nullptr;
+  return SlotAt(IndexOf(handle));
+}
+
+// The same; `type` gets what lives there by this handle, kFree if nothing does.
+Slot* AnySlot(const void* handle, HandleType* type) {
+  *type = HandleType::kFree;
+  Slot* slot = SlotOf(handle);
+  if (slot == nullptr) return nullptr;
+  const uint64_t word = slot->word.load(std::memory_order_acquire);
+  const auto lives = TypeIn(word);
+  if (Lives(word, Above(handle, lives))) *type = lives;
+  return slot;
+}
+
+// For retaining and releasing, which need not know of poison.
+bool LivesAs(uint64_t word, const void* handle, HandleType wanted) {
+  return Lives(word, Above(handle, wanted)) ||
+         (wanted == HandleType::kTensor && Lives(word, Above(handle, HandleType::kPoison)));
+}
+
+bool Refuse() {
+  g_bad_releases.fetch_add(1, std::memory_order_relaxed);
+  return false;
+}
+
+void Drop(HandleType type, RefCounted* object) {
+  if (type == HandleType::kTensor) {
+    const Ref<lazy::Tensor> last(static_cast<lazy::Tensor*>(object));  // the one class that dies in its own way
+  } else {
+    const Ref<RefCounted> last(object);
+  }
+}
+
+// No reference and no pin is left, so nobody else touches the slot.
+void End(Slot* slot) {
+  const uint64_t word = slot->word.load(std::memory_order_relaxed);
+  RefCounted* object = slot->object.load(std::memory_order_relaxed);
+  slot->word.store(word >> kGenerationShift << kGenerationShift, std::memory_order_release);
+  // A slot whose generations run out rests for ever: 32 bytes per 4 million handles.
+  if (word >> kGenerationShift < kMaxGeneration) PushFree(slot);
+  Drop(TypeIn(word), object);
+}
+
+// One pin less; whether the object is now to be ended, and that is not the business of somebody who waits.
+bool TakeBack(Slot* slot) {
+  const uint64_t before = slot->word.fetch_sub(kPin, std::memory_order_acq_rel);
+  if ((before & (kReferences | kPins)) != kPin) return false;
+  if ((before & kWaited) == 0) return true;
+  g_unpinned.fetch_add(1, std::memory_order_release);
+  g_unpinned.notify_all();
+  return false;
+}
+
+void EndThoseLeft() {
+  if (g_left.load(std::memory_order_relaxed) == 0) return;
+  uint32_t at = g_left.exchange(0, std::memory_order_acquire);
+  while (at != 0) {
+    Slot* slot = SlotAt(at - 1);
+    at = slot->next.load(std::memory_order_relaxed);
+    End(slot);
+  }
+}
+
+void WaitForPins(Slot* slot) {
+  while (true) {
+    const uint32_t seen = g_unpinned.load(std::memory_order_acquire);
+    if ((slot->word.load(std::memory_order_acquire) & kPins) == 0) return;
+    g_unpinned.wait(seen, std::memory_order_acquire);
+  }
 }
 
 }  // namespace
@@ -92,106 +188,124 @@ std::string_view NameOf(HandleType type) {
   return "nothing";
 }
 
-void* NewHandle(HandleType type, RefCounted* object, void (*drop)(RefCounted*)) {
+void* NewHandle(HandleType type, RefCounted* object, const void* owner) {
+  if (type == HandleType::kContext) EndThoseLeft();
   Slot* slot = PopFree();
   if (slot == nullptr) slot = FreshSlot();
   if (slot == nullptr) {
-    drop(object);
+    Drop(type, object);
     return nullptr;
   }
-  const uint32_t generation = (slot->state.load(std::memory_order_relaxed) >> 8) + 1;
-  slot->object = object;
-  slot->drop = drop;
-  slot->refs.store(1, std::memory_order_relaxed);
-  slot->state.store(generation << 8 | static_cast<uint32_t>(type), std::memory_order_release);
-  g_live[static_cast<int>(type)].fetch_add(1, std::memory_order_relaxed);
-  const uint64_t bits = Tag() << (4 + kIndexBits + kGenerationBits) |
-                        static_cast<uint64_t>(generation) << (4 + kIndexBits) | static_cast<uint64_t>(slot->index) << 4;
+  const uint64_t generation = (slot->word.load(std::memory_order_relaxed) >> kGenerationShift) + 1;
+  // Who still borrows by the slot's last handle and sees one of these also sees that handle's end.
+  slot->object.store(object, std::memory_order_release);
+  slot->owner.store(owner, std::memory_order_release);
+  slot->word.store(generation << kGenerationShift | static_cast<uint64_t>(type) << kTypeShift | kReference,
+                   std::memory_order_release);
+  const uint64_t bits = Tag() << (4 + kIndexBits + kGenerationBits) | generation << (4 + kIndexBits) |
+                        static_cast<uint64_t>(slot->index) << 4;
   return reinterpret_cast<void*>(bits);
 }
 
-namespace {
-
-// The slot whatever the type, or null; `type` gets what lives there.
-Slot* AnySlot(const void* handle, HandleType* type) {
-  const uint64_t bits = reinterpret_cast<uintptr_t>(handle);
-  if (bits >> (4 + kIndexBits + kGenerationBits) != Tag() || (bits & 15) != 0) return nullptr;
-  Slot* slot = SlotAt(static_cast<uint32_t>(bits >> 4) & ((1u << kIndexBits) - 1));
+Slot* PinSlot(const void* handle, HandleType type) {
+  Slot* slot = SlotOf(handle);
   if (slot == nullptr) return nullptr;
-  const uint32_t state = slot->state.load(std::memory_order_acquire);
-  if (state >> 8 != (static_cast<uint32_t>(bits >> (4 + kIndexBits)) & kMaxGeneration)) return nullptr;
-  *type = static_cast<HandleType>(state & 0xFF);
-  return *type == HandleType::kFree ? nullptr : slot;
+  const uint64_t above = Above(handle, type);
+  uint64_t word = slot->word.load(std::memory_order_relaxed);
+  do {
+    if (!Lives(word, above) || (word & kPins) == kPins) return nullptr;
+  } while (!slot->word.compare_exchange_weak(word, word + kPin, std::memory_order_acquire, std::memory_order_relaxed));
+  return slot;
 }
 
-bool Ours(const void* handle) {
-  const uint64_t bits = reinterpret_cast<uintptr_t>(handle);
-  return bits >> (4 + kIndexBits + kGenerationBits) == Tag() && (bits & 15) == 0 &&
-         ((bits >> 4) & ((1u << kIndexBits) - 1)) < g_used.load(std::memory_order_relaxed);
+void Unpin(Slot* slot) {
+  if (TakeBack(slot)) End(slot);
 }
 
-}  // namespace
+void UnpinInSignal(Slot* slot) {
+  if (!TakeBack(slot)) return;
+  uint32_t head = g_left.load(std::memory_order_relaxed);
+  do {
+    slot->next.store(head, std::memory_order_relaxed);
+  } while (!g_left.compare_exchange_weak(head, slot->index + 1, std::memory_order_release, std::memory_order_relaxed));
+}
 
-Slot* FindSlot(const void* handle, HandleType wanted) {
-  HandleType type;
-  Slot* slot = AnySlot(handle, &type);
-  return slot != nullptr && type == wanted ? slot : nullptr;
+RefCounted* Borrow(const void* handle, HandleType type, const void* owner) {
+  Slot* slot = SlotOf(handle);
+  if (slot == nullptr) return nullptr;
+  const uint64_t above = Above(handle, type);
+  if (!Lives(slot->word.load(std::memory_order_acquire), above)) return nullptr;
+  RefCounted* object = slot->object.load(std::memory_order_acquire);
+  const bool owned = slot->owner.load(std::memory_order_acquire) == owner;
+  // Released before this, the slot may have had another handle's object; after it, the object waits for the owner's lock.
+  return owned && Lives(slot->word.load(std::memory_order_relaxed), above) ? object : nullptr;
 }
 
 HandleType TypeOf(const void* handle) {
   HandleType type;
-  return AnySlot(handle, &type) == nullptr ? HandleType::kFree : type;
+  AnySlot(handle, &type);
+  return type;
 }
 
 absl::Status BadHandle(const void* handle, HandleType wanted, std::string_view parameter) {
   if (handle == nullptr) return UserError(parameter, " is NULL; a ", NameOf(wanted), " is needed");
-  const HandleType type = TypeOf(handle);
+  HandleType type;
+  const Slot* slot = AnySlot(handle, &type);
+  if (type == wanted) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(parameter, " is a ", NameOf(wanted), " that 32767 calls in progress use already"));
+  }
   if (type != HandleType::kFree)
     return UserError(parameter, " is a ", NameOf(type), "; a ", NameOf(wanted), " is needed");
-  if (Ours(handle)) return UserError(parameter, " is a ", NameOf(wanted), " that has been released");
+  if (slot != nullptr && IndexOf(handle) < g_used.load(std::memory_order_relaxed))
+    return UserError(parameter, " is a ", NameOf(wanted), " that has been released");
   return UserError(parameter, " is no handle of this library; a ", NameOf(wanted), " is needed");
 }
 
-void RetainHandle(const void* handle, HandleType wanted) {
-  if (handle == nullptr) return;
-  HandleType type;
-  Slot* slot = AnySlot(handle, &type);
-  if (slot == nullptr || (type != wanted && !(wanted == HandleType::kTensor && type == HandleType::kPoison))) {
-    g_bad_releases.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
-  slot->refs.fetch_add(1, std::memory_order_relaxed);
+bool RetainHandle(const void* handle, HandleType wanted) {
+  if (handle == nullptr) return false;
+  Slot* slot = SlotOf(handle);
+  if (slot == nullptr) return Refuse();
+  uint64_t word = slot->word.load(std::memory_order_relaxed);
+  do {
+    if (!LivesAs(word, handle, wanted)) return Refuse();
+    if ((word & kReferences) == kReferences) return true;
+  } while (!slot->word.compare_exchange_weak(word, word + kReference, std::memory_order_relaxed));
+  return true;
 }
 
-void ReleaseHandle(const void* handle, HandleType wanted) {
-  if (handle == nullptr) return;
-  HandleType type;
-  Slot* slot = AnySlot(handle, &type);
-  if (slot == nullptr || (type != wanted && !(wanted == HandleType::kTensor && type == HandleType::kPoison))) {
-    g_bad_releases.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
-  // Two threads that both release the last reference: the second finds zero and is counted, not underflowed.
-  uint32_t refs = slot->refs.load(std::memory_order_relaxed);
+bool ReleaseHandle(const void* handle, HandleType wanted, LastOne last) {
+  if (handle == nullptr) return false;
+  if (wanted == HandleType::kContext) EndThoseLeft();
+  Slot* slot = SlotOf(handle);
+  if (slot == nullptr) return Refuse();
+  uint64_t word = slot->word.load(std::memory_order_relaxed), left;
   do {
-    if (refs == 0) {
-      g_bad_releases.fetch_add(1, std::memory_order_relaxed);
-      return;
-    }
-  } while (!slot->refs.compare_exchange_weak(refs, refs - 1, std::memory_order_acq_rel));
-  if (refs != 1) return;
-  RefCounted* object = slot->object;
-  void (*drop)(RefCounted*) = slot->drop;
-  slot->object = nullptr;
-  const uint32_t generation = slot->state.load(std::memory_order_relaxed) >> 8;
-  slot->state.store(generation << 8, std::memory_order_release);
-  g_live[static_cast<int>(type)].fetch_sub(1, std::memory_order_relaxed);
-  // A slot whose generations run out rests for ever: 32 bytes per 4 million handles.
-  if (generation < kMaxGeneration) PushFree(slot);
-  drop(object);
+    // Two threads that both release the last reference: the second finds none.
+    if (!LivesAs(word, handle, wanted)) return Refuse();
+    if ((word & kReferences) == kReferences) return true;
+    left = word - kReference;
+    if ((left & kReferences) == 0 && (left & kPins) != 0 && last == LastOne::kWaits) left |= kWaited;
+  } while (!slot->word.compare_exchange_weak(word, left, std::memory_order_acq_rel, std::memory_order_relaxed));
+  if ((left & kReferences) != 0) return true;
+  if ((left & kWaited) != 0) WaitForPins(slot);
+  if ((left & kPins) == 0 || (left & kWaited) != 0) End(slot);
+  return true;
 }
 
 int64_t BadReleases() { return g_bad_releases.load(std::memory_order_relaxed); }
-int64_t LiveHandles(HandleType type) { return g_live[static_cast<int>(type)].load(std::memory_order_relaxed); }
+
+// Counted when somebody asks, so that making and releasing a handle costs no shared counter.
+int64_t LiveHandles(HandleType type) {
+  int64_t live = 0;
+  const uint32_t used = std::min(g_used.load(std::memory_order_relaxed), kSegments * kSegmentSlots);
+  for (uint32_t index = 0; index < used; ++index) {
+    const Slot* slot = SlotAt(index);
+    if (slot == nullptr) continue;
+    const uint64_t word = slot->word.load(std::memory_order_relaxed);
+    if (TypeIn(word) == type && (word & kReferences) != 0) ++live;
+  }
+  return live;
+}
 
 }  // namespace weft::c_api

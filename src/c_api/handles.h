@@ -1,13 +1,19 @@
 // Handles: what C sees as pointers are slot numbers. A handle packs a slot's index, the generation in which it was given
 // out, and a tag of this copy of the library, so that stale, foreign and twice-released handles are defined errors
-// everywhere. Looking one up takes no lock: two loads and two compares.
+// everywhere, also while another thread releases what this one uses.
 //
 // Bits of a handle: 0-3 zero (so that it looks aligned), 4-29 index, 30-51 generation, 52-62 tag, 63 zero.
-// Thread rule: any thread. A handle that is being used must not be released meanwhile; that is the caller's contract.
+//
+// What a call was given it keeps alive. One word of the slot has generation, type, references and pins, so nothing can come
+// between finding an object and pinning it: a pin is one compare-and-swap, taking it back one subtraction. A handle whose
+// references are gone is no handle any more; its object goes with the last pin. Tensor operands are not pinned but borrowed:
+// they are looked up under the lock of their engine, under which alone tensors are deleted, with loads and compares only.
+// Thread rule: any thread.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "src/runtime/ref.h"
 #include "src/runtime/status.h"
@@ -33,31 +39,41 @@ enum class HandleType : uint8_t {
 };
 std::string_view NameOf(HandleType type);
 
-// The table's entry; 32 bytes. `state` = generation << 8 | type, written last when a handle is made and first when it dies.
+// The table's entry; 32 bytes. `word` is written last when a handle is made and first when it dies; see handles.cc.
 struct Slot {
-  std::atomic<uint32_t> state{0};
-  std::atomic<uint32_t> refs{0};
-  RefCounted* object = nullptr;
-  void (*drop)(RefCounted*) = nullptr;  // releases the handle's reference as the object's class wants it
-  uint32_t next_free = 0;
+  std::atomic<uint64_t> word{0};
+  std::atomic<RefCounted*> object{nullptr};
+  std::atomic<const void*> owner{nullptr};  // under whose lock the object dies: a tensor's engine
+  std::atomic<uint32_t> next{0};            // in the list of the free, or of those left behind
   uint32_t index = 0;
 };
 
 // Takes over one reference of the object; the handle carries one reference. Null if memory or the table is exhausted (then
 // the object's reference has been dropped).
-void* NewHandle(HandleType type, RefCounted* object, void (*drop)(RefCounted*));
+void* NewHandle(HandleType type, RefCounted* object, const void* owner = nullptr);
 
-// The slot of a live handle of this type, or null.
-Slot* FindSlot(const void* handle, HandleType type);
+// The slot of a live handle of this type with one more pin, or null.
+Slot* PinSlot(const void* handle, HandleType type);
+// The last one ends the object if its references are gone.
+void Unpin(Slot* slot);
+// The same where nothing may be ended, as in a signal handler: the next call that makes or releases a context does it.
+void UnpinInSignal(Slot* slot);
+// The object of a live handle of this type and owner, or null; stays only as long as the owner's lock is held.
+RefCounted* Borrow(const void* handle, HandleType type, const void* owner);
 // The type of any live handle of this library, kFree if it is none.
 HandleType TypeOf(const void* handle);
 
-// What is wrong with a handle that FindSlot refused: "tensor x is NULL", "… was released", "… is a weft_context".
+// What is wrong with a handle that was refused: "tensor x is NULL", "… was released", "… is a weft_context".
 absl::Status BadHandle(const void* handle, HandleType wanted, std::string_view parameter);
 
-void RetainHandle(const void* handle, HandleType type);
-// Drops the object with the last reference. Anything but a live handle is counted and ignored.
-void ReleaseHandle(const void* handle, HandleType type);
+// False, counted and otherwise ignored: anything but a live handle. A handle with four million references keeps them for good.
+bool RetainHandle(const void* handle, HandleType type);
+// Who ends an object that others have pinned when its last reference goes.
+enum class LastOne : uint8_t {
+  kUnpins,  // the last of them
+  kWaits,   // who releases, after waiting for them
+};
+bool ReleaseHandle(const void* handle, HandleType type, LastOne last = LastOne::kUnpins);
 
 int64_t BadReleases();
 int64_t LiveHandles(HandleType type);
@@ -66,26 +82,62 @@ int64_t LiveHandles(HandleType type);
 template <typename C>
 struct HandleTraits;
 
-// The object behind a handle, borrowed; null if it is no live one of that type.
-template <typename C>
-typename HandleTraits<C>::Object* Find(const C* handle) {
-  Slot* slot = FindSlot(handle, HandleTraits<C>::kType);
-  return slot == nullptr ? nullptr : static_cast<typename HandleTraits<C>::Object*>(slot->object);
+// An object that lives at least as long as this does. Thread rule: one thread.
+template <typename T>
+class [[nodiscard]] Pin {
+ public:
+  Pin() = default;
+  Pin(Slot* slot, T* object) : slot_(slot), object_(object) {}
+  Pin(Pin&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)), object_(other.object_) {}
+  Pin& operator=(Pin&& other) noexcept {
+    std::swap(slot_, other.slot_);
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Pin() {
+    if (slot_ != nullptr) Unpin(slot_);
+  }
+
+  T* get() const { return object_; }
+  T* operator->() const { return object_; }
+  T& operator*() const { return *object_; }
+  explicit operator bool() const { return slot_ != nullptr; }
+  // For what is kept longer, or in numbers: a handle can be pinned 32,767 times at once.
+  Ref<T> Share() const { return Ref<T>::Share(object_); }
+  Slot* Release() { return std::exchange(slot_, nullptr); }
+
+ private:
+  Slot* slot_ = nullptr;
+  T* object_ = nullptr;
+};
+
+// What a Pin<T> of a handle of that type gives; empty if it is no live one.
+template <typename T>
+Pin<T> FindAs(const void* handle, HandleType type) {
+  Slot* slot = PinSlot(handle, type);
+  if (slot == nullptr) return {};
+  return {slot, static_cast<T*>(slot->object.load(std::memory_order_relaxed))};
 }
 
 template <typename C>
-absl::StatusOr<typename HandleTraits<C>::Object*> Get(const C* handle, std::string_view parameter) {
-  auto* object = Find(handle);
-  if (object == nullptr) return BadHandle(handle, HandleTraits<C>::kType, parameter);
-  return object;
+Pin<typename HandleTraits<C>::Object> Find(const C* handle) {
+  return FindAs<typename HandleTraits<C>::Object>(handle, HandleTraits<C>::kType);
+}
+
+template <typename C>
+absl::StatusOr<Pin<typename HandleTraits<C>::Object>> Get(const C* handle, std::string_view parameter) {
+  auto found = Find(handle);
+  if (!found) return BadHandle(handle, HandleTraits<C>::kType, parameter);
+  return found;
 }
 
 // A handle for an object that the caller of C will own.
 template <typename C>
 absl::StatusOr<C*> Make(Ref<typename HandleTraits<C>::Object> object) {
-  using Object = typename HandleTraits<C>::Object;
-  void* handle = NewHandle(HandleTraits<C>::kType, object.Release(),
-                           [](RefCounted* last) { Ref<Object> dropped(static_cast<Object*>(last)); });
+  using Traits = HandleTraits<C>;
+  const void* owner = nullptr;
+  if constexpr (requires { Traits::OwnerOf(*object); }) owner = Traits::OwnerOf(*object);
+  void* handle = NewHandle(Traits::kType, object.Release(), owner);
   if (handle == nullptr) return absl::ResourceExhaustedError("out of memory for a handle");
   return static_cast<C*>(handle);
 }

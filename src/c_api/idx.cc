@@ -12,7 +12,7 @@ extern "C" weft_error* weft_idx_read(weft_context* ctx, const char* path, size_t
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
     WEFT_NOT_NULL(path);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
     WEFT_ASSIGN_OR_RETURN(std::string_view file, Text(path, path_length, "path"));
     WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, context->engine()));

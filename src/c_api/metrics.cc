@@ -40,7 +40,7 @@ extern "C" {
 weft_error* weft_metric_get(weft_context* ctx, const char* name, size_t length, int64_t* out_value) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_value);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(name, length, "name"));
     if (std::ranges::find(kOfProcess, text) != std::end(kOfProcess)) {
       *out_value = OfProcess(text);
@@ -57,7 +57,7 @@ weft_error* weft_metric_get(weft_context* ctx, const char* name, size_t length, 
 weft_error* weft_metrics_report(weft_context* ctx, weft_blob** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     return MakeBlob(Everything(context->engine(), false), out);
   });
 }
@@ -65,7 +65,7 @@ weft_error* weft_metrics_report(weft_context* ctx, weft_blob** out) noexcept {
 weft_error* weft_metrics_json(weft_context* ctx, weft_blob** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     return MakeBlob(Everything(context->engine(), true), out);
   });
 }

@@ -9,20 +9,6 @@
 namespace weft::c_api {
 namespace {
 
-// The engine of a context that may record, without a StatusOr on the way of success.
-lazy::Engine* EngineOf(weft_context* ctx, absl::Status* status) {
-  Context* context = Find(ctx);
-  if (context == nullptr) {
-    *status = BadHandle(ctx, HandleType::kContext, "ctx");
-    return nullptr;
-  }
-  if (absl::Status usable = context->Usable(); !usable.ok()) {
-    *status = std::move(usable);
-    return nullptr;
-  }
-  return &context->engine();
-}
-
 absl::Status Prefix(const ir::OpDef& op, const absl::Status& status) {
   absl::Status result(status.code(), absl::StrCat(op.c_name, ": ", status.message()));
   status.ForEachPayload([&](std::string_view key, const absl::Cord& value) { result.SetPayload(key, value); });
@@ -32,24 +18,41 @@ absl::Status Prefix(const ir::OpDef& op, const absl::Status& status) {
 
 }  // namespace
 
-OpCall::OpCall(const ir::OpDef& op, weft_context* ctx) : op_(op) { engine_ = EngineOf(ctx, &status_); }
-
-void OpCall::Operand(weft_tensor* tensor) {
-  lazy::Tensor* found = Find(tensor);
-  if (found == nullptr && status_.ok()) {
-    const size_t at = operands_.size();
-    status_ = GetTensor(tensor, at < op_.operands.size() ? op_.operands[at].name : "operand").status();
-    if (TypeOf(tensor) != HandleType::kPoison) status_ = Prefix(op_, status_);
+OpCall::OpCall(const ir::OpDef& op, weft_context* ctx) : op_(op), context_(Find(ctx)) {
+  if (!context_) {
+    status_ = BadHandle(ctx, HandleType::kContext, "ctx");
+  } else {
+    status_ = context_->Usable();
   }
-  operands_.push_back(found);
 }
 
-void OpCall::Optional(weft_tensor* tensor) {
-  if (tensor == nullptr) {
-    operands_.push_back(nullptr);
-  } else {
-    Operand(tensor);
+absl::Status OpCall::BadOperand(size_t i) const {
+  weft_tensor* tensor = HandleAt(i) != Missing() ? HandleAt(i) : nullptr;
+  const std::string_view name = i < op_.operands.size() ? op_.operands[i].name : std::string_view("operand");
+  // What the engine did not find as its own may be another's.
+  const HandleType type = TypeOf(tensor);
+  if (type == HandleType::kTensor) {
+    return lazy::WithPosition(Prefix(op_, UserError(name, " belongs to another context")), CurrentLocation());
   }
+  const absl::Status status = NoTensor(tensor, name);
+  return type == HandleType::kPoison ? status : Prefix(op_, status);
+}
+
+absl::Status OpCall::CheckOperand(size_t i) const {
+  const bool fits = operands_[i] == nullptr || TypeOf(operands_[i]) == HandleType::kTensor;
+  return fits ? absl::OkStatus() : BadOperand(i);
+}
+
+absl::Status OpCall::FindOperands(size_t count) {
+  lazy::Tensor** operands = operands_.data();
+  const lazy::Engine* engine = &context_->engine();
+  for (size_t i = 0; i < count; ++i) {
+    if (operands[i] == nullptr) continue;
+    RefCounted* found = Borrow(operands[i], HandleType::kTensor, engine);
+    if (found == nullptr) return BadOperand(i);
+    operands[i] = static_cast<lazy::Tensor*>(found);
+  }
+  return absl::OkStatus();
 }
 
 void OpCall::Variadic(weft_tensor* const* tensors, size_t count) {
@@ -184,10 +187,16 @@ void OpCall::CheckPresent(uint64_t present, uint64_t known) {
 }
 
 absl::Status OpCall::Run(lazy::Tensors* results) {
-  if (!status_.ok()) return status_;
+  if (!status_.ok()) {
+    for (size_t i = 0; i < before_failure_; ++i) WEFT_RETURN_IF_ERROR(CheckOperand(i));
+    return status_;
+  }
   // Trailing absent optional operands need not be said.
-  while (!operands_.empty() && operands_.back() == nullptr) operands_.pop_back();
-  return engine_->Record(op_, operands_, std::move(attrs_), CurrentLocation(), results);
+  size_t count = operands_.size();
+  while (count > 0 && operands_[count - 1] == nullptr) --count;
+  const auto find = [&] { return FindOperands(count); };
+  return context_->engine().Record(op_, {operands_.data(), count}, find, std::move(attrs_), CurrentLocation(), results,
+                                   {}, regions_);
 }
 
 absl::Status OpCall::Record(std::initializer_list<weft_tensor**> outs) {

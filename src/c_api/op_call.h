@@ -11,13 +11,16 @@
 
 namespace weft::c_api {
 
-// Thread rule: one thread. The first thing that is wrong is what Record reports.
+class Context;
+
+// Thread rule: one thread. The first thing that is wrong is what Record reports. The context is pinned for the call; operands
+// are looked up when the engine is locked.
 class OpCall {
  public:
   OpCall(const ir::OpDef& op, weft_context* ctx);
 
-  void Operand(weft_tensor* tensor);
-  void Optional(weft_tensor* tensor);
+  void Operand(weft_tensor* tensor) { operands_.push_back(Unfound(tensor != nullptr ? tensor : Missing())); }
+  void Optional(weft_tensor* tensor) { operands_.push_back(Unfound(tensor)); }
   void Variadic(weft_tensor* const* tensors, size_t count);
 
   void SetInt(size_t at, int64_t value) { attrs_.set(at, value); }
@@ -31,25 +34,39 @@ class OpCall {
   void SetText(size_t at, const char* data, size_t length);
   // An attribute of weft_op_apply, in whatever type it comes.
   void SetAny(size_t at, int32_t type, int64_t i, double d, const void* data, size_t count);
+  // A function that the operation carries, in the order of OpDef::regions.
+  void Region(Ref<const ir::Function> function) { regions_.push_back(std::move(function)); }
   // Bits of an options struct that no attribute has.
   void CheckPresent(uint64_t present, uint64_t known);
 
   void Fail(absl::Status status) {
-    if (status_.ok()) status_ = std::move(status);
+    if (!status_.ok()) return;
+    status_ = std::move(status);
+    before_failure_ = operands_.size();
   }
   absl::Status Record(std::initializer_list<weft_tensor**> outs);
   // For weft_op_apply: any number of results.
   absl::Status RecordInto(weft_tensor** outs, size_t capacity, size_t* out_count);
 
  private:
+  // Stands for NULL where something is needed; no handle.
+  static weft_tensor* Missing() { return reinterpret_cast<weft_tensor*>(uintptr_t{1}); }
+  static lazy::Tensor* Unfound(weft_tensor* tensor) { return reinterpret_cast<lazy::Tensor*>(tensor); }
+  weft_tensor* HandleAt(size_t i) const { return reinterpret_cast<weft_tensor*>(operands_[i]); }
   absl::Status Run(lazy::Tensors* results);
+  // Puts tensors in the place of the first `count` handles, under the engine's lock.
+  absl::Status FindOperands(size_t count);
+  absl::Status CheckOperand(size_t i) const;
+  absl::Status BadOperand(size_t i) const;
   absl::Status Bad(size_t at, std::string_view what);
 
   const ir::OpDef& op_;
-  lazy::Engine* engine_ = nullptr;
+  Pin<Context> context_;
   absl::Status status_;
-  absl::InlinedVector<lazy::Tensor*, 4> operands_;
+  size_t before_failure_ = 0;                       // operands that were given before what status_ says
+  absl::InlinedVector<lazy::Tensor*, 4> operands_;  // handles until they are found; null: an optional one is absent
   ir::Attrs attrs_;
+  absl::InlinedVector<Ref<const ir::Function>, 1> regions_;
 };
 
 // Operations with tensors in, one tensor out, and nothing else: most elementwise ones.

@@ -75,7 +75,7 @@ weft_error* weft_op_list(const char** out_names, size_t capacity, size_t* out_co
 
 weft_error* weft_random_seed(weft_context* ctx, uint64_t seed) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     context->engine().set_generator({.key = seed});
     return absl::OkStatus();
   });
@@ -87,7 +87,7 @@ weft_error* weft_random_get_state(weft_context* ctx, uint64_t* out_key, uint64_t
     WEFT_NOT_NULL(out_key);
     WEFT_NOT_NULL(out_counter_low);
     WEFT_NOT_NULL(out_counter_high);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     const lazy::GeneratorState state = context->engine().generator();
     *out_key = state.key;
     *out_counter_low = state.counter_low;
@@ -99,7 +99,7 @@ weft_error* weft_random_get_state(weft_context* ctx, uint64_t* out_key, uint64_t
 weft_error* weft_random_set_state(weft_context* ctx, uint64_t key, uint64_t counter_low,
                                   uint64_t counter_high) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     context->engine().set_generator({.key = key, .counter_low = counter_low, .counter_high = counter_high});
     return absl::OkStatus();
   });

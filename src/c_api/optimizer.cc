@@ -31,13 +31,19 @@ absl::Status SameEngine(const lazy::Tensor* tensor, const lazy::Engine& engine, 
   return UserError(what, "[", i, "] belongs to another context");
 }
 
+absl::Status Taken() {
+  return UserErrorOf(
+      absl::StatusCode::kFailedPrecondition,
+      "optimizer is in use by another call, of another thread or further up in this one; it takes one at a "
+      "time");
+}
 absl::Status Create(weft_context* ctx, weft_tensor* const* params, size_t count, const lazy::OptimizerOptions& options,
                     weft_optimizer** out) {
   WEFT_NOT_NULL(out);
-  WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+  WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
   WEFT_RETURN_IF_ERROR(context->Usable());
   if (count == 0) return UserError("an optimizer needs at least one parameter");
-  std::vector<lazy::Tensor*> list;
+  TensorList list;
   WEFT_RETURN_IF_ERROR(GetTensors(params, count, "params", &list));
   for (size_t i = 0; i < count; ++i) WEFT_RETURN_IF_ERROR(SameEngine(list[i], context->engine(), "params", i));
   WEFT_ASSIGN_OR_RETURN(Ref<lazy::Optimizer> made, lazy::Optimizer::Create(context->engine(), list, options));
@@ -66,7 +72,7 @@ weft_error* CreateAdam(weft_context* ctx, weft_tensor* const* params, size_t cou
 }
 
 // A child of a dict, or NOT_FOUND that says what the state lacks.
-absl::StatusOr<Tree::NodeId> Child(const TreeObject& tree, Tree::NodeId node, std::string_view key) {
+absl::StatusOr<Tree::NodeId> Child(const TensorTree& tree, Tree::NodeId node, std::string_view key) {
   const Tree::NodeId found = tree.tree.Find(tree.tree.Resolve(node), key);
   if (found == Tree::kNoNode) return UserErrorOf(absl::StatusCode::kNotFound, "optimizer state has no '", key, "'");
   return tree.tree.Resolve(found);
@@ -108,18 +114,23 @@ weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, siz
 weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count,
                                 double lr) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(lazy::Optimizer * object, Get(optimizer, "optimizer"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Optimizer> object, Get(optimizer, "optimizer"));
     if (!std::isfinite(lr)) return UserError("weft_optimizer_step: lr is ", lr, "; it must be finite");
     if (count != object->parameters().size()) {
       return UserError("weft_optimizer_step: ", count, " gradients for ", object->parameters().size(), " parameters");
     }
     WEFT_NOT_NULL(grads);
-    std::vector<lazy::Tensor*> list(count, nullptr);
+    TensorList list;
+    list.Reserve(count);
     for (size_t i = 0; i < count; ++i) {
-      if (grads[i] == nullptr) continue;
-      WEFT_ASSIGN_OR_RETURN(list[i], GetTensor(grads[i], absl::StrCat("grads[", i, "]")));
+      const Pin<lazy::Tensor> grad = Find(grads[i]);
+      if (!grad && grads[i] != nullptr) return NoTensor(grads[i], absl::StrCat("grads[", i, "]"));
+      list.Add(grad.Share());
+      if (!grad) continue;
       WEFT_RETURN_IF_ERROR(SameEngine(list[i], object->parameters()[i]->engine(), "weft_optimizer_step: grads", i));
     }
+    const lazy::Optimizer::Turn turn(*object);
+    if (!turn) return Taken();
     object->set_learning_rate(lr);
     return object->Step(list, CurrentLocation());
   });
@@ -128,60 +139,65 @@ weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* g
 weft_error* weft_optimizer_state(weft_optimizer* optimizer, weft_tree** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(lazy::Optimizer * object, Get(optimizer, "optimizer"));
-    auto tree = MakeRef<TreeObject>();
-    WEFT_RETURN_IF_ERROR(tree->tree.Add(Tree::root(), "kind", Tree::Text(NameOf(object->options().kind))).status());
-    WEFT_RETURN_IF_ERROR(tree->tree.Add(Tree::root(), "step", Tree::Int64(object->step_count())).status());
-    WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, tree->tree.Add(Tree::root(), "slots", Tree::Dict()));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Optimizer> object, Get(optimizer, "optimizer"));
+    const lazy::Optimizer::Turn turn(*object);
+    if (!turn) return Taken();
+    TensorTree tree;
+    WEFT_RETURN_IF_ERROR(tree.tree.Add(Tree::root(), "kind", Tree::Text(NameOf(object->options().kind))).status());
+    WEFT_RETURN_IF_ERROR(tree.tree.Add(Tree::root(), "step", Tree::Int64(object->step_count())).status());
+    WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, tree.tree.Add(Tree::root(), "slots", Tree::Dict()));
     for (size_t name = 0; name < object->slot_names().size(); ++name) {
-      WEFT_ASSIGN_OR_RETURN(Tree::NodeId list, tree->tree.Add(slots, object->slot_names()[name], Tree::List()));
+      WEFT_ASSIGN_OR_RETURN(Tree::NodeId list, tree.tree.Add(slots, object->slot_names()[name], Tree::List()));
       for (size_t i = 0; i < object->parameters().size(); ++i) {
-        WEFT_RETURN_IF_ERROR(tree->AddTensor(list, {}, Ref<lazy::Tensor>::Share(object->slot(name, i))).status());
+        WEFT_RETURN_IF_ERROR(tree.AddTensor(list, {}, Ref<lazy::Tensor>::Share(object->slot(name, i))).status());
       }
     }
-    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(std::move(tree)));
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tree>(MakeRef<TreeObject>(std::move(tree))));
     return absl::OkStatus();
   });
 }
 
 weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree, uint32_t node) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(lazy::Optimizer * object, Get(optimizer, "optimizer"));
-    WEFT_ASSIGN_OR_RETURN(TreeObject * from, Get(tree, "tree"));
-    WEFT_RETURN_IF_ERROR(from->Node(node).status());
-    WEFT_ASSIGN_OR_RETURN(Tree::NodeId kind, Child(*from, node, "kind"));
-    WEFT_ASSIGN_OR_RETURN(Tree::NodeId step, Child(*from, node, "step"));
-    WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, Child(*from, node, "slots"));
-    const Tree::Node& steps = from->tree.node(step);
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Optimizer> object, Get(optimizer, "optimizer"));
+    WEFT_ASSIGN_OR_RETURN(Pin<TreeObject> state, Get(tree, "tree"));
+    const TensorTree from = state->Copy();
+    const lazy::Optimizer::Turn turn(*object);
+    if (!turn) return Taken();
+    WEFT_RETURN_IF_ERROR(from.Node(node).status());
+    WEFT_ASSIGN_OR_RETURN(Tree::NodeId kind, Child(from, node, "kind"));
+    WEFT_ASSIGN_OR_RETURN(Tree::NodeId step, Child(from, node, "step"));
+    WEFT_ASSIGN_OR_RETURN(Tree::NodeId slots, Child(from, node, "slots"));
+    const Tree::Node& steps = from.tree.node(step);
     if (steps.kind != Tree::Kind::kInt64 || steps.int64 < 0) {
       return UserError(
           "the state's 'step' is ",
           steps.kind == Tree::Kind::kInt64 ? absl::StrCat(steps.int64) : std::string(Tree::NameOf(steps.kind)),
           "; it must be an integer of 0 or more");
     }
-    if (from->tree.node(kind).text != NameOf(object->options().kind)) {
-      return UserError("the state is of optimizer '", from->tree.node(kind).text, "', not '",
+    if (from.tree.node(kind).text != NameOf(object->options().kind)) {
+      return UserError("the state is of optimizer '", from.tree.node(kind).text, "', not '",
                        NameOf(object->options().kind), "'");
     }
     // All checked before the first is taken over.
     std::vector<std::pair<lazy::Tensor*, lazy::Tensor*>> pairs;
     for (size_t name = 0; name < object->slot_names().size(); ++name) {
-      WEFT_ASSIGN_OR_RETURN(Tree::NodeId list, Child(*from, slots, object->slot_names()[name]));
+      WEFT_ASSIGN_OR_RETURN(Tree::NodeId list, Child(from, slots, object->slot_names()[name]));
       const size_t count = object->parameters().size();
-      if (from->tree.node(list).children != count) {
-        return UserError("the state has ", from->tree.node(list).children, " tensors in '", object->slot_names()[name],
+      if (from.tree.node(list).children != count) {
+        return UserError("the state has ", from.tree.node(list).children, " tensors in '", object->slot_names()[name],
                          "' for ", count, " parameters");
       }
       for (size_t i = 0; i < count; ++i) {
-        WEFT_ASSIGN_OR_RETURN(lazy::Tensor * value, from->Tensor(from->tree.Child(list, static_cast<uint32_t>(i))));
+        WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> value, from.Tensor(from.tree.Child(list, static_cast<uint32_t>(i))));
         lazy::Tensor* slot = object->slot(name, i);
         if (!(value->type() == slot->type())) {
           return UserError("the state's '", object->slot_names()[name], "' of parameter ", i, " is ",
                            ir::ShortType(value->type()), ", not ", ir::ShortType(slot->type()));
         }
         WEFT_RETURN_IF_ERROR(
-            SameEngine(value, slot->engine(), absl::StrCat("the state's '", object->slot_names()[name], "'"), i));
-        pairs.emplace_back(slot, value);
+            SameEngine(value.get(), slot->engine(), absl::StrCat("the state's '", object->slot_names()[name], "'"), i));
+        pairs.emplace_back(slot, value.get());
       }
     }
     for (const auto& [slot, value] : pairs) WEFT_RETURN_IF_ERROR(slot->engine().Assign(slot, value));

@@ -11,7 +11,7 @@ extern "C" weft_error* weft_tensor_to_string(weft_tensor* tensor, const weft_pri
                                              weft_blob** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
     weft_print_options o;
     WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_print_options", &o));
     if (o.threshold < 0 || o.edge_items < 0 || o.edge_items > 1000 || o.precision < -1 || o.precision > 17 ||
@@ -28,7 +28,7 @@ extern "C" weft_error* weft_tensor_to_string(weft_tensor* tensor, const weft_pri
     const int64_t size = BytesOf(t->dtype());
     WEFT_ASSIGN_OR_RETURN(std::string text, FormatTensor(t->dtype(), t->dims(), print,
                                                          [&](int64_t first, int64_t, std::span<std::byte> to) {
-                                                           return t->engine().ReadBytes(t, first * size, to);
+                                                           return t->engine().ReadBytes(t.get(), first * size, to);
                                                          }));
     if (o.header != 0)
       text = absl::StrCat(NameOf(t->dtype()), DimsToString(t->dims()), " on ", t->device()->name, "\n", text);

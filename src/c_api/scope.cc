@@ -8,57 +8,100 @@
 
 namespace weft::c_api {
 
-// Thread rule: one thread at a time.
+// Thread rule: any thread, though it is meant for one: what several do in one scope is all kept, but positions may be of
+// another's call.
 class Scope final : public RefCounted {
  public:
   // Takes over a reference of the context's handle.
-  explicit Scope(weft_context* ctx) : ctx(ctx) {}
+  Scope(weft_context* ctx, Ref<lazy::Engine> engine) : ctx(ctx), engine_(std::move(engine)) {}
 
   // Interns the file once per file in a row, not once per call.
   void Mark(const char* file, int32_t line) {
-    if (file != file_) {
-      file_ = file;
-      file_id_ = file == nullptr ? 0 : ir::InternFile(file);
+    if (file != file_.load(std::memory_order_relaxed)) {
+      file_id_.store(file == nullptr ? 0 : ir::InternFile(file), std::memory_order_relaxed);
+      file_.store(file, std::memory_order_relaxed);
     }
-    location_ = {file_id_, line > 0 ? static_cast<uint32_t>(line) : 0};
-    SetCurrentLocation(location_);
+    const ir::Location location{file_id_.load(std::memory_order_relaxed), line > 0 ? static_cast<uint32_t>(line) : 0};
+    location_.store(location, std::memory_order_relaxed);
+    SetCurrentLocation(location);
+  }
+
+  // False if it is no tensor.
+  bool Adopt(weft_tensor* tensor) {
+    const auto find = [&] {
+      auto* found = static_cast<lazy::Tensor*>(Borrow(tensor, HandleType::kTensor, engine_.get()));
+      if (found != nullptr) tensors_.push_back(tensor);
+      return found;
+    };
+    if (engine_->AdoptByScope(find)) return true;
+    const Pin<lazy::Tensor> foreign = Find(tensor);
+    if (!foreign) return false;
+    engine_->Locked([&] { tensors_.push_back(tensor); });
+    foreign->engine().AdoptByScope(foreign.get());
+    return true;
+  }
+
+  // Whether the tensor was this scope's.
+  bool LetGo(weft_tensor* tensor) {
+    bool ours = false;
+    engine_->Locked([&] {
+      // Usually among the newest.
+      const auto found = std::find(tensors_.rbegin(), tensors_.rend(), tensor);
+      ours = found != tensors_.rend();
+      if (ours) tensors_.erase(std::next(found).base());
+    });
+    return ours;
   }
 
   // The first failure, with the marked position, and the tensor that stands for it.
   weft_tensor* Fail(absl::Status status) {
-    if (error.ok()) {
+    const std::string position = ir::ToString(location_.load(std::memory_order_relaxed));
+    MutexLock lock(mutex_);
+    if (error_.ok()) {
       // Another scope's failure came in as a poisoned tensor: it says where it happened already.
       const std::optional<absl::Cord> known = status.GetPayload(kPayloadPosition);
       if (known && absl::StartsWith(status.message(), absl::StrCat(std::string(*known), ": "))) {
-        error = std::move(status);
-        if (poison == nullptr) poison = MakePoison(error);
-        return poison;
+        error_ = std::move(status);
+      } else {
+        error_ = absl::Status(status.code(), position.empty() ? std::string(status.message())
+                                                              : absl::StrCat(position, ": ", status.message()));
+        status.ForEachPayload([&](std::string_view key, const absl::Cord& value) { SetPayload(key, value); });
+        if (!position.empty()) SetPayload(kPayloadPosition, absl::Cord(position));
       }
-      const std::string position = ir::ToString(location_);
-      error = absl::Status(status.code(), position.empty() ? std::string(status.message())
-                                                           : absl::StrCat(position, ": ", status.message()));
-      status.ForEachPayload([this](std::string_view key, const absl::Cord& value) { error.SetPayload(key, value); });
-      if (!position.empty()) error.SetPayload(kPayloadPosition, absl::Cord(position));
     }
-    if (poison == nullptr) poison = MakePoison(error);
-    return poison;
+    if (poison_ == nullptr) poison_ = MakePoison(error_);
+    return poison_;
+  }
+  weft_tensor* poison() {
+    MutexLock lock(mutex_);
+    return poison_;
+  }
+  absl::Status error() {
+    MutexLock lock(mutex_);
+    return error_;
   }
 
   weft_context* const ctx;
-  std::vector<weft_tensor*> tensors;
-  absl::Status error;
-  weft_tensor* poison = nullptr;
 
  private:
   ~Scope() override {
-    for (weft_tensor* tensor : tensors) ReleaseHandle(tensor, HandleType::kTensor);
-    ReleaseHandle(poison, HandleType::kTensor);
+    for (weft_tensor* tensor : tensors_) ReleaseHandle(tensor, HandleType::kTensor);
+    ReleaseHandle(poison_, HandleType::kTensor);
     ReleaseHandle(ctx, HandleType::kContext);
   }
+  void SetPayload(std::string_view key, const absl::Cord& value) {
+    mutex_.AssertHeld();
+    error_.SetPayload(key, value);
+  }
 
-  const char* file_ = nullptr;
-  uint32_t file_id_ = 0;
-  ir::Location location_;
+  const Ref<lazy::Engine> engine_;  // of the context, which somebody may release once too often
+  std::atomic<const char*> file_{nullptr};
+  std::atomic<uint32_t> file_id_{0};
+  std::atomic<ir::Location> location_{ir::Location()};
+  std::vector<weft_tensor*> tensors_;  // under the engine's lock, which adopting takes in any case
+  Mutex mutex_;
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  weft_tensor* poison_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 template <>
 struct HandleTraits<weft_scope> {
@@ -85,55 +128,47 @@ extern "C" {
 weft_error* weft_scope_begin(weft_context* ctx, weft_scope** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_RETURN_IF_ERROR(Get(ctx, "ctx").status());
-    RetainHandle(ctx, HandleType::kContext);
-    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_scope>(MakeRef<Scope>(ctx)));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+    if (!RetainHandle(ctx, HandleType::kContext)) return BadHandle(ctx, HandleType::kContext, "ctx");
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_scope>(MakeRef<Scope>(ctx, Ref<lazy::Engine>::Share(&context->engine()))));
     return absl::OkStatus();
   });
 }
 
 weft_context* weft_scope_mark(weft_scope* scope, const char* file, int32_t line) noexcept {
-  Scope* object = Find(scope);
-  if (object == nullptr) return nullptr;
+  const Pin<Scope> object = Find(scope);
+  if (!object) return nullptr;
   object->Mark(file, line);
   return object->ctx;
 }
 
 weft_tensor* weft_scope_adopt(weft_scope* scope, weft_error* error, weft_tensor* tensor) noexcept {
   SetCurrentLocation({});
-  Scope* object = Find(scope);
+  const Pin<Scope> object = Find(scope);
   try {
-    if (object == nullptr) {
+    if (!object) {
       weft_error_release(error);
       weft_tensor_release(tensor);
       return NoScope();
     }
-    lazy::Tensor* found = error == nullptr ? Find(tensor) : nullptr;
-    if (found != nullptr) {
-      object->tensors.push_back(tensor);
-      found->engine().AdoptByScope(found);
-      return tensor;
-    }
-    absl::Status status = error != nullptr ? FromError(error) : GetTensor(tensor, "tensor").status();
+    if (error == nullptr && object->Adopt(tensor)) return tensor;
+    absl::Status status = error != nullptr ? FromError(error) : NoTensor(tensor, "tensor");
     weft_error_release(error);
     weft_tensor_release(tensor);
     return object->Fail(std::move(status));
   } catch (...) {
     weft_tensor_release(tensor);
-    return object == nullptr ? nullptr : object->poison;
+    return object ? object->poison() : nullptr;
   }
 }
 
 weft_error* weft_scope_keep(weft_scope* scope, weft_tensor* tensor, weft_tensor** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Scope * object, Get(scope, "scope"));
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
-    // Usually among the newest.
-    auto found = std::find(object->tensors.rbegin(), object->tensors.rend(), tensor);
-    if (found == object->tensors.rend()) return UserError("weft_scope_keep: the scope does not own this tensor");
-    object->tensors.erase(std::next(found).base());
-    t->engine().Keep(t);
+    WEFT_ASSIGN_OR_RETURN(Pin<Scope> object, Get(scope, "scope"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
+    if (!object->LetGo(tensor)) return UserError("weft_scope_keep: the scope does not own this tensor");
+    t->engine().Keep(t.get());
     *out = tensor;
     return absl::OkStatus();
   });
@@ -141,8 +176,8 @@ weft_error* weft_scope_keep(weft_scope* scope, weft_tensor* tensor, weft_tensor*
 
 weft_error* weft_scope_check(weft_scope* scope) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(Scope * object, Get(scope, "scope"));
-    return object->error;
+    WEFT_ASSIGN_OR_RETURN(Pin<Scope> object, Get(scope, "scope"));
+    return object->error();
   });
 }
 
@@ -151,10 +186,10 @@ weft_error* weft_scope_end(weft_scope* scope) noexcept {
     if (scope == nullptr) {
       return UserError("scope is NULL: weft_scope_begin or wf_begin failed; its context was NULL or had been released");
     }
-    WEFT_ASSIGN_OR_RETURN(Scope * object, Get(scope, "scope"));
-    absl::Status error = std::move(object->error);
-    ReleaseHandle(scope, HandleType::kScope);
-    return error;
+    WEFT_ASSIGN_OR_RETURN(Pin<Scope> object, Get(scope, "scope"));
+    // Of two threads that end it, one does.
+    if (!ReleaseHandle(scope, HandleType::kScope)) return BadHandle(scope, HandleType::kScope, "scope");
+    return object->error();
   });
 }
 

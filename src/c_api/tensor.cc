@@ -16,26 +16,29 @@ class Poison final : public RefCounted {
 };
 
 weft_tensor* MakePoison(absl::Status status) {
-  return static_cast<weft_tensor*>(
-      NewHandle(HandleType::kPoison, MakeRef<Poison>(std::move(status)).Release(),
-                [](RefCounted* last) { Ref<Poison> dropped(static_cast<Poison*>(last)); }));
+  return static_cast<weft_tensor*>(NewHandle(HandleType::kPoison, MakeRef<Poison>(std::move(status)).Release()));
 }
 
-absl::StatusOr<lazy::Tensor*> GetTensor(const weft_tensor* tensor, std::string_view parameter) {
-  if (lazy::Tensor* found = Find(tensor)) return found;
-  if (Slot* slot = FindSlot(tensor, HandleType::kPoison)) return static_cast<Poison*>(slot->object)->status;
+absl::StatusOr<Pin<lazy::Tensor>> GetTensor(const weft_tensor* tensor, std::string_view parameter) {
+  if (Pin<lazy::Tensor> found = Find(tensor)) return found;
+  if (const Pin<Poison> poison = FindAs<Poison>(tensor, HandleType::kPoison)) return poison->status;
   return BadHandle(tensor, HandleType::kTensor, parameter);
 }
 
-absl::Status GetTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter,
-                        std::vector<lazy::Tensor*>* out) {
+absl::Status NoTensor(const weft_tensor* tensor, std::string_view parameter) {
+  absl::Status status = GetTensor(tensor, parameter).status();
+  // Found after all: a handle that cannot be pinned once more just now.
+  return status.ok() ? absl::ResourceExhaustedError(absl::StrCat(parameter, " is in use by too many calls")) : status;
+}
+
+absl::Status GetTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter, TensorList* out) {
   if (count > 0 && tensors == nullptr) return NullArgument(parameter);
   WEFT_RETURN_IF_ERROR(CheckedLength(parameter, count, kMostEntries));
-  out->reserve(count);
+  out->Reserve(count);
   for (size_t i = 0; i < count; ++i) {
-    lazy::Tensor* found = Find(tensors[i]);
-    if (found == nullptr) return GetTensor(tensors[i], absl::StrCat(parameter, "[", i, "]")).status();
-    out->push_back(found);
+    const Pin<lazy::Tensor> found = Find(tensors[i]);
+    if (!found) return NoTensor(tensors[i], absl::StrCat(parameter, "[", i, "]"));
+    out->Add(found.Share());
   }
   return absl::OkStatus();
 }
@@ -105,7 +108,7 @@ weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_d
                                   size_t rank, const void* data, size_t size, weft_tensor** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
     WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, context->engine()));
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
@@ -127,7 +130,7 @@ weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_d
 weft_error* weft_tensor_from_f64(weft_context* ctx, weft_dtype dtype, double value, weft_tensor** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
     if (!IsFloat(type))
       return UserError("weft_tensor_from_f64: dtype ", NameOf(type), " is no float; use weft_tensor_from_i64");
@@ -139,7 +142,7 @@ weft_error* weft_tensor_from_f64(weft_context* ctx, weft_dtype dtype, double val
 weft_error* weft_tensor_from_i64(weft_context* ctx, weft_dtype dtype, int64_t value, weft_tensor** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
     if (!Fits(type, value)) return UserError("weft_tensor_from_i64: ", value, " does not fit ", NameOf(type));
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor,
@@ -151,7 +154,7 @@ weft_error* weft_tensor_from_i64(weft_context* ctx, weft_dtype dtype, int64_t va
 weft_error* weft_tensor_from_u64(weft_context* ctx, weft_dtype dtype, uint64_t value, weft_tensor** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(Context * context, Get(ctx, "ctx"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
     const bool wide = value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
     const bool fits =
@@ -170,7 +173,7 @@ weft_error* weft_tensor_from_u64(weft_context* ctx, weft_dtype dtype, uint64_t v
 weft_error* weft_tensor_dtype(weft_tensor* tensor, weft_dtype* out_dtype) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_dtype);
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
     *out_dtype = static_cast<weft_dtype>(t->dtype());
     return absl::OkStatus();
   });
@@ -179,7 +182,7 @@ weft_error* weft_tensor_dtype(weft_tensor* tensor, weft_dtype* out_dtype) noexce
 weft_error* weft_tensor_rank(weft_tensor* tensor, size_t* out_rank) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_rank);
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
     *out_rank = t->dims().size();
     return absl::OkStatus();
   });
@@ -189,7 +192,7 @@ weft_error* weft_tensor_dims(weft_tensor* tensor, int64_t* out_dims, size_t capa
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_rank);
     if (capacity > 0) WEFT_NOT_NULL(out_dims);
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
     std::copy_n(t->dims().begin(), std::min(capacity, t->dims().size()), out_dims);
     *out_rank = t->dims().size();
     return absl::OkStatus();
@@ -199,7 +202,7 @@ weft_error* weft_tensor_dims(weft_tensor* tensor, int64_t* out_dims, size_t capa
 weft_error* weft_tensor_count(weft_tensor* tensor, int64_t* out_count) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_count);
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
     *out_count = CountOf(t->dims());
     return absl::OkStatus();
   });
@@ -208,7 +211,7 @@ weft_error* weft_tensor_count(weft_tensor* tensor, int64_t* out_count) noexcept 
 weft_error* weft_tensor_size(weft_tensor* tensor, uint64_t* out_bytes) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_bytes);
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
     *out_bytes = static_cast<uint64_t>(t->type().bytes());
     return absl::OkStatus();
   });
@@ -217,7 +220,7 @@ weft_error* weft_tensor_size(weft_tensor* tensor, uint64_t* out_bytes) noexcept 
 weft_error* weft_tensor_device(weft_tensor* tensor, weft_device** out) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out);
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
     WEFT_ASSIGN_OR_RETURN(
         *out, Make<weft_device>(MakeRef<DeviceObject>(Ref<lazy::Engine>::Share(&t->engine()), t->device())));
     return absl::OkStatus();
@@ -226,20 +229,20 @@ weft_error* weft_tensor_device(weft_tensor* tensor, weft_device** out) noexcept 
 
 weft_error* weft_tensor_to_host(weft_tensor* tensor, void* data, size_t size) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
     if (size != static_cast<uint64_t>(t->type().bytes())) {
       return UserError("weft_tensor_to_host: the tensor ", ir::ShortType(t->type()), " has ", t->type().bytes(),
                        " bytes; size is ", size);
     }
     if (size > 0) WEFT_NOT_NULL(data);
-    return t->engine().ToHost(t, {static_cast<std::byte*>(data), size});
+    return t->engine().ToHost(t.get(), {static_cast<std::byte*>(data), size});
   });
 }
 
 weft_error* weft_tensor_item_f64(weft_tensor* tensor, double* out_value) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_value);
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
     WEFT_ASSIGN_OR_RETURN(HostTensor value, ReadItem(*t, "weft_tensor_item_f64"));
     *out_value = IsFloat(t->dtype())      ? value.GetDouble(0)
                  : IsUnsigned(t->dtype()) ? static_cast<double>(static_cast<uint64_t>(value.GetInt(0)))
@@ -251,7 +254,7 @@ weft_error* weft_tensor_item_f64(weft_tensor* tensor, double* out_value) noexcep
 weft_error* weft_tensor_item_i64(weft_tensor* tensor, int64_t* out_value) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_value);
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
     if (IsFloat(t->dtype())) {
       return UserError("weft_tensor_item_i64: the tensor has dtype ", NameOf(t->dtype()), "; use weft_tensor_item_f64");
     }
@@ -268,7 +271,7 @@ weft_error* weft_tensor_item_i64(weft_tensor* tensor, int64_t* out_value) noexce
 weft_error* weft_tensor_item_u64(weft_tensor* tensor, uint64_t* out_value) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_value);
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
     if (IsFloat(t->dtype())) {
       return UserError("weft_tensor_item_u64: the tensor has dtype ", NameOf(t->dtype()), "; use weft_tensor_item_f64");
     }
@@ -283,24 +286,24 @@ weft_error* weft_tensor_item_u64(weft_tensor* tensor, uint64_t* out_value) noexc
 
 weft_error* weft_tensor_require_grad(weft_tensor* tensor, int32_t on) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
-    return t->engine().SetRequiresGrad(t, on != 0);
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
+    return t->engine().SetRequiresGrad(t.get(), on != 0);
   });
 }
 
 weft_error* weft_tensor_keep(weft_tensor* tensor) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(tensor, "tensor"));
-    t->engine().Keep(t);
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
+    t->engine().Keep(t.get());
     return absl::OkStatus();
   });
 }
 
 weft_error* weft_tensor_assign(weft_tensor* target, weft_tensor* value) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * to, GetTensor(target, "target"));
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * from, GetTensor(value, "value"));
-    return to->engine().Assign(to, from, CurrentLocation());
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> to, GetTensor(target, "target"));
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> from, GetTensor(value, "value"));
+    return to->engine().Assign(to.get(), from.get(), CurrentLocation());
   });
 }
 

@@ -18,7 +18,7 @@ Tree::Value ValueOf(const Tree::Node& node) {
 
 }  // namespace
 
-absl::StatusOr<Tree::NodeId> TreeObject::AddTensor(Tree::NodeId parent, std::string_view key,
+absl::StatusOr<Tree::NodeId> TensorTree::AddTensor(Tree::NodeId parent, std::string_view key,
                                                    Ref<lazy::Tensor> tensor) {
   // First what the node then relies on: memory may run out at each step.
   values.push_back(std::move(tensor));
@@ -26,41 +26,40 @@ absl::StatusOr<Tree::NodeId> TreeObject::AddTensor(Tree::NodeId parent, std::str
   WEFT_ASSIGN_OR_RETURN(Tree::NodeId node,
                         tree.Add(parent, key, Tree::Tensor(values.back()->dtype(), values.back()->dims())));
   std::move(undo).Cancel();
-  values.back()->engine().Keep(values.back().get());
   return node;
 }
 
-absl::StatusOr<const Tree::Node*> TreeObject::Node(Tree::NodeId id) const {
+absl::StatusOr<const Tree::Node*> TensorTree::Node(Tree::NodeId id) const {
   if (id >= tree.size())
     return UserErrorOf(absl::StatusCode::kOutOfRange, "node ", id, " of a tree of ", tree.size(), " nodes");
   return &tree.node(tree.Resolve(id));
 }
 
-absl::StatusOr<lazy::Tensor*> TreeObject::Tensor(Tree::NodeId id) const {
+absl::StatusOr<Ref<lazy::Tensor>> TensorTree::Tensor(Tree::NodeId id) const {
   WEFT_ASSIGN_OR_RETURN(const Tree::Node* node, Node(id));
   if (node->kind != Tree::Kind::kTensor) {
     return UserErrorOf(absl::StatusCode::kFailedPrecondition, "node '", tree.PathOf(id), "' is ",
                        Tree::NameOf(node->kind), ", not a tensor");
   }
   if (values[node->tensor] == nullptr) return NoValue(id);
-  return values[node->tensor].get();
+  return values[node->tensor];
 }
 
-absl::Status TreeObject::NoValue(Tree::NodeId id) const {
+absl::Status TensorTree::NoValue(Tree::NodeId id) const {
   return UserErrorOf(
       absl::StatusCode::kFailedPrecondition, "tensor '", tree.PathOf(id),
       "' has no value: the tree is a checkpoint's structure (weft_checkpoint_reader_load reads a tensor, "
       "weft_checkpoint_reader_tree all)");
 }
 
-absl::Status TreeObject::HasValues() const {
+absl::Status TensorTree::HasValues() const {
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] == nullptr) return NoValue(tree.tensors()[i].node);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::pair<Tree, std::vector<uint32_t>>> TreeObject::Tied() const {
+absl::StatusOr<std::pair<Tree, std::vector<uint32_t>>> TensorTree::Tied() const {
   std::vector<uint32_t> leaves(values.size());
   std::iota(leaves.begin(), leaves.end(), 0);
   // The standard library's, which survive an allocation that fails.
@@ -107,8 +106,7 @@ absl::StatusOr<std::pair<Tree, std::vector<uint32_t>>> TreeObject::Tied() const 
   return std::pair(std::move(tied), std::move(leaves));
 }
 
-absl::StatusOr<Tree::NodeId> TreeObject::AddTree(Tree::NodeId parent, std::string_view key, const TreeObject& other) {
-  if (&other == this) return UserError("a tree cannot be added to itself");
+absl::StatusOr<Tree::NodeId> TensorTree::AddTree(Tree::NodeId parent, std::string_view key, const TensorTree& other) {
   std::vector<Tree::NodeId> copies(other.tree.size());
   absl::Cleanup undo = [this, nodes = static_cast<Tree::NodeId>(tree.size()), leaves = values.size()] {
     tree.TakeBack(nodes);
@@ -139,41 +137,48 @@ absl::StatusOr<Tree::NodeId> TreeObject::AddTree(Tree::NodeId parent, std::strin
 
 namespace {
 
+template <typename Use>
+absl::Status OnTree(weft_tree* tree, Use&& use) {
+  WEFT_ASSIGN_OR_RETURN(Pin<TreeObject> object, Get(tree, "tree"));
+  return object->With(use);
+}
+
 // One add function: the key's text, the value, where the new node's number goes.
 template <typename Add>
-weft_error* AddNode(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node,
-                    Add&& add) noexcept {
-  return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
-    WEFT_RETURN_IF_ERROR(object->Node(parent).status());
+absl::Status AddNode(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node,
+                     Add&& add) {
+  return OnTree(tree, [&](TensorTree& to) -> absl::Status {
+    WEFT_RETURN_IF_ERROR(to.Node(parent).status());
     std::string_view name;
     if (key != nullptr) {
       WEFT_ASSIGN_OR_RETURN(name, Text(key, key_length, "key"));
-    } else if (object->tree.node(parent).kind == Tree::Kind::kDict) {
+    } else if (to.tree.node(parent).kind == Tree::Kind::kDict) {
       return UserError("key is NULL; a child of a dict needs one");
     }
-    absl::StatusOr<Tree::NodeId> node = add(*object, name);
-    if (!node.ok()) return node.status();
-    if (out_node != nullptr) *out_node = *node;
+    WEFT_ASSIGN_OR_RETURN(Tree::NodeId node, add(to, name));
+    if (out_node != nullptr) *out_node = node;
     return absl::OkStatus();
   });
 }
 
 weft_error* AddValue(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node,
                      const Tree::Value& value) noexcept {
-  return AddNode(tree, parent, key, key_length, out_node,
-                 [&](TreeObject& object, std::string_view name) { return object.tree.Add(parent, name, value); });
+  return Guard([&] {
+    return AddNode(tree, parent, key, key_length, out_node,
+                   [&](TensorTree& to, std::string_view name) { return to.tree.Add(parent, name, value); });
+  });
 }
 
 // One get function: the node, checked for its kind.
 template <typename Take>
 weft_error* GetNode(weft_tree* tree, uint32_t node, std::string_view wanted, Take&& take) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
-    WEFT_ASSIGN_OR_RETURN(const Tree::Node* found, object->Node(node));
-    if (take(*found)) return absl::OkStatus();
-    return UserErrorOf(absl::StatusCode::kFailedPrecondition, "node '", object->tree.PathOf(node), "' is ",
-                       Tree::NameOf(found->kind), ", not ", wanted);
+    return OnTree(tree, [&](const TensorTree& from) -> absl::Status {
+      WEFT_ASSIGN_OR_RETURN(const Tree::Node* found, from.Node(node));
+      if (take(*found)) return absl::OkStatus();
+      return UserErrorOf(absl::StatusCode::kFailedPrecondition, "node '", from.tree.PathOf(node), "' is ",
+                         Tree::NameOf(found->kind), ", not ", wanted);
+    });
   });
 }
 
@@ -207,11 +212,17 @@ weft_error* weft_tree_add_none(weft_tree* tree, uint32_t parent, const char* key
 }
 weft_error* weft_tree_add_tensor(weft_tree* tree, uint32_t parent, const char* key, size_t key_length,
                                  weft_tensor* value, uint32_t* out_node) noexcept {
-  return AddNode(tree, parent, key, key_length, out_node,
-                 [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
-                   WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, GetTensor(value, "value"));
-                   return object.AddTensor(parent, name, Ref<lazy::Tensor>::Share(t));
-                 });
+  return Guard([&]() -> absl::Status {
+    // Pinned here, and kept from its scope, because the engine may call back, which nobody does with a tree locked.
+    const absl::StatusOr<Pin<lazy::Tensor>> t = GetTensor(value, "value");
+    WEFT_RETURN_IF_ERROR(AddNode(tree, parent, key, key_length, out_node,
+                                 [&](TensorTree& to, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
+                                   if (!t.ok()) return t.status();
+                                   return to.AddTensor(parent, name, t->Share());
+                                 }));
+    (*t)->engine().Keep(t->get());
+    return absl::OkStatus();
+  });
 }
 weft_error* weft_tree_add_bool(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, int32_t value,
                                uint32_t* out_node) noexcept {
@@ -227,108 +238,128 @@ weft_error* weft_tree_add_f64(weft_tree* tree, uint32_t parent, const char* key,
 }
 weft_error* weft_tree_add_text(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, const char* value,
                                size_t length, uint32_t* out_node) noexcept {
-  return AddNode(tree, parent, key, key_length, out_node,
-                 [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
-                   WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(value, length, "value"));
-                   return object.tree.Add(parent, name, Tree::Text(text));
-                 });
+  return Guard([&] {
+    return AddNode(tree, parent, key, key_length, out_node,
+                   [&](TensorTree& to, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
+                     WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(value, length, "value"));
+                     return to.tree.Add(parent, name, Tree::Text(text));
+                   });
+  });
 }
 weft_error* weft_tree_add_bytes(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, const void* value,
                                 size_t length, uint32_t* out_node) noexcept {
-  return AddNode(tree, parent, key, key_length, out_node,
-                 [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
-                   if (value == nullptr && length > 0) return NullArgument("value");
-                   return object.tree.Add(parent, name, Tree::Bytes({static_cast<const char*>(value), length}));
-                 });
+  return Guard([&] {
+    return AddNode(tree, parent, key, key_length, out_node,
+                   [&](TensorTree& to, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
+                     if (value == nullptr && length > 0) return NullArgument("value");
+                     return to.tree.Add(parent, name, Tree::Bytes({static_cast<const char*>(value), length}));
+                   });
+  });
 }
 weft_error* weft_tree_add_alias(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t target,
                                 uint32_t* out_node) noexcept {
-  return AddNode(tree, parent, key, key_length, out_node,
-                 [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
-                   WEFT_RETURN_IF_ERROR(object.Node(target).status());
-                   return object.tree.Add(parent, name, Tree::Alias(target));
-                 });
+  return Guard([&] {
+    return AddNode(tree, parent, key, key_length, out_node,
+                   [&](TensorTree& to, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
+                     WEFT_RETURN_IF_ERROR(to.Node(target).status());
+                     return to.tree.Add(parent, name, Tree::Alias(target));
+                   });
+  });
 }
 weft_error* weft_tree_add_tree(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, weft_tree* other,
                                uint32_t* out_node) noexcept {
-  return AddNode(tree, parent, key, key_length, out_node,
-                 [&](TreeObject& object, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
-                   WEFT_ASSIGN_OR_RETURN(TreeObject * from, Get(other, "other"));
-                   return object.AddTree(parent, name, *from);
-                 });
+  return Guard([&]() -> absl::Status {
+    // A copy, so that never two trees are locked at once.
+    const Pin<TreeObject> source = Find(other);
+    const TensorTree from = source && other != tree ? source->Copy() : TensorTree();
+    return AddNode(tree, parent, key, key_length, out_node,
+                   [&](TensorTree& to, std::string_view name) -> absl::StatusOr<Tree::NodeId> {
+                     if (!source) return BadHandle(other, HandleType::kTree, "other");
+                     if (other == tree) return UserError("a tree cannot be added to itself");
+                     return to.AddTree(parent, name, from);
+                   });
+  });
 }
 
 weft_error* weft_tree_find(weft_tree* tree, uint32_t from, const char* path, size_t length,
                            uint32_t* out_node) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_node);
-    WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
+    WEFT_ASSIGN_OR_RETURN(Pin<TreeObject> object, Get(tree, "tree"));
     WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(path, length, "path"));
-    WEFT_RETURN_IF_ERROR(object->Node(from).status());
-    std::string full = from == Tree::root() ? std::string() : object->tree.PathOf(object->tree.Resolve(from));
-    if (!full.empty() && !text.empty()) full += '.';
-    full += text;
-    const Tree::NodeId node = full.empty() ? Tree::root() : object->tree.FindPath(full);
-    if (node == Tree::kNoNode) return UserErrorOf(absl::StatusCode::kNotFound, "the tree has no '", full, "'");
-    *out_node = node;
-    return absl::OkStatus();
+    return object->With([&](const TensorTree& in) -> absl::Status {
+      WEFT_RETURN_IF_ERROR(in.Node(from).status());
+      std::string full = from == Tree::root() ? std::string() : in.tree.PathOf(in.tree.Resolve(from));
+      if (!full.empty() && !text.empty()) full += '.';
+      full += text;
+      const Tree::NodeId node = full.empty() ? Tree::root() : in.tree.FindPath(full);
+      if (node == Tree::kNoNode) return UserErrorOf(absl::StatusCode::kNotFound, "the tree has no '", full, "'");
+      *out_node = node;
+      return absl::OkStatus();
+    });
   });
 }
 
 weft_error* weft_tree_kind(weft_tree* tree, uint32_t node, weft_node_kind* out_kind) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_kind);
-    WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
-    WEFT_RETURN_IF_ERROR(object->Node(node).status());
-    *out_kind = static_cast<weft_node_kind>(object->tree.node(node).kind);  // one order on both sides
-    return absl::OkStatus();
+    return OnTree(tree, [&](const TensorTree& in) -> absl::Status {
+      WEFT_RETURN_IF_ERROR(in.Node(node).status());
+      *out_kind = static_cast<weft_node_kind>(in.tree.node(node).kind);  // one order on both sides
+      return absl::OkStatus();
+    });
   });
 }
 
 weft_error* weft_tree_size(weft_tree* tree, uint32_t node, uint32_t* out_count) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_count);
-    WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
-    WEFT_ASSIGN_OR_RETURN(const Tree::Node* found, object->Node(node));
-    *out_count = found->children;
-    return absl::OkStatus();
+    return OnTree(tree, [&](const TensorTree& in) -> absl::Status {
+      WEFT_ASSIGN_OR_RETURN(const Tree::Node* found, in.Node(node));
+      *out_count = found->children;
+      return absl::OkStatus();
+    });
   });
 }
 
 weft_error* weft_tree_child(weft_tree* tree, uint32_t node, uint32_t index, uint32_t* out_node) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_node);
-    WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
-    WEFT_ASSIGN_OR_RETURN(const Tree::Node* found, object->Node(node));
-    const Tree::NodeId child =
-        index < found->children ? object->tree.Child(object->tree.Resolve(node), index) : Tree::kNoNode;
-    if (child == Tree::kNoNode) {
-      return UserErrorOf(absl::StatusCode::kOutOfRange, "child ", index, " of '", object->tree.PathOf(node),
-                         "', which has ", found->children);
-    }
-    *out_node = child;
-    return absl::OkStatus();
+    return OnTree(tree, [&](const TensorTree& in) -> absl::Status {
+      WEFT_ASSIGN_OR_RETURN(const Tree::Node* found, in.Node(node));
+      const Tree::NodeId child = index < found->children ? in.tree.Child(in.tree.Resolve(node), index) : Tree::kNoNode;
+      if (child == Tree::kNoNode) {
+        return UserErrorOf(absl::StatusCode::kOutOfRange, "child ", index, " of '", in.tree.PathOf(node),
+                           "', which has ", found->children);
+      }
+      *out_node = child;
+      return absl::OkStatus();
+    });
   });
 }
 
 weft_error* weft_tree_key(weft_tree* tree, uint32_t node, const char** out_key, size_t* out_length) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_key);
-    WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
-    WEFT_RETURN_IF_ERROR(object->Node(node).status());
-    const std::string& key = object->tree.node(node).key;
-    *out_key = key.c_str();
-    if (out_length != nullptr) *out_length = key.size();
-    return absl::OkStatus();
+    return OnTree(tree, [&](const TensorTree& in) -> absl::Status {
+      WEFT_RETURN_IF_ERROR(in.Node(node).status());
+      const std::string& key = in.tree.node(node).key;
+      *out_key = key.c_str();
+      if (out_length != nullptr) *out_length = key.size();
+      return absl::OkStatus();
+    });
   });
 }
 
 weft_error* weft_tree_get_tensor(weft_tree* tree, uint32_t node, weft_tensor** out_value) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_value);
-    WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
-    WEFT_ASSIGN_OR_RETURN(lazy::Tensor * t, object->Tensor(node));
-    return MakeTensor(Ref<lazy::Tensor>::Share(t), out_value);
+    Ref<lazy::Tensor> tensor;
+    WEFT_RETURN_IF_ERROR(OnTree(tree, [&](const TensorTree& in) -> absl::Status {
+      WEFT_ASSIGN_OR_RETURN(tensor, in.Tensor(node));
+      return absl::OkStatus();
+    }));
+    return MakeTensor(std::move(tensor), out_value);
   });
 }
 weft_error* weft_tree_get_bool(weft_tree* tree, uint32_t node, int32_t* out_value) noexcept {

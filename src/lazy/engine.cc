@@ -222,9 +222,16 @@ absl::StatusOr<Ref<Tensor>> Engine::Alias(Tensor* tensor) {
   return alias;
 }
 
-void Engine::AdoptByScope(Tensor* tensor) {
+bool Engine::AdoptByScope(absl::FunctionRef<Tensor*()> find) {
   Lock lock(recorder_);
-  tensor->state.scoped = true;
+  Tensor* tensor = find();
+  if (tensor != nullptr) tensor->state.scoped = true;
+  return tensor != nullptr;
+}
+
+void Engine::Locked(absl::FunctionRef<void()> use) {
+  Lock lock(recorder_);
+  use();
 }
 
 void Engine::Keep(Tensor* tensor) {
@@ -251,8 +258,16 @@ absl::Status Engine::Finish(Lock& lock, const Place& place, const ir::Builder& b
 
 absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs,
                             ir::Location location, Tensors* results, const Where& where, ir::RegionSpan regions) {
+  const auto found = [] { return absl::OkStatus(); };
+  return Record(op, operands, found, std::move(attrs), location, results, where, regions);
+}
+
+absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, FindOperands find, ir::Attrs attrs,
+                            ir::Location location, Tensors* results, const Where& where, ir::RegionSpan regions) {
   Tensors made;
   Lock lock(recorder_);
+  WEFT_RETURN_IF_ERROR(find());
+  lock.Borrow(operands);
   WEFT_ASSIGN_OR_RETURN(const Place place,
                         PlaceAfterCut(lock, [&] { return recorder_.PlaceOf(op, operands, location, where); }));
   const bool check = options_.mode == Mode::kDebug && place.frame == nullptr;

@@ -52,6 +52,11 @@ class Engine final : public RefCounted {
   // operands must be on one device. What has no operands to say so is recorded at `where`.
   absl::Status Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs, ir::Location location,
                       Tensors* results, const Where& where = {}, ir::RegionSpan regions = {});
+  // The same for who has names of tensors and no references: `find` fills in the operands under the lock, under which alone
+  // tensors die, so that keeping them for the call costs nothing.
+  using FindOperands = absl::FunctionRef<absl::Status()>;
+  absl::Status Record(const ir::OpDef& op, std::span<Tensor* const> operands, FindOperands find, ir::Attrs attrs,
+                      ir::Location location, Tensors* results, const Where& where = {}, ir::RegionSpan regions = {});
   // The body of a function: its parameters are tensors to record with, through `where`s with the frame or not. Finished,
   // it is a value; whoever lets go of the frame of an open one abandons it first.
   absl::StatusOr<Ref<Frame>> BeginFunction(const Where& where, std::string name, std::span<const ir::Type> inputs,
@@ -71,7 +76,13 @@ class Engine final : public RefCounted {
   // A second handle of the same value; later assignments to one do not touch the other.
   absl::StatusOr<Ref<Tensor>> Alias(Tensor* tensor);
   // Scopes: adopted tensors are temporaries, which no barrier computes for their own sake; Keep undoes it.
-  void AdoptByScope(Tensor* tensor);
+  void AdoptByScope(Tensor* tensor) {
+    (void)AdoptByScope([tensor] { return tensor; });
+  }
+  // Found under the lock, as for Record. False if it is null.
+  bool AdoptByScope(absl::FunctionRef<Tensor*()> find);
+  // For what a caller has beside the engine and guards by its lock; short, and calls nothing of ours.
+  void Locked(absl::FunctionRef<void()> use);
   void Keep(Tensor* tensor);
 
   // --- Evaluation ---------------------------------------------------------------------------------------------------

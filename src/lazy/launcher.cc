@@ -59,6 +59,8 @@ void Launcher::ChooseDonations(MeshState& state, const Cut& cut) {
   }
   for (const Cut* other : state.open_cuts) {
     for (const ir::Value& output : other->outputs) KeepLeavesOf(output, walk, epoch);
+    // What was between its leaves and its outputs when it was planned may be known by now, and hide them.
+    for (const Ref<Data>& data : other->arguments) data->live_epoch = epoch;
   }
   for (size_t i = 0; i < cut.arguments.size(); ++i) {
     const Data& data = *cut.arguments[i];

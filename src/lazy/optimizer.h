@@ -2,6 +2,7 @@
 // recompiles. The state is tensors with names, for checkpoints.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,26 @@ struct OptimizerOptions {
   double epsilon = 1e-8;
 };
 
-// Thread rule: one thread at a time; the tensors are the engine's.
+// Thread rule: one thread at a time, see Turn; the tensors are the engine's.
 class Optimizer final : public RefCounted {
  public:
+  // The right to change or read the optimizer, for who cannot know that nobody else does.
+  class Turn {
+   public:
+    // Empty while somebody else has it, perhaps further up this thread's stack: nobody waits.
+    explicit Turn(Optimizer& optimizer)
+        : optimizer_(optimizer.taken_.exchange(true, std::memory_order_acquire) ? nullptr : &optimizer) {}
+    ~Turn() {
+      if (optimizer_ != nullptr) optimizer_->taken_.store(false, std::memory_order_release);
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    explicit operator bool() const { return optimizer_ != nullptr; }
+
+   private:
+    Optimizer* const optimizer_;
+  };
+
   // Keeps the parameters alive. State tensors (zeros) are made here: f32, f64 for f64 parameters.
   static absl::StatusOr<Ref<Optimizer>> Create(Engine& engine, std::span<Tensor* const> parameters,
                                                const OptimizerOptions& options);
@@ -51,6 +69,7 @@ class Optimizer final : public RefCounted {
   std::vector<Ref<Tensor>> parameters_;
   std::vector<Ref<Tensor>> slots_;  // name-major
   int64_t step_ = 0;
+  std::atomic<bool> taken_{false};
 };
 
 }  // namespace weft::lazy

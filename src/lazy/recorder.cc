@@ -73,9 +73,7 @@ absl::Status WithPosition(absl::Status status, ir::Location location) {
 
 // --- The lock ------------------------------------------------------------------------------------------------------------
 
-Recorder::Lock::Lock(Recorder& recorder) : recorder_(recorder), engine_(Ref<Engine>::Share(&recorder.engine_)) {
-  Enter();
-}
+Recorder::Lock::Lock(Recorder& recorder) : recorder_(recorder) { Enter(); }
 
 Recorder::Lock::~Lock() { Leave(); }
 
@@ -94,12 +92,16 @@ void Recorder::Lock::Leave() {
   recorder_.services_.FlushLog();
 }
 
-void Recorder::Release(const Tensor* tensor) {
+void Recorder::AddDead(const Tensor* tensor) {
   Tensor* dead = dead_.load(std::memory_order_relaxed);
   do {
     tensor->next_dead_ = dead;
   } while (!dead_.compare_exchange_weak(dead, const_cast<Tensor*>(tensor), std::memory_order_release,
                                         std::memory_order_relaxed));
+}
+
+void Recorder::Release(const Tensor* tensor) {
+  AddDead(tensor);
   // Whoever holds the lock buries the dead; if nobody does, memory goes back at once.
   TryBury();
 }
@@ -116,12 +118,32 @@ void Recorder::TryBury() {
 }
 
 void Recorder::Bury() {
+  if (dead_.load(std::memory_order_relaxed) == nullptr) return;
   Tensor* tensor = dead_.exchange(nullptr, std::memory_order_acquire);
   while (tensor != nullptr) {
     Tensor* next = tensor->next_dead_;
-    if (tensor->frame_ == nullptr) StateOf(tensor->sharding_).live.Remove(tensor);
-    delete tensor;
+    if (tensor->borrowed_ > 0) {
+      tensor->dead_ = true;
+    } else {
+      if (tensor->frame_ == nullptr) StateOf(tensor->sharding_).live.Remove(tensor);
+      delete tensor;
+    }
     tensor = next;
+  }
+}
+
+void Recorder::KeepBorrowed(std::span<Tensor* const> tensors) {
+  Held();
+  for (Tensor* tensor : tensors) {
+    if (tensor != nullptr) ++tensor->borrowed_;
+  }
+}
+
+void Recorder::LetGoOfBorrowed(std::span<Tensor* const> tensors) {
+  Held();
+  for (Tensor* tensor : tensors) {
+    // The borrower goes on under the lock: buried when it is let go of.
+    if (tensor != nullptr && --tensor->borrowed_ == 0 && std::exchange(tensor->dead_, false)) AddDead(tensor);
   }
 }
 

@@ -23,16 +23,19 @@ class Recorder {
   Recorder(Engine& engine, Services& services, Metrics& metrics)
       : engine_(engine), services_(services), metrics_(metrics) {}
 
-  // Holds the lock, buries the dead first, delivers messages last. Keeps the engine alive.
+  // Holds the lock, buries the dead first, delivers messages last. Who calls keeps the engine alive.
   class Lock {
    public:
     explicit Lock(Recorder& recorder);
     ~Lock();
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
-    // Runs what waits while others go on; afterwards everything may have changed but what the caller holds.
+    // Tensors that the caller has found under this lock and holds no references to: they stay while it is open.
+    void Borrow(std::span<Tensor* const> tensors) { borrowed_ = tensors; }
+    // Runs what waits while others go on; afterwards everything may have changed but what the caller holds or borrowed.
     template <typename F>
     auto Open(F&& wait) {
+      recorder_.KeepBorrowed(borrowed_);
       Leave();
       const Reenter again{*this};
       return wait();
@@ -43,12 +46,12 @@ class Recorder {
    private:
     struct Reenter {
       Lock& lock;
-      ~Reenter() { lock.Enter(), ++lock.opened_; }
+      ~Reenter() { lock.Enter(), ++lock.opened_, lock.recorder_.LetGoOfBorrowed(lock.borrowed_); }
     };
     void Enter() ABSL_NO_THREAD_SAFETY_ANALYSIS;  // what it takes, Leave gives back
     void Leave() ABSL_NO_THREAD_SAFETY_ANALYSIS;
     Recorder& recorder_;
-    const Ref<Engine> engine_;
+    std::span<Tensor* const> borrowed_;
     uint64_t opened_ = 0;
   };
 
@@ -154,6 +157,9 @@ class Recorder {
   ir::Value ValueIn(Frame* frame, const Tensor* tensor);
   void Bury() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TryBury() ABSL_LOCKS_EXCLUDED(mutex_);
+  void AddDead(const Tensor* tensor);
+  void KeepBorrowed(std::span<Tensor* const> tensors);
+  void LetGoOfBorrowed(std::span<Tensor* const> tensors);
 
   Engine& engine_;
   Services& services_;

@@ -64,6 +64,9 @@ class Tensor final : public RefCounted {
   Tensor* previous_ = nullptr;  // of the live list
   Tensor* next_ = nullptr;
   mutable Tensor* next_dead_ = nullptr;  // of the list of the dead
+  // By how many calls that have the lock open, and whether the last reference went meanwhile. Under the engine's lock.
+  uint32_t borrowed_ = 0;
+  bool dead_ = false;
 };
 
 }  // namespace weft::lazy

@@ -126,6 +126,35 @@ TEST_F(Compiling, KeepsWhatAWaitingReadIsMadeOf) {
   EXPECT_THAT(w.Read(p), ElementsAre(2, 3));
 }
 
+// What stands between p and the value that is waited for becomes known meanwhile, which hides p from whoever looks for leaves.
+TEST_F(Compiling, KeepsTheLeavesOfAWaitingReadBehindWhatOthersHaveComputed) {
+  const auto go_on = [&](const T& p, const T& between) {
+    EXPECT_EQ(w.Read(between), w.Read(p));
+    T next = w.Tmp("add", {p, w.Number(1)});
+    ASSERT_TRUE(w.engine->Assign(p.get(), next.get()).ok());
+    next = nullptr;
+    w.Sync();
+  };
+  const auto between = [&](const T& p) { return w.Tmp("reshape", {p}, {ir::Ints{1, 2}}); };
+  Go();
+  {
+    T p = w.Vector({1, 2});
+    go_on(p, between(p));  // so that its programs are there
+  }
+  gate = MakeRef<Event>();
+  started = 0;
+  T p = w.Vector({1, 2});
+  T middle = between(p);
+  std::vector<float> read;
+  std::thread reads([&] { read = w.Read(w.Tmp("exp", {middle})); });
+  AwaitCompiler();
+  go_on(p, middle);
+  Go();
+  reads.join();
+  EXPECT_THAT(read, ElementsAre(std::exp(1.0f), std::exp(2.0f)));
+  EXPECT_THAT(w.Read(p), ElementsAre(2, 3));
+}
+
 TEST_F(Compiling, OfTheSameProgramByTwoContextsOfOneThreadEachIsNobodysDeadlock) {
   World other;
   T a = w.Vector({1, 2}), b = other.Vector({3, 4});

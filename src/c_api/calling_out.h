@@ -1,0 +1,21 @@
+// Marks what runs of the caller's: hooks, releases, deleters, allocators.
+#pragma once
+
+namespace weft::c_api {
+
+// A callback may release the context whose call it runs in, or one that waits for this thread in some other way: so nobody
+// waits in a callback for calls in progress. Thread rule: one thread.
+class CallingOut {
+ public:
+  CallingOut() { ++depth_; }
+  ~CallingOut() { --depth_; }
+  CallingOut(const CallingOut&) = delete;
+  CallingOut& operator=(const CallingOut&) = delete;
+  // Whether this thread is in a callback.
+  static bool Now() { return depth_ != 0; }
+
+ private:
+  static constinit thread_local int depth_;
+};
+
+}  // namespace weft::c_api
