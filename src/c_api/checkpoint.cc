@@ -40,6 +40,14 @@ namespace {
 // The bytes of a tree's tensors as they were when the save began: aliases do not see later assignments.
 class Values final : public TensorSource {
  public:
+  static absl::Status CheckEngine(const TensorTree& tree, const lazy::Engine& engine) {
+    for (size_t i = 0; i < tree.values.size(); ++i) {
+      if (&tree.values[i]->engine() == &engine) continue;
+      return UserError("tensor '", tree.tree.PathOf(tree.tree.tensors()[i].node),
+                       "' of the tree belongs to another context");
+    }
+    return absl::OkStatus();
+  }
   absl::Status Take(const TensorTree& tree, std::span<const uint32_t> leaves) {
     for (const uint32_t leaf : leaves) {
       lazy::Tensor* value = tree.values[leaf].get();
@@ -49,14 +57,9 @@ class Values final : public TensorSource {
     return absl::OkStatus();
   }
   // Computes what is pending, all at once.
-  absl::Status Evaluate(lazy::Engine& engine, const Tree& tree) {
+  absl::Status Evaluate(lazy::Engine& engine) {
     std::vector<lazy::Tensor*> list;
-    for (size_t i = 0; i < values_.size(); ++i) {
-      if (&values_[i]->engine() != &engine) {
-        return UserError("tensor '", tree.PathOf(tree.tensors()[i].node), "' of the tree belongs to another context");
-      }
-      list.push_back(values_[i].get());
-    }
+    for (const Ref<lazy::Tensor>& value : values_) list.push_back(value.get());
     if (list.empty()) return absl::OkStatus();
     WEFT_ASSIGN_OR_RETURN(computed_, engine.Eval(list));
     return absl::OkStatus();
@@ -165,6 +168,7 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     WEFT_ASSIGN_OR_RETURN(SaveOptions how, ReadSaveOptions(options));
     const TensorTree now = object->Copy();
     WEFT_RETURN_IF_ERROR(now.HasValues());
+    WEFT_RETURN_IF_ERROR(Values::CheckEngine(now, context->engine()));
     auto save = std::make_shared<Save>();
     save->options = std::move(how);
     WEFT_ASSIGN_OR_RETURN(save->place, PlaceOfCheckpoint(file));
@@ -175,7 +179,7 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     std::vector<uint32_t> leaves;
     WEFT_ASSIGN_OR_RETURN(std::tie(save->tree, leaves), now.Tied());
     WEFT_RETURN_IF_ERROR(save->values.Take(now, leaves));
-    WEFT_RETURN_IF_ERROR(save->values.Evaluate(context->engine(), save->tree));
+    WEFT_RETURN_IF_ERROR(save->values.Evaluate(context->engine()));
     if (out_event == nullptr) return save->Run(look);
     // The handle first: once the save is under way, nothing of the call may fail.
     auto done = MakeRef<Event>();

@@ -75,6 +75,7 @@ absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program
   const size_t devices = state.mesh.size();
   words_.clear();
   buffers_.resize(devices);
+  for (std::vector<Ref<Buffer>>& buffers : buffers_) buffers.clear();  // of a launch that threw, too
   donated_.clear();
   int64_t donations = 0;
   for (size_t i = 0; i < cut->arguments.size(); ++i) {
