@@ -33,11 +33,13 @@ absl::Status UseAllocator(const weft_context_options& options) {
   SetLargeAllocator({
       .allocate = [](void* user, size_t bytes, size_t align) -> void* {
         const auto* h = static_cast<HostAllocator*>(user);
+        const CallbackFloats floats;
         return h->allocate(h->user_data, bytes, align);
       },
       .free =
           [](void* user, void* memory, size_t bytes) {
             const auto* h = static_cast<HostAllocator*>(user);
+            const CallbackFloats floats;
             h->free(h->user_data, memory, bytes);
           },
       .user = host,
@@ -64,7 +66,7 @@ class ReleaseOnFailure {
  public:
   ReleaseOnFailure(weft_release_fn release, void* user_data) : release_(release), user_data_(user_data) {}
   ~ReleaseOnFailure() {
-    if (release_ != nullptr) release_(user_data_);
+    RunRelease(release_, user_data_);
   }
   void Disarm() { release_ = nullptr; }
 
@@ -110,7 +112,8 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   config.options.seed = static_cast<uint64_t>(settings.integer(Option::kSeed));
   config.options.isa = settings.text(Option::kIsa);
   config.options.verify_between_passes = settings.truth(Option::kVerifyBetweenPasses);
-  config.log = [state = context->log_](lazy::LogLevel level, std::string_view text) { state->Write(level, text); };
+  config.log = {[state = context->log_](lazy::LogLevel level, std::string_view text) { state->Write(level, text); },
+                std::shared_ptr<const std::atomic<int>>(context->log_, &context->log_->least())};
   WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings));
   auto early_warnings = std::make_shared<std::atomic<int>>(0);  // before there is an engine to count them
   if (settings.text(Option::kCacheMode) != "off") {
@@ -166,6 +169,7 @@ absl::Status Context::InBackground(std::function<void()> work) {
   auto done = std::make_shared<std::atomic<bool>>(false);
   try {
     background_.push_back({std::thread([work = std::move(work), done] {
+                             SetDefaultFloats();
                              work();
                              done->store(true, std::memory_order_release);
                            }),
@@ -189,7 +193,7 @@ Context::~Context() {
   }
   cache_engine_->store(nullptr);
   log_->Set(nullptr);
-  if (pressure_release_ != nullptr) pressure_release_(pressure_data_);
+  RunRelease(pressure_release_, pressure_data_);
 }
 
 }  // namespace weft::c_api

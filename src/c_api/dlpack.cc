@@ -181,7 +181,9 @@ weft_error* weft_tensor_from_dlpack(weft_context* ctx, DLManagedTensorVersioned*
     return Import(
         ctx, managed->dl_tensor,
         [managed] {
-          if (managed->deleter != nullptr) managed->deleter(managed);
+          if (managed->deleter == nullptr) return;
+          const CallbackFloats floats;
+          managed->deleter(managed);
         },
         out);
   });
@@ -193,7 +195,9 @@ weft_error* weft_tensor_from_dlpack_legacy(weft_context* ctx, DLManagedTensor* m
     return Import(
         ctx, managed->dl_tensor,
         [managed] {
-          if (managed->deleter != nullptr) managed->deleter(managed);
+          if (managed->deleter == nullptr) return;
+          const CallbackFloats floats;
+          managed->deleter(managed);
         },
         out);
   });

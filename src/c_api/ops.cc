@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "src/c_api/context.h"
+#include "src/c_api/guess.h"
 #include "src/c_api/op_call.h"
 #include "src/ops/registry.h"
 #include "weft.h"
@@ -14,7 +15,12 @@ namespace {
 absl::StatusOr<const ir::OpDef*> ExportedOp(std::string_view name) {
   const ir::OpDef* op = ops::FindOp(name);
   if (op == nullptr || !op->exported) {
-    return UserErrorOf(absl::StatusCode::kNotFound, "there is no operation '", name, "'; weft_op_list names all");
+    std::vector<std::string_view> names;
+    for (const ir::OpDef* known : ops::AllOps()) {
+      if (known->exported) names.push_back(known->c_name);
+    }
+    return UserErrorOf(absl::StatusCode::kNotFound, "there is no operation '", name, "'", DidYouMean(name, names),
+                       "; weft_op_list names all");
   }
   return op;
 }

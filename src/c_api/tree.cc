@@ -244,7 +244,7 @@ weft_error* weft_tree_get_tensor(weft_tree* tree, uint32_t node, weft_tensor** o
   });
 }
 weft_error* weft_tree_get_bool(weft_tree* tree, uint32_t node, int32_t* out_value) noexcept {
-  if (out_value == nullptr) return ToError(NullArgument("out_value"));
+  if (out_value == nullptr) return ToErrorOf(__func__, NullArgument("out_value"));
   return GetNode(tree, node, "a bool", [&](const Tree::Node& n) {
     if (n.kind != Tree::Kind::kBool) return false;
     *out_value = n.boolean ? 1 : 0;
@@ -252,7 +252,7 @@ weft_error* weft_tree_get_bool(weft_tree* tree, uint32_t node, int32_t* out_valu
   });
 }
 weft_error* weft_tree_get_i64(weft_tree* tree, uint32_t node, int64_t* out_value) noexcept {
-  if (out_value == nullptr) return ToError(NullArgument("out_value"));
+  if (out_value == nullptr) return ToErrorOf(__func__, NullArgument("out_value"));
   return GetNode(tree, node, "an integer", [&](const Tree::Node& n) {
     if (n.kind != Tree::Kind::kInt64) return false;
     *out_value = n.int64;
@@ -260,7 +260,7 @@ weft_error* weft_tree_get_i64(weft_tree* tree, uint32_t node, int64_t* out_value
   });
 }
 weft_error* weft_tree_get_f64(weft_tree* tree, uint32_t node, double* out_value) noexcept {
-  if (out_value == nullptr) return ToError(NullArgument("out_value"));
+  if (out_value == nullptr) return ToErrorOf(__func__, NullArgument("out_value"));
   return GetNode(tree, node, "a number", [&](const Tree::Node& n) {
     if (n.kind != Tree::Kind::kFloat64 && n.kind != Tree::Kind::kInt64) return false;
     *out_value = n.kind == Tree::Kind::kInt64 ? static_cast<double>(n.int64) : n.float64;
@@ -269,7 +269,7 @@ weft_error* weft_tree_get_f64(weft_tree* tree, uint32_t node, double* out_value)
 }
 weft_error* weft_tree_get_data(weft_tree* tree, uint32_t node, const void** out_data, size_t* out_length) noexcept {
   if (out_data == nullptr || out_length == nullptr)
-    return ToError(NullArgument(out_data == nullptr ? "out_data" : "out_length"));
+    return ToErrorOf(__func__, NullArgument(out_data == nullptr ? "out_data" : "out_length"));
   return GetNode(tree, node, "text or bytes", [&](const Tree::Node& n) {
     if (n.kind != Tree::Kind::kText && n.kind != Tree::Kind::kBytes) return false;
     *out_data = n.text.c_str();
