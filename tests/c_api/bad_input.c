@@ -40,11 +40,11 @@ static void elementwise(void) {
   INVALID(weft_add(ctx, a, a, NULL), "add: out is NULL");
   INVALID(weft_add(NULL, a, a, &o), "ctx is NULL; a weft_context is needed");
   INVALID(weft_exp(ctx, i, &o), "exp(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
-  INVALID(weft_sqrt(ctx, truth, &o), "sqrt(i1[]): operand x has dtype i1; allowed are f16, bf16, f32, f64");
+  INVALID(weft_sqrt(ctx, truth, &o), "sqrt(bool[]): operand x has dtype bool; allowed are f16, bf16, f32, f64");
   INVALID(weft_bitwise_and(ctx, a, a, &o),
-          "bitwise_and(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64, i1 (bool)");
+          "bitwise_and(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64, bool");
   INVALID(weft_where(ctx, a, a, a, &o),
-          "where(f32[2, 3], f32[2, 3], f32[2, 3]): operand condition has dtype f32; allowed are i1 (bool)");
+          "where(f32[2, 3], f32[2, 3], f32[2, 3]): operand condition has dtype f32; allowed are bool");
   INVALID(weft_clamp(ctx, b, a, b, &o),
           "clamp(f32[4], f32[2, 3], f32[4]): shapes [4] and [2, 3] do not broadcast: dimension -1 is 4 and 3; sizes must be equal or 1");
   INVALID(weft_lt(ctx, a, i, &o),
@@ -182,7 +182,7 @@ static void reductions(void) {
   sum.struct_size = 3;
   INVALID(weft_sum(ctx, a, &sum, &o),
           "weft_sum_opts.struct_size is 3; start from its _INIT macro or its _init function");
-  INVALID(weft_all(ctx, a, NULL, &o), "all(f32[2, 3]): operand x has dtype f32; allowed are i1 (bool)");
+  INVALID(weft_all(ctx, a, NULL, &o), "all(f32[2, 3]): operand x has dtype f32; allowed are bool");
   INVALID(weft_reduce(ctx, a, DIMS(0), (weft_reduce_reducer)7, &o),
           "reduce: attribute reducer is 7; there are 0 to 5");
   INVALID(weft_reduce(ctx, a, DIMS(-3), WEFT_REDUCE_REDUCER_SUM, &o),
@@ -200,7 +200,7 @@ static void products_and_losses(void) {
   INVALID(weft_matmul(ctx, a, i, NULL, &o),
           "matmul(f32[2, 3], i32[2, 3]): operands x and y have dtypes f32 and i32; they must agree (convert one of them)");
   INVALID(weft_matmul(ctx, truth, truth, NULL, &o),
-          "matmul(i1[], i1[]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64, ui8 to ui64");
+          "matmul(bool[], bool[]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64");
   INVALID(weft_matmul(ctx, zero, zero, NULL, &o), "matmul(f32[], f32[]): a scalar has no matrix product; use mul");
   INVALID(weft_dot_general(ctx, a, a, NULL, 0, NULL, 0, DIMS(1), DIMS(0), NULL, &o),
           "dot_general(f32[2, 3], f32[2, 3]): contracting dimensions 1 of lhs and 0 of rhs have sizes 3 and 2; they must be equal");
@@ -208,7 +208,7 @@ static void products_and_losses(void) {
           "linear(f32[2, 3], f32[2, 3]): x [2, 3] must end in 2, the rows of w [2, 3]");
   INVALID(weft_mse(ctx, a, b, NULL, &o), "mse(f32[2, 3], f32[4]): shapes [2, 3] and [4] must be equal");
   INVALID(weft_cross_entropy(ctx, a, a, NULL, &o),
-          "cross_entropy(f32[2, 3], f32[2, 3]): operand labels has dtype f32; allowed are i8 to i64, ui8 to ui64");
+          "cross_entropy(f32[2, 3], f32[2, 3]): operand labels has dtype f32; allowed are i8 to i64, u8 to u64");
   INVALID(weft_cross_entropy(ctx, a, i, NULL, &o),
           "cross_entropy(f32[2, 3], i32[2, 3]): labels must have shape [2], that of logits without the last dimension, not [2, 3]");
 }

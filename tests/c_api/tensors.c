@@ -58,8 +58,8 @@ static void scalars(void) {
   CHECK_EQUAL(integer, 1);
   weft_tensor_release(t);
   INVALID(weft_tensor_from_f64(ctx, WEFT_I32, 1.5, &t), "weft_tensor_from_f64: dtype i32 is no float; use weft_tensor_from_i64");
-  INVALID(weft_tensor_from_i64(ctx, WEFT_U8, 256, &t), "weft_tensor_from_i64: 256 does not fit ui8");
-  INVALID(weft_tensor_from_i64(ctx, WEFT_BOOL, 2, &t), "weft_tensor_from_i64: 2 does not fit i1");
+  INVALID(weft_tensor_from_i64(ctx, WEFT_U8, 256, &t), "weft_tensor_from_i64: 256 does not fit u8");
+  INVALID(weft_tensor_from_i64(ctx, WEFT_BOOL, 2, &t), "weft_tensor_from_i64: 2 does not fit bool");
   INVALID(weft_tensor_from_i64(ctx, WEFT_I8, -129, &t), "weft_tensor_from_i64: -129 does not fit i8");
   INVALID(weft_tensor_from_i64(ctx, WEFT_F16, 65520, &t), "weft_tensor_from_i64: 65520 does not fit f16");
   MUST(weft_tensor_from_i64(ctx, WEFT_F16, -65519, &t)); /* rounds to the largest */

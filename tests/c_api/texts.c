@@ -63,20 +63,20 @@ static void name_the_layout(weft_context* ctx) {
   weft_tensor *oihw = ramp(ctx, DIMS(5, 3, 4, 4)), *hwio = ramp(ctx, DIMS(4, 4, 3, 5)), *large = ramp(ctx, DIMS(9, 9, 3, 5));
   weft_max_pool_opts pool = WEFT_MAX_POOL_OPTS_INIT;
   INVALID(weft_conv(ctx, nchw, hwio, NULL, &out),
-          "conv(f32[2,3,8,8], f32[4,4,3,5]): x [2,3,8,8] has 8 features, its last dimension, in 1 group, and w [4,4,3,5] takes "
+          "conv(f32[2, 3, 8, 8], f32[4, 4, 3, 5]): x [2, 3, 8, 8] has 8 features, its last dimension, in 1 group, and w [4, 4, 3, 5] takes "
           "3; data is channels-last here: x NHWC, w HWIO for images. x looks like NCHW: transpose it, perm 0, 2, 3, 1");
   INVALID(weft_conv(ctx, nhwc, oihw, NULL, &out),
-          "conv(f32[2,8,8,3], f32[5,3,4,4]): x [2,8,8,3] has 3 features, its last dimension, in 1 group, and w [5,3,4,4] takes "
+          "conv(f32[2, 8, 8, 3], f32[5, 3, 4, 4]): x [2, 8, 8, 3] has 3 features, its last dimension, in 1 group, and w [5, 3, 4, 4] takes "
           "4; data is channels-last here: x NHWC, w HWIO for images. w looks like OIHW: transpose it, perm 2, 3, 1, 0");
   INVALID(weft_conv(ctx, nchw, oihw, NULL, &out),
-          "conv(f32[2,3,8,8], f32[5,3,4,4]): x [2,3,8,8] has 8 features, its last dimension, in 1 group, and w [5,3,4,4] takes "
+          "conv(f32[2, 3, 8, 8], f32[5, 3, 4, 4]): x [2, 3, 8, 8] has 8 features, its last dimension, in 1 group, and w [5, 3, 4, 4] takes "
           "4; data is channels-last here: x NHWC, w HWIO for images. x looks like NCHW: transpose it, perm 0, 2, 3, 1. w looks "
           "like OIHW: transpose it, perm 2, 3, 1, 0");
   INVALID(weft_conv(ctx, nhwc, large, NULL, &out),
-          "conv(f32[2,8,8,3], f32[9,9,3,5]): the window spans 9 elements of spatial dimension 0, which has 8 and padding 0 and "
+          "conv(f32[2, 8, 8, 3], f32[9, 9, 3, 5]): the window spans 9 elements of spatial dimension 0, which has 8 and padding 0 and "
           "0: no place is left for it; pad more, or make it smaller");
   INVALID(weft_max_pool(ctx, nhwc, DIMS(2, 10), &pool, &out),
-          "max_pool(f32[2,8,8,3]): the window spans 10 elements of spatial dimension 1, which has 8 and padding 0 and 0: no "
+          "max_pool(f32[2, 8, 8, 3]): the window spans 10 elements of spatial dimension 1, which has 8 and padding 0 and 0: no "
           "place is left for it; pad more, or make it smaller");
   weft_tensor_release(nchw);
   weft_tensor_release(nhwc);
@@ -145,15 +145,15 @@ static void check_indices(weft_mode mode) {
     }                                                             \
   } while (0)
   IN_DEBUG(weft_embedding(ctx, table, bad, NULL, &out),
-           "embedding(f32[3,3], i32[3]): ids: element 1 is 3; 0 to 2 are possible (checked in debug mode)");
+           "embedding(f32[3, 3], i32[3]): ids: element 1 is 3; 0 to 2 are possible (checked in debug mode)");
   IN_DEBUG(weft_take(ctx, table, far, NULL, &out),
-           "take(f32[3,3], u64[3]): indices: element 1 is 18446744073709551615; 0 to 2 are possible (checked in debug mode)");
+           "take(f32[3, 3], u64[3]): indices: element 1 is 18446744073709551615; 0 to 2 are possible (checked in debug mode)");
   IN_DEBUG(weft_cross_entropy(ctx, table, bad, NULL, &out),
-           "cross_entropy(f32[3,3], i32[3]): labels: element 1 is 3; 0 to 2 are possible (checked in debug mode)");
+           "cross_entropy(f32[3, 3], i32[3]): labels: element 1 is 3; 0 to 2 are possible (checked in debug mode)");
   MUST(weft_tensor_from_i64(ctx, WEFT_I32, 2, &four));
   starts[0] = starts[1] = four;
   IN_DEBUG(weft_dynamic_slice(ctx, table, starts, 2, DIMS(1, 2), &out),
-           "dynamic_slice(f32[3,3], i32[], i32[]): start index of dimension 1: element 0 is 2; 0 to 1 are possible (checked in "
+           "dynamic_slice(f32[3, 3], i32[], i32[]): start index of dimension 1: element 0 is 2; 0 to 1 are possible (checked in "
            "debug mode)");
   if (OK(weft_embedding(ctx, table, good, NULL, &out))) weft_tensor_release(out);
   if (OK(weft_cross_entropy(ctx, table, good, NULL, &out))) weft_tensor_release(out);
