@@ -65,9 +65,7 @@ int LevelOf(std::string_view name) {
 class ReleaseOnFailure {
  public:
   ReleaseOnFailure(weft_release_fn release, void* user_data) : release_(release), user_data_(user_data) {}
-  ~ReleaseOnFailure() {
-    RunRelease(release_, user_data_);
-  }
+  ~ReleaseOnFailure() { RunRelease(release_, user_data_); }
   void Disarm() { release_ = nullptr; }
 
  private:

@@ -32,9 +32,7 @@ class LogSink {
  public:
   LogSink(weft_log_fn log, void* user_data, weft_release_fn release, int min_level)
       : log_(log), user_data_(user_data), release_(release), min_level_(min_level) {}
-  ~LogSink() {
-    RunRelease(release_, user_data_);
-  }
+  ~LogSink() { RunRelease(release_, user_data_); }
   LogSink(const LogSink&) = delete;
   int min_level() const { return log_ == nullptr ? WEFT_LOG_OFF : min_level_; }
   void Write(lazy::LogLevel level, std::string_view text) const {

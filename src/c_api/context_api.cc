@@ -23,7 +23,7 @@ absl::StatusOr<size_t> KnownOption(std::string_view name) {
   std::vector<std::string_view> names;
   for (const OptionRow& row : kOptions) names.push_back(row.info.name);
   return UserErrorOf(absl::StatusCode::kNotFound, "there is no option '", name, "'", DidYouMean(name, names),
-                     "; weft_option_list names all");
+                     "weft_option_list names all");
 }
 
 }  // namespace

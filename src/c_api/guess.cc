@@ -27,9 +27,10 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 
 std::string DidYouMean(std::string_view word, std::span<const std::string_view> names) {
   word = word.substr(0, 64);
-  const auto nearest = std::ranges::min_element(names, {}, [&](std::string_view name) { return EditDistance(word, name); });
-  if (nearest == names.end() || EditDistance(word, *nearest) > std::max<size_t>(1, word.size() / 3)) return "";
-  return absl::StrCat("; did you mean '", *nearest, "'?");
+  const auto nearest =
+      std::ranges::min_element(names, {}, [&](std::string_view name) { return EditDistance(word, name); });
+  if (nearest == names.end() || EditDistance(word, *nearest) > std::max<size_t>(1, word.size() / 3)) return "; ";
+  return absl::StrCat("; did you mean '", *nearest, "'? ");
 }
 
 }  // namespace weft::c_api

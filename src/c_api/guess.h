@@ -8,7 +8,7 @@
 
 namespace weft::c_api {
 
-// "; did you mean 'matmul'?", or nothing if no name is near.
+// "; did you mean 'matmul'? ", or "; " if no name is near.
 std::string DidYouMean(std::string_view word, std::span<const std::string_view> names);
 
 }  // namespace weft::c_api

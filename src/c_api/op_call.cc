@@ -118,7 +118,7 @@ void OpCall::SetInts(size_t at, const int64_t* data, size_t count) {
     return;
   }
   if (count > 4096) {
-    Fail(Bad(at, absl::StrCat("has ", count, " entries; at most 4096 are possible")));
+    Fail(Bad(at, absl::StrCat("has ", count, " entries; 4096 are allowed")));
     return;
   }
   attrs_.set(at, ir::Ints(data, data + count));

@@ -20,7 +20,7 @@ absl::StatusOr<const ir::OpDef*> ExportedOp(std::string_view name) {
       if (known->exported) names.push_back(known->c_name);
     }
     return UserErrorOf(absl::StatusCode::kNotFound, "there is no operation '", name, "'", DidYouMean(name, names),
-                       "; weft_op_list names all");
+                       "weft_op_list names all");
   }
   return op;
 }

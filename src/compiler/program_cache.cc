@@ -86,7 +86,7 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted)
                         config_.backend->platform(), " in ", Milliseconds(took), " ms: ", wanted.nodes, " nodes, ",
                         stats.kernels, " kernels (", stats.kernels_compiled, " compiled), ", stats.code_bytes,
                         " bytes of code, ", stats.temporary_bytes, " bytes of temporaries",
-                        loaded                      ? ""
+                        loaded                     ? ""
                         : config_.store == nullptr ? "; no disk cache"
                                                    : "; not in the disk cache");
   });
@@ -167,8 +167,7 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Wanted& wanted
   }
   const Target target = config_.backend->target(config_.options);
   Note([&] {
-    return absl::StrCat("program ", NameOf(wanted.key), " of ", bytes->size(),
-                        " bytes is published to the disk cache");
+    return absl::StrCat("program ", NameOf(wanted.key), " of ", bytes->size(), " bytes is published to the disk cache");
   });
   config_.store->Publish({.key = wanted.key,
                           .canonical = wanted.canonical,

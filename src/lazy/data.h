@@ -32,7 +32,7 @@ class Data final : public ir::Payload {
 
   absl::InlinedVector<Ref<Buffer>, 1> shards;
   Placement placement;
-  uint32_t word_count = 0;  // 0: buffers
+  uint32_t word_count = 0;       // 0: buffers
   bool forgot_gradient = false;  // a barrier let go of a past that a gradient could have asked for
   std::array<uint32_t, kMaxWords> words{};
 

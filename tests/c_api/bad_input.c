@@ -236,7 +236,7 @@ static void calls_by_name(void) {
   attr.name = "axis";
   attr.type = WEFT_VALUE_TEXT;
   INVALID(weft_op_apply(ctx, "softmax", WEFT_STRLEN, &a, 1, &attr, 1, outs, 4, &n),
-          "softmax: attribute axis takes an integer, not a weft_value_type of 8");
+          "softmax: attribute axis takes an integer, not text (WEFT_VALUE_TEXT)");
   attr.name = "direction";
   attr.data = "LT";
   attr.count = 2;
@@ -258,7 +258,7 @@ static void calls_by_name(void) {
   attr.name = "axis";
   attr.type = (weft_value_type)99;
   INVALID(weft_op_apply(ctx, "softmax", WEFT_STRLEN, &a, 1, &attr, 1, outs, 4, &n),
-          "softmax: attribute axis takes an integer, not a weft_value_type of 99");
+          "softmax: attribute axis takes an integer, not the unknown weft_value_type 99");
 }
 
 static void gradients_and_assignment(void) {

@@ -12,21 +12,21 @@ enum { kCompiled, kLoaded, kPublished, kRead, kBarrier, kSizes };
 static void listen_to(void* user, weft_log_level level, const char* text, size_t length) {
   log_counts* counts = user;
   char line[2048];
-  unsigned long long key;
+  char key[33];
   double ms;
   long long nodes, kernels, compiled, code, temporaries, outputs;
   char tail[512];
   snprintf(line, sizeof(line), "%.*s", (int)length, text);
   ++counts->all;
   CHECK_EQUAL(level, WEFT_LOG_DEBUG);
-  if (sscanf(line, "program %llx compiled for cpu in %lf ms: %lld nodes, %lld kernels (%lld compiled), %lld bytes of code, %lld "
-             "bytes of temporaries; %511[^\n]", &key, &ms, &nodes, &kernels, &compiled, &code, &temporaries, tail) == 8) {
+  if (sscanf(line, "program %32[0-9a-f] compiled for cpu in %lf ms: %lld nodes, %lld kernels (%lld compiled), %lld bytes of code, %lld "
+             "bytes of temporaries; %511[^\n]", key, &ms, &nodes, &kernels, &compiled, &code, &temporaries, tail) == 8) {
     CHECK_TEXT(tail, "not in the disk cache");
     CHECK(ms > 0 && nodes > 0 && kernels > 0 && code > 0 && temporaries >= 0);
     ++counts->count[kCompiled];
-  } else if (sscanf(line, "program %llx loaded from the disk cache for cpu in %lf ms: %lld nodes", &key, &ms, &nodes) == 3) {
+  } else if (sscanf(line, "program %32[0-9a-f] loaded from the disk cache for cpu in %lf ms: %lld nodes", key, &ms, &nodes) == 3) {
     ++counts->count[kLoaded];
-  } else if (sscanf(line, "program %llx of %lld bytes is published to the disk cache", &key, &code) == 2) {
+  } else if (sscanf(line, "program %32[0-9a-f] of %lld bytes is published to the disk cache", key, &code) == 2) {
     CHECK(code > 100);
     ++counts->count[kPublished];
   } else if (sscanf(line, "cut of %lld nodes with %lld outputs on cpu:0: %511[^\n]", &nodes, &outputs, tail) == 3) {

@@ -9,7 +9,7 @@ static void name_function_and_argument(weft_context* ctx) {
   weft_tensor* x = f32(ctx, NULL, 0, &value);
   INVALID(weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(2), NULL, 8, &out), "weft_tensor_from_host: data is NULL");
   INVALID(weft_tensor_from_host(ctx, NULL, WEFT_F32, many, 33, &value, 0, &out),
-          "weft_tensor_from_host: rank 33; at most 32 is supported");
+          "weft_tensor_from_host: rank 33 is above 32");
   INVALID(weft_tensor_dims(x, NULL, 1, NULL), "weft_tensor_dims: out_rank is NULL");
   INVALID(weft_tensor_assign(x, NULL), "weft_tensor_assign: value is NULL; a weft_tensor is needed");
   INVALID(weft_add(NULL, x, x, &out), "add: ctx is NULL; a weft_context is needed");
@@ -25,13 +25,13 @@ static void guess_names(weft_context* ctx) {
   weft_blob* blob = NULL;
   size_t count = 0;
   FAILS(weft_op_apply(ctx, "matmull", WEFT_STRLEN, NULL, 0, NULL, 0, &out, 1, &count), WEFT_NOT_FOUND,
-        "weft_op_apply: there is no operation 'matmull'; did you mean 'matmul'?; weft_op_list names all");
+        "weft_op_apply: there is no operation 'matmull'; did you mean 'matmul'? weft_op_list names all");
   FAILS(weft_op_apply(ctx, "softmacks", WEFT_STRLEN, NULL, 0, NULL, 0, &out, 1, &count), WEFT_NOT_FOUND,
-        "weft_op_apply: there is no operation 'softmacks'; did you mean 'softmax'?; weft_op_list names all");
+        "weft_op_apply: there is no operation 'softmacks'; did you mean 'softmax'? weft_op_list names all");
   FAILS(weft_op_apply(ctx, "qqqqqqqqqqqq", WEFT_STRLEN, NULL, 0, NULL, 0, &out, 1, &count), WEFT_NOT_FOUND,
         "weft_op_apply: there is no operation 'qqqqqqqqqqqq'; weft_op_list names all");
   FAILS(weft_context_option(ctx, "sead", WEFT_STRLEN, &blob), WEFT_NOT_FOUND,
-        "weft_context_option: there is no option 'sead'; did you mean 'seed'?; weft_option_list names all");
+        "weft_context_option: there is no option 'sead'; did you mean 'seed'? weft_option_list names all");
 }
 
 static void spell_types(weft_context* ctx) {

@@ -25,12 +25,13 @@ absl::Status CheckFeatures(const Dims& x, const Dims& w, int64_t groups) {
   if (features % groups == 0 && features / groups == taken) return absl::OkStatus();
   const bool x_first = x[1] % groups == 0 && (x[1] / groups == taken || x[1] / groups == w[1]);
   const bool w_first = w[1] != taken && (w[1] == features / groups || (x_first && w[1] == x[1] / groups));
-  std::string text =
-      absl::StrCat("x ", DimsToString(x), " has ", features, " features, its last dimension, in ", groups,
-                   groups == 1 ? " group" : " groups", ", and w ", DimsToString(w), " takes ", taken,
-                   "; data is channels-last here: x NHWC, w HWIO for images");
-  if (x_first) absl::StrAppend(&text, ". x looks like NCHW: transpose it, ", n == 2 ? "perm 0, 2, 3, 1" : "features last");
-  if (w_first) absl::StrAppend(&text, ". w looks like OIHW: transpose it, ", n == 2 ? "perm 2, 3, 1, 0" : "features last");
+  std::string text = absl::StrCat("x ", DimsToString(x), " has ", features, " features, its last dimension, in ",
+                                  groups, groups == 1 ? " group" : " groups", ", and w ", DimsToString(w), " takes ",
+                                  taken, "; data is channels-last here: x NHWC, w HWIO for images");
+  if (x_first)
+    absl::StrAppend(&text, ". x looks like NCHW: transpose it, ", n == 2 ? "perm 0, 2, 3, 1" : "features last");
+  if (w_first)
+    absl::StrAppend(&text, ". w looks like OIHW: transpose it, ", n == 2 ? "perm 2, 3, 1, 0" : "features last");
   return UserError(text);
 }
 

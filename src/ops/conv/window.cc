@@ -53,8 +53,8 @@ absl::StatusOr<ir::Ints> ResolvePadding(const ir::OpDef& op, const ir::Attrs& at
     for (size_t d = 0; d < windows.size(); ++d) {
       const Window& w = windows[d];
       if (w.in == 0 || w.dilated_size() <= w.in + result[2 * d] + result[2 * d + 1]) continue;
-      return UserError("the window spans ", w.dilated_size(), " elements of spatial dimension ", d, ", which has ", w.in,
-                       " and padding ", result[2 * d], " and ", result[2 * d + 1],
+      return UserError("the window spans ", w.dilated_size(), " elements of spatial dimension ", d, ", which has ",
+                       w.in, " and padding ", result[2 * d], " and ", result[2 * d + 1],
                        ": no place is left for it; pad more, or make it smaller");
     }
     return result;

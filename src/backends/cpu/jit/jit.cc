@@ -181,11 +181,10 @@ absl::Status CheckExecutableMemory() {
   const int failure = mprotect(memory, page, PROT_READ | PROT_EXEC) == 0 ? 0 : errno;
   munmap(memory, page);
   if (failure != EACCES && failure != EPERM) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      absl::StrCat("this process may not have executable memory: mprotect(PROT_READ | PROT_EXEC) says \"",
-                   std::strerror(failure),
-                   "\" (a seccomp filter, SELinux's execmem or PR_SET_MDWE denies it). The platform 'cpu' compiles to "
-                   "machine code; the platform 'reference' works without (option platform, variable WEFT_PLATFORM)"));
+  return absl::PermissionDeniedError(absl::StrCat(
+      "this process may not have executable memory: mprotect(PROT_READ | PROT_EXEC) says \"", std::strerror(failure),
+      "\" (a seccomp filter, SELinux's execmem or PR_SET_MDWE denies it). The platform 'cpu' compiles to "
+      "machine code; the platform 'reference' works without (option platform, variable WEFT_PLATFORM)"));
 }
 
 }  // namespace
