@@ -38,7 +38,7 @@ static void elementwise(void) {
   INVALID(weft_add(ctx, a, f, &o), "add: y belongs to another context");
   INVALID(weft_add(other, a, a, &o), "add: x belongs to another context");
   INVALID(weft_add(ctx, a, a, NULL), "add: out is NULL");
-  INVALID(weft_add(NULL, a, a, &o), "ctx is NULL; a weft_context is needed");
+  INVALID(weft_add(NULL, a, a, &o), "add: ctx is NULL; a weft_context is needed");
   INVALID(weft_exp(ctx, i, &o), "exp(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
   INVALID(weft_sqrt(ctx, truth, &o), "sqrt(bool[]): operand x has dtype bool; allowed are f16, bf16, f32, f64");
   INVALID(weft_bitwise_and(ctx, a, a, &o),
@@ -80,17 +80,17 @@ static void impossible_counts(void) {
   weft_event* event = NULL;
   weft_attr attr;
   memset(&attr, 0, sizeof attr);
-  INVALID(weft_eval(ctx, &a, minus_two, NULL), "tensors has a length of 18446744073709551614; at most 16777216 is possible");
-  INVALID(weft_grad(ctx, a, NULL, &a, minus_two, outs), "xs has a length of 18446744073709551614; at most 16777216 is possible");
+  INVALID(weft_eval(ctx, &a, minus_two, NULL), "weft_eval: tensors has a length of 18446744073709551614; at most 16777216 is possible");
+  INVALID(weft_grad(ctx, a, NULL, &a, minus_two, outs), "weft_grad: xs has a length of 18446744073709551614; at most 16777216 is possible");
   INVALID(weft_concatenate(ctx, &a, minus_two, NULL, &o),
           "concatenate: inputs has a length of 18446744073709551614; at most 16777216 is possible");
   INVALID(weft_op_apply(ctx, "add", WEFT_STRLEN, &a, minus_two, NULL, 0, outs, 4, &n),
-          "inputs has a length of 18446744073709551614; at most 16777216 is possible");
+          "weft_op_apply: inputs has a length of 18446744073709551614; at most 16777216 is possible");
   INVALID(weft_op_apply(ctx, "add", WEFT_STRLEN, &a, 1, &attr, minus_two, outs, 4, &n),
-          "attrs has a length of 18446744073709551614; at most 16777216 is possible");
-  INVALID(weft_wait_any(&event, minus_two, 0, &n), "events has a length of 18446744073709551614; at most 16777216 is possible");
+          "weft_op_apply: attrs has a length of 18446744073709551614; at most 16777216 is possible");
+  INVALID(weft_wait_any(&event, minus_two, 0, &n), "weft_wait_any: events has a length of 18446744073709551614; at most 16777216 is possible");
   INVALID(weft_context_option(ctx, "mode", minus_two, &blob),
-          "name has a length of 18446744073709551614; at most 281474976710656 is possible");
+          "weft_context_option: name has a length of 18446744073709551614; at most 281474976710656 is possible");
 }
 
 static void attributes(void) {
@@ -217,15 +217,15 @@ static void calls_by_name(void) {
   weft_attr attr;
   memset(&attr, 0, sizeof attr);
   FAILS(weft_op_apply(ctx, "nothing", WEFT_STRLEN, &a, 1, NULL, 0, outs, 4, &n), WEFT_NOT_FOUND,
-        "there is no operation 'nothing'; weft_op_list names all");
+        "weft_op_apply: there is no operation 'nothing'; weft_op_list names all");
   FAILS(weft_op_apply(ctx, "parameter", WEFT_STRLEN, &a, 1, NULL, 0, outs, 4, &n), WEFT_NOT_FOUND,
-        "there is no operation 'parameter'; weft_op_list names all");
+        "weft_op_apply: there is no operation 'parameter'; weft_op_list names all");
   INVALID(weft_op_apply(ctx, "add", WEFT_STRLEN, &a, 1, NULL, 0, outs, 4, &n),
           "add(f32[2, 3]): 1 operands given, 2 expected");
   FAILS(weft_op_apply(ctx, "add", WEFT_STRLEN, &a, 1, NULL, 0, outs, 0, &n), WEFT_OUT_OF_RANGE,
         "add has 1 results; capacity is 0");
-  INVALID(weft_op_apply(ctx, NULL, 3, &a, 1, NULL, 0, outs, 4, &n), "name is NULL");
-  INVALID(weft_op_apply(ctx, "add", WEFT_STRLEN, NULL, 2, NULL, 0, outs, 4, &n), "inputs is NULL");
+  INVALID(weft_op_apply(ctx, NULL, 3, &a, 1, NULL, 0, outs, 4, &n), "weft_op_apply: name is NULL");
+  INVALID(weft_op_apply(ctx, "add", WEFT_STRLEN, NULL, 2, NULL, 0, outs, 4, &n), "weft_op_apply: inputs is NULL");
   attr.name = "axi";
   attr.name_length = WEFT_STRLEN;
   attr.type = WEFT_VALUE_INT;
@@ -264,23 +264,23 @@ static void calls_by_name(void) {
 static void gradients_and_assignment(void) {
   weft_tensor* total = NULL;
   FAILS(weft_grad(ctx, a, NULL, &a, 1, outs), WEFT_FAILED_PRECONDITION,
-        "grad: xs[0] does not require a gradient; call weft_tensor_require_grad on it before it is used");
-  INVALID(weft_tensor_require_grad(i, 1), "only float tensors can require gradients, not i32[2, 3]");
-  INVALID(weft_tensor_assign(a, b), "assign: target is f32[2, 3], value f32[4]; dtype and shape must be the same");
-  INVALID(weft_tensor_assign(a, f), "assign: value belongs to another context");
-  INVALID(weft_tensor_assign(a, i), "assign: target is f32[2, 3], value i32[2, 3]; dtype and shape must be the same");
+        "weft_grad: xs[0] does not require a gradient; call weft_tensor_require_grad on it before it is used");
+  INVALID(weft_tensor_require_grad(i, 1), "weft_tensor_require_grad: only float tensors can require gradients, not i32[2, 3]");
+  INVALID(weft_tensor_assign(a, b), "weft_tensor_assign: target is f32[2, 3], value f32[4]; dtype and shape must be the same");
+  INVALID(weft_tensor_assign(a, f), "weft_tensor_assign: value belongs to another context");
+  INVALID(weft_tensor_assign(a, i), "weft_tensor_assign: target is f32[2, 3], value i32[2, 3]; dtype and shape must be the same");
   MUST(weft_tensor_require_grad(a, 1));
   MUST(weft_sum(ctx, a, NULL, &total));
   INVALID(weft_grad(ctx, a, NULL, &a, 1, outs),
-          "grad: y has shape [2, 3]; without a cotangent it must have one element (reduce it, or give a cotangent)");
-  INVALID(weft_grad(ctx, a, b, &a, 1, outs), "grad: cotangent is f32[4]; it must have y's type f32[2, 3]");
+          "weft_grad: y has shape [2, 3]; without a cotangent it must have one element (reduce it, or give a cotangent)");
+  INVALID(weft_grad(ctx, a, b, &a, 1, outs), "weft_grad: cotangent is f32[4]; it must have y's type f32[2, 3]");
   FAILS(weft_grad(ctx, total, NULL, &b, 1, outs), WEFT_FAILED_PRECONDITION,
-        "grad: xs[0] does not require a gradient; call weft_tensor_require_grad on it before it is used");
-  INVALID(weft_grad(ctx, total, NULL, &f, 1, outs), "grad: xs[0] belongs to another context");
-  INVALID(weft_grad(ctx, total, NULL, NULL, 1, outs), "xs is NULL");
-  INVALID(weft_eval(ctx, &f, 1, NULL), "eval: a tensor belongs to another context");
-  INVALID(weft_eval(other, &a, 1, NULL), "eval: a tensor belongs to another context");
-  INVALID(weft_eval(ctx, NULL, 1, NULL), "tensors is NULL");
+        "weft_grad: xs[0] does not require a gradient; call weft_tensor_require_grad on it before it is used");
+  INVALID(weft_grad(ctx, total, NULL, &f, 1, outs), "weft_grad: xs[0] belongs to another context");
+  INVALID(weft_grad(ctx, total, NULL, NULL, 1, outs), "weft_grad: xs is NULL");
+  INVALID(weft_eval(ctx, &f, 1, NULL), "weft_eval: a tensor belongs to another context");
+  INVALID(weft_eval(other, &a, 1, NULL), "weft_eval: a tensor belongs to another context");
+  INVALID(weft_eval(ctx, NULL, 1, NULL), "weft_eval: tensors is NULL");
   weft_tensor_release(total);
 }
 
