@@ -108,6 +108,7 @@ weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, siz
 weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count,
                                 double lr) noexcept {
   return Guard([&]() -> absl::Status {
+    const FloatScope floats;  // constants of the step are computed here
     WEFT_ASSIGN_OR_RETURN(lazy::Optimizer * object, Get(optimizer, "optimizer"));
     if (!std::isfinite(lr)) return UserError("weft_optimizer_step: lr is ", lr, "; it must be finite");
     if (count != object->parameters().size()) {

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "absl/container/flat_hash_map.h"
+
 #include "src/ops/build.h"
-#include "src/runtime/float_environment.h"
 
 namespace weft::lazy {
 namespace {
@@ -89,7 +89,6 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
 }
 
 absl::Status Optimizer::Step(std::span<Tensor* const> gradients, ir::Location location) {
-  const FloatScope floats;
   const size_t n = parameters_.size();
   if (gradients.size() != n) {
     return UserError("optimizer step: ", gradients.size(), " gradients for ", n, " parameters");
