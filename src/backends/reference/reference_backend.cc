@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "src/backends/reference/interpreter.h"
+#include "src/ir/op_def.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/float_environment.h"
 #include "src/runtime/machine_memory.h"
