@@ -55,8 +55,10 @@ weft_error* weft_op_apply(weft_context* ctx, const char* name, size_t name_lengt
       if (at == op->attrs.size()) {
         std::string known;
         for (const ir::AttrDef& attr : op->attrs) absl::StrAppend(&known, known.empty() ? "" : ", ", attr.name);
-        return UserError(op->c_name, ": there is no attribute '", key, "'",
-                         known.empty() ? "; it takes none" : absl::StrCat("; there are ", known));
+        absl::Status status = UserError(op->c_name, ": there is no attribute '", key, "'",
+                                        known.empty() ? "; it takes none" : absl::StrCat("; there are ", known));
+        status.SetPayload(kPayloadOperation, absl::Cord(op->c_name));
+        return status;
       }
       call.SetAny(at, a.type, a.i, a.d, a.data, a.count);
     }

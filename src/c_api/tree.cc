@@ -51,11 +51,11 @@ absl::StatusOr<Tree::NodeId> TreeObject::AddTree(Tree::NodeId parent, std::strin
 
 namespace {
 
-// One add function: the key's text, the value, where the new node's number goes.
+// One add function, its name last: the key's text, the value, where the new node's number goes.
 template <typename Add>
-weft_error* AddNode(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node,
-                    Add&& add) noexcept {
-  return Guard([&]() -> absl::Status {
+weft_error* AddNode(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node, Add&& add,
+                    const char* function = __builtin_FUNCTION()) noexcept {
+  const auto body = [&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
     WEFT_RETURN_IF_ERROR(object->Node(parent).status());
     std::string_view name;
@@ -68,25 +68,29 @@ weft_error* AddNode(weft_tree* tree, uint32_t parent, const char* key, size_t ke
     if (!node.ok()) return node.status();
     if (out_node != nullptr) *out_node = *node;
     return absl::OkStatus();
-  });
+  };
+  return Guard(body, function);
 }
 
 weft_error* AddValue(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node,
-                     const Tree::Value& value) noexcept {
-  return AddNode(tree, parent, key, key_length, out_node,
-                 [&](TreeObject& object, std::string_view name) { return object.tree.Add(parent, name, value); });
+                     const Tree::Value& value, const char* function = __builtin_FUNCTION()) noexcept {
+  return AddNode(
+      tree, parent, key, key_length, out_node,
+      [&](TreeObject& object, std::string_view name) { return object.tree.Add(parent, name, value); }, function);
 }
 
-// One get function: the node, checked for its kind.
+// One get function, its name last: the node, checked for its kind.
 template <typename Take>
-weft_error* GetNode(weft_tree* tree, uint32_t node, std::string_view wanted, Take&& take) noexcept {
-  return Guard([&]() -> absl::Status {
+weft_error* GetNode(weft_tree* tree, uint32_t node, std::string_view wanted, Take&& take,
+                    const char* function = __builtin_FUNCTION()) noexcept {
+  const auto body = [&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(TreeObject * object, Get(tree, "tree"));
     WEFT_ASSIGN_OR_RETURN(const Tree::Node* found, object->Node(node));
     if (take(*found)) return absl::OkStatus();
     return UserErrorOf(absl::StatusCode::kFailedPrecondition, "node '", object->tree.PathOf(node), "' is ",
                        Tree::NameOf(found->kind), ", not ", wanted);
-  });
+  };
+  return Guard(body, function);
 }
 
 }  // namespace

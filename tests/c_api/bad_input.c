@@ -119,7 +119,7 @@ static void attributes(void) {
           "cross_entropy: attribute reduction is -1; there are 0 to 2");
   INVALID(weft_convert(ctx, a, (weft_dtype)77, &o), "convert: dtype 0x4d is not one that Weft knows");
   FAILS(weft_convert(ctx, a, WEFT_C64, &o), WEFT_UNIMPLEMENTED,
-        "convert: dtype complex<f32> can be stored and passed on, but not computed with");
+        "convert: dtype c64 can be stored and passed on, but not computed with");
   INVALID(weft_bitcast_convert(ctx, a, WEFT_I64, &o),
           "bitcast_convert(f32[2, 3]): x has 32-bit elements (f32) and dtype i64 has 64; they must be equally wide");
 }
@@ -223,7 +223,7 @@ static void calls_by_name(void) {
   INVALID(weft_op_apply(ctx, "add", WEFT_STRLEN, &a, 1, NULL, 0, outs, 4, &n),
           "add(f32[2, 3]): 1 operands given, 2 expected");
   FAILS(weft_op_apply(ctx, "add", WEFT_STRLEN, &a, 1, NULL, 0, outs, 0, &n), WEFT_OUT_OF_RANGE,
-        "add has 1 results; capacity is 0");
+        "weft_op_apply: add has 1 results; capacity is 0");
   INVALID(weft_op_apply(ctx, NULL, 3, &a, 1, NULL, 0, outs, 4, &n), "weft_op_apply: name is NULL");
   INVALID(weft_op_apply(ctx, "add", WEFT_STRLEN, NULL, 2, NULL, 0, outs, 4, &n), "weft_op_apply: inputs is NULL");
   attr.name = "axi";

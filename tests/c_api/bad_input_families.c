@@ -218,7 +218,7 @@ static void convolutions(void) {
   BAD(wf_conv(s, image, a),
       "conv(f32[1, 5, 5, 2], f32[2, 3]): x must be [batch, spatial…, features] and w [window…, features, output features] of the same rank, at least 3");
   BAD(wf_conv(s, image, image),
-      "conv(f32[1, 5, 5, 2], f32[1, 5, 5, 2]): the input has 2 features in 1 groups and the kernel takes 5; features / groups must equal that");
+      "conv(f32[1, 5, 5, 2], f32[1, 5, 5, 2]): x [1, 5, 5, 2] has 2 features, its last dimension, in 1 group, and w [1, 5, 5, 2] takes 5; data is channels-last here: x NHWC, w HWIO for images. x looks like NCHW: transpose it, perm 0, 2, 3, 1");
   BAD(wf_conv(s, image, kernel, .strides = WF_INTS(0, 1)),
       "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): window dimension 0: stride is 0; it must be at least 1");
   BAD(wf_conv(s, image, kernel, .strides = WF_INTS(1)),
@@ -226,7 +226,7 @@ static void convolutions(void) {
   BAD(wf_conv(s, image, kernel, .dilation = WF_INTS(-1, 1)),
       "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): window dimension 0: window dilation is -1; it must be at least 1");
   BAD(wf_conv(s, image, kernel, .groups = 3),
-      "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): the input has 2 features in 3 groups and the kernel takes 2; features / groups must equal that");
+      "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): x [1, 5, 5, 2] has 2 features, its last dimension, in 3 groups, and w [3, 3, 2, 4] takes 2; data is channels-last here: x NHWC, w HWIO for images");
   BAD(wf_conv(s, image, kernel, .groups = 0),
       "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): groups is 0; it must be at least 1");
   BAD(wf_conv(s, image, kernel, .padding = WEFT_CONV_PADDING_EXPLICIT),

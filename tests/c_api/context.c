@@ -242,7 +242,7 @@ static void a_context_does_not_survive_fork(void) {
     weft_tensor* more = NULL;
     weft_context* fresh;
     FAILS(weft_add(ctx, t, t, &more), WEFT_FAILED_PRECONDITION,
-          "the context was used before fork and its threads did not come along; make a new context in the child");
+          "add: the context was used before fork and its threads did not come along; make a new context in the child");
     fresh = new_context();
     t = ramp(fresh, DIMS(4));
     MUST(weft_add(fresh, t, t, &more));

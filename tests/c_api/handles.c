@@ -18,8 +18,8 @@ static void errors_and_blobs(void) {
   CHECK_TEXT(weft_error_message(NULL, NULL), "");
   weft_error_release(NULL);
   FAILS(weft_error_new((weft_code)99, "odd", 3), WEFT_UNKNOWN, "code 99: odd");
-  INVALID(weft_error_new(WEFT_ABORTED, "\xff", 1), "message is not UTF-8");
-  INVALID(weft_error_new(WEFT_ABORTED, NULL, 5), "message is NULL");
+  INVALID(weft_error_new(WEFT_ABORTED, "\xff", 1), "weft_error_new: message is not UTF-8");
+  INVALID(weft_error_new(WEFT_ABORTED, NULL, 5), "weft_error_new: message is NULL");
   CHECK(weft_blob_data(NULL) == NULL);
   CHECK_EQUAL(weft_blob_size(NULL), 0);
 }

@@ -98,7 +98,7 @@ static void the_first_error_poisons_and_comes_out_once(void) {
   CHECK_TEXT(weft_error_message(e, NULL), text);
   CHECK_TEXT(weft_error_payload(e, "weft.position", WEFT_STRLEN, NULL), position);
   weft_error_release(e);
-  INVALID(wf_end(s), "scope is a weft_scope that has been released");
+  INVALID(wf_end(s), "weft_scope_end: scope is a weft_scope that has been released");
   INVALID(weft_tensor_rank(bad, &rank), "weft_tensor_rank: tensor is a weft_tensor that has been released");
   weft_tensor_release(x);
   weft_tensor_release(y);
