@@ -53,15 +53,6 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-absl::Status InRange(const IndexCall& call) {
-  const Type& x = *call.operands[0];
-  for (size_t d = 0; d < x.rank(); ++d) {
-    WEFT_RETURN_IF_ERROR(CheckIndices(absl::StrCat("start index of dimension ", d), *call.values[d + 1],
-                                      x.dims[d] - Attr<kAttrs, "slice_sizes">(call.attrs)[d]));
-  }
-  return absl::OkStatus();
-}
-
 constexpr Sample kSamples[] = {{"T[5] i32[]<0:5> slice_sizes=[3]"},
                                {"T[4,7] i64[]<-2:6> i64[]<-2:9> slice_sizes=[2,3]"},
                                {"T[4,7] ui32[]<0:4> ui32[]<0:7> slice_sizes=[0,7]"}};
@@ -80,7 +71,6 @@ constinit const OpDef kOp_dynamic_slice = {
     .gradient = Gradient,
     .lowering = Lowering::kKernel,
     .reference = Reference,
-    .indices = InRange,
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,

@@ -65,15 +65,6 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-absl::Status InRange(const IndexCall& call) {
-  const Type& x = *call.operands[0];
-  for (size_t d = 0; d < x.rank(); ++d) {
-    WEFT_RETURN_IF_ERROR(CheckIndices(absl::StrCat("start index of dimension ", d), *call.values[d + 2],
-                                      x.dims[d] - call.operands[1]->dims[d]));
-  }
-  return absl::OkStatus();
-}
-
 constexpr Sample kSamples[] = {
     {"T[5] T[3] i32[]<0:5>"}, {"T[4,7] T[2,3] i64[]<-2:6> i64[]<-2:9>"}, {"T[4,7] T[0,7] ui32[]<0:4> ui32[]<0:7>"}};
 
@@ -90,7 +81,6 @@ constinit const OpDef kOp_dynamic_update_slice = {
     .gradient = Gradient,
     .lowering = Lowering::kKernel,
     .reference = Reference,
-    .indices = InRange,
     .samples = kSamples,
     .tolerance = kExact,
     .rounds_once = true,

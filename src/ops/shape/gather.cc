@@ -85,24 +85,6 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
        {"indices_are_sorted", ShloBool(false)}});
 }
 
-absl::Status InRange(const IndexCall& call) {
-  const GatherDims dims = Read(call.attrs);
-  const HostTensor& indices = *call.values[1];
-  const auto vector = static_cast<size_t>(dims.index_vector);
-  for (size_t c = 0; c < dims.index_map.size(); ++c) {
-    const int64_t most = call.operands[0]->dims[dims.index_map[c]] - dims.sizes[dims.index_map[c]];
-    if (vector == indices.dims().size()) return CheckIndices("start_indices", indices, most);
-    // One component of all index vectors.
-    HostTensor component(DType::kI64, {indices.count() / indices.dims()[vector]});
-    int64_t at = 0;
-    ForEachIndex(indices.dims(), [&](int64_t k, const Dims& index) {
-      if (index[vector] == static_cast<int64_t>(c)) component.SetInt(at++, indices.GetInt(k));
-    });
-    WEFT_RETURN_IF_ERROR(CheckIndices(absl::StrCat("component ", c, " of start_indices"), component, most));
-  }
-  return absl::OkStatus();
-}
-
 constexpr Sample kSamples[] = {
     {"T[5,3] i32[4]<0:5> offset_dims=[1] collapsed_slice_dims=[0] start_index_map=[0] index_vector_dim=1 "
      "slice_sizes=[1,3]"},
@@ -132,7 +114,6 @@ constinit const OpDef kOp_gather = {
     .gradient = Gradient,
     .lowering = Lowering::kKernel,
     .reference = Reference,
-    .indices = InRange,
     .stablehlo = StableHlo,
     .samples = kSamples,
     .tolerance = kExact,
