@@ -140,7 +140,7 @@ typedef enum weft_mode {
   WEFT_MODE_DEFAULT = 0, /* the option "mode", else lazy */
   WEFT_MODE_LAZY = 1, /* recorded until a barrier, a read or an automatic cut */
   WEFT_MODE_EAGER = 2, /* each operation dispatched at once, asynchronously */
-  WEFT_MODE_DEBUG = 3, /* eager, synchronous, values checked, positions in every error */
+  WEFT_MODE_DEBUG = 3, /* eager, synchronous, positions in every error; a NaN that no operand holds is an error, and so are labels and indices out of range */
   WEFT_MODE_FORCE32 = 0x7FFFFFFF
 } weft_mode;
 
@@ -159,11 +159,15 @@ typedef void (*weft_proc)(void);
 typedef void (*weft_release_fn)(void* user_data);
 
 /* Takes one log record; text is not NUL-terminated and valid during the call. May come from any thread; no lock of Weft
- * is held. Must not unwind. Since 1.0.
+ * is held. Must not unwind. At WEFT_LOG_DEBUG: each program compiled or loaded (time, size, cache), each cut and its
+ * reason, what goes into the disk cache. At WEFT_LOG_INFO: what was done instead of what was asked. Nobody puts a text
+ * together that nobody takes. Since 1.0.
  */
 typedef void (*weft_log_fn)(void* user_data, weft_log_level level, const char* text, size_t length);
 
-/* size bytes at a multiple of alignment (a power of two), or NULL. Any thread. Since 1.0. */
+/* size bytes at a multiple of alignment (a power of two), or NULL. Any thread. What is not aligned is given back at
+ * once, and whoever wanted it gets FAILED_PRECONDITION. Since 1.0.
+ */
 typedef void* (*weft_allocate_fn)(void* user_data, size_t size, size_t alignment);
 
 /* Takes back what weft_allocate_fn gave. Any thread. Since 1.0. */

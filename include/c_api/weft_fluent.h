@@ -15,8 +15,10 @@
  * attributes follow by name, in any order; what is not named keeps its default:
  *   y = wf_reshape(s, x, WF_INTS(64, -1));
  *   y = wf_sum(s, x, .dims = WF_INTS(-1), .keepdims = 1);
- * In C++17, which has no such initialisers, give operands and required attributes only, or call the weft_ function. A scope belongs
- * to one thread at a time.
+ * In C++ (17 and later), which has no such initialisers, optional attributes are not named: they follow in the order of their
+ * declaration and may be left out from the end on:
+ *   y = wf_sum(s, x, WF_INTS(-1), 1);
+ * A scope belongs to one thread at a time.
  *
  * No function here is exported; everything is made of weft_tensor.h and weft_ops.h.
  */
@@ -33,16 +35,27 @@
 #define WF_INLINE static inline
 #endif
 /* Arguments are the initialiser of a struct: first the defaults of what is optional, then what the caller gives, which
- * overrides them. That is C99, and what these two warnings are about. */
+ * overrides them. That is C99, and compilers warn of it: not in these calls, but elsewhere in the same file as before. */
 #if defined(__cplusplus)
 #define WF_BEGIN
 #define WF_DEFAULT(value) = value
 #define WF_MAKE(type, defaults, ...) type{__VA_ARGS__}
+#define WF_CALL(call) call
 #else
 #if defined(__clang__)
-#pragma clang diagnostic ignored "-Winitializer-overrides"
+#define WF_CALL(call)                                                                                  \
+  __extension__({                                                                                      \
+    _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Winitializer-overrides\"") call; \
+    _Pragma("clang diagnostic pop")                                                                    \
+  })
 #elif defined(__GNUC__)
-#pragma GCC diagnostic ignored "-Woverride-init"
+#define WF_CALL(call)                                                                        \
+  __extension__({                                                                            \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Woverride-init\"") call; \
+    _Pragma("GCC diagnostic pop")                                                            \
+  })
+#else
+#define WF_CALL(call) call
 #endif
 #define WF_BEGIN int wf_begin_;
 #define WF_DEFAULT(value)
@@ -56,10 +69,29 @@
 
 typedef weft_scope wf_scope;
 
-/* Lists: a pointer and a count. An empty list (the shape of a scalar) is written NULL, 0. */
+/* Lists: a pointer and a count, good until the end of the call. An empty list (the shape of a scalar) is written NULL, 0. */
+#if defined(__cplusplus)
+extern "C++" {
+template <typename T, size_t N>
+struct wf_list {
+  T items[N];
+  const T* data() const { return items; }
+};
+template <typename T, typename... Items>
+wf_list<T, sizeof...(Items)> wf_list_of(Items... items) {
+  return {{static_cast<T>(items)...}};
+}
+template <typename... Items>
+char (&wf_list_size(const Items&...))[sizeof...(Items)];
+} /* extern "C++" */
+#define WF_INTS(...) wf_list_of<int64_t>(__VA_ARGS__).data(), sizeof(wf_list_size(__VA_ARGS__))
+#define WF_NUMBERS(...) wf_list_of<double>(__VA_ARGS__).data(), sizeof(wf_list_size(__VA_ARGS__))
+#define WF_TENSORS(...) wf_list_of<weft_tensor*>(__VA_ARGS__).data(), sizeof(wf_list_size(__VA_ARGS__))
+#else
 #define WF_INTS(...) (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)
 #define WF_NUMBERS(...) (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double)
 #define WF_TENSORS(...) (weft_tensor*[]){__VA_ARGS__}, sizeof((weft_tensor*[]){__VA_ARGS__}) / sizeof(weft_tensor*)
+#endif
 
 /* A new scope; NULL if the context is no live one, which wf_end reports. */
 WF_INLINE weft_scope* wf_begin(weft_context* ctx) {
@@ -240,7 +272,7 @@ WF_INLINE weft_tensor* wf_clip_at(weft_scope* s, const char* file, int line, wf_
   return weft_scope_adopt(s, error, out);
 }
 #define wf_clip(s, ...) \
-  wf_clip_at((s), __FILE__, __LINE__, WF_MAKE(wf_clip_args, (.low = WF_NO_DOUBLE, .high = WF_NO_DOUBLE,), __VA_ARGS__))
+  WF_CALL(wf_clip_at((s), __FILE__, __LINE__, WF_MAKE(wf_clip_args, (.low = WF_NO_DOUBLE, .high = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 WF_INLINE weft_tensor* wf_compare_at(weft_scope* s, weft_tensor* x, weft_tensor* y, weft_compare_direction direction,
                                      const char* file, int line) {
@@ -654,7 +686,7 @@ WF_INLINE weft_tensor* wf_broadcast_in_dim_at(weft_scope* s, const char* file, i
   return weft_scope_adopt(s, error, out);
 }
 #define wf_broadcast_in_dim(s, ...) \
-  wf_broadcast_in_dim_at((s), __FILE__, __LINE__, WF_MAKE(wf_broadcast_in_dim_args, (), __VA_ARGS__))
+  WF_CALL(wf_broadcast_in_dim_at((s), __FILE__, __LINE__, WF_MAKE(wf_broadcast_in_dim_args, (), __VA_ARGS__)))
 
 typedef struct wf_broadcast_to_args {
   WF_BEGIN
@@ -670,7 +702,7 @@ WF_INLINE weft_tensor* wf_broadcast_to_at(weft_scope* s, const char* file, int l
   return weft_scope_adopt(s, error, out);
 }
 #define wf_broadcast_to(s, ...) \
-  wf_broadcast_to_at((s), __FILE__, __LINE__, WF_MAKE(wf_broadcast_to_args, (), __VA_ARGS__))
+  WF_CALL(wf_broadcast_to_at((s), __FILE__, __LINE__, WF_MAKE(wf_broadcast_to_args, (), __VA_ARGS__)))
 
 typedef struct wf_concatenate_args {
   WF_BEGIN
@@ -691,7 +723,7 @@ WF_INLINE weft_tensor* wf_concatenate_at(weft_scope* s, const char* file, int li
   return weft_scope_adopt(s, error, out);
 }
 #define wf_concatenate(s, ...) \
-  wf_concatenate_at((s), __FILE__, __LINE__, WF_MAKE(wf_concatenate_args, (.dimension = WF_NO_INT,), __VA_ARGS__))
+  WF_CALL(wf_concatenate_at((s), __FILE__, __LINE__, WF_MAKE(wf_concatenate_args, (.dimension = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_dynamic_slice_args {
   WF_BEGIN
@@ -709,7 +741,7 @@ WF_INLINE weft_tensor* wf_dynamic_slice_at(weft_scope* s, const char* file, int 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_dynamic_slice(s, ...) \
-  wf_dynamic_slice_at((s), __FILE__, __LINE__, WF_MAKE(wf_dynamic_slice_args, (), __VA_ARGS__))
+  WF_CALL(wf_dynamic_slice_at((s), __FILE__, __LINE__, WF_MAKE(wf_dynamic_slice_args, (), __VA_ARGS__)))
 
 typedef struct wf_dynamic_update_slice_args {
   WF_BEGIN
@@ -726,7 +758,7 @@ WF_INLINE weft_tensor* wf_dynamic_update_slice_at(weft_scope* s, const char* fil
   return weft_scope_adopt(s, error, out);
 }
 #define wf_dynamic_update_slice(s, ...) \
-  wf_dynamic_update_slice_at((s), __FILE__, __LINE__, WF_MAKE(wf_dynamic_update_slice_args, (), __VA_ARGS__))
+  WF_CALL(wf_dynamic_update_slice_at((s), __FILE__, __LINE__, WF_MAKE(wf_dynamic_update_slice_args, (), __VA_ARGS__)))
 
 typedef struct wf_expand_dims_args {
   WF_BEGIN
@@ -742,7 +774,7 @@ WF_INLINE weft_tensor* wf_expand_dims_at(weft_scope* s, const char* file, int li
   return weft_scope_adopt(s, error, out);
 }
 #define wf_expand_dims(s, ...) \
-  wf_expand_dims_at((s), __FILE__, __LINE__, WF_MAKE(wf_expand_dims_args, (), __VA_ARGS__))
+  WF_CALL(wf_expand_dims_at((s), __FILE__, __LINE__, WF_MAKE(wf_expand_dims_args, (), __VA_ARGS__)))
 
 typedef struct wf_flatten_args {
   WF_BEGIN
@@ -767,7 +799,7 @@ WF_INLINE weft_tensor* wf_flatten_at(weft_scope* s, const char* file, int line, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_flatten(s, ...) \
-  wf_flatten_at((s), __FILE__, __LINE__, WF_MAKE(wf_flatten_args, (.start_axis = WF_NO_INT, .end_axis = WF_NO_INT,), __VA_ARGS__))
+  WF_CALL(wf_flatten_at((s), __FILE__, __LINE__, WF_MAKE(wf_flatten_args, (.start_axis = WF_NO_INT, .end_axis = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_full_args {
   WF_BEGIN
@@ -794,7 +826,7 @@ WF_INLINE weft_tensor* wf_full_at(weft_scope* s, const char* file, int line, wf_
   return weft_scope_adopt(s, error, out);
 }
 #define wf_full(s, ...) \
-  wf_full_at((s), __FILE__, __LINE__, WF_MAKE(wf_full_args, (.dtype = WEFT_DTYPE_INVALID, .integer = WF_NO_INT,), __VA_ARGS__))
+  WF_CALL(wf_full_at((s), __FILE__, __LINE__, WF_MAKE(wf_full_args, (.dtype = WEFT_DTYPE_INVALID, .integer = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_gather_args {
   WF_BEGIN
@@ -833,7 +865,7 @@ WF_INLINE weft_tensor* wf_gather_at(weft_scope* s, const char* file, int line, w
   return weft_scope_adopt(s, error, out);
 }
 #define wf_gather(s, ...) \
-  wf_gather_at((s), __FILE__, __LINE__, WF_MAKE(wf_gather_args, (.operand_batching_dims = NULL, .operand_batching_dims_count = 0, .start_indices_batching_dims = NULL, .start_indices_batching_dims_count = 0,), __VA_ARGS__))
+  WF_CALL(wf_gather_at((s), __FILE__, __LINE__, WF_MAKE(wf_gather_args, (.operand_batching_dims = NULL, .operand_batching_dims_count = 0, .start_indices_batching_dims = NULL, .start_indices_batching_dims_count = 0,), __VA_ARGS__)))
 
 typedef struct wf_iota_args {
   WF_BEGIN
@@ -855,7 +887,7 @@ WF_INLINE weft_tensor* wf_iota_at(weft_scope* s, const char* file, int line, wf_
   return weft_scope_adopt(s, error, out);
 }
 #define wf_iota(s, ...) \
-  wf_iota_at((s), __FILE__, __LINE__, WF_MAKE(wf_iota_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+  WF_CALL(wf_iota_at((s), __FILE__, __LINE__, WF_MAKE(wf_iota_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 typedef struct wf_pad_args {
   WF_BEGIN
@@ -876,7 +908,7 @@ WF_INLINE weft_tensor* wf_pad_at(weft_scope* s, const char* file, int line, wf_p
   return weft_scope_adopt(s, error, out);
 }
 #define wf_pad(s, ...) \
-  wf_pad_at((s), __FILE__, __LINE__, WF_MAKE(wf_pad_args, (), __VA_ARGS__))
+  WF_CALL(wf_pad_at((s), __FILE__, __LINE__, WF_MAKE(wf_pad_args, (), __VA_ARGS__)))
 
 typedef struct wf_reshape_args {
   WF_BEGIN
@@ -892,7 +924,7 @@ WF_INLINE weft_tensor* wf_reshape_at(weft_scope* s, const char* file, int line, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_reshape(s, ...) \
-  wf_reshape_at((s), __FILE__, __LINE__, WF_MAKE(wf_reshape_args, (), __VA_ARGS__))
+  WF_CALL(wf_reshape_at((s), __FILE__, __LINE__, WF_MAKE(wf_reshape_args, (), __VA_ARGS__)))
 
 typedef struct wf_reverse_args {
   WF_BEGIN
@@ -908,7 +940,7 @@ WF_INLINE weft_tensor* wf_reverse_at(weft_scope* s, const char* file, int line, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_reverse(s, ...) \
-  wf_reverse_at((s), __FILE__, __LINE__, WF_MAKE(wf_reverse_args, (), __VA_ARGS__))
+  WF_CALL(wf_reverse_at((s), __FILE__, __LINE__, WF_MAKE(wf_reverse_args, (), __VA_ARGS__)))
 
 typedef struct wf_scatter_args {
   WF_BEGIN
@@ -947,7 +979,7 @@ WF_INLINE weft_tensor* wf_scatter_at(weft_scope* s, const char* file, int line, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_scatter(s, ...) \
-  wf_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_scatter_args, (.input_batching_dims = NULL, .input_batching_dims_count = 0, .scatter_indices_batching_dims = NULL, .scatter_indices_batching_dims_count = 0,), __VA_ARGS__))
+  WF_CALL(wf_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_scatter_args, (.input_batching_dims = NULL, .input_batching_dims_count = 0, .scatter_indices_batching_dims = NULL, .scatter_indices_batching_dims_count = 0,), __VA_ARGS__)))
 
 typedef struct wf_slice_args {
   WF_BEGIN
@@ -967,7 +999,7 @@ WF_INLINE weft_tensor* wf_slice_at(weft_scope* s, const char* file, int line, wf
   return weft_scope_adopt(s, error, out);
 }
 #define wf_slice(s, ...) \
-  wf_slice_at((s), __FILE__, __LINE__, WF_MAKE(wf_slice_args, (), __VA_ARGS__))
+  WF_CALL(wf_slice_at((s), __FILE__, __LINE__, WF_MAKE(wf_slice_args, (), __VA_ARGS__)))
 
 typedef struct wf_slice_in_dim_args {
   WF_BEGIN
@@ -998,7 +1030,7 @@ WF_INLINE weft_tensor* wf_slice_in_dim_at(weft_scope* s, const char* file, int l
   return weft_scope_adopt(s, error, out);
 }
 #define wf_slice_in_dim(s, ...) \
-  wf_slice_in_dim_at((s), __FILE__, __LINE__, WF_MAKE(wf_slice_in_dim_args, (.start = WF_NO_INT, .limit = WF_NO_INT, .step = WF_NO_INT,), __VA_ARGS__))
+  WF_CALL(wf_slice_in_dim_at((s), __FILE__, __LINE__, WF_MAKE(wf_slice_in_dim_args, (.start = WF_NO_INT, .limit = WF_NO_INT, .step = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_squeeze_args {
   WF_BEGIN
@@ -1020,7 +1052,7 @@ WF_INLINE weft_tensor* wf_squeeze_at(weft_scope* s, const char* file, int line, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_squeeze(s, ...) \
-  wf_squeeze_at((s), __FILE__, __LINE__, WF_MAKE(wf_squeeze_args, (.dims = NULL, .dims_count = 0,), __VA_ARGS__))
+  WF_CALL(wf_squeeze_at((s), __FILE__, __LINE__, WF_MAKE(wf_squeeze_args, (.dims = NULL, .dims_count = 0,), __VA_ARGS__)))
 
 typedef struct wf_stack_args {
   WF_BEGIN
@@ -1041,7 +1073,7 @@ WF_INLINE weft_tensor* wf_stack_at(weft_scope* s, const char* file, int line, wf
   return weft_scope_adopt(s, error, out);
 }
 #define wf_stack(s, ...) \
-  wf_stack_at((s), __FILE__, __LINE__, WF_MAKE(wf_stack_args, (.axis = WF_NO_INT,), __VA_ARGS__))
+  WF_CALL(wf_stack_at((s), __FILE__, __LINE__, WF_MAKE(wf_stack_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_take_args {
   WF_BEGIN
@@ -1062,7 +1094,7 @@ WF_INLINE weft_tensor* wf_take_at(weft_scope* s, const char* file, int line, wf_
   return weft_scope_adopt(s, error, out);
 }
 #define wf_take(s, ...) \
-  wf_take_at((s), __FILE__, __LINE__, WF_MAKE(wf_take_args, (.axis = WF_NO_INT,), __VA_ARGS__))
+  WF_CALL(wf_take_at((s), __FILE__, __LINE__, WF_MAKE(wf_take_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_transpose_args {
   WF_BEGIN
@@ -1078,7 +1110,7 @@ WF_INLINE weft_tensor* wf_transpose_at(weft_scope* s, const char* file, int line
   return weft_scope_adopt(s, error, out);
 }
 #define wf_transpose(s, ...) \
-  wf_transpose_at((s), __FILE__, __LINE__, WF_MAKE(wf_transpose_args, (), __VA_ARGS__))
+  WF_CALL(wf_transpose_at((s), __FILE__, __LINE__, WF_MAKE(wf_transpose_args, (), __VA_ARGS__)))
 
 typedef struct wf_all_args {
   WF_BEGIN
@@ -1105,7 +1137,7 @@ WF_INLINE weft_tensor* wf_all_at(weft_scope* s, const char* file, int line, wf_a
   return weft_scope_adopt(s, error, out);
 }
 #define wf_all(s, ...) \
-  wf_all_at((s), __FILE__, __LINE__, WF_MAKE(wf_all_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__))
+  WF_CALL(wf_all_at((s), __FILE__, __LINE__, WF_MAKE(wf_all_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_any_args {
   WF_BEGIN
@@ -1132,7 +1164,7 @@ WF_INLINE weft_tensor* wf_any_at(weft_scope* s, const char* file, int line, wf_a
   return weft_scope_adopt(s, error, out);
 }
 #define wf_any(s, ...) \
-  wf_any_at((s), __FILE__, __LINE__, WF_MAKE(wf_any_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__))
+  WF_CALL(wf_any_at((s), __FILE__, __LINE__, WF_MAKE(wf_any_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_argmax_args {
   WF_BEGIN
@@ -1157,7 +1189,7 @@ WF_INLINE weft_tensor* wf_argmax_at(weft_scope* s, const char* file, int line, w
   return weft_scope_adopt(s, error, out);
 }
 #define wf_argmax(s, ...) \
-  wf_argmax_at((s), __FILE__, __LINE__, WF_MAKE(wf_argmax_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__))
+  WF_CALL(wf_argmax_at((s), __FILE__, __LINE__, WF_MAKE(wf_argmax_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_argmin_args {
   WF_BEGIN
@@ -1182,7 +1214,7 @@ WF_INLINE weft_tensor* wf_argmin_at(weft_scope* s, const char* file, int line, w
   return weft_scope_adopt(s, error, out);
 }
 #define wf_argmin(s, ...) \
-  wf_argmin_at((s), __FILE__, __LINE__, WF_MAKE(wf_argmin_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__))
+  WF_CALL(wf_argmin_at((s), __FILE__, __LINE__, WF_MAKE(wf_argmin_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_logsumexp_args {
   WF_BEGIN
@@ -1209,7 +1241,7 @@ WF_INLINE weft_tensor* wf_logsumexp_at(weft_scope* s, const char* file, int line
   return weft_scope_adopt(s, error, out);
 }
 #define wf_logsumexp(s, ...) \
-  wf_logsumexp_at((s), __FILE__, __LINE__, WF_MAKE(wf_logsumexp_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__))
+  WF_CALL(wf_logsumexp_at((s), __FILE__, __LINE__, WF_MAKE(wf_logsumexp_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_max_args {
   WF_BEGIN
@@ -1236,7 +1268,7 @@ WF_INLINE weft_tensor* wf_max_at(weft_scope* s, const char* file, int line, wf_m
   return weft_scope_adopt(s, error, out);
 }
 #define wf_max(s, ...) \
-  wf_max_at((s), __FILE__, __LINE__, WF_MAKE(wf_max_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__))
+  WF_CALL(wf_max_at((s), __FILE__, __LINE__, WF_MAKE(wf_max_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_mean_args {
   WF_BEGIN
@@ -1263,7 +1295,7 @@ WF_INLINE weft_tensor* wf_mean_at(weft_scope* s, const char* file, int line, wf_
   return weft_scope_adopt(s, error, out);
 }
 #define wf_mean(s, ...) \
-  wf_mean_at((s), __FILE__, __LINE__, WF_MAKE(wf_mean_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__))
+  WF_CALL(wf_mean_at((s), __FILE__, __LINE__, WF_MAKE(wf_mean_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_min_args {
   WF_BEGIN
@@ -1290,7 +1322,7 @@ WF_INLINE weft_tensor* wf_min_at(weft_scope* s, const char* file, int line, wf_m
   return weft_scope_adopt(s, error, out);
 }
 #define wf_min(s, ...) \
-  wf_min_at((s), __FILE__, __LINE__, WF_MAKE(wf_min_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__))
+  WF_CALL(wf_min_at((s), __FILE__, __LINE__, WF_MAKE(wf_min_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_prod_args {
   WF_BEGIN
@@ -1317,7 +1349,7 @@ WF_INLINE weft_tensor* wf_prod_at(weft_scope* s, const char* file, int line, wf_
   return weft_scope_adopt(s, error, out);
 }
 #define wf_prod(s, ...) \
-  wf_prod_at((s), __FILE__, __LINE__, WF_MAKE(wf_prod_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__))
+  WF_CALL(wf_prod_at((s), __FILE__, __LINE__, WF_MAKE(wf_prod_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_reduce_args {
   WF_BEGIN
@@ -1334,7 +1366,7 @@ WF_INLINE weft_tensor* wf_reduce_at(weft_scope* s, const char* file, int line, w
   return weft_scope_adopt(s, error, out);
 }
 #define wf_reduce(s, ...) \
-  wf_reduce_at((s), __FILE__, __LINE__, WF_MAKE(wf_reduce_args, (), __VA_ARGS__))
+  WF_CALL(wf_reduce_at((s), __FILE__, __LINE__, WF_MAKE(wf_reduce_args, (), __VA_ARGS__)))
 
 typedef struct wf_std_args {
   WF_BEGIN
@@ -1366,7 +1398,7 @@ WF_INLINE weft_tensor* wf_std_at(weft_scope* s, const char* file, int line, wf_s
   return weft_scope_adopt(s, error, out);
 }
 #define wf_std(s, ...) \
-  wf_std_at((s), __FILE__, __LINE__, WF_MAKE(wf_std_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__))
+  WF_CALL(wf_std_at((s), __FILE__, __LINE__, WF_MAKE(wf_std_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_sum_args {
   WF_BEGIN
@@ -1393,7 +1425,7 @@ WF_INLINE weft_tensor* wf_sum_at(weft_scope* s, const char* file, int line, wf_s
   return weft_scope_adopt(s, error, out);
 }
 #define wf_sum(s, ...) \
-  wf_sum_at((s), __FILE__, __LINE__, WF_MAKE(wf_sum_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__))
+  WF_CALL(wf_sum_at((s), __FILE__, __LINE__, WF_MAKE(wf_sum_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_var_args {
   WF_BEGIN
@@ -1425,7 +1457,7 @@ WF_INLINE weft_tensor* wf_var_at(weft_scope* s, const char* file, int line, wf_v
   return weft_scope_adopt(s, error, out);
 }
 #define wf_var(s, ...) \
-  wf_var_at((s), __FILE__, __LINE__, WF_MAKE(wf_var_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__))
+  WF_CALL(wf_var_at((s), __FILE__, __LINE__, WF_MAKE(wf_var_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_dot_general_args {
   WF_BEGIN
@@ -1454,7 +1486,7 @@ WF_INLINE weft_tensor* wf_dot_general_at(weft_scope* s, const char* file, int li
   return weft_scope_adopt(s, error, out);
 }
 #define wf_dot_general(s, ...) \
-  wf_dot_general_at((s), __FILE__, __LINE__, WF_MAKE(wf_dot_general_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+  WF_CALL(wf_dot_general_at((s), __FILE__, __LINE__, WF_MAKE(wf_dot_general_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 typedef struct wf_matmul_args {
   WF_BEGIN
@@ -1475,7 +1507,7 @@ WF_INLINE weft_tensor* wf_matmul_at(weft_scope* s, const char* file, int line, w
   return weft_scope_adopt(s, error, out);
 }
 #define wf_matmul(s, ...) \
-  wf_matmul_at((s), __FILE__, __LINE__, WF_MAKE(wf_matmul_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+  WF_CALL(wf_matmul_at((s), __FILE__, __LINE__, WF_MAKE(wf_matmul_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 typedef struct wf_avg_pool_args {
   WF_BEGIN
@@ -1511,7 +1543,7 @@ WF_INLINE weft_tensor* wf_avg_pool_at(weft_scope* s, const char* file, int line,
   return weft_scope_adopt(s, error, out);
 }
 #define wf_avg_pool(s, ...) \
-  wf_avg_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_avg_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_AVG_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0,), __VA_ARGS__))
+  WF_CALL(wf_avg_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_avg_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_AVG_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0,), __VA_ARGS__)))
 
 typedef struct wf_conv_args {
   WF_BEGIN
@@ -1563,7 +1595,7 @@ WF_INLINE weft_tensor* wf_conv_at(weft_scope* s, const char* file, int line, wf_
   return weft_scope_adopt(s, error, out);
 }
 #define wf_conv(s, ...) \
-  wf_conv_at((s), __FILE__, __LINE__, WF_MAKE(wf_conv_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_CONV_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .dilation = NULL, .dilation_count = 0, .groups = WF_NO_INT, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+  WF_CALL(wf_conv_at((s), __FILE__, __LINE__, WF_MAKE(wf_conv_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_CONV_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .dilation = NULL, .dilation_count = 0, .groups = WF_NO_INT, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 typedef struct wf_convolution_args {
   WF_BEGIN
@@ -1615,7 +1647,7 @@ WF_INLINE weft_tensor* wf_convolution_at(weft_scope* s, const char* file, int li
   return weft_scope_adopt(s, error, out);
 }
 #define wf_convolution(s, ...) \
-  wf_convolution_at((s), __FILE__, __LINE__, WF_MAKE(wf_convolution_args, (.feature_group_count = WF_NO_INT, .batch_group_count = WF_NO_INT, .window_reversal = NULL, .window_reversal_count = 0, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+  WF_CALL(wf_convolution_at((s), __FILE__, __LINE__, WF_MAKE(wf_convolution_args, (.feature_group_count = WF_NO_INT, .batch_group_count = WF_NO_INT, .window_reversal = NULL, .window_reversal_count = 0, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 typedef struct wf_max_pool_args {
   WF_BEGIN
@@ -1651,7 +1683,7 @@ WF_INLINE weft_tensor* wf_max_pool_at(weft_scope* s, const char* file, int line,
   return weft_scope_adopt(s, error, out);
 }
 #define wf_max_pool(s, ...) \
-  wf_max_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_max_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_MAX_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0,), __VA_ARGS__))
+  WF_CALL(wf_max_pool_at((s), __FILE__, __LINE__, WF_MAKE(wf_max_pool_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_MAX_POOL_PADDING_FORCE32, .pads = NULL, .pads_count = 0,), __VA_ARGS__)))
 
 typedef struct wf_reduce_window_args {
   WF_BEGIN
@@ -1697,7 +1729,7 @@ WF_INLINE weft_tensor* wf_reduce_window_at(weft_scope* s, const char* file, int 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_reduce_window(s, ...) \
-  wf_reduce_window_at((s), __FILE__, __LINE__, WF_MAKE(wf_reduce_window_args, (.window_strides = NULL, .window_strides_count = 0, .base_dilations = NULL, .base_dilations_count = 0, .window_dilations = NULL, .window_dilations_count = 0, .padding = NULL, .padding_count = 0,), __VA_ARGS__))
+  WF_CALL(wf_reduce_window_at((s), __FILE__, __LINE__, WF_MAKE(wf_reduce_window_args, (.window_strides = NULL, .window_strides_count = 0, .base_dilations = NULL, .base_dilations_count = 0, .window_dilations = NULL, .window_dilations_count = 0, .padding = NULL, .padding_count = 0,), __VA_ARGS__)))
 
 typedef struct wf_select_and_scatter_args {
   WF_BEGIN
@@ -1729,7 +1761,7 @@ WF_INLINE weft_tensor* wf_select_and_scatter_at(weft_scope* s, const char* file,
   return weft_scope_adopt(s, error, out);
 }
 #define wf_select_and_scatter(s, ...) \
-  wf_select_and_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_select_and_scatter_args, (.window_strides = NULL, .window_strides_count = 0, .padding = NULL, .padding_count = 0,), __VA_ARGS__))
+  WF_CALL(wf_select_and_scatter_at((s), __FILE__, __LINE__, WF_MAKE(wf_select_and_scatter_args, (.window_strides = NULL, .window_strides_count = 0, .padding = NULL, .padding_count = 0,), __VA_ARGS__)))
 
 typedef struct wf_batch_norm_args {
   WF_BEGIN
@@ -1763,7 +1795,7 @@ WF_INLINE void wf_batch_norm_at(weft_scope* s, const char* file, int line, wf_ba
   *a.out_batch_variance = weft_scope_adopt(s, NULL, r2);
 }
 #define wf_batch_norm(s, ...) \
-  wf_batch_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_batch_norm_args, (.axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE,), __VA_ARGS__))
+  WF_CALL(wf_batch_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_batch_norm_args, (.axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 typedef struct wf_batch_norm_inference_args {
   WF_BEGIN
@@ -1792,7 +1824,7 @@ WF_INLINE weft_tensor* wf_batch_norm_inference_at(weft_scope* s, const char* fil
   return weft_scope_adopt(s, error, out);
 }
 #define wf_batch_norm_inference(s, ...) \
-  wf_batch_norm_inference_at((s), __FILE__, __LINE__, WF_MAKE(wf_batch_norm_inference_args, (.axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE,), __VA_ARGS__))
+  WF_CALL(wf_batch_norm_inference_at((s), __FILE__, __LINE__, WF_MAKE(wf_batch_norm_inference_args, (.axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 typedef struct wf_cross_entropy_args {
   WF_BEGIN
@@ -1818,7 +1850,7 @@ WF_INLINE weft_tensor* wf_cross_entropy_at(weft_scope* s, const char* file, int 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_cross_entropy(s, ...) \
-  wf_cross_entropy_at((s), __FILE__, __LINE__, WF_MAKE(wf_cross_entropy_args, (.reduction = WEFT_CROSS_ENTROPY_REDUCTION_FORCE32, .label_smoothing = WF_NO_DOUBLE,), __VA_ARGS__))
+  WF_CALL(wf_cross_entropy_at((s), __FILE__, __LINE__, WF_MAKE(wf_cross_entropy_args, (.reduction = WEFT_CROSS_ENTROPY_REDUCTION_FORCE32, .label_smoothing = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 typedef struct wf_dropout_args {
   WF_BEGIN
@@ -1838,7 +1870,7 @@ WF_INLINE weft_tensor* wf_dropout_at(weft_scope* s, const char* file, int line, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_dropout(s, ...) \
-  wf_dropout_at((s), __FILE__, __LINE__, WF_MAKE(wf_dropout_args, (.rate = WF_NO_DOUBLE,), __VA_ARGS__))
+  WF_CALL(wf_dropout_at((s), __FILE__, __LINE__, WF_MAKE(wf_dropout_args, (.rate = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 typedef struct wf_elu_args {
   WF_BEGIN
@@ -1858,7 +1890,7 @@ WF_INLINE weft_tensor* wf_elu_at(weft_scope* s, const char* file, int line, wf_e
   return weft_scope_adopt(s, error, out);
 }
 #define wf_elu(s, ...) \
-  wf_elu_at((s), __FILE__, __LINE__, WF_MAKE(wf_elu_args, (.alpha = WF_NO_DOUBLE,), __VA_ARGS__))
+  WF_CALL(wf_elu_at((s), __FILE__, __LINE__, WF_MAKE(wf_elu_args, (.alpha = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 typedef struct wf_embedding_args {
   WF_BEGIN
@@ -1879,7 +1911,7 @@ WF_INLINE weft_tensor* wf_embedding_at(weft_scope* s, const char* file, int line
   return weft_scope_adopt(s, error, out);
 }
 #define wf_embedding(s, ...) \
-  wf_embedding_at((s), __FILE__, __LINE__, WF_MAKE(wf_embedding_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+  WF_CALL(wf_embedding_at((s), __FILE__, __LINE__, WF_MAKE(wf_embedding_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 typedef struct wf_gelu_args {
   WF_BEGIN
@@ -1899,7 +1931,7 @@ WF_INLINE weft_tensor* wf_gelu_at(weft_scope* s, const char* file, int line, wf_
   return weft_scope_adopt(s, error, out);
 }
 #define wf_gelu(s, ...) \
-  wf_gelu_at((s), __FILE__, __LINE__, WF_MAKE(wf_gelu_args, (.form = WEFT_GELU_FORM_FORCE32,), __VA_ARGS__))
+  WF_CALL(wf_gelu_at((s), __FILE__, __LINE__, WF_MAKE(wf_gelu_args, (.form = WEFT_GELU_FORM_FORCE32,), __VA_ARGS__)))
 
 typedef struct wf_layer_norm_args {
   WF_BEGIN
@@ -1926,7 +1958,7 @@ WF_INLINE weft_tensor* wf_layer_norm_at(weft_scope* s, const char* file, int lin
   return weft_scope_adopt(s, error, out);
 }
 #define wf_layer_norm(s, ...) \
-  wf_layer_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_layer_norm_args, (.axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE,), __VA_ARGS__))
+  WF_CALL(wf_layer_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_layer_norm_args, (.axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 typedef struct wf_leaky_relu_args {
   WF_BEGIN
@@ -1946,7 +1978,7 @@ WF_INLINE weft_tensor* wf_leaky_relu_at(weft_scope* s, const char* file, int lin
   return weft_scope_adopt(s, error, out);
 }
 #define wf_leaky_relu(s, ...) \
-  wf_leaky_relu_at((s), __FILE__, __LINE__, WF_MAKE(wf_leaky_relu_args, (.slope = WF_NO_DOUBLE,), __VA_ARGS__))
+  WF_CALL(wf_leaky_relu_at((s), __FILE__, __LINE__, WF_MAKE(wf_leaky_relu_args, (.slope = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 WF_INLINE weft_tensor* wf_linear_at(weft_scope* s, weft_tensor* x, weft_tensor* w, weft_tensor* b, const char* file,
                                     int line) {
@@ -1975,7 +2007,7 @@ WF_INLINE weft_tensor* wf_log_softmax_at(weft_scope* s, const char* file, int li
   return weft_scope_adopt(s, error, out);
 }
 #define wf_log_softmax(s, ...) \
-  wf_log_softmax_at((s), __FILE__, __LINE__, WF_MAKE(wf_log_softmax_args, (.axis = WF_NO_INT,), __VA_ARGS__))
+  WF_CALL(wf_log_softmax_at((s), __FILE__, __LINE__, WF_MAKE(wf_log_softmax_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_mse_args {
   WF_BEGIN
@@ -1996,7 +2028,7 @@ WF_INLINE weft_tensor* wf_mse_at(weft_scope* s, const char* file, int line, wf_m
   return weft_scope_adopt(s, error, out);
 }
 #define wf_mse(s, ...) \
-  wf_mse_at((s), __FILE__, __LINE__, WF_MAKE(wf_mse_args, (.reduction = WEFT_MSE_REDUCTION_FORCE32,), __VA_ARGS__))
+  WF_CALL(wf_mse_at((s), __FILE__, __LINE__, WF_MAKE(wf_mse_args, (.reduction = WEFT_MSE_REDUCTION_FORCE32,), __VA_ARGS__)))
 
 typedef struct wf_one_hot_args {
   WF_BEGIN
@@ -2017,7 +2049,7 @@ WF_INLINE weft_tensor* wf_one_hot_at(weft_scope* s, const char* file, int line, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_one_hot(s, ...) \
-  wf_one_hot_at((s), __FILE__, __LINE__, WF_MAKE(wf_one_hot_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+  WF_CALL(wf_one_hot_at((s), __FILE__, __LINE__, WF_MAKE(wf_one_hot_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 WF_INLINE weft_tensor* wf_relu_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -2054,7 +2086,7 @@ WF_INLINE weft_tensor* wf_rms_norm_at(weft_scope* s, const char* file, int line,
   return weft_scope_adopt(s, error, out);
 }
 #define wf_rms_norm(s, ...) \
-  wf_rms_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_rms_norm_args, (.epsilon = WF_NO_DOUBLE,), __VA_ARGS__))
+  WF_CALL(wf_rms_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_rms_norm_args, (.epsilon = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 typedef struct wf_scaled_dot_product_attention_args {
   WF_BEGIN
@@ -2082,7 +2114,7 @@ WF_INLINE weft_tensor* wf_scaled_dot_product_attention_at(weft_scope* s, const c
   return weft_scope_adopt(s, error, out);
 }
 #define wf_scaled_dot_product_attention(s, ...) \
-  wf_scaled_dot_product_attention_at((s), __FILE__, __LINE__, WF_MAKE(wf_scaled_dot_product_attention_args, (.causal = WF_NO_BOOL, .scale = WF_NO_DOUBLE,), __VA_ARGS__))
+  WF_CALL(wf_scaled_dot_product_attention_at((s), __FILE__, __LINE__, WF_MAKE(wf_scaled_dot_product_attention_args, (.causal = WF_NO_BOOL, .scale = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 WF_INLINE weft_tensor* wf_silu_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -2110,7 +2142,7 @@ WF_INLINE weft_tensor* wf_softmax_at(weft_scope* s, const char* file, int line, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_softmax(s, ...) \
-  wf_softmax_at((s), __FILE__, __LINE__, WF_MAKE(wf_softmax_args, (.axis = WF_NO_INT,), __VA_ARGS__))
+  WF_CALL(wf_softmax_at((s), __FILE__, __LINE__, WF_MAKE(wf_softmax_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
 
 WF_INLINE weft_tensor* wf_softplus_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -2139,7 +2171,7 @@ WF_INLINE weft_tensor* wf_bernoulli_at(weft_scope* s, const char* file, int line
   return weft_scope_adopt(s, error, out);
 }
 #define wf_bernoulli(s, ...) \
-  wf_bernoulli_at((s), __FILE__, __LINE__, WF_MAKE(wf_bernoulli_args, (.probability = WF_NO_DOUBLE,), __VA_ARGS__))
+  WF_CALL(wf_bernoulli_at((s), __FILE__, __LINE__, WF_MAKE(wf_bernoulli_args, (.probability = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 typedef struct wf_normal_args {
   WF_BEGIN
@@ -2170,7 +2202,7 @@ WF_INLINE weft_tensor* wf_normal_at(weft_scope* s, const char* file, int line, w
   return weft_scope_adopt(s, error, out);
 }
 #define wf_normal(s, ...) \
-  wf_normal_at((s), __FILE__, __LINE__, WF_MAKE(wf_normal_args, (.mean = WF_NO_DOUBLE, .deviation = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+  WF_CALL(wf_normal_at((s), __FILE__, __LINE__, WF_MAKE(wf_normal_args, (.mean = WF_NO_DOUBLE, .deviation = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 typedef struct wf_rng_bit_generator_args {
   WF_BEGIN
@@ -2196,7 +2228,7 @@ WF_INLINE void wf_rng_bit_generator_at(weft_scope* s, const char* file, int line
   *a.out_output = weft_scope_adopt(s, NULL, r1);
 }
 #define wf_rng_bit_generator(s, ...) \
-  wf_rng_bit_generator_at((s), __FILE__, __LINE__, WF_MAKE(wf_rng_bit_generator_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+  WF_CALL(wf_rng_bit_generator_at((s), __FILE__, __LINE__, WF_MAKE(wf_rng_bit_generator_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 typedef struct wf_uniform_args {
   WF_BEGIN
@@ -2227,6 +2259,6 @@ WF_INLINE weft_tensor* wf_uniform_at(weft_scope* s, const char* file, int line, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_uniform(s, ...) \
-  wf_uniform_at((s), __FILE__, __LINE__, WF_MAKE(wf_uniform_args, (.low = WF_NO_DOUBLE, .high = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__))
+  WF_CALL(wf_uniform_at((s), __FILE__, __LINE__, WF_MAKE(wf_uniform_args, (.low = WF_NO_DOUBLE, .high = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 #endif /* WEFT_FLUENT_H */

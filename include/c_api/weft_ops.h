@@ -691,7 +691,7 @@ WEFT_API void weft_full_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   shape: result shape; list of integers
  *   value: the number; number
  *   dtype: element type; dtype; default f32
- *   integer: the number exactly, where a double cannot hold it; value is then 0. For ui64 its 64 bits: -1 is the
+ *   integer: the number exactly, where a double cannot hold it; value is then 0. For u64 its 64 bits: -1 is the
  *   largest; integer; absent unless given
  * Fluent: x = wf_full(s, WF_INTS(2, 3), 0.5);
  * StableHLO: weft.full. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
@@ -2126,12 +2126,12 @@ typedef struct weft_rng_bit_generator_opts {
 #define WEFT_RNG_BIT_GENERATOR_OPTS_INIT {sizeof(weft_rng_bit_generator_opts), NULL, 0, (weft_dtype)0, 0}
 WEFT_API void weft_rng_bit_generator_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Random bits by Philox-4x32-10, and the state after them. Element i takes word i % 4 of counter + i / 4 (ui64: two
+/* Random bits by Philox-4x32-10, and the state after them. Element i takes word i % 4 of counter + i / 4 (u64: two
  * words, low first), as StableHLO's rng_bit_generator PHILOX; bit-equal on every backend. Source: Salmon et al.,
  * Parallel Random Numbers (2011).
  *   state: generator: key, counter low, counter high; unsigned integer
  *   shape: shape of the bits; list of integers
- *   dtype: ui32 or ui64; dtype; default ui32
+ *   dtype: u32 or u64; dtype; default u32
  * Fluent: wf_rng_bit_generator(s, state, WF_INTS(64), &state, &bits);
  * StableHLO: rng_bit_generator. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */

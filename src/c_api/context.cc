@@ -65,10 +65,7 @@ int LevelOf(std::string_view name) {
 class ReleaseOnFailure {
  public:
   ReleaseOnFailure(weft_release_fn release, void* user_data) : release_(release), user_data_(user_data) {}
-  ~ReleaseOnFailure() {
-    const CallingOut out;
-    if (release_ != nullptr) release_(user_data_);
-  }
+  ~ReleaseOnFailure() { RunRelease(release_, user_data_); }
   void Disarm() { release_ = nullptr; }
 
  private:
@@ -115,7 +112,8 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   config.options.seed = static_cast<uint64_t>(settings.integer(Option::kSeed));
   config.options.isa = settings.text(Option::kIsa);
   config.options.verify_between_passes = settings.truth(Option::kVerifyBetweenPasses);
-  config.log = [state = context->log_](lazy::LogLevel level, std::string_view text) { state->Write(level, text); };
+  config.log = {[state = context->log_](lazy::LogLevel level, std::string_view text) { state->Write(level, text); },
+                std::shared_ptr<const std::atomic<int>>(context->log_, &context->log_->least())};
   WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings));
   auto early_warnings = std::make_shared<std::atomic<int>>(0);  // before there is an engine to count them
   if (settings.text(Option::kCacheMode) != "off") {
@@ -172,6 +170,7 @@ absl::Status Context::InBackground(std::function<void()> work) {
   Background& added = background_.emplace_back(std::thread(), done);  // before there is a thread that would have to end
   try {
     added.thread = std::thread([work = std::move(work), done] {
+      SetDefaultFloats();
       work();
       done->store(true, std::memory_order_release);
     });
@@ -201,8 +200,7 @@ Context::~Context() {
   }
   cache_engine_->store(nullptr);
   log_->Set(nullptr);
-  const CallingOut out;
-  if (pressure_release_ != nullptr) pressure_release_(pressure_data_);
+  RunRelease(pressure_release_, pressure_data_);
 }
 
 }  // namespace weft::c_api

@@ -22,16 +22,21 @@ class CompileCacheStore;
 
 namespace weft::c_api {
 
+// Ends what a caller handed over, in the caller's floating-point environment. NULL is allowed.
+inline void RunRelease(weft_release_fn release, void* user_data) {
+  if (release == nullptr) return;
+  const CallingOut out;
+  release(user_data);
+}
+
 // A function, its data and how to end that; ends it exactly once.
 class LogSink {
  public:
   LogSink(weft_log_fn log, void* user_data, weft_release_fn release, int min_level)
       : log_(log), user_data_(user_data), release_(release), min_level_(min_level) {}
-  ~LogSink() {
-    const CallingOut out;
-    if (release_ != nullptr) release_(user_data_);
-  }
+  ~LogSink() { RunRelease(release_, user_data_); }
   LogSink(const LogSink&) = delete;
+  int min_level() const { return log_ == nullptr ? WEFT_LOG_OFF : min_level_; }
   void Write(lazy::LogLevel level, std::string_view text) const {
     if (log_ == nullptr || static_cast<int>(level) < min_level_) return;
     const CallingOut out;
@@ -52,6 +57,7 @@ class LogState {
     {
       MutexLock lock(mutex_);
       sink_.swap(sink);
+      least_.store(sink_ == nullptr ? WEFT_LOG_OFF : sink_->min_level(), std::memory_order_relaxed);
     }
   }  // the old hook's release runs here, without the lock
   void Write(lazy::LogLevel level, std::string_view text) {
@@ -63,7 +69,11 @@ class LogState {
     if (sink != nullptr) sink->Write(level, text);
   }
 
+  // The least level that reaches anybody.
+  const std::atomic<int>& least() const { return least_; }
+
  private:
+  std::atomic<int> least_{WEFT_LOG_OFF};
   Mutex mutex_;
   std::shared_ptr<LogSink> sink_ ABSL_GUARDED_BY(mutex_);
 };
@@ -103,6 +113,10 @@ class Context final : public RefCounted {
 
  private:
   Context() = default;
+  bool AskForMemory(uint64_t bytes) const {
+    const CallingOut out;
+    return pressure_(pressure_data_, bytes) != 0;
+  }
   // The last handle is gone: waits for everything. Afterwards only releases work.
   ~Context() override;
   static bool IsExhausted(const absl::Status& status) { return status.code() == absl::StatusCode::kResourceExhausted; }

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "src/c_api/context.h"
+#include "src/c_api/guess.h"
 #include "src/c_api/options.h"
 #include "weft.h"
 
@@ -12,10 +13,9 @@ namespace {
 
 // Of options that make no context: each release runs exactly once, whatever fails.
 void ReleaseHooks(const weft_context_options& o) {
-  const CallingOut out;
-  if (o.log_release != nullptr) o.log_release(o.log_user_data);
-  if (o.allocator_release != nullptr) o.allocator_release(o.allocator_user_data);
-  if (o.pressure_release != nullptr) o.pressure_release(o.pressure_user_data);
+  RunRelease(o.log_release, o.log_user_data);
+  RunRelease(o.allocator_release, o.allocator_user_data);
+  RunRelease(o.pressure_release, o.pressure_user_data);
 }
 
 bool IsOfThisProcess(const weft_context* ctx) {
@@ -25,7 +25,10 @@ bool IsOfThisProcess(const weft_context* ctx) {
 
 absl::StatusOr<size_t> KnownOption(std::string_view name) {
   if (const std::optional<size_t> found = FindOption(name)) return *found;
-  return UserErrorOf(absl::StatusCode::kNotFound, "there is no option '", name, "'; weft_option_list names all");
+  std::vector<std::string_view> names;
+  for (const OptionRow& row : kOptions) names.push_back(row.info.name);
+  return UserErrorOf(absl::StatusCode::kNotFound, "there is no option '", name, "'", DidYouMean(name, names),
+                     "weft_option_list names all");
 }
 
 }  // namespace

@@ -40,6 +40,24 @@ weft_error* ToError(const absl::Status& status) noexcept {
   }
 }
 
+weft_error* ToErrorOf(std::string_view function, const absl::Status& status) noexcept {
+  constexpr std::string_view kOurs = "weft_";
+  std::string_view text = status.message();
+  if (!function.starts_with(kOurs) || text.starts_with(kOurs) || status.GetPayload(kPayloadOperation).has_value()) {
+    return ToError(status);
+  }
+  try {
+    // Parts below say "assign: …" where they know no more.
+    const std::string_view verb = function.substr(function.rfind('_') + 1);
+    if (text.starts_with(verb) && text.substr(verb.size()).starts_with(": ")) text.remove_prefix(verb.size() + 2);
+    absl::Status named(status.code(), absl::StrCat(function, ": ", text));
+    status.ForEachPayload([&](std::string_view key, const absl::Cord& value) { named.SetPayload(key, value); });
+    return ToError(named);
+  } catch (...) {
+    return OutOfMemory();
+  }
+}
+
 absl::Status FromError(const weft_error* error) {
   if (error == OutOfMemory()) return absl::ResourceExhaustedError(kOutOfMemoryText);
   const Pin<Error> found = Find(error);
@@ -63,7 +81,7 @@ weft_error* FromException() noexcept {
 }
 
 weft_error* Unimplemented(const char* function) noexcept {
-  return Guard([&] { return absl::UnimplementedError(absl::StrCat(function, " is not there in this version")); });
+  return Guard([&] { return absl::UnimplementedError(absl::StrCat(function, " is not there in this version")); }, "");
 }
 
 absl::Status NullArgument(std::string_view parameter) { return UserError(parameter, " is NULL"); }
@@ -150,13 +168,15 @@ const char* weft_error_payload(const weft_error* error, const char* key, size_t 
 }
 
 weft_error* weft_error_new(weft_code code, const char* message, size_t length) noexcept {
-  return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(message, length, "message"));
+  // Without a function's name: what the caller says is the whole text.
+  const auto made = [&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(message, length, "weft_error_new: message"));
     if (code < WEFT_CANCELLED || code > WEFT_UNAUTHENTICATED) {
       return absl::UnknownError(absl::StrCat("code ", static_cast<int>(code), ": ", text));
     }
     return absl::Status(static_cast<absl::StatusCode>(code), text);
-  });
+  };
+  return Guard(made, "");
 }
 
 void weft_error_retain(weft_error* error) noexcept {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/c_api/handles.h"
+#include "src/runtime/float_environment.h"
 #include "src/runtime/status.h"
 
 namespace weft::c_api {
@@ -49,17 +50,21 @@ absl::Status MakeBlob(std::string bytes, weft_blob** out);
 
 // Null for OK. Falls back to the static out-of-memory error.
 weft_error* ToError(const absl::Status& status) noexcept;
+// The same, and the text begins with the C function unless it names an operation or a function already.
+weft_error* ToErrorOf(std::string_view function, const absl::Status& status) noexcept;
 // The status behind an error of the caller's, borrowed.
 absl::Status FromError(const weft_error* error);
 weft_error* OutOfMemory() noexcept;
 weft_error* FromException() noexcept;  // within a catch block
 weft_error* Unimplemented(const char* function) noexcept;
 
+// `function` is who calls this.
 template <typename Body>
-weft_error* Guard(Body&& body) noexcept {
+weft_error* Guard(Body&& body, const char* function = __builtin_FUNCTION()) noexcept {
+  const CallFloats floats;
   try {
     const absl::Status status = body();
-    return status.ok() ? nullptr : ToError(status);
+    return status.ok() ? nullptr : ToErrorOf(function, status);
   } catch (...) {
     return FromException();
   }

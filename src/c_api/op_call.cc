@@ -16,6 +16,20 @@ absl::Status Prefix(const ir::OpDef& op, const absl::Status& status) {
   return result;
 }
 
+std::string NameOfValueType(int32_t type) {
+  switch (type) {
+    case WEFT_VALUE_INT: return "an integer (WEFT_VALUE_INT)";
+    case WEFT_VALUE_DOUBLE: return "a number (WEFT_VALUE_DOUBLE)";
+    case WEFT_VALUE_BOOL: return "a truth value (WEFT_VALUE_BOOL)";
+    case WEFT_VALUE_DTYPE: return "a dtype (WEFT_VALUE_DTYPE)";
+    case WEFT_VALUE_ENUM: return "an enumerator (WEFT_VALUE_ENUM)";
+    case WEFT_VALUE_INTS: return "integers (WEFT_VALUE_INTS)";
+    case WEFT_VALUE_DOUBLES: return "numbers (WEFT_VALUE_DOUBLES)";
+    case WEFT_VALUE_TEXT: return "text (WEFT_VALUE_TEXT)";
+    default: return absl::StrCat("the unknown weft_value_type ", type);
+  }
+}
+
 }  // namespace
 
 OpCall::OpCall(const ir::OpDef& op, weft_context* ctx) : op_(op), context_(Find(ctx)) {
@@ -24,6 +38,7 @@ OpCall::OpCall(const ir::OpDef& op, weft_context* ctx) : op_(op), context_(Find(
   } else {
     status_ = context_->Usable();
   }
+  if (!status_.ok()) status_ = Prefix(op_, status_);
 }
 
 absl::Status OpCall::BadOperand(size_t i) const {
@@ -139,7 +154,7 @@ void OpCall::SetAny(size_t at, int32_t type, int64_t i, double d, const void* da
       if (type == WEFT_VALUE_DOUBLE) return SetDouble(at, d);
       if (type == WEFT_VALUE_INT) {
         // Up to 2^53 in magnitude a double holds every integer; beyond, asking is better than rounding.
-        if (static_cast<long double>(i) == static_cast<double>(i)) return SetDouble(at, static_cast<double>(i));
+        if (static_cast<__int128>(static_cast<double>(i)) == i) return SetDouble(at, static_cast<double>(i));
         return Fail(Bad(at, absl::StrCat("is ", i, ", which no double holds exactly")));
       }
       break;
@@ -177,7 +192,7 @@ void OpCall::SetAny(size_t at, int32_t type, int64_t i, double d, const void* da
   }
   static constexpr const char* kKinds[] = {"an integer", "a number", "0 or 1", "an enumerator", "a dtype",
                                            "integers",   "numbers",  "text",   "a literal"};
-  Fail(Bad(at, absl::StrCat("takes ", kKinds[static_cast<int>(attr.type)], ", not a weft_value_type of ", type)));
+  Fail(Bad(at, absl::StrCat("takes ", kKinds[static_cast<int>(attr.type)], ", not ", NameOfValueType(type))));
 }
 
 void OpCall::CheckPresent(uint64_t present, uint64_t known) {

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "src/c_api/context.h"
+#include "src/c_api/guess.h"
 #include "src/c_api/op_call.h"
 #include "src/ops/registry.h"
 #include "weft.h"
@@ -14,7 +15,12 @@ namespace {
 absl::StatusOr<const ir::OpDef*> ExportedOp(std::string_view name) {
   const ir::OpDef* op = ops::FindOp(name);
   if (op == nullptr || !op->exported) {
-    return UserErrorOf(absl::StatusCode::kNotFound, "there is no operation '", name, "'; weft_op_list names all");
+    std::vector<std::string_view> names;
+    for (const ir::OpDef* known : ops::AllOps()) {
+      if (known->exported) names.push_back(known->c_name);
+    }
+    return UserErrorOf(absl::StatusCode::kNotFound, "there is no operation '", name, "'", DidYouMean(name, names),
+                       "weft_op_list names all");
   }
   return op;
 }
@@ -49,8 +55,10 @@ weft_error* weft_op_apply(weft_context* ctx, const char* name, size_t name_lengt
       if (at == op->attrs.size()) {
         std::string known;
         for (const ir::AttrDef& attr : op->attrs) absl::StrAppend(&known, known.empty() ? "" : ", ", attr.name);
-        return UserError(op->c_name, ": there is no attribute '", key, "'",
-                         known.empty() ? "; it takes none" : absl::StrCat("; there are ", known));
+        absl::Status status = UserError(op->c_name, ": there is no attribute '", key, "'",
+                                        known.empty() ? "; it takes none" : absl::StrCat("; there are ", known));
+        status.SetPayload(kPayloadOperation, absl::Cord(op->c_name));
+        return status;
       }
       call.SetAny(at, a.type, a.i, a.d, a.data, a.count);
     }

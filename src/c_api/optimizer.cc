@@ -52,8 +52,8 @@ absl::Status Create(weft_context* ctx, weft_tensor* const* params, size_t count,
 }
 
 weft_error* CreateAdam(weft_context* ctx, weft_tensor* const* params, size_t count, const weft_adam_options* options,
-                       Kind kind, weft_optimizer** out) noexcept {
-  return Guard([&]() -> absl::Status {
+                       Kind kind, weft_optimizer** out, const char* function = __builtin_FUNCTION()) noexcept {
+  const auto body = [&]() -> absl::Status {
     weft_adam_options o;
     WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_adam_options", &o));
     lazy::OptimizerOptions made{.kind = kind};
@@ -68,7 +68,8 @@ weft_error* CreateAdam(weft_context* ctx, weft_tensor* const* params, size_t cou
     WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.epsilon", made.epsilon, 0, HUGE_VAL));
     WEFT_RETURN_IF_ERROR(InRange("weft_adam_options.weight_decay", made.weight_decay, 0, HUGE_VAL));
     return Create(ctx, params, count, made, out);
-  });
+  };
+  return Guard(body, function);
 }
 
 // A child of a dict, or NOT_FOUND that says what the state lacks.
@@ -114,6 +115,7 @@ weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, siz
 weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads, size_t count,
                                 double lr) noexcept {
   return Guard([&]() -> absl::Status {
+    const FloatScope floats;  // constants of the step are computed here
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Optimizer> object, Get(optimizer, "optimizer"));
     if (!std::isfinite(lr)) return UserError("weft_optimizer_step: lr is ", lr, "; it must be finite");
     if (count != object->parameters().size()) {

@@ -26,6 +26,7 @@ extern "C" weft_error* weft_tensor_to_string(weft_tensor* tensor, const weft_pri
     if (o.precision != 0) print.precision = o.precision < 0 ? 0 : o.precision;
     if (o.line_width != 0) print.line_width = o.line_width;
     const int64_t size = BytesOf(t->dtype());
+    const FloatScope floats;
     WEFT_ASSIGN_OR_RETURN(std::string text, FormatTensor(t->dtype(), t->dims(), print,
                                                          [&](int64_t first, int64_t, std::span<std::byte> to) {
                                                            return t->engine().ReadBytes(t.get(), first * size, to);

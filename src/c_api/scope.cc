@@ -175,22 +175,29 @@ weft_error* weft_scope_keep(weft_scope* scope, weft_tensor* tensor, weft_tensor*
 }
 
 weft_error* weft_scope_check(weft_scope* scope) noexcept {
-  return Guard([&]() -> absl::Status {
-    WEFT_ASSIGN_OR_RETURN(Pin<Scope> object, Get(scope, "scope"));
+  // The error says which call it is of, which is not this one.
+  const auto check = [&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<Scope> object, Get(scope, "weft_scope_check: scope"));
     return object->error();
-  });
+  };
+  return Guard(check, "");
 }
 
 weft_error* weft_scope_end(weft_scope* scope) noexcept {
-  return Guard([&]() -> absl::Status {
+  const auto end = [&]() -> absl::Status {
     if (scope == nullptr) {
-      return UserError("scope is NULL: weft_scope_begin or wf_begin failed; its context was NULL or had been released");
+      return UserError(
+          "weft_scope_end: scope is NULL: weft_scope_begin or wf_begin failed; its context was NULL or had been "
+          "released");
     }
-    WEFT_ASSIGN_OR_RETURN(Pin<Scope> object, Get(scope, "scope"));
+    WEFT_ASSIGN_OR_RETURN(Pin<Scope> object, Get(scope, "weft_scope_end: scope"));
     // Of two threads that end it, one does.
-    if (!ReleaseHandle(scope, HandleType::kScope)) return BadHandle(scope, HandleType::kScope, "scope");
+    if (!ReleaseHandle(scope, HandleType::kScope)) {
+      return BadHandle(scope, HandleType::kScope, "weft_scope_end: scope");
+    }
     return object->error();
-  });
+  };
+  return Guard(end, "");
 }
 
 }  // extern "C"

@@ -160,6 +160,7 @@ weft_error* weft_tensor_from_u64(weft_context* ctx, weft_dtype dtype, uint64_t v
     const bool fits =
         wide ? type == DType::kU64 || (IsFloat(type) && type != DType::kF16) : Fits(type, static_cast<int64_t>(value));
     if (!fits) return UserError("weft_tensor_from_u64: ", value, " does not fit ", NameOf(type));
+    const FloatScope floats;
     HostTensor number(type, {});
     number.SetUnsigned(0, value);
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor,

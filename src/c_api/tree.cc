@@ -162,24 +162,27 @@ absl::Status AddNode(weft_tree* tree, uint32_t parent, const char* key, size_t k
 }
 
 weft_error* AddValue(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node,
-                     const Tree::Value& value) noexcept {
-  return Guard([&] {
+                     const Tree::Value& value, const char* function = __builtin_FUNCTION()) noexcept {
+  const auto body = [&] {
     return AddNode(tree, parent, key, key_length, out_node,
                    [&](TensorTree& to, std::string_view name) { return to.tree.Add(parent, name, value); });
-  });
+  };
+  return Guard(body, function);
 }
 
-// One get function: the node, checked for its kind.
+// One get function, its name last: the node, checked for its kind.
 template <typename Take>
-weft_error* GetNode(weft_tree* tree, uint32_t node, std::string_view wanted, Take&& take) noexcept {
-  return Guard([&]() -> absl::Status {
+weft_error* GetNode(weft_tree* tree, uint32_t node, std::string_view wanted, Take&& take,
+                    const char* function = __builtin_FUNCTION()) noexcept {
+  const auto body = [&]() -> absl::Status {
     return OnTree(tree, [&](const TensorTree& from) -> absl::Status {
       WEFT_ASSIGN_OR_RETURN(const Tree::Node* found, from.Node(node));
       if (take(*found)) return absl::OkStatus();
       return UserErrorOf(absl::StatusCode::kFailedPrecondition, "node '", from.tree.PathOf(node), "' is ",
                          Tree::NameOf(found->kind), ", not ", wanted);
     });
-  });
+  };
+  return Guard(body, function);
 }
 
 }  // namespace
@@ -363,7 +366,7 @@ weft_error* weft_tree_get_tensor(weft_tree* tree, uint32_t node, weft_tensor** o
   });
 }
 weft_error* weft_tree_get_bool(weft_tree* tree, uint32_t node, int32_t* out_value) noexcept {
-  if (out_value == nullptr) return ToError(NullArgument("out_value"));
+  if (out_value == nullptr) return ToErrorOf(__func__, NullArgument("out_value"));
   return GetNode(tree, node, "a bool", [&](const Tree::Node& n) {
     if (n.kind != Tree::Kind::kBool) return false;
     *out_value = n.boolean ? 1 : 0;
@@ -371,7 +374,7 @@ weft_error* weft_tree_get_bool(weft_tree* tree, uint32_t node, int32_t* out_valu
   });
 }
 weft_error* weft_tree_get_i64(weft_tree* tree, uint32_t node, int64_t* out_value) noexcept {
-  if (out_value == nullptr) return ToError(NullArgument("out_value"));
+  if (out_value == nullptr) return ToErrorOf(__func__, NullArgument("out_value"));
   return GetNode(tree, node, "an integer", [&](const Tree::Node& n) {
     if (n.kind != Tree::Kind::kInt64) return false;
     *out_value = n.int64;
@@ -379,7 +382,7 @@ weft_error* weft_tree_get_i64(weft_tree* tree, uint32_t node, int64_t* out_value
   });
 }
 weft_error* weft_tree_get_f64(weft_tree* tree, uint32_t node, double* out_value) noexcept {
-  if (out_value == nullptr) return ToError(NullArgument("out_value"));
+  if (out_value == nullptr) return ToErrorOf(__func__, NullArgument("out_value"));
   return GetNode(tree, node, "a number", [&](const Tree::Node& n) {
     if (n.kind != Tree::Kind::kFloat64 && n.kind != Tree::Kind::kInt64) return false;
     *out_value = n.kind == Tree::Kind::kInt64 ? static_cast<double>(n.int64) : n.float64;
@@ -388,7 +391,7 @@ weft_error* weft_tree_get_f64(weft_tree* tree, uint32_t node, double* out_value)
 }
 weft_error* weft_tree_get_data(weft_tree* tree, uint32_t node, const void** out_data, size_t* out_length) noexcept {
   if (out_data == nullptr || out_length == nullptr)
-    return ToError(NullArgument(out_data == nullptr ? "out_data" : "out_length"));
+    return ToErrorOf(__func__, NullArgument(out_data == nullptr ? "out_data" : "out_length"));
   return GetNode(tree, node, "text or bytes", [&](const Tree::Node& n) {
     if (n.kind != Tree::Kind::kText && n.kind != Tree::Kind::kBytes) return false;
     *out_data = n.text.c_str();

@@ -4,6 +4,7 @@
 #include <new>
 #include <system_error>
 
+#include "src/runtime/float_environment.h"
 #include "src/runtime/thread_pool.h"
 
 namespace weft::compiler {
@@ -55,6 +56,7 @@ Ref<CompileQueue::Job> CompileQueue::Enter(ProgramCache& cache, Wanted wanted) {
       return job;
     }
   }
+  const WholeFloatScope floats;
   job->result_ = cache.Make(std::move(job->wanted_));
   job->done_->Complete(absl::OkStatus());
   return job;

@@ -16,6 +16,11 @@ namespace {
 // Length first, so that neighbours never run into each other.
 void AppendText(std::string_view text, std::string* out) { absl::StrAppend(out, text.size(), ":", text); }
 
+// As the disk cache names its files, the first 16 digits.
+std::string NameOf(const Key& key) { return absl::StrCat(absl::Hex(key.high, absl::kZeroPad16)); }
+
+std::string Milliseconds(int64_t nanoseconds) { return absl::StrCat(nanoseconds / 1000 / 1000.0); }
+
 }  // namespace
 
 Key KeyOf(std::string_view canonical, int bits) {
@@ -72,11 +77,23 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted)
   const absl::Cleanup abandon = [this, key = wanted.key] {
     if (config_.store != nullptr) config_.store->Abandon(key);
   };
-  std::unique_ptr<Executable> executable = Load(wanted);
-  if (executable == nullptr) {
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, Load(wanted));
+  const bool loaded = executable != nullptr;
+  if (!loaded) {
     WEFT_ASSIGN_OR_RETURN(executable, Compile(wanted));
   }
-  config_.metrics->Add(Counter::kNanosecondsCompiling, MonotonicNow() - start);
+  const int64_t took = MonotonicNow() - start;
+  config_.metrics->Add(Counter::kNanosecondsCompiling, took);
+  Note([&] {
+    const ExecutableStats stats = executable->stats();
+    return absl::StrCat("program ", NameOf(wanted.key), loaded ? " loaded from the disk cache" : " compiled", " for ",
+                        config_.backend->platform(), " in ", Milliseconds(took), " ms: ", wanted.nodes, " nodes, ",
+                        stats.kernels, " kernels (", stats.kernels_compiled, " compiled), ", stats.code_bytes,
+                        " bytes of code, ", stats.temporary_bytes, " bytes of temporaries",
+                        loaded                     ? ""
+                        : config_.store == nullptr ? "; no disk cache"
+                                                   : "; not in the disk cache");
+  });
   return Keep(wanted, std::move(executable));
 }
 
@@ -113,7 +130,7 @@ void ProgramCache::DropOldest() {
   if (oldest->second.empty()) programs_.erase(oldest);
 }
 
-std::unique_ptr<Executable> ProgramCache::Load(const Wanted& wanted) {
+absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Load(const Wanted& wanted) {
   if (config_.store == nullptr) return nullptr;
   std::optional<std::string> stored = config_.store->Lookup(wanted.key, wanted.canonical);
   if (!stored.has_value()) {
@@ -121,6 +138,7 @@ std::unique_ptr<Executable> ProgramCache::Load(const Wanted& wanted) {
     return nullptr;
   }
   absl::StatusOr<std::unique_ptr<Executable>> executable = config_.backend->Load(*stored);
+  if (absl::IsPermissionDenied(executable.status())) return executable.status();  // not the entry's fault
   if (!executable.ok()) {
     config_.metrics->Add(Counter::kDiskCacheErrors);
     config_.store->Reject(wanted.key, executable.status().message());
@@ -152,6 +170,9 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Wanted& wanted
     return executable;
   }
   const Target target = config_.backend->target(config_.options);
+  Note([&] {
+    return absl::StrCat("program ", NameOf(wanted.key), " of ", bytes->size(), " bytes is published to the disk cache");
+  });
   config_.store->Publish({.key = wanted.key,
                           .canonical = wanted.canonical,
                           .program = *std::move(bytes),

@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
 #include "src/backends/backend.h"
 #include "src/compiler/store.h"
 #include "src/compiler/trace.h"
@@ -49,6 +50,8 @@ class ProgramCache {
     ProgramStore* store = nullptr;  // may be null
     Metrics* metrics = nullptr;
     std::function<void(std::string text)> warn;
+    // What goes its way: `text` is asked only if somebody listens. May be empty.
+    std::function<void(absl::FunctionRef<std::string()> text)> note;
   };
   explicit ProgramCache(Config config);
 
@@ -59,9 +62,12 @@ class ProgramCache {
   absl::StatusOr<std::shared_ptr<const Program>> Make(Wanted wanted);
 
  private:
+  void Note(absl::FunctionRef<std::string()> text) const {
+    if (config_.note) config_.note(text);
+  }
   std::shared_ptr<Program> Known(Key key, std::string_view canonical) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Null on any kind of miss.
-  std::unique_ptr<Executable> Load(const Wanted& wanted);
+  absl::StatusOr<std::unique_ptr<Executable>> Load(const Wanted& wanted);
   absl::StatusOr<std::unique_ptr<Executable>> Compile(Wanted& wanted);
   std::shared_ptr<const Program> Keep(Wanted& wanted, std::unique_ptr<Executable> executable);
   void DropOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

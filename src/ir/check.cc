@@ -96,8 +96,8 @@ std::string NamesOf(TypeSet set) {
   std::vector<std::string_view> names;
   if ((set & kF) != 0) names.push_back("f16, bf16, f32, f64");
   if ((set & kSI) != 0) names.push_back("i8 to i64");
-  if ((set & kUI) != 0) names.push_back("ui8 to ui64");
-  if ((set & kB) != 0) names.push_back("i1 (bool)");
+  if ((set & kUI) != 0) names.push_back("u8 to u64");
+  if ((set & kB) != 0) names.push_back("bool");
   return absl::StrJoin(names, ", ");
 }
 

@@ -128,6 +128,15 @@ struct ReferenceCall {
 };
 using ReferenceFn = absl::Status (*)(const ReferenceCall& call);
 
+// Debug mode: operands that say where, which the operation itself would hold to the range or answer with NaN.
+struct IndexCall {
+  const OpDef& op;
+  std::span<const Type* const> operands;
+  std::span<const HostTensor* const> values;  // of integer operands; null for others and absent ones
+  const Attrs& attrs;
+};
+using IndexFn = absl::Status (*)(const IndexCall& call);
+
 using StableHloFn = void (*)(const Node& node, StableHloWriter& writer);
 
 // How a backend without special knowledge of the operation runs it. Of a composite: kScalar and kKernel where its own code
@@ -200,6 +209,7 @@ struct OpDef {
   Lowering lowering = Lowering::kKernel;
   ScalarFn scalar = nullptr;
   ReferenceFn reference = nullptr;
+  IndexFn indices = nullptr;        // null: nothing can be out of range
   StableHloFn stablehlo = nullptr;  // null: the generic form with the schema's attributes
   std::span<const Sample> samples;
   Tolerance tolerance;

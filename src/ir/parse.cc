@@ -157,7 +157,7 @@ absl::StatusOr<DType> Parser::ElementType() {
     absl::StrAppend(&name, "<", Word());
     if (Take(">")) name += '>';
   }
-  if (auto dtype = ParseDType(name); dtype && NameOf(*dtype) == name) return *dtype;
+  if (auto dtype = ParseDType(name); dtype && StableHloNameOf(*dtype) == name) return *dtype;
   if (name == "invalid") return DType::kInvalid;
   return ExpectedAt(start, "an element type such as f32");
 }

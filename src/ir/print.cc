@@ -91,7 +91,7 @@ struct AttrPrinter {
     }
   }
   void operator()(double value) const { absl::StrAppend(&out, DoubleText(value)); }
-  void operator()(DType value) const { absl::StrAppend(&out, NameOf(value)); }
+  void operator()(DType value) const { absl::StrAppend(&out, StableHloNameOf(value)); }
   void operator()(const Ints& values) const {
     out += '[';
     for (size_t i = 0; i < values.size(); ++i) absl::StrAppend(&out, i == 0 ? "" : ", ", values[i]);

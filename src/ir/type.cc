@@ -23,7 +23,7 @@ std::string ToString(const Type& type) {
   }
   text = "tensor<";
   for (int64_t dim : type.dims) absl::StrAppend(&text, dim, "x");
-  return absl::StrCat(text, NameOf(type.dtype), ">");
+  return absl::StrCat(text, StableHloNameOf(type.dtype), ">");
 }
 
 }  // namespace weft::ir

@@ -27,7 +27,8 @@ class Data final : public ir::Payload {
     std::copy(w.begin(), w.end(), words.begin());
   }
 
-  uint32_t word_count = 0;  // 0: shards
+  uint32_t word_count = 0;       // 0: shards
+  bool forgot_gradient = false;  // a barrier let go of a past that a gradient could have asked for
   std::array<uint32_t, kMaxWords> words{};
 
   // --- Without words ---------------------------------------------------------------------------------------------------

@@ -6,8 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "src/compiler/lower.h"
 #include "src/ir/text.h"
+#include "src/lazy/index_check.h"
 #include "src/ops/build.h"
 #include "src/runtime/clock.h"
+#include "src/runtime/float_environment.h"
 
 namespace weft::lazy {
 namespace {
@@ -75,6 +77,7 @@ Engine::Engine(Config config)
     cache.store = store_.get();
     cache.metrics = &metrics_;
     cache.warn = [this](std::string text) { services_.Log(LogLevel::kWarning, std::move(text)); };
+    cache.note = [this](absl::FunctionRef<std::string()> text) { services_.LogLazily(LogLevel::kDebug, text); };
     programs_.push_back(std::make_unique<compiler::ProgramCache>(std::move(cache)));
     for (Device* device : backend->devices()) {
       device_list_.push_back(device);
@@ -199,6 +202,7 @@ absl::StatusOr<Ref<Tensor>> Engine::NewScalar(const Where& where, const HostTens
 
 absl::StatusOr<Ref<Tensor>> Engine::Scalar(const Where& where, DType dtype, double value, ir::Location location) {
   WEFT_RETURN_IF_ERROR(CheckShape("scalar", dtype, {}));
+  const FloatScope floats;
   HostTensor host(dtype, {});
   host.SetDouble(0, value);
   return NewScalar(where, host, location);
@@ -275,11 +279,16 @@ absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operan
   if (check) {
     for (const Tensor* operand : operands) kept.push_back(operand != nullptr ? operand->value() : ir::Value());
   }
+  const ir::Attrs said = options_.mode == Mode::kDebug ? attrs : ir::Attrs();
   const GeneratorState before = recorder_.generator;
   ir::Builder b(location);
   ir::Values out = recorder_.Operation(b, place.frame, op, operands, std::move(attrs), regions);
   if (!b.ok()) return WithPosition(b.status(), location);
   absl::Status status = Finish(lock, place, b, &op, out);
+  if (status.ok() && check && op.indices != nullptr) {
+    IndexCheck indices(op, kept, said);
+    status = lock.Open([&] { return indices.Run(); });
+  }
   if (status.ok() && check) status = CheckNumbers(lock, op, kept, out);
   if (!status.ok()) {
     if (op.random) recorder_.Undraw(out, before);
@@ -294,6 +303,7 @@ absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operan
 absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> wrt, Tensor* seed,
                                          ir::Location location) {
   Tensors made;
+  const FloatScope floats;
   Lock lock(recorder_);
   WEFT_ASSIGN_OR_RETURN(const Place place,
                         PlaceAfterCut(lock, [&] { return recorder_.PlaceOfGradient(loss, wrt, seed); }));
@@ -357,6 +367,7 @@ absl::Status Engine::Assign(Tensor* dst, Tensor* src, ir::Location location) {
 absl::Status Engine::Update(std::span<Tensor* const> operands, std::span<const double> scalars,
                             std::span<Tensor* const> targets, ir::Location location, Recorder::UpdateFn build) {
   if (targets.empty()) return absl::OkStatus();
+  const FloatScope floats;
   Lock lock(recorder_);
   WEFT_ASSIGN_OR_RETURN(const Place place,
                         PlaceAfterCut(lock, [&] { return recorder_.PlaceOfUpdate(operands, targets, location); }));
@@ -510,6 +521,7 @@ absl::Status Engine::Wait(const Where& where, int64_t timeout_ns) {
 
 absl::Status Engine::CheckNumbers(Lock& lock, const ir::OpDef& op, std::span<const ir::Value> operands,
                                   std::span<const ir::Value> results) {
+  const FloatScope floats;
   std::string call;
   for (const ir::Value& operand : operands) {
     absl::StrAppend(&call, call.empty() ? "" : ", ", operand ? ir::ShortType(operand.type()) : "none");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "src/ops/registry.h"
 
 namespace weft::lazy {
@@ -10,6 +11,14 @@ namespace {
 
 // So many times the nodes of an automatic cut may be pending while another cut is on its way: 320,000 nodes are 80 MB.
 constexpr int64_t kPatience = 16;
+
+constexpr std::string_view kReasons[] = {"a value was read",
+                                         "a barrier",
+                                         "a value was asked for",
+                                         "automatic, max_pending_nodes are pending",
+                                         "automatic, a loop repeats itself",
+                                         "automatic, max_pending_bytes are pending",
+                                         "the mode computes each operation"};
 
 }  // namespace
 
@@ -82,6 +91,7 @@ absl::Status Evaluator::Barrier(Lock& lock, MeshState& state) {
     if (Data* data = DataOf(value)) {
       const bool requires_grad = tensor.state.requires_grad;
       if (&value.node->op() != &ops::kOp_parameter || value.node->needs_gradient() != requires_grad) {
+        data->forgot_gradient = data->forgot_gradient || (value.node->needs_gradient() && !requires_grad);
         tensor.Show(Recorder::NewLeaf(tensor.type(), Ref<Data>::Share(data), requires_grad));
       }
     } else if (!tensor.state.set_aside) {
@@ -112,7 +122,9 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
       if (stale() && !absl::IsCancelled(program.status())) continue;
       // A barrier or an automatic cut must go through without what is at fault; who asks for a value by name learns why.
       const bool asked = reason == CutReason::kHostRead || reason == CutReason::kEval || reason == CutReason::kEager;
-      const bool refused = !absl::IsResourceExhausted(program.status()) && !absl::IsCancelled(program.status());
+      // Not denied executable memory, which is no program's fault.
+      const bool refused = !absl::IsResourceExhausted(program.status()) && !absl::IsCancelled(program.status()) &&
+                           !absl::IsPermissionDenied(program.status());
       if (asked || !refused || !services_.CheckProcess().ok()) return OutOfMemory(cut, program.status());
       return SetAside(lock, state, cut, program.status());
     }
@@ -123,7 +135,14 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     if (stale()) continue;
     WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
     services_.StartsWork();
-    return OutOfMemory(cut, launcher_.Launch(state, **program, reason, &cut));
+    const size_t nodes = cut.trace.nodes.size(), outputs = cut.outputs.size();
+    const absl::Status launched = launcher_.Launch(state, **program, reason, &cut);
+    if (!launched.ok()) return OutOfMemory(cut, launched);
+    services_.LogLazily(LogLevel::kDebug, [&] {
+      return absl::StrCat("cut of ", nodes, " nodes with ", outputs, " outputs on ", state.mesh.name(), ": ",
+                          kReasons[static_cast<size_t>(reason)]);
+    });
+    return absl::OkStatus();
   }
 }
 

@@ -1,10 +1,14 @@
 // What a context can be told about recording, cutting and compiling.
 #pragma once
 
+#include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace weft::lazy {
 
@@ -34,7 +38,17 @@ struct Options {
 };
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError };
-// Called without any lock held, on the thread whose call gave rise to the message.
-using LogHook = std::function<void(LogLevel level, std::string_view text)>;
+// Who listens to messages.
+struct LogHook {
+  LogHook() = default;
+  template <std::invocable<LogLevel, std::string_view> Write>
+  LogHook(Write write, std::shared_ptr<const std::atomic<int>> least = nullptr)
+      : write(std::move(write)), least(std::move(least)) {}
+  explicit operator bool() const { return write != nullptr; }
+  // Called without any lock held, on the thread whose call gave rise to the message.
+  std::function<void(LogLevel level, std::string_view text)> write;
+  // The least level that anybody listens to at the moment: texts of others are not made. Null: all.
+  std::shared_ptr<const std::atomic<int>> least;
+};
 
 }  // namespace weft::lazy

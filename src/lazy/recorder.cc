@@ -1,6 +1,7 @@
 // See recorder.h.
 #include "src/lazy/recorder.h"
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "src/autodiff/gradient.h"
@@ -60,6 +61,24 @@ void End(Frame& frame, Frame::State state) {
   frame.parameters.clear();
   frame.captures.clear();
   if (frame.parent != nullptr) --frame.parent->open_inside;
+}
+
+// Whether a barrier is why the value has no gradient. Walks all that it is made of: for the text of an error.
+bool ForgotGradient(const ir::Value& value) {
+  std::vector<const ir::Node*> open = {value.node.get()};
+  absl::flat_hash_set<const ir::Node*> seen(open.begin(), open.end());
+  while (!open.empty()) {
+    const ir::Node& node = *open.back();
+    open.pop_back();
+    for (uint32_t i = 0; i < node.results().size(); ++i) {
+      const Data* data = DataOf(node, i);
+      if (data != nullptr && data->forgot_gradient) return true;
+    }
+    for (const ir::Value& operand : node.operands()) {
+      if (operand && seen.insert(operand.node.get()).second) open.push_back(operand.node.get());
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -398,10 +417,14 @@ absl::StatusOr<std::vector<ir::Value>> Recorder::Gradient(ir::Builder& b, Frame*
   absl::StatusOr<std::vector<ir::Value>> found =
       autodiff::Gradient(b, ValueIn(frame, &loss), values, ValueIn(frame, seed));
   if (found.ok() && frame == nullptr && !loss.value().node->needs_gradient()) {
-    // Zeros would be right and useless: almost always the loss is from before a barrier.
-    found = UserErrorOf(absl::StatusCode::kFailedPrecondition,
-                        "grad: y does not depend on a tensor that requires a gradient, or a barrier has passed "
-                        "since it was recorded; take gradients before weft_sync");
+    // Zeros would be right and useless.
+    found = UserErrorOf(
+        absl::StatusCode::kFailedPrecondition,
+        ForgotGradient(loss.value())
+            ? "grad: y depends on values from before a barrier, which let go of what they were made of; take gradients "
+              "before weft_sync"
+            : "grad: y does not depend on any tensor that requires a gradient; call weft_tensor_require_grad on xs "
+              "before y is recorded from them");
   }
   if (!found.ok()) return WithPosition(found.status(), location);
   return found;

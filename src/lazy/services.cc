@@ -22,7 +22,7 @@ void Services::Log(LogLevel level, std::string text) {
     warnings_.push_back(text);
     if (warnings_.size() > kWarningsKept) warnings_.pop_front();
   }
-  if (!log_) return;
+  if (!Logs(level)) return;
   log_queue_.emplace_back(level, std::move(text));
   log_waiting_.store(true, std::memory_order_release);
 }
@@ -34,7 +34,7 @@ void Services::DeliverLog() {
     messages.swap(log_queue_);
     log_waiting_.store(false, std::memory_order_relaxed);
   }
-  for (const auto& [level, text] : messages) log_(level, text);
+  for (const auto& [level, text] : messages) log_.write(level, text);
 }
 
 std::vector<std::string> Services::LastWarnings() const {

@@ -27,6 +27,14 @@ class Services {
   // --- Messages ------------------------------------------------------------------------------------------------------
   // Kept until somebody leaves the engine; a hook may do whatever it likes.
   void Log(LogLevel level, std::string text);
+  // For what happens often: `text()` is asked only if somebody listens.
+  template <typename Text>
+  void LogLazily(LogLevel level, Text&& text) {
+    if (Logs(level)) Log(level, std::forward<Text>(text)());
+  }
+  bool Logs(LogLevel level) const {
+    return log_ && (log_.least == nullptr || static_cast<int>(level) >= log_.least->load(std::memory_order_relaxed));
+  }
   // Calls the hook. Not under the engine's lock.
   void FlushLog() {
     if (log_waiting_.load(std::memory_order_acquire)) DeliverLog();

@@ -78,6 +78,9 @@ absl::Status Evaluator::Fit(Lock& lock, MeshState& state, Cut* cut) {
     spared = kMuchLarger * CutPlanner::LeafBytes(*cut);
   }
   const bool fits = planner_.Shrink(static_cast<double>(room), spared, cut);
+  services_.LogLazily(LogLevel::kInfo, [&] {
+    return absl::StrCat(fits ? "what is large stays pending" : "nothing can be left out", ": ", status.message());
+  });
   // Where somebody asked for values, the rest is a matter of speed; if those alone do not fit, CheckRoom says so.
   return fits || cut->asked > 0 ? absl::OkStatus() : status;
 }
@@ -133,6 +136,10 @@ absl::Status Evaluator::SetAside(Lock& lock, MeshState& state, const Cut& cut, c
     if (!tensor.state.expired && std::ranges::find(guilty, tensor.value()) != guilty.end())
       tensor.state.set_aside = true;
   }
+  services_.LogLazily(LogLevel::kInfo, [&] {
+    return absl::StrCat(guilty.size(), " tensors are set aside, the first is ", Describe(guilty[0]), ": ",
+                        status.message());
+  });
   absl::Status named(status.code(),
                      absl::StrCat(status.message(), "\nNo program can be made for ", Describe(guilty[0]),
                                   guilty.size() > 1 ? absl::StrCat(" and ", guilty.size() - 1, " more") : "",

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/runtime/float_environment.h"
+
 namespace weft::ops {
 
 using ir::Builder;
@@ -16,6 +18,7 @@ Value Constant(Builder& b, HostTensor value) {
 
 Value Scalar(Builder& b, DType dtype, double value) {
   if (!b.ok()) return {};
+  const FloatScope floats;
   HostTensor tensor(dtype, {});
   tensor.SetDouble(0, value);
   return Constant(b, std::move(tensor));

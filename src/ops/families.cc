@@ -3,6 +3,18 @@
 
 namespace weft::ops {
 
+absl::Status CheckIndices(std::string_view name, const HostTensor& values, int64_t most) {
+  for (int64_t i = 0; i < values.count(); ++i) {
+    const int64_t value = values.GetInt(i);
+    if (value >= 0 && value <= most) continue;
+    const bool huge = value < 0 && IsUnsigned(values.dtype());
+    return UserErrorOf(absl::StatusCode::kOutOfRange, name, ": element ", i, " is ",
+                       huge ? absl::StrCat(static_cast<uint64_t>(value)) : absl::StrCat(value), "; 0 to ", most,
+                       " are possible (checked in debug mode)");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status InferSame(const ir::InferCall& call, ir::Types* results) {
   const ir::Type& first = *call.operands[0];
   for (const ir::Type* other : call.operands) {

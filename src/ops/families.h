@@ -52,6 +52,9 @@ constexpr std::array<ir::Sample, 5> BinarySamples(double low = -2, double high =
            {"T[130] T[130]", low, high, gradient}}};
 }
 
+// For OpDef::indices: whether all are 0 to `most`.
+absl::Status CheckIndices(std::string_view name, const HostTensor& values, int64_t most);
+
 // Result type = first operand's; all operands must have its shape (CheckCall has matched the dtypes of a
 // group).
 absl::Status InferSame(const ir::InferCall& call, ir::Types* results);

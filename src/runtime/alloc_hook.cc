@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "src/runtime/mutex.h"
+#include "src/runtime/status.h"
 
 namespace weft {
 namespace {
@@ -19,6 +20,13 @@ std::atomic<bool> g_customised{false};  // whether the two below are worth a loc
 LargeAllocator g_allocator ABSL_GUARDED_BY(g_settings_mutex);
 LargeAllocationGate g_gate ABSL_GUARDED_BY(g_settings_mutex) = nullptr;
 void* g_gate_user ABSL_GUARDED_BY(g_settings_mutex) = nullptr;
+
+// What a host's allocator gave this thread last that is not aligned; nullptr if its last failure was another.
+struct Misaligned {
+  void* memory = nullptr;
+  size_t bytes = 0, align = 0;
+};
+constinit thread_local Misaligned t_misaligned;
 
 std::atomic<int64_t> g_live{0};
 std::atomic<int64_t> g_peak{0};
@@ -64,12 +72,19 @@ void* AllocateLarge(size_t bytes, size_t align) {
   LargeAllocator allocator;
   if (g_customised.load(std::memory_order_acquire)) {
     MutexLock lock(g_settings_mutex);
+    t_misaligned.memory = nullptr;
     if (g_gate != nullptr && !g_gate(g_gate_user, bytes)) return nullptr;
     allocator = g_allocator;
   }
   void* memory =
       allocator.allocate != nullptr ? allocator.allocate(allocator.user, bytes, align) : SystemAllocate(bytes, align);
+  t_misaligned.memory = nullptr;
   if (memory == nullptr) return nullptr;
+  if (reinterpret_cast<uintptr_t>(memory) % align != 0) {
+    t_misaligned = {memory, bytes, align};
+    allocator.free(allocator.user, memory, bytes);
+    return nullptr;
+  }
   g_allocations.fetch_add(1, std::memory_order_relaxed);
   const int64_t live =
       g_live.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed) + static_cast<int64_t>(bytes);
@@ -77,6 +92,15 @@ void* AllocateLarge(size_t bytes, size_t align) {
   while (live > peak && !g_peak.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
   }
   return memory;
+}
+
+absl::Status NoLargeMemory(std::string_view what) {
+  if (t_misaligned.memory == nullptr) return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", what);
+  const Misaligned last = t_misaligned;
+  return UserErrorOf(absl::StatusCode::kFailedPrecondition, "no memory for ", what,
+                     ": weft_context_options.allocate was asked for ", last.bytes, " bytes aligned to ", last.align,
+                     " and gave 0x", absl::Hex(reinterpret_cast<uintptr_t>(last.memory)), ", which is aligned to ",
+                     reinterpret_cast<uintptr_t>(last.memory) & -reinterpret_cast<uintptr_t>(last.memory));
 }
 
 void FreeLarge(void* memory, size_t bytes) {

@@ -4,6 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <string_view>
+
+#include "absl/status/status.h"
 
 namespace weft {
 
@@ -11,8 +15,35 @@ namespace weft {
 // of 2 MiB and more are aligned to 2 MiB and ask for huge pages, because a fresh 64 MiB of small pages costs 22 ms of
 // faults. nullptr when there is no memory: the caller reports RESOURCE_EXHAUSTED with what it wanted the bytes for.
 void* AllocateLarge(size_t bytes, size_t align = 64);
+// The error for it, right after it on the same thread: no memory for `what`, which names the bytes, too; or, where that is
+// why, FAILED_PRECONDITION that says how a host's allocator breaks its contract.
+absl::Status NoLargeMemory(std::string_view what);
 // `bytes` as given to AllocateLarge. nullptr is allowed.
 void FreeLarge(void* memory, size_t bytes);
+
+// For containers that may hold anything from a number to a network's weights: blocks that count are AllocateLarge's.
+template <typename T>
+struct LargeStdAllocator {
+  using value_type = T;
+  LargeStdAllocator() = default;
+  template <typename U>
+  LargeStdAllocator(const LargeStdAllocator<U>&) {}
+  static constexpr size_t kLarge = 64 << 10;
+  T* allocate(size_t count) {
+    if (count > SIZE_MAX / sizeof(T)) throw std::bad_array_new_length();
+    const size_t bytes = count * sizeof(T);
+    if (bytes < kLarge) return static_cast<T*>(::operator new(bytes));
+    void* const memory = AllocateLarge(bytes);
+    if (memory == nullptr) throw std::bad_alloc();
+    return static_cast<T*>(memory);
+  }
+  void deallocate(T* memory, size_t count) {
+    const size_t bytes = count * sizeof(T);
+    if (bytes < kLarge) return ::operator delete(memory);
+    FreeLarge(memory, bytes);
+  }
+  friend bool operator==(const LargeStdAllocator&, const LargeStdAllocator&) { return true; }
+};
 
 // A host's allocator. Set before the first allocation of a context; both functions or neither. Thread-safe functions.
 struct LargeAllocator {

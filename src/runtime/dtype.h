@@ -56,9 +56,12 @@ bool IsComputable(DType dtype);
 // What floats of this type are computed in: f32 for f16 and bf16, else the type itself.
 constexpr DType ComputeType(DType dtype) { return IsHalf(dtype) ? DType::kF32 : dtype; }
 
-// StableHLO's spelling: "f32", "bf16", "i32", "ui8", "i1", "f8E4M3FN", "complex<f32>".
+// As the C interface calls it (WEFT_U8), in small letters: "f32", "bf16", "i32", "u8", "bool", "f8e4m3fn", "c64". What
+// callers read.
 std::string_view NameOf(DType dtype);
-// Accepts StableHLO's spelling and the common ones of NumPy and PyTorch ("float32", "bfloat16", "uint8", "bool").
+// StableHLO's spelling: "ui8", "i1", "f8E4M3FN", "complex<f32>". What the texts of the IR are made of.
+std::string_view StableHloNameOf(DType dtype);
+// Accepts both spellings and the common ones of NumPy and PyTorch ("float32", "bfloat16", "uint8").
 std::optional<DType> ParseDType(std::string_view name);
 // Whether the number is one of the enumerators above (callers hand in any uint32_t).
 bool IsKnown(uint32_t dtype);

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "src/runtime/alloc_hook.h"
 #include "src/runtime/dtype.h"
 #include "src/runtime/ref.h"
 #include "src/runtime/shape.h"
@@ -27,7 +28,8 @@ inline float BF16ToFloat(uint16_t bits) {
 class HostTensor {
  public:
   HostTensor() = default;
-  // Zero-filled. The type must be computable and the count must fit memory: callers have checked.
+  // Zero-filled. The type must be computable, the bytes must be countable: callers have checked. std::bad_alloc if there is
+  // no memory for them.
   HostTensor(DType dtype, Dims dims);
   HostTensor(DType dtype, Dims dims, std::span<const std::byte> bytes);
 
@@ -52,7 +54,7 @@ class HostTensor {
   DType dtype_ = DType::kInvalid;
   Dims dims_;
   int64_t count_ = 0;
-  std::vector<std::byte> bytes_;
+  std::vector<std::byte, LargeStdAllocator<std::byte>> bytes_;
 };
 
 // A literal inside a graph. Immutable and shared.

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -149,8 +150,17 @@ class Posix final : public FileSystem {
     return 0;
   }
   int Stat(int folder, const char* path, FileInfo* info) override {
-    struct stat s;
-    if (fstatat(folder, path, &s, AT_SYMLINK_NOFOLLOW) < 0) return -errno;
+    // Not fstatat, which glibc has as a function since 2.33 only.
+    struct statx x;
+    if (statx(folder, path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &x) < 0) return -errno;
+    struct stat s = {};
+    s.st_mode = x.stx_mode;
+    s.st_size = static_cast<off_t>(x.stx_size);
+    s.st_uid = x.stx_uid;
+    s.st_nlink = x.stx_nlink;
+    s.st_dev = makedev(x.stx_dev_major, x.stx_dev_minor);
+    s.st_ino = x.stx_ino;
+    s.st_mtim = {.tv_sec = x.stx_mtime.tv_sec, .tv_nsec = x.stx_mtime.tv_nsec};
     Fill(s, info);
     return 0;
   }

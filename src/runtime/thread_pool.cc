@@ -12,6 +12,7 @@
 #include <map>
 #include <utility>
 
+#include "src/runtime/float_environment.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -60,7 +61,10 @@ bool SpinUntil(Clock::duration limit, Ready ready) {
 }  // namespace
 
 bool OnLibraryThread() { return tls_library_thread; }
-void MarkLibraryThread() { tls_library_thread = true; }
+void MarkLibraryThread() {
+  tls_library_thread = true;
+  SetDefaultFloats();
+}
 
 int AvailableCpus() {
   cpu_set_t set;

@@ -72,20 +72,20 @@ static void pairs(void) {
   BAD(wf_mul(s, a, half),
       "mul(f32[2, 3], f16[2, 3]): operands x and y have dtypes f32 and f16; they must agree (convert one of them)");
   BAD(wf_div(s, truth, truth),
-      "div(i1[2], i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64, ui8 to ui64");
+      "div(bool[2], bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64");
   BAD(wf_maximum(s, a, foreign), "maximum: y belongs to another context");
   BAD(wf_ge(s, NULL, a), "ge: x is NULL; a weft_tensor is needed");
   BAD(wf_atan2(s, many, many), "atan2(i32[2, 3], i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
   BAD(wf_bitwise_or(s, a, a),
-      "bitwise_or(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64, i1 (bool)");
+      "bitwise_or(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64, bool");
   BAD(wf_bitwise_xor(s, a, a),
-      "bitwise_xor(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64, i1 (bool)");
+      "bitwise_xor(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64, bool");
   BAD(wf_shift_left(s, a, a),
-      "shift_left(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64");
+      "shift_left(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64");
   BAD(wf_shift_right_arithmetic(s, a, a),
-      "shift_right_arithmetic(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64");
+      "shift_right_arithmetic(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64");
   BAD(wf_shift_right_logical(s, a, a),
-      "shift_right_logical(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64");
+      "shift_right_logical(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64");
 }
 
 /* One operand: its dtypes. */
@@ -95,17 +95,17 @@ static void single(void) {
   FLOATS(is_finite); FLOATS(is_nan); FLOATS(log); FLOATS(log2); FLOATS(log1p); FLOATS(sigmoid); FLOATS(round_away);
   FLOATS(round); FLOATS(rsqrt); FLOATS(sin); FLOATS(tan); FLOATS(tanh); FLOATS(trunc); FLOATS(gelu); FLOATS(silu);
   FLOATS(softplus); FLOATS(elu); FLOATS(leaky_relu);
-  BAD(wf_abs(s, truth), "abs(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64");
-  BAD(wf_neg(s, truth), "neg(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64, ui8 to ui64");
-  BAD(wf_sign(s, truth), "sign(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64");
+  BAD(wf_abs(s, truth), "abs(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64");
+  BAD(wf_neg(s, truth), "neg(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64");
+  BAD(wf_sign(s, truth), "sign(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64");
   BAD(wf_square(s, truth),
-      "square(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64, ui8 to ui64");
-  BAD(wf_relu(s, truth), "relu(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64");
-  BAD(wf_relu6(s, truth), "relu6(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64");
-  BAD(wf_clz(s, a), "clz(f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64");
-  BAD(wf_popcount(s, a), "popcount(f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64");
+      "square(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64");
+  BAD(wf_relu(s, truth), "relu(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64");
+  BAD(wf_relu6(s, truth), "relu6(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64");
+  BAD(wf_clz(s, a), "clz(f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64");
+  BAD(wf_popcount(s, a), "popcount(f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64");
   BAD(wf_bitwise_not(s, a),
-      "bitwise_not(f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, ui8 to ui64, i1 (bool)");
+      "bitwise_not(f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64, bool");
   BAD(wf_integer_pow(s, many, 2), "integer_pow(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
   BAD(wf_integer_pow(s, NULL, 2), "integer_pow: x is NULL; a weft_tensor is needed");
   BAD(wf_stop_gradient(s, NULL), "stop_gradient: x is NULL; a weft_tensor is needed");
@@ -137,22 +137,22 @@ static void shapes(void) {
   BAD(wf_slice_in_dim(s, a, 0, .step = 0), "slice_in_dim(f32[2, 3]): step is 0; it must be at least 1 (see reverse)");
   BAD(wf_slice_in_dim(s, a, 0, .step = -1), "slice_in_dim(f32[2, 3]): step is -1; it must be at least 1 (see reverse)");
   BAD(wf_dynamic_slice(s, a, WF_TENSORS(bits), WF_INTS(1, 1)),
-      "dynamic_slice(f32[2, 3], ui32[]): 1 start indices and 2 slice_sizes given; x has rank 2");
+      "dynamic_slice(f32[2, 3], u32[]): 1 start indices and 2 slice_sizes given; x has rank 2");
   BAD(wf_dynamic_slice(s, a, WF_TENSORS(bits, bits), WF_INTS(3, 1)),
-      "dynamic_slice(f32[2, 3], ui32[], ui32[]): slice_sizes entry 0 is 3; dimension 0 has size 2");
+      "dynamic_slice(f32[2, 3], u32[], u32[]): slice_sizes entry 0 is 3; dimension 0 has size 2");
   BAD(wf_dynamic_slice(s, a, WF_TENSORS(zero, zero), WF_INTS(1, 1)),
-      "dynamic_slice(f32[2, 3], f32[], f32[]): operand start_indices has dtype f32; allowed are i8 to i64, ui8 to ui64");
+      "dynamic_slice(f32[2, 3], f32[], f32[]): operand start_indices has dtype f32; allowed are i8 to i64, u8 to u64");
   BAD(wf_dynamic_slice(s, a, WF_TENSORS(bits, bits), WF_INTS(-1, 1)),
-      "dynamic_slice(f32[2, 3], ui32[], ui32[]): slice_sizes entry 0 is -1; dimension 0 has size 2");
+      "dynamic_slice(f32[2, 3], u32[], u32[]): slice_sizes entry 0 is -1; dimension 0 has size 2");
   BAD(wf_dynamic_update_slice(s, a, m, WF_TENSORS(bits, bits)),
-      "dynamic_update_slice(f32[2, 3], f32[3, 4], ui32[], ui32[]): update has size 3 in dimension 0; x has 2");
+      "dynamic_update_slice(f32[2, 3], f32[3, 4], u32[], u32[]): update has size 3 in dimension 0; x has 2");
   BAD(wf_dynamic_update_slice(s, a, many, WF_TENSORS(bits, bits)),
-      "dynamic_update_slice(f32[2, 3], i32[2, 3], ui32[], ui32[]): operands x and update have dtypes f32 and i32; they must agree (convert one of them)");
+      "dynamic_update_slice(f32[2, 3], i32[2, 3], u32[], u32[]): operands x and update have dtypes f32 and i32; they must agree (convert one of them)");
   BAD(wf_iota(s, WF_INTS(-4), 0), "iota(): the result [-4] has a negative or too large dimension");
   BAD(wf_iota(s, WF_INTS(4), -1), "iota(): dimension is -1; shape [4] has dimensions 0 to 0");
-  BAD(wf_full(s, WF_INTS(2), 300.0, .dtype = WEFT_U8), "full(): value 300 does not fit ui8");
+  BAD(wf_full(s, WF_INTS(2), 300.0, .dtype = WEFT_U8), "full(): value 300 does not fit u8");
   BAD(wf_full(s, WF_INTS(2), NAN, .dtype = WEFT_I32), "full(): value nan is not a whole number and dtype is i32");
-  BAD(wf_full(s, WF_INTS(2), INFINITY, .dtype = WEFT_BOOL), "full(): value inf is not a whole number and dtype is i1");
+  BAD(wf_full(s, WF_INTS(2), INFINITY, .dtype = WEFT_BOOL), "full(): value inf is not a whole number and dtype is bool");
   BAD(wf_reshape(s, a, WF_INTS(INT64_MAX, INT64_MAX)),
       "reshape(f32[2, 3]): shape [9223372036854775807, 9223372036854775807] does not hold the 6 elements of [2, 3]");
   BAD(wf_pad(s, a, zero, WF_INTS(INT64_MAX, 0), WF_INTS(0, 0), WF_INTS(0, 0)),
@@ -163,11 +163,11 @@ static void shapes(void) {
 
 static void indexing(void) {
   BAD(wf_take(s, a, a),
-      "take(f32[2, 3], f32[2, 3]): operand indices has dtype f32; allowed are i8 to i64, ui8 to ui64");
+      "take(f32[2, 3], f32[2, 3]): operand indices has dtype f32; allowed are i8 to i64, u8 to u64");
   BAD(wf_take(s, a, ids, .axis = 2), "take(f32[2, 3], i32[2]): axis is 2; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_take(s, zero, ids), "take(f32[], i32[2]): axis is 0; a tensor of rank 0 has no axes");
   BAD(wf_gather(s, a, a, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WF_INTS(1, 3)),
-      "gather(f32[2, 3], f32[2, 3]): operand start_indices has dtype f32; allowed are i8 to i64, ui8 to ui64");
+      "gather(f32[2, 3], f32[2, 3]): operand start_indices has dtype f32; allowed are i8 to i64, u8 to u64");
   BAD(wf_gather(s, a, ids, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WF_INTS(1, 4)),
       "gather(f32[2, 3], i32[2]): the window is 4 wide in dimension 1 of size 3");
   BAD(wf_gather(s, a, ids, WF_INTS(1), WF_INTS(0), WF_INTS(0), 5, WF_INTS(1, 3)),
@@ -183,29 +183,29 @@ static void indexing(void) {
   BAD(wf_scatter(s, a, ids, a, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, (weft_scatter_reducer)44),
       "scatter: attribute reducer is 44; there are 0 to 6");
   BAD(wf_embedding(s, a, a),
-      "embedding(f32[2, 3], f32[2, 3]): operand ids has dtype f32; allowed are i8 to i64, ui8 to ui64");
+      "embedding(f32[2, 3], f32[2, 3]): operand ids has dtype f32; allowed are i8 to i64, u8 to u64");
   BAD(wf_embedding(s, b, ids), "embedding(f32[4], i32[2]): table must have shape [entries, width], not [4]");
   BAD(wf_embedding(s, a, ids, .dtype = WEFT_I32),
       "embedding(f32[2, 3], i32[2]): dtype i32 is not a float; f16, bf16, f32 and f64 are");
   BAD(wf_one_hot(s, ids, -1), "one_hot(i32[2]): depth is -1; it must be at least 1");
-  BAD(wf_one_hot(s, a, 3), "one_hot(f32[2, 3]): operand labels has dtype f32; allowed are i8 to i64, ui8 to ui64");
+  BAD(wf_one_hot(s, a, 3), "one_hot(f32[2, 3]): operand labels has dtype f32; allowed are i8 to i64, u8 to u64");
   BAD(wf_one_hot(s, ids, INT64_MAX),
       "one_hot(i32[2]): the result [2, 9223372036854775807] has a negative or too large dimension");
 }
 
 static void reductions(void) {
-  BAD(wf_any(s, a), "any(f32[2, 3]): operand x has dtype f32; allowed are i1 (bool)");
+  BAD(wf_any(s, a), "any(f32[2, 3]): operand x has dtype f32; allowed are bool");
   BAD(wf_argmax(s, a, .axis = 2), "argmax(f32[2, 3]): axis is 2; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_argmin(s, a, .axis = -3), "argmin(f32[2, 3]): axis is -3; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_argmax(s, truth),
-      "argmax(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64, ui8 to ui64");
+      "argmax(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64");
   BAD(wf_argmax(s, zero), "argmax(f32[]): axis is -1; a tensor of rank 0 has no axes");
   BAD(wf_logsumexp(s, many), "logsumexp(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
   BAD(wf_max(s, a, .dims = WF_INTS(9)), "max(f32[2, 3]): dims is 9; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_min(s, a, .dims = WF_INTS(0, -2)), "min(f32[2, 3]): dims [0, -2] names axis 0 twice");
   BAD(wf_mean(s, many), "mean(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
   BAD(wf_prod(s, truth),
-      "prod(i1[2]): operand x has dtype i1; allowed are f16, bf16, f32, f64, i8 to i64, ui8 to ui64");
+      "prod(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64");
   BAD(wf_std(s, a, .correction = 6), "std(f32[2, 3]): correction is 6; with 6 elements it must be 0 to 5");
   BAD(wf_var(s, a, .dims = WF_INTS(0), .correction = -1),
       "var(f32[2, 3]): correction is -1; with 2 elements it must be 0 to 1");
@@ -218,7 +218,7 @@ static void convolutions(void) {
   BAD(wf_conv(s, image, a),
       "conv(f32[1, 5, 5, 2], f32[2, 3]): x must be [batch, spatial…, features] and w [window…, features, output features] of the same rank, at least 3");
   BAD(wf_conv(s, image, image),
-      "conv(f32[1, 5, 5, 2], f32[1, 5, 5, 2]): the input has 2 features in 1 groups and the kernel takes 5; features / groups must equal that");
+      "conv(f32[1, 5, 5, 2], f32[1, 5, 5, 2]): x [1, 5, 5, 2] has 2 features, its last dimension, in 1 group, and w [1, 5, 5, 2] takes 5; data is channels-last here: x NHWC, w HWIO for images. x looks like NCHW: transpose it, perm 0, 2, 3, 1");
   BAD(wf_conv(s, image, kernel, .strides = WF_INTS(0, 1)),
       "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): window dimension 0: stride is 0; it must be at least 1");
   BAD(wf_conv(s, image, kernel, .strides = WF_INTS(1)),
@@ -226,7 +226,7 @@ static void convolutions(void) {
   BAD(wf_conv(s, image, kernel, .dilation = WF_INTS(-1, 1)),
       "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): window dimension 0: window dilation is -1; it must be at least 1");
   BAD(wf_conv(s, image, kernel, .groups = 3),
-      "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): the input has 2 features in 3 groups and the kernel takes 2; features / groups must equal that");
+      "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): x [1, 5, 5, 2] has 2 features, its last dimension, in 3 groups, and w [3, 3, 2, 4] takes 2; data is channels-last here: x NHWC, w HWIO for images");
   BAD(wf_conv(s, image, kernel, .groups = 0),
       "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): groups is 0; it must be at least 1");
   BAD(wf_conv(s, image, kernel, .padding = WEFT_CONV_PADDING_EXPLICIT),
@@ -296,37 +296,37 @@ static void norms_and_attention(void) {
       "scaled_dot_product_attention(f32[2, 2, 4, 8], f32[2, 2, 4, 8], f32[2, 2, 4, 8], f32[3]): mask [3] does not broadcast to the scores [2, 2, 4, 4]");
   BAD(wf_scaled_dot_product_attention(s, seq, seq, seq, NULL, .scale = NAN),
       "scaled_dot_product_attention(f32[2, 2, 4, 8], f32[2, 2, 4, 8], f32[2, 2, 4, 8]): scale is nan; it must be finite");
-  BAD(wf_dropout(s, a, .rate = 1), "dropout(f32[2, 3], ui64[3]): rate is 1; it must be at least 0 and below 1");
-  BAD(wf_dropout(s, a, .rate = -0.1), "dropout(f32[2, 3], ui64[3]): rate is -0.1; it must be at least 0 and below 1");
-  BAD(wf_dropout(s, a, .rate = NAN), "dropout(f32[2, 3], ui64[3]): rate is nan; it must be at least 0 and below 1");
-  BAD(wf_dropout(s, many), "dropout(i32[2, 3], ui64[3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_dropout(s, a, .rate = 1), "dropout(f32[2, 3], u64[3]): rate is 1; it must be at least 0 and below 1");
+  BAD(wf_dropout(s, a, .rate = -0.1), "dropout(f32[2, 3], u64[3]): rate is -0.1; it must be at least 0 and below 1");
+  BAD(wf_dropout(s, a, .rate = NAN), "dropout(f32[2, 3], u64[3]): rate is nan; it must be at least 0 and below 1");
+  BAD(wf_dropout(s, many), "dropout(i32[2, 3], u64[3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
 }
 
 static void random_numbers(void) {
-  BAD(wf_uniform(s, WF_INTS(-1)), "uniform(ui64[3]): the result [-1] has a negative or too large dimension");
+  BAD(wf_uniform(s, WF_INTS(-1)), "uniform(u64[3]): the result [-1] has a negative or too large dimension");
   BAD(wf_uniform(s, WF_INTS(2), .low = 1, .high = 0),
-      "uniform(ui64[3]): low is 1 and high is 0; both must be finite and low below high");
+      "uniform(u64[3]): low is 1 and high is 0; both must be finite and low below high");
   BAD(wf_uniform(s, WF_INTS(2), .low = NAN),
-      "uniform(ui64[3]): low is nan and high is 1; both must be finite and low below high");
+      "uniform(u64[3]): low is nan and high is 1; both must be finite and low below high");
   BAD(wf_uniform(s, WF_INTS(2), .high = INFINITY),
-      "uniform(ui64[3]): low is 0 and high is inf; both must be finite and low below high");
+      "uniform(u64[3]): low is 0 and high is inf; both must be finite and low below high");
   BAD(wf_uniform(s, WF_INTS(2), .dtype = WEFT_I32),
-      "uniform(ui64[3]): dtype i32 is not a float; f16, bf16, f32 and f64 are");
+      "uniform(u64[3]): dtype i32 is not a float; f16, bf16, f32 and f64 are");
   BAD(wf_uniform(s, WF_INTS(INT64_C(1) << 40, INT64_C(1) << 40)),
-      "uniform(ui64[3]): the result [1099511627776, 1099511627776] has a negative or too large dimension");
+      "uniform(u64[3]): the result [1099511627776, 1099511627776] has a negative or too large dimension");
   BAD(wf_normal(s, WF_INTS(2), .deviation = -1),
-      "normal(ui64[3]): mean is 0 and deviation is -1; both must be finite, deviation not negative");
+      "normal(u64[3]): mean is 0 and deviation is -1; both must be finite, deviation not negative");
   BAD(wf_normal(s, WF_INTS(2), .mean = INFINITY),
-      "normal(ui64[3]): mean is inf and deviation is 1; both must be finite, deviation not negative");
+      "normal(u64[3]): mean is inf and deviation is 1; both must be finite, deviation not negative");
   BAD(wf_normal(s, NULL, 2), "normal: attribute shape is NULL with a count of 2");
-  BAD(wf_bernoulli(s, WF_INTS(2), .probability = 1.5), "bernoulli(ui64[3]): probability is 1.5; it must be 0 to 1");
-  BAD(wf_bernoulli(s, WF_INTS(2), .probability = NAN), "bernoulli(ui64[3]): probability is nan; it must be 0 to 1");
+  BAD(wf_bernoulli(s, WF_INTS(2), .probability = 1.5), "bernoulli(u64[3]): probability is 1.5; it must be 0 to 1");
+  BAD(wf_bernoulli(s, WF_INTS(2), .probability = NAN), "bernoulli(u64[3]): probability is nan; it must be 0 to 1");
   BAD(wf_rng_bit_generator(s, philox, WF_INTS(2), &r0, &r1, .dtype = WEFT_F32),
-      "rng_bit_generator(ui64[3]): dtype is f32; it must be ui32 or ui64");
+      "rng_bit_generator(u64[3]): dtype is f32; it must be u32 or u64");
   BAD(wf_rng_bit_generator(s, bits, WF_INTS(2), &r0, &r1),
-      "rng_bit_generator(ui32[]): state is ui32[]; it must be ui64[3]: key, counter low, counter high");
+      "rng_bit_generator(u32[]): state is u32[]; it must be u64[3]: key, counter low, counter high");
   BAD(wf_rng_bit_generator(s, philox, WF_INTS(-2), &r0, &r1),
-      "rng_bit_generator(ui64[3]): the result [-2] has a negative or too large dimension");
+      "rng_bit_generator(u64[3]): the result [-2] has a negative or too large dimension");
 }
 
 /* What only turns out when many operands come together. */

@@ -50,7 +50,7 @@ static void every_variable_has_an_option_that_reads_it(void) {
   setenv("WEFT_MODE", "quick", 1);
   {
     weft_context* ctx = NULL;
-    INVALID(weft_context_create(NULL, &ctx), "WEFT_MODE: 'quick' is not one of lazy, eager, debug");
+    INVALID(weft_context_create(NULL, &ctx), "weft_context_create: WEFT_MODE: 'quick' is not one of lazy, eager, debug");
   }
   unsetenv("WEFT_MODE");
 }
@@ -62,9 +62,9 @@ static void settings_that_cannot_be(void) {
   o.setting_count = 1;
   INVALID(weft_context_create(&o, &ctx), "weft_context_options.settings is NULL");
   o.settings = &setting;
-  INVALID(weft_context_create(&o, &ctx), "option threads: '100000000' is not a number of 0 to 1024");
+  INVALID(weft_context_create(&o, &ctx), "weft_context_create: option threads: '100000000' is not a number of 0 to 1024");
   setting.name = "hash_bits", setting.value = "4294967297";
-  INVALID(weft_context_create(&o, &ctx), "option hash_bits: '4294967297' is not a number of 0 to 128");
+  INVALID(weft_context_create(&o, &ctx), "weft_context_create: option hash_bits: '4294967297' is not a number of 0 to 128");
   o.setting_count = UINT64_MAX;
   INVALID(weft_context_create(&o, &ctx),
           "weft_context_options.settings has a length of 18446744073709551615; at most 16777216 is possible");
@@ -95,7 +95,7 @@ static void what_is_known_of_options(void) {
   OK(weft_context_option_source(ctx, "mode", WEFT_STRLEN, &source)); /* said in weft_context_options.mode */
   CHECK_EQUAL(source, WEFT_OPTION_FROM_CALLER);
   FAILS(weft_context_option_source(ctx, "speed", WEFT_STRLEN, &source), WEFT_NOT_FOUND,
-        "there is no option 'speed'; weft_option_list names all");
+        "weft_context_option_source: there is no option 'speed'; did you mean 'seed'? weft_option_list names all");
   weft_context_release(ctx);
 }
 
@@ -122,7 +122,7 @@ static void hooks_are_released_exactly_once(void) {
   o.pressure_release = count_release;
   o.settings = &bad;
   o.setting_count = 1;
-  INVALID(weft_context_create(&o, NULL), "out is NULL");
+  INVALID(weft_context_create(&o, NULL), "weft_context_create: out is NULL");
   CHECK_EQUAL(g_released, 2); /* also when registration fails */
   o.next = &bad;
   FAILS(weft_context_create(&o, &ctx), WEFT_UNIMPLEMENTED,
@@ -130,7 +130,7 @@ static void hooks_are_released_exactly_once(void) {
   CHECK_EQUAL(g_released, 4);
   o.next = NULL;
   g_released = 0;
-  INVALID(weft_context_create(&o, &ctx), "option mode: 'none' is not one of lazy, eager, debug");
+  INVALID(weft_context_create(&o, &ctx), "weft_context_create: option mode: 'none' is not one of lazy, eager, debug");
   CHECK_EQUAL(g_released, 2);
   o.setting_count = 0;
   MUST(weft_context_create(&o, &ctx));
@@ -140,7 +140,7 @@ static void hooks_are_released_exactly_once(void) {
   weft_context_release(ctx);
   CHECK_EQUAL(g_released, 5);
   INVALID(weft_context_set_log(ctx, WEFT_LOG_WARNING, on_log, &records, count_release),
-          "ctx is a weft_context that has been released");
+          "weft_context_set_log: ctx is a weft_context that has been released");
   CHECK_EQUAL(g_released, 6);
 }
 
@@ -164,9 +164,9 @@ static void devices(void) {
   CHECK_EQUAL(id, 0);
   MUST(weft_device_memory(first, &stats));
   CHECK_EQUAL(stats.struct_size, sizeof stats);
-  snprintf(text, sizeof text, "there is no device 'tpu:0' here; there are: %s", name);
+  snprintf(text, sizeof text, "weft_device_by_name: there is no device 'tpu:0' here; there are: %s", name);
   FAILS(weft_device_by_name(ctx, "tpu:0", WEFT_STRLEN, &same), WEFT_NOT_FOUND, text);
-  snprintf(text, sizeof text, "device %d of a context that has %d", (int)count, (int)count);
+  snprintf(text, sizeof text, "weft_device_at: device %d of a context that has %d", (int)count, (int)count);
   FAILS(weft_device_at(ctx, count, &same), WEFT_OUT_OF_RANGE, text);
   weft_device_release(first);
   weft_device_release(same);
@@ -177,7 +177,7 @@ static void cancelling(void) {
   weft_context* ctx = new_context();
   weft_tensor* t = ramp(ctx, DIMS(3));
   weft_cancel(ctx);
-  FAILS(weft_eval(ctx, &t, 1, NULL), WEFT_CANCELLED, "cancelled by weft_cancel");
+  FAILS(weft_eval(ctx, &t, 1, NULL), WEFT_CANCELLED, "weft_eval: cancelled by weft_cancel");
   OK(weft_eval(ctx, &t, 1, NULL)); /* noticed once */
   weft_cancel(NULL);
   weft_tensor_release(t);
@@ -221,7 +221,7 @@ static void timeouts_of_any_size(void) {
   weft_cancel(ctx);
   OK(weft_wait_any(&event, 1, INT64_MIN, &index)); /* what has happened needs no wait */
   OK(weft_event_wait(event, 0));
-  FAILS(weft_sync(ctx, NULL, NULL), WEFT_CANCELLED, "cancelled by weft_cancel");
+  FAILS(weft_sync(ctx, NULL, NULL), WEFT_CANCELLED, "weft_sync: cancelled by weft_cancel");
   weft_event_release(event);
   weft_tensor_release(x);
   weft_context_release(ctx);
@@ -242,7 +242,7 @@ static void a_context_does_not_survive_fork(void) {
     weft_tensor* more = NULL;
     weft_context* fresh;
     FAILS(weft_add(ctx, t, t, &more), WEFT_FAILED_PRECONDITION,
-          "the context was used before fork and its threads did not come along; make a new context in the child");
+          "add: the context was used before fork and its threads did not come along; make a new context in the child");
     fresh = new_context();
     t = ramp(fresh, DIMS(4));
     MUST(weft_add(fresh, t, t, &more));

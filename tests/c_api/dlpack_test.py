@@ -127,7 +127,7 @@ class DLPack(unittest.TestCase):
             change(keep["managed"])
             with self.assertRaises(WeftError) as raised:
                 self.take(keep)
-            self.assertEqual(text, raised.exception.args[1])
+            self.assertEqual("weft_tensor_from_dlpack: " + text, raised.exception.args[1])
             self.assertEqual(0, keep["deleted"])
 
     def test_export_lends_the_buffer(self):

@@ -420,7 +420,7 @@ static void a_callback_releases_its_own_context(void) {
   size_t count;
   MUST(weft_context_set_log(ctx, WEFT_LOG_OFF, NULL, ctx, release_context));
   MUST(weft_context_set_log(ctx, WEFT_LOG_OFF, NULL, NULL, NULL));
-  INVALID(weft_device_count(ctx, &count), "ctx is a weft_context that has been released");
+  INVALID(weft_device_count(ctx, &count), "weft_device_count: ctx is a weft_context that has been released");
   weft_tensor_release(t);
 }
 
@@ -456,7 +456,7 @@ static void a_release_waits_for_calls_in_progress(void) {
   }
   weft_context_release(call.ctx);
   CHECK_EQUAL(call.left, 1);
-  INVALID(weft_device_count(call.ctx, &count), "ctx is a weft_context that has been released");
+  INVALID(weft_device_count(call.ctx, &count), "weft_device_count: ctx is a weft_context that has been released");
   pthread_join(thread, NULL);
   CHECK_EQUAL(g_failed, 0);
 }

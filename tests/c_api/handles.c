@@ -18,8 +18,8 @@ static void errors_and_blobs(void) {
   CHECK_TEXT(weft_error_message(NULL, NULL), "");
   weft_error_release(NULL);
   FAILS(weft_error_new((weft_code)99, "odd", 3), WEFT_UNKNOWN, "code 99: odd");
-  INVALID(weft_error_new(WEFT_ABORTED, "\xff", 1), "message is not UTF-8");
-  INVALID(weft_error_new(WEFT_ABORTED, NULL, 5), "message is NULL");
+  INVALID(weft_error_new(WEFT_ABORTED, "\xff", 1), "weft_error_new: message is not UTF-8");
+  INVALID(weft_error_new(WEFT_ABORTED, NULL, 5), "weft_error_new: message is NULL");
   CHECK(weft_blob_data(NULL) == NULL);
   CHECK_EQUAL(weft_blob_size(NULL), 0);
 }
@@ -30,12 +30,12 @@ static void wrong_handles(void) {
   weft_tensor* stale;
   size_t rank = 77;
   const int64_t bad = metric(ctx, "bad_releases");
-  INVALID(weft_tensor_rank(NULL, &rank), "tensor is NULL; a weft_tensor is needed");
-  INVALID(weft_tensor_rank((weft_tensor*)ctx, &rank), "tensor is a weft_context; a weft_tensor is needed");
-  INVALID(weft_tensor_rank((weft_tensor*)&rank, &rank), "tensor is no handle of this library; a weft_tensor is needed");
+  INVALID(weft_tensor_rank(NULL, &rank), "weft_tensor_rank: tensor is NULL; a weft_tensor is needed");
+  INVALID(weft_tensor_rank((weft_tensor*)ctx, &rank), "weft_tensor_rank: tensor is a weft_context; a weft_tensor is needed");
+  INVALID(weft_tensor_rank((weft_tensor*)&rank, &rank), "weft_tensor_rank: tensor is no handle of this library; a weft_tensor is needed");
   INVALID(weft_tensor_rank((weft_tensor*)(uintptr_t)0x123456789abcdef0u, &rank),
-          "tensor is no handle of this library; a weft_tensor is needed");
-  INVALID(weft_tensor_rank(t, NULL), "out_rank is NULL");
+          "weft_tensor_rank: tensor is no handle of this library; a weft_tensor is needed");
+  INVALID(weft_tensor_rank(t, NULL), "weft_tensor_rank: out_rank is NULL");
   CHECK_EQUAL(rank, 77); /* out-parameters are untouched after an error */
   weft_tensor_retain(t);
   weft_tensor_release(t);
@@ -43,17 +43,17 @@ static void wrong_handles(void) {
   CHECK_EQUAL(rank, 2);
   stale = t;
   weft_tensor_release(t);
-  INVALID(weft_tensor_rank(stale, &rank), "tensor is a weft_tensor that has been released");
+  INVALID(weft_tensor_rank(stale, &rank), "weft_tensor_rank: tensor is a weft_tensor that has been released");
   CHECK_EQUAL(metric(ctx, "bad_releases"), bad);
   weft_tensor_release(stale); /* twice: counted, ignored */
   CHECK_EQUAL(metric(ctx, "bad_releases"), bad + 1);
   weft_tensor_release((weft_tensor*)ctx); /* another kind: counted, ignored */
   CHECK_EQUAL(metric(ctx, "bad_releases"), bad + 2);
   t = ramp(ctx, DIMS(4)); /* takes the slot of the stale one, which stays stale */
-  INVALID(weft_tensor_rank(stale, &rank), "tensor is a weft_tensor that has been released");
+  INVALID(weft_tensor_rank(stale, &rank), "weft_tensor_rank: tensor is a weft_tensor that has been released");
   weft_tensor_release(t);
   weft_context_release(ctx);
-  INVALID(weft_device_count(ctx, &rank), "ctx is a weft_context that has been released");
+  INVALID(weft_device_count(ctx, &rank), "weft_device_count: ctx is a weft_context that has been released");
 }
 
 /* Every kind: NULL, released, of another kind, of another context; releasing twice is counted and harms nothing. */
@@ -83,30 +83,32 @@ static void every_kind_of_handle(void) {
   MUST(weft_context_cache(ctx, &cache));
   MUST(weft_scope_begin(ctx, &scope));
 
-  INVALID(weft_device_name(NULL, &name, NULL), "device is NULL; a weft_device is needed");
-  INVALID(weft_event_poll(NULL, &happened), "event is NULL; a weft_event is needed");
-  INVALID(weft_tree_size(NULL, 0, &node), "tree is NULL; a weft_tree is needed");
-  INVALID(weft_optimizer_step(NULL, &t, 1, 0.1), "optimizer is NULL; a weft_optimizer is needed");
-  INVALID(weft_cache_flush(NULL), "cache is NULL; a weft_cache is needed");
-  INVALID(weft_scope_check(NULL), "scope is NULL; a weft_scope is needed");
-  INVALID(weft_device_name((weft_device*)event, &name, NULL), "device is a weft_event; a weft_device is needed");
-  INVALID(weft_event_poll((weft_event*)tree, &happened), "event is a weft_tree; a weft_event is needed");
-  INVALID(weft_tree_size((weft_tree*)t, 0, &node), "tree is a weft_tensor; a weft_tree is needed");
-  INVALID(weft_optimizer_step((weft_optimizer*)cache, &t, 1, 0.1), "optimizer is a weft_cache; a weft_optimizer is needed");
-  INVALID(weft_cache_flush((weft_cache*)opt), "cache is a weft_optimizer; a weft_cache is needed");
-  INVALID(weft_scope_check((weft_scope*)blob), "scope is a weft_blob; a weft_scope is needed");
+  INVALID(weft_device_name(NULL, &name, NULL), "weft_device_name: device is NULL; a weft_device is needed");
+  INVALID(weft_event_poll(NULL, &happened), "weft_event_poll: event is NULL; a weft_event is needed");
+  INVALID(weft_tree_size(NULL, 0, &node), "weft_tree_size: tree is NULL; a weft_tree is needed");
+  INVALID(weft_optimizer_step(NULL, &t, 1, 0.1), "weft_optimizer_step: optimizer is NULL; a weft_optimizer is needed");
+  INVALID(weft_cache_flush(NULL), "weft_cache_flush: cache is NULL; a weft_cache is needed");
+  INVALID(weft_scope_check(NULL), "weft_scope_check: scope is NULL; a weft_scope is needed");
+  INVALID(weft_device_name((weft_device*)event, &name, NULL), "weft_device_name: device is a weft_event; a weft_device is needed");
+  INVALID(weft_event_poll((weft_event*)tree, &happened), "weft_event_poll: event is a weft_tree; a weft_event is needed");
+  INVALID(weft_tree_size((weft_tree*)t, 0, &node), "weft_tree_size: tree is a weft_tensor; a weft_tree is needed");
+  INVALID(weft_optimizer_step((weft_optimizer*)cache, &t, 1, 0.1), "weft_optimizer_step: optimizer is a weft_cache; a weft_optimizer is needed");
+  INVALID(weft_cache_flush((weft_cache*)opt), "weft_cache_flush: cache is a weft_optimizer; a weft_cache is needed");
+  INVALID(weft_scope_check((weft_scope*)blob), "weft_scope_check: scope is a weft_blob; a weft_scope is needed");
 
   MUST(weft_device_name(foreign, &name, NULL));
-  snprintf(text, sizeof text, "device %s belongs to another context", name);
+  snprintf(text, sizeof text, "weft_sync: device %s belongs to another context", name);
   INVALID(weft_sync(ctx, foreign, NULL), text);
+  snprintf(text, sizeof text, "weft_idx_read: device %s belongs to another context", name);
   INVALID(weft_idx_read(ctx, "/nonexistent", WEFT_STRLEN, foreign, &out), text);
+  snprintf(text, sizeof text, "weft_checkpoint_load: device %s belongs to another context", name);
   INVALID(weft_checkpoint_load(ctx, "/nonexistent", WEFT_STRLEN, foreign, &tree), text);
-  INVALID(weft_sgd_create(ctx, &theirs, 1, NULL, &opt), "params[0] belongs to another context");
+  INVALID(weft_sgd_create(ctx, &theirs, 1, NULL, &opt), "weft_sgd_create: params[0] belongs to another context");
   INVALID(weft_optimizer_step(opt, &theirs, 1, 0.1), "weft_optimizer_step: grads[0] belongs to another context");
   INVALID(weft_scope_keep(scope, theirs, &out), "weft_scope_keep: the scope does not own this tensor");
-  INVALID(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, "w", WEFT_STRLEN, NULL, &node), "value is NULL; a weft_tensor is needed");
+  INVALID(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, "w", WEFT_STRLEN, NULL, &node), "weft_tree_add_tensor: value is NULL; a weft_tensor is needed");
   MUST(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, "w", WEFT_STRLEN, theirs, &node));
-  INVALID(weft_checkpoint_save(ctx, "/nonexistent/x.ckpt", WEFT_STRLEN, tree, NULL, NULL), "tensor 'w' of the tree belongs to another context");
+  INVALID(weft_checkpoint_save(ctx, "/nonexistent/x.ckpt", WEFT_STRLEN, tree, NULL, NULL), "weft_checkpoint_save: tensor 'w' of the tree belongs to another context");
 
   weft_device_release(foreign), weft_device_release(foreign);
   weft_device_release(device), weft_device_release(device);
@@ -117,13 +119,13 @@ static void every_kind_of_handle(void) {
   weft_cache_release(cache), weft_cache_release(cache);
   OK(weft_scope_end(scope));
   CHECK_EQUAL(metric(ctx, "bad_releases"), bad + 7);
-  INVALID(weft_device_name(device, &name, &length), "device is a weft_device that has been released");
-  INVALID(weft_event_poll(event, &happened), "event is a weft_event that has been released");
+  INVALID(weft_device_name(device, &name, &length), "weft_device_name: device is a weft_device that has been released");
+  INVALID(weft_event_poll(event, &happened), "weft_event_poll: event is a weft_event that has been released");
   CHECK(weft_blob_data(blob) == NULL);
-  INVALID(weft_tree_size(tree, 0, &node), "tree is a weft_tree that has been released");
-  INVALID(weft_optimizer_step(opt, &t, 1, 0.1), "optimizer is a weft_optimizer that has been released");
-  INVALID(weft_cache_flush(cache), "cache is a weft_cache that has been released");
-  INVALID(weft_scope_check(scope), "scope is a weft_scope that has been released");
+  INVALID(weft_tree_size(tree, 0, &node), "weft_tree_size: tree is a weft_tree that has been released");
+  INVALID(weft_optimizer_step(opt, &t, 1, 0.1), "weft_optimizer_step: optimizer is a weft_optimizer that has been released");
+  INVALID(weft_cache_flush(cache), "weft_cache_flush: cache is a weft_cache that has been released");
+  INVALID(weft_scope_check(scope), "weft_scope_check: scope is a weft_scope that has been released");
   CHECK(out == NULL);
   weft_tensor_release(theirs);
   weft_context_release(other);
@@ -165,15 +167,15 @@ static void options_structs(void) {
   weft_context_options_init(&o, sizeof o);
   o.settings = &setting;
   o.setting_count = 1;
-  INVALID(weft_context_create(&o, &ctx), "option mode: 'sideways' is not one of lazy, eager, debug");
+  INVALID(weft_context_create(&o, &ctx), "weft_context_create: option mode: 'sideways' is not one of lazy, eager, debug");
   setting.name = "speed";
   FAILS(weft_context_create(&o, &ctx), WEFT_NOT_FOUND,
-        "there is no option 'speed'; there are mode, platform, seed, isa, threads, max_pending_nodes, max_pending_bytes, "
+        "weft_context_create: there is no option 'speed'; there are mode, platform, seed, isa, threads, max_pending_nodes, max_pending_bytes, "
         "repetition_nodes, cache_mode, cache_dir, cache_max_bytes, verify_between_passes, log, hash_bits");
   setting.name = "seed";
   setting.value = "-3";
-  INVALID(weft_context_create(&o, &ctx), "option seed: '-3' is not a number of 0 or more");
-  INVALID(weft_context_create(NULL, NULL), "out is NULL");
+  INVALID(weft_context_create(&o, &ctx), "weft_context_create: option seed: '-3' is not a number of 0 or more");
+  INVALID(weft_context_create(NULL, NULL), "weft_context_create: out is NULL");
 }
 
 static void doors(void) {

@@ -29,7 +29,7 @@ static void scalars(weft_context* ctx) {
   }
   weft_tensor_release(zero);
   INVALID(weft_tensor_from_u64(ctx, WEFT_I64, UINT64_C(1) << 63, &t), "weft_tensor_from_u64: 9223372036854775808 does not fit i64");
-  INVALID(weft_tensor_from_u64(ctx, WEFT_U8, 256, &t), "weft_tensor_from_u64: 256 does not fit ui8");
+  INVALID(weft_tensor_from_u64(ctx, WEFT_U8, 256, &t), "weft_tensor_from_u64: 256 does not fit u8");
   MUST(weft_tensor_from_i64(ctx, WEFT_I64, -1, &t));
   FAILS(weft_tensor_item_u64(t, &got), WEFT_OUT_OF_RANGE, "weft_tensor_item_u64: -1 is negative");
   weft_tensor_release(t);

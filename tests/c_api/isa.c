@@ -97,7 +97,7 @@ int main(void) {
   setenv("WEFT_ISA", "sse9", 1);
   {
     weft_context* ctx = NULL;
-    INVALID(weft_context_create(NULL, &ctx), "WEFT_ISA: 'sse9' is not one of avx512, avx2, portable");
+    INVALID(weft_context_create(NULL, &ctx), "weft_context_create: WEFT_ISA: 'sse9' is not one of avx512, avx2, portable");
   }
   return done("isa");
 }

@@ -36,6 +36,9 @@ LIB.weft_error_code.argtypes = [c.c_void_p]
 LIB.weft_error_release.argtypes = [c.c_void_p]
 LIB.weft_tensor_release.argtypes = [c.c_void_p]
 INVALID_ARGUMENT = 3
+GIVEN = {INT: "an integer (WEFT_VALUE_INT)", DOUBLE: "a number (WEFT_VALUE_DOUBLE)", BOOL: "a truth value (WEFT_VALUE_BOOL)",
+         ENUM: "an enumerator (WEFT_VALUE_ENUM)", DTYPE: "a dtype (WEFT_VALUE_DTYPE)", INTS: "integers (WEFT_VALUE_INTS)",
+         DOUBLES: "numbers (WEFT_VALUE_DOUBLES)", TEXT: "text (WEFT_VALUE_TEXT)"}
 
 
 class Attr(c.Structure):
@@ -256,8 +259,8 @@ class OpApply(unittest.TestCase):
             for way, value in plain.items():
                 if way not in TAKES[a["type"]]:
                     self.refused(call, call.others(a["name"]) + [(a["name"], way, value)],
-                                 "%s: attribute %s takes %s, not a weft_value_type of %d"
-                                 % (call.op.c_name, a["name"], KINDS[a["type"]], way))
+                                 "%s: attribute %s takes %s, not %s" % (call.op.c_name, a["name"], KINDS[a["type"]],
+                                                                        GIVEN.get(way, "the unknown weft_value_type %d" % way)))
 
     @over_samples
     def test_values_outside_are_refused(self, call):

@@ -112,7 +112,7 @@ static void states_that_cannot_be(void) {
   uint32_t slots = 0, list = 0;
   settings o = {kSgd, 0.5, 0, 0, 0, 0, 0};
   twice[0] = twice[1] = w;
-  INVALID(weft_sgd_create(ctx, twice, 2, NULL, &optimizer), "optimizer: parameter 1 is parameter 0 again; each is given once");
+  INVALID(weft_sgd_create(ctx, twice, 2, NULL, &optimizer), "weft_sgd_create: optimizer: parameter 1 is parameter 0 again; each is given once");
   optimizer = create(ctx, w, &o);
   MUST(weft_tree_create(&state));
   MUST(weft_tree_add_text(state, WEFT_TREE_ROOT, "kind", WEFT_STRLEN, "sgd", WEFT_STRLEN, NULL));
@@ -120,7 +120,7 @@ static void states_that_cannot_be(void) {
   MUST(weft_tree_add_dict(state, WEFT_TREE_ROOT, "slots", WEFT_STRLEN, &slots));
   MUST(weft_tree_add_list(state, slots, "momentum", WEFT_STRLEN, &list));
   MUST(weft_tree_add_tensor(state, list, NULL, 0, w, NULL));
-  INVALID(weft_optimizer_load(optimizer, state, WEFT_TREE_ROOT), "the state's 'step' is text; it must be an integer of 0 or more");
+  INVALID(weft_optimizer_load(optimizer, state, WEFT_TREE_ROOT), "weft_optimizer_load: the state's 'step' is text; it must be an integer of 0 or more");
   weft_tree_release(state);
   weft_optimizer_release(optimizer);
   weft_tensor_release(w);

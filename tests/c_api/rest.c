@@ -71,7 +71,7 @@ static void random_state(void) {
   MUST(weft_random_set_state(ctx, 7, 8, 9));
   MUST(weft_random_get_state(ctx, &key, &low, &high));
   CHECK(key == 7 && low == 8 && high == 9);
-  INVALID(weft_random_get_state(ctx, NULL, &low, &high), "out_key is NULL");
+  INVALID(weft_random_get_state(ctx, NULL, &low, &high), "weft_random_get_state: out_key is NULL");
   weft_context_release(ctx);
 }
 

@@ -139,7 +139,7 @@ static void the_folder_is_that_of_the_call(void) {
   weft_event_release(event);
   /* What can be known at once is the call's own error. */
   event = NULL;
-  snprintf(text, sizeof text, "saving checkpoint '%s/none/state': cannot write '%s/none/state': the directory '%s/none' does not exist",
+  snprintf(text, sizeof text, "weft_checkpoint_save: saving checkpoint '%s/none/state': cannot write '%s/none/state': the directory '%s/none' does not exist",
            g_dir, g_dir, g_dir);
   FAILS(weft_checkpoint_save(ctx, in_dir("none/state"), WEFT_STRLEN, slow, NULL, &event), WEFT_NOT_FOUND, text);
   CHECK(event == NULL);
@@ -206,7 +206,7 @@ static void who_waits_in_the_call_can_be_cancelled(void) {
   MUST(weft_checkpoint_save(ctx, in_dir("busy"), WEFT_STRLEN, slow, NULL, &first));
   MUST(weft_checkpoint_save(second, in_dir("busy"), WEFT_STRLEN, small, NULL, &next));
   CHECK(pthread_create(&thread, NULL, cancel_soon, second) == 0);
-  FAILS(weft_checkpoint_save(second, in_dir("busy"), WEFT_STRLEN, small, NULL, NULL), WEFT_CANCELLED, "cancelled by weft_cancel");
+  FAILS(weft_checkpoint_save(second, in_dir("busy"), WEFT_STRLEN, small, NULL, NULL), WEFT_CANCELLED, "weft_checkpoint_save: cancelled by weft_cancel");
   MUST(weft_event_poll(next, &finished));
   CHECK(!finished); /* it was the wait that ended, not what was waited for */
   pthread_join(thread, NULL);

@@ -65,7 +65,7 @@ static void a_failure_keeps_its_position_in_other_scopes(void) {
   CHECK_TEXT(weft_error_payload(e, "weft.operation", WEFT_STRLEN, NULL), "reshape");
   weft_error_release(e);
   INVALID(wf_end(first), text);
-  INVALID(wf_end(NULL), "scope is NULL: weft_scope_begin or wf_begin failed; its context was NULL or had been released");
+  INVALID(wf_end(NULL), "weft_scope_end: scope is NULL: weft_scope_begin or wf_begin failed; its context was NULL or had been released");
   weft_tensor_release(x);
   weft_context_release(ctx);
 }
@@ -98,8 +98,8 @@ static void the_first_error_poisons_and_comes_out_once(void) {
   CHECK_TEXT(weft_error_message(e, NULL), text);
   CHECK_TEXT(weft_error_payload(e, "weft.position", WEFT_STRLEN, NULL), position);
   weft_error_release(e);
-  INVALID(wf_end(s), "scope is a weft_scope that has been released");
-  INVALID(weft_tensor_rank(bad, &rank), "tensor is a weft_tensor that has been released");
+  INVALID(wf_end(s), "weft_scope_end: scope is a weft_scope that has been released");
+  INVALID(weft_tensor_rank(bad, &rank), "weft_tensor_rank: tensor is a weft_tensor that has been released");
   weft_tensor_release(x);
   weft_tensor_release(y);
   weft_context_release(ctx);
@@ -113,8 +113,8 @@ static void a_scope_that_never_was(void) {
   t = wf_scalar(s, WEFT_F32, 1);
   t = wf_add(s, t, t);
   CHECK(t != NULL);
-  INVALID(weft_tensor_rank(t, &rank), "scope is no live weft_scope; did weft_scope_begin fail?");
-  INVALID(wf_end(s), "scope is NULL: weft_scope_begin or wf_begin failed; its context was NULL or had been released");
+  INVALID(weft_tensor_rank(t, &rank), "weft_tensor_rank: scope is no live weft_scope; did weft_scope_begin fail?");
+  INVALID(wf_end(s), "weft_scope_end: scope is NULL: weft_scope_begin or wf_begin failed; its context was NULL or had been released");
 }
 
 static void temporaries_are_not_outputs_of_a_barrier(void) {

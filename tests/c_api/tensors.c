@@ -26,7 +26,7 @@ static void from_and_to_host(void) {
   MUST(weft_tensor_to_host(t, back, sizeof back));
   CHECK(memcmp(data, back, sizeof data) == 0);
   INVALID(weft_tensor_to_host(t, back, 20), "weft_tensor_to_host: the tensor f32[2, 3] has 24 bytes; size is 20");
-  INVALID(weft_tensor_to_host(t, NULL, 24), "data is NULL");
+  INVALID(weft_tensor_to_host(t, NULL, 24), "weft_tensor_to_host: data is NULL");
   weft_tensor_release(t);
   MUST(weft_tensor_from_host(ctx, device, WEFT_I32, DIMS(0, 4), NULL, 0, &none)); /* no elements, no data */
   MUST(weft_tensor_to_host(none, NULL, 0));
@@ -58,8 +58,8 @@ static void scalars(void) {
   CHECK_EQUAL(integer, 1);
   weft_tensor_release(t);
   INVALID(weft_tensor_from_f64(ctx, WEFT_I32, 1.5, &t), "weft_tensor_from_f64: dtype i32 is no float; use weft_tensor_from_i64");
-  INVALID(weft_tensor_from_i64(ctx, WEFT_U8, 256, &t), "weft_tensor_from_i64: 256 does not fit ui8");
-  INVALID(weft_tensor_from_i64(ctx, WEFT_BOOL, 2, &t), "weft_tensor_from_i64: 2 does not fit i1");
+  INVALID(weft_tensor_from_i64(ctx, WEFT_U8, 256, &t), "weft_tensor_from_i64: 256 does not fit u8");
+  INVALID(weft_tensor_from_i64(ctx, WEFT_BOOL, 2, &t), "weft_tensor_from_i64: 2 does not fit bool");
   INVALID(weft_tensor_from_i64(ctx, WEFT_I8, -129, &t), "weft_tensor_from_i64: -129 does not fit i8");
   INVALID(weft_tensor_from_i64(ctx, WEFT_F16, 65520, &t), "weft_tensor_from_i64: 65520 does not fit f16");
   MUST(weft_tensor_from_i64(ctx, WEFT_F16, -65519, &t)); /* rounds to the largest */
@@ -75,22 +75,22 @@ static void bad_shapes(void) {
   char text[200];
   const char* name;
   float one = 1;
-  INVALID(weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(2, -3), &one, 4, &t), "dimension 1 of [2, -3] is negative");
+  INVALID(weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(2, -3), &one, 4, &t), "weft_tensor_from_host: dimension 1 of [2, -3] is negative");
   INVALID(weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(INT64_C(1) << 40, INT64_C(1) << 40), &one, 4, &t),
-          "shape [1099511627776, 1099511627776] of f32 has more bytes than 63 bits can count");
+          "weft_tensor_from_host: shape [1099511627776, 1099511627776] of f32 has more bytes than 63 bits can count");
   INVALID(weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(INT64_C(1) << 61), &one, 4, &t),
-          "shape [2305843009213693952] of f32 has more bytes than 63 bits can count");
-  INVALID(weft_tensor_from_host(ctx, NULL, WEFT_F32, NULL, 33, &one, 4, &t), "rank 33 is above 32");
-  INVALID(weft_tensor_from_host(ctx, NULL, WEFT_F32, NULL, 2, &one, 4, &t), "dims is NULL");
+          "weft_tensor_from_host: shape [2305843009213693952] of f32 has more bytes than 63 bits can count");
+  INVALID(weft_tensor_from_host(ctx, NULL, WEFT_F32, NULL, 33, &one, 4, &t), "weft_tensor_from_host: rank 33 is above 32");
+  INVALID(weft_tensor_from_host(ctx, NULL, WEFT_F32, NULL, 2, &one, 4, &t), "weft_tensor_from_host: dims is NULL");
   INVALID(weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(2, 3), &one, 4, &t),
           "weft_tensor_from_host: f32[2, 3] has 24 bytes; size is 4");
-  INVALID(weft_tensor_from_host(ctx, NULL, WEFT_F32, NULL, 0, NULL, 4, &t), "data is NULL");
-  INVALID(weft_tensor_from_host(ctx, NULL, (weft_dtype)0x1234567, NULL, 0, &one, 4, &t), "dtype 0x1234567 is not one that Weft knows");
+  INVALID(weft_tensor_from_host(ctx, NULL, WEFT_F32, NULL, 0, NULL, 4, &t), "weft_tensor_from_host: data is NULL");
+  INVALID(weft_tensor_from_host(ctx, NULL, (weft_dtype)0x1234567, NULL, 0, &one, 4, &t), "weft_tensor_from_host: dtype 0x1234567 is not one that Weft knows");
   FAILS(weft_tensor_from_host(ctx, NULL, WEFT_C64, NULL, 0, &one, 8, &t), WEFT_UNIMPLEMENTED,
-        "dtype complex<f32> can be stored and passed on, but not computed with");
+        "weft_tensor_from_host: dtype c64 can be stored and passed on, but not computed with");
   MUST(weft_device_at(other, 0, &foreign));
   MUST(weft_device_name(foreign, &name, NULL));
-  snprintf(text, sizeof text, "device %s belongs to another context", name);
+  snprintf(text, sizeof text, "weft_tensor_from_host: device %s belongs to another context", name);
   INVALID(weft_tensor_from_host(ctx, foreign, WEFT_F32, NULL, 0, &one, 4, &t), text);
   pair = ramp(ctx, DIMS(2));
   INVALID(weft_tensor_item_f64(pair, &value), "weft_tensor_item_f64: the tensor has shape [2]; it must have exactly one element");
@@ -167,7 +167,7 @@ static void assignment(void) {
   CHECK(host[2] == 4.0f);
   MUST(weft_tensor_to_host(old, host, sizeof host));
   CHECK(host[2] == 4.0f);
-  INVALID(weft_tensor_assign(w, NULL), "value is NULL; a weft_tensor is needed");
+  INVALID(weft_tensor_assign(w, NULL), "weft_tensor_assign: value is NULL; a weft_tensor is needed");
   {
     weft_tensor* sum = NULL;
     weft_error* e = weft_add(ctx, w, foreign, &sum);

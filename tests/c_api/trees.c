@@ -30,9 +30,9 @@ static void structure(void) {
   MUST(weft_tree_add_text(tree, list, NULL, 0, "h\xc3\xa9", WEFT_STRLEN, NULL));
   MUST(weft_tree_add_bytes(tree, list, NULL, 0, "\0\xff", 2, NULL));
   MUST(weft_tree_add_none(tree, list, NULL, 0, NULL));
-  FAILS(weft_tree_add_i64(tree, model, "tied", WEFT_STRLEN, 1, NULL), WEFT_ALREADY_EXISTS, "tree node 'model' has the key 'tied' already");
-  INVALID(weft_tree_add_i64(tree, model, NULL, 0, 1, NULL), "key is NULL; a child of a dict needs one");
-  INVALID(weft_tree_add_text(tree, list, NULL, 0, "\xff", 1, NULL), "value is not UTF-8");
+  FAILS(weft_tree_add_i64(tree, model, "tied", WEFT_STRLEN, 1, NULL), WEFT_ALREADY_EXISTS, "weft_tree_add_i64: tree node 'model' has the key 'tied' already");
+  INVALID(weft_tree_add_i64(tree, model, NULL, 0, 1, NULL), "weft_tree_add_i64: key is NULL; a child of a dict needs one");
+  INVALID(weft_tree_add_text(tree, list, NULL, 0, "\xff", 1, NULL), "weft_tree_add_text: value is not UTF-8");
   MUST(weft_tree_find(tree, WEFT_TREE_ROOT, "model.a\\.b", WEFT_STRLEN, &node));
   CHECK_EQUAL(node, weight);
   MUST(weft_tree_find(tree, model, "tied", WEFT_STRLEN, &node));
@@ -41,9 +41,9 @@ static void structure(void) {
   MUST(weft_tree_get_i64(tree, node, &integer));
   MUST(weft_tree_get_f64(tree, node, &number));
   CHECK(integer == -7 && number == -7);
-  FAILS(weft_tree_get_bool(tree, node, &truth), WEFT_FAILED_PRECONDITION, "node 'list.0' is int64, not a bool");
-  FAILS(weft_tree_find(tree, list, "9", WEFT_STRLEN, &node), WEFT_NOT_FOUND, "the tree has no 'list.9'");
-  FAILS(weft_tree_kind(tree, 999, &kind), WEFT_OUT_OF_RANGE, "node 999 of a tree of 11 nodes");
+  FAILS(weft_tree_get_bool(tree, node, &truth), WEFT_FAILED_PRECONDITION, "weft_tree_get_bool: node 'list.0' is int64, not a bool");
+  FAILS(weft_tree_find(tree, list, "9", WEFT_STRLEN, &node), WEFT_NOT_FOUND, "weft_tree_find: the tree has no 'list.9'");
+  FAILS(weft_tree_kind(tree, 999, &kind), WEFT_OUT_OF_RANGE, "weft_tree_kind: node 999 of a tree of 11 nodes");
   MUST(weft_tree_size(tree, list, &count));
   CHECK_EQUAL(count, 6);
   MUST(weft_tree_child(tree, list, 3, &node));
@@ -51,7 +51,7 @@ static void structure(void) {
   CHECK_EQUAL(kind, WEFT_NODE_TEXT);
   MUST(weft_tree_get_data(tree, node, &data, &length));
   CHECK(length == 3 && memcmp(data, "h\xc3\xa9", 3) == 0);
-  FAILS(weft_tree_child(tree, list, 6, &node), WEFT_OUT_OF_RANGE, "child 6 of 'list', which has 6");
+  FAILS(weft_tree_child(tree, list, 6, &node), WEFT_OUT_OF_RANGE, "weft_tree_child: child 6 of 'list', which has 6");
   MUST(weft_tree_key(tree, weight, &key, &length));
   CHECK_TEXT(key, "a.b");
   MUST(weft_tree_create(&outer));
@@ -59,7 +59,7 @@ static void structure(void) {
   MUST(weft_tree_find(outer, WEFT_TREE_ROOT, "inner.list.2", WEFT_STRLEN, &node));
   MUST(weft_tree_get_bool(outer, node, &truth));
   CHECK_EQUAL(truth, 1);
-  INVALID(weft_tree_add_tree(tree, WEFT_TREE_ROOT, "self", WEFT_STRLEN, tree, NULL), "a tree cannot be added to itself");
+  INVALID(weft_tree_add_tree(tree, WEFT_TREE_ROOT, "self", WEFT_STRLEN, tree, NULL), "weft_tree_add_tree: a tree cannot be added to itself");
   weft_tensor_release(same);
   weft_tensor_release(w);
   weft_tree_release(outer);
@@ -136,22 +136,22 @@ static void tied_and_unread(void) {
   MUST(weft_tree_kind(other, node, &kind));
   CHECK_EQUAL(kind, WEFT_NODE_TENSOR);
   FAILS(weft_tree_get_tensor(other, node, &read), WEFT_FAILED_PRECONDITION,
-        "tensor 'decoder.b' has no value: the tree is a checkpoint's structure (weft_checkpoint_reader_load reads a tensor, "
+        "weft_tree_get_tensor: tensor 'decoder.b' has no value: the tree is a checkpoint's structure (weft_checkpoint_reader_load reads a tensor, "
         "weft_checkpoint_reader_tree all)");
   FAILS(weft_checkpoint_save(ctx, path, WEFT_STRLEN, other, NULL, NULL), WEFT_FAILED_PRECONDITION,
-        "tensor 'decoder.head' has no value: the tree is a checkpoint's structure (weft_checkpoint_reader_load reads a tensor, "
+        "weft_checkpoint_save: tensor 'decoder.head' has no value: the tree is a checkpoint's structure (weft_checkpoint_reader_load reads a tensor, "
         "weft_checkpoint_reader_tree all)");
   MUST(weft_tree_create(&loaded)); /* copied into another tree it is as empty */
   MUST(weft_tree_add_tree(loaded, WEFT_TREE_ROOT, "all", WEFT_STRLEN, other, NULL));
   MUST(weft_tree_find(loaded, WEFT_TREE_ROOT, "all.encoder.w", WEFT_STRLEN, &node));
   FAILS(weft_tree_get_tensor(loaded, node, &read), WEFT_FAILED_PRECONDITION,
-        "tensor 'all.encoder.w' has no value: the tree is a checkpoint's structure (weft_checkpoint_reader_load reads a tensor, "
+        "weft_tree_get_tensor: tensor 'all.encoder.w' has no value: the tree is a checkpoint's structure (weft_checkpoint_reader_load reads a tensor, "
         "weft_checkpoint_reader_tree all)");
   MUST(weft_checkpoint_reader_find(reader, "w", WEFT_STRLEN, &index));
   MUST(weft_checkpoint_reader_entry(reader, index, &entry));
   CHECK_TEXT(entry.path, "decoder.head");
   CHECK(entry.rank == 2 && entry.dims[0] == 200);
-  FAILS(weft_checkpoint_reader_find(reader, "epoch", WEFT_STRLEN, &index), WEFT_NOT_FOUND, "the checkpoint has no tensor 'epoch'");
+  FAILS(weft_checkpoint_reader_find(reader, "epoch", WEFT_STRLEN, &index), WEFT_NOT_FOUND, "weft_checkpoint_reader_find: the checkpoint has no tensor 'epoch'");
   MUST(weft_checkpoint_reader_load(reader, "model.b", WEFT_STRLEN, NULL, &read)); /* through the alias of a dict */
   weft_tensor_release(read);
   MUST(weft_checkpoint_reader_load(reader, "encoder.w", WEFT_STRLEN, NULL, &read));
@@ -244,8 +244,8 @@ static void saved_and_loaded(void) {
   MUST(weft_checkpoint_reader_entry(reader, 0, &entry));
   CHECK_TEXT(entry.path, "w");
   CHECK(entry.dtype == WEFT_F32 && entry.rank == 2 && entry.dims[1] == 100 && entry.size_bytes == 1200);
-  FAILS(weft_checkpoint_reader_entry(reader, 1, &entry), WEFT_OUT_OF_RANGE, "entry 1 of a checkpoint with 1 tensors");
-  FAILS(weft_checkpoint_reader_load(reader, "v", WEFT_STRLEN, NULL, &back), WEFT_NOT_FOUND, "the checkpoint has no tensor 'v'");
+  FAILS(weft_checkpoint_reader_entry(reader, 1, &entry), WEFT_OUT_OF_RANGE, "weft_checkpoint_reader_entry: entry 1 of a checkpoint with 1 tensors");
+  FAILS(weft_checkpoint_reader_load(reader, "v", WEFT_STRLEN, NULL, &back), WEFT_NOT_FOUND, "weft_checkpoint_reader_load: the checkpoint has no tensor 'v'");
   MUST(weft_checkpoint_reader_load(reader, "w", WEFT_STRLEN, NULL, &back));
   MUST(weft_checkpoint_reader_metadata(reader, &words));
   MUST(weft_tree_find(words, WEFT_TREE_ROOT, "dataset", WEFT_STRLEN, &node));
@@ -300,19 +300,19 @@ static void damaged_files(void) {
   fwrite(bytes, 1, (size_t)size - 1, file);
   fclose(file);
   snprintf(text, sizeof text,
-           "'%s' is damaged at byte %ld: the trailer is missing; the file is incomplete (%ld bytes), cut off or has bytes added at its end",
+           "weft_checkpoint_load: '%s' is damaged at byte %ld: the trailer is missing; the file is incomplete (%ld bytes), cut off or has bytes added at its end",
            g_path, size - 65, size - 1);
   FAILS(weft_checkpoint_load(ctx, g_path, WEFT_STRLEN, NULL, &loaded), WEFT_DATA_LOSS, text);
   bytes[size - 1] ^= 1;
   file = fopen(g_path, "wb");
   fwrite(bytes, 1, (size_t)size, file);
   fclose(file);
-  snprintf(text, sizeof text, "'%s' is damaged at byte %ld: the checksum of the trailer does not match", g_path, size - 64);
+  snprintf(text, sizeof text, "weft_checkpoint_load: '%s' is damaged at byte %ld: the checksum of the trailer does not match", g_path, size - 64);
   FAILS(weft_checkpoint_load(ctx, g_path, WEFT_STRLEN, NULL, &loaded), WEFT_DATA_LOSS, text);
   file = fopen(g_path, "wb");
   fputs("no checkpoint", file);
   fclose(file);
-  snprintf(text, sizeof text, "'%s' is not a Weft checkpoint: it does not start with the checkpoint magic", g_path);
+  snprintf(text, sizeof text, "weft_checkpoint_load: '%s' is not a Weft checkpoint: it does not start with the checkpoint magic", g_path);
   FAILS(weft_checkpoint_load(ctx, g_path, WEFT_STRLEN, NULL, &loaded), WEFT_INVALID_ARGUMENT, text);
   CHECK(loaded == NULL);
   unlink(g_path);
@@ -329,8 +329,8 @@ static void damaged_files(void) {
     weft_error_release(e);
     CHECK(rmdir(g_path) == 0);
   }
-  INVALID(weft_checkpoint_save(ctx, "", 0, tree, NULL, NULL), "path is empty or has a NUL inside");
-  INVALID(weft_checkpoint_save(ctx, g_path, WEFT_STRLEN, NULL, NULL, NULL), "tree is NULL; a weft_tree is needed");
+  INVALID(weft_checkpoint_save(ctx, "", 0, tree, NULL, NULL), "weft_checkpoint_save: path is empty or has a NUL inside");
+  INVALID(weft_checkpoint_save(ctx, g_path, WEFT_STRLEN, NULL, NULL, NULL), "weft_checkpoint_save: tree is NULL; a weft_tree is needed");
   weft_tree_release(tree);
   weft_tensor_release(w);
   weft_context_release(ctx);
@@ -410,25 +410,25 @@ static void optimizers_go_on_from_their_state(void) {
   CHECK(memcmp(have, want, sizeof have) == 0);
   weft_optimizer_release(second);
   MUST(weft_adamw_create(ctx, &v, 1, &adam, &second));
-  INVALID(weft_optimizer_load(second, state, WEFT_TREE_ROOT), "the state is of optimizer 'sgd', not 'adamw'");
+  INVALID(weft_optimizer_load(second, state, WEFT_TREE_ROOT), "weft_optimizer_load: the state is of optimizer 'sgd', not 'adamw'");
   one_step(second, ctx, v, 0.001);
   INVALID(weft_optimizer_step(second, &v, 2, 0.1), "weft_optimizer_step: 2 gradients for 1 parameters");
   INVALID(weft_optimizer_step(second, &v, 1, NAN), "weft_optimizer_step: lr is nan; it must be finite");
   weft_optimizer_release(second);
   weft_tree_release(state);
   MUST(weft_tree_create(&state));
-  FAILS(weft_optimizer_load(opt, state, WEFT_TREE_ROOT), WEFT_NOT_FOUND, "optimizer state has no 'kind'");
+  FAILS(weft_optimizer_load(opt, state, WEFT_TREE_ROOT), WEFT_NOT_FOUND, "weft_optimizer_load: optimizer state has no 'kind'");
   MUST(weft_tree_add_text(state, WEFT_TREE_ROOT, "kind", WEFT_STRLEN, "sgd", WEFT_STRLEN, NULL));
   MUST(weft_tree_add_i64(state, WEFT_TREE_ROOT, "step", WEFT_STRLEN, -1, NULL));
   MUST(weft_tree_add_dict(state, WEFT_TREE_ROOT, "slots", WEFT_STRLEN, NULL));
-  INVALID(weft_optimizer_load(opt, state, WEFT_TREE_ROOT), "the state's 'step' is -1; it must be an integer of 0 or more");
+  INVALID(weft_optimizer_load(opt, state, WEFT_TREE_ROOT), "weft_optimizer_load: the state's 'step' is -1; it must be an integer of 0 or more");
   weft_tree_release(state);
   adam.beta1 = 1;
   INVALID(weft_adam_create(ctx, &v, 1, &adam, &second), "weft_adam_options.beta1 is 1; it must be in [0, 1)");
   sgd.momentum = 0;
   sgd.nesterov = 1;
   INVALID(weft_sgd_create(ctx, &v, 1, &sgd, &second), "weft_sgd_options: nesterov needs a momentum above 0");
-  INVALID(weft_sgd_create(ctx, NULL, 0, NULL, &second), "an optimizer needs at least one parameter");
+  INVALID(weft_sgd_create(ctx, NULL, 0, NULL, &second), "weft_sgd_create: an optimizer needs at least one parameter");
   weft_optimizer_release(opt);
   weft_tensor_release(v);
   weft_tensor_release(w);

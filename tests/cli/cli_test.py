@@ -151,7 +151,7 @@ class Doctor(Cli):
     def test_a_variable_that_cannot_be_is_named(self):
         said = self.doctor(status=1, WEFT_THREADS="many")
         self.assertFalse(said["ok"])
-        self.assertEqual(["no context can be made: WEFT_THREADS: 'many' is not a number of 0 to 1024"], said["problems"])
+        self.assertEqual(["no context can be made: weft_context_create: WEFT_THREADS: 'many' is not a number of 0 to 1024"], said["problems"])
 
     def test_a_misspelt_and_a_deprecated_variable_are_noted(self):
         said = self.doctor(WEFT_THREAD="2", WEFT_HASH_BITS="4", WEFT_LIB="/elsewhere")
@@ -168,7 +168,7 @@ class Doctor(Cli):
         self.assertIn(f"  chosen    {said['cpu']['isa']['chosen']}\n", out)
         self.assertRegex(out, r"(?m)^problems +none$")
         out, _ = self.weft("doctor", env={"WEFT_LOG": "loud"}.items(), status=1)
-        self.assertIn("\nproblems\n  no context can be made: WEFT_LOG: 'loud' is not one of debug, info, warning, error, off\n", out)
+        self.assertIn("\nproblems\n  no context can be made: weft_context_create: WEFT_LOG: 'loud' is not one of debug, info, warning, error, off\n", out)
         self.assertRegex(out, r"(?m)^ok +no$")
 
     def test_names_that_are_not_utf8_leave_the_json_readable(self):

@@ -256,7 +256,7 @@ TEST_P(Gemm, SaysWhatIsWrongWithACall) {
   call.input = DType::kC64;
   const absl::Status status = kernels_->Gemm(call, one_);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(status.message(), "the CPU backend has no matrix product from complex<f32> to f32");
+  EXPECT_EQ(status.message(), "the CPU backend has no matrix product from c64 to f32");
 }
 
 WEFT_EVERY_ISA(Gemm);

@@ -225,7 +225,7 @@ TEST(CompileQueue, MakesOneProgramForAllAndDropsWhatWaitsWhenItEnds) {
 
 TEST(Services, DoWhatOwnersWantOnlyWhereNoLockIsHeld) {
   Metrics metrics;
-  Services services(nullptr, &metrics);
+  Services services(LogHook(), &metrics);
   int released = 0;
   Services::Locked() = true;
   services.Later([&] { ++released; })();

@@ -31,7 +31,9 @@ struct World {
     config.options = options;
     config.backends.push_back(std::move(owned));
     config.store = std::move(store);
-    config.log = [this](LogLevel, std::string_view text) { log.push_back(std::string(text)); };
+    config.log = [this](LogLevel level, std::string_view text) {
+      if (level >= LogLevel::kWarning) log.push_back(std::string(text));
+    };
     auto created = Engine::Create(std::move(config));
     EXPECT_TRUE(created.ok()) << created.status();
     engine = *std::move(created);

@@ -22,8 +22,10 @@ HEAD = """\
  * attributes follow by name, in any order; what is not named keeps its default:
  *   y = wf_reshape(s, x, WF_INTS(64, -1));
  *   y = wf_sum(s, x, .dims = WF_INTS(-1), .keepdims = 1);
- * In C++17, which has no such initialisers, give operands and required attributes only, or call the weft_ function. A scope belongs
- * to one thread at a time.
+ * In C++ (17 and later), which has no such initialisers, optional attributes are not named: they follow in the order of their
+ * declaration and may be left out from the end on:
+ *   y = wf_sum(s, x, WF_INTS(-1), 1);
+ * A scope belongs to one thread at a time.
  *
  * No function here is exported; everything is made of weft_tensor.h and weft_ops.h.
  */
@@ -40,16 +42,27 @@ HEAD = """\
 #define WF_INLINE static inline
 #endif
 /* Arguments are the initialiser of a struct: first the defaults of what is optional, then what the caller gives, which
- * overrides them. That is C99, and what these two warnings are about. */
+ * overrides them. That is C99, and compilers warn of it: not in these calls, but elsewhere in the same file as before. */
 #if defined(__cplusplus)
 #define WF_BEGIN
 #define WF_DEFAULT(value) = value
 #define WF_MAKE(type, defaults, ...) type{__VA_ARGS__}
+#define WF_CALL(call) call
 #else
 #if defined(__clang__)
-#pragma clang diagnostic ignored "-Winitializer-overrides"
+#define WF_CALL(call)                                                                                  \\
+  __extension__({                                                                                      \\
+    _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \\"-Winitializer-overrides\\"") call; \\
+    _Pragma("clang diagnostic pop")                                                                    \\
+  })
 #elif defined(__GNUC__)
-#pragma GCC diagnostic ignored "-Woverride-init"
+#define WF_CALL(call)                                                                        \\
+  __extension__({                                                                            \\
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \\"-Woverride-init\\"") call; \\
+    _Pragma("GCC diagnostic pop")                                                            \\
+  })
+#else
+#define WF_CALL(call) call
 #endif
 #define WF_BEGIN int wf_begin_;
 #define WF_DEFAULT(value)
@@ -63,10 +76,29 @@ HEAD = """\
 
 typedef weft_scope wf_scope;
 
-/* Lists: a pointer and a count. An empty list (the shape of a scalar) is written NULL, 0. */
+/* Lists: a pointer and a count, good until the end of the call. An empty list (the shape of a scalar) is written NULL, 0. */
+#if defined(__cplusplus)
+extern "C++" {
+template <typename T, size_t N>
+struct wf_list {
+  T items[N];
+  const T* data() const { return items; }
+};
+template <typename T, typename... Items>
+wf_list<T, sizeof...(Items)> wf_list_of(Items... items) {
+  return {{static_cast<T>(items)...}};
+}
+template <typename... Items>
+char (&wf_list_size(const Items&...))[sizeof...(Items)];
+} /* extern "C++" */
+#define WF_INTS(...) wf_list_of<int64_t>(__VA_ARGS__).data(), sizeof(wf_list_size(__VA_ARGS__))
+#define WF_NUMBERS(...) wf_list_of<double>(__VA_ARGS__).data(), sizeof(wf_list_size(__VA_ARGS__))
+#define WF_TENSORS(...) wf_list_of<weft_tensor*>(__VA_ARGS__).data(), sizeof(wf_list_size(__VA_ARGS__))
+#else
 #define WF_INTS(...) (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)
 #define WF_NUMBERS(...) (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double)
 #define WF_TENSORS(...) (weft_tensor*[]){__VA_ARGS__}, sizeof((weft_tensor*[]){__VA_ARGS__}) / sizeof(weft_tensor*)
+#endif
 
 /* A new scope; NULL if the context is no live one, which wf_end reports. */
 WF_INLINE weft_scope* wf_begin(weft_context* ctx) {
@@ -233,7 +265,7 @@ def op_text(op):
     args = ["ctx"] + ["a." + n for _, n in fixed] + (["&o"] if op.optional else []) + out_args
     text += "  error = %s(%s);\n" % (op.function, ", ".join(args))
     text += adopt(op).replace("*out_", "*a.out_")
-    text += "#define %s(s, ...) \\\n  %s_at((s), __FILE__, __LINE__, WF_MAKE(%s_args, (%s), __VA_ARGS__))\n\n" % (
+    text += "#define %s(s, ...) \\\n  WF_CALL(%s_at((s), __FILE__, __LINE__, WF_MAKE(%s_args, (%s), __VA_ARGS__)))\n\n" % (
         name, name, name, defaults.strip())
     return text
 

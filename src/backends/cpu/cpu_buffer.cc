@@ -43,9 +43,7 @@ absl::StatusOr<void*> BlockPool::Take(int64_t bytes) {
   }
   void* block = AllocateLarge(static_cast<size_t>(capacity), 64);
   if (block == nullptr && Trim()) block = AllocateLarge(static_cast<size_t>(capacity), 64);
-  if (block == nullptr) {
-    return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for a tensor of ", bytes, " bytes");
-  }
+  if (block == nullptr) return NoLargeMemory(absl::StrCat("a tensor of ", bytes, " bytes"));
   MutexLock lock(mutex_);
   Count(capacity);
   return block;

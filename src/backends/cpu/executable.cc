@@ -9,6 +9,7 @@
 
 #include "src/backends/cpu/kernels/scratch.h"
 #include "src/runtime/alloc_hook.h"
+#include "src/runtime/float_environment.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -284,7 +285,10 @@ void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {
   while (running_) changed_.Wait(mutex_);  // without a thread: on this one, in its turn
   running_ = true;
   lock.Unlock();
-  work();
+  {
+    const FloatScope floats;
+    work();
+  }
   lock.Lock();
   running_ = false;
   changed_.NotifyAll();
@@ -318,8 +322,7 @@ absl::StatusOr<std::shared_ptr<void>> LaunchQueue::Arena(int64_t bytes) {
   if (bytes <= arena_bytes_) return arena_;
   const size_t size = static_cast<size_t>((bytes + 4095) / 4096 * 4096);
   void* memory = AllocateLarge(size, 4096);
-  if (memory == nullptr)
-    return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", bytes, " bytes of temporaries");
+  if (memory == nullptr) return NoLargeMemory(absl::StrCat(bytes, " bytes of temporaries"));
   arena_ = std::shared_ptr<void>(memory, [size](void* p) { FreeLarge(p, size); });
   arena_bytes_ = static_cast<int64_t>(size);
   return arena_;

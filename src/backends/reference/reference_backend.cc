@@ -6,7 +6,12 @@
 #include <cstring>
 #include <new>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "src/backends/reference/interpreter.h"
+#include "src/ir/op_def.h"
+#include "src/runtime/alloc_hook.h"
+#include "src/runtime/float_environment.h"
 #include "src/runtime/machine_memory.h"
 
 namespace weft {
@@ -42,7 +47,7 @@ class HostBuffer final : public Buffer {
       return;
     }
     usage_->bytes.fetch_sub(bytes());
-    ::operator delete(data_, std::align_val_t{64});
+    FreeLarge(data_, static_cast<size_t>(bytes()));
   }
 
   void* data_;
@@ -52,36 +57,60 @@ class HostBuffer final : public Buffer {
 
 absl::StatusOr<Ref<Buffer>> NewBuffer(Device* device, DType dtype, Dims dims, std::span<const std::byte> bytes,
                                       const std::shared_ptr<Usage>& usage) {
-  void* data = ::operator new(std::max<size_t>(bytes.size(), 1), std::align_val_t{64}, std::nothrow);
+  void* data = AllocateLarge(bytes.size());
   if (data == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("out of host memory: ", bytes.size(), " bytes for a tensor of shape ", DimsToString(dims)));
+    return NoLargeMemory(
+        absl::StrCat(NameOf(dtype), DimsToString(dims), " of ", bytes.size(), " bytes on the platform 'reference'"));
   }
   if (!bytes.empty()) std::memcpy(data, bytes.data(), bytes.size());
   return Ref<Buffer>(new HostBuffer(device, dtype, std::move(dims), data, nullptr, usage));
+}
+
+// What the interpreter holds at most: its copies of the arguments, and every value whole until its last user has run.
+int64_t PeakBytes(const ir::Function& function) {
+  constexpr double kMost = 0x1p62;
+  absl::flat_hash_map<const ir::Node*, size_t> last_user;
+  for (size_t i = 0; i < function.nodes().size(); ++i) {
+    for (const ir::Value& operand : function.nodes()[i]->operands()) {
+      if (operand) last_user[operand.node.get()] = i;
+    }
+  }
+  const auto bytes = [](const ir::Node& node) {
+    double sum = 0;
+    for (const ir::Type& type : node.results()) sum += static_cast<double>(type.bytes());
+    return sum;
+  };
+  double live = 0, peak = 0;
+  for (const ir::Value& parameter : function.parameters()) live += 2 * bytes(*parameter.node);
+  for (size_t i = 0; i < function.nodes().size(); ++i) {
+    const ir::Node& node = *function.nodes()[i];
+    if (!node.op().parameter) live += bytes(node);
+    peak = std::max(peak, live);
+    absl::flat_hash_set<const ir::Node*> done;
+    for (const ir::Value& operand : node.operands()) {
+      if (!operand || last_user[operand.node.get()] != i || !done.insert(operand.node.get()).second) continue;
+      live -= bytes(*operand.node);
+    }
+  }
+  return static_cast<int64_t>(std::min(peak, kMost));
 }
 
 class ReferenceExecutable final : public Executable {
  public:
   ReferenceExecutable(Ref<const ir::Function> main, uint32_t words, Device* device, std::shared_ptr<Usage> usage)
       : main_(std::move(main)), words_(words), device_(device), usage_(std::move(usage)) {
-    // What the largest operation holds at once: no intermediate is spared here.
-    for (const ir::Node* node : main_->nodes()) {
-      double bytes = 0;
-      for (const ir::Value& operand : node->operands()) bytes += operand ? double(operand.type().bytes()) : 0;
-      for (const ir::Type& type : node->results()) bytes += double(type.bytes());
-      temporary_bytes_ = std::max(temporary_bytes_, static_cast<int64_t>(std::min(bytes, 0x1p62)));
-    }
+    temporary_bytes_ = PeakBytes(*main_);
   }
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
     if (devices.size() != 1) return InternalError("the reference backend has one device, ", devices.size(), " given");
-    WEFT_ASSIGN_OR_RETURN(std::vector<HostTensor> arguments, Arguments(devices[0]));
     std::vector<HostTensor> values;
+    const WholeFloatScope floats;
     try {
+      WEFT_ASSIGN_OR_RETURN(std::vector<HostTensor> arguments, Arguments(devices[0]));
       WEFT_ASSIGN_OR_RETURN(values, reference::Interpret(*main_, arguments));
     } catch (const std::bad_alloc&) {
-      return absl::ResourceExhaustedError("out of host memory: the interpreter keeps every intermediate value whole");
+      return NoLargeMemory("a launch on the platform 'reference', which keeps every intermediate value whole");
     }
     std::vector<DeviceResults> results(1);
     for (const HostTensor& value : values) {

@@ -18,6 +18,23 @@ constexpr AttrDef kAttrs[] = {
     {"dtype", AttrType::kDType, "element type of the result; absent: x's. f32 keeps the sums of bf16"},
 };
 
+// Whether the features agree; if not, most likely somebody's data is channels-first.
+absl::Status CheckFeatures(const Dims& x, const Dims& w, int64_t groups) {
+  const size_t n = x.size() - 2;
+  const int64_t features = x.back(), taken = w[n];
+  if (features % groups == 0 && features / groups == taken) return absl::OkStatus();
+  const bool x_first = x[1] % groups == 0 && (x[1] / groups == taken || x[1] / groups == w[1]);
+  const bool w_first = w[1] != taken && (w[1] == features / groups || (x_first && w[1] == x[1] / groups));
+  std::string text = absl::StrCat("x ", DimsToString(x), " has ", features, " features, its last dimension, in ",
+                                  groups, groups == 1 ? " group" : " groups", ", and w ", DimsToString(w), " takes ",
+                                  taken, "; data is channels-last here: x NHWC, w HWIO for images");
+  if (x_first)
+    absl::StrAppend(&text, ". x looks like NCHW: transpose it, ", n == 2 ? "perm 0, 2, 3, 1" : "features last");
+  if (w_first)
+    absl::StrAppend(&text, ". w looks like OIHW: transpose it, ", n == 2 ? "perm 2, 3, 1, 0" : "features last");
+  return UserError(text);
+}
+
 // The general convolution's attributes.
 absl::StatusOr<Attrs> Plan(const OpDef& op, const Attrs& attrs, const Dims& x, const Dims& w) {
   if (x.size() < 3 || x.size() != w.size()) {
@@ -25,6 +42,7 @@ absl::StatusOr<Attrs> Plan(const OpDef& op, const Attrs& attrs, const Dims& x, c
         "x must be [batch, spatial…, features] and w [window…, features, output features] of the same rank, "
         "at least 3");
   }
+  WEFT_RETURN_IF_ERROR(CheckFeatures(x, w, Attr<kAttrs, "groups">(attrs)));
   const size_t n = x.size() - 2;
   WEFT_ASSIGN_OR_RETURN(const Ints strides, PerDimension(op, attrs, AttrPosition<kAttrs, "strides">(), n, 1));
   WEFT_ASSIGN_OR_RETURN(const Ints dilation, PerDimension(op, attrs, AttrPosition<kAttrs, "dilation">(), n, 1));

@@ -49,7 +49,16 @@ absl::StatusOr<ir::Ints> ResolvePadding(const ir::OpDef& op, const ir::Attrs& at
                      "; it goes with padding explicit");
   }
   WEFT_ASSIGN_OR_RETURN(ir::Ints result, PerDimension(op, attrs, pads, windows.size(), 0, 2));
-  if (padding != Padding::kSame) return result;
+  if (padding != Padding::kSame) {
+    for (size_t d = 0; d < windows.size(); ++d) {
+      const Window& w = windows[d];
+      if (w.in == 0 || w.dilated_size() <= w.in + result[2 * d] + result[2 * d + 1]) continue;
+      return UserError("the window spans ", w.dilated_size(), " elements of spatial dimension ", d, ", which has ",
+                       w.in, " and padding ", result[2 * d], " and ", result[2 * d + 1],
+                       ": no place is left for it; pad more, or make it smaller");
+    }
+    return result;
+  }
   for (size_t d = 0; d < windows.size(); ++d) {
     const Window& w = windows[d];
     const int64_t out = (w.in + w.stride - 1) / w.stride;

@@ -41,7 +41,7 @@ absl::StatusOr<ir::Ints> PerDimension(const ir::OpDef& op, const ir::Attrs& attr
 // How C-level operations say padding.
 inline constexpr std::string_view kPaddingNames[] = {"valid", "same", "explicit"};
 enum class Padding : int64_t { kValid = 0, kSame = 1, kExplicit = 2 };
-// [low, high, …] for windows whose other members are set. `same` gives ceil(in / stride) outputs, the odd
+// [low, high, …] for windows whose other members are set, each of which must fit unless there is nothing to go over. `same` gives ceil(in / stride) outputs, the odd
 // element at the end.
 absl::StatusOr<ir::Ints> ResolvePadding(const ir::OpDef& op, const ir::Attrs& attrs, size_t mode, size_t pads,
                                         std::span<const Window> windows);

@@ -86,6 +86,10 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+absl::Status InRange(const IndexCall& call) {
+  return CheckIndices("labels", *call.values[1], call.operands[0]->dims.back() - 1);
+}
+
 constexpr Sample kSamples[] = {{"T[4,7] i32[4]<0:7>"},
                                {"T[5,10] i64[5]<0:10> reduction=sum"},
                                {"T[2,3,4] i32[2,3]<0:4> reduction=none"},
@@ -111,6 +115,7 @@ constinit const OpDef kOp_cross_entropy = {
     .gradient = Gradient,
     .expand = Expand,
     .lowering = Lowering::kExpand,
+    .indices = InRange,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 4e-2, .f16 = 8e-3, .absolute = 2e-6},
     .absent = kCompositeAbsent,

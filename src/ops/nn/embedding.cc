@@ -30,6 +30,10 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+absl::Status InRange(const IndexCall& call) {
+  return CheckIndices("ids", *call.values[1], call.operands[0]->dims[0] - 1);
+}
+
 constexpr Sample kSamples[] = {
     {"T[5,3] i32[4]<0:5>"}, {"T[9,2] i64[2,3]<0:9>"}, {"T[4,1] i32[]<0:4>"}, {"T[4,3] i32[0]<0:4>"}};
 
@@ -49,6 +53,7 @@ constinit const OpDef kOp_embedding = {
     .infer = Infer,
     .expand = Expand,
     .lowering = Lowering::kExpand,
+    .indices = InRange,
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kMacroAbsent,

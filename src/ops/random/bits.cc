@@ -7,7 +7,7 @@ namespace weft::ops {
 
 absl::Status CheckState(const ir::Type& state) {
   if (state.dtype == DType::kU64 && state.dims == Dims{3}) return absl::OkStatus();
-  return UserError("state is ", ir::ShortType(state), "; it must be ui64[3]: key, counter low, counter high");
+  return UserError("state is ", ir::ShortType(state), "; it must be u64[3]: key, counter low, counter high");
 }
 
 absl::Status InferDistribution(const ir::InferCall& call, size_t shape, size_t dtype, ir::Types* results) {

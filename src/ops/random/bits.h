@@ -1,4 +1,4 @@
-// Random bits and what is made of them. The state is ui64[3]: key, counter low, counter high, as StableHLO's
+// Random bits and what is made of them. The state is u64[3]: key, counter low, counter high, as StableHLO's
 // rng_bit_generator PHILOX lays it out; one counter value gives four u32.
 #pragma once
 

@@ -12,14 +12,14 @@ using namespace ir;
 // The caller's own state.
 constexpr OperandDef kOperands[] = {{.name = kState.name, .types = kState.types, .doc = kState.doc, .group = 0}};
 constexpr AttrDef kAttrs[] = {{"shape", AttrType::kInts, "shape of the bits", true},
-                              {"dtype", AttrType::kDType, "ui32 or ui64", false, "ui32"}};
+                              {"dtype", AttrType::kDType, "u32 or u64", false, "u32"}};
 constexpr std::string_view kResults[] = {"output_state", "output"};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(CheckState(*call.operands[0]));
   const DType dtype = Attr<kAttrs, "dtype">(call.attrs);
   if (dtype != DType::kU32 && dtype != DType::kU64)
-    return UserError("dtype is ", NameOf(dtype), "; it must be ui32 or ui64");
+    return UserError("dtype is ", NameOf(dtype), "; it must be u32 or u64");
   results->push_back(*call.operands[0]);
   results->push_back(Type::Tensor(dtype, ToDims(Attr<kAttrs, "shape">(call.attrs))));
   return absl::OkStatus();
@@ -127,7 +127,7 @@ constinit const OpDef kOp_rng_bit_generator = {
     .kind = Kind::kComposite,
     .doc =
         "Random bits by Philox-4x32-10, and the state after them. Element i takes word i % 4 of counter + i / 4 "
-        "(ui64: two words, low first), as StableHLO's rng_bit_generator PHILOX; bit-equal on every backend. Source: "
+        "(u64: two words, low first), as StableHLO's rng_bit_generator PHILOX; bit-equal on every backend. Source: "
         "Salmon et al., Parallel Random Numbers (2011).",
     .example = "wf_rng_bit_generator(s, state, WF_INTS(64), &state, &bits);",
     .operands = kOperands,

@@ -13,7 +13,7 @@ constexpr AttrDef kAttrs[] = {
     {"value", AttrType::kDouble, "the number", true},
     {"dtype", AttrType::kDType, "element type", false, "f32"},
     {"integer", AttrType::kInt,
-     "the number exactly, where a double cannot hold it; value is then 0. For ui64 its 64 bits: -1 is the largest"}};
+     "the number exactly, where a double cannot hold it; value is then 0. For u64 its 64 bits: -1 is the largest"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const DType dtype = Attr<kAttrs, "dtype">(call.attrs);

@@ -38,6 +38,12 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+absl::Status InRange(const IndexCall& call) {
+  const Type& x = *call.operands[0];
+  WEFT_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis("axis", Attr<kAttrs, "axis">(call.attrs), x.rank()));
+  return CheckIndices("indices", *call.values[1], x.dims[axis] - 1);
+}
+
 constexpr Sample kSamples[] = {
     {"T[5,3] i32[4]<0:5>"}, {"T[2,5,3] i64[2,2]<0:5> axis=1"}, {"T[7] ui8[]<0:7>"}, {"T[3,4] i32[0]<0:3> axis=-1"}};
 
@@ -57,6 +63,7 @@ constinit const OpDef kOp_take = {
     .infer = Infer,
     .expand = Expand,
     .lowering = Lowering::kExpand,
+    .indices = InRange,
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kMacroAbsent,

@@ -2,7 +2,11 @@
 // generator sees it, because its fatal errors cannot be caught.
 #include "src/backends/cpu/jit/jit.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -166,12 +170,35 @@ struct JitLibrary::Impl {
   }
 };
 
+namespace {
+
+// Asked when linking has failed: LLVM says no more than that it has. The linker writes code first and then makes it
+// executable, so the same is tried here with a page.
+absl::Status CheckExecutableMemory() {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* memory = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return absl::OkStatus();
+  const int failure = mprotect(memory, page, PROT_READ | PROT_EXEC) == 0 ? 0 : errno;
+  munmap(memory, page);
+  if (failure != EACCES && failure != EPERM) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      "this process may not have executable memory: mprotect(PROT_READ | PROT_EXEC) says \"", std::strerror(failure),
+      "\" (a seccomp filter, SELinux's execmem or PR_SET_MDWE denies it). The platform 'cpu' compiles to "
+      "machine code; the platform 'reference' works without (option platform, variable WEFT_PLATFORM)"));
+}
+
+}  // namespace
+
 JitLibrary::JitLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 JitLibrary::~JitLibrary() = default;
 
 absl::StatusOr<void*> JitLibrary::Lookup(std::string_view symbol) const {
   auto address = impl_->session->jit->lookup(*impl_->dylib, llvm::StringRef(symbol.data(), symbol.size()));
   if (!address) {
+    if (absl::Status denied = CheckExecutableMemory(); !denied.ok()) {
+      llvm::consumeError(address.takeError());
+      return denied;
+    }
     return UserErrorOf(absl::StatusCode::kNotFound, "compiled object has no usable function '", symbol,
                        "': ", llvm::toString(address.takeError()));
   }

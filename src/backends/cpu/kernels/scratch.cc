@@ -53,7 +53,7 @@ absl::StatusOr<std::shared_ptr<ScratchSet>> ScratchSet::Reserve(std::shared_ptr<
       if (bytes == 0) continue;
       const int64_t size = Pages(bytes);
       void* memory = AllocateLarge(static_cast<size_t>(size), 64);
-      if (memory == nullptr) return OutOfScratch("a program's working memory", bytes);
+      if (memory == nullptr) return NoLargeMemory(absl::StrCat(bytes, " bytes of a program's working memory"));
       const auto free = [size](void* p) { FreeLarge(p, static_cast<size_t>(size)); };
       grown->shares_[static_cast<size_t>(share)].pieces[s] = {std::shared_ptr<void>(memory, free), bytes};
     }

@@ -273,7 +273,7 @@ SplitKernel SplitReduction(const LoopKernel& kernel, int64_t chunks) {
 
 std::string ToString(const LoopKernel& kernel, bool sizes) {
   const auto access = [&](const Access& a) {
-    std::string text = absl::StrCat("b", a.buffer, ":", NameOf(a.dtype), "[");
+    std::string text = absl::StrCat("b", a.buffer, ":", StableHloNameOf(a.dtype), "[");
     for (size_t d = 0; d < a.strides.size(); ++d) {
       const int64_t s = a.strides[d];
       absl::StrAppend(&text, d == 0 ? "" : ", ");
@@ -302,7 +302,7 @@ std::string ToString(const LoopKernel& kernel, bool sizes) {
   absl::StrAppend(&text, "]\n");
   for (size_t i = 0; i < kernel.exprs.size(); ++i) {
     const Expr& e = kernel.exprs[i];
-    absl::StrAppend(&text, "  %", i, ":", NameOf(e.dtype), " = ");
+    absl::StrAppend(&text, "  %", i, ":", StableHloNameOf(e.dtype), " = ");
     switch (e.kind) {
       case ExprKind::kLoad: absl::StrAppend(&text, "load ", access(kernel.loads[e.index])); break;
       case ExprKind::kIndex: {
@@ -327,7 +327,7 @@ std::string ToString(const LoopKernel& kernel, bool sizes) {
       case ExprKind::kFma: absl::StrAppend(&text, "fma"); break;
       case ExprKind::kConvert: absl::StrAppend(&text, "convert", e.storage == DType::kInvalid ? "" : " to odd"); break;
       case ExprKind::kBitcast: absl::StrAppend(&text, "bitcast"); break;
-      case ExprKind::kRound: absl::StrAppend(&text, "round ", NameOf(e.storage)); break;
+      case ExprKind::kRound: absl::StrAppend(&text, "round ", StableHloNameOf(e.storage)); break;
       case ExprKind::kReduced: absl::StrAppend(&text, "reduced ", e.index); break;
     }
     for (uint32_t arg : e.args) {

@@ -1,0 +1,36 @@
+// See guess.h.
+#include "src/c_api/guess.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace weft::c_api {
+namespace {
+
+// Levenshtein's, in one row. Callers' words are cut to 64 bytes before.
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row;
+  for (size_t j = 0; j <= b.size(); ++j) row.push_back(j);
+  for (const char c : a) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (c == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string DidYouMean(std::string_view word, std::span<const std::string_view> names) {
+  word = word.substr(0, 64);
+  const auto nearest =
+      std::ranges::min_element(names, {}, [&](std::string_view name) { return EditDistance(word, name); });
+  if (nearest == names.end() || EditDistance(word, *nearest) > std::max<size_t>(1, word.size() / 3)) return "; ";
+  return absl::StrCat("; did you mean '", *nearest, "'? ");
+}
+
+}  // namespace weft::c_api

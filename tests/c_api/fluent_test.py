@@ -1,0 +1,103 @@
+"""weft_fluent.h in the user's own files: lists in C++, and the warnings that the user asked for."""
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+SOURCE = os.environ["WEFT_SOURCE"]
+INCLUDE = os.path.join(SOURCE, "include", "c_api")
+STRICT = ["-Wall", "-Wextra", "-Wshadow", "-pedantic-errors", "-Werror"]
+
+IN_CPP = r"""
+#include <cstdio>
+#include "weft.h"
+#include "weft_fluent.h"
+
+int main() {
+  weft_context* ctx = nullptr;
+  if (weft_context_create(nullptr, &ctx) != nullptr) return 2;
+  wf_scope* s = wf_begin(ctx);
+  const float data[] = {1, 2, 3, 4, 5, 6};
+  const int two = 2;
+  weft_tensor* x = wf_from_host(s, WEFT_F32, WF_INTS(two, 3), data, sizeof(data));
+  weft_tensor* flat = wf_reshape(s, x, WF_INTS(two * 3LL, -1));
+  weft_tensor* both = wf_concatenate(s, WF_TENSORS(x, x), 1);
+  weft_tensor* rows = wf_sum(s, both, WF_INTS(-1), 1);
+  weft_tensor* all = wf_sum(s, wf_mul(s, wf_reshape(s, wf_add(s, rows, rows), WF_INTS(2)), wf_relu(s, wf_mean(s, flat))));
+  const double value = wf_item(s, all);
+  weft_error* error = wf_end(s);
+  std::printf("%g %s\n", value, error != nullptr ? weft_error_message(error, nullptr) : "");
+  weft_error_release(error);
+  weft_context_release(ctx);
+  return 0;
+}
+"""
+
+IN_C = r"""
+#include "weft.h"
+#include "weft_fluent.h"
+struct pair { int a, b; };
+weft_tensor* f(wf_scope* s, weft_tensor* x) {
+  struct pair twice = {.a = 1, .b = 2, .a = 3};
+  return wf_sum(s, wf_sum(s, x, .dims = WF_INTS(-1), .keepdims = twice.a == 3),
+                .keepdims = 0);
+}
+"""
+
+
+def compilers(*names):
+    return [c for c in map(shutil.which, names) if c]
+
+
+def translate(compiler, path, *flags):
+    return subprocess.run([compiler, "-fsyntax-only", "-I", INCLUDE, *flags, path], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+
+
+class Fluent(unittest.TestCase):
+    def setUp(self):
+        work = tempfile.TemporaryDirectory()
+        self.addCleanup(work.cleanup)
+        self.work = work.name
+
+    def write(self, name, text):
+        path = os.path.join(self.work, name)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return path
+
+    def test_lists_are_written_in_every_cpp_without_a_warning(self):
+        path = self.write("user.cc", IN_CPP)
+        for compiler in compilers("g++", "clang++", "clang++-19"):
+            for standard in ("c++17", "c++20", "c++2b"):
+                done = translate(compiler, path, "-std=" + standard, *STRICT)
+                self.assertEqual(0, done.returncode, "%s -std=%s\n%s" % (compiler, standard, done.stdout[:3000]))
+
+    @unittest.skipIf(os.environ.get("WEFT_SANITIZE") not in (None, "", "OFF"), "the program would need the sanitizer's library")
+    def test_lists_in_cpp_mean_what_they_say(self):
+        library = os.environ["WEFT_LIB"]
+        program = os.path.join(self.work, "user")
+        compiler = compilers("c++", "g++", "clang++")[0]
+        done = subprocess.run([compiler, "-std=c++17", "-O1", "-I", INCLUDE, self.write("user.cc", IN_CPP), library,
+                               "-Wl,-rpath," + os.path.dirname(library), "-o", program],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(0, done.returncode, done.stdout[:3000])
+        done = subprocess.run([program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              env=dict(os.environ, WEFT_CACHE_MODE="off"))
+        # Rows of [x, x] add to 12 and 30, twice that to 84, times the mean 3.5.
+        self.assertEqual((0, "294 \n"), (done.returncode, done.stdout))
+
+    def test_warnings_stay_on_in_the_users_own_code_and_off_in_the_calls(self):
+        path = self.write("user.c", IN_C)
+        for compiler in compilers("gcc", "clang", "clang-19"):
+            for standard in ("c99", "c17"):
+                done = translate(compiler, path, "-std=" + standard, *STRICT[:-1])
+                self.assertEqual(0, done.returncode, done.stdout[:3000])
+                warned = [line for line in done.stdout.splitlines() if "warning:" in line]
+                self.assertEqual(1, len(warned), "%s -std=%s\n%s" % (compiler, standard, done.stdout[:3000]))
+                self.assertIn("user.c:6:", warned[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
