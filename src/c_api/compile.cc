@@ -36,11 +36,11 @@ weft_error* weft_program_text(weft_context* ctx, weft_tensor* const* tensors, si
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     TensorList list;
     WEFT_RETURN_IF_ERROR(GetTensors(tensors, count, "tensors", &list));
-    if (format != WEFT_TEXT_IR) {
-      return UserErrorOf(absl::StatusCode::kUnimplemented, "text format ", static_cast<int>(format),
-                         " is not there in this version; 0 (IR) is");
+    if (format != WEFT_TEXT_IR && format != WEFT_TEXT_STABLEHLO) {
+      return UserError("format is ", static_cast<int>(format), "; it is WEFT_TEXT_IR (0) or WEFT_TEXT_STABLEHLO (1)");
     }
-    WEFT_ASSIGN_OR_RETURN(std::string text, context->engine().GraphText(list));
+    const auto wanted = format == WEFT_TEXT_IR ? lazy::Engine::TextFormat::kIr : lazy::Engine::TextFormat::kStableHlo;
+    WEFT_ASSIGN_OR_RETURN(std::string text, context->engine().GraphText(list, wanted));
     return MakeBlob(std::move(text), out);
   });
 }

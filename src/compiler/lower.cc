@@ -2,7 +2,9 @@
 #include "src/compiler/lower.h"
 
 #include "src/ir/rewrite.h"
+#include "src/ir/stablehlo.h"
 #include "src/ops/registry.h"
+#include "src/passes/passes.h"
 
 namespace weft::compiler {
 
@@ -45,6 +47,11 @@ ir::Module BuildModule(const Trace& trace) {
   module.functions.push_back(ir::Function::Create("main", std::move(parameters), std::move(results), std::move(infos)));
   module.argument_words = trace.words;
   return module;
+}
+
+absl::StatusOr<std::string> StableHloText(const ir::Module& module) {
+  WEFT_ASSIGN_OR_RETURN(const ir::Module expanded, passes::ExpandComposites(module, {}));
+  return ir::ToStableHlo(expanded);
 }
 
 }  // namespace weft::compiler

@@ -4,9 +4,13 @@
 
 #include "src/compiler/trace.h"
 #include "src/ir/function.h"
+#include "src/runtime/status.h"
 
 namespace weft::compiler {
 
 ir::Module BuildModule(const Trace& trace);
+
+// The module for other compilers: StableHLO, composites expanded.
+absl::StatusOr<std::string> StableHloText(const ir::Module& module);
 
 }  // namespace weft::compiler

@@ -578,7 +578,7 @@ void Engine::set_generator(const GeneratorState& state) {
   recorder_.generator = state;
 }
 
-absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors) {
+absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors, TextFormat format) {
   Lock lock(recorder_);
   Cut cut;
   for (Tensor* tensor : tensors) {
@@ -586,7 +586,9 @@ absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors) 
     cut.Add(tensor->value());
   }
   WEFT_RETURN_IF_ERROR(evaluator_.planner().Trace(&cut));
-  return ir::Print(compiler::BuildModule(cut.trace));
+  const ir::Module module = compiler::BuildModule(cut.trace);
+  if (format == TextFormat::kStableHlo) return compiler::StableHloText(module);
+  return ir::Print(module);
 }
 
 std::string Engine::Report(bool json) const {

@@ -104,8 +104,9 @@ class Engine final : public RefCounted {
   // --- State, text, statistics --------------------------------------------------------------------------------------
   GeneratorState generator() const;
   void set_generator(const GeneratorState& state);
-  // The pending graph behind the tensors as IR text; what is already computed shows as parameters.
-  absl::StatusOr<std::string> GraphText(std::span<Tensor* const> tensors);
+  // The pending graph behind the tensors; what is already computed shows as parameters.
+  enum class TextFormat : uint8_t { kIr, kStableHlo };
+  absl::StatusOr<std::string> GraphText(std::span<Tensor* const> tensors, TextFormat format = TextFormat::kIr);
   // Counters, then memory per device; `json` as one object.
   std::string Report(bool json) const;
 

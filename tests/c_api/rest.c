@@ -99,6 +99,17 @@ static void names_and_text(void) {
   CHECK(strstr((const char*)weft_blob_data(text), "add") != NULL);
   weft_blob_release(text);
   {
+    weft_tensor* soft;
+    MUST(weft_softmax(ctx, t, NULL, &soft)); /* a composite: its expansion */
+    MUST(weft_program_text(ctx, &soft, 1, WEFT_TEXT_STABLEHLO, &text));
+    CHECK(strncmp((const char*)weft_blob_data(text), "module @weft", 12) == 0);
+    CHECK(strstr((const char*)weft_blob_data(text), "\"stablehlo.exponential\"(") != NULL);
+    weft_blob_release(text);
+    INVALID(weft_program_text(ctx, &soft, 1, (weft_text_format)2, &text),
+            "weft_program_text: format is 2; it is WEFT_TEXT_IR (0) or WEFT_TEXT_STABLEHLO (1)");
+    weft_tensor_release(soft);
+  }
+  {
     weft_tensor* out[1] = {NULL};
     weft_tensor* in[2];
     in[0] = t, in[1] = sum;
