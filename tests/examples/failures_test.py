@@ -43,7 +43,7 @@ class Failures(unittest.TestCase):
     def test_a_missing_data_set_names_the_package(self):
         missing = os.path.join(self.folder, "missing")
         self.assertEqual(
-            [f"train_fashion_mnist: cannot open '{missing}/train-images-idx3-ubyte.gz': No such file or directory (ENOENT)",
+            [f"train_fashion_mnist: weft_idx_read: cannot open '{missing}/train-images-idx3-ubyte.gz': No such file or directory (ENOENT)",
              "The images come from Debian's package dataset-fashion-mnist (apt-get install dataset-fashion-mnist), or give their "
              "folder with --data."],
             self.run_it("--data", missing))
@@ -95,7 +95,7 @@ class Failures(unittest.TestCase):
         self.assertIsNone(lib.weft_context_create(None, ctypes.byref(ctx)))
         self.assertIsNone(lib.weft_tree_create(ctypes.byref(tree)))
         self.assertIsNone(lib.weft_checkpoint_save(ctx, path, strlen, tree, None, None))
-        self.assertEqual(["train_fashion_mnist: fashion_mnist.weft is not a checkpoint of this program: the tree has no 'optimizer_name'"],
+        self.assertEqual(["train_fashion_mnist: fashion_mnist.weft is not a checkpoint of this program: weft_tree_find: the tree has no 'optimizer_name'"],
                          self.run_it("--resume"))
         self.assertIsNone(lib.weft_tree_add_text(tree, 0, b"optimizer_name", strlen, b"adamw", strlen, None))
         self.assertIsNone(lib.weft_tree_add_bool(tree, 0, b"bf16", strlen, 0, None))
@@ -111,7 +111,7 @@ class Failures(unittest.TestCase):
             getattr(lib, f"weft_{kind}_release")(handle)
 
     def test_an_unknown_device_is_answered_with_what_is_there(self):
-        self.assertEqual("train_fashion_mnist: there is no device 'cpu:9' here; there are: cpu:0", self.run_it("--device", "cpu:9")[-1])
+        self.assertEqual("train_fashion_mnist: weft_device_by_name: there is no device 'cpu:9' here; there are: cpu:0", self.run_it("--device", "cpu:9")[-1])
         self.assertEqual("train_fashion_mnist: option platform: 'tpu' is not one of cpu, reference", self.run_it("--device", "tpu:0")[-1])
 
     def test_damaged_checkpoints_are_refused_and_stay_as_they_are(self):

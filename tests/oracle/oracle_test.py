@@ -17,12 +17,12 @@ BUILD = pathlib.Path(os.environ["WEFT_BUILD"])
 PACKAGES = ["lammps-jax-pjrt-cpu==0.11.2", "pypjrt==0.1.1", "numpy"]
 # PJRT_Buffer_Type by StableHLO's names, and NumPy's type of the same bytes.
 TYPES = {
-    "i1": (1, "u1"), "i8": (2, "i1"), "i16": (3, "i2"), "i32": (4, "i4"), "i64": (5, "i8"), "ui8": (6, "u1"),
-    "ui16": (7, "u2"), "ui32": (8, "u4"), "ui64": (9, "u8"), "f16": (10, "f2"), "f32": (11, "f4"), "f64": (12, "f8"),
+    "bool": (1, "u1"), "i8": (2, "i1"), "i16": (3, "i2"), "i32": (4, "i4"), "i64": (5, "i8"), "u8": (6, "u1"),
+    "u16": (7, "u2"), "u32": (8, "u4"), "u64": (9, "u8"), "f16": (10, "f2"), "f32": (11, "f4"), "f64": (12, "f8"),
     "bf16": (13, "u2"),
 }
 
-FLOATS, INTEGERS = ("f16", "bf16", "f32", "f64"), ("i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64")
+FLOATS, INTEGERS = ("f16", "bf16", "f32", "f64"), ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 # The closed list of cases that may differ, each with its reason; one that agrees again fails the test as well.
 DIFFERS = {
     "maximum edges": (FLOATS, "XLA:CPU loses a NaN in the second operand, which StableHLO's maximum hands on"),
@@ -103,7 +103,7 @@ def main():
     "func.return"(%1#0, %1#1) : ({types}) -> ()
   }}
 }}""")
-            results = executable(client.buffer_from_host(raw(case["inputs"][0]), TYPES["ui64"][0], [3], device))
+            results = executable(client.buffer_from_host(raw(case["inputs"][0]), TYPES["u64"][0], [3], device))
             for what, result, expected in zip(("state", "bits"), results, (state, bits)):
                 found = bytes(result.to_host()) if all(expected["dims"]) else b""
                 if found != bytes(raw(expected)) and found:

@@ -52,7 +52,12 @@ absl::StatusOr<ir::Ints> ResolvePadding(const ir::OpDef& op, const ir::Attrs& at
   if (padding != Padding::kSame) {
     for (size_t d = 0; d < windows.size(); ++d) {
       const Window& w = windows[d];
-      if (w.in == 0 || w.dilated_size() <= w.in + result[2 * d] + result[2 * d + 1]) continue;
+      int64_t room = 0;  // padding past all bounds is the shape rule's business
+      if (__builtin_add_overflow(w.in, result[2 * d], &room) ||
+          __builtin_add_overflow(room, result[2 * d + 1], &room)) {
+        continue;
+      }
+      if (w.in == 0 || w.dilated_size() <= room) continue;
       return UserError("the window spans ", w.dilated_size(), " elements of spatial dimension ", d, ", which has ",
                        w.in, " and padding ", result[2 * d], " and ", result[2 * d + 1],
                        ": no place is left for it; pad more, or make it smaller");
