@@ -95,7 +95,8 @@ def main():
         def same_bits(client, device, case):
             """XLA's own generator, not our expansion on XLA: state order, counter carry and word order, bit for bit."""
             state, bits = case["results"]
-            types = f"tensor<3xui64>, tensor<{'x'.join(map(str, [*bits['dims'], bits['dtype']]))}>"
+            element = bits["dtype"].replace("u", "ui")  # as MLIR spells it
+            types = f"tensor<3xui64>, tensor<{'x'.join(map(str, [*bits['dims'], element]))}>"
             executable = client.compile(f"""module {{
   func.func public @main(%0: tensor<3xui64>) -> ({types}) {{
     %1:2 = "stablehlo.rng_bit_generator"(%0) {{rng_algorithm = #stablehlo<rng_algorithm PHILOX>}}
