@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/ir/builder.h"
+#include "src/ir/text.h"
 
 namespace weft::ir {
 namespace {
@@ -86,8 +87,13 @@ absl::Status CheckRegions(const OpDef& op, RegionSpan regions) {
     return UserError(regions.size(), " functions given, ", variadic ? "at least " : "", least, " expected");
   }
   for (size_t i = 0; i < regions.size(); ++i) {
-    if (regions[i] != nullptr) continue;
-    return UserError("function ", op.regions[std::min(i, op.regions.size() - 1)].name, " is missing");
+    if (regions[i] == nullptr) {
+      return UserError("function ", op.regions[std::min(i, op.regions.size() - 1)].name, " is missing");
+    }
+    if (regions[i]->depth() >= kMaxRegionDepth) {
+      return UserError("the function @", regions[i]->name(), " holds functions within functions ", regions[i]->depth(),
+                       " deep; less than ", kMaxRegionDepth, " is supported");
+    }
   }
   return absl::OkStatus();
 }

@@ -291,6 +291,24 @@ TEST(Map, ErrorsShowTheFunctionAndTheInputs) {
               HasSubstr("the function @prefix contains concatenate, which does not work element by element"));
 }
 
+TEST(Map, NestsOnlySoDeep) {
+  World w;
+  Function function;
+  for (int depth = 0;; ++depth) {
+    ASSERT_LE(depth, ir::kMaxRegionDepth + 1);
+    Body f(w, "f", {kF32});
+    const T x = f.parameters[0];
+    const absl::StatusOr<T> y = depth == 0 ? absl::StatusOr<T>(w.Op("neg", {x})) : TryMap(w, function, {x});
+    if (!y.ok()) {
+      EXPECT_THAT(Text(y.status()), HasSubstr("the function @f holds functions within functions 64 deep; less than 64"));
+      EXPECT_EQ(depth, ir::kMaxRegionDepth + 1);
+      break;
+    }
+    function = f.Finish({*y}).function;
+    EXPECT_EQ(function->depth(), depth);
+  }
+}
+
 TEST(Map, IsWrittenAndReadAgain) {
   World w;
   const T y = Map(w, Curve(w), {w.F32({2, 1}, {1, 2}), w.F32({2, 1}, {3, 4})});
