@@ -155,6 +155,7 @@ struct weft_api_v1 {
   weft_error* (*checkpoint_reader_info)(weft_checkpoint_reader* reader, weft_checkpoint_info* out);
   weft_error* (*checkpoint_reader_find)(weft_checkpoint_reader* reader, const char* path, size_t path_length, size_t* out_index);
   weft_error* (*checkpoint_reader_structure)(weft_checkpoint_reader* reader, weft_tree** out);
+  const char* (*api_json)(size_t* out_length);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.
