@@ -744,6 +744,7 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_info);
   OFFSET(struct weft_api_v1, checkpoint_reader_find);
   OFFSET(struct weft_api_v1, checkpoint_reader_structure);
+  OFFSET(struct weft_api_v1, compile);
 }
 
 int main(void) {
