@@ -184,6 +184,9 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *   seed (0 or more; default 0): first state of the random stream
  *   isa (avx512, avx2, portable; default empty): forces a CPU path; empty: the best this machine has
  *   threads (0 to 1024; default 0): threads that compute, of all contexts together; 0: one per core
+ *   compile_threads (0 to 1024; default 0): threads that compile one program; 0: as many as compute
+ *   memory_limit (0 or more; default 0): bytes that tensors, temporaries and working memory of the CPU device may take;
+ *     0: what the machine has. Memory that the caller lends does not count
  *   max_pending_nodes (0 or more; default 20000): nodes after which a graph is cut; 0: never
  *   max_pending_bytes (0 or more; default 68719476736): bytes of recorded results after which a graph is cut; 0: never
  *   repetition_nodes (0 or more; default 1000): nodes after which a repeating sequence is cut between two rounds; 0:

@@ -21,9 +21,11 @@ typedef enum weft_text_format {
 /* The barrier: everything live on the device is computed, in one program. Live are handles that no scope owns, targets
  * of assign, and what was kept. Waits for compiling, which only a new program needs, and for room behind 32 launches,
  * never for running: returns when the work is launched. Other threads go on meanwhile, and what they record is the next
- * barrier's; weft_cancel ends the wait. What can be known before the launch is reported here, the rest by the event. A
- * failed call changes nothing: every tensor can still be read, and it may be repeated. RESOURCE_EXHAUSTED names the
- * largest tensor. One that no program can be made for is named too; later barriers leave it out.
+ * barrier's; weft_cancel ends the wait, and then nothing was launched: what was assigned shows its new value, which the
+ * next barrier or read computes. What can be known before the launch is reported here, the rest by the event. A failed
+ * call changes nothing: every tensor can still be read, and it may be repeated. RESOURCE_EXHAUSTED names the largest
+ * tensor that was to be made, the largest live ones, and what made them. One that no program can be made for is named
+ * too; later barriers leave it out.
  *   device: may be NULL; NULL = default
  *   out_event: may be NULL; yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, CANCELLED, FAILED_PRECONDITION, any. Threads: any. May
@@ -41,6 +43,19 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sync(weft_context* ctx, weft_device* dev
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_eval(weft_context* ctx, weft_tensor* const* tensors, size_t count,
     weft_event** out_event) WEFT_NOEXCEPT;
+
+/* Compile now, run later: has the program made, and kept in memory and in the cache on disk, that weft_eval of these
+ * tensors would run now, or, without tensors, weft_sync of the device. Runs nothing and changes nothing. With out_event
+ * it returns at once, a library thread compiles, and the event says how it went; without, it waits, says every second
+ * through the log hook how far it is, and weft_cancel ends the wait. A program that is there already costs a look.
+ *   device: may be NULL; of the barrier, NULL = default; tensors say themselves where they are
+ *   tensors: may be NULL; count entries; count 0: the barrier
+ *   out_event: may be NULL; yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, CANCELLED, FAILED_PRECONDITION, any. Threads: any. May
+ * block. May call hooks. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_compile(weft_context* ctx, weft_device* device, weft_tensor* const* tensors,
+    size_t count, weft_event** out_event) WEFT_NOEXCEPT;
 
 /* The program that weft_eval of these tensors would compile, before passes.
  *   tensors: count entries

@@ -14,7 +14,7 @@ typedef struct weft_memory_stats {
   const void* next; /* NULL */
   uint64_t bytes_in_use;
   uint64_t peak_bytes;
-  uint64_t bytes_limit; /* 0 = unknown */
+  uint64_t bytes_limit; /* option memory_limit; 0 = none */
 } weft_memory_stats;
 #define WEFT_MEMORY_STATS_INIT {sizeof(weft_memory_stats), NULL, 0, 0, 0}
 WEFT_API void weft_memory_stats_init(void* options, size_t size) WEFT_NOEXCEPT;

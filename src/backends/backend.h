@@ -2,6 +2,7 @@
 // Compiling never needs a device.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <span>
@@ -23,10 +24,17 @@ struct Target {
   std::string fingerprint;  // "x86-64 avx512f,… llvm 19.1.7"
 };
 
+// How far a compilation is. The backend writes it, anybody may look at any time.
+struct CompileProgress {
+  std::atomic<int64_t> kernels{0};  // to be compiled; 0: not known yet
+  std::atomic<int64_t> done{0};
+};
+
 // Options that change code. All of them are in the cache key.
 struct CompileOptions {
-  std::string isa;                     // "", "avx512", "avx2", "portable": force a CPU path
-  bool verify_between_passes = false;  // not in the key: does not change code
+  std::string isa;                      // "", "avx512", "avx2", "portable": force a CPU path
+  bool verify_between_passes = false;   // not in the key: does not change code
+  CompileProgress* progress = nullptr;  // likewise; may be null
 };
 
 struct ExecutableStats {

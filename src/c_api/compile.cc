@@ -1,4 +1,4 @@
-// weft_sync, weft_eval, weft_program_text, weft_grad.
+// weft_sync, weft_eval, weft_compile, weft_program_text, weft_grad.
 #include "src/c_api/context.h"
 #include "src/c_api/event_object.h"
 #include "weft.h"
@@ -6,25 +6,56 @@
 using namespace weft;
 using namespace weft::c_api;
 
+namespace {
+
+// Of a call that computes: what a cancel has left.
+absl::Status SaysWhatIsLeft(const absl::Status& status) {
+  if (!absl::IsCancelled(status)) return status;
+  return UserErrorOf(absl::StatusCode::kCancelled, status.message(),
+                     "; nothing of it was launched: what was assigned shows its new value, which the next barrier or "
+                     "read computes");
+}
+
+}  // namespace
+
 extern "C" {
 
 weft_error* weft_sync(weft_context* ctx, weft_device* device, weft_event** out_event) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
-    WEFT_RETURN_IF_ERROR(context->BeforeWork());
+    WEFT_RETURN_IF_ERROR(SaysWhatIsLeft(context->BeforeWork()));
     WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, context->engine()));
-    WEFT_ASSIGN_OR_RETURN(Ref<Event> event, context->WithPressure(0, [&] { return context->engine().Sync(place); }));
-    return MakeEvent(*context, std::move(event), out_event);
+    absl::StatusOr<Ref<Event>> event = context->WithPressure(0, [&] { return context->engine().Sync(place); });
+    WEFT_RETURN_IF_ERROR(SaysWhatIsLeft(event.status()));
+    return MakeEvent(*context, *std::move(event), out_event);
   });
 }
 
 weft_error* weft_eval(weft_context* ctx, weft_tensor* const* tensors, size_t count, weft_event** out_event) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
-    WEFT_RETURN_IF_ERROR(context->BeforeWork());
+    WEFT_RETURN_IF_ERROR(SaysWhatIsLeft(context->BeforeWork()));
     TensorList list;
     WEFT_RETURN_IF_ERROR(GetTensors(tensors, count, "tensors", &list));
-    WEFT_ASSIGN_OR_RETURN(Ref<Event> event, context->WithPressure(0, [&] { return context->engine().Eval(list); }));
+    absl::StatusOr<Ref<Event>> event = context->WithPressure(0, [&] { return context->engine().Eval(list); });
+    WEFT_RETURN_IF_ERROR(SaysWhatIsLeft(event.status()));
+    return MakeEvent(*context, *std::move(event), out_event);
+  });
+}
+
+weft_error* weft_compile(weft_context* ctx, weft_device* device, weft_tensor* const* tensors, size_t count,
+                         weft_event** out_event) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+    WEFT_RETURN_IF_ERROR(context->BeforeWork());
+    WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, context->engine()));
+    TensorList list;
+    WEFT_RETURN_IF_ERROR(GetTensors(tensors, count, "tensors", &list));
+    lazy::Engine& engine = context->engine();
+    const bool wait = out_event == nullptr;
+    WEFT_ASSIGN_OR_RETURN(Ref<Event> event, context->WithPressure(0, [&] {
+      return count == 0 ? engine.CompileSync(place, wait) : engine.CompileEval(list, wait);
+    }));
     return MakeEvent(*context, std::move(event), out_event);
   });
 }

@@ -4,6 +4,7 @@
 #include <new>
 #include <system_error>
 
+#include "absl/strings/str_cat.h"
 #include "src/runtime/float_environment.h"
 #include "src/runtime/thread_pool.h"
 
@@ -31,6 +32,14 @@ CompileQueue::~CompileQueue() {
   }
 }
 
+std::string CompileQueue::Job::Progress() const {
+  if (!begun_.load(std::memory_order_relaxed)) return "waits for other programs that are being compiled";
+  const int64_t kernels = progress_.kernels.load(std::memory_order_relaxed);
+  if (kernels == 0) return "is being loaded or prepared for the compiler";
+  return absl::StrCat("is being compiled: ", progress_.done.load(std::memory_order_relaxed), " of ", kernels,
+                      " new kernels are done");
+}
+
 Ref<CompileQueue::Job> CompileQueue::Enter(ProgramCache& cache, Wanted wanted) {
   Ref<Job> job;
   {
@@ -41,6 +50,7 @@ Ref<CompileQueue::Job> CompileQueue::Enter(ProgramCache& cache, Wanted wanted) {
     job = MakeRef<Job>();
     job->cache_ = &cache;
     job->canonical_ = wanted.canonical;
+    job->nodes_ = wanted.nodes;
     job->wanted_ = std::move(wanted);
     if (!started_) {
       try {
@@ -71,7 +81,8 @@ void CompileQueue::Work() {
     const Ref<Job> job = jobs_.front();
     lock.Unlock();
     try {
-      job->result_ = job->cache_->Make(std::move(job->wanted_));
+      job->begun_.store(true, std::memory_order_relaxed);
+      job->result_ = job->cache_->Make(std::move(job->wanted_), &job->progress_);
     } catch (const std::bad_alloc&) {
       job->result_ = absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
     }

@@ -2,8 +2,10 @@
 // give up waiting. Those who want the same program wait for one compilation.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "src/compiler/program_cache.h"
@@ -19,7 +21,10 @@ class CompileQueue {
   class Job final : public RefCounted {
    public:
     // Completes when the result is there, and never fails.
-    const Event& done() const { return *done_; }
+    const Ref<Event>& done() const { return done_; }
+    // "is being compiled: 32 of 210 kernels are done": of a job that is not done, for messages.
+    std::string Progress() const;
+    int64_t nodes() const { return nodes_; }
     // Once it is done.
     const absl::StatusOr<std::shared_ptr<const Program>>& result() const { return *result_; }
 
@@ -28,6 +33,9 @@ class CompileQueue {
     ProgramCache* cache_ = nullptr;
     Wanted wanted_;
     std::string canonical_;  // of the job, as long as it is in the queue
+    int64_t nodes_ = 0;
+    std::atomic<bool> begun_{false};
+    CompileProgress progress_;
     std::optional<absl::StatusOr<std::shared_ptr<const Program>>> result_;
     const Ref<Event> done_ = MakeRef<Event>();
   };

@@ -68,7 +68,7 @@ std::shared_ptr<const Program> ProgramCache::Find(const Trace& trace, Wanted* wa
   return nullptr;
 }
 
-absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted) {
+absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted, CompileProgress* progress) {
   {
     MutexLock lock(mutex_);
     if (std::shared_ptr<Program> program = Known(wanted.key, wanted.canonical)) return program;
@@ -80,7 +80,7 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted)
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, Load(wanted));
   const bool loaded = executable != nullptr;
   if (!loaded) {
-    WEFT_ASSIGN_OR_RETURN(executable, Compile(wanted));
+    WEFT_ASSIGN_OR_RETURN(executable, Compile(wanted, progress));
   }
   const int64_t took = MonotonicNow() - start;
   config_.metrics->Add(Counter::kNanosecondsCompiling, took);
@@ -151,13 +151,15 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Load(const Wanted& wan
   return *std::move(executable);
 }
 
-absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Wanted& wanted) {
+absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Wanted& wanted, CompileProgress* progress) {
   const int64_t start = MonotonicNow();
   passes::PipelineOptions pipeline;
   pipeline.claims = [this](const ir::Node& node) { return config_.backend->Claims(node); };
   pipeline.verify_between = config_.options.verify_between_passes;
   WEFT_ASSIGN_OR_RETURN(const ir::Module module, passes::RunPipeline(std::move(wanted.module), pipeline));
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, config_.backend->Compile(module, config_.options));
+  CompileOptions options = config_.options;
+  options.progress = progress;
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, config_.backend->Compile(module, options));
   config_.metrics->Add(Counter::kProgramsCompiled);
   if (config_.store == nullptr) return executable;
   absl::StatusOr<std::string> bytes = executable->Serialize();

@@ -59,7 +59,8 @@ class ProgramCache {
   std::shared_ptr<const Program> Find(const Trace& trace, Wanted* wanted);
   // Loads or compiles it, unless somebody has done so meanwhile; takes as long as that takes. Programs are kept until
   // there are too many: the one that was not asked for for longest goes first. An error is not remembered.
-  absl::StatusOr<std::shared_ptr<const Program>> Make(Wanted wanted);
+  // `progress` may be null.
+  absl::StatusOr<std::shared_ptr<const Program>> Make(Wanted wanted, CompileProgress* progress = nullptr);
 
  private:
   void Note(absl::FunctionRef<std::string()> text) const {
@@ -68,7 +69,7 @@ class ProgramCache {
   std::shared_ptr<Program> Known(Key key, std::string_view canonical) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Null on any kind of miss.
   absl::StatusOr<std::unique_ptr<Executable>> Load(const Wanted& wanted);
-  absl::StatusOr<std::unique_ptr<Executable>> Compile(Wanted& wanted);
+  absl::StatusOr<std::unique_ptr<Executable>> Compile(Wanted& wanted, CompileProgress* progress);
   std::shared_ptr<const Program> Keep(Wanted& wanted, std::unique_ptr<Executable> executable);
   void DropOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

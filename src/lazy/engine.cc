@@ -7,6 +7,7 @@
 #include "src/compiler/lower.h"
 #include "src/ir/text.h"
 #include "src/lazy/index_check.h"
+#include "src/lazy/live_report.h"
 #include "src/ops/build.h"
 #include "src/runtime/clock.h"
 #include "src/runtime/float_environment.h"
@@ -35,6 +36,9 @@ std::string JsonText(std::string_view text) {
   }
   return out + "\"";
 }
+
+// A cut is large that wants so much of a device's limit.
+constexpr int64_t kLargeShare = 16;
 
 absl::Status CheckShape(std::string_view what, DType dtype, std::span<const int64_t> dims) {
   if (!IsComputable(dtype)) {
@@ -94,6 +98,13 @@ absl::StatusOr<Ref<Engine>> Engine::Create(Config config) {
   if (options.hash_bits < 1 || options.hash_bits > 128) {
     return UserError("context options: hash_bits is ", options.hash_bits, "; it must be 1 to 128");
   }
+  // Where memory is limited, smaller cuts are worth asking whether they fit.
+  for (const auto& backend : config.backends) {
+    for (Device* device : backend->devices()) {
+      const int64_t limit = backend->memory_stats(device).bytes_limit;
+      if (limit > 0) config.options.large_cut_bytes = std::min(config.options.large_cut_bytes, limit / kLargeShare);
+    }
+  }
   Ref<Engine> engine(new Engine(std::move(config)));
   if (engine->device_list_.empty()) return UserError("a context needs a backend with at least one device");
   return engine;
@@ -119,6 +130,26 @@ absl::Status Engine::Close() {
 }
 
 // --- Leaves --------------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<Ref<Buffer>> Engine::ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
+                                             std::span<const std::byte> bytes) {
+  absl::StatusOr<Ref<Buffer>> buffer = device->backend->ToDevice(device, dtype, dims, bytes);
+  if (!absl::IsResourceExhausted(buffer.status())) return buffer;
+  Ref<Event> running;
+  {
+    Lock lock(recorder_);
+    running = recorder_.StateOf(*device).last_event();
+  }
+  if (running && !running->done()) {
+    const absl::Status status = services_.WaitFor(*running);
+    if (!running->done()) return status;  // its outcome is not ours
+    buffer = device->backend->ToDevice(device, dtype, dims, bytes);
+    if (!absl::IsResourceExhausted(buffer.status())) return buffer;
+  }
+  Lock lock(recorder_);
+  const std::string held = LargestLive(recorder_.StateOf(*device).live);
+  return UserErrorOf(absl::StatusCode::kResourceExhausted, buffer.status().message(), held);
+}
 
 absl::StatusOr<Ref<Tensor>> Engine::NewBufferTensor(Device* device, Ref<Buffer> buffer, ir::Location location) {
   Ref<Tensor> tensor;
@@ -156,7 +187,7 @@ absl::StatusOr<Ref<Tensor>> Engine::FromHost(const Where& where, DType dtype, st
     device = place.state->mesh.devices()[0];
   }
   if (literal) return literal;
-  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, device->backend->ToDevice(device, dtype, dims, bytes));
+  WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, ToDevice(device, dtype, dims, bytes));
   metrics_.Add(Counter::kBytesToDevice, wanted);
   return NewBufferTensor(device, std::move(buffer), location);
 }
@@ -394,10 +425,9 @@ absl::StatusOr<Ref<Event>> Engine::Sync(const Where& where) {
   return Event::All(events);
 }
 
-absl::StatusOr<Ref<Event>> Engine::Eval(std::span<Tensor* const> tensors) {
-  Lock lock(recorder_);
-  for (Tensor* tensor : tensors) WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, "eval: a tensor"));
-  // All at once, as they are now: others may assign to them while something is compiled.
+absl::StatusOr<std::vector<std::vector<ir::Value>>> Engine::ValuesOf(std::span<Tensor* const> tensors,
+                                                                     std::string_view what) {
+  for (Tensor* tensor : tensors) WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, what));
   std::vector<std::vector<ir::Value>> values;
   for (const MeshState& state : recorder_.meshes()) {
     std::vector<ir::Value>& here = values.emplace_back();
@@ -405,6 +435,13 @@ absl::StatusOr<Ref<Event>> Engine::Eval(std::span<Tensor* const> tensors) {
       if (&tensor->sharding().mesh() == &state.mesh) here.push_back(tensor->value());
     }
   }
+  return values;
+}
+
+absl::StatusOr<Ref<Event>> Engine::Eval(std::span<Tensor* const> tensors) {
+  std::vector<std::vector<ir::Value>> values;  // goes after the lock
+  Lock lock(recorder_);
+  WEFT_ASSIGN_OR_RETURN(values, ValuesOf(tensors, "eval: a tensor"));
   std::vector<Ref<Event>> events;
   for (size_t i = 0; i < values.size(); ++i) {
     MeshState& state = recorder_.meshes()[i];
@@ -414,6 +451,52 @@ absl::StatusOr<Ref<Event>> Engine::Eval(std::span<Tensor* const> tensors) {
     if (state.last_event()) events.push_back(state.last_event());
   }
   return Event::All(events);
+}
+
+absl::StatusOr<Ref<Event>> Engine::Compiled(std::span<const Ref<Evaluator::Job>> jobs, bool wait) {
+  std::vector<Ref<Event>> outcomes;
+  for (const Ref<Evaluator::Job>& job : jobs) {
+    if (wait) {
+      WEFT_RETURN_IF_ERROR(evaluator_.WaitFor(*job));
+      WEFT_RETURN_IF_ERROR(job->result().status());
+      continue;
+    }
+    Ref<Event> outcome = MakeRef<Event>();
+    job->done()->OnDone([job, outcome](const absl::Status&) { outcome->Complete(job->result().status()); });
+    outcomes.push_back(std::move(outcome));
+  }
+  return Event::All(outcomes);
+}
+
+absl::StatusOr<Ref<Event>> Engine::CompileSync(const Where& where, bool wait) {
+  WEFT_RETURN_IF_ERROR(Recorder::CheckProgram(where.frame, "compiling"));
+  std::vector<Ref<Evaluator::Job>> jobs;
+  {
+    Lock lock(recorder_);
+    WEFT_ASSIGN_OR_RETURN(const Place only, recorder_.CheckWhere(where));
+    for (MeshState& state : recorder_.meshes()) {
+      if (where.device != nullptr && &state != only.state) continue;
+      WEFT_ASSIGN_OR_RETURN(Ref<Evaluator::Job> job, evaluator_.CompileBarrier(lock, state));
+      if (job) jobs.push_back(std::move(job));
+    }
+  }
+  return Compiled(jobs, wait);
+}
+
+absl::StatusOr<Ref<Event>> Engine::CompileEval(std::span<Tensor* const> tensors, bool wait) {
+  std::vector<Ref<Evaluator::Job>> jobs;
+  std::vector<std::vector<ir::Value>> values;  // goes after the lock
+  {
+    Lock lock(recorder_);
+    WEFT_ASSIGN_OR_RETURN(values, ValuesOf(tensors, "compile: a tensor"));
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i].empty()) continue;
+      WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
+      WEFT_ASSIGN_OR_RETURN(Ref<Evaluator::Job> job, evaluator_.CompileThese(lock, recorder_.meshes()[i], values[i]));
+      if (job) jobs.push_back(std::move(job));
+    }
+  }
+  return Compiled(jobs, wait);
 }
 
 absl::StatusOr<Data*> Engine::Materialize(Lock& lock, const Tensor& tensor, const ir::Value& value) {

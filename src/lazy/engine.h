@@ -91,6 +91,10 @@ class Engine final : public RefCounted {
   absl::StatusOr<Ref<Event>> Sync(const Where& where = {});
   // These tensors only, and what they need if something else refers to it, so that it is not computed again.
   absl::StatusOr<Ref<Event>> Eval(std::span<Tensor* const> tensors);
+  // Has the programs made, and kept, that Sync or Eval would run now; launches nothing. Fails where those would; what
+  // becomes of the compiling itself is the event's outcome. `wait`: returns when it has happened, with its outcome.
+  absl::StatusOr<Ref<Event>> CompileSync(const Where& where, bool wait);
+  absl::StatusOr<Ref<Event>> CompileEval(std::span<Tensor* const> tensors, bool wait);
   // Computes if need be (once), waits, copies. `destination` has the tensor's size in bytes.
   absl::Status ToHost(Tensor* tensor, std::span<std::byte> destination);
   // The buffer behind the value, computed if need be (scalars get one); ready when its event is. It comes held, so that
@@ -122,12 +126,19 @@ class Engine final : public RefCounted {
   ~Engine() override;
 
   bool lazy() const { return options_.mode == Mode::kLazy; }
+  // Copies host bytes; where there is no room it waits for what runs, then names what holds the memory.
+  absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
+                                       std::span<const std::byte> bytes);
   absl::StatusOr<Ref<Tensor>> NewBufferTensor(Device* device, Ref<Buffer> buffer, ir::Location location);
   absl::StatusOr<Ref<Tensor>> NewScalar(const Where& where, const HostTensor& value, ir::Location location);
   Ref<Tensor> NewLiteral(const Place& place, HostTensor value, ir::Location location);
   // Records once an automatic cut that was due is through; `place` is asked again if others had the lock meanwhile.
   template <typename PlaceFn>
   absl::StatusOr<Place> PlaceAfterCut(Lock& lock, PlaceFn&& place_of);
+  // Per mesh, the values of those tensors that live there, as they are now: others may assign to them while something is
+  // compiled.
+  absl::StatusOr<std::vector<std::vector<ir::Value>>> ValuesOf(std::span<Tensor* const> tensors, std::string_view what);
+  absl::StatusOr<Ref<Event>> Compiled(std::span<const Ref<Evaluator::Job>> jobs, bool wait);
   // Counts what was recorded; eager and debug modes compute it.
   absl::Status Finish(Lock& lock, const Place& place, const ir::Builder& b, const void* what,
                       std::span<const ir::Value> results);

@@ -5,12 +5,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/ops/registry.h"
+#include "src/runtime/clock.h"
 
 namespace weft::lazy {
 namespace {
 
 // So many times the nodes of an automatic cut may be pending while another cut is on its way: 320,000 nodes are 80 MB.
 constexpr int64_t kPatience = 16;
+
+constexpr int64_t kProgressNs = 1'000'000'000;
 
 constexpr std::string_view kReasons[] = {"a value was read",
                                          "a barrier",
@@ -104,19 +107,28 @@ absl::Status Evaluator::Barrier(Lock& lock, MeshState& state) {
   return absl::OkStatus();
 }
 
+absl::Status Evaluator::Make(Lock& lock, MeshState& state, CutReason reason, Plan plan, Cut* cut) {
+  while (true) {
+    plan(cut);
+    if (cut->empty()) return absl::OkStatus();
+    const uint64_t opened = lock.opened();
+    WEFT_RETURN_IF_ERROR(Fit(lock, state, cut));
+    if (lock.opened() != opened && !cut->Pending()) continue;
+    WEFT_RETURN_IF_ERROR(planner_.Trace(cut));
+    if (reason == CutReason::kBarrier) planner_.Offer(cut);
+    return absl::OkStatus();
+  }
+}
+
 absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan plan) {
   const Hand hand(*this);
   Cut& cut = *hand;
   while (true) {
-    plan(&cut);
+    WEFT_RETURN_IF_ERROR(Make(lock, state, reason, plan, &cut));
     if (cut.empty()) return absl::OkStatus();
     const uint64_t opened = lock.opened();
     // Whether what was planned is out of date: others had the lock, and computed some of it.
     const auto stale = [&] { return lock.opened() != opened && !cut.Pending(); };
-    WEFT_RETURN_IF_ERROR(Fit(lock, state, &cut));
-    if (stale()) continue;
-    WEFT_RETURN_IF_ERROR(planner_.Trace(&cut));
-    if (reason == CutReason::kBarrier) planner_.Offer(&cut);
     const absl::StatusOr<ProgramPointer> program = ProgramOf(lock, state, cut);
     if (!program.ok()) {
       if (stale() && !absl::IsCancelled(program.status())) continue;
@@ -125,7 +137,7 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
       // Not denied executable memory, which is no program's fault.
       const bool refused = !absl::IsResourceExhausted(program.status()) && !absl::IsCancelled(program.status()) &&
                            !absl::IsPermissionDenied(program.status());
-      if (asked || !refused || !services_.CheckProcess().ok()) return OutOfMemory(cut, program.status());
+      if (asked || !refused || !services_.CheckProcess().ok()) return OutOfMemory(state, cut, program.status());
       return SetAside(lock, state, cut, program.status());
     }
     if (stale()) continue;
@@ -137,7 +149,11 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     services_.StartsWork();
     const size_t nodes = cut.trace.nodes.size(), outputs = cut.outputs.size();
     const absl::Status launched = launcher_.Launch(state, **program, reason, &cut);
-    if (!launched.ok()) return OutOfMemory(cut, launched);
+    if (absl::IsResourceExhausted(launched)) {
+      WEFT_ASSIGN_OR_RETURN(const bool waited, WaitForMemory(lock, state, cut));
+      if (waited) continue;
+    }
+    if (!launched.ok()) return OutOfMemory(state, cut, launched);
     services_.LogLazily(LogLevel::kDebug, [&] {
       return absl::StrCat("cut of ", nodes, " nodes with ", outputs, " outputs on ", state.mesh.name(), ": ",
                           kReasons[static_cast<size_t>(reason)]);
@@ -152,12 +168,51 @@ absl::StatusOr<Evaluator::ProgramPointer> Evaluator::ProgramOf(Lock& lock, MeshS
   // The queue's thread, and perhaps its lock, stayed in the parent of a fork.
   WEFT_RETURN_IF_ERROR(services_.CheckProcess());
   services_.StartsWork();
-  Ref<compiler::CompileQueue::Job> job;
+  metrics_.Add(Counter::kProgramsQueued);
+  Ref<Job> job;
   WEFT_RETURN_IF_ERROR(Open(lock, state, cut, [&] {
     job = compiles_.Enter(*state.programs, std::move(wanted));
-    return services_.WaitFor(job->done());
+    return WaitFor(*job);
   }));
   return job->result();
+}
+
+absl::Status Evaluator::WaitFor(const Job& job) {
+  const int64_t start = MonotonicNow();
+  while (true) {
+    const absl::Status status = services_.WaitFor(*job.done(), kProgressNs);
+    if (!absl::IsDeadlineExceeded(status)) return status;
+    services_.LogLazily(LogLevel::kInfo, [&] {
+      return absl::StrCat("after ", (MonotonicNow() - start) / 1'000'000'000, " s a program of ", job.nodes(),
+                          " nodes ", job.Progress());
+    });
+    services_.FlushLog();
+  }
+}
+
+absl::StatusOr<Ref<Evaluator::Job>> Evaluator::Compile(Lock& lock, MeshState& state, CutReason reason, Plan plan) {
+  const Hand hand(*this);
+  Cut& cut = *hand;
+  WEFT_RETURN_IF_ERROR(Make(lock, state, reason, plan, &cut));
+  compiler::Wanted wanted;
+  if (cut.empty() || state.programs->Find(cut.trace, &wanted) != nullptr) return nullptr;
+  WEFT_RETURN_IF_ERROR(services_.CheckProcess());
+  services_.StartsWork();
+  metrics_.Add(Counter::kProgramsQueued);
+  Ref<Job> job;
+  Open(lock, state, cut, [&] { job = compiles_.Enter(*state.programs, std::move(wanted)); });
+  return job;
+}
+
+absl::StatusOr<Ref<Evaluator::Job>> Evaluator::CompileBarrier(Lock& lock, MeshState& state) {
+  const uint64_t time = recorder_.time();
+  return Compile(lock, state, CutReason::kBarrier,
+                 [&](Cut* cut) { planner_.Live(state.live, time, CutPlanner::For::kBarrier, cut); });
+}
+
+absl::StatusOr<Ref<Evaluator::Job>> Evaluator::CompileThese(Lock& lock, MeshState& state,
+                                                            std::span<const ir::Value> values) {
+  return Compile(lock, state, CutReason::kEval, [&](Cut* cut) { planner_.Shared(values, cut); });
 }
 
 absl::Status Evaluator::WaitForBacklog(Lock& lock, MeshState& state, const Cut& cut) {

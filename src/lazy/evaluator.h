@@ -33,6 +33,14 @@ class Evaluator {
   // Everything that is live now and not a scope's temporary; temporaries that are not known expire.
   absl::Status Barrier(Lock& lock, MeshState& state);
 
+  // Has the program made that Barrier, or Know of these values, would run now. Returns without waiting for it; null: it is
+  // there.
+  using Job = compiler::CompileQueue::Job;
+  absl::StatusOr<Ref<Job>> CompileBarrier(Lock& lock, MeshState& state);
+  absl::StatusOr<Ref<Job>> CompileThese(Lock& lock, MeshState& state, std::span<const ir::Value> values);
+  // Says every second how far it is. Without the lock.
+  absl::Status WaitFor(const Job& job);
+
   CutPlanner& planner() { return planner_; }
   // Until every program has been compiled that somebody wanted. Without the lock.
   void Drain() { compiles_.Drain(); }
@@ -43,9 +51,12 @@ class Evaluator {
   class Hand;
 
   absl::Status CutIfDueAtAll(Lock& lock, MeshState& state);
+  // A cut that fits and is traced; empty if nothing that is planned is pending.
+  absl::Status Make(Lock& lock, MeshState& state, CutReason reason, Plan plan, Cut* cut);
   // Plans and launches until nothing that is planned is pending.
   absl::Status Run(Lock& lock, MeshState& state, CutReason reason, Plan plan);
   absl::StatusOr<ProgramPointer> ProgramOf(Lock& lock, MeshState& state, const Cut& cut);
+  absl::StatusOr<Ref<Job>> Compile(Lock& lock, MeshState& state, CutReason reason, Plan plan);
   // Runs `wait` with the lock open; what the cut is made of stays.
   template <typename F>
   static auto Open(Lock& lock, MeshState& state, const Cut& cut, F&& wait) {
@@ -55,8 +66,10 @@ class Evaluator {
   absl::Status WaitForBacklog(Lock& lock, MeshState& state, const Cut& cut);
 
   // --- setbacks.cc
-  // RESOURCE_EXHAUSTED names the largest of the outputs; other outcomes as they are.
-  static absl::Status OutOfMemory(const Cut& cut, const absl::Status& status);
+  // RESOURCE_EXHAUSTED names the largest of the outputs and of the live tensors; other outcomes as they are.
+  static absl::Status OutOfMemory(const MeshState& state, const Cut& cut, const absl::Status& status);
+  // Waits for what runs, whose memory comes back then; false if nothing does.
+  absl::StatusOr<bool> WaitForMemory(Lock& lock, MeshState& state, const Cut& cut);
   // What the device has left. -1: unknown. Asked again when all that runs has run, if that is less than wanted.
   absl::StatusOr<int64_t> RoomFor(double wanted, Lock& lock, MeshState& state, const Cut& cut);
   // Leaves out what nobody asked for until the rest can be stored. An error: what must be had cannot be.

@@ -237,6 +237,7 @@ ir::Value Recorder::NewLeaf(const ir::Type& type, Ref<Data> data, bool needs_gra
 Ref<Tensor> Recorder::NewTensor(const Place& place, ir::Value value, ir::Location location) {
   Ref<Frame> frame = place.frame != nullptr ? Ref<Frame>::Share(place.frame) : nullptr;
   auto* tensor = new Tensor(Ref<Engine>::Share(&engine_), std::move(frame), place.state->whole(), value.type());
+  tensor->state.maker = &value.node->op();
   Show(*tensor, std::move(value));
   tensor->state.location = location;
   if (place.frame == nullptr) place.state->live.Append(tensor);

@@ -63,6 +63,12 @@ class Recorder {
     while (&state->mesh != &sharding.mesh()) ++state;
     return *state;
   }
+  // Of this device alone.
+  MeshState& StateOf(const Device& device) {
+    auto state = meshes_.begin();
+    while (state->mesh.size() != 1 || state->mesh.devices()[0] != &device) ++state;
+    return *state;
+  }
   // FAILED_PRECONDITION once closed; so do the others.
   absl::Status CheckOpen() const;
   absl::StatusOr<MeshState*> CheckPlace(const Sharding& sharding);

@@ -5,6 +5,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "src/lazy/evaluator.h"
+#include "src/lazy/live_report.h"
 #include "src/runtime/status.h"
 
 namespace weft::lazy {
@@ -27,10 +28,11 @@ std::string Describe(const ir::Value& value) {
 
 ir::Value Largest(std::span<const ir::Value> values) { return *std::ranges::max_element(values, {}, BytesOf); }
 
-absl::Status NoMemoryFor(const ir::Value& value, std::string_view why) {
+absl::Status NoMemoryFor(const ir::Value& value, std::string_view why, const MeshState& state) {
   absl::Status status =
       UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", Describe(value), " of ", value.type().bytes(),
-                  " bytes: ", why, "; release the tensor, or let a smaller result be all that is asked for");
+                  " bytes: ", why, "; release the tensor, or let a smaller result be all that is asked for",
+                  LargestLive(state.live));
   if (const ir::Location at = value.node->location(); at.file != 0) {
     status.SetPayload(kPayloadPosition, absl::Cord(ir::ToString(at)));
   }
@@ -44,9 +46,17 @@ std::string Shortage(double wanted, const Mesh& mesh, int64_t room) {
 
 }  // namespace
 
-absl::Status Evaluator::OutOfMemory(const Cut& cut, const absl::Status& status) {
+absl::Status Evaluator::OutOfMemory(const MeshState& state, const Cut& cut, const absl::Status& status) {
   if (!absl::IsResourceExhausted(status) || cut.empty()) return status;
-  return NoMemoryFor(Largest(cut.outputs), status.message());
+  return NoMemoryFor(Largest(cut.outputs), status.message(), state);
+}
+
+absl::StatusOr<bool> Evaluator::WaitForMemory(Lock& lock, MeshState& state, const Cut& cut) {
+  const Ref<Event> running = state.last_event();
+  if (!running || running->done()) return false;
+  const absl::Status status = Open(lock, state, cut, [&] { return services_.WaitFor(*running); });
+  if (!running->done()) return status;  // its outcome is not ours
+  return true;
 }
 
 absl::StatusOr<int64_t> Evaluator::RoomFor(double wanted, Lock& lock, MeshState& state, const Cut& cut) {
@@ -57,12 +67,10 @@ absl::StatusOr<int64_t> Evaluator::RoomFor(double wanted, Lock& lock, MeshState&
     return least;
   };
   const int64_t room = ask();
-  const Ref<Event> running = state.last_event();
-  if (room < 0 || wanted <= static_cast<double>(room) || !running || running->done()) return room;
+  if (room < 0 || wanted <= static_cast<double>(room)) return room;
   // A host runs many launches ahead, and what they hold comes back when they have run.
-  const absl::Status status = Open(lock, state, cut, [&] { return services_.WaitFor(*running); });
-  if (!running->done()) return status;  // its outcome is not ours
-  return ask();
+  WEFT_ASSIGN_OR_RETURN(const bool waited, WaitForMemory(lock, state, cut));
+  return waited ? ask() : room;
 }
 
 absl::Status Evaluator::Fit(Lock& lock, MeshState& state, Cut* cut) {
@@ -71,7 +79,7 @@ absl::Status Evaluator::Fit(Lock& lock, MeshState& state, Cut* cut) {
   if (total < static_cast<double>(options_.large_cut_bytes)) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(const int64_t room, RoomFor(total, lock, state, *cut));
   if (room < 0 || total <= static_cast<double>(room)) return absl::OkStatus();
-  absl::Status status = NoMemoryFor(Largest(cut->outputs), Shortage(total, state.mesh, room));
+  absl::Status status = NoMemoryFor(Largest(cut->outputs), Shortage(total, state.mesh, room), state);
   double spared = 0;  // what is not larger stays an output
   if (cut->asked == 0) {
     WEFT_RETURN_IF_ERROR(planner_.Trace(cut));
@@ -94,7 +102,7 @@ absl::Status Evaluator::CheckRoom(Lock& lock, MeshState& state, const Cut& cut, 
   }
   WEFT_ASSIGN_OR_RETURN(const int64_t room, RoomFor(wanted, lock, state, cut));
   if (room < 0 || wanted <= static_cast<double>(room)) return absl::OkStatus();
-  return NoMemoryFor(Largest(cut.outputs), Shortage(wanted, state.mesh, room));
+  return NoMemoryFor(Largest(cut.outputs), Shortage(wanted, state.mesh, room), state);
 }
 
 absl::StatusOr<bool> Evaluator::Compiles(Lock& lock, MeshState& state, std::span<const ir::Value> values) {

@@ -41,6 +41,7 @@ class Tensor final : public RefCounted {
     Ref<Data> overwritten;  // assigned over since the last barrier: what the barrier may donate
     uint64_t changed = 0;   // the recorder's time when the value was last shown
     ir::Location location;
+    const ir::OpDef* maker = nullptr;  // of its first value; a parameter's: memory of the caller's
     bool requires_grad = false;
     bool scoped = false;    // adopted by a scope and not kept: never an output of a barrier
     bool assigned = false;  // assign target: an output even if scoped

@@ -22,6 +22,7 @@ constexpr std::string_view kNames[] = {
     "cut_nodes_computed",
     "cuts_postponed",
     "tensors_set_aside",
+    "programs_queued",
     "programs_compiled",
     "programs_loaded",
     "memory_cache_hits",

@@ -28,6 +28,7 @@ enum class Counter : uint8_t {
   kCutNodesComputed,
   kCutsPostponed,    // automatic ones that could not be had: the graph grows on, no operation fails
   kTensorsSetAside,  // no program can be made for these: barriers leave them out
+  kProgramsQueued,   // not in memory: to be loaded or compiled
   kProgramsCompiled,
   kProgramsLoaded,
   kMemoryCacheHits,

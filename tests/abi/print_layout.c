@@ -848,6 +848,7 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_info);
   OFFSET(struct weft_api_v1, checkpoint_reader_find);
   OFFSET(struct weft_api_v1, checkpoint_reader_structure);
+  OFFSET(struct weft_api_v1, compile);
   OFFSET(struct weft_api_v1, api_json);
 }
 

@@ -349,7 +349,8 @@ def work():
     v.tensor("x", "f32", [1], [1])
     v("weft_exp", "$ctx", "$x", out("y", "weft_tensor*"))
     v("weft_cancel", "$ctx")
-    v("weft_sync", "$ctx", None, None, error=wrong("CANCELLED", "weft_sync: cancelled by weft_cancel"))
+    v("weft_sync", "$ctx", None, None, error=wrong("CANCELLED", "weft_sync: cancelled by weft_cancel; nothing of it was launched: what was assigned shows its new value, "
+                                                  "which the next barrier or read computes"))
     v("weft_sync", "$ctx", None, None)
 
 

@@ -216,7 +216,7 @@ TEST(CompileQueue, MakesOneProgramForAllAndDropsWhatWaitsWhenItEnds) {
     });
   }
   later.join();
-  EXPECT_TRUE(first->done().done());
+  EXPECT_TRUE(first->done()->done());
   ASSERT_TRUE(first->result().ok());
   EXPECT_EQ(dropped->result().status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(backend.compiles, 1);

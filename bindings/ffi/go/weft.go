@@ -1093,6 +1093,7 @@ type ApiV1 struct {
 	CheckpointReaderInfo uintptr
 	CheckpointReaderFind uintptr
 	CheckpointReaderStructure uintptr
+	Compile uintptr
 	ApiJson uintptr
 }
 
@@ -1184,6 +1185,7 @@ var (
 	OptimizerRelease func(optimizer Optimizer)
 	Sync func(ctx Context, device Device, out_event *Event) Error
 	Eval func(ctx Context, tensors *Tensor, count uintptr, out_event *Event) Error
+	Compile func(ctx Context, device Device, tensors *Tensor, count uintptr, out_event *Event) Error
 	ProgramText func(ctx Context, tensors *Tensor, count uintptr, format TextFormat, out *Blob) Error
 	TreeCreate func(out *Tree) Error
 	TreeAddDict func(tree Tree, parent uint32, key *byte, key_length uintptr, out_node *uint32) Error
@@ -1505,6 +1507,7 @@ var Functions = map[string]any{
 	"weft_optimizer_release": &OptimizerRelease,
 	"weft_sync": &Sync,
 	"weft_eval": &Eval,
+	"weft_compile": &Compile,
 	"weft_program_text": &ProgramText,
 	"weft_tree_create": &TreeCreate,
 	"weft_tree_add_dict": &TreeAddDict,

@@ -856,6 +856,7 @@ struct weft_api_v1 {
   weft_error* (*checkpoint_reader_info)(weft_checkpoint_reader* reader, weft_checkpoint_info* out);
   weft_error* (*checkpoint_reader_find)(weft_checkpoint_reader* reader, const char* path, size_t path_length, size_t* out_index);
   weft_error* (*checkpoint_reader_structure)(weft_checkpoint_reader* reader, weft_tree** out);
+  weft_error* (*compile)(weft_context* ctx, weft_device* device, weft_tensor* const* tensors, size_t count, weft_event** out_event);
   const char* (*api_json)(size_t* out_length);
 };
 uint32_t weft_abi_version(void);
@@ -944,6 +945,7 @@ void weft_optimizer_retain(weft_optimizer* optimizer);
 void weft_optimizer_release(weft_optimizer* optimizer);
 weft_error* weft_sync(weft_context* ctx, weft_device* device, weft_event** out_event);
 weft_error* weft_eval(weft_context* ctx, weft_tensor* const* tensors, size_t count, weft_event** out_event);
+weft_error* weft_compile(weft_context* ctx, weft_device* device, weft_tensor* const* tensors, size_t count, weft_event** out_event);
 weft_error* weft_program_text(weft_context* ctx, weft_tensor* const* tensors, size_t count, weft_text_format format, weft_blob** out);
 weft_error* weft_tree_create(weft_tree** out);
 weft_error* weft_tree_add_dict(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node);

@@ -1141,6 +1141,7 @@ class weft_api_v1(c.Structure):
         ("checkpoint_reader_info", c.CFUNCTYPE(weft_error, weft_checkpoint_reader, c.POINTER(weft_checkpoint_info))),
         ("checkpoint_reader_find", c.CFUNCTYPE(weft_error, weft_checkpoint_reader, c.c_void_p, c.c_size_t, c.POINTER(c.c_size_t))),
         ("checkpoint_reader_structure", c.CFUNCTYPE(weft_error, weft_checkpoint_reader, c.POINTER(weft_tree))),
+        ("compile", c.CFUNCTYPE(weft_error, weft_context, weft_device, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_event))),
         ("api_json", c.CFUNCTYPE(c.c_void_p, c.POINTER(c.c_size_t))),
     ]
 
@@ -1233,6 +1234,7 @@ FUNCTIONS = {
     "weft_optimizer_release": (None, [weft_optimizer]),
     "weft_sync": (weft_error, [weft_context, weft_device, c.POINTER(weft_event)]),
     "weft_eval": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_event)]),
+    "weft_compile": (weft_error, [weft_context, weft_device, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_event)]),
     "weft_program_text": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, weft_text_format, c.POINTER(weft_blob)]),
     "weft_tree_create": (weft_error, [c.POINTER(weft_tree)]),
     "weft_tree_add_dict": (weft_error, [weft_tree, c.c_uint32, c.c_char_p, c.c_size_t, c.POINTER(c.c_uint32)]),

@@ -76,7 +76,7 @@ class Operation:
             p.append({"name": "opts", "type": "const %s_opts*" % self.function, "nullable": True})
         p += [{"name": self.result(i), "type": "weft_tensor**", "dir": "out", "own": "own"} for i in range(len(self.results))]
         return dict(self.common, name=self.function, since=self.since, returns="weft_error*", returns_own="own", doc=self.o["doc"],
-                    params=p)
+                    errors=self.o.get("errors", self.common["errors"]), params=p)
 
     def entry(self):
         attributes = []

@@ -2,14 +2,61 @@
 #include "src/backends/cpu/code_cache.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
+#include <thread>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "src/runtime/status.h"
+#include "src/runtime/thread_pool.h"
 
 namespace weft::cpu {
 namespace {
 // Raised whenever generated code or the meaning of a launch list changes: older cache entries are then not found.
 constexpr int kCodeRevision = 2;
+
+// Of one LLVM module. More, and who waits learns little of how far it is; fewer, and the millisecond that a module costs
+// beside its kernels counts.
+constexpr size_t kKernelsPerModule = 16;
+
+// Calls part(0) to part(count - 1) on up to so many threads, this one among them. Threads of its own: a region of the pool
+// that runs kernels would hold up every launch for as long as LLVM takes. The first failure counts; after it no part begins.
+absl::Status OnThreads(size_t count, int threads, absl::FunctionRef<absl::Status(size_t)> part) {
+  std::atomic<size_t> next{0};
+  Mutex mutex;  // of `failure`
+  absl::Status failure;
+  const auto work = [&] {
+    for (size_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) {
+      absl::Status status;
+      try {
+        status = part(i);
+      } catch (const std::bad_alloc&) {
+        status = absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
+      }
+      if (status.ok()) continue;
+      next.store(count);
+      MutexLock lock(mutex);
+      if (failure.ok()) failure = std::move(status);
+    }
+  };
+  std::vector<std::thread> others;
+  try {
+    others.reserve(count);
+    while (others.size() + 1 < std::min(count, static_cast<size_t>(std::max(threads, 1)))) {
+      others.emplace_back([&] {
+        MarkLibraryThread();
+        work();
+      });
+    }
+  } catch (const std::exception&) {
+    // With fewer.
+  }
+  work();
+  for (std::thread& other : others) other.join();
+  return failure;
+}
+
 }  // namespace
 
 std::string FingerprintOf(const CpuTarget& target) {
@@ -31,7 +78,22 @@ absl::Status CodeCache::Add(std::shared_ptr<const CodeObject> object) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, ThreadPool& pool, int64_t* compiled) {
+absl::Status CodeCache::CompilePart(const LoweredModule& lowered, std::span<const size_t> missing, size_t m,
+                                    size_t modules) {
+  auto object = std::make_shared<CodeObject>();
+  std::vector<const LoopKernel*> kernels;
+  for (size_t k = m; k < missing.size(); k += modules) {
+    const size_t i = missing[k];
+    object->keys.push_back(lowered.program.loops[i]);
+    object->symbols.push_back(absl::StrCat("loop_", i));
+    kernels.push_back(&lowered.loops[i]);
+  }
+  WEFT_ASSIGN_OR_RETURN(object->bytes, CompileLoops(jit_, kernels, object->symbols));
+  return Add(std::move(object));
+}
+
+absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, int threads, CompileProgress* progress,
+                                                        int64_t* compiled) {
   Program& program = lowered.program;
   std::vector<size_t> missing;
   {
@@ -41,25 +103,18 @@ absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, 
     }
   }
   *compiled += static_cast<int64_t>(missing.size());
+  if (progress != nullptr) progress->kernels.store(static_cast<int64_t>(missing.size()));
   if (!missing.empty()) {
-    // A module a thread: code generation is most of the cost and runs side by side.
-    const size_t modules = std::clamp<size_t>(missing.size() / 3, 1, static_cast<size_t>(pool.threads()));
-    std::vector<absl::Status> failures(modules);
-    pool.ParallelFor(static_cast<int64_t>(modules), [&](int64_t m) {
-      failures[m] = [&]() -> absl::Status {
-        auto object = std::make_shared<CodeObject>();
-        std::vector<const LoopKernel*> kernels;
-        for (size_t k = static_cast<size_t>(m); k < missing.size(); k += modules) {
-          const size_t i = missing[k];
-          object->keys.push_back(program.loops[i]);
-          object->symbols.push_back(absl::StrCat("loop_", i));
-          kernels.push_back(&lowered.loops[i]);
-        }
-        WEFT_ASSIGN_OR_RETURN(object->bytes, CompileLoops(jit_, kernels, object->symbols));
-        return Add(std::move(object));
-      }();
-    });
-    for (const absl::Status& failure : failures) WEFT_RETURN_IF_ERROR(failure);
+    // A module a thread at least: code generation is most of the cost and runs side by side.
+    const size_t most = std::max((missing.size() + kKernelsPerModule - 1) / kKernelsPerModule,
+                                 static_cast<size_t>(std::max(threads, 1)));
+    const size_t modules = std::clamp<size_t>(missing.size() / 3, 1, most);
+    WEFT_RETURN_IF_ERROR(OnThreads(modules, threads, [&](size_t m) {
+      const absl::Status status = CompilePart(lowered, missing, m, modules);
+      if (progress != nullptr)
+        progress->done.fetch_add(static_cast<int64_t>((missing.size() - m + modules - 1) / modules));
+      return status;
+    }));
   }
   std::vector<LoopFn*> functions;
   MutexLock lock(mutex_);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/backends/backend.h"
 #include "src/backends/cpu/kernels/kernels.h"
 #include "src/backends/cpu/launch/program.h"
 #include "src/backends/cpu/loop/codegen.h"
@@ -24,8 +25,10 @@ class CodeCache {
   const std::string& fingerprint() const { return fingerprint_; }
   KernelSet& kernels() { return kernels_; }
 
-  // The functions of a lowered module's loops, in order; fills program.objects. `compiled` counts what was not there.
-  absl::StatusOr<std::vector<LoopFn*>> Compile(LoweredModule& lowered, ThreadPool& pool, int64_t* compiled);
+  // The functions of a lowered module's loops, in order; fills program.objects. `compiled` counts what was not there, which
+  // up to `threads` threads compile. `progress` may be null.
+  absl::StatusOr<std::vector<LoopFn*>> Compile(LoweredModule& lowered, int threads, CompileProgress* progress,
+                                               int64_t* compiled);
   // The functions of a parsed program's loops, from its own objects.
   absl::StatusOr<std::vector<LoopFn*>> Link(const Program& program);
 
@@ -39,6 +42,8 @@ class CodeCache {
     std::shared_ptr<const Unit> unit;
   };
   absl::Status Add(std::shared_ptr<const CodeObject> object);
+  // Every modules-th of the missing loops, beginning with the m-th, as one object.
+  absl::Status CompilePart(const LoweredModule& lowered, std::span<const size_t> missing, size_t m, size_t modules);
 
   CpuTarget target_;
   std::string fingerprint_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "src/backends/cpu/executable.h"
@@ -71,8 +72,10 @@ CpuBackend::CpuBackend(const CpuOptions& options, CpuTarget target)
     : options_(options),
       target_(std::move(target)),
       pool_(ThreadPool::Shared(options.threads)),
-      blocks_(std::make_shared<BlockPool>()),
-      queue_(std::make_shared<LaunchQueue>()) {
+      budget_(std::make_shared<MemoryBudget>(options.memory_limit)),
+      blocks_(std::make_shared<BlockPool>(budget_)),
+      queue_(std::make_shared<LaunchQueue>(budget_)),
+      compile_threads_(options.compile_threads > 0 ? options.compile_threads : pool_->threads()) {
   device_.name = "cpu:0";
   device_.kind = absl::StrCat("x86-64 ", NameOf(target_.isa));
   device_.backend = this;
@@ -126,7 +129,8 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module
   WEFT_ASSIGN_OR_RETURN(const ir::Module fused, FuseModule(module));
   WEFT_ASSIGN_OR_RETURN(LoweredModule lowered, LowerModule(fused, loaded->code->target()));
   const int64_t micro_before = loaded->code->kernels().compiled();
-  WEFT_ASSIGN_OR_RETURN(loaded->loops, loaded->code->Compile(lowered, *pool_, &loaded->compiled));
+  WEFT_ASSIGN_OR_RETURN(loaded->loops,
+                        loaded->code->Compile(lowered, compile_threads_, options.progress, &loaded->compiled));
   loaded->program = std::move(lowered.program);
   loaded->program.fingerprint = loaded->code->fingerprint();
   loaded->program.isa = std::string(NameOf(loaded->code->target().isa));
@@ -203,15 +207,17 @@ MemoryStats CpuBackend::memory_stats(Device*) const {
   MemoryStats stats;
   stats.bytes_in_use = blocks_->in_use() + queue_->arena_bytes();
   stats.peak_bytes = blocks_->peak() + queue_->arena_bytes();
+  stats.bytes_limit = budget_->limit();
   return stats;
 }
 
 int64_t CpuBackend::bytes_available(Device*) const {
   const MachineMemory machine = ReadMachineMemory();
-  if (machine.available < 0) return -1;
-  int64_t bytes = machine.available;
+  if (machine.available < 0 && budget_->limit() == 0) return -1;
+  int64_t bytes = machine.available >= 0 ? machine.available : std::numeric_limits<int64_t>::max();
   // What was granted and nobody has written to yet, the machine does not miss so far.
   if (machine.total >= 0) bytes = std::min(bytes, machine.total - GetLargeMemoryStats().live_bytes);
+  if (budget_->limit() > 0) bytes = std::min(bytes, budget_->limit() - budget_->used());
   return std::max<int64_t>(bytes, 0) + blocks_->kept() + queue_->arena_bytes();
 }
 

@@ -16,6 +16,8 @@ namespace weft::cpu {
 
 struct CpuOptions {
   int threads = 0;           // below 1: as many as this process may use
+  int compile_threads = 0;   // below 1: as many as `threads`
+  int64_t memory_limit = 0;  // bytes of tensors, temporaries and scratch; 0: what the machine has
   std::string isa = "auto";  // "avx512", "avx2", "portable"; CompileOptions::isa overrides it
 };
 
@@ -56,8 +58,10 @@ class CpuBackend final : public Backend {
   Device device_;
   Device* device_pointer_ = &device_;
   std::shared_ptr<ThreadPool> pool_;
+  const std::shared_ptr<MemoryBudget> budget_;
   std::shared_ptr<BlockPool> blocks_;
   std::shared_ptr<LaunchQueue> queue_;
+  const int compile_threads_;
   Mutex mutex_;
   std::map<std::string, std::shared_ptr<CodeCache>> code_ ABSL_GUARDED_BY(mutex_);  // by fingerprint
 };

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "src/runtime/alloc_hook.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -41,9 +40,10 @@ absl::StatusOr<void*> BlockPool::Take(int64_t bytes) {
       return block;
     }
   }
-  void* block = AllocateLarge(static_cast<size_t>(capacity), 64);
-  if (block == nullptr && Trim()) block = AllocateLarge(static_cast<size_t>(capacity), 64);
-  if (block == nullptr) return NoLargeMemory(absl::StrCat("a tensor of ", bytes, " bytes"));
+  const auto size = static_cast<size_t>(capacity);
+  void* block = budget_->Allocate(size, 64);
+  if (block == nullptr && Trim()) block = budget_->Allocate(size, 64);
+  if (block == nullptr) return budget_->Shortage(absl::StrCat("a tensor of ", bytes, " bytes"), size);
   MutexLock lock(mutex_);
   Count(capacity);
   return block;
@@ -68,7 +68,8 @@ bool BlockPool::Release(const std::vector<std::vector<void*>>& free) {
   bool any = false;
   for (size_t b = 0; b < free.size(); ++b) {
     const int64_t base = int64_t{1} << (b / 4);
-    for (void* block : free[b]) FreeLarge(block, static_cast<size_t>(base + static_cast<int64_t>(b % 4) * (base / 4)));
+    const auto size = static_cast<size_t>(base + static_cast<int64_t>(b % 4) * (base / 4));
+    for (void* block : free[b]) budget_->Free(block, size);
     any = any || !free[b].empty();
   }
   return any;
@@ -87,7 +88,7 @@ void BlockPool::Give(void* block, int64_t bytes) {
       return;
     }
   }
-  FreeLarge(block, static_cast<size_t>(capacity));
+  budget_->Free(block, static_cast<size_t>(capacity));
 }
 
 int64_t BlockPool::in_use() const {

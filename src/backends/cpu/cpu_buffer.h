@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "src/runtime/buffer.h"
+#include "src/runtime/memory_budget.h"
 #include "src/runtime/mutex.h"
 
 namespace weft::cpu {
@@ -18,10 +19,14 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   // Bytes kept for reuse at most.
   static constexpr int64_t kKeep = int64_t{512} << 20;
 
+  explicit BlockPool(std::shared_ptr<MemoryBudget> budget = std::make_shared<MemoryBudget>(0))
+      : budget_(std::move(budget)) {}
   ~BlockPool();
   // RESOURCE_EXHAUSTED, with the bytes, if there is no memory even without what is kept for reuse.
   absl::StatusOr<void*> Take(int64_t bytes);
   void Give(void* block, int64_t bytes);
+  // Gives back to the system what is kept for reuse; whether there was any.
+  bool Trim();
 
   int64_t in_use() const;
   int64_t peak() const;
@@ -31,10 +36,10 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
  private:
   static int64_t CapacityFor(int64_t bytes, int* bucket);
   // Gives blocks back to the system; whether there were any.
-  static bool Release(const std::vector<std::vector<void*>>& free);
-  bool Trim();
+  bool Release(const std::vector<std::vector<void*>>& free);
   void Count(int64_t capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const std::shared_ptr<MemoryBudget> budget_;
   mutable Mutex mutex_;
   std::vector<std::vector<void*>> free_ ABSL_GUARDED_BY(mutex_);  // by bucket: four sizes to a power of two
   int64_t kept_ ABSL_GUARDED_BY(mutex_) = 0;

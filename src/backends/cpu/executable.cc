@@ -105,9 +105,10 @@ class CpuExecutable final : public Executable {
       launch->tables.results.push_back(block->data());
       launch->results.push_back(std::move(block));
     }
-    WEFT_ASSIGN_OR_RETURN(launch->arena, queue_->Arena(program.arena_bytes));
+    absl::Status reserved = Reserve(*launch);
+    if (absl::IsResourceExhausted(reserved) && blocks_->Trim()) reserved = Reserve(*launch);
+    WEFT_RETURN_IF_ERROR(reserved);
     launch->tables.arena = static_cast<char*>(launch->arena.get());
-    WEFT_ASSIGN_OR_RETURN(launch->scratch, queue_->Scratch(pool_->threads(), loaded_->needs));
     launch->tables.scratch = launch->scratch.get();
     launch->arguments.assign(arguments.buffers.begin(), arguments.buffers.end());
     launch->words.assign(arguments.words.begin(), arguments.words.end());
@@ -121,6 +122,12 @@ class CpuExecutable final : public Executable {
     }
     queue_->Submit([launch] { RunLaunch(*launch); }, ready && cost_ < kInlineCost);
     return results;
+  }
+
+  absl::Status Reserve(Launching& launch) {
+    WEFT_ASSIGN_OR_RETURN(launch.arena, queue_->Arena(loaded_->program.arena_bytes));
+    WEFT_ASSIGN_OR_RETURN(launch.scratch, queue_->Scratch(pool_->threads(), loaded_->needs));
+    return absl::OkStatus();
   }
 
   static void RunLaunch(Launching& launch) {
@@ -321,16 +328,22 @@ absl::StatusOr<std::shared_ptr<void>> LaunchQueue::Arena(int64_t bytes) {
   MutexLock lock(mutex_);
   if (bytes <= arena_bytes_) return arena_;
   const size_t size = static_cast<size_t>((bytes + 4095) / 4096 * 4096);
-  void* memory = AllocateLarge(size, 4096);
-  if (memory == nullptr) return NoLargeMemory(absl::StrCat(bytes, " bytes of temporaries"));
-  arena_ = std::shared_ptr<void>(memory, [size](void* p) { FreeLarge(p, size); });
+  void* memory = budget_->Allocate(size, 4096);
+  if (memory == nullptr && arena_ != nullptr) {
+    // The smaller one is of no more use; launches that have it keep it until they are done.
+    arena_ = nullptr;
+    arena_bytes_ = 0;
+    memory = budget_->Allocate(size, 4096);
+  }
+  if (memory == nullptr) return budget_->Shortage(absl::StrCat(bytes, " bytes of temporaries"), size);
+  arena_ = std::shared_ptr<void>(memory, [budget = budget_, size](void* p) { budget->Free(p, size); });
   arena_bytes_ = static_cast<int64_t>(size);
   return arena_;
 }
 
 absl::StatusOr<std::shared_ptr<ScratchSet>> LaunchQueue::Scratch(int shares, const ScratchNeeds& needs) {
   MutexLock lock(mutex_);
-  WEFT_ASSIGN_OR_RETURN(scratch_, ScratchSet::Reserve(scratch_, shares, needs));
+  WEFT_ASSIGN_OR_RETURN(scratch_, ScratchSet::Reserve(scratch_, shares, needs, budget_));
   return scratch_;
 }
 

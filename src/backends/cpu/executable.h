@@ -28,6 +28,8 @@ struct LoadedProgram {
 // One device's launches: in call order, one at a time. Thread-safe.
 class LaunchQueue {
  public:
+  explicit LaunchQueue(std::shared_ptr<MemoryBudget> budget = std::make_shared<MemoryBudget>(0))
+      : budget_(std::move(budget)) {}
   ~LaunchQueue();
   // Runs `work` after all earlier ones: on the queue's thread, or here and now if nothing waits and `inline_allowed`.
   // How many may wait is the engine's business (lazy::MeshState::kAhead).
@@ -48,6 +50,7 @@ class LaunchQueue {
   // Starts the queue's thread if it is not there yet; false if there is none to be had.
   bool HasThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const std::shared_ptr<MemoryBudget> budget_;
   mutable Mutex mutex_;
   CondVar changed_;
   std::deque<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);

@@ -141,6 +141,7 @@ const weft_api_v1 kApi = {
     weft_checkpoint_reader_info,
     weft_checkpoint_reader_find,
     weft_checkpoint_reader_structure,
+    weft_compile,
     weft_api_json,
 };
 
@@ -217,6 +218,7 @@ const Entry kProcs[] = {
     {"weft_clip_opts_init", reinterpret_cast<weft_proc>(weft_clip_opts_init)},
     {"weft_clz", reinterpret_cast<weft_proc>(weft_clz)},
     {"weft_compare", reinterpret_cast<weft_proc>(weft_compare)},
+    {"weft_compile", reinterpret_cast<weft_proc>(weft_compile)},
     {"weft_concatenate", reinterpret_cast<weft_proc>(weft_concatenate)},
     {"weft_concatenate_opts_init", reinterpret_cast<weft_proc>(weft_concatenate_opts_init)},
     {"weft_context_cache", reinterpret_cast<weft_proc>(weft_context_cache)},

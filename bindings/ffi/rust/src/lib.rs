@@ -1177,6 +1177,7 @@ pub struct weft_api_v1 {
     pub checkpoint_reader_info: Option<unsafe extern "C" fn(reader: *mut weft_checkpoint_reader, out: *mut weft_checkpoint_info) -> *mut weft_error>,
     pub checkpoint_reader_find: Option<unsafe extern "C" fn(reader: *mut weft_checkpoint_reader, path: *const c_char, path_length: usize, out_index: *mut usize) -> *mut weft_error>,
     pub checkpoint_reader_structure: Option<unsafe extern "C" fn(reader: *mut weft_checkpoint_reader, out: *mut *mut weft_tree) -> *mut weft_error>,
+    pub compile: Option<unsafe extern "C" fn(ctx: *mut weft_context, device: *mut weft_device, tensors: *const *mut weft_tensor, count: usize, out_event: *mut *mut weft_event) -> *mut weft_error>,
     pub api_json: Option<unsafe extern "C" fn(out_length: *mut usize) -> *const c_char>,
 }
 
@@ -1268,6 +1269,7 @@ extern "C" {
     pub fn weft_optimizer_release(optimizer: *mut weft_optimizer);
     pub fn weft_sync(ctx: *mut weft_context, device: *mut weft_device, out_event: *mut *mut weft_event) -> *mut weft_error;
     pub fn weft_eval(ctx: *mut weft_context, tensors: *const *mut weft_tensor, count: usize, out_event: *mut *mut weft_event) -> *mut weft_error;
+    pub fn weft_compile(ctx: *mut weft_context, device: *mut weft_device, tensors: *const *mut weft_tensor, count: usize, out_event: *mut *mut weft_event) -> *mut weft_error;
     pub fn weft_program_text(ctx: *mut weft_context, tensors: *const *mut weft_tensor, count: usize, format: weft_text_format, out: *mut *mut weft_blob) -> *mut weft_error;
     pub fn weft_tree_create(out: *mut *mut weft_tree) -> *mut weft_error;
     pub fn weft_tree_add_dict(tree: *mut weft_tree, parent: u32, key: *const c_char, key_length: usize, out_node: *mut u32) -> *mut weft_error;

@@ -98,7 +98,6 @@ def files(api):
     for s in api.structs:
         fields = [(f["name"], ctype(api, f["type"], "c.c_char_p") + (" * %d" % f["count"] if "count" in f else "")) for f in s["fields"]]
         text += struct(s["name"], fields)
-    # The table names itself: weft_get_api is a slot of nothing, so a plain class does.
     slots = [(f["name"], function_type(api, api.function[f["function"]])) for f in api.table["fields"][1:]]
     text += struct(api.table["name"], [("struct_size", "c.c_size_t")] + slots)
     text += "\n\n# name: (what it returns, what it takes)\nFUNCTIONS = {\n"

@@ -25,8 +25,6 @@ version = "%(major)d.%(minor)d.0"
 edition = "2021"
 description = "The C ABI of Weft"
 license = "Apache-2.0"
-links = "weft"
-build = false
 
 [lib]
 name = "weft_ffi"

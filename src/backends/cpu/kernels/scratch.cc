@@ -39,7 +39,9 @@ thread_local OwnScratch tls_scratch;
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<ScratchSet>> ScratchSet::Reserve(std::shared_ptr<ScratchSet> before, int shares,
-                                                                const ScratchNeeds& needs) {
+                                                                const ScratchNeeds& needs,
+                                                                std::shared_ptr<MemoryBudget> budget) {
+  if (budget == nullptr) budget = std::make_shared<MemoryBudget>(0);
   std::shared_ptr<ScratchSet> grown;
   for (int share = 0; share < shares; ++share) {
     for (size_t s = 0; s < kSlots; ++s) {
@@ -51,10 +53,10 @@ absl::StatusOr<std::shared_ptr<ScratchSet>> ScratchSet::Reserve(std::shared_ptr<
         grown->shares_.resize(static_cast<size_t>(shares));
       }
       if (bytes == 0) continue;
-      const int64_t size = Pages(bytes);
-      void* memory = AllocateLarge(static_cast<size_t>(size), 64);
-      if (memory == nullptr) return NoLargeMemory(absl::StrCat(bytes, " bytes of a program's working memory"));
-      const auto free = [size](void* p) { FreeLarge(p, static_cast<size_t>(size)); };
+      const auto size = static_cast<size_t>(Pages(bytes));
+      void* memory = budget->Allocate(size, 64);
+      if (memory == nullptr) return budget->Shortage(absl::StrCat(bytes, " bytes of a program's working memory"), size);
+      const auto free = [budget, size](void* p) { budget->Free(p, size); };
       grown->shares_[static_cast<size_t>(share)].pieces[s] = {std::shared_ptr<void>(memory, free), bytes};
     }
   }

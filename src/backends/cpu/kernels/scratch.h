@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "src/runtime/memory_budget.h"
 
 namespace weft::cpu {
 
@@ -43,9 +44,10 @@ struct ScratchNeeds {
 class ScratchSet {
  public:
   // A set with at least what `needs` says for so many shares, and all that `before` (may be null) has; `before` itself if
-  // that suffices. RESOURCE_EXHAUSTED if there is no memory.
+  // that suffices. RESOURCE_EXHAUSTED if there is no memory, or none within the budget (null: unlimited).
   static absl::StatusOr<std::shared_ptr<ScratchSet>> Reserve(std::shared_ptr<ScratchSet> before, int shares,
-                                                             const ScratchNeeds& needs);
+                                                             const ScratchNeeds& needs,
+                                                             std::shared_ptr<MemoryBudget> budget = nullptr);
   // Null if more is asked for than was reserved; Overrun() then says so.
   void* Get(int share, ScratchSlot slot, int64_t bytes) const {
     const Piece& piece = shares_[static_cast<size_t>(share)].pieces[static_cast<size_t>(slot)];
