@@ -129,7 +129,7 @@ class Go(Declarations, unittest.TestCase):
             f.write(programs.go_tables(cls.api, cls.wanted))
         cls.program = os.path.join(cls.work, "replay")
         # Packages stay below the build tree, so that only the first run fetches purego.
-        environment = dict(os.environ, CGO_ENABLED="0", GOFLAGS="-mod=readonly -modcacherw", GOMODCACHE=os.path.join(BUILD, "go", "packages"),
+        environment = dict(os.environ, CGO_ENABLED="0", GOTOOLCHAIN="auto", GOFLAGS="-mod=readonly -modcacherw", GOMODCACHE=os.path.join(BUILD, "go", "packages"),
                            GOCACHE=os.path.join(BUILD, "go", "objects"))
         run(tool("go", "/usr/local/go/bin/go"), "build", "-o", cls.program, "./replay", cwd=module, env=environment)
 
