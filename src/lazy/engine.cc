@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "absl/base/attributes.h"
 #include "absl/strings/str_cat.h"
 #include "src/compiler/lower.h"
 #include "src/ir/text.h"
@@ -185,18 +186,19 @@ absl::StatusOr<Ref<Tensor>> Engine::Adopt(const Where& where, DType dtype, std::
   return NewBufferTensor(device, std::move(buffer), location);
 }
 
+Ref<Tensor> Engine::ScalarAt(const Place& place, const HostTensor& value, bool constant, ir::Location location) {
+  if (constant || place.frame != nullptr) return NewLiteral(place, value, location);
+  const auto words = WordsOf(value);
+  return recorder_.NewTensor(
+      place, Recorder::NewLeaf(ir::Type::Scalar(value.dtype()), MakeRef<Data>(std::span<const uint32_t>(words))),
+      location);
+}
+
 absl::StatusOr<Ref<Tensor>> Engine::NewScalar(const Where& where, const HostTensor& value, ir::Location location) {
   Ref<Tensor> tensor;
   Lock lock(recorder_);
   WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(where));
-  if (place.frame != nullptr) {
-    tensor = NewLiteral(place, value, location);
-    return tensor;
-  }
-  const auto words = WordsOf(value);
-  tensor = recorder_.NewTensor(
-      place, Recorder::NewLeaf(ir::Type::Scalar(value.dtype()), MakeRef<Data>(std::span<const uint32_t>(words))),
-      location);
+  tensor = ScalarAt(place, value, false, location);
   return tensor;
 }
 
@@ -213,6 +215,16 @@ absl::StatusOr<Ref<Tensor>> Engine::ScalarInt(const Where& where, DType dtype, i
   HostTensor host(dtype, {});
   host.SetInt(0, value);
   return NewScalar(where, host, location);
+}
+
+absl::StatusOr<Ref<Tensor>> Engine::ScalarLike(const Tensor& like, const HostTensor& value, bool constant,
+                                               ir::Location location) {
+  Ref<Tensor> tensor;
+  Lock lock(recorder_);
+  WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(&like, "like"));
+  WEFT_ASSIGN_OR_RETURN(MeshState * state, recorder_.CheckPlace(like.sharding()));
+  tensor = ScalarAt({state, like.frame()}, value, constant, location);
+  return tensor;
 }
 
 absl::StatusOr<Ref<Tensor>> Engine::Alias(Tensor* tensor) {
@@ -246,7 +258,7 @@ void Engine::Keep(Tensor* tensor) {
 // --- Recording -----------------------------------------------------------------------------------------------------------
 
 template <typename PlaceFn>
-absl::StatusOr<Place> Engine::PlaceAfterCut(Lock& lock, PlaceFn&& place_of) {
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::StatusOr<Place> Engine::PlaceAfterCut(Lock& lock, PlaceFn&& place_of) {
   WEFT_ASSIGN_OR_RETURN(const Place place, place_of());
   if (place.frame == nullptr) WEFT_RETURN_IF_ERROR(evaluator_.CutIfDue(lock, *place.state));
   if (lock.opened() > 0) return place_of();
@@ -260,18 +272,12 @@ absl::Status Engine::Finish(Lock& lock, const Place& place, const ir::Builder& b
   return evaluator_.Compute(lock, *place.state, results, CutReason::kEager);
 }
 
-absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs,
-                            ir::Location location, Tensors* results, const Where& where, ir::RegionSpan regions) {
-  const auto found = [] { return absl::OkStatus(); };
-  return Record(op, operands, found, std::move(attrs), location, results, where, regions);
-}
-
-absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, FindOperands find, ir::Attrs attrs,
-                            ir::Location location, Tensors* results, const Where& where, ir::RegionSpan regions) {
-  Tensors made;
-  Lock lock(recorder_);
-  WEFT_RETURN_IF_ERROR(find());
-  lock.Borrow(operands);
+// Inlined, because recording is a hot path. What fails has drawn nothing.
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status Engine::RecordLocked(Lock& lock, const ir::OpDef& op,
+                                                                      std::span<Tensor* const> operands,
+                                                                      ir::Attrs&& attrs, ir::Location location,
+                                                                      const Where& where, ir::RegionSpan regions,
+                                                                      Tensors* made) {
   WEFT_ASSIGN_OR_RETURN(const Place place,
                         PlaceAfterCut(lock, [&] { return recorder_.PlaceOf(op, operands, location, where); }));
   const bool check = options_.mode == Mode::kDebug && place.frame == nullptr;
@@ -294,10 +300,80 @@ absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operan
     if (op.random) recorder_.Undraw(out, before);
     return WithPosition(std::move(status), location);
   }
+  recorder_.Publish(place, std::span<ir::Value>(out.data(), out.size()), location, made);
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs,
+                            ir::Location location, Tensors* results, const Where& where, ir::RegionSpan regions) {
+  const auto found = [] { return absl::OkStatus(); };
+  return Record(op, operands, found, std::move(attrs), location, results, where, regions);
+}
+
+absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, FindOperands find, ir::Attrs attrs,
+                            ir::Location location, Tensors* results, const Where& where, ir::RegionSpan regions) {
+  Tensors made;
+  Lock lock(recorder_);
+  WEFT_RETURN_IF_ERROR(find());
+  lock.Borrow(operands);
+  WEFT_RETURN_IF_ERROR(RecordLocked(lock, op, operands, std::move(attrs), location, where, regions, &made));
   metrics_.Add(Counter::kOperationsRecorded);
-  recorder_.Publish(place, std::span<ir::Value>(out.data(), out.size()), location, &made);
   *results = std::move(made);
   return absl::OkStatus();
+}
+
+absl::Status Engine::RecordMany(std::span<Call> calls, FindOperands find, ir::Location location, size_t* failed) {
+  std::vector<Tensor*> borrowed;
+  std::vector<std::pair<const Call*, GeneratorState>> drawn;
+  Lock lock(recorder_);
+  WEFT_RETURN_IF_ERROR(find());
+  for (const Call& call : calls) borrowed.insert(borrowed.end(), call.operands.begin(), call.operands.end());
+  lock.Borrow(borrowed);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    Call& call = calls[i];
+    for (const Call::Earlier& earlier : call.earlier) {
+      call.operands[earlier.operand] = calls[earlier.call].results[earlier.result].get();
+    }
+    const GeneratorState before = recorder_.generator;
+    const absl::Status status =
+        RecordLocked(lock, *call.op, call.operands, std::move(call.attrs), location, call.device, {}, &call.results);
+    if (status.ok()) {
+      if (call.op->random) drawn.emplace_back(&call, before);
+      continue;
+    }
+    *failed = i;
+    while (!drawn.empty()) {
+      std::vector<ir::Value> results;
+      for (const Ref<Tensor>& result : drawn.back().first->results) results.push_back(result->value());
+      recorder_.Undraw(results, drawn.back().second);
+      drawn.pop_back();
+    }
+    for (Call& done : calls) done.results.clear();
+    return status;
+  }
+  metrics_.Add(Counter::kOperationsRecorded, static_cast<int64_t>(calls.size()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensors> Engine::OpGradient(const Recorder::OpGradientCall& call, ir::Attrs attrs,
+                                           ir::Location location) {
+  Tensors made;
+  const FloatScope floats;
+  Lock lock(recorder_);
+  WEFT_ASSIGN_OR_RETURN(const Place place, PlaceAfterCut(lock, [&] { return recorder_.PlaceOfOpGradient(call); }));
+  ir::Builder b(location);
+  absl::StatusOr<std::vector<ir::Value>> found = recorder_.OpGradient(b, place.frame, call, std::move(attrs));
+  if (!found.ok()) return WithPosition(found.status(), location);
+  std::vector<ir::Value> flows;
+  for (const ir::Value& value : *found) {
+    if (value) flows.push_back(value);
+  }
+  if (!flows.empty()) WEFT_RETURN_IF_ERROR(Finish(lock, place, b, &Recorder::kGradientTag, flows));
+  metrics_.Add(Counter::kGradients);
+  for (ir::Value& value : *found) {
+    made.push_back(value ? recorder_.NewTensor(place, std::move(value), location) : nullptr);
+  }
+  return made;
 }
 
 absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> wrt, Tensor* seed,

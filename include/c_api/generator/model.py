@@ -25,7 +25,7 @@ class Api:
         self.options = core["options"]
         self.functions = core["functions"]
         self.all_ops = ops
-        self.ops = [Op(o) for o in ops if o["exported"]]
+        self.ops = [op for o in ops if o["exported"] for op in variants(o)]
 
     def core_structs(self):
         return [s for s in self.structs]
@@ -48,14 +48,24 @@ def safe(name):
     return name + "_" if name in KEYWORDS else name
 
 
+# Operations whose first option came when their C function was there already: it stays as it was, another one has the options.
+OPTIONS_LATER = {"linear"}
+
+
+def variants(o):
+    """The C functions of one operation."""
+    return [Op(o, plain=True), Op(o, "_with")] if o["c_name"] in OPTIONS_LATER else [Op(o)]
+
+
 class Op:
     """One exported operation and its C spelling."""
 
-    def __init__(self, o):
+    def __init__(self, o, suffix="", plain=False):
         self.o = o
+        self.plain = plain  # another function of the operation has the options
         self.c_name = o["c_name"]
         self.name = o["name"]
-        self.function = "weft_" + self.c_name
+        self.function = "weft_" + self.c_name + suffix
         self.since = "1.%d" % o["since"]
         self.doc = o["doc"]
         self.example = o["example"]
@@ -66,7 +76,13 @@ class Op:
         for i, a in enumerate(self.attrs):
             a["index"] = i
         self.required = [a for a in self.attrs if a["required"]]
-        self.optional = [a for a in self.attrs if not a["required"]]
+        self.optional = [a for a in self.attrs if not a["required"] and not plain]
+        # Nothing says where it is recorded: the options do.
+        self.placed = not self.operands
+        assert self.optional or not self.placed, "without operands and options nothing says where %s is" % self.c_name
+        # Two tensors of one kind broadcast, one of which may be a number in the fluent layer.
+        self.takes_number = bool(o.get("broadcast")) and len(self.operands) == 2 and not self.attrs and len(self.results) == 1 \
+            and len({x["group"] for x in self.operands}) == 1
 
     def attr_enum(self, a):
         return "weft_%s_%s" % (self.c_name, a["name"])
@@ -136,6 +152,8 @@ class Op:
                 fields.append({"name": n, "type": "uint64_t" if t == "size_t" else t})
         if small:
             fields.append({"name": "reserved", "type": "int32_t"})
+        if self.placed:
+            fields.append({"name": "device", "type": "weft_device*", "doc": "where the result is; NULL = the context's default"})
         return {"name": self.function + "_opts", "header": "ops", "since": self.since, "versioned": True, "fields": fields,
                 "doc": "Optional attributes of %s. A bit in present says that a field counts; others keep their defaults."
                        % self.function}

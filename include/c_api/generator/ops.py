@@ -24,7 +24,13 @@ def attr_note(op, a):
 def doc(op):
     lines = [op.doc]
     lines += [operand_note(x) for x in op.operands]
-    lines += [attr_note(op, a) for a in op.attrs]
+    lines += [attr_note(op, a) for a in op.required + op.optional]
+    if op.placed:
+        lines += ["  device: where the result is; NULL = the context's default"]
+    if len(op.results) > 1:
+        lines += ["Results that are not wanted may be NULL, but not all of them."]
+    if op.plain:
+        lines += ["weft_%s_with takes options." % op.c_name]
     if op.example:
         lines += ["Fluent: " + " ".join(op.example.split("\n"))]
     lines += ["StableHLO: %s. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since %s." % (op.name, op.since)]
