@@ -211,10 +211,9 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status OpCall::RunAt(const lazy::Where
   // Trailing absent optional operands need not be said.
   size_t count = operands_.size();
   while (count > 0 && operands_[count - 1] == nullptr) --count;
-  lazy::Engine& engine = context_->engine();
-  const auto find = [&] { return FindOperands(count, engine); };
-  return engine.Record(op_, {operands_.data(), count}, find, std::move(attrs_), CurrentLocation(), results, where,
-                       regions_);
+  const auto find = [&] { return FindOperands(count, context_->engine()); };
+  return context_->engine().Record(op_, {operands_.data(), count}, find, std::move(attrs_), CurrentLocation(), results,
+                                   where, regions_);
 }
 
 absl::Status OpCall::Run(lazy::Tensors* results) { return RunAt({}, results); }

@@ -3,11 +3,10 @@
 
 #include <cstring>
 
-#include "absl/base/attributes.h"
 #include "absl/strings/str_cat.h"
 #include "src/compiler/lower.h"
 #include "src/ir/text.h"
-#include "src/lazy/index_check.h"
+#include "src/lazy/engine_record.h"
 #include "src/ops/build.h"
 #include "src/runtime/clock.h"
 #include "src/runtime/float_environment.h"
@@ -257,51 +256,11 @@ void Engine::Keep(Tensor* tensor) {
 
 // --- Recording -----------------------------------------------------------------------------------------------------------
 
-template <typename PlaceFn>
-ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::StatusOr<Place> Engine::PlaceAfterCut(Lock& lock, PlaceFn&& place_of) {
-  WEFT_ASSIGN_OR_RETURN(const Place place, place_of());
-  if (place.frame == nullptr) WEFT_RETURN_IF_ERROR(evaluator_.CutIfDue(lock, *place.state));
-  if (lock.opened() > 0) return place_of();
-  return place;
-}
-
 absl::Status Engine::Finish(Lock& lock, const Place& place, const ir::Builder& b, const void* what,
                             std::span<const ir::Value> results) {
   recorder_.Count(place, b, what, results, lazy());
   if (lazy() || place.frame != nullptr) return absl::OkStatus();
   return evaluator_.Compute(lock, *place.state, results, CutReason::kEager);
-}
-
-// Inlined, because recording is a hot path. What fails has drawn nothing.
-ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status Engine::RecordLocked(Lock& lock, const ir::OpDef& op,
-                                                                      std::span<Tensor* const> operands,
-                                                                      ir::Attrs&& attrs, ir::Location location,
-                                                                      const Where& where, ir::RegionSpan regions,
-                                                                      Tensors* made) {
-  WEFT_ASSIGN_OR_RETURN(const Place place,
-                        PlaceAfterCut(lock, [&] { return recorder_.PlaceOf(op, operands, location, where); }));
-  const bool check = options_.mode == Mode::kDebug && place.frame == nullptr;
-  std::vector<ir::Value> kept;  // operands, for the checks of debug mode
-  if (check) {
-    for (const Tensor* operand : operands) kept.push_back(operand != nullptr ? operand->value() : ir::Value());
-  }
-  const ir::Attrs said = options_.mode == Mode::kDebug ? attrs : ir::Attrs();
-  const GeneratorState before = recorder_.generator;
-  ir::Builder b(location);
-  ir::Values out = recorder_.Operation(b, place.frame, op, operands, std::move(attrs), regions);
-  if (!b.ok()) return WithPosition(b.status(), location);
-  absl::Status status = Finish(lock, place, b, &op, out);
-  if (status.ok() && check && op.indices != nullptr) {
-    IndexCheck indices(op, kept, said);
-    status = lock.Open([&] { return indices.Run(); });
-  }
-  if (status.ok() && check) status = CheckNumbers(lock, op, kept, out);
-  if (!status.ok()) {
-    if (op.random) recorder_.Undraw(out, before);
-    return WithPosition(std::move(status), location);
-  }
-  recorder_.Publish(place, std::span<ir::Value>(out.data(), out.size()), location, made);
-  return absl::OkStatus();
 }
 
 absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs,
@@ -320,60 +279,6 @@ absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operan
   metrics_.Add(Counter::kOperationsRecorded);
   *results = std::move(made);
   return absl::OkStatus();
-}
-
-absl::Status Engine::RecordMany(std::span<Call> calls, FindOperands find, ir::Location location, size_t* failed) {
-  std::vector<Tensor*> borrowed;
-  std::vector<std::pair<const Call*, GeneratorState>> drawn;
-  Lock lock(recorder_);
-  WEFT_RETURN_IF_ERROR(find());
-  for (const Call& call : calls) borrowed.insert(borrowed.end(), call.operands.begin(), call.operands.end());
-  lock.Borrow(borrowed);
-  for (size_t i = 0; i < calls.size(); ++i) {
-    Call& call = calls[i];
-    for (const Call::Earlier& earlier : call.earlier) {
-      call.operands[earlier.operand] = calls[earlier.call].results[earlier.result].get();
-    }
-    const GeneratorState before = recorder_.generator;
-    const absl::Status status =
-        RecordLocked(lock, *call.op, call.operands, std::move(call.attrs), location, call.device, {}, &call.results);
-    if (status.ok()) {
-      if (call.op->random) drawn.emplace_back(&call, before);
-      continue;
-    }
-    *failed = i;
-    while (!drawn.empty()) {
-      std::vector<ir::Value> results;
-      for (const Ref<Tensor>& result : drawn.back().first->results) results.push_back(result->value());
-      recorder_.Undraw(results, drawn.back().second);
-      drawn.pop_back();
-    }
-    for (Call& done : calls) done.results.clear();
-    return status;
-  }
-  metrics_.Add(Counter::kOperationsRecorded, static_cast<int64_t>(calls.size()));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Tensors> Engine::OpGradient(const Recorder::OpGradientCall& call, ir::Attrs attrs,
-                                           ir::Location location) {
-  Tensors made;
-  const FloatScope floats;
-  Lock lock(recorder_);
-  WEFT_ASSIGN_OR_RETURN(const Place place, PlaceAfterCut(lock, [&] { return recorder_.PlaceOfOpGradient(call); }));
-  ir::Builder b(location);
-  absl::StatusOr<std::vector<ir::Value>> found = recorder_.OpGradient(b, place.frame, call, std::move(attrs));
-  if (!found.ok()) return WithPosition(found.status(), location);
-  std::vector<ir::Value> flows;
-  for (const ir::Value& value : *found) {
-    if (value) flows.push_back(value);
-  }
-  if (!flows.empty()) WEFT_RETURN_IF_ERROR(Finish(lock, place, b, &Recorder::kGradientTag, flows));
-  metrics_.Add(Counter::kGradients);
-  for (ir::Value& value : *found) {
-    made.push_back(value ? recorder_.NewTensor(place, std::move(value), location) : nullptr);
-  }
-  return made;
 }
 
 absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> wrt, Tensor* seed,
