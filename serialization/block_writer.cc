@@ -108,8 +108,7 @@ absl::Status BlockWriter::Room() {
   if (block->data == nullptr) {
     block->data = static_cast<std::byte*>(AllocateLarge(kBlockBytes, 4096));
     if (block->data == nullptr) {
-      return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", kBlockBytes, " bytes to write '",
-                         file_->path(), "' with");
+      return NoLargeMemory(absl::StrCat(kBlockBytes, " bytes to write '", file_->path(), "' with"));
     }
   }
   return absl::OkStatus();

@@ -38,9 +38,7 @@ struct Buffer {
     FreeLarge(data, size);
     size = 0;
     data = static_cast<std::byte*>(AllocateLarge(bytes, 4096));
-    if (data == nullptr)
-      return UserErrorOf(absl::StatusCode::kResourceExhausted, "no memory for ", bytes,
-                         " bytes of a checkpoint's chunk");
+    if (data == nullptr) return NoLargeMemory(absl::StrCat(bytes, " bytes of a checkpoint's chunk"));
     size = bytes;
     return absl::OkStatus();
   }

@@ -281,7 +281,8 @@ WEFT_API weft_code weft_error_code(const weft_error* error) WEFT_NOEXCEPT;
  */
 WEFT_API const char* weft_error_message(const weft_error* error, size_t* out_length) WEFT_NOEXCEPT;
 
-/* A detail by key, borrowed, or NULL: "weft.operation" (C name), "weft.position" (file:line), "weft.operands" (types).
+/* A detail by key, borrowed, or NULL: "weft.operation" (C name), "weft.position" (file:line), "weft.operands" (types),
+ * "weft.call" (which of many).
  *   error: may be NULL
  *   key: key_length bytes
  *   out_length: may be NULL

@@ -278,13 +278,13 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_open(weft_context* ctx
     weft_checkpoint_reader** out) WEFT_NOEXCEPT;
 
 /* Number of tensors.
- * Errors: INVALID_ARGUMENT. Threads: exclusive: reader. Since 1.0.
+ * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_count(weft_checkpoint_reader* reader,
     size_t* out_count) WEFT_NOEXCEPT;
 
 /* One tensor's name, type and shape. Set out->struct_size first (WEFT_CHECKPOINT_ENTRY_INIT).
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Threads: exclusive: reader. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t index,
     weft_checkpoint_entry* out) WEFT_NOEXCEPT;
@@ -293,15 +293,15 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_
  *   path: path_length bytes
  *   device: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED. Threads: exclusive: reader. May
- * block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED. Threads: any. May block. Since
+ * 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* The user's metadata as a dict of text (bytes where it is not UTF-8 without NUL); empty if there is none.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, DATA_LOSS. Threads: exclusive: reader. Since 1.0.
+ * Errors: INVALID_ARGUMENT, DATA_LOSS. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader* reader,
     weft_tree** out) WEFT_NOEXCEPT;
@@ -309,21 +309,20 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_metadata(weft_checkpoi
 /* The whole tree, with every tensor read onto the device.
  *   device: may be NULL; NULL = default
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED. Threads: exclusive: reader. May block. Since
- * 1.0.
+ * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_device* device,
     weft_tree** out) WEFT_NOEXCEPT;
 
 /* Step, time, sizes and who wrote it. Set out->struct_size first (WEFT_CHECKPOINT_INFO_INIT).
- * Errors: INVALID_ARGUMENT. Threads: exclusive: reader. Since 1.0.
+ * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_info(weft_checkpoint_reader* reader,
     weft_checkpoint_info* out) WEFT_NOEXCEPT;
 
 /* The index of a tensor for weft_checkpoint_reader_entry, by path. Follows aliases: the entry's path is then another.
  *   path: path_length bytes
- * Errors: INVALID_ARGUMENT, NOT_FOUND. Threads: exclusive: reader. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_find(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, size_t* out_index) WEFT_NOEXCEPT;
@@ -331,7 +330,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_find(weft_checkpoint_r
 /* The whole tree with its numbers, texts, bytes and aliases, but no tensor's value: reads nothing from the file.
  * weft_tree_get_tensor of a tensor's node and saving such a tree are FAILED_PRECONDITION.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: exclusive: reader. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_structure(weft_checkpoint_reader* reader,
     weft_tree** out) WEFT_NOEXCEPT;

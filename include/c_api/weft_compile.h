@@ -57,7 +57,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_eval(weft_context* ctx, weft_tensor* con
 WEFT_API WEFT_MUST_USE weft_error* weft_compile(weft_context* ctx, weft_device* device, weft_tensor* const* tensors,
     size_t count, weft_event** out_event) WEFT_NOEXCEPT;
 
-/* The program that weft_eval of these tensors would compile, before passes.
+/* The program that weft_eval of these tensors would compile: as Weft's text before passes, as StableHLO with composite
+ * operations expanded, since it has none.
  *   tensors: count entries
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.

@@ -18,6 +18,13 @@
  * In C++ (17 and later), which has no such initialisers, optional attributes are not named: they follow in the order of their
  * declaration and may be left out from the end on:
  *   y = wf_sum(s, x, WF_INTS(-1), 1);
+ * Operations with several results return the first; where the others go is optional too:
+ *   y = wf_batch_norm(s, x, scale, offset, .out_batch_mean = &mean, .out_batch_variance = &variance);
+ *
+ * Where an operation takes two tensors that broadcast, one may be a number, rounded to the other's dtype:
+ *   y = wf_mul_n(s, x, 0.5);        x * 0.5, a constant: it folds, and another number compiles anew
+ *   y = wf_mul_arg(s, x, rate);     the same as a run-time argument: other numbers compile nothing
+ *   y = wf_n_sub(s, 1, x);          1 - x; wf_arg_sub likewise
  * A scope belongs to one thread at a time.
  *
  * No function here is exported; everything is made of weft_tensor.h and weft_ops.h.
@@ -149,22 +156,85 @@ WF_INLINE weft_tensor* wf_from_host_at(weft_scope* s, const char* file, int line
 /* wf_from_host(s, WEFT_F32, WF_INTS(2, 3), data, size) */
 #define wf_from_host(s, ...) wf_from_host_at((s), __FILE__, __LINE__, __VA_ARGS__)
 
-/* Gradients of the scalar y with respect to xs into grads, all owned by the scope. Returns 1 if it went well. */
-WF_INLINE int wf_grad_at(weft_scope* s, const char* file, int line, weft_tensor* y, weft_tensor* const* xs, size_t count,
-                         weft_tensor** grads) {
+/* Takes over `count` tensors, or the failure that there is in their place. Returns 1 if it went well. */
+WF_INLINE int wf_own_all(weft_scope* s, weft_error* error, weft_tensor** tensors, size_t count) {
+  weft_tensor* poisoned = error != NULL ? weft_scope_adopt(s, error, NULL) : NULL;
   size_t i;
-  weft_context* ctx = weft_scope_mark(s, file, line);
-  weft_error* error = weft_grad(ctx, y, NULL, xs, count, grads);
-  if (error != NULL) {
-    weft_tensor* poisoned = weft_scope_adopt(s, error, NULL);
-    for (i = 0; i < count; ++i) grads[i] = poisoned;
-    return 0;
-  }
-  for (i = 0; i < count; ++i) grads[i] = weft_scope_adopt(s, NULL, grads[i]);
-  return 1;
+  for (i = 0; tensors != NULL && i < count; ++i) tensors[i] = poisoned != NULL ? poisoned : weft_scope_adopt(s, NULL, tensors[i]);
+  return poisoned == NULL;
 }
-/* wf_grad(s, y, xs, count, grads) or wf_grad(s, y, WF_TENSORS(a, b), grads) */
-#define wf_grad(s, ...) wf_grad_at((s), __FILE__, __LINE__, __VA_ARGS__)
+
+/* Gradients of y with respect to xs into grads, all owned by the scope. Returns 1 if it went well. y is a scalar, unless a
+ * cotangent of its shape says what arrives at it. */
+typedef struct wf_grad_args {
+  WF_BEGIN
+  weft_tensor* y;
+  weft_tensor* const* xs;
+  size_t count;
+  weft_tensor** grads;
+  weft_tensor* cotangent WF_DEFAULT(NULL);
+} wf_grad_args;
+WF_INLINE int wf_grad_at(weft_scope* s, const char* file, int line, wf_grad_args a) {
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  return wf_own_all(s, weft_grad(ctx, a.y, a.cotangent, a.xs, a.count, a.grads), a.grads, a.count);
+}
+/* wf_grad(s, y, xs, count, grads) or wf_grad(s, y, WF_TENSORS(a, b), grads), and .cotangent = g */
+#define wf_grad(s, ...) \
+  WF_CALL(wf_grad_at((s), __FILE__, __LINE__, WF_MAKE(wf_grad_args, (.cotangent = NULL,), __VA_ARGS__)))
+
+/* Parts of x along an axis into parts, all owned by the scope: weft_split, weft_chunk, weft_unstack. The first returns 1 if
+ * it went well, the others how many there are, 0 after a failure. */
+WF_INLINE int wf_split_at(weft_scope* s, const char* file, int line, weft_tensor* x, const int64_t* sizes,
+                          size_t size_count, int64_t axis, weft_tensor** parts) {
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  return wf_own_all(s, weft_split(ctx, x, sizes, size_count, axis, parts), parts, size_count);
+}
+WF_INLINE size_t wf_chunk_at(weft_scope* s, weft_tensor* x, int64_t chunks, int64_t axis, weft_tensor** parts,
+                             size_t capacity, const char* file, int line) {
+  size_t count = capacity;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_chunk(ctx, x, chunks, axis, parts, capacity, &count);
+  return wf_own_all(s, error, parts, count) ? count : 0;
+}
+WF_INLINE size_t wf_unstack_at(weft_scope* s, weft_tensor* x, int64_t axis, weft_tensor** parts, size_t capacity,
+                               const char* file, int line) {
+  size_t count = capacity;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_unstack(ctx, x, axis, parts, capacity, &count);
+  return wf_own_all(s, error, parts, count) ? count : 0;
+}
+/* wf_split(s, x, WF_INTS(2, 3), axis, parts) */
+#define wf_split(s, ...) wf_split_at((s), __FILE__, __LINE__, __VA_ARGS__)
+#define wf_chunk(s, x, chunks, axis, parts, capacity) \
+  wf_chunk_at((s), (x), (chunks), (axis), (parts), (capacity), __FILE__, __LINE__)
+#define wf_unstack(s, x, axis, parts, capacity) wf_unstack_at((s), (x), (axis), (parts), (capacity), __FILE__, __LINE__)
+
+/* A number as one of the two operands of f; `make` says whether it becomes a constant or an argument. */
+typedef weft_error* (*wf_binary_fn)(weft_context*, weft_tensor*, weft_tensor*, weft_tensor**);
+typedef weft_error* (*wf_number_fn)(weft_tensor*, double, weft_tensor**);
+WF_INLINE weft_tensor* wf_number_at(weft_scope* s, wf_binary_fn f, wf_number_fn make, weft_tensor* x, double number,
+                                    int on_the_left, const char* file, int line) {
+  weft_tensor *n = NULL, *out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = make(x, number, &n);
+  if (error == NULL) error = on_the_left ? f(ctx, n, x, &out) : f(ctx, x, n, &out);
+  weft_tensor_release(n);
+  return weft_scope_adopt(s, error, out);
+}
+#define WF_CONSTANT_RIGHT(s, f, x, n) wf_number_at((s), f, weft_tensor_constant_like, (x), (n), 0, __FILE__, __LINE__)
+#define WF_CONSTANT_LEFT(s, f, n, x) wf_number_at((s), f, weft_tensor_constant_like, (x), (n), 1, __FILE__, __LINE__)
+#define WF_ARGUMENT_RIGHT(s, f, x, n) wf_number_at((s), f, weft_tensor_argument_like, (x), (n), 0, __FILE__, __LINE__)
+#define WF_ARGUMENT_LEFT(s, f, n, x) wf_number_at((s), f, weft_tensor_argument_like, (x), (n), 1, __FILE__, __LINE__)
+
+/* A second tensor of the same value. */
+WF_INLINE weft_tensor* wf_copy_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_error* error;
+  weft_scope_mark(s, file, line);
+  error = weft_tensor_copy(x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_copy(s, x) wf_copy_at((s), (x), __FILE__, __LINE__)
 
 /* The value of a one-element tensor, read at once (evaluates and waits); 0 after a failure, which the scope keeps. */
 WF_INLINE double wf_item_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
@@ -198,6 +268,10 @@ WF_INLINE weft_tensor* wf_add_at(weft_scope* s, weft_tensor* x, weft_tensor* y, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_add(s, x, y) wf_add_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_add_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_add, x, number)
+#define wf_n_add(s, number, y) WF_CONSTANT_LEFT(s, weft_add, number, y)
+#define wf_add_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_add, x, number)
+#define wf_arg_add(s, number, y) WF_ARGUMENT_LEFT(s, weft_add, number, y)
 
 WF_INLINE weft_tensor* wf_bitwise_and_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -206,6 +280,10 @@ WF_INLINE weft_tensor* wf_bitwise_and_at(weft_scope* s, weft_tensor* x, weft_ten
   return weft_scope_adopt(s, error, out);
 }
 #define wf_bitwise_and(s, x, y) wf_bitwise_and_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_bitwise_and_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_bitwise_and, x, number)
+#define wf_n_bitwise_and(s, number, y) WF_CONSTANT_LEFT(s, weft_bitwise_and, number, y)
+#define wf_bitwise_and_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_bitwise_and, x, number)
+#define wf_arg_bitwise_and(s, number, y) WF_ARGUMENT_LEFT(s, weft_bitwise_and, number, y)
 
 WF_INLINE weft_tensor* wf_atan2_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -214,6 +292,10 @@ WF_INLINE weft_tensor* wf_atan2_at(weft_scope* s, weft_tensor* x, weft_tensor* y
   return weft_scope_adopt(s, error, out);
 }
 #define wf_atan2(s, x, y) wf_atan2_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_atan2_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_atan2, x, number)
+#define wf_n_atan2(s, number, y) WF_CONSTANT_LEFT(s, weft_atan2, number, y)
+#define wf_atan2_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_atan2, x, number)
+#define wf_arg_atan2(s, number, y) WF_ARGUMENT_LEFT(s, weft_atan2, number, y)
 
 WF_INLINE weft_tensor* wf_bitcast_convert_at(weft_scope* s, weft_tensor* x, weft_dtype dtype, const char* file,
     int line) {
@@ -314,6 +396,10 @@ WF_INLINE weft_tensor* wf_div_at(weft_scope* s, weft_tensor* x, weft_tensor* y, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_div(s, x, y) wf_div_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_div_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_div, x, number)
+#define wf_n_div(s, number, y) WF_CONSTANT_LEFT(s, weft_div, number, y)
+#define wf_div_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_div, x, number)
+#define wf_arg_div(s, number, y) WF_ARGUMENT_LEFT(s, weft_div, number, y)
 
 WF_INLINE weft_tensor* wf_eq_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -322,6 +408,10 @@ WF_INLINE weft_tensor* wf_eq_at(weft_scope* s, weft_tensor* x, weft_tensor* y, c
   return weft_scope_adopt(s, error, out);
 }
 #define wf_eq(s, x, y) wf_eq_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_eq_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_eq, x, number)
+#define wf_n_eq(s, number, y) WF_CONSTANT_LEFT(s, weft_eq, number, y)
+#define wf_eq_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_eq, x, number)
+#define wf_arg_eq(s, number, y) WF_ARGUMENT_LEFT(s, weft_eq, number, y)
 
 WF_INLINE weft_tensor* wf_erf_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -378,6 +468,10 @@ WF_INLINE weft_tensor* wf_ge_at(weft_scope* s, weft_tensor* x, weft_tensor* y, c
   return weft_scope_adopt(s, error, out);
 }
 #define wf_ge(s, x, y) wf_ge_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_ge_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_ge, x, number)
+#define wf_n_ge(s, number, y) WF_CONSTANT_LEFT(s, weft_ge, number, y)
+#define wf_ge_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_ge, x, number)
+#define wf_arg_ge(s, number, y) WF_ARGUMENT_LEFT(s, weft_ge, number, y)
 
 WF_INLINE weft_tensor* wf_gt_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -386,6 +480,10 @@ WF_INLINE weft_tensor* wf_gt_at(weft_scope* s, weft_tensor* x, weft_tensor* y, c
   return weft_scope_adopt(s, error, out);
 }
 #define wf_gt(s, x, y) wf_gt_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_gt_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_gt, x, number)
+#define wf_n_gt(s, number, y) WF_CONSTANT_LEFT(s, weft_gt, number, y)
+#define wf_gt_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_gt, x, number)
+#define wf_arg_gt(s, number, y) WF_ARGUMENT_LEFT(s, weft_gt, number, y)
 
 WF_INLINE weft_tensor* wf_integer_pow_at(weft_scope* s, weft_tensor* x, int64_t exponent, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -418,6 +516,10 @@ WF_INLINE weft_tensor* wf_le_at(weft_scope* s, weft_tensor* x, weft_tensor* y, c
   return weft_scope_adopt(s, error, out);
 }
 #define wf_le(s, x, y) wf_le_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_le_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_le, x, number)
+#define wf_n_le(s, number, y) WF_CONSTANT_LEFT(s, weft_le, number, y)
+#define wf_le_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_le, x, number)
+#define wf_arg_le(s, number, y) WF_ARGUMENT_LEFT(s, weft_le, number, y)
 
 WF_INLINE weft_tensor* wf_log_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -458,6 +560,10 @@ WF_INLINE weft_tensor* wf_lt_at(weft_scope* s, weft_tensor* x, weft_tensor* y, c
   return weft_scope_adopt(s, error, out);
 }
 #define wf_lt(s, x, y) wf_lt_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_lt_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_lt, x, number)
+#define wf_n_lt(s, number, y) WF_CONSTANT_LEFT(s, weft_lt, number, y)
+#define wf_lt_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_lt, x, number)
+#define wf_arg_lt(s, number, y) WF_ARGUMENT_LEFT(s, weft_lt, number, y)
 
 WF_INLINE weft_tensor* wf_maximum_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -466,6 +572,10 @@ WF_INLINE weft_tensor* wf_maximum_at(weft_scope* s, weft_tensor* x, weft_tensor*
   return weft_scope_adopt(s, error, out);
 }
 #define wf_maximum(s, x, y) wf_maximum_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_maximum_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_maximum, x, number)
+#define wf_n_maximum(s, number, y) WF_CONSTANT_LEFT(s, weft_maximum, number, y)
+#define wf_maximum_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_maximum, x, number)
+#define wf_arg_maximum(s, number, y) WF_ARGUMENT_LEFT(s, weft_maximum, number, y)
 
 WF_INLINE weft_tensor* wf_minimum_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -474,6 +584,10 @@ WF_INLINE weft_tensor* wf_minimum_at(weft_scope* s, weft_tensor* x, weft_tensor*
   return weft_scope_adopt(s, error, out);
 }
 #define wf_minimum(s, x, y) wf_minimum_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_minimum_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_minimum, x, number)
+#define wf_n_minimum(s, number, y) WF_CONSTANT_LEFT(s, weft_minimum, number, y)
+#define wf_minimum_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_minimum, x, number)
+#define wf_arg_minimum(s, number, y) WF_ARGUMENT_LEFT(s, weft_minimum, number, y)
 
 WF_INLINE weft_tensor* wf_mul_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -482,6 +596,10 @@ WF_INLINE weft_tensor* wf_mul_at(weft_scope* s, weft_tensor* x, weft_tensor* y, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_mul(s, x, y) wf_mul_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_mul_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_mul, x, number)
+#define wf_n_mul(s, number, y) WF_CONSTANT_LEFT(s, weft_mul, number, y)
+#define wf_mul_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_mul, x, number)
+#define wf_arg_mul(s, number, y) WF_ARGUMENT_LEFT(s, weft_mul, number, y)
 
 WF_INLINE weft_tensor* wf_ne_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -490,6 +608,10 @@ WF_INLINE weft_tensor* wf_ne_at(weft_scope* s, weft_tensor* x, weft_tensor* y, c
   return weft_scope_adopt(s, error, out);
 }
 #define wf_ne(s, x, y) wf_ne_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_ne_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_ne, x, number)
+#define wf_n_ne(s, number, y) WF_CONSTANT_LEFT(s, weft_ne, number, y)
+#define wf_ne_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_ne, x, number)
+#define wf_arg_ne(s, number, y) WF_ARGUMENT_LEFT(s, weft_ne, number, y)
 
 WF_INLINE weft_tensor* wf_neg_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -514,6 +636,10 @@ WF_INLINE weft_tensor* wf_bitwise_or_at(weft_scope* s, weft_tensor* x, weft_tens
   return weft_scope_adopt(s, error, out);
 }
 #define wf_bitwise_or(s, x, y) wf_bitwise_or_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_bitwise_or_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_bitwise_or, x, number)
+#define wf_n_bitwise_or(s, number, y) WF_CONSTANT_LEFT(s, weft_bitwise_or, number, y)
+#define wf_bitwise_or_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_bitwise_or, x, number)
+#define wf_arg_bitwise_or(s, number, y) WF_ARGUMENT_LEFT(s, weft_bitwise_or, number, y)
 
 WF_INLINE weft_tensor* wf_popcount_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -530,6 +656,10 @@ WF_INLINE weft_tensor* wf_pow_at(weft_scope* s, weft_tensor* x, weft_tensor* y, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_pow(s, x, y) wf_pow_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_pow_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_pow, x, number)
+#define wf_n_pow(s, number, y) WF_CONSTANT_LEFT(s, weft_pow, number, y)
+#define wf_pow_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_pow, x, number)
+#define wf_arg_pow(s, number, y) WF_ARGUMENT_LEFT(s, weft_pow, number, y)
 
 WF_INLINE weft_tensor* wf_rem_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -538,6 +668,10 @@ WF_INLINE weft_tensor* wf_rem_at(weft_scope* s, weft_tensor* x, weft_tensor* y, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_rem(s, x, y) wf_rem_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_rem_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_rem, x, number)
+#define wf_n_rem(s, number, y) WF_CONSTANT_LEFT(s, weft_rem, number, y)
+#define wf_rem_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_rem, x, number)
+#define wf_arg_rem(s, number, y) WF_ARGUMENT_LEFT(s, weft_rem, number, y)
 
 WF_INLINE weft_tensor* wf_round_away_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -579,6 +713,10 @@ WF_INLINE weft_tensor* wf_shift_left_at(weft_scope* s, weft_tensor* x, weft_tens
   return weft_scope_adopt(s, error, out);
 }
 #define wf_shift_left(s, x, y) wf_shift_left_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_shift_left_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_shift_left, x, number)
+#define wf_n_shift_left(s, number, y) WF_CONSTANT_LEFT(s, weft_shift_left, number, y)
+#define wf_shift_left_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_shift_left, x, number)
+#define wf_arg_shift_left(s, number, y) WF_ARGUMENT_LEFT(s, weft_shift_left, number, y)
 
 WF_INLINE weft_tensor* wf_shift_right_arithmetic_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file,
     int line) {
@@ -588,6 +726,10 @@ WF_INLINE weft_tensor* wf_shift_right_arithmetic_at(weft_scope* s, weft_tensor* 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_shift_right_arithmetic(s, x, y) wf_shift_right_arithmetic_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_shift_right_arithmetic_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_shift_right_arithmetic, x, number)
+#define wf_n_shift_right_arithmetic(s, number, y) WF_CONSTANT_LEFT(s, weft_shift_right_arithmetic, number, y)
+#define wf_shift_right_arithmetic_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_shift_right_arithmetic, x, number)
+#define wf_arg_shift_right_arithmetic(s, number, y) WF_ARGUMENT_LEFT(s, weft_shift_right_arithmetic, number, y)
 
 WF_INLINE weft_tensor* wf_shift_right_logical_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file,
     int line) {
@@ -597,6 +739,10 @@ WF_INLINE weft_tensor* wf_shift_right_logical_at(weft_scope* s, weft_tensor* x, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_shift_right_logical(s, x, y) wf_shift_right_logical_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_shift_right_logical_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_shift_right_logical, x, number)
+#define wf_n_shift_right_logical(s, number, y) WF_CONSTANT_LEFT(s, weft_shift_right_logical, number, y)
+#define wf_shift_right_logical_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_shift_right_logical, x, number)
+#define wf_arg_shift_right_logical(s, number, y) WF_ARGUMENT_LEFT(s, weft_shift_right_logical, number, y)
 
 WF_INLINE weft_tensor* wf_sign_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -637,6 +783,10 @@ WF_INLINE weft_tensor* wf_sub_at(weft_scope* s, weft_tensor* x, weft_tensor* y, 
   return weft_scope_adopt(s, error, out);
 }
 #define wf_sub(s, x, y) wf_sub_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_sub_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_sub, x, number)
+#define wf_n_sub(s, number, y) WF_CONSTANT_LEFT(s, weft_sub, number, y)
+#define wf_sub_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_sub, x, number)
+#define wf_arg_sub(s, number, y) WF_ARGUMENT_LEFT(s, weft_sub, number, y)
 
 WF_INLINE weft_tensor* wf_tan_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -669,6 +819,10 @@ WF_INLINE weft_tensor* wf_bitwise_xor_at(weft_scope* s, weft_tensor* x, weft_ten
   return weft_scope_adopt(s, error, out);
 }
 #define wf_bitwise_xor(s, x, y) wf_bitwise_xor_at((s), (x), (y), __FILE__, __LINE__)
+#define wf_bitwise_xor_n(s, x, number) WF_CONSTANT_RIGHT(s, weft_bitwise_xor, x, number)
+#define wf_n_bitwise_xor(s, number, y) WF_CONSTANT_LEFT(s, weft_bitwise_xor, number, y)
+#define wf_bitwise_xor_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_bitwise_xor, x, number)
+#define wf_arg_bitwise_xor(s, number, y) WF_ARGUMENT_LEFT(s, weft_bitwise_xor, number, y)
 
 typedef struct wf_broadcast_in_dim_args {
   WF_BEGIN
@@ -808,6 +962,7 @@ typedef struct wf_full_args {
   double value;
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
   int64_t integer WF_DEFAULT(WF_NO_INT);
+  weft_device* device WF_DEFAULT(NULL);
 } wf_full_args;
 WF_INLINE weft_tensor* wf_full_at(weft_scope* s, const char* file, int line, wf_full_args a) {
   weft_tensor* out = NULL;
@@ -822,11 +977,12 @@ WF_INLINE weft_tensor* wf_full_at(weft_scope* s, const char* file, int line, wf_
     o.present |= WEFT_FULL_HAS_INTEGER;
     o.integer = a.integer;
   }
+  o.device = a.device;
   error = weft_full(ctx, a.shape, a.shape_count, a.value, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_full(s, ...) \
-  WF_CALL(wf_full_at((s), __FILE__, __LINE__, WF_MAKE(wf_full_args, (.dtype = WEFT_DTYPE_INVALID, .integer = WF_NO_INT,), __VA_ARGS__)))
+  WF_CALL(wf_full_at((s), __FILE__, __LINE__, WF_MAKE(wf_full_args, (.dtype = WEFT_DTYPE_INVALID, .integer = WF_NO_INT, .device = NULL,), __VA_ARGS__)))
 
 typedef struct wf_gather_args {
   WF_BEGIN
@@ -873,6 +1029,7 @@ typedef struct wf_iota_args {
   size_t shape_count;
   int64_t dimension;
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
 } wf_iota_args;
 WF_INLINE weft_tensor* wf_iota_at(weft_scope* s, const char* file, int line, wf_iota_args a) {
   weft_tensor* out = NULL;
@@ -883,11 +1040,12 @@ WF_INLINE weft_tensor* wf_iota_at(weft_scope* s, const char* file, int line, wf_
     o.present |= WEFT_IOTA_HAS_DTYPE;
     o.dtype = a.dtype;
   }
+  o.device = a.device;
   error = weft_iota(ctx, a.shape, a.shape_count, a.dimension, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_iota(s, ...) \
-  WF_CALL(wf_iota_at((s), __FILE__, __LINE__, WF_MAKE(wf_iota_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
+  WF_CALL(wf_iota_at((s), __FILE__, __LINE__, WF_MAKE(wf_iota_args, (.dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
 
 typedef struct wf_pad_args {
   WF_BEGIN
@@ -1768,16 +1926,17 @@ typedef struct wf_batch_norm_args {
   weft_tensor* x;
   weft_tensor* scale;
   weft_tensor* offset;
-  weft_tensor** out_result;
-  weft_tensor** out_batch_mean;
-  weft_tensor** out_batch_variance;
+  weft_tensor** out_result WF_DEFAULT(NULL);
+  weft_tensor** out_batch_mean WF_DEFAULT(NULL);
+  weft_tensor** out_batch_variance WF_DEFAULT(NULL);
   int64_t axis WF_DEFAULT(WF_NO_INT);
   double epsilon WF_DEFAULT(WF_NO_DOUBLE);
 } wf_batch_norm_args;
-WF_INLINE void wf_batch_norm_at(weft_scope* s, const char* file, int line, wf_batch_norm_args a) {
+WF_INLINE weft_tensor* wf_batch_norm_at(weft_scope* s, const char* file, int line, wf_batch_norm_args a) {
   weft_tensor* r0 = NULL;
   weft_tensor* r1 = NULL;
   weft_tensor* r2 = NULL;
+  int failed;
   weft_batch_norm_opts o = WEFT_BATCH_NORM_OPTS_INIT;
   weft_context* ctx = weft_scope_mark(s, file, line);
   weft_error* error;
@@ -1789,13 +1948,16 @@ WF_INLINE void wf_batch_norm_at(weft_scope* s, const char* file, int line, wf_ba
     o.present |= WEFT_BATCH_NORM_HAS_EPSILON;
     o.epsilon = a.epsilon;
   }
-  error = weft_batch_norm(ctx, a.x, a.scale, a.offset, &o, &r0, &r1, &r2);
-  *a.out_result = weft_scope_adopt(s, error, r0);
-  *a.out_batch_mean = weft_scope_adopt(s, NULL, r1);
-  *a.out_batch_variance = weft_scope_adopt(s, NULL, r2);
+  error = weft_batch_norm(ctx, a.x, a.scale, a.offset, &o, &r0, a.out_batch_mean != NULL ? &r1 : NULL, a.out_batch_variance != NULL ? &r2 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_result != NULL) *a.out_result = r0;
+  if (a.out_batch_mean != NULL) *a.out_batch_mean = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  if (a.out_batch_variance != NULL) *a.out_batch_variance = failed ? r0 : weft_scope_adopt(s, NULL, r2);
+  return r0;
 }
 #define wf_batch_norm(s, ...) \
-  WF_CALL(wf_batch_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_batch_norm_args, (.axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE,), __VA_ARGS__)))
+  WF_CALL(wf_batch_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_batch_norm_args, (.out_result = NULL, .out_batch_mean = NULL, .out_batch_variance = NULL, .axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE,), __VA_ARGS__)))
 
 typedef struct wf_batch_norm_inference_args {
   WF_BEGIN
@@ -1980,14 +2142,27 @@ WF_INLINE weft_tensor* wf_leaky_relu_at(weft_scope* s, const char* file, int lin
 #define wf_leaky_relu(s, ...) \
   WF_CALL(wf_leaky_relu_at((s), __FILE__, __LINE__, WF_MAKE(wf_leaky_relu_args, (.slope = WF_NO_DOUBLE,), __VA_ARGS__)))
 
-WF_INLINE weft_tensor* wf_linear_at(weft_scope* s, weft_tensor* x, weft_tensor* w, weft_tensor* b, const char* file,
-                                    int line) {
+typedef struct wf_linear_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* w;
+  weft_tensor* b;
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+} wf_linear_args;
+WF_INLINE weft_tensor* wf_linear_at(weft_scope* s, const char* file, int line, wf_linear_args a) {
   weft_tensor* out = NULL;
+  weft_linear_with_opts o = WEFT_LINEAR_WITH_OPTS_INIT;
   weft_context* ctx = weft_scope_mark(s, file, line);
-  weft_error* error = weft_linear(ctx, x, w, b, &out);
+  weft_error* error;
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_LINEAR_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  error = weft_linear_with(ctx, a.x, a.w, a.b, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
-#define wf_linear(s, x, w, b) wf_linear_at((s), (x), (w), (b), __FILE__, __LINE__)
+#define wf_linear(s, ...) \
+  WF_CALL(wf_linear_at((s), __FILE__, __LINE__, WF_MAKE(wf_linear_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 typedef struct wf_log_softmax_args {
   WF_BEGIN
@@ -2096,6 +2271,7 @@ typedef struct wf_scaled_dot_product_attention_args {
   weft_tensor* mask;
   int32_t causal WF_DEFAULT(WF_NO_BOOL);
   double scale WF_DEFAULT(WF_NO_DOUBLE);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
 } wf_scaled_dot_product_attention_args;
 WF_INLINE weft_tensor* wf_scaled_dot_product_attention_at(weft_scope* s, const char* file, int line, wf_scaled_dot_product_attention_args a) {
   weft_tensor* out = NULL;
@@ -2110,11 +2286,15 @@ WF_INLINE weft_tensor* wf_scaled_dot_product_attention_at(weft_scope* s, const c
     o.present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE;
     o.scale = a.scale;
   }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
   error = weft_scaled_dot_product_attention(ctx, a.q, a.k, a.v, a.mask, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_scaled_dot_product_attention(s, ...) \
-  WF_CALL(wf_scaled_dot_product_attention_at((s), __FILE__, __LINE__, WF_MAKE(wf_scaled_dot_product_attention_args, (.causal = WF_NO_BOOL, .scale = WF_NO_DOUBLE,), __VA_ARGS__)))
+  WF_CALL(wf_scaled_dot_product_attention_at((s), __FILE__, __LINE__, WF_MAKE(wf_scaled_dot_product_attention_args, (.causal = WF_NO_BOOL, .scale = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 WF_INLINE weft_tensor* wf_silu_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -2157,6 +2337,7 @@ typedef struct wf_bernoulli_args {
   const int64_t* shape;
   size_t shape_count;
   double probability WF_DEFAULT(WF_NO_DOUBLE);
+  weft_device* device WF_DEFAULT(NULL);
 } wf_bernoulli_args;
 WF_INLINE weft_tensor* wf_bernoulli_at(weft_scope* s, const char* file, int line, wf_bernoulli_args a) {
   weft_tensor* out = NULL;
@@ -2167,11 +2348,12 @@ WF_INLINE weft_tensor* wf_bernoulli_at(weft_scope* s, const char* file, int line
     o.present |= WEFT_BERNOULLI_HAS_PROBABILITY;
     o.probability = a.probability;
   }
+  o.device = a.device;
   error = weft_bernoulli(ctx, a.shape, a.shape_count, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_bernoulli(s, ...) \
-  WF_CALL(wf_bernoulli_at((s), __FILE__, __LINE__, WF_MAKE(wf_bernoulli_args, (.probability = WF_NO_DOUBLE,), __VA_ARGS__)))
+  WF_CALL(wf_bernoulli_at((s), __FILE__, __LINE__, WF_MAKE(wf_bernoulli_args, (.probability = WF_NO_DOUBLE, .device = NULL,), __VA_ARGS__)))
 
 typedef struct wf_normal_args {
   WF_BEGIN
@@ -2180,6 +2362,7 @@ typedef struct wf_normal_args {
   double mean WF_DEFAULT(WF_NO_DOUBLE);
   double deviation WF_DEFAULT(WF_NO_DOUBLE);
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
 } wf_normal_args;
 WF_INLINE weft_tensor* wf_normal_at(weft_scope* s, const char* file, int line, wf_normal_args a) {
   weft_tensor* out = NULL;
@@ -2198,24 +2381,26 @@ WF_INLINE weft_tensor* wf_normal_at(weft_scope* s, const char* file, int line, w
     o.present |= WEFT_NORMAL_HAS_DTYPE;
     o.dtype = a.dtype;
   }
+  o.device = a.device;
   error = weft_normal(ctx, a.shape, a.shape_count, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_normal(s, ...) \
-  WF_CALL(wf_normal_at((s), __FILE__, __LINE__, WF_MAKE(wf_normal_args, (.mean = WF_NO_DOUBLE, .deviation = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
+  WF_CALL(wf_normal_at((s), __FILE__, __LINE__, WF_MAKE(wf_normal_args, (.mean = WF_NO_DOUBLE, .deviation = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
 
 typedef struct wf_rng_bit_generator_args {
   WF_BEGIN
   weft_tensor* state;
   const int64_t* shape;
   size_t shape_count;
-  weft_tensor** out_output_state;
-  weft_tensor** out_output;
+  weft_tensor** out_output_state WF_DEFAULT(NULL);
+  weft_tensor** out_output WF_DEFAULT(NULL);
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
 } wf_rng_bit_generator_args;
-WF_INLINE void wf_rng_bit_generator_at(weft_scope* s, const char* file, int line, wf_rng_bit_generator_args a) {
+WF_INLINE weft_tensor* wf_rng_bit_generator_at(weft_scope* s, const char* file, int line, wf_rng_bit_generator_args a) {
   weft_tensor* r0 = NULL;
   weft_tensor* r1 = NULL;
+  int failed;
   weft_rng_bit_generator_opts o = WEFT_RNG_BIT_GENERATOR_OPTS_INIT;
   weft_context* ctx = weft_scope_mark(s, file, line);
   weft_error* error;
@@ -2223,12 +2408,15 @@ WF_INLINE void wf_rng_bit_generator_at(weft_scope* s, const char* file, int line
     o.present |= WEFT_RNG_BIT_GENERATOR_HAS_DTYPE;
     o.dtype = a.dtype;
   }
-  error = weft_rng_bit_generator(ctx, a.state, a.shape, a.shape_count, &o, &r0, &r1);
-  *a.out_output_state = weft_scope_adopt(s, error, r0);
-  *a.out_output = weft_scope_adopt(s, NULL, r1);
+  error = weft_rng_bit_generator(ctx, a.state, a.shape, a.shape_count, &o, &r0, a.out_output != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_output_state != NULL) *a.out_output_state = r0;
+  if (a.out_output != NULL) *a.out_output = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
 }
 #define wf_rng_bit_generator(s, ...) \
-  WF_CALL(wf_rng_bit_generator_at((s), __FILE__, __LINE__, WF_MAKE(wf_rng_bit_generator_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
+  WF_CALL(wf_rng_bit_generator_at((s), __FILE__, __LINE__, WF_MAKE(wf_rng_bit_generator_args, (.out_output_state = NULL, .out_output = NULL, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
 typedef struct wf_uniform_args {
   WF_BEGIN
@@ -2237,6 +2425,7 @@ typedef struct wf_uniform_args {
   double low WF_DEFAULT(WF_NO_DOUBLE);
   double high WF_DEFAULT(WF_NO_DOUBLE);
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
 } wf_uniform_args;
 WF_INLINE weft_tensor* wf_uniform_at(weft_scope* s, const char* file, int line, wf_uniform_args a) {
   weft_tensor* out = NULL;
@@ -2255,10 +2444,11 @@ WF_INLINE weft_tensor* wf_uniform_at(weft_scope* s, const char* file, int line, 
     o.present |= WEFT_UNIFORM_HAS_DTYPE;
     o.dtype = a.dtype;
   }
+  o.device = a.device;
   error = weft_uniform(ctx, a.shape, a.shape_count, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_uniform(s, ...) \
-  WF_CALL(wf_uniform_at((s), __FILE__, __LINE__, WF_MAKE(wf_uniform_args, (.low = WF_NO_DOUBLE, .high = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
+  WF_CALL(wf_uniform_at((s), __FILE__, __LINE__, WF_MAKE(wf_uniform_args, (.low = WF_NO_DOUBLE, .high = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
 
 #endif /* WEFT_FLUENT_H */

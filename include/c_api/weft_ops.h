@@ -22,6 +22,27 @@ typedef struct weft_attr {
   size_t count; /* of integers, doubles, or bytes of text (or WEFT_STRLEN) */
 } weft_attr;
 
+/* One operand of a weft_op_call. All zero: an optional operand is absent. Since 1.0. */
+typedef struct weft_op_input {
+  weft_tensor* tensor; /* NULL where it is absent or a result */
+  int32_t is_result; /* 1: the operand is a result of an earlier call of the list */
+  uint32_t result; /* which of its results, from 0 */
+  uint64_t call; /* which call, from 0 */
+} weft_op_input;
+
+/* One operation of weft_op_apply_many. Since 1.0. */
+typedef struct weft_op_call {
+  const char* name; /* name_length bytes; as for weft_op_apply */
+  size_t name_length; /* or WEFT_STRLEN */
+  const weft_op_input* inputs; /* input_count entries */
+  size_t input_count;
+  const weft_attr* attrs; /* attr_count entries */
+  size_t attr_count;
+  weft_device* device; /* as for weft_op_apply_on */
+  int32_t drop; /* 1: its results are operands of later calls only and are not given out */
+  int32_t reserved; /* 0 */
+} weft_op_call;
+
 /* Any operation by its C or StableHLO name: the door for bindings and for operations newer than a binding. Inputs in
  * declared order, NULL for absent optional ones. Writes up to capacity results and always their count; capacity below
  * the count is OUT_OF_RANGE and creates nothing.
@@ -33,6 +54,80 @@ typedef struct weft_attr {
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_op_apply(weft_context* ctx, const char* name, size_t name_length,
     weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor** outputs,
+    size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
+
+/* weft_op_apply on a device, and what comes out described. Operations without operands (iota, full, random ones) are
+ * recorded on the device; operands of others must be there. infos gets dtype and shape of each result.
+ *   device: may be NULL; NULL = that of the operands, else the default
+ *   name: name_length bytes
+ *   inputs: may be NULL; input_count entries
+ *   attrs: may be NULL; attr_count entries
+ *   outputs: capacity entries; each yours: release them
+ *   infos: may be NULL; capacity entries
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_op_apply_on(weft_context* ctx, weft_device* device, const char* name,
+    size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count,
+    weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
+
+/* Many operations in one call; operands may be results of earlier ones in the list. All are recorded, or none: the
+ * error's text names the call as calls[i], its detail "weft.call" is the number. Results come out in the order of the
+ * calls, those of calls that say drop left out. Writes their count; a capacity below it is OUT_OF_RANGE.
+ *   calls: may be NULL; call_count entries
+ *   outputs: may be NULL; capacity entries; each yours: release them
+ *   infos: may be NULL; capacity entries
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_op_apply_many(weft_context* ctx, const weft_op_call* calls, size_t call_count,
+    weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
+
+/* Gradients of one operation with respect to its inputs, from inputs, attributes, results and what arrives at the
+ * results: for autodiff of somebody else's, which keeps its own record. Nothing needs weft_tensor_require_grad, and
+ * barriers in between do not matter. An out_grads[i] is NULL where none flows: the input is absent, not wanted or no
+ * float, or the operation passes none on. Operations that draw random numbers are UNIMPLEMENTED.
+ *   name: name_length bytes
+ *   inputs: may be NULL; input_count entries
+ *   attrs: may be NULL; attr_count entries
+ *   results: may be NULL; result_count entries; NULL, or a NULL in it: computed again where a rule needs it
+ *   cotangents: result_count entries; of the results' types; NULL in it: zero
+ *   wanted: may be NULL; input_count entries; 1: the input's gradient is wanted; NULL: all
+ *   out_grads: input_count entries; each yours: release them
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_op_vjp(weft_context* ctx, const char* name, size_t name_length,
+    weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count,
+    weft_tensor* const* results, weft_tensor* const* cotangents, size_t result_count, const int32_t* wanted,
+    weft_tensor** out_grads) WEFT_NOEXCEPT;
+
+/* Cuts x along an axis into parts of the given sizes, which must add up; PyTorch's split with a list of sizes. One
+ * result for each size; all are recorded, or none. Gradients flow as through slices.
+ *   sizes: may be NULL; size_count entries
+ *   axis: negative counts from the end
+ *   outputs: size_count entries; each yours: release them
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_split(weft_context* ctx, weft_tensor* x, const int64_t* sizes,
+    size_t size_count, int64_t axis, weft_tensor** outputs) WEFT_NOEXCEPT;
+
+/* Cuts x along an axis into equal parts, at most so many; PyTorch's chunk: each is as long as the axis divided by
+ * chunks, rounded up, the last may be shorter, and there may be fewer. Where chunks divides the axis it is NumPy's
+ * split. Writes the results and their count; a capacity below it is OUT_OF_RANGE and creates nothing; chunks always
+ * suffices.
+ *   chunks: at least 1
+ *   axis: negative counts from the end
+ *   outputs: capacity entries; each yours: release them
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_chunk(weft_context* ctx, weft_tensor* x, int64_t chunks, int64_t axis,
+    weft_tensor** outputs, size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
+
+/* The tensors that stack put together: one for each index of an axis, without that axis; NumPy's unstack, PyTorch's
+ * unbind. Writes them and their count, the axis's size; a capacity below it is OUT_OF_RANGE and creates nothing.
+ *   axis: negative counts from the end
+ *   outputs: may be NULL; capacity entries; each yours: release them
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_unstack(weft_context* ctx, weft_tensor* x, int64_t axis, weft_tensor** outputs,
     size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
 
 /* C names of all operations, static text: writes up to capacity and always the full count.
@@ -682,8 +777,9 @@ typedef struct weft_full_opts {
   weft_dtype dtype;
   int32_t reserved_integer;
   int64_t integer;
+  weft_device* device; /* where the result is; NULL = the context's default */
 } weft_full_opts;
-#define WEFT_FULL_OPTS_INIT {sizeof(weft_full_opts), NULL, 0, (weft_dtype)0, 0, 0}
+#define WEFT_FULL_OPTS_INIT {sizeof(weft_full_opts), NULL, 0, (weft_dtype)0, 0, 0, NULL}
 WEFT_API void weft_full_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* A tensor filled with one number that is part of the program (a change compiles anew). A number that changes from step
@@ -693,6 +789,7 @@ WEFT_API void weft_full_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   dtype: element type; dtype; default f32
  *   integer: the number exactly, where a double cannot hold it; value is then 0. For u64 its 64 bits: -1 is the
  *   largest; integer; absent unless given
+ *   device: where the result is; NULL = the context's default
  * Fluent: x = wf_full(s, WF_INTS(2, 3), 0.5);
  * StableHLO: weft.full. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
@@ -744,14 +841,16 @@ typedef struct weft_iota_opts {
   uint64_t present;
   weft_dtype dtype;
   int32_t reserved;
+  weft_device* device; /* where the result is; NULL = the context's default */
 } weft_iota_opts;
-#define WEFT_IOTA_OPTS_INIT {sizeof(weft_iota_opts), NULL, 0, (weft_dtype)0, 0}
+#define WEFT_IOTA_OPTS_INIT {sizeof(weft_iota_opts), NULL, 0, (weft_dtype)0, 0, NULL}
 WEFT_API void weft_iota_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Each element is its index along one dimension: 0, 1, 2, … repeated along the others.
  *   shape: result shape; list of integers
  *   dimension: dimension that counts; integer
  *   dtype: element type; dtype; default i32
+ *   device: where the result is; NULL = the context's default
  * Fluent: index = wf_iota(s, WF_INTS(10), 0, .dtype = WEFT_I32);
  * StableHLO: iota. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
@@ -1646,7 +1745,9 @@ WEFT_API void weft_batch_norm_opts_init(void* options, size_t size) WEFT_NOEXCEP
  *   offset: [features]; float
  *   axis: feature axis; negative counts from the end; integer; default -1
  *   epsilon: added to the variance; number; default 1e-5
- * Fluent: weft_tensor *mean, *var; wf_batch_norm(s, x, scale, offset, &h, &mean, &var);
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: weft_tensor *mean, *var; h = wf_batch_norm(s, x, scale, offset, .out_batch_mean = &mean, .out_batch_variance
+ * = &var);
  * StableHLO: weft.batch_norm. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_batch_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale,
@@ -1872,11 +1973,38 @@ WEFT_API WEFT_MUST_USE weft_error* weft_leaky_relu(weft_context* ctx, weft_tenso
  *   x: [..., in]; float
  *   w: weights [in, out]; float
  *   b: bias [out]; float; may be NULL
+ * weft_linear_with takes options.
  * Fluent: h = wf_relu(s, wf_linear(s, x, w, b));
  * StableHLO: weft.linear. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_linear(weft_context* ctx, weft_tensor* x, weft_tensor* w, weft_tensor* b,
     weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_LINEAR_HAS_DTYPE ((uint64_t)1 << 0)
+/* Optional attributes of weft_linear_with. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_linear_with_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  weft_dtype dtype;
+  int32_t reserved;
+} weft_linear_with_opts;
+#define WEFT_LINEAR_WITH_OPTS_INIT {sizeof(weft_linear_with_opts), NULL, 0, (weft_dtype)0, 0}
+WEFT_API void weft_linear_with_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* A dense layer: x w + b over the last dimension of x. The weights are [in, out], as the product reads.
+ *   x: [..., in]; float
+ *   w: weights [in, out]; float
+ *   b: bias [out]; float; may be NULL
+ *   dtype: element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32
+ *   keeps the sums of bf16 factors; dtype; absent unless given
+ * Fluent: h = wf_relu(s, wf_linear(s, x, w, b));
+ * StableHLO: weft.linear. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_linear_with(weft_context* ctx, weft_tensor* x, weft_tensor* w, weft_tensor* b,
+    const weft_linear_with_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_LOG_SOFTMAX_HAS_AXIS ((uint64_t)1 << 0)
 /* Optional attributes of weft_log_softmax. A bit in present says that a field counts; others keep their defaults. Since
@@ -1995,6 +2123,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_rms_norm(weft_context* ctx, weft_tensor*
 
 #define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL ((uint64_t)1 << 0)
 #define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE ((uint64_t)1 << 1)
+#define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE ((uint64_t)1 << 2)
 /* Optional attributes of weft_scaled_dot_product_attention. A bit in present says that a field counts; others keep
  * their defaults. Since 1.0.
  */
@@ -2005,8 +2134,10 @@ typedef struct weft_scaled_dot_product_attention_opts {
   int32_t causal;
   int32_t reserved_scale;
   double scale;
+  weft_dtype dtype;
+  int32_t reserved;
 } weft_scaled_dot_product_attention_opts;
-#define WEFT_SCALED_DOT_PRODUCT_ATTENTION_OPTS_INIT {sizeof(weft_scaled_dot_product_attention_opts), NULL, 0, 0, 0, 0}
+#define WEFT_SCALED_DOT_PRODUCT_ATTENTION_OPTS_INIT {sizeof(weft_scaled_dot_product_attention_opts), NULL, 0, 0, 0, 0, (weft_dtype)0, 0}
 WEFT_API void weft_scaled_dot_product_attention_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Attention softmax(q k^T scale + mask) v over any leading dimensions (batch, heads). The gradient computes the
@@ -2017,6 +2148,8 @@ WEFT_API void weft_scaled_dot_product_attention_opts_init(void* options, size_t 
  *   mask: broadcasts to [..., queries, keys]; bool: true is seen; float: added; float, bool; may be NULL
  *   causal: query i sees keys up to i (counted from the end if there are more keys); 0 or 1; default false
  *   scale: factor of the scores; absent: 1 / sqrt(width); number; absent unless given
+ *   dtype: element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32
+ *   keeps the sums of bf16 factors; dtype; absent unless given
  * Fluent: y = wf_scaled_dot_product_attention(s, q, k, v, NULL, .causal = 1);
  * StableHLO: weft.scaled_dot_product_attention. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
@@ -2069,14 +2202,16 @@ typedef struct weft_bernoulli_opts {
   const void* next; /* NULL */
   uint64_t present;
   double probability;
+  weft_device* device; /* where the result is; NULL = the context's default */
 } weft_bernoulli_opts;
-#define WEFT_BERNOULLI_OPTS_INIT {sizeof(weft_bernoulli_opts), NULL, 0, 0}
+#define WEFT_BERNOULLI_OPTS_INIT {sizeof(weft_bernoulli_opts), NULL, 0, 0, NULL}
 WEFT_API void weft_bernoulli_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Random bools, true with the given probability, drawn from the context's generator. The probability is part of the
  * program.
  *   shape: result shape; list of integers
  *   probability: of true, 0 to 1; number; default 0.5
+ *   device: where the result is; NULL = the context's default
  * Fluent: mask = wf_bernoulli(s, WF_INTS(64), .probability = 0.9);
  * StableHLO: weft.bernoulli. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
@@ -2096,8 +2231,9 @@ typedef struct weft_normal_opts {
   double deviation;
   weft_dtype dtype;
   int32_t reserved;
+  weft_device* device; /* where the result is; NULL = the context's default */
 } weft_normal_opts;
-#define WEFT_NORMAL_OPTS_INIT {sizeof(weft_normal_opts), NULL, 0, 0, 0, (weft_dtype)0, 0}
+#define WEFT_NORMAL_OPTS_INIT {sizeof(weft_normal_opts), NULL, 0, 0, 0, (weft_dtype)0, 0, NULL}
 WEFT_API void weft_normal_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Random numbers of the normal distribution, drawn from the context's generator: sqrt(2) erf_inv of 2^23 evenly spread
@@ -2106,6 +2242,7 @@ WEFT_API void weft_normal_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   mean: mean; number; default 0
  *   deviation: standard deviation; number; default 1
  *   dtype: element type; dtype; default f32
+ *   device: where the result is; NULL = the context's default
  * Fluent: w = wf_normal(s, WF_INTS(784, 512), .deviation = 0.05);
  * StableHLO: weft.normal. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
@@ -2132,6 +2269,7 @@ WEFT_API void weft_rng_bit_generator_opts_init(void* options, size_t size) WEFT_
  *   state: generator: key, counter low, counter high; unsigned integer
  *   shape: shape of the bits; list of integers
  *   dtype: u32 or u64; dtype; default u32
+ * Results that are not wanted may be NULL, but not all of them.
  * Fluent: wf_rng_bit_generator(s, state, WF_INTS(64), &state, &bits);
  * StableHLO: rng_bit_generator. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
@@ -2153,8 +2291,9 @@ typedef struct weft_uniform_opts {
   double high;
   weft_dtype dtype;
   int32_t reserved;
+  weft_device* device; /* where the result is; NULL = the context's default */
 } weft_uniform_opts;
-#define WEFT_UNIFORM_OPTS_INIT {sizeof(weft_uniform_opts), NULL, 0, 0, 0, (weft_dtype)0, 0}
+#define WEFT_UNIFORM_OPTS_INIT {sizeof(weft_uniform_opts), NULL, 0, 0, 0, (weft_dtype)0, 0, NULL}
 WEFT_API void weft_uniform_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Random numbers evenly spread in [low, high), drawn from the context's generator: low + u (high - low), u the leading
@@ -2165,6 +2304,7 @@ WEFT_API void weft_uniform_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   low: lower bound; number; default 0
  *   high: upper bound; number; default 1
  *   dtype: element type; dtype; default f32
+ *   device: where the result is; NULL = the context's default
  * Fluent: x = wf_uniform(s, WF_INTS(3, 3), .low = -1);
  * StableHLO: weft.uniform. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */

@@ -157,6 +157,16 @@ struct weft_api_v1 {
   weft_error* (*checkpoint_reader_structure)(weft_checkpoint_reader* reader, weft_tree** out);
   weft_error* (*compile)(weft_context* ctx, weft_device* device, weft_tensor* const* tensors, size_t count, weft_event** out_event);
   const char* (*api_json)(size_t* out_length);
+  weft_error* (*tensor_copy)(weft_tensor* tensor, weft_tensor** out);
+  weft_error* (*tensor_copy_to)(weft_tensor* tensor, weft_device* device, weft_tensor** out);
+  weft_error* (*tensor_constant_like)(weft_tensor* like, double value, weft_tensor** out);
+  weft_error* (*tensor_argument_like)(weft_tensor* like, double value, weft_tensor** out);
+  weft_error* (*op_apply_on)(weft_context* ctx, weft_device* device, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count);
+  weft_error* (*op_apply_many)(weft_context* ctx, const weft_op_call* calls, size_t call_count, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count);
+  weft_error* (*op_vjp)(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor* const* results, weft_tensor* const* cotangents, size_t result_count, const int32_t* wanted, weft_tensor** out_grads);
+  weft_error* (*split)(weft_context* ctx, weft_tensor* x, const int64_t* sizes, size_t size_count, int64_t axis, weft_tensor** outputs);
+  weft_error* (*chunk)(weft_context* ctx, weft_tensor* x, int64_t chunks, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*unstack)(weft_context* ctx, weft_tensor* x, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

@@ -25,6 +25,13 @@ typedef struct weft_print_options {
 #define WEFT_PRINT_OPTIONS_INIT {sizeof(weft_print_options), NULL, 0, 0, 0, 0, 0, 0}
 WEFT_API void weft_print_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
+/* What a tensor is, beside its handle. Since 1.0. */
+typedef struct weft_tensor_info {
+  weft_dtype dtype;
+  uint32_t rank;
+  int64_t dims[32]; /* rank of them count; the others say nothing */
+} weft_tensor_info;
+
 /* DLPack's own structs, from its dlpack.h; only pointers to them pass here. */
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
@@ -61,6 +68,39 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_i64(weft_context* ctx, weft_
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_u64(weft_context* ctx, weft_dtype dtype, uint64_t value,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* A scalar of like's dtype where like is, as the number beside a tensor in a formula: floats round, an integer dtype
+ * must hold the number. It becomes part of the program: what it is multiplied with may fold, another number compiles
+ * anew.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_constant_like(weft_tensor* like, double value,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The same as a run-time argument: other numbers later compile nothing new.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_argument_like(weft_tensor* like, double value,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* A second tensor of the same value, at no cost: nothing is recorded, computed or moved. Later assignments to one leave
+ * the other as it is; memory is given away only when neither shows it. Gradients see both as one value.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_copy(weft_tensor* tensor, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The value on a device, perhaps of another context. On its own device as weft_tensor_copy; to another one it
+ * evaluates, waits and moves the elements, and gradients do not flow back.
+ *   device: may be NULL; NULL = default of the tensor's context
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, any. Threads: any. May block. May call hooks.
+ * Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tensor_copy_to(weft_tensor* tensor, weft_device* device,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Takes over a DLPack tensor (version 1) on the host without a copy where alignment and strides allow. On success Weft
@@ -156,8 +196,10 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_item_u64(weft_tensor* tensor, uin
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_to_string(weft_tensor* tensor, const weft_print_options* options,
     weft_blob** out) WEFT_NOEXCEPT;
 
-/* 1: gradients with respect to this tensor may be asked for. Of tensors with a value of their own (from the host, a
- * checkpoint, or evaluated), float types only.
+/* 1: gradients with respect to this tensor may be asked for, of what is recorded from it from now on; what was recorded
+ * before does not lead to it. For any float tensor, computed or not. Gradients end there: it becomes a leaf, unless it
+ * was recorded from tensors that require gradients itself; then they flow on to those. The mark stays with the tensor
+ * when it is assigned to and when barriers pass. 0: takes the mark away and cuts the value off from its past.
  * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_require_grad(weft_tensor* tensor, int32_t on) WEFT_NOEXCEPT;

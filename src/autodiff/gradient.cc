@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/container/flat_hash_set.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
 
 namespace weft::autodiff {
 namespace {
 
+using ir::Builder;
 using ir::Node;
 using ir::Value;
 
@@ -273,12 +275,104 @@ absl::StatusOr<std::vector<Value>> Gradient(ir::Builder& b, const Value& output,
   return gradients;
 }
 
+namespace {
+
+Value Parameter(const ir::Type& type) { return Value{Node::Create(ops::kOp_parameter, {}, {}, {type}), 0}; }
+
+// Values of a graph on stand-ins, made anew on what they stand for; what is bound already is not made.
+std::vector<Value> Instantiate(Builder& b, std::span<const Value> values, ir::ValueMap& map) {
+  absl::flat_hash_set<const Node*> needed;
+  const auto need = [&](const Value& value) {
+    if (value && map.Find(value) == nullptr) needed.insert(value.node.get());
+  };
+  const auto found = [&](const Value& value) { return value ? *map.Find(value) : Value(); };
+  for (const Value& value : values) need(value);
+  const std::vector<const Node*> nodes = ir::Reachable(values);
+  for (size_t k = nodes.size(); k-- > 0;) {
+    if (!needed.contains(nodes[k])) continue;
+    for (const Value& operand : nodes[k]->operands()) need(operand);
+  }
+  for (const Node* node : nodes) {
+    if (!needed.contains(node)) continue;
+    ir::Values operands;
+    for (const Value& operand : node->operands()) operands.push_back(found(operand));
+    ir::Values results = b.EmitAll(node->op(), std::move(operands), node->attrs(), node->regions());
+    if (!b.ok()) break;
+    for (uint32_t i = 0; i < results.size(); ++i) {
+      const Value old{Ref<const Node>::Share(node), i};
+      if (map.Find(old) == nullptr) map.Bind(old, std::move(results[i]));
+    }
+  }
+  std::vector<Value> made(values.size());
+  for (size_t i = 0; i < values.size() && b.ok(); ++i) made[i] = found(values[i]);
+  return made;
+}
+
+// What the caller says of one of the results fits what the operation gives.
+absl::Status CheckGiven(const OpGradientCall& call, std::string_view what, size_t i, const Value& given,
+                        const Value& result) {
+  if (!given || given.type() == result.type()) return absl::OkStatus();
+  return ir::NameCall(
+      call.op, call.inputs,
+      UserError(what, "[", i, "] is ", ir::ShortType(given.type()), "; the result is ", ir::ShortType(result.type())));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Value>> OpGradient(Builder& b, OpGradientCall call) {
+  WEFT_RETURN_IF_ERROR(b.status());
+  if (call.op.random) {
+    return ir::NameCall(call.op, call.inputs,
+                        UserErrorOf(absl::StatusCode::kUnimplemented,
+                                    "it draws random numbers, which its inputs and results do not say; use weft_grad"));
+  }
+  // On stand-ins: an input that is given twice is two, and nothing that was recorded is walked.
+  Builder scratch(b.location());
+  ir::ValueMap map;
+  ir::Values parameters;
+  for (const Value& input : call.inputs) {
+    parameters.push_back(input ? Parameter(input.type()) : Value());
+    if (input) map.Bind(parameters.back(), input);
+  }
+  const ir::Values outputs = ops::CallAll(scratch, call.op, parameters, std::move(call.attrs));
+  WEFT_RETURN_IF_ERROR(scratch.status());
+  if (call.cotangents.size() != outputs.size() || (!call.results.empty() && call.results.size() != outputs.size())) {
+    return ir::NameCall(call.op, call.inputs,
+                        UserError("it has ", outputs.size(), " results; ", call.results.size(), " results and ",
+                                  call.cotangents.size(), " cotangents are given"));
+  }
+  std::vector<Value> seeds, wrt;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    WEFT_RETURN_IF_ERROR(CheckGiven(call, "cotangents", i, call.cotangents[i], outputs[i]));
+    if (call.cotangents[i] && !IsFloat(outputs[i].dtype())) {
+      return ir::NameCall(call.op, call.inputs,
+                          UserError("result ", i, " is ", ir::ShortType(outputs[i].type()),
+                                    ", which has no gradient; cotangents[", i, "] must be NULL"));
+    }
+    seeds.push_back(call.cotangents[i] ? Parameter(outputs[i].type()) : Value());
+    if (seeds.back()) map.Bind(seeds.back(), call.cotangents[i]);
+    if (call.results.empty()) continue;
+    WEFT_RETURN_IF_ERROR(CheckGiven(call, "results", i, call.results[i], outputs[i]));
+    if (call.results[i] && map.Find(outputs[i]) == nullptr) map.Bind(outputs[i], call.results[i]);
+  }
+  std::vector<size_t> slots;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!call.wanted[i] || !parameters[i] || !IsFloat(parameters[i].dtype())) continue;
+    wrt.push_back(parameters[i]);
+    slots.push_back(i);
+  }
+  std::vector<Value> gradients(wrt.size());
+  if (!wrt.empty()) WEFT_RETURN_IF_ERROR(Sweep(scratch, outputs, seeds, wrt, {}, gradients));
+  gradients = Instantiate(b, gradients, map);
+  WEFT_RETURN_IF_ERROR(b.status());
+  std::vector<Value> all(call.inputs.size());
+  for (size_t i = 0; i < slots.size(); ++i) all[slots[i]] = std::move(gradients[i]);
+  return all;
+}
+
 absl::StatusOr<Ref<const ir::Function>> RegionGradient(const ir::Function& region, std::span<const bool> wanted) {
   // The sweep marks what it walks, and the region is shared.
   const Ref<const ir::Function> copy = ir::CopyFunction(region);
-  const auto parameter = [](const ir::Type& type) {
-    return Value{Node::Create(ops::kOp_parameter, {}, {}, {type}), 0};
-  };
   std::vector<Value> parameters(copy->parameters().begin(), copy->parameters().end());
   std::vector<Value> wrt, outputs, seeds;
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -287,7 +381,7 @@ absl::StatusOr<Ref<const ir::Function>> RegionGradient(const ir::Function& regio
   for (const Value& result : copy->results()) {
     if (!result.type().is_tensor() || !IsFloat(result.dtype())) continue;
     outputs.push_back(result);
-    seeds.push_back(parameter(result.type()));
+    seeds.push_back(Parameter(result.type()));
     parameters.push_back(seeds.back());
   }
   ir::Builder b;

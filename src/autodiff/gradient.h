@@ -18,6 +18,19 @@ namespace weft::autodiff {
 absl::StatusOr<std::vector<ir::Value>> Gradient(ir::Builder& b, const ir::Value& output, std::span<const ir::Value> wrt,
                                                 ir::Value seed = {});
 
+// One operation's reverse step, whether or not anything was recorded: the cotangents of `inputs` from its inputs, attributes,
+// results and the cotangents of the results. Results may be missing (all of them, or single ones): what a rule needs of them is
+// computed again. A missing cotangent is a zero. Empty values come out where nothing is wanted and where no gradient flows.
+struct OpGradientCall {
+  const ir::OpDef& op;
+  std::span<const ir::Value> inputs;  // as a caller gives them: not broadcast; absent optional ones are empty
+  ir::Attrs attrs;
+  std::span<const ir::Value> results;     // none at all, or one each
+  std::span<const ir::Value> cotangents;  // one for each result
+  std::span<const bool> wanted;           // one for each input
+};
+absl::StatusOr<std::vector<ir::Value>> OpGradient(ir::Builder& b, OpGradientCall call);
+
 // What rules ask for of the functions that their nodes carry: see ir::RegionGradientFn.
 absl::StatusOr<Ref<const ir::Function>> RegionGradient(const ir::Function& region, std::span<const bool> wanted);
 

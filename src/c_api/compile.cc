@@ -1,6 +1,7 @@
 // weft_sync, weft_eval, weft_compile, weft_program_text, weft_grad.
 #include "src/c_api/context.h"
 #include "src/c_api/event_object.h"
+#include "src/c_api/op_call.h"
 #include "weft.h"
 
 using namespace weft;
@@ -91,13 +92,8 @@ weft_error* weft_grad(weft_context* ctx, weft_tensor* y, weft_tensor* cotangent,
     WEFT_RETURN_IF_ERROR(GetTensors(xs, count, "xs", &list));
     WEFT_ASSIGN_OR_RETURN(lazy::Tensors grads,
                           context->engine().Gradient(of.get(), list, seed.get(), CurrentLocation()));
-    std::vector<weft_tensor*> made(count);
-    for (size_t i = 0; i < count; ++i) {
-      if (absl::Status status = MakeTensor(std::move(grads[i]), &made[i]); !status.ok()) {
-        while (i > 0) weft_tensor_release(made[--i]);
-        return status;
-      }
-    }
+    std::vector<weft_tensor*> made;
+    WEFT_RETURN_IF_ERROR(MakeTensors({grads.data(), grads.size()}, &made));
     std::copy(made.begin(), made.end(), out_grads);
     return absl::OkStatus();
   });

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/base/attributes.h"
 #include "absl/strings/str_join.h"
 #include "src/c_api/context.h"
 
@@ -58,9 +59,9 @@ absl::Status OpCall::CheckOperand(size_t i) const {
   return fits ? absl::OkStatus() : BadOperand(i);
 }
 
-absl::Status OpCall::FindOperands(size_t count) {
+absl::Status OpCall::FindOperands(size_t count, const lazy::Engine& owner) {
   lazy::Tensor** operands = operands_.data();
-  const lazy::Engine* engine = &context_->engine();
+  const lazy::Engine* engine = &owner;
   for (size_t i = 0; i < count; ++i) {
     if (operands[i] == nullptr) continue;
     RefCounted* found = Borrow(operands[i], HandleType::kTensor, engine);
@@ -201,7 +202,8 @@ void OpCall::CheckPresent(uint64_t present, uint64_t known) {
                                absl::Hex(present & ~known), ") that this version does not know")));
 }
 
-absl::Status OpCall::Run(lazy::Tensors* results) {
+// Inlined, because recording is a hot path.
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status OpCall::RunAt(const lazy::Where& where, lazy::Tensors* results) {
   if (!status_.ok()) {
     for (size_t i = 0; i < before_failure_; ++i) WEFT_RETURN_IF_ERROR(CheckOperand(i));
     return status_;
@@ -209,10 +211,12 @@ absl::Status OpCall::Run(lazy::Tensors* results) {
   // Trailing absent optional operands need not be said.
   size_t count = operands_.size();
   while (count > 0 && operands_[count - 1] == nullptr) --count;
-  const auto find = [&] { return FindOperands(count); };
+  const auto find = [&] { return FindOperands(count, context_->engine()); };
   return context_->engine().Record(op_, {operands_.data(), count}, find, std::move(attrs_), CurrentLocation(), results,
-                                   {}, regions_);
+                                   where, regions_);
 }
+
+absl::Status OpCall::Run(lazy::Tensors* results) { return RunAt({}, results); }
 
 absl::Status OpCall::Record(std::initializer_list<weft_tensor**> outs) {
   for (weft_tensor** out : outs) {
@@ -236,20 +240,81 @@ absl::Status OpCall::Record(std::initializer_list<weft_tensor**> outs) {
   return absl::OkStatus();
 }
 
-absl::Status OpCall::RecordInto(weft_tensor** outs, size_t capacity, size_t* out_count) {
+absl::Status OpCall::Record(std::initializer_list<weft_tensor**> outs, weft_device* device) {
+  if (device == nullptr || !status_.ok()) return Record(outs);
+  size_t count = 0;
+  std::vector<weft_tensor*> made(outs.size());
+  WEFT_RETURN_IF_ERROR(RecordInto(made.data(), nullptr, made.size(), &count, device));
+  size_t n = 0;
+  for (weft_tensor** out : outs) *out = made[n++];
+  return absl::OkStatus();
+}
+
+absl::Status OpCall::RecordSome(std::initializer_list<weft_tensor**> outs) {
+  if (std::ranges::all_of(outs, [](weft_tensor** out) { return out == nullptr; })) {
+    return Prefix(op_, UserError("every result is NULL; at least one is wanted"));
+  }
   lazy::Tensors results;
   WEFT_RETURN_IF_ERROR(Run(&results));
+  size_t n = 0;
   std::vector<weft_tensor*> made;
-  for (Ref<lazy::Tensor>& result : results) {
-    weft_tensor* handle;
-    if (absl::Status status = MakeTensor(std::move(result), &handle); !status.ok()) {
-      for (weft_tensor* done : made) ReleaseHandle(done, HandleType::kTensor);
+  for (weft_tensor** out : outs) {
+    if (out == nullptr) results[n] = nullptr;
+    ++n;
+  }
+  WEFT_RETURN_IF_ERROR(MakeTensors({results.data(), results.size()}, &made));
+  n = 0;
+  for (weft_tensor** out : outs) {
+    if (out != nullptr) *out = made[n];
+    ++n;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OpCall::RecordInto(weft_tensor** outs, weft_tensor_info* infos, size_t capacity, size_t* out_count,
+                                weft_device* device) {
+  Device* place = nullptr;
+  if (device != nullptr && status_.ok()) {
+    absl::StatusOr<Device*> found = DeviceOr(device, context_->engine());
+    if (!found.ok()) return Prefix(op_, found.status());
+    place = *found;
+  }
+  lazy::Tensors results;
+  WEFT_RETURN_IF_ERROR(RunAt(place, &results));
+  WEFT_RETURN_IF_ERROR(CheckDevice({results.data(), results.size()}, place, op_));
+  std::vector<weft_tensor*> made;
+  std::vector<weft_tensor_info> described(infos != nullptr ? results.size() : 0);
+  for (size_t i = 0; i < described.size(); ++i) Describe(*results[i], &described[i]);
+  WEFT_RETURN_IF_ERROR(MakeTensors({results.data(), results.size()}, &made));
+  std::copy(made.begin(), made.end(), outs);
+  std::copy(described.begin(), described.end(), infos);
+  *out_count = made.size();
+  return absl::OkStatus();
+}
+
+void Describe(const lazy::Tensor& tensor, weft_tensor_info* info) {
+  info->dtype = static_cast<weft_dtype>(tensor.dtype());
+  info->rank = static_cast<uint32_t>(tensor.dims().size());
+  std::copy(tensor.dims().begin(), tensor.dims().end(), info->dims);
+}
+
+absl::Status CheckDevice(std::span<const Ref<lazy::Tensor>> results, const Device* asked, const ir::OpDef& op) {
+  if (asked == nullptr || results.empty() || results[0]->device() == asked) return absl::OkStatus();
+  return Prefix(op, UserError("operands are on ", results[0]->device()->name, ", device is ", asked->name,
+                              "; copy them there first (weft_tensor_copy_to)"));
+}
+
+absl::Status MakeTensors(std::span<Ref<lazy::Tensor>> tensors, std::vector<weft_tensor*>* made) {
+  made->reserve(tensors.size());
+  for (Ref<lazy::Tensor>& tensor : tensors) {
+    weft_tensor* handle = nullptr;
+    const absl::Status status = tensor ? MakeTensor(std::move(tensor), &handle) : absl::OkStatus();
+    if (!status.ok()) {
+      for (weft_tensor* done : *made) ReleaseHandle(done, HandleType::kTensor);
       return status;
     }
-    made.push_back(handle);
+    made->push_back(handle);
   }
-  std::copy(made.begin(), made.end(), outs);
-  *out_count = made.size();
   return absl::OkStatus();
 }
 

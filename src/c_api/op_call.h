@@ -3,11 +3,13 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
+#include <vector>
 
 #include "src/c_api/guard.h"
 #include "src/ir/op_def.h"
 #include "src/lazy/engine.h"
-#include "weft_base.h"
+#include "weft_ops.h"
 
 namespace weft::c_api {
 
@@ -18,6 +20,8 @@ class Context;
 class OpCall {
  public:
   OpCall(const ir::OpDef& op, weft_context* ctx);
+  // For who records it otherwise: Record is not for these, TakeAttrs and FindOperands are.
+  explicit OpCall(const ir::OpDef& op) : op_(op) {}
 
   void Operand(weft_tensor* tensor) { operands_.push_back(Unfound(tensor != nullptr ? tensor : Missing())); }
   void Optional(weft_tensor* tensor) { operands_.push_back(Unfound(tensor)); }
@@ -45,8 +49,22 @@ class OpCall {
     before_failure_ = operands_.size();
   }
   absl::Status Record(std::initializer_list<weft_tensor**> outs);
-  // For weft_op_apply: any number of results.
-  absl::Status RecordInto(weft_tensor** outs, size_t capacity, size_t* out_count);
+  // What has no operands that say where.
+  absl::Status Record(std::initializer_list<weft_tensor**> outs, weft_device* device);
+  // Results may be NULL, but not all of them.
+  absl::Status RecordSome(std::initializer_list<weft_tensor**> outs);
+  // For weft_op_apply: any number of results. `infos` and `device` may be NULL.
+  absl::Status RecordInto(weft_tensor** outs, weft_tensor_info* infos, size_t capacity, size_t* out_count,
+                          weft_device* device);
+
+  const ir::OpDef& op() const { return op_; }
+  absl::StatusOr<ir::Attrs> TakeAttrs() {
+    if (!status_.ok()) return status_;
+    return std::move(attrs_);
+  }
+  std::span<lazy::Tensor*> operands() { return {operands_.data(), operands_.size()}; }
+  // Puts tensors in the place of the first `count` handles, under the engine's lock.
+  absl::Status FindOperands(size_t count, const lazy::Engine& engine);
 
  private:
   // Stands for NULL where something is needed; no handle.
@@ -54,8 +72,7 @@ class OpCall {
   static lazy::Tensor* Unfound(weft_tensor* tensor) { return reinterpret_cast<lazy::Tensor*>(tensor); }
   weft_tensor* HandleAt(size_t i) const { return reinterpret_cast<weft_tensor*>(operands_[i]); }
   absl::Status Run(lazy::Tensors* results);
-  // Puts tensors in the place of the first `count` handles, under the engine's lock.
-  absl::Status FindOperands(size_t count);
+  absl::Status RunAt(const lazy::Where& where, lazy::Tensors* results);
   absl::Status CheckOperand(size_t i) const;
   absl::Status BadOperand(size_t i) const;
   absl::Status Bad(size_t at, std::string_view what);
@@ -68,6 +85,15 @@ class OpCall {
   ir::Attrs attrs_;
   absl::InlinedVector<Ref<const ir::Function>, 1> regions_;
 };
+
+// What the caller of weft_op_apply and its like said, by names.
+absl::StatusOr<const ir::OpDef*> ExportedOp(const char* name, size_t length);
+absl::Status SetAttrs(OpCall& call, const weft_attr* attrs, size_t count);
+void Describe(const lazy::Tensor& tensor, weft_tensor_info* info);
+// A device that was asked for (or null) is where results are; operands that are elsewhere decide otherwise.
+absl::Status CheckDevice(std::span<const Ref<lazy::Tensor>> results, const Device* asked, const ir::OpDef& op);
+// Handles for all of them, or for none.
+absl::Status MakeTensors(std::span<Ref<lazy::Tensor>> tensors, std::vector<weft_tensor*>* made);
 
 // Operations with tensors in, one tensor out, and nothing else: most elementwise ones.
 weft_error* RecordPlain(const ir::OpDef& op, weft_context* ctx, std::initializer_list<weft_tensor*> operands,

@@ -1,5 +1,6 @@
-// weft_op_apply, weft_op_list and the random state.
+// weft_op_apply, weft_op_apply_on, weft_op_vjp, weft_op_list and the random state.
 #include <cstring>
+#include <span>
 
 #include "src/c_api/context.h"
 #include "src/c_api/guess.h"
@@ -7,62 +8,141 @@
 #include "src/ops/registry.h"
 #include "weft.h"
 
-using namespace weft;
-using namespace weft::c_api;
+namespace weft::c_api {
 
-namespace {
-
-absl::StatusOr<const ir::OpDef*> ExportedOp(std::string_view name) {
-  const ir::OpDef* op = ops::FindOp(name);
+absl::StatusOr<const ir::OpDef*> ExportedOp(const char* name, size_t length) {
+  WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(name, length, "name"));
+  const ir::OpDef* op = ops::FindOp(text);
   if (op == nullptr || !op->exported) {
     std::vector<std::string_view> names;
     for (const ir::OpDef* known : ops::AllOps()) {
       if (known->exported) names.push_back(known->c_name);
     }
-    return UserErrorOf(absl::StatusCode::kNotFound, "there is no operation '", name, "'", DidYouMean(name, names),
+    return UserErrorOf(absl::StatusCode::kNotFound, "there is no operation '", text, "'", DidYouMean(text, names),
                        "weft_op_list names all");
   }
   return op;
 }
 
+absl::Status SetAttrs(OpCall& call, const weft_attr* attrs, size_t count) {
+  if (count > 0) WEFT_NOT_NULL(attrs);
+  WEFT_RETURN_IF_ERROR(CheckedLength("attrs", count, kMostEntries));
+  const ir::OpDef& op = call.op();
+  for (size_t i = 0; i < count; ++i) {
+    const weft_attr& a = attrs[i];
+    WEFT_ASSIGN_OR_RETURN(std::string_view key, Text(a.name, a.name_length, "attrs[].name"));
+    size_t at = 0;
+    while (at < op.attrs.size() && op.attrs[at].name != key) ++at;
+    if (at == op.attrs.size()) {
+      std::string known;
+      for (const ir::AttrDef& attr : op.attrs) absl::StrAppend(&known, known.empty() ? "" : ", ", attr.name);
+      absl::Status status = UserError(op.c_name, ": there is no attribute '", key, "'",
+                                      known.empty() ? "; it takes none" : absl::StrCat("; there are ", known));
+      status.SetPayload(kPayloadOperation, absl::Cord(op.c_name));
+      return status;
+    }
+    call.SetAny(at, a.type, a.i, a.d, a.data, a.count);
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+struct Applied {
+  weft_context* ctx;
+  weft_device* device;  // NULL: nobody says
+  const char* name;
+  size_t name_length;
+  std::span<weft_tensor* const> inputs;
+  const weft_attr* attrs;
+  size_t attr_count;
+};
+
+absl::Status Apply(const Applied& applied, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity,
+                   size_t* out_count) {
+  const std::span<weft_tensor* const> inputs = applied.inputs;
+  WEFT_NOT_NULL(out_count);
+  WEFT_NOT_NULL(outputs);
+  if (!inputs.empty() && inputs.data() == nullptr) return NullArgument("inputs");
+  WEFT_ASSIGN_OR_RETURN(const ir::OpDef* op, ExportedOp(applied.name, applied.name_length));
+  if (capacity < op->results.size()) {
+    return UserErrorOf(absl::StatusCode::kOutOfRange, op->c_name, " has ", op->results.size(), " results; capacity is ",
+                       capacity);
+  }
+  WEFT_RETURN_IF_ERROR(CheckedLength("inputs", inputs.size(), kMostEntries));
+  OpCall call(*op, applied.ctx);
+  for (weft_tensor* input : inputs) call.Optional(input);
+  WEFT_RETURN_IF_ERROR(SetAttrs(call, applied.attrs, applied.attr_count));
+  return call.RecordInto(outputs, infos, capacity, out_count, applied.device);
+}
+
+// Of one list of weft_op_vjp; NULL where something is absent.
+absl::Status GetOptionalTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter,
+                                TensorList* out) {
+  if (count > 0 && tensors == nullptr) return NullArgument(parameter);
+  out->Reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    const Pin<lazy::Tensor> found = Find(tensors[i]);
+    if (!found && tensors[i] != nullptr) return NoTensor(tensors[i], absl::StrCat(parameter, "[", i, "]"));
+    out->Add(tensors[i] != nullptr ? found.Share() : nullptr);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+}  // namespace weft::c_api
+
+using namespace weft;
+using namespace weft::c_api;
 
 extern "C" {
 
 weft_error* weft_op_apply(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs,
                           size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor** outputs,
                           size_t capacity, size_t* out_count) noexcept {
+  return Guard([&] {
+    return Apply({ctx, nullptr, name, name_length, {inputs, input_count}, attrs, attr_count}, outputs, nullptr,
+                 capacity, out_count);
+  });
+}
+
+weft_error* weft_op_apply_on(weft_context* ctx, weft_device* device, const char* name, size_t name_length,
+                             weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count,
+                             weft_tensor** outputs, weft_tensor_info* infos, size_t capacity,
+                             size_t* out_count) noexcept {
+  return Guard([&] {
+    return Apply({ctx, device, name, name_length, {inputs, input_count}, attrs, attr_count}, outputs, infos, capacity,
+                 out_count);
+  });
+}
+
+weft_error* weft_op_vjp(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs,
+                        size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor* const* results,
+                        weft_tensor* const* cotangents, size_t result_count, const int32_t* wanted,
+                        weft_tensor** out_grads) noexcept {
   return Guard([&]() -> absl::Status {
-    WEFT_NOT_NULL(out_count);
-    WEFT_NOT_NULL(outputs);
-    if (input_count > 0) WEFT_NOT_NULL(inputs);
-    if (attr_count > 0) WEFT_NOT_NULL(attrs);
-    WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(name, name_length, "name"));
-    WEFT_ASSIGN_OR_RETURN(const ir::OpDef* op, ExportedOp(text));
-    if (capacity < op->results.size()) {
-      return UserErrorOf(absl::StatusCode::kOutOfRange, op->c_name, " has ", op->results.size(),
-                         " results; capacity is ", capacity);
-    }
+    if (input_count > 0) WEFT_NOT_NULL(out_grads);
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+    WEFT_RETURN_IF_ERROR(context->Usable());
+    WEFT_ASSIGN_OR_RETURN(const ir::OpDef* op, ExportedOp(name, name_length));
     WEFT_RETURN_IF_ERROR(CheckedLength("inputs", input_count, kMostEntries));
-    WEFT_RETURN_IF_ERROR(CheckedLength("attrs", attr_count, kMostEntries));
-    OpCall call(*op, ctx);
-    for (size_t i = 0; i < input_count; ++i) call.Optional(inputs[i]);
-    for (size_t i = 0; i < attr_count; ++i) {
-      const weft_attr& a = attrs[i];
-      WEFT_ASSIGN_OR_RETURN(std::string_view key, Text(a.name, a.name_length, "attrs[].name"));
-      size_t at = 0;
-      while (at < op->attrs.size() && op->attrs[at].name != key) ++at;
-      if (at == op->attrs.size()) {
-        std::string known;
-        for (const ir::AttrDef& attr : op->attrs) absl::StrAppend(&known, known.empty() ? "" : ", ", attr.name);
-        absl::Status status = UserError(op->c_name, ": there is no attribute '", key, "'",
-                                        known.empty() ? "; it takes none" : absl::StrCat("; there are ", known));
-        status.SetPayload(kPayloadOperation, absl::Cord(op->c_name));
-        return status;
-      }
-      call.SetAny(at, a.type, a.i, a.d, a.data, a.count);
-    }
-    return call.RecordInto(outputs, capacity, out_count);
+    WEFT_RETURN_IF_ERROR(CheckedLength("results", result_count, kMostEntries));
+    OpCall call(*op);
+    WEFT_RETURN_IF_ERROR(SetAttrs(call, attrs, attr_count));
+    WEFT_ASSIGN_OR_RETURN(ir::Attrs said, call.TakeAttrs());
+    TensorList x, y, g;
+    WEFT_RETURN_IF_ERROR(GetOptionalTensors(inputs, input_count, "inputs", &x));
+    WEFT_RETURN_IF_ERROR(GetOptionalTensors(results, results != nullptr ? result_count : 0, "results", &y));
+    WEFT_RETURN_IF_ERROR(GetOptionalTensors(cotangents, result_count, "cotangents", &g));
+    absl::InlinedVector<bool, 8> asked(input_count, true);
+    for (size_t i = 0; wanted != nullptr && i < input_count; ++i) asked[i] = wanted[i] != 0;
+    const lazy::Recorder::OpGradientCall gradient{*op, x, y, g, {asked.data(), asked.size()}};
+    WEFT_ASSIGN_OR_RETURN(lazy::Tensors grads,
+                          context->engine().OpGradient(gradient, std::move(said), CurrentLocation()));
+    std::vector<weft_tensor*> made;
+    WEFT_RETURN_IF_ERROR(MakeTensors({grads.data(), grads.size()}, &made));
+    std::copy(made.begin(), made.end(), out_grads);
+    return absl::OkStatus();
   });
 }
 

@@ -96,6 +96,35 @@ bool Fits(DType dtype, int64_t value) {
   return true;
 }
 
+// As an element of the dtype: floats round, integers must hold it.
+absl::StatusOr<HostTensor> NumberOf(DType dtype, double value) {
+  const FloatScope floats;
+  HostTensor number(dtype, {});
+  if (IsFloat(dtype)) {
+    number.SetDouble(0, value);
+    return number;
+  }
+  // The ends of the 64-bit ranges are exact as doubles. NaN is in neither.
+  const bool negative = value < 0;
+  const bool fits = value == std::trunc(value) && value >= -0x1p63 && value < 0x1p64 &&
+                    (dtype == DType::kU64 ? !negative : value < 0x1p63 && Fits(dtype, static_cast<int64_t>(value)));
+  if (!fits) return UserError(value, " does not fit ", NameOf(dtype));
+  if (negative) {
+    number.SetInt(0, static_cast<int64_t>(value));
+  } else {
+    number.SetUnsigned(0, static_cast<uint64_t>(value));
+  }
+  return number;
+}
+
+absl::Status NumberLike(weft_tensor* like, double value, bool constant, weft_tensor** out) {
+  WEFT_NOT_NULL(out);
+  WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(like, "like"));
+  WEFT_ASSIGN_OR_RETURN(const HostTensor number, NumberOf(t->dtype(), value));
+  WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> made, t->engine().ScalarLike(*t, number, constant, CurrentLocation()));
+  return MakeTensor(std::move(made), out);
+}
+
 }  // namespace
 }  // namespace weft::c_api
 
@@ -168,6 +197,46 @@ weft_error* weft_tensor_from_u64(weft_context* ctx, weft_dtype dtype, uint64_t v
                               ? context->engine().Scalar(nullptr, type, number.GetDouble(0), CurrentLocation())
                               : context->engine().ScalarInt(nullptr, type, number.GetInt(0), CurrentLocation()));
     return MakeTensor(std::move(tensor), out);
+  });
+}
+
+weft_error* weft_tensor_constant_like(weft_tensor* like, double value, weft_tensor** out) noexcept {
+  return Guard([&] { return NumberLike(like, value, true, out); });
+}
+
+weft_error* weft_tensor_argument_like(weft_tensor* like, double value, weft_tensor** out) noexcept {
+  return Guard([&] { return NumberLike(like, value, false, out); });
+}
+
+weft_error* weft_tensor_copy(weft_tensor* tensor, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> copy, t->engine().Alias(t.get()));
+    return MakeTensor(std::move(copy), out);
+  });
+}
+
+weft_error* weft_tensor_copy_to(weft_tensor* tensor, weft_device* device, weft_tensor** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
+    Ref<lazy::Engine> to = Ref<lazy::Engine>::Share(&t->engine());
+    Device* place = to->devices()[0];
+    if (device != nullptr) {
+      WEFT_ASSIGN_OR_RETURN(Pin<DeviceObject> object, Get(device, "device"));
+      to = object->engine;
+      place = object->device;
+    }
+    if (place == t->device()) {
+      WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> copy, to->Alias(t.get()));
+      return MakeTensor(std::move(copy), out);
+    }
+    HostTensor bytes(t->dtype(), t->dims());
+    WEFT_RETURN_IF_ERROR(t->engine().ToHost(t.get(), bytes.mutable_bytes()));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> copy,
+                          to->FromHost(place, t->dtype(), t->dims(), bytes.bytes(), CurrentLocation()));
+    return MakeTensor(std::move(copy), out);
   });
 }
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/compiler/lower.h"
 #include "src/ir/text.h"
-#include "src/lazy/index_check.h"
+#include "src/lazy/engine_record.h"
 #include "src/lazy/live_report.h"
 #include "src/ops/build.h"
 #include "src/runtime/clock.h"
@@ -216,18 +216,19 @@ absl::StatusOr<Ref<Tensor>> Engine::Adopt(const Where& where, DType dtype, std::
   return NewBufferTensor(device, std::move(buffer), location);
 }
 
+Ref<Tensor> Engine::ScalarAt(const Place& place, const HostTensor& value, bool constant, ir::Location location) {
+  if (constant || place.frame != nullptr) return NewLiteral(place, value, location);
+  const auto words = WordsOf(value);
+  return recorder_.NewTensor(
+      place, Recorder::NewLeaf(ir::Type::Scalar(value.dtype()), MakeRef<Data>(std::span<const uint32_t>(words))),
+      location);
+}
+
 absl::StatusOr<Ref<Tensor>> Engine::NewScalar(const Where& where, const HostTensor& value, ir::Location location) {
   Ref<Tensor> tensor;
   Lock lock(recorder_);
   WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(where));
-  if (place.frame != nullptr) {
-    tensor = NewLiteral(place, value, location);
-    return tensor;
-  }
-  const auto words = WordsOf(value);
-  tensor = recorder_.NewTensor(
-      place, Recorder::NewLeaf(ir::Type::Scalar(value.dtype()), MakeRef<Data>(std::span<const uint32_t>(words))),
-      location);
+  tensor = ScalarAt(place, value, false, location);
   return tensor;
 }
 
@@ -244,6 +245,16 @@ absl::StatusOr<Ref<Tensor>> Engine::ScalarInt(const Where& where, DType dtype, i
   HostTensor host(dtype, {});
   host.SetInt(0, value);
   return NewScalar(where, host, location);
+}
+
+absl::StatusOr<Ref<Tensor>> Engine::ScalarLike(const Tensor& like, const HostTensor& value, bool constant,
+                                               ir::Location location) {
+  Ref<Tensor> tensor;
+  Lock lock(recorder_);
+  WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(&like, "like"));
+  WEFT_ASSIGN_OR_RETURN(MeshState * state, recorder_.CheckPlace(like.sharding()));
+  tensor = ScalarAt({state, like.frame()}, value, constant, location);
+  return tensor;
 }
 
 absl::StatusOr<Ref<Tensor>> Engine::Alias(Tensor* tensor) {
@@ -276,14 +287,6 @@ void Engine::Keep(Tensor* tensor) {
 
 // --- Recording -----------------------------------------------------------------------------------------------------------
 
-template <typename PlaceFn>
-absl::StatusOr<Place> Engine::PlaceAfterCut(Lock& lock, PlaceFn&& place_of) {
-  WEFT_ASSIGN_OR_RETURN(const Place place, place_of());
-  if (place.frame == nullptr) WEFT_RETURN_IF_ERROR(evaluator_.CutIfDue(lock, *place.state));
-  if (lock.opened() > 0) return place_of();
-  return place;
-}
-
 absl::Status Engine::Finish(Lock& lock, const Place& place, const ir::Builder& b, const void* what,
                             std::span<const ir::Value> results) {
   recorder_.Count(place, b, what, results, lazy());
@@ -303,30 +306,8 @@ absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operan
   Lock lock(recorder_);
   WEFT_RETURN_IF_ERROR(find());
   lock.Borrow(operands);
-  WEFT_ASSIGN_OR_RETURN(const Place place,
-                        PlaceAfterCut(lock, [&] { return recorder_.PlaceOf(op, operands, location, where); }));
-  const bool check = options_.mode == Mode::kDebug && place.frame == nullptr;
-  std::vector<ir::Value> kept;  // operands, for the checks of debug mode
-  if (check) {
-    for (const Tensor* operand : operands) kept.push_back(operand != nullptr ? operand->value() : ir::Value());
-  }
-  const ir::Attrs said = options_.mode == Mode::kDebug ? attrs : ir::Attrs();
-  const GeneratorState before = recorder_.generator;
-  ir::Builder b(location);
-  ir::Values out = recorder_.Operation(b, place.frame, op, operands, std::move(attrs), regions);
-  if (!b.ok()) return WithPosition(b.status(), location);
-  absl::Status status = Finish(lock, place, b, &op, out);
-  if (status.ok() && check && op.indices != nullptr) {
-    IndexCheck indices(op, kept, said);
-    status = lock.Open([&] { return indices.Run(); });
-  }
-  if (status.ok() && check) status = CheckNumbers(lock, op, kept, out);
-  if (!status.ok()) {
-    if (op.random) recorder_.Undraw(out, before);
-    return WithPosition(std::move(status), location);
-  }
+  WEFT_RETURN_IF_ERROR(RecordLocked(lock, op, operands, std::move(attrs), location, where, regions, &made));
   metrics_.Add(Counter::kOperationsRecorded);
-  recorder_.Publish(place, std::span<ir::Value>(out.data(), out.size()), location, &made);
   *results = std::move(made);
   return absl::OkStatus();
 }

@@ -43,6 +43,9 @@ class Engine final : public RefCounted {
   // no lock of ours held and on a thread of the caller's: within a call into the engine or where the last reference goes.
   absl::StatusOr<Ref<Tensor>> Adopt(const Where& where, DType dtype, std::span<const int64_t> dims, void* data,
                                     std::function<void()> release, ir::Location location = {});
+  // A scalar where `like` is and of its dtype. A constant is part of programs; else it is a run-time argument.
+  absl::StatusOr<Ref<Tensor>> ScalarLike(const Tensor& like, const HostTensor& value, bool constant,
+                                         ir::Location location = {});
   // Run-time arguments: values are never in a program. A double converts as HostTensor::SetDouble does.
   absl::StatusOr<Ref<Tensor>> Scalar(const Where& where, DType dtype, double value, ir::Location location = {});
   absl::StatusOr<Ref<Tensor>> ScalarInt(const Where& where, DType dtype, int64_t value, ir::Location location = {});
@@ -57,6 +60,21 @@ class Engine final : public RefCounted {
   using FindOperands = absl::FunctionRef<absl::Status()>;
   absl::Status Record(const ir::OpDef& op, std::span<Tensor* const> operands, FindOperands find, ir::Attrs attrs,
                       ir::Location location, Tensors* results, const Where& where = {}, ir::RegionSpan regions = {});
+  // Many operations under one lock: all are recorded, or none and `failed` is the index of the one that could not be.
+  struct Call {
+    const ir::OpDef* op = nullptr;
+    std::span<Tensor*> operands;  // null: absent, or a result of an earlier call, which is filled in
+    struct Earlier {
+      size_t operand, call, result;  // the call and its result exist
+    };
+    std::span<const Earlier> earlier;
+    ir::Attrs attrs;
+    Device* device = nullptr;  // null: that of the operands, else the first
+    Tensors results;           // comes out
+  };
+  absl::Status RecordMany(std::span<Call> calls, FindOperands find, ir::Location location, size_t* failed);
+  // The cotangents of an operation's inputs, null where none flows: see autodiff::OpGradient.
+  absl::StatusOr<Tensors> OpGradient(const Recorder::OpGradientCall& call, ir::Attrs attrs, ir::Location location = {});
   // The body of a function: its parameters are tensors to record with, through `where`s with the frame or not. Finished,
   // it is a value; whoever lets go of the frame of an open one abandons it first.
   absl::StatusOr<Ref<Frame>> BeginFunction(const Where& where, std::string name, std::span<const ir::Type> inputs,
@@ -131,6 +149,8 @@ class Engine final : public RefCounted {
                                        std::span<const std::byte> bytes);
   absl::StatusOr<Ref<Tensor>> NewBufferTensor(Device* device, Ref<Buffer> buffer, ir::Location location);
   absl::StatusOr<Ref<Tensor>> NewScalar(const Where& where, const HostTensor& value, ir::Location location);
+  // Under the lock; in a body always a constant.
+  Ref<Tensor> ScalarAt(const Place& place, const HostTensor& value, bool constant, ir::Location location);
   Ref<Tensor> NewLiteral(const Place& place, HostTensor value, ir::Location location);
   // Records once an automatic cut that was due is through; `place` is asked again if others had the lock meanwhile.
   template <typename PlaceFn>
@@ -139,6 +159,8 @@ class Engine final : public RefCounted {
   // compiled.
   absl::StatusOr<std::vector<std::vector<ir::Value>>> ValuesOf(std::span<Tensor* const> tensors, std::string_view what);
   absl::StatusOr<Ref<Event>> Compiled(std::span<const Ref<Evaluator::Job>> jobs, bool wait);
+  absl::Status RecordLocked(Lock& lock, const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs&& attrs,
+                            ir::Location location, const Where& where, ir::RegionSpan regions, Tensors* made);
   // Counts what was recorded; eager and debug modes compute it.
   absl::Status Finish(Lock& lock, const Place& place, const ir::Builder& b, const void* what,
                       std::span<const ir::Value> results);

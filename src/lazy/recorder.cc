@@ -330,9 +330,9 @@ absl::StatusOr<Place> Recorder::PlaceOf(const ir::OpDef& op, std::span<Tensor* c
     }
     if (first == nullptr) first = operand;
     if (!(first->sharding_ == operand->sharding_)) {
-      return refuse(
-          UserError("operands are on ", first->sharding_.mesh().name(), " and ", operand->sharding_.mesh().name(),
-                    "; make one of them anew on the other device (weft_tensor_to_host, weft_tensor_from_host)"));
+      return refuse(UserError("operands are on ", first->sharding_.mesh().name(), " and ",
+                              operand->sharding_.mesh().name(),
+                              "; copy one of them to the other device (weft_tensor_copy_to)"));
     }
   }
   if (frame != nullptr && op.random) {
@@ -429,6 +429,45 @@ absl::StatusOr<std::vector<ir::Value>> Recorder::Gradient(ir::Builder& b, Frame*
   }
   if (!found.ok()) return WithPosition(found.status(), location);
   return found;
+}
+
+absl::StatusOr<Place> Recorder::PlaceOfOpGradient(const OpGradientCall& call) {
+  const Tensor* first = nullptr;
+  Frame* frame = nullptr;
+  const auto add = [&](std::string_view list, std::span<Tensor* const> tensors) -> absl::Status {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const Tensor* tensor = tensors[i];
+      if (tensor == nullptr) continue;
+      const std::string what = absl::StrCat("the gradient of ", call.op.c_name, ": ", list, "[", i, "]");
+      WEFT_RETURN_IF_ERROR(CheckTensor(tensor, what));
+      const std::optional<Frame*> deeper = Deeper(frame, tensor->frame_.get());
+      if (!deeper.has_value()) return Apart(frame, tensor->frame_.get());
+      frame = *deeper;
+      if (first == nullptr) first = tensor;
+      if (first->sharding_ == tensor->sharding_) continue;
+      return UserError(what, " is on ", tensor->sharding_.mesh().name(), ", others on ", first->sharding_.mesh().name(),
+                       "; see weft_tensor_copy_to");
+    }
+    return absl::OkStatus();
+  };
+  WEFT_RETURN_IF_ERROR(add("inputs", call.inputs));
+  WEFT_RETURN_IF_ERROR(add("results", call.results));
+  WEFT_RETURN_IF_ERROR(add("cotangents", call.cotangents));
+  if (first == nullptr) return CheckWhere({});
+  WEFT_ASSIGN_OR_RETURN(MeshState * state, CheckPlace(first->sharding_));
+  return Place{state, frame};
+}
+
+absl::StatusOr<std::vector<ir::Value>> Recorder::OpGradient(ir::Builder& b, Frame* frame, const OpGradientCall& call,
+                                                            ir::Attrs&& attrs) {
+  const auto values = [&](std::span<Tensor* const> tensors) {
+    std::vector<ir::Value> all;
+    for (const Tensor* tensor : tensors) all.push_back(ValueIn(frame, tensor));
+    return all;
+  };
+  const std::vector<ir::Value> inputs = values(call.inputs), results = values(call.results),
+                               cotangents = values(call.cotangents);
+  return autodiff::OpGradient(b, {call.op, inputs, std::move(attrs), results, cotangents, call.wanted});
 }
 
 void Recorder::Count(const Place& place, const ir::Builder& b, const void* what, std::span<const ir::Value> results,

@@ -120,6 +120,15 @@ class Recorder {
   absl::StatusOr<Place> PlaceOfGradient(const Tensor* loss, std::span<Tensor* const> wrt, const Tensor* seed);
   absl::StatusOr<std::vector<ir::Value>> Gradient(ir::Builder& b, Frame* frame, Tensor& loss,
                                                   std::span<Tensor* const> wrt, Tensor* seed, ir::Location location);
+  // One operation's, of tensors that need require nothing: see autodiff::OpGradient. Null where none flows.
+  struct OpGradientCall {
+    const ir::OpDef& op;
+    std::span<Tensor* const> inputs, results, cotangents;  // null where something is absent
+    std::span<const bool> wanted;                          // one for each input
+  };
+  absl::StatusOr<Place> PlaceOfOpGradient(const OpGradientCall& call);
+  absl::StatusOr<std::vector<ir::Value>> OpGradient(ir::Builder& b, Frame* frame, const OpGradientCall& call,
+                                                    ir::Attrs&& attrs);
   // So that a call that failed draws the same numbers when it is repeated, unless somebody else has drawn since.
   void Undraw(std::span<const ir::Value> results, const GeneratorState& before);
   // What stands for an operation in the policy's signatures where many are recorded at once.

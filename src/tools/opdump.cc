@@ -102,6 +102,8 @@ void Print(const ir::OpDef& op, bool last) {
   std::string out = "    {\"name\": " + Quote(op.name) + ", \"c_name\": " + Quote(op.c_name) + ", \"kind\": \"" +
                     KindName(op.kind) + "\", \"since\": \"1." + std::to_string(op.since) +
                     "\", \"exported\": " + Bool(op.exported) + ", \"random\": " + Bool(op.random) +
+                    // Of two tensors, one of which a binding may be given as a number.
+                    (op.rule == ir::OperandRule::kBroadcast ? ", \"broadcast\": true" : "") +
                     ",\n     \"doc\": " + Quote(op.doc) + ",\n     \"example\": " + Quote(op.example) +
                     ",\n     \"operands\": [" + Operands(op) + "],\n     \"attrs\": [" + Attributes(op) +
                     "],\n     \"results\": [";

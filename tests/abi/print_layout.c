@@ -52,6 +52,10 @@ static void part_0(void) {
   OFFSET(weft_print_options, line_width);
   OFFSET(weft_print_options, header);
   OFFSET(weft_print_options, reserved);
+  SIZE(weft_tensor_info);
+  OFFSET(weft_tensor_info, dtype);
+  OFFSET(weft_tensor_info, rank);
+  OFFSET(weft_tensor_info, dims);
   SIZE(weft_attr);
   OFFSET(weft_attr, name);
   OFFSET(weft_attr, name_length);
@@ -61,6 +65,21 @@ static void part_0(void) {
   OFFSET(weft_attr, d);
   OFFSET(weft_attr, data);
   OFFSET(weft_attr, count);
+  SIZE(weft_op_input);
+  OFFSET(weft_op_input, tensor);
+  OFFSET(weft_op_input, is_result);
+  OFFSET(weft_op_input, result);
+  OFFSET(weft_op_input, call);
+  SIZE(weft_op_call);
+  OFFSET(weft_op_call, name);
+  OFFSET(weft_op_call, name_length);
+  OFFSET(weft_op_call, inputs);
+  OFFSET(weft_op_call, input_count);
+  OFFSET(weft_op_call, attrs);
+  OFFSET(weft_op_call, attr_count);
+  OFFSET(weft_op_call, device);
+  OFFSET(weft_op_call, drop);
+  OFFSET(weft_op_call, reserved);
   SIZE(weft_sgd_options);
   OFFSET(weft_sgd_options, struct_size);
   OFFSET(weft_sgd_options, next);
@@ -135,6 +154,7 @@ static void part_0(void) {
   OFFSET(weft_full_opts, dtype);
   OFFSET(weft_full_opts, reserved_integer);
   OFFSET(weft_full_opts, integer);
+  OFFSET(weft_full_opts, device);
   SIZE(weft_gather_opts);
   OFFSET(weft_gather_opts, struct_size);
   OFFSET(weft_gather_opts, next);
@@ -149,6 +169,7 @@ static void part_0(void) {
   OFFSET(weft_iota_opts, present);
   OFFSET(weft_iota_opts, dtype);
   OFFSET(weft_iota_opts, reserved);
+  OFFSET(weft_iota_opts, device);
   SIZE(weft_scatter_opts);
   OFFSET(weft_scatter_opts, struct_size);
   OFFSET(weft_scatter_opts, next);
@@ -187,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_all_opts, dims);
   OFFSET(weft_all_opts, dims_count);
   OFFSET(weft_all_opts, keepdims);
+}
+
+static void part_1(void) {
   OFFSET(weft_all_opts, reserved);
   SIZE(weft_any_opts);
   OFFSET(weft_any_opts, struct_size);
@@ -208,9 +232,6 @@ static void part_0(void) {
   OFFSET(weft_argmin_opts, next);
   OFFSET(weft_argmin_opts, present);
   OFFSET(weft_argmin_opts, axis);
-}
-
-static void part_1(void) {
   OFFSET(weft_argmin_opts, keepdims);
   OFFSET(weft_argmin_opts, reserved);
   SIZE(weft_logsumexp_opts);
@@ -390,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_embedding_opts, next);
   OFFSET(weft_embedding_opts, present);
   OFFSET(weft_embedding_opts, dtype);
+}
+
+static void part_2(void) {
   OFFSET(weft_embedding_opts, reserved);
   SIZE(weft_gelu_opts);
   OFFSET(weft_gelu_opts, struct_size);
@@ -408,12 +432,15 @@ static void part_1(void) {
   OFFSET(weft_leaky_relu_opts, next);
   OFFSET(weft_leaky_relu_opts, present);
   OFFSET(weft_leaky_relu_opts, slope);
+  SIZE(weft_linear_with_opts);
+  OFFSET(weft_linear_with_opts, struct_size);
+  OFFSET(weft_linear_with_opts, next);
+  OFFSET(weft_linear_with_opts, present);
+  OFFSET(weft_linear_with_opts, dtype);
+  OFFSET(weft_linear_with_opts, reserved);
   SIZE(weft_log_softmax_opts);
   OFFSET(weft_log_softmax_opts, struct_size);
   OFFSET(weft_log_softmax_opts, next);
-}
-
-static void part_2(void) {
   OFFSET(weft_log_softmax_opts, present);
   OFFSET(weft_log_softmax_opts, axis);
   SIZE(weft_mse_opts);
@@ -440,6 +467,8 @@ static void part_2(void) {
   OFFSET(weft_scaled_dot_product_attention_opts, causal);
   OFFSET(weft_scaled_dot_product_attention_opts, reserved_scale);
   OFFSET(weft_scaled_dot_product_attention_opts, scale);
+  OFFSET(weft_scaled_dot_product_attention_opts, dtype);
+  OFFSET(weft_scaled_dot_product_attention_opts, reserved);
   SIZE(weft_softmax_opts);
   OFFSET(weft_softmax_opts, struct_size);
   OFFSET(weft_softmax_opts, next);
@@ -450,6 +479,7 @@ static void part_2(void) {
   OFFSET(weft_bernoulli_opts, next);
   OFFSET(weft_bernoulli_opts, present);
   OFFSET(weft_bernoulli_opts, probability);
+  OFFSET(weft_bernoulli_opts, device);
   SIZE(weft_normal_opts);
   OFFSET(weft_normal_opts, struct_size);
   OFFSET(weft_normal_opts, next);
@@ -458,6 +488,7 @@ static void part_2(void) {
   OFFSET(weft_normal_opts, deviation);
   OFFSET(weft_normal_opts, dtype);
   OFFSET(weft_normal_opts, reserved);
+  OFFSET(weft_normal_opts, device);
   SIZE(weft_rng_bit_generator_opts);
   OFFSET(weft_rng_bit_generator_opts, struct_size);
   OFFSET(weft_rng_bit_generator_opts, next);
@@ -472,6 +503,7 @@ static void part_2(void) {
   OFFSET(weft_uniform_opts, high);
   OFFSET(weft_uniform_opts, dtype);
   OFFSET(weft_uniform_opts, reserved);
+  OFFSET(weft_uniform_opts, device);
   SIZE(weft_code);
   VALUE(WEFT_OK);
   VALUE(WEFT_CANCELLED);
@@ -582,6 +614,9 @@ static void part_2(void) {
   SIZE(weft_avg_pool_padding);
   VALUE(WEFT_AVG_POOL_PADDING_VALID);
   VALUE(WEFT_AVG_POOL_PADDING_SAME);
+}
+
+static void part_3(void) {
   VALUE(WEFT_AVG_POOL_PADDING_EXPLICIT);
   SIZE(weft_conv_padding);
   VALUE(WEFT_CONV_PADDING_VALID);
@@ -614,9 +649,6 @@ static void part_2(void) {
   VALUE(WEFT_STRLEN);
   VALUE(WEFT_WAIT_FOREVER);
   VALUE(WEFT_TREE_ROOT);
-}
-
-static void part_3(void) {
   VALUE(WEFT_CLIP_HAS_LOW);
   VALUE(WEFT_CLIP_HAS_HIGH);
   VALUE(WEFT_CONCATENATE_HAS_DIMENSION);
@@ -698,12 +730,14 @@ static void part_3(void) {
   VALUE(WEFT_LAYER_NORM_HAS_AXIS);
   VALUE(WEFT_LAYER_NORM_HAS_EPSILON);
   VALUE(WEFT_LEAKY_RELU_HAS_SLOPE);
+  VALUE(WEFT_LINEAR_HAS_DTYPE);
   VALUE(WEFT_LOG_SOFTMAX_HAS_AXIS);
   VALUE(WEFT_MSE_HAS_REDUCTION);
   VALUE(WEFT_ONE_HOT_HAS_DTYPE);
   VALUE(WEFT_RMS_NORM_HAS_EPSILON);
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL);
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE);
+  VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE);
   VALUE(WEFT_SOFTMAX_HAS_AXIS);
   VALUE(WEFT_BERNOULLI_HAS_PROBABILITY);
   VALUE(WEFT_NORMAL_HAS_MEAN);
@@ -783,6 +817,9 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, random_get_state);
   OFFSET(struct weft_api_v1, random_set_state);
   OFFSET(struct weft_api_v1, grad);
+}
+
+static void part_4(void) {
   OFFSET(struct weft_api_v1, sgd_create);
   OFFSET(struct weft_api_v1, adam_create);
   OFFSET(struct weft_api_v1, adamw_create);
@@ -817,9 +854,6 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, tree_get_data);
   OFFSET(struct weft_api_v1, tree_add_tree);
   OFFSET(struct weft_api_v1, tree_retain);
-}
-
-static void part_4(void) {
   OFFSET(struct weft_api_v1, tree_release);
   OFFSET(struct weft_api_v1, checkpoint_save);
   OFFSET(struct weft_api_v1, checkpoint_load);
@@ -850,6 +884,16 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, checkpoint_reader_structure);
   OFFSET(struct weft_api_v1, compile);
   OFFSET(struct weft_api_v1, api_json);
+  OFFSET(struct weft_api_v1, tensor_copy);
+  OFFSET(struct weft_api_v1, tensor_copy_to);
+  OFFSET(struct weft_api_v1, tensor_constant_like);
+  OFFSET(struct weft_api_v1, tensor_argument_like);
+  OFFSET(struct weft_api_v1, op_apply_on);
+  OFFSET(struct weft_api_v1, op_apply_many);
+  OFFSET(struct weft_api_v1, op_vjp);
+  OFFSET(struct weft_api_v1, split);
+  OFFSET(struct weft_api_v1, chunk);
+  OFFSET(struct weft_api_v1, unstack);
 }
 
 int main(void) {

@@ -7,6 +7,7 @@
 
 typedef struct {
   size_t shift, limit, live, most;
+  size_t only; /* the one alignment at which it breaks its word; 0: all */
 } host;
 
 static void* allocate(void* user, size_t size, size_t alignment) {
@@ -15,12 +16,12 @@ static void* allocate(void* user, size_t size, size_t alignment) {
   if (h->live + size > h->limit || posix_memalign(&memory, alignment, size + alignment) != 0) return NULL;
   h->live += size;
   if (h->live > h->most) h->most = h->live;
-  return (char*)memory + h->shift;
+  return (char*)memory + (h->only == 0 || h->only == alignment ? h->shift : 0);
 }
 static void deallocate(void* user, void* memory, size_t size) {
   host* h = user;
   h->live -= size;
-  free((char*)memory - h->shift);
+  free((char*)memory - (size_t)memory % 64);
 }
 
 static weft_context* context(const char* platform, host* h) {
@@ -39,7 +40,7 @@ static weft_context* context(const char* platform, host* h) {
 
 static void misaligned(const char* platform) {
   static const float values[] = {1, 2};
-  host h = {8, SIZE_MAX / 2, 0, 0};
+  host h = {8, SIZE_MAX / 2, 0, 0, 0};
   weft_context* ctx = context(platform, &h);
   weft_tensor* x = NULL;
   weft_error* error = weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(2), values, sizeof(values), &x);
@@ -60,9 +61,37 @@ static void misaligned(const char* platform) {
   CHECK_EQUAL(h.live, 0);
 }
 
+/* A checkpoint's blocks, which are page aligned. */
+static void misaligned_for_a_checkpoint(const char* platform) {
+  static const float values[] = {1, 2};
+  host h = {8, SIZE_MAX / 2, 0, 0, 4096};
+  weft_context* ctx = context(platform, &h);
+  weft_tensor* x = f32(ctx, DIMS(2), values);
+  weft_tree* tree = NULL;
+  weft_error* error;
+  const char* text;
+  char path[64];
+  snprintf(path, sizeof path, "/tmp/weft-misaligned-%ld.weft", (long)getpid());
+  MUST(weft_tree_create(&tree));
+  MUST(weft_tree_add_tensor(tree, 0, "x", 1, x, NULL));
+  error = weft_checkpoint_save(ctx, path, WEFT_STRLEN, tree, NULL, NULL);
+  text = weft_error_message(error, NULL);
+  CHECK_EQUAL(weft_error_code(error), WEFT_FAILED_PRECONDITION);
+  CHECK(strstr(text, ": weft_context_options.allocate was asked for ") != NULL);
+  CHECK(strstr(text, " bytes aligned to 4096 and gave 0x") != NULL);
+  if (g_failures != 0) printf("%s\n", text);
+  weft_error_release(error);
+  h.shift = 0;
+  OK(weft_checkpoint_save(ctx, path, WEFT_STRLEN, tree, NULL, NULL));
+  CHECK(unlink(path) == 0);
+  weft_tree_release(tree);
+  weft_tensor_release(x);
+  weft_context_release(ctx);
+}
+
 /* 4 MiB on the way to 8 bytes, where 1 MiB is the limit. */
 static void limited(const char* platform) {
-  host h = {0, 1 << 20, 0, 0};
+  host h = {0, 1 << 20, 0, 0, 0};
   weft_context* ctx = context(platform, &h);
   static const float row[] = {1, 2};
   weft_tensor *x = f32(ctx, DIMS(2), row), *wide = NULL, *sorted = NULL;
@@ -114,6 +143,7 @@ static void in_child(void (*test)(const char*), const char* platform) {
 int main(void) {
   in_child(misaligned, "cpu");
   in_child(misaligned, "reference");
+  in_child(misaligned_for_a_checkpoint, "cpu");
   in_child(limited, "cpu");
   in_child(limited, "reference");
   return done("allocator");

@@ -339,6 +339,9 @@ static void products(void) {
   BAD(wf_dot_general(s, a, m, NULL, 0, NULL, 0, WF_INTS(7), WF_INTS(0)),
       "dot_general(f32[2, 3], f32[3, 4]): lhs dimension 7 does not exist; lhs has rank 2");
   BAD(wf_linear(s, a, m, w3), "linear(f32[2, 3], f32[3, 4], f32[3]): b must have shape [4], not [3]");
+  BAD(wf_linear(s, a, m, NULL, .dtype = WEFT_I32), "linear(f32[2, 3], f32[3, 4]): dtype i32 cannot hold products of f32");
+  BAD(wf_scaled_dot_product_attention(s, seq, seq, seq, NULL, .dtype = WEFT_BOOL),
+      "scaled_dot_product_attention(f32[2, 2, 4, 8], f32[2, 2, 4, 8], f32[2, 2, 4, 8]): dtype bool cannot hold products of f32");
   BAD(wf_mse(s, a, foreign), "mse: y belongs to another context");
 }
 

@@ -105,12 +105,46 @@ static void replace_tensor(dice* d, int context, weft_tensor* with) {
   if (old != NULL) DEAD(weft_tensor_rank(old, &rank));
 }
 
+/* Lists of calls, gradients of one, parts, second handles: operands found under one lock, many handles out. */
+static int record_more(dice* d, weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) {
+  weft_tensor *two[2] = {x, y}, *more[2] = {NULL, NULL};
+  const int64_t halves[] = {kElements / 2, kElements - kElements / 2};
+  size_t count = 0;
+  switch (roll(d, 5)) {
+    case 0: {
+      weft_op_input first[2] = {{NULL, 0, 0, 0}, {NULL, 0, 0, 0}}, second[2] = {{NULL, 1, 0, 0}, {NULL, 0, 0, 0}};
+      weft_op_call calls[2] = {{"mul", WEFT_STRLEN, NULL, 2, NULL, 0, NULL, 1, 0}, {"add", WEFT_STRLEN, NULL, 2, NULL, 0, NULL, 0, 0}};
+      first[0].tensor = x, first[1].tensor = second[1].tensor = y;
+      calls[0].inputs = first, calls[1].inputs = second;
+      return C(weft_op_apply_many(ctx, calls, 2, out, NULL, 1, &count));
+    }
+    case 1:
+      if (!C(weft_op_vjp(ctx, "mul", WEFT_STRLEN, two, 2, NULL, 0, NULL, &y, 1, NULL, more))) return 0;
+      V(weft_tensor_release(more[0]));
+      *out = more[1];
+      return 1;
+    case 2:
+      if (!C(weft_split(ctx, x, halves, 2, 0, more))) return 0;
+      V(weft_tensor_release(more[0]));
+      V(weft_tensor_release(more[1]));
+      return 0;
+    case 3: return C(weft_tensor_copy(x, out));
+    default: {
+      weft_tensor* number = NULL;
+      const int good = C(weft_tensor_argument_like(x, 0.5, &number)) && C(weft_mul(ctx, x, number, out));
+      V(weft_tensor_release(number));
+      return good;
+    }
+  }
+}
+
 static void record(dice* d) {
   const int c = (int)roll(d, kContexts);
   weft_context* ctx = GET(weft_context, g_contexts[c]);
   weft_tensor *x = any_tensor(d, c), *y = any_tensor(d, c), *out = NULL;
   int good = 0;
-  switch (roll(d, 6)) {
+  switch (roll(d, 7)) {
+    case 5: good = record_more(d, ctx, x, y, &out); break;
     case 0: good = C(weft_add(ctx, x, y, &out)); break;
     case 1: good = C(weft_mul(ctx, x, y, &out)); break;
     case 2: good = C(weft_relu(ctx, x, &out)); break;

@@ -25,6 +25,21 @@ int main() {
   weft_tensor* both = wf_concatenate(s, WF_TENSORS(x, x), 1);
   weft_tensor* rows = wf_sum(s, both, WF_INTS(-1), 1);
   weft_tensor* all = wf_sum(s, wf_mul(s, wf_reshape(s, wf_add(s, rows, rows), WF_INTS(2)), wf_relu(s, wf_mean(s, flat))));
+  std::printf("%g ", wf_item(s, all));
+  weft_tensor *mean, *parts[2], *grads[1];
+  weft_tensor* ones = wf_full(s, WF_INTS(3), 1);
+  weft_tensor* h = wf_batch_norm(s, x, ones, ones, nullptr, &mean);
+  wf_split(s, x, WF_INTS(1, 2), -1, parts);
+  if (wf_unstack(s, mean, 0, parts, 2) != 0) return 3;  // there are three
+  weft_error_release(wf_end(s));
+  s = wf_begin(ctx);
+  x = wf_from_host(s, WEFT_F32, WF_INTS(two, 3), data, sizeof(data));
+  if (weft_error* e = weft_tensor_require_grad(x, 1)) return weft_error_release(e), 4;
+  h = wf_n_sub(s, 1, wf_mul_arg(s, wf_square(s, x), 0.5));
+  if (!wf_grad(s, h, WF_TENSORS(x), grads, x)) return 5;
+  all = wf_sum(s, grads[0]);
+  std::printf("%g ", wf_item(s, all));
+  all = wf_sum(s, wf_linear(s, x, wf_full(s, WF_INTS(3, 1), 14), nullptr, WEFT_F64));
   const double value = wf_item(s, all);
   weft_error* error = wf_end(s);
   std::printf("%g %s\n", value, error != nullptr ? weft_error_message(error, nullptr) : "");
@@ -85,8 +100,8 @@ class Fluent(unittest.TestCase):
         self.assertEqual(0, done.returncode, done.stdout[:3000])
         done = subprocess.run([program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               env=dict(os.environ, WEFT_CACHE_MODE="off"))
-        # Rows of [x, x] add to 12 and 30, twice that to 84, times the mean 3.5.
-        self.assertEqual((0, "294 \n"), (done.returncode, done.stdout))
+        # Rows of [x, x] add to 12 and 30, twice that to 84, times the mean 3.5; -x x to -91; 14 x to 294.
+        self.assertEqual((0, "294 -91 294 \n"), (done.returncode, done.stdout))
 
     def test_warnings_stay_on_in_the_users_own_code_and_off_in_the_calls(self):
         path = self.write("user.c", IN_C)

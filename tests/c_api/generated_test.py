@@ -105,8 +105,8 @@ class Generated(unittest.TestCase):
         from generator import fluent
 
         class Named:
-            def __init__(self, c_name):
-                self.c_name = c_name
+            def __init__(self, c_name, takes_number=False):
+                self.c_name, self.takes_number = c_name, takes_number
         for name, text in (("own", "operation own would define wf_own_at, which the fluent layer itself defines"),
                            ("keep", "operation keep would define wf_keep, which the fluent layer itself defines"),
                            ("scope", "operation scope would define wf_scope, which the fluent layer itself defines")):
@@ -115,6 +115,8 @@ class Generated(unittest.TestCase):
             self.assertEqual(text, str(raised.exception))
         with self.assertRaises(AssertionError):
             fluent.check_names([Named("take"), Named("take_at")])
+        with self.assertRaises(AssertionError):
+            fluent.check_names([Named("take", takes_number=True), Named("take_n")])
         fluent.check_names([Named("take"), Named("add")])
 
 

@@ -264,6 +264,62 @@ TEST(Record, RefusesTensorsOfTwoDevicesOrTwoContexts) {
   EXPECT_THAT(w.TryOp("add", {a, other.F32({1}, {1})}).status().message(), HasSubstr("belongs to another context"));
 }
 
+TEST(Record, OfAListIsAllOrNothingOnTheDeviceThatItNames) {
+  World w({}, 2);
+  const ir::OpDef* iota = ops::FindOp("iota");
+  Device* second = w.engine->devices()[1];
+  const auto found = [] { return absl::OkStatus(); };
+  const auto counting = [&](Device* device) {
+    Engine::Call call;
+    call.op = iota;
+    call.attrs = {ir::Ints{3}, int64_t{0}, DType::kF32};
+    call.device = device;
+    return call;
+  };
+  // 0, 1, 2 there, doubled there.
+  Tensor* operands[] = {nullptr, nullptr};
+  const Engine::Call::Earlier both[] = {{0, 0, 0}, {1, 0, 0}};
+  Engine::Call calls[] = {counting(second), {}};
+  calls[1].op = ops::FindOp("add");
+  calls[1].operands = operands;
+  calls[1].earlier = both;
+  size_t failed = 99;
+  ASSERT_TRUE(w.engine->RecordMany(calls, found, {}, &failed).ok());
+  EXPECT_EQ(calls[0].results[0]->device(), second);
+  EXPECT_EQ(calls[1].results[0]->device(), second);
+  EXPECT_EQ(w.Read(calls[1].results[0]), (std::vector<float>{0, 2, 4}));
+  // One that is not there with it.
+  const T here = w.Vector({1, 2, 3});
+  Tensor* mixed[] = {nullptr, here.get()};
+  Engine::Call bad[] = {counting(second), {}};
+  bad[1].op = ops::FindOp("add");
+  bad[1].operands = mixed;
+  bad[1].earlier = {both, 1};
+  const absl::Status status = w.engine->RecordMany(bad, found, {}, &failed);
+  EXPECT_EQ(failed, 1u);
+  EXPECT_EQ(status.message(), "add: operands are on fake:1 and fake:0; copy one of them to the other device (weft_tensor_copy_to)");
+  EXPECT_TRUE(bad[0].results.empty());
+  // What is wrong with the device of one operation's gradient is said as well.
+  Tensor* const inputs[] = {here.get()};
+  Tensor* const cotangents[] = {calls[1].results[0].get()};
+  constexpr bool kWanted[] = {true};
+  EXPECT_EQ(w.engine->OpGradient({*ops::FindOp("exp"), inputs, {}, cotangents, kWanted}, {}).status().message(),
+            "the gradient of exp: cotangents[0] is on fake:1, others on fake:0; see weft_tensor_copy_to");
+}
+
+TEST(Scalars, LikeATensorAreWhereItIsAndPartOfProgramsOrNot) {
+  World w({}, 2);
+  const T there = w.F32({2}, {3, 4}, 1);
+  HostTensor two(DType::kF32, {});
+  two.SetDouble(0, 2);
+  for (const bool constant : {true, false}) {
+    const T number = w.engine->ScalarLike(*there, two, constant).value();
+    EXPECT_EQ(number->device(), there->device());
+    const std::string text = w.engine->GraphText(std::vector<Tensor*>{w.Op("mul", {there, number}).get()}).value();
+    EXPECT_EQ(text.find("constant") != std::string::npos, constant) << text;
+  }
+}
+
 TEST(Close, RefusesNewWorkAndLetsTensorsGo) {
   World w;
   T a = w.Vector({1});

@@ -269,6 +269,14 @@ def products():
     expect("matmul", [x, y], x @ y)
     x, w, o = rng(6).normal(size=(5, 4)), rng(7).normal(size=(4, 3)), rng(8).normal(size=3)
     expect("linear", [x, w, o], x @ w + o)
+    # dtype: narrow factors, wide sums; products of two halves are exact in f32.
+    x, w, o = (a.astype("f2") for a in (rng(6).normal(size=(5, 40)), rng(7).normal(size=(40, 3)), rng(8).normal(size=3)))
+    want = x.astype("f8") @ w.astype("f8") + o.astype("f8")
+    expect("linear", [x, w, o], want, tolerance=4e-6, floor=10, dtype="f4")
+    expect("linear", [x, w, None], want - o.astype("f8"), tolerance=4e-6, floor=10, dtype="f4")
+    x, w, o = (a.astype("f4") for a in (x, w, o))
+    expect("linear", [x, w, o], want, tolerance=1e-14, floor=10, dtype="f8")
+    expect("linear", [x, w, o], want, tolerance=2e-3, floor=1, dtype="f2")
     # Convolution as the sum over taps of shifted matrix products.
     x, k = rng(9).normal(size=(2, 7, 6, 3)), rng(10).normal(size=(3, 2, 3, 4))
     for stride, dilation in ((1, 1), (2, 1), (1, 2)):
@@ -328,6 +336,13 @@ def networks():
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
         expect("scaled_dot_product_attention", [q, k, v], weights @ v, tolerance=1e-12, causal=causal)
+    q2, k2, v2 = (a.astype("f2") for a in (q, k, v))
+    scores = q2.astype("f8") @ k2.astype("f8").swapaxes(-1, -2) / np.sqrt(5)
+    weights = np.exp(scores)
+    want = weights / weights.sum(-1, keepdims=True) @ v2.astype("f8")
+    expect("scaled_dot_product_attention", [q2, k2, v2], want, tolerance=1e-5, floor=0.1, dtype="f4")
+    expect("scaled_dot_product_attention", [a.astype("f4") for a in (q2, k2, v2)], want, tolerance=1e-12, dtype="f8")
+    expect("scaled_dot_product_attention", [a.astype("f4") for a in (q2, k2, v2)], want, tolerance=1e-3, floor=0.1, dtype="f2")
     mask = rng(34).random((4, 4)) < 0.7
     mask[:, 0] = True
     weights = np.where(mask, np.exp(q @ k.swapaxes(-1, -2) / np.sqrt(5)), 0)

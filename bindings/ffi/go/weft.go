@@ -342,12 +342,14 @@ const (
 	WEFT_LAYER_NORM_HAS_AXIS uint64 = 1 << 0
 	WEFT_LAYER_NORM_HAS_EPSILON uint64 = 1 << 1
 	WEFT_LEAKY_RELU_HAS_SLOPE uint64 = 1 << 0
+	WEFT_LINEAR_HAS_DTYPE uint64 = 1 << 0
 	WEFT_LOG_SOFTMAX_HAS_AXIS uint64 = 1 << 0
 	WEFT_MSE_HAS_REDUCTION uint64 = 1 << 0
 	WEFT_ONE_HOT_HAS_DTYPE uint64 = 1 << 0
 	WEFT_RMS_NORM_HAS_EPSILON uint64 = 1 << 0
 	WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL uint64 = 1 << 0
 	WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE uint64 = 1 << 1
+	WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE uint64 = 1 << 2
 	WEFT_SOFTMAX_HAS_AXIS uint64 = 1 << 0
 	WEFT_BERNOULLI_HAS_PROBABILITY uint64 = 1 << 0
 	WEFT_NORMAL_HAS_MEAN uint64 = 1 << 0
@@ -431,6 +433,12 @@ type PrintOptions struct {
 	Reserved int32
 }
 
+type TensorInfo struct {
+	Dtype Dtype
+	Rank uint32
+	Dims [32]int64
+}
+
 type Attr struct {
 	Name *byte
 	NameLength uintptr
@@ -440,6 +448,25 @@ type Attr struct {
 	D float64
 	Data unsafe.Pointer
 	Count uintptr
+}
+
+type OpInput struct {
+	Tensor Tensor
+	IsResult int32
+	Result uint32
+	Call uint64
+}
+
+type OpCall struct {
+	Name *byte
+	NameLength uintptr
+	Inputs *OpInput
+	InputCount uintptr
+	Attrs *Attr
+	AttrCount uintptr
+	Device Device
+	Drop int32
+	Reserved int32
 }
 
 type SgdOptions struct {
@@ -534,6 +561,7 @@ type FullOpts struct {
 	Dtype Dtype
 	ReservedInteger int32
 	Integer int64
+	Device Device
 }
 
 type GatherOpts struct {
@@ -552,6 +580,7 @@ type IotaOpts struct {
 	Present uint64
 	Dtype Dtype
 	Reserved int32
+	Device Device
 }
 
 type ScatterOpts struct {
@@ -878,6 +907,14 @@ type LeakyReluOpts struct {
 	Slope float64
 }
 
+type LinearWithOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Dtype Dtype
+	Reserved int32
+}
+
 type LogSoftmaxOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -915,6 +952,8 @@ type ScaledDotProductAttentionOpts struct {
 	Causal int32
 	ReservedScale int32
 	Scale float64
+	Dtype Dtype
+	Reserved int32
 }
 
 type SoftmaxOpts struct {
@@ -929,6 +968,7 @@ type BernoulliOpts struct {
 	Next unsafe.Pointer
 	Present uint64
 	Probability float64
+	Device Device
 }
 
 type NormalOpts struct {
@@ -939,6 +979,7 @@ type NormalOpts struct {
 	Deviation float64
 	Dtype Dtype
 	Reserved int32
+	Device Device
 }
 
 type RngBitGeneratorOpts struct {
@@ -957,6 +998,7 @@ type UniformOpts struct {
 	High float64
 	Dtype Dtype
 	Reserved int32
+	Device Device
 }
 
 // ApiV1 is the table; purego.RegisterFunc makes functions of its addresses.
@@ -1095,6 +1137,16 @@ type ApiV1 struct {
 	CheckpointReaderStructure uintptr
 	Compile uintptr
 	ApiJson uintptr
+	TensorCopy uintptr
+	TensorCopyTo uintptr
+	TensorConstantLike uintptr
+	TensorArgumentLike uintptr
+	OpApplyOn uintptr
+	OpApplyMany uintptr
+	OpVjp uintptr
+	Split uintptr
+	Chunk uintptr
+	Unstack uintptr
 }
 
 // The functions, after Load.
@@ -1143,6 +1195,10 @@ var (
 	TensorFromF64 func(ctx Context, dtype Dtype, value float64, out *Tensor) Error
 	TensorFromI64 func(ctx Context, dtype Dtype, value int64, out *Tensor) Error
 	TensorFromU64 func(ctx Context, dtype Dtype, value uint64, out *Tensor) Error
+	TensorConstantLike func(like Tensor, value float64, out *Tensor) Error
+	TensorArgumentLike func(like Tensor, value float64, out *Tensor) Error
+	TensorCopy func(tensor Tensor, out *Tensor) Error
+	TensorCopyTo func(tensor Tensor, device Device, out *Tensor) Error
 	TensorFromDlpack func(ctx Context, managed uintptr, out *Tensor) Error
 	TensorFromDlpackLegacy func(ctx Context, managed uintptr, out *Tensor) Error
 	TensorToDlpack func(tensor Tensor, out *uintptr) Error
@@ -1170,6 +1226,12 @@ var (
 	ScopeCheck func(scope Scope) Error
 	ScopeEnd func(scope Scope) Error
 	OpApply func(ctx Context, name *byte, name_length uintptr, inputs *Tensor, input_count uintptr, attrs *Attr, attr_count uintptr, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
+	OpApplyOn func(ctx Context, device Device, name *byte, name_length uintptr, inputs *Tensor, input_count uintptr, attrs *Attr, attr_count uintptr, outputs *Tensor, infos *TensorInfo, capacity uintptr, out_count *uintptr) Error
+	OpApplyMany func(ctx Context, calls *OpCall, call_count uintptr, outputs *Tensor, infos *TensorInfo, capacity uintptr, out_count *uintptr) Error
+	OpVjp func(ctx Context, name *byte, name_length uintptr, inputs *Tensor, input_count uintptr, attrs *Attr, attr_count uintptr, results *Tensor, cotangents *Tensor, result_count uintptr, wanted *int32, out_grads *Tensor) Error
+	Split func(ctx Context, x Tensor, sizes *int64, size_count uintptr, axis int64, outputs *Tensor) Error
+	Chunk func(ctx Context, x Tensor, chunks int64, axis int64, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
+	Unstack func(ctx Context, x Tensor, axis int64, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
 	OpList func(out_names **byte, capacity uintptr, out_count *uintptr) Error
 	RandomSeed func(ctx Context, seed uint64) Error
 	RandomGetState func(ctx Context, out_key *uint64, out_counter_low *uint64, out_counter_high *uint64) Error
@@ -1283,6 +1345,7 @@ var (
 	GeluOptsInit func(options unsafe.Pointer, size uintptr)
 	LayerNormOptsInit func(options unsafe.Pointer, size uintptr)
 	LeakyReluOptsInit func(options unsafe.Pointer, size uintptr)
+	LinearWithOptsInit func(options unsafe.Pointer, size uintptr)
 	LogSoftmaxOptsInit func(options unsafe.Pointer, size uintptr)
 	MseOptsInit func(options unsafe.Pointer, size uintptr)
 	OneHotOptsInit func(options unsafe.Pointer, size uintptr)
@@ -1403,6 +1466,7 @@ var (
 	LayerNorm func(ctx Context, x Tensor, scale Tensor, offset Tensor, opts *LayerNormOpts, out *Tensor) Error
 	LeakyRelu func(ctx Context, x Tensor, opts *LeakyReluOpts, out *Tensor) Error
 	Linear func(ctx Context, x Tensor, w Tensor, b Tensor, out *Tensor) Error
+	LinearWith func(ctx Context, x Tensor, w Tensor, b Tensor, opts *LinearWithOpts, out *Tensor) Error
 	LogSoftmax func(ctx Context, x Tensor, opts *LogSoftmaxOpts, out *Tensor) Error
 	Mse func(ctx Context, x Tensor, y Tensor, opts *MseOpts, out *Tensor) Error
 	OneHot func(ctx Context, labels Tensor, depth int64, opts *OneHotOpts, out *Tensor) Error
@@ -1465,6 +1529,10 @@ var Functions = map[string]any{
 	"weft_tensor_from_f64": &TensorFromF64,
 	"weft_tensor_from_i64": &TensorFromI64,
 	"weft_tensor_from_u64": &TensorFromU64,
+	"weft_tensor_constant_like": &TensorConstantLike,
+	"weft_tensor_argument_like": &TensorArgumentLike,
+	"weft_tensor_copy": &TensorCopy,
+	"weft_tensor_copy_to": &TensorCopyTo,
 	"weft_tensor_from_dlpack": &TensorFromDlpack,
 	"weft_tensor_from_dlpack_legacy": &TensorFromDlpackLegacy,
 	"weft_tensor_to_dlpack": &TensorToDlpack,
@@ -1492,6 +1560,12 @@ var Functions = map[string]any{
 	"weft_scope_check": &ScopeCheck,
 	"weft_scope_end": &ScopeEnd,
 	"weft_op_apply": &OpApply,
+	"weft_op_apply_on": &OpApplyOn,
+	"weft_op_apply_many": &OpApplyMany,
+	"weft_op_vjp": &OpVjp,
+	"weft_split": &Split,
+	"weft_chunk": &Chunk,
+	"weft_unstack": &Unstack,
 	"weft_op_list": &OpList,
 	"weft_random_seed": &RandomSeed,
 	"weft_random_get_state": &RandomGetState,
@@ -1605,6 +1679,7 @@ var Functions = map[string]any{
 	"weft_gelu_opts_init": &GeluOptsInit,
 	"weft_layer_norm_opts_init": &LayerNormOptsInit,
 	"weft_leaky_relu_opts_init": &LeakyReluOptsInit,
+	"weft_linear_with_opts_init": &LinearWithOptsInit,
 	"weft_log_softmax_opts_init": &LogSoftmaxOptsInit,
 	"weft_mse_opts_init": &MseOptsInit,
 	"weft_one_hot_opts_init": &OneHotOptsInit,
@@ -1725,6 +1800,7 @@ var Functions = map[string]any{
 	"weft_layer_norm": &LayerNorm,
 	"weft_leaky_relu": &LeakyRelu,
 	"weft_linear": &Linear,
+	"weft_linear_with": &LinearWith,
 	"weft_log_softmax": &LogSoftmax,
 	"weft_mse": &Mse,
 	"weft_one_hot": &OneHot,

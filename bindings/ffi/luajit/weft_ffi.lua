@@ -252,6 +252,11 @@ typedef struct weft_print_options {
   int32_t header;
   int32_t reserved;
 } weft_print_options;
+typedef struct weft_tensor_info {
+  weft_dtype dtype;
+  uint32_t rank;
+  int64_t dims[32];
+} weft_tensor_info;
 typedef struct weft_attr {
   const char* name;
   size_t name_length;
@@ -262,6 +267,23 @@ typedef struct weft_attr {
   const void* data;
   size_t count;
 } weft_attr;
+typedef struct weft_op_input {
+  weft_tensor* tensor;
+  int32_t is_result;
+  uint32_t result;
+  uint64_t call;
+} weft_op_input;
+typedef struct weft_op_call {
+  const char* name;
+  size_t name_length;
+  const weft_op_input* inputs;
+  size_t input_count;
+  const weft_attr* attrs;
+  size_t attr_count;
+  weft_device* device;
+  int32_t drop;
+  int32_t reserved;
+} weft_op_call;
 typedef struct weft_sgd_options {
   size_t struct_size;
   const void* next;
@@ -345,6 +367,7 @@ typedef struct weft_full_opts {
   weft_dtype dtype;
   int32_t reserved_integer;
   int64_t integer;
+  weft_device* device;
 } weft_full_opts;
 typedef struct weft_gather_opts {
   size_t struct_size;
@@ -361,6 +384,7 @@ typedef struct weft_iota_opts {
   uint64_t present;
   weft_dtype dtype;
   int32_t reserved;
+  weft_device* device;
 } weft_iota_opts;
 typedef struct weft_scatter_opts {
   size_t struct_size;
@@ -652,6 +676,13 @@ typedef struct weft_leaky_relu_opts {
   uint64_t present;
   double slope;
 } weft_leaky_relu_opts;
+typedef struct weft_linear_with_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  weft_dtype dtype;
+  int32_t reserved;
+} weft_linear_with_opts;
 typedef struct weft_log_softmax_opts {
   size_t struct_size;
   const void* next;
@@ -685,6 +716,8 @@ typedef struct weft_scaled_dot_product_attention_opts {
   int32_t causal;
   int32_t reserved_scale;
   double scale;
+  weft_dtype dtype;
+  int32_t reserved;
 } weft_scaled_dot_product_attention_opts;
 typedef struct weft_softmax_opts {
   size_t struct_size;
@@ -697,6 +730,7 @@ typedef struct weft_bernoulli_opts {
   const void* next;
   uint64_t present;
   double probability;
+  weft_device* device;
 } weft_bernoulli_opts;
 typedef struct weft_normal_opts {
   size_t struct_size;
@@ -706,6 +740,7 @@ typedef struct weft_normal_opts {
   double deviation;
   weft_dtype dtype;
   int32_t reserved;
+  weft_device* device;
 } weft_normal_opts;
 typedef struct weft_rng_bit_generator_opts {
   size_t struct_size;
@@ -722,6 +757,7 @@ typedef struct weft_uniform_opts {
   double high;
   weft_dtype dtype;
   int32_t reserved;
+  weft_device* device;
 } weft_uniform_opts;
 struct weft_api_v1 {
   size_t struct_size;
@@ -858,6 +894,16 @@ struct weft_api_v1 {
   weft_error* (*checkpoint_reader_structure)(weft_checkpoint_reader* reader, weft_tree** out);
   weft_error* (*compile)(weft_context* ctx, weft_device* device, weft_tensor* const* tensors, size_t count, weft_event** out_event);
   const char* (*api_json)(size_t* out_length);
+  weft_error* (*tensor_copy)(weft_tensor* tensor, weft_tensor** out);
+  weft_error* (*tensor_copy_to)(weft_tensor* tensor, weft_device* device, weft_tensor** out);
+  weft_error* (*tensor_constant_like)(weft_tensor* like, double value, weft_tensor** out);
+  weft_error* (*tensor_argument_like)(weft_tensor* like, double value, weft_tensor** out);
+  weft_error* (*op_apply_on)(weft_context* ctx, weft_device* device, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count);
+  weft_error* (*op_apply_many)(weft_context* ctx, const weft_op_call* calls, size_t call_count, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count);
+  weft_error* (*op_vjp)(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor* const* results, weft_tensor* const* cotangents, size_t result_count, const int32_t* wanted, weft_tensor** out_grads);
+  weft_error* (*split)(weft_context* ctx, weft_tensor* x, const int64_t* sizes, size_t size_count, int64_t axis, weft_tensor** outputs);
+  weft_error* (*chunk)(weft_context* ctx, weft_tensor* x, int64_t chunks, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*unstack)(weft_context* ctx, weft_tensor* x, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -903,6 +949,10 @@ weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_d
 weft_error* weft_tensor_from_f64(weft_context* ctx, weft_dtype dtype, double value, weft_tensor** out);
 weft_error* weft_tensor_from_i64(weft_context* ctx, weft_dtype dtype, int64_t value, weft_tensor** out);
 weft_error* weft_tensor_from_u64(weft_context* ctx, weft_dtype dtype, uint64_t value, weft_tensor** out);
+weft_error* weft_tensor_constant_like(weft_tensor* like, double value, weft_tensor** out);
+weft_error* weft_tensor_argument_like(weft_tensor* like, double value, weft_tensor** out);
+weft_error* weft_tensor_copy(weft_tensor* tensor, weft_tensor** out);
+weft_error* weft_tensor_copy_to(weft_tensor* tensor, weft_device* device, weft_tensor** out);
 weft_error* weft_tensor_from_dlpack(weft_context* ctx, struct DLManagedTensorVersioned* managed, weft_tensor** out);
 weft_error* weft_tensor_from_dlpack_legacy(weft_context* ctx, struct DLManagedTensor* managed, weft_tensor** out);
 weft_error* weft_tensor_to_dlpack(weft_tensor* tensor, struct DLManagedTensorVersioned** out);
@@ -930,6 +980,12 @@ weft_error* weft_scope_keep(weft_scope* scope, weft_tensor* tensor, weft_tensor*
 weft_error* weft_scope_check(weft_scope* scope);
 weft_error* weft_scope_end(weft_scope* scope);
 weft_error* weft_op_apply(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_op_apply_on(weft_context* ctx, weft_device* device, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count);
+weft_error* weft_op_apply_many(weft_context* ctx, const weft_op_call* calls, size_t call_count, weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count);
+weft_error* weft_op_vjp(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor* const* results, weft_tensor* const* cotangents, size_t result_count, const int32_t* wanted, weft_tensor** out_grads);
+weft_error* weft_split(weft_context* ctx, weft_tensor* x, const int64_t* sizes, size_t size_count, int64_t axis, weft_tensor** outputs);
+weft_error* weft_chunk(weft_context* ctx, weft_tensor* x, int64_t chunks, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_unstack(weft_context* ctx, weft_tensor* x, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
 weft_error* weft_op_list(const char** out_names, size_t capacity, size_t* out_count);
 weft_error* weft_random_seed(weft_context* ctx, uint64_t seed);
 weft_error* weft_random_get_state(weft_context* ctx, uint64_t* out_key, uint64_t* out_counter_low, uint64_t* out_counter_high);
@@ -1043,6 +1099,7 @@ void weft_embedding_opts_init(void* options, size_t size);
 void weft_gelu_opts_init(void* options, size_t size);
 void weft_layer_norm_opts_init(void* options, size_t size);
 void weft_leaky_relu_opts_init(void* options, size_t size);
+void weft_linear_with_opts_init(void* options, size_t size);
 void weft_log_softmax_opts_init(void* options, size_t size);
 void weft_mse_opts_init(void* options, size_t size);
 void weft_one_hot_opts_init(void* options, size_t size);
@@ -1163,6 +1220,7 @@ weft_error* weft_gelu(weft_context* ctx, weft_tensor* x, const weft_gelu_opts* o
 weft_error* weft_layer_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset, const weft_layer_norm_opts* opts, weft_tensor** out);
 weft_error* weft_leaky_relu(weft_context* ctx, weft_tensor* x, const weft_leaky_relu_opts* opts, weft_tensor** out);
 weft_error* weft_linear(weft_context* ctx, weft_tensor* x, weft_tensor* w, weft_tensor* b, weft_tensor** out);
+weft_error* weft_linear_with(weft_context* ctx, weft_tensor* x, weft_tensor* w, weft_tensor* b, const weft_linear_with_opts* opts, weft_tensor** out);
 weft_error* weft_log_softmax(weft_context* ctx, weft_tensor* x, const weft_log_softmax_opts* opts, weft_tensor** out);
 weft_error* weft_mse(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_mse_opts* opts, weft_tensor** out);
 weft_error* weft_one_hot(weft_context* ctx, weft_tensor* labels, int64_t depth, const weft_one_hot_opts* opts, weft_tensor** out);
@@ -1266,12 +1324,14 @@ M.WEFT_GELU_HAS_FORM = 0x1ULL
 M.WEFT_LAYER_NORM_HAS_AXIS = 0x1ULL
 M.WEFT_LAYER_NORM_HAS_EPSILON = 0x2ULL
 M.WEFT_LEAKY_RELU_HAS_SLOPE = 0x1ULL
+M.WEFT_LINEAR_HAS_DTYPE = 0x1ULL
 M.WEFT_LOG_SOFTMAX_HAS_AXIS = 0x1ULL
 M.WEFT_MSE_HAS_REDUCTION = 0x1ULL
 M.WEFT_ONE_HOT_HAS_DTYPE = 0x1ULL
 M.WEFT_RMS_NORM_HAS_EPSILON = 0x1ULL
 M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL = 0x1ULL
 M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE = 0x2ULL
+M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE = 0x4ULL
 M.WEFT_SOFTMAX_HAS_AXIS = 0x1ULL
 M.WEFT_BERNOULLI_HAS_PROBABILITY = 0x1ULL
 M.WEFT_NORMAL_HAS_MEAN = 0x1ULL

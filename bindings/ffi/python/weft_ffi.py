@@ -95,12 +95,14 @@ WEFT_GELU_HAS_FORM = 0x1
 WEFT_LAYER_NORM_HAS_AXIS = 0x1
 WEFT_LAYER_NORM_HAS_EPSILON = 0x2
 WEFT_LEAKY_RELU_HAS_SLOPE = 0x1
+WEFT_LINEAR_HAS_DTYPE = 0x1
 WEFT_LOG_SOFTMAX_HAS_AXIS = 0x1
 WEFT_MSE_HAS_REDUCTION = 0x1
 WEFT_ONE_HOT_HAS_DTYPE = 0x1
 WEFT_RMS_NORM_HAS_EPSILON = 0x1
 WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL = 0x1
 WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE = 0x2
+WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE = 0x4
 WEFT_SOFTMAX_HAS_AXIS = 0x1
 WEFT_BERNOULLI_HAS_PROBABILITY = 0x1
 WEFT_NORMAL_HAS_MEAN = 0x1
@@ -365,6 +367,14 @@ class weft_print_options(c.Structure):
     ]
 
 
+class weft_tensor_info(c.Structure):
+    _fields_ = [
+        ("dtype", weft_dtype),
+        ("rank", c.c_uint32),
+        ("dims", c.c_int64 * 32),
+    ]
+
+
 class weft_attr(c.Structure):
     _fields_ = [
         ("name", c.c_char_p),
@@ -375,6 +385,29 @@ class weft_attr(c.Structure):
         ("d", c.c_double),
         ("data", c.c_void_p),
         ("count", c.c_size_t),
+    ]
+
+
+class weft_op_input(c.Structure):
+    _fields_ = [
+        ("tensor", weft_tensor),
+        ("is_result", c.c_int32),
+        ("result", c.c_uint32),
+        ("call", c.c_uint64),
+    ]
+
+
+class weft_op_call(c.Structure):
+    _fields_ = [
+        ("name", c.c_char_p),
+        ("name_length", c.c_size_t),
+        ("inputs", c.POINTER(weft_op_input)),
+        ("input_count", c.c_size_t),
+        ("attrs", c.POINTER(weft_attr)),
+        ("attr_count", c.c_size_t),
+        ("device", weft_device),
+        ("drop", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -489,6 +522,7 @@ class weft_full_opts(c.Structure):
         ("dtype", weft_dtype),
         ("reserved_integer", c.c_int32),
         ("integer", c.c_int64),
+        ("device", weft_device),
     ]
 
 
@@ -511,6 +545,7 @@ class weft_iota_opts(c.Structure):
         ("present", c.c_uint64),
         ("dtype", weft_dtype),
         ("reserved", c.c_int32),
+        ("device", weft_device),
     ]
 
 
@@ -906,6 +941,16 @@ class weft_leaky_relu_opts(c.Structure):
     ]
 
 
+class weft_linear_with_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("dtype", weft_dtype),
+        ("reserved", c.c_int32),
+    ]
+
+
 class weft_log_softmax_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -952,6 +997,8 @@ class weft_scaled_dot_product_attention_opts(c.Structure):
         ("causal", c.c_int32),
         ("reserved_scale", c.c_int32),
         ("scale", c.c_double),
+        ("dtype", weft_dtype),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -970,6 +1017,7 @@ class weft_bernoulli_opts(c.Structure):
         ("next", c.c_void_p),
         ("present", c.c_uint64),
         ("probability", c.c_double),
+        ("device", weft_device),
     ]
 
 
@@ -982,6 +1030,7 @@ class weft_normal_opts(c.Structure):
         ("deviation", c.c_double),
         ("dtype", weft_dtype),
         ("reserved", c.c_int32),
+        ("device", weft_device),
     ]
 
 
@@ -1004,6 +1053,7 @@ class weft_uniform_opts(c.Structure):
         ("high", c.c_double),
         ("dtype", weft_dtype),
         ("reserved", c.c_int32),
+        ("device", weft_device),
     ]
 
 
@@ -1143,6 +1193,16 @@ class weft_api_v1(c.Structure):
         ("checkpoint_reader_structure", c.CFUNCTYPE(weft_error, weft_checkpoint_reader, c.POINTER(weft_tree))),
         ("compile", c.CFUNCTYPE(weft_error, weft_context, weft_device, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_event))),
         ("api_json", c.CFUNCTYPE(c.c_void_p, c.POINTER(c.c_size_t))),
+        ("tensor_copy", c.CFUNCTYPE(weft_error, weft_tensor, c.POINTER(weft_tensor))),
+        ("tensor_copy_to", c.CFUNCTYPE(weft_error, weft_tensor, weft_device, c.POINTER(weft_tensor))),
+        ("tensor_constant_like", c.CFUNCTYPE(weft_error, weft_tensor, c.c_double, c.POINTER(weft_tensor))),
+        ("tensor_argument_like", c.CFUNCTYPE(weft_error, weft_tensor, c.c_double, c.POINTER(weft_tensor))),
+        ("op_apply_on", c.CFUNCTYPE(weft_error, weft_context, weft_device, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_attr), c.c_size_t, c.POINTER(weft_tensor), c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("op_apply_many", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_op_call), c.c_size_t, c.POINTER(weft_tensor), c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("op_vjp", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_attr), c.c_size_t, c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_int32), c.POINTER(weft_tensor))),
+        ("split", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.c_int64, c.POINTER(weft_tensor))),
+        ("chunk", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.c_int64, c.c_int64, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("unstack", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.c_int64, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
     ]
 
 
@@ -1192,6 +1252,10 @@ FUNCTIONS = {
     "weft_tensor_from_f64": (weft_error, [weft_context, weft_dtype, c.c_double, c.POINTER(weft_tensor)]),
     "weft_tensor_from_i64": (weft_error, [weft_context, weft_dtype, c.c_int64, c.POINTER(weft_tensor)]),
     "weft_tensor_from_u64": (weft_error, [weft_context, weft_dtype, c.c_uint64, c.POINTER(weft_tensor)]),
+    "weft_tensor_constant_like": (weft_error, [weft_tensor, c.c_double, c.POINTER(weft_tensor)]),
+    "weft_tensor_argument_like": (weft_error, [weft_tensor, c.c_double, c.POINTER(weft_tensor)]),
+    "weft_tensor_copy": (weft_error, [weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_tensor_copy_to": (weft_error, [weft_tensor, weft_device, c.POINTER(weft_tensor)]),
     "weft_tensor_from_dlpack": (weft_error, [weft_context, c.c_void_p, c.POINTER(weft_tensor)]),
     "weft_tensor_from_dlpack_legacy": (weft_error, [weft_context, c.c_void_p, c.POINTER(weft_tensor)]),
     "weft_tensor_to_dlpack": (weft_error, [weft_tensor, c.POINTER(c.c_void_p)]),
@@ -1219,6 +1283,12 @@ FUNCTIONS = {
     "weft_scope_check": (weft_error, [weft_scope]),
     "weft_scope_end": (weft_error, [weft_scope]),
     "weft_op_apply": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_attr), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_op_apply_on": (weft_error, [weft_context, weft_device, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_attr), c.c_size_t, c.POINTER(weft_tensor), c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_op_apply_many": (weft_error, [weft_context, c.POINTER(weft_op_call), c.c_size_t, c.POINTER(weft_tensor), c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_op_vjp": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_attr), c.c_size_t, c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_int32), c.POINTER(weft_tensor)]),
+    "weft_split": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.c_int64, c.POINTER(weft_tensor)]),
+    "weft_chunk": (weft_error, [weft_context, weft_tensor, c.c_int64, c.c_int64, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_unstack": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_op_list": (weft_error, [c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_random_seed": (weft_error, [weft_context, c.c_uint64]),
     "weft_random_get_state": (weft_error, [weft_context, c.POINTER(c.c_uint64), c.POINTER(c.c_uint64), c.POINTER(c.c_uint64)]),
@@ -1332,6 +1402,7 @@ FUNCTIONS = {
     "weft_gelu_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_layer_norm_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_leaky_relu_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_linear_with_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_log_softmax_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_mse_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_one_hot_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -1452,6 +1523,7 @@ FUNCTIONS = {
     "weft_layer_norm": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_layer_norm_opts), c.POINTER(weft_tensor)]),
     "weft_leaky_relu": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_leaky_relu_opts), c.POINTER(weft_tensor)]),
     "weft_linear": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_linear_with": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_linear_with_opts), c.POINTER(weft_tensor)]),
     "weft_log_softmax": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_log_softmax_opts), c.POINTER(weft_tensor)]),
     "weft_mse": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_mse_opts), c.POINTER(weft_tensor)]),
     "weft_one_hot": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_one_hot_opts), c.POINTER(weft_tensor)]),

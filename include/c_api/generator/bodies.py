@@ -48,7 +48,8 @@ def op_body(op):
         text += "    call.CheckPresent(o.present, %du);\n" % mask
         for i, a in enumerate(op.optional):
             text += "    if (o.present & %s) %s\n" % (op.present_bit(a), set_attr(op, a, "o."))
-    text += "    return call.Record({%s});\n  });\n}\n\n" % ", ".join(outs)
+    record = "RecordSome" if len(outs) > 1 else "Record"
+    text += "    return call.%s({%s}%s);\n  });\n}\n\n" % (record, ", ".join(outs), ", o.device" if op.placed else "")
     return text
 
 

@@ -2,7 +2,7 @@
 says everything by itself, in plain data. include/c_api/weft_api.json is this value as text; weft_api.schema.json says its
 form. Everything else is generated from that text alone."""
 from . import roles
-from .operations import Operation
+from .operations import variants
 
 POINTER_BITS = 64  # sizes and offsets are those of the 64-bit targets (LP64, little endian) that Weft is built for
 PLAIN = {"void": {"kind": "void"}, "char": {"kind": "character", "bits": 8},
@@ -141,7 +141,7 @@ def option(o):
 
 
 def complete(core, ops):
-    exported = [Operation(o, core["operations"]) for o in ops["ops"] if o["exported"]]
+    exported = [op for o in ops["ops"] if o["exported"] for op in variants(o, core["operations"])]
     op_enums = [(op, a, e) for op in exported for a, e in op.enums()]
     own_structs = core["structs"] + [op.opts_struct() for op in exported if op.optional]
     types = Types(core, [e for _, _, e in op_enums], [s["name"] for s in own_structs] + ["weft_api_v1"])

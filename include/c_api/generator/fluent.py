@@ -25,6 +25,13 @@ HEAD = """\
  * In C++ (17 and later), which has no such initialisers, optional attributes are not named: they follow in the order of their
  * declaration and may be left out from the end on:
  *   y = wf_sum(s, x, WF_INTS(-1), 1);
+ * Operations with several results return the first; where the others go is optional too:
+ *   y = wf_batch_norm(s, x, scale, offset, .out_batch_mean = &mean, .out_batch_variance = &variance);
+ *
+ * Where an operation takes two tensors that broadcast, one may be a number, rounded to the other's dtype:
+ *   y = wf_mul_n(s, x, 0.5);        x * 0.5, a constant: it folds, and another number compiles anew
+ *   y = wf_mul_arg(s, x, rate);     the same as a run-time argument: other numbers compile nothing
+ *   y = wf_n_sub(s, 1, x);          1 - x; wf_arg_sub likewise
  * A scope belongs to one thread at a time.
  *
  * No function here is exported; everything is made of weft_tensor.h and weft_ops.h.
@@ -156,22 +163,85 @@ WF_INLINE weft_tensor* wf_from_host_at(weft_scope* s, const char* file, int line
 /* wf_from_host(s, WEFT_F32, WF_INTS(2, 3), data, size) */
 #define wf_from_host(s, ...) wf_from_host_at((s), __FILE__, __LINE__, __VA_ARGS__)
 
-/* Gradients of the scalar y with respect to xs into grads, all owned by the scope. Returns 1 if it went well. */
-WF_INLINE int wf_grad_at(weft_scope* s, const char* file, int line, weft_tensor* y, weft_tensor* const* xs, size_t count,
-                         weft_tensor** grads) {
+/* Takes over `count` tensors, or the failure that there is in their place. Returns 1 if it went well. */
+WF_INLINE int wf_own_all(weft_scope* s, weft_error* error, weft_tensor** tensors, size_t count) {
+  weft_tensor* poisoned = error != NULL ? weft_scope_adopt(s, error, NULL) : NULL;
   size_t i;
-  weft_context* ctx = weft_scope_mark(s, file, line);
-  weft_error* error = weft_grad(ctx, y, NULL, xs, count, grads);
-  if (error != NULL) {
-    weft_tensor* poisoned = weft_scope_adopt(s, error, NULL);
-    for (i = 0; i < count; ++i) grads[i] = poisoned;
-    return 0;
-  }
-  for (i = 0; i < count; ++i) grads[i] = weft_scope_adopt(s, NULL, grads[i]);
-  return 1;
+  for (i = 0; tensors != NULL && i < count; ++i) tensors[i] = poisoned != NULL ? poisoned : weft_scope_adopt(s, NULL, tensors[i]);
+  return poisoned == NULL;
 }
-/* wf_grad(s, y, xs, count, grads) or wf_grad(s, y, WF_TENSORS(a, b), grads) */
-#define wf_grad(s, ...) wf_grad_at((s), __FILE__, __LINE__, __VA_ARGS__)
+
+/* Gradients of y with respect to xs into grads, all owned by the scope. Returns 1 if it went well. y is a scalar, unless a
+ * cotangent of its shape says what arrives at it. */
+typedef struct wf_grad_args {
+  WF_BEGIN
+  weft_tensor* y;
+  weft_tensor* const* xs;
+  size_t count;
+  weft_tensor** grads;
+  weft_tensor* cotangent WF_DEFAULT(NULL);
+} wf_grad_args;
+WF_INLINE int wf_grad_at(weft_scope* s, const char* file, int line, wf_grad_args a) {
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  return wf_own_all(s, weft_grad(ctx, a.y, a.cotangent, a.xs, a.count, a.grads), a.grads, a.count);
+}
+/* wf_grad(s, y, xs, count, grads) or wf_grad(s, y, WF_TENSORS(a, b), grads), and .cotangent = g */
+#define wf_grad(s, ...) \\
+  WF_CALL(wf_grad_at((s), __FILE__, __LINE__, WF_MAKE(wf_grad_args, (.cotangent = NULL,), __VA_ARGS__)))
+
+/* Parts of x along an axis into parts, all owned by the scope: weft_split, weft_chunk, weft_unstack. The first returns 1 if
+ * it went well, the others how many there are, 0 after a failure. */
+WF_INLINE int wf_split_at(weft_scope* s, const char* file, int line, weft_tensor* x, const int64_t* sizes,
+                          size_t size_count, int64_t axis, weft_tensor** parts) {
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  return wf_own_all(s, weft_split(ctx, x, sizes, size_count, axis, parts), parts, size_count);
+}
+WF_INLINE size_t wf_chunk_at(weft_scope* s, weft_tensor* x, int64_t chunks, int64_t axis, weft_tensor** parts,
+                             size_t capacity, const char* file, int line) {
+  size_t count = capacity;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_chunk(ctx, x, chunks, axis, parts, capacity, &count);
+  return wf_own_all(s, error, parts, count) ? count : 0;
+}
+WF_INLINE size_t wf_unstack_at(weft_scope* s, weft_tensor* x, int64_t axis, weft_tensor** parts, size_t capacity,
+                               const char* file, int line) {
+  size_t count = capacity;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_unstack(ctx, x, axis, parts, capacity, &count);
+  return wf_own_all(s, error, parts, count) ? count : 0;
+}
+/* wf_split(s, x, WF_INTS(2, 3), axis, parts) */
+#define wf_split(s, ...) wf_split_at((s), __FILE__, __LINE__, __VA_ARGS__)
+#define wf_chunk(s, x, chunks, axis, parts, capacity) \\
+  wf_chunk_at((s), (x), (chunks), (axis), (parts), (capacity), __FILE__, __LINE__)
+#define wf_unstack(s, x, axis, parts, capacity) wf_unstack_at((s), (x), (axis), (parts), (capacity), __FILE__, __LINE__)
+
+/* A number as one of the two operands of f; `make` says whether it becomes a constant or an argument. */
+typedef weft_error* (*wf_binary_fn)(weft_context*, weft_tensor*, weft_tensor*, weft_tensor**);
+typedef weft_error* (*wf_number_fn)(weft_tensor*, double, weft_tensor**);
+WF_INLINE weft_tensor* wf_number_at(weft_scope* s, wf_binary_fn f, wf_number_fn make, weft_tensor* x, double number,
+                                    int on_the_left, const char* file, int line) {
+  weft_tensor *n = NULL, *out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = make(x, number, &n);
+  if (error == NULL) error = on_the_left ? f(ctx, n, x, &out) : f(ctx, x, n, &out);
+  weft_tensor_release(n);
+  return weft_scope_adopt(s, error, out);
+}
+#define WF_CONSTANT_RIGHT(s, f, x, n) wf_number_at((s), f, weft_tensor_constant_like, (x), (n), 0, __FILE__, __LINE__)
+#define WF_CONSTANT_LEFT(s, f, n, x) wf_number_at((s), f, weft_tensor_constant_like, (x), (n), 1, __FILE__, __LINE__)
+#define WF_ARGUMENT_RIGHT(s, f, x, n) wf_number_at((s), f, weft_tensor_argument_like, (x), (n), 0, __FILE__, __LINE__)
+#define WF_ARGUMENT_LEFT(s, f, n, x) wf_number_at((s), f, weft_tensor_argument_like, (x), (n), 1, __FILE__, __LINE__)
+
+/* A second tensor of the same value. */
+WF_INLINE weft_tensor* wf_copy_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_error* error;
+  weft_scope_mark(s, file, line);
+  error = weft_tensor_copy(x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_copy(s, x) wf_copy_at((s), (x), __FILE__, __LINE__)
 
 /* The value of a one-element tensor, read at once (evaluates and waits); 0 after a failure, which the scope keeps. */
 WF_INLINE double wf_item_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
@@ -210,49 +280,59 @@ def extra_outs(op):
 
 
 def adopt(op):
-    """The end of a fluent function: one result is returned, several go where the caller said."""
+    """The end of a fluent function: the first result is returned, others go where the caller said, if anywhere."""
     if len(op.results) == 1:
         return "  return weft_scope_adopt(s, error, out);\n}\n"
-    text = ""
-    for i in range(len(op.results)):
-        text += "  *%s = weft_scope_adopt(s, %s, r%d);\n" % (op.out_name(i), "error" if i == 0 else "NULL", i)
-    return text + "}\n"
+    text = "  failed = error != NULL;\n  r0 = weft_scope_adopt(s, error, r0);\n"
+    text += "  if (a.%s != NULL) *a.%s = r0;\n" % (op.out_name(0), op.out_name(0))
+    for i in range(1, len(op.results)):
+        name = op.out_name(i)
+        text += "  if (a.%s != NULL) *a.%s = failed ? r0 : weft_scope_adopt(s, NULL, r%d);\n" % (name, name, i)
+    return text + "  return r0;\n}\n"
+
+
+def simple_text(op, fixed):
+    """Tensors only: a function and a macro of the same parameters."""
+    name = "wf_" + op.c_name
+    params = [declarator(t, n) for t, n in [("weft_scope*", "s")] + fixed] + ["const char* file", "int line"]
+    text = headers.fill("WF_INLINE weft_tensor* %s_at" % name, params, " {")
+    text += "  weft_tensor* out = NULL;\n  weft_context* ctx = weft_scope_mark(s, file, line);\n"
+    args = ["ctx"] + [n for _, n in fixed] + ["&out"]
+    text += "  weft_error* error = %s(%s);\n" % (op.function, ", ".join(args)) + adopt(op)
+    names = [n for _, n in fixed]
+    text += "#define %s(%s) %s_at(%s, __FILE__, __LINE__)\n" % (
+        name, ", ".join(["s"] + names), name, ", ".join("(%s)" % n for n in ["s"] + names))
+    if op.takes_number:
+        x, y = names
+        for macro, left, right in (("WF_CONSTANT", "wf_n_", "_n"), ("WF_ARGUMENT", "wf_arg_", "_arg")):
+            text += "#define %s%s(s, %s, number) %s_RIGHT(s, %s, %s, number)\n" % (name, right, x, macro, op.function, x)
+            text += "#define %s%s(s, number, %s) %s_LEFT(s, %s, number, %s)\n" % (left, op.c_name, y, macro, op.function, y)
+    return text + "\n"
 
 
 def op_text(op):
     name = "wf_" + op.c_name
     fixed = positional(op)
-    many = any(t.startswith("const ") or "* const*" in t for t, _ in fixed)
-    struct = bool(op.optional) or many
-    result = "weft_tensor*" if len(op.results) == 1 else "void"
     outs = extra_outs(op)
-    locals_ = "  weft_tensor* out = NULL;\n" if not outs else "".join(
-        "  weft_tensor* r%d = NULL;\n" % i for i in range(len(op.results)))
-    out_args = ["&out"] if not outs else ["&r%d" % i for i in range(len(op.results))]
-    text = ""
-    if not struct:
-        params = [declarator(t, n) for t, n in [("weft_scope*", "s")] + fixed + outs] + ["const char* file", "int line"]
-        text += headers.fill("WF_INLINE %s %s_at" % (result, name), params, " {")
-        text += locals_ + "  weft_context* ctx = weft_scope_mark(s, file, line);\n"
-        args = ["ctx"] + [n for _, n in fixed] + out_args
-        text += "  weft_error* error = %s(%s);\n" % (op.function, ", ".join(args)) + adopt(op)
-        names = [n for _, n in fixed + outs]
-        text += "#define %s(%s) %s_at(%s, __FILE__, __LINE__)\n" % (
-            name, ", ".join(["s"] + names), name, ", ".join("(%s)" % n for n in ["s"] + names))
-        return text + "\n"
+    if not op.optional and not outs and not any(t.startswith("const ") or "* const*" in t for t, _ in fixed):
+        return simple_text(op, fixed)
     # With lists or optional attributes: the arguments are the initialiser of a struct.
-    text += "typedef struct %s_args {\n  WF_BEGIN\n" % name
-    for t, n in fixed + outs:
+    text = "typedef struct %s_args {\n  WF_BEGIN\n" % name
+    for t, n in fixed:
         text += "  %s;\n" % declarator(t, n)
     defaults = ""
+    fields = [(t, n, "NULL") for t, n in outs]
     for a in op.optional:
-        types = [t for t, _ in op.attr_fields(a)]
-        for t, (n, value) in zip(types, absent(op, a)):
-            text += "  %s WF_DEFAULT(%s);\n" % (declarator(t, n), value)
-            defaults += ".%s = %s, " % (n, value)
+        fields += [(t, n, value) for (t, _), (n, value) in zip(op.attr_fields(a), absent(op, a))]
+    if op.placed:
+        fields.append(("weft_device*", "device", "NULL"))
+    for t, n, value in fields:
+        text += "  %s WF_DEFAULT(%s);\n" % (declarator(t, n), value)
+        defaults += ".%s = %s, " % (n, value)
     text += "} %s_args;\n" % name
-    text += "WF_INLINE %s %s_at(weft_scope* s, const char* file, int line, %s_args a) {\n" % (result, name, name)
-    text += locals_
+    text += "WF_INLINE weft_tensor* %s_at(weft_scope* s, const char* file, int line, %s_args a) {\n" % (name, name)
+    text += "  weft_tensor* out = NULL;\n" if not outs else "".join(
+        "  weft_tensor* r%d = NULL;\n" % i for i in range(len(outs))) + "  int failed;\n"
     if op.optional:
         text += "  %s_opts o = %s_OPTS_INIT;\n" % (op.function, op.function.upper())
     text += "  weft_context* ctx = weft_scope_mark(s, file, line);\n  weft_error* error;\n"
@@ -262,9 +342,11 @@ def op_text(op):
         for n, _ in absent(op, a):
             text += "    o.%s = a.%s;\n" % (n, n)
         text += "  }\n"
-    args = ["ctx"] + ["a." + n for _, n in fixed] + (["&o"] if op.optional else []) + out_args
-    text += "  error = %s(%s);\n" % (op.function, ", ".join(args))
-    text += adopt(op).replace("*out_", "*a.out_")
+    if op.placed:
+        text += "  o.device = a.device;\n"
+    args = ["ctx"] + ["a." + n for _, n in fixed] + (["&o"] if op.optional else [])
+    args += ["&r0"] + ["a.%s != NULL ? &r%d : NULL" % (n, i + 1) for i, (_, n) in enumerate(outs[1:])] if outs else ["&out"]
+    text += "  error = %s(%s);\n" % (op.function, ", ".join(args)) + adopt(op)
     text += "#define %s(s, ...) \\\n  WF_CALL(%s_at((s), __FILE__, __LINE__, WF_MAKE(%s_args, (%s), __VA_ARGS__)))\n\n" % (
         name, name, name, defaults.strip())
     return text
@@ -276,15 +358,19 @@ def own_names():
 
 
 def check_names(ops):
-    """Each operation makes wf_<name>, wf_<name>_at and perhaps wf_<name>_args; nothing else may be called so."""
+    """Each operation makes wf_<name>, wf_<name>_at, perhaps wf_<name>_args and those with numbers; nothing else may be called so."""
     taken = {name: "the fluent layer itself" for groups in own_names() for name in groups if name}
     for op in ops:
-        for name in ("wf_" + op.c_name, "wf_" + op.c_name + "_at", "wf_" + op.c_name + "_args"):
+        names = ["wf_" + op.c_name + suffix for suffix in ("", "_at", "_args")]
+        if op.takes_number:
+            names += ["wf_%s_n" % op.c_name, "wf_n_" + op.c_name, "wf_%s_arg" % op.c_name, "wf_arg_" + op.c_name]
+        for name in names:
             assert name not in taken, "operation %s would define %s, which %s defines" % (op.c_name, name, taken[name])
             taken[name] = "operation " + op.c_name
 
 
 def files(api):
-    check_names(api.ops)
+    ops = [op for op in api.ops if not op.with_options]
+    check_names(ops)
     text = HEAD + "/* The operations; weft_ops.h says what each does. */\n"
-    return {"include/c_api/weft_fluent.h": text + "".join(op_text(op) for op in api.ops) + "#endif /* WEFT_FLUENT_H */\n"}
+    return {"include/c_api/weft_fluent.h": text + "".join(op_text(op) for op in ops) + "#endif /* WEFT_FLUENT_H */\n"}

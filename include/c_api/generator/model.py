@@ -63,6 +63,7 @@ class Op:
         self.results = [r["name"] for r in o["results"]]
         self.required = [a for a in self.attrs if a["required"]]
         self.optional = [a for a in self.attrs if not a["required"]]
+        self.with_options, self.placed, self.takes_number = o["with_options"], o["placed"], o["takes_number"]
         self.entry = api.function[self.function]
         self.opts = api.struct[o["opts"]] if o["opts"] else None
         self.types = {m["name"]: m["type"] for m in self.entry["params"]}

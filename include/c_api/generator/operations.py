@@ -4,17 +4,32 @@ import re
 from .names import ATTR_C, safe
 
 LENGTHS = {"ints": "count", "doubles": "count", "string": "length"}
+# Operations whose first option came when their C function was there already: it stays as it was, another one has the options.
+OPTIONS_LATER = {"linear"}
+
+
+def variants(o, common):
+    """The C functions of one operation."""
+    if o["c_name"] not in OPTIONS_LATER:
+        return [Operation(o, common)]
+    return [Operation(o, common, with_options="weft_%s_with" % o["c_name"]), Operation(o, common, "_with")]
 
 
 class Operation:
-    def __init__(self, o, common):
-        self.o, self.common = o, common
+    def __init__(self, o, common, suffix="", with_options=None):
+        self.o, self.common, self.with_options = o, common, with_options
         self.c_name, self.header, self.since = o["c_name"], common["header"], o["since"]
-        self.function = "weft_" + self.c_name
+        self.function = "weft_" + self.c_name + suffix
         # The generator state of a random operation comes from the context.
         self.operands = [x for x in o["operands"] if not x.get("supplied")]
-        self.attrs, self.results = o["attrs"], o["results"]
+        self.attrs, self.results = [a for a in o["attrs"] if a["required"] or not with_options], o["results"]
         self.optional = [a for a in self.attrs if not a["required"]]
+        # Nothing says where it is recorded: the options do.
+        self.placed = not self.operands
+        assert self.optional or not self.placed, "without operands and options nothing says where %s is" % self.c_name
+        # Two tensors of one kind broadcast, one of which a binding may be given as a number.
+        self.takes_number = bool(o.get("broadcast")) and len(self.operands) == 2 and not o["attrs"] and len(self.results) == 1 \
+            and len({x["group"] for x in self.operands}) == 1
 
     def enum_name(self, a):
         return "weft_%s_%s" % (self.c_name, a["name"])
@@ -53,6 +68,9 @@ class Operation:
                 fields.append(dict(m, present=self.present(a)) if i == 0 else m)
         if small:
             fields.append({"name": "reserved", "type": "int32_t"})
+        if self.placed:
+            fields.append({"name": "device", "type": "weft_device*", "nullable": True,
+                           "doc": "where the result is; NULL = the context's default"})
         return {"name": self.function + "_opts", "header": self.header, "since": self.since, "versioned": True, "fields": fields,
                 "operation": self.c_name, "doc": "Optional attributes of %s. A bit in present says that a field counts; others "
                 "keep their defaults." % self.function}
@@ -74,7 +92,9 @@ class Operation:
                 p += self.attribute_members(a, "size_t")
         if self.optional:
             p.append({"name": "opts", "type": "const %s_opts*" % self.function, "nullable": True})
-        p += [{"name": self.result(i), "type": "weft_tensor**", "dir": "out", "own": "own"} for i in range(len(self.results))]
+        # Of several results those that are not wanted may be left out.
+        p += [{"name": self.result(i), "type": "weft_tensor**", "dir": "out", "own": "own", "nullable": len(self.results) > 1}
+              for i in range(len(self.results))]
         return dict(self.common, name=self.function, since=self.since, returns="weft_error*", returns_own="own", doc=self.o["doc"],
                     errors=self.o.get("errors", self.common["errors"]), params=p)
 
@@ -90,7 +110,8 @@ class Operation:
                 "present": None if a["required"] else self.present(a), "doc": a["doc"]})
         return {"name": self.o["name"], "c_name": self.c_name, "function": self.function, "kind": self.o["kind"],
                 "random": self.o["random"], "since": self.since, "doc": self.o["doc"], "example": self.o["example"],
-                "opts": self.function + "_opts" if self.optional else None,
+                "opts": self.function + "_opts" if self.optional else None, "with_options": self.with_options,
+                "placed": self.placed, "takes_number": self.takes_number,
                 "operands": [{"name": x["name"], "param": safe(x["name"]), "count": x["name"] + "_count" if x["variadic"] else None,
                               "dtypes": x["dtypes"], "group": x["group"] or None, "optional": x["optional"],
                               "variadic": x["variadic"], "doc": x["doc"]} for x in self.operands],

@@ -37,7 +37,13 @@ def attr_note(op, a):
 def doc(op, api):
     lines = [op.doc]
     lines += [operand_note(x, api) for x in op.operands]
-    lines += [attr_note(op, a) for a in op.attrs]
+    lines += [attr_note(op, a) for a in op.required + op.optional]
+    if op.placed:
+        lines += ["  device: where the result is; NULL = the context's default"]
+    if len(op.results) > 1:
+        lines += ["Results that are not wanted may be NULL, but not all of them."]
+    if op.with_options:
+        lines += ["%s takes options." % op.with_options]
     if op.example:
         lines += ["Fluent: " + " ".join(op.example.split("\n"))]
     lines += ["StableHLO: %s. Errors: %s. Threads: %s. Since %s." % (

@@ -53,6 +53,7 @@ void weft_embedding_opts_init(void* options, size_t size) noexcept { weft::c_api
 void weft_gelu_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_layer_norm_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_leaky_relu_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_linear_with_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_log_softmax_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_mse_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_one_hot_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

@@ -88,7 +88,7 @@ weft_error* weft_full(weft_context* ctx, const int64_t* shape, size_t shape_coun
     call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_FULL_HAS_DTYPE) call.SetDType(2, o.dtype);
     if (o.present & WEFT_FULL_HAS_INTEGER) call.SetInt(3, o.integer);
-    return call.Record({out});
+    return call.Record({out}, o.device);
   });
 }
 
@@ -125,7 +125,7 @@ weft_error* weft_iota(weft_context* ctx, const int64_t* shape, size_t shape_coun
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_iota_opts", &o));
     call.CheckPresent(o.present, 1u);
     if (o.present & WEFT_IOTA_HAS_DTYPE) call.SetDType(2, o.dtype);
-    return call.Record({out});
+    return call.Record({out}, o.device);
   });
 }
 
@@ -602,7 +602,7 @@ weft_error* weft_batch_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scal
     call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_BATCH_NORM_HAS_AXIS) call.SetInt(0, o.axis);
     if (o.present & WEFT_BATCH_NORM_HAS_EPSILON) call.SetDouble(1, o.epsilon);
-    return call.Record({out_result, out_batch_mean, out_batch_variance});
+    return call.RecordSome({out_result, out_batch_mean, out_batch_variance});
   });
 }
 
@@ -731,6 +731,21 @@ weft_error* weft_linear(weft_context* ctx, weft_tensor* x, weft_tensor* w, weft_
   });
 }
 
+weft_error* weft_linear_with(weft_context* ctx, weft_tensor* x, weft_tensor* w, weft_tensor* b,
+                             const weft_linear_with_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_linear, ctx);
+    call.Operand(x);
+    call.Operand(w);
+    call.Optional(b);
+    weft_linear_with_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_linear_with_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_LINEAR_HAS_DTYPE) call.SetDType(0, o.dtype);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_log_softmax(weft_context* ctx, weft_tensor* x, const weft_log_softmax_opts* opts,
                              weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -804,9 +819,10 @@ weft_error* weft_scaled_dot_product_attention(weft_context* ctx, weft_tensor* q,
     call.Optional(mask);
     weft_scaled_dot_product_attention_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_scaled_dot_product_attention_opts", &o));
-    call.CheckPresent(o.present, 3u);
+    call.CheckPresent(o.present, 7u);
     if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL) call.SetBool(0, o.causal);
     if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE) call.SetDouble(1, o.scale);
+    if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE) call.SetDType(2, o.dtype);
     return call.Record({out});
   });
 }
@@ -826,10 +842,6 @@ weft_error* weft_softmax(weft_context* ctx, weft_tensor* x, const weft_softmax_o
     if (o.present & WEFT_SOFTMAX_HAS_AXIS) call.SetInt(0, o.axis);
     return call.Record({out});
   });
-}
-
-weft_error* weft_softplus(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_softplus, ctx, {x}, out);
 }
 
 }  // extern "C"

@@ -6,6 +6,10 @@
 
 extern "C" {
 
+weft_error* weft_softplus(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_softplus, ctx, {x}, out);
+}
+
 weft_error* weft_bernoulli(weft_context* ctx, const int64_t* shape, size_t shape_count,
                            const weft_bernoulli_opts* opts, weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -15,7 +19,7 @@ weft_error* weft_bernoulli(weft_context* ctx, const int64_t* shape, size_t shape
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_bernoulli_opts", &o));
     call.CheckPresent(o.present, 1u);
     if (o.present & WEFT_BERNOULLI_HAS_PROBABILITY) call.SetDouble(1, o.probability);
-    return call.Record({out});
+    return call.Record({out}, o.device);
   });
 }
 
@@ -30,7 +34,7 @@ weft_error* weft_normal(weft_context* ctx, const int64_t* shape, size_t shape_co
     if (o.present & WEFT_NORMAL_HAS_MEAN) call.SetDouble(1, o.mean);
     if (o.present & WEFT_NORMAL_HAS_DEVIATION) call.SetDouble(2, o.deviation);
     if (o.present & WEFT_NORMAL_HAS_DTYPE) call.SetDType(3, o.dtype);
-    return call.Record({out});
+    return call.Record({out}, o.device);
   });
 }
 
@@ -45,7 +49,7 @@ weft_error* weft_rng_bit_generator(weft_context* ctx, weft_tensor* state, const 
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_rng_bit_generator_opts", &o));
     call.CheckPresent(o.present, 1u);
     if (o.present & WEFT_RNG_BIT_GENERATOR_HAS_DTYPE) call.SetDType(1, o.dtype);
-    return call.Record({out_output_state, out_output});
+    return call.RecordSome({out_output_state, out_output});
   });
 }
 
@@ -60,7 +64,7 @@ weft_error* weft_uniform(weft_context* ctx, const int64_t* shape, size_t shape_c
     if (o.present & WEFT_UNIFORM_HAS_LOW) call.SetDouble(1, o.low);
     if (o.present & WEFT_UNIFORM_HAS_HIGH) call.SetDouble(2, o.high);
     if (o.present & WEFT_UNIFORM_HAS_DTYPE) call.SetDType(3, o.dtype);
-    return call.Record({out});
+    return call.Record({out}, o.device);
   });
 }
 

@@ -545,6 +545,14 @@ struct LeakyReluAttrs {
   const ir::Attrs& attrs;
 };
 
+struct LinearAttrs {
+  enum Position : size_t { kDtype };
+  bool has_dtype() const { return attrs.has(kDtype); }
+  DType dtype() const { return attrs.Type(kDtype); }
+
+  const ir::Attrs& attrs;
+};
+
 struct LogSoftmaxAttrs {
   enum Position : size_t { kAxis };
   int64_t axis() const { return attrs.Int(kAxis); }
@@ -575,10 +583,12 @@ struct RmsNormAttrs {
 };
 
 struct ScaledDotProductAttentionAttrs {
-  enum Position : size_t { kCausal, kScale };
+  enum Position : size_t { kCausal, kScale, kDtype };
   bool causal() const { return attrs.Bool(kCausal); }
   bool has_scale() const { return attrs.has(kScale); }
   double scale() const { return attrs.Double(kScale); }
+  bool has_dtype() const { return attrs.has(kDtype); }
+  DType dtype() const { return attrs.Type(kDtype); }
 
   const ir::Attrs& attrs;
 };

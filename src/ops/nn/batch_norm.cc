@@ -100,7 +100,8 @@ constinit const OpDef kOp_batch_norm = {
         "Batch normalisation in training: (x - mean) / sqrt(variance + epsilon) * scale + offset with each feature's "
         "mean and variance (over the count) of this batch, which are results too, to keep running averages of. "
         "Source: Ioffe and Szegedy (2015).",
-    .example = "weft_tensor *mean, *var;\nwf_batch_norm(s, x, scale, offset, &h, &mean, &var);",
+    .example =
+        "weft_tensor *mean, *var;\nh = wf_batch_norm(s, x, scale, offset, .out_batch_mean = &mean, .out_batch_variance = &var);",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResults,

@@ -1,5 +1,5 @@
 // linear: x w + b.
-#include "src/ops/families.h"
+#include "src/ops/result_dtype.h"
 
 namespace weft::ops {
 namespace {
@@ -8,6 +8,7 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {
     {"x", kF, "[..., in]"}, {"w", kF, "weights [in, out]"}, {"b", kF, "bias [out]", true}};
+constexpr AttrDef kAttrs[] = {{"dtype", AttrType::kDType, kResultDTypeDoc}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
@@ -21,18 +22,30 @@ absl::Status Infer(const InferCall& call, Types* results) {
   }
   Dims dims = x.dims;
   dims.back() = w.dims[1];
-  results->push_back(Type::Tensor(x.dtype, std::move(dims)));
+  const DType dtype = ResultDType<kAttrs>(call.attrs, x.dtype);
+  WEFT_RETURN_IF_ERROR(CheckResultDType(dtype, x.dtype));
+  results->push_back(Type::Tensor(dtype, std::move(dims)));
   return absl::OkStatus();
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
-  Value y = Call(call.b, kOp_matmul, {call.operands[0], call.operands[1]});
-  results[0] = call.operands[2] ? Add(call.b, y, call.operands[2]) : y;
+  Builder& b = call.b;
+  const DType x = call.operands[0].dtype(), dtype = ResultDType<kAttrs>(call.attrs, x);
+  const DType sums = Wider(x, dtype);
+  const auto operand = [&](size_t i) { return Convert(b, call.operands[i], sums); };
+  Value y = Call(b, kOp_matmul, {operand(0), operand(1)});
+  if (call.operands[2]) y = Add(b, y, operand(2));
+  results[0] = Convert(b, y, dtype);
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {
-    {"T[4,5] T[5,3] T[3]"}, {"T[2,4,5] T[5,3] none"}, {"T[5] T[5,3] T[3]"}, {"T[0,5] T[5,1] T[1]"}};
+constexpr Sample kSamples[] = {{"T[4,5] T[5,3] T[3]"},
+                               {"T[2,4,5] T[5,3] none"},
+                               {"T[5] T[5,3] T[3]"},
+                               {"T[0,5] T[5,1] T[1]"},
+                               {"bf16[4,5] bf16[5,3] bf16[3] dtype=f32"},
+                               {"f32[4,5] f32[5,3] f32[3] dtype=f64"},
+                               {"f32[4,5] f32[5,3] f32[3] dtype=f16"}};
 
 }  // namespace
 
@@ -43,6 +56,7 @@ constinit const OpDef kOp_linear = {
     .doc = "A dense layer: x w + b over the last dimension of x. The weights are [in, out], as the product reads.",
     .example = "h = wf_relu(s, wf_linear(s, x, w, b));",
     .operands = kOperands,
+    .attrs = kAttrs,
     .results = kResult,
     .infer = Infer,
     .expand = Expand,

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "src/ops/families.h"
+#include "src/ops/result_dtype.h"
 
 namespace weft::ops {
 namespace {
@@ -17,7 +17,8 @@ constexpr OperandDef kOperands[] = {
 constexpr AttrDef kAttrs[] = {
     {"causal", AttrType::kBool, "query i sees keys up to i (counted from the end if there are more keys)", false,
      "false"},
-    {"scale", AttrType::kDouble, "factor of the scores; absent: 1 / sqrt(width)"}};
+    {"scale", AttrType::kDouble, "factor of the scores; absent: 1 / sqrt(width)"},
+    {"dtype", AttrType::kDType, kResultDTypeDoc}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type &q = *call.operands[0], &k = *call.operands[1], &v = *call.operands[2];
@@ -53,12 +54,22 @@ absl::Status Infer(const InferCall& call, Types* results) {
   }
   Dims dims = q.dims;
   dims[rank - 1] = v.dims[rank - 1];
-  results->push_back(Type::Tensor(q.dtype, std::move(dims)));
+  const DType dtype = ResultDType<kAttrs>(call.attrs, q.dtype);
+  WEFT_RETURN_IF_ERROR(CheckResultDType(dtype, q.dtype));
+  results->push_back(Type::Tensor(dtype, std::move(dims)));
   return absl::OkStatus();
 }
 
 double ScaleOf(const Attrs& attrs, const Dims& q) {
   return HasAttr<kAttrs, "scale">(attrs) ? Attr<kAttrs, "scale">(attrs) : 1 / std::sqrt(static_cast<double>(q.back()));
+}
+
+// The operands as they are computed with: as wide as the result, if that is wider.
+Values Computed(Builder& b, std::span<const Value> operands, const Attrs& attrs) {
+  const DType wide = Wider(operands[0].dtype(), ResultDType<kAttrs>(attrs, operands[0].dtype()));
+  Values computed;
+  for (const Value& x : operands) computed.push_back(x && IsFloat(x.dtype()) ? Convert(b, x, wide) : x);
+  return computed;
 }
 
 // The probabilities [..., queries, keys]. Hidden scores are -inf: a query that sees no key gives NaN.
@@ -89,10 +100,11 @@ Value Probabilities(Builder& b, std::span<const Value> operands, const Attrs& at
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Attrs& attrs = call.node.attrs();
-  const Value &q = call.operands[0], &k = call.operands[1], &v = call.operands[2], &g = call.cotangents[0];
+  const Values operands = Computed(b, call.operands, attrs);
+  const Value &q = operands[0], &k = operands[1], &v = operands[2], g = Convert(b, call.cotangents[0], q.dtype());
   const auto last = static_cast<int64_t>(q.dims().size()) - 1;
   const double scale = ScaleOf(attrs, q.dims());
-  Value p = Probabilities(b, call.operands, attrs);
+  Value p = Probabilities(b, operands, attrs);
   Value dp = BatchMatmul(b, g, v, false, true);
   Value ds = Mul(b, p, Sub(b, dp, ReduceKeep(b, Mul(b, dp, p), Reducer::kSum, {last})));
   if (call.wanted[0]) grads[0] = Mul(b, BatchMatmul(b, ds, k, false, false), scale);
@@ -101,11 +113,17 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   if (call.operands.size() > 3 && call.wanted[3] && IsFloat(call.operands[3].dtype())) {
     grads[3] = SumTo(b, ds, call.operands[3].dims());
   }
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (grads[i]) grads[i] = Convert(b, grads[i], call.operands[i].dtype());
+  }
   return absl::OkStatus();
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
-  results[0] = BatchMatmul(call.b, Probabilities(call.b, call.operands, call.attrs), call.operands[2], false, false);
+  Builder& b = call.b;
+  const Values operands = Computed(b, call.operands, call.attrs);
+  Value y = BatchMatmul(b, Probabilities(b, operands, call.attrs), operands[2], false, false);
+  results[0] = Convert(b, y, ResultDType<kAttrs>(call.attrs, call.operands[0].dtype()));
   return absl::OkStatus();
 }
 
@@ -113,7 +131,10 @@ constexpr Sample kSamples[] = {{"T[2,3,4,5] T[2,3,6,5] T[2,3,6,7]"},
                                {"T[4,5] T[4,5] T[4,5] causal=true"},
                                {"T[2,3,5] T[2,7,5] T[2,7,5] causal=true scale=0.3"},
                                {"T[2,3,5] T[2,4,5] T[2,4,5] T[3,4]"},
-                               {"T[0,3,5] T[0,4,5] T[0,4,5]"}};
+                               {"T[0,3,5] T[0,4,5] T[0,4,5]"},
+                               {"bf16[2,3,5] bf16[2,4,5] bf16[2,4,5] bf16[3,4] dtype=f32"},
+                               {"f32[3,5] f32[4,5] f32[4,5] dtype=f64"},
+                               {"f32[3,5] f32[4,5] f32[4,5] dtype=bf16"}};
 
 }  // namespace
 

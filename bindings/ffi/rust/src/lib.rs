@@ -158,12 +158,14 @@ pub const WEFT_GELU_HAS_FORM: u64 = 1 << 0;
 pub const WEFT_LAYER_NORM_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_LAYER_NORM_HAS_EPSILON: u64 = 1 << 1;
 pub const WEFT_LEAKY_RELU_HAS_SLOPE: u64 = 1 << 0;
+pub const WEFT_LINEAR_HAS_DTYPE: u64 = 1 << 0;
 pub const WEFT_LOG_SOFTMAX_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_MSE_HAS_REDUCTION: u64 = 1 << 0;
 pub const WEFT_ONE_HOT_HAS_DTYPE: u64 = 1 << 0;
 pub const WEFT_RMS_NORM_HAS_EPSILON: u64 = 1 << 0;
 pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL: u64 = 1 << 0;
 pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE: u64 = 1 << 1;
+pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE: u64 = 1 << 2;
 pub const WEFT_SOFTMAX_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_BERNOULLI_HAS_PROBABILITY: u64 = 1 << 0;
 pub const WEFT_NORMAL_HAS_MEAN: u64 = 1 << 0;
@@ -402,6 +404,14 @@ pub struct weft_print_options {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_tensor_info {
+    pub dtype: weft_dtype,
+    pub rank: u32,
+    pub dims: [i64; 32],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_attr {
     pub name: *const c_char,
     pub name_length: usize,
@@ -411,6 +421,29 @@ pub struct weft_attr {
     pub d: f64,
     pub data: *const c_void,
     pub count: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_op_input {
+    pub tensor: *mut weft_tensor,
+    pub is_result: i32,
+    pub result: u32,
+    pub call: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_op_call {
+    pub name: *const c_char,
+    pub name_length: usize,
+    pub inputs: *const weft_op_input,
+    pub input_count: usize,
+    pub attrs: *const weft_attr,
+    pub attr_count: usize,
+    pub device: *mut weft_device,
+    pub drop: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -525,6 +558,7 @@ pub struct weft_full_opts {
     pub dtype: weft_dtype,
     pub reserved_integer: i32,
     pub integer: i64,
+    pub device: *mut weft_device,
 }
 
 #[repr(C)]
@@ -547,6 +581,7 @@ pub struct weft_iota_opts {
     pub present: u64,
     pub dtype: weft_dtype,
     pub reserved: i32,
+    pub device: *mut weft_device,
 }
 
 #[repr(C)]
@@ -943,6 +978,16 @@ pub struct weft_leaky_relu_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_linear_with_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub dtype: weft_dtype,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_log_softmax_opts {
     pub struct_size: usize,
     pub next: *const c_void,
@@ -988,6 +1033,8 @@ pub struct weft_scaled_dot_product_attention_opts {
     pub causal: i32,
     pub reserved_scale: i32,
     pub scale: f64,
+    pub dtype: weft_dtype,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -1006,6 +1053,7 @@ pub struct weft_bernoulli_opts {
     pub next: *const c_void,
     pub present: u64,
     pub probability: f64,
+    pub device: *mut weft_device,
 }
 
 #[repr(C)]
@@ -1018,6 +1066,7 @@ pub struct weft_normal_opts {
     pub deviation: f64,
     pub dtype: weft_dtype,
     pub reserved: i32,
+    pub device: *mut weft_device,
 }
 
 #[repr(C)]
@@ -1040,6 +1089,7 @@ pub struct weft_uniform_opts {
     pub high: f64,
     pub dtype: weft_dtype,
     pub reserved: i32,
+    pub device: *mut weft_device,
 }
 
 #[repr(C)]
@@ -1179,6 +1229,16 @@ pub struct weft_api_v1 {
     pub checkpoint_reader_structure: Option<unsafe extern "C" fn(reader: *mut weft_checkpoint_reader, out: *mut *mut weft_tree) -> *mut weft_error>,
     pub compile: Option<unsafe extern "C" fn(ctx: *mut weft_context, device: *mut weft_device, tensors: *const *mut weft_tensor, count: usize, out_event: *mut *mut weft_event) -> *mut weft_error>,
     pub api_json: Option<unsafe extern "C" fn(out_length: *mut usize) -> *const c_char>,
+    pub tensor_copy: Option<unsafe extern "C" fn(tensor: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub tensor_copy_to: Option<unsafe extern "C" fn(tensor: *mut weft_tensor, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub tensor_constant_like: Option<unsafe extern "C" fn(like: *mut weft_tensor, value: f64, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub tensor_argument_like: Option<unsafe extern "C" fn(like: *mut weft_tensor, value: f64, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub op_apply_on: Option<unsafe extern "C" fn(ctx: *mut weft_context, device: *mut weft_device, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, attrs: *const weft_attr, attr_count: usize, outputs: *mut *mut weft_tensor, infos: *mut weft_tensor_info, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub op_apply_many: Option<unsafe extern "C" fn(ctx: *mut weft_context, calls: *const weft_op_call, call_count: usize, outputs: *mut *mut weft_tensor, infos: *mut weft_tensor_info, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub op_vjp: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, attrs: *const weft_attr, attr_count: usize, results: *const *mut weft_tensor, cotangents: *const *mut weft_tensor, result_count: usize, wanted: *const i32, out_grads: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub split: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, sizes: *const i64, size_count: usize, axis: i64, outputs: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub chunk: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, chunks: i64, axis: i64, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub unstack: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, axis: i64, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -1227,6 +1287,10 @@ extern "C" {
     pub fn weft_tensor_from_f64(ctx: *mut weft_context, dtype: weft_dtype, value: f64, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_tensor_from_i64(ctx: *mut weft_context, dtype: weft_dtype, value: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_tensor_from_u64(ctx: *mut weft_context, dtype: weft_dtype, value: u64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tensor_constant_like(like: *mut weft_tensor, value: f64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tensor_argument_like(like: *mut weft_tensor, value: f64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tensor_copy(tensor: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tensor_copy_to(tensor: *mut weft_tensor, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_tensor_from_dlpack(ctx: *mut weft_context, managed: *mut DLManagedTensorVersioned, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_tensor_from_dlpack_legacy(ctx: *mut weft_context, managed: *mut DLManagedTensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_tensor_to_dlpack(tensor: *mut weft_tensor, out: *mut *mut DLManagedTensorVersioned) -> *mut weft_error;
@@ -1254,6 +1318,12 @@ extern "C" {
     pub fn weft_scope_check(scope: *mut weft_scope) -> *mut weft_error;
     pub fn weft_scope_end(scope: *mut weft_scope) -> *mut weft_error;
     pub fn weft_op_apply(ctx: *mut weft_context, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, attrs: *const weft_attr, attr_count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_op_apply_on(ctx: *mut weft_context, device: *mut weft_device, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, attrs: *const weft_attr, attr_count: usize, outputs: *mut *mut weft_tensor, infos: *mut weft_tensor_info, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_op_apply_many(ctx: *mut weft_context, calls: *const weft_op_call, call_count: usize, outputs: *mut *mut weft_tensor, infos: *mut weft_tensor_info, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_op_vjp(ctx: *mut weft_context, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, attrs: *const weft_attr, attr_count: usize, results: *const *mut weft_tensor, cotangents: *const *mut weft_tensor, result_count: usize, wanted: *const i32, out_grads: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_split(ctx: *mut weft_context, x: *mut weft_tensor, sizes: *const i64, size_count: usize, axis: i64, outputs: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_chunk(ctx: *mut weft_context, x: *mut weft_tensor, chunks: i64, axis: i64, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_unstack(ctx: *mut weft_context, x: *mut weft_tensor, axis: i64, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_op_list(out_names: *mut *const c_char, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_random_seed(ctx: *mut weft_context, seed: u64) -> *mut weft_error;
     pub fn weft_random_get_state(ctx: *mut weft_context, out_key: *mut u64, out_counter_low: *mut u64, out_counter_high: *mut u64) -> *mut weft_error;
@@ -1367,6 +1437,7 @@ extern "C" {
     pub fn weft_gelu_opts_init(options: *mut c_void, size: usize);
     pub fn weft_layer_norm_opts_init(options: *mut c_void, size: usize);
     pub fn weft_leaky_relu_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_linear_with_opts_init(options: *mut c_void, size: usize);
     pub fn weft_log_softmax_opts_init(options: *mut c_void, size: usize);
     pub fn weft_mse_opts_init(options: *mut c_void, size: usize);
     pub fn weft_one_hot_opts_init(options: *mut c_void, size: usize);
@@ -1487,6 +1558,7 @@ extern "C" {
     pub fn weft_layer_norm(ctx: *mut weft_context, x: *mut weft_tensor, scale: *mut weft_tensor, offset: *mut weft_tensor, opts: *const weft_layer_norm_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_leaky_relu(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_leaky_relu_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_linear(ctx: *mut weft_context, x: *mut weft_tensor, w: *mut weft_tensor, b: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_linear_with(ctx: *mut weft_context, x: *mut weft_tensor, w: *mut weft_tensor, b: *mut weft_tensor, opts: *const weft_linear_with_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_log_softmax(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_log_softmax_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_mse(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_mse_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_one_hot(ctx: *mut weft_context, labels: *mut weft_tensor, depth: i64, opts: *const weft_one_hot_opts, out: *mut *mut weft_tensor) -> *mut weft_error;

@@ -1,0 +1,52 @@
+// How the engine records one operation under its lock, inlined into each of its doors: recording is a hot path.
+#pragma once
+
+#include <vector>
+
+#include "absl/base/attributes.h"
+#include "src/lazy/engine.h"
+#include "src/lazy/index_check.h"
+
+namespace weft::lazy {
+
+template <typename PlaceFn>
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::StatusOr<Place> Engine::PlaceAfterCut(Lock& lock, PlaceFn&& place_of) {
+  WEFT_ASSIGN_OR_RETURN(const Place place, place_of());
+  if (place.frame == nullptr) WEFT_RETURN_IF_ERROR(evaluator_.CutIfDue(lock, *place.state));
+  if (lock.opened() > 0) return place_of();
+  return place;
+}
+
+// Inlined, because recording is a hot path. What fails has drawn nothing.
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status Engine::RecordLocked(Lock& lock, const ir::OpDef& op,
+                                                                      std::span<Tensor* const> operands,
+                                                                      ir::Attrs&& attrs, ir::Location location,
+                                                                      const Where& where, ir::RegionSpan regions,
+                                                                      Tensors* made) {
+  WEFT_ASSIGN_OR_RETURN(const Place place,
+                        PlaceAfterCut(lock, [&] { return recorder_.PlaceOf(op, operands, location, where); }));
+  const bool check = options_.mode == Mode::kDebug && place.frame == nullptr;
+  std::vector<ir::Value> kept;  // operands, for the checks of debug mode
+  if (check) {
+    for (const Tensor* operand : operands) kept.push_back(operand != nullptr ? operand->value() : ir::Value());
+  }
+  const ir::Attrs said = options_.mode == Mode::kDebug ? attrs : ir::Attrs();
+  const GeneratorState before = recorder_.generator;
+  ir::Builder b(location);
+  ir::Values out = recorder_.Operation(b, place.frame, op, operands, std::move(attrs), regions);
+  if (!b.ok()) return WithPosition(b.status(), location);
+  absl::Status status = Finish(lock, place, b, &op, out);
+  if (status.ok() && check && op.indices != nullptr) {
+    IndexCheck indices(op, kept, said);
+    status = lock.Open([&] { return indices.Run(); });
+  }
+  if (status.ok() && check) status = CheckNumbers(lock, op, kept, out);
+  if (!status.ok()) {
+    if (op.random) recorder_.Undraw(out, before);
+    return WithPosition(std::move(status), location);
+  }
+  recorder_.Publish(place, std::span<ir::Value>(out.data(), out.size()), location, made);
+  return absl::OkStatus();
+}
+
+}  // namespace weft::lazy
