@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes everything that follows from api.json and ops.json: headers, tables, version script, operation bodies, attribute
-readers, goldens, pages.
+"""Writes everything that follows from api.json and ops.json. First the complete description, weft_api.json, and from that
+text alone: headers, tables, version script, operation bodies, goldens, pages, declarations for other languages.
 
 usage: generate.py           write the files that differ
        generate.py --check   write nothing, name what differs, exit 1 if anything does
@@ -8,6 +8,7 @@ usage: generate.py           write the files that differ
 api.json is written by hand. ops.json comes from the operation table: build the target `opdump` and run it
 (`build/dev/bin/opdump > include/c_api/ops.json`). Needs nothing but Python's standard library.
 """
+import json
 import os
 import sys
 
@@ -16,15 +17,25 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 
-from generator import attributes, bodies, fluent, goldens, headers, model, ops, options, reference  # noqa: E402
+from generator import attributes, bodies, ffi, fluent, goldens, headers, model, options, reference, text  # noqa: E402
 
 
-def outputs(api):
+def derived(api):
+    """What follows from the complete description."""
     files = {}
-    for module in (headers, ops, options, fluent, bodies, attributes, goldens, reference):
-        for path, text in module.files(api).items():
+    for module in (headers, options, fluent, bodies, goldens, reference, ffi):
+        for path, content in module.files(api).items():
             assert path not in files, path
-            files[path] = text
+            files[path] = content
+    return files
+
+
+def outputs():
+    api = model.load(os.path.join(HERE, "api.json"), os.path.join(HERE, "ops.json"))
+    files = text.files(api)
+    files.update(derived(model.Api(json.loads(files[text.PATH]))))
+    with open(os.path.join(HERE, "ops.json"), encoding="utf-8") as f:
+        files.update(attributes.files(json.load(f)["ops"]))  # the library's own, internal operations too
     return files
 
 
@@ -36,21 +47,20 @@ def main():
     if sys.argv[1:] and not check:
         print(__doc__, file=sys.stderr)
         sys.exit(2)
-    api = model.load(os.path.join(HERE, "api.json"), os.path.join(HERE, "ops.json"))
     different = []
-    for path, text in outputs(api).items():
+    for path, content in outputs().items():
         full = os.path.join(ROOT, path)
         old = None
         if os.path.exists(full):
             with open(full, encoding="utf-8") as f:
                 old = f.read()
-        if old == text:
+        if old == content:
             continue
         different.append(path)
         if not check:
             os.makedirs(os.path.dirname(full), exist_ok=True)
             with open(full, "w", encoding="utf-8") as f:
-                f.write(text)
+                f.write(content)
     for path in different:
         print(("differs: " if check else "wrote ") + path)
     if check and different:

@@ -252,6 +252,14 @@ WEFT_API uint32_t weft_abi_version(void) WEFT_NOEXCEPT;
  */
 WEFT_API const char* weft_release_version(void) WEFT_NOEXCEPT;
 
+/* The description of this library, all that its headers say and more, as one JSON text in UTF-8, NUL-terminated: what a
+ * dynamic language builds its functions from. include/c_api/weft_api.schema.json says its form.
+ *   out_length: may be NULL
+ *   returns: borrowed
+ * Threads: any. Since 1.0.
+ */
+WEFT_API const char* weft_api_json(size_t* out_length) WEFT_NOEXCEPT;
+
 /* Any function by name, operations included; NULL if there is none of that name.
  *   name: length bytes
  * Threads: any. Since 1.0.

@@ -49,7 +49,7 @@ typedef struct weft_checkpoint_entry {
   uint64_t path_length;
   weft_dtype dtype;
   uint32_t rank;
-  int64_t dims[32];
+  int64_t dims[32]; /* rank entries */
   uint64_t size_bytes;
 } weft_checkpoint_entry;
 #define WEFT_CHECKPOINT_ENTRY_INIT {sizeof(weft_checkpoint_entry), NULL, NULL, 0, (weft_dtype)0, 0, {0}, 0}

@@ -36,7 +36,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_op_apply(weft_context* ctx, const char* 
     size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
 
 /* C names of all operations, static text: writes up to capacity and always the full count.
- *   out_names: may be NULL; capacity bytes
+ *   out_names: may be NULL; capacity entries
  * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_op_list(const char** out_names, size_t capacity,

@@ -156,6 +156,7 @@ struct weft_api_v1 {
   weft_error* (*checkpoint_reader_find)(weft_checkpoint_reader* reader, const char* path, size_t path_length, size_t* out_index);
   weft_error* (*checkpoint_reader_structure)(weft_checkpoint_reader* reader, weft_tree** out);
   weft_error* (*compile)(weft_context* ctx, weft_device* device, weft_tensor* const* tensors, size_t count, weft_event** out_event);
+  const char* (*api_json)(size_t* out_length);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

@@ -1,5 +1,5 @@
 # cmake --install: component `library` (stripped in release builds), `command` (the program weft), `development` (headers,
-# pkg-config and CMake package files).
+# their description, pkg-config and CMake package files).
 include(CMakePackageConfigHelpers)
 
 file(GLOB weft_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/c_api/*.h")
@@ -18,7 +18,8 @@ install(TARGETS weft EXPORT weft LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
 if(TARGET weft_cli)
   install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
 endif()
-install(FILES ${weft_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weft COMPONENT development)
+install(FILES ${weft_headers} "${PROJECT_SOURCE_DIR}/include/c_api/weft_api.json"
+  "${PROJECT_SOURCE_DIR}/include/c_api/weft_api.schema.json" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weft COMPONENT development)
 install(EXPORT weft NAMESPACE weft:: FILE weftTargets.cmake DESTINATION "${weft_package_dir}" COMPONENT development)
 configure_file("${PROJECT_SOURCE_DIR}/pkgconfig/weftConfig.cmake.in"
                "${PROJECT_BINARY_DIR}/generated/weftConfig.cmake" COPYONLY)

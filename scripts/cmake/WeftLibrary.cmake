@@ -61,6 +61,11 @@ weft_layer(weft_c_api src/c_api)
 file(GLOB weft_backend_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backends/*.cc")
 target_sources(weft_compiler PRIVATE ${weft_backend_files})
 
+# weft_api_json gives the description out: its text is taken in by the assembler, which no one else tells of the file.
+set(weft_description "${PROJECT_SOURCE_DIR}/include/c_api/weft_api.json")
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/c_api/description.cc" PROPERTIES
+  COMPILE_DEFINITIONS "WEFT_DESCRIPTION=\"${weft_description}\"" OBJECT_DEPENDS "${weft_description}")
+
 target_link_libraries(weft_backends_cpu PUBLIC weft_llvm)
 target_link_libraries(weft_data PUBLIC ZLIB::ZLIB)
 target_link_libraries(weft_serialization PUBLIC weft_capnp weft_zstd)

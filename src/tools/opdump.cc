@@ -2,9 +2,11 @@
 // documentation and every binding are generated. Committed; a test compares it with what this program says.
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "src/ir/op_def.h"
 #include "src/ops/registry.h"
+#include "src/runtime/dtype.h"
 
 namespace weft {
 namespace {
@@ -26,16 +28,31 @@ std::string Quote(std::string_view text) {
 
 const char* Bool(bool value) { return value ? "true" : "false"; }
 
-std::string TypesText(ir::TypeSet set) {
-  if (set == ir::kAnyType) return "any type";
-  if (set == ir::kNumber) return "any number";
-  std::string out;
-  const std::pair<ir::TypeSet, const char*> names[] = {
-      {ir::kF, "float"}, {ir::kSI, "signed integer"}, {ir::kUI, "unsigned integer"}, {ir::kB, "bool"}};
-  for (const auto& [bit, name] : names) {
-    if ((set & bit) != 0) out += (out.empty() ? "" : ", ") + std::string(name);
+// The element types that can be computed with, in DLPack's order of codes and widths.
+std::vector<DType> Computable() {
+  std::vector<DType> out;
+  for (uint32_t code = 0; code < 16; ++code) {
+    for (uint32_t bits = 4; bits <= 128; bits *= 2) {
+      const DType dtype = static_cast<DType>(code | bits << 8 | 1u << 16);
+      if (IsComputable(dtype)) out.push_back(dtype);
+    }
   }
   return out;
+}
+
+std::string DTypes(ir::TypeSet set) {
+  std::string out;
+  for (DType dtype : Computable()) {
+    if (ir::Contains(set, dtype)) out += (out.empty() ? "" : ", ") + Quote(NameOf(dtype));
+  }
+  return "[" + out + "]";
+}
+
+// The default as a value of JSON; null where the attribute is absent unless given.
+std::string Default(const ir::AttrDef& a) {
+  if (a.default_text.empty()) return "null";
+  const bool text = a.type == ir::AttrType::kEnum || a.type == ir::AttrType::kDType || a.type == ir::AttrType::kString;
+  return text ? Quote(a.default_text) : std::string(a.default_text);
 }
 
 const char* TypeName(ir::AttrType type) {
@@ -57,9 +74,8 @@ std::string Operands(const ir::OpDef& op) {
   std::string out;
   for (const ir::OperandDef& x : op.operands) {
     out += std::string(out.empty() ? "" : ",") + "\n       {\"name\": " + Quote(x.name) +
-           ", \"types\": " + Quote(TypesText(x.types)) +
-           ", \"group\": " + Quote(std::string(x.group == 0 ? 0 : 1, x.group)) + ", \"optional\": " + Bool(x.optional) +
-           ", \"variadic\": " + Bool(x.variadic) +
+           ", \"dtypes\": " + DTypes(x.types) + ", \"group\": " + Quote(std::string(x.group == 0 ? 0 : 1, x.group)) +
+           ", \"optional\": " + Bool(x.optional) + ", \"variadic\": " + Bool(x.variadic) +
            // The engine's random state, which callers never pass.
            (x.supplied ? ", \"supplied\": true" : "") + ", \"doc\": " + Quote(x.doc) + "}";
   }
@@ -70,7 +86,7 @@ std::string Attributes(const ir::OpDef& op) {
   std::string out;
   for (const ir::AttrDef& a : op.attrs) {
     out += std::string(out.empty() ? "" : ",") + "\n       {\"name\": " + Quote(a.name) + ", \"type\": \"" +
-           TypeName(a.type) + "\", \"required\": " + Bool(a.required) + ", \"default\": " + Quote(a.default_text) +
+           TypeName(a.type) + "\", \"required\": " + Bool(a.required) + ", \"default\": " + Default(a) +
            ", \"enumerators\": [";
     for (size_t i = 0; i < a.enumerators.size(); ++i) out += (i > 0 ? ", " : "") + Quote(a.enumerators[i]);
     out += "], \"doc\": " + Quote(a.doc) + "}";
@@ -84,8 +100,8 @@ const char* KindName(ir::Kind kind) {
 
 void Print(const ir::OpDef& op, bool last) {
   std::string out = "    {\"name\": " + Quote(op.name) + ", \"c_name\": " + Quote(op.c_name) + ", \"kind\": \"" +
-                    KindName(op.kind) + "\", \"since\": " + std::to_string(op.since) +
-                    ", \"exported\": " + Bool(op.exported) + ", \"random\": " + Bool(op.random) +
+                    KindName(op.kind) + "\", \"since\": \"1." + std::to_string(op.since) +
+                    "\", \"exported\": " + Bool(op.exported) + ", \"random\": " + Bool(op.random) +
                     ",\n     \"doc\": " + Quote(op.doc) + ",\n     \"example\": " + Quote(op.example) +
                     ",\n     \"operands\": [" + Operands(op) + "],\n     \"attrs\": [" + Attributes(op) +
                     "],\n     \"results\": [";
@@ -98,7 +114,7 @@ void Print(const ir::OpDef& op, bool last) {
 }  // namespace weft
 
 int main() {
-  std::fputs("{\"ops\": [\n", stdout);
+  std::printf("{\"computable\": %s,\n \"ops\": [\n", weft::DTypes(weft::ir::kAnyType).c_str());
   const auto all = weft::ops::AllOps();
   for (size_t i = 0; i < all.size(); ++i) weft::Print(*all[i], i + 1 == all.size());
   std::fputs("]}\n", stdout);

@@ -1,6 +1,6 @@
 """weft_op_apply against the typed functions: every value type of every attribute of every operation.
 
-Calls come from the operations' samples (weft_dump_samples), values to try from ops.json. Whatever is said in one of the
+Calls come from the operations' samples (weft_dump_samples), values to try from the description. Whatever is said in one of the
 ways that weft_base.h documents must have the outcome of the typed function that was given the same: equal bits, or the
 same error. What is said in another way is refused, with the operation and the attribute in the text.
 """
@@ -28,7 +28,7 @@ KINDS = {"int": "an integer", "double": "a number", "bool": "0 or 1", "enum": "a
          "ints": "integers", "doubles": "numbers", "string": "text"}
 F16, BF16, F32, F64, I8, I32, I64, U8, B1 = 0x11002, 0x11004, 0x12002, 0x14002, 0x10800, 0x12000, 0x14000, 0x10801, 0x10806
 C_TYPES = {"int64_t": c.c_int64, "uint64_t": c.c_uint64, "size_t": c.c_size_t, "int32_t": c.c_int32, "weft_dtype": c.c_uint32,
-           "double": c.c_double, "const int64_t*": c.c_void_p}
+           "double": c.c_double, "const int64_t*": c.c_void_p, "const void*": c.c_void_p}
 STRLEN = c.c_size_t(-1).value
 LIB.weft_error_message.restype = c.c_void_p
 LIB.weft_error_message.argtypes = [c.c_void_p, c.c_void_p]
@@ -122,23 +122,22 @@ class Call:
             if a["type"] == "ints":
                 args += [ints(value), c.c_size_t(len(value))]
             else:
-                args.append((c.c_int32 if a["type"] == "enum" else C_TYPES[op.attr_type(a)])(value))
+                args.append(C_TYPES.get(op.types[a["member"]], c.c_int32)(value))
         if op.optional:
-            struct = op.opts_struct()
-            fields = [(f["name"], C_TYPES.get(f["type"], c.c_int32)) for f in struct["fields"]]
-            opts = type("Opts", (c.Structure,), {"_fields_": [("struct_size", c.c_size_t), ("next", c.c_void_p)] + fields})()
+            fields = [(f["name"], C_TYPES.get(f["type"], c.c_int32)) for f in op.opts["fields"]]
+            opts = type("Opts", (c.Structure,), {"_fields_": fields})()
             opts.struct_size = c.sizeof(opts)
-            for bit, a in enumerate(op.optional):
+            for a in op.optional:
                 if a["name"] not in attrs:
                     continue
-                opts.present |= 1 << bit
+                opts.present |= 1 << a["present"]["bit"]
                 value = attrs[a["name"]]
                 if a["type"] == "ints":
                     keep.append(ints(value))
-                    setattr(opts, a["name"], c.cast(keep[-1], c.c_void_p))
-                    setattr(opts, a["name"] + "_count", len(value))
+                    setattr(opts, a["member"], c.cast(keep[-1], c.c_void_p))
+                    setattr(opts, a["length"], len(value))
                 else:
-                    setattr(opts, model.safe(a["name"]), value)
+                    setattr(opts, a["member"], value)
             args.append(c.byref(opts))
         outs = [c.c_void_p() for _ in op.results]
         must("weft_random_seed", CTX, c.c_uint64(7))

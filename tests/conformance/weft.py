@@ -22,7 +22,7 @@ OPS = {op["c_name"]: op for op in json.loads((SOURCE / "include" / "c_api" / "op
 _ENUMS = {e["name"]: {v["name"]: v["value"] for v in e["values"]} for e in API["enums"]}
 CODES = {value: name.removeprefix("WEFT_") for name, value in _ENUMS["weft_code"].items()}
 _VALUE = {name.removeprefix("WEFT_VALUE_").lower(): value for name, value in _ENUMS["weft_value_type"].items()}
-# Names as ops.json and error texts spell them ("ui8"), and NumPy's type of the same bytes; bf16 has none of its own.
+# Names as StableHLO spells them ("ui8"), and NumPy's type of the same bytes; bf16 has none of its own.
 _STORAGE = {"i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8", "ui8": "u1", "ui16": "u2", "ui32": "u4", "ui64": "u8",
             "f16": "f2", "f32": "f4", "f64": "f8", "bf16": "u2", "i1": "?"}
 _C_NAME = {"ui8": "U8", "ui16": "U16", "ui32": "U32", "ui64": "U64", "i1": "BOOL"}

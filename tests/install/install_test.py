@@ -72,7 +72,7 @@ class Install(unittest.TestCase):
         files = []
         for root, _, names in os.walk(self.prefix):
             files += [os.path.relpath(os.path.join(root, name), self.prefix) for name in names]
-        endings = (".so", ".so.1", ".h", ".pc", ".cmake")
+        endings = (".so", ".so.1", ".h", ".json", ".pc", ".cmake")
         self.assertEqual(["bin/weft"], [f for f in files if not f.endswith(endings)])
         self.assertTrue([f for f in files if f.endswith("weft.h")])
 

@@ -2,7 +2,7 @@
 import re
 
 from . import headers
-from .model import declarator, safe
+from .model import declarator
 
 HEAD = """\
 /* Weft, the fluent layer for C: operations return tensors and nest.
@@ -186,11 +186,11 @@ WF_INLINE double wf_item_at(weft_scope* s, weft_tensor* x, const char* file, int
 
 def absent(op, a):
     """Field and value of an optional attribute that was not given."""
-    n = safe(a["name"])
+    n = a["member"]
     if a["type"] == "ints" or a["type"] == "doubles":
-        return [(n, "NULL"), (a["name"] + "_count", "0")]
+        return [(n, "NULL"), (a["length"], "0")]
     if a["type"] == "string":
-        return [(n, "NULL"), (a["name"] + "_length", "WEFT_STRLEN")]
+        return [(n, "NULL"), (a["length"], "WEFT_STRLEN")]
     if a["type"] == "enum":
         return [(n, op.attr_enum(a).upper() + "_FORCE32")]
     return [(n, {"int": "WF_NO_INT", "bool": "WF_NO_BOOL", "double": "WF_NO_DOUBLE", "dtype": "WEFT_DTYPE_INVALID"}[a["type"]])]

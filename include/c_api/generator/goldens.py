@@ -27,35 +27,23 @@ def symbols(api):
     return "\n".join(lines) + "\n"
 
 
-def size_of(api, ctype):
-    """Bytes of a type on the 64-bit targets (LP64) that Weft is built for; its alignment is the same."""
-    if "*" in ctype or ctype.endswith("_fn") or ctype in ("size_t", "int64_t", "uint64_t", "double"):
-        return 8
-    if ctype in ("int32_t", "uint32_t") or ctype in {e["name"] for e in api.enums + [e for op in api.ops for e in op.enums()]}:
-        return 4
-    raise KeyError(ctype)
+def numbers(api):
+    """(name, number) of everything public that is one and no enumerator; 64 bits are shown as signed, as the program does."""
+    out = [(c["name"], (c["value"] + 2 ** 63) % 2 ** 64 - 2 ** 63) for c in api.constants]
+    return out + [(f["present"]["constant"], 1 << f["present"]["bit"]) for s in api.structs for f in s["fields"] if "present" in f]
 
 
 def layout(api):
     """What layout_program prints; a test compares the two."""
     lines = []
-    for s in api.structs + [op.opts_struct() for op in api.ops if op.optional]:
-        fields = list(s["fields"])
-        if s["versioned"]:
-            fields = [{"name": "struct_size", "type": "size_t"}, {"name": "next", "type": "const void*"}] + fields
-        at, offsets = 0, []
-        for f in fields:
-            size = size_of(api, f["type"])
-            assert at % size == 0, "hidden padding before %s.%s" % (s["name"], f["name"])
-            offsets.append("offset %s.%s %d" % (s["name"], f["name"], at))
-            at += size * f.get("array", 1)
-        assert at % 8 == 0, "hidden padding at the end of " + s["name"]
-        lines += ["size %s %d" % (s["name"], at)] + offsets
-    for e in api.enums + [e for op in api.ops for e in op.enums()]:
-        lines.append("size %s 4" % e["name"])
+    for s in api.structs:
+        lines.append("size %s %d" % (s["name"], s["size"]))
+        lines += ["offset %s.%s %d" % (s["name"], f["name"], f["offset"]) for f in s["fields"]]
+    for e in api.enums:
+        lines.append("size %s %d" % (e["name"], e["bits"] // 8))
         lines += ["value %s %d" % (v["name"], v["value"]) for v in e["values"]]
-    lines.append("offset struct weft_api_v1.struct_size 0")
-    lines += ["offset struct weft_api_v1.%s %d" % (headers.slot_name(f), 8 + 8 * f["slot"]) for f in api.slots()]
+    lines += ["value %s %d" % number for number in numbers(api)]
+    lines += ["offset struct %s.%s %d" % (api.table["name"], f["name"], f["offset"]) for f in api.table["fields"]]
     return "\n".join(lines) + "\n"
 
 
@@ -72,20 +60,18 @@ def layout_program(api):
             bodies.append([])
         bodies[-1].append("  %s;\n" % s)
 
-    for s in api.structs + [op.opts_struct() for op in api.ops if op.optional]:
+    for s in api.structs:
         line("SIZE(%s)" % s["name"])
-        if s["versioned"]:
-            line("OFFSET(%s, struct_size)" % s["name"])
-            line("OFFSET(%s, next)" % s["name"])
         for f in s["fields"]:
             line("OFFSET(%s, %s)" % (s["name"], f["name"]))
-    for e in api.enums + [e for op in api.ops for e in op.enums()]:
+    for e in api.enums:
         line("SIZE(%s)" % e["name"])
         for v in e["values"]:
             line("VALUE(%s)" % v["name"])
-    line("OFFSET(struct weft_api_v1, struct_size)")
-    for f in api.slots():
-        line("OFFSET(struct weft_api_v1, %s)" % headers.slot_name(f))
+    for name, _ in numbers(api):
+        line("VALUE(%s)" % name)
+    for f in api.table["fields"]:
+        line("OFFSET(struct %s, %s)" % (api.table["name"], f["name"]))
     for i, b in enumerate(bodies):
         text += "static void part_%d(void) {\n%s}\n\n" % (i, "".join(b))
     return text + "int main(void) {\n%s  return 0;\n}\n" % "".join("  part_%d();\n" % i for i in range(len(bodies)))
@@ -93,11 +79,8 @@ def layout_program(api):
 
 def signatures(api):
     """One line a function, so that a changed type shows in review."""
-    lines = []
-    for f in api.functions:
-        lines.append("%s %s(%s)" % (f["returns"], f["name"], headers.params_text(f["params"])))
-    for op in api.ops:
-        lines.append("weft_error* %s(%s)" % (op.function, ", ".join("%s %s" % p for p in op.params())))
+    lines = ["%s %s(%s)" % (f["returns"]["type"], f["name"], headers.params_text(f["params"]))
+             for f in api.every_function if f["kind"] != "init"]
     return "\n".join(sorted(lines)) + "\n"
 
 

@@ -1,154 +1,122 @@
-"""Reads api.json and ops.json, checks them, and joins them into one list of functions and structs."""
+"""The complete description as the generators use it, and the texts that C comments are made of."""
 import json
 import re
 import textwrap
 
-HEADERS = ["base", "device", "event", "tensor", "ops", "autodiff", "compile", "checkpoint", "cache", "metrics", "data", "table"]
-KEYWORDS = set("""auto break case char const continue default do double else enum extern float for goto if inline int long
-register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while alignas alignof
-and asm bitand bitor bool catch class compl concept constexpr delete explicit export false friend mutable namespace new not
-operator or private protected public requires template this throw true try typeid typename using virtual wchar_t xor""".split())
-ATTR_C = {"int": "int64_t", "double": "double", "bool": "int32_t", "dtype": "weft_dtype"}
+from . import describe
 
 
 class Api:
-    """What was read. Operations' functions and options stand in `functions` and `structs` beside the core's."""
+    """What weft_api.json says, with the core's own functions and structs apart from those of operations."""
 
-    def __init__(self, core, ops):
-        self.major = core["abi"]["major"]
-        self.minor = core["abi"]["minor"]
-        self.handles = core["handles"]
-        self.constants = core["constants"]
-        self.enums = core["enums"]
-        self.callbacks = core["callbacks"]
-        self.structs = core["structs"]
-        self.options = core["options"]
-        self.functions = core["functions"]
-        self.all_ops = ops
-        self.ops = [Op(o) for o in ops if o["exported"]]
-
-    def core_structs(self):
-        return [s for s in self.structs]
+    def __init__(self, description):
+        d = self.description = description
+        self.major, self.minor = d["abi"]["major"], d["abi"]["minor"]
+        self.manual, self.headers, self.table = d["manual"], d["headers"], d["table"]
+        self.handles, self.constants, self.enums, self.callbacks = d["handles"], d["constants"], d["enums"], d["callbacks"]
+        self.structs, self.options, self.types, self.opaque = d["structs"], d["options"], d["types"], d["opaque"]
+        self.dtypes = d["dtypes"]
+        self.every_function = d["functions"]
+        self.function = {f["name"]: f for f in d["functions"]}
+        self.struct = {s["name"]: s for s in d["structs"]}
+        self.functions = [f for f in d["functions"] if f["kind"] == "core"]
+        self.ops = [Op(o, self) for o in d["operations"]]
 
     def versioned_structs(self):
-        return [s for s in self.structs if s["versioned"]] + [op.opts_struct() for op in self.ops if op.optional]
+        return [s for s in self.structs if s["versioned"]]
 
     def symbols(self):
         """Every exported function as (name, since)."""
-        names = [(f["name"], f["since"]) for f in self.functions]
-        names += [(s["name"] + "_init", s["since"]) for s in self.versioned_structs()]
-        names += [(op.function, op.since) for op in self.ops]
-        return sorted(names)
+        return sorted((f["name"], f["since"]) for f in self.every_function)
 
     def slots(self):
-        return sorted((f for f in self.functions if "slot" in f), key=lambda f: f["slot"])
+        return sorted((f for f in self.functions if f["slot"] is not None), key=lambda f: f["slot"])
 
+    def base(self, ctype):
+        """What a pointer in the end points to."""
+        while self.types[ctype]["kind"] == "pointer":
+            ctype = self.types[ctype]["to"]
+        return ctype
 
-def safe(name):
-    return name + "_" if name in KEYWORDS else name
+    def dtype_words(self, names):
+        """A set of element types in words."""
+        by_class = {}
+        for d in self.dtypes:
+            if d["computable"]:
+                by_class.setdefault(d["class"], set()).add(d["name"])
+        order = ["float", "signed integer", "unsigned integer", "bool"]
+        kinds = [kind for kind in order if by_class[kind] <= set(names)]
+        if set().union(*(by_class[kind] for kind in kinds)) != set(names):
+            return ", ".join(names)
+        return {4: "any type"}.get(len(kinds), "any number" if kinds == order[:3] else ", ".join(kinds))
 
 
 class Op:
     """One exported operation and its C spelling."""
 
-    def __init__(self, o):
+    def __init__(self, o, api):
         self.o = o
-        self.c_name = o["c_name"]
-        self.name = o["name"]
-        self.function = "weft_" + self.c_name
-        self.since = "1.%d" % o["since"]
-        self.doc = o["doc"]
-        self.example = o["example"]
-        # The generator state of a random operation comes from the context.
-        self.operands = [x for x in o["operands"] if not x.get("supplied")]
-        self.results = o["results"]
-        self.attrs = o["attrs"]
-        for i, a in enumerate(self.attrs):
-            a["index"] = i
+        self.c_name, self.name, self.function, self.since = o["c_name"], o["name"], o["function"], o["since"]
+        self.doc, self.example = o["doc"], o["example"]
+        self.operands, self.attrs = o["operands"], [
+            dict(a, index=i, enumerators=[e["text"] for e in a["enumerators"]]) for i, a in enumerate(o["attributes"])]
+        self.results = [r["name"] for r in o["results"]]
         self.required = [a for a in self.attrs if a["required"]]
         self.optional = [a for a in self.attrs if not a["required"]]
+        self.entry = api.function[self.function]
+        self.opts = api.struct[o["opts"]] if o["opts"] else None
+        self.types = {m["name"]: m["type"] for m in self.entry["params"]}
+        self.field_types = {m["name"]: m["type"] for m in self.opts["fields"]} if self.opts else {}
 
     def attr_enum(self, a):
-        return "weft_%s_%s" % (self.c_name, a["name"])
-
-    def attr_type(self, a):
-        if a["type"] == "enum":
-            return self.attr_enum(a)
-        return ATTR_C[a["type"]]
-
-    def enums(self):
-        """Enumerations of the operation's attributes, in the form of api.json."""
-        found = []
-        for a in self.attrs:
-            if a["type"] != "enum":
-                continue
-            name = self.attr_enum(a)
-            values = [{"name": "%s_%s" % (name.upper(), re.sub(r"\W", "_", v).upper()), "value": i, "doc": ""}
-                      for i, v in enumerate(a["enumerators"])]
-            found.append({"name": name, "doc": "Values of attribute %s of %s." % (a["name"], self.function),
-                          "values": values})
-        return found
+        return a["enum"]
 
     def attr_fields(self, a):
-        """The attribute as C parameters or fields: one for a scalar, pointer and count for a list or text."""
-        n = safe(a["name"])
-        if a["type"] == "ints":
-            return [("const int64_t*", n), ("size_t", a["name"] + "_count")]
-        if a["type"] == "doubles":
-            return [("const double*", n), ("size_t", a["name"] + "_count")]
-        if a["type"] == "string":
-            return [("const char*", n), ("size_t", a["name"] + "_length")]
-        return [(self.attr_type(a), n)]
+        """The attribute as C parameters or fields: one for a scalar, pointer and size_t for a list or text."""
+        types = self.types if a["place"] == "param" else self.field_types
+        return [(types[a["member"]], a["member"])] + ([("size_t", a["length"])] if a["length"] else [])
 
     def operand_fields(self, x):
-        n = safe(x["name"])
-        if x["variadic"]:
-            return [("weft_tensor* const*", n), ("size_t", x["name"] + "_count")]
-        return [("weft_tensor*", n)]
+        return [(self.types[n], n) for n in (x["param"], x["count"]) if n]
 
     def out_name(self, i):
-        return "out" if len(self.results) == 1 else "out_" + self.results[i]
+        return self.o["results"][i]["param"]
 
     def params(self):
-        p = [("weft_context*", "ctx")]
-        for x in self.operands:
-            p += self.operand_fields(x)
-        for a in self.required:
-            p += self.attr_fields(a)
-        if self.optional:
-            p.append(("const %s_opts*" % self.function, "opts"))
-        p += [("weft_tensor**", self.out_name(i)) for i in range(len(self.results))]
-        return p
+        return [(p["type"], p["name"]) for p in self.entry["params"]]
 
     def present_bit(self, a):
-        return "WEFT_%s_HAS_%s" % (self.c_name.upper(), a["name"].upper())
+        return a["present"]["constant"]
 
-    def opts_struct(self):
-        fields = [{"name": "present", "type": "uint64_t"}]
-        small = 0  # 4-byte fields come in pairs, so that no hidden padding appears on any 64-bit target
-        for a in self.optional:
-            for t, n in self.attr_fields(a):
-                if t in ("int32_t", "weft_dtype") or a["type"] == "enum":
-                    small ^= 1
-                elif small:
-                    fields.append({"name": "reserved_" + a["name"], "type": "int32_t"})
-                    small = 0
-                fields.append({"name": n, "type": "uint64_t" if t == "size_t" else t})
-        if small:
-            fields.append({"name": "reserved", "type": "int32_t"})
-        return {"name": self.function + "_opts", "header": "ops", "since": self.since, "versioned": True, "fields": fields,
-                "doc": "Optional attributes of %s. A bit in present says that a field counts; others keep their defaults."
-                       % self.function}
+
+def load_description(path):
+    with open(path, encoding="utf-8") as f:
+        return Api(json.load(f))
 
 
 def load(api_path, ops_path):
+    """From the two texts that the complete description is made of."""
     with open(api_path, encoding="utf-8") as f:
         core = json.load(f)
     with open(ops_path, encoding="utf-8") as f:
-        ops = json.load(f)["ops"]
-    api = Api(core, ops)
+        ops = json.load(f)
+    check_core(core)
+    api = Api(describe.complete(core, ops))
     check(api)
     return api
+
+
+def check_core(core):
+    for o in core["options"]:
+        assert re.fullmatch(r"[a-z][a-z_]*", o["name"]) and o["doc"] and re.fullmatch(r"\d+\.\d+", o["since"]), o
+        assert not set(o) - {"name", "type", "default", "doc", "since", "choices", "most", "deprecated"}, o
+        assert o["type"] in ("int", "bool", "text") and ("most" not in o or o["type"] == "int"), o
+        assert "choices" not in o or o["type"] == "text" and o["default"] in o["choices"] + [""], o
+    assert len({o["name"] for o in core["options"]}) == len(core["options"])
+    for f in core["functions"]:
+        names = {p["name"] for p in f["params"]}
+        for p in f["params"]:
+            assert "len" not in p or p["len"] in names, (f["name"], p)
 
 
 def check(api):
@@ -159,28 +127,15 @@ def check(api):
         assert re.fullmatch(r"weft_[a-z0-9_]+", name), name
     slots = [f["slot"] for f in api.slots()]
     assert slots == list(range(len(slots))), "slots of the table must be 0, 1, 2, … without holes"
-    for o in api.options:
-        assert re.fullmatch(r"[a-z][a-z_]*", o["name"]) and o["doc"] and re.fullmatch(r"\d+\.\d+", o["since"]), o
-        assert not set(o) - {"name", "type", "default", "doc", "since", "choices", "most", "deprecated"}, o
-        assert o["type"] in ("int", "bool", "text") and ("most" not in o or o["type"] == "int"), o
-        assert "choices" not in o or o["type"] == "text" and o["default"] in o["choices"] + [""], o
-    assert len({o["name"] for o in api.options}) == len(api.options)
-    known = {h["name"] for h in api.handles}
-    for f in api.functions:
-        assert f["header"] in HEADERS, f["name"]
-        assert re.fullmatch(r"any|once|exclusive: \w+", f["thread"]), f["name"]
-        lengths = {p["name"] for p in f["params"]}
+    headers = {h["name"] for h in api.headers}
+    for f in api.every_function:
+        assert f["header"] in headers, f["name"]
+        assert f["thread"]["rule"] in ("any", "once") or f["thread"]["param"] in {p["name"] for p in f["params"]}, f["name"]
         for p in f["params"]:
-            assert "len" not in p or p["len"] in lengths, (f["name"], p)
-            base = p["type"].replace("const", "").replace("*", "").strip()
-            if base in known and p.get("dir") == "out":
-                assert p.get("own") == "own", (f["name"], p["name"], "handles come out with a reference")
-            assert p["type"].split()[-1] not in ("bool", "long", "short", "int", "float"), (f["name"], p)
-        if f["thread"].startswith("exclusive"):
-            assert f["thread"].split(": ")[1] in lengths, f["name"]
+            if api.types[api.base(p["type"])]["kind"] == "handle" and p.get("direction") == "out":
+                assert p.get("ownership") == "own", (f["name"], p["name"], "handles come out with a reference")
     for op in api.ops:
         for a in op.attrs:
-            assert a["type"] in list(ATTR_C) + ["enum", "ints", "doubles", "string"], (op.c_name, a)
             assert a["name"] not in ("present", "struct_size", "next", "ctx", "out", "opts"), (op.c_name, a)
 
 

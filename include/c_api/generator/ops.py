@@ -1,10 +1,23 @@
 """weft_ops.h: one C function per operation, its attribute enums and options struct, beside the core's operation functions."""
+import re
+
 from . import headers
 from .model import comment, declarator
 
 
-def operand_note(x):
-    note = x["types"]
+def number(value):
+    """A default as C and its readers write it: 1e-5, not 1e-05."""
+    return re.sub(r"e([+-])0(\d)$", r"e\1\2", "%g" % value)
+
+
+def default_words(value):
+    if isinstance(value, bool):
+        return str(value).lower()
+    return number(value) if isinstance(value, (int, float)) else value if isinstance(value, str) else str(value)
+
+
+def operand_note(x, api):
+    note = api.dtype_words(x["dtypes"])
     if x["variadic"]:
         note += "; one or more"
     if x["optional"]:
@@ -17,17 +30,18 @@ def attr_note(op, a):
             "bool": "0 or 1", "dtype": "dtype", "enum": "one of " + ", ".join(a["enumerators"])}[a["type"]]
     note = "  %s: %s; %s" % (a["name"], a["doc"], kind)
     if not a["required"]:
-        note += "; default %s" % a["default"] if a["default"] else "; absent unless given"
+        note += "; absent unless given" if a["default"] is None else "; default %s" % default_words(a["default"])
     return note
 
 
-def doc(op):
+def doc(op, api):
     lines = [op.doc]
-    lines += [operand_note(x) for x in op.operands]
+    lines += [operand_note(x, api) for x in op.operands]
     lines += [attr_note(op, a) for a in op.attrs]
     if op.example:
         lines += ["Fluent: " + " ".join(op.example.split("\n"))]
-    lines += ["StableHLO: %s. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since %s." % (op.name, op.since)]
+    lines += ["StableHLO: %s. Errors: %s. Threads: %s. Since %s." % (
+        op.name, headers.error_words(op.entry), headers.thread_words(op.entry), op.since)]
     return "\n".join(lines)
 
 
@@ -35,9 +49,9 @@ def opts(op, api):
     if not op.optional:
         return ""
     text = ""
-    for i, a in enumerate(op.optional):
-        text += "#define %s ((uint64_t)1 << %d)\n" % (op.present_bit(a), i)
-    return text + headers.struct_text(op.opts_struct(), api)
+    for a in op.optional:
+        text += "#define %s ((uint64_t)1 << %d)\n" % (op.present_bit(a), a["present"]["bit"])
+    return text + headers.struct_text(op.opts, api)
 
 
 def prototype(op):
@@ -45,18 +59,18 @@ def prototype(op):
     return headers.fill("WEFT_API WEFT_MUST_USE weft_error* %s" % op.function, params, " WEFT_NOEXCEPT;")
 
 
-def files(api):
+def header(api, h):
     body = ""
     for s in api.structs:
-        if s["header"] == "ops":
+        if s["header"] == h["name"] and not s["operation"]:
             body += headers.struct_text(s, api)
     for f in api.functions:
-        if f["header"] == "ops":
+        if f["header"] == h["name"]:
             body += headers.block(headers.function_doc(f, api.handles)) + headers.declaration(f) + "\n"
     for op in api.ops:
-        for e in op.enums():
-            body += headers.enum_text(e)
+        for e in api.enums:
+            if e["operation"] == op.c_name:
+                body += headers.enum_text(e)
         body += opts(op, api)
-        body += headers.block(doc(op)) + prototype(op) + "\n"
-    title = "Weft, operations: each records and returns at once; shapes and dtypes are checked here."
-    return {"include/c_api/weft_ops.h": headers.guard("ops", title, headers.extern_c(body), ["tensor"])}
+        body += headers.block(doc(op, api)) + prototype(op) + "\n"
+    return headers.guard(h, headers.extern_c(body))

@@ -6,8 +6,9 @@ from .model import block_of_lines
 TYPES = {"int": "WEFT_VALUE_INT", "bool": "WEFT_VALUE_BOOL", "text": "WEFT_VALUE_TEXT"}
 
 
-def environment(option):
-    return "WEFT_" + option["name"].upper()
+def default_text(option):
+    """The default as a setting or the environment would say it."""
+    return str(int(option["default"])) if option["type"] != "text" else option["default"]
 
 
 def enumerator(option):
@@ -15,24 +16,24 @@ def enumerator(option):
 
 
 def doc(option):
-    return ("deprecated: %s; " % option["deprecated"] if "deprecated" in option else "") + option["doc"]
+    return ("deprecated: %s; " % option["deprecated"] if option["deprecated"] else "") + option["doc"]
 
 
 def values(option):
     """What may be said, in words."""
-    if "choices" in option:
+    if option["choices"]:
         return ", ".join(option["choices"])
     if option["type"] == "bool":
         return "0, 1"
     if option["type"] == "int":
-        return "0 to %d" % option["most"] if "most" in option else "0 or more"
+        return "0 to %d" % option["most"] if option["most"] is not None else "0 or more"
     return "text"
 
 
 def header_comment(api):
     """For weft_base.h, before weft_setting."""
     lines = ["Options, by name in a weft_setting or by environment variable (WEFT_ and the name in capitals):"]
-    lines += ["  %s (%s; default %s): %s" % (o["name"], values(o), o["default"] or "empty", doc(o)) for o in api.options]
+    lines += ["  %s (%s; default %s): %s" % (o["name"], values(o), default_text(o) or "empty", doc(o)) for o in api.options]
     return block_of_lines(lines)
 
 
@@ -45,10 +46,10 @@ def table(api):
     text += "  const char* deprecated;\n};\n\n// In the order of Option.\ninline constexpr OptionRow kOptions[] = {\n"
     for o in api.options:
         quoted = [json.dumps(x, ensure_ascii=False) if x is not None else "nullptr"
-                  for x in ("|".join(o["choices"]) if "choices" in o else None, str(o["most"]) if "most" in o else None,
-                            o["since"], o.get("deprecated"))]
+                  for x in ("|".join(o["choices"]) if o["choices"] else None, str(o["most"]) if o["most"] is not None else None,
+                            o["since"], o["deprecated"])]
         text += '    {{"%s", "%s", %s, 0, "%s", %s}, %s},\n' % (
-            o["name"], environment(o), TYPES[o["type"]], o["default"], json.dumps(doc(o), ensure_ascii=False), ", ".join(quoted))
+            o["name"], o["environment"], TYPES[o["type"]], default_text(o), json.dumps(doc(o), ensure_ascii=False), ", ".join(quoted))
     return text + "};\n\n}  // namespace weft::c_api\n"
 
 
@@ -60,7 +61,7 @@ def page(api):
     text += "| option | variable | type | values | default | since | |\n|---|---|---|---|---|---|---|\n"
     for o in api.options:
         text += "| `%s` | `%s` | %s | %s | %s | %s | %s |\n" % (
-            o["name"], environment(o), o["type"], values(o), "`%s`" % o["default"] if o["default"] else "", o["since"], doc(o))
+            o["name"], o["environment"], o["type"], values(o), "`%s`" % default_text(o) if default_text(o) else "", o["since"], doc(o))
     return text
 
 

@@ -142,6 +142,7 @@ const weft_api_v1 kApi = {
     weft_checkpoint_reader_find,
     weft_checkpoint_reader_structure,
     weft_compile,
+    weft_api_json,
 };
 
 struct Entry {
@@ -162,6 +163,7 @@ const Entry kProcs[] = {
     {"weft_all_opts_init", reinterpret_cast<weft_proc>(weft_all_opts_init)},
     {"weft_any", reinterpret_cast<weft_proc>(weft_any)},
     {"weft_any_opts_init", reinterpret_cast<weft_proc>(weft_any_opts_init)},
+    {"weft_api_json", reinterpret_cast<weft_proc>(weft_api_json)},
     {"weft_argmax", reinterpret_cast<weft_proc>(weft_argmax)},
     {"weft_argmax_opts_init", reinterpret_cast<weft_proc>(weft_argmax_opts_init)},
     {"weft_argmin", reinterpret_cast<weft_proc>(weft_argmin)},

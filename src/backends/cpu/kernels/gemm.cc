@@ -67,7 +67,7 @@ class Driver {
       if (DealsMembers(threads)) needs.Each(ScratchSlot::kOutput, WideBytes());
       needs.Once(ScratchSlot::kOutput, WideBytes());
     }
-    if (!plan_.direct_b && !plan_.prepacked_b) {
+    if (!plan_.direct_b) {
       needs.Each(ScratchSlot::kPackB, ChunkBytes());
       needs.Once(ScratchSlot::kShared, ChunkBytes());
     }
@@ -128,16 +128,15 @@ class Driver {
     const double share_n = Balance(panels, threads);
     const double share_m = Balance(plan_.tiles, threads);
     // Rows where B is ready and each thread would otherwise pack all of A, or an epilogue wants long runs of memory.
-    const bool whole_b = plan_.direct_b || plan_.prepacked_b;
     const bool rows_first =
-        whole_b && (plan_.pack_a || consumed_ || call_.epilogue.run != nullptr) && share_m >= share_n - 0.05;
+        plan_.direct_b && (plan_.pack_a || consumed_ || call_.epilogue.run != nullptr) && share_m >= share_n - 0.05;
     if (!rows_first && share_n >= share_m - 0.02) {
       pool->ParallelRanges(panels, [&](int64_t begin, int64_t end, int) {
         Compute(member, result, 0, plan_.tiles, begin, end, nullptr, -1);
       });
       return;
     }
-    if (whole_b) {
+    if (plan_.direct_b) {
       pool->ParallelRanges(plan_.tiles, [&](int64_t begin, int64_t end, int) {
         Compute(member, result, begin, end, 0, panels, nullptr, -1);
       });
@@ -188,7 +187,7 @@ class Driver {
   void Compute(const Member& member, char* result, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
                int64_t panel_end, const char* shared, int64_t only_block) {
     char* own = nullptr;
-    if (shared == nullptr && !plan_.direct_b && !plan_.prepacked_b) {
+    if (shared == nullptr && !plan_.direct_b) {
       own = static_cast<char*>(Scratch(ScratchSlot::kPackB, ChunkBytes()));
       if (own == nullptr) return;
     }
@@ -201,8 +200,6 @@ class Driver {
         if (own != nullptr) {
           PackPanels(member, block, chunk, chunk, chunk_end, own);
           packed = own;
-        } else if (plan_.prepacked_b) {
-          packed = static_cast<Bytes>(call_.packed_b) + plan_.PackedOffset(block, chunk);
         }
         ComputeChunk(member, result, block, tile_begin, tile_end, chunk, chunk_end, packed);
       }
@@ -333,9 +330,6 @@ absl::Status Check(const GemmCall& call) {
     return UserError("matrix product with ", call.batch_rank, " batch dimensions; at most ", kMaxBatchDims);
   }
   if (call.epilogue.consume != nullptr && Members(call) != 1) return UserError("consuming a batch of matrix products");
-  if (call.packed_b != nullptr && call.batch_rank != 0) {
-    return UserError("a packed right operand serves products without batch dimensions only");
-  }
   if (call.accumulate && call.output != DType::kF32 && call.output != DType::kF64) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "accumulating into ", NameOf(call.output),
                        " is not supported; f32 and f64 are");
@@ -404,36 +398,6 @@ absl::Status KernelSet::PrepareGemm(const GemmCall& original, int threads, Scrat
   GemmPlan plan;
   WEFT_RETURN_IF_ERROR(PlanGemm(*state_, call, types, &plan));
   Driver(*state_, call, plan).AddNeeds(threads, needs);
-  return absl::OkStatus();
-}
-
-int64_t KernelSet::PackedBytes(const GemmCall& call) const {
-  TypePlan types;
-  if (!PlanTypes(target(), call.input, call.output, &types)) return 0;
-  return PlanPacked(target(), types, call.n, call.k).PackedBytes();
-}
-
-absl::Status KernelSet::PackB(const GemmCall& call, void* packed, ThreadPool& pool) {
-  WEFT_RETURN_IF_ERROR(Check(call));
-  TypePlan types;
-  if (!PlanTypes(target(), call.input, call.output, &types)) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "no packed form for products of ", NameOf(call.input));
-  }
-  const GemmPlan plan = PlanPacked(target(), types, call.n, call.k);
-  char* out = static_cast<char*>(packed);
-  pool.ParallelRanges(plan.columns.panels, [&](int64_t begin, int64_t end, int) {
-    for (int64_t block = 0; block < plan.k_blocks; ++block) {
-      for (int64_t panel = begin; panel < end; ++panel) {
-        const int64_t column = plan.columns.First(panel) * plan.columns.lanes;
-        const char* start =
-            static_cast<const char*>(call.b.data) +
-            (plan.BlockStart(block) * call.b.row_stride + column * call.b.col_stride) * types.source_bytes;
-        Pack(target(), types.pack, {start, call.b.row_stride, call.b.col_stride}, plan.BlockLength(block),
-             plan.columns.Columns(panel), static_cast<int64_t>(plan.columns.Vectors(panel)) * plan.columns.lanes,
-             out + plan.PackedOffset(block, panel));
-      }
-    }
-  });
   return absl::OkStatus();
 }
 

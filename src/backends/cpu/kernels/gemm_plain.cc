@@ -42,7 +42,7 @@ void Rows(const GemmCall& call, int64_t begin, int64_t end) {
 }  // namespace
 
 absl::Status PlainGemm(const GemmCall& call, ThreadPool& pool) {
-  const bool served = call.input == call.output && !IsFloat(call.input) && call.packed_b == nullptr;
+  const bool served = call.input == call.output && !IsFloat(call.input);
   int64_t rows = call.m;
   for (int d = 0; d < call.batch_rank; ++d) rows *= call.batch_sizes[d];
   const bool known = served && VisitElement(call.input, [&]<typename T>() {

@@ -51,26 +51,20 @@ absl::Status FetchTiles(KernelSet::State& state, MicroType type, MicroForm form,
   return absl::OkStatus();
 }
 
-GemmPlan PlanPacked(const CpuTarget& target, const TypePlan& types, int64_t n, int64_t k) {
-  GemmPlan plan;
-  plan.types = types;
-  plan.n = n;
-  plan.k = k;
-  plan.columns = ColumnCut::Make(target, types.micro, n);
-  const int64_t max_k = types.pack == PackKind::kBF16Pairs ? 2 * kMaxSteps : kMaxSteps;
-  plan.k_blocks = std::max<int64_t>(1, CeilDiv(k, max_k));
-  plan.k_block = CeilDiv(CeilDiv(k, plan.k_blocks), 8) * 8;
-  plan.k_blocks = std::max<int64_t>(1, CeilDiv(k, plan.k_block));
-  return plan;
-}
-
 absl::Status PlanGemm(KernelSet::State& state, const GemmCall& call, const TypePlan& types, GemmPlan* out) {
   GemmPlan& plan = *out;
-  plan = PlanPacked(state.target(), types, call.n, call.k);
+  plan = {};
+  plan.types = types;
   plan.m = call.m;
+  plan.n = call.n;
+  plan.k = call.k;
+  plan.columns = ColumnCut::Make(state.target(), types.micro, call.n);
   const int64_t element = types.source_bytes;
-  plan.prepacked_b = call.packed_b != nullptr;
   const bool pairs = types.pack == PackKind::kBF16Pairs;
+  const int64_t max_k = pairs ? 2 * kMaxSteps : kMaxSteps;
+  plan.k_blocks = std::max<int64_t>(1, CeilDiv(call.k, max_k));
+  plan.k_block = CeilDiv(CeilDiv(call.k, plan.k_blocks), 8) * 8;
+  plan.k_blocks = std::max<int64_t>(1, CeilDiv(call.k, plan.k_block));
   // A in place: rows with unit stride for every native type and for bf16 pairs, columns for f32 and f64.
   if (call.a.col_stride == 1 && (types.direct || pairs)) {
     plan.form = MicroForm::kRows;
@@ -78,7 +72,7 @@ absl::Status PlanGemm(KernelSet::State& state, const GemmCall& call, const TypeP
     plan.form = MicroForm::kColumns;
     plan.pack_a = !(call.a.row_stride == 1 && types.direct && plan.columns.panels == 1);
   }
-  if (!plan.prepacked_b && types.direct && call.b.col_stride == 1) {
+  if (types.direct && call.b.col_stride == 1) {
     plan.direct_b = call.m <= kDirectRows || call.k * call.n * element <= kDirectBytes ||
                     call.b.row_stride * element <= kDirectStride;
   }

@@ -49,7 +49,6 @@ struct GemmPlan {
   MicroForm form = MicroForm::kRows;
   bool pack_a = false;
   bool direct_b = false;
-  bool prepacked_b = false;
   int64_t tiles = 1;         // of rows
   int64_t chunk_panels = 1;  // panels of B that stay in L2 together
   TileSet set;
@@ -61,17 +60,14 @@ struct GemmPlan {
     return PackedSteps(types.pack, BlockLength(block)) * columns.Vectors(panel) * columns.lanes *
            PackedElementBytes(types.pack);
   }
-  // Where a panel lies in the persistent packed form (and in a chunk, relative to its first panel).
+  // Where a panel lies if all are packed one after another; in a chunk, relative to its first panel.
   int64_t PackedOffset(int64_t block, int64_t panel) const {
     const int64_t width = PackedElementBytes(types.pack) * columns.lanes;
     return PackedSteps(types.pack, BlockStart(block)) * columns.vectors * width +
            PackedSteps(types.pack, BlockLength(block)) * columns.First(panel) * width;
   }
-  int64_t PackedBytes() const { return PackedOffset(k_blocks, 0); }
 };
 
-// The cut of K and N, which PackB and Gemm must agree on: depends on n, k and the types only.
-GemmPlan PlanPacked(const CpuTarget& target, const TypePlan& types, int64_t n, int64_t k);
 // The whole plan with its tiles fetched. The call is checked and tiles serve its types.
 absl::Status PlanGemm(KernelSet::State& state, const GemmCall& call, const TypePlan& types, GemmPlan* plan);
 

@@ -58,8 +58,7 @@ struct GemmCall {
   void* c = nullptr;
   int64_t c_row_stride = 0;  // elements; 0 means n
   std::array<int64_t, kMaxBatchDims> c_batch_strides = {};
-  bool accumulate = false;         // C += A B; f32 and f64 outputs only
-  const void* packed_b = nullptr;  // from PackB, used instead of b (batch_rank 0)
+  bool accumulate = false;  // C += A B; f32 and f64 outputs only
   Epilogue epilogue;
 };
 
@@ -138,10 +137,6 @@ class KernelSet {
   absl::Status PrepareConv(const ConvCall& call, int threads, ScratchNeeds& needs);
   absl::Status PrepareConvBackwardData(const ConvCall& call, int threads, ScratchNeeds& needs);
   absl::Status PrepareConvBackwardWeights(const ConvCall& call, int threads, ScratchNeeds& needs);
-
-  // A persistent packed form of B for calls with batch_rank 0: PackedBytes(call) bytes, 64-byte aligned.
-  int64_t PackedBytes(const GemmCall& call) const;
-  absl::Status PackB(const GemmCall& call, void* packed, ThreadPool& pool);
 
   // Every micro-kernel generated or imported so far, as bytes for the compile cache, and back. Bytes belong to one
   // Fingerprint(); importing others is a DATA_LOSS and changes nothing. Kernels that exist already are kept.
