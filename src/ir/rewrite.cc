@@ -8,7 +8,10 @@
 namespace weft::ir {
 namespace {
 
-absl::StatusOr<Ref<const Function>> RewriteAt(const Function& function, RewriteRule rule, int depth) {
+// What became of regions: several nodes may carry one.
+using Rewritten = absl::flat_hash_map<const Function*, Ref<const Function>>;
+
+absl::StatusOr<Ref<const Function>> RewriteAt(const Function& function, RewriteRule rule, int depth, Rewritten& known) {
   if (depth > kMaxRegionDepth) return InternalError("regions nest deeper than ", kMaxRegionDepth);
   ValueMap map;
   map.reserve(function.nodes().size());
@@ -28,10 +31,17 @@ absl::StatusOr<Ref<const Function>> RewriteAt(const Function& function, RewriteR
     }
     std::vector<Ref<const Function>> regions(node->regions().begin(), node->regions().end());
     for (Ref<const Function>& region : regions) {
-      WEFT_ASSIGN_OR_RETURN(region, RewriteAt(*region, rule, depth + 1));
+      const auto found = known.find(region.get());
+      if (found != known.end()) {
+        region = found->second;
+        continue;
+      }
+      WEFT_ASSIGN_OR_RETURN(Ref<const Function> rewritten, RewriteAt(*region, rule, depth + 1, known));
+      known.emplace(region.get(), rewritten);
+      region = std::move(rewritten);  // the old one stays with the node
     }
     b.set_location(node->location());
-    Values results = rule(RewriteCall{b, *node, operands, regions});
+    Values results = rule(RewriteCall{b, function, *node, operands, regions});
     WEFT_RETURN_IF_ERROR(b.status());
     if (results.empty()) {
       Ref<const Node> kept = WithOperands(*node, operands, regions);
@@ -79,10 +89,12 @@ Ref<const Node> WithOperands(const Node& node, const Values& operands, std::span
   return CopyNode(node, operands, regions);
 }
 
-Ref<const Function> CopyFunction(const Function& function) {
-  ValueMap map;
-  map.reserve(function.nodes().size());
+namespace {
+
+// Copies what `map` does not bind yet.
+void CopyNodes(const Function& function, ValueMap& map) {
   for (const Node* node : function.nodes()) {
+    if (map.Find({Ref<const Node>::Share(node), 0}) != nullptr) continue;
     Values operands;
     for (const Value& operand : node->operands()) operands.push_back(operand ? *map.Find(operand) : Value());
     std::vector<Ref<const Function>> regions;
@@ -90,6 +102,24 @@ Ref<const Function> CopyFunction(const Function& function) {
     const Ref<const Node> copy = CopyNode(*node, std::move(operands), regions);
     for (uint32_t i = 0; i < node->results().size(); ++i) map.Bind({Ref<const Node>::Share(node), i}, {copy, i});
   }
+}
+
+}  // namespace
+
+Values Inline(const Function& function, std::span<const Value> arguments) {
+  ValueMap map;
+  map.reserve(function.nodes().size());
+  for (size_t i = 0; i < arguments.size(); ++i) map.Bind(function.parameters()[i], arguments[i]);
+  CopyNodes(function, map);
+  Values results;
+  for (const Value& result : function.results()) results.push_back(*map.Find(result));
+  return results;
+}
+
+Ref<const Function> CopyFunction(const Function& function) {
+  ValueMap map;
+  map.reserve(function.nodes().size());
+  CopyNodes(function, map);
   std::vector<Value> parameters, results;
   for (const Value& parameter : function.parameters()) parameters.push_back(*map.Find(parameter));
   for (const Value& result : function.results()) results.push_back(*map.Find(result));
@@ -98,7 +128,8 @@ Ref<const Function> CopyFunction(const Function& function) {
 }
 
 absl::StatusOr<Ref<const Function>> Rewrite(const Function& function, RewriteRule rule) {
-  return RewriteAt(function, rule, 0);
+  Rewritten known;
+  return RewriteAt(function, rule, 0, known);
 }
 
 absl::StatusOr<Module> Rewrite(const Module& module, RewriteRule rule) {

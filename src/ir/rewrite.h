@@ -26,7 +26,8 @@ class ValueMap {
 
 // What a rewriting rule sees of one node: its operands and regions are already new.
 struct RewriteCall {
-  Builder& b;  // locations are set to the node's
+  Builder& b;                // locations are set to the node's
+  const Function& function;  // that the node is in: nodes of one are no operands of another's
   const Node& node;
   const Values& operands;
   std::span<const Ref<const Function>> regions;
@@ -40,10 +41,14 @@ Ref<const Node> WithOperands(const Node& node, const Values& operands, std::span
 // A fresh copy on other operands, without payload.
 Ref<const Node> CopyNode(const Node& node, Values operands, std::span<const Ref<const Function>> regions);
 
+// The function's results at these arguments, on nodes of their own.
+Values Inline(const Function& function, std::span<const Value> arguments);
+
 // The same on nodes of its own, parameters and regions too: what another thread may mark, use and drop at will.
 Ref<const Function> CopyFunction(const Function& function);
 
-// Applies the rule to every node, regions first. Parameters stay the same nodes; nodes that become unused vanish.
+// Applies the rule to every node, regions first, each region once. Parameters stay the same nodes; nodes that become unused
+// vanish.
 absl::StatusOr<Ref<const Function>> Rewrite(const Function& function, RewriteRule rule);
 absl::StatusOr<Module> Rewrite(const Module& module, RewriteRule rule);
 

@@ -189,12 +189,14 @@ std::string StableHloWriter::Comparer(std::string_view direction, DType dtype) {
                       type, ") -> tensor<i1> \"stablehlo.return\"(", z, ") : (tensor<i1>) -> ()}");
 }
 
-std::string StableHloWriter::Body(const Function& function) {
+std::string StableHloWriter::Body(const Function& function, std::span<const Value> captures) {
   if (depth_ > kMaxRegionDepth) {
     Fail(InternalError("StableHLO: regions nest deeper than ", kMaxRegionDepth));
     return "{}";
   }
   // A region has its own names; numbers go on, because MLIR does not let inner names repeat outer ones.
+  std::vector<std::string> outside;
+  for (const Value& capture : captures) outside.push_back(Name(capture));
   std::string outer_text = std::exchange(out_, {});
   Names outer_names = std::exchange(names_, {});
   const Node* outer_node = std::exchange(node_, nullptr);
@@ -202,10 +204,15 @@ std::string StableHloWriter::Body(const Function& function) {
   ++depth_;
   out_.append(2 * depth_, ' ');
   out_ += "^bb0(";
+  const size_t arguments = function.parameters().size() - captures.size();
   for (size_t i = 0; i < function.parameters().size(); ++i) {
     const Value& parameter = function.parameters()[i];
-    const std::string name = Fresh();
-    names_[parameter.node.get()] = name;
+    std::string& name = names_[parameter.node.get()];
+    if (i >= arguments) {
+      name = outside[i - arguments];
+      continue;
+    }
+    name = Fresh();
     types_[name] = parameter.type();
     absl::StrAppend(&out_, i == 0 ? "" : ", ", name, ": ", ToString(parameter.type()));
   }

@@ -54,8 +54,9 @@ class StableHloWriter {
   std::string Reducer(std::string_view operation, DType dtype);
   // A region of two scalars that compares: what select_and_scatter selects by.
   std::string Comparer(std::string_view direction, DType dtype);
-  // A region of the node's, printed.
-  std::string Body(const Function& function);
+  // A region of the node's, printed. The last parameters are captures: values of around it, seen by the names that these have
+  // there; the others are the region's arguments.
+  std::string Body(const Function& function, std::span<const Value> captures = {});
 
   void Fail(absl::Status status) {
     if (status_.ok()) status_ = std::move(status);

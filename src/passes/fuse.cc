@@ -69,9 +69,13 @@ struct Group {
   Space space;
 };
 
+// Functions that nodes carry and what became of them.
+using Fused = absl::flat_hash_map<const ir::Function*, Ref<const ir::Function>>;
+
 class Fuser {
  public:
-  Fuser(const ir::Function& function, const FuseOptions& options) : function_(function), options_(options) {}
+  Fuser(const ir::Function& function, const FuseOptions& options, Fused& known)
+      : function_(function), options_(options), known_(known) {}
 
   absl::StatusOr<Ref<const ir::Function>> Run() {
     Prepare();
@@ -414,7 +418,17 @@ class Fuser {
       WEFT_ASSIGN_OR_RETURN(Value value, Outer(operand));
       operands.push_back(std::move(value));
     }
-    Ref<const Node> copy = ir::CopyNode(node, std::move(operands), node.regions());
+    std::vector<Ref<const ir::Function>> regions(node.regions().begin(), node.regions().end());
+    for (Ref<const ir::Function>& region : regions) {
+      if (const auto found = known_.find(region.get()); found != known_.end()) {
+        region = found->second;
+        continue;
+      }
+      WEFT_ASSIGN_OR_RETURN(Ref<const ir::Function> fused, Fuser(*region, options_, known_).Run());
+      known_.emplace(region.get(), fused);
+      region = std::move(fused);
+    }
+    Ref<const Node> copy = ir::CopyNode(node, std::move(operands), regions);
     for (uint32_t r = 0; r < node.results().size(); ++r)
       map_.Bind(Value{Ref<const Node>::Share(&node), r}, Value{copy, r});
     return absl::OkStatus();
@@ -489,6 +503,7 @@ class Fuser {
 
   const ir::Function& function_;
   const FuseOptions& options_;
+  Fused& known_;
   std::vector<const Node*> nodes_;
   absl::flat_hash_map<const Node*, int> index_;
   std::vector<Kind> kind_;
@@ -506,7 +521,8 @@ class Fuser {
 }  // namespace
 
 absl::StatusOr<Ref<const ir::Function>> Fuse(const ir::Function& function, const FuseOptions& options) {
-  return Fuser(function, options).Run();
+  Fused known;
+  return Fuser(function, options, known).Run();
 }
 
 }  // namespace weft::passes

@@ -15,7 +15,8 @@ struct FuseOptions {
 };
 
 // Every node that can_fuse accepts ends up in some fusion, alone if need be, so that a backend sees fusions, reshapes,
-// literals and its own kernels only. Linear but for a bounded search for cycles.
+// literals and its own kernels only. The same within the functions that other nodes carry, each once. Linear but for a
+// bounded search for cycles.
 absl::StatusOr<Ref<const ir::Function>> Fuse(const ir::Function& function, const FuseOptions& options);
 
 }  // namespace weft::passes

@@ -1,6 +1,7 @@
 // Common subexpressions. Random operations are functions of their state, so equal states give equal numbers.
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/hash/hash.h"
 #include "src/ir/rewrite.h"
@@ -86,12 +87,13 @@ bool HasToken(const Node& node) {
 }
 
 absl::StatusOr<Ref<const ir::Function>> MergeIn(const ir::Function& function) {
-  absl::flat_hash_set<const Node*, Hash, Equal> seen;
+  // Of each function its own: nothing in a region may be an operand outside it.
+  absl::flat_hash_map<const ir::Function*, absl::flat_hash_set<const Node*, Hash, Equal>> seen;
   std::vector<Ref<const Node>> alive;  // the set's nodes, some of them new
   return ir::Rewrite(function, [&](const ir::RewriteCall& call) -> ir::Values {
     if (HasToken(call.node)) return {};
     Ref<const Node> node = ir::WithOperands(call.node, call.operands, call.regions);
-    auto [first, added] = seen.insert(node.get());
+    auto [first, added] = seen[&call.function].insert(node.get());
     if (added) alive.push_back(node);
     const Ref<const Node> kept = Ref<const Node>::Share(*first);
     ir::Values results;

@@ -17,6 +17,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/registry.h"
 #include "src/passes/pipeline.h"
+#include "tests/support/control_programs.h"
 #include "tests/support/edges.h"
 #include "tests/support/op_programs.h"
 #include "tests/support/run_on_backend.h"
@@ -104,6 +105,8 @@ absl::StatusOr<std::vector<test::OpProgram>> AllPrograms() {
   WEFT_ASSIGN_OR_RETURN(auto programs, test::OpPrograms(/*all_types=*/true));
   WEFT_ASSIGN_OR_RETURN(auto edges, EdgePrograms());
   std::ranges::move(edges, std::back_inserter(programs));
+  WEFT_ASSIGN_OR_RETURN(auto control, test::ControlPrograms());
+  std::ranges::move(control, std::back_inserter(programs));
   WEFT_ASSIGN_OR_RETURN(auto mlp, test::MlpStep(64));
   programs.push_back(std::move(mlp));
   // Small enough for the reference, large enough that every convolution has several rows of tiles.

@@ -123,6 +123,10 @@ void Lowering::Host(std::string_view name, const std::vector<StorageId>& reads, 
   Add(std::move(draft));
 }
 
+void Lowering::Copy(int64_t bytes, StorageId from, StorageId to) {
+  if (bytes > 0) Host("copy", {from}, {to}, {bytes}, static_cast<double>(bytes) * 30);
+}
+
 void Lowering::AddLoop(LoopKernel kernel, const std::vector<StorageId>& buffers) {
   Draft draft;
   draft.storages = buffers;
@@ -344,6 +348,18 @@ std::vector<uint32_t> Lowering::OriginsOf(const Node& node) {
   return origins;
 }
 
+absl::StatusOr<std::vector<StorageId>> Lowering::Body(const ir::Function& function,
+                                                      std::span<const StorageId> arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) Alias(function.parameters()[i], arguments[i]);
+  for (const Node* node : function.nodes()) {
+    if (node->op().parameter) continue;
+    WEFT_RETURN_IF_ERROR(LowerNode(*node));
+  }
+  std::vector<StorageId> results;
+  for (const Value& result : function.results()) results.push_back(Of(result));
+  return results;
+}
+
 absl::StatusOr<LoweredModule> Lowering::Run() {
   WEFT_RETURN_IF_ERROR(BindParameters());
   for (const Node* node : module_.main().nodes()) {
@@ -421,7 +437,7 @@ void Lowering::BindResults() {
     const StorageId copy = Temporary(result.type().bytes());
     storages_[copy].place = BufferRef::Place::kResult;
     storages_[copy].index = r;
-    Host("copy", {s}, {copy}, {result.type().bytes()}, result.type().bytes() * 30.0);
+    Copy(result.type().bytes(), s, copy);
   }
 }
 

@@ -55,6 +55,9 @@ class Lowering {
   void Alias(const ir::Value& value, StorageId storage);
   StorageId Temporary(int64_t bytes);
   StorageId Constant(const HostTensor& tensor);
+  // The function's nodes, where `arguments` are its parameters; the storages of its results.
+  absl::StatusOr<std::vector<StorageId>> Body(const ir::Function& function, std::span<const StorageId> arguments);
+  void Copy(int64_t bytes, StorageId from, StorageId to);
   // `buffers` as the kernel numbers them; which are written follows from its stores.
   void Loop(LoopKernel kernel, const std::vector<StorageId>& buffers);
   // `rows` x `columns`: the shape of the one written storage, if the kernel lets a loop follow on finished blocks of it.
@@ -147,6 +150,7 @@ struct OpRule {
 // One list a file.
 std::span<const OpRule> WindowRules();
 std::span<const OpRule> MovementRules();
+std::span<const OpRule> ControlRules();
 
 // Storages in one arena so that no two that live at once overlap, large ones first. Returns the arena's size.
 struct Lifetime {

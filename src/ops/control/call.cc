@@ -1,0 +1,78 @@
+// call: a function's results at the operands.
+#include "src/ir/rewrite.h"
+#include "src/ir/stablehlo.h"
+#include "src/ops/control/captures.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kOperands[] = {{.name = "operands",
+                                     .types = kAnyType,
+                                     .doc = "what the function's parameters are",
+                                     .optional = true,
+                                     .variadic = true,
+                                     .group = 0}};
+constexpr RegionDef kRegions[] = {{"callee", "the operands in, the results out"}};
+constexpr std::string_view kResults[] = {"results"};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Function& callee = *call.regions[0];
+  size_t given = call.operands.size();
+  while (given > 0 && call.operands[given - 1] == nullptr) --given;
+  if (callee.parameters().size() != given) {
+    return UserError("the function @", callee.name(), " has ", callee.parameters().size(), " parameters; there are ",
+                     given, " operands");
+  }
+  if (callee.results().empty()) return UserError("the function @", callee.name(), " has no results");
+  WEFT_RETURN_IF_ERROR(CheckParameters(callee, 0, call.operands.first(given)));
+  for (const Value& result : callee.results()) results->push_back(result.type());
+  return absl::OkStatus();
+}
+
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  const Function& callee = *call.node.regions()[0];
+  WEFT_ASSIGN_OR_RETURN(const Ref<const Function> gradient, call.region_gradient(callee, call.wanted));
+  Values operands(call.operands.begin(), call.operands.end());
+  for (size_t r = 0; r < call.results.size(); ++r) {
+    if (!IsFloat(callee.results()[r].dtype())) continue;
+    operands.push_back(call.cotangents[r] ? call.cotangents[r] : FullLike(call.b, call.results[r], 0));
+  }
+  if (gradient->results().empty()) return absl::OkStatus();
+  const Values found = CallAll(call.b, kOp_call, std::move(operands), {}, {&gradient, 1});
+  for (size_t i = 0, next = 0; i < grads.size(); ++i) {
+    if (call.wanted[i]) grads[i] = found[next++];
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Expansion(const ExpandCall& call, std::span<Value> results) {
+  Values operands;
+  for (const Value& operand : call.operands) {
+    if (operand) operands.push_back(operand);
+  }
+  std::ranges::move(Inline(*call.regions[0], operands), results.begin());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+constinit const OpDef kOp_call = {
+    .name = "weft.call",
+    .c_name = "call",
+    .kind = Kind::kComposite,
+    .doc = "The results of a function at these operands. For recorded functions; not callable from C yet.",
+    .operands = kOperands,
+    .regions = kRegions,
+    .results = kResults,
+    .infer = Infer,
+    .gradient = Gradient,
+    .expand = Expansion,
+    .lowering = Lowering::kExpand,
+    .absent = kCarriesFunctions,
+    .exported = false,
+    .rounds_once = true,
+};
+
+}  // namespace weft::ops

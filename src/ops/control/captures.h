@@ -1,0 +1,17 @@
+// Control flow carries functions that see nothing but their parameters. What a function uses from around it follows its
+// inputs as captures, function after function: operands of the operation like all others.
+#pragma once
+
+#include "src/ir/op_def.h"
+#include "src/ops/families.h"
+
+namespace weft::ops {
+
+inline constexpr ir::Absent kCarriesFunctions[] = {{ir::Part::kSamples, ir::Reason::kCarriesFunctions},
+                                                   {ir::Part::kExample, ir::Reason::kCarriesFunctions}};
+
+// "parameter 2 of the function @f is f32[3]; the operand is i32[3]": types of the parameters from `first` on must be those of
+// the operands.
+absl::Status CheckParameters(const ir::Function& function, size_t first, std::span<const ir::Type* const> operands);
+
+}  // namespace weft::ops
