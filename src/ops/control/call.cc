@@ -16,6 +16,10 @@ constexpr OperandDef kOperands[] = {{.name = "operands",
                                      .group = 0}};
 constexpr RegionDef kRegions[] = {{"callee", "the operands in, the results out"}};
 constexpr std::string_view kResults[] = {"results"};
+constexpr Absent kAbsent[] = {{Part::kSamples, Reason::kCarriesFunctions},
+                              {Part::kExample, Reason::kCarriesFunctions},
+                              {Part::kReference, Reason::kExpands},
+                              {Part::kStableHlo, Reason::kExpands}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Function& callee = *call.regions[0];
@@ -70,7 +74,7 @@ constinit const OpDef kOp_call = {
     .gradient = Gradient,
     .expand = Expansion,
     .lowering = Lowering::kExpand,
-    .absent = kCarriesFunctions,
+    .absent = kAbsent,
     .exported = false,
     .rounds_once = true,
 };

@@ -7,8 +7,12 @@
 
 namespace weft::ops {
 
+// What control flow lacks, where it is expanded its reference, too.
 inline constexpr ir::Absent kCarriesFunctions[] = {{ir::Part::kSamples, ir::Reason::kCarriesFunctions},
                                                    {ir::Part::kExample, ir::Reason::kCarriesFunctions}};
+inline constexpr ir::Absent kExpandsToOthers[] = {{ir::Part::kSamples, ir::Reason::kCarriesFunctions},
+                                                  {ir::Part::kExample, ir::Reason::kCarriesFunctions},
+                                                  {ir::Part::kReference, ir::Reason::kExpands}};
 
 // "parameter 2 of the function @f is f32[3]; the operand is i32[3]": types of the parameters from `first` on must be those of
 // the operands.

@@ -193,7 +193,7 @@ constinit const OpDef kOp_if = {
     .expand = ExpandIf,
     .lowering = Lowering::kExpand,
     .stablehlo = StableHlo,
-    .absent = kCarriesFunctions,
+    .absent = kExpandsToOthers,
     .exported = false,
     .rounds_once = true,
 };
