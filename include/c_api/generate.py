@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes everything that follows from api.json and ops.json: headers, tables, version script, operation bodies, attribute
-readers, goldens, pages.
+readers, goldens, pages, the ABI fuzzer's calls.
 
 usage: generate.py           write the files that differ
        generate.py --check   write nothing, name what differs, exit 1 if anything does
@@ -16,12 +16,12 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 
-from generator import attributes, bodies, fluent, goldens, headers, model, ops, options, reference  # noqa: E402
+from generator import attributes, bodies, fluent, fuzz, goldens, headers, model, ops, options, reference  # noqa: E402
 
 
 def outputs(api):
     files = {}
-    for module in (headers, ops, options, fluent, bodies, attributes, goldens, reference):
+    for module in (headers, ops, options, fluent, bodies, attributes, goldens, reference, fuzz):
         for path, text in module.files(api).items():
             assert path not in files, path
             files[path] = text

@@ -29,7 +29,8 @@ typedef struct weft_attr {
  *   inputs: may be NULL; input_count entries
  *   attrs: may be NULL; attr_count entries
  *   outputs: capacity entries; each yours: release them
- * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads:
+ * any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_op_apply(weft_context* ctx, const char* name, size_t name_length,
     weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count, weft_tensor** outputs,
@@ -37,25 +38,25 @@ WEFT_API WEFT_MUST_USE weft_error* weft_op_apply(weft_context* ctx, const char* 
 
 /* C names of all operations, static text: writes up to capacity and always the full count.
  *   out_names: may be NULL; capacity bytes
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_op_list(const char** out_names, size_t capacity,
     size_t* out_count) WEFT_NOEXCEPT;
 
 /* Restarts the context's random stream: key = seed, counter = 0. Philox-4x32-10; equal seeds give equal bits on every
  * device and wherever the graph is cut.
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_random_seed(weft_context* ctx, uint64_t seed) WEFT_NOEXCEPT;
 
 /* The random state in StableHLO's order: key, counter low, counter high.
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_random_get_state(weft_context* ctx, uint64_t* out_key,
     uint64_t* out_counter_low, uint64_t* out_counter_high) WEFT_NOEXCEPT;
 
 /* Goes on from a state that weft_random_get_state gave.
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_random_set_state(weft_context* ctx, uint64_t key, uint64_t counter_low,
     uint64_t counter_high) WEFT_NOEXCEPT;

@@ -27,7 +27,7 @@ def doc(op):
     lines += [attr_note(op, a) for a in op.attrs]
     if op.example:
         lines += ["Fluent: " + " ".join(op.example.split("\n"))]
-    lines += ["StableHLO: %s. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since %s." % (op.name, op.since)]
+    lines += ["StableHLO: %s. Errors: %s. Threads: any. Since %s." % (op.name, ", ".join(op.o["errors"]), op.since)]
     return "\n".join(lines)
 
 
