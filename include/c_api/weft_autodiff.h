@@ -43,7 +43,7 @@ WEFT_API void weft_adam_options_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   cotangent: may be NULL
  *   xs: count entries
  *   out_grads: count entries; each yours: release them
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_grad(weft_context* ctx, weft_tensor* y, weft_tensor* cotangent,
     weft_tensor* const* xs, size_t count, weft_tensor** out_grads) WEFT_NOEXCEPT;
@@ -79,7 +79,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_adamw_create(weft_context* ctx, weft_ten
  * is a run-time argument: a schedule compiles nothing new.
  *   grads: count entries; one per parameter, in the order of creation; NULL leaves that parameter alone
  *   lr: finite
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: exclusive: optimizer. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: exclusive: optimizer. Since
+ * 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads,
     size_t count, double lr) WEFT_NOEXCEPT;

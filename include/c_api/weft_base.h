@@ -332,7 +332,7 @@ WEFT_API void weft_blob_release(weft_blob* blob) WEFT_NOEXCEPT;
  * struct_size that cannot be one).
  *   options: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_context_create(const weft_context_options* options,
     weft_context** out) WEFT_NOEXCEPT;

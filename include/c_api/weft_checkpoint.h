@@ -263,8 +263,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_save(weft_context* ctx, const
  *   path: path_length bytes
  *   device: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED. Threads: any.
- * May block. May call hooks. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, CANCELLED,
+ * FAILED_PRECONDITION. Threads: any. May block. May call hooks. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_load(weft_context* ctx, const char* path, size_t path_length,
     weft_device* device, weft_tree** out) WEFT_NOEXCEPT;

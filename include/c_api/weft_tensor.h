@@ -36,7 +36,7 @@ struct DLManagedTensorVersioned;
  *   data: may be NULL; size bytes
  *   size: in bytes
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_dtype dtype,
     const int64_t* dims, size_t rank, const void* data, size_t size, weft_tensor** out) WEFT_NOEXCEPT;
@@ -67,14 +67,14 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_u64(weft_context* ctx, weft_
  * calls the deleter once, when it no longer needs the memory: within a call into Weft, perhaps of another thread,
  * perhaps a release. On failure the caller keeps the tensor and the deleter is not called.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_dlpack(weft_context* ctx, struct DLManagedTensorVersioned* managed,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* The same for DLPack before version 1, which NumPy before 2.1 speaks.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_dlpack_legacy(weft_context* ctx, struct DLManagedTensor* managed,
     weft_tensor** out) WEFT_NOEXCEPT;
@@ -228,9 +228,10 @@ WEFT_API WEFT_MUST_USE weft_error* weft_scope_keep(weft_scope* scope, weft_tenso
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_scope_check(weft_scope* scope) WEFT_NOEXCEPT;
 
-/* Ends the scope: releases its tensors and the handle, and returns the first error, once.
+/* Ends the scope: releases its tensors and the handle, and returns the first error, once. Waits only where it ends a
+ * context that was released before it.
  *   scope: may be NULL; your reference is taken over
- * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, any. Threads: exclusive: scope. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, any. Threads: exclusive: scope. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_scope_end(weft_scope* scope) WEFT_NOEXCEPT;
 

@@ -7,7 +7,7 @@
 #include "src/c_api/backends.h"
 #include "src/c_api/options.h"
 #include "src/compiler/disk_store.h"
-#include "src/runtime/alloc_hook.h"
+#include "src/runtime/host_allocator.h"
 
 namespace weft::c_api {
 namespace {
@@ -84,9 +84,9 @@ ir::Location CurrentLocation() { return t_location; }
 void SetCurrentLocation(ir::Location location) { t_location = location; }
 
 absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options) {
-  auto sink = std::make_shared<LogSink>(options.log, options.log_user_data, options.log_release, options.min_log_level);
   ReleaseOnFailure allocator(options.allocator_release, options.allocator_user_data);
   ReleaseOnFailure pressure(options.pressure_release, options.pressure_user_data);
+  auto sink = MakeLogSink(options.log, options.log_user_data, options.log_release, options.min_log_level);
 
   WEFT_ASSIGN_OR_RETURN(Settings settings, Settings::Read(options.settings, options.setting_count));
   switch (options.mode) {

@@ -240,6 +240,7 @@ absl::Status OpCall::RecordInto(weft_tensor** outs, size_t capacity, size_t* out
   lazy::Tensors results;
   WEFT_RETURN_IF_ERROR(Run(&results));
   std::vector<weft_tensor*> made;
+  made.reserve(results.size());
   for (Ref<lazy::Tensor>& result : results) {
     weft_tensor* handle;
     if (absl::Status status = MakeTensor(std::move(result), &handle); !status.ok()) {

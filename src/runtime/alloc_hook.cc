@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "src/runtime/host_allocator.h"
 #include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "src/runtime/alloc_hook.h"
+#include "src/runtime/host_allocator.h"
 
 namespace weft {
 namespace {

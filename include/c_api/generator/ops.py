@@ -58,5 +58,6 @@ def files(api):
             body += headers.enum_text(e)
         body += opts(op, api)
         body += headers.block(doc(op)) + prototype(op) + "\n"
-    title = "Weft, operations: each records and returns at once; shapes and dtypes are checked here."
+    title = ("Weft, operations: each records and returns at once; shapes and dtypes are checked here. Where an automatic cut is due "
+             "(max_pending_nodes and its kin), and in the modes eager and debug, it waits and fails as weft_eval does.")
     return {"include/c_api/weft_ops.h": headers.guard("ops", title, headers.extern_c(body), ["tensor"])}

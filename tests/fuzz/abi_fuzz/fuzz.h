@@ -109,7 +109,8 @@ struct Settings {
   int64_t calls = 0, epoch_calls = 50000;
   double seconds = 10;
   std::string only, record, folder;
-  bool table = false, hang = false;
+  std::vector<std::string> skip;
+  bool table = false, trace = false, test_hang = false;
 };
 extern Settings g_settings;
 extern std::atomic<int64_t> g_failures;
@@ -304,6 +305,7 @@ class Fuzz {
   const int64_t* IntsAttr(int attr, size_t* count);
   const SampleAttr* Said(int attr) const;
   void Left(bool ok);
+  void Trace(weft_error* error) const;
   void Judge(weft_error* error);
   void EndCall();
 
