@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes everything that follows from api.json and ops.json. First the complete description, weft_api.json, and from that
-text alone: headers, tables, version script, operation bodies, goldens, pages, declarations for other languages.
+text alone: headers, tables, version script, operation bodies, goldens, pages, declarations for other languages, the
+ABI fuzzer's calls.
 
 usage: generate.py           write the files that differ
        generate.py --check   write nothing, name what differs, exit 1 if anything does
@@ -17,13 +18,13 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 
-from generator import attributes, bodies, ffi, fluent, goldens, headers, model, options, reference, text  # noqa: E402
+from generator import attributes, bodies, ffi, fluent, fuzz, goldens, headers, model, options, reference, text  # noqa: E402
 
 
 def derived(api):
     """What follows from the complete description."""
     files = {}
-    for module in (headers, options, fluent, bodies, goldens, reference, ffi):
+    for module in (headers, options, fluent, bodies, goldens, reference, ffi, fuzz):
         for path, content in module.files(api).items():
             assert path not in files, path
             files[path] = content

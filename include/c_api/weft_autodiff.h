@@ -43,7 +43,7 @@ WEFT_API void weft_adam_options_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   cotangent: may be NULL
  *   xs: count entries
  *   out_grads: count entries; each yours: release them
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_grad(weft_context* ctx, weft_tensor* y, weft_tensor* cotangent,
     weft_tensor* const* xs, size_t count, weft_tensor** out_grads) WEFT_NOEXCEPT;
@@ -52,7 +52,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_grad(weft_context* ctx, weft_tensor* y, 
  *   params: count entries; what is updated, always in this order; kept alive
  *   options: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_sgd_create(weft_context* ctx, weft_tensor* const* params, size_t count,
     const weft_sgd_options* options, weft_optimizer** out) WEFT_NOEXCEPT;
@@ -61,7 +61,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sgd_create(weft_context* ctx, weft_tenso
  *   params: count entries; what is updated, always in this order; kept alive
  *   options: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_adam_create(weft_context* ctx, weft_tensor* const* params, size_t count,
     const weft_adam_options* options, weft_optimizer** out) WEFT_NOEXCEPT;
@@ -70,7 +70,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_adam_create(weft_context* ctx, weft_tens
  *   params: count entries; what is updated, always in this order; kept alive
  *   options: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, size_t count,
     const weft_adam_options* options, weft_optimizer** out) WEFT_NOEXCEPT;
@@ -79,20 +79,22 @@ WEFT_API WEFT_MUST_USE weft_error* weft_adamw_create(weft_context* ctx, weft_ten
  * is a run-time argument: a schedule compiles nothing new.
  *   grads: count entries; one per parameter, in the order of creation; NULL leaves that parameter alone
  *   lr: finite
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: exclusive: optimizer. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: exclusive: optimizer. Since
+ * 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_step(weft_optimizer* optimizer, weft_tensor* const* grads,
     size_t count, double lr) WEFT_NOEXCEPT;
 
 /* The state as a tree to be saved: kind, step, and one list of tensors per slot. Shares the tensors.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: exclusive: optimizer. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: exclusive: optimizer. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_state(weft_optimizer* optimizer, weft_tree** out) WEFT_NOEXCEPT;
 
 /* Goes on from a state that weft_optimizer_state gave, perhaps through a checkpoint: same kind, same number and shapes
  * of parameters. node is where the state stands in the tree.
- * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: exclusive: optimizer. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: exclusive:
+ * optimizer. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_optimizer_load(weft_optimizer* optimizer, weft_tree* tree,
     uint32_t node) WEFT_NOEXCEPT;

@@ -344,7 +344,7 @@ WEFT_API void weft_blob_release(weft_blob* blob) WEFT_NOEXCEPT;
  * struct_size that cannot be one).
  *   options: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_context_create(const weft_context_options* options,
     weft_context** out) WEFT_NOEXCEPT;
@@ -368,21 +368,21 @@ WEFT_API void weft_context_release(weft_context* context) WEFT_NOEXCEPT;
 /* The effective value of an option as text.
  *   name: length bytes
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_context_option(weft_context* ctx, const char* name, size_t length,
     weft_blob** out) WEFT_NOEXCEPT;
 
 /* All options: writes up to capacity entries and always the full count.
  *   out: may be NULL; capacity entries
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_option_list(weft_option_info* out, size_t capacity,
     size_t* out_count) WEFT_NOEXCEPT;
 
 /* Who said the effective value of an option.
  *   name: length bytes
- * Errors: INVALID_ARGUMENT, NOT_FOUND. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_context_option_source(weft_context* ctx, const char* name, size_t length,
     weft_option_source* out) WEFT_NOEXCEPT;
@@ -403,7 +403,7 @@ WEFT_API const char* weft_option_detail(const char* name, size_t length, const c
  *   log: may be NULL
  *   user_data: may be NULL
  *   release: may be NULL
- * Errors: INVALID_ARGUMENT. Threads: exclusive: ctx. May call hooks. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: exclusive: ctx. May call hooks. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_context_set_log(weft_context* ctx, weft_log_level min_level, weft_log_fn log,
     void* user_data, weft_release_fn release) WEFT_NOEXCEPT;

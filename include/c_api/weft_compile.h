@@ -61,7 +61,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_compile(weft_context* ctx, weft_device* 
  * operations expanded, since it has none.
  *   tensors: count entries
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_program_text(weft_context* ctx, weft_tensor* const* tensors, size_t count,
     weft_text_format format, weft_blob** out) WEFT_NOEXCEPT;

@@ -13,8 +13,8 @@ extern "C" {
  *   path: path_length bytes
  *   device: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, RESOURCE_EXHAUSTED. Threads: any. May block. Since
- * 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, RESOURCE_EXHAUSTED, CANCELLED,
+ * FAILED_PRECONDITION. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_idx_read(weft_context* ctx, const char* path, size_t path_length,
     weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;

@@ -14,25 +14,26 @@ extern "C" {
 #define WEFT_WAIT_FOREVER ((int64_t)-1)
 
 /* Whether it has happened, well or badly: out_done becomes 1 or 0.
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_event_poll(weft_event* event, int32_t* out_done) WEFT_NOEXCEPT;
 
 /* Waits until it has happened and returns its failure, if any. DEADLINE_EXCEEDED if timeout_ns passes first; negative =
  * no limit.
- * Errors: INVALID_ARGUMENT, DEADLINE_EXCEEDED, CANCELLED, any. Threads: any. May block. May call hooks. Since 1.0.
+ * Errors: INVALID_ARGUMENT, DEADLINE_EXCEEDED, CANCELLED, RESOURCE_EXHAUSTED, any. Threads: any. May block. May call
+ * hooks. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_event_wait(weft_event* event, int64_t timeout_ns) WEFT_NOEXCEPT;
 
 /* The failure of an event that has happened; NULL while it has not, and if it went well.
- * Errors: INVALID_ARGUMENT, any. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, any. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_event_error(weft_event* event) WEFT_NOEXCEPT;
 
 /* Waits until one of the events has happened, writes its position. Its failure is asked for with weft_event_error.
  *   events: count entries
- * Errors: INVALID_ARGUMENT, DEADLINE_EXCEEDED, CANCELLED, FAILED_PRECONDITION. Threads: any. May block. May call hooks.
- * Since 1.0.
+ * Errors: INVALID_ARGUMENT, DEADLINE_EXCEEDED, CANCELLED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. May
+ * block. May call hooks. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_wait_any(weft_event* const* events, size_t count, int64_t timeout_ns,
     size_t* out_index) WEFT_NOEXCEPT;

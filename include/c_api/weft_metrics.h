@@ -11,20 +11,20 @@ extern "C" {
 /* One counter by name, as weft_metrics_report spells it: "programs_compiled", "kernel_launches", "cut_outputs",
  * "bad_releases".
  *   name: length bytes
- * Errors: INVALID_ARGUMENT, NOT_FOUND. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_metric_get(weft_context* ctx, const char* name, size_t length,
     int64_t* out_value) WEFT_NOEXCEPT;
 
 /* All metrics as text for people, one a line with its meaning.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_metrics_report(weft_context* ctx, weft_blob** out) WEFT_NOEXCEPT;
 
 /* All metrics as one JSON object.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_metrics_json(weft_context* ctx, weft_blob** out) WEFT_NOEXCEPT;
 

@@ -7,7 +7,7 @@
 #include "src/c_api/backends.h"
 #include "src/c_api/options.h"
 #include "src/compiler/disk_store.h"
-#include "src/runtime/alloc_hook.h"
+#include "src/runtime/host_allocator.h"
 
 namespace weft::c_api {
 namespace {
@@ -24,13 +24,8 @@ absl::Status UseAllocator(const weft_context_options& options) {
     return UserError("weft_context_options: allocate and free must both be set or both be NULL");
   }
   if (options.allocate == nullptr) return absl::OkStatus();
-  if (GetLargeMemoryStats().live_bytes != 0) {
-    return UserErrorOf(absl::StatusCode::kFailedPrecondition,
-                       "weft_context_options.allocate: set the allocator before the first tensor of the process; ",
-                       GetLargeMemoryStats().live_bytes, " bytes are in use already");
-  }
-  auto* host = new HostAllocator{options.allocate, options.free, options.allocator_user_data};
-  SetLargeAllocator({
+  auto host = std::make_unique<HostAllocator>(options.allocate, options.free, options.allocator_user_data);
+  const bool ours = SetLargeAllocatorIfIdle({
       .allocate = [](void* user, size_t bytes, size_t align) -> void* {
         const auto* h = static_cast<HostAllocator*>(user);
         const CallingOut out;
@@ -42,8 +37,14 @@ absl::Status UseAllocator(const weft_context_options& options) {
             const CallingOut out;
             h->free(h->user_data, memory, bytes);
           },
-      .user = host,
+      .user = host.get(),
   });
+  if (!ours) {
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition,
+                       "weft_context_options.allocate: set the allocator before the first tensor of the process; ",
+                       GetLargeMemoryStats().live_bytes, " bytes are in use already");
+  }
+  static_cast<void>(host.release());
   return absl::OkStatus();
 }
 
@@ -83,9 +84,9 @@ ir::Location CurrentLocation() { return t_location; }
 void SetCurrentLocation(ir::Location location) { t_location = location; }
 
 absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options) {
-  auto sink = std::make_shared<LogSink>(options.log, options.log_user_data, options.log_release, options.min_log_level);
   ReleaseOnFailure allocator(options.allocator_release, options.allocator_user_data);
   ReleaseOnFailure pressure(options.pressure_release, options.pressure_user_data);
+  auto sink = MakeLogSink(options.log, options.log_user_data, options.log_release, options.min_log_level);
 
   WEFT_ASSIGN_OR_RETURN(Settings settings, Settings::Read(options.settings, options.setting_count));
   switch (options.mode) {

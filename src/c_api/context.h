@@ -50,6 +50,19 @@ class LogSink {
   int min_level_;
 };
 
+// The sink, or the release has run.
+inline std::shared_ptr<LogSink> MakeLogSink(weft_log_fn log, void* user_data, weft_release_fn release, int min_level) {
+  try {
+    return std::make_shared<LogSink>(log, user_data, release, min_level);
+  } catch (...) {
+    RunRelease(release, user_data);
+    throw;
+  }
+}
+
+// Drops a reference of a context's handle as weft_context_release does: waits for the calls in progress if it was the last.
+void ReleaseContext(weft_context* context);
+
 // Where records go now. Outlives the context, because engines (which tensors hold) and caches log too.
 class LogState {
  public:

@@ -1,6 +1,7 @@
 // weft_context_*, weft_option_*, weft_cancel and the release version.
 #include <cstring>
 
+#include "absl/cleanup/cleanup.h"
 #include "src/c_api/context.h"
 #include "src/c_api/guess.h"
 #include "src/c_api/options.h"
@@ -33,19 +34,23 @@ absl::StatusOr<size_t> KnownOption(std::string_view name) {
 
 }  // namespace
 
+void weft::c_api::ReleaseContext(weft_context* context) {
+  // Whoever calls from a callback cannot wait for the call that it is in; and nobody can for what is not in this process.
+  const bool waits = !CallingOut::Now() && IsOfThisProcess(context);
+  ReleaseHandle(context, HandleType::kContext, waits ? LastOne::kWaits : LastOne::kUnpins);
+}
+
 extern "C" {
 
 const char* weft_release_version(void) noexcept { return "0.1.0"; }
 
 weft_error* weft_context_create(const weft_context_options* options, weft_context** out) noexcept {
   return Guard([&]() -> absl::Status {
-    weft_context_options o;
-    absl::Status status = ReadOptions(options, sizeof(o), "weft_context_options", &o);
-    if (status.ok() && out == nullptr) status = NullArgument("out");
-    if (!status.ok()) {
-      ReleaseHooks(o);
-      return status;
-    }
+    weft_context_options o = {};
+    absl::Cleanup hooks = [&] { ReleaseHooks(o); };
+    WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof(o), "weft_context_options", &o));
+    WEFT_NOT_NULL(out);
+    std::move(hooks).Cancel();  // whose they are now
     WEFT_ASSIGN_OR_RETURN(Ref<Context> context, Context::Create(o));
     WEFT_ASSIGN_OR_RETURN(*out, Make<weft_context>(std::move(context)));
     return absl::OkStatus();
@@ -53,11 +58,7 @@ weft_error* weft_context_create(const weft_context_options* options, weft_contex
 }
 
 void weft_context_retain(weft_context* context) noexcept { RetainHandle(context, HandleType::kContext); }
-void weft_context_release(weft_context* context) noexcept {
-  // Whoever calls from a callback cannot wait for the call that it is in; and nobody can for what is not in this process.
-  const bool waits = !CallingOut::Now() && IsOfThisProcess(context);
-  ReleaseHandle(context, HandleType::kContext, waits ? LastOne::kWaits : LastOne::kUnpins);
-}
+void weft_context_release(weft_context* context) noexcept { ReleaseContext(context); }
 
 weft_error* weft_context_option(weft_context* ctx, const char* name, size_t length, weft_blob** out) noexcept {
   return Guard([&]() -> absl::Status {
@@ -107,7 +108,7 @@ const char* weft_option_detail(const char* name, size_t length, const char* key,
 weft_error* weft_context_set_log(weft_context* ctx, weft_log_level min_level, weft_log_fn log, void* user_data,
                                  weft_release_fn release) noexcept {
   return Guard([&]() -> absl::Status {
-    auto sink = std::make_shared<LogSink>(log, user_data, release, min_level);
+    auto sink = MakeLogSink(log, user_data, release, min_level);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     context->log().Set(std::move(sink));
     return absl::OkStatus();

@@ -6,6 +6,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "src/c_api/context.h"
+#include "src/runtime/alloc_hook.h"
+#include "src/runtime/machine_memory.h"
 #include "src/runtime/mutex.h"
 #include "weft.h"
 
@@ -54,9 +56,11 @@ bool IsCompact(const DLTensor& t) {
   return true;
 }
 
+using Bytes = std::vector<std::byte, LargeStdAllocator<std::byte>>;
+
 // Row-major copy of a strided tensor.
-std::vector<std::byte> Gather(const DLTensor& t, const std::byte* data, int64_t count, size_t size) {
-  std::vector<std::byte> dense(static_cast<size_t>(count) * size);
+Bytes Gather(const DLTensor& t, const std::byte* data, int64_t count, size_t size) {
+  Bytes dense(static_cast<size_t>(count) * size);
   std::vector<int64_t> index(static_cast<size_t>(t.ndim), 0);
   int64_t at = 0;
   for (int64_t k = 0; k < count; ++k) {
@@ -84,7 +88,8 @@ absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> 
   WEFT_ASSIGN_OR_RETURN(int64_t bytes, CheckedBytes(dtype, t.shape, static_cast<size_t>(t.ndim)));
   if (bytes > 0 && t.data == nullptr) return UserError("DLPack tensor with ", bytes, " bytes and no data");
   const std::span<const int64_t> dims(t.shape, static_cast<size_t>(t.ndim));
-  auto* data = static_cast<std::byte*>(t.data) + t.byte_offset;
+  auto* data = static_cast<std::byte*>(t.data);
+  if (data != nullptr) data += t.byte_offset;  // an empty tensor may have no data
   lazy::Engine& engine = context->engine();
   const size_t size = static_cast<size_t>(BytesOf(dtype));
   const bool aligned = reinterpret_cast<uintptr_t>(data) % size == 0;
@@ -97,9 +102,14 @@ absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> 
     owner->Succeeded();
     return absl::OkStatus();
   }
-  std::vector<std::byte> dense;
+  Bytes dense;
   std::span<const std::byte> source(data, static_cast<size_t>(bytes));
   if (!IsCompact(t)) {
+    // A stride of 0 makes terabytes of one element.
+    if (!MachineHas(bytes)) {
+      return NoLargeMemory(
+          absl::StrCat("the dense form of a DLPack tensor ", NameOf(dtype), DimsToString(dims), ": ", bytes, " bytes"));
+    }
     dense = Gather(t, data, bytes / static_cast<int64_t>(size), size);
     source = dense;
   }

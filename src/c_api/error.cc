@@ -2,11 +2,14 @@
 #include <cstring>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_replace.h"
 #include "src/c_api/guard.h"
 
 namespace weft::c_api {
 
-Error::Error(const absl::Status& status) : status_(status), message_(status.message()) {
+// A caller's text may have NULs, at which a reader of C would take a message that quotes it to end.
+Error::Error(const absl::Status& status)
+    : status_(status), message_(absl::StrReplaceAll(status.message(), {{std::string_view("\0", 1), "\\0"}})) {
   status.ForEachPayload([this](std::string_view key, const absl::Cord& value) {
     payloads_.emplace_back(std::string(key), std::string(value));
   });

@@ -295,17 +295,29 @@ bool ReleaseHandle(const void* handle, HandleType wanted, LastOne last) {
 
 int64_t BadReleases() { return g_bad_releases.load(std::memory_order_relaxed); }
 
+namespace {
+
 // Counted when somebody asks, so that making and releasing a handle costs no shared counter.
-int64_t LiveHandles(HandleType type) {
+template <typename Counts>
+int64_t CountLive(Counts&& counts) {
   int64_t live = 0;
   const uint32_t used = std::min(g_used.load(std::memory_order_relaxed), kSegments * kSegmentSlots);
   for (uint32_t index = 0; index < used; ++index) {
     const Slot* slot = SlotAt(index);
     if (slot == nullptr) continue;
     const uint64_t word = slot->word.load(std::memory_order_relaxed);
-    if (TypeIn(word) == type && (word & kReferences) != 0) ++live;
+    if (counts(TypeIn(word)) && (word & kReferences) != 0) ++live;
   }
   return live;
+}
+
+}  // namespace
+
+int64_t LiveHandles(HandleType type) {
+  return CountLive([type](HandleType of) { return of == type; });
+}
+int64_t LiveHandles() {
+  return CountLive([](HandleType of) { return of != HandleType::kPoison; });
 }
 
 }  // namespace weft::c_api

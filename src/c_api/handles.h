@@ -77,6 +77,7 @@ bool ReleaseHandle(const void* handle, HandleType type, LastOne last = LastOne::
 
 int64_t BadReleases();
 int64_t LiveHandles(HandleType type);
+int64_t LiveHandles();  // of all types, but for tensors that stand for a failure: one of them is for good
 
 // Which object a C handle stands for: specialised beside each class.
 template <typename C>

@@ -12,9 +12,10 @@ using namespace weft::c_api;
 namespace {
 
 // Of the process: what was released wrongly cannot be told to a context.
-constexpr std::string_view kOfProcess[] = {"bad_releases", "live_tensors"};
+constexpr std::string_view kOfProcess[] = {"bad_releases", "live_tensors", "live_handles"};
 int64_t OfProcess(std::string_view name) {
-  return name == kOfProcess[0] ? BadReleases() : LiveHandles(HandleType::kTensor);
+  if (name == kOfProcess[0]) return BadReleases();
+  return name == kOfProcess[1] ? LiveHandles(HandleType::kTensor) : LiveHandles();
 }
 
 // The engine's counters and those of the process, so that the lists are whole.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "src/c_api/context.h"
 #include "weft.h"
@@ -87,7 +88,7 @@ class Scope final : public RefCounted {
   ~Scope() override {
     for (weft_tensor* tensor : tensors_) ReleaseHandle(tensor, HandleType::kTensor);
     ReleaseHandle(poison_, HandleType::kTensor);
-    ReleaseHandle(ctx, HandleType::kContext);
+    ReleaseContext(ctx);
   }
   void SetPayload(std::string_view key, const absl::Cord& value) {
     mutex_.AssertHeld();
@@ -130,7 +131,10 @@ weft_error* weft_scope_begin(weft_context* ctx, weft_scope** out) noexcept {
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     if (!RetainHandle(ctx, HandleType::kContext)) return BadHandle(ctx, HandleType::kContext, "ctx");
-    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_scope>(MakeRef<Scope>(ctx, Ref<lazy::Engine>::Share(&context->engine()))));
+    absl::Cleanup release = [&] { ReleaseHandle(ctx, HandleType::kContext); };
+    Ref<Scope> scope = MakeRef<Scope>(ctx, Ref<lazy::Engine>::Share(&context->engine()));
+    std::move(release).Cancel();  // the scope's now
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_scope>(std::move(scope)));
     return absl::OkStatus();
   });
 }
@@ -145,19 +149,18 @@ weft_context* weft_scope_mark(weft_scope* scope, const char* file, int32_t line)
 weft_tensor* weft_scope_adopt(weft_scope* scope, weft_error* error, weft_tensor* tensor) noexcept {
   SetCurrentLocation({});
   const Pin<Scope> object = Find(scope);
-  try {
-    if (!object) {
-      weft_error_release(error);
-      weft_tensor_release(tensor);
-      return NoScope();
-    }
-    if (error == nullptr && object->Adopt(tensor)) return tensor;
-    absl::Status status = error != nullptr ? FromError(error) : NoTensor(tensor, "tensor");
+  absl::Cleanup release = [&] {
     weft_error_release(error);
     weft_tensor_release(tensor);
-    return object->Fail(std::move(status));
+  };
+  try {
+    if (!object) return NoScope();
+    if (error == nullptr && object->Adopt(tensor)) {
+      std::move(release).Cancel();
+      return tensor;
+    }
+    return object->Fail(error != nullptr ? FromError(error) : NoTensor(tensor, "tensor"));
   } catch (...) {
-    weft_tensor_release(tensor);
     return object ? object->poison() : nullptr;
   }
 }

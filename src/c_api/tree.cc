@@ -170,11 +170,12 @@ weft_error* AddValue(weft_tree* tree, uint32_t parent, const char* key, size_t k
   return Guard(body, function);
 }
 
-// One get function, its name last: the node, checked for its kind.
+// One get function, its name last: the node, checked for its kind. `missing` names an out-parameter that is NULL.
 template <typename Take>
-weft_error* GetNode(weft_tree* tree, uint32_t node, std::string_view wanted, Take&& take,
+weft_error* GetNode(weft_tree* tree, uint32_t node, std::string_view wanted, std::string_view missing, Take&& take,
                     const char* function = __builtin_FUNCTION()) noexcept {
   const auto body = [&]() -> absl::Status {
+    if (!missing.empty()) return NullArgument(missing);
     return OnTree(tree, [&](const TensorTree& from) -> absl::Status {
       WEFT_ASSIGN_OR_RETURN(const Tree::Node* found, from.Node(node));
       if (take(*found)) return absl::OkStatus();
@@ -366,33 +367,29 @@ weft_error* weft_tree_get_tensor(weft_tree* tree, uint32_t node, weft_tensor** o
   });
 }
 weft_error* weft_tree_get_bool(weft_tree* tree, uint32_t node, int32_t* out_value) noexcept {
-  if (out_value == nullptr) return ToErrorOf(__func__, NullArgument("out_value"));
-  return GetNode(tree, node, "a bool", [&](const Tree::Node& n) {
+  return GetNode(tree, node, "a bool", out_value == nullptr ? "out_value" : "", [&](const Tree::Node& n) {
     if (n.kind != Tree::Kind::kBool) return false;
     *out_value = n.boolean ? 1 : 0;
     return true;
   });
 }
 weft_error* weft_tree_get_i64(weft_tree* tree, uint32_t node, int64_t* out_value) noexcept {
-  if (out_value == nullptr) return ToErrorOf(__func__, NullArgument("out_value"));
-  return GetNode(tree, node, "an integer", [&](const Tree::Node& n) {
+  return GetNode(tree, node, "an integer", out_value == nullptr ? "out_value" : "", [&](const Tree::Node& n) {
     if (n.kind != Tree::Kind::kInt64) return false;
     *out_value = n.int64;
     return true;
   });
 }
 weft_error* weft_tree_get_f64(weft_tree* tree, uint32_t node, double* out_value) noexcept {
-  if (out_value == nullptr) return ToErrorOf(__func__, NullArgument("out_value"));
-  return GetNode(tree, node, "a number", [&](const Tree::Node& n) {
+  return GetNode(tree, node, "a number", out_value == nullptr ? "out_value" : "", [&](const Tree::Node& n) {
     if (n.kind != Tree::Kind::kFloat64 && n.kind != Tree::Kind::kInt64) return false;
     *out_value = n.kind == Tree::Kind::kInt64 ? static_cast<double>(n.int64) : n.float64;
     return true;
   });
 }
 weft_error* weft_tree_get_data(weft_tree* tree, uint32_t node, const void** out_data, size_t* out_length) noexcept {
-  if (out_data == nullptr || out_length == nullptr)
-    return ToErrorOf(__func__, NullArgument(out_data == nullptr ? "out_data" : "out_length"));
-  return GetNode(tree, node, "text or bytes", [&](const Tree::Node& n) {
+  const std::string_view missing = out_data == nullptr ? "out_data" : out_length == nullptr ? "out_length" : "";
+  return GetNode(tree, node, "text or bytes", missing, [&](const Tree::Node& n) {
     if (n.kind != Tree::Kind::kText && n.kind != Tree::Kind::kBytes) return false;
     *out_data = n.text.c_str();
     *out_length = n.text.size();

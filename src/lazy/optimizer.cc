@@ -4,10 +4,11 @@
 #include "src/lazy/optimizer.h"
 
 #include <cmath>
-
-#include "absl/container/flat_hash_map.h"
+#include <unordered_map>
 
 #include "src/ops/build.h"
+#include "src/runtime/alloc_hook.h"
+#include "src/runtime/machine_memory.h"
 
 namespace weft::lazy {
 namespace {
@@ -60,7 +61,7 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
   Ref<Optimizer> optimizer(new Optimizer());
   optimizer->engine_ = Ref<Engine>::Share(&engine);
   optimizer->options_ = options;
-  absl::flat_hash_map<const Tensor*, size_t> seen;
+  std::unordered_map<const Tensor*, size_t> seen;  // Abseil's tables do not survive an allocation that fails
   for (size_t i = 0; i < parameters.size(); ++i) {
     Tensor* parameter = parameters[i];
     if (parameter == nullptr) return UserError("optimizer: parameter ", i, " is null");
@@ -80,7 +81,13 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
   for (size_t name = 0; name < optimizer->slot_names().size(); ++name) {
     for (Tensor* parameter : parameters) {
       const DType dtype = ComputeType(parameter->dtype());
-      const std::vector<std::byte> zeros(static_cast<size_t>(parameter->type().count() * BytesOf(dtype)));
+      int64_t bytes;
+      if (__builtin_mul_overflow(parameter->type().count(), int64_t{BytesOf(dtype)}, &bytes) || !MachineHas(bytes)) {
+        return UserErrorOf(absl::StatusCode::kResourceExhausted,
+                           "optimizer: no memory for the slots of a parameter that is ",
+                           ir::ShortType(parameter->type()));
+      }
+      const std::vector<std::byte, LargeStdAllocator<std::byte>> zeros(static_cast<size_t>(bytes));
       WEFT_ASSIGN_OR_RETURN(Ref<Tensor> slot, engine.FromHost(parameter->device(), dtype, parameter->dims(), zeros));
       optimizer->slots_.push_back(std::move(slot));
     }

@@ -76,27 +76,29 @@ void Services::RunReleasesIfAllowed() {
 }
 
 std::function<void()> Services::Later(std::function<void()> release) {
-  return [releases = releases_, release = std::move(release)]() mutable {
-    if (!release) return;
-    releases->Add(std::move(release));
+  std::list<std::function<void()>> one;
+  one.push_back(std::move(release));
+  return [releases = releases_, one = std::move(one)]() mutable {
+    if (one.empty()) return;
+    releases->Add(std::move(one));
     if (MayRelease()) releases->Run();
   };
 }
 
-void Services::Releases::Add(std::function<void()> release) {
+void Services::Releases::Add(std::list<std::function<void()>> release) {
   MutexLock lock(mutex_);
   if (!closed_) {
-    waiting_.push_back(std::move(release));
+    waiting_.splice(waiting_.end(), release);
     any_.store(true, std::memory_order_release);
     return;
   }
   lock.Unlock();
-  release();
+  release.front()();
 }
 
 void Services::Releases::Run() {
   while (any()) {
-    std::vector<std::function<void()>> now;
+    std::list<std::function<void()>> now;
     {
       MutexLock lock(mutex_);
       now.swap(waiting_);

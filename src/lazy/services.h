@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,7 +75,8 @@ class Services {
  private:
   class Releases {
    public:
-    void Add(std::function<void()> release);
+    // Adds the one of `release`, which has its memory already: who lets go of lent memory, perhaps a destructor, cannot fail.
+    void Add(std::list<std::function<void()>> release);
     bool any() const { return any_.load(std::memory_order_acquire); }
     void Run();
     // From here on at once: there is no engine any more whose lock could matter.
@@ -82,7 +84,7 @@ class Services {
 
    private:
     Mutex mutex_;
-    std::vector<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);
+    std::list<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);
     std::atomic<bool> any_{false};
     bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   };

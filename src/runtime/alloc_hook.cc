@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "src/runtime/host_allocator.h"
 #include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
 
@@ -28,6 +29,7 @@ struct Misaligned {
 };
 constinit thread_local Misaligned t_misaligned;
 
+std::atomic<int64_t> g_blocks{0};  // allocated, or about to be, or not quite freed
 std::atomic<int64_t> g_live{0};
 std::atomic<int64_t> g_peak{0};
 std::atomic<int64_t> g_allocations{0};
@@ -65,12 +67,9 @@ void SystemFree(void* memory, size_t bytes) {
   }
 }
 
-}  // namespace
-
-void* AllocateLarge(size_t bytes, size_t align) {
-  if (bytes == 0) bytes = 1;
+void* AllocateCounted(size_t bytes, size_t align) {
   LargeAllocator allocator;
-  if (g_customised.load(std::memory_order_acquire)) {
+  if (g_customised.load()) {
     MutexLock lock(g_settings_mutex);
     t_misaligned.memory = nullptr;
     if (g_gate != nullptr && !g_gate(g_gate_user, bytes)) return nullptr;
@@ -83,6 +82,20 @@ void* AllocateLarge(size_t bytes, size_t align) {
   if (reinterpret_cast<uintptr_t>(memory) % align != 0) {
     t_misaligned = {memory, bytes, align};
     allocator.free(allocator.user, memory, bytes);
+    return nullptr;
+  }
+  return memory;
+}
+
+}  // namespace
+
+void* AllocateLarge(size_t bytes, size_t align) {
+  if (bytes == 0) bytes = 1;
+  // Counted before asking whose memory it will be: see SetLargeAllocatorIfIdle.
+  g_blocks.fetch_add(1);
+  void* const memory = AllocateCounted(bytes, align);
+  if (memory == nullptr) {
+    g_blocks.fetch_sub(1);
     return nullptr;
   }
   g_allocations.fetch_add(1, std::memory_order_relaxed);
@@ -108,7 +121,7 @@ void FreeLarge(void* memory, size_t bytes) {
   if (bytes == 0) bytes = 1;
   g_live.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
   LargeAllocator allocator;
-  if (g_customised.load(std::memory_order_acquire)) {
+  if (g_customised.load()) {
     MutexLock lock(g_settings_mutex);
     allocator = g_allocator;
   }
@@ -117,6 +130,7 @@ void FreeLarge(void* memory, size_t bytes) {
   } else {
     SystemFree(memory, bytes);
   }
+  g_blocks.fetch_sub(1);
 }
 
 LargeAllocator SetLargeAllocator(const LargeAllocator& allocator) {
@@ -125,6 +139,20 @@ LargeAllocator SetLargeAllocator(const LargeAllocator& allocator) {
   g_allocator = allocator;
   g_customised.store(g_allocator.allocate != nullptr || g_gate != nullptr, std::memory_order_release);
   return before;
+}
+
+bool SetLargeAllocatorIfIdle(const LargeAllocator& allocator) {
+  // Whoever allocates counts first and looks for an allocator then; here it is the other way round. So either that thread sees
+  // the flag, and waits for what is decided under the lock, or its block is seen here.
+  MutexLock lock(g_settings_mutex);
+  const bool before = g_customised.exchange(true);
+  if (g_blocks.load() != 0) {
+    g_customised.store(before);
+    return false;
+  }
+  g_allocator = allocator;
+  g_customised.store(g_allocator.allocate != nullptr || g_gate != nullptr);
+  return true;
 }
 
 void SetLargeAllocationGate(LargeAllocationGate gate, void* user) {

@@ -54,6 +54,8 @@ struct LargeAllocator {
 // Replaces the process's allocator and returns the one before. Memory goes back to the allocator that gave it only if
 // the replacement happens while nothing is allocated.
 LargeAllocator SetLargeAllocator(const LargeAllocator& allocator);
+// The same where other threads may allocate meanwhile; false, and nothing changed, if anything is allocated.
+bool SetLargeAllocatorIfIdle(const LargeAllocator& allocator);
 
 // Fault injection: when set, asked before every allocation; returning false makes that allocation fail.
 using LargeAllocationGate = bool (*)(void* user, size_t bytes);

@@ -74,4 +74,11 @@ MachineMemory ReadMachineMemory(const std::string& root) {
   return memory;
 }
 
+bool MachineHas(int64_t bytes) {
+  constexpr int64_t kSmall = int64_t{64} << 20;
+  if (bytes <= kSmall) return true;
+  const int64_t available = ReadMachineMemory().available;
+  return available < 0 || bytes <= available;
+}
+
 }  // namespace weft

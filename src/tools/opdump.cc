@@ -94,6 +94,31 @@ std::string Attributes(const ir::OpDef& op) {
   return out;
 }
 
+// What its C function can answer with. Every one checks what it is given and where, allocates, and may have to wait for an
+// automatic cut; options structs and dtypes may be of a later version; debug mode checks indices.
+std::string Errors(const ir::OpDef& op) {
+  std::string out = "\"INVALID_ARGUMENT\", \"FAILED_PRECONDITION\", \"RESOURCE_EXHAUSTED\", \"CANCELLED\"";
+  if (op.indices != nullptr) out += ", \"OUT_OF_RANGE\"";
+  bool options = false, dtype = false;
+  for (const ir::AttrDef& a : op.attrs) {
+    options = options || !a.required;
+    dtype = dtype || a.type == ir::AttrType::kDType;
+  }
+  if (options || dtype) out += ", \"UNIMPLEMENTED\"";
+  return out;
+}
+
+// Calls that succeed, for tests and bindings; sample.h says how they read. Floats of operands lie between low and high.
+std::string Samples(const ir::OpDef& op) {
+  std::string out;
+  for (const ir::Sample& sample : op.samples) {
+    char range[80];
+    std::snprintf(range, sizeof(range), ", \"low\": %g, \"high\": %g}", sample.low, sample.high);
+    out += (out.empty() ? "\n       {\"call\": " : ",\n       {\"call\": ") + Quote(sample.call) + range;
+  }
+  return out;
+}
+
 const char* KindName(ir::Kind kind) {
   return kind == ir::Kind::kPrimitive ? "primitive" : kind == ir::Kind::kComposite ? "composite" : "macro";
 }
@@ -108,6 +133,7 @@ void Print(const ir::OpDef& op, bool last) {
                     ",\n     \"operands\": [" + Operands(op) + "],\n     \"attrs\": [" + Attributes(op) +
                     "],\n     \"results\": [";
   for (size_t i = 0; i < op.results.size(); ++i) out += (i > 0 ? ", " : "") + Quote(op.results[i]);
+  out += "],\n     \"errors\": [" + Errors(op) + "],\n     \"samples\": [" + Samples(op);
   out += std::string("]}") + (last ? "\n" : ",\n");
   std::fputs(out.c_str(), stdout);
 }

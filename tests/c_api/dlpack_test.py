@@ -117,6 +117,22 @@ class DLPack(unittest.TestCase):
         self.assertEqual([1, 4, 2, 5, 3, 6], self.read(tensor, 6))
         self.release(tensor)
 
+    def test_terabytes_of_one_element_are_refused(self):
+        keep = self.foreign(Versioned, [1], [1 << 40], strides=[0])
+        with self.assertRaises(WeftError) as raised:
+            self.take(keep)
+        self.assertEqual((8, "weft_tensor_from_dlpack: no memory for the dense form of a DLPack tensor f32[1099511627776]: 4398046511104 bytes"),
+                         raised.exception.args)
+        self.assertEqual(0, keep["deleted"])
+
+    def test_an_empty_tensor_needs_no_data(self):
+        keep = self.foreign(Versioned, [], [0])
+        keep["managed"].tensor.data = None
+        keep["managed"].tensor.byte_offset = 4
+        tensor = self.take(keep)
+        self.assertEqual([], self.read(tensor, 0))
+        self.release(tensor)
+
     def test_what_cannot_be_taken_stays_the_callers(self):
         for change, text in (
                 (lambda m: setattr(m, "major", 2), "DLPack version 2.0; Weft speaks version 1"),

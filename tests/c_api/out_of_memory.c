@@ -226,6 +226,59 @@ static void copy_in_and_out(void) {
   weft_tensor_release(t);
 }
 
+/* What is handed over is ended once, and no reference of the context stays behind. */
+static int g_ended;
+static void ended(void* data) { ++*(int*)data; }
+static void scopes_and_hooks(void) {
+  weft_context* ctx = NULL;
+  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+  weft_scope* scope = NULL;
+  weft_tensor *t = NULL, *kept = NULL;
+  size_t count;
+  int handed = 0;
+  g_ended = 0;
+  options.log_release = options.pressure_release = ended;
+  options.log_user_data = options.pressure_user_data = &g_ended;
+  options.mode = WEFT_MODE_LAZY;
+  ++handed, ++handed;
+  if (well(weft_context_create(&options, &ctx))) {
+    ++handed;
+    well(weft_context_set_log(ctx, WEFT_LOG_OFF, NULL, &g_ended, ended));
+    if (well(weft_scope_begin(ctx, &scope))) {
+      if (well(weft_tensor_from_f64(ctx, WEFT_F32, 1, &t))) {
+        weft_scope_adopt(scope, NULL, t);
+        if (well(weft_scope_keep(scope, t, &kept))) weft_tensor_release(kept);
+      }
+      well(weft_scope_end(scope));
+    }
+    weft_context_release(ctx);
+    weft_error_release(weft_device_count(ctx, &count)); /* gone */
+  }
+  CHECK_EQUAL(g_ended, handed);
+}
+static void make_optimizers(void) {
+  weft_optimizer* optimizer = NULL;
+  weft_tensor* both[2];
+  both[0] = g_x, both[1] = g_y;
+  if (well(weft_adam_create(g_ctx, both, 2, NULL, &optimizer))) weft_optimizer_release(optimizer);
+}
+/* The error that says what was wrong may itself find no memory. */
+static void ask_wrongly(void) {
+  weft_error* errors[4];
+  int i;
+  errors[0] = weft_tree_get_bool(g_old, WEFT_TREE_ROOT, NULL);
+  errors[1] = weft_tree_get_data(g_old, WEFT_TREE_ROOT, NULL, NULL);
+  errors[2] = weft_tensor_rank(g_x, NULL);
+  errors[3] = weft_add(g_ctx, g_x, NULL, NULL);
+  for (i = 0; i < 4; ++i) {
+    if (weft_error_code(errors[i]) == WEFT_INVALID_ARGUMENT) {
+      weft_error_release(errors[i]);
+    } else {
+      CHECK(!well(errors[i]));
+    }
+  }
+}
+
 static void nothing(void) {}
 /* Nothing of the failure stays: the same calls succeed now. */
 static void sweep(const char* what, void (*run)(void), void (*check)(void)) {
@@ -270,6 +323,9 @@ int main(void) {
   sweep("loading", load, nothing);
   sweep("reading entries", read_entries, nothing);
   sweep("recording and launching", record_and_launch, nothing);
+  sweep("scopes and hooks", scopes_and_hooks, nothing);
+  sweep("making optimizers", make_optimizers, nothing);
+  sweep("asking wrongly", ask_wrongly, nothing);
   weft_tensor_release(g_x);
   weft_tensor_release(g_y);
   weft_tree_release(g_old);

@@ -15,6 +15,12 @@ static void name_function_and_argument(weft_context* ctx) {
   INVALID(weft_add(NULL, x, x, &out), "add: ctx is NULL; a weft_context is needed");
   INVALID(weft_grad(ctx, x, NULL, &x, 1, NULL), "weft_grad: out_grads is NULL");
   FAILS(weft_metric_get(ctx, "bogus", WEFT_STRLEN, NULL), WEFT_INVALID_ARGUMENT, "weft_metric_get: out_value is NULL");
+  /* Whoever reads up to the NUL reads all of it. */
+  {
+    int64_t value;
+    FAILS(weft_metric_get(ctx, "a\0b", 3, &value), WEFT_NOT_FOUND,
+          "weft_metric_get: there is no metric 'a\\0b'; weft_metrics_json names all");
+  }
   /* What the caller says is the caller's whole text. */
   FAILS(weft_error_new(WEFT_ABORTED, "mine", WEFT_STRLEN), WEFT_ABORTED, "mine");
   weft_tensor_release(x);

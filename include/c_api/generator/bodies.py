@@ -73,6 +73,7 @@ def table_file(api):
     text += "const weft_api_v1* weft_get_api(uint32_t abi_major) noexcept { return abi_major == %d ? &kApi : nullptr; }\n\n" % api.major
     text += """weft_proc weft_get_proc(const char* name, size_t length) noexcept {
   if (name == nullptr) return nullptr;
+  if (length != WEFT_STRLEN && length > 200) return nullptr;  // longer than any name: perhaps no length at all
   const std::string_view wanted(name, length == WEFT_STRLEN ? std::strlen(name) : length);
   const Entry* found = std::lower_bound(std::begin(kProcs), std::end(kProcs), wanted,
                                         [](const Entry& entry, std::string_view key) { return entry.name < key; });

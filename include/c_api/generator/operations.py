@@ -31,6 +31,10 @@ class Operation:
         self.takes_number = bool(o.get("broadcast")) and len(self.operands) == 2 and not o["attrs"] and len(self.results) == 1 \
             and len({x["group"] for x in self.operands}) == 1
 
+    def takes(self, call):
+        """Whether it has all the attributes of a sample's call."""
+        return {token.split("=")[0] for token in call.split() if "=" in token} <= {a["name"] for a in self.attrs}
+
     def enum_name(self, a):
         return "weft_%s_%s" % (self.c_name, a["name"])
 
@@ -112,6 +116,8 @@ class Operation:
                 "random": self.o["random"], "since": self.since, "doc": self.o["doc"], "example": self.o["example"],
                 "opts": self.function + "_opts" if self.optional else None, "with_options": self.with_options,
                 "placed": self.placed, "takes_number": self.takes_number,
+                "supplied": len(self.o["operands"]) - len(self.operands),
+                "samples": [s for s in self.o["samples"] if self.takes(s["call"])],
                 "operands": [{"name": x["name"], "param": safe(x["name"]), "count": x["name"] + "_count" if x["variadic"] else None,
                               "dtypes": x["dtypes"], "group": x["group"] or None, "optional": x["optional"],
                               "variadic": x["variadic"], "doc": x["doc"]} for x in self.operands],

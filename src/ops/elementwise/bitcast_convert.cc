@@ -31,8 +31,8 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"f32[2,3] dtype=ui32"}, {"f64[5] dtype=i64"}, {"i32[131] dtype=f32"},
-                               {"bf16[7] dtype=ui16"},  {"ui8[3] dtype=i8"},  {"f32[0] dtype=i32"}};
+constexpr Sample kSamples[] = {{"f32[2,3] dtype=u32"}, {"f64[5] dtype=i64"}, {"i32[131] dtype=f32"},
+                               {"bf16[7] dtype=u16"},  {"u8[3] dtype=i8"},   {"f32[0] dtype=i32"}};
 
 }  // namespace
 

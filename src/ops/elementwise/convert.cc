@@ -43,7 +43,7 @@ absl::Status Reference(const ReferenceCall& call) {
 
 constexpr Sample kSamples[] = {{"T[2,3] dtype=f32", -2, 2, false},   {"T[5] dtype=bf16", -2, 2, false},
                                {"T[5] dtype=i32", -300, 300, false}, {"T[] dtype=f64"},
-                               {"T[0,3] dtype=i1", -2, 2, false},    {"T[131] dtype=ui8", -300, 300, false},
+                               {"T[0,3] dtype=bool", -2, 2, false},  {"T[131] dtype=u8", -300, 300, false},
                                {"T[9] dtype=i64", -2, 2, false},     {"T[9] dtype=f16", -2, 2, false}};
 
 }  // namespace

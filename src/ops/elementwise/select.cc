@@ -35,11 +35,11 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"i1[2,3] T[2,3] T[2,3]"},
-                               {"i1[4,1] T[3] T[]"},
-                               {"i1[] T[5] T[5]"},
-                               {"i1[0] T[0] T[1]"},
-                               {"i1[131] T[131] T[131]"}};
+constexpr Sample kSamples[] = {{"bool[2,3] T[2,3] T[2,3]"},
+                               {"bool[4,1] T[3] T[]"},
+                               {"bool[] T[5] T[5]"},
+                               {"bool[0] T[0] T[1]"},
+                               {"bool[131] T[131] T[131]"}};
 
 }  // namespace
 

@@ -96,7 +96,7 @@ constexpr Sample kSamples[] = {{"T[4,7] i32[4]<0:7>"},
                                {"T[4,7] i32[4]<0:7> label_smoothing=0.1"},
                                {"T[3] i32[]<0:3>"},
                                {"T[0,3] i32[0]<0:3> reduction=sum"},
-                               {"T[64,10] ui8[64]<0:10>"}};
+                               {"T[64,10] u8[64]<0:10>"}};
 
 }  // namespace
 

@@ -33,10 +33,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[2,3] ui64[3]<0:1000>"},
-                               {"T[131] ui64[3]<0:1000> rate=0.1"},
-                               {"T[0] ui64[3]<0:9>"},
-                               {"T[] ui64[3]<0:9> rate=0"}};
+constexpr Sample kSamples[] = {
+    {"T[2,3] u64[3]<0:1000>"}, {"T[131] u64[3]<0:1000> rate=0.1"}, {"T[0] u64[3]<0:9>"}, {"T[] u64[3]<0:9> rate=0"}};
 
 }  // namespace
 

@@ -35,7 +35,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 
 constexpr Sample kSamples[] = {{"i32[4]<0:5> depth=5"},
                                {"i64[2,3]<-1:9> depth=8 dtype=bf16"},
-                               {"ui8[]<0:3> depth=3 dtype=i1"},
+                               {"u8[]<0:3> depth=3 dtype=bool"},
                                {"i32[0]<0:3> depth=3"}};
 
 }  // namespace

@@ -28,7 +28,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 }
 
 constexpr Sample kSamples[] = {
-    {"ui64[3]<0:1000> shape=[2,3]"}, {"ui64[3]<0:1000> shape=[131] probability=0.1"}, {"ui64[3]<0:9> shape=[0]"}};
+    {"u64[3]<0:1000> shape=[2,3]"}, {"u64[3]<0:1000> shape=[131] probability=0.1"}, {"u64[3]<0:9> shape=[0]"}};
 
 }  // namespace
 

@@ -113,11 +113,11 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"ui64[3]<0:1000> shape=[2,3]"},
-                               {"ui64[3]<0:1000> shape=[5] dtype=ui64"},
-                               {"ui64[3]<-2:-1> shape=[131]"},
-                               {"ui64[3]<0:9> shape=[0]"},
-                               {"ui64[3]<0:9> shape=[]"}};
+constexpr Sample kSamples[] = {{"u64[3]<0:1000> shape=[2,3]"},
+                               {"u64[3]<0:1000> shape=[5] dtype=u64"},
+                               {"u64[3]<-2:-1> shape=[131]"},
+                               {"u64[3]<0:9> shape=[0]"},
+                               {"u64[3]<0:9> shape=[]"}};
 
 }  // namespace
 

@@ -92,13 +92,13 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"ui64[3]<0:1000> shape=[2,3]"},
-                               {"ui64[3]<0:1000> shape=[131] dtype=f64"},
-                               {"ui64[3]<0:9> shape=[0]"},
-                               {"ui64[3]<0:9> shape=[7] dtype=bf16"},
-                               {"ui64[3]<0:9> shape=[70] low=100 high=101 dtype=bf16"},
-                               {"ui64[3]<0:9> shape=[70] low=-3e38 high=3e38"},
-                               {"ui64[3]<0:9> shape=[70] low=-0.1 high=0.3 dtype=f16"}};
+constexpr Sample kSamples[] = {{"u64[3]<0:1000> shape=[2,3]"},
+                               {"u64[3]<0:1000> shape=[131] dtype=f64"},
+                               {"u64[3]<0:9> shape=[0]"},
+                               {"u64[3]<0:9> shape=[7] dtype=bf16"},
+                               {"u64[3]<0:9> shape=[70] low=100 high=101 dtype=bf16"},
+                               {"u64[3]<0:9> shape=[70] low=-3e38 high=3e38"},
+                               {"u64[3]<0:9> shape=[70] low=-0.1 high=0.3 dtype=f16"}};
 
 }  // namespace
 

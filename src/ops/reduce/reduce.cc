@@ -95,7 +95,7 @@ constexpr Sample kSamples[] = {{"T[2,3] dimensions=[1] reducer=sum"},   {"T[4,5,
                                {"T[7] dimensions=[0] reducer=prod"},    {"T[3,0] dimensions=[1] reducer=sum"},
                                {"T[0,3] dimensions=[1] reducer=min"},   {"T[3,131] dimensions=[1] reducer=sum"},
                                {"T[131,3] dimensions=[0] reducer=min"}, {"T[2,3] dimensions=[] reducer=sum"},
-                               {"i1[3,4] dimensions=[1] reducer=or"},   {"i32[3,4] dimensions=[0] reducer=and"}};
+                               {"bool[3,4] dimensions=[1] reducer=or"}, {"i32[3,4] dimensions=[0] reducer=and"}};
 
 }  // namespace
 

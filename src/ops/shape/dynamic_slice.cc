@@ -55,7 +55,7 @@ absl::Status Reference(const ReferenceCall& call) {
 
 constexpr Sample kSamples[] = {{"T[5] i32[]<0:5> slice_sizes=[3]"},
                                {"T[4,7] i64[]<-2:6> i64[]<-2:9> slice_sizes=[2,3]"},
-                               {"T[4,7] ui32[]<0:4> ui32[]<0:7> slice_sizes=[0,7]"}};
+                               {"T[4,7] u32[]<0:4> u32[]<0:7> slice_sizes=[0,7]"}};
 
 }  // namespace
 

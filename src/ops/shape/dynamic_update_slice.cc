@@ -66,7 +66,7 @@ absl::Status Reference(const ReferenceCall& call) {
 }
 
 constexpr Sample kSamples[] = {
-    {"T[5] T[3] i32[]<0:5>"}, {"T[4,7] T[2,3] i64[]<-2:6> i64[]<-2:9>"}, {"T[4,7] T[0,7] ui32[]<0:4> ui32[]<0:7>"}};
+    {"T[5] T[3] i32[]<0:5>"}, {"T[4,7] T[2,3] i64[]<-2:6> i64[]<-2:9>"}, {"T[4,7] T[0,7] u32[]<0:4> u32[]<0:7>"}};
 
 }  // namespace
 

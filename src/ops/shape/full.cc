@@ -56,9 +56,9 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 
 constexpr Sample kSamples[] = {{"shape=[2,3] value=1.5"},
                                {"shape=[] value=-1 dtype=i32"},
-                               {"shape=[0] value=1 dtype=i1"},
+                               {"shape=[0] value=1 dtype=bool"},
                                {"shape=[3] value=0 dtype=i64 integer=9007199254740993"},
-                               {"shape=[3] value=0 dtype=ui64 integer=-1"}};
+                               {"shape=[3] value=0 dtype=u64 integer=-1"}};
 
 }  // namespace
 

@@ -93,7 +93,7 @@ constexpr Sample kSamples[] = {
      "slice_sizes=[2,3]"},
     {"T[2,5,3] i32[2,4]<0:5> offset_dims=[2] collapsed_slice_dims=[1] start_index_map=[1] index_vector_dim=2 "
      "slice_sizes=[1,1,3] operand_batching_dims=[0] start_indices_batching_dims=[0]"},
-    {"T[7] ui8[]<0:9> offset_dims=[] collapsed_slice_dims=[0] start_index_map=[0] index_vector_dim=0 "
+    {"T[7] u8[]<0:9> offset_dims=[] collapsed_slice_dims=[0] start_index_map=[0] index_vector_dim=0 "
      "slice_sizes=[1]"},
     {"T[5,3] i32[0]<0:5> offset_dims=[1] collapsed_slice_dims=[0] start_index_map=[0] index_vector_dim=1 "
      "slice_sizes=[1,3]"}};

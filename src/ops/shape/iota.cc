@@ -39,7 +39,7 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 
 constexpr Sample kSamples[] = {{"shape=[5] dimension=0"},
                                {"shape=[2,3] dimension=1 dtype=f32"},
-                               {"shape=[2,3,4] dimension=1 dtype=ui8"},
+                               {"shape=[2,3,4] dimension=1 dtype=u8"},
                                {"shape=[0,2] dimension=0 dtype=i64"}};
 
 }  // namespace

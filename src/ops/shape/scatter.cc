@@ -183,15 +183,15 @@ constexpr Sample kSamples[] = {
     {"T[5,3] i32[6]<0:5> T[6,3]" WEFT_ROWS " reducer=max"},
     {"T[5,3] i32[6]<-1:7> T[6,3]" WEFT_ROWS " reducer=min"},
     {"i32[5,3] i32[6]<0:5> i32[6,3]" WEFT_ROWS " reducer=prod"},
-    {"ui8[5,3] i32[6]<0:5> ui8[6,3]" WEFT_ROWS " reducer=and"},
-    {"i1[5,3] i32[6]<0:5> i1[6,3]" WEFT_ROWS " reducer=or"},
+    {"u8[5,3] i32[6]<0:5> u8[6,3]" WEFT_ROWS " reducer=and"},
+    {"bool[5,3] i32[6]<0:5> bool[6,3]" WEFT_ROWS " reducer=or"},
     {"T[4,6] i32[2,2]<0:3> T[2,2,3] update_window_dims=[1,2] inserted_window_dims=[] "
      "scatter_dims_to_operand_dims=[0,1] "
      "index_vector_dim=1 reducer=sum"},
     {"T[2,5,3] i32[2,4]<0:5> T[2,4,3] update_window_dims=[2] inserted_window_dims=[1] "
      "scatter_dims_to_operand_dims=[1] "
      "index_vector_dim=2 reducer=sum input_batching_dims=[0] scatter_indices_batching_dims=[0]"},
-    {"T[7] ui8[]<0:7> T[] update_window_dims=[] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] "
+    {"T[7] u8[]<0:7> T[] update_window_dims=[] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] "
      "index_vector_dim=0 reducer=set"},
     {"T[5,3] i32[0]<0:5> T[0,3]" WEFT_ROWS " reducer=sum"}};
 #undef WEFT_ROWS

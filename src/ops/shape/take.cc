@@ -45,7 +45,7 @@ absl::Status InRange(const IndexCall& call) {
 }
 
 constexpr Sample kSamples[] = {
-    {"T[5,3] i32[4]<0:5>"}, {"T[2,5,3] i64[2,2]<0:5> axis=1"}, {"T[7] ui8[]<0:7>"}, {"T[3,4] i32[0]<0:3> axis=-1"}};
+    {"T[5,3] i32[4]<0:5>"}, {"T[2,5,3] i64[2,2]<0:5> axis=1"}, {"T[7] u8[]<0:7>"}, {"T[3,4] i32[0]<0:3> axis=-1"}};
 
 }  // namespace
 

@@ -28,7 +28,7 @@ ScalarValue LowerScalar(const ScalarCall& call) {
 }
 
 constexpr Sample kSamples[] = {
-    {"value=f32[2]{1,-2.5}"}, {"value=i32[]{7}"}, {"value=i1[2,1]{1,0}"}, {"value=bf16[0]{}"}};
+    {"value=f32[2]{1,-2.5}"}, {"value=i32[]{7}"}, {"value=bool[2,1]{1,0}"}, {"value=bf16[0]{}"}};
 
 }  // namespace
 

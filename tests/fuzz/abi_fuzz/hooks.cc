@@ -1,0 +1,145 @@
+// What the library waits for and allocates, seen where it asks the C library: this program's functions come before the C
+// library's. Counts waits while a call of the fuzzer's runs on the thread, and makes single allocations fail. Sanitizers bring
+// functions of their own in these places; there nothing is counted and nothing fails.
+#include <cerrno>
+#include <climits>
+#include <cstdarg>
+
+#include "tests/fuzz/abi_fuzz/fuzz.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define WEFT_FUZZ_NO_HOOKS 1
+#endif
+#endif
+#if !defined(__GLIBC__)
+#define WEFT_FUZZ_NO_HOOKS 1
+#endif
+
+namespace weft::fuzz {
+constinit thread_local CallHooks t_hooks;
+#if defined(WEFT_FUZZ_NO_HOOKS)
+bool HooksWork() { return false; }
+}  // namespace weft::fuzz
+#else
+bool HooksWork() { return true; }
+}  // namespace weft::fuzz
+
+#include <dlfcn.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace {
+
+using weft::fuzz::t_hooks;
+using weft::fuzz::Wait;
+
+void Count(Wait wait) {
+  if (t_hooks.counts) ++t_hooks.waits[static_cast<int>(wait)];
+}
+
+// The function that this one hides. Where the C library has an old one of the same name, the newer is meant.
+template <typename F>
+F* Hidden(const char* name, const char* version = nullptr) {
+  void* found = version != nullptr ? dlvsym(RTLD_NEXT, name, version) : nullptr;
+  if (found == nullptr) found = dlsym(RTLD_NEXT, name);
+  return reinterpret_cast<F*>(found);
+}
+
+bool FailsNow() {
+  if (!t_hooks.counts || t_hooks.allocations_left < 0 || t_hooks.allocations_left-- > 0) return false;
+  errno = ENOMEM;
+  return true;
+}
+
+}  // namespace
+
+extern "C" {
+
+int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
+  static auto* const hidden = Hidden<int(pthread_cond_t*, pthread_mutex_t*)>("pthread_cond_wait", "GLIBC_2.3.2");
+  Count(Wait::kCondition);
+  return hidden(condition, mutex);
+}
+int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec* until) {
+  static auto* const hidden = Hidden<int(pthread_cond_t*, pthread_mutex_t*, const timespec*)>("pthread_cond_timedwait", "GLIBC_2.3.2");
+  Count(Wait::kCondition);
+  return hidden(condition, mutex, until);
+}
+int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const timespec* until) {
+  static auto* const hidden = Hidden<int(pthread_cond_t*, pthread_mutex_t*, clockid_t, const timespec*)>("pthread_cond_clockwait");
+  Count(Wait::kCondition);
+  return hidden(condition, mutex, clock, until);
+}
+// A lock that another thread has: not a wait that the description speaks of, for nobody waits for anything with it in hand.
+int pthread_mutex_lock(pthread_mutex_t* mutex) {
+  static auto* const hidden = Hidden<int(pthread_mutex_t*)>("pthread_mutex_lock");
+  if (!t_hooks.counts || pthread_mutex_trylock(mutex) != 0) {
+    if (!t_hooks.counts) return hidden(mutex);
+    const int64_t from = weft::fuzz::NowNs();
+    const int result = hidden(mutex);
+    Count(Wait::kLock);
+    t_hooks.lock_ns += weft::fuzz::NowNs() - from;
+    return result;
+  }
+  return 0;
+}
+int pthread_join(pthread_t thread, void** result) {
+  static auto* const hidden = Hidden<int(pthread_t, void**)>("pthread_join");
+  Count(Wait::kJoin);
+  return hidden(thread, result);
+}
+int poll(pollfd* fds, nfds_t count, int timeout) {
+  static auto* const hidden = Hidden<int(pollfd*, nfds_t, int)>("poll");
+  if (timeout != 0) Count(Wait::kPoll);
+  return hidden(fds, count, timeout);
+}
+int nanosleep(const timespec* wanted, timespec* left) {
+  static auto* const hidden = Hidden<int(const timespec*, timespec*)>("nanosleep");
+  Count(Wait::kSleep);
+  return hidden(wanted, left);
+}
+int fsync(int fd) {
+  static auto* const hidden = Hidden<int(int)>("fsync");
+  Count(Wait::kSync);
+  return hidden(fd);
+}
+int fdatasync(int fd) {
+  static auto* const hidden = Hidden<int(int)>("fdatasync");
+  Count(Wait::kSync);
+  return hidden(fd);
+}
+// std::atomic's waits.
+long syscall(long number, ...) noexcept {
+  static auto* const hidden = Hidden<long(long, ...)>("syscall");
+  va_list list;
+  va_start(list, number);
+  long a[6];
+  for (long& argument : a) argument = va_arg(list, long);
+  va_end(list);
+  if (number == SYS_futex && ((a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT || (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET)) Count(Wait::kFutex);
+  return hidden(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+void* malloc(size_t size) { return FailsNow() ? nullptr : __libc_malloc(size); }
+void* calloc(size_t count, size_t size) { return FailsNow() ? nullptr : __libc_calloc(count, size); }
+void* realloc(void* memory, size_t size) { return size != 0 && FailsNow() ? nullptr : __libc_realloc(memory, size); }
+void* memalign(size_t align, size_t size) { return FailsNow() ? nullptr : __libc_memalign(align, size); }
+void* aligned_alloc(size_t align, size_t size) { return memalign(align, size); }
+int posix_memalign(void** out, size_t align, size_t size) {
+  void* const memory = memalign(align, size);
+  if (memory == nullptr) return ENOMEM;
+  *out = memory;
+  return 0;
+}
+
+}  // extern "C"
+#endif

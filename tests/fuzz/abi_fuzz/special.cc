@@ -1,0 +1,438 @@
+// Calls whose arguments must fit each other, hand something over, or go through files: what types do not tell.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "src/c_api/dlpack.h"
+#include "tests/fuzz/abi_fuzz/fuzz.h"
+
+namespace weft::fuzz {
+namespace {
+
+// --- Callbacks -----------------------------------------------------------------------------------------------------------
+
+void Ended(void* data) {
+  if (data != &g_owed) std::abort();
+  g_ended.fetch_add(1);
+}
+}  // namespace
+
+// For the watchdog's own test; by name in the stacks.
+void SleepForEver(void*) {
+  while (true) pause();
+}
+
+namespace {
+
+// Counts as owed what is handed over.
+weft_release_fn Owed(Fuzz& f) {
+  if (f.OneIn(3)) return nullptr;
+  g_owed.fetch_add(1);
+  return Ended;
+}
+
+std::atomic<uint64_t> g_logged{0};
+void Log(void* data, weft_log_level level, const char* text, size_t length) {
+  if (data != &g_owed || level < WEFT_LOG_DEBUG || level > WEFT_LOG_ERROR) std::abort();
+  uint64_t sum = 0;
+  for (size_t i = 0; i < length; ++i) sum += static_cast<unsigned char>(text[i]);
+  g_logged.fetch_add(sum, std::memory_order_relaxed);
+}
+int32_t Pressure(void*, uint64_t) { return 0; }
+void* Allocate(void*, size_t size, size_t alignment) {
+  void* memory = nullptr;
+  return posix_memalign(&memory, alignment, size == 0 ? 1 : size) == 0 ? memory : nullptr;
+}
+void Free(void*, void* memory, size_t) { std::free(memory); }
+
+// --- DLPack --------------------------------------------------------------------------------------------------------------
+
+template <typename Managed>
+struct Lent {
+  Managed managed;
+  int64_t dims[4], strides[4];
+  void* data;
+};
+
+template <typename Managed>
+void EndLent(Managed* managed) {
+  auto* const lent = static_cast<Lent<Managed>*>(managed->manager_ctx);
+  std::free(lent->data);
+  delete lent;
+  g_ended.fetch_add(1);
+}
+
+template <typename Managed>
+void Import(Fuzz& f, weft_error* (*import)(weft_context*, Managed*, weft_tensor**)) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  auto* const lent = new Lent<Managed>();
+  Managed* const managed = &lent->managed;
+  DLTensor& t = managed->dl_tensor;
+  const uint32_t dtype = f.DTypeNumber();
+  const int rank = f.Roll(4);
+  int64_t count = 1, stride = 1;
+  for (int i = 0; i < rank; ++i) count *= lent->dims[i] = f.Roll(5);
+  for (int i = rank; i-- > 0; stride *= lent->dims[i]) lent->strides[i] = stride;
+  const int bytes = std::max(BytesOf(dtype), 1);
+  // Not always at a multiple of what kernels want.
+  lent->data = std::calloc(1, static_cast<size_t>(count * bytes) + 64);
+  f.Fill(lent->data, BytesOf(dtype) == 0 ? static_cast<uint32_t>(WEFT_U8) : dtype, count, 0, 0);
+  t = {lent->data, {f.Wrong() ? f.Integer() > 1 ? 2 : -1 : c_api::kDLCpu, 0}, rank, {}, lent->dims, f.OneIn(2) ? lent->strides : nullptr, 0};
+  t.dtype = {static_cast<uint8_t>(dtype), static_cast<uint8_t>(dtype >> 8), static_cast<uint16_t>(dtype >> 16)};
+  if (f.OneIn(4)) t.byte_offset = static_cast<uint64_t>(f.Of({4, 8, 64}));
+  managed->manager_ctx = lent;
+  managed->deleter = EndLent<Managed>;
+  if constexpr (std::is_same_v<Managed, DLManagedTensorVersioned>) {
+    managed->version = {f.Wrong() ? static_cast<uint32_t>(f.Roll(3)) : 1, 0};
+    managed->flags = static_cast<uint64_t>(f.Roll(2));
+  }
+  if (f.Wrong()) t.ndim = f.Of({-1, 33, INT32_MAX, INT32_MIN});
+  if (f.Wrong() && rank > 0) lent->dims[0] = f.Of<int64_t>({-1, INT64_MAX, int64_t{1} << 62});
+  if (f.Wrong() && rank > 0 && t.strides != nullptr) {  // terabytes of one element
+    lent->dims[0] = int64_t{1} << f.Of({20, 40, 50});
+    lent->strides[0] = 0;
+  }
+  if (f.Wrong()) t.data = nullptr;
+  if (f.Wrong()) t.shape = nullptr;
+  const bool none = f.Wrong() && f.OneIn(4);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  g_owed.fetch_add(1);
+  const bool ok = f.Leave(import(ctx, none ? nullptr : managed, out));
+  if (ok) return f.Keep(out);
+  // It stays ours.
+  EndLent(managed);
+}
+
+template <typename Managed>
+void Export(Fuzz& f, weft_error* (*lend)(weft_tensor*, Managed**)) {
+  weft_tensor* const tensor = f.Handle<weft_tensor>(false);
+  Managed** const out = f.Out<Managed*>(false);
+  f.Enter();
+  if (!f.Leave(lend(tensor, out))) return;
+  Managed* const managed = *out;
+  const DLTensor& t = managed->dl_tensor;
+  int64_t count = 1;
+  for (int32_t i = 0; i < t.ndim; ++i) count *= t.shape[i];
+  if (count > 0) {  // the whole of it can be read
+    const auto* const bytes = static_cast<const unsigned char*>(t.data) + t.byte_offset;
+    g_logged.fetch_add(bytes[0] + uint64_t{bytes[count * BytesOf(t.dtype.code | static_cast<uint32_t>(t.dtype.bits) << 8 | static_cast<uint32_t>(t.dtype.lanes) << 16) - 1]}, std::memory_order_relaxed);
+  }
+  if (managed->deleter != nullptr) managed->deleter(managed);
+}
+
+// --- Training ------------------------------------------------------------------------------------------------------------
+
+using MakeOptimizer = weft_error* (*)(weft_context*, weft_tensor* const*, size_t, const void*, weft_optimizer**);
+
+template <typename Options, typename Create>
+void CreateOptimizer(Fuzz& f, Create create, Options* options) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  size_t count = 0;
+  weft_tensor* const* params = f.Handles<weft_tensor>(&count);
+  weft_tensor* own[2];
+  if (f.OneIn(2)) {
+    own[0] = f.MakeTensor(WEFT_F32, {2, 3}), own[1] = f.MakeTensor(WEFT_F32, {3});
+    params = own, count = 2;
+  }
+  weft_optimizer** const out = f.Out<weft_optimizer*>(false);
+  f.Enter();
+  if (f.Leave(create(ctx, params, count, options, out))) f.Keep(out);
+}
+
+weft_adam_options* AdamOptions(Fuzz& f) {
+  auto* const options = f.Options<weft_adam_options>();
+  if (options != nullptr && f.OneIn(2)) options->beta1 = f.Real(), options->beta2 = f.Real(), options->epsilon = f.Real();
+  return options;
+}
+
+}  // namespace
+
+weft_context* MakeContext(Role role, uint64_t dice) {
+  const std::string cache = g_settings.folder + "/cache";
+  const auto setting = [](const char* name, const char* value) { return weft_setting{name, WEFT_STRLEN, value, WEFT_STRLEN}; };
+  const bool cuts = role != Role::kReference && role != Role::kCpu;
+  weft_setting all[10] = {setting("threads", "2"), setting("seed", "7")};
+  size_t count = 2;
+  all[count++] = setting("platform", role == Role::kCpu || (role == Role::kAny && dice % 16 == 0) ? "cpu" : "reference");
+  all[count++] = setting("max_pending_nodes", !cuts ? "0" : dice % 2 == 0 ? "30" : "3");
+  all[count++] = setting("max_pending_bytes", !cuts ? "0" : "65536");
+  all[count++] = setting("repetition_nodes", !cuts ? "0" : "20");
+  all[count++] = setting("mode", role == Role::kEager ? "eager" : role == Role::kDebug ? "debug" : "lazy");
+  all[count++] = setting("cache_mode", role == Role::kCpu ? "write" : dice % 4 == 1 ? "read" : "off");
+  all[count++] = setting("cache_dir", cache.c_str());
+  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+  options.settings = all;
+  options.setting_count = count;
+  if (dice % 3 == 0) {
+    g_owed.fetch_add(1);
+    options.log = Log, options.log_user_data = &g_owed, options.log_release = Ended;
+    options.min_log_level = static_cast<int32_t>(dice / 3 % 4);
+  }
+  if (dice % 5 == 0) {
+    g_owed.fetch_add(1);
+    options.pressure = Pressure, options.pressure_user_data = &g_owed, options.pressure_release = Ended;
+  }
+  weft_context* made = nullptr;
+  weft_error* const error = weft_context_create(&options, &made);
+  if (error != nullptr) {
+    std::printf("FAILED: no context: %s\n", weft_error_message(error, nullptr));
+    std::abort();
+  }
+  return made;
+}
+
+void Call_weft_error_new(Fuzz& f) {
+  const auto code = static_cast<weft_code>(f.OneOf({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0}));
+  const Text wrong = f.DrawText(Words::kKeys);
+  const Text text = f.Wrong() ? wrong : Text{"no fault of Weft's", WEFT_STRLEN};
+  f.Enter();
+  weft_error* const error = weft_error_new(code, text.data, text.length);
+  f.LeaveWith(error != nullptr);
+  weft_error_message(error, nullptr);
+  weft_error_release(error);
+}
+
+void Call_weft_context_create(Fuzz& f) {
+  auto* const options = f.Options<weft_context_options>();
+  if (options != nullptr) {
+    options->mode = static_cast<weft_mode>(f.OneOf({0, 1, 2, 3}));
+    options->settings = f.Settings(Words::kOptions, &options->setting_count);
+    if (!f.Wrong() || f.OneIn(2)) {
+      auto* const valid = static_cast<weft_setting*>(f.Block(sizeof(weft_setting)));
+      *valid = {"platform", WEFT_STRLEN, "reference", WEFT_STRLEN};
+      options->settings = valid, options->setting_count = 1;
+    }
+    const bool readable = options->struct_size >= 16 && options->struct_size <= 65536;
+    if (f.OneIn(2)) options->log = Log, options->log_user_data = &g_owed;
+    if (f.OneIn(4)) options->pressure = Pressure, options->pressure_user_data = &g_owed;
+    if (f.OneIn(6)) options->allocate = Allocate, options->free = f.Wrong() ? nullptr : Free;
+    options->log_user_data = options->pressure_user_data = &g_owed;
+    // What the library is not told of, it does not end.
+    if (readable && options->struct_size >= sizeof *options) options->log_release = Owed(f), options->pressure_release = Owed(f);
+  }
+  weft_context** const out = f.Out<weft_context*>(false);
+  f.Enter();
+  if (!f.Leave(weft_context_create(options, out))) return;
+  weft_context_release(*out);
+}
+
+void Call_weft_context_release(Fuzz& f) {
+  weft_context* ctx = f.Handle<weft_context>(true);
+  if (ctx != f.Context()) {
+    f.Enter();
+    weft_context_release(ctx);
+    return f.LeaveVoid();
+  }
+  f.Enter();
+  weft_context_release(ctx);
+  f.LeaveVoid();
+  f.ReplaceContext();
+}
+
+void Call_weft_context_set_log(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const auto level = static_cast<weft_log_level>(f.OneOf({0, 1, 2, 3, 4}));
+  const weft_log_fn log = f.OneIn(2) ? Log : nullptr;
+  const weft_release_fn release = g_settings.test_hang ? SleepForEver : Owed(f);
+  f.Enter();
+  f.Leave(weft_context_set_log(ctx, level, log, &g_owed, release));
+}
+
+void Call_weft_tensor_from_host(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_device* const device = f.Handle<weft_device>(true);
+  const auto dtype = static_cast<weft_dtype>(f.DTypeNumber());
+  const int64_t shapes[][3] = {{2, 3, 1}, {3, 2, 2}, {5, 1, 4}, {1, 1, 1}, {0, 3, 2}};
+  size_t rank = static_cast<size_t>(f.Roll(4));
+  auto* dims = static_cast<int64_t*>(f.Block(rank * sizeof(int64_t)));
+  int64_t count = 1;
+  const int64_t* const shape = shapes[f.Roll(5)];
+  for (size_t i = 0; i < rank; ++i) count *= dims[i] = shape[i];
+  size_t size = static_cast<size_t>(count * BytesOf(dtype));
+  void* data = f.Block(size);
+  if (BytesOf(dtype) != 0) f.Fill(data, dtype, count, 0, 0);
+  if (f.Wrong() && rank > 0) dims[f.Roll(static_cast<int>(rank))] = f.Of<int64_t>({-1, INT64_MAX, int64_t{1} << 62, INT64_MIN});
+  if (f.Wrong()) size = f.Of<size_t>({0, 1, SIZE_MAX, size + 1, size_t{1} << 62});
+  if (f.Wrong()) data = nullptr;
+  if (f.Wrong()) dims = nullptr;
+  if (f.Wrong()) rank = f.Of<size_t>({33, SIZE_MAX, size_t{1} << 62});
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (f.Leave(weft_tensor_from_host(ctx, device, dtype, dims, rank, data, size, out))) f.Keep(out);
+}
+
+void Call_weft_tensor_to_host(Fuzz& f) {
+  weft_tensor* const tensor = f.Handle<weft_tensor>(false);
+  uint64_t bytes = 0;
+  static_cast<void>(f.Helped(weft_tensor_size(tensor, &bytes)));
+  size_t size = bytes > (1 << 20) ? 0 : static_cast<size_t>(bytes);
+  void* data = f.Block(std::max<size_t>(size, 128));
+  if (f.Wrong()) size = f.Of<size_t>({0, 1, 64, 128, SIZE_MAX, size_t{1} << 62});
+  if (f.Wrong()) data = nullptr;
+  f.Enter();
+  f.Leave(weft_tensor_to_host(tensor, data, size));
+}
+
+void Call_weft_tensor_from_dlpack(Fuzz& f) { Import<DLManagedTensorVersioned>(f, weft_tensor_from_dlpack); }
+void Call_weft_tensor_from_dlpack_legacy(Fuzz& f) { Import<DLManagedTensor>(f, weft_tensor_from_dlpack_legacy); }
+void Call_weft_tensor_to_dlpack(Fuzz& f) { Export<DLManagedTensorVersioned>(f, weft_tensor_to_dlpack); }
+void Call_weft_tensor_to_dlpack_legacy(Fuzz& f) { Export<DLManagedTensor>(f, weft_tensor_to_dlpack_legacy); }
+
+void Call_weft_scope_mark(Fuzz& f) {
+  weft_scope* const scope = f.Handle<weft_scope>(false);
+  const char* const file = f.Of<const char*>({"one.c", "two.c", nullptr});  // stays valid
+  const auto line = static_cast<int32_t>(f.Integer());
+  f.Enter();
+  weft_context* const ctx = weft_scope_mark(scope, file, line);
+  f.LeaveWith(ctx != nullptr);
+  if (ctx == nullptr) return;
+  // What it is for: an operation, whose outcome the scope takes.
+  weft_tensor* const x = f.Handle<weft_tensor>(false);
+  weft_tensor* y = nullptr;
+  weft_error* const error = weft_abs(ctx, x, &y);
+  weft_tensor* const kept = weft_scope_adopt(scope, error, y);
+  if (kept == nullptr) return f.Complain("weft_scope_adopt gave NULL", "");
+  if (kept != y) f.KeepPoison(kept);
+}
+
+void Call_weft_scope_adopt(Fuzz& f) {
+  weft_scope* const scope = f.Handle<weft_scope>(false);
+  weft_error* const error = f.OneIn(8) ? weft_error_new(static_cast<weft_code>(1 + f.Roll(16)), "no fault of Weft's", WEFT_STRLEN)
+                            : f.Wrong() ? f.Handle<weft_error>(true)
+                                        : nullptr;
+  weft_tensor* const tensor = f.Wrong() ? f.Handle<weft_tensor>(true) : static_cast<weft_tensor*>(f.Take(Kind::kTensor));
+  f.Enter();
+  weft_tensor* const kept = weft_scope_adopt(scope, error, tensor);
+  f.LeaveWith(kept == tensor);
+  if (kept == nullptr && !t_hooks.counts && g_settings.starve == 0) f.Complain("weft_scope_adopt gave NULL", "");
+  if (kept != nullptr && kept != tensor) f.KeepPoison(kept);
+}
+
+void Call_weft_scope_keep(Fuzz& f) {
+  weft_scope* const scope = f.Handle<weft_scope>(false);
+  weft_tensor* tensor = f.Handle<weft_tensor>(false);
+  if (!f.Wrong() && scope != nullptr) {
+    weft_tensor* const made = f.MakeTensor(WEFT_F32, {2, 3});
+    weft_tensor_retain(made);
+    tensor = weft_scope_adopt(scope, nullptr, made);
+    if (tensor != made) f.KeepPoison(tensor);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (f.Leave(weft_scope_keep(scope, tensor, out))) f.Keep(out);
+}
+
+void Call_weft_scope_end(Fuzz& f) {
+  auto* const scope = f.Wrong() ? f.Handle<weft_scope>(true) : static_cast<weft_scope*>(f.Take(Kind::kScope));
+  f.Enter();
+  f.Leave(weft_scope_end(scope));
+  f.Bury(Kind::kScope, scope);
+}
+
+// One attribute as weft_op_apply takes it, perhaps in another type.
+static weft_attr AttrOf(Fuzz& f, const OpInfo& op, int i) {
+  weft_attr a = {};
+  a.name = f.Wrong() ? "no_attribute" : op.attr_names[i];
+  a.name_length = WEFT_STRLEN;
+  switch (op.kinds[i]) {
+    case AttrKind::kInt: a.type = WEFT_VALUE_INT, a.i = f.IntAttr(i); break;
+    case AttrKind::kDouble: a.type = WEFT_VALUE_DOUBLE, a.d = f.DoubleAttr(i); break;
+    case AttrKind::kBool: a.type = WEFT_VALUE_BOOL, a.i = f.BoolAttr(i); break;
+    case AttrKind::kDtype: a.type = WEFT_VALUE_DTYPE, a.i = f.DTypeAttr(i); break;
+    case AttrKind::kEnum: a.type = WEFT_VALUE_ENUM, a.i = f.EnumAttr(i); break;
+    case AttrKind::kInts: {
+      const int64_t* data = nullptr;
+      f.Ints(i, &data, &a.count);
+      a.type = WEFT_VALUE_INTS, a.data = data;
+      break;
+    }
+    default: a.type = WEFT_VALUE_NONE;
+  }
+  // Another type has no data that it could be read as.
+  if (f.Wrong()) a.type = static_cast<weft_value_type>(f.Of({0, 1, 2, 3, 4, 5, 9, -1, INT32_MAX})), a.data = nullptr;
+  return a;
+}
+
+void Call_weft_op_apply(Fuzz& f) {
+  const OpInfo& op = kOps[f.Roll(static_cast<int>(kOpCount))];
+  f.BeginOp(op);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  size_t inputs_count = static_cast<size_t>(op.operand_count), attrs_count = 0;
+  weft_tensor* const* inputs = nullptr;
+  if (f.sample_ != nullptr) inputs_count = static_cast<size_t>(f.sample_->operand_count);
+  auto* const own = static_cast<weft_tensor**>(f.Block(inputs_count * sizeof(weft_tensor*)));
+  for (size_t i = 0; i < inputs_count; ++i) own[i] = f.Operand(static_cast<int>(i));
+  inputs = own;
+  if (f.Wrong() && f.OneIn(3)) inputs = nullptr, inputs_count = f.Of<size_t>({1, SIZE_MAX});
+  auto* attrs = static_cast<weft_attr*>(f.Block(static_cast<size_t>(op.attr_count + 1) * sizeof(weft_attr)));
+  for (int i = 0; i < op.attr_count; ++i) {
+    if (f.Given(i) || !f.OneIn(3)) attrs[attrs_count++] = AttrOf(f, op, i);
+  }
+  if (attrs_count > 0 && f.Wrong()) attrs[attrs_count] = attrs[0], ++attrs_count;  // twice
+  Text name = {f.OneIn(2) ? op.c_name : op.name, WEFT_STRLEN};
+  if (f.Wrong() && f.OneIn(3)) name = f.DrawText(Words::kKeys);
+  if (f.Wrong() && f.OneIn(3)) attrs = nullptr, attrs_count = f.Of<size_t>({1, SIZE_MAX});
+  size_t capacity = 0;
+  weft_tensor** outputs = f.OutArray<weft_tensor*>(&capacity);
+  size_t* const count = f.Out<size_t>(false);
+  f.Enter();
+  if (!f.Leave(weft_op_apply(ctx, name.data, name.length, inputs, inputs_count, attrs, attrs_count, outputs, capacity, count))) return;
+  for (size_t i = 0; i < *count; ++i) f.KeepHandle(Kind::kTensor, outputs[i]);
+}
+
+void Call_weft_grad(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* x = f.MakeTensor(WEFT_F32, {2, 3});
+  weft_tensor *y = nullptr, *sum = nullptr;
+  static_cast<void>(f.Helped(weft_tensor_require_grad(x, 1)));
+  size_t count = 1;
+  weft_tensor* const* xs = &x;
+  if (f.Helped(weft_square(f.Context(), x, &y)) && f.Helped(weft_sum(f.Context(), y, nullptr, &sum))) {
+  }
+  weft_tensor* of = f.Wrong() ? f.Handle<weft_tensor>(false) : sum;
+  weft_tensor* const cotangent = f.Wrong() || f.OneIn(8) ? f.Handle<weft_tensor>(true) : nullptr;
+  if (f.OneIn(4)) of = f.Handle<weft_tensor>(false);  // whatever was recorded with what requires gradients
+  if (f.OneIn(4)) xs = f.Handles<weft_tensor>(&count);
+  weft_tensor** out = static_cast<weft_tensor**>(f.Block(3 * sizeof(weft_tensor*)));
+  if (f.Wrong()) out = nullptr;
+  f.Enter();
+  if (f.Leave(weft_grad(ctx, of, cotangent, xs, count, out))) {
+    for (size_t i = 0; i < count; ++i) f.KeepHandle(Kind::kTensor, out[i]);
+  }
+  weft_tensor_release(y);
+  weft_tensor_release(sum);
+}
+
+void Call_weft_sgd_create(Fuzz& f) {
+  auto* const options = f.Options<weft_sgd_options>();
+  if (options != nullptr && f.OneIn(2)) options->momentum = f.Real(), options->nesterov = static_cast<int32_t>(f.Integer());
+  CreateOptimizer(f, weft_sgd_create, options);
+}
+void Call_weft_adam_create(Fuzz& f) { CreateOptimizer(f, weft_adam_create, AdamOptions(f)); }
+void Call_weft_adamw_create(Fuzz& f) { CreateOptimizer(f, weft_adamw_create, AdamOptions(f)); }
+
+void Call_weft_optimizer_step(Fuzz& f) {
+  auto* const optimizer = f.Handle<weft_optimizer>(false);
+  size_t count = 2;
+  weft_tensor* const own[2] = {f.MakeTensor(WEFT_F32, {2, 3}), f.MakeTensor(WEFT_F32, {3})};
+  weft_tensor* const* grads = own;
+  if (f.Wrong() || f.OneIn(4)) grads = f.Handles<weft_tensor>(&count);
+  const double lr = f.Real();
+  f.Enter();
+  f.Leave(weft_optimizer_step(optimizer, grads, count, lr));
+}
+
+void Call_weft_optimizer_load(Fuzz& f) {
+  auto* const optimizer = f.Handle<weft_optimizer>(false);
+  auto* tree = f.Handle<weft_tree>(false);
+  weft_tree* own = nullptr;
+  if (f.OneIn(2) && f.Helped(weft_optimizer_state(optimizer, &own))) tree = own;
+  const uint32_t node = f.Wrong() ? static_cast<uint32_t>(f.Integer()) : WEFT_TREE_ROOT;
+  f.Enter();
+  f.Leave(weft_optimizer_load(optimizer, tree, node));
+  weft_tree_release(own);
+}
+
+}  // namespace weft::fuzz
