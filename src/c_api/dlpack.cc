@@ -107,8 +107,8 @@ absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> 
   if (!IsCompact(t)) {
     // A stride of 0 makes terabytes of one element.
     if (!MachineHas(bytes)) {
-      return NoLargeMemory(absl::StrCat("the dense form of a DLPack tensor ", NameOf(dtype), DimsToString(dims), ": ",
-                                        bytes, " bytes"));
+      return NoLargeMemory(
+          absl::StrCat("the dense form of a DLPack tensor ", NameOf(dtype), DimsToString(dims), ": ", bytes, " bytes"));
     }
     dense = Gather(t, data, bytes / static_cast<int64_t>(size), size);
     source = dense;

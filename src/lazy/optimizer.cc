@@ -83,7 +83,8 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
       const DType dtype = ComputeType(parameter->dtype());
       int64_t bytes;
       if (__builtin_mul_overflow(parameter->type().count(), int64_t{BytesOf(dtype)}, &bytes) || !MachineHas(bytes)) {
-        return UserErrorOf(absl::StatusCode::kResourceExhausted, "optimizer: no memory for the slots of a parameter that is ",
+        return UserErrorOf(absl::StatusCode::kResourceExhausted,
+                           "optimizer: no memory for the slots of a parameter that is ",
                            ir::ShortType(parameter->type()));
       }
       const std::vector<std::byte, LargeStdAllocator<std::byte>> zeros(static_cast<size_t>(bytes));
