@@ -72,14 +72,14 @@ WEFT_API void weft_checkpoint_info_init(void* options, size_t size) WEFT_NOEXCEP
 
 /* An empty tree: a dict without children.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_create(weft_tree** out) WEFT_NOEXCEPT;
 
 /* Adds an empty dict under a key of a dict, or at the end of a list.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_dict(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -87,7 +87,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_dict(weft_tree* tree, uint32_t 
 /* Adds an empty list.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_list(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -95,7 +95,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_list(weft_tree* tree, uint32_t 
 /* Adds nothing under a name.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_none(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -104,7 +104,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_none(weft_tree* tree, uint32_t 
  * stored once.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_tensor(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, weft_tensor* value, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -112,7 +112,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_tensor(weft_tree* tree, uint32_
 /* Adds a truth value.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_bool(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, int32_t value, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -120,7 +120,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_bool(weft_tree* tree, uint32_t 
 /* Adds an integer.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_i64(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, int64_t value, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -128,7 +128,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_i64(weft_tree* tree, uint32_t p
 /* Adds a double; every bit is kept, NaNs too.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_f64(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, double value, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -137,7 +137,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_f64(weft_tree* tree, uint32_t p
  *   key: may be NULL; key_length bytes; NULL in a list
  *   value: length bytes
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_text(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, const char* value, size_t length, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -146,7 +146,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_text(weft_tree* tree, uint32_t 
  *   key: may be NULL; key_length bytes; NULL in a list
  *   value: may be NULL; length bytes
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_bytes(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, const void* value, size_t length, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -154,7 +154,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_bytes(weft_tree* tree, uint32_t
 /* Adds a second name for a node that exists: tied weights. Never a copy on disk.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_alias(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, uint32_t target, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -162,60 +162,60 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_alias(weft_tree* tree, uint32_t
 /* Node by path from another node: keys and positions joined by "." ("layers.0.weight"); "." and "\\" inside a key are
  * preceded by "\\". Follows aliases.
  *   path: length bytes
- * Errors: INVALID_ARGUMENT, NOT_FOUND. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_find(weft_tree* tree, uint32_t from, const char* path, size_t length,
     uint32_t* out_node) WEFT_NOEXCEPT;
 
 /* What a node is.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_kind(weft_tree* tree, uint32_t node,
     weft_node_kind* out_kind) WEFT_NOEXCEPT;
 
 /* Number of children; 0 for leaves.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_size(weft_tree* tree, uint32_t node, uint32_t* out_count) WEFT_NOEXCEPT;
 
 /* Child by position, in order of addition.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_child(weft_tree* tree, uint32_t node, uint32_t index,
     uint32_t* out_node) WEFT_NOEXCEPT;
 
 /* Key of a node within its dict, borrowed until the tree changes; empty in lists.
  *   out_length: may be NULL
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_key(weft_tree* tree, uint32_t node, const char** out_key,
     size_t* out_length) WEFT_NOEXCEPT;
 
 /* The tensor of a node. Follows an alias.
  *   out_value: yours: release it
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_get_tensor(weft_tree* tree, uint32_t node,
     weft_tensor** out_value) WEFT_NOEXCEPT;
 
 /* The truth value of a node. Follows an alias.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_get_bool(weft_tree* tree, uint32_t node,
     int32_t* out_value) WEFT_NOEXCEPT;
 
 /* The integer of a node. Follows an alias.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_get_i64(weft_tree* tree, uint32_t node, int64_t* out_value) WEFT_NOEXCEPT;
 
 /* The number of a node, integers converted. Follows an alias.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_get_f64(weft_tree* tree, uint32_t node, double* out_value) WEFT_NOEXCEPT;
 
 /* Text or bytes of a node, borrowed until the tree changes. Follows an alias.
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_get_data(weft_tree* tree, uint32_t node, const void** out_data,
     size_t* out_length) WEFT_NOEXCEPT;
@@ -223,7 +223,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tree_get_data(weft_tree* tree, uint32_t 
 /* Adds a copy of another tree's structure below a key or at the end of a list, sharing its tensors.
  *   key: may be NULL; key_length bytes; NULL in a list
  *   out_node: may be NULL
- * Errors: INVALID_ARGUMENT, ALREADY_EXISTS. Threads: exclusive: tree. Since 1.0.
+ * Errors: INVALID_ARGUMENT, ALREADY_EXISTS, RESOURCE_EXHAUSTED, OUT_OF_RANGE. Threads: exclusive: tree. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tree_add_tree(weft_tree* tree, uint32_t parent, const char* key,
     size_t key_length, weft_tree* other, uint32_t* out_node) WEFT_NOEXCEPT;
@@ -263,8 +263,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_save(weft_context* ctx, const
  *   path: path_length bytes
  *   device: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED. Threads: any.
- * May block. May call hooks. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, CANCELLED,
+ * FAILED_PRECONDITION. Threads: any. May block. May call hooks. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_load(weft_context* ctx, const char* path, size_t path_length,
     weft_device* device, weft_tree** out) WEFT_NOEXCEPT;
@@ -272,19 +272,20 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_load(weft_context* ctx, const
 /* Opens a checkpoint and reads its table of contents.
  *   path: path_length bytes
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED. Threads: any. May block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any.
+ * May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_open(weft_context* ctx, const char* path, size_t path_length,
     weft_checkpoint_reader** out) WEFT_NOEXCEPT;
 
 /* Number of tensors.
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_count(weft_checkpoint_reader* reader,
     size_t* out_count) WEFT_NOEXCEPT;
 
 /* One tensor's name, type and shape. Set out->struct_size first (WEFT_CHECKPOINT_ENTRY_INIT).
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t index,
     weft_checkpoint_entry* out) WEFT_NOEXCEPT;
@@ -293,15 +294,15 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_entry(weft_checkpoint_
  *   path: path_length bytes
  *   device: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED. Threads: any. May block. Since
- * 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any.
+ * May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_load(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, weft_device* device, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* The user's metadata as a dict of text (bytes where it is not UTF-8 without NUL); empty if there is none.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, DATA_LOSS. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_metadata(weft_checkpoint_reader* reader,
     weft_tree** out) WEFT_NOEXCEPT;
@@ -309,20 +310,21 @@ WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_metadata(weft_checkpoi
 /* The whole tree, with every tensor read onto the device.
  *   device: may be NULL; NULL = default
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED. Threads: any. May block. Since 1.0.
+ * Errors: INVALID_ARGUMENT, DATA_LOSS, RESOURCE_EXHAUSTED, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. May block.
+ * Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_tree(weft_checkpoint_reader* reader, weft_device* device,
     weft_tree** out) WEFT_NOEXCEPT;
 
 /* Step, time, sizes and who wrote it. Set out->struct_size first (WEFT_CHECKPOINT_INFO_INIT).
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_info(weft_checkpoint_reader* reader,
     weft_checkpoint_info* out) WEFT_NOEXCEPT;
 
 /* The index of a tensor for weft_checkpoint_reader_entry, by path. Follows aliases: the entry's path is then another.
  *   path: path_length bytes
- * Errors: INVALID_ARGUMENT, NOT_FOUND. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_checkpoint_reader_find(weft_checkpoint_reader* reader, const char* path,
     size_t path_length, size_t* out_index) WEFT_NOEXCEPT;

@@ -43,7 +43,7 @@ struct DLManagedTensorVersioned;
  *   data: may be NULL; size bytes
  *   size: in bytes
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_dtype dtype,
     const int64_t* dims, size_t rank, const void* data, size_t size, weft_tensor** out) WEFT_NOEXCEPT;
@@ -51,21 +51,21 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_host(weft_context* ctx, weft
 /* A scalar of a float dtype, rounded. A run-time argument: other values later compile nothing new. For a factor, a
  * learning rate.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_f64(weft_context* ctx, weft_dtype dtype, double value,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* A scalar of an integer, bool or float dtype. INVALID_ARGUMENT if the value does not fit. A run-time argument.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_i64(weft_context* ctx, weft_dtype dtype, int64_t value,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* The same with a number that may be beyond INT64_MAX, which WEFT_U64 and floats from bf16 up hold.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_u64(weft_context* ctx, weft_dtype dtype, uint64_t value,
     weft_tensor** out) WEFT_NOEXCEPT;
@@ -107,91 +107,96 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_copy_to(weft_tensor* tensor, weft
  * calls the deleter once, when it no longer needs the memory: within a call into Weft, perhaps of another thread,
  * perhaps a release. On failure the caller keeps the tensor and the deleter is not called.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_dlpack(weft_context* ctx, struct DLManagedTensorVersioned* managed,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* The same for DLPack before version 1, which NumPy before 2.1 speaks.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_dlpack_legacy(weft_context* ctx, struct DLManagedTensor* managed,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Evaluates and lends the buffer as a read-only DLPack tensor (version 1). The consumer calls its deleter; until then
  * the buffer is never donated.
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, any. Threads: any. May block. May call hooks. Since
- * 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, any. Threads: any. May block. May
+ * call hooks. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_to_dlpack(weft_tensor* tensor,
     struct DLManagedTensorVersioned** out) WEFT_NOEXCEPT;
 
 /* The same in the form before version 1, which cannot say read-only: do not write to it.
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, any. Threads: any. May block. May call hooks. Since
- * 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, any. Threads: any. May block. May
+ * call hooks. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_to_dlpack_legacy(weft_tensor* tensor,
     struct DLManagedTensor** out) WEFT_NOEXCEPT;
 
 /* Element type.
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_dtype(weft_tensor* tensor, weft_dtype* out_dtype) WEFT_NOEXCEPT;
 
 /* Number of dimensions; 0 for a scalar.
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_rank(weft_tensor* tensor, size_t* out_rank) WEFT_NOEXCEPT;
 
 /* Dimensions: writes up to capacity of them and always the rank.
  *   out_dims: may be NULL; capacity entries
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_dims(weft_tensor* tensor, int64_t* out_dims, size_t capacity,
     size_t* out_rank) WEFT_NOEXCEPT;
 
 /* Number of elements.
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_count(weft_tensor* tensor, int64_t* out_count) WEFT_NOEXCEPT;
 
 /* Size in bytes of the dense row-major form, which weft_tensor_to_host writes.
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_size(weft_tensor* tensor, uint64_t* out_bytes) WEFT_NOEXCEPT;
 
 /* The device the value is or will be on.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_device(weft_tensor* tensor, weft_device** out) WEFT_NOEXCEPT;
 
 /* Evaluates, waits and copies all elements, dense and row-major. size is the tensor's size in bytes.
  *   data: may be NULL; size bytes
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, any. Threads: any. May block. May call hooks. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, any. Threads: any. May block. May call hooks.
+ * Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_to_host(weft_tensor* tensor, void* data, size_t size) WEFT_NOEXCEPT;
 
 /* The only element, as a double. Evaluates and waits.
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, any. Threads: any. May block. May call hooks. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, any. Threads: any. May block. May call hooks.
+ * Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_item_f64(weft_tensor* tensor, double* out_value) WEFT_NOEXCEPT;
 
 /* The only element of an integer or bool tensor. Evaluates and waits.
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, any. Threads: any. May block. May call hooks. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, any. Threads: any. May block. May call hooks.
+ * Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_item_i64(weft_tensor* tensor, int64_t* out_value) WEFT_NOEXCEPT;
 
 /* The only element of an integer or bool tensor that is not negative: all that WEFT_U64 holds. Evaluates and waits.
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, any. Threads: any. May block. May call hooks. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, any. Threads: any. May block. May call hooks.
+ * Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_item_u64(weft_tensor* tensor, uint64_t* out_value) WEFT_NOEXCEPT;
 
 /* The values as text for people, summarised like NumPy's. Evaluates and waits; computes nothing twice.
  *   options: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, any. Threads: any. May block. May call hooks. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, any. Threads: any. May block. May call hooks.
+ * Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_to_string(weft_tensor* tensor, const weft_print_options* options,
     weft_blob** out) WEFT_NOEXCEPT;
@@ -200,18 +205,18 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_to_string(weft_tensor* tensor, co
  * before does not lead to it. For any float tensor, computed or not. Gradients end there: it becomes a leaf, unless it
  * was recorded from tensors that require gradients itself; then they flow on to those. The mark stays with the tensor
  * when it is assigned to and when barriers pass. 0: takes the mark away and cuts the value off from its past.
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_require_grad(weft_tensor* tensor, int32_t on) WEFT_NOEXCEPT;
 
 /* The value survives the next barrier although a scope owns the handle, so that it can be read afterwards.
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_keep(weft_tensor* tensor) WEFT_NOEXCEPT;
 
 /* Rebinds target to value's value: an in-place update. What was recorded before keeps the old value. Same dtype and
  * shape. The old buffer is reused if nothing else refers to it.
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_assign(weft_tensor* target, weft_tensor* value) WEFT_NOEXCEPT;
 
@@ -231,7 +236,7 @@ WEFT_API void weft_tensor_release(weft_tensor* tensor) WEFT_NOEXCEPT;
 
 /* A new scope. Its tensors are released when it ends, and are not outputs of a barrier unless kept.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_scope_begin(weft_context* ctx, weft_scope** out) WEFT_NOEXCEPT;
 
@@ -255,19 +260,20 @@ WEFT_API weft_tensor* weft_scope_adopt(weft_scope* scope, weft_error* error, wef
 
 /* Moves a tensor out of the scope: the caller owns the reference that comes out, and the value survives barriers.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, any. Threads: exclusive: scope. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, any. Threads: exclusive: scope. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_scope_keep(weft_scope* scope, weft_tensor* tensor,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* The first error so far, or NULL. The scope goes on; each call gives an error of its own.
- * Errors: INVALID_ARGUMENT, any. Threads: exclusive: scope. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, any. Threads: exclusive: scope. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_scope_check(weft_scope* scope) WEFT_NOEXCEPT;
 
-/* Ends the scope: releases its tensors and the handle, and returns the first error, once.
+/* Ends the scope: releases its tensors and the handle, and returns the first error, once. Waits only where it ends a
+ * context that was released before it.
  *   scope: may be NULL; your reference is taken over
- * Errors: INVALID_ARGUMENT, any. Threads: exclusive: scope. Since 1.0.
+ * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, any. Threads: exclusive: scope. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_scope_end(weft_scope* scope) WEFT_NOEXCEPT;
 

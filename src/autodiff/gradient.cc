@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "absl/container/flat_hash_set.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::autodiff {
 namespace {
@@ -281,7 +281,7 @@ Value Parameter(const ir::Type& type) { return Value{Node::Create(ops::kOp_param
 
 // Values of a graph on stand-ins, made anew on what they stand for; what is bound already is not made.
 std::vector<Value> Instantiate(Builder& b, std::span<const Value> values, ir::ValueMap& map) {
-  absl::flat_hash_set<const Node*> needed;
+  HashSet<const Node*> needed;
   const auto need = [&](const Value& value) {
     if (value && map.Find(value) == nullptr) needed.insert(value.node.get());
   };

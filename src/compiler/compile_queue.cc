@@ -10,13 +10,19 @@
 
 namespace weft::compiler {
 
-CompileQueue::~CompileQueue() {
+void CompileQueue::EndThread() {
+  std::thread ending;
   {
     MutexLock lock(mutex_);
     stop_ = true;
+    ending = std::move(thread_);
   }
   changed_.NotifyAll();
-  if (thread_.joinable()) thread_.join();
+  if (ending.joinable()) ending.join();
+}
+
+CompileQueue::~CompileQueue() {
+  EndThread();
   MutexLock lock(mutex_);
   while (!jobs_.empty()) {
     const Ref<Job> job = std::move(jobs_.front());
@@ -48,6 +54,11 @@ Ref<CompileQueue::Job> CompileQueue::Enter(ProgramCache& cache, Wanted wanted) {
       if (other->cache_ == &cache && other->canonical_ == wanted.canonical) return other;
     }
     job = MakeRef<Job>();
+    if (stop_) {
+      job->result_ = absl::FailedPreconditionError("the context has been closed");
+      job->done_->Complete(absl::OkStatus());
+      return job;
+    }
     job->cache_ = &cache;
     job->canonical_ = wanted.canonical;
     job->nodes_ = wanted.nodes;
@@ -96,9 +107,12 @@ void CompileQueue::Work() {
   }
 }
 
-void CompileQueue::Drain() {
-  MutexLock lock(mutex_);
-  while (!jobs_.empty()) changed_.Wait(mutex_);
+void CompileQueue::Close() {
+  {
+    MutexLock lock(mutex_);
+    while (!jobs_.empty()) changed_.Wait(mutex_);
+  }
+  EndThread();
 }
 
 }  // namespace weft::compiler

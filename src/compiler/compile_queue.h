@@ -46,20 +46,22 @@ class CompileQueue {
   CompileQueue(const CompileQueue&) = delete;
   CompileQueue& operator=(const CompileQueue&) = delete;
 
-  // The cache outlives the queue. If no thread can be had, the call itself compiles.
+  // The cache outlives the queue. If no thread can be had, the call itself compiles. After Close
+  // FAILED_PRECONDITION.
   Ref<Job> Enter(ProgramCache& cache, Wanted wanted);
-  // Until nothing is left.
-  void Drain();
+  // Waits until nothing is left, and ends the thread: who later drops the last reference has nothing to wait for.
+  void Close();
 
  private:
   void Work();
+  void EndThread();
 
   Mutex mutex_;
   CondVar changed_;
   std::deque<Ref<Job>> jobs_ ABSL_GUARDED_BY(mutex_);  // the first is being compiled
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // set once, by who set started_
+  std::thread thread_ ABSL_GUARDED_BY(mutex_);  // there if started_ and not stop_
 };
 
 }  // namespace weft::compiler

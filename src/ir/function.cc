@@ -1,9 +1,8 @@
 // Finding and ordering the nodes of a function.
 #include "src/ir/function.h"
+#include "src/runtime/hash_map.h"
 
 #include <algorithm>
-
-#include "absl/container/flat_hash_set.h"
 
 namespace weft::ir {
 
@@ -31,7 +30,7 @@ Ref<const Function> Function::Create(std::string name, std::vector<Value> parame
   function->infos_ = std::move(infos);
   function->infos_.resize(function->parameters_.size());
   function->results_ = std::move(results);
-  absl::flat_hash_set<const Node*> parameter_nodes;
+  HashSet<const Node*> parameter_nodes;
   for (const Value& parameter : function->parameters_) {
     parameter_nodes.insert(parameter.node.get());
     function->nodes_.push_back(parameter.node.get());

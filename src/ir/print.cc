@@ -3,12 +3,12 @@
 #include <cmath>
 #include <cstring>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "src/ir/op_def.h"
 #include "src/ir/text.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::ir {
 namespace {
@@ -122,7 +122,7 @@ class Printer {
   std::string& out() { return out_; }
 
  private:
-  using Numbers = absl::flat_hash_map<const Node*, uint32_t>;
+  using Numbers = HashMap<const Node*, uint32_t>;
 
   static Numbers Number(const Function& function);
   void PrintValue(const Value& value, const Numbers& numbers);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
+
 #include "src/ir/text.h"
 
 namespace weft::ir {

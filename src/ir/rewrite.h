@@ -1,10 +1,13 @@
 // Rebuilds graphs node by node: the one loop under all passes, and how the engine clones recorded nodes into a function.
 #pragma once
 
-#include "absl/container/flat_hash_map.h"
+#include <unordered_map>
+
 #include "absl/functional/function_ref.h"
+#include "absl/hash/hash.h"
 #include "src/ir/builder.h"
 #include "src/ir/function.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::ir {
 
@@ -21,7 +24,7 @@ class ValueMap {
 
  private:
   using Key = std::pair<const Node*, uint32_t>;
-  absl::flat_hash_map<Key, Value> map_;
+  HashMap<Key, Value> map_;
 };
 
 // What a rewriting rule sees of one node: its operands and regions are already new.

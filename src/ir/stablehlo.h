@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "absl/container/flat_hash_map.h"
 #include "src/ir/function.h"
+#include "src/runtime/hash_map.h"
 #include "src/runtime/status.h"
 
 namespace weft::ir {
@@ -65,7 +65,7 @@ class StableHloWriter {
 
  private:
   friend absl::StatusOr<std::string> ToStableHlo(const Module& module, const StableHloOptions& options);
-  using Names = absl::flat_hash_map<const Node*, std::string>;
+  using Names = HashMap<const Node*, std::string>;
 
   explicit StableHloWriter(const StableHloOptions& options) : options_(options) {}
 
@@ -83,8 +83,8 @@ class StableHloWriter {
   int depth_ = 0;
   uint64_t next_ = 0;
   const Node* node_ = nullptr;
-  Names names_;                                   // of the function being printed
-  absl::flat_hash_map<std::string, Type> types_;  // of every name in it
+  Names names_;                       // of the function being printed
+  HashMap<std::string, Type> types_;  // of every name in it
 };
 
 }  // namespace weft::ir

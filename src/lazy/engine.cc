@@ -123,7 +123,7 @@ absl::Status Engine::Close() {
     Lock lock(recorder_);
     recorder_.Close();
   }
-  evaluator_.Drain();
+  evaluator_.Close();
   if (store_ != nullptr) store_->Drain();
   services_.FlushLog();
   return status;

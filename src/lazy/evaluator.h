@@ -42,8 +42,8 @@ class Evaluator {
   absl::Status WaitFor(const Job& job);
 
   CutPlanner& planner() { return planner_; }
-  // Until every program has been compiled that somebody wanted. Without the lock.
-  void Drain() { compiles_.Drain(); }
+  // Waits until every program has been compiled that somebody wanted; then there are no more. Without the lock.
+  void Close() { compiles_.Close(); }
 
  private:
   using Plan = absl::FunctionRef<void(Cut* cut)>;

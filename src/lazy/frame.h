@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "src/ir/function.h"
 #include "src/lazy/mesh_state.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::lazy {
 
@@ -43,7 +43,7 @@ class Frame final : public RefCounted {
 
  private:
   ~Frame() override = default;
-  absl::flat_hash_map<ir::Value, size_t> captured_;  // values as they were to places among the captures
+  HashMap<ir::Value, size_t> captured_;  // values as they were to places among the captures
 };
 
 // The deeper of two of which one is in the other; nothing if neither is.

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "src/ir/builder.h"
 #include "src/ops/registry.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::lazy {
 namespace {
@@ -18,7 +18,7 @@ constexpr size_t kNamed = 3;
 
 std::string LargestLive(const LiveList& live) {
   std::vector<std::pair<int64_t, const Tensor*>> found;
-  absl::flat_hash_set<const Data*> seen;
+  HashSet<const Data*> seen;
   int64_t total = 0;
   for (const Tensor& tensor : live) {
     const Data* const data = tensor.value() ? DataOf(tensor.value()) : nullptr;

@@ -1,6 +1,8 @@
 /* Contexts: options and their environment, log and allocator hooks, devices, cancelling, use after fork. */
 #define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -263,6 +265,42 @@ static void a_context_does_not_survive_fork(void) {
   weft_context_release(ctx);
 }
 
+static void nap(void) {
+  const struct timespec pause = {0, 5000000};
+  nanosleep(&pause, NULL);
+}
+
+static int threads_of_this_process(void) {
+  int count = 0;
+  DIR* tasks = opendir("/proc/self/task");
+  const struct dirent* entry;
+  while (tasks != NULL && (entry = readdir(tasks)) != NULL) count += entry->d_name[0] != '.';
+  if (tasks != NULL) closedir(tasks);
+  return count;
+}
+
+/* Whoever releases the last tensor, perhaps a finalizer, has nothing to wait for: the context ended its threads. */
+static void a_context_takes_its_threads_with_it(void) {
+  const weft_setting settings[] = {{"platform", WEFT_STRLEN, "reference", WEFT_STRLEN}, {"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}};
+  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+  weft_context* ctx = NULL;
+  weft_tensor *x, *y = NULL;
+  int before, i;
+  options.settings = settings;
+  options.setting_count = 2;
+  before = threads_of_this_process();
+  MUST(weft_context_create(&options, &ctx));
+  x = ramp(ctx, DIMS(3));
+  MUST(weft_add(ctx, x, x, &y));
+  MUST(weft_eval(ctx, &y, 1, NULL));
+  CHECK(before == 0 || threads_of_this_process() > before);
+  weft_context_release(ctx);
+  for (i = 0; i < 200 && threads_of_this_process() > before; ++i) nap(); /* the system takes its time to strike it off */
+  CHECK_EQUAL(threads_of_this_process(), before);
+  weft_tensor_release(x);
+  weft_tensor_release(y);
+}
+
 int main(void) {
   every_variable_has_an_option_that_reads_it();
   settings_that_cannot_be();
@@ -272,5 +310,6 @@ int main(void) {
   cancelling();
   timeouts_of_any_size();
   a_context_does_not_survive_fork();
+  a_context_takes_its_threads_with_it();
   return done("context");
 }

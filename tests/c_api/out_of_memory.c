@@ -230,6 +230,8 @@ static void copy_in_and_out(void) {
 static int g_ended;
 static void ended(void* data) { ++*(int*)data; }
 static void scopes_and_hooks(void) {
+  static const weft_setting settings[] = {{"threads", WEFT_STRLEN, "1", WEFT_STRLEN}, {"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}};
+  static const float one[1] = {1};
   weft_context* ctx = NULL;
   weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
   weft_scope* scope = NULL;
@@ -237,6 +239,8 @@ static void scopes_and_hooks(void) {
   size_t count;
   int handed = 0;
   g_ended = 0;
+  options.settings = settings;
+  options.setting_count = 2;
   options.log_release = options.pressure_release = ended;
   options.log_user_data = options.pressure_user_data = &g_ended;
   options.mode = WEFT_MODE_LAZY;
@@ -245,7 +249,7 @@ static void scopes_and_hooks(void) {
     ++handed;
     well(weft_context_set_log(ctx, WEFT_LOG_OFF, NULL, &g_ended, ended));
     if (well(weft_scope_begin(ctx, &scope))) {
-      if (well(weft_tensor_from_f64(ctx, WEFT_F32, 1, &t))) {
+      if (well(weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(1), one, sizeof one, &t))) {
         weft_scope_adopt(scope, NULL, t);
         if (well(weft_scope_keep(scope, t, &kept))) weft_tensor_release(kept);
       }

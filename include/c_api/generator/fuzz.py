@@ -12,7 +12,8 @@ PART = 100  # functions per file
 
 SPECIAL = """weft_error_new weft_context_create weft_context_release weft_context_set_log weft_tensor_from_host weft_tensor_to_host
 weft_tensor_from_dlpack weft_tensor_from_dlpack_legacy weft_tensor_to_dlpack weft_tensor_to_dlpack_legacy weft_scope_mark
-weft_scope_adopt weft_scope_keep weft_scope_end weft_op_apply weft_grad weft_sgd_create weft_adam_create weft_adamw_create weft_optimizer_step
+weft_scope_adopt weft_scope_keep weft_scope_end weft_op_apply weft_op_apply_on
+weft_op_apply_many weft_op_vjp weft_split weft_grad weft_sgd_create weft_adam_create weft_adamw_create weft_optimizer_step
 weft_optimizer_load""".split()
 
 # What texts are drawn from, by parameter; the function's own line beats the parameter's.
@@ -138,7 +139,9 @@ class Drawing:
             self.say("%s* const %s = f.OutStruct<%s>();", pointee, n, pointee)
         else:
             self.say("%s* const %s = f.Out<%s>(%s);", pointee, n, pointee, nullable)
-        if p.get("ownership") == "own":
+        if p.get("ownership") == "own" and "full" in p.get("length", {}):
+            self.after.append("for (size_t i = 0; i < *%s; ++i) f.Keep(&%s[i]);" % (p["length"]["full"], n))
+        elif p.get("ownership") == "own":
             self.after.append("f.Keep(%s);" % n)
 
     def text(self):

@@ -82,10 +82,14 @@ void BlockPool::Give(void* block, int64_t bytes) {
     MutexLock lock(mutex_);
     in_use_ -= capacity;
     if (kept_ + capacity <= kKeep) {
-      if (free_.size() <= static_cast<size_t>(bucket)) free_.resize(bucket + 1);
-      free_[bucket].push_back(block);
-      kept_ += capacity;
-      return;
+      try {
+        if (free_.size() <= static_cast<size_t>(bucket)) free_.resize(bucket + 1);
+        free_[bucket].push_back(block);
+        kept_ += capacity;
+        return;
+      } catch (const std::bad_alloc&) {
+        // No memory to note it in: it goes back. Destructors come here, which cannot fail.
+      }
     }
   }
   budget_->Free(block, static_cast<size_t>(capacity));

@@ -121,7 +121,7 @@ void Fuzz::OneCall() {
   role_ = static_cast<int>(role);
   const int level = Roll(16);
   wrong_ = level < 9 ? 0 : level < 15 ? UINT32_MAX / 10 : UINT32_MAX / 2;
-  poisoned_ = false;
+  poisoned_ = strange_ = false;
   op_ = nullptr;
   kFunctions[function_].call(*this);
   EndCall();
@@ -149,7 +149,7 @@ void Fuzz::Left(bool ok) {
   if (ok) ++seen.ok;
   seen.longest_ns = std::max(seen.longest_ns, NowNs() - started_ns_);
   // Elsewhere operations run as they are recorded, or what is pending becomes too much: then they wait for it.
-  if (role_ > static_cast<int>(Role::kCpu)) return;
+  if (role_ > static_cast<int>(Role::kCpu) || strange_) return;
   for (int i = 0; i < kWaits; ++i) seen.waits[i] += t_hooks.waits[i];
   seen.longest_lock_ns = std::max(seen.longest_lock_ns, t_hooks.lock_ns);
 }
@@ -280,8 +280,10 @@ void Fuzz::KeepHandle(Kind kind, void* handle) {
 
 void Fuzz::KeepPoison(weft_tensor* tensor) { world_.poisons[Roll(kPlaces)].store(reinterpret_cast<uintptr_t>(tensor)); }
 
-void* Fuzz::Hostile(Kind kind, bool nullable) {
-  switch (Roll(8)) {
+void* Fuzz::Hostile(Kind kind) {
+  const int choice = Roll(8);
+  strange_ = strange_ || choice > 1;
+  switch (choice) {
     case 0:
     case 1: return nullptr;
     case 2:
@@ -300,11 +302,10 @@ void* Fuzz::Hostile(Kind kind, bool nullable) {
     }
     default: return reinterpret_cast<void*>(OneIn(2) ? Bits() : Of<uint64_t>({1, 16, UINT64_MAX, 0x7FFFFFFFFFFFFFF0}));
   }
-  static_cast<void>(nullable);
 }
 
 void* Fuzz::AnyHandle(Kind kind, bool nullable) {
-  if (Wrong()) return Hostile(kind, nullable);
+  if (Wrong()) return Hostile(kind);
   if (nullable && OneIn(3)) return nullptr;
   return Pick(kind);
 }
@@ -474,7 +475,7 @@ void Fuzz::BeginOp(const OpInfo& op) {
 }
 
 weft_tensor* Fuzz::Operand(int i) {
-  if (Wrong()) return static_cast<weft_tensor*>(Hostile(Kind::kTensor, true));
+  if (Wrong()) return static_cast<weft_tensor*>(Hostile(Kind::kTensor));
   // Results of other operations, so that graphs grow; they often do not fit.
   if (OneIn(6)) return static_cast<weft_tensor*>(Pick(Kind::kTensor));
   if (sample_ == nullptr || i >= sample_->operand_count) return nullptr;

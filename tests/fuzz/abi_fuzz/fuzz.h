@@ -248,7 +248,11 @@ class Fuzz {
     retain(handle);
     LeaveVoid();
     // Whether it has one more reference is not told; a release too many harms nobody.
-    if (handle != nullptr) Put(KindOf<H>::kKind, handle);
+    if (poisoned_) {
+      GiveBack(KindOf<H>::kKind, handle);
+    } else if (handle != nullptr) {
+      Put(KindOf<H>::kKind, handle);
+    }
   }
   template <typename H>
   void Release(void (*release)(H*)) {
@@ -283,12 +287,12 @@ class Fuzz {
   void Complain(const char* what, const std::string& text);
   void Reproduce(char* text, size_t size) const;
   const Function& function() const { return kFunctions[function_]; }
-  bool MayBePoisoned() const { return poisoned_; }
 
   // For special.cc.
   const OpInfo* op_ = nullptr;
   const Sample* sample_ = nullptr;
-  bool poisoned_ = false;
+  bool poisoned_ = false;  // an operand may be a failed scope's
+  bool strange_ = false;   // a handle may be of another context
 
  private:
   struct Watch {
@@ -298,7 +302,7 @@ class Fuzz {
   };
   void* AnyHandle(Kind kind, bool nullable);
   void** AnyHandles(Kind kind, size_t* count);
-  void* Hostile(Kind kind, bool nullable);
+  void* Hostile(Kind kind);
   void* AnyOptions(size_t known);
   void* AnyOutStruct(size_t known);
   void* Watched(size_t size);

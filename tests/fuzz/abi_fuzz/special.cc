@@ -355,31 +355,155 @@ static weft_attr AttrOf(Fuzz& f, const OpInfo& op, int i) {
   return a;
 }
 
-void Call_weft_op_apply(Fuzz& f) {
-  const OpInfo& op = kOps[f.Roll(static_cast<int>(kOpCount))];
-  f.BeginOp(op);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  size_t inputs_count = static_cast<size_t>(op.operand_count), attrs_count = 0;
-  weft_tensor* const* inputs = nullptr;
-  if (f.sample_ != nullptr) inputs_count = static_cast<size_t>(f.sample_->operand_count);
-  auto* const own = static_cast<weft_tensor**>(f.Block(inputs_count * sizeof(weft_tensor*)));
-  for (size_t i = 0; i < inputs_count; ++i) own[i] = f.Operand(static_cast<int>(i));
-  inputs = own;
-  if (f.Wrong() && f.OneIn(3)) inputs = nullptr, inputs_count = f.Of<size_t>({1, SIZE_MAX});
-  auto* attrs = static_cast<weft_attr*>(f.Block(static_cast<size_t>(op.attr_count + 1) * sizeof(weft_attr)));
-  for (int i = 0; i < op.attr_count; ++i) {
-    if (f.Given(i) || !f.OneIn(3)) attrs[attrs_count++] = AttrOf(f, op, i);
+namespace {
+
+// A call of some operation by name.
+struct Applied {
+  const OpInfo* op = nullptr;
+  Text name = {};
+  weft_tensor** inputs = nullptr;  // null where the count lies
+  size_t input_count = 0;
+  weft_attr* attrs = nullptr;
+  size_t attr_count = 0;
+};
+
+Applied DrawApplied(Fuzz& f) {
+  Applied a;
+  a.op = &kOps[f.Roll(static_cast<int>(kOpCount))];
+  f.BeginOp(*a.op);
+  a.input_count = static_cast<size_t>(f.sample_ != nullptr ? f.sample_->operand_count : a.op->operand_count);
+  a.inputs = static_cast<weft_tensor**>(f.Block(a.input_count * sizeof(weft_tensor*)));
+  for (size_t i = 0; i < a.input_count; ++i) a.inputs[i] = f.Operand(static_cast<int>(i));
+  if (f.Wrong() && f.OneIn(3)) a.inputs = nullptr, a.input_count = f.Of<size_t>({1, SIZE_MAX});
+  a.attrs = static_cast<weft_attr*>(f.Block(static_cast<size_t>(a.op->attr_count + 1) * sizeof(weft_attr)));
+  for (int i = 0; i < a.op->attr_count; ++i) {
+    if (f.Given(i) || !f.OneIn(3)) a.attrs[a.attr_count++] = AttrOf(f, *a.op, i);
   }
-  if (attrs_count > 0 && f.Wrong()) attrs[attrs_count] = attrs[0], ++attrs_count;  // twice
-  Text name = {f.OneIn(2) ? op.c_name : op.name, WEFT_STRLEN};
-  if (f.Wrong() && f.OneIn(3)) name = f.DrawText(Words::kKeys);
-  if (f.Wrong() && f.OneIn(3)) attrs = nullptr, attrs_count = f.Of<size_t>({1, SIZE_MAX});
+  if (a.attr_count > 0 && f.Wrong()) a.attrs[a.attr_count] = a.attrs[0], ++a.attr_count;  // twice
+  a.name = {f.OneIn(2) ? a.op->c_name : a.op->name, WEFT_STRLEN};
+  if (f.Wrong() && f.OneIn(3)) a.name = f.DrawText(Words::kKeys);
+  if (f.Wrong() && f.OneIn(3)) a.attrs = nullptr, a.attr_count = f.Of<size_t>({1, SIZE_MAX});
+  return a;
+}
+
+}  // namespace
+
+void Call_weft_op_apply(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Applied a = DrawApplied(f);
   size_t capacity = 0;
   weft_tensor** outputs = f.OutArray<weft_tensor*>(&capacity);
   size_t* const count = f.Out<size_t>(false);
   f.Enter();
-  if (!f.Leave(weft_op_apply(ctx, name.data, name.length, inputs, inputs_count, attrs, attrs_count, outputs, capacity, count))) return;
+  if (!f.Leave(weft_op_apply(ctx, a.name.data, a.name.length, a.inputs, a.input_count, a.attrs, a.attr_count, outputs, capacity,
+                             count)))
+    return;
   for (size_t i = 0; i < *count; ++i) f.KeepHandle(Kind::kTensor, outputs[i]);
+}
+
+void Call_weft_op_apply_on(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_device* const device = f.Handle<weft_device>(true);
+  const Applied a = DrawApplied(f);
+  size_t capacity = 0;
+  weft_tensor** outputs = f.OutArray<weft_tensor*>(&capacity);
+  auto* const infos = f.OneIn(2) ? static_cast<weft_tensor_info*>(f.Block(capacity * sizeof(weft_tensor_info))) : nullptr;
+  size_t* const count = f.Out<size_t>(false);
+  f.Enter();
+  if (!f.Leave(weft_op_apply_on(ctx, device, a.name.data, a.name.length, a.inputs, a.input_count, a.attrs, a.attr_count, outputs,
+                                infos, capacity, count)))
+    return;
+  for (size_t i = 0; i < *count; ++i) f.KeepHandle(Kind::kTensor, outputs[i]);
+}
+
+// One drawn operation, and others on its results.
+void Call_weft_op_apply_many(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Applied a = DrawApplied(f);
+  const size_t call_count = static_cast<size_t>(1 + f.Roll(3));
+  auto* calls = static_cast<weft_op_call*>(f.Block(call_count * sizeof(weft_op_call)));
+  const size_t shown = a.inputs != nullptr ? a.input_count : 0;
+  auto* first = static_cast<weft_op_input*>(f.Block((shown + 1) * sizeof(weft_op_input)));
+  for (size_t i = 0; i < shown; ++i) first[i].tensor = a.inputs[i];
+  for (size_t c = 0; c < call_count; ++c) {
+    weft_op_call& call = calls[c];
+    if (f.Wrong() && f.OneIn(3)) call.reserved = 1;
+    call.drop = f.Of<int32_t>({0, 0, 1});
+    if (f.Wrong()) call.device = f.Handle<weft_device>(true);
+    if (c == 0) {
+      call.name = a.name.data, call.name_length = a.name.length;
+      call.inputs = a.inputs != nullptr ? first : nullptr, call.input_count = a.input_count;
+      call.attrs = a.attrs, call.attr_count = a.attr_count;
+      continue;
+    }
+    auto* inputs = static_cast<weft_op_input*>(f.Block(2 * sizeof(weft_op_input)));
+    for (size_t i = 0; i < 2; ++i) {
+      inputs[i].is_result = 1;
+      inputs[i].call = f.Wrong() ? static_cast<uint64_t>(f.Integer()) : c - 1;
+      inputs[i].result = f.Wrong() ? static_cast<uint32_t>(f.Integer()) : 0;
+      if (f.Wrong() && f.OneIn(3)) inputs[i].tensor = f.Handle<weft_tensor>(false);
+    }
+    call.name = f.OneIn(2) ? "maximum" : "stop_gradient", call.name_length = WEFT_STRLEN;
+    call.inputs = inputs, call.input_count = call.name[0] == 'm' ? 2 : 1;
+  }
+  const size_t count_said = f.Wrong() && f.OneIn(3) ? 0 : call_count;
+  if (f.Wrong() && f.OneIn(3)) calls = nullptr;
+  size_t capacity = 0;
+  weft_tensor** outputs = f.OutArray<weft_tensor*>(&capacity);
+  auto* const infos = f.OneIn(2) ? static_cast<weft_tensor_info*>(f.Block(capacity * sizeof(weft_tensor_info))) : nullptr;
+  size_t* const count = f.Out<size_t>(false);
+  f.Enter();
+  if (!f.Leave(weft_op_apply_many(ctx, calls, count_said, outputs, infos, capacity, count))) return;
+  for (size_t i = 0; i < *count; ++i) f.KeepHandle(Kind::kTensor, outputs[i]);
+}
+
+// With the operation's own result as cotangent, whose type is right, or with none that flows.
+void Call_weft_op_vjp(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Applied a = DrawApplied(f);
+  weft_tensor* made[4] = {};
+  size_t made_count = 0;
+  static_cast<void>(f.Helped(weft_op_apply(f.Context(), a.op->c_name, WEFT_STRLEN, a.inputs, a.inputs != nullptr ? a.input_count : 0,
+                                           a.attrs, a.attrs != nullptr ? a.attr_count : 0, made, 4, &made_count)));
+  size_t result_count = made_count;
+  weft_tensor** results = f.OneIn(2) ? made : nullptr;
+  weft_tensor** cotangents = static_cast<weft_tensor**>(f.Block(4 * sizeof(weft_tensor*)));
+  for (size_t i = 0; i < made_count; ++i) cotangents[i] = f.Wrong() ? f.Handle<weft_tensor>(true) : made[i];
+  if (f.Wrong() && f.OneIn(3)) result_count = static_cast<size_t>(f.Roll(5));
+  if (f.Wrong() && f.OneIn(3)) cotangents = nullptr;
+  const size_t shown = a.inputs != nullptr ? a.input_count : 0;
+  auto* const wanted = f.OneIn(2) ? static_cast<int32_t*>(f.Block(shown * sizeof(int32_t))) : nullptr;
+  for (size_t i = 0; wanted != nullptr && i < shown; ++i) wanted[i] = f.Of<int32_t>({0, 1, 1});
+  auto** out = f.Wrong() && f.OneIn(3) ? nullptr : static_cast<weft_tensor**>(f.Block((shown + 1) * sizeof(weft_tensor*)));
+  f.Enter();
+  if (f.Leave(weft_op_vjp(ctx, a.name.data, a.name.length, a.inputs, a.input_count, a.attrs, a.attr_count, results, cotangents,
+                          result_count, shown == a.input_count ? wanted : nullptr, out))) {
+    for (size_t i = 0; i < shown; ++i) {
+      if (out[i] != nullptr) f.KeepHandle(Kind::kTensor, out[i]);
+    }
+  }
+  for (weft_tensor* tensor : made) weft_tensor_release(tensor);
+}
+
+namespace {
+
+weft_tensor* DrawCut(Fuzz& f) { return f.Wrong() ? f.Handle<weft_tensor>(false) : f.MakeTensor(WEFT_F32, {2, 3}); }
+
+}  // namespace
+
+void Call_weft_split(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = DrawCut(f);
+  size_t count = 2;
+  auto* sizes = static_cast<int64_t*>(f.Block(2 * sizeof(int64_t)));
+  const int64_t axis = f.Wrong() ? f.Integer() : 1;
+  sizes[0] = f.Wrong() ? f.Integer() : f.Roll(4);
+  sizes[1] = 3 - (sizes[0] & 3);
+  if (f.Wrong() && f.OneIn(3)) sizes = nullptr, count = f.Of<size_t>({1, SIZE_MAX});
+  auto** const out = f.Wrong() && f.OneIn(3) ? nullptr : static_cast<weft_tensor**>(f.Block(2 * sizeof(weft_tensor*)));
+  f.Enter();
+  if (!f.Leave(weft_split(ctx, x, sizes, count, axis, out))) return;
+  for (size_t i = 0; i < count; ++i) f.KeepHandle(Kind::kTensor, out[i]);
 }
 
 void Call_weft_grad(Fuzz& f) {

@@ -26,6 +26,14 @@ void Call_weft_get_api(Fuzz& f) {
   static_cast<void>(result);
 }
 
+void Call_weft_api_json(Fuzz& f) {
+  size_t* const out_length = f.Out<size_t>(true);
+  f.Enter();
+  const auto result = weft_api_json(out_length);
+  f.LeaveWith(result != nullptr);
+  static_cast<void>(result);
+}
+
 void Call_weft_get_proc(Fuzz& f) {
   const Text name_ = f.DrawText(Words::kFunctions);
   const char* const name = name_.data;
@@ -290,6 +298,41 @@ void Call_weft_tensor_from_u64(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_tensor_constant_like(Fuzz& f) {
+  weft_tensor* const like = f.Handle<weft_tensor>(false);
+  const double value = f.Real();
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tensor_constant_like(like, value, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tensor_argument_like(Fuzz& f) {
+  weft_tensor* const like = f.Handle<weft_tensor>(false);
+  const double value = f.Real();
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tensor_argument_like(like, value, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tensor_copy(Fuzz& f) {
+  weft_tensor* const tensor = f.Handle<weft_tensor>(false);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tensor_copy(tensor, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tensor_copy_to(Fuzz& f) {
+  weft_tensor* const tensor = f.Handle<weft_tensor>(false);
+  weft_device* const device = f.Handle<weft_device>(true);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tensor_copy_to(tensor, device, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_tensor_dtype(Fuzz& f) {
   weft_tensor* const tensor = f.Handle<weft_tensor>(false);
   weft_dtype* const out_dtype = f.Out<weft_dtype>(false);
@@ -415,6 +458,31 @@ void Call_weft_scope_check(Fuzz& f) {
   f.Leave(weft_scope_check(scope));
 }
 
+void Call_weft_chunk(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Handle<weft_tensor>(false);
+  const int64_t chunks = static_cast<int64_t>(f.Integer());
+  const int64_t axis = static_cast<int64_t>(f.Integer());
+  size_t capacity = 0;
+  weft_tensor** const outputs = f.OutArray<weft_tensor*>(&capacity);
+  size_t* const out_count = f.Out<size_t>(false);
+  f.Enter();
+  if (!f.Leave(weft_chunk(ctx, x, chunks, axis, outputs, capacity, out_count))) return;
+  for (size_t i = 0; i < *out_count; ++i) f.Keep(&outputs[i]);
+}
+
+void Call_weft_unstack(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Handle<weft_tensor>(false);
+  const int64_t axis = static_cast<int64_t>(f.Integer());
+  size_t capacity = 0;
+  weft_tensor** const outputs = f.OutArray<weft_tensor*>(&capacity);
+  size_t* const out_count = f.Out<size_t>(false);
+  f.Enter();
+  if (!f.Leave(weft_unstack(ctx, x, axis, outputs, capacity, out_count))) return;
+  for (size_t i = 0; i < *out_count; ++i) f.Keep(&outputs[i]);
+}
+
 void Call_weft_op_list(Fuzz& f) {
   size_t capacity = 0;
   const char** const out_names = f.OutArray<const char*>(&capacity);
@@ -480,6 +548,17 @@ void Call_weft_eval(Fuzz& f) {
   weft_event** const out_event = f.Out<weft_event*>(true);
   f.Enter();
   if (!f.Leave(weft_eval(ctx, tensors, count, out_event))) return;
+  f.Keep(out_event);
+}
+
+void Call_weft_compile(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_device* const device = f.Handle<weft_device>(true);
+  size_t count = 0;
+  weft_tensor* const* const tensors = f.Handles<weft_tensor>(&count);
+  weft_event** const out_event = f.Out<weft_event*>(true);
+  f.Enter();
+  if (!f.Leave(weft_compile(ctx, device, tensors, count, out_event))) return;
   f.Keep(out_event);
 }
 
@@ -767,75 +846,6 @@ void Call_weft_checkpoint_reader_open(Fuzz& f) {
   weft_checkpoint_reader** const out = f.Out<weft_checkpoint_reader*>(false);
   f.Enter();
   if (!f.Leave(weft_checkpoint_reader_open(ctx, path, path_length, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_checkpoint_reader_count(Fuzz& f) {
-  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
-  size_t* const out_count = f.Out<size_t>(false);
-  f.Enter();
-  f.Leave(weft_checkpoint_reader_count(reader, out_count));
-}
-
-void Call_weft_checkpoint_reader_entry(Fuzz& f) {
-  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
-  const size_t index = static_cast<size_t>(f.Integer());
-  weft_checkpoint_entry* const out = f.OutStruct<weft_checkpoint_entry>();
-  f.Enter();
-  f.Leave(weft_checkpoint_reader_entry(reader, index, out));
-}
-
-void Call_weft_checkpoint_reader_load(Fuzz& f) {
-  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
-  const Text path_ = f.DrawText(Words::kKeys);
-  const char* const path = path_.data;
-  const size_t path_length = path_.length;
-  weft_device* const device = f.Handle<weft_device>(true);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_checkpoint_reader_load(reader, path, path_length, device, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_checkpoint_reader_metadata(Fuzz& f) {
-  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
-  weft_tree** const out = f.Out<weft_tree*>(false);
-  f.Enter();
-  if (!f.Leave(weft_checkpoint_reader_metadata(reader, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_checkpoint_reader_tree(Fuzz& f) {
-  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
-  weft_device* const device = f.Handle<weft_device>(true);
-  weft_tree** const out = f.Out<weft_tree*>(false);
-  f.Enter();
-  if (!f.Leave(weft_checkpoint_reader_tree(reader, device, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_checkpoint_reader_info(Fuzz& f) {
-  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
-  weft_checkpoint_info* const out = f.OutStruct<weft_checkpoint_info>();
-  f.Enter();
-  f.Leave(weft_checkpoint_reader_info(reader, out));
-}
-
-void Call_weft_checkpoint_reader_find(Fuzz& f) {
-  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
-  const Text path_ = f.DrawText(Words::kKeys);
-  const char* const path = path_.data;
-  const size_t path_length = path_.length;
-  size_t* const out_index = f.Out<size_t>(false);
-  f.Enter();
-  f.Leave(weft_checkpoint_reader_find(reader, path, path_length, out_index));
-}
-
-void Call_weft_checkpoint_reader_structure(Fuzz& f) {
-  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
-  weft_tree** const out = f.Out<weft_tree*>(false);
-  f.Enter();
-  if (!f.Leave(weft_checkpoint_reader_structure(reader, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,75 @@
 
 namespace weft::fuzz {
 
+void Call_weft_checkpoint_reader_count(Fuzz& f) {
+  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
+  size_t* const out_count = f.Out<size_t>(false);
+  f.Enter();
+  f.Leave(weft_checkpoint_reader_count(reader, out_count));
+}
+
+void Call_weft_checkpoint_reader_entry(Fuzz& f) {
+  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
+  const size_t index = static_cast<size_t>(f.Integer());
+  weft_checkpoint_entry* const out = f.OutStruct<weft_checkpoint_entry>();
+  f.Enter();
+  f.Leave(weft_checkpoint_reader_entry(reader, index, out));
+}
+
+void Call_weft_checkpoint_reader_load(Fuzz& f) {
+  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
+  const Text path_ = f.DrawText(Words::kKeys);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  weft_device* const device = f.Handle<weft_device>(true);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_checkpoint_reader_load(reader, path, path_length, device, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_checkpoint_reader_metadata(Fuzz& f) {
+  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
+  weft_tree** const out = f.Out<weft_tree*>(false);
+  f.Enter();
+  if (!f.Leave(weft_checkpoint_reader_metadata(reader, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_checkpoint_reader_tree(Fuzz& f) {
+  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
+  weft_device* const device = f.Handle<weft_device>(true);
+  weft_tree** const out = f.Out<weft_tree*>(false);
+  f.Enter();
+  if (!f.Leave(weft_checkpoint_reader_tree(reader, device, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_checkpoint_reader_info(Fuzz& f) {
+  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
+  weft_checkpoint_info* const out = f.OutStruct<weft_checkpoint_info>();
+  f.Enter();
+  f.Leave(weft_checkpoint_reader_info(reader, out));
+}
+
+void Call_weft_checkpoint_reader_find(Fuzz& f) {
+  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
+  const Text path_ = f.DrawText(Words::kKeys);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  size_t* const out_index = f.Out<size_t>(false);
+  f.Enter();
+  f.Leave(weft_checkpoint_reader_find(reader, path, path_length, out_index));
+}
+
+void Call_weft_checkpoint_reader_structure(Fuzz& f) {
+  weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
+  weft_tree** const out = f.Out<weft_tree*>(false);
+  f.Enter();
+  if (!f.Leave(weft_checkpoint_reader_structure(reader, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_checkpoint_reader_retain(Fuzz& f) {
   f.Retain<weft_checkpoint_reader>(weft_checkpoint_reader_retain);
 }
@@ -479,6 +548,14 @@ void Call_weft_leaky_relu_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_linear_with_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_linear_with_opts), &size);
+  f.Enter();
+  weft_linear_with_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_log_softmax_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_log_softmax_opts), &size);
@@ -778,101 +855,6 @@ void Call_weft_exp(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_exp(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_expm1(Fuzz& f) {
-  f.BeginOp(kOps[20]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_expm1(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_floor(Fuzz& f) {
-  f.BeginOp(kOps[21]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_floor(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_ge(Fuzz& f) {
-  f.BeginOp(kOps[22]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_ge(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_gt(Fuzz& f) {
-  f.BeginOp(kOps[23]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_gt(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_integer_pow(Fuzz& f) {
-  f.BeginOp(kOps[24]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t exponent = {};
-  exponent = f.IntAttr(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_integer_pow(ctx, x, exponent, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_finite(Fuzz& f) {
-  f.BeginOp(kOps[25]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_finite(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_is_nan(Fuzz& f) {
-  f.BeginOp(kOps[26]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_is_nan(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_le(Fuzz& f) {
-  f.BeginOp(kOps[27]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_le(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log(Fuzz& f) {
-  f.BeginOp(kOps[28]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log(ctx, x, out))) return;
   f.Keep(out);
 }
 

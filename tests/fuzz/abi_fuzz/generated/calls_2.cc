@@ -4,6 +4,101 @@
 
 namespace weft::fuzz {
 
+void Call_weft_expm1(Fuzz& f) {
+  f.BeginOp(kOps[20]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_expm1(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_floor(Fuzz& f) {
+  f.BeginOp(kOps[21]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_floor(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_ge(Fuzz& f) {
+  f.BeginOp(kOps[22]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ge(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_gt(Fuzz& f) {
+  f.BeginOp(kOps[23]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gt(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_integer_pow(Fuzz& f) {
+  f.BeginOp(kOps[24]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t exponent = {};
+  exponent = f.IntAttr(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_integer_pow(ctx, x, exponent, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_finite(Fuzz& f) {
+  f.BeginOp(kOps[25]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_finite(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_is_nan(Fuzz& f) {
+  f.BeginOp(kOps[26]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_is_nan(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_le(Fuzz& f) {
+  f.BeginOp(kOps[27]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_le(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log(Fuzz& f) {
+  f.BeginOp(kOps[28]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_log2(Fuzz& f) {
   f.BeginOp(kOps[29]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1307,8 +1402,26 @@ void Call_weft_linear(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_log_softmax(Fuzz& f) {
+void Call_weft_linear_with(Fuzz& f) {
   f.BeginOp(kOps[110]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_linear_with_opts* const opts = f.Options<weft_linear_with_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LINEAR_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linear_with(ctx, x, w, b, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log_softmax(Fuzz& f) {
+  f.BeginOp(kOps[111]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
@@ -1324,7 +1437,7 @@ void Call_weft_log_softmax(Fuzz& f) {
 }
 
 void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[111]);
+  f.BeginOp(kOps[112]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1341,7 +1454,7 @@ void Call_weft_mse(Fuzz& f) {
 }
 
 void Call_weft_one_hot(Fuzz& f) {
-  f.BeginOp(kOps[112]);
+  f.BeginOp(kOps[113]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const labels = f.Operand(0);
   int64_t depth = {};
@@ -1359,7 +1472,7 @@ void Call_weft_one_hot(Fuzz& f) {
 }
 
 void Call_weft_relu(Fuzz& f) {
-  f.BeginOp(kOps[113]);
+  f.BeginOp(kOps[114]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1369,7 +1482,7 @@ void Call_weft_relu(Fuzz& f) {
 }
 
 void Call_weft_relu6(Fuzz& f) {
-  f.BeginOp(kOps[114]);
+  f.BeginOp(kOps[115]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1379,7 +1492,7 @@ void Call_weft_relu6(Fuzz& f) {
 }
 
 void Call_weft_rms_norm(Fuzz& f) {
-  f.BeginOp(kOps[115]);
+  f.BeginOp(kOps[116]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1396,7 +1509,7 @@ void Call_weft_rms_norm(Fuzz& f) {
 }
 
 void Call_weft_scaled_dot_product_attention(Fuzz& f) {
-  f.BeginOp(kOps[116]);
+  f.BeginOp(kOps[117]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const q = f.Operand(0);
   weft_tensor* const k = f.Operand(1);
@@ -1408,7 +1521,9 @@ void Call_weft_scaled_dot_product_attention(Fuzz& f) {
     opts->causal = static_cast<int32_t>(f.BoolAttr(0));
     if (f.Given(1)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE;
     opts->scale = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
+    if (f.Given(2)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    opts->present ^= f.StrayBits(3);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -1417,7 +1532,7 @@ void Call_weft_scaled_dot_product_attention(Fuzz& f) {
 }
 
 void Call_weft_silu(Fuzz& f) {
-  f.BeginOp(kOps[117]);
+  f.BeginOp(kOps[118]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1427,7 +1542,7 @@ void Call_weft_silu(Fuzz& f) {
 }
 
 void Call_weft_softmax(Fuzz& f) {
-  f.BeginOp(kOps[118]);
+  f.BeginOp(kOps[119]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
@@ -1439,99 +1554,6 @@ void Call_weft_softmax(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_softmax(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softplus(Fuzz& f) {
-  f.BeginOp(kOps[119]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softplus(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bernoulli(Fuzz& f) {
-  f.BeginOp(kOps[120]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_bernoulli_opts* const opts = f.Options<weft_bernoulli_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_BERNOULLI_HAS_PROBABILITY;
-    opts->probability = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bernoulli(ctx, shape, shape_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_normal(Fuzz& f) {
-  f.BeginOp(kOps[121]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_normal_opts* const opts = f.Options<weft_normal_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_NORMAL_HAS_MEAN;
-    opts->mean = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_NORMAL_HAS_DEVIATION;
-    opts->deviation = f.DoubleAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_NORMAL_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_normal(ctx, shape, shape_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rng_bit_generator(Fuzz& f) {
-  f.BeginOp(kOps[122]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const state = f.Operand(0);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_rng_bit_generator_opts* const opts = f.Options<weft_rng_bit_generator_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_RNG_BIT_GENERATOR_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out_output_state = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_output = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rng_bit_generator(ctx, state, shape, shape_count, opts, out_output_state, out_output))) return;
-  f.Keep(out_output_state);
-  f.Keep(out_output);
-}
-
-void Call_weft_uniform(Fuzz& f) {
-  f.BeginOp(kOps[123]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_uniform_opts* const opts = f.Options<weft_uniform_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_UNIFORM_HAS_LOW;
-    opts->low = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_UNIFORM_HAS_HIGH;
-    opts->high = f.DoubleAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_UNIFORM_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_uniform(ctx, shape, shape_count, opts, out))) return;
   f.Keep(out);
 }
 

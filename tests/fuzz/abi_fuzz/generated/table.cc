@@ -85,13 +85,16 @@ extern const int64_t kIntegers[] = {
     3, 4, 4, 4, 4, 4, 7, 4, 5, 10, 5, 2, 3, 4, 2, 3, 4, 7, 4, 3, 0, 3, 0, 64,
     10, 64, 2, 3, 131, 0, 2, 3, 131, 0, 1, 5, 3, 4, 9, 2, 2, 3, 4, 1, 4, 3, 0, 2,
     3, 131, 0, 64, 4, 7, 7, 7, 2, 3, 5, 3, 3, 131, 2, 4, 4, 0, 3, 3, 3, 2, 3, 131,
-    0, 1, 4, 5, 5, 3, 3, 2, 4, 5, 5, 3, 5, 5, 3, 3, 0, 5, 5, 1, 1, 4, 7, 3,
-    5, 2, 1, 0, 3, 2, 1030, 4, 7, 4, 7, 5, 5, 2, 3, 2, 3, 4, 2, 3, 0, 2, 3, 0,
-    3, 1, 131, 2, 3, 0, 3, 1, 131, 4, 7, 7, 3, 131, 0, 3, 3, 5, 2, 3, 4, 5, 2, 3,
-    6, 5, 2, 3, 6, 7, 4, 5, 4, 5, 4, 5, 2, 3, 5, 2, 7, 5, 2, 7, 5, 2, 3, 5,
-    2, 4, 5, 2, 4, 5, 3, 4, 0, 3, 5, 0, 4, 5, 0, 4, 5, 2, 3, 0, 3, 1, 131, 4,
-    7, 3, 5, 2, 1, 2, 1030, 2, 3, 0, 3, 1, 131, 2, 3, 131, 0, 2, 3, 131, 0, 7, 3, 2,
-    3, 3, 5, 3, 131, 3, 0, 3, 2, 3, 131, 0, 7, 70, 70, 70,
+    0, 1, 4, 5, 5, 3, 3, 2, 4, 5, 5, 3, 5, 5, 3, 3, 0, 5, 5, 1, 1, 4, 5, 5,
+    3, 3, 2, 4, 5, 5, 3, 5, 5, 3, 3, 0, 5, 5, 1, 1, 4, 5, 5, 3, 3, 4, 5, 5,
+    3, 3, 4, 5, 5, 3, 3, 4, 7, 3, 5, 2, 1, 0, 3, 2, 1030, 4, 7, 4, 7, 5, 5, 2,
+    3, 2, 3, 4, 2, 3, 0, 2, 3, 0, 3, 1, 131, 2, 3, 0, 3, 1, 131, 4, 7, 7, 3, 131,
+    0, 3, 3, 5, 2, 3, 4, 5, 2, 3, 6, 5, 2, 3, 6, 7, 4, 5, 4, 5, 4, 5, 2, 3,
+    5, 2, 7, 5, 2, 7, 5, 2, 3, 5, 2, 4, 5, 2, 4, 5, 3, 4, 0, 3, 5, 0, 4, 5,
+    0, 4, 5, 2, 3, 5, 2, 4, 5, 2, 4, 5, 3, 4, 3, 5, 4, 5, 4, 5, 3, 5, 4, 5,
+    4, 5, 2, 3, 0, 3, 1, 131, 4, 7, 3, 5, 2, 1, 2, 1030, 2, 3, 0, 3, 1, 131, 2, 3,
+    131, 0, 2, 3, 131, 0, 7, 3, 2, 3, 3, 5, 3, 131, 3, 0, 3, 2, 3, 131, 0, 7, 70, 70,
+    70,
 };
 
 extern const SampleOperand kSampleOperands[] = {
@@ -307,24 +310,31 @@ extern const SampleOperand kSampleOperands[] = {
     {0, 1, 1921, 0, 0}, {0, 2, 1922, 0, 0}, {0, 2, 1924, 0, 0}, {0, 1, 1926, 0, 0},
     {0, 3, 1927, 0, 0}, {0, 2, 1930, 0, 0}, {0, -1, 0, 0, 0}, {0, 1, 1932, 0, 0},
     {0, 2, 1933, 0, 0}, {0, 1, 1935, 0, 0}, {0, 2, 1936, 0, 0}, {0, 2, 1938, 0, 0},
-    {0, 1, 1940, 0, 0}, {0, 2, 1941, 0, 0}, {0, 3, 1943, 0, 0}, {0, 1, 1946, 0, 0},
-    {0, 2, 1947, 0, 0}, {0, 2, 1949, 0, 0}, {0, 2, 1951, 0, 0}, {0, 2, 1953, 0, 0},
-    {0, 1, 1955, 0, 0}, {0, 1, 1956, 0, 0}, {0, 2, 1957, 0, 0}, {0, 2, 1959, 0, 0},
-    {0, 0, 1961, 0, 0}, {0, 0, 1961, 0, 0}, {73728, 1, 1961, 0, 5}, {81920, 2, 1962, -1, 9},
-    {67585, 0, 1964, 0, 3}, {73728, 1, 1964, 0, 3}, {0, 2, 1965, 0, 0}, {0, 0, 1967, 0, 0},
-    {0, 2, 1967, 0, 0}, {0, 1, 1969, 0, 0}, {0, 1, 1970, 0, 0}, {0, 2, 1971, 0, 0},
-    {0, 0, 1973, 0, 0}, {0, 2, 1973, 0, 0}, {0, 1, 1975, 0, 0}, {0, 1, 1976, 0, 0},
-    {0, 2, 1977, 0, 0}, {0, 1, 1979, 0, 0}, {0, 2, 1980, 0, 0}, {0, 2, 1982, 0, 0},
-    {0, 1, 1984, 0, 0}, {0, 1, 1985, 0, 0}, {0, 4, 1986, 0, 0}, {0, 4, 1990, 0, 0},
-    {0, 4, 1994, 0, 0}, {0, 2, 1998, 0, 0}, {0, 2, 2000, 0, 0}, {0, 2, 2002, 0, 0},
-    {0, 3, 2004, 0, 0}, {0, 3, 2007, 0, 0}, {0, 3, 2010, 0, 0}, {0, 3, 2013, 0, 0},
-    {0, 3, 2016, 0, 0}, {0, 3, 2019, 0, 0}, {0, 2, 2022, 0, 0}, {0, 3, 2024, 0, 0},
-    {0, 3, 2027, 0, 0}, {0, 3, 2030, 0, 0}, {0, 2, 2033, 0, 0}, {0, 0, 2035, 0, 0},
-    {0, 2, 2035, 0, 0}, {0, 1, 2037, 0, 0}, {0, 1, 2038, 0, 0}, {0, 2, 2039, 0, 0},
-    {0, 3, 2041, 0, 0}, {0, 1, 2044, 0, 0}, {0, 2, 2045, 0, 0}, {0, 2, 2047, 0, 0},
-    {0, 0, 2049, 0, 0}, {0, 2, 2049, 0, 0}, {0, 1, 2051, 0, 0}, {0, 1, 2052, 0, 0},
-    {81921, 1, 2062, 0, 1000}, {81921, 1, 2065, 0, 1000}, {81921, 1, 2067, -2, -1}, {81921, 1, 2069, 0, 9},
-    {81921, 1, 2071, 0, 9},
+    {0, 1, 1940, 0, 0}, {0, 2, 1941, 0, 0}, {0, 2, 1943, 0, 0}, {0, 1, 1945, 0, 0},
+    {0, 3, 1946, 0, 0}, {0, 2, 1949, 0, 0}, {0, -1, 0, 0, 0}, {0, 1, 1951, 0, 0},
+    {0, 2, 1952, 0, 0}, {0, 1, 1954, 0, 0}, {0, 2, 1955, 0, 0}, {0, 2, 1957, 0, 0},
+    {0, 1, 1959, 0, 0}, {69636, 2, 1960, 0, 0}, {69636, 2, 1962, 0, 0}, {69636, 1, 1964, 0, 0},
+    {73730, 2, 1965, 0, 0}, {73730, 2, 1967, 0, 0}, {73730, 1, 1969, 0, 0}, {73730, 2, 1970, 0, 0},
+    {73730, 2, 1972, 0, 0}, {73730, 1, 1974, 0, 0}, {0, 2, 1975, 0, 0}, {0, 3, 1977, 0, 0},
+    {0, 1, 1980, 0, 0}, {0, 2, 1981, 0, 0}, {0, 2, 1983, 0, 0}, {0, 2, 1985, 0, 0},
+    {0, 2, 1987, 0, 0}, {0, 1, 1989, 0, 0}, {0, 1, 1990, 0, 0}, {0, 2, 1991, 0, 0},
+    {0, 2, 1993, 0, 0}, {0, 0, 1995, 0, 0}, {0, 0, 1995, 0, 0}, {73728, 1, 1995, 0, 5},
+    {81920, 2, 1996, -1, 9}, {67585, 0, 1998, 0, 3}, {73728, 1, 1998, 0, 3}, {0, 2, 1999, 0, 0},
+    {0, 0, 2001, 0, 0}, {0, 2, 2001, 0, 0}, {0, 1, 2003, 0, 0}, {0, 1, 2004, 0, 0},
+    {0, 2, 2005, 0, 0}, {0, 0, 2007, 0, 0}, {0, 2, 2007, 0, 0}, {0, 1, 2009, 0, 0},
+    {0, 1, 2010, 0, 0}, {0, 2, 2011, 0, 0}, {0, 1, 2013, 0, 0}, {0, 2, 2014, 0, 0},
+    {0, 2, 2016, 0, 0}, {0, 1, 2018, 0, 0}, {0, 1, 2019, 0, 0}, {0, 4, 2020, 0, 0},
+    {0, 4, 2024, 0, 0}, {0, 4, 2028, 0, 0}, {0, 2, 2032, 0, 0}, {0, 2, 2034, 0, 0},
+    {0, 2, 2036, 0, 0}, {0, 3, 2038, 0, 0}, {0, 3, 2041, 0, 0}, {0, 3, 2044, 0, 0},
+    {0, 3, 2047, 0, 0}, {0, 3, 2050, 0, 0}, {0, 3, 2053, 0, 0}, {0, 2, 2056, 0, 0},
+    {0, 3, 2058, 0, 0}, {0, 3, 2061, 0, 0}, {0, 3, 2064, 0, 0}, {69636, 3, 2067, 0, 0},
+    {69636, 3, 2070, 0, 0}, {69636, 3, 2073, 0, 0}, {69636, 2, 2076, 0, 0}, {73730, 2, 2078, 0, 0},
+    {73730, 2, 2080, 0, 0}, {73730, 2, 2082, 0, 0}, {73730, 2, 2084, 0, 0}, {73730, 2, 2086, 0, 0},
+    {73730, 2, 2088, 0, 0}, {0, 2, 2090, 0, 0}, {0, 0, 2092, 0, 0}, {0, 2, 2092, 0, 0},
+    {0, 1, 2094, 0, 0}, {0, 1, 2095, 0, 0}, {0, 2, 2096, 0, 0}, {0, 3, 2098, 0, 0},
+    {0, 1, 2101, 0, 0}, {0, 2, 2102, 0, 0}, {0, 2, 2104, 0, 0}, {0, 0, 2106, 0, 0},
+    {0, 2, 2106, 0, 0}, {0, 1, 2108, 0, 0}, {0, 1, 2109, 0, 0}, {81921, 1, 2119, 0, 1000},
+    {81921, 1, 2122, 0, 1000}, {81921, 1, 2124, -2, -1}, {81921, 1, 2126, 0, 9}, {81921, 1, 2128, 0, 9},
 };
 
 extern const SampleAttr kSampleAttrs[] = {
@@ -459,19 +469,20 @@ extern const SampleAttr kSampleAttrs[] = {
     {1, 0, 0, 0, 0.1}, {0, 0, 0, 1, 0.0}, {0, 0, 0, 1, 0.0}, {0, 0, 0, 2, 0.0},
     {1, 0, 0, 0, 0.1}, {0, 0, 0, 1, 0.0}, {0, 0, 0, 0, 0.1}, {0, 0, 0, 0, 0.0},
     {0, 0, 0, 0, 0.3}, {0, 0, 0, 0, 2.0}, {0, 0, 0, 1, 0.0}, {0, 0, 0, 0, 0.0},
-    {0, 0, 0, 1, 0.0}, {0, 0, 0, 0, 0.3}, {0, 0, 0, 0, 2.0}, {0, 0, 0, 1, 0.0},
-    {0, 0, 0, 1, 0.0}, {0, 0, 0, 2, 0.0}, {0, 0, 0, 5, 0.0}, {0, 0, 0, 8, 0.0},
-    {1, 0, 0, 69636, 0.0}, {0, 0, 0, 3, 0.0}, {1, 0, 0, 67590, 0.0}, {0, 0, 0, 3, 0.0},
-    {0, 0, 0, 1, 0.0}, {0, 0, 0, 1, 0.0}, {1, 0, 0, 0, 0.3}, {0, 0, 0, 1, 0.0},
-    {0, 2053, 2, 0, 0.0}, {0, 2055, 1, 0, 0.0}, {1, 0, 0, 0, 0.1}, {0, 2056, 1, 0, 0.0},
-    {0, 2057, 2, 0, 0.0}, {0, 2059, 1, 0, 0.0}, {3, 0, 0, 81922, 0.0}, {0, 2060, 1, 0, 0.0},
-    {0, 2061, 1, 0, 0.0}, {3, 0, 0, 69636, 0.0}, {0, 2063, 2, 0, 0.0}, {0, 2066, 1, 0, 0.0},
-    {1, 0, 0, 81921, 0.0}, {0, 2068, 1, 0, 0.0}, {0, 2070, 1, 0, 0.0}, {0, 2072, 0, 0, 0.0},
-    {0, 2072, 2, 0, 0.0}, {0, 2074, 1, 0, 0.0}, {3, 0, 0, 81922, 0.0}, {0, 2075, 1, 0, 0.0},
-    {0, 2076, 1, 0, 0.0}, {3, 0, 0, 69636, 0.0}, {0, 2077, 1, 0, 0.0}, {1, 0, 0, 0, 100.0},
-    {2, 0, 0, 0, 101.0}, {3, 0, 0, 69636, 0.0}, {0, 2078, 1, 0, 0.0}, {1, 0, 0, 0, -3e+38},
-    {2, 0, 0, 0, 3e+38}, {0, 2079, 1, 0, 0.0}, {1, 0, 0, 0, -0.1}, {2, 0, 0, 0, 0.3},
-    {3, 0, 0, 69634, 0.0},
+    {0, 0, 0, 1, 0.0}, {0, 0, 0, 0, 0.3}, {0, 0, 0, 0, 2.0}, {0, 0, 0, 73730, 0.0},
+    {0, 0, 0, 81922, 0.0}, {0, 0, 0, 69634, 0.0}, {0, 0, 0, 1, 0.0}, {0, 0, 0, 1, 0.0},
+    {0, 0, 0, 2, 0.0}, {0, 0, 0, 5, 0.0}, {0, 0, 0, 8, 0.0}, {1, 0, 0, 69636, 0.0},
+    {0, 0, 0, 3, 0.0}, {1, 0, 0, 67590, 0.0}, {0, 0, 0, 3, 0.0}, {0, 0, 0, 1, 0.0},
+    {0, 0, 0, 1, 0.0}, {1, 0, 0, 0, 0.3}, {2, 0, 0, 73730, 0.0}, {2, 0, 0, 81922, 0.0},
+    {2, 0, 0, 69636, 0.0}, {0, 0, 0, 1, 0.0}, {0, 2110, 2, 0, 0.0}, {0, 2112, 1, 0, 0.0},
+    {1, 0, 0, 0, 0.1}, {0, 2113, 1, 0, 0.0}, {0, 2114, 2, 0, 0.0}, {0, 2116, 1, 0, 0.0},
+    {3, 0, 0, 81922, 0.0}, {0, 2117, 1, 0, 0.0}, {0, 2118, 1, 0, 0.0}, {3, 0, 0, 69636, 0.0},
+    {0, 2120, 2, 0, 0.0}, {0, 2123, 1, 0, 0.0}, {1, 0, 0, 81921, 0.0}, {0, 2125, 1, 0, 0.0},
+    {0, 2127, 1, 0, 0.0}, {0, 2129, 0, 0, 0.0}, {0, 2129, 2, 0, 0.0}, {0, 2131, 1, 0, 0.0},
+    {3, 0, 0, 81922, 0.0}, {0, 2132, 1, 0, 0.0}, {0, 2133, 1, 0, 0.0}, {3, 0, 0, 69636, 0.0},
+    {0, 2134, 1, 0, 0.0}, {1, 0, 0, 0, 100.0}, {2, 0, 0, 0, 101.0}, {3, 0, 0, 69636, 0.0},
+    {0, 2135, 1, 0, 0.0}, {1, 0, 0, 0, -3e+38}, {2, 0, 0, 0, 3e+38}, {0, 2136, 1, 0, 0.0},
+    {1, 0, 0, 0, -0.1}, {2, 0, 0, 0, 0.3}, {3, 0, 0, 69634, 0.0},
 };
 
 extern const Sample kSamples[] = {
@@ -618,23 +629,26 @@ extern const Sample kSamples[] = {
     {818, 1, 523, 1, -4.0, 4.0}, {819, 3, 524, 0, -2.0, 2.0}, {822, 3, 524, 1, -2.0, 2.0}, {825, 1, 525, 0, -2.0, 2.0},
     {826, 3, 525, 0, -2.0, 2.0}, {829, 3, 525, 0, -2.0, 2.0}, {832, 1, 525, 0, -2.0, 2.0}, {833, 1, 525, 1, -2.0, 2.0},
     {834, 1, 526, 0, -2.0, 2.0}, {835, 1, 526, 0, -2.0, 2.0}, {836, 1, 526, 1, -2.0, 2.0}, {837, 3, 527, 0, -2.0, 2.0},
-    {840, 3, 527, 0, -2.0, 2.0}, {843, 3, 527, 0, -2.0, 2.0}, {846, 3, 527, 0, -2.0, 2.0}, {849, 1, 527, 0, -2.0, 2.0},
-    {850, 1, 527, 1, -2.0, 2.0}, {851, 1, 528, 0, -2.0, 2.0}, {852, 1, 528, 0, -2.0, 2.0}, {853, 1, 528, 0, -2.0, 2.0},
-    {854, 2, 528, 0, -2.0, 2.0}, {856, 2, 528, 1, -2.0, 2.0}, {858, 2, 529, 1, -2.0, 2.0}, {860, 2, 530, 0, -2.0, 2.0},
-    {862, 1, 530, 1, -2.0, 2.0}, {863, 1, 531, 2, -2.0, 2.0}, {864, 1, 533, 2, -2.0, 2.0}, {865, 1, 535, 1, -2.0, 2.0},
-    {866, 1, 536, 0, -2.0, 2.0}, {867, 1, 536, 0, -2.0, 2.0}, {868, 1, 536, 0, -2.0, 2.0}, {869, 1, 536, 0, -2.0, 2.0},
-    {870, 1, 536, 0, -2.0, 2.0}, {871, 1, 536, 0, -8.0, 12.0}, {872, 1, 536, 0, -8.0, 12.0}, {873, 1, 536, 0, -8.0, 12.0},
-    {874, 1, 536, 0, -8.0, 12.0}, {875, 1, 536, 0, -8.0, 12.0}, {876, 2, 536, 0, -2.0, 2.0}, {878, 1, 536, 0, -2.0, 2.0},
-    {879, 2, 536, 0, -2.0, 2.0}, {881, 1, 536, 0, -2.0, 2.0}, {882, 3, 536, 0, -2.0, 2.0}, {885, 3, 536, 1, -2.0, 2.0},
-    {888, 3, 537, 2, -2.0, 2.0}, {891, 4, 539, 0, -2.0, 2.0}, {895, 3, 539, 0, -2.0, 2.0}, {898, 1, 539, 0, -2.0, 2.0},
-    {899, 1, 539, 0, -2.0, 2.0}, {900, 1, 539, 0, -2.0, 2.0}, {901, 1, 539, 0, -2.0, 2.0}, {902, 1, 539, 0, -2.0, 2.0},
-    {903, 1, 539, 0, -2.0, 2.0}, {904, 1, 539, 1, -2.0, 2.0}, {905, 1, 540, 0, -2.0, 2.0}, {906, 1, 540, 0, -2.0, 2.0},
-    {907, 1, 540, 0, -6.0, 6.0}, {908, 1, 540, 0, -6.0, 6.0}, {909, 1, 540, 0, -6.0, 6.0}, {910, 1, 540, 0, -6.0, 6.0},
-    {911, 1, 540, 0, -6.0, 6.0}, {912, 0, 540, 1, -2.0, 2.0}, {912, 0, 541, 2, -2.0, 2.0}, {912, 0, 543, 1, -2.0, 2.0},
-    {912, 0, 544, 1, -2.0, 2.0}, {912, 0, 545, 2, -2.0, 2.0}, {912, 0, 547, 1, -2.0, 2.0}, {912, 0, 548, 2, -2.0, 2.0},
-    {912, 1, 550, 1, -2.0, 2.0}, {913, 1, 551, 2, -2.0, 2.0}, {914, 1, 553, 1, -2.0, 2.0}, {915, 1, 554, 1, -2.0, 2.0},
-    {916, 1, 555, 1, -2.0, 2.0}, {917, 0, 556, 1, -2.0, 2.0}, {917, 0, 557, 2, -2.0, 2.0}, {917, 0, 559, 1, -2.0, 2.0},
-    {917, 0, 560, 2, -2.0, 2.0}, {917, 0, 562, 4, -2.0, 2.0}, {917, 0, 566, 3, -2.0, 2.0}, {917, 0, 569, 4, -2.0, 2.0},
+    {840, 3, 527, 0, -2.0, 2.0}, {843, 3, 527, 0, -2.0, 2.0}, {846, 3, 527, 0, -2.0, 2.0}, {849, 3, 527, 0, -2.0, 2.0},
+    {852, 3, 527, 0, -2.0, 2.0}, {855, 3, 527, 0, -2.0, 2.0}, {858, 3, 527, 0, -2.0, 2.0}, {861, 3, 527, 1, -2.0, 2.0},
+    {864, 3, 528, 1, -2.0, 2.0}, {867, 3, 529, 1, -2.0, 2.0}, {870, 1, 530, 0, -2.0, 2.0}, {871, 1, 530, 1, -2.0, 2.0},
+    {872, 1, 531, 0, -2.0, 2.0}, {873, 1, 531, 0, -2.0, 2.0}, {874, 1, 531, 0, -2.0, 2.0}, {875, 2, 531, 0, -2.0, 2.0},
+    {877, 2, 531, 1, -2.0, 2.0}, {879, 2, 532, 1, -2.0, 2.0}, {881, 2, 533, 0, -2.0, 2.0}, {883, 1, 533, 1, -2.0, 2.0},
+    {884, 1, 534, 2, -2.0, 2.0}, {885, 1, 536, 2, -2.0, 2.0}, {886, 1, 538, 1, -2.0, 2.0}, {887, 1, 539, 0, -2.0, 2.0},
+    {888, 1, 539, 0, -2.0, 2.0}, {889, 1, 539, 0, -2.0, 2.0}, {890, 1, 539, 0, -2.0, 2.0}, {891, 1, 539, 0, -2.0, 2.0},
+    {892, 1, 539, 0, -8.0, 12.0}, {893, 1, 539, 0, -8.0, 12.0}, {894, 1, 539, 0, -8.0, 12.0}, {895, 1, 539, 0, -8.0, 12.0},
+    {896, 1, 539, 0, -8.0, 12.0}, {897, 2, 539, 0, -2.0, 2.0}, {899, 1, 539, 0, -2.0, 2.0}, {900, 2, 539, 0, -2.0, 2.0},
+    {902, 1, 539, 0, -2.0, 2.0}, {903, 3, 539, 0, -2.0, 2.0}, {906, 3, 539, 1, -2.0, 2.0}, {909, 3, 540, 2, -2.0, 2.0},
+    {912, 4, 542, 0, -2.0, 2.0}, {916, 3, 542, 0, -2.0, 2.0}, {919, 4, 542, 1, -2.0, 2.0}, {923, 3, 543, 1, -2.0, 2.0},
+    {926, 3, 544, 1, -2.0, 2.0}, {929, 1, 545, 0, -2.0, 2.0}, {930, 1, 545, 0, -2.0, 2.0}, {931, 1, 545, 0, -2.0, 2.0},
+    {932, 1, 545, 0, -2.0, 2.0}, {933, 1, 545, 0, -2.0, 2.0}, {934, 1, 545, 0, -2.0, 2.0}, {935, 1, 545, 1, -2.0, 2.0},
+    {936, 1, 546, 0, -2.0, 2.0}, {937, 1, 546, 0, -2.0, 2.0}, {938, 1, 546, 0, -6.0, 6.0}, {939, 1, 546, 0, -6.0, 6.0},
+    {940, 1, 546, 0, -6.0, 6.0}, {941, 1, 546, 0, -6.0, 6.0}, {942, 1, 546, 0, -6.0, 6.0}, {943, 0, 546, 1, -2.0, 2.0},
+    {943, 0, 547, 2, -2.0, 2.0}, {943, 0, 549, 1, -2.0, 2.0}, {943, 0, 550, 1, -2.0, 2.0}, {943, 0, 551, 2, -2.0, 2.0},
+    {943, 0, 553, 1, -2.0, 2.0}, {943, 0, 554, 2, -2.0, 2.0}, {943, 1, 556, 1, -2.0, 2.0}, {944, 1, 557, 2, -2.0, 2.0},
+    {945, 1, 559, 1, -2.0, 2.0}, {946, 1, 560, 1, -2.0, 2.0}, {947, 1, 561, 1, -2.0, 2.0}, {948, 0, 562, 1, -2.0, 2.0},
+    {948, 0, 563, 2, -2.0, 2.0}, {948, 0, 565, 1, -2.0, 2.0}, {948, 0, 566, 2, -2.0, 2.0}, {948, 0, 568, 4, -2.0, 2.0},
+    {948, 0, 572, 3, -2.0, 2.0}, {948, 0, 575, 4, -2.0, 2.0},
 };
 
 extern const OpInfo kOps[] = {
@@ -748,27 +762,29 @@ extern const OpInfo kOps[] = {
     {"layer_norm", "weft.layer_norm", 561, 5, 3, 2, false, {1, 1, 1}, {AttrKind::kInt, AttrKind::kDouble}, {0, 0}, {"axis", "epsilon"}},
     {"leaky_relu", "weft.leaky_relu", 566, 5, 1, 1, false, {1}, {AttrKind::kDouble}, {0}, {"slope"}},
     {"linear", "weft.linear", 571, 4, 3, 0, false, {1, 1, 1}, {}, {}, {}},
-    {"log_softmax", "weft.log_softmax", 575, 5, 1, 1, false, {1}, {AttrKind::kInt}, {0}, {"axis"}},
-    {"mse", "weft.mse", 580, 4, 2, 1, false, {1, 1}, {AttrKind::kEnum}, {3}, {"reduction"}},
-    {"one_hot", "weft.one_hot", 584, 4, 1, 2, false, {6}, {AttrKind::kInt, AttrKind::kDtype}, {0, 0}, {"depth", "dtype"}},
-    {"relu", "weft.relu", 588, 5, 1, 0, false, {3}, {}, {}, {}},
-    {"relu6", "weft.relu6", 593, 5, 1, 0, false, {1}, {}, {}, {}},
-    {"rms_norm", "weft.rms_norm", 598, 4, 2, 1, false, {1, 1}, {AttrKind::kDouble}, {0}, {"epsilon"}},
-    {"scaled_dot_product_attention", "weft.scaled_dot_product_attention", 602, 5, 4, 2, false, {1, 1, 1, 9}, {AttrKind::kBool, AttrKind::kDouble}, {0, 0}, {"causal", "scale"}},
-    {"silu", "weft.silu", 607, 5, 1, 0, false, {1}, {}, {}, {}},
-    {"softmax", "weft.softmax", 612, 4, 1, 1, false, {1}, {AttrKind::kInt}, {0}, {"axis"}},
-    {"softplus", "weft.softplus", 616, 5, 1, 0, false, {1}, {}, {}, {}},
-    {"bernoulli", "weft.bernoulli", 621, 3, 0, 2, false, {}, {AttrKind::kInts, AttrKind::kDouble}, {0, 0}, {"shape", "probability"}},
-    {"normal", "weft.normal", 624, 4, 0, 4, false, {}, {AttrKind::kInts, AttrKind::kDouble, AttrKind::kDouble, AttrKind::kDtype}, {0, 0, 0, 0}, {"shape", "mean", "deviation", "dtype"}},
-    {"rng_bit_generator", "rng_bit_generator", 628, 5, 1, 2, false, {4}, {AttrKind::kInts, AttrKind::kDtype}, {0, 0}, {"shape", "dtype"}},
-    {"uniform", "weft.uniform", 633, 7, 0, 4, false, {}, {AttrKind::kInts, AttrKind::kDouble, AttrKind::kDouble, AttrKind::kDtype}, {0, 0, 0, 0}, {"shape", "low", "high", "dtype"}},
+    {"linear", "weft.linear", 575, 7, 3, 1, false, {1, 1, 1}, {AttrKind::kDtype}, {0}, {"dtype"}},
+    {"log_softmax", "weft.log_softmax", 582, 5, 1, 1, false, {1}, {AttrKind::kInt}, {0}, {"axis"}},
+    {"mse", "weft.mse", 587, 4, 2, 1, false, {1, 1}, {AttrKind::kEnum}, {3}, {"reduction"}},
+    {"one_hot", "weft.one_hot", 591, 4, 1, 2, false, {6}, {AttrKind::kInt, AttrKind::kDtype}, {0, 0}, {"depth", "dtype"}},
+    {"relu", "weft.relu", 595, 5, 1, 0, false, {3}, {}, {}, {}},
+    {"relu6", "weft.relu6", 600, 5, 1, 0, false, {1}, {}, {}, {}},
+    {"rms_norm", "weft.rms_norm", 605, 4, 2, 1, false, {1, 1}, {AttrKind::kDouble}, {0}, {"epsilon"}},
+    {"scaled_dot_product_attention", "weft.scaled_dot_product_attention", 609, 8, 4, 3, false, {1, 1, 1, 9}, {AttrKind::kBool, AttrKind::kDouble, AttrKind::kDtype}, {0, 0, 0}, {"causal", "scale", "dtype"}},
+    {"silu", "weft.silu", 617, 5, 1, 0, false, {1}, {}, {}, {}},
+    {"softmax", "weft.softmax", 622, 4, 1, 1, false, {1}, {AttrKind::kInt}, {0}, {"axis"}},
+    {"softplus", "weft.softplus", 626, 5, 1, 0, false, {1}, {}, {}, {}},
+    {"bernoulli", "weft.bernoulli", 631, 3, 0, 2, false, {}, {AttrKind::kInts, AttrKind::kDouble}, {0, 0}, {"shape", "probability"}},
+    {"normal", "weft.normal", 634, 4, 0, 4, false, {}, {AttrKind::kInts, AttrKind::kDouble, AttrKind::kDouble, AttrKind::kDtype}, {0, 0, 0, 0}, {"shape", "mean", "deviation", "dtype"}},
+    {"rng_bit_generator", "rng_bit_generator", 638, 5, 1, 2, false, {4}, {AttrKind::kInts, AttrKind::kDtype}, {0, 0}, {"shape", "dtype"}},
+    {"uniform", "weft.uniform", 643, 7, 0, 4, false, {}, {AttrKind::kInts, AttrKind::kDouble, AttrKind::kDouble, AttrKind::kDtype}, {0, 0, 0, 0}, {"shape", "low", "high", "dtype"}},
 };
 
-extern const size_t kOpCount = 124;
+extern const size_t kOpCount = 125;
 
 void Call_weft_abi_version(Fuzz& f);
 void Call_weft_release_version(Fuzz& f);
 void Call_weft_get_api(Fuzz& f);
+void Call_weft_api_json(Fuzz& f);
 void Call_weft_get_proc(Fuzz& f);
 void Call_weft_error_code(Fuzz& f);
 void Call_weft_error_message(Fuzz& f);
@@ -809,6 +825,10 @@ void Call_weft_tensor_from_host(Fuzz& f);
 void Call_weft_tensor_from_f64(Fuzz& f);
 void Call_weft_tensor_from_i64(Fuzz& f);
 void Call_weft_tensor_from_u64(Fuzz& f);
+void Call_weft_tensor_constant_like(Fuzz& f);
+void Call_weft_tensor_argument_like(Fuzz& f);
+void Call_weft_tensor_copy(Fuzz& f);
+void Call_weft_tensor_copy_to(Fuzz& f);
 void Call_weft_tensor_from_dlpack(Fuzz& f);
 void Call_weft_tensor_from_dlpack_legacy(Fuzz& f);
 void Call_weft_tensor_to_dlpack(Fuzz& f);
@@ -836,6 +856,12 @@ void Call_weft_scope_keep(Fuzz& f);
 void Call_weft_scope_check(Fuzz& f);
 void Call_weft_scope_end(Fuzz& f);
 void Call_weft_op_apply(Fuzz& f);
+void Call_weft_op_apply_on(Fuzz& f);
+void Call_weft_op_apply_many(Fuzz& f);
+void Call_weft_op_vjp(Fuzz& f);
+void Call_weft_split(Fuzz& f);
+void Call_weft_chunk(Fuzz& f);
+void Call_weft_unstack(Fuzz& f);
 void Call_weft_op_list(Fuzz& f);
 void Call_weft_random_seed(Fuzz& f);
 void Call_weft_random_get_state(Fuzz& f);
@@ -851,6 +877,7 @@ void Call_weft_optimizer_retain(Fuzz& f);
 void Call_weft_optimizer_release(Fuzz& f);
 void Call_weft_sync(Fuzz& f);
 void Call_weft_eval(Fuzz& f);
+void Call_weft_compile(Fuzz& f);
 void Call_weft_program_text(Fuzz& f);
 void Call_weft_tree_create(Fuzz& f);
 void Call_weft_tree_add_dict(Fuzz& f);
@@ -948,6 +975,7 @@ void Call_weft_embedding_opts_init(Fuzz& f);
 void Call_weft_gelu_opts_init(Fuzz& f);
 void Call_weft_layer_norm_opts_init(Fuzz& f);
 void Call_weft_leaky_relu_opts_init(Fuzz& f);
+void Call_weft_linear_with_opts_init(Fuzz& f);
 void Call_weft_log_softmax_opts_init(Fuzz& f);
 void Call_weft_mse_opts_init(Fuzz& f);
 void Call_weft_one_hot_opts_init(Fuzz& f);
@@ -1068,6 +1096,7 @@ void Call_weft_gelu(Fuzz& f);
 void Call_weft_layer_norm(Fuzz& f);
 void Call_weft_leaky_relu(Fuzz& f);
 void Call_weft_linear(Fuzz& f);
+void Call_weft_linear_with(Fuzz& f);
 void Call_weft_log_softmax(Fuzz& f);
 void Call_weft_mse(Fuzz& f);
 void Call_weft_one_hot(Fuzz& f);
@@ -1087,6 +1116,7 @@ extern const Function kFunctions[] = {
     {"weft_abi_version", Call_weft_abi_version, 0x0u, false, false, 1, nullptr},
     {"weft_release_version", Call_weft_release_version, 0x0u, false, false, 1, nullptr},
     {"weft_get_api", Call_weft_get_api, 0x0u, false, false, 1, nullptr},
+    {"weft_api_json", Call_weft_api_json, 0x0u, false, false, 1, nullptr},
     {"weft_get_proc", Call_weft_get_proc, 0x0u, false, false, 1, nullptr},
     {"weft_error_code", Call_weft_error_code, 0x0u, false, false, 1, nullptr},
     {"weft_error_message", Call_weft_error_message, 0x0u, false, false, 1, nullptr},
@@ -1127,6 +1157,10 @@ extern const Function kFunctions[] = {
     {"weft_tensor_from_f64", Call_weft_tensor_from_f64, 0x1108u, false, true, 1, nullptr},
     {"weft_tensor_from_i64", Call_weft_tensor_from_i64, 0x1108u, false, true, 1, nullptr},
     {"weft_tensor_from_u64", Call_weft_tensor_from_u64, 0x1108u, false, true, 1, nullptr},
+    {"weft_tensor_constant_like", Call_weft_tensor_constant_like, 0x208u, false, true, 1, nullptr},
+    {"weft_tensor_argument_like", Call_weft_tensor_argument_like, 0x208u, false, true, 1, nullptr},
+    {"weft_tensor_copy", Call_weft_tensor_copy, 0x208u, false, true, 1, nullptr},
+    {"weft_tensor_copy_to", Call_weft_tensor_copy_to, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_tensor_from_dlpack", Call_weft_tensor_from_dlpack, 0x130Au, false, true, 1, nullptr},
     {"weft_tensor_from_dlpack_legacy", Call_weft_tensor_from_dlpack_legacy, 0x130Au, false, true, 1, nullptr},
     {"weft_tensor_to_dlpack", Call_weft_tensor_to_dlpack, 0xFFFFFFFFu, true, true, 1, nullptr},
@@ -1154,6 +1188,12 @@ extern const Function kFunctions[] = {
     {"weft_scope_check", Call_weft_scope_check, 0xFFFFFFFFu, false, true, 1, nullptr},
     {"weft_scope_end", Call_weft_scope_end, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_op_apply", Call_weft_op_apply, 0x1B2Au, false, true, 1, nullptr},
+    {"weft_op_apply_on", Call_weft_op_apply_on, 0x1A28u, false, true, 1, nullptr},
+    {"weft_op_apply_many", Call_weft_op_apply_many, 0x1A28u, false, true, 1, nullptr},
+    {"weft_op_vjp", Call_weft_op_vjp, 0x1228u, false, true, 1, nullptr},
+    {"weft_split", Call_weft_split, 0x1208u, false, true, 1, nullptr},
+    {"weft_chunk", Call_weft_chunk, 0x1A08u, false, true, 1, nullptr},
+    {"weft_unstack", Call_weft_unstack, 0x1A08u, false, true, 1, nullptr},
     {"weft_op_list", Call_weft_op_list, 0x108u, false, true, 1, nullptr},
     {"weft_random_seed", Call_weft_random_seed, 0x108u, false, true, 1, nullptr},
     {"weft_random_get_state", Call_weft_random_get_state, 0x108u, false, true, 1, nullptr},
@@ -1169,6 +1209,7 @@ extern const Function kFunctions[] = {
     {"weft_optimizer_release", Call_weft_optimizer_release, 0x0u, false, false, 1, nullptr},
     {"weft_sync", Call_weft_sync, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_eval", Call_weft_eval, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_compile", Call_weft_compile, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_program_text", Call_weft_program_text, 0x1308u, false, true, 5, nullptr},
     {"weft_tree_create", Call_weft_tree_create, 0x108u, false, true, 1, nullptr},
     {"weft_tree_add_dict", Call_weft_tree_add_dict, 0x948u, false, true, 1, nullptr},
@@ -1199,9 +1240,9 @@ extern const Function kFunctions[] = {
     {"weft_checkpoint_reader_open", Call_weft_checkpoint_reader_open, 0x91A8u, true, true, 3, nullptr},
     {"weft_checkpoint_reader_count", Call_weft_checkpoint_reader_count, 0x108u, false, true, 1, nullptr},
     {"weft_checkpoint_reader_entry", Call_weft_checkpoint_reader_entry, 0x908u, false, true, 1, nullptr},
-    {"weft_checkpoint_reader_load", Call_weft_checkpoint_reader_load, 0x9128u, true, true, 1, nullptr},
+    {"weft_checkpoint_reader_load", Call_weft_checkpoint_reader_load, 0x9328u, true, true, 1, nullptr},
     {"weft_checkpoint_reader_metadata", Call_weft_checkpoint_reader_metadata, 0x8108u, false, true, 1, nullptr},
-    {"weft_checkpoint_reader_tree", Call_weft_checkpoint_reader_tree, 0x9108u, true, true, 1, nullptr},
+    {"weft_checkpoint_reader_tree", Call_weft_checkpoint_reader_tree, 0x9308u, true, true, 1, nullptr},
     {"weft_checkpoint_reader_info", Call_weft_checkpoint_reader_info, 0x108u, false, true, 1, nullptr},
     {"weft_checkpoint_reader_find", Call_weft_checkpoint_reader_find, 0x128u, false, true, 1, nullptr},
     {"weft_checkpoint_reader_structure", Call_weft_checkpoint_reader_structure, 0x108u, false, true, 1, nullptr},
@@ -1266,6 +1307,7 @@ extern const Function kFunctions[] = {
     {"weft_gelu_opts_init", Call_weft_gelu_opts_init, 0u, false, false, 1, nullptr},
     {"weft_layer_norm_opts_init", Call_weft_layer_norm_opts_init, 0u, false, false, 1, nullptr},
     {"weft_leaky_relu_opts_init", Call_weft_leaky_relu_opts_init, 0u, false, false, 1, nullptr},
+    {"weft_linear_with_opts_init", Call_weft_linear_with_opts_init, 0u, false, false, 1, nullptr},
     {"weft_log_softmax_opts_init", Call_weft_log_softmax_opts_init, 0u, false, false, 1, nullptr},
     {"weft_mse_opts_init", Call_weft_mse_opts_init, 0u, false, false, 1, nullptr},
     {"weft_one_hot_opts_init", Call_weft_one_hot_opts_init, 0u, false, false, 1, nullptr},
@@ -1385,22 +1427,23 @@ extern const Function kFunctions[] = {
     {"weft_gelu", Call_weft_gelu, 0x130Au, false, true, 1, &kOps[106]},
     {"weft_layer_norm", Call_weft_layer_norm, 0x130Au, false, true, 1, &kOps[107]},
     {"weft_leaky_relu", Call_weft_leaky_relu, 0x130Au, false, true, 1, &kOps[108]},
-    {"weft_linear", Call_weft_linear, 0x30Au, false, true, 1, &kOps[109]},
-    {"weft_log_softmax", Call_weft_log_softmax, 0x130Au, false, true, 1, &kOps[110]},
-    {"weft_mse", Call_weft_mse, 0x130Au, false, true, 1, &kOps[111]},
-    {"weft_one_hot", Call_weft_one_hot, 0x130Au, false, true, 1, &kOps[112]},
-    {"weft_relu", Call_weft_relu, 0x30Au, false, true, 1, &kOps[113]},
-    {"weft_relu6", Call_weft_relu6, 0x30Au, false, true, 1, &kOps[114]},
-    {"weft_rms_norm", Call_weft_rms_norm, 0x130Au, false, true, 1, &kOps[115]},
-    {"weft_scaled_dot_product_attention", Call_weft_scaled_dot_product_attention, 0x130Au, false, true, 1, &kOps[116]},
-    {"weft_silu", Call_weft_silu, 0x30Au, false, true, 1, &kOps[117]},
-    {"weft_softmax", Call_weft_softmax, 0x130Au, false, true, 1, &kOps[118]},
-    {"weft_softplus", Call_weft_softplus, 0x30Au, false, true, 1, &kOps[119]},
-    {"weft_bernoulli", Call_weft_bernoulli, 0x130Au, false, true, 1, &kOps[120]},
-    {"weft_normal", Call_weft_normal, 0x130Au, false, true, 1, &kOps[121]},
-    {"weft_rng_bit_generator", Call_weft_rng_bit_generator, 0x130Au, false, true, 1, &kOps[122]},
-    {"weft_uniform", Call_weft_uniform, 0x130Au, false, true, 1, &kOps[123]},
+    {"weft_linear", Call_weft_linear, 0x130Au, false, true, 1, &kOps[109]},
+    {"weft_linear_with", Call_weft_linear_with, 0x130Au, false, true, 1, &kOps[110]},
+    {"weft_log_softmax", Call_weft_log_softmax, 0x130Au, false, true, 1, &kOps[111]},
+    {"weft_mse", Call_weft_mse, 0x130Au, false, true, 1, &kOps[112]},
+    {"weft_one_hot", Call_weft_one_hot, 0x130Au, false, true, 1, &kOps[113]},
+    {"weft_relu", Call_weft_relu, 0x30Au, false, true, 1, &kOps[114]},
+    {"weft_relu6", Call_weft_relu6, 0x30Au, false, true, 1, &kOps[115]},
+    {"weft_rms_norm", Call_weft_rms_norm, 0x130Au, false, true, 1, &kOps[116]},
+    {"weft_scaled_dot_product_attention", Call_weft_scaled_dot_product_attention, 0x130Au, false, true, 1, &kOps[117]},
+    {"weft_silu", Call_weft_silu, 0x30Au, false, true, 1, &kOps[118]},
+    {"weft_softmax", Call_weft_softmax, 0x130Au, false, true, 1, &kOps[119]},
+    {"weft_softplus", Call_weft_softplus, 0x30Au, false, true, 1, &kOps[120]},
+    {"weft_bernoulli", Call_weft_bernoulli, 0x130Au, false, true, 1, &kOps[121]},
+    {"weft_normal", Call_weft_normal, 0x130Au, false, true, 1, &kOps[122]},
+    {"weft_rng_bit_generator", Call_weft_rng_bit_generator, 0x130Au, false, true, 1, &kOps[123]},
+    {"weft_uniform", Call_weft_uniform, 0x130Au, false, true, 1, &kOps[124]},
 };
-extern const size_t kFunctionCount = 316;
+extern const size_t kFunctionCount = 330;
 
 }  // namespace weft::fuzz
