@@ -66,7 +66,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_op_apply(weft_context* ctx, const char* 
  *   attrs: may be NULL; attr_count entries
  *   outputs: capacity entries; each yours: release them
  *   infos: may be NULL; capacity entries
- * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
+ * Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_op_apply_on(weft_context* ctx, weft_device* device, const char* name,
     size_t name_length, weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count,
@@ -78,7 +79,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_op_apply_on(weft_context* ctx, weft_devi
  *   calls: may be NULL; call_count entries
  *   outputs: may be NULL; capacity entries; each yours: release them
  *   infos: may be NULL; capacity entries
- * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
+ * Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_op_apply_many(weft_context* ctx, const weft_op_call* calls, size_t call_count,
     weft_tensor** outputs, weft_tensor_info* infos, size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
@@ -94,7 +96,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_op_apply_many(weft_context* ctx, const w
  *   cotangents: result_count entries; of the results' types; NULL in it: zero
  *   wanted: may be NULL; input_count entries; 1: the input's gradient is wanted; NULL: all
  *   out_grads: input_count entries; each yours: release them
- * Errors: INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_op_vjp(weft_context* ctx, const char* name, size_t name_length,
     weft_tensor* const* inputs, size_t input_count, const weft_attr* attrs, size_t attr_count,
@@ -106,7 +109,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_op_vjp(weft_context* ctx, const char* na
  *   sizes: may be NULL; size_count entries
  *   axis: negative counts from the end
  *   outputs: size_count entries; each yours: release them
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_split(weft_context* ctx, weft_tensor* x, const int64_t* sizes,
     size_t size_count, int64_t axis, weft_tensor** outputs) WEFT_NOEXCEPT;
@@ -118,7 +121,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_split(weft_context* ctx, weft_tensor* x,
  *   chunks: at least 1
  *   axis: negative counts from the end
  *   outputs: capacity entries; each yours: release them
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_chunk(weft_context* ctx, weft_tensor* x, int64_t chunks, int64_t axis,
     weft_tensor** outputs, size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
@@ -127,7 +131,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_chunk(weft_context* ctx, weft_tensor* x,
  * unbind. Writes them and their count, the axis's size; a capacity below it is OUT_OF_RANGE and creates nothing.
  *   axis: negative counts from the end
  *   outputs: may be NULL; capacity entries; each yours: release them
- * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_unstack(weft_context* ctx, weft_tensor* x, int64_t axis, weft_tensor** outputs,
     size_t capacity, size_t* out_count) WEFT_NOEXCEPT;

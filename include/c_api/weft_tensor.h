@@ -74,14 +74,14 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_u64(weft_context* ctx, weft_
  * must hold the number. It becomes part of the program: what it is multiplied with may fold, another number compiles
  * anew.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_constant_like(weft_tensor* like, double value,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* The same as a run-time argument: other numbers later compile nothing new.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_argument_like(weft_tensor* like, double value,
     weft_tensor** out) WEFT_NOEXCEPT;
@@ -89,7 +89,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_argument_like(weft_tensor* like, 
 /* A second tensor of the same value, at no cost: nothing is recorded, computed or moved. Later assignments to one leave
  * the other as it is; memory is given away only when neither shows it. Gradients see both as one value.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_copy(weft_tensor* tensor, weft_tensor** out) WEFT_NOEXCEPT;
 
@@ -97,8 +97,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_copy(weft_tensor* tensor, weft_te
  * evaluates, waits and moves the elements, and gradients do not flow back.
  *   device: may be NULL; NULL = default of the tensor's context
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, any. Threads: any. May block. May call hooks.
- * Since 1.0.
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, any. Threads: any. May block. May call
+ * hooks. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_copy_to(weft_tensor* tensor, weft_device* device,
     weft_tensor** out) WEFT_NOEXCEPT;

@@ -77,7 +77,7 @@ void Services::RunReleasesIfAllowed() {
 
 std::function<void()> Services::Later(std::function<void()> release) {
   std::list<std::function<void()>> one;
-  one.push_back(std::move(release));
+  if (release) one.push_back(std::move(release));
   return [releases = releases_, one = std::move(one)]() mutable {
     if (one.empty()) return;
     releases->Add(std::move(one));
