@@ -62,7 +62,7 @@ file(GLOB weft_backend_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/backen
 target_sources(weft_compiler PRIVATE ${weft_backend_files})
 
 target_link_libraries(weft_backends_cpu PUBLIC weft_llvm)
-target_link_libraries(weft_data PUBLIC ZLIB::ZLIB)
+target_link_libraries(weft_data PUBLIC weft_zlib)
 target_link_libraries(weft_serialization PUBLIC weft_capnp weft_zstd)
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT WEFT_SANITIZE)
   # Types of the exported functions for abidiff; the library that is installed is stripped.
@@ -104,7 +104,7 @@ endif()
 # The C API's objects whole: nothing inside refers to them. Everything else comes as it is needed.
 add_library(weft SHARED $<TARGET_OBJECTS:weft_c_api>)
 list(REMOVE_ITEM WEFT_LAYERS weft_c_api)
-target_link_libraries(weft PRIVATE ${WEFT_LAYERS})
+target_link_libraries(weft PRIVATE ${WEFT_LAYERS} weft_old_glibc)
 list(APPEND WEFT_LAYERS weft_c_api)
 set_target_properties(weft PROPERTIES
   BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "" VERSION ${WEFT_ABI_MAJOR} SOVERSION ${WEFT_ABI_MAJOR} LINK_DEPENDS "${weft_map}")
