@@ -119,4 +119,10 @@ if(WEFT_SANITIZE)
   # The sanitizer's own functions come from the program.
 else()
   target_link_options(weft PRIVATE -Wl,-z,defs -static-libstdc++ -static-libgcc)
+  if(NOT WEFT_SYSTEM_DEPS)
+    # What the library allocates goes through src/runtime/memory_reserve_hooks.cc. Not where others' libraries free it.
+    foreach(function malloc calloc realloc free aligned_alloc memalign posix_memalign mmap)
+      target_link_options(weft PRIVATE "-Wl,--wrap=${function}")
+    endforeach()
+  endif()
 endif()

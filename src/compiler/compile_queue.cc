@@ -36,7 +36,9 @@ Ref<CompileQueue::Job> CompileQueue::Enter(ProgramCache& cache, Wanted wanted) {
   {
     MutexLock lock(mutex_);
     for (const Ref<Job>& other : jobs_) {
-      if (other->cache_ == &cache && other->canonical_ == wanted.canonical) return other;
+      // One that memory ran out for is as good as over.
+      const bool lost = &other == &jobs_.front() && starving_.ever.load(std::memory_order_relaxed);
+      if (!lost && other->cache_ == &cache && other->canonical_ == wanted.canonical) return other;
     }
     job = MakeRef<Job>();
     job->cache_ = &cache;
@@ -57,9 +59,34 @@ Ref<CompileQueue::Job> CompileQueue::Enter(ProgramCache& cache, Wanted wanted) {
     }
   }
   const WholeFloatScope floats;
-  job->result_ = cache.Make(std::move(job->wanted_));
+  Make(*job);
   job->done_->Complete(absl::OkStatus());
   return job;
+}
+
+// Nothing that is allocated in here fails, so that no exception goes through LLVM or half a hash table; see memory_reserve.h.
+void CompileQueue::Make(Job& job) {
+  starving_.ever.store(false, std::memory_order_relaxed);
+  bool exhausted = false;
+  {
+    const ReserveScope reserve(&starving_);
+    try {
+      exhausted = !CheckReserve().ok();
+      if (!exhausted) job.result_ = job.cache_->Make(std::move(job.wanted_));
+      // Whatever the steps after the first failure made of it.
+      exhausted = exhausted || (!job.result_->ok() && !CheckReserve().ok());
+    } catch (const std::bad_alloc&) {
+      exhausted = true;
+    }
+    if (exhausted) job.result_ = absl::Status(absl::StatusCode::kResourceExhausted, "");
+    job.wanted_ = Wanted();
+  }
+  if (!exhausted) return;
+  try {
+    job.result_ = absl::ResourceExhaustedError("memory ran out while the program was compiled");
+  } catch (const std::bad_alloc&) {
+    // Without a text, then.
+  }
 }
 
 void CompileQueue::Work() {
@@ -70,11 +97,7 @@ void CompileQueue::Work() {
     if (stop_) return;
     const Ref<Job> job = jobs_.front();
     lock.Unlock();
-    try {
-      job->result_ = job->cache_->Make(std::move(job->wanted_));
-    } catch (const std::bad_alloc&) {
-      job->result_ = absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
-    }
+    Make(*job);
     lock.Lock();
     // Out of the queue first: who asks again after a failure must not find it here.
     jobs_.pop_front();

@@ -2,12 +2,14 @@
 // give up waiting. Those who want the same program wait for one compilation.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <optional>
 #include <thread>
 
 #include "src/compiler/program_cache.h"
 #include "src/runtime/event.h"
+#include "src/runtime/memory_reserve.h"
 #include "src/runtime/mutex.h"
 
 namespace weft::compiler {
@@ -40,12 +42,17 @@ class CompileQueue {
 
   // The cache outlives the queue. If no thread can be had, the call itself compiles.
   Ref<Job> Enter(ProgramCache& cache, Wanted wanted);
+  // There is no memory at all, and what is being compiled waits for some: nobody should wait for it or for what is behind it. Its
+  // job is done when there is.
+  const std::atomic<bool>& starving() const { return starving_.now; }
   // Until nothing is left.
   void Drain();
 
  private:
+  void Make(Job& job);
   void Work();
 
+  ReserveScope::Starving starving_;
   Mutex mutex_;
   CondVar changed_;
   std::deque<Ref<Job>> jobs_ ABSL_GUARDED_BY(mutex_);  // the first is being compiled

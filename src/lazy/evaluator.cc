@@ -155,7 +155,7 @@ absl::StatusOr<Evaluator::ProgramPointer> Evaluator::ProgramOf(Lock& lock, MeshS
   Ref<compiler::CompileQueue::Job> job;
   WEFT_RETURN_IF_ERROR(Open(lock, state, cut, [&] {
     job = compiles_.Enter(*state.programs, std::move(wanted));
-    return services_.WaitFor(job->done());
+    return services_.WaitFor(job->done(), -1, &compiles_.starving());
   }));
   return job->result();
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "src/runtime/memory_reserve.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -45,7 +46,9 @@ absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, 
     // A module a thread: code generation is most of the cost and runs side by side.
     const size_t modules = std::clamp<size_t>(missing.size() / 3, 1, static_cast<size_t>(pool.threads()));
     std::vector<absl::Status> failures(modules);
+    ReserveScope::Starving* const starving = ReserveScope::starving();
     pool.ParallelFor(static_cast<int64_t>(modules), [&](int64_t m) {
+      const ReserveScope reserve(starving);  // of the workers, too
       failures[m] = [&]() -> absl::Status {
         auto object = std::make_shared<CodeObject>();
         std::vector<const LoopKernel*> kernels;
@@ -56,7 +59,9 @@ absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, 
           kernels.push_back(&lowered.loops[i]);
         }
         WEFT_ASSIGN_OR_RETURN(object->bytes, CompileLoops(jit_, kernels, object->symbols));
-        return Add(std::move(object));
+        WEFT_RETURN_IF_ERROR(CheckReserve());
+        WEFT_RETURN_IF_ERROR(Add(std::move(object)));
+        return CheckReserve();
       }();
     });
     for (const absl::Status& failure : failures) WEFT_RETURN_IF_ERROR(failure);
