@@ -254,6 +254,9 @@ absl::StatusOr<uint64_t> CompileCacheStore::Impl::WriteEntry(const CacheEntry& e
     if (absl::IsNotFound(file.status()) && fs->Stat(FileSystem::kHere, directory.c_str(), &info) == 0 &&
         info.kind != FileKind::kDirectory) {
       Quarantine(directory);
+    } else if (absl::IsPermissionDenied(file.status()) && is(directory, FileKind::kDirectory) &&
+               (info.mode & 0700) != 0700) {
+      Quarantine(directory);
     } else if (is(path, FileKind::kDirectory)) {
       Quarantine(path);
     } else if (!absl::IsNotFound(file.status())) {

@@ -92,9 +92,9 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted)
                         config_.backend->platform(), " in ", Milliseconds(took), " ms: ", wanted.nodes, " nodes, ",
                         stats.kernels, " kernels (", stats.kernels_compiled, " compiled), ", stats.code_bytes,
                         " bytes of code, ", stats.temporary_bytes, " bytes of temporaries",
-                        loaded                     ? ""
-                        : config_.store == nullptr ? "; no disk cache"
-                                                   : "; not in the disk cache");
+                        loaded     ? ""
+                        : Stores() ? "; not in the disk cache"
+                                   : "; no disk cache");
   });
   return Keep(wanted, std::move(executable));
 }
@@ -133,7 +133,7 @@ void ProgramCache::DropOldest() {
 }
 
 absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Load(const Wanted& wanted) {
-  if (config_.store == nullptr) return nullptr;
+  if (!Stores()) return nullptr;
   std::optional<std::string> stored = config_.store->Lookup(wanted.key, wanted.canonical);
   if (!stored.has_value()) {
     config_.metrics->Add(Counter::kDiskCacheMisses);
@@ -165,7 +165,7 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Wanted& wanted
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, config_.backend->Compile(module, config_.options));
   WEFT_RETURN_IF_ERROR(CheckReserve());
   config_.metrics->Add(Counter::kProgramsCompiled);
-  if (config_.store == nullptr) return executable;
+  if (!Stores()) return executable;
   absl::StatusOr<std::string> bytes = executable->Serialize();
   if (!bytes.ok()) {
     // A backend without serialisation is no reason to complain at each program.
