@@ -13,7 +13,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "serialization/atomic_file.h"
 #include "serialization/framing.h"
 #include "serialization/limits.h"
@@ -255,6 +254,9 @@ absl::StatusOr<uint64_t> CompileCacheStore::Impl::WriteEntry(const CacheEntry& e
     if (absl::IsNotFound(file.status()) && fs->Stat(FileSystem::kHere, directory.c_str(), &info) == 0 &&
         info.kind != FileKind::kDirectory) {
       Quarantine(directory);
+    } else if (absl::IsPermissionDenied(file.status()) && is(directory, FileKind::kDirectory) &&
+               (info.mode & 0700) != 0700) {
+      Quarantine(directory);
     } else if (is(path, FileKind::kDirectory)) {
       Quarantine(path);
     } else if (!absl::IsNotFound(file.status())) {
@@ -333,7 +335,7 @@ void CompileCacheStore::Impl::Account(uint64_t written, const std::string& keep)
     scanned = true;
   }
   if (total > options.max_bytes) total = Evict(keep);
-  const std::string number = absl::StrFormat("%020u\n", total);
+  const std::string number = absl::StrCat(absl::Dec(total, absl::kZeroPad20), "\n");
   if (file->WriteAt(0, std::as_bytes(std::span(number))).ok()) unreported = 0;
   fs->Unlock(file->fd());
 }

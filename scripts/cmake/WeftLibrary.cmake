@@ -67,7 +67,7 @@ set_source_files_properties("${PROJECT_SOURCE_DIR}/src/c_api/description.cc" PRO
   COMPILE_DEFINITIONS "WEFT_DESCRIPTION=\"${weft_description}\"" OBJECT_DEPENDS "${weft_description}")
 
 target_link_libraries(weft_backends_cpu PUBLIC weft_llvm)
-target_link_libraries(weft_data PUBLIC ZLIB::ZLIB)
+target_link_libraries(weft_data PUBLIC weft_zlib)
 target_link_libraries(weft_serialization PUBLIC weft_capnp weft_zstd)
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT WEFT_SANITIZE)
   # Types of the exported functions for abidiff; the library that is installed is stripped.
@@ -109,7 +109,7 @@ endif()
 # The C API's objects whole: nothing inside refers to them. Everything else comes as it is needed.
 add_library(weft SHARED $<TARGET_OBJECTS:weft_c_api>)
 list(REMOVE_ITEM WEFT_LAYERS weft_c_api)
-target_link_libraries(weft PRIVATE ${WEFT_LAYERS})
+target_link_libraries(weft PRIVATE ${WEFT_LAYERS} weft_old_glibc)
 list(APPEND WEFT_LAYERS weft_c_api)
 set_target_properties(weft PROPERTIES
   BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "" VERSION ${WEFT_ABI_MAJOR} SOVERSION ${WEFT_ABI_MAJOR} LINK_DEPENDS "${weft_map}")
@@ -124,4 +124,10 @@ if(WEFT_SANITIZE)
   # The sanitizer's own functions come from the program.
 else()
   target_link_options(weft PRIVATE -Wl,-z,defs -static-libstdc++ -static-libgcc)
+  if(NOT WEFT_SYSTEM_DEPS)
+    # What the library allocates goes through src/runtime/memory_reserve_hooks.cc. Not where others' libraries free it.
+    foreach(function malloc calloc realloc free aligned_alloc memalign posix_memalign mmap)
+      target_link_options(weft PRIVATE "-Wl,--wrap=${function}")
+    endforeach()
+  endif()
 endif()

@@ -14,6 +14,6 @@ if(NOT WEFT_SANITIZE)
   target_compile_options(weft_cli PRIVATE -fvisibility=hidden -Wall -Wextra -Wno-missing-field-initializers
     $<$<BOOL:${WEFT_WERROR}>:-Werror>)
   target_include_directories(weft_cli PRIVATE "${PROJECT_SOURCE_DIR}")
-  target_link_libraries(weft_cli PRIVATE weft ${CMAKE_DL_LIBS})
+  target_link_libraries(weft_cli PRIVATE weft weft_old_glibc_program ${CMAKE_DL_LIBS})
   target_link_options(weft_cli PRIVATE -static-libstdc++ -static-libgcc)
 endif()

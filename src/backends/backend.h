@@ -90,6 +90,8 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module,
                                                               const CompileOptions& options) = 0;
   virtual absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) = 0;
+  // Whether its executables can be serialised; otherwise nothing is looked up or kept on disk.
+  virtual bool Serializes() const { return true; }
 
   // Copies host bytes (dense, row-major) to a new buffer. The source may be reused when the call returns.
   virtual absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,

@@ -51,7 +51,9 @@ Ref<CompileQueue::Job> CompileQueue::Enter(ProgramCache& cache, Wanted wanted) {
   {
     MutexLock lock(mutex_);
     for (const Ref<Job>& other : jobs_) {
-      if (other->cache_ == &cache && other->canonical_ == wanted.canonical) return other;
+      // One that memory ran out for is as good as over.
+      const bool lost = &other == &jobs_.front() && starving_.ever.load(std::memory_order_relaxed);
+      if (!lost && other->cache_ == &cache && other->canonical_ == wanted.canonical) return other;
     }
     job = MakeRef<Job>();
     if (stop_) {
@@ -78,9 +80,35 @@ Ref<CompileQueue::Job> CompileQueue::Enter(ProgramCache& cache, Wanted wanted) {
     }
   }
   const WholeFloatScope floats;
-  job->result_ = cache.Make(std::move(job->wanted_));
+  Make(*job);
   job->done_->Complete(absl::OkStatus());
   return job;
+}
+
+// Nothing that is allocated in here fails, so that no exception goes through LLVM or half a hash table; see memory_reserve.h.
+void CompileQueue::Make(Job& job) {
+  starving_.ever.store(false, std::memory_order_relaxed);
+  bool exhausted = false;
+  {
+    const ReserveScope reserve(&starving_);
+    try {
+      exhausted = !CheckReserve().ok();
+      job.begun_.store(true, std::memory_order_relaxed);
+      if (!exhausted) job.result_ = job.cache_->Make(std::move(job.wanted_), &job.progress_);
+      // Whatever the steps after the first failure made of it.
+      exhausted = exhausted || (!job.result_->ok() && !CheckReserve().ok());
+    } catch (const std::bad_alloc&) {
+      exhausted = true;
+    }
+    if (exhausted) job.result_ = absl::Status(absl::StatusCode::kResourceExhausted, "");
+    job.wanted_ = Wanted();
+  }
+  if (!exhausted) return;
+  try {
+    job.result_ = absl::ResourceExhaustedError("memory ran out while the program was compiled");
+  } catch (const std::bad_alloc&) {
+    // Without a text, then.
+  }
 }
 
 void CompileQueue::Work() {
@@ -91,12 +119,7 @@ void CompileQueue::Work() {
     if (stop_) return;
     const Ref<Job> job = jobs_.front();
     lock.Unlock();
-    try {
-      job->begun_.store(true, std::memory_order_relaxed);
-      job->result_ = job->cache_->Make(std::move(job->wanted_), &job->progress_);
-    } catch (const std::bad_alloc&) {
-      job->result_ = absl::Status(absl::StatusCode::kResourceExhausted, "");  // a text would need memory
-    }
+    Make(*job);
     lock.Lock();
     // Out of the queue first: who asks again after a failure must not find it here.
     jobs_.pop_front();

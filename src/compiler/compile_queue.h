@@ -10,6 +10,7 @@
 
 #include "src/compiler/program_cache.h"
 #include "src/runtime/event.h"
+#include "src/runtime/memory_reserve.h"
 #include "src/runtime/mutex.h"
 
 namespace weft::compiler {
@@ -51,11 +52,16 @@ class CompileQueue {
   Ref<Job> Enter(ProgramCache& cache, Wanted wanted);
   // Waits until nothing is left, and ends the thread: who later drops the last reference has nothing to wait for.
   void Close();
+  // There is no memory at all, and what is being compiled waits for some: nobody should wait for it or for what is behind it. Its
+  // job is done when there is.
+  const std::atomic<bool>& starving() const { return starving_.now; }
 
  private:
+  void Make(Job& job);
   void Work();
   void EndThread();
 
+  ReserveScope::Starving starving_;
   Mutex mutex_;
   CondVar changed_;
   std::deque<Ref<Job>> jobs_ ABSL_GUARDED_BY(mutex_);  // the first is being compiled

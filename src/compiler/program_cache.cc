@@ -9,6 +9,7 @@
 #include "src/compiler/lower.h"
 #include "src/passes/pipeline.h"
 #include "src/runtime/clock.h"
+#include "src/runtime/memory_reserve.h"
 
 namespace weft::compiler {
 namespace {
@@ -82,6 +83,7 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
   if (!loaded) {
     WEFT_ASSIGN_OR_RETURN(executable, Compile(wanted, progress));
   }
+  WEFT_RETURN_IF_ERROR(CheckReserve());  // what was taken from the reserve goes back
   const int64_t took = MonotonicNow() - start;
   config_.metrics->Add(Counter::kNanosecondsCompiling, took);
   Note([&] {
@@ -90,9 +92,9 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
                         config_.backend->platform(), " in ", Milliseconds(took), " ms: ", wanted.nodes, " nodes, ",
                         stats.kernels, " kernels (", stats.kernels_compiled, " compiled), ", stats.code_bytes,
                         " bytes of code, ", stats.temporary_bytes, " bytes of temporaries",
-                        loaded                     ? ""
-                        : config_.store == nullptr ? "; no disk cache"
-                                                   : "; not in the disk cache");
+                        loaded     ? ""
+                        : Stores() ? "; not in the disk cache"
+                                   : "; no disk cache");
   });
   return Keep(wanted, std::move(executable));
 }
@@ -131,14 +133,16 @@ void ProgramCache::DropOldest() {
 }
 
 absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Load(const Wanted& wanted) {
-  if (config_.store == nullptr) return nullptr;
+  if (!Stores()) return nullptr;
   std::optional<std::string> stored = config_.store->Lookup(wanted.key, wanted.canonical);
   if (!stored.has_value()) {
     config_.metrics->Add(Counter::kDiskCacheMisses);
     return nullptr;
   }
   absl::StatusOr<std::unique_ptr<Executable>> executable = config_.backend->Load(*stored);
-  if (absl::IsPermissionDenied(executable.status())) return executable.status();  // not the entry's fault
+  // Not the entry's fault.
+  if (absl::IsPermissionDenied(executable.status())) return executable.status();
+  WEFT_RETURN_IF_ERROR(CheckReserve());
   if (!executable.ok()) {
     config_.metrics->Add(Counter::kDiskCacheErrors);
     config_.store->Reject(wanted.key, executable.status().message());
@@ -157,11 +161,13 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Wanted& wanted
   pipeline.claims = [this](const ir::Node& node) { return config_.backend->Claims(node); };
   pipeline.verify_between = config_.options.verify_between_passes;
   WEFT_ASSIGN_OR_RETURN(const ir::Module module, passes::RunPipeline(std::move(wanted.module), pipeline));
+  WEFT_RETURN_IF_ERROR(CheckReserve());
   CompileOptions options = config_.options;
   options.progress = progress;
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, config_.backend->Compile(module, options));
+  WEFT_RETURN_IF_ERROR(CheckReserve());
   config_.metrics->Add(Counter::kProgramsCompiled);
-  if (config_.store == nullptr) return executable;
+  if (!Stores()) return executable;
   absl::StatusOr<std::string> bytes = executable->Serialize();
   if (!bytes.ok()) {
     // A backend without serialisation is no reason to complain at each program.

@@ -66,6 +66,7 @@ class ProgramCache {
   void Note(absl::FunctionRef<std::string()> text) const {
     if (config_.note) config_.note(text);
   }
+  bool Stores() const { return config_.store != nullptr && config_.backend->Serializes(); }
   std::shared_ptr<Program> Known(Key key, std::string_view canonical) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Null on any kind of miss.
   absl::StatusOr<std::unique_ptr<Executable>> Load(const Wanted& wanted);

@@ -180,7 +180,7 @@ absl::StatusOr<Evaluator::ProgramPointer> Evaluator::ProgramOf(Lock& lock, MeshS
 absl::Status Evaluator::WaitFor(const Job& job) {
   const int64_t start = MonotonicNow();
   while (true) {
-    const absl::Status status = services_.WaitFor(*job.done(), kProgressNs);
+    const absl::Status status = services_.WaitFor(*job.done(), kProgressNs, &compiles_.starving());
     if (!absl::IsDeadlineExceeded(status)) return status;
     services_.LogLazily(LogLevel::kInfo, [&] {
       return absl::StrCat("after ", (MonotonicNow() - start) / 1'000'000'000, " s a program of ", job.nodes(),

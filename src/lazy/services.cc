@@ -54,7 +54,7 @@ absl::Status Services::Interrupted(uint32_t before) {
   return CheckCancelled(before);
 }
 
-absl::Status Services::WaitFor(const Event& event, int64_t timeout_ns) {
+absl::Status Services::WaitFor(const Event& event, int64_t timeout_ns, const std::atomic<bool>* hopeless) {
   const uint32_t before = cancels();
   const int64_t limit = Event::Sane(timeout_ns), start = MonotonicNow();
   while (!event.done()) {
@@ -63,7 +63,9 @@ absl::Status Services::WaitFor(const Event& event, int64_t timeout_ns) {
     if (left <= 0) {
       return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "the event was not done after ", timeout_ns, " ns");
     }
-    (void)event.Wait(std::min(left, kLookNs));
+    if (!event.WaitDone(std::min(left, kLookNs)) && hopeless != nullptr && hopeless->load(std::memory_order_relaxed)) {
+      return absl::Status(absl::StatusCode::kResourceExhausted, "");
+    }
   }
   RunReleases();
   return event.status();

@@ -56,9 +56,9 @@ class Services {
   // Both, for whoever waits, every kLookNs.
   absl::Status Interrupted(uint32_t before);
   static constexpr int64_t kLookNs = 20'000'000;
-  // Waits for an event of this engine's; DEADLINE_EXCEEDED, or why it was interrupted, if that comes first. Not under the
-  // engine's lock.
-  absl::Status WaitFor(const Event& event, int64_t timeout_ns = -1);
+  // Waits for an event of this engine's; DEADLINE_EXCEEDED, or why it was interrupted, if that comes first; RESOURCE_EXHAUSTED
+  // without a text if at a look `hopeless`, if given, is true. Not under the engine's lock.
+  absl::Status WaitFor(const Event& event, int64_t timeout_ns = -1, const std::atomic<bool>* hopeless = nullptr);
 
   // --- Lent memory ---------------------------------------------------------------------------------------------------
   // Does what its owner wants done as soon as no lock of ours is held, on a thread of the caller's: the owner may wait for

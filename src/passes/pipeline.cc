@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/ir/verify.h"
 #include "src/passes/passes.h"
+#include "src/runtime/memory_reserve.h"
 
 namespace weft::passes {
 namespace {
@@ -40,6 +41,7 @@ absl::StatusOr<ir::Module> RunPipeline(ir::Module module, const PipelineOptions&
   WEFT_RETURN_IF_ERROR(Check("input", module, options));
   for (const Pass& pass : kPasses) {
     WEFT_ASSIGN_OR_RETURN(module, pass.run(module, options));
+    WEFT_RETURN_IF_ERROR(CheckReserve());
     WEFT_RETURN_IF_ERROR(Check(pass.name, module, options));
   }
   return module;

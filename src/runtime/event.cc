@@ -55,7 +55,12 @@ absl::Status Event::status() const {
 }
 
 absl::Status Event::Wait(int64_t timeout_ns) const {
-  if (done()) return status_;
+  if (WaitDone(timeout_ns)) return status_;
+  return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "the event was not done after ", timeout_ns, " ns");
+}
+
+bool Event::WaitDone(int64_t timeout_ns) const {
+  if (done()) return true;
   timeout_ns = Sane(timeout_ns);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
   MutexLock lock(mutex_);
@@ -63,10 +68,10 @@ absl::Status Event::Wait(int64_t timeout_ns) const {
     if (timeout_ns < 0) {
       changed_.Wait(mutex_);
     } else if (!changed_.WaitUntil(mutex_, deadline) && !done_.load(std::memory_order_relaxed)) {
-      return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "the event was not done after ", timeout_ns, " ns");
+      return false;
     }
   }
-  return status_;
+  return true;
 }
 
 void Event::OnDone(std::function<void(const absl::Status&)> then) {

@@ -30,6 +30,8 @@ class Event final : public RefCounted {
   static int64_t Sane(int64_t timeout_ns) { return timeout_ns < int64_t{1} << 61 ? timeout_ns : -1; }
   // Blocks; negative = for ever. DEADLINE_EXCEEDED if the time passes first, else the outcome.
   absl::Status Wait(int64_t timeout_ns = -1) const;
+  // The same without an error: whether it is done. Allocates nothing.
+  bool WaitDone(int64_t timeout_ns) const;
   // Runs `then` once, on the completing thread, or at once if already done. For the library's own use; no lock is held.
   void OnDone(std::function<void(const absl::Status&)> then);
 

@@ -1,6 +1,6 @@
 """What the built libweft.so.1 shows to the world, against goldens (docs/abi.md, rules 3, 5, 20, 25).
 
-WEFT_UPDATE_GOLDENS=1 rewrites the measured goldens (layout, glibc symbols, constructors) and the abidiff
+WEFT_UPDATE_GOLDENS=1 rewrites the measured goldens (layout, versions of glibc's symbols, constructors) and the abidiff
 baseline; the symbol list comes from include/c_api/generate.py and is never written here.
 """
 import lzma
@@ -21,9 +21,10 @@ GOLDEN = os.path.join(SOURCE, "tests", "abi", "golden")
 HEADERS = os.path.join(SOURCE, "include", "c_api")
 UPDATE = os.environ.get("WEFT_UPDATE_GOLDENS") == "1"
 LIBC_FAMILY = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2",
-               "ld-linux-aarch64.so.1", "libz.so.1"}
+               "ld-linux-aarch64.so.1"}
 MAX_STRIPPED = 40 * 1000 * 1000  # bytes; a bare link of LLVM and the rest was 28.4 MB
-WHEEL_GLIBC = (2, 28)  # what manylinux_2_28 wheels may use; every newer symbol is in the golden by name
+OLDEST_GLIBC = (2, 28)  # what README promises and manylinux_2_28 wheels may use
+COMMAND = os.path.join(BUILD, "bin", "weft")  # ships beside the library and keeps the same promise
 
 
 def run(*args):
@@ -51,7 +52,7 @@ class Dynamic(unittest.TestCase):
     def setUp(self):
         self.dynamic = run("readelf", "-dW", LIB)
 
-    def test_needs_only_the_libc_family_and_zlib(self):
+    def test_needs_only_the_libc_family(self):
         if SYSTEM_DEPS:
             self.skipTest("WEFT_SYSTEM_DEPS links system libraries on purpose")
         needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", self.dynamic))
@@ -82,15 +83,64 @@ class Symbols(unittest.TestCase):
         self.assertEqual(([], []), (sorted(set(want) - set(have)), sorted(set(have) - set(want))),
                          "(missing, unexpected)")
 
-    def test_newer_glibc_symbols_are_known_by_name(self):
-        if not RELEASE or SYSTEM_DEPS:
+
+def glibc_needs(path):
+    """[(library, version)] of glibc that a file asks for."""
+    needs, library = set(), None
+    for line in run("readelf", "-VW", path).splitlines():
+        file = re.search(r"Version: \d+\s+File: (\S+)", line)
+        library = file[1] if file else library
+        version = re.search(r"Name: (GLIBC_\S+)\s+Flags: .* Version:", line)
+        if version and library:
+            needs.add((library, version[1]))
+    return needs
+
+
+def too_new(needs):
+    """Versions past the oldest glibc, and those that are not numbers: GLIBC_PRIVATE, or GLIBC_ABI_DT_RELR of glibc 2.36."""
+    def fits(version):
+        match = re.fullmatch(r"GLIBC_(\d+)\.(\d+)(\.\d+)?", version)
+        return match is not None and (int(match[1]), int(match[2])) <= OLDEST_GLIBC
+    return sorted(need for need in needs if not fits(need[1]))
+
+
+class OldGlibc(unittest.TestCase):
+    def setUp(self):
+        if SYSTEM_DEPS:
+            self.skipTest("the system's libraries ask for the system's glibc")
+
+    def test_nothing_newer_than_2_28_is_asked_for(self):
+        for path in (LIB, COMMAND):
+            needs = glibc_needs(path)
+            self.assertGreater(len(needs), 3, path)
+            self.assertEqual([], too_new(needs), path)
+
+    def test_each_symbol_that_nm_shows_has_such_a_version_too(self):
+        found = re.findall(r"(\S+)@(GLIBC_\S+)", run("nm", "-D", "--undefined-only", LIB))
+        self.assertGreater(len(found), 100)
+        self.assertEqual([], too_new(found))
+
+    def test_versions_are_the_golden(self):
+        if not RELEASE:
             self.skipTest("the release build decides")
-        newer = set()
-        for line in run("nm", "-D", "--undefined-only", LIB).splitlines():
-            match = re.search(r"(\S+)@GLIBC_(\d+)\.(\d+)", line)
-            if match and (int(match.group(2)), int(match.group(3))) > WHEEL_GLIBC:
-                newer.add(f"{match.group(1)}@GLIBC_{match.group(2)}.{match.group(3)}")
-        golden(self, "glibc.txt", sorted(newer), may_shrink=True)
+        golden(self, "glibc.txt", [f"{library} {version}" for library, version in sorted(glibc_needs(LIB))], may_shrink=True)
+
+    def test_the_check_itself_can_fail(self):
+        bad = {("libc.so.6", "GLIBC_2.29"), ("libc.so.6", "GLIBC_3.0"), ("libc.so.6", "GLIBC_PRIVATE"), ("libc.so.6", "GLIBC_ABI_DT_RELR")}
+        self.assertEqual(sorted(bad), too_new(bad | {("libc.so.6", "GLIBC_2.28"), ("libm.so.6", "GLIBC_2.2.5")}))
+        self.assertTrue(too_new(glibc_needs(sys.executable)), "Python is linked to the system's glibc")
+
+    def test_a_function_that_came_later_is_a_link_error(self):
+        compiler = shutil.which("gcc") or shutil.which("cc")
+        with tempfile.TemporaryDirectory() as work:
+            source = os.path.join(work, "new.c")
+            with open(source, "w", encoding="utf-8") as out:
+                out.write("int close_range(unsigned, unsigned, int);\nint f(void) { return close_range(3, 3, 0); }\n")  # 2.34
+            done = subprocess.run([compiler, "-shared", "-fPIC", source, "-o", os.path.join(work, "new.so"), "-Wl,-z,defs", "-fuse-ld=lld",
+                                   "-B" + os.path.join(BUILD, "tools"), "-L" + os.path.join(BUILD, "tools", "glibc-2.28")],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.assertNotEqual(0, done.returncode)
+            self.assertIn("undefined symbol: close_range", done.stdout)
 
 
 class Constructors(unittest.TestCase):

@@ -1,5 +1,6 @@
 /* Fails the N-th allocation, for every N, of saving, loading, reading, keeping on disk, recording and launching; once, and all
- * that follow. Whatever comes back is a result or RESOURCE_EXHAUSTED; the file on disk is the old one or the new one, whole;
+ * that follow. Of compiling and publishing, which allocate a hundred thousand times, for so many N spread over all of them as
+ * WEFT_MEMORY_POINTS says (40 each; 0: every N). Whatever comes back is a result or RESOURCE_EXHAUSTED; the file on disk is the old one or the new one, whole;
  * everything works as soon as there is memory again. The process's allocator is replaced by one that counts, so that the
  * standard library's and other libraries' allocations count as well. */
 #define _GNU_SOURCE
@@ -307,6 +308,128 @@ static void sweep(const char* what, void (*run)(void), void (*check)(void)) {
   fflush(stdout);
 }
 
+/* A context, and a program that it does not know: products, loops, a control list. */
+static weft_context* fresh(const char* cache) {
+  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+  weft_setting settings[2] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}, {"cache_dir", WEFT_STRLEN, "", WEFT_STRLEN}};
+  weft_context* ctx = NULL;
+  if (cache != NULL) {
+    settings[0].value = "write";
+    settings[1].value = cache;
+  }
+  options.settings = settings;
+  options.setting_count = cache != NULL ? 2 : 1;
+  MUST(weft_context_create(&options, &ctx));
+  return ctx;
+}
+static weft_tensor* unknown_program(weft_context* ctx) {
+  weft_tensor *x = ramp(ctx, DIMS(3, 5)), *y = ramp(ctx, DIMS(5, 2)), *product = NULL, *sine = NULL, *total = NULL;
+  MUST(weft_matmul(ctx, x, y, NULL, &product));
+  MUST(weft_sin(ctx, product, &sine));
+  MUST(weft_sum(ctx, sine, NULL, &total));
+  weft_tensor_release(x);
+  weft_tensor_release(y);
+  weft_tensor_release(product);
+  weft_tensor_release(sine);
+  return total;
+}
+static int right(weft_tensor* total) {
+  double value = -1;
+  if (!OK(weft_tensor_item_f64(total, &value))) return 0;
+  CHECK(fabs(value - (1.163044263)) < 1e-4); /* of Python's math.sin */
+  return 1;
+}
+
+/* The N-th allocation of compiling, launching and, where there is a cache, publishing. */
+static int compile_with_failure(long n, int for_ever, const char* cache) {
+  weft_context* ctx = fresh(cache);
+  weft_tensor* total = unknown_program(ctx);
+  weft_cache* store = NULL;
+  int hit;
+  if (cache != NULL) MUST(weft_context_cache(ctx, &store));
+  arm(n, for_ever);
+  well(weft_sync(ctx, NULL, NULL));
+  if (store != NULL) well(weft_cache_flush(store));
+  hit = disarm();
+  right(total); /* the same context, as soon as there is memory */
+  weft_tensor_release(total);
+  weft_cache_release(store);
+  weft_context_release(ctx);
+  if (store != NULL) { /* what is on disk is whole, or not there */
+    weft_cache_stats stats = WEFT_CACHE_STATS_INIT;
+    ctx = fresh(cache);
+    total = unknown_program(ctx);
+    right(total);
+    MUST(weft_context_cache(ctx, &store));
+    MUST(weft_cache_read_stats(store, &stats));
+    CHECK_EQUAL(stats.failures, 0);
+    weft_cache_release(store);
+    weft_tensor_release(total);
+    weft_context_release(ctx);
+  }
+  return hit;
+}
+
+/* Allocations of one run. */
+static long count_allocations(const char* cache) {
+  const long most = LONG_MAX / 2;
+  long left;
+  arm(most, 0);
+  {
+    weft_context* ctx = fresh(cache);
+    weft_tensor* total = unknown_program(ctx);
+    weft_cache* store = NULL;
+    arm(most, 0);
+    MUST(weft_sync(ctx, NULL, NULL));
+    if (cache != NULL) {
+      MUST(weft_context_cache(ctx, &store));
+      MUST(weft_cache_flush(store));
+      weft_cache_release(store);
+    }
+    left = atomic_load(&g_left);
+    disarm();
+    weft_tensor_release(total);
+    weft_context_release(ctx);
+  }
+  return most - left;
+}
+
+/* From `from` on, as many points as were asked for. */
+static void sweep_compiling(const char* what, int with_cache, long from, long points) {
+  char cache[400];
+  int for_ever;
+  long cases = 0, all;
+  snprintf(cache, sizeof cache, "%s/cache", g_dir);
+  g_what = what;
+  all = count_allocations(with_cache ? cache : NULL);
+  for (for_ever = 0; for_ever < 2; ++for_ever) {
+    const long step = points > 0 && all - from > points ? (all - from) / points : 1;
+    for (g_n = from;; g_n += step) {
+      char command[450];
+      snprintf(command, sizeof command, "rm -rf '%s'", cache);
+      if (with_cache && system(command) != 0) printf("could not remove %s\n", cache);
+      if (!compile_with_failure(g_n, for_ever, with_cache ? cache : NULL) || g_failures > 20) break;
+      ++cases;
+    }
+  }
+  printf("%s: %ld of %ld allocations failed\n", what, cases, 2 * (all - from));
+  fflush(stdout);
+}
+
+static void compile_and_publish(void) {
+  const char* asked = getenv("WEFT_MEMORY_POINTS");
+  const long points = asked != NULL ? atol(asked) : 40;
+  long compiling;
+  weft_context* ctx = fresh(NULL); /* LLVM's own first steps */
+  weft_tensor* total = unknown_program(ctx);
+  right(total);
+  weft_tensor_release(total);
+  weft_context_release(ctx);
+  compiling = count_allocations(NULL);
+  sweep_compiling("compiling", 0, 0, points);
+  sweep_compiling("publishing", 1, compiling - compiling / 200, points);
+}
+
 int main(void) {
   const char* folder = getenv("TMPDIR");
   char command[400];
@@ -330,6 +453,7 @@ int main(void) {
   sweep("scopes and hooks", scopes_and_hooks, nothing);
   sweep("making optimizers", make_optimizers, nothing);
   sweep("asking wrongly", ask_wrongly, nothing);
+  compile_and_publish();
   weft_tensor_release(g_x);
   weft_tensor_release(g_y);
   weft_tree_release(g_old);

@@ -26,6 +26,7 @@ class FakeBackend final : public Backend {
   bool Claims(const ir::Node&) const override { return false; }
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module, const CompileOptions&) override;
   absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) override;
+  bool Serializes() const override { return serializes; }
   absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes) override;
   absl::StatusOr<Ref<Buffer>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
@@ -36,6 +37,7 @@ class FakeBackend final : public Backend {
 
   // Runs before each compilation, on its thread. Set it while none is on its way.
   std::function<void()> on_compile;
+  bool serializes = true;
   std::string refuses;  // no program with this in its text compiles
   // The next so many calls fail.
   std::atomic<int> fail_compiles{0};

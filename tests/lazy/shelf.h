@@ -9,6 +9,7 @@ namespace weft::lazy {
 
 struct Shelf {
   std::map<std::pair<uint64_t, uint64_t>, compiler::StoreEntry> entries;
+  int looked_up = 0;
   int rejected = 0;
   int drained = 0;
 };
@@ -17,6 +18,7 @@ class FakeStore final : public compiler::ProgramStore {
  public:
   explicit FakeStore(Shelf* shelf) : shelf_(shelf) {}
   std::optional<std::string> Lookup(compiler::Key key, std::string_view canonical) override {
+    ++shelf_->looked_up;
     auto found = shelf_->entries.find({key.low, key.high});
     if (found == shelf_->entries.end() || found->second.canonical != canonical) return std::nullopt;
     return found->second.program;

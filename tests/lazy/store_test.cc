@@ -32,6 +32,17 @@ TEST(Store, ASecondEngineCompilesNothing) {
   EXPECT_EQ(w.Count(Counter::kDiskCacheHits), 1);
 }
 
+TEST(Store, ABackendThatCannotSerialiseAsksForNothingAndClaimsNothing) {
+  Shelf shelf;
+  World w({}, 1, false, std::make_unique<FakeStore>(&shelf));
+  w.backend->serializes = false;
+  Step(w);
+  EXPECT_EQ(w.Count(Counter::kProgramsCompiled), 1);
+  EXPECT_EQ(w.Count(Counter::kDiskCacheMisses), 0);
+  EXPECT_EQ(w.Count(Counter::kDiskCachePublished), 0);
+  EXPECT_EQ(shelf.looked_up, 0);
+}
+
 TEST(Store, AProgramThatCannotBeLoadedIsRejectedWarnedAboutAndCompiled) {
   Shelf shelf;
   {

@@ -359,6 +359,40 @@ TEST(CompileCache, AProcessThatDiesWhileItMakesAProgramHoldsNobodyUp) {
   close(ready[1]);
 }
 
+TEST(CompileCache, HealsAFolderThatMayNotBeWrittenTo) {
+  TempDir dir;
+  // Root may write anywhere.
+  constexpr uid_t kNobody = 65534;
+  const bool root = geteuid() == 0;
+  if (root) {
+    ASSERT_EQ(0, chown(dir.path().c_str(), kNobody, kNobody));
+    ASSERT_EQ(0, seteuid(kNobody));
+  }
+  {
+    Store cache(dir);
+    const std::string folder = std::filesystem::path(PathOf(dir, 1)).parent_path();
+    for (const mode_t mode : {0500, 0000, 0600, 0300}) {
+      SCOPED_TRACE(absl::StrCat("mode ", absl::Hex(mode)));
+      cache.store->Publish(EntryOf(1));
+      cache.store->Drain();
+      ASSERT_TRUE(cache.Has(1));
+      ASSERT_EQ(0, chmod(folder.c_str(), mode));
+      cache.store->Publish(EntryOf(1));
+      cache.store->Drain();
+      EXPECT_TRUE(cache.Has(1));
+      if (mode != 0300) {
+        struct stat info;
+        ASSERT_EQ(0, stat(folder.c_str(), &info));
+        EXPECT_EQ(0700u, info.st_mode & 0777);
+      }
+    }
+    EXPECT_EQ(0u, cache.store->stats().store_failures);
+  }
+  if (root) {
+    ASSERT_EQ(0, seteuid(0));
+  }
+}
+
 TEST(CompileCache, ARelativeFolderIsThatOfTheBeginning) {
   TempDir dir;
   const std::string here = std::filesystem::current_path();

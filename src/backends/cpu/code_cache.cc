@@ -8,6 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "src/runtime/memory_reserve.h"
 #include "src/runtime/status.h"
 #include "src/runtime/thread_pool.h"
 
@@ -89,7 +90,9 @@ absl::Status CodeCache::CompilePart(const LoweredModule& lowered, std::span<cons
     kernels.push_back(&lowered.loops[i]);
   }
   WEFT_ASSIGN_OR_RETURN(object->bytes, CompileLoops(jit_, kernels, object->symbols));
-  return Add(std::move(object));
+  WEFT_RETURN_IF_ERROR(CheckReserve());
+  WEFT_RETURN_IF_ERROR(Add(std::move(object)));
+  return CheckReserve();
 }
 
 absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, int threads, CompileProgress* progress,
@@ -109,7 +112,9 @@ absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, 
     const size_t most = std::max((missing.size() + kKernelsPerModule - 1) / kKernelsPerModule,
                                  static_cast<size_t>(std::max(threads, 1)));
     const size_t modules = std::clamp<size_t>(missing.size() / 3, 1, most);
+    ReserveScope::Starving* const starving = ReserveScope::starving();
     WEFT_RETURN_IF_ERROR(OnThreads(modules, threads, [&](size_t m) {
+      const ReserveScope reserve(starving);  // of the other threads, too
       const absl::Status status = CompilePart(lowered, missing, m, modules);
       if (progress != nullptr)
         progress->done.fetch_add(static_cast<int64_t>((missing.size() - m + modules - 1) / modules));

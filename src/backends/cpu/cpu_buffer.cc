@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "src/runtime/status.h"
 
@@ -32,9 +33,8 @@ absl::StatusOr<void*> BlockPool::Take(int64_t bytes) {
   // steps = 4 is the next power's first size.
   {
     MutexLock lock(mutex_);
-    if (static_cast<size_t>(bucket) < free_.size() && !free_[bucket].empty()) {
-      void* block = free_[bucket].back();
-      free_[bucket].pop_back();
+    if (Kept* const block = free_[bucket]) {
+      free_[bucket] = block->next;
       kept_ -= capacity;
       Count(capacity);
       return block;
@@ -55,7 +55,7 @@ void BlockPool::Count(int64_t capacity) {
 }
 
 bool BlockPool::Trim() {
-  std::vector<std::vector<void*>> free;
+  Buckets free{};
   {
     MutexLock lock(mutex_);
     free.swap(free_);
@@ -64,13 +64,17 @@ bool BlockPool::Trim() {
   return Release(free);
 }
 
-bool BlockPool::Release(const std::vector<std::vector<void*>>& free) {
+bool BlockPool::Release(const Buckets& free) {
   bool any = false;
   for (size_t b = 0; b < free.size(); ++b) {
     const int64_t base = int64_t{1} << (b / 4);
     const auto size = static_cast<size_t>(base + static_cast<int64_t>(b % 4) * (base / 4));
-    for (void* block : free[b]) budget_->Free(block, size);
-    any = any || !free[b].empty();
+    any = any || free[b] != nullptr;
+    for (Kept* block = free[b]; block != nullptr;) {
+      Kept* const next = block->next;
+      budget_->Free(block, size);
+      block = next;
+    }
   }
   return any;
 }
@@ -82,14 +86,9 @@ void BlockPool::Give(void* block, int64_t bytes) {
     MutexLock lock(mutex_);
     in_use_ -= capacity;
     if (kept_ + capacity <= kKeep) {
-      try {
-        if (free_.size() <= static_cast<size_t>(bucket)) free_.resize(bucket + 1);
-        free_[bucket].push_back(block);
-        kept_ += capacity;
-        return;
-      } catch (const std::bad_alloc&) {
-        // No memory to note it in: it goes back. Destructors come here, which cannot fail.
-      }
+      free_[bucket] = new (block) Kept{free_[bucket]};
+      kept_ += capacity;
+      return;
     }
   }
   budget_->Free(block, static_cast<size_t>(capacity));
@@ -109,8 +108,10 @@ int64_t BlockPool::kept() const {
 }
 
 absl::StatusOr<Ref<Block>> NewBlock(const std::shared_ptr<BlockPool>& pool, int64_t bytes) {
-  WEFT_ASSIGN_OR_RETURN(void* data, pool->Take(bytes));
-  return Ref<Block>(new Block(pool, data, bytes));
+  // The owner first: if there is no memory for it, none has been taken.
+  Ref<Block> block(new Block(pool, bytes));
+  WEFT_ASSIGN_OR_RETURN(block->data_, pool->Take(bytes));
+  return block;
 }
 
 }  // namespace weft::cpu

@@ -1,10 +1,10 @@
 // Host memory of tensors: blocks from a free list of sizes, so that a steady loop allocates nothing.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "src/runtime/buffer.h"
@@ -24,6 +24,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   ~BlockPool();
   // RESOURCE_EXHAUSTED, with the bytes, if there is no memory even without what is kept for reuse.
   absl::StatusOr<void*> Take(int64_t bytes);
+  // Allocates nothing, because tensors die where nobody can be told that there is no memory.
   void Give(void* block, int64_t bytes);
   // Gives back to the system what is kept for reuse; whether there was any.
   bool Trim();
@@ -34,14 +35,19 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   int64_t kept() const;
 
  private:
+  // Lies in a block that is kept.
+  struct Kept {
+    Kept* next;
+  };
+  using Buckets = std::array<Kept*, 192>;  // four sizes to a power of two, up to 2^47 bytes
   static int64_t CapacityFor(int64_t bytes, int* bucket);
   // Gives blocks back to the system; whether there were any.
-  bool Release(const std::vector<std::vector<void*>>& free);
+  bool Release(const Buckets& free);
   void Count(int64_t capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<MemoryBudget> budget_;
   mutable Mutex mutex_;
-  std::vector<std::vector<void*>> free_ ABSL_GUARDED_BY(mutex_);  // by bucket: four sizes to a power of two
+  Buckets free_ ABSL_GUARDED_BY(mutex_){};
   int64_t kept_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t in_use_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t peak_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -50,19 +56,21 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
 // Memory shared by a buffer and the one that takes it over by donation.
 class Block : public RefCounted {
  public:
-  Block(std::shared_ptr<BlockPool> pool, void* data, int64_t bytes)
-      : pool_(std::move(pool)), data_(data), bytes_(bytes) {}
+  // Of the pool's, and without memory so far.
+  Block(std::shared_ptr<BlockPool> pool, int64_t bytes) : pool_(std::move(pool)), bytes_(bytes) {}
   Block(void* data, std::function<void()> release) : data_(data), release_(std::move(release)) {}
   void* data() const { return data_; }
   bool own() const { return pool_ != nullptr; }
 
  protected:
   ~Block() override {
-    if (pool_ != nullptr) pool_->Give(data_, bytes_);
+    if (pool_ != nullptr && data_ != nullptr) pool_->Give(data_, bytes_);
     if (release_) release_();
   }
 
  private:
+  friend absl::StatusOr<Ref<Block>> NewBlock(const std::shared_ptr<BlockPool>& pool, int64_t bytes);
+
   std::shared_ptr<BlockPool> pool_;
   void* data_ = nullptr;
   int64_t bytes_ = 0;

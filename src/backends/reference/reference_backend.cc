@@ -185,6 +185,7 @@ class ReferenceBackend final : public Backend {
   std::span<Device* const> devices() const override { return {&device_pointer_, 1}; }
   Target target(const CompileOptions&) const override { return {"reference", "interpreter 1"}; }
   bool Claims(const ir::Node&) const override { return true; }
+  bool Serializes() const override { return false; }
 
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module, const CompileOptions&) override {
     if (module.functions.empty()) return InternalError("a module without functions");

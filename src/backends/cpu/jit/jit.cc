@@ -30,6 +30,7 @@
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 #include "src/backends/cpu/jit/jit_llvm.h"
+#include "src/runtime/memory_reserve.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -277,6 +278,7 @@ absl::StatusOr<std::string> Jit::Compile(std::unique_ptr<JitModule> module) cons
                                    /*DisableVerify=*/true)) {
     return InternalError("LLVM cannot write objects for ", target_.Fingerprint());
   }
+  WEFT_RETURN_IF_ERROR(CheckReserve());  // the longest way without a look begins
   passes.run(ir);
   if (!errors.empty()) return InternalError("code generation failed: ", errors);
   return std::string(object.data(), object.size());

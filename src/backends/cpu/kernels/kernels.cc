@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/backends/cpu/kernels/kernels_internal.h"
+#include "src/runtime/memory_reserve.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -55,6 +56,7 @@ absl::StatusOr<MicroFn*> KernelSet::State::Micro(const MicroSpec& spec) {
   WEFT_ASSIGN_OR_RETURN(std::string object, CompileMicro(jit, spec));
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<JitLibrary> library, jit.Load(object));
   WEFT_ASSIGN_OR_RETURN(MicroFn * fn, library->Function<MicroFn>(spec.Symbol()));
+  WEFT_RETURN_IF_ERROR(CheckReserve());
   compiled.fetch_add(1, std::memory_order_relaxed);
   MutexLock lock(mutex);
   if (MicroFn* other = micro[index].load(std::memory_order_acquire)) return other;
