@@ -19,7 +19,13 @@ class Scope final : public RefCounted {
   // Interns the file once per file in a row, not once per call.
   void Mark(const char* file, int32_t line) {
     if (file != file_.load(std::memory_order_relaxed)) {
-      file_id_.store(file == nullptr ? 0 : ir::InternFile(file), std::memory_order_relaxed);
+      uint32_t id = 0;
+      try {
+        if (file != nullptr) id = ir::InternFile(file);
+      } catch (const std::bad_alloc&) {
+        file = nullptr;  // operations without a position, rather than none
+      }
+      file_id_.store(id, std::memory_order_relaxed);
       file_.store(file, std::memory_order_relaxed);
     }
     const ir::Location location{file_id_.load(std::memory_order_relaxed), line > 0 ? static_cast<uint32_t>(line) : 0};

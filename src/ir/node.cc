@@ -29,9 +29,16 @@ uint32_t InternFile(std::string_view file) {
   if (file.empty()) return 0;
   FileTable& table = Files();
   MutexLock lock(table.mutex);
-  auto [entry, added] = table.index.try_emplace(std::string(file), table.names.size() + 1);
-  if (added) table.names.push_back(&entry->first);
-  return entry->second;
+  std::string name(file);
+  if (const auto known = table.index.find(name); known != table.index.end()) return known->second;
+  table.names.push_back(nullptr);
+  try {
+    table.names.back() = &table.index.try_emplace(std::move(name), table.names.size()).first->first;
+  } catch (...) {
+    table.names.pop_back();
+    throw;
+  }
+  return static_cast<uint32_t>(table.names.size());
 }
 
 std::string ToString(Location location) {

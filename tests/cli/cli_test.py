@@ -77,7 +77,7 @@ class Dispatch(Cli):
         needed = set(re.findall(r"NEEDED.*\[(.*)\]", said))
         self.assertIn("libweft.so.1", needed)
         self.assertLessEqual(needed, {"libweft.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0",
-                                      "ld-linux-x86-64.so.2"})
+                                      "librt.so.1", "ld-linux-x86-64.so.2"})
 
 
 class Version(Cli):
