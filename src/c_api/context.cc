@@ -196,7 +196,11 @@ Context::~Context() {
       old.thread.get_id() == std::this_thread::get_id() ? old.thread.detach() : old.thread.join();
     }
     if (absl::Status status = engine_->Close(); !status.ok()) {
-      log_->Write(lazy::LogLevel::kError, absl::StrCat("while closing a context: ", status.message()));
+      try {
+        log_->Write(lazy::LogLevel::kError, absl::StrCat("while closing a context: ", status.message()));
+      } catch (const std::bad_alloc&) {
+        // Nobody is told.
+      }
     }
   }
   cache_engine_->store(nullptr);

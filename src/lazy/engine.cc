@@ -107,11 +107,26 @@ Engine::~Engine() {
 }
 
 absl::Status Engine::Close() {
-  absl::Status status = Wait();
-  {
-    Lock lock(recorder_);
-    recorder_.Close();
+  // One event after the other: a context must be able to end where no memory is left to wait for all of them at once.
+  absl::Status status;
+  const int64_t start = MonotonicNow();
+  while (true) {
+    Ref<Event> running;
+    {
+      Lock lock(recorder_);
+      for (const MeshState& state : recorder_.meshes()) {
+        const Ref<Event> last = state.last_event();
+        if (!last) continue;
+        if (!last->done()) running = last;
+        if (last->done()) status.Update(last->status());
+      }
+      if (!running) recorder_.Close();
+    }
+    if (!running) break;
+    (void)running->Wait();
   }
+  services_.RunReleases();
+  metrics_.Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
   evaluator_.Close();
   if (store_ != nullptr) store_->Drain();
   services_.FlushLog();

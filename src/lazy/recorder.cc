@@ -1,7 +1,8 @@
 // See recorder.h.
 #include "src/lazy/recorder.h"
 
-#include "absl/container/flat_hash_set.h"
+#include <unordered_set>
+
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "src/autodiff/gradient.h"
@@ -66,7 +67,7 @@ void End(Frame& frame, Frame::State state) {
 // Whether a barrier is why the value has no gradient. Walks all that it is made of: for the text of an error.
 bool ForgotGradient(const ir::Value& value) {
   std::vector<const ir::Node*> open = {value.node.get()};
-  absl::flat_hash_set<const ir::Node*> seen(open.begin(), open.end());
+  std::unordered_set<const ir::Node*> seen(open.begin(), open.end());  // survives an allocation that fails
   while (!open.empty()) {
     const ir::Node& node = *open.back();
     open.pop_back();

@@ -250,8 +250,8 @@ static void scopes_and_hooks(void) {
     well(weft_context_set_log(ctx, WEFT_LOG_OFF, NULL, &g_ended, ended));
     if (well(weft_scope_begin(ctx, &scope))) {
       if (well(weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(1), one, sizeof one, &t))) {
-        weft_scope_adopt(scope, NULL, t);
-        if (well(weft_scope_keep(scope, t, &kept))) weft_tensor_release(kept);
+        /* Takes the tensor over or ends it. */
+        if (weft_scope_adopt(scope, NULL, t) == t && well(weft_scope_keep(scope, t, &kept))) weft_tensor_release(kept);
       }
       well(weft_scope_end(scope));
     }

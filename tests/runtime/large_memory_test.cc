@@ -1,5 +1,6 @@
 // A host's allocator that comes while other threads allocate.
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -40,11 +41,13 @@ TEST(LargeMemory, IsFreedByTheAllocatorThatGaveItWhoeverComesMeanwhile) {
         void* const memory = AllocateLarge(256);
         std::memset(memory, 1, 256);
         FreeLarge(memory, 256);
+        std::this_thread::yield();
       }
     });
   }
   int taken = 0;
-  for (int i = 0; i < 200000; ++i) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (taken < 2000 && std::chrono::steady_clock::now() < end) {
     if (!SetLargeAllocatorIfIdle({Allocate, Free, nullptr})) continue;
     ++taken;
     while (!SetLargeAllocatorIfIdle({})) {
