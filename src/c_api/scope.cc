@@ -1,5 +1,6 @@
 // weft_scope_*: owners of intermediates, and where the fluent layer's errors are kept.
 #include <algorithm>
+#include <atomic>
 #include <optional>
 
 #include "absl/cleanup/cleanup.h"
@@ -14,7 +15,13 @@ namespace weft::c_api {
 class Scope final : public RefCounted {
  public:
   // Takes over a reference of the context's handle.
-  Scope(weft_context* ctx, Ref<lazy::Engine> engine) : ctx(ctx), engine_(std::move(engine)) {}
+  Scope(weft_context* ctx, Ref<lazy::Engine> engine) : ctx(ctx), engine_(std::move(engine)), held_(ctx) {}
+
+  // Lets go of the context, which may wait for it to end: whoever ends the scope does, not another call that happens to be
+  // the last one in it.
+  void EndContext() {
+    if (weft_context* const held = held_.exchange(nullptr)) ReleaseContext(held);
+  }
 
   // Interns the file once per file in a row, not once per call.
   void Mark(const char* file, int32_t line) {
@@ -94,7 +101,7 @@ class Scope final : public RefCounted {
   ~Scope() override {
     for (weft_tensor* tensor : tensors_) ReleaseHandle(tensor, HandleType::kTensor);
     ReleaseHandle(poison_, HandleType::kTensor);
-    ReleaseContext(ctx);
+    EndContext();
   }
   void SetPayload(std::string_view key, const absl::Cord& value) {
     mutex_.AssertHeld();
@@ -102,6 +109,7 @@ class Scope final : public RefCounted {
   }
 
   const Ref<lazy::Engine> engine_;  // of the context, which somebody may release once too often
+  std::atomic<weft_context*> held_;
   std::atomic<const char*> file_{nullptr};
   std::atomic<uint32_t> file_id_{0};
   std::atomic<ir::Location> location_{ir::Location()};
@@ -204,6 +212,7 @@ weft_error* weft_scope_end(weft_scope* scope) noexcept {
     if (!ReleaseHandle(scope, HandleType::kScope)) {
       return BadHandle(scope, HandleType::kScope, "weft_scope_end: scope");
     }
+    object->EndContext();
     return object->error();
   };
   return Guard(end, "");

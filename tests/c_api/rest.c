@@ -166,11 +166,37 @@ static void idx_files(void) {
   weft_context_release(ctx);
 }
 
+/* 2^39 taps, of which two have an element under them. */
+static void windows_over_padding_take_no_time(void) {
+  static const weft_setting settings[] = {{"platform", WEFT_STRLEN, "reference", WEFT_STRLEN}, {"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}};
+  static const int64_t window[] = {(int64_t)1 << 39}, padding[] = {0, (int64_t)1 << 39};
+  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+  weft_reduce_window_opts opts = WEFT_REDUCE_WINDOW_OPTS_INIT;
+  weft_context* ctx = NULL;
+  weft_tensor *x, *y = NULL;
+  float sums[3] = {-1, -1, -1};
+  const float values[] = {5, 7};
+  options.settings = settings;
+  options.setting_count = 2;
+  MUST(weft_context_create(&options, &ctx));
+  x = f32(ctx, DIMS(2), values);
+  opts.present = WEFT_REDUCE_WINDOW_HAS_PADDING;
+  opts.padding = padding;
+  opts.padding_count = 2;
+  MUST(weft_reduce_window(ctx, x, window, 1, WEFT_REDUCE_WINDOW_REDUCER_SUM, &opts, &y));
+  MUST(weft_tensor_to_host(y, sums, sizeof sums));
+  CHECK(sums[0] == 12 && sums[1] == 7 && sums[2] == 0);
+  weft_tensor_release(x);
+  weft_tensor_release(y);
+  weft_context_release(ctx);
+}
+
 int main(void) {
   second_references();
   random_state();
   names_and_text();
   attributes_by_name();
   idx_files();
+  windows_over_padding_take_no_time();
   return done("rest");
 }

@@ -96,17 +96,11 @@ absl::Status Reference(const ReferenceCall& call) {
   HostTensor& y = call.results[0];
   WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, Windows(call.op, call.attrs, x.dims()));
   const Dims strides = StridesOf(x.dims());
-  Dims taps;
-  for (const Window& w : windows) taps.push_back(w.size);
   ForEachIndex(y.dims(), [&](int64_t at, const Dims& index) {
     Accumulator result(static_cast<Reducer>(Attr<kAttrs, "reducer">(call.attrs)), x.dtype());
-    ForEachIndex(taps, [&](int64_t, const Dims& tap) {
+    ForEachUnder(windows, index, [&](const Dims& under) {
       int64_t from = 0;
-      for (size_t d = 0; d < windows.size(); ++d) {
-        const int64_t i = windows[d].Index(index[d], tap[d]);
-        if (i < 0) return;
-        from += i * strides[d];
-      }
+      for (size_t d = 0; d < windows.size(); ++d) from += under[d] * strides[d];
       result.Take(x, from);
     });
     result.Store(y, at);

@@ -115,8 +115,6 @@ absl::Status Reference(const ReferenceCall& call) {
   HostTensor& y = call.results[0];
   WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, Windows(call.op, call.attrs, x.dims()));
   const Dims strides = StridesOf(x.dims());
-  Dims taps;
-  for (const Window& w : windows) taps.push_back(w.size);
   const bool is_float = IsFloat(x.dtype());
   // The first of equals keeps the place; NaN gives it up to whatever follows, as `selected >= candidate`
   // says.
@@ -128,13 +126,9 @@ absl::Status Reference(const ReferenceCall& call) {
   std::vector<Accumulator> sums(y.count(), Accumulator(Reducer::kSum, y.dtype()));
   ForEachIndex(source.dims(), [&](int64_t at, const Dims& index) {
     int64_t selected = -1;
-    ForEachIndex(taps, [&](int64_t, const Dims& tap) {
+    ForEachUnder(windows, index, [&](const Dims& under) {
       int64_t candidate = 0;
-      for (size_t d = 0; d < windows.size(); ++d) {
-        const int64_t i = windows[d].Index(index[d], tap[d]);
-        if (i < 0) return;
-        candidate += i * strides[d];
-      }
+      for (size_t d = 0; d < windows.size(); ++d) candidate += under[d] * strides[d];
       if (selected < 0 || !keeps(selected, candidate)) selected = candidate;
     });
     if (selected >= 0) sums[selected].Take(source, at);

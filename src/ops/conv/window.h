@@ -1,6 +1,7 @@
 // Sliding windows: the arithmetic that convolution, reduce_window and select_and_scatter share.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "src/ops/families.h"
@@ -58,6 +59,29 @@ void ForEachIndex(std::span<const int64_t> dims, F f) {
       index[d] = 0;
     }
   }
+}
+
+// Calls f with each index of the operand that lies under a tap of the window at `at`, in the order of the taps. Goes over the
+// operand: there may be 2^40 taps with nothing but padding under them.
+template <typename F>
+void ForEachUnder(std::span<const Window> windows, std::span<const int64_t> at, F f) {
+  Dims from, first, count;
+  for (size_t d = 0; d < windows.size(); ++d) {
+    const Window& w = windows[d];
+    from.push_back(at[d] * w.stride - w.low);  // where the first tap is
+    const int64_t last = from[d] + (w.size - 1) * w.dilation;
+    first.push_back(from[d] <= 0 ? 0 : (from[d] + w.base_dilation - 1) / w.base_dilation);
+    const int64_t end = last < 0 ? 0 : std::min(w.in, last / w.base_dilation + 1);
+    count.push_back(std::max<int64_t>(end - first[d], 0));
+  }
+  Dims index(windows.size(), 0);
+  ForEachIndex(count, [&](int64_t, const Dims& step) {
+    for (size_t d = 0; d < windows.size(); ++d) {
+      index[d] = first[d] + step[d];
+      if ((index[d] * windows[d].base_dilation - from[d]) % windows[d].dilation != 0) return;
+    }
+    f(index);
+  });
 }
 
 }  // namespace weft::ops

@@ -48,8 +48,13 @@ int64_t Metric(weft_context* ctx, const char* name) {
 
 namespace {
 
-// A file that readers find something in.
-void SaveAFile(weft_context* ctx) {
+// Files that readers find something in; calls may have put others in their place.
+void SaveFiles(weft_context* ctx) {
+  // 5 elements of u8.
+  const unsigned char idx[] = {0, 0, 8, 1, 0, 0, 0, 5, 1, 2, 3, 4, 5};
+  FILE* const file = std::fopen("digits.idx", "wb");
+  if (file == nullptr || std::fwrite(idx, 1, sizeof idx, file) != sizeof idx) std::exit(1);
+  std::fclose(file);
   static const float values[] = {1, 2, 3, 4, 5, 6};
   static const int64_t dims[] = {2, 3};
   weft_tensor* w = nullptr;
@@ -73,7 +78,7 @@ void MakeWorld(World& world, uint64_t seed) {
     world.places[role][static_cast<int>(Kind::kContext)][0] =
         reinterpret_cast<uintptr_t>(MakeContext(static_cast<Role>(role), seed + static_cast<uint64_t>(role)));
   }
-  SaveAFile(reinterpret_cast<weft_context*>(world.places[0][static_cast<int>(Kind::kContext)][0].load()));
+  SaveFiles(reinterpret_cast<weft_context*>(world.places[0][static_cast<int>(Kind::kContext)][0].load()));
 }
 
 void EndWorld(World& world) {
@@ -317,11 +322,6 @@ void MakeFolder() {
   }
   g_settings.folder = folder;
   setenv("WEFT_CACHE_DIR", (folder + "/default").c_str(), 1);
-  // 5 elements of u8.
-  const unsigned char idx[] = {0, 0, 8, 1, 0, 0, 0, 5, 1, 2, 3, 4, 5};
-  FILE* const file = std::fopen("digits.idx", "wb");
-  if (file == nullptr || std::fwrite(idx, 1, sizeof idx, file) != sizeof idx) std::exit(1);
-  std::fclose(file);
 }
 
 int Main(int argc, char** argv) {
