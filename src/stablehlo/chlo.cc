@@ -6,6 +6,7 @@
 
 #include "src/ops/build.h"
 #include "src/stablehlo/rules.h"
+#include "src/stablehlo/special_functions.h"
 
 namespace weft::stablehlo {
 namespace {
@@ -44,6 +45,19 @@ Values Read(StableHloOp& op) {
   }
   const Value& x = op.operands[0];
   return {ops::Convert(op.b, formula(op.b, ops::Widened(op.b, x)), x.dtype())};
+}
+
+using BinaryFormula = Value (*)(Builder& b, const Value& x, const Value& y);
+
+template <BinaryFormula formula>
+Values Read(StableHloOp& op) {
+  const bool two = op.operands.size() == 2 && op.operands[0].type() == op.operands[1].type();
+  if (!two || !op.operands[0].type().is_tensor() || !IsFloat(op.operands[0].dtype())) {
+    op.b.Fail(UserError("two operands of one type, of floats, are expected"));
+    return {};
+  }
+  const Values wide = ops::Widened(op.b, op.operands);
+  return {ops::Convert(op.b, formula(op.b, wide[0], wide[1]), op.operands[0].dtype())};
 }
 
 template <const ir::OpDef& own>
@@ -111,6 +125,39 @@ Values ReadIsInf(StableHloOp& op) {
   return {op.b.ok() ? IsInf(op.b, op.operands[0]) : Value()};
 }
 
+// The next number from x towards y: one more or less as integers, whose order within a sign is that of the floats.
+Values ReadNextAfter(StableHloOp& op) {
+  if (op.operands.size() != 2 || !(op.operands[0].type() == op.operands[1].type()) || !IsFloat(op.operands[0].dtype())) {
+    op.b.Fail(UserError("two operands of one type, of floats, are expected"));
+    return {};
+  }
+  Builder& b = op.b;
+  const Value &x = op.operands[0], &y = op.operands[1];
+  const int bits = BitsOf(x.dtype());
+  const DType integer = bits == 64 ? DType::kI64 : bits == 32 ? DType::kI32 : DType::kI16;
+  const auto whole = [&](int64_t value) {
+    HostTensor one(integer, {});
+    one.SetInt(0, value);
+    return ops::BroadcastInDim(b, ops::Constant(b, std::move(one)), x.dims(), {});
+  };
+  const auto image = [&](const Value& v) { return ops::Call(b, ops::kOp_bitcast_convert, {v}, {integer}); };
+  const Value sign = whole(static_cast<int64_t>(~uint64_t{0} << (bits - 1))), magnitude = whole(INT64_MAX >> (64 - bits));
+  const Value i = image(x), j = image(y), zero = whole(0), one = whole(1);
+  const Value i_size = ops::And(b, i, magnitude), j_size = ops::And(b, j, magnitude);
+  const Value same_sign = Compare(b, Direction::kEq, ops::And(b, i, sign), ops::And(b, j, sign));
+  const Value grows = ops::And(b, same_sign, Compare(b, Direction::kLt, i_size, j_size));
+  const Value step = Select(b, grows, one, whole(-1));
+  // From zero to the smallest number of the other's sign; from both zeros to the other.
+  const Value smallest = ops::Call(b, ops::kOp_bitwise_or, {ops::And(b, j, sign), one});
+  const Value from_zero = Select(b, Compare(b, Direction::kEq, j_size, zero), j, smallest);
+  Value next = Select(b, Compare(b, Direction::kEq, i_size, zero), from_zero, Add(b, i, step));
+  next = Select(b, Compare(b, Direction::kEq, i, j), j, next);
+  const Value number = ops::Call(b, ops::kOp_bitcast_convert, {next}, {x.dtype()});
+  const auto nan = [&](const Value& v) { return Compare(b, Direction::kNe, v, v); };
+  const Value any = ops::Call(b, ops::kOp_bitwise_or, {nan(x), nan(y)});
+  return {Select(b, any, Nan(b, x), number)};
+}
+
 constexpr Rule kChlo[] = {
     {"chlo.acos", Read<Acos>},
     {"chlo.acosh", Read<Acosh>},
@@ -120,6 +167,13 @@ constexpr Rule kChlo[] = {
     {"chlo.atanh", Read<Atanh>},
     {"chlo.cosh", Read<Cosh>},
     {"chlo.sinh", Read<Sinh>},
+    {"chlo.bessel_i1e", Read<BesselI1e>},
+    {"chlo.digamma", Read<Digamma>},
+    {"chlo.erfc", Read<Erfc>},
+    {"chlo.lgamma", Read<Lgamma>},
+    {"chlo.next_after", ReadNextAfter},
+    {"chlo.polygamma", Read<Polygamma>},
+    {"chlo.zeta", Read<Zeta>},
     {"chlo.tan", ReadOwn<ops::kOp_tan>},
     {"chlo.erf", ReadOwn<ops::kOp_erf>},
     {"chlo.erf_inv", ReadOwn<ops::kOp_erf_inv>},
