@@ -22,6 +22,8 @@ constexpr Named kNamed[] = {
     {"stablehlo.dynamic_broadcast_in_dim", "dims", "broadcast_dimensions"},
     {"stablehlo.dynamic_iota", "dim", "iota_dimension"},
     {"stablehlo.dynamic_slice", "sizes", "slice_sizes"},
+    {"stablehlo.einsum", "config", "einsum_config"},
+    {"stablehlo.unary_einsum", "config", "einsum_config"},
     {"stablehlo.fft", "type", "fft_type"},
     {"stablehlo.fft", "length", "fft_length"},
     {"stablehlo.get_dimension_size", "dim", "dimension"},

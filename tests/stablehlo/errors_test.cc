@@ -13,14 +13,14 @@ std::string OneOp(std::string_view line) {
 
 TEST(StableHloErrors, SayLineAndColumn) {
   EXPECT_EQ(Read("module {\n  func.func @main(%a: tensor<2xf32) {"),
-            "line 2, column 31: expected '>', found \"x) {\"");
+            "line 2, column 35: expected '>', found \") {\"");
   EXPECT_EQ(OneOp("  %0 = stablehlo.add %a, %c : tensor<2xf32>"), "line 2, column 26: %c is not defined before its use");
   EXPECT_EQ(OneOp("%0 = stablehlo.add %a, %b : tensor<2xf32>"),
             "line 2, column 24: %b is tensor<3xf32>; stablehlo.add says tensor<2xf32>");
   EXPECT_EQ(OneOp("%0 = stablehlo.negate %a : (tensor<2xf32>) -> tensor<5xf32>"),
             "line 2, column 6: stablehlo.negate gives tensor<2xf32>; the text says tensor<5xf32>");
   EXPECT_EQ(OneOp("%a = stablehlo.negate %b : tensor<3xf32>"), "line 2, column 1: %a is defined twice");
-  EXPECT_EQ(OneOp("%0:2 = stablehlo.negate %a : tensor<2xf32>"), "line 2, column 28: expected the types of 2 results, found \"tensor<2xf32>\"");
+  EXPECT_EQ(OneOp("%0:2 = stablehlo.negate %a : tensor<2xf32>"), "line 2, column 30: expected the types of 2 results, found \"tensor<2xf32>\"");
   EXPECT_THAT(OneOp("%0 = stablehlo.slice %a [0:9] : (tensor<2xf32>) -> tensor<9xf32>"),
               StartsWith("line 2, column 6: stablehlo.slice: slice(f32[2]): dimension 0 has size 2"));
   EXPECT_THAT(OneOp("%0 = stablehlo.compare XX, %a, %a : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xi1>"),
@@ -82,7 +82,7 @@ TEST(StableHloErrors, LiteralsThatDoNotFit) {
   const auto constant = [](std::string_view literal, std::string_view type) {
     return ReadBody("", type, absl::StrCat("%0 = stablehlo.constant dense<", literal, "> : ", type, "\n return %0 : ", type));
   };
-  EXPECT_THAT(constant("[1, 2, 3]", "tensor<2xi32>"), StartsWith("line 2, column 38: expected at most 2 elements in this list"));
+  EXPECT_THAT(constant("[1, 2, 3]", "tensor<2xi32>"), StartsWith("line 2, column 36: expected at most 2 elements in this list"));
   EXPECT_THAT(constant("[1]", "tensor<2xi32>"), HasSubstr("expected 2 elements in this list"));
   EXPECT_THAT(constant("[1, 2]", "tensor<1099511627776xi32>"), HasSubstr("expected 1099511627776 elements"));
   EXPECT_THAT(constant("300", "tensor<i8>"), HasSubstr("expected an element of i8, found \"300"));

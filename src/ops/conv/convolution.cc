@@ -1,4 +1,6 @@
 // convolution: StableHLO's, with every dimension order, dilation and grouping.
+#include <algorithm>
+
 #include "absl/strings/str_join.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/conv/conv_shape.h"
@@ -175,6 +177,8 @@ Values Read(StableHloOp& op) {
     if (op.Find(kConvAttrs[i].name) == nullptr) attrs.set(i, Ints(n, 1));
   }
   if (op.Find(kConvAttrs[kConvPadding].name) == nullptr) attrs.set(kConvPadding, Ints(2 * n, 0));
+  // Nothing turned around is what is left out.
+  if (std::ranges::all_of(op.Ints("window_reversal"), [](int64_t turned) { return turned == 0; })) attrs.set(kConvReversal, {});
   return ReadProduct(op, kOp_convolution, std::move(attrs), kConvDType);
 }
 
