@@ -20,7 +20,8 @@ template <typename One>
 ir::Values ReadReduction(ir::StableHloOp& op, const One& one) {
   const size_t n = op.operands.size() / 2;
   if (op.operands.size() != 2 * n || n == 0 || op.regions.size() != 1) {
-    op.b.Fail(UserError(op.operands.size(), " operands and ", op.regions.size(), " regions; as many first values as operands and "
+    op.b.Fail(UserError(op.operands.size(), " operands and ", op.regions.size(),
+                        " regions; as many first values as operands and "
                         "one region are expected"));
     return {};
   }

@@ -72,7 +72,9 @@ absl::StatusOr<ir::ShloAttr> Parser::ParseNumber(bool untyped) {
   const char* begin = rest.data() + (hexadecimal ? 2 : 0);
   auto [end, error] = std::from_chars(begin, rest.data() + rest.size(), whole, hexadecimal ? 16 : 10);
   const size_t length = end - rest.data();
-  const bool real = !hexadecimal && (error != std::errc() || (length < rest.size() && std::string_view(".eE").find(rest[length]) != std::string_view::npos));
+  const bool real =
+      !hexadecimal && (error != std::errc() ||
+                       (length < rest.size() && std::string_view(".eE").find(rest[length]) != std::string_view::npos));
   if (real) {
     auto [stop, wrong] = std::from_chars(rest.data(), rest.data() + rest.size(), attr.number);
     if (wrong != std::errc()) return ExpectedAt(start, "a number");
@@ -225,8 +227,10 @@ absl::StatusOr<ir::ShloAttr> Parser::ParseNamed() {
   if (TakeWord("dense")) return ParseDense();
   if (TakeWord("array")) return ParseIntArray();
   if (TakeWord("dense_resource")) {
-    return RefusedAt(start, "dense_resource: literals in a {-# … #-} behind the module are not read; print the module with its "
-                            "constants written out");
+    return RefusedAt(
+        start,
+        "dense_resource: literals in a {-# … #-} behind the module are not read; print the module with its "
+        "constants written out");
   }
   attr.kind = Kind::kType;
   if (LooksAt("tensor<") || LooksAt("tuple<")) {
@@ -285,14 +289,16 @@ absl::Status Parser::ConvSide(char first, char second, std::vector<int64_t>& dim
   WEFT_RETURN_IF_ERROR(Need("["));
   for (int64_t at = 0; !Take("]"); ++at) {
     if (at > 0) WEFT_RETURN_IF_ERROR(Need(","));
-    if (at >= static_cast<int64_t>(kMaxRank)) return ExpectedAt(start, "at most as many dimensions as a tensor may have");
+    if (at >= static_cast<int64_t>(kMaxRank))
+      return ExpectedAt(start, "at most as many dimensions as a tensor may have");
     if (Take(std::string_view(&first, 1))) {
       named[0] = at;
     } else if (Take(std::string_view(&second, 1))) {
       named[1] = at;
     } else {
       WEFT_ASSIGN_OR_RETURN(const int64_t which, Number<int64_t>("a dimension"));
-      if (which < 0 || which >= static_cast<int64_t>(kMaxRank)) return ExpectedAt(start, "spatial dimensions from 0 on");
+      if (which < 0 || which >= static_cast<int64_t>(kMaxRank))
+        return ExpectedAt(start, "spatial dimensions from 0 on");
       if (which >= static_cast<int64_t>(spatial.size())) spatial.resize(which + 1, -1);
       spatial[which] = at;
     }
@@ -300,7 +306,9 @@ absl::Status Parser::ConvSide(char first, char second, std::vector<int64_t>& dim
   dims.assign(named, named + 2);
   dims.insert(dims.end(), spatial.begin(), spatial.end());
   for (int64_t dim : dims) {
-    if (dim < 0) return ExpectedAt(start, absl::StrCat("each of ", std::string(1, first), ", ", std::string(1, second), ", 0, 1, …"));
+    if (dim < 0)
+      return ExpectedAt(start,
+                        absl::StrCat("each of ", std::string(1, first), ", ", std::string(1, second), ", 0, 1, …"));
   }
   return absl::OkStatus();
 }

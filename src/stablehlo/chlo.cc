@@ -113,7 +113,8 @@ Value Cosh(Builder& b, const Value& x) {
 Value Sinh(Builder& b, const Value& x) {
   const Value a = ops::Abs(b, x), e = Expm1(b, a);
   const Value small = Mul(b, Add(b, e, Div(b, e, Add(b, e, 1))), 0.5);
-  const Value positive = Select(b, Compare(b, Direction::kGt, a, 1), Sub(b, HalfExp(b, a), Mul(b, Exp(b, Neg(b, a)), 0.5)), small);
+  const Value positive =
+      Select(b, Compare(b, Direction::kGt, a, 1), Sub(b, HalfExp(b, a), Mul(b, Exp(b, Neg(b, a)), 0.5)), small);
   return Mul(b, Unary(b, ops::kOp_sign, x), positive);
 }
 
@@ -127,7 +128,8 @@ Values ReadIsInf(StableHloOp& op) {
 
 // The next number from x towards y: one more or less as integers, whose order within a sign is that of the floats.
 Values ReadNextAfter(StableHloOp& op) {
-  if (op.operands.size() != 2 || !(op.operands[0].type() == op.operands[1].type()) || !IsFloat(op.operands[0].dtype())) {
+  if (op.operands.size() != 2 || !(op.operands[0].type() == op.operands[1].type()) ||
+      !IsFloat(op.operands[0].dtype())) {
     op.b.Fail(UserError("two operands of one type, of floats, are expected"));
     return {};
   }
@@ -141,7 +143,8 @@ Values ReadNextAfter(StableHloOp& op) {
     return ops::BroadcastInDim(b, ops::Constant(b, std::move(one)), x.dims(), {});
   };
   const auto image = [&](const Value& v) { return ops::Call(b, ops::kOp_bitcast_convert, {v}, {integer}); };
-  const Value sign = whole(static_cast<int64_t>(~uint64_t{0} << (bits - 1))), magnitude = whole(INT64_MAX >> (64 - bits));
+  const Value sign = whole(static_cast<int64_t>(~uint64_t{0} << (bits - 1))),
+              magnitude = whole(INT64_MAX >> (64 - bits));
   const Value i = image(x), j = image(y), zero = whole(0), one = whole(1);
   const Value i_size = ops::And(b, i, magnitude), j_size = ops::And(b, j, magnitude);
   const Value same_sign = Compare(b, Direction::kEq, ops::And(b, i, sign), ops::And(b, j, sign));

@@ -44,8 +44,8 @@ constexpr std::string_view kCompareWords[] = {"comparison_direction", "compare_t
 
 // Of `window = {stride = …}`.
 constexpr Named kWindow[] = {
-    {"", "stride", "window_strides"},    {"", "pad", "padding"},
-    {"", "lhs_dilate", "lhs_dilation"},  {"", "rhs_dilate", "rhs_dilation"},
+    {"", "stride", "window_strides"},   {"", "pad", "padding"},
+    {"", "lhs_dilate", "lhs_dilation"}, {"", "rhs_dilate", "rhs_dilation"},
     {"", "reverse", "window_reversal"},
 };
 
@@ -75,6 +75,7 @@ const Parser::Form Parser::kForms[] = {
     {"func.func", &Parser::ParseFunction},
     {"sdy.mesh", &Parser::ParseMesh},
     {"sdy.sharding_constraint", &Parser::ParseSharded},
+    {"sdy.manual_computation", &Parser::ParseManual},
     {"return", &Parser::ParseReturn},
     {"func.return", &Parser::ParseReturn},
     {"stablehlo.return", &Parser::ParseReturn},
@@ -209,7 +210,8 @@ absl::Status Parser::ParseConvolution(Operation& op) {
     WEFT_RETURN_IF_ERROR(ParseDictionary(window));
     for (auto& [key, value] : window) {
       const Named* named = std::ranges::find(kWindow, key, &Named::pretty);
-      if (named == std::end(kWindow)) return Expected("a window of stride, pad, lhs_dilate, rhs_dilate and reverse before this");
+      if (named == std::end(kWindow))
+        return Expected("a window of stride, pad, lhs_dilate, rhs_dilate and reverse before this");
       op.attributes.emplace_back(named->attribute, Flattened(std::move(value)));
     }
   }
@@ -245,7 +247,8 @@ absl::Status Parser::ParseReduce(Operation& op) {
   WEFT_RETURN_IF_ERROR(ParseLocation(op.location));
   if (applies.empty()) return ParseReducer(op);
   // What the short form stands for: one operation of two scalars.
-  if (op.operands.size() != 2 || op.operand_types.size() != 2) return Expected("one operand with `applies` before this");
+  if (op.operands.size() != 2 || op.operand_types.size() != 2)
+    return Expected("one operand with `applies` before this");
   const TypeText& scalar = op.operand_types[1];
   Region& body = op.regions.emplace_back();
   body.arguments = {{"%lhs", scalar, {}}, {"%rhs", scalar, {}}};
@@ -356,6 +359,22 @@ absl::Status Parser::ParseSharded(Operation& op) {
   WEFT_RETURN_IF_ERROR(ParseUse(op));
   WEFT_RETURN_IF_ERROR(SkipBalanced());
   return ParsePlain(op);
+}
+
+// sdy.manual_computation(%a) in_shardings=[…] out_shardings=[…] manual_axes={…} (%x: T) { … } : types
+absl::Status Parser::ParseManual(Operation& op) {
+  WEFT_RETURN_IF_ERROR(ParseUses(op));
+  while (!Word().empty()) {
+    WEFT_RETURN_IF_ERROR(Need("="));
+    WEFT_RETURN_IF_ERROR(SkipBalanced());
+  }
+  std::vector<Argument> arguments;
+  WEFT_RETURN_IF_ERROR(ParseArguments(arguments));
+  Region& body = op.regions.emplace_back();
+  WEFT_RETURN_IF_ERROR(ParseRegion(body));
+  body.arguments = std::move(arguments);
+  WEFT_RETURN_IF_ERROR(Need(":"));
+  return ParsePrettyTypes(op);
 }
 
 }  // namespace weft::stablehlo

@@ -81,12 +81,7 @@ absl::Status Parser::ParseFunction(Operation& op) {
   WEFT_ASSIGN_OR_RETURN(Attr name, ParseSymbol());
   op.attributes.emplace_back("sym_name", std::move(name));
   std::vector<Argument> arguments;
-  WEFT_RETURN_IF_ERROR(Need("("));
-  for (bool first = true; !Take(")"); first = false) {
-    if (!first) WEFT_RETURN_IF_ERROR(Need(","));
-    if (Peek() != '%') return Expected("a parameter: functions without a body are not read");
-    WEFT_RETURN_IF_ERROR(ParseArgument(arguments.emplace_back()));
-  }
+  WEFT_RETURN_IF_ERROR(ParseArguments(arguments));
   WEFT_RETURN_IF_ERROR(ParseResults(op));
   if (TakeWord("attributes")) WEFT_RETURN_IF_ERROR(ParseDictionary(op.attributes));
   Region& body = op.regions.emplace_back();

@@ -14,9 +14,7 @@ using Kind = ir::ShloAttr::Kind;
 
 bool InNumber(unsigned char c) { return absl::ascii_isalnum(c) || c == '.' || c == '+' || c == '-'; }
 
-DType PartOf(DType dtype) {
-  return dtype == DType::kC64 ? DType::kF32 : dtype == DType::kC128 ? DType::kF64 : dtype;
-}
+DType PartOf(DType dtype) { return dtype == DType::kC64 ? DType::kF32 : dtype == DType::kC128 ? DType::kF64 : dtype; }
 
 }  // namespace
 

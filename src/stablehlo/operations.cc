@@ -68,6 +68,15 @@ absl::Status Parser::ParseArgument(Argument& argument) {
   return ParseLocation(ignored);
 }
 
+absl::Status Parser::ParseArguments(std::vector<Argument>& arguments) {
+  WEFT_RETURN_IF_ERROR(Need("("));
+  for (bool first = true; !Take(")"); first = false) {
+    if (!first) WEFT_RETURN_IF_ERROR(Need(","));
+    WEFT_RETURN_IF_ERROR(ParseArgument(arguments.emplace_back()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Parser::ParseBlock(Region& into, std::string_view closer) {
   while (!(closer.empty() ? AtEnd() : Take(closer))) {
     if (Peek() == '^') return Expected("one block in a region: jumps between blocks are not read");
@@ -90,12 +99,7 @@ absl::Status Parser::ParseRegion(Region& region) {
   WEFT_RETURN_IF_ERROR(Need("{"));
   if (Take("^")) {
     (void)Suffix();
-    if (Take("(")) {
-      for (bool first = true; !Take(")"); first = false) {
-        if (!first) WEFT_RETURN_IF_ERROR(Need(","));
-        WEFT_RETURN_IF_ERROR(ParseArgument(region.arguments.emplace_back()));
-      }
-    }
+    if (Peek() == '(') WEFT_RETURN_IF_ERROR(ParseArguments(region.arguments));
     WEFT_RETURN_IF_ERROR(Need(":"));
   }
   WEFT_RETURN_IF_ERROR(ParseBlock(region, "}"));

@@ -70,6 +70,7 @@ class Parser : private Scanner {
   absl::Status ParseUses(Operation& op);  // in parentheses
   absl::Status ParseBounds(Operation& op);
   absl::Status ParseArgument(Argument& argument);
+  absl::Status ParseArguments(std::vector<Argument>& arguments);  // in parentheses
   absl::Status ParseLocation(std::string_view& location);
   absl::StatusOr<std::string_view> ParseValueName();
 
@@ -101,12 +102,13 @@ class Parser : private Scanner {
   absl::Status ParseElementOfTuple(Operation& op);
   absl::Status ParseReducePrecision(Operation& op);
   absl::Status ParseSharded(Operation& op);
+  absl::Status ParseManual(Operation& op);
 
-  int depth_ = 0;        // of regions
-  TypeText literal_type_;  // of the dense<…> read last
-  int nesting_ = 0;  // of attributes and types
+  int depth_ = 0;                                                             // of regions
+  TypeText literal_type_;                                                     // of the dense<…> read last
+  int nesting_ = 0;                                                           // of attributes and types
   absl::flat_hash_map<std::string_view, std::pair<size_t, size_t>> aliases_;  // "#map" to where its value stands
-  size_t substituted_ = 0;                                                   // characters that aliases have stood for
+  size_t substituted_ = 0;                                                    // characters that aliases have stood for
 };
 
 }  // namespace weft::stablehlo

@@ -48,7 +48,7 @@ const Rule* RuleOf(const Operation& op) {
 struct Scope {
   Scope* outer = nullptr;
   absl::flat_hash_map<std::pair<std::string_view, uint32_t>, Value> values = {};
-  Values captured = {};                  // what they are outside
+  Values captured = {};                // what they are outside
   std::vector<Value> parameters = {};  // what they are inside
 };
 
@@ -103,7 +103,8 @@ absl::StatusOr<const Operation*> Reader::Frame(const Region& top, ir::Module& mo
     frame = &op.regions[0];
     const auto number = [&](std::string_view name) {
       const ir::ShloAttr* found = op.Find(name);
-      return found == nullptr || found->kind != ir::ShloAttr::Kind::kInt || found->integer < 1 || found->integer > INT32_MAX
+      return found == nullptr || found->kind != ir::ShloAttr::Kind::kInt || found->integer < 1 ||
+                     found->integer > INT32_MAX
                  ? 1
                  : static_cast<uint32_t>(found->integer);
     };
@@ -160,7 +161,8 @@ absl::Status Reader::CheckKnown(const Region& region) const {
   std::string lacks;
   if (!operations.empty()) absl::StrAppend(&lacks, "operations: ", absl::StrJoin(operations, ", "));
   if (!types.empty()) absl::StrAppend(&lacks, operations.empty() ? "" : "; ", "types: ", absl::StrJoin(types, ", "));
-  return At(first, UserErrorOf(absl::StatusCode::kUnimplemented, "this version of Weft does not have all that the text uses; ", lacks));
+  return At(first, UserErrorOf(absl::StatusCode::kUnimplemented,
+                               "this version of Weft does not have all that the text uses; ", lacks));
 }
 
 Value Reader::Lookup(Scope& scope, const Use& use) const {
@@ -191,7 +193,8 @@ ir::Location Reader::LocationOf(std::string_view text) const {
     if (at == std::string_view::npos) return {};
     if (text[at] == '#') {
       size_t end = at + 1;
-      while (end < text.size() && (absl::ascii_isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) ++end;
+      while (end < text.size() && (absl::ascii_isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_'))
+        ++end;
       text = parser_.LocationAlias(text.substr(at, end - at));
       continue;
     }
@@ -237,7 +240,9 @@ absl::Status Reader::ReadBlock(const Region& region, Scope& scope, std::vector<V
 
 absl::StatusOr<ir::ParameterInfo> Reader::ParameterOf(const Operation& function, size_t i, Value& parameter) const {
   const Argument& argument = function.regions[0].arguments[i];
-  const auto wrong = [&](const auto&... what) { return Wrong(function.position, "parameter ", argument.name, ": ", what...); };
+  const auto wrong = [&](const auto&... what) {
+    return Wrong(function.position, "parameter ", argument.name, ": ", what...);
+  };
   ir::ShloAttr::Fields attributes = argument.attributes;
   if (const ir::ShloAttr* all = function.Find("arg_attrs"); all != nullptr && i < all->list.size()) {
     attributes = all->list[i].fields;  // the generic form's
@@ -257,7 +262,8 @@ absl::StatusOr<ir::ParameterInfo> Reader::ParameterOf(const Operation& function,
     }
   }
   const bool plain = extras == ir::NodeExtras();
-  parameter = Parameter(argument.type.type, plain ? nullptr : std::make_unique<const ir::NodeExtras>(std::move(extras)));
+  parameter =
+      Parameter(argument.type.type, plain ? nullptr : std::make_unique<const ir::NodeExtras>(std::move(extras)));
   return info;
 }
 
@@ -289,11 +295,12 @@ absl::StatusOr<Ref<const Function>> Reader::ReadFunction(const Operation& functi
   }
   for (const ir::ParameterInfo& info : infos) {
     if (info.donated_to < static_cast<int32_t>(results.size())) continue;
-    return Wrong(function.position, "tf.aliasing_output is ", info.donated_to, "; there are ", results.size(), " results");
+    return Wrong(function.position, "tf.aliasing_output is ", info.donated_to, "; there are ", results.size(),
+                 " results");
   }
   --depth_;
-  return read_[&function] = Function::Create(function.Find("sym_name")->string, std::move(parameters), std::move(results),
-                                             std::move(infos));
+  return read_[&function] = Function::Create(function.Find("sym_name")->string, std::move(parameters),
+                                             std::move(results), std::move(infos));
 }
 
 absl::StatusOr<Ref<const Function>> Reader::Callee(const Operation& op, std::string_view attribute) {
@@ -341,10 +348,10 @@ Values WithExtras(const Values& results, const ir::StableHloOp& call) {
   if (extras == ir::NodeExtras() || !made_here) return results;
   std::unique_ptr<ir::Regions> regions;
   if (!node->regions().empty()) regions.reset(new ir::Regions{{node->regions().begin(), node->regions().end()}});
-  const Ref<const ir::Node> copy = ir::Node::Create(
-      node->op(), Values(node->operands().begin(), node->operands().end()), node->attrs(),
-      ir::Types(node->results().begin(), node->results().end()), std::move(regions), node->location(),
-      std::make_unique<const ir::NodeExtras>(std::move(extras)));
+  const Ref<const ir::Node> copy =
+      ir::Node::Create(node->op(), Values(node->operands().begin(), node->operands().end()), node->attrs(),
+                       ir::Types(node->results().begin(), node->results().end()), std::move(regions), node->location(),
+                       std::make_unique<const ir::NodeExtras>(std::move(extras)));
   Values with;
   for (uint32_t i = 0; i < results.size(); ++i) with.push_back({copy, i});
   return with;
@@ -392,8 +399,8 @@ absl::Status Reader::ReadOperation(const Operation& op, Scope& scope) {
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i] && results[i].type() == op.result_types[i].type) continue;
-    return Wrong(op.position, op.name, " gives ", results[i] ? ToString(results[i].type()) : "nothing", "; the text says ",
-                 op.result_types[i].text);
+    return Wrong(op.position, op.name, " gives ", results[i] ? ToString(results[i].type()) : "nothing",
+                 "; the text says ", op.result_types[i].text);
   }
   return Bind(op, results, scope);
 }

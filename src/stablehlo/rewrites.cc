@@ -75,13 +75,15 @@ bool LabelsFit(StableHloOp& op, std::span<const std::string> operands, std::stri
   std::string known;
   bool fits = true;
   const auto once = [](std::string_view labels) {
-    return std::ranges::all_of(labels, [&](char c) { return absl::ascii_isalpha(c) && std::ranges::count(labels, c) == 1; });
+    return std::ranges::all_of(labels,
+                               [&](char c) { return absl::ascii_isalpha(c) && std::ranges::count(labels, c) == 1; });
   };
   for (size_t i = 0; i < operands.size(); ++i) {
     known += operands[i];
     fits = fits && once(operands[i]) && operands[i].size() == op.operands[i].dims().size();
   }
-  fits = fits && once(result) && std::ranges::all_of(result, [&](char c) { return known.find(c) != std::string::npos; });
+  fits =
+      fits && once(result) && std::ranges::all_of(result, [&](char c) { return known.find(c) != std::string::npos; });
   if (fits) return true;
   op.b.Fail(UserError("einsum_config is \"", op.Word("einsum_config"),
                       "\"; it must name each dimension of each operand by a letter, once, as in \"ab,bc->ac\""));
@@ -163,7 +165,8 @@ Values ReadTorchIndexSelect(StableHloOp& op) {
   const auto rank = static_cast<int64_t>(x.dims().size()), index_rank = static_cast<int64_t>(index.dims().size());
   const int64_t dim = op.Int("dim", 0), batch = op.Int("batch_dims", 0);
   if (dim < 0 || dim >= rank || batch < 0 || batch > dim || batch > index_rank) {
-    op.b.Fail(UserError("dim is ", dim, " and batch_dims ", batch, " for operands of rank ", rank, " and ", index_rank));
+    op.b.Fail(
+        UserError("dim is ", dim, " and batch_dims ", batch, " for operands of rank ", rank, " and ", index_rank));
     return {};
   }
   Ints along = ops::Axes(batch), offset, sizes;
@@ -172,7 +175,8 @@ Values ReadTorchIndexSelect(StableHloOp& op) {
     sizes.push_back(whole ? x.dims()[d] : 1);
     if (whole) offset.push_back(d < dim ? d : d + index_rank - batch - 1);
   }
-  return {ops::Call(op.b, ops::kOp_gather, {x, index}, {offset, Ints{dim}, Ints{dim}, index_rank, sizes, along, along})};
+  return {
+      ops::Call(op.b, ops::kOp_gather, {x, index}, {offset, Ints{dim}, Ints{dim}, index_rank, sizes, along, along})};
 }
 
 // The elements of an integer constant of one dimension, also a broadcast one; a UserError otherwise.
@@ -204,7 +208,9 @@ Values ReadRealDynamicSlice(StableHloOp& op) {
   return {ops::Slice(op.b, op.operands[0], lists[0], lists[1], lists[2])};
 }
 
-Values ReadCall(StableHloOp& op) { return ops::CallAll(op.b, ops::kOp_call, op.operands, {}, op.Functions()); }
+Values ReadCall(StableHloOp& op) {
+  return ops::CallAll(op.b, ops::kOp_call, op.OperandsAndCaptures(), {}, op.Functions());
+}
 
 // On one device every value lies where it should.
 Values ReadUnchanged(StableHloOp& op) {
@@ -225,7 +231,10 @@ constexpr Rule kRewrites[] = {
     {"stablehlo.custom_call @Sharding", ReadUnchanged},
     {"stablehlo.custom_call @SPMDFullToShardShape", ReadUnchanged},
     {"stablehlo.custom_call @SPMDShardToFullShape", ReadUnchanged},
+    {"stablehlo.custom_call @xla.sdy.FuncResultSharding", ReadUnchanged},
+    {"stablehlo.custom_call @annotate_device_placement", ReadUnchanged},
     {"sdy.sharding_constraint", ReadUnchanged},
+    {"sdy.manual_computation", ReadCall},  // of the whole, where a shard is the whole
 };
 
 }  // namespace

@@ -167,7 +167,8 @@ absl::Status Scanner::SkipBalanced() {
     } else if (!open.empty() && c == open.back()) {
       open.pop_back();
     } else if (open.empty() || c == ')' || c == ']' || c == '}') {
-      return ExpectedAt(position_, open.empty() ? "an opening bracket" : absl::StrCat("'", open.substr(open.size() - 1), "'"));
+      return ExpectedAt(position_,
+                        open.empty() ? "an opening bracket" : absl::StrCat("'", open.substr(open.size() - 1), "'"));
     }
     ++position_;
   } while (!open.empty());

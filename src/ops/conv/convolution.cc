@@ -178,7 +178,8 @@ Values Read(StableHloOp& op) {
   }
   if (op.Find(kConvAttrs[kConvPadding].name) == nullptr) attrs.set(kConvPadding, Ints(2 * n, 0));
   // Nothing turned around is what is left out.
-  if (std::ranges::all_of(op.Ints("window_reversal"), [](int64_t turned) { return turned == 0; })) attrs.set(kConvReversal, {});
+  if (std::ranges::all_of(op.Ints("window_reversal"), [](int64_t turned) { return turned == 0; }))
+    attrs.set(kConvReversal, {});
   return ReadProduct(op, kOp_convolution, std::move(attrs), kConvDType);
 }
 

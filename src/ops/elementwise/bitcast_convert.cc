@@ -44,7 +44,8 @@ Value Join(Builder& b, const Value& x, DType wide) {
   const int64_t parts = BitsOf(wide) / BitsOf(x.dtype());
   const Dims& dims = x.dims();
   if (dims.empty() || dims.back() != parts) {
-    b.Fail(UserError("the last dimension of ", DimsToString(dims), " must be ", parts, ", as many as make one ", NameOf(wide)));
+    b.Fail(UserError("the last dimension of ", DimsToString(dims), " must be ", parts, ", as many as make one ",
+                     NameOf(wide)));
     return {};
   }
   const Dims outer(dims.begin(), dims.end() - 1);

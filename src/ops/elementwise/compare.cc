@@ -53,8 +53,9 @@ ScalarValue LowerScalar(const ScalarCall& call) {
 }
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
-  writer.Emit("compare", {{"comparison_direction",
-                           ShloEnum("comparison_direction", kStableHloDirections[Attr<kAttrs, "direction">(node.attrs())])}});
+  writer.Emit("compare",
+              {{"comparison_direction",
+                ShloEnum("comparison_direction", kStableHloDirections[Attr<kAttrs, "direction">(node.attrs())])}});
 }
 
 // IEEE's total order of floats is that of their bits as integers, the lower ones of negative numbers turned around.

@@ -190,8 +190,9 @@ Values Read(StableHloOp& op) {
   Attrs attrs = op.SchemaAttrs();
   const auto reducer = op.regions.size() == 1 && op.operands.size() == 3 ? ReducerOfBody(op.regions[0]) : std::nullopt;
   if (!reducer) {
-    return op.Refuse("only one operand and a body that gives the update or combines by add, multiply, maximum, minimum, and, "
-                     "or are supported");
+    return op.Refuse(
+        "only one operand and a body that gives the update or combines by add, multiply, maximum, minimum, and, "
+        "or are supported");
   }
   attrs.set(AttrPosition<kAttrs, "reducer">(), *reducer);
   return {Call(op.b, kOp_scatter, op.operands, std::move(attrs))};
