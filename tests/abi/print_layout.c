@@ -8,6 +8,17 @@
 #define VALUE(v) printf("value %s %lld\n", #v, (long long)(v))
 
 static void part_0(void) {
+  SIZE(weft_for_options);
+  OFFSET(weft_for_options, struct_size);
+  OFFSET(weft_for_options, next);
+  OFFSET(weft_for_options, max_count);
+  SIZE(weft_scan_options);
+  OFFSET(weft_scan_options, struct_size);
+  OFFSET(weft_scan_options, next);
+  OFFSET(weft_scan_options, length);
+  OFFSET(weft_scan_options, unroll);
+  OFFSET(weft_scan_options, reverse);
+  OFFSET(weft_scan_options, reserved);
   SIZE(weft_setting);
   OFFSET(weft_setting, name);
   OFFSET(weft_setting, name_length);
@@ -197,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_stack_opts, present);
   OFFSET(weft_stack_opts, axis);
   SIZE(weft_take_opts);
+}
+
+static void part_1(void) {
   OFFSET(weft_take_opts, struct_size);
   OFFSET(weft_take_opts, next);
   OFFSET(weft_take_opts, present);
@@ -208,9 +222,6 @@ static void part_0(void) {
   OFFSET(weft_all_opts, dims);
   OFFSET(weft_all_opts, dims_count);
   OFFSET(weft_all_opts, keepdims);
-}
-
-static void part_1(void) {
   OFFSET(weft_all_opts, reserved);
   SIZE(weft_any_opts);
   OFFSET(weft_any_opts, struct_size);
@@ -400,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_dropout_opts, struct_size);
   OFFSET(weft_dropout_opts, next);
   OFFSET(weft_dropout_opts, present);
+}
+
+static void part_2(void) {
   OFFSET(weft_dropout_opts, rate);
   SIZE(weft_elu_opts);
   OFFSET(weft_elu_opts, struct_size);
@@ -411,9 +425,6 @@ static void part_1(void) {
   OFFSET(weft_embedding_opts, next);
   OFFSET(weft_embedding_opts, present);
   OFFSET(weft_embedding_opts, dtype);
-}
-
-static void part_2(void) {
   OFFSET(weft_embedding_opts, reserved);
   SIZE(weft_gelu_opts);
   OFFSET(weft_gelu_opts, struct_size);
@@ -603,6 +614,9 @@ static void part_2(void) {
   VALUE(WEFT_SCATTER_REDUCER_MIN);
   VALUE(WEFT_SCATTER_REDUCER_AND);
   VALUE(WEFT_SCATTER_REDUCER_OR);
+}
+
+static void part_3(void) {
   VALUE(WEFT_SCATTER_REDUCER_SET);
   SIZE(weft_reduce_reducer);
   VALUE(WEFT_REDUCE_REDUCER_SUM);
@@ -614,9 +628,6 @@ static void part_2(void) {
   SIZE(weft_avg_pool_padding);
   VALUE(WEFT_AVG_POOL_PADDING_VALID);
   VALUE(WEFT_AVG_POOL_PADDING_SAME);
-}
-
-static void part_3(void) {
   VALUE(WEFT_AVG_POOL_PADDING_EXPLICIT);
   SIZE(weft_conv_padding);
   VALUE(WEFT_CONV_PADDING_VALID);
@@ -806,6 +817,9 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, tensor_retain);
   OFFSET(struct weft_api_v1, tensor_release);
   OFFSET(struct weft_api_v1, scope_begin);
+}
+
+static void part_4(void) {
   OFFSET(struct weft_api_v1, scope_mark);
   OFFSET(struct weft_api_v1, scope_adopt);
   OFFSET(struct weft_api_v1, scope_keep);
@@ -817,9 +831,6 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, random_get_state);
   OFFSET(struct weft_api_v1, random_set_state);
   OFFSET(struct weft_api_v1, grad);
-}
-
-static void part_4(void) {
   OFFSET(struct weft_api_v1, sgd_create);
   OFFSET(struct weft_api_v1, adam_create);
   OFFSET(struct weft_api_v1, adamw_create);
@@ -894,6 +905,23 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, split);
   OFFSET(struct weft_api_v1, chunk);
   OFFSET(struct weft_api_v1, unstack);
+  OFFSET(struct weft_api_v1, function_begin);
+  OFFSET(struct weft_api_v1, function_end);
+  OFFSET(struct weft_api_v1, function_abandon);
+  OFFSET(struct weft_api_v1, function_trace);
+  OFFSET(struct weft_api_v1, function_call);
+  OFFSET(struct weft_api_v1, function_name);
+  OFFSET(struct weft_api_v1, function_inputs);
+  OFFSET(struct weft_api_v1, function_results);
+  OFFSET(struct weft_api_v1, function_captures);
+  OFFSET(struct weft_api_v1, function_text);
+  OFFSET(struct weft_api_v1, function_retain);
+  OFFSET(struct weft_api_v1, function_release);
+  OFFSET(struct weft_api_v1, while_);
+  OFFSET(struct weft_api_v1, if_);
+  OFFSET(struct weft_api_v1, case_);
+  OFFSET(struct weft_api_v1, for_);
+  OFFSET(struct weft_api_v1, scan);
 }
 
 int main(void) {

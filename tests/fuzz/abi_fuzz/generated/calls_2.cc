@@ -4,6 +4,113 @@
 
 namespace weft::fuzz {
 
+void Call_weft_compare(Fuzz& f) {
+  f.BeginOp(kOps[10]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_compare_direction direction = {};
+  direction = static_cast<weft_compare_direction>(f.EnumAttr(0));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_compare(ctx, x, y, direction, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_convert(Fuzz& f) {
+  f.BeginOp(kOps[11]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_dtype dtype = {};
+  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_convert(ctx, x, dtype, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cos(Fuzz& f) {
+  f.BeginOp(kOps[12]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cos(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clz(Fuzz& f) {
+  f.BeginOp(kOps[13]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clz(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_div(Fuzz& f) {
+  f.BeginOp(kOps[14]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_div(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_eq(Fuzz& f) {
+  f.BeginOp(kOps[15]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_eq(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_erf(Fuzz& f) {
+  f.BeginOp(kOps[16]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_erf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_erf_inv(Fuzz& f) {
+  f.BeginOp(kOps[17]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_erf_inv(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_exp2(Fuzz& f) {
+  f.BeginOp(kOps[18]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_exp2(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_exp(Fuzz& f) {
+  f.BeginOp(kOps[19]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_exp(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_expm1(Fuzz& f) {
   f.BeginOp(kOps[20]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1399,161 +1506,6 @@ void Call_weft_linear(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_linear(ctx, x, w, b, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_linear_with(Fuzz& f) {
-  f.BeginOp(kOps[110]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const w = f.Operand(1);
-  weft_tensor* const b = f.Operand(2);
-  weft_linear_with_opts* const opts = f.Options<weft_linear_with_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LINEAR_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_linear_with(ctx, x, w, b, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log_softmax(Fuzz& f) {
-  f.BeginOp(kOps[111]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LOG_SOFTMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log_softmax(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[112]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_mse_opts* const opts = f.Options<weft_mse_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MSE_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_mse_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mse(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_one_hot(Fuzz& f) {
-  f.BeginOp(kOps[113]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const labels = f.Operand(0);
-  int64_t depth = {};
-  depth = f.IntAttr(0);
-  weft_one_hot_opts* const opts = f.Options<weft_one_hot_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_ONE_HOT_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_one_hot(ctx, labels, depth, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_relu(Fuzz& f) {
-  f.BeginOp(kOps[114]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_relu(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_relu6(Fuzz& f) {
-  f.BeginOp(kOps[115]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_relu6(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rms_norm(Fuzz& f) {
-  f.BeginOp(kOps[116]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_rms_norm_opts* const opts = f.Options<weft_rms_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_RMS_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rms_norm(ctx, x, scale, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_scaled_dot_product_attention(Fuzz& f) {
-  f.BeginOp(kOps[117]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const q = f.Operand(0);
-  weft_tensor* const k = f.Operand(1);
-  weft_tensor* const v = f.Operand(2);
-  weft_tensor* const mask = f.Operand(3);
-  weft_scaled_dot_product_attention_opts* const opts = f.Options<weft_scaled_dot_product_attention_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL;
-    opts->causal = static_cast<int32_t>(f.BoolAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE;
-    opts->scale = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_scaled_dot_product_attention(ctx, q, k, v, mask, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_silu(Fuzz& f) {
-  f.BeginOp(kOps[118]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_silu(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softmax(Fuzz& f) {
-  f.BeginOp(kOps[119]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFTMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softmax(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 
