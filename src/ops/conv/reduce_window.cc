@@ -1,6 +1,7 @@
 // reduce_window: combines the elements under a window that slides over all dimensions.
 #include "src/ir/stablehlo.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/reducer_read.h"
 
 namespace weft::ops {
 namespace {
@@ -131,6 +132,14 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
                 writer.Reducer(StableHloOf(reducer), x.dtype()));
 }
 
+Values Read(StableHloOp& op) {
+  Attrs attrs = op.SchemaAttrs();
+  return ReadReduction(op, [&](const Value& x, Reducer reducer) {
+    attrs.set(AttrPosition<kAttrs, "reducer">(), static_cast<int64_t>(reducer));
+    return Call(op.b, kOp_reduce_window, {x}, attrs);
+  });
+}
+
 constexpr Sample kSamples[] = {
     {"T[1,4,6,2] window_dimensions=[1,2,2,1] reducer=max window_strides=[1,2,2,1]"},
     {"T[5,7] window_dimensions=[3,2] reducer=sum window_strides=[1,3] padding=[1,1,0,2]"},
@@ -159,6 +168,7 @@ constinit const OpDef kOp_reduce_window = {
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,
+    .read = Read,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
 };

@@ -1,6 +1,7 @@
 // map: a function of scalars at every element.
 #include "src/ir/rewrite.h"
 #include "src/ir/stablehlo.h"
+#include "src/ir/stablehlo_read.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -147,6 +148,11 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 
 constexpr Absent kAbsent[] = {{Part::kSamples, Reason::kCarriesFunctions}, {Part::kExample, Reason::kCarriesFunctions}};
 
+Values Read(StableHloOp& op) {
+  op.Understand({"dimensions"});  // always all of them
+  return CallAll(op.b, kOp_map, op.OperandsAndCaptures(), {}, op.Functions());
+}
+
 }  // namespace
 
 constinit const OpDef kOp_map = {
@@ -165,6 +171,7 @@ constinit const OpDef kOp_map = {
     .lowering = Lowering::kExpand,
     .reference = Reference,
     .stablehlo = StableHlo,
+    .read = Read,
     .absent = kAbsent,
     .exported = false,
     .rounds_once = true,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/ir/stablehlo_read.h"
 #include "src/ops/random/bits.h"
 
 namespace weft::ops {
@@ -113,6 +114,16 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
+Values Read(StableHloOp& op) {
+  const std::string algorithm = op.Word("rng_algorithm", "DEFAULT");
+  if (algorithm == "THREE_FRY") return op.Refuse("rng_algorithm THREE_FRY is not supported; PHILOX is");
+  if (op.results.size() != 2) {
+    op.b.Fail(UserError(op.results.size(), " results; the next state and the bits are expected"));
+    return {};
+  }
+  return CallAll(op.b, kOp_rng_bit_generator, op.operands, {ToInts(op.results[1].dims), op.results[1].dtype});
+}
+
 constexpr Sample kSamples[] = {{"u64[3]<0:1000> shape=[2,3]"},
                                {"u64[3]<0:1000> shape=[5] dtype=u64"},
                                {"u64[3]<-2:-1> shape=[131]"},
@@ -137,6 +148,7 @@ constinit const OpDef kOp_rng_bit_generator = {
     .expand = Expand,
     .lowering = Lowering::kExpand,
     .reference = Reference,
+    .read = Read,
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kPointwiseNoGradient,
