@@ -300,6 +300,25 @@ static void part_1(void) {
   OFFSET(weft_var_opts, keepdims);
   OFFSET(weft_var_opts, reserved_correction);
   OFFSET(weft_var_opts, correction);
+  SIZE(weft_argsort_opts);
+  OFFSET(weft_argsort_opts, struct_size);
+  OFFSET(weft_argsort_opts, next);
+  OFFSET(weft_argsort_opts, present);
+  OFFSET(weft_argsort_opts, axis);
+  OFFSET(weft_argsort_opts, descending);
+  OFFSET(weft_argsort_opts, reserved);
+  SIZE(weft_sort_opts);
+  OFFSET(weft_sort_opts, struct_size);
+  OFFSET(weft_sort_opts, next);
+  OFFSET(weft_sort_opts, present);
+  OFFSET(weft_sort_opts, axis);
+  OFFSET(weft_sort_opts, descending);
+  OFFSET(weft_sort_opts, reserved);
+  SIZE(weft_top_k_opts);
+  OFFSET(weft_top_k_opts, struct_size);
+  OFFSET(weft_top_k_opts, next);
+  OFFSET(weft_top_k_opts, present);
+  OFFSET(weft_top_k_opts, axis);
   SIZE(weft_dot_general_opts);
   OFFSET(weft_dot_general_opts, struct_size);
   OFFSET(weft_dot_general_opts, next);
@@ -392,6 +411,9 @@ static void part_1(void) {
   SIZE(weft_cross_entropy_opts);
   OFFSET(weft_cross_entropy_opts, struct_size);
   OFFSET(weft_cross_entropy_opts, next);
+}
+
+static void part_2(void) {
   OFFSET(weft_cross_entropy_opts, present);
   OFFSET(weft_cross_entropy_opts, reduction);
   OFFSET(weft_cross_entropy_opts, reserved_label_smoothing);
@@ -411,9 +433,6 @@ static void part_1(void) {
   OFFSET(weft_embedding_opts, next);
   OFFSET(weft_embedding_opts, present);
   OFFSET(weft_embedding_opts, dtype);
-}
-
-static void part_2(void) {
   OFFSET(weft_embedding_opts, reserved);
   SIZE(weft_gelu_opts);
   OFFSET(weft_gelu_opts, struct_size);
@@ -595,6 +614,9 @@ static void part_2(void) {
   VALUE(WEFT_COMPARE_DIRECTION_GE);
   VALUE(WEFT_COMPARE_DIRECTION_GT);
   VALUE(WEFT_COMPARE_DIRECTION_LE);
+}
+
+static void part_3(void) {
   VALUE(WEFT_COMPARE_DIRECTION_LT);
   SIZE(weft_scatter_reducer);
   VALUE(WEFT_SCATTER_REDUCER_SUM);
@@ -614,9 +636,6 @@ static void part_2(void) {
   SIZE(weft_avg_pool_padding);
   VALUE(WEFT_AVG_POOL_PADDING_VALID);
   VALUE(WEFT_AVG_POOL_PADDING_SAME);
-}
-
-static void part_3(void) {
   VALUE(WEFT_AVG_POOL_PADDING_EXPLICIT);
   SIZE(weft_conv_padding);
   VALUE(WEFT_CONV_PADDING_VALID);
@@ -693,6 +712,11 @@ static void part_3(void) {
   VALUE(WEFT_VAR_HAS_DIMS);
   VALUE(WEFT_VAR_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_HAS_CORRECTION);
+  VALUE(WEFT_ARGSORT_HAS_AXIS);
+  VALUE(WEFT_ARGSORT_HAS_DESCENDING);
+  VALUE(WEFT_SORT_HAS_AXIS);
+  VALUE(WEFT_SORT_HAS_DESCENDING);
+  VALUE(WEFT_TOP_K_HAS_AXIS);
   VALUE(WEFT_DOT_GENERAL_HAS_DTYPE);
   VALUE(WEFT_MATMUL_HAS_DTYPE);
   VALUE(WEFT_AVG_POOL_HAS_STRIDES);
@@ -793,6 +817,9 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, tensor_dtype);
   OFFSET(struct weft_api_v1, tensor_rank);
   OFFSET(struct weft_api_v1, tensor_dims);
+}
+
+static void part_4(void) {
   OFFSET(struct weft_api_v1, tensor_count);
   OFFSET(struct weft_api_v1, tensor_size);
   OFFSET(struct weft_api_v1, tensor_device);
@@ -817,9 +844,6 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, random_get_state);
   OFFSET(struct weft_api_v1, random_set_state);
   OFFSET(struct weft_api_v1, grad);
-}
-
-static void part_4(void) {
   OFFSET(struct weft_api_v1, sgd_create);
   OFFSET(struct weft_api_v1, adam_create);
   OFFSET(struct weft_api_v1, adamw_create);

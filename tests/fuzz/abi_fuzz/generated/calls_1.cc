@@ -412,6 +412,30 @@ void Call_weft_var_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_argsort_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_argsort_opts), &size);
+  f.Enter();
+  weft_argsort_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_sort_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_sort_opts), &size);
+  f.Enter();
+  weft_sort_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_top_k_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_top_k_opts), &size);
+  f.Enter();
+  weft_top_k_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_dot_general_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_dot_general_opts), &size);
@@ -825,36 +849,6 @@ void Call_weft_erf(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_erf(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_erf_inv(Fuzz& f) {
-  f.BeginOp(kOps[17]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_erf_inv(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_exp2(Fuzz& f) {
-  f.BeginOp(kOps[18]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_exp2(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_exp(Fuzz& f) {
-  f.BeginOp(kOps[19]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_exp(ctx, x, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,36 @@
 
 namespace weft::fuzz {
 
+void Call_weft_erf_inv(Fuzz& f) {
+  f.BeginOp(kOps[17]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_erf_inv(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_exp2(Fuzz& f) {
+  f.BeginOp(kOps[18]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_exp2(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_exp(Fuzz& f) {
+  f.BeginOp(kOps[19]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_exp(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_expm1(Fuzz& f) {
   f.BeginOp(kOps[20]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1012,8 +1042,64 @@ void Call_weft_var(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_dot_general(Fuzz& f) {
+void Call_weft_argsort(Fuzz& f) {
   f.BeginOp(kOps[92]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_argsort_opts* const opts = f.Options<weft_argsort_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ARGSORT_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ARGSORT_HAS_DESCENDING;
+    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_argsort(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sort(Fuzz& f) {
+  f.BeginOp(kOps[93]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_sort_opts* const opts = f.Options<weft_sort_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SORT_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_SORT_HAS_DESCENDING;
+    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sort(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_top_k(Fuzz& f) {
+  f.BeginOp(kOps[94]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t k = {};
+  k = f.IntAttr(0);
+  weft_top_k_opts* const opts = f.Options<weft_top_k_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_TOP_K_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_top_k(ctx, x, k, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_dot_general(Fuzz& f) {
+  f.BeginOp(kOps[95]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const lhs = f.Operand(0);
   weft_tensor* const rhs = f.Operand(1);
@@ -1042,7 +1128,7 @@ void Call_weft_dot_general(Fuzz& f) {
 }
 
 void Call_weft_matmul(Fuzz& f) {
-  f.BeginOp(kOps[93]);
+  f.BeginOp(kOps[96]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1059,7 +1145,7 @@ void Call_weft_matmul(Fuzz& f) {
 }
 
 void Call_weft_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[94]);
+  f.BeginOp(kOps[97]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1082,7 +1168,7 @@ void Call_weft_avg_pool(Fuzz& f) {
 }
 
 void Call_weft_conv(Fuzz& f) {
-  f.BeginOp(kOps[95]);
+  f.BeginOp(kOps[98]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -1109,7 +1195,7 @@ void Call_weft_conv(Fuzz& f) {
 }
 
 void Call_weft_convolution(Fuzz& f) {
-  f.BeginOp(kOps[96]);
+  f.BeginOp(kOps[99]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const input = f.Operand(0);
   weft_tensor* const kernel = f.Operand(1);
@@ -1153,7 +1239,7 @@ void Call_weft_convolution(Fuzz& f) {
 }
 
 void Call_weft_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[97]);
+  f.BeginOp(kOps[100]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1176,7 +1262,7 @@ void Call_weft_max_pool(Fuzz& f) {
 }
 
 void Call_weft_reduce_window(Fuzz& f) {
-  f.BeginOp(kOps[98]);
+  f.BeginOp(kOps[101]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window_dimensions = {};
@@ -1203,7 +1289,7 @@ void Call_weft_reduce_window(Fuzz& f) {
 }
 
 void Call_weft_select_and_scatter(Fuzz& f) {
-  f.BeginOp(kOps[99]);
+  f.BeginOp(kOps[102]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const operand = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -1225,7 +1311,7 @@ void Call_weft_select_and_scatter(Fuzz& f) {
 }
 
 void Call_weft_batch_norm(Fuzz& f) {
-  f.BeginOp(kOps[100]);
+  f.BeginOp(kOps[103]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1249,7 +1335,7 @@ void Call_weft_batch_norm(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_inference(Fuzz& f) {
-  f.BeginOp(kOps[101]);
+  f.BeginOp(kOps[104]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1271,7 +1357,7 @@ void Call_weft_batch_norm_inference(Fuzz& f) {
 }
 
 void Call_weft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[102]);
+  f.BeginOp(kOps[105]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const logits = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -1290,7 +1376,7 @@ void Call_weft_cross_entropy(Fuzz& f) {
 }
 
 void Call_weft_dropout(Fuzz& f) {
-  f.BeginOp(kOps[103]);
+  f.BeginOp(kOps[106]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
@@ -1306,7 +1392,7 @@ void Call_weft_dropout(Fuzz& f) {
 }
 
 void Call_weft_elu(Fuzz& f) {
-  f.BeginOp(kOps[104]);
+  f.BeginOp(kOps[107]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_elu_opts* const opts = f.Options<weft_elu_opts>();
@@ -1322,7 +1408,7 @@ void Call_weft_elu(Fuzz& f) {
 }
 
 void Call_weft_embedding(Fuzz& f) {
-  f.BeginOp(kOps[105]);
+  f.BeginOp(kOps[108]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const table = f.Operand(0);
   weft_tensor* const ids = f.Operand(1);
@@ -1339,7 +1425,7 @@ void Call_weft_embedding(Fuzz& f) {
 }
 
 void Call_weft_gelu(Fuzz& f) {
-  f.BeginOp(kOps[106]);
+  f.BeginOp(kOps[109]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
@@ -1355,7 +1441,7 @@ void Call_weft_gelu(Fuzz& f) {
 }
 
 void Call_weft_layer_norm(Fuzz& f) {
-  f.BeginOp(kOps[107]);
+  f.BeginOp(kOps[110]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1375,7 +1461,7 @@ void Call_weft_layer_norm(Fuzz& f) {
 }
 
 void Call_weft_leaky_relu(Fuzz& f) {
-  f.BeginOp(kOps[108]);
+  f.BeginOp(kOps[111]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
@@ -1391,7 +1477,7 @@ void Call_weft_leaky_relu(Fuzz& f) {
 }
 
 void Call_weft_linear(Fuzz& f) {
-  f.BeginOp(kOps[109]);
+  f.BeginOp(kOps[112]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -1403,7 +1489,7 @@ void Call_weft_linear(Fuzz& f) {
 }
 
 void Call_weft_linear_with(Fuzz& f) {
-  f.BeginOp(kOps[110]);
+  f.BeginOp(kOps[113]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -1421,7 +1507,7 @@ void Call_weft_linear_with(Fuzz& f) {
 }
 
 void Call_weft_log_softmax(Fuzz& f) {
-  f.BeginOp(kOps[111]);
+  f.BeginOp(kOps[114]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
@@ -1437,7 +1523,7 @@ void Call_weft_log_softmax(Fuzz& f) {
 }
 
 void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[112]);
+  f.BeginOp(kOps[115]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1454,7 +1540,7 @@ void Call_weft_mse(Fuzz& f) {
 }
 
 void Call_weft_one_hot(Fuzz& f) {
-  f.BeginOp(kOps[113]);
+  f.BeginOp(kOps[116]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const labels = f.Operand(0);
   int64_t depth = {};
@@ -1468,92 +1554,6 @@ void Call_weft_one_hot(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_one_hot(ctx, labels, depth, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_relu(Fuzz& f) {
-  f.BeginOp(kOps[114]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_relu(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_relu6(Fuzz& f) {
-  f.BeginOp(kOps[115]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_relu6(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rms_norm(Fuzz& f) {
-  f.BeginOp(kOps[116]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_rms_norm_opts* const opts = f.Options<weft_rms_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_RMS_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rms_norm(ctx, x, scale, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_scaled_dot_product_attention(Fuzz& f) {
-  f.BeginOp(kOps[117]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const q = f.Operand(0);
-  weft_tensor* const k = f.Operand(1);
-  weft_tensor* const v = f.Operand(2);
-  weft_tensor* const mask = f.Operand(3);
-  weft_scaled_dot_product_attention_opts* const opts = f.Options<weft_scaled_dot_product_attention_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL;
-    opts->causal = static_cast<int32_t>(f.BoolAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE;
-    opts->scale = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_scaled_dot_product_attention(ctx, q, k, v, mask, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_silu(Fuzz& f) {
-  f.BeginOp(kOps[118]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_silu(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softmax(Fuzz& f) {
-  f.BeginOp(kOps[119]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFTMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softmax(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 
