@@ -20,7 +20,9 @@ inline std::vector<HostTensor> RunAll(const Ref<const ir::Function>& function, c
   const std::string text = ir::Print(module);
   const absl::StatusOr<ir::Module> again = ir::Parse(text, ops::FindOp);
   EXPECT_TRUE(again.ok()) << again.status() << "\n" << text;
-  if (again.ok()) EXPECT_EQ(ir::Print(*again), text);
+  if (again.ok()) {
+    EXPECT_EQ(ir::Print(*again), text);
+  }
   const std::unique_ptr<Backend> reference = NewReferenceBackend();
   auto want = test::RunOnBackend(*reference, module, arguments);
   EXPECT_TRUE(want.ok()) << want.status();
