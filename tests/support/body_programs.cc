@@ -26,6 +26,8 @@ using ops::Direction;
 constexpr DType kAll[] = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kI8,  DType::kI16, DType::kI32,
                           DType::kI64, DType::kU8,  DType::kU16,  DType::kU32, DType::kU64, DType::kBool};
 
+constexpr std::string_view kCaptured = ", captured";
+
 std::vector<Value> All(Values values) { return {values.begin(), values.end()}; }
 Value Or(Builder& b, Value x, Value y) { return ops::Call(b, ops::kOp_bitwise_or, {std::move(x), std::move(y)}); }
 
@@ -113,11 +115,12 @@ void AddReductions(std::vector<OpProgram>& programs) {
   // Not associative: one after the other, from a first value that is not neutral; with a capture.
   for (const DType dtype : {DType::kI32, DType::kI8, DType::kU16, DType::kI64}) {
     for (uint64_t seed = 0; seed < 6; ++seed) {
-      const auto body = RandomBody(seed, {dtype, DType::kU32, dtype, DType::kU32, dtype}, {dtype, DType::kU32});
-      programs.push_back(Program(absl::StrCat("reduce_by random ", NameOf(dtype), " ", seed), ops::kOp_reduce_by,
-                                 {Ints{static_cast<int64_t>(seed % 2)}}, {body},
-                                 {Ties(dtype, {9, 5}, seed), Ties(DType::kU32, {9, 5}, seed + 1), One(dtype, 3),
-                                  One(DType::kU32, 5), One(dtype, 7)}));
+      std::vector<DType> types = {dtype, DType::kU32, dtype, DType::kU32};
+      std::vector<HostTensor> inputs = {Ties(dtype, {9, 5}, seed), Ties(DType::kU32, {9, 5}, seed + 1), One(dtype, 3), One(DType::kU32, 5)};
+      const bool captures = seed % 3 == 0;
+      if (captures) types.push_back(dtype), inputs.push_back(One(dtype, 7));
+      programs.push_back(Program(absl::StrCat("reduce_by random ", NameOf(dtype), " ", seed, captures ? kCaptured : ""), ops::kOp_reduce_by,
+                                 {Ints{static_cast<int64_t>(seed % 2)}}, {RandomBody(seed, types, {dtype, DType::kU32})}, std::move(inputs)));
     }
   }
   for (const DType dtype : {DType::kF32, DType::kF64}) {
@@ -150,16 +153,22 @@ void AddWindows(std::vector<OpProgram>& programs) {
                                {Ties(dtype, {6, 4}, 1), Ties(DType::kI32, {6, 4}, 2), One(dtype, 1), One(DType::kI32, 99)}));
   }
   for (uint64_t seed = 0; seed < 4; ++seed) {
-    const auto body = RandomBody(seed + 20, {DType::kI32, DType::kI32, DType::kI32}, {DType::kI32});
-    programs.push_back(Program(absl::StrCat("reduce_window_by random ", seed), ops::kOp_reduce_window_by,
-                               {Ints{2, 3}, Ints{1, 2}, Ints{1, 1}, Ints{1, 2}, Ints{0, 1, 2, 0}}, {body},
-                               {Ties(DType::kI32, {5, 9}, seed), One(DType::kI32, 4), One(DType::kI32, 2)}));
+    std::vector<DType> types = {DType::kI32, DType::kI32};
+    std::vector<HostTensor> inputs = {Ties(DType::kI32, {5, 9}, seed), One(DType::kI32, 4)};
+    const bool captures = seed % 2 == 0;
+    if (captures) types.push_back(DType::kI32), inputs.push_back(One(DType::kI32, 2));
+    programs.push_back(Program(absl::StrCat("reduce_window_by random ", seed, captures ? kCaptured : ""), ops::kOp_reduce_window_by,
+                               {Ints{2, 3}, Ints{1, 2}, Ints{1, 1}, Ints{1, 2}, Ints{0, 1, 2, 0}},
+                               {RandomBody(seed + 20, types, {DType::kI32})}, std::move(inputs)));
   }
   for (const DType dtype : {DType::kF32, DType::kI32, DType::kU8}) {
     const auto select = MakeFunction("select", Scalars({dtype, dtype}), [&](Builder& b, const std::vector<Value>& p) {
       return std::vector{Compare(b, Direction::kLe, p[0], p[1])};
     });
-    const auto scatter = MakeFunction("scatter", Scalars({dtype, dtype, dtype}), [&](Builder& b, const std::vector<Value>& p) {
+    const auto scatter = MakeFunction("scatter", Scalars({dtype, dtype}), [&](Builder& b, const std::vector<Value>& p) {
+      return std::vector{ops::Add(b, ops::Mul(b, p[0], 2), p[1])};
+    });
+    const auto captures = MakeFunction("captures", Scalars({dtype, dtype, dtype}), [&](Builder& b, const std::vector<Value>& p) {
       return std::vector{ops::Add(b, ops::Mul(b, p[0], p[2]), p[1])};
     });
     // Without ties within a window: XLA goes through columns first.
@@ -167,8 +176,10 @@ void AddWindows(std::vector<OpProgram>& programs) {
     for (int64_t i = 0; i < x.count(); ++i) x.SetDouble(i, static_cast<double>(i * 7 % 31));
     programs.push_back(Program(absl::StrCat("select_and_scatter_by ", NameOf(dtype)), ops::kOp_select_and_scatter_by,
                                {Ints{3, 2}, Ints{2, 1}, Ints{1, 0, 0, 1}}, {select, scatter},
-                               {x, Ties(dtype, {3, 5}, 2, false), One(dtype, 1), One(dtype, 2)},
-                               {.f32 = 1e-6, .f64 = 0, .bf16 = 0, .f16 = 0}));
+                               {x, Ties(dtype, {3, 5}, 2, false), One(dtype, 1)}, {.f32 = 1e-6, .f64 = 0, .bf16 = 0, .f16 = 0}));
+    programs.push_back(Program(absl::StrCat("select_and_scatter_by ", NameOf(dtype), kCaptured), ops::kOp_select_and_scatter_by,
+                               {Ints{3, 2}, Ints{2, 1}, Ints{1, 0, 0, 1}}, {select, captures},
+                               {x, Ties(dtype, {3, 5}, 2, false), One(dtype, 1), One(dtype, 2)}));
   }
 }
 
@@ -178,11 +189,16 @@ void AddScatters(std::vector<OpProgram>& programs) {
   for (const int64_t i : {0, 1, 2, 3, 4, 5, 6, 7}) indices.SetInt(i, i * 5 % 7 - 1);
   for (const DType dtype : kAll) {
     if (IsBool(dtype)) continue;
-    const auto body = MakeFunction("twice_and", Scalars({dtype, dtype, dtype}), [&](Builder& b, const std::vector<Value>& p) {
+    const auto body = MakeFunction("twice_and", Scalars({dtype, dtype}), [&](Builder& b, const std::vector<Value>& p) {
+      return std::vector{ops::Add(b, ops::Mul(b, p[0], 2), p[1])};
+    });
+    const auto captures = MakeFunction("times_and", Scalars({dtype, dtype, dtype}), [&](Builder& b, const std::vector<Value>& p) {
       return std::vector{ops::Add(b, ops::Mul(b, p[0], p[2]), p[1])};
     });
+    programs.push_back(Program(absl::StrCat("scatter_by in order ", NameOf(dtype), kCaptured), ops::kOp_scatter_by, rows, {captures},
+                               {Ties(dtype, {5, 3}, 1, false), indices, Ties(dtype, {8, 3}, 2, false), One(dtype, 3)}));
     programs.push_back(Program(absl::StrCat("scatter_by in order ", NameOf(dtype)), ops::kOp_scatter_by, rows, {body},
-                               {Ties(dtype, {5, 3}, 1, false), indices, Ties(dtype, {8, 3}, 2, false), One(dtype, 2)},
+                               {Ties(dtype, {5, 3}, 1, false), indices, Ties(dtype, {8, 3}, 2, false)},
                                {.f32 = 1e-6, .f64 = 1e-14, .bf16 = 2e-2, .f16 = 2e-3}));
   }
   for (uint64_t seed = 0; seed < 6; ++seed) {
@@ -205,7 +221,7 @@ void AddSorts(std::vector<OpProgram>& programs) {
       const HostTensor x = Ties(dtype, dims, 5, false);
       if (!IsBool(dtype) && !IsUnsigned(dtype)) {
         programs.push_back(Program(name("magnitude"), ops::kOp_sort_by, {dimension, int64_t{1}}, {ByMagnitude({dtype, dtype})}, {x}));
-        programs.push_back(Program(name("distance"), ops::kOp_sort_by, {dimension, int64_t{1}}, {ByDistance(dtype)}, {x, One(dtype, 1)}));
+        programs.push_back(Program(name("distance") + std::string(kCaptured), ops::kOp_sort_by, {dimension, int64_t{1}}, {ByDistance(dtype)}, {x, One(dtype, 1)}));
       }
       programs.push_back(Program(name("two keys"), ops::kOp_sort_by, {dimension, int64_t{1}},
                                  {ByTwoKeys({dtype, dtype, DType::kI16, DType::kI16, DType::kF64, DType::kF64})},

@@ -20,7 +20,7 @@ Ref<const ir::Function> RandomBody(uint64_t seed, const std::vector<DType>& para
 // Values of the type with many ties; floats with NaN, infinities and both zeros among them.
 HostTensor Ties(DType dtype, const Dims& dims, uint64_t seed, bool edges = true);
 
-// Everything, in all types that it takes.
+// Everything, in all types that it takes. The names of programs whose bodies capture something end in "captured".
 absl::StatusOr<std::vector<OpProgram>> BodyPrograms();
 
 }  // namespace weft::test
