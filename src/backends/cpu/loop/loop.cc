@@ -51,6 +51,27 @@ bool CanMerge(LoopKernel& kernel, size_t d) {
   return same;
 }
 
+// What the expression does with its arguments.
+void AppendOperation(std::string& text, const Expr& e) {
+  switch (e.kind) {
+    case ExprKind::kUnary:
+    case ExprKind::kBinary:
+      absl::StrAppend(&text, ir::FactsOf(e.op).name, e.storage == DType::kInvalid ? "" : " for f32");
+      break;
+    case ExprKind::kSelect: absl::StrAppend(&text, "select"); break;
+    case ExprKind::kFma: absl::StrAppend(&text, "fma"); break;
+    case ExprKind::kConvert: absl::StrAppend(&text, "convert", e.storage == DType::kInvalid ? "" : " to odd"); break;
+    case ExprKind::kBitcast:
+      absl::StrAppend(&text, "bitcast", IsHalf(e.storage) ? absl::StrCat(" ", StableHloNameOf(e.storage)) : "");
+      break;
+    case ExprKind::kRound: absl::StrAppend(&text, "round ", StableHloNameOf(e.storage)); break;
+    case ExprKind::kReduced: absl::StrAppend(&text, "reduced ", e.index); break;
+    case ExprKind::kCarried: absl::StrAppend(&text, "carried ", e.index); break;
+    case ExprKind::kFolded: absl::StrAppend(&text, "folded ", e.index); break;
+    default: break;
+  }
+}
+
 }  // namespace
 
 bool NeedsF64For16Bits(const std::vector<Expr>& exprs) {
@@ -323,20 +344,7 @@ std::string ToString(const LoopKernel& kernel, bool sizes) {
           absl::StrAppend(&text, "constant ", e.integer);
         }
         break;
-      case ExprKind::kUnary:
-      case ExprKind::kBinary:
-        absl::StrAppend(&text, ir::FactsOf(e.op).name, e.storage == DType::kInvalid ? "" : " for f32");
-        break;
-      case ExprKind::kSelect: absl::StrAppend(&text, "select"); break;
-      case ExprKind::kFma: absl::StrAppend(&text, "fma"); break;
-      case ExprKind::kConvert: absl::StrAppend(&text, "convert", e.storage == DType::kInvalid ? "" : " to odd"); break;
-      case ExprKind::kBitcast:
-        absl::StrAppend(&text, "bitcast", IsHalf(e.storage) ? absl::StrCat(" ", StableHloNameOf(e.storage)) : "");
-        break;
-      case ExprKind::kRound: absl::StrAppend(&text, "round ", StableHloNameOf(e.storage)); break;
-      case ExprKind::kReduced: absl::StrAppend(&text, "reduced ", e.index); break;
-      case ExprKind::kCarried: absl::StrAppend(&text, "carried ", e.index); break;
-      case ExprKind::kFolded: absl::StrAppend(&text, "folded ", e.index); break;
+      default: AppendOperation(text, e);
     }
     for (uint32_t arg : e.args) {
       if (arg != kNoExpr) absl::StrAppend(&text, " %", arg);
