@@ -225,6 +225,7 @@ struct OpDef {
   bool cheap_again = false;
   // The result is the operand's bytes in their order: nothing needs to run where it has memory of its own.
   bool alias = false;
+  bool calls = false;      // its region is written out in its place, or made once for several
   bool parameter = false;  // a function's argument: stands in its list of parameters and nowhere else
 };
 

@@ -8,6 +8,17 @@
 #define VALUE(v) printf("value %s %lld\n", #v, (long long)(v))
 
 static void part_0(void) {
+  SIZE(weft_for_options);
+  OFFSET(weft_for_options, struct_size);
+  OFFSET(weft_for_options, next);
+  OFFSET(weft_for_options, max_count);
+  SIZE(weft_scan_options);
+  OFFSET(weft_scan_options, struct_size);
+  OFFSET(weft_scan_options, next);
+  OFFSET(weft_scan_options, length);
+  OFFSET(weft_scan_options, unroll);
+  OFFSET(weft_scan_options, reverse);
+  OFFSET(weft_scan_options, reserved);
   SIZE(weft_setting);
   OFFSET(weft_setting, name);
   OFFSET(weft_setting, name_length);
@@ -197,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_stack_opts, present);
   OFFSET(weft_stack_opts, axis);
   SIZE(weft_take_opts);
+}
+
+static void part_1(void) {
   OFFSET(weft_take_opts, struct_size);
   OFFSET(weft_take_opts, next);
   OFFSET(weft_take_opts, present);
@@ -208,9 +222,6 @@ static void part_0(void) {
   OFFSET(weft_all_opts, dims);
   OFFSET(weft_all_opts, dims_count);
   OFFSET(weft_all_opts, keepdims);
-}
-
-static void part_1(void) {
   OFFSET(weft_all_opts, reserved);
   SIZE(weft_any_opts);
   OFFSET(weft_any_opts, struct_size);
@@ -400,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_batch_norm_opts, struct_size);
   OFFSET(weft_batch_norm_opts, next);
   OFFSET(weft_batch_norm_opts, present);
+}
+
+static void part_2(void) {
   OFFSET(weft_batch_norm_opts, axis);
   OFFSET(weft_batch_norm_opts, epsilon);
   SIZE(weft_batch_norm_inference_opts);
@@ -411,9 +425,6 @@ static void part_1(void) {
   SIZE(weft_cross_entropy_opts);
   OFFSET(weft_cross_entropy_opts, struct_size);
   OFFSET(weft_cross_entropy_opts, next);
-}
-
-static void part_2(void) {
   OFFSET(weft_cross_entropy_opts, present);
   OFFSET(weft_cross_entropy_opts, reduction);
   OFFSET(weft_cross_entropy_opts, reserved_label_smoothing);
@@ -603,6 +614,9 @@ static void part_2(void) {
   VALUE(WEFT_NODE_TUPLE);
   VALUE(WEFT_NODE_TENSOR);
   VALUE(WEFT_NODE_BOOL);
+}
+
+static void part_3(void) {
   VALUE(WEFT_NODE_I64);
   VALUE(WEFT_NODE_F64);
   VALUE(WEFT_NODE_TEXT);
@@ -614,9 +628,6 @@ static void part_2(void) {
   VALUE(WEFT_COMPARE_DIRECTION_GE);
   VALUE(WEFT_COMPARE_DIRECTION_GT);
   VALUE(WEFT_COMPARE_DIRECTION_LE);
-}
-
-static void part_3(void) {
   VALUE(WEFT_COMPARE_DIRECTION_LT);
   SIZE(weft_scatter_reducer);
   VALUE(WEFT_SCATTER_REDUCER_SUM);
@@ -806,6 +817,9 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, wait_any);
   OFFSET(struct weft_api_v1, event_fd);
   OFFSET(struct weft_api_v1, event_retain);
+}
+
+static void part_4(void) {
   OFFSET(struct weft_api_v1, event_release);
   OFFSET(struct weft_api_v1, tensor_from_host);
   OFFSET(struct weft_api_v1, tensor_from_f64);
@@ -817,9 +831,6 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, tensor_dtype);
   OFFSET(struct weft_api_v1, tensor_rank);
   OFFSET(struct weft_api_v1, tensor_dims);
-}
-
-static void part_4(void) {
   OFFSET(struct weft_api_v1, tensor_count);
   OFFSET(struct weft_api_v1, tensor_size);
   OFFSET(struct weft_api_v1, tensor_device);
@@ -918,6 +929,23 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, split);
   OFFSET(struct weft_api_v1, chunk);
   OFFSET(struct weft_api_v1, unstack);
+  OFFSET(struct weft_api_v1, function_begin);
+  OFFSET(struct weft_api_v1, function_end);
+  OFFSET(struct weft_api_v1, function_abandon);
+  OFFSET(struct weft_api_v1, function_trace);
+  OFFSET(struct weft_api_v1, function_call);
+  OFFSET(struct weft_api_v1, function_name);
+  OFFSET(struct weft_api_v1, function_inputs);
+  OFFSET(struct weft_api_v1, function_results);
+  OFFSET(struct weft_api_v1, function_captures);
+  OFFSET(struct weft_api_v1, function_text);
+  OFFSET(struct weft_api_v1, function_retain);
+  OFFSET(struct weft_api_v1, function_release);
+  OFFSET(struct weft_api_v1, while_);
+  OFFSET(struct weft_api_v1, if_);
+  OFFSET(struct weft_api_v1, case_);
+  OFFSET(struct weft_api_v1, for_);
+  OFFSET(struct weft_api_v1, scan);
 }
 
 int main(void) {

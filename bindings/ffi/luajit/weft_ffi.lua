@@ -23,6 +23,7 @@ typedef struct weft_optimizer weft_optimizer;
 typedef struct weft_tree weft_tree;
 typedef struct weft_checkpoint_reader weft_checkpoint_reader;
 typedef struct weft_cache weft_cache;
+typedef struct weft_function weft_function;
 typedef struct weft_api_v1 weft_api_v1;
 typedef enum weft_code {
   WEFT_OK = 0,
@@ -203,6 +204,20 @@ typedef void (*weft_log_fn)(void* user_data, weft_log_level level, const char* t
 typedef void* (*weft_allocate_fn)(void* user_data, size_t size, size_t alignment);
 typedef void (*weft_free_fn)(void* user_data, void* pointer, size_t size);
 typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
+typedef weft_error* (*weft_trace_fn)(void* user_data, weft_context* body, weft_tensor* const* parameters, size_t count, weft_tensor** results, size_t capacity, size_t* out_count);
+typedef struct weft_for_options {
+  size_t struct_size;
+  const void* next;
+  int64_t max_count;
+} weft_for_options;
+typedef struct weft_scan_options {
+  size_t struct_size;
+  const void* next;
+  int64_t length;
+  int64_t unroll;
+  int32_t reverse;
+  int32_t reserved;
+} weft_scan_options;
 typedef struct weft_setting {
   const char* name;
   size_t name_length;
@@ -926,6 +941,23 @@ struct weft_api_v1 {
   weft_error* (*split)(weft_context* ctx, weft_tensor* x, const int64_t* sizes, size_t size_count, int64_t axis, weft_tensor** outputs);
   weft_error* (*chunk)(weft_context* ctx, weft_tensor* x, int64_t chunks, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
   weft_error* (*unstack)(weft_context* ctx, weft_tensor* x, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*function_begin)(weft_context* ctx, const char* name, size_t name_length, const weft_tensor_info* inputs, size_t input_count, weft_context** out_body, weft_tensor** out_parameters);
+  weft_error* (*function_end)(weft_context* body, weft_tensor* const* results, size_t result_count, weft_function** out);
+  weft_error* (*function_abandon)(weft_context* body);
+  weft_error* (*function_trace)(weft_context* ctx, const char* name, size_t name_length, const weft_tensor_info* inputs, size_t input_count, weft_trace_fn trace, void* user_data, size_t result_capacity, weft_function** out);
+  weft_error* (*function_call)(weft_context* ctx, weft_function* function, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*function_name)(weft_function* function, weft_blob** out);
+  weft_error* (*function_inputs)(weft_function* function, weft_tensor_info* out, size_t capacity, size_t* out_count);
+  weft_error* (*function_results)(weft_function* function, weft_tensor_info* out, size_t capacity, size_t* out_count);
+  weft_error* (*function_captures)(weft_function* function, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*function_text)(weft_function* function, weft_text_format format, weft_blob** out);
+  void (*function_retain)(weft_function* function);
+  void (*function_release)(weft_function* function);
+  weft_error* (*while_)(weft_context* ctx, weft_function* condition, weft_function* body, weft_tensor* const* carried, size_t count, weft_tensor** outputs);
+  weft_error* (*if_)(weft_context* ctx, weft_tensor* pred, weft_function* true_branch, weft_function* false_branch, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*case_)(weft_context* ctx, weft_tensor* index, weft_function* const* branches, size_t branch_count, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*for_)(weft_context* ctx, weft_tensor* count, weft_function* body, weft_tensor* const* carried, size_t carried_count, const weft_for_options* options, weft_tensor** outputs);
+  weft_error* (*scan)(weft_context* ctx, weft_function* body, weft_tensor* const* carried, size_t carried_count, weft_tensor* const* scanned, size_t scanned_count, const weft_scan_options* options, weft_tensor** outputs, size_t capacity, size_t* out_count);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -1025,6 +1057,23 @@ weft_error* weft_sync(weft_context* ctx, weft_device* device, weft_event** out_e
 weft_error* weft_eval(weft_context* ctx, weft_tensor* const* tensors, size_t count, weft_event** out_event);
 weft_error* weft_compile(weft_context* ctx, weft_device* device, weft_tensor* const* tensors, size_t count, weft_event** out_event);
 weft_error* weft_program_text(weft_context* ctx, weft_tensor* const* tensors, size_t count, weft_text_format format, weft_blob** out);
+weft_error* weft_function_begin(weft_context* ctx, const char* name, size_t name_length, const weft_tensor_info* inputs, size_t input_count, weft_context** out_body, weft_tensor** out_parameters);
+weft_error* weft_function_end(weft_context* body, weft_tensor* const* results, size_t result_count, weft_function** out);
+weft_error* weft_function_abandon(weft_context* body);
+weft_error* weft_function_trace(weft_context* ctx, const char* name, size_t name_length, const weft_tensor_info* inputs, size_t input_count, weft_trace_fn trace, void* user_data, size_t result_capacity, weft_function** out);
+weft_error* weft_function_call(weft_context* ctx, weft_function* function, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_function_name(weft_function* function, weft_blob** out);
+weft_error* weft_function_inputs(weft_function* function, weft_tensor_info* out, size_t capacity, size_t* out_count);
+weft_error* weft_function_results(weft_function* function, weft_tensor_info* out, size_t capacity, size_t* out_count);
+weft_error* weft_function_captures(weft_function* function, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_function_text(weft_function* function, weft_text_format format, weft_blob** out);
+void weft_function_retain(weft_function* function);
+void weft_function_release(weft_function* function);
+weft_error* weft_while(weft_context* ctx, weft_function* condition, weft_function* body, weft_tensor* const* carried, size_t count, weft_tensor** outputs);
+weft_error* weft_for(weft_context* ctx, weft_tensor* count, weft_function* body, weft_tensor* const* carried, size_t carried_count, const weft_for_options* options, weft_tensor** outputs);
+weft_error* weft_scan(weft_context* ctx, weft_function* body, weft_tensor* const* carried, size_t carried_count, weft_tensor* const* scanned, size_t scanned_count, const weft_scan_options* options, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_if(weft_context* ctx, weft_tensor* pred, weft_function* true_branch, weft_function* false_branch, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_case(weft_context* ctx, weft_tensor* index, weft_function* const* branches, size_t branch_count, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
 weft_error* weft_tree_create(weft_tree** out);
 weft_error* weft_tree_add_dict(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node);
 weft_error* weft_tree_add_list(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node);
@@ -1072,6 +1121,8 @@ weft_error* weft_metric_get(weft_context* ctx, const char* name, size_t length, 
 weft_error* weft_metrics_report(weft_context* ctx, weft_blob** out);
 weft_error* weft_metrics_json(weft_context* ctx, weft_blob** out);
 weft_error* weft_idx_read(weft_context* ctx, const char* path, size_t path_length, weft_device* device, weft_tensor** out);
+void weft_for_options_init(void* options, size_t size);
+void weft_scan_options_init(void* options, size_t size);
 void weft_context_options_init(void* options, size_t size);
 void weft_memory_stats_init(void* options, size_t size);
 void weft_print_options_init(void* options, size_t size);
@@ -1267,7 +1318,7 @@ weft_error* weft_uniform(weft_context* ctx, const int64_t* shape, size_t shape_c
 ffi.cdef(M.cdef)
 
 M.WEFT_ABI_MAJOR = 1
-M.WEFT_ABI_MINOR = 0
+M.WEFT_ABI_MINOR = 1
 M.WEFT_STRLEN = 0xFFFFFFFFFFFFFFFFULL
 M.WEFT_WAIT_FOREVER = -1LL
 M.WEFT_TREE_ROOT = 0

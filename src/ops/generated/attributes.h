@@ -713,4 +713,18 @@ struct UniformAttrs {
   const ir::Attrs& attrs;
 };
 
+struct ScanAttrs {
+  enum Position : size_t { kLength, kCarried, kScanned, kReverse, kIndexed, kCounted, kKept, kUnroll };
+  int64_t length() const { return attrs.Int(kLength); }
+  int64_t carried() const { return attrs.Int(kCarried); }
+  int64_t scanned() const { return attrs.Int(kScanned); }
+  bool reverse() const { return attrs.Bool(kReverse); }
+  bool indexed() const { return attrs.Bool(kIndexed); }
+  bool counted() const { return attrs.Bool(kCounted); }
+  bool kept() const { return attrs.Bool(kKept); }
+  int64_t unroll() const { return attrs.Int(kUnroll); }
+
+  const ir::Attrs& attrs;
+};
+
 }  // namespace weft::ops

@@ -4,6 +4,123 @@
 
 namespace weft::fuzz {
 
+void Call_weft_ceil(Fuzz& f) {
+  f.BeginOp(kOps[7]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ceil(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clamp(Fuzz& f) {
+  f.BeginOp(kOps[8]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const low = f.Operand(0);
+  weft_tensor* const x = f.Operand(1);
+  weft_tensor* const high = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clamp(ctx, low, x, high, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clip(Fuzz& f) {
+  f.BeginOp(kOps[9]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_clip_opts* const opts = f.Options<weft_clip_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CLIP_HAS_LOW;
+    opts->low = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CLIP_HAS_HIGH;
+    opts->high = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clip(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_compare(Fuzz& f) {
+  f.BeginOp(kOps[10]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_compare_direction direction = {};
+  direction = static_cast<weft_compare_direction>(f.EnumAttr(0));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_compare(ctx, x, y, direction, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_convert(Fuzz& f) {
+  f.BeginOp(kOps[11]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_dtype dtype = {};
+  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_convert(ctx, x, dtype, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cos(Fuzz& f) {
+  f.BeginOp(kOps[12]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cos(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clz(Fuzz& f) {
+  f.BeginOp(kOps[13]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clz(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_div(Fuzz& f) {
+  f.BeginOp(kOps[14]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_div(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_eq(Fuzz& f) {
+  f.BeginOp(kOps[15]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_eq(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_erf(Fuzz& f) {
+  f.BeginOp(kOps[16]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_erf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_erf_inv(Fuzz& f) {
   f.BeginOp(kOps[17]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1388,172 +1505,6 @@ void Call_weft_dropout(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_dropout(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_elu(Fuzz& f) {
-  f.BeginOp(kOps[107]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_elu_opts* const opts = f.Options<weft_elu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ELU_HAS_ALPHA;
-    opts->alpha = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_elu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_embedding(Fuzz& f) {
-  f.BeginOp(kOps[108]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const table = f.Operand(0);
-  weft_tensor* const ids = f.Operand(1);
-  weft_embedding_opts* const opts = f.Options<weft_embedding_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_EMBEDDING_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_embedding(ctx, table, ids, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_gelu(Fuzz& f) {
-  f.BeginOp(kOps[109]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_GELU_HAS_FORM;
-    opts->form = static_cast<weft_gelu_form>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_gelu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_layer_norm(Fuzz& f) {
-  f.BeginOp(kOps[110]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  weft_layer_norm_opts* const opts = f.Options<weft_layer_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LAYER_NORM_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_LAYER_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_layer_norm(ctx, x, scale, offset, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_leaky_relu(Fuzz& f) {
-  f.BeginOp(kOps[111]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LEAKY_RELU_HAS_SLOPE;
-    opts->slope = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_leaky_relu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_linear(Fuzz& f) {
-  f.BeginOp(kOps[112]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const w = f.Operand(1);
-  weft_tensor* const b = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_linear(ctx, x, w, b, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_linear_with(Fuzz& f) {
-  f.BeginOp(kOps[113]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const w = f.Operand(1);
-  weft_tensor* const b = f.Operand(2);
-  weft_linear_with_opts* const opts = f.Options<weft_linear_with_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LINEAR_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_linear_with(ctx, x, w, b, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log_softmax(Fuzz& f) {
-  f.BeginOp(kOps[114]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LOG_SOFTMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log_softmax(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[115]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_mse_opts* const opts = f.Options<weft_mse_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MSE_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_mse_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mse(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_one_hot(Fuzz& f) {
-  f.BeginOp(kOps[116]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const labels = f.Operand(0);
-  int64_t depth = {};
-  depth = f.IntAttr(0);
-  weft_one_hot_opts* const opts = f.Options<weft_one_hot_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_ONE_HOT_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_one_hot(ctx, labels, depth, opts, out))) return;
   f.Keep(out);
 }
 

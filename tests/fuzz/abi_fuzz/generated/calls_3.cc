@@ -4,6 +4,172 @@
 
 namespace weft::fuzz {
 
+void Call_weft_elu(Fuzz& f) {
+  f.BeginOp(kOps[107]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_elu_opts* const opts = f.Options<weft_elu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ELU_HAS_ALPHA;
+    opts->alpha = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_elu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_embedding(Fuzz& f) {
+  f.BeginOp(kOps[108]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const table = f.Operand(0);
+  weft_tensor* const ids = f.Operand(1);
+  weft_embedding_opts* const opts = f.Options<weft_embedding_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_EMBEDDING_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_embedding(ctx, table, ids, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_gelu(Fuzz& f) {
+  f.BeginOp(kOps[109]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GELU_HAS_FORM;
+    opts->form = static_cast<weft_gelu_form>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gelu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_layer_norm(Fuzz& f) {
+  f.BeginOp(kOps[110]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_layer_norm_opts* const opts = f.Options<weft_layer_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LAYER_NORM_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_LAYER_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_layer_norm(ctx, x, scale, offset, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_leaky_relu(Fuzz& f) {
+  f.BeginOp(kOps[111]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LEAKY_RELU_HAS_SLOPE;
+    opts->slope = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_leaky_relu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linear(Fuzz& f) {
+  f.BeginOp(kOps[112]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linear(ctx, x, w, b, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linear_with(Fuzz& f) {
+  f.BeginOp(kOps[113]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_linear_with_opts* const opts = f.Options<weft_linear_with_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LINEAR_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linear_with(ctx, x, w, b, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log_softmax(Fuzz& f) {
+  f.BeginOp(kOps[114]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LOG_SOFTMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log_softmax(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mse(Fuzz& f) {
+  f.BeginOp(kOps[115]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_mse_opts* const opts = f.Options<weft_mse_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MSE_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_mse_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mse(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_one_hot(Fuzz& f) {
+  f.BeginOp(kOps[116]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const labels = f.Operand(0);
+  int64_t depth = {};
+  depth = f.IntAttr(0);
+  weft_one_hot_opts* const opts = f.Options<weft_one_hot_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_ONE_HOT_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_one_hot(ctx, labels, depth, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_relu(Fuzz& f) {
   f.BeginOp(kOps[117]);
   weft_context* const ctx = f.Handle<weft_context>(false);

@@ -896,6 +896,23 @@ void Call_weft_sync(Fuzz& f);
 void Call_weft_eval(Fuzz& f);
 void Call_weft_compile(Fuzz& f);
 void Call_weft_program_text(Fuzz& f);
+void Call_weft_function_begin(Fuzz& f);
+void Call_weft_function_end(Fuzz& f);
+void Call_weft_function_abandon(Fuzz& f);
+void Call_weft_function_trace(Fuzz& f);
+void Call_weft_function_call(Fuzz& f);
+void Call_weft_function_name(Fuzz& f);
+void Call_weft_function_inputs(Fuzz& f);
+void Call_weft_function_results(Fuzz& f);
+void Call_weft_function_captures(Fuzz& f);
+void Call_weft_function_text(Fuzz& f);
+void Call_weft_function_retain(Fuzz& f);
+void Call_weft_function_release(Fuzz& f);
+void Call_weft_while(Fuzz& f);
+void Call_weft_for(Fuzz& f);
+void Call_weft_scan(Fuzz& f);
+void Call_weft_if(Fuzz& f);
+void Call_weft_case(Fuzz& f);
 void Call_weft_tree_create(Fuzz& f);
 void Call_weft_tree_add_dict(Fuzz& f);
 void Call_weft_tree_add_list(Fuzz& f);
@@ -943,6 +960,8 @@ void Call_weft_metric_get(Fuzz& f);
 void Call_weft_metrics_report(Fuzz& f);
 void Call_weft_metrics_json(Fuzz& f);
 void Call_weft_idx_read(Fuzz& f);
+void Call_weft_for_options_init(Fuzz& f);
+void Call_weft_scan_options_init(Fuzz& f);
 void Call_weft_context_options_init(Fuzz& f);
 void Call_weft_memory_stats_init(Fuzz& f);
 void Call_weft_print_options_init(Fuzz& f);
@@ -1177,9 +1196,9 @@ extern const Function kFunctions[] = {
     {"weft_event_retain", Call_weft_event_retain, 0x0u, false, false, 1, nullptr},
     {"weft_event_release", Call_weft_event_release, 0x0u, false, false, 1, nullptr},
     {"weft_tensor_from_host", Call_weft_tensor_from_host, 0x130Au, false, true, 1, nullptr},
-    {"weft_tensor_from_f64", Call_weft_tensor_from_f64, 0x1108u, false, true, 1, nullptr},
-    {"weft_tensor_from_i64", Call_weft_tensor_from_i64, 0x1108u, false, true, 1, nullptr},
-    {"weft_tensor_from_u64", Call_weft_tensor_from_u64, 0x1108u, false, true, 1, nullptr},
+    {"weft_tensor_from_f64", Call_weft_tensor_from_f64, 0x1308u, false, true, 1, nullptr},
+    {"weft_tensor_from_i64", Call_weft_tensor_from_i64, 0x1308u, false, true, 1, nullptr},
+    {"weft_tensor_from_u64", Call_weft_tensor_from_u64, 0x1308u, false, true, 1, nullptr},
     {"weft_tensor_constant_like", Call_weft_tensor_constant_like, 0x308u, false, true, 1, nullptr},
     {"weft_tensor_argument_like", Call_weft_tensor_argument_like, 0x308u, false, true, 1, nullptr},
     {"weft_tensor_copy", Call_weft_tensor_copy, 0x308u, false, true, 1, nullptr},
@@ -1234,6 +1253,23 @@ extern const Function kFunctions[] = {
     {"weft_eval", Call_weft_eval, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_compile", Call_weft_compile, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_program_text", Call_weft_program_text, 0x1308u, false, true, 5, nullptr},
+    {"weft_function_begin", Call_weft_function_begin, 0x1308u, false, true, 1, nullptr},
+    {"weft_function_end", Call_weft_function_end, 0x308u, false, true, 1, nullptr},
+    {"weft_function_abandon", Call_weft_function_abandon, 0x308u, false, true, 1, nullptr},
+    {"weft_function_trace", Call_weft_function_trace, 0xFFFFFFFFu, false, true, 1, nullptr},
+    {"weft_function_call", Call_weft_function_call, 0x1B0Au, false, true, 1, nullptr},
+    {"weft_function_name", Call_weft_function_name, 0x308u, false, true, 1, nullptr},
+    {"weft_function_inputs", Call_weft_function_inputs, 0x308u, false, true, 1, nullptr},
+    {"weft_function_results", Call_weft_function_results, 0x308u, false, true, 1, nullptr},
+    {"weft_function_captures", Call_weft_function_captures, 0xB08u, false, true, 1, nullptr},
+    {"weft_function_text", Call_weft_function_text, 0x1308u, false, true, 1, nullptr},
+    {"weft_function_retain", Call_weft_function_retain, 0x0u, false, false, 1, nullptr},
+    {"weft_function_release", Call_weft_function_release, 0x0u, false, false, 1, nullptr},
+    {"weft_while", Call_weft_while, 0x1B0Au, false, true, 1, nullptr},
+    {"weft_for", Call_weft_for, 0x1B0Au, false, true, 1, nullptr},
+    {"weft_scan", Call_weft_scan, 0x1B0Au, false, true, 1, nullptr},
+    {"weft_if", Call_weft_if, 0x1B0Au, false, true, 1, nullptr},
+    {"weft_case", Call_weft_case, 0x1B0Au, false, true, 1, nullptr},
     {"weft_tree_create", Call_weft_tree_create, 0x108u, false, true, 1, nullptr},
     {"weft_tree_add_dict", Call_weft_tree_add_dict, 0x948u, false, true, 1, nullptr},
     {"weft_tree_add_list", Call_weft_tree_add_list, 0x948u, false, true, 1, nullptr},
@@ -1281,6 +1317,8 @@ extern const Function kFunctions[] = {
     {"weft_metrics_report", Call_weft_metrics_report, 0x108u, false, true, 5, nullptr},
     {"weft_metrics_json", Call_weft_metrics_json, 0x108u, false, true, 5, nullptr},
     {"weft_idx_read", Call_weft_idx_read, 0x83AAu, true, true, 10, nullptr},
+    {"weft_for_options_init", Call_weft_for_options_init, 0u, false, false, 1, nullptr},
+    {"weft_scan_options_init", Call_weft_scan_options_init, 0u, false, false, 1, nullptr},
     {"weft_context_options_init", Call_weft_context_options_init, 0u, false, false, 1, nullptr},
     {"weft_memory_stats_init", Call_weft_memory_stats_init, 0u, false, false, 1, nullptr},
     {"weft_print_options_init", Call_weft_print_options_init, 0u, false, false, 1, nullptr},
@@ -1473,6 +1511,6 @@ extern const Function kFunctions[] = {
     {"weft_rng_bit_generator", Call_weft_rng_bit_generator, 0x130Au, false, true, 1, &kOps[126]},
     {"weft_uniform", Call_weft_uniform, 0x130Au, false, true, 1, &kOps[127]},
 };
-extern const size_t kFunctionCount = 336;
+extern const size_t kFunctionCount = 355;
 
 }  // namespace weft::fuzz
