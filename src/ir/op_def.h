@@ -185,6 +185,7 @@ enum class Reason : uint8_t {
   kRandom,              // no deterministic oracle outside
   kCarriesFunctions,    // samples and examples spell operands and attributes: has tests of its own
   kStructural,          // the compiler's own node
+  kFromStableHlo,       // comes with StableHLO programs; nobody calls it from C
 };
 struct Absent {
   Part part;
@@ -226,6 +227,7 @@ struct OpDef {
   // The result is the operand's bytes in their order: nothing needs to run where it has memory of its own.
   bool alias = false;
   bool parameter = false;  // a function's argument: stands in its list of parameters and nowhere else
+  bool opaque = false;     // passes neither merge nor fold it
 };
 
 }  // namespace weft::ir
