@@ -21,7 +21,7 @@
 #endif
 
 #define WEFT_ABI_MAJOR 1
-#define WEFT_ABI_MINOR 0
+#define WEFT_ABI_MINOR 1
 
 #if defined(__cplusplus)
 extern "C" {

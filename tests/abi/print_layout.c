@@ -300,6 +300,12 @@ static void part_1(void) {
   OFFSET(weft_var_opts, keepdims);
   OFFSET(weft_var_opts, reserved_correction);
   OFFSET(weft_var_opts, correction);
+  SIZE(weft_cholesky_opts);
+  OFFSET(weft_cholesky_opts, struct_size);
+  OFFSET(weft_cholesky_opts, next);
+  OFFSET(weft_cholesky_opts, present);
+  OFFSET(weft_cholesky_opts, lower);
+  OFFSET(weft_cholesky_opts, reserved);
   SIZE(weft_dot_general_opts);
   OFFSET(weft_dot_general_opts, struct_size);
   OFFSET(weft_dot_general_opts, next);
@@ -312,6 +318,14 @@ static void part_1(void) {
   OFFSET(weft_matmul_opts, present);
   OFFSET(weft_matmul_opts, dtype);
   OFFSET(weft_matmul_opts, reserved);
+  SIZE(weft_triangular_solve_opts);
+  OFFSET(weft_triangular_solve_opts, struct_size);
+  OFFSET(weft_triangular_solve_opts, next);
+  OFFSET(weft_triangular_solve_opts, present);
+  OFFSET(weft_triangular_solve_opts, left_side);
+  OFFSET(weft_triangular_solve_opts, lower);
+  OFFSET(weft_triangular_solve_opts, unit_diagonal);
+  OFFSET(weft_triangular_solve_opts, transpose_a);
   SIZE(weft_avg_pool_opts);
   OFFSET(weft_avg_pool_opts, struct_size);
   OFFSET(weft_avg_pool_opts, next);
@@ -397,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_cross_entropy_opts, reserved_label_smoothing);
   OFFSET(weft_cross_entropy_opts, label_smoothing);
   SIZE(weft_dropout_opts);
+}
+
+static void part_2(void) {
   OFFSET(weft_dropout_opts, struct_size);
   OFFSET(weft_dropout_opts, next);
   OFFSET(weft_dropout_opts, present);
@@ -411,9 +428,6 @@ static void part_1(void) {
   OFFSET(weft_embedding_opts, next);
   OFFSET(weft_embedding_opts, present);
   OFFSET(weft_embedding_opts, dtype);
-}
-
-static void part_2(void) {
   OFFSET(weft_embedding_opts, reserved);
   SIZE(weft_gelu_opts);
   OFFSET(weft_gelu_opts, struct_size);
@@ -494,7 +508,7 @@ static void part_2(void) {
   OFFSET(weft_rng_bit_generator_opts, next);
   OFFSET(weft_rng_bit_generator_opts, present);
   OFFSET(weft_rng_bit_generator_opts, dtype);
-  OFFSET(weft_rng_bit_generator_opts, reserved);
+  OFFSET(weft_rng_bit_generator_opts, rng_algorithm);
   SIZE(weft_uniform_opts);
   OFFSET(weft_uniform_opts, struct_size);
   OFFSET(weft_uniform_opts, next);
@@ -600,6 +614,9 @@ static void part_2(void) {
   VALUE(WEFT_SCATTER_REDUCER_SUM);
   VALUE(WEFT_SCATTER_REDUCER_PROD);
   VALUE(WEFT_SCATTER_REDUCER_MAX);
+}
+
+static void part_3(void) {
   VALUE(WEFT_SCATTER_REDUCER_MIN);
   VALUE(WEFT_SCATTER_REDUCER_AND);
   VALUE(WEFT_SCATTER_REDUCER_OR);
@@ -611,12 +628,13 @@ static void part_2(void) {
   VALUE(WEFT_REDUCE_REDUCER_MIN);
   VALUE(WEFT_REDUCE_REDUCER_AND);
   VALUE(WEFT_REDUCE_REDUCER_OR);
+  SIZE(weft_triangular_solve_transpose_a);
+  VALUE(WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_NO_TRANSPOSE);
+  VALUE(WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_TRANSPOSE);
+  VALUE(WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_ADJOINT);
   SIZE(weft_avg_pool_padding);
   VALUE(WEFT_AVG_POOL_PADDING_VALID);
   VALUE(WEFT_AVG_POOL_PADDING_SAME);
-}
-
-static void part_3(void) {
   VALUE(WEFT_AVG_POOL_PADDING_EXPLICIT);
   SIZE(weft_conv_padding);
   VALUE(WEFT_CONV_PADDING_VALID);
@@ -644,6 +662,10 @@ static void part_3(void) {
   VALUE(WEFT_MSE_REDUCTION_MEAN);
   VALUE(WEFT_MSE_REDUCTION_SUM);
   VALUE(WEFT_MSE_REDUCTION_NONE);
+  SIZE(weft_rng_bit_generator_rng_algorithm);
+  VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT);
+  VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY);
+  VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX);
   VALUE(WEFT_ABI_MAJOR);
   VALUE(WEFT_ABI_MINOR);
   VALUE(WEFT_STRLEN);
@@ -693,8 +715,13 @@ static void part_3(void) {
   VALUE(WEFT_VAR_HAS_DIMS);
   VALUE(WEFT_VAR_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_HAS_CORRECTION);
+  VALUE(WEFT_CHOLESKY_HAS_LOWER);
   VALUE(WEFT_DOT_GENERAL_HAS_DTYPE);
   VALUE(WEFT_MATMUL_HAS_DTYPE);
+  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE);
+  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LOWER);
+  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL);
+  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A);
   VALUE(WEFT_AVG_POOL_HAS_STRIDES);
   VALUE(WEFT_AVG_POOL_HAS_PADDING);
   VALUE(WEFT_AVG_POOL_HAS_PADS);
@@ -744,6 +771,7 @@ static void part_3(void) {
   VALUE(WEFT_NORMAL_HAS_DEVIATION);
   VALUE(WEFT_NORMAL_HAS_DTYPE);
   VALUE(WEFT_RNG_BIT_GENERATOR_HAS_DTYPE);
+  VALUE(WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM);
   VALUE(WEFT_UNIFORM_HAS_LOW);
   VALUE(WEFT_UNIFORM_HAS_HIGH);
   VALUE(WEFT_UNIFORM_HAS_DTYPE);
@@ -789,6 +817,9 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, tensor_from_dlpack);
   OFFSET(struct weft_api_v1, tensor_from_dlpack_legacy);
   OFFSET(struct weft_api_v1, tensor_to_dlpack);
+}
+
+static void part_4(void) {
   OFFSET(struct weft_api_v1, tensor_to_dlpack_legacy);
   OFFSET(struct weft_api_v1, tensor_dtype);
   OFFSET(struct weft_api_v1, tensor_rank);
@@ -817,9 +848,6 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, random_get_state);
   OFFSET(struct weft_api_v1, random_set_state);
   OFFSET(struct weft_api_v1, grad);
-}
-
-static void part_4(void) {
   OFFSET(struct weft_api_v1, sgd_create);
   OFFSET(struct weft_api_v1, adam_create);
   OFFSET(struct weft_api_v1, adamw_create);

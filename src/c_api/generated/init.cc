@@ -36,8 +36,10 @@ void weft_prod_opts_init(void* options, size_t size) noexcept { weft::c_api::Ini
 void weft_std_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_sum_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_var_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cholesky_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_dot_general_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_matmul_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_triangular_solve_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_avg_pool_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_conv_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_convolution_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

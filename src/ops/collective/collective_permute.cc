@@ -8,10 +8,9 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"operand", kAnyType, "what this process sends"}};
-constexpr AttrDef kAttrs[] = {
-    {"source_target_pairs", AttrType::kLiteral, "i64 [pairs, 2]: who sends to whom", true},
-    {"handle", AttrType::kInt, "of the channel; absent or 0: none"},
-    {"type", AttrType::kInt, "of the channel"}};
+constexpr AttrDef kAttrs[] = {{"source_target_pairs", AttrType::kLiteral, "i64 [pairs, 2]: who sends to whom", true},
+                              {"handle", AttrType::kInt, "of the channel; absent or 0: none"},
+                              {"type", AttrType::kInt, "of the channel"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const HostTensor& pairs = Attr<kAttrs, "source_target_pairs">(call.attrs);
@@ -40,8 +39,8 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   ShloAttrs attrs = {{"source_target_pairs", ShloDense(Attr<kAttrs, "source_target_pairs">(a))}};
   if (HasAttr<kAttrs, "handle">(a)) {
     attrs.emplace_back("channel_handle",
-                       absl::StrCat("#stablehlo.channel_handle<handle = ", Attr<kAttrs, "handle">(a), ", type = ",
-                                    HasAttr<kAttrs, "type">(a) ? Attr<kAttrs, "type">(a) : 1, ">"));
+                       absl::StrCat("#stablehlo.channel_handle<handle = ", Attr<kAttrs, "handle">(a),
+                                    ", type = ", HasAttr<kAttrs, "type">(a) ? Attr<kAttrs, "type">(a) : 1, ">"));
   }
   writer.Emit("collective_permute", std::move(attrs));
 }

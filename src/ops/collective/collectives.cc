@@ -23,16 +23,24 @@ constexpr AttrDef kType = {"type", AttrType::kInt, "of the channel"};
 constexpr AttrDef kGlobal = {"use_global_device_ids", AttrType::kBool, "groups name devices, not replicas", false,
                              "false"};
 constexpr AttrDef kReducer = {"reducer", AttrType::kEnum, "what shares are combined with", true, {}, kReducerNames};
-constexpr AttrDef kGatherAttrs[] = {{"all_gather_dim", AttrType::kInt, "along which shares are put together", true},
-                                    kGroups, kHandle, kType, kGlobal};
+constexpr AttrDef kGatherAttrs[] = {
+    {"all_gather_dim", AttrType::kInt, "along which shares are put together", true}, kGroups, kHandle, kType, kGlobal};
 constexpr AttrDef kReduceAttrs[] = {kGroups, kReducer, kHandle, kType, kGlobal};
-constexpr AttrDef kToAllAttrs[] = {{"split_dimension", AttrType::kInt, "along which each share is cut", true},
-                                   {"concat_dimension", AttrType::kInt, "along which the pieces are put together", true},
-                                   {"split_count", AttrType::kInt, "pieces: the size of a group", true},
-                                   kGroups, kHandle, kType};
+constexpr AttrDef kToAllAttrs[] = {
+    {"split_dimension", AttrType::kInt, "along which each share is cut", true},
+    {"concat_dimension", AttrType::kInt, "along which the pieces are put together", true},
+    {"split_count", AttrType::kInt, "pieces: the size of a group", true},
+    kGroups,
+    kHandle,
+    kType};
 constexpr AttrDef kBroadcastAttrs[] = {kGroups, kHandle, kType};
-constexpr AttrDef kScatterAttrs[] = {{"scatter_dimension", AttrType::kInt, "along which the result is shared out", true},
-                                     kGroups, kReducer, kHandle, kType, kGlobal};
+constexpr AttrDef kScatterAttrs[] = {
+    {"scatter_dimension", AttrType::kInt, "along which the result is shared out", true},
+    kGroups,
+    kReducer,
+    kHandle,
+    kType,
+    kGlobal};
 
 // The positions of attributes that several have.
 size_t PositionOf(const OpDef& op, std::string_view name) {
@@ -118,8 +126,8 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
     if (!a.has(i) || def.name == "type") continue;
     if (def.name == "handle") {
       const size_t type = PositionOf(node.op(), "type");
-      attrs.emplace_back("channel_handle", absl::StrCat("#stablehlo.channel_handle<handle = ", a.Int(i), ", type = ",
-                                                        a.has(type) ? a.Int(type) : 1, ">"));
+      attrs.emplace_back("channel_handle", absl::StrCat("#stablehlo.channel_handle<handle = ", a.Int(i),
+                                                        ", type = ", a.has(type) ? a.Int(type) : 1, ">"));
     } else if (def.type == AttrType::kLiteral) {
       attrs.emplace_back(def.name, ShloDense(a.Tensor(i)));
     } else if (def.type == AttrType::kEnum) {
@@ -168,8 +176,8 @@ constexpr OpDef Collective(std::string_view name, std::string_view doc, std::spa
 }  // namespace
 
 constinit const OpDef kOp_all_gather =
-    Collective("all_gather", "The shares of a group's processes side by side. One process has all: the operands.", kMany,
-               kGatherAttrs, ExpandOwn, kGatherSamples);
+    Collective("all_gather", "The shares of a group's processes side by side. One process has all: the operands.",
+               kMany, kGatherAttrs, ExpandOwn, kGatherSamples);
 constinit const OpDef kOp_all_reduce =
     Collective("all_reduce", "The shares of a group's processes combined. One process has all: the operands.", kMany,
                kReduceAttrs, ExpandOwn, kReduceSamples);

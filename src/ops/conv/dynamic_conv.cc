@@ -1,4 +1,6 @@
 // dynamic_conv: a convolution whose padding is an operand.
+#include <algorithm>
+
 #include "src/ir/stablehlo.h"
 #include "src/ops/conv/conv_shape.h"
 #include "src/ops/shape/dynamic_shapes.h"
@@ -17,15 +19,14 @@ constexpr OperandDef kOperands[] = {{"input", kNumber, "batch, features and spat
 // convolution's, without its padding and with the shape of the result.
 enum Position : size_t { kShape, kStrides, kInputDilation, kKernelDilation, kInputDims, kKernelDims, kOutputDims };
 constexpr size_t kOptional = 7;  // as convolution's from kConvFeatureGroups on
-constexpr std::array<AttrDef, 11> kAttrs = {{kShapeAttr, kConvAttrs[kConvStrides], kConvAttrs[kConvInputDilation],
-                                             kConvAttrs[kConvKernelDilation], kConvAttrs[kConvInputDims],
-                                             kConvAttrs[kConvKernelDims], kConvAttrs[kConvOutputDims],
-                                             kConvAttrs[kConvFeatureGroups], kConvAttrs[kConvBatchGroups],
-                                             kConvAttrs[kConvReversal], kConvAttrs[kConvDType]}};
+constexpr std::array<AttrDef, 11> kAttrs = {
+    {kShapeAttr, kConvAttrs[kConvStrides], kConvAttrs[kConvInputDilation], kConvAttrs[kConvKernelDilation],
+     kConvAttrs[kConvInputDims], kConvAttrs[kConvKernelDims], kConvAttrs[kConvOutputDims],
+     kConvAttrs[kConvFeatureGroups], kConvAttrs[kConvBatchGroups], kConvAttrs[kConvReversal], kConvAttrs[kConvDType]}};
 
 // The convolution of an input that has been padded and dilated already.
 Attrs Plain(const Attrs& a, size_t spatial) {
-  Attrs plain = {a.at(kStrides),   Ints(2 * spatial, 0), Ints(spatial, 1),   a.at(kKernelDilation),
+  Attrs plain = {a.at(kStrides),   Ints(2 * spatial, 0), Ints(spatial, 1), a.at(kKernelDilation),
                  a.at(kInputDims), a.at(kKernelDims),    a.at(kOutputDims)};
   for (size_t i = kConvFeatureGroups; i <= kConvDType; ++i) {
     const size_t own = i - kConvFeatureGroups + kOptional;
@@ -41,8 +42,10 @@ absl::StatusOr<Dims> PaddedDims(const InferCall& call) {
   const Ints& shape = a.IntList(kShape);
   const size_t rank = x.size();
   for (size_t i : {kInputDims, kKernelDims, kOutputDims}) {
-    WEFT_ASSIGN_OR_RETURN(const Ints named, NormalizeAxes(kAttrs[i].name, a.IntList(i), rank));
-    if (named.size() != rank) return UserError(kAttrs[i].name, " names ", named.size(), " of ", rank, " dimensions");
+    Ints sorted = a.IntList(i);
+    std::ranges::sort(sorted);
+    if (sorted == Axes(rank)) continue;
+    return UserError(kAttrs[i].name, " ", DimsToString(a.IntList(i)), " must name each of ", rank, " dimensions once");
   }
   for (size_t i : {kStrides, kInputDilation, kKernelDilation}) {
     if (rank >= 2 && a.IntList(i).size() == rank - 2) continue;
@@ -58,7 +61,7 @@ absl::StatusOr<Dims> PaddedDims(const InferCall& call) {
     int64_t gaps = 0, taps = 0, size = 0;
     if (window < 1 || __builtin_mul_overflow(std::max<int64_t>(out - 1, 0), a.IntList(kStrides)[d], &gaps) ||
         __builtin_mul_overflow(window - 1, a.IntList(kKernelDilation)[d], &taps) ||
-        __builtin_add_overflow(gaps, taps, &size) || size < 0 || size >= int64_t{1} << 40) {
+        __builtin_add_overflow(gaps, taps, &size) || taps < 0 || gaps < 0 || size >= int64_t{1} << 40) {
       return UserError("spatial dimension ", d, " of the result has size ", out, ", the window ", window,
                        "; no input has room for that");
     }
@@ -123,7 +126,8 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   const auto layout = [](const Ints& positions, std::string_view first, std::string_view second) {
     std::string text;
     for (size_t place = 0; place < positions.size(); ++place) {
-      const auto at = static_cast<size_t>(std::ranges::find(positions, static_cast<int64_t>(place)) - positions.begin());
+      const auto at =
+          static_cast<size_t>(std::ranges::find(positions, static_cast<int64_t>(place)) - positions.begin());
       absl::StrAppend(&text, place == 0 ? "[" : ", ", at == 0 ? first : at == 1 ? second : absl::StrCat(at - 2));
     }
     return text + "]";
@@ -139,9 +143,9 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
                {"lhs_dilation", ShloArray(a.IntList(kInputDilation))},
                {"rhs_dilation", ShloArray(a.IntList(kKernelDilation))},
                {"window_reversal", absl::StrCat("array<i1", reversal, ">")},
-               {"dimension_numbers",
-                absl::StrCat("#stablehlo.conv<", layout(a.IntList(kInputDims), "b", "f"), "x",
-                             layout(a.IntList(kKernelDims), "i", "o"), "->", layout(a.IntList(kOutputDims), "b", "f"), ">")},
+               {"dimension_numbers", absl::StrCat("#stablehlo.conv<", layout(a.IntList(kInputDims), "b", "f"), "x",
+                                                  layout(a.IntList(kKernelDims), "i", "o"), "->",
+                                                  layout(a.IntList(kOutputDims), "b", "f"), ">")},
                {"feature_group_count", ShloI64(a.Int(kOptional))},
                {"batch_group_count", ShloI64(a.Int(kOptional + 1))}});
 }

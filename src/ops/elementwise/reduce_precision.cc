@@ -61,11 +61,12 @@ ScalarValue LowerScalar(const ScalarCall& call) {
     const int64_t shift = (wide ? 52 : 23) - mantissa;
     const auto integer = [&](int64_t value) { return b.IntConstant(bits_type, value); };
     const ScalarValue bits = b.Bitcast(x, bits_type);
-    const ScalarValue last = b.Binary(ScalarOp::kAnd, b.Binary(ScalarOp::kShrLogical, bits, integer(shift)), integer(1));
+    const ScalarValue last =
+        b.Binary(ScalarOp::kAnd, b.Binary(ScalarOp::kShrLogical, bits, integer(shift)), integer(1));
     const ScalarValue half = b.Binary(ScalarOp::kAdd, last, integer((int64_t{1} << (shift - 1)) - 1));
     const int64_t kept = -(int64_t{1} << shift);
-    const ScalarValue rounded = b.Binary(ScalarOp::kAnd, b.Binary(ScalarOp::kAdd, bits, half),
-                                         integer(wide ? kept : kept & 0xFFFFFFFF));
+    const ScalarValue rounded =
+        b.Binary(ScalarOp::kAnd, b.Binary(ScalarOp::kAdd, bits, half), integer(wide ? kept : kept & 0xFFFFFFFF));
     y = b.Bitcast(rounded, type);
     if (call.dtype == DType::kF16) {  // its denormals are normal here
       const double unit = std::ldexp(1, -14 - static_cast<int>(mantissa));
@@ -143,6 +144,7 @@ constexpr Sample kSamples[] = {{"T[131] exponent_bits=5 mantissa_bits=10", -2, 2
 constinit const OpDef kOp_reduce_precision = {
     .name = "reduce_precision",
     .c_name = "reduce_precision",
+    .since = 1,
     .doc =
         "Rounds to nearest even to a float type of so many exponent and mantissa bits, and back: what is too large for it "
         "becomes infinity, what is below its normal numbers zero; no mantissa bits make NaN infinity. The gradient is "

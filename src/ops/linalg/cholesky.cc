@@ -66,9 +66,12 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[3,3]<dominant> lower=true"},  {"T[2,4,4]<dominant>"},
-                               {"T[1,1]<dominant> lower=true"},  {"T[0,0]"},
-                               {"T[2,0,3,3]<dominant>"},         {"T[5,5] lower=true", -1, 1, false},
+constexpr Sample kSamples[] = {{"T[3,3]<dominant> lower=true"},
+                               {"T[2,4,4]<dominant>"},
+                               {"T[1,1]<dominant> lower=true"},
+                               {"T[0,0]"},
+                               {"T[2,0,3,3]<dominant>"},
+                               {"T[5,5] lower=true", -1, 1, false},
                                {"T[90,90]<dominant> lower=true", -2, 2, false}};
 
 }  // namespace
@@ -76,6 +79,7 @@ constexpr Sample kSamples[] = {{"T[3,3]<dominant> lower=true"},  {"T[2,4,4]<domi
 constinit const OpDef kOp_cholesky = {
     .name = "cholesky",
     .c_name = "cholesky",
+    .since = 1,
     .doc =
         "The Cholesky decomposition of symmetric positive definite matrices, a = l l^T (lower) or u^T u. The other triangle of "
         "a is not read, that of the result is 0. A matrix that is not positive definite gives NaN everywhere. f16 and bf16 are "

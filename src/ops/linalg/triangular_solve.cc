@@ -122,7 +122,8 @@ Value Triangle(Builder& b, const Value& x, bool lower, bool strict) {
   const auto rank = static_cast<int64_t>(dims.size());
   const Dims matrix = {dims[rank - 2], dims[rank - 1]};
   const Value row = Iota(b, DType::kI64, matrix, 0), column = Iota(b, DType::kI64, matrix, 1);
-  const Direction inside = lower ? (strict ? Direction::kGt : Direction::kGe) : (strict ? Direction::kLt : Direction::kLe);
+  const Direction inside =
+      lower ? (strict ? Direction::kGt : Direction::kGe) : (strict ? Direction::kLt : Direction::kLe);
   const Value mask = BroadcastInDim(b, Compare(b, inside, row, column), dims, {rank - 2, rank - 1});
   return Select(b, mask, x, FullLike(b, x, 0));
 }
@@ -144,6 +145,7 @@ Value TriangularSolve(Builder& b, const Value& a, const Value& x, bool left_side
 constinit const OpDef kOp_triangular_solve = {
     .name = "triangular_solve",
     .c_name = "triangular_solve",
+    .since = 1,
     .doc =
         "Solves op(a) x = b, or x op(a) = b, for x, a being triangular matrices. Where the diagonal has a 0 the results are "
         "infinite or NaN. f16 and bf16 are computed in f32.",

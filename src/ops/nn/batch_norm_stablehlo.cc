@@ -1,4 +1,5 @@
 // StableHLO's batch_norm_training, batch_norm_inference and batch_norm_grad, as composites of our own.
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_format.h"
@@ -33,8 +34,8 @@ absl::Status Check(const InferCall& call) {
   if (feature < 0 || feature >= static_cast<int64_t>(x.rank())) {
     return UserError("feature_index is ", feature, "; x has rank ", x.rank());
   }
-  if (const double epsilon = EpsilonOf(call.attrs); !std::isfinite(epsilon)) {
-    return UserError("epsilon is ", Attr<kAttrs, "epsilon">(call.attrs), "; it must be finite, as f32 too");
+  if (const double epsilon = EpsilonOf(call.attrs); !(epsilon >= 0 && std::isfinite(epsilon))) {
+    return UserError("epsilon is ", Attr<kAttrs, "epsilon">(call.attrs), "; it must be finite as f32, not negative");
   }
   for (size_t i = 1; i < call.operands.size(); ++i) {
     const std::string_view name = call.op.operands[i].name;
@@ -70,8 +71,7 @@ absl::Status ExpandTraining(const ExpandCall& call, std::span<Value> results) {
 }
 
 absl::Status ExpandInference(const ExpandCall& call, std::span<Value> results) {
-  results[0] =
-      Call(call.b, kOp_batch_norm_inference, {call.operands.begin(), call.operands.end()}, Own(call.attrs));
+  results[0] = Call(call.b, kOp_batch_norm_inference, {call.operands.begin(), call.operands.end()}, Own(call.attrs));
   return absl::OkStatus();
 }
 
@@ -122,12 +122,15 @@ constexpr Absent kExported[] = {{Part::kGradient, Reason::kExpands}, {Part::kRef
 constinit const OpDef kOp_batch_norm_training = {
     .name = "batch_norm_training",
     .c_name = "batch_norm_training",
+    .since = 1,
     .kind = Kind::kComposite,
     .doc =
         "StableHLO's batch normalisation in training: (x - mean) / sqrt(variance + epsilon) * scale + offset with each "
         "feature's mean and variance of this batch, which are results too. The same as batch_norm, whose attributes have "
         "defaults.",
-    .example = "weft_tensor *mean, *var;\nh = wf_batch_norm_training(s, x, scale, offset, 1e-5, 1, &mean, &var);",
+    .example =
+        "weft_tensor *mean, *var;\nh = wf_batch_norm_training(s, x, scale, offset, 1e-5, 1, .out_batch_mean = &mean, "
+        ".out_batch_var = &var);",
     .operands = kTrainingOperands,
     .attrs = kAttrs,
     .results = kTrainingResults,
@@ -163,12 +166,14 @@ constinit const OpDef kOp_stablehlo_batch_norm_inference = {
 constinit const OpDef kOp_batch_norm_grad = {
     .name = "batch_norm_grad",
     .c_name = "batch_norm_grad",
+    .since = 1,
     .kind = Kind::kComposite,
     .doc =
         "The cotangents of x, scale and offset of batch_norm_training by that of its output, with the mean and variance that "
         "it gave.",
     .example =
-        "weft_tensor *ds, *db;\ndx = wf_batch_norm_grad(s, x, scale, mean, var, dy, 1e-5, 1, &ds, &db);",
+        "weft_tensor *ds, *db;\ndx = wf_batch_norm_grad(s, x, scale, mean, var, dy, 1e-5, 1, .out_grad_scale = &ds, "
+        ".out_grad_offset = &db);",
     .operands = kGradOperands,
     .attrs = kAttrs,
     .results = kGradResults,

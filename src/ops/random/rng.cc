@@ -42,8 +42,9 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   const Dims dims = ToDims(Attr<kAttrs, "shape">(call.attrs));
   const DType dtype = low.dtype(), kind = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
   if (IsBool(dtype)) {
-    results[0] = Convert(b, Call(b, kOp_shift_right_logical, {RandomBits(b, state, dims, DType::kU32),
-                                                              Full(b, DType::kU32, dims, 31)}), dtype);
+    results[0] = Convert(
+        b, Call(b, kOp_shift_right_logical, {RandomBits(b, state, dims, DType::kU32), Full(b, DType::kU32, dims, 31)}),
+        dtype);
   } else if (!IsFloat(dtype)) {
     results[0] = Integers(b, low, end, state, dims);
   } else {

@@ -16,10 +16,10 @@ constexpr OperandDef kOperands[] = {{.name = kState.name,
                                      .group = 0}};
 constexpr std::string_view kAlgorithms[] = {"DEFAULT", "THREE_FRY", "PHILOX"};
 enum class Algorithm : int64_t { kDefault, kThreeFry, kPhilox };
-constexpr AttrDef kAttrs[] = {
-    {"shape", AttrType::kInts, "shape of the bits", true},
-    {"dtype", AttrType::kDType, "u8 to u64 or i8 to i64", false, "u32"},
-    {"rng_algorithm", AttrType::kEnum, "DEFAULT is PHILOX; THREE_FRY has a state of u64[2]", false, "PHILOX", kAlgorithms}};
+constexpr AttrDef kAttrs[] = {{"shape", AttrType::kInts, "shape of the bits", true},
+                              {"dtype", AttrType::kDType, "u8 to u64 or i8 to i64", false, "u32"},
+                              {"rng_algorithm", AttrType::kEnum, "DEFAULT is PHILOX; THREE_FRY has a state of u64[2]",
+                               false, "PHILOX", kAlgorithms}};
 constexpr std::string_view kResults[] = {"output_state", "output"};
 
 bool IsThreeFry(const Attrs& attrs) {
@@ -237,7 +237,6 @@ void ReferencePhilox(const ReferenceCall& call) {
   const uint64_t next[] = {key, low, high};
   for (int64_t i = 0; i < state.count(); ++i) call.results[0].SetInt(i, static_cast<int64_t>(next[i]));
 }
-
 
 absl::Status Reference(const ReferenceCall& call) {
   IsThreeFry(call.attrs) ? ReferenceThreeFry(call) : ReferencePhilox(call);

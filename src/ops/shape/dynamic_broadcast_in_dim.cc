@@ -28,8 +28,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   }
   for (size_t i = 0; i < positions.size(); ++i) {
     const int64_t at = positions[i];
-    if (at < 0 || at >= static_cast<int64_t>(shape.size()) ||
-        std::count(positions.begin(), positions.end(), at) != 1) {
+    if (at < 0 || at >= static_cast<int64_t>(shape.size()) || std::count(positions.begin(), positions.end(), at) != 1) {
       return UserError("broadcast_dimensions ", DimsToString(positions), " must name dimensions 0 to ",
                        static_cast<int64_t>(shape.size()) - 1, ", each at most once");
     }
@@ -53,8 +52,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 }
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
-  ShloAttrs attrs = {
-      {"broadcast_dimensions", ShloArray(Attr<kAttrs, "broadcast_dimensions">(node.attrs()))}};
+  ShloAttrs attrs = {{"broadcast_dimensions", ShloArray(Attr<kAttrs, "broadcast_dimensions">(node.attrs()))}};
   for (size_t i : {2, 3}) {
     if (node.attrs().has(i)) attrs.emplace_back(kAttrs[i].name, ShloArray(node.attrs().IntList(i)));
   }
@@ -62,9 +60,9 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 }
 
 constexpr Sample kSamples[] = {{"T[3] i64[2]<3:4> shape=[3,3] broadcast_dimensions=[1]"},
-                                        {"T[2,1] i32[2]<2:3> shape=[2,2] broadcast_dimensions=[1,0]"},
-                                        {"T[1] i32[2]<4:5> shape=[4,4] broadcast_dimensions=[0] "
-                                         "known_expanding_dimensions=[0] known_nonexpanding_dimensions=[]"}};
+                               {"T[2,1] i32[2]<2:3> shape=[2,2] broadcast_dimensions=[1,0]"},
+                               {"T[1] i32[2]<4:5> shape=[4,4] broadcast_dimensions=[0] "
+                                "known_expanding_dimensions=[0] known_nonexpanding_dimensions=[]"}};
 
 }  // namespace
 
@@ -72,7 +70,8 @@ constinit const OpDef kOp_dynamic_broadcast_in_dim = {
     .name = "dynamic_broadcast_in_dim",
     .c_name = "dynamic_broadcast_in_dim",
     .kind = Kind::kComposite,
-    .doc = "broadcast_in_dim to a shape that an operand says too. For StableHLO programs; the result's type must be known.",
+    .doc =
+        "broadcast_in_dim to a shape that an operand says too. For StableHLO programs; the result's type must be known.",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

@@ -25,8 +25,7 @@ constexpr AttrDef kAttrs[] = {
 // The box has size 1 where dimensions vanish, else the size of the result's offset dimension.
 absl::StatusOr<Attrs> StaticGather(const Attrs& a, size_t rank) {
   const Ints &shape = Attr<kAttrs, "shape">(a), &offset = Attr<kAttrs, "offset_dims">(a);
-  const Ints &collapsed = Attr<kAttrs, "collapsed_slice_dims">(a),
-             &batching = Attr<kAttrs, "operand_batching_dims">(a);
+  const Ints &collapsed = Attr<kAttrs, "collapsed_slice_dims">(a), &batching = Attr<kAttrs, "operand_batching_dims">(a);
   Ints sizes;
   size_t next = 0;
   for (int64_t d = 0; d < static_cast<int64_t>(rank); ++d) {
@@ -69,17 +68,18 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
   const Attrs& a = node.attrs();
-  const auto list = [&](std::string_view name, const Ints& values) { return absl::StrCat(name, " = ", ShloList(values)); };
-  writer.Emit(
-      node.op().name,
-      {{"dimension_numbers",
-        absl::StrCat("#stablehlo.gather<", list("offset_dims", Attr<kAttrs, "offset_dims">(a)), ", ",
-                     list("collapsed_slice_dims", Attr<kAttrs, "collapsed_slice_dims">(a)), ", ",
-                     list("operand_batching_dims", Attr<kAttrs, "operand_batching_dims">(a)), ", ",
-                     list("start_indices_batching_dims", Attr<kAttrs, "start_indices_batching_dims">(a)), ", ",
-                     list("start_index_map", Attr<kAttrs, "start_index_map">(a)),
-                     ", index_vector_dim = ", Attr<kAttrs, "index_vector_dim">(a), ">")},
-       {"indices_are_sorted", ShloBool(false)}});
+  const auto list = [&](std::string_view name, const Ints& values) {
+    return absl::StrCat(name, " = ", ShloList(values));
+  };
+  writer.Emit(node.op().name,
+              {{"dimension_numbers",
+                absl::StrCat("#stablehlo.gather<", list("offset_dims", Attr<kAttrs, "offset_dims">(a)), ", ",
+                             list("collapsed_slice_dims", Attr<kAttrs, "collapsed_slice_dims">(a)), ", ",
+                             list("operand_batching_dims", Attr<kAttrs, "operand_batching_dims">(a)), ", ",
+                             list("start_indices_batching_dims", Attr<kAttrs, "start_indices_batching_dims">(a)), ", ",
+                             list("start_index_map", Attr<kAttrs, "start_index_map">(a)),
+                             ", index_vector_dim = ", Attr<kAttrs, "index_vector_dim">(a), ">")},
+               {"indices_are_sorted", ShloBool(false)}});
 }
 
 constexpr Sample kSamples[] = {

@@ -9,8 +9,8 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {kShapeOperand};
 constexpr AttrDef kAttrs[] = {kShapeAttr,
-                                  {"iota_dimension", AttrType::kInt, "dimension that counts", true},
-                                  {"dtype", AttrType::kDType, "element type", false, "i32"}};
+                              {"iota_dimension", AttrType::kInt, "dimension that counts", true},
+                              {"dtype", AttrType::kDType, "element type", false, "i32"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Ints& shape = Attr<kAttrs, "shape">(call.attrs);
@@ -37,10 +37,10 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 }
 
 constexpr Sample kSamples[] = {{"i64[2]<3:4> shape=[3,3] iota_dimension=0 dtype=f32"},
-                                   {"i32[1]<5:6> shape=[5] iota_dimension=0"}};
+                               {"i32[1]<5:6> shape=[5] iota_dimension=0"}};
 constexpr Absent kAbsent[] = {{Part::kGradient, Reason::kNotDifferentiable},
-                                  {Part::kReference, Reason::kExpands},
-                                  {Part::kExample, Reason::kFromStableHlo}};
+                              {Part::kReference, Reason::kExpands},
+                              {Part::kExample, Reason::kFromStableHlo}};
 
 }  // namespace
 

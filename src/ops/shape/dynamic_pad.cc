@@ -8,10 +8,10 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {kDynamicX,
-                                       {"padding_value", kAnyType, "scalar to fill with"},
-                                       Amounts("edge_padding_low", "[rank]: before the first of each dimension"),
-                                       Amounts("edge_padding_high", "[rank]: after the last; follows from the shape"),
-                                       Amounts("interior_padding", "[rank]: between neighbours")};
+                                    {"padding_value", kAnyType, "scalar to fill with"},
+                                    Amounts("edge_padding_low", "[rank]: before the first of each dimension"),
+                                    Amounts("edge_padding_high", "[rank]: after the last; follows from the shape"),
+                                    Amounts("interior_padding", "[rank]: between neighbours")};
 constexpr AttrDef kAttrs[] = {kShapeAttr};
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -36,11 +36,10 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 
 void StableHlo(const Node& node, StableHloWriter& writer) { writer.Emit(node.op().name); }
 
-constexpr Sample kSamples[] = {
-    {"T[2,3] T[] i32[2]<1:2> i32[2]<1:2> i32[2]<0:1> shape=[4,5]"},
-    {"T[3] T[] i64[1]<-1:0> i64[1]<2:3> i64[1]<1:2> shape=[6]"},
-    {"T[0,2] T[] i32[2]<1:2> i32[2]<1:2> i32[2]<0:1> shape=[2,4]"},
-    {"T[] T[] i32[0] i32[0] i32[0] shape=[]"}};
+constexpr Sample kSamples[] = {{"T[2,3] T[] i32[2]<1:2> i32[2]<1:2> i32[2]<0:1> shape=[4,5]"},
+                               {"T[3] T[] i64[1]<-1:0> i64[1]<2:3> i64[1]<1:2> shape=[6]"},
+                               {"T[0,2] T[] i32[2]<1:2> i32[2]<1:2> i32[2]<0:1> shape=[2,4]"},
+                               {"T[] T[] i32[0] i32[0] i32[0] shape=[]"}};
 
 }  // namespace
 

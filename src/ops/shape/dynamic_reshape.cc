@@ -40,7 +40,8 @@ constinit const OpDef kOp_dynamic_reshape = {
     .name = "dynamic_reshape",
     .c_name = "dynamic_reshape",
     .kind = Kind::kComposite,
-    .doc = "The same elements in a shape that an operand says too. For StableHLO programs; the result's type must be known.",
+    .doc =
+        "The same elements in a shape that an operand says too. For StableHLO programs; the result's type must be known.",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

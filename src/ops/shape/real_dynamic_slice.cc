@@ -8,8 +8,8 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {kDynamicX, Amounts("start_indices", "[rank]: the first of each dimension"),
-                                         Amounts("limit_indices", "[rank]: the end; follows from the shape"),
-                                         Amounts("strides", "[rank]: from one to the next")};
+                                    Amounts("limit_indices", "[rank]: the end; follows from the shape"),
+                                    Amounts("strides", "[rank]: from one to the next")};
 constexpr AttrDef kAttrs[] = {kShapeAttr};
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -31,7 +31,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Value& x = call.operands[0];
   const Dims shape = ToDims(Attr<kAttrs, "shape">(call.attrs));
-  const auto start = KnownAmounts(call.operands[1]), limit = KnownAmounts(call.operands[2]), strides = KnownAmounts(call.operands[3]);
+  const auto start = KnownAmounts(call.operands[1]), limit = KnownAmounts(call.operands[2]),
+             strides = KnownAmounts(call.operands[3]);
   if (start && limit && strides) {
     const Value fixed = Slice(b, x, *start, *limit, *strides);
     if (fixed && fixed.dims() != shape) {
@@ -56,8 +57,8 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 void StableHlo(const Node& node, StableHloWriter& writer) { writer.Emit(node.op().name); }
 
 constexpr Sample kSamples[] = {{"T[5] i32[1]<1:2> i32[1]<4:5> i32[1]<1:2> shape=[3]"},
-                                    {"T[4,7] i64[2]<1:2> i64[2]<4:5> i64[2]<2:3> shape=[2,2]"},
-                                    {"T[4,0] i64[2]<0:1> i64[2]<0:1> i64[2]<1:2> shape=[0,0]"}};
+                               {"T[4,7] i64[2]<1:2> i64[2]<4:5> i64[2]<2:3> shape=[2,2]"},
+                               {"T[4,0] i64[2]<0:1> i64[2]<0:1> i64[2]<1:2> shape=[0,0]"}};
 
 }  // namespace
 
@@ -65,7 +66,8 @@ constinit const OpDef kOp_real_dynamic_slice = {
     .name = "real_dynamic_slice",
     .c_name = "real_dynamic_slice",
     .kind = Kind::kComposite,
-    .doc = "slice by indices and strides computed while the program runs; indices outside are held to the ends. For StableHLO programs; the result's type must be known.",
+    .doc =
+        "slice by indices and strides computed while the program runs; indices outside are held to the ends. For StableHLO programs; the result's type must be known.",
     .operands = kOperands,
     .attrs = kAttrs,
     .results = kResult,

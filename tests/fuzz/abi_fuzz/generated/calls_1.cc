@@ -412,6 +412,14 @@ void Call_weft_var_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_cholesky_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cholesky_opts), &size);
+  f.Enter();
+  weft_cholesky_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_dot_general_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_dot_general_opts), &size);
@@ -425,6 +433,14 @@ void Call_weft_matmul_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_matmul_opts), &size);
   f.Enter();
   weft_matmul_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_triangular_solve_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_triangular_solve_opts), &size);
+  f.Enter();
+  weft_triangular_solve_opts_init(options, size);
   f.LeaveVoid();
 }
 
@@ -835,26 +851,6 @@ void Call_weft_erf_inv(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_erf_inv(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_exp2(Fuzz& f) {
-  f.BeginOp(kOps[18]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_exp2(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_exp(Fuzz& f) {
-  f.BeginOp(kOps[19]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_exp(ctx, x, out))) return;
   f.Keep(out);
 }
 

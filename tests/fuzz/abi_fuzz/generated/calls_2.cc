@@ -4,6 +4,26 @@
 
 namespace weft::fuzz {
 
+void Call_weft_exp2(Fuzz& f) {
+  f.BeginOp(kOps[18]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_exp2(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_exp(Fuzz& f) {
+  f.BeginOp(kOps[19]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_exp(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_expm1(Fuzz& f) {
   f.BeginOp(kOps[20]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -236,8 +256,22 @@ void Call_weft_pow(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_rem(Fuzz& f) {
+void Call_weft_reduce_precision(Fuzz& f) {
   f.BeginOp(kOps[42]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t exponent_bits = {};
+  exponent_bits = f.IntAttr(0);
+  int64_t mantissa_bits = {};
+  mantissa_bits = f.IntAttr(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reduce_precision(ctx, x, exponent_bits, mantissa_bits, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rem(Fuzz& f) {
+  f.BeginOp(kOps[43]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -248,7 +282,7 @@ void Call_weft_rem(Fuzz& f) {
 }
 
 void Call_weft_round_away(Fuzz& f) {
-  f.BeginOp(kOps[43]);
+  f.BeginOp(kOps[44]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -258,7 +292,7 @@ void Call_weft_round_away(Fuzz& f) {
 }
 
 void Call_weft_round(Fuzz& f) {
-  f.BeginOp(kOps[44]);
+  f.BeginOp(kOps[45]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -268,7 +302,7 @@ void Call_weft_round(Fuzz& f) {
 }
 
 void Call_weft_rsqrt(Fuzz& f) {
-  f.BeginOp(kOps[45]);
+  f.BeginOp(kOps[46]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -278,7 +312,7 @@ void Call_weft_rsqrt(Fuzz& f) {
 }
 
 void Call_weft_where(Fuzz& f) {
-  f.BeginOp(kOps[46]);
+  f.BeginOp(kOps[47]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const condition = f.Operand(0);
   weft_tensor* const x = f.Operand(1);
@@ -290,7 +324,7 @@ void Call_weft_where(Fuzz& f) {
 }
 
 void Call_weft_shift_left(Fuzz& f) {
-  f.BeginOp(kOps[47]);
+  f.BeginOp(kOps[48]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -301,7 +335,7 @@ void Call_weft_shift_left(Fuzz& f) {
 }
 
 void Call_weft_shift_right_arithmetic(Fuzz& f) {
-  f.BeginOp(kOps[48]);
+  f.BeginOp(kOps[49]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -312,7 +346,7 @@ void Call_weft_shift_right_arithmetic(Fuzz& f) {
 }
 
 void Call_weft_shift_right_logical(Fuzz& f) {
-  f.BeginOp(kOps[49]);
+  f.BeginOp(kOps[50]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -323,7 +357,7 @@ void Call_weft_shift_right_logical(Fuzz& f) {
 }
 
 void Call_weft_sign(Fuzz& f) {
-  f.BeginOp(kOps[50]);
+  f.BeginOp(kOps[51]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -333,7 +367,7 @@ void Call_weft_sign(Fuzz& f) {
 }
 
 void Call_weft_sin(Fuzz& f) {
-  f.BeginOp(kOps[51]);
+  f.BeginOp(kOps[52]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -343,7 +377,7 @@ void Call_weft_sin(Fuzz& f) {
 }
 
 void Call_weft_sqrt(Fuzz& f) {
-  f.BeginOp(kOps[52]);
+  f.BeginOp(kOps[53]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -353,7 +387,7 @@ void Call_weft_sqrt(Fuzz& f) {
 }
 
 void Call_weft_square(Fuzz& f) {
-  f.BeginOp(kOps[53]);
+  f.BeginOp(kOps[54]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -363,7 +397,7 @@ void Call_weft_square(Fuzz& f) {
 }
 
 void Call_weft_sub(Fuzz& f) {
-  f.BeginOp(kOps[54]);
+  f.BeginOp(kOps[55]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -374,7 +408,7 @@ void Call_weft_sub(Fuzz& f) {
 }
 
 void Call_weft_tan(Fuzz& f) {
-  f.BeginOp(kOps[55]);
+  f.BeginOp(kOps[56]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -384,7 +418,7 @@ void Call_weft_tan(Fuzz& f) {
 }
 
 void Call_weft_tanh(Fuzz& f) {
-  f.BeginOp(kOps[56]);
+  f.BeginOp(kOps[57]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -394,7 +428,7 @@ void Call_weft_tanh(Fuzz& f) {
 }
 
 void Call_weft_trunc(Fuzz& f) {
-  f.BeginOp(kOps[57]);
+  f.BeginOp(kOps[58]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -404,7 +438,7 @@ void Call_weft_trunc(Fuzz& f) {
 }
 
 void Call_weft_bitwise_xor(Fuzz& f) {
-  f.BeginOp(kOps[58]);
+  f.BeginOp(kOps[59]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -415,7 +449,7 @@ void Call_weft_bitwise_xor(Fuzz& f) {
 }
 
 void Call_weft_broadcast_in_dim(Fuzz& f) {
-  f.BeginOp(kOps[59]);
+  f.BeginOp(kOps[60]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -431,7 +465,7 @@ void Call_weft_broadcast_in_dim(Fuzz& f) {
 }
 
 void Call_weft_broadcast_to(Fuzz& f) {
-  f.BeginOp(kOps[60]);
+  f.BeginOp(kOps[61]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -444,7 +478,7 @@ void Call_weft_broadcast_to(Fuzz& f) {
 }
 
 void Call_weft_concatenate(Fuzz& f) {
-  f.BeginOp(kOps[61]);
+  f.BeginOp(kOps[62]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -461,7 +495,7 @@ void Call_weft_concatenate(Fuzz& f) {
 }
 
 void Call_weft_dynamic_slice(Fuzz& f) {
-  f.BeginOp(kOps[62]);
+  f.BeginOp(kOps[63]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   size_t start_indices_count = 0;
@@ -476,7 +510,7 @@ void Call_weft_dynamic_slice(Fuzz& f) {
 }
 
 void Call_weft_dynamic_update_slice(Fuzz& f) {
-  f.BeginOp(kOps[63]);
+  f.BeginOp(kOps[64]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const update = f.Operand(1);
@@ -489,7 +523,7 @@ void Call_weft_dynamic_update_slice(Fuzz& f) {
 }
 
 void Call_weft_expand_dims(Fuzz& f) {
-  f.BeginOp(kOps[64]);
+  f.BeginOp(kOps[65]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* dims = {};
@@ -502,7 +536,7 @@ void Call_weft_expand_dims(Fuzz& f) {
 }
 
 void Call_weft_flatten(Fuzz& f) {
-  f.BeginOp(kOps[65]);
+  f.BeginOp(kOps[66]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_flatten_opts* const opts = f.Options<weft_flatten_opts>();
@@ -520,7 +554,7 @@ void Call_weft_flatten(Fuzz& f) {
 }
 
 void Call_weft_full(Fuzz& f) {
-  f.BeginOp(kOps[66]);
+  f.BeginOp(kOps[67]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -542,7 +576,7 @@ void Call_weft_full(Fuzz& f) {
 }
 
 void Call_weft_gather(Fuzz& f) {
-  f.BeginOp(kOps[67]);
+  f.BeginOp(kOps[68]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const start_indices = f.Operand(1);
@@ -575,7 +609,7 @@ void Call_weft_gather(Fuzz& f) {
 }
 
 void Call_weft_iota(Fuzz& f) {
-  f.BeginOp(kOps[68]);
+  f.BeginOp(kOps[69]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -595,7 +629,7 @@ void Call_weft_iota(Fuzz& f) {
 }
 
 void Call_weft_pad(Fuzz& f) {
-  f.BeginOp(kOps[69]);
+  f.BeginOp(kOps[70]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const value = f.Operand(1);
@@ -615,7 +649,7 @@ void Call_weft_pad(Fuzz& f) {
 }
 
 void Call_weft_reshape(Fuzz& f) {
-  f.BeginOp(kOps[70]);
+  f.BeginOp(kOps[71]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -628,7 +662,7 @@ void Call_weft_reshape(Fuzz& f) {
 }
 
 void Call_weft_reverse(Fuzz& f) {
-  f.BeginOp(kOps[71]);
+  f.BeginOp(kOps[72]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* dimensions = {};
@@ -641,7 +675,7 @@ void Call_weft_reverse(Fuzz& f) {
 }
 
 void Call_weft_scatter(Fuzz& f) {
-  f.BeginOp(kOps[72]);
+  f.BeginOp(kOps[73]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scatter_indices = f.Operand(1);
@@ -674,7 +708,7 @@ void Call_weft_scatter(Fuzz& f) {
 }
 
 void Call_weft_slice(Fuzz& f) {
-  f.BeginOp(kOps[73]);
+  f.BeginOp(kOps[74]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* start_indices = {};
@@ -693,7 +727,7 @@ void Call_weft_slice(Fuzz& f) {
 }
 
 void Call_weft_slice_in_dim(Fuzz& f) {
-  f.BeginOp(kOps[74]);
+  f.BeginOp(kOps[75]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t axis = {};
@@ -715,7 +749,7 @@ void Call_weft_slice_in_dim(Fuzz& f) {
 }
 
 void Call_weft_squeeze(Fuzz& f) {
-  f.BeginOp(kOps[75]);
+  f.BeginOp(kOps[76]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_squeeze_opts* const opts = f.Options<weft_squeeze_opts>();
@@ -731,7 +765,7 @@ void Call_weft_squeeze(Fuzz& f) {
 }
 
 void Call_weft_stack(Fuzz& f) {
-  f.BeginOp(kOps[76]);
+  f.BeginOp(kOps[77]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -748,7 +782,7 @@ void Call_weft_stack(Fuzz& f) {
 }
 
 void Call_weft_take(Fuzz& f) {
-  f.BeginOp(kOps[77]);
+  f.BeginOp(kOps[78]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const indices = f.Operand(1);
@@ -765,7 +799,7 @@ void Call_weft_take(Fuzz& f) {
 }
 
 void Call_weft_transpose(Fuzz& f) {
-  f.BeginOp(kOps[78]);
+  f.BeginOp(kOps[79]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* permutation = {};
@@ -778,7 +812,7 @@ void Call_weft_transpose(Fuzz& f) {
 }
 
 void Call_weft_all(Fuzz& f) {
-  f.BeginOp(kOps[79]);
+  f.BeginOp(kOps[80]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_all_opts* const opts = f.Options<weft_all_opts>();
@@ -796,7 +830,7 @@ void Call_weft_all(Fuzz& f) {
 }
 
 void Call_weft_any(Fuzz& f) {
-  f.BeginOp(kOps[80]);
+  f.BeginOp(kOps[81]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_any_opts* const opts = f.Options<weft_any_opts>();
@@ -814,7 +848,7 @@ void Call_weft_any(Fuzz& f) {
 }
 
 void Call_weft_argmax(Fuzz& f) {
-  f.BeginOp(kOps[81]);
+  f.BeginOp(kOps[82]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argmax_opts* const opts = f.Options<weft_argmax_opts>();
@@ -832,7 +866,7 @@ void Call_weft_argmax(Fuzz& f) {
 }
 
 void Call_weft_argmin(Fuzz& f) {
-  f.BeginOp(kOps[82]);
+  f.BeginOp(kOps[83]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argmin_opts* const opts = f.Options<weft_argmin_opts>();
@@ -850,7 +884,7 @@ void Call_weft_argmin(Fuzz& f) {
 }
 
 void Call_weft_logsumexp(Fuzz& f) {
-  f.BeginOp(kOps[83]);
+  f.BeginOp(kOps[84]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_logsumexp_opts* const opts = f.Options<weft_logsumexp_opts>();
@@ -868,7 +902,7 @@ void Call_weft_logsumexp(Fuzz& f) {
 }
 
 void Call_weft_max(Fuzz& f) {
-  f.BeginOp(kOps[84]);
+  f.BeginOp(kOps[85]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_max_opts* const opts = f.Options<weft_max_opts>();
@@ -886,7 +920,7 @@ void Call_weft_max(Fuzz& f) {
 }
 
 void Call_weft_mean(Fuzz& f) {
-  f.BeginOp(kOps[85]);
+  f.BeginOp(kOps[86]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_mean_opts* const opts = f.Options<weft_mean_opts>();
@@ -904,7 +938,7 @@ void Call_weft_mean(Fuzz& f) {
 }
 
 void Call_weft_min(Fuzz& f) {
-  f.BeginOp(kOps[86]);
+  f.BeginOp(kOps[87]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_min_opts* const opts = f.Options<weft_min_opts>();
@@ -922,7 +956,7 @@ void Call_weft_min(Fuzz& f) {
 }
 
 void Call_weft_prod(Fuzz& f) {
-  f.BeginOp(kOps[87]);
+  f.BeginOp(kOps[88]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_prod_opts* const opts = f.Options<weft_prod_opts>();
@@ -940,7 +974,7 @@ void Call_weft_prod(Fuzz& f) {
 }
 
 void Call_weft_reduce(Fuzz& f) {
-  f.BeginOp(kOps[88]);
+  f.BeginOp(kOps[89]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* dimensions = {};
@@ -955,7 +989,7 @@ void Call_weft_reduce(Fuzz& f) {
 }
 
 void Call_weft_std(Fuzz& f) {
-  f.BeginOp(kOps[89]);
+  f.BeginOp(kOps[90]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_std_opts* const opts = f.Options<weft_std_opts>();
@@ -975,7 +1009,7 @@ void Call_weft_std(Fuzz& f) {
 }
 
 void Call_weft_sum(Fuzz& f) {
-  f.BeginOp(kOps[90]);
+  f.BeginOp(kOps[91]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_sum_opts* const opts = f.Options<weft_sum_opts>();
@@ -993,7 +1027,7 @@ void Call_weft_sum(Fuzz& f) {
 }
 
 void Call_weft_var(Fuzz& f) {
-  f.BeginOp(kOps[91]);
+  f.BeginOp(kOps[92]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_var_opts* const opts = f.Options<weft_var_opts>();
@@ -1012,8 +1046,24 @@ void Call_weft_var(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_cholesky(Fuzz& f) {
+  f.BeginOp(kOps[93]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_cholesky_opts* const opts = f.Options<weft_cholesky_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CHOLESKY_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cholesky(ctx, a, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_dot_general(Fuzz& f) {
-  f.BeginOp(kOps[92]);
+  f.BeginOp(kOps[94]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const lhs = f.Operand(0);
   weft_tensor* const rhs = f.Operand(1);
@@ -1042,7 +1092,7 @@ void Call_weft_dot_general(Fuzz& f) {
 }
 
 void Call_weft_matmul(Fuzz& f) {
-  f.BeginOp(kOps[93]);
+  f.BeginOp(kOps[95]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1058,8 +1108,31 @@ void Call_weft_matmul(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_triangular_solve(Fuzz& f) {
+  f.BeginOp(kOps[96]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_tensor* const b = f.Operand(1);
+  weft_triangular_solve_opts* const opts = f.Options<weft_triangular_solve_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE;
+    opts->left_side = static_cast<int32_t>(f.BoolAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL;
+    opts->unit_diagonal = static_cast<int32_t>(f.BoolAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A;
+    opts->transpose_a = static_cast<weft_triangular_solve_transpose_a>(f.EnumAttr(3));
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_triangular_solve(ctx, a, b, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[94]);
+  f.BeginOp(kOps[97]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1082,7 +1155,7 @@ void Call_weft_avg_pool(Fuzz& f) {
 }
 
 void Call_weft_conv(Fuzz& f) {
-  f.BeginOp(kOps[95]);
+  f.BeginOp(kOps[98]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -1109,7 +1182,7 @@ void Call_weft_conv(Fuzz& f) {
 }
 
 void Call_weft_convolution(Fuzz& f) {
-  f.BeginOp(kOps[96]);
+  f.BeginOp(kOps[99]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const input = f.Operand(0);
   weft_tensor* const kernel = f.Operand(1);
@@ -1153,7 +1226,7 @@ void Call_weft_convolution(Fuzz& f) {
 }
 
 void Call_weft_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[97]);
+  f.BeginOp(kOps[100]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1176,7 +1249,7 @@ void Call_weft_max_pool(Fuzz& f) {
 }
 
 void Call_weft_reduce_window(Fuzz& f) {
-  f.BeginOp(kOps[98]);
+  f.BeginOp(kOps[101]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window_dimensions = {};
@@ -1203,7 +1276,7 @@ void Call_weft_reduce_window(Fuzz& f) {
 }
 
 void Call_weft_select_and_scatter(Fuzz& f) {
-  f.BeginOp(kOps[99]);
+  f.BeginOp(kOps[102]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const operand = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -1225,7 +1298,7 @@ void Call_weft_select_and_scatter(Fuzz& f) {
 }
 
 void Call_weft_batch_norm(Fuzz& f) {
-  f.BeginOp(kOps[100]);
+  f.BeginOp(kOps[103]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1248,8 +1321,50 @@ void Call_weft_batch_norm(Fuzz& f) {
   f.Keep(out_batch_variance);
 }
 
+void Call_weft_batch_norm_grad(Fuzz& f) {
+  f.BeginOp(kOps[104]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const mean = f.Operand(2);
+  weft_tensor* const variance = f.Operand(3);
+  weft_tensor* const grad_output = f.Operand(4);
+  double epsilon = {};
+  epsilon = f.DoubleAttr(0);
+  int64_t feature_index = {};
+  feature_index = f.IntAttr(1);
+  weft_tensor** const out_grad_operand = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_grad_scale = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_grad_offset = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_grad(ctx, x, scale, mean, variance, grad_output, epsilon, feature_index, out_grad_operand, out_grad_scale, out_grad_offset))) return;
+  f.Keep(out_grad_operand);
+  f.Keep(out_grad_scale);
+  f.Keep(out_grad_offset);
+}
+
+void Call_weft_batch_norm_training(Fuzz& f) {
+  f.BeginOp(kOps[105]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  double epsilon = {};
+  epsilon = f.DoubleAttr(0);
+  int64_t feature_index = {};
+  feature_index = f.IntAttr(1);
+  weft_tensor** const out_output = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_var = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_training(ctx, x, scale, offset, epsilon, feature_index, out_output, out_batch_mean, out_batch_var))) return;
+  f.Keep(out_output);
+  f.Keep(out_batch_mean);
+  f.Keep(out_batch_var);
+}
+
 void Call_weft_batch_norm_inference(Fuzz& f) {
-  f.BeginOp(kOps[101]);
+  f.BeginOp(kOps[106]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1271,7 +1386,7 @@ void Call_weft_batch_norm_inference(Fuzz& f) {
 }
 
 void Call_weft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[102]);
+  f.BeginOp(kOps[107]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const logits = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -1290,7 +1405,7 @@ void Call_weft_cross_entropy(Fuzz& f) {
 }
 
 void Call_weft_dropout(Fuzz& f) {
-  f.BeginOp(kOps[103]);
+  f.BeginOp(kOps[108]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
@@ -1306,7 +1421,7 @@ void Call_weft_dropout(Fuzz& f) {
 }
 
 void Call_weft_elu(Fuzz& f) {
-  f.BeginOp(kOps[104]);
+  f.BeginOp(kOps[109]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_elu_opts* const opts = f.Options<weft_elu_opts>();
@@ -1322,7 +1437,7 @@ void Call_weft_elu(Fuzz& f) {
 }
 
 void Call_weft_embedding(Fuzz& f) {
-  f.BeginOp(kOps[105]);
+  f.BeginOp(kOps[110]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const table = f.Operand(0);
   weft_tensor* const ids = f.Operand(1);
@@ -1339,7 +1454,7 @@ void Call_weft_embedding(Fuzz& f) {
 }
 
 void Call_weft_gelu(Fuzz& f) {
-  f.BeginOp(kOps[106]);
+  f.BeginOp(kOps[111]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
@@ -1355,7 +1470,7 @@ void Call_weft_gelu(Fuzz& f) {
 }
 
 void Call_weft_layer_norm(Fuzz& f) {
-  f.BeginOp(kOps[107]);
+  f.BeginOp(kOps[112]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1375,7 +1490,7 @@ void Call_weft_layer_norm(Fuzz& f) {
 }
 
 void Call_weft_leaky_relu(Fuzz& f) {
-  f.BeginOp(kOps[108]);
+  f.BeginOp(kOps[113]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
@@ -1391,7 +1506,7 @@ void Call_weft_leaky_relu(Fuzz& f) {
 }
 
 void Call_weft_linear(Fuzz& f) {
-  f.BeginOp(kOps[109]);
+  f.BeginOp(kOps[114]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -1403,7 +1518,7 @@ void Call_weft_linear(Fuzz& f) {
 }
 
 void Call_weft_linear_with(Fuzz& f) {
-  f.BeginOp(kOps[110]);
+  f.BeginOp(kOps[115]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -1421,7 +1536,7 @@ void Call_weft_linear_with(Fuzz& f) {
 }
 
 void Call_weft_log_softmax(Fuzz& f) {
-  f.BeginOp(kOps[111]);
+  f.BeginOp(kOps[116]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
@@ -1437,7 +1552,7 @@ void Call_weft_log_softmax(Fuzz& f) {
 }
 
 void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[112]);
+  f.BeginOp(kOps[117]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1450,110 +1565,6 @@ void Call_weft_mse(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_mse(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_one_hot(Fuzz& f) {
-  f.BeginOp(kOps[113]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const labels = f.Operand(0);
-  int64_t depth = {};
-  depth = f.IntAttr(0);
-  weft_one_hot_opts* const opts = f.Options<weft_one_hot_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_ONE_HOT_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_one_hot(ctx, labels, depth, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_relu(Fuzz& f) {
-  f.BeginOp(kOps[114]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_relu(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_relu6(Fuzz& f) {
-  f.BeginOp(kOps[115]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_relu6(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_rms_norm(Fuzz& f) {
-  f.BeginOp(kOps[116]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_rms_norm_opts* const opts = f.Options<weft_rms_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_RMS_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_rms_norm(ctx, x, scale, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_scaled_dot_product_attention(Fuzz& f) {
-  f.BeginOp(kOps[117]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const q = f.Operand(0);
-  weft_tensor* const k = f.Operand(1);
-  weft_tensor* const v = f.Operand(2);
-  weft_tensor* const mask = f.Operand(3);
-  weft_scaled_dot_product_attention_opts* const opts = f.Options<weft_scaled_dot_product_attention_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL;
-    opts->causal = static_cast<int32_t>(f.BoolAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE;
-    opts->scale = f.DoubleAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_scaled_dot_product_attention(ctx, q, k, v, mask, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_silu(Fuzz& f) {
-  f.BeginOp(kOps[118]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_silu(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_softmax(Fuzz& f) {
-  f.BeginOp(kOps[119]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SOFTMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_softmax(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 

@@ -4,8 +4,112 @@
 
 namespace weft::fuzz {
 
-void Call_weft_softplus(Fuzz& f) {
+void Call_weft_one_hot(Fuzz& f) {
+  f.BeginOp(kOps[118]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const labels = f.Operand(0);
+  int64_t depth = {};
+  depth = f.IntAttr(0);
+  weft_one_hot_opts* const opts = f.Options<weft_one_hot_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_ONE_HOT_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_one_hot(ctx, labels, depth, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_relu(Fuzz& f) {
+  f.BeginOp(kOps[119]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_relu(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_relu6(Fuzz& f) {
   f.BeginOp(kOps[120]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_relu6(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rms_norm(Fuzz& f) {
+  f.BeginOp(kOps[121]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_rms_norm_opts* const opts = f.Options<weft_rms_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_RMS_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_rms_norm(ctx, x, scale, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_scaled_dot_product_attention(Fuzz& f) {
+  f.BeginOp(kOps[122]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const q = f.Operand(0);
+  weft_tensor* const k = f.Operand(1);
+  weft_tensor* const v = f.Operand(2);
+  weft_tensor* const mask = f.Operand(3);
+  weft_scaled_dot_product_attention_opts* const opts = f.Options<weft_scaled_dot_product_attention_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL;
+    opts->causal = static_cast<int32_t>(f.BoolAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE;
+    opts->scale = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_scaled_dot_product_attention(ctx, q, k, v, mask, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_silu(Fuzz& f) {
+  f.BeginOp(kOps[123]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_silu(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softmax(Fuzz& f) {
+  f.BeginOp(kOps[124]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SOFTMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_softmax(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_softplus(Fuzz& f) {
+  f.BeginOp(kOps[125]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -15,7 +119,7 @@ void Call_weft_softplus(Fuzz& f) {
 }
 
 void Call_weft_bernoulli(Fuzz& f) {
-  f.BeginOp(kOps[121]);
+  f.BeginOp(kOps[126]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -33,7 +137,7 @@ void Call_weft_bernoulli(Fuzz& f) {
 }
 
 void Call_weft_normal(Fuzz& f) {
-  f.BeginOp(kOps[122]);
+  f.BeginOp(kOps[127]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -55,7 +159,7 @@ void Call_weft_normal(Fuzz& f) {
 }
 
 void Call_weft_rng_bit_generator(Fuzz& f) {
-  f.BeginOp(kOps[123]);
+  f.BeginOp(kOps[128]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const state = f.Operand(0);
   const int64_t* shape = {};
@@ -65,7 +169,9 @@ void Call_weft_rng_bit_generator(Fuzz& f) {
   if (opts != nullptr) {
     if (f.Given(1)) opts->present |= WEFT_RNG_BIT_GENERATOR_HAS_DTYPE;
     opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(1));
-    opts->present ^= f.StrayBits(1);
+    if (f.Given(2)) opts->present |= WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM;
+    opts->rng_algorithm = static_cast<weft_rng_bit_generator_rng_algorithm>(f.EnumAttr(2));
+    opts->present ^= f.StrayBits(2);
   }
   weft_tensor** const out_output_state = f.Out<weft_tensor*>(false);
   weft_tensor** const out_output = f.Out<weft_tensor*>(false);
@@ -76,7 +182,7 @@ void Call_weft_rng_bit_generator(Fuzz& f) {
 }
 
 void Call_weft_uniform(Fuzz& f) {
-  f.BeginOp(kOps[124]);
+  f.BeginOp(kOps[129]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
