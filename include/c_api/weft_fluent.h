@@ -661,6 +661,15 @@ WF_INLINE weft_tensor* wf_pow_at(weft_scope* s, weft_tensor* x, weft_tensor* y, 
 #define wf_pow_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_pow, x, number)
 #define wf_arg_pow(s, number, y) WF_ARGUMENT_LEFT(s, weft_pow, number, y)
 
+WF_INLINE weft_tensor* wf_reduce_precision_at(weft_scope* s, weft_tensor* x, int64_t exponent_bits,
+    int64_t mantissa_bits, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_reduce_precision(ctx, x, exponent_bits, mantissa_bits, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_reduce_precision(s, x, exponent_bits, mantissa_bits) wf_reduce_precision_at((s), (x), (exponent_bits), (mantissa_bits), __FILE__, __LINE__)
+
 WF_INLINE weft_tensor* wf_rem_at(weft_scope* s, weft_tensor* x, weft_tensor* y, const char* file, int line) {
   weft_tensor* out = NULL;
   weft_context* ctx = weft_scope_mark(s, file, line);
@@ -1696,6 +1705,26 @@ WF_INLINE weft_tensor* wf_top_k_at(weft_scope* s, const char* file, int line, wf
 #define wf_top_k(s, ...) \
   WF_CALL(wf_top_k_at((s), __FILE__, __LINE__, WF_MAKE(wf_top_k_args, (.out_values = NULL, .out_indices = NULL, .axis = WF_NO_INT,), __VA_ARGS__)))
 
+typedef struct wf_cholesky_args {
+  WF_BEGIN
+  weft_tensor* a;
+  int32_t lower WF_DEFAULT(WF_NO_BOOL);
+} wf_cholesky_args;
+WF_INLINE weft_tensor* wf_cholesky_at(weft_scope* s, const char* file, int line, wf_cholesky_args a) {
+  weft_tensor* out = NULL;
+  weft_cholesky_opts o = WEFT_CHOLESKY_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.lower != WF_NO_BOOL) {
+    o.present |= WEFT_CHOLESKY_HAS_LOWER;
+    o.lower = a.lower;
+  }
+  error = weft_cholesky(ctx, a.a, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cholesky(s, ...) \
+  WF_CALL(wf_cholesky_at((s), __FILE__, __LINE__, WF_MAKE(wf_cholesky_args, (.lower = WF_NO_BOOL,), __VA_ARGS__)))
+
 typedef struct wf_dot_general_args {
   WF_BEGIN
   weft_tensor* lhs;
@@ -1745,6 +1774,42 @@ WF_INLINE weft_tensor* wf_matmul_at(weft_scope* s, const char* file, int line, w
 }
 #define wf_matmul(s, ...) \
   WF_CALL(wf_matmul_at((s), __FILE__, __LINE__, WF_MAKE(wf_matmul_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
+
+typedef struct wf_triangular_solve_args {
+  WF_BEGIN
+  weft_tensor* a;
+  weft_tensor* b;
+  int32_t left_side WF_DEFAULT(WF_NO_BOOL);
+  int32_t lower WF_DEFAULT(WF_NO_BOOL);
+  int32_t unit_diagonal WF_DEFAULT(WF_NO_BOOL);
+  weft_triangular_solve_transpose_a transpose_a WF_DEFAULT(WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_FORCE32);
+} wf_triangular_solve_args;
+WF_INLINE weft_tensor* wf_triangular_solve_at(weft_scope* s, const char* file, int line, wf_triangular_solve_args a) {
+  weft_tensor* out = NULL;
+  weft_triangular_solve_opts o = WEFT_TRIANGULAR_SOLVE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.left_side != WF_NO_BOOL) {
+    o.present |= WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE;
+    o.left_side = a.left_side;
+  }
+  if (a.lower != WF_NO_BOOL) {
+    o.present |= WEFT_TRIANGULAR_SOLVE_HAS_LOWER;
+    o.lower = a.lower;
+  }
+  if (a.unit_diagonal != WF_NO_BOOL) {
+    o.present |= WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL;
+    o.unit_diagonal = a.unit_diagonal;
+  }
+  if (a.transpose_a != WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_FORCE32) {
+    o.present |= WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A;
+    o.transpose_a = a.transpose_a;
+  }
+  error = weft_triangular_solve(ctx, a.a, a.b, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_triangular_solve(s, ...) \
+  WF_CALL(wf_triangular_solve_at((s), __FILE__, __LINE__, WF_MAKE(wf_triangular_solve_args, (.left_side = WF_NO_BOOL, .lower = WF_NO_BOOL, .unit_diagonal = WF_NO_BOOL, .transpose_a = WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_FORCE32,), __VA_ARGS__)))
 
 typedef struct wf_avg_pool_args {
   WF_BEGIN
@@ -2037,6 +2102,66 @@ WF_INLINE weft_tensor* wf_batch_norm_at(weft_scope* s, const char* file, int lin
 }
 #define wf_batch_norm(s, ...) \
   WF_CALL(wf_batch_norm_at((s), __FILE__, __LINE__, WF_MAKE(wf_batch_norm_args, (.out_result = NULL, .out_batch_mean = NULL, .out_batch_variance = NULL, .axis = WF_NO_INT, .epsilon = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_batch_norm_grad_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* scale;
+  weft_tensor* mean;
+  weft_tensor* variance;
+  weft_tensor* grad_output;
+  double epsilon;
+  int64_t feature_index;
+  weft_tensor** out_grad_operand WF_DEFAULT(NULL);
+  weft_tensor** out_grad_scale WF_DEFAULT(NULL);
+  weft_tensor** out_grad_offset WF_DEFAULT(NULL);
+} wf_batch_norm_grad_args;
+WF_INLINE weft_tensor* wf_batch_norm_grad_at(weft_scope* s, const char* file, int line, wf_batch_norm_grad_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  weft_tensor* r2 = NULL;
+  int failed;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_batch_norm_grad(ctx, a.x, a.scale, a.mean, a.variance, a.grad_output, a.epsilon, a.feature_index, &r0, a.out_grad_scale != NULL ? &r1 : NULL, a.out_grad_offset != NULL ? &r2 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_grad_operand != NULL) *a.out_grad_operand = r0;
+  if (a.out_grad_scale != NULL) *a.out_grad_scale = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  if (a.out_grad_offset != NULL) *a.out_grad_offset = failed ? r0 : weft_scope_adopt(s, NULL, r2);
+  return r0;
+}
+#define wf_batch_norm_grad(s, ...) \
+  WF_CALL(wf_batch_norm_grad_at((s), __FILE__, __LINE__, WF_MAKE(wf_batch_norm_grad_args, (.out_grad_operand = NULL, .out_grad_scale = NULL, .out_grad_offset = NULL,), __VA_ARGS__)))
+
+typedef struct wf_batch_norm_training_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* scale;
+  weft_tensor* offset;
+  double epsilon;
+  int64_t feature_index;
+  weft_tensor** out_output WF_DEFAULT(NULL);
+  weft_tensor** out_batch_mean WF_DEFAULT(NULL);
+  weft_tensor** out_batch_var WF_DEFAULT(NULL);
+} wf_batch_norm_training_args;
+WF_INLINE weft_tensor* wf_batch_norm_training_at(weft_scope* s, const char* file, int line, wf_batch_norm_training_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  weft_tensor* r2 = NULL;
+  int failed;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_batch_norm_training(ctx, a.x, a.scale, a.offset, a.epsilon, a.feature_index, &r0, a.out_batch_mean != NULL ? &r1 : NULL, a.out_batch_var != NULL ? &r2 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_output != NULL) *a.out_output = r0;
+  if (a.out_batch_mean != NULL) *a.out_batch_mean = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  if (a.out_batch_var != NULL) *a.out_batch_var = failed ? r0 : weft_scope_adopt(s, NULL, r2);
+  return r0;
+}
+#define wf_batch_norm_training(s, ...) \
+  WF_CALL(wf_batch_norm_training_at((s), __FILE__, __LINE__, WF_MAKE(wf_batch_norm_training_args, (.out_output = NULL, .out_batch_mean = NULL, .out_batch_var = NULL,), __VA_ARGS__)))
 
 typedef struct wf_batch_norm_inference_args {
   WF_BEGIN
@@ -2475,6 +2600,7 @@ typedef struct wf_rng_bit_generator_args {
   weft_tensor** out_output_state WF_DEFAULT(NULL);
   weft_tensor** out_output WF_DEFAULT(NULL);
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_rng_bit_generator_rng_algorithm rng_algorithm WF_DEFAULT(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_FORCE32);
 } wf_rng_bit_generator_args;
 WF_INLINE weft_tensor* wf_rng_bit_generator_at(weft_scope* s, const char* file, int line, wf_rng_bit_generator_args a) {
   weft_tensor* r0 = NULL;
@@ -2487,6 +2613,10 @@ WF_INLINE weft_tensor* wf_rng_bit_generator_at(weft_scope* s, const char* file, 
     o.present |= WEFT_RNG_BIT_GENERATOR_HAS_DTYPE;
     o.dtype = a.dtype;
   }
+  if (a.rng_algorithm != WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_FORCE32) {
+    o.present |= WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM;
+    o.rng_algorithm = a.rng_algorithm;
+  }
   error = weft_rng_bit_generator(ctx, a.state, a.shape, a.shape_count, &o, &r0, a.out_output != NULL ? &r1 : NULL);
   failed = error != NULL;
   r0 = weft_scope_adopt(s, error, r0);
@@ -2495,7 +2625,7 @@ WF_INLINE weft_tensor* wf_rng_bit_generator_at(weft_scope* s, const char* file, 
   return r0;
 }
 #define wf_rng_bit_generator(s, ...) \
-  WF_CALL(wf_rng_bit_generator_at((s), __FILE__, __LINE__, WF_MAKE(wf_rng_bit_generator_args, (.out_output_state = NULL, .out_output = NULL, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
+  WF_CALL(wf_rng_bit_generator_at((s), __FILE__, __LINE__, WF_MAKE(wf_rng_bit_generator_args, (.out_output_state = NULL, .out_output = NULL, .dtype = WEFT_DTYPE_INVALID, .rng_algorithm = WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_FORCE32,), __VA_ARGS__)))
 
 typedef struct wf_uniform_args {
   WF_BEGIN

@@ -577,6 +577,19 @@ WEFT_API WEFT_MUST_USE weft_error* weft_popcount(weft_context* ctx, weft_tensor*
 WEFT_API WEFT_MUST_USE weft_error* weft_pow(weft_context* ctx, weft_tensor* x, weft_tensor* y,
     weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Rounds to nearest even to a float type of so many exponent and mantissa bits, and back: what is too large for it
+ * becomes infinity, what is below its normal numbers zero; no mantissa bits make NaN infinity. The gradient is rounded
+ * alike.
+ *   x: operand; float
+ *   exponent_bits: of the narrow type, at least 1; integer
+ *   mantissa_bits: of the narrow type, at least 0; integer
+ * Fluent: y = wf_reduce_precision(s, x, 8, 7);
+ * StableHLO: reduce_precision. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_reduce_precision(weft_context* ctx, weft_tensor* x, int64_t exponent_bits,
+    int64_t mantissa_bits, weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Elementwise remainder with the sign of the dividend, as C fmod and %, with NumPy broadcasting. Integers: the
  * remainder by zero is x, by -1 is 0.
  *   x: dividend; any number
@@ -1575,6 +1588,32 @@ WEFT_API void weft_top_k_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k,
     const weft_top_k_opts* opts, weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
 
+#define WEFT_CHOLESKY_HAS_LOWER ((uint64_t)1 << 0)
+/* Optional attributes of weft_cholesky. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.1.
+ */
+typedef struct weft_cholesky_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t lower;
+  int32_t reserved;
+} weft_cholesky_opts;
+#define WEFT_CHOLESKY_OPTS_INIT {sizeof(weft_cholesky_opts), NULL, 0, 0, 0}
+WEFT_API void weft_cholesky_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The Cholesky decomposition of symmetric positive definite matrices, a = l l^T (lower) or u^T u. The other triangle of
+ * a is not read, that of the result is 0. A matrix that is not positive definite gives NaN everywhere. f16 and bf16 are
+ * computed in f32. The gradient is that of the triangle which is read.
+ *   a: [..., n, n], symmetric; one triangle is read; float
+ *   lower: read the lower triangle, a = l l^T; else the upper one, a = u^T u; 0 or 1; default false
+ * Fluent: l = wf_cholesky(s, a, .lower = true);
+ * StableHLO: cholesky. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cholesky(weft_context* ctx, weft_tensor* a, const weft_cholesky_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
 #define WEFT_DOT_GENERAL_HAS_DTYPE ((uint64_t)1 << 0)
 /* Optional attributes of weft_dot_general. A bit in present says that a field counts; others keep their defaults. Since
  * 1.0.
@@ -1636,6 +1675,48 @@ WEFT_API void weft_matmul_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_matmul(weft_context* ctx, weft_tensor* x, weft_tensor* y,
     const weft_matmul_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Values of attribute transpose_a of weft_triangular_solve. */
+typedef enum weft_triangular_solve_transpose_a {
+  WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_NO_TRANSPOSE = 0,
+  WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_TRANSPOSE = 1,
+  WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_ADJOINT = 2,
+  WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_FORCE32 = 0x7FFFFFFF
+} weft_triangular_solve_transpose_a;
+
+#define WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE ((uint64_t)1 << 0)
+#define WEFT_TRIANGULAR_SOLVE_HAS_LOWER ((uint64_t)1 << 1)
+#define WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL ((uint64_t)1 << 2)
+#define WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A ((uint64_t)1 << 3)
+/* Optional attributes of weft_triangular_solve. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.1.
+ */
+typedef struct weft_triangular_solve_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t left_side;
+  int32_t lower;
+  int32_t unit_diagonal;
+  weft_triangular_solve_transpose_a transpose_a;
+} weft_triangular_solve_opts;
+#define WEFT_TRIANGULAR_SOLVE_OPTS_INIT {sizeof(weft_triangular_solve_opts), NULL, 0, 0, 0, 0, (weft_triangular_solve_transpose_a)0}
+WEFT_API void weft_triangular_solve_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Solves op(a) x = b, or x op(a) = b, for x, a being triangular matrices. Where the diagonal has a 0 the results are
+ * infinite or NaN. f16 and bf16 are computed in f32.
+ *   a: [..., n, n], triangular; the other triangle is not read; float
+ *   b: [..., n, m], or [..., m, n] where a is on the right; float
+ *   left_side: op(a) x = b; else x op(a) = b; 0 or 1; default true
+ *   lower: a is a lower triangle; else an upper one; 0 or 1; default true
+ *   unit_diagonal: take the diagonal of a for ones without reading it; 0 or 1; default false
+ *   transpose_a: op: a itself, or its transpose; one of NO_TRANSPOSE, TRANSPOSE, ADJOINT; default NO_TRANSPOSE
+ * Fluent: x = wf_triangular_solve(s, l, b, .lower = true);
+ * StableHLO: triangular_solve. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_triangular_solve(weft_context* ctx, weft_tensor* a, weft_tensor* b,
+    const weft_triangular_solve_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Values of attribute padding of weft_avg_pool. */
 typedef enum weft_avg_pool_padding {
@@ -1940,6 +2021,43 @@ WEFT_API void weft_batch_norm_opts_init(void* options, size_t size) WEFT_NOEXCEP
 WEFT_API WEFT_MUST_USE weft_error* weft_batch_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale,
     weft_tensor* offset, const weft_batch_norm_opts* opts, weft_tensor** out_result, weft_tensor** out_batch_mean,
     weft_tensor** out_batch_variance) WEFT_NOEXCEPT;
+
+/* The cotangents of x, scale and offset of batch_norm_training by that of its output, with the mean and variance that
+ * it gave.
+ *   x: features on one dimension, everything else is the batch; float
+ *   scale: [features]; float
+ *   mean: [features]; float
+ *   variance: [features]; float
+ *   grad_output: cotangent of the normalised x, shaped as that; float
+ *   epsilon: added to the variance, as f32; number
+ *   feature_index: dimension of the features; integer
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: weft_tensor *ds, *db; dx = wf_batch_norm_grad(s, x, scale, mean, var, dy, 1e-5, 1, .out_grad_scale = &ds,
+ * .out_grad_offset = &db);
+ * StableHLO: batch_norm_grad. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
+ * any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_batch_norm_grad(weft_context* ctx, weft_tensor* x, weft_tensor* scale,
+    weft_tensor* mean, weft_tensor* variance, weft_tensor* grad_output, double epsilon, int64_t feature_index,
+    weft_tensor** out_grad_operand, weft_tensor** out_grad_scale, weft_tensor** out_grad_offset) WEFT_NOEXCEPT;
+
+/* StableHLO's batch normalisation in training: (x - mean) / sqrt(variance + epsilon) * scale + offset with each
+ * feature's mean and variance of this batch, which are results too. The same as batch_norm, whose attributes have
+ * defaults.
+ *   x: features on one dimension, everything else is the batch; float
+ *   scale: [features]; float
+ *   offset: [features]; float
+ *   epsilon: added to the variance, as f32; number
+ *   feature_index: dimension of the features; integer
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: weft_tensor *mean, *var; h = wf_batch_norm_training(s, x, scale, offset, 1e-5, 1, .out_batch_mean = &mean,
+ * .out_batch_var = &var);
+ * StableHLO: batch_norm_training. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_batch_norm_training(weft_context* ctx, weft_tensor* x, weft_tensor* scale,
+    weft_tensor* offset, double epsilon, int64_t feature_index, weft_tensor** out_output, weft_tensor** out_batch_mean,
+    weft_tensor** out_batch_var) WEFT_NOEXCEPT;
 
 #define WEFT_BATCH_NORM_INFERENCE_HAS_AXIS ((uint64_t)1 << 0)
 #define WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON ((uint64_t)1 << 1)
@@ -2458,7 +2576,16 @@ WEFT_API void weft_normal_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_normal(weft_context* ctx, const int64_t* shape, size_t shape_count,
     const weft_normal_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Values of attribute rng_algorithm of weft_rng_bit_generator. */
+typedef enum weft_rng_bit_generator_rng_algorithm {
+  WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT = 0,
+  WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY = 1,
+  WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX = 2,
+  WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_FORCE32 = 0x7FFFFFFF
+} weft_rng_bit_generator_rng_algorithm;
+
 #define WEFT_RNG_BIT_GENERATOR_HAS_DTYPE ((uint64_t)1 << 0)
+#define WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM ((uint64_t)1 << 1)
 /* Optional attributes of weft_rng_bit_generator. A bit in present says that a field counts; others keep their defaults.
  * Since 1.0.
  */
@@ -2467,17 +2594,20 @@ typedef struct weft_rng_bit_generator_opts {
   const void* next; /* NULL */
   uint64_t present;
   weft_dtype dtype;
-  int32_t reserved;
+  weft_rng_bit_generator_rng_algorithm rng_algorithm;
 } weft_rng_bit_generator_opts;
-#define WEFT_RNG_BIT_GENERATOR_OPTS_INIT {sizeof(weft_rng_bit_generator_opts), NULL, 0, (weft_dtype)0, 0}
+#define WEFT_RNG_BIT_GENERATOR_OPTS_INIT {sizeof(weft_rng_bit_generator_opts), NULL, 0, (weft_dtype)0, (weft_rng_bit_generator_rng_algorithm)0}
 WEFT_API void weft_rng_bit_generator_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Random bits by Philox-4x32-10, and the state after them. Element i takes word i % 4 of counter + i / 4 (u64: two
- * words, low first), as StableHLO's rng_bit_generator PHILOX; bit-equal on every backend. Source: Salmon et al.,
- * Parallel Random Numbers (2011).
- *   state: generator: key, counter low, counter high; unsigned integer
+/* Random bits by Philox-4x32-10 or Threefry-2x32-20, and the state after them, bit for bit as XLA's CPU. PHILOX:
+ * element i takes word i % 4 of counter + i / 4 (64 bits: two words, low first; fewer than 32: the lowest); a state of
+ * u64[2] has the key for the upper half of the counter, too. THREE_FRY: two words a counter, to neighbours along the
+ * first even dimension, else along the longest (64 bits: both). Source: Salmon et al., Parallel Random Numbers (2011).
+ *   state: u64[3]: key, counter low, counter high; or u64[2]: key and counter; unsigned integer
  *   shape: shape of the bits; list of integers
- *   dtype: u32 or u64; dtype; default u32
+ *   dtype: u8 to u64 or i8 to i64; dtype; default u32
+ *   rng_algorithm: DEFAULT is PHILOX; THREE_FRY has a state of u64[2]; one of DEFAULT, THREE_FRY, PHILOX; default
+ *   PHILOX
  * Results that are not wanted may be NULL, but not all of them.
  * Fluent: wf_rng_bit_generator(s, state, WF_INTS(64), &state, &bits);
  * StableHLO: rng_bit_generator. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,

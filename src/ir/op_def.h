@@ -185,6 +185,7 @@ enum class Reason : uint8_t {
   kRandom,              // no deterministic oracle outside
   kCarriesFunctions,    // samples and examples spell operands and attributes: has tests of its own
   kStructural,          // the compiler's own node
+  kFromStableHlo,       // comes with StableHLO programs; nobody calls it from C
 };
 struct Absent {
   Part part;
@@ -228,6 +229,7 @@ struct OpDef {
   bool alias = false;
   bool calls = false;      // its region is written out in its place, or made once for several
   bool parameter = false;  // a function's argument: stands in its list of parameters and nowhere else
+  bool opaque = false;     // passes neither merge nor fold it
 };
 
 }  // namespace weft::ir

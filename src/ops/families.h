@@ -33,6 +33,12 @@ inline constexpr ir::Absent kMacroNoGradient[] = {{ir::Part::kGradient, ir::Reas
                                                   {ir::Part::kReference, ir::Reason::kExpands},
                                                   {ir::Part::kStableHlo, ir::Reason::kExpands}};
 
+// Operations that come with StableHLO programs alone; composites of them, whose expansion is differentiated and runs.
+inline constexpr ir::Absent kNoExample[] = {{ir::Part::kExample, ir::Reason::kFromStableHlo}};
+inline constexpr ir::Absent kStableHloComposite[] = {{ir::Part::kGradient, ir::Reason::kExpands},
+                                                     {ir::Part::kReference, ir::Reason::kExpands},
+                                                     {ir::Part::kExample, ir::Reason::kFromStableHlo}};
+
 // Operations that move or choose elements without computing.
 inline constexpr ir::Tolerance kExact = {.f32 = 0, .f64 = 0, .bf16 = 0, .f16 = 0};
 

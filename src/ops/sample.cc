@@ -53,6 +53,7 @@ absl::StatusOr<SampleOperand> ParseOperand(const ir::OpDef& op, std::string_view
     return operand;
   }
   WEFT_ASSIGN_OR_RETURN(operand.type, ParseType(op, text, dtype, &operand.generic));
+  operand.dominant = absl::ConsumePrefix(&text, "<dominant>");
   if (absl::ConsumePrefix(&text, "<") && absl::ConsumeSuffix(&text, ">")) {
     const std::vector<std::string_view> bounds = absl::StrSplit(text, ':');
     operand.bounded = true;
@@ -185,7 +186,16 @@ HostTensor FillSample(const ir::Sample& sample, const SampleOperand& operand, ui
       tensor.SetDouble(i, std::floor(low + u * (sample.high + 2 - low)));
     }
   }
+  if (operand.dominant) MakeDominant(sample, tensor);
   return tensor;
+}
+
+void MakeDominant(const ir::Sample& sample, HostTensor& tensor) {
+  const int64_t n = tensor.dims().empty() ? 0 : tensor.dims().back();
+  const double weight = static_cast<double>(n) * std::max(std::fabs(sample.low), std::fabs(sample.high));
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    if (i % n == i / n % n) tensor.SetDouble(i, tensor.GetDouble(i) + weight);
+  }
 }
 
 }  // namespace weft::ops

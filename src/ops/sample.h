@@ -18,6 +18,7 @@ struct SampleOperand {
   bool bounded = false;  // "i32[7]<0:5>": integers in [low, high)
   int64_t low = 0;
   int64_t high = 0;
+  bool dominant = false;  // "T[3,3]<dominant>": a diagonal that outweighs its row
 };
 
 struct ParsedSample {
@@ -40,5 +41,9 @@ enum class Spread : uint8_t { kSample, kWhole };
 // machine. Bools are mixed; integers stay within their type.
 HostTensor FillSample(const ir::Sample& sample, const SampleOperand& operand, uint64_t seed,
                       Spread spread = Spread::kSample);
+
+// Raises the diagonals of the last two dimensions, so that the lower triangle is that of a positive definite matrix and
+// solving is no loss, for floats of the sample's range.
+void MakeDominant(const ir::Sample& sample, HostTensor& tensor);
 
 }  // namespace weft::ops

@@ -27,8 +27,8 @@ absl::StatusOr<ir::Module> FoldConstants(const ir::Module& module, const Pipelin
   auto rule = [&](const ir::RewriteCall& call) -> ir::Values {
     const ir::Node& node = call.node;
     const ir::OpDef& op = node.op();
-    if (op.reference == nullptr || op.random || !IsExact(op) || call.operands.empty() || !call.regions.empty() ||
-        node.extras() != nullptr || !status.ok()) {
+    if (op.reference == nullptr || op.random || op.opaque || !IsExact(op) || call.operands.empty() ||
+        !call.regions.empty() || node.extras() != nullptr || !status.ok()) {
       return {};
     }
     std::vector<const HostTensor*> operands;

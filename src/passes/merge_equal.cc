@@ -91,7 +91,7 @@ absl::StatusOr<Ref<const ir::Function>> MergeIn(const ir::Function& function) {
   absl::flat_hash_map<const ir::Function*, absl::flat_hash_set<const Node*, Hash, Equal>> seen;
   std::vector<Ref<const Node>> alive;  // the set's nodes, some of them new
   return ir::Rewrite(function, [&](const ir::RewriteCall& call) -> ir::Values {
-    if (HasToken(call.node)) return {};
+    if (call.node.op().opaque || HasToken(call.node)) return {};
     Ref<const Node> node = ir::WithOperands(call.node, call.operands, call.regions);
     auto [first, added] = seen[&call.function].insert(node.get());
     if (added) alive.push_back(node);

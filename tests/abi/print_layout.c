@@ -330,6 +330,12 @@ static void part_1(void) {
   OFFSET(weft_top_k_opts, next);
   OFFSET(weft_top_k_opts, present);
   OFFSET(weft_top_k_opts, axis);
+  SIZE(weft_cholesky_opts);
+  OFFSET(weft_cholesky_opts, struct_size);
+  OFFSET(weft_cholesky_opts, next);
+  OFFSET(weft_cholesky_opts, present);
+  OFFSET(weft_cholesky_opts, lower);
+  OFFSET(weft_cholesky_opts, reserved);
   SIZE(weft_dot_general_opts);
   OFFSET(weft_dot_general_opts, struct_size);
   OFFSET(weft_dot_general_opts, next);
@@ -342,6 +348,14 @@ static void part_1(void) {
   OFFSET(weft_matmul_opts, present);
   OFFSET(weft_matmul_opts, dtype);
   OFFSET(weft_matmul_opts, reserved);
+  SIZE(weft_triangular_solve_opts);
+  OFFSET(weft_triangular_solve_opts, struct_size);
+  OFFSET(weft_triangular_solve_opts, next);
+  OFFSET(weft_triangular_solve_opts, present);
+  OFFSET(weft_triangular_solve_opts, left_side);
+  OFFSET(weft_triangular_solve_opts, lower);
+  OFFSET(weft_triangular_solve_opts, unit_diagonal);
+  OFFSET(weft_triangular_solve_opts, transpose_a);
   SIZE(weft_avg_pool_opts);
   OFFSET(weft_avg_pool_opts, struct_size);
   OFFSET(weft_avg_pool_opts, next);
@@ -397,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_reduce_window_opts, base_dilations_count);
   OFFSET(weft_reduce_window_opts, window_dilations);
   OFFSET(weft_reduce_window_opts, window_dilations_count);
+}
+
+static void part_2(void) {
   OFFSET(weft_reduce_window_opts, padding);
   OFFSET(weft_reduce_window_opts, padding_count);
   SIZE(weft_select_and_scatter_opts);
@@ -411,9 +428,6 @@ static void part_1(void) {
   OFFSET(weft_batch_norm_opts, struct_size);
   OFFSET(weft_batch_norm_opts, next);
   OFFSET(weft_batch_norm_opts, present);
-}
-
-static void part_2(void) {
   OFFSET(weft_batch_norm_opts, axis);
   OFFSET(weft_batch_norm_opts, epsilon);
   SIZE(weft_batch_norm_inference_opts);
@@ -524,7 +538,7 @@ static void part_2(void) {
   OFFSET(weft_rng_bit_generator_opts, next);
   OFFSET(weft_rng_bit_generator_opts, present);
   OFFSET(weft_rng_bit_generator_opts, dtype);
-  OFFSET(weft_rng_bit_generator_opts, reserved);
+  OFFSET(weft_rng_bit_generator_opts, rng_algorithm);
   SIZE(weft_uniform_opts);
   OFFSET(weft_uniform_opts, struct_size);
   OFFSET(weft_uniform_opts, next);
@@ -600,6 +614,9 @@ static void part_2(void) {
   VALUE(WEFT_MODE_LAZY);
   VALUE(WEFT_MODE_EAGER);
   VALUE(WEFT_MODE_DEBUG);
+}
+
+static void part_3(void) {
   SIZE(weft_option_source);
   VALUE(WEFT_OPTION_FROM_DEFAULT);
   VALUE(WEFT_OPTION_FROM_ENVIRONMENT);
@@ -614,9 +631,6 @@ static void part_2(void) {
   VALUE(WEFT_NODE_TUPLE);
   VALUE(WEFT_NODE_TENSOR);
   VALUE(WEFT_NODE_BOOL);
-}
-
-static void part_3(void) {
   VALUE(WEFT_NODE_I64);
   VALUE(WEFT_NODE_F64);
   VALUE(WEFT_NODE_TEXT);
@@ -644,6 +658,10 @@ static void part_3(void) {
   VALUE(WEFT_REDUCE_REDUCER_MIN);
   VALUE(WEFT_REDUCE_REDUCER_AND);
   VALUE(WEFT_REDUCE_REDUCER_OR);
+  SIZE(weft_triangular_solve_transpose_a);
+  VALUE(WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_NO_TRANSPOSE);
+  VALUE(WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_TRANSPOSE);
+  VALUE(WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_ADJOINT);
   SIZE(weft_avg_pool_padding);
   VALUE(WEFT_AVG_POOL_PADDING_VALID);
   VALUE(WEFT_AVG_POOL_PADDING_SAME);
@@ -674,6 +692,10 @@ static void part_3(void) {
   VALUE(WEFT_MSE_REDUCTION_MEAN);
   VALUE(WEFT_MSE_REDUCTION_SUM);
   VALUE(WEFT_MSE_REDUCTION_NONE);
+  SIZE(weft_rng_bit_generator_rng_algorithm);
+  VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT);
+  VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY);
+  VALUE(WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX);
   VALUE(WEFT_ABI_MAJOR);
   VALUE(WEFT_ABI_MINOR);
   VALUE(WEFT_STRLEN);
@@ -728,8 +750,13 @@ static void part_3(void) {
   VALUE(WEFT_SORT_HAS_AXIS);
   VALUE(WEFT_SORT_HAS_DESCENDING);
   VALUE(WEFT_TOP_K_HAS_AXIS);
+  VALUE(WEFT_CHOLESKY_HAS_LOWER);
   VALUE(WEFT_DOT_GENERAL_HAS_DTYPE);
   VALUE(WEFT_MATMUL_HAS_DTYPE);
+  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE);
+  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LOWER);
+  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL);
+  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A);
   VALUE(WEFT_AVG_POOL_HAS_STRIDES);
   VALUE(WEFT_AVG_POOL_HAS_PADDING);
   VALUE(WEFT_AVG_POOL_HAS_PADS);
@@ -779,6 +806,7 @@ static void part_3(void) {
   VALUE(WEFT_NORMAL_HAS_DEVIATION);
   VALUE(WEFT_NORMAL_HAS_DTYPE);
   VALUE(WEFT_RNG_BIT_GENERATOR_HAS_DTYPE);
+  VALUE(WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM);
   VALUE(WEFT_UNIFORM_HAS_LOW);
   VALUE(WEFT_UNIFORM_HAS_HIGH);
   VALUE(WEFT_UNIFORM_HAS_DTYPE);
@@ -789,6 +817,9 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, error_message);
   OFFSET(struct weft_api_v1, error_payload);
   OFFSET(struct weft_api_v1, error_new);
+}
+
+static void part_4(void) {
   OFFSET(struct weft_api_v1, error_retain);
   OFFSET(struct weft_api_v1, error_release);
   OFFSET(struct weft_api_v1, blob_data);
@@ -817,9 +848,6 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, wait_any);
   OFFSET(struct weft_api_v1, event_fd);
   OFFSET(struct weft_api_v1, event_retain);
-}
-
-static void part_4(void) {
   OFFSET(struct weft_api_v1, event_release);
   OFFSET(struct weft_api_v1, tensor_from_host);
   OFFSET(struct weft_api_v1, tensor_from_f64);

@@ -52,7 +52,7 @@ TEST(OpMatrix, ShapeRulesOfExpandedOperationsAgreeWithTheirExpansions) {
     ir::Builder b;
     ir::Values operands = c.operands;
     operands.resize(std::max(operands.size(), op.operands.size()));
-    ir::Values results(op.results.size());
+    ir::Values results(types.size());
     const absl::Status expanded =
         op.expand(ir::ExpandCall{b, op, operands, attrs}, std::span(results.data(), results.size()));
     ASSERT_TRUE(expanded.ok()) << expanded;

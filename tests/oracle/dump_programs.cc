@@ -4,6 +4,7 @@
 //   dump_programs FOLDER [cpu|reference]
 //
 // Makes FOLDER/cases.json (one array), FOLDER/<n>.mlir and FOLDER/tensors.bin (raw bytes at the offsets cases.json gives).
+// Where composites of ours have a name in StableHLO, FOLDER/<n>.named.mlir is the program with those names, as exported.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "src/backends/cpu/cpu_backend.h"
 #include "src/backends/reference/reference_backend.h"
+#include "src/compiler/lower.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/registry.h"
 #include "src/passes/pipeline.h"
@@ -54,6 +56,12 @@ std::string Dump::Tensor(const HostTensor& tensor) {
   return text;
 }
 
+bool HasNamedComposite(const ir::Module& module) {
+  return std::ranges::any_of(module.main().nodes(), [](const ir::Node* node) {
+    return node->op().kind == ir::Kind::kComposite && node->op().stablehlo != nullptr && node->regions().empty();
+  });
+}
+
 absl::Status Dump::Add(const test::OpProgram& program) {
   WEFT_ASSIGN_OR_RETURN(auto expected, test::RunOnBackend(backend_, program.module, program.inputs));
   passes::PipelineOptions options{.verify_between = true};
@@ -62,12 +70,17 @@ absl::Status Dump::Add(const test::OpProgram& program) {
   WEFT_ASSIGN_OR_RETURN(ir::Module lowered, passes::RunPipeline(program.module, options));
   WEFT_ASSIGN_OR_RETURN(std::string text, ir::ToStableHlo(lowered));
   std::ofstream(absl::StrCat(folder_, "/", cases_.size(), ".mlir")) << text;
+  const bool named = HasNamedComposite(program.module);
+  if (named) {
+    WEFT_ASSIGN_OR_RETURN(const std::string exported, compiler::StableHloText(program.module));
+    std::ofstream(absl::StrCat(folder_, "/", cases_.size(), ".named.mlir")) << exported;
+  }
   std::vector<std::string> inputs, results;
   for (const HostTensor& tensor : program.inputs) inputs.push_back(Tensor(tensor));
   for (const HostTensor& tensor : expected) results.push_back(Tensor(tensor));
   const ir::Tolerance& t = program.tolerance;
   cases_.push_back(absl::StrCat(
-      "{\"name\": \"", program.name, "\", \"op\": \"", program.group, "\", \"forward\": ", program.forward_results,
+      "{\"name\": \"", program.name, "\", \"op\": \"", program.group, "\", \"named\": ", named ? "true" : "false", ", \"forward\": ", program.forward_results,
       ", \"tolerance\": {\"f32\": ", t.f32, ", \"f64\": ", t.f64, ", \"bf16\": ", t.bf16, ", \"f16\": ", t.f16,
       ", \"absolute\": ", t.absolute, "},\n \"inputs\": [", absl::StrJoin(inputs, ", "), "],\n \"results\": [",
       absl::StrJoin(results, ", "), "]}"));

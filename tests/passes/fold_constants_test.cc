@@ -40,5 +40,14 @@ TEST(FoldConstants, NeverFoldsRunTimeScalars) {
   EXPECT_EQ(After(FoldConstants, text), text);
 }
 
+TEST(FoldConstants, StopsAtABarrier) {
+  const std::string text = Wrap("", "tensor<i32>, tensor<i32>",
+                                "%0 = constant() {value = dense tensor<i32> [2]} : tensor<i32>\n"
+                                "%1:2 = optimization_barrier(%0, %0) : tensor<i32>, tensor<i32>\n"
+                                "%2 = add(%1#0, %0) : tensor<i32>",
+                                "%1#1, %2");
+  EXPECT_EQ(After(FoldConstants, text), text);
+}
+
 }  // namespace
 }  // namespace weft::passes

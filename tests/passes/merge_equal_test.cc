@@ -42,5 +42,15 @@ TEST(MergeEqual, NeverMergesArguments) {
   EXPECT_EQ(After(MergeEqual, text), text);
 }
 
+TEST(MergeEqual, SeesNothingPastABarrier) {
+  // What a recomputation begins with is not what it recomputes, nor another recomputation.
+  const std::string text = Wrap("%0: tensor<2xf32>", "tensor<2xf32>, tensor<2xf32>, tensor<2xf32>",
+                                "%1 = negate(%0) : tensor<2xf32>\n%2 = optimization_barrier(%0) : tensor<2xf32>\n"
+                                "%3 = negate(%2) : tensor<2xf32>\n%4 = optimization_barrier(%0) : tensor<2xf32>\n"
+                                "%5 = negate(%4) : tensor<2xf32>",
+                                "%1, %3, %5");
+  EXPECT_EQ(After(MergeEqual, text), text);
+}
+
 }  // namespace
 }  // namespace weft::passes

@@ -200,6 +200,14 @@ const (
 	WEFT_REDUCE_REDUCER_OR ReduceReducer = 5
 )
 
+type TriangularSolveTransposeA uint32
+
+const (
+	WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_NO_TRANSPOSE TriangularSolveTransposeA = 0
+	WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_TRANSPOSE TriangularSolveTransposeA = 1
+	WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_ADJOINT TriangularSolveTransposeA = 2
+)
+
 type AvgPoolPadding uint32
 
 const (
@@ -258,6 +266,14 @@ const (
 	WEFT_MSE_REDUCTION_NONE MseReduction = 2
 )
 
+type RngBitGeneratorRngAlgorithm uint32
+
+const (
+	WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT RngBitGeneratorRngAlgorithm = 0
+	WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY RngBitGeneratorRngAlgorithm = 1
+	WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX RngBitGeneratorRngAlgorithm = 2
+)
+
 const (
 	WEFT_ABI_MAJOR uint32 = 1
 	WEFT_ABI_MINOR uint32 = 1
@@ -313,8 +329,13 @@ const (
 	WEFT_SORT_HAS_AXIS uint64 = 1 << 0
 	WEFT_SORT_HAS_DESCENDING uint64 = 1 << 1
 	WEFT_TOP_K_HAS_AXIS uint64 = 1 << 0
+	WEFT_CHOLESKY_HAS_LOWER uint64 = 1 << 0
 	WEFT_DOT_GENERAL_HAS_DTYPE uint64 = 1 << 0
 	WEFT_MATMUL_HAS_DTYPE uint64 = 1 << 0
+	WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE uint64 = 1 << 0
+	WEFT_TRIANGULAR_SOLVE_HAS_LOWER uint64 = 1 << 1
+	WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL uint64 = 1 << 2
+	WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A uint64 = 1 << 3
 	WEFT_AVG_POOL_HAS_STRIDES uint64 = 1 << 0
 	WEFT_AVG_POOL_HAS_PADDING uint64 = 1 << 1
 	WEFT_AVG_POOL_HAS_PADS uint64 = 1 << 2
@@ -364,6 +385,7 @@ const (
 	WEFT_NORMAL_HAS_DEVIATION uint64 = 1 << 1
 	WEFT_NORMAL_HAS_DTYPE uint64 = 1 << 2
 	WEFT_RNG_BIT_GENERATOR_HAS_DTYPE uint64 = 1 << 0
+	WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM uint64 = 1 << 1
 	WEFT_UNIFORM_HAS_LOW uint64 = 1 << 0
 	WEFT_UNIFORM_HAS_HIGH uint64 = 1 << 1
 	WEFT_UNIFORM_HAS_DTYPE uint64 = 1 << 2
@@ -795,6 +817,14 @@ type TopKOpts struct {
 	Axis int64
 }
 
+type CholeskyOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Lower int32
+	Reserved int32
+}
+
 type DotGeneralOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -809,6 +839,16 @@ type MatmulOpts struct {
 	Present uint64
 	Dtype Dtype
 	Reserved int32
+}
+
+type TriangularSolveOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	LeftSide int32
+	Lower int32
+	UnitDiagonal int32
+	TransposeA TriangularSolveTransposeA
 }
 
 type AvgPoolOpts struct {
@@ -1038,7 +1078,7 @@ type RngBitGeneratorOpts struct {
 	Next unsafe.Pointer
 	Present uint64
 	Dtype Dtype
-	Reserved int32
+	RngAlgorithm RngBitGeneratorRngAlgorithm
 }
 
 type UniformOpts struct {
@@ -1418,8 +1458,10 @@ var (
 	ArgsortOptsInit func(options unsafe.Pointer, size uintptr)
 	SortOptsInit func(options unsafe.Pointer, size uintptr)
 	TopKOptsInit func(options unsafe.Pointer, size uintptr)
+	CholeskyOptsInit func(options unsafe.Pointer, size uintptr)
 	DotGeneralOptsInit func(options unsafe.Pointer, size uintptr)
 	MatmulOptsInit func(options unsafe.Pointer, size uintptr)
+	TriangularSolveOptsInit func(options unsafe.Pointer, size uintptr)
 	AvgPoolOptsInit func(options unsafe.Pointer, size uintptr)
 	ConvOptsInit func(options unsafe.Pointer, size uintptr)
 	ConvolutionOptsInit func(options unsafe.Pointer, size uintptr)
@@ -1488,6 +1530,7 @@ var (
 	BitwiseOr func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
 	Popcount func(ctx Context, x Tensor, out *Tensor) Error
 	Pow func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	ReducePrecision func(ctx Context, x Tensor, exponent_bits int64, mantissa_bits int64, out *Tensor) Error
 	Rem func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
 	RoundAway func(ctx Context, x Tensor, out *Tensor) Error
 	Round func(ctx Context, x Tensor, out *Tensor) Error
@@ -1541,8 +1584,10 @@ var (
 	Argsort func(ctx Context, x Tensor, opts *ArgsortOpts, out *Tensor) Error
 	Sort func(ctx Context, x Tensor, opts *SortOpts, out *Tensor) Error
 	TopK func(ctx Context, x Tensor, k int64, opts *TopKOpts, out_values *Tensor, out_indices *Tensor) Error
+	Cholesky func(ctx Context, a Tensor, opts *CholeskyOpts, out *Tensor) Error
 	DotGeneral func(ctx Context, lhs Tensor, rhs Tensor, lhs_batching_dimensions *int64, lhs_batching_dimensions_count uintptr, rhs_batching_dimensions *int64, rhs_batching_dimensions_count uintptr, lhs_contracting_dimensions *int64, lhs_contracting_dimensions_count uintptr, rhs_contracting_dimensions *int64, rhs_contracting_dimensions_count uintptr, opts *DotGeneralOpts, out *Tensor) Error
 	Matmul func(ctx Context, x Tensor, y Tensor, opts *MatmulOpts, out *Tensor) Error
+	TriangularSolve func(ctx Context, a Tensor, b Tensor, opts *TriangularSolveOpts, out *Tensor) Error
 	AvgPool func(ctx Context, x Tensor, window *int64, window_count uintptr, opts *AvgPoolOpts, out *Tensor) Error
 	Conv func(ctx Context, x Tensor, w Tensor, opts *ConvOpts, out *Tensor) Error
 	Convolution func(ctx Context, input Tensor, kernel Tensor, window_strides *int64, window_strides_count uintptr, padding *int64, padding_count uintptr, lhs_dilation *int64, lhs_dilation_count uintptr, rhs_dilation *int64, rhs_dilation_count uintptr, input_dimensions *int64, input_dimensions_count uintptr, kernel_dimensions *int64, kernel_dimensions_count uintptr, output_dimensions *int64, output_dimensions_count uintptr, opts *ConvolutionOpts, out *Tensor) Error
@@ -1550,6 +1595,8 @@ var (
 	ReduceWindow func(ctx Context, x Tensor, window_dimensions *int64, window_dimensions_count uintptr, reducer ReduceWindowReducer, opts *ReduceWindowOpts, out *Tensor) Error
 	SelectAndScatter func(ctx Context, operand Tensor, source Tensor, window_dimensions *int64, window_dimensions_count uintptr, opts *SelectAndScatterOpts, out *Tensor) Error
 	BatchNorm func(ctx Context, x Tensor, scale Tensor, offset Tensor, opts *BatchNormOpts, out_result *Tensor, out_batch_mean *Tensor, out_batch_variance *Tensor) Error
+	BatchNormGrad func(ctx Context, x Tensor, scale Tensor, mean Tensor, variance Tensor, grad_output Tensor, epsilon float64, feature_index int64, out_grad_operand *Tensor, out_grad_scale *Tensor, out_grad_offset *Tensor) Error
+	BatchNormTraining func(ctx Context, x Tensor, scale Tensor, offset Tensor, epsilon float64, feature_index int64, out_output *Tensor, out_batch_mean *Tensor, out_batch_var *Tensor) Error
 	BatchNormInference func(ctx Context, x Tensor, scale Tensor, offset Tensor, mean Tensor, variance Tensor, opts *BatchNormInferenceOpts, out *Tensor) Error
 	CrossEntropy func(ctx Context, logits Tensor, labels Tensor, opts *CrossEntropyOpts, out *Tensor) Error
 	Dropout func(ctx Context, x Tensor, opts *DropoutOpts, out *Tensor) Error
@@ -1777,8 +1824,10 @@ var Functions = map[string]any{
 	"weft_argsort_opts_init": &ArgsortOptsInit,
 	"weft_sort_opts_init": &SortOptsInit,
 	"weft_top_k_opts_init": &TopKOptsInit,
+	"weft_cholesky_opts_init": &CholeskyOptsInit,
 	"weft_dot_general_opts_init": &DotGeneralOptsInit,
 	"weft_matmul_opts_init": &MatmulOptsInit,
+	"weft_triangular_solve_opts_init": &TriangularSolveOptsInit,
 	"weft_avg_pool_opts_init": &AvgPoolOptsInit,
 	"weft_conv_opts_init": &ConvOptsInit,
 	"weft_convolution_opts_init": &ConvolutionOptsInit,
@@ -1847,6 +1896,7 @@ var Functions = map[string]any{
 	"weft_bitwise_or": &BitwiseOr,
 	"weft_popcount": &Popcount,
 	"weft_pow": &Pow,
+	"weft_reduce_precision": &ReducePrecision,
 	"weft_rem": &Rem,
 	"weft_round_away": &RoundAway,
 	"weft_round": &Round,
@@ -1900,8 +1950,10 @@ var Functions = map[string]any{
 	"weft_argsort": &Argsort,
 	"weft_sort": &Sort,
 	"weft_top_k": &TopK,
+	"weft_cholesky": &Cholesky,
 	"weft_dot_general": &DotGeneral,
 	"weft_matmul": &Matmul,
+	"weft_triangular_solve": &TriangularSolve,
 	"weft_avg_pool": &AvgPool,
 	"weft_conv": &Conv,
 	"weft_convolution": &Convolution,
@@ -1909,6 +1961,8 @@ var Functions = map[string]any{
 	"weft_reduce_window": &ReduceWindow,
 	"weft_select_and_scatter": &SelectAndScatter,
 	"weft_batch_norm": &BatchNorm,
+	"weft_batch_norm_grad": &BatchNormGrad,
+	"weft_batch_norm_training": &BatchNormTraining,
 	"weft_batch_norm_inference": &BatchNormInference,
 	"weft_cross_entropy": &CrossEntropy,
 	"weft_dropout": &Dropout,

@@ -154,6 +154,12 @@ typedef enum weft_reduce_reducer {
   WEFT_REDUCE_REDUCER_OR = 5,
   WEFT_REDUCE_REDUCER_FORCE32 = 2147483647,
 } weft_reduce_reducer;
+typedef enum weft_triangular_solve_transpose_a {
+  WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_NO_TRANSPOSE = 0,
+  WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_TRANSPOSE = 1,
+  WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_ADJOINT = 2,
+  WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_FORCE32 = 2147483647,
+} weft_triangular_solve_transpose_a;
 typedef enum weft_avg_pool_padding {
   WEFT_AVG_POOL_PADDING_VALID = 0,
   WEFT_AVG_POOL_PADDING_SAME = 1,
@@ -198,6 +204,12 @@ typedef enum weft_mse_reduction {
   WEFT_MSE_REDUCTION_NONE = 2,
   WEFT_MSE_REDUCTION_FORCE32 = 2147483647,
 } weft_mse_reduction;
+typedef enum weft_rng_bit_generator_rng_algorithm {
+  WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT = 0,
+  WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY = 1,
+  WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX = 2,
+  WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_FORCE32 = 2147483647,
+} weft_rng_bit_generator_rng_algorithm;
 typedef void (*weft_proc)(void);
 typedef void (*weft_release_fn)(void* user_data);
 typedef void (*weft_log_fn)(void* user_data, weft_log_level level, const char* text, size_t length);
@@ -567,6 +579,13 @@ typedef struct weft_top_k_opts {
   uint64_t present;
   int64_t axis;
 } weft_top_k_opts;
+typedef struct weft_cholesky_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t lower;
+  int32_t reserved;
+} weft_cholesky_opts;
 typedef struct weft_dot_general_opts {
   size_t struct_size;
   const void* next;
@@ -581,6 +600,15 @@ typedef struct weft_matmul_opts {
   weft_dtype dtype;
   int32_t reserved;
 } weft_matmul_opts;
+typedef struct weft_triangular_solve_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t left_side;
+  int32_t lower;
+  int32_t unit_diagonal;
+  weft_triangular_solve_transpose_a transpose_a;
+} weft_triangular_solve_opts;
 typedef struct weft_avg_pool_opts {
   size_t struct_size;
   const void* next;
@@ -784,7 +812,7 @@ typedef struct weft_rng_bit_generator_opts {
   const void* next;
   uint64_t present;
   weft_dtype dtype;
-  int32_t reserved;
+  weft_rng_bit_generator_rng_algorithm rng_algorithm;
 } weft_rng_bit_generator_opts;
 typedef struct weft_uniform_opts {
   size_t struct_size;
@@ -1158,8 +1186,10 @@ void weft_var_opts_init(void* options, size_t size);
 void weft_argsort_opts_init(void* options, size_t size);
 void weft_sort_opts_init(void* options, size_t size);
 void weft_top_k_opts_init(void* options, size_t size);
+void weft_cholesky_opts_init(void* options, size_t size);
 void weft_dot_general_opts_init(void* options, size_t size);
 void weft_matmul_opts_init(void* options, size_t size);
+void weft_triangular_solve_opts_init(void* options, size_t size);
 void weft_avg_pool_opts_init(void* options, size_t size);
 void weft_conv_opts_init(void* options, size_t size);
 void weft_convolution_opts_init(void* options, size_t size);
@@ -1228,6 +1258,7 @@ weft_error* weft_bitwise_not(weft_context* ctx, weft_tensor* x, weft_tensor** ou
 weft_error* weft_bitwise_or(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
 weft_error* weft_popcount(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_pow(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_reduce_precision(weft_context* ctx, weft_tensor* x, int64_t exponent_bits, int64_t mantissa_bits, weft_tensor** out);
 weft_error* weft_rem(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
 weft_error* weft_round_away(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_round(weft_context* ctx, weft_tensor* x, weft_tensor** out);
@@ -1281,8 +1312,10 @@ weft_error* weft_var(weft_context* ctx, weft_tensor* x, const weft_var_opts* opt
 weft_error* weft_argsort(weft_context* ctx, weft_tensor* x, const weft_argsort_opts* opts, weft_tensor** out);
 weft_error* weft_sort(weft_context* ctx, weft_tensor* x, const weft_sort_opts* opts, weft_tensor** out);
 weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k, const weft_top_k_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
+weft_error* weft_cholesky(weft_context* ctx, weft_tensor* a, const weft_cholesky_opts* opts, weft_tensor** out);
 weft_error* weft_dot_general(weft_context* ctx, weft_tensor* lhs, weft_tensor* rhs, const int64_t* lhs_batching_dimensions, size_t lhs_batching_dimensions_count, const int64_t* rhs_batching_dimensions, size_t rhs_batching_dimensions_count, const int64_t* lhs_contracting_dimensions, size_t lhs_contracting_dimensions_count, const int64_t* rhs_contracting_dimensions, size_t rhs_contracting_dimensions_count, const weft_dot_general_opts* opts, weft_tensor** out);
 weft_error* weft_matmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_matmul_opts* opts, weft_tensor** out);
+weft_error* weft_triangular_solve(weft_context* ctx, weft_tensor* a, weft_tensor* b, const weft_triangular_solve_opts* opts, weft_tensor** out);
 weft_error* weft_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count, const weft_avg_pool_opts* opts, weft_tensor** out);
 weft_error* weft_conv(weft_context* ctx, weft_tensor* x, weft_tensor* w, const weft_conv_opts* opts, weft_tensor** out);
 weft_error* weft_convolution(weft_context* ctx, weft_tensor* input, weft_tensor* kernel, const int64_t* window_strides, size_t window_strides_count, const int64_t* padding, size_t padding_count, const int64_t* lhs_dilation, size_t lhs_dilation_count, const int64_t* rhs_dilation, size_t rhs_dilation_count, const int64_t* input_dimensions, size_t input_dimensions_count, const int64_t* kernel_dimensions, size_t kernel_dimensions_count, const int64_t* output_dimensions, size_t output_dimensions_count, const weft_convolution_opts* opts, weft_tensor** out);
@@ -1290,6 +1323,8 @@ weft_error* weft_max_pool(weft_context* ctx, weft_tensor* x, const int64_t* wind
 weft_error* weft_reduce_window(weft_context* ctx, weft_tensor* x, const int64_t* window_dimensions, size_t window_dimensions_count, weft_reduce_window_reducer reducer, const weft_reduce_window_opts* opts, weft_tensor** out);
 weft_error* weft_select_and_scatter(weft_context* ctx, weft_tensor* operand, weft_tensor* source, const int64_t* window_dimensions, size_t window_dimensions_count, const weft_select_and_scatter_opts* opts, weft_tensor** out);
 weft_error* weft_batch_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset, const weft_batch_norm_opts* opts, weft_tensor** out_result, weft_tensor** out_batch_mean, weft_tensor** out_batch_variance);
+weft_error* weft_batch_norm_grad(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* mean, weft_tensor* variance, weft_tensor* grad_output, double epsilon, int64_t feature_index, weft_tensor** out_grad_operand, weft_tensor** out_grad_scale, weft_tensor** out_grad_offset);
+weft_error* weft_batch_norm_training(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset, double epsilon, int64_t feature_index, weft_tensor** out_output, weft_tensor** out_batch_mean, weft_tensor** out_batch_var);
 weft_error* weft_batch_norm_inference(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset, weft_tensor* mean, weft_tensor* variance, const weft_batch_norm_inference_opts* opts, weft_tensor** out);
 weft_error* weft_cross_entropy(weft_context* ctx, weft_tensor* logits, weft_tensor* labels, const weft_cross_entropy_opts* opts, weft_tensor** out);
 weft_error* weft_dropout(weft_context* ctx, weft_tensor* x, const weft_dropout_opts* opts, weft_tensor** out);
@@ -1371,8 +1406,13 @@ M.WEFT_ARGSORT_HAS_DESCENDING = 0x2ULL
 M.WEFT_SORT_HAS_AXIS = 0x1ULL
 M.WEFT_SORT_HAS_DESCENDING = 0x2ULL
 M.WEFT_TOP_K_HAS_AXIS = 0x1ULL
+M.WEFT_CHOLESKY_HAS_LOWER = 0x1ULL
 M.WEFT_DOT_GENERAL_HAS_DTYPE = 0x1ULL
 M.WEFT_MATMUL_HAS_DTYPE = 0x1ULL
+M.WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE = 0x1ULL
+M.WEFT_TRIANGULAR_SOLVE_HAS_LOWER = 0x2ULL
+M.WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL = 0x4ULL
+M.WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A = 0x8ULL
 M.WEFT_AVG_POOL_HAS_STRIDES = 0x1ULL
 M.WEFT_AVG_POOL_HAS_PADDING = 0x2ULL
 M.WEFT_AVG_POOL_HAS_PADS = 0x4ULL
@@ -1422,6 +1462,7 @@ M.WEFT_NORMAL_HAS_MEAN = 0x1ULL
 M.WEFT_NORMAL_HAS_DEVIATION = 0x2ULL
 M.WEFT_NORMAL_HAS_DTYPE = 0x4ULL
 M.WEFT_RNG_BIT_GENERATOR_HAS_DTYPE = 0x1ULL
+M.WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM = 0x2ULL
 M.WEFT_UNIFORM_HAS_LOW = 0x1ULL
 M.WEFT_UNIFORM_HAS_HIGH = 0x2ULL
 M.WEFT_UNIFORM_HAS_DTYPE = 0x4ULL

@@ -63,8 +63,13 @@ WEFT_ARGSORT_HAS_DESCENDING = 0x2
 WEFT_SORT_HAS_AXIS = 0x1
 WEFT_SORT_HAS_DESCENDING = 0x2
 WEFT_TOP_K_HAS_AXIS = 0x1
+WEFT_CHOLESKY_HAS_LOWER = 0x1
 WEFT_DOT_GENERAL_HAS_DTYPE = 0x1
 WEFT_MATMUL_HAS_DTYPE = 0x1
+WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE = 0x1
+WEFT_TRIANGULAR_SOLVE_HAS_LOWER = 0x2
+WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL = 0x4
+WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A = 0x8
 WEFT_AVG_POOL_HAS_STRIDES = 0x1
 WEFT_AVG_POOL_HAS_PADDING = 0x2
 WEFT_AVG_POOL_HAS_PADS = 0x4
@@ -114,6 +119,7 @@ WEFT_NORMAL_HAS_MEAN = 0x1
 WEFT_NORMAL_HAS_DEVIATION = 0x2
 WEFT_NORMAL_HAS_DTYPE = 0x4
 WEFT_RNG_BIT_GENERATOR_HAS_DTYPE = 0x1
+WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM = 0x2
 WEFT_UNIFORM_HAS_LOW = 0x1
 WEFT_UNIFORM_HAS_HIGH = 0x2
 WEFT_UNIFORM_HAS_DTYPE = 0x4
@@ -224,6 +230,10 @@ WEFT_REDUCE_REDUCER_MAX = 2
 WEFT_REDUCE_REDUCER_MIN = 3
 WEFT_REDUCE_REDUCER_AND = 4
 WEFT_REDUCE_REDUCER_OR = 5
+weft_triangular_solve_transpose_a = c.c_uint32
+WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_NO_TRANSPOSE = 0
+WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_TRANSPOSE = 1
+WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_ADJOINT = 2
 weft_avg_pool_padding = c.c_uint32
 WEFT_AVG_POOL_PADDING_VALID = 0
 WEFT_AVG_POOL_PADDING_SAME = 1
@@ -254,6 +264,10 @@ weft_mse_reduction = c.c_uint32
 WEFT_MSE_REDUCTION_MEAN = 0
 WEFT_MSE_REDUCTION_SUM = 1
 WEFT_MSE_REDUCTION_NONE = 2
+weft_rng_bit_generator_rng_algorithm = c.c_uint32
+WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT = 0
+WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY = 1
+WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX = 2
 
 
 class weft_error(c.c_void_p):
@@ -804,6 +818,16 @@ class weft_top_k_opts(c.Structure):
     ]
 
 
+class weft_cholesky_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("lower", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
 class weft_dot_general_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -821,6 +845,18 @@ class weft_matmul_opts(c.Structure):
         ("present", c.c_uint64),
         ("dtype", weft_dtype),
         ("reserved", c.c_int32),
+    ]
+
+
+class weft_triangular_solve_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("left_side", c.c_int32),
+        ("lower", c.c_int32),
+        ("unit_diagonal", c.c_int32),
+        ("transpose_a", weft_triangular_solve_transpose_a),
     ]
 
 
@@ -1100,7 +1136,7 @@ class weft_rng_bit_generator_opts(c.Structure):
         ("next", c.c_void_p),
         ("present", c.c_uint64),
         ("dtype", weft_dtype),
-        ("reserved", c.c_int32),
+        ("rng_algorithm", weft_rng_bit_generator_rng_algorithm),
     ]
 
 
@@ -1484,8 +1520,10 @@ FUNCTIONS = {
     "weft_argsort_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_sort_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_top_k_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cholesky_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_dot_general_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_matmul_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_triangular_solve_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_avg_pool_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_conv_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_convolution_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -1554,6 +1592,7 @@ FUNCTIONS = {
     "weft_bitwise_or": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_popcount": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_pow": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_reduce_precision": (weft_error, [weft_context, weft_tensor, c.c_int64, c.c_int64, c.POINTER(weft_tensor)]),
     "weft_rem": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_round_away": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_round": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
@@ -1607,8 +1646,10 @@ FUNCTIONS = {
     "weft_argsort": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_argsort_opts), c.POINTER(weft_tensor)]),
     "weft_sort": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_sort_opts), c.POINTER(weft_tensor)]),
     "weft_top_k": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_top_k_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_cholesky": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cholesky_opts), c.POINTER(weft_tensor)]),
     "weft_dot_general": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_dot_general_opts), c.POINTER(weft_tensor)]),
     "weft_matmul": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_matmul_opts), c.POINTER(weft_tensor)]),
+    "weft_triangular_solve": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_triangular_solve_opts), c.POINTER(weft_tensor)]),
     "weft_avg_pool": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_avg_pool_opts), c.POINTER(weft_tensor)]),
     "weft_conv": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_conv_opts), c.POINTER(weft_tensor)]),
     "weft_convolution": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_convolution_opts), c.POINTER(weft_tensor)]),
@@ -1616,6 +1657,8 @@ FUNCTIONS = {
     "weft_reduce_window": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, weft_reduce_window_reducer, c.POINTER(weft_reduce_window_opts), c.POINTER(weft_tensor)]),
     "weft_select_and_scatter": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_select_and_scatter_opts), c.POINTER(weft_tensor)]),
     "weft_batch_norm": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_batch_norm_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_batch_norm_grad": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, weft_tensor, weft_tensor, c.c_double, c.c_int64, c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_batch_norm_training": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.c_double, c.c_int64, c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_batch_norm_inference": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, weft_tensor, weft_tensor, c.POINTER(weft_batch_norm_inference_opts), c.POINTER(weft_tensor)]),
     "weft_cross_entropy": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_cross_entropy_opts), c.POINTER(weft_tensor)]),
     "weft_dropout": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_dropout_opts), c.POINTER(weft_tensor)]),

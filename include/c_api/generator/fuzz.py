@@ -245,7 +245,7 @@ class Samples:
     def operand(self, text):
         if text == "none":
             return "{0, -1, 0, 0, 0}"
-        t = re.fullmatch(r"(\w+)\[([^\]]*)\](?:<(-?\d+):(-?\d+)>)?", text)
+        t = re.fullmatch(r"(\w+)\[([^\]]*)\](?:<(-?\d+):(-?\d+)>|<dominant>)?", text)
         assert t, text
         dims = [int(d) for d in t.group(2).split(",") if d]
         number = 0 if t.group(1) == "T" else dtype(t.group(1), self.api)

@@ -41,8 +41,10 @@ void weft_var_opts_init(void* options, size_t size) noexcept { weft::c_api::Init
 void weft_argsort_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_sort_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_top_k_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cholesky_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_dot_general_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_matmul_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_triangular_solve_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_avg_pool_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_conv_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_convolution_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

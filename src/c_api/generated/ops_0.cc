@@ -206,6 +206,17 @@ weft_error* weft_pow(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_ten
   return weft::c_api::RecordPlain(weft::ops::kOp_pow, ctx, {x, y}, out);
 }
 
+weft_error* weft_reduce_precision(weft_context* ctx, weft_tensor* x, int64_t exponent_bits, int64_t mantissa_bits,
+                                  weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_reduce_precision, ctx);
+    call.Operand(x);
+    call.SetInt(0, exponent_bits);
+    call.SetInt(1, mantissa_bits);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_rem(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_rem, ctx, {x, y}, out);
 }
@@ -274,18 +285,6 @@ weft_error* weft_trunc(weft_context* ctx, weft_tensor* x, weft_tensor** out) noe
 
 weft_error* weft_bitwise_xor(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_bitwise_xor, ctx, {x, y}, out);
-}
-
-weft_error* weft_broadcast_in_dim(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count,
-                                  const int64_t* broadcast_dimensions, size_t broadcast_dimensions_count,
-                                  weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_broadcast_in_dim, ctx);
-    call.Operand(x);
-    call.SetInts(0, shape, shape_count);
-    call.SetInts(1, broadcast_dimensions, broadcast_dimensions_count);
-    return call.Record({out});
-  });
 }
 
 }  // extern "C"

@@ -6,6 +6,18 @@
 
 extern "C" {
 
+weft_error* weft_broadcast_in_dim(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count,
+                                  const int64_t* broadcast_dimensions, size_t broadcast_dimensions_count,
+                                  weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_broadcast_in_dim, ctx);
+    call.Operand(x);
+    call.SetInts(0, shape, shape_count);
+    call.SetInts(1, broadcast_dimensions, broadcast_dimensions_count);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_broadcast_to(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count,
                               weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -478,6 +490,19 @@ weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k, const weft_
   });
 }
 
+weft_error* weft_cholesky(weft_context* ctx, weft_tensor* a, const weft_cholesky_opts* opts,
+                          weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cholesky, ctx);
+    call.Operand(a);
+    weft_cholesky_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cholesky_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_CHOLESKY_HAS_LOWER) call.SetBool(0, o.lower);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_dot_general(weft_context* ctx, weft_tensor* lhs, weft_tensor* rhs,
                              const int64_t* lhs_batching_dimensions, size_t lhs_batching_dimensions_count,
                              const int64_t* rhs_batching_dimensions, size_t rhs_batching_dimensions_count,
@@ -510,6 +535,23 @@ weft_error* weft_matmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, const
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_matmul_opts", &o));
     call.CheckPresent(o.present, 1u);
     if (o.present & WEFT_MATMUL_HAS_DTYPE) call.SetDType(0, o.dtype);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_triangular_solve(weft_context* ctx, weft_tensor* a, weft_tensor* b,
+                                  const weft_triangular_solve_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_triangular_solve, ctx);
+    call.Operand(a);
+    call.Operand(b);
+    weft_triangular_solve_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_triangular_solve_opts", &o));
+    call.CheckPresent(o.present, 15u);
+    if (o.present & WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE) call.SetBool(0, o.left_side);
+    if (o.present & WEFT_TRIANGULAR_SOLVE_HAS_LOWER) call.SetBool(1, o.lower);
+    if (o.present & WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL) call.SetBool(2, o.unit_diagonal);
+    if (o.present & WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A) call.SetEnum(3, o.transpose_a);
     return call.Record({out});
   });
 }
@@ -644,6 +686,37 @@ weft_error* weft_batch_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scal
     if (o.present & WEFT_BATCH_NORM_HAS_AXIS) call.SetInt(0, o.axis);
     if (o.present & WEFT_BATCH_NORM_HAS_EPSILON) call.SetDouble(1, o.epsilon);
     return call.RecordSome({out_result, out_batch_mean, out_batch_variance});
+  });
+}
+
+weft_error* weft_batch_norm_grad(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* mean,
+                                 weft_tensor* variance, weft_tensor* grad_output, double epsilon,
+                                 int64_t feature_index, weft_tensor** out_grad_operand, weft_tensor** out_grad_scale,
+                                 weft_tensor** out_grad_offset) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_batch_norm_grad, ctx);
+    call.Operand(x);
+    call.Operand(scale);
+    call.Operand(mean);
+    call.Operand(variance);
+    call.Operand(grad_output);
+    call.SetDouble(0, epsilon);
+    call.SetInt(1, feature_index);
+    return call.RecordSome({out_grad_operand, out_grad_scale, out_grad_offset});
+  });
+}
+
+weft_error* weft_batch_norm_training(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
+                                     double epsilon, int64_t feature_index, weft_tensor** out_output,
+                                     weft_tensor** out_batch_mean, weft_tensor** out_batch_var) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_batch_norm_training, ctx);
+    call.Operand(x);
+    call.Operand(scale);
+    call.Operand(offset);
+    call.SetDouble(0, epsilon);
+    call.SetInt(1, feature_index);
+    return call.RecordSome({out_output, out_batch_mean, out_batch_var});
   });
 }
 
@@ -796,56 +869,6 @@ weft_error* weft_log_softmax(weft_context* ctx, weft_tensor* x, const weft_log_s
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_log_softmax_opts", &o));
     call.CheckPresent(o.present, 1u);
     if (o.present & WEFT_LOG_SOFTMAX_HAS_AXIS) call.SetInt(0, o.axis);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_mse(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_mse_opts* opts,
-                     weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_mse, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    weft_mse_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_mse_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_MSE_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_one_hot(weft_context* ctx, weft_tensor* labels, int64_t depth, const weft_one_hot_opts* opts,
-                         weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_one_hot, ctx);
-    call.Operand(labels);
-    call.SetInt(0, depth);
-    weft_one_hot_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_one_hot_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_ONE_HOT_HAS_DTYPE) call.SetDType(1, o.dtype);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_relu(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_relu, ctx, {x}, out);
-}
-
-weft_error* weft_relu6(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_relu6, ctx, {x}, out);
-}
-
-weft_error* weft_rms_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, const weft_rms_norm_opts* opts,
-                          weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_rms_norm, ctx);
-    call.Operand(x);
-    call.Optional(scale);
-    weft_rms_norm_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_rms_norm_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_RMS_NORM_HAS_EPSILON) call.SetDouble(0, o.epsilon);
     return call.Record({out});
   });
 }

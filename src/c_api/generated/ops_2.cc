@@ -6,6 +6,56 @@
 
 extern "C" {
 
+weft_error* weft_mse(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_mse_opts* opts,
+                     weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_mse, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_mse_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_mse_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_MSE_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_one_hot(weft_context* ctx, weft_tensor* labels, int64_t depth, const weft_one_hot_opts* opts,
+                         weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_one_hot, ctx);
+    call.Operand(labels);
+    call.SetInt(0, depth);
+    weft_one_hot_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_one_hot_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_ONE_HOT_HAS_DTYPE) call.SetDType(1, o.dtype);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_relu(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_relu, ctx, {x}, out);
+}
+
+weft_error* weft_relu6(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_relu6, ctx, {x}, out);
+}
+
+weft_error* weft_rms_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, const weft_rms_norm_opts* opts,
+                          weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_rms_norm, ctx);
+    call.Operand(x);
+    call.Optional(scale);
+    weft_rms_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_rms_norm_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_RMS_NORM_HAS_EPSILON) call.SetDouble(0, o.epsilon);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_scaled_dot_product_attention(weft_context* ctx, weft_tensor* q, weft_tensor* k, weft_tensor* v,
     weft_tensor* mask, const weft_scaled_dot_product_attention_opts* opts, weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -82,8 +132,9 @@ weft_error* weft_rng_bit_generator(weft_context* ctx, weft_tensor* state, const 
     call.SetInts(0, shape, shape_count);
     weft_rng_bit_generator_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_rng_bit_generator_opts", &o));
-    call.CheckPresent(o.present, 1u);
+    call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_RNG_BIT_GENERATOR_HAS_DTYPE) call.SetDType(1, o.dtype);
+    if (o.present & WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM) call.SetEnum(2, o.rng_algorithm);
     return call.RecordSome({out_output_state, out_output});
   });
 }

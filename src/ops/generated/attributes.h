@@ -51,6 +51,14 @@ struct IntegerPowAttrs {
   const ir::Attrs& attrs;
 };
 
+struct ReducePrecisionAttrs {
+  enum Position : size_t { kExponentBits, kMantissaBits };
+  int64_t exponent_bits() const { return attrs.Int(kExponentBits); }
+  int64_t mantissa_bits() const { return attrs.Int(kMantissaBits); }
+
+  const ir::Attrs& attrs;
+};
+
 struct BroadcastInDimAttrs {
   enum Position : size_t { kShape, kBroadcastDimensions };
   const ir::Ints& shape() const { return attrs.IntList(kShape); }
@@ -69,6 +77,54 @@ struct BroadcastToAttrs {
 struct ConcatenateAttrs {
   enum Position : size_t { kDimension };
   int64_t dimension() const { return attrs.Int(kDimension); }
+
+  const ir::Attrs& attrs;
+};
+
+struct DynamicBroadcastInDimAttrs {
+  enum Position : size_t { kShape, kBroadcastDimensions, kKnownExpandingDimensions, kKnownNonexpandingDimensions };
+  const ir::Ints& shape() const { return attrs.IntList(kShape); }
+  const ir::Ints& broadcast_dimensions() const { return attrs.IntList(kBroadcastDimensions); }
+  bool has_known_expanding_dimensions() const { return attrs.has(kKnownExpandingDimensions); }
+  const ir::Ints& known_expanding_dimensions() const { return attrs.IntList(kKnownExpandingDimensions); }
+  bool has_known_nonexpanding_dimensions() const { return attrs.has(kKnownNonexpandingDimensions); }
+  const ir::Ints& known_nonexpanding_dimensions() const { return attrs.IntList(kKnownNonexpandingDimensions); }
+
+  const ir::Attrs& attrs;
+};
+
+struct DynamicGatherAttrs {
+  enum Position : size_t { kShape, kOffsetDims, kCollapsedSliceDims, kStartIndexMap, kIndexVectorDim, kOperandBatchingDims, kStartIndicesBatchingDims };
+  const ir::Ints& shape() const { return attrs.IntList(kShape); }
+  const ir::Ints& offset_dims() const { return attrs.IntList(kOffsetDims); }
+  const ir::Ints& collapsed_slice_dims() const { return attrs.IntList(kCollapsedSliceDims); }
+  const ir::Ints& start_index_map() const { return attrs.IntList(kStartIndexMap); }
+  int64_t index_vector_dim() const { return attrs.Int(kIndexVectorDim); }
+  const ir::Ints& operand_batching_dims() const { return attrs.IntList(kOperandBatchingDims); }
+  const ir::Ints& start_indices_batching_dims() const { return attrs.IntList(kStartIndicesBatchingDims); }
+
+  const ir::Attrs& attrs;
+};
+
+struct DynamicIotaAttrs {
+  enum Position : size_t { kShape, kIotaDimension, kDtype };
+  const ir::Ints& shape() const { return attrs.IntList(kShape); }
+  int64_t iota_dimension() const { return attrs.Int(kIotaDimension); }
+  DType dtype() const { return attrs.Type(kDtype); }
+
+  const ir::Attrs& attrs;
+};
+
+struct DynamicPadAttrs {
+  enum Position : size_t { kShape };
+  const ir::Ints& shape() const { return attrs.IntList(kShape); }
+
+  const ir::Attrs& attrs;
+};
+
+struct DynamicReshapeAttrs {
+  enum Position : size_t { kShape };
+  const ir::Ints& shape() const { return attrs.IntList(kShape); }
 
   const ir::Attrs& attrs;
 };
@@ -119,6 +175,13 @@ struct GatherAttrs {
   const ir::Attrs& attrs;
 };
 
+struct GetDimensionSizeAttrs {
+  enum Position : size_t { kDimension };
+  int64_t dimension() const { return attrs.Int(kDimension); }
+
+  const ir::Attrs& attrs;
+};
+
 struct IotaAttrs {
   enum Position : size_t { kShape, kDimension, kDtype };
   const ir::Ints& shape() const { return attrs.IntList(kShape); }
@@ -133,6 +196,13 @@ struct PadAttrs {
   const ir::Ints& edge_padding_low() const { return attrs.IntList(kEdgePaddingLow); }
   const ir::Ints& edge_padding_high() const { return attrs.IntList(kEdgePaddingHigh); }
   const ir::Ints& interior_padding() const { return attrs.IntList(kInteriorPadding); }
+
+  const ir::Attrs& attrs;
+};
+
+struct RealDynamicSliceAttrs {
+  enum Position : size_t { kShape };
+  const ir::Ints& shape() const { return attrs.IntList(kShape); }
 
   const ir::Attrs& attrs;
 };
@@ -380,6 +450,13 @@ struct TopKAttrs {
   const ir::Attrs& attrs;
 };
 
+struct CholeskyAttrs {
+  enum Position : size_t { kLower };
+  bool lower() const { return attrs.Bool(kLower); }
+
+  const ir::Attrs& attrs;
+};
+
 struct DotGeneralAttrs {
   enum Position : size_t { kLhsBatchingDimensions, kRhsBatchingDimensions, kLhsContractingDimensions, kRhsContractingDimensions, kDtype };
   const ir::Ints& lhs_batching_dimensions() const { return attrs.IntList(kLhsBatchingDimensions); }
@@ -396,6 +473,16 @@ struct MatmulAttrs {
   enum Position : size_t { kDtype };
   bool has_dtype() const { return attrs.has(kDtype); }
   DType dtype() const { return attrs.Type(kDtype); }
+
+  const ir::Attrs& attrs;
+};
+
+struct TriangularSolveAttrs {
+  enum Position : size_t { kLeftSide, kLower, kUnitDiagonal, kTransposeA };
+  bool left_side() const { return attrs.Bool(kLeftSide); }
+  bool lower() const { return attrs.Bool(kLower); }
+  bool unit_diagonal() const { return attrs.Bool(kUnitDiagonal); }
+  int64_t transpose_a() const { return attrs.Int(kTransposeA); }
 
   const ir::Attrs& attrs;
 };
@@ -489,6 +576,25 @@ struct ConvolutionAttrs {
   const ir::Attrs& attrs;
 };
 
+struct DynamicConvAttrs {
+  enum Position : size_t { kShape, kWindowStrides, kLhsDilation, kRhsDilation, kInputDimensions, kKernelDimensions, kOutputDimensions, kFeatureGroupCount, kBatchGroupCount, kWindowReversal, kDtype };
+  const ir::Ints& shape() const { return attrs.IntList(kShape); }
+  const ir::Ints& window_strides() const { return attrs.IntList(kWindowStrides); }
+  const ir::Ints& lhs_dilation() const { return attrs.IntList(kLhsDilation); }
+  const ir::Ints& rhs_dilation() const { return attrs.IntList(kRhsDilation); }
+  const ir::Ints& input_dimensions() const { return attrs.IntList(kInputDimensions); }
+  const ir::Ints& kernel_dimensions() const { return attrs.IntList(kKernelDimensions); }
+  const ir::Ints& output_dimensions() const { return attrs.IntList(kOutputDimensions); }
+  int64_t feature_group_count() const { return attrs.Int(kFeatureGroupCount); }
+  int64_t batch_group_count() const { return attrs.Int(kBatchGroupCount); }
+  bool has_window_reversal() const { return attrs.has(kWindowReversal); }
+  const ir::Ints& window_reversal() const { return attrs.IntList(kWindowReversal); }
+  bool has_dtype() const { return attrs.has(kDtype); }
+  DType dtype() const { return attrs.Type(kDtype); }
+
+  const ir::Attrs& attrs;
+};
+
 struct MaxPoolAttrs {
   enum Position : size_t { kWindow, kStrides, kPadding, kPads };
   const ir::Ints& window() const { return attrs.IntList(kWindow); }
@@ -562,10 +668,34 @@ struct BatchNormAttrs {
   const ir::Attrs& attrs;
 };
 
+struct BatchNormGradAttrs {
+  enum Position : size_t { kEpsilon, kFeatureIndex };
+  double epsilon() const { return attrs.Double(kEpsilon); }
+  int64_t feature_index() const { return attrs.Int(kFeatureIndex); }
+
+  const ir::Attrs& attrs;
+};
+
+struct BatchNormTrainingAttrs {
+  enum Position : size_t { kEpsilon, kFeatureIndex };
+  double epsilon() const { return attrs.Double(kEpsilon); }
+  int64_t feature_index() const { return attrs.Int(kFeatureIndex); }
+
+  const ir::Attrs& attrs;
+};
+
 struct BatchNormInferenceAttrs {
   enum Position : size_t { kAxis, kEpsilon };
   int64_t axis() const { return attrs.Int(kAxis); }
   double epsilon() const { return attrs.Double(kEpsilon); }
+
+  const ir::Attrs& attrs;
+};
+
+struct StablehloBatchNormInferenceAttrs {
+  enum Position : size_t { kEpsilon, kFeatureIndex };
+  double epsilon() const { return attrs.Double(kEpsilon); }
+  int64_t feature_index() const { return attrs.Int(kFeatureIndex); }
 
   const ir::Attrs& attrs;
 };
@@ -695,10 +825,19 @@ struct NormalAttrs {
   const ir::Attrs& attrs;
 };
 
+struct RngAttrs {
+  enum Position : size_t { kShape, kRngDistribution };
+  const ir::Ints& shape() const { return attrs.IntList(kShape); }
+  int64_t rng_distribution() const { return attrs.Int(kRngDistribution); }
+
+  const ir::Attrs& attrs;
+};
+
 struct RngBitGeneratorAttrs {
-  enum Position : size_t { kShape, kDtype };
+  enum Position : size_t { kShape, kDtype, kRngAlgorithm };
   const ir::Ints& shape() const { return attrs.IntList(kShape); }
   DType dtype() const { return attrs.Type(kDtype); }
+  int64_t rng_algorithm() const { return attrs.Int(kRngAlgorithm); }
 
   const ir::Attrs& attrs;
 };
@@ -709,6 +848,82 @@ struct UniformAttrs {
   double low() const { return attrs.Double(kLow); }
   double high() const { return attrs.Double(kHigh); }
   DType dtype() const { return attrs.Type(kDtype); }
+
+  const ir::Attrs& attrs;
+};
+
+struct AllGatherAttrs {
+  enum Position : size_t { kAllGatherDim, kReplicaGroups, kHandle, kType, kUseGlobalDeviceIds };
+  int64_t all_gather_dim() const { return attrs.Int(kAllGatherDim); }
+  const HostTensor& replica_groups() const { return attrs.Tensor(kReplicaGroups); }
+  bool has_handle() const { return attrs.has(kHandle); }
+  int64_t handle() const { return attrs.Int(kHandle); }
+  bool has_type() const { return attrs.has(kType); }
+  int64_t type() const { return attrs.Int(kType); }
+  bool use_global_device_ids() const { return attrs.Bool(kUseGlobalDeviceIds); }
+
+  const ir::Attrs& attrs;
+};
+
+struct AllReduceAttrs {
+  enum Position : size_t { kReplicaGroups, kReducer, kHandle, kType, kUseGlobalDeviceIds };
+  const HostTensor& replica_groups() const { return attrs.Tensor(kReplicaGroups); }
+  int64_t reducer() const { return attrs.Int(kReducer); }
+  bool has_handle() const { return attrs.has(kHandle); }
+  int64_t handle() const { return attrs.Int(kHandle); }
+  bool has_type() const { return attrs.has(kType); }
+  int64_t type() const { return attrs.Int(kType); }
+  bool use_global_device_ids() const { return attrs.Bool(kUseGlobalDeviceIds); }
+
+  const ir::Attrs& attrs;
+};
+
+struct AllToAllAttrs {
+  enum Position : size_t { kSplitDimension, kConcatDimension, kSplitCount, kReplicaGroups, kHandle, kType };
+  int64_t split_dimension() const { return attrs.Int(kSplitDimension); }
+  int64_t concat_dimension() const { return attrs.Int(kConcatDimension); }
+  int64_t split_count() const { return attrs.Int(kSplitCount); }
+  const HostTensor& replica_groups() const { return attrs.Tensor(kReplicaGroups); }
+  bool has_handle() const { return attrs.has(kHandle); }
+  int64_t handle() const { return attrs.Int(kHandle); }
+  bool has_type() const { return attrs.has(kType); }
+  int64_t type() const { return attrs.Int(kType); }
+
+  const ir::Attrs& attrs;
+};
+
+struct CollectiveBroadcastAttrs {
+  enum Position : size_t { kReplicaGroups, kHandle, kType };
+  const HostTensor& replica_groups() const { return attrs.Tensor(kReplicaGroups); }
+  bool has_handle() const { return attrs.has(kHandle); }
+  int64_t handle() const { return attrs.Int(kHandle); }
+  bool has_type() const { return attrs.has(kType); }
+  int64_t type() const { return attrs.Int(kType); }
+
+  const ir::Attrs& attrs;
+};
+
+struct CollectivePermuteAttrs {
+  enum Position : size_t { kSourceTargetPairs, kHandle, kType };
+  const HostTensor& source_target_pairs() const { return attrs.Tensor(kSourceTargetPairs); }
+  bool has_handle() const { return attrs.has(kHandle); }
+  int64_t handle() const { return attrs.Int(kHandle); }
+  bool has_type() const { return attrs.has(kType); }
+  int64_t type() const { return attrs.Int(kType); }
+
+  const ir::Attrs& attrs;
+};
+
+struct ReduceScatterAttrs {
+  enum Position : size_t { kScatterDimension, kReplicaGroups, kReducer, kHandle, kType, kUseGlobalDeviceIds };
+  int64_t scatter_dimension() const { return attrs.Int(kScatterDimension); }
+  const HostTensor& replica_groups() const { return attrs.Tensor(kReplicaGroups); }
+  int64_t reducer() const { return attrs.Int(kReducer); }
+  bool has_handle() const { return attrs.has(kHandle); }
+  int64_t handle() const { return attrs.Int(kHandle); }
+  bool has_type() const { return attrs.has(kType); }
+  int64_t type() const { return attrs.Int(kType); }
+  bool use_global_device_ids() const { return attrs.Bool(kUseGlobalDeviceIds); }
 
   const ir::Attrs& attrs;
 };

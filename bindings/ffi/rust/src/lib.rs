@@ -131,8 +131,13 @@ pub const WEFT_ARGSORT_HAS_DESCENDING: u64 = 1 << 1;
 pub const WEFT_SORT_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_SORT_HAS_DESCENDING: u64 = 1 << 1;
 pub const WEFT_TOP_K_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_CHOLESKY_HAS_LOWER: u64 = 1 << 0;
 pub const WEFT_DOT_GENERAL_HAS_DTYPE: u64 = 1 << 0;
 pub const WEFT_MATMUL_HAS_DTYPE: u64 = 1 << 0;
+pub const WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE: u64 = 1 << 0;
+pub const WEFT_TRIANGULAR_SOLVE_HAS_LOWER: u64 = 1 << 1;
+pub const WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL: u64 = 1 << 2;
+pub const WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A: u64 = 1 << 3;
 pub const WEFT_AVG_POOL_HAS_STRIDES: u64 = 1 << 0;
 pub const WEFT_AVG_POOL_HAS_PADDING: u64 = 1 << 1;
 pub const WEFT_AVG_POOL_HAS_PADS: u64 = 1 << 2;
@@ -182,6 +187,7 @@ pub const WEFT_NORMAL_HAS_MEAN: u64 = 1 << 0;
 pub const WEFT_NORMAL_HAS_DEVIATION: u64 = 1 << 1;
 pub const WEFT_NORMAL_HAS_DTYPE: u64 = 1 << 2;
 pub const WEFT_RNG_BIT_GENERATOR_HAS_DTYPE: u64 = 1 << 0;
+pub const WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM: u64 = 1 << 1;
 pub const WEFT_UNIFORM_HAS_LOW: u64 = 1 << 0;
 pub const WEFT_UNIFORM_HAS_HIGH: u64 = 1 << 1;
 pub const WEFT_UNIFORM_HAS_DTYPE: u64 = 1 << 2;
@@ -304,6 +310,11 @@ pub const WEFT_REDUCE_REDUCER_MIN: weft_reduce_reducer = 3;
 pub const WEFT_REDUCE_REDUCER_AND: weft_reduce_reducer = 4;
 pub const WEFT_REDUCE_REDUCER_OR: weft_reduce_reducer = 5;
 
+pub type weft_triangular_solve_transpose_a = u32;
+pub const WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_NO_TRANSPOSE: weft_triangular_solve_transpose_a = 0;
+pub const WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_TRANSPOSE: weft_triangular_solve_transpose_a = 1;
+pub const WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_ADJOINT: weft_triangular_solve_transpose_a = 2;
+
 pub type weft_avg_pool_padding = u32;
 pub const WEFT_AVG_POOL_PADDING_VALID: weft_avg_pool_padding = 0;
 pub const WEFT_AVG_POOL_PADDING_SAME: weft_avg_pool_padding = 1;
@@ -340,6 +351,11 @@ pub type weft_mse_reduction = u32;
 pub const WEFT_MSE_REDUCTION_MEAN: weft_mse_reduction = 0;
 pub const WEFT_MSE_REDUCTION_SUM: weft_mse_reduction = 1;
 pub const WEFT_MSE_REDUCTION_NONE: weft_mse_reduction = 2;
+
+pub type weft_rng_bit_generator_rng_algorithm = u32;
+pub const WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_DEFAULT: weft_rng_bit_generator_rng_algorithm = 0;
+pub const WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_THREE_FRY: weft_rng_bit_generator_rng_algorithm = 1;
+pub const WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX: weft_rng_bit_generator_rng_algorithm = 2;
 
 pub type weft_proc = Option<unsafe extern "C" fn()>;
 pub type weft_release_fn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
@@ -842,6 +858,16 @@ pub struct weft_top_k_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_cholesky_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub lower: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_dot_general_opts {
     pub struct_size: usize,
     pub next: *const c_void,
@@ -858,6 +884,18 @@ pub struct weft_matmul_opts {
     pub present: u64,
     pub dtype: weft_dtype,
     pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_triangular_solve_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub left_side: i32,
+    pub lower: i32,
+    pub unit_diagonal: i32,
+    pub transpose_a: weft_triangular_solve_transpose_a,
 }
 
 #[repr(C)]
@@ -1137,7 +1175,7 @@ pub struct weft_rng_bit_generator_opts {
     pub next: *const c_void,
     pub present: u64,
     pub dtype: weft_dtype,
-    pub reserved: i32,
+    pub rng_algorithm: weft_rng_bit_generator_rng_algorithm,
 }
 
 #[repr(C)]
@@ -1520,8 +1558,10 @@ extern "C" {
     pub fn weft_argsort_opts_init(options: *mut c_void, size: usize);
     pub fn weft_sort_opts_init(options: *mut c_void, size: usize);
     pub fn weft_top_k_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cholesky_opts_init(options: *mut c_void, size: usize);
     pub fn weft_dot_general_opts_init(options: *mut c_void, size: usize);
     pub fn weft_matmul_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_triangular_solve_opts_init(options: *mut c_void, size: usize);
     pub fn weft_avg_pool_opts_init(options: *mut c_void, size: usize);
     pub fn weft_conv_opts_init(options: *mut c_void, size: usize);
     pub fn weft_convolution_opts_init(options: *mut c_void, size: usize);
@@ -1590,6 +1630,7 @@ extern "C" {
     pub fn weft_bitwise_or(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_popcount(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_pow(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_reduce_precision(ctx: *mut weft_context, x: *mut weft_tensor, exponent_bits: i64, mantissa_bits: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_rem(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_round_away(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_round(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -1643,8 +1684,10 @@ extern "C" {
     pub fn weft_argsort(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_argsort_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_sort(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_sort_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_top_k(ctx: *mut weft_context, x: *mut weft_tensor, k: i64, opts: *const weft_top_k_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cholesky(ctx: *mut weft_context, a: *mut weft_tensor, opts: *const weft_cholesky_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_dot_general(ctx: *mut weft_context, lhs: *mut weft_tensor, rhs: *mut weft_tensor, lhs_batching_dimensions: *const i64, lhs_batching_dimensions_count: usize, rhs_batching_dimensions: *const i64, rhs_batching_dimensions_count: usize, lhs_contracting_dimensions: *const i64, lhs_contracting_dimensions_count: usize, rhs_contracting_dimensions: *const i64, rhs_contracting_dimensions_count: usize, opts: *const weft_dot_general_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_matmul(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_matmul_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_triangular_solve(ctx: *mut weft_context, a: *mut weft_tensor, b: *mut weft_tensor, opts: *const weft_triangular_solve_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_avg_pool(ctx: *mut weft_context, x: *mut weft_tensor, window: *const i64, window_count: usize, opts: *const weft_avg_pool_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_conv(ctx: *mut weft_context, x: *mut weft_tensor, w: *mut weft_tensor, opts: *const weft_conv_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_convolution(ctx: *mut weft_context, input: *mut weft_tensor, kernel: *mut weft_tensor, window_strides: *const i64, window_strides_count: usize, padding: *const i64, padding_count: usize, lhs_dilation: *const i64, lhs_dilation_count: usize, rhs_dilation: *const i64, rhs_dilation_count: usize, input_dimensions: *const i64, input_dimensions_count: usize, kernel_dimensions: *const i64, kernel_dimensions_count: usize, output_dimensions: *const i64, output_dimensions_count: usize, opts: *const weft_convolution_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -1652,6 +1695,8 @@ extern "C" {
     pub fn weft_reduce_window(ctx: *mut weft_context, x: *mut weft_tensor, window_dimensions: *const i64, window_dimensions_count: usize, reducer: weft_reduce_window_reducer, opts: *const weft_reduce_window_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_select_and_scatter(ctx: *mut weft_context, operand: *mut weft_tensor, source: *mut weft_tensor, window_dimensions: *const i64, window_dimensions_count: usize, opts: *const weft_select_and_scatter_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_batch_norm(ctx: *mut weft_context, x: *mut weft_tensor, scale: *mut weft_tensor, offset: *mut weft_tensor, opts: *const weft_batch_norm_opts, out_result: *mut *mut weft_tensor, out_batch_mean: *mut *mut weft_tensor, out_batch_variance: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_batch_norm_grad(ctx: *mut weft_context, x: *mut weft_tensor, scale: *mut weft_tensor, mean: *mut weft_tensor, variance: *mut weft_tensor, grad_output: *mut weft_tensor, epsilon: f64, feature_index: i64, out_grad_operand: *mut *mut weft_tensor, out_grad_scale: *mut *mut weft_tensor, out_grad_offset: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_batch_norm_training(ctx: *mut weft_context, x: *mut weft_tensor, scale: *mut weft_tensor, offset: *mut weft_tensor, epsilon: f64, feature_index: i64, out_output: *mut *mut weft_tensor, out_batch_mean: *mut *mut weft_tensor, out_batch_var: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_batch_norm_inference(ctx: *mut weft_context, x: *mut weft_tensor, scale: *mut weft_tensor, offset: *mut weft_tensor, mean: *mut weft_tensor, variance: *mut weft_tensor, opts: *const weft_batch_norm_inference_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_cross_entropy(ctx: *mut weft_context, logits: *mut weft_tensor, labels: *mut weft_tensor, opts: *const weft_cross_entropy_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_dropout(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_dropout_opts, out: *mut *mut weft_tensor) -> *mut weft_error;

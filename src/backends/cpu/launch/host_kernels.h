@@ -44,9 +44,14 @@ std::vector<int64_t> EncodeGemm(const GemmCall& call);
 std::vector<int64_t> EncodeConv(const ConvCall& call);
 std::vector<int64_t> EncodePool(const PoolCall& call);
 
+// Elements of the room that decompositions and solves of batches of [n, n] work in.
+int64_t CholeskyPanel(int64_t n);
+int64_t SolvePacked(int64_t batch, int64_t n);
+
 // One list a file.
 std::span<const HostKernel> ProductKernels();
 std::span<const HostKernel> MovementKernels();
 std::span<const HostKernel> BodyKernels();
+std::span<const HostKernel> LinalgKernels();
 
 }  // namespace weft::cpu

@@ -143,15 +143,24 @@ absl::Status LowerDot(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
+// Nothing runs: the results are where the operands are.
+absl::Status LowerBarrier(Lowering& lowering, const Node& node) {
+  for (uint32_t i = 0; i < node.results().size(); ++i) {
+    lowering.Alias(Value{Ref<const Node>::Share(&node), i}, lowering.Of(node.operands()[i]));
+  }
+  return absl::OkStatus();
+}
+
 constexpr OpRule kRules[] = {
     {&ops::kOp_dot_general, LowerDot},
+    {&ops::kOp_optimization_barrier, LowerBarrier},
 };
 
 }  // namespace
 
 LowerRule FindLowerRule(const ir::OpDef& op) {
   for (const std::span<const OpRule> rules :
-       {std::span<const OpRule>(kRules), WindowRules(), MovementRules(), ControlRules(), BodyRules()}) {
+       {std::span<const OpRule>(kRules), WindowRules(), MovementRules(), ControlRules(), BodyRules(), LinalgRules()}) {
     for (const OpRule& rule : rules) {
       if (rule.op == &op) return rule.rule;
     }

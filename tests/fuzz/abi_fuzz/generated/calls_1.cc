@@ -531,6 +531,14 @@ void Call_weft_top_k_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_cholesky_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cholesky_opts), &size);
+  f.Enter();
+  weft_cholesky_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_dot_general_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_dot_general_opts), &size);
@@ -544,6 +552,14 @@ void Call_weft_matmul_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_matmul_opts), &size);
   f.Enter();
   weft_matmul_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_triangular_solve_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_triangular_solve_opts), &size);
+  f.Enter();
+  weft_triangular_solve_opts_init(options, size);
   f.LeaveVoid();
 }
 
@@ -805,28 +821,6 @@ void Call_weft_atan2(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_atan2(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bitcast_convert(Fuzz& f) {
-  f.BeginOp(kOps[5]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_dtype dtype = {};
-  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bitcast_convert(ctx, x, dtype, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cbrt(Fuzz& f) {
-  f.BeginOp(kOps[6]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cbrt(ctx, x, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,28 @@
 
 namespace weft::fuzz {
 
+void Call_weft_bitcast_convert(Fuzz& f) {
+  f.BeginOp(kOps[5]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_dtype dtype = {};
+  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bitcast_convert(ctx, x, dtype, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cbrt(Fuzz& f) {
+  f.BeginOp(kOps[6]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cbrt(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_ceil(Fuzz& f) {
   f.BeginOp(kOps[7]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -383,8 +405,22 @@ void Call_weft_pow(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_rem(Fuzz& f) {
+void Call_weft_reduce_precision(Fuzz& f) {
   f.BeginOp(kOps[42]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t exponent_bits = {};
+  exponent_bits = f.IntAttr(0);
+  int64_t mantissa_bits = {};
+  mantissa_bits = f.IntAttr(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reduce_precision(ctx, x, exponent_bits, mantissa_bits, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_rem(Fuzz& f) {
+  f.BeginOp(kOps[43]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -395,7 +431,7 @@ void Call_weft_rem(Fuzz& f) {
 }
 
 void Call_weft_round_away(Fuzz& f) {
-  f.BeginOp(kOps[43]);
+  f.BeginOp(kOps[44]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -405,7 +441,7 @@ void Call_weft_round_away(Fuzz& f) {
 }
 
 void Call_weft_round(Fuzz& f) {
-  f.BeginOp(kOps[44]);
+  f.BeginOp(kOps[45]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -415,7 +451,7 @@ void Call_weft_round(Fuzz& f) {
 }
 
 void Call_weft_rsqrt(Fuzz& f) {
-  f.BeginOp(kOps[45]);
+  f.BeginOp(kOps[46]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -425,7 +461,7 @@ void Call_weft_rsqrt(Fuzz& f) {
 }
 
 void Call_weft_where(Fuzz& f) {
-  f.BeginOp(kOps[46]);
+  f.BeginOp(kOps[47]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const condition = f.Operand(0);
   weft_tensor* const x = f.Operand(1);
@@ -437,7 +473,7 @@ void Call_weft_where(Fuzz& f) {
 }
 
 void Call_weft_shift_left(Fuzz& f) {
-  f.BeginOp(kOps[47]);
+  f.BeginOp(kOps[48]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -448,7 +484,7 @@ void Call_weft_shift_left(Fuzz& f) {
 }
 
 void Call_weft_shift_right_arithmetic(Fuzz& f) {
-  f.BeginOp(kOps[48]);
+  f.BeginOp(kOps[49]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -459,7 +495,7 @@ void Call_weft_shift_right_arithmetic(Fuzz& f) {
 }
 
 void Call_weft_shift_right_logical(Fuzz& f) {
-  f.BeginOp(kOps[49]);
+  f.BeginOp(kOps[50]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -470,7 +506,7 @@ void Call_weft_shift_right_logical(Fuzz& f) {
 }
 
 void Call_weft_sign(Fuzz& f) {
-  f.BeginOp(kOps[50]);
+  f.BeginOp(kOps[51]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -480,7 +516,7 @@ void Call_weft_sign(Fuzz& f) {
 }
 
 void Call_weft_sin(Fuzz& f) {
-  f.BeginOp(kOps[51]);
+  f.BeginOp(kOps[52]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -490,7 +526,7 @@ void Call_weft_sin(Fuzz& f) {
 }
 
 void Call_weft_sqrt(Fuzz& f) {
-  f.BeginOp(kOps[52]);
+  f.BeginOp(kOps[53]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -500,7 +536,7 @@ void Call_weft_sqrt(Fuzz& f) {
 }
 
 void Call_weft_square(Fuzz& f) {
-  f.BeginOp(kOps[53]);
+  f.BeginOp(kOps[54]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -510,7 +546,7 @@ void Call_weft_square(Fuzz& f) {
 }
 
 void Call_weft_sub(Fuzz& f) {
-  f.BeginOp(kOps[54]);
+  f.BeginOp(kOps[55]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -521,7 +557,7 @@ void Call_weft_sub(Fuzz& f) {
 }
 
 void Call_weft_tan(Fuzz& f) {
-  f.BeginOp(kOps[55]);
+  f.BeginOp(kOps[56]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -531,7 +567,7 @@ void Call_weft_tan(Fuzz& f) {
 }
 
 void Call_weft_tanh(Fuzz& f) {
-  f.BeginOp(kOps[56]);
+  f.BeginOp(kOps[57]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -541,7 +577,7 @@ void Call_weft_tanh(Fuzz& f) {
 }
 
 void Call_weft_trunc(Fuzz& f) {
-  f.BeginOp(kOps[57]);
+  f.BeginOp(kOps[58]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -551,7 +587,7 @@ void Call_weft_trunc(Fuzz& f) {
 }
 
 void Call_weft_bitwise_xor(Fuzz& f) {
-  f.BeginOp(kOps[58]);
+  f.BeginOp(kOps[59]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -562,7 +598,7 @@ void Call_weft_bitwise_xor(Fuzz& f) {
 }
 
 void Call_weft_broadcast_in_dim(Fuzz& f) {
-  f.BeginOp(kOps[59]);
+  f.BeginOp(kOps[60]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -578,7 +614,7 @@ void Call_weft_broadcast_in_dim(Fuzz& f) {
 }
 
 void Call_weft_broadcast_to(Fuzz& f) {
-  f.BeginOp(kOps[60]);
+  f.BeginOp(kOps[61]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -591,7 +627,7 @@ void Call_weft_broadcast_to(Fuzz& f) {
 }
 
 void Call_weft_concatenate(Fuzz& f) {
-  f.BeginOp(kOps[61]);
+  f.BeginOp(kOps[62]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -608,7 +644,7 @@ void Call_weft_concatenate(Fuzz& f) {
 }
 
 void Call_weft_dynamic_slice(Fuzz& f) {
-  f.BeginOp(kOps[62]);
+  f.BeginOp(kOps[63]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   size_t start_indices_count = 0;
@@ -623,7 +659,7 @@ void Call_weft_dynamic_slice(Fuzz& f) {
 }
 
 void Call_weft_dynamic_update_slice(Fuzz& f) {
-  f.BeginOp(kOps[63]);
+  f.BeginOp(kOps[64]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const update = f.Operand(1);
@@ -636,7 +672,7 @@ void Call_weft_dynamic_update_slice(Fuzz& f) {
 }
 
 void Call_weft_expand_dims(Fuzz& f) {
-  f.BeginOp(kOps[64]);
+  f.BeginOp(kOps[65]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* dims = {};
@@ -649,7 +685,7 @@ void Call_weft_expand_dims(Fuzz& f) {
 }
 
 void Call_weft_flatten(Fuzz& f) {
-  f.BeginOp(kOps[65]);
+  f.BeginOp(kOps[66]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_flatten_opts* const opts = f.Options<weft_flatten_opts>();
@@ -667,7 +703,7 @@ void Call_weft_flatten(Fuzz& f) {
 }
 
 void Call_weft_full(Fuzz& f) {
-  f.BeginOp(kOps[66]);
+  f.BeginOp(kOps[67]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -689,7 +725,7 @@ void Call_weft_full(Fuzz& f) {
 }
 
 void Call_weft_gather(Fuzz& f) {
-  f.BeginOp(kOps[67]);
+  f.BeginOp(kOps[68]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const start_indices = f.Operand(1);
@@ -722,7 +758,7 @@ void Call_weft_gather(Fuzz& f) {
 }
 
 void Call_weft_iota(Fuzz& f) {
-  f.BeginOp(kOps[68]);
+  f.BeginOp(kOps[69]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -742,7 +778,7 @@ void Call_weft_iota(Fuzz& f) {
 }
 
 void Call_weft_pad(Fuzz& f) {
-  f.BeginOp(kOps[69]);
+  f.BeginOp(kOps[70]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const value = f.Operand(1);
@@ -762,7 +798,7 @@ void Call_weft_pad(Fuzz& f) {
 }
 
 void Call_weft_reshape(Fuzz& f) {
-  f.BeginOp(kOps[70]);
+  f.BeginOp(kOps[71]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -775,7 +811,7 @@ void Call_weft_reshape(Fuzz& f) {
 }
 
 void Call_weft_reverse(Fuzz& f) {
-  f.BeginOp(kOps[71]);
+  f.BeginOp(kOps[72]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* dimensions = {};
@@ -788,7 +824,7 @@ void Call_weft_reverse(Fuzz& f) {
 }
 
 void Call_weft_scatter(Fuzz& f) {
-  f.BeginOp(kOps[72]);
+  f.BeginOp(kOps[73]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scatter_indices = f.Operand(1);
@@ -821,7 +857,7 @@ void Call_weft_scatter(Fuzz& f) {
 }
 
 void Call_weft_slice(Fuzz& f) {
-  f.BeginOp(kOps[73]);
+  f.BeginOp(kOps[74]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* start_indices = {};
@@ -840,7 +876,7 @@ void Call_weft_slice(Fuzz& f) {
 }
 
 void Call_weft_slice_in_dim(Fuzz& f) {
-  f.BeginOp(kOps[74]);
+  f.BeginOp(kOps[75]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t axis = {};
@@ -862,7 +898,7 @@ void Call_weft_slice_in_dim(Fuzz& f) {
 }
 
 void Call_weft_squeeze(Fuzz& f) {
-  f.BeginOp(kOps[75]);
+  f.BeginOp(kOps[76]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_squeeze_opts* const opts = f.Options<weft_squeeze_opts>();
@@ -878,7 +914,7 @@ void Call_weft_squeeze(Fuzz& f) {
 }
 
 void Call_weft_stack(Fuzz& f) {
-  f.BeginOp(kOps[76]);
+  f.BeginOp(kOps[77]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -895,7 +931,7 @@ void Call_weft_stack(Fuzz& f) {
 }
 
 void Call_weft_take(Fuzz& f) {
-  f.BeginOp(kOps[77]);
+  f.BeginOp(kOps[78]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const indices = f.Operand(1);
@@ -912,7 +948,7 @@ void Call_weft_take(Fuzz& f) {
 }
 
 void Call_weft_transpose(Fuzz& f) {
-  f.BeginOp(kOps[78]);
+  f.BeginOp(kOps[79]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* permutation = {};
@@ -925,7 +961,7 @@ void Call_weft_transpose(Fuzz& f) {
 }
 
 void Call_weft_all(Fuzz& f) {
-  f.BeginOp(kOps[79]);
+  f.BeginOp(kOps[80]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_all_opts* const opts = f.Options<weft_all_opts>();
@@ -943,7 +979,7 @@ void Call_weft_all(Fuzz& f) {
 }
 
 void Call_weft_any(Fuzz& f) {
-  f.BeginOp(kOps[80]);
+  f.BeginOp(kOps[81]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_any_opts* const opts = f.Options<weft_any_opts>();
@@ -961,7 +997,7 @@ void Call_weft_any(Fuzz& f) {
 }
 
 void Call_weft_argmax(Fuzz& f) {
-  f.BeginOp(kOps[81]);
+  f.BeginOp(kOps[82]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argmax_opts* const opts = f.Options<weft_argmax_opts>();
@@ -979,7 +1015,7 @@ void Call_weft_argmax(Fuzz& f) {
 }
 
 void Call_weft_argmin(Fuzz& f) {
-  f.BeginOp(kOps[82]);
+  f.BeginOp(kOps[83]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argmin_opts* const opts = f.Options<weft_argmin_opts>();
@@ -997,7 +1033,7 @@ void Call_weft_argmin(Fuzz& f) {
 }
 
 void Call_weft_logsumexp(Fuzz& f) {
-  f.BeginOp(kOps[83]);
+  f.BeginOp(kOps[84]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_logsumexp_opts* const opts = f.Options<weft_logsumexp_opts>();
@@ -1015,7 +1051,7 @@ void Call_weft_logsumexp(Fuzz& f) {
 }
 
 void Call_weft_max(Fuzz& f) {
-  f.BeginOp(kOps[84]);
+  f.BeginOp(kOps[85]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_max_opts* const opts = f.Options<weft_max_opts>();
@@ -1033,7 +1069,7 @@ void Call_weft_max(Fuzz& f) {
 }
 
 void Call_weft_mean(Fuzz& f) {
-  f.BeginOp(kOps[85]);
+  f.BeginOp(kOps[86]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_mean_opts* const opts = f.Options<weft_mean_opts>();
@@ -1051,7 +1087,7 @@ void Call_weft_mean(Fuzz& f) {
 }
 
 void Call_weft_min(Fuzz& f) {
-  f.BeginOp(kOps[86]);
+  f.BeginOp(kOps[87]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_min_opts* const opts = f.Options<weft_min_opts>();
@@ -1069,7 +1105,7 @@ void Call_weft_min(Fuzz& f) {
 }
 
 void Call_weft_prod(Fuzz& f) {
-  f.BeginOp(kOps[87]);
+  f.BeginOp(kOps[88]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_prod_opts* const opts = f.Options<weft_prod_opts>();
@@ -1087,7 +1123,7 @@ void Call_weft_prod(Fuzz& f) {
 }
 
 void Call_weft_reduce(Fuzz& f) {
-  f.BeginOp(kOps[88]);
+  f.BeginOp(kOps[89]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* dimensions = {};
@@ -1102,7 +1138,7 @@ void Call_weft_reduce(Fuzz& f) {
 }
 
 void Call_weft_std(Fuzz& f) {
-  f.BeginOp(kOps[89]);
+  f.BeginOp(kOps[90]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_std_opts* const opts = f.Options<weft_std_opts>();
@@ -1122,7 +1158,7 @@ void Call_weft_std(Fuzz& f) {
 }
 
 void Call_weft_sum(Fuzz& f) {
-  f.BeginOp(kOps[90]);
+  f.BeginOp(kOps[91]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_sum_opts* const opts = f.Options<weft_sum_opts>();
@@ -1140,7 +1176,7 @@ void Call_weft_sum(Fuzz& f) {
 }
 
 void Call_weft_var(Fuzz& f) {
-  f.BeginOp(kOps[91]);
+  f.BeginOp(kOps[92]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_var_opts* const opts = f.Options<weft_var_opts>();
@@ -1160,7 +1196,7 @@ void Call_weft_var(Fuzz& f) {
 }
 
 void Call_weft_argsort(Fuzz& f) {
-  f.BeginOp(kOps[92]);
+  f.BeginOp(kOps[93]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argsort_opts* const opts = f.Options<weft_argsort_opts>();
@@ -1178,7 +1214,7 @@ void Call_weft_argsort(Fuzz& f) {
 }
 
 void Call_weft_sort(Fuzz& f) {
-  f.BeginOp(kOps[93]);
+  f.BeginOp(kOps[94]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_sort_opts* const opts = f.Options<weft_sort_opts>();
@@ -1196,7 +1232,7 @@ void Call_weft_sort(Fuzz& f) {
 }
 
 void Call_weft_top_k(Fuzz& f) {
-  f.BeginOp(kOps[94]);
+  f.BeginOp(kOps[95]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t k = {};
@@ -1215,8 +1251,24 @@ void Call_weft_top_k(Fuzz& f) {
   f.Keep(out_indices);
 }
 
+void Call_weft_cholesky(Fuzz& f) {
+  f.BeginOp(kOps[96]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_cholesky_opts* const opts = f.Options<weft_cholesky_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CHOLESKY_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cholesky(ctx, a, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_dot_general(Fuzz& f) {
-  f.BeginOp(kOps[95]);
+  f.BeginOp(kOps[97]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const lhs = f.Operand(0);
   weft_tensor* const rhs = f.Operand(1);
@@ -1245,7 +1297,7 @@ void Call_weft_dot_general(Fuzz& f) {
 }
 
 void Call_weft_matmul(Fuzz& f) {
-  f.BeginOp(kOps[96]);
+  f.BeginOp(kOps[98]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1261,8 +1313,31 @@ void Call_weft_matmul(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_triangular_solve(Fuzz& f) {
+  f.BeginOp(kOps[99]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_tensor* const b = f.Operand(1);
+  weft_triangular_solve_opts* const opts = f.Options<weft_triangular_solve_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE;
+    opts->left_side = static_cast<int32_t>(f.BoolAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL;
+    opts->unit_diagonal = static_cast<int32_t>(f.BoolAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A;
+    opts->transpose_a = static_cast<weft_triangular_solve_transpose_a>(f.EnumAttr(3));
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_triangular_solve(ctx, a, b, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[97]);
+  f.BeginOp(kOps[100]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1285,7 +1360,7 @@ void Call_weft_avg_pool(Fuzz& f) {
 }
 
 void Call_weft_conv(Fuzz& f) {
-  f.BeginOp(kOps[98]);
+  f.BeginOp(kOps[101]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -1312,7 +1387,7 @@ void Call_weft_conv(Fuzz& f) {
 }
 
 void Call_weft_convolution(Fuzz& f) {
-  f.BeginOp(kOps[99]);
+  f.BeginOp(kOps[102]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const input = f.Operand(0);
   weft_tensor* const kernel = f.Operand(1);
@@ -1356,7 +1431,7 @@ void Call_weft_convolution(Fuzz& f) {
 }
 
 void Call_weft_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[100]);
+  f.BeginOp(kOps[103]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1379,7 +1454,7 @@ void Call_weft_max_pool(Fuzz& f) {
 }
 
 void Call_weft_reduce_window(Fuzz& f) {
-  f.BeginOp(kOps[101]);
+  f.BeginOp(kOps[104]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window_dimensions = {};
@@ -1402,109 +1477,6 @@ void Call_weft_reduce_window(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_reduce_window(ctx, x, window_dimensions, window_dimensions_count, reducer, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_select_and_scatter(Fuzz& f) {
-  f.BeginOp(kOps[102]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const operand = f.Operand(0);
-  weft_tensor* const source = f.Operand(1);
-  const int64_t* window_dimensions = {};
-  size_t window_dimensions_count = {};
-  f.Ints(0, &window_dimensions, &window_dimensions_count);
-  weft_select_and_scatter_opts* const opts = f.Options<weft_select_and_scatter_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES;
-    f.Ints(1, &opts->window_strides, &opts->window_strides_count);
-    if (f.Given(2)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_PADDING;
-    f.Ints(2, &opts->padding, &opts->padding_count);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_select_and_scatter(ctx, operand, source, window_dimensions, window_dimensions_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_batch_norm(Fuzz& f) {
-  f.BeginOp(kOps[103]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  weft_batch_norm_opts* const opts = f.Options<weft_batch_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_batch_variance = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_batch_norm(ctx, x, scale, offset, opts, out_result, out_batch_mean, out_batch_variance))) return;
-  f.Keep(out_result);
-  f.Keep(out_batch_mean);
-  f.Keep(out_batch_variance);
-}
-
-void Call_weft_batch_norm_inference(Fuzz& f) {
-  f.BeginOp(kOps[104]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  weft_tensor* const mean = f.Operand(3);
-  weft_tensor* const variance = f.Operand(4);
-  weft_batch_norm_inference_opts* const opts = f.Options<weft_batch_norm_inference_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_INFERENCE_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_batch_norm_inference(ctx, x, scale, offset, mean, variance, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[105]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const logits = f.Operand(0);
-  weft_tensor* const labels = f.Operand(1);
-  weft_cross_entropy_opts* const opts = f.Options<weft_cross_entropy_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CROSS_ENTROPY_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_cross_entropy_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
-    opts->label_smoothing = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cross_entropy(ctx, logits, labels, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_dropout(Fuzz& f) {
-  f.BeginOp(kOps[106]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_DROPOUT_HAS_RATE;
-    opts->rate = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_dropout(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 

@@ -1,0 +1,194 @@
+// Collectives on one device: StableHLO's all_gather, all_reduce, all_to_all, collective_broadcast, reduce_scatter, where one
+// process is all there are, so each gives back what it is given.
+#include <algorithm>
+
+#include "src/ir/stablehlo.h"
+#include "src/ops/families.h"
+#include "src/ops/reducer.h"
+
+namespace weft::ops {
+namespace {
+
+using namespace ir;
+
+constexpr OperandDef kMany[] = {
+    {.name = "operands", .types = kAnyType, .doc = "this process's share", .variadic = true, .group = 0}};
+constexpr OperandDef kOne[] = {{"operand", kAnyType, "this process's share"}};
+constexpr std::string_view kResults[] = {"results"};
+
+constexpr AttrDef kGroups = {"replica_groups", AttrType::kLiteral,
+                             "i64 [groups, size]: processes that work together; -1 fills up", true};
+constexpr AttrDef kHandle = {"handle", AttrType::kInt, "of the channel; absent or 0: none"};
+constexpr AttrDef kType = {"type", AttrType::kInt, "of the channel"};
+constexpr AttrDef kGlobal = {"use_global_device_ids", AttrType::kBool, "groups name devices, not replicas", false,
+                             "false"};
+constexpr AttrDef kReducer = {"reducer", AttrType::kEnum, "what shares are combined with", true, {}, kReducerNames};
+constexpr AttrDef kGatherAttrs[] = {
+    {"all_gather_dim", AttrType::kInt, "along which shares are put together", true}, kGroups, kHandle, kType, kGlobal};
+constexpr AttrDef kReduceAttrs[] = {kGroups, kReducer, kHandle, kType, kGlobal};
+constexpr AttrDef kToAllAttrs[] = {
+    {"split_dimension", AttrType::kInt, "along which each share is cut", true},
+    {"concat_dimension", AttrType::kInt, "along which the pieces are put together", true},
+    {"split_count", AttrType::kInt, "pieces: the size of a group", true},
+    kGroups,
+    kHandle,
+    kType};
+constexpr AttrDef kBroadcastAttrs[] = {kGroups, kHandle, kType};
+constexpr AttrDef kScatterAttrs[] = {
+    {"scatter_dimension", AttrType::kInt, "along which the result is shared out", true},
+    kGroups,
+    kReducer,
+    kHandle,
+    kType,
+    kGlobal};
+
+// The positions of attributes that several have.
+size_t PositionOf(const OpDef& op, std::string_view name) {
+  const auto found = std::ranges::find(op.attrs, name, &AttrDef::name);
+  return static_cast<size_t>(found - op.attrs.begin());
+}
+
+// Groups of this process alone, each process at most once.
+absl::Status CheckGroups(const HostTensor& groups, bool* member) {
+  if (groups.dtype() != DType::kI64 || groups.dims().size() != 2) {
+    return UserError("replica_groups is ", ShortType(Type::Tensor(groups.dtype(), groups.dims())),
+                     "; it must be i64 [groups, size]");
+  }
+  int64_t found = 0;
+  for (int64_t i = 0; i < groups.count(); ++i) {
+    const int64_t process = groups.GetInt(i);
+    if (process == -1) continue;
+    if (process != 0) {
+      return UserError("replica_groups names process ", process,
+                       "; a program has one replica and one partition, process 0, in this version");
+    }
+    ++found;
+  }
+  if (found > 1) return UserError("replica_groups names process 0 ", found, " times");
+  // No groups at all: one of all processes.
+  *member = found == 1 || groups.count() == 0;
+  return absl::OkStatus();
+}
+
+absl::Status CheckDimension(const InferCall& call, std::string_view name) {
+  const int64_t d = call.attrs.Int(PositionOf(call.op, name));
+  for (const Type* x : call.operands) {
+    if (d >= 0 && d < static_cast<int64_t>(x->rank())) continue;
+    return UserError(name, " is ", d, "; the operand ", ShortType(*x), " has rank ", x->rank());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InferOwn(const InferCall& call, Types* results) {
+  bool member = false;
+  WEFT_RETURN_IF_ERROR(CheckGroups(call.attrs.Tensor(PositionOf(call.op, "replica_groups")), &member));
+  const bool broadcast = &call.op == &kOp_collective_broadcast;  // gives who is in no group zeros
+  if (!member && !broadcast) return UserError("replica_groups has no group of process 0, which runs this program");
+  for (std::string_view name : {"all_gather_dim", "split_dimension", "concat_dimension", "scatter_dimension"}) {
+    if (PositionOf(call.op, name) < call.op.attrs.size()) WEFT_RETURN_IF_ERROR(CheckDimension(call, name));
+  }
+  if (const size_t count = PositionOf(call.op, "split_count"); count < call.op.attrs.size()) {
+    if (call.attrs.Int(count) != 1) {
+      return UserError("split_count is ", call.attrs.Int(count), "; it must be 1, the size of the group");
+    }
+  }
+  if (const size_t at = PositionOf(call.op, "reducer"); at < call.op.attrs.size()) {
+    const auto reducer = static_cast<Reducer>(call.attrs.Int(at));
+    for (const Type* x : call.operands) {
+      if ((reducer == Reducer::kAnd || reducer == Reducer::kOr) && IsFloat(x->dtype)) {
+        return UserError("reducer ", kReducerNames[call.attrs.Int(at)], " takes integers or bool, not ",
+                         NameOf(x->dtype));
+      }
+    }
+  }
+  for (const Type* x : call.operands) results->push_back(*x);
+  return absl::OkStatus();
+}
+
+absl::Status ExpandOwn(const ExpandCall& call, std::span<Value> results) {
+  std::ranges::copy(call.operands.first(results.size()), results.begin());
+  return absl::OkStatus();
+}
+
+absl::Status ExpandBroadcast(const ExpandCall& call, std::span<Value> results) {
+  bool member = false;
+  WEFT_RETURN_IF_ERROR(CheckGroups(call.attrs.Tensor(PositionOf(call.op, "replica_groups")), &member));
+  results[0] = member ? call.operands[0] : FullLike(call.b, call.operands[0], 0);
+  return absl::OkStatus();
+}
+
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  const Attrs& a = node.attrs();
+  ShloAttrs attrs;
+  std::string region;
+  for (size_t i = 0; i < node.op().attrs.size(); ++i) {
+    const AttrDef& def = node.op().attrs[i];
+    if (!a.has(i) || def.name == "type") continue;
+    if (def.name == "handle") {
+      const size_t type = PositionOf(node.op(), "type");
+      attrs.emplace_back("channel_handle", absl::StrCat("#stablehlo.channel_handle<handle = ", a.Int(i),
+                                                        ", type = ", a.has(type) ? a.Int(type) : 1, ">"));
+    } else if (def.type == AttrType::kLiteral) {
+      attrs.emplace_back(def.name, ShloDense(a.Tensor(i)));
+    } else if (def.type == AttrType::kEnum) {
+      const auto reducer = static_cast<Reducer>(a.Int(i));
+      region = writer.Reducer(StableHloOf(reducer), node.operands()[0].dtype());
+    } else if (def.type == AttrType::kInt) {
+      attrs.emplace_back(def.name, ShloI64(a.Int(i)));
+    } else if (a.Bool(i)) {
+      attrs.emplace_back(def.name, "unit");
+    }
+  }
+  writer.Emit(node.op().name, std::move(attrs), region);
+}
+
+#define WEFT_ALONE " replica_groups=i64[1,1]{0}"
+constexpr Sample kGatherSamples[] = {{"T[2,3] all_gather_dim=1" WEFT_ALONE}, {"T[131] all_gather_dim=0" WEFT_ALONE}};
+constexpr Sample kReduceSamples[] = {{"T[2,3]" WEFT_ALONE " reducer=sum"}, {"T[131]" WEFT_ALONE " reducer=max"}};
+constexpr Sample kToAllSamples[] = {{"T[2,3] split_dimension=1 concat_dimension=0 split_count=1" WEFT_ALONE},
+                                    {"T[131] split_dimension=0 concat_dimension=0 split_count=1" WEFT_ALONE}};
+constexpr Sample kBroadcastSamples[] = {{"T[2,3]" WEFT_ALONE}, {"T[0]" WEFT_ALONE}};
+constexpr Sample kScatterSamples[] = {{"T[2,3] scatter_dimension=0" WEFT_ALONE " reducer=sum"},
+                                      {"T[131] scatter_dimension=0" WEFT_ALONE " reducer=min"}};
+#undef WEFT_ALONE
+
+// Members differ by their attributes alone.
+constexpr OpDef Collective(std::string_view name, std::string_view doc, std::span<const OperandDef> operands,
+                           std::span<const AttrDef> attrs, ExpandFn expand, std::span<const Sample> samples) {
+  return {.name = name,
+          .c_name = name,
+          .kind = Kind::kComposite,
+          .doc = doc,
+          .operands = operands,
+          .attrs = attrs,
+          .results = kResults,
+          .infer = InferOwn,
+          .expand = expand,
+          .lowering = Lowering::kExpand,
+          .stablehlo = StableHlo,
+          .samples = samples,
+          .tolerance = kExact,
+          .absent = kStableHloComposite,
+          .exported = false,
+          .rounds_once = true};
+}
+
+}  // namespace
+
+constinit const OpDef kOp_all_gather =
+    Collective("all_gather", "The shares of a group's processes side by side. One process has all: the operands.",
+               kMany, kGatherAttrs, ExpandOwn, kGatherSamples);
+constinit const OpDef kOp_all_reduce =
+    Collective("all_reduce", "The shares of a group's processes combined. One process has all: the operands.", kMany,
+               kReduceAttrs, ExpandOwn, kReduceSamples);
+constinit const OpDef kOp_all_to_all =
+    Collective("all_to_all", "A piece of each process's share. One process has all: the operands.", kMany, kToAllAttrs,
+               ExpandOwn, kToAllSamples);
+constinit const OpDef kOp_collective_broadcast =
+    Collective("collective_broadcast", "The share of a group's first process; zeros for who is in no group.", kOne,
+               kBroadcastAttrs, ExpandBroadcast, kBroadcastSamples);
+constinit const OpDef kOp_reduce_scatter =
+    Collective("reduce_scatter", "This process's piece of the shares combined. One process has all: the operand.", kOne,
+               kScatterAttrs, ExpandOwn, kScatterSamples);
+
+}  // namespace weft::ops
