@@ -46,6 +46,7 @@
 #include "weft_ops.h"
 #include "weft_autodiff.h"
 #include "weft_compile.h"
+#include "weft_function.h"
 #include "weft_checkpoint.h"
 #include "weft_cache.h"
 #include "weft_metrics.h"

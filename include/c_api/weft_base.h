@@ -52,6 +52,10 @@ typedef struct weft_tree weft_tree;
 typedef struct weft_checkpoint_reader weft_checkpoint_reader;
 /* The compile cache of a context. Since 1.0. */
 typedef struct weft_cache weft_cache;
+/* A traced, typed program as a value: parameters in, results out. Immutable. What its body used of the tensors around
+ * it are its captures, parameters behind its inputs. Since 1.1.
+ */
+typedef struct weft_function weft_function;
 /* The table of weft_table.h. */
 typedef struct weft_api_v1 weft_api_v1;
 

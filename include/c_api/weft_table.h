@@ -11,6 +11,7 @@
 #include "weft_ops.h"
 #include "weft_autodiff.h"
 #include "weft_compile.h"
+#include "weft_function.h"
 #include "weft_checkpoint.h"
 #include "weft_cache.h"
 #include "weft_metrics.h"
@@ -167,6 +168,23 @@ struct weft_api_v1 {
   weft_error* (*split)(weft_context* ctx, weft_tensor* x, const int64_t* sizes, size_t size_count, int64_t axis, weft_tensor** outputs);
   weft_error* (*chunk)(weft_context* ctx, weft_tensor* x, int64_t chunks, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
   weft_error* (*unstack)(weft_context* ctx, weft_tensor* x, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*function_begin)(weft_context* ctx, const char* name, size_t name_length, const weft_tensor_info* inputs, size_t input_count, weft_context** out_body, weft_tensor** out_parameters);
+  weft_error* (*function_end)(weft_context* body, weft_tensor* const* results, size_t result_count, weft_function** out);
+  weft_error* (*function_abandon)(weft_context* body);
+  weft_error* (*function_trace)(weft_context* ctx, const char* name, size_t name_length, const weft_tensor_info* inputs, size_t input_count, weft_trace_fn trace, void* user_data, size_t result_capacity, weft_function** out);
+  weft_error* (*function_call)(weft_context* ctx, weft_function* function, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*function_name)(weft_function* function, weft_blob** out);
+  weft_error* (*function_inputs)(weft_function* function, weft_tensor_info* out, size_t capacity, size_t* out_count);
+  weft_error* (*function_results)(weft_function* function, weft_tensor_info* out, size_t capacity, size_t* out_count);
+  weft_error* (*function_captures)(weft_function* function, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*function_text)(weft_function* function, weft_text_format format, weft_blob** out);
+  void (*function_retain)(weft_function* function);
+  void (*function_release)(weft_function* function);
+  weft_error* (*while_)(weft_context* ctx, weft_function* condition, weft_function* body, weft_tensor* const* carried, size_t count, weft_tensor** outputs);
+  weft_error* (*if_)(weft_context* ctx, weft_tensor* pred, weft_function* true_branch, weft_function* false_branch, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*case_)(weft_context* ctx, weft_tensor* index, weft_function* const* branches, size_t branch_count, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*for_)(weft_context* ctx, weft_tensor* count, weft_function* body, weft_tensor* const* carried, size_t carried_count, const weft_for_options* options, weft_tensor** outputs);
+  weft_error* (*scan)(weft_context* ctx, weft_function* body, weft_tensor* const* carried, size_t carried_count, weft_tensor* const* scanned, size_t scanned_count, const weft_scan_options* options, weft_tensor** outputs, size_t capacity, size_t* out_count);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

@@ -51,21 +51,21 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_host(weft_context* ctx, weft
 /* A scalar of a float dtype, rounded. A run-time argument: other values later compile nothing new. For a factor, a
  * learning rate.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_f64(weft_context* ctx, weft_dtype dtype, double value,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* A scalar of an integer, bool or float dtype. INVALID_ARGUMENT if the value does not fit. A run-time argument.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_i64(weft_context* ctx, weft_dtype dtype, int64_t value,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* The same with a number that may be beyond INT64_MAX, which WEFT_U64 and floats from bf16 up hold.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_u64(weft_context* ctx, weft_dtype dtype, uint64_t value,
     weft_tensor** out) WEFT_NOEXCEPT;

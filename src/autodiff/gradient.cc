@@ -371,8 +371,11 @@ absl::StatusOr<std::vector<Value>> OpGradient(Builder& b, OpGradientCall call) {
 }
 
 absl::StatusOr<Ref<const ir::Function>> RegionGradient(const ir::Function& region, std::span<const bool> wanted) {
+  std::string key = "gradient ";
+  for (const bool one : wanted) key += one ? '1' : '0';
+  if (Ref<const ir::Function> known = region.Derived(key)) return known;
   // The sweep marks what it walks, and the region is shared.
-  const Ref<const ir::Function> copy = ir::CopyFunction(region);
+  const Ref<const ir::Function> copy = ir::OwnNodes(region);
   std::vector<Value> parameters(copy->parameters().begin(), copy->parameters().end());
   std::vector<Value> wrt, outputs, seeds;
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -391,7 +394,9 @@ absl::StatusOr<Ref<const ir::Function>> RegionGradient(const ir::Function& regio
     if (!gradients[i]) gradients[i] = ops::FullLike(b, wrt[i], 0.0);
   }
   WEFT_RETURN_IF_ERROR(b.status());
-  return ir::Function::Create(absl::StrCat(region.name(), ".gradient"), std::move(parameters), std::move(gradients));
+  Ref<const ir::Function> made =
+      ir::Function::Create(absl::StrCat(region.name(), ".gradient"), std::move(parameters), std::move(gradients));
+  return region.Derive(std::move(key), ir::Intern(std::move(made)));
 }
 
 }  // namespace weft::autodiff

@@ -19,6 +19,12 @@ absl::Status SaysWhatIsLeft(const absl::Status& status) {
 
 }  // namespace
 
+absl::StatusOr<bool> weft::c_api::IsStableHlo(weft_text_format format) {
+  if (format == WEFT_TEXT_STABLEHLO) return true;
+  if (format == WEFT_TEXT_IR) return false;
+  return UserError("format is ", static_cast<int>(format), "; it is WEFT_TEXT_IR (0) or WEFT_TEXT_STABLEHLO (1)");
+}
+
 extern "C" {
 
 weft_error* weft_sync(weft_context* ctx, weft_device* device, weft_event** out_event) noexcept {
@@ -26,7 +32,8 @@ weft_error* weft_sync(weft_context* ctx, weft_device* device, weft_event** out_e
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(SaysWhatIsLeft(context->BeforeWork()));
     WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, context->engine()));
-    absl::StatusOr<Ref<Event>> event = context->WithPressure(0, [&] { return context->engine().Sync(place); });
+    absl::StatusOr<Ref<Event>> event =
+        context->WithPressure(0, [&] { return context->engine().Sync(context->where(place)); });
     WEFT_RETURN_IF_ERROR(SaysWhatIsLeft(event.status()));
     return MakeEvent(*context, *std::move(event), out_event);
   });
@@ -55,7 +62,7 @@ weft_error* weft_compile(weft_context* ctx, weft_device* device, weft_tensor* co
     lazy::Engine& engine = context->engine();
     const bool wait = out_event == nullptr;
     WEFT_ASSIGN_OR_RETURN(Ref<Event> event, context->WithPressure(0, [&] {
-      return count == 0 ? engine.CompileSync(place, wait) : engine.CompileEval(list, wait);
+      return count == 0 ? engine.CompileSync(context->where(place), wait) : engine.CompileEval(list, wait);
     }));
     return MakeEvent(*context, std::move(event), out_event);
   });
@@ -68,10 +75,8 @@ weft_error* weft_program_text(weft_context* ctx, weft_tensor* const* tensors, si
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     TensorList list;
     WEFT_RETURN_IF_ERROR(GetTensors(tensors, count, "tensors", &list));
-    if (format != WEFT_TEXT_IR && format != WEFT_TEXT_STABLEHLO) {
-      return UserError("format is ", static_cast<int>(format), "; it is WEFT_TEXT_IR (0) or WEFT_TEXT_STABLEHLO (1)");
-    }
-    const auto wanted = format == WEFT_TEXT_IR ? lazy::Engine::TextFormat::kIr : lazy::Engine::TextFormat::kStableHlo;
+    WEFT_ASSIGN_OR_RETURN(const bool stablehlo, IsStableHlo(format));
+    const auto wanted = stablehlo ? lazy::Engine::TextFormat::kStableHlo : lazy::Engine::TextFormat::kIr;
     WEFT_ASSIGN_OR_RETURN(std::string text, context->engine().GraphText(list, wanted));
     return MakeBlob(std::move(text), out);
   });

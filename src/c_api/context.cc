@@ -149,6 +149,14 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   return context;
 }
 
+Ref<Context> Context::OfBody(Context& around, Ref<lazy::Frame> frame) {
+  auto body = Ref<Context>(new Context);
+  body->engine_ = around.engine_;
+  body->root_ = Ref<Context>::Share(&around.root());
+  body->frame_ = std::move(frame);
+  return body;
+}
+
 absl::Status Context::Usable() const { return engine_->services().CheckProcess(); }
 
 absl::Status Context::BeforeWork() {
@@ -160,6 +168,7 @@ absl::Status Context::BeforeWork() {
 }
 
 absl::Status Context::InBackground(std::function<void()> work) {
+  if (root_ != nullptr) return root_->InBackground(std::move(work));
   engine_->services().StartsWork();
   MutexLock lock(mutex_);
   std::erase_if(background_, [](Background& old) {
@@ -187,6 +196,10 @@ absl::Status Context::InBackground(std::function<void()> work) {
 
 Context::~Context() {
   if (engine_ == nullptr) return;
+  if (frame_ != nullptr) {
+    engine_->AbandonFunction(*frame_);
+    return;
+  }
   if (!Usable().ok()) {
     for (Background& old : background_) old.thread.detach();
     (void)engine_.Release();  // its threads are not here to be joined: it stays

@@ -14,7 +14,7 @@
 #include "src/lazy/engine.h"
 #include "src/runtime/fork.h"
 #include "src/runtime/mutex.h"
-#include "weft_base.h"
+#include "weft_compile.h"
 
 namespace weft {
 class CompileCacheStore;
@@ -95,11 +95,17 @@ class LogState {
 class Context final : public RefCounted {
  public:
   static absl::StatusOr<Ref<Context>> Create(const weft_context_options& options);
+  // What records into a function's body. In everything else it is the context that it was begun in, which it keeps; when it
+  // goes, a body that has not ended is abandoned.
+  static Ref<Context> OfBody(Context& around, Ref<lazy::Frame> frame);
 
-  lazy::Engine& engine() { return *engine_; }
-  const Settings& settings() const { return settings_; }
+  lazy::Engine& engine() const { return *engine_; }
+  const Settings& settings() const { return root().settings_; }
   // Null if compiled programs are not kept on disk.
-  const std::shared_ptr<CompileCacheStore>& cache() const { return cache_; }
+  const std::shared_ptr<CompileCacheStore>& cache() const { return root().cache_; }
+  // Null: the program.
+  lazy::Frame* frame() const { return frame_.get(); }
+  lazy::Where where(Device* device = nullptr) const { return {device, frame_.get()}; }
   Device* device(size_t i = 0) const { return engine_->devices()[i]; }
 
   // FAILED_PRECONDITION in the child of a fork if the context had threads; CANCELLED once after weft_cancel. Called before
@@ -109,7 +115,7 @@ class Context final : public RefCounted {
   absl::Status Usable() const;
   void Cancel() { engine_->services().Cancel(); }
 
-  LogState& log() { return *log_; }
+  LogState& log() { return *root().log_; }
 
   // Runs work on a thread of its own (asynchronous saves); the context's end waits for it.
   absl::Status InBackground(std::function<void()> work);
@@ -118,18 +124,16 @@ class Context final : public RefCounted {
   template <typename Work>
   auto WithPressure(uint64_t bytes, Work&& work) {
     auto first = work();
-    if (first.ok() || pressure_ == nullptr || !IsExhausted(first)) return first;
-    return AskForMemory(bytes) ? work() : std::move(first);
+    if (first.ok() || root().pressure_ == nullptr || !IsExhausted(first)) return first;
+    return root().AskForMemory(bytes) ? work() : std::move(first);
   }
   // In the child of a fork what is pinned by threads that did not come along stays so.
   bool IsOfThisProcess() const { return made_in_ == ForkGeneration(); }
 
  private:
   Context() = default;
-  bool AskForMemory(uint64_t bytes) const {
-    const CallingOut out;
-    return pressure_(pressure_data_, bytes) != 0;
-  }
+  const Context& root() const { return root_ != nullptr ? *root_ : *this; }
+  Context& root() { return root_ != nullptr ? *root_ : *this; }
   // The last handle is gone: waits for everything. Afterwards only releases work.
   ~Context() override;
   static bool IsExhausted(const absl::Status& status) { return status.code() == absl::StatusCode::kResourceExhausted; }
@@ -138,13 +142,15 @@ class Context final : public RefCounted {
     return IsExhausted(result.status());
   }
 
-  bool AskForMemory(uint64_t bytes) {
+  bool AskForMemory(uint64_t bytes) const {
     const CallingOut out;
     return pressure_(pressure_data_, bytes) != 0;
   }
 
   const uint64_t made_in_ = ForkGeneration();
   Ref<lazy::Engine> engine_;
+  Ref<Context> root_;       // of a body: everything below is its
+  Ref<lazy::Frame> frame_;  // of a body
   Settings settings_;
   std::shared_ptr<CompileCacheStore> cache_;
   // Whom the cache's warnings go through; null before the engine exists and once this context is gone.
@@ -187,6 +193,8 @@ struct HandleTraits<weft_device> {
 
 // The device of an optional parameter: NULL = the engine's first.
 absl::StatusOr<Device*> DeviceOr(weft_device* device, lazy::Engine& engine);
+// Where a context's calls make something of such a parameter: NULL = the body's device, in the program the first.
+absl::StatusOr<lazy::Where> WhereOf(const Context& context, weft_device* device);
 
 // A tensor parameter: a poisoned one gives the failure it stands for.
 absl::StatusOr<Pin<lazy::Tensor>> GetTensor(const weft_tensor* tensor, std::string_view parameter);
@@ -209,12 +217,17 @@ class TensorList {
   std::vector<lazy::Tensor*> pointers_;
 };
 absl::Status GetTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter, TensorList* out);
+// The same where NULL stands for an absent one.
+absl::Status GetOptionalTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter, TensorList* out);
 // Checks of what a caller says of a tensor to be made: the dtype computes, the shape's bytes can be counted.
 absl::StatusOr<DType> CheckedDType(uint32_t dtype);
 absl::StatusOr<int64_t> CheckedBytes(DType dtype, const int64_t* dims, size_t rank);
 
 absl::Status MakeTensor(Ref<lazy::Tensor> tensor, weft_tensor** out);
 weft_tensor* MakePoison(absl::Status status);
+
+// Whether the format is StableHLO, otherwise Weft's own; an error for any other number.
+absl::StatusOr<bool> IsStableHlo(weft_text_format format);
 
 // What the thread's next recorded operation takes as its position; set by scopes.
 ir::Location CurrentLocation();

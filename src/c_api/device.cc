@@ -15,6 +15,12 @@ absl::StatusOr<Device*> DeviceOr(weft_device* device, lazy::Engine& engine) {
   return object->device;
 }
 
+absl::StatusOr<lazy::Where> WhereOf(const Context& context, weft_device* device) {
+  if (device == nullptr) return context.where();
+  WEFT_ASSIGN_OR_RETURN(Device * found, DeviceOr(device, context.engine()));
+  return context.where(found);
+}
+
 namespace {
 
 absl::Status MakeDevice(Context& context, Device* device, weft_device** out) {

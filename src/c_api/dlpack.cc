@@ -94,7 +94,8 @@ absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> 
   const size_t size = static_cast<size_t>(BytesOf(dtype));
   const bool aligned = reinterpret_cast<uintptr_t>(data) % size == 0;
   Ref<lazy::Tensor> tensor;
-  if (bytes > 0 && aligned && IsCompact(t)) {
+  // In a function's body it becomes a literal.
+  if (bytes > 0 && aligned && IsCompact(t) && context->frame() == nullptr) {
     auto owner = std::make_shared<ForeignOwner>(std::move(finish));
     WEFT_ASSIGN_OR_RETURN(
         tensor, engine.Adopt(context->device(), dtype, dims, data, [owner] { owner->Released(); }, CurrentLocation()));
@@ -114,7 +115,7 @@ absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> 
     source = dense;
   }
   WEFT_ASSIGN_OR_RETURN(tensor, context->WithPressure(bytes, [&] {
-    return engine.FromHost(context->device(), dtype, dims, source, CurrentLocation());
+    return engine.FromHost(context->where(), dtype, dims, source, CurrentLocation());
   }));
   WEFT_RETURN_IF_ERROR(MakeTensor(std::move(tensor), out));
   finish();

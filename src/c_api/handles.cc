@@ -184,6 +184,7 @@ std::string_view NameOf(HandleType type) {
     case HandleType::kWriter: return "weft_checkpoint_writer";
     case HandleType::kReader: return "weft_checkpoint_reader";
     case HandleType::kCache: return "weft_cache";
+    case HandleType::kFunction: return "weft_function";
   }
   return "nothing";
 }

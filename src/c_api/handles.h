@@ -35,6 +35,7 @@ enum class HandleType : uint8_t {
   kWriter,
   kReader,
   kCache,
+  kFunction,
   kPoison,  // a tensor that stands for a failure: looks like one to the caller
 };
 std::string_view NameOf(HandleType type);

@@ -204,7 +204,7 @@ void OpCall::CheckPresent(uint64_t present, uint64_t known) {
 }
 
 // Inlined, because recording is a hot path.
-ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status OpCall::RunAt(const lazy::Where& where, lazy::Tensors* results) {
+ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status OpCall::RunAt(Device* device, lazy::Tensors* results) {
   if (!status_.ok()) {
     for (size_t i = 0; i < before_failure_; ++i) WEFT_RETURN_IF_ERROR(CheckOperand(i));
     return status_;
@@ -214,10 +214,10 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status OpCall::RunAt(const lazy::Where
   while (count > 0 && operands_[count - 1] == nullptr) --count;
   const auto find = [&] { return FindOperands(count, context_->engine()); };
   return context_->engine().Record(op_, {operands_.data(), count}, find, std::move(attrs_), CurrentLocation(), results,
-                                   where, regions_);
+                                   context_->where(device), regions_);
 }
 
-absl::Status OpCall::Run(lazy::Tensors* results) { return RunAt({}, results); }
+absl::Status OpCall::Run(lazy::Tensors* results) { return RunAt(nullptr, results); }
 
 absl::Status OpCall::Record(std::initializer_list<weft_tensor**> outs) {
   for (weft_tensor** out : outs) {

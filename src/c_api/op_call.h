@@ -72,7 +72,7 @@ class OpCall {
   static lazy::Tensor* Unfound(weft_tensor* tensor) { return reinterpret_cast<lazy::Tensor*>(tensor); }
   weft_tensor* HandleAt(size_t i) const { return reinterpret_cast<weft_tensor*>(operands_[i]); }
   absl::Status Run(lazy::Tensors* results);
-  absl::Status RunAt(const lazy::Where& where, lazy::Tensors* results);
+  absl::Status RunAt(Device* device, lazy::Tensors* results);
   absl::Status CheckOperand(size_t i) const;
   absl::Status BadOperand(size_t i) const;
   absl::Status Bad(size_t at, std::string_view what);

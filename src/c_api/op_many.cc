@@ -114,7 +114,7 @@ weft_error* weft_op_apply_many(weft_context* ctx, const weft_op_call* calls, siz
       }
       return absl::OkStatus();
     };
-    const absl::Status status = engine.RecordMany(recorded, find, CurrentLocation(), &failed);
+    const absl::Status status = engine.RecordMany(recorded, find, CurrentLocation(), &failed, context->frame());
     if (!status.ok()) return AtCall(failed, status);
     std::vector<Ref<lazy::Tensor>> results;
     std::vector<weft_tensor_info> described;

@@ -76,19 +76,6 @@ absl::Status Apply(const Applied& applied, weft_tensor** outputs, weft_tensor_in
   return call.RecordInto(outputs, infos, capacity, out_count, applied.device);
 }
 
-// Of one list of weft_op_vjp; NULL where something is absent.
-absl::Status GetOptionalTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter,
-                                TensorList* out) {
-  if (count > 0 && tensors == nullptr) return NullArgument(parameter);
-  out->Reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    const Pin<lazy::Tensor> found = Find(tensors[i]);
-    if (!found && tensors[i] != nullptr) return NoTensor(tensors[i], absl::StrCat(parameter, "[", i, "]"));
-    out->Add(tensors[i] != nullptr ? found.Share() : nullptr);
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 }  // namespace weft::c_api
 

@@ -43,6 +43,18 @@ absl::Status GetTensors(weft_tensor* const* tensors, size_t count, std::string_v
   return absl::OkStatus();
 }
 
+absl::Status GetOptionalTensors(weft_tensor* const* tensors, size_t count, std::string_view parameter,
+                                TensorList* out) {
+  if (count > 0 && tensors == nullptr) return NullArgument(parameter);
+  out->Reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    const Pin<lazy::Tensor> found = Find(tensors[i]);
+    if (!found && tensors[i] != nullptr) return NoTensor(tensors[i], absl::StrCat(parameter, "[", i, "]"));
+    out->Add(tensors[i] != nullptr ? found.Share() : nullptr);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status MakeTensor(Ref<lazy::Tensor> tensor, weft_tensor** out) {
   WEFT_ASSIGN_OR_RETURN(*out, Make<weft_tensor>(std::move(tensor)));
   return absl::OkStatus();
@@ -139,7 +151,7 @@ weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_d
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->BeforeWork());
-    WEFT_ASSIGN_OR_RETURN(Device * place, DeviceOr(device, context->engine()));
+    WEFT_ASSIGN_OR_RETURN(const lazy::Where place, WhereOf(*context, device));
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
     WEFT_ASSIGN_OR_RETURN(int64_t bytes, CheckedBytes(type, dims, rank));
     const std::span<const int64_t> shape(dims, rank);
@@ -163,7 +175,8 @@ weft_error* weft_tensor_from_f64(weft_context* ctx, weft_dtype dtype, double val
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
     if (!IsFloat(type))
       return UserError("weft_tensor_from_f64: dtype ", NameOf(type), " is no float; use weft_tensor_from_i64");
-    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, context->engine().Scalar(nullptr, type, value, CurrentLocation()));
+    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor,
+                          context->engine().Scalar(context->where(), type, value, CurrentLocation()));
     return MakeTensor(std::move(tensor), out);
   });
 }
@@ -175,7 +188,7 @@ weft_error* weft_tensor_from_i64(weft_context* ctx, weft_dtype dtype, int64_t va
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
     if (!Fits(type, value)) return UserError("weft_tensor_from_i64: ", value, " does not fit ", NameOf(type));
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor,
-                          context->engine().ScalarInt(nullptr, type, value, CurrentLocation()));
+                          context->engine().ScalarInt(context->where(), type, value, CurrentLocation()));
     return MakeTensor(std::move(tensor), out);
   });
 }
@@ -192,10 +205,10 @@ weft_error* weft_tensor_from_u64(weft_context* ctx, weft_dtype dtype, uint64_t v
     const FloatScope floats;
     HostTensor number(type, {});
     number.SetUnsigned(0, value);
-    WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor,
-                          IsFloat(type)
-                              ? context->engine().Scalar(nullptr, type, number.GetDouble(0), CurrentLocation())
-                              : context->engine().ScalarInt(nullptr, type, number.GetInt(0), CurrentLocation()));
+    WEFT_ASSIGN_OR_RETURN(
+        Ref<lazy::Tensor> tensor,
+        IsFloat(type) ? context->engine().Scalar(context->where(), type, number.GetDouble(0), CurrentLocation())
+                      : context->engine().ScalarInt(context->where(), type, number.GetInt(0), CurrentLocation()));
     return MakeTensor(std::move(tensor), out);
   });
 }

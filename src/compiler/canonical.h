@@ -13,7 +13,7 @@ namespace weft::compiler {
 // In: operation names, attributes, types, operand numbers, literals' contents, regions, extras, arguments' roles, outputs
 // and the donation pattern. Out: values of inputs and scalars, buffer identities, node ids, positions.
 void AppendCanonical(const Trace& trace, std::string* out);
-// The same for a finished function, as regions hold them. Depth of nesting is bounded by ir::kMaxRegionDepth.
+// The same for a function alone.
 void AppendCanonical(const ir::Function& function, std::string* out);
 
 }  // namespace weft::compiler

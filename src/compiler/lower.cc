@@ -31,13 +31,14 @@ ir::Module BuildModule(const Trace& trace) {
     return Trace::IsArgument(reference) ? parameters[index] : values[index];
   };
   // Passes mark what they walk: the module shares no node with the recording.
+  ir::FunctionCopier copier;
   std::vector<Ref<const ir::Function>> regions;
   const Trace::Reference* operand = trace.operands.data();
   for (const ir::Node* node : trace.nodes) {
     ir::Values operands;
     for (size_t i = 0; i < node->operands().size(); ++i) operands.push_back(resolve(*operand++));
     regions.clear();
-    for (const Ref<const ir::Function>& region : node->regions()) regions.push_back(ir::CopyFunction(*region));
+    for (const Ref<const ir::Function>& region : node->regions()) regions.push_back(copier.Copy(*region));
     Ref<const ir::Node> copy = ir::CopyNode(*node, std::move(operands), regions);
     for (uint32_t i = 0; i < node->results().size(); ++i) values.push_back({copy, i});
   }

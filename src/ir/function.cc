@@ -1,10 +1,19 @@
 // Finding and ordering the nodes of a function.
 #include "src/ir/function.h"
-#include "src/runtime/hash_map.h"
 
 #include <algorithm>
 
+#include "src/ir/code.h"
+#include "src/ir/op_def.h"
+#include "src/runtime/hash_map.h"
+
 namespace weft::ir {
+namespace {
+
+// Where counting nodes stops.
+constexpr uint64_t kMostNodes = uint64_t{1} << 40;
+
+}  // namespace
 
 std::vector<const Node*> Reachable(std::span<const Value> values, bool (*stop)(const Node&)) {
   const Walk walk;
@@ -35,13 +44,116 @@ Ref<const Function> Function::Create(std::string name, std::vector<Value> parame
     parameter_nodes.insert(parameter.node.get());
     function->nodes_.push_back(parameter.node.get());
   }
+  HashSet<const Function*> carried;
   for (const Node* node : Reachable(function->results_)) {
     if (!parameter_nodes.contains(node)) function->nodes_.push_back(node);
     for (const Ref<const Function>& region : node->regions()) {
-      if (region != nullptr) function->depth_ = std::max(function->depth_, region->depth() + 1);
+      if (region == nullptr) continue;
+      function->depth_ = std::max(function->depth_, region->depth() + (node->op().calls ? 0 : 1));
+      function->size_ = std::min(kMostNodes, function->size_ + region->size());
+      if (carried.insert(region.get()).second) function->callees_.push_back(region.get());
     }
   }
+  function->size_ = std::min(kMostNodes, function->size_ + function->nodes_.size());
   return Ref<const Function>(function);
+}
+
+Ref<const Function> Function::Derived(std::string_view key) const {
+  MutexLock lock(mutex_);
+  for (const auto& [known, function] : derived_) {
+    if (known == key) return function;
+  }
+  return nullptr;
+}
+
+Ref<const Function> Function::Derive(std::string key, Ref<const Function> made) const {
+  // Itself would keep it for ever.
+  if (made.get() == this) return made;
+  MutexLock lock(mutex_);
+  for (const auto& [known, function] : derived_) {
+    if (known == key) return function;
+  }
+  return derived_.emplace_back(std::move(key), std::move(made)).second;
+}
+
+// --- Equal functions -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+struct Interned {
+  Mutex mutex;
+  // By their bytes; who has no references any more is on the way out.
+  HashMap<std::string, const Function*> functions ABSL_GUARDED_BY(mutex);
+};
+// Never torn down: tensors may go after main has returned.
+Interned& Table() {
+  static Interned* const table = new Interned();
+  return *table;
+}
+
+}  // namespace
+
+Ref<const Function> Intern(Ref<const Function> function) {
+  if (function->interned_) return function;
+  std::string code;
+  CodeWriter(&code, CodeWriter::Functions::kByAddress).Body(*function);
+  Interned& table = Table();
+  MutexLock lock(table.mutex);
+  auto [found, added] = table.functions.try_emplace(code, function.get());
+  if (!added) {
+    if (found->second->TryAddRef()) return Ref<const Function>(found->second);
+    found->second = function.get();
+  }
+  function->code_ = std::move(code);
+  function->interned_ = true;
+  return function;
+}
+
+Function::~Function() {
+  if (!interned_) return;
+  Interned& table = Table();
+  MutexLock lock(table.mutex);
+  const auto found = table.functions.find(code_);
+  if (found != table.functions.end() && found->second == this) table.functions.erase(found);
+}
+
+void Function::Destroy(const Function* function) {
+  constinit static thread_local const Function* waiting = nullptr;
+  constinit static thread_local bool busy = false;
+  function->next_dead_ = std::exchange(waiting, function);
+  if (busy) return;
+  busy = true;
+  while (waiting != nullptr) {
+    const Function* next = std::exchange(waiting, waiting->next_dead_);
+    delete next;
+  }
+  busy = false;
+}
+
+// --- Functions within functions ------------------------------------------------------------------------------------------
+
+std::vector<const Function*> CalleesFirst(const Function& function, absl::FunctionRef<bool(const Function&)> wanted) {
+  std::vector<const Function*> ordered;
+  HashSet<const Function*> seen;
+  std::vector<std::pair<const Function*, size_t>> stack;  // with the next callee to look at
+  const auto enter = [&](const Function& f) {
+    if (wanted(f) && seen.insert(&f).second) stack.emplace_back(&f, 0);
+  };
+  enter(function);
+  while (!stack.empty()) {
+    auto& [at, next] = stack.back();
+    if (next < at->callees().size()) {
+      enter(*at->callees()[next++]);
+      continue;
+    }
+    ordered.push_back(at);
+    stack.pop_back();
+  }
+  return ordered;
+}
+
+std::vector<const Function*> CalleesFirst(const Function& function) {
+  return CalleesFirst(function, [](const Function&) { return true; });
 }
 
 }  // namespace weft::ir

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "src/ir/node.h"
+#include "src/runtime/mutex.h"
 
 namespace weft::ir {
 
@@ -35,19 +37,50 @@ class Function final : public RefCounted {
   std::span<const Value> parameters() const { return parameters_; }
   std::span<const ParameterInfo> parameter_infos() const { return infos_; }
   std::span<const Value> results() const { return results_; }
-  // How deep regions nest: 0 without any.
+  // How deep regions nest: 0 without any. Calls do not count: they are written out, one function after the other.
   int depth() const { return depth_; }
+  // The functions that its nodes carry, each once, in order of first use.
+  std::span<const Function* const> callees() const { return callees_; }
+  // Nodes when all calls are written out.
+  uint64_t size() const { return size_; }
+
+  // What was made of it before under this key, a gradient say; null if nothing was. Kept as long as it. Thread rule: any thread.
+  Ref<const Function> Derived(std::string_view key) const;
+  // Keeps it, or gives back what another thread has kept meanwhile.
+  Ref<const Function> Derive(std::string key, Ref<const Function> made) const;
+
+  // Functions within functions die one after the other.
+  static void Destroy(const Function* function);
   // Topological: operands before users; parameters first, in order.
   std::span<const Node* const> nodes() const { return nodes_; }
 
  private:
+  friend Ref<const Function> Intern(Ref<const Function> function);
+  ~Function() override;
   std::string name_;
   std::vector<Value> parameters_;
   std::vector<ParameterInfo> infos_;
   std::vector<Value> results_;
   std::vector<const Node*> nodes_;
+  std::vector<const Function*> callees_;
   int depth_ = 0;
+  uint64_t size_ = 0;
+  // Written before anybody else has the function.
+  mutable bool interned_ = false;
+  mutable std::string code_;
+  mutable const Function* next_dead_ = nullptr;
+  mutable Mutex mutex_;
+  mutable std::vector<std::pair<std::string, Ref<const Function>>> derived_ ABSL_GUARDED_BY(mutex_);
 };
+
+// The function and all that it carries at any depth, each once, callees before callers; those that `wanted` refuses, and what
+// only they carry, are left out.
+std::vector<const Function*> CalleesFirst(const Function& function, absl::FunctionRef<bool(const Function&)> wanted);
+std::vector<const Function*> CalleesFirst(const Function& function);
+
+// The one object for all functions of this process that compute the same, but for names and positions, which are those of the
+// first; itself if it is that one. What it carries must be such objects. Thread rule: any thread.
+Ref<const Function> Intern(Ref<const Function> function);
 
 struct Regions {
   std::vector<Ref<const Function>> functions;

@@ -10,19 +10,17 @@
 
 #include "absl/status/statusor.h"
 #include "src/ir/attr.h"
+#include "src/ir/node.h"
 #include "src/ir/type.h"
 #include "src/runtime/ref.h"
 
 namespace weft::ir {
 
-struct OpDef;
-class Function;
-class Node;
-struct Value;
 class Builder;
 class ScalarBuilder;  // ir/scalar.h
 struct ScalarValue;
 class StableHloWriter;  // ir/stablehlo.h
+class StableHloOp;      // ir/stablehlo_read.h
 
 // Sets of element types, for operand rules.
 using TypeSet = uint32_t;
@@ -138,6 +136,8 @@ struct IndexCall {
 using IndexFn = absl::Status (*)(const IndexCall& call);
 
 using StableHloFn = void (*)(const Node& node, StableHloWriter& writer);
+// The way back: an operation of StableHLO text as ours, on the builder of the call, where mistakes stick.
+using StableHloReadFn = Values (*)(StableHloOp& op);
 
 // How a backend without special knowledge of the operation runs it. Of a composite: kScalar and kKernel where its own code
 // beats the expansion (a backend that has neither expands all the same), kExpand where fusion makes the expansion as good.
@@ -212,6 +212,7 @@ struct OpDef {
   ReferenceFn reference = nullptr;
   IndexFn indices = nullptr;        // null: nothing can be out of range
   StableHloFn stablehlo = nullptr;  // null: the generic form with the schema's attributes
+  StableHloReadFn read = nullptr;   // null: attributes by the schema's names, functions for regions
   std::span<const Sample> samples;
   Tolerance tolerance;
   std::span<const Absent> absent;
@@ -226,6 +227,7 @@ struct OpDef {
   bool cheap_again = false;
   // The result is the operand's bytes in their order: nothing needs to run where it has memory of its own.
   bool alias = false;
+  bool calls = false;      // its region is written out in its place, or made once for several
   bool parameter = false;  // a function's argument: stands in its list of parameters and nowhere else
   bool opaque = false;     // passes neither merge nor fold it
 };

@@ -56,6 +56,7 @@ class Parser {
   const std::string_view text_;
   const OpLookup lookup_;
   size_t position_ = 0;
+  absl::flat_hash_map<std::string, Ref<const Function>> callees_;
 };
 
 absl::Status Parser::ExpectedAt(size_t position, std::string_view what) const {
@@ -458,7 +459,13 @@ absl::Status Parser::ParseNode(Names& names, int depth) {
   Attrs attrs;
   if (Take("{")) WEFT_RETURN_IF_ERROR(ParseAttributes(*op, attrs));
   std::unique_ptr<Regions> regions;
-  if (TakeWord("regions")) {
+  if (op->calls) {
+    WEFT_RETURN_IF_ERROR(Need("@"));
+    const size_t callee_start = position_;
+    const auto callee = callees_.find(Word());
+    if (callee == callees_.end()) return ExpectedAt(callee_start, "the name of a private function above");
+    regions = std::make_unique<Regions>(Regions{{callee->second}});
+  } else if (TakeWord("regions")) {
     if (depth >= kMaxRegionDepth) return Expected("fewer nested regions");
     WEFT_RETURN_IF_ERROR(Need("{"));
     regions = std::make_unique<Regions>();
@@ -546,9 +553,16 @@ absl::StatusOr<Module> Parser::ParseModule() {
     }
   }
   do {
+    const bool callee = TakeWord("private");
+    const size_t start = (SkipSpace(), position_);
     WEFT_ASSIGN_OR_RETURN(Ref<const Function> function, ParseFunction(0));
-    module.functions.push_back(std::move(function));
+    if (!callee) {
+      module.functions.push_back(std::move(function));
+    } else if (std::string name = function->name(); !callees_.emplace(std::move(name), std::move(function)).second) {
+      return ExpectedAt(start, "a name that no function above has");
+    }
   } while (!AtEnd());
+  if (module.functions.empty()) return Expected("func");
   return module;
 }
 

@@ -116,7 +116,10 @@ class Printer {
  public:
   explicit Printer(const PrintOptions& options) : options_(options) {}
 
-  void PrintFunction(const Function& function, int depth);
+  // `name`: another than its own.
+  void PrintFunction(const Function& function, int depth, std::string_view name = {});
+  // What these and all that they carry call.
+  void PrintCallees(std::span<const Ref<const Function>> functions);
   void PrintLine(const Function& function, const Node& node);
   std::string Take() { return std::move(out_); }
   std::string& out() { return out_; }
@@ -133,6 +136,7 @@ class Printer {
 
   const PrintOptions options_;
   std::string out_;
+  HashMap<const Function*, std::string> symbols_;  // of functions that are called
 };
 
 Printer::Numbers Printer::Number(const Function& function) {
@@ -199,7 +203,10 @@ void Printer::PrintNodeLine(const Node& node, const Numbers& numbers, int depth,
     any = true;
   }
   if (any) out_ += '}';
-  if (!node.regions().empty()) {
+  if (node.op().calls) {
+    const auto callee = symbols_.find(node.regions()[0].get());
+    absl::StrAppend(&out_, " @", callee != symbols_.end() ? callee->second : node.regions()[0]->name());
+  } else if (!node.regions().empty()) {
     out_ += " regions {\n";
     for (const Ref<const Function>& region : node.regions()) {
       if (bodies && depth < kMaxRegionDepth) {
@@ -233,10 +240,11 @@ void Printer::PrintParameter(const Value& parameter, const ParameterInfo& info, 
   PrintTail(*parameter.node);
 }
 
-void Printer::PrintFunction(const Function& function, int depth) {
+void Printer::PrintFunction(const Function& function, int depth, std::string_view name) {
+  if (name.empty()) name = function.name();
   const Numbers numbers = Number(function);
   Indent(depth);
-  absl::StrAppend(&out_, "func @", IsIdentifier(function.name()) ? function.name() : Quote(function.name()), "(");
+  absl::StrAppend(&out_, "func @", IsIdentifier(name) ? std::string(name) : Quote(name), "(");
   for (size_t i = 0; i < function.parameters().size(); ++i) {
     if (i > 0) out_ += ", ";
     PrintParameter(function.parameters()[i], function.parameter_infos()[i], numbers);
@@ -261,6 +269,36 @@ void Printer::PrintFunction(const Function& function, int depth) {
   out_ += '\n';
   Indent(depth);
   out_ += "}\n";
+}
+
+void Printer::PrintCallees(std::span<const Ref<const Function>> functions) {
+  HashSet<const Function*> called, seen;
+  std::vector<const Function*> ordered;
+  HashMap<std::string, int> taken;  // names, and the last number behind them
+  for (const Ref<const Function>& function : functions) {
+    taken.emplace(function->name(), 0);
+    for (const Function* each : CalleesFirst(*function)) {
+      if (!seen.insert(each).second) continue;
+      ordered.push_back(each);
+      for (const Node* node : each->nodes()) {
+        if (node->op().calls) called.insert(node->regions()[0].get());
+      }
+    }
+  }
+  for (const Function* each : ordered) {
+    if (!called.contains(each)) continue;
+    std::string name = IsIdentifier(each->name()) ? each->name() : "function";
+    if (auto [used, fresh] = taken.emplace(name, 0); !fresh) {
+      std::string numbered;
+      do {
+        numbered = absl::StrCat(name, ".", ++used->second);
+      } while (!taken.emplace(numbered, 0).second);
+      name = std::move(numbered);
+    }
+    symbols_.emplace(each, name);
+    out_ += "private ";
+    PrintFunction(*each, 0, name);
+  }
 }
 
 void Printer::PrintLine(const Function& function, const Node& node) { PrintNodeLine(node, Number(function), 0, false); }
@@ -304,12 +342,15 @@ std::string Print(const Module& module, const PrintOptions& options) {
   field("replicas", module.replicas, 1);
   field("partitions", module.partitions, 1);
   if (separator[0] == ',') printer.out() += "}\n";
+  printer.PrintCallees(module.functions);
   for (const Ref<const Function>& function : module.functions) printer.PrintFunction(*function, 0);
   return printer.Take();
 }
 
 std::string Print(const Function& function, const PrintOptions& options) {
   Printer printer(options);
+  const Ref<const Function> functions[] = {Ref<const Function>::Share(&function)};
+  printer.PrintCallees(functions);
   printer.PrintFunction(function, 0);
   return printer.Take();
 }

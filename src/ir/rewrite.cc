@@ -13,8 +13,8 @@ namespace {
 // What became of regions: several nodes may carry one.
 using Rewritten = absl::flat_hash_map<const Function*, Ref<const Function>>;
 
-absl::StatusOr<Ref<const Function>> RewriteAt(const Function& function, RewriteRule rule, int depth, Rewritten& known) {
-  if (depth > kMaxRegionDepth) return InternalError("regions nest deeper than ", kMaxRegionDepth);
+// What the function carries has been rewritten.
+absl::StatusOr<Ref<const Function>> RewriteOne(const Function& function, RewriteRule rule, const Rewritten& known) {
   ValueMap map;
   map.reserve(function.nodes().size());
   bool changed = false;
@@ -32,16 +32,7 @@ absl::StatusOr<Ref<const Function>> RewriteAt(const Function& function, RewriteR
       operands.push_back(operand ? *found : Value());
     }
     std::vector<Ref<const Function>> regions(node->regions().begin(), node->regions().end());
-    for (Ref<const Function>& region : regions) {
-      const auto found = known.find(region.get());
-      if (found != known.end()) {
-        region = found->second;
-        continue;
-      }
-      WEFT_ASSIGN_OR_RETURN(Ref<const Function> rewritten, RewriteAt(*region, rule, depth + 1, known));
-      known.emplace(region.get(), rewritten);
-      region = std::move(rewritten);  // the old one stays with the node
-    }
+    for (Ref<const Function>& region : regions) region = known.at(region.get());  // the old one stays with the node
     b.set_location(node->location());
     Values results = rule(RewriteCall{b, function, *node, operands, regions});
     WEFT_RETURN_IF_ERROR(b.status());
@@ -93,17 +84,25 @@ Ref<const Node> WithOperands(const Node& node, const Values& operands, std::span
 
 namespace {
 
-// Copies what `map` does not bind yet.
-void CopyNodes(const Function& function, ValueMap& map) {
+// Copies what `map` does not bind yet. `copy` says what is carried instead of a function.
+void CopyNodes(const Function& function, absl::FunctionRef<Ref<const Function>(const Ref<const Function>&)> copy,
+               ValueMap& map) {
+  std::vector<Ref<const Function>> regions;
   for (const Node* node : function.nodes()) {
     if (map.Find({Ref<const Node>::Share(node), 0}) != nullptr) continue;
     Values operands;
     for (const Value& operand : node->operands()) operands.push_back(operand ? *map.Find(operand) : Value());
-    std::vector<Ref<const Function>> regions;
-    for (const Ref<const Function>& region : node->regions()) regions.push_back(CopyFunction(*region));
-    const Ref<const Node> copy = CopyNode(*node, std::move(operands), regions);
-    for (uint32_t i = 0; i < node->results().size(); ++i) map.Bind({Ref<const Node>::Share(node), i}, {copy, i});
+    regions.clear();
+    for (const Ref<const Function>& region : node->regions()) regions.push_back(copy(region));
+    const Ref<const Node> made = CopyNode(*node, std::move(operands), regions);
+    for (uint32_t i = 0; i < node->results().size(); ++i) map.Bind({Ref<const Node>::Share(node), i}, {made, i});
   }
+}
+
+std::vector<Value> Mapped(std::span<const Value> values, const ValueMap& map) {
+  std::vector<Value> mapped;
+  for (const Value& value : values) mapped.push_back(*map.Find(value));
+  return mapped;
 }
 
 }  // namespace
@@ -112,26 +111,41 @@ Values Inline(const Function& function, std::span<const Value> arguments) {
   ValueMap map;
   map.reserve(function.nodes().size());
   for (size_t i = 0; i < arguments.size(); ++i) map.Bind(function.parameters()[i], arguments[i]);
-  CopyNodes(function, map);
-  Values results;
-  for (const Value& result : function.results()) results.push_back(*map.Find(result));
-  return results;
+  // Carried functions are immutable and stay what they are.
+  CopyNodes(function, [](const Ref<const Function>& region) { return region; }, map);
+  const std::vector<Value> results = Mapped(function.results(), map);
+  return Values(results.begin(), results.end());
 }
 
-Ref<const Function> CopyFunction(const Function& function) {
+Ref<const Function> OwnNodes(const Function& function) {
   ValueMap map;
   map.reserve(function.nodes().size());
-  CopyNodes(function, map);
-  std::vector<Value> parameters, results;
-  for (const Value& parameter : function.parameters()) parameters.push_back(*map.Find(parameter));
-  for (const Value& result : function.results()) results.push_back(*map.Find(result));
-  return Function::Create(function.name(), std::move(parameters), std::move(results),
+  CopyNodes(function, [](const Ref<const Function>& region) { return region; }, map);
+  return Function::Create(function.name(), Mapped(function.parameters(), map), Mapped(function.results(), map),
                           {function.parameter_infos().begin(), function.parameter_infos().end()});
 }
 
+Ref<const Function> FunctionCopier::Copy(const Function& function) {
+  const auto is_new = [&](const Function& each) { return !copies_.contains(&each); };
+  for (const Function* each : CalleesFirst(function, is_new)) {
+    ValueMap map;
+    map.reserve(each->nodes().size());
+    CopyNodes(*each, [&](const Ref<const Function>& region) { return copies_.at(region.get()); }, map);
+    copies_.emplace(each, Function::Create(each->name(), Mapped(each->parameters(), map), Mapped(each->results(), map),
+                                           {each->parameter_infos().begin(), each->parameter_infos().end()}));
+  }
+  return copies_.at(&function);
+}
+
+Ref<const Function> CopyFunction(const Function& function) { return FunctionCopier().Copy(function); }
+
 absl::StatusOr<Ref<const Function>> Rewrite(const Function& function, RewriteRule rule) {
   Rewritten known;
-  return RewriteAt(function, rule, 0, known);
+  for (const Function* each : CalleesFirst(function)) {
+    WEFT_ASSIGN_OR_RETURN(Ref<const Function> rewritten, RewriteOne(*each, rule, known));
+    known.emplace(each, std::move(rewritten));
+  }
+  return known.at(&function);
 }
 
 absl::StatusOr<Module> Rewrite(const Module& module, RewriteRule rule) {

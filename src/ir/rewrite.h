@@ -47,7 +47,18 @@ Ref<const Node> CopyNode(const Node& node, Values operands, std::span<const Ref<
 // The function's results at these arguments, on nodes of their own.
 Values Inline(const Function& function, std::span<const Value> arguments);
 
-// The same on nodes of its own, parameters and regions too: what another thread may mark, use and drop at will.
+// The function on nodes of its own. What these carry stays as it is.
+Ref<const Function> OwnNodes(const Function& function);
+
+// Functions on nodes of their own, parameters and regions too: what another thread may mark, use and drop at will. One copy of
+// each, however often it is carried. Thread rule: one thread; nothing of the originals is marked.
+class FunctionCopier {
+ public:
+  Ref<const Function> Copy(const Function& function);
+
+ private:
+  HashMap<const Function*, Ref<const Function>> copies_;
+};
 Ref<const Function> CopyFunction(const Function& function);
 
 // Applies the rule to every node, regions first, each region once. Parameters stay the same nodes; nodes that become unused

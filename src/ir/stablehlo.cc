@@ -301,6 +301,12 @@ void StableHloWriter::PrintFunction(const Function& function, bool entry) {
       absl::StrAppend(&out_, separator, "mhlo.sharding = ", Quote(extras->sharding));
       separator = ", ";
     }
+    if (extras != nullptr) {
+      for (const auto& [key, text] : extras->unknown_attributes) {
+        absl::StrAppend(&out_, separator, key, " = ", text);
+        separator = ", ";
+      }
+    }
     if (separator[0] == ',') out_ += '}';
   }
   std::vector<std::string> types;

@@ -1,5 +1,6 @@
 // The IR's own text: what golden tests compare, what error messages quote, what the cache stores as the canonical form.
-// Print and Parse are exact inverses; both are linear and iterative (regions nest at most kMaxRegionDepth deep).
+// Print and Parse are exact inverses; both are linear and iterative (but for control flow, which nests at most
+// kMaxRegionDepth deep).
 //
 //   module {words = 1}
 //   func @main(%0: tensor<2x3xf32>, %1: tensor<f32> {word = 0}) -> (tensor<2x3xf32>) {
@@ -7,6 +8,9 @@
 //     %3 = add(%0, %2) : tensor<2x3xf32> loc("train.c:42")
 //     return %3
 //   }
+//
+// Functions that are called stand before those that call them, once each, as "private func @f…"; a call names one behind its
+// attributes. Other functions that nodes carry are written where they are carried.
 #pragma once
 
 #include <string>

@@ -77,7 +77,7 @@ absl::Status VerifyParameters(const Function& function, uint32_t words) {
   return absl::OkStatus();
 }
 
-absl::Status VerifyAt(const Function& function, uint32_t words, int depth) {
+absl::Status VerifyOne(const Function& function, uint32_t words) {
   for (const Value& result : function.results()) {
     if (!result) return Broken(function, nullptr, "a result is empty");
     if (result.result >= result.node->results().size()) {
@@ -113,10 +113,6 @@ absl::Status VerifyAt(const Function& function, uint32_t words, int depth) {
     if (!is_parameter) WEFT_RETURN_IF_ERROR(VerifyNode(function, *node));
     for (const Ref<const Function>& region : node->regions()) {
       if (region == nullptr) return Broken(function, node, "a region is empty");
-      if (depth >= kMaxRegionDepth) {
-        return Broken(function, node, absl::StrCat("regions nest deeper than ", kMaxRegionDepth));
-      }
-      WEFT_RETURN_IF_ERROR(VerifyAt(*region, 0, depth + 1));
     }
   }
   for (const Value& result : function.results()) {
@@ -132,7 +128,16 @@ uint32_t WordsOf(const Type& type) {
   return static_cast<uint32_t>(type.count() * (bytes <= 4 ? 1 : bytes / 4));
 }
 
-absl::Status Verify(const Function& function, uint32_t words) { return VerifyAt(function, words, 0); }
+absl::Status Verify(const Function& function, uint32_t words) {
+  if (function.depth() > kMaxRegionDepth) {
+    return InternalError("function @", function.name(), ": regions nest ", function.depth(), " deep; at most ",
+                         kMaxRegionDepth);
+  }
+  for (const Function* each : CalleesFirst(function)) {
+    WEFT_RETURN_IF_ERROR(VerifyOne(*each, each == &function ? words : 0));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status Verify(const Module& module) {
   if (module.functions.empty()) return InternalError("the module has no function");

@@ -72,7 +72,8 @@ class Engine final : public RefCounted {
     Device* device = nullptr;  // null: that of the operands, else the first
     Tensors results;           // comes out
   };
-  absl::Status RecordMany(std::span<Call> calls, FindOperands find, ir::Location location, size_t* failed);
+  absl::Status RecordMany(std::span<Call> calls, FindOperands find, ir::Location location, size_t* failed,
+                          Frame* frame = nullptr);
   // The cotangents of an operation's inputs, null where none flows: see autodiff::OpGradient.
   absl::StatusOr<Tensors> OpGradient(const Recorder::OpGradientCall& call, ir::Attrs attrs, ir::Location location = {});
   // The body of a function: its parameters are tensors to record with, through `where`s with the frame or not. Finished,

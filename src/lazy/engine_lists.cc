@@ -7,7 +7,8 @@
 
 namespace weft::lazy {
 
-absl::Status Engine::RecordMany(std::span<Call> calls, FindOperands find, ir::Location location, size_t* failed) {
+absl::Status Engine::RecordMany(std::span<Call> calls, FindOperands find, ir::Location location, size_t* failed,
+                                Frame* frame) {
   std::vector<Tensor*> borrowed;
   std::vector<std::pair<const Call*, GeneratorState>> drawn;
   Lock lock(recorder_);
@@ -20,8 +21,8 @@ absl::Status Engine::RecordMany(std::span<Call> calls, FindOperands find, ir::Lo
       call.operands[earlier.operand] = calls[earlier.call].results[earlier.result].get();
     }
     const GeneratorState before = recorder_.generator;
-    const absl::Status status =
-        RecordLocked(lock, *call.op, call.operands, std::move(call.attrs), location, call.device, {}, &call.results);
+    const absl::Status status = RecordLocked(lock, *call.op, call.operands, std::move(call.attrs), location,
+                                             {call.device, frame}, {}, &call.results);
     if (status.ok()) {
       if (call.op->random) drawn.emplace_back(&call, before);
       continue;

@@ -279,7 +279,7 @@ absl::StatusOr<Recorder::Finished> Recorder::Finish(Frame& frame, std::span<Tens
   }
   // On nodes of its own: a finished function goes through threads that hold no lock.
   const Ref<const ir::Function> body = ir::Function::Create(frame.name, frame.parameters, std::move(results));
-  Finished finished{ir::CopyFunction(*body), std::move(frame.captures)};
+  Finished finished{ir::Intern(ir::OwnNodes(*body)), std::move(frame.captures)};
   End(frame, Frame::State::kFinished);
   return finished;
 }

@@ -74,7 +74,7 @@ using Fused = absl::flat_hash_map<const ir::Function*, Ref<const ir::Function>>;
 
 class Fuser {
  public:
-  Fuser(const ir::Function& function, const FuseOptions& options, Fused& known)
+  Fuser(const ir::Function& function, const FuseOptions& options, const Fused& known)
       : function_(function), options_(options), known_(known) {}
 
   absl::StatusOr<Ref<const ir::Function>> Run() {
@@ -419,15 +419,7 @@ class Fuser {
       operands.push_back(std::move(value));
     }
     std::vector<Ref<const ir::Function>> regions(node.regions().begin(), node.regions().end());
-    for (Ref<const ir::Function>& region : regions) {
-      if (const auto found = known_.find(region.get()); found != known_.end()) {
-        region = found->second;
-        continue;
-      }
-      WEFT_ASSIGN_OR_RETURN(Ref<const ir::Function> fused, Fuser(*region, options_, known_).Run());
-      known_.emplace(region.get(), fused);
-      region = std::move(fused);
-    }
+    for (Ref<const ir::Function>& region : regions) region = known_.at(region.get());
     Ref<const Node> copy = ir::CopyNode(node, std::move(operands), regions);
     for (uint32_t r = 0; r < node.results().size(); ++r)
       map_.Bind(Value{Ref<const Node>::Share(&node), r}, Value{copy, r});
@@ -503,7 +495,7 @@ class Fuser {
 
   const ir::Function& function_;
   const FuseOptions& options_;
-  Fused& known_;
+  const Fused& known_;
   std::vector<const Node*> nodes_;
   absl::flat_hash_map<const Node*, int> index_;
   std::vector<Kind> kind_;
@@ -522,7 +514,11 @@ class Fuser {
 
 absl::StatusOr<Ref<const ir::Function>> Fuse(const ir::Function& function, const FuseOptions& options) {
   Fused known;
-  return Fuser(function, options, known).Run();
+  for (const ir::Function* each : ir::CalleesFirst(function)) {
+    WEFT_ASSIGN_OR_RETURN(Ref<const ir::Function> fused, Fuser(*each, options, known).Run());
+    known.emplace(each, std::move(fused));
+  }
+  return known.at(&function);
 }
 
 }  // namespace weft::passes

@@ -7,8 +7,14 @@
 
 namespace weft::passes {
 
+// Writes calls out, but for those of one function of some size in several places, where the backend claims calls.
+absl::StatusOr<ir::Module> InlineCalls(const ir::Module& module, const PipelineOptions& options);
+
 // Replaces composites that the backend does not claim by their expansions, also those inside expansions.
 absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const PipelineOptions& options);
+
+// Takes out of loops what is carried for nobody.
+absl::StatusOr<ir::Module> PruneLoops(const ir::Module& module, const PipelineOptions& options);
 
 // Removes what changes nothing and merges chains of shape operations. Every rule keeps every bit of every result: values
 // of parameters are never looked at, only attributes and literals that rules made.

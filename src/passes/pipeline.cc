@@ -15,7 +15,10 @@ struct Pass {
 };
 
 constexpr Pass kPasses[] = {
+    {"inline_calls", InlineCalls},
     {"expand_composites", ExpandComposites},
+    // Gradients keep what scans carry; where none is taken nobody reads it.
+    {"prune_loops", PruneLoops},
     {"simplify", Simplify},
     // After simplifying, which moves widening converts behind what only moves elements.
     {"absorb_converts", AbsorbConverts},

@@ -15,6 +15,13 @@ class RefCounted {
   RefCounted& operator=(const RefCounted&) = delete;
 
   void AddRef() const { refs_.fetch_add(1, std::memory_order_relaxed); }
+  // For tables that find what they do not own: false if the last reference is gone, though the object may still be there.
+  bool TryAddRef() const {
+    uint32_t refs = refs_.load(std::memory_order_relaxed);
+    while (refs != 0 && !refs_.compare_exchange_weak(refs, refs + 1, std::memory_order_relaxed)) {
+    }
+    return refs != 0;
+  }
   // Returns whether this was the last reference; the caller then destroys the object.
   bool DropRef() const { return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 

@@ -8,6 +8,17 @@
 #define VALUE(v) printf("value %s %lld\n", #v, (long long)(v))
 
 static void part_0(void) {
+  SIZE(weft_for_options);
+  OFFSET(weft_for_options, struct_size);
+  OFFSET(weft_for_options, next);
+  OFFSET(weft_for_options, max_count);
+  SIZE(weft_scan_options);
+  OFFSET(weft_scan_options, struct_size);
+  OFFSET(weft_scan_options, next);
+  OFFSET(weft_scan_options, length);
+  OFFSET(weft_scan_options, unroll);
+  OFFSET(weft_scan_options, reverse);
+  OFFSET(weft_scan_options, reserved);
   SIZE(weft_setting);
   OFFSET(weft_setting, name);
   OFFSET(weft_setting, name_length);
@@ -197,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_stack_opts, present);
   OFFSET(weft_stack_opts, axis);
   SIZE(weft_take_opts);
+}
+
+static void part_1(void) {
   OFFSET(weft_take_opts, struct_size);
   OFFSET(weft_take_opts, next);
   OFFSET(weft_take_opts, present);
@@ -208,9 +222,6 @@ static void part_0(void) {
   OFFSET(weft_all_opts, dims);
   OFFSET(weft_all_opts, dims_count);
   OFFSET(weft_all_opts, keepdims);
-}
-
-static void part_1(void) {
   OFFSET(weft_all_opts, reserved);
   SIZE(weft_any_opts);
   OFFSET(weft_any_opts, struct_size);
@@ -300,6 +311,25 @@ static void part_1(void) {
   OFFSET(weft_var_opts, keepdims);
   OFFSET(weft_var_opts, reserved_correction);
   OFFSET(weft_var_opts, correction);
+  SIZE(weft_argsort_opts);
+  OFFSET(weft_argsort_opts, struct_size);
+  OFFSET(weft_argsort_opts, next);
+  OFFSET(weft_argsort_opts, present);
+  OFFSET(weft_argsort_opts, axis);
+  OFFSET(weft_argsort_opts, descending);
+  OFFSET(weft_argsort_opts, reserved);
+  SIZE(weft_sort_opts);
+  OFFSET(weft_sort_opts, struct_size);
+  OFFSET(weft_sort_opts, next);
+  OFFSET(weft_sort_opts, present);
+  OFFSET(weft_sort_opts, axis);
+  OFFSET(weft_sort_opts, descending);
+  OFFSET(weft_sort_opts, reserved);
+  SIZE(weft_top_k_opts);
+  OFFSET(weft_top_k_opts, struct_size);
+  OFFSET(weft_top_k_opts, next);
+  OFFSET(weft_top_k_opts, present);
+  OFFSET(weft_top_k_opts, axis);
   SIZE(weft_cholesky_opts);
   OFFSET(weft_cholesky_opts, struct_size);
   OFFSET(weft_cholesky_opts, next);
@@ -381,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_reduce_window_opts, base_dilations_count);
   OFFSET(weft_reduce_window_opts, window_dilations);
   OFFSET(weft_reduce_window_opts, window_dilations_count);
+}
+
+static void part_2(void) {
   OFFSET(weft_reduce_window_opts, padding);
   OFFSET(weft_reduce_window_opts, padding_count);
   SIZE(weft_select_and_scatter_opts);
@@ -411,9 +444,6 @@ static void part_1(void) {
   OFFSET(weft_cross_entropy_opts, reserved_label_smoothing);
   OFFSET(weft_cross_entropy_opts, label_smoothing);
   SIZE(weft_dropout_opts);
-}
-
-static void part_2(void) {
   OFFSET(weft_dropout_opts, struct_size);
   OFFSET(weft_dropout_opts, next);
   OFFSET(weft_dropout_opts, present);
@@ -584,6 +614,9 @@ static void part_2(void) {
   VALUE(WEFT_MODE_LAZY);
   VALUE(WEFT_MODE_EAGER);
   VALUE(WEFT_MODE_DEBUG);
+}
+
+static void part_3(void) {
   SIZE(weft_option_source);
   VALUE(WEFT_OPTION_FROM_DEFAULT);
   VALUE(WEFT_OPTION_FROM_ENVIRONMENT);
@@ -614,9 +647,6 @@ static void part_2(void) {
   VALUE(WEFT_SCATTER_REDUCER_SUM);
   VALUE(WEFT_SCATTER_REDUCER_PROD);
   VALUE(WEFT_SCATTER_REDUCER_MAX);
-}
-
-static void part_3(void) {
   VALUE(WEFT_SCATTER_REDUCER_MIN);
   VALUE(WEFT_SCATTER_REDUCER_AND);
   VALUE(WEFT_SCATTER_REDUCER_OR);
@@ -715,6 +745,11 @@ static void part_3(void) {
   VALUE(WEFT_VAR_HAS_DIMS);
   VALUE(WEFT_VAR_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_HAS_CORRECTION);
+  VALUE(WEFT_ARGSORT_HAS_AXIS);
+  VALUE(WEFT_ARGSORT_HAS_DESCENDING);
+  VALUE(WEFT_SORT_HAS_AXIS);
+  VALUE(WEFT_SORT_HAS_DESCENDING);
+  VALUE(WEFT_TOP_K_HAS_AXIS);
   VALUE(WEFT_CHOLESKY_HAS_LOWER);
   VALUE(WEFT_DOT_GENERAL_HAS_DTYPE);
   VALUE(WEFT_MATMUL_HAS_DTYPE);
@@ -782,6 +817,9 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, error_message);
   OFFSET(struct weft_api_v1, error_payload);
   OFFSET(struct weft_api_v1, error_new);
+}
+
+static void part_4(void) {
   OFFSET(struct weft_api_v1, error_retain);
   OFFSET(struct weft_api_v1, error_release);
   OFFSET(struct weft_api_v1, blob_data);
@@ -817,9 +855,6 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, tensor_from_dlpack);
   OFFSET(struct weft_api_v1, tensor_from_dlpack_legacy);
   OFFSET(struct weft_api_v1, tensor_to_dlpack);
-}
-
-static void part_4(void) {
   OFFSET(struct weft_api_v1, tensor_to_dlpack_legacy);
   OFFSET(struct weft_api_v1, tensor_dtype);
   OFFSET(struct weft_api_v1, tensor_rank);
@@ -922,6 +957,23 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, split);
   OFFSET(struct weft_api_v1, chunk);
   OFFSET(struct weft_api_v1, unstack);
+  OFFSET(struct weft_api_v1, function_begin);
+  OFFSET(struct weft_api_v1, function_end);
+  OFFSET(struct weft_api_v1, function_abandon);
+  OFFSET(struct weft_api_v1, function_trace);
+  OFFSET(struct weft_api_v1, function_call);
+  OFFSET(struct weft_api_v1, function_name);
+  OFFSET(struct weft_api_v1, function_inputs);
+  OFFSET(struct weft_api_v1, function_results);
+  OFFSET(struct weft_api_v1, function_captures);
+  OFFSET(struct weft_api_v1, function_text);
+  OFFSET(struct weft_api_v1, function_retain);
+  OFFSET(struct weft_api_v1, function_release);
+  OFFSET(struct weft_api_v1, while_);
+  OFFSET(struct weft_api_v1, if_);
+  OFFSET(struct weft_api_v1, case_);
+  OFFSET(struct weft_api_v1, for_);
+  OFFSET(struct weft_api_v1, scan);
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-"""C examples in README.md and docs/abi.md compile as C99 against the built library and run, as they stand there."""
+"""C examples in README.md, docs/abi.md and docs/functions.md compile as C99 against the built library and run, as they stand there."""
 import json
 import os
 import re
@@ -47,10 +47,11 @@ class Readme(unittest.TestCase):
         with open(os.path.join(SOURCE, "include", "c_api", "ops.json"), encoding="utf-8") as handle:
             self.assertGreater(len(json.load(handle)["ops"]), int(claimed.group(1)))
 
-    def test_the_blocks_of_the_abi_page_are_one_program(self):
-        blocks = c_blocks("docs/abi.md")
-        self.assertGreater(len(blocks), 3)
-        self.assertEqual("all as the page says", self.compile_and_run("\n".join(blocks)))
+    def test_the_blocks_of_a_page_are_one_program(self):
+        for page in ("docs/abi.md", "docs/functions.md"):
+            blocks = c_blocks(page)
+            self.assertGreater(len(blocks), 3)
+            self.assertEqual("all as the page says", self.compile_and_run("\n".join(blocks)))
 
 
 if __name__ == "__main__":

@@ -46,6 +46,9 @@ type CheckpointReader uintptr
 // Cache is a handle of a weft_cache.
 type Cache uintptr
 
+// Function is a handle of a weft_function.
+type Function uintptr
+
 type Code uint32
 
 const (
@@ -321,6 +324,11 @@ const (
 	WEFT_VAR_HAS_DIMS uint64 = 1 << 0
 	WEFT_VAR_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_VAR_HAS_CORRECTION uint64 = 1 << 2
+	WEFT_ARGSORT_HAS_AXIS uint64 = 1 << 0
+	WEFT_ARGSORT_HAS_DESCENDING uint64 = 1 << 1
+	WEFT_SORT_HAS_AXIS uint64 = 1 << 0
+	WEFT_SORT_HAS_DESCENDING uint64 = 1 << 1
+	WEFT_TOP_K_HAS_AXIS uint64 = 1 << 0
 	WEFT_CHOLESKY_HAS_LOWER uint64 = 1 << 0
 	WEFT_DOT_GENERAL_HAS_DTYPE uint64 = 1 << 0
 	WEFT_MATMUL_HAS_DTYPE uint64 = 1 << 0
@@ -400,6 +408,24 @@ type FreeFn uintptr
 
 // PressureFn is what purego.NewCallback makes of a func(user_data uintptr, wanted uint64) int32.
 type PressureFn uintptr
+
+// TraceFn is what purego.NewCallback makes of a func(user_data uintptr, body Context, parameters *Tensor, count uintptr, results *Tensor, capacity uintptr, out_count *uintptr) Error.
+type TraceFn uintptr
+
+type ForOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	MaxCount int64
+}
+
+type ScanOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Length int64
+	Unroll int64
+	Reverse int32
+	Reserved int32
+}
 
 type Setting struct {
 	Name *byte
@@ -764,6 +790,31 @@ type VarOpts struct {
 	Keepdims int32
 	ReservedCorrection int32
 	Correction int64
+}
+
+type ArgsortOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Descending int32
+	Reserved int32
+}
+
+type SortOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Descending int32
+	Reserved int32
+}
+
+type TopKOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
 }
 
 type CholeskyOpts struct {
@@ -1187,6 +1238,23 @@ type ApiV1 struct {
 	Split uintptr
 	Chunk uintptr
 	Unstack uintptr
+	FunctionBegin uintptr
+	FunctionEnd uintptr
+	FunctionAbandon uintptr
+	FunctionTrace uintptr
+	FunctionCall uintptr
+	FunctionName uintptr
+	FunctionInputs uintptr
+	FunctionResults uintptr
+	FunctionCaptures uintptr
+	FunctionText uintptr
+	FunctionRetain uintptr
+	FunctionRelease uintptr
+	While uintptr
+	If uintptr
+	Case uintptr
+	For uintptr
+	Scan uintptr
 }
 
 // The functions, after Load.
@@ -1289,6 +1357,23 @@ var (
 	Eval func(ctx Context, tensors *Tensor, count uintptr, out_event *Event) Error
 	Compile func(ctx Context, device Device, tensors *Tensor, count uintptr, out_event *Event) Error
 	ProgramText func(ctx Context, tensors *Tensor, count uintptr, format TextFormat, out *Blob) Error
+	FunctionBegin func(ctx Context, name *byte, name_length uintptr, inputs *TensorInfo, input_count uintptr, out_body *Context, out_parameters *Tensor) Error
+	FunctionEnd func(body Context, results *Tensor, result_count uintptr, out *Function) Error
+	FunctionAbandon func(body Context) Error
+	FunctionTrace func(ctx Context, name *byte, name_length uintptr, inputs *TensorInfo, input_count uintptr, trace TraceFn, user_data uintptr, result_capacity uintptr, out *Function) Error
+	FunctionCall func(ctx Context, function Function, inputs *Tensor, count uintptr, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
+	FunctionName func(function Function, out *Blob) Error
+	FunctionInputs func(function Function, out *TensorInfo, capacity uintptr, out_count *uintptr) Error
+	FunctionResults func(function Function, out *TensorInfo, capacity uintptr, out_count *uintptr) Error
+	FunctionCaptures func(function Function, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
+	FunctionText func(function Function, format TextFormat, out *Blob) Error
+	FunctionRetain func(function Function)
+	FunctionRelease func(function Function)
+	While func(ctx Context, condition Function, body Function, carried *Tensor, count uintptr, outputs *Tensor) Error
+	For func(ctx Context, count Tensor, body Function, carried *Tensor, carried_count uintptr, options *ForOptions, outputs *Tensor) Error
+	Scan func(ctx Context, body Function, carried *Tensor, carried_count uintptr, scanned *Tensor, scanned_count uintptr, options *ScanOptions, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
+	If func(ctx Context, pred Tensor, true_branch Function, false_branch Function, inputs *Tensor, count uintptr, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
+	Case func(ctx Context, index Tensor, branches *Function, branch_count uintptr, inputs *Tensor, count uintptr, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
 	TreeCreate func(out *Tree) Error
 	TreeAddDict func(tree Tree, parent uint32, key *byte, key_length uintptr, out_node *uint32) Error
 	TreeAddList func(tree Tree, parent uint32, key *byte, key_length uintptr, out_node *uint32) Error
@@ -1336,6 +1421,8 @@ var (
 	MetricsReport func(ctx Context, out *Blob) Error
 	MetricsJson func(ctx Context, out *Blob) Error
 	IdxRead func(ctx Context, path *byte, path_length uintptr, device Device, out *Tensor) Error
+	ForOptionsInit func(options unsafe.Pointer, size uintptr)
+	ScanOptionsInit func(options unsafe.Pointer, size uintptr)
 	ContextOptionsInit func(options unsafe.Pointer, size uintptr)
 	MemoryStatsInit func(options unsafe.Pointer, size uintptr)
 	PrintOptionsInit func(options unsafe.Pointer, size uintptr)
@@ -1368,6 +1455,9 @@ var (
 	StdOptsInit func(options unsafe.Pointer, size uintptr)
 	SumOptsInit func(options unsafe.Pointer, size uintptr)
 	VarOptsInit func(options unsafe.Pointer, size uintptr)
+	ArgsortOptsInit func(options unsafe.Pointer, size uintptr)
+	SortOptsInit func(options unsafe.Pointer, size uintptr)
+	TopKOptsInit func(options unsafe.Pointer, size uintptr)
 	CholeskyOptsInit func(options unsafe.Pointer, size uintptr)
 	DotGeneralOptsInit func(options unsafe.Pointer, size uintptr)
 	MatmulOptsInit func(options unsafe.Pointer, size uintptr)
@@ -1491,6 +1581,9 @@ var (
 	Std func(ctx Context, x Tensor, opts *StdOpts, out *Tensor) Error
 	Sum func(ctx Context, x Tensor, opts *SumOpts, out *Tensor) Error
 	Var func(ctx Context, x Tensor, opts *VarOpts, out *Tensor) Error
+	Argsort func(ctx Context, x Tensor, opts *ArgsortOpts, out *Tensor) Error
+	Sort func(ctx Context, x Tensor, opts *SortOpts, out *Tensor) Error
+	TopK func(ctx Context, x Tensor, k int64, opts *TopKOpts, out_values *Tensor, out_indices *Tensor) Error
 	Cholesky func(ctx Context, a Tensor, opts *CholeskyOpts, out *Tensor) Error
 	DotGeneral func(ctx Context, lhs Tensor, rhs Tensor, lhs_batching_dimensions *int64, lhs_batching_dimensions_count uintptr, rhs_batching_dimensions *int64, rhs_batching_dimensions_count uintptr, lhs_contracting_dimensions *int64, lhs_contracting_dimensions_count uintptr, rhs_contracting_dimensions *int64, rhs_contracting_dimensions_count uintptr, opts *DotGeneralOpts, out *Tensor) Error
 	Matmul func(ctx Context, x Tensor, y Tensor, opts *MatmulOpts, out *Tensor) Error
@@ -1630,6 +1723,23 @@ var Functions = map[string]any{
 	"weft_eval": &Eval,
 	"weft_compile": &Compile,
 	"weft_program_text": &ProgramText,
+	"weft_function_begin": &FunctionBegin,
+	"weft_function_end": &FunctionEnd,
+	"weft_function_abandon": &FunctionAbandon,
+	"weft_function_trace": &FunctionTrace,
+	"weft_function_call": &FunctionCall,
+	"weft_function_name": &FunctionName,
+	"weft_function_inputs": &FunctionInputs,
+	"weft_function_results": &FunctionResults,
+	"weft_function_captures": &FunctionCaptures,
+	"weft_function_text": &FunctionText,
+	"weft_function_retain": &FunctionRetain,
+	"weft_function_release": &FunctionRelease,
+	"weft_while": &While,
+	"weft_for": &For,
+	"weft_scan": &Scan,
+	"weft_if": &If,
+	"weft_case": &Case,
 	"weft_tree_create": &TreeCreate,
 	"weft_tree_add_dict": &TreeAddDict,
 	"weft_tree_add_list": &TreeAddList,
@@ -1677,6 +1787,8 @@ var Functions = map[string]any{
 	"weft_metrics_report": &MetricsReport,
 	"weft_metrics_json": &MetricsJson,
 	"weft_idx_read": &IdxRead,
+	"weft_for_options_init": &ForOptionsInit,
+	"weft_scan_options_init": &ScanOptionsInit,
 	"weft_context_options_init": &ContextOptionsInit,
 	"weft_memory_stats_init": &MemoryStatsInit,
 	"weft_print_options_init": &PrintOptionsInit,
@@ -1709,6 +1821,9 @@ var Functions = map[string]any{
 	"weft_std_opts_init": &StdOptsInit,
 	"weft_sum_opts_init": &SumOptsInit,
 	"weft_var_opts_init": &VarOptsInit,
+	"weft_argsort_opts_init": &ArgsortOptsInit,
+	"weft_sort_opts_init": &SortOptsInit,
+	"weft_top_k_opts_init": &TopKOptsInit,
 	"weft_cholesky_opts_init": &CholeskyOptsInit,
 	"weft_dot_general_opts_init": &DotGeneralOptsInit,
 	"weft_matmul_opts_init": &MatmulOptsInit,
@@ -1832,6 +1947,9 @@ var Functions = map[string]any{
 	"weft_std": &Std,
 	"weft_sum": &Sum,
 	"weft_var": &Var,
+	"weft_argsort": &Argsort,
+	"weft_sort": &Sort,
+	"weft_top_k": &TopK,
 	"weft_cholesky": &Cholesky,
 	"weft_dot_general": &DotGeneral,
 	"weft_matmul": &Matmul,

@@ -23,6 +23,7 @@ typedef struct weft_optimizer weft_optimizer;
 typedef struct weft_tree weft_tree;
 typedef struct weft_checkpoint_reader weft_checkpoint_reader;
 typedef struct weft_cache weft_cache;
+typedef struct weft_function weft_function;
 typedef struct weft_api_v1 weft_api_v1;
 typedef enum weft_code {
   WEFT_OK = 0,
@@ -215,6 +216,20 @@ typedef void (*weft_log_fn)(void* user_data, weft_log_level level, const char* t
 typedef void* (*weft_allocate_fn)(void* user_data, size_t size, size_t alignment);
 typedef void (*weft_free_fn)(void* user_data, void* pointer, size_t size);
 typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
+typedef weft_error* (*weft_trace_fn)(void* user_data, weft_context* body, weft_tensor* const* parameters, size_t count, weft_tensor** results, size_t capacity, size_t* out_count);
+typedef struct weft_for_options {
+  size_t struct_size;
+  const void* next;
+  int64_t max_count;
+} weft_for_options;
+typedef struct weft_scan_options {
+  size_t struct_size;
+  const void* next;
+  int64_t length;
+  int64_t unroll;
+  int32_t reverse;
+  int32_t reserved;
+} weft_scan_options;
 typedef struct weft_setting {
   const char* name;
   size_t name_length;
@@ -542,6 +557,28 @@ typedef struct weft_var_opts {
   int32_t reserved_correction;
   int64_t correction;
 } weft_var_opts;
+typedef struct weft_argsort_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t descending;
+  int32_t reserved;
+} weft_argsort_opts;
+typedef struct weft_sort_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t descending;
+  int32_t reserved;
+} weft_sort_opts;
+typedef struct weft_top_k_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_top_k_opts;
 typedef struct weft_cholesky_opts {
   size_t struct_size;
   const void* next;
@@ -932,6 +969,23 @@ struct weft_api_v1 {
   weft_error* (*split)(weft_context* ctx, weft_tensor* x, const int64_t* sizes, size_t size_count, int64_t axis, weft_tensor** outputs);
   weft_error* (*chunk)(weft_context* ctx, weft_tensor* x, int64_t chunks, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
   weft_error* (*unstack)(weft_context* ctx, weft_tensor* x, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*function_begin)(weft_context* ctx, const char* name, size_t name_length, const weft_tensor_info* inputs, size_t input_count, weft_context** out_body, weft_tensor** out_parameters);
+  weft_error* (*function_end)(weft_context* body, weft_tensor* const* results, size_t result_count, weft_function** out);
+  weft_error* (*function_abandon)(weft_context* body);
+  weft_error* (*function_trace)(weft_context* ctx, const char* name, size_t name_length, const weft_tensor_info* inputs, size_t input_count, weft_trace_fn trace, void* user_data, size_t result_capacity, weft_function** out);
+  weft_error* (*function_call)(weft_context* ctx, weft_function* function, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*function_name)(weft_function* function, weft_blob** out);
+  weft_error* (*function_inputs)(weft_function* function, weft_tensor_info* out, size_t capacity, size_t* out_count);
+  weft_error* (*function_results)(weft_function* function, weft_tensor_info* out, size_t capacity, size_t* out_count);
+  weft_error* (*function_captures)(weft_function* function, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*function_text)(weft_function* function, weft_text_format format, weft_blob** out);
+  void (*function_retain)(weft_function* function);
+  void (*function_release)(weft_function* function);
+  weft_error* (*while_)(weft_context* ctx, weft_function* condition, weft_function* body, weft_tensor* const* carried, size_t count, weft_tensor** outputs);
+  weft_error* (*if_)(weft_context* ctx, weft_tensor* pred, weft_function* true_branch, weft_function* false_branch, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*case_)(weft_context* ctx, weft_tensor* index, weft_function* const* branches, size_t branch_count, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*for_)(weft_context* ctx, weft_tensor* count, weft_function* body, weft_tensor* const* carried, size_t carried_count, const weft_for_options* options, weft_tensor** outputs);
+  weft_error* (*scan)(weft_context* ctx, weft_function* body, weft_tensor* const* carried, size_t carried_count, weft_tensor* const* scanned, size_t scanned_count, const weft_scan_options* options, weft_tensor** outputs, size_t capacity, size_t* out_count);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -1031,6 +1085,23 @@ weft_error* weft_sync(weft_context* ctx, weft_device* device, weft_event** out_e
 weft_error* weft_eval(weft_context* ctx, weft_tensor* const* tensors, size_t count, weft_event** out_event);
 weft_error* weft_compile(weft_context* ctx, weft_device* device, weft_tensor* const* tensors, size_t count, weft_event** out_event);
 weft_error* weft_program_text(weft_context* ctx, weft_tensor* const* tensors, size_t count, weft_text_format format, weft_blob** out);
+weft_error* weft_function_begin(weft_context* ctx, const char* name, size_t name_length, const weft_tensor_info* inputs, size_t input_count, weft_context** out_body, weft_tensor** out_parameters);
+weft_error* weft_function_end(weft_context* body, weft_tensor* const* results, size_t result_count, weft_function** out);
+weft_error* weft_function_abandon(weft_context* body);
+weft_error* weft_function_trace(weft_context* ctx, const char* name, size_t name_length, const weft_tensor_info* inputs, size_t input_count, weft_trace_fn trace, void* user_data, size_t result_capacity, weft_function** out);
+weft_error* weft_function_call(weft_context* ctx, weft_function* function, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_function_name(weft_function* function, weft_blob** out);
+weft_error* weft_function_inputs(weft_function* function, weft_tensor_info* out, size_t capacity, size_t* out_count);
+weft_error* weft_function_results(weft_function* function, weft_tensor_info* out, size_t capacity, size_t* out_count);
+weft_error* weft_function_captures(weft_function* function, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_function_text(weft_function* function, weft_text_format format, weft_blob** out);
+void weft_function_retain(weft_function* function);
+void weft_function_release(weft_function* function);
+weft_error* weft_while(weft_context* ctx, weft_function* condition, weft_function* body, weft_tensor* const* carried, size_t count, weft_tensor** outputs);
+weft_error* weft_for(weft_context* ctx, weft_tensor* count, weft_function* body, weft_tensor* const* carried, size_t carried_count, const weft_for_options* options, weft_tensor** outputs);
+weft_error* weft_scan(weft_context* ctx, weft_function* body, weft_tensor* const* carried, size_t carried_count, weft_tensor* const* scanned, size_t scanned_count, const weft_scan_options* options, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_if(weft_context* ctx, weft_tensor* pred, weft_function* true_branch, weft_function* false_branch, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_case(weft_context* ctx, weft_tensor* index, weft_function* const* branches, size_t branch_count, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
 weft_error* weft_tree_create(weft_tree** out);
 weft_error* weft_tree_add_dict(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node);
 weft_error* weft_tree_add_list(weft_tree* tree, uint32_t parent, const char* key, size_t key_length, uint32_t* out_node);
@@ -1078,6 +1149,8 @@ weft_error* weft_metric_get(weft_context* ctx, const char* name, size_t length, 
 weft_error* weft_metrics_report(weft_context* ctx, weft_blob** out);
 weft_error* weft_metrics_json(weft_context* ctx, weft_blob** out);
 weft_error* weft_idx_read(weft_context* ctx, const char* path, size_t path_length, weft_device* device, weft_tensor** out);
+void weft_for_options_init(void* options, size_t size);
+void weft_scan_options_init(void* options, size_t size);
 void weft_context_options_init(void* options, size_t size);
 void weft_memory_stats_init(void* options, size_t size);
 void weft_print_options_init(void* options, size_t size);
@@ -1110,6 +1183,9 @@ void weft_prod_opts_init(void* options, size_t size);
 void weft_std_opts_init(void* options, size_t size);
 void weft_sum_opts_init(void* options, size_t size);
 void weft_var_opts_init(void* options, size_t size);
+void weft_argsort_opts_init(void* options, size_t size);
+void weft_sort_opts_init(void* options, size_t size);
+void weft_top_k_opts_init(void* options, size_t size);
 void weft_cholesky_opts_init(void* options, size_t size);
 void weft_dot_general_opts_init(void* options, size_t size);
 void weft_matmul_opts_init(void* options, size_t size);
@@ -1233,6 +1309,9 @@ weft_error* weft_reduce(weft_context* ctx, weft_tensor* x, const int64_t* dimens
 weft_error* weft_std(weft_context* ctx, weft_tensor* x, const weft_std_opts* opts, weft_tensor** out);
 weft_error* weft_sum(weft_context* ctx, weft_tensor* x, const weft_sum_opts* opts, weft_tensor** out);
 weft_error* weft_var(weft_context* ctx, weft_tensor* x, const weft_var_opts* opts, weft_tensor** out);
+weft_error* weft_argsort(weft_context* ctx, weft_tensor* x, const weft_argsort_opts* opts, weft_tensor** out);
+weft_error* weft_sort(weft_context* ctx, weft_tensor* x, const weft_sort_opts* opts, weft_tensor** out);
+weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k, const weft_top_k_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
 weft_error* weft_cholesky(weft_context* ctx, weft_tensor* a, const weft_cholesky_opts* opts, weft_tensor** out);
 weft_error* weft_dot_general(weft_context* ctx, weft_tensor* lhs, weft_tensor* rhs, const int64_t* lhs_batching_dimensions, size_t lhs_batching_dimensions_count, const int64_t* rhs_batching_dimensions, size_t rhs_batching_dimensions_count, const int64_t* lhs_contracting_dimensions, size_t lhs_contracting_dimensions_count, const int64_t* rhs_contracting_dimensions, size_t rhs_contracting_dimensions_count, const weft_dot_general_opts* opts, weft_tensor** out);
 weft_error* weft_matmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_matmul_opts* opts, weft_tensor** out);
@@ -1322,6 +1401,11 @@ M.WEFT_SUM_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_VAR_HAS_DIMS = 0x1ULL
 M.WEFT_VAR_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_VAR_HAS_CORRECTION = 0x4ULL
+M.WEFT_ARGSORT_HAS_AXIS = 0x1ULL
+M.WEFT_ARGSORT_HAS_DESCENDING = 0x2ULL
+M.WEFT_SORT_HAS_AXIS = 0x1ULL
+M.WEFT_SORT_HAS_DESCENDING = 0x2ULL
+M.WEFT_TOP_K_HAS_AXIS = 0x1ULL
 M.WEFT_CHOLESKY_HAS_LOWER = 0x1ULL
 M.WEFT_DOT_GENERAL_HAS_DTYPE = 0x1ULL
 M.WEFT_MATMUL_HAS_DTYPE = 0x1ULL

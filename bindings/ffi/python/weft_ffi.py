@@ -58,6 +58,11 @@ WEFT_SUM_HAS_KEEPDIMS = 0x2
 WEFT_VAR_HAS_DIMS = 0x1
 WEFT_VAR_HAS_KEEPDIMS = 0x2
 WEFT_VAR_HAS_CORRECTION = 0x4
+WEFT_ARGSORT_HAS_AXIS = 0x1
+WEFT_ARGSORT_HAS_DESCENDING = 0x2
+WEFT_SORT_HAS_AXIS = 0x1
+WEFT_SORT_HAS_DESCENDING = 0x2
+WEFT_TOP_K_HAS_AXIS = 0x1
 WEFT_CHOLESKY_HAS_LOWER = 0x1
 WEFT_DOT_GENERAL_HAS_DTYPE = 0x1
 WEFT_MATMUL_HAS_DTYPE = 0x1
@@ -309,12 +314,36 @@ class weft_cache(c.c_void_p):
     pass
 
 
+class weft_function(c.c_void_p):
+    pass
+
+
 weft_proc = c.CFUNCTYPE(None)
 weft_release_fn = c.CFUNCTYPE(None, c.c_void_p)
 weft_log_fn = c.CFUNCTYPE(None, c.c_void_p, weft_log_level, c.c_void_p, c.c_size_t)
 weft_allocate_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)
 weft_free_fn = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t)
 weft_pressure_fn = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_uint64)
+weft_trace_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))
+
+
+class weft_for_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("max_count", c.c_int64),
+    ]
+
+
+class weft_scan_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("length", c.c_int64),
+        ("unroll", c.c_int64),
+        ("reverse", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
 
 
 class weft_setting(c.Structure):
@@ -755,6 +784,37 @@ class weft_var_opts(c.Structure):
         ("keepdims", c.c_int32),
         ("reserved_correction", c.c_int32),
         ("correction", c.c_int64),
+    ]
+
+
+class weft_argsort_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("descending", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_sort_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("descending", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_top_k_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
     ]
 
 
@@ -1239,6 +1299,23 @@ class weft_api_v1(c.Structure):
         ("split", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.c_int64, c.POINTER(weft_tensor))),
         ("chunk", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.c_int64, c.c_int64, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
         ("unstack", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.c_int64, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("function_begin", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(weft_context), c.POINTER(weft_tensor))),
+        ("function_end", c.CFUNCTYPE(weft_error, weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_function))),
+        ("function_abandon", c.CFUNCTYPE(weft_error, weft_context)),
+        ("function_trace", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor_info), c.c_size_t, weft_trace_fn, c.c_void_p, c.c_size_t, c.POINTER(weft_function))),
+        ("function_call", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("function_name", c.CFUNCTYPE(weft_error, weft_function, c.POINTER(weft_blob))),
+        ("function_inputs", c.CFUNCTYPE(weft_error, weft_function, c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("function_results", c.CFUNCTYPE(weft_error, weft_function, c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("function_captures", c.CFUNCTYPE(weft_error, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("function_text", c.CFUNCTYPE(weft_error, weft_function, weft_text_format, c.POINTER(weft_blob))),
+        ("function_retain", c.CFUNCTYPE(None, weft_function)),
+        ("function_release", c.CFUNCTYPE(None, weft_function)),
+        ("while_", c.CFUNCTYPE(weft_error, weft_context, weft_function, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor))),
+        ("if_", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, weft_function, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("case_", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.POINTER(weft_function), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("for_", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_for_options), c.POINTER(weft_tensor))),
+        ("scan", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_scan_options), c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
     ]
 
 
@@ -1342,6 +1419,23 @@ FUNCTIONS = {
     "weft_eval": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_event)]),
     "weft_compile": (weft_error, [weft_context, weft_device, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_event)]),
     "weft_program_text": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, weft_text_format, c.POINTER(weft_blob)]),
+    "weft_function_begin": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(weft_context), c.POINTER(weft_tensor)]),
+    "weft_function_end": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_function)]),
+    "weft_function_abandon": (weft_error, [weft_context]),
+    "weft_function_trace": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor_info), c.c_size_t, weft_trace_fn, c.c_void_p, c.c_size_t, c.POINTER(weft_function)]),
+    "weft_function_call": (weft_error, [weft_context, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_function_name": (weft_error, [weft_function, c.POINTER(weft_blob)]),
+    "weft_function_inputs": (weft_error, [weft_function, c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_function_results": (weft_error, [weft_function, c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_function_captures": (weft_error, [weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_function_text": (weft_error, [weft_function, weft_text_format, c.POINTER(weft_blob)]),
+    "weft_function_retain": (None, [weft_function]),
+    "weft_function_release": (None, [weft_function]),
+    "weft_while": (weft_error, [weft_context, weft_function, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_for": (weft_error, [weft_context, weft_tensor, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_for_options), c.POINTER(weft_tensor)]),
+    "weft_scan": (weft_error, [weft_context, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_scan_options), c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_if": (weft_error, [weft_context, weft_tensor, weft_function, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_case": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_function), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_tree_create": (weft_error, [c.POINTER(weft_tree)]),
     "weft_tree_add_dict": (weft_error, [weft_tree, c.c_uint32, c.c_char_p, c.c_size_t, c.POINTER(c.c_uint32)]),
     "weft_tree_add_list": (weft_error, [weft_tree, c.c_uint32, c.c_char_p, c.c_size_t, c.POINTER(c.c_uint32)]),
@@ -1389,6 +1483,8 @@ FUNCTIONS = {
     "weft_metrics_report": (weft_error, [weft_context, c.POINTER(weft_blob)]),
     "weft_metrics_json": (weft_error, [weft_context, c.POINTER(weft_blob)]),
     "weft_idx_read": (weft_error, [weft_context, c.c_char_p, c.c_size_t, weft_device, c.POINTER(weft_tensor)]),
+    "weft_for_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_scan_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_context_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_memory_stats_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_print_options_init": (None, [c.c_void_p, c.c_size_t]),
@@ -1421,6 +1517,9 @@ FUNCTIONS = {
     "weft_std_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_sum_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_var_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_argsort_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_sort_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_top_k_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_cholesky_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_dot_general_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_matmul_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -1544,6 +1643,9 @@ FUNCTIONS = {
     "weft_std": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_std_opts), c.POINTER(weft_tensor)]),
     "weft_sum": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_sum_opts), c.POINTER(weft_tensor)]),
     "weft_var": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_var_opts), c.POINTER(weft_tensor)]),
+    "weft_argsort": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_argsort_opts), c.POINTER(weft_tensor)]),
+    "weft_sort": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_sort_opts), c.POINTER(weft_tensor)]),
+    "weft_top_k": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_top_k_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_cholesky": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cholesky_opts), c.POINTER(weft_tensor)]),
     "weft_dot_general": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_dot_general_opts), c.POINTER(weft_tensor)]),
     "weft_matmul": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_matmul_opts), c.POINTER(weft_tensor)]),

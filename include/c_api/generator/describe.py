@@ -12,6 +12,15 @@ PLAIN = {"void": {"kind": "void"}, "char": {"kind": "character", "bits": 8},
          "size_t": {"kind": "integer", "bits": POINTER_BITS, "signed": False}, "double": {"kind": "float", "bits": 64}}
 
 
+KEYWORDS = {"while", "for", "if", "case"}  # of C: no names of fields
+
+
+def field_name(function):
+    """What the table calls a function."""
+    name = function[len("weft_"):]
+    return name + "_" if name in KEYWORDS else name
+
+
 def spelled(ctype):
     return ctype.replace("*const*", "* const*")
 
@@ -91,7 +100,7 @@ def callback(c, types):
     return {"name": c["name"], "header": c["header"], "since": c["since"], "doc": c["doc"], "thread": c["thread"],
             "may_call_weft": c["may_call_weft"],
             "returns": {"type": spelled(c["returns"]), "role": "truth" if c.get("returns_truth") else
-                        "bytes" if c["returns"] == "void*" else "none"},
+                        {"void*": "bytes", "weft_error*": "error"}.get(c["returns"], "none")},
             "params": roles.members(c["params"], types, from_weft=True)}
 
 
@@ -174,7 +183,7 @@ def complete(core, ops):
         "structs": structs,
         "table": {"name": "weft_api_v1", "header": "table", "size": 8 + 8 * len(slots),
                   "fields": [{"name": "struct_size", "function": None, "offset": 0}]
-                  + [{"name": f["name"][len("weft_"):], "function": f["name"], "offset": 8 + 8 * f["slot"]} for f in slots]},
+                  + [{"name": field_name(f["name"]), "function": f["name"], "offset": 8 + 8 * f["slot"]} for f in slots]},
         "options": [option(o) for o in core["options"]],
         "functions": functions,
         "operations": [op.entry() for op in exported],

@@ -4,6 +4,8 @@
 
 extern "C" {
 
+void weft_for_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_scan_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_context_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_memory_stats_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_print_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
@@ -36,6 +38,9 @@ void weft_prod_opts_init(void* options, size_t size) noexcept { weft::c_api::Ini
 void weft_std_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_sum_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_var_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_argsort_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_sort_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_top_k_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_cholesky_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_dot_general_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_matmul_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

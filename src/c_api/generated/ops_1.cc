@@ -449,6 +449,47 @@ weft_error* weft_var(weft_context* ctx, weft_tensor* x, const weft_var_opts* opt
   });
 }
 
+weft_error* weft_argsort(weft_context* ctx, weft_tensor* x, const weft_argsort_opts* opts,
+                         weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_argsort, ctx);
+    call.Operand(x);
+    weft_argsort_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_argsort_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_ARGSORT_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_ARGSORT_HAS_DESCENDING) call.SetBool(1, o.descending);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_sort(weft_context* ctx, weft_tensor* x, const weft_sort_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_sort, ctx);
+    call.Operand(x);
+    weft_sort_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_sort_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_SORT_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_SORT_HAS_DESCENDING) call.SetBool(1, o.descending);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k, const weft_top_k_opts* opts,
+                       weft_tensor** out_values, weft_tensor** out_indices) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_top_k, ctx);
+    call.Operand(x);
+    call.SetInt(0, k);
+    weft_top_k_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_top_k_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_TOP_K_HAS_AXIS) call.SetInt(1, o.axis);
+    return call.RecordSome({out_values, out_indices});
+  });
+}
+
 weft_error* weft_cholesky(weft_context* ctx, weft_tensor* a, const weft_cholesky_opts* opts,
                           weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -830,38 +871,6 @@ weft_error* weft_log_softmax(weft_context* ctx, weft_tensor* x, const weft_log_s
     if (o.present & WEFT_LOG_SOFTMAX_HAS_AXIS) call.SetInt(0, o.axis);
     return call.Record({out});
   });
-}
-
-weft_error* weft_mse(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_mse_opts* opts,
-                     weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_mse, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    weft_mse_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_mse_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_MSE_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_one_hot(weft_context* ctx, weft_tensor* labels, int64_t depth, const weft_one_hot_opts* opts,
-                         weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_one_hot, ctx);
-    call.Operand(labels);
-    call.SetInt(0, depth);
-    weft_one_hot_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_one_hot_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_ONE_HOT_HAS_DTYPE) call.SetDType(1, o.dtype);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_relu(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_relu, ctx, {x}, out);
 }
 
 }  // extern "C"

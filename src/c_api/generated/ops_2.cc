@@ -6,6 +6,38 @@
 
 extern "C" {
 
+weft_error* weft_mse(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_mse_opts* opts,
+                     weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_mse, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_mse_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_mse_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_MSE_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_one_hot(weft_context* ctx, weft_tensor* labels, int64_t depth, const weft_one_hot_opts* opts,
+                         weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_one_hot, ctx);
+    call.Operand(labels);
+    call.SetInt(0, depth);
+    weft_one_hot_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_one_hot_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_ONE_HOT_HAS_DTYPE) call.SetDType(1, o.dtype);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_relu(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_relu, ctx, {x}, out);
+}
+
 weft_error* weft_relu6(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_relu6, ctx, {x}, out);
 }

@@ -73,10 +73,11 @@ constinit const OpDef kOp_call = {
     .infer = Infer,
     .gradient = Gradient,
     .expand = Expansion,
-    .lowering = Lowering::kExpand,
+    .lowering = Lowering::kKernel,
     .absent = kAbsent,
     .exported = false,
     .rounds_once = true,
+    .calls = true,
 };
 
 }  // namespace weft::ops

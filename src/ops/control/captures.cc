@@ -16,4 +16,11 @@ absl::Status CheckParameters(const ir::Function& function, size_t first, std::sp
   return absl::OkStatus();
 }
 
+absl::Status CheckCarried(const ir::Function& body, size_t i, const ir::Type& first) {
+  const ir::Type& next = body.results()[i].type();
+  if (first == next) return absl::OkStatus();
+  return UserError("carried value ", i, " begins as ", ir::ShortType(first), " and goes on as ", ir::ShortType(next),
+                   " (result ", i, " of the function @", body.name(), "); they must be of one type");
+}
+
 }  // namespace weft::ops

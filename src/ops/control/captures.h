@@ -18,4 +18,7 @@ inline constexpr ir::Absent kExpandsToOthers[] = {{ir::Part::kSamples, ir::Reaso
 // the operands.
 absl::Status CheckParameters(const ir::Function& function, size_t first, std::span<const ir::Type* const> operands);
 
+// What a loop carries first is of the type of what its body carries on.
+absl::Status CheckCarried(const ir::Function& body, size_t i, const ir::Type& first);
+
 }  // namespace weft::ops

@@ -88,7 +88,7 @@ absl::StatusOr<Ref<const Function>> GradientBranch(const GradCall& call, const F
     results.push_back(i >= first && i < first + own ? found[next++] : FullLike(b, capture, 0));
   }
   WEFT_RETURN_IF_ERROR(b.status());
-  return Function::Create(gradient->name(), std::move(parameters), std::move(results));
+  return Intern(Function::Create(gradient->name(), std::move(parameters), std::move(results)));
 }
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {

@@ -31,12 +31,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
     return UserError(carried, " values are carried, the functions capture ", asks, " and ", runs, "; there are ",
                      call.operands.size(), " operands");
   }
-  for (size_t i = 0; i < carried; ++i) {
-    const Type &first = *call.operands[i], &next = body.results()[i].type();
-    if (first == next) continue;
-    return UserError("carried value ", i, " begins as ", ShortType(first), " and goes on as ", ShortType(next),
-                     " (result ", i, " of the function @", body.name(), "); they must be of one type");
-  }
+  for (size_t i = 0; i < carried; ++i) WEFT_RETURN_IF_ERROR(CheckCarried(body, i, *call.operands[i]));
   WEFT_RETURN_IF_ERROR(CheckParameters(condition, 0, call.operands.first(carried + asks)));
   WEFT_RETURN_IF_ERROR(CheckParameters(body, 0, call.operands.first(carried)));
   WEFT_RETURN_IF_ERROR(CheckParameters(body, carried, call.operands.subspan(carried + asks)));

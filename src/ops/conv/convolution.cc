@@ -1,7 +1,10 @@
 // convolution: StableHLO's, with every dimension order, dilation and grouping.
+#include <algorithm>
+
 #include "absl/strings/str_join.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/conv/conv_shape.h"
+#include "src/ops/linalg/product_read.h"
 
 namespace weft::ops {
 namespace {
@@ -166,6 +169,20 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 #define WEFT_NHWC " input_dimensions=[0,3,1,2] kernel_dimensions=[2,3,0,1] output_dimensions=[0,3,1,2]"
 #define WEFT_WINDOW(strides, padding, base, dilation) \
   " window_strides=" strides " padding=" padding " lhs_dilation=" base " rhs_dilation=" dilation
+Values Read(StableHloOp& op) {
+  op.Understand({"precision_config"});
+  Attrs attrs = op.SchemaAttrs();
+  const size_t n = op.operands.empty() || op.operands[0].dims().size() < 2 ? 0 : op.operands[0].dims().size() - 2;
+  for (size_t i : {kConvStrides, kConvInputDilation, kConvKernelDilation}) {
+    if (op.Find(kConvAttrs[i].name) == nullptr) attrs.set(i, Ints(n, 1));
+  }
+  if (op.Find(kConvAttrs[kConvPadding].name) == nullptr) attrs.set(kConvPadding, Ints(2 * n, 0));
+  // Nothing turned around is what is left out.
+  if (std::ranges::all_of(op.Ints("window_reversal"), [](int64_t turned) { return turned == 0; }))
+    attrs.set(kConvReversal, {});
+  return ReadProduct(op, kOp_convolution, std::move(attrs), kConvDType);
+}
+
 constexpr Sample kSamples[] = {
     {"T[2,5,6,3] T[3,3,3,4]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC},
     {"T[1,7,6,2] T[3,2,2,3]" WEFT_WINDOW("[2,3]", "[1,0,2,1]", "[1,1]", "[1,1]") WEFT_NHWC},
@@ -206,6 +223,7 @@ constinit const OpDef kOp_convolution = {
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,
+    .read = Read,
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},
     .rounds_once = true,

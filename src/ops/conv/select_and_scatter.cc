@@ -5,6 +5,7 @@
 
 #include "src/ir/stablehlo.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/reducer_read.h"
 
 namespace weft::ops {
 namespace {
@@ -20,19 +21,10 @@ constexpr AttrDef kAttrs[] = {
 };
 
 absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs, const Dims& dims) {
-  WEFT_ASSIGN_OR_RETURN(const Ints sizes,
-                        PerDimension(op, attrs, AttrPosition<kAttrs, "window_dimensions">(), dims.size(), 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints strides,
-                        PerDimension(op, attrs, AttrPosition<kAttrs, "window_strides">(), dims.size(), 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints padding,
-                        PerDimension(op, attrs, AttrPosition<kAttrs, "padding">(), dims.size(), 0, 2));
-  std::vector<Window> windows;
-  for (size_t d = 0; d < dims.size(); ++d) {
-    windows.push_back(
-        {.in = dims[d], .size = sizes[d], .stride = strides[d], .low = padding[2 * d], .high = padding[2 * d + 1]});
-    WEFT_RETURN_IF_ERROR(CheckWindow(windows.back(), d));
-  }
-  return windows;
+  return WindowsOf(op, attrs, dims,
+                   {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
+                    .strides = AttrPosition<kAttrs, "window_strides">(),
+                    .padding = AttrPosition<kAttrs, "padding">()});
 }
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -157,6 +149,26 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 }
 
 // Without equal elements in a window: StableHLO leaves the order of comparisons open, XLA goes through columns first.
+// The first of equals, as `>=` of the element so far and the next one selects.
+bool SelectsLargest(const Function& body) {
+  const Node& node = *body.results()[0].node;
+  return body.parameters().size() == 2 && &node.op() == &kOp_compare && node.operands()[0] == body.parameters()[0] &&
+         node.operands()[1] == body.parameters()[1] && node.attrs().Int(0) == static_cast<int64_t>(Direction::kGe);
+}
+
+Values Read(StableHloOp& op) {
+  if (op.operands.size() != 3 || op.regions.size() != 2) {
+    op.b.Fail(UserError(op.operands.size(), " operands and ", op.regions.size(), " regions; 3 and 2 are expected"));
+    return {};
+  }
+  const Function &select = *op.regions[0].function, &scatter = *op.regions[1].function;
+  if (select.results().size() != 1 || !SelectsLargest(select) || ReducerOf(scatter) != Reducer::kSum) {
+    return op.Refuse("only a selection by GE and a scatter by add are supported");
+  }
+  const Value sums = Call(op.b, kOp_select_and_scatter, {op.operands[0], op.operands[1]}, op.SchemaAttrs());
+  return {StartFrom(op.b, Reducer::kSum, op.operands[2], sums)};
+}
+
 constexpr Sample kSamples[] = {
     {"T[1,4,6,2] T[1,2,3,2] window_dimensions=[1,2,2,1] window_strides=[1,2,2,1]", -100, 100},
     {"T[5,7] T[5,3] window_dimensions=[3,2] window_strides=[1,3] padding=[1,1,0,1]", -100, 100},
@@ -180,6 +192,7 @@ constinit const OpDef kOp_select_and_scatter = {
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,
+    .read = Read,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
     .rounds_once = true,

@@ -1,5 +1,8 @@
 // compare: one of six comparisons, giving bool.
+#include <algorithm>
+
 #include "src/ir/stablehlo.h"
+#include "src/ir/stablehlo_read.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -9,6 +12,7 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kAnyType, "left side"}, {"y", kAnyType, "right side"}};
 constexpr std::string_view kDirections[] = {"eq", "ne", "ge", "gt", "le", "lt"};
+constexpr std::string_view kStableHloDirections[] = {"EQ", "NE", "GE", "GT", "LE", "LT"};
 constexpr AttrDef kAttrs[] = {{"direction", AttrType::kEnum, "eq, ne, ge, gt, le or lt", true, {}, kDirections}};
 
 template <typename T>
@@ -49,9 +53,39 @@ ScalarValue LowerScalar(const ScalarCall& call) {
 }
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
-  constexpr std::string_view kNames[] = {"EQ", "NE", "GE", "GT", "LE", "LT"};
-  writer.Emit("compare", {{"comparison_direction",
-                           ShloEnum("comparison_direction", kNames[Attr<kAttrs, "direction">(node.attrs())])}});
+  writer.Emit("compare",
+              {{"comparison_direction",
+                ShloEnum("comparison_direction", kStableHloDirections[Attr<kAttrs, "direction">(node.attrs())])}});
+}
+
+// IEEE's total order of floats is that of their bits as integers, the lower ones of negative numbers turned around.
+Value InTotalOrder(Builder& b, const Value& x) {
+  const int bits = BitsOf(x.dtype());
+  const DType integer = bits == 64 ? DType::kI64 : bits == 32 ? DType::kI32 : DType::kI16;
+  const auto constant = [&](int64_t value) {
+    HostTensor tensor(integer, {});
+    tensor.SetInt(0, value);
+    return BroadcastInDim(b, Constant(b, std::move(tensor)), x.dims(), {});
+  };
+  const Value image = Call(b, kOp_bitcast_convert, {x}, {integer});
+  const Value sign = Call(b, kOp_shift_right_arithmetic, {image, constant(bits - 1)});
+  return Call(b, kOp_bitwise_xor, {image, And(b, sign, constant(INT64_MAX >> (64 - bits)))});
+}
+
+Values Read(StableHloOp& op) {
+  const std::string direction = op.Word("comparison_direction"), type = op.Word("compare_type");
+  const auto* found = std::ranges::find(kStableHloDirections, direction);
+  if (found == std::end(kStableHloDirections)) {
+    op.b.Fail(UserError("comparison_direction is ", direction, "; it must be EQ, NE, GE, GT, LE or LT"));
+    return {};
+  }
+  Values operands = op.operands;
+  if (type == "TOTALORDER") {
+    for (Value& x : operands) {
+      if (IsFloat(x.dtype())) x = InTotalOrder(op.b, x);
+    }
+  }
+  return {Call(op.b, kOp_compare, std::move(operands), {static_cast<int64_t>(found - kStableHloDirections)})};
 }
 
 constexpr Sample kSamples[] = {{"T[2,3] T[2,3] direction=eq"}, {"T[4,1] T[3] direction=lt"},
@@ -76,6 +110,7 @@ constinit const OpDef kOp_compare = {
     .scalar = LowerScalar,
     .reference = Reference,
     .stablehlo = StableHlo,
+    .read = Read,
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,

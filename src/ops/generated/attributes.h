@@ -234,6 +234,18 @@ struct ScatterAttrs {
   const ir::Attrs& attrs;
 };
 
+struct ScatterByAttrs {
+  enum Position : size_t { kUpdateWindowDims, kInsertedWindowDims, kScatterDimsToOperandDims, kIndexVectorDim, kInputBatchingDims, kScatterIndicesBatchingDims };
+  const ir::Ints& update_window_dims() const { return attrs.IntList(kUpdateWindowDims); }
+  const ir::Ints& inserted_window_dims() const { return attrs.IntList(kInsertedWindowDims); }
+  const ir::Ints& scatter_dims_to_operand_dims() const { return attrs.IntList(kScatterDimsToOperandDims); }
+  int64_t index_vector_dim() const { return attrs.Int(kIndexVectorDim); }
+  const ir::Ints& input_batching_dims() const { return attrs.IntList(kInputBatchingDims); }
+  const ir::Ints& scatter_indices_batching_dims() const { return attrs.IntList(kScatterIndicesBatchingDims); }
+
+  const ir::Attrs& attrs;
+};
+
 struct SliceAttrs {
   enum Position : size_t { kStartIndices, kLimitIndices, kStrides };
   const ir::Ints& start_indices() const { return attrs.IntList(kStartIndices); }
@@ -370,6 +382,13 @@ struct ReduceAttrs {
   const ir::Attrs& attrs;
 };
 
+struct ReduceByAttrs {
+  enum Position : size_t { kDimensions };
+  const ir::Ints& dimensions() const { return attrs.IntList(kDimensions); }
+
+  const ir::Attrs& attrs;
+};
+
 struct StdAttrs {
   enum Position : size_t { kDims, kKeepdims, kCorrection };
   bool has_dims() const { return attrs.has(kDims); }
@@ -395,6 +414,38 @@ struct VarAttrs {
   const ir::Ints& dims() const { return attrs.IntList(kDims); }
   bool keepdims() const { return attrs.Bool(kKeepdims); }
   int64_t correction() const { return attrs.Int(kCorrection); }
+
+  const ir::Attrs& attrs;
+};
+
+struct ArgsortAttrs {
+  enum Position : size_t { kAxis, kDescending };
+  int64_t axis() const { return attrs.Int(kAxis); }
+  bool descending() const { return attrs.Bool(kDescending); }
+
+  const ir::Attrs& attrs;
+};
+
+struct SortAttrs {
+  enum Position : size_t { kAxis, kDescending };
+  int64_t axis() const { return attrs.Int(kAxis); }
+  bool descending() const { return attrs.Bool(kDescending); }
+
+  const ir::Attrs& attrs;
+};
+
+struct SortByAttrs {
+  enum Position : size_t { kDimension, kIsStable };
+  int64_t dimension() const { return attrs.Int(kDimension); }
+  bool is_stable() const { return attrs.Bool(kIsStable); }
+
+  const ir::Attrs& attrs;
+};
+
+struct TopKAttrs {
+  enum Position : size_t { kK, kAxis };
+  int64_t k() const { return attrs.Int(kK); }
+  int64_t axis() const { return attrs.Int(kAxis); }
 
   const ir::Attrs& attrs;
 };
@@ -572,7 +623,33 @@ struct ReduceWindowAttrs {
   const ir::Attrs& attrs;
 };
 
+struct ReduceWindowByAttrs {
+  enum Position : size_t { kWindowDimensions, kWindowStrides, kBaseDilations, kWindowDilations, kPadding };
+  const ir::Ints& window_dimensions() const { return attrs.IntList(kWindowDimensions); }
+  bool has_window_strides() const { return attrs.has(kWindowStrides); }
+  const ir::Ints& window_strides() const { return attrs.IntList(kWindowStrides); }
+  bool has_base_dilations() const { return attrs.has(kBaseDilations); }
+  const ir::Ints& base_dilations() const { return attrs.IntList(kBaseDilations); }
+  bool has_window_dilations() const { return attrs.has(kWindowDilations); }
+  const ir::Ints& window_dilations() const { return attrs.IntList(kWindowDilations); }
+  bool has_padding() const { return attrs.has(kPadding); }
+  const ir::Ints& padding() const { return attrs.IntList(kPadding); }
+
+  const ir::Attrs& attrs;
+};
+
 struct SelectAndScatterAttrs {
+  enum Position : size_t { kWindowDimensions, kWindowStrides, kPadding };
+  const ir::Ints& window_dimensions() const { return attrs.IntList(kWindowDimensions); }
+  bool has_window_strides() const { return attrs.has(kWindowStrides); }
+  const ir::Ints& window_strides() const { return attrs.IntList(kWindowStrides); }
+  bool has_padding() const { return attrs.has(kPadding); }
+  const ir::Ints& padding() const { return attrs.IntList(kPadding); }
+
+  const ir::Attrs& attrs;
+};
+
+struct SelectAndScatterByAttrs {
   enum Position : size_t { kWindowDimensions, kWindowStrides, kPadding };
   const ir::Ints& window_dimensions() const { return attrs.IntList(kWindowDimensions); }
   bool has_window_strides() const { return attrs.has(kWindowStrides); }
@@ -847,6 +924,20 @@ struct ReduceScatterAttrs {
   bool has_type() const { return attrs.has(kType); }
   int64_t type() const { return attrs.Int(kType); }
   bool use_global_device_ids() const { return attrs.Bool(kUseGlobalDeviceIds); }
+
+  const ir::Attrs& attrs;
+};
+
+struct ScanAttrs {
+  enum Position : size_t { kLength, kCarried, kScanned, kReverse, kIndexed, kCounted, kKept, kUnroll };
+  int64_t length() const { return attrs.Int(kLength); }
+  int64_t carried() const { return attrs.Int(kCarried); }
+  int64_t scanned() const { return attrs.Int(kScanned); }
+  bool reverse() const { return attrs.Bool(kReverse); }
+  bool indexed() const { return attrs.Bool(kIndexed); }
+  bool counted() const { return attrs.Bool(kCounted); }
+  bool kept() const { return attrs.Bool(kKept); }
+  int64_t unroll() const { return attrs.Int(kUnroll); }
 
   const ir::Attrs& attrs;
 };

@@ -3,6 +3,7 @@
 
 #include "src/ir/stablehlo.h"
 #include "src/ops/families.h"
+#include "src/ops/linalg/product_read.h"
 
 namespace weft::ops {
 namespace {
@@ -186,6 +187,12 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 #define WEFT_DOT(xb, yb, xc, yc)                                                                  \
   " lhs_batching_dimensions=" xb " rhs_batching_dimensions=" yb " lhs_contracting_dimensions=" xc \
   " rhs_contracting_dimensions=" yc
+Values Read(StableHloOp& op) {
+  op.Understand({"precision_config"});
+  if (op.Find("algorithm") != nullptr) op.Understand({"algorithm"});  // each sum is at least as exact as any asks for
+  return ReadProduct(op, kOp_dot_general, op.SchemaAttrs(), AttrPosition<kAttrs, "dtype">());
+}
+
 constexpr Sample kSamples[] = {{"T[4,5] T[5,3]" WEFT_DOT("[]", "[]", "[1]", "[0]")},
                                {"T[5,4] T[3,5]" WEFT_DOT("[]", "[]", "[0]", "[1]")},
                                {"T[2,4,5] T[2,5,3]" WEFT_DOT("[0]", "[0]", "[2]", "[1]")},
@@ -215,6 +222,7 @@ constinit const OpDef kOp_dot_general = {
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,
+    .read = Read,
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},
     .rounds_once = true,

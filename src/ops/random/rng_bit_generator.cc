@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/ir/stablehlo.h"
+#include "src/ir/stablehlo_read.h"
 #include "src/ops/random/bits.h"
 
 namespace weft::ops {
@@ -248,6 +249,17 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   writer.Emit("rng_bit_generator", {{"rng_algorithm", ShloEnum("rng_algorithm", algorithm)}});
 }
 
+Values Read(StableHloOp& op) {
+  if (op.results.size() != 2) {
+    op.b.Fail(UserError(op.results.size(), " results; the next state and the bits are expected"));
+    return {};
+  }
+  Attrs attrs = op.SchemaAttrs();  // shape and dtype of the first result: the state's
+  attrs.set(AttrPosition<kAttrs, "shape">(), ToInts(op.results[1].dims));
+  attrs.set(AttrPosition<kAttrs, "dtype">(), op.results[1].dtype);
+  return CallAll(op.b, kOp_rng_bit_generator, op.operands, std::move(attrs));
+}
+
 constexpr Sample kSamples[] = {{"u64[3]<0:1000> shape=[2,3]"},
                                {"u64[3]<0:1000> shape=[5] dtype=u64"},
                                {"u64[3]<-2:-1> shape=[131]"},
@@ -285,6 +297,7 @@ constinit const OpDef kOp_rng_bit_generator = {
     .lowering = Lowering::kExpand,
     .reference = Reference,
     .stablehlo = StableHlo,
+    .read = Read,
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,

@@ -4,6 +4,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/families.h"
 #include "src/ops/reduce/product.h"
+#include "src/ops/reducer_read.h"
 
 namespace weft::ops {
 namespace {
@@ -91,6 +92,13 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
                 writer.Reducer(StableHloOf(reducer), x.dtype()));
 }
 
+Values Read(StableHloOp& op) {
+  const Ints dimensions = op.Ints("dimensions");
+  return ReadReduction(op, [&](const Value& x, Reducer reducer) {
+    return Call(op.b, kOp_reduce, {x}, {dimensions, static_cast<int64_t>(reducer)});
+  });
+}
+
 constexpr Sample kSamples[] = {{"T[2,3] dimensions=[1] reducer=sum"},   {"T[4,5,3] dimensions=[0,2] reducer=max"},
                                {"T[7] dimensions=[0] reducer=prod"},    {"T[3,0] dimensions=[1] reducer=sum"},
                                {"T[0,3] dimensions=[1] reducer=min"},   {"T[3,131] dimensions=[1] reducer=sum"},
@@ -115,6 +123,7 @@ constinit const OpDef kOp_reduce = {
     .lowering = Lowering::kReduction,
     .reference = Reference,
     .stablehlo = StableHlo,
+    .read = Read,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
 };

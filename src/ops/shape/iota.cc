@@ -1,5 +1,6 @@
 // iota: each element is its index along one dimension.
 #include "src/ir/stablehlo.h"
+#include "src/ir/stablehlo_read.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -37,6 +38,12 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   writer.Emit("iota", {{"iota_dimension", ShloI64(Attr<kAttrs, "dimension">(node.attrs()))}});
 }
 
+Values Read(StableHloOp& op) {
+  Attrs attrs = op.SchemaAttrs();
+  attrs.set(AttrPosition<kAttrs, "dimension">(), op.Int("iota_dimension", 0));
+  return {Call(op.b, kOp_iota, {}, std::move(attrs))};
+}
+
 constexpr Sample kSamples[] = {{"shape=[5] dimension=0"},
                                {"shape=[2,3] dimension=1 dtype=f32"},
                                {"shape=[2,3,4] dimension=1 dtype=u8"},
@@ -55,6 +62,7 @@ constinit const OpDef kOp_iota = {
     .lowering = Lowering::kIndexMap,
     .reference = Reference,
     .stablehlo = StableHlo,
+    .read = Read,
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,

@@ -3,6 +3,7 @@
 
 #include "src/ir/stablehlo.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/reducer_read.h"
 #include "src/ops/shape/gather_dims.h"
 
 namespace weft::ops {
@@ -35,12 +36,7 @@ GatherDims Read(const Attrs& a, const Dims& x, const Dims& updates) {
                   Attr<kAttrs, "input_batching_dims">(a),
                   Attr<kAttrs, "scatter_indices_batching_dims">(a),
                   {}};
-  dims.sizes.assign(x.size(), 1);
-  const Ints inner = dims.WindowDims(x.size());
-  for (size_t k = 0; k < inner.size() && k < dims.window.size(); ++k) {
-    const int64_t d = dims.window[k];
-    if (d >= 0 && d < static_cast<int64_t>(updates.size())) dims.sizes[inner[k]] = updates[d];
-  }
+  SizeByUpdates(dims, x, updates);
   return dims;
 }
 
@@ -160,21 +156,36 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   } else {
     body = writer.Reducer(StableHloOf(static_cast<Reducer>(Attr<kAttrs, "reducer">(a))), dtype);
   }
-  writer.Emit(
-      "scatter",
-      {{"scatter_dimension_numbers",
-        absl::StrCat("#stablehlo.scatter<update_window_dims = ", ShloList(Attr<kAttrs, "update_window_dims">(a)),
-                     ", inserted_window_dims = ", ShloList(Attr<kAttrs, "inserted_window_dims">(a)),
-                     ", input_batching_dims = ", ShloList(Attr<kAttrs, "input_batching_dims">(a)),
-                     ", scatter_indices_batching_dims = ", ShloList(Attr<kAttrs, "scatter_indices_batching_dims">(a)),
-                     ", scatter_dims_to_operand_dims = ", ShloList(Attr<kAttrs, "scatter_dims_to_operand_dims">(a)),
-                     ", index_vector_dim = ", Attr<kAttrs, "index_vector_dim">(a), ">")},
-       {"indices_are_sorted", ShloBool(false)},
-       {"unique_indices", ShloBool(false)}},
-      body);
+  writer.Emit("scatter",
+              {{"scatter_dimension_numbers", ShloScatterDims(Read(a, node.type().dims, node.operands()[2].dims()))},
+               {"indices_are_sorted", ShloBool(false)},
+               {"unique_indices", ShloBool(false)}},
+              body);
 }
 
 #define WEFT_ROWS " update_window_dims=[1] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] index_vector_dim=1"
+// The body as one of the reducers; "set" gives the update. Nothing if it is none of them.
+std::optional<int64_t> ReducerOfBody(const ShloRegion& region) {
+  const Function& body = *region.function;
+  const bool plain = region.captures.empty() && body.parameters().size() == 2 && body.results().size() == 1;
+  if (plain && body.results()[0] == body.parameters()[1]) return kSet;
+  const std::optional<Reducer> reducer = ReducerOf(body);
+  return plain && reducer ? std::optional(static_cast<int64_t>(*reducer)) : std::nullopt;
+}
+
+Values Read(StableHloOp& op) {
+  op.Understand({"indices_are_sorted", "unique_indices"});
+  Attrs attrs = op.SchemaAttrs();
+  const auto reducer = op.regions.size() == 1 && op.operands.size() == 3 ? ReducerOfBody(op.regions[0]) : std::nullopt;
+  if (!reducer) {
+    return op.Refuse(
+        "only one operand and a body that gives the update or combines by add, multiply, maximum, minimum, and, "
+        "or are supported");
+  }
+  attrs.set(AttrPosition<kAttrs, "reducer">(), *reducer);
+  return {Call(op.b, kOp_scatter, op.operands, std::move(attrs))};
+}
+
 constexpr Sample kSamples[] = {
     {"T[5,3] i32[4]<0:5> T[4,3]" WEFT_ROWS " reducer=sum"},
     {"T[5,3] i32[4]<-2:7> T[4,3]" WEFT_ROWS " reducer=sum"},
@@ -216,6 +227,7 @@ constinit const OpDef kOp_scatter = {
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,
+    .read = Read,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-6},
     .rounds_once = true,

@@ -1,4 +1,5 @@
 // constant: a literal of the program. Its value is part of the cache key.
+#include "src/ir/stablehlo_read.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -30,6 +31,18 @@ ScalarValue LowerScalar(const ScalarCall& call) {
 constexpr Sample kSamples[] = {
     {"value=f32[2]{1,-2.5}"}, {"value=i32[]{7}"}, {"value=bool[2,1]{1,0}"}, {"value=bf16[0]{}"}};
 
+// One element that stands for all is broadcast: its text is short, and so is what it makes.
+Values Read(StableHloOp& op) {
+  const ShloAttr* value = op.Find("value");
+  if (value == nullptr || value->kind != ShloAttr::Kind::kTensor) {
+    op.b.Fail(UserError("attribute value must be dense<…>"));
+    return {};
+  }
+  const Value literal = Call(op.b, kOp_constant, {}, {value->tensor});
+  if (!value->splat || value->type->count() == 1) return {literal};
+  return {BroadcastInDim(op.b, literal, value->type->dims, {})};
+}
+
 }  // namespace
 
 constinit const OpDef kOp_constant = {
@@ -45,6 +58,7 @@ constinit const OpDef kOp_constant = {
     .lowering = Lowering::kScalar,
     .scalar = LowerScalar,
     .reference = Reference,
+    .read = Read,
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kNoGradient,

@@ -230,7 +230,11 @@ void Fuzz::Complain(const char* what, const std::string& text) {
 // --- Handles -------------------------------------------------------------------------------------------------------------
 
 void* Fuzz::Pick(Kind kind) {
-  if (kind == Kind::kContext) return Context();
+  if (kind == Kind::kContext) {
+    // Now and then a body of a function's, or the context once more.
+    void* const other = OneIn(24) ? reinterpret_cast<void*>(At(kind, 1 + Roll(kPlaces - 1)).load()) : nullptr;
+    return other != nullptr ? other : Context();
+  }
   if (kind == Kind::kTensor && OneIn(60)) {
     const uintptr_t poison = world_.poisons[Roll(kPlaces)].load();
     poisoned_ = poisoned_ || poison != 0;

@@ -63,6 +63,11 @@ pub struct weft_cache {
 }
 
 #[repr(C)]
+pub struct weft_function {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
 pub struct DLManagedTensor {
     _opaque: [u8; 0],
 }
@@ -121,6 +126,11 @@ pub const WEFT_SUM_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_VAR_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_VAR_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_VAR_HAS_CORRECTION: u64 = 1 << 2;
+pub const WEFT_ARGSORT_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_ARGSORT_HAS_DESCENDING: u64 = 1 << 1;
+pub const WEFT_SORT_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_SORT_HAS_DESCENDING: u64 = 1 << 1;
+pub const WEFT_TOP_K_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_CHOLESKY_HAS_LOWER: u64 = 1 << 0;
 pub const WEFT_DOT_GENERAL_HAS_DTYPE: u64 = 1 << 0;
 pub const WEFT_MATMUL_HAS_DTYPE: u64 = 1 << 0;
@@ -353,6 +363,26 @@ pub type weft_log_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, level
 pub type weft_allocate_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, size: usize, alignment: usize) -> *mut c_void>;
 pub type weft_free_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, pointer: *mut c_void, size: usize)>;
 pub type weft_pressure_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, wanted: u64) -> i32>;
+pub type weft_trace_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, body: *mut weft_context, parameters: *const *mut weft_tensor, count: usize, results: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_for_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub max_count: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_scan_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub length: i64,
+    pub unroll: i64,
+    pub reverse: i32,
+    pub reserved: i32,
+}
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -793,6 +823,37 @@ pub struct weft_var_opts {
     pub keepdims: i32,
     pub reserved_correction: i32,
     pub correction: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_argsort_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub descending: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_sort_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub descending: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_top_k_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
 }
 
 #[repr(C)]
@@ -1277,6 +1338,23 @@ pub struct weft_api_v1 {
     pub split: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, sizes: *const i64, size_count: usize, axis: i64, outputs: *mut *mut weft_tensor) -> *mut weft_error>,
     pub chunk: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, chunks: i64, axis: i64, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
     pub unstack: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, axis: i64, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub function_begin: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, inputs: *const weft_tensor_info, input_count: usize, out_body: *mut *mut weft_context, out_parameters: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub function_end: Option<unsafe extern "C" fn(body: *mut weft_context, results: *const *mut weft_tensor, result_count: usize, out: *mut *mut weft_function) -> *mut weft_error>,
+    pub function_abandon: Option<unsafe extern "C" fn(body: *mut weft_context) -> *mut weft_error>,
+    pub function_trace: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, inputs: *const weft_tensor_info, input_count: usize, trace: weft_trace_fn, user_data: *mut c_void, result_capacity: usize, out: *mut *mut weft_function) -> *mut weft_error>,
+    pub function_call: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, inputs: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub function_name: Option<unsafe extern "C" fn(function: *mut weft_function, out: *mut *mut weft_blob) -> *mut weft_error>,
+    pub function_inputs: Option<unsafe extern "C" fn(function: *mut weft_function, out: *mut weft_tensor_info, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub function_results: Option<unsafe extern "C" fn(function: *mut weft_function, out: *mut weft_tensor_info, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub function_captures: Option<unsafe extern "C" fn(function: *mut weft_function, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub function_text: Option<unsafe extern "C" fn(function: *mut weft_function, format: weft_text_format, out: *mut *mut weft_blob) -> *mut weft_error>,
+    pub function_retain: Option<unsafe extern "C" fn(function: *mut weft_function)>,
+    pub function_release: Option<unsafe extern "C" fn(function: *mut weft_function)>,
+    pub while_: Option<unsafe extern "C" fn(ctx: *mut weft_context, condition: *mut weft_function, body: *mut weft_function, carried: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub if_: Option<unsafe extern "C" fn(ctx: *mut weft_context, pred: *mut weft_tensor, true_branch: *mut weft_function, false_branch: *mut weft_function, inputs: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub case_: Option<unsafe extern "C" fn(ctx: *mut weft_context, index: *mut weft_tensor, branches: *const *mut weft_function, branch_count: usize, inputs: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub for_: Option<unsafe extern "C" fn(ctx: *mut weft_context, count: *mut weft_tensor, body: *mut weft_function, carried: *const *mut weft_tensor, carried_count: usize, options: *const weft_for_options, outputs: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub scan: Option<unsafe extern "C" fn(ctx: *mut weft_context, body: *mut weft_function, carried: *const *mut weft_tensor, carried_count: usize, scanned: *const *mut weft_tensor, scanned_count: usize, options: *const weft_scan_options, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -1379,6 +1457,23 @@ extern "C" {
     pub fn weft_eval(ctx: *mut weft_context, tensors: *const *mut weft_tensor, count: usize, out_event: *mut *mut weft_event) -> *mut weft_error;
     pub fn weft_compile(ctx: *mut weft_context, device: *mut weft_device, tensors: *const *mut weft_tensor, count: usize, out_event: *mut *mut weft_event) -> *mut weft_error;
     pub fn weft_program_text(ctx: *mut weft_context, tensors: *const *mut weft_tensor, count: usize, format: weft_text_format, out: *mut *mut weft_blob) -> *mut weft_error;
+    pub fn weft_function_begin(ctx: *mut weft_context, name: *const c_char, name_length: usize, inputs: *const weft_tensor_info, input_count: usize, out_body: *mut *mut weft_context, out_parameters: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_function_end(body: *mut weft_context, results: *const *mut weft_tensor, result_count: usize, out: *mut *mut weft_function) -> *mut weft_error;
+    pub fn weft_function_abandon(body: *mut weft_context) -> *mut weft_error;
+    pub fn weft_function_trace(ctx: *mut weft_context, name: *const c_char, name_length: usize, inputs: *const weft_tensor_info, input_count: usize, trace: weft_trace_fn, user_data: *mut c_void, result_capacity: usize, out: *mut *mut weft_function) -> *mut weft_error;
+    pub fn weft_function_call(ctx: *mut weft_context, function: *mut weft_function, inputs: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_function_name(function: *mut weft_function, out: *mut *mut weft_blob) -> *mut weft_error;
+    pub fn weft_function_inputs(function: *mut weft_function, out: *mut weft_tensor_info, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_function_results(function: *mut weft_function, out: *mut weft_tensor_info, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_function_captures(function: *mut weft_function, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_function_text(function: *mut weft_function, format: weft_text_format, out: *mut *mut weft_blob) -> *mut weft_error;
+    pub fn weft_function_retain(function: *mut weft_function);
+    pub fn weft_function_release(function: *mut weft_function);
+    pub fn weft_while(ctx: *mut weft_context, condition: *mut weft_function, body: *mut weft_function, carried: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_for(ctx: *mut weft_context, count: *mut weft_tensor, body: *mut weft_function, carried: *const *mut weft_tensor, carried_count: usize, options: *const weft_for_options, outputs: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_scan(ctx: *mut weft_context, body: *mut weft_function, carried: *const *mut weft_tensor, carried_count: usize, scanned: *const *mut weft_tensor, scanned_count: usize, options: *const weft_scan_options, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_if(ctx: *mut weft_context, pred: *mut weft_tensor, true_branch: *mut weft_function, false_branch: *mut weft_function, inputs: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_case(ctx: *mut weft_context, index: *mut weft_tensor, branches: *const *mut weft_function, branch_count: usize, inputs: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_tree_create(out: *mut *mut weft_tree) -> *mut weft_error;
     pub fn weft_tree_add_dict(tree: *mut weft_tree, parent: u32, key: *const c_char, key_length: usize, out_node: *mut u32) -> *mut weft_error;
     pub fn weft_tree_add_list(tree: *mut weft_tree, parent: u32, key: *const c_char, key_length: usize, out_node: *mut u32) -> *mut weft_error;
@@ -1426,6 +1521,8 @@ extern "C" {
     pub fn weft_metrics_report(ctx: *mut weft_context, out: *mut *mut weft_blob) -> *mut weft_error;
     pub fn weft_metrics_json(ctx: *mut weft_context, out: *mut *mut weft_blob) -> *mut weft_error;
     pub fn weft_idx_read(ctx: *mut weft_context, path: *const c_char, path_length: usize, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_for_options_init(options: *mut c_void, size: usize);
+    pub fn weft_scan_options_init(options: *mut c_void, size: usize);
     pub fn weft_context_options_init(options: *mut c_void, size: usize);
     pub fn weft_memory_stats_init(options: *mut c_void, size: usize);
     pub fn weft_print_options_init(options: *mut c_void, size: usize);
@@ -1458,6 +1555,9 @@ extern "C" {
     pub fn weft_std_opts_init(options: *mut c_void, size: usize);
     pub fn weft_sum_opts_init(options: *mut c_void, size: usize);
     pub fn weft_var_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_argsort_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_sort_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_top_k_opts_init(options: *mut c_void, size: usize);
     pub fn weft_cholesky_opts_init(options: *mut c_void, size: usize);
     pub fn weft_dot_general_opts_init(options: *mut c_void, size: usize);
     pub fn weft_matmul_opts_init(options: *mut c_void, size: usize);
@@ -1581,6 +1681,9 @@ extern "C" {
     pub fn weft_std(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_std_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_sum(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_sum_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_var(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_var_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_argsort(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_argsort_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_sort(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_sort_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_top_k(ctx: *mut weft_context, x: *mut weft_tensor, k: i64, opts: *const weft_top_k_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_cholesky(ctx: *mut weft_context, a: *mut weft_tensor, opts: *const weft_cholesky_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_dot_general(ctx: *mut weft_context, lhs: *mut weft_tensor, rhs: *mut weft_tensor, lhs_batching_dimensions: *const i64, lhs_batching_dimensions_count: usize, rhs_batching_dimensions: *const i64, rhs_batching_dimensions_count: usize, lhs_contracting_dimensions: *const i64, lhs_contracting_dimensions_count: usize, rhs_contracting_dimensions: *const i64, rhs_contracting_dimensions_count: usize, opts: *const weft_dot_general_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_matmul(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_matmul_opts, out: *mut *mut weft_tensor) -> *mut weft_error;

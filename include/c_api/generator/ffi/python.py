@@ -75,7 +75,9 @@ def prototype(api, f):
 
 
 def function_type(api, entry):
-    return "c.CFUNCTYPE(%s)" % ", ".join([ctype(api, entry["returns"]["type"])] + [ctype(api, p["type"]) for p in entry["params"]])
+    # A function of Python's can give back an address and no handle, which is a class.
+    result = "c.c_void_p" if entry["returns"]["role"] == "error" and "slot" not in entry else ctype(api, entry["returns"]["type"])
+    return "c.CFUNCTYPE(%s)" % ", ".join([result] + [ctype(api, p["type"]) for p in entry["params"]])
 
 
 def struct(name, fields):

@@ -16,7 +16,7 @@ struct HostCall {
   std::span<const int64_t> params;
   KernelSet& kernels;
   ThreadPool& pool;
-  const BlockLoop* epilogue = nullptr;  // products only
+  const BlockLoop* epilogue = nullptr;  // of products; of kernels that call generated code, that code
 };
 using HostFn = absl::Status (*)(const HostCall& call);
 
@@ -52,5 +52,6 @@ int64_t SolvePacked(int64_t batch, int64_t n);
 std::span<const HostKernel> ProductKernels();
 std::span<const HostKernel> MovementKernels();
 std::span<const HostKernel> LinalgKernels();
+std::span<const HostKernel> BodyKernels();
 
 }  // namespace weft::cpu

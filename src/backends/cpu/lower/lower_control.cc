@@ -71,7 +71,17 @@ absl::Status LowerCase(Lowering& lowering, const Node& node) {
                          });
 }
 
-constexpr OpRule kRules[] = {{&ops::kOp_while, LowerWhile}, {&ops::kOp_case, LowerCase}};
+// The function's entries in this list. Its kernels are those of its other calls, whose loops are equal.
+absl::Status LowerCall(Lowering& lowering, const Node& node) {
+  std::span<const Value> operands = node.operands();
+  while (!operands.empty() && !operands.back()) operands = operands.first(operands.size() - 1);
+  const std::vector<StorageId> arguments = StoragesOf(lowering, operands);
+  WEFT_ASSIGN_OR_RETURN(const std::vector<StorageId> results, lowering.Body(*node.regions()[0], arguments));
+  for (uint32_t i = 0; i < results.size(); ++i) lowering.Alias({Ref<const Node>::Share(&node), i}, results[i]);
+  return absl::OkStatus();
+}
+
+constexpr OpRule kRules[] = {{&ops::kOp_while, LowerWhile}, {&ops::kOp_case, LowerCase}, {&ops::kOp_call, LowerCall}};
 
 }  // namespace
 

@@ -160,7 +160,7 @@ constexpr OpRule kRules[] = {
 
 LowerRule FindLowerRule(const ir::OpDef& op) {
   for (const std::span<const OpRule> rules :
-       {std::span<const OpRule>(kRules), WindowRules(), MovementRules(), ControlRules(), LinalgRules()}) {
+       {std::span<const OpRule>(kRules), WindowRules(), MovementRules(), ControlRules(), BodyRules(), LinalgRules()}) {
     for (const OpRule& rule : rules) {
       if (rule.op == &op) return rule.rule;
     }

@@ -573,6 +573,65 @@ void Call_weft_program_text(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_function_abandon(Fuzz& f) {
+  weft_context* const body = f.Handle<weft_context>(false);
+  f.Enter();
+  f.Leave(weft_function_abandon(body));
+}
+
+void Call_weft_function_name(Fuzz& f) {
+  weft_function* const function = f.Handle<weft_function>(false);
+  weft_blob** const out = f.Out<weft_blob*>(false);
+  f.Enter();
+  if (!f.Leave(weft_function_name(function, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_function_inputs(Fuzz& f) {
+  weft_function* const function = f.Handle<weft_function>(false);
+  size_t capacity = 0;
+  weft_tensor_info* const out = f.OutArray<weft_tensor_info>(&capacity);
+  size_t* const out_count = f.Out<size_t>(false);
+  f.Enter();
+  f.Leave(weft_function_inputs(function, out, capacity, out_count));
+}
+
+void Call_weft_function_results(Fuzz& f) {
+  weft_function* const function = f.Handle<weft_function>(false);
+  size_t capacity = 0;
+  weft_tensor_info* const out = f.OutArray<weft_tensor_info>(&capacity);
+  size_t* const out_count = f.Out<size_t>(false);
+  f.Enter();
+  f.Leave(weft_function_results(function, out, capacity, out_count));
+}
+
+void Call_weft_function_captures(Fuzz& f) {
+  weft_function* const function = f.Handle<weft_function>(false);
+  size_t capacity = 0;
+  weft_tensor** const outputs = f.OutArray<weft_tensor*>(&capacity);
+  size_t* const out_count = f.Out<size_t>(false);
+  f.Enter();
+  if (!f.Leave(weft_function_captures(function, outputs, capacity, out_count))) return;
+  for (size_t i = 0; i < *out_count; ++i) f.Keep(&outputs[i]);
+}
+
+void Call_weft_function_text(Fuzz& f) {
+  weft_function* const function = f.Handle<weft_function>(false);
+  const weft_text_format format = static_cast<weft_text_format>(f.OneOf({0, 1}));
+  weft_blob** const out = f.Out<weft_blob*>(false);
+  f.Enter();
+  if (!f.Leave(weft_function_text(function, format, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_function_retain(Fuzz& f) {
+  f.Retain<weft_function>(weft_function_retain);
+}
+
+void Call_weft_function_release(Fuzz& f) {
+  f.Release<weft_function>(weft_function_release);
+}
+
 void Call_weft_tree_create(Fuzz& f) {
   weft_tree** const out = f.Out<weft_tree*>(false);
   f.Enter();
@@ -768,85 +827,6 @@ void Call_weft_tree_get_i64(Fuzz& f) {
   int64_t* const out_value = f.Out<int64_t>(false);
   f.Enter();
   f.Leave(weft_tree_get_i64(tree, node, out_value));
-}
-
-void Call_weft_tree_get_f64(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t node = static_cast<uint32_t>(f.Integer());
-  double* const out_value = f.Out<double>(false);
-  f.Enter();
-  f.Leave(weft_tree_get_f64(tree, node, out_value));
-}
-
-void Call_weft_tree_get_data(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t node = static_cast<uint32_t>(f.Integer());
-  const void** const out_data = f.Out<const void*>(false);
-  size_t* const out_length = f.Out<size_t>(false);
-  f.Enter();
-  f.Leave(weft_tree_get_data(tree, node, out_data, out_length));
-}
-
-void Call_weft_tree_add_tree(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t parent = static_cast<uint32_t>(f.Integer());
-  const Text key_ = f.DrawText(Words::kKeys);
-  const char* const key = key_.data;
-  const size_t key_length = key_.length;
-  weft_tree* const other = f.Handle<weft_tree>(false);
-  uint32_t* const out_node = f.Out<uint32_t>(true);
-  f.Enter();
-  f.Leave(weft_tree_add_tree(tree, parent, key, key_length, other, out_node));
-}
-
-void Call_weft_tree_retain(Fuzz& f) {
-  f.Retain<weft_tree>(weft_tree_retain);
-}
-
-void Call_weft_tree_release(Fuzz& f) {
-  f.Release<weft_tree>(weft_tree_release);
-}
-
-void Call_weft_checkpoint_save(Fuzz& f) {
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const Text path_ = f.DrawText(Words::kFiles);
-  const char* const path = path_.data;
-  const size_t path_length = path_.length;
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  weft_checkpoint_options* const options = f.Options<weft_checkpoint_options>();
-  if (options != nullptr) {
-    options->metadata = f.Settings(Words::kKeys, &options->metadata_count);
-    options->step = static_cast<int64_t>(f.Integer());
-    options->durable = static_cast<int32_t>(f.Integer());
-    options->reserved = static_cast<int32_t>(f.Integer());
-  }
-  weft_event** const out_event = f.Out<weft_event*>(true);
-  f.Enter();
-  if (!f.Leave(weft_checkpoint_save(ctx, path, path_length, tree, options, out_event))) return;
-  f.Keep(out_event);
-}
-
-void Call_weft_checkpoint_load(Fuzz& f) {
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const Text path_ = f.DrawText(Words::kFiles);
-  const char* const path = path_.data;
-  const size_t path_length = path_.length;
-  weft_device* const device = f.Handle<weft_device>(true);
-  weft_tree** const out = f.Out<weft_tree*>(false);
-  f.Enter();
-  if (!f.Leave(weft_checkpoint_load(ctx, path, path_length, device, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_checkpoint_reader_open(Fuzz& f) {
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const Text path_ = f.DrawText(Words::kFiles);
-  const char* const path = path_.data;
-  const size_t path_length = path_.length;
-  weft_checkpoint_reader** const out = f.Out<weft_checkpoint_reader*>(false);
-  f.Enter();
-  if (!f.Leave(weft_checkpoint_reader_open(ctx, path, path_length, out))) return;
-  f.Keep(out);
 }
 
 }  // namespace weft::fuzz

@@ -4,6 +4,85 @@
 
 namespace weft::fuzz {
 
+void Call_weft_tree_get_f64(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  double* const out_value = f.Out<double>(false);
+  f.Enter();
+  f.Leave(weft_tree_get_f64(tree, node, out_value));
+}
+
+void Call_weft_tree_get_data(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  const void** const out_data = f.Out<const void*>(false);
+  size_t* const out_length = f.Out<size_t>(false);
+  f.Enter();
+  f.Leave(weft_tree_get_data(tree, node, out_data, out_length));
+}
+
+void Call_weft_tree_add_tree(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t parent = static_cast<uint32_t>(f.Integer());
+  const Text key_ = f.DrawText(Words::kKeys);
+  const char* const key = key_.data;
+  const size_t key_length = key_.length;
+  weft_tree* const other = f.Handle<weft_tree>(false);
+  uint32_t* const out_node = f.Out<uint32_t>(true);
+  f.Enter();
+  f.Leave(weft_tree_add_tree(tree, parent, key, key_length, other, out_node));
+}
+
+void Call_weft_tree_retain(Fuzz& f) {
+  f.Retain<weft_tree>(weft_tree_retain);
+}
+
+void Call_weft_tree_release(Fuzz& f) {
+  f.Release<weft_tree>(weft_tree_release);
+}
+
+void Call_weft_checkpoint_save(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text path_ = f.DrawText(Words::kFiles);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  weft_checkpoint_options* const options = f.Options<weft_checkpoint_options>();
+  if (options != nullptr) {
+    options->metadata = f.Settings(Words::kKeys, &options->metadata_count);
+    options->step = static_cast<int64_t>(f.Integer());
+    options->durable = static_cast<int32_t>(f.Integer());
+    options->reserved = static_cast<int32_t>(f.Integer());
+  }
+  weft_event** const out_event = f.Out<weft_event*>(true);
+  f.Enter();
+  if (!f.Leave(weft_checkpoint_save(ctx, path, path_length, tree, options, out_event))) return;
+  f.Keep(out_event);
+}
+
+void Call_weft_checkpoint_load(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text path_ = f.DrawText(Words::kFiles);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  weft_device* const device = f.Handle<weft_device>(true);
+  weft_tree** const out = f.Out<weft_tree*>(false);
+  f.Enter();
+  if (!f.Leave(weft_checkpoint_load(ctx, path, path_length, device, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_checkpoint_reader_open(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text path_ = f.DrawText(Words::kFiles);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  weft_checkpoint_reader** const out = f.Out<weft_checkpoint_reader*>(false);
+  f.Enter();
+  if (!f.Leave(weft_checkpoint_reader_open(ctx, path, path_length, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_checkpoint_reader_count(Fuzz& f) {
   weft_checkpoint_reader* const reader = f.Handle<weft_checkpoint_reader>(false);
   size_t* const out_count = f.Out<size_t>(false);
@@ -154,6 +233,22 @@ void Call_weft_idx_read(Fuzz& f) {
   f.Enter();
   if (!f.Leave(weft_idx_read(ctx, path, path_length, device, out))) return;
   f.Keep(out);
+}
+
+void Call_weft_for_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_for_options), &size);
+  f.Enter();
+  weft_for_options_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_scan_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_scan_options), &size);
+  f.Enter();
+  weft_scan_options_init(options, size);
+  f.LeaveVoid();
 }
 
 void Call_weft_context_options_init(Fuzz& f) {
@@ -409,6 +504,30 @@ void Call_weft_var_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_var_opts), &size);
   f.Enter();
   weft_var_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_argsort_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_argsort_opts), &size);
+  f.Enter();
+  weft_argsort_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_sort_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_sort_opts), &size);
+  f.Enter();
+  weft_sort_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_top_k_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_top_k_opts), &size);
+  f.Enter();
+  weft_top_k_opts_init(options, size);
   f.LeaveVoid();
 }
 
@@ -702,155 +821,6 @@ void Call_weft_atan2(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_atan2(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bitcast_convert(Fuzz& f) {
-  f.BeginOp(kOps[5]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_dtype dtype = {};
-  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bitcast_convert(ctx, x, dtype, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cbrt(Fuzz& f) {
-  f.BeginOp(kOps[6]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cbrt(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_ceil(Fuzz& f) {
-  f.BeginOp(kOps[7]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_ceil(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_clamp(Fuzz& f) {
-  f.BeginOp(kOps[8]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const low = f.Operand(0);
-  weft_tensor* const x = f.Operand(1);
-  weft_tensor* const high = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_clamp(ctx, low, x, high, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_clip(Fuzz& f) {
-  f.BeginOp(kOps[9]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_clip_opts* const opts = f.Options<weft_clip_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CLIP_HAS_LOW;
-    opts->low = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_CLIP_HAS_HIGH;
-    opts->high = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_clip(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_compare(Fuzz& f) {
-  f.BeginOp(kOps[10]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_compare_direction direction = {};
-  direction = static_cast<weft_compare_direction>(f.EnumAttr(0));
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_compare(ctx, x, y, direction, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_convert(Fuzz& f) {
-  f.BeginOp(kOps[11]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_dtype dtype = {};
-  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_convert(ctx, x, dtype, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cos(Fuzz& f) {
-  f.BeginOp(kOps[12]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cos(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_clz(Fuzz& f) {
-  f.BeginOp(kOps[13]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_clz(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_div(Fuzz& f) {
-  f.BeginOp(kOps[14]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_div(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_eq(Fuzz& f) {
-  f.BeginOp(kOps[15]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_eq(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_erf(Fuzz& f) {
-  f.BeginOp(kOps[16]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_erf(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_erf_inv(Fuzz& f) {
-  f.BeginOp(kOps[17]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_erf_inv(ctx, x, out))) return;
   f.Keep(out);
 }
 

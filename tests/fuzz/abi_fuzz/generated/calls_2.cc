@@ -4,6 +4,155 @@
 
 namespace weft::fuzz {
 
+void Call_weft_bitcast_convert(Fuzz& f) {
+  f.BeginOp(kOps[5]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_dtype dtype = {};
+  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bitcast_convert(ctx, x, dtype, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cbrt(Fuzz& f) {
+  f.BeginOp(kOps[6]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cbrt(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_ceil(Fuzz& f) {
+  f.BeginOp(kOps[7]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ceil(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clamp(Fuzz& f) {
+  f.BeginOp(kOps[8]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const low = f.Operand(0);
+  weft_tensor* const x = f.Operand(1);
+  weft_tensor* const high = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clamp(ctx, low, x, high, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clip(Fuzz& f) {
+  f.BeginOp(kOps[9]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_clip_opts* const opts = f.Options<weft_clip_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CLIP_HAS_LOW;
+    opts->low = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CLIP_HAS_HIGH;
+    opts->high = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clip(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_compare(Fuzz& f) {
+  f.BeginOp(kOps[10]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_compare_direction direction = {};
+  direction = static_cast<weft_compare_direction>(f.EnumAttr(0));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_compare(ctx, x, y, direction, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_convert(Fuzz& f) {
+  f.BeginOp(kOps[11]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_dtype dtype = {};
+  dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_convert(ctx, x, dtype, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cos(Fuzz& f) {
+  f.BeginOp(kOps[12]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cos(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clz(Fuzz& f) {
+  f.BeginOp(kOps[13]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clz(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_div(Fuzz& f) {
+  f.BeginOp(kOps[14]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_div(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_eq(Fuzz& f) {
+  f.BeginOp(kOps[15]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_eq(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_erf(Fuzz& f) {
+  f.BeginOp(kOps[16]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_erf(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_erf_inv(Fuzz& f) {
+  f.BeginOp(kOps[17]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_erf_inv(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_exp2(Fuzz& f) {
   f.BeginOp(kOps[18]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1046,8 +1195,64 @@ void Call_weft_var(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_cholesky(Fuzz& f) {
+void Call_weft_argsort(Fuzz& f) {
   f.BeginOp(kOps[93]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_argsort_opts* const opts = f.Options<weft_argsort_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ARGSORT_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ARGSORT_HAS_DESCENDING;
+    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_argsort(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sort(Fuzz& f) {
+  f.BeginOp(kOps[94]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_sort_opts* const opts = f.Options<weft_sort_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SORT_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_SORT_HAS_DESCENDING;
+    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sort(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_top_k(Fuzz& f) {
+  f.BeginOp(kOps[95]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t k = {};
+  k = f.IntAttr(0);
+  weft_top_k_opts* const opts = f.Options<weft_top_k_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_TOP_K_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_top_k(ctx, x, k, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_cholesky(Fuzz& f) {
+  f.BeginOp(kOps[96]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_cholesky_opts* const opts = f.Options<weft_cholesky_opts>();
@@ -1063,7 +1268,7 @@ void Call_weft_cholesky(Fuzz& f) {
 }
 
 void Call_weft_dot_general(Fuzz& f) {
-  f.BeginOp(kOps[94]);
+  f.BeginOp(kOps[97]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const lhs = f.Operand(0);
   weft_tensor* const rhs = f.Operand(1);
@@ -1092,7 +1297,7 @@ void Call_weft_dot_general(Fuzz& f) {
 }
 
 void Call_weft_matmul(Fuzz& f) {
-  f.BeginOp(kOps[95]);
+  f.BeginOp(kOps[98]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1109,7 +1314,7 @@ void Call_weft_matmul(Fuzz& f) {
 }
 
 void Call_weft_triangular_solve(Fuzz& f) {
-  f.BeginOp(kOps[96]);
+  f.BeginOp(kOps[99]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -1132,7 +1337,7 @@ void Call_weft_triangular_solve(Fuzz& f) {
 }
 
 void Call_weft_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[97]);
+  f.BeginOp(kOps[100]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1155,7 +1360,7 @@ void Call_weft_avg_pool(Fuzz& f) {
 }
 
 void Call_weft_conv(Fuzz& f) {
-  f.BeginOp(kOps[98]);
+  f.BeginOp(kOps[101]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -1182,7 +1387,7 @@ void Call_weft_conv(Fuzz& f) {
 }
 
 void Call_weft_convolution(Fuzz& f) {
-  f.BeginOp(kOps[99]);
+  f.BeginOp(kOps[102]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const input = f.Operand(0);
   weft_tensor* const kernel = f.Operand(1);
@@ -1226,7 +1431,7 @@ void Call_weft_convolution(Fuzz& f) {
 }
 
 void Call_weft_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[100]);
+  f.BeginOp(kOps[103]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1249,7 +1454,7 @@ void Call_weft_max_pool(Fuzz& f) {
 }
 
 void Call_weft_reduce_window(Fuzz& f) {
-  f.BeginOp(kOps[101]);
+  f.BeginOp(kOps[104]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window_dimensions = {};
@@ -1272,299 +1477,6 @@ void Call_weft_reduce_window(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_reduce_window(ctx, x, window_dimensions, window_dimensions_count, reducer, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_select_and_scatter(Fuzz& f) {
-  f.BeginOp(kOps[102]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const operand = f.Operand(0);
-  weft_tensor* const source = f.Operand(1);
-  const int64_t* window_dimensions = {};
-  size_t window_dimensions_count = {};
-  f.Ints(0, &window_dimensions, &window_dimensions_count);
-  weft_select_and_scatter_opts* const opts = f.Options<weft_select_and_scatter_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES;
-    f.Ints(1, &opts->window_strides, &opts->window_strides_count);
-    if (f.Given(2)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_PADDING;
-    f.Ints(2, &opts->padding, &opts->padding_count);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_select_and_scatter(ctx, operand, source, window_dimensions, window_dimensions_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_batch_norm(Fuzz& f) {
-  f.BeginOp(kOps[103]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  weft_batch_norm_opts* const opts = f.Options<weft_batch_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_batch_variance = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_batch_norm(ctx, x, scale, offset, opts, out_result, out_batch_mean, out_batch_variance))) return;
-  f.Keep(out_result);
-  f.Keep(out_batch_mean);
-  f.Keep(out_batch_variance);
-}
-
-void Call_weft_batch_norm_grad(Fuzz& f) {
-  f.BeginOp(kOps[104]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const mean = f.Operand(2);
-  weft_tensor* const variance = f.Operand(3);
-  weft_tensor* const grad_output = f.Operand(4);
-  double epsilon = {};
-  epsilon = f.DoubleAttr(0);
-  int64_t feature_index = {};
-  feature_index = f.IntAttr(1);
-  weft_tensor** const out_grad_operand = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_grad_scale = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_grad_offset = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_batch_norm_grad(ctx, x, scale, mean, variance, grad_output, epsilon, feature_index, out_grad_operand, out_grad_scale, out_grad_offset))) return;
-  f.Keep(out_grad_operand);
-  f.Keep(out_grad_scale);
-  f.Keep(out_grad_offset);
-}
-
-void Call_weft_batch_norm_training(Fuzz& f) {
-  f.BeginOp(kOps[105]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  double epsilon = {};
-  epsilon = f.DoubleAttr(0);
-  int64_t feature_index = {};
-  feature_index = f.IntAttr(1);
-  weft_tensor** const out_output = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_batch_var = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_batch_norm_training(ctx, x, scale, offset, epsilon, feature_index, out_output, out_batch_mean, out_batch_var))) return;
-  f.Keep(out_output);
-  f.Keep(out_batch_mean);
-  f.Keep(out_batch_var);
-}
-
-void Call_weft_batch_norm_inference(Fuzz& f) {
-  f.BeginOp(kOps[106]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  weft_tensor* const mean = f.Operand(3);
-  weft_tensor* const variance = f.Operand(4);
-  weft_batch_norm_inference_opts* const opts = f.Options<weft_batch_norm_inference_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_INFERENCE_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_batch_norm_inference(ctx, x, scale, offset, mean, variance, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[107]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const logits = f.Operand(0);
-  weft_tensor* const labels = f.Operand(1);
-  weft_cross_entropy_opts* const opts = f.Options<weft_cross_entropy_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CROSS_ENTROPY_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_cross_entropy_reduction>(f.EnumAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
-    opts->label_smoothing = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cross_entropy(ctx, logits, labels, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_dropout(Fuzz& f) {
-  f.BeginOp(kOps[108]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_DROPOUT_HAS_RATE;
-    opts->rate = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_dropout(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_elu(Fuzz& f) {
-  f.BeginOp(kOps[109]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_elu_opts* const opts = f.Options<weft_elu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ELU_HAS_ALPHA;
-    opts->alpha = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_elu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_embedding(Fuzz& f) {
-  f.BeginOp(kOps[110]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const table = f.Operand(0);
-  weft_tensor* const ids = f.Operand(1);
-  weft_embedding_opts* const opts = f.Options<weft_embedding_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_EMBEDDING_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_embedding(ctx, table, ids, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_gelu(Fuzz& f) {
-  f.BeginOp(kOps[111]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_GELU_HAS_FORM;
-    opts->form = static_cast<weft_gelu_form>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_gelu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_layer_norm(Fuzz& f) {
-  f.BeginOp(kOps[112]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  weft_layer_norm_opts* const opts = f.Options<weft_layer_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LAYER_NORM_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_LAYER_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_layer_norm(ctx, x, scale, offset, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_leaky_relu(Fuzz& f) {
-  f.BeginOp(kOps[113]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LEAKY_RELU_HAS_SLOPE;
-    opts->slope = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_leaky_relu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_linear(Fuzz& f) {
-  f.BeginOp(kOps[114]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const w = f.Operand(1);
-  weft_tensor* const b = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_linear(ctx, x, w, b, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_linear_with(Fuzz& f) {
-  f.BeginOp(kOps[115]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const w = f.Operand(1);
-  weft_tensor* const b = f.Operand(2);
-  weft_linear_with_opts* const opts = f.Options<weft_linear_with_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LINEAR_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_linear_with(ctx, x, w, b, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_log_softmax(Fuzz& f) {
-  f.BeginOp(kOps[116]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LOG_SOFTMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_log_softmax(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[117]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_mse_opts* const opts = f.Options<weft_mse_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MSE_HAS_REDUCTION;
-    opts->reduction = static_cast<weft_mse_reduction>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mse(ctx, x, y, opts, out))) return;
   f.Keep(out);
 }
 

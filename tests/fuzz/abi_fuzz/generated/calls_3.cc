@@ -4,8 +4,301 @@
 
 namespace weft::fuzz {
 
-void Call_weft_one_hot(Fuzz& f) {
+void Call_weft_select_and_scatter(Fuzz& f) {
+  f.BeginOp(kOps[105]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const operand = f.Operand(0);
+  weft_tensor* const source = f.Operand(1);
+  const int64_t* window_dimensions = {};
+  size_t window_dimensions_count = {};
+  f.Ints(0, &window_dimensions, &window_dimensions_count);
+  weft_select_and_scatter_opts* const opts = f.Options<weft_select_and_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES;
+    f.Ints(1, &opts->window_strides, &opts->window_strides_count);
+    if (f.Given(2)) opts->present |= WEFT_SELECT_AND_SCATTER_HAS_PADDING;
+    f.Ints(2, &opts->padding, &opts->padding_count);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_select_and_scatter(ctx, operand, source, window_dimensions, window_dimensions_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_batch_norm(Fuzz& f) {
+  f.BeginOp(kOps[106]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_batch_norm_opts* const opts = f.Options<weft_batch_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_variance = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm(ctx, x, scale, offset, opts, out_result, out_batch_mean, out_batch_variance))) return;
+  f.Keep(out_result);
+  f.Keep(out_batch_mean);
+  f.Keep(out_batch_variance);
+}
+
+void Call_weft_batch_norm_grad(Fuzz& f) {
+  f.BeginOp(kOps[107]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const mean = f.Operand(2);
+  weft_tensor* const variance = f.Operand(3);
+  weft_tensor* const grad_output = f.Operand(4);
+  double epsilon = {};
+  epsilon = f.DoubleAttr(0);
+  int64_t feature_index = {};
+  feature_index = f.IntAttr(1);
+  weft_tensor** const out_grad_operand = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_grad_scale = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_grad_offset = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_grad(ctx, x, scale, mean, variance, grad_output, epsilon, feature_index, out_grad_operand, out_grad_scale, out_grad_offset))) return;
+  f.Keep(out_grad_operand);
+  f.Keep(out_grad_scale);
+  f.Keep(out_grad_offset);
+}
+
+void Call_weft_batch_norm_training(Fuzz& f) {
+  f.BeginOp(kOps[108]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  double epsilon = {};
+  epsilon = f.DoubleAttr(0);
+  int64_t feature_index = {};
+  feature_index = f.IntAttr(1);
+  weft_tensor** const out_output = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_mean = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_batch_var = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_training(ctx, x, scale, offset, epsilon, feature_index, out_output, out_batch_mean, out_batch_var))) return;
+  f.Keep(out_output);
+  f.Keep(out_batch_mean);
+  f.Keep(out_batch_var);
+}
+
+void Call_weft_batch_norm_inference(Fuzz& f) {
+  f.BeginOp(kOps[109]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_tensor* const mean = f.Operand(3);
+  weft_tensor* const variance = f.Operand(4);
+  weft_batch_norm_inference_opts* const opts = f.Options<weft_batch_norm_inference_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_BATCH_NORM_INFERENCE_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_batch_norm_inference(ctx, x, scale, offset, mean, variance, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cross_entropy(Fuzz& f) {
+  f.BeginOp(kOps[110]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const logits = f.Operand(0);
+  weft_tensor* const labels = f.Operand(1);
+  weft_cross_entropy_opts* const opts = f.Options<weft_cross_entropy_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CROSS_ENTROPY_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_cross_entropy_reduction>(f.EnumAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING;
+    opts->label_smoothing = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cross_entropy(ctx, logits, labels, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_dropout(Fuzz& f) {
+  f.BeginOp(kOps[111]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DROPOUT_HAS_RATE;
+    opts->rate = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_dropout(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_elu(Fuzz& f) {
+  f.BeginOp(kOps[112]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_elu_opts* const opts = f.Options<weft_elu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ELU_HAS_ALPHA;
+    opts->alpha = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_elu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_embedding(Fuzz& f) {
+  f.BeginOp(kOps[113]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const table = f.Operand(0);
+  weft_tensor* const ids = f.Operand(1);
+  weft_embedding_opts* const opts = f.Options<weft_embedding_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_EMBEDDING_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_embedding(ctx, table, ids, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_gelu(Fuzz& f) {
+  f.BeginOp(kOps[114]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GELU_HAS_FORM;
+    opts->form = static_cast<weft_gelu_form>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gelu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_layer_norm(Fuzz& f) {
+  f.BeginOp(kOps[115]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_layer_norm_opts* const opts = f.Options<weft_layer_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LAYER_NORM_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_LAYER_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_layer_norm(ctx, x, scale, offset, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_leaky_relu(Fuzz& f) {
+  f.BeginOp(kOps[116]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LEAKY_RELU_HAS_SLOPE;
+    opts->slope = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_leaky_relu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linear(Fuzz& f) {
+  f.BeginOp(kOps[117]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linear(ctx, x, w, b, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linear_with(Fuzz& f) {
   f.BeginOp(kOps[118]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_linear_with_opts* const opts = f.Options<weft_linear_with_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LINEAR_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linear_with(ctx, x, w, b, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_log_softmax(Fuzz& f) {
+  f.BeginOp(kOps[119]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LOG_SOFTMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_log_softmax(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mse(Fuzz& f) {
+  f.BeginOp(kOps[120]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_mse_opts* const opts = f.Options<weft_mse_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MSE_HAS_REDUCTION;
+    opts->reduction = static_cast<weft_mse_reduction>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mse(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_one_hot(Fuzz& f) {
+  f.BeginOp(kOps[121]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const labels = f.Operand(0);
   int64_t depth = {};
@@ -23,7 +316,7 @@ void Call_weft_one_hot(Fuzz& f) {
 }
 
 void Call_weft_relu(Fuzz& f) {
-  f.BeginOp(kOps[119]);
+  f.BeginOp(kOps[122]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -33,7 +326,7 @@ void Call_weft_relu(Fuzz& f) {
 }
 
 void Call_weft_relu6(Fuzz& f) {
-  f.BeginOp(kOps[120]);
+  f.BeginOp(kOps[123]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -43,7 +336,7 @@ void Call_weft_relu6(Fuzz& f) {
 }
 
 void Call_weft_rms_norm(Fuzz& f) {
-  f.BeginOp(kOps[121]);
+  f.BeginOp(kOps[124]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -60,7 +353,7 @@ void Call_weft_rms_norm(Fuzz& f) {
 }
 
 void Call_weft_scaled_dot_product_attention(Fuzz& f) {
-  f.BeginOp(kOps[122]);
+  f.BeginOp(kOps[125]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const q = f.Operand(0);
   weft_tensor* const k = f.Operand(1);
@@ -83,7 +376,7 @@ void Call_weft_scaled_dot_product_attention(Fuzz& f) {
 }
 
 void Call_weft_silu(Fuzz& f) {
-  f.BeginOp(kOps[123]);
+  f.BeginOp(kOps[126]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -93,7 +386,7 @@ void Call_weft_silu(Fuzz& f) {
 }
 
 void Call_weft_softmax(Fuzz& f) {
-  f.BeginOp(kOps[124]);
+  f.BeginOp(kOps[127]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
@@ -109,7 +402,7 @@ void Call_weft_softmax(Fuzz& f) {
 }
 
 void Call_weft_softplus(Fuzz& f) {
-  f.BeginOp(kOps[125]);
+  f.BeginOp(kOps[128]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -119,7 +412,7 @@ void Call_weft_softplus(Fuzz& f) {
 }
 
 void Call_weft_bernoulli(Fuzz& f) {
-  f.BeginOp(kOps[126]);
+  f.BeginOp(kOps[129]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -137,7 +430,7 @@ void Call_weft_bernoulli(Fuzz& f) {
 }
 
 void Call_weft_normal(Fuzz& f) {
-  f.BeginOp(kOps[127]);
+  f.BeginOp(kOps[130]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -159,7 +452,7 @@ void Call_weft_normal(Fuzz& f) {
 }
 
 void Call_weft_rng_bit_generator(Fuzz& f) {
-  f.BeginOp(kOps[128]);
+  f.BeginOp(kOps[131]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const state = f.Operand(0);
   const int64_t* shape = {};
@@ -182,7 +475,7 @@ void Call_weft_rng_bit_generator(Fuzz& f) {
 }
 
 void Call_weft_uniform(Fuzz& f) {
-  f.BeginOp(kOps[129]);
+  f.BeginOp(kOps[132]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};

@@ -5,7 +5,7 @@
 
 namespace weft::fuzz {
 
-enum class Kind : int { kError, kBlob, kContext, kDevice, kEvent, kTensor, kScope, kOptimizer, kTree, kCheckpointReader, kCache, kCount };
+enum class Kind : int { kError, kBlob, kContext, kDevice, kEvent, kTensor, kScope, kOptimizer, kTree, kCheckpointReader, kCache, kFunction, kCount };
 
 template <typename H>
 struct KindOf;
@@ -53,6 +53,10 @@ template <>
 struct KindOf<weft_cache> {
   static constexpr Kind kKind = Kind::kCache;
 };
+template <>
+struct KindOf<weft_function> {
+  static constexpr Kind kKind = Kind::kFunction;
+};
 
 inline void GiveBack(Kind kind, void* handle) {
   switch (kind) {
@@ -67,6 +71,7 @@ inline void GiveBack(Kind kind, void* handle) {
     case Kind::kTree: return weft_tree_release(reinterpret_cast<weft_tree*>(handle));
     case Kind::kCheckpointReader: return weft_checkpoint_reader_release(reinterpret_cast<weft_checkpoint_reader*>(handle));
     case Kind::kCache: return weft_cache_release(reinterpret_cast<weft_cache*>(handle));
+    case Kind::kFunction: return weft_function_release(reinterpret_cast<weft_function*>(handle));
     case Kind::kCount: return;
   }
 }

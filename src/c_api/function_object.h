@@ -1,0 +1,42 @@
+// The function behind weft_function: a finished body, and what it captured.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/c_api/context.h"
+#include "weft_function.h"
+
+namespace weft::c_api {
+
+// Immutable. Thread rule: any thread.
+class FunctionObject final : public RefCounted {
+ public:
+  FunctionObject(Ref<lazy::Engine> engine, std::string name, lazy::Recorder::Finished finished)
+      : engine(std::move(engine)),
+        name(std::move(name)),
+        function(std::move(finished.function)),
+        captures(std::move(finished.captures)) {}
+
+  // Without the captures, which are the function's last parameters.
+  size_t inputs() const { return function->parameters().size() - captures.size(); }
+
+  const Ref<lazy::Engine> engine;
+  const std::string name;
+  const Ref<const ir::Function> function;
+  const lazy::Tensors captures;
+};
+template <>
+struct HandleTraits<weft_function> {
+  using Object = FunctionObject;
+  static constexpr HandleType kType = HandleType::kFunction;
+};
+
+// A function parameter of a call on a context, whose function it must be.
+absl::StatusOr<Pin<FunctionObject>> GetFunction(const weft_function* function, const Context& context,
+                                                std::string_view parameter);
+
+// Handles for all of them in `outputs`, or an error and nothing; OUT_OF_RANGE if they are more than the capacity.
+absl::Status GiveOut(lazy::Tensors results, weft_tensor** outputs, size_t capacity, size_t* out_count);
+
+}  // namespace weft::c_api

@@ -1,0 +1,39 @@
+// See product_read.h.
+#include "src/ops/linalg/product_read.h"
+
+#include "src/ops/build.h"
+
+namespace weft::ops {
+namespace {
+
+// The type that holds what both do, as far as products of them ask for it.
+DType Wider(DType x, DType y) {
+  if (x == y) return x;
+  if (IsFloat(x) != IsFloat(y)) return IsFloat(x) ? x : y;
+  if (IsHalf(x) && IsHalf(y)) return DType::kF32;
+  return BitsOf(x) >= BitsOf(y) ? x : y;
+}
+
+}  // namespace
+
+ir::Values ReadProduct(ir::StableHloOp& op, const ir::OpDef& product, ir::Attrs attrs, size_t dtype_at) {
+  if (op.operands.size() != 2 || op.results.size() != 1) {
+    op.b.Fail(UserError(op.operands.size(), " operands and ", op.results.size(), " results; 2 and 1 are expected"));
+    return {};
+  }
+  const DType result = op.results[0].dtype;
+  DType factor = Wider(op.operands[0].dtype(), op.operands[1].dtype());
+  DType sum = factor;
+  if (IsHalf(factor) && result == DType::kF32) {
+    sum = result;
+  } else {
+    factor = sum = Wider(factor, result);
+  }
+  ir::Values factors;
+  for (const ir::Value& x : op.operands) factors.push_back(Convert(op.b, x, factor));
+  attrs.set(dtype_at, {});
+  if (sum != factor) attrs.set(dtype_at, sum);
+  return {Convert(op.b, Call(op.b, product, std::move(factors), std::move(attrs)), result)};
+}
+
+}  // namespace weft::ops

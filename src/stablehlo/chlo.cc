@@ -1,0 +1,191 @@
+// CHLO, the dialect of what StableHLO leaves to be decomposed: as JAX emits it. Each formula is exact where the argument makes
+// the obvious one lose digits; f16 and bf16 are computed in f32 and rounded once.
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "src/ops/build.h"
+#include "src/stablehlo/rules.h"
+#include "src/stablehlo/special_functions.h"
+
+namespace weft::stablehlo {
+namespace {
+
+using ir::Builder;
+using ir::StableHloOp;
+using ir::Value;
+using ir::Values;
+using ops::Add;
+using ops::Compare;
+using ops::Direction;
+using ops::Div;
+using ops::Exp;
+using ops::FullLike;
+using ops::Log;
+using ops::Mul;
+using ops::Neg;
+using ops::Select;
+using ops::Sqrt;
+using ops::Sub;
+using ops::Unary;
+
+Value Log1p(Builder& b, const Value& x) { return Unary(b, ops::kOp_log1p, x); }
+Value Expm1(Builder& b, const Value& x) { return Unary(b, ops::kOp_expm1, x); }
+Value Atan2(Builder& b, const Value& y, const Value& x) { return ops::Call(b, ops::kOp_atan2, {y, x}); }
+Value Nan(Builder& b, const Value& x) { return FullLike(b, x, std::numeric_limits<double>::quiet_NaN()); }
+
+using UnaryFormula = Value (*)(Builder& b, const Value& x);
+
+// One operand, floats.
+template <UnaryFormula formula>
+Values Read(StableHloOp& op) {
+  if (op.operands.size() != 1 || !op.operands[0].type().is_tensor() || !IsFloat(op.operands[0].dtype())) {
+    op.b.Fail(UserError("one operand of floats is expected"));
+    return {};
+  }
+  const Value& x = op.operands[0];
+  return {ops::Convert(op.b, formula(op.b, ops::Widened(op.b, x)), x.dtype())};
+}
+
+using BinaryFormula = Value (*)(Builder& b, const Value& x, const Value& y);
+
+template <BinaryFormula formula>
+Values Read(StableHloOp& op) {
+  const bool two = op.operands.size() == 2 && op.operands[0].type() == op.operands[1].type();
+  if (!two || !op.operands[0].type().is_tensor() || !IsFloat(op.operands[0].dtype())) {
+    op.b.Fail(UserError("two operands of one type, of floats, are expected"));
+    return {};
+  }
+  const Values wide = ops::Widened(op.b, op.operands);
+  return {ops::Convert(op.b, formula(op.b, wide[0], wide[1]), op.operands[0].dtype())};
+}
+
+template <const ir::OpDef& own>
+Values ReadOwn(StableHloOp& op) {
+  return ops::CallAll(op.b, own, op.operands);
+}
+
+// atan2(sqrt((1 - x)(1 + x)), x): no cancellation near 1.
+Value Leg(Builder& b, const Value& x) { return Sqrt(b, Mul(b, Sub(b, 1, x), Add(b, x, 1))); }
+Value Acos(Builder& b, const Value& x) { return Atan2(b, Leg(b, x), x); }
+Value Asin(Builder& b, const Value& x) { return Atan2(b, x, Leg(b, x)); }
+Value Atan(Builder& b, const Value& x) { return Atan2(b, x, FullLike(b, x, 1)); }
+
+double LargeRoot(const Value& x) {  // whose square is still finite
+  return x.dtype() == DType::kF64 ? 1e150 : 1e18;
+}
+
+// log(x + sqrt(x² - 1)), by x - 1 where x is near 1 and without the square where that is too large.
+Value Acosh(Builder& b, const Value& x) {
+  const Value d = Add(b, x, -1);
+  const Value near = Log1p(b, Add(b, d, Sqrt(b, Mul(b, d, Add(b, x, 1)))));
+  const Value far = Add(b, Log(b, x), std::numbers::ln2);
+  const Value inside = Select(b, Compare(b, Direction::kGt, x, LargeRoot(x)), far, near);
+  return Select(b, Compare(b, Direction::kLt, x, 1), Nan(b, x), inside);
+}
+
+// sign(x) log(|x| + sqrt(x² + 1)), as log1p(|x| + x² / (1 + sqrt(x² + 1))).
+Value Asinh(Builder& b, const Value& x) {
+  const Value a = ops::Abs(b, x), square = Mul(b, a, a);
+  const Value near = Log1p(b, Add(b, a, Div(b, square, Add(b, Sqrt(b, Add(b, square, 1)), 1))));
+  const Value far = Add(b, Log(b, a), std::numbers::ln2);
+  const Value positive = Select(b, Compare(b, Direction::kGt, a, LargeRoot(x)), far, near);
+  return Mul(b, Unary(b, ops::kOp_sign, x), positive);
+}
+
+Value Atanh(Builder& b, const Value& x) {
+  const Value a = ops::Abs(b, x);
+  // log1p(2 a / (1 - a)) / 2
+  const Value half = Mul(b, Log1p(b, Div(b, Mul(b, a, 2), Sub(b, 1, a))), 0.5);
+  const Value inside = Mul(b, Unary(b, ops::kOp_sign, x), half);
+  return Select(b, Compare(b, Direction::kGt, a, 1), Nan(b, x), inside);
+}
+
+// exp(|x|) / 2 through exp(|x| / 2), which overflows only where the result does.
+Value HalfExp(Builder& b, const Value& a) {
+  const Value root = Exp(b, Mul(b, a, 0.5));
+  return Mul(b, Mul(b, root, 0.5), root);
+}
+Value Cosh(Builder& b, const Value& x) {
+  const Value a = ops::Abs(b, x);
+  return Add(b, HalfExp(b, a), Mul(b, Exp(b, Neg(b, a)), 0.5));
+}
+Value Sinh(Builder& b, const Value& x) {
+  const Value a = ops::Abs(b, x), e = Expm1(b, a);
+  const Value small = Mul(b, Add(b, e, Div(b, e, Add(b, e, 1))), 0.5);
+  const Value positive =
+      Select(b, Compare(b, Direction::kGt, a, 1), Sub(b, HalfExp(b, a), Mul(b, Exp(b, Neg(b, a)), 0.5)), small);
+  return Mul(b, Unary(b, ops::kOp_sign, x), positive);
+}
+
+Value IsInf(Builder& b, const Value& x) {
+  return Compare(b, Direction::kEq, ops::Abs(b, x), std::numeric_limits<double>::infinity());
+}
+Values ReadIsInf(StableHloOp& op) {
+  if (op.operands.size() != 1) op.b.Fail(UserError("one operand is expected"));
+  return {op.b.ok() ? IsInf(op.b, op.operands[0]) : Value()};
+}
+
+// The next number from x towards y: one more or less as integers, whose order within a sign is that of the floats.
+Values ReadNextAfter(StableHloOp& op) {
+  if (op.operands.size() != 2 || !(op.operands[0].type() == op.operands[1].type()) ||
+      !IsFloat(op.operands[0].dtype())) {
+    op.b.Fail(UserError("two operands of one type, of floats, are expected"));
+    return {};
+  }
+  Builder& b = op.b;
+  const Value &x = op.operands[0], &y = op.operands[1];
+  const int bits = BitsOf(x.dtype());
+  const DType integer = bits == 64 ? DType::kI64 : bits == 32 ? DType::kI32 : DType::kI16;
+  const auto whole = [&](int64_t value) {
+    HostTensor one(integer, {});
+    one.SetInt(0, value);
+    return ops::BroadcastInDim(b, ops::Constant(b, std::move(one)), x.dims(), {});
+  };
+  const auto image = [&](const Value& v) { return ops::Call(b, ops::kOp_bitcast_convert, {v}, {integer}); };
+  const Value sign = whole(static_cast<int64_t>(~uint64_t{0} << (bits - 1))),
+              magnitude = whole(INT64_MAX >> (64 - bits));
+  const Value i = image(x), j = image(y), zero = whole(0), one = whole(1);
+  const Value i_size = ops::And(b, i, magnitude), j_size = ops::And(b, j, magnitude);
+  const Value same_sign = Compare(b, Direction::kEq, ops::And(b, i, sign), ops::And(b, j, sign));
+  const Value grows = ops::And(b, same_sign, Compare(b, Direction::kLt, i_size, j_size));
+  const Value step = Select(b, grows, one, whole(-1));
+  // From zero to the smallest number of the other's sign; from both zeros to the other.
+  const Value smallest = ops::Call(b, ops::kOp_bitwise_or, {ops::And(b, j, sign), one});
+  const Value from_zero = Select(b, Compare(b, Direction::kEq, j_size, zero), j, smallest);
+  Value next = Select(b, Compare(b, Direction::kEq, i_size, zero), from_zero, Add(b, i, step));
+  next = Select(b, Compare(b, Direction::kEq, i, j), j, next);
+  const Value number = ops::Call(b, ops::kOp_bitcast_convert, {next}, {x.dtype()});
+  const auto nan = [&](const Value& v) { return Compare(b, Direction::kNe, v, v); };
+  const Value any = ops::Call(b, ops::kOp_bitwise_or, {nan(x), nan(y)});
+  return {Select(b, any, Nan(b, x), number)};
+}
+
+constexpr Rule kChlo[] = {
+    {"chlo.acos", Read<Acos>},
+    {"chlo.acosh", Read<Acosh>},
+    {"chlo.asin", Read<Asin>},
+    {"chlo.asinh", Read<Asinh>},
+    {"chlo.atan", Read<Atan>},
+    {"chlo.atanh", Read<Atanh>},
+    {"chlo.cosh", Read<Cosh>},
+    {"chlo.sinh", Read<Sinh>},
+    {"chlo.bessel_i1e", Read<BesselI1e>},
+    {"chlo.digamma", Read<Digamma>},
+    {"chlo.erfc", Read<Erfc>},
+    {"chlo.lgamma", Read<Lgamma>},
+    {"chlo.next_after", ReadNextAfter},
+    {"chlo.polygamma", Read<Polygamma>},
+    {"chlo.zeta", Read<Zeta>},
+    {"chlo.tan", ReadOwn<ops::kOp_tan>},
+    {"chlo.erf", ReadOwn<ops::kOp_erf>},
+    {"chlo.erf_inv", ReadOwn<ops::kOp_erf_inv>},
+    {"chlo.square", ReadOwn<ops::kOp_square>},
+    {"chlo.is_inf", ReadIsInf},
+};
+
+}  // namespace
+
+std::span<const Rule> ChloRules() { return kChlo; }
+
+}  // namespace weft::stablehlo

@@ -1,0 +1,424 @@
+// Trees to nodes: names, scopes, captures, functions. See read.h.
+#include "src/stablehlo/read.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "src/ir/text.h"
+#include "src/ops/registry.h"
+#include "src/stablehlo/parser.h"
+#include "src/stablehlo/rules.h"
+
+namespace weft::stablehlo {
+namespace {
+
+using ir::Function;
+using ir::Value;
+using ir::Values;
+
+// Of a location's text, and of aliases that stand for others: whoever wrote more wanted something else.
+constexpr size_t kLocationText = 512;
+constexpr int kLocationHops = 8;
+
+ir::Value Parameter(const ir::Type& type, std::unique_ptr<const ir::NodeExtras> extras = nullptr) {
+  return {ir::Node::Create(ops::kOp_parameter, {}, {}, {type}, nullptr, {}, std::move(extras)), 0};
+}
+
+// The frame, which is not looked up among operations.
+bool IsFrame(std::string_view name) {
+  constexpr std::string_view kFrame[] = {"builtin.module", "func.func", "sdy.mesh", "return"};
+  return std::ranges::find(kFrame, name) != std::end(kFrame);
+}
+
+// The name that rules are kept by: a custom call's is that of its target, if Weft knows it.
+std::string RuleName(const Operation& op) {
+  const ir::ShloAttr* target = op.name == "stablehlo.custom_call" ? op.Find("call_target_name") : nullptr;
+  return target == nullptr ? std::string(op.name) : absl::StrCat(op.name, " @", target->string);
+}
+const Rule* RuleOf(const Operation& op) {
+  const Rule* rule = FindRule(RuleName(op));
+  return rule != nullptr ? rule : FindRule(op.name);
+}
+
+// Values by name. A region sees those around it, which it captures in order of first use.
+struct Scope {
+  Scope* outer = nullptr;
+  absl::flat_hash_map<std::pair<std::string_view, uint32_t>, Value> values = {};
+  Values captured = {};                // what they are outside
+  std::vector<Value> parameters = {};  // what they are inside
+};
+
+class Reader {
+ public:
+  Reader(std::string_view text, const ReadOptions& options) : text_(text), options_(options), parser_(text) {}
+  absl::StatusOr<ir::Module> Read();
+
+ private:
+  absl::Status At(size_t position, const absl::Status& status) const;
+  template <typename... Args>
+  absl::Status Wrong(size_t position, const Args&... what) const {
+    return At(position, UserError(what...));
+  }
+
+  absl::StatusOr<const Operation*> Frame(const Region& top, ir::Module& module);
+  absl::Status CheckKnown(const Region& region) const;
+  absl::StatusOr<ir::ParameterInfo> ParameterOf(const Operation& function, size_t i, Value& parameter) const;
+  absl::StatusOr<Ref<const Function>> ReadFunction(const Operation& function);
+  absl::StatusOr<Ref<const Function>> Callee(const Operation& op, std::string_view attribute);
+  absl::Status ReadBlock(const Region& region, Scope& scope, std::vector<Value>& results);
+  absl::StatusOr<ir::ShloRegion> ReadRegion(const Region& region, std::string_view name, Scope& outer);
+  absl::Status ReadOperation(const Operation& op, Scope& scope);
+  absl::Status ReadRegions(const Operation& op, Scope& scope, ir::StableHloOp& call);
+  absl::StatusOr<Values> Make(const Operation& op, Scope& scope, const Rule& rule);
+  Value Lookup(Scope& scope, const Use& use) const;
+  absl::StatusOr<Value> Operand(Scope& scope, const Use& use) const;
+  absl::Status Bind(const Operation& op, const Values& results, Scope& scope) const;
+  ir::Location LocationOf(std::string_view text) const;
+
+  const std::string_view text_;
+  const ReadOptions& options_;
+  Parser parser_;
+  absl::flat_hash_map<std::string_view, const Operation*> functions_;
+  absl::flat_hash_map<const Operation*, Ref<const Function>> read_;  // null while it is being read
+  int depth_ = 0;                                                    // of regions and calls, as they nest in the result
+};
+
+absl::Status Reader::At(size_t position, const absl::Status& status) const {
+  if (status.ok()) return status;
+  absl::Status placed(status.code(), absl::StrCat(PlaceIn(text_, position), status.message()));
+  status.ForEachPayload([&](std::string_view key, const absl::Cord& value) { placed.SetPayload(key, value); });
+  return placed;
+}
+
+// Indexes the functions, reads what the module says of itself, and finds the entry.
+absl::StatusOr<const Operation*> Reader::Frame(const Region& top, ir::Module& module) {
+  const Region* frame = &top;
+  if (top.operations.size() == 1 && top.operations[0].name == "builtin.module") {
+    const Operation& op = top.operations[0];
+    if (op.regions.size() != 1) return Wrong(op.position, "a module has one region");
+    frame = &op.regions[0];
+    const auto number = [&](std::string_view name) {
+      const ir::ShloAttr* found = op.Find(name);
+      return found == nullptr || found->kind != ir::ShloAttr::Kind::kInt || found->integer < 1 ||
+                     found->integer > INT32_MAX
+                 ? 1
+                 : static_cast<uint32_t>(found->integer);
+    };
+    module.partitions = number("mhlo.num_partitions");
+    module.replicas = number("mhlo.num_replicas");
+  }
+  const Operation* entry = nullptr;
+  for (const Operation& op : frame->operations) {
+    if (op.name == "sdy.mesh") continue;
+    const ir::ShloAttr* name = op.Find("sym_name");
+    if (op.name != "func.func" || name == nullptr || op.regions.size() != 1) {
+      return Wrong(op.position, "a module holds functions with a name and a body, not ", op.name);
+    }
+    if (!functions_.try_emplace(name->string, &op).second) {
+      return Wrong(op.position, "two functions are called @", name->string);
+    }
+    if (name->string == options_.entry || (entry == nullptr && functions_.size() == 1)) entry = &op;
+  }
+  if (entry == nullptr) return Wrong(0, "the text has no function");
+  if (functions_.size() > 1 && !functions_.contains(options_.entry)) {
+    return Wrong(entry->position, "none of the ", functions_.size(), " functions is called @", options_.entry);
+  }
+  return entry;
+}
+
+// All that Weft lacks, at once and before anything is made of the rest. Iterative: the tree is as deep as the text says.
+absl::Status Reader::CheckKnown(const Region& region) const {
+  std::set<std::string> operations;
+  std::set<std::string_view> types;
+  size_t first = text_.size();
+  std::vector<const Region*> open = {&region};
+  const auto check = [&](const TypeText& type, size_t position) {
+    if (type.supported) return;
+    types.insert(type.text);
+    first = std::min(first, position);
+  };
+  while (!open.empty()) {
+    const Region& next = *open.back();
+    open.pop_back();
+    for (const Operation& op : next.operations) {
+      if (!IsFrame(op.name) && RuleOf(op) == nullptr) {
+        operations.insert(RuleName(op));
+        first = std::min(first, op.position);
+      }
+      for (const TypeText& type : op.operand_types) check(type, op.position);
+      for (const TypeText& type : op.result_types) check(type, op.position);
+      for (const Region& inner : op.regions) {
+        for (const Argument& argument : inner.arguments) check(argument.type, op.position);
+        open.push_back(&inner);
+      }
+    }
+  }
+  if (operations.empty() && types.empty()) return absl::OkStatus();
+  std::string lacks;
+  if (!operations.empty()) absl::StrAppend(&lacks, "operations: ", absl::StrJoin(operations, ", "));
+  if (!types.empty()) absl::StrAppend(&lacks, operations.empty() ? "" : "; ", "types: ", absl::StrJoin(types, ", "));
+  return At(first, UserErrorOf(absl::StatusCode::kUnimplemented,
+                               "this version of Weft does not have all that the text uses; ", lacks));
+}
+
+Value Reader::Lookup(Scope& scope, const Use& use) const {
+  const auto key = std::pair(use.name, use.index);
+  if (auto found = scope.values.find(key); found != scope.values.end()) return found->second;
+  if (scope.outer == nullptr) return {};
+  Value outside = Lookup(*scope.outer, use);
+  if (!outside) return {};
+  Value inside = Parameter(outside.type());
+  scope.captured.push_back(std::move(outside));
+  scope.parameters.push_back(inside);
+  scope.values[key] = inside;
+  return inside;
+}
+
+absl::StatusOr<Value> Reader::Operand(Scope& scope, const Use& use) const {
+  Value value = Lookup(scope, use);
+  if (value) return value;
+  if (use.index > 0 && Lookup(scope, {use.name})) return Wrong(use.position, use.name, " has no result ", use.index);
+  return Wrong(use.position, use.name, " is not defined before its use");
+}
+
+// The first file and line that the location names, through aliases.
+ir::Location Reader::LocationOf(std::string_view text) const {
+  for (int hop = 0; hop < kLocationHops; ++hop) {
+    text = text.substr(0, kLocationText);
+    const size_t at = text.find_first_of("\"#");
+    if (at == std::string_view::npos) return {};
+    if (text[at] == '#') {
+      size_t end = at + 1;
+      while (end < text.size() && (absl::ascii_isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_'))
+        ++end;
+      text = parser_.LocationAlias(text.substr(at, end - at));
+      continue;
+    }
+    const size_t close = text.find('"', at + 1);
+    if (close == std::string_view::npos) return {};
+    const std::string_view file = text.substr(at + 1, close - at - 1);
+    text.remove_prefix(close + 1);
+    if (!text.starts_with(':')) continue;  // "name"("file":1:2): the name goes before
+    ir::Location location;
+    if (!absl::SimpleAtoi(text.substr(1, text.find_first_not_of("0123456789", 1) - 1), &location.line)) return {};
+    location.file = ir::InternFile(file);
+    return location;
+  }
+  return {};
+}
+
+absl::StatusOr<ir::ShloRegion> Reader::ReadRegion(const Region& region, std::string_view name, Scope& outer) {
+  Scope scope{.outer = &outer};
+  std::vector<Value> parameters, results;
+  for (const Argument& argument : region.arguments) {
+    parameters.push_back(Parameter(argument.type.type));
+    scope.values[{argument.name, 0}] = parameters.back();
+  }
+  WEFT_RETURN_IF_ERROR(ReadBlock(region, scope, results));
+  std::ranges::move(scope.parameters, std::back_inserter(parameters));
+  return ir::ShloRegion{Function::Create(std::string(name), std::move(parameters), std::move(results)),
+                        std::move(scope.captured)};
+}
+
+absl::Status Reader::ReadBlock(const Region& region, Scope& scope, std::vector<Value>& results) {
+  for (const Operation& op : region.operations) {
+    if (op.name != "return") {
+      WEFT_RETURN_IF_ERROR(ReadOperation(op, scope));
+      continue;
+    }
+    if (&op != &region.operations.back()) return Wrong(op.position, "return is the last operation of a region");
+    for (const Use& use : op.operands) {
+      WEFT_ASSIGN_OR_RETURN(results.emplace_back(), Operand(scope, use));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ir::ParameterInfo> Reader::ParameterOf(const Operation& function, size_t i, Value& parameter) const {
+  const Argument& argument = function.regions[0].arguments[i];
+  const auto wrong = [&](const auto&... what) {
+    return Wrong(function.position, "parameter ", argument.name, ": ", what...);
+  };
+  ir::ShloAttr::Fields attributes = argument.attributes;
+  if (const ir::ShloAttr* all = function.Find("arg_attrs"); all != nullptr && i < all->list.size()) {
+    attributes = all->list[i].fields;  // the generic form's
+  }
+  ir::ParameterInfo info;
+  ir::NodeExtras extras;
+  for (const auto& [name, value] : attributes) {
+    if (name == "tf.aliasing_output") {
+      if (value.kind != ir::ShloAttr::Kind::kInt || value.integer < 0 || value.integer > INT32_MAX) {
+        return wrong("tf.aliasing_output is ", value.text, "; it is a result's number");
+      }
+      info.donated_to = static_cast<int32_t>(value.integer);
+    } else if (name == "mhlo.sharding") {
+      extras.sharding = value.string;
+    } else {
+      extras.unknown_attributes.emplace_back(name, value.text);
+    }
+  }
+  const bool plain = extras == ir::NodeExtras();
+  parameter =
+      Parameter(argument.type.type, plain ? nullptr : std::make_unique<const ir::NodeExtras>(std::move(extras)));
+  return info;
+}
+
+absl::StatusOr<Ref<const Function>> Reader::ReadFunction(const Operation& function) {
+  auto [found, first] = read_.try_emplace(&function);
+  if (!first && found->second == nullptr) {
+    return Wrong(function.position, "@", function.Find("sym_name")->string, " calls itself; recursion has no end here");
+  }
+  if (!first) return found->second;
+  if (depth_ >= ir::kMaxRegionDepth) {
+    return Wrong(function.position, "calls and regions nest deeper than ", ir::kMaxRegionDepth);
+  }
+  ++depth_;
+  Scope scope;
+  std::vector<Value> parameters, results;
+  std::vector<ir::ParameterInfo> infos;
+  const Region& body = function.regions[0];
+  for (size_t i = 0; i < body.arguments.size(); ++i) {
+    WEFT_ASSIGN_OR_RETURN(infos.emplace_back(), ParameterOf(function, i, parameters.emplace_back()));
+    scope.values[{body.arguments[i].name, 0}] = parameters.back();
+  }
+  WEFT_RETURN_IF_ERROR(ReadBlock(body, scope, results));
+  const std::vector<TypeText>& types = function.result_types;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (i < results.size() && results.size() == types.size() && results[i].type() == types[i].type) continue;
+    return Wrong(function.position, "@", function.Find("sym_name")->string, " returns ", results.size(), " values",
+                 i < results.size() ? absl::StrCat(", value ", i, " of type ", ToString(results[i].type())) : "",
+                 "; the function says ", types.size(), " and ", types[i].text);
+  }
+  for (const ir::ParameterInfo& info : infos) {
+    if (info.donated_to < static_cast<int32_t>(results.size())) continue;
+    return Wrong(function.position, "tf.aliasing_output is ", info.donated_to, "; there are ", results.size(),
+                 " results");
+  }
+  --depth_;
+  return read_[&function] = Function::Create(function.Find("sym_name")->string, std::move(parameters),
+                                             std::move(results), std::move(infos));
+}
+
+absl::StatusOr<Ref<const Function>> Reader::Callee(const Operation& op, std::string_view attribute) {
+  const ir::ShloAttr* name = op.Find(attribute);
+  if (name == nullptr) return Wrong(op.position, op.name, " needs the attribute ", attribute);
+  auto found = functions_.find(name->string);
+  if (found == functions_.end()) return Wrong(op.position, "there is no function @", name->string);
+  return ReadFunction(*found->second);
+}
+
+absl::Status Reader::ReadRegions(const Operation& op, Scope& scope, ir::StableHloOp& call) {
+  for (std::string_view attribute : {"callee", "decomposition"}) {
+    if (op.name != (attribute == "callee" ? "func.call" : "stablehlo.composite")) continue;
+    WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back().function, Callee(op, attribute));
+    call.Understand({attribute});
+  }
+  if (!op.regions.empty() && depth_ >= ir::kMaxRegionDepth) {
+    return Wrong(op.position, "calls and regions nest deeper than ", ir::kMaxRegionDepth);
+  }
+  ++depth_;
+  for (size_t i = 0; i < op.regions.size(); ++i) {
+    const bool named = call.op != nullptr && !call.op->regions.empty();
+    const std::string_view name = named ? call.op->regions[std::min(i, call.op->regions.size() - 1)].name : "region";
+    WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back(), ReadRegion(op.regions[i], name, scope));
+  }
+  --depth_;
+  return absl::OkStatus();
+}
+
+// What the reading has not asked for stays on the node, which is made once more for it.
+Values WithExtras(const Values& results, const ir::StableHloOp& call) {
+  ir::NodeExtras extras;
+  for (size_t i = 0; i < call.attributes().size(); ++i) {
+    const auto& [name, value] = call.attributes()[i];
+    if (call.understood(i)) continue;
+    if (name == "mhlo.sharding") {
+      extras.sharding = value.string;
+    } else {
+      extras.unknown_attributes.emplace_back(name, value.kind == ir::ShloAttr::Kind::kUnit ? "unit" : value.text);
+    }
+  }
+  const ir::Node* node = results.empty() ? nullptr : results[0].node.get();
+  const bool made_here = node != nullptr && !node->op().parameter && node->results().size() == results.size() &&
+                         std::ranges::find(call.operands, results[0]) == call.operands.end();
+  if (extras == ir::NodeExtras() || !made_here) return results;
+  std::unique_ptr<ir::Regions> regions;
+  if (!node->regions().empty()) regions.reset(new ir::Regions{{node->regions().begin(), node->regions().end()}});
+  const Ref<const ir::Node> copy =
+      ir::Node::Create(node->op(), Values(node->operands().begin(), node->operands().end()), node->attrs(),
+                       ir::Types(node->results().begin(), node->results().end()), std::move(regions), node->location(),
+                       std::make_unique<const ir::NodeExtras>(std::move(extras)));
+  Values with;
+  for (uint32_t i = 0; i < results.size(); ++i) with.push_back({copy, i});
+  return with;
+}
+
+absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rule& rule) {
+  ir::Builder b(LocationOf(op.location));
+  ir::StableHloOp call(b, rule.op, op.name, op.attributes);
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    WEFT_ASSIGN_OR_RETURN(call.operands.emplace_back(), Operand(scope, op.operands[i]));
+    if (op.operand_types.size() <= i || op.operand_types[i].type == call.operands[i].type()) continue;
+    return Wrong(op.operands[i].position, op.operands[i].name, " is ", ToString(call.operands[i].type()), "; ", op.name,
+                 " says ", op.operand_types[i].text);
+  }
+  if (!op.operand_types.empty() && op.operand_types.size() != op.operands.size()) {
+    return Wrong(op.position, op.name, " has ", op.operands.size(), " operands and types of ", op.operand_types.size());
+  }
+  for (const TypeText& type : op.result_types) call.results.push_back(type.type);
+  WEFT_RETURN_IF_ERROR(ReadRegions(op, scope, call));
+  Values results = rule.read(call);
+  if (!b.ok()) {
+    return At(op.position, absl::Status(b.status().code(), absl::StrCat(op.name, ": ", b.status().message())));
+  }
+  return WithExtras(results, call);
+}
+
+absl::Status Reader::Bind(const Operation& op, const Values& results, Scope& scope) const {
+  size_t next = 0;
+  for (const Bound& bound : op.bounds) {
+    for (uint32_t i = 0; i < bound.count; ++i, ++next) {
+      if (!scope.values.try_emplace({bound.name, i}, results[next]).second) {
+        return Wrong(bound.position, bound.name, " is defined twice");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reader::ReadOperation(const Operation& op, Scope& scope) {
+  const Rule* rule = RuleOf(op);
+  if (rule == nullptr) return Wrong(op.position, op.name, " cannot stand in a function");
+  WEFT_ASSIGN_OR_RETURN(const Values results, Make(op, scope, *rule));
+  if (results.size() != op.result_types.size()) {
+    return Wrong(op.position, op.name, " has ", results.size(), " results; the text says ", op.result_types.size());
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i] && results[i].type() == op.result_types[i].type) continue;
+    return Wrong(op.position, op.name, " gives ", results[i] ? ToString(results[i].type()) : "nothing",
+                 "; the text says ", op.result_types[i].text);
+  }
+  return Bind(op, results, scope);
+}
+
+absl::StatusOr<ir::Module> Reader::Read() {
+  WEFT_ASSIGN_OR_RETURN(const Region top, parser_.ParseText());
+  ir::Module module;
+  WEFT_ASSIGN_OR_RETURN(const Operation* entry, Frame(top, module));
+  WEFT_RETURN_IF_ERROR(CheckKnown(top));
+  WEFT_ASSIGN_OR_RETURN(Ref<const Function> main, ReadFunction(*entry));
+  module.functions.push_back(std::move(main));
+  return module;
+}
+
+}  // namespace
+
+absl::StatusOr<ir::Module> ReadStableHlo(std::string_view text, const ReadOptions& options) {
+  return Reader(text, options).Read();
+}
+
+}  // namespace weft::stablehlo

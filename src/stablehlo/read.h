@@ -1,0 +1,24 @@
+// StableHLO text into the IR: the generic and the pretty form, as JAX prints them. Text becomes a tree (parser.h), the tree
+// becomes nodes: each operation by its own reading (OpDef::read), by the schema's names, or by a rewriting (rules.h).
+//
+// Functions of the module are read once and called (weft.call); what a region uses of the values around it becomes parameters
+// and operands, as control flow has it (ops/control/captures.h). Attributes that mean nothing here are kept as text.
+#pragma once
+
+#include <string_view>
+
+#include "src/ir/function.h"
+#include "src/runtime/status.h"
+
+namespace weft::stablehlo {
+
+struct ReadOptions {
+  std::string_view entry = "main";
+};
+
+// The module's one function is the entry; the others are what its calls carry. Errors begin with "line 3, column 14: ".
+// UNIMPLEMENTED names every operation and element type of the text that Weft lacks, all at once. Whatever the text, what is
+// allocated is in proportion to its length.
+absl::StatusOr<ir::Module> ReadStableHlo(std::string_view text, const ReadOptions& options = {});
+
+}  // namespace weft::stablehlo

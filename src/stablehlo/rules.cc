@@ -1,0 +1,42 @@
+// See rules.h.
+#include "src/stablehlo/rules.h"
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "src/ops/call.h"
+
+namespace weft::stablehlo {
+namespace {
+
+using RuleMap = absl::flat_hash_map<std::string_view, Rule>;
+
+// Primitives and what else has a name of StableHLO's; macros and composites of ours ("weft.…") have none.
+RuleMap MakeRules() {
+  RuleMap rules;
+  for (const ir::OpDef* op : ops::AllOps()) {
+    const bool ours = op->name.starts_with("weft.") || op->parameter || op->lowering == ir::Lowering::kStructural;
+    if (ours && op != &ops::kOp_constant) continue;
+    const auto* name = new std::string(absl::StrCat("stablehlo.", op->name));
+    rules[*name] = {*name, op->read != nullptr ? op->read : ReadBySchema, op};
+  }
+  for (std::span<const Rule> table : {Rewrites(), ChloRules()}) {
+    for (const Rule& rule : table) rules.try_emplace(rule.name, rule);
+  }
+  return rules;
+}
+
+}  // namespace
+
+const Rule* FindRule(std::string_view name) {
+  static const auto* const rules = new RuleMap(MakeRules());
+  auto found = rules->find(name);
+  return found == rules->end() ? nullptr : &found->second;
+}
+
+ir::Values ReadBySchema(ir::StableHloOp& op) {
+  // How, not what: precision is always the best, sorted or unique indices gain nothing here.
+  op.Understand({"precision_config", "indices_are_sorted", "unique_indices"});
+  return ops::CallAll(op.b, *op.op, op.OperandsAndCaptures(), op.SchemaAttrs(), op.Functions());
+}
+
+}  // namespace weft::stablehlo

@@ -1,0 +1,28 @@
+// What becomes of an operation of the text, by its name.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "src/ir/stablehlo_read.h"
+#include "src/ops/registry.h"
+
+namespace weft::stablehlo {
+
+struct Rule {
+  std::string_view name;
+  ir::StableHloReadFn read;
+  const ir::OpDef* op = nullptr;  // read(op) finds it there
+};
+
+// Null if Weft has nothing for the name.
+const Rule* FindRule(std::string_view name);
+
+// Operations that are others in disguise (rewrites.cc) and those of CHLO (chlo.cc).
+std::span<const Rule> Rewrites();
+std::span<const Rule> ChloRules();
+
+// op.op at the operands and captures with the schema's attributes and the regions' functions.
+ir::Values ReadBySchema(ir::StableHloOp& op);
+
+}  // namespace weft::stablehlo

@@ -1,0 +1,69 @@
+// StableHLO text as a tree: operations with operands by name, whichever form they were written in. It knows nothing of our
+// operations. Views are into the text.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "src/ir/stablehlo_read.h"
+
+namespace weft::stablehlo {
+
+// A type as written; what we cannot compute with has no `type` to rely on, only its text.
+struct TypeText {
+  ir::Type type;
+  std::string_view text;
+  bool supported = true;
+};
+
+struct Use {  // %name or %name#index
+  std::string_view name;
+  uint32_t index = 0;
+  size_t position = 0;
+};
+
+struct Bound {  // %name or %name:count
+  std::string_view name;
+  uint32_t count = 1;
+  size_t position = 0;
+};
+
+struct Operation;
+
+struct Argument {
+  std::string_view name;
+  TypeText type;
+  ir::ShloAttr::Fields attributes;
+};
+
+// One block: more are another dialect's control flow.
+struct Region {
+  std::vector<Argument> arguments;
+  std::vector<Operation> operations;
+};
+
+struct Operation {
+  std::string_view name;  // "stablehlo.add", "func.call", "return" for every dialect's
+  size_t position = 0;
+  std::vector<Bound> bounds;
+  std::vector<Use> operands;
+  ir::ShloAttr::Fields attributes;
+  std::vector<Region> regions;
+  std::vector<TypeText> operand_types;  // none where the form leaves them out
+  std::vector<TypeText> result_types;
+  std::string_view location;  // what stands in loc(…)
+
+  size_t ResultCount() const {
+    size_t count = 0;
+    for (const Bound& bound : bounds) count += bound.count;
+    return count;
+  }
+  const ir::ShloAttr* Find(std::string_view attribute) const {
+    for (const auto& [name, value] : attributes) {
+      if (name == attribute) return &value;
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace weft::stablehlo

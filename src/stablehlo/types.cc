@@ -1,0 +1,137 @@
+// Types as StableHLO spells them. What has no counterpart of ours (unknown sizes, quantised and small elements) is read over
+// and kept as text, so that the error about it can name every one of them at once.
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "src/stablehlo/parser.h"
+
+namespace weft::stablehlo {
+
+absl::StatusOr<DType> Parser::ElementType() {
+  if (Take("!")) {
+    (void)Suffix();
+    if (LooksAt("<")) WEFT_RETURN_IF_ERROR(SkipBalanced());
+    return DType::kInvalid;
+  }
+  const size_t start = Here();
+  std::string name(Word());
+  if (name.empty()) return ExpectedAt(start, "an element type such as f32");
+  if (name == "complex") {
+    WEFT_RETURN_IF_ERROR(Need("<"));
+    absl::StrAppend(&name, "<", Word(), ">");
+    WEFT_RETURN_IF_ERROR(Need(">"));
+  }
+  const std::optional<DType> dtype = ParseDType(name);
+  return dtype && StableHloNameOf(*dtype) == name ? *dtype : DType::kInvalid;
+}
+
+// Behind "tensor".
+absl::Status Parser::ParseTensorType(TypeText& out) {
+  const size_t start = Here();
+  WEFT_RETURN_IF_ERROR(Need("<"));
+  Dims dims;
+  while (true) {
+    if (Take("?") || Take("*")) {
+      out.supported = false;
+    } else if (absl::ascii_isdigit(static_cast<unsigned char>(Peek()))) {
+      WEFT_ASSIGN_OR_RETURN(int64_t dim, Number<int64_t>("a dimension"));
+      dims.push_back(dim);
+    } else {
+      break;
+    }
+    WEFT_RETURN_IF_ERROR(Need("x"));
+  }
+  WEFT_ASSIGN_OR_RETURN(const DType dtype, ElementType());
+  while (Take(",")) {  // an encoding
+    out.supported = false;
+    (void)Take("#");
+    (void)Suffix();
+    if (LooksAt("<")) WEFT_RETURN_IF_ERROR(SkipBalanced());
+  }
+  WEFT_RETURN_IF_ERROR(Need(">"));
+  if (dims.size() > kMaxRank || CheckedCount(dims).value_or(INT64_MAX) > (int64_t{1} << 59)) {
+    return ExpectedAt(start, absl::StrCat("a type of rank at most ", kMaxRank, " that memory could hold"));
+  }
+  out.supported = out.supported && IsComputable(dtype);
+  out.type = ir::Type::Tensor(dtype, std::move(dims));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TypeText> Parser::ParseType() {
+  TypeText out;
+  const size_t start = Here();
+  if (++nesting_ > kMaxNesting) return ExpectedAt(start, "a type that is less deeply nested");
+  if (TakeWord("tensor")) {
+    WEFT_RETURN_IF_ERROR(ParseTensorType(out));
+  } else if (TakeWord("tuple")) {
+    WEFT_RETURN_IF_ERROR(Need("<"));
+    std::vector<ir::Type> elements;
+    while (!Take(">")) {
+      if (!elements.empty()) WEFT_RETURN_IF_ERROR(Need(","));
+      WEFT_ASSIGN_OR_RETURN(TypeText element, ParseType());
+      out.supported = out.supported && element.supported;
+      elements.push_back(std::move(element.type));
+    }
+    out.type = ir::Type::Tuple(std::move(elements));
+  } else if (TakeWord("!stablehlo.token")) {
+    out.type = ir::Type::Token();
+  } else if (Take("!")) {
+    (void)Suffix();
+    if (LooksAt("<")) WEFT_RETURN_IF_ERROR(SkipBalanced());
+    out.supported = false;
+  } else {
+    // A scalar type where attributes have one: i32.
+    WEFT_ASSIGN_OR_RETURN(const DType dtype, ElementType());
+    out.supported = false;
+    out.type = ir::Type::Scalar(dtype);
+  }
+  --nesting_;
+  out.text = Between(start, position());
+  return out;
+}
+
+absl::Status Parser::ParseTypeList(std::vector<TypeText>& out) {
+  WEFT_RETURN_IF_ERROR(Need("("));
+  for (bool first = true; !Take(")"); first = false) {
+    if (!first) WEFT_RETURN_IF_ERROR(Need(","));
+    WEFT_ASSIGN_OR_RETURN(TypeText type, ParseType());
+    out.push_back(std::move(type));
+  }
+  return absl::OkStatus();
+}
+
+// (T, U) -> V, or -> (V, W)
+absl::Status Parser::ParseFunctionType(Operation& op) {
+  WEFT_RETURN_IF_ERROR(ParseTypeList(op.operand_types));
+  WEFT_RETURN_IF_ERROR(Need("->"));
+  if (Peek() == '(') return ParseTypeList(op.result_types);
+  WEFT_ASSIGN_OR_RETURN(TypeText type, ParseType());
+  op.result_types.push_back(std::move(type));
+  return absl::OkStatus();
+}
+
+// A function type; or types of the operands, then `-> results`; or the last types are the results', one for all being the
+// usual case (`add %a, %b : T`, `select %p, %a, %b : P, T`, `optimization_barrier %a, %b : T, U`).
+absl::Status Parser::ParsePrettyTypes(Operation& op) {
+  if (Peek() == '(') return ParseFunctionType(op);
+  const size_t start = position();
+  std::vector<TypeText> types;
+  do {
+    WEFT_ASSIGN_OR_RETURN(TypeText type, ParseType());
+    types.push_back(std::move(type));
+  } while (Take(","));
+  if (Take("->")) {
+    op.operand_types = std::move(types);
+    if (Peek() == '(') return ParseTypeList(op.result_types);
+    WEFT_ASSIGN_OR_RETURN(TypeText type, ParseType());
+    op.result_types.push_back(std::move(type));
+    return absl::OkStatus();
+  }
+  const size_t results = op.ResultCount();
+  if (results > types.size()) return ExpectedAt(start, absl::StrCat("the types of ", results, " results"));
+  op.result_types.assign(types.end() - static_cast<ptrdiff_t>(results), types.end());
+  if (types.size() == 1 && types[0].type.is_tensor()) types.resize(op.operands.size(), types[0]);
+  if (types.size() == op.operands.size()) op.operand_types = std::move(types);
+  return absl::OkStatus();
+}
+
+}  // namespace weft::stablehlo

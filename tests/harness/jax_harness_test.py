@@ -1,0 +1,13 @@
+"""One text of each group and dtype of JAX's operator harnesses, run by Weft: none may come out wrong. What is refused is counted,
+not judged. See jax_harness.py, which also runs all of them.
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import jax_harness  # noqa: E402
+
+if __name__ == "__main__":
+    jax_harness.python_env.enter("harness", jax_harness.PACKAGES, os.path.abspath(__file__))
+    sys.argv = [sys.argv[0], "--sample"]
+    sys.exit(jax_harness.main())

@@ -1,0 +1,120 @@
+// Bad text: what the error says and where; text that wants more than it should.
+#include "tests/stablehlo/read_support.h"
+
+namespace weft::stablehlo {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string OneOp(std::string_view line) {
+  return ReadBody("%a: tensor<2xf32>, %b: tensor<3xf32>", "tensor<2xf32>", absl::StrCat(line, "\nreturn %a : tensor<2xf32>"));
+}
+
+TEST(StableHloErrors, SayLineAndColumn) {
+  EXPECT_EQ(Read("module {\n  func.func @main(%a: tensor<2xf32) {"),
+            "line 2, column 35: expected '>', found \") {\"");
+  EXPECT_EQ(OneOp("  %0 = stablehlo.add %a, %c : tensor<2xf32>"), "line 2, column 26: %c is not defined before its use");
+  EXPECT_EQ(OneOp("%0 = stablehlo.add %a, %b : tensor<2xf32>"),
+            "line 2, column 24: %b is tensor<3xf32>; stablehlo.add says tensor<2xf32>");
+  EXPECT_EQ(OneOp("%0 = stablehlo.negate %a : (tensor<2xf32>) -> tensor<5xf32>"),
+            "line 2, column 6: stablehlo.negate gives tensor<2xf32>; the text says tensor<5xf32>");
+  EXPECT_EQ(OneOp("%a = stablehlo.negate %b : tensor<3xf32>"), "line 2, column 1: %a is defined twice");
+  EXPECT_EQ(OneOp("%0:2 = stablehlo.negate %a : tensor<2xf32>"), "line 2, column 30: expected the types of 2 results, found \"tensor<2xf32>\"");
+  EXPECT_THAT(OneOp("%0 = stablehlo.slice %a [0:9] : (tensor<2xf32>) -> tensor<9xf32>"),
+              StartsWith("line 2, column 6: stablehlo.slice: slice(f32[2]): dimension 0 has size 2"));
+  EXPECT_THAT(OneOp("%0 = stablehlo.compare XX, %a, %a : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xi1>"),
+              HasSubstr("comparison_direction is XX; it must be EQ, NE, GE, GT, LE or LT"));
+}
+
+TEST(StableHloErrors, ListAllThatIsMissingAtOnce) {
+  EXPECT_EQ(OneOp("%0 = stablehlo.frobnicate %a : tensor<2xf32>\n"
+                  "%1 = stablehlo.custom_call @lapack_x(%a) : (tensor<2xf32>) -> tensor<2xf32>\n"
+                  "%2 = my.thing %b, k = 3 : tensor<3xf32>\n"
+                  "%3 = stablehlo.iota dim = 0 : tensor<?xf8E4M3FN>\n"
+                  "%4 = stablehlo.constant dense<0.1> : tensor<2x!quant.uniform<i8:f32, 0.5:3>>"),
+            "line 2, column 6: this version of Weft does not have all that the text uses; operations: my.thing, "
+            "stablehlo.custom_call @lapack_x, stablehlo.frobnicate; types: tensor<2x!quant.uniform<i8:f32, 0.5:3>>, "
+            "tensor<?xf8E4M3FN>");
+}
+
+TEST(StableHloErrors, OtherBodiesAreRefusedByName) {
+  EXPECT_THAT(OneOp("%c = stablehlo.constant dense<0.0> : tensor<f32>\n"
+                    "%0 = stablehlo.reduce(%a init: %c) applies stablehlo.subtract across dimensions = [0] : (tensor<2xf32>, "
+                    "tensor<f32>) -> tensor<f32>"),
+              StartsWith("line 3, column 6: stablehlo.reduce: only bodies that combine each pair by add"));
+}
+
+TEST(StableHloErrors, FunctionsThatCallThemselves) {
+  EXPECT_THAT(Read("func.func @main(%a: tensor<f32>) -> tensor<f32> {\n  %0 = call @main(%a) : (tensor<f32>) -> tensor<f32>\n"
+                   "  return %0 : tensor<f32>\n}\n"),
+              StartsWith("line 1, column 1: @main calls itself"));
+}
+
+TEST(StableHloErrors, ChainsOfCallsAreAsShallowAsRegions) {
+  std::string text = "func.func @main(%a: tensor<f32>) -> tensor<f32> {\n  %0 = call @f0(%a) : (tensor<f32>) -> tensor<f32>\n"
+                     "  return %0 : tensor<f32>\n}\n";
+  for (int i = 0; i < 10000; ++i) {
+    absl::StrAppend(&text, "func.func @f", i, "(%a: tensor<f32>) -> tensor<f32> {\n  %0 = call @f", i + 1,
+                    "(%a) : (tensor<f32>) -> tensor<f32>\n  return %0 : tensor<f32>\n}\n");
+  }
+  EXPECT_THAT(Read(text), HasSubstr("calls and regions nest deeper than 64"));
+}
+
+TEST(StableHloErrors, DeepNestingEnds) {
+  std::string regions = "func.func @main(%p: tensor<i1>) -> tensor<i1> {\n";
+  for (int i = 0; i < 100000; ++i) regions += "%0 = \"stablehlo.if\"(%p) ({\n";
+  EXPECT_THAT(Read(regions), HasSubstr("expected regions at most 64 deep"));
+  for (const char* open : {"[", "{a = ", "#stablehlo.x<a = ", "tensor<2x3xf32> : "}) {
+    std::string text = "func.func @main(%p: tensor<i1> {a = ";
+    for (int i = 0; i < 100000; ++i) text += open;
+    EXPECT_THAT(Read(text), StartsWith("line 1, column ")) << open;
+  }
+  std::string types = "func.func @main(%p: ";
+  for (int i = 0; i < 100000; ++i) types += "tuple<";
+  EXPECT_THAT(Read(types), HasSubstr("expected a type that is less deeply nested"));
+  std::string literal = "func.func @main() -> tensor<i1> { %0 = stablehlo.constant dense<";
+  for (int i = 0; i < 100000; ++i) literal += "[";
+  EXPECT_THAT(Read(literal), HasSubstr("expected brackets that are closed"));
+}
+
+TEST(StableHloErrors, LiteralsThatDoNotFit) {
+  const auto constant = [](std::string_view literal, std::string_view type) {
+    return ReadBody("", type, absl::StrCat("%0 = stablehlo.constant dense<", literal, "> : ", type, "\n return %0 : ", type));
+  };
+  EXPECT_THAT(constant("[1, 2, 3]", "tensor<2xi32>"), StartsWith("line 2, column 36: expected at most 2 elements in this list"));
+  EXPECT_THAT(constant("[1]", "tensor<2xi32>"), HasSubstr("expected 2 elements in this list"));
+  EXPECT_THAT(constant("[1, 2]", "tensor<1099511627776xi32>"), HasSubstr("expected 1099511627776 elements"));
+  EXPECT_THAT(constant("300", "tensor<i8>"), HasSubstr("expected an element of i8, found \"300"));
+  EXPECT_THAT(constant("-1", "tensor<ui8>"), HasSubstr("expected an element of ui8"));
+  EXPECT_THAT(constant("0x1FF", "tensor<i8>"), HasSubstr("expected an element of i8"));
+  EXPECT_THAT(constant("\"0x0102\"", "tensor<3xi32>"), HasSubstr("expected \"0x and 24 hexadecimal digits\""));
+  EXPECT_THAT(constant("1", "tensor<99999999999x99999999999xi32>"), HasSubstr("that memory could hold"));
+  EXPECT_THAT(ReadBody("", "tensor<2xi32>", "%0 = stablehlo.constant dense_resource<r> : tensor<2xi32>\nreturn %0 : tensor<2xi32>"),
+              StartsWith("line 2, column "));
+}
+
+TEST(StableHloErrors, AliasesThatMultiply) {
+  std::string text = "#a0 = [" + std::string(2000, '1') + "]\n";
+  text = "#a0 = [1, 2, 3, 4, 5, 6, 7, 8]\n";
+  for (int i = 1; i < 60; ++i) absl::StrAppend(&text, "#a", i, " = [#a", i - 1, ", #a", i - 1, "]\n");
+  EXPECT_THAT(Read(text + "func.func @main(%a: tensor<f32> {x.y = #a59}) -> tensor<f32> { return %a : tensor<f32> }"),
+              HasSubstr("aliases that stand for less than a MiB in all"));
+}
+
+TEST(StableHloErrors, ATextCutOffAnywhereIsAnError) {
+  const std::string_view text =
+      "module @m attributes {mhlo.num_partitions = 1 : i32} {\n  func.func public @main(%a: tensor<2xf32> {jax.x = \"s\"}) -> "
+      "(tensor<f32>) {\n    %c = stablehlo.constant dense<[[1.0], [0x7FC00000]]> : tensor<2x1xf32>\n    %v = stablehlo.constant "
+      "dense<0.0> : tensor<f32>\n    %0 = stablehlo.reduce(%a init: %v) applies stablehlo.add across dimensions = [0] : "
+      "(tensor<2xf32>, tensor<f32>) -> tensor<f32>\n    return %0 : tensor<f32>\n  }\n}";
+  ASSERT_TRUE(ReadStableHlo(text).ok()) << ReadStableHlo(text).status();
+  for (size_t length = 0; length < text.size(); ++length) {
+    auto module = ReadStableHlo(text.substr(0, length));
+    EXPECT_FALSE(module.ok()) << text.substr(0, length);
+    EXPECT_THAT(std::string(module.status().message()), StartsWith("line "));
+  }
+}
+
+}  // namespace
+}  // namespace weft::stablehlo
