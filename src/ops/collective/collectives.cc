@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "src/ir/stablehlo.h"
+#include "src/ir/stablehlo_read.h"
 #include "src/ops/families.h"
 #include "src/ops/reducer.h"
+#include "src/ops/scalar_function.h"
 
 namespace weft::ops {
 namespace {
@@ -142,6 +144,18 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   writer.Emit(node.op().name, std::move(attrs), region);
 }
 
+// A computation is one of the plain reducers: of one process none runs, whatever it is, but it must be kept.
+Values Read(StableHloOp& op) {
+  Attrs attrs = op.SchemaAttrs();
+  if (const size_t at = PositionOf(*op.op, "reducer"); at < op.op->attrs.size()) {
+    if (op.regions.size() != 1) return op.Refuse(op.regions.size(), " functions; one is expected");
+    const std::optional<Reducer> plain = PlainReducer(*op.regions[0].function);
+    if (!plain) return op.Refuse("its function is none of add, multiply, maximum, minimum, and, or");
+    attrs.set(at, static_cast<int64_t>(*plain));
+  }
+  return CallAll(op.b, *op.op, op.operands, std::move(attrs));
+}
+
 #define WEFT_ALONE " replica_groups=i64[1,1]{0}"
 constexpr Sample kGatherSamples[] = {{"T[2,3] all_gather_dim=1" WEFT_ALONE}, {"T[131] all_gather_dim=0" WEFT_ALONE}};
 constexpr Sample kReduceSamples[] = {{"T[2,3]" WEFT_ALONE " reducer=sum"}, {"T[131]" WEFT_ALONE " reducer=max"}};
@@ -166,6 +180,7 @@ constexpr OpDef Collective(std::string_view name, std::string_view doc, std::spa
           .expand = expand,
           .lowering = Lowering::kExpand,
           .stablehlo = StableHlo,
+          .read = Read,
           .samples = samples,
           .tolerance = kExact,
           .absent = kStableHloComposite,

@@ -117,7 +117,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   for (int64_t d = 0; d < spatial; ++d) interior.SetInt(input[d + 2], a.IntList(kInputDilation)[d] - 1);
   const Value x = DynamicPad(b, call.operands[0], Scalar(b, call.operands[0].dtype(), 0), side(0), side(1),
                              Constant(b, interior), padded);
-  results[0] = Convolution(b, x, call.operands[1], Plain(a, spatial));
+  results[0] = Call(b, kOp_convolution, {x, call.operands[1]}, Plain(a, spatial));
   return absl::OkStatus();
 }
 
