@@ -134,7 +134,7 @@ inline constexpr Form kForms[] = {
      "%1 = sdy.manual_computation(%0) in_shardings=[<@mesh, [{\"x\"}]>] out_shardings=[<@mesh, [{\"x\"}]>] manual_axes={\"x\"} "
      "(%arg1: tensor<3xf32>) {\n %2 = stablehlo.negate %arg1 : tensor<3xf32>\n sdy.return %2 : tensor<3xf32>\n} : "
      "(tensor<3xf32>) -> tensor<3xf32>\n return %1 : tensor<3xf32>",
-     "weft.call(%0) regions {"},
+     "weft.call(%0) @region : "},
     {"attributes we do not know stay", "%a: tensor<2xf32>", "tensor<2xf32>",
      "%0 = \"stablehlo.negate\"(%a) {mhlo.sharding = \"{replicated}\", sdy.sharding_rule = #sdy.op_sharding_rule<([i, j])->([k, l], "
      "[]) {i=1, j=1}, custom>} : (tensor<2xf32>) -> tensor<2xf32>\n return %0 : tensor<2xf32>",
