@@ -1617,6 +1617,85 @@ WF_INLINE weft_tensor* wf_var_at(weft_scope* s, const char* file, int line, wf_v
 #define wf_var(s, ...) \
   WF_CALL(wf_var_at((s), __FILE__, __LINE__, WF_MAKE(wf_var_args, (.dims = NULL, .dims_count = 0, .keepdims = WF_NO_BOOL, .correction = WF_NO_INT,), __VA_ARGS__)))
 
+typedef struct wf_argsort_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t descending WF_DEFAULT(WF_NO_BOOL);
+} wf_argsort_args;
+WF_INLINE weft_tensor* wf_argsort_at(weft_scope* s, const char* file, int line, wf_argsort_args a) {
+  weft_tensor* out = NULL;
+  weft_argsort_opts o = WEFT_ARGSORT_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_ARGSORT_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.descending != WF_NO_BOOL) {
+    o.present |= WEFT_ARGSORT_HAS_DESCENDING;
+    o.descending = a.descending;
+  }
+  error = weft_argsort(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_argsort(s, ...) \
+  WF_CALL(wf_argsort_at((s), __FILE__, __LINE__, WF_MAKE(wf_argsort_args, (.axis = WF_NO_INT, .descending = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_sort_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t descending WF_DEFAULT(WF_NO_BOOL);
+} wf_sort_args;
+WF_INLINE weft_tensor* wf_sort_at(weft_scope* s, const char* file, int line, wf_sort_args a) {
+  weft_tensor* out = NULL;
+  weft_sort_opts o = WEFT_SORT_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_SORT_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.descending != WF_NO_BOOL) {
+    o.present |= WEFT_SORT_HAS_DESCENDING;
+    o.descending = a.descending;
+  }
+  error = weft_sort(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_sort(s, ...) \
+  WF_CALL(wf_sort_at((s), __FILE__, __LINE__, WF_MAKE(wf_sort_args, (.axis = WF_NO_INT, .descending = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_top_k_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t k;
+  weft_tensor** out_values WF_DEFAULT(NULL);
+  weft_tensor** out_indices WF_DEFAULT(NULL);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_top_k_args;
+WF_INLINE weft_tensor* wf_top_k_at(weft_scope* s, const char* file, int line, wf_top_k_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_top_k_opts o = WEFT_TOP_K_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_TOP_K_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_top_k(ctx, a.x, a.k, &o, &r0, a.out_indices != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_values != NULL) *a.out_values = r0;
+  if (a.out_indices != NULL) *a.out_indices = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_top_k(s, ...) \
+  WF_CALL(wf_top_k_at((s), __FILE__, __LINE__, WF_MAKE(wf_top_k_args, (.out_values = NULL, .out_indices = NULL, .axis = WF_NO_INT,), __VA_ARGS__)))
+
 typedef struct wf_dot_general_args {
   WF_BEGIN
   weft_tensor* lhs;

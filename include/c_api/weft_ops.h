@@ -1495,6 +1495,86 @@ WEFT_API void weft_var_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_var(weft_context* ctx, weft_tensor* x, const weft_var_opts* opts,
     weft_tensor** out) WEFT_NOEXCEPT;
 
+#define WEFT_ARGSORT_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_ARGSORT_HAS_DESCENDING ((uint64_t)1 << 1)
+/* Optional attributes of weft_argsort. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.0.
+ */
+typedef struct weft_argsort_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t descending;
+  int32_t reserved;
+} weft_argsort_opts;
+#define WEFT_ARGSORT_OPTS_INIT {sizeof(weft_argsort_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_argsort_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The positions in x, as i32, of what stands along one axis of sort of x. Equal elements keep their order; NaN counts
+ * as larger than everything.
+ *   x: operand; any type
+ *   axis: axis to sort along; negative counts from the end; integer; default -1
+ *   descending: the largest first; 0 or 1; default false
+ * Fluent: order = wf_argsort(s, x);
+ * StableHLO: weft.argsort. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_argsort(weft_context* ctx, weft_tensor* x, const weft_argsort_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SORT_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_SORT_HAS_DESCENDING ((uint64_t)1 << 1)
+/* Optional attributes of weft_sort. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_sort_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t descending;
+  int32_t reserved;
+} weft_sort_opts;
+#define WEFT_SORT_OPTS_INIT {sizeof(weft_sort_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_sort_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The elements along one axis in ascending or descending order; equal ones keep their order. NaN counts as larger than
+ * everything, so it comes last, or first of a descending order. The gradient follows the elements.
+ *   x: operand; any type
+ *   axis: axis to sort along; negative counts from the end; integer; default -1
+ *   descending: the largest first; 0 or 1; default false
+ * Fluent: y = wf_sort(s, x);
+ * StableHLO: weft.sort. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_sort(weft_context* ctx, weft_tensor* x, const weft_sort_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_TOP_K_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_top_k. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+ */
+typedef struct weft_top_k_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_top_k_opts;
+#define WEFT_TOP_K_OPTS_INIT {sizeof(weft_top_k_opts), NULL, 0, 0}
+WEFT_API void weft_top_k_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The k largest elements along one axis, the largest first, and their positions as i32; of equal elements the one that
+ * stands first comes first. NaN counts as larger than everything. The gradient follows the elements.
+ *   x: operand; any type
+ *   k: how many, at most the size of the axis; integer
+ *   axis: axis to look along; negative counts from the end; integer; default -1
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: best = wf_top_k(s, logits, 5);
+ * StableHLO: weft.top_k. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.0.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k,
+    const weft_top_k_opts* opts, weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
+
 #define WEFT_DOT_GENERAL_HAS_DTYPE ((uint64_t)1 << 0)
 /* Optional attributes of weft_dot_general. A bit in present says that a field counts; others keep their defaults. Since
  * 1.0.

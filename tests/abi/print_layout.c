@@ -311,6 +311,25 @@ static void part_1(void) {
   OFFSET(weft_var_opts, keepdims);
   OFFSET(weft_var_opts, reserved_correction);
   OFFSET(weft_var_opts, correction);
+  SIZE(weft_argsort_opts);
+  OFFSET(weft_argsort_opts, struct_size);
+  OFFSET(weft_argsort_opts, next);
+  OFFSET(weft_argsort_opts, present);
+  OFFSET(weft_argsort_opts, axis);
+  OFFSET(weft_argsort_opts, descending);
+  OFFSET(weft_argsort_opts, reserved);
+  SIZE(weft_sort_opts);
+  OFFSET(weft_sort_opts, struct_size);
+  OFFSET(weft_sort_opts, next);
+  OFFSET(weft_sort_opts, present);
+  OFFSET(weft_sort_opts, axis);
+  OFFSET(weft_sort_opts, descending);
+  OFFSET(weft_sort_opts, reserved);
+  SIZE(weft_top_k_opts);
+  OFFSET(weft_top_k_opts, struct_size);
+  OFFSET(weft_top_k_opts, next);
+  OFFSET(weft_top_k_opts, present);
+  OFFSET(weft_top_k_opts, axis);
   SIZE(weft_dot_general_opts);
   OFFSET(weft_dot_general_opts, struct_size);
   OFFSET(weft_dot_general_opts, next);
@@ -392,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_batch_norm_opts, struct_size);
   OFFSET(weft_batch_norm_opts, next);
   OFFSET(weft_batch_norm_opts, present);
+}
+
+static void part_2(void) {
   OFFSET(weft_batch_norm_opts, axis);
   OFFSET(weft_batch_norm_opts, epsilon);
   SIZE(weft_batch_norm_inference_opts);
@@ -411,9 +433,6 @@ static void part_1(void) {
   OFFSET(weft_dropout_opts, struct_size);
   OFFSET(weft_dropout_opts, next);
   OFFSET(weft_dropout_opts, present);
-}
-
-static void part_2(void) {
   OFFSET(weft_dropout_opts, rate);
   SIZE(weft_elu_opts);
   OFFSET(weft_elu_opts, struct_size);
@@ -595,6 +614,9 @@ static void part_2(void) {
   VALUE(WEFT_NODE_TUPLE);
   VALUE(WEFT_NODE_TENSOR);
   VALUE(WEFT_NODE_BOOL);
+}
+
+static void part_3(void) {
   VALUE(WEFT_NODE_I64);
   VALUE(WEFT_NODE_F64);
   VALUE(WEFT_NODE_TEXT);
@@ -614,9 +636,6 @@ static void part_2(void) {
   VALUE(WEFT_SCATTER_REDUCER_MIN);
   VALUE(WEFT_SCATTER_REDUCER_AND);
   VALUE(WEFT_SCATTER_REDUCER_OR);
-}
-
-static void part_3(void) {
   VALUE(WEFT_SCATTER_REDUCER_SET);
   SIZE(weft_reduce_reducer);
   VALUE(WEFT_REDUCE_REDUCER_SUM);
@@ -704,6 +723,11 @@ static void part_3(void) {
   VALUE(WEFT_VAR_HAS_DIMS);
   VALUE(WEFT_VAR_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_HAS_CORRECTION);
+  VALUE(WEFT_ARGSORT_HAS_AXIS);
+  VALUE(WEFT_ARGSORT_HAS_DESCENDING);
+  VALUE(WEFT_SORT_HAS_AXIS);
+  VALUE(WEFT_SORT_HAS_DESCENDING);
+  VALUE(WEFT_TOP_K_HAS_AXIS);
   VALUE(WEFT_DOT_GENERAL_HAS_DTYPE);
   VALUE(WEFT_MATMUL_HAS_DTYPE);
   VALUE(WEFT_AVG_POOL_HAS_STRIDES);
@@ -793,6 +817,9 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, wait_any);
   OFFSET(struct weft_api_v1, event_fd);
   OFFSET(struct weft_api_v1, event_retain);
+}
+
+static void part_4(void) {
   OFFSET(struct weft_api_v1, event_release);
   OFFSET(struct weft_api_v1, tensor_from_host);
   OFFSET(struct weft_api_v1, tensor_from_f64);
@@ -817,9 +844,6 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, tensor_retain);
   OFFSET(struct weft_api_v1, tensor_release);
   OFFSET(struct weft_api_v1, scope_begin);
-}
-
-static void part_4(void) {
   OFFSET(struct weft_api_v1, scope_mark);
   OFFSET(struct weft_api_v1, scope_adopt);
   OFFSET(struct weft_api_v1, scope_keep);

@@ -96,6 +96,8 @@ static void calls_and_captures(weft_context* ctx) {
   CHECK(n == 1 && info.dtype == WEFT_F32 && info.rank == 0);
   OK(weft_function_results(f, NULL, 0, &n));
   CHECK_EQUAL(n, 1);
+  weft_function_retain(f);
+  weft_function_release(f);
   OK(weft_function_captures(f, &scale, 1, &n));
   CHECK_EQUAL(n, 1);
   CHECK(item(scale) == 3);

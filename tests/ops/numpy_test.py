@@ -219,6 +219,27 @@ def shapes():
         expect("convert", [halves], halves.astype("f2"), tolerance=0, dtype="f2", note=" (ties to even, overflow, denormals)")
 
 
+def order():
+    x = rng(7).integers(-5, 5, (4, 37)).astype("f8")  # with ties
+    x[0, 3], x[1, 5], x[2, 2], x[3, 0] = NAN, INF, -INF, -0.0
+    for d in ("f4", "f8", "f2", "i4", "i1", "u1", "i8", "b1"):
+        v = x.astype(d) if d[0] == "f" else np.abs(np.nan_to_num(x, posinf=7, neginf=1)).astype(d)
+        for axis in (0, 1):
+            expect("sort", [v], np.sort(v, axis, kind="stable"), axis=axis)
+            expect("argsort", [v], np.argsort(v, axis, kind="stable").astype("i4"), axis=axis)
+            # Descending and stable: the mirrored row in ascending order, mirrored again.
+            mirrored = np.flip(v, axis)
+            down = v.shape[axis] - 1 - np.flip(np.argsort(mirrored, axis, kind="stable"), axis)
+            expect("argsort", [v], down.astype("i4"), axis=axis, descending=True)
+            expect("sort", [v], np.take_along_axis(v, down, axis), axis=axis, descending=True)
+            best = np.take(down, np.arange(3), axis)
+            expect("top_k", [v], [np.take_along_axis(v, best, axis), best.astype("i4")], k=3, axis=axis)
+    large = rng(8).integers(0, 1000, 200_000).astype("u4")
+    expect("argsort", [large], np.argsort(large, kind="stable").astype("i4"), note=" (several threads)")
+    expect("sort", [rng(9).normal(size=100_000)], np.sort(rng(9).normal(size=100_000)))
+    expect("sort", [np.zeros((3, 0))], np.zeros((3, 0)))
+
+
 def reductions():
     x = rng(1).normal(size=(3, 4, 5))
     for axes in (None, [0], [1], [2], [0, 2], [0, 1, 2], [-1]):
@@ -524,7 +545,7 @@ def judged():
 
 def main():
     with np.errstate(all="ignore"):
-        for part in (unary, binary, shapes, reductions, products, networks, structure, philox, distributions, judged):
+        for part in (unary, binary, shapes, order, reductions, products, networks, structure, philox, distributions, judged):
             part()
     # The comparison must be able to fail.
     before = len(FAILURES)

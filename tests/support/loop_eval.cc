@@ -206,7 +206,8 @@ class Evaluator {
         buffers_(buffers),
         at_(kernel.dims.size(), 0),
         cells_(kernel.exprs.size()),
-        reduced_(kernel.reductions.size()) {}
+        reduced_(kernel.reductions.size()),
+        carried_(kernel.carries.size()) {}
 
   void Run() { Parallel(0); }
 
@@ -220,6 +221,8 @@ class Evaluator {
       return;
     }
     for (size_t k = 0; k < reduced_.size(); ++k) reduced_[k] = Identity(kernel_.reductions[k]);
+    if (!carried_.empty() && kernel_.ReducedCount() > 0) Compute();
+    for (size_t k = 0; k < carried_.size(); ++k) carried_[k] = cells_[kernel_.carries[k].start];
     for (int stage = 0; stage < kernel_.stages; ++stage) Reduced(d, stage);
     for (size_t i = kernel_.parallel_dims(); i < at_.size(); ++i) at_[i] = 0;
     Compute();
@@ -247,6 +250,7 @@ class Evaluator {
     for (const Store& s : kernel_.stores) {
       if (!s.row && s.stage == stage) Write(s);
     }
+    for (size_t k = 0; k < carried_.size(); ++k) carried_[k] = cells_[kernel_.carries[k].next];
   }
 
   static Cell Identity(const Reduction& r) {
@@ -296,6 +300,8 @@ class Evaluator {
       case ExprKind::kIndex: c.i = Position(kernel_.indices[e.index]); break;
       case ExprKind::kConstant: c.f = e.number, c.i = Wrap(e.dtype, e.integer); break;
       case ExprKind::kReduced: return reduced_[e.index];
+      case ExprKind::kCarried:
+      case ExprKind::kFolded: return carried_[e.index];
       case ExprKind::kUnary:
         if (e.op == ScalarOp::kIsNan) {
           c.i = std::isnan(arg(0).f);
@@ -369,7 +375,7 @@ class Evaluator {
   const std::vector<void*>& buffers_;
   std::vector<int64_t> at_;
   std::vector<Cell> cells_;
-  std::vector<Cell> reduced_;
+  std::vector<Cell> reduced_, carried_;
 };
 
 }  // namespace

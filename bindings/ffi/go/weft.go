@@ -308,6 +308,11 @@ const (
 	WEFT_VAR_HAS_DIMS uint64 = 1 << 0
 	WEFT_VAR_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_VAR_HAS_CORRECTION uint64 = 1 << 2
+	WEFT_ARGSORT_HAS_AXIS uint64 = 1 << 0
+	WEFT_ARGSORT_HAS_DESCENDING uint64 = 1 << 1
+	WEFT_SORT_HAS_AXIS uint64 = 1 << 0
+	WEFT_SORT_HAS_DESCENDING uint64 = 1 << 1
+	WEFT_TOP_K_HAS_AXIS uint64 = 1 << 0
 	WEFT_DOT_GENERAL_HAS_DTYPE uint64 = 1 << 0
 	WEFT_MATMUL_HAS_DTYPE uint64 = 1 << 0
 	WEFT_AVG_POOL_HAS_STRIDES uint64 = 1 << 0
@@ -763,6 +768,31 @@ type VarOpts struct {
 	Keepdims int32
 	ReservedCorrection int32
 	Correction int64
+}
+
+type ArgsortOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Descending int32
+	Reserved int32
+}
+
+type SortOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Descending int32
+	Reserved int32
+}
+
+type TopKOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
 }
 
 type DotGeneralOpts struct {
@@ -1385,6 +1415,9 @@ var (
 	StdOptsInit func(options unsafe.Pointer, size uintptr)
 	SumOptsInit func(options unsafe.Pointer, size uintptr)
 	VarOptsInit func(options unsafe.Pointer, size uintptr)
+	ArgsortOptsInit func(options unsafe.Pointer, size uintptr)
+	SortOptsInit func(options unsafe.Pointer, size uintptr)
+	TopKOptsInit func(options unsafe.Pointer, size uintptr)
 	DotGeneralOptsInit func(options unsafe.Pointer, size uintptr)
 	MatmulOptsInit func(options unsafe.Pointer, size uintptr)
 	AvgPoolOptsInit func(options unsafe.Pointer, size uintptr)
@@ -1505,6 +1538,9 @@ var (
 	Std func(ctx Context, x Tensor, opts *StdOpts, out *Tensor) Error
 	Sum func(ctx Context, x Tensor, opts *SumOpts, out *Tensor) Error
 	Var func(ctx Context, x Tensor, opts *VarOpts, out *Tensor) Error
+	Argsort func(ctx Context, x Tensor, opts *ArgsortOpts, out *Tensor) Error
+	Sort func(ctx Context, x Tensor, opts *SortOpts, out *Tensor) Error
+	TopK func(ctx Context, x Tensor, k int64, opts *TopKOpts, out_values *Tensor, out_indices *Tensor) Error
 	DotGeneral func(ctx Context, lhs Tensor, rhs Tensor, lhs_batching_dimensions *int64, lhs_batching_dimensions_count uintptr, rhs_batching_dimensions *int64, rhs_batching_dimensions_count uintptr, lhs_contracting_dimensions *int64, lhs_contracting_dimensions_count uintptr, rhs_contracting_dimensions *int64, rhs_contracting_dimensions_count uintptr, opts *DotGeneralOpts, out *Tensor) Error
 	Matmul func(ctx Context, x Tensor, y Tensor, opts *MatmulOpts, out *Tensor) Error
 	AvgPool func(ctx Context, x Tensor, window *int64, window_count uintptr, opts *AvgPoolOpts, out *Tensor) Error
@@ -1738,6 +1774,9 @@ var Functions = map[string]any{
 	"weft_std_opts_init": &StdOptsInit,
 	"weft_sum_opts_init": &SumOptsInit,
 	"weft_var_opts_init": &VarOptsInit,
+	"weft_argsort_opts_init": &ArgsortOptsInit,
+	"weft_sort_opts_init": &SortOptsInit,
+	"weft_top_k_opts_init": &TopKOptsInit,
 	"weft_dot_general_opts_init": &DotGeneralOptsInit,
 	"weft_matmul_opts_init": &MatmulOptsInit,
 	"weft_avg_pool_opts_init": &AvgPoolOptsInit,
@@ -1858,6 +1897,9 @@ var Functions = map[string]any{
 	"weft_std": &Std,
 	"weft_sum": &Sum,
 	"weft_var": &Var,
+	"weft_argsort": &Argsort,
+	"weft_sort": &Sort,
+	"weft_top_k": &TopK,
 	"weft_dot_general": &DotGeneral,
 	"weft_matmul": &Matmul,
 	"weft_avg_pool": &AvgPool,

@@ -545,6 +545,28 @@ typedef struct weft_var_opts {
   int32_t reserved_correction;
   int64_t correction;
 } weft_var_opts;
+typedef struct weft_argsort_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t descending;
+  int32_t reserved;
+} weft_argsort_opts;
+typedef struct weft_sort_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t descending;
+  int32_t reserved;
+} weft_sort_opts;
+typedef struct weft_top_k_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_top_k_opts;
 typedef struct weft_dot_general_opts {
   size_t struct_size;
   const void* next;
@@ -1133,6 +1155,9 @@ void weft_prod_opts_init(void* options, size_t size);
 void weft_std_opts_init(void* options, size_t size);
 void weft_sum_opts_init(void* options, size_t size);
 void weft_var_opts_init(void* options, size_t size);
+void weft_argsort_opts_init(void* options, size_t size);
+void weft_sort_opts_init(void* options, size_t size);
+void weft_top_k_opts_init(void* options, size_t size);
 void weft_dot_general_opts_init(void* options, size_t size);
 void weft_matmul_opts_init(void* options, size_t size);
 void weft_avg_pool_opts_init(void* options, size_t size);
@@ -1253,6 +1278,9 @@ weft_error* weft_reduce(weft_context* ctx, weft_tensor* x, const int64_t* dimens
 weft_error* weft_std(weft_context* ctx, weft_tensor* x, const weft_std_opts* opts, weft_tensor** out);
 weft_error* weft_sum(weft_context* ctx, weft_tensor* x, const weft_sum_opts* opts, weft_tensor** out);
 weft_error* weft_var(weft_context* ctx, weft_tensor* x, const weft_var_opts* opts, weft_tensor** out);
+weft_error* weft_argsort(weft_context* ctx, weft_tensor* x, const weft_argsort_opts* opts, weft_tensor** out);
+weft_error* weft_sort(weft_context* ctx, weft_tensor* x, const weft_sort_opts* opts, weft_tensor** out);
+weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k, const weft_top_k_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
 weft_error* weft_dot_general(weft_context* ctx, weft_tensor* lhs, weft_tensor* rhs, const int64_t* lhs_batching_dimensions, size_t lhs_batching_dimensions_count, const int64_t* rhs_batching_dimensions, size_t rhs_batching_dimensions_count, const int64_t* lhs_contracting_dimensions, size_t lhs_contracting_dimensions_count, const int64_t* rhs_contracting_dimensions, size_t rhs_contracting_dimensions_count, const weft_dot_general_opts* opts, weft_tensor** out);
 weft_error* weft_matmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_matmul_opts* opts, weft_tensor** out);
 weft_error* weft_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count, const weft_avg_pool_opts* opts, weft_tensor** out);
@@ -1338,6 +1366,11 @@ M.WEFT_SUM_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_VAR_HAS_DIMS = 0x1ULL
 M.WEFT_VAR_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_VAR_HAS_CORRECTION = 0x4ULL
+M.WEFT_ARGSORT_HAS_AXIS = 0x1ULL
+M.WEFT_ARGSORT_HAS_DESCENDING = 0x2ULL
+M.WEFT_SORT_HAS_AXIS = 0x1ULL
+M.WEFT_SORT_HAS_DESCENDING = 0x2ULL
+M.WEFT_TOP_K_HAS_AXIS = 0x1ULL
 M.WEFT_DOT_GENERAL_HAS_DTYPE = 0x1ULL
 M.WEFT_MATMUL_HAS_DTYPE = 0x1ULL
 M.WEFT_AVG_POOL_HAS_STRIDES = 0x1ULL

@@ -58,6 +58,11 @@ WEFT_SUM_HAS_KEEPDIMS = 0x2
 WEFT_VAR_HAS_DIMS = 0x1
 WEFT_VAR_HAS_KEEPDIMS = 0x2
 WEFT_VAR_HAS_CORRECTION = 0x4
+WEFT_ARGSORT_HAS_AXIS = 0x1
+WEFT_ARGSORT_HAS_DESCENDING = 0x2
+WEFT_SORT_HAS_AXIS = 0x1
+WEFT_SORT_HAS_DESCENDING = 0x2
+WEFT_TOP_K_HAS_AXIS = 0x1
 WEFT_DOT_GENERAL_HAS_DTYPE = 0x1
 WEFT_MATMUL_HAS_DTYPE = 0x1
 WEFT_AVG_POOL_HAS_STRIDES = 0x1
@@ -768,6 +773,37 @@ class weft_var_opts(c.Structure):
     ]
 
 
+class weft_argsort_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("descending", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_sort_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("descending", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_top_k_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
 class weft_dot_general_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -1445,6 +1481,9 @@ FUNCTIONS = {
     "weft_std_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_sum_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_var_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_argsort_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_sort_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_top_k_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_dot_general_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_matmul_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_avg_pool_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -1565,6 +1604,9 @@ FUNCTIONS = {
     "weft_std": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_std_opts), c.POINTER(weft_tensor)]),
     "weft_sum": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_sum_opts), c.POINTER(weft_tensor)]),
     "weft_var": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_var_opts), c.POINTER(weft_tensor)]),
+    "weft_argsort": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_argsort_opts), c.POINTER(weft_tensor)]),
+    "weft_sort": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_sort_opts), c.POINTER(weft_tensor)]),
+    "weft_top_k": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_top_k_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_dot_general": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_dot_general_opts), c.POINTER(weft_tensor)]),
     "weft_matmul": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_matmul_opts), c.POINTER(weft_tensor)]),
     "weft_avg_pool": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_avg_pool_opts), c.POINTER(weft_tensor)]),

@@ -38,6 +38,9 @@ void weft_prod_opts_init(void* options, size_t size) noexcept { weft::c_api::Ini
 void weft_std_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_sum_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_var_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_argsort_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_sort_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_top_k_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_dot_general_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_matmul_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_avg_pool_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

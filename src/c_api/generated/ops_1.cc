@@ -437,6 +437,47 @@ weft_error* weft_var(weft_context* ctx, weft_tensor* x, const weft_var_opts* opt
   });
 }
 
+weft_error* weft_argsort(weft_context* ctx, weft_tensor* x, const weft_argsort_opts* opts,
+                         weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_argsort, ctx);
+    call.Operand(x);
+    weft_argsort_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_argsort_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_ARGSORT_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_ARGSORT_HAS_DESCENDING) call.SetBool(1, o.descending);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_sort(weft_context* ctx, weft_tensor* x, const weft_sort_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_sort, ctx);
+    call.Operand(x);
+    weft_sort_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_sort_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_SORT_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_SORT_HAS_DESCENDING) call.SetBool(1, o.descending);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k, const weft_top_k_opts* opts,
+                       weft_tensor** out_values, weft_tensor** out_indices) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_top_k, ctx);
+    call.Operand(x);
+    call.SetInt(0, k);
+    weft_top_k_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_top_k_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_TOP_K_HAS_AXIS) call.SetInt(1, o.axis);
+    return call.RecordSome({out_values, out_indices});
+  });
+}
+
 weft_error* weft_dot_general(weft_context* ctx, weft_tensor* lhs, weft_tensor* rhs,
                              const int64_t* lhs_batching_dimensions, size_t lhs_batching_dimensions_count,
                              const int64_t* rhs_batching_dimensions, size_t rhs_batching_dimensions_count,
@@ -805,41 +846,6 @@ weft_error* weft_rms_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale,
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_rms_norm_opts", &o));
     call.CheckPresent(o.present, 1u);
     if (o.present & WEFT_RMS_NORM_HAS_EPSILON) call.SetDouble(0, o.epsilon);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_scaled_dot_product_attention(weft_context* ctx, weft_tensor* q, weft_tensor* k, weft_tensor* v,
-    weft_tensor* mask, const weft_scaled_dot_product_attention_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_scaled_dot_product_attention, ctx);
-    call.Operand(q);
-    call.Operand(k);
-    call.Operand(v);
-    call.Optional(mask);
-    weft_scaled_dot_product_attention_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_scaled_dot_product_attention_opts", &o));
-    call.CheckPresent(o.present, 7u);
-    if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL) call.SetBool(0, o.causal);
-    if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE) call.SetDouble(1, o.scale);
-    if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE) call.SetDType(2, o.dtype);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_silu(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_silu, ctx, {x}, out);
-}
-
-weft_error* weft_softmax(weft_context* ctx, weft_tensor* x, const weft_softmax_opts* opts,
-                         weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_softmax, ctx);
-    call.Operand(x);
-    weft_softmax_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_softmax_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_SOFTMAX_HAS_AXIS) call.SetInt(0, o.axis);
     return call.Record({out});
   });
 }

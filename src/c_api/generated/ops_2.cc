@@ -6,6 +6,41 @@
 
 extern "C" {
 
+weft_error* weft_scaled_dot_product_attention(weft_context* ctx, weft_tensor* q, weft_tensor* k, weft_tensor* v,
+    weft_tensor* mask, const weft_scaled_dot_product_attention_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_scaled_dot_product_attention, ctx);
+    call.Operand(q);
+    call.Operand(k);
+    call.Operand(v);
+    call.Optional(mask);
+    weft_scaled_dot_product_attention_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_scaled_dot_product_attention_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL) call.SetBool(0, o.causal);
+    if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE) call.SetDouble(1, o.scale);
+    if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE) call.SetDType(2, o.dtype);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_silu(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_silu, ctx, {x}, out);
+}
+
+weft_error* weft_softmax(weft_context* ctx, weft_tensor* x, const weft_softmax_opts* opts,
+                         weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_softmax, ctx);
+    call.Operand(x);
+    weft_softmax_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_softmax_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_SOFTMAX_HAS_AXIS) call.SetInt(0, o.axis);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_softplus(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_softplus, ctx, {x}, out);
 }

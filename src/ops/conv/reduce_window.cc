@@ -19,18 +19,12 @@ constexpr AttrDef kAttrs[] = {
 };
 
 absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs, const Dims& dims) {
-  const size_t n = dims.size();
-  WEFT_ASSIGN_OR_RETURN(const Ints sizes, PerDimension(op, attrs, AttrPosition<kAttrs, "window_dimensions">(), n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints strides, PerDimension(op, attrs, AttrPosition<kAttrs, "window_strides">(), n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints base, PerDimension(op, attrs, AttrPosition<kAttrs, "base_dilations">(), n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints dilation, PerDimension(op, attrs, AttrPosition<kAttrs, "window_dilations">(), n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints padding, PerDimension(op, attrs, AttrPosition<kAttrs, "padding">(), n, 0, 2));
-  std::vector<Window> windows;
-  for (size_t d = 0; d < n; ++d) {
-    windows.push_back({dims[d], sizes[d], strides[d], padding[2 * d], padding[2 * d + 1], base[d], dilation[d]});
-    WEFT_RETURN_IF_ERROR(CheckWindow(windows.back(), d));
-  }
-  return windows;
+  return WindowsOf(op, attrs, dims,
+                   {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
+                    .strides = AttrPosition<kAttrs, "window_strides">(),
+                    .padding = AttrPosition<kAttrs, "padding">(),
+                    .base = AttrPosition<kAttrs, "base_dilations">(),
+                    .dilation = AttrPosition<kAttrs, "window_dilations">()});
 }
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -114,22 +108,8 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   const auto reducer = static_cast<Reducer>(Attr<kAttrs, "reducer">(node.attrs()));
   auto windows = Windows(node.op(), node.attrs(), x.dims());
   if (!windows.ok()) return writer.Fail(windows.status());
-  Ints strides, base, dilation, low, high;
-  for (const Window& w : *windows) {
-    strides.push_back(w.stride);
-    base.push_back(w.base_dilation);
-    dilation.push_back(w.dilation);
-    low.push_back(w.low);
-    high.push_back(w.high);
-  }
   const std::string operands[] = {writer.Name(x), writer.Constant(Identity(reducer, x.dtype()))};
-  writer.EmitOn("reduce_window", operands,
-                {{"window_dimensions", ShloArray(Attr<kAttrs, "window_dimensions">(node.attrs()))},
-                 {"window_strides", ShloArray(strides)},
-                 {"base_dilations", ShloArray(base)},
-                 {"window_dilations", ShloArray(dilation)},
-                 {"padding", ShloPairs(low, high)}},
-                writer.Reducer(StableHloOf(reducer), x.dtype()));
+  writer.EmitOn("reduce_window", operands, ShloWindows(*windows), writer.Reducer(StableHloOf(reducer), x.dtype()));
 }
 
 Values Read(StableHloOp& op) {

@@ -21,19 +21,10 @@ constexpr AttrDef kAttrs[] = {
 };
 
 absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs, const Dims& dims) {
-  WEFT_ASSIGN_OR_RETURN(const Ints sizes,
-                        PerDimension(op, attrs, AttrPosition<kAttrs, "window_dimensions">(), dims.size(), 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints strides,
-                        PerDimension(op, attrs, AttrPosition<kAttrs, "window_strides">(), dims.size(), 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints padding,
-                        PerDimension(op, attrs, AttrPosition<kAttrs, "padding">(), dims.size(), 0, 2));
-  std::vector<Window> windows;
-  for (size_t d = 0; d < dims.size(); ++d) {
-    windows.push_back(
-        {.in = dims[d], .size = sizes[d], .stride = strides[d], .low = padding[2 * d], .high = padding[2 * d + 1]});
-    WEFT_RETURN_IF_ERROR(CheckWindow(windows.back(), d));
-  }
-  return windows;
+  return WindowsOf(op, attrs, dims,
+                   {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
+                    .strides = AttrPosition<kAttrs, "window_strides">(),
+                    .padding = AttrPosition<kAttrs, "padding">()});
 }
 
 absl::Status Infer(const InferCall& call, Types* results) {

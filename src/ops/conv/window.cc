@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "src/ir/stablehlo.h"
+
 namespace weft::ops {
 
 absl::Status CheckWindow(const Window& window, size_t dimension) {
@@ -36,6 +38,42 @@ absl::StatusOr<ir::Ints> PerDimension(const ir::OpDef& op, const ir::Attrs& attr
                      " dimensions");
   }
   return values;
+}
+
+absl::StatusOr<std::vector<Window>> WindowsOf(const ir::OpDef& op, const ir::Attrs& attrs, const Dims& dims,
+                                              const WindowAttrs& at) {
+  const size_t n = dims.size();
+  ir::Ints base(n, 1), dilation(n, 1);
+  WEFT_ASSIGN_OR_RETURN(const ir::Ints sizes, PerDimension(op, attrs, at.sizes, n, 1));
+  WEFT_ASSIGN_OR_RETURN(const ir::Ints strides, PerDimension(op, attrs, at.strides, n, 1));
+  if (at.base && at.dilation) {
+    WEFT_ASSIGN_OR_RETURN(base, PerDimension(op, attrs, *at.base, n, 1));
+    WEFT_ASSIGN_OR_RETURN(dilation, PerDimension(op, attrs, *at.dilation, n, 1));
+  }
+  WEFT_ASSIGN_OR_RETURN(const ir::Ints padding, PerDimension(op, attrs, at.padding, n, 0, 2));
+  std::vector<Window> windows;
+  for (size_t d = 0; d < n; ++d) {
+    windows.push_back({dims[d], sizes[d], strides[d], padding[2 * d], padding[2 * d + 1], base[d], dilation[d]});
+    WEFT_RETURN_IF_ERROR(CheckWindow(windows.back(), d));
+  }
+  return windows;
+}
+
+std::vector<std::pair<std::string, std::string>> ShloWindows(std::span<const Window> windows) {
+  ir::Ints sizes, strides, base, dilation, low, high;
+  for (const Window& w : windows) {
+    sizes.push_back(w.size);
+    strides.push_back(w.stride);
+    base.push_back(w.base_dilation);
+    dilation.push_back(w.dilation);
+    low.push_back(w.low);
+    high.push_back(w.high);
+  }
+  return {{"window_dimensions", ir::ShloArray(sizes)},
+          {"window_strides", ir::ShloArray(strides)},
+          {"base_dilations", ir::ShloArray(base)},
+          {"window_dilations", ir::ShloArray(dilation)},
+          {"padding", ir::ShloPairs(low, high)}};
 }
 
 absl::StatusOr<ir::Ints> ResolvePadding(const ir::OpDef& op, const ir::Attrs& attrs, size_t mode, size_t pads,

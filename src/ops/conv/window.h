@@ -3,6 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "src/ops/families.h"
 
@@ -38,6 +42,17 @@ absl::Status CheckWindow(const Window& window, size_t dimension);
 // An attribute with one entry a dimension (`per` = 2: low and high); `otherwise` where it is absent.
 absl::StatusOr<ir::Ints> PerDimension(const ir::OpDef& op, const ir::Attrs& attrs, size_t i, size_t dimensions,
                                       int64_t otherwise, size_t per = 1);
+
+// Positions of window attributes; what an operation has not is absent.
+struct WindowAttrs {
+  size_t sizes, strides, padding;
+  std::optional<size_t> base = {}, dilation = {};
+};
+// One for each dimension, checked.
+absl::StatusOr<std::vector<Window>> WindowsOf(const ir::OpDef& op, const ir::Attrs& attrs, const Dims& dims,
+                                              const WindowAttrs& at);
+// StableHLO's window attributes.
+std::vector<std::pair<std::string, std::string>> ShloWindows(std::span<const Window> windows);
 
 // How C-level operations say padding.
 inline constexpr std::string_view kPaddingNames[] = {"valid", "same", "explicit"};

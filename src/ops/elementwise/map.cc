@@ -1,8 +1,6 @@
 // map: a function of scalars at every element.
-#include "src/ir/rewrite.h"
-#include "src/ir/stablehlo.h"
 #include "src/ir/stablehlo_read.h"
-#include "src/ops/families.h"
+#include "src/ops/scalar_function.h"
 
 namespace weft::ops {
 namespace {
@@ -12,66 +10,6 @@ using namespace ir;
 constexpr OperandDef kOperands[] = {
     {.name = "inputs", .types = kAnyType, .doc = "tensors of one shape", .variadic = true, .group = 0}};
 constexpr RegionDef kRegions[] = {{"computation", "a scalar of each input in, one scalar out"}};
-
-bool IsScalar(const Type& type) { return type.is_tensor() && type.dims.empty(); }
-
-// Where one element goes in and one comes out, a rearrangement of elements is nothing.
-bool KeepsTheElement(const Node& node) {
-  return node.op().lowering == Lowering::kIndexMap && node.operands().size() == 1 && node.type().is_tensor() &&
-         node.type().count() == 1 && node.operands()[0].type().count() == 1;
-}
-
-// The node's expansion as a function of its operands.
-absl::StatusOr<Ref<const Function>> ExpansionOf(const Node& node) {
-  std::vector<Value> parameters;
-  Values operands;
-  for (const Value& operand : node.operands()) {
-    operands.push_back(operand ? Value{Node::Create(kOp_parameter, {}, {}, {operand.type()}), 0} : Value());
-    if (operand) parameters.push_back(operands.back());
-  }
-  Builder b(node.location());
-  Values results(node.results().size());
-  WEFT_RETURN_IF_ERROR(Expand(b, node.op(), std::move(operands), node.attrs(), node.results(),
-                              std::span(results.data(), results.size()), node.regions()));
-  WEFT_RETURN_IF_ERROR(b.status());
-  return Function::Create(std::string(node.op().c_name), std::move(parameters), {results.begin(), results.end()});
-}
-
-// The function at every element of tensors of shape `dims`.
-absl::StatusOr<Values> AtEveryElement(Builder& b, const Function& function, std::span<const Value> inputs,
-                                      const Dims& dims) {
-  ValueMap map;
-  for (size_t i = 0; i < inputs.size(); ++i) map.Bind(function.parameters()[i], inputs[i]);
-  for (const Node* node : function.nodes().subspan(inputs.size())) {
-    const OpDef& op = node->op();
-    Values operands;
-    for (const Value& operand : node->operands()) operands.push_back(operand ? *map.Find(operand) : Value());
-    Values results;
-    if (&op == &kOp_constant && node->type().count() == 1) {
-      Value one = Reshape(b, b.Emit(op, {}, node->attrs()), {});
-      results.push_back(BroadcastTo(b, std::move(one), dims));
-    } else if (KeepsTheElement(*node)) {
-      results.push_back(operands[0]);
-    } else if (op.lowering == Lowering::kScalar && IsScalar(node->type())) {
-      results = b.EmitAll(op, std::move(operands), node->attrs());
-    } else if (op.kind == Kind::kComposite && op.expand != nullptr) {
-      WEFT_ASSIGN_OR_RETURN(const Ref<const Function> expansion, ExpansionOf(*node));
-      Values present;
-      for (const Value& operand : operands) {
-        if (operand) present.push_back(operand);
-      }
-      WEFT_ASSIGN_OR_RETURN(results, AtEveryElement(b, *expansion, present, dims));
-    } else {
-      return UserError("the function @", function.name(), " contains ", op.c_name,
-                       ", which does not work element by element");
-    }
-    WEFT_RETURN_IF_ERROR(b.status());
-    for (uint32_t i = 0; i < results.size(); ++i) map.Bind({Ref<const Node>::Share(node), i}, std::move(results[i]));
-  }
-  Values results;
-  for (const Value& result : function.results()) results.push_back(*map.Find(result));
-  return results;
-}
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Function& computation = *call.regions[0];
@@ -92,7 +30,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
                        "; for an input ", ShortType(input), " it must be ", ShortType(Type::Scalar(input.dtype)));
     }
   }
-  if (computation.results().size() != 1 || !IsScalar(computation.results()[0].type())) {
+  if (computation.results().size() != 1 || !computation.results()[0].type().is_tensor() ||
+      !computation.results()[0].dims().empty()) {
     return UserError("the function @", computation.name(), " gives ", computation.results().size(), " results",
                      computation.results().empty() ? "" : ", the first " + ShortType(computation.results()[0].type()),
                      "; one scalar is needed");

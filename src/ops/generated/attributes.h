@@ -164,6 +164,18 @@ struct ScatterAttrs {
   const ir::Attrs& attrs;
 };
 
+struct ScatterByAttrs {
+  enum Position : size_t { kUpdateWindowDims, kInsertedWindowDims, kScatterDimsToOperandDims, kIndexVectorDim, kInputBatchingDims, kScatterIndicesBatchingDims };
+  const ir::Ints& update_window_dims() const { return attrs.IntList(kUpdateWindowDims); }
+  const ir::Ints& inserted_window_dims() const { return attrs.IntList(kInsertedWindowDims); }
+  const ir::Ints& scatter_dims_to_operand_dims() const { return attrs.IntList(kScatterDimsToOperandDims); }
+  int64_t index_vector_dim() const { return attrs.Int(kIndexVectorDim); }
+  const ir::Ints& input_batching_dims() const { return attrs.IntList(kInputBatchingDims); }
+  const ir::Ints& scatter_indices_batching_dims() const { return attrs.IntList(kScatterIndicesBatchingDims); }
+
+  const ir::Attrs& attrs;
+};
+
 struct SliceAttrs {
   enum Position : size_t { kStartIndices, kLimitIndices, kStrides };
   const ir::Ints& start_indices() const { return attrs.IntList(kStartIndices); }
@@ -300,6 +312,13 @@ struct ReduceAttrs {
   const ir::Attrs& attrs;
 };
 
+struct ReduceByAttrs {
+  enum Position : size_t { kDimensions };
+  const ir::Ints& dimensions() const { return attrs.IntList(kDimensions); }
+
+  const ir::Attrs& attrs;
+};
+
 struct StdAttrs {
   enum Position : size_t { kDims, kKeepdims, kCorrection };
   bool has_dims() const { return attrs.has(kDims); }
@@ -325,6 +344,38 @@ struct VarAttrs {
   const ir::Ints& dims() const { return attrs.IntList(kDims); }
   bool keepdims() const { return attrs.Bool(kKeepdims); }
   int64_t correction() const { return attrs.Int(kCorrection); }
+
+  const ir::Attrs& attrs;
+};
+
+struct ArgsortAttrs {
+  enum Position : size_t { kAxis, kDescending };
+  int64_t axis() const { return attrs.Int(kAxis); }
+  bool descending() const { return attrs.Bool(kDescending); }
+
+  const ir::Attrs& attrs;
+};
+
+struct SortAttrs {
+  enum Position : size_t { kAxis, kDescending };
+  int64_t axis() const { return attrs.Int(kAxis); }
+  bool descending() const { return attrs.Bool(kDescending); }
+
+  const ir::Attrs& attrs;
+};
+
+struct SortByAttrs {
+  enum Position : size_t { kDimension, kIsStable };
+  int64_t dimension() const { return attrs.Int(kDimension); }
+  bool is_stable() const { return attrs.Bool(kIsStable); }
+
+  const ir::Attrs& attrs;
+};
+
+struct TopKAttrs {
+  enum Position : size_t { kK, kAxis };
+  int64_t k() const { return attrs.Int(kK); }
+  int64_t axis() const { return attrs.Int(kAxis); }
 
   const ir::Attrs& attrs;
 };
@@ -466,7 +517,33 @@ struct ReduceWindowAttrs {
   const ir::Attrs& attrs;
 };
 
+struct ReduceWindowByAttrs {
+  enum Position : size_t { kWindowDimensions, kWindowStrides, kBaseDilations, kWindowDilations, kPadding };
+  const ir::Ints& window_dimensions() const { return attrs.IntList(kWindowDimensions); }
+  bool has_window_strides() const { return attrs.has(kWindowStrides); }
+  const ir::Ints& window_strides() const { return attrs.IntList(kWindowStrides); }
+  bool has_base_dilations() const { return attrs.has(kBaseDilations); }
+  const ir::Ints& base_dilations() const { return attrs.IntList(kBaseDilations); }
+  bool has_window_dilations() const { return attrs.has(kWindowDilations); }
+  const ir::Ints& window_dilations() const { return attrs.IntList(kWindowDilations); }
+  bool has_padding() const { return attrs.has(kPadding); }
+  const ir::Ints& padding() const { return attrs.IntList(kPadding); }
+
+  const ir::Attrs& attrs;
+};
+
 struct SelectAndScatterAttrs {
+  enum Position : size_t { kWindowDimensions, kWindowStrides, kPadding };
+  const ir::Ints& window_dimensions() const { return attrs.IntList(kWindowDimensions); }
+  bool has_window_strides() const { return attrs.has(kWindowStrides); }
+  const ir::Ints& window_strides() const { return attrs.IntList(kWindowStrides); }
+  bool has_padding() const { return attrs.has(kPadding); }
+  const ir::Ints& padding() const { return attrs.IntList(kPadding); }
+
+  const ir::Attrs& attrs;
+};
+
+struct SelectAndScatterByAttrs {
   enum Position : size_t { kWindowDimensions, kWindowStrides, kPadding };
   const ir::Ints& window_dimensions() const { return attrs.IntList(kWindowDimensions); }
   bool has_window_strides() const { return attrs.has(kWindowStrides); }

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "src/ir/stablehlo.h"
+
 namespace weft::ops {
 namespace {
 
@@ -92,6 +95,24 @@ Dims GatheredDims(const GatherDims& g, const Dims& operand, const Dims& indices)
     dims[d] = In(g.window, d) ? g.sizes[inner[next_window++]] : batch[next_batch++];
   }
   return dims;
+}
+
+void SizeByUpdates(GatherDims& dims, const Dims& operand, const Dims& updates) {
+  dims.sizes.assign(operand.size(), 1);
+  const Ints inner = dims.WindowDims(operand.size());
+  for (size_t k = 0; k < inner.size() && k < dims.window.size(); ++k) {
+    const int64_t d = dims.window[k];
+    if (d >= 0 && d < static_cast<int64_t>(updates.size())) dims.sizes[inner[k]] = updates[d];
+  }
+}
+
+std::string ShloScatterDims(const GatherDims& dims) {
+  return absl::StrCat("#stablehlo.scatter<update_window_dims = ", ir::ShloList(dims.window),
+                      ", inserted_window_dims = ", ir::ShloList(dims.collapsed),
+                      ", input_batching_dims = ", ir::ShloList(dims.operand_batching),
+                      ", scatter_indices_batching_dims = ", ir::ShloList(dims.index_batching),
+                      ", scatter_dims_to_operand_dims = ", ir::ShloList(dims.index_map),
+                      ", index_vector_dim = ", dims.index_vector, ">");
 }
 
 bool Locate(const GatherDims& g, const HostTensor& indices, const Dims& operand, const Dims& index, bool move_inside,

@@ -25,6 +25,11 @@ absl::Status CheckGather(const GatherDims& dims, const Dims& operand, const Dims
 // The result of a gather, the updates of a scatter.
 Dims GatheredDims(const GatherDims& dims, const Dims& operand, const Dims& indices);
 
+// Of a scatter: boxes with the sizes of the updates' window.
+void SizeByUpdates(GatherDims& dims, const Dims& operand, const Dims& updates);
+// StableHLO's dimension numbers of a scatter.
+std::string ShloScatterDims(const GatherDims& dims);
+
 // Where result element `index` lies in the operand. Boxes are moved inside (gather), or an element outside
 // makes it false (scatter).
 bool Locate(const GatherDims& dims, const HostTensor& indices, const Dims& operand, const Dims& index, bool move_inside,

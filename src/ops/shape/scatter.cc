@@ -36,12 +36,7 @@ GatherDims Read(const Attrs& a, const Dims& x, const Dims& updates) {
                   Attr<kAttrs, "input_batching_dims">(a),
                   Attr<kAttrs, "scatter_indices_batching_dims">(a),
                   {}};
-  dims.sizes.assign(x.size(), 1);
-  const Ints inner = dims.WindowDims(x.size());
-  for (size_t k = 0; k < inner.size() && k < dims.window.size(); ++k) {
-    const int64_t d = dims.window[k];
-    if (d >= 0 && d < static_cast<int64_t>(updates.size())) dims.sizes[inner[k]] = updates[d];
-  }
+  SizeByUpdates(dims, x, updates);
   return dims;
 }
 
@@ -161,18 +156,11 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   } else {
     body = writer.Reducer(StableHloOf(static_cast<Reducer>(Attr<kAttrs, "reducer">(a))), dtype);
   }
-  writer.Emit(
-      "scatter",
-      {{"scatter_dimension_numbers",
-        absl::StrCat("#stablehlo.scatter<update_window_dims = ", ShloList(Attr<kAttrs, "update_window_dims">(a)),
-                     ", inserted_window_dims = ", ShloList(Attr<kAttrs, "inserted_window_dims">(a)),
-                     ", input_batching_dims = ", ShloList(Attr<kAttrs, "input_batching_dims">(a)),
-                     ", scatter_indices_batching_dims = ", ShloList(Attr<kAttrs, "scatter_indices_batching_dims">(a)),
-                     ", scatter_dims_to_operand_dims = ", ShloList(Attr<kAttrs, "scatter_dims_to_operand_dims">(a)),
-                     ", index_vector_dim = ", Attr<kAttrs, "index_vector_dim">(a), ">")},
-       {"indices_are_sorted", ShloBool(false)},
-       {"unique_indices", ShloBool(false)}},
-      body);
+  writer.Emit("scatter",
+              {{"scatter_dimension_numbers", ShloScatterDims(Read(a, node.type().dims, node.operands()[2].dims()))},
+               {"indices_are_sorted", ShloBool(false)},
+               {"unique_indices", ShloBool(false)}},
+              body);
 }
 
 #define WEFT_ROWS " update_window_dims=[1] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] index_vector_dim=1"

@@ -126,6 +126,11 @@ pub const WEFT_SUM_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_VAR_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_VAR_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_VAR_HAS_CORRECTION: u64 = 1 << 2;
+pub const WEFT_ARGSORT_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_ARGSORT_HAS_DESCENDING: u64 = 1 << 1;
+pub const WEFT_SORT_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_SORT_HAS_DESCENDING: u64 = 1 << 1;
+pub const WEFT_TOP_K_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_DOT_GENERAL_HAS_DTYPE: u64 = 1 << 0;
 pub const WEFT_MATMUL_HAS_DTYPE: u64 = 1 << 0;
 pub const WEFT_AVG_POOL_HAS_STRIDES: u64 = 1 << 0;
@@ -806,6 +811,37 @@ pub struct weft_var_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_argsort_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub descending: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_sort_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub descending: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_top_k_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_dot_general_opts {
     pub struct_size: usize,
     pub next: *const c_void,
@@ -1481,6 +1517,9 @@ extern "C" {
     pub fn weft_std_opts_init(options: *mut c_void, size: usize);
     pub fn weft_sum_opts_init(options: *mut c_void, size: usize);
     pub fn weft_var_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_argsort_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_sort_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_top_k_opts_init(options: *mut c_void, size: usize);
     pub fn weft_dot_general_opts_init(options: *mut c_void, size: usize);
     pub fn weft_matmul_opts_init(options: *mut c_void, size: usize);
     pub fn weft_avg_pool_opts_init(options: *mut c_void, size: usize);
@@ -1601,6 +1640,9 @@ extern "C" {
     pub fn weft_std(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_std_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_sum(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_sum_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_var(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_var_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_argsort(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_argsort_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_sort(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_sort_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_top_k(ctx: *mut weft_context, x: *mut weft_tensor, k: i64, opts: *const weft_top_k_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_dot_general(ctx: *mut weft_context, lhs: *mut weft_tensor, rhs: *mut weft_tensor, lhs_batching_dimensions: *const i64, lhs_batching_dimensions_count: usize, rhs_batching_dimensions: *const i64, rhs_batching_dimensions_count: usize, lhs_contracting_dimensions: *const i64, lhs_contracting_dimensions_count: usize, rhs_contracting_dimensions: *const i64, rhs_contracting_dimensions_count: usize, opts: *const weft_dot_general_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_matmul(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_matmul_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_avg_pool(ctx: *mut weft_context, x: *mut weft_tensor, window: *const i64, window_count: usize, opts: *const weft_avg_pool_opts, out: *mut *mut weft_tensor) -> *mut weft_error;

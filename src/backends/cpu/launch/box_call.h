@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "src/runtime/dtype.h"
@@ -29,5 +30,6 @@ struct BoxCall {
 };
 
 std::vector<int64_t> EncodeBoxes(const BoxCall& call);
+BoxCall DecodeBoxes(std::span<const int64_t> params);
 
 }  // namespace weft::cpu

@@ -16,7 +16,7 @@ struct HostCall {
   std::span<const int64_t> params;
   KernelSet& kernels;
   ThreadPool& pool;
-  const BlockLoop* epilogue = nullptr;  // products only
+  const BlockLoop* epilogue = nullptr;  // of products; of kernels that call generated code, that code
 };
 using HostFn = absl::Status (*)(const HostCall& call);
 
@@ -47,5 +47,6 @@ std::vector<int64_t> EncodePool(const PoolCall& call);
 // One list a file.
 std::span<const HostKernel> ProductKernels();
 std::span<const HostKernel> MovementKernels();
+std::span<const HostKernel> BodyKernels();
 
 }  // namespace weft::cpu

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "src/backends/cpu/kernels/elements.h"
-#include "src/backends/cpu/launch/box_call.h"
+#include "src/backends/cpu/launch/box_walk.h"
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/runtime/status.h"
 
@@ -21,84 +21,6 @@ absl::Status RunCopy(const HostCall& call) {
     std::memcpy(to + i * kPiece, from + i * kPiece, std::min(kPiece, bytes - i * kPiece));
   });
   return absl::OkStatus();
-}
-
-BoxCall DecodeBoxes(std::span<const int64_t> params) {
-  size_t at = 0;
-  const auto next = [&] { return at < params.size() ? params[at++] : 0; };
-  BoxCall c;
-  c.dtype = static_cast<DType>(next());
-  c.index_type = static_cast<DType>(next());
-  c.reducer = next();
-  c.move_inside = next() != 0;
-  for (auto* list : {&c.batch, &c.window}) {
-    const int64_t n = std::clamp<int64_t>(next(), 0, 64);
-    for (int64_t i = 0; i < n; ++i) {
-      BoxCall::Along a;
-      a.size = next();
-      a.operand_stride = next();
-      a.box_stride = next();
-      a.index_stride = next();
-      list->push_back(a);
-    }
-  }
-  const int64_t n = std::clamp<int64_t>(next(), 0, 64);
-  for (int64_t i = 0; i < n; ++i) {
-    BoxCall::Component k;
-    k.operand_stride = next();
-    k.limit = next();
-    k.width = next();
-    k.window = next();
-    k.tensor = next();
-    k.offset = next();
-    c.components.push_back(k);
-  }
-  return c;
-}
-
-int64_t ReadIndex(DType dtype, const void* base, int64_t at) {
-  int64_t value = 0;
-  VisitElement(dtype, [&]<typename T>() {
-    if constexpr (std::is_integral_v<T>) {
-      const T raw = static_cast<const T*>(base)[at];
-      // A u64 beyond 2^63 lies beyond every end.
-      value = std::is_same_v<T, uint64_t> && static_cast<uint64_t>(raw) > uint64_t{INT64_MAX}
-                  ? INT64_MAX
-                  : static_cast<int64_t>(raw);
-    }
-  });
-  return value;
-}
-
-int64_t CountOfBatch(const BoxCall& c) {
-  int64_t count = 1;
-  for (const auto& b : c.batch) count *= b.size;
-  return count;
-}
-
-// Corner of box `n`: positions in operand and boxes tensor; `start` per component. `tensors` are the index tensors.
-struct Corner {
-  int64_t operand = 0, box = 0;
-};
-Corner FindCorner(const BoxCall& c, std::span<void* const> tensors, int64_t n, bool move_inside, int64_t* start) {
-  Corner corner;
-  int64_t index = 0;
-  for (size_t d = c.batch.size(); d-- > 0;) {
-    const int64_t i = n % c.batch[d].size;
-    n /= c.batch[d].size;
-    corner.operand += i * c.batch[d].operand_stride;
-    corner.box += i * c.batch[d].box_stride;
-    index += i * c.batch[d].index_stride;
-  }
-  for (size_t k = 0; k < c.components.size(); ++k) {
-    const BoxCall::Component& component = c.components[k];
-    int64_t at = ReadIndex(c.index_type, tensors[component.tensor], index + component.offset);
-    if (move_inside) at = std::clamp<int64_t>(at, 0, std::max<int64_t>(0, component.limit - component.width));
-    start[k] = at;
-    // Far outside: keep the arithmetic small, the element check refuses it anyway.
-    if (at >= -component.limit && at <= 2 * component.limit) corner.operand += at * component.operand_stride;
-  }
-  return corner;
 }
 
 // Buffers: operand, index tensors…, boxes.
@@ -163,39 +85,17 @@ typename ElementRule<T>::Sum CombineElements(int64_t reducer, typename ElementRu
 absl::Status RunScatter(const HostCall& call) {
   const BoxCall c = DecodeBoxes(call.params);
   const auto tensors = call.buffers.subspan(1, call.buffers.size() - 2);
-  int64_t window = 1;
-  for (const auto& w : c.window) window *= w.size;
-  const int64_t boxes = CountOfBatch(c);
   VisitElement(c.dtype, [&]<typename T>() {
     using Rule = ElementRule<T>;
     const T* updates = static_cast<const T*>(call.buffers[0]);
     T* result = static_cast<T*>(call.buffers.back());
-    int64_t start[64];
-    int64_t at[64];
-    for (int64_t n = 0; n < boxes; ++n) {
-      const Corner corner = FindCorner(c, tensors, n, c.move_inside, start);
-      for (int64_t p = 0; p < window; ++p) {
-        int64_t to = corner.operand, from = corner.box, rest = p;
-        for (size_t d = c.window.size(); d-- > 0;) {
-          at[d] = rest % c.window[d].size;
-          rest /= c.window[d].size;
-          to += at[d] * c.window[d].operand_stride;
-          from += at[d] * c.window[d].box_stride;
-        }
-        bool inside = true;
-        for (size_t k = 0; k < c.components.size(); ++k) {
-          const BoxCall::Component& component = c.components[k];
-          const int64_t along = component.window < 0 ? 0 : at[component.window];
-          inside = inside && start[k] >= -along && start[k] < component.limit - along;
-        }
-        if (!inside) continue;
-        if (c.reducer == BoxCall::kSet) {
-          result[to] = updates[from];
-        } else {
-          result[to] = Rule::Store(CombineElements<T>(c.reducer, Rule::Load(result[to]), Rule::Load(updates[from])));
-        }
+    ForEachInside(c, tensors, [&](int64_t to, int64_t from) {
+      if (c.reducer == BoxCall::kSet) {
+        result[to] = updates[from];
+      } else {
+        result[to] = Rule::Store(CombineElements<T>(c.reducer, Rule::Load(result[to]), Rule::Load(updates[from])));
       }
-    }
+    });
   });
   return absl::OkStatus();
 }
@@ -207,6 +107,39 @@ constexpr HostKernel kKernels[] = {
 };
 
 }  // namespace
+
+BoxCall DecodeBoxes(std::span<const int64_t> params) {
+  size_t at = 0;
+  const auto next = [&] { return at < params.size() ? params[at++] : 0; };
+  BoxCall c;
+  c.dtype = static_cast<DType>(next());
+  c.index_type = static_cast<DType>(next());
+  c.reducer = next();
+  c.move_inside = next() != 0;
+  for (auto* list : {&c.batch, &c.window}) {
+    const int64_t n = std::clamp<int64_t>(next(), 0, 64);
+    for (int64_t i = 0; i < n; ++i) {
+      BoxCall::Along a;
+      a.size = next();
+      a.operand_stride = next();
+      a.box_stride = next();
+      a.index_stride = next();
+      list->push_back(a);
+    }
+  }
+  const int64_t n = std::clamp<int64_t>(next(), 0, 64);
+  for (int64_t i = 0; i < n; ++i) {
+    BoxCall::Component k;
+    k.operand_stride = next();
+    k.limit = next();
+    k.width = next();
+    k.window = next();
+    k.tensor = next();
+    k.offset = next();
+    c.components.push_back(k);
+  }
+  return c;
+}
 
 std::vector<int64_t> EncodeBoxes(const BoxCall& c) {
   std::vector<int64_t> out = {static_cast<int64_t>(c.dtype), static_cast<int64_t>(c.index_type), c.reducer,

@@ -218,7 +218,7 @@ std::vector<int64_t> EncodePool(const PoolCall& c) {
 }
 
 const HostKernel* FindHostKernel(std::string_view name) {
-  for (const std::span<const HostKernel> list : {ProductKernels(), MovementKernels()}) {
+  for (const std::span<const HostKernel> list : {ProductKernels(), MovementKernels(), BodyKernels()}) {
     for (const HostKernel& kernel : list) {
       if (kernel.name == name) return &kernel;
     }

@@ -21,7 +21,7 @@ bool IsBlockLoop(std::span<const int64_t> params) {
 }
 
 bool ToBlockLoop(LoopKernel& kernel, int64_t rows, int64_t columns, uint32_t product) {
-  if (!kernel.reductions.empty() || kernel.stages != 1) return false;
+  if (kernel.reduces() || kernel.stages != 1) return false;
   for (const Dim& d : kernel.dims) {
     if (d.reduce || d.chunk_dim >= 0 || d.total != 0) return false;
   }

@@ -31,7 +31,7 @@ Layout LayoutOf(const LoopKernel& kernel, const CpuTarget& target) {
   bool wide = false;
   for (const Expr& e : kernel.exprs) wide = wide || (BitsOf(e.dtype) == 64 && e.kind != ExprKind::kIndex);
   layout.lanes = target.vector_bytes / (wide ? 8 : 4);
-  if (kernel.reductions.empty()) return layout;
+  if (!kernel.reduces()) return layout;
   layout.form = kernel.vector_reduces ? Form::kRows : Form::kColumns;
   if (layout.form == Form::kColumns) {
     const int64_t vectors = kernel.dims[kernel.vector_dim].size / layout.lanes;
@@ -129,7 +129,8 @@ class LoopEmitter : LoopCode {
     for (size_t i = 0; i < k_.exprs.size(); ++i) {
       if (!needed[i] || scope.values[i] != nullptr || !fits(deps_[i])) continue;
       const Expr& e = k_.exprs[i];
-      if (e.kind == ExprKind::kReduced) continue;  // set when its loop ends
+      // Set by their loop, or when it ends.
+      if (e.kind == ExprKind::kReduced || e.kind == ExprKind::kCarried || e.kind == ExprKind::kFolded) continue;
       const int lanes = deps_[i].vector ? at.count : 1;
       if (FromCache(i, stage)) {
         llvm::Type* type = code_.ComputeLlvm(e.dtype);
@@ -224,6 +225,7 @@ class LoopEmitter : LoopCode {
   std::vector<bool> AllNeeded() const {
     std::vector<uint32_t> roots;
     for (const Reduction& r : k_.reductions) roots.push_back(r.expr);
+    for (const Carry& c : k_.carries) roots.insert(roots.end(), {c.start, c.next});
     for (const Store& s : k_.stores) roots.push_back(s.expr);
     return Needed(roots, -1);
   }
@@ -280,10 +282,11 @@ class LoopEmitter : LoopCode {
     return MinOf(Size(d), b_.CreateSub(Total(d), begin));
   }
 
-  void SetReduced(Scope& scope, const std::vector<std::pair<uint32_t, V>>& results) {
+  void SetReduced(Scope& scope, const std::vector<std::pair<uint32_t, V>>& results,
+                  ExprKind kind = ExprKind::kReduced) {
     for (size_t i = 0; i < k_.exprs.size(); ++i) {
       for (const auto& [k, value] : results) {
-        if (k_.exprs[i].kind == ExprKind::kReduced && k_.exprs[i].index == k) scope.values[i] = value;
+        if (k_.exprs[i].kind == kind && k_.exprs[i].index == k) scope.values[i] = value;
       }
     }
   }
@@ -319,6 +322,7 @@ class LoopEmitter : LoopCode {
   void Panel(const Scope& outer, const std::vector<Lanes>& panel) {
     std::vector<uint32_t> roots;
     for (const Reduction& r : k_.reductions) roots.push_back(r.expr);
+    for (const Carry& c : k_.carries) roots.insert(roots.end(), {c.start, c.next});
     std::vector<uint32_t> full;
     for (uint32_t s = 0; s < k_.stores.size(); ++s) {
       if (k_.stores[s].row) continue;
@@ -326,14 +330,17 @@ class LoopEmitter : LoopCode {
       roots.push_back(k_.stores[s].expr);
     }
     const std::vector<bool> needed = Needed(roots, -1);
-    Values accumulators;
-    for (const Reduction& r : k_.reductions) {
-      for (const Lanes& at : panel) accumulators.push_back(Identity(r, at.count));
-    }
     // What does not change along the reduction is loaded once.
     std::vector<Scope> tops(panel.size(), outer);
     for (size_t u = 0; u < panel.size(); ++u) {
       Compute(needed, tops[u], panel[u], 0, [](const Dependence& d) { return !d.reduced && d.stage == 0; });
+    }
+    Values accumulators;  // reductions, then carries; the panel's vectors of each
+    for (const Reduction& r : k_.reductions) {
+      for (const Lanes& at : panel) accumulators.push_back(Identity(r, at.count));
+    }
+    for (const Carry& c : k_.carries) {
+      for (size_t u = 0; u < panel.size(); ++u) accumulators.push_back(Vector(c.start, tops[u], panel[u].count));
     }
     Values done =
         Nest(k_.parallel_dims(), k_.dims.size(), outer, accumulators, [&](const Scope& scope, Values current) {
@@ -344,10 +351,16 @@ class LoopEmitter : LoopCode {
             for (size_t i = 0; i < inner.values.size(); ++i) {
               if (inner.values[i] == nullptr) inner.values[i] = tops[u].values[i];
             }
+            SetReduced(inner, Accumulated(current, panel.size(), u, k_.reductions.size(), k_.carries.size()),
+                       ExprKind::kCarried);
             Compute(needed, inner, panel[u], 0, Anything);
             for (size_t r = 0; r < k_.reductions.size(); ++r) {
               V& a = current[r * panel.size() + u];
               a = Combine(k_.reductions[r], a, Vector(k_.reductions[r].expr, inner, panel[u].count));
+            }
+            for (size_t c = 0; c < k_.carries.size(); ++c) {
+              current[(k_.reductions.size() + c) * panel.size() + u] =
+                  Vector(k_.carries[c].next, inner, panel[u].count);
             }
             for (uint32_t s : full) StoreTo(s, inner, panel[u], true);
           }
@@ -360,14 +373,21 @@ class LoopEmitter : LoopCode {
     const std::vector<bool> row_needed = Needed(row_roots, -1);
     for (size_t u = 0; u < panel.size(); ++u) {
       Scope scope = tops[u];
-      std::vector<std::pair<uint32_t, V>> results;
-      for (uint32_t r = 0; r < k_.reductions.size(); ++r) results.push_back({r, done[r * panel.size() + u]});
-      SetReduced(scope, results);
+      SetReduced(scope, Accumulated(done, panel.size(), u, 0, k_.reductions.size()));
+      SetReduced(scope, Accumulated(done, panel.size(), u, k_.reductions.size(), k_.carries.size()), ExprKind::kFolded);
       Compute(row_needed, scope, panel[u], 0, [](const Dependence& d) { return !d.reduced; });
       for (size_t s = 0; s < k_.stores.size(); ++s) {
         if (k_.stores[s].row) StoreTo(s, scope, panel[u], true);
       }
     }
+  }
+
+  // Number and value of `count` accumulators from `first` on, those of one vector of the panel.
+  static std::vector<std::pair<uint32_t, V>> Accumulated(const Values& all, size_t panel, size_t u, size_t first,
+                                                         size_t count) {
+    std::vector<std::pair<uint32_t, V>> some;
+    for (size_t k = 0; k < count; ++k) some.push_back({static_cast<uint32_t>(k), all[(first + k) * panel + u]});
+    return some;
   }
 
   void Rows(Scope scope) {

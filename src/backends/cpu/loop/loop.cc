@@ -51,6 +51,27 @@ bool CanMerge(LoopKernel& kernel, size_t d) {
   return same;
 }
 
+// What the expression does with its arguments.
+void AppendOperation(std::string& text, const Expr& e) {
+  switch (e.kind) {
+    case ExprKind::kUnary:
+    case ExprKind::kBinary:
+      absl::StrAppend(&text, ir::FactsOf(e.op).name, e.storage == DType::kInvalid ? "" : " for f32");
+      break;
+    case ExprKind::kSelect: absl::StrAppend(&text, "select"); break;
+    case ExprKind::kFma: absl::StrAppend(&text, "fma"); break;
+    case ExprKind::kConvert: absl::StrAppend(&text, "convert", e.storage == DType::kInvalid ? "" : " to odd"); break;
+    case ExprKind::kBitcast:
+      absl::StrAppend(&text, "bitcast", IsHalf(e.storage) ? absl::StrCat(" ", StableHloNameOf(e.storage)) : "");
+      break;
+    case ExprKind::kRound: absl::StrAppend(&text, "round ", StableHloNameOf(e.storage)); break;
+    case ExprKind::kReduced: absl::StrAppend(&text, "reduced ", e.index); break;
+    case ExprKind::kCarried: absl::StrAppend(&text, "carried ", e.index); break;
+    case ExprKind::kFolded: absl::StrAppend(&text, "folded ", e.index); break;
+    default: break;
+  }
+}
+
 }  // namespace
 
 bool NeedsF64For16Bits(const std::vector<Expr>& exprs) {
@@ -99,6 +120,10 @@ std::vector<Dependence> Analyze(const LoopKernel& kernel) {
       d.stage = result[r.expr].stage + 1;
       // Kept along the vector dimension where that is not reduced: assume so, a splat costs nothing.
       d.vector = kernel.vector_dim >= 0 && !kernel.vector_reduces;
+    } else if (e.kind == ExprKind::kCarried || e.kind == ExprKind::kFolded) {
+      d.vector = kernel.vector_dim >= 0;
+      d.reduced = e.kind == ExprKind::kCarried;
+      d.stage = e.kind == ExprKind::kFolded ? 1 : 0;
     }
     for (uint32_t arg : e.args) {
       if (arg == kNoExpr) continue;
@@ -112,7 +137,7 @@ std::vector<Dependence> Analyze(const LoopKernel& kernel) {
 
 void Finish(LoopKernel& kernel) {
   // Before sizes go: a row store ignores the reduced dimensions.
-  bool reduces = !kernel.reductions.empty();
+  const bool reduces = kernel.reduces();
   for (size_t d = kernel.dims.size(); d-- > 0;) {
     if (kernel.dims[d].size != 1 || IsChunk(kernel, d)) continue;
     EraseDim(kernel, d);
@@ -319,16 +344,7 @@ std::string ToString(const LoopKernel& kernel, bool sizes) {
           absl::StrAppend(&text, "constant ", e.integer);
         }
         break;
-      case ExprKind::kUnary:
-      case ExprKind::kBinary:
-        absl::StrAppend(&text, ir::FactsOf(e.op).name, e.storage == DType::kInvalid ? "" : " for f32");
-        break;
-      case ExprKind::kSelect: absl::StrAppend(&text, "select"); break;
-      case ExprKind::kFma: absl::StrAppend(&text, "fma"); break;
-      case ExprKind::kConvert: absl::StrAppend(&text, "convert", e.storage == DType::kInvalid ? "" : " to odd"); break;
-      case ExprKind::kBitcast: absl::StrAppend(&text, "bitcast"); break;
-      case ExprKind::kRound: absl::StrAppend(&text, "round ", StableHloNameOf(e.storage)); break;
-      case ExprKind::kReduced: absl::StrAppend(&text, "reduced ", e.index); break;
+      default: AppendOperation(text, e);
     }
     for (uint32_t arg : e.args) {
       if (arg != kNoExpr) absl::StrAppend(&text, " %", arg);
@@ -339,6 +355,9 @@ std::string ToString(const LoopKernel& kernel, bool sizes) {
     const Reduction& r = kernel.reductions[i];
     absl::StrAppend(&text, "  reduction ", i, ": ", ops::kReducerNames[static_cast<size_t>(r.op)], " %", r.expr,
                     " stage ", r.stage, "\n");
+  }
+  for (size_t i = 0; i < kernel.carries.size(); ++i) {
+    absl::StrAppend(&text, "  carry ", i, ": %", kernel.carries[i].start, " then %", kernel.carries[i].next, "\n");
   }
   for (const Store& s : kernel.stores) {
     absl::StrAppend(&text, s.row ? "  row_store " : "  store ", access(s.access), " %", s.expr, " stage ", s.stage,
@@ -388,6 +407,32 @@ ScalarValue LoopBuilder::Reduce(ops::Reducer op, ScalarValue x) {
   e.kind = ExprKind::kReduced;
   e.dtype = x.dtype;
   e.index = at;
+  return Add(e);
+}
+
+ScalarValue LoopBuilder::Carried(ScalarValue start) {
+  Expr e;
+  e.kind = ExprKind::kCarried;
+  e.dtype = start.dtype;
+  e.index = static_cast<uint32_t>(kernel_.carries.size());
+  kernel_.carries.push_back(Carry{start.id, kNoExpr, start.dtype});
+  return Add(e);
+}
+
+ScalarValue LoopBuilder::Folded(uint32_t carry) {
+  Expr e;
+  e.kind = ExprKind::kFolded;
+  e.dtype = kernel_.carries[carry].dtype;
+  e.index = carry;
+  return Add(e);
+}
+
+ScalarValue LoopBuilder::BitsOfHalf(ScalarValue x, DType half, DType to) {
+  Expr e;
+  e.kind = ExprKind::kBitcast;
+  e.dtype = to;
+  e.storage = half;
+  e.args[0] = x.id;
   return Add(e);
 }
 

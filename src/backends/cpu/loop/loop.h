@@ -36,11 +36,14 @@ enum class ExprKind : uint8_t {
   kBitcast,
   kRound,    // f32 rounded to the values of `storage` (bf16, f16)
   kReduced,  // the finished reduction `index`
+  kCarried,  // carries[index] as it is before this step of the reduced dimensions
+  kFolded,   // carries[index] after all of them
 };
 
 // One scalar of the kernel. Computed types: bool, integers, f32, f64; bf16 and f16 exist in memory only. `storage` says of
 // kRound what it rounds to; of functions of f64 that f32 or less becomes of them; of kConvert to f32 that a 16-bit type does,
-// so that it must round to odd (the low bit says "inexact") lest the second rounding see a tie that there is not.
+// so that it must round to odd (the low bit says "inexact") lest the second rounding see a tie that there is not; of kBitcast
+// which 16-bit float's bits are meant, where one is.
 struct Expr {
   ExprKind kind = ExprKind::kConstant;
   ir::ScalarOp op = ir::ScalarOp::kAdd;
@@ -67,6 +70,13 @@ struct Reduction {
   int stage = 0;                  // set by Finish
 };
 
+// What goes through the reduced dimensions in their order, one step after the other: a reduction by any function. `start` does
+// not depend on them; `next` may depend on all carries.
+struct Carry {
+  uint32_t start = kNoExpr, next = kNoExpr;
+  DType dtype = DType::kInvalid;  // computed type
+};
+
 // Stores to a full position once an element, or, if the access ignores the reduced dimensions, once a row.
 struct Store {
   Access access;
@@ -83,12 +93,14 @@ struct LoopKernel {
   std::vector<Access> indices;  // of kIndex; dtype and buffer unused
   std::vector<Expr> exprs;      // topological
   std::vector<Reduction> reductions;
+  std::vector<Carry> carries;  // then no reductions, and vectors never run along a reduced dimension
   std::vector<Store> stores;
   uint32_t buffers = 0;
   bool vector_reduces = false;  // the vector dimension is the last reduced one
   int vector_dim = -1;          // set by Finish
   int stages = 1;               // set by Finish: passes over the reduced dimensions
 
+  bool reduces() const { return !reductions.empty() || !carries.empty(); }
   size_t parallel_dims() const;
   int64_t ParallelCount() const;
   int64_t ReducedCount() const;
@@ -132,6 +144,11 @@ class LoopBuilder final : public ir::ScalarBuilder {
   ir::ScalarValue Load(Access access);
   ir::ScalarValue Index(Access access);
   ir::ScalarValue Reduce(ops::Reducer op, ir::ScalarValue x);
+  // The first value of a new carry; its `next` is to be set.
+  ir::ScalarValue Carried(ir::ScalarValue start);
+  ir::ScalarValue Folded(uint32_t carry);
+  // The bits of a 16-bit float, which is computed as f32.
+  ir::ScalarValue BitsOfHalf(ir::ScalarValue x, DType half, DType to);
   // Rounds to what a tensor of `storage` can hold; nothing for computed types.
   ir::ScalarValue Round(ir::ScalarValue x, DType storage);
 

@@ -152,6 +152,7 @@ V ScalarCode::Emit(const Expr& e, DType from, V const args[3]) {
       return b_.CreateAdd(b_.CreateMul(args[0], args[1]), args[2]);
     case ExprKind::kConvert: return Convert(from, e.dtype, args[0], e.storage != DType::kInvalid);
     case ExprKind::kBitcast:
+      if (IsHalf(e.storage)) return IsFloat(from) ? ToMemory(args[0], e.storage, true) : FromMemory(args[0], e.storage);
       if (BitsOf(from) != BitsOf(e.dtype) || IsBool(from) || IsBool(e.dtype)) return nullptr;
       return b_.CreateBitCast(args[0], Like(args[0], ComputeLlvm(e.dtype)));
     case ExprKind::kRound:

@@ -1,7 +1,7 @@
 // Operations that only move elements and are no index map: pad, concatenate, gather, scatter and their dynamic relatives.
 #include <algorithm>
 
-#include "src/backends/cpu/launch/box_call.h"
+#include "src/backends/cpu/lower/indexed_boxes.h"
 #include "src/backends/cpu/lower/lowering.h"
 #include "src/ops/generated/attributes.h"
 #include "src/ops/registry.h"
@@ -58,55 +58,12 @@ absl::Status LowerConcatenate(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-bool In(const Ints& list, int64_t value) { return std::find(list.begin(), list.end(), value) != list.end(); }
-
-// The dimension numbers of gather and scatter as strides. `boxes` is the gather's result or the scatter's updates.
-BoxCall MakeBoxCall(const Dims& operand, const Value& indices, const Dims& boxes, const Ints& window,
-                    const Ints& collapsed, const Ints& index_map, int64_t index_vector, const Ints& operand_batching,
-                    const Ints& index_batching) {
-  BoxCall call;
-  call.index_type = indices.dtype();
-  const Dims operand_strides = StridesOf(operand), box_strides = StridesOf(boxes),
-             index_strides = StridesOf(indices.dims());
-  std::vector<int64_t> window_of(operand.size(), -1);  // operand dimension to window dimension
-  Ints inner;
-  for (int64_t d = 0; d < static_cast<int64_t>(operand.size()); ++d) {
-    if (!In(collapsed, d) && !In(operand_batching, d)) inner.push_back(d);
-  }
-  for (size_t k = 0; k < window.size(); ++k) {
-    window_of[inner[k]] = static_cast<int64_t>(k);
-    call.window.push_back({boxes[window[k]], operand_strides[inner[k]], box_strides[window[k]], 0});
-  }
-  Ints batch;
-  for (int64_t d = 0; d < static_cast<int64_t>(boxes.size()); ++d) {
-    if (!In(window, d)) batch.push_back(d);
-  }
-  size_t next = 0;
-  for (int64_t e = 0; e < static_cast<int64_t>(indices.dims().size()); ++e) {
-    if (e == index_vector) continue;
-    int64_t along = 0;
-    for (size_t i = 0; i < index_batching.size(); ++i) {
-      if (index_batching[i] == e) along = operand_strides[operand_batching[i]];
-    }
-    const int64_t d = batch[next++];
-    call.batch.push_back({boxes[d], along, box_strides[d], index_strides[e]});
-  }
-  for (size_t i = 0; i < index_map.size(); ++i) {
-    const int64_t d = index_map[i];
-    const bool scalars = index_vector == static_cast<int64_t>(indices.dims().size());
-    const int64_t width = window_of[d] < 0 ? 1 : call.window[window_of[d]].size;
-    call.components.push_back({operand_strides[d], operand[d], width, window_of[d], 0,
-                               scalars ? 0 : static_cast<int64_t>(i) * index_strides[index_vector]});
-  }
-  return call;
-}
-
 absl::Status LowerGather(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &indices = node.operands()[1];
   const ops::GatherAttrs a{node.attrs()};
   BoxCall call =
-      MakeBoxCall(x.dims(), indices, node.type().dims, a.offset_dims(), a.collapsed_slice_dims(), a.start_index_map(),
-                  a.index_vector_dim(), a.operand_batching_dims(), a.start_indices_batching_dims());
+      IndexedBoxes(x.dims(), indices, node.type().dims, a.offset_dims(), a.collapsed_slice_dims(), a.start_index_map(),
+                   a.index_vector_dim(), a.operand_batching_dims(), a.start_indices_batching_dims());
   call.dtype = x.dtype();
   lowering.Host("gather", {lowering.Of(x), lowering.Of(indices)}, {lowering.Define(Self(node))}, EncodeBoxes(call),
                 node.type().bytes() * 100.0 + 1e6);
@@ -116,9 +73,9 @@ absl::Status LowerGather(Lowering& lowering, const Node& node) {
 absl::Status LowerScatter(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &indices = node.operands()[1], &updates = node.operands()[2];
   const ops::ScatterAttrs a{node.attrs()};
-  BoxCall call = MakeBoxCall(x.dims(), indices, updates.dims(), a.update_window_dims(), a.inserted_window_dims(),
-                             a.scatter_dims_to_operand_dims(), a.index_vector_dim(), a.input_batching_dims(),
-                             a.scatter_indices_batching_dims());
+  BoxCall call = IndexedBoxes(x.dims(), indices, updates.dims(), a.update_window_dims(), a.inserted_window_dims(),
+                              a.scatter_dims_to_operand_dims(), a.index_vector_dim(), a.input_batching_dims(),
+                              a.scatter_indices_batching_dims());
   call.dtype = x.dtype();
   call.reducer = a.reducer();
   const double cost = updates.type().bytes() * 500.0 + 1e6;

@@ -151,7 +151,7 @@ constexpr OpRule kRules[] = {
 
 LowerRule FindLowerRule(const ir::OpDef& op) {
   for (const std::span<const OpRule> rules :
-       {std::span<const OpRule>(kRules), WindowRules(), MovementRules(), ControlRules()}) {
+       {std::span<const OpRule>(kRules), WindowRules(), MovementRules(), ControlRules(), BodyRules()}) {
     for (const OpRule& rule : rules) {
       if (rule.op == &op) return rule.rule;
     }

@@ -42,6 +42,42 @@ bool IsSplat(const HostTensor& t) {
 
 const HostTensor& LiteralOf(const Node& node) { return ops::ConstantAttrs{node.attrs()}.value(); }
 
+// Tries the rule in a kernel of its own.
+bool NeedsF64(const Node& node, std::span<const ScalarValue> operands) {
+  LoopKernel scratch;
+  LoopBuilder builder(scratch);
+  absl::InlinedVector<ScalarValue, 4> stand_ins;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Access access;
+    access.buffer = static_cast<uint32_t>(i);
+    access.dtype = operands[i].dtype;
+    stand_ins.push_back(builder.Load(access));
+  }
+  node.op().scalar(ir::ScalarCall{builder, stand_ins, node.attrs(), node.type().dtype});
+  return NeedsF64For16Bits(scratch.exprs);
+}
+
+ScalarValue LiteralValue(LoopBuilder& builder, const HostTensor& t) {
+  return IsFloat(t.dtype()) ? builder.Constant(t.dtype(), t.GetDouble(0)) : builder.IntConstant(t.dtype(), t.GetInt(0));
+}
+
+// The node's rule on scalars, rounded to its element type.
+ScalarValue EvalScalar(LoopBuilder& builder, const Node& node, std::span<const ScalarValue> operands) {
+  const ir::OpDef& op = node.op();
+  const DType dtype = node.type().dtype;
+  if (dtype != DType::kF16 || !NeedsF64(node, operands)) {
+    return builder.Round(op.scalar(ir::ScalarCall{builder, operands, node.attrs(), dtype}), dtype);
+  }
+  absl::InlinedVector<ScalarValue, 4> wide(operands.begin(), operands.end());
+  for (ScalarValue& x : wide) {
+    if (x.dtype == DType::kF32) x = builder.Convert(x, DType::kF64);
+  }
+  builder.set_for_16_bits(true);
+  const ScalarValue result = op.scalar(ir::ScalarCall{builder, wide, node.attrs(), dtype});
+  builder.set_for_16_bits(false);
+  return builder.Convert(result, dtype);
+}
+
 class RegionLowering {
  public:
   explicit RegionLowering(const ir::Function& region) : region_(region), builder_(kernel_) {}
@@ -207,8 +243,7 @@ class RegionLowering {
     if (&op == &ops::kOp_constant) {
       const HostTensor& t = LiteralOf(node);
       if (!IsSplat(t)) return absl::UnimplementedError("a literal of different elements inside a kernel");
-      return IsFloat(t.dtype()) ? builder_.Constant(t.dtype(), t.GetDouble(0))
-                                : builder_.IntConstant(t.dtype(), t.GetInt(0));
+      return LiteralValue(builder_, t);
     }
     if (&op == &ops::kOp_iota) {
       const int64_t counted = ops::IotaAttrs{node.attrs()}.dimension();
@@ -232,32 +267,7 @@ class RegionLowering {
       WEFT_ASSIGN_OR_RETURN(ScalarValue x, Eval(operand, operand.dims().empty() ? Map() : map));
       operands.push_back(x);
     }
-    if (value.dtype() != DType::kF16 || !NeedsF64(node, operands)) {
-      const ScalarValue result = op.scalar(ir::ScalarCall{builder_, operands, node.attrs(), value.dtype()});
-      return builder_.Round(result, value.dtype());
-    }
-    for (ScalarValue& x : operands) {
-      if (x.dtype == DType::kF32) x = builder_.Convert(x, DType::kF64);
-    }
-    builder_.set_for_16_bits(true);
-    const ScalarValue result = op.scalar(ir::ScalarCall{builder_, operands, node.attrs(), value.dtype()});
-    builder_.set_for_16_bits(false);
-    return builder_.Convert(result, value.dtype());
-  }
-
-  // Tries the rule in a kernel of its own.
-  static bool NeedsF64(const Node& node, absl::Span<const ScalarValue> operands) {
-    LoopKernel scratch;
-    LoopBuilder builder(scratch);
-    absl::InlinedVector<ScalarValue, 4> stand_ins;
-    for (size_t i = 0; i < operands.size(); ++i) {
-      Access access;
-      access.buffer = static_cast<uint32_t>(i);
-      access.dtype = operands[i].dtype;
-      stand_ins.push_back(builder.Load(access));
-    }
-    node.op().scalar(ir::ScalarCall{builder, stand_ins, node.attrs(), node.type().dtype});
-    return NeedsF64For16Bits(scratch.exprs);
+    return EvalScalar(builder_, node, {operands.data(), operands.size()});
   }
 
   absl::StatusOr<Map> MapOfOperand(const Node& node, const Map& map) const {
@@ -364,6 +374,38 @@ class RegionLowering {
 absl::StatusOr<LoopKernel> LowerRegion(const ir::Function& region) {
   if (region.results().empty()) return absl::UnimplementedError("a region without results");
   return RegionLowering(region).Run();
+}
+
+absl::StatusOr<std::vector<ScalarValue>> EvalBody(LoopBuilder& builder, const ir::Function& body,
+                                                  std::span<const ScalarValue> arguments) {
+  std::map<std::pair<const Node*, uint32_t>, ScalarValue> known;
+  for (size_t i = 0; i < arguments.size(); ++i) known[{body.parameters()[i].node.get(), 0}] = arguments[i];
+  for (const Node* node : body.nodes().subspan(arguments.size())) {
+    const ir::OpDef& op = node->op();
+    std::vector<ScalarValue> operands;
+    for (const Value& operand : node->operands()) operands.push_back(known.at({operand.node.get(), operand.result}));
+    ScalarValue& result = known[{node, 0}];
+    if (&op == &ops::kOp_fusion) {
+      WEFT_ASSIGN_OR_RETURN(const std::vector<ScalarValue> made, EvalBody(builder, *node->regions()[0], operands));
+      for (uint32_t r = 0; r < made.size(); ++r) known[{node, r}] = made[r];
+    } else if (&op == &ops::kOp_constant && IsSplat(LiteralOf(*node))) {
+      result = LiteralValue(builder, LiteralOf(*node));
+    } else if (&op == &ops::kOp_bitcast_convert && IsHalf(node->operands()[0].dtype())) {
+      const DType from = node->operands()[0].dtype(), to = node->type().dtype;
+      result = builder.BitsOfHalf(operands[0], from, IsHalf(to) ? DType::kU16 : to);
+      if (IsHalf(to)) result = builder.Bitcast(result, to);
+    } else if (op.scalar != nullptr && node->type().count() == 1) {
+      result = EvalScalar(builder, *node, operands);
+    } else if (op.lowering == ir::Lowering::kIndexMap && operands.size() == 1 && node->type().count() == 1) {
+      result = operands[0];
+    } else {
+      return UserErrorOf(absl::StatusCode::kUnimplemented, "the CPU backend cannot run ", op.name,
+                         " in a function of scalars");
+    }
+  }
+  std::vector<ScalarValue> results;
+  for (const Value& result : body.results()) results.push_back(known.at({result.node.get(), result.result}));
+  return results;
 }
 
 bool IsLoopNode(const ir::Node& node) {

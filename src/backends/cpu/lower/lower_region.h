@@ -10,6 +10,11 @@ namespace weft::cpu {
 // stores. UNIMPLEMENTED, with the node, for a region that one kernel cannot do; its nodes then run one by one.
 absl::StatusOr<LoopKernel> LowerRegion(const ir::Function& region);
 
+// The results of a function of scalars, as it stands after the passes. UNIMPLEMENTED, with the operation, for what is no code
+// on scalars.
+absl::StatusOr<std::vector<ir::ScalarValue>> EvalBody(LoopBuilder& builder, const ir::Function& body,
+                                                      std::span<const ir::ScalarValue> arguments);
+
 // Whether a region of this one node is something LowerRegion takes.
 bool IsLoopNode(const ir::Node& node);
 

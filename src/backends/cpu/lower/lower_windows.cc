@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "src/backends/cpu/launch/host_kernels.h"
+#include "src/backends/cpu/lower/fold.h"
 #include "src/backends/cpu/lower/lowering.h"
 #include "src/ops/conv/conv_shape.h"
 #include "src/ops/conv/window.h"
@@ -132,30 +133,11 @@ struct Pooling {
   Dims in, out;
 };
 
-// Positions in the schema; select_and_scatter has no dilations.
-struct PoolingAttrs {
-  size_t sizes, strides, padding;
-  std::optional<size_t> base = {}, dilation = {};
-};
-
-absl::StatusOr<Pooling> ReadPooling(const Node& node, const Dims& in, const PoolingAttrs& at) {
-  const size_t n = in.size();
-  const ir::OpDef& op = node.op();
-  const ir::Attrs& a = node.attrs();
+absl::StatusOr<Pooling> ReadPooling(const Node& node, const Dims& in, const ops::WindowAttrs& at) {
   Pooling p;
   p.in = in;
-  WEFT_ASSIGN_OR_RETURN(const Ints sizes, ops::PerDimension(op, a, at.sizes, n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints steps, ops::PerDimension(op, a, at.strides, n, 1));
-  WEFT_ASSIGN_OR_RETURN(const Ints pads, ops::PerDimension(op, a, at.padding, n, 0, 2));
-  Ints bases(n, 1), dilations(n, 1);
-  if (at.base && at.dilation) {
-    WEFT_ASSIGN_OR_RETURN(bases, ops::PerDimension(op, a, *at.base, n, 1));
-    WEFT_ASSIGN_OR_RETURN(dilations, ops::PerDimension(op, a, *at.dilation, n, 1));
-  }
-  for (size_t d = 0; d < n; ++d) {
-    p.windows.push_back({in[d], sizes[d], steps[d], pads[2 * d], pads[2 * d + 1], bases[d], dilations[d]});
-    p.out.push_back(p.windows.back().out());
-  }
+  WEFT_ASSIGN_OR_RETURN(p.windows, ops::WindowsOf(node.op(), node.attrs(), in, at));
+  for (const ops::Window& w : p.windows) p.out.push_back(w.out());
   return p;
 }
 
@@ -186,6 +168,42 @@ double PoolCost(const Pooling& p) {
   return CountOf(p.out) * taps;
 }
 
+// The operand spread by its dilation between padding, so that windows are overlapping reads of it.
+struct Spread {
+  Dims padded, dense;  // shape and strides of what is read
+  Dims sizes, strides,
+      from;  // of the elements that negative padding leaves: how many, where they go, where they come from
+  int64_t offset = 0, from_offset = 0;
+};
+Spread SpreadOf(const Pooling& p) {
+  Spread s;
+  for (const ops::Window& w : p.windows) s.padded.push_back(std::max<int64_t>(0, w.dilated_in() + w.low + w.high));
+  s.dense = StridesOf(s.padded);
+  s.from = StridesOf(p.in);
+  for (size_t d = 0; d < s.padded.size(); ++d) {
+    const ops::Window& w = p.windows[d];
+    int64_t first = 0, last = w.in - 1;
+    while (first <= last && first * w.base_dilation + w.low < 0) ++first;
+    while (last >= first && last * w.base_dilation + w.low >= s.padded[d]) --last;
+    s.sizes.push_back(last - first + 1);
+    s.strides.push_back(s.dense[d] * w.base_dilation);
+    s.offset += (first * w.base_dilation + w.low) * s.dense[d];
+    s.from_offset += first * s.from[d];
+  }
+  return s;
+}
+
+// Elements of the scalar `fill` with `x` among them; without `x`, with the scalar `inside` in its place.
+StorageId AddSpread(Lowering& lowering, const Spread& s, DType dtype, StorageId fill, StorageId x,
+                    StorageId inside = -1) {
+  const StorageId wide = lowering.Temporary(CountOf(s.padded) * BytesOf(dtype));
+  const Dims none(s.padded.size(), 0);
+  lowering.CopyBox(dtype, s.padded, {fill, 0, none}, {wide, 0, s.dense});
+  const Lowering::Layout from = x >= 0 ? Lowering::Layout{x, s.from_offset, s.from} : Lowering::Layout{inside, 0, none};
+  lowering.CopyBox(dtype, s.sizes, from, {wide, s.offset, s.strides});
+  return wide;
+}
+
 absl::Status LowerReduceWindow(Lowering& lowering, const Node& node) {
   using Attrs = ops::ReduceWindowAttrs;
   const Value& x = node.operands()[0];
@@ -207,31 +225,15 @@ absl::Status LowerReduceWindow(Lowering& lowering, const Node& node) {
     return absl::OkStatus();
   }
   // Spread and padded with what changes nothing, then a reduction over overlapping reads.
-  Dims padded, sizes, strides;
-  int64_t offset = 0;
-  for (const ops::Window& w : p.windows) padded.push_back(std::max<int64_t>(0, w.dilated_in() + w.low + w.high));
-  const Dims dense = StridesOf(padded), from = StridesOf(p.in);
-  int64_t from_offset = 0;
-  for (size_t d = 0; d < padded.size(); ++d) {
-    const ops::Window& w = p.windows[d];
-    // Elements that negative padding leaves.
-    int64_t first = 0, last = w.in - 1;
-    while (first <= last && first * w.base_dilation + w.low < 0) ++first;
-    while (last >= first && last * w.base_dilation + w.low >= padded[d]) --last;
-    sizes.push_back(last - first + 1);
-    strides.push_back(dense[d] * w.base_dilation);
-    offset += (first * w.base_dilation + w.low) * dense[d];
-    from_offset += first * from[d];
-  }
   HostTensor identity(x.dtype(), {});
   if (IsFloat(x.dtype())) {
     identity.SetDouble(0, ops::IdentityDouble(reducer));
   } else {
     identity.SetInt(0, ops::IdentityInt(reducer, x.dtype()));
   }
-  const StorageId wide = lowering.Temporary(CountOf(padded) * BytesOf(x.dtype()));
-  lowering.CopyBox(x.dtype(), padded, {lowering.Constant(identity), 0, Dims(padded.size(), 0)}, {wide, 0, dense});
-  lowering.CopyBox(x.dtype(), sizes, {lowering.Of(x), from_offset, from}, {wide, offset, strides});
+  const Spread spread = SpreadOf(p);
+  const Dims& dense = spread.dense;
+  const StorageId wide = AddSpread(lowering, spread, x.dtype(), lowering.Constant(identity), lowering.Of(x));
   LoopKernel kernel;
   LoopBuilder builder(kernel);
   Access load{0, x.dtype(), 0, {}}, store{1, x.dtype(), 0, {}};
@@ -251,6 +253,44 @@ absl::Status LowerReduceWindow(Lowering& lowering, const Node& node) {
   kernel.buffers = 2;
   Finish(kernel);
   lowering.Loop(std::move(kernel), {wide, lowering.Define(result)});
+  return absl::OkStatus();
+}
+
+absl::Status LowerReduceWindowBy(Lowering& lowering, const Node& node) {
+  using Attrs = ops::ReduceWindowByAttrs;
+  const ir::Function& body = *node.regions()[0];
+  const size_t n = body.results().size();
+  WEFT_ASSIGN_OR_RETURN(const Pooling p, ReadPooling(node, node.operands()[0].dims(),
+                                                     {Attrs::kWindowDimensions, Attrs::kWindowStrides, Attrs::kPadding,
+                                                      Attrs::kBaseDilations, Attrs::kWindowDilations}));
+  Fold fold{body, {}, p.out, {}, {}, {}, {}};
+  const Spread spread = SpreadOf(p);
+  FoldOperand x;
+  bool gaps = false;
+  for (size_t d = 0; d < p.out.size(); ++d) {
+    const ops::Window& w = p.windows[d];
+    gaps = gaps || w.low != 0 || w.high != 0 || w.base_dilation != 1;
+    fold.reduced.push_back(w.size);
+    x.kept.push_back(w.stride * spread.dense[d]);
+    x.reduced.push_back(w.dilation * spread.dense[d]);
+  }
+  const bool empty = CountOf(p.out) == 0;
+  for (size_t i = 0; i < n; ++i) {
+    const Value &input = node.operands()[i], &first = node.operands()[n + i];
+    fold.starts.push_back({lowering.Of(first), 0, std::vector<int64_t>(p.out.size(), 0), {}});
+    x.storage = lowering.Of(input);
+    if (gaps && !empty) x.storage = AddSpread(lowering, spread, input.dtype(), lowering.Of(first), x.storage);
+    fold.taken.push_back(x);
+  }
+  if (gaps && !empty) {  // what is padding is not taken in
+    HostTensor no(DType::kBool, {}), yes(DType::kBool, {});
+    yes.SetInt(0, 1);
+    x.storage = AddSpread(lowering, spread, DType::kBool, lowering.Constant(no), -1, lowering.Constant(yes));
+    fold.valid = x;
+  }
+  for (const Value& capture : node.operands().subspan(2 * n)) fold.captures.push_back(lowering.Of(capture));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<StorageId> results, AddFold(lowering, fold));
+  for (uint32_t i = 0; i < n; ++i) lowering.Alias(Value{Ref<const Node>::Share(&node), i}, results[i]);
   return absl::OkStatus();
 }
 
@@ -289,6 +329,7 @@ constexpr OpRule kRules[] = {
     {&ops::kOp_conv_backward_input, LowerBackwardInput},
     {&ops::kOp_conv_backward_kernel, LowerBackwardKernel},
     {&ops::kOp_reduce_window, LowerReduceWindow},
+    {&ops::kOp_reduce_window_by, LowerReduceWindowBy},
     {&ops::kOp_select_and_scatter, LowerSelectAndScatter},
 };
 

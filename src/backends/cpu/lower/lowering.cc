@@ -123,6 +123,19 @@ void Lowering::Host(std::string_view name, const std::vector<StorageId>& reads, 
   Add(std::move(draft));
 }
 
+void Lowering::HostWith(std::string_view name, const std::vector<StorageId>& reads,
+                        const std::vector<StorageId>& writes, const std::vector<StorageId>& captures, StorageId space,
+                        std::vector<int64_t> params, double cost, LoopKernel body) {
+  Host(name, reads, writes, std::move(params), cost);
+  Draft& draft = lists_[list_].back();
+  draft.loop = std::move(body);
+  draft.storages.insert(draft.storages.end(), captures.begin(), captures.end());
+  draft.written.resize(draft.storages.size(), false);
+  if (space < 0) return;
+  draft.storages.push_back(space);
+  draft.written.push_back(true);
+}
+
 void Lowering::Copy(int64_t bytes, StorageId from, StorageId to) {
   if (bytes > 0) Host("copy", {from}, {to}, {bytes}, static_cast<double>(bytes) * 30);
 }
@@ -149,7 +162,8 @@ void Lowering::FuseEpilogues(Drafts& list) {
   Drafts drafts;
   for (Draft& next : list) {
     Draft* product = drafts.empty() ? nullptr : &drafts.back();
-    if (product == nullptr || product->rows * product->columns == 0 || product->product >= 0 || !next.loop) {
+    const bool loop = next.loop.has_value() && next.entry.type == Entry::Type::kLoop;
+    if (product == nullptr || product->rows * product->columns == 0 || product->product >= 0 || !loop) {
       drafts.push_back(std::move(next));
       continue;
     }
@@ -186,7 +200,7 @@ void Lowering::PlanLoops(Drafts& list) {
     }
     draft.loop.reset();
     draft.entry.cost = CostOf(static_cast<double>(draft.entry.cost) + plan.cost);
-    if (draft.product >= 0) {
+    if (draft.entry.type == Entry::Type::kHost) {
       draft.entry.epilogue = static_cast<int32_t>(it->second);
       draft.entry.epilogue_params = std::move(plan.params);
       continue;

@@ -63,6 +63,11 @@ class Lowering {
   // `rows` x `columns`: the shape of the one written storage, if the kernel lets a loop follow on finished blocks of it.
   void Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
             std::vector<int64_t> params, double cost, int64_t rows = 0, int64_t columns = 0);
+  // A kernel that calls generated code, `body`, whose dimensions are rows and columns: its epilogue without buffers of its
+  // own. Buffers: what it reads, writes, reads again (captures), and space of its own, unless that is -1.
+  void HostWith(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
+                const std::vector<StorageId>& captures, StorageId space, std::vector<int64_t> params, double cost,
+                LoopKernel body);
   // What `body` adds runs so many times. What it reads before it writes is the run's before, or the initial value written
   // before the repeat: a value that each run overwrites in place has one storage, one whose next value is written while
   // the old one is read has a pair that changes places after each run (the result is then in `now`).
@@ -151,6 +156,7 @@ struct OpRule {
 std::span<const OpRule> WindowRules();
 std::span<const OpRule> MovementRules();
 std::span<const OpRule> ControlRules();
+std::span<const OpRule> BodyRules();
 
 // Storages in one arena so that no two that live at once overlap, large ones first. Returns the arena's size.
 struct Lifetime {

@@ -507,6 +507,30 @@ void Call_weft_var_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_argsort_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_argsort_opts), &size);
+  f.Enter();
+  weft_argsort_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_sort_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_sort_opts), &size);
+  f.Enter();
+  weft_sort_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_top_k_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_top_k_opts), &size);
+  f.Enter();
+  weft_top_k_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_dot_general_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_dot_general_opts), &size);
@@ -803,46 +827,6 @@ void Call_weft_cbrt(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_cbrt(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_ceil(Fuzz& f) {
-  f.BeginOp(kOps[7]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_ceil(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_clamp(Fuzz& f) {
-  f.BeginOp(kOps[8]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const low = f.Operand(0);
-  weft_tensor* const x = f.Operand(1);
-  weft_tensor* const high = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_clamp(ctx, low, x, high, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_clip(Fuzz& f) {
-  f.BeginOp(kOps[9]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_clip_opts* const opts = f.Options<weft_clip_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CLIP_HAS_LOW;
-    opts->low = f.DoubleAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_CLIP_HAS_HIGH;
-    opts->high = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_clip(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 

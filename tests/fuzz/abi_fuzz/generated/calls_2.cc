@@ -4,6 +4,46 @@
 
 namespace weft::fuzz {
 
+void Call_weft_ceil(Fuzz& f) {
+  f.BeginOp(kOps[7]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_ceil(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clamp(Fuzz& f) {
+  f.BeginOp(kOps[8]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const low = f.Operand(0);
+  weft_tensor* const x = f.Operand(1);
+  weft_tensor* const high = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clamp(ctx, low, x, high, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_clip(Fuzz& f) {
+  f.BeginOp(kOps[9]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_clip_opts* const opts = f.Options<weft_clip_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CLIP_HAS_LOW;
+    opts->low = f.DoubleAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CLIP_HAS_HIGH;
+    opts->high = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_clip(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_compare(Fuzz& f) {
   f.BeginOp(kOps[10]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1119,8 +1159,64 @@ void Call_weft_var(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_dot_general(Fuzz& f) {
+void Call_weft_argsort(Fuzz& f) {
   f.BeginOp(kOps[92]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_argsort_opts* const opts = f.Options<weft_argsort_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ARGSORT_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ARGSORT_HAS_DESCENDING;
+    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_argsort(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sort(Fuzz& f) {
+  f.BeginOp(kOps[93]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_sort_opts* const opts = f.Options<weft_sort_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SORT_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_SORT_HAS_DESCENDING;
+    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sort(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_top_k(Fuzz& f) {
+  f.BeginOp(kOps[94]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t k = {};
+  k = f.IntAttr(0);
+  weft_top_k_opts* const opts = f.Options<weft_top_k_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_TOP_K_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_top_k(ctx, x, k, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_dot_general(Fuzz& f) {
+  f.BeginOp(kOps[95]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const lhs = f.Operand(0);
   weft_tensor* const rhs = f.Operand(1);
@@ -1149,7 +1245,7 @@ void Call_weft_dot_general(Fuzz& f) {
 }
 
 void Call_weft_matmul(Fuzz& f) {
-  f.BeginOp(kOps[93]);
+  f.BeginOp(kOps[96]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1166,7 +1262,7 @@ void Call_weft_matmul(Fuzz& f) {
 }
 
 void Call_weft_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[94]);
+  f.BeginOp(kOps[97]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1189,7 +1285,7 @@ void Call_weft_avg_pool(Fuzz& f) {
 }
 
 void Call_weft_conv(Fuzz& f) {
-  f.BeginOp(kOps[95]);
+  f.BeginOp(kOps[98]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -1216,7 +1312,7 @@ void Call_weft_conv(Fuzz& f) {
 }
 
 void Call_weft_convolution(Fuzz& f) {
-  f.BeginOp(kOps[96]);
+  f.BeginOp(kOps[99]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const input = f.Operand(0);
   weft_tensor* const kernel = f.Operand(1);
@@ -1260,7 +1356,7 @@ void Call_weft_convolution(Fuzz& f) {
 }
 
 void Call_weft_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[97]);
+  f.BeginOp(kOps[100]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1283,7 +1379,7 @@ void Call_weft_max_pool(Fuzz& f) {
 }
 
 void Call_weft_reduce_window(Fuzz& f) {
-  f.BeginOp(kOps[98]);
+  f.BeginOp(kOps[101]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window_dimensions = {};
@@ -1310,7 +1406,7 @@ void Call_weft_reduce_window(Fuzz& f) {
 }
 
 void Call_weft_select_and_scatter(Fuzz& f) {
-  f.BeginOp(kOps[99]);
+  f.BeginOp(kOps[102]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const operand = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -1332,7 +1428,7 @@ void Call_weft_select_and_scatter(Fuzz& f) {
 }
 
 void Call_weft_batch_norm(Fuzz& f) {
-  f.BeginOp(kOps[100]);
+  f.BeginOp(kOps[103]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1356,7 +1452,7 @@ void Call_weft_batch_norm(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_inference(Fuzz& f) {
-  f.BeginOp(kOps[101]);
+  f.BeginOp(kOps[104]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1378,7 +1474,7 @@ void Call_weft_batch_norm_inference(Fuzz& f) {
 }
 
 void Call_weft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[102]);
+  f.BeginOp(kOps[105]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const logits = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -1397,7 +1493,7 @@ void Call_weft_cross_entropy(Fuzz& f) {
 }
 
 void Call_weft_dropout(Fuzz& f) {
-  f.BeginOp(kOps[103]);
+  f.BeginOp(kOps[106]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
@@ -1409,103 +1505,6 @@ void Call_weft_dropout(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_dropout(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_elu(Fuzz& f) {
-  f.BeginOp(kOps[104]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_elu_opts* const opts = f.Options<weft_elu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ELU_HAS_ALPHA;
-    opts->alpha = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_elu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_embedding(Fuzz& f) {
-  f.BeginOp(kOps[105]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const table = f.Operand(0);
-  weft_tensor* const ids = f.Operand(1);
-  weft_embedding_opts* const opts = f.Options<weft_embedding_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_EMBEDDING_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_embedding(ctx, table, ids, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_gelu(Fuzz& f) {
-  f.BeginOp(kOps[106]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_GELU_HAS_FORM;
-    opts->form = static_cast<weft_gelu_form>(f.EnumAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_gelu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_layer_norm(Fuzz& f) {
-  f.BeginOp(kOps[107]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scale = f.Operand(1);
-  weft_tensor* const offset = f.Operand(2);
-  weft_layer_norm_opts* const opts = f.Options<weft_layer_norm_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LAYER_NORM_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_LAYER_NORM_HAS_EPSILON;
-    opts->epsilon = f.DoubleAttr(1);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_layer_norm(ctx, x, scale, offset, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_leaky_relu(Fuzz& f) {
-  f.BeginOp(kOps[108]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LEAKY_RELU_HAS_SLOPE;
-    opts->slope = f.DoubleAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_leaky_relu(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_linear(Fuzz& f) {
-  f.BeginOp(kOps[109]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const w = f.Operand(1);
-  weft_tensor* const b = f.Operand(2);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_linear(ctx, x, w, b, out))) return;
   f.Keep(out);
 }
 

@@ -4,8 +4,105 @@
 
 namespace weft::fuzz {
 
-void Call_weft_linear_with(Fuzz& f) {
+void Call_weft_elu(Fuzz& f) {
+  f.BeginOp(kOps[107]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_elu_opts* const opts = f.Options<weft_elu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ELU_HAS_ALPHA;
+    opts->alpha = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_elu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_embedding(Fuzz& f) {
+  f.BeginOp(kOps[108]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const table = f.Operand(0);
+  weft_tensor* const ids = f.Operand(1);
+  weft_embedding_opts* const opts = f.Options<weft_embedding_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_EMBEDDING_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_embedding(ctx, table, ids, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_gelu(Fuzz& f) {
+  f.BeginOp(kOps[109]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_GELU_HAS_FORM;
+    opts->form = static_cast<weft_gelu_form>(f.EnumAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gelu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_layer_norm(Fuzz& f) {
   f.BeginOp(kOps[110]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scale = f.Operand(1);
+  weft_tensor* const offset = f.Operand(2);
+  weft_layer_norm_opts* const opts = f.Options<weft_layer_norm_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LAYER_NORM_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_LAYER_NORM_HAS_EPSILON;
+    opts->epsilon = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_layer_norm(ctx, x, scale, offset, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_leaky_relu(Fuzz& f) {
+  f.BeginOp(kOps[111]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LEAKY_RELU_HAS_SLOPE;
+    opts->slope = f.DoubleAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_leaky_relu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linear(Fuzz& f) {
+  f.BeginOp(kOps[112]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const w = f.Operand(1);
+  weft_tensor* const b = f.Operand(2);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linear(ctx, x, w, b, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linear_with(Fuzz& f) {
+  f.BeginOp(kOps[113]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -23,7 +120,7 @@ void Call_weft_linear_with(Fuzz& f) {
 }
 
 void Call_weft_log_softmax(Fuzz& f) {
-  f.BeginOp(kOps[111]);
+  f.BeginOp(kOps[114]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
@@ -39,7 +136,7 @@ void Call_weft_log_softmax(Fuzz& f) {
 }
 
 void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[112]);
+  f.BeginOp(kOps[115]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -56,7 +153,7 @@ void Call_weft_mse(Fuzz& f) {
 }
 
 void Call_weft_one_hot(Fuzz& f) {
-  f.BeginOp(kOps[113]);
+  f.BeginOp(kOps[116]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const labels = f.Operand(0);
   int64_t depth = {};
@@ -74,7 +171,7 @@ void Call_weft_one_hot(Fuzz& f) {
 }
 
 void Call_weft_relu(Fuzz& f) {
-  f.BeginOp(kOps[114]);
+  f.BeginOp(kOps[117]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -84,7 +181,7 @@ void Call_weft_relu(Fuzz& f) {
 }
 
 void Call_weft_relu6(Fuzz& f) {
-  f.BeginOp(kOps[115]);
+  f.BeginOp(kOps[118]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -94,7 +191,7 @@ void Call_weft_relu6(Fuzz& f) {
 }
 
 void Call_weft_rms_norm(Fuzz& f) {
-  f.BeginOp(kOps[116]);
+  f.BeginOp(kOps[119]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -111,7 +208,7 @@ void Call_weft_rms_norm(Fuzz& f) {
 }
 
 void Call_weft_scaled_dot_product_attention(Fuzz& f) {
-  f.BeginOp(kOps[117]);
+  f.BeginOp(kOps[120]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const q = f.Operand(0);
   weft_tensor* const k = f.Operand(1);
@@ -134,7 +231,7 @@ void Call_weft_scaled_dot_product_attention(Fuzz& f) {
 }
 
 void Call_weft_silu(Fuzz& f) {
-  f.BeginOp(kOps[118]);
+  f.BeginOp(kOps[121]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -144,7 +241,7 @@ void Call_weft_silu(Fuzz& f) {
 }
 
 void Call_weft_softmax(Fuzz& f) {
-  f.BeginOp(kOps[119]);
+  f.BeginOp(kOps[122]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
@@ -160,7 +257,7 @@ void Call_weft_softmax(Fuzz& f) {
 }
 
 void Call_weft_softplus(Fuzz& f) {
-  f.BeginOp(kOps[120]);
+  f.BeginOp(kOps[123]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -170,7 +267,7 @@ void Call_weft_softplus(Fuzz& f) {
 }
 
 void Call_weft_bernoulli(Fuzz& f) {
-  f.BeginOp(kOps[121]);
+  f.BeginOp(kOps[124]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -188,7 +285,7 @@ void Call_weft_bernoulli(Fuzz& f) {
 }
 
 void Call_weft_normal(Fuzz& f) {
-  f.BeginOp(kOps[122]);
+  f.BeginOp(kOps[125]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -210,7 +307,7 @@ void Call_weft_normal(Fuzz& f) {
 }
 
 void Call_weft_rng_bit_generator(Fuzz& f) {
-  f.BeginOp(kOps[123]);
+  f.BeginOp(kOps[126]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const state = f.Operand(0);
   const int64_t* shape = {};
@@ -231,7 +328,7 @@ void Call_weft_rng_bit_generator(Fuzz& f) {
 }
 
 void Call_weft_uniform(Fuzz& f) {
-  f.BeginOp(kOps[124]);
+  f.BeginOp(kOps[127]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};

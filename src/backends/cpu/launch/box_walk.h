@@ -1,0 +1,87 @@
+// The boxes of gather and scatter, one element after the other.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "src/backends/cpu/kernels/elements.h"
+#include "src/backends/cpu/launch/box_call.h"
+
+namespace weft::cpu {
+
+inline int64_t ReadIndex(DType dtype, const void* base, int64_t at) {
+  int64_t value = 0;
+  VisitElement(dtype, [&]<typename T>() {
+    if constexpr (std::is_integral_v<T>) {
+      const T raw = static_cast<const T*>(base)[at];
+      // A u64 beyond 2^63 lies beyond every end.
+      value = std::is_same_v<T, uint64_t> && static_cast<uint64_t>(raw) > uint64_t{INT64_MAX}
+                  ? INT64_MAX
+                  : static_cast<int64_t>(raw);
+    }
+  });
+  return value;
+}
+
+inline int64_t CountOfBatch(const BoxCall& c) {
+  int64_t count = 1;
+  for (const auto& b : c.batch) count *= b.size;
+  return count;
+}
+
+// Corner of box `n`: positions in operand and boxes tensor; `start` per component. `tensors` are the index tensors.
+struct Corner {
+  int64_t operand = 0, box = 0;
+};
+inline Corner FindCorner(const BoxCall& c, std::span<void* const> tensors, int64_t n, bool move_inside,
+                         int64_t* start) {
+  Corner corner;
+  int64_t index = 0;
+  for (size_t d = c.batch.size(); d-- > 0;) {
+    const int64_t i = n % c.batch[d].size;
+    n /= c.batch[d].size;
+    corner.operand += i * c.batch[d].operand_stride;
+    corner.box += i * c.batch[d].box_stride;
+    index += i * c.batch[d].index_stride;
+  }
+  for (size_t k = 0; k < c.components.size(); ++k) {
+    const BoxCall::Component& component = c.components[k];
+    int64_t at = ReadIndex(c.index_type, tensors[component.tensor], index + component.offset);
+    if (move_inside) at = std::clamp<int64_t>(at, 0, std::max<int64_t>(0, component.limit - component.width));
+    start[k] = at;
+    // Far outside: keep the arithmetic small, the element check refuses it anyway.
+    if (at >= -component.limit && at <= 2 * component.limit) corner.operand += at * component.operand_stride;
+  }
+  return corner;
+}
+
+// Calls visit(element of the operand, element of the boxes) for what lies inside, box after box, each in row-major order.
+template <typename Visit>
+void ForEachInside(const BoxCall& c, std::span<void* const> tensors, Visit visit) {
+  int64_t window = 1;
+  for (const auto& w : c.window) window *= w.size;
+  const int64_t boxes = CountOfBatch(c);
+  int64_t start[64];
+  int64_t at[64];
+  for (int64_t n = 0; n < boxes; ++n) {
+    const Corner corner = FindCorner(c, tensors, n, c.move_inside, start);
+    for (int64_t p = 0; p < window; ++p) {
+      int64_t to = corner.operand, from = corner.box, rest = p;
+      for (size_t d = c.window.size(); d-- > 0;) {
+        at[d] = rest % c.window[d].size;
+        rest /= c.window[d].size;
+        to += at[d] * c.window[d].operand_stride;
+        from += at[d] * c.window[d].box_stride;
+      }
+      bool inside = true;
+      for (size_t k = 0; k < c.components.size(); ++k) {
+        const BoxCall::Component& component = c.components[k];
+        const int64_t along = component.window < 0 ? 0 : at[component.window];
+        inside = inside && start[k] >= -along && start[k] < component.limit - along;
+      }
+      if (inside) visit(to, from);
+    }
+  }
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,66 @@
+// Stable sorting of positions: merges, and digit by digit where there are keys. In memory that the caller brings.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace weft::cpu {
+
+// A position and what it is sorted by.
+template <typename T>
+struct Keyed {
+  T key, index;
+};
+
+// Rows of `from` [begin, middle) and [middle, end) as one of `to`; of equals the left one first.
+template <typename Item, typename Less>
+void MergeRuns(const Item* from, Item* to, int64_t begin, int64_t middle, int64_t end, Less&& less) {
+  int64_t left = begin, right = middle, at = begin;
+  while (left < middle && right < end) to[at++] = less(from[right], from[left]) ? from[right++] : from[left++];
+  std::copy(from + left, from + middle, to + at);
+  std::copy(from + right, from + end, to + at + (middle - left));
+}
+
+// Sorts items[0, n); `other` has room for as many. Where they lie then.
+template <typename Item, typename Less>
+Item* MergeSort(Item* items, Item* other, int64_t n, Less&& less) {
+  constexpr int64_t kRun = 8;
+  for (int64_t begin = 0; begin < n; begin += kRun) {
+    const int64_t end = std::min(begin + kRun, n);
+    for (int64_t i = begin + 1; i < end; ++i) {
+      const Item item = items[i];
+      int64_t to = i;
+      for (; to > begin && less(item, items[to - 1]); --to) items[to] = items[to - 1];
+      items[to] = item;
+    }
+  }
+  for (int64_t width = kRun; width < n; width *= 2) {
+    for (int64_t begin = 0; begin < n; begin += 2 * width) {
+      MergeRuns(items, other, begin, std::min(begin + width, n), std::min(begin + 2 * width, n), less);
+    }
+    std::swap(items, other);
+  }
+  return items;
+}
+
+// The same by keys of `bytes` bytes, from the lowest to the highest; bytes that all keys share cost nothing.
+template <typename T>
+Keyed<T>* RadixSort(Keyed<T>* items, Keyed<T>* other, int64_t n, int bytes) {
+  int64_t counts[sizeof(T)][256] = {};
+  for (int64_t i = 0; i < n; ++i) {
+    for (int d = 0; d < bytes; ++d) ++counts[d][items[i].key >> (8 * d) & 255];
+  }
+  for (int d = 0; d < bytes; ++d) {
+    if (n > 0 && counts[d][items[0].key >> (8 * d) & 255] == n) continue;
+    int64_t begin[256], sum = 0;
+    for (int b = 0; b < 256; ++b) {
+      begin[b] = sum;
+      sum += counts[d][b];
+    }
+    for (int64_t i = 0; i < n; ++i) other[begin[items[i].key >> (8 * d) & 255]++] = items[i];
+    std::swap(items, other);
+  }
+  return items;
+}
+
+}  // namespace weft::cpu
