@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "src/ops/build.h"
+#include "src/ops/elementwise/total_order.h"
 #include "src/stablehlo/rules.h"
 #include "src/stablehlo/special_functions.h"
 
@@ -161,7 +162,19 @@ Values ReadNextAfter(StableHloOp& op) {
   return {Select(b, any, Nan(b, x), number)};
 }
 
-Values ReadTopK(StableHloOp& op) { return ops::CallAll(op.b, ops::kOp_top_k, op.operands, {op.Int("k", 0)}); }
+// Floats in IEEE's total order, where NaN comes first and the NaN whose sign bit is set last.
+Values ReadTopK(StableHloOp& op) {
+  if (op.operands.size() != 1) {
+    op.b.Fail(UserError(op.operands.size(), " operands; one is expected"));
+    return {};
+  }
+  const Value& x = op.operands[0];
+  const int64_t k = op.Int("k", 0);
+  if (!IsFloat(x.dtype())) return ops::CallAll(op.b, ops::kOp_top_k, {x}, {k});
+  Values found = ops::CallAll(op.b, ops::kOp_top_k, {ops::InTotalOrder(op.b, x)}, {k});
+  if (op.b.ok()) found[0] = ops::FromTotalOrder(op.b, found[0], x.dtype());
+  return found;
+}
 
 constexpr Rule kChlo[] = {
     {"chlo.acos", Read<Acos>},

@@ -128,15 +128,17 @@ def moves_only(text):
     return set(re.findall(r"(?:stablehlo|chlo)\.(\w+)", text)) <= MOVES
 
 
-def difference(found, expected, exact):
+def difference(found, expected, text):
     """What is wrong with the results, or nothing."""
     import numpy
     if len(found) != len(expected):
         return f"{len(found)} results for {len(expected)}"
-    for number, (x, y) in enumerate(zip(found, expected)):
+    # What goes along with equal keys of a sort that is not stable may come in any order.
+    judged = 1 if "is_stable = false" in text else len(expected)
+    for number, (x, y) in enumerate(zip(found[:judged], expected)):
         if x.dtype != y.dtype or x.shape != y.shape:
             return f"result {number} is {x.dtype}{x.shape} for {y.dtype}{y.shape}"
-        bound = 0.0 if exact else BOUNDS.get(y.dtype.name, 0.0)
+        bound = 0.0 if moves_only(text) else BOUNDS.get(y.dtype.name, 0.0)
         wide = "c16" if y.dtype.kind == "c" else "f8"
         if bound:
             x, y = x.astype(wide), y.astype(wide)
@@ -187,7 +189,7 @@ def main():
     for case in cases:
         row = rows[case["group"]]
         stage, answer = runner.run(case)
-        wrong = difference(answer, case["results"], moves_only(case["text"])) if stage == "ok" else ""
+        wrong = difference(answer, case["results"], case["text"]) if stage == "ok" else ""
         if stage == "ok" and not wrong:
             row["passed"] += 1
         elif stage in ("read", "run"):

@@ -98,7 +98,7 @@ inline constexpr Form kForms[] = {
     {"top_k", "%a: tensor<2x5xf32>", "tensor<2x3xf32>, tensor<2x3xi32>",
      "%values, %indices = chlo.top_k(%a, k = 3) : tensor<2x5xf32> -> (tensor<2x3xf32>, tensor<2x3xi32>)\n return %values, %indices "
      ": tensor<2x3xf32>, tensor<2x3xi32>",
-     "sort_by(%0, "},
+     "sort_by("},
     {"reduce_window", "%a: tensor<4xf32>", "tensor<4xf32>",
      "%cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>\n"
      "%0 = \"stablehlo.reduce_window\"(%a, %cst) <{base_dilations = array<i64: 1>, padding = dense<[[3, 0]]> : tensor<1x2xi64>, "

@@ -3,6 +3,7 @@
 
 #include "src/ir/stablehlo.h"
 #include "src/ir/stablehlo_read.h"
+#include "src/ops/elementwise/total_order.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -56,20 +57,6 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   writer.Emit("compare",
               {{"comparison_direction",
                 ShloEnum("comparison_direction", kStableHloDirections[Attr<kAttrs, "direction">(node.attrs())])}});
-}
-
-// IEEE's total order of floats is that of their bits as integers, the lower ones of negative numbers turned around.
-Value InTotalOrder(Builder& b, const Value& x) {
-  const int bits = BitsOf(x.dtype());
-  const DType integer = bits == 64 ? DType::kI64 : bits == 32 ? DType::kI32 : DType::kI16;
-  const auto constant = [&](int64_t value) {
-    HostTensor tensor(integer, {});
-    tensor.SetInt(0, value);
-    return BroadcastInDim(b, Constant(b, std::move(tensor)), x.dims(), {});
-  };
-  const Value image = Call(b, kOp_bitcast_convert, {x}, {integer});
-  const Value sign = Call(b, kOp_shift_right_arithmetic, {image, constant(bits - 1)});
-  return Call(b, kOp_bitwise_xor, {image, And(b, sign, constant(INT64_MAX >> (64 - bits)))});
 }
 
 Values Read(StableHloOp& op) {
