@@ -139,10 +139,10 @@ AttrValue StableHloOp::SchemaValue(const AttrDef& def) {
   return {};
 }
 
-Attrs StableHloOp::SchemaAttrs() {
+Attrs StableHloOp::SchemaAttrs(const OpDef& of) {
   Attrs attrs;
-  for (size_t i = 0; i < op->attrs.size(); ++i) {
-    AttrValue value = SchemaValue(op->attrs[i]);
+  for (size_t i = 0; i < of.attrs.size(); ++i) {
+    AttrValue value = SchemaValue(of.attrs[i]);
     if (value.index() != 0) attrs.set(i, std::move(value));
   }
   return attrs;

@@ -77,7 +77,8 @@ class StableHloOp {
 
   // The schema's attributes under their own names, in their places: integers, lists (empty where a #stablehlo.x<…> leaves one
   // out), words as enumerators in any case, literals; a shape and dtypes from the first result.
-  Attrs SchemaAttrs();
+  Attrs SchemaAttrs() { return SchemaAttrs(*op); }
+  Attrs SchemaAttrs(const OpDef& of);
   // Operands, then what the regions capture, function after function.
   Values OperandsAndCaptures() const;
   std::vector<Ref<const Function>> Functions() const;

@@ -22,6 +22,10 @@ std::optional<Reducer> ReducerOf(const ir::Function& body, size_t i, size_t n) {
   return {};
 }
 
+ir::Values ReadByBody(ir::StableHloOp& op, const ir::OpDef& by) {
+  return CallAll(op.b, by, op.OperandsAndCaptures(), op.SchemaAttrs(by), op.Functions());
+}
+
 ir::Value StartFrom(ir::Builder& b, Reducer reducer, const ir::Value& init, ir::Value reduced) {
   const ir::Node& node = *init.node;
   if (&node.op() == &kOp_constant && node.attrs().Tensor(0) == Identity(reducer, init.dtype())) return reduced;

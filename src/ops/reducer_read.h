@@ -14,10 +14,13 @@ std::optional<Reducer> ReducerOf(const ir::Function& body, size_t i = 0, size_t 
 // Combines a first value with what has been reduced without one. No node if it is the reducer's identity.
 ir::Value StartFrom(ir::Builder& b, Reducer reducer, const ir::Value& init, ir::Value reduced);
 
-// reduce and reduce_window: operands, then as many first values, and a body that combines each pair on its own. `one` makes
-// one result. Other bodies are refused: whoever has an operation for them asks it here.
+// The operation `by` that has an own body: the operands, what its functions capture, and the attributes as the text has them.
+ir::Values ReadByBody(ir::StableHloOp& op, const ir::OpDef& by);
+
+// reduce and reduce_window: operands, then as many first values. Where the body combines each pair on its own by a plain
+// reducer, `one` makes one result; any other body is `by`'s.
 template <typename One>
-ir::Values ReadReduction(ir::StableHloOp& op, const One& one) {
+ir::Values ReadReduction(ir::StableHloOp& op, const ir::OpDef& by, const One& one) {
   const size_t n = op.operands.size() / 2;
   if (op.operands.size() != 2 * n || n == 0 || op.regions.size() != 1) {
     op.b.Fail(UserError(op.operands.size(), " operands and ", op.regions.size(),
@@ -25,18 +28,17 @@ ir::Values ReadReduction(ir::StableHloOp& op, const One& one) {
                         "one region are expected"));
     return {};
   }
-  ir::Values results;
+  std::vector<Reducer> reducers;
   for (size_t i = 0; i < n; ++i) {
     const std::optional<Reducer> reducer = ReducerOf(*op.regions[0].function, i, n);
-    if (!reducer || !op.regions[0].captures.empty()) {
-      return op.Refuse("only bodies that combine each pair by add, multiply, maximum, minimum, and, or are supported");
-    }
-    const ir::Value& init = op.operands[n + i];
-    if (!init.type().is_tensor() || !init.dims().empty()) {
-      op.b.Fail(UserError("first value ", i, " is ", ir::ShortType(init.type()), "; it must be a scalar"));
-      return {};
-    }
-    results.push_back(StartFrom(op.b, *reducer, init, one(op.operands[i], *reducer)));
+    const ir::Type& init = op.operands[n + i].type();
+    if (!reducer || !op.regions[0].captures.empty() || !init.is_tensor() || !init.dims.empty())
+      return ReadByBody(op, by);
+    reducers.push_back(*reducer);
+  }
+  ir::Values results;
+  for (size_t i = 0; i < n; ++i) {
+    results.push_back(StartFrom(op.b, reducers[i], op.operands[n + i], one(op.operands[i], reducers[i])));
   }
   return results;
 }

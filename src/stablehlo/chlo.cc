@@ -161,6 +161,8 @@ Values ReadNextAfter(StableHloOp& op) {
   return {Select(b, any, Nan(b, x), number)};
 }
 
+Values ReadTopK(StableHloOp& op) { return ops::CallAll(op.b, ops::kOp_top_k, op.operands, {op.Int("k", 0)}); }
+
 constexpr Rule kChlo[] = {
     {"chlo.acos", Read<Acos>},
     {"chlo.acosh", Read<Acosh>},
@@ -182,6 +184,7 @@ constexpr Rule kChlo[] = {
     {"chlo.erf_inv", ReadOwn<ops::kOp_erf_inv>},
     {"chlo.square", ReadOwn<ops::kOp_square>},
     {"chlo.is_inf", ReadIsInf},
+    {"chlo.top_k", ReadTopK},
 };
 
 }  // namespace

@@ -220,7 +220,7 @@ absl::StatusOr<ir::ShloRegion> Reader::ReadRegion(const Region& region, std::str
   }
   WEFT_RETURN_IF_ERROR(ReadBlock(region, scope, results));
   std::ranges::move(scope.parameters, std::back_inserter(parameters));
-  return ir::ShloRegion{Function::Create(std::string(name), std::move(parameters), std::move(results)),
+  return ir::ShloRegion{ir::Intern(Function::Create(std::string(name), std::move(parameters), std::move(results))),
                         std::move(scope.captured)};
 }
 
@@ -308,7 +308,8 @@ absl::StatusOr<Ref<const Function>> Reader::Callee(const Operation& op, std::str
   if (name == nullptr) return Wrong(op.position, op.name, " needs the attribute ", attribute);
   auto found = functions_.find(name->string);
   if (found == functions_.end()) return Wrong(op.position, "there is no function @", name->string);
-  return ReadFunction(*found->second);
+  WEFT_ASSIGN_OR_RETURN(Ref<const Function> callee, ReadFunction(*found->second));
+  return ir::Intern(std::move(callee));  // JAX prints some functions several times, under different names
 }
 
 absl::Status Reader::ReadRegions(const Operation& op, Scope& scope, ir::StableHloOp& call) {

@@ -3,6 +3,7 @@
 
 #include "absl/strings/ascii.h"
 #include "src/ops/build.h"
+#include "src/ops/reducer_read.h"
 #include "src/stablehlo/rules.h"
 
 namespace weft::stablehlo {
@@ -208,6 +209,8 @@ Values ReadRealDynamicSlice(StableHloOp& op) {
   return {ops::Slice(op.b, op.operands[0], lists[0], lists[1], lists[2])};
 }
 
+Values ReadSort(StableHloOp& op) { return ops::ReadByBody(op, ops::kOp_sort_by); }
+
 Values ReadCall(StableHloOp& op) {
   return ops::CallAll(op.b, ops::kOp_call, op.OperandsAndCaptures(), {}, op.Functions());
 }
@@ -221,6 +224,7 @@ Values ReadUnchanged(StableHloOp& op) {
 constexpr Rule kRewrites[] = {
     {"func.call", ReadCall},
     {"stablehlo.composite", ReadCall},  // of its decomposition; name, attributes and version stay on the node
+    {"stablehlo.sort", ReadSort},
     {"stablehlo.dot", ReadDot},
     {"stablehlo.einsum", ReadEinsum},
     {"stablehlo.unary_einsum", ReadUnaryEinsum},

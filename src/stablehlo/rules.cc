@@ -15,7 +15,8 @@ RuleMap MakeRules() {
   RuleMap rules;
   for (const ir::OpDef* op : ops::AllOps()) {
     const bool ours = op->name.starts_with("weft.") || op->parameter || op->lowering == ir::Lowering::kStructural;
-    if (ours && op != &ops::kOp_constant) continue;
+    // reduce_by, sort_by, …: those with a body of their own, which StableHLO does not tell from the others.
+    if ((ours || op->name.ends_with("_by")) && op != &ops::kOp_constant) continue;
     const auto* name = new std::string(absl::StrCat("stablehlo.", op->name));
     rules[*name] = {*name, op->read != nullptr ? op->read : ReadBySchema, op};
   }

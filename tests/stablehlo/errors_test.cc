@@ -38,13 +38,6 @@ TEST(StableHloErrors, ListAllThatIsMissingAtOnce) {
             "tensor<?xf8E4M3FN>");
 }
 
-TEST(StableHloErrors, OtherBodiesAreRefusedByName) {
-  EXPECT_THAT(OneOp("%c = stablehlo.constant dense<0.0> : tensor<f32>\n"
-                    "%0 = stablehlo.reduce(%a init: %c) applies stablehlo.subtract across dimensions = [0] : (tensor<2xf32>, "
-                    "tensor<f32>) -> tensor<f32>"),
-              StartsWith("line 3, column 6: stablehlo.reduce: only bodies that combine each pair by add"));
-}
-
 TEST(StableHloErrors, FunctionsThatCallThemselves) {
   EXPECT_THAT(Read("func.func @main(%a: tensor<f32>) -> tensor<f32> {\n  %0 = call @main(%a) : (tensor<f32>) -> tensor<f32>\n"
                    "  return %0 : tensor<f32>\n}\n"),

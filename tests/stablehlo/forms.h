@@ -86,6 +86,19 @@ inline constexpr Form kForms[] = {
      "{\n %1 = stablehlo.add %x, %y : tensor<f32>\n %2 = stablehlo.minimum %i, %j : tensor<i32>\n stablehlo.return %1, %2 : "
      "tensor<f32>, tensor<i32>\n }\n return %0#0, %0#1 : tensor<f32>, tensor<i32>",
      "reduce(%1) {dimensions = [0], reducer = min}"},
+    {"reduce with a body of its own", "%a: tensor<3xf32>, %v: tensor<f32>", "tensor<f32>",
+     "%0 = stablehlo.reduce(%a init: %v) applies stablehlo.subtract across dimensions = [0] : (tensor<3xf32>, tensor<f32>) -> "
+     "tensor<f32>\n return %0 : tensor<f32>",
+     "reduce_by(%0, %1) {dimensions = [0]} regions {"},
+    {"sort", "%a: tensor<3xf32>", "tensor<3xf32>",
+     "%0 = \"stablehlo.sort\"(%a) <{dimension = 0 : i64, is_stable = true}> ({\n^bb0(%x: tensor<f32>, %y: tensor<f32>):\n %1 = "
+     "stablehlo.compare LT, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>\n stablehlo.return %1 : tensor<i1>\n}) : "
+     "(tensor<3xf32>) -> tensor<3xf32>\n return %0 : tensor<3xf32>",
+     "sort_by(%0) {dimension = 0, is_stable = true} regions {"},
+    {"top_k", "%a: tensor<2x5xf32>", "tensor<2x3xf32>, tensor<2x3xi32>",
+     "%values, %indices = chlo.top_k(%a, k = 3) : tensor<2x5xf32> -> (tensor<2x3xf32>, tensor<2x3xi32>)\n return %values, %indices "
+     ": tensor<2x3xf32>, tensor<2x3xi32>",
+     "sort_by(%0, "},
     {"reduce_window", "%a: tensor<4xf32>", "tensor<4xf32>",
      "%cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>\n"
      "%0 = \"stablehlo.reduce_window\"(%a, %cst) <{base_dilations = array<i64: 1>, padding = dense<[[3, 0]]> : tensor<1x2xi64>, "
@@ -134,7 +147,7 @@ inline constexpr Form kForms[] = {
      "%1 = sdy.manual_computation(%0) in_shardings=[<@mesh, [{\"x\"}]>] out_shardings=[<@mesh, [{\"x\"}]>] manual_axes={\"x\"} "
      "(%arg1: tensor<3xf32>) {\n %2 = stablehlo.negate %arg1 : tensor<3xf32>\n sdy.return %2 : tensor<3xf32>\n} : "
      "(tensor<3xf32>) -> tensor<3xf32>\n return %1 : tensor<3xf32>",
-     "weft.call(%0) regions {"},
+     "weft.call(%0) @region : "},
     {"attributes we do not know stay", "%a: tensor<2xf32>", "tensor<2xf32>",
      "%0 = \"stablehlo.negate\"(%a) {mhlo.sharding = \"{replicated}\", sdy.sharding_rule = #sdy.op_sharding_rule<([i, j])->([k, l], "
      "[]) {i=1, j=1}, custom>} : (tensor<2xf32>) -> tensor<2xf32>\n return %0 : tensor<2xf32>",

@@ -50,13 +50,12 @@ TEST(StableHloForms, ModulesAsJaxPrintsThem) {
                  "} loc(#loc)\n"
                  "#loc = loc(unknown)\n"),
             "module {replicas = 2}\n"
+            "private func @inner(%0: tensor<f32>) -> (tensor<f32>) {\n"
+            "  %1 = negate(%0) : tensor<f32>\n"
+            "  return %1\n"
+            "}\n"
             "func @main(%0: tensor<f32> {donated_to = 0}) -> (tensor<f32>) {\n"
-            "  %1 = weft.call(%0) regions {\n"
-            "    func @inner(%0: tensor<f32>) -> (tensor<f32>) {\n"
-            "      %1 = negate(%0) : tensor<f32>\n"
-            "      return %1\n"
-            "    }\n"
-            "  } : tensor<f32>\n"
+            "  %1 = weft.call(%0) @inner : tensor<f32>\n"
             "  return %1\n"
             "}\n");
 }
@@ -131,7 +130,7 @@ TEST(StableHloForms, ACompositeIsACallOfItsDecomposition) {
                    "i32} : (tensor<f32>) -> tensor<f32>\n  return %0 : tensor<f32>\n}\n"
                    "func.func private @d(%a: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.negate %a : tensor<f32>\n  return %0 : "
                    "tensor<f32>\n}\n"),
-              testing::AllOf(HasSubstr("weft.call(%0) regions {"), HasSubstr("unknown(\"name\" = \"\\\"my.neg\\\"\"")));
+              testing::AllOf(HasSubstr("weft.call(%0) @d : "), HasSubstr("unknown(\"name\" = \"\\\"my.neg\\\"\"")));
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ Values Read(StableHloOp& op) {
   }
   const Function &select = *op.regions[0].function, &scatter = *op.regions[1].function;
   if (select.results().size() != 1 || !SelectsLargest(select) || ReducerOf(scatter) != Reducer::kSum) {
-    return op.Refuse("only a selection by GE and a scatter by add are supported");
+    return ReadByBody(op, kOp_select_and_scatter_by);
   }
   const Value sums = Call(op.b, kOp_select_and_scatter, {op.operands[0], op.operands[1]}, op.SchemaAttrs());
   return {StartFrom(op.b, Reducer::kSum, op.operands[2], sums)};

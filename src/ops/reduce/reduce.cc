@@ -94,7 +94,7 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 
 Values Read(StableHloOp& op) {
   const Ints dimensions = op.Ints("dimensions");
-  return ReadReduction(op, [&](const Value& x, Reducer reducer) {
+  return ReadReduction(op, kOp_reduce_by, [&](const Value& x, Reducer reducer) {
     return Call(op.b, kOp_reduce, {x}, {dimensions, static_cast<int64_t>(reducer)});
   });
 }

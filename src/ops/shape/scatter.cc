@@ -163,7 +163,6 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
               body);
 }
 
-#define WEFT_ROWS " update_window_dims=[1] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] index_vector_dim=1"
 // The body as one of the reducers; "set" gives the update. Nothing if it is none of them.
 std::optional<int64_t> ReducerOfBody(const ShloRegion& region) {
   const Function& body = *region.function;
@@ -177,15 +176,12 @@ Values Read(StableHloOp& op) {
   op.Understand({"indices_are_sorted", "unique_indices"});
   Attrs attrs = op.SchemaAttrs();
   const auto reducer = op.regions.size() == 1 && op.operands.size() == 3 ? ReducerOfBody(op.regions[0]) : std::nullopt;
-  if (!reducer) {
-    return op.Refuse(
-        "only one operand and a body that gives the update or combines by add, multiply, maximum, minimum, and, "
-        "or are supported");
-  }
+  if (!reducer) return ReadByBody(op, kOp_scatter_by);
   attrs.set(AttrPosition<kAttrs, "reducer">(), *reducer);
   return {Call(op.b, kOp_scatter, op.operands, std::move(attrs))};
 }
 
+#define WEFT_ROWS " update_window_dims=[1] inserted_window_dims=[0] scatter_dims_to_operand_dims=[0] index_vector_dim=1"
 constexpr Sample kSamples[] = {
     {"T[5,3] i32[4]<0:5> T[4,3]" WEFT_ROWS " reducer=sum"},
     {"T[5,3] i32[4]<-2:7> T[4,3]" WEFT_ROWS " reducer=sum"},

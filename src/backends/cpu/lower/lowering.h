@@ -156,8 +156,8 @@ struct OpRule {
 std::span<const OpRule> WindowRules();
 std::span<const OpRule> MovementRules();
 std::span<const OpRule> ControlRules();
-std::span<const OpRule> LinalgRules();
 std::span<const OpRule> BodyRules();
+std::span<const OpRule> LinalgRules();
 
 // Storages in one arena so that no two that live at once overlap, large ones first. Returns the arena's size.
 struct Lifetime {
