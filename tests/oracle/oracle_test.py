@@ -42,7 +42,11 @@ CANCELS = {
 # Operations that carry functions, whose programs are written by hand.
 CARRYING = ("while", "case", "if", "map", "reduce_by", "reduce_window_by", "scatter_by", "select_and_scatter_by", "sort_by")
 # Operations whose StableHLO name this XLA:CPU does not run, and why; their expansions run all the same.
-UNNAMED = {}
+UNNAMED = {
+    **{name: "its translator to HLO has none of it"
+       for name in ("dynamic_conv", "dynamic_gather", "dynamic_pad", "real_dynamic_slice")},
+    "collective_broadcast": "XLA:CPU does not support it",
+}
 
 
 def excuse(name):
@@ -169,7 +173,7 @@ def main():
         with open(pathlib.Path(os.environ["WEFT_SOURCE"]) / "include" / "c_api" / "ops.json", encoding="utf-8") as file:
             names = [op["c_name"] for op in json.load(file)["ops"] if op["exported"]]
         absent = [name for name in [*names, *CARRYING, "mlp_step", "cnn_step"] if name not in rows]
-        if absent or "rng_bit_generator" not in named or len(excused) != sum(len(types) for types, _ in DIFFERS.values()):
+        if absent or not named > {"rng_bit_generator", "batch_norm_grad", "all_reduce", "dynamic_reshape"} or len(excused) != sum(len(types) for types, _ in DIFFERS.values()):
             failures.append(f"no program ran for {absent}; {len(excused)} excused; by their StableHLO names {sorted(named)}")
     print(f"{len(rows)} operations, {sum(r['programs'] for r in rows.values())} programs, {len(failures)} differences, "
           f"{len(excused)} excused:")

@@ -1,8 +1,8 @@
 // rng_bit_generator: random bits by Philox-4x32-10 or Threefry-2x32-20, the same on every backend.
 #include <algorithm>
 
-#include "src/ir/stablehlo_read.h"
 #include "src/ir/stablehlo.h"
+#include "src/ir/stablehlo_read.h"
 #include "src/ops/random/bits.h"
 
 namespace weft::ops {
@@ -257,8 +257,9 @@ Values Read(StableHloOp& op) {
     op.b.Fail(UserError(op.results.size(), " results; the next state and the bits are expected"));
     return {};
   }
-  return CallAll(op.b, kOp_rng_bit_generator, op.operands,
-                 {ToInts(op.results[1].dims), op.results[1].dtype, static_cast<int64_t>(found - std::begin(kAlgorithms))});
+  return CallAll(
+      op.b, kOp_rng_bit_generator, op.operands,
+      {ToInts(op.results[1].dims), op.results[1].dtype, static_cast<int64_t>(found - std::begin(kAlgorithms))});
 }
 
 constexpr Sample kSamples[] = {{"u64[3]<0:1000> shape=[2,3]"},
