@@ -250,16 +250,14 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 }
 
 Values Read(StableHloOp& op) {
-  const std::string algorithm = op.Word("rng_algorithm", "DEFAULT");
-  const auto found = std::ranges::find(kAlgorithms, algorithm);
-  if (found == std::end(kAlgorithms)) return op.Refuse("there is no rng_algorithm " + algorithm);
   if (op.results.size() != 2) {
     op.b.Fail(UserError(op.results.size(), " results; the next state and the bits are expected"));
     return {};
   }
-  return CallAll(
-      op.b, kOp_rng_bit_generator, op.operands,
-      {ToInts(op.results[1].dims), op.results[1].dtype, static_cast<int64_t>(found - std::begin(kAlgorithms))});
+  Attrs attrs = op.SchemaAttrs();  // shape and dtype of the first result: the state's
+  attrs.set(AttrPosition<kAttrs, "shape">(), ToInts(op.results[1].dims));
+  attrs.set(AttrPosition<kAttrs, "dtype">(), op.results[1].dtype);
+  return CallAll(op.b, kOp_rng_bit_generator, op.operands, std::move(attrs));
 }
 
 constexpr Sample kSamples[] = {{"u64[3]<0:1000> shape=[2,3]"},
