@@ -39,14 +39,15 @@ CANCELS = {
 }
 
 
-# Operations that carry functions, whose programs are written by hand.
-CARRYING = ("while", "case", "if", "map", "reduce_by", "reduce_window_by", "scatter_by", "select_and_scatter_by", "sort_by")
 # Operations whose StableHLO name this XLA:CPU does not run, and why; their expansions run all the same.
 UNNAMED = {
     **{name: "its translator to HLO has none of it"
        for name in ("dynamic_conv", "dynamic_gather", "dynamic_pad", "real_dynamic_slice")},
     "collective_broadcast": "XLA:CPU does not support it",
 }
+
+# Operations that carry functions, whose programs are written by hand.
+CARRYING = ("while", "case", "if", "map", "reduce_by", "reduce_window_by", "scatter_by", "select_and_scatter_by", "sort_by")
 
 
 def excuse(name):
