@@ -1511,7 +1511,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_var(weft_context* ctx, weft_tensor* x, c
 #define WEFT_ARGSORT_HAS_AXIS ((uint64_t)1 << 0)
 #define WEFT_ARGSORT_HAS_DESCENDING ((uint64_t)1 << 1)
 /* Optional attributes of weft_argsort. A bit in present says that a field counts; others keep their defaults. Since
- * 1.0.
+ * 1.1.
  */
 typedef struct weft_argsort_opts {
   size_t struct_size;
@@ -1531,14 +1531,14 @@ WEFT_API void weft_argsort_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   descending: the largest first; 0 or 1; default false
  * Fluent: order = wf_argsort(s, x);
  * StableHLO: weft.argsort. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
- * Threads: any. Since 1.0.
+ * Threads: any. Since 1.1.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_argsort(weft_context* ctx, weft_tensor* x, const weft_argsort_opts* opts,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_SORT_HAS_AXIS ((uint64_t)1 << 0)
 #define WEFT_SORT_HAS_DESCENDING ((uint64_t)1 << 1)
-/* Optional attributes of weft_sort. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+/* Optional attributes of weft_sort. A bit in present says that a field counts; others keep their defaults. Since 1.1.
  */
 typedef struct weft_sort_opts {
   size_t struct_size;
@@ -1558,13 +1558,13 @@ WEFT_API void weft_sort_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   descending: the largest first; 0 or 1; default false
  * Fluent: y = wf_sort(s, x);
  * StableHLO: weft.sort. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
- * Threads: any. Since 1.0.
+ * Threads: any. Since 1.1.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_sort(weft_context* ctx, weft_tensor* x, const weft_sort_opts* opts,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_TOP_K_HAS_AXIS ((uint64_t)1 << 0)
-/* Optional attributes of weft_top_k. A bit in present says that a field counts; others keep their defaults. Since 1.0.
+/* Optional attributes of weft_top_k. A bit in present says that a field counts; others keep their defaults. Since 1.1.
  */
 typedef struct weft_top_k_opts {
   size_t struct_size;
@@ -1583,7 +1583,7 @@ WEFT_API void weft_top_k_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  * Results that are not wanted may be NULL, but not all of them.
  * Fluent: best = wf_top_k(s, logits, 5);
  * StableHLO: weft.top_k. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
- * Threads: any. Since 1.0.
+ * Threads: any. Since 1.1.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k,
     const weft_top_k_opts* opts, weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;

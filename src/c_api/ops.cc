@@ -12,7 +12,7 @@ namespace weft::c_api {
 
 absl::StatusOr<const ir::OpDef*> ExportedOp(const char* name, size_t length) {
   WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(name, length, "name"));
-  const ir::OpDef* op = ops::FindOp(text);
+  const ir::OpDef* op = ops::FindCalled(text);
   if (op == nullptr || !op->exported) {
     std::vector<std::string_view> names;
     for (const ir::OpDef* known : ops::AllOps()) {

@@ -18,5 +18,7 @@ std::span<const ir::OpDef* const> AllOps();
 
 // By StableHLO's name or the C name; null if unknown. Constant time, any thread.
 const ir::OpDef* FindOp(std::string_view name);
+// The same where what users call it counts first.
+const ir::OpDef* FindCalled(std::string_view name);
 
 }  // namespace weft::ops

@@ -69,7 +69,7 @@ ir::ShloAttr Flattened(ir::ShloAttr attr) {
 
 }  // namespace
 
-const Parser::Form Parser::kForms[] = {
+constinit const Parser::Form Parser::kForms[] = {
     {"module", &Parser::ParseModule},
     {"builtin.module", &Parser::ParseModule},
     {"func.func", &Parser::ParseFunction},

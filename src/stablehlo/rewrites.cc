@@ -180,35 +180,6 @@ Values ReadTorchIndexSelect(StableHloOp& op) {
       ops::Call(op.b, ops::kOp_gather, {x, index}, {offset, Ints{dim}, Ints{dim}, index_rank, sizes, along, along})};
 }
 
-// The elements of an integer constant of one dimension, also a broadcast one; a UserError otherwise.
-absl::StatusOr<Ints> Constants(std::string_view what, const Value& x) {
-  const ir::Node* node = x.node.get();
-  if (&node->op() == &ops::kOp_broadcast_in_dim) node = node->operands()[0].node.get();
-  if (&node->op() != &ops::kOp_constant || !IsInteger(x.dtype()) || x.dims().size() != 1 ||
-      x.dims()[0] > static_cast<int64_t>(kMaxRank)) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, what, " must be integer constants: shapes are known here");
-  }
-  const HostTensor& value = node->attrs().Tensor(0);
-  Ints values;
-  for (int64_t i = 0; i < x.dims()[0]; ++i) values.push_back(value.GetInt(value.count() == 1 ? 0 : i));
-  return values;
-}
-
-Values ReadRealDynamicSlice(StableHloOp& op) {
-  if (!Expect(op, 4)) return {};
-  constexpr std::string_view kWhat[] = {"start_indices", "limit_indices", "strides"};
-  Ints lists[3];
-  for (size_t i = 0; i < 3; ++i) {
-    absl::StatusOr<Ints> found = Constants(kWhat[i], op.operands[i + 1]);
-    if (!found.ok()) {
-      op.b.Fail(found.status());
-      return {};
-    }
-    lists[i] = *std::move(found);
-  }
-  return {ops::Slice(op.b, op.operands[0], lists[0], lists[1], lists[2])};
-}
-
 Values ReadSort(StableHloOp& op) { return ops::ReadByBody(op, ops::kOp_sort_by); }
 
 Values ReadCall(StableHloOp& op) {
@@ -231,7 +202,6 @@ constexpr Rule kRewrites[] = {
     {"stablehlo.broadcast", ReadBroadcast},
     {"stablehlo.create_token", ReadCreateToken},
     {"stablehlo.torch_index_select", ReadTorchIndexSelect},
-    {"stablehlo.real_dynamic_slice", ReadRealDynamicSlice},
     {"stablehlo.custom_call @Sharding", ReadUnchanged},
     {"stablehlo.custom_call @SPMDFullToShardShape", ReadUnchanged},
     {"stablehlo.custom_call @SPMDShardToFullShape", ReadUnchanged},

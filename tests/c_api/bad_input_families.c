@@ -302,6 +302,18 @@ static void norms_and_attention(void) {
   BAD(wf_dropout(s, many), "dropout(i32[2, 3], u64[3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
 }
 
+static void order_and_linear_algebra(void) {
+  weft_tensor *values = NULL, *indices = NULL, *other = NULL;
+  BAD(wf_sort(s, a, .axis = 2), "sort(f32[2, 3]): axis is 2; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_argsort(s, a, .axis = -3), "argsort(f32[2, 3]): axis is -3; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_top_k(s, a, 4, &values, &indices), "top_k(f32[2, 3]): k is 4; it must be 0 to 3, the size of axis 1");
+  BAD(wf_cholesky(s, a), "cholesky(f32[2, 3]): a is f32[2, 3]; its last two dimensions must be equal, those of square matrices");
+  BAD(wf_triangular_solve(s, a, a), "triangular_solve(f32[2, 3], f32[2, 3]): a is f32[2, 3]; its last two dimensions must be equal, those of square matrices");
+  BAD(wf_reduce_precision(s, a, 0, 3), "reduce_precision(f32[2, 3]): exponent_bits is 0 and mantissa_bits is 3; at least 1 and 0 are needed, at most 2147483647");
+  BAD(wf_batch_norm_training(s, a, a, a, 0.1, 1, &values, &indices, &other), "batch_norm_training(f32[2, 3], f32[2, 3], f32[2, 3]): scale must have shape [3], not [2, 3]");
+  BAD(wf_batch_norm_grad(s, a, a, a, a, a, 0.1, 1, &values, &indices, &other), "batch_norm_grad(f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3], f32[2, 3]): scale must have shape [3], not [2, 3]");
+}
+
 static void random_numbers(void) {
   BAD(wf_uniform(s, WF_INTS(-1)), "uniform(u64[3]): the result [-1] has a negative or too large dimension");
   BAD(wf_uniform(s, WF_INTS(2), .low = 1, .high = 0),
@@ -322,9 +334,9 @@ static void random_numbers(void) {
   BAD(wf_bernoulli(s, WF_INTS(2), .probability = 1.5), "bernoulli(u64[3]): probability is 1.5; it must be 0 to 1");
   BAD(wf_bernoulli(s, WF_INTS(2), .probability = NAN), "bernoulli(u64[3]): probability is nan; it must be 0 to 1");
   BAD(wf_rng_bit_generator(s, philox, WF_INTS(2), &r0, &r1, .dtype = WEFT_F32),
-      "rng_bit_generator(u64[3]): dtype is f32; it must be u32 or u64");
+      "rng_bit_generator(u64[3]): dtype is f32; it must be u8 to u64 or i8 to i64");
   BAD(wf_rng_bit_generator(s, bits, WF_INTS(2), &r0, &r1),
-      "rng_bit_generator(u32[]): state is u32[]; it must be u64[3]: key, counter low, counter high");
+      "rng_bit_generator(u32[]): state is u32[]; it must be u64[3]: key, counter low, counter high; or u64[2]");
   BAD(wf_rng_bit_generator(s, philox, WF_INTS(-2), &r0, &r1),
       "rng_bit_generator(u64[3]): the result [-2] has a negative or too large dimension");
 }
@@ -354,6 +366,7 @@ int main(void) {
   reductions();
   convolutions();
   norms_and_attention();
+  order_and_linear_algebra();
   random_numbers();
   products();
   tear_down();

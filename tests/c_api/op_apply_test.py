@@ -273,7 +273,7 @@ class OpApply(unittest.TestCase):
                     wrong += [(way, n, begin + "is %d; there are 0 to %d" % (n, last)) for n in (-1, last + 1, 1 << 32, -1 << 63)]
                 for way in (ENUM, TEXT):
                     wrong += [(way, text, begin + "is '%s'; there are %s" % (text.decode().replace("\0", "\\0"), ", ".join(a["enumerators"])))
-                              for text in (b"bogus", b"", a["enumerators"][0].upper().encode(), a["enumerators"][0][:-1].encode(),
+                              for text in (b"bogus", b"", a["enumerators"][0].swapcase().encode(), a["enumerators"][0][:-1].encode(),
                                            a["enumerators"][0].encode() + b" ", a["enumerators"][0].encode() + b"\0")]
                     wrong.append((way, b"\xff", "%s: %s is not UTF-8" % (call.op.c_name, name)))
             elif kind == "bool":

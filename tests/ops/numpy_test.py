@@ -98,6 +98,11 @@ def softplus(x):
 
 
 def unary():
+    x = (rng(60).normal(size=4001) * np.exp(rng(61).uniform(-9, 9, 4001))).astype("f4")
+    half = x.astype("f2").astype("f4")  # whose subnormal numbers are zeros
+    expect("reduce_precision", [x], np.where(np.abs(half) < 2.0**-14, 0 * half, half), exponent_bits=5, mantissa_bits=10)
+    bits = x.view("u4")
+    expect("reduce_precision", [x], ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype("u4").view("f4"), exponent_bits=8, mantissa_bits=7)
     f4, f8 = EDGES.astype("f4"), EDGES
     table = {
         "abs": np.abs, "ceil": np.ceil, "floor": np.floor, "trunc": np.trunc, "round": np.rint, "round_away": away,
@@ -298,6 +303,20 @@ def products():
     x, w, o = (a.astype("f4") for a in (x, w, o))
     expect("linear", [x, w, o], want, tolerance=1e-14, floor=10, dtype="f8")
     expect("linear", [x, w, o], want, tolerance=2e-3, floor=1, dtype="f2")
+    for d, tolerance in (("f4", 2e-5), ("f8", 1e-12)):
+        for n, batch in ((1, ()), (5, (2,)), (70, ())):  # more than a block of 64
+            f = rng(40).normal(size=(*batch, n, n))
+            a = (f @ np.swapaxes(f, -1, -2) + n * np.eye(n)).astype(d)
+            factor = np.linalg.cholesky(a.astype("f8"))
+            expect("cholesky", [a], factor, tolerance=tolerance, floor=1, lower=True)
+            expect("cholesky", [a], np.swapaxes(factor, -1, -2), tolerance=tolerance, floor=1)
+            b = rng(41).normal(size=(*batch, n, 3)).astype(d)
+            wide = (f + 3 * n * np.eye(n)).astype(d)
+            for lower, part in ((True, np.tril), (False, np.triu)):
+                t = part(wide.astype("f8"))
+                expect("triangular_solve", [wide, b], np.linalg.solve(t, b.astype("f8")), tolerance=tolerance, floor=0.1, lower=lower)
+                expect("triangular_solve", [wide, b], np.linalg.solve(np.swapaxes(t, -1, -2), b.astype("f8")), tolerance=tolerance,
+                       floor=0.1, lower=lower, transpose_a="TRANSPOSE")
     # Convolution as the sum over taps of shifted matrix products.
     x, k = rng(9).normal(size=(2, 7, 6, 3)), rng(10).normal(size=(3, 2, 3, 4))
     for stride, dilation in ((1, 1), (2, 1), (1, 2)):
@@ -320,6 +339,16 @@ def products():
 
 
 def networks():
+    # StableHLO's batch normalisation: statistics over all axes but one.
+    x, scale, offset, g = (rng(50 + i).normal(size=z) for i, z in enumerate(((4, 3, 5), (3,), (3,), (4, 3, 5))))
+    over, back = (0, 2), (None, slice(None), None)
+    mean, var, eps = x.mean(over), x.var(over), 2.0**-10
+    normal = (x - mean[back]) / np.sqrt(var[back] + eps)
+    expect("batch_norm_training", [x, scale, offset], [normal * scale[back] + offset[back], mean, var], tolerance=1e-12, floor=1,
+           epsilon=eps, feature_index=1)
+    n, shift = 20, (g * normal).sum(over)
+    want = (scale / np.sqrt(var + eps))[back] / n * (n * g - g.sum(over)[back] - normal * shift[back])
+    expect("batch_norm_grad", [x, scale, mean, var, g], [want, shift, g.sum(over)], tolerance=1e-12, floor=1, epsilon=eps, feature_index=1)
     x = rng(20).normal(size=(4, 7)) * 3
     soft = np.exp(x - x.max(-1, keepdims=True))
     soft /= soft.sum(-1, keepdims=True)

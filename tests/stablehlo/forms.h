@@ -133,7 +133,7 @@ inline constexpr Form kForms[] = {
      "%s = stablehlo.constant dense<1> : tensor<1xi64>\n %l = stablehlo.constant dense<[4]> : tensor<1xi64>\n %t = "
      "stablehlo.constant dense<2> : tensor<1xi64>\n%0 = stablehlo.real_dynamic_slice %a, %s, %l, %t : (tensor<5xf32>, tensor<1xi64>, "
      "tensor<1xi64>, tensor<1xi64>) -> tensor<2xf32>\n return %0 : tensor<2xf32>",
-     "slice(%0) {start_indices = [1], limit_indices = [4], strides = [2]}"},
+     "real_dynamic_slice(%0, %1, %2, %3) {shape = [2]}"},
     {"bitcast_convert to a wider type", "%a: tensor<3x2xui32>", "tensor<3xf64>",
      "%0 = stablehlo.bitcast_convert %a : (tensor<3x2xui32>) -> tensor<3xf64>\n return %0 : tensor<3xf64>",
      "bitcast_convert(%13) {dtype = f64}"},

@@ -9,6 +9,7 @@ using ir::Value;
 
 // The order is that of the bits as integers, the lower ones of negative numbers turned around, which undoes itself.
 Value Turned(Builder& b, const Value& bits) {
+  if (!bits) return {};
   const int width = BitsOf(bits.dtype());
   const auto constant = [&](int64_t value) {
     HostTensor tensor(bits.dtype(), {});

@@ -32,6 +32,7 @@ constexpr Sample kSamples[] = {{"T[7]"}, {"T[3,5] axis=0"}, {"T[2,300] descendin
 constinit const OpDef kOp_argsort = {
     .name = "weft.argsort",
     .c_name = "argsort",
+    .since = 1,
     .kind = Kind::kMacro,
     .doc =
         "The positions in x, as i32, of what stands along one axis of sort of x. "

@@ -33,6 +33,7 @@ constexpr Sample kSamples[] = {{"T[7]"},
 constinit const OpDef kOp_sort = {
     .name = "weft.sort",
     .c_name = "sort",
+    .since = 1,
     .kind = Kind::kMacro,
     .doc =
         "The elements along one axis in ascending or descending order; equal ones keep their order. NaN counts as larger than "

@@ -46,6 +46,7 @@ constexpr Sample kSamples[] = {{"T[7] k=3"},   {"T[5,3] k=5 axis=0"}, {"T[2,300]
 constinit const OpDef kOp_top_k = {
     .name = "weft.top_k",
     .c_name = "top_k",
+    .since = 1,
     .kind = Kind::kMacro,
     .doc =
         "The k largest elements along one axis, the largest first, and their positions as i32; of equal elements the one that "
