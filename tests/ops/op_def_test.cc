@@ -127,7 +127,8 @@ TEST(OpDef, NamesAreUniqueAndFound) {
   std::set<std::string_view> names;
   for (const OpDef* op : ops::AllOps()) {
     EXPECT_TRUE(names.insert(op->c_name).second) << op->c_name;
-    EXPECT_EQ(ops::FindOp(op->c_name), op) << op->c_name;
+    EXPECT_EQ(ops::FindCalled(op->c_name), op) << op->c_name;
+    EXPECT_EQ(ops::FindOp(op->name), op) << op->name;
     // Composites and macros have no StableHLO operation; a dot keeps their names apart. Some do and are spelled as that.
     if (op->regions.empty() && op->name != "rng") {  // what carries functions is spelled anyway
       EXPECT_EQ(op->name.starts_with("weft."), op->kind != Kind::kPrimitive && op->stablehlo == nullptr) << op->name;
