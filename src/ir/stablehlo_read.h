@@ -11,6 +11,8 @@
 
 namespace weft::ir {
 
+struct ShloField;
+
 // An attribute as it was written. Views are into the text, which outlives the reading.
 struct ShloAttr {
   enum class Kind : uint8_t {
@@ -27,7 +29,7 @@ struct ShloAttr {
     kType,    // in `type`
     kText,    // anything else: `text` is all that is known
   };
-  using Fields = std::vector<std::pair<std::string_view, ShloAttr>>;
+  using Fields = std::vector<ShloField>;
 
   Kind kind = Kind::kUnit;
   bool splat = false;
@@ -46,6 +48,11 @@ struct ShloAttr {
   static ShloAttr Int(int64_t value);
   static ShloAttr Ints(std::vector<int64_t> values);
   const ShloAttr* Find(std::string_view name) const;  // of kFields
+};
+
+struct ShloField {
+  std::string_view first;  // its name
+  ShloAttr second;
 };
 
 // A region of the operation: a function of its block's arguments, then of what it captures.
