@@ -1,14 +1,14 @@
 // See rules.h.
 #include "src/stablehlo/rules.h"
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "src/ops/call.h"
 
 namespace weft::stablehlo {
 namespace {
 
-using RuleMap = absl::flat_hash_map<std::string_view, Rule>;
+using RuleMap = absl::node_hash_map<std::string, Rule>;  // nodes: a rule's name is its key
 
 // Primitives and what else has a name of StableHLO's; macros and composites of ours ("weft.…") have none.
 RuleMap MakeRules() {
@@ -17,8 +17,8 @@ RuleMap MakeRules() {
     const bool ours = op->name.starts_with("weft.") || op->parameter || op->lowering == ir::Lowering::kStructural;
     // reduce_by, sort_by, …: those with a body of their own, which StableHLO does not tell from the others.
     if ((ours || op->name.ends_with("_by")) && op != &ops::kOp_constant) continue;
-    const auto* name = new std::string(absl::StrCat("stablehlo.", op->name));
-    rules[*name] = {*name, op->read != nullptr ? op->read : ReadBySchema, op};
+    const auto entry = rules.try_emplace(absl::StrCat("stablehlo.", op->name)).first;
+    entry->second = {entry->first, op->read != nullptr ? op->read : ReadBySchema, op};
   }
   for (std::span<const Rule> table : {Rewrites(), ChloRules()}) {
     for (const Rule& rule : table) rules.try_emplace(rule.name, rule);

@@ -38,7 +38,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[7] k=3"},   {"T[5,3] k=5 axis=0"}, {"T[2,300] k=4"},
+constexpr Sample kSamples[] = {{"T[7] k=3"},   {"T[5,3] k=5 axis=0"}, {.call = "T[2,300] k=4", .gradient = false},
                                {"T[4,3] k=0"}, {"T[0,3] k=1"},        {"T[1] k=1"}};
 
 }  // namespace
