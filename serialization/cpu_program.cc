@@ -83,6 +83,7 @@ void SetEntry(schema::CpuEntry::Builder to, const Entry& e, const OriginOps& ops
   to.setTasks(e.tasks);
   to.setCost(e.cost);
   to.setScratchBytes(e.scratch_bytes);
+  to.setWrites(e.writes);
   to.setEpilogue(e.epilogue);
   to.setEpilogueBuffers(e.epilogue_buffers);
   if (!e.epilogue_params.empty())
@@ -105,6 +106,7 @@ Entry GetEntry(schema::CpuEntry::Reader from) {
   e.tasks = from.getTasks();
   e.cost = from.getCost();
   e.scratch_bytes = from.getScratchBytes();
+  e.writes = from.getWrites();
   e.epilogue = from.getEpilogue();
   e.epilogue_buffers = from.getEpilogueBuffers();
   GetNumbers(from.getEpilogueParams(), e.epilogue_params);

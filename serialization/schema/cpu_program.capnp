@@ -29,6 +29,7 @@ struct CpuEntry {
   epilogueParams @9 :List(Int64);
   epilogueConsumes @10 :Int32 = -1;
   origins @11 :List(UInt32);
+  writes @12 :Int64;
 }
 
 struct CpuEntryList {

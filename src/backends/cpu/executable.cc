@@ -52,6 +52,8 @@ class CpuExecutable final : public Executable {
     return stats;
   }
 
+  int64_t written() const { return written_->load(std::memory_order_relaxed); }
+
  private:
   // What a launch keeps alive until it has run.
   struct Launching {
@@ -64,6 +66,7 @@ class CpuExecutable final : public Executable {
     std::vector<uint32_t> words;
     LaunchTables tables;
     Ref<Event> done;
+    std::shared_ptr<std::atomic<int64_t>> written;
   };
 
   absl::StatusOr<DeviceResults> Launch(const DeviceArguments& arguments) {
@@ -114,6 +117,7 @@ class CpuExecutable final : public Executable {
     launch->words.assign(arguments.words.begin(), arguments.words.end());
     launch->tables.words = launch->words.data();
     launch->done = MakeRef<Event>();
+    launch->written = written_;
     DeviceResults results;
     results.done = launch->done;
     for (size_t r = 0; r < program.results.size(); ++r) {
@@ -137,8 +141,11 @@ class CpuExecutable final : public Executable {
       if (status.ok()) status = argument->ready().done() ? argument->ready().status() : argument->ready().Wait();
     }
     if (status.ok()) {
+      int64_t written = 0;
       launch.tables.constants = launch.loaded->program.constants.data();
+      launch.tables.written = &written;
       status = RunLaunchList(*launch.loaded, launch.tables, *launch.pool);
+      launch.written->fetch_add(written, std::memory_order_relaxed);
     }
     Ref<Event> done = launch.done;
     launch.arguments.clear();
@@ -151,6 +158,7 @@ class CpuExecutable final : public Executable {
   std::shared_ptr<ThreadPool> pool_;
   std::shared_ptr<BlockPool> blocks_;
   std::shared_ptr<LaunchQueue> queue_;
+  const std::shared_ptr<std::atomic<int64_t>> written_ = std::make_shared<std::atomic<int64_t>>(0);
   const int64_t cost_;
 };
 
@@ -170,12 +178,14 @@ class ListRunner {
       } else {
         pointers_.clear();
         for (const BufferRef& ref : entry.buffers) pointers_.push_back(Locate(ref));
+        written_ += entry.writes;
         status = entry.type == Entry::Type::kHost ? RunHost(entry) : RunLoop(entry);
       }
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
   }
+  int64_t written() const { return written_; }
 
  private:
   char* Locate(const BufferRef& ref) const {
@@ -246,15 +256,23 @@ class ListRunner {
   ThreadPool& pool_;
   absl::InlinedVector<void*, 16> pointers_;
   absl::InlinedVector<char*, 8> carried_;  // where each is now
+  int64_t written_ = 0;
 };
 
 }  // namespace
+
+int64_t BytesWritten(const Executable& executable) {
+  const auto* const own = dynamic_cast<const CpuExecutable*>(&executable);
+  return own == nullptr ? -1 : own->written();
+}
 
 absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool) {
   const ThreadPool::Scope scope(tables.scratch);
   const bool spreads = TotalCost(loaded.program.lists[0]) > kSplitCost;
   if (spreads) pool.BeginRun();
-  absl::Status status = ListRunner(loaded, tables, pool).Run(0);
+  ListRunner runner(loaded, tables, pool);
+  absl::Status status = runner.Run(0);
+  if (tables.written != nullptr) *tables.written += runner.written();
   if (spreads) pool.EndRun();
   if (!status.ok() && tables.scratch != nullptr) WEFT_RETURN_IF_ERROR(tables.scratch->Overrun());
   return status;

@@ -68,6 +68,10 @@ std::unique_ptr<Executable> NewExecutable(std::shared_ptr<const LoadedProgram> p
                                           std::shared_ptr<ThreadPool> pool, std::shared_ptr<BlockPool> blocks,
                                           std::shared_ptr<LaunchQueue> queue);
 
+// Bytes that the kernels of an executable of this backend have written in all its finished launches, as its program's entries
+// say; of a scatter what is updated. -1 for what is none.
+int64_t BytesWritten(const Executable& executable);
+
 // Runs the launch lists once. `tables` are the base addresses by BufferRef::Place.
 struct LaunchTables {
   std::vector<void*> arguments, results;
@@ -75,6 +79,7 @@ struct LaunchTables {
   char* arena = nullptr;
   const char* constants = nullptr;
   ScratchSet* scratch = nullptr;  // null: every thread's own
+  int64_t* written = nullptr;     // if there: bytes that kernels wrote are added
 };
 absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool);
 

@@ -17,10 +17,36 @@ absl::Status RunCopy(const HostCall& call) {
   constexpr int64_t kPiece = 256 << 10;
   const char* from = static_cast<const char*>(call.buffers[0]);
   char* to = static_cast<char*>(call.buffers[1]);
+  if (from == to) return absl::OkStatus();  // an argument that became the result
   call.pool.ParallelFor((bytes + kPiece - 1) / kPiece, [&](int64_t i) {
     std::memcpy(to + i * kPiece, from + i * kPiece, std::min(kPiece, bytes - i * kPiece));
   });
   return absl::OkStatus();
+}
+
+// The boxes from `begin` to `end`, held inside, in pieces: visit(element of the operand, element of the boxes, how many). The
+// innermost window dimensions that are dense on both sides are one piece.
+template <typename Visit>
+void ForEachPiece(const BoxCall& c, std::span<void* const> tensors, int64_t begin, int64_t end, Visit visit) {
+  int64_t run = 1, pieces = 1;
+  size_t outer = c.window.size();
+  while (outer > 0 && c.window[outer - 1].operand_stride == run && c.window[outer - 1].box_stride == run)
+    run *= c.window[--outer].size;
+  for (size_t d = 0; d < outer; ++d) pieces *= c.window[d].size;
+  int64_t start[64];
+  for (int64_t n = begin; n < end; ++n) {
+    const Corner corner = FindCorner(c, tensors, n, true, start);
+    for (int64_t p = 0; p < pieces; ++p) {
+      int64_t operand = corner.operand, box = corner.box, rest = p;
+      for (size_t d = outer; d-- > 0;) {
+        const int64_t i = rest % c.window[d].size;
+        rest /= c.window[d].size;
+        operand += i * c.window[d].operand_stride;
+        box += i * c.window[d].box_stride;
+      }
+      visit(operand, box, run);
+    }
+  }
 }
 
 // Buffers: operand, index tensors…, boxes.
@@ -33,27 +59,10 @@ absl::Status RunGather(const HostCall& call) {
   int64_t window = 1;
   for (const auto& w : c.window) window *= w.size;
   if (window == 0) return absl::OkStatus();
-  // The innermost window dimensions that are dense on both sides move as one piece.
-  int64_t run = 1;
-  size_t outer = c.window.size();
-  while (outer > 0 && c.window[outer - 1].operand_stride == run && c.window[outer - 1].box_stride == run)
-    run *= c.window[--outer].size;
-  const int64_t pieces = window / run;
   call.pool.ParallelRanges(CountOfBatch(c), [&](int64_t begin, int64_t end, int) {
-    int64_t start[64];
-    for (int64_t n = begin; n < end; ++n) {
-      const Corner corner = FindCorner(c, tensors, n, true, start);
-      for (int64_t p = 0; p < pieces; ++p) {
-        int64_t from = corner.operand, to = corner.box, rest = p;
-        for (size_t d = outer; d-- > 0;) {
-          const int64_t i = rest % c.window[d].size;
-          rest /= c.window[d].size;
-          from += i * c.window[d].operand_stride;
-          to += i * c.window[d].box_stride;
-        }
-        std::memcpy(boxes + to * bytes, operand + from * bytes, static_cast<size_t>(run * bytes));
-      }
-    }
+    ForEachPiece(c, tensors, begin, end, [&](int64_t from, int64_t to, int64_t run) {
+      std::memcpy(boxes + to * bytes, operand + from * bytes, static_cast<size_t>(run * bytes));
+    });
   });
   return absl::OkStatus();
 }
@@ -85,6 +94,15 @@ typename ElementRule<T>::Sum CombineElements(int64_t reducer, typename ElementRu
 absl::Status RunScatter(const HostCall& call) {
   const BoxCall c = DecodeBoxes(call.params);
   const auto tensors = call.buffers.subspan(1, call.buffers.size() - 2);
+  if (c.reducer == BoxCall::kSet && c.move_inside) {
+    const int64_t bytes = BytesOf(c.dtype);
+    const char* updates = static_cast<const char*>(call.buffers[0]);
+    char* result = static_cast<char*>(call.buffers.back());
+    ForEachPiece(c, tensors, 0, CountOfBatch(c), [&](int64_t to, int64_t from, int64_t run) {
+      std::memcpy(result + to * bytes, updates + from * bytes, static_cast<size_t>(run * bytes));
+    });
+    return absl::OkStatus();
+  }
   VisitElement(c.dtype, [&]<typename T>() {
     using Rule = ElementRule<T>;
     const T* updates = static_cast<const T*>(call.buffers[0]);

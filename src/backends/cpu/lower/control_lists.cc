@@ -9,11 +9,13 @@ namespace weft::cpu {
 absl::StatusOr<int> Lowering::NewList(Fill fill) {
   const int list = static_cast<int>(lists_.size());
   lists_.emplace_back();
+  own_.push_back({static_cast<StorageId>(storages_.size()), 0});
   const int outer = std::exchange(list_, list);
   const std::vector<uint32_t> origins = origins_;
   const absl::Status status = fill();
   list_ = outer;
   origins_ = origins;
+  own_[list].end = static_cast<StorageId>(storages_.size());
   WEFT_RETURN_IF_ERROR(status);
   return list;
 }
@@ -22,17 +24,13 @@ Lowering::Carry Lowering::Carried(int64_t bytes) {
   Carry carry;
   for (StorageId* s : {&carry.now, &carry.next}) {
     *s = Temporary(bytes);
-    storages_[*s].place = BufferRef::Place::kCarried;
-    storages_[*s].index = static_cast<uint32_t>(out_.program.carried.size());
-    out_.program.carried.push_back(0);
+    MakeCarried(*s);
   }
   return carry;
 }
 
 void Lowering::AddControl(Draft draft, int64_t trips, std::span<const Carry> carries) {
-  for (const Carry& carry : carries) {
-    for (StorageId s : {carry.now, carry.next}) draft.storages.push_back(s);
-  }
+  draft.carries.assign(carries.begin(), carries.end());
   draft.written.resize(draft.storages.size(), true);
   draft.entry.code = static_cast<uint32_t>(out_.program.controls.size());
   Control& control = out_.program.controls.emplace_back();

@@ -234,8 +234,10 @@ absl::Status LowerScatterBy(Lowering& lowering, const Node& node) {
   call.captures = static_cast<int64_t>(captures.size());
   ElementCode code;
   WEFT_RETURN_IF_ERROR(MakeElementCode(*node.regions()[0], &code));
-  lowering.HostWith("scatter_by", reads, results, captures, -1, EncodeScatter(call),
-                    20000.0 * static_cast<double>(updates.type().count()), std::move(code.kernel));
+  Entry& entry = lowering.HostWith("scatter_by", reads, results, captures, -1, EncodeScatter(call),
+                                   20000.0 * static_cast<double>(updates.type().count()), std::move(code.kernel));
+  entry.writes = 0;
+  for (size_t i = 0; i < n; ++i) entry.writes += node.operands()[n + 1 + i].type().bytes();
   return absl::OkStatus();
 }
 

@@ -18,11 +18,16 @@ absl::Status LowerWhile(Lowering& lowering, const Node& node) {
   const ir::Function &condition = *node.regions()[0], &body = *node.regions()[1];
   const size_t carried = body.results().size(), asks = condition.parameters().size() - carried;
   std::vector<Lowering::Carry> carries;
+  std::vector<size_t> carry_of;  // of those values that the body does not just hand on
   std::vector<StorageId> now;
-  for (const Value& first : node.operands().first(carried)) {
-    carries.push_back(lowering.Carried(first.type().bytes()));
-    now.push_back(carries.back().now);
+  for (size_t i = 0; i < carried; ++i) {
+    const Value& first = node.operands()[i];
+    now.push_back(lowering.Of(first));
+    if (body.results()[i] == body.parameters()[i]) continue;
+    now.back() = lowering.Temporary(first.type().bytes());
     lowering.Copy(first.type().bytes(), lowering.Of(first), now.back());
+    carries.push_back({now.back(), -1});
+    carry_of.push_back(i);
   }
   const auto arguments = [&](std::span<const Value> captures) {
     std::vector<StorageId> all = now;
@@ -42,12 +47,10 @@ absl::Status LowerWhile(Lowering& lowering, const Node& node) {
       [&]() -> absl::Status {
         WEFT_ASSIGN_OR_RETURN(const std::vector<StorageId> next,
                               lowering.Body(body, arguments(captures.subspan(asks))));
-        for (size_t i = 0; i < carried; ++i) {
-          lowering.Copy(body.results()[i].type().bytes(), next[i], carries[i].next);
-        }
+        for (size_t c = 0; c < carries.size(); ++c) carries[c].next = next[carry_of[c]];
         return absl::OkStatus();
       }));
-  for (uint32_t i = 0; i < carried; ++i) lowering.Alias({Ref<const Node>::Share(&node), i}, carries[i].now);
+  for (uint32_t i = 0; i < carried; ++i) lowering.Alias({Ref<const Node>::Share(&node), i}, now[i]);
   return absl::OkStatus();
 }
 

@@ -84,13 +84,15 @@ absl::Status LowerScatter(Lowering& lowering, const Node& node) {
     call.dtype = DType::kF32;
     const StorageId wide = lowering.Converted(lowering.Of(x), x.dtype(), DType::kF32, x.type().count());
     const StorageId terms = lowering.Converted(lowering.Of(updates), x.dtype(), DType::kF32, updates.type().count());
-    lowering.Host("scatter", {terms, lowering.Of(indices)}, {wide}, EncodeBoxes(call), cost);
+    lowering.Host("scatter", {terms, lowering.Of(indices)}, {wide}, EncodeBoxes(call), cost).writes =
+        updates.type().count() * BytesOf(DType::kF32);
     lowering.Alias(Self(node), lowering.Converted(wide, DType::kF32, x.dtype(), x.type().count()));
     return absl::OkStatus();
   }
   const StorageId out = lowering.Define(Self(node));
-  lowering.Host("copy", {lowering.Of(x)}, {out}, {x.type().bytes()}, x.type().bytes() * 30.0);
-  lowering.Host("scatter", {lowering.Of(updates), lowering.Of(indices)}, {out}, EncodeBoxes(call), cost);
+  lowering.Copy(x.type().bytes(), lowering.Of(x), out);
+  lowering.Host("scatter", {lowering.Of(updates), lowering.Of(indices)}, {out}, EncodeBoxes(call), cost).writes =
+      updates.type().bytes();
   return absl::OkStatus();
 }
 
@@ -126,8 +128,9 @@ absl::Status LowerDynamicUpdateSlice(Lowering& lowering, const Node& node) {
   std::vector<StorageId> reads = {lowering.Of(update)};
   for (const Value& start : starts) reads.push_back(lowering.Of(start));
   const StorageId out = lowering.Define(Self(node));
-  lowering.Host("copy", {lowering.Of(x)}, {out}, {x.type().bytes()}, x.type().bytes() * 30.0);
-  lowering.Host("scatter", reads, {out}, EncodeBoxes(call), update.type().bytes() * 100.0 + 1e6);
+  lowering.Copy(x.type().bytes(), lowering.Of(x), out);
+  lowering.Host("scatter", reads, {out}, EncodeBoxes(call), update.type().bytes() * 100.0 + 1e6).writes =
+      update.type().bytes();
   return absl::OkStatus();
 }
 

@@ -100,8 +100,8 @@ void Lowering::Add(Draft draft) {
   lists_[list_].push_back(std::move(draft));
 }
 
-void Lowering::Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
-                    std::vector<int64_t> params, double cost, int64_t rows, int64_t columns) {
+Entry& Lowering::Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
+                      std::vector<int64_t> params, double cost, int64_t rows, int64_t columns) {
   Draft draft;
   draft.entry.type = Entry::Type::kHost;
   auto [it, fresh] =
@@ -119,32 +119,44 @@ void Lowering::Host(std::string_view name, const std::vector<StorageId>& reads, 
   for (StorageId s : writes) {
     draft.storages.push_back(s);
     draft.written.push_back(true);
+    draft.entry.writes += storages_[s].bytes;
   }
   Add(std::move(draft));
+  return lists_[list_].back().entry;
 }
 
-void Lowering::HostWith(std::string_view name, const std::vector<StorageId>& reads,
-                        const std::vector<StorageId>& writes, const std::vector<StorageId>& captures, StorageId space,
-                        std::vector<int64_t> params, double cost, LoopKernel body) {
+Entry& Lowering::HostWith(std::string_view name, const std::vector<StorageId>& reads,
+                          const std::vector<StorageId>& writes, const std::vector<StorageId>& captures, StorageId space,
+                          std::vector<int64_t> params, double cost, LoopKernel body) {
   Host(name, reads, writes, std::move(params), cost);
   Draft& draft = lists_[list_].back();
   draft.loop = std::move(body);
   draft.storages.insert(draft.storages.end(), captures.begin(), captures.end());
   draft.written.resize(draft.storages.size(), false);
-  if (space < 0) return;
-  draft.storages.push_back(space);
-  draft.written.push_back(true);
+  if (space >= 0) {
+    draft.storages.push_back(space);
+    draft.written.push_back(true);
+  }
+  return draft.entry;
 }
 
 void Lowering::Copy(int64_t bytes, StorageId from, StorageId to) {
-  if (bytes > 0) Host("copy", {from}, {to}, {bytes}, static_cast<double>(bytes) * 30);
+  if (bytes == 0) return;
+  Host("copy", {from}, {to}, {bytes}, static_cast<double>(bytes) * 30);
+  Draft& draft = lists_[list_].back();
+  draft.copy = true;
+  draft.in_place = {{0, 1}};
 }
 
 void Lowering::AddLoop(LoopKernel kernel, const std::vector<StorageId>& buffers) {
   Draft draft;
   draft.storages = buffers;
   draft.written.assign(buffers.size(), false);
-  for (const Store& s : kernel.stores) draft.written[s.access.buffer] = true;
+  for (const Store& s : kernel.stores) {
+    draft.written[s.access.buffer] = true;
+    draft.entry.writes +=
+        kernel.ParallelCount() * (s.row ? 1 : kernel.ReducedCount()) * std::max(BytesOf(s.access.dtype), 1);
+  }
   for (uint32_t in = 0; in < buffers.size(); ++in) {
     if (draft.written[in]) continue;
     for (uint32_t out = 0; out < buffers.size(); ++out) {
@@ -181,6 +193,7 @@ void Lowering::FuseEpilogues(Drafts& list) {
     product->written.insert(product->written.end(), next.written.begin(), next.written.end());
     for (const auto& [in, out] : next.in_place) product->in_place.push_back({first + in, first + out});
     product->loop = std::move(next.loop);
+    product->entry.writes += next.entry.writes;
     for (const uint32_t origin : next.entry.origins) {
       std::vector<uint32_t>& origins = product->entry.origins;
       if (std::find(origins.begin(), origins.end(), origin) == origins.end()) origins.push_back(origin);
@@ -410,18 +423,23 @@ absl::Status Lowering::BindParameters() {
 
 absl::StatusOr<LoweredModule> Lowering::Plan() {
   Program& program = out_.program;
-  origins_.clear();
-  BindResults();
   for (Drafts& list : lists_) {
     FuseEpilogues(list);
     PlanLoops(list);
   }
   FindParents();
-  PlanCosts();
+  PlanCarries();
+  origins_.clear();
+  BindResults();
   Lifetimes();
   AssignDonors();
   for (int list = 0; list < static_cast<int>(lists_.size()); ++list) ShareInPlace(list);
   AssignOffsets();
+  // Copies of what lies where it is wanted.
+  for (Drafts& list : lists_) {
+    std::erase_if(list, [&](const Draft& d) { return d.copy && Root(d.storages[0]) == Root(d.storages[1]); });
+  }
+  PlanCosts();
   program.lists.clear();
   for (Drafts& list : lists_) {
     EntryList& entries = program.lists.emplace_back();
@@ -441,7 +459,7 @@ void Lowering::BindResults() {
   for (const Value& result : module_.main().results()) {
     const auto r = static_cast<uint32_t>(out_.program.results.size());
     out_.program.results.push_back(ValueSpec{result.dtype(), result.dims()});
-    const StorageId s = Of(result);
+    const StorageId s = Root(Of(result));
     if (storages_[s].place == BufferRef::Place::kArena) {
       storages_[s].place = BufferRef::Place::kResult;
       storages_[s].index = r;

@@ -60,22 +60,23 @@ class Lowering {
   void Copy(int64_t bytes, StorageId from, StorageId to);
   // `buffers` as the kernel numbers them; which are written follows from its stores.
   void Loop(LoopKernel kernel, const std::vector<StorageId>& buffers);
-  // `rows` x `columns`: the shape of the one written storage, if the kernel lets a loop follow on finished blocks of it.
-  void Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
-            std::vector<int64_t> params, double cost, int64_t rows = 0, int64_t columns = 0);
+  // `rows` x `columns`: the shape of the one written storage, if the kernel lets a loop follow on finished blocks of it. The
+  // entry, until the next is added; it is taken to write all of `writes`.
+  Entry& Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
+              std::vector<int64_t> params, double cost, int64_t rows = 0, int64_t columns = 0);
   // A kernel that calls generated code, `body`, whose dimensions are rows and columns: its epilogue without buffers of its
   // own. Buffers: what it reads, writes, reads again (captures), and space of its own, unless that is -1.
-  void HostWith(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
-                const std::vector<StorageId>& captures, StorageId space, std::vector<int64_t> params, double cost,
-                LoopKernel body);
+  Entry& HostWith(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
+                  const std::vector<StorageId>& captures, StorageId space, std::vector<int64_t> params, double cost,
+                  LoopKernel body);
   // What `body` adds runs so many times. What it reads before it writes is the run's before, or the initial value written
-  // before the repeat: a value that each run overwrites in place has one storage, one whose next value is written while
-  // the old one is read has a pair that changes places after each run (the result is then in `now`).
+  // before the repeat. Of a carry, runs find the value in `now`, where it was written before the repeat, and leave the next
+  // in `next`, any storage (it is asked for after `body`); in the end it is in `now`. The plan makes them one where it can.
   struct Carry {
     StorageId now = -1, next = -1;
   };
   using Fill = absl::FunctionRef<absl::Status()>;
-  Carry Carried(int64_t bytes);
+  Carry Carried(int64_t bytes);  // two that change places after each run
   absl::Status Repeat(int64_t trips, std::span<const Carry> carries, Fill body);
   // As long as `condition` leaves a byte other than 0 in `flag`.
   absl::Status RepeatWhile(StorageId flag, std::span<const Carry> carries, Fill condition, Fill body);
@@ -104,11 +105,18 @@ class Lowering {
     int64_t rows = 0, columns = 0;   // of a product whose result may have an epilogue
     int product = -1;                // position of a product's result once it has an epilogue
     std::vector<int> lists;          // of a control
+    std::vector<Carry> carries;      // of a repeat
+    bool copy = false;               // of the whole of one storage to another
   };
   using Drafts = std::vector<Draft>;
   // The entry of another list that a list belongs to; of none.
   struct Parent {
     int list = -1, entry = -1;
+  };
+
+  // Those that were made while a list was filled: from `first` to before `end`.
+  struct OwnStorages {
+    StorageId first = 0, end = 0;
   };
 
   absl::Status LowerFusion(const ir::Node& node);
@@ -118,8 +126,14 @@ class Lowering {
   void PlanCosts();
   void Add(Draft draft);
   absl::StatusOr<int> NewList(Fill fill);
+  class CarryPlanner;
+
   void AddControl(Draft draft, int64_t trips, std::span<const Carry> carries);
   std::vector<uint32_t> OriginsOf(const ir::Node& node);
+  bool IsOwn(int list, StorageId s) const;
+  void MakeCarried(StorageId s);
+  void PlanCarries();
+  void WriteOutside(int list);
   void BindResults();
   void FindParents();
   void Use(StorageId storage, int list, int entry);
@@ -136,9 +150,11 @@ class Lowering {
   std::vector<Storage> storages_;
   std::vector<Drafts> lists_ = std::vector<Drafts>(1);  // parents before children
   std::vector<Parent> parents_;
-  int list_ = 0;                   // where entries go
-  std::vector<uint32_t> origins_;  // of the node that is being lowered
-  bool endless_ = false;           // some repeat has a condition
+  std::vector<OwnStorages> own_ = std::vector<OwnStorages>(1);  // by list
+  std::vector<std::vector<StorageId>> rings_;                   // storages that change places
+  int list_ = 0;                                                // where entries go
+  std::vector<uint32_t> origins_;                               // of the node that is being lowered
+  bool endless_ = false;                                        // some repeat has a condition
   absl::flat_hash_map<std::pair<const ir::Node*, uint32_t>, StorageId> of_;
   absl::flat_hash_map<std::string, uint32_t> loop_of_key_;
   absl::flat_hash_map<std::string, uint32_t> host_of_name_;

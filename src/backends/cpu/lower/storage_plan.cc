@@ -54,9 +54,20 @@ void Lowering::Lifetimes() {
     for (int e = 0; e < static_cast<int>(lists_[l].size()); ++e) {
       for (const StorageId s : lists_[l][e].storages) {
         Use(s, l, e);
-        // Of a pair, either may hold the value.
-        if (storages_[s].place == BufferRef::Place::kCarried) Use(storages_[s].index % 2 == 0 ? s + 1 : s - 1, l, e);
+        if (Root(s) != s) Use(Root(s), l, e);
       }
+      for (const Carry& carry : lists_[l][e].carries) Use(Root(carry.now), l, e);
+    }
+  }
+  // Of those that change places, any may hold a value as long as one is used.
+  for (const std::vector<StorageId>& ring : rings_) {
+    for (const StorageId s : ring) {
+      const Storage used = storages_[s];
+      for (const int e : {used.first, used.last}) Use(ring[0], used.list, e);
+    }
+    const Storage all = storages_[ring[0]];
+    for (const StorageId s : ring) {
+      for (const int e : {all.first, all.last}) Use(s, all.list, e);
     }
   }
   for (int l = 0; l < static_cast<int>(lists_.size()); ++l) {
@@ -67,7 +78,7 @@ void Lowering::Lifetimes() {
 // The product's result where nothing but its own epilogue reads it.
 void Lowering::ConsumeProduct(int list, Draft& draft) {
   if (draft.product < 0) return;
-  const Storage& product = storages_[draft.storages[draft.product]];
+  const Storage& product = storages_[Root(draft.storages[draft.product])];
   if (product.place != BufferRef::Place::kArena || product.list != list || product.first != product.last) return;
   const auto buffers = draft.storages.end() - draft.entry.epilogue_buffers;
   draft.entry.epilogue_consumes =
@@ -128,7 +139,7 @@ void Lowering::ShareInPlace(int list) {
           from_storage.bytes != to_storage.bytes)
         continue;
       // What a product writes may be overwritten by its own epilogue, block by block.
-      const bool own = draft.product >= 0 && draft.storages[draft.product] == from;
+      const bool own = draft.product >= 0 && Root(draft.storages[draft.product]) == from;
       if (from_storage.last != static_cast<int>(e) || (from_storage.first >= static_cast<int>(e) && !own)) continue;
       if (std::find(taken.begin(), taken.end(), from) != taken.end()) continue;
       // Every appearance of the operand in this entry must be the safe one.
