@@ -99,6 +99,12 @@ TEST(Carries, RowsAreWrittenInPlace) {
     return List{WithRow(b, first, ops::Add(b, Row(b, first, p[0]), Row(b, first, Zero(b))), Zero(b))};
   });
   EXPECT_LE(Written(two, arguments), 9 * kBytes + kSmall);
+  // The old rows are read behind the update.
+  const auto late = Loop({kStack, kOne}, {kStack}, [](Builder& b, const List& p) {
+    const Value updated = WithRow(b, p[1], Row(b, p[3], p[0]), p[0]);
+    return List{updated, ops::Add(b, p[2], Row(b, p[1], p[0]))};
+  });
+  EXPECT_LE(Written(late, {arguments[0], arguments[1], Counted(kF, {1, kColumns}), arguments[2]}), 7 * kBytes + kSmall);
   // Added to rows that an index tensor names.
   const auto scattered = Loop({kStack}, {kStack}, [](Builder& b, const List& p) {
     return List{ops::Call(b, ops::kOp_scatter, {p[1], ops::Reshape(b, p[0], {1, 1}), Row(b, p[2], p[0])},

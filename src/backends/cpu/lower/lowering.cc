@@ -38,6 +38,11 @@ bool SafeInPlace(const LoopKernel& kernel, uint32_t in, uint32_t out) {
   return true;
 }
 
+// Its result is its first operand but for some elements.
+bool IsUpdate(const ir::OpDef& op) {
+  return &op == &ops::kOp_dynamic_update_slice || &op == &ops::kOp_scatter || &op == &ops::kOp_scatter_by;
+}
+
 // A region of the node alone.
 Ref<const ir::Function> RegionOf(const Node& node) {
   std::vector<Value> parameters;
@@ -378,10 +383,28 @@ std::vector<uint32_t> Lowering::OriginsOf(const Node& node) {
 absl::StatusOr<std::vector<StorageId>> Lowering::Body(const ir::Function& function,
                                                       std::span<const StorageId> arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) Alias(function.parameters()[i], arguments[i]);
+  // Updates wait until somebody needs them: what else reads the old value comes first, and they can be made in its place.
+  std::vector<const Node*> updates;
+  absl::flat_hash_map<const Node*, size_t> place;
+  size_t done = 0;
+  const auto catch_up = [&](size_t until) -> absl::Status {
+    while (done < until) WEFT_RETURN_IF_ERROR(LowerNode(*updates[done++]));
+    return absl::OkStatus();
+  };
   for (const Node* node : function.nodes()) {
     if (node->op().parameter) continue;
+    if (IsUpdate(node->op())) {
+      place.emplace(node, updates.size());
+      updates.push_back(node);
+      continue;
+    }
+    for (const Value& operand : node->operands()) {
+      const auto update = place.find(operand.node.get());
+      if (update != place.end()) WEFT_RETURN_IF_ERROR(catch_up(update->second + 1));
+    }
     WEFT_RETURN_IF_ERROR(LowerNode(*node));
   }
+  WEFT_RETURN_IF_ERROR(catch_up(updates.size()));
   std::vector<StorageId> results;
   for (const Value& result : function.results()) results.push_back(Of(result));
   return results;
