@@ -128,6 +128,16 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_captures(weft_function* functio
 WEFT_API WEFT_MUST_USE weft_error* weft_function_text(weft_function* function, weft_text_format format,
     weft_blob** out) WEFT_NOEXCEPT;
 
+/* The function @main of a StableHLO module, in the generic or the pretty form, as jax.jit(f).lower(…).as_text() gives
+ * it; other functions of the module are what it calls. It has no captures. Errors say line and column; UNIMPLEMENTED
+ * names every operation and element type of the text that Weft lacks, all at once.
+ *   text: length bytes
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_from_stablehlo(weft_context* ctx, const char* text, size_t length,
+    weft_function** out) WEFT_NOEXCEPT;
+
 /* Adds a reference; NULL is ignored.
  *   function: may be NULL
  * Threads: any. Since 1.1.

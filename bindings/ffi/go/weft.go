@@ -1255,6 +1255,7 @@ type ApiV1 struct {
 	Case uintptr
 	For uintptr
 	Scan uintptr
+	FunctionFromStablehlo uintptr
 }
 
 // The functions, after Load.
@@ -1367,6 +1368,7 @@ var (
 	FunctionResults func(function Function, out *TensorInfo, capacity uintptr, out_count *uintptr) Error
 	FunctionCaptures func(function Function, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
 	FunctionText func(function Function, format TextFormat, out *Blob) Error
+	FunctionFromStablehlo func(ctx Context, text *byte, length uintptr, out *Function) Error
 	FunctionRetain func(function Function)
 	FunctionRelease func(function Function)
 	While func(ctx Context, condition Function, body Function, carried *Tensor, count uintptr, outputs *Tensor) Error
@@ -1733,6 +1735,7 @@ var Functions = map[string]any{
 	"weft_function_results": &FunctionResults,
 	"weft_function_captures": &FunctionCaptures,
 	"weft_function_text": &FunctionText,
+	"weft_function_from_stablehlo": &FunctionFromStablehlo,
 	"weft_function_retain": &FunctionRetain,
 	"weft_function_release": &FunctionRelease,
 	"weft_while": &While,

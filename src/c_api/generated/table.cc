@@ -170,6 +170,7 @@ const weft_api_v1 kApi = {
     weft_case,
     weft_for,
     weft_scan,
+    weft_function_from_stablehlo,
 };
 
 struct Entry {
@@ -324,6 +325,7 @@ const Entry kProcs[] = {
     {"weft_function_call", reinterpret_cast<weft_proc>(weft_function_call)},
     {"weft_function_captures", reinterpret_cast<weft_proc>(weft_function_captures)},
     {"weft_function_end", reinterpret_cast<weft_proc>(weft_function_end)},
+    {"weft_function_from_stablehlo", reinterpret_cast<weft_proc>(weft_function_from_stablehlo)},
     {"weft_function_inputs", reinterpret_cast<weft_proc>(weft_function_inputs)},
     {"weft_function_name", reinterpret_cast<weft_proc>(weft_function_name)},
     {"weft_function_release", reinterpret_cast<weft_proc>(weft_function_release)},

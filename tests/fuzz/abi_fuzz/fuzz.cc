@@ -30,6 +30,15 @@ const char* const kDetailWords[] = {"choices", "since", "deprecated", "most", "n
 const char* const kDeviceWords[] = {"cpu:0", "reference:0", "cpu:1", "gpu:0"};
 const char* const kMetricWords[] = {"cuts", "launches", "bad_releases", "live_tensors", "programs_compiled", "warnings", "no_metric"};
 const char* const kPayloadWords[] = {"weft.operation", "weft.position", "weft.operands", "weft.nothing"};
+const char* const kProgramWords[] = {
+    "func.func @main(%a: tensor<2x3xf32>, %b: tensor<2x3xf32>) -> tensor<2x3xf32> {\n"
+    "  %0 = stablehlo.multiply %a, %b : tensor<2x3xf32>\n  return %0 : tensor<2x3xf32>\n}",
+    "module @m {\n  func.func public @main() -> (tensor<f32>) {\n    %c = stablehlo.constant dense<2.5> : tensor<f32>\n"
+    "    return %c : tensor<f32>\n  }\n}",
+    "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n  %0 = stablehlo.sparkle %a : tensor<2xf32>\n"
+    "  return %0 : tensor<2xf32>\n}",
+    "func.func @main(%a: tensor<2xf32>) -> tensor<3xf32> {\n  return %a : tensor<2xf32>\n}",
+    "module {"};
 
 template <size_t N>
 const char* AnyOf(Fuzz& f, const char* const (&words)[N]) {
@@ -49,6 +58,7 @@ std::string Word(Fuzz& f, Words words) {
     case Words::kMetrics: return AnyOf(f, kMetricWords);
     case Words::kFunctions: return kFunctions[f.Roll(static_cast<int>(kFunctionCount))].name;
     case Words::kPayloads: return AnyOf(f, kPayloadWords);
+    case Words::kPrograms: return AnyOf(f, kProgramWords);
   }
   return "";
 }

@@ -624,6 +624,17 @@ void Call_weft_function_text(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_function_from_stablehlo(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text text_ = f.DrawText(Words::kPrograms);
+  const char* const text = text_.data;
+  const size_t length = text_.length;
+  weft_function** const out = f.Out<weft_function*>(false);
+  f.Enter();
+  if (!f.Leave(weft_function_from_stablehlo(ctx, text, length, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_function_retain(Fuzz& f) {
   f.Retain<weft_function>(weft_function_retain);
 }
@@ -819,14 +830,6 @@ void Call_weft_tree_get_bool(Fuzz& f) {
   int32_t* const out_value = f.Out<int32_t>(false);
   f.Enter();
   f.Leave(weft_tree_get_bool(tree, node, out_value));
-}
-
-void Call_weft_tree_get_i64(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t node = static_cast<uint32_t>(f.Integer());
-  int64_t* const out_value = f.Out<int64_t>(false);
-  f.Enter();
-  f.Leave(weft_tree_get_i64(tree, node, out_value));
 }
 
 }  // namespace weft::fuzz

@@ -4,6 +4,14 @@
 
 namespace weft::fuzz {
 
+void Call_weft_tree_get_i64(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  int64_t* const out_value = f.Out<int64_t>(false);
+  f.Enter();
+  f.Leave(weft_tree_get_i64(tree, node, out_value));
+}
+
 void Call_weft_tree_get_f64(Fuzz& f) {
   weft_tree* const tree = f.Handle<weft_tree>(false);
   const uint32_t node = static_cast<uint32_t>(f.Integer());
@@ -810,17 +818,6 @@ void Call_weft_bitwise_and(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_bitwise_and(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_atan2(Fuzz& f) {
-  f.BeginOp(kOps[4]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_atan2(ctx, x, y, out))) return;
   f.Keep(out);
 }
 

@@ -4,6 +4,17 @@
 
 namespace weft::fuzz {
 
+void Call_weft_atan2(Fuzz& f) {
+  f.BeginOp(kOps[4]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_atan2(ctx, x, y, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_bitcast_convert(Fuzz& f) {
   f.BeginOp(kOps[5]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1450,33 +1461,6 @@ void Call_weft_max_pool(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_max_pool(ctx, x, window, window_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reduce_window(Fuzz& f) {
-  f.BeginOp(kOps[104]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* window_dimensions = {};
-  size_t window_dimensions_count = {};
-  f.Ints(0, &window_dimensions, &window_dimensions_count);
-  weft_reduce_window_reducer reducer = {};
-  reducer = static_cast<weft_reduce_window_reducer>(f.EnumAttr(1));
-  weft_reduce_window_opts* const opts = f.Options<weft_reduce_window_opts>();
-  if (opts != nullptr) {
-    if (f.Given(2)) opts->present |= WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES;
-    f.Ints(2, &opts->window_strides, &opts->window_strides_count);
-    if (f.Given(3)) opts->present |= WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS;
-    f.Ints(3, &opts->base_dilations, &opts->base_dilations_count);
-    if (f.Given(4)) opts->present |= WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS;
-    f.Ints(4, &opts->window_dilations, &opts->window_dilations_count);
-    if (f.Given(5)) opts->present |= WEFT_REDUCE_WINDOW_HAS_PADDING;
-    f.Ints(5, &opts->padding, &opts->padding_count);
-    opts->present ^= f.StrayBits(4);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reduce_window(ctx, x, window_dimensions, window_dimensions_count, reducer, opts, out))) return;
   f.Keep(out);
 }
 
