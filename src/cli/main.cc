@@ -85,7 +85,7 @@ int Run(const Command& command, std::span<const std::string_view> words) {
   if (!command.parameter.empty() && arguments.parameter.empty()) {
     return Misuse(name + ": which " + std::string(command.parameter) + "? " + help + "says more");
   }
-  return command.run(arguments);
+  return command.execute(arguments);
 }
 
 int Main(std::span<const std::string_view> words) {

@@ -248,7 +248,7 @@ const Registration kRun(
                 "DIR"},
                {"--platform", "cpu (the default) or reference, slow and plain", "NAME"},
                {"--json", "as one JSON object", ""}},
-     .run = Execute});
+     .execute = Execute});
 
 }  // namespace
 }  // namespace weft::cli
