@@ -46,7 +46,12 @@ uint64_t HashOf(const Header& header) {
 }
 
 uint64_t LargestOf(CacheEntryKind kind) {
-  return kind == CacheEntryKind::kPjrt ? kMaxCachePjrtBytes : kMaxCacheObjectBytes;
+  switch (kind) {
+    case CacheEntryKind::kObject: return kMaxCacheObjectBytes;
+    case CacheEntryKind::kPjrt: return kMaxCachePjrtBytes;
+    case CacheEntryKind::kFunction: break;
+  }
+  return kMaxFunctionBytes;
 }
 
 template <typename... Text>
@@ -134,7 +139,8 @@ absl::StatusOr<CacheEntry> DecodeCacheEntry(std::span<const std::byte> bytes) {
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (std::memcmp(header.magic, kMagic, 8) != 0) return Damaged("it does not start with the magic of cache entries");
   if (!ChecksumsMatch(header.header_hash, HashOf(header))) return Damaged("the checksum of its header does not match");
-  if (header.version != kCacheVersion || header.codec != kCodecZstd || header.kind > 1) {
+  if (header.version != kCacheVersion || header.codec != kCodecZstd ||
+      header.kind > static_cast<uint8_t>(CacheEntryKind::kFunction)) {
     return absl::UnimplementedError(absl::StrCat("cache entry of version ", header.version, ", codec ", header.codec,
                                                  ", kind ", header.kind, "; this library reads version ",
                                                  kCacheVersion));

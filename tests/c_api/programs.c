@@ -1,5 +1,9 @@
-/* Functions out of StableHLO text. */
+/* Functions out of StableHLO text, and as files. */
+#define _POSIX_C_SOURCE 200809L
 #include "check.h"
+
+#include <stdlib.h>
+#include <unistd.h>
 
 /* x -> 3 x^2, by a function that is called, and x; the module has names, attributes and locations. */
 static const char kSquare[] =
@@ -106,6 +110,110 @@ static void is_refused(weft_context* ctx) {
   CHECK(f == NULL);
 }
 
+static void key_is(weft_function* f, char out[33]) {
+  weft_blob* text = NULL;
+  OK(weft_function_key(f, &text));
+  CHECK_EQUAL(weft_blob_size(text), 32);
+  snprintf(out, 33, "%s", (const char*)weft_blob_data(text));
+  weft_blob_release(text);
+}
+
+static void overwrite(const char* path, const char* bytes, size_t size) {
+  FILE* const file = fopen(path, "wb");
+  CHECK(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+}
+
+/* x -> tanh(x) * table + w: a literal of many elements, a composite, a capture. */
+static weft_function* with_a_capture(weft_context* ctx, weft_tensor* w) {
+  float table[100];
+  weft_context* body = NULL;
+  weft_tensor *x = NULL, *t = NULL, *made[3] = {NULL, NULL, NULL};
+  weft_function* f = NULL;
+  const weft_tensor_info type = {.dtype = WEFT_F32, .rank = 1, .dims = {100}};
+  for (int i = 0; i < 100; ++i) table[i] = 1.0f / (float)(i + 1);
+  OK(weft_function_begin(ctx, "with_a_capture", WEFT_STRLEN, &type, 1, &body, &x));
+  OK(weft_tensor_from_host(body, NULL, WEFT_F32, DIMS(100), table, sizeof table, &t));
+  OK(weft_softmax(body, x, NULL, &made[0]));
+  OK(weft_mul(body, made[0], t, &made[1]));
+  OK(weft_add(body, made[1], w, &made[2]));
+  OK(weft_function_end(body, &made[2], 1, &f));
+  for (int i = 0; i < 3; ++i) weft_tensor_release(made[i]);
+  weft_tensor_release(t);
+  weft_tensor_release(x);
+  weft_context_release(body);
+  return f;
+}
+
+static void is_saved_and_loaded(weft_context* ctx) {
+  char path[] = "/tmp/weft_function_XXXXXX", key[33], other[33], bytes[8192];
+  float have[100], want[100], data[100];
+  weft_tensor *w = NULL, *x = NULL, *y = NULL, *in[2];
+  weft_function *f = NULL, *g = NULL, *square = read_text(ctx, kSquare);
+  weft_blob *text = NULL, *again = NULL;
+  size_t n = 0, size = 0;
+  FILE* file = NULL;
+  const int fd = mkstemp(path);
+  CHECK(fd >= 0 && close(fd) == 0);
+  for (int i = 0; i < 100; ++i) data[i] = (float)(i % 7);
+  OK(weft_tensor_from_f64(ctx, WEFT_F32, 4, &w));
+  OK(weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(100), data, sizeof data, &x));
+  f = with_a_capture(ctx, w);
+  OK(weft_function_save(f, path, WEFT_STRLEN));
+  OK(weft_function_load(ctx, path, WEFT_STRLEN, &g));
+  key_is(f, key);
+  key_is(g, other);
+  CHECK(strcmp(key, other) == 0);
+  key_is(square, other);
+  CHECK(strcmp(key, other) != 0);
+  OK(weft_function_text(f, WEFT_TEXT_IR, &text));
+  OK(weft_function_text(g, WEFT_TEXT_IR, &again));
+  CHECK(strcmp((const char*)weft_blob_data(text), (const char*)weft_blob_data(again)) == 0);
+  weft_blob_release(text);
+  weft_blob_release(again);
+  /* The capture has become an input. */
+  OK(weft_function_inputs(g, NULL, 0, &n));
+  CHECK_EQUAL(n, 2);
+  OK(weft_function_captures(g, NULL, 0, &n));
+  CHECK_EQUAL(n, 0);
+  OK(weft_function_call(ctx, f, &x, 1, &y, 1, &n));
+  OK(weft_tensor_to_host(y, want, sizeof want));
+  weft_tensor_release(y);
+  in[0] = x, in[1] = w;
+  OK(weft_function_call(ctx, g, in, 2, &y, 1, &n));
+  OK(weft_tensor_to_host(y, have, sizeof have));
+  weft_tensor_release(y);
+  CHECK(memcmp(have, want, sizeof want) == 0);
+  weft_function_release(g);
+  g = NULL;
+  /* A save that cannot be leaves what was there. */
+  FAILS_WITH(weft_function_save(f, "/tmp/weft_no_such_folder/f", WEFT_STRLEN), WEFT_NOT_FOUND, "weft_no_such_folder");
+  FAILS_WITH(weft_function_save(f, "", 0), WEFT_INVALID_ARGUMENT, "path is empty");
+  FAILS_WITH(weft_function_load(ctx, "/tmp/weft_no_such_file", WEFT_STRLEN, &g), WEFT_NOT_FOUND, "weft_no_such_file");
+  FAILS_WITH(weft_function_load(ctx, "/tmp", WEFT_STRLEN, &g), WEFT_INVALID_ARGUMENT, "'/tmp' is no regular file");
+  /* Each byte of the file counts. */
+  file = fopen(path, "rb");
+  size = fread(bytes, 1, sizeof bytes, file);
+  CHECK(fclose(file) == 0 && size > 128 && size < sizeof bytes);
+  for (size_t at = 0; at < size; ++at) {
+    weft_error* error = NULL;
+    bytes[at] ^= 0x40;
+    overwrite(path, bytes, size);
+    error = weft_function_load(ctx, path, WEFT_STRLEN, &g);
+    CHECK(weft_error_code(error) == WEFT_DATA_LOSS);
+    weft_error_release(error);
+    bytes[at] ^= 0x40;
+  }
+  overwrite(path, bytes, size - 1);
+  FAILS_WITH(weft_function_load(ctx, path, WEFT_STRLEN, &g), WEFT_DATA_LOSS, "function file is damaged: it has ");
+  overwrite(path, "", 0);
+  FAILS_WITH(weft_function_load(ctx, path, WEFT_STRLEN, &g), WEFT_DATA_LOSS, "it has 0 bytes, fewer than its header");
+  remove(path);
+  weft_function_release(square);
+  weft_function_release(f);
+  weft_tensor_release(x);
+  weft_tensor_release(w);
+}
+
 static void belongs_to_its_context(weft_context* ctx) {
   weft_context* other = NULL;
   weft_function* f = read_text(ctx, kSquare);
@@ -131,6 +239,7 @@ int main(void) {
     MUST(weft_context_create(&options, &ctx));
     is_a_function_like_any(ctx);
     is_refused(ctx);
+    is_saved_and_loaded(ctx);
     belongs_to_its_context(ctx);
     weft_context_release(ctx);
   }

@@ -1256,6 +1256,9 @@ type ApiV1 struct {
 	For uintptr
 	Scan uintptr
 	FunctionFromStablehlo uintptr
+	FunctionKey uintptr
+	FunctionSave uintptr
+	FunctionLoad uintptr
 }
 
 // The functions, after Load.
@@ -1369,6 +1372,9 @@ var (
 	FunctionCaptures func(function Function, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
 	FunctionText func(function Function, format TextFormat, out *Blob) Error
 	FunctionFromStablehlo func(ctx Context, text *byte, length uintptr, out *Function) Error
+	FunctionKey func(function Function, out *Blob) Error
+	FunctionSave func(function Function, path *byte, path_length uintptr) Error
+	FunctionLoad func(ctx Context, path *byte, path_length uintptr, out *Function) Error
 	FunctionRetain func(function Function)
 	FunctionRelease func(function Function)
 	While func(ctx Context, condition Function, body Function, carried *Tensor, count uintptr, outputs *Tensor) Error
@@ -1736,6 +1742,9 @@ var Functions = map[string]any{
 	"weft_function_captures": &FunctionCaptures,
 	"weft_function_text": &FunctionText,
 	"weft_function_from_stablehlo": &FunctionFromStablehlo,
+	"weft_function_key": &FunctionKey,
+	"weft_function_save": &FunctionSave,
+	"weft_function_load": &FunctionLoad,
 	"weft_function_retain": &FunctionRetain,
 	"weft_function_release": &FunctionRelease,
 	"weft_while": &While,
