@@ -185,7 +185,7 @@ class Page(Cli):
         self.assertGreaterEqual(len(lines), 3)
         for line in lines:
             self.assertTrue(line.startswith("build/release/bin/weft "), line)
-            self.weft(*line.split()[1:])
+            self.weft(*line.split()[1:], cwd=SOURCE)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ weft_scan weft_if weft_case""".split()
 TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles"}
 TEXTS_OF = {
     ("weft_function_from_stablehlo", "text"): "Words::kPrograms",
+    ("weft_function_save", "path"): "Words::kProgramFiles", ("weft_function_load", "path"): "Words::kProgramFiles",
     ("weft_get_proc", "name"): "Words::kFunctions", ("weft_error_payload", "key"): "Words::kPayloads",
     ("weft_context_option", "name"): "Words::kOptions", ("weft_context_option_source", "name"): "Words::kOptions",
     ("weft_option_detail", "name"): "Words::kOptions", ("weft_option_detail", "key"): "Words::kDetails",

@@ -23,6 +23,7 @@ constexpr int64_t kMostElements = 4096;  // of a tensor that stays in a pool
 
 const char* const kKeyWords[] = {"w", "b", "list", "model", "model.w", "step", "list.0", "a key that is longer than short ones are", "ключ", ""};
 const char* const kFileWords[] = {"a.weft", "b.weft", "c.weft", "digits.idx", "missing/d.weft", ".", "e.weft"};
+const char* const kProgramFileWords[] = {"f.program", "g.program", "missing/h.program", ".", "digits.idx"};
 const char* const kOptionWords[] = {"mode",      "platform",      "seed",      "isa",        "threads",         "max_pending_nodes",
                                     "cache_dir", "cache_mode",    "log",       "hash_bits",  "cache_max_bytes", "max_pending_bytes",
                                     "no_option", "max_pending_nodex"};
@@ -52,6 +53,7 @@ std::string Word(Fuzz& f, Words words) {
       return n < 20 ? "k" + std::to_string(n) : AnyOf(f, kKeyWords);
     }
     case Words::kFiles: return g_settings.folder + "/" + AnyOf(f, kFileWords);
+    case Words::kProgramFiles: return g_settings.folder + "/" + AnyOf(f, kProgramFileWords);
     case Words::kOptions: return AnyOf(f, kOptionWords);
     case Words::kDetails: return AnyOf(f, kDetailWords);
     case Words::kDevices: return AnyOf(f, kDeviceWords);

@@ -645,7 +645,7 @@ void Call_weft_function_key(Fuzz& f) {
 
 void Call_weft_function_save(Fuzz& f) {
   weft_function* const function = f.Handle<weft_function>(false);
-  const Text path_ = f.DrawText(Words::kFiles);
+  const Text path_ = f.DrawText(Words::kProgramFiles);
   const char* const path = path_.data;
   const size_t path_length = path_.length;
   f.Enter();
@@ -654,7 +654,7 @@ void Call_weft_function_save(Fuzz& f) {
 
 void Call_weft_function_load(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
-  const Text path_ = f.DrawText(Words::kFiles);
+  const Text path_ = f.DrawText(Words::kProgramFiles);
   const char* const path = path_.data;
   const size_t path_length = path_.length;
   weft_function** const out = f.Out<weft_function*>(false);
