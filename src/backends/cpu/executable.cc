@@ -113,6 +113,7 @@ class CpuExecutable final : public Executable {
     launch->arguments.assign(arguments.buffers.begin(), arguments.buffers.end());
     launch->words.assign(arguments.words.begin(), arguments.words.end());
     launch->tables.words = launch->words.data();
+    launch->tables.cancel = arguments.cancel;
     launch->done = MakeRef<Event>();
     DeviceResults results;
     results.done = launch->done;
@@ -229,6 +230,7 @@ class ListRunner {
     const bool counted = control.trips >= 0;
     for (int64_t trip = 0; !counted || trip < control.trips; ++trip) {
       if (!counted) {
+        if (tables_.cancel.cancelled()) return LoopCancelled();
         WEFT_RETURN_IF_ERROR(Run(control.lists[0]));
         if (*Locate(entry.buffers[0]) == 0) break;
       }

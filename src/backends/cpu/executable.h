@@ -75,6 +75,7 @@ struct LaunchTables {
   char* arena = nullptr;
   const char* constants = nullptr;
   ScratchSet* scratch = nullptr;  // null: every thread's own
+  CancelToken cancel;
 };
 absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool);
 

@@ -2,6 +2,7 @@
 #include "src/backends/reference/interpreter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "src/ops/call.h"
@@ -11,6 +12,13 @@ namespace {
 
 using ir::Node;
 using ir::Value;
+
+thread_local const CancelToken* g_cancel = nullptr;
+
+absl::StatusOr<std::vector<HostTensor>> RunRegion(const ir::Function& region, std::span<const HostTensor> arguments) {
+  if (g_cancel != nullptr && g_cancel->cancelled()) return LoopCancelled();
+  return Interpret(region, arguments);
+}
 
 ir::Value NewParameter(const ir::Type& type) { return {Node::Create(ops::kOp_parameter, {}, {}, {type}), 0}; }
 
@@ -42,6 +50,9 @@ absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op, std::sp
 
 }  // namespace
 
+CancelScope::CancelScope(const CancelToken& token) : before_(std::exchange(g_cancel, &token)) {}
+CancelScope::~CancelScope() { g_cancel = before_; }
+
 absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op, std::span<const HostTensor* const> operands,
                                                       const ir::Attrs& attrs, std::span<const ir::Type> types,
                                                       ir::RegionSpan regions) {
@@ -53,7 +64,7 @@ absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op, std::
   for (const ir::Type& type : types) results.emplace_back(type.dtype, type.dims);
   std::vector<const HostTensor*> all(operands.begin(), operands.end());
   all.resize(std::max(all.size(), op.operands.size()), nullptr);
-  WEFT_RETURN_IF_ERROR(op.reference(ir::ReferenceCall{op, all, attrs, results, regions, &Interpret}));
+  WEFT_RETURN_IF_ERROR(op.reference(ir::ReferenceCall{op, all, attrs, results, regions, &RunRegion}));
   return results;
 }
 

@@ -1,0 +1,185 @@
+/* weft_cancel and loops that run as long as a condition holds: they end at their next run; what was launched with them says so,
+ * and the context goes on. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static const weft_tensor_info kScalar = {.dtype = WEFT_F32, .rank = 0};
+static const int64_t kLong = 60000000000; /* ns; nothing takes so long */
+
+#define LOST "a loop that was running was cancelled by weft_cancel: what its launch was to compute has no value"
+
+static weft_context* platform(const char* name, weft_mode mode) {
+  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}, {"platform", WEFT_STRLEN, name, WEFT_STRLEN}};
+  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+  weft_context* ctx = NULL;
+  options.settings = settings;
+  options.setting_count = 2;
+  options.mode = mode;
+  MUST(weft_context_create(&options, &ctx));
+  return ctx;
+}
+static weft_tensor* number(weft_context* ctx, double value) {
+  weft_tensor* out = NULL;
+  MUST(weft_tensor_from_f64(ctx, WEFT_F32, value, &out));
+  return out;
+}
+static double item(weft_tensor* tensor) {
+  double value = -12345;
+  OK(weft_tensor_item_f64(tensor, &value));
+  return value;
+}
+
+static weft_error* trace_finite(void* data, weft_context* body, weft_tensor* const* p, size_t count, weft_tensor** results,
+                                size_t capacity, size_t* out_count) {
+  (void)data, (void)count, (void)capacity;
+  *out_count = 1;
+  return weft_is_finite(body, p[0], results);
+}
+/* Stays finite for ever. */
+static weft_error* trace_half(void* data, weft_context* body, weft_tensor* const* p, size_t count, weft_tensor** results,
+                              size_t capacity, size_t* out_count) {
+  wf_scope* const s = wf_begin(body);
+  (void)data, (void)count, (void)capacity;
+  results[0] = wf_keep(s, wf_mul(s, p[0], wf_scalar(s, WEFT_F32, 0.5)));
+  *out_count = 1;
+  return wf_end(s);
+}
+static weft_error* trace_one_more(void* data, weft_context* body, weft_tensor* const* p, size_t count, weft_tensor** results,
+                                  size_t capacity, size_t* out_count) {
+  wf_scope* const s = wf_begin(body);
+  (void)data, (void)count, (void)capacity;
+  results[0] = wf_keep(s, wf_add(s, p[0], wf_scalar(s, WEFT_F32, 1)));
+  *out_count = 1;
+  return wf_end(s);
+}
+
+static weft_tensor* endless(weft_context* ctx) {
+  weft_tensor *x = number(ctx, 1), *y = NULL;
+  weft_function *finite = NULL, *half = NULL;
+  MUST(weft_function_trace(ctx, "finite", WEFT_STRLEN, &kScalar, 1, trace_finite, NULL, 1, &finite));
+  MUST(weft_function_trace(ctx, "half", WEFT_STRLEN, &kScalar, 1, trace_half, NULL, 1, &half));
+  MUST(weft_while(ctx, finite, half, &x, 1, &y));
+  weft_function_release(finite);
+  weft_function_release(half);
+  weft_tensor_release(x);
+  return y;
+}
+
+static void is_cancelled(weft_error* error, int line) {
+  if (error == NULL || weft_error_code(error) != WEFT_CANCELLED || strstr(weft_error_message(error, NULL), "cancelled by weft_cancel") == NULL) {
+    printf("%s:%d: not cancelled: %s\n", __FILE__, line, error != NULL ? weft_error_message(error, NULL) : "no error");
+    ++g_failures;
+  }
+  weft_error_release(error);
+}
+#define CANCELLED(call) is_cancelled((call), __LINE__)
+
+static void a_barrier_with_an_endless_loop(void) {
+  const float two[] = {2, 2};
+  weft_context* const ctx = platform("cpu", WEFT_MODE_LAZY);
+  weft_tensor *y = endless(ctx), *p = f32(ctx, DIMS(2), two), *next = NULL, *after = NULL, *before = number(ctx, 4), *fresh = f32(ctx, DIMS(2), two);
+  weft_event* event = NULL;
+  float host[2] = {0, 0};
+  OK(weft_mul(ctx, p, p, &next));
+  OK(weft_tensor_assign(p, next));
+  weft_tensor_release(next);
+  OK(weft_sync(ctx, NULL, &event));
+  FAILS(weft_event_wait(event, 20000000), WEFT_DEADLINE_EXCEEDED, "weft_event_wait: the event was not done after 20000000 ns");
+  OK(weft_add(ctx, y, before, &after)); /* recording goes on meanwhile */
+  weft_cancel(ctx);
+  CANCELLED(weft_event_wait(event, kLong));
+  FAILS(weft_event_wait(event, kLong), WEFT_CANCELLED, "weft_event_wait: " LOST);
+  weft_event_release(event);
+  /* Everything of that launch says so, and what is made of it. */
+  FAILS(weft_tensor_to_host(y, host, 4), WEFT_CANCELLED, "weft_tensor_to_host: " LOST);
+  FAILS(weft_tensor_to_host(p, host, 8), WEFT_CANCELLED, "weft_tensor_to_host: " LOST);
+  FAILS(weft_eval(ctx, &after, 1, NULL), WEFT_CANCELLED, "weft_eval: " LOST);
+  CHECK(item(before) == 4);
+  weft_tensor_release(after);
+  weft_tensor_release(y);
+  /* The context goes on. */
+  OK(weft_tensor_assign(p, fresh));
+  OK(weft_mul(ctx, p, fresh, &next));
+  OK(weft_sync(ctx, NULL, NULL));
+  OK(weft_tensor_to_host(next, host, sizeof host));
+  CHECK(host[0] == 4 && host[1] == 4);
+  weft_tensor_release(next);
+  weft_tensor_release(p);
+  weft_tensor_release(fresh);
+  weft_tensor_release(before);
+  weft_context_release(ctx);
+}
+
+typedef struct {
+  weft_tensor* tensor;
+  weft_error* error;
+  atomic_int over;
+} reader;
+static void* read_it(void* data) {
+  reader* const r = data;
+  float host = 0;
+  r->error = weft_tensor_to_host(r->tensor, &host, sizeof host);
+  atomic_store(&r->over, 1);
+  return NULL;
+}
+
+static void a_read_of_an_endless_loop(const char* name) {
+  weft_context* const ctx = platform(name, WEFT_MODE_LAZY);
+  reader r = {endless(ctx), NULL, 0};
+  weft_tensor *x = number(ctx, 3), *y = NULL;
+  pthread_t thread;
+  float host = 0;
+  CHECK(pthread_create(&thread, NULL, read_it, &r) == 0);
+  usleep(300000);
+  CHECK_EQUAL(atomic_load(&r.over), 0);
+  weft_cancel(ctx);
+  CHECK(pthread_join(thread, NULL) == 0);
+  CANCELLED(r.error);
+  OK(weft_mul(ctx, x, x, &y));
+  OK(weft_eval(ctx, &y, 1, NULL)); /* the request is spent */
+  CHECK(item(y) == 9);
+  FAILS(weft_tensor_to_host(r.tensor, &host, sizeof host), WEFT_CANCELLED, "weft_tensor_to_host: " LOST);
+  OK(weft_sync(ctx, NULL, NULL));
+  weft_tensor_release(r.tensor);
+  weft_tensor_release(x);
+  weft_tensor_release(y);
+  weft_context_release(ctx);
+}
+
+/* What is known to end runs on. */
+static void counted_loops_run_on(void) {
+  weft_context* const ctx = platform("cpu", WEFT_MODE_LAZY);
+  weft_tensor *zero = number(ctx, 0), *sum = NULL;
+  weft_scan_options options = WEFT_SCAN_OPTIONS_INIT;
+  weft_function* f = NULL;
+  weft_event* event = NULL;
+  weft_error* error = NULL;
+  size_t n = 0;
+  options.length = 2000000;
+  MUST(weft_function_trace(ctx, "one_more", WEFT_STRLEN, &kScalar, 1, trace_one_more, NULL, 1, &f));
+  OK(weft_scan(ctx, f, &zero, 1, NULL, 0, &options, &sum, 1, &n));
+  OK(weft_sync(ctx, NULL, &event));
+  weft_cancel(ctx);
+  error = weft_event_wait(event, kLong); /* of the wait */
+  if (error != NULL) CANCELLED(error);
+  OK(weft_event_wait(event, kLong));
+  CHECK(item(sum) == 2000000);
+  weft_event_release(event);
+  weft_tensor_release(sum);
+  weft_tensor_release(zero);
+  weft_function_release(f);
+  weft_context_release(ctx);
+}
+
+int main(void) {
+  alarm(300); /* a loop that nothing ends */
+  a_barrier_with_an_endless_loop();
+  a_read_of_an_endless_loop("cpu");
+  a_read_of_an_endless_loop("reference");
+  counted_loops_run_on();
+  return done("cancel_loops");
+}
