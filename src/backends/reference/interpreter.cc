@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "src/ops/call.h"
+#include "src/ops/control/counted.h"
 
 namespace weft::reference {
 namespace {
@@ -15,7 +16,8 @@ using ir::Value;
 
 thread_local const CancelToken* g_cancel = nullptr;
 
-absl::StatusOr<std::vector<HostTensor>> RunRegion(const ir::Function& region, std::span<const HostTensor> arguments) {
+absl::StatusOr<std::vector<HostTensor>> RunUnlessCancelled(const ir::Function& region,
+                                                           std::span<const HostTensor> arguments) {
   if (g_cancel != nullptr && g_cancel->cancelled()) return LoopCancelled();
   return Interpret(region, arguments);
 }
@@ -64,7 +66,9 @@ absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op, std::
   for (const ir::Type& type : types) results.emplace_back(type.dtype, type.dims);
   std::vector<const HostTensor*> all(operands.begin(), operands.end());
   all.resize(std::max(all.size(), op.operands.size()), nullptr);
-  WEFT_RETURN_IF_ERROR(op.reference(ir::ReferenceCall{op, all, attrs, results, regions, &RunRegion}));
+  const bool endless = &op == &ops::kOp_while && !ops::EndsByItself(*regions[0], *regions[1]);
+  const ir::RunRegionFn run = endless ? &RunUnlessCancelled : &Interpret;
+  WEFT_RETURN_IF_ERROR(op.reference(ir::ReferenceCall{op, all, attrs, results, regions, run}));
   return results;
 }
 

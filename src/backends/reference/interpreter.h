@@ -16,8 +16,8 @@ namespace weft::reference {
 // with their last user. Arguments are in the order of the function's parameters.
 absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function, std::span<const HostTensor> arguments);
 
-// While one stands, functions that operations carry are no longer run on this thread once it is cancelled: then that is
-// the outcome. So all loops end at their next run.
+// While one stands, loops that are not known to end do so on this thread before their next run once it is cancelled: then that
+// is the outcome.
 class CancelScope {
  public:
   explicit CancelScope(const CancelToken& token);

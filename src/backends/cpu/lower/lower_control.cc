@@ -1,5 +1,6 @@
 // Operations that carry functions which run by themselves: while and case.
 #include "src/backends/cpu/lower/lowering.h"
+#include "src/ops/control/counted.h"
 #include "src/ops/registry.h"
 
 namespace weft::cpu {
@@ -46,7 +47,8 @@ absl::Status LowerWhile(Lowering& lowering, const Node& node) {
           lowering.Copy(body.results()[i].type().bytes(), next[i], carries[i].next);
         }
         return absl::OkStatus();
-      }));
+      },
+      ops::EndsByItself(condition, body)));
   for (uint32_t i = 0; i < carried; ++i) lowering.Alias({Ref<const Node>::Share(&node), i}, carries[i].now);
   return absl::OkStatus();
 }
