@@ -12,21 +12,6 @@ static const int64_t kLong = 60000000000; /* ns; nothing takes so long */
 
 #define LOST "a loop that was running was cancelled by weft_cancel: what its launch was to compute has no value"
 
-static weft_context* platform(const char* name, weft_mode mode) {
-  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}, {"platform", WEFT_STRLEN, name, WEFT_STRLEN}};
-  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-  weft_context* ctx = NULL;
-  options.settings = settings;
-  options.setting_count = 2;
-  options.mode = mode;
-  MUST(weft_context_create(&options, &ctx));
-  return ctx;
-}
-static weft_tensor* number(weft_context* ctx, double value) {
-  weft_tensor* out = NULL;
-  MUST(weft_tensor_from_f64(ctx, WEFT_F32, value, &out));
-  return out;
-}
 static double item(weft_tensor* tensor) {
   double value = -12345;
   OK(weft_tensor_item_f64(tensor, &value));
@@ -58,7 +43,7 @@ static weft_error* trace_one_more(void* data, weft_context* body, weft_tensor* c
 }
 
 static weft_tensor* endless(weft_context* ctx) {
-  weft_tensor *x = number(ctx, 1), *y = NULL;
+  weft_tensor *x = scalar(ctx, 1), *y = NULL;
   weft_function *finite = NULL, *half = NULL;
   MUST(weft_function_trace(ctx, "finite", WEFT_STRLEN, &kScalar, 1, trace_finite, NULL, 1, &finite));
   MUST(weft_function_trace(ctx, "half", WEFT_STRLEN, &kScalar, 1, trace_half, NULL, 1, &half));
@@ -115,8 +100,8 @@ static void is_cancelled(weft_error* error, int line) {
 
 static void a_barrier_with_an_endless_loop(void) {
   const float two[] = {2, 2};
-  weft_context* const ctx = platform("cpu", WEFT_MODE_LAZY);
-  weft_tensor *y = endless(ctx), *p = f32(ctx, DIMS(2), two), *next = NULL, *after = NULL, *before = number(ctx, 4), *fresh = f32(ctx, DIMS(2), two);
+  weft_context* const ctx = context_on("cpu", WEFT_MODE_LAZY);
+  weft_tensor *y = endless(ctx), *p = f32(ctx, DIMS(2), two), *next = NULL, *after = NULL, *before = scalar(ctx, 4), *fresh = f32(ctx, DIMS(2), two);
   weft_event* event = NULL;
   float host[2] = {0, 0};
   OK(weft_mul(ctx, p, p, &next));
@@ -164,9 +149,9 @@ static void* read_it(void* data) {
 }
 
 static void a_read_of_an_endless_loop(const char* name, int chasing) {
-  weft_context* const ctx = platform(name, WEFT_MODE_LAZY);
+  weft_context* const ctx = context_on(name, WEFT_MODE_LAZY);
   reader r = {chasing ? chase(ctx) : endless(ctx), chasing ? 8 : 4, NULL, 0};
-  weft_tensor *x = number(ctx, 3), *y = NULL;
+  weft_tensor *x = scalar(ctx, 3), *y = NULL;
   pthread_t thread;
   int64_t host = 0;
   CHECK(pthread_create(&thread, NULL, read_it, &r) == 0);
@@ -225,9 +210,9 @@ static void runs_on(weft_context* ctx, weft_tensor* result, double want) {
 
 /* What is known to end runs on: scans, loops of a run-time count, and whiles that count. */
 static void counted_loops_run_on(const char* name, int64_t length) {
-  weft_context* const ctx = platform(name, WEFT_MODE_LAZY);
+  weft_context* const ctx = context_on(name, WEFT_MODE_LAZY);
   const weft_tensor_info types[2] = {{.dtype = WEFT_I32, .rank = 0}, {.dtype = WEFT_F32, .rank = 0}};
-  weft_tensor *zero = number(ctx, 0), *none = NULL, *n = NULL, *counted = NULL, *result = NULL;
+  weft_tensor *zero = scalar(ctx, 0), *none = NULL, *n = NULL, *counted = NULL, *result = NULL;
   weft_scan_options options = WEFT_SCAN_OPTIONS_INIT;
   weft_function *one_more = NULL, *indexed = NULL, *below = NULL, *count = NULL;
   size_t made = 0;

@@ -4,23 +4,6 @@
 enum { kEach = 8 };
 static const weft_tensor_info kScalar = {.dtype = WEFT_F32, .rank = 0};
 
-static weft_context* platform(const char* name, weft_mode mode) {
-  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN},
-                                   {"threads", WEFT_STRLEN, "1", WEFT_STRLEN},
-                                   {"platform", WEFT_STRLEN, name, WEFT_STRLEN}};
-  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-  weft_context* ctx = NULL;
-  options.settings = settings;
-  options.setting_count = 3;
-  options.mode = mode;
-  MUST(weft_context_create(&options, &ctx));
-  return ctx;
-}
-static weft_tensor* number(weft_context* ctx, double value) {
-  weft_tensor* out = NULL;
-  MUST(weft_tensor_from_f64(ctx, WEFT_F32, value, &out));
-  return out;
-}
 /* Reads and releases. */
 static void read(weft_tensor* tensor, float* out, size_t count) {
   OK(weft_tensor_to_host(tensor, out, count * sizeof *out));
@@ -156,7 +139,7 @@ static weft_error* trace_step(void* data, weft_context* body, weft_tensor* const
 static void scans(weft_context* ctx, int64_t length, int reverse, int64_t unroll) {
   const state stream = stream_of((state){7, 0, 0}, 0);
   weft_function* const f = trace(ctx, &kScalar, 1, trace_step, NULL);
-  weft_tensor *zero = number(ctx, 0), *out[3];
+  weft_tensor *zero = scalar(ctx, 0), *out[3];
   weft_scan_options options = WEFT_SCAN_OPTIONS_INIT;
   float* const have[2] = {malloc((size_t)length * kEach * 4), malloc((size_t)length * kEach * 4)};
   float want[kEach], carried = 0;
@@ -260,7 +243,7 @@ static void unbounded(weft_context* ctx) {
   weft_tensor *first[2], *out[2];
   uint64_t expected = 0;
   MUST(weft_tensor_from_host(ctx, NULL, WEFT_F32, (const int64_t[]){kEach}, 1, zeros, sizeof zeros, &first[0]));
-  first[1] = number(ctx, 0);
+  first[1] = scalar(ctx, 0);
   OK(weft_random_seed(ctx, 7));
   OK(weft_while(ctx, goes_on, adds, first, 2, out));
   read(out[0], have, kEach);
@@ -307,7 +290,7 @@ static void nested(weft_context* ctx) {
   weft_function* const f = trace(ctx, &kScalar, 1, trace_nested, &d);
   weft_scan_options options = WEFT_SCAN_OPTIONS_INIT;
   float own[kRuns][kEach], inner[kRuns][3][kEach], want[kEach];
-  weft_tensor *zero = number(ctx, 0), *out[3];
+  weft_tensor *zero = scalar(ctx, 0), *out[3];
   size_t n = 0;
   options.length = kRuns;
   OK(weft_random_seed(ctx, 7));
@@ -406,7 +389,7 @@ int main(void) {
   static const char* const kPlatforms[] = {"reference", "cpu"};
   for (int i = 0; i < 2; ++i) {
     for (weft_mode mode = WEFT_MODE_LAZY; mode <= WEFT_MODE_DEBUG; ++mode) {
-      weft_context* const ctx = platform(kPlatforms[i], mode);
+      weft_context* const ctx = context_on(kPlatforms[i], mode);
       calls(ctx);
       scans(ctx, 5, 0, 0);
       scans(ctx, 5, 1, 2);
