@@ -414,8 +414,10 @@ WEFT_API WEFT_MUST_USE weft_error* weft_context_set_log(weft_context* ctx, weft_
 
 /* Asks waits to give up: waits for events, for compiling and reads that are waiting return CANCELLED within some
  * hundredths of a second. If nobody waits, the next wait, the next read that has to wait or the next call that starts
- * work (weft_sync, weft_eval, a tensor from the host, a save or load) returns it, once. What runs already goes on to
- * its end, so that no step is half done. Atomic operations and nothing else: may be called in a signal handler.
+ * work (weft_sync, weft_eval, a tensor from the host, a save or load) returns it, once. A loop that nobody knows the
+ * end of (weft_while) ends before its next run: whatever its launch was to compute, assigned tensors too, is CANCELLED
+ * from then on. What runs otherwise goes on to its end, so that no step is half done. Atomic operations and nothing
+ * else: may be called in a signal handler.
  *   ctx: may be NULL
  * Threads: any. Since 1.0.
  */

@@ -42,7 +42,8 @@ WEFT_API void weft_scan_options_init(void* options, size_t size) WEFT_NOEXCEPT;
  * is recorded and never runs until the function is called. Tensors from outside that it uses become captures by
  * themselves, in order of first use; scalars and host data made through it are literals. In a body reading, waiting,
  * barriers, weft_tensor_require_grad and assigning to what lies outside are FAILED_PRECONDITION; weft_grad takes any
- * float tensor there. Bodies nest. Release the body's context in any case; one that has not ended is abandoned then.
+ * float tensor there. What draws random numbers draws anew in every call and in every run of a loop. Bodies nest.
+ * Release the body's context in any case; one that has not ended is abandoned then.
  *   name: may be NULL; name_length bytes; letters, digits, _ and .; for texts and errors, two functions may have one;
  *   NULL: "function"
  *   inputs: may be NULL; input_count entries; dtype and shape of each input

@@ -12,6 +12,7 @@
 
 #include "src/ir/function.h"
 #include "src/runtime/buffer.h"
+#include "src/runtime/cancel.h"
 #include "src/runtime/event.h"
 #include "src/runtime/status.h"
 
@@ -49,6 +50,8 @@ struct DeviceArguments {
   std::span<const Ref<Buffer>> buffers;
   std::span<const uint32_t> words;   // the launch's argument block
   std::span<const uint8_t> donated;  // per buffer: 1 = the executable may take it over
+  // Loops of which nobody knows when they end look at it before each run; then the launch's outcome is CANCELLED.
+  CancelToken cancel = {};
 };
 
 struct DeviceResults {

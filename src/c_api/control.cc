@@ -1,6 +1,7 @@
 // weft_while, weft_for, weft_scan, weft_if, weft_case: control flow out of functions. What a function captures becomes an operand behind the others.
 #include "src/c_api/function_object.h"
 #include "src/c_api/options.h"
+#include "src/ops/control/draws.h"
 #include "src/ops/generated/attributes.h"
 #include "src/ops/registry.h"
 #include "weft.h"
@@ -14,7 +15,8 @@ struct ControlCall {
   std::vector<Ref<const ir::Function>> functions;
   std::vector<Pin<FunctionObject>> pinned;
   std::vector<lazy::Tensor*> operands;
-  TensorList given;  // keeps what the caller named
+  TensorList given;        // keeps what the caller named
+  Ref<lazy::Tensor> runs;  // of a while that draws: how often its body has run, 0
 };
 
 absl::Status Begin(weft_context* ctx, weft_tensor* const* tensors, size_t count, std::string_view parameter,
@@ -38,6 +40,7 @@ absl::Status AddFunction(weft_function* function, size_t inputs, std::string_vie
 
 void AddCaptures(const FunctionObject& function, ControlCall* call) {
   for (const Ref<lazy::Tensor>& capture : function.captures) call->operands.push_back(capture.get());
+  if (function.draws) call->operands.push_back(nullptr);
 }
 
 // The operation may have more results than the caller sees.
@@ -52,6 +55,29 @@ absl::Status Run(const ir::OpDef& op, ir::Attrs attrs, const ControlCall& call, 
                                                      call.context->where(), call.functions));
   results.resize(seen);
   return GiveOut(std::move(results), outputs, capacity, out_count);
+}
+
+// A while whose functions draw carries the number of its runs, behind what the caller does.
+absl::Status NumberRuns(size_t carried, ControlCall* call) {
+  const FunctionObject &condition = *call->pinned[0], &body = *call->pinned[1];
+  if (carried == 0 || (!condition.draws && !body.draws)) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(call->functions[0], ops::NumberedRun(*condition.function, carried, condition.draws, false));
+  WEFT_ASSIGN_OR_RETURN(call->functions[1], ops::NumberedRun(*body.function, carried, body.draws, true));
+  // In the frame where the loop is recorded: it is no capture.
+  lazy::Where where(call->given[0]->device(), call->context->frame());
+  for (const lazy::Tensor* operand : call->operands) {
+    if (operand != nullptr) where.frame = lazy::Deeper(where.frame, operand->frame()).value_or(where.frame);
+  }
+  WEFT_ASSIGN_OR_RETURN(call->runs, call->context->engine().ScalarInt(where, DType::kU64, 0, CurrentLocation()));
+  call->operands.insert(call->operands.begin() + static_cast<ptrdiff_t>(carried), call->runs.get());
+  return absl::OkStatus();
+}
+
+// A scan whose body draws tells it the index.
+absl::Status IndexRuns(bool indexed, ControlCall* call) {
+  if (!call->pinned[0]->draws) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(call->functions[0], ops::IndexedRun(*call->pinned[0]->function, indexed));
+  return absl::OkStatus();
 }
 
 // A loop's body gives what is carried, and slices behind it where that is allowed.
@@ -112,6 +138,7 @@ weft_error* weft_while(weft_context* ctx, weft_function* condition, weft_functio
     for (size_t i = 0; i < count; ++i) call.operands.push_back(call.given[i]);
     AddCaptures(*call.pinned[0], &call);
     AddCaptures(*call.pinned[1], &call);
+    WEFT_RETURN_IF_ERROR(NumberRuns(count, &call));
     size_t made = 0;
     return Run(ops::kOp_while, {}, call, count, outputs, count, &made);
   });
@@ -132,6 +159,7 @@ weft_error* weft_for(weft_context* ctx, weft_tensor* count, weft_function* body,
     call.operands.push_back(runs.get());
     for (size_t i = 0; i < carried_count; ++i) call.operands.push_back(call.given[i]);
     AddCaptures(*call.pinned[0], &call);
+    WEFT_RETURN_IF_ERROR(IndexRuns(true, &call));
     using Scan = ops::ScanAttrs;
     ir::Attrs attrs;
     attrs.set(Scan::kLength, o.max_count);
@@ -174,12 +202,14 @@ weft_error* weft_scan(weft_context* ctx, weft_function* body, weft_tensor* const
     for (size_t i = 0; i < carried_count; ++i) call.operands.push_back(call.given[i]);
     for (size_t i = 0; i < scanned_count; ++i) call.operands.push_back(slices[i]);
     AddCaptures(*call.pinned[0], &call);
+    WEFT_RETURN_IF_ERROR(IndexRuns(false, &call));
     using Scan = ops::ScanAttrs;
     ir::Attrs attrs;
     attrs.set(Scan::kLength, o.length);
     attrs.set(Scan::kCarried, static_cast<int64_t>(carried_count));
     attrs.set(Scan::kScanned, static_cast<int64_t>(scanned_count));
     attrs.set(Scan::kReverse, int64_t{o.reverse != 0});
+    attrs.set(Scan::kIndexed, int64_t{call.pinned[0]->draws});
     attrs.set(Scan::kUnroll, std::max<int64_t>(o.unroll, 1));
     return Run(ops::kOp_scan, std::move(attrs), call, call.functions[0]->results().size(), outputs, capacity,
                out_count);

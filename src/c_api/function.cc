@@ -178,6 +178,7 @@ absl::StatusOr<std::vector<lazy::Tensor*>> Arguments(const FunctionObject& funct
     if (argument == nullptr && i < inputs) return UserError("inputs[", i, "] is NULL");
     arguments.push_back(argument != nullptr ? argument : function.captures[i - inputs].get());
   }
+  if (function.draws) arguments.push_back(nullptr);
   return arguments;
 }
 
@@ -255,7 +256,9 @@ weft_error* weft_function_call(weft_context* ctx, weft_function* function, weft_
     }
     if (wanted == 0) {  // nothing to record
       std::vector<const ir::Type*> types;
-      for (const lazy::Tensor* argument : arguments) types.push_back(&argument->type());
+      for (const lazy::Tensor* argument : arguments) {
+        if (argument != nullptr) types.push_back(&argument->type());
+      }
       WEFT_RETURN_IF_ERROR(ops::CheckParameters(*callee->function, 0, types));
       *out_count = 0;
       return absl::OkStatus();

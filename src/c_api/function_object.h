@@ -16,15 +16,17 @@ class FunctionObject final : public RefCounted {
       : engine(std::move(engine)),
         name(std::move(name)),
         function(std::move(finished.function)),
-        captures(std::move(finished.captures)) {}
+        captures(std::move(finished.captures)),
+        draws(finished.draws) {}
 
-  // Without the captures, which are the function's last parameters.
-  size_t inputs() const { return function->parameters().size() - captures.size(); }
+  // Without the captures and the stream of random numbers, which are the function's last parameters.
+  size_t inputs() const { return function->parameters().size() - captures.size() - (draws ? 1 : 0); }
 
   const Ref<lazy::Engine> engine;
   const std::string name;
   const Ref<const ir::Function> function;
   const lazy::Tensors captures;
+  const bool draws;  // each call gets a stream of its own, which recording supplies for a null operand
 };
 template <>
 struct HandleTraits<weft_function> {

@@ -321,7 +321,8 @@ absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operan
   Lock lock(recorder_);
   WEFT_RETURN_IF_ERROR(find());
   lock.Borrow(operands);
-  WEFT_RETURN_IF_ERROR(RecordLocked(lock, op, operands, std::move(attrs), location, where, regions, &made));
+  Recorder::Draw drawn;
+  WEFT_RETURN_IF_ERROR(RecordLocked(lock, op, operands, std::move(attrs), location, where, regions, &made, &drawn));
   metrics_.Add(Counter::kOperationsRecorded);
   *results = std::move(made);
   return absl::OkStatus();

@@ -51,8 +51,9 @@ class Engine final : public RefCounted {
   absl::StatusOr<Ref<Tensor>> ScalarInt(const Where& where, DType dtype, int64_t value, ir::Location location = {});
 
   // --- Recording ----------------------------------------------------------------------------------------------------
-  // Absent optional operands are null. Operations on a random state get it from the engine: callers leave it out. All
-  // operands must be on one device. What has no operands to say so is recorded at `where`.
+  // Absent optional operands are null. Operations on a random state get it from the engine: callers leave it out, and give null
+  // for the stream of a function that draws. All operands must be on one device. What has no operands to say so is recorded at
+  // `where`.
   absl::Status Record(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs attrs, ir::Location location,
                       Tensors* results, const Where& where = {}, ir::RegionSpan regions = {});
   // The same for who has names of tensors and no references: `find` fills in the operands under the lock, under which alone
@@ -161,7 +162,8 @@ class Engine final : public RefCounted {
   absl::StatusOr<std::vector<std::vector<ir::Value>>> ValuesOf(std::span<Tensor* const> tensors, std::string_view what);
   absl::StatusOr<Ref<Event>> Compiled(std::span<const Ref<Evaluator::Job>> jobs, bool wait);
   absl::Status RecordLocked(Lock& lock, const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs&& attrs,
-                            ir::Location location, const Where& where, ir::RegionSpan regions, Tensors* made);
+                            ir::Location location, const Where& where, ir::RegionSpan regions, Tensors* made,
+                            Recorder::Draw* drawn);
   // Counts what was recorded; eager and debug modes compute it.
   absl::Status Finish(Lock& lock, const Place& place, const ir::Builder& b, const void* what,
                       std::span<const ir::Value> results);

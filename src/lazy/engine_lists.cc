@@ -10,7 +10,7 @@ namespace weft::lazy {
 absl::Status Engine::RecordMany(std::span<Call> calls, FindOperands find, ir::Location location, size_t* failed,
                                 Frame* frame) {
   std::vector<Tensor*> borrowed;
-  std::vector<std::pair<const Call*, GeneratorState>> drawn;
+  std::vector<Recorder::Draw> drawn;
   Lock lock(recorder_);
   WEFT_RETURN_IF_ERROR(find());
   for (const Call& call : calls) borrowed.insert(borrowed.end(), call.operands.begin(), call.operands.end());
@@ -20,20 +20,15 @@ absl::Status Engine::RecordMany(std::span<Call> calls, FindOperands find, ir::Lo
     for (const Call::Earlier& earlier : call.earlier) {
       call.operands[earlier.operand] = calls[earlier.call].results[earlier.result].get();
     }
-    const GeneratorState before = recorder_.generator;
+    Recorder::Draw draw;
     const absl::Status status = RecordLocked(lock, *call.op, call.operands, std::move(call.attrs), location,
-                                             {call.device, frame}, {}, &call.results);
+                                             {call.device, frame}, {}, &call.results, &draw);
     if (status.ok()) {
-      if (call.op->random) drawn.emplace_back(&call, before);
+      if (call.op->random) drawn.push_back(draw);
       continue;
     }
     *failed = i;
-    while (!drawn.empty()) {
-      std::vector<ir::Value> results;
-      for (const Ref<Tensor>& result : drawn.back().first->results) results.push_back(result->value());
-      recorder_.Undraw(results, drawn.back().second);
-      drawn.pop_back();
-    }
+    for (; !drawn.empty(); drawn.pop_back()) recorder_.Undraw(drawn.back());
     for (Call& done : calls) done.results.clear();
     return status;
   }

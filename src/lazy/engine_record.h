@@ -22,7 +22,7 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status Engine::RecordLocked(Lock& lock
                                                                       std::span<Tensor* const> operands,
                                                                       ir::Attrs&& attrs, ir::Location location,
                                                                       const Where& where, ir::RegionSpan regions,
-                                                                      Tensors* made) {
+                                                                      Tensors* made, Recorder::Draw* drawn) {
   WEFT_ASSIGN_OR_RETURN(const Place place,
                         PlaceAfterCut(lock, [&] { return recorder_.PlaceOf(op, operands, location, where); }));
   const bool check = options_.mode == Mode::kDebug && place.frame == nullptr;
@@ -31,9 +31,8 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status Engine::RecordLocked(Lock& lock
     for (const Tensor* operand : operands) kept.push_back(operand != nullptr ? operand->value() : ir::Value());
   }
   const ir::Attrs said = options_.mode == Mode::kDebug ? attrs : ir::Attrs();
-  const GeneratorState before = recorder_.generator;
   ir::Builder b(location);
-  ir::Values out = recorder_.Operation(b, place.frame, op, operands, std::move(attrs), regions);
+  ir::Values out = recorder_.Operation(b, place.frame, op, operands, std::move(attrs), regions, drawn);
   if (!b.ok()) return WithPosition(b.status(), location);
   absl::Status status = Finish(lock, place, b, &op, out);
   if (status.ok() && check && op.indices != nullptr) {
@@ -42,7 +41,7 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status Engine::RecordLocked(Lock& lock
   }
   if (status.ok() && check) status = CheckNumbers(lock, op, kept, out);
   if (!status.ok()) {
-    if (op.random) recorder_.Undraw(out, before);
+    recorder_.Undraw(*drawn);
     return WithPosition(std::move(status), location);
   }
   recorder_.Publish(place, std::span<ir::Value>(out.data(), out.size()), location, made);

@@ -148,7 +148,7 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
     services_.StartsWork();
     const size_t nodes = cut.trace.nodes.size(), outputs = cut.outputs.size();
-    const absl::Status launched = launcher_.Launch(state, **program, reason, &cut);
+    const absl::Status launched = launcher_.Launch(state, **program, reason, services_.StartToken(), &cut);
     if (absl::IsResourceExhausted(launched)) {
       WEFT_ASSIGN_OR_RETURN(const bool waited, WaitForMemory(lock, state, cut));
       if (waited) continue;

@@ -25,6 +25,11 @@ ir::Value Frame::Capture(const ir::Value& value, Ref<Tensor> tensor) {
   return parameters.back();
 }
 
+const ir::Value& Frame::Stream() {
+  if (!stream_) stream_ = {ir::Node::Create(ops::kOp_parameter, {}, {}, {ir::Type::Tensor(DType::kU64, {3})}), 0};
+  return stream_;
+}
+
 std::optional<Frame*> Deeper(Frame* a, Frame* b) {
   const auto depth = [](const Frame* frame) { return frame != nullptr ? frame->depth : 0; };
   if (depth(a) < depth(b)) std::swap(a, b);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/ir/function.h"
+#include "src/lazy/generator.h"
 #include "src/lazy/mesh_state.h"
 #include "src/runtime/hash_map.h"
 
@@ -35,6 +36,10 @@ class Frame final : public RefCounted {
   int open_inside = 0;                // bodies whose parent this is
   std::vector<ir::Value> parameters;  // inputs, then captures
   Tensors captures;                   // of the parent: held, so that barriers compute them
+  GeneratorState drawn;               // how far the body has drawn from its stream; the key is 0
+
+  // The state of the body's stream at its beginning, a parameter behind all others of a function that draws.
+  const ir::Value& Stream();
 
   // The parameter that stands for a value of the parent; an empty one if there is none yet.
   ir::Value Captured(const ir::Value& value) const;
@@ -43,6 +48,7 @@ class Frame final : public RefCounted {
 
  private:
   ~Frame() override = default;
+  ir::Value stream_;
   HashMap<ir::Value, size_t> captured_;  // values as they were to places among the captures
 };
 

@@ -69,7 +69,8 @@ void Launcher::ChooseDonations(MeshState& state, const Cut& cut) {
   }
 }
 
-absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program, CutReason reason, Cut* cut) {
+absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program, CutReason reason,
+                              const CancelToken& cancel, Cut* cut) {
   const int64_t start = MonotonicNow();
   ChooseDonations(state, *cut);
   const size_t devices = state.mesh.size();
@@ -89,7 +90,7 @@ absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program
     donated_.push_back(takes_over_[i]);
   }
   absl::InlinedVector<DeviceArguments, 1> arguments;
-  for (const std::vector<Ref<Buffer>>& buffers : buffers_) arguments.push_back({buffers, words_, donated_});
+  for (const std::vector<Ref<Buffer>>& buffers : buffers_) arguments.push_back({buffers, words_, donated_, cancel});
   absl::StatusOr<std::vector<DeviceResults>> launched = program.executable->Execute(arguments);
   for (std::vector<Ref<Buffer>>& buffers : buffers_) buffers.clear();
   WEFT_RETURN_IF_ERROR(launched.status());

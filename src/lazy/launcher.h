@@ -18,8 +18,9 @@ class Launcher {
   static Ref<Event> Backlog(const MeshState& state);
 
   // The program is the traced cut's, whose outputs are pending. An error means that nothing has changed. Afterwards pasts
-  // that no gradient can ask for are gone, and the cut is empty.
-  absl::Status Launch(MeshState& state, const compiler::Program& program, CutReason reason, Cut* cut);
+  // that no gradient can ask for are gone, and the cut is empty. The launch's loops look at `cancel`.
+  absl::Status Launch(MeshState& state, const compiler::Program& program, CutReason reason, const CancelToken& cancel,
+                      Cut* cut);
 
  private:
   // Of the arguments that may be taken over by their types, those that nobody needs any more.

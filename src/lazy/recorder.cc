@@ -8,6 +8,7 @@
 #include "src/ir/text.h"
 #include "src/lazy/engine.h"
 #include "src/ops/call.h"
+#include "src/ops/random/bits.h"
 #include "src/runtime/hash_map.h"
 
 namespace weft::lazy {
@@ -278,8 +279,10 @@ absl::StatusOr<Recorder::Finished> Recorder::Finish(Frame& frame, std::span<Tens
     results.push_back(ValueIn(&frame, outputs[i]));
   }
   // On nodes of its own: a finished function goes through threads that hold no lock.
+  const bool draws = !(frame.drawn == GeneratorState{});
+  if (draws) frame.parameters.push_back(frame.Stream());
   const Ref<const ir::Function> body = ir::Function::Create(frame.name, frame.parameters, std::move(results));
-  Finished finished{ir::Intern(ir::OwnNodes(*body)), std::move(frame.captures)};
+  Finished finished{ir::Intern(ir::OwnNodes(*body)), std::move(frame.captures), draws};
   End(frame, Frame::State::kFinished);
   return finished;
 }
@@ -335,10 +338,6 @@ absl::StatusOr<Place> Recorder::PlaceOf(const ir::OpDef& op, std::span<Tensor* c
                               "; copy one of them to the other device (weft_tensor_copy_to)"));
     }
   }
-  if (frame != nullptr && op.random) {
-    return refuse(UserErrorOf(absl::StatusCode::kUnimplemented, "random operations in ", NameOf(frame),
-                              " are not there yet; draw outside, a body captures what it uses"));
-  }
   if (first == nullptr) return CheckWhere(where);
   if (closed()) return CheckOpen();
   MeshState& state = StateOf(first->sharding_);
@@ -353,7 +352,7 @@ absl::StatusOr<Place> Recorder::PlaceOf(const ir::OpDef& op, std::span<Tensor* c
 }
 
 ir::Values Recorder::Operation(ir::Builder& b, Frame* frame, const ir::OpDef& op, std::span<Tensor* const> operands,
-                               ir::Attrs&& attrs, ir::RegionSpan regions) {
+                               ir::Attrs&& attrs, ir::RegionSpan regions, Draw* draw) {
   ir::Values values;
   for (const Tensor* operand : operands) {
     if (operand != nullptr && operand->frame_.get() == frame) {
@@ -362,21 +361,46 @@ ir::Values Recorder::Operation(ir::Builder& b, Frame* frame, const ir::OpDef& op
       values.push_back(ValueIn(frame, operand));
     }
   }
+  if (!op.random && regions.empty()) return ops::CallAll(b, op, std::move(values), std::move(attrs), regions);
+  const GeneratorState before = DrawnIn(frame);
+  GeneratorState after = before;
   if (op.random) {
     const size_t at = std::min(StateOperand(op), values.size());
-    const auto words = generator.Words();
-    values.insert(values.begin() + static_cast<ptrdiff_t>(at),
-                  NewLeaf(ir::Type::Tensor(DType::kU64, {3}), MakeRef<Data>(std::span<const uint32_t>(words))));
+    values.insert(values.begin() + static_cast<ptrdiff_t>(at), StateAt(b, frame, after));
+  }
+  for (size_t i = 0; !regions.empty() && i < operands.size(); ++i) {
+    if (operands[i] != nullptr) continue;
+    values[i] = StreamAt(b, frame, after);
+    after.Advance(1);
   }
   ir::Values out = ops::CallAll(b, op, std::move(values), std::move(attrs), regions);
-  if (op.random && b.ok()) generator.Advance(RandomBlocks(out));
+  if (!b.ok()) return out;
+  if (op.random) after.Advance(RandomBlocks(out));
+  *draw = {frame, before, after};
+  DrawnIn(frame) = after;
   return out;
 }
 
-void Recorder::Undraw(std::span<const ir::Value> results, const GeneratorState& before) {
-  GeneratorState after = before;
-  after.Advance(RandomBlocks(results));
-  if (generator == after) generator = before;
+ir::Value Recorder::StateAt(ir::Builder& b, Frame* frame, const GeneratorState& at) {
+  if (frame == nullptr) {
+    const auto words = at.Words();
+    return NewLeaf(ir::Type::Tensor(DType::kU64, {3}), MakeRef<Data>(std::span<const uint32_t>(words)));
+  }
+  // Nobody draws 2^64 blocks in one body.
+  return at.counter_low == 0 ? frame->Stream() : ops::StateAt(b, frame->Stream(), ops::U64(b, at.counter_low));
+}
+
+ir::Value Recorder::StreamAt(ir::Builder& b, Frame* frame, const GeneratorState& at) {
+  if (frame != nullptr) return ops::StreamOf(b, frame->Stream(), ops::U64(b, at.counter_low));
+  // The same here and now.
+  const auto [words] = ops::Philox(at.key, at.counter_low, at.counter_high);
+  const auto join = [](uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; };
+  return StateAt(b, frame, {.key = join(words[0], words[1]), .counter_high = join(words[2], words[3])});
+}
+
+void Recorder::Undraw(const Draw& draw) {
+  GeneratorState& now = DrawnIn(draw.frame);
+  if (now == draw.after) now = draw.before;
 }
 
 absl::StatusOr<Place> Recorder::PlaceOfGradient(const Tensor* loss, std::span<Tensor* const> wrt, const Tensor* seed) {

@@ -104,6 +104,7 @@ class Recorder {
   struct Finished {
     Ref<const ir::Function> function;  // parameters: the inputs, then one per capture
     Tensors captures;                  // of the frame around the body: what a call goes with
+    bool draws = false;                // the last parameter is a stream, behind the captures
   };
   absl::StatusOr<Finished> Finish(Frame& frame, std::span<Tensor* const> outputs);
   void Abandon(Frame& frame);
@@ -113,10 +114,15 @@ class Recorder {
   // `where`'s, around which the others must be.
   absl::StatusOr<Place> PlaceOf(const ir::OpDef& op, std::span<Tensor* const> operands, ir::Location location,
                                 const Where& where);
+  // What an operation has drawn from the random state, or in a body from the stream of that body.
+  struct Draw {
+    Frame* frame = nullptr;
+    GeneratorState before, after;
+  };
   // The results, which no tensor shows yet; the builder has the error. Draws from the random state if need be: take it back
-  // with Undraw if the call fails after all.
+  // with Undraw if the call fails after all. Where functions are carried, an operand that is null is one's stream.
   ir::Values Operation(ir::Builder& b, Frame* frame, const ir::OpDef& op, std::span<Tensor* const> operands,
-                       ir::Attrs&& attrs, ir::RegionSpan regions);
+                       ir::Attrs&& attrs, ir::RegionSpan regions, Draw* draw);
   absl::StatusOr<Place> PlaceOfGradient(const Tensor* loss, std::span<Tensor* const> wrt, const Tensor* seed);
   absl::StatusOr<std::vector<ir::Value>> Gradient(ir::Builder& b, Frame* frame, Tensor& loss,
                                                   std::span<Tensor* const> wrt, Tensor* seed, ir::Location location);
@@ -130,7 +136,7 @@ class Recorder {
   absl::StatusOr<std::vector<ir::Value>> OpGradient(ir::Builder& b, Frame* frame, const OpGradientCall& call,
                                                     ir::Attrs&& attrs);
   // So that a call that failed draws the same numbers when it is repeated, unless somebody else has drawn since.
-  void Undraw(std::span<const ir::Value> results, const GeneratorState& before);
+  void Undraw(const Draw& draw);
   // What stands for an operation in the policy's signatures where many are recorded at once.
   static constexpr char kGradientTag = 0, kUpdateTag = 0;
   // What was recorded counts, where it stays pending for the policy too; `what` is an OpDef or a tag.
@@ -168,6 +174,10 @@ class Recorder {
  private:
   // What the thread rule says.
   void Held() const ABSL_ASSERT_EXCLUSIVE_LOCK(mutex_) {}
+  GeneratorState& DrawnIn(Frame* frame) { return frame != nullptr ? frame->drawn : generator; }
+  // The state of a random operation, and the state of a stream for a function's call, at this place of the frame's stream.
+  static ir::Value StateAt(ir::Builder& b, Frame* frame, const GeneratorState& at);
+  static ir::Value StreamAt(ir::Builder& b, Frame* frame, const GeneratorState& at);
   // What a tensor shows, as the frame knows it; null: nothing.
   ir::Value ValueIn(Frame* frame, const Tensor* tensor);
   void Bury() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -68,7 +68,10 @@ absl::Status Services::WaitFor(const Event& event, int64_t timeout_ns, const std
     }
   }
   RunReleases();
-  return event.status();
+  const absl::Status status = event.status();
+  // Who waited for a loop that was cancelled has noticed.
+  if (absl::IsCancelled(status)) cancels_noticed_.store(cancels(), std::memory_order_relaxed);
+  return status;
 }
 
 bool Services::MayRelease() { return !Locked() && !OnLibraryThread(); }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/lazy/options.h"
+#include "src/runtime/cancel.h"
 #include "src/runtime/event.h"
 #include "src/runtime/fork.h"
 #include "src/runtime/metrics.h"
@@ -44,9 +45,12 @@ class Services {
   std::vector<std::string> LastWarnings() const;
 
   // --- Giving up -----------------------------------------------------------------------------------------------------
-  // Asks waits to give up. One atomic step: signal handlers may. What runs goes on: no step is ever half done.
-  void Cancel() { cancels_.fetch_add(1, std::memory_order_relaxed); }
-  uint32_t cancels() const { return cancels_.load(std::memory_order_relaxed); }
+  // Asks waits to give up, and loops of unknown length that run. One atomic step: signal handlers may. Whatever else runs goes
+  // on: no step is ever half done.
+  void Cancel() { cancels_->fetch_add(1, std::memory_order_relaxed); }
+  uint32_t cancels() const { return cancels_->load(std::memory_order_relaxed); }
+  // For work that is being launched: whether a request has come since.
+  CancelToken StartToken() const { return CancelToken(cancels_); }
   // CANCELLED if a request came since `before` (an earlier cancels()) or nobody has noticed it yet, which now has happened.
   absl::Status CheckCancelled(uint32_t before);
   // Work that somebody may wait for is about to start in this process.
@@ -100,7 +104,8 @@ class Services {
   std::vector<std::pair<LogLevel, std::string>> log_queue_ ABSL_GUARDED_BY(log_mutex_);
   std::atomic<bool> log_waiting_{false};
 
-  std::atomic<uint32_t> cancels_{0}, cancels_noticed_{0};
+  const std::shared_ptr<std::atomic<uint32_t>> cancels_ = std::make_shared<std::atomic<uint32_t>>(0);
+  std::atomic<uint32_t> cancels_noticed_{0};
   ForkGuard fork_;
   std::shared_ptr<Releases> releases_ = std::make_shared<Releases>();
 };

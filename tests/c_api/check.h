@@ -98,6 +98,27 @@ static UNUSED weft_context* new_context(void) {
   return ctx;
 }
 
+/* The same on a platform and in a mode, with one thread. */
+static UNUSED weft_context* context_on(const char* platform, weft_mode mode) {
+  weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN},
+                             {"threads", WEFT_STRLEN, "1", WEFT_STRLEN},
+                             {"platform", WEFT_STRLEN, NULL, WEFT_STRLEN}};
+  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+  weft_context* ctx = NULL;
+  settings[2].value = platform;
+  options.settings = settings;
+  options.setting_count = 3;
+  options.mode = mode;
+  MUST(weft_context_create(&options, &ctx));
+  return ctx;
+}
+
+static UNUSED weft_tensor* scalar(weft_context* ctx, double value) {
+  weft_tensor* out = NULL;
+  MUST(weft_tensor_from_f64(ctx, WEFT_F32, value, &out));
+  return out;
+}
+
 static UNUSED weft_tensor* f32(weft_context* ctx, const int64_t* dims, size_t rank, const float* data) {
   weft_tensor* out = NULL;
   size_t i, count = 1;

@@ -12,23 +12,6 @@ static void near_at(double have, double want, double tolerance, int line) {
 }
 #define CHECK_NEAR(have, want, tolerance) near_at((have), (want), (tolerance), __LINE__)
 
-static weft_context* platform(const char* name, weft_mode mode) {
-  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN},
-                                   {"threads", WEFT_STRLEN, "1", WEFT_STRLEN},
-                                   {"platform", WEFT_STRLEN, name, WEFT_STRLEN}};
-  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-  weft_context* ctx = NULL;
-  options.settings = settings;
-  options.setting_count = 3;
-  options.mode = mode;
-  MUST(weft_context_create(&options, &ctx));
-  return ctx;
-}
-static weft_tensor* number(weft_context* ctx, double value) {
-  weft_tensor* out = NULL;
-  OK(weft_tensor_from_f64(ctx, WEFT_F32, value, &out));
-  return out;
-}
 static weft_tensor* count_of(weft_context* ctx, int64_t value) {
   weft_tensor* out = NULL;
   OK(weft_tensor_from_i64(ctx, WEFT_I32, value, &out));
@@ -73,8 +56,8 @@ static weft_error* trace_affine(void* data, weft_context* body, weft_tensor* con
 }
 
 static void calls_and_captures(weft_context* ctx) {
-  affine a = {number(ctx, 3), 0.5};
-  weft_tensor *y = NULL, *x = number(ctx, 2), *scale = NULL, *other = number(ctx, 10), *with[2];
+  affine a = {scalar(ctx, 3), 0.5};
+  weft_tensor *y = NULL, *x = scalar(ctx, 2), *scale = NULL, *other = scalar(ctx, 10), *with[2];
   weft_function *f = NULL, *nothing = NULL;
   weft_tensor_info info;
   weft_context* body = NULL;
@@ -137,8 +120,8 @@ static void calls_and_captures(weft_context* ctx) {
 
 /* What no body can do, by name; a body that is let go of is abandoned. */
 static void refusals(weft_context* ctx) {
-  weft_context *body = NULL, *inner = NULL, *other = platform("reference", WEFT_MODE_DEFAULT);
-  weft_tensor *p = NULL, *q = NULL, *outside = number(ctx, 1), *foreign = number(other, 1);
+  weft_context *body = NULL, *inner = NULL, *other = context_on("reference", WEFT_MODE_DEFAULT);
+  weft_tensor *p = NULL, *q = NULL, *outside = scalar(ctx, 1), *foreign = scalar(other, 1);
   weft_function *f = NULL, *g = NULL;
   float value = 0;
   size_t n = 0;
@@ -210,8 +193,8 @@ static weft_function* trace(weft_context* ctx, const char* name, const weft_tens
 }
 
 static void loops_and_branches(weft_context* ctx) {
-  affine a = {number(ctx, 3), 1};
-  weft_tensor *x = number(ctx, 1), *y = NULL, *pred = NULL, *index = count_of(ctx, 1), *gradient[2];
+  affine a = {scalar(ctx, 3), 1};
+  weft_tensor *x = scalar(ctx, 1), *y = NULL, *pred = NULL, *index = count_of(ctx, 1), *gradient[2];
   weft_function* const goes_on = trace(ctx, "below", &kScalar, 1, trace_below_hundred, NULL);
   weft_function* const step = trace(ctx, "step", &kScalar, 1, trace_affine, &a);
   weft_function* const branches[] = {goes_on, step};
@@ -306,7 +289,7 @@ static void scans(weft_context* ctx, int reverse, int64_t unroll) {
   const float data[kSteps] = {0.5f, -0.25f, 0.125f, 1, -0.75f};
   double x[kSteps];
   const double h0 = 0.25, w0 = 0.75, step = 1e-4;
-  weft_tensor *h = number(ctx, h0), *w = number(ctx, w0), *xs = row(ctx, data, kSteps), *loss = NULL, *grads[3], *second[2];
+  weft_tensor *h = scalar(ctx, h0), *w = scalar(ctx, w0), *xs = row(ctx, data, kSteps), *loss = NULL, *grads[3], *second[2];
   weft_scan_options options = WEFT_SCAN_OPTIONS_INIT;
   weft_function* f = NULL;
   float dx[kSteps];
@@ -371,7 +354,7 @@ static double horner(double y, double x, int n) {
 }
 
 static void counted_loops(weft_context* ctx) {
-  weft_tensor *x = number(ctx, 1.5), *y = number(ctx, 2), *n = NULL, *out = NULL, *grads[2];
+  weft_tensor *x = scalar(ctx, 1.5), *y = scalar(ctx, 2), *n = NULL, *out = NULL, *grads[2];
   weft_tensor* wrt[2];
   weft_for_options options = WEFT_FOR_OPTIONS_INIT;
   weft_function* f = NULL;
@@ -400,7 +383,7 @@ static void counted_loops(weft_context* ctx) {
 
 static void bad_scans(weft_context* ctx) {
   const float data[3] = {1, 2, 3};
-  weft_tensor *w = number(ctx, 1), *xs = row(ctx, data, 3), *out[2];
+  weft_tensor *w = scalar(ctx, 1), *xs = row(ctx, data, 3), *out[2];
   weft_function* const f = trace(ctx, "cell", (const weft_tensor_info[]){kScalar, kScalar}, 2, trace_recurrence, w);
   weft_function* const rows = trace(ctx, "rows", (const weft_tensor_info[]){kScalar, kThree}, 2, trace_recurrence, w);
   weft_scan_options options = WEFT_SCAN_OPTIONS_INIT;
@@ -421,7 +404,7 @@ int main(void) {
   static const char* const kPlatforms[] = {"reference", "cpu"};
   for (int i = 0; i < 2; ++i) {
     for (weft_mode mode = WEFT_MODE_LAZY; mode <= WEFT_MODE_DEBUG; ++mode) {
-      weft_context* const ctx = platform(kPlatforms[i], mode);
+      weft_context* const ctx = context_on(kPlatforms[i], mode);
       calls_and_captures(ctx);
       refusals(ctx);
       failing_callbacks(ctx);

@@ -73,13 +73,13 @@ TEST(Launcher, BindsAListOfArgumentsAndOneOfResultsForEachDeviceOfAMesh) {
   Metrics metrics;
   Launcher launcher(metrics);
   echo.lost = 1;
-  EXPECT_THAT(std::string(launcher.Launch(state, program, CutReason::kEval, &cut).message()),
+  EXPECT_THAT(std::string(launcher.Launch(state, program, CutReason::kEval, {}, &cut).message()),
               HasSubstr("a launch on 2 devices gave 1 lists of results"));
   EXPECT_EQ(DataOf(y), nullptr);
   echo.lost = 0;
   got.clear();
   echo.done.clear();
-  ASSERT_TRUE(launcher.Launch(state, program, CutReason::kEval, &cut).ok());
+  ASSERT_TRUE(launcher.Launch(state, program, CutReason::kEval, {}, &cut).ok());
   EXPECT_THAT(got, ElementsAre(ElementsAre(shards[0]), ElementsAre(shards[1])));
   EXPECT_THAT(echo.words, ElementsAre(7));
   const Data* data = DataOf(y);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/backends/cpu/kernels/scratch.h"
+#include "src/backends/cpu/launch/trips.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/float_environment.h"
 #include "src/runtime/status.h"
@@ -116,6 +117,7 @@ class CpuExecutable final : public Executable {
     launch->arguments.assign(arguments.buffers.begin(), arguments.buffers.end());
     launch->words.assign(arguments.words.begin(), arguments.words.end());
     launch->tables.words = launch->words.data();
+    launch->tables.cancel = arguments.cancel;
     launch->done = MakeRef<Event>();
     launch->written = written_;
     DeviceResults results;
@@ -239,6 +241,7 @@ class ListRunner {
     const bool counted = control.trips >= 0;
     for (int64_t trip = 0; !counted || trip < control.trips; ++trip) {
       if (!counted) {
+        if (control.trips == kNobodyKnows && tables_.cancel.cancelled()) return LoopCancelled();
         WEFT_RETURN_IF_ERROR(Run(control.lists[0]));
         if (*Locate(entry.buffers[0]) == 0) break;
       }

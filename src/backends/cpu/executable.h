@@ -80,6 +80,7 @@ struct LaunchTables {
   const char* constants = nullptr;
   ScratchSet* scratch = nullptr;  // null: every thread's own
   int64_t* written = nullptr;     // if there: bytes that kernels wrote are added
+  CancelToken cancel;
 };
 absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool);
 

@@ -2,8 +2,10 @@
 #include "src/backends/reference/interpreter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/ops/call.h"
+#include "src/ops/control/counted.h"
 #include "src/runtime/hash_map.h"
 
 namespace weft::reference {
@@ -11,6 +13,14 @@ namespace {
 
 using ir::Node;
 using ir::Value;
+
+thread_local const CancelToken* g_cancel = nullptr;
+
+absl::StatusOr<std::vector<HostTensor>> RunUnlessCancelled(const ir::Function& region,
+                                                           std::span<const HostTensor> arguments) {
+  if (g_cancel != nullptr && g_cancel->cancelled()) return LoopCancelled();
+  return Interpret(region, arguments);
+}
 
 ir::Value NewParameter(const ir::Type& type) { return {Node::Create(ops::kOp_parameter, {}, {}, {type}), 0}; }
 
@@ -42,6 +52,9 @@ absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op, std::sp
 
 }  // namespace
 
+CancelScope::CancelScope(const CancelToken& token) : before_(std::exchange(g_cancel, &token)) {}
+CancelScope::~CancelScope() { g_cancel = before_; }
+
 absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op, std::span<const HostTensor* const> operands,
                                                       const ir::Attrs& attrs, std::span<const ir::Type> types,
                                                       ir::RegionSpan regions) {
@@ -53,7 +66,9 @@ absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op, std::
   for (const ir::Type& type : types) results.emplace_back(type.dtype, type.dims);
   std::vector<const HostTensor*> all(operands.begin(), operands.end());
   all.resize(std::max(all.size(), op.operands.size()), nullptr);
-  WEFT_RETURN_IF_ERROR(op.reference(ir::ReferenceCall{op, all, attrs, results, regions, &Interpret}));
+  const bool endless = &op == &ops::kOp_while && !ops::EndsByItself(*regions[0], *regions[1]);
+  const ir::RunRegionFn run = endless ? &RunUnlessCancelled : &Interpret;
+  WEFT_RETURN_IF_ERROR(op.reference(ir::ReferenceCall{op, all, attrs, results, regions, run}));
   return results;
 }
 

@@ -7,6 +7,7 @@
 
 #include "src/ir/function.h"
 #include "src/ir/op_def.h"
+#include "src/runtime/cancel.h"
 #include "src/runtime/status.h"
 
 namespace weft::reference {
@@ -14,6 +15,18 @@ namespace weft::reference {
 // Thread rule: no state; any thread. Iterative over nodes, so a chain of a million needs no stack; values die
 // with their last user. Arguments are in the order of the function's parameters.
 absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function, std::span<const HostTensor> arguments);
+
+// While one stands, loops that are not known to end do so on this thread before their next run once it is cancelled: then that
+// is the outcome.
+class CancelScope {
+ public:
+  explicit CancelScope(const CancelToken& token);
+  ~CancelScope();
+  CancelScope(const CancelScope&) = delete;
+
+ private:
+  const CancelToken* const before_;
+};
 
 // One call of an operation on the functions it carries, composites by their own reference or else their expansion. `results` are the
 // types that inference gave.

@@ -25,8 +25,8 @@ class HostBuffer final : public Buffer {
  public:
   // `release` may be empty; otherwise the memory is somebody else's until it runs.
   HostBuffer(Device* device, DType dtype, Dims dims, void* data, std::function<void()> release,
-             std::shared_ptr<Usage> usage)
-      : Buffer(device, dtype, std::move(dims), Event::Done()),
+             std::shared_ptr<Usage> usage, absl::Status outcome = absl::OkStatus())
+      : Buffer(device, dtype, std::move(dims), Event::Done(std::move(outcome))),
         data_(data),
         release_(std::move(release)),
         usage_(std::move(usage)) {
@@ -55,14 +55,14 @@ class HostBuffer final : public Buffer {
 };
 
 absl::StatusOr<Ref<Buffer>> NewBuffer(Device* device, DType dtype, Dims dims, std::span<const std::byte> bytes,
-                                      const std::shared_ptr<Usage>& usage) {
+                                      const std::shared_ptr<Usage>& usage, absl::Status outcome = absl::OkStatus()) {
   void* data = AllocateLarge(bytes.size());
   if (data == nullptr) {
     return NoLargeMemory(
         absl::StrCat(NameOf(dtype), DimsToString(dims), " of ", bytes.size(), " bytes on the platform 'reference'"));
   }
   if (!bytes.empty()) std::memcpy(data, bytes.data(), bytes.size());
-  return Ref<Buffer>(new HostBuffer(device, dtype, std::move(dims), data, nullptr, usage));
+  return Ref<Buffer>(new HostBuffer(device, dtype, std::move(dims), data, nullptr, usage, std::move(outcome)));
 }
 
 // What the interpreter holds at most: its copies of the arguments, and every value whole until its last user has run.
@@ -104,19 +104,30 @@ class ReferenceExecutable final : public Executable {
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
     if (devices.size() != 1) return InternalError("the reference backend has one device, ", devices.size(), " given");
     std::vector<HostTensor> values;
+    absl::Status outcome;
     const WholeFloatScope floats;
     try {
       WEFT_ASSIGN_OR_RETURN(std::vector<HostTensor> arguments, Arguments(devices[0]));
-      WEFT_ASSIGN_OR_RETURN(values, reference::Interpret(*main_, arguments));
+      const reference::CancelScope cancel(devices[0].cancel);
+      absl::StatusOr<std::vector<HostTensor>> computed = reference::Interpret(*main_, arguments);
+      if (computed.ok()) {
+        values = *std::move(computed);
+      } else if (outcome = computed.status(); absl::IsCancelled(outcome)) {
+        // A launch that began: its results have no values, and nobody starts it again.
+        for (const ir::Value& result : main_->results()) values.emplace_back(result.dtype(), result.dims());
+      } else {
+        return outcome;
+      }
     } catch (const std::bad_alloc&) {
       return NoLargeMemory("a launch on the platform 'reference', which keeps every intermediate value whole");
     }
     std::vector<DeviceResults> results(1);
     for (const HostTensor& value : values) {
-      WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, NewBuffer(device_, value.dtype(), value.dims(), value.bytes(), usage_));
+      WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer,
+                            NewBuffer(device_, value.dtype(), value.dims(), value.bytes(), usage_, outcome));
       results[0].buffers.push_back(std::move(buffer));
     }
-    results[0].done = Event::Done();
+    results[0].done = Event::Done(std::move(outcome));
     return results;
   }
 

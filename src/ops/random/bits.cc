@@ -33,6 +33,43 @@ ir::Value RandomUnit(ir::Builder& b, const ir::Value& state, const Dims& dims, D
   return Mul(b, Convert(b, x, dtype), std::ldexp(1.0, -kept));
 }
 
+ir::Value U64(ir::Builder& b, uint64_t value) {
+  HostTensor literal(DType::kU64, {});
+  literal.SetInt(0, static_cast<int64_t>(value));
+  return Constant(b, std::move(literal));
+}
+
+ir::Value Element(ir::Builder& b, const ir::Value& state, int64_t i) {
+  return Reshape(b, Slice(b, state, {i}, {i + 1}, {1}), {});
+}
+
+std::pair<ir::Value, ir::Value> Advance(ir::Builder& b, const ir::Value& low, const ir::Value& high,
+                                        const ir::Value& by) {
+  ir::Value sum = Add(b, low, by);
+  ir::Value carry = Convert(b, Compare(b, Direction::kLt, sum, by), DType::kU64);
+  return {sum, Add(b, high, carry)};
+}
+
+namespace {
+
+ir::Value State(ir::Builder& b, const ir::Value& key, const ir::Value& low, const ir::Value& high) {
+  const auto one = [&](const ir::Value& word) { return Reshape(b, word, {1}); };
+  return Call(b, kOp_concatenate, {one(key), one(low), one(high)}, {int64_t{0}});
+}
+
+}  // namespace
+
+ir::Value StateAt(ir::Builder& b, const ir::Value& state, const ir::Value& blocks) {
+  const auto [low, high] = Advance(b, Element(b, state, 1), Element(b, state, 2), blocks);
+  return State(b, Element(b, state, 0), low, high);
+}
+
+ir::Value StreamOf(ir::Builder& b, const ir::Value& state, const ir::Value& number) {
+  const ir::Value block = RandomBits(b, StateAt(b, state, number), {2}, DType::kU64);
+  if (!block) return {};
+  return State(b, Element(b, block, 0), U64(b, 0), Element(b, block, 1));
+}
+
 PhiloxBlock Philox(uint64_t key, uint64_t counter_low, uint64_t counter_high) {
   auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   PhiloxBlock c = {{static_cast<uint32_t>(counter_low), static_cast<uint32_t>(counter_low >> 32),

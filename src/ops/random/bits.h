@@ -2,6 +2,8 @@
 // rng_bit_generator PHILOX lays it out; one counter value gives four u32.
 #pragma once
 
+#include <utility>
+
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -20,6 +22,19 @@ absl::Status InferDistribution(const ir::InferCall& call, size_t shape, size_t d
 ir::Value RandomBits(ir::Builder& b, const ir::Value& state, const Dims& dims, DType dtype);
 // Uniform in [0, 1) with as many bits as the type's significand holds: 24, 53, 8, 11.
 ir::Value RandomUnit(ir::Builder& b, const ir::Value& state, const Dims& dims, DType dtype);
+
+// Words of states: a u64 scalar, element i of a state, a 128-bit counter and a u64 more (low, high).
+ir::Value U64(ir::Builder& b, uint64_t value);
+ir::Value Element(ir::Builder& b, const ir::Value& state, int64_t i);
+std::pair<ir::Value, ir::Value> Advance(ir::Builder& b, const ir::Value& low, const ir::Value& high,
+                                        const ir::Value& by);
+
+// The state so many blocks on: `blocks` is a u64 scalar.
+ir::Value StateAt(ir::Builder& b, const ir::Value& state, const ir::Value& blocks);
+// A stream of its own for every number, a u64 scalar: the block that the state gives so many blocks on is the new key (its first
+// 64 bits) and the upper half of the new counter (its last), whose lower half begins at 0. A block is one of 2^128 and different
+// for every number, so no two streams of a state are the same.
+ir::Value StreamOf(ir::Builder& b, const ir::Value& state, const ir::Value& number);
 
 // The ten rounds of Philox-4x32 on one counter, for references.
 struct PhiloxBlock {

@@ -45,11 +45,6 @@ bool IsWide(DType dtype) { return BitsOf(dtype) == 64; }
 // Blocks of four u32 that `count` elements take.
 int64_t BlocksOf(int64_t count, DType dtype) { return IsWide(dtype) ? (count + 1) / 2 : (count + 3) / 4; }
 
-Value U64(Builder& b, uint64_t value) {
-  HostTensor literal(DType::kU64, {});
-  literal.SetInt(0, static_cast<int64_t>(value));
-  return Constant(b, std::move(literal));
-}
 Value U32(Builder& b, uint32_t value) {
   HostTensor literal(DType::kU32, {});
   literal.SetInt(0, value);
@@ -64,13 +59,6 @@ Value Xor(Builder& b, const Value& x, const Value& y) { return Call(b, kOp_bitwi
 Value Join(Builder& b, const Value& low, const Value& high) {
   const Value wide = Convert(b, high, DType::kU64);
   return Call(b, kOp_bitwise_or, {Call(b, kOp_shift_left, {wide, U64(b, 32)}), Convert(b, low, DType::kU64)});
-}
-Value Element(Builder& b, const Value& state, int64_t i) { return Reshape(b, Slice(b, state, {i}, {i + 1}, {1}), {}); }
-// 128-bit counter + u64.
-std::pair<Value, Value> Advance(Builder& b, const Value& low, const Value& high, const Value& by) {
-  Value sum = Add(b, low, by);
-  Value carry = Convert(b, Compare(b, Direction::kLt, sum, by), DType::kU64);
-  return {sum, Add(b, high, carry)};
 }
 
 // Every element computes its own block and takes its word of it: four times the arithmetic of computing each

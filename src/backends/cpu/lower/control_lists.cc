@@ -1,6 +1,7 @@
 // Lists within lists: repeats and branches as entries whose lists are lowered on their own.
 #include <utility>
 
+#include "src/backends/cpu/launch/trips.h"
 #include "src/backends/cpu/lower/lowering.h"
 #include "src/runtime/status.h"
 
@@ -49,7 +50,8 @@ absl::Status Lowering::Repeat(int64_t trips, std::span<const Carry> carries, Fil
   return absl::OkStatus();
 }
 
-absl::Status Lowering::RepeatWhile(StorageId flag, std::span<const Carry> carries, Fill condition, Fill body) {
+absl::Status Lowering::RepeatWhile(StorageId flag, std::span<const Carry> carries, Fill condition, Fill body,
+                                   bool ends) {
   Draft draft;
   draft.entry.type = Entry::Type::kRepeat;
   WEFT_ASSIGN_OR_RETURN(const int asks, NewList(condition));
@@ -57,7 +59,7 @@ absl::Status Lowering::RepeatWhile(StorageId flag, std::span<const Carry> carrie
   draft.lists = {asks, runs};
   draft.storages = {flag};
   endless_ = true;
-  AddControl(std::move(draft), -1, carries);
+  AddControl(std::move(draft), ends ? kEndsByItself : kNobodyKnows, carries);
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
 // Operations that carry functions which run by themselves: while and case.
 #include "src/backends/cpu/lower/lowering.h"
+#include "src/ops/control/counted.h"
 #include "src/ops/registry.h"
 
 namespace weft::cpu {
@@ -49,7 +50,8 @@ absl::Status LowerWhile(Lowering& lowering, const Node& node) {
                               lowering.Body(body, arguments(captures.subspan(asks))));
         for (size_t c = 0; c < carries.size(); ++c) carries[c].next = next[carry_of[c]];
         return absl::OkStatus();
-      }));
+      },
+      ops::EndsByItself(condition, body)));
   for (uint32_t i = 0; i < carried; ++i) lowering.Alias({Ref<const Node>::Share(&node), i}, now[i]);
   return absl::OkStatus();
 }

@@ -78,8 +78,9 @@ class Lowering {
   using Fill = absl::FunctionRef<absl::Status()>;
   Carry Carried(int64_t bytes);  // two that change places after each run
   absl::Status Repeat(int64_t trips, std::span<const Carry> carries, Fill body);
-  // As long as `condition` leaves a byte other than 0 in `flag`.
-  absl::Status RepeatWhile(StorageId flag, std::span<const Carry> carries, Fill condition, Fill body);
+  // As long as `condition` leaves a byte other than 0 in `flag`; cancelled between two runs unless it is known to end.
+  absl::Status RepeatWhile(StorageId flag, std::span<const Carry> carries, Fill condition, Fill body,
+                           bool ends = false);
   // Runs the case that the i32 in `index` counts, the last if there is none such.
   absl::Status Branch(StorageId index, int cases, absl::FunctionRef<absl::Status(int)> fill);
   // The value with its dimensions in another order, densely: a copy, or the value's own storage where nothing moves.

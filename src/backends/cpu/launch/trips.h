@@ -1,0 +1,11 @@
+// What a repeat with a condition has for the number of its trips.
+#pragma once
+
+#include <cstdint>
+
+namespace weft::cpu {
+
+inline constexpr int64_t kNobodyKnows = -1;  // looks before each run whether the launch has been cancelled
+inline constexpr int64_t kEndsByItself = -2;
+
+}  // namespace weft::cpu
