@@ -6,10 +6,19 @@
 
 namespace weft::ir {
 
-const AttrValue& Attrs::at(size_t i) const {
-  static const AttrValue* const absent = new AttrValue();
-  return i < values_.size() ? values_[i] : *absent;
-}
+namespace {
+
+// Neither made nor torn down while the program runs.
+union Absent {
+  constexpr Absent() : value() {}
+  constexpr ~Absent() {}
+  AttrValue value;
+};
+constinit const Absent kAbsent;
+
+}  // namespace
+
+const AttrValue& Attrs::at(size_t i) const { return i < values_.size() ? values_[i] : kAbsent.value; }
 
 void Attrs::set(size_t i, AttrValue value) {
   if (i >= values_.size()) values_.resize(i + 1);
