@@ -96,7 +96,7 @@ TEST(Bodies, WindowsOverMoreThanMemoryHoldsAreRefused) {
   ir::Module module;
   module.functions.push_back(main);
   EXPECT_THAT(std::string(LowerModule(module, *TargetFor(Isa::kPortable)).status().message()),
-              HasSubstr("padding and dilation make [1099511627776,1099511627776,1099511627776] of [2,2,2], more elements than memory could hold"));
+              HasSubstr("padding and dilation make [1099511627776, 1099511627776, 1099511627776] of [2, 2, 2], more elements than memory could hold"));
 }
 
 TEST(Bodies, WhatIsPlainIsRecordedAsThePlainOperation) {
