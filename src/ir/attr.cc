@@ -4,21 +4,17 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/runtime/lasting.h"
+
 namespace weft::ir {
 
 namespace {
 
-// Neither made nor torn down while the program runs.
-union Absent {
-  constexpr Absent() : value() {}
-  constexpr ~Absent() {}
-  AttrValue value;
-};
-constinit const Absent kAbsent;
+constinit Lasting<AttrValue> g_absent;
 
 }  // namespace
 
-const AttrValue& Attrs::at(size_t i) const { return i < values_.size() ? values_[i] : kAbsent.value; }
+const AttrValue& Attrs::at(size_t i) const { return i < values_.size() ? values_[i] : g_absent.Get(); }
 
 void Attrs::set(size_t i, AttrValue value) {
   if (i >= values_.size()) values_.resize(i + 1);
