@@ -17,8 +17,9 @@
 namespace weft {
 
 enum class CacheEntryKind : uint8_t {
-  kObject = 0,  // machine code and constants of our own backend; at most 256 MiB
-  kPjrt = 1,    // an executable that a plugin serialised; at most 2 GiB
+  kObject = 0,    // machine code and constants of our own backend; at most 256 MiB
+  kPjrt = 1,      // an executable that a plugin serialised; at most 2 GiB
+  kFunction = 2,  // no entry but a file of its own (function_file.h): the text is the canonical form; at most 2 GiB
 };
 
 struct CacheEntry {

@@ -20,5 +20,6 @@ inline constexpr uint64_t kMaxUserPairs = 4096;       // user metadata in the he
 inline constexpr uint64_t kMaxCacheMetaBytes = 64 << 10;
 inline constexpr uint64_t kMaxCacheObjectBytes = 256 << 20;
 inline constexpr uint64_t kMaxCachePjrtBytes = uint64_t{2} << 30;
+inline constexpr uint64_t kMaxFunctionBytes = uint64_t{2} << 30;
 
 }  // namespace weft

@@ -128,6 +128,42 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_captures(weft_function* functio
 WEFT_API WEFT_MUST_USE weft_error* weft_function_text(weft_function* function, weft_text_format format,
     weft_blob** out) WEFT_NOEXCEPT;
 
+/* The function @main of a StableHLO module, in the generic or the pretty form, as jax.jit(f).lower(…).as_text() gives
+ * it; other functions of the module are what it calls. It has no captures. Errors say line and column; UNIMPLEMENTED
+ * names every operation and element type of the text that Weft lacks, all at once.
+ *   text: length bytes
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_from_stablehlo(weft_context* ctx, const char* text, size_t length,
+    weft_function** out) WEFT_NOEXCEPT;
+
+/* 32 hexadecimal digits that functions have in common if they compute the same by the same operations, whatever they
+ * are called and wherever they were recorded; of one release of the library.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_key(weft_function* function, weft_blob** out) WEFT_NOEXCEPT;
+
+/* Writes the function with its literals into a file, which appears whole or not at all. Captures become its last
+ * inputs: their values belong into a checkpoint. This release and later ones of the same major version read it.
+ *   path: path_length bytes
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, INTERNAL. Threads:
+ * any. May block. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_save(weft_function* function, const char* path,
+    size_t path_length) WEFT_NOEXCEPT;
+
+/* The function that weft_function_save wrote. Every byte is checked, and the program itself by the rules of its
+ * operations.
+ *   path: path_length bytes
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, DATA_LOSS, UNIMPLEMENTED, RESOURCE_EXHAUSTED,
+ * FAILED_PRECONDITION. Threads: any. May block. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_load(weft_context* ctx, const char* path, size_t path_length,
+    weft_function** out) WEFT_NOEXCEPT;
+
 /* Adds a reference; NULL is ignored.
  *   function: may be NULL
  * Threads: any. Since 1.1.

@@ -110,13 +110,6 @@ struct Save {
   }
 };
 
-absl::StatusOr<std::string> Path(const char* path, size_t length) {
-  WEFT_NOT_NULL(path);
-  WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(path, length, "path"));
-  if (text.empty() || text.find('\0') != std::string_view::npos) return UserError("path is empty or has a NUL inside");
-  return std::string(text);
-}
-
 absl::StatusOr<Ref<ReaderObject>> OpenReader(Context& context, const char* path, size_t length) {
   WEFT_ASSIGN_OR_RETURN(std::string file, Path(path, length));
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointReader> reader, CheckpointReader::Open(file));

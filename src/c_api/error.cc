@@ -126,6 +126,13 @@ absl::StatusOr<std::string_view> Text(const char* data, size_t length, std::stri
   return text;
 }
 
+absl::StatusOr<std::string> Path(const char* path, size_t length) {
+  WEFT_NOT_NULL(path);
+  WEFT_ASSIGN_OR_RETURN(std::string_view text, Text(path, length, "path"));
+  if (text.empty() || text.find('\0') != std::string_view::npos) return UserError("path is empty or has a NUL inside");
+  return std::string(text);
+}
+
 absl::Status MakeBlob(std::string bytes, weft_blob** out) {
   WEFT_ASSIGN_OR_RETURN(weft_blob * made, Make<weft_blob>(MakeRef<Blob>(std::move(bytes))));
   *out = made;

@@ -9,6 +9,7 @@
 #include "src/ir/text.h"
 #include "src/ops/control/captures.h"
 #include "src/ops/registry.h"
+#include "src/stablehlo/read.h"
 #include "weft.h"
 
 namespace weft::c_api {
@@ -30,6 +31,14 @@ absl::Status GiveOut(lazy::Tensors results, weft_tensor** outputs, size_t capaci
   WEFT_RETURN_IF_ERROR(MakeTensors({results.data(), results.size()}, &made));
   std::ranges::copy(made, outputs);
   *out_count = made.size();
+  return absl::OkStatus();
+}
+
+absl::Status GiveOut(const Context& context, Ref<const ir::Function> function, weft_function** out) {
+  std::string name = function->name();  // an equal function may have another
+  WEFT_ASSIGN_OR_RETURN(*out, Make<weft_function>(MakeRef<FunctionObject>(
+                                  Ref<lazy::Engine>::Share(&context.engine()), std::move(name),
+                                  lazy::Recorder::Finished{ir::Intern(std::move(function)), {}})));
   return absl::OkStatus();
 }
 
@@ -256,6 +265,18 @@ weft_error* weft_function_call(weft_context* ctx, weft_function* function, weft_
     WEFT_RETURN_IF_ERROR(context->engine().Record(ops::kOp_call, arguments, {}, CurrentLocation(), &results,
                                                   context->where(), {&callee->function, 1}));
     return GiveOut(std::move(results), outputs, capacity, out_count);
+  });
+}
+
+weft_error* weft_function_from_stablehlo(weft_context* ctx, const char* text, size_t length,
+                                         weft_function** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+    WEFT_RETURN_IF_ERROR(context->Usable());
+    WEFT_ASSIGN_OR_RETURN(const std::string_view program, Text(text, length, "text"));
+    WEFT_ASSIGN_OR_RETURN(const ir::Module module, stablehlo::ReadStableHlo(program));
+    return GiveOut(*context, module.functions[0], out);
   });
 }
 

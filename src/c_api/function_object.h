@@ -36,6 +36,9 @@ struct HandleTraits<weft_function> {
 absl::StatusOr<Pin<FunctionObject>> GetFunction(const weft_function* function, const Context& context,
                                                 std::string_view parameter);
 
+// A handle for a function that was not recorded: from text or a file. It captures nothing.
+absl::Status GiveOut(const Context& context, Ref<const ir::Function> function, weft_function** out);
+
 // Handles for all of them in `outputs`, or an error and nothing; OUT_OF_RANGE if they are more than the capacity.
 absl::Status GiveOut(lazy::Tensors results, weft_tensor** outputs, size_t capacity, size_t* out_count);
 

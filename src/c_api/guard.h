@@ -83,5 +83,7 @@ inline constexpr uint64_t kMostBytes = uint64_t{1} << 48;  // of text; more than
 // A text argument: pointer and length, WEFT_STRLEN for NUL-terminated; must be UTF-8.
 absl::StatusOr<std::string_view> Text(const char* data, size_t length, std::string_view parameter);
 bool IsUtf8(std::string_view text);
+// A file's name: a text that is neither empty nor has a NUL inside.
+absl::StatusOr<std::string> Path(const char* path, size_t length);
 
 }  // namespace weft::c_api

@@ -30,7 +30,18 @@ size_t Distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-bool Arguments::has(std::string_view flag) const { return std::find(flags.begin(), flags.end(), flag) != flags.end(); }
+std::vector<std::string_view> Arguments::values(std::string_view flag) const {
+  std::vector<std::string_view> found;
+  for (const auto& [name, value] : flags) {
+    if (name == flag) found.push_back(value);
+  }
+  return found;
+}
+
+std::string_view Arguments::value(std::string_view flag, std::string_view otherwise) const {
+  const std::vector<std::string_view> all = values(flag);
+  return all.empty() ? otherwise : all.back();
+}
 
 Registration::Registration(Command command) { Registered().push_back(std::move(command)); }
 

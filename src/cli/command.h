@@ -4,27 +4,36 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace weft::cli {
 
-// A switch: "--json". Every command has --help besides.
+// A switch, "--json", or an option with a value, "--input FILE". Every command has --help besides.
 struct Flag {
   std::string_view name;
   std::string_view doc;
+  std::string_view value;  // what the value is called; empty: a switch
 };
 
 class Arguments {
  public:
-  bool has(std::string_view flag) const;
-  std::vector<std::string_view> flags;
+  bool has(std::string_view flag) const { return !values(flag).empty(); }
+  // In the order they were given; of a switch an empty one for each time.
+  std::vector<std::string_view> values(std::string_view flag) const;
+  std::string_view value(std::string_view flag, std::string_view otherwise) const;  // the last one
+
+  std::vector<std::pair<std::string_view, std::string_view>> flags;
+  std::string_view parameter;
 };
 
 struct Command {
   std::string_view name;
-  std::string_view summary;  // one line
+  std::string_view summary;    // one line
+  std::string_view parameter;  // what the one word besides the flags is called; empty: there is none
   std::vector<Flag> flags;
-  int (*run)(const Arguments& arguments);  // the exit status; writes to stdout what was asked for, to stderr why not
+  int (*execute)(
+      const Arguments& arguments);  // the exit status; writes to stdout what was asked for, to stderr why not
 };
 
 // Exit statuses of all commands.

@@ -168,7 +168,7 @@ int Examine(const Arguments& arguments) {
 const Registration kDoctor({.name = "doctor",
                             .summary = "this machine, what Weft makes of it, the compile cache, options in effect",
                             .flags = {{"--json", "as one JSON object"}},
-                            .run = Examine});
+                            .execute = Examine});
 
 }  // namespace
 }  // namespace weft::cli

@@ -1,6 +1,7 @@
-// The program `weft`: finds the command that was asked for and checks its switches. Knows no command by name, and of Weft
+// The program `weft`: finds the command that was asked for and checks its options. Knows no command by name, and of Weft
 // nothing but the public C ABI.
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 
 #include "src/cli/command.h"
@@ -12,9 +13,15 @@ constexpr Flag kHelp = {"--help", "says this"};
 
 bool IsHelp(std::string_view word) { return word == kHelp.name || word == "-h"; }
 
-std::string UsageOf(const Command& command) {
+std::string SpellingOf(const Flag& flag) {
+  return std::string(flag.name) + (flag.value.empty() ? "" : " " + std::string(flag.value));
+}
+
+std::string UsageOf(const Command& command, size_t most_flags = SIZE_MAX) {
   std::string usage(command.name);
-  for (const Flag& flag : command.flags) usage += " [" + std::string(flag.name) + "]";
+  if (!command.parameter.empty()) usage += " " + std::string(command.parameter);
+  if (command.flags.size() > most_flags) return usage + " [OPTION]...";
+  for (const Flag& flag : command.flags) usage += " [" + SpellingOf(flag) + "]";
   return usage;
 }
 
@@ -23,10 +30,11 @@ void PrintRow(const std::string& left, std::string_view right, size_t width) {
 }
 
 int Help(const std::vector<Command>& commands) {
+  constexpr size_t kFlags = 2;  // of a command, on its line
   size_t width = 0;
-  for (const Command& command : commands) width = std::max(width, UsageOf(command).size());
-  std::printf("usage: weft COMMAND [--help] [SWITCH]...\n\n");
-  for (const Command& command : commands) PrintRow(UsageOf(command), command.summary, width);
+  for (const Command& command : commands) width = std::max(width, UsageOf(command, kFlags).size());
+  std::printf("usage: weft COMMAND [--help] [OPTION]...\n\n");
+  for (const Command& command : commands) PrintRow(UsageOf(command, kFlags), command.summary, width);
   return kDone;
 }
 
@@ -34,8 +42,8 @@ int HelpOf(const Command& command) {
   std::printf("usage: weft %s\n\n%.*s\n\n", UsageOf(command).c_str(), static_cast<int>(command.summary.size()),
               command.summary.data());
   size_t width = kHelp.name.size();
-  for (const Flag& flag : command.flags) width = std::max(width, flag.name.size());
-  for (const Flag& flag : command.flags) PrintRow(std::string(flag.name), flag.doc, width);
+  for (const Flag& flag : command.flags) width = std::max(width, SpellingOf(flag).size());
+  for (const Flag& flag : command.flags) PrintRow(SpellingOf(flag), flag.doc, width);
   PrintRow(std::string(kHelp.name), kHelp.doc, width);
   return kDone;
 }
@@ -52,23 +60,32 @@ std::string DidYouMean(std::string_view word, std::span<const std::string_view> 
 }
 
 int Run(const Command& command, std::span<const std::string_view> words) {
+  Arguments arguments;
+  const std::string name = "weft " + std::string(command.name), help = "'" + name + " --help' ";
   std::vector<std::string_view> known = {kHelp.name};
   for (const Flag& flag : command.flags) known.push_back(flag.name);
-  Arguments arguments;
-  const std::string name = "weft " + std::string(command.name);
-  for (std::string_view word : words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string word(words[i]);
     if (IsHelp(word)) return HelpOf(command);
-    if (std::find(known.begin(), known.end(), word) != known.end()) {
-      arguments.flags.push_back(word);
+    const auto flag = std::ranges::find(command.flags, words[i], &Flag::name);
+    if (flag != command.flags.end()) {
+      if (!flag->value.empty() && i + 1 == words.size()) {
+        return Misuse(name + ": " + word + " wants " + std::string(flag->value) + " after it; " + help + "says more");
+      }
+      arguments.flags.emplace_back(flag->name, flag->value.empty() ? "" : words[++i]);
     } else if (word.starts_with("-")) {
-      return Misuse(name + ": there is no option '" + std::string(word) + "'" + DidYouMean(word, known) + "'" + name +
-                    " --help' lists all");
+      return Misuse(name + ": there is no option '" + word + "'" + DidYouMean(word, known) + help + "lists all");
+    } else if (command.parameter.empty() || !arguments.parameter.empty()) {
+      const std::string takes = command.parameter.empty() ? "no arguments" : "one " + std::string(command.parameter);
+      return Misuse(name + ": '" + word + "' is too much: it takes " + takes + " but options; " + help + "lists them");
     } else {
-      return Misuse(name + ": '" + std::string(word) + "' is too much: it takes no arguments but options; '" + name +
-                    " --help' lists them");
+      arguments.parameter = words[i];
     }
   }
-  return command.run(arguments);
+  if (!command.parameter.empty() && arguments.parameter.empty()) {
+    return Misuse(name + ": which " + std::string(command.parameter) + "? " + help + "says more");
+  }
+  return command.execute(arguments);
 }
 
 int Main(std::span<const std::string_view> words) {

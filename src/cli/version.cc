@@ -13,7 +13,7 @@ int Version(const Arguments& arguments) {
 const Registration kVersion({.name = "version",
                              .summary = "release, ABI version and file of the library",
                              .flags = {{"--json", "as one JSON object"}},
-                             .run = Version});
+                             .execute = Version});
 
 }  // namespace
 }  // namespace weft::cli

@@ -1,12 +1,12 @@
 // Text to module: one pass over the characters, no tokens kept. Every mistake gives line, column and what was expected.
 #include <charconv>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "src/ir/op_def.h"
 #include "src/ir/text.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::ir {
 namespace {
@@ -23,7 +23,7 @@ class Parser {
 
  private:
   // What values are called inside one function.
-  using Names = absl::flat_hash_map<uint64_t, Ref<const Node>>;
+  using Names = HashMap<uint64_t, Ref<const Node>>;
 
   absl::Status Expected(std::string_view what) { return ExpectedAt(position_, what); }
   absl::Status ExpectedAt(size_t position, std::string_view what) const;
@@ -56,7 +56,7 @@ class Parser {
   const std::string_view text_;
   const OpLookup lookup_;
   size_t position_ = 0;
-  absl::flat_hash_map<std::string, Ref<const Function>> callees_;
+  HashMap<std::string, Ref<const Function>> callees_;
 };
 
 absl::Status Parser::ExpectedAt(size_t position, std::string_view what) const {
@@ -462,7 +462,7 @@ absl::Status Parser::ParseNode(Names& names, int depth) {
   if (op->calls) {
     WEFT_RETURN_IF_ERROR(Need("@"));
     const size_t callee_start = position_;
-    const auto callee = callees_.find(Word());
+    const auto callee = callees_.find(std::string(Word()));
     if (callee == callees_.end()) return ExpectedAt(callee_start, "the name of a private function above");
     regions = std::make_unique<Regions>(Regions{{callee->second}});
   } else if (TakeWord("regions")) {

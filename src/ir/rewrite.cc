@@ -3,15 +3,14 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_map.h"
-
 #include "src/ir/text.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::ir {
 namespace {
 
 // What became of regions: several nodes may carry one.
-using Rewritten = absl::flat_hash_map<const Function*, Ref<const Function>>;
+using Rewritten = HashMap<const Function*, Ref<const Function>>;
 
 // What the function carries has been rewritten.
 absl::StatusOr<Ref<const Function>> RewriteOne(const Function& function, RewriteRule rule, const Rewritten& known) {

@@ -1,11 +1,11 @@
 // The module verifier.
 #include "src/ir/verify.h"
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/ir/builder.h"
 #include "src/ir/text.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::ir {
 namespace {
@@ -45,8 +45,8 @@ absl::Status VerifyParameters(const Function& function, uint32_t words) {
                   absl::StrCat(function.parameters().size(), " parameters have ", function.parameter_infos().size(),
                                " descriptions"));
   }
-  absl::flat_hash_set<const Node*> seen;
-  absl::flat_hash_set<int32_t> taken;
+  HashSet<const Node*> seen;
+  HashSet<int32_t> taken;
   for (size_t i = 0; i < function.parameters().size(); ++i) {
     const Value& parameter = function.parameters()[i];
     const ParameterInfo& info = function.parameter_infos()[i];
@@ -85,7 +85,7 @@ absl::Status VerifyOne(const Function& function, uint32_t words) {
     }
   }
   WEFT_RETURN_IF_ERROR(VerifyParameters(function, words));
-  absl::flat_hash_set<const Node*> defined;
+  HashSet<const Node*> defined;
   defined.reserve(function.nodes().size());
   size_t position = 0;
   for (const Node* node : function.nodes()) {
@@ -144,7 +144,7 @@ absl::Status Verify(const Module& module) {
   if (module.replicas == 0 || module.partitions == 0) {
     return InternalError("the module has ", module.replicas, " replicas and ", module.partitions, " partitions");
   }
-  absl::flat_hash_set<std::string_view> names;
+  HashSet<std::string_view> names;
   for (const Ref<const Function>& function : module.functions) {
     if (function == nullptr) return InternalError("a function of the module is empty");
     if (!names.insert(function->name()).second) {

@@ -2,7 +2,7 @@
 // frame.cc, the operations with syntax of their own in forms.cc, types and attributes in the files of these names.
 #pragma once
 
-#include "absl/container/flat_hash_map.h"
+#include "src/runtime/hash_map.h"
 #include "src/stablehlo/scanner.h"
 #include "src/stablehlo/syntax.h"
 
@@ -104,11 +104,11 @@ class Parser : private Scanner {
   absl::Status ParseSharded(Operation& op);
   absl::Status ParseManual(Operation& op);
 
-  int depth_ = 0;                                                             // of regions
-  TypeText literal_type_;                                                     // of the dense<…> read last
-  int nesting_ = 0;                                                           // of attributes and types
-  absl::flat_hash_map<std::string_view, std::pair<size_t, size_t>> aliases_;  // "#map" to where its value stands
-  size_t substituted_ = 0;                                                    // characters that aliases have stood for
+  int depth_ = 0;                                                 // of regions
+  TypeText literal_type_;                                         // of the dense<…> read last
+  int nesting_ = 0;                                               // of attributes and types
+  HashMap<std::string_view, std::pair<size_t, size_t>> aliases_;  // "#map" to where its value stands
+  size_t substituted_ = 0;                                        // characters that aliases have stood for
 };
 
 }  // namespace weft::stablehlo

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <set>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "src/ir/text.h"
 #include "src/ops/registry.h"
+#include "src/runtime/hash_map.h"
 #include "src/stablehlo/parser.h"
 #include "src/stablehlo/rules.h"
 
@@ -47,7 +47,7 @@ const Rule* RuleOf(const Operation& op) {
 // Values by name. A region sees those around it, which it captures in order of first use.
 struct Scope {
   Scope* outer = nullptr;
-  absl::flat_hash_map<std::pair<std::string_view, uint32_t>, Value> values = {};
+  HashMap<std::pair<std::string_view, uint32_t>, Value> values = {};
   Values captured = {};                // what they are outside
   std::vector<Value> parameters = {};  // what they are inside
 };
@@ -82,9 +82,9 @@ class Reader {
   const std::string_view text_;
   const ReadOptions& options_;
   Parser parser_;
-  absl::flat_hash_map<std::string_view, const Operation*> functions_;
-  absl::flat_hash_map<const Operation*, Ref<const Function>> read_;  // null while it is being read
-  int depth_ = 0;                                                    // of regions and calls, as they nest in the result
+  HashMap<std::string_view, const Operation*> functions_;
+  HashMap<const Operation*, Ref<const Function>> read_;  // null while it is being read
+  int depth_ = 0;                                        // of regions and calls, as they nest in the result
 };
 
 absl::Status Reader::At(size_t position, const absl::Status& status) const {

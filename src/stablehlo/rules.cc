@@ -1,14 +1,14 @@
 // See rules.h.
 #include "src/stablehlo/rules.h"
 
-#include "absl/container/node_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "src/ops/call.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::stablehlo {
 namespace {
 
-using RuleMap = absl::node_hash_map<std::string, Rule>;  // nodes: a rule's name is its key
+using RuleMap = HashMap<std::string, Rule>;  // a rule's name is its key
 
 // Primitives and what else has a name of StableHLO's; macros and composites of ours ("weft.…") have none.
 RuleMap MakeRules() {
@@ -21,7 +21,7 @@ RuleMap MakeRules() {
     entry->second = {entry->first, op->read != nullptr ? op->read : ReadBySchema, op};
   }
   for (std::span<const Rule> table : {Rewrites(), ChloRules()}) {
-    for (const Rule& rule : table) rules.try_emplace(rule.name, rule);
+    for (const Rule& rule : table) rules.try_emplace(std::string(rule.name), rule);
   }
   return rules;
 }
@@ -30,7 +30,7 @@ RuleMap MakeRules() {
 
 const Rule* FindRule(std::string_view name) {
   static const auto* const rules = new RuleMap(MakeRules());
-  auto found = rules->find(name);
+  auto found = rules->find(std::string(name));
   return found == rules->end() ? nullptr : &found->second;
 }
 

@@ -974,6 +974,10 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, case_);
   OFFSET(struct weft_api_v1, for_);
   OFFSET(struct weft_api_v1, scan);
+  OFFSET(struct weft_api_v1, function_from_stablehlo);
+  OFFSET(struct weft_api_v1, function_key);
+  OFFSET(struct weft_api_v1, function_save);
+  OFFSET(struct weft_api_v1, function_load);
 }
 
 int main(void) {

@@ -44,6 +44,17 @@ static int g_failures = 0;
     }                                                                                                    \
   } while (0)
 
+/* This code, and a text that says this among other things. */
+static UNUSED void fails_with(weft_error* error, weft_code code, const char* text, int line) {
+  if (error == NULL || weft_error_code(error) != code || strstr(weft_error_message(error, NULL), text) == NULL) {
+    printf("%s:%d: error %d: %s\n  wanted %d: %s\n", __FILE__, line, error ? (int)weft_error_code(error) : 0,
+           error ? weft_error_message(error, NULL) : "none", (int)code, text);
+    ++g_failures;
+  }
+  weft_error_release(error);
+}
+#define FAILS_WITH(call, code, text) fails_with((call), (code), (text), __LINE__)
+
 static UNUSED int ok_at(weft_error* error, const char* file, int line) {
   if (error == NULL) return 1;
   printf("%s:%d: unexpected error %d: %s\n", file, line, (int)weft_error_code(error), weft_error_message(error, NULL));

@@ -5,17 +5,6 @@ static const weft_tensor_info kScalar = {.dtype = WEFT_F32, .rank = 0};
 static const weft_tensor_info kIndex = {.dtype = WEFT_I32, .rank = 0};
 static const weft_tensor_info kThree = {.dtype = WEFT_F32, .rank = 1, .dims = {3}};
 
-/* This code, and a text that says this among other things. */
-static void fails_with(weft_error* error, weft_code code, const char* text, int line) {
-  if (error == NULL || weft_error_code(error) != code || strstr(weft_error_message(error, NULL), text) == NULL) {
-    printf("%s:%d: error %d: %s\n  wanted %d: %s\n", __FILE__, line, error ? (int)weft_error_code(error) : 0,
-           error ? weft_error_message(error, NULL) : "none", (int)code, text);
-    ++g_failures;
-  }
-  weft_error_release(error);
-}
-#define FAILS_WITH(call, code, text) fails_with((call), (code), (text), __LINE__)
-
 static void near_at(double have, double want, double tolerance, int line) {
   if (fabs(have - want) <= tolerance * (1 + fabs(want))) return;
   printf("%s:%d: %.9g, wanted %.9g\n", __FILE__, line, have, want);

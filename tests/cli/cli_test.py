@@ -12,7 +12,7 @@ import unittest
 SOURCE, BUILD, LIB = (pathlib.Path(os.environ[name]) for name in ("WEFT_SOURCE", "WEFT_BUILD", "WEFT_LIB"))
 PROGRAM = BUILD / "bin" / "weft"
 COMMANDS = sorted(name for path in (SOURCE / "src" / "cli").glob("*.cc")
-                  for name in re.findall(r'Registration \w+\(\{\.name = "(\w+)"', path.read_text(encoding="utf-8")))
+                  for name in re.findall(r'Registration \w+\(\s*\{\.name = "(\w+)"', path.read_text(encoding="utf-8")))
 with open(SOURCE / "include" / "c_api" / "api.json", encoding="utf-8") as file:
     OPTIONS = json.load(file)["options"]
 
@@ -185,7 +185,7 @@ class Page(Cli):
         self.assertGreaterEqual(len(lines), 3)
         for line in lines:
             self.assertTrue(line.startswith("build/release/bin/weft "), line)
-            self.weft(*line.split()[1:])
+            self.weft(*line.split()[1:], cwd=SOURCE)
 
 
 if __name__ == "__main__":

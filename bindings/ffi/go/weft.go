@@ -1255,6 +1255,10 @@ type ApiV1 struct {
 	Case uintptr
 	For uintptr
 	Scan uintptr
+	FunctionFromStablehlo uintptr
+	FunctionKey uintptr
+	FunctionSave uintptr
+	FunctionLoad uintptr
 }
 
 // The functions, after Load.
@@ -1367,6 +1371,10 @@ var (
 	FunctionResults func(function Function, out *TensorInfo, capacity uintptr, out_count *uintptr) Error
 	FunctionCaptures func(function Function, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
 	FunctionText func(function Function, format TextFormat, out *Blob) Error
+	FunctionFromStablehlo func(ctx Context, text *byte, length uintptr, out *Function) Error
+	FunctionKey func(function Function, out *Blob) Error
+	FunctionSave func(function Function, path *byte, path_length uintptr) Error
+	FunctionLoad func(ctx Context, path *byte, path_length uintptr, out *Function) Error
 	FunctionRetain func(function Function)
 	FunctionRelease func(function Function)
 	While func(ctx Context, condition Function, body Function, carried *Tensor, count uintptr, outputs *Tensor) Error
@@ -1733,6 +1741,10 @@ var Functions = map[string]any{
 	"weft_function_results": &FunctionResults,
 	"weft_function_captures": &FunctionCaptures,
 	"weft_function_text": &FunctionText,
+	"weft_function_from_stablehlo": &FunctionFromStablehlo,
+	"weft_function_key": &FunctionKey,
+	"weft_function_save": &FunctionSave,
+	"weft_function_load": &FunctionLoad,
 	"weft_function_retain": &FunctionRetain,
 	"weft_function_release": &FunctionRelease,
 	"weft_while": &While,

@@ -986,6 +986,10 @@ struct weft_api_v1 {
   weft_error* (*case_)(weft_context* ctx, weft_tensor* index, weft_function* const* branches, size_t branch_count, weft_tensor* const* inputs, size_t count, weft_tensor** outputs, size_t capacity, size_t* out_count);
   weft_error* (*for_)(weft_context* ctx, weft_tensor* count, weft_function* body, weft_tensor* const* carried, size_t carried_count, const weft_for_options* options, weft_tensor** outputs);
   weft_error* (*scan)(weft_context* ctx, weft_function* body, weft_tensor* const* carried, size_t carried_count, weft_tensor* const* scanned, size_t scanned_count, const weft_scan_options* options, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*function_from_stablehlo)(weft_context* ctx, const char* text, size_t length, weft_function** out);
+  weft_error* (*function_key)(weft_function* function, weft_blob** out);
+  weft_error* (*function_save)(weft_function* function, const char* path, size_t path_length);
+  weft_error* (*function_load)(weft_context* ctx, const char* path, size_t path_length, weft_function** out);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -1095,6 +1099,10 @@ weft_error* weft_function_inputs(weft_function* function, weft_tensor_info* out,
 weft_error* weft_function_results(weft_function* function, weft_tensor_info* out, size_t capacity, size_t* out_count);
 weft_error* weft_function_captures(weft_function* function, weft_tensor** outputs, size_t capacity, size_t* out_count);
 weft_error* weft_function_text(weft_function* function, weft_text_format format, weft_blob** out);
+weft_error* weft_function_from_stablehlo(weft_context* ctx, const char* text, size_t length, weft_function** out);
+weft_error* weft_function_key(weft_function* function, weft_blob** out);
+weft_error* weft_function_save(weft_function* function, const char* path, size_t path_length);
+weft_error* weft_function_load(weft_context* ctx, const char* path, size_t path_length, weft_function** out);
 void weft_function_retain(weft_function* function);
 void weft_function_release(weft_function* function);
 weft_error* weft_while(weft_context* ctx, weft_function* condition, weft_function* body, weft_tensor* const* carried, size_t count, weft_tensor** outputs);

@@ -1316,6 +1316,10 @@ class weft_api_v1(c.Structure):
         ("case_", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.POINTER(weft_function), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
         ("for_", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_for_options), c.POINTER(weft_tensor))),
         ("scan", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_scan_options), c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("function_from_stablehlo", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_function))),
+        ("function_key", c.CFUNCTYPE(weft_error, weft_function, c.POINTER(weft_blob))),
+        ("function_save", c.CFUNCTYPE(weft_error, weft_function, c.c_void_p, c.c_size_t)),
+        ("function_load", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_function))),
     ]
 
 
@@ -1429,6 +1433,10 @@ FUNCTIONS = {
     "weft_function_results": (weft_error, [weft_function, c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_function_captures": (weft_error, [weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_function_text": (weft_error, [weft_function, weft_text_format, c.POINTER(weft_blob)]),
+    "weft_function_from_stablehlo": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_function)]),
+    "weft_function_key": (weft_error, [weft_function, c.POINTER(weft_blob)]),
+    "weft_function_save": (weft_error, [weft_function, c.c_char_p, c.c_size_t]),
+    "weft_function_load": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_function)]),
     "weft_function_retain": (None, [weft_function]),
     "weft_function_release": (None, [weft_function]),
     "weft_while": (weft_error, [weft_context, weft_function, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor)]),

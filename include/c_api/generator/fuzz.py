@@ -20,6 +20,8 @@ weft_scan weft_if weft_case""".split()
 # What texts are drawn from, by parameter; the function's own line beats the parameter's.
 TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles"}
 TEXTS_OF = {
+    ("weft_function_from_stablehlo", "text"): "Words::kPrograms",
+    ("weft_function_save", "path"): "Words::kProgramFiles", ("weft_function_load", "path"): "Words::kProgramFiles",
     ("weft_get_proc", "name"): "Words::kFunctions", ("weft_error_payload", "key"): "Words::kPayloads",
     ("weft_context_option", "name"): "Words::kOptions", ("weft_context_option_source", "name"): "Words::kOptions",
     ("weft_option_detail", "name"): "Words::kOptions", ("weft_option_detail", "key"): "Words::kDetails",
@@ -108,7 +110,7 @@ class Drawing:
         if "length" in p:
             length = p["length"]["param"]
             if name == "char":
-                words = TEXTS_OF.get((self.f["name"], n), TEXTS[n])
+                words = TEXTS_OF.get((self.f["name"], n)) or TEXTS[n]
                 self.say("const Text %s_ = f.DrawText(%s);", n, words)
                 self.say("const char* const %s = %s_.data;", n, n)
                 self.say("const size_t %s = %s_.length;", length, n)

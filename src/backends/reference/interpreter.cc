@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_map.h"
 #include "src/ops/call.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::reference {
 namespace {
@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function, 
     return InternalError(function.name(), " takes ", function.parameters().size(), " arguments, ", arguments.size(),
                          " given");
   }
-  absl::flat_hash_map<const Node*, size_t> last_user;
+  HashMap<const Node*, size_t> last_user;
   for (size_t i = 0; i < function.nodes().size(); ++i) {
     for (const Value& operand : function.nodes()[i]->operands()) {
       if (operand) last_user[operand.node.get()] = i;
@@ -70,7 +70,7 @@ absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function, 
   }
   for (const Value& result : function.results()) last_user[result.node.get()] = function.nodes().size();
 
-  absl::flat_hash_map<const Node*, std::vector<HostTensor>> values;
+  HashMap<const Node*, std::vector<HostTensor>> values;
   for (size_t i = 0; i < arguments.size(); ++i) values[function.parameters()[i].node.get()] = {arguments[i]};
   for (size_t i = 0; i < function.nodes().size(); ++i) {
     const Node* node = function.nodes()[i];

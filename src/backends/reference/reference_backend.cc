@@ -6,12 +6,11 @@
 #include <cstring>
 #include <new>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "src/backends/reference/interpreter.h"
 #include "src/ir/op_def.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/float_environment.h"
+#include "src/runtime/hash_map.h"
 #include "src/runtime/machine_memory.h"
 
 namespace weft {
@@ -69,7 +68,7 @@ absl::StatusOr<Ref<Buffer>> NewBuffer(Device* device, DType dtype, Dims dims, st
 // What the interpreter holds at most: its copies of the arguments, and every value whole until its last user has run.
 int64_t PeakBytes(const ir::Function& function) {
   constexpr double kMost = 0x1p62;
-  absl::flat_hash_map<const ir::Node*, size_t> last_user;
+  HashMap<const ir::Node*, size_t> last_user;
   for (size_t i = 0; i < function.nodes().size(); ++i) {
     for (const ir::Value& operand : function.nodes()[i]->operands()) {
       if (operand) last_user[operand.node.get()] = i;
@@ -86,7 +85,7 @@ int64_t PeakBytes(const ir::Function& function) {
     const ir::Node& node = *function.nodes()[i];
     if (!node.op().parameter) live += bytes(node);
     peak = std::max(peak, live);
-    absl::flat_hash_set<const ir::Node*> done;
+    HashSet<const ir::Node*> done;
     for (const ir::Value& operand : node.operands()) {
       if (!operand || last_user[operand.node.get()] != i || !done.insert(operand.node.get()).second) continue;
       live -= bytes(*operand.node);

@@ -170,6 +170,10 @@ const weft_api_v1 kApi = {
     weft_case,
     weft_for,
     weft_scan,
+    weft_function_from_stablehlo,
+    weft_function_key,
+    weft_function_save,
+    weft_function_load,
 };
 
 struct Entry {
@@ -324,11 +328,15 @@ const Entry kProcs[] = {
     {"weft_function_call", reinterpret_cast<weft_proc>(weft_function_call)},
     {"weft_function_captures", reinterpret_cast<weft_proc>(weft_function_captures)},
     {"weft_function_end", reinterpret_cast<weft_proc>(weft_function_end)},
+    {"weft_function_from_stablehlo", reinterpret_cast<weft_proc>(weft_function_from_stablehlo)},
     {"weft_function_inputs", reinterpret_cast<weft_proc>(weft_function_inputs)},
+    {"weft_function_key", reinterpret_cast<weft_proc>(weft_function_key)},
+    {"weft_function_load", reinterpret_cast<weft_proc>(weft_function_load)},
     {"weft_function_name", reinterpret_cast<weft_proc>(weft_function_name)},
     {"weft_function_release", reinterpret_cast<weft_proc>(weft_function_release)},
     {"weft_function_results", reinterpret_cast<weft_proc>(weft_function_results)},
     {"weft_function_retain", reinterpret_cast<weft_proc>(weft_function_retain)},
+    {"weft_function_save", reinterpret_cast<weft_proc>(weft_function_save)},
     {"weft_function_text", reinterpret_cast<weft_proc>(weft_function_text)},
     {"weft_function_trace", reinterpret_cast<weft_proc>(weft_function_trace)},
     {"weft_gather", reinterpret_cast<weft_proc>(weft_gather)},

@@ -23,6 +23,7 @@ constexpr int64_t kMostElements = 4096;  // of a tensor that stays in a pool
 
 const char* const kKeyWords[] = {"w", "b", "list", "model", "model.w", "step", "list.0", "a key that is longer than short ones are", "ключ", ""};
 const char* const kFileWords[] = {"a.weft", "b.weft", "c.weft", "digits.idx", "missing/d.weft", ".", "e.weft"};
+const char* const kProgramFileWords[] = {"f.program", "g.program", "missing/h.program", ".", "digits.idx"};
 const char* const kOptionWords[] = {"mode",      "platform",      "seed",      "isa",        "threads",         "max_pending_nodes",
                                     "cache_dir", "cache_mode",    "log",       "hash_bits",  "cache_max_bytes", "max_pending_bytes",
                                     "no_option", "max_pending_nodex"};
@@ -30,6 +31,15 @@ const char* const kDetailWords[] = {"choices", "since", "deprecated", "most", "n
 const char* const kDeviceWords[] = {"cpu:0", "reference:0", "cpu:1", "gpu:0"};
 const char* const kMetricWords[] = {"cuts", "launches", "bad_releases", "live_tensors", "programs_compiled", "warnings", "no_metric"};
 const char* const kPayloadWords[] = {"weft.operation", "weft.position", "weft.operands", "weft.nothing"};
+const char* const kProgramWords[] = {
+    "func.func @main(%a: tensor<2x3xf32>, %b: tensor<2x3xf32>) -> tensor<2x3xf32> {\n"
+    "  %0 = stablehlo.multiply %a, %b : tensor<2x3xf32>\n  return %0 : tensor<2x3xf32>\n}",
+    "module @m {\n  func.func public @main() -> (tensor<f32>) {\n    %c = stablehlo.constant dense<2.5> : tensor<f32>\n"
+    "    return %c : tensor<f32>\n  }\n}",
+    "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n  %0 = stablehlo.sparkle %a : tensor<2xf32>\n"
+    "  return %0 : tensor<2xf32>\n}",
+    "func.func @main(%a: tensor<2xf32>) -> tensor<3xf32> {\n  return %a : tensor<2xf32>\n}",
+    "module {"};
 
 template <size_t N>
 const char* AnyOf(Fuzz& f, const char* const (&words)[N]) {
@@ -43,12 +53,14 @@ std::string Word(Fuzz& f, Words words) {
       return n < 20 ? "k" + std::to_string(n) : AnyOf(f, kKeyWords);
     }
     case Words::kFiles: return g_settings.folder + "/" + AnyOf(f, kFileWords);
+    case Words::kProgramFiles: return g_settings.folder + "/" + AnyOf(f, kProgramFileWords);
     case Words::kOptions: return AnyOf(f, kOptionWords);
     case Words::kDetails: return AnyOf(f, kDetailWords);
     case Words::kDevices: return AnyOf(f, kDeviceWords);
     case Words::kMetrics: return AnyOf(f, kMetricWords);
     case Words::kFunctions: return kFunctions[f.Roll(static_cast<int>(kFunctionCount))].name;
     case Words::kPayloads: return AnyOf(f, kPayloadWords);
+    case Words::kPrograms: return AnyOf(f, kProgramWords);
   }
   return "";
 }

@@ -141,7 +141,7 @@ struct Text {
   const char* data;
   size_t length;
 };
-enum class Words { kKeys, kFiles, kOptions, kDetails, kDevices, kMetrics, kFunctions, kPayloads };
+enum class Words { kKeys, kFiles, kOptions, kDetails, kDevices, kMetrics, kFunctions, kPayloads, kPrograms, kProgramFiles };
 
 class Fuzz {
  public:

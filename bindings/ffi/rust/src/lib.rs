@@ -1355,6 +1355,10 @@ pub struct weft_api_v1 {
     pub case_: Option<unsafe extern "C" fn(ctx: *mut weft_context, index: *mut weft_tensor, branches: *const *mut weft_function, branch_count: usize, inputs: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
     pub for_: Option<unsafe extern "C" fn(ctx: *mut weft_context, count: *mut weft_tensor, body: *mut weft_function, carried: *const *mut weft_tensor, carried_count: usize, options: *const weft_for_options, outputs: *mut *mut weft_tensor) -> *mut weft_error>,
     pub scan: Option<unsafe extern "C" fn(ctx: *mut weft_context, body: *mut weft_function, carried: *const *mut weft_tensor, carried_count: usize, scanned: *const *mut weft_tensor, scanned_count: usize, options: *const weft_scan_options, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub function_from_stablehlo: Option<unsafe extern "C" fn(ctx: *mut weft_context, text: *const c_char, length: usize, out: *mut *mut weft_function) -> *mut weft_error>,
+    pub function_key: Option<unsafe extern "C" fn(function: *mut weft_function, out: *mut *mut weft_blob) -> *mut weft_error>,
+    pub function_save: Option<unsafe extern "C" fn(function: *mut weft_function, path: *const c_char, path_length: usize) -> *mut weft_error>,
+    pub function_load: Option<unsafe extern "C" fn(ctx: *mut weft_context, path: *const c_char, path_length: usize, out: *mut *mut weft_function) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -1467,6 +1471,10 @@ extern "C" {
     pub fn weft_function_results(function: *mut weft_function, out: *mut weft_tensor_info, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_function_captures(function: *mut weft_function, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_function_text(function: *mut weft_function, format: weft_text_format, out: *mut *mut weft_blob) -> *mut weft_error;
+    pub fn weft_function_from_stablehlo(ctx: *mut weft_context, text: *const c_char, length: usize, out: *mut *mut weft_function) -> *mut weft_error;
+    pub fn weft_function_key(function: *mut weft_function, out: *mut *mut weft_blob) -> *mut weft_error;
+    pub fn weft_function_save(function: *mut weft_function, path: *const c_char, path_length: usize) -> *mut weft_error;
+    pub fn weft_function_load(ctx: *mut weft_context, path: *const c_char, path_length: usize, out: *mut *mut weft_function) -> *mut weft_error;
     pub fn weft_function_retain(function: *mut weft_function);
     pub fn weft_function_release(function: *mut weft_function);
     pub fn weft_while(ctx: *mut weft_context, condition: *mut weft_function, body: *mut weft_function, carried: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor) -> *mut weft_error;

@@ -624,6 +624,45 @@ void Call_weft_function_text(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_function_from_stablehlo(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text text_ = f.DrawText(Words::kPrograms);
+  const char* const text = text_.data;
+  const size_t length = text_.length;
+  weft_function** const out = f.Out<weft_function*>(false);
+  f.Enter();
+  if (!f.Leave(weft_function_from_stablehlo(ctx, text, length, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_function_key(Fuzz& f) {
+  weft_function* const function = f.Handle<weft_function>(false);
+  weft_blob** const out = f.Out<weft_blob*>(false);
+  f.Enter();
+  if (!f.Leave(weft_function_key(function, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_function_save(Fuzz& f) {
+  weft_function* const function = f.Handle<weft_function>(false);
+  const Text path_ = f.DrawText(Words::kProgramFiles);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  f.Enter();
+  f.Leave(weft_function_save(function, path, path_length));
+}
+
+void Call_weft_function_load(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const Text path_ = f.DrawText(Words::kProgramFiles);
+  const char* const path = path_.data;
+  const size_t path_length = path_.length;
+  weft_function** const out = f.Out<weft_function*>(false);
+  f.Enter();
+  if (!f.Leave(weft_function_load(ctx, path, path_length, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_function_retain(Fuzz& f) {
   f.Retain<weft_function>(weft_function_retain);
 }
@@ -793,40 +832,6 @@ void Call_weft_tree_child(Fuzz& f) {
   uint32_t* const out_node = f.Out<uint32_t>(false);
   f.Enter();
   f.Leave(weft_tree_child(tree, node, index, out_node));
-}
-
-void Call_weft_tree_key(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t node = static_cast<uint32_t>(f.Integer());
-  const char** const out_key = f.Out<const char*>(false);
-  size_t* const out_length = f.Out<size_t>(true);
-  f.Enter();
-  f.Leave(weft_tree_key(tree, node, out_key, out_length));
-}
-
-void Call_weft_tree_get_tensor(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t node = static_cast<uint32_t>(f.Integer());
-  weft_tensor** const out_value = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_tree_get_tensor(tree, node, out_value))) return;
-  f.Keep(out_value);
-}
-
-void Call_weft_tree_get_bool(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t node = static_cast<uint32_t>(f.Integer());
-  int32_t* const out_value = f.Out<int32_t>(false);
-  f.Enter();
-  f.Leave(weft_tree_get_bool(tree, node, out_value));
-}
-
-void Call_weft_tree_get_i64(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t node = static_cast<uint32_t>(f.Integer());
-  int64_t* const out_value = f.Out<int64_t>(false);
-  f.Enter();
-  f.Leave(weft_tree_get_i64(tree, node, out_value));
 }
 
 }  // namespace weft::fuzz

@@ -4,6 +4,40 @@
 
 namespace weft::fuzz {
 
+void Call_weft_tree_key(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  const char** const out_key = f.Out<const char*>(false);
+  size_t* const out_length = f.Out<size_t>(true);
+  f.Enter();
+  f.Leave(weft_tree_key(tree, node, out_key, out_length));
+}
+
+void Call_weft_tree_get_tensor(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  weft_tensor** const out_value = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tree_get_tensor(tree, node, out_value))) return;
+  f.Keep(out_value);
+}
+
+void Call_weft_tree_get_bool(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  int32_t* const out_value = f.Out<int32_t>(false);
+  f.Enter();
+  f.Leave(weft_tree_get_bool(tree, node, out_value));
+}
+
+void Call_weft_tree_get_i64(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  int64_t* const out_value = f.Out<int64_t>(false);
+  f.Enter();
+  f.Leave(weft_tree_get_i64(tree, node, out_value));
+}
+
 void Call_weft_tree_get_f64(Fuzz& f) {
   weft_tree* const tree = f.Handle<weft_tree>(false);
   const uint32_t node = static_cast<uint32_t>(f.Integer());
@@ -778,49 +812,6 @@ void Call_weft_stop_gradient(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_stop_gradient(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_abs(Fuzz& f) {
-  f.BeginOp(kOps[1]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_abs(ctx, x, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_add(Fuzz& f) {
-  f.BeginOp(kOps[2]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_add(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_bitwise_and(Fuzz& f) {
-  f.BeginOp(kOps[3]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_bitwise_and(ctx, x, y, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_atan2(Fuzz& f) {
-  f.BeginOp(kOps[4]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_atan2(ctx, x, y, out))) return;
   f.Keep(out);
 }
 

@@ -966,6 +966,10 @@ void Call_weft_function_inputs(Fuzz& f);
 void Call_weft_function_results(Fuzz& f);
 void Call_weft_function_captures(Fuzz& f);
 void Call_weft_function_text(Fuzz& f);
+void Call_weft_function_from_stablehlo(Fuzz& f);
+void Call_weft_function_key(Fuzz& f);
+void Call_weft_function_save(Fuzz& f);
+void Call_weft_function_load(Fuzz& f);
 void Call_weft_function_retain(Fuzz& f);
 void Call_weft_function_release(Fuzz& f);
 void Call_weft_while(Fuzz& f);
@@ -1330,6 +1334,10 @@ extern const Function kFunctions[] = {
     {"weft_function_results", Call_weft_function_results, 0x308u, false, true, 1, nullptr},
     {"weft_function_captures", Call_weft_function_captures, 0xB08u, false, true, 1, nullptr},
     {"weft_function_text", Call_weft_function_text, 0x1308u, false, true, 1, nullptr},
+    {"weft_function_from_stablehlo", Call_weft_function_from_stablehlo, 0x1308u, false, true, 1, nullptr},
+    {"weft_function_key", Call_weft_function_key, 0x308u, false, true, 1, nullptr},
+    {"weft_function_save", Call_weft_function_save, 0x23A8u, true, true, 1, nullptr},
+    {"weft_function_load", Call_weft_function_load, 0x93A8u, true, true, 1, nullptr},
     {"weft_function_retain", Call_weft_function_retain, 0x0u, false, false, 1, nullptr},
     {"weft_function_release", Call_weft_function_release, 0x0u, false, false, 1, nullptr},
     {"weft_while", Call_weft_while, 0x1B0Au, false, true, 1, nullptr},
@@ -1585,6 +1593,6 @@ extern const Function kFunctions[] = {
     {"weft_rng_bit_generator", Call_weft_rng_bit_generator, 0x130Au, false, true, 1, &kOps[131]},
     {"weft_uniform", Call_weft_uniform, 0x130Au, false, true, 1, &kOps[132]},
 };
-extern const size_t kFunctionCount = 362;
+extern const size_t kFunctionCount = 366;
 
 }  // namespace weft::fuzz

@@ -1,0 +1,19 @@
+// A function as a file: its text in the container of compile-cache entries (cache_entry.h), which has the checksums and the
+// compression. docs/formats.md has the promise of who reads it when.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "src/runtime/io.h"
+
+namespace weft {
+
+// The file appears whole or not at all; what was there stays until then.
+absl::Status WriteFunctionFile(FileSystem* fs, const std::string& path, std::string text);
+
+// The text as it was written. NOT_FOUND, DATA_LOSS, UNIMPLEMENTED for what a later library wrote.
+absl::StatusOr<std::string> ReadFunctionFile(FileSystem* fs, const std::string& path);
+
+}  // namespace weft

@@ -1,0 +1,254 @@
+// `weft run`: a program of StableHLO text on arrays out of files.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "src/cli/command.h"
+#include "src/cli/library.h"
+#include "src/cli/npy.h"
+
+namespace weft::cli {
+namespace {
+
+using Tensor = std::unique_ptr<weft_tensor, Releases<&weft_tensor_release>>;
+using Function = std::unique_ptr<weft_function, Releases<&weft_function_release>>;
+
+constexpr size_t kShown = 8;  // elements of a result without a file
+
+bool ReadFile(const std::string& path, std::string* content, std::string* problem) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream all;
+  // A folder opens, and only reading it fails.
+  if (file && (file.peek() == EOF || all << file.rdbuf()) && !file.bad()) {
+    *content = std::move(all).str();
+    struct stat seen = {};
+    if (stat(path.c_str(), &seen) == 0 && !S_ISDIR(seen.st_mode)) return true;
+    errno = EISDIR;
+  }
+  *problem = path + ": cannot be read: " + std::strerror(errno);
+  return false;
+}
+
+// Under another name first: whoever sees the file sees all of it.
+bool WriteFile(const std::string& path, const std::string& content, std::string* problem) {
+  const std::string draft = path + ".part";
+  std::ofstream file(draft, std::ios::binary | std::ios::trunc);
+  file.write(content.data(), static_cast<std::streamsize>(content.size()));
+  file.close();
+  if (file && std::rename(draft.c_str(), path.c_str()) == 0) return true;
+  *problem = path + ": cannot be written: " + std::strerror(errno);
+  std::remove(draft.c_str());
+  return false;
+}
+
+std::string TypeOf(const weft_tensor_info& info) { return TypeText(info.dtype, info.dims, info.rank); }
+
+std::string Joined(const std::vector<weft_tensor_info>& types) {
+  std::string text;
+  for (const weft_tensor_info& type : types) text += (text.empty() ? "" : ", ") + TypeOf(type);
+  return text.empty() ? "none" : text;
+}
+
+// A run as far as it has come; `problem` says what ended it.
+struct Run {
+  std::string problem;
+  Context context;
+  Function function;
+  std::vector<weft_tensor_info> input_types, result_types;
+  std::vector<Tensor> inputs, results;
+
+  bool Done(weft_error* error) {
+    problem = MessageOf(error);
+    return problem.empty();
+  }
+
+  std::vector<weft_tensor_info> TypesOf(weft_error* (*ask)(weft_function*, weft_tensor_info*, size_t,
+                                                           size_t*) noexcept) {
+    size_t count = 0;
+    if (!Done(ask(function.get(), nullptr, 0, &count))) return {};
+    std::vector<weft_tensor_info> types(count);
+    (void)Done(ask(function.get(), types.data(), count, &count));
+    return types;
+  }
+
+  bool Open(const std::string& path, std::string_view platform) {
+    std::string text;
+    if (!ReadFile(path, &text, &problem)) return false;
+    const weft_setting setting = {"platform", WEFT_STRLEN, platform.data(), platform.size()};
+    weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+    if (!platform.empty()) options.settings = &setting, options.setting_count = 1;
+    weft_context* made = nullptr;
+    if (!Done(weft_context_create(&options, &made))) return false;
+    context.reset(made);
+    weft_function* read = nullptr;
+    if (!Done(weft_function_from_stablehlo(made, text.data(), text.size(), &read))) {
+      problem = path + ": " + problem;
+      return false;
+    }
+    function.reset(read);
+    input_types = TypesOf(&weft_function_inputs);
+    if (problem.empty()) result_types = TypesOf(&weft_function_results);
+    return problem.empty();
+  }
+
+  bool Load(const std::vector<std::string_view>& files) {
+    if (files.size() != input_types.size()) {
+      problem = "the program takes " + std::to_string(input_types.size()) + " inputs (" + Joined(input_types) + "); " +
+                std::to_string(files.size()) + " were given by --input";
+      return false;
+    }
+    for (size_t i = 0; i < files.size(); ++i) {
+      const std::string path(files[i]);
+      std::string content;
+      Array array;
+      if (!ReadFile(path, &content, &problem)) return false;
+      if (problem = ParseNpy(content, &array); !problem.empty()) {
+        problem = path + ": " + problem;
+        return false;
+      }
+      const std::string wanted = TypeOf(input_types[i]);
+      const std::string type = TypeText(array.dtype, array.dims.data(), array.dims.size());
+      if (type != wanted) {
+        problem = path + ": is " + type + "; input " + std::to_string(i) + " of the program is " + wanted;
+        return false;
+      }
+      weft_tensor* tensor = nullptr;
+      if (!Done(weft_tensor_from_host(context.get(), nullptr, array.dtype, array.dims.data(), array.dims.size(),
+                                      array.bytes.data(), array.bytes.size(), &tensor))) {
+        return false;
+      }
+      inputs.emplace_back(tensor);
+    }
+    return true;
+  }
+
+  bool Call() {
+    std::vector<weft_tensor*> in, out(result_types.size());
+    for (const Tensor& input : inputs) in.push_back(input.get());
+    size_t count = 0;
+    if (!Done(
+            weft_function_call(context.get(), function.get(), in.data(), in.size(), out.data(), out.size(), &count))) {
+      return false;
+    }
+    for (weft_tensor* tensor : out) results.emplace_back(tensor);
+    return Done(weft_eval(context.get(), out.data(), out.size(), nullptr));
+  }
+
+  bool Read(size_t result, Array* array) {
+    const weft_tensor_info& info = result_types[result];
+    uint64_t size = 0;
+    if (!Done(weft_tensor_size(results[result].get(), &size))) return false;
+    array->dtype = info.dtype;
+    array->dims.assign(info.dims, info.dims + info.rank);
+    array->bytes.resize(size);
+    return Done(weft_tensor_to_host(results[result].get(), array->bytes.data(), size));
+  }
+};
+
+template <typename T>
+T ElementOf(const Array& array, size_t i) {
+  T value;
+  std::memcpy(&value, array.bytes.data() + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+double HalfOf(uint16_t bits) {
+  const double sign = bits & 0x8000 ? -1 : 1, fraction = bits & 0x3FF;
+  const int exponent = (bits >> 10) & 0x1F;
+  if (exponent == 31) return fraction == 0 ? sign / 0.0 : 0.0 / 0.0;
+  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25));
+}
+
+std::string NumberOf(double value, int digits) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "%.*g", digits, value);
+  return text;
+}
+
+std::string ElementText(const Array& array, size_t i) {
+  switch (array.dtype) {
+    case WEFT_BOOL: return ElementOf<uint8_t>(array, i) != 0 ? "true" : "false";
+    case WEFT_I8: return std::to_string(ElementOf<int8_t>(array, i));
+    case WEFT_I16: return std::to_string(ElementOf<int16_t>(array, i));
+    case WEFT_I32: return std::to_string(ElementOf<int32_t>(array, i));
+    case WEFT_I64: return std::to_string(ElementOf<int64_t>(array, i));
+    case WEFT_U8: return std::to_string(ElementOf<uint8_t>(array, i));
+    case WEFT_U16: return std::to_string(ElementOf<uint16_t>(array, i));
+    case WEFT_U32: return std::to_string(ElementOf<uint32_t>(array, i));
+    case WEFT_U64: return std::to_string(ElementOf<uint64_t>(array, i));
+    case WEFT_F16: return NumberOf(HalfOf(ElementOf<uint16_t>(array, i)), 5);
+    case WEFT_BF16: {
+      const uint32_t bits = uint32_t{ElementOf<uint16_t>(array, i)} << 16;
+      float value;
+      std::memcpy(&value, &bits, sizeof(value));
+      return NumberOf(value, 4);
+    }
+    case WEFT_F32: return NumberOf(ElementOf<float>(array, i), 9);
+    default: return NumberOf(ElementOf<double>(array, i), 17);
+  }
+}
+
+List Values(const Array& array) {
+  int64_t count = 1;
+  for (int64_t dim : array.dims) count *= dim;
+  List values;
+  for (size_t i = 0; i < std::min(static_cast<size_t>(count), kShown); ++i) values.push_back(ElementText(array, i));
+  if (count > static_cast<int64_t>(kShown)) values.push_back("…");
+  return values;
+}
+
+int Failed(const std::string& problem) {
+  std::fprintf(stderr, "weft run: %s\n", problem.c_str());
+  return kFailed;
+}
+
+int Execute(const Arguments& arguments) {
+  Run run;
+  const bool writes = arguments.has("--output");
+  const std::string folder(arguments.value("--output", ""));
+  struct stat seen = {};
+  if (writes && (stat(folder.c_str(), &seen) != 0 || !S_ISDIR(seen.st_mode))) {
+    return Failed("--output " + folder + ": there is no such folder");
+  }
+  if (!run.Open(std::string(arguments.parameter), arguments.value("--platform", "")) ||
+      !run.Load(arguments.values("--input")) || !run.Call()) {
+    return Failed(run.problem);
+  }
+  List rows;
+  for (size_t i = 0; i < run.results.size(); ++i) {
+    Array array;
+    if (!run.Read(i, &array)) return Failed(run.problem);
+    const std::string name = "result" + std::to_string(i);
+    Fields row = {{"name", name}, {"type", TypeOf(run.result_types[i])}};
+    if (writes) {
+      const std::string path = folder + "/" + name + ".npy";
+      if (!WriteFile(path, NpyOf(array), &run.problem)) return Failed(run.problem);
+      row.emplace_back("file", path);
+    } else {
+      row.emplace_back("values", Values(array));
+    }
+    rows.push_back(std::move(row));
+  }
+  Print({{"results", std::move(rows)}}, arguments.has("--json"));
+  return kDone;
+}
+
+const Registration kRun(
+    {.name = "run",
+     .summary = "runs a program of StableHLO text, as JAX and others print it, on arrays of .npy files",
+     .parameter = "PROGRAM.mlir",
+     .flags = {{"--input", "an input of the program, in its order; once for each", "FILE.npy"},
+               {"--output", "writes result0.npy, result1.npy, … into the folder instead of showing the first elements",
+                "DIR"},
+               {"--platform", "cpu (the default) or reference, slow and plain", "NAME"},
+               {"--json", "as one JSON object", ""}},
+     .execute = Execute});
+
+}  // namespace
+}  // namespace weft::cli
