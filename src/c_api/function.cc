@@ -230,7 +230,8 @@ weft_error* weft_function_trace(weft_context* ctx, const char* name, size_t name
     std::vector<weft_tensor*> results;
     size_t count = 0;
     const absl::Cleanup release = [&] {
-      for (size_t i = 0; i < count; ++i) ReleaseHandle(results[i], HandleType::kTensor);
+      // A callback that throws has its count still unchecked.
+      for (size_t i = 0; i < std::min(count, results.size()); ++i) ReleaseHandle(results[i], HandleType::kTensor);
     };
     WEFT_RETURN_IF_ERROR(Fill(body, trace, user_data, result_capacity, &results, &count));
     return End(body.context(), results.data(), count, out);

@@ -4,12 +4,17 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/runtime/lasting.h"
+
 namespace weft::ir {
 
-const AttrValue& Attrs::at(size_t i) const {
-  static const AttrValue* const absent = new AttrValue();
-  return i < values_.size() ? values_[i] : *absent;
-}
+namespace {
+
+constinit Lasting<AttrValue> g_absent;
+
+}  // namespace
+
+const AttrValue& Attrs::at(size_t i) const { return i < values_.size() ? values_[i] : g_absent.Get(); }
 
 void Attrs::set(size_t i, AttrValue value) {
   if (i >= values_.size()) values_.resize(i + 1);

@@ -6,6 +6,7 @@
 #include "src/ir/code.h"
 #include "src/ir/op_def.h"
 #include "src/runtime/hash_map.h"
+#include "src/runtime/lasting.h"
 
 namespace weft::ir {
 namespace {
@@ -86,10 +87,8 @@ struct Interned {
   HashMap<std::string, const Function*> functions ABSL_GUARDED_BY(mutex);
 };
 // Never torn down: tensors may go after main has returned.
-Interned& Table() {
-  static Interned* const table = new Interned();
-  return *table;
-}
+constinit Lasting<Interned> g_interned;
+Interned& Table() { return g_interned.Get(); }
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/ir/function.h"
+#include "src/runtime/lasting.h"
 #include "src/runtime/mutex.h"
 
 namespace weft::ir {
@@ -16,10 +17,8 @@ struct FileTable {
   std::unordered_map<std::string, uint32_t> index ABSL_GUARDED_BY(mutex);
   std::vector<const std::string*> names ABSL_GUARDED_BY(mutex);
 };
-FileTable& Files() {
-  static FileTable* const table = new FileTable();
-  return *table;
-}
+constinit Lasting<FileTable> g_files;
+FileTable& Files() { return g_files.Get(); }
 
 std::atomic<uint64_t> next_id{1};
 

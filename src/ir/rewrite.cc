@@ -116,6 +116,20 @@ Values Inline(const Function& function, std::span<const Value> arguments) {
   return Values(results.begin(), results.end());
 }
 
+int64_t WrittenOut(const Function& function) {
+  HashMap<const Function*, int64_t> sizes;
+  for (const Function* each : CalleesFirst(function)) {
+    auto size = static_cast<int64_t>(each->nodes().size());
+    for (const Node* node : each->nodes()) {
+      for (const Ref<const Function>& region : node->regions()) {
+        if (__builtin_add_overflow(size, sizes.at(region.get()), &size)) return INT64_MAX;
+      }
+    }
+    sizes.emplace(each, size);
+  }
+  return sizes.at(&function);
+}
+
 Ref<const Function> OwnNodes(const Function& function) {
   ValueMap map;
   map.reserve(function.nodes().size());

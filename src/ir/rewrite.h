@@ -47,6 +47,10 @@ Ref<const Node> CopyNode(const Node& node, Values operands, std::span<const Ref<
 // The function's results at these arguments, on nodes of their own.
 Values Inline(const Function& function, std::span<const Value> arguments);
 
+// So many nodes are the function with what it carries written out at each place that carries it; INT64_MAX: at least so many.
+// Twenty functions that each call the next one twice are a million.
+int64_t WrittenOut(const Function& function);
+
 // The function on nodes of its own. What these carry stays as it is.
 Ref<const Function> OwnNodes(const Function& function);
 

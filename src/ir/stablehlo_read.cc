@@ -120,7 +120,9 @@ AttrValue StableHloOp::SchemaValue(const AttrDef& def) {
     case AttrType::kInts: return Ints(def.name);
     case AttrType::kString: return Word(def.name);
     case AttrType::kDouble:
-      return found->kind == ShloAttr::Kind::kInt ? static_cast<double>(found->integer) : found->number;
+      if (found->kind == ShloAttr::Kind::kInt) return static_cast<double>(found->integer);
+      if (found->kind == ShloAttr::Kind::kFloat) return found->number;
+      break;
     case AttrType::kLiteral:
       if (found->kind == ShloAttr::Kind::kTensor && (!found->splat || found->type->count() == 1)) return found->tensor;
       break;

@@ -1,6 +1,8 @@
 // See reducer_read.h.
 #include "src/ops/reducer_read.h"
 
+#include "src/ops/scalar_function.h"
+
 namespace weft::ops {
 namespace {
 
@@ -27,8 +29,7 @@ ir::Values ReadByBody(ir::StableHloOp& op, const ir::OpDef& by) {
 }
 
 ir::Value StartFrom(ir::Builder& b, Reducer reducer, const ir::Value& init, ir::Value reduced) {
-  const ir::Node& node = *init.node;
-  if (&node.op() == &kOp_constant && node.attrs().Tensor(0) == Identity(reducer, init.dtype())) return reduced;
+  if (IsNeutral(init, reducer)) return reduced;
   return Call(b, *kCombine[static_cast<size_t>(reducer)], {std::move(reduced), init});
 }
 

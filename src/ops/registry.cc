@@ -2,6 +2,7 @@
 #include "src/ops/registry.h"
 
 #include "absl/container/flat_hash_map.h"
+#include "src/runtime/lasting.h"
 
 namespace weft::ops {
 namespace {
@@ -19,19 +20,19 @@ std::span<const ir::OpDef* const> AllOps() { return kAll; }
 namespace {
 
 using Index = absl::flat_hash_map<std::string_view, const ir::OpDef*>;
-
-const ir::OpDef* Find(const Index& index, std::string_view name) {
-  const auto found = index.find(name);
-  return found == index.end() ? nullptr : found->second;
-}
+constinit Lasting<Index> g_by_name, g_called;
 
 // Where one operation's name is what users call another, `first` says whose it is.
 template <typename First, typename Second>
-const Index* MakeIndex(First first, Second second) {
-  auto* index = new Index();
-  for (const ir::OpDef* op : kAll) index->try_emplace(first(*op), op);
-  for (const ir::OpDef* op : kAll) index->try_emplace(second(*op), op);
-  return index;
+const ir::OpDef* Find(Lasting<Index>& lasting, std::string_view name, First first, Second second) {
+  const Index& index = lasting.Get([&] {
+    auto made = std::make_unique<Index>();
+    for (const ir::OpDef* op : kAll) made->try_emplace(first(*op), op);
+    for (const ir::OpDef* op : kAll) made->try_emplace(second(*op), op);
+    return made;
+  });
+  const auto found = index.find(name);
+  return found == index.end() ? nullptr : found->second;
 }
 
 constexpr auto kName = [](const ir::OpDef& op) { return op.name; };
@@ -39,14 +40,7 @@ constexpr auto kCName = [](const ir::OpDef& op) { return op.c_name; };
 
 }  // namespace
 
-const ir::OpDef* FindOp(std::string_view name) {
-  static const Index* const index = MakeIndex(kName, kCName);
-  return Find(*index, name);
-}
-
-const ir::OpDef* FindCalled(std::string_view name) {
-  static const Index* const index = MakeIndex(kCName, kName);
-  return Find(*index, name);
-}
+const ir::OpDef* FindOp(std::string_view name) { return Find(g_by_name, name, kName, kCName); }
+const ir::OpDef* FindCalled(std::string_view name) { return Find(g_called, name, kCName, kName); }
 
 }  // namespace weft::ops

@@ -4,11 +4,15 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "src/ops/reducer_read.h"
 
 namespace weft::ops {
 namespace {
 
 using namespace ir;
+
+// Of a function at every element, calls written out.
+constexpr int64_t kMostWritten = int64_t{1} << 16;
 
 bool IsScalar(const Type& type) { return type.is_tensor() && type.dims.empty(); }
 
@@ -81,6 +85,22 @@ absl::StatusOr<Values> AtEveryElement(Builder& b, const Function& function, std:
   return results;
 }
 
+absl::Status CheckElementwise(const Function& function) {
+  if (const int64_t written = WrittenOut(function); written > kMostWritten) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "the function @", function.name(),
+                       ", which runs at every element, has ",
+                       written == INT64_MAX ? "more than 2^63" : absl::StrCat(written),
+                       " operations with its calls written out; at most ", kMostWritten, " are supported");
+  }
+  // Tried on one element, on nodes of its own.
+  Builder b;
+  Values trial;
+  for (const Value& parameter : function.parameters()) {
+    trial.push_back({Node::Create(kOp_parameter, {}, {}, {parameter.type()}), 0});
+  }
+  return AtEveryElement(b, function, trial, {}).status();
+}
+
 absl::Status CheckScalarFunction(const Function& function, std::span<const DType> parameters,
                                  std::span<const DType> results) {
   if (!AreScalarsOf(function.parameters(), parameters)) {
@@ -91,28 +111,10 @@ absl::Status CheckScalarFunction(const Function& function, std::span<const DType
     return UserError("the function @", function.name(), " gives (", TypesOf(function.results()), "); it must give (",
                      ScalarsOf(results), ")");
   }
-  // Tried on one element, on nodes of its own.
-  Builder b;
-  Values trial;
-  for (const DType type : parameters) trial.push_back({Node::Create(kOp_parameter, {}, {}, {Type::Scalar(type)}), 0});
-  return AtEveryElement(b, function, trial, {}).status();
+  return CheckElementwise(function);
 }
 
-std::optional<Reducer> PlainReducer(const Function& body) {
-  static constexpr std::pair<const OpDef*, Reducer> kPlain[] = {
-      {&kOp_add, Reducer::kSum},     {&kOp_mul, Reducer::kProd},        {&kOp_maximum, Reducer::kMax},
-      {&kOp_minimum, Reducer::kMin}, {&kOp_bitwise_and, Reducer::kAnd}, {&kOp_bitwise_or, Reducer::kOr}};
-  if (body.parameters().size() != 2 || body.results().size() != 1) return std::nullopt;
-  const Node& node = *body.results()[0].node;
-  if (node.operands().size() != 2) return std::nullopt;
-  const Value &x = body.parameters()[0], &y = body.parameters()[1];
-  const bool both =
-      (node.operands()[0] == x && node.operands()[1] == y) || (node.operands()[0] == y && node.operands()[1] == x);
-  for (const auto& [op, reducer] : kPlain) {
-    if (op == &node.op() && both) return reducer;
-  }
-  return std::nullopt;
-}
+std::optional<Reducer> PlainReducer(const Function& body) { return ReducerOf(body); }
 
 bool IsNeutral(const Value& value, Reducer reducer) {
   if (&value.node->op() != &kOp_constant || value.type().count() != 1) return false;

@@ -10,6 +10,10 @@ namespace weft::passes {
 // Writes calls out, but for those of one function of some size in several places, where the backend claims calls.
 absl::StatusOr<ir::Module> InlineCalls(const ir::Module& module, const PipelineOptions& options);
 
+// UNIMPLEMENTED where functions that call functions, written out, would be far more than memory holds. Whoever writes calls out
+// asks before.
+absl::Status CheckCalls(const ir::Module& module);
+
 // Replaces composites that the backend does not claim by their expansions, also those inside expansions.
 absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const PipelineOptions& options);
 

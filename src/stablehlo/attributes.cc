@@ -82,7 +82,8 @@ absl::StatusOr<ir::ShloAttr> Parser::ParseNumber(bool untyped) {
     attr.number = negative ? -attr.number : attr.number;
     set_position(position() + (stop - rest.data()));
   } else {
-    if (error != std::errc()) return ExpectedAt(start, "a number of at most 64 bits");
+    const bool fits = !negative || hexadecimal || whole <= uint64_t{1} << 63;
+    if (error != std::errc() || !fits) return ExpectedAt(start, "a number of at most 64 bits");
     attr.kind = Kind::kInt;
     attr.integer = static_cast<int64_t>(negative ? 0 - whole : whole);
     set_position(position() + length);
@@ -137,22 +138,24 @@ absl::StatusOr<ir::ShloAttr> Parser::ParseIntArray() {
   return attr;
 }
 
+// @f, @"any name", @outer::@inner: as many parts as the text has.
 absl::StatusOr<ir::ShloAttr> Parser::ParseSymbol() {
-  WEFT_RETURN_IF_ERROR(Need("@"));
   Attr attr;
   attr.kind = Kind::kSymbol;
-  if (LooksAt("\"")) {
-    WEFT_ASSIGN_OR_RETURN(attr.string, String("a name"));
-  } else {
-    attr.string = Suffix();
-    if (attr.string.empty()) return Expected("a name");
-  }
-  if (LooksAt("::@")) {
+  while (true) {
+    WEFT_RETURN_IF_ERROR(Need("@"));
+    if (LooksAt("\"")) {
+      WEFT_ASSIGN_OR_RETURN(const std::string name, String("a name"));
+      attr.string += name;
+    } else {
+      const std::string_view name = Suffix();
+      if (name.empty()) return Expected("a name");
+      attr.string += name;
+    }
+    if (!LooksAt("::@")) return attr;
     set_position(position() + 2);
-    WEFT_ASSIGN_OR_RETURN(Attr inner, ParseSymbol());
-    absl::StrAppend(&attr.string, "::", inner.string);
+    attr.string += "::";
   }
-  return attr;
 }
 
 // Where the text of an alias stands becomes the position; the position to come back to is the result.

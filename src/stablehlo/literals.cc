@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "src/stablehlo/parser.h"
 
@@ -121,7 +123,9 @@ absl::Status Parser::ParseReal(HostTensor& value, int64_t i) {
   if (begin == stop || *begin == '-') return wrong();
   if (IsFloat(dtype) && !hexadecimal) {
     double real = 0;
-    if (std::from_chars(number.data(), stop, real).ptr != stop) return wrong();
+    const auto [read, error] = std::from_chars(number.data(), stop, real);
+    // What no double holds is infinite, or 0, which from_chars leaves to us.
+    if (read != stop || (error != std::errc() && !absl::SimpleAtod(number, &real))) return wrong();
     value.SetDouble(i, real);
     return absl::OkStatus();
   }
@@ -137,15 +141,18 @@ absl::Status Parser::ParseReal(HostTensor& value, int64_t i) {
   if (IsBool(dtype) && bits > 1) return wrong();
   const int64_t integer = static_cast<int64_t>(negative ? 0 - bits : bits);
   value.SetInt(i, integer);
-  const bool fits = hexadecimal || (negative ? integer <= 0 : dtype == DType::kU64 || integer >= 0);
+  const bool fits = hexadecimal || (negative ? integer == 0 || (integer < 0 && !IsUnsigned(dtype))
+                                             : dtype == DType::kU64 || integer >= 0);
   return fits && (hexadecimal || value.GetInt(i) == integer) ? absl::OkStatus() : wrong();
 }
 
 absl::Status Parser::ParseHexBytes(size_t at, std::string_view digits, const ir::Type& type, Attr& out) {
   const size_t width = BytesOf(type.dtype);
   const size_t bytes = digits.size() / 2 - (digits.size() >= 2 ? 1 : 0);
-  const bool splat = bytes == width && type.count() != 1;
-  // Bits of i1 may be packed eight to a byte (MLIR before 2025) or stand one in a byte.
+  // Bits of i1 may be packed eight to a byte (MLIR before 2025) or stand one in a byte; one byte for all is 0, 1 or all ones.
+  const std::string_view one = digits.substr(std::min<size_t>(2, digits.size()));
+  const bool whole = !IsBool(type.dtype) || one == "00" || one == "01" || absl::EqualsIgnoreCase(one, "FF");
+  const bool splat = bytes == width && type.count() != 1 && whole;
   const auto count = static_cast<size_t>(splat ? 1 : type.count());
   const bool packed = IsBool(type.dtype) && bytes != count && bytes == (count + 7) / 8;
   if (!digits.starts_with("0x") || digits.size() % 2 != 0 || (!packed && bytes != count * width)) {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/ops/call.h"
 #include "src/runtime/hash_map.h"
+#include "src/runtime/lasting.h"
 
 namespace weft::stablehlo {
 namespace {
@@ -26,12 +27,14 @@ RuleMap MakeRules() {
   return rules;
 }
 
+constinit Lasting<RuleMap> g_rules;
+
 }  // namespace
 
 const Rule* FindRule(std::string_view name) {
-  static const auto* const rules = new RuleMap(MakeRules());
-  auto found = rules->find(std::string(name));
-  return found == rules->end() ? nullptr : &found->second;
+  const RuleMap& rules = g_rules.Get([] { return std::make_unique<RuleMap>(MakeRules()); });
+  const auto found = rules.find(std::string(name));
+  return found == rules.end() ? nullptr : &found->second;
 }
 
 ir::Values ReadBySchema(ir::StableHloOp& op) {

@@ -7,6 +7,7 @@
 #include "src/autodiff/gradient.h"
 #include "src/backends/cpu/lower/lowering.h"
 #include "src/ir/stablehlo.h"
+#include "src/ops/generated/attributes.h"
 #include "src/ops/scalar_function.h"
 #include "src/ops/sort/order.h"
 #include "tests/cpu/run_all.h"
@@ -67,7 +68,7 @@ TEST(Bodies, ALongReductionKeepsTheOrderOfItsElements) {
   const auto body = MakeFunction("last_but_zero", {Type::Scalar(kI), Type::Scalar(kI)}, [](Builder& b, const std::vector<Value>& p) {
     return std::vector{ops::Select(b, ops::Compare(b, ops::Direction::kEq, p[1], 0), p[0], p[1])};
   });
-  for (const Dims& dims : {Dims{10000}, Dims{3, 5000}, Dims{2, 300, 7}, Dims{129}, Dims{128}}) {
+  for (const Dims& dims : {Dims{10000}, Dims{3, 5000}, Dims{2, 300, 7}, Dims{129}, Dims{128}, Dims{200, 3, 1}, Dims{1, 3, 400}}) {
     const Ints dimensions = dims.size() == 3 ? Ints{0, 2} : Ints{static_cast<int64_t>(dims.size()) - 1};
     const auto main = MakeFunction("main", {Type::Tensor(kI, dims)}, [&](Builder& b, const std::vector<Value>& p) {
       const Value first[] = {ops::Scalar(b, kI, -1)};
@@ -78,6 +79,24 @@ TEST(Bodies, ALongReductionKeepsTheOrderOfItsElements) {
     for (int64_t i = 0; i < x.count(); ++i) x.SetInt(i, i % 11 == 3 && i < x.count() * 9 / 10 ? i : 0);
     RunAll(main, {x});
   }
+}
+
+// What padding makes of an operand is counted: 2^40 in each of three dimensions would be 0 elements in 64 bits.
+TEST(Bodies, WindowsOverMoreThanMemoryHoldsAreRefused) {
+  const int64_t far = (int64_t{1} << 40) - 2, step = int64_t{1} << 40;
+  const auto main = MakeFunction("main", {Type::Tensor(kF, {2, 2, 2})}, [&](Builder& b, const std::vector<Value>& p) {
+    ir::Attrs attrs;
+    attrs.set(ops::ReduceWindowAttrs::kWindowDimensions, Ints{1, 1, 1});
+    attrs.set(ops::ReduceWindowAttrs::kReducer, static_cast<int64_t>(ops::Reducer::kProd));
+    attrs.set(ops::ReduceWindowAttrs::kWindowStrides, Ints{step, step, step});
+    attrs.set(ops::ReduceWindowAttrs::kPadding, Ints{far, 0, far, 0, far, 0});
+    return std::vector{ops::Call(b, ops::kOp_reduce_window, {p[0]}, std::move(attrs))};
+  });
+  ASSERT_EQ(main->results()[0].dims(), (Dims{1, 1, 1}));
+  ir::Module module;
+  module.functions.push_back(main);
+  EXPECT_THAT(std::string(LowerModule(module, *TargetFor(Isa::kPortable)).status().message()),
+              HasSubstr("padding and dilation make [1099511627776, 1099511627776, 1099511627776] of [2, 2, 2], more elements than memory could hold"));
 }
 
 TEST(Bodies, WhatIsPlainIsRecordedAsThePlainOperation) {
@@ -143,6 +162,21 @@ TEST(Bodies, TheUsualComparatorsSortByKeys) {
     return std::vector{ops::Compare(b, ops::Direction::kLt, ops::Mul(b, p[0], 2), ops::Mul(b, p[1], 3))};
   });
   EXPECT_THAT(KernelsOf(SortMain(kF, {40}, odd)), testing::ElementsAre("sort_by"));
+}
+
+// f may be one chain of many operations, of which the lowering takes no stack.
+TEST(Bodies, AComparatorOfALongChainSortsByKeys) {
+  const auto chain = MakeFunction("chain", {Type::Scalar(kI), Type::Scalar(kI)}, [](Builder& b, const std::vector<Value>& p) {
+    Value x = p[0], y = p[1];
+    for (int i = 0; i < 30000; ++i) x = ops::Neg(b, x), y = ops::Neg(b, y);
+    return std::vector{ops::Compare(b, ops::Direction::kLt, x, y)};
+  });
+  const CpuTarget target = *TargetFor(Isa::kPortable);
+  ir::Module module;
+  module.functions.push_back(SortMain(kI, {40}, chain));
+  const auto lowered = LowerModule(module, target);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_THAT(lowered->program.host_kernels, testing::ElementsAre("sort_keys"));
 }
 
 // Rows of more elements than one thread sorts, or than are merged; every key and its place.

@@ -4,6 +4,7 @@
 #include "src/autodiff/gradient.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/build.h"
+#include "src/ops/generated/attributes.h"
 #include "tests/cpu/run_all.h"
 #include "tests/support/control_programs.h"
 
@@ -203,6 +204,24 @@ TEST(Control, WhatDoesNotFitIsRefusedByName) {
   EXPECT_EQ(Refusal(ops::kOp_if, {flag, i, x}, {next, next}),
             "if(bool[], i32[], f32[5]): parameter 0 of the function @next is i32[]; the operand for it is f32[5]");
   EXPECT_EQ(Refusal(ops::kOp_call, {i, i}, {next}), "call(i32[], i32[]): the function @next has 1 parameters; there are 2 operands");
+}
+
+TEST(Control, AnUnrolledScanIsBounded) {
+  const auto next = MakeFunction("next", {kNumber}, [](Builder& b, const std::vector<Value>& p) { return std::vector{ops::Add(b, p[0], 1)}; });
+  const auto said = [&](int64_t length, int64_t unroll) {
+    ir::Attrs attrs;
+    attrs.set(ops::ScanAttrs::kLength, length);
+    attrs.set(ops::ScanAttrs::kCarried, int64_t{1});
+    attrs.set(ops::ScanAttrs::kScanned, int64_t{0});
+    attrs.set(ops::ScanAttrs::kUnroll, unroll);
+    Builder b;
+    (void)ops::CallAll(b, ops::kOp_scan, {test::NewParameter(kNumber)}, std::move(attrs), {&next, 1});
+    return std::string(b.status().message());
+  };
+  EXPECT_EQ(said(1 << 30, 4), "");
+  EXPECT_EQ(said(5, 1 << 30), "");
+  EXPECT_THAT(said(1 << 30, 1 << 30), HasSubstr("unroll is 1073741824; so many runs of the function @next, of 3 operations each, are more than "
+                                                "the 1048576 operations that may be written out"));
 }
 
 TEST(Control, PrintsAsStableHloWithCapturesByTheirNames) {

@@ -218,6 +218,9 @@ def main():
         pathlib.Path(args.table).write_text("\n".join(lines) + "\n", encoding="utf-8")
         with open(args.table + ".pickle", "wb") as file:
             pickle.dump([(s, c["group"], c["name"], c["text"], m) for s, c, m in bad], file)
+    if total[0] < total[1]:
+        print("most texts are refused: nothing of them was judged")
+        return 1
     return 1 if total[2] else 0
 
 

@@ -32,7 +32,6 @@ ALLOWED = {
                          "src/backends/cpu/launch", "src/backends/cpu/lower"] + BELOW_BACKENDS,
     "src/backends/reference": ["src/backends"] + BELOW_BACKENDS,
     "src/backends/pjrt": ["src/backends"] + BELOW_BACKENDS,
-    "src/backends/stub": ["src/backends"] + BELOW_BACKENDS,
     "serialization": ["src/ir", "src/runtime"],
     "src/compiler": ["src/backends", "src/passes", "serialization", "src/ops", "src/ir", "src/runtime"],
     "src/lazy": ["src/compiler", "src/autodiff", "src/backends", "src/stablehlo", "src/ops", "src/ir", "src/runtime",

@@ -1,6 +1,6 @@
 """The library and the program weft under glibc 2.31, the oldest that a Debian mirror may still have (scripts/install-deps
---old-glibc): C clients linked to the same stubs train a transformer, save and load, and run out of memory, which throws thousands
-of exceptions inside the library."""
+--old-glibc): C clients linked against the same link libraries train a transformer, save and load, and run out of memory, which
+throws thousands of exceptions inside the library."""
 import json
 import os
 import subprocess
@@ -15,7 +15,7 @@ INSTALL = os.path.join(SOURCE, "scripts", "install-deps")
 OLD = subprocess.run([INSTALL, "--print-old-glibc"], check=True, capture_output=True, text=True).stdout.strip()
 LIBRARIES = os.path.join(OLD, "lib", "x86_64-linux-gnu")
 LOADER = os.path.join(LIBRARIES, "ld-2.31.so")
-STUBS = os.path.join(BUILD, "tools", "glibc-2.28")
+LINK_LIBRARIES = os.path.join(BUILD, "tools", "glibc-2.28")
 CLIENTS = ("transformer", "trees", "saves", "log_records", "out_of_memory")
 
 
@@ -36,8 +36,8 @@ class OldGlibc(unittest.TestCase):
     def client(self, name, work, *more):
         program = os.path.join(work, name)
         run("gcc", "-std=gnu11", "-O1", "-I" + os.path.join(SOURCE, "include", "c_api"), *more, "-o", program, "-fuse-ld=lld",
-            "-B" + os.path.join(BUILD, "tools"), "-static-libgcc", "-L" + STUBS, "-L" + os.path.dirname(LIB), "-lweft", "-lpthread",
-            "-ldl", "-lm")
+            "-B" + os.path.join(BUILD, "tools"), "-static-libgcc", "-L" + LINK_LIBRARIES, "-L" + os.path.dirname(LIB), "-lweft",
+            "-lpthread", "-ldl", "-lm")
         return program
 
     def test_this_is_glibc_2_31(self):

@@ -71,6 +71,43 @@ TEST(StableHloErrors, DeepNestingEnds) {
   EXPECT_THAT(Read(literal), HasSubstr("expected brackets that are closed"));
 }
 
+TEST(StableHloErrors, NamesOfManyPartsTakeNoStack) {
+  std::string name = "@f";
+  for (int i = 0; i < 300000; ++i) name += "::@f";
+  EXPECT_THAT(OneOp(absl::StrCat("%0 = call ", name, "(%a) : (tensor<2xf32>) -> tensor<2xf32>")), HasSubstr("there is no function @f::f::f"));
+  EXPECT_THAT(OneOp("%0 = call @f::@\"g h\"(%a) : (tensor<2xf32>) -> tensor<2xf32>"), HasSubstr("there is no function @f::g h"));
+  EXPECT_THAT(OneOp("%0 = call @f::@(%a) : (tensor<2xf32>) -> tensor<2xf32>"), HasSubstr("expected a name"));
+}
+
+// Sixty functions, each of which calls the next one twice, are 2^60 operations.
+TEST(StableHloErrors, FunctionsOfScalarsWhoseCallsMultiply) {
+  std::string text = "func.func @main(%a: tensor<2xf32>, %v: tensor<f32>) -> tensor<f32> {\n  %0 = \"stablehlo.reduce\"(%a, %v) <{dimensions = "
+                     "array<i64: 0>}> ({\n  ^bb0(%x: tensor<f32>, %y: tensor<f32>):\n    %1 = call @f0(%x, %y) : (tensor<f32>, tensor<f32>) -> "
+                     "tensor<f32>\n    stablehlo.return %1 : tensor<f32>\n  }) : (tensor<2xf32>, tensor<f32>) -> tensor<f32>\n  return %0 : "
+                     "tensor<f32>\n}\n";
+  for (int i = 0; i < 60; ++i) {
+    absl::StrAppend(&text, "func.func @f", i, "(%x: tensor<f32>, %y: tensor<f32>) -> tensor<f32> {\n");
+    for (int k = 0; k < 2; ++k) {
+      absl::StrAppend(&text, "  %", k, " = ", i == 59 ? "stablehlo.atan2 " : absl::StrCat("call @f", i + 1, "("), k == 0 ? "%x" : "%0", ", %y",
+                      i == 59 ? " : tensor<f32>\n" : ") : (tensor<f32>, tensor<f32>) -> tensor<f32>\n");
+    }
+    text += "  return %1 : tensor<f32>\n}\n";
+  }
+  EXPECT_THAT(Read(text), testing::ContainsRegex("which runs at every element, has [0-9]+ operations with its calls written out; at most 65536"));
+}
+
+TEST(StableHloErrors, AttributesOfAnotherKind) {
+  const auto norm = [](std::string_view epsilon) {
+    return ReadBody("%x: tensor<4x3xf32>, %s: tensor<3xf32>", "tensor<4x3xf32>",
+                    absl::StrCat("%0 = \"stablehlo.batch_norm_inference\"(%x, %s, %s, %s, %s) <{epsilon = ", epsilon,
+                                 ", feature_index = 1 : i64}> : (tensor<4x3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> "
+                                 "tensor<4x3xf32>\nreturn %0 : tensor<4x3xf32>"));
+  };
+  EXPECT_THAT(norm("1.0e-3 : f32"), HasSubstr("epsilon = 0.001"));
+  EXPECT_THAT(norm("\"0.001\""), HasSubstr("attribute epsilon is not of a kind that stablehlo.batch_norm_inference takes"));
+  EXPECT_THAT(norm("-18446744073709551615"), HasSubstr("expected a number of at most 64 bits"));
+}
+
 TEST(StableHloErrors, LiteralsThatDoNotFit) {
   const auto constant = [](std::string_view literal, std::string_view type) {
     return ReadBody("", type, absl::StrCat("%0 = stablehlo.constant dense<", literal, "> : ", type, "\n return %0 : ", type));
@@ -80,6 +117,7 @@ TEST(StableHloErrors, LiteralsThatDoNotFit) {
   EXPECT_THAT(constant("[1, 2]", "tensor<1099511627776xi32>"), HasSubstr("expected 1099511627776 elements"));
   EXPECT_THAT(constant("300", "tensor<i8>"), HasSubstr("expected an element of i8, found \"300"));
   EXPECT_THAT(constant("-1", "tensor<ui8>"), HasSubstr("expected an element of ui8"));
+  EXPECT_THAT(constant("-1", "tensor<ui64>"), HasSubstr("expected an element of ui64"));
   EXPECT_THAT(constant("0x1FF", "tensor<i8>"), HasSubstr("expected an element of i8"));
   EXPECT_THAT(constant("\"0x0102\"", "tensor<3xi32>"), HasSubstr("expected \"0x and 24 hexadecimal digits\""));
   EXPECT_THAT(constant("1", "tensor<99999999999x99999999999xi32>"), HasSubstr("that memory could hold"));

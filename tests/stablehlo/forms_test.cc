@@ -24,10 +24,18 @@ TEST(StableHloForms, ConstantsInEverySpelling) {
   EXPECT_THAT(ReadConstant("[[1, -2], [3, 4]]", "tensor<2x2xi8>"), HasSubstr("[1, -2, 3, 4]"));
   EXPECT_THAT(ReadConstant("18446744073709551615", "tensor<ui64>"), HasSubstr("[18446744073709551615]"));
   EXPECT_THAT(ReadConstant("-2147483648", "tensor<i32>"), HasSubstr("[-2147483648]"));
+  EXPECT_THAT(ReadConstant("-9223372036854775808", "tensor<i64>"), HasSubstr("[-9223372036854775808]"));
+  // What no double holds is infinite, or 0.
+  EXPECT_THAT(ReadConstant("[1.0e+400, -1.0e+400, 1.0e-400]", "tensor<3xf64>"), HasSubstr("[inf, -inf, 0.0]"));
+  EXPECT_THAT(ReadConstant("1.0e+39", "tensor<f32>"), HasSubstr("[inf]"));
   EXPECT_THAT(ReadConstant("[true, false]", "tensor<2xi1>"), HasSubstr("[true, false]"));
   EXPECT_THAT(ReadConstant("\"0x0100000002000000\"", "tensor<2xi32>"), HasSubstr("[1, 2]"));
   EXPECT_THAT(ReadConstant("", "tensor<0x3xf32>"), HasSubstr("dense tensor<0x3xf32> []"));
   EXPECT_THAT(ReadConstant("\"0x01000000\"", "tensor<2xi32>"), HasSubstr("broadcast_in_dim(%0) {shape = [2]"));
+  // One byte may be a splat, or bits.
+  EXPECT_THAT(ReadConstant("\"0xFF\"", "tensor<4xi1>"), HasSubstr("broadcast_in_dim(%0)"));
+  EXPECT_THAT(ReadConstant("\"0x05\"", "tensor<4xi1>"), HasSubstr("[true, false, true, false]"));
+  EXPECT_THAT(ReadConstant("\"0x0501\"", "tensor<9xi1>"), HasSubstr("[true, false, true, false, false, false, false, false, true]"));
 }
 
 TEST(StableHloForms, ALargeSplatTakesNoMemory) {

@@ -1,7 +1,7 @@
 """tests/fuzz/abi_fuzz/generated: one call of every exported function with drawn arguments, and what the description says of it.
 
 Arguments are drawn by tests/fuzz/abi_fuzz/fuzz.h by the types and names of parameters. What needs more than its types tell
-(two arguments that must fit, callbacks, files) is SPECIAL: written by hand in special.cc.
+(two arguments that must fit, callbacks, files) is SPECIAL: written by hand in special.cc and special_functions.cc.
 """
 import re
 

@@ -45,6 +45,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   }
   if (gradient->results().empty()) return absl::OkStatus();
   const Values found = CallAll(call.b, kOp_call, std::move(operands), {}, {&gradient, 1});
+  WEFT_RETURN_IF_ERROR(call.b.status());
   for (size_t i = 0, next = 0; i < grads.size(); ++i) {
     if (call.wanted[i]) grads[i] = found[next++];
   }
@@ -66,7 +67,7 @@ constinit const OpDef kOp_call = {
     .name = "weft.call",
     .c_name = "call",
     .kind = Kind::kComposite,
-    .doc = "The results of a function at these operands. For recorded functions; not callable from C yet.",
+    .doc = "The results of a function at these operands. The C function is weft_function_call.",
     .operands = kOperands,
     .regions = kRegions,
     .results = kResults,

@@ -112,6 +112,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
     first += own;
   }
   const Values found = CallAll(call.b, call.node.op(), std::move(operands), {}, gradients);
+  WEFT_RETURN_IF_ERROR(call.b.status());
   for (size_t i = 0, next = 0; i < grads.size(); ++i) {
     if (call.wanted[i]) grads[i] = found[next++];
   }
@@ -165,7 +166,7 @@ constinit const OpDef kOp_case = {
     .c_name = "case",
     .doc =
         "The results of the function that the index chooses, at its captures; the last one if there is none of that number. "
-        "The others do not run. For recorded functions; not callable from C yet.",
+        "The others do not run. The C function is weft_case.",
     .operands = kCaseOperands,
     .regions = kCaseRegions,
     .results = kResults,
@@ -184,7 +185,7 @@ constinit const OpDef kOp_if = {
     .kind = Kind::kComposite,
     .doc =
         "The results of the first function at its captures if pred holds, else of the second at its own. The other does not "
-        "run. For recorded functions; not callable from C yet.",
+        "run. The C function is weft_if.",
     .operands = kIfOperands,
     .regions = kIfRegions,
     .results = kResults,

@@ -30,6 +30,9 @@ constexpr RegionDef kRegions[] = {
     {"body", "the index, what is carried, slices, captures in; what is carried next and slices out"}};
 constexpr std::string_view kResults[] = {"results"};
 
+// By unrolling: 256 MB of nodes.
+constexpr int64_t kMostWritten = int64_t{1} << 20;
+
 // The parts of a scan, by number.
 struct Parts {
   int64_t length;
@@ -78,12 +81,20 @@ absl::Status CheckScanned(const Function& body, size_t i, const Type& slice, con
                    ShortType(slice), ", for ", length, " of which it must be ", ShortType(Stacked(slice, length)));
 }
 
+absl::Status CheckUnroll(const Function& body, int64_t unroll, int64_t length) {
+  if (unroll < 1) return UserError("unroll is ", unroll, "; it must be at least 1");
+  const int64_t runs = std::min(unroll, length);
+  if (runs <= 1) return absl::OkStatus();
+  const int64_t size = WrittenOut(body);
+  if (size <= kMostWritten / runs) return absl::OkStatus();
+  return UserError("unroll is ", unroll, "; so many runs of the function @", body.name(), ", of ", size,
+                   " operations each, are more than the ", kMostWritten, " operations that may be written out");
+}
+
 absl::Status Infer(const InferCall& call, Types* results) {
   const Function& body = *call.regions[0];
   WEFT_ASSIGN_OR_RETURN(const Parts p, PartsOf(call.attrs, body));
-  if (Attr<kAttrs, "unroll">(call.attrs) < 1) {
-    return UserError("unroll is ", Attr<kAttrs, "unroll">(call.attrs), "; it must be at least 1");
-  }
+  WEFT_RETURN_IF_ERROR(CheckUnroll(body, Attr<kAttrs, "unroll">(call.attrs), p.length));
   size_t given = call.operands.size();
   while (given > 0 && call.operands[given - 1] == nullptr) --given;
   if (given != p.counted + p.carried + p.scanned + p.captures) {

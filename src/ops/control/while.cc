@@ -94,7 +94,7 @@ constinit const OpDef kOp_while = {
     .c_name = "while",
     .doc =
         "What is carried after the body has run on it as often as the condition holds of it, which is asked before each "
-        "run. For recorded functions; not callable from C yet.",
+        "run. The C function is weft_while.",
     .operands = kOperands,
     .regions = kRegions,
     .results = kResults,

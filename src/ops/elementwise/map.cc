@@ -36,13 +36,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
                      computation.results().empty() ? "" : ", the first " + ShortType(computation.results()[0].type()),
                      "; one scalar is needed");
   }
-  // Tried on one element, on nodes of its own.
-  Builder b;
-  Values trial;
-  for (const Value& parameter : computation.parameters()) {
-    trial.push_back({Node::Create(kOp_parameter, {}, {}, {parameter.type()}), 0});
-  }
-  WEFT_RETURN_IF_ERROR(AtEveryElement(b, computation, trial, {}).status());
+  WEFT_RETURN_IF_ERROR(CheckElementwise(computation));
   results->push_back(Type::Tensor(computation.results()[0].dtype(), dims));
   return absl::OkStatus();
 }

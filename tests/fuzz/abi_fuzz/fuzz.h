@@ -1,6 +1,6 @@
 // The ABI fuzzer: calls of every exported function with arguments drawn from pools of valid and hostile values, from several
-// threads at once. generated/ says how each function's arguments are drawn, special.cc does it by hand where types do not tell
-// enough, main.cc runs epochs and judges. A client of libweft.so alone.
+// threads at once. generated/ says how each function's arguments are drawn, special.cc and special_functions.cc do it by hand where
+// types do not tell enough, main.cc runs epochs and judges. A client of libweft.so alone.
 #pragma once
 
 #include <atomic>

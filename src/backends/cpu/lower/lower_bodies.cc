@@ -72,23 +72,32 @@ absl::Status MakeElementCode(const ir::Function& body, ElementCode* code) {
 
 // --- sort
 
-// Whether expression `a` is of parameter `x` alone what `b` is of parameter `y`. `known`: pairs of which that is so.
-using Pairs = std::set<std::pair<uint32_t, uint32_t>>;
-bool SameOf(const LoopKernel& kernel, uint32_t a, uint32_t b, uint32_t x, uint32_t y, Pairs& known) {
-  if (known.contains({a, b})) return true;
-  const Expr &left = kernel.exprs[a], &right = kernel.exprs[b];
-  if (left.kind != right.kind || left.op != right.op || left.dtype != right.dtype || left.storage != right.storage) {
-    return false;
+// Whether expression `a` is of parameter `x` alone what `b` is of parameter `y`. Iterative: a body may be one long chain.
+bool SameOf(const LoopKernel& kernel, uint32_t a, uint32_t b, uint32_t x, uint32_t y) {
+  std::set<std::pair<uint32_t, uint32_t>> asked = {{a, b}};
+  std::vector<std::pair<uint32_t, uint32_t>> open = {{a, b}};
+  while (!open.empty()) {
+    const auto [p, q] = open.back();
+    open.pop_back();
+    const Expr &left = kernel.exprs[p], &right = kernel.exprs[q];
+    if (left.kind != right.kind || left.op != right.op || left.dtype != right.dtype || left.storage != right.storage) {
+      return false;
+    }
+    if (left.kind == ExprKind::kLoad) {
+      if (kernel.loads[left.index].buffer != x || kernel.loads[right.index].buffer != y) return false;
+      continue;
+    }
+    if (left.kind == ExprKind::kConstant) {
+      if (p != q) return false;
+      continue;
+    }
+    for (int k = 0; k < 3; ++k) {
+      if ((left.args[k] == kNoExpr) != (right.args[k] == kNoExpr)) return false;
+      if (left.args[k] != kNoExpr && asked.insert({left.args[k], right.args[k]}).second) {
+        open.emplace_back(left.args[k], right.args[k]);
+      }
+    }
   }
-  if (left.kind == ExprKind::kLoad) {
-    return kernel.loads[left.index].buffer == x && kernel.loads[right.index].buffer == y;
-  }
-  if (left.kind == ExprKind::kConstant) return a == b;
-  for (int k = 0; k < 3; ++k) {
-    if ((left.args[k] == kNoExpr) != (right.args[k] == kNoExpr)) return false;
-    if (left.args[k] != kNoExpr && !SameOf(kernel, left.args[k], right.args[k], x, y, known)) return false;
-  }
-  known.insert({a, b});
   return true;
 }
 
@@ -105,9 +114,8 @@ std::optional<SortKey> FindKey(const ElementCode& code, size_t tensors) {
   if (compares.op != ir::ScalarOp::kLt && compares.op != ir::ScalarOp::kGt) return std::nullopt;
   for (uint32_t t = 0; t < tensors; ++t) {
     const uint32_t a = compares.args[0], b = compares.args[1];
-    Pairs forwards, backwards;
-    if (SameOf(kernel, a, b, 2 * t, 2 * t + 1, forwards)) return SortKey{a, t, compares.op == ir::ScalarOp::kGt};
-    if (SameOf(kernel, a, b, 2 * t + 1, 2 * t, backwards)) return SortKey{a, t, compares.op == ir::ScalarOp::kLt};
+    if (SameOf(kernel, a, b, 2 * t, 2 * t + 1)) return SortKey{a, t, compares.op == ir::ScalarOp::kGt};
+    if (SameOf(kernel, a, b, 2 * t + 1, 2 * t)) return SortKey{a, t, compares.op == ir::ScalarOp::kLt};
   }
   return std::nullopt;
 }

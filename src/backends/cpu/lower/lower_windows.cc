@@ -175,9 +175,14 @@ struct Spread {
       from;  // of the elements that negative padding leaves: how many, where they go, where they come from
   int64_t offset = 0, from_offset = 0;
 };
-Spread SpreadOf(const Pooling& p) {
+absl::StatusOr<Spread> SpreadOf(const Pooling& p) {
+  constexpr int64_t kMost = int64_t{1} << 59;  // of any tensor: its bytes fit 63 bits
   Spread s;
   for (const ops::Window& w : p.windows) s.padded.push_back(std::max<int64_t>(0, w.dilated_in() + w.low + w.high));
+  if (CheckedCount(s.padded).value_or(kMost + 1) > kMost) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "padding and dilation make ", DimsToString(s.padded), " of ",
+                       DimsToString(p.in), ", more elements than memory could hold");
+  }
   s.dense = StridesOf(s.padded);
   s.from = StridesOf(p.in);
   for (size_t d = 0; d < s.padded.size(); ++d) {
@@ -231,7 +236,7 @@ absl::Status LowerReduceWindow(Lowering& lowering, const Node& node) {
   } else {
     identity.SetInt(0, ops::IdentityInt(reducer, x.dtype()));
   }
-  const Spread spread = SpreadOf(p);
+  WEFT_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(p));
   const Dims& dense = spread.dense;
   const StorageId wide = AddSpread(lowering, spread, x.dtype(), lowering.Constant(identity), lowering.Of(x));
   LoopKernel kernel;
@@ -264,7 +269,7 @@ absl::Status LowerReduceWindowBy(Lowering& lowering, const Node& node) {
                                                      {Attrs::kWindowDimensions, Attrs::kWindowStrides, Attrs::kPadding,
                                                       Attrs::kBaseDilations, Attrs::kWindowDilations}));
   Fold fold{body, {}, p.out, {}, {}, {}, {}};
-  const Spread spread = SpreadOf(p);
+  WEFT_ASSIGN_OR_RETURN(const Spread spread, SpreadOf(p));
   FoldOperand x;
   bool gaps = false;
   for (size_t d = 0; d < p.out.size(); ++d) {

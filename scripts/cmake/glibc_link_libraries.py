@@ -1,11 +1,11 @@
-"""Writes stand-ins of this machine's C library to link against, in which nothing newer than a given glibc exists.
+"""Writes libraries to link against, made of this machine's C library, in which nothing newer than a given glibc exists.
 
-usage: glibc_stubs.py --version 2.28 --out FOLDER --cc COMPILER [FLAG...]
+usage: glibc_link_libraries.py --version 2.28 --out FOLDER --cc COMPILER [FLAG...]
 
-Each stub has the real library's name and, of each of its symbols, the newest version up to the given one; so a program that is
-linked with `-L FOLDER` asks for no newer one, and what only a newer glibc has is a link error that names it. Where code was moved
-between the library's files since (2.34 took threads and dlopen into libc.so.6) the version is what counts: the loader looks
-through all that are loaded.
+Each link library has the real library's name and, of each of its symbols, the newest version up to the given one, and no code, as
+a linker reads none; so a program that is linked with `-L FOLDER` asks for no newer one, and what only a newer glibc has is a link
+error that names it. Where code was moved between the library's files since (2.34 took threads and dlopen into libc.so.6) the
+version is what counts: the loader looks through all that are loaded.
 """
 import argparse
 import os
