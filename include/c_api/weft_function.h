@@ -147,7 +147,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_from_stablehlo(weft_context* ct
 WEFT_API WEFT_MUST_USE weft_error* weft_function_key(weft_function* function, weft_blob** out) WEFT_NOEXCEPT;
 
 /* Writes the function with its literals into a file, which appears whole or not at all. Captures become its last
- * inputs: their values belong into a checkpoint. This release and later ones of the same major version read it.
+ * inputs, for their values belong into a checkpoint, and behind them the state u64[3] of a function that draws random
+ * numbers. This release and later ones of the same major version read it.
  *   path: path_length bytes
  * Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, INTERNAL. Threads:
  * any. May block. Since 1.1.
