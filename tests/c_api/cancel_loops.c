@@ -89,6 +89,41 @@ static weft_tensor* chase(weft_context* ctx) {
   return out[0];
 }
 
+/* i < 255 by steps of 2, of 8 bits: behind 254 comes 0. */
+static weft_error* trace_below_255(void* data, weft_context* body, weft_tensor* const* p, size_t count, weft_tensor** results,
+                                   size_t capacity, size_t* out_count) {
+  weft_tensor* bound = NULL;
+  weft_error* error = weft_tensor_from_i64(body, WEFT_U8, 255, &bound);
+  (void)data, (void)count, (void)capacity;
+  if (error == NULL) error = weft_lt(body, p[0], bound, results);
+  weft_tensor_release(bound);
+  *out_count = error == NULL;
+  return error;
+}
+static weft_error* trace_two_more(void* data, weft_context* body, weft_tensor* const* p, size_t count, weft_tensor** results,
+                                  size_t capacity, size_t* out_count) {
+  weft_tensor* two = NULL;
+  weft_error* error = weft_tensor_from_i64(body, WEFT_U8, 2, &two);
+  (void)data, (void)count, (void)capacity;
+  if (error == NULL) error = weft_add(body, p[0], two, results);
+  weft_tensor_release(two);
+  *out_count = error == NULL;
+  return error;
+}
+static weft_tensor* leap(weft_context* ctx) {
+  const weft_tensor_info type = {.dtype = WEFT_U8, .rank = 0};
+  weft_tensor *first = NULL, *out = NULL;
+  weft_function *below = NULL, *more = NULL;
+  MUST(weft_tensor_from_i64(ctx, WEFT_U8, 0, &first));
+  MUST(weft_function_trace(ctx, "below", WEFT_STRLEN, &type, 1, trace_below_255, NULL, 1, &below));
+  MUST(weft_function_trace(ctx, "two_more", WEFT_STRLEN, &type, 1, trace_two_more, NULL, 1, &more));
+  MUST(weft_while(ctx, below, more, &first, 1, &out));
+  weft_function_release(below);
+  weft_function_release(more);
+  weft_tensor_release(first);
+  return out;
+}
+
 static void is_cancelled(weft_error* error, int line) {
   if (error == NULL || weft_error_code(error) != WEFT_CANCELLED || strstr(weft_error_message(error, NULL), "cancelled by weft_cancel") == NULL) {
     printf("%s:%d: not cancelled: %s\n", __FILE__, line, error != NULL ? weft_error_message(error, NULL) : "no error");
@@ -148,9 +183,14 @@ static void* read_it(void* data) {
   return NULL;
 }
 
-static void a_read_of_an_endless_loop(const char* name, int chasing) {
+static const struct {
+  weft_tensor* (*make)(weft_context* ctx);
+  size_t size;
+} kLoops[] = {{endless, 4}, {chase, 8}, {leap, 1}};
+
+static void a_read_of_an_endless_loop(const char* name, int loop) {
   weft_context* const ctx = context_on(name, WEFT_MODE_LAZY);
-  reader r = {chasing ? chase(ctx) : endless(ctx), chasing ? 8 : 4, NULL, 0};
+  reader r = {kLoops[loop].make(ctx), kLoops[loop].size, NULL, 0};
   weft_tensor *x = scalar(ctx, 3), *y = NULL;
   pthread_t thread;
   int64_t host = 0;
@@ -247,9 +287,9 @@ static void counted_loops_run_on(const char* name, int64_t length) {
 int main(void) {
   alarm(300); /* a loop that nothing ends */
   a_barrier_with_an_endless_loop();
-  for (int chasing = 0; chasing < 2; ++chasing) {
-    a_read_of_an_endless_loop("cpu", chasing);
-    a_read_of_an_endless_loop("reference", chasing);
+  for (int loop = 0; loop < 3; ++loop) {
+    a_read_of_an_endless_loop("cpu", loop);
+    a_read_of_an_endless_loop("reference", loop);
   }
   counted_loops_run_on("cpu", 1000000);
   return done("cancel_loops");

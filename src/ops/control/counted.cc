@@ -39,22 +39,34 @@ At Operand(const At& at, size_t i) { return Opened({at.value.node->operands()[i]
 
 bool IsLiteral(const At& at) { return &at.value.node->op() == &kOp_constant; }
 
-bool IsPositive(const At& at) {
-  if (!IsLiteral(at) || IsFloat(at.value.dtype())) return false;
+// A literal's one integer.
+std::optional<int64_t> NumberOf(const At& at) {
+  if (!IsLiteral(at) || IsFloat(at.value.dtype())) return std::nullopt;
   const HostTensor& value = at.value.node->attrs().Tensor(0);
-  return value.count() == 1 && value.GetInt(0) > 0;
+  return value.count() == 1 ? std::optional(value.GetInt(0)) : std::nullopt;
 }
 
-// Whether the value is the parameter and positive literals.
-bool Grows(At at, const Value& parameter) {
-  bool grown = false;
+// How much more than the parameter the value is, by positive literals; 0 if it is something else, or a lot.
+int64_t StepOf(At at, const Value& parameter) {
+  constexpr int64_t kLot = int64_t{1} << 20;
+  int64_t step = 0;
   while (&at.value.node->op() == &kOp_add) {
     const At x = Operand(at, 0), y = Operand(at, 1);
-    if (!IsPositive(x) && !IsPositive(y)) return false;
-    at = IsPositive(y) ? x : y;
-    grown = true;
+    const bool first = NumberOf(x).has_value();
+    const int64_t more = NumberOf(first ? x : y).value_or(0);
+    if (more <= 0 || more > kLot || (step += more) > kLot) return 0;
+    at = first ? y : x;
   }
-  return grown && at.value == parameter;
+  return at.value == parameter ? step : 0;
+}
+
+// Steps of more than 1 may leave out the bound, go past the largest number and begin again: not below this one.
+bool MeetsBound(int64_t step, const At& bound) {
+  const DType dtype = bound.value.dtype();
+  if (step <= 1) return step == 1;
+  const std::optional<int64_t> number = NumberOf(bound);
+  const int bits = 8 * static_cast<int>(BytesOf(dtype)) - (IsSigned(dtype) ? 1 : 0);
+  return number.has_value() && *number <= (int64_t{1} << std::min(bits, 62)) - 1 - step;
 }
 
 }  // namespace
@@ -70,7 +82,7 @@ bool EndsByItself(const Function& condition, const Function& body) {
   if (!counter.has_value() || *counter >= carried || !IsInteger(below.value.dtype())) return false;
   const bool common =
       limit.has_value() ? *limit >= carried || body.results()[*limit] == body.parameters()[*limit] : IsLiteral(bound);
-  return common && Grows(Opened({body.results()[*counter]}), body.parameters()[*counter]);
+  return common && MeetsBound(StepOf(Opened({body.results()[*counter]}), body.parameters()[*counter]), bound);
 }
 
 }  // namespace weft::ops

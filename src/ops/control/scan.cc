@@ -209,7 +209,9 @@ struct Loop {
     types.push_back(limit.type());  // of one type with the count, which the body sees in its place
     std::vector<Value> asked = Parameters(types);
     Builder b(call.b.location());
-    const Value goes_on = Compare(b, Direction::kLt, asked.front(), asked.back());
+    // A literal where steps are larger than 1: so everybody sees that none of them goes past the largest number.
+    const Value last = runs > 1 ? Scalar(b, DType::kI32, static_cast<double>(p.length - p.length % runs)) : asked.back();
+    const Value goes_on = Compare(b, Direction::kLt, asked.front(), last);
     for (const Value& value : outside) types.push_back(value.type());
     std::vector<Value> given = Parameters(types);
     const std::span<const Value> all(given);
