@@ -210,7 +210,8 @@ struct Loop {
     std::vector<Value> asked = Parameters(types);
     Builder b(call.b.location());
     // A literal where steps are larger than 1: so everybody sees that none of them goes past the largest number.
-    const Value last = runs > 1 ? Scalar(b, DType::kI32, static_cast<double>(p.length - p.length % runs)) : asked.back();
+    const Value last =
+        runs > 1 ? Scalar(b, DType::kI32, static_cast<double>(p.length - p.length % runs)) : asked.back();
     const Value goes_on = Compare(b, Direction::kLt, asked.front(), last);
     for (const Value& value : outside) types.push_back(value.type());
     std::vector<Value> given = Parameters(types);
