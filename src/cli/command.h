@@ -32,8 +32,8 @@ struct Command {
   std::string_view summary;    // one line
   std::string_view parameter;  // what the one word besides the flags is called; empty: there is none
   std::vector<Flag> flags;
-  int (*execute)(
-      const Arguments& arguments);  // the exit status; writes to stdout what was asked for, to stderr why not
+  // The exit status; writes to stdout what was asked for, to stderr why not.
+  int (*execute)(const Arguments& arguments);
 };
 
 // Exit statuses of all commands.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace weft::cli {
 namespace {
@@ -83,11 +84,13 @@ bool ReadShape(Header& header, std::vector<int64_t>* dims) {
 }
 
 bool ReadHeader(Header header, Fields* fields) {
-  int found = 0;
+  bool descr = false, order = false, shape = false;
   if (!header.Take('{')) return false;
   while (!header.Take('}')) {
     std::string_view key;
     if (!header.String(&key) || !header.Take(':')) return false;
+    bool& seen = key == "descr" ? descr : key == "fortran_order" ? order : shape;
+    if (std::exchange(seen, true)) return false;
     if (key == "descr") {
       if (!header.String(&fields->descr)) return false;
     } else if (key == "fortran_order") {
@@ -96,10 +99,9 @@ bool ReadHeader(Header header, Fields* fields) {
     } else if (key != "shape" || !ReadShape(header, &fields->dims)) {
       return false;
     }
-    ++found;
     header.Take(',');
   }
-  return found == 3 && !fields->descr.empty();
+  return descr && order && shape && !fields->descr.empty();
 }
 
 // The header's text, and behind it the data.
@@ -129,6 +131,8 @@ std::string RowMajor(std::string_view data, const std::vector<int64_t>& dims, si
 }
 
 }  // namespace
+
+bool HasNpy(weft_dtype dtype) { return std::ranges::find(kKinds, dtype, &Kind::dtype) != std::end(kKinds); }
 
 std::string TypeText(weft_dtype dtype, const int64_t* dims, size_t rank) {
   std::string text(KindOf(dtype).name);

@@ -16,6 +16,9 @@ struct Array {
   std::string bytes;  // dense, row-major
 };
 
+// Whether files can hold it; the functions below take no other.
+bool HasNpy(weft_dtype dtype);
+
 // The type as it is written elsewhere: "f32[2,3]".
 std::string TypeText(weft_dtype dtype, const int64_t* dims, size_t rank);
 

@@ -73,7 +73,10 @@ struct Run {
     size_t count = 0;
     if (!Done(ask(function.get(), nullptr, 0, &count))) return {};
     std::vector<weft_tensor_info> types(count);
-    (void)Done(ask(function.get(), types.data(), count, &count));
+    if (Done(ask(function.get(), types.data(), count, &count)) &&
+        !std::ranges::all_of(types, HasNpy, &weft_tensor_info::dtype)) {
+      problem = "the program has inputs or results of an element type that .npy files do not have";
+    }
     return types;
   }
 

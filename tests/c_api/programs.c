@@ -118,6 +118,11 @@ static void key_is(weft_function* f, char out[33]) {
   weft_blob_release(text);
 }
 
+static void place_of_a_file(char path[400]) {
+  const char* const folder = getenv("TMPDIR");
+  snprintf(path, 400, "%s/weft_c_programs_%ld", folder != NULL ? folder : "/tmp", (long)getpid());
+}
+
 static void overwrite(const char* path, const char* bytes, size_t size) {
   FILE* const file = fopen(path, "wb");
   CHECK(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
@@ -145,15 +150,14 @@ static weft_function* with_a_capture(weft_context* ctx, weft_tensor* w) {
 }
 
 static void is_saved_and_loaded(weft_context* ctx) {
-  char path[] = "/tmp/weft_function_XXXXXX", key[33], other[33], bytes[8192];
+  char path[400], key[33], other[33], bytes[8192];
   float have[100], want[100], data[100];
   weft_tensor *w = NULL, *x = NULL, *y = NULL, *in[2];
   weft_function *f = NULL, *g = NULL, *square = read_text(ctx, kSquare);
   weft_blob *text = NULL, *again = NULL;
   size_t n = 0, size = 0;
   FILE* file = NULL;
-  const int fd = mkstemp(path);
-  CHECK(fd >= 0 && close(fd) == 0);
+  place_of_a_file(path);
   for (int i = 0; i < 100; ++i) data[i] = (float)(i % 7);
   OK(weft_tensor_from_f64(ctx, WEFT_F32, 4, &w));
   OK(weft_tensor_from_host(ctx, NULL, WEFT_F32, DIMS(100), data, sizeof data, &x));
@@ -214,6 +218,44 @@ static void is_saved_and_loaded(weft_context* ctx) {
   weft_tensor_release(w);
 }
 
+/* One that draws takes the state of its generator as its last input. */
+static void is_saved_with_its_stream(weft_context* ctx) {
+  const uint64_t words[3] = {7, 0, 0};
+  char path[400];
+  float have[2][4];
+  weft_tensor_info info;
+  weft_context* body = NULL;
+  weft_tensor *drawn = NULL, *state = NULL, *y = NULL;
+  weft_function *f = NULL, *g = NULL;
+  wf_scope* s = NULL;
+  size_t n = 0;
+  place_of_a_file(path);
+  OK(weft_function_begin(ctx, "noisy", WEFT_STRLEN, NULL, 0, &body, NULL));
+  s = wf_begin(body);
+  drawn = wf_keep(s, wf_uniform(s, WF_INTS(4)));
+  OK(wf_end(s));
+  OK(weft_function_end(body, &drawn, 1, &f));
+  weft_tensor_release(drawn);
+  weft_context_release(body);
+  OK(weft_function_inputs(f, NULL, 0, &n));
+  CHECK_EQUAL(n, 0);
+  OK(weft_function_save(f, path, WEFT_STRLEN));
+  OK(weft_function_load(ctx, path, WEFT_STRLEN, &g));
+  remove(path);
+  OK(weft_function_inputs(g, &info, 1, &n));
+  CHECK(n == 1 && info.dtype == WEFT_U64 && info.rank == 1 && info.dims[0] == 3);
+  OK(weft_tensor_from_host(ctx, NULL, WEFT_U64, DIMS(3), words, sizeof words, &state));
+  for (int i = 0; i < 2; ++i) {
+    OK(weft_function_call(ctx, g, &state, 1, &y, 1, &n));
+    OK(weft_tensor_to_host(y, have[i], sizeof have[i]));
+    weft_tensor_release(y);
+  }
+  CHECK(memcmp(have[0], have[1], sizeof have[0]) == 0 && have[0][0] != have[0][1]);
+  weft_tensor_release(state);
+  weft_function_release(g);
+  weft_function_release(f);
+}
+
 static void belongs_to_its_context(weft_context* ctx) {
   weft_context* other = NULL;
   weft_function* f = read_text(ctx, kSquare);
@@ -240,6 +282,7 @@ int main(void) {
     is_a_function_like_any(ctx);
     is_refused(ctx);
     is_saved_and_loaded(ctx);
+    is_saved_with_its_stream(ctx);
     belongs_to_its_context(ctx);
     weft_context_release(ctx);
   }
