@@ -115,13 +115,13 @@ void Fuzz::Epoch(int epoch, int thread) {
 void Fuzz::OneCall() {
   const auto wanted = [&](const Function& f) {
     if (f.rarely > 1 && !OneIn(f.rarely)) return false;
-    // Others as well, which make what it needs.
-    if (!g_settings.only.empty() && g_settings.only != f.name && !OneIn(4)) return false;
     return std::ranges::find(g_settings.skip, f.name) == g_settings.skip.end();
   };
   do {
-    function_ = Roll(static_cast<int>(kFunctionCount));
-  } while (!wanted(kFunctions[function_]));
+    // Others as well, which make what it needs.
+    const bool only = g_settings.only >= 0 && OneIn(2);
+    function_ = only ? g_settings.only : Roll(static_cast<int>(kFunctionCount));
+  } while (function_ != g_settings.only && !wanted(kFunctions[function_]));
   ++call_;
   const int share = Roll(1000);
   const Role role = OneIn(g_settings.cpu) ? Role::kCpu

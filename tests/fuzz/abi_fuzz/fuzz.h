@@ -108,7 +108,8 @@ struct Settings {
   int threads = 4, first_epoch = 0, hang_seconds = 60, starve = 16, cpu = 1000;
   int64_t calls = 0, epoch_calls = 50000;
   double seconds = 10;
-  std::string only, record, folder;
+  int only = -1;  // a function's number
+  std::string record, folder;
   std::vector<std::string> skip;
   bool table = false, trace = false, test_hang = false;
 };
