@@ -1,8 +1,9 @@
 /* Fails the N-th allocation, for every N, of saving, loading, reading, keeping on disk, recording and launching; once, and all
  * that follow. Of compiling and publishing, which allocate a hundred thousand times, for so many N spread over all of them as
- * WEFT_MEMORY_POINTS says (40 each; 0: every N). Whatever comes back is a result or RESOURCE_EXHAUSTED; the file on disk is the old one or the new one, whole;
- * everything works as soon as there is memory again. The process's allocator is replaced by one that counts, so that the
- * standard library's and other libraries' allocations count as well. */
+ * WEFT_MEMORY_POINTS says (40 each; 0: every N), or for the k-th of m parts of these, for m processes: WEFT_MEMORY_SHARE=k/m.
+ * Whatever comes back is a result or RESOURCE_EXHAUSTED; the file on disk is the old one or the new one, whole; everything works
+ * as soon as there is memory again. The process's allocator is replaced by one that counts, so that the standard library's and
+ * other libraries' allocations count as well. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -76,7 +77,7 @@ static weft_context* g_ctx;
 static weft_tree *g_old, *g_new;
 static weft_tensor *g_x, *g_y;
 static const char* g_what;
-static long g_n;
+static long g_n, g_share = 1, g_shares = 1;
 
 /* 1 if this went well, 0 if it failed for want of memory. */
 static int well(weft_error* error) {
@@ -404,7 +405,7 @@ static void sweep_compiling(const char* what, int with_cache, long from, long po
   all = count_allocations(with_cache ? cache : NULL);
   for (for_ever = 0; for_ever < 2; ++for_ever) {
     const long step = points > 0 && all - from > points ? (all - from) / points : 1;
-    for (g_n = from;; g_n += step) {
+    for (g_n = from + (g_share - 1) * step;; g_n += g_shares * step) {
       char command[450];
       snprintf(command, sizeof command, "rm -rf '%s'", cache);
       if (with_cache && system(command) != 0) printf("could not remove %s\n", cache);
@@ -430,19 +431,7 @@ static void compile_and_publish(void) {
   sweep_compiling("publishing", 1, compiling - compiling / 200, points);
 }
 
-int main(void) {
-  const char* folder = getenv("TMPDIR");
-  char command[400];
-  const float ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  snprintf(g_dir, sizeof g_dir, "%s/weft_c_memory_XXXXXX", folder != NULL ? folder : "/tmp");
-  if (mkdtemp(g_dir) == NULL) return 1;
-  snprintf(g_path, sizeof g_path, "%s/state", g_dir);
-  g_ctx = new_context();
-  g_old = state_of(1);
-  g_new = state_of(2);
-  g_x = f32(g_ctx, DIMS(4, 4), ones);
-  g_y = f32(g_ctx, DIMS(4, 4), ones);
-  MUST(weft_checkpoint_save(g_ctx, g_path, WEFT_STRLEN, g_old, NULL, NULL));
+static void sweep_the_rest(void) {
   sweep("copying", copy_in_and_out, nothing);
   sweep("growing a tree", grow_a_tree, nothing);
   sweep("saving", save, saved_is_whole);
@@ -453,6 +442,26 @@ int main(void) {
   sweep("scopes and hooks", scopes_and_hooks, nothing);
   sweep("making optimizers", make_optimizers, nothing);
   sweep("asking wrongly", ask_wrongly, nothing);
+}
+
+int main(void) {
+  const char *folder = getenv("TMPDIR"), *share = getenv("WEFT_MEMORY_SHARE");
+  char command[400];
+  const float ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  if (share != NULL && (sscanf(share, "%ld/%ld", &g_share, &g_shares) != 2 || g_share < 1 || g_share > g_shares)) {
+    printf("WEFT_MEMORY_SHARE is \"%s\"; k/m with 1 <= k <= m was expected\n", share);
+    return 1;
+  }
+  snprintf(g_dir, sizeof g_dir, "%s/weft_c_memory_XXXXXX", folder != NULL ? folder : "/tmp");
+  if (mkdtemp(g_dir) == NULL) return 1;
+  snprintf(g_path, sizeof g_path, "%s/state", g_dir);
+  g_ctx = new_context();
+  g_old = state_of(1);
+  g_new = state_of(2);
+  g_x = f32(g_ctx, DIMS(4, 4), ones);
+  g_y = f32(g_ctx, DIMS(4, 4), ones);
+  MUST(weft_checkpoint_save(g_ctx, g_path, WEFT_STRLEN, g_old, NULL, NULL));
+  if (g_share == 1) sweep_the_rest();
   compile_and_publish();
   weft_tensor_release(g_x);
   weft_tensor_release(g_y);
