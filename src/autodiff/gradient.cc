@@ -26,11 +26,19 @@ struct Tape {
   std::vector<uint32_t> first_cotangent;  // per node, into the cotangents
   uint32_t cotangents = 0;
   std::vector<uint32_t> output_at, wrt_at;
+  const Node* complex = nullptr;  // the first on a path that gives complex values
 };
 
-bool HasFloatResult(const Node& node) {
+// Complex values have no gradient, but what depends on something through them must not be told that it does not.
+bool HasFlowingResult(const Node& node) {
   for (const ir::Type& type : node.results()) {
-    if (type.is_tensor() && IsFloat(type.dtype)) return true;
+    if (type.is_tensor() && (IsFloat(type.dtype) || IsComplex(type.dtype))) return true;
+  }
+  return false;
+}
+bool HasComplexResult(const Node& node) {
+  for (const ir::Type& type : node.results()) {
+    if (type.is_tensor() && IsComplex(type.dtype)) return true;
   }
   return false;
 }
@@ -74,7 +82,7 @@ Tape MakeTape(std::span<const Value> outputs, std::span<const Value> wrt, std::s
   for (const Value& value : outputs) visit(value);
   for (size_t i = leaves; i < found.size(); ++i) {
     const Node& node = *found[i];
-    if (EndsHere(node.op()) || !HasFloatResult(node)) continue;
+    if (EndsHere(node.op()) || !HasFlowingResult(node)) continue;
     for (const Value& operand : node.operands()) visit(operand);
   }
   std::sort(found.begin(), found.end(), [](const Node* a, const Node* b) { return a->id() < b->id(); });
@@ -87,12 +95,13 @@ Tape MakeTape(std::span<const Value> outputs, std::span<const Value> wrt, std::s
   for (const Node* node : found) {
     bool on_path = walk.At(*node) != Tape::kNone;
     const bool is_leaf = leaves_only && on_path;
-    if (!on_path && HasFloatResult(*node)) {
+    if (!on_path && HasFlowingResult(*node)) {
       for (const Value& operand : node->operands()) {
         on_path = on_path || (operand && walk.Marked(*operand.node) && walk.At(*operand.node) != Tape::kNone);
       }
     }
     if (!on_path) continue;
+    if (tape.complex == nullptr && HasComplexResult(*node)) tape.complex = node;
     walk.Set(*node, static_cast<uint32_t>(tape.nodes.size()));
     tape.nodes.push_back(node);
     tape.first_cotangent.push_back(tape.cotangents);
@@ -183,6 +192,12 @@ void Accumulate(ir::Builder& b, Value& sum, Value term) {
 absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<const Value> seeds,
                    std::span<const Value> wrt, std::span<const Value> operands, std::span<Value> gradients) {
   const Tape tape = MakeTape(outputs, wrt, operands);
+  if (tape.complex != nullptr) {
+    return ir::NameCall(tape.complex->op(), tape.complex->operands(),
+                        UserErrorOf(absl::StatusCode::kUnimplemented,
+                                    "a gradient through complex values is not supported; compute with their real and "
+                                    "imaginary parts, or end it here with stop_gradient"));
+  }
   std::vector<Value> cotangents(tape.cotangents);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (tape.output_at[i] == Tape::kNone || !seeds[i]) continue;

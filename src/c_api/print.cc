@@ -75,7 +75,8 @@ std::string Scientific(double value, DType dtype, int precision) {
 }
 
 // All elements as words of one width.
-std::vector<std::string> Words(const HostTensor& shown, int precision) {
+// `signs`: what is not negative has a plus.
+std::vector<std::string> Words(const HostTensor& shown, int precision, bool signs) {
   const int64_t count = shown.count();
   std::vector<std::string> words(static_cast<size_t>(count));
   const DType dtype = shown.dtype();
@@ -104,6 +105,7 @@ std::vector<std::string> Words(const HostTensor& shown, int precision) {
     const double v = shown.GetDouble(i);
     if (!std::isfinite(v)) continue;
     words[i] = scientific ? Scientific(v, dtype, precision) : Fixed(v, dtype, precision);
+    if (signs && words[i][0] != '-') words[i].insert(0, 1, '+');
     const size_t point = words[i].find('.');
     left = std::max(left, point);
     const size_t end = scientific ? words[i].find('e') : words[i].size();
@@ -117,6 +119,7 @@ std::vector<std::string> Words(const HostTensor& shown, int precision) {
     // Scientific mantissas get the digits that the longest one has, fixed ones blanks.
     if (scientific) {
       word = WithDigits(shown.GetDouble(i), static_cast<int>(right));
+      if (signs && word[0] != '-') word.insert(0, 1, '+');
     } else {
       word.insert(word.size(), right - (word.size() - point - 1), ' ');
     }
@@ -127,9 +130,22 @@ std::vector<std::string> Words(const HostTensor& shown, int precision) {
     if (!words[i].empty()) continue;
     const double v = shown.GetDouble(i);
     words[i] = std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf";
+    if (signs && words[i][0] != '-') words[i].insert(0, 1, '+');
     width = std::max(width, words[i].size());
   }
   for (std::string& word : words) word.insert(0, width - word.size(), ' ');
+  return words;
+}
+
+// "1.5-2.j": both parts as floats are, then j, before the blanks that fill the second one.
+std::vector<std::string> ComplexWords(const HostTensor& shown, int precision) {
+  std::vector<std::string> words = Words(shown.Part(0), precision, false);
+  const std::vector<std::string> imaginary = Words(shown.Part(1), precision, true);
+  for (size_t i = 0; i < words.size(); ++i) {
+    std::string part = imaginary[i];
+    part.insert(part.find_last_not_of(' ') + 1, 1, 'j');
+    words[i] += part;
+  }
   return words;
 }
 
@@ -212,7 +228,9 @@ absl::StatusOr<std::string> FormatTensor(DType dtype, const Dims& dims, const Pr
                                 {to + static_cast<size_t>(head) * size, static_cast<size_t>(row - head) * size}));
     }
   }
-  const std::vector<std::string> words = Words(values, static_cast<int>(options.precision));
+  const auto precision = static_cast<int>(options.precision);
+  const std::vector<std::string> words =
+      IsComplex(dtype) ? ComplexWords(values, precision) : Words(values, precision, false);
   if (dims.empty()) return words[0];
   size_t at = 0;
   return Layout{words, shown, gap, options.line_width}.Write(0, at, " ", options.line_width);

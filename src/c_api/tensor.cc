@@ -98,6 +98,17 @@ absl::StatusOr<HostTensor> ReadItem(lazy::Tensor& tensor, std::string_view what)
   return value;
 }
 
+absl::Status NoComplex(std::string_view function, DType dtype) {
+  if (!IsComplex(dtype)) return absl::OkStatus();
+  return UserError(function, ": dtype ", NameOf(dtype),
+                   " takes two numbers; weft_complex makes it of two real tensors, weft_tensor_from_host of its bytes");
+}
+absl::Status NoComplexItem(std::string_view function, DType dtype) {
+  if (!IsComplex(dtype)) return absl::OkStatus();
+  return UserError(function, ": the tensor has dtype ", NameOf(dtype),
+                   "; read weft_real and weft_imag of it, or its bytes by weft_tensor_to_host");
+}
+
 // Whether an integer survives in the dtype. Floats round; only f16 has less range than int64_t.
 bool Fits(DType dtype, int64_t value) {
   if (IsBool(dtype)) return value == 0 || value == 1;
@@ -112,7 +123,7 @@ bool Fits(DType dtype, int64_t value) {
 absl::StatusOr<HostTensor> NumberOf(DType dtype, double value) {
   const FloatScope floats;
   HostTensor number(dtype, {});
-  if (IsFloat(dtype)) {
+  if (IsFloat(dtype) || IsComplex(dtype)) {
     number.SetDouble(0, value);
     return number;
   }
@@ -132,6 +143,7 @@ absl::StatusOr<HostTensor> NumberOf(DType dtype, double value) {
 absl::Status NumberLike(weft_tensor* like, double value, bool constant, weft_tensor** out) {
   WEFT_NOT_NULL(out);
   WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(like, "like"));
+  if (!constant) WEFT_RETURN_IF_ERROR(NoComplex("weft_tensor_argument_like", t->dtype()));
   WEFT_ASSIGN_OR_RETURN(const HostTensor number, NumberOf(t->dtype(), value));
   WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> made, t->engine().ScalarLike(*t, number, constant, CurrentLocation()));
   return MakeTensor(std::move(made), out);
@@ -173,6 +185,7 @@ weft_error* weft_tensor_from_f64(weft_context* ctx, weft_dtype dtype, double val
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
+    WEFT_RETURN_IF_ERROR(NoComplex("weft_tensor_from_f64", type));
     if (!IsFloat(type))
       return UserError("weft_tensor_from_f64: dtype ", NameOf(type), " is no float; use weft_tensor_from_i64");
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor,
@@ -186,6 +199,7 @@ weft_error* weft_tensor_from_i64(weft_context* ctx, weft_dtype dtype, int64_t va
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
+    WEFT_RETURN_IF_ERROR(NoComplex("weft_tensor_from_i64", type));
     if (!Fits(type, value)) return UserError("weft_tensor_from_i64: ", value, " does not fit ", NameOf(type));
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor,
                           context->engine().ScalarInt(context->where(), type, value, CurrentLocation()));
@@ -198,6 +212,7 @@ weft_error* weft_tensor_from_u64(weft_context* ctx, weft_dtype dtype, uint64_t v
     WEFT_NOT_NULL(out);
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
+    WEFT_RETURN_IF_ERROR(NoComplex("weft_tensor_from_u64", type));
     const bool wide = value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
     const bool fits =
         wide ? type == DType::kU64 || (IsFloat(type) && type != DType::kF16) : Fits(type, static_cast<int64_t>(value));
@@ -326,6 +341,7 @@ weft_error* weft_tensor_item_f64(weft_tensor* tensor, double* out_value) noexcep
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_value);
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
+    WEFT_RETURN_IF_ERROR(NoComplexItem("weft_tensor_item_f64", t->dtype()));
     WEFT_ASSIGN_OR_RETURN(HostTensor value, ReadItem(*t, "weft_tensor_item_f64"));
     *out_value = IsFloat(t->dtype())      ? value.GetDouble(0)
                  : IsUnsigned(t->dtype()) ? static_cast<double>(static_cast<uint64_t>(value.GetInt(0)))
@@ -338,6 +354,7 @@ weft_error* weft_tensor_item_i64(weft_tensor* tensor, int64_t* out_value) noexce
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_value);
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
+    WEFT_RETURN_IF_ERROR(NoComplexItem("weft_tensor_item_i64", t->dtype()));
     if (IsFloat(t->dtype())) {
       return UserError("weft_tensor_item_i64: the tensor has dtype ", NameOf(t->dtype()), "; use weft_tensor_item_f64");
     }
@@ -355,6 +372,7 @@ weft_error* weft_tensor_item_u64(weft_tensor* tensor, uint64_t* out_value) noexc
   return Guard([&]() -> absl::Status {
     WEFT_NOT_NULL(out_value);
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
+    WEFT_RETURN_IF_ERROR(NoComplexItem("weft_tensor_item_u64", t->dtype()));
     if (IsFloat(t->dtype())) {
       return UserError("weft_tensor_item_u64: the tensor has dtype ", NameOf(t->dtype()), "; use weft_tensor_item_f64");
     }

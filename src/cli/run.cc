@@ -174,6 +174,12 @@ std::string NumberOf(double value, int digits) {
   return text;
 }
 
+// "1.5-2j"
+std::string ComplexOf(double real, double imaginary, int digits) {
+  const std::string second = NumberOf(imaginary, digits);
+  return NumberOf(real, digits) + (second[0] == '-' ? "" : "+") + second + "j";
+}
+
 std::string ElementText(const Array& array, size_t i) {
   switch (array.dtype) {
     case WEFT_BOOL: return ElementOf<uint8_t>(array, i) != 0 ? "true" : "false";
@@ -193,6 +199,8 @@ std::string ElementText(const Array& array, size_t i) {
       return NumberOf(value, 4);
     }
     case WEFT_F32: return NumberOf(ElementOf<float>(array, i), 9);
+    case WEFT_C64: return ComplexOf(ElementOf<float>(array, 2 * i), ElementOf<float>(array, 2 * i + 1), 9);
+    case WEFT_C128: return ComplexOf(ElementOf<double>(array, 2 * i), ElementOf<double>(array, 2 * i + 1), 17);
     default: return NumberOf(ElementOf<double>(array, i), 17);
   }
 }

@@ -104,6 +104,7 @@ std::string NamesOf(TypeSet set) {
   if ((set & kSI) != 0) names.push_back("i8 to i64");
   if ((set & kUI) != 0) names.push_back("u8 to u64");
   if ((set & kB) != 0) names.push_back("bool");
+  if ((set & kC) != 0) names.push_back("c64, c128");
   return absl::StrJoin(names, ", ");
 }
 
@@ -154,6 +155,7 @@ bool Contains(TypeSet set, DType dtype) {
   if (IsBool(dtype)) return (set & kB) != 0;
   if (IsSigned(dtype)) return (set & kSI) != 0;
   if (IsUnsigned(dtype)) return (set & kUI) != 0;
+  if (IsComplex(dtype)) return (set & kC) != 0;
   return (set & kF) != 0;
 }
 

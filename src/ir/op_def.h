@@ -28,9 +28,11 @@ inline constexpr TypeSet kF = 1;   // f16 bf16 f32 f64
 inline constexpr TypeSet kSI = 2;  // signed integers
 inline constexpr TypeSet kUI = 4;  // unsigned integers
 inline constexpr TypeSet kB = 8;   // bool
+inline constexpr TypeSet kC = 16;  // c64 c128: only where passes/split_complex.cc has a rule
 inline constexpr TypeSet kI = kSI | kUI;
 inline constexpr TypeSet kNumber = kF | kI;
-inline constexpr TypeSet kAnyType = kNumber | kB;
+inline constexpr TypeSet kAnyType = kNumber | kB;  // but complex
+inline constexpr TypeSet kEveryType = kAnyType | kC;
 bool Contains(TypeSet set, DType dtype);
 
 struct OperandDef {
@@ -147,6 +149,7 @@ enum class Lowering : uint8_t {
   kReduction,   // reduce
   kKernel,      // a kernel that a backend knows for the operation
   kExpand,      // composites and macros: `expand`
+  kPlanes,      // element by element on complex values, which become two real ones before a backend sees them
   kStructural,  // parameter, tuple, fusion: the compiler's own
 };
 
@@ -185,6 +188,7 @@ enum class Reason : uint8_t {
   kRandom,              // no deterministic oracle outside
   kCarriesFunctions,    // samples and examples spell operands and attributes: has tests of its own
   kStructural,          // the compiler's own node
+  kNoComplexGradient,   // gradients through complex values are refused by name
   kFromStableHlo,       // comes with StableHLO programs; nobody calls it from C
 };
 struct Absent {

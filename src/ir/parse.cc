@@ -1,5 +1,6 @@
 // Text to module: one pass over the characters, no tokens kept. Every mistake gives line, column and what was expected.
 #include <charconv>
+#include <cstring>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -205,6 +206,15 @@ absl::StatusOr<double> Parser::Double() {
 
 absl::Status Parser::Element(HostTensor& value, int64_t i) {
   const DType dtype = value.dtype();
+  if (IsComplex(dtype)) {
+    HostTensor parts(PartOf(dtype), {2});
+    WEFT_RETURN_IF_ERROR(Need("("));
+    WEFT_RETURN_IF_ERROR(Element(parts, 0));
+    WEFT_RETURN_IF_ERROR(Need(","));
+    WEFT_RETURN_IF_ERROR(Element(parts, 1));
+    std::memcpy(value.mutable_bytes().data() + i * BytesOf(dtype), parts.bytes().data(), BytesOf(dtype));
+    return Need(")");
+  }
   if (IsBool(dtype)) {
     const bool yes = TakeWord("true");
     if (!yes && !TakeWord("false")) return Expected("true or false");

@@ -36,6 +36,7 @@ bool IsIdentifier(std::string_view name) {
 // Whether the elements can be written as numbers that read back to the same bytes.
 bool IsReadable(const HostTensor& value, int64_t count) {
   if (!IsComputable(value.dtype())) return false;
+  if (IsComplex(value.dtype())) return IsReadable(value.Part(0), count) && IsReadable(value.Part(1), count);
   for (int64_t i = 0; i < count; ++i) {
     if (IsFloat(value.dtype()) && std::isnan(value.GetDouble(i))) return false;
     if (IsBool(value.dtype()) && value.GetInt(i) > 1) return false;
@@ -67,10 +68,20 @@ void AppendLiteral(std::string& out, const HostTensor& value) {
     absl::StrAppend(&out, "0x", absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
     return;
   }
+  HostTensor real, imaginary;
+  if (IsComplex(value.dtype())) real = value.Part(0), imaginary = value.Part(1);
   out += '[';
   for (int64_t i = 0; i < count; ++i) {
     if (i > 0) out += ", ";
-    AppendElement(out, value, i);
+    if (!IsComplex(value.dtype())) {
+      AppendElement(out, value, i);
+      continue;
+    }
+    out += '(';
+    AppendElement(out, real, i);
+    out += ", ";
+    AppendElement(out, imaginary, i);
+    out += ')';
   }
   out += ']';
 }

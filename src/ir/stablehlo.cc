@@ -36,6 +36,15 @@ void AppendFloat(std::string& out, const HostTensor& value, int64_t i) {
 void AppendElement(std::string& out, const HostTensor& value, int64_t i) {
   if (IsBool(value.dtype())) return absl::StrAppend(&out, value.GetInt(i) != 0 ? "true" : "false");
   if (IsFloat(value.dtype())) return AppendFloat(out, value, i);
+  if (IsComplex(value.dtype())) {
+    const HostTensor one(PartOf(value.dtype()), {2}, value.bytes().subspan(i * BytesOf(value.dtype()), BytesOf(value.dtype())));
+    out += '(';
+    AppendFloat(out, one, 0);
+    out += ", ";
+    AppendFloat(out, one, 1);
+    out += ')';
+    return;
+  }
   if (value.dtype() == DType::kU64) return absl::StrAppend(&out, static_cast<uint64_t>(value.GetInt(i)));
   absl::StrAppend(&out, value.GetInt(i));
 }

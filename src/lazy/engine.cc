@@ -232,7 +232,8 @@ absl::StatusOr<Ref<Tensor>> Engine::Adopt(const Where& where, DType dtype, std::
 }
 
 Ref<Tensor> Engine::ScalarAt(const Place& place, const HostTensor& value, bool constant, ir::Location location) {
-  if (constant || place.frame != nullptr) return NewLiteral(place, value, location);
+  // Argument words hold numbers of at most 64 bits.
+  if (constant || place.frame != nullptr || IsComplex(value.dtype())) return NewLiteral(place, value, location);
   const auto words = WordsOf(value);
   return recorder_.NewTensor(
       place, Recorder::NewLeaf(ir::Type::Scalar(value.dtype()), MakeRef<Data>(std::span<const uint32_t>(words))),

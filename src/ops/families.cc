@@ -15,6 +15,17 @@ absl::Status CheckIndices(std::string_view name, const HostTensor& values, int64
   return absl::OkStatus();
 }
 
+absl::Status CheckReducer(std::string_view reducer, DType dtype) {
+  const bool bits = reducer == "and" || reducer == "or";
+  if (bits && IsFloat(dtype)) {
+    return UserError("reducer ", reducer, " takes integers or bool, not ", NameOf(dtype));
+  }
+  if (IsComplex(dtype) && (bits || reducer == "max" || reducer == "min")) {
+    return UserError("reducer ", reducer, " does not take ", NameOf(dtype), "; of complex elements there are sum and prod");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status InferSame(const ir::InferCall& call, ir::Types* results) {
   const ir::Type& first = *call.operands[0];
   for (const ir::Type* other : call.operands) {

@@ -167,6 +167,13 @@ std::vector<DType> SampleTypes(const ir::OpDef& op, const ir::Sample& sample) {
 
 HostTensor FillSample(const ir::Sample& sample, const SampleOperand& operand, uint64_t seed, Spread spread) {
   HostTensor tensor(operand.type.dtype, operand.type.dims);
+  if (IsComplex(tensor.dtype())) {
+    SampleOperand part = operand;
+    part.type.dtype = PartOf(tensor.dtype());
+    tensor.SetPart(0, FillSample(sample, part, seed, spread));
+    tensor.SetPart(1, FillSample(sample, part, ~seed, spread));
+    return tensor;
+  }
   const DType dtype = tensor.dtype();
   uint64_t state = seed * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(tensor.count());
   for (int64_t i = 0; i < tensor.count(); ++i) {

@@ -64,7 +64,7 @@ absl::StatusOr<Values> AtEveryElement(Builder& b, const Function& function, std:
       results.push_back(BroadcastTo(b, std::move(one), dims));
     } else if (KeepsTheElement(*node)) {
       results.push_back(operands[0]);
-    } else if (op.lowering == Lowering::kScalar && IsScalar(node->type())) {
+    } else if ((op.lowering == Lowering::kScalar || op.lowering == Lowering::kPlanes) && IsScalar(node->type())) {
       results = b.EmitAll(op, std::move(operands), node->attrs());
     } else if (op.kind == Kind::kComposite && op.expand != nullptr) {
       WEFT_ASSIGN_OR_RETURN(const Ref<const Function> expansion, ExpansionOf(*node));

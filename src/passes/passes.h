@@ -17,6 +17,9 @@ absl::Status CheckCalls(const ir::Module& module);
 // Replaces composites that the backend does not claim by their expansions, also those inside expansions.
 absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const PipelineOptions& options);
 
+// Makes every complex value two real ones, everywhere but at the module's parameters and results.
+absl::StatusOr<ir::Module> SplitComplex(const ir::Module& module, const PipelineOptions& options);
+
 // Takes out of loops what is carried for nobody.
 absl::StatusOr<ir::Module> PruneLoops(const ir::Module& module, const PipelineOptions& options);
 

@@ -17,6 +17,7 @@ struct Pass {
 constexpr Pass kPasses[] = {
     {"inline_calls", InlineCalls},
     {"expand_composites", ExpandComposites},
+    {"split_complex", SplitComplex},
     // Gradients keep what scans carry; where none is taken nobody reads it.
     {"prune_loops", PruneLoops},
     {"simplify", Simplify},

@@ -48,9 +48,15 @@ constexpr bool IsInteger(DType dtype) { return dtype != DType::kInvalid && CodeO
 constexpr bool IsFloat(DType dtype) { return CodeOf(dtype) == 2 || CodeOf(dtype) == 4 || CodeOf(dtype) >= 7; }
 constexpr bool IsHalf(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
 constexpr bool IsComplex(DType dtype) { return CodeOf(dtype) == 5; }
+// What a complex element is two of; other types are of themselves.
+constexpr DType PartOf(DType dtype) {
+  return dtype == DType::kC64 ? DType::kF32 : dtype == DType::kC128 ? DType::kF64 : dtype;
+}
+// The complex type of two such parts, f32 or f64.
+constexpr DType ComplexOf(DType part) { return part == DType::kF64 ? DType::kC128 : DType::kC64; }
 constexpr bool IsBool(DType dtype) { return dtype == DType::kBool; }
 
-// The types that every backend of this version computes with. The others exist in the IR, in files and in DLPack.
+// The types that programs compute with (complex ones as two real values: passes/split_complex.cc). The others exist in the IR, in files and in DLPack.
 bool IsComputable(DType dtype);
 
 // What floats of this type are computed in: f32 for f16 and bf16, else the type itself.

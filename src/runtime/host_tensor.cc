@@ -85,6 +85,8 @@ double HostTensor::GetDouble(int64_t i) const {
     case DType::kF64: return Load<double>(base, i);
     case DType::kBF16: return BF16ToFloat(Load<uint16_t>(base, i));
     case DType::kF16: return F16ToDouble(Load<uint16_t>(base, i));
+    case DType::kC64: return Load<float>(base, 2 * i);
+    case DType::kC128: return Load<double>(base, 2 * i);
     case DType::kU64: return static_cast<double>(Load<uint64_t>(base, i));
     default: return static_cast<double>(GetInt(i));
   }
@@ -111,6 +113,8 @@ void HostTensor::SetDouble(int64_t i, double value) {
   switch (dtype_) {
     case DType::kF32: return Store(base, i, static_cast<float>(value));
     case DType::kF64: return Store(base, i, value);
+    case DType::kC64: Store(base, 2 * i, static_cast<float>(value)); return Store(base, 2 * i + 1, 0.0f);
+    case DType::kC128: Store(base, 2 * i, value); return Store(base, 2 * i + 1, 0.0);
     case DType::kBF16: return Store(base, i, DoubleToBF16(value));
     case DType::kF16: return Store(base, i, DoubleToF16(value));
     case DType::kBool: return Store<uint8_t>(base, i, value != 0);
@@ -127,9 +131,30 @@ void HostTensor::SetDouble(int64_t i, double value) {
 }
 
 void HostTensor::SetInt(int64_t i, int64_t value) {
+  if (IsComplex(dtype_)) {
+    HostTensor part(PartOf(dtype_), {});
+    part.SetInt(0, value);
+    return SetDouble(i, part.GetDouble(0));
+  }
   if (IsInteger(dtype_) || value >= 0) return SetUnsigned(i, static_cast<uint64_t>(value));
   SetUnsigned(i, -static_cast<uint64_t>(value));
   if (IsFloat(dtype_)) bytes_[(i + 1) * BytesOf(dtype_) - 1] |= std::byte{0x80};
+}
+
+HostTensor HostTensor::Part(int part) const {
+  HostTensor values(PartOf(dtype_), dims_);
+  const size_t width = BytesOf(values.dtype());
+  for (int64_t i = 0; i < count_; ++i) {
+    std::memcpy(values.bytes_.data() + i * width, bytes_.data() + (2 * i + part) * width, width);
+  }
+  return values;
+}
+
+void HostTensor::SetPart(int part, const HostTensor& values) {
+  const size_t width = BytesOf(values.dtype());
+  for (int64_t i = 0; i < count_; ++i) {
+    std::memcpy(bytes_.data() + (2 * i + part) * width, values.bytes_.data() + i * width, width);
+  }
 }
 
 void HostTensor::SetUnsigned(int64_t i, uint64_t value) {

@@ -39,12 +39,17 @@ class HostTensor {
   std::span<const std::byte> bytes() const { return bytes_; }
   std::span<std::byte> mutable_bytes() { return bytes_; }
 
-  // Element i in row-major order. Integers convert as C does after checking nothing; floats round to nearest even.
+  // Element i in row-major order. Integers convert as C does after checking nothing; floats round to nearest even. Of a complex
+  // element this is the real part, and setting it makes the imaginary one 0.
   double GetDouble(int64_t i) const;
   int64_t GetInt(int64_t i) const;          // u64 above 2^63-1 comes back as its two's complement image
   void SetDouble(int64_t i, double value);  // float to integer truncates and saturates, NaN gives 0
   void SetInt(int64_t i, int64_t value);    // wraps to the width; a float rounds once
   void SetUnsigned(int64_t i, uint64_t value);
+
+  // Of a complex tensor: its real (0) or imaginary (1) parts, and the way back.
+  HostTensor Part(int part) const;
+  void SetPart(int part, const HostTensor& values);
 
   friend bool operator==(const HostTensor& a, const HostTensor& b) {
     return a.dtype_ == b.dtype_ && a.dims_ == b.dims_ && a.bytes_ == b.bytes_;

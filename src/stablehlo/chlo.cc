@@ -4,8 +4,9 @@
 #include <limits>
 #include <numbers>
 
-#include "src/ops/build.h"
+#include "src/ops/complex.h"
 #include "src/ops/elementwise/total_order.h"
+#include "src/ops/hyperbolic.h"
 #include "src/stablehlo/rules.h"
 #include "src/stablehlo/special_functions.h"
 
@@ -20,7 +21,6 @@ using ops::Add;
 using ops::Compare;
 using ops::Direction;
 using ops::Div;
-using ops::Exp;
 using ops::FullLike;
 using ops::Log;
 using ops::Mul;
@@ -31,15 +31,20 @@ using ops::Sub;
 using ops::Unary;
 
 Value Log1p(Builder& b, const Value& x) { return Unary(b, ops::kOp_log1p, x); }
-Value Expm1(Builder& b, const Value& x) { return Unary(b, ops::kOp_expm1, x); }
 Value Atan2(Builder& b, const Value& y, const Value& x) { return ops::Call(b, ops::kOp_atan2, {y, x}); }
 Value Nan(Builder& b, const Value& x) { return FullLike(b, x, std::numeric_limits<double>::quiet_NaN()); }
 
 using UnaryFormula = Value (*)(Builder& b, const Value& x);
+using ComplexFormula = ops::Planes (*)(Builder& b, const ops::Planes& x);
 
-// One operand, floats.
-template <UnaryFormula formula>
+// One operand, floats; also complex where there is a formula for those.
+template <UnaryFormula formula, ComplexFormula complex = nullptr>
 Values Read(StableHloOp& op) {
+  if constexpr (complex != nullptr) {
+    if (op.operands.size() == 1 && op.operands[0].type().is_tensor() && IsComplex(op.operands[0].dtype())) {
+      return {ops::ComplexFrom(op.b, complex(op.b, ops::PlanesOf(op.b, op.operands[0])))};
+    }
+  }
   if (op.operands.size() != 1 || !op.operands[0].type().is_tensor() || !IsFloat(op.operands[0].dtype())) {
     op.b.Fail(UserError("one operand of floats is expected"));
     return {};
@@ -72,26 +77,13 @@ Value Acos(Builder& b, const Value& x) { return Atan2(b, Leg(b, x), x); }
 Value Asin(Builder& b, const Value& x) { return Atan2(b, x, Leg(b, x)); }
 Value Atan(Builder& b, const Value& x) { return Atan2(b, x, FullLike(b, x, 1)); }
 
-double LargeRoot(const Value& x) {  // whose square is still finite
-  return x.dtype() == DType::kF64 ? 1e150 : 1e18;
-}
-
 // log(x + sqrt(x² - 1)), by x - 1 where x is near 1 and without the square where that is too large.
 Value Acosh(Builder& b, const Value& x) {
   const Value d = Add(b, x, -1);
   const Value near = Log1p(b, Add(b, d, Sqrt(b, Mul(b, d, Add(b, x, 1)))));
   const Value far = Add(b, Log(b, x), std::numbers::ln2);
-  const Value inside = Select(b, Compare(b, Direction::kGt, x, LargeRoot(x)), far, near);
+  const Value inside = Select(b, Compare(b, Direction::kGt, x, ops::LargeRoot(x)), far, near);
   return Select(b, Compare(b, Direction::kLt, x, 1), Nan(b, x), inside);
-}
-
-// sign(x) log(|x| + sqrt(x² + 1)), as log1p(|x| + x² / (1 + sqrt(x² + 1))).
-Value Asinh(Builder& b, const Value& x) {
-  const Value a = ops::Abs(b, x), square = Mul(b, a, a);
-  const Value near = Log1p(b, Add(b, a, Div(b, square, Add(b, Sqrt(b, Add(b, square, 1)), 1))));
-  const Value far = Add(b, Log(b, a), std::numbers::ln2);
-  const Value positive = Select(b, Compare(b, Direction::kGt, a, LargeRoot(x)), far, near);
-  return Mul(b, Unary(b, ops::kOp_sign, x), positive);
 }
 
 Value Atanh(Builder& b, const Value& x) {
@@ -102,29 +94,23 @@ Value Atanh(Builder& b, const Value& x) {
   return Select(b, Compare(b, Direction::kGt, a, 1), Nan(b, x), inside);
 }
 
-// exp(|x|) / 2 through exp(|x| / 2), which overflows only where the result does.
-Value HalfExp(Builder& b, const Value& a) {
-  const Value root = Exp(b, Mul(b, a, 0.5));
-  return Mul(b, Mul(b, root, 0.5), root);
-}
-Value Cosh(Builder& b, const Value& x) {
-  const Value a = ops::Abs(b, x);
-  return Add(b, HalfExp(b, a), Mul(b, Exp(b, Neg(b, a)), 0.5));
-}
-Value Sinh(Builder& b, const Value& x) {
-  const Value a = ops::Abs(b, x), e = Expm1(b, a);
-  const Value small = Mul(b, Add(b, e, Div(b, e, Add(b, e, 1))), 0.5);
-  const Value positive =
-      Select(b, Compare(b, Direction::kGt, a, 1), Sub(b, HalfExp(b, a), Mul(b, Exp(b, Neg(b, a)), 0.5)), small);
-  return Mul(b, Unary(b, ops::kOp_sign, x), positive);
-}
-
 Value IsInf(Builder& b, const Value& x) {
   return Compare(b, Direction::kEq, ops::Abs(b, x), std::numeric_limits<double>::infinity());
 }
 Values ReadIsInf(StableHloOp& op) {
   if (op.operands.size() != 1) op.b.Fail(UserError("one operand is expected"));
   return {op.b.ok() ? IsInf(op.b, op.operands[0]) : Value()};
+}
+
+// Of a real tensor, too, its complex conjugate.
+Values ReadConj(StableHloOp& op) {
+  if (op.operands.size() != 1 || !op.operands[0].type().is_tensor()) {
+    op.b.Fail(UserError("one operand is expected"));
+    return {};
+  }
+  if (!IsComplex(op.operands[0].dtype())) return {op.operands[0]};
+  const ops::Planes x = ops::PlanesOf(op.b, op.operands[0]);
+  return {ops::ComplexFrom(op.b, {x.re, Neg(op.b, x.im)})};
 }
 
 // The next number from x towards y: one more or less as integers, whose order within a sign is that of the floats.
@@ -177,14 +163,15 @@ Values ReadTopK(StableHloOp& op) {
 }
 
 constexpr Rule kChlo[] = {
-    {"chlo.acos", Read<Acos>},
-    {"chlo.acosh", Read<Acosh>},
-    {"chlo.asin", Read<Asin>},
-    {"chlo.asinh", Read<Asinh>},
-    {"chlo.atan", Read<Atan>},
-    {"chlo.atanh", Read<Atanh>},
-    {"chlo.cosh", Read<Cosh>},
-    {"chlo.sinh", Read<Sinh>},
+    {"chlo.acos", Read<Acos, ops::ComplexAcos>},
+    {"chlo.acosh", Read<Acosh, ops::ComplexAcosh>},
+    {"chlo.asin", Read<Asin, ops::ComplexAsin>},
+    {"chlo.asinh", Read<ops::Asinh, ops::ComplexAsinh>},
+    {"chlo.atan", Read<Atan, ops::ComplexAtan>},
+    {"chlo.atanh", Read<Atanh, ops::ComplexAtanh>},
+    {"chlo.conj", ReadConj},
+    {"chlo.cosh", Read<ops::Cosh, ops::ComplexCosh>},
+    {"chlo.sinh", Read<ops::Sinh, ops::ComplexSinh>},
     {"chlo.bessel_i1e", Read<BesselI1e>},
     {"chlo.digamma", Read<Digamma>},
     {"chlo.erfc", Read<Erfc>},

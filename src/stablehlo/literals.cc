@@ -16,8 +16,6 @@ using Kind = ir::ShloAttr::Kind;
 
 bool InNumber(unsigned char c) { return absl::ascii_isalnum(c) || c == '.' || c == '+' || c == '-'; }
 
-DType PartOf(DType dtype) { return dtype == DType::kC64 ? DType::kF32 : dtype == DType::kC128 ? DType::kF64 : dtype; }
-
 }  // namespace
 
 // Behind "dense": <literal> : tensor<…>. The type, which says what the elements are, comes last, so it is read first.

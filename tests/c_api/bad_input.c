@@ -39,8 +39,8 @@ static void elementwise(void) {
   INVALID(weft_add(other, a, a, &o), "add: x belongs to another context");
   INVALID(weft_add(ctx, a, a, NULL), "add: out is NULL");
   INVALID(weft_add(NULL, a, a, &o), "add: ctx is NULL; a weft_context is needed");
-  INVALID(weft_exp(ctx, i, &o), "exp(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
-  INVALID(weft_sqrt(ctx, truth, &o), "sqrt(bool[]): operand x has dtype bool; allowed are f16, bf16, f32, f64");
+  INVALID(weft_exp(ctx, i, &o), "exp(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64, c64, c128");
+  INVALID(weft_sqrt(ctx, truth, &o), "sqrt(bool[]): operand x has dtype bool; allowed are f16, bf16, f32, f64, c64, c128");
   INVALID(weft_bitwise_and(ctx, a, a, &o),
           "bitwise_and(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64, bool");
   INVALID(weft_where(ctx, a, a, a, &o),
@@ -118,8 +118,8 @@ static void attributes(void) {
   INVALID(weft_cross_entropy(ctx, a, labels, &entropy, &o),
           "cross_entropy: attribute reduction is -1; there are 0 to 2");
   INVALID(weft_convert(ctx, a, (weft_dtype)77, &o), "convert: dtype 0x4d is not one that Weft knows");
-  FAILS(weft_convert(ctx, a, WEFT_C64, &o), WEFT_UNIMPLEMENTED,
-        "convert: dtype c64 can be stored and passed on, but not computed with");
+  FAILS(weft_convert(ctx, a, WEFT_F8E5M2, &o), WEFT_UNIMPLEMENTED,
+        "convert: dtype f8e5m2 can be stored and passed on, but not computed with");
   INVALID(weft_bitcast_convert(ctx, a, WEFT_I64, &o),
           "bitcast_convert(f32[2, 3]): x has 32-bit elements (f32) and dtype i64 has 64; they must be equally wide");
 }
@@ -200,7 +200,7 @@ static void products_and_losses(void) {
   INVALID(weft_matmul(ctx, a, i, NULL, &o),
           "matmul(f32[2, 3], i32[2, 3]): operands x and y have dtypes f32 and i32; they must agree (convert one of them)");
   INVALID(weft_matmul(ctx, truth, truth, NULL, &o),
-          "matmul(bool[], bool[]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64");
+          "matmul(bool[], bool[]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64, c64, c128");
   INVALID(weft_matmul(ctx, zero, zero, NULL, &o), "matmul(f32[], f32[]): a scalar has no matrix product; use mul");
   INVALID(weft_dot_general(ctx, a, a, NULL, 0, NULL, 0, DIMS(1), DIMS(0), NULL, &o),
           "dot_general(f32[2, 3], f32[2, 3]): contracting dimensions 1 of lhs and 0 of rhs have sizes 3 and 2; they must be equal");

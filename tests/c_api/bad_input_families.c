@@ -72,7 +72,7 @@ static void pairs(void) {
   BAD(wf_mul(s, a, half),
       "mul(f32[2, 3], f16[2, 3]): operands x and y have dtypes f32 and f16; they must agree (convert one of them)");
   BAD(wf_div(s, truth, truth),
-      "div(bool[2], bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64");
+      "div(bool[2], bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64, c64, c128");
   BAD(wf_maximum(s, a, foreign), "maximum: y belongs to another context");
   BAD(wf_ge(s, NULL, a), "ge: x is NULL; a weft_tensor is needed");
   BAD(wf_atan2(s, many, many), "atan2(i32[2, 3], i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
@@ -91,15 +91,23 @@ static void pairs(void) {
 /* One operand: its dtypes. */
 static void single(void) {
 #define FLOATS(op) BAD(wf_##op(s, many), #op "(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64")
-  FLOATS(cbrt); FLOATS(ceil); FLOATS(cos); FLOATS(erf); FLOATS(erf_inv); FLOATS(exp2); FLOATS(expm1); FLOATS(floor);
-  FLOATS(is_finite); FLOATS(is_nan); FLOATS(log); FLOATS(log2); FLOATS(log1p); FLOATS(sigmoid); FLOATS(round_away);
-  FLOATS(round); FLOATS(rsqrt); FLOATS(sin); FLOATS(tan); FLOATS(tanh); FLOATS(trunc); FLOATS(gelu); FLOATS(silu);
-  FLOATS(softplus); FLOATS(elu); FLOATS(leaky_relu);
-  BAD(wf_abs(s, truth), "abs(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64");
-  BAD(wf_neg(s, truth), "neg(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64");
-  BAD(wf_sign(s, truth), "sign(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64");
+  FLOATS(cbrt); FLOATS(ceil); FLOATS(erf); FLOATS(erf_inv); FLOATS(exp2); FLOATS(floor); FLOATS(is_finite); FLOATS(is_nan);
+  FLOATS(log2); FLOATS(round_away); FLOATS(round); FLOATS(trunc); FLOATS(gelu); FLOATS(silu); FLOATS(softplus); FLOATS(elu);
+  FLOATS(leaky_relu);
+#define COMPLEX_TOO(op) \
+  BAD(wf_##op(s, many), #op "(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64, c64, c128")
+  COMPLEX_TOO(cos); COMPLEX_TOO(expm1); COMPLEX_TOO(log); COMPLEX_TOO(log1p); COMPLEX_TOO(sigmoid); COMPLEX_TOO(rsqrt);
+  COMPLEX_TOO(sin); COMPLEX_TOO(tan); COMPLEX_TOO(tanh); COMPLEX_TOO(real); COMPLEX_TOO(imag);
+  BAD(wf_complex(s, many, many), "complex(i32[2, 3], i32[2, 3]): operand re has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_complex(s, half, half),
+      "complex(f16[2, 3], f16[2, 3]): the parts are f16; complex numbers have parts of f32 or f64");
+  BAD(wf_complex(s, a, b),
+      "complex(f32[2, 3], f32[4]): shapes [2, 3] and [4] do not broadcast: dimension -1 is 3 and 4; sizes must be equal or 1");
+  BAD(wf_abs(s, truth), "abs(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, c64, c128");
+  BAD(wf_neg(s, truth), "neg(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64, c64, c128");
+  BAD(wf_sign(s, truth), "sign(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, c64, c128");
   BAD(wf_square(s, truth),
-      "square(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64");
+      "square(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64, c64, c128");
   BAD(wf_relu(s, truth), "relu(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64");
   BAD(wf_relu6(s, truth), "relu6(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64");
   BAD(wf_clz(s, a), "clz(f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64");
@@ -203,9 +211,9 @@ static void reductions(void) {
   BAD(wf_logsumexp(s, many), "logsumexp(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
   BAD(wf_max(s, a, .dims = WF_INTS(9)), "max(f32[2, 3]): dims is 9; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_min(s, a, .dims = WF_INTS(0, -2)), "min(f32[2, 3]): dims [0, -2] names axis 0 twice");
-  BAD(wf_mean(s, many), "mean(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_mean(s, many), "mean(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64, c64, c128");
   BAD(wf_prod(s, truth),
-      "prod(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64");
+      "prod(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64, c64, c128");
   BAD(wf_std(s, a, .correction = 6), "std(f32[2, 3]): correction is 6; with 6 elements it must be 0 to 5");
   BAD(wf_var(s, a, .dims = WF_INTS(0), .correction = -1),
       "var(f32[2, 3]): correction is -1; with 2 elements it must be 0 to 1");

@@ -60,8 +60,8 @@ class NumPy(unittest.TestCase):
 
     def test_there_and_back(self):
         for form in self.forms():
-            for dtype in ("float32", "float64", "float16", "int8", "int64", "uint8", "uint32"):
-                array = numpy.arange(6, dtype=dtype).reshape(2, 3)
+            for dtype in ("float32", "float64", "float16", "int8", "int64", "uint8", "uint32", "complex64", "complex128"):
+                array = numpy.arange(6, dtype=dtype).reshape(2, 3) * numpy.array(1j if dtype[0] == "c" else 1, dtype)
                 tensor = self.into_weft(array, form)
                 double = out("weft_add", self.ctx, tensor, tensor)
                 back = numpy.from_dlpack(Producer(double, form))
@@ -121,6 +121,16 @@ class NumPy(unittest.TestCase):
                         continue
                     with numpy.printoptions(precision=precision):
                         self.assertEqual(str(cast), self.as_text(cast, precision), (dtype, precision))
+        for shape in ((), (7,), (3, 5), (2, 1001)):
+            for scale in (1, 1e-3, 30, 1e-6):
+                array = (random.standard_normal(shape) + 1j * random.standard_normal(shape)) * scale
+                for precision in (1, 4, 8):
+                    with numpy.printoptions(precision=precision):
+                        self.assertEqual(str(numpy.asarray(array)), self.as_text(numpy.asarray(array), precision), precision)
+        edges = numpy.array([1 + 2j, complex(numpy.nan, 1), complex(-numpy.inf, -10), complex(0.5, numpy.nan), complex(0, numpy.inf)])
+        for array in (edges, numpy.array([1 + 10j, 1 - 2j]), numpy.array([1e300 - 1e-300j])):
+            with numpy.printoptions(precision=8):
+                self.assertEqual(str(array), self.as_text(array, 8))
         for dtype in ("int8", "int64", "uint64"):
             ends = numpy.iinfo(dtype)
             for array in (numpy.array([ends.min, ends.max, 0], dtype), numpy.arange(3000).astype(dtype).reshape(50, 60)):

@@ -16,7 +16,7 @@ import numpy as np  # noqa: E402
 
 PROGRAM = pathlib.Path(os.environ["WEFT_BUILD"]) / "bin" / "weft"
 DTYPES = {"i1": "?", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8", "ui8": "u1", "ui16": "u2", "ui32": "u4", "ui64": "u8",
-          "f16": "f2", "f32": "f4", "f64": "f8"}
+          "f16": "f2", "f32": "f4", "f64": "f8", "complex<f32>": "c8", "complex<f64>": "c16"}
 NAMES = {"i1": "bool", "ui8": "u8", "ui16": "u16", "ui32": "u32", "ui64": "u64"}
 PRODUCT = """module @jit_f attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
   func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<3x2xf32>) -> (tensor<2x2xf32>, tensor<i1>) {
@@ -105,6 +105,18 @@ class Computes(Run):
                     back, = self.results(same("".join(f"{n}x" for n in shape), "f64"), array)
                     np.testing.assert_array_equal(back, array)
 
+    def test_complex_numbers(self):
+        random = np.random.default_rng(7)
+        a, b = ((random.normal(size=(4, 4)) + 1j * random.normal(size=(4, 4))).astype("c8") for _ in range(2))
+        kind = "tensor<4x4xcomplex<f32>>"
+        product, = self.results(f"func.func @main(%a: {kind}, %b: {kind}) -> {kind} {{\n  %0 = stablehlo.dot_general %a, %b, contracting_dims = "
+                                f"[1] x [0] : ({kind}, {kind}) -> {kind}\n  %1 = stablehlo.exponential %0 : {kind}\n"
+                                f"  return %1 : {kind}\n}}\n", a, b)
+        np.testing.assert_allclose(product, np.exp(a.astype("c16") @ b), rtol=2e-5)
+        self.save("z.npy", np.array([1.5 - 2j, 3j]))
+        self.write("z.mlir", same("2x", "complex<f64>"))
+        self.assertIn("1.5-2j, 0+3j", self.weft("z.mlir", "--input", "z.npy")[0])
+
     def test_versions_2_and_3_and_bfloat16(self):
         array = np.arange(4, dtype="i4")
         for version in ((2, 0), (3, 0)):
@@ -141,7 +153,7 @@ class Refuses(Run):
                 ("later", good[:6] + b"\4" + good[7:], "is no .npy file of version 1, 2 or 3"),
                 ("short", good[:-1], "has 15 bytes of data; f32[4] has 16"), ("long", good + b"1", "has 17 bytes of data; f32[4] has 16"),
                 ("big", good.replace(b"<f4", b">f4"), "has elements '>f4'; little-endian numbers and bools can be read"),
-                ("complex", good.replace(b"<f4", b"<c8"), "has elements '<c8'; little-endian numbers and bools can be read"),
+                ("longdouble", good.replace(b"<f4", b"<g8"), "has elements '<g8'; little-endian numbers and bools can be read"),
                 ("bool", good.replace(b"<f4", b"|b1").replace(b"(4,)", b"(16)")[:-1] + b"\2", "has bools that are neither 0 nor 1"),
                 ("huge", good.replace(b"(4,), }" + b" " * 19, b"(4000000000, 4000000000)} "), "has a size beyond 64 bits"),
                 ("twice", good.replace(b"'fortran_order': False", b"'descr': '<f4'        "), None), ("header", good.replace(b"shape", b"shade"), None)):

@@ -24,8 +24,9 @@ CODES = {value: name.removeprefix("WEFT_") for name, value in _ENUMS["weft_code"
 _VALUE = {name.removeprefix("WEFT_VALUE_").lower(): value for name, value in _ENUMS["weft_value_type"].items()}
 # Names as StableHLO spells them ("ui8"), and NumPy's type of the same bytes; bf16 has none of its own.
 _STORAGE = {"i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8", "ui8": "u1", "ui16": "u2", "ui32": "u4", "ui64": "u8",
-            "f16": "f2", "f32": "f4", "f64": "f8", "bf16": "u2", "i1": "?"}
-_C_NAME = {"ui8": "U8", "ui16": "U16", "ui32": "U32", "ui64": "U64", "i1": "BOOL"}
+            "f16": "f2", "f32": "f4", "f64": "f8", "bf16": "u2", "i1": "?", "complex<f32>": "c8", "complex<f64>": "c16"}
+_C_NAME = {"ui8": "U8", "ui16": "U16", "ui32": "U32", "ui64": "U64", "i1": "BOOL",
+           "complex<f32>": "C64", "complex<f64>": "C128"}
 DTYPES = {name: _ENUMS["weft_dtype"]["WEFT_" + _C_NAME.get(name, name.upper())] for name in _STORAGE}
 _DTYPE_NAMES = {code: name for name, code in DTYPES.items()}
 _OF_NUMPY = {np.dtype(storage): name for name, storage in _STORAGE.items() if name != "bf16"}

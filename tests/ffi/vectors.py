@@ -144,7 +144,7 @@ def creation():
     v = Vector("a number that does not fit its dtype")
     v("weft_tensor_from_i64", "$ctx", "WEFT_I8", 300, out("x", "weft_tensor*"), error=wrong(INVALID, "weft_tensor_from_i64: 300 does not fit i8"))
     v = Vector("a dtype that nothing computes with")
-    v("weft_tensor_from_f64", "$ctx", "WEFT_C64", 1.0, out("x", "weft_tensor*"), error=wrong("UNIMPLEMENTED", "weft_tensor_from_f64: dtype c64 can be stored and passed on, but not computed with"))
+    v("weft_tensor_from_f64", "$ctx", "WEFT_F8E5M2", 1.0, out("x", "weft_tensor*"), error=wrong("UNIMPLEMENTED", "weft_tensor_from_f64: dtype f8e5m2 can be stored and passed on, but not computed with"))
     v = Vector("nowhere to write the result")
     v("weft_tensor_from_f64", "$ctx", "WEFT_F32", 1.0, None, error=wrong(INVALID, "weft_tensor_from_f64: out is NULL"))
     v = Vector("an item of a tensor that has several")

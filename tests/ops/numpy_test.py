@@ -55,7 +55,15 @@ def expect(op, inputs, wanted, tolerance=None, exact_sign=False, floor=1e-3, not
         if got.shape != want.shape:
             FAILURES.append(f"{title}: shape {got.shape}, not {want.shape}")
             continue
-        if got.dtype.kind != "f":
+        if got.dtype.kind == "c":
+            # Both parts, relative to the whole number; infinite and NaN at the same places.
+            rel = {8: 4e-6, 16: 2e-14}[got.dtype.itemsize] if tolerance is None else tolerance
+            with np.errstate(all="ignore"):
+                a, b = got.astype("c16"), want.astype("c16")
+                size = np.maximum(np.abs(b), floor)
+                close = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.isinf(a) & np.isinf(b)) | (np.abs(a - b) <= rel * size)
+            bad = None if np.all(close) and got.dtype == want.dtype else f"{got[~close][:6]} is not {want[~close][:6]}"
+        elif got.dtype.kind != "f":
             same = np.array_equal(got, want) and got.dtype.kind == want.dtype.kind
             bad = None if same else f"{got} is not {want}"
         else:
@@ -222,6 +230,61 @@ def shapes():
     halves = np.array([1.0009765625 + 2 ** -11, 1 + 2 ** -11, 65519, 65520, -65520, 2 ** -25, 2 ** -24, 6e-8, 1e-8, NAN], "f4")
     with np.errstate(over="ignore"):
         expect("convert", [halves], halves.astype("f2"), tolerance=0, dtype="f2", note=" (ties to even, overflow, denormals)")
+
+
+def complex_numbers():
+    for d, part in (("c8", "f4"), ("c16", "f8")):
+        x, y = ((rng(s).normal(size=(3, 37)) + 1j * rng(s + 1).normal(size=(3, 37))).astype(d) for s in (50, 52))
+        wide = x.astype("c16")
+        expect("complex", [x.real, x.imag], x, tolerance=0)
+        expect("complex", [x.real, np.array(2, part)], (x.real + 2j).astype(d), tolerance=0, note=" (broadcast)")
+        expect("real", [x], x.real, tolerance=0)
+        expect("imag", [x], x.imag, tolerance=0)
+        expect("real", [x.real], x.real, tolerance=0)
+        expect("imag", [x.real], 0 * x.real, tolerance=0)
+        for op, f in {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power}.items():
+            expect(op, [x, y], f(wide, y.astype("c16")).astype(d))
+        for op, f in {"exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos,
+                      "tan": np.tan, "tanh": np.tanh, "neg": np.negative, "square": np.square, "sigmoid": sigmoid,
+                      "sign": lambda v: v / np.abs(v), "rsqrt": lambda v: 1 / np.sqrt(v)}.items():
+            expect(op, [x], f(wide).astype(d), floor=1e-1)
+        expect("abs", [x], np.abs(wide).astype(part))
+        expect("eq", [x, np.where(x.real > 0, x, y)], x.real > 0)
+        expect("ne", [x, x.real + 1j * y.imag.astype(d)], np.full(x.shape, True))
+        # What a formula without care would overflow, lose or make NaN.
+        large, small = (1e38, 1e-38) if d == "c8" else (1e308, 1e-308)
+        hard = np.array([large * (1 + 1j), small * (1 - 1j), large, -large, 1j * large, 3e3 + 4e3j, 0, 1, -1, 1j, -1j], d)
+        expect("abs", [hard], np.abs(hard.astype("c16") / 4).astype(part) * np.array(4, part), floor=0)
+        expect("div", [hard, hard * np.array(0.5, d)], np.where(hard == 0, NAN, 2).astype(d))
+        expect("sqrt", [hard], np.sqrt(hard.astype("c16")).astype(d), floor=0)
+        expect("log", [hard[hard != 0]], np.log(hard[hard != 0].astype("c16")).astype(d))
+        expect("sign", [hard], np.where(hard == 0, 0, hard / np.maximum(np.abs(hard / 4) * 4, np.finfo(part).smallest_subnormal)).astype(d))
+        expect("div", [np.array([1, 1j, 2 - 1j], d), np.zeros(3, d)], np.array([INF, INF, INF], d), note=" (by zero: infinite)")
+        expect("div", [np.array([1 + 2j], d), np.array([complex(INF, 1)], d)], np.array([0], d))
+        expect("pow", [np.zeros(2, d), np.array([0, 2], d)], np.array([1, 0], d))
+        # What moves and chooses.
+        expect("transpose", [x], x.T, tolerance=0, permutation=[1, 0])
+        expect("concatenate", [x, y], np.concatenate([x, y], 1), tolerance=0, dimension=1)
+        expect("pad", [x, np.array(1 - 2j, d)], np.pad(x, ((1, 0), (0, 2)), constant_values=np.array(1 - 2j, d)), tolerance=0,
+               edge_padding_low=[1, 0], edge_padding_high=[0, 2], interior_padding=[0, 0])
+        expect("where", [x.real > 0, x, y], np.where(x.real > 0, x, y), tolerance=0)
+        expect("take", [x, np.array([2, 0, 1, 1])], x[:, [2, 0, 1, 1]], tolerance=0, axis=1)
+        expect("full", [], np.full((2, 3), 1.5, d), tolerance=0, shape=[2, 3], value=1.5, dtype=d)
+        expect("iota", [], np.arange(5).astype(d), tolerance=0, shape=[5], dimension=0, dtype=d)
+        # Sums and products.
+        for op, f in {"sum": np.sum, "prod": np.prod, "mean": np.mean}.items():
+            for axis in (0, 1):
+                expect(op, [x], f(wide, axis).astype(d), dims=[axis], floor=1)
+        expect("matmul", [x, y.T.copy()], (wide @ y.T.astype("c16")).astype(d), floor=8)
+        # Between types.
+        expect("convert", [x], x.astype("c8"), tolerance=0, dtype="c8")
+        expect("convert", [x], x.astype("c16"), tolerance=0, dtype="c16")
+        expect("convert", [x.real], x.real.astype(d), tolerance=0, dtype=d)
+        expect("convert", [np.array([-3, 7], "i4")], np.array([-3, 7], d), tolerance=0, dtype=d)
+        expect("convert", [x], x.real.astype("f4"), tolerance=0, dtype="f4")
+        expect("convert", [np.array([0, 1j, 2], d)], np.array([False, True, True]), dtype="b1")
+        expect("add", [np.zeros((0, 3), d), np.ones(3, d)], np.zeros((0, 3), d))
+        expect("neg", [np.array(1 - 2j, d)], np.array(-1 + 2j, d), tolerance=0, note=" (rank 0)")
 
 
 def order():
@@ -574,7 +637,7 @@ def judged():
 
 def main():
     with np.errstate(all="ignore"):
-        for part in (unary, binary, shapes, order, reductions, products, networks, structure, philox, distributions, judged):
+        for part in (unary, binary, shapes, complex_numbers, order, reductions, products, networks, structure, philox, distributions, judged):
             part()
     # The comparison must be able to fail.
     before = len(FAILURES)

@@ -28,7 +28,7 @@ constexpr std::pair<Part, Reason> kExcuses[] = {
     {Part::kReference, Reason::kExpands},          {Part::kReference, Reason::kStructural},
     {Part::kSamples, Reason::kStructural},         {Part::kExample, Reason::kStructural},
     {Part::kSamples, Reason::kCarriesFunctions},   {Part::kExample, Reason::kCarriesFunctions},
-    {Part::kExample, Reason::kFromStableHlo},
+    {Part::kExample, Reason::kFromStableHlo},      {Part::kGradient, Reason::kNoComplexGradient},
 };
 
 // What the description lacks without a reason, or excuses without need; empty for a whole one.

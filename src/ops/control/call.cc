@@ -9,7 +9,7 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {{.name = "operands",
-                                     .types = kAnyType,
+                                     .types = kEveryType,
                                      .doc = "what the function's parameters are",
                                      .optional = true,
                                      .variadic = true,

@@ -11,7 +11,7 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {
     {.name = "operands",
-     .types = kAnyType,
+     .types = kEveryType,
      .doc =
          "the count, an i32 scalar, if counted; first values of what is carried, what is scanned, the body's captures",
      .optional = true,

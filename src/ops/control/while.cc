@@ -9,7 +9,7 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {
     {.name = "operands",
-     .types = kAnyType,
+     .types = kEveryType,
      .doc = "first values of what is carried, then the captures of the condition, then those of the body",
      .variadic = true,
      .group = 0}};

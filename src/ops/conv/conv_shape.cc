@@ -88,7 +88,7 @@ absl::StatusOr<ConvShape> ReadConv(const ir::OpDef& op, const ir::Attrs& attrs, 
 absl::StatusOr<DType> ConvResultType(const ir::Attrs& attrs, DType operand) {
   if (!attrs.has(kConvDType)) return operand;
   const DType dtype = attrs.Type(kConvDType);
-  if (!ir::Contains(IsFloat(operand) ? ir::kF : ir::kI, dtype)) {
+  if (!ir::Contains(IsFloat(operand) ? ir::kF : IsComplex(operand) ? ir::kC : ir::kI, dtype)) {
     return UserError("dtype ", NameOf(dtype), " cannot hold products of ", NameOf(operand));
   }
   return dtype;

@@ -11,8 +11,8 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"input", kNumber, "batch, features and spatial dimensions in any order"},
-                                    {"kernel", kNumber, "input and output features and spatial dimensions"}};
+constexpr OperandDef kOperands[] = {{"input", kNumber | kC, "batch, features and spatial dimensions in any order"},
+                                    {"kernel", kNumber | kC, "input and output features and spatial dimensions"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_ASSIGN_OR_RETURN(const ConvShape shape,

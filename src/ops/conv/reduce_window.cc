@@ -8,7 +8,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kNumber, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kNumber | kC, "operand"}};
 constexpr AttrDef kAttrs[] = {
     {"window_dimensions", AttrType::kInts, "size of the window in each dimension", true},
     {"reducer", AttrType::kEnum, "sum, prod, max, min, and, or", true, {}, kReducerNames},
@@ -31,6 +31,9 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
   WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, Windows(call.op, call.attrs, x.dims));
   const auto reducer = static_cast<Reducer>(Attr<kAttrs, "reducer">(call.attrs));
+  if (IsComplex(x.dtype)) {
+    WEFT_RETURN_IF_ERROR(CheckReducer(kReducerNames[Attr<kAttrs, "reducer">(call.attrs)], x.dtype));
+  }
   if ((reducer == Reducer::kAnd || reducer == Reducer::kOr) && IsFloat(x.dtype)) {
     return UserError("reducer ", kReducerNames[Attr<kAttrs, "reducer">(call.attrs)], " takes integers, not ",
                      NameOf(x.dtype));

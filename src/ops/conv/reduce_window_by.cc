@@ -9,7 +9,7 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {
     {.name = "operands",
-     .types = kAnyType,
+     .types = kEveryType,
      .doc = "n inputs of one shape, then n scalars to begin with, then the scalars that the body captures",
      .variadic = true,
      .group = 0}};
@@ -115,7 +115,7 @@ Values ReduceWindowBy(Builder& b, std::span<const Value> inputs, std::span<const
   if (!b.ok()) return Values(inputs.size());
   const std::optional<Reducer> plain = PlainReducer(*body);
   const bool one = inputs.size() == 1 && inits.size() == 1 && captures.empty();
-  if (one && plain && IsNeutral(inits[0], *plain) && Contains(kNumber, inputs[0].dtype())) {
+  if (one && plain && IsNeutral(inits[0], *plain) && Contains(kNumber | kC, inputs[0].dtype())) {
     Attrs attrs;
     attrs.set(0, windows.at(0));
     attrs.set(1, static_cast<int64_t>(*plain));

@@ -9,7 +9,7 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {
     {.name = "operands",
-     .types = kAnyType,
+     .types = kEveryType,
      .doc =
          "operand, what is chosen from; source, one element a window; a scalar that the result begins as; the scalars that "
          "select captures, then those that scatter does",

@@ -8,7 +8,12 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kF | kSI, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kF | kSI | kC, "operand"}};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  results->push_back(Type::Tensor(PartOf(call.operands[0]->dtype), call.operands[0]->dims));
+  return absl::OkStatus();
+}
 
 Value Derivative(Builder& b, const Value& x, const Value& y) { return Unary(b, kOp_sign, x); }
 
@@ -22,11 +27,11 @@ constexpr auto kSamples = UnarySamples();
 constinit const OpDef kOp_abs = {
     .name = "abs",
     .c_name = "abs",
-    .doc = "Elementwise absolute value. The smallest integer stays itself. The gradient at 0 is 0.",
+    .doc = "Elementwise absolute value. The smallest integer stays itself. The gradient at 0 is 0. Of a complex number it is the length, real.",
     .example = "y = wf_abs(s, x);",
     .operands = kOperands,
     .results = kResult,
-    .infer = InferSame,
+    .infer = Infer,
     .gradient = GradientUnary<Derivative>,
     .lowering = Lowering::kScalar,
     .scalar = ScalarUnary<ScalarOp::kAbs>,

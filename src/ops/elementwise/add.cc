@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "first summand"}, {"y", kAnyType, "second summand"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "first summand"}, {"y", kEveryType, "second summand"}};
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   grads[0] = grads[1] = call.cotangents[0];

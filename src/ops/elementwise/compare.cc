@@ -11,10 +11,19 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "left side"}, {"y", kAnyType, "right side"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "left side"}, {"y", kEveryType, "right side"}};
 constexpr std::string_view kDirections[] = {"eq", "ne", "ge", "gt", "le", "lt"};
 constexpr std::string_view kStableHloDirections[] = {"EQ", "NE", "GE", "GT", "LE", "LT"};
 constexpr AttrDef kAttrs[] = {{"direction", AttrType::kEnum, "eq, ne, ge, gt, le or lt", true, {}, kDirections}};
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const auto direction = static_cast<Direction>(Attr<kAttrs, "direction">(call.attrs));
+  if (IsComplex(call.operands[0]->dtype) && direction != Direction::kEq && direction != Direction::kNe) {
+    return UserError("direction is ", kDirections[static_cast<size_t>(direction)],
+                     "; complex numbers are equal (eq) or not (ne), compare their abs, real or imag");
+  }
+  return InferBool(call, results);
+}
 
 template <typename T>
 bool Holds(Direction direction, T x, T y) {
@@ -92,7 +101,7 @@ constinit const OpDef kOp_compare = {
     .attrs = kAttrs,
     .results = kResult,
     .rule = OperandRule::kBroadcast,
-    .infer = InferBool,
+    .infer = Infer,
     .lowering = Lowering::kScalar,
     .scalar = LowerScalar,
     .reference = Reference,

@@ -6,7 +6,8 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "left side"}, {"y", kAnyType, "right side"}};
+constexpr OperandDef kEqual[] = {{"x", kEveryType, "left side"}, {"y", kEveryType, "right side"}};
+constexpr OperandDef kOrdered[] = {{"x", kAnyType, "left side"}, {"y", kAnyType, "right side"}};
 constexpr auto kSamples = BinarySamples();
 
 template <Direction direction>
@@ -19,7 +20,6 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
 template <Direction direction>
 consteval OpDef Comparison(OpDef named) {
   named.kind = Kind::kMacro;
-  named.operands = kOperands;
   named.results = kResult;
   named.rule = OperandRule::kBroadcast;
   named.infer = InferBool;
@@ -29,6 +29,7 @@ consteval OpDef Comparison(OpDef named) {
   named.tolerance = kExact;
   named.absent = kMacroNoGradient;
   named.commutative = direction == Direction::kEq || direction == Direction::kNe;
+  named.operands = named.commutative ? std::span<const OperandDef>(kEqual) : std::span<const OperandDef>(kOrdered);
   named.rounds_once = true;
   return named;
 }

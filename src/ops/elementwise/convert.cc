@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}};
 constexpr AttrDef kAttrs[] = {{"dtype", AttrType::kDType, "element type of the result", true}};
 
 absl::Status Infer(const InferCall& call, Types* results) {

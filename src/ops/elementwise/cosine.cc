@@ -8,7 +8,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kF | kC, "operand"}};
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;

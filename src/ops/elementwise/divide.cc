@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kNumber, "dividend"}, {"y", kNumber, "divisor"}};
+constexpr OperandDef kOperands[] = {{"x", kNumber | kC, "dividend"}, {"y", kNumber | kC, "divisor"}};
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;

@@ -8,7 +8,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kF | kC, "operand"}};
 
 Value Derivative(Builder& b, const Value& x, const Value& y) { return Mul(b, y, Sub(b, 1, y)); }
 

@@ -8,7 +8,7 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {
-    {.name = "inputs", .types = kAnyType, .doc = "tensors of one shape", .variadic = true, .group = 0}};
+    {.name = "inputs", .types = kEveryType, .doc = "tensors of one shape", .variadic = true, .group = 0}};
 constexpr RegionDef kRegions[] = {{"computation", "a scalar of each input in, one scalar out"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {

@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "first operand"}, {"y", kAnyType, "second operand"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "first operand"}, {"y", kEveryType, "second operand"}};
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value& g = call.cotangents[0];

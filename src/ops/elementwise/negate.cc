@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kNumber, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kNumber | kC, "operand"}};
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   grads[0] = Neg(call.b, call.cotangents[0]);

@@ -8,7 +8,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kNumber, "base"}, {"y", kNumber, "exponent"}};
+constexpr OperandDef kOperands[] = {{"x", kNumber | kC, "base"}, {"y", kNumber | kC, "exponent"}};
 
 int64_t Power(uint64_t base, uint64_t exponent) {
   uint64_t result = 1;

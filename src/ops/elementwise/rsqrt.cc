@@ -8,7 +8,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kF | kC, "operand"}};
 
 // -g y^3 / 2, with the cotangent first: y^3 alone vanishes in f32 from x = 1e25 on, where norms of large numbers are at home.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {

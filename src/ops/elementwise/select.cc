@@ -7,8 +7,8 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"condition", kB, "which one to take", false, false, 0},
-                                    {"x", kAnyType, "taken where true"},
-                                    {"y", kAnyType, "taken where false"}};
+                                    {"x", kEveryType, "taken where true"},
+                                    {"y", kEveryType, "taken where false"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(InferSame(call, results));

@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kF | kSI, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kF | kSI | kC, "operand"}};
 
 double Double(double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }
 int64_t Int(int64_t x) { return (x > 0) - (x < 0); }

@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kNumber, "first operand"}, {"y", kNumber, "second operand"}};
+constexpr OperandDef kOperands[] = {{"x", kNumber | kC, "first operand"}, {"y", kNumber | kC, "second operand"}};
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   grads[0] = call.cotangents[0];

@@ -10,7 +10,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"lhs", kAnyType, "first factor"}, {"rhs", kAnyType, "second factor"}};
+constexpr OperandDef kOperands[] = {{"lhs", kEveryType, "first factor"}, {"rhs", kEveryType, "second factor"}};
 constexpr AttrDef kAttrs[] = {
     {"lhs_batching_dimensions", AttrType::kInts, "batching dimensions of lhs", true},
     {"rhs_batching_dimensions", AttrType::kInts, "the same of rhs, in the same order", true},
@@ -69,7 +69,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(CheckPairs("batching", x, xb, y, yb));
   WEFT_RETURN_IF_ERROR(CheckPairs("contracting", x, xc, y, yc));
   const DType dtype = HasAttr<kAttrs, "dtype">(call.attrs) ? Attr<kAttrs, "dtype">(call.attrs) : x.dtype;
-  if (!Contains(IsFloat(x.dtype) ? kF : IsBool(x.dtype) ? kB : kI, dtype)) {
+  if (!Contains(IsFloat(x.dtype) ? kF : IsComplex(x.dtype) ? kC : IsBool(x.dtype) ? kB : kI, dtype)) {
     return UserError("dtype ", NameOf(dtype), " cannot hold products of ", NameOf(x.dtype));
   }
   Dims dims;

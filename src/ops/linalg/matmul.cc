@@ -7,7 +7,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kNumber, "[..., m, k], or [k]"}, {"y", kNumber, "[..., k, n], or [k]"}};
+constexpr OperandDef kOperands[] = {{"x", kNumber | kC, "[..., m, k], or [k]"}, {"y", kNumber | kC, "[..., k, n], or [k]"}};
 constexpr AttrDef kAttrs[] = {
     {"dtype", AttrType::kDType,
      "element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors"}};
@@ -38,7 +38,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   WEFT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*call.operands[0], *call.operands[1]));
   const DType dtype =
       HasAttr<kAttrs, "dtype">(call.attrs) ? Attr<kAttrs, "dtype">(call.attrs) : call.operands[0]->dtype;
-  if (!Contains(IsFloat(call.operands[0]->dtype) ? kF : kI, dtype)) {
+  if (!Contains(IsFloat(call.operands[0]->dtype) ? kF : IsComplex(call.operands[0]->dtype) ? kC : kI, dtype)) {
     return UserError("dtype ", NameOf(dtype), " cannot hold products of ", NameOf(call.operands[0]->dtype));
   }
   results->push_back(Type::Tensor(dtype, std::move(plan.result)));

@@ -9,6 +9,10 @@ namespace {
 // The type that holds what both do, as far as products of them ask for it.
 DType Wider(DType x, DType y) {
   if (x == y) return x;
+  if (IsComplex(x) || IsComplex(y)) {
+    const bool wide = PartOf(x) == DType::kF64 || PartOf(y) == DType::kF64;
+    return wide ? DType::kC128 : DType::kC64;
+  }
   if (IsFloat(x) != IsFloat(y)) return IsFloat(x) ? x : y;
   if (IsHalf(x) && IsHalf(y)) return DType::kF32;
   return BitsOf(x) >= BitsOf(y) ? x : y;

@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kF | kC, "operand"}};
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;

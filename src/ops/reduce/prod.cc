@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kNumber, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kNumber | kC, "operand"}};
 
 constexpr Sample kSamples[] = {
     {"T[2,3]"}, {"T[4,5,3] dims=[0,-1]"}, {"T[3,131] dims=[1] keepdims=true"}, {"T[]"}, {"T[1,4] dims=[0]"}};

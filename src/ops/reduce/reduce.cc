@@ -11,7 +11,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}};
 constexpr AttrDef kAttrs[] = {
     {"dimensions", AttrType::kInts, "dimensions that vanish", true},
     {"reducer", AttrType::kEnum, "sum, prod, max, min, and, or", true, {}, kReducerNames},
@@ -21,11 +21,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const Type& x = *call.operands[0];
   const Ints& dimensions = Attr<kAttrs, "dimensions">(call.attrs);
   WEFT_ASSIGN_OR_RETURN(const Ints axes, NormalizeAxes("dimensions", dimensions, x.rank()));
-  const auto reducer = static_cast<Reducer>(Attr<kAttrs, "reducer">(call.attrs));
-  if ((reducer == Reducer::kAnd || reducer == Reducer::kOr) && IsFloat(x.dtype)) {
-    return UserError("reducer ", kReducerNames[Attr<kAttrs, "reducer">(call.attrs)], " takes integers or bool, not ",
-                     NameOf(x.dtype));
-  }
+  WEFT_RETURN_IF_ERROR(CheckReducer(kReducerNames[Attr<kAttrs, "reducer">(call.attrs)], x.dtype));
   results->push_back(Type::Tensor(x.dtype, Without(x.dims, axes)));
   return absl::OkStatus();
 }

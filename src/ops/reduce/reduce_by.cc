@@ -10,7 +10,7 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {
     {.name = "operands",
-     .types = kAnyType,
+     .types = kEveryType,
      .doc = "n inputs of one shape, then n scalars to begin with, then the scalars that the body captures",
      .variadic = true,
      .group = 0}};

@@ -7,7 +7,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "tensor to repeat"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "tensor to repeat"}};
 constexpr AttrDef kAttrs[] = {
     {"shape", AttrType::kInts, "result shape", true},
     {"broadcast_dimensions", AttrType::kInts, "result dimension of each operand dimension, strictly increasing", true},

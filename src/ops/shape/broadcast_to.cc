@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "tensor to repeat"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "tensor to repeat"}};
 constexpr AttrDef kAttrs[] = {{"shape", AttrType::kInts, "result shape", true}};
 
 absl::Status Infer(const InferCall& call, Types* results) {

@@ -8,7 +8,7 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {
-    {"inputs", kAnyType, "tensors that differ only in the joined dimension", false, true}};
+    {"inputs", kEveryType, "tensors that differ only in the joined dimension", false, true}};
 constexpr AttrDef kAttrs[] = {
     {"dimension", AttrType::kInt, "dimension to join along; negative counts from the end", false, "0"}};
 

@@ -9,7 +9,7 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {
-    {"x", kAnyType, "operand"},
+    {"x", kEveryType, "operand"},
     {"start_indices", kI, "one scalar a dimension, moved so that the box lies inside", false, true, 'I'}};
 constexpr AttrDef kAttrs[] = {{"slice_sizes", AttrType::kInts, "size of the box in each dimension", true}};
 

@@ -9,8 +9,8 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {
-    {"x", kAnyType, "operand"},
-    {"update", kAnyType, "the new box"},
+    {"x", kEveryType, "operand"},
+    {"update", kEveryType, "the new box"},
     {"start_indices", kI, "one scalar a dimension, moved so that the box lies inside", false, true, 'I'}};
 
 absl::Status Infer(const InferCall& call, Types* results) {

@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}};
 constexpr AttrDef kAttrs[] = {
     {"start_axis", AttrType::kInt, "first joined axis; negative counts from the end", false, "0"},
     {"end_axis", AttrType::kInt, "last joined axis; negative counts from the end", false, "-1"}};

@@ -8,7 +8,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"},
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"},
                                     {"start_indices", kI, "where each box begins", false, false, 'I'}};
 constexpr AttrDef kAttrs[] = {
     {"offset_dims", AttrType::kInts, "result dimensions that run within a box", true},

@@ -7,7 +7,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}};
 constexpr AttrDef kAttrs[] = {{"dimension", AttrType::kInt, "which dimension", true}};
 
 absl::Status Infer(const InferCall& call, Types* results) {

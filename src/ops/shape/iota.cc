@@ -19,7 +19,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
     return UserError("dimension is ", dimension, "; shape ", DimsToString(shape), " has dimensions 0 to ",
                      static_cast<int64_t>(shape.size()) - 1);
   }
-  if (!Contains(kNumber, Attr<kAttrs, "dtype">(call.attrs))) {
+  if (!Contains(kNumber | kC, Attr<kAttrs, "dtype">(call.attrs))) {
     return UserError("dtype ", NameOf(Attr<kAttrs, "dtype">(call.attrs)), " is not a number type");
   }
   results->push_back(Type::Tensor(Attr<kAttrs, "dtype">(call.attrs), ToDims(shape)));

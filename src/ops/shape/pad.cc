@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}, {"value", kAnyType, "scalar to fill with"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}, {"value", kEveryType, "scalar to fill with"}};
 constexpr AttrDef kAttrs[] = {
     {"edge_padding_low", AttrType::kInts, "elements before the first of each dimension; negative: cut off", true},
     {"edge_padding_high", AttrType::kInts, "elements after the last of each dimension; negative: cut off", true},

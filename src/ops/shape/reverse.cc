@@ -7,7 +7,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}};
 constexpr AttrDef kAttrs[] = {{"dimensions", AttrType::kInts, "dimensions to turn around", true}};
 
 absl::Status Infer(const InferCall& call, Types* results) {

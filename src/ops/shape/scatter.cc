@@ -11,9 +11,9 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"},
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"},
                                     {"scatter_indices", kI, "where each box begins", false, false, 'I'},
-                                    {"updates", kAnyType, "boxes to combine in"}};
+                                    {"updates", kEveryType, "boxes to combine in"}};
 constexpr std::string_view kReducers[] = {"sum", "prod", "max", "min", "and", "or", "set"};
 constexpr int64_t kSet = 6;
 constexpr AttrDef kAttrs[] = {
@@ -50,10 +50,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
     return UserError("updates have shape ", DimsToString(updates), "; indices and window ask for ",
                      DimsToString(wanted));
   }
-  const int64_t reducer = Attr<kAttrs, "reducer">(call.attrs);
-  if ((reducer == 4 || reducer == 5) && IsFloat(x.dtype)) {
-    return UserError("reducer ", kReducers[reducer], " takes integers or bool, not ", NameOf(x.dtype));
-  }
+  WEFT_RETURN_IF_ERROR(CheckReducer(kReducers[Attr<kAttrs, "reducer">(call.attrs)], x.dtype));
   results->push_back(x);
   return absl::OkStatus();
 }

@@ -10,7 +10,7 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {
     {.name = "operands",
-     .types = kAnyType,
+     .types = kEveryType,
      .doc = "n inputs of one shape, scatter_indices, n updates of one shape, then the scalars that "
             "the body captures",
      .variadic = true,

@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}};
 constexpr AttrDef kAttrs[] = {
     {"start_indices", AttrType::kInts, "first index of each dimension", true},
     {"limit_indices", AttrType::kInts, "index after the last, of each dimension", true},

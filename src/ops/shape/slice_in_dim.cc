@@ -8,7 +8,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}};
 constexpr AttrDef kAttrs[] = {{"axis", AttrType::kInt, "axis to cut; negative counts from the end", true},
                               {"start", AttrType::kInt, "first index", false, "0"},
                               {"limit", AttrType::kInt, "index after the last; absent: the end"},

@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}};
 constexpr AttrDef kAttrs[] = {{"dims", AttrType::kInts, "axes to drop; absent: all of size 1"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {

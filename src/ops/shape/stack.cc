@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"inputs", kAnyType, "tensors of one shape", false, true}};
+constexpr OperandDef kOperands[] = {{"inputs", kEveryType, "tensors of one shape", false, true}};
 constexpr AttrDef kAttrs[] = {
     {"axis", AttrType::kInt, "the new dimension in the result; negative counts from its end", false, "0"}};
 

@@ -8,7 +8,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}, {"indices", kI, "which slices", false, false, 'I'}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}, {"indices", kI, "which slices", false, false, 'I'}};
 constexpr AttrDef kAttrs[] = {{"axis", AttrType::kInt, "axis to take from; negative counts from the end", false, "0"}};
 
 absl::Status Infer(const InferCall& call, Types* results) {

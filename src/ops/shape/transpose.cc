@@ -8,7 +8,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}};
 constexpr AttrDef kAttrs[] = {{"permutation", AttrType::kInts, "operand dimension of each result dimension", true}};
 
 absl::Status Infer(const InferCall& call, Types* results) {

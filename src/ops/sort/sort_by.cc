@@ -10,7 +10,7 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {{.name = "operands",
-                                     .types = kAnyType,
+                                     .types = kEveryType,
                                      .doc = "n inputs of one shape, then the scalars that the comparator captures",
                                      .variadic = true,
                                      .group = 0}};

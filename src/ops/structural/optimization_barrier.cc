@@ -7,7 +7,7 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {{.name = "operands",
-                                     .types = kAnyType,
+                                     .types = kEveryType,
                                      .doc = "values that are all there before one of the results is used",
                                      .variadic = true,
                                      .group = 0}};

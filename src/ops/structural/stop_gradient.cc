@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kAnyType, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"}};
 
 Value Expansion(Builder&, const Value& x) { return x; }
 absl::Status Reference(const ReferenceCall& call) {
