@@ -365,6 +365,18 @@ WF_INLINE weft_tensor* wf_compare_at(weft_scope* s, weft_tensor* x, weft_tensor*
 }
 #define wf_compare(s, x, y, direction) wf_compare_at((s), (x), (y), (direction), __FILE__, __LINE__)
 
+WF_INLINE weft_tensor* wf_complex_at(weft_scope* s, weft_tensor* re, weft_tensor* im, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_complex(ctx, re, im, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_complex(s, re, im) wf_complex_at((s), (re), (im), __FILE__, __LINE__)
+#define wf_complex_n(s, re, number) WF_CONSTANT_RIGHT(s, weft_complex, re, number)
+#define wf_n_complex(s, number, im) WF_CONSTANT_LEFT(s, weft_complex, number, im)
+#define wf_complex_arg(s, re, number) WF_ARGUMENT_RIGHT(s, weft_complex, re, number)
+#define wf_arg_complex(s, number, im) WF_ARGUMENT_LEFT(s, weft_complex, number, im)
+
 WF_INLINE weft_tensor* wf_convert_at(weft_scope* s, weft_tensor* x, weft_dtype dtype, const char* file, int line) {
   weft_tensor* out = NULL;
   weft_context* ctx = weft_scope_mark(s, file, line);
@@ -484,6 +496,14 @@ WF_INLINE weft_tensor* wf_gt_at(weft_scope* s, weft_tensor* x, weft_tensor* y, c
 #define wf_n_gt(s, number, y) WF_CONSTANT_LEFT(s, weft_gt, number, y)
 #define wf_gt_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_gt, x, number)
 #define wf_arg_gt(s, number, y) WF_ARGUMENT_LEFT(s, weft_gt, number, y)
+
+WF_INLINE weft_tensor* wf_imag_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_imag(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_imag(s, x) wf_imag_at((s), (x), __FILE__, __LINE__)
 
 WF_INLINE weft_tensor* wf_integer_pow_at(weft_scope* s, weft_tensor* x, int64_t exponent, const char* file, int line) {
   weft_tensor* out = NULL;
@@ -660,6 +680,14 @@ WF_INLINE weft_tensor* wf_pow_at(weft_scope* s, weft_tensor* x, weft_tensor* y, 
 #define wf_n_pow(s, number, y) WF_CONSTANT_LEFT(s, weft_pow, number, y)
 #define wf_pow_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_pow, x, number)
 #define wf_arg_pow(s, number, y) WF_ARGUMENT_LEFT(s, weft_pow, number, y)
+
+WF_INLINE weft_tensor* wf_real_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_real(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_real(s, x) wf_real_at((s), (x), __FILE__, __LINE__)
 
 WF_INLINE weft_tensor* wf_reduce_precision_at(weft_scope* s, weft_tensor* x, int64_t exponent_bits,
     int64_t mantissa_bits, const char* file, int line) {

@@ -163,7 +163,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_random_set_state(weft_context* ctx, uint
     uint64_t counter_high) WEFT_NOEXCEPT;
 
 /* x itself, through which no gradient flows.
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  * Fluent: target = wf_stop_gradient(s, teacher);
  * StableHLO: weft.stop_gradient. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
  * any. Since 1.0.
@@ -171,8 +171,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_random_set_state(weft_context* ctx, uint
 WEFT_API WEFT_MUST_USE weft_error* weft_stop_gradient(weft_context* ctx, weft_tensor* x,
     weft_tensor** out) WEFT_NOEXCEPT;
 
-/* Elementwise absolute value. The smallest integer stays itself. The gradient at 0 is 0.
- *   x: operand; float, signed integer
+/* Elementwise absolute value. The smallest integer stays itself. The gradient at 0 is 0. Of a complex number it is the
+ * length, real.
+ *   x: operand; i8, i16, i32, i64, f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_abs(s, x);
  * StableHLO: abs. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -180,8 +181,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_stop_gradient(weft_context* ctx, weft_te
 WEFT_API WEFT_MUST_USE weft_error* weft_abs(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise sum x + y with NumPy broadcasting. Integers wrap; on bool it is logical or.
- *   x: first summand; any type
- *   y: second summand; any type
+ *   x: first summand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   y: second summand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  * Fluent: y = wf_add(s, x, b);
  * StableHLO: add. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -287,8 +288,8 @@ typedef enum weft_compare_direction {
 
 /* Elementwise comparison with NumPy broadcasting; gives bool. With NaN only ne holds. The shorter eq, ne, ge, gt, le
  * and lt are this operation.
- *   x: left side; any type
- *   y: right side; any type
+ *   x: left side; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   y: right side; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   direction: eq, ne, ge, gt, le or lt; one of eq, ne, ge, gt, le, lt
  * Fluent: mask = wf_compare(s, x, y, WEFT_COMPARE_DIRECTION_LT);
  * StableHLO: compare. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
@@ -297,9 +298,19 @@ typedef enum weft_compare_direction {
 WEFT_API WEFT_MUST_USE weft_error* weft_compare(weft_context* ctx, weft_tensor* x, weft_tensor* y,
     weft_compare_direction direction, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* The complex tensor re + i im, c64 of f32 or c128 of f64, with NumPy broadcasting.
+ *   re: real parts, f32 or f64; float
+ *   im: imaginary parts; float
+ * Fluent: z = wf_complex(s, x, y);
+ * StableHLO: complex. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
+ * 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_complex(weft_context* ctx, weft_tensor* re, weft_tensor* im,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
 /* The same values in another element type. Floats round to nearest even; float to integer truncates, saturates and
  * makes NaN 0; integers wrap; to bool is x != 0.
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   dtype: element type of the result; dtype
  * Fluent: y = wf_convert(s, x, WEFT_BF16);
  * StableHLO: convert. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
@@ -309,7 +320,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_convert(weft_context* ctx, weft_tensor* 
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise cosine of x in radians.
- *   x: operand; float
+ *   x: operand; f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_cos(s, x);
  * StableHLO: cosine. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -326,8 +337,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_clz(weft_context* ctx, weft_tensor* x, w
 
 /* Elementwise quotient x / y with NumPy broadcasting. Integers truncate towards zero; division by zero gives all bits
  * one (-1), the smallest integer by -1 gives itself.
- *   x: dividend; any number
- *   y: divisor; any number
+ *   x: dividend; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
+ *   y: divisor; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
  * Fluent: z = wf_div(s, x, y);
  * StableHLO: divide. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -336,8 +347,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_div(weft_context* ctx, weft_tensor* x, w
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise comparison x == y with NumPy broadcasting; gives bool, false where either is NaN.
- *   x: left side; any type
- *   y: right side; any type
+ *   x: left side; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   y: right side; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  * Fluent: mask = wf_eq(s, x, y);
  * StableHLO: weft.eq. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -370,7 +381,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_erf_inv(weft_context* ctx, weft_tensor* 
 WEFT_API WEFT_MUST_USE weft_error* weft_exp2(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise exponential e^x.
- *   x: operand; float
+ *   x: operand; f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_exp(s, x);
  * StableHLO: exponential. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -378,7 +389,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_exp2(weft_context* ctx, weft_tensor* x, 
 WEFT_API WEFT_MUST_USE weft_error* weft_exp(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise e^x - 1, exact near 0.
- *   x: operand; float
+ *   x: operand; f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_expm1(s, x);
  * StableHLO: exponential_minus_one. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
  * Threads: any. Since 1.0.
@@ -412,6 +423,14 @@ WEFT_API WEFT_MUST_USE weft_error* weft_ge(weft_context* ctx, weft_tensor* x, we
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_gt(weft_context* ctx, weft_tensor* x, weft_tensor* y,
                                            weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise imaginary part: f32 of c64, f64 of c128. Of a real tensor it is 0.
+ *   x: operand; f16, f32, f64, bf16, c64, c128
+ * Fluent: y = wf_imag(s, wf_complex(s, x, y));
+ * StableHLO: imag. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
+ * 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_imag(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise x to a fixed whole power by repeated multiplication; 1 for exponent 0.
  *   x: base; float
@@ -450,7 +469,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_le(weft_context* ctx, weft_tensor* x, we
                                            weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise natural logarithm. log(0) is -inf, of negative numbers NaN.
- *   x: operand; float
+ *   x: operand; f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_log(s, x);
  * StableHLO: log. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -466,7 +485,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_log(weft_context* ctx, weft_tensor* x, w
 WEFT_API WEFT_MUST_USE weft_error* weft_log2(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise log(1 + x), exact near 0.
- *   x: operand; float
+ *   x: operand; f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_log1p(s, x);
  * StableHLO: log_plus_one. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -474,7 +493,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_log2(weft_context* ctx, weft_tensor* x, 
 WEFT_API WEFT_MUST_USE weft_error* weft_log1p(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise logistic function 1 / (1 + e^-x).
- *   x: operand; float
+ *   x: operand; f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_sigmoid(s, x);
  * StableHLO: logistic. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -512,8 +531,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_minimum(weft_context* ctx, weft_tensor* 
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise product x * y with NumPy broadcasting. Integers wrap; on bool it is logical and.
- *   x: first operand; any type
- *   y: second operand; any type
+ *   x: first operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   y: second operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  * Fluent: z = wf_mul(s, x, y);
  * StableHLO: multiply. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -522,8 +541,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_mul(weft_context* ctx, weft_tensor* x, w
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise comparison x != y with NumPy broadcasting; gives bool, true where either is NaN.
- *   x: left side; any type
- *   y: right side; any type
+ *   x: left side; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   y: right side; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  * Fluent: mask = wf_ne(s, x, y);
  * StableHLO: weft.ne. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -532,7 +551,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_ne(weft_context* ctx, weft_tensor* x, we
                                            weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise negation -x. Integers wrap.
- *   x: operand; any number
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_neg(s, x);
  * StableHLO: negate. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -568,14 +587,22 @@ WEFT_API WEFT_MUST_USE weft_error* weft_popcount(weft_context* ctx, weft_tensor*
 /* Elementwise power x^y with NumPy broadcasting, as C pow. Integers wrap; a negative exponent gives 0 unless x is 1 or
  * -1. At x = 0 and y >= 0 the slope along y is 0, at x < 0 NaN; at 0^0 that along x is 0, as in PyTorch. For fixed
  * exponents see square and integer_pow.
- *   x: base; any number
- *   y: exponent; any number
+ *   x: base; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
+ *   y: exponent; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
  * Fluent: z = wf_pow(s, x, y);
  * StableHLO: power. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_pow(weft_context* ctx, weft_tensor* x, weft_tensor* y,
     weft_tensor** out) WEFT_NOEXCEPT;
+
+/* Elementwise real part: f32 of c64, f64 of c128. A real tensor is its own.
+ *   x: operand; f16, f32, f64, bf16, c64, c128
+ * Fluent: x = wf_real(s, wf_complex(s, x, y));
+ * StableHLO: real. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
+ * 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_real(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Rounds to nearest even to a float type of so many exponent and mantissa bits, and back: what is too large for it
  * becomes infinity, what is below its normal numbers zero; no mantissa bits make NaN infinity. The gradient is rounded
@@ -618,7 +645,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_round_away(weft_context* ctx, weft_tenso
 WEFT_API WEFT_MUST_USE weft_error* weft_round(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise reciprocal square root 1 / sqrt(x), to full accuracy.
- *   x: operand; float
+ *   x: operand; f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_rsqrt(s, x);
  * StableHLO: rsqrt. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -627,8 +654,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_rsqrt(weft_context* ctx, weft_tensor* x,
 
 /* Elementwise choice with NumPy broadcasting of all three: x where condition is true, else y.
  *   condition: which one to take; bool
- *   x: taken where true; any type
- *   y: taken where false; any type
+ *   x: taken where true; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   y: taken where false; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  * Fluent: y = wf_where(s, wf_gt(s, x, zero), x, wf_mul(s, x, slope));
  * StableHLO: select. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -669,7 +696,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_shift_right_logical(weft_context* ctx, w
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise sign: -1, 0 or 1; -0 and NaN stay themselves.
- *   x: operand; float, signed integer
+ *   x: operand; i8, i16, i32, i64, f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_sign(s, x);
  * StableHLO: sign. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -677,7 +704,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_shift_right_logical(weft_context* ctx, w
 WEFT_API WEFT_MUST_USE weft_error* weft_sign(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise sine of x in radians.
- *   x: operand; float
+ *   x: operand; f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_sin(s, x);
  * StableHLO: sine. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -685,7 +712,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sign(weft_context* ctx, weft_tensor* x, 
 WEFT_API WEFT_MUST_USE weft_error* weft_sin(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise square root; NaN for negative numbers. The gradient at 0 is infinite.
- *   x: operand; float
+ *   x: operand; f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_sqrt(s, x);
  * StableHLO: sqrt. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -693,7 +720,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sin(weft_context* ctx, weft_tensor* x, w
 WEFT_API WEFT_MUST_USE weft_error* weft_sqrt(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise square x * x: cheaper than pow(x, 2), which has to take any exponent.
- *   x: operand; any number
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_square(s, x);
  * StableHLO: weft.square. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -701,8 +728,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sqrt(weft_context* ctx, weft_tensor* x, 
 WEFT_API WEFT_MUST_USE weft_error* weft_square(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise difference x - y with NumPy broadcasting. Integers wrap.
- *   x: first operand; any number
- *   y: second operand; any number
+ *   x: first operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
+ *   y: second operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
  * Fluent: z = wf_sub(s, x, y);
  * StableHLO: subtract. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -711,7 +738,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sub(weft_context* ctx, weft_tensor* x, w
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise tangent of x in radians.
- *   x: operand; float
+ *   x: operand; f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_tan(s, x);
  * StableHLO: tan. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -719,7 +746,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sub(weft_context* ctx, weft_tensor* x, w
 WEFT_API WEFT_MUST_USE weft_error* weft_tan(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise hyperbolic tangent.
- *   x: operand; float
+ *   x: operand; f16, f32, f64, bf16, c64, c128
  * Fluent: y = wf_tanh(s, x);
  * StableHLO: tanh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -746,7 +773,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_bitwise_xor(weft_context* ctx, weft_tens
 
 /* Repeats x along new or size-1 dimensions: operand dimension i becomes result dimension broadcast_dimensions[i].
  * StableHLO broadcast_in_dim. For NumPy's rule see broadcast_to.
- *   x: tensor to repeat; any type
+ *   x: tensor to repeat; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   shape: result shape; list of integers
  *   broadcast_dimensions: result dimension of each operand dimension, strictly increasing; list of integers
  * Fluent: y = wf_broadcast_in_dim(s, b, WF_INTS(64, 10), WF_INTS(1));
@@ -758,7 +785,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_broadcast_in_dim(weft_context* ctx, weft
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* NumPy's broadcast to a given shape: dimensions align at the last one, those of size 1 or missing repeat.
- *   x: tensor to repeat; any type
+ *   x: tensor to repeat; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   shape: result shape; list of integers
  * Fluent: y = wf_broadcast_to(s, bias, WF_INTS(64, 10));
  * StableHLO: weft.broadcast_to. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
@@ -781,7 +808,8 @@ typedef struct weft_concatenate_opts {
 WEFT_API void weft_concatenate_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Joins tensors one after the other along one dimension; the others must agree.
- *   inputs: tensors that differ only in the joined dimension; any type; one or more
+ *   inputs: tensors that differ only in the joined dimension; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64,
+ *   bf16, c64, c128, bool; one or more
  *   dimension: dimension to join along; negative counts from the end; integer; default 0
  * Fluent: y = wf_concatenate(s, WF_TENSORS(a, b), .dimension = 1);
  * StableHLO: concatenate. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
@@ -791,7 +819,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_concatenate(weft_context* ctx, weft_tens
     const weft_concatenate_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* A box of x of fixed size that begins where integer scalars say; it is moved so that it lies inside.
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   start_indices: one scalar a dimension, moved so that the box lies inside; signed integer, unsigned integer; one or
  *   more
  *   slice_sizes: size of the box in each dimension; list of integers
@@ -804,8 +832,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_dynamic_slice(weft_context* ctx, weft_te
     size_t slice_sizes_count, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* x with a box replaced by update that begins where integer scalars say; it is moved so that it lies inside.
- *   x: operand; any type
- *   update: the new box; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   update: the new box; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   start_indices: one scalar a dimension, moved so that the box lies inside; signed integer, unsigned integer; one or
  *   more
  * Fluent: cache = wf_dynamic_update_slice(s, cache, row, WF_TENSORS(i, zero));
@@ -816,7 +844,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_dynamic_update_slice(weft_context* ctx, 
     weft_tensor* const* start_indices, size_t start_indices_count, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Inserts dimensions of size 1 so that they stand at the named axes of the result.
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   dims: axes of the result that are new, negative ones count from its end; list of integers
  * Fluent: y = wf_expand_dims(s, x, WF_INTS(-1));
  * StableHLO: weft.expand_dims. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
@@ -841,7 +869,7 @@ typedef struct weft_flatten_opts {
 WEFT_API void weft_flatten_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Joins the axes from start_axis to end_axis into one; by default all. A scalar becomes one element.
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   start_axis: first joined axis; negative counts from the end; integer; default 0
  *   end_axis: last joined axis; negative counts from the end; integer; default -1
  * Fluent: h = wf_flatten(s, h, .start_axis = 1);
@@ -900,7 +928,7 @@ WEFT_API void weft_gather_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Boxes of x at computed places, StableHLO's gather with all its dimension numbers; boxes that would reach outside are
  * moved inside. For slices along one axis see take.
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   start_indices: where each box begins; signed integer, unsigned integer
  *   offset_dims: result dimensions that run within a box; list of integers
  *   collapsed_slice_dims: operand dimensions of box size 1 that vanish; list of integers
@@ -946,8 +974,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_iota(weft_context* ctx, const int64_t* s
     int64_t dimension, const weft_iota_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Puts a scalar around (low, high) and between (interior) the elements of x; negative low and high cut edges off.
- *   x: operand; any type
- *   value: scalar to fill with; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   value: scalar to fill with; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   edge_padding_low: elements before the first of each dimension; negative: cut off; list of integers
  *   edge_padding_high: elements after the last of each dimension; negative: cut off; list of integers
  *   interior_padding: elements between neighbours of each dimension; list of integers
@@ -962,7 +990,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_pad(weft_context* ctx, weft_tensor* x, w
 
 /* The same elements in row-major order under another shape. One entry of shape may be -1: it becomes whatever makes the
  * number of elements right.
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   shape: result shape; one entry may be -1 and is then worked out; list of integers
  * Fluent: h = wf_reshape(s, h, WF_INTS(64, -1));
  * StableHLO: reshape. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
@@ -972,7 +1000,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_reshape(weft_context* ctx, weft_tensor* 
     size_t shape_count, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Turns the order of elements around along some dimensions.
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   dimensions: dimensions to turn around; list of integers
  * Fluent: y = wf_reverse(s, x, WF_INTS(-1));
  * StableHLO: reverse. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
@@ -1013,9 +1041,9 @@ WEFT_API void weft_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 /* x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension numbers. What would
  * fall outside is left out; where boxes overlap with reducer set, the last one stays on the CPU. Sums and products of
  * f16 and bf16 are rounded once.
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   scatter_indices: where each box begins; signed integer, unsigned integer
- *   updates: boxes to combine in; any type
+ *   updates: boxes to combine in; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   update_window_dims: update dimensions that run within a box; list of integers
  *   inserted_window_dims: operand dimensions of box size 1 that updates do not have; list of integers
  *   scatter_dims_to_operand_dims: operand dimension of each component of an index; list of integers
@@ -1035,7 +1063,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_scatter(weft_context* ctx, weft_tensor* 
 
 /* A box of x: indices start, start + stride, … below limit in each dimension. For one dimension with negative indices
  * see slice_in_dim.
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   start_indices: first index of each dimension; list of integers
  *   limit_indices: index after the last, of each dimension; list of integers
  *   strides: step in each dimension; list of integers
@@ -1066,7 +1094,7 @@ WEFT_API void weft_slice_in_dim_opts_init(void* options, size_t size) WEFT_NOEXC
 
 /* The indices from start to limit (not included) along one axis, in steps. Negative indices count from the end, as in
  * Python; both are held within the axis.
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   axis: axis to cut; negative counts from the end; integer
  *   start: first index; integer; default 0
  *   limit: index after the last; absent: the end; integer; absent unless given
@@ -1093,7 +1121,7 @@ typedef struct weft_squeeze_opts {
 WEFT_API void weft_squeeze_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Drops dimensions of size 1: those named, or all.
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   dims: axes to drop; absent: all of size 1; list of integers; absent unless given
  * Fluent: y = wf_squeeze(s, x);
  * StableHLO: weft.squeeze. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
@@ -1115,7 +1143,8 @@ typedef struct weft_stack_opts {
 WEFT_API void weft_stack_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Joins tensors of one shape along a new dimension.
- *   inputs: tensors of one shape; any type; one or more
+ *   inputs: tensors of one shape; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool; one or
+ *   more
  *   axis: the new dimension in the result; negative counts from its end; integer; default 0
  * Fluent: y = wf_stack(s, WF_TENSORS(a, b));
  * StableHLO: weft.stack. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
@@ -1138,7 +1167,7 @@ WEFT_API void weft_take_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The slices of x at the given indices along one axis, whose place the indices' dimensions take. Indices outside are
  * held to the first or last slice.
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   indices: which slices; signed integer, unsigned integer
  *   axis: axis to take from; negative counts from the end; integer; default 0
  * Fluent: y = wf_take(s, x, indices);
@@ -1149,7 +1178,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_take(weft_context* ctx, weft_tensor* x, 
     const weft_take_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Permutes dimensions: result dimension i is operand dimension permutation[i].
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   permutation: operand dimension of each result dimension; list of integers
  * Fluent: y = wf_transpose(s, x, WF_INTS(1, 0));
  * StableHLO: transpose. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
@@ -1334,7 +1363,7 @@ typedef struct weft_mean_opts {
 WEFT_API void weft_mean_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Arithmetic mean over some axes, by default all. Over nothing: NaN.
- *   x: operand; float
+ *   x: operand; f16, f32, f64, bf16, c64, c128
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  * Fluent: y = wf_mean(s, x);
@@ -1389,7 +1418,7 @@ WEFT_API void weft_prod_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Product over some axes, by default all. Integers wrap. Derivatives of every order are right where elements are 0;
  * they come from products of halves, about 7 n elements and 9 log2(n) operations for n elements.
- *   x: operand; any number
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  * Fluent: y = wf_prod(s, x);
@@ -1413,7 +1442,7 @@ typedef enum weft_reduce_reducer {
 /* Combines the elements along some dimensions, which vanish. Sums of f16 and bf16 are kept in f32. Over nothing sum and
  * or give 0, prod 1, max the lowest, min the highest value of the type (-inf, inf) and and all ones. max and min
  * propagate NaN. See also sum, mean, max, min, prod.
- *   x: operand; any type
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   dimensions: dimensions that vanish; list of integers
  *   reducer: sum, prod, max, min, and, or; one of sum, prod, max, min, and, or
  * Fluent: y = wf_reduce(s, x, WF_INTS(0), WEFT_REDUCE_REDUCER_SUM);
@@ -1469,7 +1498,7 @@ typedef struct weft_sum_opts {
 WEFT_API void weft_sum_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Sum over some axes, by default all. f16 and bf16 add up in f32; integers wrap.
- *   x: operand; any number
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  * Fluent: y = wf_sum(s, x);
@@ -1631,8 +1660,8 @@ WEFT_API void weft_dot_general_opts_init(void* options, size_t size) WEFT_NOEXCE
 /* Sums of products over the contracting dimensions, for each index of the batching dimensions. The result has the
  * batching dimensions, then the others of lhs, then those of rhs. bf16 and f16 are summed in f32. For NumPy's matrix
  * product see matmul.
- *   lhs: first factor; any type
- *   rhs: second factor; any type
+ *   lhs: first factor; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   rhs: second factor; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
  *   lhs_batching_dimensions: batching dimensions of lhs; list of integers
  *   rhs_batching_dimensions: the same of rhs, in the same order; list of integers
  *   lhs_contracting_dimensions: dimensions of lhs that are summed over; list of integers
@@ -1665,8 +1694,8 @@ WEFT_API void weft_matmul_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* NumPy's matrix product: [..., m, k] by [..., k, n] gives [..., m, n], leading dimensions broadcast, a vector counts
  * as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32.
- *   x: [..., m, k], or [k]; any number
- *   y: [..., k, n], or [k]; any number
+ *   x: [..., m, k], or [k]; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
+ *   y: [..., k, n], or [k]; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
  *   dtype: element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors; dtype; absent unless
  *   given
  * Fluent: h = wf_relu(s, wf_add(s, wf_matmul(s, x, w), b));
@@ -1837,8 +1866,10 @@ WEFT_API void weft_convolution_opts_init(void* options, size_t size) WEFT_NOEXCE
 
 /* Convolution (cross-correlation) over any number of spatial dimensions, StableHLO's general form. bf16 and f16 are
  * summed in f32. For images in NHWC see conv.
- *   input: batch, features and spatial dimensions in any order; any number
- *   kernel: input and output features and spatial dimensions; any number
+ *   input: batch, features and spatial dimensions in any order; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64,
+ *   bf16, c64, c128
+ *   kernel: input and output features and spatial dimensions; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64,
+ *   bf16, c64, c128
  *   window_strides: step of the window in each spatial dimension; list of integers
  *   padding: low and high of each spatial dimension: [low0, high0, low1, …]; list of integers
  *   lhs_dilation: spacing of input elements; list of integers
@@ -1942,7 +1973,7 @@ WEFT_API void weft_reduce_window_opts_init(void* options, size_t size) WEFT_NOEX
 
 /* Combines the elements under a window that slides over all dimensions; padding counts as the reducer's neutral
  * element. Sums of f16 and bf16 are kept in f32. For images see max_pool and avg_pool.
- *   x: operand; any number
+ *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
  *   window_dimensions: size of the window in each dimension; list of integers
  *   reducer: sum, prod, max, min, and, or; one of sum, prod, max, min, and, or
  *   window_strides: step of the window in each dimension; absent: 1; list of integers; absent unless given

@@ -21,7 +21,7 @@ constexpr Kind kKinds[] = {{WEFT_BOOL, "bool", "b1"}, {WEFT_I8, "i8", "i1"},   {
                            {WEFT_I32, "i32", "i4"},   {WEFT_I64, "i64", "i8"}, {WEFT_U8, "u8", "u1"},
                            {WEFT_U16, "u16", "u2"},   {WEFT_U32, "u32", "u4"}, {WEFT_U64, "u64", "u8"},
                            {WEFT_F16, "f16", "f2"},   {WEFT_F32, "f32", "f4"}, {WEFT_F64, "f64", "f8"},
-                           {WEFT_BF16, "bf16", "V2"}, {WEFT_C64, "c64", "c8"},  {WEFT_C128, "c128", "c16"}};
+                           {WEFT_BF16, "bf16", "V2"}, {WEFT_C64, "c64", "c8"}, {WEFT_C128, "c128", "c16"}};
 
 const Kind& KindOf(weft_dtype dtype) { return *std::ranges::find(kKinds, dtype, &Kind::dtype); }
 size_t WidthOf(const Kind& kind) {

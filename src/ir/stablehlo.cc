@@ -37,7 +37,8 @@ void AppendElement(std::string& out, const HostTensor& value, int64_t i) {
   if (IsBool(value.dtype())) return absl::StrAppend(&out, value.GetInt(i) != 0 ? "true" : "false");
   if (IsFloat(value.dtype())) return AppendFloat(out, value, i);
   if (IsComplex(value.dtype())) {
-    const HostTensor one(PartOf(value.dtype()), {2}, value.bytes().subspan(i * BytesOf(value.dtype()), BytesOf(value.dtype())));
+    const HostTensor one(PartOf(value.dtype()), {2},
+                         value.bytes().subspan(i * BytesOf(value.dtype()), BytesOf(value.dtype())));
     out += '(';
     AppendFloat(out, one, 0);
     out += ", ";

@@ -228,9 +228,7 @@ Planes ComplexPow(Builder& b, const Planes& x, const Planes& y) {
 namespace {
 
 // The imaginary part of conj(x) y.
-Value Cross(Builder& b, const Planes& x, const Planes& y) {
-  return Sub(b, Mul(b, x.re, y.im), Mul(b, x.im, y.re));
-}
+Value Cross(Builder& b, const Planes& x, const Planes& y) { return Sub(b, Mul(b, x.re, y.im), Mul(b, x.im, y.re)); }
 
 }  // namespace
 
@@ -253,9 +251,11 @@ Planes ComplexAcosh(Builder& b, const Planes& x) {
 Planes ComplexAsinh(Builder& b, const Planes& x) { return OverI(b, ComplexAsin(b, TimesI(b, x))); }
 
 Planes ComplexAtanh(Builder& b, const Planes& x) {
-  const Value less = Sub(b, 1, x.re), more = Add(b, x.re, 1);
+  // Odd: log1p of something positive loses nothing.
+  const Value away = Abs(b, x.re), less = Sub(b, 1, away), more = Add(b, away, 1);
   const Value square = Mul(b, x.im, x.im);
-  const Value re = Mul(b, Log1p(b, Div(b, Mul(b, x.re, 4), Add(b, Mul(b, less, less), square))), 0.25);
+  const Value positive = Mul(b, Log1p(b, Div(b, Mul(b, away, 4), Add(b, Mul(b, less, less), square))), 0.25);
+  const Value re = WithSign(b, positive, x.re);
   const Value im = Mul(b, Atan2(b, Mul(b, x.im, 2), Sub(b, Mul(b, less, more), square)), 0.5);
   // Far out 1 / x and a quarter turn.
   const Value size = ComplexAbs(b, x);

@@ -21,7 +21,8 @@ absl::Status CheckReducer(std::string_view reducer, DType dtype) {
     return UserError("reducer ", reducer, " takes integers or bool, not ", NameOf(dtype));
   }
   if (IsComplex(dtype) && (bits || reducer == "max" || reducer == "min")) {
-    return UserError("reducer ", reducer, " does not take ", NameOf(dtype), "; of complex elements there are sum and prod");
+    return UserError("reducer ", reducer, " does not take ", NameOf(dtype),
+                     "; of complex elements there are sum and prod");
   }
   return absl::OkStatus();
 }

@@ -111,8 +111,8 @@ Splits SortBy(const Call& call) {
     }
     for (int k = 0; k < (complex ? 2 : 1); ++k) parameters.push_back(split.parameters()[next++]);
   }
-  const Ref<const Function> ordered = Function::Create(split.name(), std::move(parameters),
-                                                       {split.results().begin(), split.results().end()});
+  const Ref<const Function> ordered =
+      Function::Create(split.name(), std::move(parameters), {split.results().begin(), split.results().end()});
   return InPlace(call, {&ordered, 1});
 }
 
@@ -336,7 +336,8 @@ Value ToMemory(Builder& b, const Planes& x, const ir::Type& type) {
   shape.back() = 1;
   const auto axis = static_cast<int64_t>(shape.size()) - 1;
   const Dims dims = ops::ToDims(shape);
-  const Value both = ops::Call(b, ops::kOp_concatenate, {ops::Reshape(b, x.re, dims), ops::Reshape(b, x.im, dims)}, {axis});
+  const Value both =
+      ops::Call(b, ops::kOp_concatenate, {ops::Reshape(b, x.re, dims), ops::Reshape(b, x.im, dims)}, {axis});
   return b.Emit(ops::kOp_view_as_complex, {both}, {ops::ToInts(type.dims)});
 }
 

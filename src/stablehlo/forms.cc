@@ -88,6 +88,7 @@ constinit const Parser::Form Parser::kForms[] = {
     {"stablehlo.convolution", &Parser::ParseConvolution},
     {"stablehlo.reduce", &Parser::ParseReduce},
     {"stablehlo.while", &Parser::ParseWhile},
+    {"stablehlo.complex", &Parser::ParseComplex},
     {"stablehlo.custom_call", &Parser::ParseCustomCall},
     {"stablehlo.composite", &Parser::ParseComposite},
     {"stablehlo.get_tuple_element", &Parser::ParseElementOfTuple},
@@ -309,6 +310,15 @@ absl::Status Parser::ParseWhile(Operation& op) {
     region.arguments = arguments;
     op.regions.push_back(std::move(region));
   }
+  return absl::OkStatus();
+}
+
+// complex %a, %b : T, the type of the result; its parts' types follow from it.
+absl::Status Parser::ParseComplex(Operation& op) {
+  WEFT_RETURN_IF_ERROR(ParsePlain(op));
+  const bool short_form = std::ranges::all_of(
+      op.operand_types, [](const TypeText& type) { return type.type.is_tensor() && IsComplex(type.type.dtype); });
+  if (short_form) op.operand_types.clear();
   return absl::OkStatus();
 }
 

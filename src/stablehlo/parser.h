@@ -97,6 +97,7 @@ class Parser : private Scanner {
   absl::Status ParseReduce(Operation& op);
   absl::Status ParseReducer(Operation& op);
   absl::Status ParseWhile(Operation& op);
+  absl::Status ParseComplex(Operation& op);
   absl::Status ParseCustomCall(Operation& op);
   absl::Status ParseComposite(Operation& op);
   absl::Status ParseElementOfTuple(Operation& op);

@@ -77,6 +77,10 @@ inline std::string Differences(const HostTensor& got, const HostTensor& want, co
     return absl::StrCat("types ", NameOf(got.dtype()), DimsToString(got.dims()), " and ",
                         NameOf(want.dtype()), DimsToString(want.dims()));
   }
+  if (IsComplex(want.dtype())) {
+    const std::string real = Differences(got.Part(0), want.Part(0), tolerance, factor, slack);
+    return real.empty() ? Differences(got.Part(1), want.Part(1), tolerance, factor, slack) : absl::StrCat("real part: ", real);
+  }
   const double relative = factor * ToleranceFor(tolerance, want.dtype());
   // The absolute part is for f32; the other types scale it by their own relative one.
   const double scale = tolerance.f32 == 0 ? 0 : relative / tolerance.f32;

@@ -12,6 +12,7 @@ using ir::Ints;
 // Whether the operation may be there at all under the program's options.
 bool Allowed(ProgramMaker& m, const ir::OpDef& op) {
   if (op.kind != ir::Kind::kComposite && op.lowering == ir::Lowering::kStructural) return false;
+  if (op.lowering == ir::Lowering::kPlanes) return false;  // of complex values, which these programs have none of
   if (op.random && !m.options.random) return false;
   // The standard deviation of equal numbers has no slope; the move for reductions looks out for that.
   return !m.options.smooth || (&op != &ops::kOp_stop_gradient && &op != &ops::kOp_bitcast_convert && &op != &ops::kOp_std);

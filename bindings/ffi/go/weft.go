@@ -1507,6 +1507,7 @@ var (
 	Clamp func(ctx Context, low Tensor, x Tensor, high Tensor, out *Tensor) Error
 	Clip func(ctx Context, x Tensor, opts *ClipOpts, out *Tensor) Error
 	Compare func(ctx Context, x Tensor, y Tensor, direction CompareDirection, out *Tensor) Error
+	Complex func(ctx Context, re Tensor, im Tensor, out *Tensor) Error
 	Convert func(ctx Context, x Tensor, dtype Dtype, out *Tensor) Error
 	Cos func(ctx Context, x Tensor, out *Tensor) Error
 	Clz func(ctx Context, x Tensor, out *Tensor) Error
@@ -1520,6 +1521,7 @@ var (
 	Floor func(ctx Context, x Tensor, out *Tensor) Error
 	Ge func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
 	Gt func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Imag func(ctx Context, x Tensor, out *Tensor) Error
 	IntegerPow func(ctx Context, x Tensor, exponent int64, out *Tensor) Error
 	IsFinite func(ctx Context, x Tensor, out *Tensor) Error
 	IsNan func(ctx Context, x Tensor, out *Tensor) Error
@@ -1538,6 +1540,7 @@ var (
 	BitwiseOr func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
 	Popcount func(ctx Context, x Tensor, out *Tensor) Error
 	Pow func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Real func(ctx Context, x Tensor, out *Tensor) Error
 	ReducePrecision func(ctx Context, x Tensor, exponent_bits int64, mantissa_bits int64, out *Tensor) Error
 	Rem func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
 	RoundAway func(ctx Context, x Tensor, out *Tensor) Error
@@ -1877,6 +1880,7 @@ var Functions = map[string]any{
 	"weft_clamp": &Clamp,
 	"weft_clip": &Clip,
 	"weft_compare": &Compare,
+	"weft_complex": &Complex,
 	"weft_convert": &Convert,
 	"weft_cos": &Cos,
 	"weft_clz": &Clz,
@@ -1890,6 +1894,7 @@ var Functions = map[string]any{
 	"weft_floor": &Floor,
 	"weft_ge": &Ge,
 	"weft_gt": &Gt,
+	"weft_imag": &Imag,
 	"weft_integer_pow": &IntegerPow,
 	"weft_is_finite": &IsFinite,
 	"weft_is_nan": &IsNan,
@@ -1908,6 +1913,7 @@ var Functions = map[string]any{
 	"weft_bitwise_or": &BitwiseOr,
 	"weft_popcount": &Popcount,
 	"weft_pow": &Pow,
+	"weft_real": &Real,
 	"weft_reduce_precision": &ReducePrecision,
 	"weft_rem": &Rem,
 	"weft_round_away": &RoundAway,

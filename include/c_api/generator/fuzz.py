@@ -34,7 +34,7 @@ RARELY = {
     "weft_checkpoint_load": 10, "weft_checkpoint_reader_open": 3, "weft_cache_flush": 20, "weft_cancel": 20, "weft_idx_read": 10,
     "weft_metrics_report": 5, "weft_metrics_json": 5, "weft_program_text": 5, "weft_wait_any": 5, "weft_event_fd": 5,
 }
-TYPES = {"float": 1, "signed integer": 2, "unsigned integer": 4, "bool": 8}  # classes of dtypes
+TYPES = {"float": 1, "signed integer": 2, "unsigned integer": 4, "bool": 8, "complex": 16}  # classes of dtypes
 NUMBERS = ("size_t", "uint32_t", "uint64_t", "int32_t", "int64_t")
 
 

@@ -72,6 +72,10 @@ weft_error* weft_compare(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft
   });
 }
 
+weft_error* weft_complex(weft_context* ctx, weft_tensor* re, weft_tensor* im, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_complex, ctx, {re, im}, out);
+}
+
 weft_error* weft_convert(weft_context* ctx, weft_tensor* x, weft_dtype dtype, weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
     weft::c_api::OpCall call(weft::ops::kOp_convert, ctx);
@@ -127,6 +131,10 @@ weft_error* weft_ge(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tens
 
 weft_error* weft_gt(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_gt, ctx, {x, y}, out);
+}
+
+weft_error* weft_imag(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_imag, ctx, {x}, out);
 }
 
 weft_error* weft_integer_pow(weft_context* ctx, weft_tensor* x, int64_t exponent, weft_tensor** out) noexcept {
@@ -206,6 +214,10 @@ weft_error* weft_pow(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_ten
   return weft::c_api::RecordPlain(weft::ops::kOp_pow, ctx, {x, y}, out);
 }
 
+weft_error* weft_real(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_real, ctx, {x}, out);
+}
+
 weft_error* weft_reduce_precision(weft_context* ctx, weft_tensor* x, int64_t exponent_bits, int64_t mantissa_bits,
                                   weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -273,18 +285,6 @@ weft_error* weft_sub(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_ten
 
 weft_error* weft_tan(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_tan, ctx, {x}, out);
-}
-
-weft_error* weft_tanh(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_tanh, ctx, {x}, out);
-}
-
-weft_error* weft_trunc(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_trunc, ctx, {x}, out);
-}
-
-weft_error* weft_bitwise_xor(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_bitwise_xor, ctx, {x, y}, out);
 }
 
 }  // extern "C"

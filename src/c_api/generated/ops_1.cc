@@ -6,6 +6,18 @@
 
 extern "C" {
 
+weft_error* weft_tanh(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_tanh, ctx, {x}, out);
+}
+
+weft_error* weft_trunc(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_trunc, ctx, {x}, out);
+}
+
+weft_error* weft_bitwise_xor(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_bitwise_xor, ctx, {x, y}, out);
+}
+
 weft_error* weft_broadcast_in_dim(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count,
                                   const int64_t* broadcast_dimensions, size_t broadcast_dimensions_count,
                                   weft_tensor** out) noexcept {
@@ -830,45 +842,6 @@ weft_error* weft_leaky_relu(weft_context* ctx, weft_tensor* x, const weft_leaky_
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_leaky_relu_opts", &o));
     call.CheckPresent(o.present, 1u);
     if (o.present & WEFT_LEAKY_RELU_HAS_SLOPE) call.SetDouble(0, o.slope);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_linear(weft_context* ctx, weft_tensor* x, weft_tensor* w, weft_tensor* b,
-                        weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_linear, ctx);
-    call.Operand(x);
-    call.Operand(w);
-    call.Optional(b);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_linear_with(weft_context* ctx, weft_tensor* x, weft_tensor* w, weft_tensor* b,
-                             const weft_linear_with_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_linear, ctx);
-    call.Operand(x);
-    call.Operand(w);
-    call.Optional(b);
-    weft_linear_with_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_linear_with_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_LINEAR_HAS_DTYPE) call.SetDType(0, o.dtype);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_log_softmax(weft_context* ctx, weft_tensor* x, const weft_log_softmax_opts* opts,
-                             weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_log_softmax, ctx);
-    call.Operand(x);
-    weft_log_softmax_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_log_softmax_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_LOG_SOFTMAX_HAS_AXIS) call.SetInt(0, o.axis);
     return call.Record({out});
   });
 }

@@ -6,6 +6,45 @@
 
 extern "C" {
 
+weft_error* weft_linear(weft_context* ctx, weft_tensor* x, weft_tensor* w, weft_tensor* b,
+                        weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_linear, ctx);
+    call.Operand(x);
+    call.Operand(w);
+    call.Optional(b);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_linear_with(weft_context* ctx, weft_tensor* x, weft_tensor* w, weft_tensor* b,
+                             const weft_linear_with_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_linear, ctx);
+    call.Operand(x);
+    call.Operand(w);
+    call.Optional(b);
+    weft_linear_with_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_linear_with_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_LINEAR_HAS_DTYPE) call.SetDType(0, o.dtype);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_log_softmax(weft_context* ctx, weft_tensor* x, const weft_log_softmax_opts* opts,
+                             weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_log_softmax, ctx);
+    call.Operand(x);
+    weft_log_softmax_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_log_softmax_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_LOG_SOFTMAX_HAS_AXIS) call.SetInt(0, o.axis);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_mse(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_mse_opts* opts,
                      weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {

@@ -27,7 +27,8 @@ constexpr auto kSamples = UnarySamples();
 constinit const OpDef kOp_abs = {
     .name = "abs",
     .c_name = "abs",
-    .doc = "Elementwise absolute value. The smallest integer stays itself. The gradient at 0 is 0. Of a complex number it is the length, real.",
+    .doc =
+        "Elementwise absolute value. The smallest integer stays itself. The gradient at 0 is 0. Of a complex number it is the length, real.",
     .example = "y = wf_abs(s, x);",
     .operands = kOperands,
     .results = kResult,

@@ -13,6 +13,20 @@ struct ConstantAttrs {
   const ir::Attrs& attrs;
 };
 
+struct ViewAsComplexAttrs {
+  enum Position : size_t { kShape };
+  const ir::Ints& shape() const { return attrs.IntList(kShape); }
+
+  const ir::Attrs& attrs;
+};
+
+struct ViewAsRealAttrs {
+  enum Position : size_t { kShape };
+  const ir::Ints& shape() const { return attrs.IntList(kShape); }
+
+  const ir::Attrs& attrs;
+};
+
 struct BitcastConvertAttrs {
   enum Position : size_t { kDtype };
   DType dtype() const { return attrs.Type(kDtype); }

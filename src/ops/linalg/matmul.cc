@@ -7,7 +7,8 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kNumber | kC, "[..., m, k], or [k]"}, {"y", kNumber | kC, "[..., k, n], or [k]"}};
+constexpr OperandDef kOperands[] = {{"x", kNumber | kC, "[..., m, k], or [k]"},
+                                    {"y", kNumber | kC, "[..., k, n], or [k]"}};
 constexpr AttrDef kAttrs[] = {
     {"dtype", AttrType::kDType,
      "element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors"}};

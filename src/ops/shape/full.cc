@@ -17,11 +17,13 @@ constexpr AttrDef kAttrs[] = {
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const DType dtype = Attr<kAttrs, "dtype">(call.attrs);
-  if (!Contains(kEveryType, dtype)) return UserError("dtype ", NameOf(dtype), " cannot be computed with in this version");
+  if (!Contains(kEveryType, dtype))
+    return UserError("dtype ", NameOf(dtype), " cannot be computed with in this version");
   const double value = Attr<kAttrs, "value">(call.attrs);
   if (HasAttr<kAttrs, "integer">(call.attrs)) {
     const int64_t integer = Attr<kAttrs, "integer">(call.attrs);
-    if (IsFloat(dtype) || IsComplex(dtype)) return UserError("integer is given and dtype is ", NameOf(dtype), "; floats and complex numbers take value");
+    if (IsFloat(dtype) || IsComplex(dtype))
+      return UserError("integer is given and dtype is ", NameOf(dtype), "; floats and complex numbers take value");
     if (value != 0)
       return UserError("both integer (", integer, ") and value (", value, ") are given; value must then be 0");
     HostTensor stored(dtype, {});

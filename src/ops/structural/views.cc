@@ -2,6 +2,7 @@
 // passes/split_complex.cc at a program's parameters and results, where nothing runs for them.
 #include <cstring>
 
+#include "src/ir/stablehlo.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -36,6 +37,41 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
+// StableHLO has no views: the parts beside each other.
+void StableHloReal(const Node& node, StableHloWriter& writer) {
+  const Value& x = node.operands()[0];
+  const Type& whole = node.type();
+  Type part = Type::Tensor(whole.dtype, x.dims()), plane = whole;
+  plane.dims.back() = 1;
+  std::vector<std::string> planes;
+  for (const std::string_view name : {"real", "imag"}) {
+    const std::string values[] = {writer.Name(x)};
+    const std::string taken[] = {writer.Op(name, values, part)};
+    planes.push_back(writer.Op("reshape", taken, plane));
+  }
+  writer.EmitOn("concatenate", planes, {{"dimension", ShloI64(static_cast<int64_t>(whole.rank()) - 1)}});
+}
+
+void StableHloComplex(const Node& node, StableHloWriter& writer) {
+  const Value& x = node.operands()[0];
+  Type plane = x.type();
+  plane.dims.back() = 1;
+  const Type part = Type::Tensor(x.dtype(), node.type().dims);
+  std::vector<std::string> planes;
+  for (const int64_t at : {0, 1}) {
+    Dims start(plane.rank(), 0), limit = x.dims();
+    start.back() = at;
+    limit.back() = at + 1;
+    const std::string values[] = {writer.Name(x)};
+    const std::string taken[] = {writer.Op("slice", values, plane,
+                                           {{"start_indices", ShloArray(start)},
+                                            {"limit_indices", ShloArray(limit)},
+                                            {"strides", ShloArray(Dims(plane.rank(), 1))}})};
+    planes.push_back(writer.Op("reshape", taken, part));
+  }
+  writer.EmitOn("complex", planes);
+}
+
 }  // namespace
 
 constinit const OpDef kOp_view_as_real = {
@@ -48,10 +84,12 @@ constinit const OpDef kOp_view_as_real = {
     .infer = InferReal,
     .lowering = Lowering::kStructural,
     .reference = Reference,
+    .stablehlo = StableHloReal,
     .tolerance = kExact,
     .absent = kAbsent,
     .exported = false,
     .alias = true,
+    .opaque = true,
 };
 
 constinit const OpDef kOp_view_as_complex = {
@@ -64,10 +102,12 @@ constinit const OpDef kOp_view_as_complex = {
     .infer = InferComplex,
     .lowering = Lowering::kStructural,
     .reference = Reference,
+    .stablehlo = StableHloComplex,
     .tolerance = kExact,
     .absent = kAbsent,
     .exported = false,
     .alias = true,
+    .opaque = true,
 };
 
 }  // namespace weft::ops

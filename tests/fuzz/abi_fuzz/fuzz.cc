@@ -98,7 +98,9 @@ int BytesOf(uint32_t dtype) {
     case WEFT_F32: return 4;
     case WEFT_I64:
     case WEFT_U64:
-    case WEFT_F64: return 8;
+    case WEFT_F64:
+    case WEFT_C64: return 8;
+    case WEFT_C128: return 16;
     default: return 0;
   }
 }
@@ -481,11 +483,12 @@ void Fuzz::BeginOp(const OpInfo& op) {
   const int types = op.operand_count == 0 ? 1 : op.types[std::min(first, op.operand_count - 1)];
   const bool any_type = OneIn(3);
   do {
-    switch (any_type ? Roll(4) : 0) {
+    switch (any_type ? Roll(5) : 0) {
       case 0: type_ = (types & 1) != 0 ? kFloats[Roll(5)] : (types & 2) != 0 ? kSigned[Roll(4)] : (types & 8) != 0 ? static_cast<uint32_t>(WEFT_BOOL) : kUnsigned[Roll(4)]; break;
       case 1: type_ = (types & 2) != 0 ? kSigned[Roll(4)] : 0; break;
       case 2: type_ = (types & 4) != 0 ? kUnsigned[Roll(4)] : 0; break;
-      default: type_ = (types & 8) != 0 ? static_cast<uint32_t>(WEFT_BOOL) : 0;
+      case 3: type_ = (types & 8) != 0 ? static_cast<uint32_t>(WEFT_BOOL) : 0; break;
+      default: type_ = (types & 16) != 0 ? static_cast<uint32_t>(OneIn(2) ? WEFT_C64 : WEFT_C128) : 0;
     }
   } while (type_ == 0);
 }
@@ -579,6 +582,8 @@ const int64_t* Fuzz::IntsAttr(int attr, size_t* count) {
 }
 
 void Fuzz::Fill(void* data, uint32_t dtype, int64_t count, int64_t low, int64_t high) {
+  if (dtype == WEFT_C64) return Fill(data, WEFT_F32, 2 * count, low, high);
+  if (dtype == WEFT_C128) return Fill(data, WEFT_F64, 2 * count, low, high);
   const int bytes = BytesOf(dtype);
   auto* at = static_cast<unsigned char*>(data);
   for (int64_t i = 0; i < count; ++i, at += bytes) {

@@ -57,7 +57,7 @@ struct OpInfo {
   const char* name;
   int samples, sample_count, operand_count, attr_count;
   bool variadic;
-  uint8_t types[kMostOperands];  // bits: floats 1, signed 2, unsigned 4, bool 8
+  uint8_t types[kMostOperands];  // bits: floats 1, signed 2, unsigned 4, bool 8, complex 16
   AttrKind kinds[kMostAttrs];
   int enumerators[kMostAttrs];
   const char* attr_names[kMostAttrs];

@@ -1607,6 +1607,7 @@ extern "C" {
     pub fn weft_clamp(ctx: *mut weft_context, low: *mut weft_tensor, x: *mut weft_tensor, high: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_clip(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_clip_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_compare(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, direction: weft_compare_direction, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_complex(ctx: *mut weft_context, re: *mut weft_tensor, im: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_convert(ctx: *mut weft_context, x: *mut weft_tensor, dtype: weft_dtype, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_cos(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_clz(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -1620,6 +1621,7 @@ extern "C" {
     pub fn weft_floor(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_ge(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_gt(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_imag(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_integer_pow(ctx: *mut weft_context, x: *mut weft_tensor, exponent: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_is_finite(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_is_nan(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -1638,6 +1640,7 @@ extern "C" {
     pub fn weft_bitwise_or(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_popcount(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_pow(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_real(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_reduce_precision(ctx: *mut weft_context, x: *mut weft_tensor, exponent_bits: i64, mantissa_bits: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_rem(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_round_away(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;

@@ -122,8 +122,19 @@ void Call_weft_compare(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_convert(Fuzz& f) {
+void Call_weft_complex(Fuzz& f) {
   f.BeginOp(kOps[11]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const re = f.Operand(0);
+  weft_tensor* const im = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_complex(ctx, re, im, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_convert(Fuzz& f) {
+  f.BeginOp(kOps[12]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_dtype dtype = {};
@@ -135,7 +146,7 @@ void Call_weft_convert(Fuzz& f) {
 }
 
 void Call_weft_cos(Fuzz& f) {
-  f.BeginOp(kOps[12]);
+  f.BeginOp(kOps[13]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -145,7 +156,7 @@ void Call_weft_cos(Fuzz& f) {
 }
 
 void Call_weft_clz(Fuzz& f) {
-  f.BeginOp(kOps[13]);
+  f.BeginOp(kOps[14]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -155,7 +166,7 @@ void Call_weft_clz(Fuzz& f) {
 }
 
 void Call_weft_div(Fuzz& f) {
-  f.BeginOp(kOps[14]);
+  f.BeginOp(kOps[15]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -166,7 +177,7 @@ void Call_weft_div(Fuzz& f) {
 }
 
 void Call_weft_eq(Fuzz& f) {
-  f.BeginOp(kOps[15]);
+  f.BeginOp(kOps[16]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -177,7 +188,7 @@ void Call_weft_eq(Fuzz& f) {
 }
 
 void Call_weft_erf(Fuzz& f) {
-  f.BeginOp(kOps[16]);
+  f.BeginOp(kOps[17]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -187,7 +198,7 @@ void Call_weft_erf(Fuzz& f) {
 }
 
 void Call_weft_erf_inv(Fuzz& f) {
-  f.BeginOp(kOps[17]);
+  f.BeginOp(kOps[18]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -197,7 +208,7 @@ void Call_weft_erf_inv(Fuzz& f) {
 }
 
 void Call_weft_exp2(Fuzz& f) {
-  f.BeginOp(kOps[18]);
+  f.BeginOp(kOps[19]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -207,7 +218,7 @@ void Call_weft_exp2(Fuzz& f) {
 }
 
 void Call_weft_exp(Fuzz& f) {
-  f.BeginOp(kOps[19]);
+  f.BeginOp(kOps[20]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -217,7 +228,7 @@ void Call_weft_exp(Fuzz& f) {
 }
 
 void Call_weft_expm1(Fuzz& f) {
-  f.BeginOp(kOps[20]);
+  f.BeginOp(kOps[21]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -227,7 +238,7 @@ void Call_weft_expm1(Fuzz& f) {
 }
 
 void Call_weft_floor(Fuzz& f) {
-  f.BeginOp(kOps[21]);
+  f.BeginOp(kOps[22]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -237,7 +248,7 @@ void Call_weft_floor(Fuzz& f) {
 }
 
 void Call_weft_ge(Fuzz& f) {
-  f.BeginOp(kOps[22]);
+  f.BeginOp(kOps[23]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -248,7 +259,7 @@ void Call_weft_ge(Fuzz& f) {
 }
 
 void Call_weft_gt(Fuzz& f) {
-  f.BeginOp(kOps[23]);
+  f.BeginOp(kOps[24]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -258,8 +269,18 @@ void Call_weft_gt(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_imag(Fuzz& f) {
+  f.BeginOp(kOps[25]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_imag(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_integer_pow(Fuzz& f) {
-  f.BeginOp(kOps[24]);
+  f.BeginOp(kOps[26]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t exponent = {};
@@ -271,7 +292,7 @@ void Call_weft_integer_pow(Fuzz& f) {
 }
 
 void Call_weft_is_finite(Fuzz& f) {
-  f.BeginOp(kOps[25]);
+  f.BeginOp(kOps[27]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -281,7 +302,7 @@ void Call_weft_is_finite(Fuzz& f) {
 }
 
 void Call_weft_is_nan(Fuzz& f) {
-  f.BeginOp(kOps[26]);
+  f.BeginOp(kOps[28]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -291,7 +312,7 @@ void Call_weft_is_nan(Fuzz& f) {
 }
 
 void Call_weft_le(Fuzz& f) {
-  f.BeginOp(kOps[27]);
+  f.BeginOp(kOps[29]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -302,7 +323,7 @@ void Call_weft_le(Fuzz& f) {
 }
 
 void Call_weft_log(Fuzz& f) {
-  f.BeginOp(kOps[28]);
+  f.BeginOp(kOps[30]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -312,7 +333,7 @@ void Call_weft_log(Fuzz& f) {
 }
 
 void Call_weft_log2(Fuzz& f) {
-  f.BeginOp(kOps[29]);
+  f.BeginOp(kOps[31]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -322,7 +343,7 @@ void Call_weft_log2(Fuzz& f) {
 }
 
 void Call_weft_log1p(Fuzz& f) {
-  f.BeginOp(kOps[30]);
+  f.BeginOp(kOps[32]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -332,7 +353,7 @@ void Call_weft_log1p(Fuzz& f) {
 }
 
 void Call_weft_sigmoid(Fuzz& f) {
-  f.BeginOp(kOps[31]);
+  f.BeginOp(kOps[33]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -342,7 +363,7 @@ void Call_weft_sigmoid(Fuzz& f) {
 }
 
 void Call_weft_lt(Fuzz& f) {
-  f.BeginOp(kOps[32]);
+  f.BeginOp(kOps[34]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -353,7 +374,7 @@ void Call_weft_lt(Fuzz& f) {
 }
 
 void Call_weft_maximum(Fuzz& f) {
-  f.BeginOp(kOps[33]);
+  f.BeginOp(kOps[35]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -364,7 +385,7 @@ void Call_weft_maximum(Fuzz& f) {
 }
 
 void Call_weft_minimum(Fuzz& f) {
-  f.BeginOp(kOps[34]);
+  f.BeginOp(kOps[36]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -375,7 +396,7 @@ void Call_weft_minimum(Fuzz& f) {
 }
 
 void Call_weft_mul(Fuzz& f) {
-  f.BeginOp(kOps[35]);
+  f.BeginOp(kOps[37]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -386,7 +407,7 @@ void Call_weft_mul(Fuzz& f) {
 }
 
 void Call_weft_ne(Fuzz& f) {
-  f.BeginOp(kOps[36]);
+  f.BeginOp(kOps[38]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -397,7 +418,7 @@ void Call_weft_ne(Fuzz& f) {
 }
 
 void Call_weft_neg(Fuzz& f) {
-  f.BeginOp(kOps[37]);
+  f.BeginOp(kOps[39]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -407,7 +428,7 @@ void Call_weft_neg(Fuzz& f) {
 }
 
 void Call_weft_bitwise_not(Fuzz& f) {
-  f.BeginOp(kOps[38]);
+  f.BeginOp(kOps[40]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -417,7 +438,7 @@ void Call_weft_bitwise_not(Fuzz& f) {
 }
 
 void Call_weft_bitwise_or(Fuzz& f) {
-  f.BeginOp(kOps[39]);
+  f.BeginOp(kOps[41]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -428,7 +449,7 @@ void Call_weft_bitwise_or(Fuzz& f) {
 }
 
 void Call_weft_popcount(Fuzz& f) {
-  f.BeginOp(kOps[40]);
+  f.BeginOp(kOps[42]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -438,7 +459,7 @@ void Call_weft_popcount(Fuzz& f) {
 }
 
 void Call_weft_pow(Fuzz& f) {
-  f.BeginOp(kOps[41]);
+  f.BeginOp(kOps[43]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -448,8 +469,18 @@ void Call_weft_pow(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_real(Fuzz& f) {
+  f.BeginOp(kOps[44]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_real(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_reduce_precision(Fuzz& f) {
-  f.BeginOp(kOps[42]);
+  f.BeginOp(kOps[45]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t exponent_bits = {};
@@ -463,7 +494,7 @@ void Call_weft_reduce_precision(Fuzz& f) {
 }
 
 void Call_weft_rem(Fuzz& f) {
-  f.BeginOp(kOps[43]);
+  f.BeginOp(kOps[46]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -474,7 +505,7 @@ void Call_weft_rem(Fuzz& f) {
 }
 
 void Call_weft_round_away(Fuzz& f) {
-  f.BeginOp(kOps[44]);
+  f.BeginOp(kOps[47]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -484,7 +515,7 @@ void Call_weft_round_away(Fuzz& f) {
 }
 
 void Call_weft_round(Fuzz& f) {
-  f.BeginOp(kOps[45]);
+  f.BeginOp(kOps[48]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -494,7 +525,7 @@ void Call_weft_round(Fuzz& f) {
 }
 
 void Call_weft_rsqrt(Fuzz& f) {
-  f.BeginOp(kOps[46]);
+  f.BeginOp(kOps[49]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -504,7 +535,7 @@ void Call_weft_rsqrt(Fuzz& f) {
 }
 
 void Call_weft_where(Fuzz& f) {
-  f.BeginOp(kOps[47]);
+  f.BeginOp(kOps[50]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const condition = f.Operand(0);
   weft_tensor* const x = f.Operand(1);
@@ -516,7 +547,7 @@ void Call_weft_where(Fuzz& f) {
 }
 
 void Call_weft_shift_left(Fuzz& f) {
-  f.BeginOp(kOps[48]);
+  f.BeginOp(kOps[51]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -527,7 +558,7 @@ void Call_weft_shift_left(Fuzz& f) {
 }
 
 void Call_weft_shift_right_arithmetic(Fuzz& f) {
-  f.BeginOp(kOps[49]);
+  f.BeginOp(kOps[52]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -538,7 +569,7 @@ void Call_weft_shift_right_arithmetic(Fuzz& f) {
 }
 
 void Call_weft_shift_right_logical(Fuzz& f) {
-  f.BeginOp(kOps[50]);
+  f.BeginOp(kOps[53]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -549,7 +580,7 @@ void Call_weft_shift_right_logical(Fuzz& f) {
 }
 
 void Call_weft_sign(Fuzz& f) {
-  f.BeginOp(kOps[51]);
+  f.BeginOp(kOps[54]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -559,7 +590,7 @@ void Call_weft_sign(Fuzz& f) {
 }
 
 void Call_weft_sin(Fuzz& f) {
-  f.BeginOp(kOps[52]);
+  f.BeginOp(kOps[55]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -569,7 +600,7 @@ void Call_weft_sin(Fuzz& f) {
 }
 
 void Call_weft_sqrt(Fuzz& f) {
-  f.BeginOp(kOps[53]);
+  f.BeginOp(kOps[56]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -579,7 +610,7 @@ void Call_weft_sqrt(Fuzz& f) {
 }
 
 void Call_weft_square(Fuzz& f) {
-  f.BeginOp(kOps[54]);
+  f.BeginOp(kOps[57]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -589,7 +620,7 @@ void Call_weft_square(Fuzz& f) {
 }
 
 void Call_weft_sub(Fuzz& f) {
-  f.BeginOp(kOps[55]);
+  f.BeginOp(kOps[58]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -600,7 +631,7 @@ void Call_weft_sub(Fuzz& f) {
 }
 
 void Call_weft_tan(Fuzz& f) {
-  f.BeginOp(kOps[56]);
+  f.BeginOp(kOps[59]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -610,7 +641,7 @@ void Call_weft_tan(Fuzz& f) {
 }
 
 void Call_weft_tanh(Fuzz& f) {
-  f.BeginOp(kOps[57]);
+  f.BeginOp(kOps[60]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -620,7 +651,7 @@ void Call_weft_tanh(Fuzz& f) {
 }
 
 void Call_weft_trunc(Fuzz& f) {
-  f.BeginOp(kOps[58]);
+  f.BeginOp(kOps[61]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -630,7 +661,7 @@ void Call_weft_trunc(Fuzz& f) {
 }
 
 void Call_weft_bitwise_xor(Fuzz& f) {
-  f.BeginOp(kOps[59]);
+  f.BeginOp(kOps[62]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -641,7 +672,7 @@ void Call_weft_bitwise_xor(Fuzz& f) {
 }
 
 void Call_weft_broadcast_in_dim(Fuzz& f) {
-  f.BeginOp(kOps[60]);
+  f.BeginOp(kOps[63]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -657,7 +688,7 @@ void Call_weft_broadcast_in_dim(Fuzz& f) {
 }
 
 void Call_weft_broadcast_to(Fuzz& f) {
-  f.BeginOp(kOps[61]);
+  f.BeginOp(kOps[64]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -670,7 +701,7 @@ void Call_weft_broadcast_to(Fuzz& f) {
 }
 
 void Call_weft_concatenate(Fuzz& f) {
-  f.BeginOp(kOps[62]);
+  f.BeginOp(kOps[65]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -687,7 +718,7 @@ void Call_weft_concatenate(Fuzz& f) {
 }
 
 void Call_weft_dynamic_slice(Fuzz& f) {
-  f.BeginOp(kOps[63]);
+  f.BeginOp(kOps[66]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   size_t start_indices_count = 0;
@@ -702,7 +733,7 @@ void Call_weft_dynamic_slice(Fuzz& f) {
 }
 
 void Call_weft_dynamic_update_slice(Fuzz& f) {
-  f.BeginOp(kOps[64]);
+  f.BeginOp(kOps[67]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const update = f.Operand(1);
@@ -715,7 +746,7 @@ void Call_weft_dynamic_update_slice(Fuzz& f) {
 }
 
 void Call_weft_expand_dims(Fuzz& f) {
-  f.BeginOp(kOps[65]);
+  f.BeginOp(kOps[68]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* dims = {};
@@ -728,7 +759,7 @@ void Call_weft_expand_dims(Fuzz& f) {
 }
 
 void Call_weft_flatten(Fuzz& f) {
-  f.BeginOp(kOps[66]);
+  f.BeginOp(kOps[69]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_flatten_opts* const opts = f.Options<weft_flatten_opts>();
@@ -746,7 +777,7 @@ void Call_weft_flatten(Fuzz& f) {
 }
 
 void Call_weft_full(Fuzz& f) {
-  f.BeginOp(kOps[67]);
+  f.BeginOp(kOps[70]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -768,7 +799,7 @@ void Call_weft_full(Fuzz& f) {
 }
 
 void Call_weft_gather(Fuzz& f) {
-  f.BeginOp(kOps[68]);
+  f.BeginOp(kOps[71]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const start_indices = f.Operand(1);
@@ -801,7 +832,7 @@ void Call_weft_gather(Fuzz& f) {
 }
 
 void Call_weft_iota(Fuzz& f) {
-  f.BeginOp(kOps[69]);
+  f.BeginOp(kOps[72]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -821,7 +852,7 @@ void Call_weft_iota(Fuzz& f) {
 }
 
 void Call_weft_pad(Fuzz& f) {
-  f.BeginOp(kOps[70]);
+  f.BeginOp(kOps[73]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const value = f.Operand(1);
@@ -841,7 +872,7 @@ void Call_weft_pad(Fuzz& f) {
 }
 
 void Call_weft_reshape(Fuzz& f) {
-  f.BeginOp(kOps[71]);
+  f.BeginOp(kOps[74]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -854,7 +885,7 @@ void Call_weft_reshape(Fuzz& f) {
 }
 
 void Call_weft_reverse(Fuzz& f) {
-  f.BeginOp(kOps[72]);
+  f.BeginOp(kOps[75]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* dimensions = {};
@@ -867,7 +898,7 @@ void Call_weft_reverse(Fuzz& f) {
 }
 
 void Call_weft_scatter(Fuzz& f) {
-  f.BeginOp(kOps[73]);
+  f.BeginOp(kOps[76]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scatter_indices = f.Operand(1);
@@ -900,7 +931,7 @@ void Call_weft_scatter(Fuzz& f) {
 }
 
 void Call_weft_slice(Fuzz& f) {
-  f.BeginOp(kOps[74]);
+  f.BeginOp(kOps[77]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* start_indices = {};
@@ -919,7 +950,7 @@ void Call_weft_slice(Fuzz& f) {
 }
 
 void Call_weft_slice_in_dim(Fuzz& f) {
-  f.BeginOp(kOps[75]);
+  f.BeginOp(kOps[78]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t axis = {};
@@ -941,7 +972,7 @@ void Call_weft_slice_in_dim(Fuzz& f) {
 }
 
 void Call_weft_squeeze(Fuzz& f) {
-  f.BeginOp(kOps[76]);
+  f.BeginOp(kOps[79]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_squeeze_opts* const opts = f.Options<weft_squeeze_opts>();
@@ -957,7 +988,7 @@ void Call_weft_squeeze(Fuzz& f) {
 }
 
 void Call_weft_stack(Fuzz& f) {
-  f.BeginOp(kOps[77]);
+  f.BeginOp(kOps[80]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -974,7 +1005,7 @@ void Call_weft_stack(Fuzz& f) {
 }
 
 void Call_weft_take(Fuzz& f) {
-  f.BeginOp(kOps[78]);
+  f.BeginOp(kOps[81]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const indices = f.Operand(1);
@@ -991,7 +1022,7 @@ void Call_weft_take(Fuzz& f) {
 }
 
 void Call_weft_transpose(Fuzz& f) {
-  f.BeginOp(kOps[79]);
+  f.BeginOp(kOps[82]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* permutation = {};
@@ -1004,7 +1035,7 @@ void Call_weft_transpose(Fuzz& f) {
 }
 
 void Call_weft_all(Fuzz& f) {
-  f.BeginOp(kOps[80]);
+  f.BeginOp(kOps[83]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_all_opts* const opts = f.Options<weft_all_opts>();
@@ -1022,7 +1053,7 @@ void Call_weft_all(Fuzz& f) {
 }
 
 void Call_weft_any(Fuzz& f) {
-  f.BeginOp(kOps[81]);
+  f.BeginOp(kOps[84]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_any_opts* const opts = f.Options<weft_any_opts>();
@@ -1040,7 +1071,7 @@ void Call_weft_any(Fuzz& f) {
 }
 
 void Call_weft_argmax(Fuzz& f) {
-  f.BeginOp(kOps[82]);
+  f.BeginOp(kOps[85]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argmax_opts* const opts = f.Options<weft_argmax_opts>();
@@ -1058,7 +1089,7 @@ void Call_weft_argmax(Fuzz& f) {
 }
 
 void Call_weft_argmin(Fuzz& f) {
-  f.BeginOp(kOps[83]);
+  f.BeginOp(kOps[86]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argmin_opts* const opts = f.Options<weft_argmin_opts>();
@@ -1076,7 +1107,7 @@ void Call_weft_argmin(Fuzz& f) {
 }
 
 void Call_weft_logsumexp(Fuzz& f) {
-  f.BeginOp(kOps[84]);
+  f.BeginOp(kOps[87]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_logsumexp_opts* const opts = f.Options<weft_logsumexp_opts>();
@@ -1094,7 +1125,7 @@ void Call_weft_logsumexp(Fuzz& f) {
 }
 
 void Call_weft_max(Fuzz& f) {
-  f.BeginOp(kOps[85]);
+  f.BeginOp(kOps[88]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_max_opts* const opts = f.Options<weft_max_opts>();
@@ -1112,7 +1143,7 @@ void Call_weft_max(Fuzz& f) {
 }
 
 void Call_weft_mean(Fuzz& f) {
-  f.BeginOp(kOps[86]);
+  f.BeginOp(kOps[89]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_mean_opts* const opts = f.Options<weft_mean_opts>();
@@ -1130,7 +1161,7 @@ void Call_weft_mean(Fuzz& f) {
 }
 
 void Call_weft_min(Fuzz& f) {
-  f.BeginOp(kOps[87]);
+  f.BeginOp(kOps[90]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_min_opts* const opts = f.Options<weft_min_opts>();
@@ -1148,7 +1179,7 @@ void Call_weft_min(Fuzz& f) {
 }
 
 void Call_weft_prod(Fuzz& f) {
-  f.BeginOp(kOps[88]);
+  f.BeginOp(kOps[91]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_prod_opts* const opts = f.Options<weft_prod_opts>();
@@ -1166,7 +1197,7 @@ void Call_weft_prod(Fuzz& f) {
 }
 
 void Call_weft_reduce(Fuzz& f) {
-  f.BeginOp(kOps[89]);
+  f.BeginOp(kOps[92]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* dimensions = {};
@@ -1181,7 +1212,7 @@ void Call_weft_reduce(Fuzz& f) {
 }
 
 void Call_weft_std(Fuzz& f) {
-  f.BeginOp(kOps[90]);
+  f.BeginOp(kOps[93]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_std_opts* const opts = f.Options<weft_std_opts>();
@@ -1201,7 +1232,7 @@ void Call_weft_std(Fuzz& f) {
 }
 
 void Call_weft_sum(Fuzz& f) {
-  f.BeginOp(kOps[91]);
+  f.BeginOp(kOps[94]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_sum_opts* const opts = f.Options<weft_sum_opts>();
@@ -1219,7 +1250,7 @@ void Call_weft_sum(Fuzz& f) {
 }
 
 void Call_weft_var(Fuzz& f) {
-  f.BeginOp(kOps[92]);
+  f.BeginOp(kOps[95]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_var_opts* const opts = f.Options<weft_var_opts>();
@@ -1239,7 +1270,7 @@ void Call_weft_var(Fuzz& f) {
 }
 
 void Call_weft_argsort(Fuzz& f) {
-  f.BeginOp(kOps[93]);
+  f.BeginOp(kOps[96]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argsort_opts* const opts = f.Options<weft_argsort_opts>();
@@ -1257,7 +1288,7 @@ void Call_weft_argsort(Fuzz& f) {
 }
 
 void Call_weft_sort(Fuzz& f) {
-  f.BeginOp(kOps[94]);
+  f.BeginOp(kOps[97]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_sort_opts* const opts = f.Options<weft_sort_opts>();
@@ -1275,7 +1306,7 @@ void Call_weft_sort(Fuzz& f) {
 }
 
 void Call_weft_top_k(Fuzz& f) {
-  f.BeginOp(kOps[95]);
+  f.BeginOp(kOps[98]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t k = {};
@@ -1295,7 +1326,7 @@ void Call_weft_top_k(Fuzz& f) {
 }
 
 void Call_weft_cholesky(Fuzz& f) {
-  f.BeginOp(kOps[96]);
+  f.BeginOp(kOps[99]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_cholesky_opts* const opts = f.Options<weft_cholesky_opts>();
@@ -1311,7 +1342,7 @@ void Call_weft_cholesky(Fuzz& f) {
 }
 
 void Call_weft_dot_general(Fuzz& f) {
-  f.BeginOp(kOps[97]);
+  f.BeginOp(kOps[100]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const lhs = f.Operand(0);
   weft_tensor* const rhs = f.Operand(1);
@@ -1336,69 +1367,6 @@ void Call_weft_dot_general(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_dot_general(ctx, lhs, rhs, lhs_batching_dimensions, lhs_batching_dimensions_count, rhs_batching_dimensions, rhs_batching_dimensions_count, lhs_contracting_dimensions, lhs_contracting_dimensions_count, rhs_contracting_dimensions, rhs_contracting_dimensions_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_matmul(Fuzz& f) {
-  f.BeginOp(kOps[98]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const y = f.Operand(1);
-  weft_matmul_opts* const opts = f.Options<weft_matmul_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MATMUL_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_matmul(ctx, x, y, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_triangular_solve(Fuzz& f) {
-  f.BeginOp(kOps[99]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const a = f.Operand(0);
-  weft_tensor* const b = f.Operand(1);
-  weft_triangular_solve_opts* const opts = f.Options<weft_triangular_solve_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE;
-    opts->left_side = static_cast<int32_t>(f.BoolAttr(0));
-    if (f.Given(1)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_LOWER;
-    opts->lower = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL;
-    opts->unit_diagonal = static_cast<int32_t>(f.BoolAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A;
-    opts->transpose_a = static_cast<weft_triangular_solve_transpose_a>(f.EnumAttr(3));
-    opts->present ^= f.StrayBits(4);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_triangular_solve(ctx, a, b, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[100]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* window = {};
-  size_t window_count = {};
-  f.Ints(0, &window, &window_count);
-  weft_avg_pool_opts* const opts = f.Options<weft_avg_pool_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_AVG_POOL_HAS_STRIDES;
-    f.Ints(1, &opts->strides, &opts->strides_count);
-    if (f.Given(2)) opts->present |= WEFT_AVG_POOL_HAS_PADDING;
-    opts->padding = static_cast<weft_avg_pool_padding>(f.EnumAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_AVG_POOL_HAS_PADS;
-    f.Ints(3, &opts->pads, &opts->pads_count);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_avg_pool(ctx, x, window, window_count, opts, out))) return;
   f.Keep(out);
 }
 

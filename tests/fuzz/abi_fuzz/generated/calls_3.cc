@@ -4,8 +4,71 @@
 
 namespace weft::fuzz {
 
-void Call_weft_conv(Fuzz& f) {
+void Call_weft_matmul(Fuzz& f) {
   f.BeginOp(kOps[101]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const y = f.Operand(1);
+  weft_matmul_opts* const opts = f.Options<weft_matmul_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MATMUL_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_matmul(ctx, x, y, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_triangular_solve(Fuzz& f) {
+  f.BeginOp(kOps[102]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_tensor* const b = f.Operand(1);
+  weft_triangular_solve_opts* const opts = f.Options<weft_triangular_solve_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE;
+    opts->left_side = static_cast<int32_t>(f.BoolAttr(0));
+    if (f.Given(1)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL;
+    opts->unit_diagonal = static_cast<int32_t>(f.BoolAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A;
+    opts->transpose_a = static_cast<weft_triangular_solve_transpose_a>(f.EnumAttr(3));
+    opts->present ^= f.StrayBits(4);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_triangular_solve(ctx, a, b, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_avg_pool(Fuzz& f) {
+  f.BeginOp(kOps[103]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* window = {};
+  size_t window_count = {};
+  f.Ints(0, &window, &window_count);
+  weft_avg_pool_opts* const opts = f.Options<weft_avg_pool_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_AVG_POOL_HAS_STRIDES;
+    f.Ints(1, &opts->strides, &opts->strides_count);
+    if (f.Given(2)) opts->present |= WEFT_AVG_POOL_HAS_PADDING;
+    opts->padding = static_cast<weft_avg_pool_padding>(f.EnumAttr(2));
+    if (f.Given(3)) opts->present |= WEFT_AVG_POOL_HAS_PADS;
+    f.Ints(3, &opts->pads, &opts->pads_count);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_avg_pool(ctx, x, window, window_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_conv(Fuzz& f) {
+  f.BeginOp(kOps[104]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -32,7 +95,7 @@ void Call_weft_conv(Fuzz& f) {
 }
 
 void Call_weft_convolution(Fuzz& f) {
-  f.BeginOp(kOps[102]);
+  f.BeginOp(kOps[105]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const input = f.Operand(0);
   weft_tensor* const kernel = f.Operand(1);
@@ -76,7 +139,7 @@ void Call_weft_convolution(Fuzz& f) {
 }
 
 void Call_weft_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[103]);
+  f.BeginOp(kOps[106]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -99,7 +162,7 @@ void Call_weft_max_pool(Fuzz& f) {
 }
 
 void Call_weft_reduce_window(Fuzz& f) {
-  f.BeginOp(kOps[104]);
+  f.BeginOp(kOps[107]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window_dimensions = {};
@@ -126,7 +189,7 @@ void Call_weft_reduce_window(Fuzz& f) {
 }
 
 void Call_weft_select_and_scatter(Fuzz& f) {
-  f.BeginOp(kOps[105]);
+  f.BeginOp(kOps[108]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const operand = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -148,7 +211,7 @@ void Call_weft_select_and_scatter(Fuzz& f) {
 }
 
 void Call_weft_batch_norm(Fuzz& f) {
-  f.BeginOp(kOps[106]);
+  f.BeginOp(kOps[109]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -172,7 +235,7 @@ void Call_weft_batch_norm(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_grad(Fuzz& f) {
-  f.BeginOp(kOps[107]);
+  f.BeginOp(kOps[110]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -194,7 +257,7 @@ void Call_weft_batch_norm_grad(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_training(Fuzz& f) {
-  f.BeginOp(kOps[108]);
+  f.BeginOp(kOps[111]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -214,7 +277,7 @@ void Call_weft_batch_norm_training(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_inference(Fuzz& f) {
-  f.BeginOp(kOps[109]);
+  f.BeginOp(kOps[112]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -236,7 +299,7 @@ void Call_weft_batch_norm_inference(Fuzz& f) {
 }
 
 void Call_weft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[110]);
+  f.BeginOp(kOps[113]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const logits = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -255,7 +318,7 @@ void Call_weft_cross_entropy(Fuzz& f) {
 }
 
 void Call_weft_dropout(Fuzz& f) {
-  f.BeginOp(kOps[111]);
+  f.BeginOp(kOps[114]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
@@ -271,7 +334,7 @@ void Call_weft_dropout(Fuzz& f) {
 }
 
 void Call_weft_elu(Fuzz& f) {
-  f.BeginOp(kOps[112]);
+  f.BeginOp(kOps[115]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_elu_opts* const opts = f.Options<weft_elu_opts>();
@@ -287,7 +350,7 @@ void Call_weft_elu(Fuzz& f) {
 }
 
 void Call_weft_embedding(Fuzz& f) {
-  f.BeginOp(kOps[113]);
+  f.BeginOp(kOps[116]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const table = f.Operand(0);
   weft_tensor* const ids = f.Operand(1);
@@ -304,7 +367,7 @@ void Call_weft_embedding(Fuzz& f) {
 }
 
 void Call_weft_gelu(Fuzz& f) {
-  f.BeginOp(kOps[114]);
+  f.BeginOp(kOps[117]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
@@ -320,7 +383,7 @@ void Call_weft_gelu(Fuzz& f) {
 }
 
 void Call_weft_layer_norm(Fuzz& f) {
-  f.BeginOp(kOps[115]);
+  f.BeginOp(kOps[118]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -340,7 +403,7 @@ void Call_weft_layer_norm(Fuzz& f) {
 }
 
 void Call_weft_leaky_relu(Fuzz& f) {
-  f.BeginOp(kOps[116]);
+  f.BeginOp(kOps[119]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
@@ -356,7 +419,7 @@ void Call_weft_leaky_relu(Fuzz& f) {
 }
 
 void Call_weft_linear(Fuzz& f) {
-  f.BeginOp(kOps[117]);
+  f.BeginOp(kOps[120]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -368,7 +431,7 @@ void Call_weft_linear(Fuzz& f) {
 }
 
 void Call_weft_linear_with(Fuzz& f) {
-  f.BeginOp(kOps[118]);
+  f.BeginOp(kOps[121]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -386,7 +449,7 @@ void Call_weft_linear_with(Fuzz& f) {
 }
 
 void Call_weft_log_softmax(Fuzz& f) {
-  f.BeginOp(kOps[119]);
+  f.BeginOp(kOps[122]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
@@ -402,7 +465,7 @@ void Call_weft_log_softmax(Fuzz& f) {
 }
 
 void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[120]);
+  f.BeginOp(kOps[123]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -419,7 +482,7 @@ void Call_weft_mse(Fuzz& f) {
 }
 
 void Call_weft_one_hot(Fuzz& f) {
-  f.BeginOp(kOps[121]);
+  f.BeginOp(kOps[124]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const labels = f.Operand(0);
   int64_t depth = {};
@@ -437,7 +500,7 @@ void Call_weft_one_hot(Fuzz& f) {
 }
 
 void Call_weft_relu(Fuzz& f) {
-  f.BeginOp(kOps[122]);
+  f.BeginOp(kOps[125]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -447,7 +510,7 @@ void Call_weft_relu(Fuzz& f) {
 }
 
 void Call_weft_relu6(Fuzz& f) {
-  f.BeginOp(kOps[123]);
+  f.BeginOp(kOps[126]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -457,7 +520,7 @@ void Call_weft_relu6(Fuzz& f) {
 }
 
 void Call_weft_rms_norm(Fuzz& f) {
-  f.BeginOp(kOps[124]);
+  f.BeginOp(kOps[127]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -474,7 +537,7 @@ void Call_weft_rms_norm(Fuzz& f) {
 }
 
 void Call_weft_scaled_dot_product_attention(Fuzz& f) {
-  f.BeginOp(kOps[125]);
+  f.BeginOp(kOps[128]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const q = f.Operand(0);
   weft_tensor* const k = f.Operand(1);
@@ -497,7 +560,7 @@ void Call_weft_scaled_dot_product_attention(Fuzz& f) {
 }
 
 void Call_weft_silu(Fuzz& f) {
-  f.BeginOp(kOps[126]);
+  f.BeginOp(kOps[129]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -507,7 +570,7 @@ void Call_weft_silu(Fuzz& f) {
 }
 
 void Call_weft_softmax(Fuzz& f) {
-  f.BeginOp(kOps[127]);
+  f.BeginOp(kOps[130]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
@@ -523,7 +586,7 @@ void Call_weft_softmax(Fuzz& f) {
 }
 
 void Call_weft_softplus(Fuzz& f) {
-  f.BeginOp(kOps[128]);
+  f.BeginOp(kOps[131]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -533,7 +596,7 @@ void Call_weft_softplus(Fuzz& f) {
 }
 
 void Call_weft_bernoulli(Fuzz& f) {
-  f.BeginOp(kOps[129]);
+  f.BeginOp(kOps[132]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -551,7 +614,7 @@ void Call_weft_bernoulli(Fuzz& f) {
 }
 
 void Call_weft_normal(Fuzz& f) {
-  f.BeginOp(kOps[130]);
+  f.BeginOp(kOps[133]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -573,7 +636,7 @@ void Call_weft_normal(Fuzz& f) {
 }
 
 void Call_weft_rng_bit_generator(Fuzz& f) {
-  f.BeginOp(kOps[131]);
+  f.BeginOp(kOps[134]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const state = f.Operand(0);
   const int64_t* shape = {};
@@ -596,7 +659,7 @@ void Call_weft_rng_bit_generator(Fuzz& f) {
 }
 
 void Call_weft_uniform(Fuzz& f) {
-  f.BeginOp(kOps[132]);
+  f.BeginOp(kOps[135]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
