@@ -55,7 +55,7 @@ static void in_place(void) {
     MUST(weft_tensor_assign(z, next));
     weft_tensor_release(square);
     weft_tensor_release(next);
-    MUST(weft_sync(ctx));
+    MUST(weft_sync(ctx, NULL, NULL));
     for (k = 0; k < 2; ++k) {
       const float a = parts[2 * k], b = parts[2 * k + 1];
       parts[2 * k] = a * a - b * b + a;

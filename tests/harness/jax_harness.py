@@ -125,6 +125,8 @@ class Runner:
 
 def moves_only(text):
     """Whether the program computes nothing: its results are elements of its inputs and constants."""
+    if re.search(r"stablehlo\.abs .*complex<", text):  # a root of squares
+        return False
     return set(re.findall(r"(?:stablehlo|chlo)\.(\w+)", text)) <= MOVES
 
 
