@@ -43,6 +43,13 @@ bool HasComplexResult(const Node& node) {
   return false;
 }
 
+absl::Status NoComplexGradient(const ir::OpDef& op, std::span<const Value> operands) {
+  return ir::NameCall(op, operands,
+                      UserErrorOf(absl::StatusCode::kUnimplemented,
+                                  "a gradient through complex values is not supported; compute with their real and "
+                                  "imaginary parts, or end it here with stop_gradient"));
+}
+
 // Why an operation has no gradient of its own, kNone if it says nothing.
 ir::Reason ReasonOf(const ir::OpDef& op) {
   for (const ir::Absent& absent : op.absent) {
@@ -192,12 +199,7 @@ void Accumulate(ir::Builder& b, Value& sum, Value term) {
 absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<const Value> seeds,
                    std::span<const Value> wrt, std::span<const Value> operands, std::span<Value> gradients) {
   const Tape tape = MakeTape(outputs, wrt, operands);
-  if (tape.complex != nullptr) {
-    return ir::NameCall(tape.complex->op(), tape.complex->operands(),
-                        UserErrorOf(absl::StatusCode::kUnimplemented,
-                                    "a gradient through complex values is not supported; compute with their real and "
-                                    "imaginary parts, or end it here with stop_gradient"));
-  }
+  if (tape.complex != nullptr) return NoComplexGradient(tape.complex->op(), tape.complex->operands());
   std::vector<Value> cotangents(tape.cotangents);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (tape.output_at[i] == Tape::kNone || !seeds[i]) continue;
@@ -372,6 +374,9 @@ absl::StatusOr<std::vector<Value>> OpGradient(Builder& b, OpGradientCall call) {
   }
   std::vector<size_t> slots;
   for (size_t i = 0; i < parameters.size(); ++i) {
+    if (call.wanted[i] && parameters[i] && IsComplex(parameters[i].dtype())) {
+      return NoComplexGradient(call.op, call.inputs);
+    }
     if (!call.wanted[i] || !parameters[i] || !IsFloat(parameters[i].dtype())) continue;
     wrt.push_back(parameters[i]);
     slots.push_back(i);

@@ -67,6 +67,26 @@ Value ExpTimes(Builder& b, const Value& re, const Value& f) {
   return Select(b, Is(b, Direction::kEq, re, -kInf), FullLike(b, re, 0), product);
 }
 
+// A power of two that takes x to where sums of its parts do not overflow and these have all their digits.
+Value Moderating(Builder& b, const Planes& x) {
+  const bool wide = Wide(x.re);
+  const Value most = Maximum(b, Abs(b, x.re), Abs(b, x.im));
+  const Value grown = Select(b, Is(b, Direction::kLt, most, wide ? 0x1p-900 : 0x1p-60),
+                             FullLike(b, most, wide ? 0x1p110 : 0x1p60), FullLike(b, most, 1));
+  return Select(b, Is(b, Direction::kGt, most, wide ? 0x1p1000 : 0x1p120), FullLike(b, most, 0x1p-30), grown);
+}
+
+// Smith's: the divisor by its larger part.
+Planes Quotient(Builder& b, const Planes& x, const Planes& y) {
+  const Value swap = Compare(b, Direction::kLt, Abs(b, y.re), Abs(b, y.im));
+  const Value large = Select(b, swap, y.im, y.re), small = Select(b, swap, y.re, y.im);
+  const Value ratio = Div(b, small, large);
+  const Value divisor = Add(b, large, Mul(b, small, ratio));
+  const Value p = Select(b, swap, x.im, x.re), q = Select(b, swap, x.re, x.im);
+  const Value crossed = Sub(b, q, Mul(b, p, ratio));
+  return {Div(b, Add(b, p, Mul(b, q, ratio)), divisor), Div(b, Select(b, swap, Neg(b, crossed), crossed), divisor)};
+}
+
 // Beyond it sinh, cosh and half of e^x are the same.
 constexpr double kFar = 20;
 
@@ -84,15 +104,9 @@ Planes ComplexMul(Builder& b, const Planes& x, const Planes& y) {
 }
 
 Planes ComplexDiv(Builder& b, const Planes& x, const Planes& y) {
-  // Smith: the divisor by its larger part.
-  const Value swap = Compare(b, Direction::kLt, Abs(b, y.re), Abs(b, y.im));
-  const Value large = Select(b, swap, y.im, y.re), small = Select(b, swap, y.re, y.im);
-  const Value ratio = Div(b, small, large);
-  const Value divisor = Add(b, large, Mul(b, small, ratio));
-  const Value p = Select(b, swap, x.im, x.re), q = Select(b, swap, x.re, x.im);
-  const Value crossed = Sub(b, q, Mul(b, p, ratio));
-  const Planes usual = {Div(b, Add(b, p, Mul(b, q, ratio)), divisor),
-                        Div(b, Select(b, swap, Neg(b, crossed), crossed), divisor)};
+  const Value by_x = Moderating(b, x), by_y = Moderating(b, y);
+  const Planes quotient = Quotient(b, Scaled(b, x, by_x), Scaled(b, y, by_y));
+  const Planes usual = Scaled(b, Scaled(b, quotient, by_y), Div(b, 1, by_x));
   // Where that is NaN twice, Annex G sees infinities and zeros.
   const Value zero = FullLike(b, x.re, 0), one = FullLike(b, x.re, 1), infinite = FullLike(b, x.re, kInf);
   const auto unit = [&](const Value& v) { return WithSign(b, Select(b, IsInf(b, v), one, zero), v); };

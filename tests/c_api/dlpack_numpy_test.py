@@ -121,12 +121,12 @@ class NumPy(unittest.TestCase):
                         continue
                     with numpy.printoptions(precision=precision):
                         self.assertEqual(str(cast), self.as_text(cast, precision), (dtype, precision))
-        for shape in ((), (7,), (3, 5), (2, 1001)):
+        for shape in ((1,), (7,), (3, 5), (2, 1001)):
             for scale in (1, 1e-3, 30, 1e-6):
                 array = (random.standard_normal(shape) + 1j * random.standard_normal(shape)) * scale
                 for precision in (1, 4, 8):
                     with numpy.printoptions(precision=precision):
-                        self.assertEqual(str(numpy.asarray(array)), self.as_text(numpy.asarray(array), precision), precision)
+                        self.assertEqual(str(array), self.as_text(array, precision), precision)
         edges = numpy.array([1 + 2j, complex(numpy.nan, 1), complex(-numpy.inf, -10), complex(0.5, numpy.nan), complex(0, numpy.inf)])
         for array in (edges, numpy.array([1 + 10j, 1 - 2j]), numpy.array([1e300 - 1e-300j])):
             with numpy.printoptions(precision=8):

@@ -21,7 +21,7 @@ TEST(SplitComplex, SeesParametersAndResultsAsPairsInMemory) {
   const std::string after = After(SplitComplex, Wrap("%0: tensor<3xcomplex<f32>>", "tensor<3xcomplex<f32>>",
                                                      "%1 = negate(%0) : tensor<3xcomplex<f32>>", "%1"));
   EXPECT_EQ(after, Wrap("%0: tensor<3xcomplex<f32>>", "tensor<3xcomplex<f32>>",
-                        "%1 = weft.view_as_real(%0) {shape = [3, 2]} : tensor<3x2xf32>\n"
+                        "%1 = view_as_real(%0) {shape = [3, 2]} : tensor<3x2xf32>\n"
                         "%2 = slice(%1) {start_indices = [0, 0], limit_indices = [3, 1], strides = [1, 1]} : tensor<3x1xf32>\n"
                         "%3 = reshape(%2) {shape = [3]} : tensor<3xf32>\n"
                         "%4 = slice(%1) {start_indices = [0, 1], limit_indices = [3, 2], strides = [1, 1]} : tensor<3x1xf32>\n"
@@ -31,7 +31,7 @@ TEST(SplitComplex, SeesParametersAndResultsAsPairsInMemory) {
                         "%8 = reshape(%6) {shape = [3, 1]} : tensor<3x1xf32>\n"
                         "%9 = reshape(%7) {shape = [3, 1]} : tensor<3x1xf32>\n"
                         "%10 = concatenate(%8, %9) {dimension = 1} : tensor<3x2xf32>\n"
-                        "%11 = weft.view_as_complex(%10) {shape = [3]} : tensor<3xcomplex<f32>>",
+                        "%11 = view_as_complex(%10) {shape = [3]} : tensor<3xcomplex<f32>>",
                         "%11"));
 }
 

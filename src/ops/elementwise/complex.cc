@@ -25,6 +25,13 @@ absl::Status InferPart(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
+// Of real operands; through complex ones none flows.
+absl::Status GradientReal(const GradCall& call, std::span<Value> grads) {
+  if (IsFloat(call.operands[0].dtype())) grads[0] = call.cotangents[0];
+  return absl::OkStatus();
+}
+absl::Status GradientImag(const GradCall&, std::span<Value>) { return absl::OkStatus(); }
+
 absl::Status ReferenceComplex(const ReferenceCall& call) {
   call.results[0].SetPart(0, *call.operands[0]);
   call.results[0].SetPart(1, *call.operands[1]);
@@ -80,11 +87,12 @@ constinit const OpDef kOp_real = {
     .operands = kOperands,
     .results = kResult,
     .infer = InferPart,
+    .gradient = GradientReal,
     .lowering = Lowering::kPlanes,
     .reference = ReferencePart<0>,
     .samples = kPartSamples,
     .tolerance = kExact,
-    .absent = kNoGradientYet,
+    .rounds_once = true,
 };
 
 constinit const OpDef kOp_imag = {
@@ -96,11 +104,12 @@ constinit const OpDef kOp_imag = {
     .operands = kOperands,
     .results = kResult,
     .infer = InferPart,
+    .gradient = GradientImag,
     .lowering = Lowering::kPlanes,
     .reference = ReferencePart<1>,
     .samples = kPartSamples,
     .tolerance = kExact,
-    .absent = kNoGradientYet,
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

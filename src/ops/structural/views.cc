@@ -75,7 +75,7 @@ void StableHloComplex(const Node& node, StableHloWriter& writer) {
 }  // namespace
 
 constinit const OpDef kOp_view_as_real = {
-    .name = "weft.view_as_real",
+    .name = "view_as_real",
     .c_name = "view_as_real",
     .doc = "The parts of complex elements in memory order, real before imaginary. Made by the compiler; never called.",
     .operands = kComplexOperand,
@@ -93,7 +93,7 @@ constinit const OpDef kOp_view_as_real = {
 };
 
 constinit const OpDef kOp_view_as_complex = {
-    .name = "weft.view_as_complex",
+    .name = "view_as_complex",
     .c_name = "view_as_complex",
     .doc = "Complex elements of parts in memory order, real before imaginary. Made by the compiler; never called.",
     .operands = kRealOperand,
