@@ -42,6 +42,31 @@ absl::Status GiveOut(const Context& context, Ref<const ir::Function> function, w
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<lazy::Tensor*>> ArgumentsOf(const FunctionObject& function, const TensorList& given,
+                                                       size_t count) {
+  const size_t inputs = function.inputs(), all = inputs + function.captures.size();
+  if (count < inputs || count > all) {
+    return UserError("the function @", function.name, " takes ", inputs, " inputs",
+                     all > inputs ? absl::StrCat(", with its captures up to ", all) : "", "; there are ", count);
+  }
+  std::vector<lazy::Tensor*> arguments;
+  for (size_t i = 0; i < all; ++i) {
+    lazy::Tensor* argument = i < count ? given[i] : nullptr;
+    if (argument == nullptr && i < inputs) return UserError("inputs[", i, "] is NULL");
+    arguments.push_back(argument != nullptr ? argument : function.captures[i - inputs].get());
+  }
+  if (function.draws) arguments.push_back(nullptr);
+  return arguments;
+}
+
+absl::Status CheckArguments(const FunctionObject& function, std::span<lazy::Tensor* const> arguments) {
+  std::vector<const ir::Type*> types;
+  for (const lazy::Tensor* argument : arguments) {
+    if (argument != nullptr) types.push_back(&argument->type());
+  }
+  return ops::CheckParameters(*function.function, 0, types);
+}
+
 namespace {
 
 // A name that all texts can spell.
@@ -164,24 +189,6 @@ absl::Status TypesOut(std::span<const ir::Value> values, weft_tensor_info* out, 
   return absl::OkStatus();
 }
 
-// The function's operands: the caller's inputs, then its own captures where the caller gives no others.
-absl::StatusOr<std::vector<lazy::Tensor*>> Arguments(const FunctionObject& function, const TensorList& given,
-                                                     size_t count) {
-  const size_t inputs = function.inputs(), all = inputs + function.captures.size();
-  if (count < inputs || count > all) {
-    return UserError("the function @", function.name, " takes ", inputs, " inputs",
-                     all > inputs ? absl::StrCat(", with its captures up to ", all) : "", "; there are ", count);
-  }
-  std::vector<lazy::Tensor*> arguments;
-  for (size_t i = 0; i < all; ++i) {
-    lazy::Tensor* argument = i < count ? given[i] : nullptr;
-    if (argument == nullptr && i < inputs) return UserError("inputs[", i, "] is NULL");
-    arguments.push_back(argument != nullptr ? argument : function.captures[i - inputs].get());
-  }
-  if (function.draws) arguments.push_back(nullptr);
-  return arguments;
-}
-
 }  // namespace
 }  // namespace weft::c_api
 
@@ -249,18 +256,14 @@ weft_error* weft_function_call(weft_context* ctx, weft_function* function, weft_
     WEFT_RETURN_IF_ERROR(CheckedLength("inputs", count, kMostEntries));
     TensorList given;
     WEFT_RETURN_IF_ERROR(GetOptionalTensors(inputs, count, "inputs", &given));
-    WEFT_ASSIGN_OR_RETURN(const std::vector<lazy::Tensor*> arguments, Arguments(*callee, given, count));
+    WEFT_ASSIGN_OR_RETURN(const std::vector<lazy::Tensor*> arguments, ArgumentsOf(*callee, given, count));
     const size_t wanted = callee->function->results().size();
     if (wanted > capacity) {
       return UserErrorOf(absl::StatusCode::kOutOfRange, "the function @", callee->name, " has ", wanted,
                          " results; capacity is ", capacity);
     }
     if (wanted == 0) {  // nothing to record
-      std::vector<const ir::Type*> types;
-      for (const lazy::Tensor* argument : arguments) {
-        if (argument != nullptr) types.push_back(&argument->type());
-      }
-      WEFT_RETURN_IF_ERROR(ops::CheckParameters(*callee->function, 0, types));
+      WEFT_RETURN_IF_ERROR(CheckArguments(*callee, arguments));
       *out_count = 0;
       return absl::OkStatus();
     }

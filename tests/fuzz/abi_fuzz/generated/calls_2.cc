@@ -4,6 +4,16 @@
 
 namespace weft::fuzz {
 
+void Call_weft_stop_gradient(Fuzz& f) {
+  f.BeginOp(kOps[0]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_stop_gradient(ctx, x, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_abs(Fuzz& f) {
   f.BeginOp(kOps[1]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1376,29 +1386,6 @@ void Call_weft_triangular_solve(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_triangular_solve(ctx, a, b, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[100]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* window = {};
-  size_t window_count = {};
-  f.Ints(0, &window, &window_count);
-  weft_avg_pool_opts* const opts = f.Options<weft_avg_pool_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_AVG_POOL_HAS_STRIDES;
-    f.Ints(1, &opts->strides, &opts->strides_count);
-    if (f.Given(2)) opts->present |= WEFT_AVG_POOL_HAS_PADDING;
-    opts->padding = static_cast<weft_avg_pool_padding>(f.EnumAttr(2));
-    if (f.Given(3)) opts->present |= WEFT_AVG_POOL_HAS_PADS;
-    f.Ints(3, &opts->pads, &opts->pads_count);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_avg_pool(ctx, x, window, window_count, opts, out))) return;
   f.Keep(out);
 }
 
