@@ -295,7 +295,9 @@ int main(int argc, char** argv) {
   int rc = 0;
   std::map<std::string, std::map<std::string, double>> beside;
   if (peers && !ReadPeers(folder, options.quick, &beside)) rc = 1;
-  std::vector<bench::Row> rows;
+  const double peak = bench::ClockHz() * 1e-9 * options.threads * bench::FlopsPerInstruction();
+  const double probe = bench::BestProbe(options.threads);
+  std::vector<bench::Row> rows = {{"probe", probe, "GF/s", peak, probe / peak, {}}};
   const auto measure = [&](const char* name, double gflop, const std::function<void()>& run) {
     const bench::Sample sample = bench::Measure(options.threads, run, options.quick ? 5 : 21, options.quick ? 3.0 : 10.0, /*crowded=*/true);
     if (sample.Void()) {

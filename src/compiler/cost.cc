@@ -98,11 +98,11 @@ class Costs {
     const bool control =
         op.calls || &op == &ops::kOp_scan || &op == &ops::kOp_while || &op == &ops::kOp_case || &op == &ops::kOp_if;
     if (control) return OfControl(node);
+    if (node.operands().empty()) return Cost{};  // literals, indices
     if (op.lowering == ir::Lowering::kScalar) {
       const double count = Count(node.type());
       return op.cost == ir::Cost::kCheap ? Cost{.flops = count} : Cost{.transcendentals = count};
     }
-    if (node.operands().empty()) return Cost{};  // literals, indices
     const double calls = ScalarCalls(node);
     if (calls == 0) return OfProduct(node);
     return node.regions().empty() ? Cost{.flops = calls} : calls * OfRegion(node, node.regions().size() - 1);
