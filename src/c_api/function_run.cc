@@ -69,8 +69,10 @@ weft_error* weft_function_run(weft_context* ctx, weft_function* function, weft_t
                          " results; capacity is ", capacity);
     }
     WEFT_RETURN_IF_ERROR(CheckArguments(*f, arguments));
-    *out_count = 0;
-    if (wanted == 0) return absl::OkStatus();
+    if (wanted == 0) {  // nothing to launch
+      *out_count = 0;
+      return absl::OkStatus();
+    }
     WEFT_ASSIGN_OR_RETURN(lazy::Tensors results, context->WithPressure(0, [&] {
       return context->engine().RunFunction({f->function, f->draws, flags}, arguments, CurrentLocation(),
                                            context->where());
