@@ -10,10 +10,7 @@ text into DIR/NAME.mlir, and what Weft writes of it into DIR/NAME.weft.mlir.
 """
 import argparse
 import collections
-import concurrent.futures
-import ctypes
 import importlib
-import multiprocessing
 import os
 import pathlib
 import pkgutil
@@ -21,10 +18,8 @@ import re
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from outcomes import Runner, difference, enter, missing  # noqa: E402
-
-sys.path.insert(0, os.path.join(os.environ["WEFT_SOURCE"], "bindings", "ffi", "python"))
-import weft_ffi  # noqa: E402
+from outcomes import BOUNDS, Runner, difference, enter, missing  # noqa: E402
+from round_trip import Reader, same_results  # noqa: E402
 
 PROGRAMS = 142  # of jax 0.10.2
 
@@ -63,72 +58,6 @@ def programs():
     return found
 
 
-class Weft:
-    """The library, as far as texts go; in a process of its own, which may die."""
-    one = None
-
-    def __init__(self):
-        self.lib = weft_ffi.load(os.environ["WEFT_LIB"])
-        self.context = weft_ffi.weft_context()
-        weft_ffi.check(self.lib, self.lib.weft_context_create(None, ctypes.byref(self.context)))
-
-    def blob(self, ask, *args):
-        blob = weft_ffi.weft_blob()
-        weft_ffi.check(self.lib, ask(*args, ctypes.byref(blob)))
-        content = ctypes.string_at(self.lib.weft_blob_data(blob), self.lib.weft_blob_size(blob))
-        self.lib.weft_blob_release(blob)
-        return content
-
-    def rewritten(self, text):
-        """(key, text) of what the text reads as."""
-        function = weft_ffi.weft_function()
-        weft_ffi.check(self.lib, self.lib.weft_function_from_stablehlo(self.context, text, len(text), ctypes.byref(function)))
-        try:
-            return (self.blob(self.lib.weft_function_key, function),
-                    self.blob(self.lib.weft_function_text, function, weft_ffi.WEFT_TEXT_STABLEHLO))
-        finally:
-            self.lib.weft_function_release(function)
-
-
-def round_trip(text):
-    """("read", what is written), ("refused", message) or ("unstable", what is wrong)."""
-    if Weft.one is None:
-        Weft.one = Weft()
-    try:
-        first = Weft.one.rewritten(text.encode())
-    except weft_ffi.Error as error:
-        return "refused", str(error)
-    try:
-        second = Weft.one.rewritten(first[1])
-        third = Weft.one.rewritten(second[1])
-    except weft_ffi.Error as error:
-        return "unstable", f"what was written is not read: {error}\n{first[1].decode()}"
-    if second[1] != first[1]:
-        return "unstable", f"the second writing has other bytes:\n{first[1].decode()}\n{second[1].decode()}"
-    if third[0] != second[0]:
-        return "unstable", f"read again it has another key:\n{first[1].decode()}"
-    return "read", first[1].decode()
-
-
-class Reader:
-    """round_trip in another process, started again when it dies or hangs."""
-
-    def __init__(self, limit=120):
-        self.limit, self.pool = limit, None
-
-    def run(self, text):
-        if self.pool is None:
-            self.pool = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
-        try:
-            return self.pool.submit(round_trip, text).result(self.limit)
-        except (concurrent.futures.process.BrokenProcessPool, TimeoutError) as error:
-            for process in list((self.pool._processes or {}).values()):
-                process.kill()
-            self.pool.shutdown(wait=False)
-            self.pool = None
-            return "crash", type(error).__name__
-
-
 def named(message):
     """What a refusal names: what is missing, or the operation that it is about."""
     if re.search(r"(?:operations|types): ", message):
@@ -150,11 +79,11 @@ def judge(program, reader, runner):
     stage, results = runner.run(program)
     if stage != "ok":
         return (stage, results) if stage == "crash" or not named(results) else ("read", "runs not: " + ", ".join(missing(results)))
-    again = runner.run({**program, "text": answer})
-    if again[0] != "ok" or any(x.tobytes() != y.tobytes() for x, y in zip(results, again[1], strict=True)):
-        return "wrong", "what was written computes something else"
+    other = same_results(runner, {**program, "text": answer}, results)
+    if other:
+        return "wrong", other
     # Other devices rounded otherwise, and other releases of libraries.
-    wrong = difference(results, program["results"], program["text"], slack=50)
+    wrong = difference(results, program["results"], program["text"], {name: 50 * bound for name, bound in BOUNDS.items()})
     return ("wrong", wrong) if wrong else ("ran", "")
 
 

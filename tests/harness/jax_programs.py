@@ -1,9 +1,10 @@
 """Random JAX programs of nested control flow (program_maker.py): lowered by JAX for the CPU, their StableHLO text run by Weft, the
-results compared with JAX's. Integers and bools are equal or wrong, floats within a bound of their type.
+results compared with JAX's. Integers and bools are equal or wrong, floats within a bound of their type. What Weft writes of each is
+read again, written with the same bytes, and gives the same bits.
 
     python tests/harness/jax_programs.py [--seeds FIRST:LAST] [--print] [--no-shrink]
 
-Wants WEFT_SOURCE and WEFT_BUILD in the environment; installs jax into <build>/venv-harness. Every third program is one of
+Wants WEFT_SOURCE, WEFT_BUILD and WEFT_LIB in the environment; installs jax into <build>/venv-harness. Every third program is one of
 jax_enable_x64. Of one that fails the smallest found that still fails is printed, as Python and as StableHLO. --print shows the
 programs of the seeds and runs nothing.
 """
@@ -17,7 +18,8 @@ import zlib
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import program_maker  # noqa: E402
-from outcomes import Runner, difference, enter  # noqa: E402
+from outcomes import BOUNDS, Runner, difference, enter  # noqa: E402
+from round_trip import Reader, same_results  # noqa: E402
 
 # Loops repeat roundings: their number is bounded, and so is what each of them magnifies.
 SLACK = 20
@@ -55,7 +57,13 @@ def case_of(program, seed):
     return {"text": lowered.as_text(), "inputs": inputs, "results": results}
 
 
-def judge(program, seed, runner):
+def bounds_of(text):
+    """What floats may be off by: whatever is computed in f32 on the way has made it no better."""
+    slack = SLACK * (BOUNDS["float32"] if re.search(r"[x<]f32>", text) else BOUNDS["float64"])
+    return {"float32": slack, "float64": slack}
+
+
+def judge(program, seed, runner, reader):
     """(kind of failure, what is wrong, case); ("", "", case) if nothing is, ("jax", reason, None) for what JAX refuses."""
     try:
         case = case_of(program, seed)
@@ -66,15 +74,21 @@ def judge(program, seed, runner):
     stage, answer = runner.run(case)
     if stage != "ok":
         return stage, answer, case
-    wrong = difference(answer, case["results"], case["text"], SLACK)
-    return ("wrong" if wrong else ""), wrong, case
+    wrong = difference(answer, case["results"], case["text"], bounds_of(case["text"]))
+    if wrong:
+        return "wrong", wrong, case
+    outcome, written = reader.run(case["text"])
+    if outcome != "read":
+        return outcome, written, case
+    wrong = same_results(runner, {**case, "text": written}, answer)
+    return ("rewritten" if wrong else ""), wrong, case
 
 
-def report(program, seed, kind, wrong, runner, shrinks):
+def report(program, seed, kind, wrong, judges, shrinks):
     print(f"seed {seed}: {kind}: {wrong}", flush=True)
     if shrinks:
-        program = program_maker.shrink(program, lambda p: judge(p, seed, runner)[0] == kind)
-    _, wrong, case = judge(program, seed, runner)
+        program = program_maker.shrink(program, lambda p: judge(p, seed, *judges)[0] == kind)
+    _, wrong, case = judge(program, seed, *judges)
     print(f"smallest: {wrong}\n{program_maker.source(program)}")
     for v, x in zip(program.block.params, case["inputs"]):
         print(f"# {v.name} = {x.tolist()}")
@@ -88,18 +102,19 @@ def main():
     parser.add_argument("--no-shrink", action="store_true")
     args = parser.parse_args()
     first, last = map(int, args.seeds.split(":"))
-    runner, totals, refused, control = Runner(LIMIT), collections.Counter(), collections.Counter(), collections.Counter()
+    judges = Runner(LIMIT), Reader(LIMIT)
+    totals, refused, control = collections.Counter(), collections.Counter(), collections.Counter()
     for seed in range(first, last + 1):
         program = made(seed)
         if args.prints:
             print(f"# seed {seed}\n{program_maker.source(program)}")
             continue
-        kind, wrong, case = judge(program, seed, runner)
+        kind, wrong, case = judge(program, seed, *judges)
         totals[kind or "equal"] += 1
         if kind == "jax":
             refused[wrong.split("\n")[0][:100]] += 1
         elif kind:
-            report(program, seed, kind, wrong, runner, not args.no_shrink)
+            report(program, seed, kind, wrong, judges, not args.no_shrink)
         if case:
             control.update(re.findall(r"stablehlo\.(while|case|if)\b|(?:func\.)?(call) @", case["text"]))
     if args.prints:

@@ -87,8 +87,8 @@ def moves_only(text):
     return set(re.findall(r"(?:stablehlo|chlo)\.(\w+)", text)) <= MOVES
 
 
-def difference(found, expected, text, slack=1):
-    """What is wrong with the results, or nothing; floats may be off by `slack` times the bound of their type."""
+def difference(found, expected, text, bounds=BOUNDS):
+    """What is wrong with the results, or nothing."""
     import numpy
     if len(found) != len(expected):
         return f"{len(found)} results for {len(expected)}"
@@ -97,7 +97,7 @@ def difference(found, expected, text, slack=1):
     for number, (x, y) in enumerate(zip(found[:judged], expected)):
         if x.dtype != y.dtype or x.shape != y.shape:
             return f"result {number} is {x.dtype}{x.shape} for {y.dtype}{y.shape}"
-        bound = 0.0 if moves_only(text) else slack * BOUNDS.get(y.dtype.name, 0.0)
+        bound = 0.0 if moves_only(text) else bounds.get(y.dtype.name, 0.0)
         wide = "c16" if y.dtype.kind == "c" else "f8"
         if bound:
             x, y = x.astype(wide), y.astype(wide)

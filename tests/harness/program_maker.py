@@ -112,6 +112,8 @@ class Maker:
     def __init__(self, seed, x64):
         self.rng = random.Random(seed)
         self.dtypes = dtypes_of(x64)
+        if x64 and self.chance(0.6):
+            self.dtypes = [d for d in self.dtypes if d != "float32"]
         self.integers = ["int32", "int64"] if x64 else ["int32"]
         self.count = 0
 
