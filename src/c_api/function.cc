@@ -6,6 +6,7 @@
 #include "src/c_api/function_object.h"
 #include "src/c_api/op_call.h"
 #include "src/compiler/lower.h"
+#include "src/ir/rewrite.h"
 #include "src/ir/text.h"
 #include "src/ops/control/captures.h"
 #include "src/ops/registry.h"
@@ -328,6 +329,7 @@ weft_error* weft_function_text(weft_function* function, weft_text_format format,
     ir::Module module;
     module.functions.push_back(f->function);
     if (!stablehlo) return MakeBlob(ir::Print(module), out);
+    module.functions[0] = ir::CopyFunction(*f->function);  // passes mark what they walk, and threads share functions
     WEFT_ASSIGN_OR_RETURN(std::string text, compiler::StableHloText(module));
     return MakeBlob(std::move(text), out);
   });

@@ -362,6 +362,12 @@ Values WithExtras(const Values& results, const ir::StableHloOp& call) {
   return with;
 }
 
+// JAX prints calls and branches of which nothing is left: their functions have no results.
+bool GivesNothing(const Operation& op, const ir::StableHloOp& call) {
+  return op.result_types.empty() && !call.regions.empty() &&
+         std::ranges::all_of(call.regions, [](const auto& region) { return region.function->results().empty(); });
+}
+
 absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rule& rule) {
   ir::Builder b(LocationOf(op.location));
   ir::StableHloOp call(b, rule.op, op.name, op.attributes);
@@ -376,6 +382,7 @@ absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rul
   }
   for (const TypeText& type : op.result_types) call.results.push_back(type.type);
   WEFT_RETURN_IF_ERROR(ReadRegions(op, scope, call));
+  if (GivesNothing(op, call)) return Values();
   Values results = rule.read(call);
   if (!b.ok()) {
     return At(op.position, absl::Status(b.status().code(), absl::StrCat(op.name, ": ", b.status().message())));
