@@ -144,6 +144,8 @@ TEST(StableHloRoundTrip, OfFunctionsOfOneName) {
   auto read = ReadStableHlo(*text);
   ASSERT_TRUE(read.ok()) << read.status() << *text;
   EXPECT_EQ(Canonical(*read), Canonical(module)) << *text;
+}
+
 // The call in the second branch uses one of its arguments, the loop's the other way round: when they are written out, what was
 // computed for the others alone is not there any more.
 TEST(StableHloRoundTrip, OfCallsThatUseOneArgument) {
