@@ -57,6 +57,16 @@ def lowered(args):
     return cases
 
 
+def named(found, case):
+    """Of ApproxTopK, which may choose either of two equal elements: the elements that the indices name, in the indices' place."""
+    import numpy
+    expected = case["results"]
+    if "@ApproxTopK" not in case["text"] or len(found) != 2 or any(len(case["inputs"]) != 1 or r[1].dtype != "int32" for r in (found, expected)):
+        return found, expected
+    keys = case["inputs"][0]
+    return tuple([r[0], numpy.take_along_axis(keys, numpy.clip(r[1], 0, keys.shape[-1] - 1), -1)] for r in (found, expected))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--x64", action="store_true")
@@ -82,7 +92,7 @@ def main():
     for case in cases:
         row = rows[case["group"]]
         stage, answer = runner.run(case)
-        wrong = difference(answer, case["results"], case["text"]) if stage == "ok" else ""
+        wrong = difference(*named(answer, case), case["text"]) if stage == "ok" else ""
         if stage == "ok" and not wrong:
             row["passed"] += 1
         elif stage in ("read", "run"):
