@@ -1,9 +1,6 @@
 // Loops and calls through the exported functions: an LSTM by scan, forwards and with its gradient (100 steps of 32 × 256); a
 // scan of 614 steps over 60 scalars with its gradient; and transformers of 2 and 96 equal layers that are calls of one function,
 // inference and gradients, of which the time is that of compiling.
-#include <libgen.h>
-#include <limits.h>
-
 #include <cmath>
 #include <functional>
 
@@ -196,7 +193,7 @@ double CompileLayers(int layers, bool gradient) {
     for (weft_tensor*& part : qkv) {
       part = wf_transpose(s, wf_reshape(s, part, WF_INTS(kRows, kTokens, kHeads, kWidth / kHeads)), WF_INTS(0, 2, 1, 3));
     }
-    h = wf_transpose(s, wf_scaled_dot_product_attention(s, qkv[0], qkv[1], qkv[2]), WF_INTS(0, 2, 1, 3));
+    h = wf_transpose(s, wf_scaled_dot_product_attention(s, qkv[0], qkv[1], qkv[2], nullptr), WF_INTS(0, 2, 1, 3));
     weft_tensor* const x = wf_add(s, in[0], wf_matmul(s, wf_reshape(s, h, WF_INTS(kRows, kTokens, kWidth)), in[4]));
     h = wf_gelu(s, wf_add(s, wf_matmul(s, wf_layer_norm(s, x, in[5], in[6]), in[7]), in[8]));
     return Tensors{wf_add(s, x, wf_add(s, wf_matmul(s, h, in[9]), in[10]))};
@@ -242,29 +239,6 @@ double MedianCompile(int layers, bool gradient, int times) {
   return bench::Median(all);
 }
 
-// The script beside the sources, above the folder that this program was built into.
-std::string PeersScript() {
-  char path[PATH_MAX] = {};
-  if (readlink("/proc/self/exe", path, sizeof path - 1) < 0) return "";
-  for (std::string folder = dirname(path); folder.size() > 1; folder.resize(folder.find_last_of('/'))) {
-    const std::string script = folder + "/benchmarks/peers/peers";
-    if (access(script.c_str(), X_OK) == 0) return script;
-  }
-  return "";
-}
-
-// "<workload> <peer> <best> <median>" a line.
-bool ReadPeers(const std::string& folder, bool quick, std::map<std::string, std::map<std::string, double>>* medians) {
-  std::string command = "'" + PeersScript() + "' --only control --seconds " + (quick ? "2" : "6");
-  if (!folder.empty()) command += " --keep '" + folder + "'";
-  FILE* const pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return false;
-  char workload[64], peer[64];
-  double best = 0, median = 0;
-  while (std::fscanf(pipe, "%63s %63s %lf %lf", workload, peer, &best, &median) == 4) (*medians)[workload][peer] = median;
-  return pclose(pipe) == 0;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -293,8 +267,8 @@ int main(int argc, char** argv) {
   weft_context* ctx = nullptr;
   Must(weft_context_create(nullptr, &ctx));
   int rc = 0;
-  std::map<std::string, std::map<std::string, double>> beside;
-  if (peers && !ReadPeers(folder, options.quick, &beside)) rc = 1;
+  std::map<std::string, bench::PeerTimes> beside;
+  if (peers && !bench::ReadPeers("--only control", folder, options.quick, &beside)) rc = 1;
   const double peak = bench::ClockHz() * 1e-9 * options.threads * bench::FlopsPerInstruction();
   const double probe = bench::BestProbe(options.threads);
   std::vector<bench::Row> rows = {{"probe", probe, "GF/s", peak, probe / peak, {}}};
@@ -306,7 +280,7 @@ int main(int argc, char** argv) {
       return;
     }
     const double ms = sample.seconds * 1e3, floor = gflop / sample.probe * 1e3;
-    rows.push_back({name, ms, "ms", floor, floor > 0 ? ms / floor : 0, beside[name]});
+    rows.push_back({name, ms, "ms", floor, floor > 0 ? ms / floor : 0, beside[name].median});
   };
   if (only.empty() || only == "lstm") {
     Lstm lstm(ctx);
