@@ -200,6 +200,44 @@ inline Sample Measure(int threads, const std::function<void()>& fn, int wanted =
   return sample;
 }
 
+// --- peers -----------------------------------------------------------------------------------------------------------
+// By peer, milliseconds.
+struct PeerTimes {
+  std::map<std::string, double> best, median;
+};
+
+// benchmarks/peers/peers beside the sources, above the folder that this program was built into; empty if it is not there.
+inline std::string PeersScript() {
+  std::error_code error;
+  for (std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path(); folder.has_relative_path();
+       folder = folder.parent_path()) {
+    const std::string script = (folder / "benchmarks" / "peers" / "peers").string();
+    if (access(script.c_str(), X_OK) == 0) return script;
+  }
+  return "";
+}
+
+// Runs the script with these options; it prints "<workload> <peer> <best> <median>" a line. `folder`: where its virtual environment
+// stays, empty: nowhere.
+inline bool ReadPeers(const std::string& options, const std::string& folder, bool quick, std::map<std::string, PeerTimes>* out) {
+  const std::string script = PeersScript();
+  if (script.empty()) {
+    std::fprintf(stderr, "benchmarks/peers/peers is not above this program\n");
+    return false;
+  }
+  std::string command = "'" + script + "' " + options + " --seconds " + (quick ? "2" : "6");
+  if (!folder.empty()) command += " --keep '" + folder + "'";
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return false;
+  char workload[64], peer[64];
+  double best = 0, median = 0;
+  while (std::fscanf(pipe, "%63s %63s %lf %lf", workload, peer, &best, &median) == 4) {
+    (*out)[workload].best[peer] = best;
+    (*out)[workload].median[peer] = median;
+  }
+  return pclose(pipe) == 0;
+}
+
 // --- output ----------------------------------------------------------------------------------------------------------
 struct Row {
   std::string name;

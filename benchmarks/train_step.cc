@@ -1,9 +1,6 @@
 // Training steps of two networks through the exported functions, against what the machine's multipliers allow: an MLP
 // 784-512-256-10 with plain SGD, and a CNN (3x3 convolutions 1-32-64, max-pool 2, 9216-128-10) with momentum, batches of
 // 64. Optimizer included, distinct batches, the loss read every 50 steps.
-#include <libgen.h>
-#include <limits.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <memory>
@@ -154,42 +151,6 @@ class Network {
   int position_ = 0;
 };
 
-// The script beside the sources, above the folder that this program was built into.
-std::string PeersScript() {
-  char path[PATH_MAX] = {};
-  if (readlink("/proc/self/exe", path, sizeof path - 1) < 0) return "";
-  for (std::string folder = dirname(path); folder.size() > 1; folder.resize(folder.find_last_of('/'))) {
-    const std::string script = folder + "/benchmarks/peers/peers";
-    if (access(script.c_str(), X_OK) == 0) return script;
-  }
-  return "";
-}
-
-// By peer, milliseconds.
-struct PeerTimes {
-  std::map<std::string, double> best, median;
-};
-
-// The script prints "<workload> <peer> <best> <median>" a line.
-bool ReadPeers(const std::string& folder, bool quick, std::map<std::string, PeerTimes>* out) {
-  const std::string script = PeersScript();
-  if (script.empty()) {
-    std::fprintf(stderr, "train_step: benchmarks/peers/peers is not above this program\n");
-    return false;
-  }
-  std::string command = "'" + script + "' --seconds " + (quick ? "2" : "6");
-  if (!folder.empty()) command += " --keep '" + folder + "'";
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return false;
-  char workload[64], peer[64];
-  double best = 0, median = 0;
-  while (std::fscanf(pipe, "%63s %63s %lf %lf", workload, peer, &best, &median) == 4) {
-    (*out)[workload].best[peer] = best;
-    (*out)[workload].median[peer] = median;
-  }
-  return pclose(pipe) == 0;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -270,9 +231,9 @@ int main(int argc, char** argv) {
   };
   if (plain_steps == 0) {
     measure();
-    std::map<std::string, PeerTimes> beside;
+    std::map<std::string, bench::PeerTimes> beside;
     if (peers) {
-      if (!ReadPeers(folder, options.quick, &beside)) rc = 1;
+      if (!bench::ReadPeers("", folder, options.quick, &beside)) rc = 1;
       measure();  // once more: memory is slower in some minutes than in others, on a machine that is shared
     }
     for (Run& run : runs) {
@@ -293,7 +254,7 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "train_step: %s passes the probe: the run is void\n", run.workload.name);
         rc = 1;
       }
-      const PeerTimes& p = beside[run.workload.name];
+      const bench::PeerTimes& p = beside[run.workload.name];
       rows.push_back({name, median, "ms", floor, median / floor, p.median});
       rows.push_back({name + ", best", best, "ms", floor, best / floor, p.best});
     }

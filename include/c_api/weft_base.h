@@ -201,6 +201,8 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *   verify_between_passes (0, 1; default 0): checks the program after every compiler pass
  *   log (debug, info, warning, error, off; default off): without a hook, records of this level and above go to standard
  *     error
+ *   launch_deadline_ms (0 or more; default 0): milliseconds that a launch may run before its loops of unknown length
+ *     end ahead of their next run, with DEADLINE_EXCEEDED; 0: no limit. Counted loops and scans run on
  *   hash_bits (0 to 128; default 128): deprecated: accepted and without effect; bits of a program's key that were
  *     looked at, a hook of Weft's own tests
  */

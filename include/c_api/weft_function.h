@@ -38,6 +38,21 @@ typedef struct weft_scan_options {
 #define WEFT_SCAN_OPTIONS_INIT {sizeof(weft_scan_options), NULL, 0, 0, 0, 0}
 WEFT_API void weft_scan_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
+/* What a compiled function asks of the machine, for one run. Since 1.1. */
+typedef struct weft_program_stats {
+  size_t struct_size;
+  const void* next; /* NULL */
+  double flops; /* additions, products, comparisons and choices of elements; a multiplication and the addition of its product count one each. A loop of which nobody knows how often it runs counts one run, a branch the dearest one */
+  double transcendentals; /* elements of exp, log, tanh, divisions and other functions that take tens of instructions */
+  uint64_t argument_bytes; /* of inputs and captures */
+  uint64_t result_bytes;
+  uint64_t temporary_bytes; /* of the arena, in which values lie that live only during the run */
+  uint64_t code_bytes; /* of machine code */
+  uint64_t kernels; /* entries of the launch list */
+} weft_program_stats;
+#define WEFT_PROGRAM_STATS_INIT {sizeof(weft_program_stats), NULL, 0, 0, 0, 0, 0, 0, 0}
+WEFT_API void weft_program_stats_init(void* options, size_t size) WEFT_NOEXCEPT;
+
 /* Begins the body of a function. The body is a context of its own: what is recorded through it, or from the parameters,
  * is recorded and never runs until the function is called. Tensors from outside that it uses become captures by
  * themselves, in order of first use; scalars and host data made through it are literals. In a body reading, waiting,
@@ -165,6 +180,45 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_save(weft_function* function, c
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_function_load(weft_context* ctx, const char* path, size_t path_length,
     weft_function** out) WEFT_NOEXCEPT;
+
+/* Launches the function as a program of its own and returns without waiting for it: the same program wherever the
+ * inputs come from, so that weft_function_compile can have made it. Inputs that are pending are computed first. The
+ * results have no past; gradients flow through weft_function_call.
+ *   inputs: may be NULL; count entries; the inputs, then captures that are to be others, NULL for one that stays
+ *   donated: may be NULL; donated_count entries; indices of inputs whose memory results may take over. Once the run has
+ *   been launched such an input is gone, whether its memory was of use or not: reading it is FAILED_PRECONDITION until
+ *   something is assigned to it
+ *   outputs: may be NULL; capacity entries; each yours: release them
+ * Errors: INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED, FAILED_PRECONDITION, PERMISSION_DENIED, RESOURCE_EXHAUSTED,
+ * CANCELLED, DEADLINE_EXCEEDED, any. Threads: any. May block. May call hooks. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_run(weft_context* ctx, weft_function* function,
+    weft_tensor* const* inputs, size_t count, const int64_t* donated, size_t donated_count, weft_tensor** outputs,
+    size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
+
+/* Makes, and keeps in memory and on disk, the program that weft_function_run launches with the same donated inputs,
+ * none of which need exist yet. Waits for it, or gives an event whose outcome is that of the compilation.
+ *   device: may be NULL; NULL: the first
+ *   isa: may be NULL; isa_length bytes; another target, as the option isa names it, for a cache that other machines
+ *   read; NULL: this context's
+ *   donated: may be NULL; donated_count entries; as of weft_function_run
+ *   out_event: may be NULL; yours: release it; NULL: wait
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, PERMISSION_DENIED, RESOURCE_EXHAUSTED, CANCELLED, any.
+ * Threads: any. May block. May call hooks. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_compile(weft_context* ctx, weft_function* function,
+    weft_device* device, const char* isa, size_t isa_length, const int64_t* donated, size_t donated_count,
+    weft_event** out_event) WEFT_NOEXCEPT;
+
+/* What a run of the function asks for: arithmetic, as its operations say, and memory, as the compiled program has it.
+ * Compiles it if need be.
+ *   device: may be NULL; NULL: the first
+ *   donated: may be NULL; donated_count entries; as of weft_function_run
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, PERMISSION_DENIED, RESOURCE_EXHAUSTED, CANCELLED, any.
+ * Threads: any. May block. May call hooks. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_stats(weft_context* ctx, weft_function* function, weft_device* device,
+    const int64_t* donated, size_t donated_count, weft_program_stats* out) WEFT_NOEXCEPT;
 
 /* Adds a reference; NULL is ignored.
  *   function: may be NULL

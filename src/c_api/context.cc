@@ -111,6 +111,7 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   config.options.max_pending_bytes = settings.integer(Option::kMaxPendingBytes);
   config.options.repetition_nodes = settings.integer(Option::kRepetitionNodes);
   config.options.seed = static_cast<uint64_t>(settings.integer(Option::kSeed));
+  config.options.launch_deadline_ms = settings.integer(Option::kLaunchDeadlineMs);
   config.options.isa = settings.text(Option::kIsa);
   config.options.verify_between_passes = settings.truth(Option::kVerifyBetweenPasses);
   config.log = {[state = context->log_](lazy::LogLevel level, std::string_view text) { state->Write(level, text); },

@@ -6,6 +6,7 @@
 #include "src/c_api/function_object.h"
 #include "src/c_api/op_call.h"
 #include "src/compiler/lower.h"
+#include "src/ir/rewrite.h"
 #include "src/ir/text.h"
 #include "src/ops/control/captures.h"
 #include "src/ops/registry.h"
@@ -40,6 +41,31 @@ absl::Status GiveOut(const Context& context, Ref<const ir::Function> function, w
                                   Ref<lazy::Engine>::Share(&context.engine()), std::move(name),
                                   lazy::Recorder::Finished{ir::Intern(std::move(function)), {}})));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<lazy::Tensor*>> ArgumentsOf(const FunctionObject& function, const TensorList& given,
+                                                       size_t count) {
+  const size_t inputs = function.inputs(), all = inputs + function.captures.size();
+  if (count < inputs || count > all) {
+    return UserError("the function @", function.name, " takes ", inputs, " inputs",
+                     all > inputs ? absl::StrCat(", with its captures up to ", all) : "", "; there are ", count);
+  }
+  std::vector<lazy::Tensor*> arguments;
+  for (size_t i = 0; i < all; ++i) {
+    lazy::Tensor* argument = i < count ? given[i] : nullptr;
+    if (argument == nullptr && i < inputs) return UserError("inputs[", i, "] is NULL");
+    arguments.push_back(argument != nullptr ? argument : function.captures[i - inputs].get());
+  }
+  if (function.draws) arguments.push_back(nullptr);
+  return arguments;
+}
+
+absl::Status CheckArguments(const FunctionObject& function, std::span<lazy::Tensor* const> arguments) {
+  std::vector<const ir::Type*> types;
+  for (const lazy::Tensor* argument : arguments) {
+    if (argument != nullptr) types.push_back(&argument->type());
+  }
+  return ops::CheckParameters(*function.function, 0, types);
 }
 
 namespace {
@@ -164,24 +190,6 @@ absl::Status TypesOut(std::span<const ir::Value> values, weft_tensor_info* out, 
   return absl::OkStatus();
 }
 
-// The function's operands: the caller's inputs, then its own captures where the caller gives no others.
-absl::StatusOr<std::vector<lazy::Tensor*>> Arguments(const FunctionObject& function, const TensorList& given,
-                                                     size_t count) {
-  const size_t inputs = function.inputs(), all = inputs + function.captures.size();
-  if (count < inputs || count > all) {
-    return UserError("the function @", function.name, " takes ", inputs, " inputs",
-                     all > inputs ? absl::StrCat(", with its captures up to ", all) : "", "; there are ", count);
-  }
-  std::vector<lazy::Tensor*> arguments;
-  for (size_t i = 0; i < all; ++i) {
-    lazy::Tensor* argument = i < count ? given[i] : nullptr;
-    if (argument == nullptr && i < inputs) return UserError("inputs[", i, "] is NULL");
-    arguments.push_back(argument != nullptr ? argument : function.captures[i - inputs].get());
-  }
-  if (function.draws) arguments.push_back(nullptr);
-  return arguments;
-}
-
 }  // namespace
 }  // namespace weft::c_api
 
@@ -249,18 +257,14 @@ weft_error* weft_function_call(weft_context* ctx, weft_function* function, weft_
     WEFT_RETURN_IF_ERROR(CheckedLength("inputs", count, kMostEntries));
     TensorList given;
     WEFT_RETURN_IF_ERROR(GetOptionalTensors(inputs, count, "inputs", &given));
-    WEFT_ASSIGN_OR_RETURN(const std::vector<lazy::Tensor*> arguments, Arguments(*callee, given, count));
+    WEFT_ASSIGN_OR_RETURN(const std::vector<lazy::Tensor*> arguments, ArgumentsOf(*callee, given, count));
     const size_t wanted = callee->function->results().size();
     if (wanted > capacity) {
       return UserErrorOf(absl::StatusCode::kOutOfRange, "the function @", callee->name, " has ", wanted,
                          " results; capacity is ", capacity);
     }
     if (wanted == 0) {  // nothing to record
-      std::vector<const ir::Type*> types;
-      for (const lazy::Tensor* argument : arguments) {
-        if (argument != nullptr) types.push_back(&argument->type());
-      }
-      WEFT_RETURN_IF_ERROR(ops::CheckParameters(*callee->function, 0, types));
+      WEFT_RETURN_IF_ERROR(CheckArguments(*callee, arguments));
       *out_count = 0;
       return absl::OkStatus();
     }
@@ -325,6 +329,7 @@ weft_error* weft_function_text(weft_function* function, weft_text_format format,
     ir::Module module;
     module.functions.push_back(f->function);
     if (!stablehlo) return MakeBlob(ir::Print(module), out);
+    module.functions[0] = ir::CopyFunction(*f->function);  // passes mark what they walk, and threads share functions
     WEFT_ASSIGN_OR_RETURN(std::string text, compiler::StableHloText(module));
     return MakeBlob(std::move(text), out);
   });

@@ -38,6 +38,12 @@ struct HandleTraits<weft_function> {
 absl::StatusOr<Pin<FunctionObject>> GetFunction(const weft_function* function, const Context& context,
                                                 std::string_view parameter);
 
+// A function's operands: the caller's inputs, then its own captures where the caller gives no others, then null for its stream.
+absl::StatusOr<std::vector<lazy::Tensor*>> ArgumentsOf(const FunctionObject& function, const TensorList& given,
+                                                       size_t count);
+// Whether a call of these arguments fits the function, where there is nothing to record.
+absl::Status CheckArguments(const FunctionObject& function, std::span<lazy::Tensor* const> arguments);
+
 // A handle for a function that was not recorded: from text or a file. It captures nothing.
 absl::Status GiveOut(const Context& context, Ref<const ir::Function> function, weft_function** out);
 

@@ -24,7 +24,6 @@ absl::StatusOr<std::string> CheckNumber(const OptionRow& row, std::string_view v
   return absl::StrCat(number);
 }
 
-// `from` names the option as whoever set it knows it.
 absl::StatusOr<std::string> Check(const OptionRow& row, std::string_view value, std::string_view from) {
   if (row.info.type == WEFT_VALUE_INT) return CheckNumber(row, value, from);
   if (row.info.type == WEFT_VALUE_BOOL) {
@@ -40,6 +39,10 @@ absl::StatusOr<std::string> Check(const OptionRow& row, std::string_view value, 
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> CheckOption(Option option, std::string_view value, std::string_view from) {
+  return Check(kOptions[static_cast<size_t>(option)], value, from);
+}
 
 std::optional<size_t> FindOption(std::string_view name) {
   for (size_t i = 0; i < std::size(kOptions); ++i) {

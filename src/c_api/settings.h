@@ -16,6 +16,9 @@ namespace weft::c_api {
 // Position in the table, or nothing.
 std::optional<size_t> FindOption(std::string_view name);
 
+// The value in its one spelling. `from` names the option as whoever set it knows it.
+absl::StatusOr<std::string> CheckOption(Option option, std::string_view value, std::string_view from);
+
 // Immutable once a context has it.
 class Settings {
  public:

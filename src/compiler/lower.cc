@@ -1,6 +1,7 @@
 // Copies the trace's nodes into the entry function of a module.
 #include "src/compiler/lower.h"
 
+#include "src/compiler/tidy_captures.h"
 #include "src/ir/rewrite.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/registry.h"
@@ -53,9 +54,9 @@ ir::Module BuildModule(const Trace& trace) {
 absl::StatusOr<std::string> StableHloText(const ir::Module& module) {
   // What StableHLO has a name for keeps it.
   const passes::PipelineOptions named = {.claims = [](const ir::Node& node) { return node.op().stablehlo != nullptr; }};
-  WEFT_RETURN_IF_ERROR(passes::CheckCalls(module));
   WEFT_ASSIGN_OR_RETURN(const ir::Module expanded, passes::ExpandComposites(module, named));
-  return ir::ToStableHlo(expanded);
+  WEFT_ASSIGN_OR_RETURN(const ir::Module tidy, TidyCaptures(expanded));
+  return ir::ToStableHlo(tidy);
 }
 
 }  // namespace weft::compiler

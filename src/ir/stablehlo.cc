@@ -199,6 +199,17 @@ std::string StableHloWriter::Comparer(std::string_view direction, DType dtype) {
                       type, ") -> tensor<i1> \"stablehlo.return\"(", z, ") : (tensor<i1>) -> ()}");
 }
 
+std::string StableHloWriter::Symbol(const Function& function) {
+  auto [found, first] = symbols_.try_emplace(&function);
+  if (first) {
+    std::string name = function.name();
+    for (int i = 1; !taken_.insert(name).second; ++i) name = absl::StrCat(function.name(), "_", i);
+    found->second = Quote(name);
+    called_.push_back(&function);
+  }
+  return absl::StrCat("@", found->second);
+}
+
 std::string StableHloWriter::Body(const Function& function, std::span<const Value> captures) {
   if (depth_ > kMaxRegionDepth) {
     Fail(InternalError("StableHLO: regions nest deeper than ", kMaxRegionDepth));
@@ -292,8 +303,7 @@ void StableHloWriter::PrintFunction(const Function& function, bool entry) {
   names_.clear();
   types_.clear();
   next_ = 0;
-  absl::StrAppend(&out_, "  func.func ", entry ? "public @main" : "private @", entry ? "" : Quote(function.name()),
-                  "(");
+  absl::StrAppend(&out_, "  func.func ", entry ? "public @main" : absl::StrCat("private ", Symbol(function)), "(");
   for (size_t i = 0; i < function.parameters().size(); ++i) {
     const Value& parameter = function.parameters()[i];
     const std::string name = Fresh();
@@ -334,8 +344,11 @@ absl::StatusOr<std::string> ToStableHlo(const Module& module, const StableHloOpt
   StableHloWriter writer(options);
   absl::StrAppend(&writer.out_, "module @weft attributes {mhlo.num_partitions = ", module.partitions,
                   " : i32, mhlo.num_replicas = ", module.replicas, " : i32} {\n");
-  for (size_t i = 0; i < module.functions.size() && writer.status_.ok(); ++i) {
-    writer.PrintFunction(*module.functions[i], i == 0);
+  for (const Ref<const Function>& function : std::span(module.functions).subspan(1)) (void)writer.Symbol(*function);
+  writer.PrintFunction(module.main(), true);
+  // Functions of the module, and those that are called, which may call others.
+  for (size_t i = 0; i < writer.called_.size() && writer.status_.ok(); ++i) {
+    writer.PrintFunction(*writer.called_[i], false);
   }
   WEFT_RETURN_IF_ERROR(writer.status_);
   writer.out_ += "}\n";

@@ -58,6 +58,9 @@ class StableHloWriter {
   // there; the others are the region's arguments.
   std::string Body(const Function& function, std::span<const Value> captures = {});
 
+  // The symbol, with @, of a function of the module, which is printed once, behind those that call it.
+  std::string Symbol(const Function& function);
+
   void Fail(absl::Status status) {
     if (status_.ok()) status_ = std::move(status);
   }
@@ -85,6 +88,9 @@ class StableHloWriter {
   const Node* node_ = nullptr;
   Names names_;                       // of the function being printed
   HashMap<std::string, Type> types_;  // of every name in it
+  HashMap<const Function*, std::string> symbols_;
+  HashSet<std::string> taken_ = {"main"};
+  std::vector<const Function*> called_;  // in order of first use
 };
 
 }  // namespace weft::ir

@@ -51,6 +51,14 @@ void CutPlanner::These(std::span<const ir::Value> values, Cut* cut) {
     if (DataOf(value) == nullptr && Find(*cut, walk, value) == cut->outputs.size()) cut->Add(value);
   }
   cut->asked = cut->outputs.size();
+  cut->time = 0;  // whatever else is pending is left to later cuts
+}
+
+void CutPlanner::Over(std::span<const ir::Value> values, std::span<const Ref<Data>> offered, Cut* cut) {
+  cut->Clear();
+  cut->time = 0;
+  for (size_t i = 0; i < values.size(); ++i) cut->Add(values[i], offered[i]);
+  cut->asked = values.size();
 }
 
 void CutPlanner::Shared(std::span<const ir::Value> values, Cut* cut) {
@@ -144,7 +152,7 @@ absl::Status CutPlanner::Trace(Cut* cut) {
   }
   for (const ir::Value& output : cut->outputs) trace.outputs.push_back(reference(output));
   for (const Ref<Data>& data : cut->arguments) {
-    if (data->word_count == 0 && data->shards().empty()) {
+    if (data->word_count == 0 && data->shards().empty() && !data->described) {
       return InternalError("a value that a launch has taken over is still referred to");
     }
   }

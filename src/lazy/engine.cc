@@ -72,22 +72,26 @@ Engine::Engine(Config config)
       evaluator_(recorder_, services_, metrics_, options_) {
   recorder_.generator.key = options_.seed;
   for (const auto& backend : backends_) {
-    compiler::ProgramCache::Config cache;
-    cache.backend = backend.get();
-    cache.options.isa = options_.isa;
-    cache.options.verify_between_passes = options_.verify_between_passes;
-    cache.hash_bits = options_.hash_bits;
-    cache.max_programs = options_.max_programs;
-    cache.store = store_.get();
-    cache.metrics = &metrics_;
-    cache.warn = [this](std::string text) { services_.Log(LogLevel::kWarning, std::move(text)); };
-    cache.note = [this](absl::FunctionRef<std::string()> text) { services_.LogLazily(LogLevel::kDebug, text); };
-    programs_.push_back(std::make_unique<compiler::ProgramCache>(std::move(cache)));
+    programs_.push_back(std::make_unique<compiler::ProgramCache>(CacheConfig(*backend, options_.isa)));
     for (Device* device : backend->devices()) {
       device_list_.push_back(device);
       recorder_.AddMesh({device}, programs_.back().get(), options_);
     }
   }
+}
+
+compiler::ProgramCache::Config Engine::CacheConfig(Backend& backend, std::string isa) {
+  compiler::ProgramCache::Config cache;
+  cache.backend = &backend;
+  cache.options.isa = std::move(isa);
+  cache.options.verify_between_passes = options_.verify_between_passes;
+  cache.hash_bits = options_.hash_bits;
+  cache.max_programs = options_.max_programs;
+  cache.store = store_.get();
+  cache.metrics = &metrics_;
+  cache.warn = [this](std::string text) { services_.Log(LogLevel::kWarning, std::move(text)); };
+  cache.note = [this](absl::FunctionRef<std::string()> text) { services_.LogLazily(LogLevel::kDebug, text); };
+  return cache;
 }
 
 absl::StatusOr<Ref<Engine>> Engine::Create(Config config) {
@@ -437,9 +441,9 @@ absl::StatusOr<std::vector<std::vector<ir::Value>>> Engine::ValuesOf(std::span<T
 }
 
 absl::StatusOr<Ref<Event>> Engine::Eval(std::span<Tensor* const> tensors) {
-  std::vector<std::vector<ir::Value>> values;  // goes after the lock
   Lock lock(recorder_);
-  WEFT_ASSIGN_OR_RETURN(values, ValuesOf(tensors, "eval: a tensor"));
+  // Gone before the lock: somebody else's assignment may have left the last reference here, and nodes die under it.
+  WEFT_ASSIGN_OR_RETURN(const std::vector<std::vector<ir::Value>> values, ValuesOf(tensors, "eval: a tensor"));
   std::vector<Ref<Event>> events;
   for (size_t i = 0; i < values.size(); ++i) {
     MeshState& state = recorder_.meshes()[i];
@@ -483,10 +487,9 @@ absl::StatusOr<Ref<Event>> Engine::CompileSync(const Where& where, bool wait) {
 
 absl::StatusOr<Ref<Event>> Engine::CompileEval(std::span<Tensor* const> tensors, bool wait) {
   std::vector<Ref<Evaluator::Job>> jobs;
-  std::vector<std::vector<ir::Value>> values;  // goes after the lock
   {
     Lock lock(recorder_);
-    WEFT_ASSIGN_OR_RETURN(values, ValuesOf(tensors, "compile: a tensor"));
+    WEFT_ASSIGN_OR_RETURN(const std::vector<std::vector<ir::Value>> values, ValuesOf(tensors, "compile: a tensor"));
     for (size_t i = 0; i < values.size(); ++i) {
       if (values[i].empty()) continue;
       WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
@@ -560,22 +563,25 @@ absl::Status Engine::ReadBytes(Tensor* tensor, int64_t offset, std::span<std::by
   return Read(tensor, offset, destination, "read");
 }
 
+absl::StatusOr<Ref<Buffer>> Engine::BufferOfWords(const Data& data, const ir::Type& type, Device* device) {
+  std::byte bytes[sizeof(data.words)];
+  const auto width = static_cast<size_t>(BytesOf(type.dtype));
+  const auto size = static_cast<size_t>(type.bytes());
+  for (size_t i = 0; i < size; i += width) {
+    std::memcpy(bytes + i, &data.words[width == 8 ? i / 4 : i / width], width);
+  }
+  return device->backend->ToDevice(device, type.dtype, type.dims, {bytes, size});
+}
+
 absl::StatusOr<Ref<Buffer>> Engine::ToBuffer(Tensor* tensor) {
   Lock lock(recorder_);
   WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, "export: the tensor"));
   const ir::Value value = tensor->value();
   WEFT_ASSIGN_OR_RETURN(Data * data, Materialize(lock, *tensor, value));
+  // A scalar stays an argument; the buffer is a copy for whoever asked.
   Ref<Buffer> buffer;
   if (data->word_count > 0) {
-    // The value stays a scalar argument; the buffer is a copy for whoever asked.
-    std::byte bytes[sizeof(data->words)];
-    const auto width = static_cast<size_t>(BytesOf(tensor->dtype()));
-    const auto size = static_cast<size_t>(tensor->type().bytes());
-    for (size_t i = 0; i < size; i += width) {
-      std::memcpy(bytes + i, &data->words[width == 8 ? i / 4 : i / width], width);
-    }
-    WEFT_ASSIGN_OR_RETURN(
-        buffer, tensor->device()->backend->ToDevice(tensor->device(), tensor->dtype(), tensor->dims(), {bytes, size}));
+    WEFT_ASSIGN_OR_RETURN(buffer, BufferOfWords(*data, tensor->type(), tensor->device()));
   } else {
     buffer = data->whole();
   }

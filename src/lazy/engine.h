@@ -2,6 +2,7 @@
 // compute to the tensors that show it. Everything above (c_api) turns handles into tensors and calls this.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -86,6 +87,24 @@ class Engine final : public RefCounted {
   // d loss / d wrt[i]. `seed` may be null if loss has one element. wrt must require gradients.
   absl::StatusOr<Tensors> Gradient(Tensor* loss, std::span<Tensor* const> wrt, Tensor* seed = nullptr,
                                    ir::Location location = {});
+  // --- Functions by themselves -----------------------------------------------------------------------------------------
+  // A program that is one call of a function, whose inputs are known. It is the same wherever the inputs come from, so that it
+  // can be compiled before there are any.
+  struct FunctionRun {
+    const Ref<const ir::Function>& function;
+    bool draws = false;                // the last parameter is a stream, which has no input
+    std::span<const uint8_t> donated;  // per input: its memory may be taken over
+  };
+  // Computes inputs that are pending, then launches. Donated inputs are gone once it has been launched: whoever reads them is
+  // told. Gradients do not flow through. A failure leaves everything as it was.
+  absl::StatusOr<Tensors> RunFunction(const FunctionRun& run, std::span<Tensor* const> inputs,
+                                      ir::Location location = {}, const Where& where = {});
+  // Has the program made, and kept; for another target than this machine if one is named (an option `isa`). As CompileEval.
+  absl::StatusOr<Ref<Event>> CompileFunction(const FunctionRun& run, const Where& where, std::string_view isa,
+                                             bool wait);
+  // Of the program, which is compiled if need be.
+  absl::StatusOr<ExecutableStats> FunctionStats(const FunctionRun& run, const Where& where);
+
   // Says that gradients will be asked for, before the tensor is used; off detaches it from its past.
   absl::Status SetRequiresGrad(Tensor* tensor, bool on);
   bool requires_grad(const Tensor* tensor) const;
@@ -160,6 +179,24 @@ class Engine final : public RefCounted {
   // Per mesh, the values of those tensors that live there, as they are now: others may assign to them while something is
   // compiled.
   absl::StatusOr<std::vector<std::vector<ir::Value>>> ValuesOf(std::span<Tensor* const> tensors, std::string_view what);
+  // A call that nothing shows, and what its results may take over.
+  struct FunctionCall {
+    ir::Values inputs;
+    ir::Values results;
+    std::vector<Ref<Data>> offered;  // per result
+    Recorder::Draw drawn;
+  };
+  // On inputs that are known; `offers` are those whose memory may be taken over.
+  absl::Status CallFunction(const FunctionRun& run, std::span<const uint8_t> offers, ir::Location location,
+                            FunctionCall* call);
+  // What the inputs show, computed if need be, as buffers and without a past; clears the offers that somebody else could miss.
+  absl::StatusOr<ir::Values> KnownInputs(Lock& lock, MeshState& state, std::span<Tensor* const> inputs,
+                                         std::vector<uint8_t>* offers);
+  absl::StatusOr<Ref<Evaluator::Job>> CompileJob(const FunctionRun& run, const Where& where, std::string_view isa,
+                                                 Evaluator::ProgramPointer* known);
+  absl::StatusOr<compiler::ProgramCache*> ProgramsFor(const MeshState& state, std::string_view isa);
+  compiler::ProgramCache::Config CacheConfig(Backend& backend, std::string isa);
+  absl::StatusOr<Ref<Buffer>> BufferOfWords(const Data& data, const ir::Type& type, Device* device);
   absl::StatusOr<Ref<Event>> Compiled(std::span<const Ref<Evaluator::Job>> jobs, bool wait);
   absl::Status RecordLocked(Lock& lock, const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs&& attrs,
                             ir::Location location, const Where& where, ir::RegionSpan regions, Tensors* made,
@@ -167,6 +204,10 @@ class Engine final : public RefCounted {
   // Counts what was recorded; eager and debug modes compute it.
   absl::Status Finish(Lock& lock, const Place& place, const ir::Builder& b, const void* what,
                       std::span<const ir::Value> results);
+  // Debug mode: a call's results by the operations of its function, and of those that it calls, one after the other.
+  absl::Status StepThrough(Lock& lock, MeshState& state, ir::Values* results);
+  absl::Status Step(Lock& lock, MeshState& state, const ir::Node& node, const ir::Values& operands,
+                    ir::Values* results);
   absl::Status CheckNumbers(Lock& lock, const ir::OpDef& op, std::span<const ir::Value> operands,
                             std::span<const ir::Value> results);
   // The known value, computed if need be.
@@ -180,6 +221,8 @@ class Engine final : public RefCounted {
   Services services_;
   std::vector<Device*> device_list_;
   std::vector<std::unique_ptr<compiler::ProgramCache>> programs_;
+  // For other targets, by backend and name; under the recorder's lock. Nothing is launched from them.
+  std::map<std::pair<const Backend*, std::string>, std::unique_ptr<compiler::ProgramCache>, std::less<>> other_targets_;
   mutable Recorder recorder_;
   Evaluator evaluator_;  // before anything that its compilations use goes
 };

@@ -34,12 +34,13 @@ ABSL_ATTRIBUTE_ALWAYS_INLINE inline absl::Status Engine::RecordLocked(Lock& lock
   ir::Builder b(location);
   ir::Values out = recorder_.Operation(b, place.frame, op, operands, std::move(attrs), regions, drawn);
   if (!b.ok()) return WithPosition(b.status(), location);
-  absl::Status status = Finish(lock, place, b, &op, out);
+  const bool steps = check && op.calls;
+  absl::Status status = steps ? StepThrough(lock, *place.state, &out) : Finish(lock, place, b, &op, out);
   if (status.ok() && check && op.indices != nullptr) {
     IndexCheck indices(op, kept, said);
     status = lock.Open([&] { return indices.Run(); });
   }
-  if (status.ok() && check) status = CheckNumbers(lock, op, kept, out);
+  if (status.ok() && check && !steps) status = CheckNumbers(lock, op, kept, out);
   if (!status.ok()) {
     recorder_.Undraw(*drawn);
     return WithPosition(std::move(status), location);

@@ -76,6 +76,11 @@ absl::Status Evaluator::Compute(Lock& lock, MeshState& state, std::span<const ir
   return Run(lock, state, reason, [&](Cut* cut) { planner_.These(values, cut); });
 }
 
+absl::Status Evaluator::ComputeOver(Lock& lock, MeshState& state, std::span<const ir::Value> values,
+                                    std::span<const Ref<Data>> offered) {
+  return Run(lock, state, CutReason::kEval, [&](Cut* cut) { planner_.Over(values, offered, cut); });
+}
+
 absl::Status Evaluator::Know(Lock& lock, MeshState& state, std::span<const ir::Value> values, CutReason reason) {
   return Run(lock, state, reason, [&](Cut* cut) { planner_.Shared(values, cut); });
 }
@@ -115,7 +120,7 @@ absl::Status Evaluator::Make(Lock& lock, MeshState& state, CutReason reason, Pla
     WEFT_RETURN_IF_ERROR(Fit(lock, state, cut));
     if (lock.opened() != opened && !cut->Pending()) continue;
     WEFT_RETURN_IF_ERROR(planner_.Trace(cut));
-    if (reason == CutReason::kBarrier) planner_.Offer(cut);
+    planner_.Offer(cut);
     return absl::OkStatus();
   }
 }
@@ -148,7 +153,8 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
     services_.StartsWork();
     const size_t nodes = cut.trace.nodes.size(), outputs = cut.outputs.size();
-    const absl::Status launched = launcher_.Launch(state, **program, reason, services_.StartToken(), &cut);
+    const absl::Status launched =
+        launcher_.Launch(state, **program, reason, services_.StartToken(options_.launch_deadline_ms), &cut);
     if (absl::IsResourceExhausted(launched)) {
       WEFT_ASSIGN_OR_RETURN(const bool waited, WaitForMemory(lock, state, cut));
       if (waited) continue;
@@ -190,29 +196,42 @@ absl::Status Evaluator::WaitFor(const Job& job) {
   }
 }
 
-absl::StatusOr<Ref<Evaluator::Job>> Evaluator::Compile(Lock& lock, MeshState& state, CutReason reason, Plan plan) {
+absl::StatusOr<Ref<Evaluator::Job>> Evaluator::Compile(Lock& lock, MeshState& state, compiler::ProgramCache& programs,
+                                                       CutReason reason, Plan plan, ProgramPointer* known) {
   const Hand hand(*this);
   Cut& cut = *hand;
   WEFT_RETURN_IF_ERROR(Make(lock, state, reason, plan, &cut));
   compiler::Wanted wanted;
-  if (cut.empty() || state.programs->Find(cut.trace, &wanted) != nullptr) return nullptr;
+  if (cut.empty()) return nullptr;
+  if (ProgramPointer found = programs.Find(cut.trace, &wanted)) {
+    if (known != nullptr) *known = std::move(found);
+    return nullptr;
+  }
   WEFT_RETURN_IF_ERROR(services_.CheckProcess());
   services_.StartsWork();
   metrics_.Add(Counter::kProgramsQueued);
   Ref<Job> job;
-  Open(lock, state, cut, [&] { job = compiles_.Enter(*state.programs, std::move(wanted)); });
+  Open(lock, state, cut, [&] { job = compiles_.Enter(programs, std::move(wanted)); });
   return job;
 }
 
 absl::StatusOr<Ref<Evaluator::Job>> Evaluator::CompileBarrier(Lock& lock, MeshState& state) {
   const uint64_t time = recorder_.time();
-  return Compile(lock, state, CutReason::kBarrier,
+  return Compile(lock, state, *state.programs, CutReason::kBarrier,
                  [&](Cut* cut) { planner_.Live(state.live, time, CutPlanner::For::kBarrier, cut); });
 }
 
 absl::StatusOr<Ref<Evaluator::Job>> Evaluator::CompileThese(Lock& lock, MeshState& state,
                                                             std::span<const ir::Value> values) {
-  return Compile(lock, state, CutReason::kEval, [&](Cut* cut) { planner_.Shared(values, cut); });
+  return Compile(lock, state, *state.programs, CutReason::kEval, [&](Cut* cut) { planner_.Shared(values, cut); });
+}
+
+absl::StatusOr<Ref<Evaluator::Job>> Evaluator::CompileOver(Lock& lock, MeshState& state,
+                                                           compiler::ProgramCache& programs,
+                                                           std::span<const ir::Value> values,
+                                                           std::span<const Ref<Data>> offered, ProgramPointer* known) {
+  return Compile(
+      lock, state, programs, CutReason::kEval, [&](Cut* cut) { planner_.Over(values, offered, cut); }, known);
 }
 
 absl::Status Evaluator::WaitForBacklog(Lock& lock, MeshState& state, const Cut& cut) {

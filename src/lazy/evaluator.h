@@ -33,11 +33,22 @@ class Evaluator {
   // Everything that is live now and not a scope's temporary; temporaries that are not known expire.
   absl::Status Barrier(Lock& lock, MeshState& state);
 
+  // These values, which nothing but the caller knows and which are not known yet. For each, data that its launch may take over,
+  // if nobody needs it; null: none.
+  absl::Status ComputeOver(Lock& lock, MeshState& state, std::span<const ir::Value> values,
+                           std::span<const Ref<Data>> offered);
+
   // Has the program made that Barrier, or Know of these values, would run now. Returns without waiting for it; null: it is
   // there.
   using Job = compiler::CompileQueue::Job;
   absl::StatusOr<Ref<Job>> CompileBarrier(Lock& lock, MeshState& state);
   absl::StatusOr<Ref<Job>> CompileThese(Lock& lock, MeshState& state, std::span<const ir::Value> values);
+  // The same for ComputeOver; `programs` are for the target that is wanted. Where the program is there, it comes out and there is
+  // no job.
+  using ProgramPointer = std::shared_ptr<const compiler::Program>;
+  absl::StatusOr<Ref<Job>> CompileOver(Lock& lock, MeshState& state, compiler::ProgramCache& programs,
+                                       std::span<const ir::Value> values, std::span<const Ref<Data>> offered,
+                                       ProgramPointer* known);
   // Says every second how far it is. Without the lock.
   absl::Status WaitFor(const Job& job);
 
@@ -47,7 +58,6 @@ class Evaluator {
 
  private:
   using Plan = absl::FunctionRef<void(Cut* cut)>;
-  using ProgramPointer = std::shared_ptr<const compiler::Program>;
   class Hand;
 
   absl::Status CutIfDueAtAll(Lock& lock, MeshState& state);
@@ -56,7 +66,8 @@ class Evaluator {
   // Plans and launches until nothing that is planned is pending.
   absl::Status Run(Lock& lock, MeshState& state, CutReason reason, Plan plan);
   absl::StatusOr<ProgramPointer> ProgramOf(Lock& lock, MeshState& state, const Cut& cut);
-  absl::StatusOr<Ref<Job>> Compile(Lock& lock, MeshState& state, CutReason reason, Plan plan);
+  absl::StatusOr<Ref<Job>> Compile(Lock& lock, MeshState& state, compiler::ProgramCache& programs, CutReason reason,
+                                   Plan plan, ProgramPointer* known = nullptr);
   // Runs `wait` with the lock open; what the cut is made of stays.
   template <typename F>
   static auto Open(Lock& lock, MeshState& state, const Cut& cut, F&& wait) {

@@ -201,6 +201,10 @@ absl::StatusOr<Place> Recorder::CheckWhere(const Where& where) {
 absl::Status Recorder::CheckTensor(const Tensor* tensor, std::string_view what) const {
   if (tensor == nullptr) return UserError(what, " is null");
   if (&tensor->engine() != &engine_) return UserError(what, " belongs to another context");
+  if (tensor->state.expired && tensor->state.donated) {
+    return UserErrorOf(absl::StatusCode::kFailedPrecondition, what,
+                       " was donated to a function that ran; use what came out, or assign a value to it");
+  }
   if (tensor->state.expired) {
     return UserErrorOf(absl::StatusCode::kFailedPrecondition, what,
                        " is a scope's temporary that a barrier left behind; keep it before weft_sync");
@@ -362,14 +366,19 @@ ir::Values Recorder::Operation(ir::Builder& b, Frame* frame, const ir::OpDef& op
     }
   }
   if (!op.random && regions.empty()) return ops::CallAll(b, op, std::move(values), std::move(attrs), regions);
+  return Drawing(b, frame, op, std::move(values), std::move(attrs), regions, draw);
+}
+
+ir::Values Recorder::Drawing(ir::Builder& b, Frame* frame, const ir::OpDef& op, ir::Values values, ir::Attrs&& attrs,
+                             ir::RegionSpan regions, Draw* draw) {
   const GeneratorState before = DrawnIn(frame);
   GeneratorState after = before;
   if (op.random) {
     const size_t at = std::min(StateOperand(op), values.size());
     values.insert(values.begin() + static_cast<ptrdiff_t>(at), StateAt(b, frame, after));
   }
-  for (size_t i = 0; !regions.empty() && i < operands.size(); ++i) {
-    if (operands[i] != nullptr) continue;
+  for (size_t i = 0; !regions.empty() && i < values.size(); ++i) {
+    if (values[i]) continue;
     values[i] = StreamAt(b, frame, after);
     after.Advance(1);
   }
@@ -569,7 +578,7 @@ void Recorder::Assign(Tensor& dst, ir::Value value) {
   }
   Show(dst, std::move(value));
   dst.state.assigned = true;
-  dst.state.expired = dst.state.set_aside = false;
+  dst.state.expired = dst.state.donated = dst.state.set_aside = false;
 }
 
 absl::StatusOr<Place> Recorder::PlaceOfUpdate(std::span<Tensor* const> operands, std::span<Tensor* const> targets,

@@ -123,6 +123,9 @@ class Recorder {
   // with Undraw if the call fails after all. Where functions are carried, an operand that is null is one's stream.
   ir::Values Operation(ir::Builder& b, Frame* frame, const ir::OpDef& op, std::span<Tensor* const> operands,
                        ir::Attrs&& attrs, ir::RegionSpan regions, Draw* draw);
+  // The same of values that the frame knows, where numbers may have to be drawn.
+  ir::Values Drawing(ir::Builder& b, Frame* frame, const ir::OpDef& op, ir::Values values, ir::Attrs&& attrs,
+                     ir::RegionSpan regions, Draw* draw);
   absl::StatusOr<Place> PlaceOfGradient(const Tensor* loss, std::span<Tensor* const> wrt, const Tensor* seed);
   absl::StatusOr<std::vector<ir::Value>> Gradient(ir::Builder& b, Frame* frame, Tensor& loss,
                                                   std::span<Tensor* const> wrt, Tensor* seed, ir::Location location);

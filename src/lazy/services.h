@@ -50,7 +50,7 @@ class Services {
   void Cancel() { cancels_->fetch_add(1, std::memory_order_relaxed); }
   uint32_t cancels() const { return cancels_->load(std::memory_order_relaxed); }
   // For work that is being launched: whether a request has come since.
-  CancelToken StartToken() const { return CancelToken(cancels_); }
+  CancelToken StartToken(int64_t deadline_ms) const { return CancelToken(cancels_, deadline_ms); }
   // CANCELLED if a request came since `before` (an earlier cancels()) or nobody has noticed it yet, which now has happened.
   absl::Status CheckCancelled(uint32_t before);
   // Work that somebody may wait for is about to start in this process.

@@ -45,7 +45,8 @@ class Tensor final : public RefCounted {
     bool requires_grad = false;
     bool scoped = false;    // adopted by a scope and not kept: never an output of a barrier
     bool assigned = false;  // assign target: an output even if scoped
-    bool expired = false;   // a scope's temporary that a barrier left behind
+    bool expired = false;   // a scope's temporary that a barrier left behind, or donated
+    bool donated = false;   // expired because a function's run got it
     // The compiler makes no program for the value: cuts leave it pending, whoever asks for it by name is told why.
     bool set_aside = false;
   };

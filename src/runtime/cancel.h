@@ -7,28 +7,39 @@
 #include <string_view>
 #include <utility>
 
+#include "src/runtime/clock.h"
 #include "src/runtime/status.h"
 
 namespace weft {
 
-// A count of requests and what it was when the work was launched. Copied with the work, outlives who counts. Empty: nobody asks.
-// Thread rule: any thread.
+// What becomes of the results of a loop that was to run on.
+inline constexpr std::string_view kLoopCancelled =
+    "a loop that was running was cancelled by weft_cancel: what its launch was to compute has no value";
+
+// A count of requests and what it was when the work was launched, and how long the work may take. Copied with the work, outlives
+// who counts. Empty: nobody asks. Thread rule: any thread.
 class CancelToken {
  public:
   CancelToken() = default;
-  explicit CancelToken(std::shared_ptr<const std::atomic<uint32_t>> requests)
-      : requests_(std::move(requests)), before_(requests_->load(std::memory_order_relaxed)) {}
+  // `deadline_ms` 0: as long as it takes.
+  explicit CancelToken(std::shared_ptr<const std::atomic<uint32_t>> requests, int64_t deadline_ms = 0)
+      : requests_(std::move(requests)),
+        before_(requests_->load(std::memory_order_relaxed)),
+        deadline_ms_(deadline_ms) {}
 
-  bool cancelled() const { return requests_ != nullptr && requests_->load(std::memory_order_relaxed) != before_; }
+  // What a loop of unknown length asks before each run, in work that began at this time.
+  absl::Status Look(int64_t began_ns) const {
+    if (requests_ == nullptr) return absl::OkStatus();
+    if (requests_->load(std::memory_order_relaxed) != before_) return absl::CancelledError(kLoopCancelled);
+    if (deadline_ms_ == 0 || (MonotonicNow() - began_ns) / 1'000'000 < deadline_ms_) return absl::OkStatus();
+    return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "a loop was still running after ", deadline_ms_,
+                       " ms, the option launch_deadline_ms: what its launch was to compute has no value");
+  }
 
  private:
   std::shared_ptr<const std::atomic<uint32_t>> requests_;
   uint32_t before_ = 0;
+  int64_t deadline_ms_ = 0;
 };
-
-// What becomes of the results of a loop that was to run on.
-inline constexpr std::string_view kLoopCancelled =
-    "a loop that was running was cancelled by weft_cancel: what its launch was to compute has no value";
-inline absl::Status LoopCancelled() { return absl::CancelledError(kLoopCancelled); }
 
 }  // namespace weft

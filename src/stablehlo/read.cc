@@ -68,7 +68,7 @@ class Reader {
   absl::Status CheckKnown(const Region& region) const;
   absl::StatusOr<ir::ParameterInfo> ParameterOf(const Operation& function, size_t i, Value& parameter) const;
   absl::StatusOr<Ref<const Function>> ReadFunction(const Operation& function);
-  absl::StatusOr<Ref<const Function>> Callee(const Operation& op, std::string_view attribute);
+  absl::StatusOr<Ref<const Function>> Callee(const Operation& op, std::string_view name);
   absl::Status ReadBlock(const Region& region, Scope& scope, std::vector<Value>& results);
   absl::StatusOr<ir::ShloRegion> ReadRegion(const Region& region, std::string_view name, Scope& outer);
   absl::Status ReadOperation(const Operation& op, Scope& scope);
@@ -303,11 +303,9 @@ absl::StatusOr<Ref<const Function>> Reader::ReadFunction(const Operation& functi
                                              std::move(results), std::move(infos));
 }
 
-absl::StatusOr<Ref<const Function>> Reader::Callee(const Operation& op, std::string_view attribute) {
-  const ir::ShloAttr* name = op.Find(attribute);
-  if (name == nullptr) return Wrong(op.position, op.name, " needs the attribute ", attribute);
-  auto found = functions_.find(name->string);
-  if (found == functions_.end()) return Wrong(op.position, "there is no function @", name->string);
+absl::StatusOr<Ref<const Function>> Reader::Callee(const Operation& op, std::string_view name) {
+  auto found = functions_.find(name);
+  if (found == functions_.end()) return Wrong(op.position, "there is no function @", name);
   WEFT_ASSIGN_OR_RETURN(Ref<const Function> callee, ReadFunction(*found->second));
   return ir::Intern(std::move(callee));  // JAX prints some functions several times, under different names
 }
@@ -315,8 +313,14 @@ absl::StatusOr<Ref<const Function>> Reader::Callee(const Operation& op, std::str
 absl::Status Reader::ReadRegions(const Operation& op, Scope& scope, ir::StableHloOp& call) {
   for (std::string_view attribute : {"callee", "decomposition"}) {
     if (op.name != (attribute == "callee" ? "func.call" : "stablehlo.composite")) continue;
-    WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back().function, Callee(op, attribute));
-    call.Understand({attribute});
+    const ir::ShloAttr* name = call.Find(attribute);
+    if (name == nullptr) return Wrong(op.position, op.name, " needs the attribute ", attribute);
+    WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back().function, Callee(op, name->string));
+  }
+  if (const ir::ShloAttr* named = call.Find("called_computations"); named != nullptr) {
+    for (const ir::ShloAttr& name : named->list) {
+      WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back().function, Callee(op, name.string));
+    }
   }
   if (!op.regions.empty() && depth_ >= ir::kMaxRegionDepth) {
     return Wrong(op.position, "calls and regions nest deeper than ", ir::kMaxRegionDepth);
@@ -358,6 +362,12 @@ Values WithExtras(const Values& results, const ir::StableHloOp& call) {
   return with;
 }
 
+// JAX prints calls and branches of which nothing is left: their functions have no results.
+bool GivesNothing(const Operation& op, const ir::StableHloOp& call) {
+  return op.result_types.empty() && !call.regions.empty() &&
+         std::ranges::all_of(call.regions, [](const auto& region) { return region.function->results().empty(); });
+}
+
 absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rule& rule) {
   ir::Builder b(LocationOf(op.location));
   ir::StableHloOp call(b, rule.op, op.name, op.attributes);
@@ -372,6 +382,7 @@ absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rul
   }
   for (const TypeText& type : op.result_types) call.results.push_back(type.type);
   WEFT_RETURN_IF_ERROR(ReadRegions(op, scope, call));
+  if (GivesNothing(op, call)) return Values();
   Values results = rule.read(call);
   if (!b.ok()) {
     return At(op.position, absl::Status(b.status().code(), absl::StrCat(op.name, ": ", b.status().message())));

@@ -192,6 +192,40 @@ Values ReadUnchanged(StableHloOp& op) {
   return Expect(op, 1) ? op.operands : Values();
 }
 
+// n inputs, n first values of a reduction that nobody makes here; the best of each row, sorted exactly.
+Values ReadApproxTopK(StableHloOp& op) {
+  op.Understand({"call_target_name", "backend_config", "mhlo.backend_config", "api_version"});
+  const ir::ShloAttr* config = op.Find("mhlo.backend_config");
+  if (config == nullptr || config->kind != ir::ShloAttr::Kind::kFields) config = op.Find("backend_config");
+  const auto number = [&](std::string_view name) -> int64_t {
+    const ir::ShloAttr* found = config == nullptr ? nullptr : config->Find(name);
+    return found == nullptr || found->kind != ir::ShloAttr::Kind::kInt ? -1 : found->integer;
+  };
+  const size_t n = op.operands.size() / 2;
+  const int64_t k = number("top_k"), dim = number("reduction_dim");
+  if (n == 0 || op.operands.size() % 2 != 0 || op.results.size() != n || op.regions.size() != 1) {
+    op.b.Fail(UserError("ApproxTopK takes n inputs, n initial values and one comparator, and has n results; there are ",
+                        op.operands.size(), " operands, ", op.regions.size(), " comparators and ", op.results.size(),
+                        " results"));
+    return {};
+  }
+  const Values inputs(op.operands.begin(), op.operands.begin() + static_cast<ptrdiff_t>(n));
+  const Dims& dims = inputs[0].dims();
+  if (dim < 0 || dim >= static_cast<int64_t>(dims.size()) || k < 0 || k > dims[static_cast<size_t>(dim)]) {
+    op.b.Fail(UserError("reduction_dim is ", dim, " and top_k ", k, " for inputs ", DimsToString(dims)));
+    return {};
+  }
+  if (number("aggregate_to_topk") != 1) {
+    return op.Refuse("ApproxTopK with aggregate_to_topk = false leaves the size of its results to the compiler");
+  }
+  Values sorted = ops::CallAll(op.b, ops::kOp_sort_by, inputs, {dim, true}, op.Functions());
+  if (!op.b.ok()) return sorted;
+  Ints start(dims.size(), 0), limit(dims.begin(), dims.end()), strides(dims.size(), 1);
+  limit[static_cast<size_t>(dim)] = k;
+  for (Value& x : sorted) x = ops::Slice(op.b, x, start, limit, strides);
+  return sorted;
+}
+
 constexpr Rule kRewrites[] = {
     {"func.call", ReadCall},
     {"stablehlo.composite", ReadCall},  // of its decomposition; name, attributes and version stay on the node
@@ -202,6 +236,7 @@ constexpr Rule kRewrites[] = {
     {"stablehlo.broadcast", ReadBroadcast},
     {"stablehlo.create_token", ReadCreateToken},
     {"stablehlo.torch_index_select", ReadTorchIndexSelect},
+    {"stablehlo.custom_call @ApproxTopK", ReadApproxTopK},
     {"stablehlo.custom_call @Sharding", ReadUnchanged},
     {"stablehlo.custom_call @SPMDFullToShardShape", ReadUnchanged},
     {"stablehlo.custom_call @SPMDShardToFullShape", ReadUnchanged},

@@ -141,6 +141,16 @@ static void part_0(void) {
   OFFSET(weft_cache_stats, compiled);
   OFFSET(weft_cache_stats, published);
   OFFSET(weft_cache_stats, failures);
+  SIZE(weft_program_stats);
+  OFFSET(weft_program_stats, struct_size);
+  OFFSET(weft_program_stats, next);
+  OFFSET(weft_program_stats, flops);
+  OFFSET(weft_program_stats, transcendentals);
+  OFFSET(weft_program_stats, argument_bytes);
+  OFFSET(weft_program_stats, result_bytes);
+  OFFSET(weft_program_stats, temporary_bytes);
+  OFFSET(weft_program_stats, code_bytes);
+  OFFSET(weft_program_stats, kernels);
   SIZE(weft_clip_opts);
   OFFSET(weft_clip_opts, struct_size);
   OFFSET(weft_clip_opts, next);
@@ -198,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_slice_in_dim_opts, step);
   SIZE(weft_squeeze_opts);
   OFFSET(weft_squeeze_opts, struct_size);
+}
+
+static void part_1(void) {
   OFFSET(weft_squeeze_opts, next);
   OFFSET(weft_squeeze_opts, present);
   OFFSET(weft_squeeze_opts, dims);
@@ -208,9 +221,6 @@ static void part_0(void) {
   OFFSET(weft_stack_opts, present);
   OFFSET(weft_stack_opts, axis);
   SIZE(weft_take_opts);
-}
-
-static void part_1(void) {
   OFFSET(weft_take_opts, struct_size);
   OFFSET(weft_take_opts, next);
   OFFSET(weft_take_opts, present);
@@ -401,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_max_pool_opts, reserved_pads);
   OFFSET(weft_max_pool_opts, pads);
   OFFSET(weft_max_pool_opts, pads_count);
+}
+
+static void part_2(void) {
   SIZE(weft_reduce_window_opts);
   OFFSET(weft_reduce_window_opts, struct_size);
   OFFSET(weft_reduce_window_opts, next);
@@ -411,9 +424,6 @@ static void part_1(void) {
   OFFSET(weft_reduce_window_opts, base_dilations_count);
   OFFSET(weft_reduce_window_opts, window_dilations);
   OFFSET(weft_reduce_window_opts, window_dilations_count);
-}
-
-static void part_2(void) {
   OFFSET(weft_reduce_window_opts, padding);
   OFFSET(weft_reduce_window_opts, padding_count);
   SIZE(weft_select_and_scatter_opts);
@@ -604,6 +614,9 @@ static void part_2(void) {
   VALUE(WEFT_VALUE_INT);
   VALUE(WEFT_VALUE_DOUBLE);
   VALUE(WEFT_VALUE_BOOL);
+}
+
+static void part_3(void) {
   VALUE(WEFT_VALUE_ENUM);
   VALUE(WEFT_VALUE_DTYPE);
   VALUE(WEFT_VALUE_INTS);
@@ -614,9 +627,6 @@ static void part_2(void) {
   VALUE(WEFT_MODE_LAZY);
   VALUE(WEFT_MODE_EAGER);
   VALUE(WEFT_MODE_DEBUG);
-}
-
-static void part_3(void) {
   SIZE(weft_option_source);
   VALUE(WEFT_OPTION_FROM_DEFAULT);
   VALUE(WEFT_OPTION_FROM_ENVIRONMENT);
@@ -807,6 +817,9 @@ static void part_3(void) {
   VALUE(WEFT_NORMAL_HAS_DTYPE);
   VALUE(WEFT_RNG_BIT_GENERATOR_HAS_DTYPE);
   VALUE(WEFT_RNG_BIT_GENERATOR_HAS_RNG_ALGORITHM);
+}
+
+static void part_4(void) {
   VALUE(WEFT_UNIFORM_HAS_LOW);
   VALUE(WEFT_UNIFORM_HAS_HIGH);
   VALUE(WEFT_UNIFORM_HAS_DTYPE);
@@ -817,9 +830,6 @@ static void part_3(void) {
   OFFSET(struct weft_api_v1, error_message);
   OFFSET(struct weft_api_v1, error_payload);
   OFFSET(struct weft_api_v1, error_new);
-}
-
-static void part_4(void) {
   OFFSET(struct weft_api_v1, error_retain);
   OFFSET(struct weft_api_v1, error_release);
   OFFSET(struct weft_api_v1, blob_data);
@@ -978,6 +988,9 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, function_key);
   OFFSET(struct weft_api_v1, function_save);
   OFFSET(struct weft_api_v1, function_load);
+  OFFSET(struct weft_api_v1, function_run);
+  OFFSET(struct weft_api_v1, function_compile);
+  OFFSET(struct weft_api_v1, function_stats);
 }
 
 int main(void) {

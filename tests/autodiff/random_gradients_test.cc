@@ -122,12 +122,13 @@ std::string Problem(const RandomProgram& program, int* compared) {
   return "";
 }
 
-TEST(RandomGradients, AgreeWithFiniteDifferences) {
-  const auto [first, last] = test::Seeds(100);
+void Check(uint64_t few, test::RandomOptions options, int per_program) {
+  const auto [first, last] = test::Seeds(few);
   ASSERT_LE(first, last);
   int compared[2] = {};
   for (uint64_t seed = first; seed <= last; ++seed) {
-    const RandomProgram program = test::MakeRandomProgram(seed, {.calls = 18, .smooth = true, .gradients = seed % 3 == 0});
+    options.gradients = seed % 3 == 0;
+    const RandomProgram program = test::MakeRandomProgram(seed, options);
     const std::string problem = Problem(program, compared);
     if (problem.empty()) continue;
     const RandomProgram small = test::Shrink(program, [](const RandomProgram& p) {
@@ -136,8 +137,12 @@ TEST(RandomGradients, AgreeWithFiniteDifferences) {
     });
     ADD_FAILURE() << "seed " << seed << ": " << problem << "\nsmallest: " << Problem(small, compared) << "\n" << test::ToString(small);
   }
-  for (int count : compared) EXPECT_GT(count, static_cast<int>(last - first) * 2);
+  for (int count : compared) EXPECT_GT(count, static_cast<int>(last - first) * per_program);
 }
+
+TEST(RandomGradients, AgreeWithFiniteDifferences) { Check(100, {.calls = 18, .smooth = true}, 2); }
+
+TEST(RandomControlFlow, HasTheGradientsOfFiniteDifferences) { Check(50, {.calls = 6, .smooth = true, .control = 1}, 1); }
 
 }  // namespace
 }  // namespace weft

@@ -6,7 +6,7 @@ import tempfile
 import unittest
 
 PROGRAMS = os.path.join(os.environ["WEFT_BUILD"], "bin")
-ALL = ["accuracy", "checkpoint", "footprint", "gemm_conv", "record", "start", "train_step"]
+ALL = ["accuracy", "checkpoint", "control_flow", "footprint", "gemm_conv", "record", "start", "train_step"]
 
 
 class Benchmarks(unittest.TestCase):
@@ -45,7 +45,7 @@ class Benchmarks(unittest.TestCase):
 
     def test_json_is_one_array_of_the_promised_fields(self):
         # The cheap ones; a machine with neighbours may call a run void (exit 1), the array is there all the same.
-        for program, options in (("footprint", []), ("record", []), ("train_step", ["--only", "mlp"])):
+        for program, options in (("footprint", []), ("record", []), ("train_step", ["--only", "mlp"]), ("control_flow", ["--only", "scalars"])):
             with self.subTest(program=program):
                 done = self.run_it(program, "--json", "--quick", *options)
                 self.assertIn(done.returncode, (0, 1), done.stderr)

@@ -41,6 +41,22 @@ int main() {
   std::printf("%g ", wf_item(s, all));
   all = wf_sum(s, wf_linear(s, x, wf_full(s, WF_INTS(3, 1), 14), nullptr, WEFT_F64));
   const double value = wf_item(s, all);
+  const weft_tensor_info scalars[] = {{WEFT_F32, 0, {0}}, {WEFT_F32, 0, {0}}};
+  const auto sum = [](void*, weft_context* body, weft_tensor* const* in, size_t, weft_tensor** out, size_t, size_t* n) {
+    wf_scope* b = wf_begin(body);
+    out[0] = wf_keep(b, wf_add(b, in[0], in[1]));
+    out[1] = wf_keep(b, wf_mul_n(b, in[0], 2));
+    *n = 2;
+    return wf_end(b);
+  };
+  weft_function* f = nullptr;
+  if (weft_function_trace(ctx, "sum", WEFT_STRLEN, scalars, 2, sum, nullptr, 2, &f) != nullptr) return 6;
+  weft_tensor *one = wf_scalar(s, WEFT_F32, 1), *out[2], *unused[2];
+  wf_scan(s, f, WF_TENSORS(one), WF_TENSORS(wf_reshape(s, x, WF_INTS(6))), out, 2);
+  std::printf("%g %g ", wf_item(s, out[0]), wf_item(s, wf_sum(s, out[1])));
+  wf_if(s, wf_gt(s, out[0], one), f, f, WF_TENSORS(one, one), out, 2);
+  std::printf("%g ", wf_item(s, wf_call(s, f, WF_TENSORS(out[0], one), unused, 2)));
+  weft_function_release(f);
   weft_error* error = wf_end(s);
   std::printf("%g %s\n", value, error != nullptr ? weft_error_message(error, nullptr) : "");
   weft_error_release(error);
@@ -100,8 +116,9 @@ class Fluent(unittest.TestCase):
         self.assertEqual(0, done.returncode, done.stdout[:3000])
         done = subprocess.run([program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               env=dict(os.environ, WEFT_CACHE_MODE="off"))
-        # Rows of [x, x] add to 12 and 30, twice that to 84, times the mean 3.5; -x x to -91; 14 x to 294.
-        self.assertEqual((0, "294 -91 294 \n"), (done.returncode, done.stdout))
+        # Rows of [x, x] add to 12 and 30, twice that to 84, times the mean 3.5; -x x to -91; 1 + 2 + … and twice what was carried
+        # into each run, 1 2 4 7 11 16; 1 + 1 + 1; 14 x to 294.
+        self.assertEqual((0, "294 -91 22 82 3 294 \n"), (done.returncode, done.stdout))
 
     def test_warnings_stay_on_in_the_users_own_code_and_off_in_the_calls(self):
         path = self.write("user.c", IN_C)

@@ -148,20 +148,28 @@ std::string Problem(const RandomProgram& program, const Attempt& attempt) {
   return "";
 }
 
-TEST(RandomPrograms, AgreeWithTheReferenceOnEveryInstructionSet) {
-  const auto [first, last] = test::Seeds(60);
+// Programs of the seeds, a few of them where the environment says nothing.
+void Check(uint64_t few, const test::RandomOptions& options) {
+  const auto [first, last] = test::Seeds(few);
   ASSERT_LE(first, last);
   const std::vector<std::string> isas = TestIsas();
+  int bodies = 0;
   for (uint64_t seed = first; seed <= last; ++seed) {
     const Attempt attempt{isas[seed % isas.size()], static_cast<int>(1 + seed / isas.size() % 2), seed};
-    const RandomProgram program = test::MakeRandomProgram(seed, {.calls = 40, .large = 0.1, .hollow = 0.1});
+    const RandomProgram program = test::MakeRandomProgram(seed, options);
+    bodies += test::CountBodies(program);
     const std::string problem = Problem(program, attempt);
     if (problem.empty()) continue;
     const RandomProgram small = test::Shrink(program, [&](const RandomProgram& p) { return !Problem(p, attempt).empty(); });
     ADD_FAILURE() << "seed " << seed << " on " << attempt.isa << " with " << attempt.threads << " threads: " << problem << "\nsmallest: "
                   << Problem(small, attempt) << "\n" << test::ToString(small);
   }
+  EXPECT_GE(bodies, options.control * 2 * static_cast<double>(last + 1 - first));  // what is never made is never judged
 }
+
+TEST(RandomPrograms, AgreeWithTheReferenceOnEveryInstructionSet) { Check(60, {.calls = 40, .large = 0.1, .hollow = 0.1}); }
+
+TEST(RandomControlFlow, AgreesWithTheReferenceOnEveryInstructionSet) { Check(60, {.calls = 8, .control = 1, .hollow = 0.1}); }
 
 }  // namespace
 }  // namespace weft::cpu

@@ -8,6 +8,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import jax_harness  # noqa: E402
 
 if __name__ == "__main__":
-    jax_harness.python_env.enter("harness", jax_harness.PACKAGES, os.path.abspath(__file__))
+    jax_harness.enter(__file__)
     sys.argv = [sys.argv[0], "--sample"]
     sys.exit(jax_harness.main())

@@ -118,7 +118,12 @@ class Recording {
         WEFT_ASSIGN_OR_RETURN(results, std::move(slopes));
       }
     } else {
-      WEFT_RETURN_IF_ERROR(engine_.Record(*item.op, operands, item.attrs, {}, &results));
+      std::vector<Ref<const ir::Function>> functions;
+      for (const RandomProgram& body : item.bodies) {
+        WEFT_ASSIGN_OR_RETURN(test::BuiltProgram built, test::BuildProgram(body));
+        functions.push_back(ir::Intern(std::move(built.function)));
+      }
+      WEFT_RETURN_IF_ERROR(engine_.Record(*item.op, operands, item.attrs, {}, &results, {}, functions));
     }
     for (size_t i = 0; i < results.size(); ++i) Add(std::move(results[i]), item.first + static_cast<int>(i));
     return absl::OkStatus();
@@ -267,6 +272,17 @@ TEST(RandomRecordings, GiveTheSameValuesWhereverTheyAreCut) {
     const RandomProgram program = test::MakeRandomProgram(seed, {.calls = 25, .random = false});
     Check(program, seed, {Mode::kLazy, true, 0.0});
     Check(program, seed, {seed % 7 == 0 ? Mode::kEager : Mode::kLazy, true, 0.4});
+  }
+}
+
+// With loops, branches and calls: some of them in pieces, some on the reference platform.
+TEST(RandomControlFlow, GivesTheSameValuesWhereverItIsCut) {
+  const auto [first, last] = test::Seeds(40);
+  ASSERT_LE(first, last);
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    const RandomProgram program = test::MakeRandomProgram(seed, {.calls = 8, .random = false, .control = 1});
+    const Mode mode = seed % 7 == 0 ? Mode::kEager : seed % 11 == 0 ? Mode::kDebug : Mode::kLazy;
+    Check(program, seed, {mode, seed % 5 != 0, seed % 3 == 0 ? 0.0 : 0.4});
   }
 }
 

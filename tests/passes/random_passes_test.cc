@@ -46,17 +46,21 @@ std::string Problem(const test::RandomProgram& program) {
   return "";
 }
 
-TEST(RandomPasses, KeepEveryBit) {
-  const auto [first, last] = test::Seeds(1000);
+void Check(uint64_t few, const test::RandomOptions& options) {
+  const auto [first, last] = test::Seeds(few);
   ASSERT_LE(first, last);
   for (uint64_t seed = first; seed <= last; ++seed) {
-    const test::RandomProgram program = test::MakeRandomProgram(seed, {.calls = 20, .hollow = 0.5});
+    const test::RandomProgram program = test::MakeRandomProgram(seed, options);
     const std::string problem = Problem(program);
     if (problem.empty()) continue;
     const auto small = test::Shrink(program, [](const test::RandomProgram& p) { return !Problem(p).empty(); });
     ADD_FAILURE() << "seed " << seed << ": " << problem << "\nsmallest: " << Problem(small) << "\n" << test::ToString(small);
   }
 }
+
+TEST(RandomPasses, KeepEveryBit) { Check(1000, {.calls = 20, .hollow = 0.5}); }
+
+TEST(RandomControlFlow, KeepsEveryBitInPasses) { Check(200, {.calls = 8, .control = 1, .hollow = 0.3}); }
 
 }  // namespace
 }  // namespace weft::passes

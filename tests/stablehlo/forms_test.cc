@@ -125,6 +125,15 @@ TEST(StableHloForms, ACaptureOfACaptureGoesThroughTheRegionBetween) {
                         "      %2 = if(%0, %1, %1) regions {\n"));
 }
 
+TEST(StableHloForms, WhatGivesNothingIsNotThere) {
+  EXPECT_EQ(Read("func.func public @main(%i: tensor<i32>, %x: tensor<f32>) -> (tensor<f32>) {\n"
+                 "  \"stablehlo.case\"(%i) ({\n    stablehlo.return\n  }, {\n"
+                 "    func.call @nothing(%x) : (tensor<f32>) -> ()\n    stablehlo.return\n  }) : (tensor<i32>) -> ()\n"
+                 "  call @nothing(%x) : (tensor<f32>) -> ()\n  return %x : tensor<f32>\n}\n"
+                 "func.func private @nothing(%x: tensor<f32>) {\n  %0 = stablehlo.negate %x : tensor<f32>\n  return\n}\n"),
+            "func @main(%0: tensor<i32>, %1: tensor<f32>) -> (tensor<f32>) {\n  return %1\n}\n");
+}
+
 TEST(StableHloForms, SeveralNamedResults) {
   EXPECT_THAT(ReadBody("%s: tensor<3xui64>", "tensor<3xui64>, tensor<5xui32>",
                        "%output_state, %output = stablehlo.rng_bit_generator %s, algorithm = PHILOX : (tensor<3xui64>) -> "

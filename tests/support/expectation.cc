@@ -1,6 +1,7 @@
 // See expectation.h.
 #include "tests/support/expectation.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/container/flat_hash_map.h"
@@ -59,6 +60,25 @@ bool AnythingGoes(const ir::OpDef& op, std::span<const HostTensor* const> operan
   return product > limit;
 }
 
+// For the functions that operations carry: one on this thread, as references take a plain function to run them by.
+thread_local Rng* g_rng = nullptr;
+absl::StatusOr<std::vector<HostTensor>> RunDisturbed(const ir::Function& function, std::span<const HostTensor> arguments, Rng& rng);
+absl::StatusOr<std::vector<HostTensor>> RunRegion(const ir::Function& function, std::span<const HostTensor> arguments) {
+  return RunDisturbed(function, arguments, *g_rng);
+}
+
+absl::StatusOr<std::vector<HostTensor>> CallDisturbed(const ir::Node& node, std::vector<const HostTensor*> operands, Rng& rng) {
+  if (node.regions().empty() || node.op().reference == nullptr) {
+    return reference::InterpretCall(node.op(), operands, node.attrs(), node.results(), node.regions());
+  }
+  std::vector<HostTensor> results;
+  for (const ir::Type& type : node.results()) results.emplace_back(type.dtype, type.dims);
+  operands.resize(std::max(operands.size(), node.op().operands.size()), nullptr);
+  g_rng = &rng;
+  WEFT_RETURN_IF_ERROR(node.op().reference(ir::ReferenceCall{node.op(), operands, node.attrs(), results, node.regions(), &RunRegion}));
+  return results;
+}
+
 absl::StatusOr<std::vector<HostTensor>> RunDisturbed(const ir::Function& function, std::span<const HostTensor> arguments, Rng& rng) {
   absl::flat_hash_map<const ir::Node*, std::vector<HostTensor>> values;
   for (size_t i = 0; i < arguments.size(); ++i) values[function.parameters()[i].node.get()] = {arguments[i]};
@@ -78,8 +98,7 @@ absl::StatusOr<std::vector<HostTensor>> RunDisturbed(const ir::Function& functio
       }
       operands.push_back(x);
     }
-    WEFT_ASSIGN_OR_RETURN(std::vector<HostTensor> results,
-                          reference::InterpretCall(node->op(), operands, node->attrs(), node->results(), node->regions()));
+    WEFT_ASSIGN_OR_RETURN(std::vector<HostTensor> results, CallDisturbed(*node, operands, rng));
     if (AnythingGoes(node->op(), operands)) {
       for (int64_t i = 0; i < results[0].count(); ++i) results[0].SetDouble(i, rng.Chance(0.5) ? NAN : rng.Uniform(-1, 1));
     }

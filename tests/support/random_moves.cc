@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 64, 65};
 constexpr int64_t kHollowSizes[] = {0, 1, 2, 3, 4, 7, 9, 17};
 constexpr int64_t kLargeSizes[] = {1, 3, 16, 64, 65, 96, 128, 129, 200, 255, 257, 300};
+constexpr int kDeepest = 3;  // bodies in bodies
 
 }  // namespace
 
@@ -158,16 +159,17 @@ void Differentiate(ProgramMaker& m) {
   if (loss >= 0 && !wrt.empty()) m.Gradient(loss, wrt);
 }
 
-// Every move as often as it weighs.
-std::vector<const Move*> WeightedMoves() {
+}  // namespace
+
+std::vector<const Move*> WeightedMoves(const ProgramMaker& m) {
   std::vector<const Move*> moves;
   for (const std::span<const Move> file : {ElementMoves(), NetworkMoves()}) {
     for (const Move& move : file) moves.insert(moves.end(), static_cast<size_t>(move.weight), &move);
   }
+  const std::span<const Move> control = m.control && m.depth < kDeepest ? ControlMoves() : std::span<const Move>();
+  for (const Move& move : control) moves.insert(moves.end(), static_cast<size_t>(move.weight), &move);
   return moves;
 }
-
-}  // namespace
 
 RandomProgram MakeRandomProgram(uint64_t seed, const RandomOptions& options) {
   ProgramMaker m(seed, options);
@@ -176,12 +178,13 @@ RandomProgram MakeRandomProgram(uint64_t seed, const RandomOptions& options) {
   m.wild = !options.smooth && m.rng.Chance(options.wild);
   m.large = !options.smooth && m.rng.Chance(options.large);
   m.hollow = options.hollow > 0 && m.rng.Chance(options.hollow);
+  m.control = options.control > 0 && m.rng.Chance(options.control);
   // Few sizes make many shapes that fit one another, and square ones, which tell dimensions apart.
   for (int64_t n = m.rng.Between(2, 5); n > 0; --n) m.sizes.push_back(m.hollow ? m.rng.Pick(kHollowSizes) : m.large ? m.rng.Pick(kLargeSizes) : m.rng.Pick(kSizes));
   for (int64_t n = m.rng.Between(1, 4); n > 0; --n) m.Leaf(m.main, Shape(m));
   if (!options.smooth && m.rng.Chance(0.3)) m.Leaf(m.rng.Pick(kOthers), Shape(m));
   // Each program has a taste of its own: it makes one move more often than others.
-  const std::vector<const Move*> moves = WeightedMoves();
+  const std::vector<const Move*> moves = WeightedMoves(m);
   const Move& favourite = *m.rng.Pick(moves);
   const size_t start = m.size();
   const int64_t calls = m.rng.Between(2, (m.large ? options.calls / 3 : options.calls) + 1);

@@ -15,6 +15,10 @@ struct Move {
 };
 std::span<const Move> ElementMoves();  // random_element_moves.cc
 std::span<const Move> NetworkMoves();  // random_network_moves.cc
+std::span<const Move> ControlMoves();  // random_control_moves.cc
+
+// Every move as often as it weighs, those with control flow as the program likes them.
+std::vector<const Move*> WeightedMoves(const ProgramMaker& m);
 
 inline constexpr DType kFloats[] = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16};
 inline constexpr DType kOthers[] = {DType::kI32, DType::kI8, DType::kU8, DType::kBool, DType::kI64, DType::kI32, DType::kBool, DType::kU32};

@@ -33,7 +33,17 @@ absl::StatusOr<std::vector<ir::Value>> Replay(const Item& item, std::span<const 
     WEFT_RETURN_IF_ERROR(b.status());
     return slopes;
   }
-  const ir::Values results = ops::CallAll(b, *item.op, std::move(operands), item.attrs);
+  if (item.kind == Item::Kind::kConstant) {
+    std::vector<ir::Value> constants;
+    for (const HostTensor& value : item.leaf) constants.push_back(ops::Constant(b, value));
+    return constants;
+  }
+  std::vector<Ref<const ir::Function>> functions;
+  for (const RandomProgram& body : item.bodies) {
+    WEFT_ASSIGN_OR_RETURN(BuiltProgram built, BuildProgram(body));
+    functions.push_back(std::move(built.function));
+  }
+  const ir::Values results = ops::CallAll(b, *item.op, std::move(operands), item.attrs, functions);
   WEFT_RETURN_IF_ERROR(b.status());
   return std::vector<ir::Value>(results.begin(), results.end());
 }
@@ -71,6 +81,14 @@ absl::StatusOr<BuiltProgram> BuildProgram(const RandomProgram& program) {
   for (int output : program.outputs) outputs.push_back(built.values[output]);
   built.function = ir::Function::Create("main", std::move(parameters), std::move(outputs));
   return built;
+}
+
+int CountBodies(const RandomProgram& program) {
+  int count = 0;
+  for (const Item& item : program.items) {
+    for (const RandomProgram& body : item.bodies) count += 1 + CountBodies(body);
+  }
+  return count;
 }
 
 ProgramMaker::ProgramMaker(uint64_t seed, const RandomOptions& given) : rng(seed), options(given) {}
@@ -150,11 +168,11 @@ absl::Status ProgramMaker::Evaluate(std::span<const ir::Value> results, bool* ac
   return absl::OkStatus();
 }
 
-int ProgramMaker::Call(const ir::OpDef& op, std::vector<int> operands, ir::Attrs attrs) {
+int ProgramMaker::Call(const ir::OpDef& op, std::vector<int> operands, ir::Attrs attrs, std::vector<RandomProgram> bodies) {
   for (size_t i = 0; i < operands.size(); ++i) {
     if (operands[i] < 0 && !op.operands[std::min(i, op.operands.size() - 1)].optional) return -1;
   }
-  Item item{.kind = Item::Kind::kCall, .leaf = {}, .op = &op, .operands = std::move(operands), .attrs = std::move(attrs)};
+  Item item{.kind = Item::Kind::kCall, .leaf = {}, .op = &op, .operands = std::move(operands), .attrs = std::move(attrs), .bodies = std::move(bodies)};
   auto results = Replay(item, values_);
   bool acceptable = false;
   if (!results.ok() || results->empty() || !Evaluate(*results, &acceptable).ok() || !acceptable) return -1;
@@ -162,13 +180,13 @@ int ProgramMaker::Call(const ir::OpDef& op, std::vector<int> operands, ir::Attrs
 }
 
 int ProgramMaker::Call(const ir::OpDef& op, std::vector<int> operands,
-                       std::initializer_list<std::pair<std::string_view, ir::AttrValue>> attrs) {
+                       std::initializer_list<std::pair<std::string_view, ir::AttrValue>> attrs, std::vector<RandomProgram> bodies) {
   ir::Attrs values;
   for (const auto& [name, value] : attrs) {
     const auto def = std::ranges::find(op.attrs, name, &ir::AttrDef::name);
     if (def != op.attrs.end()) values.set(static_cast<size_t>(def - op.attrs.begin()), value);
   }
-  return Call(op, std::move(operands), std::move(values));
+  return Call(op, std::move(operands), std::move(values), std::move(bodies));
 }
 
 void ProgramMaker::Gradient(int loss, const std::vector<int>& wrt) {
@@ -199,16 +217,16 @@ RandomProgram ProgramMaker::Finish(std::vector<int> outputs) {
 
 namespace {
 
-// Drops items that no output needs; leaves too, so that small programs have few arguments.
-void DropUnused(RandomProgram& program) {
+// Drops items that no output needs; leaves too, so that small programs have few arguments. A body keeps its parameters.
+void DropUnused(RandomProgram& program, bool body) {
   std::vector<bool> used(program.values);
   for (int output : program.outputs) used[output] = true;
   for (size_t i = program.items.size(); i-- > 0;) {
     Item& item = program.items[i];
     bool any = false;
     for (int v = item.first; v < item.first + item.count; ++v) any = any || used[v];
-    if (!any) {
-      item = Item{.kind = Item::Kind::kDropped, .leaf = {}, .op = nullptr, .operands = {}, .attrs = {}, .first = item.first, .count = item.count};
+    if (!any && !(body && item.kind == Item::Kind::kLeaf)) {
+      item = Item{.kind = Item::Kind::kDropped, .leaf = {}, .op = nullptr, .operands = {}, .attrs = {}, .bodies = {}, .first = item.first, .count = item.count};
     }
     for (int operand : item.operands) {
       if (operand >= 0) used[operand] = true;
@@ -236,23 +254,14 @@ absl::StatusOr<std::vector<HostTensor>> AllValues(const RandomProgram& program) 
 
 }  // namespace
 
-RandomProgram Shrink(RandomProgram program, const std::function<bool(const RandomProgram&)>& fails) {
-  auto attempt = [&](RandomProgram smaller, bool drop) {
-    if (drop) DropUnused(smaller);
-    if (!fails(smaller)) return false;
-    program = std::move(smaller);
-    return true;
-  };
-  for (size_t i = program.outputs.size(); i-- > 0 && program.outputs.size() > 1;) {
-    if (i >= program.outputs.size()) continue;
-    RandomProgram smaller = program;
-    smaller.outputs.erase(smaller.outputs.begin() + static_cast<ptrdiff_t>(i));
-    attempt(std::move(smaller), false);
-  }
-  attempt(program, true);
+namespace {
+
+using Fails = std::function<bool(const RandomProgram&)>;
+
+// Calls become what they give: arguments, literals in a body. Halves first, then one at a time until nothing changes.
+RandomProgram ShrinkCalls(RandomProgram program, const Fails& fails, bool body) {
   const auto values = AllValues(program);
   if (!values.ok()) return program;
-  // Halves first, then one at a time until nothing changes.
   for (size_t chunk = program.items.size(); chunk > 0; chunk /= 2) {
     for (bool changed = true; changed;) {
       changed = false;
@@ -263,16 +272,52 @@ RandomProgram Shrink(RandomProgram program, const std::function<bool(const Rando
           Item& item = smaller.items[i];
           if (item.kind != Item::Kind::kCall && item.kind != Item::Kind::kGradient) continue;
           any = true;
-          item.kind = Item::Kind::kLeaf;
+          item.kind = body ? Item::Kind::kConstant : Item::Kind::kLeaf;
           item.operands.clear();
+          item.bodies.clear();
           item.leaf.assign(values->begin() + item.first, values->begin() + item.first + item.count);
         }
-        if (any && attempt(std::move(smaller), true)) changed = true;
+        DropUnused(smaller, body);
+        if (!any || !fails(smaller)) continue;
+        program = std::move(smaller);
+        changed = true;
       }
       if (chunk > 1) break;
     }
   }
   return program;
+}
+
+// The same in the bodies of what is left, outer ones first: as many levels as bodies nest.
+RandomProgram ShrinkBodies(RandomProgram program, const Fails& fails) {
+  for (size_t i = 0; i < program.items.size(); ++i) {
+    for (size_t k = 0; k < program.items[i].bodies.size(); ++k) {
+      const auto with = [&](const RandomProgram& body) {
+        RandomProgram other = program;
+        other.items[i].bodies[k] = body;
+        return other;
+      };
+      const auto body_fails = [&](const RandomProgram& body) { return fails(with(body)); };
+      const RandomProgram smaller = ShrinkCalls(program.items[i].bodies[k], body_fails, true);
+      program = with(ShrinkBodies(smaller, body_fails));
+    }
+  }
+  return program;
+}
+
+}  // namespace
+
+RandomProgram Shrink(RandomProgram program, const std::function<bool(const RandomProgram&)>& fails) {
+  for (size_t i = program.outputs.size(); i-- > 0 && program.outputs.size() > 1;) {
+    if (i >= program.outputs.size()) continue;
+    RandomProgram smaller = program;
+    smaller.outputs.erase(smaller.outputs.begin() + static_cast<ptrdiff_t>(i));
+    if (fails(smaller)) program = std::move(smaller);
+  }
+  RandomProgram used = program;
+  DropUnused(used, false);
+  if (fails(used)) program = std::move(used);
+  return ShrinkBodies(ShrinkCalls(std::move(program), fails, false), fails);
 }
 
 std::string ToString(const RandomProgram& program) {

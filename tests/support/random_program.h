@@ -2,6 +2,7 @@
 // smaller. What it consists of is decided in random_moves.cc and its siblings.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -43,7 +44,8 @@ struct RandomProgram {
   struct Item {
     enum class Kind : uint8_t {
       kLeaf,      // the tensors in `leaf`
-      kCall,      // `op` on `operands` (values; -1: absent)
+      kConstant,  // the same as literals, for bodies: a leaf is a parameter
+      kCall,      // `op` on `operands` (values; -1: absent), with the functions that `bodies` are
       kGradient,  // of operands[0], one float, for the others
       kDropped,   // nothing: its values have no users
     };
@@ -52,7 +54,8 @@ struct RandomProgram {
     const ir::OpDef* op = nullptr;
     std::vector<int> operands;
     ir::Attrs attrs;
-    int first = 0;  // number of the first value
+    std::vector<RandomProgram> bodies;  // their leaves are what they are given in their first run
+    int first = 0;                      // number of the first value
     int count = 1;
   };
   std::vector<Item> items;
@@ -67,6 +70,8 @@ struct BuiltProgram {
   std::vector<ir::Value> values;  // by number; empty where dropped
 };
 absl::StatusOr<BuiltProgram> BuildProgram(const RandomProgram& program);
+// How many bodies it has, those in bodies too.
+int CountBodies(const RandomProgram& program);
 
 // What a random program may consist of.
 struct RandomOptions {
@@ -74,6 +79,7 @@ struct RandomOptions {
   bool smooth = false;     // f64 alone and nothing that cuts the derivative: for finite differences
   bool gradients = true;   // sometimes differentiates a value at the end
   bool random = true;      // operations that draw random numbers
+  double control = 0;      // share of programs with loops, branches and calls, which nest
   double large = 0;        // share of programs with few calls on large tensors
   double hollow = 0;       // share of programs whose tensors are mostly empty, of one element or of rank 0
   double wild = 0.03;      // share of programs with infinities, NaN and values that overflow
@@ -81,7 +87,7 @@ struct RandomOptions {
 RandomProgram MakeRandomProgram(uint64_t seed, const RandomOptions& options = {});
 
 // The smallest program found for which `fails` still holds, by dropping outputs and putting the reference's values in
-// the place of calls.
+// the place of calls, those in bodies too.
 RandomProgram Shrink(RandomProgram program, const std::function<bool(const RandomProgram&)>& fails);
 // The function's text and the small arguments' values.
 std::string ToString(const RandomProgram& program);
@@ -99,15 +105,18 @@ class ProgramMaker {
   bool wild = false;
   bool large = false;
   bool hollow = false;
-  int64_t max_elements() const { return large ? 60'000 : 6'000; }  // of one value: the reference is slow
+  bool control = false;
+  int depth = 0;                 // bodies around this one
+  // Of one value: the reference is slow, and runs bodies many times.
+  int64_t max_elements() const { return depth > 0 ? 600 : large ? 60'000 : 6'000; }
 
   // A new argument: values in [low, high) for floats; integers and bools as fits the type. -1 if it would be too large.
   int Leaf(DType dtype, const Dims& dims, double low = -2, double high = 2);
   int LeafOf(HostTensor value);
   // -1 if the operation refuses the operands, or the result is too large or too wild.
-  int Call(const ir::OpDef& op, std::vector<int> operands, ir::Attrs attrs = {});
+  int Call(const ir::OpDef& op, std::vector<int> operands, ir::Attrs attrs = {}, std::vector<RandomProgram> bodies = {});
   int Call(const ir::OpDef& op, std::vector<int> operands,
-           std::initializer_list<std::pair<std::string_view, ir::AttrValue>> attrs);
+           std::initializer_list<std::pair<std::string_view, ir::AttrValue>> attrs, std::vector<RandomProgram> bodies = {});
   // Appends the gradient of `loss` for some float leaves.
   void Gradient(int loss, const std::vector<int>& wrt);
 
@@ -116,6 +125,7 @@ class ProgramMaker {
   const Dims& dims(int value) const { return type(value).dims; }
   const HostTensor& host(int value) { return known_.at(values_[value].node.get())[values_[value].result]; }
   const std::vector<int>& leaves() const { return leaves_; }
+  bool is_computed(int value) const { return std::ranges::find(leaves_, value) == leaves_.end(); }
   bool is_used(int value) const { return used_[static_cast<size_t>(value)]; }
   // A value that fits, young ones more often; -1 if there is none.
   int Find(const std::function<bool(const ir::Type&)>& fits);

@@ -579,6 +579,18 @@ type CacheStats struct {
 	Failures uint64
 }
 
+type ProgramStats struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Flops float64
+	Transcendentals float64
+	ArgumentBytes uint64
+	ResultBytes uint64
+	TemporaryBytes uint64
+	CodeBytes uint64
+	Kernels uint64
+}
+
 type ClipOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -1259,6 +1271,9 @@ type ApiV1 struct {
 	FunctionKey uintptr
 	FunctionSave uintptr
 	FunctionLoad uintptr
+	FunctionRun uintptr
+	FunctionCompile uintptr
+	FunctionStats uintptr
 }
 
 // The functions, after Load.
@@ -1375,6 +1390,9 @@ var (
 	FunctionKey func(function Function, out *Blob) Error
 	FunctionSave func(function Function, path *byte, path_length uintptr) Error
 	FunctionLoad func(ctx Context, path *byte, path_length uintptr, out *Function) Error
+	FunctionRun func(ctx Context, function Function, inputs *Tensor, count uintptr, donated *int64, donated_count uintptr, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
+	FunctionCompile func(ctx Context, function Function, device Device, isa *byte, isa_length uintptr, donated *int64, donated_count uintptr, out_event *Event) Error
+	FunctionStats func(ctx Context, function Function, device Device, donated *int64, donated_count uintptr, out *ProgramStats) Error
 	FunctionRetain func(function Function)
 	FunctionRelease func(function Function)
 	While func(ctx Context, condition Function, body Function, carried *Tensor, count uintptr, outputs *Tensor) Error
@@ -1440,6 +1458,7 @@ var (
 	CheckpointEntryInit func(options unsafe.Pointer, size uintptr)
 	CheckpointInfoInit func(options unsafe.Pointer, size uintptr)
 	CacheStatsInit func(options unsafe.Pointer, size uintptr)
+	ProgramStatsInit func(options unsafe.Pointer, size uintptr)
 	ClipOptsInit func(options unsafe.Pointer, size uintptr)
 	ConcatenateOptsInit func(options unsafe.Pointer, size uintptr)
 	FlattenOptsInit func(options unsafe.Pointer, size uintptr)
@@ -1748,6 +1767,9 @@ var Functions = map[string]any{
 	"weft_function_key": &FunctionKey,
 	"weft_function_save": &FunctionSave,
 	"weft_function_load": &FunctionLoad,
+	"weft_function_run": &FunctionRun,
+	"weft_function_compile": &FunctionCompile,
+	"weft_function_stats": &FunctionStats,
 	"weft_function_retain": &FunctionRetain,
 	"weft_function_release": &FunctionRelease,
 	"weft_while": &While,
@@ -1813,6 +1835,7 @@ var Functions = map[string]any{
 	"weft_checkpoint_entry_init": &CheckpointEntryInit,
 	"weft_checkpoint_info_init": &CheckpointInfoInit,
 	"weft_cache_stats_init": &CacheStatsInit,
+	"weft_program_stats_init": &ProgramStatsInit,
 	"weft_clip_opts_init": &ClipOptsInit,
 	"weft_concatenate_opts_init": &ConcatenateOptsInit,
 	"weft_flatten_opts_init": &FlattenOptsInit,

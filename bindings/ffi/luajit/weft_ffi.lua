@@ -367,6 +367,17 @@ typedef struct weft_cache_stats {
   uint64_t published;
   uint64_t failures;
 } weft_cache_stats;
+typedef struct weft_program_stats {
+  size_t struct_size;
+  const void* next;
+  double flops;
+  double transcendentals;
+  uint64_t argument_bytes;
+  uint64_t result_bytes;
+  uint64_t temporary_bytes;
+  uint64_t code_bytes;
+  uint64_t kernels;
+} weft_program_stats;
 typedef struct weft_clip_opts {
   size_t struct_size;
   const void* next;
@@ -990,6 +1001,9 @@ struct weft_api_v1 {
   weft_error* (*function_key)(weft_function* function, weft_blob** out);
   weft_error* (*function_save)(weft_function* function, const char* path, size_t path_length);
   weft_error* (*function_load)(weft_context* ctx, const char* path, size_t path_length, weft_function** out);
+  weft_error* (*function_run)(weft_context* ctx, weft_function* function, weft_tensor* const* inputs, size_t count, const int64_t* donated, size_t donated_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+  weft_error* (*function_compile)(weft_context* ctx, weft_function* function, weft_device* device, const char* isa, size_t isa_length, const int64_t* donated, size_t donated_count, weft_event** out_event);
+  weft_error* (*function_stats)(weft_context* ctx, weft_function* function, weft_device* device, const int64_t* donated, size_t donated_count, weft_program_stats* out);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -1103,6 +1117,9 @@ weft_error* weft_function_from_stablehlo(weft_context* ctx, const char* text, si
 weft_error* weft_function_key(weft_function* function, weft_blob** out);
 weft_error* weft_function_save(weft_function* function, const char* path, size_t path_length);
 weft_error* weft_function_load(weft_context* ctx, const char* path, size_t path_length, weft_function** out);
+weft_error* weft_function_run(weft_context* ctx, weft_function* function, weft_tensor* const* inputs, size_t count, const int64_t* donated, size_t donated_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_function_compile(weft_context* ctx, weft_function* function, weft_device* device, const char* isa, size_t isa_length, const int64_t* donated, size_t donated_count, weft_event** out_event);
+weft_error* weft_function_stats(weft_context* ctx, weft_function* function, weft_device* device, const int64_t* donated, size_t donated_count, weft_program_stats* out);
 void weft_function_retain(weft_function* function);
 void weft_function_release(weft_function* function);
 weft_error* weft_while(weft_context* ctx, weft_function* condition, weft_function* body, weft_tensor* const* carried, size_t count, weft_tensor** outputs);
@@ -1168,6 +1185,7 @@ void weft_checkpoint_options_init(void* options, size_t size);
 void weft_checkpoint_entry_init(void* options, size_t size);
 void weft_checkpoint_info_init(void* options, size_t size);
 void weft_cache_stats_init(void* options, size_t size);
+void weft_program_stats_init(void* options, size_t size);
 void weft_clip_opts_init(void* options, size_t size);
 void weft_concatenate_opts_init(void* options, size_t size);
 void weft_flatten_opts_init(void* options, size_t size);

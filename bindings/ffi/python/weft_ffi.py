@@ -528,6 +528,20 @@ class weft_cache_stats(c.Structure):
     ]
 
 
+class weft_program_stats(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("flops", c.c_double),
+        ("transcendentals", c.c_double),
+        ("argument_bytes", c.c_uint64),
+        ("result_bytes", c.c_uint64),
+        ("temporary_bytes", c.c_uint64),
+        ("code_bytes", c.c_uint64),
+        ("kernels", c.c_uint64),
+    ]
+
+
 class weft_clip_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -1320,6 +1334,9 @@ class weft_api_v1(c.Structure):
         ("function_key", c.CFUNCTYPE(weft_error, weft_function, c.POINTER(weft_blob))),
         ("function_save", c.CFUNCTYPE(weft_error, weft_function, c.c_void_p, c.c_size_t)),
         ("function_load", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_function))),
+        ("function_run", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
+        ("function_compile", c.CFUNCTYPE(weft_error, weft_context, weft_function, weft_device, c.c_void_p, c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_event))),
+        ("function_stats", c.CFUNCTYPE(weft_error, weft_context, weft_function, weft_device, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_program_stats))),
     ]
 
 
@@ -1437,6 +1454,9 @@ FUNCTIONS = {
     "weft_function_key": (weft_error, [weft_function, c.POINTER(weft_blob)]),
     "weft_function_save": (weft_error, [weft_function, c.c_char_p, c.c_size_t]),
     "weft_function_load": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_function)]),
+    "weft_function_run": (weft_error, [weft_context, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_function_compile": (weft_error, [weft_context, weft_function, weft_device, c.c_char_p, c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_event)]),
+    "weft_function_stats": (weft_error, [weft_context, weft_function, weft_device, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_program_stats)]),
     "weft_function_retain": (None, [weft_function]),
     "weft_function_release": (None, [weft_function]),
     "weft_while": (weft_error, [weft_context, weft_function, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor)]),
@@ -1502,6 +1522,7 @@ FUNCTIONS = {
     "weft_checkpoint_entry_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_checkpoint_info_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_cache_stats_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_program_stats_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_clip_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_concatenate_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_flatten_opts_init": (None, [c.c_void_p, c.c_size_t]),

@@ -34,12 +34,13 @@ HEAD = """\
  *   y = wf_n_sub(s, 1, x);          1 - x; wf_arg_sub likewise
  * A scope belongs to one thread at a time.
  *
- * No function here is exported; everything is made of weft_tensor.h and weft_ops.h.
+ * No function here is exported; everything is made of weft_tensor.h, weft_function.h and weft_ops.h.
  */
 #ifndef WEFT_FLUENT_H
 #define WEFT_FLUENT_H
 
 #include "weft_autodiff.h"
+#include "weft_function.h"
 #include "weft_ops.h"
 #include "weft_tensor.h"
 
@@ -242,6 +243,151 @@ WF_INLINE weft_tensor* wf_copy_at(weft_scope* s, weft_tensor* x, const char* fil
   return weft_scope_adopt(s, error, out);
 }
 #define wf_copy(s, x) wf_copy_at((s), (x), __FILE__, __LINE__)
+
+/* Functions and control flow (weft_function.h). What comes out is the scope's: the first result is returned, NULL where there is
+ * none; all go to .outputs, with room for .capacity. A loop has as many results as it carries, and what has several needs .outputs:
+ *   y = wf_call(s, f, WF_TENSORS(x, w));
+ *   h = wf_scan(s, cell, WF_TENSORS(h, c), WF_TENSORS(xs), .outputs = all, .capacity = 3);
+ */
+WF_INLINE weft_tensor* wf_first_of(weft_scope* s, weft_error* error, weft_tensor** all, size_t count, size_t capacity) {
+  if (error != NULL && capacity == 0) return weft_scope_adopt(s, error, NULL);
+  count = error != NULL ? capacity : count;
+  wf_own_all(s, error, all, count);
+  return count > 0 ? all[0] : NULL;
+}
+/* Why a loop that carries so much needs somewhere to put it; NULL if it does not. */
+WF_INLINE weft_error* wf_no_outputs(weft_tensor** outputs, size_t count) {
+  if (outputs != NULL || count <= 1) return NULL;
+  return weft_error_new(WEFT_INVALID_ARGUMENT, "a loop that carries several values needs outputs, one for each", WEFT_STRLEN);
+}
+typedef struct wf_call_args {
+  WF_BEGIN
+  weft_function* function;
+  weft_tensor* const* inputs;
+  size_t input_count;
+  weft_tensor** outputs WF_DEFAULT(NULL);
+  size_t capacity WF_DEFAULT(1);
+} wf_call_args;
+WF_INLINE weft_tensor* wf_call_at(weft_scope* s, const char* file, int line, wf_call_args a) {
+  weft_tensor *one = NULL, **all = a.outputs != NULL ? a.outputs : &one;
+  size_t count = 0, capacity = a.outputs != NULL ? a.capacity : 1;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_function_call(ctx, a.function, a.inputs, a.input_count, all, capacity, &count);
+  return wf_first_of(s, error, all, count, capacity);
+}
+#define wf_call(s, ...) \\
+  WF_CALL(wf_call_at((s), __FILE__, __LINE__, WF_MAKE(wf_call_args, (.outputs = NULL, .capacity = 1,), __VA_ARGS__)))
+
+/* As long as the condition holds of what is carried. */
+typedef struct wf_while_args {
+  WF_BEGIN
+  weft_function* condition;
+  weft_function* body;
+  weft_tensor* const* carried;
+  size_t carried_count;
+  weft_tensor** outputs WF_DEFAULT(NULL);
+} wf_while_args;
+WF_INLINE weft_tensor* wf_while_at(weft_scope* s, const char* file, int line, wf_while_args a) {
+  weft_tensor *one = NULL, **all = a.outputs != NULL ? a.outputs : &one;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = wf_no_outputs(a.outputs, a.carried_count);
+  const size_t capacity = a.outputs != NULL ? a.carried_count : 1;
+  if (error == NULL) error = weft_while(ctx, a.condition, a.body, a.carried, a.carried_count, all);
+  return wf_first_of(s, error, all, a.carried_count, capacity);
+}
+#define wf_while(s, ...) \\
+  WF_CALL(wf_while_at((s), __FILE__, __LINE__, WF_MAKE(wf_while_args, (.outputs = NULL,), __VA_ARGS__)))
+
+/* `count` times, an i32 scalar; gradients need .max_count. */
+typedef struct wf_for_args {
+  WF_BEGIN
+  weft_tensor* count;
+  weft_function* body;
+  weft_tensor* const* carried;
+  size_t carried_count;
+  weft_tensor** outputs WF_DEFAULT(NULL);
+  int64_t max_count WF_DEFAULT(0);
+} wf_for_args;
+WF_INLINE weft_tensor* wf_for_at(weft_scope* s, const char* file, int line, wf_for_args a) {
+  weft_tensor *one = NULL, **all = a.outputs != NULL ? a.outputs : &one;
+  weft_for_options options = WEFT_FOR_OPTIONS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = wf_no_outputs(a.outputs, a.carried_count);
+  const size_t capacity = a.outputs != NULL ? a.carried_count : 1;
+  options.max_count = a.max_count;
+  if (error == NULL) error = weft_for(ctx, a.count, a.body, a.carried, a.carried_count, &options, all);
+  return wf_first_of(s, error, all, a.carried_count, capacity);
+}
+#define wf_for(s, ...) \\
+  WF_CALL(wf_for_at((s), __FILE__, __LINE__, WF_MAKE(wf_for_args, (.outputs = NULL, .max_count = 0,), __VA_ARGS__)))
+
+/* Once for each slice of what is scanned. */
+typedef struct wf_scan_args {
+  WF_BEGIN
+  weft_function* body;
+  weft_tensor* const* carried;
+  size_t carried_count;
+  weft_tensor* const* scanned;
+  size_t scanned_count;
+  weft_tensor** outputs WF_DEFAULT(NULL);
+  size_t capacity WF_DEFAULT(1);
+  int64_t length WF_DEFAULT(0);
+  int64_t unroll WF_DEFAULT(0);
+  int32_t reverse WF_DEFAULT(0);
+} wf_scan_args;
+WF_INLINE weft_tensor* wf_scan_at(weft_scope* s, const char* file, int line, wf_scan_args a) {
+  weft_tensor *one = NULL, **all = a.outputs != NULL ? a.outputs : &one;
+  size_t count = 0, capacity = a.outputs != NULL ? a.capacity : 1;
+  weft_scan_options options = WEFT_SCAN_OPTIONS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  options.length = a.length, options.unroll = a.unroll, options.reverse = a.reverse;
+  error = weft_scan(ctx, a.body, a.carried, a.carried_count, a.scanned, a.scanned_count, &options, all, capacity, &count);
+  return wf_first_of(s, error, all, count, capacity);
+}
+#define wf_scan(s, ...)                                                                                                        \\
+  WF_CALL(wf_scan_at((s), __FILE__, __LINE__,                                                                                  \\
+                     WF_MAKE(wf_scan_args, (.outputs = NULL, .capacity = 1, .length = 0, .unroll = 0, .reverse = 0,), __VA_ARGS__)))
+
+/* One of two functions, or of several, of the same inputs. */
+typedef struct wf_if_args {
+  WF_BEGIN
+  weft_tensor* pred;
+  weft_function* then;
+  weft_function* otherwise;
+  weft_tensor* const* inputs;
+  size_t input_count;
+  weft_tensor** outputs WF_DEFAULT(NULL);
+  size_t capacity WF_DEFAULT(1);
+} wf_if_args;
+WF_INLINE weft_tensor* wf_if_at(weft_scope* s, const char* file, int line, wf_if_args a) {
+  weft_tensor *one = NULL, **all = a.outputs != NULL ? a.outputs : &one;
+  size_t count = 0, capacity = a.outputs != NULL ? a.capacity : 1;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_if(ctx, a.pred, a.then, a.otherwise, a.inputs, a.input_count, all, capacity, &count);
+  return wf_first_of(s, error, all, count, capacity);
+}
+#define wf_if(s, ...) \\
+  WF_CALL(wf_if_at((s), __FILE__, __LINE__, WF_MAKE(wf_if_args, (.outputs = NULL, .capacity = 1,), __VA_ARGS__)))
+typedef struct wf_case_args {
+  WF_BEGIN
+  weft_tensor* index;
+  weft_function* const* branches;
+  size_t branch_count;
+  weft_tensor* const* inputs;
+  size_t input_count;
+  weft_tensor** outputs WF_DEFAULT(NULL);
+  size_t capacity WF_DEFAULT(1);
+} wf_case_args;
+WF_INLINE weft_tensor* wf_case_at(weft_scope* s, const char* file, int line, wf_case_args a) {
+  weft_tensor *one = NULL, **all = a.outputs != NULL ? a.outputs : &one;
+  size_t count = 0, capacity = a.outputs != NULL ? a.capacity : 1;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_case(ctx, a.index, a.branches, a.branch_count, a.inputs, a.input_count, all, capacity, &count);
+  return wf_first_of(s, error, all, count, capacity);
+}
+#define wf_case(s, ...) \\
+  WF_CALL(wf_case_at((s), __FILE__, __LINE__, WF_MAKE(wf_case_args, (.outputs = NULL, .capacity = 1,), __VA_ARGS__)))
 
 /* The value of a one-element tensor, read at once (evaluates and waits); 0 after a failure, which the scope keeps. */
 WF_INLINE double wf_item_at(weft_scope* s, weft_tensor* x, const char* file, int line) {

@@ -241,7 +241,7 @@ class ListRunner {
     const bool counted = control.trips >= 0;
     for (int64_t trip = 0; !counted || trip < control.trips; ++trip) {
       if (!counted) {
-        if (control.trips == kNobodyKnows && tables_.cancel.cancelled()) return LoopCancelled();
+        if (control.trips == kNobodyKnows) WEFT_RETURN_IF_ERROR(tables_.cancel.Look(began_ns_));
         WEFT_RETURN_IF_ERROR(Run(control.lists[0]));
         if (*Locate(entry.buffers[0]) == 0) break;
       }
@@ -259,6 +259,7 @@ class ListRunner {
   ThreadPool& pool_;
   absl::InlinedVector<void*, 16> pointers_;
   absl::InlinedVector<char*, 8> carried_;  // where each is now
+  const int64_t began_ns_ = MonotonicNow();
   int64_t written_ = 0;
 };
 

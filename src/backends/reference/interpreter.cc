@@ -14,11 +14,11 @@ namespace {
 using ir::Node;
 using ir::Value;
 
-thread_local const CancelToken* g_cancel = nullptr;
+thread_local const CancelScope* g_cancel = nullptr;
 
 absl::StatusOr<std::vector<HostTensor>> RunUnlessCancelled(const ir::Function& region,
                                                            std::span<const HostTensor> arguments) {
-  if (g_cancel != nullptr && g_cancel->cancelled()) return LoopCancelled();
+  if (g_cancel != nullptr) WEFT_RETURN_IF_ERROR(g_cancel->Look());
   return Interpret(region, arguments);
 }
 
@@ -52,7 +52,7 @@ absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op, std::sp
 
 }  // namespace
 
-CancelScope::CancelScope(const CancelToken& token) : before_(std::exchange(g_cancel, &token)) {}
+CancelScope::CancelScope(const CancelToken& token) : token_(token), before_(std::exchange(g_cancel, this)) {}
 CancelScope::~CancelScope() { g_cancel = before_; }
 
 absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op, std::span<const HostTensor* const> operands,

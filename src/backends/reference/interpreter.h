@@ -16,16 +16,19 @@ namespace weft::reference {
 // with their last user. Arguments are in the order of the function's parameters.
 absl::StatusOr<std::vector<HostTensor>> Interpret(const ir::Function& function, std::span<const HostTensor> arguments);
 
-// While one stands, loops that are not known to end do so on this thread before their next run once it is cancelled: then that
-// is the outcome.
+// While one stands, loops that are not known to end do so on this thread before their next run once it is cancelled or late: then
+// that is the outcome.
 class CancelScope {
  public:
   explicit CancelScope(const CancelToken& token);
   ~CancelScope();
   CancelScope(const CancelScope&) = delete;
+  absl::Status Look() const { return token_.Look(began_ns_); }
 
  private:
-  const CancelToken* const before_;
+  const CancelToken& token_;
+  const int64_t began_ns_ = MonotonicNow();
+  const CancelScope* const before_;
 };
 
 // One call of an operation on the functions it carries, composites by their own reference or else their expansion. `results` are the

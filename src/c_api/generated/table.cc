@@ -174,6 +174,9 @@ const weft_api_v1 kApi = {
     weft_function_key,
     weft_function_save,
     weft_function_load,
+    weft_function_run,
+    weft_function_compile,
+    weft_function_stats,
 };
 
 struct Entry {
@@ -328,6 +331,7 @@ const Entry kProcs[] = {
     {"weft_function_begin", reinterpret_cast<weft_proc>(weft_function_begin)},
     {"weft_function_call", reinterpret_cast<weft_proc>(weft_function_call)},
     {"weft_function_captures", reinterpret_cast<weft_proc>(weft_function_captures)},
+    {"weft_function_compile", reinterpret_cast<weft_proc>(weft_function_compile)},
     {"weft_function_end", reinterpret_cast<weft_proc>(weft_function_end)},
     {"weft_function_from_stablehlo", reinterpret_cast<weft_proc>(weft_function_from_stablehlo)},
     {"weft_function_inputs", reinterpret_cast<weft_proc>(weft_function_inputs)},
@@ -337,7 +341,9 @@ const Entry kProcs[] = {
     {"weft_function_release", reinterpret_cast<weft_proc>(weft_function_release)},
     {"weft_function_results", reinterpret_cast<weft_proc>(weft_function_results)},
     {"weft_function_retain", reinterpret_cast<weft_proc>(weft_function_retain)},
+    {"weft_function_run", reinterpret_cast<weft_proc>(weft_function_run)},
     {"weft_function_save", reinterpret_cast<weft_proc>(weft_function_save)},
+    {"weft_function_stats", reinterpret_cast<weft_proc>(weft_function_stats)},
     {"weft_function_text", reinterpret_cast<weft_proc>(weft_function_text)},
     {"weft_function_trace", reinterpret_cast<weft_proc>(weft_function_trace)},
     {"weft_gather", reinterpret_cast<weft_proc>(weft_gather)},
@@ -416,6 +422,7 @@ const Entry kProcs[] = {
     {"weft_print_options_init", reinterpret_cast<weft_proc>(weft_print_options_init)},
     {"weft_prod", reinterpret_cast<weft_proc>(weft_prod)},
     {"weft_prod_opts_init", reinterpret_cast<weft_proc>(weft_prod_opts_init)},
+    {"weft_program_stats_init", reinterpret_cast<weft_proc>(weft_program_stats_init)},
     {"weft_program_text", reinterpret_cast<weft_proc>(weft_program_text)},
     {"weft_random_get_state", reinterpret_cast<weft_proc>(weft_random_get_state)},
     {"weft_random_seed", reinterpret_cast<weft_proc>(weft_random_seed)},

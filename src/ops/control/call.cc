@@ -18,8 +18,7 @@ constexpr RegionDef kRegions[] = {{"callee", "the operands in, the results out"}
 constexpr std::string_view kResults[] = {"results"};
 constexpr Absent kAbsent[] = {{Part::kSamples, Reason::kCarriesFunctions},
                               {Part::kExample, Reason::kCarriesFunctions},
-                              {Part::kReference, Reason::kExpands},
-                              {Part::kStableHlo, Reason::kExpands}};
+                              {Part::kReference, Reason::kExpands}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Function& callee = *call.regions[0];
@@ -61,6 +60,17 @@ absl::Status Expansion(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+// What was read as a composite is one again.
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  bool composite = false;
+  if (node.extras() != nullptr) {
+    for (const auto& [name, text] : node.extras()->unknown_attributes) composite = composite || name == "name";
+  }
+  const std::string symbol = writer.Symbol(*node.regions()[0]);
+  if (composite) return writer.Emit("composite", {{"decomposition", symbol}});
+  writer.Emit("func.call", {{"callee", symbol}});
+}
+
 }  // namespace
 
 constinit const OpDef kOp_call = {
@@ -75,6 +85,7 @@ constinit const OpDef kOp_call = {
     .gradient = Gradient,
     .expand = Expansion,
     .lowering = Lowering::kKernel,
+    .stablehlo = StableHlo,
     .absent = kAbsent,
     .exported = false,
     .rounds_once = true,

@@ -86,6 +86,20 @@ struct DrawnTensors {
   size_t count;
 };
 
+// Some of so many inputs.
+struct DrawnIndices {
+  DrawnIndices(Fuzz& f, size_t inputs) {
+    for (size_t i = 0; i < inputs; ++i) {
+      if (f.OneIn(3)) values[count++] = f.Wrong() ? f.Integer() : static_cast<int64_t>(i);
+    }
+    list = values;
+    if (f.Wrong() && f.OneIn(4)) list = nullptr, count = f.Of<size_t>({0, 1, SIZE_MAX});
+  }
+  int64_t values[3] = {};
+  const int64_t* list;
+  size_t count = 0;
+};
+
 struct Outputs {
   explicit Outputs(Fuzz& f) { list = f.OutArray<weft_tensor*>(&capacity), count = f.Out<size_t>(false); }
   void Keep(Fuzz& f) const {
@@ -172,6 +186,40 @@ void Call_weft_function_call(Fuzz& f) {
   const Outputs outputs(f);
   f.Enter();
   if (f.Leave(weft_function_call(ctx, function.handle, inputs.list, inputs.count, outputs.list, outputs.capacity, outputs.count))) outputs.Keep(f);
+}
+
+void Call_weft_function_run(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const size_t count = static_cast<size_t>(f.Roll(4));
+  const DrawnFunction function(f, count);
+  const DrawnTensors inputs(f, count);
+  const DrawnIndices donated(f, count);
+  const Outputs outputs(f);
+  f.Enter();
+  if (f.Leave(weft_function_run(ctx, function.handle, inputs.list, inputs.count, donated.list, donated.count, outputs.list, outputs.capacity, outputs.count))) outputs.Keep(f);
+}
+
+void Call_weft_function_compile(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const size_t count = static_cast<size_t>(f.Roll(4));
+  const DrawnFunction function(f, count);
+  weft_device* const device = f.Handle<weft_device>(true);
+  const Text isa = f.Wrong() ? f.DrawText(Words::kKeys) : Text{nullptr, 0};
+  const DrawnIndices donated(f, count);
+  weft_event** const event = f.Out<weft_event*>(true);
+  f.Enter();
+  if (f.Leave(weft_function_compile(ctx, function.handle, device, isa.data, isa.length, donated.list, donated.count, event))) f.Keep(event);
+}
+
+void Call_weft_function_stats(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const size_t count = static_cast<size_t>(f.Roll(4));
+  const DrawnFunction function(f, count);
+  weft_device* const device = f.Handle<weft_device>(true);
+  const DrawnIndices donated(f, count);
+  auto* const out = f.OutStruct<weft_program_stats>();
+  f.Enter();
+  f.Leave(weft_function_stats(ctx, function.handle, device, donated.list, donated.count, out));
 }
 
 void Call_weft_while(Fuzz& f) {

@@ -568,6 +568,20 @@ pub struct weft_cache_stats {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_program_stats {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub flops: f64,
+    pub transcendentals: f64,
+    pub argument_bytes: u64,
+    pub result_bytes: u64,
+    pub temporary_bytes: u64,
+    pub code_bytes: u64,
+    pub kernels: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_clip_opts {
     pub struct_size: usize,
     pub next: *const c_void,
@@ -1359,6 +1373,9 @@ pub struct weft_api_v1 {
     pub function_key: Option<unsafe extern "C" fn(function: *mut weft_function, out: *mut *mut weft_blob) -> *mut weft_error>,
     pub function_save: Option<unsafe extern "C" fn(function: *mut weft_function, path: *const c_char, path_length: usize) -> *mut weft_error>,
     pub function_load: Option<unsafe extern "C" fn(ctx: *mut weft_context, path: *const c_char, path_length: usize, out: *mut *mut weft_function) -> *mut weft_error>,
+    pub function_run: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, inputs: *const *mut weft_tensor, count: usize, donated: *const i64, donated_count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
+    pub function_compile: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, device: *mut weft_device, isa: *const c_char, isa_length: usize, donated: *const i64, donated_count: usize, out_event: *mut *mut weft_event) -> *mut weft_error>,
+    pub function_stats: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, device: *mut weft_device, donated: *const i64, donated_count: usize, out: *mut weft_program_stats) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -1475,6 +1492,9 @@ extern "C" {
     pub fn weft_function_key(function: *mut weft_function, out: *mut *mut weft_blob) -> *mut weft_error;
     pub fn weft_function_save(function: *mut weft_function, path: *const c_char, path_length: usize) -> *mut weft_error;
     pub fn weft_function_load(ctx: *mut weft_context, path: *const c_char, path_length: usize, out: *mut *mut weft_function) -> *mut weft_error;
+    pub fn weft_function_run(ctx: *mut weft_context, function: *mut weft_function, inputs: *const *mut weft_tensor, count: usize, donated: *const i64, donated_count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_function_compile(ctx: *mut weft_context, function: *mut weft_function, device: *mut weft_device, isa: *const c_char, isa_length: usize, donated: *const i64, donated_count: usize, out_event: *mut *mut weft_event) -> *mut weft_error;
+    pub fn weft_function_stats(ctx: *mut weft_context, function: *mut weft_function, device: *mut weft_device, donated: *const i64, donated_count: usize, out: *mut weft_program_stats) -> *mut weft_error;
     pub fn weft_function_retain(function: *mut weft_function);
     pub fn weft_function_release(function: *mut weft_function);
     pub fn weft_while(ctx: *mut weft_context, condition: *mut weft_function, body: *mut weft_function, carried: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor) -> *mut weft_error;
@@ -1540,6 +1560,7 @@ extern "C" {
     pub fn weft_checkpoint_entry_init(options: *mut c_void, size: usize);
     pub fn weft_checkpoint_info_init(options: *mut c_void, size: usize);
     pub fn weft_cache_stats_init(options: *mut c_void, size: usize);
+    pub fn weft_program_stats_init(options: *mut c_void, size: usize);
     pub fn weft_clip_opts_init(options: *mut c_void, size: usize);
     pub fn weft_concatenate_opts_init(options: *mut c_void, size: usize);
     pub fn weft_flatten_opts_init(options: *mut c_void, size: usize);

@@ -357,6 +357,14 @@ void Call_weft_cache_stats_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_program_stats_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_program_stats), &size);
+  f.Enter();
+  weft_program_stats_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_clip_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_clip_opts), &size);
@@ -803,16 +811,6 @@ void Call_weft_uniform_opts_init(Fuzz& f) {
   f.Enter();
   weft_uniform_opts_init(options, size);
   f.LeaveVoid();
-}
-
-void Call_weft_stop_gradient(Fuzz& f) {
-  f.BeginOp(kOps[0]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_stop_gradient(ctx, x, out))) return;
-  f.Keep(out);
 }
 
 }  // namespace weft::fuzz

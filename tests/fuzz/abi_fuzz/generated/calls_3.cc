@@ -4,6 +4,35 @@
 
 namespace weft::fuzz {
 
+void Call_weft_dot_general(Fuzz& f) {
+  f.BeginOp(kOps[100]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const lhs = f.Operand(0);
+  weft_tensor* const rhs = f.Operand(1);
+  const int64_t* lhs_batching_dimensions = {};
+  size_t lhs_batching_dimensions_count = {};
+  f.Ints(0, &lhs_batching_dimensions, &lhs_batching_dimensions_count);
+  const int64_t* rhs_batching_dimensions = {};
+  size_t rhs_batching_dimensions_count = {};
+  f.Ints(1, &rhs_batching_dimensions, &rhs_batching_dimensions_count);
+  const int64_t* lhs_contracting_dimensions = {};
+  size_t lhs_contracting_dimensions_count = {};
+  f.Ints(2, &lhs_contracting_dimensions, &lhs_contracting_dimensions_count);
+  const int64_t* rhs_contracting_dimensions = {};
+  size_t rhs_contracting_dimensions_count = {};
+  f.Ints(3, &rhs_contracting_dimensions, &rhs_contracting_dimensions_count);
+  weft_dot_general_opts* const opts = f.Options<weft_dot_general_opts>();
+  if (opts != nullptr) {
+    if (f.Given(4)) opts->present |= WEFT_DOT_GENERAL_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(4));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_dot_general(ctx, lhs, rhs, lhs_batching_dimensions, lhs_batching_dimensions_count, rhs_batching_dimensions, rhs_batching_dimensions_count, lhs_contracting_dimensions, lhs_contracting_dimensions_count, rhs_contracting_dimensions, rhs_contracting_dimensions_count, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_matmul(Fuzz& f) {
   f.BeginOp(kOps[101]);
   weft_context* const ctx = f.Handle<weft_context>(false);

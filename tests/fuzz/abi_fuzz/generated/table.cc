@@ -982,6 +982,9 @@ void Call_weft_function_from_stablehlo(Fuzz& f);
 void Call_weft_function_key(Fuzz& f);
 void Call_weft_function_save(Fuzz& f);
 void Call_weft_function_load(Fuzz& f);
+void Call_weft_function_run(Fuzz& f);
+void Call_weft_function_compile(Fuzz& f);
+void Call_weft_function_stats(Fuzz& f);
 void Call_weft_function_retain(Fuzz& f);
 void Call_weft_function_release(Fuzz& f);
 void Call_weft_while(Fuzz& f);
@@ -1047,6 +1050,7 @@ void Call_weft_checkpoint_options_init(Fuzz& f);
 void Call_weft_checkpoint_entry_init(Fuzz& f);
 void Call_weft_checkpoint_info_init(Fuzz& f);
 void Call_weft_cache_stats_init(Fuzz& f);
+void Call_weft_program_stats_init(Fuzz& f);
 void Call_weft_clip_opts_init(Fuzz& f);
 void Call_weft_concatenate_opts_init(Fuzz& f);
 void Call_weft_flatten_opts_init(Fuzz& f);
@@ -1353,6 +1357,9 @@ extern const Function kFunctions[] = {
     {"weft_function_key", Call_weft_function_key, 0x308u, false, true, 1, nullptr},
     {"weft_function_save", Call_weft_function_save, 0x23A8u, true, true, 1, nullptr},
     {"weft_function_load", Call_weft_function_load, 0x93A8u, true, true, 1, nullptr},
+    {"weft_function_run", Call_weft_function_run, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_function_compile", Call_weft_function_compile, 0xFFFFFFFFu, true, true, 1, nullptr},
+    {"weft_function_stats", Call_weft_function_stats, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_function_retain", Call_weft_function_retain, 0x0u, false, false, 1, nullptr},
     {"weft_function_release", Call_weft_function_release, 0x0u, false, false, 1, nullptr},
     {"weft_while", Call_weft_while, 0x1B0Au, false, true, 1, nullptr},
@@ -1418,6 +1425,7 @@ extern const Function kFunctions[] = {
     {"weft_checkpoint_entry_init", Call_weft_checkpoint_entry_init, 0u, false, false, 1, nullptr},
     {"weft_checkpoint_info_init", Call_weft_checkpoint_info_init, 0u, false, false, 1, nullptr},
     {"weft_cache_stats_init", Call_weft_cache_stats_init, 0u, false, false, 1, nullptr},
+    {"weft_program_stats_init", Call_weft_program_stats_init, 0u, false, false, 1, nullptr},
     {"weft_clip_opts_init", Call_weft_clip_opts_init, 0u, false, false, 1, nullptr},
     {"weft_concatenate_opts_init", Call_weft_concatenate_opts_init, 0u, false, false, 1, nullptr},
     {"weft_flatten_opts_init", Call_weft_flatten_opts_init, 0u, false, false, 1, nullptr},
@@ -1611,6 +1619,6 @@ extern const Function kFunctions[] = {
     {"weft_rng_bit_generator", Call_weft_rng_bit_generator, 0x130Au, false, true, 1, &kOps[134]},
     {"weft_uniform", Call_weft_uniform, 0x130Au, false, true, 1, &kOps[135]},
 };
-extern const size_t kFunctionCount = 369;
+extern const size_t kFunctionCount = 373;
 
 }  // namespace weft::fuzz

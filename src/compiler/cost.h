@@ -1,0 +1,18 @@
+// What a function asks of any machine: the arithmetic of its operations, whatever compiles it.
+#pragma once
+
+#include "src/ir/function.h"
+#include "src/runtime/status.h"
+
+namespace weft::compiler {
+
+// Of one run. A multiplication and an addition of a product's sum count one each, as in XLA's cost analysis; loops of which
+// nobody knows how often they run count one run, branches the dearest one.
+struct Cost {
+  double flops = 0;            // additions, products, comparisons, choices: one an element
+  double transcendentals = 0;  // exp, log, tanh, division: what takes tens of instructions
+};
+
+absl::StatusOr<Cost> CostOf(const ir::Function& function);
+
+}  // namespace weft::compiler

@@ -1,0 +1,247 @@
+// Functions by themselves: one call on inputs that are known is a program of its own, compiled, launched and weighed.
+#include "absl/strings/str_cat.h"
+#include "src/ir/rewrite.h"
+#include "src/lazy/engine.h"
+#include "src/lazy/index_check.h"
+#include "src/ops/build.h"
+#include "src/ops/registry.h"
+#include "src/runtime/float_environment.h"
+
+namespace weft::lazy {
+namespace {
+
+// Donated tensors, which nobody finds any more; shown again unless the run has been launched.
+class Donation {
+ public:
+  explicit Donation(Recorder& recorder) : recorder_(recorder) {}
+  ~Donation() {
+    for (auto& [tensor, value] : given_) {
+      if (!tensor->state.expired) continue;  // assigned to meanwhile
+      tensor->state.expired = tensor->state.donated = false;
+      recorder_.Show(*tensor, std::move(value));
+    }
+  }
+  Donation(const Donation&) = delete;
+  Donation& operator=(const Donation&) = delete;
+
+  void Give(Tensor& tensor) {
+    given_.emplace_back(&tensor, tensor.value());
+    tensor.state.expired = tensor.state.donated = true;
+    recorder_.Show(tensor, {});
+  }
+  void Keep() { given_.clear(); }
+
+ private:
+  Recorder& recorder_;
+  std::vector<std::pair<Tensor*, ir::Value>> given_;
+};
+
+// Whether nobody else can ask for the data: another tensor, a pending value, a past that a gradient goes through, a cut on its way.
+bool IsAlone(const ir::Value& value) {
+  const Data* data = DataOf(value);
+  return value.node->users() == 0 && value.node->shown() == 1 && !data->shared() && !data->held();
+}
+
+}  // namespace
+
+// --- Debug mode ----------------------------------------------------------------------------------------------------------
+
+absl::Status Engine::Step(Lock& lock, MeshState& state, const ir::Node& node, const ir::Values& operands,
+                          ir::Values* results) {
+  const Ref<const ir::Node> made = ir::CopyNode(node, operands, node.regions());
+  for (uint32_t i = 0; i < made->results().size(); ++i) results->push_back({made, i});
+  WEFT_RETURN_IF_ERROR(evaluator_.Compute(lock, state, *results, CutReason::kEager));
+  if (&node.op() == &ops::kOp_constant) return absl::OkStatus();  // a NaN is meant
+  if (node.op().indices != nullptr) {
+    IndexCheck indices(node.op(), operands, node.attrs());
+    WEFT_RETURN_IF_ERROR(lock.Open([&] { return indices.Run(); }));
+  }
+  return CheckNumbers(lock, node.op(), operands, *results);
+}
+
+absl::Status Engine::StepThrough(Lock& lock, MeshState& state, ir::Values* results) {
+  // Calls nest deeper than stacks are.
+  struct Running {
+    Ref<const ir::Function> function;
+    size_t next;
+    HashMap<const ir::Node*, ir::Values> made;
+  };
+  std::vector<Running> stack;
+  const auto enter = [&](const ir::Node& call, const ir::Values& operands) {
+    Running& top = stack.emplace_back(call.regions()[0], call.regions()[0]->parameters().size());
+    const auto parameters = top.function->parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) top.made[parameters[i].node.get()] = {operands[i]};
+  };
+  const Ref<const ir::Node> call = (*results)[0].node;
+  enter(*call, {call->operands().begin(), call->operands().end()});
+  while (true) {
+    Running& top = stack.back();
+    const auto value = [&](const ir::Value& v) { return v ? top.made.at(v.node.get())[v.result] : ir::Value(); };
+    if (top.next < top.function->nodes().size()) {
+      const ir::Node& node = *top.function->nodes()[top.next];
+      ir::Values operands, made;
+      for (const ir::Value& operand : node.operands()) operands.push_back(value(operand));
+      if (node.op().calls) {
+        enter(node, operands);
+        continue;
+      }
+      if (absl::Status status = Step(lock, state, node, operands, &made); !status.ok()) {
+        absl::Status named(status.code(), absl::StrCat(status.message(), ", in @", top.function->name()));
+        return node.location().file != 0 ? WithPosition(std::move(named), node.location()) : named;
+      }
+      top.made[&node] = std::move(made);
+      ++top.next;
+      continue;
+    }
+    ir::Values out;
+    for (const ir::Value& result : top.function->results()) out.push_back(value(result));
+    stack.pop_back();
+    if (stack.empty()) {
+      *results = std::move(out);
+      return absl::OkStatus();
+    }
+    Running& caller = stack.back();
+    caller.made[caller.function->nodes()[caller.next++]] = std::move(out);
+  }
+}
+
+// --- Runs ----------------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<ir::Values> Engine::KnownInputs(Lock& lock, MeshState& state, std::span<Tensor* const> inputs,
+                                               std::vector<uint8_t>* offers) {
+  ir::Values values;
+  std::vector<ir::Value> pending;
+  for (const Tensor* input : inputs) {
+    values.push_back(input != nullptr ? input->value() : ir::Value());
+    if (input != nullptr && DataOf(values.back()) == nullptr) pending.push_back(values.back());
+  }
+  if (!pending.empty()) WEFT_RETURN_IF_ERROR(evaluator_.Know(lock, state, pending, CutReason::kEval));
+  pending.clear();
+  for (size_t i = 0; i < values.size(); ++i) {
+    ir::Value& value = values[i];
+    if (!value) continue;
+    if (i < offers->size() && (*offers)[i] != 0) (*offers)[i] = IsAlone(value) ? 1 : 0;
+    Data* const data = DataOf(value);
+    if (data->word_count > 0) {  // where a scalar lies must not make it another program
+      Device* const device = state.mesh.devices()[state.whole().whole_at()];
+      WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, BufferOfWords(*data, value.type(), device));
+      value = Recorder::NewLeaf(value.type(), MakeRef<Data>(state.whole(), Shards{std::move(buffer)}));
+    } else if (value.node->needs_gradient()) {
+      value = Recorder::NewLeaf(value.type(), Ref<Data>::Share(data));
+    }
+  }
+  return values;
+}
+
+absl::Status Engine::CallFunction(const FunctionRun& run, std::span<const uint8_t> offers, ir::Location location,
+                                  FunctionCall* call) {
+  ir::Builder b(location);
+  call->results = recorder_.Drawing(b, nullptr, ops::kOp_call, call->inputs, {}, {&run.function, 1}, &call->drawn);
+  if (!b.ok()) return WithPosition(b.status(), location);
+  call->offered.resize(call->results.size());
+  for (size_t i = 0; i < offers.size(); ++i) {
+    if (offers[i] == 0) continue;
+    // The first result of its type that has nothing yet.
+    for (size_t r = 0; r < call->results.size(); ++r) {
+      if (call->offered[r] || !(call->results[r].type() == call->inputs[i].type())) continue;
+      call->offered[r] = Ref<Data>::Share(DataOf(call->inputs[i]));
+      break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensors> Engine::RunFunction(const FunctionRun& run, std::span<Tensor* const> inputs,
+                                            ir::Location location, const Where& where) {
+  Tensors made;
+  const FloatScope floats;
+  Lock lock(recorder_);
+  lock.Borrow(inputs);
+  const auto check = [&]() -> absl::Status {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i] == nullptr) continue;
+      WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(inputs[i], absl::StrCat("inputs[", i, "]")));
+    }
+    return recorder_.CheckOpen();
+  };
+  WEFT_RETURN_IF_ERROR(check());
+  WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.PlaceOf(ops::kOp_call, inputs, location, where));
+  WEFT_RETURN_IF_ERROR(Recorder::CheckProgram(place.frame, "running a function"));
+  MeshState& state = *place.state;
+  // In debug mode the inputs are looked at afterwards.
+  const bool debug = options_.mode == Mode::kDebug;
+  std::vector<uint8_t> offers(run.donated.begin(), run.donated.end());
+  if (debug) offers.assign(offers.size(), 0);
+  FunctionCall call;
+  WEFT_ASSIGN_OR_RETURN(call.inputs, KnownInputs(lock, state, inputs, &offers));
+  if (lock.opened() > 0) WEFT_RETURN_IF_ERROR(check());
+  WEFT_RETURN_IF_ERROR(CallFunction(run, offers, location, &call));
+  Donation donation(recorder_);
+  for (size_t i = 0; i < run.donated.size(); ++i) {
+    if (run.donated[i] != 0) donation.Give(*inputs[i]);
+  }
+  absl::Status status = evaluator_.ComputeOver(lock, state, call.results, call.offered);
+  if (status.ok() && debug) status = CheckNumbers(lock, ops::kOp_call, call.inputs, call.results);
+  if (!status.ok()) {
+    recorder_.Undraw(call.drawn);
+    return WithPosition(std::move(status), location);
+  }
+  donation.Keep();
+  // Each a leaf of its own, so that it may be donated to the next run.
+  for (const ir::Value& result : call.results) {
+    ir::Value leaf = Recorder::NewLeaf(result.type(), Ref<Data>::Share(DataOf(result)));
+    made.push_back(recorder_.NewTensor(place, std::move(leaf), location));
+    made.back()->state.maker = &ops::kOp_call;
+  }
+  return made;
+}
+
+absl::StatusOr<compiler::ProgramCache*> Engine::ProgramsFor(const MeshState& state, std::string_view isa) {
+  Backend* const backend = state.mesh.devices()[0]->backend;
+  if (isa.empty() || isa == options_.isa) return state.programs;
+  CompileOptions options;
+  options.isa = isa;
+  const Target target = backend->target(options);
+  if (target.fingerprint == backend->target({.isa = options_.isa}).fingerprint) return state.programs;
+  std::unique_ptr<compiler::ProgramCache>& cache = other_targets_[{backend, std::string(isa)}];
+  if (cache == nullptr) cache = std::make_unique<compiler::ProgramCache>(CacheConfig(*backend, std::string(isa)));
+  return cache.get();
+}
+
+absl::StatusOr<Ref<Evaluator::Job>> Engine::CompileJob(const FunctionRun& run, const Where& where, std::string_view isa,
+                                                       Evaluator::ProgramPointer* known) {
+  WEFT_RETURN_IF_ERROR(Recorder::CheckProgram(where.frame, "compiling"));
+  const FloatScope floats;
+  Lock lock(recorder_);
+  WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
+  WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(where));
+  WEFT_ASSIGN_OR_RETURN(compiler::ProgramCache * programs, ProgramsFor(*place.state, isa));
+  FunctionCall call;
+  for (const ir::Value& parameter : run.function->parameters()) {
+    Ref<Data> described = MakeRef<Data>(place.state->whole(), Shards());
+    described->described = true;
+    call.inputs.push_back(Recorder::NewLeaf(parameter.type(), std::move(described)));
+  }
+  if (run.draws) call.inputs.back() = {};
+  WEFT_RETURN_IF_ERROR(CallFunction(run, run.donated, {}, &call));
+  recorder_.Undraw(call.drawn);
+  return evaluator_.CompileOver(lock, *place.state, *programs, call.results, call.offered, known);
+}
+
+absl::StatusOr<Ref<Event>> Engine::CompileFunction(const FunctionRun& run, const Where& where, std::string_view isa,
+                                                   bool wait) {
+  WEFT_ASSIGN_OR_RETURN(Ref<Evaluator::Job> job, CompileJob(run, where, isa, nullptr));
+  return Compiled({&job, job != nullptr ? 1u : 0u}, wait);
+}
+
+absl::StatusOr<ExecutableStats> Engine::FunctionStats(const FunctionRun& run, const Where& where) {
+  Evaluator::ProgramPointer program;
+  WEFT_ASSIGN_OR_RETURN(Ref<Evaluator::Job> job, CompileJob(run, where, {}, &program));
+  if (job != nullptr) {
+    WEFT_RETURN_IF_ERROR(evaluator_.WaitFor(*job));
+    WEFT_ASSIGN_OR_RETURN(program, job->result());
+  }
+  return program->executable->stats();
+}
+
+}  // namespace weft::lazy
