@@ -1928,6 +1928,23 @@ WF_INLINE weft_tensor* wf_dot_general_at(weft_scope* s, const char* file, int li
 #define wf_dot_general(s, ...) \
   WF_CALL(wf_dot_general_at((s), __FILE__, __LINE__, WF_MAKE(wf_dot_general_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
 
+typedef struct wf_fft_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_fft_type fft_type;
+  const int64_t* fft_length;
+  size_t fft_length_count;
+} wf_fft_args;
+WF_INLINE weft_tensor* wf_fft_at(weft_scope* s, const char* file, int line, wf_fft_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_fft(ctx, a.x, a.fft_type, a.fft_length, a.fft_length_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_fft(s, ...) \
+  WF_CALL(wf_fft_at((s), __FILE__, __LINE__, WF_MAKE(wf_fft_args, (), __VA_ARGS__)))
+
 typedef struct wf_matmul_args {
   WF_BEGIN
   weft_tensor* x;

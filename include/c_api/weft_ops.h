@@ -1679,6 +1679,30 @@ WEFT_API WEFT_MUST_USE weft_error* weft_dot_general(weft_context* ctx, weft_tens
     const int64_t* rhs_contracting_dimensions, size_t rhs_contracting_dimensions_count,
     const weft_dot_general_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Values of attribute fft_type of weft_fft. */
+typedef enum weft_fft_type {
+  WEFT_FFT_TYPE_FFT = 0,
+  WEFT_FFT_TYPE_IFFT = 1,
+  WEFT_FFT_TYPE_RFFT = 2,
+  WEFT_FFT_TYPE_IRFFT = 3,
+  WEFT_FFT_TYPE_FORCE32 = 0x7FFFFFFF
+} weft_fft_type;
+
+/* Discrete Fourier transform over the last one to three dimensions. FFT: X[k] = sum of x[j] exp(-2 pi i j k / n); IFFT
+ * with the other sign, divided by the product of fft_length; RFFT of floats, whose result has the first n / 2 + 1
+ * elements of the last dimension, the others being their conjugates; IRFFT of such a half. Any length up to 2^24, in
+ * O(n log n).
+ *   x: complex; f32 or f64 for RFFT; f16, f32, f64, bf16, c64, c128
+ *   fft_type: FFT; IFFT, the inverse; RFFT of floats, the first half of a symmetric result; IRFFT, its inverse; one of
+ *   FFT, IFFT, RFFT, IRFFT
+ *   fft_length: sizes of the last one to three dimensions; of irfft those of the result; list of integers
+ * Fluent: z = wf_fft(s, x, WEFT_FFT_TYPE_RFFT, WF_INTS(4));
+ * StableHLO: fft. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
+ * 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_fft(weft_context* ctx, weft_tensor* x, weft_fft_type fft_type,
+    const int64_t* fft_length, size_t fft_length_count, weft_tensor** out) WEFT_NOEXCEPT;
+
 #define WEFT_MATMUL_HAS_DTYPE ((uint64_t)1 << 0)
 /* Optional attributes of weft_matmul. A bit in present says that a field counts; others keep their defaults. Since 1.0.
  */

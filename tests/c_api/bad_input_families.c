@@ -316,6 +316,10 @@ static void order_and_linear_algebra(void) {
   BAD(wf_argsort(s, a, .axis = -3), "argsort(f32[2, 3]): axis is -3; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_top_k(s, a, 4, &values, &indices), "top_k(f32[2, 3]): k is 4; it must be 0 to 3, the size of axis 1");
   BAD(wf_cholesky(s, a), "cholesky(f32[2, 3]): a is f32[2, 3]; its last two dimensions must be equal, those of square matrices");
+  BAD(wf_fft(s, a, WEFT_FFT_TYPE_FFT, WF_INTS(3)), "fft(f32[2, 3]): fft_type FFT takes c64 or c128, not f32");
+  BAD(wf_fft(s, a, WEFT_FFT_TYPE_RFFT, WF_INTS(4)), "fft(f32[2, 3]): fft_length[0] is 4, for which x has 4 elements there; it has 3");
+  BAD(wf_fft(s, a, WEFT_FFT_TYPE_RFFT, WF_INTS(1, 2, 3)), "fft(f32[2, 3]): fft_length has 3 sizes; it has one to three, and x has rank 2");
+  BAD(wf_fft(s, a, WEFT_FFT_TYPE_RFFT, WF_INTS(0)), "fft(f32[2, 3]): fft_length[0] is 0; transforms have at least one element");
   BAD(wf_triangular_solve(s, a, a), "triangular_solve(f32[2, 3], f32[2, 3]): a is f32[2, 3]; its last two dimensions must be equal, those of square matrices");
   BAD(wf_reduce_precision(s, a, 0, 3), "reduce_precision(f32[2, 3]): exponent_bits is 0 and mantissa_bits is 3; at least 1 and 0 are needed, at most 2147483647");
   BAD(wf_batch_norm_training(s, a, a, a, 0.1, 1, &values, &indices, &other), "batch_norm_training(f32[2, 3], f32[2, 3], f32[2, 3]): scale must have shape [3], not [2, 3]");

@@ -276,6 +276,33 @@ def complex_numbers():
             for axis in (0, 1):
                 expect(op, [x], f(wide, axis).astype(d), dims=[axis], floor=1)
         expect("matmul", [x, y.T.copy()], (wide @ y.T.astype("c16")).astype(d), floor=8)
+        # Spectra: short, of one factor and many, prime, long and prime; over one to three dimensions.
+        tolerance = {"c8": 2e-6, "c16": 4e-15}[d]
+        for n in (1, 2, 3, 8, 37, 60, 67, 96, 257, 263, 1000, 1024, 4099):
+            v = (rng(n).normal(size=(2, n)) + 1j * rng(n + 1).normal(size=(2, n))).astype(d)
+            w, scale = v.astype("c16"), np.sqrt(n)
+            real = v.real.astype(part)
+            near = {"tolerance": tolerance * (1 + np.log2(n)), "note": f" ({n})"}
+            expect("fft", [v], np.fft.fft(w).astype(d), floor=scale, fft_type="FFT", fft_length=[n], **near)
+            expect("fft", [v], np.fft.ifft(w).astype(d), floor=1 / scale, fft_type="IFFT", fft_length=[n], **near)
+            expect("fft", [real], np.fft.rfft(real.astype("f8")).astype(d), floor=scale, fft_type="RFFT", fft_length=[n], **near)
+            half = v[:, : n // 2 + 1]
+            expect("fft", [half.copy()], np.fft.irfft(half.astype("c16"), n).astype(part), floor=1 / scale, fft_type="IRFFT",
+                   fft_length=[n], **near)
+        for shape in ((2, 3, 5), (4, 1, 6), (6, 35, 70)):
+            v = (rng(60).normal(size=shape) + 1j * rng(61).normal(size=shape)).astype(d)
+            for axes in ((-2, -1), (-3, -2, -1)):
+                lengths = [shape[axis] for axis in axes]
+                scale = np.sqrt(np.prod(lengths))
+                near = {"tolerance": 10 * tolerance, "note": f" ({lengths})"}
+                expect("fft", [v], np.fft.fftn(v.astype("c16"), axes=axes).astype(d), floor=scale, fft_type="FFT", fft_length=lengths, **near)
+                expect("fft", [v], np.fft.ifftn(v.astype("c16"), axes=axes).astype(d), floor=1 / scale, fft_type="IFFT", fft_length=lengths, **near)
+                expect("fft", [v.real.astype(part)], np.fft.rfftn(v.real.astype("f8"), axes=axes).astype(d), floor=scale, fft_type="RFFT",
+                       fft_length=lengths, **near)
+                lengths = [*lengths[:-1], 2 * lengths[-1] - 2]
+                if lengths[-1] > 0:
+                    expect("fft", [v], np.fft.irfftn(v.astype("c16"), s=lengths, axes=axes).astype(part), floor=1 / scale,
+                           fft_type="IRFFT", fft_length=lengths, **near)
         # Between types.
         expect("convert", [x], x.astype("c8"), tolerance=0, dtype="c8")
         expect("convert", [x], x.astype("c16"), tolerance=0, dtype="c16")

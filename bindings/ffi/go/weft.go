@@ -200,6 +200,15 @@ const (
 	WEFT_REDUCE_REDUCER_OR ReduceReducer = 5
 )
 
+type FftType uint32
+
+const (
+	WEFT_FFT_TYPE_FFT FftType = 0
+	WEFT_FFT_TYPE_IFFT FftType = 1
+	WEFT_FFT_TYPE_RFFT FftType = 2
+	WEFT_FFT_TYPE_IRFFT FftType = 3
+)
+
 type TriangularSolveTransposeA uint32
 
 const (
@@ -1616,6 +1625,7 @@ var (
 	TopK func(ctx Context, x Tensor, k int64, opts *TopKOpts, out_values *Tensor, out_indices *Tensor) Error
 	Cholesky func(ctx Context, a Tensor, opts *CholeskyOpts, out *Tensor) Error
 	DotGeneral func(ctx Context, lhs Tensor, rhs Tensor, lhs_batching_dimensions *int64, lhs_batching_dimensions_count uintptr, rhs_batching_dimensions *int64, rhs_batching_dimensions_count uintptr, lhs_contracting_dimensions *int64, lhs_contracting_dimensions_count uintptr, rhs_contracting_dimensions *int64, rhs_contracting_dimensions_count uintptr, opts *DotGeneralOpts, out *Tensor) Error
+	Fft func(ctx Context, x Tensor, fft_type FftType, fft_length *int64, fft_length_count uintptr, out *Tensor) Error
 	Matmul func(ctx Context, x Tensor, y Tensor, opts *MatmulOpts, out *Tensor) Error
 	TriangularSolve func(ctx Context, a Tensor, b Tensor, opts *TriangularSolveOpts, out *Tensor) Error
 	AvgPool func(ctx Context, x Tensor, window *int64, window_count uintptr, opts *AvgPoolOpts, out *Tensor) Error
@@ -1993,6 +2003,7 @@ var Functions = map[string]any{
 	"weft_top_k": &TopK,
 	"weft_cholesky": &Cholesky,
 	"weft_dot_general": &DotGeneral,
+	"weft_fft": &Fft,
 	"weft_matmul": &Matmul,
 	"weft_triangular_solve": &TriangularSolve,
 	"weft_avg_pool": &AvgPool,

@@ -154,6 +154,13 @@ typedef enum weft_reduce_reducer {
   WEFT_REDUCE_REDUCER_OR = 5,
   WEFT_REDUCE_REDUCER_FORCE32 = 2147483647,
 } weft_reduce_reducer;
+typedef enum weft_fft_type {
+  WEFT_FFT_TYPE_FFT = 0,
+  WEFT_FFT_TYPE_IFFT = 1,
+  WEFT_FFT_TYPE_RFFT = 2,
+  WEFT_FFT_TYPE_IRFFT = 3,
+  WEFT_FFT_TYPE_FORCE32 = 2147483647,
+} weft_fft_type;
 typedef enum weft_triangular_solve_transpose_a {
   WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_NO_TRANSPOSE = 0,
   WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_TRANSPOSE = 1,
@@ -1343,6 +1350,7 @@ weft_error* weft_sort(weft_context* ctx, weft_tensor* x, const weft_sort_opts* o
 weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k, const weft_top_k_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
 weft_error* weft_cholesky(weft_context* ctx, weft_tensor* a, const weft_cholesky_opts* opts, weft_tensor** out);
 weft_error* weft_dot_general(weft_context* ctx, weft_tensor* lhs, weft_tensor* rhs, const int64_t* lhs_batching_dimensions, size_t lhs_batching_dimensions_count, const int64_t* rhs_batching_dimensions, size_t rhs_batching_dimensions_count, const int64_t* lhs_contracting_dimensions, size_t lhs_contracting_dimensions_count, const int64_t* rhs_contracting_dimensions, size_t rhs_contracting_dimensions_count, const weft_dot_general_opts* opts, weft_tensor** out);
+weft_error* weft_fft(weft_context* ctx, weft_tensor* x, weft_fft_type fft_type, const int64_t* fft_length, size_t fft_length_count, weft_tensor** out);
 weft_error* weft_matmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_matmul_opts* opts, weft_tensor** out);
 weft_error* weft_triangular_solve(weft_context* ctx, weft_tensor* a, weft_tensor* b, const weft_triangular_solve_opts* opts, weft_tensor** out);
 weft_error* weft_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count, const weft_avg_pool_opts* opts, weft_tensor** out);

@@ -230,6 +230,11 @@ WEFT_REDUCE_REDUCER_MAX = 2
 WEFT_REDUCE_REDUCER_MIN = 3
 WEFT_REDUCE_REDUCER_AND = 4
 WEFT_REDUCE_REDUCER_OR = 5
+weft_fft_type = c.c_uint32
+WEFT_FFT_TYPE_FFT = 0
+WEFT_FFT_TYPE_IFFT = 1
+WEFT_FFT_TYPE_RFFT = 2
+WEFT_FFT_TYPE_IRFFT = 3
 weft_triangular_solve_transpose_a = c.c_uint32
 WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_NO_TRANSPOSE = 0
 WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_TRANSPOSE = 1
@@ -1680,6 +1685,7 @@ FUNCTIONS = {
     "weft_top_k": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_top_k_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_cholesky": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cholesky_opts), c.POINTER(weft_tensor)]),
     "weft_dot_general": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_dot_general_opts), c.POINTER(weft_tensor)]),
+    "weft_fft": (weft_error, [weft_context, weft_tensor, weft_fft_type, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
     "weft_matmul": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_matmul_opts), c.POINTER(weft_tensor)]),
     "weft_triangular_solve": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_triangular_solve_opts), c.POINTER(weft_tensor)]),
     "weft_avg_pool": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_avg_pool_opts), c.POINTER(weft_tensor)]),

@@ -36,7 +36,7 @@ class Operation:
         return {token.split("=")[0] for token in call.split() if "=" in token} <= {a["name"] for a in self.attrs}
 
     def enum_name(self, a):
-        return "weft_%s_%s" % (self.c_name, a["name"])
+        return "weft_%s_%s" % (self.c_name, a["name"].removeprefix(self.c_name + "_"))
 
     def enumerator(self, a, text):
         return "%s_%s" % (self.enum_name(a).upper(), re.sub(r"\W", "_", text).upper())

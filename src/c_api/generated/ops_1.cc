@@ -537,6 +537,17 @@ weft_error* weft_dot_general(weft_context* ctx, weft_tensor* lhs, weft_tensor* r
   });
 }
 
+weft_error* weft_fft(weft_context* ctx, weft_tensor* x, weft_fft_type fft_type, const int64_t* fft_length,
+                     size_t fft_length_count, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_fft, ctx);
+    call.Operand(x);
+    call.SetEnum(0, fft_type);
+    call.SetInts(1, fft_length, fft_length_count);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_matmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_matmul_opts* opts,
                         weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -829,19 +840,6 @@ weft_error* weft_layer_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scal
     call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_LAYER_NORM_HAS_AXIS) call.SetInt(0, o.axis);
     if (o.present & WEFT_LAYER_NORM_HAS_EPSILON) call.SetDouble(1, o.epsilon);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_leaky_relu(weft_context* ctx, weft_tensor* x, const weft_leaky_relu_opts* opts,
-                            weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_leaky_relu, ctx);
-    call.Operand(x);
-    weft_leaky_relu_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_leaky_relu_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_LEAKY_RELU_HAS_SLOPE) call.SetDouble(0, o.slope);
     return call.Record({out});
   });
 }

@@ -6,6 +6,19 @@
 
 extern "C" {
 
+weft_error* weft_leaky_relu(weft_context* ctx, weft_tensor* x, const weft_leaky_relu_opts* opts,
+                            weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_leaky_relu, ctx);
+    call.Operand(x);
+    weft_leaky_relu_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_leaky_relu_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_LEAKY_RELU_HAS_SLOPE) call.SetDouble(0, o.slope);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_linear(weft_context* ctx, weft_tensor* x, weft_tensor* w, weft_tensor* b,
                         weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {

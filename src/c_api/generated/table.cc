@@ -320,6 +320,7 @@ const Entry kProcs[] = {
     {"weft_exp2", reinterpret_cast<weft_proc>(weft_exp2)},
     {"weft_expand_dims", reinterpret_cast<weft_proc>(weft_expand_dims)},
     {"weft_expm1", reinterpret_cast<weft_proc>(weft_expm1)},
+    {"weft_fft", reinterpret_cast<weft_proc>(weft_fft)},
     {"weft_flatten", reinterpret_cast<weft_proc>(weft_flatten)},
     {"weft_flatten_opts_init", reinterpret_cast<weft_proc>(weft_flatten_opts_init)},
     {"weft_floor", reinterpret_cast<weft_proc>(weft_floor)},

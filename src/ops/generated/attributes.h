@@ -483,6 +483,14 @@ struct DotGeneralAttrs {
   const ir::Attrs& attrs;
 };
 
+struct FftAttrs {
+  enum Position : size_t { kFftType, kFftLength };
+  int64_t fft_type() const { return attrs.Int(kFftType); }
+  const ir::Ints& fft_length() const { return attrs.IntList(kFftLength); }
+
+  const ir::Attrs& attrs;
+};
+
 struct MatmulAttrs {
   enum Position : size_t { kDtype };
   bool has_dtype() const { return attrs.has(kDtype); }

@@ -310,6 +310,12 @@ pub const WEFT_REDUCE_REDUCER_MIN: weft_reduce_reducer = 3;
 pub const WEFT_REDUCE_REDUCER_AND: weft_reduce_reducer = 4;
 pub const WEFT_REDUCE_REDUCER_OR: weft_reduce_reducer = 5;
 
+pub type weft_fft_type = u32;
+pub const WEFT_FFT_TYPE_FFT: weft_fft_type = 0;
+pub const WEFT_FFT_TYPE_IFFT: weft_fft_type = 1;
+pub const WEFT_FFT_TYPE_RFFT: weft_fft_type = 2;
+pub const WEFT_FFT_TYPE_IRFFT: weft_fft_type = 3;
+
 pub type weft_triangular_solve_transpose_a = u32;
 pub const WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_NO_TRANSPOSE: weft_triangular_solve_transpose_a = 0;
 pub const WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_TRANSPOSE: weft_triangular_solve_transpose_a = 1;
@@ -1718,6 +1724,7 @@ extern "C" {
     pub fn weft_top_k(ctx: *mut weft_context, x: *mut weft_tensor, k: i64, opts: *const weft_top_k_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_cholesky(ctx: *mut weft_context, a: *mut weft_tensor, opts: *const weft_cholesky_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_dot_general(ctx: *mut weft_context, lhs: *mut weft_tensor, rhs: *mut weft_tensor, lhs_batching_dimensions: *const i64, lhs_batching_dimensions_count: usize, rhs_batching_dimensions: *const i64, rhs_batching_dimensions_count: usize, lhs_contracting_dimensions: *const i64, lhs_contracting_dimensions_count: usize, rhs_contracting_dimensions: *const i64, rhs_contracting_dimensions_count: usize, opts: *const weft_dot_general_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_fft(ctx: *mut weft_context, x: *mut weft_tensor, fft_type: weft_fft_type, fft_length: *const i64, fft_length_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_matmul(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, opts: *const weft_matmul_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_triangular_solve(ctx: *mut weft_context, a: *mut weft_tensor, b: *mut weft_tensor, opts: *const weft_triangular_solve_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_avg_pool(ctx: *mut weft_context, x: *mut weft_tensor, window: *const i64, window_count: usize, opts: *const weft_avg_pool_opts, out: *mut *mut weft_tensor) -> *mut weft_error;

@@ -33,8 +33,23 @@ void Call_weft_dot_general(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_matmul(Fuzz& f) {
+void Call_weft_fft(Fuzz& f) {
   f.BeginOp(kOps[101]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_fft_type fft_type = {};
+  fft_type = static_cast<weft_fft_type>(f.EnumAttr(0));
+  const int64_t* fft_length = {};
+  size_t fft_length_count = {};
+  f.Ints(1, &fft_length, &fft_length_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_fft(ctx, x, fft_type, fft_length, fft_length_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_matmul(Fuzz& f) {
+  f.BeginOp(kOps[102]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -51,7 +66,7 @@ void Call_weft_matmul(Fuzz& f) {
 }
 
 void Call_weft_triangular_solve(Fuzz& f) {
-  f.BeginOp(kOps[102]);
+  f.BeginOp(kOps[103]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -74,7 +89,7 @@ void Call_weft_triangular_solve(Fuzz& f) {
 }
 
 void Call_weft_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[103]);
+  f.BeginOp(kOps[104]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -97,7 +112,7 @@ void Call_weft_avg_pool(Fuzz& f) {
 }
 
 void Call_weft_conv(Fuzz& f) {
-  f.BeginOp(kOps[104]);
+  f.BeginOp(kOps[105]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -124,7 +139,7 @@ void Call_weft_conv(Fuzz& f) {
 }
 
 void Call_weft_convolution(Fuzz& f) {
-  f.BeginOp(kOps[105]);
+  f.BeginOp(kOps[106]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const input = f.Operand(0);
   weft_tensor* const kernel = f.Operand(1);
@@ -168,7 +183,7 @@ void Call_weft_convolution(Fuzz& f) {
 }
 
 void Call_weft_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[106]);
+  f.BeginOp(kOps[107]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -191,7 +206,7 @@ void Call_weft_max_pool(Fuzz& f) {
 }
 
 void Call_weft_reduce_window(Fuzz& f) {
-  f.BeginOp(kOps[107]);
+  f.BeginOp(kOps[108]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window_dimensions = {};
@@ -218,7 +233,7 @@ void Call_weft_reduce_window(Fuzz& f) {
 }
 
 void Call_weft_select_and_scatter(Fuzz& f) {
-  f.BeginOp(kOps[108]);
+  f.BeginOp(kOps[109]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const operand = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -240,7 +255,7 @@ void Call_weft_select_and_scatter(Fuzz& f) {
 }
 
 void Call_weft_batch_norm(Fuzz& f) {
-  f.BeginOp(kOps[109]);
+  f.BeginOp(kOps[110]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -264,7 +279,7 @@ void Call_weft_batch_norm(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_grad(Fuzz& f) {
-  f.BeginOp(kOps[110]);
+  f.BeginOp(kOps[111]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -286,7 +301,7 @@ void Call_weft_batch_norm_grad(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_training(Fuzz& f) {
-  f.BeginOp(kOps[111]);
+  f.BeginOp(kOps[112]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -306,7 +321,7 @@ void Call_weft_batch_norm_training(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_inference(Fuzz& f) {
-  f.BeginOp(kOps[112]);
+  f.BeginOp(kOps[113]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -328,7 +343,7 @@ void Call_weft_batch_norm_inference(Fuzz& f) {
 }
 
 void Call_weft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[113]);
+  f.BeginOp(kOps[114]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const logits = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -347,7 +362,7 @@ void Call_weft_cross_entropy(Fuzz& f) {
 }
 
 void Call_weft_dropout(Fuzz& f) {
-  f.BeginOp(kOps[114]);
+  f.BeginOp(kOps[115]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
@@ -363,7 +378,7 @@ void Call_weft_dropout(Fuzz& f) {
 }
 
 void Call_weft_elu(Fuzz& f) {
-  f.BeginOp(kOps[115]);
+  f.BeginOp(kOps[116]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_elu_opts* const opts = f.Options<weft_elu_opts>();
@@ -379,7 +394,7 @@ void Call_weft_elu(Fuzz& f) {
 }
 
 void Call_weft_embedding(Fuzz& f) {
-  f.BeginOp(kOps[116]);
+  f.BeginOp(kOps[117]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const table = f.Operand(0);
   weft_tensor* const ids = f.Operand(1);
@@ -396,7 +411,7 @@ void Call_weft_embedding(Fuzz& f) {
 }
 
 void Call_weft_gelu(Fuzz& f) {
-  f.BeginOp(kOps[117]);
+  f.BeginOp(kOps[118]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
@@ -412,7 +427,7 @@ void Call_weft_gelu(Fuzz& f) {
 }
 
 void Call_weft_layer_norm(Fuzz& f) {
-  f.BeginOp(kOps[118]);
+  f.BeginOp(kOps[119]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -432,7 +447,7 @@ void Call_weft_layer_norm(Fuzz& f) {
 }
 
 void Call_weft_leaky_relu(Fuzz& f) {
-  f.BeginOp(kOps[119]);
+  f.BeginOp(kOps[120]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
@@ -448,7 +463,7 @@ void Call_weft_leaky_relu(Fuzz& f) {
 }
 
 void Call_weft_linear(Fuzz& f) {
-  f.BeginOp(kOps[120]);
+  f.BeginOp(kOps[121]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -460,7 +475,7 @@ void Call_weft_linear(Fuzz& f) {
 }
 
 void Call_weft_linear_with(Fuzz& f) {
-  f.BeginOp(kOps[121]);
+  f.BeginOp(kOps[122]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -478,7 +493,7 @@ void Call_weft_linear_with(Fuzz& f) {
 }
 
 void Call_weft_log_softmax(Fuzz& f) {
-  f.BeginOp(kOps[122]);
+  f.BeginOp(kOps[123]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
@@ -494,7 +509,7 @@ void Call_weft_log_softmax(Fuzz& f) {
 }
 
 void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[123]);
+  f.BeginOp(kOps[124]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -511,7 +526,7 @@ void Call_weft_mse(Fuzz& f) {
 }
 
 void Call_weft_one_hot(Fuzz& f) {
-  f.BeginOp(kOps[124]);
+  f.BeginOp(kOps[125]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const labels = f.Operand(0);
   int64_t depth = {};
@@ -529,7 +544,7 @@ void Call_weft_one_hot(Fuzz& f) {
 }
 
 void Call_weft_relu(Fuzz& f) {
-  f.BeginOp(kOps[125]);
+  f.BeginOp(kOps[126]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -539,7 +554,7 @@ void Call_weft_relu(Fuzz& f) {
 }
 
 void Call_weft_relu6(Fuzz& f) {
-  f.BeginOp(kOps[126]);
+  f.BeginOp(kOps[127]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -549,7 +564,7 @@ void Call_weft_relu6(Fuzz& f) {
 }
 
 void Call_weft_rms_norm(Fuzz& f) {
-  f.BeginOp(kOps[127]);
+  f.BeginOp(kOps[128]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -566,7 +581,7 @@ void Call_weft_rms_norm(Fuzz& f) {
 }
 
 void Call_weft_scaled_dot_product_attention(Fuzz& f) {
-  f.BeginOp(kOps[128]);
+  f.BeginOp(kOps[129]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const q = f.Operand(0);
   weft_tensor* const k = f.Operand(1);
@@ -589,7 +604,7 @@ void Call_weft_scaled_dot_product_attention(Fuzz& f) {
 }
 
 void Call_weft_silu(Fuzz& f) {
-  f.BeginOp(kOps[129]);
+  f.BeginOp(kOps[130]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -599,7 +614,7 @@ void Call_weft_silu(Fuzz& f) {
 }
 
 void Call_weft_softmax(Fuzz& f) {
-  f.BeginOp(kOps[130]);
+  f.BeginOp(kOps[131]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
@@ -615,7 +630,7 @@ void Call_weft_softmax(Fuzz& f) {
 }
 
 void Call_weft_softplus(Fuzz& f) {
-  f.BeginOp(kOps[131]);
+  f.BeginOp(kOps[132]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -625,7 +640,7 @@ void Call_weft_softplus(Fuzz& f) {
 }
 
 void Call_weft_bernoulli(Fuzz& f) {
-  f.BeginOp(kOps[132]);
+  f.BeginOp(kOps[133]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -643,7 +658,7 @@ void Call_weft_bernoulli(Fuzz& f) {
 }
 
 void Call_weft_normal(Fuzz& f) {
-  f.BeginOp(kOps[133]);
+  f.BeginOp(kOps[134]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -665,7 +680,7 @@ void Call_weft_normal(Fuzz& f) {
 }
 
 void Call_weft_rng_bit_generator(Fuzz& f) {
-  f.BeginOp(kOps[134]);
+  f.BeginOp(kOps[135]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const state = f.Operand(0);
   const int64_t* shape = {};
@@ -688,7 +703,7 @@ void Call_weft_rng_bit_generator(Fuzz& f) {
 }
 
 void Call_weft_uniform(Fuzz& f) {
-  f.BeginOp(kOps[135]);
+  f.BeginOp(kOps[136]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
