@@ -163,7 +163,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_random_set_state(weft_context* ctx, uint
     uint64_t counter_high) WEFT_NOEXCEPT;
 
 /* x itself, through which no gradient flows.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  * Fluent: target = wf_stop_gradient(s, teacher);
  * StableHLO: weft.stop_gradient. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
  * any. Since 1.0.
@@ -173,7 +173,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_stop_gradient(weft_context* ctx, weft_te
 
 /* Elementwise absolute value. The smallest integer stays itself. The gradient at 0 is 0. Of a complex number it is the
  * length, real.
- *   x: operand; i8, i16, i32, i64, f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, signed integer, complex
  * Fluent: y = wf_abs(s, x);
  * StableHLO: abs. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -181,8 +181,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_stop_gradient(weft_context* ctx, weft_te
 WEFT_API WEFT_MUST_USE weft_error* weft_abs(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise sum x + y with NumPy broadcasting. Integers wrap; on bool it is logical or.
- *   x: first summand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
- *   y: second summand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: first summand; any type
+ *   y: second summand; any type
  * Fluent: y = wf_add(s, x, b);
  * StableHLO: add. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -212,7 +212,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_atan2(weft_context* ctx, weft_tensor* x,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* The same bits read as another element type of the same width.
- *   x: operand; any number
+ *   x: operand; any real number
  *   dtype: element type of the result, as wide as x's; dtype
  * Fluent: bits = wf_bitcast_convert(s, x, WEFT_U32);
  * StableHLO: bitcast_convert. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
@@ -239,9 +239,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_ceil(weft_context* ctx, weft_tensor* x, 
 
 /* Elementwise min(max(x, low), high) with NumPy broadcasting; StableHLO's order of operands. high wins where it is
  * below low. NaN stays NaN. Where x is equal to a bound each gets half of the gradient, as from minimum and maximum.
- *   low: lower bound; any type
- *   x: operand; any type
- *   high: upper bound; any type
+ *   low: lower bound; any type but complex
+ *   x: operand; any type but complex
+ *   high: upper bound; any type but complex
  * Fluent: y = wf_clamp(s, zero, x, six);
  * StableHLO: clamp. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -265,7 +265,7 @@ WEFT_API void weft_clip_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Elementwise min(max(x, low), high) with fixed bounds, either of which may be left out; integers stay between the
  * nearest integers inside. For bounds that are tensors see clamp. The gradient at an edge is 0, as that of relu.
- *   x: operand; any number
+ *   x: operand; any real number
  *   low: lower bound; absent: none; number; absent unless given
  *   high: upper bound; absent: none; number; absent unless given
  * Fluent: y = wf_clip(s, x, .low = -1, .high = 1);
@@ -288,8 +288,8 @@ typedef enum weft_compare_direction {
 
 /* Elementwise comparison with NumPy broadcasting; gives bool. With NaN only ne holds. The shorter eq, ne, ge, gt, le
  * and lt are this operation.
- *   x: left side; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
- *   y: right side; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: left side; any type
+ *   y: right side; any type
  *   direction: eq, ne, ge, gt, le or lt; one of eq, ne, ge, gt, le, lt
  * Fluent: mask = wf_compare(s, x, y, WEFT_COMPARE_DIRECTION_LT);
  * StableHLO: compare. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
@@ -310,7 +310,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_complex(weft_context* ctx, weft_tensor* 
 
 /* The same values in another element type. Floats round to nearest even; float to integer truncates, saturates and
  * makes NaN 0; integers wrap; to bool is x != 0.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  *   dtype: element type of the result; dtype
  * Fluent: y = wf_convert(s, x, WEFT_BF16);
  * StableHLO: convert. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
@@ -320,7 +320,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_convert(weft_context* ctx, weft_tensor* 
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise cosine of x in radians.
- *   x: operand; f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, complex
  * Fluent: y = wf_cos(s, x);
  * StableHLO: cosine. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -337,8 +337,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_clz(weft_context* ctx, weft_tensor* x, w
 
 /* Elementwise quotient x / y with NumPy broadcasting. Integers truncate towards zero; division by zero gives all bits
  * one (-1), the smallest integer by -1 gives itself.
- *   x: dividend; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
- *   y: divisor; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
+ *   x: dividend; float, signed integer, unsigned integer, complex
+ *   y: divisor; float, signed integer, unsigned integer, complex
  * Fluent: z = wf_div(s, x, y);
  * StableHLO: divide. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -347,8 +347,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_div(weft_context* ctx, weft_tensor* x, w
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise comparison x == y with NumPy broadcasting; gives bool, false where either is NaN.
- *   x: left side; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
- *   y: right side; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: left side; any type
+ *   y: right side; any type
  * Fluent: mask = wf_eq(s, x, y);
  * StableHLO: weft.eq. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -381,7 +381,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_erf_inv(weft_context* ctx, weft_tensor* 
 WEFT_API WEFT_MUST_USE weft_error* weft_exp2(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise exponential e^x.
- *   x: operand; f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, complex
  * Fluent: y = wf_exp(s, x);
  * StableHLO: exponential. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -389,7 +389,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_exp2(weft_context* ctx, weft_tensor* x, 
 WEFT_API WEFT_MUST_USE weft_error* weft_exp(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise e^x - 1, exact near 0.
- *   x: operand; f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, complex
  * Fluent: y = wf_expm1(s, x);
  * StableHLO: exponential_minus_one. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED.
  * Threads: any. Since 1.0.
@@ -405,8 +405,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_expm1(weft_context* ctx, weft_tensor* x,
 WEFT_API WEFT_MUST_USE weft_error* weft_floor(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise comparison x >= y with NumPy broadcasting; gives bool, false where either is NaN.
- *   x: left side; any type
- *   y: right side; any type
+ *   x: left side; any type but complex
+ *   y: right side; any type but complex
  * Fluent: mask = wf_ge(s, x, y);
  * StableHLO: weft.ge. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -415,8 +415,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_ge(weft_context* ctx, weft_tensor* x, we
                                            weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise comparison x > y with NumPy broadcasting; gives bool, false where either is NaN.
- *   x: left side; any type
- *   y: right side; any type
+ *   x: left side; any type but complex
+ *   y: right side; any type but complex
  * Fluent: mask = wf_gt(s, x, y);
  * StableHLO: weft.gt. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -425,7 +425,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_gt(weft_context* ctx, weft_tensor* x, we
                                            weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise imaginary part: f32 of c64, f64 of c128. Of a real tensor it is 0.
- *   x: operand; f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, complex
  * Fluent: y = wf_imag(s, wf_complex(s, x, y));
  * StableHLO: imag. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.1.
@@ -459,8 +459,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_is_finite(weft_context* ctx, weft_tensor
 WEFT_API WEFT_MUST_USE weft_error* weft_is_nan(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise comparison x <= y with NumPy broadcasting; gives bool, false where either is NaN.
- *   x: left side; any type
- *   y: right side; any type
+ *   x: left side; any type but complex
+ *   y: right side; any type but complex
  * Fluent: mask = wf_le(s, x, y);
  * StableHLO: weft.le. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -469,7 +469,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_le(weft_context* ctx, weft_tensor* x, we
                                            weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise natural logarithm. log(0) is -inf, of negative numbers NaN.
- *   x: operand; f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, complex
  * Fluent: y = wf_log(s, x);
  * StableHLO: log. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -485,7 +485,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_log(weft_context* ctx, weft_tensor* x, w
 WEFT_API WEFT_MUST_USE weft_error* weft_log2(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise log(1 + x), exact near 0.
- *   x: operand; f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, complex
  * Fluent: y = wf_log1p(s, x);
  * StableHLO: log_plus_one. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -493,7 +493,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_log2(weft_context* ctx, weft_tensor* x, 
 WEFT_API WEFT_MUST_USE weft_error* weft_log1p(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise logistic function 1 / (1 + e^-x).
- *   x: operand; f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, complex
  * Fluent: y = wf_sigmoid(s, x);
  * StableHLO: logistic. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -501,8 +501,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_log1p(weft_context* ctx, weft_tensor* x,
 WEFT_API WEFT_MUST_USE weft_error* weft_sigmoid(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise comparison x < y with NumPy broadcasting; gives bool, false where either is NaN.
- *   x: left side; any type
- *   y: right side; any type
+ *   x: left side; any type but complex
+ *   y: right side; any type but complex
  * Fluent: mask = wf_lt(s, x, y);
  * StableHLO: weft.lt. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -511,8 +511,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_lt(weft_context* ctx, weft_tensor* x, we
                                            weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise maximum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the gradient.
- *   x: first operand; any type
- *   y: second operand; any type
+ *   x: first operand; any type but complex
+ *   y: second operand; any type but complex
  * Fluent: z = wf_maximum(s, x, y);
  * StableHLO: maximum. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -521,8 +521,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_maximum(weft_context* ctx, weft_tensor* 
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise minimum with NumPy broadcasting; NaN if either is. Where both are equal each gets half of the gradient.
- *   x: first operand; any type
- *   y: second operand; any type
+ *   x: first operand; any type but complex
+ *   y: second operand; any type but complex
  * Fluent: z = wf_minimum(s, x, y);
  * StableHLO: minimum. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -531,8 +531,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_minimum(weft_context* ctx, weft_tensor* 
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise product x * y with NumPy broadcasting. Integers wrap; on bool it is logical and.
- *   x: first operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
- *   y: second operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: first operand; any type
+ *   y: second operand; any type
  * Fluent: z = wf_mul(s, x, y);
  * StableHLO: multiply. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -541,8 +541,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_mul(weft_context* ctx, weft_tensor* x, w
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise comparison x != y with NumPy broadcasting; gives bool, true where either is NaN.
- *   x: left side; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
- *   y: right side; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: left side; any type
+ *   y: right side; any type
  * Fluent: mask = wf_ne(s, x, y);
  * StableHLO: weft.ne. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -551,7 +551,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_ne(weft_context* ctx, weft_tensor* x, we
                                            weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise negation -x. Integers wrap.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, signed integer, unsigned integer, complex
  * Fluent: y = wf_neg(s, x);
  * StableHLO: negate. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -587,8 +587,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_popcount(weft_context* ctx, weft_tensor*
 /* Elementwise power x^y with NumPy broadcasting, as C pow. Integers wrap; a negative exponent gives 0 unless x is 1 or
  * -1. At x = 0 and y >= 0 the slope along y is 0, at x < 0 NaN; at 0^0 that along x is 0, as in PyTorch. For fixed
  * exponents see square and integer_pow.
- *   x: base; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
- *   y: exponent; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
+ *   x: base; float, signed integer, unsigned integer, complex
+ *   y: exponent; float, signed integer, unsigned integer, complex
  * Fluent: z = wf_pow(s, x, y);
  * StableHLO: power. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -597,7 +597,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_pow(weft_context* ctx, weft_tensor* x, w
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise real part: f32 of c64, f64 of c128. A real tensor is its own.
- *   x: operand; f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, complex
  * Fluent: x = wf_real(s, wf_complex(s, x, y));
  * StableHLO: real. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.1.
@@ -619,8 +619,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_reduce_precision(weft_context* ctx, weft
 
 /* Elementwise remainder with the sign of the dividend, as C fmod and %, with NumPy broadcasting. Integers: the
  * remainder by zero is x, by -1 is 0.
- *   x: dividend; any number
- *   y: divisor; any number
+ *   x: dividend; any real number
+ *   y: divisor; any real number
  * Fluent: z = wf_rem(s, x, y);
  * StableHLO: remainder. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -645,7 +645,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_round_away(weft_context* ctx, weft_tenso
 WEFT_API WEFT_MUST_USE weft_error* weft_round(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise reciprocal square root 1 / sqrt(x), to full accuracy.
- *   x: operand; f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, complex
  * Fluent: y = wf_rsqrt(s, x);
  * StableHLO: rsqrt. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -654,8 +654,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_rsqrt(weft_context* ctx, weft_tensor* x,
 
 /* Elementwise choice with NumPy broadcasting of all three: x where condition is true, else y.
  *   condition: which one to take; bool
- *   x: taken where true; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
- *   y: taken where false; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: taken where true; any type
+ *   y: taken where false; any type
  * Fluent: y = wf_where(s, wf_gt(s, x, zero), x, wf_mul(s, x, slope));
  * StableHLO: select. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -696,7 +696,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_shift_right_logical(weft_context* ctx, w
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise sign: -1, 0 or 1; -0 and NaN stay themselves.
- *   x: operand; i8, i16, i32, i64, f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, signed integer, complex
  * Fluent: y = wf_sign(s, x);
  * StableHLO: sign. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -704,7 +704,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_shift_right_logical(weft_context* ctx, w
 WEFT_API WEFT_MUST_USE weft_error* weft_sign(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise sine of x in radians.
- *   x: operand; f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, complex
  * Fluent: y = wf_sin(s, x);
  * StableHLO: sine. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -712,7 +712,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sign(weft_context* ctx, weft_tensor* x, 
 WEFT_API WEFT_MUST_USE weft_error* weft_sin(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise square root; NaN for negative numbers. The gradient at 0 is infinite.
- *   x: operand; f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, complex
  * Fluent: y = wf_sqrt(s, x);
  * StableHLO: sqrt. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -720,7 +720,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sin(weft_context* ctx, weft_tensor* x, w
 WEFT_API WEFT_MUST_USE weft_error* weft_sqrt(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise square x * x: cheaper than pow(x, 2), which has to take any exponent.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, signed integer, unsigned integer, complex
  * Fluent: y = wf_square(s, x);
  * StableHLO: weft.square. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -728,8 +728,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sqrt(weft_context* ctx, weft_tensor* x, 
 WEFT_API WEFT_MUST_USE weft_error* weft_square(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise difference x - y with NumPy broadcasting. Integers wrap.
- *   x: first operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
- *   y: second operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
+ *   x: first operand; float, signed integer, unsigned integer, complex
+ *   y: second operand; float, signed integer, unsigned integer, complex
  * Fluent: z = wf_sub(s, x, y);
  * StableHLO: subtract. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
  * Since 1.0.
@@ -738,7 +738,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sub(weft_context* ctx, weft_tensor* x, w
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise tangent of x in radians.
- *   x: operand; f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, complex
  * Fluent: y = wf_tan(s, x);
  * StableHLO: tan. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -746,7 +746,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_sub(weft_context* ctx, weft_tensor* x, w
 WEFT_API WEFT_MUST_USE weft_error* weft_tan(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Elementwise hyperbolic tangent.
- *   x: operand; f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, complex
  * Fluent: y = wf_tanh(s, x);
  * StableHLO: tanh. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
  * 1.0.
@@ -773,7 +773,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_bitwise_xor(weft_context* ctx, weft_tens
 
 /* Repeats x along new or size-1 dimensions: operand dimension i becomes result dimension broadcast_dimensions[i].
  * StableHLO broadcast_in_dim. For NumPy's rule see broadcast_to.
- *   x: tensor to repeat; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: tensor to repeat; any type
  *   shape: result shape; list of integers
  *   broadcast_dimensions: result dimension of each operand dimension, strictly increasing; list of integers
  * Fluent: y = wf_broadcast_in_dim(s, b, WF_INTS(64, 10), WF_INTS(1));
@@ -785,7 +785,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_broadcast_in_dim(weft_context* ctx, weft
     weft_tensor** out) WEFT_NOEXCEPT;
 
 /* NumPy's broadcast to a given shape: dimensions align at the last one, those of size 1 or missing repeat.
- *   x: tensor to repeat; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: tensor to repeat; any type
  *   shape: result shape; list of integers
  * Fluent: y = wf_broadcast_to(s, bias, WF_INTS(64, 10));
  * StableHLO: weft.broadcast_to. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
@@ -808,8 +808,7 @@ typedef struct weft_concatenate_opts {
 WEFT_API void weft_concatenate_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Joins tensors one after the other along one dimension; the others must agree.
- *   inputs: tensors that differ only in the joined dimension; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64,
- *   bf16, c64, c128, bool; one or more
+ *   inputs: tensors that differ only in the joined dimension; any type; one or more
  *   dimension: dimension to join along; negative counts from the end; integer; default 0
  * Fluent: y = wf_concatenate(s, WF_TENSORS(a, b), .dimension = 1);
  * StableHLO: concatenate. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
@@ -819,7 +818,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_concatenate(weft_context* ctx, weft_tens
     const weft_concatenate_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* A box of x of fixed size that begins where integer scalars say; it is moved so that it lies inside.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  *   start_indices: one scalar a dimension, moved so that the box lies inside; signed integer, unsigned integer; one or
  *   more
  *   slice_sizes: size of the box in each dimension; list of integers
@@ -832,8 +831,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_dynamic_slice(weft_context* ctx, weft_te
     size_t slice_sizes_count, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* x with a box replaced by update that begins where integer scalars say; it is moved so that it lies inside.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
- *   update: the new box; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
+ *   update: the new box; any type
  *   start_indices: one scalar a dimension, moved so that the box lies inside; signed integer, unsigned integer; one or
  *   more
  * Fluent: cache = wf_dynamic_update_slice(s, cache, row, WF_TENSORS(i, zero));
@@ -844,7 +843,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_dynamic_update_slice(weft_context* ctx, 
     weft_tensor* const* start_indices, size_t start_indices_count, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Inserts dimensions of size 1 so that they stand at the named axes of the result.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  *   dims: axes of the result that are new, negative ones count from its end; list of integers
  * Fluent: y = wf_expand_dims(s, x, WF_INTS(-1));
  * StableHLO: weft.expand_dims. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads:
@@ -869,7 +868,7 @@ typedef struct weft_flatten_opts {
 WEFT_API void weft_flatten_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Joins the axes from start_axis to end_axis into one; by default all. A scalar becomes one element.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  *   start_axis: first joined axis; negative counts from the end; integer; default 0
  *   end_axis: last joined axis; negative counts from the end; integer; default -1
  * Fluent: h = wf_flatten(s, h, .start_axis = 1);
@@ -928,7 +927,7 @@ WEFT_API void weft_gather_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Boxes of x at computed places, StableHLO's gather with all its dimension numbers; boxes that would reach outside are
  * moved inside. For slices along one axis see take.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  *   start_indices: where each box begins; signed integer, unsigned integer
  *   offset_dims: result dimensions that run within a box; list of integers
  *   collapsed_slice_dims: operand dimensions of box size 1 that vanish; list of integers
@@ -974,8 +973,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_iota(weft_context* ctx, const int64_t* s
     int64_t dimension, const weft_iota_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Puts a scalar around (low, high) and between (interior) the elements of x; negative low and high cut edges off.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
- *   value: scalar to fill with; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
+ *   value: scalar to fill with; any type
  *   edge_padding_low: elements before the first of each dimension; negative: cut off; list of integers
  *   edge_padding_high: elements after the last of each dimension; negative: cut off; list of integers
  *   interior_padding: elements between neighbours of each dimension; list of integers
@@ -990,7 +989,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_pad(weft_context* ctx, weft_tensor* x, w
 
 /* The same elements in row-major order under another shape. One entry of shape may be -1: it becomes whatever makes the
  * number of elements right.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  *   shape: result shape; one entry may be -1 and is then worked out; list of integers
  * Fluent: h = wf_reshape(s, h, WF_INTS(64, -1));
  * StableHLO: reshape. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
@@ -1000,7 +999,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_reshape(weft_context* ctx, weft_tensor* 
     size_t shape_count, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Turns the order of elements around along some dimensions.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  *   dimensions: dimensions to turn around; list of integers
  * Fluent: y = wf_reverse(s, x, WF_INTS(-1));
  * StableHLO: reverse. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since
@@ -1041,9 +1040,9 @@ WEFT_API void weft_scatter_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 /* x with updates combined into boxes at computed places, StableHLO's scatter with all its dimension numbers. What would
  * fall outside is left out; where boxes overlap with reducer set, the last one stays on the CPU. Sums and products of
  * f16 and bf16 are rounded once.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  *   scatter_indices: where each box begins; signed integer, unsigned integer
- *   updates: boxes to combine in; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   updates: boxes to combine in; any type
  *   update_window_dims: update dimensions that run within a box; list of integers
  *   inserted_window_dims: operand dimensions of box size 1 that updates do not have; list of integers
  *   scatter_dims_to_operand_dims: operand dimension of each component of an index; list of integers
@@ -1063,7 +1062,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_scatter(weft_context* ctx, weft_tensor* 
 
 /* A box of x: indices start, start + stride, … below limit in each dimension. For one dimension with negative indices
  * see slice_in_dim.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  *   start_indices: first index of each dimension; list of integers
  *   limit_indices: index after the last, of each dimension; list of integers
  *   strides: step in each dimension; list of integers
@@ -1094,7 +1093,7 @@ WEFT_API void weft_slice_in_dim_opts_init(void* options, size_t size) WEFT_NOEXC
 
 /* The indices from start to limit (not included) along one axis, in steps. Negative indices count from the end, as in
  * Python; both are held within the axis.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  *   axis: axis to cut; negative counts from the end; integer
  *   start: first index; integer; default 0
  *   limit: index after the last; absent: the end; integer; absent unless given
@@ -1121,7 +1120,7 @@ typedef struct weft_squeeze_opts {
 WEFT_API void weft_squeeze_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Drops dimensions of size 1: those named, or all.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  *   dims: axes to drop; absent: all of size 1; list of integers; absent unless given
  * Fluent: y = wf_squeeze(s, x);
  * StableHLO: weft.squeeze. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
@@ -1143,8 +1142,7 @@ typedef struct weft_stack_opts {
 WEFT_API void weft_stack_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Joins tensors of one shape along a new dimension.
- *   inputs: tensors of one shape; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool; one or
- *   more
+ *   inputs: tensors of one shape; any type; one or more
  *   axis: the new dimension in the result; negative counts from its end; integer; default 0
  * Fluent: y = wf_stack(s, WF_TENSORS(a, b));
  * StableHLO: weft.stack. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
@@ -1167,7 +1165,7 @@ WEFT_API void weft_take_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The slices of x at the given indices along one axis, whose place the indices' dimensions take. Indices outside are
  * held to the first or last slice.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  *   indices: which slices; signed integer, unsigned integer
  *   axis: axis to take from; negative counts from the end; integer; default 0
  * Fluent: y = wf_take(s, x, indices);
@@ -1178,7 +1176,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_take(weft_context* ctx, weft_tensor* x, 
     const weft_take_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Permutes dimensions: result dimension i is operand dimension permutation[i].
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  *   permutation: operand dimension of each result dimension; list of integers
  * Fluent: y = wf_transpose(s, x, WF_INTS(1, 0));
  * StableHLO: transpose. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
@@ -1255,7 +1253,7 @@ typedef struct weft_argmax_opts {
 WEFT_API void weft_argmax_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Index of the largest element along one axis, as i32; the first of equals. NaN counts as the largest, as in NumPy.
- *   x: operand; any number
+ *   x: operand; any real number
  *   axis: axis to search; negative counts from the end; integer; default -1
  *   keepdims: keep the axis with size 1; 0 or 1; default false
  * Fluent: label = wf_argmax(s, logits);
@@ -1281,7 +1279,7 @@ typedef struct weft_argmin_opts {
 WEFT_API void weft_argmin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Index of the smallest element along one axis, as i32; the first of equals. NaN counts as the smallest, as in NumPy.
- *   x: operand; any number
+ *   x: operand; any real number
  *   axis: axis to search; negative counts from the end; integer; default -1
  *   keepdims: keep the axis with size 1; 0 or 1; default false
  * Fluent: nearest = wf_argmin(s, distances);
@@ -1336,7 +1334,7 @@ WEFT_API void weft_max_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Largest element over some axes, by default all; NaN if any is. Equal largest elements share the gradient. For the
  * larger of two tensors see maximum.
- *   x: operand; any type
+ *   x: operand; any type but complex
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  * Fluent: y = wf_max(s, x);
@@ -1363,7 +1361,7 @@ typedef struct weft_mean_opts {
 WEFT_API void weft_mean_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Arithmetic mean over some axes, by default all. Over nothing: NaN.
- *   x: operand; f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, complex
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  * Fluent: y = wf_mean(s, x);
@@ -1390,7 +1388,7 @@ WEFT_API void weft_min_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Smallest element over some axes, by default all; NaN if any is. Equal smallest elements share the gradient. For the
  * smaller of two tensors see minimum.
- *   x: operand; any type
+ *   x: operand; any type but complex
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  * Fluent: y = wf_min(s, x);
@@ -1418,7 +1416,7 @@ WEFT_API void weft_prod_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Product over some axes, by default all. Integers wrap. Derivatives of every order are right where elements are 0;
  * they come from products of halves, about 7 n elements and 9 log2(n) operations for n elements.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, signed integer, unsigned integer, complex
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  * Fluent: y = wf_prod(s, x);
@@ -1442,7 +1440,7 @@ typedef enum weft_reduce_reducer {
 /* Combines the elements along some dimensions, which vanish. Sums of f16 and bf16 are kept in f32. Over nothing sum and
  * or give 0, prod 1, max the lowest, min the highest value of the type (-inf, inf) and and all ones. max and min
  * propagate NaN. See also sum, mean, max, min, prod.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   x: operand; any type
  *   dimensions: dimensions that vanish; list of integers
  *   reducer: sum, prod, max, min, and, or; one of sum, prod, max, min, and, or
  * Fluent: y = wf_reduce(s, x, WF_INTS(0), WEFT_REDUCE_REDUCER_SUM);
@@ -1498,7 +1496,7 @@ typedef struct weft_sum_opts {
 WEFT_API void weft_sum_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Sum over some axes, by default all. f16 and bf16 add up in f32; integers wrap.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, signed integer, unsigned integer, complex
  *   dims: axes to reduce, negative ones count from the end; absent: all; list of integers; absent unless given
  *   keepdims: keep reduced axes with size 1; 0 or 1; default false
  * Fluent: y = wf_sum(s, x);
@@ -1555,7 +1553,7 @@ WEFT_API void weft_argsort_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The positions in x, as i32, of what stands along one axis of sort of x. Equal elements keep their order; NaN counts
  * as larger than everything.
- *   x: operand; any type
+ *   x: operand; any type but complex
  *   axis: axis to sort along; negative counts from the end; integer; default -1
  *   descending: the largest first; 0 or 1; default false
  * Fluent: order = wf_argsort(s, x);
@@ -1582,7 +1580,7 @@ WEFT_API void weft_sort_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The elements along one axis in ascending or descending order; equal ones keep their order. NaN counts as larger than
  * everything, so it comes last, or first of a descending order. The gradient follows the elements.
- *   x: operand; any type
+ *   x: operand; any type but complex
  *   axis: axis to sort along; negative counts from the end; integer; default -1
  *   descending: the largest first; 0 or 1; default false
  * Fluent: y = wf_sort(s, x);
@@ -1606,7 +1604,7 @@ WEFT_API void weft_top_k_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* The k largest elements along one axis, the largest first, and their positions as i32; of equal elements the one that
  * stands first comes first. NaN counts as larger than everything. The gradient follows the elements.
- *   x: operand; any type
+ *   x: operand; any type but complex
  *   k: how many, at most the size of the axis; integer
  *   axis: axis to look along; negative counts from the end; integer; default -1
  * Results that are not wanted may be NULL, but not all of them.
@@ -1660,8 +1658,8 @@ WEFT_API void weft_dot_general_opts_init(void* options, size_t size) WEFT_NOEXCE
 /* Sums of products over the contracting dimensions, for each index of the batching dimensions. The result has the
  * batching dimensions, then the others of lhs, then those of rhs. bf16 and f16 are summed in f32. For NumPy's matrix
  * product see matmul.
- *   lhs: first factor; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
- *   rhs: second factor; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128, bool
+ *   lhs: first factor; any type
+ *   rhs: second factor; any type
  *   lhs_batching_dimensions: batching dimensions of lhs; list of integers
  *   rhs_batching_dimensions: the same of rhs, in the same order; list of integers
  *   lhs_contracting_dimensions: dimensions of lhs that are summed over; list of integers
@@ -1692,7 +1690,7 @@ typedef enum weft_fft_type {
  * with the other sign, divided by the product of fft_length; RFFT of floats, whose result has the first n / 2 + 1
  * elements of the last dimension, the others being their conjugates; IRFFT of such a half. Any length up to 2^24, in
  * O(n log n).
- *   x: complex; f32 or f64 for RFFT; f16, f32, f64, bf16, c64, c128
+ *   x: complex; f32 or f64 for RFFT; float, complex
  *   fft_type: FFT; IFFT, the inverse; RFFT of floats, the first half of a symmetric result; IRFFT, its inverse; one of
  *   FFT, IFFT, RFFT, IRFFT
  *   fft_length: sizes of the last one to three dimensions; of irfft those of the result; list of integers
@@ -1718,8 +1716,8 @@ WEFT_API void weft_matmul_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* NumPy's matrix product: [..., m, k] by [..., k, n] gives [..., m, n], leading dimensions broadcast, a vector counts
  * as a row (x) or a column (y). f32 means f32 on every device; bf16 and f16 are summed in f32.
- *   x: [..., m, k], or [k]; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
- *   y: [..., k, n], or [k]; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
+ *   x: [..., m, k], or [k]; float, signed integer, unsigned integer, complex
+ *   y: [..., k, n], or [k]; float, signed integer, unsigned integer, complex
  *   dtype: element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors; dtype; absent unless
  *   given
  * Fluent: h = wf_relu(s, wf_add(s, wf_matmul(s, x, w), b));
@@ -1890,10 +1888,8 @@ WEFT_API void weft_convolution_opts_init(void* options, size_t size) WEFT_NOEXCE
 
 /* Convolution (cross-correlation) over any number of spatial dimensions, StableHLO's general form. bf16 and f16 are
  * summed in f32. For images in NHWC see conv.
- *   input: batch, features and spatial dimensions in any order; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64,
- *   bf16, c64, c128
- *   kernel: input and output features and spatial dimensions; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64,
- *   bf16, c64, c128
+ *   input: batch, features and spatial dimensions in any order; float, signed integer, unsigned integer, complex
+ *   kernel: input and output features and spatial dimensions; float, signed integer, unsigned integer, complex
  *   window_strides: step of the window in each spatial dimension; list of integers
  *   padding: low and high of each spatial dimension: [low0, high0, low1, …]; list of integers
  *   lhs_dilation: spacing of input elements; list of integers
@@ -1997,7 +1993,7 @@ WEFT_API void weft_reduce_window_opts_init(void* options, size_t size) WEFT_NOEX
 
 /* Combines the elements under a window that slides over all dimensions; padding counts as the reducer's neutral
  * element. Sums of f16 and bf16 are kept in f32. For images see max_pool and avg_pool.
- *   x: operand; i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64, bf16, c64, c128
+ *   x: operand; float, signed integer, unsigned integer, complex
  *   window_dimensions: size of the window in each dimension; list of integers
  *   reducer: sum, prod, max, min, and, or; one of sum, prod, max, min, and, or
  *   window_strides: step of the window in each dimension; absent: 1; list of integers; absent unless given
@@ -2031,8 +2027,8 @@ WEFT_API void weft_select_and_scatter_opts_init(void* options, size_t size) WEFT
 
 /* For each window over operand, adds the window's source element to the place of its largest operand element, the first
  * of equals: the gradient of max pooling. Zeros elsewhere.
- *   operand: what is compared; any number
- *   source: what is added, one element a window; any number
+ *   operand: what is compared; any real number
+ *   source: what is added, one element a window; any real number
  *   window_dimensions: size of the window in each dimension; list of integers
  *   window_strides: step of the window in each dimension; absent: 1; list of integers; absent unless given
  *   padding: low and high of each dimension: [low0, high0, low1, …]; absent: 0; list of integers; absent unless given

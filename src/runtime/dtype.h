@@ -56,7 +56,8 @@ constexpr DType PartOf(DType dtype) {
 constexpr DType ComplexOf(DType part) { return part == DType::kF64 ? DType::kC128 : DType::kC64; }
 constexpr bool IsBool(DType dtype) { return dtype == DType::kBool; }
 
-// The types that programs compute with (complex ones as two real values: passes/split_complex.cc). The others exist in the IR, in files and in DLPack.
+// The types that programs compute with (complex ones as two real values: passes/split_complex.cc). The others exist in the IR,
+// in files and in DLPack.
 bool IsComputable(DType dtype);
 
 // What floats of this type are computed in: f32 for f16 and bf16, else the type itself.

@@ -142,7 +142,7 @@ void Print(const ir::OpDef& op, bool last) {
 }  // namespace weft
 
 int main() {
-  std::printf("{\"computable\": %s,\n \"ops\": [\n", weft::DTypes(weft::ir::kAnyType).c_str());
+  std::printf("{\"computable\": %s,\n \"ops\": [\n", weft::DTypes(weft::ir::kEveryType).c_str());
   const auto all = weft::ops::AllOps();
   for (size_t i = 0; i < all.size(); ++i) weft::Print(*all[i], i + 1 == all.size());
   std::fputs("]}\n", stdout);

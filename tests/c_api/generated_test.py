@@ -98,7 +98,7 @@ class Generated(unittest.TestCase):
         for name in ("bad_input.c", "bad_input_families.c"):
             with open(os.path.join(SOURCE, "tests", "c_api", name), encoding="utf-8") as f:
                 tests += f.read()
-        missing = [n for n in names if not re.search(r"\b(weft_|wf_|PAIR\(|FLOATS\()%s\b" % n, tests)]
+        missing = [n for n in names if not re.search(r"\b(weft_|wf_|PAIR\(|FLOATS\(|COMPLEX_TOO\()%s\b" % n, tests)]
         self.assertEqual([], missing, "say in tests/c_api/bad_input_families.c what a wrong call is answered")
 
     def test_an_operation_may_not_take_a_name_of_the_fluent_layer(self):

@@ -87,7 +87,7 @@ static void fills(weft_context* ctx) {
   opts.integer = 1;
   INVALID(weft_full(ctx, DIMS(3), 2, &opts, &t), "full(): both integer (1) and value (2) are given; value must then be 0");
   opts.dtype = WEFT_F32;
-  INVALID(weft_full(ctx, DIMS(3), 0, &opts, &t), "full(): integer is given and dtype is f32; floats take value");
+  INVALID(weft_full(ctx, DIMS(3), 0, &opts, &t), "full(): integer is given and dtype is f32; floats and complex numbers take value");
 }
 
 /* What a generic call cannot pass on exactly is refused. */

@@ -44,11 +44,12 @@ class Api:
         for d in self.dtypes:
             if d["computable"]:
                 by_class.setdefault(d["class"], set()).add(d["name"])
-        order = ["float", "signed integer", "unsigned integer", "bool"]
+        order = ["float", "signed integer", "unsigned integer", "bool", "complex"]
         kinds = [kind for kind in order if by_class[kind] <= set(names)]
         if set().union(*(by_class[kind] for kind in kinds)) != set(names):
             return ", ".join(names)
-        return {4: "any type"}.get(len(kinds), "any number" if kinds == order[:3] else ", ".join(kinds))
+        short = {5: "any type", 4: "any type but complex", 3: "any real number"}
+        return short[len(kinds)] if len(kinds) >= 3 and kinds == order[:len(kinds)] else ", ".join(kinds)
 
 
 class Op:
