@@ -2,7 +2,10 @@
 #include "src/stablehlo/read.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -44,10 +47,44 @@ const Rule* RuleOf(const Operation& op) {
   return rule != nullptr ? rule : FindRule(op.name);
 }
 
+// Tuples and tokens are gone once they are read: a tuple is its elements, and a token nothing, for nothing that is read has
+// effects which it could order.
+constexpr std::string_view kStructures[] = {"stablehlo.tuple", "stablehlo.get_tuple_element", "stablehlo.after_all",
+                                            "stablehlo.create_token"};
+// Operations of any number of values, where a tuple's elements stand in its place.
+constexpr std::string_view kVariadic[] = {"stablehlo.while", "stablehlo.case",      "stablehlo.if",
+                                          "func.call",       "stablehlo.composite", "stablehlo.optimization_barrier"};
+bool IsOneOf(std::span<const std::string_view> names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// The tensors of a type. Types nest as deep as the parser lets them.
+void AppendLeaves(const ir::Type& type, std::vector<ir::Type>& leaves) {
+  if (type.is_tensor()) return leaves.push_back(type);
+  if (type.kind != ir::Type::Kind::kTuple) return;
+  for (const ir::Type& element : *type.elements) AppendLeaves(element, leaves);
+}
+std::vector<ir::Type> LeavesOf(const ir::Type& type) {
+  std::vector<ir::Type> leaves;
+  AppendLeaves(type, leaves);
+  return leaves;
+}
+std::vector<ir::Type> LeavesOf(std::span<const TypeText> types) {
+  std::vector<ir::Type> leaves;
+  for (const TypeText& type : types) AppendLeaves(type.type, leaves);
+  return leaves;
+}
+
+// What a name stands for.
+struct Named {
+  ir::Type type;
+  Values leaves;
+};
+
 // Values by name. A region sees those around it, which it captures in order of first use.
 struct Scope {
   Scope* outer = nullptr;
-  HashMap<std::pair<std::string_view, uint32_t>, Value> values = {};
+  HashMap<std::pair<std::string_view, uint32_t>, Named> values = {};
   Values captured = {};                // what they are outside
   std::vector<Value> parameters = {};  // what they are inside
 };
@@ -66,7 +103,8 @@ class Reader {
 
   absl::StatusOr<const Operation*> Frame(const Region& top, ir::Module& module);
   absl::Status CheckKnown(const Region& region) const;
-  absl::StatusOr<ir::ParameterInfo> ParameterOf(const Operation& function, size_t i, Value& parameter) const;
+  absl::Status ReadArgument(const Operation& function, size_t i, Named& argument,
+                            std::vector<ir::ParameterInfo>& infos) const;
   absl::StatusOr<Ref<const Function>> ReadFunction(const Operation& function);
   absl::StatusOr<Ref<const Function>> Callee(const Operation& op, std::string_view name);
   absl::Status ReadBlock(const Region& region, Scope& scope, std::vector<Value>& results);
@@ -74,8 +112,10 @@ class Reader {
   absl::Status ReadOperation(const Operation& op, Scope& scope);
   absl::Status ReadRegions(const Operation& op, Scope& scope, ir::StableHloOp& call);
   absl::StatusOr<Values> Make(const Operation& op, Scope& scope, const Rule& rule);
-  Value Lookup(Scope& scope, const Use& use) const;
-  absl::StatusOr<Value> Operand(Scope& scope, const Use& use) const;
+  absl::StatusOr<Named> MakeStructure(const Operation& op, Scope& scope) const;
+  std::optional<Named> Lookup(Scope& scope, const Use& use) const;
+  absl::StatusOr<Named> Operand(Scope& scope, const Use& use) const;
+  absl::StatusOr<std::vector<Named>> Operands(const Operation& op, Scope& scope) const;
   absl::Status Bind(const Operation& op, const Values& results, Scope& scope) const;
   ir::Location LocationOf(std::string_view text) const;
 
@@ -145,7 +185,7 @@ absl::Status Reader::CheckKnown(const Region& region) const {
     const Region& next = *open.back();
     open.pop_back();
     for (const Operation& op : next.operations) {
-      if (!IsFrame(op.name) && RuleOf(op) == nullptr) {
+      if (!IsFrame(op.name) && !IsOneOf(kStructures, op.name) && RuleOf(op) == nullptr) {
         operations.insert(RuleName(op));
         first = std::min(first, op.position);
       }
@@ -165,24 +205,42 @@ absl::Status Reader::CheckKnown(const Region& region) const {
                                "this version of Weft does not have all that the text uses; ", lacks));
 }
 
-Value Reader::Lookup(Scope& scope, const Use& use) const {
+std::optional<Named> Reader::Lookup(Scope& scope, const Use& use) const {
   const auto key = std::pair(use.name, use.index);
   if (auto found = scope.values.find(key); found != scope.values.end()) return found->second;
-  if (scope.outer == nullptr) return {};
-  Value outside = Lookup(*scope.outer, use);
-  if (!outside) return {};
-  Value inside = Parameter(outside.type());
-  scope.captured.push_back(std::move(outside));
-  scope.parameters.push_back(inside);
-  scope.values[key] = inside;
-  return inside;
+  if (scope.outer == nullptr) return std::nullopt;
+  std::optional<Named> named = Lookup(*scope.outer, use);
+  if (!named) return named;
+  for (Value& leaf : named->leaves) {
+    Value inside = Parameter(leaf.type());
+    scope.captured.push_back(std::exchange(leaf, inside));
+    scope.parameters.push_back(std::move(inside));
+  }
+  scope.values[key] = *named;
+  return named;
 }
 
-absl::StatusOr<Value> Reader::Operand(Scope& scope, const Use& use) const {
-  Value value = Lookup(scope, use);
-  if (value) return value;
+absl::StatusOr<Named> Reader::Operand(Scope& scope, const Use& use) const {
+  std::optional<Named> named = Lookup(scope, use);
+  if (named) return *std::move(named);
   if (use.index > 0 && Lookup(scope, {use.name})) return Wrong(use.position, use.name, " has no result ", use.index);
   return Wrong(use.position, use.name, " is not defined before its use");
+}
+
+absl::StatusOr<std::vector<Named>> Reader::Operands(const Operation& op, Scope& scope) const {
+  std::vector<Named> operands;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const Use& use = op.operands[i];
+    WEFT_ASSIGN_OR_RETURN(operands.emplace_back(), Operand(scope, use));
+    const Named& operand = operands.back();
+    if (op.operand_types.size() <= i || op.operand_types[i].type == operand.type) continue;
+    return Wrong(use.position, use.name, " is ", ToString(operand.type), "; ", op.name, " says ",
+                 op.operand_types[i].text);
+  }
+  if (!op.operand_types.empty() && op.operand_types.size() != op.operands.size()) {
+    return Wrong(op.position, op.name, " has ", op.operands.size(), " operands and types of ", op.operand_types.size());
+  }
+  return operands;
 }
 
 // The first file and line that the location names, through aliases.
@@ -215,8 +273,10 @@ absl::StatusOr<ir::ShloRegion> Reader::ReadRegion(const Region& region, std::str
   Scope scope{.outer = &outer};
   std::vector<Value> parameters, results;
   for (const Argument& argument : region.arguments) {
-    parameters.push_back(Parameter(argument.type.type));
-    scope.values[{argument.name, 0}] = parameters.back();
+    Named& named = scope.values[{argument.name, 0}];
+    named = {argument.type.type, {}};
+    for (const ir::Type& type : LeavesOf(named.type)) named.leaves.push_back(Parameter(type));
+    parameters.insert(parameters.end(), named.leaves.begin(), named.leaves.end());
   }
   WEFT_RETURN_IF_ERROR(ReadBlock(region, scope, results));
   std::ranges::move(scope.parameters, std::back_inserter(parameters));
@@ -232,13 +292,15 @@ absl::Status Reader::ReadBlock(const Region& region, Scope& scope, std::vector<V
     }
     if (&op != &region.operations.back()) return Wrong(op.position, "return is the last operation of a region");
     for (const Use& use : op.operands) {
-      WEFT_ASSIGN_OR_RETURN(results.emplace_back(), Operand(scope, use));
+      WEFT_ASSIGN_OR_RETURN(const Named named, Operand(scope, use));
+      results.insert(results.end(), named.leaves.begin(), named.leaves.end());
     }
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<ir::ParameterInfo> Reader::ParameterOf(const Operation& function, size_t i, Value& parameter) const {
+absl::Status Reader::ReadArgument(const Operation& function, size_t i, Named& named,
+                                  std::vector<ir::ParameterInfo>& infos) const {
   const Argument& argument = function.regions[0].arguments[i];
   const auto wrong = [&](const auto&... what) {
     return Wrong(function.position, "parameter ", argument.name, ": ", what...);
@@ -262,9 +324,14 @@ absl::StatusOr<ir::ParameterInfo> Reader::ParameterOf(const Operation& function,
     }
   }
   const bool plain = extras == ir::NodeExtras();
-  parameter =
-      Parameter(argument.type.type, plain ? nullptr : std::make_unique<const ir::NodeExtras>(std::move(extras)));
-  return info;
+  named = {argument.type.type, {}};
+  if (!named.type.is_tensor() && info.donated_to >= 0)
+    return wrong("tf.aliasing_output is for tensors, not for ", argument.type.text);
+  for (const ir::Type& type : LeavesOf(named.type)) {
+    named.leaves.push_back(Parameter(type, plain ? nullptr : std::make_unique<const ir::NodeExtras>(extras)));
+    infos.push_back(info);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Ref<const Function>> Reader::ReadFunction(const Operation& function) {
@@ -282,18 +349,24 @@ absl::StatusOr<Ref<const Function>> Reader::ReadFunction(const Operation& functi
   std::vector<ir::ParameterInfo> infos;
   const Region& body = function.regions[0];
   for (size_t i = 0; i < body.arguments.size(); ++i) {
-    WEFT_ASSIGN_OR_RETURN(infos.emplace_back(), ParameterOf(function, i, parameters.emplace_back()));
-    scope.values[{body.arguments[i].name, 0}] = parameters.back();
+    Named& named = scope.values[{body.arguments[i].name, 0}];
+    WEFT_RETURN_IF_ERROR(ReadArgument(function, i, named, infos));
+    parameters.insert(parameters.end(), named.leaves.begin(), named.leaves.end());
   }
   WEFT_RETURN_IF_ERROR(ReadBlock(body, scope, results));
-  const std::vector<TypeText>& types = function.result_types;
+  const std::vector<ir::Type> types = LeavesOf(function.result_types);
   for (size_t i = 0; i < types.size(); ++i) {
-    if (i < results.size() && results.size() == types.size() && results[i].type() == types[i].type) continue;
+    if (i < results.size() && results.size() == types.size() && results[i].type() == types[i]) continue;
     return Wrong(function.position, "@", function.Find("sym_name")->string, " returns ", results.size(), " values",
                  i < results.size() ? absl::StrCat(", value ", i, " of type ", ToString(results[i].type())) : "",
-                 "; the function says ", types.size(), " and ", types[i].text);
+                 "; the function says ", types.size(), " and ", ToString(types[i]));
   }
-  for (const ir::ParameterInfo& info : infos) {
+  for (ir::ParameterInfo& info : infos) {
+    // The text counts a tuple as one.
+    const std::span<const TypeText> written = function.result_types;
+    if (info.donated_to >= 0 && static_cast<size_t>(info.donated_to) < written.size()) {
+      info.donated_to = static_cast<int32_t>(LeavesOf(written.first(static_cast<size_t>(info.donated_to))).size());
+    }
     if (info.donated_to < static_cast<int32_t>(results.size())) continue;
     return Wrong(function.position, "tf.aliasing_output is ", info.donated_to, "; there are ", results.size(),
                  " results");
@@ -363,26 +436,25 @@ Values WithExtras(const Values& results, const ir::StableHloOp& call) {
 }
 
 // JAX prints calls and branches of which nothing is left: their functions have no results.
-bool GivesNothing(const Operation& op, const ir::StableHloOp& call) {
-  return op.result_types.empty() && !call.regions.empty() &&
+bool GivesNothing(const ir::StableHloOp& call) {
+  return call.results.empty() && !call.regions.empty() &&
          std::ranges::all_of(call.regions, [](const auto& region) { return region.function->results().empty(); });
 }
 
 absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rule& rule) {
   ir::Builder b(LocationOf(op.location));
   ir::StableHloOp call(b, rule.op, op.name, op.attributes);
-  for (size_t i = 0; i < op.operands.size(); ++i) {
-    WEFT_ASSIGN_OR_RETURN(call.operands.emplace_back(), Operand(scope, op.operands[i]));
-    if (op.operand_types.size() <= i || op.operand_types[i].type == call.operands[i].type()) continue;
-    return Wrong(op.operands[i].position, op.operands[i].name, " is ", ToString(call.operands[i].type()), "; ", op.name,
-                 " says ", op.operand_types[i].text);
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Named> operands, Operands(op, scope));
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!operands[i].type.is_tensor() && !IsOneOf(kVariadic, op.name)) {
+      return Wrong(op.operands[i].position, op.name, " takes tensors; ", op.operands[i].name, " is ",
+                   ToString(operands[i].type));
+    }
+    call.operands.insert(call.operands.end(), operands[i].leaves.begin(), operands[i].leaves.end());
   }
-  if (!op.operand_types.empty() && op.operand_types.size() != op.operands.size()) {
-    return Wrong(op.position, op.name, " has ", op.operands.size(), " operands and types of ", op.operand_types.size());
-  }
-  for (const TypeText& type : op.result_types) call.results.push_back(type.type);
+  call.results = LeavesOf(op.result_types);
   WEFT_RETURN_IF_ERROR(ReadRegions(op, scope, call));
-  if (GivesNothing(op, call)) return Values();
+  if (GivesNothing(call)) return Values();
   Values results = rule.read(call);
   if (!b.ok()) {
     return At(op.position, absl::Status(b.status().code(), absl::StrCat(op.name, ": ", b.status().message())));
@@ -390,29 +462,73 @@ absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rul
   return WithExtras(results, call);
 }
 
+absl::StatusOr<Named> Reader::MakeStructure(const Operation& op, Scope& scope) const {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<Named> operands, Operands(op, scope));
+  if (op.name == "stablehlo.get_tuple_element") {
+    const ir::ShloAttr* index = op.Find("index");
+    if (operands.size() != 1 || operands[0].type.kind != ir::Type::Kind::kTuple || index == nullptr) {
+      return Wrong(op.position, op.name, " takes one tuple and an index");
+    }
+    const std::vector<ir::Type>& elements = *operands[0].type.elements;
+    if (index->kind != ir::ShloAttr::Kind::kInt || index->integer < 0 ||
+        index->integer >= static_cast<int64_t>(elements.size())) {
+      return Wrong(op.position, op.name, " has index ", index->text, " of ", elements.size(), " elements");
+    }
+    auto first = operands[0].leaves.begin();
+    for (int64_t i = 0; i < index->integer; ++i)
+      first += static_cast<ptrdiff_t>(LeavesOf(elements[static_cast<size_t>(i)]).size());
+    const ir::Type& element = elements[static_cast<size_t>(index->integer)];
+    return Named{element, Values(first, first + static_cast<ptrdiff_t>(LeavesOf(element).size()))};
+  }
+  std::vector<ir::Type> types;
+  Values leaves;
+  for (const Named& operand : operands) {
+    types.push_back(operand.type);
+    leaves.insert(leaves.end(), operand.leaves.begin(), operand.leaves.end());
+  }
+  if (op.name == "stablehlo.tuple") return Named{ir::Type::Tuple(std::move(types)), std::move(leaves)};
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] == ir::Type::Token()) continue;
+    return Wrong(op.operands[i].position, op.name, " takes tokens; ", op.operands[i].name, " is ", ToString(types[i]));
+  }
+  return Named{ir::Type::Token(), {}};
+}
+
+// One name a type that the text gives.
 absl::Status Reader::Bind(const Operation& op, const Values& results, Scope& scope) const {
   size_t next = 0;
+  auto leaf = results.begin();
   for (const Bound& bound : op.bounds) {
-    for (uint32_t i = 0; i < bound.count; ++i, ++next) {
-      if (!scope.values.try_emplace({bound.name, i}, results[next]).second) {
+    for (uint32_t i = 0; i < bound.count; ++i) {
+      const ir::Type& type = op.result_types[next++].type;
+      const auto end = leaf + static_cast<ptrdiff_t>(LeavesOf(type).size());
+      if (!scope.values.try_emplace({bound.name, i}, Named{type, Values(leaf, end)}).second) {
         return Wrong(bound.position, bound.name, " is defined twice");
       }
+      leaf = end;
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status Reader::ReadOperation(const Operation& op, Scope& scope) {
+  if (IsOneOf(kStructures, op.name)) {
+    WEFT_ASSIGN_OR_RETURN(const Named made, MakeStructure(op, scope));
+    if (op.result_types.size() == 1 && op.result_types[0].type == made.type) return Bind(op, made.leaves, scope);
+    return Wrong(op.position, op.name, " gives ", ToString(made.type), "; the text says ",
+                 op.result_types.empty() ? "nothing" : op.result_types[0].text);
+  }
   const Rule* rule = RuleOf(op);
   if (rule == nullptr) return Wrong(op.position, op.name, " cannot stand in a function");
   WEFT_ASSIGN_OR_RETURN(const Values results, Make(op, scope, *rule));
-  if (results.size() != op.result_types.size()) {
-    return Wrong(op.position, op.name, " has ", results.size(), " results; the text says ", op.result_types.size());
+  const std::vector<ir::Type> types = LeavesOf(op.result_types);
+  if (results.size() != types.size()) {
+    return Wrong(op.position, op.name, " has ", results.size(), " results; the text says ", types.size());
   }
   for (size_t i = 0; i < results.size(); ++i) {
-    if (results[i] && results[i].type() == op.result_types[i].type) continue;
+    if (results[i] && results[i].type() == types[i]) continue;
     return Wrong(op.position, op.name, " gives ", results[i] ? ToString(results[i].type()) : "nothing",
-                 "; the text says ", op.result_types[i].text);
+                 "; the text says ", ToString(types[i]));
   }
   return Bind(op, results, scope);
 }

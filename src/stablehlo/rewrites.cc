@@ -157,8 +157,6 @@ Values ReadBroadcast(StableHloOp& op) {
   return {ops::BroadcastInDim(op.b, x, dims, std::move(positions))};
 }
 
-Values ReadCreateToken(StableHloOp& op) { return As(op, "stablehlo.after_all", {}, {}); }
-
 // Slices of one dimension at indices, with leading dimensions that run along.
 Values ReadTorchIndexSelect(StableHloOp& op) {
   if (!Expect(op, 2)) return {};
@@ -234,7 +232,6 @@ constexpr Rule kRewrites[] = {
     {"stablehlo.einsum", ReadEinsum},
     {"stablehlo.unary_einsum", ReadUnaryEinsum},
     {"stablehlo.broadcast", ReadBroadcast},
-    {"stablehlo.create_token", ReadCreateToken},
     {"stablehlo.torch_index_select", ReadTorchIndexSelect},
     {"stablehlo.custom_call @ApproxTopK", ReadApproxTopK},
     {"stablehlo.custom_call @Sharding", ReadUnchanged},

@@ -130,6 +130,7 @@ absl::Status Parser::ParsePrettyTypes(Operation& op) {
   if (results > types.size()) return ExpectedAt(start, absl::StrCat("the types of ", results, " results"));
   op.result_types.assign(types.end() - static_cast<ptrdiff_t>(results), types.end());
   if (types.size() == 1 && types[0].type.is_tensor()) types.resize(op.operands.size(), types[0]);
+  if (op.name == "stablehlo.tuple") return absl::OkStatus();  // one type says all
   if (types.size() == op.operands.size()) op.operand_types = std::move(types);
   return absl::OkStatus();
 }

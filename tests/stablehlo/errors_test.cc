@@ -38,6 +38,26 @@ TEST(StableHloErrors, ListAllThatIsMissingAtOnce) {
             "tensor<?xf8E4M3FN>");
 }
 
+TEST(StableHloErrors, TuplesAndTokensWhereTheyDoNotBelong) {
+  const std::string pair = "%t = stablehlo.tuple %a, %b : tuple<tensor<2xf32>, tensor<3xf32>>\n";
+  EXPECT_EQ(OneOp(pair + "%0 = stablehlo.add %t, %t : tuple<tensor<2xf32>, tensor<3xf32>>"),
+            "line 3, column 20: stablehlo.add takes tensors; %t is tuple<tensor<2xf32>, tensor<3xf32>>");
+  EXPECT_EQ(OneOp(pair + "%0 = stablehlo.get_tuple_element %t[2] : (tuple<tensor<2xf32>, tensor<3xf32>>) -> tensor<3xf32>"),
+            "line 3, column 6: stablehlo.get_tuple_element has index 2 of 2 elements");
+  EXPECT_EQ(OneOp(pair + "%0 = stablehlo.get_tuple_element %t[1] : (tuple<tensor<2xf32>, tensor<3xf32>>) -> tensor<2xf32>"),
+            "line 3, column 6: stablehlo.get_tuple_element gives tensor<3xf32>; the text says tensor<2xf32>");
+  EXPECT_EQ(OneOp("%0 = stablehlo.get_tuple_element %a[0] : (tensor<2xf32>) -> tensor<2xf32>"),
+            "line 2, column 6: stablehlo.get_tuple_element takes one tuple and an index");
+  EXPECT_EQ(OneOp("%0 = stablehlo.tuple %a : tuple<tensor<3xf32>>"),
+            "line 2, column 6: stablehlo.tuple gives tuple<tensor<2xf32>>; the text says tuple<tensor<3xf32>>");
+  EXPECT_EQ(OneOp("%0 = \"stablehlo.after_all\"(%a) : (tensor<2xf32>) -> !stablehlo.token"),
+            "line 2, column 29: stablehlo.after_all takes tokens; %a is tensor<2xf32>");
+  EXPECT_EQ(Read("func.func @main(%t: tuple<tensor<f32>> {tf.aliasing_output = 0 : i32}) -> tensor<f32> {\n  return %t : tuple<tensor<f32>>\n}\n"),
+            "line 1, column 1: parameter %t: tf.aliasing_output is for tensors, not for tuple<tensor<f32>>");
+  EXPECT_THAT(OneOp("%0:2 = \"stablehlo.infeed\"(%a) <{infeed_config = \"\"}> : (tensor<2xf32>) -> (tensor<2xf32>, !stablehlo.token)"),
+              HasSubstr("does not have all that the text uses; operations: stablehlo.infeed"));
+}
+
 TEST(StableHloErrors, FunctionsThatCallThemselves) {
   EXPECT_THAT(Read("func.func @main(%a: tensor<f32>) -> tensor<f32> {\n  %0 = call @main(%a) : (tensor<f32>) -> tensor<f32>\n"
                    "  return %0 : tensor<f32>\n}\n"),

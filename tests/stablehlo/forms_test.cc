@@ -134,6 +134,48 @@ TEST(StableHloForms, WhatGivesNothingIsNotThere) {
             "func @main(%0: tensor<i32>, %1: tensor<f32>) -> (tensor<f32>) {\n  return %1\n}\n");
 }
 
+TEST(StableHloForms, TuplesAreTheirElementsAndTokensNothing) {
+  EXPECT_EQ(ReadBody("%t: tuple<tensor<2xf32>, tuple<tensor<i32>, !stablehlo.token>>, %x: tensor<2xf32>", "tuple<tensor<2xf32>, tensor<i32>>",
+                     "%0 = stablehlo.get_tuple_element %t[0] : (tuple<tensor<2xf32>, tuple<tensor<i32>, !stablehlo.token>>) -> tensor<2xf32>\n"
+                     "%1 = \"stablehlo.get_tuple_element\"(%t) <{index = 1 : i32}> : (tuple<tensor<2xf32>, tuple<tensor<i32>, "
+                     "!stablehlo.token>>) -> tuple<tensor<i32>, !stablehlo.token>\n"
+                     "%2 = stablehlo.get_tuple_element %1[0] : (tuple<tensor<i32>, !stablehlo.token>) -> tensor<i32>\n"
+                     "%3 = stablehlo.create_token : !stablehlo.token\n"
+                     "%4 = stablehlo.after_all %3, %3 : !stablehlo.token\n"
+                     "%5:2 = stablehlo.optimization_barrier %0, %4 : tensor<2xf32>, !stablehlo.token\n"
+                     "%6 = stablehlo.tuple %2, %5#0 : tuple<tensor<i32>, tensor<2xf32>>\n"
+                     "%7 = stablehlo.while(%c = %6) : tuple<tensor<i32>, tensor<2xf32>>\n"
+                     " cond {\n  %8 = stablehlo.get_tuple_element %c[0] : (tuple<tensor<i32>, tensor<2xf32>>) -> tensor<i32>\n"
+                     "  %9 = stablehlo.get_tuple_element %6[0] : (tuple<tensor<i32>, tensor<2xf32>>) -> tensor<i32>\n"
+                     "  %10 = stablehlo.compare LT, %8, %9 : (tensor<i32>, tensor<i32>) -> tensor<i1>\n  stablehlo.return %10 : tensor<i1>\n"
+                     " } do {\n  stablehlo.return %c : tuple<tensor<i32>, tensor<2xf32>>\n }\n"
+                     "%8 = stablehlo.get_tuple_element %7[1] : (tuple<tensor<i32>, tensor<2xf32>>) -> tensor<2xf32>\n"
+                     "%9 = stablehlo.add %8, %x : tensor<2xf32>\n"
+                     "%10 = stablehlo.tuple %9, %2 : tuple<tensor<2xf32>, tensor<i32>>\n"
+                     "%11 = stablehlo.tuple %10 : tuple<tuple<tensor<2xf32>, tensor<i32>>>\n"
+                     "%12 = stablehlo.get_tuple_element %11[0] : (tuple<tuple<tensor<2xf32>, tensor<i32>>>) -> tuple<tensor<2xf32>, tensor<i32>>\n"
+                     "return %12 : tuple<tensor<2xf32>, tensor<i32>>"),
+            "func @main(%0: tensor<2xf32>, %1: tensor<i32>, %2: tensor<2xf32>) -> (tensor<2xf32>, tensor<i32>) {\n"
+            "  %3 = optimization_barrier(%0) : tensor<2xf32>\n"
+            "  %4:2 = while(%1, %3, %1, %3) regions {\n"
+            "    func @cond(%0: tensor<i32>, %1: tensor<2xf32>, %2: tensor<i32>, %3: tensor<2xf32>) -> (tensor<i1>) {\n"
+            "      %4 = compare(%0, %2) {direction = lt} : tensor<i1>\n"
+            "      return %4\n"
+            "    }\n"
+            "    func @body(%0: tensor<i32>, %1: tensor<2xf32>) -> (tensor<i32>, tensor<2xf32>) {\n"
+            "      return %0, %1\n"
+            "    }\n"
+            "  } : tensor<i32>, tensor<2xf32>\n"
+            "  %5 = add(%4#1, %2) : tensor<2xf32>\n"
+            "  return %5, %1\n"
+            "}\n");
+  // Results are counted as the text counts them: the second is the third tensor.
+  EXPECT_THAT(Read("func.func @main(%x: tensor<f32> {tf.aliasing_output = 1 : i32}, %y: tensor<i32>) -> (tuple<tensor<i32>, tensor<i32>>, "
+                   "tensor<f32>) {\n  %0 = stablehlo.tuple %y, %y : tuple<tensor<i32>, tensor<i32>>\n"
+                   "  return %0, %x : tuple<tensor<i32>, tensor<i32>>, tensor<f32>\n}\n"),
+              HasSubstr("{donated_to = 2}"));
+}
+
 TEST(StableHloForms, SeveralNamedResults) {
   EXPECT_THAT(ReadBody("%s: tensor<3xui64>", "tensor<3xui64>, tensor<5xui32>",
                        "%output_state, %output = stablehlo.rng_bit_generator %s, algorithm = PHILOX : (tensor<3xui64>) -> "
