@@ -466,13 +466,13 @@ absl::StatusOr<Named> Reader::MakeStructure(const Operation& op, Scope& scope) c
   WEFT_ASSIGN_OR_RETURN(const std::vector<Named> operands, Operands(op, scope));
   if (op.name == "stablehlo.get_tuple_element") {
     const ir::ShloAttr* index = op.Find("index");
-    if (operands.size() != 1 || operands[0].type.kind != ir::Type::Kind::kTuple || index == nullptr) {
+    if (operands.size() != 1 || operands[0].type.kind != ir::Type::Kind::kTuple || index == nullptr ||
+        index->kind != ir::ShloAttr::Kind::kInt) {
       return Wrong(op.position, op.name, " takes one tuple and an index");
     }
     const std::vector<ir::Type>& elements = *operands[0].type.elements;
-    if (index->kind != ir::ShloAttr::Kind::kInt || index->integer < 0 ||
-        index->integer >= static_cast<int64_t>(elements.size())) {
-      return Wrong(op.position, op.name, " has index ", index->text, " of ", elements.size(), " elements");
+    if (index->integer < 0 || index->integer >= static_cast<int64_t>(elements.size())) {
+      return Wrong(op.position, op.name, " has index ", index->integer, " of ", elements.size(), " elements");
     }
     auto first = operands[0].leaves.begin();
     for (int64_t i = 0; i < index->integer; ++i)
@@ -523,11 +523,11 @@ absl::Status Reader::ReadOperation(const Operation& op, Scope& scope) {
   WEFT_ASSIGN_OR_RETURN(const Values results, Make(op, scope, *rule));
   const std::vector<ir::Type> types = LeavesOf(op.result_types);
   if (results.size() != types.size()) {
-    return Wrong(op.position, op.name, " has ", results.size(), " results; the text says ", types.size());
+    return Wrong(op.position, RuleName(op), " has ", results.size(), " results; the text says ", types.size());
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i] && results[i].type() == types[i]) continue;
-    return Wrong(op.position, op.name, " gives ", results[i] ? ToString(results[i].type()) : "nothing",
+    return Wrong(op.position, RuleName(op), " gives ", results[i] ? ToString(results[i].type()) : "nothing",
                  "; the text says ", ToString(types[i]));
   }
   return Bind(op, results, scope);

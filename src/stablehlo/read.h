@@ -2,7 +2,8 @@
 // becomes nodes: each operation by its own reading (OpDef::read), by the schema's names, or by a rewriting (rules.h).
 //
 // Functions of the module are read once and called (weft.call); what a region uses of the values around it becomes parameters
-// and operands, as control flow has it (ops/control/captures.h). Attributes that mean nothing here are kept as text.
+// and operands, as control flow has it (ops/control/captures.h). A tuple is its elements, a token nothing. Attributes that mean
+// nothing here are kept as text.
 #pragma once
 
 #include <string_view>

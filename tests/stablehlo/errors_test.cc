@@ -19,6 +19,8 @@ TEST(StableHloErrors, SayLineAndColumn) {
             "line 2, column 24: %b is tensor<3xf32>; stablehlo.add says tensor<2xf32>");
   EXPECT_EQ(OneOp("%0 = stablehlo.negate %a : (tensor<2xf32>) -> tensor<5xf32>"),
             "line 2, column 6: stablehlo.negate gives tensor<2xf32>; the text says tensor<5xf32>");
+  EXPECT_EQ(OneOp("%0 = stablehlo.custom_call @SPMDFullToShardShape(%a) : (tensor<2xf32>) -> tensor<1xf32>"),
+            "line 2, column 6: stablehlo.custom_call @SPMDFullToShardShape gives tensor<2xf32>; the text says tensor<1xf32>");
   EXPECT_EQ(OneOp("%a = stablehlo.negate %b : tensor<3xf32>"), "line 2, column 1: %a is defined twice");
   EXPECT_EQ(OneOp("%0:2 = stablehlo.negate %a : tensor<2xf32>"), "line 2, column 30: expected the types of 2 results, found \"tensor<2xf32>\"");
   EXPECT_THAT(OneOp("%0 = stablehlo.slice %a [0:9] : (tensor<2xf32>) -> tensor<9xf32>"),
@@ -51,7 +53,7 @@ TEST(StableHloErrors, TuplesAndTokensWhereTheyDoNotBelong) {
   EXPECT_EQ(OneOp("%0 = stablehlo.tuple %a : tuple<tensor<3xf32>>"),
             "line 2, column 6: stablehlo.tuple gives tuple<tensor<2xf32>>; the text says tuple<tensor<3xf32>>");
   EXPECT_EQ(OneOp("%0 = \"stablehlo.after_all\"(%a) : (tensor<2xf32>) -> !stablehlo.token"),
-            "line 2, column 29: stablehlo.after_all takes tokens; %a is tensor<2xf32>");
+            "line 2, column 28: stablehlo.after_all takes tokens; %a is tensor<2xf32>");
   EXPECT_EQ(Read("func.func @main(%t: tuple<tensor<f32>> {tf.aliasing_output = 0 : i32}) -> tensor<f32> {\n  return %t : tuple<tensor<f32>>\n}\n"),
             "line 1, column 1: parameter %t: tf.aliasing_output is for tensors, not for tuple<tensor<f32>>");
   EXPECT_THAT(OneOp("%0:2 = \"stablehlo.infeed\"(%a) <{infeed_config = \"\"}> : (tensor<2xf32>) -> (tensor<2xf32>, !stablehlo.token)"),
