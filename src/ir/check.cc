@@ -191,11 +191,10 @@ absl::Status CheckCall(const OpDef& op, std::span<const Value> operands, Attrs& 
     while (types.size() < op.operands.size()) types.push_back(nullptr);
     status = op.infer(InferCall{op, types, attrs, regions}, results);
     for (const Type& type : *results) {
-      if (status.ok() && type.is_tensor() &&
-          (!CheckedCount(type.dims) || *CheckedCount(type.dims) > (int64_t{1} << 59))) {
+      if (!status.ok() || !type.is_tensor()) continue;
+      if (const auto count = CheckedCount(type.dims); !count || *count > (int64_t{1} << 59)) {
         status = UserError("the result ", DimsToString(type.dims), " has a negative or too large dimension");
-      }
-      if (status.ok() && type.rank() > kMaxRank) {
+      } else if (type.rank() > kMaxRank) {
         status = UserError("the result has rank ", type.rank(), "; at most ", kMaxRank, " is supported");
       }
     }

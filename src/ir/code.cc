@@ -1,22 +1,33 @@
 // See code.h.
 #include "src/ir/code.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "src/ir/op_def.h"
 
 namespace weft::ir {
+namespace {
+
+constexpr size_t kLongest = 10;  // of a number's bytes
+
+char* Put(char* at, uint64_t x) {
+  for (; x >= 0x80; x >>= 7) *at++ = static_cast<char>(x | 0x80);
+  *at++ = static_cast<char>(x);
+  return at;
+}
+
+// Small negative numbers stay small.
+constexpr uint64_t ZigZag(int64_t x) { return (static_cast<uint64_t>(x) << 1) ^ static_cast<uint64_t>(x >> 63); }
+
+}  // namespace
 
 void CodeWriter::Number(uint64_t x) {
-  char bytes[10];
-  size_t n = 0;
-  while (x >= 0x80) {
-    bytes[n++] = static_cast<char>(x | 0x80);
-    x >>= 7;
-  }
-  bytes[n++] = static_cast<char>(x);
-  out_.append(bytes, n);
+  char bytes[kLongest];
+  out_.append(bytes, Put(bytes, x) - bytes);
 }
+
+void CodeWriter::Signed(int64_t x) { Number(ZigZag(x)); }
 
 void CodeWriter::Fixed64(uint64_t x) {
   char bytes[8];
@@ -31,7 +42,15 @@ void CodeWriter::Text(std::string_view text) {
 
 void CodeWriter::Dims(std::span<const int64_t> dims) {
   Number(dims.size());
-  for (int64_t dim : dims) Signed(dim);
+  constexpr size_t kMost = 16;  // at once: types and dimensions are most of what is written for a key
+  while (!dims.empty()) {
+    char bytes[kMost * kLongest];
+    char* at = bytes;
+    const auto now = dims.first(std::min(dims.size(), kMost));
+    for (int64_t dim : now) at = Put(at, ZigZag(dim));
+    out_.append(bytes, at - bytes);
+    dims = dims.subspan(now.size());
+  }
 }
 
 void CodeWriter::Type(const ir::Type& type) {

@@ -20,9 +20,9 @@ class CodeWriter {
   explicit CodeWriter(std::string* out, Functions functions = Functions::kByContents)
       : out_(*out), functions_(functions) {}
 
+  // Seven bits a byte, the lowest first.
   void Number(uint64_t x);
-  // Small negative numbers stay small.
-  void Signed(int64_t x) { Number((static_cast<uint64_t>(x) << 1) ^ static_cast<uint64_t>(x >> 63)); }
+  void Signed(int64_t x);
   void Type(const ir::Type& type);
   // Everything of a node but its operands.
   void Node(const ir::Node& node);
