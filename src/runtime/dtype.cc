@@ -2,6 +2,8 @@
 #include "src/runtime/dtype.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 
 namespace weft {
 namespace {
@@ -47,15 +49,22 @@ const Row* Find(DType dtype) {
   return row == std::end(kRows) ? nullptr : row;
 }
 
+// Asked several times an operation, so not searched for: by code, the widths that are computable, which are powers of two.
+constexpr auto kComputable = [] {
+  std::array<uint32_t, 16> widths = {};
+  for (const Row& row : kRows) {
+    if (row.computable) widths.at(CodeOf(row.dtype)) |= BitsOf(row.dtype);
+  }
+  return widths;
+}();
+
 }  // namespace
 
-// Asked several times an operation, so by the number itself: whole bytes, and a kind that is older than the eight-bit floats.
-static constexpr bool Computable(DType dtype) {
-  return static_cast<uint32_t>(dtype) >> 16 == 1 && CodeOf(dtype) <= CodeOf(DType::kBool) && BitsOf(dtype) >= 8;
+bool IsComputable(DType dtype) {
+  const uint32_t code = CodeOf(dtype), bits = BitsOf(dtype);
+  return static_cast<uint32_t>(dtype) >> 16 == 1 && code < kComputable.size() && std::has_single_bit(bits) &&
+         (kComputable[code] & bits) != 0;
 }
-static_assert(std::ranges::all_of(kRows, [](const Row& row) { return Computable(row.dtype) == row.computable; }));
-
-bool IsComputable(DType dtype) { return Computable(dtype); }
 
 std::string_view NameOf(DType dtype) {
   const Row* row = Find(dtype);
