@@ -16,6 +16,9 @@ if(NOT EXISTS "${WEFT_DEPS_PREFIX}/.complete")
     COMMAND_ERROR_IS_FATAL ANY)
 endif()
 message(STATUS "Private dependencies: ${WEFT_DEPS_PREFIX}")
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  target_compile_options(weft_flags INTERFACE "-ffile-prefix-map=${WEFT_DEPS_PREFIX}=${WEFT_SOURCE_NAME}/dependencies")
+endif()
 
 # --- LLVM: code generation and ORC for this machine (an archive gives only the members that are referred to) ---
 find_program(WEFT_LLVM_CONFIG NAMES llvm-config-19 REQUIRED)

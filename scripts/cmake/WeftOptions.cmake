@@ -45,6 +45,12 @@ target_compile_options(weft_flags INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique;-Wno-psabi;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-restrict;-Wno-maybe-uninitialized;-Wno-uninitialized;-Wno-dangling-pointer>
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety;-Werror=thread-safety>
   $<$<BOOL:${WEFT_WERROR}>:-Werror>)
+# What ships names no folder of the machine that built it; `set substitute-path` tells a debugger where the sources are.
+set(WEFT_SOURCE_NAME "/usr/src/weft-${WEFT_RELEASE_VERSION}")
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  target_compile_options(weft_flags INTERFACE
+    "-ffile-prefix-map=${PROJECT_SOURCE_DIR}=${WEFT_SOURCE_NAME}" "-ffile-prefix-map=${PROJECT_BINARY_DIR}=${WEFT_SOURCE_NAME}/build")
+endif()
 target_include_directories(weft_flags INTERFACE
   "${PROJECT_SOURCE_DIR}"
   "${PROJECT_SOURCE_DIR}/include/c_api" "${PROJECT_BINARY_DIR}/generated")

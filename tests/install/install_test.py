@@ -1,30 +1,34 @@
-"""Installs the build to a folder of its own and builds an outside C project against it: once through
-pkg-config, once through the CMake package. Nothing of the build tree may be needed."""
+"""Installs the build to a folder of its own, moves it, and builds an outside C project against it: once through pkg-config, once through
+the CMake package. Nothing of the build tree may be needed or named, and uninstalling leaves nothing."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
-BUILD = os.environ["WEFT_BUILD"]
-OUTSIDE = os.path.join(os.environ["WEFT_SOURCE"], "tests", "install", "outside")
+from installation import BUILD, SOURCE, install, run, uninstall
+
+OUTSIDE = os.path.join(SOURCE, "tests", "install", "outside")
+COMPONENTS = ("runtime", "debug", "tools", "dev", "doc")
 
 
-def run(*args, **more):
-    done = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
-    if done.returncode != 0:
-        raise AssertionError(f"{' '.join(args)} exited {done.returncode}:\n{done.stdout}")
-    return done.stdout
+def files_and_times(folder):
+    names = [os.path.join(root, name) for root, _, names in os.walk(folder) if "Testing" not in root for name in names]
+    return {name: os.stat(name).st_mtime_ns for name in names if os.path.exists(name)}
 
 
 class Install(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.work = tempfile.mkdtemp(prefix="weft-install.")
-        cls.prefix = os.path.join(cls.work, "prefix")
-        run("cmake", "--install", BUILD, "--prefix", cls.prefix, "--strip")
+        before = files_and_times(BUILD)
+        install(os.path.join(cls.work, "first"), os.path.join(cls.work, "lists"))
+        cls.written = sorted(os.path.relpath(name, BUILD) for name, time in files_and_times(BUILD).items() if before.get(name) != time)
+        cls.prefix = os.path.join(cls.work, "moved")
+        os.rename(os.path.join(cls.work, "first"), cls.prefix)
         cls.project = os.path.join(cls.work, "outside")
         shutil.copytree(OUTSIDE, cls.project)
 
@@ -58,23 +62,85 @@ class Install(unittest.TestCase):
         said = json.loads(run(program, "version", "--json", env=env))
         self.assertEqual(os.path.realpath(os.path.join(self.libdir(), "libweft.so.1")), os.path.realpath(said["library"]))
 
-    def test_components_are_the_library_the_command_and_what_developers_need(self):
-        found = {}
-        for component in ("library", "command", "development"):
-            prefix = os.path.join(self.work, component)
-            run("cmake", "--install", BUILD, "--prefix", prefix, "--component", component)
-            found[component] = sorted(name for _, _, names in os.walk(prefix) for name in names)
-        self.assertEqual(["weft"], found["command"])
-        self.assertEqual(["libweft.so.1"], found["library"])
-        self.assertTrue({"libweft.so", "weft.h", "weft.pc", "weftConfig.cmake"} <= set(found["development"]), found["development"])
+    def test_both_ways_to_include_the_headers_work(self):
+        env = dict(os.environ, PKG_CONFIG_PATH=os.path.join(self.libdir(), "pkgconfig"))
+        flags = run("pkg-config", "--cflags", "weft", env=env).split()
+        for header in ("<weft/weft.h>", "<weft/weft_fluent.h>", '"weft.h"', '"weft_fluent.h"'):
+            source = os.path.join(self.work, "include.c")
+            with open(source, "w", encoding="utf-8") as out:
+                out.write(f"#include {header}\nint main(void) {{ return 0; }}\n")
+            run("cc", "-std=c11", "-Werror", "-fsyntax-only", source, *flags)
 
-    def test_what_is_installed_is_the_library_the_command_the_headers_and_the_package_files(self):
-        files = []
+    def test_the_readme_s_program_and_line_work_as_they_stand_there(self):
+        with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as handle:
+            text = handle.read()
+        program = next(block for block in re.findall(r"^```c\n(.*?)^```", text, re.DOTALL | re.MULTILINE) if "int main(" in block)
+        line = re.search(r"^cc example\.c .*$", text, re.MULTILINE).group(0)
+        work = os.path.join(self.work, "readme")
+        os.makedirs(work)
+        with open(os.path.join(work, "example.c"), "w", encoding="utf-8") as out:
+            out.write(program)
+        env = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
+        env.update(PKG_CONFIG_PATH=os.path.join(self.libdir(), "pkgconfig"), XDG_CACHE_HOME=work)
+        self.assertEqual("w = 3.000", run("bash", "-c", line + " && ./example", cwd=work, env=env).strip().splitlines()[-1])
+
+    def test_components(self):
+        found = {}
+        for component in COMPONENTS:
+            prefix = os.path.join(self.work, component)
+            install(prefix, os.path.join(self.work, "lists"), "--component", component)
+            found[component] = sorted(name for _, _, names in os.walk(prefix) for name in names)
+        self.assertEqual(["LICENSE", "THIRD_PARTY_NOTICES", "libweft.so.1", "weft.spdx.json"], found["runtime"])
+        self.assertEqual(["libweft.so.1.debug"], found["debug"])
+        self.assertEqual(["weft", "weft.1"], found["tools"])
+        self.assertLessEqual({"libweft.so", "weft.h", "weft.pc", "weftConfig.cmake", "weft_api.json", "api.json", "ops.json"}, set(found["dev"]))
+        self.assertLessEqual({"README.md", "CHANGELOG.md", "install.md", "train_fashion_mnist.c"}, set(found["doc"]))
+        # Everything belongs to one of them.
+        files = sorted(name for _, _, names in os.walk(self.prefix) for name in names)
+        self.assertEqual(files, sorted(name for names in found.values() for name in names))
+
+    def test_installing_writes_nothing_into_the_build_but_cmake_s_own_list(self):
+        self.assertEqual([], [name for name in self.written if name != "install_manifest.txt"])
+
+    def test_what_is_installed_names_no_folder_of_the_build(self):
+        home = os.path.expanduser("~")
+        folders = {SOURCE, BUILD, home if home not in ("/", "") else SOURCE}
+        checked = 0
         for root, _, names in os.walk(self.prefix):
-            files += [os.path.relpath(os.path.join(root, name), self.prefix) for name in names]
-        endings = (".so", ".so.1", ".h", ".json", ".pc", ".cmake")
-        self.assertEqual(["bin/weft"], [f for f in files if not f.endswith(endings)])
-        self.assertTrue([f for f in files if f.endswith("weft.h")])
+            for name in names:
+                if "share/doc" in root and not name.endswith((".json", "NOTICES")):
+                    continue
+                with open(os.path.join(root, name), "rb") as handle:
+                    data = handle.read()
+                checked += 1
+                for folder in folders:
+                    at = data.find((folder + "/").encode())
+                    self.assertEqual(-1, at, f"{name} names {data[max(at, 0):at + 120]!r}")
+        self.assertGreater(checked, 20)
+
+    def test_the_library_has_no_symbols_and_says_where_they_are(self):
+        library = os.path.join(self.libdir(), "libweft.so.1")
+        sections = run("readelf", "-SW", library)
+        self.assertNotIn(".symtab", sections)
+        self.assertNotIn(".debug_info", sections)
+        self.assertIn("libweft.so.1.debug", run("readelf", "-p", ".gnu_debuglink", library))
+        apart = run("readelf", "-SW", os.path.join(self.libdir(), ".debug", "libweft.so.1.debug"))
+        self.assertIn(".symtab", apart)
+        self.assertIn(".debug_info", apart)
+
+    def test_uninstalling_leaves_nothing(self):
+        top, lists = os.path.join(self.work, "top"), os.path.join(self.work, "top_lists")
+        os.makedirs(top)
+        install(os.path.join(top, "a", "prefix"), lists)
+        install(os.path.join(top, "a", "prefix"), lists, "--component", "runtime")
+        with open(os.path.join(top, "somebody-else"), "w", encoding="utf-8") as out:
+            out.write("not ours")
+        done = uninstall(lists)
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertEqual(["somebody-else"], os.listdir(top))
+        done = uninstall(lists)
+        self.assertNotEqual(0, done.returncode)
+        self.assertIn("nothing to uninstall", done.stderr)
 
 
 if __name__ == "__main__":
