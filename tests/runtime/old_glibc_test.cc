@@ -100,8 +100,8 @@ TEST(OldGlibc, FindsTheTablesOfThisProgramAndOfOthers) {
 timespec In(int64_t milliseconds) {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  const int64_t end = now.tv_nsec + milliseconds * 1000000;
-  return {now.tv_sec + end / 1000000000, static_cast<long>(end % 1000000000)};
+  const int64_t end = now.tv_sec * 1000000000 + now.tv_nsec + milliseconds * 1000000;
+  return {end / 1000000000, static_cast<long>(end % 1000000000)};
 }
 
 TEST(OldGlibc, WaitsByTheSteadyClock) {
