@@ -1,8 +1,9 @@
 /* Trains a convolutional network on Fashion-MNIST: conv 32 - conv 64 - dense 128 - dense 10, batch 64.
  *
- * C99, the public headers and libweft.so; nothing else. A checkpoint is streamed to disk after every epoch (the file is
- * replaced atomically, so Ctrl-C at any moment loses at most the running epoch); --resume goes on from it with the same
- * bits as a run that never stopped. Compiled programs stay in --cache: the second start compiles nothing. */
+ * C99, the public headers and libweft.so; nothing else. A checkpoint is streamed to disk after every epoch, every
+ * --save-every steps and on Ctrl-C or SIGTERM, which lose at most the running step (the file is replaced atomically);
+ * --resume goes on from it with the same bits as a run that never stopped. Compiled programs stay in --cache: the second
+ * start compiles nothing. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <inttypes.h>
@@ -24,10 +25,11 @@ enum { BATCH = 64, EVAL_BATCH = 500, READ_EVERY = 10 /* steps */, CLASSES = 10, 
 
 typedef struct {
   const char *data, *device, *checkpoint, *cache, *optimizer;
-  int epochs, bf16, resume, metrics, json, first_step;
-  int64_t limit; /* steps an epoch, 0 = all */
-  int64_t seed;  /* -1: not given */
-  double lr;     /* -1: not given */
+  int epochs, bf16, resume, metrics, json, quiet, first_step;
+  int64_t limit;      /* steps an epoch, 0 = all */
+  int64_t save_every; /* steps, 0 = after epochs only */
+  int64_t seed;       /* -1: not given */
+  double lr;          /* -1: not given */
 } options;
 
 typedef struct {
@@ -50,6 +52,11 @@ typedef struct {
   int bf16;
 } model;
 
+/* How far a run has come: whole epochs, and steps of the next one. */
+typedef struct {
+  int64_t epoch, step;
+} position;
+
 /* Images and labels of one half of the data set, in host memory. */
 typedef struct {
   uint8_t* images; /* [count, 28, 28] */
@@ -57,11 +64,8 @@ typedef struct {
   int64_t count;
 } dataset;
 
-static volatile sig_atomic_t interrupted;
-static void on_interrupt(int sig) {
-  (void)sig;
-  interrupted = 1;
-}
+static volatile sig_atomic_t interrupted; /* the signal's number */
+static void on_interrupt(int sig) { interrupted = sig; }
 
 static double now(void) {
   struct timespec t;
@@ -94,15 +98,22 @@ static void erase_bar(void) {
   bar_shown = 0;
 }
 
-static void die(const char* format, ...) {
-  va_list args;
-  va_start(args, format);
+static void stop(int code, const char* format, va_list args) {
   erase_bar();
   fprintf(stderr, "train_fashion_mnist: ");
   vfprintf(stderr, format, args);
   fprintf(stderr, "\n");
-  va_end(args);
-  exit(1);
+  exit(code);
+}
+static void die(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  stop(1, format, args);
+}
+static void misused(const char* format, ...) { /* what is wrong is the command line */
+  va_list args;
+  va_start(args, format);
+  stop(2, format, args);
 }
 
 /* Every error ends the program here: message, then exit. */
@@ -228,7 +239,7 @@ static void init_model(weft_context* ctx, weft_device* device, model* m) {
 
 /* --- checkpoint -------------------------------------------------------------------------------------------------- */
 
-static void save(weft_context* ctx, const options* o, const model* m, weft_optimizer* opt, int64_t epoch) {
+static void save(weft_context* ctx, const options* o, const model* m, weft_optimizer* opt, position at) {
   weft_tree *tree = NULL, *state = NULL;
   uint32_t weights, parent = 0, random, node;
   uint64_t key, low, high;
@@ -246,7 +257,8 @@ static void save(weft_context* ctx, const options* o, const model* m, weft_optim
   must(weft_tree_add_i64(tree, random, "key", WEFT_STRLEN, (int64_t)key, &node));
   must(weft_tree_add_i64(tree, random, "low", WEFT_STRLEN, (int64_t)low, &node));
   must(weft_tree_add_i64(tree, random, "high", WEFT_STRLEN, (int64_t)high, &node));
-  must(weft_tree_add_i64(tree, 0, "epoch", WEFT_STRLEN, epoch, &node));
+  must(weft_tree_add_i64(tree, 0, "epoch", WEFT_STRLEN, at.epoch, &node));
+  must(weft_tree_add_i64(tree, 0, "step", WEFT_STRLEN, at.step, &node));
   must(weft_tree_add_i64(tree, 0, "seed", WEFT_STRLEN, o->seed, &node));
   must(weft_tree_add_bool(tree, 0, "bf16", WEFT_STRLEN, o->bf16, &node));
   must(weft_tree_add_text(tree, 0, "optimizer_name", WEFT_STRLEN, o->optimizer, WEFT_STRLEN, &node));
@@ -290,18 +302,23 @@ static weft_optimizer* make_optimizer(weft_context* ctx, const options* o, const
   return opt;
 }
 
-/* Fills model, optimizer and random state; returns the number of epochs that the checkpoint has behind it. */
-static int64_t load(weft_context* ctx, weft_device* device, options* o, model* m, weft_optimizer** opt) {
+/* Fills model, optimizer and random state; returns how far the checkpoint has come. */
+static position load(weft_context* ctx, weft_device* device, options* o, model* m, weft_optimizer** opt) {
   weft_tree* tree = NULL;
   const void* name = NULL;
   size_t length = 0;
   char path[64];
-  int64_t epoch, seed, dims[4];
+  int64_t seed, dims[4];
+  position at;
   size_t rank = 0;
   weft_dtype dtype;
   int32_t bf16 = 0;
   int i;
-  must(weft_checkpoint_load(ctx, o->checkpoint, WEFT_STRLEN, device, &tree));
+  weft_error* error = weft_checkpoint_load(ctx, o->checkpoint, WEFT_STRLEN, device, &tree);
+  if (error && weft_error_code(error) == WEFT_NOT_FOUND)
+    die("%s\nThere is nothing to resume from: leave out --resume to start anew, or name the file with --checkpoint.",
+        weft_error_message(error, NULL));
+  must(error);
   must(weft_tree_get_data(tree, find(o, tree, "optimizer_name"), &name, &length));
   if (length != strlen(o->optimizer) || memcmp(name, o->optimizer, length) != 0)
     die("%s was trained with --optimizer %.*s, not %s", o->checkpoint, (int)length, (const char*)name, o->optimizer);
@@ -323,9 +340,10 @@ static int64_t load(weft_context* ctx, weft_device* device, options* o, model* m
   must(weft_optimizer_load(*opt, tree, find(o, tree, "optimizer")));
   must(weft_random_set_state(ctx, (uint64_t)find_i64(o, tree, "random.key"), (uint64_t)find_i64(o, tree, "random.low"),
                              (uint64_t)find_i64(o, tree, "random.high")));
-  epoch = find_i64(o, tree, "epoch");
+  at.epoch = find_i64(o, tree, "epoch");
+  at.step = find_i64(o, tree, "step");
   weft_tree_release(tree);
-  return epoch;
+  return at;
 }
 
 /* --- training ---------------------------------------------------------------------------------------------------- */
@@ -370,27 +388,33 @@ static double evaluate(weft_context* ctx, const model* m, const dataset* d, int6
 
 typedef struct {
   double start;
-  int64_t compile_ns, wait_ns;
+  int64_t compile_ns, wait_ns, first; /* of the epoch; steps that were done before */
 } progress;
 
-/* Draws the bar over the last one, as wide as the terminal allows; draws nothing into files and pipes. */
-static void show(weft_context* ctx, const progress* p, int64_t epoch, int64_t step, int64_t steps, double loss) {
-  enum { WIDEST = 32 };
-  char left[64], right[160], bar[WIDEST + 1];
+/* Draws the bar over the last one, as wide as the terminal allows; draws nothing into files and pipes. What is left of the
+ * whole run goes by this epoch's steps, without compiling. */
+static void show(weft_context* ctx, const options* o, const progress* p, position at, int64_t steps, double loss) {
+  enum { NARROWEST = 4, WIDEST = 32 };
+  char left[64], right[256], more[3][32], bar[WIDEST + 1];
   struct winsize window;
-  const double elapsed = now() - p->start;
-  int columns = 80, width;
-  if (!isatty(2)) return;
+  const double elapsed = now() - p->start, compiling = 1e-9 * (double)(metric(ctx, "nanoseconds_compiling") - p->compile_ns);
+  const double waiting = 1e-9 * (double)(metric(ctx, "nanoseconds_waiting") - p->wait_ns), done = (double)(at.step - p->first);
+  const double eta = (elapsed - compiling) / done * (double)((o->epochs - at.epoch) * steps - at.step);
+  const int64_t seconds = eta < 0 ? 0 : (int64_t)(eta + 0.5);
+  int columns = 80, width, i;
+  if (o->quiet || !isatty(2)) return;
   if (ioctl(2, TIOCGWINSZ, &window) == 0 && window.ws_col > 3) columns = window.ws_col;
   columns -= 3; /* a terminal echoes Ctrl-C as ^C behind the bar */
-  snprintf(left, sizeof left, "epoch %" PRId64 " [", epoch);
-  snprintf(right, sizeof right, "] %" PRId64 "/%" PRId64 "  loss %.4f  %.0f images/s  compile %.0f %%  wait %.0f %%", step, steps, loss,
-           (double)step * BATCH / elapsed, 1e-7 * (double)(metric(ctx, "nanoseconds_compiling") - p->compile_ns) / elapsed,
-           1e-7 * (double)(metric(ctx, "nanoseconds_waiting") - p->wait_ns) / elapsed);
+  snprintf(left, sizeof left, "epoch %" PRId64 " [", at.epoch + 1);
+  snprintf(right, sizeof right, "] %" PRId64 "/%" PRId64 "  ETA %" PRId64 ":%02d  loss %.4f", at.step, steps, seconds / 60, (int)(seconds % 60), loss);
+  snprintf(more[0], sizeof *more, "  %.0f images/s", done * BATCH / elapsed);
+  snprintf(more[1], sizeof *more, "  wait %.0f %%", 100 * waiting / elapsed);
+  snprintf(more[2], sizeof *more, "  compile %.0f %%", 100 * compiling / elapsed);
+  for (i = 0; i < 3 && strlen(left) + NARROWEST + strlen(right) + strlen(more[i]) <= (size_t)columns; ++i) strcat(right, more[i]);
   width = columns - (int)(strlen(left) + strlen(right));
-  width = width < 4 ? 4 : width > WIDEST ? WIDEST : width;
+  width = width < NARROWEST ? NARROWEST : width > WIDEST ? WIDEST : width;
   memset(bar, '.', sizeof bar);
-  memset(bar, '#', (size_t)(width * step / steps));
+  memset(bar, '#', (size_t)(width * at.step / steps));
   bar[width] = 0;
   /* What a very narrow terminal cannot hold is cut off: a line that wraps cannot be drawn over. */
   width = columns - (int)strlen(left) - width;
@@ -407,8 +431,9 @@ static const char* HELP =
     "  --optimizer NAME   adamw or sgd (adamw)\n"
     "  --lr RATE          learning rate (0.001; 0.05 for sgd, with momentum 0.9)\n"
     "  --seed S           of parameters, data order and random numbers (1)\n"
-    "  --checkpoint FILE  written after every epoch (fashion_mnist.weft);\n"
-    "                     'none' writes nothing\n"
+    "  --checkpoint FILE  written after every epoch and on Ctrl-C\n"
+    "                     (fashion_mnist.weft); 'none' writes nothing\n"
+    "  --save-every N     write it after every N steps too\n"
     "  --resume           go on from the checkpoint, with its seed\n"
     "  --cache DIR        where compiled programs stay (fashion_mnist.cache)\n"
     "  --data DIR         folder of the four .gz files\n"
@@ -418,17 +443,24 @@ static const char* HELP =
     "  --first-step       stop after the first step and say how long it took from\n"
     "                     the start of the process\n"
     "  --metrics          print the library's counters at the end\n"
-    "  --json             print results as one JSON object a line\n";
+    "  --json             print results as one JSON object a line\n"
+    "  --quiet            print nothing but errors and what is asked for\n"
+    "                     (--json, --metrics, --first-step)\n"
+    "  --version          print the library's version\n"
+    "  --help             print this\n"
+    "Ctrl-C finishes the running step and saves; a second one ends at once. The exit\n"
+    "code is 0, 1 after an error, 2 for wrong options, 128 + the signal's number when\n"
+    "interrupted.\n";
 
 static const char* value_of(int argc, char** argv, int* i) {
-  if (*i + 1 >= argc) die("%s needs a value (see --help)", argv[*i]);
+  if (*i + 1 >= argc) misused("%s needs a value (see --help)", argv[*i]);
   return argv[++*i];
 }
 
 static double number(const char* option, const char* text, double low, double high) {
   char* end = NULL;
   const double value = strtod(text, &end);
-  if (end == text || *end || !(value >= low && value <= high)) die("%s takes a number from %g to %g, not '%s'", option, low, high, text);
+  if (end == text || *end || !(value >= low && value <= high)) misused("%s takes a number from %g to %g, not '%s'", option, low, high, text);
   return value;
 }
 
@@ -438,18 +470,21 @@ static int64_t whole(const char* option, const char* text, int64_t low, int64_t 
   errno = 0;
   value = strtoll(text, &end, 10);
   if (end == text || *end || errno || value < low || value > high)
-    die("%s takes a whole number from %" PRId64 " to %" PRId64 ", not '%s'", option, low, high, text);
+    misused("%s takes a whole number from %" PRId64 " to %" PRId64 ", not '%s'", option, low, high, text);
   return value;
 }
 
 static options parse(int argc, char** argv) {
   options o = {"/usr/share/datasets/fashion-mnist", "cpu:0", "fashion_mnist.weft", "fashion_mnist.cache", "adamw",
-               5, 0, 0, 0, 0, 0, 0, -1, -1};
+               5, 0, 0, 0, 0, 0, 0, 0, 0, -1, -1};
   int i;
   for (i = 1; i < argc; ++i) {
     const char* a = argv[i];
     if (!strcmp(a, "--help") || !strcmp(a, "-h")) {
       fputs(HELP, stdout);
+      exit(0);
+    } else if (!strcmp(a, "--version")) {
+      printf("train_fashion_mnist of Weft %s\n", weft_release_version());
       exit(0);
     } else if (!strcmp(a, "--epochs")) o.epochs = (int)whole(a, value_of(argc, argv, &i), 1, 1000000);
     else if (!strcmp(a, "--device")) o.device = value_of(argc, argv, &i);
@@ -464,11 +499,14 @@ static options parse(int argc, char** argv) {
     else if (!strcmp(a, "--limit")) o.limit = whole(a, value_of(argc, argv, &i), 1, 1000000);
     else if (!strcmp(a, "--first-step")) o.first_step = 1;
     else if (!strcmp(a, "--metrics")) o.metrics = 1;
+    else if (!strcmp(a, "--save-every")) o.save_every = whole(a, value_of(argc, argv, &i), 1, 1000000);
     else if (!strcmp(a, "--json")) o.json = 1;
-    else die("unknown option '%s' (see --help)", a);
+    else if (!strcmp(a, "--quiet")) o.quiet = 1;
+    else misused("unknown option '%s' (see --help)", a);
   }
-  if (strcmp(o.optimizer, "adamw") && strcmp(o.optimizer, "sgd")) die("--optimizer is adamw or sgd, not '%s'", o.optimizer);
-  if (o.resume && !strcmp(o.checkpoint, "none")) die("--resume needs a checkpoint, and --checkpoint none has none");
+  if (strcmp(o.optimizer, "adamw") && strcmp(o.optimizer, "sgd")) misused("--optimizer is adamw or sgd, not '%s'", o.optimizer);
+  if (o.resume && !strcmp(o.checkpoint, "none")) misused("--resume needs a checkpoint, and --checkpoint none has none");
+  if (o.save_every && !strcmp(o.checkpoint, "none")) misused("--save-every needs a checkpoint, and --checkpoint none has none");
   if (o.lr < 0) o.lr = strcmp(o.optimizer, "sgd") ? 0.001 : 0.05;
   return o;
 }
@@ -498,8 +536,10 @@ int main(int argc, char** argv) {
   model m;
   dataset train, test;
   int32_t* order;
-  int64_t epoch = 0, saved = 0, steps;
+  position at = {0, 0}, saved = {0, 0};
+  int64_t steps;
   double reading, accuracy = 0;
+  const int saves = strcmp(o.checkpoint, "none") != 0, talks = !o.json && !o.quiet;
   int i;
 
   memset(&m, 0, sizeof m);
@@ -507,8 +547,9 @@ int main(int argc, char** argv) {
   action.sa_handler = on_interrupt;
   action.sa_flags = (int)SA_RESETHAND; /* a second Ctrl-C ends the program at once */
   sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
 
-  if (strcmp(o.checkpoint, "none")) must_be_able_to_save(&o);
+  if (saves) must_be_able_to_save(&o);
   memset(settings, 0, sizeof settings);
   settings[0].name = "cache_dir";
   settings[0].name_length = WEFT_STRLEN;
@@ -534,9 +575,10 @@ int main(int argc, char** argv) {
 
   m.bf16 = o.bf16;
   if (o.resume) {
-    saved = epoch = load(ctx, device, &o, &m, &opt);
-    if (!o.json) printf("resumed from %s after epoch %" PRId64 "\n", o.checkpoint, epoch);
-    if (!o.json && epoch >= o.epochs) printf("nothing left to do: --epochs %d counts from the start\n", o.epochs);
+    saved = at = load(ctx, device, &o, &m, &opt);
+    if (talks && at.step) printf("resumed from %s after epoch %" PRId64 " and %" PRId64 " steps\n", o.checkpoint, at.epoch, at.step);
+    else if (talks) printf("resumed from %s after epoch %" PRId64 "\n", o.checkpoint, at.epoch);
+    if (talks && at.epoch >= o.epochs) printf("nothing left to do: --epochs %d counts from the start\n", o.epochs);
     fflush(stdout);
   } else {
     if (o.seed < 0) o.seed = 1;
@@ -546,47 +588,56 @@ int main(int argc, char** argv) {
     opt = make_optimizer(ctx, &o, &m);
   }
 
-  for (; epoch < o.epochs && !interrupted; ++epoch) {
+  for (; at.epoch < o.epochs && !interrupted; ++at.epoch, at.step = 0) {
     progress p;
-    double loss = 0, seconds;
-    int64_t step;
+    double loss = NAN, seconds; /* of no step, if all were done before */
     char text[32];
     p.start = now();
     p.compile_ns = metric(ctx, "nanoseconds_compiling");
     p.wait_ns = metric(ctx, "nanoseconds_waiting");
-    shuffle(order, train.count, (uint64_t)o.seed, epoch);
-    for (step = 1; step <= steps && !interrupted && !o.first_step; ++step) {
-      weft_tensor* l = train_step(ctx, device, &o, &m, opt, &train, order, (step - 1) * BATCH);
-      if (step % READ_EVERY == 0 || step == steps) {
-        must(weft_tensor_item_f64(l, &loss)); /* waits for the steps until here */
-        show(ctx, &p, epoch + 1, step, steps, loss);
-      }
-      weft_tensor_release(l);
-    }
+    p.first = at.step;
+    shuffle(order, train.count, (uint64_t)o.seed, at.epoch);
     if (o.first_step) {
       first_step(ctx, device, &o, &m, opt, &train, order, reading);
       break;
     }
-    if (interrupted) break;
+    while (at.step < steps && !interrupted) {
+      weft_tensor* l = train_step(ctx, device, &o, &m, opt, &train, order, at.step * BATCH);
+      ++at.step;
+      if (at.step % READ_EVERY == 0 || at.step == steps) {
+        must(weft_tensor_item_f64(l, &loss)); /* waits for the steps until here */
+        show(ctx, &o, &p, at, steps, loss);
+      }
+      weft_tensor_release(l);
+      if (saves && at.step < steps && (interrupted || (o.save_every && at.step % o.save_every == 0))) {
+        save(ctx, &o, &m, opt, at);
+        saved = at;
+      }
+    }
+    if (at.step < steps) break;
     seconds = now() - p.start;
     accuracy = evaluate(ctx, &m, &test, o.limit);
-    if (strcmp(o.checkpoint, "none")) {
-      save(ctx, &o, &m, opt, epoch + 1);
-      saved = epoch + 1;
+    if (saves) {
+      saved.epoch = at.epoch + 1;
+      saved.step = 0;
+      save(ctx, &o, &m, opt, saved);
     }
     erase_bar();
+    if (o.quiet && !o.json) continue;
     snprintf(text, sizeof text, o.json && !isfinite(loss) ? "null" : o.json ? "%.6f" : "%.4f", loss); /* JSON has no NaN */
     printf(o.json ? "{\"epoch\": %" PRId64 ", \"loss\": %s, \"accuracy\": %.4f, \"images_per_s\": %.1f, \"seconds\": %.2f}\n"
                   : "epoch %" PRId64 ": loss %s, test accuracy %.4f, %.0f images/s, %.1f s\n",
-           epoch + 1, text, accuracy, (double)(steps * BATCH) / seconds, seconds);
+           at.epoch + 1, text, accuracy, (double)((at.step - p.first) * BATCH) / seconds, seconds);
     fflush(stdout);
   }
   erase_bar();
-  if (interrupted && saved)
-    fprintf(o.json ? stderr : stdout, "interrupted: %s holds epoch %" PRId64 "; --resume goes on from there\n", o.checkpoint, saved);
-  else if (interrupted)
-    fprintf(o.json ? stderr : stdout, "interrupted before an epoch was saved\n");
-  if (!o.first_step && !o.json)
+  if (interrupted && !o.quiet) {
+    FILE* const to = o.json ? stderr : stdout;
+    if (saved.step) fprintf(to, "interrupted: %s holds epoch %" PRId64 " and %" PRId64 " of %" PRId64 " steps", o.checkpoint, saved.epoch, saved.step, steps);
+    else if (saved.epoch) fprintf(to, "interrupted: %s holds epoch %" PRId64, o.checkpoint, saved.epoch);
+    fprintf(to, saved.step || saved.epoch ? "; --resume goes on from there\n" : "interrupted, and nothing was saved\n");
+  }
+  if (!o.first_step && talks)
     printf("compiled %" PRId64 " programs, %" PRId64 " came from the cache; reading the data took %.2f s\n",
            metric(ctx, "programs_compiled"), metric(ctx, "disk_cache_hits"), reading);
   if (o.metrics) {
@@ -606,5 +657,5 @@ int main(int argc, char** argv) {
   free(train.labels);
   free(test.images);
   free(test.labels);
-  return interrupted ? 130 : 0;
+  return interrupted ? 128 + (int)interrupted : 0;
 }

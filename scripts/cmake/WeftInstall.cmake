@@ -66,7 +66,7 @@ install(FILES "${PROJECT_BINARY_DIR}/generated/weftConfig.cmake" "${PROJECT_BINA
 
 # --- doc ---------------------------------------------------------------------------------------------
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" "${PROJECT_SOURCE_DIR}/examples" DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc
-  PATTERN "*.1" EXCLUDE PATTERN "__pycache__" EXCLUDE)
+  PATTERN "weft.1" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/CHANGELOG.md" DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc)
 
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} "-DWEFT_BUILD=${PROJECT_BINARY_DIR}"

@@ -149,6 +149,42 @@ static void temporaries_are_not_outputs_of_a_barrier(void) {
   weft_context_release(ctx);
 }
 
+/* Whoever assigns to a temporary wants the value: the next barrier computes it as if it were kept, whether or not the barrier
+ * before has let it go. It still ends with its scope. */
+static void what_is_assigned_to_a_temporary_is_not_lost(void) {
+  weft_context* ctx = new_context();
+  weft_tensor *x = ramp(ctx, DIMS(8)), *t, *drawn;
+  float host[8] = {0}, again[8] = {0};
+  int64_t launches;
+  size_t rank;
+  int i;
+  wf_scope* s = wf_begin(ctx);
+  t = wf_neg(s, x);
+  drawn = wf_full(s, WF_INTS(8), 0.0);
+  MUST(weft_sync(ctx, NULL, NULL)); /* t is gone */
+  FAILS_WITH(weft_tensor_to_host(t, host, sizeof host), WEFT_FAILED_PRECONDITION, "keep it before weft_sync");
+  OK(weft_tensor_assign(t, wf_mul(s, x, x)));
+  OK(weft_tensor_assign(drawn, wf_normal(s, WF_INTS(8))));
+  MUST(weft_sync(ctx, NULL, NULL));
+  for (i = 0; i < 3; ++i) {
+    const int64_t outputs = metric(ctx, "cut_outputs");
+    OK(weft_tensor_assign(t, wf_add(s, t, x)));
+    MUST(weft_sync(ctx, NULL, NULL));
+    CHECK_EQUAL(metric(ctx, "cut_outputs"), outputs + 1);
+  }
+  launches = metric(ctx, "launches");
+  OK(weft_tensor_to_host(t, host, sizeof host));
+  CHECK(host[1] == 4 && host[7] == 70); /* x * x + 3 x */
+  OK(weft_tensor_to_host(drawn, host, sizeof host));
+  OK(weft_tensor_to_host(drawn, again, sizeof again));
+  CHECK(host[0] != 0 && memcmp(host, again, sizeof host) == 0);
+  CHECK_EQUAL(metric(ctx, "launches"), launches); /* nothing was computed again */
+  OK(wf_end(s));
+  INVALID(weft_tensor_rank(t, &rank), "weft_tensor_rank: tensor is a weft_tensor that has been released");
+  weft_tensor_release(x);
+  weft_context_release(ctx);
+}
+
 static void gradients(void) {
   weft_context* ctx = new_context();
   weft_tensor *w = ramp(ctx, DIMS(3)), *grad = NULL, *fixed = ramp(ctx, DIMS(3)), *y;
@@ -179,6 +215,7 @@ int main(void) {
   a_failure_keeps_its_position_in_other_scopes();
   a_scope_that_never_was();
   temporaries_are_not_outputs_of_a_barrier();
+  what_is_assigned_to_a_temporary_is_not_lost();
   gradients();
   return done("scopes");
 }

@@ -1,4 +1,4 @@
-"""The main example when something is wrong: what it says, that it exits with 1, and that no file is lost or half written."""
+"""The main example when something is wrong: what it says, that it exits with 1 (2 when the command line is wrong), and that no file is lost or half written."""
 import ctypes
 import fcntl
 import gzip
@@ -71,9 +71,9 @@ class Failures(unittest.TestCase):
         for option, text in (("--epochs", "0"), ("--epochs", "-1"), ("--epochs", "2.5"), ("--epochs", "99999999999"), ("--epochs", ""),
                              ("--epochs", "5x"), ("--seed", "-1"), ("--seed", "9223372036854775808"), ("--limit", "0")):
             low, high = {"--epochs": (1, 1000000), "--seed": (0, 9223372036854775807), "--limit": (1, 1000000)}[option]
-            self.assertEqual(f"train_fashion_mnist: {option} takes a whole number from {low} to {high}, not '{text}'", self.run_it(option, text)[-1])
+            self.assertEqual(f"train_fashion_mnist: {option} takes a whole number from {low} to {high}, not '{text}'", self.run_it(option, text, code=2)[-1])
         for text in ("nan", "-1", "inf", "fast"):
-            self.assertEqual(f"train_fashion_mnist: --lr takes a number from 0 to 1000, not '{text}'", self.run_it("--lr", text)[-1])
+            self.assertEqual(f"train_fashion_mnist: --lr takes a number from 0 to 1000, not '{text}'", self.run_it("--lr", text, code=2)[-1])
 
     def test_a_checkpoint_of_other_options_is_refused(self):
         self.run_it("--seed", "3", code=0)
@@ -83,7 +83,9 @@ class Failures(unittest.TestCase):
         self.assertIn("nothing left to do: --epochs 1 counts from the start", self.run_it("--resume", code=0))
         self.assertIn("epoch 2: ", self.run_it("--resume", "--epochs", "2", "--seed", "3", code=0))
         self.assertEqual(["train_fashion_mnist: --resume needs a checkpoint, and --checkpoint none has none"],
-                         self.run_it("--resume", "--checkpoint", "none"))
+                         self.run_it("--resume", "--checkpoint", "none", code=2))
+        self.assertEqual(["train_fashion_mnist: --save-every needs a checkpoint, and --checkpoint none has none"],
+                         self.run_it("--save-every", "5", "--checkpoint", "none", code=2))
 
     def test_a_checkpoint_of_something_else_is_refused(self):
         lib = ctypes.CDLL(os.environ["WEFT_LIB"])
@@ -132,7 +134,9 @@ class Failures(unittest.TestCase):
             with open(os.path.join(self.folder, "bad.weft"), "rb") as f:
                 self.assertEqual(bad, f.read())
         self.assertEqual(["bad.weft", "fashion_mnist.weft"], self.files())
-        self.assertIn("cannot open 'gone.weft': No such file or directory (ENOENT)", self.run_it("--resume", "--checkpoint", "gone.weft")[-1])
+        self.assertEqual(["train_fashion_mnist: weft_checkpoint_load: cannot open 'gone.weft': No such file or directory (ENOENT)",
+                          "There is nothing to resume from: leave out --resume to start anew, or name the file with --checkpoint."],
+                         self.run_it("--resume", "--checkpoint", "gone.weft"))
 
     def test_a_place_that_cannot_be_written_is_said_before_training(self):
         missing = os.path.join(self.folder, "missing")
@@ -149,6 +153,20 @@ class Failures(unittest.TestCase):
                               text=True, timeout=300)
         self.assertEqual("", done.stderr)
         self.assertRegex(done.stdout, r"\Aepoch 1: loss [\d.]+, test accuracy [\d.]+, \d+ images/s, [\d.]+ s\ncompiled .*\n\Z")
+
+    def test_quiet_is_quiet_but_for_what_was_asked(self):
+        self.assertEqual("", self.run_it("--quiet", code=0))
+        self.assertEqual(["epoch", "loss", "accuracy", "images_per_s", "seconds"], list(json.loads(self.run_it("--quiet", "--json", code=0))))
+        rc, drawn = self.on_a_terminal(80, "--quiet", "--epochs", "1")
+        self.assertEqual((0, [""]), (rc, drawn))
+
+    def test_help_and_version_come_before_everything_else(self):
+        self.assertRegex(self.run_it("--version", code=0), r"\Atrain_fashion_mnist of Weft \d+\.\d+\.\d+\n\Z")
+        text = self.run_it("--help", code=0)
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
+        with open(os.path.join(os.environ["WEFT_SOURCE"], "examples", "c", "train_fashion_mnist.1"), encoding="utf-8") as page:
+            manual = page.read().replace("\\-", "-")
+        self.assertEqual([], [option for option in re.findall(r"^  (--[a-z0-9-]+)", text, re.MULTILINE) if option not in manual])
 
     def test_results_are_lines_of_json_when_asked_for(self):
         epoch, metrics = [json.loads(line) for line in self.run_it("--json", "--metrics", code=0).splitlines()]
@@ -183,8 +201,9 @@ class Failures(unittest.TestCase):
             self.assertEqual(0, rc, drawn)
             bars = [line for line in drawn if line.startswith("epoch 2 [")]
             self.assertEqual([], [bar for bar in bars if len(bar) > columns - 3])
-            if columns >= 80:
-                self.assertRegex(bars[-1], r"^epoch 2 \[#+\] 2/2  loss \d\.\d{4}  \d+ images/s  compile \d+ %  wait \d+ %$")
+            if columns >= 80:  # what does not fit is left out whole, the least interesting first
+                shown = r"^epoch 2 \[#+\] 2/2  ETA 0:00  loss \d\.\d{4}  \d+ images/s  wait \d+ %" + ("  compile \\d+ %$" if columns > 80 else "")
+                self.assertRegex(bars[-1], shown)
             self.assertTrue([line for line in drawn if line.startswith("epoch 2: loss")], drawn)
 
     def test_an_interrupted_run_says_what_there_is(self):
@@ -192,9 +211,9 @@ class Failures(unittest.TestCase):
         self.assertEqual(130, rc, drawn)
         said = [line for line in drawn if line.startswith("interrupted")]
         if os.path.exists(os.path.join(self.folder, "fashion_mnist.weft")):
-            self.assertRegex(said[0], r"^interrupted: fashion_mnist\.weft holds epoch \d+; --resume goes on from there$")
+            self.assertRegex(said[0], r"^interrupted: fashion_mnist\.weft holds epoch \d+( and 1 of 2 steps)?; --resume goes on from there$")
         else:
-            self.assertEqual(["interrupted before an epoch was saved"], said)
+            self.assertEqual(["interrupted, and nothing was saved"], said)
 
     def test_a_cache_that_cannot_be_written_costs_nothing_but_compiling(self):
         with open(os.path.join(self.folder, "a_file"), "w", encoding="utf-8"):

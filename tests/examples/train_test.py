@@ -1,4 +1,4 @@
-"""The main example: resumed runs end in the bits of straight ones, Ctrl-C loses at most an epoch, the second start
+"""The main example: resumed runs end in the bits of straight ones, Ctrl-C loses at most a step, the second start
 compiles nothing, wrong options are answered. Short epochs of the real images; scripts/demo trains whole ones."""
 import ctypes as c
 import json
@@ -86,7 +86,7 @@ class Train(unittest.TestCase):
     def assert_same_bits(self, one, other):
         one, other = leaves_of(f"{self.folder.name}/{one}.weft"), leaves_of(f"{self.folder.name}/{other}.weft")
         self.assertEqual(sorted(one), sorted(other))
-        self.assertTrue({".model.conv1.weight", ".model.dense2.bias", ".random.key", ".random.low", ".epoch"} <= set(one), sorted(one))
+        self.assertTrue({".model.conv1.weight", ".model.dense2.bias", ".random.key", ".random.low", ".epoch", ".step"} <= set(one), sorted(one))
         self.assertGreaterEqual(len([name for name in one if name.startswith(".optimizer.slots.")]), 8, sorted(one))
         self.assertEqual([], [name for name in one if one[name] != other[name]])
 
@@ -111,28 +111,47 @@ class Train(unittest.TestCase):
         self.assertEqual(0, second["compilations"])
         self.assertEqual(first["compilations"], second["cache_hits"])
 
-    def test_an_interrupted_run_keeps_its_last_whole_epoch(self):
+    def interrupted(self, *options, by=signal.SIGINT):
+        """What a run printed that was interrupted as soon as it had saved anything, and how far its checkpoint has come."""
         path = f"{self.folder.name}/model.weft"
-        running = subprocess.Popen([PROGRAM, "--cache", f"{self.folder.name}/cache", "--checkpoint", path, "--epochs", "1000", "--limit", "4"],
+        running = subprocess.Popen([PROGRAM, "--cache", f"{self.folder.name}/cache", "--checkpoint", path, *options],
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         deadline = time.time() + 120
         while not os.path.exists(path) and time.time() < deadline:
             time.sleep(0.02)
-        running.send_signal(signal.SIGINT)
+        running.send_signal(by)
         printed, _ = running.communicate(timeout=120)
-        self.assertEqual(130, running.returncode, printed)
+        self.assertEqual(128 + by, running.returncode, printed)
         self.assertIn("--resume goes on from there", printed)
-        epoch = leaves_of(path)[".epoch"]
-        self.assertGreaterEqual(epoch, 1)
-        self.assertIn(f"after epoch {epoch}", self.run_it("--resume", "--epochs", str(epoch + 1), "--limit", "4").stdout)
+        leaves = leaves_of(path)
         self.assertEqual(["cache", "model.weft"], sorted(os.listdir(self.folder.name)), "something was left behind")
+        return printed, leaves[".epoch"], leaves[".step"]
+
+    def test_an_interrupted_run_loses_no_epoch(self):
+        _, epoch, step = self.interrupted("--epochs", "1000", "--limit", "4")
+        self.assertGreaterEqual(epoch, 1)
+        said = f"after epoch {epoch} and {step} steps" if step else f"after epoch {epoch}"
+        self.assertIn(said, self.run_it("--resume", "--epochs", str(epoch + 1), "--limit", "4").stdout)
+
+    def test_an_interrupted_epoch_goes_on_at_its_step_with_the_same_bits(self):
+        limit = 64
+        printed, epoch, step = self.interrupted("--epochs", "1", "--limit", str(limit), "--save-every", "1", by=signal.SIGTERM)
+        self.assertEqual(0, epoch, printed)
+        self.assertTrue(0 < step < limit, step)
+        self.assertIn(f"holds epoch 0 and {step} of {limit} steps", printed)
+        self.assertIn(f"after epoch 0 and {step} steps", self.run_it("--resume", "--epochs", "1", "--limit", str(limit)).stdout)
+        self.run_it("--epochs", "1", "--limit", str(limit), name="straight")
+        self.assert_same_bits("straight", "model")
 
     def test_wrong_options_are_answered(self):
         for options, text in ((["--epochs", "many"], "--epochs takes a whole number"), (["--fast"], "unknown option '--fast'"),
                               (["--optimizer", "lion"], "adamw or sgd, not 'lion'"), (["--seed"], "--seed needs a value"),
-                              (["--data", os.path.join(self.folder.name, "missing")], "dataset-fashion-mnist"), (["--device", "tpu:0"], "'tpu' is not one of cpu, reference"),
-                              (["--device", "cpu:9"], "cpu:9"),
-                              (["--resume"], "model.weft")):
+                              (["--save-every", "0"], "--save-every takes a whole number from 1")):
+            with self.subTest(options=options):
+                self.assertIn(text, self.run_it(*options, code=2).stderr)
+        for options, text in ((["--data", os.path.join(self.folder.name, "missing")], "dataset-fashion-mnist"),
+                              (["--device", "tpu:0"], "'tpu' is not one of cpu, reference"), (["--device", "cpu:9"], "cpu:9"),
+                              (["--resume"], "leave out --resume to start anew")):
             with self.subTest(options=options):
                 self.assertIn(text, self.run_it(*options, code=1).stderr)
 

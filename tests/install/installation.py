@@ -1,4 +1,5 @@
-"""cmake --install into a folder, and away again, without losing CMake's list of what the developer himself installed from the build."""
+"""cmake --install into a folder, and away again, without losing CMake's list of what the developer himself installed from the build;
+and docs/install.md as a reader follows it."""
 import glob
 import os
 import re
@@ -39,3 +40,30 @@ def install(prefix, lists, *more):
 
 def uninstall(lists):
     return subprocess.run(["cmake", f"-DWEFT_BUILD={lists}", "-P", UNINSTALL], capture_output=True, text=True)
+
+
+def follow_the_guide(work, installing, uninstalling):
+    """The files of docs/install.md are written to `work`, its shell blocks run there one after another in one shell; PREFIX is work/weft.
+    `installing` and `uninstalling` stand in for the page's two commands that a developer gives in the folder of the sources. Returns
+    what was printed."""
+    with open(os.path.join(SOURCE, "docs", "install.md"), encoding="utf-8") as handle:
+        page = handle.read()
+    for name, text in re.findall(r"^```\w+ file=(\S+)\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        with open(os.path.join(work, name), "w", encoding="utf-8") as out:
+            out.write(text)
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    script = "set -eu\n" + "\n".join(f"echo '== block {i}'\n{block}" for i, block in enumerate(blocks, 1))
+    for command, instead in (('cmake --install build/release --prefix "$PREFIX"', installing),
+                             ("cmake --build build/release --target uninstall", uninstalling)):
+        if script.count(command) != 1:
+            raise AssertionError(f"docs/install.md says {script.count(command)} times, not once: {command}")
+        script = script.replace(command, instead)
+    env = {key: value for key, value in os.environ.items() if key not in ("LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "XDG_CACHE_HOME")}
+    printed = run("bash", "-c", script, cwd=work, env=dict(env, HOME=work), timeout=300)
+    # By pkg-config, CMake, Meson, and from a bundle that moved.
+    said = re.findall(r"^weft \d+\.\d+\.\d+, ABI 1\.\d+$", printed, re.MULTILINE)
+    if len(blocks) < 6 or len(said) != 4:
+        raise AssertionError(f"{len(blocks)} blocks, of which {len(said)} ran the program, not 4:\n{printed[-6000:]}")
+    if os.path.exists(os.path.join(work, "weft")):
+        raise AssertionError(f"uninstalling left something:\n{printed[-6000:]}")
+    return printed

@@ -1,5 +1,6 @@
-"""scripts/release on this build: the same bytes twice; the archive works where it is unpacked, with the README's program, three
-examples and consumers by pkg-config and CMake; the Debian packages go into an empty root, run there, and leave nothing."""
+"""scripts/release on this build, or what it made in the folder WEFT_RELEASE: the same bytes twice; the archive works where it is
+unpacked, with the README's program, the examples and docs/install.md (consumers by pkg-config, CMake and Meson), and is gone with its
+folder; the Debian packages go into an empty root, run there, and leave nothing."""
 import os
 import re
 import shutil
@@ -8,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-from installation import BUILD, SOURCE, VERSION, run
+from installation import BUILD, SOURCE, VERSION, follow_the_guide, run
 
 NAME = f"weft-{VERSION}-linux-x86_64"
 EXAMPLES = ("train_fashion_mnist",)
@@ -23,8 +24,10 @@ class Release(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.work = tempfile.mkdtemp(prefix="weft-release-test.")
-        cls.out = os.path.join(cls.work, "out")
-        run(os.path.join(SOURCE, "scripts", "release"), "--build", BUILD, "--out", cls.out, env=dict(os.environ, SOURCE_DATE_EPOCH="1700000000"))
+        cls.out = os.environ.get("WEFT_RELEASE")
+        if cls.out is None:
+            cls.out = os.path.join(cls.work, "out")
+            cls.package(cls.out)
         cls.root = os.path.join(cls.work, "elsewhere")
         os.makedirs(cls.root)
         run("tar", "-C", cls.root, "--zstd", "-xf", os.path.join(cls.out, NAME + ".tar.zst"))
@@ -32,13 +35,18 @@ class Release(unittest.TestCase):
         cls.env = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
         cls.env.update(PKG_CONFIG_PATH=os.path.join(cls.prefix, "lib", "pkgconfig"), XDG_CACHE_HOME=cls.work)
 
+    @staticmethod
+    def package(out):
+        run(os.path.join(SOURCE, "scripts", "release"), "--build", BUILD, "--out", out, env=dict(os.environ, SOURCE_DATE_EPOCH="1700000000"))
+
     @classmethod
     def tearDownClass(cls):
         shutil.rmtree(cls.work)
 
+    @unittest.skipIf("WEFT_RELEASE" in os.environ, "scripts/test --only packages compares two builds")
     def test_packaging_twice_gives_the_same_bytes(self):
         again = os.path.join(self.work, "again")
-        run(os.path.join(SOURCE, "scripts", "release"), "--build", BUILD, "--out", again, env=dict(os.environ, SOURCE_DATE_EPOCH="1700000000"))
+        self.package(again)
         self.assertEqual(digests(self.out), digests(again))
         self.assertEqual(5, len(digests(self.out)))
         run("sha256sum", "-c", "SHA256SUMS", cwd=again)
@@ -67,6 +75,13 @@ class Release(unittest.TestCase):
             run("bash", "-c", f"cc -O1 {source} $(pkg-config --cflags --libs weft) -Wl,-rpath,$(pkg-config --variable=libdir weft) -lm -lz -lpthread -o {name}",
                 cwd=work, env=self.env)
             self.assertIn("usage", run(os.path.join(work, name), "--help", env=self.env))
+
+    @unittest.skipIf(shutil.which("meson") is None, "there is no meson; scripts/install-deps installs it")
+    def test_the_guide_works_with_the_archive_and_its_folder_is_all_there_is(self):
+        work = os.path.join(self.work, "guide")
+        os.makedirs(work)
+        archive = os.path.join(self.out, NAME + ".tar.zst")
+        follow_the_guide(work, f'tar --zstd -xf {archive}; mv {NAME} "$PREFIX"', 'rm -r "$PREFIX"')
 
     def test_the_debian_packages_go_into_an_empty_root_run_there_and_leave_nothing(self):
         root = os.path.join(self.work, "root")
