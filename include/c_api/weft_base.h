@@ -184,7 +184,8 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
 
 /* Options, by name in a weft_setting or by environment variable (WEFT_ and the name in capitals):
  *   mode (lazy, eager, debug; default lazy): how recorded operations run
- *   platform (cpu, reference; default cpu): who computes; reference is slow, the oracle
+ *   platform (cpu, reference, pjrt; default cpu): who computes; reference is slow, the oracle; pjrt is a plugin
+ *   plugin (text; default empty): path of the PJRT plugin's library that platform pjrt runs on
  *   seed (0 or more; default 0): first state of the random stream
  *   isa (avx512, avx2, portable; default empty): forces a CPU path; empty: the best this machine has
  *   threads (0 to 1024; default 0): threads that compute, of all contexts together; 0: one per core

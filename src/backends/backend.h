@@ -52,6 +52,7 @@ struct DeviceArguments {
   std::span<const uint8_t> donated;  // per buffer: 1 = the executable may take it over
   // Loops of which nobody knows when they end look at it before each run; then the launch's outcome is CANCELLED.
   CancelToken cancel = {};
+  Device* device = nullptr;  // where; null: the backend's first
 };
 
 struct DeviceResults {

@@ -2,6 +2,7 @@
 #include "src/c_api/backends.h"
 
 #include "src/backends/cpu/cpu_backend.h"
+#include "src/backends/pjrt/pjrt_backend.h"
 #include "src/backends/reference/reference_backend.h"
 
 namespace weft::c_api {
@@ -24,6 +25,15 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
                        platform, " keeps no limit; 'cpu' does");
   }
   if (platform == "reference") backends.push_back(NewReferenceBackend());
+  if (platform == "pjrt") {
+    const std::string& plugin = settings.text(Option::kPlugin);
+    if (plugin.empty()) {
+      return UserError("platform pjrt wants the option plugin (WEFT_PLUGIN), the path of a PJRT plugin's library");
+    }
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Backend> pjrt,
+                          pjrt::NewPjrtBackend({.plugin = plugin, .platform = platform}));
+    backends.push_back(std::move(pjrt));
+  }
   if (backends.empty())
     return UserErrorOf(absl::StatusCode::kUnimplemented, "platform ", platform, " is not in this build");
   return backends;

@@ -51,12 +51,15 @@ ir::Module BuildModule(const Trace& trace) {
   return module;
 }
 
-absl::StatusOr<std::string> StableHloText(const ir::Module& module) {
-  // What StableHLO has a name for keeps it.
+absl::StatusOr<ir::Module> StableHloModule(const ir::Module& module) {
   const passes::PipelineOptions named = {.claims = [](const ir::Node& node) { return node.op().stablehlo != nullptr; }};
   WEFT_ASSIGN_OR_RETURN(const ir::Module expanded, passes::ExpandComposites(module, named));
-  WEFT_ASSIGN_OR_RETURN(const ir::Module tidy, TidyCaptures(expanded));
-  return ir::ToStableHlo(tidy);
+  return TidyCaptures(expanded);
+}
+
+absl::StatusOr<std::string> StableHloText(const ir::Module& module) {
+  WEFT_ASSIGN_OR_RETURN(const ir::Module exported, StableHloModule(module));
+  return ir::ToStableHlo(exported);
 }
 
 }  // namespace weft::compiler

@@ -10,7 +10,8 @@ namespace weft::compiler {
 
 ir::Module BuildModule(const Trace& trace);
 
-// The module for other compilers: StableHLO, composites expanded.
+// The module for other compilers, composites expanded but for those that StableHLO has a name for; and its text.
+absl::StatusOr<ir::Module> StableHloModule(const ir::Module& module);
 absl::StatusOr<std::string> StableHloText(const ir::Module& module);
 
 }  // namespace weft::compiler

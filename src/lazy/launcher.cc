@@ -90,7 +90,8 @@ absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program
     donated_.push_back(takes_over_[i]);
   }
   absl::InlinedVector<DeviceArguments, 1> arguments;
-  for (const std::vector<Ref<Buffer>>& buffers : buffers_) arguments.push_back({buffers, words_, donated_, cancel});
+  for (size_t d = 0; d < devices; ++d)
+    arguments.push_back({buffers_[d], words_, donated_, cancel, state.mesh.devices()[d]});
   absl::StatusOr<std::vector<DeviceResults>> launched = program.executable->Execute(arguments);
   for (std::vector<Ref<Buffer>>& buffers : buffers_) buffers.clear();
   WEFT_RETURN_IF_ERROR(launched.status());

@@ -31,7 +31,7 @@ ALLOWED = {
     "src/backends/cpu": ["src/backends", "src/backends/cpu/jit", "src/backends/cpu/loop", "src/backends/cpu/kernels",
                          "src/backends/cpu/launch", "src/backends/cpu/lower"] + BELOW_BACKENDS,
     "src/backends/reference": ["src/backends"] + BELOW_BACKENDS,
-    "src/backends/pjrt": ["src/backends"] + BELOW_BACKENDS,
+    "src/backends/pjrt": ["src/backends", "serialization"] + BELOW_BACKENDS,
     "serialization": ["src/ir", "src/runtime"],
     "src/compiler": ["src/backends", "src/passes", "serialization", "src/ops", "src/ir", "src/runtime"],
     "src/lazy": ["src/compiler", "src/autodiff", "src/backends", "src/stablehlo", "src/ops", "src/ir", "src/runtime",

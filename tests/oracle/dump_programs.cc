@@ -1,20 +1,21 @@
-// Writes every operation's samples, with their gradients, as StableHLO text with inputs and our results into a folder,
-// for oracle_test.py to run on another implementation.
+// Runs every operation's samples, with their gradients, here and on a PJRT plugin, for oracle_test.py to compare.
 //
-//   dump_programs FOLDER [cpu|reference]
+//   dump_programs FOLDER PLUGIN [EVERY]
 //
-// Makes FOLDER/cases.json (one array), FOLDER/<n>.mlir and FOLDER/tensors.bin (raw bytes at the offsets cases.json gives).
-// Where composites of ours have a name in StableHLO, FOLDER/<n>.named.mlir is the program with those names, as exported.
+// Makes FOLDER/cases.json (one array) and FOLDER/tensors.bin (raw bytes at the offsets that cases.json gives): inputs, our results
+// and the plugin's, or what it said instead. Where composites of ours have a name in StableHLO, the plugin runs the program with
+// those names as well. FOLDER/<n>.mlir is the text. EVERY N: each N-th program alone.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/backends/cpu/cpu_backend.h"
-#include "src/backends/reference/reference_backend.h"
+#include "src/backends/pjrt/pjrt_backend.h"
 #include "src/compiler/lower.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/registry.h"
@@ -31,17 +32,21 @@ namespace {
 
 class Dump {
  public:
-  Dump(std::string folder, Backend& backend)
-      : folder_(std::move(folder)), backend_(backend), tensors_(folder_ + "/tensors.bin", std::ios::binary) {}
+  Dump(std::string folder, Backend& backend, Backend& plugin)
+      : folder_(std::move(folder)), backend_(backend), plugin_(plugin), tensors_(folder_ + "/tensors.bin", std::ios::binary) {}
 
   absl::Status Add(const test::OpProgram& program);
   bool Finish();
 
  private:
   std::string Tensor(const HostTensor& tensor);
+  std::string Tensors(std::span<const HostTensor> tensors);
+  // A member of the case's object: what the plugin makes of the module.
+  std::string Found(std::string_view member, const ir::Module& module, std::span<const HostTensor> inputs);
 
   const std::string folder_;
   Backend& backend_;
+  Backend& plugin_;
   std::ofstream tensors_;
   int64_t offset_ = 0;
   std::vector<std::string> cases_;
@@ -54,6 +59,23 @@ std::string Dump::Tensor(const HostTensor& tensor) {
                                   absl::StrJoin(tensor.dims(), ", "), "], \"offset\": ", offset_, "}");
   offset_ += static_cast<int64_t>(bytes.size());
   return text;
+}
+
+std::string Dump::Tensors(std::span<const HostTensor> tensors) {
+  std::vector<std::string> all;
+  for (const HostTensor& tensor : tensors) all.push_back(Tensor(tensor));
+  return absl::StrCat("[", absl::StrJoin(all, ", "), "]");
+}
+
+std::string Dump::Found(std::string_view member, const ir::Module& module, std::span<const HostTensor> inputs) {
+  const auto found = test::RunLowered(plugin_, module, inputs);
+  if (found.ok()) return absl::StrCat("\"", member, "\": ", Tensors(*found), ", ");
+  std::string text;
+  for (const char c : found.status().message()) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  }
+  return absl::StrCat("\"", member, "\": \"", text, "\", ");
 }
 
 bool HasNamedComposite(const ir::Module& module) {
@@ -71,19 +93,17 @@ absl::Status Dump::Add(const test::OpProgram& program) {
   WEFT_ASSIGN_OR_RETURN(std::string text, ir::ToStableHlo(lowered));
   std::ofstream(absl::StrCat(folder_, "/", cases_.size(), ".mlir")) << text;
   const bool named = HasNamedComposite(program.module);
+  std::string found = Found("found", lowered, program.inputs);
   if (named) {
-    WEFT_ASSIGN_OR_RETURN(const std::string exported, compiler::StableHloText(program.module));
-    std::ofstream(absl::StrCat(folder_, "/", cases_.size(), ".named.mlir")) << exported;
+    WEFT_ASSIGN_OR_RETURN(const ir::Module exported, compiler::StableHloModule(program.module));
+    found += Found("found_named", exported, program.inputs);
   }
-  std::vector<std::string> inputs, results;
-  for (const HostTensor& tensor : program.inputs) inputs.push_back(Tensor(tensor));
-  for (const HostTensor& tensor : expected) results.push_back(Tensor(tensor));
   const ir::Tolerance& t = program.tolerance;
   cases_.push_back(absl::StrCat(
       "{\"name\": \"", program.name, "\", \"op\": \"", program.group, "\", \"named\": ", named ? "true" : "false", ", \"forward\": ", program.forward_results,
       ", \"tolerance\": {\"f32\": ", t.f32, ", \"f64\": ", t.f64, ", \"bf16\": ", t.bf16, ", \"f16\": ", t.f16,
-      ", \"absolute\": ", t.absolute, "},\n \"inputs\": [", absl::StrJoin(inputs, ", "), "],\n \"results\": [",
-      absl::StrJoin(results, ", "), "]}"));
+      ", \"absolute\": ", t.absolute, "},\n ", found, "\"inputs\": ", Tensors(program.inputs),
+      ",\n \"results\": ", Tensors(expected), "}"));
   return absl::OkStatus();
 }
 
@@ -136,26 +156,23 @@ absl::StatusOr<std::vector<test::OpProgram>> AllPrograms() {
   return programs;
 }
 
-int Run(const char* folder, std::string_view backend_name) {
-  std::unique_ptr<Backend> backend;
-  if (backend_name == "reference") {
-    backend = NewReferenceBackend();
-  } else {
-    auto created = cpu::CpuBackend::Create();
-    if (!created.ok()) {
-      std::cerr << created.status().message() << "\n";
-      return 1;
-    }
-    backend = *std::move(created);
+int Run(const char* folder, const char* plugin, size_t every) {
+  auto backend = cpu::CpuBackend::Create();
+  auto outside = pjrt::NewPjrtBackend({.plugin = plugin, .platform = "pjrt"});
+  for (const absl::Status& status : {backend.status(), outside.status()}) {
+    if (status.ok()) continue;
+    std::cerr << status.message() << "\n";
+    return 1;
   }
   auto programs = AllPrograms();
   if (!programs.ok()) {
     std::cerr << programs.status().message() << "\n";
     return 1;
   }
-  Dump dump(folder, *backend);
+  Dump dump(folder, **backend, **outside);
   int failures = 0;
-  for (const test::OpProgram& program : *programs) {
+  for (size_t i = 0; i < programs->size(); i += every) {
+    const test::OpProgram& program = (*programs)[i];
     if (absl::Status status = dump.Add(program); !status.ok()) {
       std::cerr << program.name << ": " << status.message() << "\n";
       ++failures;
@@ -172,10 +189,10 @@ int Run(const char* folder, std::string_view backend_name) {
 }  // namespace weft
 
 int main(int argc, char** argv) {
-  const std::string_view backend = argc == 3 ? argv[2] : "cpu";
-  if (argc < 2 || argc > 3 || (backend != "cpu" && backend != "reference")) {
-    std::cerr << "usage: dump_programs FOLDER [cpu|reference]\n";
+  size_t every = 1;
+  if (argc < 3 || argc > 4 || (argc == 4 && (!absl::SimpleAtoi(argv[3], &every) || every == 0))) {
+    std::cerr << "usage: dump_programs FOLDER PLUGIN [EVERY]\n";
     return 2;
   }
-  return weft::Run(argv[1], backend);
+  return weft::Run(argv[1], argv[2], every);
 }

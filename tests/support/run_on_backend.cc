@@ -25,7 +25,12 @@ absl::StatusOr<std::vector<HostTensor>> RunOnBackend(Backend& backend, const ir:
   pipeline.verify_between = true;
   pipeline.claims = [&](const ir::Node& node) { return backend.Claims(node); };
   WEFT_ASSIGN_OR_RETURN(const ir::Module lowered, passes::RunPipeline(module, pipeline));
-  WEFT_ASSIGN_OR_RETURN(auto executable, backend.Compile(lowered, options));
+  return RunLowered(backend, lowered, arguments, options);
+}
+
+absl::StatusOr<std::vector<HostTensor>> RunLowered(Backend& backend, const ir::Module& module, std::span<const HostTensor> arguments,
+                                                   const CompileOptions& options) {
+  WEFT_ASSIGN_OR_RETURN(auto executable, backend.Compile(module, options));
   std::vector<Ref<Buffer>> buffers;
   std::vector<uint32_t> words(module.argument_words);
   for (size_t i = 0; i < arguments.size(); ++i) {

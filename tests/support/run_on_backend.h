@@ -11,4 +11,8 @@ absl::StatusOr<std::vector<HostTensor>> RunOnBackend(Backend& backend, const ir:
                                                      std::span<const HostTensor> arguments,
                                                      const CompileOptions& options = {});
 
+// The same of a module that is as the backend takes it.
+absl::StatusOr<std::vector<HostTensor>> RunLowered(Backend& backend, const ir::Module& module, std::span<const HostTensor> arguments,
+                                                   const CompileOptions& options = {});
+
 }  // namespace weft::test

@@ -10,6 +10,7 @@ namespace weft::c_api {
 enum class Option : uint8_t {
   kMode,
   kPlatform,
+  kPlugin,
   kSeed,
   kIsa,
   kThreads,
@@ -40,7 +41,8 @@ struct OptionRow {
 // In the order of Option.
 inline constexpr OptionRow kOptions[] = {
     {{"mode", "WEFT_MODE", WEFT_VALUE_TEXT, 0, "lazy", "how recorded operations run"}, "lazy|eager|debug", nullptr, "1.0", nullptr},
-    {{"platform", "WEFT_PLATFORM", WEFT_VALUE_TEXT, 0, "cpu", "who computes; reference is slow, the oracle"}, "cpu|reference", nullptr, "1.0", nullptr},
+    {{"platform", "WEFT_PLATFORM", WEFT_VALUE_TEXT, 0, "cpu", "who computes; reference is slow, the oracle; pjrt is a plugin"}, "cpu|reference|pjrt", nullptr, "1.0", nullptr},
+    {{"plugin", "WEFT_PLUGIN", WEFT_VALUE_TEXT, 0, "", "path of the PJRT plugin's library that platform pjrt runs on"}, nullptr, nullptr, "1.1", nullptr},
     {{"seed", "WEFT_SEED", WEFT_VALUE_INT, 0, "0", "first state of the random stream"}, nullptr, nullptr, "1.0", nullptr},
     {{"isa", "WEFT_ISA", WEFT_VALUE_TEXT, 0, "", "forces a CPU path; empty: the best this machine has"}, "avx512|avx2|portable", nullptr, "1.0", nullptr},
     {{"threads", "WEFT_THREADS", WEFT_VALUE_INT, 0, "0", "threads that compute, of all contexts together; 0: one per core"}, nullptr, "1024", "1.0", nullptr},

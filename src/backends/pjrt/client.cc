@@ -1,0 +1,134 @@
+// See client.h.
+#include "src/backends/pjrt/client.h"
+
+#include <cstring>
+
+#include "src/runtime/alloc_hook.h"
+
+namespace weft::pjrt {
+
+api::ElementType ElementTypeOf(DType dtype) {
+  using enum api::ElementType;
+  switch (dtype) {
+    case DType::kBool: return kPred;
+    case DType::kI8: return kS8;
+    case DType::kI16: return kS16;
+    case DType::kI32: return kS32;
+    case DType::kI64: return kS64;
+    case DType::kU8: return kU8;
+    case DType::kU16: return kU16;
+    case DType::kU32: return kU32;
+    case DType::kU64: return kU64;
+    case DType::kF16: return kF16;
+    case DType::kF32: return kF32;
+    case DType::kF64: return kF64;
+    case DType::kBF16: return kBF16;
+    case DType::kC64: return kC64;
+    case DType::kC128: return kC128;
+    default: return kInvalid;
+  }
+}
+
+void Usage::Add(int64_t more) {
+  const int64_t now = bytes.fetch_add(more) + more;
+  int64_t before = peak.load();
+  while (now > before && !peak.compare_exchange_weak(before, now)) {
+  }
+}
+
+// --- Client ----------------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::shared_ptr<Client>> Client::Create(const Plugin& plugin) {
+  std::shared_ptr<Client> client(new Client(plugin));
+  api::ClientCreate create;
+  {
+    const KeptSignals signals;
+    WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kClientCreate, &create));
+  }
+  client->client_ = create.client;
+  api::ClientText name{.client = create.client}, version{.client = create.client};
+  WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kClientPlatformName, &name));
+  WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kClientPlatformVersion, &version));
+  client->platform_.assign(name.text, name.size);
+  client->platform_version_.assign(version.text, version.size);
+  api::ClientDevices devices{.client = create.client};
+  WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kClientAddressableDevices, &devices));
+  client->devices_.assign(devices.devices, devices.devices + devices.num_devices);
+  if (client->devices_.empty()) {
+    return UserErrorOf(absl::StatusCode::kNotFound, "plugin '", plugin.path(), "' (", client->platform_,
+                       ") has no device here");
+  }
+  client->usage_ = std::make_unique<Usage[]>(client->devices_.size());
+  return client;
+}
+
+Client::~Client() {
+  if (client_ != nullptr) plugin_.Destroy(api::Function::kClientDestroy, api::ClientDestroy{.client = client_});
+}
+
+std::string Client::KindOf(api::Device* device) const {
+  api::DeviceGetDescription get{.device = device};
+  if (!plugin_.Call(api::Function::kDeviceGetDescription, &get).ok()) return platform_;
+  api::DescriptionKind kind{.description = get.description};
+  if (!plugin_.Call(api::Function::kDeviceDescriptionKind, &kind).ok()) return platform_;
+  return std::string(kind.kind, kind.size);
+}
+
+// --- Buffer ----------------------------------------------------------------------------------------------------------------
+
+PjrtBuffer::PjrtBuffer(std::shared_ptr<Client> client, Device* device, DType dtype, Dims dims, Ref<Event> ready,
+                       api::Buffer* buffer)
+    : Buffer(device, dtype, std::move(dims), std::move(ready)), client_(std::move(client)), buffer_(buffer) {
+  client_->usage(device->id).Add(bytes());
+}
+
+PjrtBuffer::~PjrtBuffer() {
+  client_->usage(device()->id).Add(-bytes());
+  if (fetched_ != nullptr) FreeLarge(fetched_, static_cast<size_t>(bytes()));
+  client_->plugin().Destroy(api::Function::kBufferDestroy, api::OfBuffer{.buffer = buffer_});
+}
+
+absl::Status PjrtBuffer::Fetch(std::span<std::byte> destination) {
+  // Without a layout a plugin hands out its own, which need not be the host's.
+  std::vector<int64_t> order(dims().size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(order.size() - 1 - i);
+  api::MemoryLayout layout;
+  layout.head.struct_size = sizeof(layout);
+  layout.tiled.head.struct_size = sizeof(layout.tiled);
+  layout.tiled.minor_to_major = order.data();
+  layout.tiled.minor_to_major_size = order.size();
+  api::ToHostBuffer copy{
+      .source = buffer_, .host_layout = &layout, .destination = destination.data(), .size = destination.size()};
+  WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kBufferToHostBuffer, &copy));
+  return client_->plugin().Await(copy.event);
+}
+
+absl::Status PjrtBuffer::Read(int64_t offset, std::span<std::byte> destination) {
+  WEFT_RETURN_IF_ERROR(ready().Wait());
+  const int64_t size = static_cast<int64_t>(destination.size());
+  if (offset < 0 || size > bytes() - offset) {
+    return UserErrorOf(absl::StatusCode::kOutOfRange, "bytes ", offset, " to ", offset + size,
+                       " asked for of a buffer of ", bytes());
+  }
+  if (size == 0) return absl::OkStatus();
+  if (size == bytes()) return Fetch(destination);
+  const auto whole = static_cast<size_t>(bytes());
+  MutexLock lock(mutex_);
+  if (fetched_ == nullptr) {
+    auto* const memory = static_cast<std::byte*>(AllocateLarge(whole));
+    if (memory == nullptr)
+      return NoLargeMemory(absl::StrCat("the host's copy of ", whole, " bytes of ", device()->name));
+    if (absl::Status status = Fetch({memory, whole}); !status.ok()) {
+      FreeLarge(memory, whole);
+      return status;
+    }
+    fetched_ = memory;
+  }
+  std::memcpy(destination.data(), fetched_ + offset, destination.size());
+  if (offset + size < bytes()) return absl::OkStatus();
+  FreeLarge(fetched_, whole);
+  fetched_ = nullptr;
+  return absl::OkStatus();
+}
+
+}  // namespace weft::pjrt

@@ -1,0 +1,273 @@
+// See pjrt_backend.h.
+#include "src/backends/pjrt/pjrt_backend.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/escaping.h"
+
+#include "src/backends/pjrt/client.h"
+#include "src/backends/pjrt/program.h"
+#include "src/ir/op_def.h"
+#include "src/runtime/machine_memory.h"
+
+namespace weft::pjrt {
+namespace {
+
+// DLPack's number for devices that it has no name for.
+constexpr int32_t kDlExtDev = 12, kDlCuda = 2;
+
+absl::StatusOr<Ref<Buffer>> Upload(const std::shared_ptr<Client>& client, Device* device, DType dtype,
+                                   std::span<const int64_t> dims, const void* data, std::function<void()> release) {
+  const api::ElementType type = ElementTypeOf(dtype);
+  if (type == api::ElementType::kInvalid) {
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "tensors of ", NameOf(dtype), " cannot be on ", device->name);
+  }
+  api::BufferFromHostBuffer copy{.client = client->get()};
+  copy.data = data != nullptr ? data : static_cast<const void*>(&type);  // an empty tensor has no bytes, but an address
+  copy.type = type;
+  copy.dims = dims.data();
+  copy.num_dims = dims.size();
+  copy.semantics = release != nullptr ? api::HostBuffer::kImmutableZeroCopy : api::HostBuffer::kImmutableOnlyDuringCall;
+  copy.device = client->devices()[static_cast<size_t>(device->id)];
+  WEFT_RETURN_IF_ERROR(client->plugin().Call(api::Function::kClientBufferFromHostBuffer, &copy));
+  Ref<Event> ready = MakeRef<Event>();
+  Ref<Buffer> buffer(new PjrtBuffer(client, device, dtype, Dims(dims.begin(), dims.end()), ready, copy.buffer));
+  api::ReadyEvent is_ready{.buffer = copy.buffer};
+  absl::Status asked = client->plugin().Call(api::Function::kBufferReadyEvent, &is_ready);
+  if (asked.ok()) {
+    client->plugin().Forward(is_ready.event, absl::StrCat("a copy to ", device->name), ready);
+  } else {
+    ready->Complete(asked);
+  }
+  if (release == nullptr) {
+    WEFT_RETURN_IF_ERROR(client->plugin().Await(copy.done_with_host_buffer));
+  } else {
+    Ref<Event> done = MakeRef<Event>();
+    done->OnDone([release = std::move(release)](const absl::Status&) { release(); });
+    client->plugin().Forward(copy.done_with_host_buffer, "", done);
+  }
+  return buffer;
+}
+
+class PjrtExecutable final : public Executable {
+ public:
+  PjrtExecutable(std::shared_ptr<Client> client, std::span<Device* const> devices, Program program,
+                 api::LoadedExecutable* loaded, bool compiled)
+      : client_(std::move(client)), devices_(devices), program_(std::move(program)), loaded_(loaded) {
+    stats_.kernels = 1;
+    stats_.kernels_compiled = compiled ? 1 : 0;
+    WithExecutable([&](api::Executable* executable) {
+      api::ExecutableNumber size{.executable = executable};
+      if (client_->plugin().Call(api::Function::kExecutableSizeOfGeneratedCode, &size).ok() && size.number > 0)
+        stats_.code_bytes = size.number;
+      api::CompiledMemoryStats memory{.executable = executable};
+      if (client_->plugin().Call(api::Function::kExecutableGetCompiledMemoryStats, &memory).ok())
+        stats_.temporary_bytes = memory.temporaries;
+      return absl::OkStatus();
+    }).IgnoreError();
+  }
+  ~PjrtExecutable() override {
+    client_->plugin().Destroy(api::Function::kLoadedExecutableDestroy, api::OfLoadedExecutable{.executable = loaded_});
+  }
+
+  absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override;
+
+  absl::StatusOr<std::string> Serialize() const override {
+    std::string packed;
+    WEFT_RETURN_IF_ERROR(WithExecutable([&](api::Executable* executable) -> absl::Status {
+      api::ExecutableSerialize bytes{.executable = executable};
+      WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kExecutableSerialize, &bytes));
+      packed = Pack(program_, {bytes.bytes, bytes.size});
+      if (bytes.destroy != nullptr) bytes.destroy(bytes.owner);
+      return absl::OkStatus();
+    }));
+    return packed;
+  }
+  ExecutableStats stats() const override { return stats_; }
+
+  // The plugin counts the results that it will hand out: as many as we have room for.
+  absl::Status Check() const {
+    return WithExecutable([&](api::Executable* executable) -> absl::Status {
+      api::ExecutableNumber outputs{.executable = executable};
+      WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kExecutableNumOutputs, &outputs));
+      if (outputs.number == static_cast<int64_t>(program_.results.size())) return absl::OkStatus();
+      return InternalError("plugin '", client_->plugin().path(), "' made a program of ", outputs.number,
+                           " results, not ", program_.results.size());
+    });
+  }
+
+ private:
+  absl::Status WithExecutable(absl::FunctionRef<absl::Status(api::Executable*)> use) const {
+    api::GetExecutable get{.loaded = loaded_};
+    WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kLoadedExecutableGetExecutable, &get));
+    absl::Status status = use(get.executable);
+    client_->plugin().Destroy(api::Function::kExecutableDestroy, api::OfExecutable{.executable = get.executable});
+    return status;
+  }
+
+  const std::shared_ptr<Client> client_;
+  const std::span<Device* const> devices_;  // the backend's, which outlives its executables
+  const Program program_;
+  api::LoadedExecutable* const loaded_;
+  ExecutableStats stats_;
+};
+
+absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<const DeviceArguments> devices) {
+  if (devices.size() != 1) return InternalError("a plugin's program runs on one device, ", devices.size(), " given");
+  const DeviceArguments& given = devices[0];
+  const Plugin& plugin = client_->plugin();
+  Device* const device = given.device != nullptr ? given.device : devices_[0];
+  if (given.buffers.size() != program_.arguments.size() || given.words.size() < program_.words) {
+    return InternalError("a plugin's program takes ", program_.arguments.size(), " buffers and ", program_.words,
+                         " words; ", given.buffers.size(), " and ", given.words.size(), " given");
+  }
+  std::vector<api::Buffer*> arguments;
+  std::vector<int64_t> kept;
+  for (size_t i = 0; i < given.buffers.size(); ++i) {
+    const Buffer& buffer = *given.buffers[i];
+    const ir::Type& type = program_.arguments[i];
+    if (buffer.device() != device || buffer.dtype() != type.dtype || buffer.dims() != type.dims) {
+      return InternalError("argument ", i, " is ", NameOf(buffer.dtype()), DimsToString(buffer.dims()), " on ",
+                           buffer.device()->name, "; the program takes ", ToString(type), " on ", device->name);
+    }
+    // The outcome of a launch that failed reaches all that depend on it.
+    if (buffer.ready().done()) WEFT_RETURN_IF_ERROR(buffer.ready().status());
+    arguments.push_back(static_cast<const PjrtBuffer&>(buffer).get());
+    if (program_.aliased[i] && (i >= given.donated.size() || given.donated[i] == 0))
+      kept.push_back(static_cast<int64_t>(i));
+  }
+  Ref<Buffer> words;
+  if (program_.words > 0) {
+    const int64_t count = program_.words;
+    WEFT_ASSIGN_OR_RETURN(words, Upload(client_, device, DType::kU32, {&count, 1}, given.words.data(), nullptr));
+    arguments.push_back(static_cast<const PjrtBuffer&>(*words).get());
+  }
+  api::ExecuteOptions options;
+  options.head.struct_size = sizeof(options);
+  options.non_donatable_input_indices = kept.data();
+  options.num_non_donatable_input_indices = kept.size();
+  std::vector<api::Buffer*> outputs(program_.results.size());
+  api::Buffer* const* const argument_list = arguments.data();
+  api::Buffer** const output_list = outputs.data();
+  api::Event* complete = nullptr;
+  api::Execute execute{.executable = loaded_, .options = &options, .argument_lists = &argument_list, .num_devices = 1};
+  execute.num_args = arguments.size();
+  execute.output_lists = &output_list;
+  execute.device_complete_events = &complete;
+  execute.execute_device = client_->devices()[static_cast<size_t>(device->id)];
+  WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kLoadedExecutableExecute, &execute));
+  std::vector<DeviceResults> results(1);
+  results[0].done = MakeRef<Event>();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const ir::Type& type = program_.results[i];
+    results[0].buffers.push_back(
+        Ref<Buffer>(new PjrtBuffer(client_, device, type.dtype, type.dims, results[0].done, outputs[i])));
+  }
+  plugin.Forward(complete, absl::StrCat("a launch on ", device->name), results[0].done);
+  return results;
+}
+
+class PjrtBackend final : public Backend {
+ public:
+  PjrtBackend(std::shared_ptr<Client> client, std::string platform)
+      : client_(std::move(client)), platform_(std::move(platform)) {
+    devices_.resize(client_->devices().size());
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      Device& device = devices_[i];
+      device.type = client_->platform() == "cuda" ? kDlCuda : kDlExtDev;
+      device.id = static_cast<int32_t>(i);
+      device.name = absl::StrCat(platform_, ":", i);
+      device.kind = client_->KindOf(client_->devices()[i]);
+      device.backend = this;
+      pointers_.push_back(&device);
+    }
+  }
+
+  std::string_view platform() const override { return platform_; }
+  std::span<Device* const> devices() const override { return pointers_; }
+  Target target(const CompileOptions&) const override {
+    const Plugin& plugin = client_->plugin();
+    return {"pjrt", absl::StrCat(plugin.identity(), " ", client_->platform(), " ", client_->platform_version(), " ",
+                                 devices_[0].kind, " ", absl::BytesToHexString(CompileOptionBytes()))};
+  }
+  // StableHLO's own operations with functions stay as they are; what has a name in CHLO alone is expanded.
+  bool Claims(const ir::Node& node) const override { return !node.regions().empty() && node.op().stablehlo != nullptr; }
+
+  absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module, const CompileOptions&) override {
+    Program program;
+    WEFT_ASSIGN_OR_RETURN(const std::string text, ToText(module, &program));
+    constexpr std::string_view kFormat = "mlir";
+    api::Program code{
+        .code = text.data(), .code_size = text.size(), .format = kFormat.data(), .format_size = kFormat.size()};
+    code.head.struct_size = sizeof(code);
+    api::ClientCompile compile{.client = client_->get(), .program = &code};
+    compile.options = CompileOptionBytes().data();
+    compile.options_size = CompileOptionBytes().size();
+    WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kClientCompile, &compile));
+    return Made(std::move(program), compile.executable, /*compiled=*/true);
+  }
+  absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) override {
+    Program program;
+    WEFT_ASSIGN_OR_RETURN(const std::string_view bytes, Unpack(serialized, &program));
+    api::DeserializeAndLoad load{.client = client_->get(), .bytes = bytes.data(), .size = bytes.size()};
+    WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kExecutableDeserializeAndLoad, &load));
+    return Made(std::move(program), load.executable, /*compiled=*/false);
+  }
+
+  absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
+                                       std::span<const std::byte> bytes) override {
+    return Upload(client_, device, dtype, dims, bytes.data(), nullptr);
+  }
+  absl::StatusOr<Ref<Buffer>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
+                                    std::function<void()> release) override {
+    if (release == nullptr) release = [] {};
+    return Upload(client_, device, dtype, dims, data, std::move(release));
+  }
+  absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) override {
+    return static_cast<PjrtBuffer&>(buffer).Read(offset, destination);
+  }
+
+  MemoryStats memory_stats(Device* device) const override {
+    const Usage& usage = client_->usage(device->id);
+    return {usage.bytes.load(), usage.peak.load(), Limit(device).value_or(0)};
+  }
+  int64_t bytes_available(Device* device) const override {
+    if (const auto limit = Limit(device)) return std::max<int64_t>(0, *limit - client_->usage(device->id).bytes.load());
+    return client_->platform() == "cpu" ? ReadMachineMemory().available : -1;
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<Executable>> Made(Program program, api::LoadedExecutable* loaded, bool compiled) {
+    auto executable = std::make_unique<PjrtExecutable>(client_, pointers_, std::move(program), loaded, compiled);
+    WEFT_RETURN_IF_ERROR(executable->Check());
+    return executable;
+  }
+  std::optional<int64_t> Limit(Device* device) const {
+    api::DeviceMemoryStats stats{.device = client_->devices()[static_cast<size_t>(device->id)]};
+    if (!client_->plugin().Call(api::Function::kDeviceMemoryStats, &stats).ok() || !stats.bytes_limit.is_set)
+      return std::nullopt;
+    return stats.bytes_limit.value;
+  }
+
+  const std::shared_ptr<Client> client_;
+  const std::string platform_;
+  std::vector<Device> devices_;
+  std::vector<Device*> pointers_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> NewPjrtBackend(const Options& options) {
+  WEFT_ASSIGN_OR_RETURN(const Plugin* const plugin, Plugin::Open(options.plugin));
+  absl::StatusOr<std::shared_ptr<Client>> client = Client::Create(*plugin);
+  if (!client.ok()) {
+    return absl::Status(client.status().code(), absl::StrCat("plugin '", plugin->path(), "' (PJRT ", plugin->version(),
+                                                             ") gives no devices: ", client.status().message()));
+  }
+  return std::make_unique<PjrtBackend>(*std::move(client), options.platform);
+}
+
+}  // namespace weft::pjrt

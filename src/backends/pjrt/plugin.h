@@ -1,0 +1,74 @@
+// A PJRT plugin in this process: found, opened, asked how long its tables are, and called. Opened once and never closed: plugins
+// own threads.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "src/backends/pjrt/api.h"
+#include "src/runtime/event.h"
+#include "src/runtime/status.h"
+
+namespace weft::pjrt {
+
+// Thread rule: any thread, but for the plugin's own rules, which are the same.
+class Plugin {
+ public:
+  // The plugin at this path, initialised. Errors say what is at the path instead.
+  static absl::StatusOr<const Plugin*> Open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  // "0.115"
+  const std::string& version() const { return version_; }
+  // What compiled code depends on that the plugin does not tell: its file's bytes.
+  const std::string& identity() const { return identity_; }
+  bool Has(api::Function function) const;
+
+  // One call. The struct's head is filled in; an error is taken over from the plugin and names the function. UNIMPLEMENTED where
+  // the plugin has none such.
+  template <typename Arguments>
+  absl::Status Call(api::Function function, Arguments* arguments) const {
+    arguments->head = {sizeof(Arguments), nullptr};
+    return Call(function, static_cast<void*>(arguments));
+  }
+  // The same for what cannot fail or whose failure nobody could act on.
+  template <typename Arguments>
+  void Destroy(api::Function function, Arguments arguments) const {
+    Call(function, &arguments).IgnoreError();
+  }
+
+  // Waits, and destroys the event; null is done.
+  absl::Status Await(api::Event* event) const;
+  // Completes `to` when the event is, on a thread of the plugin's or at once, and destroys the event. `what` starts the text of
+  // a failure.
+  void Forward(api::Event* event, std::string what, Ref<Event> to) const;
+
+ private:
+  Plugin() = default;
+  absl::Status Initialize(const std::string& path);
+  absl::Status Call(api::Function function, void* arguments) const;
+  absl::Status TakeOver(api::Error* error, std::string_view what) const;
+
+  std::string path_, version_, identity_;
+  const api::Table* table_ = nullptr;
+};
+
+// As PJRT calls it, for messages: "PJRT_Client_Compile".
+std::string_view NameOf(api::Function function);
+
+// While it lives the process's signal handlers are its own; afterwards they are what they were. Plugins set handlers for
+// SIGSEGV, SIGTERM and others when they start. One at a time.
+class KeptSignals {
+ public:
+  KeptSignals();
+  ~KeptSignals();
+  KeptSignals(const KeptSignals&) = delete;
+  KeptSignals& operator=(const KeptSignals&) = delete;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace weft::pjrt

@@ -1,0 +1,179 @@
+// See program.h.
+#include "src/backends/pjrt/program.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "src/ir/rewrite.h"
+#include "src/ir/stablehlo.h"
+#include "src/ops/build.h"
+#include "src/ops/registry.h"
+
+namespace weft::pjrt {
+namespace {
+
+using ir::Type;
+using ir::Value;
+
+// No device has so much; XLA divides by what is left of such sizes.
+constexpr double kMostBytes = 0x1p44;
+
+absl::Status CheckSize(const Type& type, std::string_view what) {
+  double bytes = BytesOf(type.dtype);
+  for (const int64_t dim : type.dims) bytes *= static_cast<double>(dim);
+  if (bytes <= kMostBytes) return absl::OkStatus();
+  return UserErrorOf(absl::StatusCode::kResourceExhausted, what, " ", ToString(type), " has ", bytes / 0x1p40,
+                     " TiB, which no device has");
+}
+
+// A parameter out of the words: 64-bit elements lie in two, low half first, narrower ones in the low bits of a whole one.
+Value OfWords(ir::Builder& b, const Value& words, uint32_t first, const Type& type) {
+  const int bits = BitsOf(type.dtype);
+  const int64_t count = type.count(), at = first, each = bits > 32 ? bits / 32 : 1;
+  const auto part = [&](int64_t start, int64_t end, int64_t step) {
+    return ops::Slice(b, words, {start}, {end}, {step});
+  };
+  Value x;
+  if (IsComplex(type.dtype)) {
+    const Type half = Type::Tensor(PartOf(type.dtype), {2 * count});
+    const Value parts = OfWords(b, words, first, half);
+    const auto of = [&](int64_t start) { return ops::Slice(b, parts, {start}, {2 * count}, {2}); };
+    x = ops::Call(b, ops::kOp_complex, {of(0), of(1)});
+  } else if (bits == 64) {
+    const Value low = ops::Convert(b, part(at, at + 2 * count, 2), DType::kU64);
+    const Value high = ops::Convert(b, part(at + 1, at + 2 * count, 2), DType::kU64);
+    const Value shifted = ops::Call(b, ops::kOp_shift_left, {high, ops::FullLike(b, high, 32)});
+    x = ops::Call(b, ops::kOp_bitwise_or, {low, shifted});
+  } else {
+    x = part(at, at + each * count, 1);
+    if (bits < 32) {
+      x = ops::Call(b, ops::kOp_bitwise_and, {x, ops::FullLike(b, x, std::ldexp(1, bits) - 1)});
+      if (!IsBool(type.dtype)) x = ops::Convert(b, x, bits == 16 ? DType::kU16 : DType::kU8);
+    }
+  }
+  if (IsBool(type.dtype)) x = ops::Compare(b, ops::Direction::kNe, x, 0);
+  if (b.ok() && x.dtype() != type.dtype) x = ops::Call(b, ops::kOp_bitcast_convert, {x}, {type.dtype});
+  return ops::Reshape(b, x, type.dims);
+}
+
+std::string ShortName(const Type& type) { return absl::StrCat(NameOf(type.dtype), "/", absl::StrJoin(type.dims, "/")); }
+
+absl::StatusOr<Type> TypeOf(std::string_view name) {
+  const std::vector<std::string> parts = absl::StrSplit(name, '/');
+  const std::optional<DType> dtype = ParseDType(parts[0]);
+  if (!dtype) return InternalError("a stored program has a type '", name, "'");
+  Type type = Type::Scalar(*dtype);
+  for (size_t i = 1; i < parts.size(); ++i) {
+    int64_t dim = -1;
+    if (parts.size() == 2 && parts[1].empty()) break;  // a scalar
+    if (!absl::SimpleAtoi(parts[i], &dim) || dim < 0) return InternalError("a stored program has a type '", name, "'");
+    type.dims.push_back(dim);
+  }
+  return type;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ToText(const ir::Module& module, Program* program) {
+  const ir::Function& main = module.main();
+  for (const ir::Node* node : main.nodes()) {
+    for (const Type& type : node->results()) {
+      if (type.is_tensor()) WEFT_RETURN_IF_ERROR(CheckSize(type, node->op().name));
+    }
+  }
+  std::vector<Value> parameters;
+  std::vector<ir::ParameterInfo> infos;
+  ir::FunctionCopier copier;
+  HashMap<const ir::Node*, Value> now;
+  ir::Builder b;
+  const uint32_t count = module.argument_words;
+  const Value words = count > 0
+                          ? Value{ir::Node::Create(ops::kOp_parameter, {}, {}, {Type::Tensor(DType::kU32, {count})}), 0}
+                          : Value{};
+  for (size_t i = 0; i < main.parameters().size(); ++i) {
+    const Value& parameter = main.parameters()[i];
+    const ir::ParameterInfo& info = main.parameter_infos()[i];
+    if (info.role == ir::ParameterInfo::Role::kWords) {
+      now[parameter.node.get()] = OfWords(b, words, info.word, parameter.type());
+      continue;
+    }
+    const Value fresh{ir::Node::Create(ops::kOp_parameter, {}, {}, {parameter.type()}), 0};
+    now[parameter.node.get()] = fresh;
+    parameters.push_back(fresh);
+    infos.push_back(info);
+    program->arguments.push_back(parameter.type());
+    program->aliased.push_back(info.donated_to >= 0);
+  }
+  program->words = count;
+  if (count > 0) {
+    parameters.push_back(words);
+    infos.emplace_back();
+  }
+  WEFT_RETURN_IF_ERROR(b.status());
+  HashMap<const ir::Node*, Ref<const ir::Node>> copies;
+  const auto resolve = [&](const Value& value) -> Value {
+    if (!value) return {};
+    if (const auto found = now.find(value.node.get()); found != now.end()) return found->second;
+    return {copies.at(value.node.get()), value.result};
+  };
+  std::vector<Ref<const ir::Function>> regions;
+  for (const ir::Node* node : main.nodes()) {
+    if (now.contains(node)) continue;
+    ir::Values operands;
+    for (const Value& operand : node->operands()) operands.push_back(resolve(operand));
+    regions.clear();
+    for (const Ref<const ir::Function>& region : node->regions()) regions.push_back(copier.Copy(*region));
+    copies[node] = ir::CopyNode(*node, std::move(operands), regions);
+  }
+  std::vector<Value> results;
+  for (const Value& result : main.results()) {
+    results.push_back(resolve(result));
+    program->results.push_back(result.type());
+  }
+  ir::Module fresh;
+  fresh.functions.push_back(ir::Function::Create("main", std::move(parameters), std::move(results), std::move(infos)));
+  return ir::ToStableHlo(fresh);
+}
+
+std::string Pack(const Program& program, std::string_view executable) {
+  std::string arguments, results;
+  for (size_t i = 0; i < program.arguments.size(); ++i) {
+    absl::StrAppend(&arguments, " ", program.aliased[i] ? "*" : "", ShortName(program.arguments[i]));
+  }
+  for (const Type& result : program.results) absl::StrAppend(&results, " ", ShortName(result));
+  return absl::StrCat("weft pjrt 1\n", program.words, "\n", arguments, "\n", results, "\n", executable);
+}
+
+absl::StatusOr<std::string_view> Unpack(std::string_view packed, Program* program) {
+  std::string_view lines[4];
+  for (std::string_view& line : lines) {
+    const size_t end = packed.find('\n');
+    if (end == packed.npos) return InternalError("a stored program of a plugin is cut off");
+    line = packed.substr(0, end);
+    packed.remove_prefix(end + 1);
+  }
+  if (lines[0] != "weft pjrt 1" || !absl::SimpleAtoi(lines[1], &program->words)) {
+    return InternalError("a stored program of a plugin begins with '", lines[0], "'");
+  }
+  for (std::string_view name : absl::StrSplit(lines[2], ' ', absl::SkipEmpty())) {
+    program->aliased.push_back(name.starts_with('*'));
+    if (name.starts_with('*')) name.remove_prefix(1);
+    WEFT_ASSIGN_OR_RETURN(program->arguments.emplace_back(), TypeOf(name));
+  }
+  for (std::string_view name : absl::StrSplit(lines[3], ' ', absl::SkipEmpty())) {
+    WEFT_ASSIGN_OR_RETURN(program->results.emplace_back(), TypeOf(name));
+  }
+  return packed;
+}
+
+std::string_view CompileOptionBytes() {
+  // CompileOptionsProto: 3 executable_build_options {4 num_replicas = 1, 5 num_partitions = 1, 6 use_spmd_partitioning = 1,
+  // 19 use_shardy_partitioner = 1}, 4 compile_portable_executable = 1.
+  static constexpr char kBytes[] = "\x1a\x09\x20\x01\x28\x01\x30\x01\x98\x01\x01\x20\x01";
+  return {kBytes, sizeof(kBytes) - 1};
+}
+
+}  // namespace weft::pjrt

@@ -1,0 +1,31 @@
+// What a plugin compiles, made of a module: StableHLO text with one argument for all words, and what is to be known of it when it
+// comes back from a cache.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/ir/function.h"
+#include "src/runtime/status.h"
+
+namespace weft::pjrt {
+
+struct Program {
+  std::vector<ir::Type>
+      arguments;              // buffers in order; the words are one more argument, behind them, unless there are none
+  std::vector<bool> aliased;  // per buffer: compiled as taken over by a result
+  uint32_t words = 0;
+  std::vector<ir::Type> results;
+};
+
+// The text of the module and what it says of its arguments. Refuses what kills plugins: more bytes than any device has.
+absl::StatusOr<std::string> ToText(const ir::Module& module, Program* program);
+
+// The program's description, and the plugin's bytes behind it, as one string; and back.
+std::string Pack(const Program& program, std::string_view executable);
+absl::StatusOr<std::string_view> Unpack(std::string_view packed, Program* program);
+
+// A serialised CompileOptionsProto: one replica, one partition, no device, so that one executable runs on each.
+std::string_view CompileOptionBytes();
+
+}  // namespace weft::pjrt

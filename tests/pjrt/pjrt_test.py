@@ -1,0 +1,224 @@
+"""Platform pjrt on a real XLA:CPU plugin of four devices, through libweft.so alone: what is no plugin is said, each device computes,
+the main example's losses and checkpoints are the CPU backend's, the second start compiles nothing."""
+import ctypes as c
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
+BUILD = pathlib.Path(os.environ["WEFT_BUILD"])
+sys.path.insert(0, str(SOURCE / "tests" / "support"))
+import python_env  # noqa: E402
+
+PACKAGES = ["lammps-jax-pjrt-cpu==0.11.2", "numpy"]  # as tests/oracle/oracle_test.py
+DATA = "/usr/share/datasets/fashion-mnist"
+F32 = 0x12002
+STRLEN = c.c_size_t(-1)
+LIB = c.CDLL(os.environ["WEFT_LIB"])
+LIB.weft_error_message.restype = c.c_char_p
+LIB.weft_error_message.argtypes = [c.c_void_p, c.c_void_p]
+LIB.weft_error_release.argtypes = [c.c_void_p]
+for kind in ("tensor", "context", "device"):
+    getattr(LIB, f"weft_{kind}_release").argtypes = [c.c_void_p]
+
+
+class Setting(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("name_length", c.c_size_t), ("value", c.c_char_p), ("value_length", c.c_size_t)]
+
+
+class ContextOptions(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("next", c.c_void_p), ("mode", c.c_int32), ("min_log_level", c.c_int32),
+                ("settings", c.POINTER(Setting)), ("setting_count", c.c_uint64)]
+
+
+def call(name, *args):
+    function = getattr(LIB, name)
+    function.restype = c.c_void_p
+    error = function(*args)
+    if error:
+        text = LIB.weft_error_message(error, None).decode()
+        LIB.weft_error_release(error)
+        raise RuntimeError(text)
+
+
+def context(**settings):
+    pairs = [(name.encode(), str(value).encode()) for name, value in settings.items()]
+    array = (Setting * len(pairs))(*[Setting(name, len(name), value, len(value)) for name, value in pairs])
+    options = ContextOptions(c.sizeof(ContextOptions), None, 0, 0, array, len(pairs))
+    ctx = c.c_void_p()
+    call("weft_context_create", c.byref(options), c.byref(ctx))
+    return ctx
+
+
+def plugin():
+    import importlib.util
+    return next(pathlib.Path(importlib.util.find_spec("lammps_jax_pjrt_cpu").submodule_search_locations[0]).glob("*.so"))
+
+
+class NoPlugins(unittest.TestCase):
+    def refused(self, text, **settings):
+        with self.assertRaises(RuntimeError) as raised:
+            LIB.weft_context_release(context(platform="pjrt", **settings))
+        self.assertEqual("weft_context_create: " + text, str(raised.exception))
+
+    def built(self, folder, *macros):
+        path = os.path.join(folder, "_".join(macros or ["plain"]).replace("=", "_") + ".so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-w", *[f"-D{m}" for m in macros], str(SOURCE / "tests" / "pjrt" / "not_quite.c"), "-o", path],
+                       check=True)
+        return path
+
+    def test_what_is_wrong_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = os.path.realpath(folder)
+            self.refused("platform pjrt wants the option plugin (WEFT_PLUGIN), the path of a PJRT plugin's library")
+            self.refused("plugin '/nowhere' cannot be opened: No such file or directory", plugin="/nowhere")
+            text = os.path.join(folder, "text.so")
+            with open(text, "w", encoding="utf-8") as out:
+                out.write("no library")
+            self.refused(f"plugin '{text}' cannot be loaded: {text}: file too short", plugin=text)
+            foreign = bytearray(pathlib.Path(os.environ["WEFT_LIB"]).read_bytes()[:4096])
+            foreign[18:20] = b"\xb7\x00"  # aarch64
+            with open(text, "wb") as out:
+                out.write(foreign)
+            self.refused(self.dlerror(text), plugin=text)
+            lib = os.path.realpath(os.environ["WEFT_LIB"])
+            self.refused(f"'{lib}' is no PJRT plugin: it has no function GetPjrtApi", plugin=lib)
+            path = self.built(folder, "MAJOR=1")
+            self.refused(f"plugin '{path}' speaks PJRT 1.114; this library speaks 0.x", plugin=path)
+            path = self.built(folder, "FUNCTIONS=60")
+            self.refused(f"plugin '{path}' speaks PJRT 0.20, which is too old: it has no PJRT_Executable_OutputDimensions", plugin=path)
+            path = self.built(folder)
+            self.refused(f"plugin '{path}' could not be initialised: PJRT_Plugin_Initialize: the flux capacitor is empty", plugin=path)
+            path = self.built(folder, "INITIALIZES")
+            self.refused(f"plugin '{path}' (PJRT 0.114) gives no devices: PJRT_Client_Create: the flux capacitor is empty", plugin=path)
+
+    @staticmethod
+    def dlerror(path):
+        try:
+            c.CDLL(path)
+        except OSError as error:
+            return f"plugin '{path}' cannot be loaded: {error}"
+        raise AssertionError(path)
+
+    def test_other_platforms_need_none(self):
+        LIB.weft_context_release(context(platform="cpu", plugin="/some/plugin.so"))
+
+
+class Devices(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        import signal
+        before = [signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT, signal.SIGSEGV)]
+        cls.ctx = context(platform="pjrt", plugin=plugin(), cache_mode="off")
+        assert before == [signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT, signal.SIGSEGV)]
+
+    @classmethod
+    def tearDownClass(cls):
+        LIB.weft_context_release(cls.ctx)
+
+    def device(self, index):
+        device = c.c_void_p()
+        call("weft_device_at", self.ctx, c.c_size_t(index), c.byref(device))
+        return device
+
+    def tensor(self, array, device=None):
+        import numpy
+        array = numpy.ascontiguousarray(array, "f4")
+        dims, out = (c.c_int64 * array.ndim)(*array.shape), c.c_void_p()
+        call("weft_tensor_from_host", self.ctx, device, c.c_uint32(F32), dims, c.c_size_t(array.ndim), c.c_void_p(array.ctypes.data),
+             c.c_size_t(array.nbytes), c.byref(out))
+        return out
+
+    def read(self, tensor, shape):
+        import numpy
+        array = numpy.empty(shape, "f4")
+        call("weft_tensor_to_host", tensor, c.c_void_p(array.ctypes.data), c.c_size_t(array.nbytes))
+        return array
+
+    def op(self, name, *inputs):
+        out = c.c_void_p()
+        call(f"weft_{name}", self.ctx, *inputs, c.byref(out))
+        return out
+
+    def test_each_computes(self):
+        import numpy
+        count = c.c_size_t()
+        call("weft_device_count", self.ctx, c.byref(count))
+        self.assertEqual(4, count.value)
+        for index in range(count.value):
+            device, name, used = self.device(index), c.c_char_p(), c.c_size_t()
+            call("weft_device_name", device, c.byref(name), c.byref(used))
+            self.assertEqual(f"pjrt:{index}", name.value.decode())
+            x = numpy.arange(6, dtype="f4").reshape(2, 3) + index
+            a, b = self.tensor(x, device), self.tensor(x.T, device)
+            both = c.c_void_p()
+            call("weft_matmul", self.ctx, a, b, None, c.byref(both))
+            numpy.testing.assert_array_equal(x @ x.T, self.read(both, (2, 2)))
+            for handle in (a, b, both):
+                LIB.weft_tensor_release(handle)
+            LIB.weft_device_release(device)
+
+    def test_copies_between_devices(self):
+        import numpy
+        x = numpy.arange(5, dtype="f4")
+        first, last = self.tensor(x, self.device(0)), c.c_void_p()
+        call("weft_tensor_copy_to", first, self.device(3), c.byref(last))
+        numpy.testing.assert_array_equal(2 * x, self.read(self.op("add", last, last), (5,)))
+
+    def test_what_somebody_holds_is_not_taken_over(self):
+        import numpy
+        x = numpy.arange(5, dtype="f4")
+        t, alias = self.tensor(x), c.c_void_p()
+        call("weft_tensor_copy", t, c.byref(alias))
+        for _ in range(3):
+            call("weft_tensor_assign", t, self.op("add", t, t))
+            call("weft_sync", self.ctx, None, None)
+        numpy.testing.assert_array_equal(8 * x, self.read(t, (5,)))
+        numpy.testing.assert_array_equal(x, self.read(alias, (5,)))
+
+    def test_arguments_in_the_block_of_words(self):
+        import numpy
+        x = numpy.arange(4, dtype="f4")
+        for value in (0.5, -3.0, 1e30):
+            scalar = c.c_void_p()
+            call("weft_tensor_from_f64", self.ctx, c.c_uint32(F32), c.c_double(value), c.byref(scalar))
+            numpy.testing.assert_array_equal(x * numpy.float32(value), self.read(self.op("mul", self.tensor(x), scalar), (4,)))
+
+    def test_memory_is_not_lent(self):
+        out = c.c_void_p()
+        with self.assertRaises(RuntimeError) as raised:
+            call("weft_tensor_to_dlpack", self.tensor([1.0, 2.0]), c.byref(out))
+        self.assertIn("memory of pjrt:0 cannot be lent as DLPack; copy it with weft_tensor_to_host", str(raised.exception))
+
+
+@unittest.skipUnless(os.path.exists(DATA), "dataset-fashion-mnist is not installed")
+class Training(unittest.TestCase):
+    def run_it(self, device, checkpoint, *options):
+        env = dict(os.environ, **({"WEFT_PLUGIN": str(plugin())} if device == "pjrt" else {}))
+        done = subprocess.run([str(BUILD / "bin" / "train_fashion_mnist"), "--device", device, "--limit", "4", "--checkpoint", checkpoint, "--cache", "cache",
+                               "--json", "--metrics", *options], cwd=self.folder, env=env, capture_output=True, text=True, timeout=600)
+        self.assertEqual(0, done.returncode, done.stderr)
+        *epochs, metrics = [json.loads(line) for line in done.stdout.splitlines()]
+        return [epoch["loss"] for epoch in epochs], metrics["counters"]
+
+    def test_losses_checkpoints_and_the_cache(self):
+        with tempfile.TemporaryDirectory() as self.folder:
+            here, _ = self.run_it("cpu", "here", "--epochs", "2")
+            there, first = self.run_it("pjrt", "there", "--epochs", "2")
+            for one, other in zip(here, there, strict=True):
+                self.assertLess(abs(one - other), 1e-4 * abs(one))
+            self.assertGreater(first["programs_compiled"], 0)
+            # A checkpoint of one is resumed on the other; a second process compiles nothing.
+            there, second = self.run_it("pjrt", "here", "--epochs", "3", "--resume")
+            here, _ = self.run_it("cpu", "there", "--epochs", "3", "--resume")
+            self.assertLess(abs(here[0] - there[0]), 1e-4 * abs(here[0]))
+            self.assertEqual((0, 0), (second["programs_compiled"], second["disk_cache_misses"]))
+
+
+if __name__ == "__main__":
+    python_env.enter("oracle", PACKAGES, os.path.abspath(__file__), "--no-deps")
+    unittest.main(argv=sys.argv[:1], verbosity=2)
