@@ -241,6 +241,7 @@ static void init_model(weft_context* ctx, weft_device* device, model* m) {
 
 static void save(weft_context* ctx, const options* o, const model* m, weft_optimizer* opt, position at) {
   weft_tree *tree = NULL, *state = NULL;
+  weft_checkpoint_options checkpoint = WEFT_CHECKPOINT_OPTIONS_INIT;
   uint32_t weights, parent = 0, random, node;
   uint64_t key, low, high;
   int i;
@@ -262,7 +263,8 @@ static void save(weft_context* ctx, const options* o, const model* m, weft_optim
   must(weft_tree_add_i64(tree, 0, "seed", WEFT_STRLEN, o->seed, &node));
   must(weft_tree_add_bool(tree, 0, "bf16", WEFT_STRLEN, o->bf16, &node));
   must(weft_tree_add_text(tree, 0, "optimizer_name", WEFT_STRLEN, o->optimizer, WEFT_STRLEN, &node));
-  must(weft_checkpoint_save(ctx, o->checkpoint, WEFT_STRLEN, tree, NULL, NULL));
+  checkpoint.step = at.epoch; /* what `weft show` shows */
+  must(weft_checkpoint_save(ctx, o->checkpoint, WEFT_STRLEN, tree, &checkpoint, NULL));
   weft_tree_release(state);
   weft_tree_release(tree);
 }

@@ -34,7 +34,7 @@ typedef struct weft_checkpoint_options {
   const void* next; /* NULL */
   const weft_setting* metadata; /* metadata_count entries; the user's own words, readable without the tensors; 1 MiB together */
   uint64_t metadata_count;
-  int64_t step; /* shown by tools */
+  int64_t step; /* your own count; weft_checkpoint_info gives it back, and `weft show` shows it */
   int32_t durable; /* 0: survives loss of power (fsync); -1: only the end of the process */
   int32_t reserved;
 } weft_checkpoint_options;

@@ -237,11 +237,7 @@ WF_INLINE weft_tensor* wf_copy_at(weft_scope* s, weft_tensor* x, const char* fil
 }
 #define wf_copy(s, x) wf_copy_at((s), (x), __FILE__, __LINE__)
 
-/* Functions and control flow (weft_function.h). What comes out is the scope's: the first result is returned, NULL where there is
- * none; all go to .outputs, with room for .capacity. A loop has as many results as it carries, and what has several needs .outputs:
- *   y = wf_call(s, f, WF_TENSORS(x, w));
- *   h = wf_scan(s, cell, WF_TENSORS(h, c), WF_TENSORS(xs), .outputs = all, .capacity = 3);
- */
+/* The first of all results, or the failure that there is in their place. */
 WF_INLINE weft_tensor* wf_first_of(weft_scope* s, weft_error* error, weft_tensor** all, size_t count, size_t capacity) {
   if (error != NULL && capacity == 0) return weft_scope_adopt(s, error, NULL);
   count = error != NULL ? capacity : count;
@@ -253,6 +249,11 @@ WF_INLINE weft_error* wf_no_outputs(weft_tensor** outputs, size_t count) {
   if (outputs != NULL || count <= 1) return NULL;
   return weft_error_new(WEFT_INVALID_ARGUMENT, "a loop that carries several values needs outputs, one for each", WEFT_STRLEN);
 }
+/* Functions and control flow (weft_function.h). What comes out is the scope's: the first result is returned, NULL where there is
+ * none; all go to .outputs, with room for .capacity. A loop has as many results as it carries, and what has several needs .outputs:
+ *   y = wf_call(s, f, WF_TENSORS(x, w));
+ *   h = wf_scan(s, cell, WF_TENSORS(h, c), WF_TENSORS(xs), .outputs = all, .capacity = 3);
+ */
 typedef struct wf_call_args {
   WF_BEGIN
   weft_function* function;

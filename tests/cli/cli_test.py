@@ -177,15 +177,70 @@ class Doctor(Cli):
         self.assertTrue(said["cache"]["folder"].endswith("/caf\ufffd"), said["cache"])
 
 
+class Show(Cli):
+    def checkpoint(self, name="c.weft"):
+        """A file of step 7 with a word and two tensors, written through the C ABI."""
+        lib, path = ctypes.CDLL(str(LIB)), os.path.join(self.work.name, name)
+        strlen, ctx, tree, node, tensor = ctypes.c_size_t(-1), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint32(), ctypes.c_void_p()
+
+        def call(function, *args):
+            getattr(lib, function).restype = ctypes.c_void_p
+            self.assertIsNone(getattr(lib, function)(*args), function)
+
+        class Setting(ctypes.Structure):
+            _fields_ = [("name", ctypes.c_char_p), ("name_length", ctypes.c_size_t), ("value", ctypes.c_char_p), ("value_length", ctypes.c_size_t)]
+
+        class Options(ctypes.Structure):
+            _fields_ = [("struct_size", ctypes.c_size_t), ("next", ctypes.c_void_p), ("metadata", ctypes.POINTER(Setting)),
+                        ("metadata_count", ctypes.c_uint64), ("step", ctypes.c_int64), ("durable", ctypes.c_int32), ("reserved", ctypes.c_int32)]
+
+        call("weft_context_create", None, ctypes.byref(ctx))
+        call("weft_tree_create", ctypes.byref(tree))
+        call("weft_tree_add_dict", tree, 0, b"model", strlen, ctypes.byref(node))
+        values, dims = (ctypes.c_float * 6)(*range(6)), (ctypes.c_int64 * 2)(2, 3)
+        call("weft_tensor_from_host", ctx, None, ctypes.c_uint32(0x12002), dims, ctypes.c_size_t(2), values, ctypes.c_size_t(24), ctypes.byref(tensor))
+        call("weft_tree_add_tensor", tree, node, b"w", strlen, tensor, None)
+        call("weft_tree_add_tensor", tree, node, b"again", strlen, tensor, None)
+        words = Setting(b"learning rate", 13, b"0.1", 3)
+        options = Options(ctypes.sizeof(Options), None, ctypes.pointer(words), 1, 7, -1, 0)
+        call("weft_checkpoint_save", ctx, path.encode(), strlen, tree, ctypes.byref(options), None)
+        for kind, handle in (("tensor", tensor), ("tree", tree), ("context", ctx)):
+            getattr(lib, f"weft_{kind}_release")(handle)
+        return path
+
+    def test_it_says_what_the_writer_gave_and_what_is_inside(self):
+        path = self.checkpoint()
+        said = json.loads(self.weft("show", path, "--json")[0])
+        self.assertEqual(["step", "created", "producer", "file_bytes", "tensor_bytes", "metadata", "tensors"], list(said))
+        self.assertEqual((7, 24, os.path.getsize(path), {"learning rate": "0.1"}),
+                         (said["step"], said["tensor_bytes"], said["file_bytes"], said["metadata"]))
+        self.assertEqual({"path": "model.w", "type": "f32[2,3]", "bytes": 24}, said["tensors"][0])
+        self.assertRegex(said["created"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        text = self.weft("show", path)[0]
+        for word in ("step", "7", "learning rate", "model.w", "f32[2,3]"):
+            self.assertIn(word, text)
+
+    def test_what_is_no_checkpoint_is_said(self):
+        other = os.path.join(self.work.name, "other")
+        with open(other, "w", encoding="utf-8") as out:
+            out.write("no checkpoint " * 9)
+        out, said = self.weft("show", other, status=1)
+        self.assertEqual("", out)
+        self.assertIn(f"weft show: weft_checkpoint_reader_open: '{other}' is not a Weft checkpoint", said)
+        self.assertIn("No such file or directory", self.weft("show", other + "x", status=1)[1])
+        self.misused("weft show: which CHECKPOINT? 'weft show --help' says more", "show")
+
+
 class Page(Cli):
     def test_its_commands_run(self):
+        checkpoint = Show.checkpoint(self)
         text = (SOURCE / "docs" / "command_line.md").read_text(encoding="utf-8")
         lines = [line.split("  #")[0].strip() for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
                  for line in block.splitlines()]
         self.assertGreaterEqual(len(lines), 3)
         for line in lines:
             self.assertTrue(line.startswith("build/release/bin/weft "), line)
-            self.weft(*line.split()[1:], cwd=SOURCE)
+            self.weft(*[checkpoint if word.endswith(".weft") else word for word in line.split()[1:]], cwd=SOURCE)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,110 @@
+// `weft show`: what a checkpoint holds, without reading its tensors.
+#include <cstdio>
+#include <ctime>
+
+#include "src/cli/command.h"
+#include "src/cli/library.h"
+#include "src/cli/npy.h"
+
+namespace weft::cli {
+namespace {
+
+using Reader = std::unique_ptr<weft_checkpoint_reader, Releases<&weft_checkpoint_reader_release>>;
+using Tree = std::unique_ptr<weft_tree, Releases<&weft_tree_release>>;
+
+// A file that is being looked at; `problem` says what ended it.
+struct Look {
+  std::string problem;
+  Fields report;
+
+  bool Done(weft_error* error) {
+    problem = MessageOf(error);
+    return problem.empty();
+  }
+
+  bool At(const std::string& path) {
+    const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}};
+    weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+    options.settings = settings;
+    options.setting_count = std::size(settings);
+    weft_context* made = nullptr;
+    if (!Done(weft_context_create(&options, &made))) return false;
+    const Context context(made);
+    weft_checkpoint_reader* opened = nullptr;
+    if (!Done(weft_checkpoint_reader_open(made, path.c_str(), path.size(), &opened))) return false;
+    const Reader reader(opened);
+    return Itself(opened) && Words(opened) && Tensors(opened);
+  }
+
+  bool Itself(weft_checkpoint_reader* reader) {
+    weft_checkpoint_info info = WEFT_CHECKPOINT_INFO_INIT;
+    if (!Done(weft_checkpoint_reader_info(reader, &info))) return false;
+    const std::time_t seconds = info.created_unix_ns / 1000000000;
+    std::tm broken = {};
+    char created[40] = "";
+    if (gmtime_r(&seconds, &broken) != nullptr) std::strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", &broken);
+    report = {{"step", info.step},
+              {"created", created},
+              {"producer", std::string(info.producer, info.producer_length)},
+              {"file_bytes", static_cast<int64_t>(info.file_bytes)},
+              {"tensor_bytes", static_cast<int64_t>(info.tensor_bytes)}};
+    return true;
+  }
+
+  bool Words(weft_checkpoint_reader* reader) {
+    weft_tree* read = nullptr;
+    uint32_t count = 0;
+    if (!Done(weft_checkpoint_reader_metadata(reader, &read))) return false;
+    const Tree tree(read);
+    if (!Done(weft_tree_size(read, WEFT_TREE_ROOT, &count))) return false;
+    Fields words;
+    for (uint32_t i = 0; i < count; ++i) {
+      uint32_t node = 0;
+      const char* key = nullptr;
+      const void* value = nullptr;
+      size_t key_length = 0, length = 0;
+      if (!Done(weft_tree_child(read, WEFT_TREE_ROOT, i, &node)) ||
+          !Done(weft_tree_key(read, node, &key, &key_length)) ||
+          !Done(weft_tree_get_data(read, node, &value, &length))) {
+        return false;
+      }
+      words.emplace_back(std::string(key, key_length), std::string(static_cast<const char*>(value), length));
+    }
+    if (!words.empty()) report.emplace_back("metadata", std::move(words));
+    return true;
+  }
+
+  bool Tensors(weft_checkpoint_reader* reader) {
+    size_t count = 0;
+    if (!Done(weft_checkpoint_reader_count(reader, &count))) return false;
+    List rows;
+    for (size_t i = 0; i < count; ++i) {
+      weft_checkpoint_entry entry = WEFT_CHECKPOINT_ENTRY_INIT;
+      if (!Done(weft_checkpoint_reader_entry(reader, i, &entry))) return false;
+      rows.push_back(Fields{{"path", std::string(entry.path, entry.path_length)},
+                            {"type", TypeText(entry.dtype, entry.dims, entry.rank)},
+                            {"bytes", static_cast<int64_t>(entry.size_bytes)}});
+    }
+    report.emplace_back("tensors", std::move(rows));
+    return true;
+  }
+};
+
+int Execute(const Arguments& arguments) {
+  Look look;
+  if (!look.At(std::string(arguments.parameter))) {
+    std::fprintf(stderr, "weft show: %s\n", look.problem.c_str());
+    return kFailed;
+  }
+  Print(look.report, arguments.has("--json"));
+  return kDone;
+}
+
+const Registration kShow({.name = "show",
+                          .summary = "what a checkpoint holds: its step, words, tensors",
+                          .parameter = "CHECKPOINT",
+                          .flags = {{"--json", "as one JSON object"}},
+                          .execute = Execute});
+
+}  // namespace
+}  // namespace weft::cli
