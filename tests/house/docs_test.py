@@ -1,4 +1,5 @@
 """What the documents say exists: links lead somewhere; every script, program and option that a command names is there."""
+import functools
 import os
 import re
 import subprocess
@@ -6,7 +7,7 @@ import sys
 import unittest
 
 SOURCE, BUILD = os.environ["WEFT_SOURCE"], os.environ["WEFT_BUILD"]
-DOCUMENTS = [os.path.join(folder, name) for top in ("README.md", "docs", "bindings", "examples", "serialization")
+DOCUMENTS = [os.path.join(folder, name) for top in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "bindings", "examples", "serialization")
              for folder, _, names in ([(SOURCE, (), [top])] if top.endswith(".md") else os.walk(os.path.join(SOURCE, top)))
              for name in names if name.endswith(".md")]
 
@@ -16,23 +17,48 @@ def text_of(path):
         return handle.read()
 
 
+def without_code(text):
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+@functools.cache
+def anchors_of(path):
+    """The places of a page, as GitHub names headings; and those it names itself."""
+    text = without_code(text_of(path))
+    headings = [re.sub(r"<[^>]*>|\]\([^)]*\)|[`*\[]", "", heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings} | set(re.findall(r'<a id="([^"]+)"', text))
+
+
 def commands_of(text):
     """Inline code and lines of sh blocks."""
     blocks = re.findall(r"^```(?:sh|bash)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     lines = [line.split("  #")[0] for block in blocks for line in block.splitlines()]
-    return lines + re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE))
+    return lines + re.findall(r"`([^`\n]+)`", without_code(text))
 
 
 class Docs(unittest.TestCase):
     def test_there_are_documents(self):
         self.assertGreater(len(DOCUMENTS), 5)
 
-    def test_links_lead_to_files(self):
+    def test_links_lead_to_files_and_to_places_in_them(self):
+        places = 0
         for path in DOCUMENTS:
-            for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text_of(path)):
-                if "://" not in link:
-                    with self.subTest(document=os.path.relpath(path, SOURCE), link=link):
-                        self.assertTrue(os.path.exists(os.path.join(os.path.dirname(path), link)), link)
+            for link, _, place in (link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", without_code(text_of(path))))):
+                if "://" in link:
+                    continue
+                target = os.path.join(os.path.dirname(path), link) if link else path
+                with self.subTest(document=os.path.relpath(path, SOURCE), link=link, place=place):
+                    self.assertTrue(os.path.exists(target), link)
+                    if place:
+                        self.assertIn(place, anchors_of(target))
+                        places += 1
+        self.assertGreater(places, 20)
+
+    def test_the_index_knows_every_page(self):
+        index = text_of(os.path.join(SOURCE, "docs", "README.md"))
+        linked = {os.path.normpath(os.path.join("docs", link)) for link in re.findall(r"\]\(([^)#\s]+)", index)}
+        pages = {os.path.relpath(path, SOURCE) for path in DOCUMENTS if os.path.relpath(path, SOURCE).startswith("docs")}
+        self.assertEqual([], sorted(pages - linked - {"docs/README.md"}))
 
     def test_commands_name_scripts_programs_and_options_that_exist(self):
         helps, seen = {}, 0
