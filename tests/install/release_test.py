@@ -11,7 +11,7 @@ import unittest
 from installation import BUILD, SOURCE, VERSION, run
 
 NAME = f"weft-{VERSION}-linux-x86_64"
-EXAMPLES = ("train_fashion_mnist",)
+EXAMPLES = ("train_fashion_mnist", "linear_fit", "spirals", "characters", "inference_server")
 
 
 def digests(folder):
