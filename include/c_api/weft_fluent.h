@@ -2751,6 +2751,31 @@ WF_INLINE weft_tensor* wf_bernoulli_at(weft_scope* s, const char* file, int line
 #define wf_bernoulli(s, ...) \
   WF_CALL(wf_bernoulli_at((s), __FILE__, __LINE__, WF_MAKE(wf_bernoulli_args, (.probability = WF_NO_DOUBLE, .device = NULL,), __VA_ARGS__)))
 
+typedef struct wf_categorical_args {
+  WF_BEGIN
+  weft_tensor* logits;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t keepdims WF_DEFAULT(WF_NO_BOOL);
+} wf_categorical_args;
+WF_INLINE weft_tensor* wf_categorical_at(weft_scope* s, const char* file, int line, wf_categorical_args a) {
+  weft_tensor* out = NULL;
+  weft_categorical_opts o = WEFT_CATEGORICAL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_CATEGORICAL_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.keepdims != WF_NO_BOOL) {
+    o.present |= WEFT_CATEGORICAL_HAS_KEEPDIMS;
+    o.keepdims = a.keepdims;
+  }
+  error = weft_categorical(ctx, a.logits, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_categorical(s, ...) \
+  WF_CALL(wf_categorical_at((s), __FILE__, __LINE__, WF_MAKE(wf_categorical_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+
 typedef struct wf_normal_args {
   WF_BEGIN
   const int64_t* shape;

@@ -2595,6 +2595,36 @@ WEFT_API void weft_bernoulli_opts_init(void* options, size_t size) WEFT_NOEXCEPT
 WEFT_API WEFT_MUST_USE weft_error* weft_bernoulli(weft_context* ctx, const int64_t* shape, size_t shape_count,
     const weft_bernoulli_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+#define WEFT_CATEGORICAL_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_CATEGORICAL_HAS_KEEPDIMS ((uint64_t)1 << 1)
+/* Optional attributes of weft_categorical. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.1.
+ */
+typedef struct weft_categorical_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_categorical_opts;
+#define WEFT_CATEGORICAL_OPTS_INIT {sizeof(weft_categorical_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_categorical_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* An index along one axis, as i32, drawn from the context's generator with the probabilities softmax(logits): the
+ * argmax of logits - log(e), e exponentially distributed. Logits of -inf are never drawn (a row of nothing else gives
+ * 0); of several +inf the first is, and before everything the first NaN, as argmax finds them. Divide by a temperature
+ * before; broadcast for several draws of a row. Source: Gumbel (1954); Maddison et al., A* Sampling (2014).
+ *   logits: logarithms of the probabilities, up to a constant a row; float
+ *   axis: axis to search; negative counts from the end; integer; default -1
+ *   keepdims: keep the axis with size 1; 0 or 1; default false
+ * Fluent: token = wf_categorical(s, wf_div_n(s, logits, 0.8));
+ * StableHLO: weft.categorical. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_categorical(weft_context* ctx, weft_tensor* logits,
+    const weft_categorical_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
 #define WEFT_NORMAL_HAS_MEAN ((uint64_t)1 << 0)
 #define WEFT_NORMAL_HAS_DEVIATION ((uint64_t)1 << 1)
 #define WEFT_NORMAL_HAS_DTYPE ((uint64_t)1 << 2)

@@ -39,11 +39,12 @@ std::string_view OperandName(const ir::OpDef& op, size_t i) {
   return op.operands[std::min(i, op.operands.size() - 1)].name;
 }
 
-// An upper bound, the same for every device: 64 random bits an element.
-uint64_t RandomBlocks(std::span<const ir::Value> results) {
-  uint64_t blocks = 1;
+// An upper bound, the same for every device: 64 random bits an element of the results, or of the largest operand (an operation may
+// draw for each element and give one for each row).
+uint64_t RandomBlocks(uint64_t largest_operand, std::span<const ir::Value> results) {
+  uint64_t blocks = 0;
   for (const ir::Value& result : results) blocks += static_cast<uint64_t>(result.type().count()) / 2 + 1;
-  return blocks;
+  return 1 + std::max(blocks, largest_operand / 2 + 1);
 }
 
 // "the body of @f, which has been finished".
@@ -373,7 +374,11 @@ ir::Values Recorder::Drawing(ir::Builder& b, Frame* frame, const ir::OpDef& op, 
                              ir::RegionSpan regions, Draw* draw) {
   const GeneratorState before = DrawnIn(frame);
   GeneratorState after = before;
+  int64_t largest = 0;
   if (op.random) {
+    for (const ir::Value& value : values) {
+      if (value) largest = std::max(largest, value.type().count());
+    }
     const size_t at = std::min(StateOperand(op), values.size());
     values.insert(values.begin() + static_cast<ptrdiff_t>(at), StateAt(b, frame, after));
   }
@@ -384,7 +389,7 @@ ir::Values Recorder::Drawing(ir::Builder& b, Frame* frame, const ir::OpDef& op, 
   }
   ir::Values out = ops::CallAll(b, op, std::move(values), std::move(attrs), regions);
   if (!b.ok()) return out;
-  if (op.random) after.Advance(RandomBlocks(out));
+  if (op.random) after.Advance(RandomBlocks(static_cast<uint64_t>(largest), out));
   *draw = {frame, before, after};
   DrawnIn(frame) = after;
   return out;

@@ -534,6 +534,13 @@ static void part_2(void) {
   OFFSET(weft_bernoulli_opts, present);
   OFFSET(weft_bernoulli_opts, probability);
   OFFSET(weft_bernoulli_opts, device);
+  SIZE(weft_categorical_opts);
+  OFFSET(weft_categorical_opts, struct_size);
+  OFFSET(weft_categorical_opts, next);
+  OFFSET(weft_categorical_opts, present);
+  OFFSET(weft_categorical_opts, axis);
+  OFFSET(weft_categorical_opts, keepdims);
+  OFFSET(weft_categorical_opts, reserved);
   SIZE(weft_normal_opts);
   OFFSET(weft_normal_opts, struct_size);
   OFFSET(weft_normal_opts, next);
@@ -607,6 +614,9 @@ static void part_2(void) {
   VALUE(WEFT_LOG_DEBUG);
   VALUE(WEFT_LOG_INFO);
   VALUE(WEFT_LOG_WARNING);
+}
+
+static void part_3(void) {
   VALUE(WEFT_LOG_ERROR);
   VALUE(WEFT_LOG_OFF);
   SIZE(weft_value_type);
@@ -614,9 +624,6 @@ static void part_2(void) {
   VALUE(WEFT_VALUE_INT);
   VALUE(WEFT_VALUE_DOUBLE);
   VALUE(WEFT_VALUE_BOOL);
-}
-
-static void part_3(void) {
   VALUE(WEFT_VALUE_ENUM);
   VALUE(WEFT_VALUE_DTYPE);
   VALUE(WEFT_VALUE_INTS);
@@ -810,6 +817,9 @@ static void part_3(void) {
   VALUE(WEFT_LINEAR_HAS_DTYPE);
   VALUE(WEFT_LOG_SOFTMAX_HAS_AXIS);
   VALUE(WEFT_MSE_HAS_REDUCTION);
+}
+
+static void part_4(void) {
   VALUE(WEFT_ONE_HOT_HAS_DTYPE);
   VALUE(WEFT_RMS_NORM_HAS_EPSILON);
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL);
@@ -817,9 +827,8 @@ static void part_3(void) {
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE);
   VALUE(WEFT_SOFTMAX_HAS_AXIS);
   VALUE(WEFT_BERNOULLI_HAS_PROBABILITY);
-}
-
-static void part_4(void) {
+  VALUE(WEFT_CATEGORICAL_HAS_AXIS);
+  VALUE(WEFT_CATEGORICAL_HAS_KEEPDIMS);
   VALUE(WEFT_NORMAL_HAS_MEAN);
   VALUE(WEFT_NORMAL_HAS_DEVIATION);
   VALUE(WEFT_NORMAL_HAS_DTYPE);

@@ -345,6 +345,9 @@ static void random_numbers(void) {
   BAD(wf_normal(s, NULL, 2), "normal: attribute shape is NULL with a count of 2");
   BAD(wf_bernoulli(s, WF_INTS(2), .probability = 1.5), "bernoulli(u64[3]): probability is 1.5; it must be 0 to 1");
   BAD(wf_bernoulli(s, WF_INTS(2), .probability = NAN), "bernoulli(u64[3]): probability is nan; it must be 0 to 1");
+  BAD(wf_categorical(s, a, .axis = 2), "categorical(f32[2, 3], u64[3]): axis is 2; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_categorical(s, many), "categorical(i32[2, 3], u64[3]): operand logits has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_categorical(s, wf_full(s, WF_INTS(2, 0), 0.0)), "categorical(f32[2, 0], u64[3]): axis 1 has size 0: there is no element to find");
   BAD(wf_rng_bit_generator(s, philox, WF_INTS(2), &r0, &r1, .dtype = WEFT_F32),
       "rng_bit_generator(u64[3]): dtype is f32; it must be u8 to u64 or i8 to i64");
   BAD(wf_rng_bit_generator(s, bits, WF_INTS(2), &r0, &r1),

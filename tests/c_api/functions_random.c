@@ -180,6 +180,55 @@ static void scans(weft_context* ctx, int64_t length, int reverse, int64_t unroll
   weft_function_release(f);
 }
 
+/* The logits, `data`, are equal: drawn is where the word is least. What comes next begins behind the words of all logits. */
+static weft_error* trace_category(void* data, weft_context* body, weft_tensor* const* p, size_t count, weft_tensor** results,
+                                  size_t capacity, size_t* out_count) {
+  wf_scope* const s = wf_begin(body);
+  (void)count, (void)capacity;
+  results[0] = wf_keep(s, wf_copy(s, p[0]));
+  results[1] = wf_keep(s, wf_categorical(s, data));
+  results[2] = wf_keep(s, wf_uniform(s, WF_INTS(kEach)));
+  *out_count = 3;
+  return wf_end(s);
+}
+
+static void categories(weft_context* ctx) {
+  enum { kRuns = 20 };
+  const state stream = stream_of((state){7, 0, 0}, 0);
+  const float equal[kEach] = {0};
+  weft_scan_options options = WEFT_SCAN_OPTIONS_INIT;
+  weft_tensor *zero = scalar(ctx, 0), *logits = NULL, *out[3];
+  weft_function* f = NULL;
+  int32_t drawn[kRuns];
+  float after[kRuns][kEach], want[kEach];
+  size_t n = 0;
+  MUST(weft_tensor_from_host(ctx, NULL, WEFT_F32, (const int64_t[]){kEach}, 1, equal, sizeof equal, &logits));
+  f = trace(ctx, &kScalar, 1, trace_category, logits);
+  options.length = kRuns;
+  OK(weft_random_seed(ctx, 7));
+  OK(weft_scan(ctx, f, &zero, 1, NULL, 0, &options, out, 3, &n));
+  OK(weft_tensor_to_host(out[1], drawn, sizeof drawn));
+  read(out[2], after[0], kRuns * kEach);
+  for (uint64_t run = 0; run < kRuns; ++run) {
+    uint32_t words[kEach];
+    int least = 0;
+    for (uint64_t block = 0; block < kEach / 4; ++block) {
+      state at = stream_of(stream, run);
+      at.low += block;
+      philox(at, words + 4 * block);
+    }
+    for (int i = 1; i < kEach; ++i) least = words[i] < words[least] ? i : least;
+    CHECK_EQUAL(drawn[run], least);
+    uniform_of(stream_of(stream, run), kBlocks, want);
+    SAME(after[run], want);
+  }
+  weft_tensor_release(out[0]);
+  weft_tensor_release(out[1]);
+  weft_tensor_release(zero);
+  weft_tensor_release(logits);
+  weft_function_release(f);
+}
+
 /* Index and a row of numbers in; what run 2 draws is kept. */
 static weft_error* trace_third(void* data, weft_context* body, weft_tensor* const* p, size_t count, weft_tensor** results,
                                size_t capacity, size_t* out_count) {
@@ -395,6 +444,7 @@ int main(void) {
       scans(ctx, 5, 1, 2);
       scans(ctx, 2, 0, 8);
       if (mode == WEFT_MODE_LAZY) scans(ctx, 100, 0, 0);
+      categories(ctx);
       counted(ctx);
       unbounded(ctx);
       nested(ctx);

@@ -12,7 +12,7 @@ import unittest
 from installation import BUILD, SOURCE, VERSION, follow_the_guide, run
 
 NAME = f"weft-{VERSION}-linux-x86_64"
-EXAMPLES = ("train_fashion_mnist",)
+EXAMPLES = ("train_fashion_mnist", "linear_fit", "spirals", "characters", "inference_server")
 
 
 def digests(folder):

@@ -642,6 +642,38 @@ def distributions():
     SEEN.update(("normal", "bernoulli", "dropout"))
 
 
+def categories():
+    """Draws by their definition, word for word; their frequencies; what is never drawn and what always is."""
+    rows, logits = 500, np.array([0.5, -1.0, 2.0, 0.0, -3.0])
+    words, at = philox_words(77, 0, 0, rows * 5)
+    e = -np.log1p(-np.minimum((np.array(words, "f8") + 0.5) * 2.0 ** -32, 1 - 2.0 ** -24)).reshape(rows, 5)
+    for dtype in ("f4", "f2"):
+        CTX.seed(77)
+        expect("categorical", [np.tile(logits, (rows, 1)).astype(dtype)], np.argmax(logits - np.log(e), 1).astype("i4"), note=" (the first draw)")
+    key, low, high = CTX.random_state()
+    if key != 77 or (high << 64) + low < at:  # for every logit, not for every result
+        FAILURES.append(f"after {rows * 5} logits the state is {key}, {low}, {high}: those after it would repeat")
+    n = 100000
+    wanted = n * np.exp(logits) / np.exp(logits).sum()
+    for dtype in ("f4", "f8"):  # a common summand of any size changes nothing, nor does the axis
+        for shift, axis in ((0, 1), (2 ** 20, 1), (-2 ** 20, 0)):
+            table = np.tile(logits + shift, (n, 1)).astype(dtype)
+            found = apply("categorical", [table if axis else table.T.copy()], {"axis": axis, "keepdims": True})[0]
+            if found.shape != ((n, 1) if axis else (1, n)):
+                FAILURES.append(f"categorical along {axis}, keepdims, has shape {found.shape}")
+            chi = ((np.bincount(found.ravel(), minlength=5) - wanted) ** 2 / wanted).sum()
+            if not chi < 26:  # of 4 degrees of freedom: once in 30,000; the seed is fixed
+                FAILURES.append(f"categorical in {dtype} {shift:+} along {axis}: chi squared is {chi}")
+    never = np.tile([0.0, -INF, -80.0, -INF], (n, 1)).astype("f4")
+    if set(np.unique(apply("categorical", [never], {})[0])) != {0}:  # exp(-80) is 1e-35
+        FAILURES.append("categorical draws what has no probability")
+    drawn = int(apply("categorical", [np.tile([0.0, -12.0], (n * 10, 1)).astype("f4")], {})[0].sum())
+    if not 0 < drawn < 18:  # 6.1 of a million: the far tail of what is drawn
+        FAILURES.append(f"categorical draws exp(-12) {drawn} times in a million")
+    for row, index in (([-INF, -INF], 0), ([0, INF, 5, INF], 1), ([0, INF, NAN, NAN], 2), ([-INF, 0, -INF], 1), ([7], 0)):
+        expect("categorical", [np.array(row, "f4")], np.array(index, "i4"))
+
+
 # Operations that no definition judges, each with the reason. Closed: one that is judged after all fails the test.
 EXCUSED = {}
 
@@ -664,7 +696,7 @@ def judged():
 
 def main():
     with np.errstate(all="ignore"):
-        for part in (unary, binary, shapes, complex_numbers, order, reductions, products, networks, structure, philox, distributions, judged):
+        for part in (unary, binary, shapes, complex_numbers, order, reductions, products, networks, structure, philox, distributions, categories, judged):
             part()
     # The comparison must be able to fail.
     before = len(FAILURES)

@@ -390,6 +390,8 @@ const (
 	WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE uint64 = 1 << 2
 	WEFT_SOFTMAX_HAS_AXIS uint64 = 1 << 0
 	WEFT_BERNOULLI_HAS_PROBABILITY uint64 = 1 << 0
+	WEFT_CATEGORICAL_HAS_AXIS uint64 = 1 << 0
+	WEFT_CATEGORICAL_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_NORMAL_HAS_MEAN uint64 = 1 << 0
 	WEFT_NORMAL_HAS_DEVIATION uint64 = 1 << 1
 	WEFT_NORMAL_HAS_DTYPE uint64 = 1 << 2
@@ -1083,6 +1085,15 @@ type BernoulliOpts struct {
 	Device Device
 }
 
+type CategoricalOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Keepdims int32
+	Reserved int32
+}
+
 type NormalOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -1521,6 +1532,7 @@ var (
 	ScaledDotProductAttentionOptsInit func(options unsafe.Pointer, size uintptr)
 	SoftmaxOptsInit func(options unsafe.Pointer, size uintptr)
 	BernoulliOptsInit func(options unsafe.Pointer, size uintptr)
+	CategoricalOptsInit func(options unsafe.Pointer, size uintptr)
 	NormalOptsInit func(options unsafe.Pointer, size uintptr)
 	RngBitGeneratorOptsInit func(options unsafe.Pointer, size uintptr)
 	UniformOptsInit func(options unsafe.Pointer, size uintptr)
@@ -1658,6 +1670,7 @@ var (
 	Softmax func(ctx Context, x Tensor, opts *SoftmaxOpts, out *Tensor) Error
 	Softplus func(ctx Context, x Tensor, out *Tensor) Error
 	Bernoulli func(ctx Context, shape *int64, shape_count uintptr, opts *BernoulliOpts, out *Tensor) Error
+	Categorical func(ctx Context, logits Tensor, opts *CategoricalOpts, out *Tensor) Error
 	Normal func(ctx Context, shape *int64, shape_count uintptr, opts *NormalOpts, out *Tensor) Error
 	RngBitGenerator func(ctx Context, state Tensor, shape *int64, shape_count uintptr, opts *RngBitGeneratorOpts, out_output_state *Tensor, out_output *Tensor) Error
 	Uniform func(ctx Context, shape *int64, shape_count uintptr, opts *UniformOpts, out *Tensor) Error
@@ -1899,6 +1912,7 @@ var Functions = map[string]any{
 	"weft_scaled_dot_product_attention_opts_init": &ScaledDotProductAttentionOptsInit,
 	"weft_softmax_opts_init": &SoftmaxOptsInit,
 	"weft_bernoulli_opts_init": &BernoulliOptsInit,
+	"weft_categorical_opts_init": &CategoricalOptsInit,
 	"weft_normal_opts_init": &NormalOptsInit,
 	"weft_rng_bit_generator_opts_init": &RngBitGeneratorOptsInit,
 	"weft_uniform_opts_init": &UniformOptsInit,
@@ -2036,6 +2050,7 @@ var Functions = map[string]any{
 	"weft_softmax": &Softmax,
 	"weft_softplus": &Softplus,
 	"weft_bernoulli": &Bernoulli,
+	"weft_categorical": &Categorical,
 	"weft_normal": &Normal,
 	"weft_rng_bit_generator": &RngBitGenerator,
 	"weft_uniform": &Uniform,

@@ -815,6 +815,14 @@ typedef struct weft_bernoulli_opts {
   double probability;
   weft_device* device;
 } weft_bernoulli_opts;
+typedef struct weft_categorical_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t keepdims;
+  int32_t reserved;
+} weft_categorical_opts;
 typedef struct weft_normal_opts {
   size_t struct_size;
   const void* next;
@@ -1246,6 +1254,7 @@ void weft_rms_norm_opts_init(void* options, size_t size);
 void weft_scaled_dot_product_attention_opts_init(void* options, size_t size);
 void weft_softmax_opts_init(void* options, size_t size);
 void weft_bernoulli_opts_init(void* options, size_t size);
+void weft_categorical_opts_init(void* options, size_t size);
 void weft_normal_opts_init(void* options, size_t size);
 void weft_rng_bit_generator_opts_init(void* options, size_t size);
 void weft_uniform_opts_init(void* options, size_t size);
@@ -1383,6 +1392,7 @@ weft_error* weft_silu(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_softmax(weft_context* ctx, weft_tensor* x, const weft_softmax_opts* opts, weft_tensor** out);
 weft_error* weft_softplus(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_bernoulli(weft_context* ctx, const int64_t* shape, size_t shape_count, const weft_bernoulli_opts* opts, weft_tensor** out);
+weft_error* weft_categorical(weft_context* ctx, weft_tensor* logits, const weft_categorical_opts* opts, weft_tensor** out);
 weft_error* weft_normal(weft_context* ctx, const int64_t* shape, size_t shape_count, const weft_normal_opts* opts, weft_tensor** out);
 weft_error* weft_rng_bit_generator(weft_context* ctx, weft_tensor* state, const int64_t* shape, size_t shape_count, const weft_rng_bit_generator_opts* opts, weft_tensor** out_output_state, weft_tensor** out_output);
 weft_error* weft_uniform(weft_context* ctx, const int64_t* shape, size_t shape_count, const weft_uniform_opts* opts, weft_tensor** out);
@@ -1495,6 +1505,8 @@ M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE = 0x2ULL
 M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE = 0x4ULL
 M.WEFT_SOFTMAX_HAS_AXIS = 0x1ULL
 M.WEFT_BERNOULLI_HAS_PROBABILITY = 0x1ULL
+M.WEFT_CATEGORICAL_HAS_AXIS = 0x1ULL
+M.WEFT_CATEGORICAL_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_NORMAL_HAS_MEAN = 0x1ULL
 M.WEFT_NORMAL_HAS_DEVIATION = 0x2ULL
 M.WEFT_NORMAL_HAS_DTYPE = 0x4ULL

@@ -115,6 +115,8 @@ WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE = 0x2
 WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE = 0x4
 WEFT_SOFTMAX_HAS_AXIS = 0x1
 WEFT_BERNOULLI_HAS_PROBABILITY = 0x1
+WEFT_CATEGORICAL_HAS_AXIS = 0x1
+WEFT_CATEGORICAL_HAS_KEEPDIMS = 0x2
 WEFT_NORMAL_HAS_MEAN = 0x1
 WEFT_NORMAL_HAS_DEVIATION = 0x2
 WEFT_NORMAL_HAS_DTYPE = 0x4
@@ -1136,6 +1138,17 @@ class weft_bernoulli_opts(c.Structure):
     ]
 
 
+class weft_categorical_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("keepdims", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
 class weft_normal_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -1581,6 +1594,7 @@ FUNCTIONS = {
     "weft_scaled_dot_product_attention_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_softmax_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_bernoulli_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_categorical_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_normal_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_rng_bit_generator_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_uniform_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -1718,6 +1732,7 @@ FUNCTIONS = {
     "weft_softmax": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_softmax_opts), c.POINTER(weft_tensor)]),
     "weft_softplus": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_bernoulli": (weft_error, [weft_context, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_bernoulli_opts), c.POINTER(weft_tensor)]),
+    "weft_categorical": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_categorical_opts), c.POINTER(weft_tensor)]),
     "weft_normal": (weft_error, [weft_context, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_normal_opts), c.POINTER(weft_tensor)]),
     "weft_rng_bit_generator": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_rng_bit_generator_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_uniform": (weft_error, [weft_context, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_uniform_opts), c.POINTER(weft_tensor)]),

@@ -69,6 +69,7 @@ void weft_rms_norm_opts_init(void* options, size_t size) noexcept { weft::c_api:
 void weft_scaled_dot_product_attention_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_softmax_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_bernoulli_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_categorical_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_normal_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_rng_bit_generator_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_uniform_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

@@ -160,6 +160,20 @@ weft_error* weft_bernoulli(weft_context* ctx, const int64_t* shape, size_t shape
   });
 }
 
+weft_error* weft_categorical(weft_context* ctx, weft_tensor* logits, const weft_categorical_opts* opts,
+                             weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_categorical, ctx);
+    call.Operand(logits);
+    weft_categorical_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_categorical_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_CATEGORICAL_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_CATEGORICAL_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_normal(weft_context* ctx, const int64_t* shape, size_t shape_count, const weft_normal_opts* opts,
                         weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {

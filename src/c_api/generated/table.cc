@@ -234,6 +234,8 @@ const Entry kProcs[] = {
     {"weft_cache_stats_init", reinterpret_cast<weft_proc>(weft_cache_stats_init)},
     {"weft_cancel", reinterpret_cast<weft_proc>(weft_cancel)},
     {"weft_case", reinterpret_cast<weft_proc>(weft_case)},
+    {"weft_categorical", reinterpret_cast<weft_proc>(weft_categorical)},
+    {"weft_categorical_opts_init", reinterpret_cast<weft_proc>(weft_categorical_opts_init)},
     {"weft_cbrt", reinterpret_cast<weft_proc>(weft_cbrt)},
     {"weft_ceil", reinterpret_cast<weft_proc>(weft_ceil)},
     {"weft_checkpoint_entry_init", reinterpret_cast<weft_proc>(weft_checkpoint_entry_init)},

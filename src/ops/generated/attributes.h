@@ -837,6 +837,14 @@ struct BernoulliAttrs {
   const ir::Attrs& attrs;
 };
 
+struct CategoricalAttrs {
+  enum Position : size_t { kAxis, kKeepdims };
+  int64_t axis() const { return attrs.Int(kAxis); }
+  bool keepdims() const { return attrs.Bool(kKeepdims); }
+
+  const ir::Attrs& attrs;
+};
+
 struct NormalAttrs {
   enum Position : size_t { kShape, kMean, kDeviation, kDtype };
   const ir::Ints& shape() const { return attrs.IntList(kShape); }

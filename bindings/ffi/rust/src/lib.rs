@@ -183,6 +183,8 @@ pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE: u64 = 1 << 1;
 pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE: u64 = 1 << 2;
 pub const WEFT_SOFTMAX_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_BERNOULLI_HAS_PROBABILITY: u64 = 1 << 0;
+pub const WEFT_CATEGORICAL_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_CATEGORICAL_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_NORMAL_HAS_MEAN: u64 = 1 << 0;
 pub const WEFT_NORMAL_HAS_DEVIATION: u64 = 1 << 1;
 pub const WEFT_NORMAL_HAS_DTYPE: u64 = 1 << 2;
@@ -1177,6 +1179,17 @@ pub struct weft_bernoulli_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_categorical_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub keepdims: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_normal_opts {
     pub struct_size: usize,
     pub next: *const c_void,
@@ -1620,6 +1633,7 @@ extern "C" {
     pub fn weft_scaled_dot_product_attention_opts_init(options: *mut c_void, size: usize);
     pub fn weft_softmax_opts_init(options: *mut c_void, size: usize);
     pub fn weft_bernoulli_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_categorical_opts_init(options: *mut c_void, size: usize);
     pub fn weft_normal_opts_init(options: *mut c_void, size: usize);
     pub fn weft_rng_bit_generator_opts_init(options: *mut c_void, size: usize);
     pub fn weft_uniform_opts_init(options: *mut c_void, size: usize);
@@ -1757,6 +1771,7 @@ extern "C" {
     pub fn weft_softmax(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_softmax_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_softplus(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_bernoulli(ctx: *mut weft_context, shape: *const i64, shape_count: usize, opts: *const weft_bernoulli_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_categorical(ctx: *mut weft_context, logits: *mut weft_tensor, opts: *const weft_categorical_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_normal(ctx: *mut weft_context, shape: *const i64, shape_count: usize, opts: *const weft_normal_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_rng_bit_generator(ctx: *mut weft_context, state: *mut weft_tensor, shape: *const i64, shape_count: usize, opts: *const weft_rng_bit_generator_opts, out_output_state: *mut *mut weft_tensor, out_output: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_uniform(ctx: *mut weft_context, shape: *const i64, shape_count: usize, opts: *const weft_uniform_opts, out: *mut *mut weft_tensor) -> *mut weft_error;

@@ -789,6 +789,14 @@ void Call_weft_bernoulli_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_categorical_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_categorical_opts), &size);
+  f.Enter();
+  weft_categorical_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_normal_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_normal_opts), &size);
@@ -802,14 +810,6 @@ void Call_weft_rng_bit_generator_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_rng_bit_generator_opts), &size);
   f.Enter();
   weft_rng_bit_generator_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_uniform_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_uniform_opts), &size);
-  f.Enter();
-  weft_uniform_opts_init(options, size);
   f.LeaveVoid();
 }
 

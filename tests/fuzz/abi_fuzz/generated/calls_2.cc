@@ -4,6 +4,14 @@
 
 namespace weft::fuzz {
 
+void Call_weft_uniform_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_uniform_opts), &size);
+  f.Enter();
+  weft_uniform_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_stop_gradient(Fuzz& f) {
   f.BeginOp(kOps[0]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -1333,22 +1341,6 @@ void Call_weft_top_k(Fuzz& f) {
   if (!f.Leave(weft_top_k(ctx, x, k, opts, out_values, out_indices))) return;
   f.Keep(out_values);
   f.Keep(out_indices);
-}
-
-void Call_weft_cholesky(Fuzz& f) {
-  f.BeginOp(kOps[99]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const a = f.Operand(0);
-  weft_cholesky_opts* const opts = f.Options<weft_cholesky_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_CHOLESKY_HAS_LOWER;
-    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_cholesky(ctx, a, opts, out))) return;
-  f.Keep(out);
 }
 
 }  // namespace weft::fuzz

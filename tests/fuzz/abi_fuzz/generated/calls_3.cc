@@ -4,6 +4,22 @@
 
 namespace weft::fuzz {
 
+void Call_weft_cholesky(Fuzz& f) {
+  f.BeginOp(kOps[99]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const a = f.Operand(0);
+  weft_cholesky_opts* const opts = f.Options<weft_cholesky_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CHOLESKY_HAS_LOWER;
+    opts->lower = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cholesky(ctx, a, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_dot_general(Fuzz& f) {
   f.BeginOp(kOps[100]);
   weft_context* const ctx = f.Handle<weft_context>(false);
@@ -657,8 +673,26 @@ void Call_weft_bernoulli(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_normal(Fuzz& f) {
+void Call_weft_categorical(Fuzz& f) {
   f.BeginOp(kOps[134]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const logits = f.Operand(0);
+  weft_categorical_opts* const opts = f.Options<weft_categorical_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CATEGORICAL_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CATEGORICAL_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_categorical(ctx, logits, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_normal(Fuzz& f) {
+  f.BeginOp(kOps[135]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -680,7 +714,7 @@ void Call_weft_normal(Fuzz& f) {
 }
 
 void Call_weft_rng_bit_generator(Fuzz& f) {
-  f.BeginOp(kOps[135]);
+  f.BeginOp(kOps[136]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const state = f.Operand(0);
   const int64_t* shape = {};
@@ -703,7 +737,7 @@ void Call_weft_rng_bit_generator(Fuzz& f) {
 }
 
 void Call_weft_uniform(Fuzz& f) {
-  f.BeginOp(kOps[136]);
+  f.BeginOp(kOps[137]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
