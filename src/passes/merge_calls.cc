@@ -64,15 +64,23 @@ class Merger {
     const auto group = found->second.find(std::span(call.node.operands()));
     if (group == found->second.end()) return {};
     const Function* const mine = call.node.regions()[0].get();
-    for (const Function* other : group->second) {
-      if (other == mine) return {};
-      const auto [known, is_new] = places_.try_emplace({other, mine});
-      if (is_new) known->second = PlacesIn(*other, *mine);
+    for (Callee& callee : group->second) {
+      const Function* const function = callee.function;
+      if (function == mine) {
+        if (callee.results.empty())
+          callee.results = ResultsOf(ir::WithOperands(call.node, call.operands, call.regions));
+        return callee.results;
+      }
+      const auto [known, is_new] = places_.try_emplace({function, mine});
+      if (is_new) known->second = PlacesIn(*function, *mine);
       if (!known->second) continue;
-      const Ref<const Function>& region = call.rewritten.at(other);
-      const ir::Values made = call.b.EmitAll(call.node.op(), call.operands, call.node.attrs(), {&region, 1});
+      if (callee.results.empty()) {
+        const Ref<const Function>& region = call.rewritten.at(function);
+        callee.results = call.b.EmitAll(call.node.op(), call.operands, call.node.attrs(), {&region, 1});
+        if (!call.b.ok()) return {};
+      }
       ir::Values results;
-      for (const uint32_t place : *known->second) results.push_back(made[place]);
+      for (const uint32_t place : *known->second) results.push_back(callee.results[place]);
       return results;
     }
     return {};
@@ -89,21 +97,31 @@ class Merger {
   struct SameOperands {
     bool operator()(std::span<const Value> a, std::span<const Value> b) const { return std::ranges::equal(a, b); }
   };
+  struct Callee {
+    const Function* function;
+    ir::Values results = {};  // of the call, once it is made: where the first of its group was
+  };
+  static ir::Values ResultsOf(const Ref<const Node>& node) {
+    ir::Values results;
+    for (uint32_t i = 0; i < node->results().size(); ++i) results.push_back({node, i});
+    return results;
+  }
   // What is called on operands, where that is more than one function: the one that may give the others' results first.
-  using Groups = absl::flat_hash_map<std::span<const Value>, std::vector<const Function*>, HashOperands, SameOperands>;
+  using Groups = absl::flat_hash_map<std::span<const Value>, std::vector<Callee>, HashOperands, SameOperands>;
 
   static Groups GroupsOf(const Function& function) {
     Groups groups;
     for (const Node* node : function.nodes()) {
       if (!node->op().calls) continue;
-      std::vector<const Function*>& group = groups[node->operands()];
+      std::vector<Callee>& group = groups[node->operands()];
       const Function* const callee = node->regions()[0].get();
-      if (std::ranges::find(group, callee) == group.end()) group.push_back(callee);
+      if (std::ranges::find(group, callee, &Callee::function) == group.end()) group.push_back({callee});
     }
     absl::erase_if(groups, [](const auto& group) { return group.second.size() < 2; });
     for (auto& [operands, group] : groups) {
-      std::ranges::stable_sort(group, std::greater(),
-                               [](const Function* f) { return std::pair(f->nodes().size(), f->results().size()); });
+      std::ranges::stable_sort(group, std::greater(), [](const Callee& callee) {
+        return std::pair(callee.function->nodes().size(), callee.function->results().size());
+      });
     }
     return groups;
   }

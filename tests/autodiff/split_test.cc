@@ -243,6 +243,7 @@ TEST(SplitGradient, ForwardRunsOnce) {
   module.functions.push_back(ir::CopyFunction(*Function::Create("main", p, {y, (*grads)[0], (*grads)[1]})));
   auto merged = passes::MergeCalls(module, {});
   ASSERT_TRUE(merged.ok()) << merged.status();
+  EXPECT_EQ(CountOf(merged->main(), "call"), 2) << ir::Print(*merged);
   merged = passes::InlineCalls(*merged, {});
   merged = passes::MergeEqual(*merged, {});
   EXPECT_EQ(CountOf(merged->main(), "tanh"), 2) << ir::Print(*merged);
