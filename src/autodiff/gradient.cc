@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "src/autodiff/split.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
 #include "src/runtime/hash_map.h"
@@ -141,7 +142,10 @@ absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> co
   for (uint32_t i = 0; i < node.results().size(); ++i) results.push_back(Value{Ref<const Node>::Share(&node), i});
   if (op.gradient != nullptr) {
     bool wide = ops::ComputesWide(op, node.operands());
-    for (size_t i = 0; i < wanted.size(); ++i) wide = wide || (wanted[i] && StaysWide(node.operands()[i]));
+    // Functions take what they take.
+    for (size_t i = 0; i < wanted.size() && node.regions().empty(); ++i) {
+      wide = wide || (wanted[i] && StaysWide(node.operands()[i]));
+    }
     if (wide) {
       const ir::Values x = ops::Widened(b, node.operands()), g = ops::Widened(b, cotangents);
       // Rules that use results get them in f32 too: computed again where the value is read, or the forward's own, which the
@@ -149,9 +153,9 @@ absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> co
       const bool again = op.lowering == ir::Lowering::kScalar || op.kind == ir::Kind::kComposite;
       const ir::Values y = again ? b.EmitAll(op, x, node.attrs(), node.regions()) : ops::Widened(b, results);
       WEFT_RETURN_IF_ERROR(b.status());
-      WEFT_RETURN_IF_ERROR(op.gradient(ir::GradCall{b, node, x, y, g, wanted, &RegionGradient}, grads));
+      WEFT_RETURN_IF_ERROR(op.gradient(ir::GradCall{b, node, x, y, g, wanted, &RegionGradient, &RegionSplit}, grads));
     } else {
-      const ir::GradCall call{b, node, node.operands(), results, cotangents, wanted, &RegionGradient};
+      const ir::GradCall call{b, node, node.operands(), results, cotangents, wanted, &RegionGradient, &RegionSplit};
       WEFT_RETURN_IF_ERROR(op.gradient(call, grads));
     }
     for (size_t i = 0; i < grads.size(); ++i) {
@@ -390,33 +394,65 @@ absl::StatusOr<std::vector<Value>> OpGradient(Builder& b, OpGradientCall call) {
   return all;
 }
 
-absl::StatusOr<Ref<const ir::Function>> RegionGradient(const ir::Function& region, std::span<const bool> wanted) {
-  std::string key = "gradient ";
-  for (const bool one : wanted) key += one ? '1' : '0';
-  if (Ref<const ir::Function> known = region.Derived(key)) return known;
-  // The sweep marks what it walks, and the region is shared.
-  const Ref<const ir::Function> copy = ir::OwnNodes(region);
-  std::vector<Value> parameters(copy->parameters().begin(), copy->parameters().end());
-  std::vector<Value> wrt, outputs, seeds;
+namespace {
+
+// A function's own copy, because the sweep marks what it walks, and the gradient of its results that are `given` with respect to
+// what is wanted: zeros where nothing depends on it.
+struct Reversed {
+  Ref<const ir::Function> copy;
+  std::vector<Value> seeds, gradients;
+};
+absl::StatusOr<Reversed> ReverseFunction(const ir::Function& function, std::span<const bool> wanted,
+                                         std::span<const bool> given) {
+  Reversed reversed{ir::OwnNodes(function), {}, {}};
+  std::vector<Value> wrt, outputs;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i]) wrt.push_back(parameters[i]);
+    if (wanted[i]) wrt.push_back(reversed.copy->parameters()[i]);
   }
-  for (const Value& result : copy->results()) {
-    if (!result.type().is_tensor() || !IsFloat(result.dtype())) continue;
-    outputs.push_back(result);
-    seeds.push_back(Parameter(result.type()));
-    parameters.push_back(seeds.back());
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (!given[i]) continue;
+    outputs.push_back(reversed.copy->results()[i]);
+    reversed.seeds.push_back(Parameter(outputs.back().type()));
   }
   ir::Builder b;
-  std::vector<Value> gradients(wrt.size());
-  WEFT_RETURN_IF_ERROR(Sweep(b, outputs, seeds, wrt, {}, gradients));
+  reversed.gradients.resize(wrt.size());
+  WEFT_RETURN_IF_ERROR(Sweep(b, outputs, reversed.seeds, wrt, {}, reversed.gradients));
   for (size_t i = 0; i < wrt.size(); ++i) {
-    if (!gradients[i]) gradients[i] = ops::FullLike(b, wrt[i], 0.0);
+    if (!reversed.gradients[i]) reversed.gradients[i] = ops::FullLike(b, wrt[i], 0.0);
   }
   WEFT_RETURN_IF_ERROR(b.status());
-  Ref<const ir::Function> made =
-      ir::Function::Create(absl::StrCat(region.name(), ".gradient"), std::move(parameters), std::move(gradients));
+  return reversed;
+}
+
+std::string KeyOf(std::string_view what, std::span<const bool> wanted) {
+  std::string key = absl::StrCat(what, " ");
+  for (const bool one : wanted) key += one ? '1' : '0';
+  return key;
+}
+
+}  // namespace
+
+absl::StatusOr<Ref<const ir::Function>> RegionGradient(const ir::Function& region, std::span<const bool> wanted) {
+  std::string key = KeyOf("gradient", wanted);
+  if (Ref<const ir::Function> known = region.Derived(key)) return known;
+  absl::InlinedVector<bool, 8> given;
+  for (const Value& result : region.results()) {
+    given.push_back(result.type().is_tensor() && IsFloat(result.dtype()));
+  }
+  WEFT_ASSIGN_OR_RETURN(Reversed reversed, ReverseFunction(region, wanted, std::span(given.data(), given.size())));
+  std::vector<Value> parameters(reversed.copy->parameters().begin(), reversed.copy->parameters().end());
+  std::ranges::move(reversed.seeds, std::back_inserter(parameters));
+  Ref<const ir::Function> made = ir::Function::Create(absl::StrCat(region.name(), ".gradient"), std::move(parameters),
+                                                      std::move(reversed.gradients));
   return region.Derive(std::move(key), ir::Intern(std::move(made)));
+}
+
+absl::StatusOr<Ref<const ir::SplitGradient>> RegionSplit(const ir::Function& region, std::span<const bool> wanted,
+                                                         std::span<const bool> given) {
+  std::string key = KeyOf(KeyOf("", wanted), given);
+  if (Ref<const ir::SplitGradient> known = region.Split(key)) return known;
+  WEFT_ASSIGN_OR_RETURN(Reversed reversed, ReverseFunction(region, wanted, given));
+  return region.KeepSplit(std::move(key), Split(*reversed.copy, reversed.seeds, std::move(reversed.gradients)));
 }
 
 }  // namespace weft::autodiff

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/ir/builder.h"
+#include "src/ir/function.h"
 
 namespace weft::autodiff {
 
@@ -31,7 +32,9 @@ struct OpGradientCall {
 };
 absl::StatusOr<std::vector<ir::Value>> OpGradient(ir::Builder& b, OpGradientCall call);
 
-// What rules ask for of the functions that their nodes carry: see ir::RegionGradientFn.
+// What rules ask for of the functions that their nodes carry: see ir::RegionGradientFn and ir::RegionSplitFn.
 absl::StatusOr<Ref<const ir::Function>> RegionGradient(const ir::Function& region, std::span<const bool> wanted);
+absl::StatusOr<Ref<const ir::SplitGradient>> RegionSplit(const ir::Function& region, std::span<const bool> wanted,
+                                                         std::span<const bool> given);
 
 }  // namespace weft::autodiff

@@ -117,6 +117,7 @@ absl::StatusOr<Cost> CostOf(const ir::Function& function) {
   ir::Module module;
   module.functions.push_back(ir::OwnNodes(function));
   WEFT_RETURN_IF_ERROR(passes::CheckCalls(module));
+  WEFT_ASSIGN_OR_RETURN(module, passes::MergeCalls(module, {}));
   // A scan says how long it is; its expansion does not.
   const passes::PipelineOptions options = {.claims = [](const Node& node) { return &node.op() == &ops::kOp_scan; }};
   WEFT_ASSIGN_OR_RETURN(module, passes::ExpandComposites(module, options));

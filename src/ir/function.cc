@@ -59,29 +59,12 @@ Ref<const Function> Function::Create(std::string name, std::vector<Value> parame
   return Ref<const Function>(function);
 }
 
-Ref<const Function> Function::Derived(std::string_view key) const {
-  MutexLock lock(mutex_);
-  for (const auto& [known, function] : derived_) {
-    if (known == key) return function;
-  }
-  return nullptr;
-}
-
-Ref<const Function> Function::Derive(std::string key, Ref<const Function> made) const {
-  // Itself would keep it for ever.
-  if (made.get() == this) return made;
-  MutexLock lock(mutex_);
-  for (const auto& [known, function] : derived_) {
-    if (known == key) return function;
-  }
-  return derived_.emplace_back(std::move(key), std::move(made)).second;
-}
-
 // --- Equal functions -----------------------------------------------------------------------------------------------------
 
 namespace {
 
 struct Interned {
+  Mutex deriving;  // one function at a time is given something to keep; taken before any other
   Mutex mutex;
   // By their bytes; who has no references any more is on the way out.
   HashMap<std::string, const Function*> functions ABSL_GUARDED_BY(mutex);
@@ -127,6 +110,73 @@ void Function::Destroy(const Function* function) {
     delete next;
   }
   busy = false;
+}
+
+// --- What was made of functions ------------------------------------------------------------------------------------------
+
+namespace {
+
+template <typename T>
+Ref<const T> Find(const std::vector<std::pair<std::string, Ref<const T>>>& all, std::string_view key) {
+  for (const auto& [known, one] : all) {
+    if (known == key) return one;
+  }
+  return nullptr;
+}
+
+template <typename T>
+Ref<const T> Keep(std::vector<std::pair<std::string, Ref<const T>>>& all, std::string key, Ref<const T> made) {
+  if (Ref<const T> known = Find(all, key)) return known;
+  return all.emplace_back(std::move(key), std::move(made)).second;
+}
+
+}  // namespace
+
+Ref<const Function> Function::Derived(std::string_view key) const {
+  MutexLock lock(mutex_);
+  return Find(derived_, key);
+}
+
+Ref<const SplitGradient> Function::Split(std::string_view key) const {
+  MutexLock lock(mutex_);
+  return Find(splits_, key);
+}
+
+// Two functions that keep each other would be kept for ever: the gradient of x -> 2 x is x -> 2 x.
+bool Function::KeptBy(std::vector<const Function*> from) const {
+  HashSet<const Function*> seen(from.begin(), from.end());
+  const auto visit = [&](const Function* function) {
+    if (function != nullptr && seen.insert(function).second) from.push_back(function);
+  };
+  while (!from.empty()) {
+    const Function* const at = from.back();
+    from.pop_back();
+    if (at == this) return true;
+    for (const Function* callee : at->callees_) visit(callee);
+    MutexLock lock(at->mutex_);
+    for (const auto& [key, function] : at->derived_) visit(function.get());
+    for (const auto& [key, split] : at->splits_) {
+      visit(split->forward.get());
+      visit(split->backward.get());
+    }
+  }
+  return false;
+}
+
+Ref<const Function> Function::Derive(std::string key, Ref<const Function> made) const {
+  MutexLock deriving(Table().deriving);
+  if (KeptBy({made.get()})) return made;
+  MutexLock lock(mutex_);
+  return Keep(derived_, std::move(key), std::move(made));
+}
+
+Ref<const SplitGradient> Function::KeepSplit(std::string key, Ref<const SplitGradient> made) const {
+  std::vector<const Function*> parts = {made->backward.get()};
+  if (made->forward != nullptr) parts.push_back(made->forward.get());
+  MutexLock deriving(Table().deriving);
+  if (KeptBy(std::move(parts))) return made;
+  MutexLock lock(mutex_);
+  return Keep(splits_, std::move(key), std::move(made));
 }
 
 // --- Functions within functions ------------------------------------------------------------------------------------------

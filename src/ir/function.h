@@ -25,6 +25,16 @@ struct ParameterInfo {
   uint16_t device = 0;  // mesh slot
 };
 
+class Function;
+
+// A function's gradient in two steps. Forward computes the function's results and, behind them, what backward reads of what is
+// inside; null where nothing is, and the function itself does. Backward's parameters are, in the order of `reads`: parameters
+// of the function, results of forward, then cotangents, numbered through. Its results: cotangents of the wanted parameters.
+struct SplitGradient final : public RefCounted {
+  Ref<const Function> forward, backward;
+  std::vector<uint32_t> reads;
+};
+
 // Immutable once created. Results and nodes keep everything alive.
 class Function final : public RefCounted {
  public:
@@ -46,8 +56,11 @@ class Function final : public RefCounted {
 
   // What was made of it before under this key, a gradient say; null if nothing was. Kept as long as it. Thread rule: any thread.
   Ref<const Function> Derived(std::string_view key) const;
-  // Keeps it, or gives back what another thread has kept meanwhile.
+  // Keeps it, or gives back what another thread has kept meanwhile. What itself keeps this function is only given back.
   Ref<const Function> Derive(std::string key, Ref<const Function> made) const;
+  // The same of gradients in two steps.
+  Ref<const SplitGradient> Split(std::string_view key) const;
+  Ref<const SplitGradient> KeepSplit(std::string key, Ref<const SplitGradient> made) const;
 
   // Functions within functions die one after the other.
   static void Destroy(const Function* function);
@@ -57,6 +70,8 @@ class Function final : public RefCounted {
  private:
   friend Ref<const Function> Intern(Ref<const Function> function);
   ~Function() override;
+  // Whether this is among what `from` keeps.
+  bool KeptBy(std::vector<const Function*> from) const;
   std::string name_;
   std::vector<Value> parameters_;
   std::vector<ParameterInfo> infos_;
@@ -71,6 +86,7 @@ class Function final : public RefCounted {
   mutable const Function* next_dead_ = nullptr;
   mutable Mutex mutex_;
   mutable std::vector<std::pair<std::string, Ref<const Function>>> derived_ ABSL_GUARDED_BY(mutex_);
+  mutable std::vector<std::pair<std::string, Ref<const SplitGradient>>> splits_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The function and all that it carries at any depth, each once, callees before callers; those that `wanted` refuses, and what

@@ -82,6 +82,12 @@ using InferFn = absl::Status (*)(const InferCall& call, Types* results);
 // the wanted parameters out (zeros where nothing depends on one). On nodes of its own: functions are shared and never marked.
 using RegionGradientFn = absl::StatusOr<Ref<const Function>> (*)(const Function& region, std::span<const bool> wanted);
 
+// The same in two steps, of which the first stands in for the region: what is dear is computed once. `given`: the results that
+// have a cotangent, which are float.
+struct SplitGradient;
+using RegionSplitFn = absl::StatusOr<Ref<const SplitGradient>> (*)(const Function& region, std::span<const bool> wanted,
+                                                                   std::span<const bool> given);
+
 // One reverse step: adds to `grads` (one slot per operand, left empty = no gradient) the cotangent of each operand.
 // Only operands with wanted[i] need one. A missing cotangent of a result is an empty Value.
 struct GradCall {
@@ -92,6 +98,7 @@ struct GradCall {
   std::span<const Value> cotangents;
   std::span<const bool> wanted;
   RegionGradientFn region_gradient;  // for the regions of the node
+  RegionSplitFn region_split;
 };
 using GradFn = absl::Status (*)(const GradCall& call, std::span<Value> grads);
 

@@ -33,7 +33,7 @@ absl::StatusOr<Ref<const Function>> RewriteOne(const Function& function, Rewrite
     std::vector<Ref<const Function>> regions(node->regions().begin(), node->regions().end());
     for (Ref<const Function>& region : regions) region = known.at(region.get());  // the old one stays with the node
     b.set_location(node->location());
-    Values results = rule(RewriteCall{b, function, *node, operands, regions});
+    Values results = rule(RewriteCall{b, function, *node, operands, regions, known});
     WEFT_RETURN_IF_ERROR(b.status());
     if (results.empty()) {
       Ref<const Node> kept = WithOperands(*node, operands, regions);

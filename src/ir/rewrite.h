@@ -34,6 +34,7 @@ struct RewriteCall {
   const Node& node;
   const Values& operands;
   std::span<const Ref<const Function>> regions;
+  const HashMap<const Function*, Ref<const Function>>& rewritten;  // what became of all that `function` carries
 };
 // Returns the new results, one for each of the node's, or nothing to keep the node on its new operands. May make nodes
 // through the builder; an error of the builder becomes the rewrite's.

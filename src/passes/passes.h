@@ -7,6 +7,10 @@
 
 namespace weft::passes {
 
+// Of calls on the same operands, those whose results another one gives too are that one: where a gradient is taken, a function
+// and its forward step with what the backward step reads.
+absl::StatusOr<ir::Module> MergeCalls(const ir::Module& module, const PipelineOptions& options);
+
 // Writes calls out, but for those of one function of some size in several places, where the backend claims calls.
 absl::StatusOr<ir::Module> InlineCalls(const ir::Module& module, const PipelineOptions& options);
 

@@ -15,6 +15,7 @@ struct Pass {
 };
 
 constexpr Pass kPasses[] = {
+    {"merge_calls", MergeCalls},
     {"inline_calls", InlineCalls},
     {"expand_composites", ExpandComposites},
     {"split_complex", SplitComplex},

@@ -36,14 +36,27 @@ absl::Status Infer(const InferCall& call, Types* results) {
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Function& callee = *call.node.regions()[0];
-  WEFT_ASSIGN_OR_RETURN(const Ref<const Function> gradient, call.region_gradient(callee, call.wanted));
-  Values operands(call.operands.begin(), call.operands.end());
+  absl::InlinedVector<bool, 4> given;
   for (size_t r = 0; r < call.results.size(); ++r) {
-    if (!IsFloat(callee.results()[r].dtype())) continue;
-    operands.push_back(call.cotangents[r] ? call.cotangents[r] : FullLike(call.b, call.results[r], 0));
+    given.push_back(call.cotangents[r] && IsFloat(callee.results()[r].dtype()));
   }
-  if (gradient->results().empty()) return absl::OkStatus();
-  const Values found = CallAll(call.b, kOp_call, std::move(operands), {}, {&gradient, 1});
+  WEFT_ASSIGN_OR_RETURN(const Ref<const SplitGradient> split,
+                        call.region_split(callee, call.wanted, std::span(given.data(), given.size())));
+  // What backward may read, in its numbers.
+  Values known(call.operands.begin(), call.operands.end());
+  if (split->forward == nullptr) {
+    known.insert(known.end(), call.results.begin(), call.results.end());
+  } else {
+    const Values forward = CallAll(call.b, kOp_call, known, {}, {&split->forward, 1});
+    known.insert(known.end(), forward.begin(), forward.end());
+  }
+  for (size_t r = 0; r < given.size(); ++r) {
+    if (given[r]) known.push_back(call.cotangents[r]);
+  }
+  WEFT_RETURN_IF_ERROR(call.b.status());
+  Values operands;
+  for (const uint32_t number : split->reads) operands.push_back(known[number]);
+  const Values found = CallAll(call.b, kOp_call, std::move(operands), {}, {&split->backward, 1});
   WEFT_RETURN_IF_ERROR(call.b.status());
   for (size_t i = 0, next = 0; i < grads.size(); ++i) {
     if (call.wanted[i]) grads[i] = found[next++];

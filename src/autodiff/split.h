@@ -1,0 +1,16 @@
+// Cuts a function's gradient in two: what needs no cotangent, and the rest.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "src/ir/function.h"
+
+namespace weft::autodiff {
+
+// `function`: on nodes of its own, which become forward's. `seeds`: parameters, the cotangents that come in. `gradients`: of the
+// function's parameters and the seeds.
+Ref<const ir::SplitGradient> Split(const ir::Function& function, std::span<const ir::Value> seeds,
+                                   std::vector<ir::Value> gradients);
+
+}  // namespace weft::autodiff
