@@ -115,7 +115,7 @@ WEFT_MUST_USE WF_INLINE weft_error* wf_end(weft_scope* scope) { return weft_scop
 /* The first error so far. */
 WEFT_MUST_USE WF_INLINE weft_error* wf_check(weft_scope* scope) { return weft_scope_check(scope); }
 
-/* The outcome of any fallible call belongs to the scope: wf_own(s, weft_f(…, &t), t). */
+/* The outcome of any fallible call that gave a tensor becomes the scope's. */
 WF_INLINE weft_tensor* wf_own_at(weft_scope* scope, weft_error* error, weft_tensor* tensor, const char* file, int line) {
   weft_scope_mark(scope, file, line);
   return weft_scope_adopt(scope, error, tensor);

@@ -56,8 +56,17 @@ TEST(StableHloErrors, TuplesAndTokensWhereTheyDoNotBelong) {
             "line 2, column 28: stablehlo.after_all takes tokens; %a is tensor<2xf32>");
   EXPECT_EQ(Read("func.func @main(%t: tuple<tensor<f32>> {tf.aliasing_output = 0 : i32}) -> tensor<f32> {\n  return %t : tuple<tensor<f32>>\n}\n"),
             "line 1, column 1: parameter %t: tf.aliasing_output is for tensors, not for tuple<tensor<f32>>");
+  // What talks to the host.
   EXPECT_THAT(OneOp("%0:2 = \"stablehlo.infeed\"(%a) <{infeed_config = \"\"}> : (tensor<2xf32>) -> (tensor<2xf32>, !stablehlo.token)"),
               HasSubstr("does not have all that the text uses; operations: stablehlo.infeed"));
+  EXPECT_THAT(OneOp("%0:2 = \"stablehlo.recv\"(%a) <{channel_handle = #stablehlo.channel_handle<handle = 5, type = 3>, is_host_transfer = true}>"
+                    " : (tensor<2xf32>) -> (tensor<2xf32>, !stablehlo.token)"),
+              HasSubstr("does not have all that the text uses; operations: stablehlo.recv"));
+  EXPECT_THAT(OneOp("%0 = \"stablehlo.send\"(%a, %a) <{channel_handle = #stablehlo.channel_handle<handle = 5, type = 2>, is_host_transfer = true}>"
+                    " : (tensor<2xf32>, tensor<2xf32>) -> !stablehlo.token"),
+              HasSubstr("does not have all that the text uses; operations: stablehlo.send"));
+  EXPECT_THAT(OneOp("%0 = \"stablehlo.outfeed\"(%a, %a) <{outfeed_config = \"\"}> : (tensor<2xf32>, tensor<2xf32>) -> !stablehlo.token"),
+              HasSubstr("does not have all that the text uses; operations: stablehlo.outfeed"));
 }
 
 TEST(StableHloErrors, FunctionsThatCallThemselves) {
