@@ -138,19 +138,23 @@ Ref<const Function> OwnNodes(const Function& function) {
                           {function.parameter_infos().begin(), function.parameter_infos().end()});
 }
 
-Ref<const Function> FunctionCopier::Copy(const Function& function) {
+Ref<const Function> FunctionCopier::Copy(const Function& function,
+                                         Ref<const Function> (*finish)(Ref<const Function> copy)) {
   const auto is_new = [&](const Function& each) { return !copies_.contains(&each); };
   for (const Function* each : CalleesFirst(function, is_new)) {
     ValueMap map;
     map.reserve(each->nodes().size());
     CopyNodes(*each, [&](const Ref<const Function>& region) { return copies_.at(region.get()); }, map);
-    copies_.emplace(each, Function::Create(each->name(), Mapped(each->parameters(), map), Mapped(each->results(), map),
-                                           {each->parameter_infos().begin(), each->parameter_infos().end()}));
+    Ref<const Function> copy =
+        Function::Create(each->name(), Mapped(each->parameters(), map), Mapped(each->results(), map),
+                         {each->parameter_infos().begin(), each->parameter_infos().end()});
+    copies_.emplace(each, finish != nullptr ? finish(std::move(copy)) : std::move(copy));
   }
   return copies_.at(&function);
 }
 
 Ref<const Function> CopyFunction(const Function& function) { return FunctionCopier().Copy(function); }
+Ref<const Function> InternAll(const Function& function) { return FunctionCopier().Copy(function, Intern); }
 
 absl::StatusOr<Ref<const Function>> Rewrite(const Function& function, RewriteRule rule) {
   Rewritten known;

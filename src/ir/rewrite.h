@@ -59,12 +59,15 @@ Ref<const Function> OwnNodes(const Function& function);
 // each, however often it is carried. Thread rule: one thread; nothing of the originals is marked.
 class FunctionCopier {
  public:
-  Ref<const Function> Copy(const Function& function);
+  // `finish`: what takes the place of a copy.
+  Ref<const Function> Copy(const Function& function, Ref<const Function> (*finish)(Ref<const Function> copy) = nullptr);
 
  private:
   HashMap<const Function*, Ref<const Function>> copies_;
 };
 Ref<const Function> CopyFunction(const Function& function);
+// The one object of all functions like it (see Intern), whatever it carries: what that is becomes such objects, too.
+Ref<const Function> InternAll(const Function& function);
 
 // Applies the rule to every node, regions first, each region once. Parameters stay the same nodes; nodes that become unused
 // vanish.

@@ -24,7 +24,7 @@ absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const Pipe
 // Makes every complex value two real ones, everywhere but at the module's parameters and results.
 absl::StatusOr<ir::Module> SplitComplex(const ir::Module& module, const PipelineOptions& options);
 
-// Takes out of loops what is carried for nobody.
+// Takes out of loops what is carried for nobody, and out of branches the captures that they do not use.
 absl::StatusOr<ir::Module> PruneLoops(const ir::Module& module, const PipelineOptions& options);
 
 // Removes what changes nothing and merges chains of shape operations. Every rule keeps every bit of every result: values

@@ -1,4 +1,4 @@
-// Loops carry only what somebody reads in the end or what decides it.
+// Loops carry only what somebody reads in the end or what decides it, and branches see only the captures that they use.
 #include <vector>
 
 #include "src/ir/rewrite.h"
@@ -130,11 +130,36 @@ ir::Values Prune(const ir::RewriteCall& call, const Uses& uses) {
   return results;
 }
 
+// The functions of a case without the parameters that they do not use.
+ir::Values PruneCase(const ir::RewriteCall& call) {
+  ir::Values operands = {call.operands[0]};
+  std::vector<Ref<const Function>> branches;
+  size_t at = 1;
+  for (const Ref<const Function>& branch : call.regions) {
+    const Uses uses = UsesOf(*branch);
+    std::vector<Value> parameters;
+    for (const Value& parameter : branch->parameters()) {
+      if (uses.contains(parameter)) {
+        parameters.push_back(parameter);
+        operands.push_back(call.operands[at]);
+      }
+      ++at;
+    }
+    const std::span<const Value> results = branch->results();
+    const bool all = parameters.size() == branch->parameters().size();
+    branches.push_back(all ? branch
+                           : Function::Create(branch->name(), std::move(parameters), {results.begin(), results.end()}));
+  }
+  if (operands.size() == call.operands.size()) return {};
+  return call.b.EmitAll(ops::kOp_case, std::move(operands), {}, branches);
+}
+
 }  // namespace
 
 absl::StatusOr<ir::Module> PruneLoops(const ir::Module& module, const PipelineOptions&) {
   HashMap<const Function*, Uses> uses;
   return ir::Rewrite(module, [&](const ir::RewriteCall& call) -> ir::Values {
+    if (&call.node.op() == &ops::kOp_case) return PruneCase(call);
     if (&call.node.op() != &ops::kOp_while) return {};
     auto [found, added] = uses.try_emplace(&call.function);
     if (added) found->second = UsesOf(call.function);

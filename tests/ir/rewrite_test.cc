@@ -59,6 +59,20 @@ TEST(Rewrite, GoesIntoRegions) {
             "}\n");
 }
 
+TEST(InternAll, MakesOneObjectOfEqualFunctionsAtEveryDepth) {
+  const auto text = [](std::string_view inner, std::string_view op) {
+    return "func @main() -> (tensor<f32>) { %0 = test.everything() regions {\n"
+           "func @" + std::string(inner) + "(%0: tensor<f32>) -> (tensor<f32>) { %1 = " + std::string(op) + "(%0, %0) : tensor<f32> return %1 }\n"
+           "} : tensor<f32> return %0 }";
+  };
+  const Module first = ParseOrDie(text("a", "add")), second = ParseOrDie(text("b", "add")), third = ParseOrDie(text("a", "multiply"));
+  const Ref<const Function> one = InternAll(first.main()), two = InternAll(second.main()), other = InternAll(third.main());
+  EXPECT_EQ(one, two);
+  EXPECT_EQ(one->callees()[0], Intern(OwnNodes(*second.main().callees()[0])).get());
+  EXPECT_NE(one, other);
+  EXPECT_NE(one->callees()[0], other->callees()[0]);
+}
+
 TEST(Rewrite, RefusesAReplacementOfAnotherType) {
   Module module = ParseOrDie(
       "func @main(%0: tensor<f32>) -> (tensor<2xf32>) {\n"
