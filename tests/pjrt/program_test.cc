@@ -1,0 +1,99 @@
+// What a plugin is given, and what comes back from the cache: the words' argument, packing, and texts that are none.
+#include "src/backends/pjrt/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/ops/build.h"
+#include "src/ops/registry.h"
+
+namespace weft::pjrt {
+namespace {
+
+using ::testing::HasSubstr;
+using ir::Type;
+using ir::Value;
+
+Value Parameter(Type type) { return {ir::Node::Create(ops::kOp_parameter, {}, {}, {std::move(type)}), 0}; }
+
+// x, and a scalar of the words that are not the first: x + scalar.
+ir::Module WithWords(DType dtype) {
+  const Value x = Parameter(Type::Tensor(dtype, {4})), scalar = Parameter(Type::Scalar(dtype));
+  ir::Builder b;
+  const Value sum = ops::Add(b, x, ops::BroadcastTo(b, scalar, {4}));
+  EXPECT_TRUE(b.ok()) << b.status();
+  std::vector<ir::ParameterInfo> infos(2);
+  infos[0].donated_to = 0;
+  infos[1].role = ir::ParameterInfo::Role::kWords;
+  infos[1].word = 1;
+  ir::Module module;
+  module.functions.push_back(ir::Function::Create("main", {x, scalar}, {sum}, std::move(infos)));
+  module.argument_words = 3;
+  return module;
+}
+
+TEST(PjrtProgram, AllWordsAreOneArgument) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kI64, DType::kU64, DType::kBF16, DType::kI8, DType::kU16, DType::kC64}) {
+    Program program;
+    const auto text = ToText(WithWords(dtype), &program);
+    ASSERT_TRUE(text.ok()) << text.status();
+    EXPECT_THAT(*text, HasSubstr("tensor<3xui32>) -> ("));
+    EXPECT_THAT(*text, HasSubstr("tf.aliasing_output = 0 : i32"));
+    EXPECT_EQ(3u, program.words);
+    ASSERT_EQ(1u, program.arguments.size());
+    EXPECT_EQ(dtype, program.arguments[0].dtype);
+    EXPECT_EQ(std::vector<bool>{true}, program.aliased);
+  }
+}
+
+TEST(PjrtProgram, WhatNoDeviceHoldsIsRefused) {
+  const Value x = Parameter(Type::Tensor(DType::kF32, {int64_t{1} << 40, 8}));
+  ir::Module module;
+  module.functions.push_back(ir::Function::Create("main", {x}, {x}));
+  Program program;
+  EXPECT_THAT(ToText(module, &program).status().message(), HasSubstr("has 32 TiB, which no device has"));
+}
+
+TEST(PjrtProgram, ComesBackAsItWasPacked) {
+  Program program;
+  program.words = 7;
+  program.arguments = {Type::Tensor(DType::kF32, {2, 0, 3}), Type::Scalar(DType::kBool)};
+  program.aliased = {false, true};
+  program.results = {Type::Tensor(DType::kC64, {5})};
+  const std::string bytes("code\nwith lines\n\0and zeros", 26);
+  const std::string packed = Pack(program, bytes);
+  Program back;
+  const auto found = Unpack(packed, &back);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(bytes, *found);
+  EXPECT_EQ(program.words, back.words);
+  EXPECT_EQ(program.arguments, back.arguments);
+  EXPECT_EQ(program.aliased, back.aliased);
+  EXPECT_EQ(program.results, back.results);
+}
+
+TEST(PjrtProgram, WhatWasNotPackedIsNoProgram) {
+  const std::string packed = Pack({{Type::Scalar(DType::kF32)}, {false}, 1, {Type::Scalar(DType::kF32)}}, "x");
+  for (size_t size = 0; size + 1 < packed.size(); ++size) {
+    Program program;
+    EXPECT_FALSE(Unpack(std::string_view(packed).substr(0, size), &program).ok()) << size;
+  }
+  for (const std::string_view wrong : {"weft pjrt 2\n1\n\n\nx", "weft pjrt 1\nmany\n\n\nx", "weft pjrt 1\n1\n f33/\n\nx", "weft pjrt 1\n1\n f32/-1\n\nx",
+                                       "weft pjrt 1\n1\n f32/99999999999999999999\n\nx", "weft pjrt 1\n1\n\n *\nx"}) {
+    Program program;
+    EXPECT_FALSE(Unpack(wrong, &program).ok()) << wrong;
+  }
+}
+
+TEST(PjrtProgram, OptionsAreTheProtocolBuffer) {
+  // Field and value of each: CompileOptionsProto.executable_build_options {4: 1, 5: 1, 6: 1, 19: 1}, compile_portable_executable.
+  const std::string_view bytes = CompileOptionBytes();
+  ASSERT_EQ(13u, bytes.size());
+  EXPECT_EQ(3 << 3 | 2, bytes[0]);
+  EXPECT_EQ(9, bytes[1]);
+  EXPECT_EQ(4 << 3, bytes[11]);
+  EXPECT_EQ(1, bytes[12]);
+}
+
+}  // namespace
+}  // namespace weft::pjrt
