@@ -1,22 +1,32 @@
 // Life of a context: options and hooks in, engine made, everything drained at the end.
 #include "src/c_api/context.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <vector>
 
 #include "serialization/compile_cache.h"
 #include "src/c_api/backends.h"
 #include "src/c_api/options.h"
 #include "src/compiler/disk_store.h"
 #include "src/runtime/host_allocator.h"
+#include "src/runtime/lasting.h"
 
 namespace weft::c_api {
 namespace {
 
-// The host's allocator, process-wide because buffers outlive contexts. Never freed.
+// The host's allocator, process-wide because buffers outlive contexts.
 struct HostAllocator {
   weft_allocate_fn allocate;
   weft_free_fn free;
   void* user_data;
+  friend bool operator==(const HostAllocator&, const HostAllocator&) = default;
+};
+
+// Each that was ever in use, once: a thread may still be on its way through it when another takes its place.
+struct HostAllocators {
+  Mutex mutex;
+  std::vector<std::unique_ptr<const HostAllocator>> all ABSL_GUARDED_BY(mutex);
 };
 
 absl::Status UseAllocator(const weft_context_options& options) {
@@ -24,7 +34,14 @@ absl::Status UseAllocator(const weft_context_options& options) {
     return UserError("weft_context_options: allocate and free must both be set or both be NULL");
   }
   if (options.allocate == nullptr) return absl::OkStatus();
-  auto host = std::make_unique<HostAllocator>(options.allocate, options.free, options.allocator_user_data);
+  static Lasting<HostAllocators> used;
+  HostAllocators& known = used.Get();
+  MutexLock lock(known.mutex);
+  const HostAllocator wanted = {options.allocate, options.free, options.allocator_user_data};
+  const auto found = std::ranges::find_if(known.all, [&](const auto& one) { return *one == wanted; });
+  const bool is_new = found == known.all.end();
+  const HostAllocator* const host =
+      is_new ? known.all.emplace_back(std::make_unique<const HostAllocator>(wanted)).get() : found->get();
   const bool ours = SetLargeAllocatorIfIdle({
       .allocate = [](void* user, size_t bytes, size_t align) -> void* {
         const auto* h = static_cast<HostAllocator*>(user);
@@ -37,14 +54,14 @@ absl::Status UseAllocator(const weft_context_options& options) {
             const CallingOut out;
             h->free(h->user_data, memory, bytes);
           },
-      .user = host.get(),
+      .user = const_cast<HostAllocator*>(host),
   });
   if (!ours) {
+    if (is_new) known.all.pop_back();
     return UserErrorOf(absl::StatusCode::kFailedPrecondition,
                        "weft_context_options.allocate: set the allocator before the first tensor of the process; ",
                        GetLargeMemoryStats().live_bytes, " bytes are in use already");
   }
-  static_cast<void>(host.release());
   return absl::OkStatus();
 }
 
