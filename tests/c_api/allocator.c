@@ -122,6 +122,27 @@ static void limited(const char* platform) {
   weft_context_release(ctx);
 }
 
+/* Where nothing is in use another one may follow, again and again; in this process, whose leaks are looked for when it ends. */
+static void one_after_the_other(void) {
+  static host hosts[2]; /* the last one stays for the rest of the process */
+  static const float values[] = {1, 2};
+  int i;
+  for (i = 0; i < 6; ++i) {
+    host* const h = &hosts[i % 2];
+    weft_context* ctx;
+    weft_tensor* x;
+    h->limit = SIZE_MAX / 2;
+    h->most = 0;
+    ctx = context("reference", h);
+    x = f32(ctx, DIMS(2), values);
+    CHECK(h->most > 0);
+    CHECK_EQUAL(hosts[1 - i % 2].live, 0);
+    weft_tensor_release(x);
+    weft_context_release(ctx);
+    CHECK_EQUAL(h->live, 0);
+  }
+}
+
 /* In children: the allocator is the process's. */
 static void in_child(void (*test)(const char*), const char* platform) {
   int status = 0;
@@ -146,5 +167,6 @@ int main(void) {
   in_child(misaligned_for_a_checkpoint, "cpu");
   in_child(limited, "cpu");
   in_child(limited, "reference");
+  one_after_the_other();
   return done("allocator");
 }
