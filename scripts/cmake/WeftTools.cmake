@@ -10,7 +10,8 @@ if(NOT WEFT_SANITIZE)
   file(GLOB weft_cli_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/cli/*.cc")
   add_executable(weft_cli ${weft_cli_files})
   file(RELATIVE_PATH weft_lib_from_bin "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
-  set_target_properties(weft_cli PROPERTIES OUTPUT_NAME weft INSTALL_RPATH "$ORIGIN/${weft_lib_from_bin}")
+  # Installing writes one run path over the other: as long as the build's, which therefore may not have the folder's name.
+  set_target_properties(weft_cli PROPERTIES OUTPUT_NAME weft BUILD_RPATH_USE_ORIGIN ON INSTALL_RPATH "$ORIGIN/${weft_lib_from_bin}")
   target_compile_options(weft_cli PRIVATE -fvisibility=hidden -Wall -Wextra -Wno-missing-field-initializers
     $<$<BOOL:${WEFT_WERROR}>:-Werror>)
   target_include_directories(weft_cli PRIVATE "${PROJECT_SOURCE_DIR}")
