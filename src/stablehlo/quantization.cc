@@ -148,9 +148,10 @@ absl::Status CheckPasses(const QuantizedCall& call, std::string_view name) {
   return as_they_are ? CheckPairs("operand", call.operands, "result", call.results) : absl::OkStatus();
 }
 
-int64_t Product(std::span<const int64_t> dims) {
-  int64_t product = 1;
-  for (int64_t dim : dims) product *= dim;
+// Wraps where another dimension is 0 and these are huge.
+uint64_t Product(std::span<const int64_t> dims) {
+  uint64_t product = 1;
+  for (int64_t dim : dims) product *= static_cast<uint64_t>(dim);
   return product;
 }
 

@@ -491,6 +491,10 @@ absl::StatusOr<Values> Reader::Compute(const Operation& op, const Rule& rule, co
                                        ir::StableHloOp& call) const {
   for (size_t i = 0; i < types.operands.size(); ++i) {
     const auto& quantized = types.operands[i].quantized;
+    if (quantized != nullptr && quantized->axis >= 0 && op.operand_types.empty()) {
+      // Else a short line could make long constants.
+      return Wrong(op.position, op.name, " needs the types of its operands; one is ", types.operands[i].text);
+    }
     if (quantized != nullptr) call.operands[i] = Dequantize(call.b, call.operands[i], *quantized);
   }
   for (size_t i = 0; i < types.results.size(); ++i) call.results[i] = ExpressedType(types.results[i]);

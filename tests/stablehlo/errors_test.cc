@@ -135,7 +135,14 @@ TEST(StableHloErrors, QuantisedTypesThatDoNotFit) {
   EXPECT_EQ(body(absl::StrCat("%t = stablehlo.tuple %a : tuple<tensor<2xi8>>\n%0 = stablehlo.negate %a : ", q), q),
             absl::StrCat("line 2, column 22: stablehlo.tuple takes values that are not quantised; %a is ", q));
   EXPECT_THAT(body(absl::StrCat("%0 = stablehlo.constant dense<1> : ", q), q), HasSubstr("a quantised one's are integers"));
-  // An operation that leaves its operands' types out.
+  // Operations that leave their operands' types out.
+  const std::string axis = "tensor<2x!quant.uniform<i8:f32:0, {0.5, 0.25}>>";
+  EXPECT_EQ(ReadBody("%a: " + axis, "tensor<2xf32>", "%0 = stablehlo.clamp %a, %a, %a : tensor<f32>, tensor<2xf32>\nreturn %0 : tensor<2xf32>"),
+            absl::StrCat("line 2, column 6: stablehlo.clamp needs the types of its operands; one is ", axis));
+  EXPECT_THAT(ReadBody("%a: tensor<0x2x!quant.uniform<i8:f32:1, {0.5, 0.25}>>", "tensor<2x0x!quant.uniform<i8:f32:0, {0.5, 0.25}>>",
+                       "%0 = stablehlo.reshape %a : (tensor<0x2x!quant.uniform<i8:f32:1, {0.5, 0.25}>>) -> "
+                       "tensor<2x0x!quant.uniform<i8:f32:0, {0.5, 0.25}>>\nreturn %0 : tensor<2x0x!quant.uniform<i8:f32:0, {0.5, 0.25}>>"),
+              HasSubstr("do not go where the type is"));
   EXPECT_THAT(body("%0 = stablehlo.complex %a, %a : tensor<2xcomplex<f32>>", "tensor<2xcomplex<f32>>"),
               HasSubstr(absl::StrCat("stablehlo.complex: this version of Weft does not have it of ", q)));
   EXPECT_THAT(Read(absl::StrCat("func.func @main(%a: ", q, ") -> ", q, " {\n  %0 = call @f(%a) : (", q, ") -> ", q, "\n  return %0 : ", q,
