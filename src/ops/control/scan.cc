@@ -43,8 +43,6 @@ struct Parts {
   int64_t every;  // of what is carried, what is kept
 
   int64_t segments() const { return length == 0 ? 0 : (length - 1) / every + 1; }
-  // Row r is written last by run r * every, see RowOfRun: where the last segment has more than one run there is a row that means nothing.
-  int64_t kept_rows() const { return segments() + (length > 0 && (length - 1) % every != 0 ? 1 : 0); }
   size_t first_capture() const { return indexed + carried + scanned; }  // of the body's parameters
 };
 
@@ -60,7 +58,6 @@ absl::StatusOr<Parts> PartsOf(const Attrs& attrs, const Function& body) {
   p.kept = Attr<kAttrs, "kept">(attrs);
   const int64_t every = Attr<kAttrs, "keep_every">(attrs);
   if (every < 1) return UserError("keep_every is ", every, "; it must be at least 1");
-  p.every = std::clamp<int64_t>(p.length, 1, every);
   const int64_t taken = static_cast<int64_t>(p.indexed) + carried + scanned;
   if (carried < 0 || scanned < 0 || taken > parameters) {
     return UserError("the function @", body.name(), " has ", parameters, " parameters; ", carried,
@@ -72,6 +69,7 @@ absl::StatusOr<Parts> PartsOf(const Attrs& attrs, const Function& body) {
                      " results");
   }
   p.carried = static_cast<size_t>(carried);
+  p.every = carried == 0 ? 1 : std::clamp<int64_t>(p.length, 1, every);  // without what is carried nothing is kept
   p.scanned = static_cast<size_t>(scanned);
   p.captures = static_cast<size_t>(parameters - taken);
   p.sliced = body.results().size() - p.carried;
@@ -130,7 +128,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
     const Type& result = body.results()[i].type();
     results->push_back(i < p.carried ? result : Stacked(result, p.length));
   }
-  for (size_t i = 0; p.kept && i < p.carried; ++i) results->push_back(Stacked(*operands[i], p.kept_rows()));
+  for (size_t i = 0; p.kept && i < p.carried; ++i) results->push_back(Stacked(*operands[i], p.segments()));
   return absl::OkStatus();
 }
 
@@ -181,15 +179,15 @@ struct Loop {
       state.push_back(Full(call.b, slice.dtype, Stacked(slice, rows).dims, 0));
     };
     for (size_t i = 0; i < p.sliced; ++i) stack(body.results()[p.carried + i].type(), p.length);
-    for (size_t i = 0; p.kept && i < p.carried; ++i) stack(carried[i].type(), p.kept_rows());
+    for (size_t i = 0; p.kept && i < p.carried; ++i) stack(carried[i].type(), p.segments());
     return state;
   }
 
-  // Where what is carried into a run is written: run / every rounded up, so that what is carried into the first run of a segment is
-  // what stays, without a choice.
-  Value RowOfRun(Builder& b, const Value& run) const {
-    const Value every = Scalar(b, DType::kI32, static_cast<double>(p.every)), one = Scalar(b, DType::kI32, 1);
-    return Add(b, Div(b, run, every), Minimum(b, Call(b, kOp_rem, {run, every}), one));
+  // With what is carried into a run, if its segment begins there; else the row stays what it is.
+  Value Keep(Builder& b, const Value& stack, const Value& run, const Value& carried) const {
+    const Value every = Scalar(b, DType::kI32, static_cast<double>(p.every)), at = Div(b, run, every);
+    const Value begins = Compare(b, Direction::kEq, Call(b, kOp_rem, {run, every}), 0);
+    return WithRow(b, stack, at, Select(b, begins, carried, Row(b, stack, at)));
   }
 
   // So many runs of the body, one after the other. `outside`: what is scanned, captures.
@@ -212,9 +210,10 @@ struct Loop {
     std::vector<Value> next = {Add(b, state[0], one)};
     for (size_t i = 0; i < p.carried; ++i) next.push_back(found[i]);
     for (size_t i = p.carried; i < found.size(); ++i) next.push_back(WithRow(b, state[1 + i], at, found[i]));
-    const Value kept = p.kept && p.every > 1 ? RowOfRun(b, state[0]) : at;
-    for (size_t i = 0; p.kept && i < p.carried; ++i)
-      next.push_back(WithRow(b, state[1 + found.size() + i], kept, state[1 + i]));
+    for (size_t i = 0; p.kept && i < p.carried; ++i) {
+      const Value& stack = state[1 + found.size() + i];
+      next.push_back(p.every == 1 ? WithRow(b, stack, at, state[1 + i]) : Keep(b, stack, state[0], state[1 + i]));
+    }
     return next;
   }
 
@@ -411,8 +410,8 @@ class Segments {
     WEFT_ASSIGN_OR_RETURN(const Ref<const Function> segment, Segment(around, state, stacks));
     Values operands;
     if (p_.counted != 0) {
-      const Value one = Number(b, 1), last = Sub(b, Maximum(b, around.count, one), one);
-      operands.push_back(Add(b, Div(b, last, Number(b, p_.every)), one));
+      const Value every = Number(b, p_.every), rest = Call(b, kOp_rem, {around.count, every});
+      operands.push_back(Add(b, Div(b, around.count, every), Minimum(b, rest, Number(b, 1))));
     }
     Append(operands, state);
     Append(operands, stacks);
@@ -478,6 +477,15 @@ class Segments {
     return Sub(b, Sub(b, around.count ? around.count : Number(b, p_.length), Number(b, 1)), run);
   }
 
+  // What either body begins with: the index, what comes next, slices.
+  std::vector<Value> Arguments(Builder& b, const Around& around, const Value& at, std::span<const Value> next) const {
+    std::vector<Value> arguments;
+    if (p_.indexed != 0) arguments.push_back(at);
+    std::ranges::copy(next, std::back_inserter(arguments));
+    for (const Value& stack : around.scanned) arguments.push_back(Row(b, stack, at));
+    return arguments;
+  }
+
   // One run forwards: its number in the segment, what is carried, the segment's first run and what is around in; what is carried next.
   absl::StatusOr<Ref<const Function>> Forward(const Around& outside) const {
     Signature s;
@@ -486,11 +494,7 @@ class Segments {
     const std::vector<Value> carried = s.Many(w_.body.parameters().subspan(p_.indexed, p_.carried));
     const Value first = s.One(kNumber);
     const Around around = outside.In(s);
-    const Value at = At(b, around, first, i);
-    std::vector<Value> arguments;
-    if (p_.indexed != 0) arguments.push_back(at);
-    std::ranges::copy(carried, std::back_inserter(arguments));
-    for (const Value& stack : around.scanned) arguments.push_back(Row(b, stack, at));
+    std::vector<Value> arguments = Arguments(b, around, At(b, around, first, i), carried);
     std::ranges::copy(around.captures, std::back_inserter(arguments));
     WEFT_RETURN_IF_ERROR(b.status());
     const Values found = Inline(w_.body, arguments);
@@ -512,10 +516,7 @@ class Segments {
     const Value first = s.One(kNumber);
     const Around around = outside.In(s);
     const Value at = At(b, around, first, i);
-    std::vector<Value> arguments;
-    if (p_.indexed != 0) arguments.push_back(at);
-    arguments.insert(arguments.end(), state.begin(), state.begin() + static_cast<ptrdiff_t>(w_.carried()));
-    for (const Value& stack : around.scanned) arguments.push_back(Row(b, stack, at));
+    std::vector<Value> arguments = Arguments(b, around, at, std::span(state).first(w_.carried()));
     std::ranges::copy(carried, std::back_inserter(arguments));
     for (size_t k = 0, given = 0; k < w_.slices.size(); ++k) {
       const bool is = static_cast<bool>(w_.call.cotangents[w_.slices[k]]);
