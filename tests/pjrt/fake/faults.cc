@@ -18,11 +18,12 @@ std::shared_ptr<const Faults> current ABSL_GUARDED_BY(mutex);
 Counts counts;
 
 absl::Status Faults::Call(std::string_view function) const {
+  absl::Status status;
   for (const std::unique_ptr<Failure>& failure : failures) {
     if (failure->function != function || ++failure->calls != failure->call) continue;
-    return absl::Status(failure->code, absl::StrCat("fake: call ", failure->call, " of ", function, " fails"));
+    status = absl::Status(failure->code, absl::StrCat("fake: call ", failure->call, " of ", function, " fails"));
   }
-  return absl::OkStatus();
+  return status;
 }
 
 absl::StatusOr<std::shared_ptr<const Faults>> Faults::Parse(std::string_view text) {

@@ -34,7 +34,7 @@ struct Faults {
   std::vector<std::string> missing;
   std::vector<std::unique_ptr<Failure>> failures;
 
-  // Null is OK; otherwise what the text says about this call of the function.
+  // What the text says about this call of the function, which is counted.
   absl::Status Call(std::string_view function) const;
 
   static absl::StatusOr<std::shared_ptr<const Faults>> Parse(std::string_view text);
