@@ -19,7 +19,7 @@ STRLEN = c.c_size_t(-1)
 LIB = c.CDLL(os.environ["WEFT_LIB"])
 LIB.weft_error_message.restype = c.c_char_p
 LIB.weft_error_message.argtypes = [c.c_void_p, c.c_void_p]
-for kind in ("tensor", "context", "tree"):
+for kind in ("tensor", "context", "tree", "event"):
     getattr(LIB, f"weft_{kind}_release").argtypes = [c.c_void_p]
 
 
@@ -90,6 +90,32 @@ class FakePlugin(unittest.TestCase):
         LIB.weft_tree_release(tree)
         LIB.weft_tensor_release(saved)
         LIB.weft_context_release(ctx)
+
+    def test_steps_while_a_tensor_is_saved_compile_nothing(self):
+        os.environ.update(WEFT_PLATFORM="pjrt", WEFT_PLUGIN=FAKE, WEFT_CACHE_MODE="off")
+        ctx = out("weft_context_create", None)
+        x, tree, event = tensor(ctx, (c.c_float * 2)(1, 2)), out("weft_tree_create"), c.c_void_p()
+        call("weft_tree_add_tensor", tree, c.c_uint32(0), b"w", STRLEN, x, None)
+
+        def double():
+            y = out("weft_add", ctx, x, x)
+            call("weft_tensor_assign", x, y)
+            LIB.weft_tensor_release(y)
+            call("weft_sync", ctx, None, None)
+
+        double()
+        before = counted("PJRT_Client_Compile")
+        with tempfile.TemporaryDirectory() as folder:
+            call("weft_checkpoint_save", ctx, os.path.join(folder, "file.weft").encode(), STRLEN, tree, None, c.byref(event))
+            double()
+            call("weft_event_wait", event, c.c_int64(-1))
+        double()
+        self.assertEqual(before, counted("PJRT_Client_Compile"))
+        host = (c.c_float * 2)()
+        call("weft_tensor_to_host", x, host, c.c_size_t(8))
+        self.assertEqual([8.0, 16.0], list(host))
+        for kind, handle in (("event", event), ("tree", tree), ("tensor", x), ("context", ctx)):
+            getattr(LIB, f"weft_{kind}_release")(handle)
 
     def test_a_second_process_compiles_nothing(self):
         with tempfile.TemporaryDirectory() as folder:

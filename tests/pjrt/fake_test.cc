@@ -24,7 +24,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::Not;
 
-std::string Path() { return std::getenv("WEFT_PJRT_FAKE"); }
+std::string Path() { return WEFT_PJRT_FAKE; }
 
 template <typename Function>
 Function* Exported(const char* name) {
