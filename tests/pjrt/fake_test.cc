@@ -22,7 +22,6 @@ using lazy::T;
 using lazy::World;
 using ::testing::AllOf;
 using ::testing::Each;
-using ::testing::Not;
 
 std::string Path() { return WEFT_PJRT_FAKE; }
 

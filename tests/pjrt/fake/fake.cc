@@ -19,7 +19,6 @@
 // WeftFakeCount("PJRT_X") is how often that was called in this process; "to_device", "from_device" bytes copied; "launches" those that
 // ran. With WEFT_FAKE_COUNTS=PATH a line "NAME COUNT" for each function that was called is written there when a client ends.
 #include <signal.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -28,10 +27,8 @@
 #include <new>
 #include <set>
 
-#include "absl/strings/numbers.h"
 #include "serialization/checksum.h"
 #include "src/backends/reference/interpreter.h"
-#include "src/ir/builder.h"
 #include "src/runtime/float_environment.h"
 #include "src/stablehlo/read.h"
 #include "tests/pjrt/fake/faults.h"
