@@ -5,6 +5,7 @@
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
 #include "src/ops/generated/attributes.h"
+#include "src/passes/join_pads.h"
 #include "src/passes/literals.h"
 #include "src/passes/passes.h"
 
@@ -173,7 +174,7 @@ Value Add(const Call& call) {
   const double zero = IsFloat(call.node.type().dtype) ? -0.0 : 0.0;
   if (IsUniform(call.operands[1], zero)) return call.operands[0];
   if (IsUniform(call.operands[0], zero)) return call.operands[1];
-  return {};
+  return JoinPads(call.b, call.operands[0], call.operands[1]);
 }
 Value Subtract(const Call& call) { return IsUniform(call.operands[1], 0.0) ? call.operands[0] : Value(); }
 Value Multiply(const Call& call) {

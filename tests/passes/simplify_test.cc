@@ -1,4 +1,6 @@
 // Each rule of simplify, and what it must leave alone.
+#include <gmock/gmock.h>
+
 #include "tests/passes/golden.h"
 
 namespace weft::passes {
@@ -101,6 +103,29 @@ TEST(Simplify, AddsMinusZeroButNotZero) {
   std::string plus(constant);
   plus.erase(plus.find("-0.0"), 1);
   ExpectSame("tensor<2xf32>", "tensor<2xf32>", plus, "%3");
+}
+
+// The gradient of chunks is the sum of their gradients, each between zeros.
+TEST(Simplify, JoinsPaddedNeighbours) {
+  const std::string_view zero = "%1 = constant() {value = dense tensor<f32> [0.0]} : tensor<f32>\n";
+  const auto pad = [](int name, std::string_view of, int low, int high) {
+    return absl::StrCat("%", name, " = pad(", of, ", %1) {edge_padding_low = [", low, "], edge_padding_high = [", high,
+                        "], interior_padding = [0]} : tensor<6xf32>\n");
+  };
+  const std::string three = absl::StrCat(zero, pad(2, "%0", 2, 2), pad(3, "%0", 4, 0), pad(4, "%0", 0, 4),
+                                         "%5 = add(%3, %2) : tensor<6xf32>\n%6 = add(%5, %4) : tensor<6xf32>");
+  const std::string after = After(Simplify, Wrap("%0: tensor<2xf32>", "tensor<6xf32>", three, "%6"));
+  EXPECT_THAT(after, testing::HasSubstr("concatenate("));
+  EXPECT_THAT(after, testing::Not(testing::HasSubstr("pad(")));
+  EXPECT_THAT(after, testing::HasSubstr("add(%0"));  // -0.0 becomes 0.0 as it did
+  // A gap stays padded; neighbours that overlap stay as they are.
+  const std::string gap = absl::StrCat(zero, pad(2, "%0", 0, 4), pad(3, "%0", 4, 0), "%4 = add(%2, %3) : tensor<6xf32>");
+  ExpectSame("tensor<2xf32>", "tensor<6xf32>", gap, "%4");
+  const std::string overlap = absl::StrCat(zero, pad(2, "%0", 1, 3), pad(3, "%0", 2, 2), "%4 = add(%2, %3) : tensor<6xf32>");
+  ExpectSame("tensor<2xf32>", "tensor<6xf32>", overlap, "%4");
+  const std::string part = absl::StrCat(zero, pad(2, "%0", 3, 1), pad(3, "%0", 1, 3), "%4 = add(%2, %3) : tensor<6xf32>");
+  const std::string joined = After(Simplify, Wrap("%0: tensor<2xf32>", "tensor<6xf32>", part, "%4"));
+  EXPECT_THAT(joined, testing::HasSubstr("edge_padding_low = [1], edge_padding_high = [1]"));
 }
 
 TEST(Simplify, MultipliesByALiteralOneOnly) {
