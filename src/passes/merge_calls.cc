@@ -1,11 +1,12 @@
-// Calls that compute what another call of the same operands computes too. A gradient calls the forward step of a function,
-// which gives the function's results and what the backward step reads; the call that was recorded before asks for the results
-// alone. Compared is what they compute: nothing but the functions says that they belong together.
+// Calls and scans that compute what another one of the same operands computes too. A gradient calls the forward step of a
+// function, which gives the function's results and what the backward step reads; the call that was recorded before asks for the
+// results alone. Compared is what they compute: nothing but the functions says that they belong together.
 #include <algorithm>
 #include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "src/ir/rewrite.h"
+#include "src/ops/generated/attributes.h"
 #include "src/ops/registry.h"
 #include "src/passes/equal_nodes.h"
 #include "src/passes/passes.h"
@@ -39,7 +40,8 @@ std::vector<Value> Distinct(const Function& function, std::span<const Value> par
   return results;
 }
 
-Places PlacesIn(const Function& larger, const Function& smaller) {
+// The first `carried` results, which come back as parameters, have their places.
+Places PlacesIn(const Function& larger, const Function& smaller, size_t carried) {
   if (smaller.parameters().size() != larger.parameters().size() || smaller.nodes().size() > larger.nodes().size()) {
     return std::nullopt;
   }
@@ -48,20 +50,29 @@ Places PlacesIn(const Function& larger, const Function& smaller) {
   const std::vector<Value> all = Distinct(larger, larger.parameters(), set, alive);
   std::vector<uint32_t> places;
   for (const Value& result : Distinct(smaller, larger.parameters(), set, alive)) {
-    const auto at = std::ranges::find(all, result);
-    if (at == all.end()) return std::nullopt;
+    const bool carries = places.size() < carried;
+    const auto at =
+        std::find(all.begin() + static_cast<ptrdiff_t>(carries ? places.size() : carried), all.end(), result);
+    if (at == all.end() || (carries && at != all.begin() + static_cast<ptrdiff_t>(places.size()))) return std::nullopt;
     places.push_back(static_cast<uint32_t>(at - all.begin()));
   }
   return places;
 }
 
+// What runs one function so often as its attributes say.
+bool Runs(const Node& node) { return node.op().calls || &node.op() == &ops::kOp_scan; }
+
+size_t CarriedBy(const Node& node) {
+  return node.op().calls ? 0 : static_cast<size_t>(ops::ScanAttrs{node.attrs()}.carried());
+}
+
 class Merger {
  public:
   ir::Values operator()(const ir::RewriteCall& call) {
-    if (!call.node.op().calls) return {};
+    if (!Runs(call.node)) return {};
     auto [found, added] = groups_.try_emplace(&call.function);
     if (added) found->second = GroupsOf(call.function);
-    const auto group = found->second.find(std::span(call.node.operands()));
+    const auto group = found->second.find(&call.node);
     if (group == found->second.end()) return {};
     const Function* const mine = call.node.regions()[0].get();
     for (Callee& callee : group->second) {
@@ -71,8 +82,9 @@ class Merger {
           callee.results = ResultsOf(ir::WithOperands(call.node, call.operands, call.regions));
         return callee.results;
       }
-      const auto [known, is_new] = places_.try_emplace({function, mine});
-      if (is_new) known->second = PlacesIn(*function, *mine);
+      const size_t carried = CarriedBy(call.node);
+      const auto [known, is_new] = places_.try_emplace({function, mine, carried});
+      if (is_new) known->second = PlacesIn(*function, *mine, carried);
       if (!known->second) continue;
       if (callee.results.empty()) {
         const Ref<const Function>& region = call.rewritten.at(function);
@@ -81,21 +93,26 @@ class Merger {
       }
       ir::Values results;
       for (const uint32_t place : *known->second) results.push_back(callee.results[place]);
+      // Behind them what a scan kept.
+      for (size_t i = function->results().size(); i < callee.results.size(); ++i) results.push_back(callee.results[i]);
       return results;
     }
     return {};
   }
 
  private:
-  struct HashOperands {
-    size_t operator()(std::span<const Value> operands) const {
-      size_t hash = operands.size();
-      for (const Value& operand : operands) hash = absl::HashOf(hash, operand);
+  struct HashNode {
+    size_t operator()(const Node* node) const {
+      size_t hash = absl::HashOf(&node->op());
+      for (const Value& operand : node->operands()) hash = absl::HashOf(hash, operand);
       return hash;
     }
   };
-  struct SameOperands {
-    bool operator()(std::span<const Value> a, std::span<const Value> b) const { return std::ranges::equal(a, b); }
+  // But for their functions.
+  struct SameCall {
+    bool operator()(const Node* a, const Node* b) const {
+      return &a->op() == &b->op() && std::ranges::equal(a->operands(), b->operands()) && a->attrs() == b->attrs();
+    }
   };
   struct Callee {
     const Function* function;
@@ -106,19 +123,19 @@ class Merger {
     for (uint32_t i = 0; i < node->results().size(); ++i) results.push_back({node, i});
     return results;
   }
-  // What is called on operands, where that is more than one function: the one that may give the others' results first.
-  using Groups = absl::flat_hash_map<std::span<const Value>, std::vector<Callee>, HashOperands, SameOperands>;
+  // What is called on the same operands, where that is more than one function: the one that may give the others' results first.
+  using Groups = absl::flat_hash_map<const Node*, std::vector<Callee>, HashNode, SameCall>;
 
   static Groups GroupsOf(const Function& function) {
     Groups groups;
     for (const Node* node : function.nodes()) {
-      if (!node->op().calls) continue;
-      std::vector<Callee>& group = groups[node->operands()];
+      if (!Runs(*node)) continue;
+      std::vector<Callee>& group = groups[node];
       const Function* const callee = node->regions()[0].get();
       if (std::ranges::find(group, callee, &Callee::function) == group.end()) group.push_back({callee});
     }
     absl::erase_if(groups, [](const auto& group) { return group.second.size() < 2; });
-    for (auto& [operands, group] : groups) {
+    for (auto& [node, group] : groups) {
       std::ranges::stable_sort(group, std::greater(), [](const Callee& callee) {
         return std::pair(callee.function->nodes().size(), callee.function->results().size());
       });
@@ -127,7 +144,7 @@ class Merger {
   }
 
   absl::flat_hash_map<const Function*, Groups> groups_;
-  absl::flat_hash_map<std::pair<const Function*, const Function*>, Places> places_;
+  absl::flat_hash_map<std::tuple<const Function*, const Function*, size_t>, Places> places_;
 };
 
 }  // namespace

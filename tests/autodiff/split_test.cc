@@ -1,4 +1,4 @@
-// Gradients of called functions: one forward step that keeps what is dear, one backward step, for all calls of a function.
+// Gradients of called functions and of loops: one forward step that keeps what is dear, one backward step, for all calls of a function.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -212,6 +212,75 @@ TEST(SplitGradient, ThroughCallsInLoops) {
     return Vec{ops::CallAll(b, ops::kOp_scan, {p[0], p[1]}, {int64_t{4}, int64_t{1}, int64_t{0}}, {&body, 1})[0]};
   });
   Check(*main);
+}
+
+// h, n, x, w -> tanh(h w) x, n + 1 carried; x exp(h w), n out.
+Ref<const Function> Cell() {
+  return Interned("cell", {kSquare, kCount, kSquare, kSquare}, [](Builder& b, const Vec& p) {
+    const Value hw = Product(b, p[0], p[3]);
+    return Vec{ops::Mul(b, ops::Tanh(b, hw), p[2]), ops::Add(b, p[1], 1), ops::Mul(b, ops::Exp(b, hw), p[2]), ops::Convert(b, p[1], DType::kF64)};
+  });
+}
+
+// The last h, what came out, and the gradients of both: two loops, one of which is the recorded one and keeps what the other reads.
+TEST(SplitGradient, LoopsRunForwardOnce) {
+  const auto f = Cell();
+  std::vector<Value> p;
+  for (const Type& type : {kSquare, kCount, Type::Tensor(DType::kF64, {5, 3, 3}), kSquare}) {
+    p.push_back({ir::Node::Create(ops::kOp_parameter, {}, {}, {type}), 0});
+  }
+  Builder b;
+  const ir::Values out = ops::CallAll(b, ops::kOp_scan, {p[0], p[1], p[2], p[3]}, {int64_t{5}, int64_t{2}, int64_t{1}}, {&f, 1});
+  const Value y = ops::Add(b, out[0], ops::SumTo(b, out[2], {3, 3}));
+  const auto grads = Gradient(b, y, std::vector<Value>{p[0], p[2], p[3]}, ops::FullLike(b, y, 1));
+  ASSERT_TRUE(grads.ok()) << grads.status();
+  ir::Module module;
+  std::vector<Value> results = {y, out[3]};
+  std::ranges::copy(*grads, std::back_inserter(results));
+  module.functions.push_back(ir::CopyFunction(*Function::Create("main", p, results)));
+  const auto before = autodiff::Run(module.main(), Arguments(module.main()));
+  const auto merged = passes::MergeCalls(module, {});
+  ASSERT_TRUE(merged.ok() && ir::Verify(*merged).ok()) << merged.status();
+  EXPECT_EQ(CountOf(module.main(), "scan"), 3);
+  EXPECT_EQ(CountOf(merged->main(), "scan"), 2) << ir::Print(*merged);
+  ptrdiff_t products = 0, exponentials = 0;
+  for (const Function* each : ir::CalleesFirst(merged->main(), [](const Function&) { return true; })) {
+    products += CountOf(*each, "dot_general");
+    exponentials += CountOf(*each, "exp") + CountOf(*each, "tanh");
+  }
+  EXPECT_EQ(products, 3);
+  EXPECT_EQ(exponentials, 2);
+  const auto after = autodiff::Run(merged->main(), Arguments(module.main()));
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(std::ranges::equal(before[i].bytes(), after[i].bytes())) << i;
+}
+
+TEST(SplitGradient, OfLoopsIsThatOfWhatTheyCompute) {
+  const auto f = Cell();
+  const Type stack = Type::Tensor(DType::kF64, {4, 3, 3});
+  for (const bool reverse : {false, true}) {
+    for (const int64_t every : {1, 3}) {
+      Check(*MakeFunction("main", {kSquare, kCount, stack, kSquare}, [&](Builder& b, const Vec& p) {
+        const ir::Values out = ops::CallAll(b, ops::kOp_scan, {p[0], p[1], p[2], p[3]},
+                                            {int64_t{4}, int64_t{2}, int64_t{1}, int64_t{reverse}, int64_t{0}, int64_t{0}, int64_t{1}, int64_t{1}, every}, {&f, 1});
+        return Vec{out[0], out[2]};
+      }));
+    }
+  }
+}
+
+// What a run carries out is what the next one carried in: nothing is stacked twice.
+TEST(SplitGradient, LoopsKeepNothingTwice) {
+  const auto f = Interned("cell", {kSquare, kSquare}, [](Builder& b, const Vec& p) { return Vec{ops::Tanh(b, Product(b, p[0], p[1]))}; });
+  const auto main = MakeFunction("main", {kSquare, kSquare}, [&](Builder& b, const Vec& p) {
+    return Vec{ops::CallAll(b, ops::kOp_scan, {p[0], p[1]}, {int64_t{4}, int64_t{1}, int64_t{0}}, {&f, 1})[0]};
+  });
+  const auto gradient = Of(*main, {true, true});
+  EXPECT_EQ(CountOf(*gradient, "scan"), 2);
+  size_t results = 0;
+  for (const ir::Node* node : gradient->nodes()) {
+    if (node->op().c_name == "scan" && node->regions()[0]->name() == "cell") results = node->results().size();
+  }
+  EXPECT_EQ(results, 2u);  // the last, and what was carried into each
 }
 
 TEST(SplitGradient, DrawsOnce) {
