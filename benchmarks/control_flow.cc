@@ -14,7 +14,7 @@ constexpr char kHelp[] =
     "usage: control_flow [options]\n"
     "  --json           one JSON array instead of lines\n"
     "  --quick          few samples\n"
-    "  --peers          JAX beside it, installed into a throw-away virtual environment\n"
+    "  --peers          JAX and PyTorch beside it, installed into a throw-away virtual environment\n"
     "  --peers-in DIR   the same in a virtual environment that stays (made if it is not there)\n"
     "  --only NAME      lstm, scalars or layers\n"
     "  --help           this\n";
@@ -284,9 +284,9 @@ int main(int argc, char** argv) {
   };
   if (only.empty() || only == "lstm") {
     Lstm lstm(ctx);
-    // Products of [32, 256] by [256, 1024], two a step, and twice as many more for the gradient.
+    // Products of [32, 256] by [256, 1024], two a step, and three more for the gradient, which xs do not want.
     measure("lstm-forward", 3.36, [&] { lstm.Run(false); });
-    measure("lstm-gradient", 3 * 3.36, [&] { lstm.Run(true); });
+    measure("lstm-gradient", 2.5 * 3.36, [&] { lstm.Run(true); });
   }
   if (only.empty() || only == "scalars") {
     Scalars scalars(ctx);
