@@ -3,56 +3,147 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "src/ir/code.h"
+#include "src/ir/op_def.h"
+#include "src/runtime/hash_map.h"
 
 namespace weft::compiler {
 namespace {
 
-// The parts of a trace that grow with the number of calls of one function take a few bytes a call: an argument says which of the
-// last few others it is like, and neighbours in longer lists of references are runs.
+// The parts of a trace that grow with the number of calls of one function take next to nothing for equal layers: arguments that
+// are like those some places before, and calls whose operands are as far from those of the last call as those were from the one
+// before it, are counted. What else is referred to is runs of neighbours.
 class TraceWriter {
  public:
   TraceWriter(const Trace& trace, std::string* out) : trace_(trace), w_(out) {}
 
   void Run() {
-    w_.Number(trace_.arguments.size());
-    for (const Trace::Argument& argument : trace_.arguments) Argument(argument);
+    Arguments();
     w_.Number(trace_.nodes.size());
     std::span<const Trace::Reference> operands(trace_.operands);
     for (const ir::Node* node : trace_.nodes) {
-      w_.Node(*node);
-      References(operands.first(node->operands().size()));
+      Node(*node, operands.first(node->operands().size()));
       operands = operands.subspan(node->operands().size());
       values_ += static_cast<uint32_t>(node->results().size());
     }
+    EndCalls();
     References(trace_.outputs);
   }
 
  private:
-  static constexpr size_t kKinds = 16;  // that are remembered
-  static constexpr size_t kSingly = 3;  // so many references, the operands of most nodes, are shorter as they are
+  static constexpr size_t kKinds = 16;   // that are looked through
+  static constexpr size_t kSingly = 3;   // so many references, the operands of most nodes, are shorter as they are
+  static constexpr size_t kRepeats = 4;  // so many arguments are shorter counted
+  static constexpr size_t kPlaces = 16;  // that are tried
 
-  void Argument(const Trace::Argument& argument) {
-    const bool donated = argument.donated_to >= 0;
-    size_t back = 0;
-    const size_t known = std::min(kinds_.size(), kKinds);
-    const auto same = [&](const Trace::Argument& a) {
-      return a.words == argument.words && (a.donated_to >= 0) == donated && a.type() == argument.type();
-    };
-    while (back < known && !same(*kinds_[kinds_.size() - 1 - back])) ++back;
-    if (back < known) {
-      w_.Number(kinds_.size() - back);  // the kind's number, from 1
-    } else {
-      w_.Number(0);
-      w_.Number(2 * uint64_t{argument.words} + (donated ? 1 : 0));
-      w_.Type(argument.type());
-      kinds_.push_back(&argument);
+  // An argument but for its type: which kind it is of, and which output takes it over, counted from the last such, if one does.
+  struct Token {
+    uint32_t kind;
+    int64_t skipped;
+    bool operator==(const Token&) const = default;
+  };
+
+  void Arguments() {
+    const size_t count = trace_.arguments.size();
+    w_.Number(count);
+    std::vector<Token> tokens;
+    tokens.reserve(count);
+    for (const Trace::Argument& argument : trace_.arguments) tokens.push_back(TokenOf(argument));
+    std::vector<size_t> last, before(count);  // place of a kind, and of the same kind before a place; from 1
+    for (size_t i = 0; i < count;) {
+      // The longest that was there before, from the last few places where it might begin.
+      size_t same = 0, back = 0;
+      const bool is_new = tokens[i].kind >= last.size();
+      size_t at = is_new ? 0 : last[tokens[i].kind];
+      for (size_t looked = 0; at > 0 && looked < kPlaces; ++looked, at = before[at - 1]) {
+        size_t n = 0;
+        while (i + n < count && tokens[at - 1 + n] == tokens[i + n]) ++n;
+        if (n <= same) continue;
+        same = n;
+        back = i + 1 - at;
+      }
+      if (same >= kRepeats) {
+        w_.Number(1);
+        w_.Number(same);
+        w_.Number(back);
+      } else {
+        same = 1;
+        One(tokens[i], is_new);
+        if (is_new) last.push_back(0);
+      }
+      for (; same > 0; --same, ++i) before[i] = std::exchange(last[tokens[i].kind], i + 1);
     }
-    if (!donated) return;
-    w_.Signed(int64_t{argument.donated_to} - taken_);
-    taken_ = int64_t{argument.donated_to} + 1;
+  }
+
+  Token TokenOf(const Trace::Argument& argument) {
+    const bool donated = argument.donated_to >= 0;
+    const auto like = [&](const Trace::Argument* a) {
+      return a->words == argument.words && (a->donated_to >= 0) == donated && a->type() == argument.type();
+    };
+    size_t kind = kinds_.size();
+    const size_t end = kind - std::min(kind, kKinds);
+    while (kind > end && !like(kinds_[kind - 1])) --kind;
+    Token token = {static_cast<uint32_t>(kind > end ? kind - 1 : kinds_.size()), 0};
+    if (token.kind == kinds_.size()) kinds_.push_back(&argument);
+    if (donated) {
+      token.skipped = argument.donated_to - taken_;
+      taken_ = int64_t{argument.donated_to} + 1;
+    }
+    return token;
+  }
+
+  void One(const Token& token, bool is_new) {
+    const Trace::Argument& kind = *kinds_[token.kind];
+    const bool donated = kind.donated_to >= 0;
+    if (is_new) {
+      w_.Number(0);
+      w_.Number(2 * uint64_t{kind.words} + (donated ? 1 : 0));
+      w_.Type(kind.type());
+    } else {
+      w_.Number(2 + token.kind);
+    }
+    if (donated) w_.Signed(token.skipped);
+  }
+
+  void Node(const ir::Node& node, std::span<const Trace::Reference> operands) {
+    if (!node.op().calls) {
+      EndCalls();
+      w_.Node(node);
+      return References(operands);
+    }
+    const ir::Function* const callee = node.regions()[0].get();
+    std::vector<Trace::Reference>& reached = reached_[callee];
+    std::vector<Trace::Reference>& stride = stride_[callee];
+    const bool again = w_.Again(node) == callee;
+    bool expected = again && stride.size() == operands.size();
+    for (size_t i = 0; expected && i < operands.size(); ++i) expected = operands[i] == reached[i] + stride[i];
+    if (!expected || counted_ != callee) {
+      EndCalls();
+      w_.Node(node);
+    }
+    if (expected) {
+      counted_ = callee;
+      ++calls_;
+      for (const Trace::Reference reference : operands) Use(reference);
+    } else {
+      if (again) w_.Number(0);
+      References(operands);
+      if (reached.size() == operands.size()) {
+        stride.resize(operands.size());
+        for (size_t i = 0; i < operands.size(); ++i) stride[i] = operands[i] - reached[i];
+      }
+    }
+    reached.assign(operands.begin(), operands.end());
+  }
+
+  // Behind the node that they begin with: how many calls there are.
+  void EndCalls() {
+    if (calls_ > 0) w_.Number(calls_);
+    calls_ = 0;
+    counted_ = nullptr;
   }
 
   void References(std::span<const Trace::Reference> all) {
@@ -60,7 +151,7 @@ class TraceWriter {
     if (all.size() <= kSingly) {
       for (const Trace::Reference reference : all) {
         w_.Number(reference);
-        if (Trace::IsArgument(reference)) fresh_ = std::max(fresh_, Trace::IndexOf(reference) + 1);
+        Use(reference);
       }
       return;
     }
@@ -69,11 +160,13 @@ class TraceWriter {
       while (run < all.size() && all[0] != Trace::kAbsent && all[run] == all[run - 1] + 2) ++run;
       Start(all[0]);
       w_.Number(run - 1);
-      if (Trace::IsArgument(all[0])) {
-        fresh_ = std::max(fresh_, Trace::IndexOf(all[run - 1]) + 1);
-      }
+      Use(all[run - 1]);
       all = all.subspan(run);
     }
+  }
+
+  void Use(Trace::Reference reference) {
+    if (Trace::IsArgument(reference)) fresh_ = std::max(fresh_, Trace::IndexOf(reference) + 1);
   }
 
   // From the first argument that nobody has used, or from the last value.
@@ -87,6 +180,10 @@ class TraceWriter {
   const Trace& trace_;
   ir::CodeWriter w_;
   std::vector<const Trace::Argument*> kinds_;
+  // By function: the operands of its last call, and what is added to them in the next one if all goes on like that.
+  HashMap<const ir::Function*, std::vector<Trace::Reference>> reached_, stride_;
+  const ir::Function* counted_ = nullptr;  // whose calls are being counted
+  uint64_t calls_ = 0;
   int64_t taken_ = 0;    // the output behind the last that takes over an argument
   uint32_t fresh_ = 0;   // arguments from here on have not been used
   uint32_t values_ = 0;  // so far

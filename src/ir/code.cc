@@ -87,17 +87,29 @@ void CodeWriter::Attr(const AttrValue& value) {
   }
 }
 
+namespace {
+
+// Trailing absent values are the same as a shorter list.
+size_t Given(const Attrs& attrs) {
+  size_t given = attrs.size();
+  while (given > 0 && !attrs.has(given - 1)) --given;
+  return given;
+}
+
+}  // namespace
+
+const Function* CodeWriter::Again(const ir::Node& node) const {
+  if (!node.op().calls || node.extras() != nullptr || Given(node.attrs()) != 0) return nullptr;
+  const Function* const callee = node.regions()[0].get();
+  return numbers_.contains(callee) ? callee : nullptr;
+}
+
 void CodeWriter::Node(const ir::Node& node) {
-  // Trailing absent values are the same as a shorter list.
-  size_t attrs = node.attrs().size();
-  while (attrs > 0 && !node.attrs().has(attrs - 1)) --attrs;
-  if (node.op().calls && attrs == 0 && node.extras() == nullptr) {
-    // Of a function that has been written, its number says it all, behind a name that no operation has.
-    if (const auto known = numbers_.find(node.regions()[0].get()); known != numbers_.end()) {
-      Number(0);
-      return Number(known->second);
-    }
+  if (const Function* const callee = Again(node); callee != nullptr) {
+    Number(0);  // no operation has that name
+    return Number(numbers_.at(callee));
   }
+  const size_t attrs = Given(node.attrs());
   Text(node.op().name);
   Number(attrs);
   for (size_t i = 0; i < attrs; ++i) Attr(node.attrs().at(i));

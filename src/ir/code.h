@@ -26,6 +26,8 @@ class CodeWriter {
   void Type(const ir::Type& type);
   // Everything of a node but its operands.
   void Node(const ir::Node& node);
+  // Of a call that is nothing but one of a function that has been written: then that says which, and Node writes no more.
+  const Function* Again(const ir::Node& node) const;
   // A function's own nodes.
   void Body(const Function& function);
 

@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <random>
 #include <set>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "src/compiler/build_id.h"
 #include "src/compiler/lower.h"
 #include "src/compiler/program_cache.h"
@@ -135,13 +139,53 @@ Sketch Calls(int layers, bool swapped = false, bool donated = false) {
   return s;
 }
 
-TEST(Canonical, TakesAFewBytesForEachCallOfOneFunction) {
+TEST(Canonical, CountsEqualLayers) {
   for (const bool donated : {false, true}) {
     const size_t two = Calls(2, false, donated).Text().size(), many = Calls(96, false, donated).Text().size();
-    const size_t each = donated ? 30 : 20;  // of ten weights: a byte, or two; of the call: its function, two runs of operands
-    EXPECT_LE(many - two, 94 * each) << "donated: " << donated;
-    EXPECT_GT(many - two, 94 * each / 2) << "donated: " << donated;
+    EXPECT_LE(many, two + 16) << "donated: " << donated;  // longer numbers, how many there are, the third call
+    EXPECT_EQ(many, Calls(97, false, donated).Text().size());
   }
+}
+
+// All that the form is to tell apart, at length.
+std::string Plainly(const Trace& trace) {
+  std::string text;
+  for (const Trace::Argument& a : trace.arguments) {
+    absl::StrAppend(&text, ir::ToString(a.type()), " ", a.words, " ", a.donated_to, "; ");
+  }
+  for (const ir::Node* node : trace.nodes) {
+    absl::StrAppend(&text, node->op().name, " ", node->regions().empty() ? "" : node->regions()[0]->name(), " ", node->operands().size(), "; ");
+  }
+  absl::StrAppend(&text, absl::StrJoin(trace.operands, " "), "; ", absl::StrJoin(trace.outputs, " "));
+  return text;
+}
+
+// Layers with one, two or three things changed here or there: equal forms are of equal traces.
+TEST(Canonical, TellsApartLayersThatDifferAnywhere) {
+  std::mt19937 random(7);
+  const auto below = [&](size_t n) { return static_cast<uint32_t>(random() % n); };
+  std::map<std::string, std::string> plain_of;
+  std::set<std::string> plain_forms;
+  for (int i = 0; i < 4000; ++i) {
+    Sketch s = Calls(static_cast<int>(4 + below(4)), below(2) != 0, below(2) != 0);
+    Trace& trace = s.trace;
+    for (uint32_t changes = below(4); changes > 0; --changes) {
+      const auto argument = trace.arguments.begin() + below(trace.arguments.size());
+      switch (below(6)) {
+        case 0: trace.operands[below(trace.operands.size())] = below(2 * static_cast<uint32_t>(trace.arguments.size())); break;
+        case 1: std::swap(trace.operands[below(trace.operands.size())], trace.operands[below(trace.operands.size())]); break;
+        case 2: std::swap(*argument, trace.arguments[below(trace.arguments.size())]); break;
+        case 3: argument->donated_to = static_cast<int32_t>(below(9)) - 1; break;
+        case 4: argument->words = below(3); break;
+        default: trace.outputs.push_back(1 + below(20));
+      }
+    }
+    const std::string plain = Plainly(trace);
+    plain_forms.insert(plain);
+    EXPECT_EQ(plain_of.try_emplace(s.Text(), plain).first->second, plain);
+  }
+  EXPECT_EQ(plain_of.size(), plain_forms.size());  // and one form each
+  EXPECT_GT(plain_forms.size(), 2500u);
 }
 
 TEST(Canonical, TellsApartCallsWhoseOperandsDiffer) {

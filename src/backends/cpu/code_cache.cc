@@ -87,7 +87,7 @@ absl::Status CodeCache::CompilePart(const LoweredModule& lowered, std::span<cons
     const size_t i = missing[k];
     object->keys.push_back(lowered.program.loops[i]);
     object->symbols.push_back(absl::StrCat("loop_", i));
-    kernels.push_back(&lowered.loops[i]);
+    kernels.push_back(lowered.loops[i].get());
   }
   WEFT_ASSIGN_OR_RETURN(object->bytes, CompileLoops(jit_, kernels, object->symbols));
   WEFT_RETURN_IF_ERROR(CheckReserve());

@@ -170,7 +170,7 @@ absl::StatusOr<std::string> CpuBackend::Explain(const ir::Module& module, const 
   std::string text =
       absl::StrCat(ir::Print(fused), ToString(lowered.program), "arena ", lowered.program.arena_bytes, "\n");
   for (size_t i = 0; i < lowered.loops.size(); ++i)
-    absl::StrAppend(&text, "loop ", i, ": ", ToString(lowered.loops[i]));
+    absl::StrAppend(&text, "loop ", i, ": ", ToString(*lowered.loops[i]));
   return text;
 }
 

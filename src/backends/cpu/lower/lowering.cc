@@ -135,7 +135,7 @@ Entry& Lowering::HostWith(std::string_view name, const std::vector<StorageId>& r
                           std::vector<int64_t> params, double cost, LoopKernel body) {
   Host(name, reads, writes, std::move(params), cost);
   Draft& draft = lists_[list_].back();
-  draft.loop = std::move(body);
+  draft.loop = std::make_shared<const LoopKernel>(std::move(body));
   draft.storages.insert(draft.storages.end(), captures.begin(), captures.end());
   draft.written.resize(draft.storages.size(), false);
   if (space >= 0) {
@@ -153,19 +153,19 @@ void Lowering::Copy(int64_t bytes, StorageId from, StorageId to) {
   draft.in_place = {{0, 1}};
 }
 
-void Lowering::AddLoop(LoopKernel kernel, const std::vector<StorageId>& buffers) {
+void Lowering::AddLoop(SharedKernel kernel, const std::vector<StorageId>& buffers) {
   Draft draft;
   draft.storages = buffers;
   draft.written.assign(buffers.size(), false);
-  for (const Store& s : kernel.stores) {
+  for (const Store& s : kernel->stores) {
     draft.written[s.access.buffer] = true;
     draft.entry.writes +=
-        kernel.ParallelCount() * (s.row ? 1 : kernel.ReducedCount()) * std::max(BytesOf(s.access.dtype), 1);
+        kernel->ParallelCount() * (s.row ? 1 : kernel->ReducedCount()) * std::max(BytesOf(s.access.dtype), 1);
   }
   for (uint32_t in = 0; in < buffers.size(); ++in) {
     if (draft.written[in]) continue;
     for (uint32_t out = 0; out < buffers.size(); ++out) {
-      if (draft.written[out] && SafeInPlace(kernel, in, out))
+      if (draft.written[out] && SafeInPlace(*kernel, in, out))
         draft.in_place.push_back({static_cast<int>(in), static_cast<int>(out)});
     }
   }
@@ -175,19 +175,34 @@ void Lowering::AddLoop(LoopKernel kernel, const std::vector<StorageId>& buffers)
 
 // A loop that begins with what a product has just written joins it: its blocks are still in cache then (a product's result
 // of some megabytes costs a tenth of the product to read again).
+const SharedKernel& Lowering::BlockLoop(const SharedKernel& kernel, int64_t rows, int64_t columns, uint32_t product) {
+  const auto [known, fresh] = block_loop_of_.try_emplace(std::tuple(kernel.get(), rows, columns, product));
+  if (fresh) {
+    LoopKernel block = *kernel;
+    known->second.whole = kernel;
+    if (ToBlockLoop(block, rows, columns, product)) {
+      known->second.block = std::make_shared<const LoopKernel>(std::move(block));
+    }
+  }
+  return known->second.block;
+}
+
 void Lowering::FuseEpilogues(Drafts& list) {
   Drafts drafts;
   for (Draft& next : list) {
     Draft* product = drafts.empty() ? nullptr : &drafts.back();
-    const bool loop = next.loop.has_value() && next.entry.type == Entry::Type::kLoop;
+    const bool loop = next.loop != nullptr && next.entry.type == Entry::Type::kLoop;
     if (product == nullptr || product->rows * product->columns == 0 || product->product >= 0 || !loop) {
       drafts.push_back(std::move(next));
       continue;
     }
     const StorageId written = product->storages.back();
     const auto at = std::find(next.storages.begin(), next.storages.end(), written);
-    if (std::count(next.storages.begin(), next.storages.end(), written) != 1 ||
-        !ToBlockLoop(*next.loop, product->rows, product->columns, static_cast<uint32_t>(at - next.storages.begin()))) {
+    SharedKernel block;
+    if (std::count(next.storages.begin(), next.storages.end(), written) == 1) {
+      block = BlockLoop(next.loop, product->rows, product->columns, static_cast<uint32_t>(at - next.storages.begin()));
+    }
+    if (block == nullptr) {
       drafts.push_back(std::move(next));
       continue;
     }
@@ -197,7 +212,7 @@ void Lowering::FuseEpilogues(Drafts& list) {
     product->storages.insert(product->storages.end(), next.storages.begin(), next.storages.end());
     product->written.insert(product->written.end(), next.written.begin(), next.written.end());
     for (const auto& [in, out] : next.in_place) product->in_place.push_back({first + in, first + out});
-    product->loop = std::move(next.loop);
+    product->loop = std::move(block);
     product->entry.writes += next.entry.writes;
     for (const uint32_t origin : next.entry.origins) {
       std::vector<uint32_t>& origins = product->entry.origins;
@@ -207,39 +222,48 @@ void Lowering::FuseEpilogues(Drafts& list) {
   list = std::move(drafts);
 }
 
+const Lowering::PlannedLoop& Lowering::Planned(const SharedKernel& kernel) {
+  const auto [known, fresh] = planned_.try_emplace(kernel.get());
+  if (fresh) {
+    known->second = {kernel, 0, PlanLoop(*kernel, target_)};
+    const std::string& key = known->second.plan.key;
+    const auto [code, is_new] = loop_of_key_.try_emplace(key, static_cast<uint32_t>(out_.program.loops.size()));
+    if (is_new) {
+      out_.program.loops.push_back(key);
+      out_.loops.push_back(kernel);
+    }
+    known->second.code = code->second;
+  }
+  return known->second;
+}
+
 void Lowering::PlanLoops(Drafts& list) {
   for (Draft& draft : list) {
-    if (!draft.loop) continue;
-    LoopPlan plan = PlanLoop(*draft.loop, target_);
-    auto [it, fresh] = loop_of_key_.try_emplace(plan.key, static_cast<uint32_t>(out_.program.loops.size()));
-    if (fresh) {
-      out_.program.loops.push_back(plan.key);
-      out_.loops.push_back(std::move(*draft.loop));
-    }
+    if (draft.loop == nullptr) continue;
+    const auto& [kernel, code, plan] = Planned(draft.loop);
     draft.loop.reset();
     draft.entry.cost = CostOf(static_cast<double>(draft.entry.cost) + plan.cost);
     if (draft.entry.type == Entry::Type::kHost) {
-      draft.entry.epilogue = static_cast<int32_t>(it->second);
-      draft.entry.epilogue_params = std::move(plan.params);
+      draft.entry.epilogue = static_cast<int32_t>(code);
+      draft.entry.epilogue_params = plan.params;
       continue;
     }
-    draft.entry.code = it->second;
-    draft.entry.params = std::move(plan.params);
+    draft.entry.code = code;
+    draft.entry.params = plan.params;
     draft.entry.tasks = plan.tasks;
     draft.entry.scratch_bytes = plan.scratch_bytes;
   }
 }
 
-void Lowering::Loop(LoopKernel kernel, const std::vector<StorageId>& buffers) {
+void Lowering::Loop(SharedKernel kernel, const std::vector<StorageId>& buffers) {
   // Few long reductions: pieces of a fixed size first, so that all threads have work and the order of additions is a
   // matter of the shape alone.
-  if (!kernel.reductions.empty() && kernel.stages == 1) {
-    const LoopPlan plan = PlanLoop(kernel, target_);
-    const int64_t elements = kernel.ParallelCount() * kernel.ReducedCount();
-    const int64_t outermost = kernel.dims[kernel.parallel_dims()].size;
+  if (!kernel->reductions.empty() && kernel->stages == 1) {
+    const int64_t elements = kernel->ParallelCount() * kernel->ReducedCount();
+    const int64_t outermost = kernel->dims[kernel->parallel_dims()].size;
     const int64_t chunks = std::min<int64_t>({elements / 16384, 32, outermost / 4});
-    if (plan.tasks < 8 && chunks >= 2 && !kernel.dims[kernel.parallel_dims()].total) {
-      SplitKernel split = SplitReduction(kernel, chunks);
+    if (chunks >= 2 && !kernel->dims[kernel->parallel_dims()].total && PlanLoop(*kernel, target_).tasks < 8) {
+      SplitKernel split = SplitReduction(*kernel, chunks);
       std::vector<StorageId> partials;
       for (DType dtype : split.partial_types)
         partials.push_back(Temporary(split.partial_count * std::max(BytesOf(dtype), 1)));
@@ -248,8 +272,8 @@ void Lowering::Loop(LoopKernel kernel, const std::vector<StorageId>& buffers) {
         for (uint32_t r : refs) resolved.push_back(r < buffers.size() ? buffers[r] : partials[~0u - r]);
         return resolved;
       };
-      AddLoop(std::move(split.first), resolve(split.first_buffers));
-      AddLoop(std::move(split.second), resolve(split.second_buffers));
+      AddLoop(std::make_shared<const LoopKernel>(std::move(split.first)), resolve(split.first_buffers));
+      AddLoop(std::make_shared<const LoopKernel>(std::move(split.second)), resolve(split.second_buffers));
       return;
     }
   }
@@ -304,11 +328,26 @@ StorageId Lowering::Converted(StorageId from, DType from_type, DType to_type, in
   return result;
 }
 
+absl::StatusOr<SharedKernel> Lowering::KernelOf(const Node& node) {
+  const auto known = kernel_of_.find(&node);
+  if (known != kernel_of_.end()) return known->second.kernel;
+  const bool fusion = &node.op() == &ops::kOp_fusion;
+  absl::StatusOr<LoopKernel> lowered = LowerRegion(fusion ? *node.regions()[0] : *RegionOf(node));
+  KernelOfNode& made = kernel_of_[&node];
+  made.node = Ref<const Node>::Share(&node);
+  if (lowered.ok()) {
+    made.kernel = std::make_shared<const LoopKernel>(*std::move(lowered));
+  } else {
+    made.kernel = lowered.status();
+  }
+  return made.kernel;
+}
+
 absl::Status Lowering::LowerFusion(const Node& node) {
   const ir::Function& region = *node.regions()[0];
   std::vector<StorageId> buffers;
   for (const Value& operand : node.operands()) buffers.push_back(Of(operand));
-  absl::StatusOr<LoopKernel> kernel = LowerRegion(region);
+  absl::StatusOr<SharedKernel> kernel = KernelOf(node);
   if (kernel.ok()) {
     for (uint32_t r = 0; r < node.results().size(); ++r)
       buffers.push_back(Define(Value{Ref<const Node>::Share(&node), r}));
@@ -342,8 +381,7 @@ absl::Status Lowering::LowerNode(const Node& node) {
   } else if (LowerRule rule = FindLowerRule(op); rule != nullptr) {
     status = rule(*this, node);
   } else if (IsLoopNode(node)) {
-    const Ref<const ir::Function> region = RegionOf(node);
-    absl::StatusOr<LoopKernel> kernel = LowerRegion(*region);
+    absl::StatusOr<SharedKernel> kernel = KernelOf(node);
     if (kernel.ok()) {
       std::vector<StorageId> buffers;
       for (const Value& operand : node.operands()) buffers.push_back(Of(operand));

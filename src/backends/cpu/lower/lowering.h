@@ -2,7 +2,7 @@
 #pragma once
 
 #include <deque>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,10 +16,13 @@
 
 namespace weft::cpu {
 
+// Nodes of a function that is called again have theirs again, so what is found out of one is looked up after that.
+using SharedKernel = std::shared_ptr<const LoopKernel>;
+
 // A program without code yet: the kernels whose code it wants, by Program::loops.
 struct LoweredModule {
   Program program;
-  std::deque<LoopKernel> loops;
+  std::deque<SharedKernel> loops;
 };
 
 absl::StatusOr<LoweredModule> LowerModule(const ir::Module& module, const CpuTarget& target);
@@ -59,7 +62,10 @@ class Lowering {
   absl::StatusOr<std::vector<StorageId>> Body(const ir::Function& function, std::span<const StorageId> arguments);
   void Copy(int64_t bytes, StorageId from, StorageId to);
   // `buffers` as the kernel numbers them; which are written follows from its stores.
-  void Loop(LoopKernel kernel, const std::vector<StorageId>& buffers);
+  void Loop(SharedKernel kernel, const std::vector<StorageId>& buffers);
+  void Loop(LoopKernel kernel, const std::vector<StorageId>& buffers) {
+    Loop(std::make_shared<const LoopKernel>(std::move(kernel)), buffers);
+  }
   // `rows` x `columns`: the shape of the one written storage, if the kernel lets a loop follow on finished blocks of it. The
   // entry, until the next is added; it is taken to write all of `writes`.
   Entry& Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
@@ -102,12 +108,12 @@ class Lowering {
     std::vector<bool> written;
     // Pairs (read, written) of positions that may be one buffer.
     std::vector<std::pair<int, int>> in_place;
-    std::optional<LoopKernel> loop;  // of a loop, or of a product's epilogue
-    int64_t rows = 0, columns = 0;   // of a product whose result may have an epilogue
-    int product = -1;                // position of a product's result once it has an epilogue
-    std::vector<int> lists;          // of a control
-    std::vector<Carry> carries;      // of a repeat
-    bool copy = false;               // of the whole of one storage to another
+    SharedKernel loop;              // of a loop, or of a product's epilogue
+    int64_t rows = 0, columns = 0;  // of a product whose result may have an epilogue
+    int product = -1;               // position of a product's result once it has an epilogue
+    std::vector<int> lists;         // of a control
+    std::vector<Carry> carries;     // of a repeat
+    bool copy = false;              // of the whole of one storage to another
   };
   using Drafts = std::vector<Draft>;
   // The entry of another list that a list belongs to; of none.
@@ -120,9 +126,26 @@ class Lowering {
     StorageId first = 0, end = 0;
   };
 
+  // What is known of one kernel. Each keeps what its key points to.
+  struct KernelOfNode {
+    Ref<const ir::Node> node;
+    absl::StatusOr<SharedKernel> kernel;
+  };
+  struct BlockLoopOf {
+    SharedKernel whole, block;  // no block: it is none
+  };
+  struct PlannedLoop {
+    SharedKernel kernel;
+    uint32_t code;
+    LoopPlan plan;
+  };
+
+  absl::StatusOr<SharedKernel> KernelOf(const ir::Node& node);
+  const SharedKernel& BlockLoop(const SharedKernel& kernel, int64_t rows, int64_t columns, uint32_t product);
+  const PlannedLoop& Planned(const SharedKernel& kernel);
   absl::Status LowerFusion(const ir::Node& node);
-  void AddLoop(LoopKernel kernel, const std::vector<StorageId>& buffers);
-  static void FuseEpilogues(Drafts& list);
+  void AddLoop(SharedKernel kernel, const std::vector<StorageId>& buffers);
+  void FuseEpilogues(Drafts& list);
   void PlanLoops(Drafts& list);
   void PlanCosts();
   void Add(Draft draft);
@@ -157,6 +180,9 @@ class Lowering {
   std::vector<uint32_t> origins_;                               // of the node that is being lowered
   bool endless_ = false;                                        // some repeat has a condition
   absl::flat_hash_map<std::pair<const ir::Node*, uint32_t>, StorageId> of_;
+  absl::flat_hash_map<const ir::Node*, KernelOfNode> kernel_of_;
+  absl::flat_hash_map<std::tuple<const LoopKernel*, int64_t, int64_t, uint32_t>, BlockLoopOf> block_loop_of_;
+  absl::flat_hash_map<const LoopKernel*, PlannedLoop> planned_;
   absl::flat_hash_map<std::string, uint32_t> loop_of_key_;
   absl::flat_hash_map<std::string, uint32_t> host_of_name_;
   absl::flat_hash_map<std::pair<const ir::OpDef*, uint64_t>, uint32_t> origin_of_;  // by operation and position
