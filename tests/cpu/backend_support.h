@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "src/backends/cpu/cpu_backend.h"
+#include "src/backends/cpu/lower/lower_region.h"
+#include "src/backends/cpu/lower/lowering.h"
 #include "src/ir/function.h"
+#include "src/passes/fuse.h"
 #include "src/passes/pipeline.h"
 #include "tests/ops/op_matrix.h"
 
@@ -59,6 +62,16 @@ inline absl::StatusOr<std::vector<HostTensor>> RunOnCpu(CpuBackend& backend, Ref
   options.isa = std::string(isa);
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, backend.Compile(module, options));
   return RunExecutable(backend, *executable, arguments);
+}
+
+// The launch list of the function, as the portable path gets it.
+inline absl::StatusOr<LoweredModule> FusedAndLowered(Ref<const ir::Function> function) {
+  WEFT_ASSIGN_OR_RETURN(ir::Module module, Prepared(TestBackend(), std::move(function)));
+  passes::FuseOptions options;
+  options.can_fuse = IsLoopNode;
+  WEFT_ASSIGN_OR_RETURN(module.functions[0], passes::Fuse(module.main(), options));
+  WEFT_ASSIGN_OR_RETURN(const CpuTarget target, TargetFor(Isa::kPortable));
+  return LowerModule(module, target);
 }
 
 }  // namespace weft::cpu

@@ -307,6 +307,13 @@ TEST(Carries, RandomBodiesComputeWhatTheReferenceComputes) {
   }
 }
 
+// Products with it are exact.
+HostTensor Moves(int64_t n, int64_t by) {
+  HostTensor moves(kF, {n, n});
+  for (int64_t i = 0; i < n; ++i) moves.SetDouble(i * n + (i + by) % n, 1);
+  return moves;
+}
+
 // A product that reads what its own epilogue gives.
 TEST(Carries, AProductsEpilogueDoesNotOverwriteItsFactor) {
   const Type state = Type::Tensor(kF, {70, 70});
@@ -314,9 +321,54 @@ TEST(Carries, AProductsEpilogueDoesNotOverwriteItsFactor) {
     const Value h = ops::Add(b, ops::BatchMatmul(b, p[1], p[3], false, false), p[1]);
     return List{ops::Mul(b, h, 0.5), ops::Add(b, ops::BatchMatmul(b, p[3], p[3], false, false), p[2])};
   });
-  HostTensor moves(kF, {70, 70});
-  for (int64_t i = 0; i < 70; ++i) moves.SetDouble(i * 70 + (i + 1) % 70, 1);
-  RunAll(loop, {I(3), Counted(kF, {70, 70}), Counted(kF, {70, 70}, 4), moves});
+  RunAll(loop, {I(3), Counted(kF, {70, 70}), Counted(kF, {70, 70}, 4), Moves(70, 1)});
+}
+
+// What the launch list has of a name, and how much of it before the first loop.
+std::pair<size_t, size_t> CountOf(const Ref<const Function>& function, std::string_view name) {
+  const auto lowered = FusedAndLowered(function);
+  EXPECT_TRUE(lowered.ok()) << lowered.status();
+  const std::string text = ToString(lowered->program);
+  const size_t loop = text.find("repeat");
+  size_t all = 0, before = 0;
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    ++all;
+    before += at < loop ? 1 : 0;
+  }
+  return {all, before};
+}
+
+// What a product in a loop reads in another order is packed once where no run changes it.
+TEST(Carries, OperandsThatNoRunChangesArePackedOnce) {
+  const Type state = Type::Tensor(kF, {20, 40}), square = Type::Tensor(kF, {40, 40});
+  const auto times = [](Builder& b, const Value& x, const Value& w) { return ops::BatchMatmul(b, x, w, false, true); };
+  const std::vector<HostTensor> arguments = {I(3), Counted(kF, {20, 40}), Moves(40, 1), Moves(40, 3)};
+  // Twice by one that stays, once by one that is carried from run to run.
+  const auto some = Loop({state, square}, {square}, [&](Builder& b, const List& p) {
+    const Value h = times(b, times(b, p[1], p[3]), p[3]);
+    return List{times(b, h, p[2]), ops::Add(b, p[2], p[3])};
+  });
+  RunAll(some, arguments);
+  EXPECT_EQ(CountOf(some, "pack_b"), (std::pair<size_t, size_t>(1, 1)));
+  EXPECT_EQ(CountOf(some, "gemm").first, 3u);
+  // Of a loop in a loop: before both, or between them what the outer one changes.
+  const auto inner = MakeFunction("inner", {kCount, state, square, square}, [&](Builder& b, const List& p) {
+    return List{ops::Add(b, p[0], 1), times(b, times(b, p[1], p[2]), p[3])};
+  });
+  const auto outer = Loop({state, square}, {square}, [&](Builder& b, const List& p) {
+    return List{While(b, Below({kCount, state}), inner, {Zero(b), p[1], ops::Scalar(b, kI, 4), p[2], p[3]})[1], ops::Neg(b, p[2])};
+  });
+  RunAll(outer, arguments);
+  EXPECT_EQ(CountOf(outer, "pack_b"), (std::pair<size_t, size_t>(2, 1)));
+  // In a branch of a loop; and where the loop never runs.
+  const auto yes = MakeFunction("yes", {state, square}, [&](Builder& b, const List& p) { return List{times(b, p[0], p[1])}; });
+  const auto no = MakeFunction("no", {state}, [&](Builder& b, const List& p) { return List{ops::Neg(b, p[0])}; });
+  const auto branches = Loop({state}, {square}, [&](Builder& b, const List& p) {
+    const Value odd = ops::Call(b, ops::kOp_rem, {p[0], ops::Scalar(b, kI, 2)});
+    return List{ops::Call(b, ops::kOp_if, {ops::Compare(b, ops::Direction::kEq, odd, 1), p[1], p[2], p[1]}, {}, std::vector{yes, no})};
+  });
+  for (const int64_t n : {0, 4}) RunAll(branches, {I(n), arguments[1], arguments[2]});
+  EXPECT_EQ(CountOf(branches, "pack_b"), (std::pair<size_t, size_t>(1, 1)));
 }
 
 TEST(Carries, EmptyValuesAndLoopsThatNeverRun) {

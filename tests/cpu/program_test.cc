@@ -6,9 +6,7 @@
 #include <thread>
 
 #include "src/backends/cpu/executable.h"
-#include "src/backends/cpu/lower/lower_region.h"
 #include "src/ops/build.h"
-#include "src/passes/fuse.h"
 #include "src/runtime/alloc_hook.h"
 #include "tests/cpu/backend_support.h"
 
@@ -71,16 +69,6 @@ void ExpectNear(const std::vector<HostTensor>& got, const std::vector<HostTensor
   for (size_t r = 0; r < got.size(); ++r) {
     EXPECT_EQ(test::Differences(got[r], want[r], {.f32 = tolerance, .absolute = tolerance}), "") << "result " << r;
   }
-}
-
-// The launch list of the function, as the portable path gets it.
-absl::StatusOr<LoweredModule> FusedAndLowered(Ref<const ir::Function> function) {
-  WEFT_ASSIGN_OR_RETURN(ir::Module module, Prepared(TestBackend(), std::move(function)));
-  passes::FuseOptions options;
-  options.can_fuse = IsLoopNode;
-  WEFT_ASSIGN_OR_RETURN(module.functions[0], passes::Fuse(module.main(), options));
-  WEFT_ASSIGN_OR_RETURN(const CpuTarget target, TargetFor(Isa::kPortable));
-  return LowerModule(module, target);
 }
 
 TEST(CpuProgram, TrainingStepAgreesWithTheReferenceAndDonatesItsParameters) {

@@ -43,6 +43,20 @@ void Check(KernelSet& kernels, DType in, DType out, Shape shape, bool a_transpos
     ASSERT_TRUE(status.ok()) << status;
     EXPECT_TRUE(c.SameBits(again)) << pool->threads() << " threads give other bits";
   }
+  // The same from an operand that was packed before.
+  for (ThreadPool* pool : {&one, &two, &Five()}) {
+    const int64_t bytes = PackedBytesOfB(kernels.target(), call);
+    if (bytes == 0) break;
+    Operand<char> packed(bytes);
+    ASSERT_TRUE(kernels.PackB(call, packed.data(), *pool).ok());
+    EXPECT_TRUE(packed.GuardsHold());
+    GemmCall ready = call;
+    ready.b.data = packed.data();
+    ready.b_packed = true;
+    again.Poison();
+    ASSERT_TRUE(ReservedGemm(kernels, ready, *pool).ok());
+    EXPECT_TRUE(c.SameBits(again)) << pool->threads() << " threads give other bits of a packed operand";
+  }
   EXPECT_TRUE(c.GuardsHold());
   for (int64_t i = 0; i < shape.m; ++i) {
     for (int64_t j = 0; j < shape.n; ++j) {

@@ -67,7 +67,7 @@ class Driver {
       if (DealsMembers(threads)) needs.Each(ScratchSlot::kOutput, WideBytes());
       needs.Once(ScratchSlot::kOutput, WideBytes());
     }
-    if (!plan_.direct_b) {
+    if (PacksB()) {
       needs.Each(ScratchSlot::kPackB, ChunkBytes());
       needs.Once(ScratchSlot::kShared, ChunkBytes());
     }
@@ -75,7 +75,25 @@ class Driver {
     if (consumed_) needs.Each(ScratchSlot::kOutput, ConsumedBytes());
   }
 
+  // Panels [begin, end) of a block, laid out after each other from the chunk's first panel on.
+  static void PackPanels(const CpuTarget& target, const GemmPlan& plan, const MatrixView& b, Bytes from, int64_t block,
+                         int64_t chunk, int64_t begin, int64_t end, char* out) {
+    const int64_t base = plan.PackedOffset(block, chunk);
+    for (int64_t panel = begin; panel < end; ++panel) {
+      const int64_t column = plan.columns.First(panel) * plan.columns.lanes;
+      PackSource source;
+      source.data = from + (plan.BlockStart(block) * b.row_stride + column * b.col_stride) * plan.types.source_bytes;
+      source.step_stride = b.row_stride;
+      source.lane_stride = b.col_stride;
+      Pack(target, plan.types.pack, source, plan.BlockLength(block), plan.columns.Columns(panel),
+           static_cast<int64_t>(plan.columns.Vectors(panel)) * plan.columns.lanes,
+           out + plan.PackedOffset(block, panel) - base);
+    }
+  }
+
  private:
+  bool PacksB() const { return !plan_.direct_b && !call_.b_packed; }
+
   // Whole members of the batch to the threads, rather than parts of each.
   bool DealsMembers(int threads) const { return members_ > 1 && (members_ >= 2 * threads || work_ < kInlineWork); }
 
@@ -136,7 +154,7 @@ class Driver {
       });
       return;
     }
-    if (plan_.direct_b) {
+    if (!PacksB()) {
       pool->ParallelRanges(plan_.tiles, [&](int64_t begin, int64_t end, int) {
         Compute(member, result, begin, end, 0, panels, nullptr, -1);
       });
@@ -149,7 +167,7 @@ class Driver {
       for (int64_t chunk = 0; chunk < panels; chunk += plan_.chunk_panels) {
         const int64_t chunk_end = std::min(panels, chunk + plan_.chunk_panels);
         pool->ParallelRanges(chunk_end - chunk, [&](int64_t begin, int64_t end, int) {
-          PackPanels(member, block, chunk, chunk + begin, chunk + end, shared);
+          PackPanels(target_, plan_, call_.b, member.b, block, chunk, chunk + begin, chunk + end, shared);
         });
         pool->ParallelRanges(plan_.tiles, [&](int64_t begin, int64_t end, int) {
           Compute(member, result, begin, end, chunk, chunk_end, shared, block);
@@ -167,27 +185,11 @@ class Driver {
            plan_.columns.lanes * element_;
   }
 
-  // Panels [begin, end) of a block, laid out after each other from the chunk's first panel on.
-  void PackPanels(const Member& member, int64_t block, int64_t chunk, int64_t begin, int64_t end, char* out) const {
-    const int64_t base = plan_.PackedOffset(block, chunk);
-    for (int64_t panel = begin; panel < end; ++panel) {
-      const int64_t column = plan_.columns.First(panel) * plan_.columns.lanes;
-      PackSource source;
-      source.data = member.b + (plan_.BlockStart(block) * call_.b.row_stride + column * call_.b.col_stride) *
-                                   plan_.types.source_bytes;
-      source.step_stride = call_.b.row_stride;
-      source.lane_stride = call_.b.col_stride;
-      Pack(target_, plan_.types.pack, source, plan_.BlockLength(block), plan_.columns.Columns(panel),
-           static_cast<int64_t>(plan_.columns.Vectors(panel)) * plan_.columns.lanes,
-           out + plan_.PackedOffset(block, panel) - base);
-    }
-  }
-
   // Row tiles x panels. With `shared`, one block and one chunk that others packed; else all of K, packing here.
   void Compute(const Member& member, char* result, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
                int64_t panel_end, const char* shared, int64_t only_block) {
     char* own = nullptr;
-    if (shared == nullptr && !plan_.direct_b) {
+    if (shared == nullptr && PacksB()) {
       own = static_cast<char*>(Scratch(ScratchSlot::kPackB, ChunkBytes()));
       if (own == nullptr) return;
     }
@@ -198,8 +200,10 @@ class Driver {
         const int64_t chunk_end = std::min(panel_end, chunk + plan_.chunk_panels);
         const char* packed = shared;
         if (own != nullptr) {
-          PackPanels(member, block, chunk, chunk, chunk_end, own);
+          PackPanels(target_, plan_, call_.b, member.b, block, chunk, chunk, chunk_end, own);
           packed = own;
+        } else if (call_.b_packed) {
+          packed = member.b + plan_.PackedOffset(block, chunk);
         }
         ComputeChunk(member, result, block, tile_begin, tile_end, chunk, chunk_end, packed);
       }
@@ -387,6 +391,21 @@ absl::Status KernelSet::Gemm(const GemmCall& original, ThreadPool& pool) {
   GemmPlan plan;
   WEFT_RETURN_IF_ERROR(PlanGemm(*state_, call, types, &plan));
   return Driver(*state_, call, plan).Run(pool);
+}
+
+absl::Status KernelSet::PackB(const GemmCall& call, void* packed, ThreadPool& pool) const {
+  TypePlan types;
+  if (PackedBytesOfB(target(), call) == 0 || !PlanTypes(target(), call.input, call.output, &types)) {
+    return InternalError("packing an operand of a product that reads it in place");
+  }
+  const GemmPlan plan = CutGemm(target(), call, types);
+  pool.ParallelRanges(plan.columns.panels, [&](int64_t begin, int64_t end, int) {
+    for (int64_t block = 0; block < plan.k_blocks; ++block) {
+      Driver::PackPanels(target(), plan, call.b, static_cast<Bytes>(call.b.data), block, 0, begin, end,
+                         static_cast<char*>(packed) + plan.PackedOffset(block, 0));
+    }
+  });
+  return absl::OkStatus();
 }
 
 absl::Status KernelSet::PrepareGemm(const GemmCall& original, int threads, ScratchNeeds& needs) {

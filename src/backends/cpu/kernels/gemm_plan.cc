@@ -51,14 +51,13 @@ absl::Status FetchTiles(KernelSet::State& state, MicroType type, MicroForm form,
   return absl::OkStatus();
 }
 
-absl::Status PlanGemm(KernelSet::State& state, const GemmCall& call, const TypePlan& types, GemmPlan* out) {
-  GemmPlan& plan = *out;
-  plan = {};
+GemmPlan CutGemm(const CpuTarget& target, const GemmCall& call, const TypePlan& types) {
+  GemmPlan plan;
   plan.types = types;
   plan.m = call.m;
   plan.n = call.n;
   plan.k = call.k;
-  plan.columns = ColumnCut::Make(state.target(), types.micro, call.n);
+  plan.columns = ColumnCut::Make(target, types.micro, call.n);
   const int64_t element = types.source_bytes;
   const bool pairs = types.pack == PackKind::kBF16Pairs;
   const int64_t max_k = pairs ? 2 * kMaxSteps : kMaxSteps;
@@ -72,17 +71,30 @@ absl::Status PlanGemm(KernelSet::State& state, const GemmCall& call, const TypeP
     plan.form = MicroForm::kColumns;
     plan.pack_a = !(call.a.row_stride == 1 && types.direct && plan.columns.panels == 1);
   }
-  if (types.direct && call.b.col_stride == 1) {
+  if (types.direct && call.b.col_stride == 1 && !call.b_packed) {
     plan.direct_b = call.m <= kDirectRows || call.k * call.n * element <= kDirectBytes ||
                     call.b.row_stride * element <= kDirectStride;
   }
-  const int rows = MicroMaxRows(state.target(), plan.form, plan.columns.MaxVectors());
+  const int rows = MicroMaxRows(target, plan.form, plan.columns.MaxVectors());
   plan.tiles = CeilDiv(call.m, rows);
   const int64_t panel_bytes = PackedSteps(types.pack, plan.k_block) * plan.columns.MaxVectors() * plan.columns.lanes *
                               PackedElementBytes(types.pack);
   plan.chunk_panels = std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(1, panel_bytes), 1, plan.columns.panels);
-  const bool masked = plan.direct_b && call.n % plan.columns.lanes != 0;
-  return FetchTiles(state, types.micro, plan.form, call.m, plan.tiles, plan.columns, masked, &plan.set);
+  return plan;
+}
+
+absl::Status PlanGemm(KernelSet::State& state, const GemmCall& call, const TypePlan& types, GemmPlan* plan) {
+  *plan = CutGemm(state.target(), call, types);
+  const bool masked = plan->direct_b && call.n % plan->columns.lanes != 0;
+  return FetchTiles(state, types.micro, plan->form, call.m, plan->tiles, plan->columns, masked, &plan->set);
+}
+
+int64_t PackedBytesOfB(const CpuTarget& target, const GemmCall& call) {
+  TypePlan types;
+  if (call.batch_rank != 0 || call.m <= 0 || call.n <= 0 || call.k <= 0) return 0;
+  if (!PlanTypes(target, call.input, call.output, &types)) return 0;
+  const GemmPlan plan = CutGemm(target, call, types);
+  return plan.direct_b ? 0 : plan.PackedOffset(plan.k_blocks, 0);
 }
 
 }  // namespace weft::cpu

@@ -68,6 +68,8 @@ struct GemmPlan {
   }
 };
 
+// The plan without its tiles.
+GemmPlan CutGemm(const CpuTarget& target, const GemmCall& call, const TypePlan& types);
 // The whole plan with its tiles fetched. The call is checked and tiles serve its types.
 absl::Status PlanGemm(KernelSet::State& state, const GemmCall& call, const TypePlan& types, GemmPlan* plan);
 

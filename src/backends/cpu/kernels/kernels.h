@@ -59,8 +59,11 @@ struct GemmCall {
   int64_t c_row_stride = 0;  // elements; 0 means n
   std::array<int64_t, kMaxBatchDims> c_batch_strides = {};
   bool accumulate = false;  // C += A B; f32 and f64 outputs only
+  bool b_packed = false;    // B lies as KernelSet::PackB wrote it; its strides are those that it had before
   Epilogue epilogue;
 };
+// Of B as this call packs it; 0 if it does not: it reads B in place, or is a batch, or nothing that tiles serve.
+int64_t PackedBytesOfB(const CpuTarget& target, const GemmCall& call);
 
 // One convolution seen from all three sides; `x`, `w`, `y` are the forward pass's input, kernel and output:
 //   x [batch, in..., in_channels]   w [window..., in_channels / groups, out_channels]   y [batch, out..., out_channels]
@@ -124,6 +127,8 @@ class KernelSet {
   const CpuTarget& target() const;
 
   absl::Status Gemm(const GemmCall& call, ThreadPool& pool);
+  // B, once for any number of calls that differ in A and C alone: PackedBytesOfB of it. The bits of products stay the same.
+  absl::Status PackB(const GemmCall& call, void* packed, ThreadPool& pool) const;
   absl::Status Conv(const ConvCall& call, ThreadPool& pool);
   absl::Status ConvBackwardData(const ConvCall& call, ThreadPool& pool);
   absl::Status ConvBackwardWeights(const ConvCall& call, ThreadPool& pool);

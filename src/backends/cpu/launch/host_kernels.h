@@ -41,6 +41,7 @@ const HostKernel* FindHostKernel(std::string_view name);
 
 // Calls as integers: fields of kernels.h in order, pointers left out.
 std::vector<int64_t> EncodeGemm(const GemmCall& call);
+GemmCall DecodeGemm(std::span<const int64_t> params);
 std::vector<int64_t> EncodeConv(const ConvCall& call);
 std::vector<int64_t> EncodePool(const PoolCall& call);
 

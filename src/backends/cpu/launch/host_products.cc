@@ -23,6 +23,8 @@ class Decoder {
   size_t at_ = 0;
 };
 
+}  // namespace
+
 GemmCall DecodeGemm(std::span<const int64_t> params) {
   Decoder d(params);
   GemmCall c;
@@ -40,8 +42,11 @@ GemmCall DecodeGemm(std::span<const int64_t> params) {
   }
   d.To(c.c_row_stride);
   for (int64_t& v : c.c_batch_strides) d.To(v);
+  d.To(c.b_packed);
   return c;
 }
+
+namespace {
 
 void DecodeDims(Decoder& d, std::array<SpatialDim, kMaxSpatialDims>& dims) {
   for (SpatialDim& s : dims) {
@@ -120,6 +125,13 @@ absl::Status PrepareGemm(const HostPreparation& call) {
   return call.kernels.PrepareGemm(c, call.threads, call.needs);
 }
 
+// Buffers: b, and where it goes.
+absl::Status RunPackB(const HostCall& call) {
+  GemmCall c = DecodeGemm(call.params);
+  c.b.data = call.buffers[0];
+  return call.kernels.PackB(c, call.buffers[1], call.pool);
+}
+
 // Buffers: the two that are read, then the written one.
 absl::Status RunConv(const HostCall& call) {
   ConvCall c = DecodeConv(call.params);
@@ -171,6 +183,7 @@ absl::Status RunPoolBackward(const HostCall& call) {  // x, dy -> dx
 
 constexpr HostKernel kKernels[] = {
     {"gemm", RunGemm, PrepareGemm},
+    {"pack_b", RunPackB},
     {"conv", RunConv, PrepareConv},
     {"conv_backward_data", RunConvBackwardData, PrepareConvBackwardData},
     {"conv_backward_weights", RunConvBackwardWeights, PrepareConvBackwardWeights},
@@ -193,6 +206,7 @@ std::vector<int64_t> EncodeGemm(const GemmCall& c) {
   }
   out.push_back(c.c_row_stride);
   out.insert(out.end(), c.c_batch_strides.begin(), c.c_batch_strides.end());
+  out.push_back(static_cast<int64_t>(c.b_packed));
   return out;
 }
 

@@ -484,6 +484,7 @@ absl::Status Lowering::BindParameters() {
 
 absl::StatusOr<LoweredModule> Lowering::Plan() {
   Program& program = out_.program;
+  PackOutside();
   for (Drafts& list : lists_) {
     FuseEpilogues(list);
     PlanLoops(list);

@@ -134,6 +134,7 @@ class Lowering {
   struct BlockLoopOf {
     SharedKernel whole, block;  // no block: it is none
   };
+  class OperandPacker;
   struct PlannedLoop {
     SharedKernel kernel;
     uint32_t code;
@@ -145,6 +146,7 @@ class Lowering {
   const PlannedLoop& Planned(const SharedKernel& kernel);
   absl::Status LowerFusion(const ir::Node& node);
   void AddLoop(SharedKernel kernel, const std::vector<StorageId>& buffers);
+  void PackOutside();
   void FuseEpilogues(Drafts& list);
   void PlanLoops(Drafts& list);
   void PlanCosts();
