@@ -6,7 +6,7 @@
 
 #include "src/backends/reference/interpreter.h"
 #include "src/ops/build.h"
-#include "tests/cpu/backend_support.h"
+#include "tests/cpu/run_all.h"
 
 namespace weft::cpu {
 namespace {
@@ -128,6 +128,40 @@ TEST(Conversions, OfI64RoundOnce) { CheckConversions(DType::kI64, AwkwardInteger
 TEST(Conversions, OfU64RoundOnce) { CheckConversions(DType::kU64, AwkwardIntegers<uint64_t>()); }
 TEST(Conversions, OfI32RoundOnce) { CheckConversions(DType::kI32, AwkwardIntegers<int32_t>()); }
 TEST(Conversions, OfU32RoundOnce) { CheckConversions(DType::kU32, AwkwardIntegers<uint32_t>()); }
+
+// Of complex numbers: what their real parts become; bool says whether either part is not 0.
+TEST(Conversions, OfComplexAreThoseOfTheirParts) {
+  const double parts[][2] = {{0, 0}, {0, 2}, {-8, 1}, {300, 0}, {-0.0, -0.0}, {1e30, 3}, {NAN, 0}, {0, NAN}, {-INFINITY, 7}, {2.75, -1}};
+  constexpr int64_t kCount = std::size(parts);
+  const auto convert = [&](DType from, DType to) {
+    ir::Builder b;
+    const ir::Value parameter{ir::Node::Create(ops::kOp_parameter, {}, {}, {ir::Type::Tensor(from, {kCount})}), 0};
+    return ir::Function::Create("convert", {parameter}, {ops::Convert(b, parameter, to)});
+  };
+  for (const DType from : {DType::kC64, DType::kC128}) {
+    HostTensor planes[] = {HostTensor(PartOf(from), {kCount}), HostTensor(PartOf(from), {kCount})};
+    for (int64_t i = 0; i < kCount; ++i) {
+      for (const int part : {0, 1}) planes[part].SetDouble(i, parts[i][part]);
+    }
+    HostTensor x(from, {kCount});
+    for (const int part : {0, 1}) x.SetPart(part, planes[part]);
+    for (const DType to : {DType::kI8, DType::kU8, DType::kI32, DType::kU64, DType::kI64, DType::kF16, DType::kF32, DType::kF64, DType::kBool}) {
+      SCOPED_TRACE(NameOf(to));
+      const HostTensor have = RunAll(convert(from, to), {x})[0], real = RunAll(convert(PartOf(from), to), {planes[0]})[0];
+      for (int64_t i = 0; i < kCount; ++i) {
+        const bool other = IsBool(to) && parts[i][1] != 0;
+        EXPECT_EQ(BitsAt(have, i), other ? 1 : BitsAt(real, i)) << parts[i][0] << " " << parts[i][1];
+      }
+    }
+    for (const DType to : {DType::kC64, DType::kC128}) {
+      const HostTensor have = RunAll(convert(from, to), {x})[0];
+      for (const int part : {0, 1}) {
+        const HostTensor want = RunAll(convert(PartOf(from), PartOf(to)), {planes[part]})[0];
+        for (int64_t i = 0; i < kCount; ++i) EXPECT_EQ(BitsAt(have.Part(part), i), BitsAt(want, i)) << i;
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace weft::cpu

@@ -26,9 +26,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 
 ScalarValue LowerScalar(const ScalarCall& call) { return call.b.Convert(call.operands[0], call.dtype); }
 
-absl::Status Reference(const ReferenceCall& call) {
-  const HostTensor& x = *call.operands[0];
-  HostTensor& y = call.results[0];
+void ConvertReal(const HostTensor& x, HostTensor& y) {
   for (int64_t k = 0; k < y.count(); ++k) {
     if (IsFloat(x.dtype())) {
       y.SetDouble(k, x.GetDouble(k));
@@ -36,6 +34,26 @@ absl::Status Reference(const ReferenceCall& call) {
       y.SetUnsigned(k, static_cast<uint64_t>(x.GetInt(k)));
     } else {
       y.SetInt(k, IsBool(y.dtype()) ? x.GetInt(k) != 0 : x.GetInt(k));
+    }
+  }
+}
+
+absl::Status Reference(const ReferenceCall& call) {
+  const HostTensor& x = *call.operands[0];
+  HostTensor& y = call.results[0];
+  if (!IsComplex(x.dtype())) {
+    ConvertReal(x, y);
+  } else if (IsComplex(y.dtype())) {
+    for (const int part : {0, 1}) {
+      HostTensor converted(PartOf(y.dtype()), y.dims());
+      ConvertReal(x.Part(part), converted);
+      y.SetPart(part, converted);
+    }
+  } else {
+    ConvertReal(x.Part(0), y);
+    const HostTensor im = x.Part(1);
+    for (int64_t k = 0; IsBool(y.dtype()) && k < y.count(); ++k) {
+      if (im.GetDouble(k) != 0) y.SetInt(k, 1);
     }
   }
   return absl::OkStatus();
