@@ -269,7 +269,7 @@ int main(int argc, char** argv) {
   int rc = 0;
   std::map<std::string, bench::PeerTimes> beside;
   if (peers && !bench::ReadPeers("--only control", folder, options.quick, &beside)) rc = 1;
-  const double peak = bench::ClockHz() * 1e-9 * options.threads * bench::FlopsPerInstruction();
+  const double peak = bench::Peak(options.threads);
   const double probe = bench::BestProbe(options.threads);
   std::vector<bench::Row> rows = {{"probe", probe, "GF/s", peak, probe / peak, {}}};
   const auto measure = [&](const char* name, double gflop, const std::function<void()>& run) {

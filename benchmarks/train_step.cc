@@ -195,7 +195,7 @@ int main(int argc, char** argv) {
   };
   int rc = 0;
   std::vector<bench::Row> rows;
-  const double peak = bench::ClockHz() * 1e-9 * options.threads * bench::FlopsPerInstruction();
+  const double peak = bench::Peak(options.threads);
   const double first_probe = bench::BestProbe(options.threads);
   if (plain_steps == 0) rows.push_back({"probe", first_probe, "GF/s", peak, first_probe / peak, {}});
   if (first_probe < 0.85 * peak) {

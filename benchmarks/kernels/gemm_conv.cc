@@ -166,7 +166,7 @@ int main(int argc, char** argv) {
   ThreadPool pool(options.threads);
   pool.BeginRun();
   Bench bench(kernels, pool, options);
-  const double peak = bench::ClockHz() * 1e-9 * options.threads * bench::FlopsPerInstruction();
+  const double peak = bench::Peak(options.threads);
   const double probe = bench::BestProbe(options.threads);
   // At least one such instruction a cycle; cores with two show a ratio of 2.
   bench.rows.push_back({"probe", probe, "GF/s", peak, probe / peak, {}});

@@ -19,14 +19,15 @@ class Lowering::OperandPacker {
   explicit OperandPacker(Lowering& lowering) : l_(lowering) {}
 
   void Run() {
-    const auto gemm = l_.host_of_name_.find("gemm");
-    if (gemm == l_.host_of_name_.end() || l_.lists_.size() == 1) return;
+    const auto named = l_.host_of_name_.find("gemm");
+    if (named == l_.host_of_name_.end() || l_.lists_.size() == 1) return;
+    const uint32_t gemm = named->second;
     l_.FindParents();
     const int lists = static_cast<int>(l_.lists_.size());
     made_.resize(static_cast<size_t>(lists));
     for (int l = 1; l < lists; ++l) {
       for (Draft& draft : l_.lists_[l]) {
-        if (draft.entry.type == Entry::Type::kHost && draft.entry.code == gemm->second) Pack(l, draft);
+        if (draft.entry.type == Entry::Type::kHost && draft.entry.code == gemm) Pack(l, draft);
       }
     }
     for (int l = 0; l < lists; ++l) Insert(l);
