@@ -14,30 +14,46 @@ using Rewritten = HashMap<const Function*, Ref<const Function>>;
 
 // What the function carries has been rewritten.
 absl::StatusOr<Ref<const Function>> RewriteOne(const Function& function, RewriteRule rule, const Rewritten& known) {
-  ValueMap map;
-  map.reserve(function.nodes().size());
+  // What became of each node's results so far: nothing where they are what they were.
+  HashMap<const Node*, Values> became;
+  became.reserve(function.nodes().size());
+  const Node* from = nullptr;  // the last that was looked up: neighbours are often of one node
+  const Values* now = nullptr;
+  const auto find = [&](const Value& value) -> const Value* {
+    if (value.node.get() != from) {
+      const auto found = became.find(value.node.get());
+      if (found == became.end()) return nullptr;
+      from = value.node.get();
+      now = &found->second;
+    }
+    return now->empty() ? &value : &(*now)[value.result];
+  };
   bool changed = false;
-  for (const Value& parameter : function.parameters()) map.Bind(parameter, parameter);
+  for (const Value& parameter : function.parameters()) became.try_emplace(parameter.node.get());
   Builder b;
   Values operands;
+  std::vector<Ref<const Function>> regions;
   for (const Node* node : function.nodes().subspan(function.parameters().size())) {
     operands.clear();
     for (const Value& operand : node->operands()) {
-      const Value* found = operand ? map.Find(operand) : nullptr;
+      const Value* found = operand ? find(operand) : nullptr;
       if (operand && found == nullptr) {
         return InternalError("rewriting @", function.name(), ": an operand is not computed before its use\n  ",
                              PrintNode(function, *node));
       }
       operands.push_back(operand ? *found : Value());
     }
-    std::vector<Ref<const Function>> regions(node->regions().begin(), node->regions().end());
-    for (Ref<const Function>& region : regions) region = known.at(region.get());  // the old one stays with the node
+    regions.clear();
+    for (const Ref<const Function>& region : node->regions()) regions.push_back(known.at(region.get()));
     b.set_location(node->location());
     Values results = rule(RewriteCall{b, function, *node, operands, regions, known});
     WEFT_RETURN_IF_ERROR(b.status());
     if (results.empty()) {
-      Ref<const Node> kept = WithOperands(*node, operands, regions);
-      for (uint32_t i = 0; i < node->results().size(); ++i) results.push_back(Value{kept, i});
+      const Ref<const Node> kept = WithOperands(*node, operands, regions);
+      for (uint32_t i = 0; kept.get() != node && i < node->results().size(); ++i) results.push_back(Value{kept, i});
+      changed = changed || !results.empty();
+      became.try_emplace(node, std::move(results));
+      continue;
     }
     if (results.size() != node->results().size()) {
       return InternalError("a rewrite of ", node->op().name, " gives ", results.size(), " results instead of ",
@@ -50,12 +66,12 @@ absl::StatusOr<Ref<const Function>> RewriteOne(const Function& function, Rewrite
                              "\n  ", PrintNode(function, *node));
       }
       changed = changed || !(results[i] == old);
-      map.Bind(old, std::move(results[i]));
     }
+    became.try_emplace(node, std::move(results));
   }
   if (!changed) return Ref<const Function>::Share(&function);
   std::vector<Value> results;
-  for (const Value& result : function.results()) results.push_back(*map.Find(result));
+  for (const Value& result : function.results()) results.push_back(*find(result));
   return Function::Create(function.name(), {function.parameters().begin(), function.parameters().end()},
                           std::move(results), {function.parameter_infos().begin(), function.parameter_infos().end()});
 }

@@ -1,8 +1,12 @@
 // Static offsets in one arena.
 #include <algorithm>
+#include <climits>
 #include <cmath>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
 
-#include "absl/container/btree_set.h"
 #include "src/backends/cpu/lower/lowering.h"
 
 namespace weft::cpu {
@@ -17,46 +21,92 @@ int64_t Padded(int64_t bytes) {
   return (rounded - 64) % 4096 == 0 ? rounded + 64 : rounded;
 }
 
-// What has been placed, by offset: all of it, and that of each stretch of time, so that a short life is compared with its
-// contemporaries only (n to the power 1.5 instead of n squared: a million kernels take a second).
-class Placed {
+struct Spot {
+  int64_t offset, end;
+  int first, last;
+};
+
+// Spots by offset, in blocks of a few. Where all of a block lives at the time in question and no gap in it is wide enough, it is
+// one spot: the activations of a hundred layers, which all wait for the backward pass, are passed in a few steps.
+class Shelf {
  public:
-  // Whole in the containers: a scan reads memory in order.
-  struct Spot {
-    int64_t offset, end;
-    int first, last;
-    bool operator<(const Spot& other) const { return offset < other.offset; }
+  void Add(const Spot& spot) {
+    const auto at = std::prev(blocks_.upper_bound(spot.offset));
+    Block& block = at->second;
+    block.spots.insert(std::ranges::upper_bound(block.spots, spot.offset, {}, &Spot::offset), spot);
+    block.Count(spot);
+    if (block.spots.size() <= kMost) return;
+    const std::span<const Spot> spots = block.spots;
+    Block lower(spots.first(kMost / 2)), upper(spots.subspan(kMost / 2));
+    block = std::move(lower);
+    const int64_t offset = upper.begin;
+    blocks_.emplace_hint(std::next(at), offset, std::move(upper));
+  }
+  // Calls `visit` with where everything lies that lives at the same time, by offset.
+  template <typename Visit>
+  void Contemporaries(const Lifetime& one, int64_t size, Visit visit) const {
+    for (const auto& [offset, block] : blocks_) {
+      if (block.last < one.first || one.last < block.first) continue;
+      if (block.all_from <= one.last && one.first <= block.all_until && block.gap < size) {
+        visit(block.begin, block.end);
+        continue;
+      }
+      for (const Spot& spot : block.spots) {
+        if (spot.last >= one.first && one.last >= spot.first) visit(spot.offset, spot.end);
+      }
+    }
+  }
+
+ private:
+  static constexpr size_t kMost = 32;
+
+  struct Block {
+    Block() = default;
+    explicit Block(std::span<const Spot> some) : spots(some.begin(), some.end()) {
+      for (const Spot& spot : some) Count(spot);
+    }
+    void Count(const Spot& spot) {
+      if (last >= 0) gap = std::max({gap, begin - spot.end, spot.offset - end});
+      begin = std::min(begin, spot.offset);
+      end = std::max(end, spot.end);
+      first = std::min(first, spot.first);
+      last = std::max(last, spot.last);
+      all_from = std::max(all_from, spot.first);
+      all_until = std::min(all_until, spot.last);
+    }
+
+    std::vector<Spot> spots;
+    int64_t begin = INT64_MAX, end = 0;
+    int64_t gap = 0;                         // no two neighbours are further apart
+    int first = INT_MAX, last = -1;          // when something lives
+    int all_from = -1, all_until = INT_MAX;  // when everything does
   };
 
+  std::multimap<int64_t, Block> blocks_ = {{0, Block()}};  // by the least offset there may be
+};
+
+// What has been placed: all of it, and that of each stretch of time, so that a short life is compared with its contemporaries
+// only (n to the power 1.5 instead of n squared: a million kernels take a second).
+class Placed {
+ public:
   explicit Placed(int entries)
       : stride_(std::max(64, 2 * static_cast<int>(std::sqrt(entries)))),
         windows_(static_cast<size_t>(entries / stride_) + 1) {}
 
   void Add(const Spot& spot) {
-    all_.insert(spot);
+    all_.Add(spot);
     // Window w reaches two strides from w * stride_, so that every life of at most one stride lies in the one where it begins.
-    for (int w = std::max(0, spot.first / stride_ - 1); w <= spot.last / stride_; ++w) {
-      std::vector<Spot>& window = windows_[w];
-      window.insert(std::upper_bound(window.begin(), window.end(), spot), spot);
-    }
+    for (int w = std::max(0, spot.first / stride_ - 1); w <= spot.last / stride_; ++w) windows_[w].Add(spot);
   }
-  // Calls `visit` with everything that lives at the same time, by offset.
-  template <typename Visit>
-  void Contemporaries(const Lifetime& one, Visit visit) const {
-    const auto look = [&](const Spot& spot) {
-      if (spot.last >= one.first && one.last >= spot.first) visit(spot);
-    };
-    if (one.last - one.first <= stride_) {
-      for (const Spot& spot : windows_[one.first / stride_]) look(spot);
-    } else {
-      for (const Spot& spot : all_) look(spot);
-    }
+  // What may hold anything that lives at the same time.
+  const Shelf& Around(const Lifetime& one) const {
+    return one.last - one.first <= stride_ ? windows_[one.first / stride_] : all_;
   }
 
  private:
   const int stride_;
-  absl::btree_multiset<Spot> all_;
-  std::vector<std::vector<Spot>> windows_;
+  Shelf all_;
+  std::vector<Shelf> windows_;
 };
 
 }  // namespace
@@ -77,13 +127,13 @@ int64_t PlanArena(std::vector<Lifetime>& lifetimes) {
     Lifetime& one = lifetimes[i];
     const int64_t size = Padded(one.bytes);
     int64_t at = 0, best = -1, best_gap = 0;
-    placed.Contemporaries(one, [&](const Placed::Spot& other) {
-      const int64_t gap = other.offset - at;
+    placed.Around(one).Contemporaries(one, size, [&](int64_t offset, int64_t end) {
+      const int64_t gap = offset - at;
       if (gap >= size && (best < 0 || gap < best_gap)) {
         best = at;
         best_gap = gap;
       }
-      at = std::max(at, other.end);
+      at = std::max(at, end);
     });
     one.offset = best >= 0 ? best : at;
     total = std::max(total, one.offset + size);
