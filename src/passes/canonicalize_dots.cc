@@ -60,7 +60,8 @@ ir::Values TakeOperandTransposes(const ir::RewriteCall& call) {
 ir::Values ExchangeFactors(const ir::RewriteCall& call, const Uses& uses) {
   const Node& dot = *call.operands[0].node;
   const auto used = uses.find(call.node.operands()[0].node.get());
-  if (&dot.op() != &ops::kOp_dot_general || dot.extras() != nullptr || used == uses.end() || used->second != 1) return {};
+  if (&dot.op() != &ops::kOp_dot_general || dot.extras() != nullptr || used == uses.end() || used->second != 1)
+    return {};
   const ir::Attrs& a = dot.attrs();
   const auto batch = static_cast<int64_t>(a.IntList(kLhsBatching).size());
   const auto lhs_free = static_cast<int64_t>(dot.operands()[0].type().rank()) - batch -
