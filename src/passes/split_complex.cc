@@ -138,7 +138,7 @@ Splits Compare(const Call& call) {
 // Zeros for the imaginary part of what has none.
 Planes FromReal(Builder& b, const Value& re) { return {re, ops::FullLike(b, re, 0)}; }
 
-// To real types, bool among them, the imaginary part is dropped, as StableHLO says.
+// To bool: whether it is not 0. To other real types the imaginary part is dropped, as StableHLO says.
 Splits Convert(const Call& call) {
   const DType to = call.node.type().dtype;
   const Split& x = call.operands[0];
@@ -146,7 +146,9 @@ Splits Convert(const Call& call) {
   if (IsComplex(to)) {
     return One({ops::Convert(call.b, x.planes.re, PartOf(to)), ops::Convert(call.b, x.planes.im, PartOf(to))});
   }
-  return Real(ops::Convert(call.b, x.planes.re, to));
+  const Value re = ops::Convert(call.b, x.planes.re, to);
+  if (!IsBool(to)) return Real(re);
+  return Real(ops::Call(call.b, ops::kOp_bitwise_or, {re, ops::Convert(call.b, x.planes.im, to)}));
 }
 
 Splits Complex(const Call& call) { return One({call.operands[0].whole, call.operands[1].whole}); }
