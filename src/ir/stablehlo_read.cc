@@ -124,7 +124,13 @@ AttrValue StableHloOp::SchemaValue(const AttrDef& def) {
       if (found->kind == ShloAttr::Kind::kFloat) return found->number;
       break;
     case AttrType::kLiteral:
-      if (found->kind == ShloAttr::Kind::kTensor && (!found->splat || found->type->count() == 1)) return found->tensor;
+      if (found->kind != ShloAttr::Kind::kTensor) break;
+      if (!found->splat || found->type->count() == 1) return found->tensor;
+      if (found->type->count() <= kMaxListed && IsInteger(found->type->dtype)) {
+        HostTensor all(found->type->dtype, found->type->dims);
+        for (int64_t i = 0; i < all.count(); ++i) all.SetInt(i, found->tensor->value.GetInt(0));
+        return AttrValue(Ref<const Literal>(MakeRef<const Literal>(std::move(all))));
+      }
       break;
     case AttrType::kEnum: {
       const std::string word = Word(def.name);

@@ -93,6 +93,13 @@ Value BroadcastInDim(Builder& b, Value x, const Dims& dims, Ints positions) {
   if (x && x.dims() == dims && positions == Axes(dims.size())) return x;
   return Call(b, kOp_broadcast_in_dim, {std::move(x)}, {ToInts(dims), std::move(positions)});
 }
+Value BroadcastInAnyOrder(Builder& b, Value x, const Dims& dims, Ints positions) {
+  if (!x || positions.size() != x.dims().size()) return BroadcastInDim(b, std::move(x), dims, std::move(positions));
+  Ints order = Axes(positions.size());
+  std::ranges::sort(order, {}, [&](int64_t d) { return positions[d]; });
+  std::ranges::sort(positions);
+  return BroadcastInDim(b, Transpose(b, std::move(x), std::move(order)), dims, std::move(positions));
+}
 Value SumTo(Builder& b, Value g, const Dims& dims) {
   if (!g || g.dims() == dims) return g;
   Ints summed;

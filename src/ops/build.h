@@ -52,6 +52,7 @@ ir::Value Transpose(ir::Builder& b, ir::Value x, ir::Ints permutation);
 // NumPy's alignment at the last dimension.
 ir::Value BroadcastTo(ir::Builder& b, ir::Value x, const Dims& dims);
 ir::Value BroadcastInDim(ir::Builder& b, ir::Value x, const Dims& dims, ir::Ints positions);
+ir::Value BroadcastInAnyOrder(ir::Builder& b, ir::Value x, const Dims& dims, ir::Ints positions);
 // Undoes a NumPy broadcast: sums g down to `dims`.
 ir::Value SumTo(ir::Builder& b, ir::Value g, const Dims& dims);
 ir::Value Slice(ir::Builder& b, ir::Value x, ir::Ints start, ir::Ints limit, ir::Ints strides);

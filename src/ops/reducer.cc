@@ -37,8 +37,9 @@ double CombineDouble(Reducer reducer, double x, double y) {
   switch (reducer) {
     case Reducer::kSum: return x + y;
     case Reducer::kProd: return x * y;
-    case Reducer::kMax: return std::isnan(x) || std::isnan(y) ? NAN : std::fmax(x, y);
-    case Reducer::kMin: return std::isnan(x) || std::isnan(y) ? NAN : std::fmin(x, y);
+    // -0 is below 0.
+    case Reducer::kMax: return std::isnan(x) || std::isnan(y) ? NAN : x > y || (x == y && !std::signbit(x)) ? x : y;
+    case Reducer::kMin: return std::isnan(x) || std::isnan(y) ? NAN : x < y || (x == y && std::signbit(x)) ? x : y;
     default: return NAN;  // the shape rules refuse and, or of floats
   }
 }

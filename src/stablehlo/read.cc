@@ -642,4 +642,11 @@ absl::StatusOr<ir::Module> ReadStableHlo(std::string_view text, const ReadOption
   return Reader(text, options).Read();
 }
 
+std::vector<std::string> ReadableOperations() {
+  std::vector<std::string> names = RuleNames();
+  names.insert(names.end(), std::begin(kStructures), std::end(kStructures));
+  std::ranges::sort(names);
+  return names;
+}
+
 }  // namespace weft::stablehlo

@@ -6,7 +6,9 @@
 // nothing here are kept as text.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/ir/function.h"
 #include "src/runtime/status.h"
@@ -21,5 +23,8 @@ struct ReadOptions {
 // UNIMPLEMENTED names every operation and element type of the text that Weft lacks, all at once. Whatever the text, what is
 // allocated is in proportion to its length.
 absl::StatusOr<ir::Module> ReadStableHlo(std::string_view text, const ReadOptions& options = {});
+
+// Every operation that is read, sorted: "stablehlo.add", "chlo.erf", "stablehlo.custom_call @ApproxTopK".
+std::vector<std::string> ReadableOperations();
 
 }  // namespace weft::stablehlo

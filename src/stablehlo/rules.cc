@@ -29,12 +29,21 @@ RuleMap MakeRules() {
 
 constinit Lasting<RuleMap> g_rules;
 
+const RuleMap& AllRules() {
+  return g_rules.Get([] { return std::make_unique<RuleMap>(MakeRules()); });
+}
+
 }  // namespace
 
 const Rule* FindRule(std::string_view name) {
-  const RuleMap& rules = g_rules.Get([] { return std::make_unique<RuleMap>(MakeRules()); });
-  const auto found = rules.find(std::string(name));
-  return found == rules.end() ? nullptr : &found->second;
+  const auto found = AllRules().find(std::string(name));
+  return found == AllRules().end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> RuleNames() {
+  std::vector<std::string> names;
+  for (const auto& [name, rule] : AllRules()) names.push_back(name);
+  return names;
 }
 
 ir::Values ReadBySchema(ir::StableHloOp& op) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/ir/stablehlo_read.h"
 #include "src/ops/registry.h"
@@ -17,6 +19,7 @@ struct Rule {
 
 // Null if Weft has nothing for the name.
 const Rule* FindRule(std::string_view name);
+std::vector<std::string> RuleNames();  // in no order
 
 // Operations that are others in disguise (rewrites.cc) and those of CHLO (chlo.cc).
 std::span<const Rule> Rewrites();

@@ -35,6 +35,9 @@ Value Or(Builder& b, const Value& x, const Value& y) { return ops::Call(b, ops::
 Value Is(Builder& b, Direction direction, const Value& x, double y) { return Compare(b, direction, x, y); }
 Value IsInteger(Builder& b, const Value& x) { return Compare(b, Direction::kEq, x, Floor(b, x)); }
 
+// 1 of an odd number, 0 of an even one, NaN of an infinite one.
+Value Odd(Builder& b, const Value& x) { return Sub(b, x, Mul(b, Floor(b, Mul(b, x, 0.5)), 2)); }
+
 // Highest power first.
 Value Polynomial(Builder& b, const Value& x, std::span<const double> coefficients) {
   Value sum = FullLike(b, x, coefficients[0]);
@@ -225,20 +228,21 @@ Value Zeta(Builder& b, const Value& x, const Value& q) {
     rest = Add(b, Mul(b, Mul(b, factor, inverse), rest), 1 / kBernoulli[i]);
   }
   const Value tail = Add(b, Add(b, Div(b, a, Add(b, x, -1)), Mul(b, Div(b, x, a), rest)), 0.5);
-  Value result = Add(b, sum, Mul(b, power, tail));
+  // What remains is nothing where its first power is, though the tail be infinite.
+  Value result = Select(b, Is(b, Direction::kEq, power, 0), sum, Add(b, sum, Mul(b, power, tail)));
   const Value pole = And(b, Is(b, Direction::kLe, q, 0), IsInteger(b, q));
   const Value complex = And(b, Is(b, Direction::kLe, q, 0), Compare(b, Direction::kNe, x, Floor(b, x)));
-  result = Select(b, complex, FullLike(b, x, kNan), result);
-  result = Select(b, pole, FullLike(b, x, kInf), result);
-  result = Select(b, Is(b, Direction::kEq, x, 1), FullLike(b, x, kInf), result);
-  return Select(b, Is(b, Direction::kLt, x, 1), FullLike(b, x, kNan), result);
+  // At a pole both sides agree only where x is even.
+  const Value even = Is(b, Direction::kEq, Odd(b, x), 0);
+  result = Select(b, Or(b, Is(b, Direction::kLt, x, 1), complex), FullLike(b, x, kNan), result);
+  result = Select(b, pole, Select(b, even, FullLike(b, x, kInf), FullLike(b, x, kNan)), result);
+  return Select(b, Is(b, Direction::kEq, x, 1), FullLike(b, x, kInf), result);
 }
 
 // (-1)^(n + 1) n! zeta(n + 1, x); of n = 0 digamma.
 Value Polygamma(Builder& b, const Value& n, const Value& x) {
   const Value next = Add(b, n, 1);
-  const Value odd = Sub(b, n, Mul(b, Floor(b, Mul(b, n, 0.5)), 2));
-  const Value sign = Add(b, Mul(b, odd, 2), -1);
+  const Value sign = Add(b, Mul(b, Odd(b, n), 2), -1);
   const Value high = Mul(b, Mul(b, sign, Exp(b, Lgamma(b, next))), Zeta(b, next, x));
   const Value result = Select(b, Is(b, Direction::kEq, n, 0), Digamma(b, x), high);
   const Value wrong = Or(b, Is(b, Direction::kLt, n, 0), Compare(b, Direction::kNe, n, Floor(b, n)));

@@ -1,7 +1,7 @@
 // Runs StableHLO texts on the CPU backend, many in one process, for jax_harness.py. A request on stdin is one line
 // "<bytes of text> <inputs>", the text, then for each input a line "<dtype> <dim> <dim> …" and its bytes; stdin's end ends the
 // program. The answer on stdout is "ok <results>" and the results in the same way, or "<stage> <bytes>" and a message, where
-// the stage that failed is read, run.
+// the stage that failed is read, run. With an argument: the names of the operations that are read.
 #include <iostream>
 #include <sstream>
 
@@ -77,4 +77,7 @@ int Serve() {
 }  // namespace
 }  // namespace weft
 
-int main() { return weft::Serve(); }
+int main(int argc, char** argv) {
+  if (argc == 1) return weft::Serve();
+  for (const std::string& name : weft::stablehlo::ReadableOperations()) std::cout << name << "\n";
+}

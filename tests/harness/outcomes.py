@@ -89,8 +89,8 @@ def moves_only(text):
     return set(re.findall(r"(?:stablehlo|chlo)\.(\w+)", text)) <= MOVES
 
 
-def difference(found, expected, text, bounds=BOUNDS):
-    """What is wrong with the results, or nothing."""
+def difference(found, expected, text, bounds=BOUNDS, share=1):
+    """What is wrong with the results, or nothing. A bound is of the element and of a share of the largest one."""
     import numpy
     if len(found) != len(expected):
         return f"{len(found)} results for {len(expected)}"
@@ -108,7 +108,7 @@ def difference(found, expected, text, bounds=BOUNDS):
             size = numpy.abs(y) if bound else 0
             finite = numpy.isfinite(size)
             largest = numpy.max(size, where=finite, initial=0) if bound else 0
-            good = same | (finite & (numpy.abs(x - y) <= bound * (size + largest))) if bound else same
+            good = same | (finite & (numpy.abs(x - y) <= bound * (size + share * largest))) if bound else same
         if not good.all():
             at = tuple(int(i) for i in numpy.argwhere(~good)[0])
             return f"result {number} differs at {int((~good).sum())} of {good.size}, first at {at}: {x[at]!r} for {y[at]!r}"

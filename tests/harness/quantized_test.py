@@ -10,11 +10,10 @@ Wants WEFT_SOURCE, WEFT_BUILD and WEFT_LIB in the environment; installs jax into
 """
 import argparse
 import os
-import pickle
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from judges import interpreter  # noqa: E402
 from outcomes import Runner, enter  # noqa: E402
 from round_trip import Reader, same_results  # noqa: E402
 
@@ -234,35 +233,10 @@ def movement(rng):
               f"  %0 = stablehlo.optimization_barrier %l#1 : {kind}", value)
 
 
-JUDGE = """
-import pickle, sys
-import numpy
-from jax._src.interpreters import mlir
-from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
-from jaxlib.mlir.passmanager import PassManager
-stablehlo.register_stablehlo_passes()
-text, inputs = pickle.load(sys.stdin.buffer)
-with mlir.make_ir_context() as context, ir.Location.unknown():
-    # What reads an artifact loads the dialect of quantised types.
-    empty = stablehlo.serialize_portable_artifact_str("func.func @f() { return }", stablehlo.get_current_version())
-    stablehlo.deserialize_portable_artifact(context, empty)
-    module = ir.Module.parse(text)
-    PassManager.parse("builtin.module(func.func(stablehlo-legalize-quantized-op-to-qdq))").run(module.operation)
-    found = stablehlo.eval_module(module, [ir.DenseElementsAttr.get(x, type=ir.RankedTensorType(t)) if x.dtype.kind == "f"
-                                           else ir.DenseElementsAttr.get(x) for x, t in
-                                           zip(inputs, module.body.operations[0].type.inputs)])
-    sys.stdout.buffer.write(pickle.dumps([numpy.array(r) for r in found]))
-"""
-
-
-def judged(program):
-    """What is wrong with the expected result in the eyes of StableHLO's interpreter, or nothing; None where it gave nothing."""
-    answer = subprocess.run([sys.executable, "-c", JUDGE], input=pickle.dumps((program.text, program.inputs)), capture_output=True)
-    if answer.returncode:
-        return None, answer.stderr.decode(errors="replace")[-300:]
-    found = pickle.loads(answer.stdout)[0]
-    return differs(found.astype(program.results[0].dtype), program.results[0]), ""
+def judged(program, judge):
+    """What is wrong with the expected result in the eyes of StableHLO's interpreter, or nothing; None where it gave nothing, and why."""
+    found, why = judge.run(program.text, program.inputs)
+    return (None, why) if found is None else (differs(found[0], program.results[0]), "")
 
 
 def differs(found, expected):
@@ -295,13 +269,14 @@ def main():
             bad += 1
             print(f"{program.name}: {wrong}\n{program.text}", flush=True)
     asked = [p for p in programs if p.judged][::2]
-    answered = 0
+    answered, judge = 0, interpreter()
     for program in asked:
-        wrong, said = judged(program)
+        wrong, said = judged(program, judge)
         answered += wrong is not None
         if wrong or said:
             print(f"{program.name}, by StableHLO's interpreter: {wrong or said}")
         bad += bool(wrong)
+    judge.close()
     reader.close()
     print(f"{len(programs)} programs, {bad} wrong; {answered} of {len(asked)} judged by StableHLO's interpreter too")
     short = not args.only and (len(programs) < 60 or answered < len(asked))

@@ -77,7 +77,7 @@ class Reader:
 
     def close(self):
         if self.pool is not None:
-            self.pool.shutdown(wait=False)
+            self.pool.shutdown()
         self.pool = None
 
 

@@ -29,6 +29,12 @@ TEST(StableHloErrors, SayLineAndColumn) {
               HasSubstr("comparison_direction is XX; it must be EQ, NE, GE, GT, LE or LT"));
 }
 
+TEST(StableHloErrors, BitsOfComplexNumbersHaveNoOtherWidth) {
+  EXPECT_THAT(ReadBody("%c: tensor<2xcomplex<f32>>", "tensor<2x2xf32>",
+                       "%0 = stablehlo.bitcast_convert %c : (tensor<2xcomplex<f32>>) -> tensor<2x2xf32>\n return %0 : tensor<2x2xf32>"),
+              HasSubstr("operand x has dtype c64"));
+}
+
 TEST(StableHloErrors, ListAllThatIsMissingAtOnce) {
   EXPECT_EQ(OneOp("%0 = stablehlo.frobnicate %a : tensor<2xf32>\n"
                   "%1 = stablehlo.custom_call @lapack_x(%a) : (tensor<2xf32>) -> tensor<2xf32>\n"

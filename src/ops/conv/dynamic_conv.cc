@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/ir/stablehlo.h"
+#include "src/ir/stablehlo_read.h"
 #include "src/ops/conv/conv_shape.h"
 #include "src/ops/shape/dynamic_shapes.h"
 
@@ -121,6 +122,16 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+Values Read(StableHloOp& op) {
+  op.Understand({"precision_config"});
+  Attrs attrs = op.SchemaAttrs();
+  const size_t rank = op.operands.empty() ? 0 : op.operands[0].dims().size();
+  for (size_t i : {kStrides, kInputDilation, kKernelDilation}) {
+    if (op.Find(kAttrs[i].name) == nullptr) attrs.set(i, Ints(std::max<size_t>(rank, 2) - 2, 1));
+  }
+  return {Call(op.b, kOp_dynamic_conv, op.operands, std::move(attrs))};
+}
+
 void StableHlo(const Node& node, StableHloWriter& writer) {
   const Attrs& a = node.attrs();
   const auto layout = [](const Ints& positions, std::string_view first, std::string_view second) {
@@ -171,6 +182,7 @@ constinit const OpDef kOp_dynamic_conv = {
     .expand = Expand,
     .lowering = Lowering::kExpand,
     .stablehlo = StableHlo,
+    .read = Read,
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},
     .absent = kStableHloComposite,

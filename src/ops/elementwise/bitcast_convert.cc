@@ -86,7 +86,8 @@ Values Read(StableHloOp& op) {
     return v && v.dtype() == dtype ? v : Call(b, kOp_bitcast_convert, {v}, {dtype});
   };
   const int from_bits = BitsOf(x.dtype()), to_bits = BitsOf(to);
-  if (from_bits == to_bits || IsBool(x.dtype()) || IsBool(to)) return {cast(x, to)};
+  const bool resizes = Contains(kNumber, x.dtype()) && Contains(kNumber, to);
+  if (from_bits == to_bits || !resizes) return {cast(x, to)};
   x = cast(x, UnsignedOf(from_bits));
   x = from_bits < to_bits ? Join(b, x, UnsignedOf(to_bits)) : Part(b, x, UnsignedOf(to_bits));
   return {cast(x, to)};

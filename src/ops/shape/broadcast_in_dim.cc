@@ -1,4 +1,5 @@
 // broadcast_in_dim: repeats along new or size-1 dimensions.
+#include "src/ir/stablehlo_read.h"
 #include "src/ops/build.h"
 #include "src/ops/families.h"
 
@@ -70,6 +71,12 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
+// StableHLO's dimensions may come in any order.
+Values Read(StableHloOp& op) {
+  if (op.operands.size() != 1 || op.results.size() != 1) return op.Refuse("one operand and one result are expected");
+  return {BroadcastInAnyOrder(op.b, op.operands[0], op.results[0].dims, op.Ints("broadcast_dimensions"))};
+}
+
 constexpr Sample kSamples[] = {{"T[3] shape=[2,3] broadcast_dimensions=[1]"},
                                {"T[] shape=[4] broadcast_dimensions=[]"},
                                {"T[2,1] shape=[2,5] broadcast_dimensions=[0,1]"},
@@ -91,6 +98,7 @@ constinit const OpDef kOp_broadcast_in_dim = {
     .gradient = Gradient,
     .lowering = Lowering::kIndexMap,
     .reference = Reference,
+    .read = Read,
     .samples = kSamples,
     .tolerance = {.f32 = 0, .f64 = 0, .bf16 = 0, .f16 = 0},
     .rounds_once = true,

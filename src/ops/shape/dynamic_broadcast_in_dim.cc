@@ -42,12 +42,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
 }
 
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
-  Ints positions = Attr<kAttrs, "broadcast_dimensions">(call.attrs);
-  Ints order = Axes(positions.size());
-  std::ranges::sort(order, {}, [&](int64_t d) { return positions[d]; });
-  const Value x = Transpose(call.b, call.operands[0], order);
-  std::ranges::sort(positions);
-  results[0] = BroadcastInDim(call.b, x, ToDims(Attr<kAttrs, "shape">(call.attrs)), positions);
+  results[0] = BroadcastInAnyOrder(call.b, call.operands[0], ToDims(Attr<kAttrs, "shape">(call.attrs)),
+                                   Attr<kAttrs, "broadcast_dimensions">(call.attrs));
   return absl::OkStatus();
 }
 

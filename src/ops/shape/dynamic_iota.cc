@@ -21,7 +21,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
     return UserError("iota_dimension is ", dimension, "; shape ", DimsToString(shape), " has rank ", shape.size());
   }
   const DType dtype = Attr<kAttrs, "dtype">(call.attrs);
-  if (!Contains(kNumber, dtype)) return UserError("dtype ", NameOf(dtype), " is not a number type");
+  if (!Contains(kNumber | kC, dtype)) return UserError("dtype ", NameOf(dtype), " is not a number type");
   results->push_back(Type::Tensor(dtype, ToDims(shape)));
   return absl::OkStatus();
 }

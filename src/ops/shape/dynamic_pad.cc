@@ -8,7 +8,7 @@ namespace {
 using namespace ir;
 
 constexpr OperandDef kOperands[] = {kDynamicX,
-                                    {"padding_value", kAnyType, "scalar to fill with"},
+                                    {"padding_value", kEveryType, "scalar to fill with"},
                                     Amounts("edge_padding_low", "[rank]: before the first of each dimension"),
                                     Amounts("edge_padding_high", "[rank]: after the last; follows from the shape"),
                                     Amounts("interior_padding", "[rank]: between neighbours")};

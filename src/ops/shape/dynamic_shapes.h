@@ -7,7 +7,7 @@
 
 namespace weft::ops {
 
-inline constexpr ir::OperandDef kDynamicX = {"x", ir::kAnyType, "operand"};
+inline constexpr ir::OperandDef kDynamicX = {"x", ir::kEveryType, "operand"};
 // A vector of integers.
 constexpr ir::OperandDef Amounts(std::string_view name, std::string_view doc) {
   return {.name = name, .types = ir::kI, .doc = doc, .group = 'I'};

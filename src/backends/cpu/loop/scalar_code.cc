@@ -222,10 +222,10 @@ V ScalarCode::Binary(const Expr& e, DType from, V x, V y) {
     case ScalarOp::kSub: return is_float ? b_.CreateFSub(x, y) : is_bool ? b_.CreateXor(x, y) : b_.CreateSub(x, y);
     case ScalarOp::kMul: return is_float ? b_.CreateFMul(x, y) : is_bool ? b_.CreateAnd(x, y) : b_.CreateMul(x, y);
     case ScalarOp::kMin:
-      if (is_float) return math_.Min(x, y);
+      if (is_float) return math_.Minimum(x, y);
       return b_.CreateSelect(is_signed ? b_.CreateICmpSLT(x, y) : b_.CreateICmpULT(x, y), x, y);
     case ScalarOp::kMax:
-      if (is_float) return math_.Max(x, y);
+      if (is_float) return math_.Maximum(x, y);
       return b_.CreateSelect(is_signed ? b_.CreateICmpSGT(x, y) : b_.CreateICmpUGT(x, y), x, y);
     case ScalarOp::kDiv:
     case ScalarOp::kRem: {
@@ -282,6 +282,9 @@ V ScalarCode::Binary(const Expr& e, DType from, V x, V y) {
 }
 
 V ScalarCode::Combine(ops::Reducer op, DType dtype, V x, V y) {
+  // Of the zeros of a reduction any may come out.
+  if (IsFloat(dtype) && op == ops::Reducer::kMax) return math_.Max(x, y);
+  if (IsFloat(dtype) && op == ops::Reducer::kMin) return math_.Min(x, y);
   static constexpr ScalarOp kOps[] = {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kMax,
                                       ScalarOp::kMin, ScalarOp::kAnd, ScalarOp::kOr};
   Expr e;

@@ -81,6 +81,31 @@ V VectorMath::Min(V x, V y) {
   return b_.CreateSelect(b_.CreateFCmpUNO(y, y), y, less);
 }
 
+V VectorMath::Maximum(V x, V y) {
+  if (llvm::isa<llvm::Constant>(x)) std::swap(x, y);
+  if (auto* constant = llvm::dyn_cast<llvm::Constant>(y); constant != nullptr && !constant->isNaN()) {
+    // A tie gives the constant, a NaN stays.
+    return constant->isNullValue() ? b_.CreateSelect(b_.CreateFCmpUGT(x, y), x, y) : Max(x, y);
+  }
+  return OfEqual(x, y, Max(x, y), llvm::Instruction::And);
+}
+
+V VectorMath::Minimum(V x, V y) {
+  if (llvm::isa<llvm::Constant>(x)) std::swap(x, y);
+  if (auto* constant = llvm::dyn_cast<llvm::Constant>(y); constant != nullptr && !constant->isNaN()) {
+    return constant->isNegativeZeroValue() ? b_.CreateSelect(b_.CreateFCmpULT(x, y), x, y) : Min(x, y);
+  }
+  return OfEqual(x, y, Min(x, y), llvm::Instruction::Or);
+}
+
+// Of two zeros the one whose sign both or either has.
+V VectorMath::OfEqual(V x, V y, V other, llvm::Instruction::BinaryOps join) {
+  llvm::Type* type = x->getType();
+  llvm::Type* bits = type->getWithNewType(b_.getIntNTy(type->getScalarSizeInBits()));
+  V both = b_.CreateBinOp(join, b_.CreateBitCast(x, bits), b_.CreateBitCast(y, bits));
+  return b_.CreateSelect(b_.CreateFCmpOEQ(x, y), b_.CreateBitCast(both, type), other);
+}
+
 // Without SSE4.1 LLVM calls libm for each of these; the magic-number form needs no call and no branch.
 V VectorMath::Round(llvm::Intrinsic::ID rounding, V x) {
   if (rounding == llvm::Intrinsic::round) {

@@ -22,10 +22,13 @@ class VectorMath {
 
   V Round(llvm::Intrinsic::ID rounding, V x);
   V Fma(V x, V y, V z);  // one rounding where the target has it
-  V Max(V x, V y);       // NaN if either is
+  V Max(V x, V y);       // NaN if either is; either of two zeros
   V Min(V x, V y);
+  V Maximum(V x, V y);  // Max, but 0 above -0
+  V Minimum(V x, V y);
 
  private:
+  V OfEqual(V x, V y, V other, llvm::Instruction::BinaryOps join);
   V Constant(V like, double value);
   V IntConstant(llvm::Type* type, int64_t value);
   llvm::Type* IntTypeOf(V x);
