@@ -318,6 +318,8 @@ TEST(MemoryPlan, IsTheBestFitAmongAllThatLiveAtOnce) {
       // Mostly short, some as long as activations that wait for the backward pass.
       const int length = random() % 8 == 0 ? static_cast<int>(random() % entries) : static_cast<int>(random() % 6);
       lifetimes.push_back({static_cast<int64_t>(random() % 9) * 2048, first, std::min(first + length, entries), 0});
+      // In every third round half of them within one another: what is made last goes first.
+      if (round % 3 == 0 && i % 2 == 0) lifetimes.back().last = std::max(first, entries - first);
     }
     std::vector<Lifetime> slow = lifetimes;
     EXPECT_EQ(PlanArena(lifetimes), PlanAmongAll(slow));

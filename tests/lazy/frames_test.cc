@@ -4,6 +4,7 @@
 #include "src/backends/cpu/cpu_backend.h"
 #include "src/ir/stablehlo.h"
 #include "src/ir/text.h"
+#include "tests/lazy/shelf.h"
 #include "tests/lazy/world.h"
 
 namespace weft::lazy {
@@ -227,6 +228,44 @@ TEST(Frames, BodiesThatDrawAlikeAreOneObjectAndAFailureDrawsNothing) {
   ASSERT_TRUE(w.engine->Record(ops::kOp_call, operands, {}, {}, &again, {}, {&one.function, 1}).ok());
   EXPECT_NE(w.Read(again[0]), w.Read(b[0]));
   EXPECT_EQ(w.Count(Counter::kProgramsCompiled), compiled);
+}
+
+// The bytes of the key of a training step of so many layers that are calls of one function: value and gradients.
+size_t KeyOfLayers(int layers) {
+  Shelf shelf;
+  World w({}, 1, false, std::make_unique<FakeStore>(&shelf));
+  const ir::Type row = ir::Type::Tensor(DType::kF32, {4});
+  Body layer(w, "layer", {row, row, row, row});
+  const Tensors& p = layer.parameters;
+  T h = layer.Op(ops::kOp_gelu, {layer.Op(ops::kOp_layer_norm, {p[0], p[1], p[2]})});
+  h = layer.Op(ops::kOp_tanh, {layer.Op(ops::kOp_mul, {h, p[3]})});
+  const Function function = layer.Finish({layer.Op(ops::kOp_add, {p[0], h})}).function;
+  std::vector<T> weights, wanted;
+  T x = w.Vector({1, 2, 3, 4});
+  for (int l = 0; l < layers; ++l) {
+    std::vector<Tensor*> operands = {x.get()};
+    for (int i = 0; i < 3; ++i) {
+      weights.push_back(w.Vector({1, 2, 3, 4}));
+      EXPECT_TRUE(w.engine->SetRequiresGrad(weights.back().get(), true).ok());
+      operands.push_back(weights.back().get());
+    }
+    Tensors results;
+    EXPECT_TRUE(w.engine->Record(ops::kOp_call, operands, {}, {}, &results, {}, {&function, 1}).ok());
+    x = results[0];
+  }
+  wanted = {w.Sum(x)};
+  for (T& gradient : w.Grad(wanted[0], weights)) wanted.push_back(std::move(gradient));
+  std::vector<Tensor*> raw;
+  for (const T& each : wanted) raw.push_back(each.get());
+  EXPECT_TRUE(w.engine->CompileEval(raw, true).ok());
+  EXPECT_EQ(shelf.entries.size(), 1u);
+  return shelf.entries.empty() ? 0 : shelf.entries.begin()->second.canonical.size();
+}
+
+TEST(Frames, AHundredEqualLayersHaveAKeyLikeThatOfAFew) {
+  const size_t two = KeyOfLayers(2), few = KeyOfLayers(3), many = KeyOfLayers(96);
+  EXPECT_LE(2 * many, 3 * two) << few;
+  EXPECT_LE(many, few + 93 * 4) << two;  // bytes a layer
 }
 
 TEST(Frames, AssignInsideABody) {
