@@ -40,7 +40,6 @@ DIFFERS = {
     r"dynamic_(update_)?slice .* beyond (a signed range|every unsigned size)": "reads unsigned indices as signed ones",
 }
 ALONE = {
-    r"convert complex<f\d+> to bools": "is NumPy's, whether either part is not 0; StableHLO's drops the imaginary part",
     r"chlo.a(cos|cosh|sin|sinh) complex<f\d+> edges": "the expansion loses the sign of a zero, which says on what side of a cut a number is (C, annex G)",
 }
 # Known by a name that no text makes use of.

@@ -1,4 +1,7 @@
 // convert: the same values in another element type.
+#include "src/ir/stablehlo.h"
+#include "src/ir/stablehlo_read.h"
+#include "src/ops/build.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -59,6 +62,30 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
+// StableHLO's convert of a complex number drops the imaginary part, of one to bool too: that is written out.
+bool AsksBothParts(DType from, DType to) { return IsComplex(from) && IsBool(to); }
+
+void StableHlo(const Node& node, StableHloWriter& writer) {
+  const Value& x = node.operands()[0];
+  if (!AsksBothParts(x.dtype(), node.type().dtype)) return writer.Emit("convert");
+  const Type part = Type::Tensor(PartOf(x.dtype()), x.dims());
+  const std::string name[] = {writer.Name(x)};
+  std::vector<std::string> truths;
+  for (const std::string_view half : {"real", "imag"}) {
+    const std::string number[] = {writer.Op(half, name, part)};
+    truths.push_back(writer.Op("convert", number, node.type()));
+  }
+  writer.EmitOn("or", truths);
+}
+
+Values Read(StableHloOp& op) {
+  if (op.operands.size() != 1 || op.results.size() != 1) return op.Refuse("one operand and one result are expected");
+  Value x = op.operands[0];
+  const DType to = op.results[0].dtype;
+  if (AsksBothParts(x.dtype(), to)) x = Call(op.b, kOp_real, {x});
+  return {Call(op.b, kOp_convert, {x}, {to})};
+}
+
 constexpr Sample kSamples[] = {{"T[2,3] dtype=f32", -2, 2, false},   {"T[5] dtype=bf16", -2, 2, false},
                                {"T[5] dtype=i32", -300, 300, false}, {"T[] dtype=f64"},
                                {"T[0,3] dtype=bool", -2, 2, false},  {"T[131] dtype=u8", -300, 300, false},
@@ -81,6 +108,8 @@ constinit const OpDef kOp_convert = {
     .lowering = Lowering::kScalar,
     .scalar = LowerScalar,
     .reference = Reference,
+    .stablehlo = StableHlo,
+    .read = Read,
     .samples = kSamples,
     .tolerance = {.f32 = 0, .f64 = 0, .bf16 = 8e-3, .f16 = 1e-3},
     .rounds_once = true,
