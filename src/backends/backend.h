@@ -43,6 +43,9 @@ struct ExecutableStats {
   int64_t temporary_bytes = 0;
   int64_t code_bytes = 0;
   int64_t kernels_compiled = 0;  // 0 if loaded
+  // As the compiler estimates them; -1: it does not.
+  double flops = -1;
+  double bytes_accessed = -1;
 };
 
 // Arguments of one device, in the order of the entry function's kBuffer parameters.

@@ -77,7 +77,7 @@ absl::StatusOr<Type> TypeOf(std::string_view name) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ToText(const ir::Module& module, Program* program) {
+absl::StatusOr<std::string> ToText(const ir::Module& module, Program* program, std::string_view precision) {
   const ir::Function& main = module.main();
   for (const ir::Node* node : main.nodes()) {
     for (const Type& type : node->results()) {
@@ -135,7 +135,19 @@ absl::StatusOr<std::string> ToText(const ir::Module& module, Program* program) {
   }
   ir::Module fresh;
   fresh.functions.push_back(ir::Function::Create("main", std::move(parameters), std::move(results), std::move(infos)));
-  return ir::ToStableHlo(fresh);
+  return ir::ToStableHlo(fresh, {.precision = precision});
+}
+
+api::Program AsArgument(std::string_view text) {
+  static constexpr std::string_view kFormat = "mlir";
+  api::Program code{
+      .code = text.data(), .code_size = text.size(), .format = kFormat.data(), .format_size = kFormat.size()};
+  code.head.struct_size = sizeof(code);
+  return code;
+}
+
+bool StaysWhole(const ir::Node& composite) {
+  return !composite.regions().empty() && composite.op().stablehlo != nullptr;
 }
 
 std::string Pack(const Program& program, std::string_view executable) {
