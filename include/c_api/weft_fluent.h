@@ -301,6 +301,7 @@ typedef struct wf_for_args {
   size_t carried_count;
   weft_tensor** outputs WF_DEFAULT(NULL);
   int64_t max_count WF_DEFAULT(0);
+  int64_t keep_every WF_DEFAULT(0);
 } wf_for_args;
 WF_INLINE weft_tensor* wf_for_at(weft_scope* s, const char* file, int line, wf_for_args a) {
   weft_tensor *one = NULL, **all = a.outputs != NULL ? a.outputs : &one;
@@ -308,12 +309,13 @@ WF_INLINE weft_tensor* wf_for_at(weft_scope* s, const char* file, int line, wf_f
   weft_context* ctx = weft_scope_mark(s, file, line);
   weft_error* error = wf_no_outputs(a.outputs, a.carried_count);
   const size_t capacity = a.outputs != NULL ? a.carried_count : 1;
-  options.max_count = a.max_count;
+  options.max_count = a.max_count, options.keep_every = a.keep_every;
   if (error == NULL) error = weft_for(ctx, a.count, a.body, a.carried, a.carried_count, &options, all);
   return wf_first_of(s, error, all, a.carried_count, capacity);
 }
-#define wf_for(s, ...) \
-  WF_CALL(wf_for_at((s), __FILE__, __LINE__, WF_MAKE(wf_for_args, (.outputs = NULL, .max_count = 0,), __VA_ARGS__)))
+#define wf_for(s, ...)                                                                                                         \
+  WF_CALL(wf_for_at((s), __FILE__, __LINE__,                                                                                   \
+                    WF_MAKE(wf_for_args, (.outputs = NULL, .max_count = 0, .keep_every = 0,), __VA_ARGS__)))
 
 /* Once for each slice of what is scanned. */
 typedef struct wf_scan_args {
@@ -328,6 +330,7 @@ typedef struct wf_scan_args {
   int64_t length WF_DEFAULT(0);
   int64_t unroll WF_DEFAULT(0);
   int32_t reverse WF_DEFAULT(0);
+  int64_t keep_every WF_DEFAULT(0);
 } wf_scan_args;
 WF_INLINE weft_tensor* wf_scan_at(weft_scope* s, const char* file, int line, wf_scan_args a) {
   weft_tensor *one = NULL, **all = a.outputs != NULL ? a.outputs : &one;
@@ -335,13 +338,15 @@ WF_INLINE weft_tensor* wf_scan_at(weft_scope* s, const char* file, int line, wf_
   weft_scan_options options = WEFT_SCAN_OPTIONS_INIT;
   weft_context* ctx = weft_scope_mark(s, file, line);
   weft_error* error;
-  options.length = a.length, options.unroll = a.unroll, options.reverse = a.reverse;
+  options.length = a.length, options.unroll = a.unroll, options.reverse = a.reverse, options.keep_every = a.keep_every;
   error = weft_scan(ctx, a.body, a.carried, a.carried_count, a.scanned, a.scanned_count, &options, all, capacity, &count);
   return wf_first_of(s, error, all, count, capacity);
 }
 #define wf_scan(s, ...)                                                                                                        \
   WF_CALL(wf_scan_at((s), __FILE__, __LINE__,                                                                                  \
-                     WF_MAKE(wf_scan_args, (.outputs = NULL, .capacity = 1, .length = 0, .unroll = 0, .reverse = 0,), __VA_ARGS__)))
+                     WF_MAKE(wf_scan_args,                                                                                     \
+                             (.outputs = NULL, .capacity = 1, .length = 0, .unroll = 0, .reverse = 0, .keep_every = 0,),       \
+                             __VA_ARGS__)))
 
 /* One of two functions, or of several, of the same inputs. */
 typedef struct wf_if_args {

@@ -22,8 +22,9 @@ typedef struct weft_for_options {
   size_t struct_size;
   const void* next; /* NULL */
   int64_t max_count; /* how often the body runs at most, whatever the count says; 0: no bound is known, and then there is no gradient, which keeps what is carried into each run */
+  int64_t keep_every; /* for the gradient: what is carried into every so many-th run is kept, and the runs in between are computed once more from there; 0: 1, all is kept; -1: the square root of max_count, rounded up. Less memory (n runs keep n / keep_every + keep_every times what is carried), one more computation of the body, and the same bits; needs max_count */
 } weft_for_options;
-#define WEFT_FOR_OPTIONS_INIT {sizeof(weft_for_options), NULL, 0}
+#define WEFT_FOR_OPTIONS_INIT {sizeof(weft_for_options), NULL, 0, 0}
 WEFT_API void weft_for_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Options of weft_scan. Since 1.1. */
@@ -34,8 +35,9 @@ typedef struct weft_scan_options {
   int64_t unroll; /* so many runs of the body in one of the loop; 0 is 1 */
   int32_t reverse; /* 1: from the last index to the first; results stand where their slices do */
   int32_t reserved;
+  int64_t keep_every; /* for the gradient: what is carried into every so many-th run is kept, and the runs in between are computed once more from there; 0: 1, all is kept; -1: the square root of how often the body runs, rounded up. Less memory (n runs keep n / keep_every + keep_every times what is carried), one more computation of the body, and the same bits */
 } weft_scan_options;
-#define WEFT_SCAN_OPTIONS_INIT {sizeof(weft_scan_options), NULL, 0, 0, 0, 0}
+#define WEFT_SCAN_OPTIONS_INIT {sizeof(weft_scan_options), NULL, 0, 0, 0, 0, 0}
 WEFT_API void weft_scan_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* What a compiled function asks of the machine, for one run. Since 1.1. */

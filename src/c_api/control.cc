@@ -1,4 +1,6 @@
 // weft_while, weft_for, weft_scan, weft_if, weft_case: control flow out of functions. What a function captures becomes an operand behind the others.
+#include <cmath>
+
 #include "src/c_api/function_object.h"
 #include "src/c_api/options.h"
 #include "src/ops/control/draws.h"
@@ -80,6 +82,16 @@ absl::Status IndexRuns(bool indexed, ControlCall* call) {
   return absl::OkStatus();
 }
 
+// Of what a loop carries, how much is kept for its gradient, as options say.
+absl::StatusOr<int64_t> KeepEvery(std::string_view options, int64_t said, int64_t length) {
+  if (said < -1) {
+    return UserError(options, ".keep_every is ", said,
+                     "; it must be a number of runs, or -1 for the square root of them");
+  }
+  if (said >= 0) return std::max<int64_t>(said, 1);
+  return std::max<int64_t>(static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(length)))), 1);
+}
+
 // A loop's body gives what is carried, and slices behind it where that is allowed.
 absl::Status CheckBody(const ControlCall& call, size_t carried, bool slices) {
   const FunctionObject& body = *call.pinned.back();
@@ -151,6 +163,11 @@ weft_error* weft_for(weft_context* ctx, weft_tensor* count, weft_function* body,
     weft_for_options o = {};
     WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof o, "weft_for_options", &o));
     if (o.max_count < 0) return UserError("weft_for_options.max_count is ", o.max_count, "; it must be at least 0");
+    WEFT_ASSIGN_OR_RETURN(const int64_t every, KeepEvery("weft_for_options", o.keep_every, o.max_count));
+    if (o.keep_every != 0 && o.max_count == 0) {
+      return UserError("weft_for_options.keep_every is ", o.keep_every,
+                       "; without max_count nothing is kept and there is no gradient");
+    }
     ControlCall call;
     WEFT_RETURN_IF_ERROR(Begin(ctx, carried, carried_count, "carried", &call));
     WEFT_ASSIGN_OR_RETURN(const Pin<lazy::Tensor> runs, GetTensor(count, "count"));
@@ -168,6 +185,7 @@ weft_error* weft_for(weft_context* ctx, weft_tensor* count, weft_function* body,
     attrs.set(Scan::kIndexed, int64_t{1});
     attrs.set(Scan::kCounted, int64_t{1});
     attrs.set(Scan::kKept, int64_t{o.max_count > 0 ? 1 : 0});
+    attrs.set(Scan::kKeepEvery, every);
     size_t made = 0;
     return Run(ops::kOp_scan, std::move(attrs), call, carried_count, outputs, carried_count, &made);
   });
@@ -199,6 +217,7 @@ weft_error* weft_scan(weft_context* ctx, weft_function* body, weft_tensor* const
       }
       o.length = slices[0]->dims()[0];
     }
+    WEFT_ASSIGN_OR_RETURN(const int64_t every, KeepEvery("weft_scan_options", o.keep_every, o.length));
     for (size_t i = 0; i < carried_count; ++i) call.operands.push_back(call.given[i]);
     for (size_t i = 0; i < scanned_count; ++i) call.operands.push_back(slices[i]);
     AddCaptures(*call.pinned[0], &call);
@@ -211,6 +230,7 @@ weft_error* weft_scan(weft_context* ctx, weft_function* body, weft_tensor* const
     attrs.set(Scan::kReverse, int64_t{o.reverse != 0});
     attrs.set(Scan::kIndexed, int64_t{call.pinned[0]->draws});
     attrs.set(Scan::kUnroll, std::max<int64_t>(o.unroll, 1));
+    attrs.set(Scan::kKeepEvery, every);
     return Run(ops::kOp_scan, std::move(attrs), call, call.functions[0]->results().size(), outputs, capacity,
                out_count);
   });

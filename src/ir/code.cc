@@ -88,10 +88,17 @@ void CodeWriter::Attr(const AttrValue& value) {
 }
 
 void CodeWriter::Node(const ir::Node& node) {
-  Text(node.op().name);
   // Trailing absent values are the same as a shorter list.
   size_t attrs = node.attrs().size();
   while (attrs > 0 && !node.attrs().has(attrs - 1)) --attrs;
+  if (node.op().calls && attrs == 0 && node.extras() == nullptr) {
+    // Of a function that has been written, its number says it all, behind a name that no operation has.
+    if (const auto known = numbers_.find(node.regions()[0].get()); known != numbers_.end()) {
+      Number(0);
+      return Number(known->second);
+    }
+  }
+  Text(node.op().name);
   Number(attrs);
   for (size_t i = 0; i < attrs; ++i) Attr(node.attrs().at(i));
   Number(node.results().size());

@@ -76,7 +76,10 @@ void CutPlanner::Shared(std::span<const ir::Value> values, Cut* cut) {
       uses.push_back(0);
     }
   };
-  for (const ir::Value& value : cut->outputs) visit(value);
+  for (const ir::Value& value : cut->outputs) {
+    visit(value);
+    ++uses[walk.At(*value.node)];  // who asks knows it then
+  }
   // Nodes with an output among those asked for.
   const size_t wanted = found.size();
   for (size_t i = 0; i < found.size(); ++i) {

@@ -59,8 +59,8 @@ ir::Values TakeOperandTransposes(const ir::RewriteCall& call) {
 // Of a transpose whose operand is a dot used nowhere else.
 ir::Values ExchangeFactors(const ir::RewriteCall& call, const Uses& uses) {
   const Node& dot = *call.operands[0].node;
-  if (&dot.op() != &ops::kOp_dot_general || dot.extras() != nullptr || uses.at(call.node.operands()[0].node.get()) != 1)
-    return {};
+  const auto used = uses.find(call.node.operands()[0].node.get());
+  if (&dot.op() != &ops::kOp_dot_general || dot.extras() != nullptr || used == uses.end() || used->second != 1) return {};
   const ir::Attrs& a = dot.attrs();
   const auto batch = static_cast<int64_t>(a.IntList(kLhsBatching).size());
   const auto lhs_free = static_cast<int64_t>(dot.operands()[0].type().rank()) - batch -
@@ -80,19 +80,18 @@ ir::Values ExchangeFactors(const ir::RewriteCall& call, const Uses& uses) {
 
 absl::StatusOr<Ref<const ir::Function>> CanonicalizeIn(const ir::Function& function) {
   Uses uses;
-  for (const Node* node : function.nodes()) {
-    for (const ir::Value& operand : node->operands()) {
-      if (operand && &operand.node->op() == &ops::kOp_dot_general) ++uses[operand.node.get()];
+  for (const ir::Function* each : ir::CalleesFirst(function)) {
+    for (const Node* node : each->nodes()) {
+      for (const ir::Value& operand : node->operands()) {
+        if (operand && &operand.node->op() == &ops::kOp_dot_general) ++uses[operand.node.get()];
+      }
     }
+    for (const ir::Value& result : each->results()) ++uses[result.node.get()];
   }
-  for (const ir::Value& result : function.results()) ++uses[result.node.get()];
   return ir::Rewrite(function, [&](const ir::RewriteCall& call) -> ir::Values {
     if (call.node.extras() != nullptr) return {};
     if (&call.node.op() == &ops::kOp_dot_general) return TakeOperandTransposes(call);
-    // Regions' nodes are not counted: they keep their transposes.
-    if (&call.node.op() == &ops::kOp_transpose && uses.contains(call.node.operands()[0].node.get())) {
-      return ExchangeFactors(call, uses);
-    }
+    if (&call.node.op() == &ops::kOp_transpose) return ExchangeFactors(call, uses);
     return {};
   });
 }

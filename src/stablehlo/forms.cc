@@ -138,8 +138,9 @@ absl::Status Parser::ParseCall(Operation& op) {
   return ParsePlain(op);
 }
 
-// constant {…} dense<…> : T
+// constant {…} dense<…> : T, or the generic form's rest where the literal has another type: constant() <{value = …}> : () -> T
 absl::Status Parser::ParseConstant(Operation& op) {
+  if (Peek() == '(') return ParseGenericRest(op);
   if (Peek() == '{') WEFT_RETURN_IF_ERROR(ParseDictionary(op.attributes));
   if (!TakeWord("dense")) return Expected("dense<…>");
   const size_t start = position();

@@ -26,7 +26,9 @@ absl::StatusOr<ir::ShloAttr> Parser::ParseDense() {
   WEFT_RETURN_IF_ERROR(Need(":"));
   const size_t type_at = Here();
   WEFT_ASSIGN_OR_RETURN(const TypeText type, ParseType());
-  if (!type.type.is_tensor()) return ExpectedAt(type_at, "a tensor type");
+  if (!type.type.is_tensor() || type.quantized != nullptr) {
+    return ExpectedAt(type_at, "a tensor type whose elements can be written: a quantised one's are integers");
+  }
   const size_t end = position();
   literal_type_ = type;
   Attr attr;

@@ -132,6 +132,10 @@ absl::Status Parser::ParseGeneric(Operation& op) {
   const size_t start = Here();
   WEFT_RETURN_IF_ERROR(String("the name of an operation").status());
   op.name = Between(start + 1, position() - 1);
+  return ParseGenericRest(op);
+}
+
+absl::Status Parser::ParseGenericRest(Operation& op) {
   WEFT_RETURN_IF_ERROR(ParseUses(op));
   if (Peek() == '[') return Expected("an operation without successors: jumps between blocks are not read");
   if (Take("<")) {

@@ -26,6 +26,8 @@ class Parser : private Scanner {
   absl::StatusOr<TypeText> ParseType();
   absl::Status ParseTensorType(TypeText& out);
   absl::StatusOr<DType> ElementType();
+  absl::Status ParseUniform(TypeText& out);
+  absl::Status ParseScale(Quantization& into);
   absl::Status ParseTypeList(std::vector<TypeText>& out);  // in parentheses
   absl::Status ParseFunctionType(Operation& op);
   absl::Status ParsePrettyTypes(Operation& op);
@@ -61,6 +63,7 @@ class Parser : private Scanner {
   absl::Status ParseRegion(Region& region);
   absl::Status ParseOperation(Operation& op);
   absl::Status ParseGeneric(Operation& op);
+  absl::Status ParseGenericRest(Operation& op);  // behind the name
   absl::Status ParsePretty(Operation& op);
   absl::Status ParsePlain(Operation& op);
   absl::Status ParseItems(Operation& op);

@@ -11,9 +11,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "src/ir/text.h"
+#include "src/ops/build.h"
 #include "src/ops/registry.h"
 #include "src/runtime/hash_map.h"
 #include "src/stablehlo/parser.h"
+#include "src/stablehlo/quantization.h"
 #include "src/stablehlo/rules.h"
 
 namespace weft::stablehlo {
@@ -58,28 +60,40 @@ bool IsOneOf(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// The tensors of a type. Types nest as deep as the parser lets them.
-void AppendLeaves(const ir::Type& type, std::vector<ir::Type>& leaves) {
-  if (type.is_tensor()) return leaves.push_back(type);
-  if (type.kind != ir::Type::Kind::kTuple) return;
-  for (const ir::Type& element : *type.elements) AppendLeaves(element, leaves);
+// The tensors of a type; a tuple has no quantised ones. Types nest as deep as the parser lets them.
+void AppendLeaves(const TypeText& type, std::vector<TypeText>& leaves) {
+  if (type.type.is_tensor()) return leaves.push_back(type);
+  if (type.type.kind != ir::Type::Kind::kTuple) return;
+  for (const ir::Type& element : *type.type.elements) AppendLeaves({.type = element}, leaves);
 }
-std::vector<ir::Type> LeavesOf(const ir::Type& type) {
-  std::vector<ir::Type> leaves;
-  AppendLeaves(type, leaves);
+std::vector<TypeText> LeavesOf(std::span<const TypeText> types) {
+  std::vector<TypeText> leaves;
+  for (const TypeText& type : types) AppendLeaves(type, leaves);
   return leaves;
 }
-std::vector<ir::Type> LeavesOf(std::span<const TypeText> types) {
-  std::vector<ir::Type> leaves;
-  for (const TypeText& type : types) AppendLeaves(type.type, leaves);
-  return leaves;
-}
+std::vector<TypeText> LeavesOf(const TypeText& type) { return LeavesOf({&type, 1}); }
+size_t CountLeaves(const ir::Type& type) { return LeavesOf({.type = type}).size(); }
 
 // What a name stands for.
 struct Named {
-  ir::Type type;
+  TypeText type;
   Values leaves;
 };
+std::vector<TypeText> LeavesOf(std::span<const Named> values) {
+  std::vector<TypeText> leaves;
+  for (const Named& named : values) AppendLeaves(named.type, leaves);
+  return leaves;
+}
+std::vector<TypeText> LeavesOf(std::span<const Argument> arguments) {
+  std::vector<TypeText> leaves;
+  for (const Argument& argument : arguments) AppendLeaves(argument.type, leaves);
+  return leaves;
+}
+Values ValuesOf(std::span<const Named> all) {
+  Values values;
+  for (const Named& named : all) values.insert(values.end(), named.leaves.begin(), named.leaves.end());
+  return values;
+}
 
 // Values by name. A region sees those around it, which it captures in order of first use.
 struct Scope {
@@ -106,11 +120,16 @@ class Reader {
   absl::Status ReadArgument(const Operation& function, size_t i, Named& argument,
                             std::vector<ir::ParameterInfo>& infos) const;
   absl::StatusOr<Ref<const Function>> ReadFunction(const Operation& function);
-  absl::StatusOr<Ref<const Function>> Callee(const Operation& op, std::string_view name);
-  absl::Status ReadBlock(const Region& region, Scope& scope, std::vector<Value>& results);
-  absl::StatusOr<ir::ShloRegion> ReadRegion(const Region& region, std::string_view name, Scope& outer);
+  absl::StatusOr<Ref<const Function>> Callee(const Operation& op, std::string_view name,
+                                             std::vector<Signature>& signatures);
+  absl::Status ReadBlock(const Region& region, Scope& scope, std::vector<Named>& results);
+  absl::StatusOr<ir::ShloRegion> ReadRegion(const Region& region, std::string_view name, Scope& outer,
+                                            Signature& signature);
   absl::Status ReadOperation(const Operation& op, Scope& scope);
-  absl::Status ReadRegions(const Operation& op, Scope& scope, ir::StableHloOp& call);
+  absl::Status ReadRegions(const Operation& op, Scope& scope, ir::StableHloOp& call,
+                           std::vector<Signature>& signatures);
+  absl::StatusOr<Values> Compute(const Operation& op, const Rule& rule, const QuantizedCall& types,
+                                 ir::StableHloOp& call) const;
   absl::StatusOr<Values> Make(const Operation& op, Scope& scope, const Rule& rule);
   absl::StatusOr<Named> MakeStructure(const Operation& op, Scope& scope) const;
   std::optional<Named> Lookup(Scope& scope, const Use& use) const;
@@ -170,6 +189,16 @@ absl::StatusOr<const Operation*> Reader::Frame(const Region& top, ir::Module& mo
   return entry;
 }
 
+// The first among those that the operation spells out, or null.
+const TypeText* QuantizedType(const Operation& op) {
+  for (const std::vector<TypeText>* types : {&op.operand_types, &op.result_types}) {
+    for (const TypeText& type : *types) {
+      if (type.quantized != nullptr) return &type;
+    }
+  }
+  return nullptr;
+}
+
 // All that Weft lacks, at once and before anything is made of the rest. Iterative: the tree is as deep as the text says.
 absl::Status Reader::CheckKnown(const Region& region) const {
   std::set<std::string> operations;
@@ -188,6 +217,11 @@ absl::Status Reader::CheckKnown(const Region& region) const {
       if (!IsFrame(op.name) && !IsOneOf(kStructures, op.name) && RuleOf(op) == nullptr) {
         operations.insert(RuleName(op));
         first = std::min(first, op.position);
+      } else if (const TypeText* type = QuantizedType(op); type != nullptr && !IsFrame(op.name)) {
+        if (QuantizedUseOf(op.name) == QuantizedUse::kRefused) {
+          operations.insert(absl::StrCat(RuleName(op), " of ", type->text));
+          first = std::min(first, op.position);
+        }
       }
       for (const TypeText& type : op.operand_types) check(type, op.position);
       for (const TypeText& type : op.result_types) check(type, op.position);
@@ -233,8 +267,8 @@ absl::StatusOr<std::vector<Named>> Reader::Operands(const Operation& op, Scope& 
     const Use& use = op.operands[i];
     WEFT_ASSIGN_OR_RETURN(operands.emplace_back(), Operand(scope, use));
     const Named& operand = operands.back();
-    if (op.operand_types.size() <= i || op.operand_types[i].type == operand.type) continue;
-    return Wrong(use.position, use.name, " is ", ToString(operand.type), "; ", op.name, " says ",
+    if (op.operand_types.size() <= i || SameType(op.operand_types[i], operand.type)) continue;
+    return Wrong(use.position, use.name, " is ", Spell(operand.type), "; ", op.name, " says ",
                  op.operand_types[i].text);
   }
   if (!op.operand_types.empty() && op.operand_types.size() != op.operands.size()) {
@@ -269,22 +303,27 @@ ir::Location Reader::LocationOf(std::string_view text) const {
   return {};
 }
 
-absl::StatusOr<ir::ShloRegion> Reader::ReadRegion(const Region& region, std::string_view name, Scope& outer) {
+absl::StatusOr<ir::ShloRegion> Reader::ReadRegion(const Region& region, std::string_view name, Scope& outer,
+                                                  Signature& signature) {
   Scope scope{.outer = &outer};
-  std::vector<Value> parameters, results;
+  std::vector<Value> parameters;
+  std::vector<Named> results;
   for (const Argument& argument : region.arguments) {
     Named& named = scope.values[{argument.name, 0}];
-    named = {argument.type.type, {}};
-    for (const ir::Type& type : LeavesOf(named.type)) named.leaves.push_back(Parameter(type));
+    named = {argument.type, {}};
+    for (const TypeText& leaf : LeavesOf(named.type)) named.leaves.push_back(Parameter(leaf.type));
     parameters.insert(parameters.end(), named.leaves.begin(), named.leaves.end());
   }
   WEFT_RETURN_IF_ERROR(ReadBlock(region, scope, results));
   std::ranges::move(scope.parameters, std::back_inserter(parameters));
-  return ir::ShloRegion{ir::Intern(Function::Create(std::string(name), std::move(parameters), std::move(results))),
-                        std::move(scope.captured)};
+  signature = {LeavesOf(region.arguments), LeavesOf(results)};
+  const Values values = ValuesOf(results);
+  return ir::ShloRegion{
+      ir::Intern(Function::Create(std::string(name), std::move(parameters), {values.begin(), values.end()})),
+      std::move(scope.captured)};
 }
 
-absl::Status Reader::ReadBlock(const Region& region, Scope& scope, std::vector<Value>& results) {
+absl::Status Reader::ReadBlock(const Region& region, Scope& scope, std::vector<Named>& results) {
   for (const Operation& op : region.operations) {
     if (op.name != "return") {
       WEFT_RETURN_IF_ERROR(ReadOperation(op, scope));
@@ -292,8 +331,7 @@ absl::Status Reader::ReadBlock(const Region& region, Scope& scope, std::vector<V
     }
     if (&op != &region.operations.back()) return Wrong(op.position, "return is the last operation of a region");
     for (const Use& use : op.operands) {
-      WEFT_ASSIGN_OR_RETURN(const Named named, Operand(scope, use));
-      results.insert(results.end(), named.leaves.begin(), named.leaves.end());
+      WEFT_ASSIGN_OR_RETURN(results.emplace_back(), Operand(scope, use));
     }
   }
   return absl::OkStatus();
@@ -324,11 +362,11 @@ absl::Status Reader::ReadArgument(const Operation& function, size_t i, Named& na
     }
   }
   const bool plain = extras == ir::NodeExtras();
-  named = {argument.type.type, {}};
-  if (!named.type.is_tensor() && info.donated_to >= 0)
+  named = {argument.type, {}};
+  if (!named.type.type.is_tensor() && info.donated_to >= 0)
     return wrong("tf.aliasing_output is for tensors, not for ", argument.type.text);
-  for (const ir::Type& type : LeavesOf(named.type)) {
-    named.leaves.push_back(Parameter(type, plain ? nullptr : std::make_unique<const ir::NodeExtras>(extras)));
+  for (const TypeText& leaf : LeavesOf(named.type)) {
+    named.leaves.push_back(Parameter(leaf.type, plain ? nullptr : std::make_unique<const ir::NodeExtras>(extras)));
     infos.push_back(info);
   }
   return absl::OkStatus();
@@ -345,7 +383,8 @@ absl::StatusOr<Ref<const Function>> Reader::ReadFunction(const Operation& functi
   }
   ++depth_;
   Scope scope;
-  std::vector<Value> parameters, results;
+  std::vector<Value> parameters;
+  std::vector<Named> returned;
   std::vector<ir::ParameterInfo> infos;
   const Region& body = function.regions[0];
   for (size_t i = 0; i < body.arguments.size(); ++i) {
@@ -353,13 +392,13 @@ absl::StatusOr<Ref<const Function>> Reader::ReadFunction(const Operation& functi
     WEFT_RETURN_IF_ERROR(ReadArgument(function, i, named, infos));
     parameters.insert(parameters.end(), named.leaves.begin(), named.leaves.end());
   }
-  WEFT_RETURN_IF_ERROR(ReadBlock(body, scope, results));
-  const std::vector<ir::Type> types = LeavesOf(function.result_types);
+  WEFT_RETURN_IF_ERROR(ReadBlock(body, scope, returned));
+  const std::vector<TypeText> types = LeavesOf(function.result_types), results = LeavesOf(returned);
   for (size_t i = 0; i < types.size(); ++i) {
-    if (i < results.size() && results.size() == types.size() && results[i].type() == types[i]) continue;
+    if (i < results.size() && results.size() == types.size() && SameType(results[i], types[i])) continue;
     return Wrong(function.position, "@", function.Find("sym_name")->string, " returns ", results.size(), " values",
-                 i < results.size() ? absl::StrCat(", value ", i, " of type ", ToString(results[i].type())) : "",
-                 "; the function says ", types.size(), " and ", ToString(types[i]));
+                 i < results.size() ? absl::StrCat(", value ", i, " of type ", Spell(results[i])) : "",
+                 "; the function says ", types.size(), " and ", Spell(types[i]));
   }
   for (ir::ParameterInfo& info : infos) {
     // The text counts a tuple as one.
@@ -372,27 +411,32 @@ absl::StatusOr<Ref<const Function>> Reader::ReadFunction(const Operation& functi
                  " results");
   }
   --depth_;
+  const Values values = ValuesOf(returned);
   return read_[&function] = Function::Create(function.Find("sym_name")->string, std::move(parameters),
-                                             std::move(results), std::move(infos));
+                                             {values.begin(), values.end()}, std::move(infos));
 }
 
-absl::StatusOr<Ref<const Function>> Reader::Callee(const Operation& op, std::string_view name) {
+absl::StatusOr<Ref<const Function>> Reader::Callee(const Operation& op, std::string_view name,
+                                                   std::vector<Signature>& signatures) {
   auto found = functions_.find(name);
   if (found == functions_.end()) return Wrong(op.position, "there is no function @", name);
-  WEFT_ASSIGN_OR_RETURN(Ref<const Function> callee, ReadFunction(*found->second));
+  const Operation& function = *found->second;
+  signatures.push_back({LeavesOf(function.regions[0].arguments), LeavesOf(function.result_types)});
+  WEFT_ASSIGN_OR_RETURN(Ref<const Function> callee, ReadFunction(function));
   return ir::Intern(std::move(callee));  // JAX prints some functions several times, under different names
 }
 
-absl::Status Reader::ReadRegions(const Operation& op, Scope& scope, ir::StableHloOp& call) {
+absl::Status Reader::ReadRegions(const Operation& op, Scope& scope, ir::StableHloOp& call,
+                                 std::vector<Signature>& signatures) {
   for (std::string_view attribute : {"callee", "decomposition"}) {
     if (op.name != (attribute == "callee" ? "func.call" : "stablehlo.composite")) continue;
     const ir::ShloAttr* name = call.Find(attribute);
     if (name == nullptr) return Wrong(op.position, op.name, " needs the attribute ", attribute);
-    WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back().function, Callee(op, name->string));
+    WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back().function, Callee(op, name->string, signatures));
   }
   if (const ir::ShloAttr* named = call.Find("called_computations"); named != nullptr) {
     for (const ir::ShloAttr& name : named->list) {
-      WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back().function, Callee(op, name.string));
+      WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back().function, Callee(op, name.string, signatures));
     }
   }
   if (!op.regions.empty() && depth_ >= ir::kMaxRegionDepth) {
@@ -402,7 +446,8 @@ absl::Status Reader::ReadRegions(const Operation& op, Scope& scope, ir::StableHl
   for (size_t i = 0; i < op.regions.size(); ++i) {
     const bool named = call.op != nullptr && !call.op->regions.empty();
     const std::string_view name = named ? call.op->regions[std::min(i, call.op->regions.size() - 1)].name : "region";
-    WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back(), ReadRegion(op.regions[i], name, scope));
+    WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back(),
+                          ReadRegion(op.regions[i], name, scope, signatures.emplace_back()));
   }
   --depth_;
   return absl::OkStatus();
@@ -441,57 +486,105 @@ bool GivesNothing(const ir::StableHloOp& call) {
          std::ranges::all_of(call.regions, [](const auto& region) { return region.function->results().empty(); });
 }
 
+// Operands that are quantised become floats, and results of the text's quantised types integers.
+absl::StatusOr<Values> Reader::Compute(const Operation& op, const Rule& rule, const QuantizedCall& types,
+                                       ir::StableHloOp& call) const {
+  for (size_t i = 0; i < types.operands.size(); ++i) {
+    const auto& quantized = types.operands[i].quantized;
+    if (quantized != nullptr && quantized->axis >= 0 && op.operand_types.empty()) {
+      // Else a short line could make long constants.
+      return Wrong(op.position, op.name, " needs the types of its operands; one is ", types.operands[i].text);
+    }
+    if (quantized != nullptr) call.operands[i] = Dequantize(call.b, call.operands[i], *quantized);
+  }
+  for (size_t i = 0; i < types.results.size(); ++i) call.results[i] = ExpressedType(types.results[i]);
+  Values results = rule.read(call);
+  if (!call.b.ok()) return results;
+  results = WithExtras(results, call);
+  for (size_t i = 0; i < std::min(results.size(), types.results.size()); ++i) {
+    if (types.results[i].quantized == nullptr) continue;
+    if (!results[i] || !(results[i].type() == call.results[i])) {
+      return Wrong(op.position, op.name, " gives ", results[i] ? ToString(results[i].type()) : "nothing",
+                   " before it is quantised; the text says ", types.results[i].text);
+    }
+    results[i] = Quantize(call.b, results[i], *types.results[i].quantized);
+  }
+  return results;
+}
+
+// Literals of unsigned quantised elements are written without a sign's word: tensor<2xi8> for u8.
+void TakeBits(ir::StableHloOp& call, Values& results) {
+  if (!call.b.ok() || results.size() != 1 || call.results.size() != 1) return;
+  const ir::Type &found = results[0].type(), &wanted = call.results[0];
+  if (found == wanted || found.dims != wanted.dims || !IsInteger(found.dtype) || IsBool(found.dtype) ||
+      BitsOf(found.dtype) != BitsOf(wanted.dtype)) {
+    return;
+  }
+  results[0] = ops::Call(call.b, ops::kOp_bitcast_convert, {results[0]}, {wanted.dtype});
+}
+
 absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rule& rule) {
   ir::Builder b(LocationOf(op.location));
   ir::StableHloOp call(b, rule.op, op.name, op.attributes);
   WEFT_ASSIGN_OR_RETURN(const std::vector<Named> operands, Operands(op, scope));
   for (size_t i = 0; i < operands.size(); ++i) {
-    if (!operands[i].type.is_tensor() && !IsOneOf(kVariadic, op.name)) {
+    if (!operands[i].type.type.is_tensor() && !IsOneOf(kVariadic, op.name)) {
       return Wrong(op.operands[i].position, op.name, " takes tensors; ", op.operands[i].name, " is ",
-                   ToString(operands[i].type));
+                   ToString(operands[i].type.type));
     }
-    call.operands.insert(call.operands.end(), operands[i].leaves.begin(), operands[i].leaves.end());
   }
-  call.results = LeavesOf(op.result_types);
-  WEFT_RETURN_IF_ERROR(ReadRegions(op, scope, call));
+  call.operands = ValuesOf(operands);
+  QuantizedCall types{LeavesOf(operands), LeavesOf(op.result_types), {}};
+  for (const TypeText& type : types.results) call.results.push_back(type.type);
+  WEFT_RETURN_IF_ERROR(ReadRegions(op, scope, call, types.functions));
   if (GivesNothing(call)) return Values();
-  Values results = rule.read(call);
-  if (!b.ok()) {
-    return At(op.position, absl::Status(b.status().code(), absl::StrCat(op.name, ": ", b.status().message())));
+  const auto named = [&](const absl::Status& status) {
+    return At(op.position, absl::Status(status.code(), absl::StrCat(op.name, ": ", status.message())));
+  };
+  const absl::StatusOr<QuantizedUse> use = CheckQuantized(types, call);
+  if (!use.ok()) return named(use.status());
+  Values results;
+  if (*use == QuantizedUse::kComputes) {
+    WEFT_ASSIGN_OR_RETURN(results, Compute(op, rule, types, call));
+  } else {
+    results = rule.read(call);
+    if (b.ok()) results = WithExtras(results, call);
+    if (!types.results.empty() && types.results[0].quantized != nullptr && op.name == "stablehlo.constant") {
+      TakeBits(call, results);
+    }
   }
-  return WithExtras(results, call);
+  return b.ok() ? absl::StatusOr<Values>(std::move(results)) : named(b.status());
 }
 
 absl::StatusOr<Named> Reader::MakeStructure(const Operation& op, Scope& scope) const {
   WEFT_ASSIGN_OR_RETURN(const std::vector<Named> operands, Operands(op, scope));
   if (op.name == "stablehlo.get_tuple_element") {
     const ir::ShloAttr* index = op.Find("index");
-    if (operands.size() != 1 || operands[0].type.kind != ir::Type::Kind::kTuple || index == nullptr ||
+    if (operands.size() != 1 || operands[0].type.type.kind != ir::Type::Kind::kTuple || index == nullptr ||
         index->kind != ir::ShloAttr::Kind::kInt) {
       return Wrong(op.position, op.name, " takes one tuple and an index");
     }
-    const std::vector<ir::Type>& elements = *operands[0].type.elements;
+    const std::vector<ir::Type>& elements = *operands[0].type.type.elements;
     if (index->integer < 0 || index->integer >= static_cast<int64_t>(elements.size())) {
       return Wrong(op.position, op.name, " has index ", index->integer, " of ", elements.size(), " elements");
     }
     auto first = operands[0].leaves.begin();
     for (int64_t i = 0; i < index->integer; ++i)
-      first += static_cast<ptrdiff_t>(LeavesOf(elements[static_cast<size_t>(i)]).size());
+      first += static_cast<ptrdiff_t>(CountLeaves(elements[static_cast<size_t>(i)]));
     const ir::Type& element = elements[static_cast<size_t>(index->integer)];
-    return Named{element, Values(first, first + static_cast<ptrdiff_t>(LeavesOf(element).size()))};
+    return Named{{.type = element}, Values(first, first + static_cast<ptrdiff_t>(CountLeaves(element)))};
   }
+  const bool tuple = op.name == "stablehlo.tuple";
   std::vector<ir::Type> types;
-  Values leaves;
-  for (const Named& operand : operands) {
-    types.push_back(operand.type);
-    leaves.insert(leaves.end(), operand.leaves.begin(), operand.leaves.end());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const TypeText& type = operands[i].type;
+    types.push_back(type.type);
+    if (tuple ? type.quantized == nullptr : type.type == ir::Type::Token()) continue;
+    return Wrong(op.operands[i].position, op.name, " takes ", tuple ? "values that are not quantised; " : "tokens; ",
+                 op.operands[i].name, " is ", Spell(type));
   }
-  if (op.name == "stablehlo.tuple") return Named{ir::Type::Tuple(std::move(types)), std::move(leaves)};
-  for (size_t i = 0; i < types.size(); ++i) {
-    if (types[i] == ir::Type::Token()) continue;
-    return Wrong(op.operands[i].position, op.name, " takes tokens; ", op.operands[i].name, " is ", ToString(types[i]));
-  }
-  return Named{ir::Type::Token(), {}};
+  if (tuple) return Named{{.type = ir::Type::Tuple(std::move(types))}, ValuesOf(operands)};
+  return Named{{.type = ir::Type::Token()}, {}};
 }
 
 // One name a type that the text gives.
@@ -500,8 +593,8 @@ absl::Status Reader::Bind(const Operation& op, const Values& results, Scope& sco
   auto leaf = results.begin();
   for (const Bound& bound : op.bounds) {
     for (uint32_t i = 0; i < bound.count; ++i) {
-      const ir::Type& type = op.result_types[next++].type;
-      const auto end = leaf + static_cast<ptrdiff_t>(LeavesOf(type).size());
+      const TypeText& type = op.result_types[next++];
+      const auto end = leaf + static_cast<ptrdiff_t>(CountLeaves(type.type));
       if (!scope.values.try_emplace({bound.name, i}, Named{type, Values(leaf, end)}).second) {
         return Wrong(bound.position, bound.name, " is defined twice");
       }
@@ -514,21 +607,21 @@ absl::Status Reader::Bind(const Operation& op, const Values& results, Scope& sco
 absl::Status Reader::ReadOperation(const Operation& op, Scope& scope) {
   if (IsOneOf(kStructures, op.name)) {
     WEFT_ASSIGN_OR_RETURN(const Named made, MakeStructure(op, scope));
-    if (op.result_types.size() == 1 && op.result_types[0].type == made.type) return Bind(op, made.leaves, scope);
-    return Wrong(op.position, op.name, " gives ", ToString(made.type), "; the text says ",
+    if (op.result_types.size() == 1 && SameType(op.result_types[0], made.type)) return Bind(op, made.leaves, scope);
+    return Wrong(op.position, op.name, " gives ", ToString(made.type.type), "; the text says ",
                  op.result_types.empty() ? "nothing" : op.result_types[0].text);
   }
   const Rule* rule = RuleOf(op);
   if (rule == nullptr) return Wrong(op.position, op.name, " cannot stand in a function");
   WEFT_ASSIGN_OR_RETURN(const Values results, Make(op, scope, *rule));
-  const std::vector<ir::Type> types = LeavesOf(op.result_types);
+  const std::vector<TypeText> types = LeavesOf(op.result_types);
   if (results.size() != types.size()) {
     return Wrong(op.position, RuleName(op), " has ", results.size(), " results; the text says ", types.size());
   }
   for (size_t i = 0; i < results.size(); ++i) {
-    if (results[i] && results[i].type() == types[i]) continue;
+    if (results[i] && results[i].type() == types[i].type) continue;
     return Wrong(op.position, RuleName(op), " gives ", results[i] ? ToString(results[i].type()) : "nothing",
-                 "; the text says ", ToString(types[i]));
+                 "; the text says ", Spell(types[i]));
   }
   return Bind(op, results, scope);
 }

@@ -240,7 +240,9 @@ constexpr Rule kRewrites[] = {
     {"stablehlo.custom_call @xla.sdy.FuncResultSharding", ReadUnchanged},
     {"stablehlo.custom_call @annotate_device_placement", ReadUnchanged},
     {"sdy.sharding_constraint", ReadUnchanged},
-    {"sdy.manual_computation", ReadCall},  // of the whole, where a shard is the whole
+    {"stablehlo.uniform_quantize", ReadUnchanged},    // what it says is in the types of the
+    {"stablehlo.uniform_dequantize", ReadUnchanged},  // operand and the result (quantization.cc)
+    {"sdy.manual_computation", ReadCall},             // of the whole, where a shard is the whole
 };
 
 }  // namespace

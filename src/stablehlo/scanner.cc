@@ -102,6 +102,7 @@ absl::StatusOr<T> Scanner::Number(std::string_view what) {
 }
 template absl::StatusOr<uint32_t> Scanner::Number(std::string_view);
 template absl::StatusOr<int64_t> Scanner::Number(std::string_view);
+template absl::StatusOr<double> Scanner::Number(std::string_view);
 
 absl::StatusOr<std::string> Scanner::String(std::string_view what) {
   if (Peek() != '"') return Expected(what);

@@ -2,6 +2,7 @@
 // operations. Views are into the text.
 #pragma once
 
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -9,11 +10,24 @@
 
 namespace weft::stablehlo {
 
-// A type as written; what we cannot compute with has no `type` to rely on, only its text.
+// !quant.uniform<i8<-128:127>:f32:1, {0.5:3, 0.25}>
+struct Quantization {
+  DType storage = DType::kInvalid, expressed = DType::kInvalid;
+  int64_t min = 0, max = 0;  // of the integers
+  int64_t axis = -1;         // the dimension that has a scale for each index; -1 where one is for all
+  std::vector<double> scales;
+  std::vector<int64_t> zero_points;
+
+  friend bool operator==(const Quantization&, const Quantization&) = default;
+};
+
+// A type as written; what we cannot compute with has no `type` to rely on, only its text. Of a quantised tensor `type` has the
+// integers.
 struct TypeText {
   ir::Type type;
   std::string_view text;
   bool supported = true;
+  std::shared_ptr<const Quantization> quantized;  // null where the elements are what they seem
 };
 
 struct Use {  // %name or %name#index

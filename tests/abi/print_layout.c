@@ -12,6 +12,7 @@ static void part_0(void) {
   OFFSET(weft_for_options, struct_size);
   OFFSET(weft_for_options, next);
   OFFSET(weft_for_options, max_count);
+  OFFSET(weft_for_options, keep_every);
   SIZE(weft_scan_options);
   OFFSET(weft_scan_options, struct_size);
   OFFSET(weft_scan_options, next);
@@ -19,6 +20,7 @@ static void part_0(void) {
   OFFSET(weft_scan_options, unroll);
   OFFSET(weft_scan_options, reverse);
   OFFSET(weft_scan_options, reserved);
+  OFFSET(weft_scan_options, keep_every);
   SIZE(weft_setting);
   OFFSET(weft_setting, name);
   OFFSET(weft_setting, name_length);
@@ -206,11 +208,11 @@ static void part_0(void) {
   OFFSET(weft_slice_in_dim_opts, start);
   OFFSET(weft_slice_in_dim_opts, limit);
   OFFSET(weft_slice_in_dim_opts, step);
-  SIZE(weft_squeeze_opts);
-  OFFSET(weft_squeeze_opts, struct_size);
 }
 
 static void part_1(void) {
+  SIZE(weft_squeeze_opts);
+  OFFSET(weft_squeeze_opts, struct_size);
   OFFSET(weft_squeeze_opts, next);
   OFFSET(weft_squeeze_opts, present);
   OFFSET(weft_squeeze_opts, dims);
@@ -409,11 +411,11 @@ static void part_1(void) {
   OFFSET(weft_max_pool_opts, strides_count);
   OFFSET(weft_max_pool_opts, padding);
   OFFSET(weft_max_pool_opts, reserved_pads);
-  OFFSET(weft_max_pool_opts, pads);
-  OFFSET(weft_max_pool_opts, pads_count);
 }
 
 static void part_2(void) {
+  OFFSET(weft_max_pool_opts, pads);
+  OFFSET(weft_max_pool_opts, pads_count);
   SIZE(weft_reduce_window_opts);
   OFFSET(weft_reduce_window_opts, struct_size);
   OFFSET(weft_reduce_window_opts, next);
@@ -612,11 +614,11 @@ static void part_2(void) {
   VALUE(WEFT_F8E8M0FNU);
   SIZE(weft_log_level);
   VALUE(WEFT_LOG_DEBUG);
-  VALUE(WEFT_LOG_INFO);
-  VALUE(WEFT_LOG_WARNING);
 }
 
 static void part_3(void) {
+  VALUE(WEFT_LOG_INFO);
+  VALUE(WEFT_LOG_WARNING);
   VALUE(WEFT_LOG_ERROR);
   VALUE(WEFT_LOG_OFF);
   SIZE(weft_value_type);
@@ -815,11 +817,11 @@ static void part_3(void) {
   VALUE(WEFT_LAYER_NORM_HAS_EPSILON);
   VALUE(WEFT_LEAKY_RELU_HAS_SLOPE);
   VALUE(WEFT_LINEAR_HAS_DTYPE);
-  VALUE(WEFT_LOG_SOFTMAX_HAS_AXIS);
-  VALUE(WEFT_MSE_HAS_REDUCTION);
 }
 
 static void part_4(void) {
+  VALUE(WEFT_LOG_SOFTMAX_HAS_AXIS);
+  VALUE(WEFT_MSE_HAS_REDUCTION);
   VALUE(WEFT_ONE_HOT_HAS_DTYPE);
   VALUE(WEFT_RMS_NORM_HAS_EPSILON);
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL);

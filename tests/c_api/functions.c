@@ -285,7 +285,7 @@ static weft_tensor* loss_of(weft_context* ctx, weft_function* f, weft_tensor* h,
   return loss;
 }
 
-static void scans(weft_context* ctx, int reverse, int64_t unroll) {
+static void scans(weft_context* ctx, int reverse, int64_t unroll, int64_t keep_every) {
   const float data[kSteps] = {0.5f, -0.25f, 0.125f, 1, -0.75f};
   double x[kSteps];
   const double h0 = 0.25, w0 = 0.75, step = 1e-4;
@@ -295,6 +295,7 @@ static void scans(weft_context* ctx, int reverse, int64_t unroll) {
   float dx[kSteps];
   options.reverse = reverse;
   options.unroll = unroll;
+  options.keep_every = keep_every;
   for (int i = 0; i < kSteps; ++i) x[i] = data[i];
   OK(weft_tensor_require_grad(h, 1));
   OK(weft_tensor_require_grad(w, 1));
@@ -409,10 +410,13 @@ int main(void) {
       refusals(ctx);
       failing_callbacks(ctx);
       loops_and_branches(ctx);
-      scans(ctx, 0, 0);
-      scans(ctx, 1, 0);
-      scans(ctx, 0, 2);
-      scans(ctx, 1, 8);
+      scans(ctx, 0, 0, 0);
+      scans(ctx, 1, 0, 1);
+      scans(ctx, 0, 2, 0);
+      scans(ctx, 1, 8, 0);
+      scans(ctx, 0, 0, -1); /* segments of 3 runs and of 2 */
+      scans(ctx, 1, 2, 2);
+      scans(ctx, 0, 0, 9);
       counted_loops(ctx);
       bad_scans(ctx);
       weft_context_release(ctx);

@@ -106,6 +106,59 @@ TEST(Canonical, OfAFunctionFollowsItsOwnNumbers) {
   EXPECT_NE(form(false), form(true));
 }
 
+// So many calls of one function, one on what the other gives, each with weights of its own.
+Sketch Calls(int layers, bool swapped = false, bool donated = false) {
+  constexpr size_t kWeights = 10;
+  std::vector<Value> parameters;
+  for (size_t i = 0; i <= kWeights; ++i) parameters.push_back(Leaf(DType::kF32, {static_cast<int64_t>(1 + i % 3), 8}));
+  ir::Builder b;
+  Value sum = ops::Unary(b, ops::kOp_tanh, parameters[0]);
+  for (size_t i = 1; i <= kWeights; ++i) sum = ops::Add(b, sum, ops::Reduce(b, parameters[i], ops::Reducer::kSum, {0, 1}));
+  const Ref<const ir::Function> layer = ir::Intern(ir::Function::Create("layer", parameters, {sum}));
+  Sketch s;
+  Value x = Leaf(DType::kF32, {1, 8});
+  Trace::Reference rx = s.Argument(x);
+  for (int l = 0; l < layers; ++l) {
+    ir::Values operands = {x};
+    std::vector<Trace::Reference> references = {rx};
+    for (size_t i = 1; i <= kWeights; ++i) {
+      operands.push_back(Leaf(DType::kF32, parameters[i].dims()));
+      references.push_back(s.Argument(operands.back()));
+      if (donated) s.trace.arguments.back().donated_to = static_cast<int32_t>(s.trace.arguments.size()) - 2;
+    }
+    // Two weights of one type.
+    if (swapped && l == layers - 1) std::swap(references[1], references[4]);
+    x = ops::Call(b, ops::kOp_call, std::move(operands), {}, {&layer, 1});
+    rx = s.Node(x, references);
+  }
+  s.trace.outputs = {rx};
+  return s;
+}
+
+TEST(Canonical, TakesAFewBytesForEachCallOfOneFunction) {
+  for (const bool donated : {false, true}) {
+    const size_t two = Calls(2, false, donated).Text().size(), many = Calls(96, false, donated).Text().size();
+    const size_t each = donated ? 30 : 20;  // of ten weights: a byte, or two; of the call: its function, two runs of operands
+    EXPECT_LE(many - two, 94 * each) << "donated: " << donated;
+    EXPECT_GT(many - two, 94 * each / 2) << "donated: " << donated;
+  }
+}
+
+TEST(Canonical, TellsApartCallsWhoseOperandsDiffer) {
+  std::set<std::string> forms = {Calls(3).Text(), Calls(3, true).Text(), Calls(3, false, true).Text(), Calls(4).Text()};
+  Sketch twice = Calls(3);
+  twice.trace.operands.back() = twice.trace.operands[twice.trace.operands.size() - 4];
+  forms.insert(twice.Text());
+  Sketch absent = Calls(3);
+  absent.trace.operands.back() = Trace::kAbsent;
+  forms.insert(absent.Text());
+  Sketch first = Calls(3);  // the last call on what the first gives, not the second
+  first.trace.operands[22] = Trace::OfValue(0);
+  forms.insert(first.Text());
+  EXPECT_EQ(forms.size(), 7u);
+  EXPECT_EQ(Calls(3).Text(), Calls(3).Text());
+}
+
 TEST(BuildModule, MakesAVerifiedFunctionWithRolesAndWords) {
   Sketch s;
   ir::Builder b;

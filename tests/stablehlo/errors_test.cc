@@ -34,9 +34,11 @@ TEST(StableHloErrors, ListAllThatIsMissingAtOnce) {
                   "%1 = stablehlo.custom_call @lapack_x(%a) : (tensor<2xf32>) -> tensor<2xf32>\n"
                   "%2 = my.thing %b, k = 3 : tensor<3xf32>\n"
                   "%3 = stablehlo.iota dim = 0 : tensor<?xf8E4M3FN>\n"
-                  "%4 = stablehlo.constant dense<0.1> : tensor<2x!quant.uniform<i8:f32, 0.5:3>>"),
+                  "%4 = stablehlo.constant dense<0.1> : tensor<2x!quant.uniform<i4:f32, 0.5:3>>\n"
+                  "%5 = stablehlo.xor %x, %x : tensor<2x!quant.uniform<i8:f32, 0.5:3>>"),
             "line 2, column 6: this version of Weft does not have all that the text uses; operations: my.thing, "
-            "stablehlo.custom_call @lapack_x, stablehlo.frobnicate; types: tensor<2x!quant.uniform<i8:f32, 0.5:3>>, "
+            "stablehlo.custom_call @lapack_x, stablehlo.frobnicate, stablehlo.xor of tensor<2x!quant.uniform<i8:f32, 0.5:3>>; types: "
+            "tensor<2x!quant.uniform<i4:f32, 0.5:3>>, "
             "tensor<?xf8E4M3FN>");
 }
 
@@ -67,6 +69,90 @@ TEST(StableHloErrors, TuplesAndTokensWhereTheyDoNotBelong) {
               HasSubstr("does not have all that the text uses; operations: stablehlo.send"));
   EXPECT_THAT(OneOp("%0 = \"stablehlo.outfeed\"(%a, %a) <{outfeed_config = \"\"}> : (tensor<2xf32>, tensor<2xf32>) -> !stablehlo.token"),
               HasSubstr("does not have all that the text uses; operations: stablehlo.outfeed"));
+}
+
+TEST(StableHloErrors, QuantisedTypesThatAreNone) {
+  const auto type = [](std::string_view element) {
+    return Read(absl::StrCat("func.func @main(%a: tensor<2x3x!quant.uniform<", element, ">>) {\n  return\n}\n"));
+  };
+  EXPECT_THAT(type("i8:f32, 0.5:3"), StartsWith("func @main(%0: tensor<2x3xi8>)"));
+  EXPECT_THAT(type("ui16<1:9>:f64:1, {1.0:3, 2:1, 3e-3:9}"), StartsWith("func @main(%0: tensor<2x3xui16>)"));
+  for (const char* scale : {"0.0", "-0.5", "nan", "inf", "1e-60", "1e60", "1e400"}) {
+    EXPECT_THAT(type(absl::StrCat("i8:f32, ", scale)), testing::ContainsRegex("^line 1, column 55: expected a scale")) << scale;
+  }
+  EXPECT_THAT(type("i8:f16, 1e-9"), HasSubstr("expected a scale that is positive and finite in f16"));
+  EXPECT_EQ(type("i8:f32, 0.5:128"), "line 1, column 55: expected a scale with a zero point from -128 to 127, found \"0.5:128>>) {\"");
+  EXPECT_THAT(type("u8:f32, 0.5:-1"), HasSubstr("a zero point from 0 to 255"));
+  EXPECT_THAT(type("i8<1:9>:f32, 0.5"), HasSubstr("a zero point from 1 to 9"));
+  EXPECT_THAT(type("i8:f32, 0.5:99999999999999999999"), HasSubstr("expected a zero point, found"));
+  EXPECT_THAT(type("i8<7:-8>:f32, 0.5"), StartsWith("line 1, column 50: expected a range within -128:127"));
+  EXPECT_THAT(type("i8<3:3>:f32, 0.5:3"), HasSubstr("expected a range within -128:127"));
+  EXPECT_THAT(type("u8<-1:9>:f32, 0.5"), HasSubstr("expected a range within 0:255"));
+  EXPECT_THAT(type("i8:f32:2, {0.5}"), HasSubstr("expected a dimension of a tensor of rank 2"));
+  EXPECT_THAT(type("i8:f32:-1, {0.5}"), HasSubstr("expected a dimension of a tensor of rank 2"));
+  EXPECT_THAT(type("i8:f32:1, {0.5, 1.0}"), HasSubstr("expected 3 scales, as dimension 1 has them, not 2"));
+  EXPECT_THAT(type("i8:f32:1, 0.5"), HasSubstr("expected '{'"));
+  EXPECT_THAT(type("i8:f32:1, {}"), HasSubstr("expected a scale"));
+  EXPECT_THAT(type("i8, 0.5"), HasSubstr("expected ':'"));
+  std::string many = "i8:f32:1, {0.5";
+  for (int i = 0; i < 100000; ++i) many += ", 0.5";
+  EXPECT_THAT(type(many + "}"), HasSubstr("expected 3 scales, as dimension 1 has them, not 100001"));
+  for (const char* lacking : {"i4:f32, 0.5", "i64:f32, 0.5", "i1:f32, 0.5", "f32:f32, 0.5", "i8:f8E4M3FN, 0.5", "i8:i32, 0.5",
+                              "i8:f32:{0:1, 1:3}, {{0.5}, {0.25}}"}) {
+    EXPECT_THAT(type(lacking), testing::AllOf(HasSubstr("does not have all that the text uses; types: tensor<2x3x!quant.uniform<"), HasSubstr(lacking)));
+  }
+  EXPECT_THAT(Read("func.func @main(%a: tensor<?x3x!quant.uniform<i8:f32:0, {0.5}>>) {\n  return\n}\n"), HasSubstr("does not have all"));
+  std::string deep = "func.func @main(%a: tensor<2x!quant.uniform<";
+  for (int i = 0; i < 100000; ++i) deep += "tensor<2x!quant.uniform<";
+  EXPECT_THAT(Read(deep), StartsWith("line 1, column "));
+}
+
+TEST(StableHloErrors, QuantisedTypesThatDoNotFit) {
+  const std::string q = "tensor<2x!quant.uniform<i8:f32, 0.5:3>>", r = "tensor<2x!quant.uniform<i8:f32, 0.25:3>>";
+  const auto body = [&](std::string_view line, std::string_view result) {
+    return ReadBody(absl::StrCat("%a: ", q, ", %b: ", r, ", %f: tensor<2xf32>"), result,
+                    absl::StrCat(line, "\nreturn %0 : ", result));
+  };
+  EXPECT_EQ(body(absl::StrCat("%0 = stablehlo.negate %b : ", q), q), absl::StrCat("line 2, column 23: %b is ", r, "; stablehlo.negate says ", q));
+  EXPECT_EQ(body(absl::StrCat("%0 = stablehlo.negate %b : ", r), q),
+            absl::StrCat("line 1, column 1: @main returns 1 values, value 0 of type ", r, "; the function says 1 and ", q));
+  EXPECT_EQ(body(absl::StrCat("%0 = stablehlo.reshape %a : (", q, ") -> ", r), r),
+            absl::StrCat("line 2, column 6: stablehlo.reshape: elements of ", q, " do not go where the type is ", r));
+  EXPECT_EQ(body(absl::StrCat("%0 = stablehlo.reshape %a : (", q, ") -> tensor<2xi8>"), "tensor<2xi8>"),
+            absl::StrCat("line 2, column 6: stablehlo.reshape: elements of ", q, " do not go where the type is tensor<2xi8>"));
+  EXPECT_EQ(body("%0 = stablehlo.uniform_quantize %f : (tensor<2xf32>) -> tensor<2xf32>", "tensor<2xf32>"),
+            "line 2, column 6: stablehlo.uniform_quantize: the result must be quantised");
+  EXPECT_THAT(body("%0 = stablehlo.uniform_dequantize %f : (tensor<2xf32>) -> tensor<2xf32>", "tensor<2xf32>"),
+              HasSubstr("the operand must be quantised, and the result not"));
+  EXPECT_EQ(body(absl::StrCat("%0 = stablehlo.uniform_dequantize %a : (", q, ") -> tensor<2xf64>"), "tensor<2xf64>"),
+            "line 2, column 6: stablehlo.uniform_dequantize gives tensor<2xf32>; the text says tensor<2xf64>");
+  EXPECT_EQ(body(absl::StrCat("%0 = stablehlo.uniform_quantize %f : (tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f64, 0.5>>"),
+                 "tensor<2x!quant.uniform<i8:f64, 0.5>>"),
+            "line 2, column 6: stablehlo.uniform_quantize gives tensor<2xf32> before it is quantised; the text says "
+            "tensor<2x!quant.uniform<i8:f64, 0.5>>");
+  EXPECT_THAT(body(absl::StrCat("%0 = stablehlo.optimization_barrier %a : (", q, ") -> ", r), r),
+              HasSubstr(absl::StrCat("operand 0 is ", q, "; result 0 is ", r)));
+  EXPECT_EQ(body(absl::StrCat("%t = stablehlo.tuple %a : tuple<tensor<2xi8>>\n%0 = stablehlo.negate %a : ", q), q),
+            absl::StrCat("line 2, column 22: stablehlo.tuple takes values that are not quantised; %a is ", q));
+  EXPECT_THAT(body(absl::StrCat("%0 = stablehlo.constant dense<1> : ", q), q), HasSubstr("a quantised one's are integers"));
+  // Operations that leave their operands' types out.
+  const std::string axis = "tensor<2x!quant.uniform<i8:f32:0, {0.5, 0.25}>>";
+  EXPECT_EQ(ReadBody("%a: " + axis, "tensor<2xf32>", "%0 = stablehlo.clamp %a, %a, %a : tensor<f32>, tensor<2xf32>\nreturn %0 : tensor<2xf32>"),
+            absl::StrCat("line 2, column 6: stablehlo.clamp needs the types of its operands; one is ", axis));
+  EXPECT_THAT(ReadBody("%a: tensor<0x2x!quant.uniform<i8:f32:1, {0.5, 0.25}>>", "tensor<2x0x!quant.uniform<i8:f32:0, {0.5, 0.25}>>",
+                       "%0 = stablehlo.reshape %a : (tensor<0x2x!quant.uniform<i8:f32:1, {0.5, 0.25}>>) -> "
+                       "tensor<2x0x!quant.uniform<i8:f32:0, {0.5, 0.25}>>\nreturn %0 : tensor<2x0x!quant.uniform<i8:f32:0, {0.5, 0.25}>>"),
+              HasSubstr("do not go where the type is"));
+  EXPECT_THAT(body("%0 = stablehlo.complex %a, %a : tensor<2xcomplex<f32>>", "tensor<2xcomplex<f32>>"),
+              HasSubstr(absl::StrCat("stablehlo.complex: this version of Weft does not have it of ", q)));
+  EXPECT_THAT(Read(absl::StrCat("func.func @main(%a: ", q, ") -> ", q, " {\n  %0 = call @f(%a) : (", q, ") -> ", q, "\n  return %0 : ", q,
+                                "\n}\nfunc.func private @f(%a: ", r, ") -> ", r, " {\n  return %a : ", r, "\n}\n")),
+              StartsWith(absl::StrCat("line 2, column 8: func.call: operand 0 is ", q, "; parameter 0 is ", r)));
+  const std::string s = "tensor<!quant.uniform<i8:f32, 0.5:3>>", t = "tensor<!quant.uniform<i8:f32, 0.25:3>>";
+  EXPECT_THAT(body(absl::StrCat("%v = stablehlo.constant() <{value = dense<0> : tensor<i8>}> : () -> ", t,
+                                "\n%0 = stablehlo.reduce(%b init: %v) across dimensions = [0] : (", r, ", ", t, ") -> ", t,
+                                "\n reducer(%x: ", s, ", %y: ", s, ") {\n stablehlo.return %x : ", s, "\n }"), t),
+              HasSubstr(absl::StrCat("where all are of one type without an axis; here are ", r, " and ", s)));
 }
 
 TEST(StableHloErrors, FunctionsThatCallThemselves) {

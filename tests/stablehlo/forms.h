@@ -153,6 +153,29 @@ inline constexpr Form kForms[] = {
      "[]) {i=1, j=1}, custom>} : (tensor<2xf32>) -> tensor<2xf32>\n return %0 : tensor<2xf32>",
      "negate(%0) : tensor<2xf32> sharding(\"{replicated}\") unknown(\"sdy.sharding_rule\" = \"#sdy.op_sharding_rule<([i, "
      "j])->([k, l], []) {i=1, j=1}, custom>\")"},
+    {"uniform_quantize", "%a: tensor<2xf32>", "tensor<2x!quant.uniform<i8:f32, 5.000000e-01:3>>",
+     "%0 = stablehlo.uniform_quantize %a : (tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f32, 5.000000e-01:3>>\n"
+     " return %0 : tensor<2x!quant.uniform<i8:f32, 5.000000e-01:3>>",
+     ") {dtype = i8}"},
+    {"uniform_dequantize", "%a: tensor<2x!quant.uniform<u8<1:200>:bf16, 0.5:3>>", "tensor<2xbf16>",
+     "%0 = stablehlo.uniform_dequantize %a : (tensor<2x!quant.uniform<u8<1:200>:bf16, 0.5:3>>) -> tensor<2xbf16>\n"
+     " return %0 : tensor<2xbf16>",
+     "convert(%0) {dtype = i32}"},
+    {"arithmetic of quantised values", "%a: tensor<2x3x!quant.uniform<i8:f32:1, {0.5:3, 0.25, 1.0:-128}>>",
+     "tensor<2x3x!quant.uniform<i8:f32, 0.5:3>>",
+     "%0 = stablehlo.add %a, %a : (tensor<2x3x!quant.uniform<i8:f32:1, {0.5:3, 0.25, 1.0:-128}>>, "
+     "tensor<2x3x!quant.uniform<i8:f32:1, {0.5:3, 0.25, 1.0:-128}>>) -> tensor<2x3x!quant.uniform<i8:f32, 0.5:3>>\n"
+     " return %0 : tensor<2x3x!quant.uniform<i8:f32, 0.5:3>>",
+     "dense tensor<3xi32> [3, 0, -128]"},
+    {"a quantised constant", "", "tensor<2x!quant.uniform<u8:f32, 0.5>>",
+     "%0 = stablehlo.constant() <{value = dense<[1, -3]> : tensor<2xi8>}> : () -> tensor<2x!quant.uniform<u8:f32, 0.5>>\n"
+     " return %0 : tensor<2x!quant.uniform<u8:f32, 0.5>>",
+     "bitcast_convert("},
+    {"a quantised reduction", "%a: tensor<2x!quant.uniform<i8:f32, 0.5>>, %v: tensor<!quant.uniform<i8:f32, 0.5>>",
+     "tensor<!quant.uniform<i8:f32, 0.5>>",
+     "%0 = stablehlo.reduce(%a init: %v) applies stablehlo.maximum across dimensions = [0] : (tensor<2x!quant.uniform<i8:f32, 0.5>>, "
+     "tensor<!quant.uniform<i8:f32, 0.5>>) -> tensor<!quant.uniform<i8:f32, 0.5>>\n return %0 : tensor<!quant.uniform<i8:f32, 0.5>>",
+     "maximum("},
 };
 
 inline std::string TextOf(const Form& form) {

@@ -17,7 +17,7 @@ constexpr std::string_view kTokens[] = {
     "%0", "%a", "#1", ":", ":2", "(", ")", "{", "}", "[", "]", "<", ">", ",", "=", "->", "\"", "@main", "^bb0(%x: tensor<f32>):",
     "-1", "0", "99999999999999999999", "9223372036854775807", "4294967295", "0x", "1e400", "tensor<", "tensor<2xf32>", "?x", "x",
     "dense<", "array<i64: ", "#stablehlo.gather<", "loc(", "stablehlo.", "\"stablehlo.if\"(%a) (", "({", "})", "true", "dims = ",
-    "init: ", "applies ", "func.call @main(%a)", "tuple<", "complex<f32>", "!stablehlo.token", "\\", "//", "\n",
+    "init: ", "applies ", "func.call @main(%a)", "tuple<", "complex<f32>", "!stablehlo.token", "!quant.uniform<", "i8<-8:7>", ":f32:0, {0.5:3, 1e-3}>", "0.0", "\\", "//", "\n",
 };
 
 std::vector<std::string> Corpus() {

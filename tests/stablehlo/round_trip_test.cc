@@ -178,6 +178,29 @@ TEST(StableHloRoundTrip, OfCallsThatUseOneArgument) {
   EXPECT_EQ(*once_more, *text);
 }
 
+// Scales and zero points are written as the constants they have become; the signature is of integers.
+TEST(StableHloRoundTrip, OfQuantisedPrograms) {
+  const std::string q = "!quant.uniform<i8<-100:127>:f32, 0.5:3>", axis = "!quant.uniform<u8:f32:1, {0.5:3, 0.25, 0.1:255}>";
+  const auto read = ReadStableHlo(absl::StrCat(
+      "func.func public @main(%a: tensor<2x3x", axis, ">, %b: tensor<2x3x", q, ">) -> (tensor<2x3x", q, ">, tensor<3x", q, ">) {\n",
+      "  %0 = stablehlo.multiply %a, %b : (tensor<2x3x", axis, ">, tensor<2x3x", q, ">) -> tensor<2x3x", q, ">\n",
+      "  %1 = stablehlo.constant() <{value = dense<-3> : tensor<i8>}> : () -> tensor<", q, ">\n",
+      "  %2 = stablehlo.reduce(%0 init: %1) applies stablehlo.add across dimensions = [0] : (tensor<2x3x", q, ">, tensor<", q,
+      ">) -> tensor<3x", q, ">\n  return %0, %2 : tensor<2x3x", q, ">, tensor<3x", q, ">\n}\n"));
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_TRUE(ir::Verify(*read).ok()) << ir::Verify(*read);
+  const auto written = compiler::StableHloText(*read);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->find("quant"), std::string::npos) << *written;
+  EXPECT_NE(written->find("@main(%0: tensor<2x3xui8>, %1: tensor<2x3xi8>)"), std::string::npos) << *written;
+  const auto again = ReadStableHlo(*written);
+  ASSERT_TRUE(again.ok()) << again.status() << *written;
+  EXPECT_EQ(Canonical(*again), Canonical(*read));
+  const auto second = compiler::StableHloText(*again);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(*second, *written);
+}
+
 TEST(StableHloRoundTrip, OfTrainingSteps) {
   auto mlp = test::MlpStep(64), cnn = test::CnnStep(4);
   ASSERT_TRUE(mlp.ok() && cnn.ok());

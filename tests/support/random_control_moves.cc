@@ -144,7 +144,8 @@ void Scan(ProgramMaker& m) {
   bodies.push_back(body.Finish(inputs, std::move(outputs), &operands));
   m.Call(ops::kOp_scan, std::move(operands),
          {{"length", length}, {"carried", static_cast<int64_t>(carried.size())}, {"scanned", static_cast<int64_t>(scanned.size())}, {"reverse", m.rng.Chance(0.3)},
-          {"indexed", indexed}, {"counted", counted}, {"kept", m.options.smooth || m.rng.Chance(0.5)}, {"unroll", m.rng.Chance(0.7) ? int64_t{1} : m.rng.Between(2, 4)}},
+          {"indexed", indexed}, {"counted", counted}, {"kept", m.options.smooth || m.rng.Chance(0.5)}, {"unroll", m.rng.Chance(0.7) ? int64_t{1} : m.rng.Between(2, 4)},
+          {"keep_every", m.rng.Chance(0.6) ? int64_t{1} : m.rng.Between(2, 4)}},
          std::move(bodies));
 }
 

@@ -427,6 +427,7 @@ type ForOptions struct {
 	StructSize uintptr
 	Next unsafe.Pointer
 	MaxCount int64
+	KeepEvery int64
 }
 
 type ScanOptions struct {
@@ -436,6 +437,7 @@ type ScanOptions struct {
 	Unroll int64
 	Reverse int32
 	Reserved int32
+	KeepEvery int64
 }
 
 type Setting struct {

@@ -228,6 +228,7 @@ typedef struct weft_for_options {
   size_t struct_size;
   const void* next;
   int64_t max_count;
+  int64_t keep_every;
 } weft_for_options;
 typedef struct weft_scan_options {
   size_t struct_size;
@@ -236,6 +237,7 @@ typedef struct weft_scan_options {
   int64_t unroll;
   int32_t reverse;
   int32_t reserved;
+  int64_t keep_every;
 } weft_scan_options;
 typedef struct weft_setting {
   const char* name;

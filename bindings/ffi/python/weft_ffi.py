@@ -339,6 +339,7 @@ class weft_for_options(c.Structure):
         ("struct_size", c.c_size_t),
         ("next", c.c_void_p),
         ("max_count", c.c_int64),
+        ("keep_every", c.c_int64),
     ]
 
 
@@ -350,6 +351,7 @@ class weft_scan_options(c.Structure):
         ("unroll", c.c_int64),
         ("reverse", c.c_int32),
         ("reserved", c.c_int32),
+        ("keep_every", c.c_int64),
     ]
 
 

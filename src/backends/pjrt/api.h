@@ -70,6 +70,7 @@ enum class Function : size_t {
   kLoadedExecutableExecute = 55,
   kExecutableDeserializeAndLoad = 56,
   kBufferDestroy = 58,
+  kBufferIsDeleted = 68,
   kBufferToHostBuffer = 70,
   kBufferReadyEvent = 72,
   kTopologyDescriptionCreate = 82,
@@ -399,6 +400,11 @@ static_assert(sizeof(Execute) == 80);
 struct OfBuffer {  // Destroy
   Head head;
   Buffer* buffer = nullptr;
+};
+struct BufferIsDeleted {
+  Head head;
+  Buffer* buffer = nullptr;
+  bool is_deleted = false;
 };
 struct ToHostBuffer {
   Head head;

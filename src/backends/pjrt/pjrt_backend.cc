@@ -23,6 +23,20 @@ namespace {
 
 constexpr int32_t kDlCuda = 2;
 
+// Once more where there was no memory: launches may have ended meanwhile (the engine waits for those that have not). Not if the
+// plugin has `taken` something over already.
+template <typename Arguments>
+absl::Status CallForMemory(const Plugin& plugin, api::Function function, Arguments* arguments,
+                           std::span<api::Buffer* const> taken = {}) {
+  absl::Status status = plugin.Call(function, arguments);
+  if (!absl::IsResourceExhausted(status)) return status;
+  for (api::Buffer* buffer : taken) {
+    api::BufferIsDeleted gone{.buffer = buffer};
+    if (plugin.Call(api::Function::kBufferIsDeleted, &gone).ok() && gone.is_deleted) return status;
+  }
+  return plugin.Call(function, arguments);
+}
+
 absl::StatusOr<Ref<Buffer>> Upload(const std::shared_ptr<Client>& client, Device* device, DType dtype,
                                    std::span<const int64_t> dims, const void* data, std::function<void()> release) {
   const api::ElementType type = ElementTypeOf(dtype);
@@ -36,7 +50,7 @@ absl::StatusOr<Ref<Buffer>> Upload(const std::shared_ptr<Client>& client, Device
   copy.num_dims = dims.size();
   copy.semantics = release != nullptr ? api::HostBuffer::kImmutableZeroCopy : api::HostBuffer::kImmutableOnlyDuringCall;
   copy.device = client->devices()[static_cast<size_t>(device->id)];
-  WEFT_RETURN_IF_ERROR(client->plugin().Call(api::Function::kClientBufferFromHostBuffer, &copy));
+  WEFT_RETURN_IF_ERROR(CallForMemory(client->plugin(), api::Function::kClientBufferFromHostBuffer, &copy));
   Ref<Event> ready = MakeRef<Event>();
   Ref<Buffer> buffer(new PjrtBuffer(client, device, dtype, Dims(dims.begin(), dims.end()), ready, copy.buffer));
   api::ReadyEvent is_ready{.buffer = copy.buffer};
@@ -124,6 +138,7 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
   }
   std::vector<api::Buffer*> arguments;
   std::vector<int64_t> kept;
+  std::vector<api::Buffer*> taken;
   for (size_t i = 0; i < given.buffers.size(); ++i) {
     const Buffer& buffer = *given.buffers[i];
     const ir::Type& type = program_.arguments[i];
@@ -134,8 +149,12 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
     // The outcome of a launch that failed reaches all that depend on it.
     if (buffer.ready().done()) WEFT_RETURN_IF_ERROR(buffer.ready().status());
     arguments.push_back(static_cast<const PjrtBuffer&>(buffer).get());
-    if (program_.aliased[i] && (i >= given.donated.size() || given.donated[i] == 0))
+    if (!program_.aliased[i]) continue;
+    if (i < given.donated.size() && given.donated[i] != 0) {
+      taken.push_back(arguments.back());
+    } else {
       kept.push_back(static_cast<int64_t>(i));
+    }
   }
   Ref<Buffer> words;
   if (program_.words > 0) {
@@ -156,7 +175,7 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
   execute.output_lists = &output_list;
   execute.device_complete_events = &complete;
   execute.execute_device = client_->devices()[static_cast<size_t>(device->id)];
-  WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kLoadedExecutableExecute, &execute));
+  WEFT_RETURN_IF_ERROR(CallForMemory(plugin, api::Function::kLoadedExecutableExecute, &execute, taken));
   std::vector<DeviceResults> results(1);
   results[0].done = MakeRef<Event>();
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -164,7 +183,10 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
     results[0].buffers.push_back(
         Ref<Buffer>(new PjrtBuffer(client_, device, type.dtype, type.dims, results[0].done, outputs[i])));
   }
-  plugin.Forward(complete, absl::StrCat("a launch on ", device->name), results[0].done);
+  std::string what = absl::StrCat("a launch on ", device->name);
+  if (!taken.empty())
+    absl::StrAppend(&what, " that had taken over ", taken.size(), " of ", given.buffers.size(), " buffers");
+  plugin.Forward(complete, std::move(what), results[0].done);
   return results;
 }
 
@@ -224,10 +246,15 @@ class PjrtBackend final : public Backend {
 
   MemoryStats memory_stats(Device* device) const override {
     const Usage& usage = client_->usage(device->id);
-    return {usage.bytes.load(), usage.peak.load(), Limit(device).value_or(0)};
+    const std::optional<api::DeviceMemoryStats> stats = LimitedStats(device);
+    return {usage.bytes.load(), usage.peak.load(), stats ? stats->bytes_limit.value : 0};
   }
   int64_t bytes_available(Device* device) const override {
-    if (const auto limit = Limit(device)) return std::max<int64_t>(0, *limit - client_->usage(device->id).bytes.load());
+    if (const auto stats = LimitedStats(device)) {
+      // Launches that have not ended hold what is no tensor any more.
+      const int64_t used = std::max(stats->bytes_in_use, client_->usage(device->id).bytes.load());
+      return std::max<int64_t>(0, stats->bytes_limit.value - used);
+    }
     return client_->platform() == "cpu" ? ReadMachineMemory().available : -1;
   }
 
@@ -237,11 +264,12 @@ class PjrtBackend final : public Backend {
     WEFT_RETURN_IF_ERROR(executable->Check());
     return executable;
   }
-  std::optional<int64_t> Limit(Device* device) const {
+  // Of a device that has a limit.
+  std::optional<api::DeviceMemoryStats> LimitedStats(Device* device) const {
     api::DeviceMemoryStats stats{.device = client_->devices()[static_cast<size_t>(device->id)]};
     if (!client_->plugin().Call(api::Function::kDeviceMemoryStats, &stats).ok() || !stats.bytes_limit.is_set)
       return std::nullopt;
-    return stats.bytes_limit.value;
+    return stats;
   }
 
   const std::shared_ptr<Client> client_;

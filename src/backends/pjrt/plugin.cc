@@ -118,6 +118,7 @@ std::string_view NameOf(api::Function function) {
     case kLoadedExecutableExecute: return "PJRT_LoadedExecutable_Execute";
     case kExecutableDeserializeAndLoad: return "PJRT_Executable_DeserializeAndLoad";
     case kBufferDestroy: return "PJRT_Buffer_Destroy";
+    case kBufferIsDeleted: return "PJRT_Buffer_IsDeleted";
     case kBufferToHostBuffer: return "PJRT_Buffer_ToHostBuffer";
     case kBufferReadyEvent: return "PJRT_Buffer_ReadyEvent";
     case kTopologyDescriptionCreate: return "PJRT_TopologyDescription_Create";

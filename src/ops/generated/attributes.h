@@ -959,7 +959,7 @@ struct ReduceScatterAttrs {
 };
 
 struct ScanAttrs {
-  enum Position : size_t { kLength, kCarried, kScanned, kReverse, kIndexed, kCounted, kKept, kUnroll };
+  enum Position : size_t { kLength, kCarried, kScanned, kReverse, kIndexed, kCounted, kKept, kUnroll, kKeepEvery };
   int64_t length() const { return attrs.Int(kLength); }
   int64_t carried() const { return attrs.Int(kCarried); }
   int64_t scanned() const { return attrs.Int(kScanned); }
@@ -968,6 +968,7 @@ struct ScanAttrs {
   bool counted() const { return attrs.Bool(kCounted); }
   bool kept() const { return attrs.Bool(kKept); }
   int64_t unroll() const { return attrs.Int(kUnroll); }
+  int64_t keep_every() const { return attrs.Int(kKeepEvery); }
 
   const ir::Attrs& attrs;
 };

@@ -260,7 +260,10 @@ void Call_weft_for(Fuzz& f) {
   weft_function* body = nullptr;
   static_cast<void>(f.Helped(weft_function_trace(f.Context(), "twice", WEFT_STRLEN, infos, 2, twice, nullptr, 1, &body)));
   auto* const options = f.Options<weft_for_options>();
-  if (options != nullptr) options->max_count = f.Wrong() ? f.Integer() : f.Roll(5);
+  if (options != nullptr) {
+    options->max_count = f.Wrong() ? f.Integer() : f.Roll(5);
+    options->keep_every = f.Wrong() ? f.Integer() : options->max_count > 0 ? f.Roll(4) - 1 : 0;
+  }
   const DrawnTensors carried(f, 1);
   auto** const out = f.Wrong() && f.OneIn(3) ? nullptr : static_cast<weft_tensor**>(f.Block(4 * sizeof(weft_tensor*)));
   weft_function* const given = f.Wrong() ? f.Handle<weft_function>(true) : body;
@@ -291,7 +294,7 @@ void Call_weft_scan(Fuzz& f) {
   auto* const options = f.Options<weft_scan_options>();
   if (options != nullptr) {
     options->length = f.Wrong() ? f.Integer() : f.Of<int64_t>({0, 2}), options->unroll = f.Wrong() ? f.Integer() : f.Roll(4);
-    options->reverse = f.Roll(2);
+    options->reverse = f.Roll(2), options->keep_every = f.Wrong() ? f.Integer() : f.Roll(4) - 1;
   }
   const DrawnTensors carried(f, 1), scanned(f, 1);
   const Outputs outputs(f);

@@ -379,6 +379,7 @@ pub struct weft_for_options {
     pub struct_size: usize,
     pub next: *const c_void,
     pub max_count: i64,
+    pub keep_every: i64,
 }
 
 #[repr(C)]
@@ -390,6 +391,7 @@ pub struct weft_scan_options {
     pub unroll: i64,
     pub reverse: i32,
     pub reserved: i32,
+    pub keep_every: i64,
 }
 
 #[repr(C)]

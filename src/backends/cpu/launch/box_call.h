@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "src/runtime/dtype.h"
 
 namespace weft::cpu {
@@ -25,8 +26,9 @@ struct BoxCall {
   DType dtype = DType::kInvalid, index_type = DType::kInvalid;
   int64_t reducer = kSet;
   bool move_inside = false;  // scatter: hold boxes inside as gather does, instead of dropping elements outside
-  std::vector<Along> batch, window;
-  std::vector<Component> components;
+  // Decoded for each call, thousands of times in a loop: without a heap.
+  absl::InlinedVector<Along, 4> batch, window;
+  absl::InlinedVector<Component, 4> components;
 };
 
 std::vector<int64_t> EncodeBoxes(const BoxCall& call);

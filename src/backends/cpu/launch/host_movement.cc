@@ -127,35 +127,29 @@ constexpr HostKernel kKernels[] = {
 }  // namespace
 
 BoxCall DecodeBoxes(std::span<const int64_t> params) {
-  size_t at = 0;
-  const auto next = [&] { return at < params.size() ? params[at++] : 0; };
+  const auto next = [&] {
+    if (params.empty()) return int64_t{0};
+    const int64_t first = params.front();
+    params = params.subspan(1);
+    return first;
+  };
+  // Records of as many numbers as they have fields.
+  const auto list = [&](auto& out) {
+    using Record = std::remove_reference_t<decltype(out[0])>;
+    constexpr size_t kFields = sizeof(Record) / sizeof(int64_t);
+    const auto wanted = static_cast<size_t>(std::clamp<int64_t>(next(), 0, 64));
+    out.resize(std::min(wanted, params.size() / kFields));
+    if (!out.empty()) std::memcpy(out.data(), params.data(), out.size() * sizeof(Record));
+    params = params.subspan(out.size() * kFields);
+  };
   BoxCall c;
   c.dtype = static_cast<DType>(next());
   c.index_type = static_cast<DType>(next());
   c.reducer = next();
   c.move_inside = next() != 0;
-  for (auto* list : {&c.batch, &c.window}) {
-    const int64_t n = std::clamp<int64_t>(next(), 0, 64);
-    for (int64_t i = 0; i < n; ++i) {
-      BoxCall::Along a;
-      a.size = next();
-      a.operand_stride = next();
-      a.box_stride = next();
-      a.index_stride = next();
-      list->push_back(a);
-    }
-  }
-  const int64_t n = std::clamp<int64_t>(next(), 0, 64);
-  for (int64_t i = 0; i < n; ++i) {
-    BoxCall::Component k;
-    k.operand_stride = next();
-    k.limit = next();
-    k.width = next();
-    k.window = next();
-    k.tensor = next();
-    k.offset = next();
-    c.components.push_back(k);
-  }
+  list(c.batch);
+  list(c.window);
+  list(c.components);
   return c;
 }
 

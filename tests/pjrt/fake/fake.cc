@@ -1,0 +1,695 @@
+// libweft_pjrt_fake.so: a PJRT plugin over the reference interpreter, for what real plugins do not do when asked. Programs are
+// StableHLO text, read by Weft's own reader. A device is a thread: uploads, launches and downloads of one happen one after the
+// other, and whoever asked to be called when they have is called from there.
+//
+// The variable WEFT_FAKE, read when the first client is made (the settings in the first block: when the library is loaded), or
+// WeftFakeSet at any time, says what goes wrong. Settings are divided by ';':
+//
+//   functions=N        the table ends before function N          missing=PJRT_X     the table has null for it (any number of these)
+//   major=N  minor=N   another version                           extensions         a chain of an unknown one and a short one
+//   no_initialize      PJRT_Plugin_Initialize fails              signals            it sets handlers for SIGSEGV, SIGTERM, SIGUSR2
+//
+//   devices=N          of a client                               memory=N           bytes a device has
+//   slow_ms=N          everything on a device takes so long      slow_compile_ms=N  compiling does
+//   dies=D:N           device D runs N launches and is gone      refuses_load       programs are not loaded
+//   fail=PJRT_X:N:C    the N-th call since this was set fails with code C (any number of these); fail=launch:N:C: not the call
+//                      but the launch, when it runs
+//
+// Options of PJRT_Client_Create: devices (a number). Others are refused, as other plugins do.
+// WeftFakeCount("PJRT_X") is how often that was called in this process; "to_device", "from_device" bytes copied; "launches" those that
+// ran. With WEFT_FAKE_COUNTS=PATH a line "NAME COUNT" for each function that was called is written there when a client ends.
+#include <signal.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <set>
+
+#include "serialization/checksum.h"
+#include "src/backends/reference/interpreter.h"
+#include "src/runtime/float_environment.h"
+#include "src/stablehlo/read.h"
+#include "tests/pjrt/fake/faults.h"
+#include "tests/pjrt/fake/more_api.h"
+#include "tests/pjrt/fake/objects.h"
+
+namespace weft::pjrt::fake {
+namespace {
+
+using api::ElementType;
+
+constexpr std::pair<ElementType, DType> kTypes[] = {
+    {ElementType::kPred, DType::kBool}, {ElementType::kS8, DType::kI8},    {ElementType::kS16, DType::kI16},
+    {ElementType::kS32, DType::kI32},   {ElementType::kS64, DType::kI64},  {ElementType::kU8, DType::kU8},
+    {ElementType::kU16, DType::kU16},   {ElementType::kU32, DType::kU32},  {ElementType::kU64, DType::kU64},
+    {ElementType::kF16, DType::kF16},   {ElementType::kF32, DType::kF32},  {ElementType::kF64, DType::kF64},
+    {ElementType::kBF16, DType::kBF16}, {ElementType::kC64, DType::kC64}, {ElementType::kC128, DType::kC128}};
+
+absl::StatusOr<DType> DTypeOf(ElementType type) {
+  for (const auto& [element, dtype] : kTypes) {
+    if (element == type) return dtype;
+  }
+  return absl::UnimplementedError(absl::StrCat("fake: element type ", static_cast<int>(type)));
+}
+ElementType ElementTypeOf(DType dtype) {
+  for (const auto& [element, own] : kTypes) {
+    if (own == dtype) return element;
+  }
+  return ElementType::kInvalid;
+}
+
+void Sleep(int64_t ms) {
+  if (ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+absl::Status Alive(const api::Device& device) {
+  const auto faults = Current();
+  if (device.description.id != faults->dying_device || device.launches < faults->last_launch) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("fake: device ", device.description.id, " is gone"));
+}
+
+absl::Status Room(const api::Device& device, int64_t bytes) {
+  const int64_t most = Current()->memory, held = device.bytes;
+  if (most == 0 || held + bytes <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("fake: ", bytes, " bytes wanted, ", held, " of ", most, " in use"));
+}
+
+// --- Errors, events, the plugin --------------------------------------------------------------------------------------------
+
+absl::Status EventDestroy(api::OfEvent& args) {
+  delete args.event;
+  return absl::OkStatus();
+}
+absl::Status EventIsReady(api::EventIsReady& args) {
+  args.ready = args.event->event->done();
+  return absl::OkStatus();
+}
+absl::Status EventError(api::OfEvent& args) { return args.event->event->status(); }
+absl::Status EventAwait(api::OfEvent& args) { return args.event->event->Wait(); }
+absl::Status EventOnReady(api::EventOnReady& args) {
+  args.event->event->OnDone([callback = args.callback, user = args.user](const absl::Status& status) {
+    callback(status.ok() ? nullptr : new api::Error{status}, user);
+  });
+  return absl::OkStatus();
+}
+
+void Nothing(int) {}
+
+absl::Status PluginInitialize(api::PluginInitialize&) {
+  const auto faults = Current();
+  if (!faults->initializes) return absl::UnavailableError("fake: told not to start");
+  if (faults->signals) {
+    for (const int number : {SIGSEGV, SIGTERM, SIGUSR2}) signal(number, Nothing);
+  }
+  return absl::OkStatus();
+}
+absl::Status PluginAttributes(api::PluginAttributes& args) {
+  static const api::NamedValue kOnly{.name = "fake", .name_size = 4, .kind = api::NamedValue::Kind::kBool, .flag = true, .value_size = 1};
+  args.attributes = &kOnly;
+  args.num_attributes = 1;
+  return absl::OkStatus();
+}
+
+// --- Clients and devices ---------------------------------------------------------------------------------------------------
+
+absl::Status ClientCreate(api::ClientCreate& args) {
+  int64_t devices = Current()->devices;
+  for (size_t i = 0; i < args.num_options; ++i) {
+    const api::NamedValue& option = args.options[i];
+    const std::string_view name(option.name, option.name_size);
+    if (name != "devices" || option.kind != api::NamedValue::Kind::kInt64) {
+      return absl::InvalidArgumentError(absl::StrCat("fake: unknown option ", name));
+    }
+    devices = option.integer;
+  }
+  auto* const client = new api::Client;
+  for (int64_t i = 0; i < devices; ++i) {
+    api::Device& device = *client->owned.emplace_back(std::make_unique<api::Device>());
+    device.description.id = static_cast<int>(i);
+    device.client = client;
+    client->devices.push_back(&device);
+  }
+  args.client = client;
+  return absl::OkStatus();
+}
+
+absl::Status ClientDestroy(api::ClientDestroy& args);  // below the table, which it reads
+
+absl::Status ClientPlatformName(api::ClientText& args) {
+  args.text = "fake";
+  args.size = 4;
+  return absl::OkStatus();
+}
+absl::Status ClientPlatformVersion(api::ClientText& args) {
+  constexpr std::string_view kVersion = "fake 1";
+  args.text = kVersion.data();
+  args.size = kVersion.size();
+  return absl::OkStatus();
+}
+absl::Status ClientProcessIndex(api::ClientNumber& args) {
+  args.number = 0;
+  return absl::OkStatus();
+}
+absl::Status ClientDevices(api::ClientDevices& args) {
+  args.devices = args.client->devices.data();
+  args.num_devices = args.client->devices.size();
+  return absl::OkStatus();
+}
+absl::Status DeviceGetDescription(api::DeviceGetDescription& args) {
+  args.description = &args.device->description;
+  return absl::OkStatus();
+}
+absl::Status DeviceIsAddressable(api::DeviceFlag& args) {
+  args.flag = true;
+  return absl::OkStatus();
+}
+absl::Status DeviceLocalHardwareId(api::DeviceNumber& args) {
+  args.number = args.device->description.id;
+  return absl::OkStatus();
+}
+absl::Status DeviceMemoryStats(api::DeviceMemoryStats& args) {
+  args.bytes_in_use = args.device->bytes;
+  args.peak_bytes_in_use = {args.device->peak, true};
+  if (Current()->memory > 0) args.bytes_limit = {Current()->memory, true};
+  return absl::OkStatus();
+}
+absl::Status DescriptionId(api::DescriptionNumber& args) {
+  args.number = args.description->id;
+  return absl::OkStatus();
+}
+absl::Status DescriptionProcessIndex(api::DescriptionNumber& args) {
+  args.number = 0;
+  return absl::OkStatus();
+}
+absl::Status DescriptionKind(api::DescriptionKind& args) {
+  args.kind = "interpreter";
+  args.size = 11;
+  return absl::OkStatus();
+}
+
+// --- Programs --------------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::shared_ptr<const Compiled>> Read(std::string_view text) {
+  auto compiled = std::make_shared<Compiled>();
+  compiled->text = text;
+  WEFT_ASSIGN_OR_RETURN(compiled->module, stablehlo::ReadStableHlo(compiled->text));
+  for (const ir::Value& result : compiled->module.main().results()) {
+    compiled->types.push_back(ElementTypeOf(result.dtype()));
+    compiled->ranks.push_back(result.dims().size());
+    compiled->dims.insert(compiled->dims.end(), result.dims().begin(), result.dims().end());
+  }
+  return compiled;
+}
+
+absl::Status ClientCompile(api::ClientCompile& args) {
+  const std::string_view format(args.program->format, args.program->format_size);
+  if (format != "mlir") return absl::InvalidArgumentError(absl::StrCat("fake: format ", format));
+  Sleep(Current()->slow_compile_ms);
+  WEFT_ASSIGN_OR_RETURN(auto compiled, Read({args.program->code, args.program->code_size}));
+  args.executable = new api::LoadedExecutable{args.client, std::move(compiled)};
+  return absl::OkStatus();
+}
+
+std::string Sum(std::string_view text) {
+  const Hash128 sum = Checksum128(std::as_bytes(std::span(text)));
+  return absl::StrCat("weft fake ", absl::Hex(sum.high, absl::kZeroPad16), absl::Hex(sum.low, absl::kZeroPad16), "\n");
+}
+
+absl::Status ExecutableSerialize(api::ExecutableSerialize& args) {
+  args.owner = new api::SerializedExecutable{Sum(args.executable->compiled->text) + args.executable->compiled->text};
+  args.bytes = args.owner->bytes.data();
+  args.size = args.owner->bytes.size();
+  args.destroy = [](api::SerializedExecutable* owner) { delete owner; };
+  return absl::OkStatus();
+}
+
+absl::Status DeserializeAndLoad(api::DeserializeAndLoad& args) {
+  const std::string_view bytes(args.bytes, args.size);
+  const size_t line = bytes.find('\n');
+  if (Current()->refuses_load) return absl::FailedPreconditionError("fake: told to load nothing");
+  if (line == bytes.npos || bytes.substr(0, line + 1) != Sum(bytes.substr(line + 1))) {
+    std::fputs("fake: other bytes than those that were serialised\n", stderr);
+    std::abort();  // as real plugins may
+  }
+  WEFT_ASSIGN_OR_RETURN(auto compiled, Read(bytes.substr(line + 1)));
+  args.executable = new api::LoadedExecutable{args.client, std::move(compiled)};
+  return absl::OkStatus();
+}
+
+absl::Status ExecutableDestroy(api::OfExecutable& args) {
+  delete args.executable;
+  return absl::OkStatus();
+}
+absl::Status LoadedExecutableDestroy(api::OfLoadedExecutable& args) {
+  delete args.executable;
+  return absl::OkStatus();
+}
+absl::Status LoadedExecutableGetExecutable(api::GetExecutable& args) {
+  args.executable = new api::Executable{args.loaded->compiled};
+  return absl::OkStatus();
+}
+absl::Status LoadedExecutableAddressableDevices(api::LoadedDevices& args) {
+  args.devices = args.executable->client->devices.data();
+  args.num_devices = 1;
+  return absl::OkStatus();
+}
+absl::Status ExecutableName(api::ExecutableText& args) {
+  args.text = "main";
+  args.size = 4;
+  return absl::OkStatus();
+}
+absl::Status ExecutableOne(api::ExecutableNumber& args) {
+  args.number = 1;
+  return absl::OkStatus();
+}
+absl::Status ExecutableNumOutputs(api::ExecutableNumber& args) {
+  args.number = static_cast<int64_t>(args.executable->compiled->types.size());
+  return absl::OkStatus();
+}
+absl::Status ExecutableSizeOfGeneratedCode(api::ExecutableNumber& args) {
+  args.number = static_cast<int64_t>(args.executable->compiled->text.size());
+  return absl::OkStatus();
+}
+absl::Status ExecutableOutputElementTypes(api::OutputElementTypes& args) {
+  args.types = const_cast<ElementType*>(args.executable->compiled->types.data());
+  args.num_types = args.executable->compiled->types.size();
+  return absl::OkStatus();
+}
+absl::Status ExecutableOutputDimensions(api::OutputDimensions& args) {
+  args.num_outputs = args.executable->compiled->ranks.size();
+  args.dims = args.executable->compiled->dims.data();
+  args.ranks = args.executable->compiled->ranks.data();
+  return absl::OkStatus();
+}
+absl::Status ExecutableGetCompiledMemoryStats(api::CompiledMemoryStats& args) {
+  const ir::Function& main = args.executable->compiled->module.main();
+  for (const ir::Value& parameter : main.parameters()) args.arguments += parameter.type().bytes();
+  for (const ir::Value& result : main.results()) args.outputs += result.type().bytes();
+  args.peak = args.arguments + args.outputs;
+  return absl::OkStatus();
+}
+absl::Status ExecutableGetCostAnalysis(api::CostAnalysis& args) {
+  static const api::NamedValue kFlops{.name = "flops", .name_size = 5, .kind = api::NamedValue::Kind::kFloat, .number = 1, .value_size = 1};
+  args.properties = &kFlops;
+  args.num_properties = 1;
+  return absl::OkStatus();
+}
+
+// --- Buffers ---------------------------------------------------------------------------------------------------------------
+
+api::Buffer* NewBuffer(std::shared_ptr<Storage> storage) {
+  auto* const buffer = new api::Buffer;
+  buffer->device = storage->device;
+  buffer->type = ElementTypeOf(storage->dtype);
+  buffer->dims = storage->dims;
+  buffer->bytes = storage->bytes;
+  MutexLock lock(buffer->mutex);
+  buffer->storage = std::move(storage);
+  return buffer;
+}
+
+absl::StatusOr<std::shared_ptr<Storage>> StorageOf(api::Buffer& buffer) {
+  MutexLock lock(buffer.mutex);
+  if (buffer.storage == nullptr) return absl::InvalidArgumentError("fake: the buffer has been deleted or donated");
+  return buffer.storage;
+}
+
+absl::Status BufferFromHostBuffer(api::BufferFromHostBuffer& args) {
+  if (args.num_byte_strides != 0) return absl::UnimplementedError("fake: strides");
+  WEFT_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(args.type));
+  Dims dims(args.dims, args.dims + args.num_dims);
+  const int64_t bytes = CountOf(dims) * BytesOf(dtype);
+  api::Device* const device = args.device != nullptr ? args.device : args.client->devices[0];
+  WEFT_RETURN_IF_ERROR(Alive(*device));
+  WEFT_RETURN_IF_ERROR(Room(*device, bytes));
+  auto storage = std::make_shared<Storage>(device, dtype, std::move(dims));
+  Ref<weft::Event> done = MakeRef<weft::Event>();
+  const auto* const data = static_cast<const std::byte*>(args.data);
+  const auto copy = [storage, data, bytes] {
+    storage->value = HostTensor(storage->dtype, storage->dims, {data, static_cast<size_t>(bytes)});
+    counts.to_device += bytes;
+  };
+  const bool now = args.semantics == api::HostBuffer::kImmutableOnlyDuringCall;
+  if (now) {
+    copy();
+    done->Complete(absl::OkStatus());
+  }
+  device->line.Add([storage, copy, done, now, device] {
+    Sleep(Current()->slow_ms);
+    if (!now) copy();
+    storage->ready->Complete(Alive(*device));
+    if (!now) done->Complete(absl::OkStatus());
+  });
+  args.buffer = NewBuffer(std::move(storage));
+  args.done_with_host_buffer = new api::Event{done};
+  return absl::OkStatus();
+}
+
+absl::Status BufferDestroy(api::OfBuffer& args) {
+  delete args.buffer;
+  return absl::OkStatus();
+}
+absl::Status BufferDelete(api::OfBuffer& args) {
+  MutexLock lock(args.buffer->mutex);
+  args.buffer->storage = nullptr;
+  return absl::OkStatus();
+}
+absl::Status BufferIsDeleted(api::BufferFlag& args) {
+  MutexLock lock(args.buffer->mutex);
+  args.flag = args.buffer->storage == nullptr;
+  return absl::OkStatus();
+}
+absl::Status BufferIsOnCpu(api::BufferFlag& args) {
+  args.flag = false;
+  return absl::OkStatus();
+}
+absl::Status BufferElementType(api::BufferType& args) {
+  args.type = args.buffer->type;
+  return absl::OkStatus();
+}
+absl::Status BufferDimensions(api::BufferDims& args) {
+  args.dims = args.buffer->dims.data();
+  args.num_dims = args.buffer->dims.size();
+  return absl::OkStatus();
+}
+absl::Status BufferOnDeviceSize(api::BufferSize& args) {
+  args.size = static_cast<size_t>(args.buffer->bytes);
+  return absl::OkStatus();
+}
+absl::Status BufferDevice(api::BufferOnDevice& args) {
+  args.device = args.buffer->device;
+  return absl::OkStatus();
+}
+absl::Status BufferReadyEvent(api::ReadyEvent& args) {
+  WEFT_ASSIGN_OR_RETURN(const auto storage, StorageOf(*args.buffer));
+  args.event = new api::Event{storage->ready};
+  return absl::OkStatus();
+}
+
+absl::Status BufferToHostBuffer(api::ToHostBuffer& args) {
+  WEFT_ASSIGN_OR_RETURN(const auto storage, StorageOf(*args.source));
+  const auto bytes = static_cast<size_t>(storage->bytes);
+  if (args.destination == nullptr) {
+    args.size = bytes;
+    return absl::OkStatus();
+  }
+  if (args.size < bytes) return absl::InvalidArgumentError("fake: the destination is too small");
+  if (args.host_layout != nullptr) {
+    const api::Tiled& order = args.host_layout->tiled;
+    for (size_t i = 0; i < order.minor_to_major_size; ++i) {
+      if (order.minor_to_major[i] != static_cast<int64_t>(order.minor_to_major_size - 1 - i)) return absl::UnimplementedError("fake: a layout");
+    }
+  }
+  Ref<weft::Event> done = MakeRef<weft::Event>();
+  storage->device->line.Add([storage, bytes, destination = args.destination, done] {
+    Sleep(Current()->slow_ms);
+    absl::Status status = storage->ready->status();
+    status.Update(Alive(*storage->device));
+    if (status.ok() && bytes > 0) std::memcpy(destination, storage->value.bytes().data(), bytes);
+    if (status.ok()) counts.from_device += static_cast<int64_t>(bytes);
+    done->Complete(std::move(status));
+  });
+  args.event = new api::Event{done};
+  return absl::OkStatus();
+}
+
+// --- Launches --------------------------------------------------------------------------------------------------------------
+
+struct Launch {
+  std::shared_ptr<const Compiled> compiled;
+  api::Device* device;
+  std::vector<std::shared_ptr<Storage>> arguments, results;
+  Ref<weft::Event> done = MakeRef<weft::Event>();
+};
+
+absl::Status Compute(const Launch& launch) {
+  const auto faults = Current();
+  Sleep(faults->slow_ms);
+  WEFT_RETURN_IF_ERROR(Alive(*launch.device));
+  ++launch.device->launches;
+  ++counts.launches;
+  WEFT_RETURN_IF_ERROR(faults->Call("launch"));
+  const WholeFloatScope floats;
+  std::vector<HostTensor> arguments;
+  for (const auto& argument : launch.arguments) {
+    WEFT_RETURN_IF_ERROR(argument->ready->status());
+    arguments.push_back(argument->value);
+  }
+  WEFT_ASSIGN_OR_RETURN(auto results, reference::Interpret(launch.compiled->module.main(), arguments));
+  for (size_t i = 0; i < results.size(); ++i) launch.results[i]->value = std::move(results[i]);
+  return absl::OkStatus();
+}
+
+void Run(Launch& launch) {
+  absl::Status status;
+  try {
+    status = Compute(launch);
+  } catch (const std::bad_alloc&) {
+    status = absl::ResourceExhaustedError("fake: no memory while a launch ran");
+  }
+  launch.arguments.clear();
+  for (const auto& result : launch.results) result->ready->Complete(status);
+  launch.results.clear();
+  launch.done->Complete(std::move(status));
+}
+
+absl::Status LoadedExecutableExecute(api::Execute& args) {
+  if (args.num_devices != 1) return absl::UnimplementedError("fake: several devices in one launch");
+  const Compiled& compiled = *args.executable->compiled;
+  const ir::Function& main = compiled.module.main();
+  Launch launch{args.executable->compiled, args.execute_device != nullptr ? args.execute_device : args.executable->client->devices[0]};
+  WEFT_RETURN_IF_ERROR(Alive(*launch.device));
+  if (args.num_args != main.parameters().size()) {
+    return absl::InvalidArgumentError(absl::StrCat("fake: ", args.num_args, " arguments, not ", main.parameters().size()));
+  }
+  std::set<int64_t> kept;
+  for (size_t i = 0; i < args.options->num_non_donatable_input_indices; ++i) kept.insert(args.options->non_donatable_input_indices[i]);
+  std::vector<api::Buffer*> taken;
+  int64_t wanted = 0;
+  for (size_t i = 0; i < args.num_args; ++i) {
+    api::Buffer* const buffer = args.argument_lists[0][i];
+    const ir::Type& type = main.parameters()[i].type();
+    WEFT_ASSIGN_OR_RETURN(auto storage, StorageOf(*buffer));
+    if (storage->device != launch.device || storage->dtype != type.dtype || storage->dims != type.dims) {
+      return absl::InvalidArgumentError(absl::StrCat("fake: argument ", i, " is no ", ToString(type), " on device ", launch.device->description.id));
+    }
+    if (main.parameter_infos()[i].donated_to >= 0 && !kept.contains(static_cast<int64_t>(i))) {
+      taken.push_back(buffer);
+      wanted -= storage->bytes;
+    }
+    launch.arguments.push_back(std::move(storage));
+  }
+  for (const ir::Value& result : main.results()) wanted += result.type().bytes();
+  WEFT_RETURN_IF_ERROR(Room(*launch.device, wanted));
+  // From here on nothing fails but the launch itself.
+  for (api::Buffer* buffer : taken) {
+    MutexLock lock(buffer->mutex);
+    if (buffer->storage != nullptr) buffer->storage->GiveBack();
+    buffer->storage = nullptr;
+  }
+  for (size_t i = 0; i < main.results().size(); ++i) {
+    const ir::Type& type = main.results()[i].type();
+    launch.results.push_back(std::make_shared<Storage>(launch.device, type.dtype, type.dims));
+    args.output_lists[0][i] = NewBuffer(launch.results.back());
+  }
+  if (args.device_complete_events != nullptr) args.device_complete_events[0] = new api::Event{launch.done};
+  launch.device->line.Add([launch = std::move(launch)]() mutable { Run(launch); });
+  return absl::OkStatus();
+}
+
+// --- The table -------------------------------------------------------------------------------------------------------------
+
+// From the arguments' struct to the function's own, with what is the same for all: counting, faults, sizes.
+template <typename>
+struct ArgumentsOf;
+template <typename Arguments>
+struct ArgumentsOf<absl::Status(Arguments&)> {
+  using Type = Arguments;
+};
+
+struct Slot {
+  size_t number;
+  std::string_view name;
+  void* entry;
+};
+
+std::string_view NameOf(size_t number);
+
+template <size_t kNumber, auto& kBody>
+api::Error* Entry(void* given) {
+  using Arguments = typename ArgumentsOf<std::remove_reference_t<decltype(kBody)>>::Type;
+  auto* const args = static_cast<Arguments*>(given);
+  const auto call = [&]() -> absl::Status {
+    ++counts.calls[kNumber];
+    // Where a struct ends in padding, others say that it ends before.
+    if (args->head.struct_size + alignof(Arguments) <= sizeof(Arguments)) {
+      return absl::InvalidArgumentError(absl::StrCat("fake: ", NameOf(kNumber), " wants a struct of ", sizeof(Arguments), " bytes, not of ", args->head.struct_size));
+    }
+    absl::Status told = Current()->Call(NameOf(kNumber));
+    if (!told.ok() && !NameOf(kNumber).ends_with("_Destroy")) return told;  // otherwise it would leak
+    try {
+      absl::Status status = kBody(*args);
+      return told.ok() ? status : told;
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError("fake: no memory");
+    }
+  };
+  absl::Status status = call();
+  return status.ok() ? nullptr : new api::Error{std::move(status)};
+}
+
+void ErrorDestroy(void* args) { delete static_cast<api::ErrorDestroy*>(args)->error; }
+void ErrorMessage(void* given) {
+  auto* const args = static_cast<api::ErrorMessage*>(given);
+  args->message = args->error->status.message().data();
+  args->message_size = args->error->status.message().size();
+}
+absl::Status ErrorGetCode(api::ErrorGetCode& args) {
+  args.code = static_cast<uint32_t>(args.error->status.code());
+  return absl::OkStatus();
+}
+
+#define WEFT_FAKE(number, name, body) {number, "PJRT_" name, reinterpret_cast<void*>(&Entry<number, body>)}
+const Slot kSlots[] = {
+    {0, "PJRT_Error_Destroy", reinterpret_cast<void*>(&ErrorDestroy)},
+    {1, "PJRT_Error_Message", reinterpret_cast<void*>(&ErrorMessage)},
+    WEFT_FAKE(2, "Error_GetCode", ErrorGetCode),
+    WEFT_FAKE(3, "Plugin_Initialize", PluginInitialize),
+    WEFT_FAKE(4, "Plugin_Attributes", PluginAttributes),
+    WEFT_FAKE(5, "Event_Destroy", EventDestroy),
+    WEFT_FAKE(6, "Event_IsReady", EventIsReady),
+    WEFT_FAKE(7, "Event_Error", EventError),
+    WEFT_FAKE(8, "Event_Await", EventAwait),
+    WEFT_FAKE(9, "Event_OnReady", EventOnReady),
+    WEFT_FAKE(10, "Client_Create", ClientCreate),
+    WEFT_FAKE(11, "Client_Destroy", ClientDestroy),
+    WEFT_FAKE(12, "Client_PlatformName", ClientPlatformName),
+    WEFT_FAKE(13, "Client_ProcessIndex", ClientProcessIndex),
+    WEFT_FAKE(14, "Client_PlatformVersion", ClientPlatformVersion),
+    WEFT_FAKE(15, "Client_Devices", ClientDevices),
+    WEFT_FAKE(16, "Client_AddressableDevices", ClientDevices),
+    WEFT_FAKE(20, "Client_Compile", ClientCompile),
+    WEFT_FAKE(22, "Client_BufferFromHostBuffer", BufferFromHostBuffer),
+    WEFT_FAKE(23, "DeviceDescription_Id", DescriptionId),
+    WEFT_FAKE(24, "DeviceDescription_ProcessIndex", DescriptionProcessIndex),
+    WEFT_FAKE(26, "DeviceDescription_Kind", DescriptionKind),
+    WEFT_FAKE(29, "Device_GetDescription", DeviceGetDescription),
+    WEFT_FAKE(30, "Device_IsAddressable", DeviceIsAddressable),
+    WEFT_FAKE(31, "Device_LocalHardwareId", DeviceLocalHardwareId),
+    WEFT_FAKE(34, "Device_MemoryStats", DeviceMemoryStats),
+    WEFT_FAKE(40, "Executable_Destroy", ExecutableDestroy),
+    WEFT_FAKE(41, "Executable_Name", ExecutableName),
+    WEFT_FAKE(42, "Executable_NumReplicas", ExecutableOne),
+    WEFT_FAKE(43, "Executable_NumPartitions", ExecutableOne),
+    WEFT_FAKE(44, "Executable_NumOutputs", ExecutableNumOutputs),
+    WEFT_FAKE(45, "Executable_SizeOfGeneratedCodeInBytes", ExecutableSizeOfGeneratedCode),
+    WEFT_FAKE(46, "Executable_GetCostAnalysis", ExecutableGetCostAnalysis),
+    WEFT_FAKE(49, "Executable_Serialize", ExecutableSerialize),
+    WEFT_FAKE(50, "LoadedExecutable_Destroy", LoadedExecutableDestroy),
+    WEFT_FAKE(51, "LoadedExecutable_GetExecutable", LoadedExecutableGetExecutable),
+    WEFT_FAKE(52, "LoadedExecutable_AddressableDevices", LoadedExecutableAddressableDevices),
+    WEFT_FAKE(55, "LoadedExecutable_Execute", LoadedExecutableExecute),
+    WEFT_FAKE(56, "Executable_DeserializeAndLoad", DeserializeAndLoad),
+    WEFT_FAKE(58, "Buffer_Destroy", BufferDestroy),
+    WEFT_FAKE(59, "Buffer_ElementType", BufferElementType),
+    WEFT_FAKE(60, "Buffer_Dimensions", BufferDimensions),
+    WEFT_FAKE(64, "Buffer_OnDeviceSizeInBytes", BufferOnDeviceSize),
+    WEFT_FAKE(65, "Buffer_Device", BufferDevice),
+    WEFT_FAKE(67, "Buffer_Delete", BufferDelete),
+    WEFT_FAKE(68, "Buffer_IsDeleted", BufferIsDeleted),
+    WEFT_FAKE(70, "Buffer_ToHostBuffer", BufferToHostBuffer),
+    WEFT_FAKE(71, "Buffer_IsOnCpu", BufferIsOnCpu),
+    WEFT_FAKE(72, "Buffer_ReadyEvent", BufferReadyEvent),
+    WEFT_FAKE(90, "Executable_OutputElementTypes", ExecutableOutputElementTypes),
+    WEFT_FAKE(91, "Executable_OutputDimensions", ExecutableOutputDimensions),
+    WEFT_FAKE(96, "Executable_GetCompiledMemoryStats", ExecutableGetCompiledMemoryStats),
+};
+#undef WEFT_FAKE
+
+std::string_view NameOf(size_t number) {
+  for (const Slot& slot : kSlots) {
+    if (slot.number == number) return slot.name;
+  }
+  return "";
+}
+
+// The number of calls of a function, or one of the other counts; -1 if there is no such.
+int64_t CountNamed(std::string_view name) {
+  if (name == "to_device") return counts.to_device;
+  if (name == "from_device") return counts.from_device;
+  if (name == "launches") return counts.launches;
+  for (const Slot& slot : kSlots) {
+    if (slot.name == name) return counts.calls[slot.number];
+  }
+  return -1;
+}
+
+absl::Status ClientDestroy(api::ClientDestroy& args) {
+  for (const api::Device* device : args.client->devices) {
+    if (!device->line.IsThisThread()) continue;
+    std::fputs("fake: a client was destroyed on a thread of its own\n", stderr);
+    std::abort();  // other plugins wait for themselves
+  }
+  delete args.client;
+  const char* const path = std::getenv("WEFT_FAKE_COUNTS");
+  std::FILE* const file = path == nullptr ? nullptr : std::fopen(path, "w");
+  if (file == nullptr) return absl::OkStatus();
+  for (const char* name : {"to_device", "from_device", "launches"}) std::fprintf(file, "%s %lld\n", name, static_cast<long long>(CountNamed(name)));
+  for (const Slot& slot : kSlots) {
+    if (counts.calls[slot.number] > 0) std::fprintf(file, "%s %lld\n", slot.name.data(), static_cast<long long>(counts.calls[slot.number]));
+  }
+  std::fclose(file);
+  return absl::OkStatus();
+}
+
+// Types of extensions: 4 is Layouts, of 72 bytes before it had its last function, which here would be the next thing in memory.
+struct Extension {
+  size_t struct_size;
+  int type;
+  Extension* next;
+};
+Extension unknown{.struct_size = sizeof(Extension), .type = 4711, .next = nullptr};
+struct {
+  Extension head{.struct_size = sizeof(Extension) + sizeof(void*), .type = 4, .next = &unknown};
+  void* only = nullptr;
+  void* behind = reinterpret_cast<void*>(1);
+} layouts;
+
+struct Table {
+  api::Head head;
+  api::Version version;
+  void* functions[kFunctions];
+};
+
+}  // namespace
+}  // namespace weft::pjrt::fake
+
+extern "C" {
+
+__attribute__((visibility("default"))) const weft::pjrt::api::Table* GetPjrtApi() {
+  using namespace weft::pjrt;
+  static fake::Table table;
+  const auto faults = fake::Current();
+  table.head.struct_size = offsetof(fake::Table, functions) + static_cast<size_t>(faults->functions) * sizeof(void*);
+  table.head.extension_start = faults->extensions ? &fake::layouts : nullptr;
+  table.version = {.head = {sizeof(api::Version), nullptr}, .major = static_cast<int>(faults->major), .minor = static_cast<int>(faults->minor)};
+  for (const fake::Slot& slot : fake::kSlots) {
+    bool there = slot.number < static_cast<size_t>(faults->functions);
+    for (const std::string& missing : faults->missing) there = there && missing != slot.name;
+    table.functions[slot.number] = there ? slot.entry : nullptr;
+  }
+  return reinterpret_cast<const api::Table*>(&table);
+}
+
+// 0, or -1 if the text is not as above.
+__attribute__((visibility("default"))) int WeftFakeSet(const char* text) {
+  auto faults = weft::pjrt::fake::Faults::Parse(text);
+  if (!faults.ok()) return -1;
+  weft::pjrt::fake::Set(*std::move(faults));
+  return 0;
+}
+
+__attribute__((visibility("default"))) int64_t WeftFakeCount(const char* name) { return weft::pjrt::fake::CountNamed(name); }
+}

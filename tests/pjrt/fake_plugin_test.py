@@ -1,0 +1,139 @@
+"""The fake plugin from outside: an independent client finds nothing wrong with it, and through libweft.so a save moves each byte once
+and a second process compiles nothing."""
+import ctypes as c
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
+FAKE = os.environ["WEFT_PJRT_FAKE"]
+sys.path.insert(0, str(SOURCE / "tests" / "support"))
+import python_env  # noqa: E402
+
+F32 = 0x12002
+STRLEN = c.c_size_t(-1)
+LIB = c.CDLL(os.environ["WEFT_LIB"])
+LIB.weft_error_message.restype = c.c_char_p
+LIB.weft_error_message.argtypes = [c.c_void_p, c.c_void_p]
+for kind in ("tensor", "context", "tree", "event"):
+    getattr(LIB, f"weft_{kind}_release").argtypes = [c.c_void_p]
+
+
+def call(name, *args):
+    function = getattr(LIB, name)
+    function.restype = c.c_void_p
+    error = function(*args)
+    if error:
+        raise RuntimeError(LIB.weft_error_message(c.c_void_p(error), None).decode())
+
+
+def out(name, *args):
+    value = c.c_void_p()
+    call(name, *args, c.byref(value))
+    return value
+
+
+def tensor(ctx, values):
+    count = len(values)
+    return out("weft_tensor_from_host", ctx, None, c.c_uint32(F32), (c.c_int64 * 1)(count), c.c_size_t(1), values, c.c_size_t(4 * count))
+
+
+def counted(name):
+    function = c.CDLL(FAKE).WeftFakeCount
+    function.restype = c.c_int64
+    return function(name.encode())
+
+
+def step():
+    """What a second process does again: x + x in a context of the environment's."""
+    ctx = out("weft_context_create", None)
+    x = tensor(ctx, (c.c_float * 2)(1, 2))
+    y, host = out("weft_add", ctx, x, x), (c.c_float * 2)()
+    call("weft_tensor_to_host", y, host, c.c_size_t(8))
+    print(list(host))
+    for handle in (x, y):
+        LIB.weft_tensor_release(handle)
+    LIB.weft_context_release(ctx)
+
+
+class FakePlugin(unittest.TestCase):
+    def test_an_independent_client_finds_nothing_wrong(self):
+        python, reason = python_env.python_with("conform", ["pypjrt==0.1.1"], "--no-deps")
+        if python is None:
+            self.skipTest(reason)
+        for faults in ("", "devices=4;slow_ms=1", "functions=92"):
+            done = subprocess.run([python, "-m", "pypjrt.conform", FAKE], env=dict(os.environ, WEFT_FAKE=faults), capture_output=True, text=True, timeout=120)
+            self.assertEqual(0, done.returncode, f"{faults}: {done.stdout}{done.stderr}")
+            passed, failed = re.search(r"(\d+) pass .* (\d+) FAIL", done.stdout).groups()
+            self.assertEqual("0", failed)
+            self.assertGreaterEqual(int(passed), 31, done.stdout)
+
+    def test_a_save_moves_each_byte_once(self):
+        size = 64 << 20
+        os.environ.update(WEFT_PLATFORM="pjrt", WEFT_PLUGIN=FAKE, WEFT_CACHE_MODE="off")
+        ctx = out("weft_context_create", None)
+        values = (c.c_float * (size // 4))()
+        values[12345] = 7
+        saved, tree = tensor(ctx, values), out("weft_tree_create")
+        call("weft_tree_add_tensor", tree, c.c_uint32(0), b"w", STRLEN, saved, None)
+        bytes_before, copies_before = counted("from_device"), counted("PJRT_Buffer_ToHostBuffer")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "file.weft")
+            call("weft_checkpoint_save", ctx, path.encode(), STRLEN, tree, None, None)
+            self.assertGreaterEqual(os.path.getsize(path), 4096)
+        self.assertEqual(size, counted("from_device") - bytes_before)
+        self.assertEqual(1, counted("PJRT_Buffer_ToHostBuffer") - copies_before)
+        LIB.weft_tree_release(tree)
+        LIB.weft_tensor_release(saved)
+        LIB.weft_context_release(ctx)
+
+    def test_steps_while_a_tensor_is_saved_compile_nothing(self):
+        os.environ.update(WEFT_PLATFORM="pjrt", WEFT_PLUGIN=FAKE, WEFT_CACHE_MODE="off")
+        ctx = out("weft_context_create", None)
+        x, tree, event = tensor(ctx, (c.c_float * 2)(1, 2)), out("weft_tree_create"), c.c_void_p()
+        call("weft_tree_add_tensor", tree, c.c_uint32(0), b"w", STRLEN, x, None)
+
+        def double():
+            y = out("weft_add", ctx, x, x)
+            call("weft_tensor_assign", x, y)
+            LIB.weft_tensor_release(y)
+            call("weft_sync", ctx, None, None)
+
+        double()
+        before = counted("PJRT_Client_Compile")
+        with tempfile.TemporaryDirectory() as folder:
+            call("weft_checkpoint_save", ctx, os.path.join(folder, "file.weft").encode(), STRLEN, tree, None, c.byref(event))
+            double()
+            call("weft_event_wait", event, c.c_int64(-1))
+        double()
+        self.assertEqual(before, counted("PJRT_Client_Compile"))
+        host = (c.c_float * 2)()
+        call("weft_tensor_to_host", x, host, c.c_size_t(8))
+        self.assertEqual([8.0, 16.0], list(host))
+        for kind, handle in (("event", event), ("tree", tree), ("tensor", x), ("context", ctx)):
+            getattr(LIB, f"weft_{kind}_release")(handle)
+
+    def test_a_second_process_compiles_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            counts = os.path.join(folder, "counts")
+            env = dict(os.environ, WEFT_PLATFORM="pjrt", WEFT_PLUGIN=FAKE, WEFT_CACHE_DIR=os.path.join(folder, "cache"), WEFT_CACHE_MODE="",
+                       WEFT_FAKE_COUNTS=counts)
+            del env["WEFT_CACHE_MODE"]
+            for start, faults in enumerate(("", "", "refuses_load")):
+                done = subprocess.run([sys.executable, __file__, "step"], env=dict(env, WEFT_FAKE=faults), capture_output=True, text=True, timeout=60)
+                self.assertEqual((0, "[2.0, 4.0]\n"), (done.returncode, done.stdout), done.stderr)
+                with open(counts, encoding="utf-8") as lines:
+                    called = dict(line.split() for line in lines)
+                self.assertEqual("10"[start] if start < 2 else "1", called.get("PJRT_Client_Compile", "0"))
+                self.assertEqual("011"[start], called.get("PJRT_Executable_DeserializeAndLoad", "0"))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["step"]:
+        step()
+    else:
+        unittest.main(verbosity=2)

@@ -1,0 +1,475 @@
+// The engine on the fake plugin (fake/fake.cc): what the client does when a plugin is slow, short of memory, or broken.
+#include <dlfcn.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "serialization/compile_cache.h"
+#include "src/backends/pjrt/pjrt_backend.h"
+#include "src/compiler/disk_store.h"
+#include "tests/lazy/shelf.h"
+#include "tests/lazy/world.h"
+#include "tests/support/temp_dir.h"
+
+namespace weft::pjrt {
+namespace {
+
+using lazy::ElementsAre;
+using lazy::HasSubstr;
+using lazy::T;
+using lazy::World;
+using ::testing::AllOf;
+using ::testing::Each;
+
+std::string Path() { return WEFT_PJRT_FAKE; }
+
+template <typename Function>
+Function* Exported(const char* name) {
+  void* const library = dlopen(Path().c_str(), RTLD_NOW | RTLD_LOCAL);
+  EXPECT_NE(library, nullptr) << dlerror();
+  return reinterpret_cast<Function*>(dlsym(library, name));
+}
+void Faults(const std::string& text) { ASSERT_EQ(0, Exported<int(const char*)>("WeftFakeSet")(text.c_str())) << text; }
+int64_t Calls(const char* name) {
+  const int64_t count = Exported<int64_t(const char*)>("WeftFakeCount")(name);
+  EXPECT_GE(count, 0) << name;
+  return count;
+}
+
+std::unique_ptr<Backend> Fake(const std::string& faults = "") {
+  Faults(faults);
+  auto backend = NewPjrtBackend({.plugin = Path(), .platform = "pjrt"});
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  return *std::move(backend);
+}
+
+// What a function was called since this was made.
+struct Since {
+  explicit Since(const char* name) : name(name), before(Calls(name)) {}
+  int64_t operator()() const { return Calls(name) - before; }
+  const char* name;
+  int64_t before;
+};
+
+absl::Status ReadOf(World& w, const T& tensor) {
+  std::vector<float> values(static_cast<size_t>(tensor->type().count()));
+  return w.engine->ToHost(tensor.get(), std::as_writable_bytes(std::span(values)));
+}
+void Assign(World& w, const T& to, const T& from) { ASSERT_TRUE(w.engine->Assign(to.get(), from.get()).ok()); }
+
+TEST(PjrtFake, Adds) {
+  World w({}, Fake());
+  T x = w.Vector({1, 2});
+  EXPECT_THAT(w.Read(w.Op("add", {x, w.Number(1)})), ElementsAre(2, 3));
+}
+
+// --- Failures --------------------------------------------------------------------------------------------------------------
+
+TEST(PjrtFake, AFailedLaunchSticksToItsResultsAndToNothingElse) {
+  World w({}, Fake("devices=2"));
+  T x = w.Vector({1, 2}), other = w.F32({2}, {3, 4}, 1), taken = w.Vector({5, 6});
+  w.Sync();
+  Faults("devices=2;fail=launch:1:13");
+  T y = w.Op("add", {x, x});
+  Assign(w, taken, w.Tmp("add", {taken, x}));
+  const absl::Status outcome = (*w.engine->Sync())->Wait();
+  EXPECT_EQ(outcome.code(), absl::StatusCode::kInternal);
+  constexpr char kText[] = "a launch on pjrt:0 that had taken over 1 of 2 buffers: fake: call 1 of launch fails";
+  EXPECT_THAT(outcome.message(), HasSubstr(kText));
+  EXPECT_THAT(ReadOf(w, y).message(), HasSubstr(kText));
+  EXPECT_THAT(ReadOf(w, taken).message(), HasSubstr(kText));
+  EXPECT_THAT(ReadOf(w, w.Op("add", {y, y})).message(), HasSubstr(kText)) << "what depends on it";
+  EXPECT_THAT(w.Read(w.Op("add", {x, x})), ElementsAre(2, 4)) << "what was not taken over";
+  EXPECT_THAT(w.Read(w.Op("add", {other, other})), ElementsAre(6, 8)) << "what is on another device";
+  Assign(w, taken, x);
+  EXPECT_THAT(w.Read(taken), ElementsAre(1, 2)) << "what was assigned anew";
+}
+
+TEST(PjrtFake, ALaunchThatIsRefusedTakesNothingOver) {
+  World w({}, Fake());
+  T x = w.Vector({1, 2});
+  w.Sync();
+  Faults("fail=PJRT_LoadedExecutable_Execute:1:13");
+  Assign(w, x, w.Tmp("add", {x, x}));
+  EXPECT_THAT(w.engine->Sync().status().message(), HasSubstr("PJRT_LoadedExecutable_Execute: fake: call 1"));
+  EXPECT_THAT(w.Read(x), ElementsAre(2, 4)) << "asked for again";
+}
+
+TEST(PjrtFake, ADeviceThatDiesLeavesTheOthers) {
+  World w({}, Fake("devices=2;dies=0:2"));
+  T x = w.Vector({1, 2}), other = w.F32({2}, {3, 4}, 1);
+  std::vector<absl::Status> outcomes;
+  for (int i = 0; i < 3; ++i) {
+    Assign(w, x, w.Tmp("add", {x, w.Number(1)}));
+    const auto event = w.engine->Sync(w.engine->devices()[0]);
+    outcomes.push_back(event.ok() ? (*event)->Wait() : event.status());
+  }
+  EXPECT_TRUE(outcomes[1].ok() || absl::IsUnavailable(outcomes[1])) << outcomes[1];
+  EXPECT_THAT(outcomes[2].message(), HasSubstr("fake: device 0 is gone"));
+  EXPECT_THAT(ReadOf(w, x).message(), HasSubstr("fake: device 0 is gone"));
+  EXPECT_THAT(w.engine->FromHost(w.engine->devices()[0], DType::kF32, Dims{1}, std::as_bytes(std::span("123", 4))).status().message(),
+              HasSubstr("fake: device 0 is gone"));
+  EXPECT_THAT(w.Read(w.Op("add", {other, other})), ElementsAre(6, 8));
+}
+
+TEST(PjrtFake, EveryFunctionMayFailOnce) {
+  // An upload, a program compiled and kept, a launch with words, a read; whatever fails says so, and the next time all is well.
+  for (const std::string function :
+       {"Client_BufferFromHostBuffer", "Buffer_ReadyEvent", "Event_Await", "Event_OnReady", "Client_Compile", "LoadedExecutable_GetExecutable",
+        "Executable_NumOutputs", "Executable_SizeOfGeneratedCodeInBytes", "Executable_Serialize", "Executable_GetCompiledMemoryStats",
+        "LoadedExecutable_Execute", "Buffer_ToHostBuffer", "Event_Destroy", "Buffer_Destroy", "Executable_Destroy"}) {
+    for (int call = 1; call <= 2; ++call) {
+      lazy::Shelf shelf;
+      World w({}, Fake(), std::make_unique<lazy::FakeStore>(&shelf));
+      Faults(absl::StrCat("fail=PJRT_", function, ":", call, ":14"));
+      const auto step = [&]() -> absl::StatusOr<std::vector<float>> {
+        const float host[] = {1, 2};
+        WEFT_ASSIGN_OR_RETURN(T x, w.engine->FromHost(nullptr, DType::kF32, Dims{2}, std::as_bytes(std::span(host))));
+        WEFT_ASSIGN_OR_RETURN(const lazy::Tensors y, w.TryOp("add", {x, w.Number(call)}));
+        std::vector<float> values(2);
+        WEFT_RETURN_IF_ERROR(w.engine->ToHost(y[0].get(), std::as_writable_bytes(std::span(values))));
+        return values;
+      };
+      absl::StatusOr<std::vector<float>> last;
+      int failures = 0;
+      for (int i = 0; i < 3; ++i) {
+        last = step();
+        if (last.ok()) continue;
+        ++failures;
+        EXPECT_THAT(last.status().message(), HasSubstr(absl::StrCat("fake: call ", call, " of PJRT_", function)));
+      }
+      EXPECT_LE(failures, 1) << function;
+      ASSERT_TRUE(last.ok()) << function << ": " << last.status();
+      EXPECT_THAT(*last, ElementsAre(1 + call, 2 + call)) << function;
+    }
+  }
+}
+
+// --- Memory ----------------------------------------------------------------------------------------------------------------
+
+TEST(PjrtFake, ALaunchThatFindsNoMemoryIsTriedOnceMore) {
+  World w({}, Fake());
+  T x = w.Vector({1, 2});
+  w.Sync();
+  Faults("fail=PJRT_LoadedExecutable_Execute:1:8");
+  Assign(w, x, w.Tmp("add", {x, x}));
+  w.Sync();
+  EXPECT_THAT(w.Read(x), ElementsAre(2, 4));
+}
+
+TEST(PjrtFake, ALaunchThatFindsNoMemoryTwiceSaysWhatHoldsIt) {
+  World w({}, Fake());
+  T x = w.Vector({1, 2}), held = w.Vector({3, 4, 5});
+  w.Sync();
+  ASSERT_TRUE(w.engine->Wait().ok());
+  Faults("fail=PJRT_LoadedExecutable_Execute:1:8;fail=PJRT_LoadedExecutable_Execute:2:8");
+  Assign(w, x, w.Tmp("add", {x, x}));
+  EXPECT_THAT(w.engine->Sync().status().message(),
+              AllOf(HasSubstr("no memory for f32[2] (add) of 8 bytes: PJRT_LoadedExecutable_Execute: fake: call 2"), HasSubstr("f32[3] of 12 bytes (from the caller)")));
+  EXPECT_THAT(w.Read(x), ElementsAre(2, 4)) << "asked for again";
+}
+
+TEST(PjrtFake, WhatFindsNoMemoryNamesTheLargestTensors) {
+  constexpr int64_t kCount = 100'000;  // 400,000 bytes
+  World w({}, Fake("memory=1000000"));
+  T x = w.F32({kCount}, std::vector<float>(kCount, 1));
+  T small = w.Vector({1, 2});
+  w.Sync();
+  T y = w.Op("add", {x, x});
+  w.Sync();
+  T z = w.Op("mul", {x, x});
+  const absl::Status status = w.engine->Sync().status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  constexpr char kLargest[] = "; the largest of 3 live tensors, which hold 800008 bytes: f32[100000] of 400000 bytes (add), f32[100000] of";
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("no memory for f32[100000] (mul) of 400000 bytes: 400000 bytes are needed at once, 199992 are free on pjrt:0"),
+                                      HasSubstr(kLargest)));
+  const std::vector<float> host(kCount);
+  const absl::Status upload = w.engine->FromHost(nullptr, DType::kF32, Dims{kCount}, std::as_bytes(std::span(host))).status();
+  EXPECT_THAT(upload.message(), AllOf(HasSubstr("fake: 400000 bytes wanted, 800008 of 1000000 in use"), HasSubstr("the largest of 3 live tensors")));
+  y = nullptr;
+  EXPECT_THAT(w.Read(z), Each(1)) << "after a release";
+}
+
+TEST(PjrtFake, WaitsForLaunchesThatHoldMemory) {
+  constexpr int64_t kCount = 50'000;  // 200,000 bytes
+  World w({}, Fake("memory=1000000;slow_ms=5"));
+  T x = w.F32({kCount}, std::vector<float>(kCount, 1));
+  for (int i = 0; i < 12; ++i) {
+    T y = w.Op("add", {x, w.Number(i)});
+    const auto event = w.engine->Sync();
+    ASSERT_TRUE(event.ok()) << i << ": " << event.status();
+  }
+  EXPECT_TRUE(w.engine->Wait().ok());
+}
+
+// --- Programs --------------------------------------------------------------------------------------------------------------
+
+std::vector<float> Step(World& w) {
+  T x = w.Vector({1, 2});
+  T y = w.Op("mul", {w.Tmp("add", {x, x}), w.Number(3)});
+  w.Sync();
+  return w.Read(y);
+}
+
+TEST(PjrtFake, ASecondStartHandsBackTheBytesThatWereStoredAndCompilesNothing) {
+  // The plugin ends the process if it gets other bytes than it gave.
+  lazy::Shelf shelf;
+  for (int start = 0; start < 2; ++start) {
+    const Since compiled("PJRT_Client_Compile"), loaded("PJRT_Executable_DeserializeAndLoad");
+    World w({}, Fake(), std::make_unique<lazy::FakeStore>(&shelf));
+    EXPECT_THAT(Step(w), ElementsAre(6, 12));
+    EXPECT_EQ(compiled(), 1 - start);
+    EXPECT_EQ(loaded(), start);
+  }
+}
+
+TEST(PjrtFake, WhatIsNotLoadedIsCompiledAgain) {
+  lazy::Shelf shelf;
+  for (const char* faults : {"", "refuses_load", "fail=PJRT_Executable_DeserializeAndLoad:1:15"}) {
+    const Since compiled("PJRT_Client_Compile");
+    World w({}, Fake(faults), std::make_unique<lazy::FakeStore>(&shelf));
+    EXPECT_THAT(Step(w), ElementsAre(6, 12));
+    EXPECT_EQ(compiled(), 1);
+  }
+}
+
+TEST(PjrtFake, ADamagedFileOfTheCacheDoesNotReachThePlugin) {
+  ::weft::testing::TempDir dir;
+  CompileCacheOptions options;
+  options.directory = dir / "cache";
+  const auto run = [&] {
+    World w({}, Fake(), compiler::MakeDiskStore(CompileCacheStore::Open(options)));
+    EXPECT_THAT(Step(w), ElementsAre(6, 12));
+    ASSERT_TRUE(w.engine->Close().ok());
+  };
+  run();
+  int damaged = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(options.directory)) {
+    if (!file.is_regular_file() || file.file_size() < 200) continue;
+    std::FILE* const open = std::fopen(file.path().c_str(), "r+b");
+    const long middle = static_cast<long>(file.file_size() / 2);
+    std::fseek(open, middle, SEEK_SET);
+    const int byte = std::fgetc(open);
+    std::fseek(open, middle, SEEK_SET);
+    std::fputc(byte ^ 1, open);
+    std::fclose(open);
+    ++damaged;
+  }
+  EXPECT_GT(damaged, 0);
+  const Since compiled("PJRT_Client_Compile"), loaded("PJRT_Executable_DeserializeAndLoad");
+  run();
+  EXPECT_EQ(compiled(), 1);
+  EXPECT_EQ(loaded(), 0);
+}
+
+TEST(PjrtFake, EqualStepsCompileOnceWhateverIsHeldMeanwhile) {
+  World w({}, Fake());
+  T t = w.Vector({1, 2}), u = w.Vector({10, 20});
+  const auto step = [&] {
+    Assign(w, t, w.Tmp("add", {t, w.Number(1)}));
+    Assign(w, u, w.Tmp("add", {u, t}));
+    w.Sync();
+  };
+  step();
+  const Since compiled("PJRT_Client_Compile");
+  step();
+  T alias = w.engine->Alias(t.get()).value();  // shows t's value as it is now
+  step();
+  const Ref<Buffer> exported = w.engine->ToBuffer(u.get()).value();
+  step();
+  step();
+  exported->Unhold();
+  step();
+  EXPECT_EQ(compiled(), 0);
+  EXPECT_THAT(w.Read(alias), ElementsAre(3, 4));
+  EXPECT_THAT(w.Read(t), ElementsAre(7, 8));
+  EXPECT_EQ(exported->device()->name, "pjrt:0");
+}
+
+TEST(PjrtFake, AllWordsAreOneCopy) {
+  World w({}, Fake());
+  T x = w.Vector({1, 2});
+  const auto step = [&](double value) {
+    T y = x;
+    for (int i = 0; i < 6; ++i) y = w.Op("add", {y, w.Number(value * i)});
+    return w.Read(y);
+  };
+  EXPECT_THAT(step(1), ElementsAre(16, 17));
+  const Since copies("PJRT_Client_BufferFromHostBuffer"), compiled("PJRT_Client_Compile");
+  EXPECT_THAT(step(2), ElementsAre(31, 32));
+  EXPECT_EQ(copies(), 1);
+  EXPECT_EQ(compiled(), 0);
+}
+
+TEST(PjrtFake, ATensorReadInPiecesIsFetchedOnce) {
+  constexpr int64_t kBytes = 64 << 20, kPiece = 4 << 20;
+  World w({}, Fake());
+  T x = w.F32({kBytes / 4}, std::vector<float>(kBytes / 4, 7));
+  const Since bytes("from_device"), fetched("PJRT_Buffer_ToHostBuffer");
+  std::vector<float> piece(kPiece / 4);
+  for (int64_t at = 0; at < kBytes; at += kPiece) {
+    ASSERT_TRUE(w.engine->ReadBytes(x.get(), at, std::as_writable_bytes(std::span(piece))).ok());
+    EXPECT_EQ(piece.front(), 7);
+    EXPECT_EQ(piece.back(), 7);
+  }
+  EXPECT_EQ(bytes(), kBytes);
+  EXPECT_EQ(fetched(), 1);
+}
+
+TEST(PjrtFake, ACancelEndsTheWaitForASlowCompilerAndItsProgramIsKept) {
+  World w({}, Fake());
+  T x = w.Vector({1, 2});
+  const Since compiled("PJRT_Client_Compile");
+  Faults("slow_compile_ms=400");
+  T y = w.Op("add", {x, x});
+  std::thread other([&] {
+    while (compiled() == 0) std::this_thread::yield();
+    w.engine->services().Cancel();
+  });
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(w.engine->Sync().status(), absl::CancelledError("cancelled by weft_cancel"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(350));
+  other.join();
+  EXPECT_THAT(w.Read(y), ElementsAre(2, 4));
+  EXPECT_EQ(compiled(), 1);
+}
+
+// --- Launches and threads --------------------------------------------------------------------------------------------------
+
+TEST(PjrtFake, LaunchesAheadAreBounded) {
+  World w({}, Fake("slow_ms=1"));
+  T x = w.Vector({0});
+  w.Sync();
+  const Since asked("PJRT_LoadedExecutable_Execute"), ran("launches");
+  int64_t most = 0;
+  for (int i = 0; i < 60; ++i) {
+    Assign(w, x, w.Tmp("add", {x, w.Number(1)}));
+    ASSERT_TRUE(w.engine->Sync().ok());
+    most = std::max(most, asked() - ran());
+  }
+  EXPECT_GT(most, 8) << "asynchronous";
+  EXPECT_LE(most, static_cast<int64_t>(lazy::MeshState::kAhead));
+  EXPECT_THAT(w.Read(x), ElementsAre(60));
+}
+
+TEST(PjrtFake, FourThreadsRunOneProgramOnFourDevicesOfTwoContexts) {
+  World one({}, Fake("devices=4")), two({}, Fake("devices=4"));
+  for (World* w : {&one, &two}) {
+    const Since compiled("PJRT_Client_Compile");
+    std::vector<std::thread> threads;
+    for (int id = 0; id < 4; ++id) {
+      threads.emplace_back([w, id] {
+        T x = w->F32({2}, {1, 2}, id), sum = w->F32({2}, {0, 0}, id);
+        for (int i = 1; i <= 20; ++i) {
+          Assign(*w, sum, w->Tmp("add", {sum, x}));
+          ASSERT_TRUE(w->engine->Sync(w->engine->devices()[static_cast<size_t>(id)]).ok());
+          if (i % 5 == 0) {
+            EXPECT_THAT(w->Read(sum), ElementsAre(i, 2 * i));
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(compiled(), 1) << "for all devices";
+  }
+}
+
+TEST(PjrtFake, TwoContextsRunAtOnce) {
+  std::vector<std::thread> threads;
+  Faults("devices=2");
+  for (int id = 0; id < 2; ++id) {
+    threads.emplace_back([id] {
+      World w({}, NewPjrtBackend({.plugin = Path(), .platform = "pjrt"}).value());
+      T x = w.F32({1}, {1}, id);
+      for (int i = 0; i < 20; ++i) {
+        Assign(w, x, w.Tmp("add", {x, x}));
+        ASSERT_TRUE(w.engine->Sync().ok());
+      }
+      EXPECT_THAT(w.Read(x), ElementsAre(1 << 20));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(PjrtFake, MemoryThatWasLentIsGivenBackOnNoThreadOfThePlugins) {
+  World w({}, Fake("slow_ms=20"));
+  float host[] = {1, 2};
+  std::atomic<int> given_back{0};
+  std::thread::id where;
+  const auto lent = w.engine->Adopt(nullptr, DType::kF32, Dims{2}, host, [&] {
+    where = std::this_thread::get_id();
+    ++given_back;
+  });
+  ASSERT_TRUE(lent.ok()) << lent.status();
+  EXPECT_THAT(w.Read(w.Op("add", {*lent, *lent})), ElementsAre(2, 4));
+  for (int i = 0; i < 200 && given_back == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    w.Number(1);
+  }
+  ASSERT_EQ(given_back, 1);
+  EXPECT_EQ(where, std::this_thread::get_id());
+}
+
+// --- Plugins that are less -------------------------------------------------------------------------------------------------
+
+// A library of its own, of which `faults` are said before it is loaded.
+struct Other {
+  explicit Other(const std::string& faults) : path(dir / "plugin.so") {
+    std::filesystem::copy_file(Path(), path);
+    setenv("WEFT_FAKE", faults.c_str(), 1);
+    opened = NewPjrtBackend({.plugin = path, .platform = "pjrt"});
+    unsetenv("WEFT_FAKE");
+  }
+  std::string error() const { return std::string(opened.status().message()); }
+  ::weft::testing::TempDir dir;
+  std::string path;
+  absl::StatusOr<std::unique_ptr<Backend>> opened;
+};
+
+TEST(PjrtFake, APluginThatIsOlderOrLacksSomethingWorksAsFarAsItGoes) {
+  for (const char* faults : {"functions=92;minor=90", "extensions", "missing=PJRT_Device_MemoryStats", "missing=PJRT_Executable_GetCompiledMemoryStats",
+                             "missing=PJRT_Executable_Serialize", "missing=PJRT_Event_OnReady", "missing=PJRT_Buffer_IsDeleted",
+                             "missing=PJRT_DeviceDescription_Kind", "missing=PJRT_Executable_SizeOfGeneratedCodeInBytes"}) {
+    Other other(faults);
+    ASSERT_TRUE(other.opened.ok()) << faults << ": " << other.error();
+    lazy::Shelf shelf;
+    World w({}, *std::move(other.opened), std::make_unique<lazy::FakeStore>(&shelf));
+    EXPECT_THAT(Step(w), ElementsAre(6, 12)) << faults;
+  }
+}
+
+TEST(PjrtFake, APluginThatCannotBeUsedSaysWhy) {
+  EXPECT_THAT(Other("functions=91;minor=40").error(), HasSubstr("speaks PJRT 0.40, which is too old: it has no PJRT_Executable_OutputDimensions"));
+  EXPECT_THAT(Other("major=1").error(), HasSubstr("speaks PJRT 1.115; this library speaks 0.x"));
+  EXPECT_THAT(Other("no_initialize").error(), HasSubstr("could not be initialised: PJRT_Plugin_Initialize: fake: told not to start"));
+  EXPECT_THAT(Other("devices=0").error(), HasSubstr("(fake) has no device here"));
+  EXPECT_THAT(Other("missing=PJRT_Client_Create").error(), HasSubstr("(PJRT 0.115) has no PJRT_Client_Create"));
+  EXPECT_THAT(Other("fail=PJRT_Client_PlatformVersion:1:14").error(), HasSubstr("PJRT_Client_PlatformVersion: fake: call 1"));
+  EXPECT_THAT(Other("fail=PJRT_Client_AddressableDevices:1:14").error(), HasSubstr("PJRT_Client_AddressableDevices: fake: call 1"));
+}
+
+TEST(PjrtFake, AFunctionThatIsNotThereIsNamedWhenItIsNeeded) {
+  Other other("missing=PJRT_Client_Compile");
+  ASSERT_TRUE(other.opened.ok()) << other.error();
+  World w({}, *std::move(other.opened));
+  T x = w.Vector({1, 2});
+  EXPECT_THAT(ReadOf(w, w.Op("add", {x, x})).message(), HasSubstr("(PJRT 0.115) has no PJRT_Client_Compile"));
+}
+
+TEST(PjrtFake, HandlersOfSignalsAreWhatTheyWere) {
+  const auto handler = [](int number) {
+    struct sigaction now;
+    sigaction(number, nullptr, &now);
+    return reinterpret_cast<void*>(now.sa_handler);
+  };
+  void* const before[] = {handler(SIGSEGV), handler(SIGTERM), handler(SIGUSR2)};
+  ASSERT_TRUE(Other("signals").opened.ok());
+  EXPECT_EQ(before[0], handler(SIGSEGV));
+  EXPECT_EQ(before[1], handler(SIGTERM));
+  EXPECT_EQ(before[2], handler(SIGUSR2));
+}
+
+}  // namespace
+}  // namespace weft::pjrt
