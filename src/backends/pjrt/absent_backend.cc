@@ -26,8 +26,8 @@ class AbsentBuffer final : public Buffer {
 
 class AbsentExecutable final : public Executable {
  public:
-  AbsentExecutable(Device* first, Program program, std::string packed, ExecutableStats stats)
-      : first_(first), program_(std::move(program)), packed_(std::move(packed)), stats_(stats) {}
+  AbsentExecutable(Device* first, Program program, std::string packed)
+      : first_(first), program_(std::move(program)), packed_(std::move(packed)) {}
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
     std::vector<DeviceResults> results;
@@ -42,13 +42,12 @@ class AbsentExecutable final : public Executable {
     return results;
   }
   absl::StatusOr<std::string> Serialize() const override { return packed_; }
-  ExecutableStats stats() const override { return stats_; }
+  ExecutableStats stats() const override { return program_.stats; }
 
  private:
   Device* const first_;
   const Program program_;
   const std::string packed_;
-  const ExecutableStats stats_;
 };
 
 class AbsentBackend final : public Backend {
@@ -82,8 +81,8 @@ class AbsentBackend final : public Backend {
     compile.options = CompileOptionBytes().data();
     compile.options_size = CompileOptionBytes().size();
     WEFT_RETURN_IF_ERROR(plugin_.Call(api::Function::kCompile, &compile));
-    ExecutableStats stats = StatsOf(plugin_, compile.executable);
-    stats.kernels_compiled = 1;
+    AddStats(plugin_, compile.executable, &program.stats);
+    program.stats.kernels_compiled = 1;
     api::ExecutableSerialize bytes{.executable = compile.executable};
     const absl::Status serialized = plugin_.Call(api::Function::kExecutableSerialize, &bytes);
     std::string packed;
@@ -93,14 +92,13 @@ class AbsentBackend final : public Backend {
     }
     plugin_.Destroy(api::Function::kExecutableDestroy, api::OfExecutable{.executable = compile.executable});
     WEFT_RETURN_IF_ERROR(serialized);
-    return std::make_unique<AbsentExecutable>(pointers_[0], std::move(program), std::move(packed), stats);
+    return std::make_unique<AbsentExecutable>(pointers_[0], std::move(program), std::move(packed));
   }
   // What the plugin's bytes are is seen where the devices are.
   absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) override {
     Program program;
     WEFT_RETURN_IF_ERROR(Unpack(serialized, &program).status());
-    return std::make_unique<AbsentExecutable>(pointers_[0], std::move(program), std::string(serialized),
-                                              ExecutableStats{.kernels = 1});
+    return std::make_unique<AbsentExecutable>(pointers_[0], std::move(program), std::string(serialized));
   }
 
   absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,

@@ -3,25 +3,24 @@
 
 namespace weft::pjrt {
 
-ExecutableStats StatsOf(const Plugin& plugin, api::Executable* executable) {
-  ExecutableStats stats;
-  stats.kernels = 1;
+void AddStats(const Plugin& plugin, api::Executable* executable, ExecutableStats* stats) {
   api::ExecutableNumber size{.executable = executable};
   if (plugin.Call(api::Function::kExecutableSizeOfGeneratedCode, &size).ok() && size.number > 0)
-    stats.code_bytes = size.number;
+    stats->code_bytes = size.number;
   api::CompiledMemoryStats memory{.executable = executable};
   if (plugin.Call(api::Function::kExecutableGetCompiledMemoryStats, &memory).ok())
-    stats.temporary_bytes = memory.temporaries;
+    stats->temporary_bytes = memory.temporaries;
   api::CostAnalysis cost{.executable = executable};
-  if (!plugin.Call(api::Function::kExecutableGetCostAnalysis, &cost).ok()) return stats;
+  if (!plugin.Call(api::Function::kExecutableGetCostAnalysis, &cost).ok()) return;
   for (size_t i = 0; i < cost.num_properties; ++i) {
     const api::NamedValue& property = cost.properties[i];
-    if (property.kind != api::NamedValue::Kind::kFloat) continue;
+    const double number = property.number;
+    // NaN and -1 say that nobody knows.
+    if (property.kind != api::NamedValue::Kind::kFloat || !(number >= 0 && number < 0x1p63)) continue;
     const std::string_view name(property.name, property.name_size);
-    if (name == "flops") stats.flops = property.number;
-    if (name == "bytes accessed") stats.bytes_accessed = property.number;
+    if (name == "flops") stats->flops = static_cast<int64_t>(number);
+    if (name == "bytes accessed") stats->bytes_accessed = static_cast<int64_t>(number);
   }
-  return stats;
 }
 
 }  // namespace weft::pjrt

@@ -6,7 +6,7 @@
 
 namespace weft::pjrt {
 
-// Figures that the plugin does not know stay as they are in a fresh ExecutableStats.
-ExecutableStats StatsOf(const Plugin& plugin, api::Executable* executable);
+// Figures that the plugin does not know stay as they are.
+void AddStats(const Plugin& plugin, api::Executable* executable, ExecutableStats* stats);
 
 }  // namespace weft::pjrt

@@ -75,11 +75,12 @@ class PjrtExecutable final : public Executable {
   PjrtExecutable(std::shared_ptr<Client> client, std::span<Device* const> devices, Program program,
                  api::LoadedExecutable* loaded, bool compiled)
       : client_(std::move(client)), devices_(devices), program_(std::move(program)), loaded_(loaded) {
+    if (!compiled) return;
     WithExecutable([&](api::Executable* executable) {
-      stats_ = StatsOf(client_->plugin(), executable);
+      AddStats(client_->plugin(), executable, &program_.stats);
       return absl::OkStatus();
     }).IgnoreError();
-    stats_.kernels_compiled = compiled ? 1 : 0;
+    program_.stats.kernels_compiled = 1;
   }
   ~PjrtExecutable() override {
     client_->plugin().Destroy(api::Function::kLoadedExecutableDestroy, api::OfLoadedExecutable{.executable = loaded_});
@@ -98,7 +99,7 @@ class PjrtExecutable final : public Executable {
     }));
     return packed;
   }
-  ExecutableStats stats() const override { return stats_; }
+  ExecutableStats stats() const override { return program_.stats; }
 
   // The plugin counts the results that it will hand out: as many as we have room for.
   absl::Status Check() const {
@@ -122,9 +123,8 @@ class PjrtExecutable final : public Executable {
 
   const std::shared_ptr<Client> client_;
   const std::span<Device* const> devices_;  // the backend's, which outlives its executables
-  const Program program_;
+  Program program_;
   api::LoadedExecutable* const loaded_;
-  ExecutableStats stats_;
 };
 
 absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<const DeviceArguments> devices) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/backends/backend.h"
 #include "src/backends/pjrt/api.h"
 #include "src/ir/function.h"
 #include "src/runtime/status.h"
@@ -17,6 +18,7 @@ struct Program {
   std::vector<bool> aliased;  // per buffer: compiled as taken over by a result
   uint32_t words = 0;
   std::vector<ir::Type> results;
+  ExecutableStats stats = {.kernels = 1};  // as the plugin told when it compiled
 };
 
 // The text of the module and what it says of its arguments. Refuses what kills plugins: more bytes than any device has.
