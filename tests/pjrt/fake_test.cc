@@ -462,7 +462,7 @@ TEST(PjrtFake, WhatWasCompiledForATopologyIsNotCompiledWhereItsDevicesAre) {
   EXPECT_EQ(loaded(), static_cast<int64_t>(shelf.entries.size()));
 }
 
-TEST(PjrtFake, OtherTopologiesAndOtherPrecisionsAreOtherPrograms) {
+TEST(PjrtFake, OtherTopologiesPrecisionsAndFlagsAreOtherPrograms) {
   lazy::Shelf shelf;
   const auto compiled = [&](std::unique_ptr<Backend> backend) {
     const Since here("PJRT_Client_Compile"), ahead("PJRT_Compile");
@@ -479,6 +479,13 @@ TEST(PjrtFake, OtherTopologiesAndOtherPrecisionsAreOtherPrograms) {
   EXPECT_EQ(compiled(Fake()), 0);
   EXPECT_EQ(compiled(rounding()), 1);
   EXPECT_EQ(compiled(rounding()), 0);
+  for (const char* name : {"XLA_FLAGS", "LIBTPU_INIT_ARGS"}) {
+    setenv(name, "--faster", 1);
+    EXPECT_EQ(compiled(Fake()), 1) << name;
+    EXPECT_EQ(compiled(Fake()), 0) << name;
+    unsetenv(name);
+  }
+  EXPECT_EQ(compiled(Fake()), 0);
 }
 
 TEST(PjrtFake, ReadsOfDevicesThatAreNotThereMayGiveZeros) {

@@ -2,6 +2,7 @@
 #include "src/backends/pjrt/pjrt_backend.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -287,8 +288,13 @@ absl::Status CheckPlatform(const Plugin& plugin, std::string_view platform, std:
 }
 
 Target TargetOf(const Plugin& plugin, std::string_view devices, std::string_view precision) {
-  return {"pjrt", absl::StrCat(plugin.identity(), " ", devices, " ", absl::BytesToHexString(CompileOptionBytes()), " ",
-                               precision)};
+  Target target{"pjrt", absl::StrCat(plugin.identity(), " ", devices, " ", absl::BytesToHexString(CompileOptionBytes()),
+                                     " ", precision)};
+  // By which compilers are told what no option of theirs says.
+  for (const char* name : {"XLA_FLAGS", "LIBTPU_INIT_ARGS"}) {
+    if (const char* const flags = std::getenv(name)) absl::StrAppend(&target.fingerprint, " ", name, "=", flags);
+  }
+  return target;
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> NewPjrtBackend(const Options& options) {
