@@ -184,8 +184,19 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
 
 /* Options, by name in a weft_setting or by environment variable (WEFT_ and the name in capitals):
  *   mode (lazy, eager, debug; default lazy): how recorded operations run
- *   platform (cpu, reference, pjrt; default cpu): who computes; reference is slow, the oracle; pjrt is a plugin
- *   plugin (text; default empty): path of the PJRT plugin's library that platform pjrt runs on
+ *   platform (cpu, reference, pjrt, tpu, gpu, cuda, rocm; default cpu): who computes; reference is slow, the oracle;
+ *     pjrt is a plugin, tpu, gpu (cuda or rocm) find theirs. Where nobody chooses, PJRT_DEVICE does (TPU, GPU, CUDA,
+ *     ROCM, CPU)
+ *   plugin (text; default empty): path of the PJRT plugin's library; the platforms tpu, gpu, cuda and rocm find theirs
+ *     where it is empty
+ *   plugin_options (text; default empty): what the plugin is given when it starts, name=value,…: true and false,
+ *     integers, floats, everything else text, as is what stands in quotes
+ *   topology (text; default empty): devices of a plugin to compile for that need not be there (v5e:2x2): launches do
+ *     nothing, reads fail
+ *   on_read (error, zeros; default error): what a read gives in a context with a topology
+ *   matmul_precision (highest, high, default; default highest): of products and convolutions of f32 on accelerators:
+ *     highest means f32, default what the device does fastest (bf16 on TPUs, tf32 on GPUs), high in between; platform cpu
+ *     computes in f32 whatever it says
  *   seed (0 or more; default 0): first state of the random stream
  *   isa (avx512, avx2, portable; default empty): forces a CPU path; empty: the best this machine has
  *   threads (0 to 1024; default 0): threads that compute, of all contexts together; 0: one per core

@@ -43,6 +43,9 @@ struct ExecutableStats {
   int64_t temporary_bytes = 0;
   int64_t code_bytes = 0;
   int64_t kernels_compiled = 0;  // 0 if loaded
+  // As the device's compiler counts them for one run; -1: it does not.
+  int64_t flops = -1;
+  int64_t bytes_accessed = -1;
 };
 
 // Arguments of one device, in the order of the entry function's kBuffer parameters.

@@ -1,6 +1,7 @@
 // The list of backends: one line each.
 #include "src/c_api/backends.h"
 
+#include "absl/strings/ascii.h"
 #include "src/backends/cpu/cpu_backend.h"
 #include "src/backends/pjrt/pjrt_backend.h"
 #include "src/backends/reference/reference_backend.h"
@@ -25,17 +26,25 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
                        platform, " keeps no limit; 'cpu' does");
   }
   if (platform == "reference") backends.push_back(NewReferenceBackend());
-  if (platform == "pjrt") {
-    const std::string& plugin = settings.text(Option::kPlugin);
-    if (plugin.empty()) {
-      return UserError("platform pjrt wants the option plugin (WEFT_PLUGIN), the path of a PJRT plugin's library");
-    }
-    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Backend> pjrt,
-                          pjrt::NewPjrtBackend({.plugin = plugin, .platform = platform}));
-    backends.push_back(std::move(pjrt));
+  const std::string& topology = settings.text(Option::kTopology);
+  if (!backends.empty()) {
+    if (topology.empty()) return backends;
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "option topology is '", topology, "', but the platform ",
+                       platform, " compiles for this machine alone; 'tpu' does for others");
   }
-  if (backends.empty())
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "platform ", platform, " is not in this build");
+  const std::string& plugin = settings.text(Option::kPlugin);
+  if (platform == "pjrt" && plugin.empty()) {
+    return UserError("platform pjrt wants the option plugin (WEFT_PLUGIN), the path of a PJRT plugin's library");
+  }
+  WEFT_ASSIGN_OR_RETURN(
+      std::unique_ptr<Backend> accelerator,
+      pjrt::NewPjrtBackend({.plugin = plugin,
+                            .platform = platform,
+                            .plugin_options = settings.text(Option::kPluginOptions),
+                            .topology = topology,
+                            .reads_zeros = settings.text(Option::kOnRead) == "zeros",
+                            .matmul_precision = absl::AsciiStrToUpper(settings.text(Option::kMatmulPrecision))}));
+  backends.push_back(std::move(accelerator));
   return backends;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "serialization/compile_cache.h"
 #include "src/c_api/backends.h"
 #include "src/c_api/options.h"
@@ -130,6 +131,7 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   config.options.seed = static_cast<uint64_t>(settings.integer(Option::kSeed));
   config.options.launch_deadline_ms = settings.integer(Option::kLaunchDeadlineMs);
   config.options.isa = settings.text(Option::kIsa);
+  config.options.matmul_precision = absl::AsciiStrToUpper(settings.text(Option::kMatmulPrecision));
   config.options.verify_between_passes = settings.truth(Option::kVerifyBetweenPasses);
   config.log = {[state = context->log_](lazy::LogLevel level, std::string_view text) { state->Write(level, text); },
                 std::shared_ptr<const std::atomic<int>>(context->log_, &context->log_->least())};

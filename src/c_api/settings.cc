@@ -1,9 +1,11 @@
-// Reading the values of options: the only place of the library that looks at WEFT_ variables.
+// Reading the values of options: the only place of the library that looks at WEFT_ variables, and at those of others that stand for
+// one of them.
 #include "src/c_api/settings.h"
 
 #include <algorithm>
 #include <cstdlib>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -78,7 +80,29 @@ absl::StatusOr<Settings> Settings::Read(const weft_setting* settings, size_t cou
     WEFT_ASSIGN_OR_RETURN(std::string checked, Check(kOptions[*found], value, absl::StrCat("option ", name)));
     result.set(static_cast<Option>(*found), std::move(checked));
   }
+  WEFT_RETURN_IF_ERROR(result.ReadOthersVariables());
   return result;
+}
+
+absl::Status Settings::ReadOthersVariables() {
+  constexpr auto kPlatform = static_cast<size_t>(Option::kPlatform);
+  const bool chosen = sources_[kPlatform] != WEFT_OPTION_FROM_DEFAULT;
+  if (std::getenv("XRT_TPU_CONFIG") != nullptr && (!chosen || values_[kPlatform] == "tpu")) {
+    return UserError(
+        "XRT_TPU_CONFIG is set, which was for XRT and has no effect any more: unset it and choose TPUs with the "
+        "option platform=tpu (WEFT_PLATFORM=tpu, PJRT_DEVICE=TPU); libtpu finds those of this machine, "
+        "TPU_VISIBLE_CHIPS picks some of them");
+  }
+  const char* const device = std::getenv("PJRT_DEVICE");
+  if (chosen || device == nullptr) return absl::OkStatus();
+  constexpr std::string_view kDevices[] = {"CPU", "TPU", "GPU", "CUDA", "ROCM"};
+  if (std::ranges::find(kDevices, device) == std::end(kDevices)) {
+    return UserError("PJRT_DEVICE: '", device, "' is not one of ", absl::StrJoin(kDevices, ", "),
+                     "; the option platform (WEFT_PLATFORM) goes before it");
+  }
+  values_[kPlatform] = absl::AsciiStrToLower(device);
+  sources_[kPlatform] = WEFT_OPTION_FROM_ENVIRONMENT;
+  return absl::OkStatus();
 }
 
 int64_t Settings::integer(Option option) const {

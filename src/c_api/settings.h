@@ -36,6 +36,9 @@ class Settings {
   }
 
  private:
+  // PJRT_DEVICE chooses the platform where nobody else does; XRT_TPU_CONFIG is an error where it would have meant something.
+  absl::Status ReadOthersVariables();
+
   std::array<std::string, static_cast<size_t>(Option::kCount)> values_;
   std::array<weft_option_source, static_cast<size_t>(Option::kCount)> sources_ = {};
 };

@@ -57,9 +57,9 @@ absl::StatusOr<ir::Module> StableHloModule(const ir::Module& module) {
   return TidyCaptures(expanded);
 }
 
-absl::StatusOr<std::string> StableHloText(const ir::Module& module) {
+absl::StatusOr<std::string> StableHloText(const ir::Module& module, std::string_view precision) {
   WEFT_ASSIGN_OR_RETURN(const ir::Module exported, StableHloModule(module));
-  return ir::ToStableHlo(exported);
+  return ir::ToStableHlo(exported, {.precision = precision});
 }
 
 }  // namespace weft::compiler

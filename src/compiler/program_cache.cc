@@ -92,6 +92,8 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
                         config_.backend->platform(), " in ", Milliseconds(took), " ms: ", wanted.nodes, " nodes, ",
                         stats.kernels, " kernels (", stats.kernels_compiled, " compiled), ", stats.code_bytes,
                         " bytes of code, ", stats.temporary_bytes, " bytes of temporaries",
+                        stats.flops < 0 ? "" : absl::StrCat(", ", stats.flops, " flops"),
+                        stats.bytes_accessed < 0 ? "" : absl::StrCat(", ", stats.bytes_accessed, " bytes accessed"),
                         loaded     ? ""
                         : Stores() ? "; not in the disk cache"
                                    : "; no disk cache");

@@ -181,6 +181,11 @@ std::string StableHloWriter::Constant(const HostTensor& value) {
   return Op("constant", {}, Type::Tensor(value.dtype(), value.dims()), {{"value", ShloDense(value)}});
 }
 
+std::pair<std::string, std::string> StableHloWriter::PrecisionConfig() const {
+  const std::string each = ShloEnum("precision", options_.precision);
+  return {"precision_config", absl::StrCat("[", each, ", ", each, "]")};
+}
+
 void StableHloWriter::Alias(std::string name) { names_[node_] = std::move(name); }
 
 std::string StableHloWriter::Reducer(std::string_view operation, DType dtype) {

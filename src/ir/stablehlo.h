@@ -13,6 +13,8 @@ namespace weft::ir {
 
 struct StableHloOptions {
   bool locations = false;
+  std::string_view precision =
+      "HIGHEST";  // of products and convolutions: HIGHEST, where f32 means f32, HIGH or DEFAULT
 };
 
 // Composites must have been expanded: a name StableHLO does not know is an error that says which. Parameters in the
@@ -65,6 +67,8 @@ class StableHloWriter {
     if (status_.ok()) status_ = std::move(status);
   }
   const Node& node() const { return *node_; }
+  // Of a product of two operands, on devices that would rather round f32 to bf16.
+  std::pair<std::string, std::string> PrecisionConfig() const;
 
  private:
   friend absl::StatusOr<std::string> ToStableHlo(const Module& module, const StableHloOptions& options);

@@ -674,7 +674,7 @@ absl::StatusOr<std::string> Engine::GraphText(std::span<Tensor* const> tensors, 
   }
   WEFT_RETURN_IF_ERROR(evaluator_.planner().Trace(&cut));
   const ir::Module module = compiler::BuildModule(cut.trace);
-  if (format == TextFormat::kStableHlo) return compiler::StableHloText(module);
+  if (format == TextFormat::kStableHlo) return compiler::StableHloText(module, options_.matmul_precision);
   return ir::Print(module);
 }
 

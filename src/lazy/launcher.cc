@@ -69,6 +69,15 @@ void Launcher::ChooseDonations(MeshState& state, const Cut& cut) {
   }
 }
 
+int64_t Launcher::BytesTakenOver(MeshState& state, const Cut& cut) {
+  ChooseDonations(state, cut);
+  int64_t bytes = 0;
+  for (size_t i = 0; i < cut.arguments.size(); ++i) {
+    if (takes_over_[i] != 0) bytes += cut.arguments[i]->bytes();
+  }
+  return bytes;
+}
+
 absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program, CutReason reason,
                               const CancelToken& cancel, Cut* cut) {
   const int64_t start = MonotonicNow();

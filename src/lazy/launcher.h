@@ -17,6 +17,9 @@ class Launcher {
   // What must have happened before there is room for another launch; null if there is.
   static Ref<Event> Backlog(const MeshState& state);
 
+  // Of the arguments' bytes those that a launch now would take over: what is a candidate and nobody holds or shows any more.
+  int64_t BytesTakenOver(MeshState& state, const Cut& cut);
+
   // The program is the traced cut's, whose outputs are pending. An error means that nothing has changed. Afterwards pasts
   // that no gradient can ask for are gone, and the cut is empty. The launch's loops look at `cancel`.
   absl::Status Launch(MeshState& state, const compiler::Program& program, CutReason reason, const CancelToken& cancel,

@@ -28,7 +28,8 @@ struct Options {
   // without a barrier compiles its body once.
   int64_t repetition_nodes = 1'000;
   uint64_t seed = 0;
-  std::string isa;  // "", "avx512", "avx2", "portable": CompileOptions::isa
+  std::string isa;                           // "", "avx512", "avx2", "portable": CompileOptions::isa
+  std::string matmul_precision = "HIGHEST";  // in StableHLO text: ir::StableHloOptions::precision
   bool verify_between_passes = false;
   int64_t launch_deadline_ms = 0;  // after which loops of unknown length end; 0: never
   int64_t max_programs = 2'048;    // kept in memory, ready to launch

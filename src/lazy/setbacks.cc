@@ -96,10 +96,7 @@ absl::Status Evaluator::Fit(Lock& lock, MeshState& state, Cut* cut) {
 absl::Status Evaluator::CheckRoom(Lock& lock, MeshState& state, const Cut& cut, int64_t temporary_bytes) {
   double wanted = CutPlanner::OutputBytes(cut) + static_cast<double>(temporary_bytes);
   if (wanted < static_cast<double>(options_.large_cut_bytes)) return absl::OkStatus();
-  for (size_t i = 0; i < cut.arguments.size(); ++i) {
-    if (cut.trace.arguments[i].donated_to < 0) continue;
-    wanted -= static_cast<double>(cut.arguments[i]->bytes());
-  }
+  wanted -= static_cast<double>(launcher_.BytesTakenOver(state, cut));
   WEFT_ASSIGN_OR_RETURN(const int64_t room, RoomFor(wanted, lock, state, cut));
   if (room < 0 || wanted <= static_cast<double>(room)) return absl::OkStatus();
   return NoMemoryFor(Largest(cut.outputs), Shortage(wanted, state.mesh, room), state);

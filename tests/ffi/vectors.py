@@ -251,7 +251,7 @@ def option_structs():
       expect=[{"reg": "who", "is": "WEFT_OPTION_FROM_CALLER"}])
     v("weft_context_option", "$ctx", text("thread"), STRLEN, out("b", "weft_blob*"), error=wrong("NOT_FOUND", "weft_context_option: there is no option 'thread'; did you mean 'threads'? weft_option_list names all"))
     v = Vector("options that no context takes", context=False)
-    v("weft_context_create", options([("platform", "gpu")]), create, error=wrong("INVALID_ARGUMENT", "weft_context_create: option platform: 'gpu' is not one of cpu, reference, pjrt"))
+    v("weft_context_create", options([("platform", "npu")]), create, error=wrong("INVALID_ARGUMENT", "weft_context_create: option platform: 'npu' is not one of cpu, reference, pjrt, tpu, gpu, cuda, rocm"))
     v("weft_context_create", options([("threads", "many")]), create, error=wrong("INVALID_ARGUMENT", "weft_context_create: option threads: 'many' is not a number of 0 to 1024"))
 
 
@@ -269,9 +269,9 @@ def texts_and_lists():
     v("weft_device_by_name", "$ctx", text("reference"), 9, out("d", "weft_device*"))
     v("weft_device_name", "$d", out("name", "const char*"), out("n", "size_t"), expect=[{"reg": "name", "length": "n", "is": "reference:0"}])
     v("weft_device_dlpack", "$d", out("kind", "int32_t"), out("id", "int32_t"), expect=[{"reg": "kind", "is": 1}, {"reg": "id", "is": 0}])
-    v("weft_device_by_name", "$ctx", text("gpu"), STRLEN, out("e", "weft_device*"), error=wrong("NOT_FOUND", "weft_device_by_name: there is no device 'gpu' here; there are: reference:0"))
+    v("weft_device_by_name", "$ctx", text("npu"), STRLEN, out("e", "weft_device*"), error=wrong("NOT_FOUND", "weft_device_by_name: there is no device 'npu' here; there are: reference:0"))
     v = Vector("text that is static", context=False)
-    v("weft_option_detail", text("platform"), STRLEN, text("choices"), STRLEN, returns={"text": "cpu|reference|pjrt"})
+    v("weft_option_detail", text("platform"), STRLEN, text("choices"), STRLEN, returns={"text": "cpu|reference|pjrt|tpu|gpu|cuda|rocm"})
     v("weft_option_detail", text("platform"), STRLEN, text("nonsense"), STRLEN, returns=None)
     v("weft_abi_version", returns=1 << 16 | 1)
     v("weft_api_json", out("n", "size_t"), returns={"not_null": True})
@@ -361,8 +361,8 @@ def callbacks():
     v("weft_context_set_log", "$ctx", "WEFT_LOG_ERROR", None, {"address": 7}, released, expect=[{"counter": "released", "calls": 1, "user_data": 5}])
     v("weft_context_release", "$ctx", expect=[{"counter": "released", "calls": 2, "user_data": 12}]).gone("ctx")
     v = Vector("a hook is released if a context cannot be made", context=False)
-    v("weft_context_create", options([("platform", "gpu")], log_user_data={"address": 9}, log_release=released, pressure_user_data={"address": 2},
-                                     pressure_release=released), out("ctx", "weft_context*"), error=wrong("INVALID_ARGUMENT", "weft_context_create: option platform: 'gpu' is not one of cpu, reference, pjrt"),
+    v("weft_context_create", options([("platform", "npu")], log_user_data={"address": 9}, log_release=released, pressure_user_data={"address": 2},
+                                     pressure_release=released), out("ctx", "weft_context*"), error=wrong("INVALID_ARGUMENT", "weft_context_create: option platform: 'npu' is not one of cpu, reference, pjrt, tpu, gpu, cuda, rocm"),
       expect=[{"counter": "released", "calls": 2, "user_data": 11}])
     v = Vector("a hook gets records", context=False, any_thread=True)
     v("weft_context_create", options([("cache_mode", "off")], log={"callback": "log", "type": "weft_log_fn"}, log_user_data={"address": 1},

@@ -97,6 +97,24 @@ TEST(AutomaticCut, LeavesPendingWhatIsMuchLargerThanItsLeaves) {
   EXPECT_EQ(w.Read(difference)[1], 1 - 1);
 }
 
+TEST(Memory, OfWhatSomebodyHoldsIsNotCountedAsTakenOver) {
+  World w(Small(0, 0));
+  T x = w.F32({1000}, std::vector<float>(1000, 1));
+  w.Sync();
+  w.backend->room = 1'000;
+  const auto twice = [&] {
+    T sum = w.Tmp("add", {x, x});
+    EXPECT_TRUE(w.engine->Assign(x.get(), sum.get()).ok());
+    return SyncError(w);
+  };
+  EXPECT_EQ(twice(), "") << "in place";
+  T alias = w.engine->Alias(x.get()).value();
+  EXPECT_THAT(twice(), HasSubstr("no memory for f32[1000] (add) of 4000 bytes: 4000 bytes are needed at once, 1000 are free on fake:0"));
+  w.backend->room = 4'000;
+  EXPECT_EQ(w.Read(x)[999], 4) << "beside the other";
+  EXPECT_EQ(w.Read(alias)[999], 2);
+}
+
 TEST(Read, LeavesPendingWhatNobodyAskedForAndMemoryDoesNotHold) {
   World w(Small(0, 0));
   w.backend->room = 20'000;

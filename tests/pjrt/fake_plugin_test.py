@@ -60,6 +60,24 @@ def step():
     LIB.weft_context_release(ctx)
 
 
+def absent():
+    """A product in a context of the environment's, whose devices are not there: the precision of its text, and what reads and copies say."""
+    ctx, dims, device, other = out("weft_context_create", None), (c.c_int64 * 2)(2, 2), c.c_void_p(), c.c_void_p()
+    x = tensor(ctx, (c.c_float * 4)(1, 2, 3, 4))
+    square = out("weft_reshape", ctx, x, dims, c.c_size_t(2))
+    product = out("weft_matmul", ctx, square, square, None)
+    blob = out("weft_program_text", ctx, c.byref(product), c.c_size_t(1), c.c_int32(1))
+    LIB.weft_blob_data.restype, LIB.weft_blob_size.restype = c.c_void_p, c.c_size_t
+    print(re.search(r"precision_config = \[(.*?)\]", c.string_at(LIB.weft_blob_data(blob), LIB.weft_blob_size(blob)).decode()).group(1))
+    call("weft_device_at", ctx, c.c_size_t(1), c.byref(device))
+    for name, *args in (("weft_tensor_to_host", (c.c_float * 4)(), c.c_size_t(16)), ("weft_tensor_copy_to", device, c.byref(other))):
+        try:
+            call(name, product, *args)
+        except RuntimeError as error:
+            print(error)
+    LIB.weft_context_release(ctx)
+
+
 class FakePlugin(unittest.TestCase):
     def test_an_independent_client_finds_nothing_wrong(self):
         python, reason = python_env.python_with("conform", ["pypjrt==0.1.1"], "--no-deps")
@@ -131,9 +149,37 @@ class FakePlugin(unittest.TestCase):
                 self.assertEqual("10"[start] if start < 2 else "1", called.get("PJRT_Client_Compile", "0"))
                 self.assertEqual("011"[start], called.get("PJRT_Executable_DeserializeAndLoad", "0"))
 
+    def test_compiled_ahead_without_a_device(self):
+        with tempfile.TemporaryDirectory() as folder:
+            counts = os.path.join(folder, "counts")
+            env = dict(os.environ, WEFT_PLATFORM="pjrt", WEFT_PLUGIN=FAKE, WEFT_CACHE_DIR=os.path.join(folder, "cache"), WEFT_CACHE_MODE="write",
+                       WEFT_FAKE_COUNTS=counts)
+            ahead = dict(WEFT_TOPOLOGY="fake:1", WEFT_ON_READ="zeros")
+            for result, more in (("[0.0, 0.0]\n", ahead), ("[0.0, 0.0]\n", ahead), ("[2.0, 4.0]\n", {})):
+                done = subprocess.run([sys.executable, __file__, "step"], env=dict(env, **more), capture_output=True, text=True, timeout=60)
+                self.assertEqual((0, result), (done.returncode, done.stdout), done.stderr)
+                self.assertEqual(not more, os.path.exists(counts), "a client was made")
+            with open(counts, encoding="utf-8") as lines:
+                called = dict(line.split() for line in lines)
+            self.assertEqual(("0", "1"), (called.get("PJRT_Client_Compile", "0"), called.get("PJRT_Executable_DeserializeAndLoad", "0")))
+
+    def test_a_context_without_a_device_says_so_and_tells_of_its_programs(self):
+        with tempfile.TemporaryFile() as log:
+            env = dict(os.environ, WEFT_PLATFORM="pjrt", WEFT_PLUGIN=FAKE, WEFT_CACHE_MODE="off", WEFT_TOPOLOGY="fake:2", WEFT_LOG="debug",
+                       WEFT_MATMUL_PRECISION="default")
+            done = subprocess.run([sys.executable, __file__, "absent"], env=env, stdout=subprocess.PIPE, stderr=log, text=True, timeout=60)
+            log.seek(0)
+            text = log.read().decode()
+        self.assertEqual(0, done.returncode, text)
+        product, read, copy = done.stdout.splitlines()
+        self.assertEqual(product, "#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>")
+        self.assertTrue(read.startswith("weft_tensor_to_host: there is no device pjrt:0 here: this context compiles for the topology fake:2."), read)
+        self.assertTrue(copy.startswith("weft_tensor_copy_to: there is no device pjrt:0 here"), copy)
+        self.assertRegex(text, r"1 kernels \(1 compiled\), \d+ bytes of code, 0 bytes of temporaries, 10 flops, 1000 bytes accessed; no disk cache")
+
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["step"]:
-        step()
+    if sys.argv[1:] in (["step"], ["absent"]):
+        globals()[sys.argv[1]]()
     else:
         unittest.main(verbosity=2)

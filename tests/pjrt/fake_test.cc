@@ -412,14 +412,146 @@ TEST(PjrtFake, MemoryThatWasLentIsGivenBackOnNoThreadOfThePlugins) {
   EXPECT_EQ(where, std::this_thread::get_id());
 }
 
+// --- Devices that are not there --------------------------------------------------------------------------------------------
+
+std::unique_ptr<Backend> Absent(const std::string& topology, bool reads_zeros = false) {
+  Faults("");
+  auto backend = NewPjrtBackend({.plugin = Path(), .platform = "pjrt", .topology = topology, .reads_zeros = reads_zeros});
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  return *std::move(backend);
+}
+
+// Two steps of a loop with a parameter that is assigned, a random number, and a loss that is read.
+std::vector<absl::StatusOr<std::vector<float>>> Train(World& w) {
+  std::vector<absl::StatusOr<std::vector<float>>> losses;
+  T x = w.Vector({1, 2}), weight = w.Vector({3, 4});
+  for (int step = 0; step < 2; ++step) {
+    T loss = w.Sum(w.Tmp("mul", {x, weight}));
+    Assign(w, weight, w.Tmp("sub", {weight, w.Number(0.5 + step)}));
+    const auto event = w.engine->Sync();
+    EXPECT_TRUE(event.ok()) << event.status();
+    std::vector<float> read(1);
+    const absl::Status status = w.engine->ToHost(loss.get(), std::as_writable_bytes(std::span(read)));
+    losses.push_back(status.ok() ? absl::StatusOr<std::vector<float>>(read) : status);
+  }
+  return losses;
+}
+
+TEST(PjrtFake, WhatWasCompiledForATopologyIsNotCompiledWhereItsDevicesAre) {
+  lazy::Shelf shelf;
+  const Since clients("PJRT_Client_Create"), ahead("PJRT_Compile"), here("PJRT_Client_Compile"), loaded("PJRT_Executable_DeserializeAndLoad");
+  for (int start = 0; start < 2; ++start) {
+    World w({}, Absent("fake:2"), std::make_unique<lazy::FakeStore>(&shelf));
+    ASSERT_EQ(w.engine->devices().size(), 2u);
+    EXPECT_EQ(w.engine->devices()[1]->name, "pjrt:1");
+    EXPECT_EQ(w.engine->devices()[1]->kind, "interpreter");
+    for (const auto& loss : Train(w)) {
+      EXPECT_TRUE(absl::IsFailedPrecondition(loss.status()));
+      EXPECT_EQ(loss.status().message(), "there is no device pjrt:0 here: this context compiles for the topology fake:2. The option "
+                                         "on_read=zeros lets a program that reads go on, with zeros");
+    }
+  }
+  EXPECT_EQ(ahead(), static_cast<int64_t>(shelf.entries.size())) << "once each";
+  EXPECT_GT(ahead(), 0);
+  EXPECT_EQ(clients() + here() + loaded(), 0) << "no client was made";
+  World w({}, Fake("devices=2"), std::make_unique<lazy::FakeStore>(&shelf));
+  const auto losses = Train(w);
+  EXPECT_THAT(*losses[0], ElementsAre(11));
+  EXPECT_THAT(*losses[1], ElementsAre(9.5));
+  EXPECT_EQ(here(), 0);
+  EXPECT_EQ(loaded(), static_cast<int64_t>(shelf.entries.size()));
+}
+
+TEST(PjrtFake, OtherTopologiesPrecisionsAndFlagsAreOtherPrograms) {
+  lazy::Shelf shelf;
+  const auto compiled = [&](std::unique_ptr<Backend> backend) {
+    const Since here("PJRT_Client_Compile"), ahead("PJRT_Compile");
+    World w({}, std::move(backend), std::make_unique<lazy::FakeStore>(&shelf));
+    T x = w.F32({2, 2}, {1, 2, 3, 4});
+    T y = w.Op("matmul", {x, x});
+    w.Sync();
+    return here() + ahead();
+  };
+  const auto rounding = [&] { return NewPjrtBackend({.plugin = Path(), .platform = "pjrt", .matmul_precision = "DEFAULT"}).value(); };
+  EXPECT_EQ(compiled(Absent("fake:2")), 1);
+  EXPECT_EQ(compiled(Absent("fake:2", /*reads_zeros=*/true)), 0);
+  EXPECT_EQ(compiled(Absent("fake:1")), 1);
+  EXPECT_EQ(compiled(Fake()), 0);
+  EXPECT_EQ(compiled(rounding()), 1);
+  EXPECT_EQ(compiled(rounding()), 0);
+  for (const char* name : {"XLA_FLAGS", "LIBTPU_INIT_ARGS"}) {
+    setenv(name, "--faster", 1);
+    EXPECT_EQ(compiled(Fake()), 1) << name;
+    EXPECT_EQ(compiled(Fake()), 0) << name;
+    unsetenv(name);
+  }
+  EXPECT_EQ(compiled(Fake()), 0);
+}
+
+TEST(PjrtFake, ReadsOfDevicesThatAreNotThereMayGiveZeros) {
+  World w({}, Absent("fake:1", /*reads_zeros=*/true));
+  for (const auto& loss : Train(w)) EXPECT_THAT(*loss, ElementsAre(0));
+  std::vector<float> host = {1, 2};
+  int given_back = 0;
+  const auto lent = w.engine->Adopt(nullptr, DType::kF32, Dims{2}, host.data(), [&] { ++given_back; });
+  ASSERT_TRUE(lent.ok()) << lent.status();
+  EXPECT_EQ(given_back, 1) << "nobody reads it";
+  EXPECT_THAT(w.Read(w.Op("add", {*lent, *lent})), ElementsAre(0, 0));
+}
+
+TEST(PjrtFake, ATopologyThatIsNoneIsRefused) {
+  const auto error = [](const std::string& faults, std::string_view topology) {
+    Faults(faults);
+    return std::string(NewPjrtBackend({.plugin = Path(), .platform = "pjrt", .topology = std::string(topology)}).status().message());
+  };
+  EXPECT_EQ(error("", "moon"), absl::StrCat("plugin '", std::filesystem::canonical(Path()).string(),
+                                            "' knows no topology 'moon': PJRT_TopologyDescription_Create: fake: there are no moon"));
+  EXPECT_EQ(error("", "fake:0"), "option topology: 'fake:0' has no devices");
+  for (const char* function : {"TopologyDescription_PlatformName", "TopologyDescription_PlatformVersion", "TopologyDescription_GetDeviceDescriptions",
+                               "DeviceDescription_Kind"}) {
+    const std::string text = absl::StrCat("PJRT_", function, ": fake: call 1 of PJRT_", function, " fails");
+    EXPECT_EQ(error(absl::StrCat("fail=PJRT_", function, ":1:13"), "fake:1"), text);
+  }
+  const auto compile = [](const std::string& faults) {
+    World w({}, Absent("fake:1"));
+    Faults(faults);
+    T x = w.Vector({1, 2});
+    T y = w.Op("add", {x, x});
+    return std::string(w.engine->Sync().status().message());
+  };
+  EXPECT_THAT(compile("fail=PJRT_Compile:1:13"), HasSubstr("PJRT_Compile: fake: call 1 of PJRT_Compile fails"));
+  EXPECT_THAT(compile("fail=PJRT_Executable_Serialize:1:13"), HasSubstr("PJRT_Executable_Serialize: fake: call 1"));
+}
+
+TEST(PjrtFake, FiguresOfAProgramAreThePluginsAndAreKept) {
+  lazy::Shelf shelf;
+  const auto stats = [&](std::unique_ptr<Backend> backend) {
+    Backend& of = *backend;
+    World w({}, std::move(backend), std::make_unique<lazy::FakeStore>(&shelf));
+    T x = w.Vector({1, 2});
+    T y = w.Op("add", {x, x});
+    w.Sync();
+    EXPECT_EQ(shelf.entries.size(), 1u);
+    return of.Load(shelf.entries.begin()->second.program).value()->stats();
+  };
+  for (const bool there : {false, true}) {
+    const ExecutableStats figures = stats(there ? Fake() : Absent("fake:1"));
+    EXPECT_EQ(figures.flops, 10);
+    EXPECT_EQ(figures.bytes_accessed, 1000);
+    EXPECT_GT(figures.code_bytes, 0);
+    EXPECT_EQ(figures.kernels, 1);
+    EXPECT_EQ(figures.kernels_compiled, 0) << "loaded";
+  }
+}
+
 // --- Plugins that are less -------------------------------------------------------------------------------------------------
 
 // A library of its own, of which `faults` are said before it is loaded.
 struct Other {
-  explicit Other(const std::string& faults) : path(dir / "plugin.so") {
+  explicit Other(const std::string& faults, const std::string& topology = "") : path(dir / "plugin.so") {
     std::filesystem::copy_file(Path(), path);
     setenv("WEFT_FAKE", faults.c_str(), 1);
-    opened = NewPjrtBackend({.plugin = path, .platform = "pjrt"});
+    opened = NewPjrtBackend({.plugin = path, .platform = "pjrt", .topology = topology});
     unsetenv("WEFT_FAKE");
   }
   std::string error() const { return std::string(opened.status().message()); }
@@ -431,7 +563,7 @@ struct Other {
 TEST(PjrtFake, APluginThatIsOlderOrLacksSomethingWorksAsFarAsItGoes) {
   for (const char* faults : {"functions=92;minor=90", "extensions", "missing=PJRT_Device_MemoryStats", "missing=PJRT_Executable_GetCompiledMemoryStats",
                              "missing=PJRT_Executable_Serialize", "missing=PJRT_Event_OnReady", "missing=PJRT_Buffer_IsDeleted",
-                             "missing=PJRT_DeviceDescription_Kind", "missing=PJRT_Executable_SizeOfGeneratedCodeInBytes"}) {
+                             "missing=PJRT_DeviceDescription_Kind", "missing=PJRT_Client_TopologyDescription", "missing=PJRT_Executable_GetCostAnalysis", "missing=PJRT_Executable_SizeOfGeneratedCodeInBytes"}) {
     Other other(faults);
     ASSERT_TRUE(other.opened.ok()) << faults << ": " << other.error();
     lazy::Shelf shelf;
@@ -445,6 +577,7 @@ TEST(PjrtFake, APluginThatCannotBeUsedSaysWhy) {
   EXPECT_THAT(Other("major=1").error(), HasSubstr("speaks PJRT 1.115; this library speaks 0.x"));
   EXPECT_THAT(Other("no_initialize").error(), HasSubstr("could not be initialised: PJRT_Plugin_Initialize: fake: told not to start"));
   EXPECT_THAT(Other("devices=0").error(), HasSubstr("(fake) has no device here"));
+  EXPECT_THAT(Other("missing=PJRT_TopologyDescription_Create", "fake:1").error(), HasSubstr("(PJRT 0.115) has no PJRT_TopologyDescription_Create"));
   EXPECT_THAT(Other("missing=PJRT_Client_Create").error(), HasSubstr("(PJRT 0.115) has no PJRT_Client_Create"));
   EXPECT_THAT(Other("fail=PJRT_Client_PlatformVersion:1:14").error(), HasSubstr("PJRT_Client_PlatformVersion: fake: call 1"));
   EXPECT_THAT(Other("fail=PJRT_Client_AddressableDevices:1:14").error(), HasSubstr("PJRT_Client_AddressableDevices: fake: call 1"));

@@ -104,6 +104,66 @@ class NoPlugins(unittest.TestCase):
             return f"plugin '{path}' cannot be loaded: {error}"
         raise AssertionError(path)
 
+    def test_texts_of_the_selection(self):
+        def refused(text, environment=None, **settings):
+            before = {name: os.environ.get(name) for name in environment or {}}
+            os.environ.update(environment or {})
+            try:
+                with self.assertRaises(RuntimeError) as raised:
+                    LIB.weft_context_release(context(**settings))
+            finally:
+                for name, value in before.items():
+                    os.environ.pop(name)
+                    if value is not None:
+                        os.environ[name] = value
+            self.assertIn(text, str(raised.exception))
+
+        nowhere = {"PATH": "", "HOME": "/nowhere", "VIRTUAL_ENV": "/nowhere", "CONDA_PREFIX": "", "LD_LIBRARY_PATH": "/nowhere/lib"}
+        refused("platform rocm: no plugin was found. Looked for: the option plugin and WEFT_PLUGIN, which are not set; "
+                "jax_plugins/xla_rocm*/xla_rocm_plugin.so in ", nowhere, platform="rocm")
+        refused("xla_rocm_plugin.so in /nowhere/lib, /lib, ", nowhere, platform="rocm")
+        refused("TPU_LIBRARY_PATH is '/nowhere', where there is no file", {"TPU_LIBRARY_PATH": "/nowhere"}, platform="tpu")
+        refused("option platform: 'tpuu' is not one of cpu, reference, pjrt, tpu, gpu, cuda, rocm", platform="tpuu")
+        refused("XRT_TPU_CONFIG is set, which was for XRT and has no effect any more: unset it and choose TPUs with the option "
+                "platform=tpu (WEFT_PLATFORM=tpu, PJRT_DEVICE=TPU)", {"XRT_TPU_CONFIG": ""}, platform="tpu")
+        refused("XRT_TPU_CONFIG is set", {"XRT_TPU_CONFIG": ""})
+        refused("TPU_LIBRARY_PATH is '/nowhere'", {"TPU_LIBRARY_PATH": "/nowhere", "PJRT_DEVICE": "TPU"})
+        refused("PJRT_DEVICE: 'NEURON' is not one of CPU, TPU, GPU, CUDA, ROCM; the option platform (WEFT_PLATFORM) goes before it",
+                {"PJRT_DEVICE": "NEURON"})
+        for name in ("v5e", "v9z:1x1", ":2x2"):
+            refused(f"option topology: '{name}' is not a family of TPUs and a grid of chips, such as v5e:2x2 or v4:2x2x1; families are ",
+                    platform="tpu", topology=name)
+        for name in ("v5e:", "v5e:2x2x1", "v5e:0x1", "v5e:2x-2", "v5e:2x2 "):
+            refused(f"option topology: '{name}': the grid of a v5e has 2 sides of 1 to 64 chips, such as v5e:2x2", platform="tpu", topology=name)
+        refused("option topology is 'v5e:1x1', but the platform cpu compiles for this machine alone; 'tpu' does for others",
+                platform="cpu", topology="v5e:1x1")
+        refused("option plugin_options: 'a' is not name=value", platform="pjrt", plugin="/nowhere", plugin_options="a")
+        path = str(plugin())
+        refused(f"plugin '{path}' is for the platform cpu, not tpu; platform pjrt takes any", platform="tpu", plugin=path)
+        refused("Unexpected option name passed to PJRT_Client_Create: speed (plugin_options: cpu_device_count=1,speed='4')",
+                platform="pjrt", plugin=path, plugin_options="cpu_device_count=1,speed='4'")
+        refused(f"plugin '{path}' knows no topology 'moon': PJRT_TopologyDescription_Create: ", platform="pjrt", plugin=path, topology="moon")
+
+    def test_what_others_variables_choose(self):
+        os.environ.update(PJRT_DEVICE="TPU", XRT_TPU_CONFIG="")
+        try:  # whoever says the platform is not asked for them
+            LIB.weft_context_release(context(platform="cpu"))
+            del os.environ["XRT_TPU_CONFIG"]
+            os.environ["PJRT_DEVICE"] = "CPU"
+            LIB.weft_context_release(context())
+        finally:
+            for name in ("PJRT_DEVICE", "XRT_TPU_CONFIG"):
+                os.environ.pop(name, None)
+
+    def test_a_plugins_own_options(self):
+        ctx, count = context(platform="pjrt", plugin=plugin(), plugin_options="cpu_device_count=2", cache_mode="off"), c.c_size_t()
+        call("weft_device_count", ctx, c.byref(count))
+        self.assertEqual(2, count.value)
+        with self.assertRaises(RuntimeError) as raised:
+            call("weft_device_at", ctx, c.c_size_t(2), c.byref(c.c_void_p()))
+        self.assertIn("device 2 of a context that has 2", str(raised.exception))
+        LIB.weft_context_release(ctx)
+
     def test_other_platforms_need_none(self):
         LIB.weft_context_release(context(platform="cpu", plugin="/some/plugin.so"))
 

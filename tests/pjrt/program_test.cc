@@ -60,6 +60,7 @@ TEST(PjrtProgram, ComesBackAsItWasPacked) {
   program.arguments = {Type::Tensor(DType::kF32, {2, 0, 3}), Type::Scalar(DType::kBool)};
   program.aliased = {false, true};
   program.results = {Type::Tensor(DType::kC64, {5})};
+  program.stats = {.temporary_bytes = 12, .code_bytes = 34, .flops = int64_t{1} << 60};
   const std::string bytes("code\nwith lines\n\0and zeros", 26);
   const std::string packed = Pack(program, bytes);
   Program back;
@@ -70,6 +71,11 @@ TEST(PjrtProgram, ComesBackAsItWasPacked) {
   EXPECT_EQ(program.arguments, back.arguments);
   EXPECT_EQ(program.aliased, back.aliased);
   EXPECT_EQ(program.results, back.results);
+  EXPECT_EQ(12, back.stats.temporary_bytes);
+  EXPECT_EQ(34, back.stats.code_bytes);
+  EXPECT_EQ(int64_t{1} << 60, back.stats.flops);
+  EXPECT_EQ(-1, back.stats.bytes_accessed);
+  EXPECT_EQ(1, back.stats.kernels);
 }
 
 TEST(PjrtProgram, WhatWasNotPackedIsNoProgram) {
@@ -78,8 +84,10 @@ TEST(PjrtProgram, WhatWasNotPackedIsNoProgram) {
     Program program;
     EXPECT_FALSE(Unpack(std::string_view(packed).substr(0, size), &program).ok()) << size;
   }
-  for (const std::string_view wrong : {"weft pjrt 2\n1\n\n\nx", "weft pjrt 1\nmany\n\n\nx", "weft pjrt 1\n1\n f33/\n\nx", "weft pjrt 1\n1\n f32/-1\n\nx",
-                                       "weft pjrt 1\n1\n f32/99999999999999999999\n\nx", "weft pjrt 1\n1\n\n *\nx"}) {
+  for (const std::string_view wrong : {"weft pjrt 1\n1\n0 0 0 0\n\n\nx", "weft pjrt 2\nmany\n0 0 0 0\n\n\nx", "weft pjrt 2\n1\n0 0 0\n\n\nx",
+                                       "weft pjrt 2\n1\n0 0 0 x\n\n\nx", "weft pjrt 2\n1\n0 0 0 0\n f33/\n\nx",
+                                       "weft pjrt 2\n1\n0 0 0 0\n f32/-1\n\nx", "weft pjrt 2\n1\n0 0 0 0\n f32/99999999999999999999\n\nx",
+                                       "weft pjrt 2\n1\n0 0 0 0\n\n *\nx"}) {
     Program program;
     EXPECT_FALSE(Unpack(wrong, &program).ok()) << wrong;
   }

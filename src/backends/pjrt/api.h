@@ -63,6 +63,7 @@ enum class Function : size_t {
   kExecutableDestroy = 40,
   kExecutableNumOutputs = 44,
   kExecutableSizeOfGeneratedCode = 45,
+  kExecutableGetCostAnalysis = 46,
   kExecutableSerialize = 49,
   kLoadedExecutableDestroy = 50,
   kLoadedExecutableGetExecutable = 51,
@@ -72,8 +73,15 @@ enum class Function : size_t {
   kBufferIsDeleted = 68,
   kBufferToHostBuffer = 70,
   kBufferReadyEvent = 72,
+  kTopologyDescriptionCreate = 82,
+  kTopologyDescriptionDestroy = 83,
+  kTopologyDescriptionPlatformName = 84,
+  kTopologyDescriptionPlatformVersion = 85,
+  kTopologyDescriptionGetDeviceDescriptions = 86,
+  kCompile = 89,
   kExecutableOutputElementTypes = 90,
   kExecutableOutputDimensions = 91,
+  kClientTopologyDescription = 95,
   kExecutableGetCompiledMemoryStats = 96,
 };
 
@@ -215,6 +223,45 @@ struct ClientCompile {
   size_t options_size = 0;
   LoadedExecutable* executable = nullptr;
 };
+struct ClientTopology {
+  Head head;
+  Client* client = nullptr;
+  Topology* topology = nullptr;  // the client's
+};
+struct TopologyCreate {
+  Head head;
+  const char* name = nullptr;
+  size_t name_size = 0;
+  const NamedValue* options = nullptr;
+  size_t num_options = 0;
+  Topology* topology = nullptr;
+};
+struct OfTopology {  // Destroy
+  Head head;
+  Topology* topology = nullptr;
+};
+struct TopologyText {  // PlatformName, PlatformVersion
+  Head head;
+  Topology* topology = nullptr;
+  const char* text = nullptr;
+  size_t size = 0;
+};
+struct TopologyDevices {
+  Head head;
+  Topology* topology = nullptr;
+  DeviceDescription* const* descriptions = nullptr;
+  size_t num_descriptions = 0;
+};
+struct Compile {
+  Head head;
+  Topology* topology = nullptr;
+  const Program* program = nullptr;
+  const char* options = nullptr;
+  size_t options_size = 0;
+  Client* client = nullptr;  // may be null
+  Executable* executable = nullptr;
+};
+static_assert(sizeof(Compile) == 64);
 struct BufferFromHostBuffer {
   Head head;
   Client* client = nullptr;
@@ -267,6 +314,12 @@ struct ExecutableNumber {  // NumOutputs, SizeOfGeneratedCode
   Head head;
   Executable* executable = nullptr;
   int64_t number = 0;
+};
+struct CostAnalysis {
+  Head head;
+  Executable* executable = nullptr;
+  size_t num_properties = 0;
+  const NamedValue* properties = nullptr;  // the executable's
 };
 struct GetExecutable {
   Head head;

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "src/backends/pjrt/topology.h"
 #include "src/runtime/alloc_hook.h"
 
 namespace weft::pjrt {
@@ -38,25 +39,31 @@ void Usage::Add(int64_t more) {
 
 // --- Client ----------------------------------------------------------------------------------------------------------------
 
-absl::StatusOr<std::shared_ptr<Client>> Client::Create(const Plugin& plugin) {
+absl::StatusOr<std::shared_ptr<Client>> Client::Create(const Plugin& plugin, const CreateOptions& options) {
   std::shared_ptr<Client> client(new Client(plugin));
-  api::ClientCreate create;
+  const std::vector<api::NamedValue> values = options.NamedValues();
+  api::ClientCreate create{.options = values.data(), .num_options = values.size()};
   {
     const KeptSignals signals;
-    WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kClientCreate, &create));
+    WEFT_RETURN_IF_ERROR(options.Explain(plugin.Call(api::Function::kClientCreate, &create)));
   }
   client->client_ = create.client;
   api::ClientText name{.client = create.client}, version{.client = create.client};
   WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kClientPlatformName, &name));
   WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kClientPlatformVersion, &version));
   client->platform_.assign(name.text, name.size);
-  client->platform_version_.assign(version.text, version.size);
   api::ClientDevices devices{.client = create.client};
   WEFT_RETURN_IF_ERROR(plugin.Call(api::Function::kClientAddressableDevices, &devices));
   client->devices_.assign(devices.devices, devices.devices + devices.num_devices);
   if (client->devices_.empty()) {
     return UserErrorOf(absl::StatusCode::kNotFound, "plugin '", plugin.path(), "' (", client->platform_,
                        ") has no device here");
+  }
+  if (const auto topology = Topology::Of(plugin, create.client); topology.ok()) {
+    client->fingerprint_ = (*topology)->fingerprint();
+  } else {
+    client->fingerprint_ = absl::StrCat(client->platform_, " ", std::string_view(version.text, version.size), " ",
+                                        client->KindOf(client->devices_[0]));
   }
   client->usage_ = std::make_unique<Usage[]>(client->devices_.size());
   return client;

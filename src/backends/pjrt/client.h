@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/backends/pjrt/create_options.h"
 #include "src/backends/pjrt/plugin.h"
 #include "src/runtime/buffer.h"
 
@@ -24,7 +25,7 @@ struct Usage {
 // Owned by its backend and by every buffer and executable of it. Thread rule: any thread.
 class Client {
  public:
-  static absl::StatusOr<std::shared_ptr<Client>> Create(const Plugin& plugin);
+  static absl::StatusOr<std::shared_ptr<Client>> Create(const Plugin& plugin, const CreateOptions& options);
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -32,7 +33,8 @@ class Client {
   const Plugin& plugin() const { return plugin_; }
   api::Client* get() const { return client_; }
   const std::string& platform() const { return platform_; }
-  const std::string& platform_version() const { return platform_version_; }
+  // What code depends on of these devices: Topology::fingerprint, or the next best thing where the plugin has no topology.
+  const std::string& fingerprint() const { return fingerprint_; }
   const std::vector<api::Device*>& devices() const { return devices_; }
   std::string KindOf(api::Device* device) const;
   Usage& usage(int device) const { return usage_[device]; }
@@ -42,7 +44,7 @@ class Client {
 
   const Plugin& plugin_;
   api::Client* client_ = nullptr;
-  std::string platform_, platform_version_;
+  std::string platform_, fingerprint_;
   std::vector<api::Device*> devices_;
   std::unique_ptr<Usage[]> usage_;
 };

@@ -2,22 +2,27 @@
 #include "src/backends/pjrt/pjrt_backend.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/escaping.h"
 
+#include "src/backends/pjrt/absent_backend.h"
 #include "src/backends/pjrt/client.h"
+#include "src/backends/pjrt/executable_stats.h"
+#include "src/backends/pjrt/find.h"
+#include "src/backends/pjrt/libtpu.h"
 #include "src/backends/pjrt/program.h"
+#include "src/backends/pjrt/topology.h"
 #include "src/ir/op_def.h"
 #include "src/runtime/machine_memory.h"
 
 namespace weft::pjrt {
 namespace {
 
-// DLPack's number for devices that it has no name for.
-constexpr int32_t kDlExtDev = 12, kDlCuda = 2;
+constexpr int32_t kDlCuda = 2;
 
 // Once more where there was no memory: launches may have ended meanwhile (the engine waits for those that have not). Not if the
 // plugin has `taken` something over already.
@@ -71,17 +76,12 @@ class PjrtExecutable final : public Executable {
   PjrtExecutable(std::shared_ptr<Client> client, std::span<Device* const> devices, Program program,
                  api::LoadedExecutable* loaded, bool compiled)
       : client_(std::move(client)), devices_(devices), program_(std::move(program)), loaded_(loaded) {
-    stats_.kernels = 1;
-    stats_.kernels_compiled = compiled ? 1 : 0;
+    if (!compiled) return;
     WithExecutable([&](api::Executable* executable) {
-      api::ExecutableNumber size{.executable = executable};
-      if (client_->plugin().Call(api::Function::kExecutableSizeOfGeneratedCode, &size).ok() && size.number > 0)
-        stats_.code_bytes = size.number;
-      api::CompiledMemoryStats memory{.executable = executable};
-      if (client_->plugin().Call(api::Function::kExecutableGetCompiledMemoryStats, &memory).ok())
-        stats_.temporary_bytes = memory.temporaries;
+      AddStats(client_->plugin(), executable, &program_.stats);
       return absl::OkStatus();
     }).IgnoreError();
+    program_.stats.kernels_compiled = 1;
   }
   ~PjrtExecutable() override {
     client_->plugin().Destroy(api::Function::kLoadedExecutableDestroy, api::OfLoadedExecutable{.executable = loaded_});
@@ -100,7 +100,7 @@ class PjrtExecutable final : public Executable {
     }));
     return packed;
   }
-  ExecutableStats stats() const override { return stats_; }
+  ExecutableStats stats() const override { return program_.stats; }
 
   // The plugin counts the results that it will hand out: as many as we have room for.
   absl::Status Check() const {
@@ -124,9 +124,8 @@ class PjrtExecutable final : public Executable {
 
   const std::shared_ptr<Client> client_;
   const std::span<Device* const> devices_;  // the backend's, which outlives its executables
-  const Program program_;
+  Program program_;
   api::LoadedExecutable* const loaded_;
-  ExecutableStats stats_;
 };
 
 absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<const DeviceArguments> devices) {
@@ -194,8 +193,8 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
 
 class PjrtBackend final : public Backend {
  public:
-  PjrtBackend(std::shared_ptr<Client> client, std::string platform)
-      : client_(std::move(client)), platform_(std::move(platform)) {
+  PjrtBackend(std::shared_ptr<Client> client, const Options& options)
+      : client_(std::move(client)), platform_(options.platform), precision_(options.matmul_precision) {
     devices_.resize(client_->devices().size());
     for (size_t i = 0; i < devices_.size(); ++i) {
       Device& device = devices_[i];
@@ -211,20 +210,14 @@ class PjrtBackend final : public Backend {
   std::string_view platform() const override { return platform_; }
   std::span<Device* const> devices() const override { return pointers_; }
   Target target(const CompileOptions&) const override {
-    const Plugin& plugin = client_->plugin();
-    return {"pjrt", absl::StrCat(plugin.identity(), " ", client_->platform(), " ", client_->platform_version(), " ",
-                                 devices_[0].kind, " ", absl::BytesToHexString(CompileOptionBytes()))};
+    return TargetOf(client_->plugin(), client_->fingerprint(), precision_);
   }
-  // StableHLO's own operations with functions stay as they are; what has a name in CHLO alone is expanded.
-  bool Claims(const ir::Node& node) const override { return !node.regions().empty() && node.op().stablehlo != nullptr; }
+  bool Claims(const ir::Node& node) const override { return StaysWhole(node); }
 
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module, const CompileOptions&) override {
     Program program;
-    WEFT_ASSIGN_OR_RETURN(const std::string text, ToText(module, &program));
-    constexpr std::string_view kFormat = "mlir";
-    api::Program code{
-        .code = text.data(), .code_size = text.size(), .format = kFormat.data(), .format_size = kFormat.size()};
-    code.head.struct_size = sizeof(code);
+    WEFT_ASSIGN_OR_RETURN(const std::string text, ToText(module, &program, precision_));
+    const api::Program code = AsArgument(text);
     api::ClientCompile compile{.client = client_->get(), .program = &code};
     compile.options = CompileOptionBytes().data();
     compile.options_size = CompileOptionBytes().size();
@@ -281,21 +274,51 @@ class PjrtBackend final : public Backend {
   }
 
   const std::shared_ptr<Client> client_;
-  const std::string platform_;
+  const std::string platform_, precision_;
   std::vector<Device> devices_;
   std::vector<Device*> pointers_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Backend>> NewPjrtBackend(const Options& options) {
-  WEFT_ASSIGN_OR_RETURN(const Plugin* const plugin, Plugin::Open(options.plugin));
-  absl::StatusOr<std::shared_ptr<Client>> client = Client::Create(*plugin);
-  if (!client.ok()) {
-    return absl::Status(client.status().code(), absl::StrCat("plugin '", plugin->path(), "' (PJRT ", plugin->version(),
-                                                             ") gives no devices: ", client.status().message()));
+absl::Status CheckPlatform(const Plugin& plugin, std::string_view platform, std::string_view plugins) {
+  if (IsFor(platform, plugins)) return absl::OkStatus();
+  return UserError("plugin '", plugin.path(), "' is for the platform ", plugins, ", not ", platform,
+                   "; platform pjrt takes any");
+}
+
+Target TargetOf(const Plugin& plugin, std::string_view devices, std::string_view precision) {
+  Target target{"pjrt", absl::StrCat(plugin.identity(), " ", devices, " ", absl::BytesToHexString(CompileOptionBytes()),
+                                     " ", precision)};
+  // By which compilers are told what no option of theirs says.
+  for (const char* name : {"XLA_FLAGS", "LIBTPU_INIT_ARGS"}) {
+    if (const char* const flags = std::getenv(name)) absl::StrAppend(&target.fingerprint, " ", name, "=", flags);
   }
-  return std::make_unique<PjrtBackend>(*std::move(client), options.platform);
+  return target;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> NewPjrtBackend(const Options& options) {
+  const bool tpu = options.platform == "tpu";
+  if (tpu && !options.topology.empty())
+    WEFT_RETURN_IF_ERROR(CheckTpuTopology(options.topology));  // before libtpu is loaded
+  std::string path = options.plugin;
+  if (path.empty()) {
+    WEFT_ASSIGN_OR_RETURN(path, FindPlugin(options.platform));
+  }
+  WEFT_ASSIGN_OR_RETURN(const CreateOptions create, CreateOptions::Parse(options.plugin_options));
+  if (tpu) PrepareLibtpu();
+  WEFT_ASSIGN_OR_RETURN(const Plugin* const plugin, Plugin::Open(path));
+  if (!options.topology.empty()) return NewAbsentBackend(*plugin, options);
+  absl::StatusOr<std::shared_ptr<Client>> client = Client::Create(*plugin, create);
+  if (!client.ok()) {
+    std::string_view why = client.status().message();
+    if (tpu && why.ends_with('.')) why.remove_suffix(1);
+    return absl::Status(client.status().code(),
+                        absl::StrCat("plugin '", plugin->path(), "' (PJRT ", plugin->version(),
+                                     ") gives no devices: ", why, tpu ? WhatToCheckOfTpu() : ""));
+  }
+  WEFT_RETURN_IF_ERROR(CheckPlatform(*plugin, options.platform, (*client)->platform()));
+  return std::make_unique<PjrtBackend>(*std::move(client), options);
 }
 
 }  // namespace weft::pjrt

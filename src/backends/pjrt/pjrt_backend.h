@@ -5,15 +5,29 @@
 #include <string>
 
 #include "src/backends/backend.h"
+#include "src/backends/pjrt/plugin.h"
 
 namespace weft::pjrt {
 
 struct Options {
-  std::string plugin;    // path of the plugin's library
-  std::string platform;  // what its devices are called: "pjrt:0"
+  std::string plugin;          // path of the plugin's library; empty: the one that FindPlugin finds
+  std::string platform;        // "tpu", "gpu", "cuda", "rocm", or "pjrt", any; what its devices are called: "tpu:0"
+  std::string plugin_options;  // for CreateOptions
+  std::string topology;        // compile for devices that need not be there: "v5e:2x2"
+  bool reads_zeros = false;    // with a topology: reads give zeros, and are no error
+  std::string matmul_precision = "HIGHEST";  // ir::StableHloOptions::precision
 };
 
-// Errors say what is wrong with the plugin, or that it has no devices here.
+// DLPack's number for devices that it has no name for.
+inline constexpr int32_t kDlExtDev = 12;
+
+// INVALID_ARGUMENT where the plugin's own platform is another than the one that was asked for.
+absl::Status CheckPlatform(const Plugin& plugin, std::string_view platform, std::string_view plugins);
+
+// What compiled code depends on, for a topology or a client's description of its own.
+Target TargetOf(const Plugin& plugin, std::string_view devices, std::string_view precision);
+
+// Errors say where a plugin was looked for, what is wrong with it, or that it has no devices here.
 absl::StatusOr<std::unique_ptr<Backend>> NewPjrtBackend(const Options& options);
 
 }  // namespace weft::pjrt

@@ -77,7 +77,10 @@ KeptSignals::KeptSignals() : state_(std::make_unique<State>()) {
 
 KeptSignals::~KeptSignals() {
   for (int signal = 1; signal < 65; ++signal) {
-    if (state_->before[signal].sa_flags != -1) sigaction(signal, &state_->before[signal], nullptr);
+    const struct sigaction& before = state_->before[signal];
+    // libtpu starts a timer whose signal would end the process.
+    if (signal == SIGPROF && before.sa_handler == SIG_DFL) continue;
+    if (before.sa_flags != -1) sigaction(signal, &before, nullptr);
   }
 }
 
@@ -108,6 +111,7 @@ std::string_view NameOf(api::Function function) {
     case kExecutableDestroy: return "PJRT_Executable_Destroy";
     case kExecutableNumOutputs: return "PJRT_Executable_NumOutputs";
     case kExecutableSizeOfGeneratedCode: return "PJRT_Executable_SizeOfGeneratedCodeInBytes";
+    case kExecutableGetCostAnalysis: return "PJRT_Executable_GetCostAnalysis";
     case kExecutableSerialize: return "PJRT_Executable_Serialize";
     case kLoadedExecutableDestroy: return "PJRT_LoadedExecutable_Destroy";
     case kLoadedExecutableGetExecutable: return "PJRT_LoadedExecutable_GetExecutable";
@@ -117,8 +121,15 @@ std::string_view NameOf(api::Function function) {
     case kBufferIsDeleted: return "PJRT_Buffer_IsDeleted";
     case kBufferToHostBuffer: return "PJRT_Buffer_ToHostBuffer";
     case kBufferReadyEvent: return "PJRT_Buffer_ReadyEvent";
+    case kTopologyDescriptionCreate: return "PJRT_TopologyDescription_Create";
+    case kTopologyDescriptionDestroy: return "PJRT_TopologyDescription_Destroy";
+    case kTopologyDescriptionPlatformName: return "PJRT_TopologyDescription_PlatformName";
+    case kTopologyDescriptionPlatformVersion: return "PJRT_TopologyDescription_PlatformVersion";
+    case kTopologyDescriptionGetDeviceDescriptions: return "PJRT_TopologyDescription_GetDeviceDescriptions";
+    case kCompile: return "PJRT_Compile";
     case kExecutableOutputElementTypes: return "PJRT_Executable_OutputElementTypes";
     case kExecutableOutputDimensions: return "PJRT_Executable_OutputDimensions";
+    case kClientTopologyDescription: return "PJRT_Client_TopologyDescription";
     case kExecutableGetCompiledMemoryStats: return "PJRT_Executable_GetCompiledMemoryStats";
   }
   return "a PJRT function";

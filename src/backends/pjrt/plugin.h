@@ -58,7 +58,8 @@ class Plugin {
 std::string_view NameOf(api::Function function);
 
 // While it lives the process's signal handlers are its own; afterwards they are what they were. Plugins set handlers for
-// SIGSEGV, SIGTERM and others when they start. One at a time.
+// SIGSEGV, SIGTERM and others when they start. One at a time. Where nobody has a handler for SIGPROF the plugin's stays: libtpu
+// starts a timer that sends it.
 class KeptSignals {
  public:
   KeptSignals();

@@ -61,6 +61,10 @@ Value OfWords(ir::Builder& b, const Value& words, uint32_t first, const Type& ty
 
 std::string ShortName(const Type& type) { return absl::StrCat(NameOf(type.dtype), "/", absl::StrJoin(type.dims, "/")); }
 
+// What is stored of a program's figures; the others are the same for all, or of one compilation.
+constexpr int64_t ExecutableStats::* kFigures[] = {&ExecutableStats::temporary_bytes, &ExecutableStats::code_bytes,
+                                                   &ExecutableStats::flops, &ExecutableStats::bytes_accessed};
+
 absl::StatusOr<Type> TypeOf(std::string_view name) {
   const std::vector<std::string> parts = absl::StrSplit(name, '/');
   const std::optional<DType> dtype = ParseDType(parts[0]);
@@ -77,7 +81,7 @@ absl::StatusOr<Type> TypeOf(std::string_view name) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ToText(const ir::Module& module, Program* program) {
+absl::StatusOr<std::string> ToText(const ir::Module& module, Program* program, std::string_view precision) {
   const ir::Function& main = module.main();
   for (const ir::Node* node : main.nodes()) {
     for (const Type& type : node->results()) {
@@ -135,7 +139,19 @@ absl::StatusOr<std::string> ToText(const ir::Module& module, Program* program) {
   }
   ir::Module fresh;
   fresh.functions.push_back(ir::Function::Create("main", std::move(parameters), std::move(results), std::move(infos)));
-  return ir::ToStableHlo(fresh);
+  return ir::ToStableHlo(fresh, {.precision = precision});
+}
+
+api::Program AsArgument(std::string_view text) {
+  static constexpr std::string_view kFormat = "mlir";
+  api::Program code{
+      .code = text.data(), .code_size = text.size(), .format = kFormat.data(), .format_size = kFormat.size()};
+  code.head.struct_size = sizeof(code);
+  return code;
+}
+
+bool StaysWhole(const ir::Node& composite) {
+  return !composite.regions().empty() && composite.op().stablehlo != nullptr;
 }
 
 std::string Pack(const Program& program, std::string_view executable) {
@@ -144,26 +160,35 @@ std::string Pack(const Program& program, std::string_view executable) {
     absl::StrAppend(&arguments, " ", program.aliased[i] ? "*" : "", ShortName(program.arguments[i]));
   }
   for (const Type& result : program.results) absl::StrAppend(&results, " ", ShortName(result));
-  return absl::StrCat("weft pjrt 1\n", program.words, "\n", arguments, "\n", results, "\n", executable);
+  std::vector<int64_t> figures;
+  for (int64_t ExecutableStats::* const figure : kFigures) figures.push_back(program.stats.*figure);
+  return absl::StrCat("weft pjrt 2\n", program.words, "\n", absl::StrJoin(figures, " "), "\n", arguments, "\n", results,
+                      "\n", executable);
 }
 
 absl::StatusOr<std::string_view> Unpack(std::string_view packed, Program* program) {
-  std::string_view lines[4];
+  std::string_view lines[5];
   for (std::string_view& line : lines) {
     const size_t end = packed.find('\n');
     if (end == packed.npos) return InternalError("a stored program of a plugin is cut off");
     line = packed.substr(0, end);
     packed.remove_prefix(end + 1);
   }
-  if (lines[0] != "weft pjrt 1" || !absl::SimpleAtoi(lines[1], &program->words)) {
+  if (lines[0] != "weft pjrt 2" || !absl::SimpleAtoi(lines[1], &program->words)) {
     return InternalError("a stored program of a plugin begins with '", lines[0], "'");
   }
-  for (std::string_view name : absl::StrSplit(lines[2], ' ', absl::SkipEmpty())) {
+  const std::vector<std::string_view> figures = absl::StrSplit(lines[2], ' ');
+  bool numbers = figures.size() == std::size(kFigures);
+  for (size_t i = 0; numbers && i < figures.size(); ++i) {
+    numbers = absl::SimpleAtoi(figures[i], &(program->stats.*kFigures[i]));
+  }
+  if (!numbers) return InternalError("a stored program of a plugin says of itself '", lines[2], "'");
+  for (std::string_view name : absl::StrSplit(lines[3], ' ', absl::SkipEmpty())) {
     program->aliased.push_back(name.starts_with('*'));
     if (name.starts_with('*')) name.remove_prefix(1);
     WEFT_ASSIGN_OR_RETURN(program->arguments.emplace_back(), TypeOf(name));
   }
-  for (std::string_view name : absl::StrSplit(lines[3], ' ', absl::SkipEmpty())) {
+  for (const std::string_view name : absl::StrSplit(lines[4], ' ', absl::SkipEmpty())) {
     WEFT_ASSIGN_OR_RETURN(program->results.emplace_back(), TypeOf(name));
   }
   return packed;

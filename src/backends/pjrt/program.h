@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "src/backends/backend.h"
+#include "src/backends/pjrt/api.h"
 #include "src/ir/function.h"
 #include "src/runtime/status.h"
 
@@ -16,10 +18,18 @@ struct Program {
   std::vector<bool> aliased;  // per buffer: compiled as taken over by a result
   uint32_t words = 0;
   std::vector<ir::Type> results;
+  ExecutableStats stats = {.kernels = 1};  // as the plugin told when it compiled
 };
 
 // The text of the module and what it says of its arguments. Refuses what kills plugins: more bytes than any device has.
-absl::StatusOr<std::string> ToText(const ir::Module& module, Program* program);
+// `precision`: ir::StableHloOptions::precision.
+absl::StatusOr<std::string> ToText(const ir::Module& module, Program* program, std::string_view precision = "HIGHEST");
+// The text as a plugin takes it; points into it.
+api::Program AsArgument(std::string_view text);
+
+// Whether the composite is not expanded: StableHLO's own operations with functions stay as they are; what has a name in CHLO alone
+// does not.
+bool StaysWhole(const ir::Node& composite);
 
 // The program's description, and the plugin's bytes behind it, as one string; and back.
 std::string Pack(const Program& program, std::string_view executable);

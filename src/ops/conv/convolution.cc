@@ -154,7 +154,6 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   std::string reversal;
   for (int64_t r : read->reversal)
     absl::StrAppend(&reversal, reversal.empty() ? ": " : ", ", r != 0 ? "true" : "false");
-  const std::string highest = ShloEnum("precision", "HIGHEST");
   writer.Emit("convolution", {{"window_strides", ShloArray(a.IntList(kConvStrides))},
                               {"padding", ShloPairs(low, high)},
                               {"lhs_dilation", ShloArray(a.IntList(kConvInputDilation))},
@@ -163,7 +162,7 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
                               {"dimension_numbers", dims},
                               {"feature_group_count", ShloI64(a.Int(kConvFeatureGroups))},
                               {"batch_group_count", ShloI64(a.Int(kConvBatchGroups))},
-                              {"precision_config", absl::StrCat("[", highest, ", ", highest, "]")}});
+                              writer.PrecisionConfig()});
 }
 
 #define WEFT_NHWC " input_dimensions=[0,3,1,2] kernel_dimensions=[2,3,0,1] output_dimensions=[0,3,1,2]"

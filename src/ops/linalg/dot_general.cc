@@ -171,7 +171,6 @@ absl::Status Reference(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-// HIGHEST: f32 means f32, also where a device would rather round to bf16.
 void StableHlo(const Node& node, StableHloWriter& writer) {
   const Attrs& a = node.attrs();
   const std::string dims =
@@ -179,9 +178,7 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
                    ", rhs_batching_dimensions = ", ShloList(Attr<kAttrs, "rhs_batching_dimensions">(a)),
                    ", lhs_contracting_dimensions = ", ShloList(Attr<kAttrs, "lhs_contracting_dimensions">(a)),
                    ", rhs_contracting_dimensions = ", ShloList(Attr<kAttrs, "rhs_contracting_dimensions">(a)), ">");
-  const std::string highest = ShloEnum("precision", "HIGHEST");
-  writer.Emit("dot_general",
-              {{"dot_dimension_numbers", dims}, {"precision_config", absl::StrCat("[", highest, ", ", highest, "]")}});
+  writer.Emit("dot_general", {{"dot_dimension_numbers", dims}, writer.PrecisionConfig()});
 }
 
 #define WEFT_DOT(xb, yb, xc, yc)                                                                  \

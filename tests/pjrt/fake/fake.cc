@@ -15,7 +15,8 @@
 //   fail=PJRT_X:N:C    the N-th call since this was set fails with code C (any number of these); fail=launch:N:C: not the call
 //                      but the launch, when it runs
 //
-// Options of PJRT_Client_Create: devices (a number). Others are refused, as other plugins do.
+// Options of PJRT_Client_Create: devices (a number). Others are refused, as other plugins do. Topologies are called fake:N, of N
+// devices.
 // WeftFakeCount("PJRT_X") is how often that was called in this process; "to_device", "from_device" bytes copied; "launches" those that
 // ran. With WEFT_FAKE_COUNTS=PATH a line "NAME COUNT" for each function that was called is written there when a client ends.
 #include <signal.h>
@@ -27,6 +28,8 @@
 #include <new>
 #include <set>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
 #include "serialization/checksum.h"
 #include "src/backends/reference/interpreter.h"
 #include "src/runtime/float_environment.h"
@@ -114,6 +117,12 @@ absl::Status PluginAttributes(api::PluginAttributes& args) {
 
 // --- Clients and devices ---------------------------------------------------------------------------------------------------
 
+void AddDescriptions(int64_t count, api::Topology* topology) {
+  for (int64_t i = 0; i < count; ++i) {
+    topology->descriptions.push_back(&topology->owned.emplace_back(static_cast<int>(i)));
+  }
+}
+
 absl::Status ClientCreate(api::ClientCreate& args) {
   int64_t devices = Current()->devices;
   for (size_t i = 0; i < args.num_options; ++i) {
@@ -131,23 +140,21 @@ absl::Status ClientCreate(api::ClientCreate& args) {
     device.client = client;
     client->devices.push_back(&device);
   }
+  AddDescriptions(devices, &client->topology);
   args.client = client;
   return absl::OkStatus();
 }
 
 absl::Status ClientDestroy(api::ClientDestroy& args);  // below the table, which it reads
 
-absl::Status ClientPlatformName(api::ClientText& args) {
-  args.text = "fake";
-  args.size = 4;
+absl::Status Text(std::string_view text, const char** to, size_t* size) {
+  *to = text.data();
+  *size = text.size();
   return absl::OkStatus();
 }
-absl::Status ClientPlatformVersion(api::ClientText& args) {
-  constexpr std::string_view kVersion = "fake 1";
-  args.text = kVersion.data();
-  args.size = kVersion.size();
-  return absl::OkStatus();
-}
+constexpr std::string_view kPlatform = "fake", kVersion = "fake 1";
+absl::Status ClientPlatformName(api::ClientText& args) { return Text(kPlatform, &args.text, &args.size); }
+absl::Status ClientPlatformVersion(api::ClientText& args) { return Text(kVersion, &args.text, &args.size); }
 absl::Status ClientProcessIndex(api::ClientNumber& args) {
   args.number = 0;
   return absl::OkStatus();
@@ -184,8 +191,35 @@ absl::Status DescriptionProcessIndex(api::DescriptionNumber& args) {
   return absl::OkStatus();
 }
 absl::Status DescriptionKind(api::DescriptionKind& args) {
-  args.kind = "interpreter";
-  args.size = 11;
+  return Text("interpreter", &args.kind, &args.size);
+}
+
+// --- Topologies ------------------------------------------------------------------------------------------------------------
+
+absl::Status TopologyCreate(api::TopologyCreate& args) {
+  std::string_view name(args.name, args.name_size);
+  int64_t devices = 0;
+  if (!absl::ConsumePrefix(&name, "fake:") || !absl::SimpleAtoi(name, &devices) || devices < 0 || devices > 64) {
+    return absl::InvalidArgumentError(absl::StrCat("fake: there are no ", std::string_view(args.name, args.name_size)));
+  }
+  if (args.num_options != 0) return absl::InvalidArgumentError("fake: topologies take no options");
+  args.topology = new api::Topology;
+  AddDescriptions(devices, args.topology);
+  return absl::OkStatus();
+}
+absl::Status TopologyDestroy(api::OfTopology& args) {
+  delete args.topology;
+  return absl::OkStatus();
+}
+absl::Status TopologyPlatformName(api::TopologyText& args) { return Text(kPlatform, &args.text, &args.size); }
+absl::Status TopologyPlatformVersion(api::TopologyText& args) { return Text(kVersion, &args.text, &args.size); }
+absl::Status TopologyGetDeviceDescriptions(api::TopologyDevices& args) {
+  args.descriptions = args.topology->descriptions.data();
+  args.num_descriptions = args.topology->descriptions.size();
+  return absl::OkStatus();
+}
+absl::Status ClientTopologyDescription(api::ClientTopology& args) {
+  args.topology = &args.client->topology;
   return absl::OkStatus();
 }
 
@@ -203,12 +237,20 @@ absl::StatusOr<std::shared_ptr<const Compiled>> Read(std::string_view text) {
   return compiled;
 }
 
-absl::Status ClientCompile(api::ClientCompile& args) {
-  const std::string_view format(args.program->format, args.program->format_size);
+absl::StatusOr<std::shared_ptr<const Compiled>> CompiledOf(const api::Program& program) {
+  const std::string_view format(program.format, program.format_size);
   if (format != "mlir") return absl::InvalidArgumentError(absl::StrCat("fake: format ", format));
   Sleep(Current()->slow_compile_ms);
-  WEFT_ASSIGN_OR_RETURN(auto compiled, Read({args.program->code, args.program->code_size}));
+  return Read({program.code, program.code_size});
+}
+absl::Status ClientCompile(api::ClientCompile& args) {
+  WEFT_ASSIGN_OR_RETURN(auto compiled, CompiledOf(*args.program));
   args.executable = new api::LoadedExecutable{args.client, std::move(compiled)};
+  return absl::OkStatus();
+}
+absl::Status Compile(api::Compile& args) {
+  WEFT_ASSIGN_OR_RETURN(auto compiled, CompiledOf(*args.program));
+  args.executable = new api::Executable{std::move(compiled)};
   return absl::OkStatus();
 }
 
@@ -255,11 +297,7 @@ absl::Status LoadedExecutableAddressableDevices(api::LoadedDevices& args) {
   args.num_devices = 1;
   return absl::OkStatus();
 }
-absl::Status ExecutableName(api::ExecutableText& args) {
-  args.text = "main";
-  args.size = 4;
-  return absl::OkStatus();
-}
+absl::Status ExecutableName(api::ExecutableText& args) { return Text("main", &args.text, &args.size); }
 absl::Status ExecutableOne(api::ExecutableNumber& args) {
   args.number = 1;
   return absl::OkStatus();
@@ -291,9 +329,11 @@ absl::Status ExecutableGetCompiledMemoryStats(api::CompiledMemoryStats& args) {
   return absl::OkStatus();
 }
 absl::Status ExecutableGetCostAnalysis(api::CostAnalysis& args) {
-  static const api::NamedValue kFlops{.name = "flops", .name_size = 5, .kind = api::NamedValue::Kind::kFloat, .number = 1, .value_size = 1};
-  args.properties = &kFlops;
-  args.num_properties = 1;
+  using Kind = api::NamedValue::Kind;
+  static const api::NamedValue kKnown[] = {{.name = "flops", .name_size = 5, .kind = Kind::kFloat, .number = 10, .value_size = 1},
+                                           {.name = "bytes accessed", .name_size = 14, .kind = Kind::kFloat, .number = 1000, .value_size = 1}};
+  args.properties = kKnown;
+  args.num_properties = std::size(kKnown);
   return absl::OkStatus();
 }
 
@@ -602,8 +642,15 @@ const Slot kSlots[] = {
     WEFT_FAKE(70, "Buffer_ToHostBuffer", BufferToHostBuffer),
     WEFT_FAKE(71, "Buffer_IsOnCpu", BufferIsOnCpu),
     WEFT_FAKE(72, "Buffer_ReadyEvent", BufferReadyEvent),
+    WEFT_FAKE(82, "TopologyDescription_Create", TopologyCreate),
+    WEFT_FAKE(83, "TopologyDescription_Destroy", TopologyDestroy),
+    WEFT_FAKE(84, "TopologyDescription_PlatformName", TopologyPlatformName),
+    WEFT_FAKE(85, "TopologyDescription_PlatformVersion", TopologyPlatformVersion),
+    WEFT_FAKE(86, "TopologyDescription_GetDeviceDescriptions", TopologyGetDeviceDescriptions),
+    WEFT_FAKE(89, "Compile", Compile),
     WEFT_FAKE(90, "Executable_OutputElementTypes", ExecutableOutputElementTypes),
     WEFT_FAKE(91, "Executable_OutputDimensions", ExecutableOutputDimensions),
+    WEFT_FAKE(95, "Client_TopologyDescription", ClientTopologyDescription),
     WEFT_FAKE(96, "Executable_GetCompiledMemoryStats", ExecutableGetCompiledMemoryStats),
 };
 #undef WEFT_FAKE

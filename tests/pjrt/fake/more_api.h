@@ -42,12 +42,6 @@ struct ExecutableText {
   const char* text = nullptr;
   size_t size = 0;
 };
-struct CostAnalysis {
-  Head head;
-  Executable* executable = nullptr;
-  size_t num_properties = 0;
-  const NamedValue* properties = nullptr;
-};
 struct BufferFlag {
   Head head;
   Buffer* buffer = nullptr;

@@ -76,7 +76,12 @@ struct Device {
   std::atomic<int64_t> bytes{0}, peak{0}, launches{0};
   fake::Line line;
 };
+struct Topology {
+  std::deque<DeviceDescription> owned;
+  std::vector<DeviceDescription*> descriptions;
+};
 struct Client {
+  Topology topology;
   std::vector<std::unique_ptr<Device>> owned;
   std::vector<Device*> devices;
 };
