@@ -117,8 +117,8 @@ T Exact(Function function, T x, T y, double got) {
     case kGelu: return x * M_erfc(-x * kRootHalf<T>) / 2;
     case kGeluTanh: return x * Logistic(kRoot8OverPi<T> * (x + (static_cast<T>(44715) / 1000000) * x * x * x));
     case kLeakyRelu: return x > 0 ? x : x * 0.01;
-    case kRelu: return x >= 0 || x != x ? x : T(0);  // -0 stays
-    case kRelu6: return x > 6 ? T(6) : x >= 0 || x != x ? x : T(0);
+    case kRelu: return x > 0 || x != x ? x : T(0);  // of two zeros the positive one
+    case kRelu6: return x > 6 ? T(6) : x > 0 || x != x ? x : T(0);
     case kSilu: {
       const T e = M_exp(-Magnitude(x));
       return x < 0 ? x * e / (1 + e) : x / (1 + e);

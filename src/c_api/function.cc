@@ -35,11 +35,11 @@ absl::Status GiveOut(lazy::Tensors results, weft_tensor** outputs, size_t capaci
   return absl::OkStatus();
 }
 
-absl::Status GiveOut(const Context& context, Ref<const ir::Function> function, weft_function** out) {
+absl::Status GiveOut(const Context& context, Ref<const ir::Function> function, bool draws, weft_function** out) {
   std::string name = function->name();  // an equal function may have another
   WEFT_ASSIGN_OR_RETURN(*out, Make<weft_function>(MakeRef<FunctionObject>(
                                   Ref<lazy::Engine>::Share(&context.engine()), std::move(name),
-                                  lazy::Recorder::Finished{ir::Intern(std::move(function)), {}})));
+                                  lazy::Recorder::Finished{ir::Intern(std::move(function)), {}, draws})));
   return absl::OkStatus();
 }
 
@@ -283,7 +283,7 @@ weft_error* weft_function_from_stablehlo(weft_context* ctx, const char* text, si
     WEFT_RETURN_IF_ERROR(context->Usable());
     WEFT_ASSIGN_OR_RETURN(const std::string_view program, Text(text, length, "text"));
     WEFT_ASSIGN_OR_RETURN(const ir::Module module, stablehlo::ReadStableHlo(program));
-    return GiveOut(*context, module.functions[0], out);
+    return GiveOut(*context, module.functions[0], module.draws, out);
   });
 }
 

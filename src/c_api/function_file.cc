@@ -63,7 +63,7 @@ weft_error* weft_function_load(weft_context* ctx, const char* path, size_t path_
     WEFT_ASSIGN_OR_RETURN(const std::string text, ReadFunctionFile(PosixFileSystem(), file));
     absl::StatusOr<Ref<const ir::Function>> read = FromText(text);
     if (!read.ok()) return UserErrorOf(read.status().code(), "'", file, "': ", read.status().message());
-    return GiveOut(*context, ir::InternAll(**read), out);
+    return GiveOut(*context, ir::InternAll(**read), /*draws=*/false, out);
   });
 }
 

@@ -44,8 +44,8 @@ absl::StatusOr<std::vector<lazy::Tensor*>> ArgumentsOf(const FunctionObject& fun
 // Whether a call of these arguments fits the function, where there is nothing to record.
 absl::Status CheckArguments(const FunctionObject& function, std::span<lazy::Tensor* const> arguments);
 
-// A handle for a function that was not recorded: from text or a file. It captures nothing.
-absl::Status GiveOut(const Context& context, Ref<const ir::Function> function, weft_function** out);
+// A handle for a function that was not recorded: from text or a file. It captures nothing; if it draws, its last parameter is the stream.
+absl::Status GiveOut(const Context& context, Ref<const ir::Function> function, bool draws, weft_function** out);
 
 // Handles for all of them in `outputs`, or an error and nothing; OUT_OF_RANGE if they are more than the capacity.
 absl::Status GiveOut(lazy::Tensors results, weft_tensor** outputs, size_t capacity, size_t* out_count);

@@ -108,6 +108,8 @@ struct Module {
   uint32_t argument_words = 0;  // size of the u32 argument block
   uint32_t replicas = 1;
   uint32_t partitions = 1;
+  bool draws =
+      false;  // read from StableHLO: main's last parameter is a stream of random numbers, no argument of the text
 
   const Function& main() const { return *functions.front(); }
 };

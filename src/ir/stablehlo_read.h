@@ -59,6 +59,7 @@ struct ShloField {
 struct ShloRegion {
   Ref<const Function> function;
   Values captures;
+  bool draws = false;  // a stream of random numbers follows them (ops/control/draws.h)
 };
 
 // The operation being read. What asks for an attribute has understood it; the others are kept as text on the node. Mistakes

@@ -39,14 +39,6 @@ std::string_view OperandName(const ir::OpDef& op, size_t i) {
   return op.operands[std::min(i, op.operands.size() - 1)].name;
 }
 
-// An upper bound, the same for every device: 64 random bits an element of the results, or of the largest operand (an operation may
-// draw for each element and give one for each row).
-uint64_t RandomBlocks(uint64_t largest_operand, std::span<const ir::Value> results) {
-  uint64_t blocks = 0;
-  for (const ir::Value& result : results) blocks += static_cast<uint64_t>(result.type().count()) / 2 + 1;
-  return 1 + std::max(blocks, largest_operand / 2 + 1);
-}
-
 // "the body of @f, which has been finished".
 absl::Status Ended(const Frame& frame) {
   return UserErrorOf(absl::StatusCode::kFailedPrecondition, NameOf(&frame), ", which has been ",
@@ -389,7 +381,7 @@ ir::Values Recorder::Drawing(ir::Builder& b, Frame* frame, const ir::OpDef& op, 
   }
   ir::Values out = ops::CallAll(b, op, std::move(values), std::move(attrs), regions);
   if (!b.ok()) return out;
-  if (op.random) after.Advance(RandomBlocks(static_cast<uint64_t>(largest), out));
+  if (op.random) after.Advance(ops::RandomBlocks(static_cast<uint64_t>(largest), out));
   *draw = {frame, before, after};
   DrawnIn(frame) = after;
   return out;

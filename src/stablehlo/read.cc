@@ -12,6 +12,8 @@
 #include "absl/strings/str_join.h"
 #include "src/ir/text.h"
 #include "src/ops/build.h"
+#include "src/ops/control/draws.h"
+#include "src/ops/random/bits.h"
 #include "src/ops/registry.h"
 #include "src/runtime/hash_map.h"
 #include "src/stablehlo/parser.h"
@@ -101,6 +103,14 @@ struct Scope {
   HashMap<std::pair<std::string_view, uint32_t>, Named> values = {};
   Values captured = {};                // what they are outside
   std::vector<Value> parameters = {};  // what they are inside
+  Value stream = {};                   // of random numbers, where it draws
+  uint64_t drawn = 0;                  // blocks of it
+};
+
+// A function of the text. Null while it is being read.
+struct Callable {
+  Ref<const Function> function;
+  bool draws = false;  // a stream of random numbers is its last parameter
 };
 
 class Reader {
@@ -119,15 +129,15 @@ class Reader {
   absl::Status CheckKnown(const Region& region) const;
   absl::Status ReadArgument(const Operation& function, size_t i, Named& argument,
                             std::vector<ir::ParameterInfo>& infos) const;
-  absl::StatusOr<Ref<const Function>> ReadFunction(const Operation& function);
-  absl::StatusOr<Ref<const Function>> Callee(const Operation& op, std::string_view name,
-                                             std::vector<Signature>& signatures);
+  absl::StatusOr<Callable> ReadFunction(const Operation& function);
+  absl::StatusOr<ir::ShloRegion> Callee(const Operation& op, std::string_view name, std::vector<Signature>& signatures);
   absl::Status ReadBlock(const Region& region, Scope& scope, std::vector<Named>& results);
   absl::StatusOr<ir::ShloRegion> ReadRegion(const Region& region, std::string_view name, Scope& outer,
                                             Signature& signature);
   absl::Status ReadOperation(const Operation& op, Scope& scope);
   absl::Status ReadRegions(const Operation& op, Scope& scope, ir::StableHloOp& call,
                            std::vector<Signature>& signatures);
+  absl::Status GiveStreams(const Operation& op, Scope& scope, ir::StableHloOp& call) const;
   absl::StatusOr<Values> Compute(const Operation& op, const Rule& rule, const QuantizedCall& types,
                                  ir::StableHloOp& call) const;
   absl::StatusOr<Values> Make(const Operation& op, Scope& scope, const Rule& rule);
@@ -142,8 +152,8 @@ class Reader {
   const ReadOptions& options_;
   Parser parser_;
   HashMap<std::string_view, const Operation*> functions_;
-  HashMap<const Operation*, Ref<const Function>> read_;  // null while it is being read
-  int depth_ = 0;                                        // of regions and calls, as they nest in the result
+  HashMap<const Operation*, Callable> read_;
+  int depth_ = 0;  // of regions and calls, as they nest in the result
 };
 
 absl::Status Reader::At(size_t position, const absl::Status& status) const {
@@ -316,11 +326,12 @@ absl::StatusOr<ir::ShloRegion> Reader::ReadRegion(const Region& region, std::str
   }
   WEFT_RETURN_IF_ERROR(ReadBlock(region, scope, results));
   std::ranges::move(scope.parameters, std::back_inserter(parameters));
+  if (scope.stream) parameters.push_back(scope.stream);
   signature = {LeavesOf(region.arguments), LeavesOf(results)};
   const Values values = ValuesOf(results);
   return ir::ShloRegion{
       ir::Intern(Function::Create(std::string(name), std::move(parameters), {values.begin(), values.end()})),
-      std::move(scope.captured)};
+      std::move(scope.captured), bool{scope.stream}};
 }
 
 absl::Status Reader::ReadBlock(const Region& region, Scope& scope, std::vector<Named>& results) {
@@ -372,9 +383,9 @@ absl::Status Reader::ReadArgument(const Operation& function, size_t i, Named& na
   return absl::OkStatus();
 }
 
-absl::StatusOr<Ref<const Function>> Reader::ReadFunction(const Operation& function) {
+absl::StatusOr<Callable> Reader::ReadFunction(const Operation& function) {
   auto [found, first] = read_.try_emplace(&function);
-  if (!first && found->second == nullptr) {
+  if (!first && found->second.function == nullptr) {
     return Wrong(function.position, "@", function.Find("sym_name")->string, " calls itself; recursion has no end here");
   }
   if (!first) return found->second;
@@ -411,19 +422,25 @@ absl::StatusOr<Ref<const Function>> Reader::ReadFunction(const Operation& functi
                  " results");
   }
   --depth_;
+  if (scope.stream) {
+    parameters.push_back(scope.stream);
+    infos.emplace_back();
+  }
   const Values values = ValuesOf(returned);
-  return read_[&function] = Function::Create(function.Find("sym_name")->string, std::move(parameters),
-                                             {values.begin(), values.end()}, std::move(infos));
+  return read_[&function] = {Function::Create(function.Find("sym_name")->string, std::move(parameters),
+                                              {values.begin(), values.end()}, std::move(infos)),
+                             bool{scope.stream}};
 }
 
-absl::StatusOr<Ref<const Function>> Reader::Callee(const Operation& op, std::string_view name,
-                                                   std::vector<Signature>& signatures) {
+absl::StatusOr<ir::ShloRegion> Reader::Callee(const Operation& op, std::string_view name,
+                                              std::vector<Signature>& signatures) {
   auto found = functions_.find(name);
   if (found == functions_.end()) return Wrong(op.position, "there is no function @", name);
   const Operation& function = *found->second;
   signatures.push_back({LeavesOf(function.regions[0].arguments), LeavesOf(function.result_types)});
-  WEFT_ASSIGN_OR_RETURN(Ref<const Function> callee, ReadFunction(function));
-  return ir::Intern(std::move(callee));  // JAX prints some functions several times, under different names
+  WEFT_ASSIGN_OR_RETURN(Callable callee, ReadFunction(function));
+  // JAX prints some functions several times, under different names.
+  return ir::ShloRegion{ir::Intern(std::move(callee.function)), {}, callee.draws};
 }
 
 absl::Status Reader::ReadRegions(const Operation& op, Scope& scope, ir::StableHloOp& call,
@@ -432,11 +449,11 @@ absl::Status Reader::ReadRegions(const Operation& op, Scope& scope, ir::StableHl
     if (op.name != (attribute == "callee" ? "func.call" : "stablehlo.composite")) continue;
     const ir::ShloAttr* name = call.Find(attribute);
     if (name == nullptr) return Wrong(op.position, op.name, " needs the attribute ", attribute);
-    WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back().function, Callee(op, name->string, signatures));
+    WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back(), Callee(op, name->string, signatures));
   }
   if (const ir::ShloAttr* named = call.Find("called_computations"); named != nullptr) {
     for (const ir::ShloAttr& name : named->list) {
-      WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back().function, Callee(op, name.string, signatures));
+      WEFT_ASSIGN_OR_RETURN(call.regions.emplace_back(), Callee(op, name.string, signatures));
     }
   }
   if (!op.regions.empty() && depth_ >= ir::kMaxRegionDepth) {
@@ -450,6 +467,37 @@ absl::Status Reader::ReadRegions(const Operation& op, Scope& scope, ir::StableHl
                           ReadRegion(op.regions[i], name, scope, signatures.emplace_back()));
   }
   --depth_;
+  return absl::OkStatus();
+}
+
+// As recording gives them to functions (docs/functions.md): what draws here takes blocks of this scope's stream, a function that draws
+// one of them as a stream of its own, and run i of a loop draws from stream i.
+absl::Status Reader::GiveStreams(const Operation& op, Scope& scope, ir::StableHloOp& call) const {
+  const auto stream = [&]() -> const Value& {
+    if (!scope.stream) scope.stream = Parameter(ir::Type::Tensor(DType::kU64, {3}));
+    return scope.stream;
+  };
+  if (call.op != nullptr && call.op->random) {
+    call.operands.push_back(ops::StateAt(call.b, stream(), ops::U64(call.b, scope.drawn)));
+  }
+  if (std::ranges::none_of(call.regions, &ir::ShloRegion::draws)) return absl::OkStatus();
+  constexpr std::string_view kDrawing[] = {"func.call",      "stablehlo.composite", "stablehlo.if",
+                                           "stablehlo.case", "stablehlo.while",     "sdy.manual_computation"};
+  if (!IsOneOf(kDrawing, op.name)) {
+    return Wrong(op.position, op.name,
+                 ": its function draws random numbers (stablehlo.rng), which is for functions that are "
+                 "called and for while, if and case; draw before it");
+  }
+  for (ir::ShloRegion& region : call.regions) {
+    if (region.draws) region.captures.push_back(ops::StreamOf(call.b, stream(), ops::U64(call.b, scope.drawn++)));
+  }
+  if (op.name != "stablehlo.while" || call.regions.size() != 2) return absl::OkStatus();
+  for (ir::ShloRegion& region : call.regions) {
+    WEFT_ASSIGN_OR_RETURN(region.function, ops::NumberedRun(*region.function, call.operands.size(), region.draws,
+                                                            &region == &call.regions[1]));
+  }
+  call.operands.push_back(ops::U64(call.b, 0));
+  call.results.push_back(ir::Type::Scalar(DType::kU64));
   return absl::OkStatus();
 }
 
@@ -538,6 +586,7 @@ absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rul
   for (const TypeText& type : types.results) call.results.push_back(type.type);
   WEFT_RETURN_IF_ERROR(ReadRegions(op, scope, call, types.functions));
   if (GivesNothing(call)) return Values();
+  WEFT_RETURN_IF_ERROR(GiveStreams(op, scope, call));
   const auto named = [&](const absl::Status& status) {
     return At(op.position, absl::Status(status.code(), absl::StrCat(op.name, ": ", status.message())));
   };
@@ -553,7 +602,11 @@ absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rul
       TakeBits(call, results);
     }
   }
-  return b.ok() ? absl::StatusOr<Values>(std::move(results)) : named(b.status());
+  if (!b.ok()) return named(b.status());
+  if (rule.op != nullptr && rule.op->random) scope.drawn += ops::RandomBlocks(/*largest=*/1, results);
+  // A while that draws carries the number of the run, too.
+  if (call.results.size() > types.results.size() && !results.empty()) results.pop_back();
+  return results;
 }
 
 absl::StatusOr<Named> Reader::MakeStructure(const Operation& op, Scope& scope) const {
@@ -631,8 +684,9 @@ absl::StatusOr<ir::Module> Reader::Read() {
   ir::Module module;
   WEFT_ASSIGN_OR_RETURN(const Operation* entry, Frame(top, module));
   WEFT_RETURN_IF_ERROR(CheckKnown(top));
-  WEFT_ASSIGN_OR_RETURN(Ref<const Function> main, ReadFunction(*entry));
-  module.functions.push_back(std::move(main));
+  WEFT_ASSIGN_OR_RETURN(Callable main, ReadFunction(*entry));
+  module.functions.push_back(std::move(main.function));
+  module.draws = main.draws;
   return module;
 }
 

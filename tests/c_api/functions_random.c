@@ -229,6 +229,81 @@ static void categories(weft_context* ctx) {
   weft_function_release(f);
 }
 
+/* StableHLO's rng draws as recorded operations do: in functions that are called, in branches and in loops. */
+static const char kDraws[] =
+    "module {\n"
+    "  func.func @main(%first: tensor<8xf32>, %runs: tensor<i32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) {\n"
+    "    %0 = func.call @draw() : () -> tensor<8xf32>\n"
+    "    %1 = func.call @draw() : () -> tensor<8xf32>\n"
+    "    %zero = stablehlo.constant dense<0> : tensor<i32>\n"
+    "    %true = stablehlo.constant dense<true> : tensor<i1>\n"
+    "    %2 = \"stablehlo.if\"(%true) ({\n"
+    "      %d = func.call @draw() : () -> tensor<8xf32>\n"
+    "      stablehlo.return %d : tensor<8xf32>\n"
+    "    }, {\n"
+    "      stablehlo.return %first : tensor<8xf32>\n"
+    "    }) : (tensor<i1>) -> tensor<8xf32>\n"
+    "    %3:2 = stablehlo.while(%i = %zero, %x = %first) : tensor<i32>, tensor<8xf32>\n"
+    "    cond {\n"
+    "      %c = stablehlo.compare LT, %i, %runs, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
+    "      stablehlo.return %c : tensor<i1>\n"
+    "    } do {\n"
+    "      %one = stablehlo.constant dense<1> : tensor<i32>\n"
+    "      %n = stablehlo.add %i, %one : tensor<i32>\n"
+    "      %d = func.call @draw() : () -> tensor<8xf32>\n"
+    "      %s = stablehlo.add %x, %d : tensor<8xf32>\n"
+    "      stablehlo.return %n, %s : tensor<i32>, tensor<8xf32>\n"
+    "    }\n"
+    "    return %0, %1, %2, %3#1 : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>\n"
+    "  }\n"
+    "  func.func private @draw() -> tensor<8xf32> {\n"
+    "    %low = stablehlo.constant dense<0.0> : tensor<f32>\n"
+    "    %high = stablehlo.constant dense<1.0> : tensor<f32>\n"
+    "    %shape = stablehlo.constant dense<8> : tensor<1xi64>\n"
+    "    %0 = stablehlo.rng %low, %high, %shape, distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<8xf32>\n"
+    "    %1 = stablehlo.rng %low, %high, %shape, distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<8xf32>\n"
+    "    return %1 : tensor<8xf32>\n"
+    "  }\n"
+    "}\n";
+
+static void from_text(weft_context* ctx) {
+  const state stream = stream_of((state){7, 0, 0}, 0);
+  const float zeros[kEach] = {0};
+  weft_function* f = NULL;
+  weft_tensor *in[2] = {NULL, NULL}, *out[4];
+  float have[kEach], want[kEach], drawn[kEach];
+  size_t n = 0;
+  MUST(weft_function_from_stablehlo(ctx, kDraws, WEFT_STRLEN, &f));
+  OK(weft_function_inputs(f, NULL, 0, &n));
+  CHECK_EQUAL(n, 2);
+  MUST(weft_tensor_from_host(ctx, NULL, WEFT_F32, (const int64_t[]){kEach}, 1, zeros, sizeof zeros, &in[0]));
+  MUST(weft_tensor_from_i64(ctx, WEFT_I32, 3, &in[1]));
+  for (int way = 0; way < 2; ++way) { /* recorded, or launched by itself */
+    OK(weft_random_seed(ctx, 7));
+    if (way == 0) {
+      OK(weft_function_call(ctx, f, in, 2, out, 4, &n));
+    } else {
+      OK(weft_function_run(ctx, f, in, 2, NULL, 0, out, 4, &n));
+    }
+    CHECK_EQUAL(n, 4);
+    for (uint64_t i = 0; i < 3; ++i) {
+      read(out[i], have, kEach);
+      uniform_of(i < 2 ? stream_of(stream, i) : stream_of(stream_of(stream, 2), 0), kBlocks, want);
+      SAME(have, want);
+    }
+    memset(want, 0, sizeof want);
+    for (uint64_t run = 0; run < 3; ++run) {
+      uniform_of(stream_of(stream_of(stream_of(stream, 3), run), 0), kBlocks, drawn);
+      for (int i = 0; i < kEach; ++i) want[i] += drawn[i];
+    }
+    read(out[3], have, kEach);
+    SAME(have, want);
+  }
+  weft_tensor_release(in[0]);
+  weft_tensor_release(in[1]);
+  weft_function_release(f);
+}
+
 /* Index and a row of numbers in; what run 2 draws is kept. */
 static weft_error* trace_third(void* data, weft_context* body, weft_tensor* const* p, size_t count, weft_tensor** results,
                                size_t capacity, size_t* out_count) {
@@ -446,6 +521,7 @@ int main(void) {
       if (mode == WEFT_MODE_LAZY) scans(ctx, 100, 0, 0);
       categories(ctx);
       counted(ctx);
+      from_text(ctx);
       unbounded(ctx);
       nested(ctx);
       branches(ctx);

@@ -114,7 +114,8 @@ class Failures(unittest.TestCase):
 
     def test_an_unknown_device_is_answered_with_what_is_there(self):
         self.assertEqual("train_fashion_mnist: weft_device_by_name: there is no device 'cpu:9' here; there are: cpu:0", self.run_it("--device", "cpu:9")[-1])
-        self.assertEqual("train_fashion_mnist: weft_context_create: option platform: 'tpu' is not one of cpu, reference, pjrt", self.run_it("--device", "tpu:0")[-1])
+        self.assertEqual("train_fashion_mnist: weft_context_create: option platform: 'npu' is not one of cpu, reference, pjrt, tpu, gpu, cuda, rocm",
+                         self.run_it("--device", "npu:0")[-1])
 
     def test_damaged_checkpoints_are_refused_and_stay_as_they_are(self):
         self.run_it(code=0)

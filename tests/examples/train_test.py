@@ -150,7 +150,7 @@ class Train(unittest.TestCase):
             with self.subTest(options=options):
                 self.assertIn(text, self.run_it(*options, code=2).stderr)
         for options, text in ((["--data", os.path.join(self.folder.name, "missing")], "dataset-fashion-mnist"),
-                              (["--device", "tpu:0"], "'tpu' is not one of cpu, reference, pjrt"), (["--device", "cpu:9"], "cpu:9"),
+                              (["--device", "npu:0"], "'npu' is not one of cpu, reference, pjrt, tpu"), (["--device", "cpu:9"], "cpu:9"),
                               (["--resume"], "leave out --resume to start anew")):
             with self.subTest(options=options):
                 self.assertIn(text, self.run_it(*options, code=1).stderr)

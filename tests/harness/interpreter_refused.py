@@ -30,8 +30,6 @@ def refused():
     yield "set_dimension_size", main(f"%a: {f}, %n: tensor<i32>", "tensor<?xf32, #stablehlo.bounds<2>>",
                                      f"%0 = stablehlo.set_dimension_size %a, %n, dim = 0 : ({f}, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<2>>"), "stablehlo.set_dimension_size"
     yield "custom_call", main(f"%a: {f}", f, f"%0 = stablehlo.custom_call @somebody(%a) : ({f}) -> {f}"), "stablehlo.custom_call @somebody"
-    yield "rng", main("%a: tensor<f32>, %b: tensor<f32>", f, "%s = stablehlo.constant dense<2> : tensor<1xi64>\n"
-                      f"  %0 = stablehlo.rng %a, %b, %s, distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> {f}"), "stablehlo.rng"
     for kind in ("complex<f32>", "complex<f64>"):
         t = tensor((2, 2), kind)
         yield f"cholesky {kind}", unary("cholesky", kind, ", lower = true"), "stablehlo.cholesky"

@@ -1,6 +1,7 @@
 // Philox on the host, and the ways from bits to numbers.
 #include "src/ops/random/bits.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace weft::ops {
@@ -68,6 +69,12 @@ ir::Value StreamOf(ir::Builder& b, const ir::Value& state, const ir::Value& numb
   const ir::Value block = RandomBits(b, StateAt(b, state, number), {2}, DType::kU64);
   if (!block) return {};
   return State(b, Element(b, block, 0), U64(b, 0), Element(b, block, 1));
+}
+
+uint64_t RandomBlocks(uint64_t largest, std::span<const ir::Value> results) {
+  uint64_t blocks = 0;
+  for (const ir::Value& result : results) blocks += static_cast<uint64_t>(result.type().count()) / 2 + 1;
+  return 1 + std::max(blocks, largest / 2 + 1);
 }
 
 PhiloxBlock Philox(uint64_t key, uint64_t counter_low, uint64_t counter_high) {

@@ -2,6 +2,7 @@
 // rng_bit_generator PHILOX lays it out; one counter value gives four u32.
 #pragma once
 
+#include <span>
 #include <utility>
 
 #include "src/ops/families.h"
@@ -35,6 +36,10 @@ ir::Value StateAt(ir::Builder& b, const ir::Value& state, const ir::Value& block
 // 64 bits) and the upper half of the new counter (its last), whose lower half begins at 0. A block is one of 2^128 and different
 // for every number, so no two streams of a state are the same.
 ir::Value StreamOf(ir::Builder& b, const ir::Value& state, const ir::Value& number);
+
+// How many blocks an operation takes whose largest operand has so many elements. An upper bound, the same for every device: 64 random
+// bits an element of the results, or of that operand (an operation may draw for each element and give one for each row).
+uint64_t RandomBlocks(uint64_t largest, std::span<const ir::Value> results);
 
 // The ten rounds of Philox-4x32 on one counter, for references.
 struct PhiloxBlock {

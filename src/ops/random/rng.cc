@@ -1,5 +1,7 @@
 // rng: StableHLO's random numbers of a distribution whose ends, or mean and deviation, are tensors.
+#include "src/ir/stablehlo_read.h"
 #include "src/ops/random/bits.h"
+#include "src/ops/shape/dynamic_shapes.h"
 
 namespace weft::ops {
 namespace {
@@ -63,6 +65,26 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+// Its third operand is the shape, which the type of the result says too; the reader adds the state.
+Values Read(StableHloOp& op) {
+  if (op.operands.size() != 4 || op.results.size() != 1) {
+    op.b.Fail(UserError(op.operands.size() - 1, " operands and ", op.results.size(),
+                        " results; a, b and shape and one "
+                        "result are expected"));
+    return {};
+  }
+  const Dims& dims = op.results[0].dims;
+  const Value& shape = op.operands[2];
+  const auto known = KnownAmounts(shape);
+  if (!IsInteger(shape.dtype()) || shape.dims() != Dims{static_cast<int64_t>(dims.size())} ||
+      (known && ToDims(*known) != dims)) {
+    op.b.Fail(UserError("shape is ", known ? DimsToString(ToDims(*known)) : ShortType(shape.type()),
+                        "; it must give the result's, ", DimsToString(dims)));
+    return {};
+  }
+  return CallAll(op.b, *op.op, {op.operands[0], op.operands[1], op.operands[3]}, op.SchemaAttrs());
+}
+
 constexpr Sample kSamples[] = {{"T[] T[] u64[3]<0:1000> shape=[2,3] rng_distribution=UNIFORM", 0.5, 2},
                                {"f32[] f32[] u64[3]<0:1000> shape=[131] rng_distribution=NORMAL"},
                                {"i32[]<-3:-2> i32[]<4:5> u64[3]<0:1000> shape=[131] rng_distribution=UNIFORM"},
@@ -88,6 +110,7 @@ constinit const OpDef kOp_rng = {
     .infer = Infer,
     .expand = Expand,
     .lowering = Lowering::kExpand,
+    .read = Read,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-12, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 1e-6},
     .absent = kAbsent,

@@ -229,6 +229,7 @@ absl::StatusOr<std::shared_ptr<const Compiled>> Read(std::string_view text) {
   auto compiled = std::make_shared<Compiled>();
   compiled->text = text;
   WEFT_ASSIGN_OR_RETURN(compiled->module, stablehlo::ReadStableHlo(compiled->text));
+  if (compiled->module.draws) return absl::UnimplementedError("fake: stablehlo.rng has no state here");
   for (const ir::Value& result : compiled->module.main().results()) {
     compiled->types.push_back(ElementTypeOf(result.dtype()));
     compiled->ranks.push_back(result.dims().size());
