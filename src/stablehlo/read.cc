@@ -12,13 +12,12 @@
 #include "absl/strings/str_join.h"
 #include "src/ir/text.h"
 #include "src/ops/build.h"
-#include "src/ops/control/draws.h"
-#include "src/ops/random/bits.h"
 #include "src/ops/registry.h"
 #include "src/runtime/hash_map.h"
 #include "src/stablehlo/parser.h"
 #include "src/stablehlo/quantization.h"
 #include "src/stablehlo/rules.h"
+#include "src/stablehlo/streams.h"
 
 namespace weft::stablehlo {
 namespace {
@@ -103,8 +102,7 @@ struct Scope {
   HashMap<std::pair<std::string_view, uint32_t>, Named> values = {};
   Values captured = {};                // what they are outside
   std::vector<Value> parameters = {};  // what they are inside
-  Value stream = {};                   // of random numbers, where it draws
-  uint64_t drawn = 0;                  // blocks of it
+  Stream stream = {};
 };
 
 // A function of the text. Null while it is being read.
@@ -137,7 +135,6 @@ class Reader {
   absl::Status ReadOperation(const Operation& op, Scope& scope);
   absl::Status ReadRegions(const Operation& op, Scope& scope, ir::StableHloOp& call,
                            std::vector<Signature>& signatures);
-  absl::Status GiveStreams(const Operation& op, Scope& scope, ir::StableHloOp& call) const;
   absl::StatusOr<Values> Compute(const Operation& op, const Rule& rule, const QuantizedCall& types,
                                  ir::StableHloOp& call) const;
   absl::StatusOr<Values> Make(const Operation& op, Scope& scope, const Rule& rule);
@@ -326,12 +323,12 @@ absl::StatusOr<ir::ShloRegion> Reader::ReadRegion(const Region& region, std::str
   }
   WEFT_RETURN_IF_ERROR(ReadBlock(region, scope, results));
   std::ranges::move(scope.parameters, std::back_inserter(parameters));
-  if (scope.stream) parameters.push_back(scope.stream);
+  if (scope.stream.draws()) parameters.push_back(scope.stream.state);
   signature = {LeavesOf(region.arguments), LeavesOf(results)};
   const Values values = ValuesOf(results);
   return ir::ShloRegion{
       ir::Intern(Function::Create(std::string(name), std::move(parameters), {values.begin(), values.end()})),
-      std::move(scope.captured), bool{scope.stream}};
+      std::move(scope.captured), scope.stream.draws()};
 }
 
 absl::Status Reader::ReadBlock(const Region& region, Scope& scope, std::vector<Named>& results) {
@@ -422,14 +419,14 @@ absl::StatusOr<Callable> Reader::ReadFunction(const Operation& function) {
                  " results");
   }
   --depth_;
-  if (scope.stream) {
-    parameters.push_back(scope.stream);
+  if (scope.stream.draws()) {
+    parameters.push_back(scope.stream.state);
     infos.emplace_back();
   }
   const Values values = ValuesOf(returned);
   return read_[&function] = {Function::Create(function.Find("sym_name")->string, std::move(parameters),
                                               {values.begin(), values.end()}, std::move(infos)),
-                             bool{scope.stream}};
+                             scope.stream.draws()};
 }
 
 absl::StatusOr<ir::ShloRegion> Reader::Callee(const Operation& op, std::string_view name,
@@ -467,37 +464,6 @@ absl::Status Reader::ReadRegions(const Operation& op, Scope& scope, ir::StableHl
                           ReadRegion(op.regions[i], name, scope, signatures.emplace_back()));
   }
   --depth_;
-  return absl::OkStatus();
-}
-
-// As recording gives them to functions (docs/functions.md): what draws here takes blocks of this scope's stream, a function that draws
-// one of them as a stream of its own, and run i of a loop draws from stream i.
-absl::Status Reader::GiveStreams(const Operation& op, Scope& scope, ir::StableHloOp& call) const {
-  const auto stream = [&]() -> const Value& {
-    if (!scope.stream) scope.stream = Parameter(ir::Type::Tensor(DType::kU64, {3}));
-    return scope.stream;
-  };
-  if (call.op != nullptr && call.op->random) {
-    call.operands.push_back(ops::StateAt(call.b, stream(), ops::U64(call.b, scope.drawn)));
-  }
-  if (std::ranges::none_of(call.regions, &ir::ShloRegion::draws)) return absl::OkStatus();
-  constexpr std::string_view kDrawing[] = {"func.call",      "stablehlo.composite", "stablehlo.if",
-                                           "stablehlo.case", "stablehlo.while",     "sdy.manual_computation"};
-  if (!IsOneOf(kDrawing, op.name)) {
-    return Wrong(op.position, op.name,
-                 ": its function draws random numbers (stablehlo.rng), which is for functions that are "
-                 "called and for while, if and case; draw before it");
-  }
-  for (ir::ShloRegion& region : call.regions) {
-    if (region.draws) region.captures.push_back(ops::StreamOf(call.b, stream(), ops::U64(call.b, scope.drawn++)));
-  }
-  if (op.name != "stablehlo.while" || call.regions.size() != 2) return absl::OkStatus();
-  for (ir::ShloRegion& region : call.regions) {
-    WEFT_ASSIGN_OR_RETURN(region.function, ops::NumberedRun(*region.function, call.operands.size(), region.draws,
-                                                            &region == &call.regions[1]));
-  }
-  call.operands.push_back(ops::U64(call.b, 0));
-  call.results.push_back(ir::Type::Scalar(DType::kU64));
   return absl::OkStatus();
 }
 
@@ -586,7 +552,7 @@ absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rul
   for (const TypeText& type : types.results) call.results.push_back(type.type);
   WEFT_RETURN_IF_ERROR(ReadRegions(op, scope, call, types.functions));
   if (GivesNothing(call)) return Values();
-  WEFT_RETURN_IF_ERROR(GiveStreams(op, scope, call));
+  WEFT_RETURN_IF_ERROR(At(op.position, GiveStreams(call, scope.stream)));
   const auto named = [&](const absl::Status& status) {
     return At(op.position, absl::Status(status.code(), absl::StrCat(op.name, ": ", status.message())));
   };
@@ -603,9 +569,7 @@ absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rul
     }
   }
   if (!b.ok()) return named(b.status());
-  if (rule.op != nullptr && rule.op->random) scope.drawn += ops::RandomBlocks(/*largest=*/1, results);
-  // A while that draws carries the number of the run, too.
-  if (call.results.size() > types.results.size() && !results.empty()) results.pop_back();
+  TakeStreams(call, types.results.size(), scope.stream, results);
   return results;
 }
 

@@ -52,7 +52,7 @@ TEST(StableHloErrors, RandomNumbersWhereTheyCannotBe) {
   const std::string draw = "%c = stablehlo.constant dense<0.0> : tensor<f32>\n%n = stablehlo.constant dense<2> : tensor<1xi64>\n"
                            "%0 = stablehlo.rng %c, %c, %n, distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> ";
   EXPECT_EQ(OneOp(draw + "tensor<3xf32>"), "line 4, column 6: stablehlo.rng: shape is [2]; it must give the result's, [3]");
-  EXPECT_EQ(OneOp(draw + "tensor<2x2xf32>"), "line 4, column 6: stablehlo.rng: shape is [2]; it must give the result's, [2,2]");
+  EXPECT_EQ(OneOp(draw + "tensor<2x2xf32>"), "line 4, column 6: stablehlo.rng: shape is [2]; it must give the result's, [2, 2]");
   EXPECT_EQ(OneOp("%0 = \"stablehlo.rng\"(%a) <{rng_distribution = #stablehlo<rng_distribution UNIFORM>}> : (tensor<2xf32>) -> tensor<2xf32>"),
             "line 2, column 6: stablehlo.rng: 1 operands and 1 results; a, b and shape and one result are expected");
   EXPECT_EQ(OneOp("%0 = \"stablehlo.map\"(%a) <{dimensions = array<i64: 0>}> ({\n^bb0(%x: tensor<f32>):\n"
@@ -61,6 +61,11 @@ TEST(StableHloErrors, RandomNumbersWhereTheyCannotBe) {
                   "stablehlo.return %r : tensor<f32>\n}) : (tensor<2xf32>) -> tensor<2xf32>"),
             "line 2, column 6: stablehlo.map: its function draws random numbers (stablehlo.rng), which is for functions that are "
             "called and for while, if and case; draw before it");
+  EXPECT_EQ(OneOp("%t = stablehlo.constant dense<true> : tensor<i1>\n"
+                  "%0:2 = \"stablehlo.while\"(%a, %a) ({\n^bb0(%x: tensor<2xf32>):\n stablehlo.return %t : tensor<i1>\n}, {\n"
+                  "^bb0(%x: tensor<2xf32>):\n" + draw + "tensor<2xf32>\n stablehlo.return %0, %0 : tensor<2xf32>, tensor<2xf32>\n"
+                  "}) : (tensor<2xf32>, tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>)"),
+            "line 3, column 8: stablehlo.while carries 2 values; a region takes 1");
 }
 
 TEST(StableHloErrors, TuplesAndTokensWhereTheyDoNotBelong) {

@@ -34,6 +34,19 @@ inline constexpr Form kForms[] = {
     {"compare", "%a: tensor<2xi32>", "tensor<2xi1>",
      "%0 = stablehlo.compare LT, %a, %a, SIGNED : (tensor<2xi32>, tensor<2xi32>) -> tensor<2xi1>\n return %0 : tensor<2xi1>",
      "compare(%0, %0) {direction = lt}"},
+    {"rng", "%a: tensor<f32>", "tensor<2xf32>",
+     "%n = stablehlo.constant dense<2> : tensor<1xi64>\n"
+     "%0 = stablehlo.rng %a, %a, %n, distribution = NORMAL : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<2xf32>\n"
+     " return %0 : tensor<2xf32>",
+     "{shape = [2], rng_distribution = NORMAL} : tensor<2xf32>"},
+    {"rng in a loop", "%a: tensor<f32>", "tensor<f32>",
+     "%n = stablehlo.constant dense<> : tensor<0xi64>\n"
+     "%0 = stablehlo.while(%x = %a) : tensor<f32>\n"
+     "cond {\n %r = stablehlo.rng %a, %x, %n, distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<0xi64>) -> tensor<f32>\n"
+     " %c = stablehlo.compare LT, %r, %a, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>\n stablehlo.return %c : tensor<i1>\n} do {\n"
+     " %r = stablehlo.rng %x, %a, %n, distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<0xi64>) -> tensor<f32>\n"
+     " stablehlo.return %r : tensor<f32>\n}\n return %0 : tensor<f32>",
+     "= while("},
     {"collective_permute of equal pairs", "%a: tensor<2xf32>", "tensor<2xf32>",
      "%0 = \"stablehlo.collective_permute\"(%a) <{source_target_pairs = dense<0> : tensor<1x2xi64>}> : (tensor<2xf32>) -> tensor<2xf32>\n"
      " return %0 : tensor<2xf32>",
