@@ -66,9 +66,9 @@ target_link_libraries(weft_zstd INTERFACE "${WEFT_ZSTD_LIBRARY}")
 # --- Abseil and Cap'n Proto --------------------------------------------------------------------------
 # The system's Abseil serves from 20230802 on: before, Debian built it with a string_view of its own.
 set(weft_absl_root "${WEFT_DEPS_PREFIX}")
+# What an earlier configure found, another variant or the system's, is no answer any more.
+unset(absl_DIR CACHE)
 if(WEFT_SYSTEM_DEPS)
-  # A second configure must not take the private one, which the first left in the cache, for the system's.
-  unset(absl_DIR CACHE)
   find_package(absl QUIET CONFIG)
   if(absl_FOUND AND absl_VERSION VERSION_GREATER_EQUAL 20230802)
     message(STATUS "Abseil ${absl_VERSION}: the system's")
