@@ -11,16 +11,47 @@
 namespace weft::cpu {
 namespace {
 
+void CopyBytes(ThreadPool& pool, const char* from, char* to, int64_t bytes) {
+  constexpr int64_t kPiece = 256 << 10;
+  if (bytes <= kPiece) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return;
+  }
+  pool.ParallelFor((bytes + kPiece - 1) / kPiece, [&](int64_t i) {
+    std::memcpy(to + i * kPiece, from + i * kPiece, static_cast<size_t>(std::min(kPiece, bytes - i * kPiece)));
+  });
+}
+
 // params: bytes. Buffers: from, to.
 absl::Status RunCopy(const HostCall& call) {
-  const int64_t bytes = call.params[0];
-  constexpr int64_t kPiece = 256 << 10;
-  const char* from = static_cast<const char*>(call.buffers[0]);
-  char* to = static_cast<char*>(call.buffers[1]);
-  if (from == to) return absl::OkStatus();  // an argument that became the result
-  call.pool.ParallelFor((bytes + kPiece - 1) / kPiece, [&](int64_t i) {
-    std::memcpy(to + i * kPiece, from + i * kPiece, std::min(kPiece, bytes - i * kPiece));
-  });
+  // From a place to itself: an argument that became the result.
+  if (call.buffers[0] == call.buffers[1]) return absl::OkStatus();
+  CopyBytes(call.pool, static_cast<const char*>(call.buffers[0]), static_cast<char*>(call.buffers[1]), call.params[0]);
+  return absl::OkStatus();
+}
+
+// Where a run begins in bytes, held inside. params: its bytes, type of the indices, then of each index the bytes of a step and the
+// largest one. Loops make such calls by the thousand: nothing is decoded.
+int64_t RunAt(std::span<const int64_t> params, std::span<void* const> indices) {
+  const auto type = static_cast<DType>(params[1]);
+  int64_t at = 0;
+  for (size_t k = 0; k < indices.size(); ++k) {
+    at += params[2 + 2 * k] * std::clamp<int64_t>(ReadIndex(type, indices[k], 0), 0, params[3 + 2 * k]);
+  }
+  return at;
+}
+// Buffers: operand, indices…, run.
+absl::Status RunReadRun(const HostCall& call) {
+  const int64_t at = RunAt(call.params, call.buffers.subspan(1, call.buffers.size() - 2));
+  CopyBytes(call.pool, static_cast<const char*>(call.buffers[0]) + at, static_cast<char*>(call.buffers.back()),
+            call.params[0]);
+  return absl::OkStatus();
+}
+// Buffers: run, indices…, result (which holds the operand already).
+absl::Status RunWriteRun(const HostCall& call) {
+  const int64_t at = RunAt(call.params, call.buffers.subspan(1, call.buffers.size() - 2));
+  CopyBytes(call.pool, static_cast<const char*>(call.buffers[0]), static_cast<char*>(call.buffers.back()) + at,
+            call.params[0]);
   return absl::OkStatus();
 }
 
@@ -119,9 +150,8 @@ absl::Status RunScatter(const HostCall& call) {
 }
 
 constexpr HostKernel kKernels[] = {
-    {"copy", RunCopy},
-    {"gather", RunGather},
-    {"scatter", RunScatter},
+    {"copy", RunCopy},     {"read_run", RunReadRun}, {"write_run", RunWriteRun},
+    {"gather", RunGather}, {"scatter", RunScatter},
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Operations that only move elements and are no index map: pad, concatenate, gather, scatter and their dynamic relatives.
 #include <algorithm>
+#include <optional>
 
 #include "src/backends/cpu/lower/indexed_boxes.h"
 #include "src/backends/cpu/lower/lowering.h"
@@ -109,10 +110,36 @@ BoxCall DynamicBox(const Value& x, std::span<const Value> starts, const Dims& bo
   return call;
 }
 
+// Such a box that is one run of bytes, whatever the indices are, as host_movement.cc takes it: with the dimensions in which it can be
+// in more than one place. Rows of the stacks of loops are such.
+struct DenseRun {
+  std::vector<int64_t> params;
+  std::vector<size_t> dims;
+};
+std::optional<DenseRun> RunOf(const Value& x, std::span<const Value> starts, const Dims& box) {
+  size_t first = 0;
+  while (first < box.size() && box[first] == 1) ++first;
+  if (first < box.size() && !std::equal(box.begin() + first + 1, box.end(), x.dims().begin() + first + 1)) return {};
+  const int64_t bytes = BytesOf(x.dtype());
+  const Dims strides = StridesOf(x.dims());
+  DenseRun run = {{CountOf(box) * bytes, static_cast<int64_t>(starts.empty() ? DType::kI32 : starts[0].dtype())}, {}};
+  for (size_t d = 0; d < box.size(); ++d) {
+    if (box[d] == x.dims()[d]) continue;
+    run.params.insert(run.params.end(), {strides[d] * bytes, x.dims()[d] - box[d]});
+    run.dims.push_back(d);
+  }
+  return run;
+}
+
 absl::Status LowerDynamicSlice(Lowering& lowering, const Node& node) {
   const Value& x = node.operands()[0];
   const std::span<const Value> starts = node.operands().subspan(1);
   std::vector<StorageId> reads = {lowering.Of(x)};
+  if (const std::optional<DenseRun> run = RunOf(x, starts, node.type().dims)) {
+    for (const size_t d : run->dims) reads.push_back(lowering.Of(starts[d]));
+    lowering.Host("read_run", reads, {lowering.Define(Self(node))}, run->params, node.type().bytes() * 50.0 + 1e6);
+    return absl::OkStatus();
+  }
   for (const Value& start : starts) reads.push_back(lowering.Of(start));
   lowering.Host("gather", reads, {lowering.Define(Self(node))}, EncodeBoxes(DynamicBox(x, starts, node.type().dims)),
                 node.type().bytes() * 50.0 + 1e6);
@@ -122,15 +149,20 @@ absl::Status LowerDynamicSlice(Lowering& lowering, const Node& node) {
 absl::Status LowerDynamicUpdateSlice(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &update = node.operands()[1];
   const std::span<const Value> starts = node.operands().subspan(2);
+  const double cost = update.type().bytes() * 100.0 + 1e6;
+  std::vector<StorageId> reads = {lowering.Of(update)};
+  const StorageId out = lowering.Define(Self(node));
+  lowering.Copy(x.type().bytes(), lowering.Of(x), out);
+  if (const std::optional<DenseRun> run = RunOf(x, starts, update.dims())) {
+    for (const size_t d : run->dims) reads.push_back(lowering.Of(starts[d]));
+    lowering.Host("write_run", reads, {out}, run->params, cost).writes = update.type().bytes();
+    return absl::OkStatus();
+  }
   BoxCall call = DynamicBox(x, starts, update.dims());
   call.reducer = BoxCall::kSet;
   call.move_inside = true;
-  std::vector<StorageId> reads = {lowering.Of(update)};
   for (const Value& start : starts) reads.push_back(lowering.Of(start));
-  const StorageId out = lowering.Define(Self(node));
-  lowering.Copy(x.type().bytes(), lowering.Of(x), out);
-  lowering.Host("scatter", reads, {out}, EncodeBoxes(call), update.type().bytes() * 100.0 + 1e6).writes =
-      update.type().bytes();
+  lowering.Host("scatter", reads, {out}, EncodeBoxes(call), cost).writes = update.type().bytes();
   return absl::OkStatus();
 }
 
