@@ -1,8 +1,10 @@
 /* A plugin that hands everything on to another one and writes down what that is given to compile: the texts that Weft sends.
  *
  *   WEFT_LISTEN_TO   the other plugin's path
- *   WEFT_LISTEN_IN   a folder, which gets 0.mlir, 1.mlir, …
+ *   WEFT_LISTEN_IN   a folder, which gets 0.mlir, 1.mlir, …; unset: nothing is written down
+ *   WEFT_LISTEN_DIE  the process ends at a text that has this in it
  */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -31,9 +33,13 @@ static function* theirs;
 
 static void write_down(const compile_args* args) {
   static int count;
+  const char* const folder = getenv("WEFT_LISTEN_IN");
+  const char* const last = getenv("WEFT_LISTEN_DIE");
   char path[4096];
   FILE* out;
-  snprintf(path, sizeof path, "%s/%d.mlir", getenv("WEFT_LISTEN_IN"), __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED));
+  if (last != NULL && memmem(args->program->code, args->program->code_size, last, strlen(last)) != NULL) abort();
+  if (folder == NULL) return;
+  snprintf(path, sizeof path, "%s/%d.mlir", folder, __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED));
   out = fopen(path, "wb");
   if (out == NULL || fwrite(args->program->code, 1, args->program->code_size, out) != args->program->code_size || fclose(out) != 0) {
     fprintf(stderr, "listener: cannot write %s\n", path);
