@@ -1,6 +1,7 @@
 """What libtpu makes of Weft's training steps and of JAX's of the same models (tests/support/models.py): both texts are compiled by the same
 options, with parameters and slots taken over, for one v5e. Prints flops, bytes accessed, temporary memory and bytes of code, and fails
-where Weft's are more than 1.05 times JAX's without an entry in EXPLAINED, or where such an entry is no longer needed.
+where Weft's are more than 1.05 times JAX's (1.3 times with dropout, for which JAX draws by its default generator) without an entry in
+ABOVE, or where such an entry is no longer needed.
 
     beside_jax.py [--json] [--keep FOLDER] [MODEL:PRECISION...]
 
@@ -17,13 +18,22 @@ import tempfile
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "harness"))
 import compiling  # noqa: E402
+import models  # noqa: E402
 import outcomes  # noqa: E402
 import python_env  # noqa: E402
 
-PAIRS = ["mlp:highest", "mlp:default", "cnn:default", "block-still:default", "block:default", "block-small:highest", "block-small-still:highest"]
-MOST = 1.05
-# (model, figure): (most, reason). Dropout may cost 1.3 times JAX's.
-EXPLAINED = {}
+PAIRS = ["mlp:highest", "mlp:default", "cnn:default", "block-small-still:highest", "block-small:highest", "block-still:default",
+         "block:default", "block-still:highest"]
+MOST, MOST_WITH_DROPOUT = 1.05, 1.3
+WORDS = "AdamW's eight scalars come as one buffer: libtpu takes 160 KiB to take it apart, and none for eight arguments of the same text"
+# {(step, figure): (most, what is known of it)}
+ABOVE = {
+    ("block-small-still:highest", "temporary_bytes"): (1.12, WORDS),
+    ("block-still:default", "temporary_bytes"): (1.06, WORDS),
+    ("block-still:highest", "temporary_bytes"): (1.06, WORDS),
+    ("block-still:highest", "code_bytes"): (1.12, "at the default precision the same text has less code than JAX's"),
+    ("block:default", "code_bytes"): (1.38, "Philox's products of 32 by 32 bits are several instructions each; threefry has none"),
+}
 DEADLINE = 900
 
 
@@ -48,19 +58,19 @@ def compare(pairs, folder):
 
 def judge(rows):
     """What is wrong with the figures."""
-    wrong, needed = [], set()
+    wrong, needed, ran = [], set(), set()
     for row in rows:
+        step = f"{row['model']}:{row['precision']}"
+        ran.add(step)
+        usual = MOST_WITH_DROPOUT if models.MODELS[row["model"]]().draws else MOST
         for figure in compiling.FIGURES:
             ratio = row["weft"][figure] / max(row["jax"][figure], 1)
-            most, reason = EXPLAINED.get((f"{row['model']}:{row['precision']}", figure), (MOST, ""))
-            if ratio > MOST and reason:
-                needed.add((f"{row['model']}:{row['precision']}", figure))
+            most = ABOVE.get((step, figure), (usual, ""))[0]
+            if ratio > usual:
+                needed.add((step, figure))
             if ratio > most:
-                wrong.append(f"{row['model']}, {row['precision']}: {figure} is {ratio:.3f} times JAX's, more than {most}")
-    ran = {f"{row['model']}:{row['precision']}" for row in rows}
-    wrong += [f"{pair}: {figure} is within {MOST} of JAX's: take it off EXPLAINED"
-              for pair, figure in sorted(set(EXPLAINED) - needed) if pair in ran]
-    return wrong
+                wrong.append(f"{step}: {figure} is {ratio:.3f} times JAX's, more than {most}")
+    return wrong + [f"{step}: {figure} is no longer above: take it off ABOVE" for step, figure in sorted(set(ABOVE) - needed) if step in ran]
 
 
 def main():
@@ -88,7 +98,8 @@ def main():
     if args.json:
         print(json.dumps(rows, indent=1))
     wrong = judge(rows)
-    print("\n".join(wrong) if wrong else f"{len(rows)} steps within {MOST} of JAX's, {len(EXPLAINED)} figures explained", file=sys.stderr)
+    print("\n".join(wrong) if wrong else f"{len(rows)} steps within {MOST} times JAX's ({MOST_WITH_DROPOUT} with dropout) but for the {len(ABOVE)} figures of ABOVE",
+          file=sys.stderr)
     sys.exit(1 if wrong else 0)
 
 
