@@ -16,6 +16,9 @@ import random
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bindings", "ffi", "python"))
+import weft_ffi  # noqa: E402
+
 LEARNING_RATE = 1e-3
 
 
@@ -109,64 +112,67 @@ MODELS = {"mlp": lambda: mlp(64), "cnn": lambda: cnn(64), "cnn-small": lambda: c
           "resnet50": lambda: resnet50(8)}
 
 
-class Attr(c.Structure):
-    _fields_ = [("name", c.c_char_p), ("name_length", c.c_size_t), ("type", c.c_int32), ("reserved", c.c_int32),
-                ("i", c.c_int64), ("d", c.c_double), ("data", c.c_void_p), ("count", c.c_size_t)]
-
-
-class SgdOptions(c.Structure):
-    _fields_ = [("struct_size", c.c_size_t), ("next", c.c_void_p), ("momentum", c.c_double), ("weight_decay", c.c_double),
-                ("nesterov", c.c_int32), ("reserved", c.c_int32)]
-
-
 class Tensor:
-    def __init__(self, weft, handle):
-        self.weft, self.handle = weft, handle
+    def __init__(self, lib, handle):
+        self.lib, self.handle = lib, handle
 
     def __del__(self):
-        self.weft.lib.weft_tensor_release(self.handle)
+        self.lib.weft_tensor_release(self.handle)
 
     def item(self):
         value = c.c_double()
-        self.weft.call("weft_tensor_item_f64", self.handle, c.byref(value))
+        must(self.lib, self.lib.weft_tensor_item_f64(self.handle, c.byref(value)))
         return value.value
 
 
+def must(lib, error):
+    """Errors end the program with their text."""
+    try:
+        weft_ffi.check(lib, error)
+    except weft_ffi.WeftError as failure:
+        sys.exit(str(failure))
+
+
+def attribute(name, value):
+    """int, float, str (an enumerator), bool or a list of int."""
+    attr = weft_ffi.weft_attr(name=name.encode(), name_length=len(name))
+    if isinstance(value, list):
+        entries = (c.c_int64 * len(value))(*value)
+        attr.type, attr.data, attr.count = weft_ffi.WEFT_VALUE_INTS, c.cast(entries, c.c_void_p), len(value)
+    elif isinstance(value, str):
+        attr.type, attr.data, attr.count = weft_ffi.WEFT_VALUE_ENUM, c.cast(c.c_char_p(value.encode()), c.c_void_p), len(value)
+    elif isinstance(value, float):
+        attr.type, attr.d = weft_ffi.WEFT_VALUE_DOUBLE, value
+    else:
+        attr.type, attr.i = weft_ffi.WEFT_VALUE_BOOL if isinstance(value, bool) else weft_ffi.WEFT_VALUE_INT, value
+    return attr
+
+
 class Weft:
-    """The operations of the networks, by name through weft_op_apply. Errors end the program with their text."""
-    F32, I32 = 0x12002, 0x12000
+    """The operations of the networks, by name through weft_op_apply."""
 
     def __init__(self, library):
-        self.lib = c.CDLL(library)
-        self.lib.weft_error_message.restype = c.c_char_p
-        for release in ("error", "tensor", "device", "context", "optimizer"):
-            getattr(self.lib, f"weft_{release}_release").argtypes = [c.c_void_p]
-        self.ctx = c.c_void_p()
-        self.call("weft_context_create", None, c.byref(self.ctx))
+        self.lib, self.ctx = weft_ffi.load(library), weft_ffi.weft_context()
+        self.call("context_create", None, c.byref(self.ctx))
 
     def call(self, name, *args):
-        function = getattr(self.lib, name)
-        function.restype = c.c_void_p
-        error = function(*args)
-        if error:
-            sys.exit(self.lib.weft_error_message(c.c_void_p(error), None).decode())
+        must(self.lib, getattr(self.lib, f"weft_{name}")(*args))
 
     def devices(self):
         count, names = c.c_size_t(), []
-        self.call("weft_device_count", self.ctx, c.byref(count))
+        self.call("device_count", self.ctx, c.byref(count))
         for i in range(count.value):
-            device, name, used = c.c_void_p(), c.c_char_p(), c.c_size_t()
-            self.call("weft_device_at", self.ctx, c.c_size_t(i), c.byref(device))
-            self.call("weft_device_name", device, c.byref(name), c.byref(used))
-            names.append(name.value.decode())
+            device, name, used = weft_ffi.weft_device(), c.c_void_p(), c.c_size_t()
+            self.call("device_at", self.ctx, i, c.byref(device))
+            self.call("device_name", device, c.byref(name), c.byref(used))
+            names.append(weft_ffi.text(name.value, used.value))
             self.lib.weft_device_release(device)
         return names
 
     def tensor(self, values, shape, dtype):
-        data, out = values.tobytes(), c.c_void_p()
-        self.call("weft_tensor_from_host", self.ctx, None, c.c_uint32(dtype), (c.c_int64 * len(shape))(*shape), c.c_size_t(len(shape)),
-                  data, c.c_size_t(len(data)), c.byref(out))
-        return Tensor(self, out)
+        data, out = values.tobytes(), weft_ffi.weft_tensor()
+        self.call("tensor_from_host", self.ctx, None, dtype, (c.c_int64 * len(shape))(*shape), len(shape), data, len(data), c.byref(out))
+        return Tensor(self.lib, out)
 
     def uniform(self, shape, bound, source):
         """Between -bound and bound; large ones repeat themselves."""
@@ -174,30 +180,14 @@ class Weft:
         some = array.array("f", (bound * (2 * source.random() - 1) for _ in range(min(count, 1 << 16))))
         while len(some) < count:
             some.extend(some[:count - len(some)])
-        return self.tensor(some, shape, self.F32)
+        return self.tensor(some, shape, weft_ffi.WEFT_F32)
 
     def op(self, name, *inputs, **attrs):
-        """Attributes: int, float, str (an enumerator), bool, lists of int. The first result."""
-        handles = (c.c_void_p * len(inputs))(*[x.handle if x is not None else None for x in inputs])
-        slots, keep = (Attr * len(attrs))(), []
-        for slot, (key, value) in zip(slots, attrs.items()):
-            slot.name, slot.name_length = key.encode(), len(key)
-            if isinstance(value, bool):
-                slot.type, slot.i = 3, value
-            elif isinstance(value, int):
-                slot.type, slot.i = 1, value
-            elif isinstance(value, float):
-                slot.type, slot.d = 2, value
-            elif isinstance(value, str):
-                keep.append(value.encode())
-                slot.type, slot.data, slot.count = 4, c.cast(keep[-1], c.c_void_p), len(keep[-1])
-            else:
-                keep.append((c.c_int64 * len(value))(*value))
-                slot.type, slot.data, slot.count = 6, c.cast(keep[-1], c.c_void_p), len(value)
-        out, count = (c.c_void_p * 4)(), c.c_size_t()
-        self.call("weft_op_apply", self.ctx, name.encode(), c.c_size_t(len(name)), handles, c.c_size_t(len(inputs)), slots,
-                  c.c_size_t(len(attrs)), out, c.c_size_t(4), c.byref(count))
-        return [Tensor(self, c.c_void_p(out[i])) for i in range(count.value)][0]
+        """The first result."""
+        given, out, count = [attribute(*pair) for pair in attrs.items()], (weft_ffi.weft_tensor * 4)(), c.c_size_t()
+        self.call("op_apply", self.ctx, name.encode(), len(name), handles(inputs), len(inputs), (weft_ffi.weft_attr * len(given))(*given), len(given),
+                  out, 4, c.byref(count))
+        return [Tensor(self.lib, handle) for handle in out[:count.value]][0]
 
     def relu(self, x):
         return self.op("relu", x)
@@ -251,6 +241,10 @@ class Weft:
         return self.op("cross_entropy", logits, labels)
 
 
+def handles(tensors):
+    return (weft_ffi.weft_tensor * len(tensors))(*[t.handle for t in tensors])
+
+
 class Training:
     """A model's parameters, batch and optimizer in a context of its own."""
 
@@ -260,32 +254,27 @@ class Training:
         # Weights small enough that activations stay near one; scales and offsets near one as well.
         self.parameters = [w.uniform(s, math.sqrt(3 / math.prod(s[:-1])) if len(s) > 1 else 1.0, source) for s in model.shapes]
         for p in self.parameters:
-            w.call("weft_tensor_require_grad", p.handle, c.c_int32(1))
+            w.call("tensor_require_grad", p.handle, 1)
         self.x = w.uniform(model.batch, 1.0, source)
         self.labels = None
         if model.classes:
             rows = model.batch[0]
-            self.labels = w.tensor(array.array("i", (i % model.classes for i in range(rows))), (rows,), w.I32)
-        self.optimizer, count = c.c_void_p(), c.c_size_t(len(self.parameters))
+            self.labels = w.tensor(array.array("i", (i % model.classes for i in range(rows))), (rows,), weft_ffi.WEFT_I32)
+        self.optimizer, given = weft_ffi.weft_optimizer(), (w.ctx, handles(self.parameters), len(self.parameters))
         if model.optimizer == "adamw":
-            w.call("weft_adamw_create", w.ctx, self.handles(self.parameters), count, None, c.byref(self.optimizer))
+            w.call("adamw_create", *given, None, c.byref(self.optimizer))
         else:
-            options = SgdOptions(c.sizeof(SgdOptions), None, 0.9 if model.optimizer == "momentum" else 0.0, 0.0, 0, 0)
-            w.call("weft_sgd_create", w.ctx, self.handles(self.parameters), count, c.byref(options), c.byref(self.optimizer))
-
-    @staticmethod
-    def handles(tensors):
-        return (c.c_void_p * len(tensors))(*[t.handle for t in tensors])
+            options = weft_ffi.weft_sgd_options(c.sizeof(weft_ffi.weft_sgd_options), momentum=0.9 if model.optimizer == "momentum" else 0.0)
+            w.call("sgd_create", *given, c.byref(options), c.byref(self.optimizer))
 
     def step(self):
         w, count = self.weft, len(self.parameters)
-        loss = self.model.loss(w, self.parameters, self.x, self.labels)
-        outs = (c.c_void_p * count)()
-        w.call("weft_grad", w.ctx, loss.handle, None, self.handles(self.parameters), c.c_size_t(count), outs)
-        gradients = [Tensor(w, c.c_void_p(h)) for h in outs]
-        w.call("weft_optimizer_step", self.optimizer, self.handles(gradients), c.c_size_t(count), c.c_double(LEARNING_RATE))
+        loss, outs = self.model.loss(w, self.parameters, self.x, self.labels), (weft_ffi.weft_tensor * count)()
+        w.call("grad", w.ctx, loss.handle, None, handles(self.parameters), count, outs)
+        gradients = [Tensor(w.lib, handle) for handle in outs]
+        w.call("optimizer_step", self.optimizer, handles(gradients), count, LEARNING_RATE)
         del gradients
-        w.call("weft_sync", w.ctx, None, None)
+        w.call("sync", w.ctx, None, None)
         return loss
 
     def close(self):
