@@ -2,6 +2,7 @@
 the larger networks, other TPUs, and the main example. Prints the seconds and figures of each."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -93,7 +94,27 @@ class Judges(unittest.TestCase):
                          operations.judge({"other": {}}, True, {name: message}))
 
 
+def scalars_apart(text):
+    """The text with an argument for each scalar, where it has one buffer for all of them."""
+    words = re.search(r"(%\d+): tensor<\d+xui32>\) ->", text)
+    reads = re.findall(rf'\n *(%\d+) = "stablehlo.slice"\({words[1]}\).*\n *(%\d+) = "stablehlo.bitcast_convert"\(\1\).*'
+                       r'\n *(%\d+) = "stablehlo.reshape"\(\2\).*-> tensor<f32>', text)
+    gone = {name for read in reads for name in read}
+    lines = [line for line in text.split("\n") if line.split(" = ")[0].strip() not in gone]
+    return "\n".join(lines).replace(f"{words[0]}", ", ".join(f"{read[2]}: tensor<f32>" for read in reads) + ") ->", 1), len(reads)
+
+
 class Full(Compiling):
+    def test_what_one_buffer_for_all_scalars_costs(self):
+        text, figures, _ = self.one_program("block-small-still")
+        apart, count = scalars_apart(text)
+        self.assertEqual(8, count)
+        path = os.path.join(self.temporary.name, "apart.mlir")
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(apart)
+        found, = compiling.compile_texts([path], 120)
+        self.assertEqual(160 << 10, figures["temporary_bytes"] - found["temporary_bytes"], found)
+
     def test_other_tpus(self):
         for topology, devices in (("v4:2x2x1", 4), ("v5p:2x2x1", 4), ("v6e:1x1", 1)):
             for name in ("mlp", "block-small"):
