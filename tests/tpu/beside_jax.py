@@ -3,14 +3,17 @@ options, with parameters and slots taken over, for one v5e. Prints flops, bytes 
 where Weft's are more than 1.05 times JAX's (1.3 times with dropout, for which JAX draws by its default generator) without an entry in
 ABOVE, or where such an entry is no longer needed.
 
-    beside_jax.py [--json] [--keep FOLDER] [MODEL:PRECISION...]
+    beside_jax.py [--json] [--keep FOLDER] [--hlo] [MODEL:PRECISION...]
 
---keep leaves the texts in a folder.
+--keep leaves the texts in a folder. --hlo also says in what the optimised programs differ: which products only one of them has, and how
+many fusions and copies each; with --keep the programs stay, in FOLDER/hlo.
 """
 import argparse
+import collections
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -37,7 +40,7 @@ ABOVE = {
 DEADLINE = 900
 
 
-def compare(pairs, folder):
+def compare(pairs, folder, hlo=False):
     """[{"model", "precision", "weft": figures, "jax": figures}]"""
     python, reason = python_env.python_with("harness", outcomes.PACKAGES)
     if python is None:
@@ -46,6 +49,8 @@ def compare(pairs, folder):
         model, precision = pair.split(":")
         where = pathlib.Path(folder, precision)
         where.mkdir(exist_ok=True)
+        if hlo:
+            os.environ["XLA_FLAGS"] = f"--xla_dump_to={folder}/hlo/{pair}"
         subprocess.run([python, os.path.join(os.path.dirname(os.path.abspath(__file__)), "models_jax.py"), where, precision, model], check=True)
         (text, weft), = compiling.step(model, folder, DEADLINE, precision=precision)[0]
         compiling.check_text(model, text, precision.upper())
@@ -53,7 +58,21 @@ def compare(pairs, folder):
         jax, = compiling.compile_texts([where / f"{model}.mlir"], DEADLINE)
         if "error" in jax:
             sys.exit(f"{pair} of JAX: {jax['error']}")
+        if hlo:
+            print(differences(f"{folder}/hlo/{pair}", pair), file=sys.stderr, flush=True)
         yield {"model": model, "precision": precision, "weft": weft, "jax": {figure: jax[figure] for figure in compiling.FIGURES}}
+
+
+def differences(folder, step):
+    """A line of what is different in the two optimised programs that XLA left in the folder."""
+    seen = {}
+    for path in pathlib.Path(folder).glob("*after_optimizations.txt"):
+        text = path.read_text(encoding="utf-8")
+        products = collections.Counter(re.findall(r"= (\w+\[[\d,]*\])\S* (?:convolution|dot)\(", text))
+        seen["Weft" if ".weft." in path.name else "JAX"] = products, text.count(" fusion("), text.count(" copy(")
+    (ours, *counts), (theirs, *their_counts) = seen["Weft"], seen["JAX"]
+    return (f"{step}: {(ours & theirs).total()} products in both, {dict(ours - theirs)} in Weft's alone, {dict(theirs - ours)} in JAX's; "
+            f"fusions {counts[0]} and {their_counts[0]}, copies {counts[1]} and {their_counts[1]}")
 
 
 def judge(rows):
@@ -77,6 +96,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--keep")
+    parser.add_argument("--hlo", action="store_true")
     parser.add_argument("pairs", nargs="*", default=PAIRS)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -84,7 +104,7 @@ def main():
         os.makedirs(folder, exist_ok=True)
         compiling.listener(folder)
         rows = []
-        for row in compare(args.pairs, folder):
+        for row in compare(args.pairs, folder, args.hlo):
             if not rows and not args.json:
                 print("| step | precision | flops, M | of JAX's | bytes accessed, MB | of JAX's | temporary, MB | of JAX's | code, kB | of JAX's |")
                 print("|---|---|" + "---:|" * 8)
