@@ -43,6 +43,7 @@ class AcceleratorCheck(unittest.TestCase):
             self.assertLess(row["losses_there"][-1], row["losses_there"][0])
         self.assertGreater(found["timing"]["mlp, highest"]["step_ms"], 0)
         self.assertGreater(operations["ran"], 30)
+        self.assertEqual(operations["programs"], operations["ran"])
         self.assertEqual(operations["ran"], operations["equal"] + len(operations["refused"]) + known)
         self.assertIn(f"{operations['equal']} programs of {operations['ran']} equal", done.stderr)
 
