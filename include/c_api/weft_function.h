@@ -51,8 +51,9 @@ typedef struct weft_program_stats {
   uint64_t temporary_bytes; /* of the arena, in which values lie that live only during the run */
   uint64_t code_bytes; /* of machine code */
   uint64_t kernels; /* entries of the launch list */
+  uint64_t bytes_accessed; /* read and written by all parts of the program, as the compiler of a plugin counts them; 0 where it does not */
 } weft_program_stats;
-#define WEFT_PROGRAM_STATS_INIT {sizeof(weft_program_stats), NULL, 0, 0, 0, 0, 0, 0, 0}
+#define WEFT_PROGRAM_STATS_INIT {sizeof(weft_program_stats), NULL, 0, 0, 0, 0, 0, 0, 0, 0}
 WEFT_API void weft_program_stats_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Begins the body of a function. The body is a context of its own: what is recorded through it, or from the parameters,

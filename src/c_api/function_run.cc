@@ -1,4 +1,6 @@
 // weft_function_run, weft_function_compile, weft_function_stats: functions by themselves.
+#include <algorithm>
+
 #include "src/c_api/event_object.h"
 #include "src/c_api/function_object.h"
 #include "src/c_api/op_call.h"
@@ -131,6 +133,7 @@ weft_error* weft_function_stats(weft_context* ctx, weft_function* function, weft
     stats.temporary_bytes = static_cast<uint64_t>(compiled.temporary_bytes);
     stats.code_bytes = static_cast<uint64_t>(compiled.code_bytes);
     stats.kernels = static_cast<uint64_t>(compiled.kernels);
+    stats.bytes_accessed = static_cast<uint64_t>(std::max<int64_t>(compiled.bytes_accessed, 0));
     return WriteStruct(&stats, sizeof(stats), "weft_program_stats", out);
   });
 }

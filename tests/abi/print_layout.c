@@ -153,6 +153,7 @@ static void part_0(void) {
   OFFSET(weft_program_stats, temporary_bytes);
   OFFSET(weft_program_stats, code_bytes);
   OFFSET(weft_program_stats, kernels);
+  OFFSET(weft_program_stats, bytes_accessed);
   SIZE(weft_clip_opts);
   OFFSET(weft_clip_opts, struct_size);
   OFFSET(weft_clip_opts, next);
@@ -207,10 +208,10 @@ static void part_0(void) {
   OFFSET(weft_slice_in_dim_opts, present);
   OFFSET(weft_slice_in_dim_opts, start);
   OFFSET(weft_slice_in_dim_opts, limit);
-  OFFSET(weft_slice_in_dim_opts, step);
 }
 
 static void part_1(void) {
+  OFFSET(weft_slice_in_dim_opts, step);
   SIZE(weft_squeeze_opts);
   OFFSET(weft_squeeze_opts, struct_size);
   OFFSET(weft_squeeze_opts, next);
@@ -410,10 +411,10 @@ static void part_1(void) {
   OFFSET(weft_max_pool_opts, strides);
   OFFSET(weft_max_pool_opts, strides_count);
   OFFSET(weft_max_pool_opts, padding);
-  OFFSET(weft_max_pool_opts, reserved_pads);
 }
 
 static void part_2(void) {
+  OFFSET(weft_max_pool_opts, reserved_pads);
   OFFSET(weft_max_pool_opts, pads);
   OFFSET(weft_max_pool_opts, pads_count);
   SIZE(weft_reduce_window_opts);
@@ -613,10 +614,10 @@ static void part_2(void) {
   VALUE(WEFT_F8E5M2FNUZ);
   VALUE(WEFT_F8E8M0FNU);
   SIZE(weft_log_level);
-  VALUE(WEFT_LOG_DEBUG);
 }
 
 static void part_3(void) {
+  VALUE(WEFT_LOG_DEBUG);
   VALUE(WEFT_LOG_INFO);
   VALUE(WEFT_LOG_WARNING);
   VALUE(WEFT_LOG_ERROR);
@@ -816,10 +817,10 @@ static void part_3(void) {
   VALUE(WEFT_LAYER_NORM_HAS_AXIS);
   VALUE(WEFT_LAYER_NORM_HAS_EPSILON);
   VALUE(WEFT_LEAKY_RELU_HAS_SLOPE);
-  VALUE(WEFT_LINEAR_HAS_DTYPE);
 }
 
 static void part_4(void) {
+  VALUE(WEFT_LINEAR_HAS_DTYPE);
   VALUE(WEFT_LOG_SOFTMAX_HAS_AXIS);
   VALUE(WEFT_MSE_HAS_REDUCTION);
   VALUE(WEFT_ONE_HOT_HAS_DTYPE);

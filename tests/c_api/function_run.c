@@ -306,6 +306,7 @@ static void weighs(weft_context* ctx) {
   CHECK_EQUAL(stats.argument_bytes, 200);
   CHECK_EQUAL(stats.result_bytes, 96);
   CHECK(stats.kernels >= 1);
+  CHECK_EQUAL(stats.bytes_accessed, 0);
   weft_function_release(f);
 }
 

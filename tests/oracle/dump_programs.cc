@@ -1,13 +1,15 @@
 // Runs every operation's samples, with their gradients, here and on a PJRT plugin, for oracle_test.py to compare.
 //
-//   dump_programs FOLDER PLUGIN [EVERY]
+//   dump_programs FOLDER PLUGIN [EVERY [FIRST]]
 //
-// Makes FOLDER/cases.json (one array) and FOLDER/tensors.bin (raw bytes at the offsets that cases.json gives): inputs, our results
+// Makes FOLDER/cases.json (one array; without its end where a plugin ended the process) and FOLDER/tensors.bin (raw bytes at the offsets that cases.json gives): inputs, our results
 // and the plugin's, or what it said instead. Where composites of ours have a name in StableHLO, the plugin runs the program with
-// those names as well. FOLDER/<n>.mlir is the text. EVERY N: each N-th program alone.
+// those names as well. FOLDER/<n>.mlir is the text. EVERY N: each N-th program alone, from the FIRST (0). PLUGIN -: texts and names
+// alone, nothing runs.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 
@@ -16,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "src/backends/cpu/cpu_backend.h"
 #include "src/backends/pjrt/pjrt_backend.h"
+#include "src/backends/pjrt/program.h"
 #include "src/compiler/lower.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/registry.h"
@@ -32,8 +35,11 @@ namespace {
 
 class Dump {
  public:
-  Dump(std::string folder, Backend& backend, Backend& plugin)
-      : folder_(std::move(folder)), backend_(backend), plugin_(plugin), tensors_(folder_ + "/tensors.bin", std::ios::binary) {}
+  // Without backends: texts and names alone.
+  Dump(std::string folder, Backend* backend, Backend* plugin)
+      : folder_(std::move(folder)), backend_(backend), plugin_(plugin), tensors_(folder_ + "/tensors.bin", std::ios::binary), cases_(folder_ + "/cases.json") {
+    cases_ << "[" << std::flush;
+  }
 
   absl::Status Add(const test::OpProgram& program);
   bool Finish();
@@ -41,15 +47,17 @@ class Dump {
  private:
   std::string Tensor(const HostTensor& tensor);
   std::string Tensors(std::span<const HostTensor> tensors);
+  void AddCase(std::string_view text);
   // A member of the case's object: what the plugin makes of the module.
   std::string Found(std::string_view member, const ir::Module& module, std::span<const HostTensor> inputs);
 
   const std::string folder_;
-  Backend& backend_;
-  Backend& plugin_;
+  Backend* const backend_;
+  Backend* const plugin_;
   std::ofstream tensors_;
   int64_t offset_ = 0;
-  std::vector<std::string> cases_;
+  std::ofstream cases_;
+  int64_t count_ = 0;
 };
 
 std::string Dump::Tensor(const HostTensor& tensor) {
@@ -68,7 +76,7 @@ std::string Dump::Tensors(std::span<const HostTensor> tensors) {
 }
 
 std::string Dump::Found(std::string_view member, const ir::Module& module, std::span<const HostTensor> inputs) {
-  const auto found = test::RunLowered(plugin_, module, inputs);
+  const auto found = test::RunLowered(*plugin_, module, inputs);
   if (found.ok()) return absl::StrCat("\"", member, "\": ", Tensors(*found), ", ");
   std::string text;
   for (const char c : found.status().message()) {
@@ -85,13 +93,17 @@ bool HasNamedComposite(const ir::Module& module) {
 }
 
 absl::Status Dump::Add(const test::OpProgram& program) {
-  WEFT_ASSIGN_OR_RETURN(auto expected, test::RunOnBackend(backend_, program.module, program.inputs));
   passes::PipelineOptions options{.verify_between = true};
   // StableHLO's own operations with functions stay as they are.
-  options.claims = [](const ir::Node& node) { return !node.regions().empty() && node.op().stablehlo != nullptr; };
+  options.claims = pjrt::StaysWhole;
   WEFT_ASSIGN_OR_RETURN(ir::Module lowered, passes::RunPipeline(program.module, options));
   WEFT_ASSIGN_OR_RETURN(std::string text, ir::ToStableHlo(lowered));
-  std::ofstream(absl::StrCat(folder_, "/", cases_.size(), ".mlir")) << text;
+  std::ofstream(absl::StrCat(folder_, "/", count_, ".mlir")) << text;
+  if (plugin_ == nullptr) {
+    AddCase(absl::StrCat("{\"name\": \"", program.name, "\", \"op\": \"", program.group, "\"}"));
+    return absl::OkStatus();
+  }
+  WEFT_ASSIGN_OR_RETURN(auto expected, test::RunOnBackend(*backend_, program.module, program.inputs));
   const bool named = HasNamedComposite(program.module);
   std::string found = Found("found", lowered, program.inputs);
   if (named) {
@@ -99,7 +111,7 @@ absl::Status Dump::Add(const test::OpProgram& program) {
     found += Found("found_named", exported, program.inputs);
   }
   const ir::Tolerance& t = program.tolerance;
-  cases_.push_back(absl::StrCat(
+  AddCase(absl::StrCat(
       "{\"name\": \"", program.name, "\", \"op\": \"", program.group, "\", \"named\": ", named ? "true" : "false", ", \"forward\": ", program.forward_results,
       ", \"tolerance\": {\"f32\": ", t.f32, ", \"f64\": ", t.f64, ", \"bf16\": ", t.bf16, ", \"f16\": ", t.f16,
       ", \"absolute\": ", t.absolute, "},\n ", found, "\"inputs\": ", Tensors(program.inputs),
@@ -107,12 +119,15 @@ absl::Status Dump::Add(const test::OpProgram& program) {
   return absl::OkStatus();
 }
 
-bool Dump::Finish() {
-  std::ofstream out(folder_ + "/cases.json");
-  out << "[" << absl::StrJoin(cases_, ",\n") << "]\n";
-  out.flush();
+void Dump::AddCase(std::string_view text) {
   tensors_.flush();
-  return out.good() && tensors_.good();
+  cases_ << (count_++ == 0 ? "" : ",\n") << text << std::flush;
+}
+
+bool Dump::Finish() {
+  cases_ << "]\n" << std::flush;
+  tensors_.flush();
+  return cases_.good() && tensors_.good();
 }
 
 // Forward only: slopes at infinities are as good as any.
@@ -156,22 +171,29 @@ absl::StatusOr<std::vector<test::OpProgram>> AllPrograms() {
   return programs;
 }
 
-int Run(const char* folder, const char* plugin, size_t every) {
-  auto backend = cpu::CpuBackend::Create();
-  auto outside = pjrt::NewPjrtBackend({.plugin = plugin, .platform = "pjrt"});
-  for (const absl::Status& status : {backend.status(), outside.status()}) {
-    if (status.ok()) continue;
-    std::cerr << status.message() << "\n";
-    return 1;
+int Run(const char* folder, std::string_view plugin, size_t every, size_t first) {
+  std::unique_ptr<Backend> here, there;
+  if (plugin != "-") {
+    auto backend = cpu::CpuBackend::Create();
+    const char* const options = std::getenv("WEFT_PLUGIN_OPTIONS");
+    auto outside = pjrt::NewPjrtBackend(
+        {.plugin = std::string(plugin), .platform = "pjrt", .plugin_options = options == nullptr ? "" : options});
+    for (const absl::Status& status : {backend.status(), outside.status()}) {
+      if (status.ok()) continue;
+      std::cerr << status.message() << "\n";
+      return 1;
+    }
+    here = *std::move(backend);
+    there = *std::move(outside);
   }
   auto programs = AllPrograms();
   if (!programs.ok()) {
     std::cerr << programs.status().message() << "\n";
     return 1;
   }
-  Dump dump(folder, **backend, **outside);
+  Dump dump(folder, here.get(), there.get());
   int failures = 0;
-  for (size_t i = 0; i < programs->size(); i += every) {
+  for (size_t i = first; i < programs->size(); i += every) {
     const test::OpProgram& program = (*programs)[i];
     if (absl::Status status = dump.Add(program); !status.ok()) {
       std::cerr << program.name << ": " << status.message() << "\n";
@@ -189,10 +211,11 @@ int Run(const char* folder, const char* plugin, size_t every) {
 }  // namespace weft
 
 int main(int argc, char** argv) {
-  size_t every = 1;
-  if (argc < 3 || argc > 4 || (argc == 4 && (!absl::SimpleAtoi(argv[3], &every) || every == 0))) {
-    std::cerr << "usage: dump_programs FOLDER PLUGIN [EVERY]\n";
+  size_t every = 1, first = 0;
+  if (argc < 3 || argc > 5 || (argc > 3 && (!absl::SimpleAtoi(argv[3], &every) || every == 0)) ||
+      (argc > 4 && !absl::SimpleAtoi(argv[4], &first))) {
+    std::cerr << "usage: dump_programs FOLDER PLUGIN [EVERY [FIRST]]\n";
     return 2;
   }
-  return weft::Run(argv[1], argv[2], every);
+  return weft::Run(argv[1], argv[2], every, first);
 }

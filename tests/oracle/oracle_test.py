@@ -15,26 +15,12 @@ import python_env  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["WEFT_BUILD"])
 PACKAGES = ["lammps-jax-pjrt-cpu==0.11.2", "numpy"]
-# NumPy's type of the same bytes.
-TYPES = {"bool": "u1", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8", "u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8",
-         "f16": "f2", "f32": "f4", "f64": "f8", "bf16": "u2", "c64": "c8", "c128": "c16"}
-# Complex numbers are judged part by part.
-PARTS = {"c64": "f32", "c128": "f64"}
-
 FLOATS, INTEGERS = ("f16", "bf16", "f32", "f64"), ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 # The closed list of cases that may differ, each with its reason; one that agrees again fails the test as well.
 DIFFERS = {
     "maximum edges": (FLOATS, "XLA:CPU loses a NaN in the second operand, which StableHLO's maximum hands on"),
     "minimum edges": (FLOATS, "XLA:CPU loses a NaN in the second operand, which StableHLO's minimum hands on"),
     "pow edges": (INTEGERS[1:], "XLA:CPU looks at the low bits of an integer exponent only: 7^100 in i16 is 6753"),
-}
-
-
-# Every element is judged by its own size, but for slopes that are a small difference of what the tolerance is about; these
-# also by a share of their largest element: {operation: (share, reason)}. A share that nothing needs fails the test.
-CANCELS = {
-    "gelu": (0.05, "near -3 the slope is the difference of Phi(x) and -x phi(x)"),
-    "tanh": (0.2, "the slope 1 - y^2 where y is close to 1"),
 }
 
 
@@ -61,36 +47,10 @@ def main():
 
     import numpy
 
+    from judge import CANCELS, bytes_of, decode, worst
+
     module = importlib.util.find_spec("lammps_jax_pjrt_cpu")
     plugin = glob.glob(module.submodule_search_locations[0] + "/*.so")[0]
-
-    def decode(raw, dtype):
-        array = numpy.frombuffer(raw, TYPES[dtype])
-        if dtype in PARTS:
-            return array.view(TYPES[PARTS[dtype]]).astype("f8")
-        if dtype == "bf16":
-            return (array.astype("u4") << 16).view("f4").astype("f8")
-        return array.astype("f8") if dtype.startswith("f") else array
-
-    def worst(found, expected, dtype, tolerance, part="forward", share=0.0):
-        """Largest error over what is allowed; at most 1 passes."""
-        a, b = decode(found, dtype), decode(expected, dtype)
-        dtype = PARTS.get(dtype, dtype)
-        if a.size == 0:
-            return 0.0
-        if "f" not in dtype:
-            return 0.0 if numpy.array_equal(a, b) else float("inf")
-        scale = {"f64": 1e-8, "bf16": 65536.0, "f16": 8192.0}.get(dtype, 1.0)
-        # XLA contracts a*b+c and orders sums freely: what cancels there is inside the operation's absolute tolerance.
-        relative = tolerance[dtype]
-        if part == "edges":  # no sums here; XLA may take denormals for 0
-            scale, tolerance = {"f64": 2.3e-308, "f16": 6.2e-5}.get(dtype, 1.2e-38), {"absolute": 1.0}
-        with numpy.errstate(all="ignore"):
-            allowed = tolerance["absolute"] * scale + relative * (abs(b) + share * numpy.max(abs(b[numpy.isfinite(b)]), initial=0))
-        same = (a == b) | (numpy.isnan(a) & numpy.isnan(b))
-        with numpy.errstate(all="ignore"):
-            ratio = numpy.where(same, 0, abs(a - b) / allowed)
-        return float(numpy.max(numpy.where(numpy.isnan(ratio), numpy.inf, ratio)))
 
     with tempfile.TemporaryDirectory() as folder:
         dumped = subprocess.run([str(BUILD / "bin" / "weft_dump_programs"), folder, plugin], capture_output=True, text=True)
@@ -99,8 +59,7 @@ def main():
         tensors = numpy.memmap(f"{folder}/tensors.bin", "u1", "r") if os.path.getsize(f"{folder}/tensors.bin") else b""
 
         def raw(tensor):
-            size = int(numpy.prod(tensor["dims"], dtype="i8")) * numpy.dtype(TYPES[tensor["dtype"]]).itemsize
-            return tensors[tensor["offset"]:tensor["offset"] + size].tobytes() if size else b""
+            return bytes_of(tensors, tensor)
 
         def compare(case, row, results, text):
             """What differs goes into `failures`."""

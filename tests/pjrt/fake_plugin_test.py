@@ -19,7 +19,7 @@ STRLEN = c.c_size_t(-1)
 LIB = c.CDLL(os.environ["WEFT_LIB"])
 LIB.weft_error_message.restype = c.c_char_p
 LIB.weft_error_message.argtypes = [c.c_void_p, c.c_void_p]
-for kind in ("tensor", "context", "tree", "event"):
+for kind in ("tensor", "context", "tree", "event", "function"):
     getattr(LIB, f"weft_{kind}_release").argtypes = [c.c_void_p]
 
 
@@ -89,6 +89,17 @@ class FakePlugin(unittest.TestCase):
             passed, failed = re.search(r"(\d+) pass .* (\d+) FAIL", done.stdout).groups()
             self.assertEqual("0", failed)
             self.assertGreaterEqual(int(passed), 31, done.stdout)
+
+    def test_the_bytes_that_the_compiler_counts_are_in_a_functions_figures(self):
+        os.environ.update(WEFT_PLATFORM="pjrt", WEFT_PLUGIN=FAKE, WEFT_CACHE_MODE="off")
+        ctx = out("weft_context_create", None)
+        text = b"module @m { func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> } }"
+        function = out("weft_function_from_stablehlo", ctx, text, c.c_size_t(len(text)))
+        stats = (c.c_uint64 * 10)(80)  # weft_program_stats, whose last member it is
+        call("weft_function_stats", ctx, function, None, None, c.c_size_t(0), c.byref(stats))
+        self.assertEqual([80, 1000], [stats[0], stats[9]])
+        for kind, handle in (("function", function), ("context", ctx)):
+            getattr(LIB, f"weft_{kind}_release")(handle)
 
     def test_a_save_moves_each_byte_once(self):
         size = 64 << 20

@@ -25,13 +25,14 @@ def python_with(name, packages, *pip_options):
     return python, ""
 
 
-def enter(name, packages, script, *pip_options):
-    """Runs `script` again inside <build>/venv-<name>; 77 (SKIPPED) where that cannot be made. Inside, returns at once."""
+def enter(name, packages, script, *pip_options, needed=False):
+    """Runs `script` again inside <build>/venv-<name>; 77 (SKIPPED) where that cannot be made, or 1 with `needed`. Inside, returns at
+    once."""
     if os.path.realpath(sys.prefix) == os.path.realpath(os.path.join(os.environ["WEFT_BUILD"], f"venv-{name}")):
         return
     python, reason = python_with(name, packages, *pip_options)
     if python is None:
-        print(f"SKIPPED: {reason}")
-        sys.exit(77)
+        print(f"{'FAILED' if needed else 'SKIPPED'}: {reason}")
+        sys.exit(1 if needed else 77)
     sys.stdout.flush()
     os.execv(python, [python, script, *sys.argv[1:]])

@@ -602,6 +602,7 @@ type ProgramStats struct {
 	TemporaryBytes uint64
 	CodeBytes uint64
 	Kernels uint64
+	BytesAccessed uint64
 }
 
 type ClipOpts struct {

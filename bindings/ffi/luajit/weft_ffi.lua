@@ -386,6 +386,7 @@ typedef struct weft_program_stats {
   uint64_t temporary_bytes;
   uint64_t code_bytes;
   uint64_t kernels;
+  uint64_t bytes_accessed;
 } weft_program_stats;
 typedef struct weft_clip_opts {
   size_t struct_size;

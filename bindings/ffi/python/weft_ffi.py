@@ -548,6 +548,7 @@ class weft_program_stats(c.Structure):
         ("temporary_bytes", c.c_uint64),
         ("code_bytes", c.c_uint64),
         ("kernels", c.c_uint64),
+        ("bytes_accessed", c.c_uint64),
     ]
 
 

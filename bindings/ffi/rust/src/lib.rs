@@ -588,6 +588,7 @@ pub struct weft_program_stats {
     pub temporary_bytes: u64,
     pub code_bytes: u64,
     pub kernels: u64,
+    pub bytes_accessed: u64,
 }
 
 #[repr(C)]
