@@ -6,7 +6,7 @@ import tempfile
 import unittest
 
 PROGRAMS = os.path.join(os.environ["WEFT_BUILD"], "bin")
-ALL = ["accuracy", "checkpoint", "control_flow", "footprint", "gemm_conv", "record", "start", "train_step"]
+ALL = ["accuracy", "checkpoint", "control_flow", "footprint", "gemm_conv", "plugin_launch", "record", "start", "train_step"]
 
 
 class Benchmarks(unittest.TestCase):
@@ -32,7 +32,7 @@ class Benchmarks(unittest.TestCase):
     def test_wrong_options_are_answered_with_the_usage(self):
         wrong = [(program, [option]) for program in ALL for option in ("--fast", "--threads", "fast")]
         wrong += [("checkpoint", ["--dir"]), ("gemm_conv", ["--threads", "0"]), ("gemm_conv", ["--threads", "two"]), ("gemm_conv", ["avx2", "avx512"]),
-                  ("record", ["--peers-in"]), ("train_step", ["--only", "rnn"]), ("train_step", ["--only"]), ("train_step", ["--steps", "many"]),
+                  ("record", ["--peers-in"]), ("plugin_launch", ["--plugin"]), ("train_step", ["--only", "rnn"]), ("train_step", ["--only"]), ("train_step", ["--steps", "many"]),
                   ("train_step", ["--steps", "0"]), ("train_step", ["--threads", "1"]), ("start", ["--threads", "1"])]
         for program, options in wrong:
             with self.subTest(program=program, options=options):

@@ -248,11 +248,55 @@ class Devices(unittest.TestCase):
             call("weft_tensor_from_f64", self.ctx, c.c_uint32(F32), c.c_double(value), c.byref(scalar))
             numpy.testing.assert_array_equal(x * numpy.float32(value), self.read(self.op("mul", self.tensor(x), scalar), (4,)))
 
+    def test_what_is_held_or_saved_meanwhile_compiles_nothing(self):
+        def compiled():
+            count = c.c_int64()
+            call("weft_metric_get", self.ctx, b"programs_compiled", STRLEN, c.byref(count))
+            return count.value
+
+        def step():
+            call("weft_tensor_assign", t, self.op("add", t, one))
+            call("weft_sync", self.ctx, None, None)
+
+        t, one, held, tree, saved = self.tensor([0, 10]), self.tensor([1, 1]), c.c_void_p(), c.c_void_p(), c.c_void_p()
+        call("weft_tree_create", c.byref(tree))
+        call("weft_tree_add_tensor", tree, c.c_uint32(0), b"t", STRLEN, t, None)
+        step()
+        before = compiled()
+        call("weft_tensor_copy", t, c.byref(held))
+        step()
+        with tempfile.TemporaryDirectory() as folder:
+            call("weft_checkpoint_save", self.ctx, os.path.join(folder, "t").encode(), STRLEN, tree, None, c.byref(saved))
+            for _ in range(3):
+                step()
+            call("weft_event_wait", saved, c.c_int64(-1))
+            step()
+        self.assertEqual(before, compiled())
+        self.assertEqual([[1, 11], [6, 16]], [self.read(held, (2,)).tolist(), self.read(t, (2,)).tolist()])
+
     def test_memory_is_not_lent(self):
         out = c.c_void_p()
         with self.assertRaises(RuntimeError) as raised:
             call("weft_tensor_to_dlpack", self.tensor([1.0, 2.0]), c.byref(out))
         self.assertIn("memory of pjrt:0 cannot be lent as DLPack; copy it with weft_tensor_to_host", str(raised.exception))
+
+
+class Launches(unittest.TestCase):
+    def test_cost_little_more_than_the_plugins_own(self):
+        program = BUILD / "bin" / "plugin_launch"
+        if not program.exists():
+            self.skipTest("benchmarks are not built")
+        done = subprocess.run([str(program), "--plugin", str(plugin()), "--json", "--quick"], capture_output=True, text=True, timeout=120)
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        rows = {row["name"]: row for row in json.loads(done.stdout)}
+        self.assertEqual(12, len(rows))
+        for name, row in rows.items():
+            if name.endswith("copies to the device a launch"):
+                self.assertEqual(1, row["value"], name)  # of all its words
+            elif name.endswith("compilations"):
+                self.assertEqual(0, row["value"], name)
+            else:  # the limit is the program's to judge; beside other tests this is what would be a slip
+                self.assertLess(row["ratio"], 5, name)
 
 
 @unittest.skipUnless(os.path.exists(DATA), "dataset-fashion-mnist is not installed")
