@@ -215,6 +215,8 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *     error
  *   launch_deadline_ms (0 or more; default 0): milliseconds that a launch may run before its loops of unknown length
  *     end ahead of their next run, with DEADLINE_EXCEEDED; 0: no limit. Counted loops and scans run on
+ *   compile_deadline_ms (0 or more; default 0): milliseconds that a call waits for a program to be compiled or loaded,
+ *     then DEADLINE_EXCEEDED; the compiler goes on, and who asks again waits for the same program; 0: no limit
  *   hash_bits (0 to 128; default 128): deprecated: accepted and without effect; bits of a program's key that were
  *     looked at, a hook of Weft's own tests
  */

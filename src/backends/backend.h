@@ -27,6 +27,8 @@ struct Target {
 
 // How far a compilation is. The backend writes it, anybody may look at any time.
 struct CompileProgress {
+  // What is done with the program as long as no kernels are counted, behind "it is"; a literal.
+  std::atomic<const char*> phase{"being loaded or prepared for the compiler"};
   std::atomic<int64_t> kernels{0};  // to be compiled; 0: not known yet
   std::atomic<int64_t> done{0};
 };
@@ -99,6 +101,13 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) = 0;
   // Whether its executables can be serialised; otherwise nothing is looked up or kept on disk.
   virtual bool Serializes() const { return true; }
+  // Where code depends on the target and on a text alone, not on what this library has in it: the text. By it a program is then
+  // looked up on disk, whichever build wrote it there.
+  virtual bool HasSource() const { return false; }
+  virtual absl::StatusOr<std::string> Source(const ir::Module& module) const {
+    return InternalError("the platform ", platform(), " has no text of a module of ", module.functions.size(),
+                         " functions");
+  }
 
   // Copies host bytes (dense, row-major) to a new buffer. The source may be reused when the call returns.
   virtual absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,

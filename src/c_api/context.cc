@@ -130,6 +130,7 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   config.options.repetition_nodes = settings.integer(Option::kRepetitionNodes);
   config.options.seed = static_cast<uint64_t>(settings.integer(Option::kSeed));
   config.options.launch_deadline_ms = settings.integer(Option::kLaunchDeadlineMs);
+  config.options.compile_deadline_ms = settings.integer(Option::kCompileDeadlineMs);
   config.options.isa = settings.text(Option::kIsa);
   config.options.matmul_precision = absl::AsciiStrToUpper(settings.text(Option::kMatmulPrecision));
   config.options.verify_between_passes = settings.truth(Option::kVerifyBetweenPasses);

@@ -41,7 +41,7 @@ CompileQueue::~CompileQueue() {
 std::string CompileQueue::Job::Progress() const {
   if (!begun_.load(std::memory_order_relaxed)) return "waits for other programs that are being compiled";
   const int64_t kernels = progress_.kernels.load(std::memory_order_relaxed);
-  if (kernels == 0) return "is being loaded or prepared for the compiler";
+  if (kernels == 0) return absl::StrCat("is ", progress_.phase.load(std::memory_order_relaxed));
   return absl::StrCat("is being compiled: ", progress_.done.load(std::memory_order_relaxed), " of ", kernels,
                       " new kernels are done");
 }

@@ -4,7 +4,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "serialization/checksum.h"
-#include "src/compiler/build_id.h"
 #include "src/compiler/canonical.h"
 #include "src/compiler/lower.h"
 #include "src/passes/pipeline.h"
@@ -36,10 +35,13 @@ Key KeyOf(std::string_view canonical, int bits) {
 ProgramCache::ProgramCache(Config config) : config_(std::move(config)) {
   const Target target = config_.backend->target(config_.options);
   AppendText("weft program 1", &prefix_);
-  AppendText(BuildId(), &prefix_);
-  AppendText(target.platform, &prefix_);
-  AppendText(target.fingerprint, &prefix_);
-  AppendText(config_.options.isa, &prefix_);
+  AppendText(config_.build, &prefix_);
+  AppendText("weft source 1", &target_);
+  for (std::string* const text : {&prefix_, &target_}) {
+    AppendText(target.platform, text);
+    AppendText(target.fingerprint, text);
+    AppendText(config_.options.isa, text);
+  }
 }
 
 std::shared_ptr<Program> ProgramCache::Known(Key key, std::string_view canonical) {
@@ -75,20 +77,28 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted,
     if (std::shared_ptr<Program> program = Known(wanted.key, wanted.canonical)) return program;
   }
   const int64_t start = MonotonicNow();
-  const absl::Cleanup abandon = [this, key = wanted.key] {
+  std::string source;
+  const bool by_source = Stores() && config_.backend->HasSource();
+  Place place{wanted.key, wanted.canonical};
+  if (by_source) {
+    WEFT_RETURN_IF_ERROR(Lower(wanted));
+    WEFT_ASSIGN_OR_RETURN(place, PlaceOf(wanted, &source));
+  }
+  const absl::Cleanup abandon = [this, key = place.key] {
     if (config_.store != nullptr) config_.store->Abandon(key);
   };
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, Load(wanted));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, Load(place));
   const bool loaded = executable != nullptr;
   if (!loaded) {
-    WEFT_ASSIGN_OR_RETURN(executable, Compile(wanted, progress));
+    if (!by_source) WEFT_RETURN_IF_ERROR(Lower(wanted));
+    WEFT_ASSIGN_OR_RETURN(executable, Compile(wanted, place, progress, start));
   }
   WEFT_RETURN_IF_ERROR(CheckReserve());  // what was taken from the reserve goes back
   const int64_t took = MonotonicNow() - start;
   config_.metrics->Add(Counter::kNanosecondsCompiling, took);
   Note([&] {
     const ExecutableStats stats = executable->stats();
-    return absl::StrCat("program ", NameOf(wanted.key), loaded ? " loaded from the disk cache" : " compiled", " for ",
+    return absl::StrCat("program ", NameOf(place.key), loaded ? " loaded from the disk cache" : " compiled", " for ",
                         config_.backend->platform(), " in ", Milliseconds(took), " ms: ", wanted.nodes, " nodes, ",
                         stats.kernels, " kernels (", stats.kernels_compiled, " compiled), ", stats.code_bytes,
                         " bytes of code, ", stats.temporary_bytes, " bytes of temporaries",
@@ -134,9 +144,24 @@ void ProgramCache::DropOldest() {
   if (oldest->second.empty()) programs_.erase(oldest);
 }
 
-absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Load(const Wanted& wanted) {
+absl::Status ProgramCache::Lower(Wanted& wanted) const {
+  passes::PipelineOptions pipeline;
+  pipeline.claims = [this](const ir::Node& node) { return config_.backend->Claims(node); };
+  pipeline.verify_between = config_.options.verify_between_passes;
+  WEFT_ASSIGN_OR_RETURN(wanted.module, passes::RunPipeline(std::move(wanted.module), pipeline));
+  return CheckReserve();
+}
+
+absl::StatusOr<ProgramCache::Place> ProgramCache::PlaceOf(const Wanted& wanted, std::string* source) const {
+  WEFT_ASSIGN_OR_RETURN(*source, config_.backend->Source(wanted.module));
+  source->insert(0, target_);
+  WEFT_RETURN_IF_ERROR(CheckReserve());
+  return Place{KeyOf(*source, config_.hash_bits), *source};
+}
+
+absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Load(const Place& place) {
   if (!Stores()) return nullptr;
-  std::optional<std::string> stored = config_.store->Lookup(wanted.key, wanted.canonical);
+  std::optional<std::string> stored = config_.store->Lookup(place.key, place.canonical);
   if (!stored.has_value()) {
     config_.metrics->Add(Counter::kDiskCacheMisses);
     return nullptr;
@@ -147,7 +172,7 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Load(const Wanted& wan
   WEFT_RETURN_IF_ERROR(CheckReserve());
   if (!executable.ok()) {
     config_.metrics->Add(Counter::kDiskCacheErrors);
-    config_.store->Reject(wanted.key, executable.status().message());
+    config_.store->Reject(place.key, executable.status().message());
     config_.warn(
         absl::StrCat("a cached program could not be loaded and is compiled again: ", executable.status().message()));
     return nullptr;
@@ -157,16 +182,11 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Load(const Wanted& wan
   return *std::move(executable);
 }
 
-absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Wanted& wanted, CompileProgress* progress) {
-  const int64_t start = MonotonicNow();
-  passes::PipelineOptions pipeline;
-  pipeline.claims = [this](const ir::Node& node) { return config_.backend->Claims(node); };
-  pipeline.verify_between = config_.options.verify_between_passes;
-  WEFT_ASSIGN_OR_RETURN(const ir::Module module, passes::RunPipeline(std::move(wanted.module), pipeline));
-  WEFT_RETURN_IF_ERROR(CheckReserve());
+absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(const Wanted& wanted, const Place& place,
+                                                                  CompileProgress* progress, int64_t start) {
   CompileOptions options = config_.options;
   options.progress = progress;
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, config_.backend->Compile(module, options));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, config_.backend->Compile(wanted.module, options));
   WEFT_RETURN_IF_ERROR(CheckReserve());
   config_.metrics->Add(Counter::kProgramsCompiled);
   if (!Stores()) return executable;
@@ -181,10 +201,10 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(Wanted& wanted
   }
   const Target target = config_.backend->target(config_.options);
   Note([&] {
-    return absl::StrCat("program ", NameOf(wanted.key), " of ", bytes->size(), " bytes is published to the disk cache");
+    return absl::StrCat("program ", NameOf(place.key), " of ", bytes->size(), " bytes is published to the disk cache");
   });
-  config_.store->Publish({.key = wanted.key,
-                          .canonical = wanted.canonical,
+  config_.store->Publish({.key = place.key,
+                          .canonical = std::string(place.canonical),
                           .program = *std::move(bytes),
                           .backend = target.platform,
                           .target = target.fingerprint,

@@ -10,6 +10,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "src/backends/backend.h"
+#include "src/compiler/build_id.h"
 #include "src/compiler/store.h"
 #include "src/compiler/trace.h"
 #include "src/ir/function.h"
@@ -43,6 +44,7 @@ class ProgramCache {
     Backend* backend = nullptr;
     CompileOptions options;
     int hash_bits = 128;
+    std::string build = BuildId();  // whose code this cache takes
     // What is kept in memory at most: a loop over ever new shapes would otherwise grow for ever, by 2 KB for a sum and
     // 50 KB for an MLP's step. Programs take about three times the size of their canonical form.
     int64_t max_programs = 2'048;
@@ -68,14 +70,24 @@ class ProgramCache {
   }
   bool Stores() const { return config_.store != nullptr && config_.backend->Serializes(); }
   std::shared_ptr<Program> Known(Key key, std::string_view canonical) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Under what the store has a program: its trace with this build, or its source, whose text `source` then holds.
+  struct Place {
+    Key key;
+    std::string_view canonical;
+  };
+  absl::StatusOr<Place> PlaceOf(const Wanted& wanted, std::string* source) const;
+  absl::Status Lower(Wanted& wanted) const;
   // Null on any kind of miss.
-  absl::StatusOr<std::unique_ptr<Executable>> Load(const Wanted& wanted);
-  absl::StatusOr<std::unique_ptr<Executable>> Compile(Wanted& wanted, CompileProgress* progress);
+  absl::StatusOr<std::unique_ptr<Executable>> Load(const Place& place);
+  // Of a module that went through the passes.
+  absl::StatusOr<std::unique_ptr<Executable>> Compile(const Wanted& wanted, const Place& place,
+                                                      CompileProgress* progress, int64_t start);
   std::shared_ptr<const Program> Keep(Wanted& wanted, std::unique_ptr<Executable> executable);
   void DropOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Config config_;
   std::string prefix_;     // options, versions and target: the beginning of every canonical form
+  std::string target_;     // the beginning of every source
   std::string canonical_;  // of the trace in hand; keeps its capacity
   mutable Mutex mutex_;
   absl::flat_hash_map<Key, absl::InlinedVector<std::shared_ptr<Program>, 1>> programs_ ABSL_GUARDED_BY(mutex_);

@@ -136,11 +136,11 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     const auto stale = [&] { return lock.opened() != opened && !cut.Pending(); };
     const absl::StatusOr<ProgramPointer> program = ProgramOf(lock, state, cut);
     if (!program.ok()) {
-      if (stale() && !absl::IsCancelled(program.status())) continue;
+      if (stale() && !GaveUp(program.status())) continue;
       // A barrier or an automatic cut must go through without what is at fault; who asks for a value by name learns why.
       const bool asked = reason == CutReason::kHostRead || reason == CutReason::kEval || reason == CutReason::kEager;
       // Not denied executable memory, which is no program's fault.
-      const bool refused = !absl::IsResourceExhausted(program.status()) && !absl::IsCancelled(program.status()) &&
+      const bool refused = !absl::IsResourceExhausted(program.status()) && !GaveUp(program.status()) &&
                            !absl::IsPermissionDenied(program.status());
       if (asked || !refused || !services_.CheckProcess().ok()) return OutOfMemory(state, cut, program.status());
       return SetAside(lock, state, cut, program.status());
@@ -184,10 +184,19 @@ absl::StatusOr<Evaluator::ProgramPointer> Evaluator::ProgramOf(Lock& lock, MeshS
 }
 
 absl::Status Evaluator::WaitFor(const Job& job) {
-  const int64_t start = MonotonicNow();
+  constexpr int64_t kMillisecond = 1'000'000, kMost = int64_t{1} << 40;
+  const int64_t start = MonotonicNow(), limit = std::min(options_.compile_deadline_ms, kMost) * kMillisecond;
   while (true) {
-    const absl::Status status = services_.WaitFor(*job.done(), kProgressNs, &compiles_.starving());
+    const int64_t left = limit == 0 ? kProgressNs : start + limit - MonotonicNow();
+    const absl::Status status =
+        services_.WaitFor(*job.done(), std::clamp<int64_t>(left, 0, kProgressNs), &compiles_.starving());
     if (!absl::IsDeadlineExceeded(status)) return status;
+    if (left < kProgressNs) {
+      return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "a program of ", job.nodes(),
+                         " nodes is not there after ", options_.compile_deadline_ms,
+                         " ms, the option compile_deadline_ms: it ", job.Progress(),
+                         ". Whoever asks again waits on for the same program");
+    }
     services_.LogLazily(LogLevel::kInfo, [&] {
       return absl::StrCat("after ", (MonotonicNow() - start) / 1'000'000'000, " s a program of ", job.nodes(),
                           " nodes ", job.Progress());

@@ -65,6 +65,10 @@ class Evaluator {
   absl::Status Make(Lock& lock, MeshState& state, CutReason reason, Plan plan, Cut* cut);
   // Plans and launches until nothing that is planned is pending.
   absl::Status Run(Lock& lock, MeshState& state, CutReason reason, Plan plan);
+  // Whether it is who waited for a program that gave up: the program is none the worse for it.
+  static bool GaveUp(const absl::Status& status) {
+    return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
+  }
   absl::StatusOr<ProgramPointer> ProgramOf(Lock& lock, MeshState& state, const Cut& cut);
   absl::StatusOr<Ref<Job>> Compile(Lock& lock, MeshState& state, compiler::ProgramCache& programs, CutReason reason,
                                    Plan plan, ProgramPointer* known = nullptr);

@@ -31,8 +31,9 @@ struct Options {
   std::string isa;                           // "", "avx512", "avx2", "portable": CompileOptions::isa
   std::string matmul_precision = "HIGHEST";  // in StableHLO text: ir::StableHloOptions::precision
   bool verify_between_passes = false;
-  int64_t launch_deadline_ms = 0;  // after which loops of unknown length end; 0: never
-  int64_t max_programs = 2'048;    // kept in memory, ready to launch
+  int64_t launch_deadline_ms = 0;   // after which loops of unknown length end; 0: never
+  int64_t compile_deadline_ms = 0;  // after which a call no longer waits for a program; 0: never
+  int64_t max_programs = 2'048;     // kept in memory, ready to launch
   // Cuts with smaller outputs do not ask how much memory there is: the answer costs 50 µs, as much as writing 1 MiB.
   int64_t large_cut_bytes = int64_t{256} << 20;
   // Test hook: bits of the program key that are looked at. Fewer only make the stored canonical form decide more often.

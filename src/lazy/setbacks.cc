@@ -108,7 +108,7 @@ absl::StatusOr<bool> Evaluator::Compiles(Lock& lock, MeshState& state, std::span
   if (trial.empty()) return true;
   WEFT_RETURN_IF_ERROR(planner_.Trace(&trial));
   const absl::Status status = ProgramOf(lock, state, trial).status();
-  if (absl::IsCancelled(status)) return status;
+  if (GaveUp(status)) return status;
   return status.ok();
 }
 

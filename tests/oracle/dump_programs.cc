@@ -94,10 +94,10 @@ bool HasNamedComposite(const ir::Module& module) {
 
 absl::Status Dump::Add(const test::OpProgram& program) {
   passes::PipelineOptions options{.verify_between = true};
-  // StableHLO's own operations with functions stay as they are.
   options.claims = pjrt::StaysWhole;
   WEFT_ASSIGN_OR_RETURN(ir::Module lowered, passes::RunPipeline(program.module, options));
-  WEFT_ASSIGN_OR_RETURN(std::string text, ir::ToStableHlo(lowered));
+  pjrt::Program described;
+  WEFT_ASSIGN_OR_RETURN(const std::string text, pjrt::ToText(lowered, &described));
   std::ofstream(absl::StrCat(folder_, "/", count_, ".mlir")) << text;
   if (plugin_ == nullptr) {
     AddCase(absl::StrCat("{\"name\": \"", program.name, "\", \"op\": \"", program.group, "\"}"));

@@ -8,9 +8,14 @@
 
 #include "serialization/compile_cache.h"
 #include "src/backends/pjrt/pjrt_backend.h"
+#include "src/backends/reference/reference_backend.h"
 #include "src/compiler/disk_store.h"
+#include "src/compiler/program_cache.h"
+#include "src/ops/call.h"
 #include "tests/lazy/shelf.h"
 #include "tests/lazy/world.h"
+#include "tests/support/op_programs.h"
+#include "tests/support/run_on_backend.h"
 #include "tests/support/temp_dir.h"
 
 namespace weft::pjrt {
@@ -334,6 +339,77 @@ TEST(PjrtFake, ACancelEndsTheWaitForASlowCompilerAndItsProgramIsKept) {
   other.join();
   EXPECT_THAT(w.Read(y), ElementsAre(2, 4));
   EXPECT_EQ(compiled(), 1);
+}
+
+TEST(PjrtFake, WaitingForASlowCompilerMayHaveADeadline) {
+  World w({.compile_deadline_ms = 50}, Fake());
+  T x = w.Vector({1, 2});
+  w.Sync();
+  const Since compiled("PJRT_Client_Compile");
+  Faults("slow_compile_ms=400");
+  T y = w.Op("add", {x, x});
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(w.engine->Sync().status(),
+            absl::DeadlineExceededError("a program of 1 nodes is not there after 50 ms, the option compile_deadline_ms: it is being compiled "
+                                        "by the plugin. Whoever asks again waits on for the same program"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(350));
+  absl::Status read;
+  int tries = 0;
+  do {
+    read = ReadOf(w, y);
+  } while (absl::IsDeadlineExceeded(read) && ++tries < 100);
+  EXPECT_TRUE(read.ok()) << read;
+  EXPECT_GT(tries, 1);
+  EXPECT_EQ(compiled(), 1);
+  EXPECT_EQ(w.engine->metrics().Get(Counter::kTensorsSetAside), 0);
+}
+
+// x + x through a cache of its own, as a build of this name would look for it.
+void AsBuild(const std::string& build, Backend& backend, compiler::ProgramStore& store) {
+  Metrics metrics;
+  compiler::ProgramCache cache({.backend = &backend, .build = build, .store = &store, .metrics = &metrics, .warn = [](const std::string&) {}});
+  const ir::Value x(ir::Node::Create(ops::kOp_parameter, {}, {}, {ir::Type::Tensor(DType::kF32, {2})}), 0);
+  ir::Builder b;
+  const ir::Value sum = ops::Call(b, ops::kOp_add, {x, x});
+  compiler::Trace trace;
+  trace.arguments.push_back({.node = x.node.get()});
+  trace.nodes.push_back(sum.node.get());
+  trace.operands.assign(2, compiler::Trace::OfArgument(0));
+  trace.outputs.push_back(compiler::Trace::OfValue(0));
+  trace.values = 1;
+  compiler::Wanted wanted;
+  ASSERT_EQ(cache.Find(trace, &wanted), nullptr);
+  const auto program = cache.Make(std::move(wanted));
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(cache.Find(trace, &wanted), *program);
+}
+
+TEST(PjrtFake, AnotherBuildOfThisLibraryFindsWhatThePluginCompiled) {
+  lazy::Shelf shelf;
+  lazy::FakeStore store(&shelf);
+  const Since compiled("PJRT_Client_Compile"), loaded("PJRT_Executable_DeserializeAndLoad");
+  const auto backend = Fake();
+  for (const char* build : {"one", "two"}) AsBuild(build, *backend, store);
+  EXPECT_EQ(compiled(), 1);
+  EXPECT_EQ(loaded(), 1);
+  ASSERT_EQ(shelf.entries.size(), 1u);
+  EXPECT_THAT(shelf.entries.begin()->second.canonical, AllOf(HasSubstr("stablehlo.add"), HasSubstr("fake"))) << "text and plugin";
+}
+
+TEST(PjrtFake, RandomBitsAreEveryBackends) {
+  const ir::OpDef& op = ops::kOp_rng_bit_generator;
+  const auto fake = Fake();
+  const auto reference = NewReferenceBackend();
+  for (const ir::Sample& sample : op.samples) {
+    const auto program = test::MakeOpProgram(op, sample, DType::kU64, std::string(sample.call), /*gradients=*/false);
+    ASSERT_TRUE(program.ok()) << program.status();
+    const auto expected = test::RunOnBackend(*reference, program->module, program->inputs);
+    const auto found = test::RunOnBackend(*fake, program->module, program->inputs);
+    ASSERT_TRUE(expected.ok() && found.ok()) << sample.call << ": " << expected.status() << found.status();
+    for (size_t i = 0; i < expected->size(); ++i) {
+      EXPECT_TRUE(std::ranges::equal((*expected)[i].bytes(), (*found)[i].bytes())) << sample.call;
+    }
+  }
 }
 
 // --- Launches and threads --------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ namespace weft::pjrt {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ir::Type;
 using ir::Value;
 
@@ -44,6 +45,44 @@ TEST(PjrtProgram, AllWordsAreOneArgument) {
     EXPECT_EQ(dtype, program.arguments[0].dtype);
     EXPECT_EQ(std::vector<bool>{true}, program.aliased);
   }
+}
+
+// The text of main(parameters) = results.
+std::string TextOf(std::vector<Value> parameters, std::vector<Value> results) {
+  ir::Module module;
+  module.functions.push_back(ir::Function::Create("main", std::move(parameters), std::move(results)));
+  Program program;
+  const auto text = ToText(module, &program);
+  EXPECT_TRUE(text.ok()) << text.status();
+  return text.value_or("");
+}
+
+TEST(PjrtProgram, KernelsAreTurnedAroundBeforeTheConvolution) {
+  const Value x = Parameter(Type::Tensor(DType::kF32, {1, 5, 5, 2})), k = Parameter(Type::Tensor(DType::kF32, {3, 3, 2, 4}));
+  ir::Builder b;
+  ir::Attrs attrs = {ir::Ints{1, 1},       ir::Ints{1, 1, 1, 1}, ir::Ints{1, 1},       ir::Ints{1, 1}, ir::Ints{0, 3, 1, 2},
+                     ir::Ints{2, 3, 0, 1}, ir::Ints{0, 3, 1, 2}, int64_t{1}, int64_t{1},     ir::Ints{0, 1}};
+  const Value y = ops::Call(b, ops::kOp_convolution, {x, k}, attrs);
+  ASSERT_TRUE(b.ok()) << b.status();
+  const std::string text = TextOf({x, k}, {y});
+  EXPECT_THAT(text, HasSubstr("\"stablehlo.reverse\""));
+  EXPECT_THAT(text, HasSubstr("array<i64: 1>")) << "kernel_dimensions[2 + 1]";
+  EXPECT_THAT(text, HasSubstr("window_reversal = array<i1: false, false>"));
+  attrs.set(9, ir::Ints{0, 0});
+  EXPECT_THAT(TextOf({x, k}, {ops::Call(b, ops::kOp_convolution, {x, k}, attrs)}), Not(HasSubstr("stablehlo.reverse")));
+}
+
+TEST(PjrtProgram, BlocksOfRandomBitsAreComputedOnce) {
+  const Value state = Parameter(Type::Tensor(DType::kU64, {3}));
+  ir::Builder b;
+  const ir::Values results = ops::CallAll(b, ops::kOp_rng_bit_generator, {state}, {ir::Ints{10, 10}, DType::kU32});
+  ASSERT_TRUE(b.ok()) << b.status();
+  const std::string text = TextOf({state}, {results[0], results[1]});
+  EXPECT_THAT(text, HasSubstr("\"stablehlo.multiply\"")) << text;
+  for (size_t at = text.find("stablehlo.multiply"); at != text.npos; at = text.find("stablehlo.multiply", at + 1)) {
+    EXPECT_THAT(text.substr(at, text.find('\n', at) - at), HasSubstr("-> tensor<25xui32>"));
+  }
+  EXPECT_THAT(text, HasSubstr("\"stablehlo.optimization_barrier\"")) << "compilers fuse copies of what has several users";
 }
 
 TEST(PjrtProgram, WhatNoDeviceHoldsIsRefused) {

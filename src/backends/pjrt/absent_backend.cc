@@ -72,8 +72,15 @@ class AbsentBackend final : public Backend {
     return TargetOf(plugin_, topology_->fingerprint(), options_.matmul_precision);
   }
   bool Claims(const ir::Node& node) const override { return StaysWhole(node); }
+  bool HasSource() const override { return true; }
+  absl::StatusOr<std::string> Source(const ir::Module& module) const override {
+    Program program;
+    return ToText(module, &program, options_.matmul_precision);
+  }
 
-  absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module, const CompileOptions&) override {
+  absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module,
+                                                      const CompileOptions& options) override {
+    if (options.progress != nullptr) options.progress->phase = kCompiling;
     Program program;
     WEFT_ASSIGN_OR_RETURN(const std::string text, ToText(module, &program, options_.matmul_precision));
     const api::Program code = AsArgument(text);

@@ -213,8 +213,15 @@ class PjrtBackend final : public Backend {
     return TargetOf(client_->plugin(), client_->fingerprint(), precision_);
   }
   bool Claims(const ir::Node& node) const override { return StaysWhole(node); }
+  bool HasSource() const override { return true; }
+  absl::StatusOr<std::string> Source(const ir::Module& module) const override {
+    Program program;
+    return ToText(module, &program, precision_);
+  }
 
-  absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module, const CompileOptions&) override {
+  absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module,
+                                                      const CompileOptions& options) override {
+    if (options.progress != nullptr) options.progress->phase = kCompiling;
     Program program;
     WEFT_ASSIGN_OR_RETURN(const std::string text, ToText(module, &program, precision_));
     const api::Program code = AsArgument(text);

@@ -10,6 +10,8 @@
 #include "src/ir/rewrite.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/build.h"
+#include "src/ops/generated/attributes.h"
+#include "src/ops/random/bits.h"
 #include "src/ops/registry.h"
 
 namespace weft::pjrt {
@@ -27,6 +29,26 @@ absl::Status CheckSize(const Type& type, std::string_view what) {
   if (bytes <= kMostBytes) return absl::OkStatus();
   return UserErrorOf(absl::StatusCode::kResourceExhausted, what, " ", ToString(type), " has ", bytes / 0x1p40,
                      " TiB, which no device has");
+}
+
+// What compilers of plugins do better with when it is written otherwise.
+ir::Values ForPlugins(const ir::RewriteCall& call) {
+  const ir::Node& node = call.node;
+  if (ops::GoesByBlocks(node)) {
+    return ops::PhiloxByBlocks(call.b, call.operands[0], node.type(1).dims, node.type(1).dtype);
+  }
+  // XLA:CPU has a fast convolution only for kernels as they are.
+  if (&node.op() != &ops::kOp_convolution) return {};
+  const ops::ConvolutionAttrs attrs{node.attrs()};
+  if (!attrs.has_window_reversal()) return {};
+  ir::Ints turned;
+  for (size_t d = 0; d < attrs.window_reversal().size(); ++d) {
+    if (attrs.window_reversal()[d] != 0) turned.push_back(attrs.kernel_dimensions()[2 + d]);
+  }
+  if (turned.empty()) return {};
+  ir::Attrs forward = node.attrs();
+  forward.set(ops::ConvolutionAttrs::kWindowReversal, ir::Ints(attrs.window_reversal().size(), 0));
+  return {ops::Call(call.b, node.op(), {call.operands[0], ops::Reverse(call.b, call.operands[1], turned)}, forward)};
 }
 
 // A parameter out of the words: 64-bit elements lie in two, low half first, narrower ones in the low bits of a whole one.
@@ -81,7 +103,8 @@ absl::StatusOr<Type> TypeOf(std::string_view name) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ToText(const ir::Module& module, Program* program, std::string_view precision) {
+absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, std::string_view precision) {
+  WEFT_ASSIGN_OR_RETURN(const ir::Module module, ir::Rewrite(given, ForPlugins));
   const ir::Function& main = module.main();
   for (const ir::Node* node : main.nodes()) {
     for (const Type& type : node->results()) {
@@ -151,6 +174,7 @@ api::Program AsArgument(std::string_view text) {
 }
 
 bool StaysWhole(const ir::Node& composite) {
+  if (ops::GoesByBlocks(composite)) return true;
   return !composite.regions().empty() && composite.op().stablehlo != nullptr;
 }
 

@@ -21,15 +21,19 @@ struct Program {
   ExecutableStats stats = {.kernels = 1};  // as the plugin told when it compiled
 };
 
-// The text of the module and what it says of its arguments. Refuses what kills plugins: more bytes than any device has.
+// The text of the module given and what it says of its arguments. Refuses what kills plugins: more bytes than any device has. Written as
+// plugins' compilers like it: kernels that a convolution turns around are turned before it, and blocks of random bits computed once.
 // `precision`: ir::StableHloOptions::precision.
-absl::StatusOr<std::string> ToText(const ir::Module& module, Program* program, std::string_view precision = "HIGHEST");
+absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, std::string_view precision = "HIGHEST");
 // The text as a plugin takes it; points into it.
 api::Program AsArgument(std::string_view text);
 
-// Whether the composite is not expanded: StableHLO's own operations with functions stay as they are; what has a name in CHLO alone
-// does not.
+// Whether the composite is not expanded by the passes: StableHLO's own operations with functions stay as they are, and random bits
+// until ToText writes them. What has a name in CHLO alone does not.
 bool StaysWhole(const ir::Node& composite);
+
+// CompileProgress::phase, while the plugin compiles.
+inline constexpr char kCompiling[] = "being compiled by the plugin";
 
 // The program's description, and the plugin's bytes behind it, as one string; and back.
 std::string Pack(const Program& program, std::string_view executable);

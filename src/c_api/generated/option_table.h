@@ -29,6 +29,7 @@ enum class Option : uint8_t {
   kVerifyBetweenPasses,
   kLog,
   kLaunchDeadlineMs,
+  kCompileDeadlineMs,
   kHashBits,
   kCount,
 };
@@ -65,6 +66,7 @@ inline constexpr OptionRow kOptions[] = {
     {{"verify_between_passes", "WEFT_VERIFY_BETWEEN_PASSES", WEFT_VALUE_BOOL, 0, "0", "checks the program after every compiler pass"}, nullptr, nullptr, "1.0", nullptr},
     {{"log", "WEFT_LOG", WEFT_VALUE_TEXT, 0, "off", "without a hook, records of this level and above go to standard error"}, "debug|info|warning|error|off", nullptr, "1.0", nullptr},
     {{"launch_deadline_ms", "WEFT_LAUNCH_DEADLINE_MS", WEFT_VALUE_INT, 0, "0", "milliseconds that a launch may run before its loops of unknown length end ahead of their next run, with DEADLINE_EXCEEDED; 0: no limit. Counted loops and scans run on"}, nullptr, nullptr, "1.1", nullptr},
+    {{"compile_deadline_ms", "WEFT_COMPILE_DEADLINE_MS", WEFT_VALUE_INT, 0, "0", "milliseconds that a call waits for a program to be compiled or loaded, then DEADLINE_EXCEEDED; the compiler goes on, and who asks again waits for the same program; 0: no limit"}, nullptr, nullptr, "1.1", nullptr},
     {{"hash_bits", "WEFT_HASH_BITS", WEFT_VALUE_INT, 0, "128", "deprecated: accepted and without effect; bits of a program's key that were looked at, a hook of Weft's own tests"}, nullptr, "128", "1.0", "accepted and without effect"},
 };
 

@@ -41,6 +41,11 @@ ir::Value StreamOf(ir::Builder& b, const ir::Value& state, const ir::Value& numb
 // bits an element of the results, or of that operand (an operation may draw for each element and give one for each row).
 uint64_t RandomBlocks(uint64_t largest, std::span<const ir::Value> results);
 
+// What rng_bit_generator with PHILOX comes to, where compilers do better with each block computed once and put in order than with
+// each element computing its own, and in 32 bits alone, as TPUs compute; and whether it is one, of fewer than 2^32 blocks.
+bool GoesByBlocks(const ir::Node& node);
+ir::Values PhiloxByBlocks(ir::Builder& b, const ir::Value& state, const Dims& dims, DType dtype);
+
 // The ten rounds of Philox-4x32 on one counter, for references.
 struct PhiloxBlock {
   uint32_t words[4];

@@ -61,6 +61,18 @@ Value Join(Builder& b, const Value& low, const Value& high) {
   return Call(b, kOp_bitwise_or, {Call(b, kOp_shift_left, {wide, U64(b, 32)}), Convert(b, low, DType::kU64)});
 }
 
+// The state after so many elements.
+Value PhiloxNext(Builder& b, const Value& state, int64_t count, DType dtype) {
+  const bool three = state.dims() == Dims{3};
+  // A state of two has the key for the upper half of the counter, too.
+  const Value key = Element(b, state, 0), low = Element(b, state, 1), high = three ? Element(b, state, 2) : key;
+  const auto [next_low, next_high] = Advance(b, low, high, U64(b, BlocksOf(count, dtype)));
+  auto one = [&](const Value& x) { return Reshape(b, x, {1}); };
+  Values next = {one(key), one(next_low)};
+  if (three) next.push_back(one(next_high));
+  return Call(b, kOp_concatenate, next, {int64_t{0}});
+}
+
 // Every element computes its own block and takes its word of it: four times the arithmetic of computing each
 // block once, but one elementwise loop that fuses with whatever uses the bits.
 void ExpandPhilox(const ExpandCall& call, std::span<Value> results) {
@@ -70,14 +82,8 @@ void ExpandPhilox(const ExpandCall& call, std::span<Value> results) {
   const DType dtype = Attr<kAttrs, "dtype">(call.attrs);
   const bool wide = IsWide(dtype), three = state.dims() == Dims{3};
   const int64_t count = CountOf(dims);
-  // A state of two has the key for the upper half of the counter, too.
+  results[0] = PhiloxNext(b, state, count, dtype);
   Value key = Element(b, state, 0), low = Element(b, state, 1), high = three ? Element(b, state, 2) : key;
-
-  const auto [next_low, next_high] = Advance(b, low, high, U64(b, BlocksOf(count, dtype)));
-  auto one = [&](const Value& x) { return Reshape(b, x, {1}); };
-  Values next = {one(key), one(next_low)};
-  if (three) next.push_back(one(next_high));
-  results[0] = Call(b, kOp_concatenate, next, {int64_t{0}});
 
   Value index = Iota(b, DType::kU64, {count}, 0);
   Value block = Call(b, kOp_shift_right_logical, {index, U64(b, wide ? 1 : 2)});
@@ -264,7 +270,57 @@ constexpr Sample kSamples[] = {{"u64[3]<0:1000> shape=[2,3]"},
                                {"u64[2]<0:1000> shape=[] dtype=i8 rng_algorithm=THREE_FRY"},
                                {"u64[2]<0:1000> shape=[0,3] rng_algorithm=THREE_FRY"}};
 
+// Of x and a constant, 32 bits each, the low and the high word of the product, by halves.
+std::pair<Value, Value> MulWide(Builder& b, const Value& x, uint32_t by) {
+  const auto lower = [&](const Value& y) { return And(b, y, U32(b, 0xFFFF)); };
+  const auto upper = [&](const Value& y) { return Call(b, kOp_shift_right_logical, {y, U32(b, 16)}); };
+  const auto times = [&](const Value& y, uint32_t half) { return Mul(b, y, U32(b, half)); };
+  const Value low = lower(x), high = upper(x);
+  const Value middle = Add(b, times(high, by & 0xFFFF), upper(times(low, by & 0xFFFF)));
+  const Value other = Add(b, times(low, by >> 16), lower(middle));
+  return {times(x, by), Add(b, Add(b, times(high, by >> 16), upper(middle)), upper(other))};
+}
+
 }  // namespace
+
+bool GoesByBlocks(const Node& node) {
+  if (&node.op() != &kOp_rng_bit_generator || IsThreeFry(node.attrs())) return false;
+  const Type& bits = node.type(1);
+  return BlocksOf(bits.count(), bits.dtype) < int64_t{1} << 32;
+}
+
+Values PhiloxByBlocks(Builder& b, const Value& state, const Dims& dims, DType dtype) {
+  const bool three = state.dims() == Dims{3};
+  const int64_t count = CountOf(dims), blocks = BlocksOf(count, dtype);
+  const Value key = Element(b, state, 0), low = Element(b, state, 1), high = three ? Element(b, state, 2) : key;
+  // The counter, 128 bits, and the block's number.
+  const Value start[4] = {Low(b, low), High(b, low), Low(b, high), High(b, high)};
+  Value c[4], carry = Iota(b, DType::kU32, {blocks}, 0);
+  for (int i = 0; i < 4; ++i) {
+    c[i] = Add(b, carry, start[i]);
+    if (i < 3) carry = Convert(b, Compare(b, Direction::kLt, c[i], carry), DType::kU32);
+  }
+  Value k0 = Low(b, key), k1 = High(b, key);
+  for (int round = 0; round < 10; ++round) {
+    const auto [low0, high0] = MulWide(b, c[0], 0xD2511F53);
+    const auto [low1, high1] = MulWide(b, c[2], 0xCD9E8D57);
+    c[0] = Xor(b, Xor(b, high1, c[1]), k0);
+    c[2] = Xor(b, Xor(b, high0, c[3]), k1);
+    c[1] = low1;
+    c[3] = low0;
+    k0 = Add(b, k0, U32(b, 0x9E3779B9));
+    k1 = Add(b, k1, U32(b, 0xBB67AE85));
+  }
+  Values parts = {c[0], c[1], c[2], c[3]};
+  if (IsWide(dtype)) parts = {Join(b, c[0], c[1]), Join(b, c[2], c[3])};
+  const auto each = static_cast<int64_t>(parts.size());
+  for (Value& part : parts) part = Reshape(b, part, {blocks, 1});
+  Value words = Reshape(b, Call(b, kOp_concatenate, parts, {int64_t{1}}), {blocks * each});
+  // Computed once, whatever uses them: XLA copies a fused operation into each of its users, and of these rounds its CPU compiler
+  // makes code for minutes.
+  words = Call(b, kOp_optimization_barrier, {words});
+  return {PhiloxNext(b, state, count, dtype), Convert(b, Reshape(b, Slice(b, words, {0}, {count}, {1}), dims), dtype)};
+}
 
 constinit const OpDef kOp_rng_bit_generator = {
     .name = "rng_bit_generator",
