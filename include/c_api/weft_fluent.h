@@ -1918,6 +1918,7 @@ typedef struct wf_dot_general_args {
   const int64_t* rhs_contracting_dimensions;
   size_t rhs_contracting_dimensions_count;
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_dot_general_precision precision WF_DEFAULT(WEFT_DOT_GENERAL_PRECISION_FORCE32);
 } wf_dot_general_args;
 WF_INLINE weft_tensor* wf_dot_general_at(weft_scope* s, const char* file, int line, wf_dot_general_args a) {
   weft_tensor* out = NULL;
@@ -1928,11 +1929,15 @@ WF_INLINE weft_tensor* wf_dot_general_at(weft_scope* s, const char* file, int li
     o.present |= WEFT_DOT_GENERAL_HAS_DTYPE;
     o.dtype = a.dtype;
   }
+  if (a.precision != WEFT_DOT_GENERAL_PRECISION_FORCE32) {
+    o.present |= WEFT_DOT_GENERAL_HAS_PRECISION;
+    o.precision = a.precision;
+  }
   error = weft_dot_general(ctx, a.lhs, a.rhs, a.lhs_batching_dimensions, a.lhs_batching_dimensions_count, a.rhs_batching_dimensions, a.rhs_batching_dimensions_count, a.lhs_contracting_dimensions, a.lhs_contracting_dimensions_count, a.rhs_contracting_dimensions, a.rhs_contracting_dimensions_count, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_dot_general(s, ...) \
-  WF_CALL(wf_dot_general_at((s), __FILE__, __LINE__, WF_MAKE(wf_dot_general_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
+  WF_CALL(wf_dot_general_at((s), __FILE__, __LINE__, WF_MAKE(wf_dot_general_args, (.dtype = WEFT_DTYPE_INVALID, .precision = WEFT_DOT_GENERAL_PRECISION_FORCE32,), __VA_ARGS__)))
 
 typedef struct wf_fft_args {
   WF_BEGIN
@@ -1956,6 +1961,7 @@ typedef struct wf_matmul_args {
   weft_tensor* x;
   weft_tensor* y;
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_matmul_precision precision WF_DEFAULT(WEFT_MATMUL_PRECISION_FORCE32);
 } wf_matmul_args;
 WF_INLINE weft_tensor* wf_matmul_at(weft_scope* s, const char* file, int line, wf_matmul_args a) {
   weft_tensor* out = NULL;
@@ -1966,11 +1972,15 @@ WF_INLINE weft_tensor* wf_matmul_at(weft_scope* s, const char* file, int line, w
     o.present |= WEFT_MATMUL_HAS_DTYPE;
     o.dtype = a.dtype;
   }
+  if (a.precision != WEFT_MATMUL_PRECISION_FORCE32) {
+    o.present |= WEFT_MATMUL_HAS_PRECISION;
+    o.precision = a.precision;
+  }
   error = weft_matmul(ctx, a.x, a.y, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_matmul(s, ...) \
-  WF_CALL(wf_matmul_at((s), __FILE__, __LINE__, WF_MAKE(wf_matmul_args, (.dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
+  WF_CALL(wf_matmul_at((s), __FILE__, __LINE__, WF_MAKE(wf_matmul_args, (.dtype = WEFT_DTYPE_INVALID, .precision = WEFT_MATMUL_PRECISION_FORCE32,), __VA_ARGS__)))
 
 typedef struct wf_triangular_solve_args {
   WF_BEGIN
@@ -2057,6 +2067,7 @@ typedef struct wf_conv_args {
   size_t dilation_count WF_DEFAULT(0);
   int64_t groups WF_DEFAULT(WF_NO_INT);
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_conv_precision precision WF_DEFAULT(WEFT_CONV_PRECISION_FORCE32);
 } wf_conv_args;
 WF_INLINE weft_tensor* wf_conv_at(weft_scope* s, const char* file, int line, wf_conv_args a) {
   weft_tensor* out = NULL;
@@ -2090,11 +2101,15 @@ WF_INLINE weft_tensor* wf_conv_at(weft_scope* s, const char* file, int line, wf_
     o.present |= WEFT_CONV_HAS_DTYPE;
     o.dtype = a.dtype;
   }
+  if (a.precision != WEFT_CONV_PRECISION_FORCE32) {
+    o.present |= WEFT_CONV_HAS_PRECISION;
+    o.precision = a.precision;
+  }
   error = weft_conv(ctx, a.x, a.w, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_conv(s, ...) \
-  WF_CALL(wf_conv_at((s), __FILE__, __LINE__, WF_MAKE(wf_conv_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_CONV_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .dilation = NULL, .dilation_count = 0, .groups = WF_NO_INT, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
+  WF_CALL(wf_conv_at((s), __FILE__, __LINE__, WF_MAKE(wf_conv_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_CONV_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .dilation = NULL, .dilation_count = 0, .groups = WF_NO_INT, .dtype = WEFT_DTYPE_INVALID, .precision = WEFT_CONV_PRECISION_FORCE32,), __VA_ARGS__)))
 
 typedef struct wf_convolution_args {
   WF_BEGIN
@@ -2119,6 +2134,7 @@ typedef struct wf_convolution_args {
   const int64_t* window_reversal WF_DEFAULT(NULL);
   size_t window_reversal_count WF_DEFAULT(0);
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_convolution_precision precision WF_DEFAULT(WEFT_CONVOLUTION_PRECISION_FORCE32);
 } wf_convolution_args;
 WF_INLINE weft_tensor* wf_convolution_at(weft_scope* s, const char* file, int line, wf_convolution_args a) {
   weft_tensor* out = NULL;
@@ -2142,11 +2158,15 @@ WF_INLINE weft_tensor* wf_convolution_at(weft_scope* s, const char* file, int li
     o.present |= WEFT_CONVOLUTION_HAS_DTYPE;
     o.dtype = a.dtype;
   }
+  if (a.precision != WEFT_CONVOLUTION_PRECISION_FORCE32) {
+    o.present |= WEFT_CONVOLUTION_HAS_PRECISION;
+    o.precision = a.precision;
+  }
   error = weft_convolution(ctx, a.input, a.kernel, a.window_strides, a.window_strides_count, a.padding, a.padding_count, a.lhs_dilation, a.lhs_dilation_count, a.rhs_dilation, a.rhs_dilation_count, a.input_dimensions, a.input_dimensions_count, a.kernel_dimensions, a.kernel_dimensions_count, a.output_dimensions, a.output_dimensions_count, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_convolution(s, ...) \
-  WF_CALL(wf_convolution_at((s), __FILE__, __LINE__, WF_MAKE(wf_convolution_args, (.feature_group_count = WF_NO_INT, .batch_group_count = WF_NO_INT, .window_reversal = NULL, .window_reversal_count = 0, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
+  WF_CALL(wf_convolution_at((s), __FILE__, __LINE__, WF_MAKE(wf_convolution_args, (.feature_group_count = WF_NO_INT, .batch_group_count = WF_NO_INT, .window_reversal = NULL, .window_reversal_count = 0, .dtype = WEFT_DTYPE_INVALID, .precision = WEFT_CONVOLUTION_PRECISION_FORCE32,), __VA_ARGS__)))
 
 typedef struct wf_max_pool_args {
   WF_BEGIN

@@ -1641,7 +1641,16 @@ WEFT_API void weft_cholesky_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_cholesky(weft_context* ctx, weft_tensor* a, const weft_cholesky_opts* opts,
     weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Values of attribute precision of weft_dot_general. */
+typedef enum weft_dot_general_precision {
+  WEFT_DOT_GENERAL_PRECISION_HIGHEST = 0,
+  WEFT_DOT_GENERAL_PRECISION_HIGH = 1,
+  WEFT_DOT_GENERAL_PRECISION_DEFAULT = 2,
+  WEFT_DOT_GENERAL_PRECISION_FORCE32 = 0x7FFFFFFF
+} weft_dot_general_precision;
+
 #define WEFT_DOT_GENERAL_HAS_DTYPE ((uint64_t)1 << 0)
+#define WEFT_DOT_GENERAL_HAS_PRECISION ((uint64_t)1 << 1)
 /* Optional attributes of weft_dot_general. A bit in present says that a field counts; others keep their defaults. Since
  * 1.0.
  */
@@ -1650,9 +1659,9 @@ typedef struct weft_dot_general_opts {
   const void* next; /* NULL */
   uint64_t present;
   weft_dtype dtype;
-  int32_t reserved;
+  weft_dot_general_precision precision;
 } weft_dot_general_opts;
-#define WEFT_DOT_GENERAL_OPTS_INIT {sizeof(weft_dot_general_opts), NULL, 0, (weft_dtype)0, 0}
+#define WEFT_DOT_GENERAL_OPTS_INIT {sizeof(weft_dot_general_opts), NULL, 0, (weft_dtype)0, (weft_dot_general_precision)0}
 WEFT_API void weft_dot_general_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Sums of products over the contracting dimensions, for each index of the batching dimensions. The result has the
@@ -1666,6 +1675,8 @@ WEFT_API void weft_dot_general_opts_init(void* options, size_t size) WEFT_NOEXCE
  *   rhs_contracting_dimensions: the same of rhs, in the same order; list of integers
  *   dtype: element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors; dtype; absent unless
  *   given
+ *   precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST
+ *   unless set; one of HIGHEST, HIGH, DEFAULT; absent unless given
  * Fluent: z = wf_dot_general(s, x, y, NULL, 0, NULL, 0, WF_INTS(1), WF_INTS(0));
  * StableHLO: dot_general. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.0.
@@ -1701,7 +1712,16 @@ typedef enum weft_fft_type {
 WEFT_API WEFT_MUST_USE weft_error* weft_fft(weft_context* ctx, weft_tensor* x, weft_fft_type fft_type,
     const int64_t* fft_length, size_t fft_length_count, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Values of attribute precision of weft_matmul. */
+typedef enum weft_matmul_precision {
+  WEFT_MATMUL_PRECISION_HIGHEST = 0,
+  WEFT_MATMUL_PRECISION_HIGH = 1,
+  WEFT_MATMUL_PRECISION_DEFAULT = 2,
+  WEFT_MATMUL_PRECISION_FORCE32 = 0x7FFFFFFF
+} weft_matmul_precision;
+
 #define WEFT_MATMUL_HAS_DTYPE ((uint64_t)1 << 0)
+#define WEFT_MATMUL_HAS_PRECISION ((uint64_t)1 << 1)
 /* Optional attributes of weft_matmul. A bit in present says that a field counts; others keep their defaults. Since 1.0.
  */
 typedef struct weft_matmul_opts {
@@ -1709,9 +1729,9 @@ typedef struct weft_matmul_opts {
   const void* next; /* NULL */
   uint64_t present;
   weft_dtype dtype;
-  int32_t reserved;
+  weft_matmul_precision precision;
 } weft_matmul_opts;
-#define WEFT_MATMUL_OPTS_INIT {sizeof(weft_matmul_opts), NULL, 0, (weft_dtype)0, 0}
+#define WEFT_MATMUL_OPTS_INIT {sizeof(weft_matmul_opts), NULL, 0, (weft_dtype)0, (weft_matmul_precision)0}
 WEFT_API void weft_matmul_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* NumPy's matrix product: [..., m, k] by [..., k, n] gives [..., m, n], leading dimensions broadcast, a vector counts
@@ -1720,6 +1740,8 @@ WEFT_API void weft_matmul_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   y: [..., k, n], or [k]; float, signed integer, unsigned integer, complex
  *   dtype: element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors; dtype; absent unless
  *   given
+ *   precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST
+ *   unless set; one of HIGHEST, HIGH, DEFAULT; absent unless given
  * Fluent: h = wf_relu(s, wf_add(s, wf_matmul(s, x, w), b));
  * StableHLO: weft.matmul. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.0.
@@ -1820,12 +1842,21 @@ typedef enum weft_conv_padding {
   WEFT_CONV_PADDING_FORCE32 = 0x7FFFFFFF
 } weft_conv_padding;
 
+/* Values of attribute precision of weft_conv. */
+typedef enum weft_conv_precision {
+  WEFT_CONV_PRECISION_HIGHEST = 0,
+  WEFT_CONV_PRECISION_HIGH = 1,
+  WEFT_CONV_PRECISION_DEFAULT = 2,
+  WEFT_CONV_PRECISION_FORCE32 = 0x7FFFFFFF
+} weft_conv_precision;
+
 #define WEFT_CONV_HAS_STRIDES ((uint64_t)1 << 0)
 #define WEFT_CONV_HAS_PADDING ((uint64_t)1 << 1)
 #define WEFT_CONV_HAS_PADS ((uint64_t)1 << 2)
 #define WEFT_CONV_HAS_DILATION ((uint64_t)1 << 3)
 #define WEFT_CONV_HAS_GROUPS ((uint64_t)1 << 4)
 #define WEFT_CONV_HAS_DTYPE ((uint64_t)1 << 5)
+#define WEFT_CONV_HAS_PRECISION ((uint64_t)1 << 6)
 /* Optional attributes of weft_conv. A bit in present says that a field counts; others keep their defaults. Since 1.0.
  */
 typedef struct weft_conv_opts {
@@ -1842,9 +1873,9 @@ typedef struct weft_conv_opts {
   uint64_t dilation_count;
   int64_t groups;
   weft_dtype dtype;
-  int32_t reserved;
+  weft_conv_precision precision;
 } weft_conv_opts;
-#define WEFT_CONV_OPTS_INIT {sizeof(weft_conv_opts), NULL, 0, NULL, 0, (weft_conv_padding)0, 0, NULL, 0, NULL, 0, 0, (weft_dtype)0, 0}
+#define WEFT_CONV_OPTS_INIT {sizeof(weft_conv_opts), NULL, 0, NULL, 0, (weft_conv_padding)0, 0, NULL, 0, NULL, 0, 0, (weft_dtype)0, (weft_conv_precision)0}
 WEFT_API void weft_conv_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* A convolution layer (cross-correlation) on channels-last data: images are NHWC, kernels HWIO; one or three spatial
@@ -1858,6 +1889,8 @@ WEFT_API void weft_conv_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  *   dilation: spacing of the window's elements; absent: 1; list of integers; absent unless given
  *   groups: groups of features that see only each other; integer; default 1
  *   dtype: element type of the result; absent: x's. f32 keeps the sums of bf16; dtype; absent unless given
+ *   precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST
+ *   unless set; one of HIGHEST, HIGH, DEFAULT; absent unless given
  * Fluent: h = wf_relu(s, wf_add(s, wf_conv(s, x, w), b));
  * StableHLO: weft.conv. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
  * Threads: any. Since 1.0.
@@ -1865,10 +1898,19 @@ WEFT_API void weft_conv_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_conv(weft_context* ctx, weft_tensor* x, weft_tensor* w,
     const weft_conv_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Values of attribute precision of weft_convolution. */
+typedef enum weft_convolution_precision {
+  WEFT_CONVOLUTION_PRECISION_HIGHEST = 0,
+  WEFT_CONVOLUTION_PRECISION_HIGH = 1,
+  WEFT_CONVOLUTION_PRECISION_DEFAULT = 2,
+  WEFT_CONVOLUTION_PRECISION_FORCE32 = 0x7FFFFFFF
+} weft_convolution_precision;
+
 #define WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT ((uint64_t)1 << 0)
 #define WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT ((uint64_t)1 << 1)
 #define WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL ((uint64_t)1 << 2)
 #define WEFT_CONVOLUTION_HAS_DTYPE ((uint64_t)1 << 3)
+#define WEFT_CONVOLUTION_HAS_PRECISION ((uint64_t)1 << 4)
 /* Optional attributes of weft_convolution. A bit in present says that a field counts; others keep their defaults. Since
  * 1.0.
  */
@@ -1881,9 +1923,9 @@ typedef struct weft_convolution_opts {
   const int64_t* window_reversal;
   uint64_t window_reversal_count;
   weft_dtype dtype;
-  int32_t reserved;
+  weft_convolution_precision precision;
 } weft_convolution_opts;
-#define WEFT_CONVOLUTION_OPTS_INIT {sizeof(weft_convolution_opts), NULL, 0, 0, 0, NULL, 0, (weft_dtype)0, 0}
+#define WEFT_CONVOLUTION_OPTS_INIT {sizeof(weft_convolution_opts), NULL, 0, 0, 0, NULL, 0, (weft_dtype)0, (weft_convolution_precision)0}
 WEFT_API void weft_convolution_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Convolution (cross-correlation) over any number of spatial dimensions, StableHLO's general form. bf16 and f16 are
@@ -1902,6 +1944,8 @@ WEFT_API void weft_convolution_opts_init(void* options, size_t size) WEFT_NOEXCE
  *   window_reversal: 1 where the kernel is turned around, else 0; absent: nowhere; list of integers; absent unless
  *   given
  *   dtype: element type of the result; absent: the operands'. f32 keeps the sums of bf16; dtype; absent unless given
+ *   precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST
+ *   unless set; one of HIGHEST, HIGH, DEFAULT; absent unless given
  * Fluent: y = wf_convolution(s, x, w, WF_INTS(1, 1), WF_INTS(0, 0, 0, 0), WF_INTS(1, 1), WF_INTS(1, 1), WF_INTS(0, 3,
  * 1, 2), WF_INTS(2, 3, 0, 1), WF_INTS(0, 3, 1, 2));
  * StableHLO: convolution. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.

@@ -181,8 +181,8 @@ std::string StableHloWriter::Constant(const HostTensor& value) {
   return Op("constant", {}, Type::Tensor(value.dtype(), value.dims()), {{"value", ShloDense(value)}});
 }
 
-std::pair<std::string, std::string> StableHloWriter::PrecisionConfig() const {
-  const std::string each = ShloEnum("precision", options_.precision);
+std::pair<std::string, std::string> StableHloWriter::PrecisionConfig(std::string_view own) const {
+  const std::string each = ShloEnum("precision", own.empty() ? options_.precision : own);
   return {"precision_config", absl::StrCat("[", each, ", ", each, "]")};
 }
 

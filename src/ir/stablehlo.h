@@ -67,8 +67,8 @@ class StableHloWriter {
     if (status_.ok()) status_ = std::move(status);
   }
   const Node& node() const { return *node_; }
-  // Of a product of two operands, on devices that would rather round f32 to bf16.
-  std::pair<std::string, std::string> PrecisionConfig() const;
+  // Of a product of two operands, on devices that would rather round f32 to bf16: the product's own, or where it has none the options'.
+  std::pair<std::string, std::string> PrecisionConfig(std::string_view own) const;
 
  private:
   friend absl::StatusOr<std::string> ToStableHlo(const Module& module, const StableHloOptions& options);

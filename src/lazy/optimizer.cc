@@ -78,9 +78,18 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
       return UserError("optimizer: parameter ", i, " is parameter ", other->second, " again; each is given once");
     optimizer->parameters_.push_back(Ref<Tensor>::Share(parameter));
   }
+  std::vector<Tensor*> recorded;
   for (size_t name = 0; name < optimizer->slot_names().size(); ++name) {
     for (Tensor* parameter : parameters) {
       const DType dtype = ComputeType(parameter->dtype());
+      if (!parameter->device()->is_host()) {
+        Tensors slot;
+        WEFT_RETURN_IF_ERROR(engine.Record(ops::kOp_full, {}, {ops::ToInts(parameter->dims()), 0.0, dtype}, {}, &slot,
+                                           parameter->device()));
+        optimizer->slots_.push_back(std::move(slot[0]));
+        recorded.push_back(optimizer->slots_.back().get());
+        continue;
+      }
       int64_t bytes;
       if (__builtin_mul_overflow(parameter->type().count(), int64_t{BytesOf(dtype)}, &bytes) || !MachineHas(bytes)) {
         return UserErrorOf(absl::StatusCode::kResourceExhausted,
@@ -92,6 +101,8 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
       optimizer->slots_.push_back(std::move(slot));
     }
   }
+  // By a program of their own, so that the first step is the same program as all others.
+  if (!recorded.empty()) WEFT_RETURN_IF_ERROR(engine.Eval(recorded).status());
   return optimizer;
 }
 

@@ -23,7 +23,7 @@ double IdentityDouble(Reducer reducer) {
 int64_t IdentityInt(Reducer reducer, DType dtype) {
   const int bits = BitsOf(dtype);
   const bool is_bool = IsBool(dtype);
-  const uint64_t ones = is_bool ? 1 : bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+  const uint64_t ones = is_bool ? 1 : bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
   switch (reducer) {
     case Reducer::kProd: return 1;
     case Reducer::kAnd: return static_cast<int64_t>(ones);

@@ -15,11 +15,15 @@ class Backend;
 
 // DLPack's device type and id, and who runs it. Lives as long as its backend.
 struct Device {
-  int32_t type = 1;  // kDLCPU
+  static constexpr int32_t kHost = 1;  // kDLCPU: the host's memory is the device's
+
+  int32_t type = kHost;
   int32_t id = 0;
   std::string name;  // "cpu:0"
   std::string kind;  // "x86-64 avx512"
   Backend* backend = nullptr;
+
+  bool is_host() const { return type == kHost; }
 };
 
 // Thread rule: any thread; the bytes may be read once `ready` is done.

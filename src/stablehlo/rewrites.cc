@@ -37,12 +37,13 @@ ir::ShloAttr List(const Ints& values) { return ir::ShloAttr::Ints({values.begin(
 
 Values DotGeneral(StableHloOp& op, Values factors, const Ints& lhs_batching, const Ints& rhs_batching,
                   const Ints& lhs_contracting, const Ints& rhs_contracting) {
-  op.Understand({"precision_config"});
-  return As(op, "stablehlo.dot_general", std::move(factors),
-            {{"lhs_batching_dimensions", List(lhs_batching)},
-             {"rhs_batching_dimensions", List(rhs_batching)},
-             {"lhs_contracting_dimensions", List(lhs_contracting)},
-             {"rhs_contracting_dimensions", List(rhs_contracting)}});
+  ir::ShloAttr::Fields attributes = {{"lhs_batching_dimensions", List(lhs_batching)},
+                                     {"rhs_batching_dimensions", List(rhs_batching)},
+                                     {"lhs_contracting_dimensions", List(lhs_contracting)},
+                                     {"rhs_contracting_dimensions", List(rhs_contracting)}};
+  if (const ir::ShloAttr* const precision = op.Find("precision_config"))
+    attributes.push_back({"precision_config", *precision});
+  return As(op, "stablehlo.dot_general", std::move(factors), std::move(attributes));
 }
 
 // Vectors and matrices: the last dimension against the first.

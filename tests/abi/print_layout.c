@@ -354,13 +354,13 @@ static void part_1(void) {
   OFFSET(weft_dot_general_opts, next);
   OFFSET(weft_dot_general_opts, present);
   OFFSET(weft_dot_general_opts, dtype);
-  OFFSET(weft_dot_general_opts, reserved);
+  OFFSET(weft_dot_general_opts, precision);
   SIZE(weft_matmul_opts);
   OFFSET(weft_matmul_opts, struct_size);
   OFFSET(weft_matmul_opts, next);
   OFFSET(weft_matmul_opts, present);
   OFFSET(weft_matmul_opts, dtype);
-  OFFSET(weft_matmul_opts, reserved);
+  OFFSET(weft_matmul_opts, precision);
   SIZE(weft_triangular_solve_opts);
   OFFSET(weft_triangular_solve_opts, struct_size);
   OFFSET(weft_triangular_solve_opts, next);
@@ -393,7 +393,7 @@ static void part_1(void) {
   OFFSET(weft_conv_opts, dilation_count);
   OFFSET(weft_conv_opts, groups);
   OFFSET(weft_conv_opts, dtype);
-  OFFSET(weft_conv_opts, reserved);
+  OFFSET(weft_conv_opts, precision);
   SIZE(weft_convolution_opts);
   OFFSET(weft_convolution_opts, struct_size);
   OFFSET(weft_convolution_opts, next);
@@ -403,7 +403,7 @@ static void part_1(void) {
   OFFSET(weft_convolution_opts, window_reversal);
   OFFSET(weft_convolution_opts, window_reversal_count);
   OFFSET(weft_convolution_opts, dtype);
-  OFFSET(weft_convolution_opts, reserved);
+  OFFSET(weft_convolution_opts, precision);
   SIZE(weft_max_pool_opts);
   OFFSET(weft_max_pool_opts, struct_size);
   OFFSET(weft_max_pool_opts, next);
@@ -678,11 +678,19 @@ static void part_3(void) {
   VALUE(WEFT_REDUCE_REDUCER_MIN);
   VALUE(WEFT_REDUCE_REDUCER_AND);
   VALUE(WEFT_REDUCE_REDUCER_OR);
+  SIZE(weft_dot_general_precision);
+  VALUE(WEFT_DOT_GENERAL_PRECISION_HIGHEST);
+  VALUE(WEFT_DOT_GENERAL_PRECISION_HIGH);
+  VALUE(WEFT_DOT_GENERAL_PRECISION_DEFAULT);
   SIZE(weft_fft_type);
   VALUE(WEFT_FFT_TYPE_FFT);
   VALUE(WEFT_FFT_TYPE_IFFT);
   VALUE(WEFT_FFT_TYPE_RFFT);
   VALUE(WEFT_FFT_TYPE_IRFFT);
+  SIZE(weft_matmul_precision);
+  VALUE(WEFT_MATMUL_PRECISION_HIGHEST);
+  VALUE(WEFT_MATMUL_PRECISION_HIGH);
+  VALUE(WEFT_MATMUL_PRECISION_DEFAULT);
   SIZE(weft_triangular_solve_transpose_a);
   VALUE(WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_NO_TRANSPOSE);
   VALUE(WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_TRANSPOSE);
@@ -695,6 +703,14 @@ static void part_3(void) {
   VALUE(WEFT_CONV_PADDING_VALID);
   VALUE(WEFT_CONV_PADDING_SAME);
   VALUE(WEFT_CONV_PADDING_EXPLICIT);
+  SIZE(weft_conv_precision);
+  VALUE(WEFT_CONV_PRECISION_HIGHEST);
+  VALUE(WEFT_CONV_PRECISION_HIGH);
+  VALUE(WEFT_CONV_PRECISION_DEFAULT);
+  SIZE(weft_convolution_precision);
+  VALUE(WEFT_CONVOLUTION_PRECISION_HIGHEST);
+  VALUE(WEFT_CONVOLUTION_PRECISION_HIGH);
+  VALUE(WEFT_CONVOLUTION_PRECISION_DEFAULT);
   SIZE(weft_max_pool_padding);
   VALUE(WEFT_MAX_POOL_PADDING_VALID);
   VALUE(WEFT_MAX_POOL_PADDING_SAME);
@@ -777,7 +793,9 @@ static void part_3(void) {
   VALUE(WEFT_TOP_K_HAS_AXIS);
   VALUE(WEFT_CHOLESKY_HAS_LOWER);
   VALUE(WEFT_DOT_GENERAL_HAS_DTYPE);
+  VALUE(WEFT_DOT_GENERAL_HAS_PRECISION);
   VALUE(WEFT_MATMUL_HAS_DTYPE);
+  VALUE(WEFT_MATMUL_HAS_PRECISION);
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE);
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LOWER);
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL);
@@ -791,12 +809,17 @@ static void part_3(void) {
   VALUE(WEFT_CONV_HAS_DILATION);
   VALUE(WEFT_CONV_HAS_GROUPS);
   VALUE(WEFT_CONV_HAS_DTYPE);
+  VALUE(WEFT_CONV_HAS_PRECISION);
   VALUE(WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT);
   VALUE(WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT);
   VALUE(WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL);
   VALUE(WEFT_CONVOLUTION_HAS_DTYPE);
+  VALUE(WEFT_CONVOLUTION_HAS_PRECISION);
   VALUE(WEFT_MAX_POOL_HAS_STRIDES);
   VALUE(WEFT_MAX_POOL_HAS_PADDING);
+}
+
+static void part_4(void) {
   VALUE(WEFT_MAX_POOL_HAS_PADS);
   VALUE(WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES);
   VALUE(WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS);
@@ -817,9 +840,6 @@ static void part_3(void) {
   VALUE(WEFT_LAYER_NORM_HAS_AXIS);
   VALUE(WEFT_LAYER_NORM_HAS_EPSILON);
   VALUE(WEFT_LEAKY_RELU_HAS_SLOPE);
-}
-
-static void part_4(void) {
   VALUE(WEFT_LINEAR_HAS_DTYPE);
   VALUE(WEFT_LOG_SOFTMAX_HAS_AXIS);
   VALUE(WEFT_MSE_HAS_REDUCTION);
@@ -1000,6 +1020,9 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, if_);
   OFFSET(struct weft_api_v1, case_);
   OFFSET(struct weft_api_v1, for_);
+}
+
+static void part_5(void) {
   OFFSET(struct weft_api_v1, scan);
   OFFSET(struct weft_api_v1, function_from_stablehlo);
   OFFSET(struct weft_api_v1, function_key);
@@ -1016,5 +1039,6 @@ int main(void) {
   part_2();
   part_3();
   part_4();
+  part_5();
   return 0;
 }

@@ -12,13 +12,7 @@ BUILD = pathlib.Path(os.environ["WEFT_BUILD"])
 sys.path.insert(0, str(SOURCE / "tests" / "support"))
 sys.path.insert(0, str(SOURCE / "tests" / "oracle"))
 import oracle_test  # noqa: E402
-import python_env  # noqa: E402
-
-
-
-def plugin():
-    import importlib.util
-    return str(next(pathlib.Path(importlib.util.find_spec("lammps_jax_pjrt_cpu").submodule_search_locations[0]).glob("*.so")))
+from xla_cpu import enter, plugin  # noqa: E402
 
 
 class AcceleratorCheck(unittest.TestCase):
@@ -80,5 +74,5 @@ class AcceleratorCheck(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    python_env.enter("oracle", oracle_test.PACKAGES, os.path.abspath(__file__), "--no-deps")
+    enter(__file__)
     unittest.main(argv=sys.argv[:1], verbosity=2)

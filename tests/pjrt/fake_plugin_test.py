@@ -19,7 +19,7 @@ STRLEN = c.c_size_t(-1)
 LIB = c.CDLL(os.environ["WEFT_LIB"])
 LIB.weft_error_message.restype = c.c_char_p
 LIB.weft_error_message.argtypes = [c.c_void_p, c.c_void_p]
-for kind in ("tensor", "context", "tree", "event", "function"):
+for kind in ("tensor", "context", "tree", "event", "function", "optimizer"):
     getattr(LIB, f"weft_{kind}_release").argtypes = [c.c_void_p]
 
 
@@ -118,6 +118,25 @@ class FakePlugin(unittest.TestCase):
         self.assertEqual(1, counted("PJRT_Buffer_ToHostBuffer") - copies_before)
         LIB.weft_tree_release(tree)
         LIB.weft_tensor_release(saved)
+        LIB.weft_context_release(ctx)
+
+    def test_an_optimizers_slots_are_made_on_the_device(self):
+        os.environ.update(WEFT_PLATFORM="pjrt", WEFT_PLUGIN=FAKE, WEFT_CACHE_MODE="off")
+        ctx = out("weft_context_create", None)
+        parameters = (c.c_void_p * 2)(*[tensor(ctx, (c.c_float * 1000)(*range(1000))) for _ in range(2)])
+        call("weft_sync", ctx, None, None)
+        bytes_before, launches_before = counted("to_device"), counted("launches")
+        optimizer, state = out("weft_adamw_create", ctx, parameters, c.c_size_t(2), None), c.c_void_p()
+        call("weft_sync", ctx, None, None)
+        self.assertEqual((0, 1), (counted("to_device") - bytes_before, counted("launches") - launches_before))
+        call("weft_optimizer_step", optimizer, parameters, c.c_size_t(2), c.c_double(1e-3))
+        host = (c.c_float * 1000)()
+        call("weft_tensor_to_host", c.c_void_p(parameters[0]), host, c.c_size_t(4000))
+        for i in (1, 999):  # the first step of Adam is the learning rate in the gradient's direction, whatever its size
+            self.assertAlmostEqual(i * (1 - 1e-3 * 0.01) - 1e-3, host[i], delta=1e-4)
+        LIB.weft_optimizer_release(optimizer)
+        for handle in parameters:
+            LIB.weft_tensor_release(handle)
         LIB.weft_context_release(ctx)
 
     def test_steps_while_a_tensor_is_saved_compile_nothing(self):

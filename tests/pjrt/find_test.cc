@@ -3,12 +3,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "src/backends/pjrt/create_options.h"
+#include "src/backends/pjrt/libtpu.h"
 #include "src/backends/pjrt/topology.h"
 
 namespace weft::pjrt {
@@ -103,6 +110,41 @@ TEST(PluginOptions, HaveTheirTypes) {
   EXPECT_EQ("", text(5));
   EXPECT_EQ(56u, values[0].head.struct_size);
   EXPECT_FALSE(CreateOptions::Parse("=1").ok());
+}
+
+TEST(PluginOptions, WhatIsSaidGoesBeforeTheDefault) {
+  for (const auto& [text, expected] : {std::pair{"", "a=false"}, {"b=1", "b=1,a=false"}, {"a=true,b=1", "a=true,b=1"}}) {
+    auto options = CreateOptions::Parse(text);
+    ASSERT_TRUE(options.ok()) << options.status();
+    options->Default("a", "false");
+    EXPECT_THAT(options->Explain(absl::InternalError("no")).message(), HasSubstr(absl::StrCat("(plugin_options: ", expected, ")")));
+    EXPECT_EQ(absl::StartsWith(text, "a"), options->NamedValues()[text[0] == 'b' ? 1 : 0].flag);
+  }
+}
+
+TEST_F(Find, WhoHoldsATpuIsNamed) {
+  const fs::path accel = root_ / "accel0", group = root_ / "vfio/7";
+  EXPECT_FALSE(HasTpu(root_));
+  EXPECT_THAT(WhatToCheckOfTpu(root_), HasSubstr("There is neither /dev/accel0 nor a device in /dev/vfio"));
+  fs::create_directories(root_ / "vfio");
+  std::ofstream(root_ / "vfio/vfio").close();
+  EXPECT_FALSE(HasTpu(root_));
+  for (const fs::path& device : {accel, group}) {
+    std::ofstream(device).close();
+    EXPECT_TRUE(HasTpu(root_));
+    const int held = open(device.c_str(), O_RDONLY);
+    EXPECT_THAT(WhatToCheckOfTpu(root_), HasSubstr("check that this user may open it, that no other process holds it")) << "this one does not count";
+    const pid_t other = fork();
+    if (other == 0) {
+      pause();
+      _exit(0);
+    }
+    close(held);
+    EXPECT_THAT(WhatToCheckOfTpu(root_), HasSubstr(absl::StrCat(". process ", other, " (weft_test_pjrt) holds the TPU: end it, or ")));
+    kill(other, SIGKILL);
+    waitpid(other, nullptr, 0);
+    fs::remove(device);
+  }
 }
 
 TEST(TpuTopology, IsAFamilyAndAGrid) {

@@ -12,9 +12,8 @@ import unittest
 SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
 BUILD = pathlib.Path(os.environ["WEFT_BUILD"])
 sys.path.insert(0, str(SOURCE / "tests" / "support"))
-import python_env  # noqa: E402
+from xla_cpu import enter, plugin  # noqa: E402
 
-PACKAGES = ["lammps-jax-pjrt-cpu==0.11.2", "numpy"]  # as tests/oracle/oracle_test.py
 DATA = "/usr/share/datasets/fashion-mnist"
 F32 = 0x12002
 STRLEN = c.c_size_t(-1)
@@ -52,11 +51,6 @@ def context(**settings):
     ctx = c.c_void_p()
     call("weft_context_create", c.byref(options), c.byref(ctx))
     return ctx
-
-
-def plugin():
-    import importlib.util
-    return next(pathlib.Path(importlib.util.find_spec("lammps_jax_pjrt_cpu").submodule_search_locations[0]).glob("*.so"))
 
 
 class NoPlugins(unittest.TestCase):
@@ -138,7 +132,7 @@ class NoPlugins(unittest.TestCase):
         refused("option topology is 'v5e:1x1', but the platform cpu compiles for this machine alone; 'tpu' does for others",
                 platform="cpu", topology="v5e:1x1")
         refused("option plugin_options: 'a' is not name=value", platform="pjrt", plugin="/nowhere", plugin_options="a")
-        path = str(plugin())
+        path = plugin()
         refused(f"plugin '{path}' is for the platform cpu, not tpu; platform pjrt takes any", platform="tpu", plugin=path)
         refused("Unexpected option name passed to PJRT_Client_Create: speed (plugin_options: cpu_device_count=1,speed='4')",
                 platform="pjrt", plugin=path, plugin_options="cpu_device_count=1,speed='4'")
@@ -286,7 +280,7 @@ class Launches(unittest.TestCase):
         program = BUILD / "bin" / "plugin_launch"
         if not program.exists():
             self.skipTest("benchmarks are not built")
-        done = subprocess.run([str(program), "--plugin", str(plugin()), "--json", "--quick"], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([str(program), "--plugin", plugin(), "--json", "--quick"], capture_output=True, text=True, timeout=120)
         self.assertIn(done.returncode, (0, 1), done.stderr)
         rows = {row["name"]: row for row in json.loads(done.stdout)}
         self.assertEqual(12, len(rows))
@@ -302,7 +296,7 @@ class Launches(unittest.TestCase):
 @unittest.skipUnless(os.path.exists(DATA), "dataset-fashion-mnist is not installed")
 class Training(unittest.TestCase):
     def run_it(self, device, checkpoint, *options):
-        env = dict(os.environ, **({"WEFT_PLUGIN": str(plugin())} if device == "pjrt" else {}))
+        env = dict(os.environ, **({"WEFT_PLUGIN": plugin()} if device == "pjrt" else {}))
         done = subprocess.run([str(BUILD / "bin" / "train_fashion_mnist"), "--device", device, "--limit", "4", "--checkpoint", checkpoint, "--cache", "cache",
                                "--json", "--metrics", *options], cwd=self.folder, env=env, capture_output=True, text=True, timeout=600)
         self.assertEqual(0, done.returncode, done.stderr)
@@ -324,5 +318,5 @@ class Training(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    python_env.enter("oracle", PACKAGES, os.path.abspath(__file__), "--no-deps")
+    enter(__file__)
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -10,6 +10,7 @@
 namespace weft::pjrt {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ir::Type;
@@ -48,11 +49,11 @@ TEST(PjrtProgram, AllWordsAreOneArgument) {
 }
 
 // The text of main(parameters) = results.
-std::string TextOf(std::vector<Value> parameters, std::vector<Value> results) {
+std::string TextOf(std::vector<Value> parameters, std::vector<Value> results, std::string_view platform = "cpu") {
   ir::Module module;
   module.functions.push_back(ir::Function::Create("main", std::move(parameters), std::move(results)));
   Program program;
-  const auto text = ToText(module, &program);
+  const auto text = ToText(module, &program, {.platform = platform});
   EXPECT_TRUE(text.ok()) << text.status();
   return text.value_or("");
 }
@@ -83,6 +84,8 @@ TEST(PjrtProgram, BlocksOfRandomBitsAreComputedOnce) {
     EXPECT_THAT(text.substr(at, text.find('\n', at) - at), HasSubstr("-> tensor<25xui32>"));
   }
   EXPECT_THAT(text, HasSubstr("\"stablehlo.optimization_barrier\"")) << "compilers fuse copies of what has several users";
+  const std::string for_tpu = TextOf({state}, {results[0], results[1]}, "tpu");
+  EXPECT_THAT(for_tpu, AllOf(HasSubstr("-> tensor<25xui32>"), Not(HasSubstr("optimization_barrier"))));
 }
 
 TEST(PjrtProgram, WhatNoDeviceHoldsIsRefused) {

@@ -88,7 +88,8 @@ inline constexpr Form kForms[] = {
      "[#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]} : (tensor<1x5x5x2xf32>, tensor<3x3x2x4xf32>) -> "
      "tensor<1x3x5x4xf32>\n return %0 : tensor<1x3x5x4xf32>",
      "window_strides = [1, 1], padding = [0, 0, 1, 1], lhs_dilation = [1, 1], rhs_dilation = [1, 1], input_dimensions = [0, 3, 1, "
-     "2], kernel_dimensions = [2, 3, 0, 1], output_dimensions = [0, 3, 1, 2], feature_group_count = 1, batch_group_count = 1}"},
+     "2], kernel_dimensions = [2, 3, 0, 1], output_dimensions = [0, 3, 1, 2], feature_group_count = 1, batch_group_count = 1, precision = "
+     "DEFAULT}"},
     {"convolution, raw numbers", "%a: tensor<1x2x5xf32>, %k: tensor<4x2x3xf32>", "tensor<1x4x3xf32>",
      "%0 = \"stablehlo.convolution\"(%a, %k) <{batch_group_count = 1 : i64, feature_group_count = 1 : i64, dimension_numbers = "
      "#stablehlo.conv<raw input_batch_dimension = 0, input_feature_dimension = 1, input_spatial_dimensions = [2], "

@@ -1,7 +1,10 @@
 // What the writer writes the reader reads back to the same program, and the second writing has the same bytes.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "src/autodiff/gradient.h"
 #include "src/compiler/canonical.h"
 #include "src/compiler/lower.h"
 #include "src/ir/rewrite.h"
@@ -9,6 +12,7 @@
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
 #include "src/ops/build.h"
+#include "src/ops/reducer.h"
 #include "src/ops/registry.h"
 #include "src/passes/passes.h"
 #include "src/passes/pipeline.h"
@@ -199,6 +203,62 @@ TEST(StableHloRoundTrip, OfQuantisedPrograms) {
   const auto second = compiler::StableHloText(*again);
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(*second, *written);
+}
+
+TEST(StableHloRoundTrip, OfReductionsOfComplexNumbers) {
+  for (const DType dtype : {DType::kC64, DType::kC128}) {
+    for (const auto& [reducer, start] : {std::pair{ops::Reducer::kSum, "dense<(0.0, 0.0)>"}, {ops::Reducer::kProd, "dense<(1.0, 0.0)>"}}) {
+      const ir::Value x{ir::Node::Create(ops::kOp_parameter, {}, {}, {ir::Type::Tensor(dtype, {3})}), 0};
+      ir::Builder b;
+      const ir::Value y = ops::Call(b, ops::kOp_reduce, {x}, {ir::Ints{0}, static_cast<int64_t>(reducer)});
+      ASSERT_TRUE(b.ok()) << b.status();
+      ir::Module module;
+      module.functions.push_back(ir::Function::Create("main", {x}, {y}));
+      const auto text = compiler::StableHloText(module);
+      ASSERT_TRUE(text.ok()) << text.status();
+      EXPECT_THAT(*text, ::testing::HasSubstr(start));
+      const auto read = ReadStableHlo(*text);
+      ASSERT_TRUE(read.ok()) << read.status();
+      EXPECT_EQ(*text, *compiler::StableHloText(*read));
+    }
+  }
+}
+
+// What a product says of its precision its gradients say, too; what says nothing is written as the writer is asked to.
+TEST(StableHloRoundTrip, OfAPrecision) {
+  const auto parameter = [](Dims dims) {
+    return ir::Value{ir::Node::Create(ops::kOp_parameter, {}, {}, {ir::Type::Tensor(DType::kF32, std::move(dims))}), 0};
+  };
+  ir::Builder b;
+  constexpr int64_t kHigh = 1, kDefault = 2;
+  const ir::Value a = parameter({2, 3}), w = parameter({3, 4}), x = parameter({1, 5, 5, 2}), k = parameter({3, 3, 2, 4});
+  const ir::Value product = ops::Call(b, ops::kOp_matmul, {a, w}, {{}, kDefault});
+  const ir::Value image = ops::Call(b, ops::kOp_conv, {x, k}, {{}, {}, {}, {}, {}, {}, kHigh});
+  const ir::Value other = ops::Call(b, ops::kOp_matmul, {w, parameter({4, 2})});
+  std::vector<ir::Value> results = {other};
+  for (const auto& [y, of] : {std::pair{product, std::vector{a, w}}, {image, std::vector{x, k}}}) {
+    const auto slopes = autodiff::Gradient(b, y, of, ops::FullLike(b, y, 1));
+    ASSERT_TRUE(slopes.ok()) << slopes.status();
+    results.push_back(y);
+    results.insert(results.end(), slopes->begin(), slopes->end());
+  }
+  ASSERT_TRUE(b.ok()) << b.status();
+  ir::Module module;
+  module.functions.push_back(ir::Function::Create("main", {a, w, x, k, other.node->operands()[1]}, results));
+  const auto text = compiler::StableHloText(module);
+  ASSERT_TRUE(text.ok()) << text.status();
+  const auto times = [&](std::string_view said) { return std::vector<std::string_view>(absl::StrSplit(*text, said)).size() - 1; };
+  EXPECT_EQ(6u, times("<precision DEFAULT>")) << *text;  // three products of two factors each
+  EXPECT_EQ(6u, times("<precision HIGH>")) << *text;
+  EXPECT_EQ(2u, times("<precision HIGHEST>")) << *text;
+  const auto read = ReadStableHlo(*text);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*text, *compiler::StableHloText(*read));
+  const auto mixed = ReadStableHlo(absl::StrReplaceAll(*text, {{"[#stablehlo<precision DEFAULT>", "[#stablehlo<precision HIGH>"}}));
+  ASSERT_TRUE(mixed.ok()) << mixed.status();
+  EXPECT_EQ(absl::StrReplaceAll(*text, {{"<precision DEFAULT>", "<precision HIGH>"}}), *compiler::StableHloText(*mixed));
+  EXPECT_THAT(ReadStableHlo(absl::StrReplaceAll(*text, {{"precision HIGH>", "precision LOWEST>"}})).status().message(),
+              ::testing::HasSubstr("precision 'LOWEST' is not one of HIGHEST, HIGH and DEFAULT"));
 }
 
 TEST(StableHloRoundTrip, OfTrainingSteps) {

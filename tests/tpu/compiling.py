@@ -18,7 +18,7 @@ import python_env  # noqa: E402
 PACKAGES = ["libtpu==0.0.52"]
 FIGURES = ("flops", "bytes_accessed", "temporary_bytes", "code_bytes")
 SAID = re.compile(r"compiled for \S+ in .* (?P<code_bytes>\d+) bytes of code, (?P<temporary_bytes>\d+) bytes of temporaries, "
-                  r"(?P<flops>\d+) flops, (?P<bytes_accessed>\d+) bytes accessed")
+                  r"(?:(?P<flops>\d+) flops, )?(?P<bytes_accessed>\d+) bytes accessed")
 
 
 def enter(script):
@@ -38,8 +38,8 @@ def listener(folder):
 
 
 def step(name, folder, deadline, topology="v5e:1x1", precision="highest"):
-    """Two training steps of a model in a context for the topology: ({text: what the plugin told of it}, the process's end), or
-    AssertionError with what the process said."""
+    """Two training steps of a model in a context for the topology: ([(text, what the plugin told of it)], the process's end), or
+    AssertionError with what the process said. What takes no arguments, and makes the optimizer's slots, is left out."""
     heard = os.path.join(folder, f"{name}-{topology}-{precision}".replace(":", "-"))
     os.makedirs(heard)
     env = dict(os.environ, WEFT_PLATFORM="tpu", TPU_LIBRARY_PATH=os.path.join(folder, "listener.so"), WEFT_LISTEN_TO=libtpu(), WEFT_LISTEN_IN=heard,
@@ -51,10 +51,10 @@ def step(name, folder, deadline, topology="v5e:1x1", precision="highest"):
     if done.returncode:
         raise AssertionError(f"{name} for {topology}: exit code {done.returncode}\n{done.stderr[-2000:]}")
     texts = [pathlib.Path(heard, f"{i}.mlir").read_text(encoding="utf-8") for i in range(len(os.listdir(heard)))]
-    figures = [{key: int(value) for key, value in found.groupdict().items()} for found in SAID.finditer(done.stderr)]
+    figures = [{key: int(value or 0) for key, value in found.groupdict().items()} for found in SAID.finditer(done.stderr)]
     if len(texts) != len(figures):
         raise AssertionError(f"{len(texts)} programs were compiled and {len(figures)} told of:\n{done.stderr[-2000:]}")
-    return list(zip(texts, figures)), json.loads(done.stdout)
+    return [(text, told) for text, told in zip(texts, figures, strict=True) if "@main() ->" not in text], json.loads(done.stdout)
 
 
 def check_text(name, text, precision="HIGHEST"):

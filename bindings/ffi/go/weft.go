@@ -200,6 +200,14 @@ const (
 	WEFT_REDUCE_REDUCER_OR ReduceReducer = 5
 )
 
+type DotGeneralPrecision uint32
+
+const (
+	WEFT_DOT_GENERAL_PRECISION_HIGHEST DotGeneralPrecision = 0
+	WEFT_DOT_GENERAL_PRECISION_HIGH DotGeneralPrecision = 1
+	WEFT_DOT_GENERAL_PRECISION_DEFAULT DotGeneralPrecision = 2
+)
+
 type FftType uint32
 
 const (
@@ -207,6 +215,14 @@ const (
 	WEFT_FFT_TYPE_IFFT FftType = 1
 	WEFT_FFT_TYPE_RFFT FftType = 2
 	WEFT_FFT_TYPE_IRFFT FftType = 3
+)
+
+type MatmulPrecision uint32
+
+const (
+	WEFT_MATMUL_PRECISION_HIGHEST MatmulPrecision = 0
+	WEFT_MATMUL_PRECISION_HIGH MatmulPrecision = 1
+	WEFT_MATMUL_PRECISION_DEFAULT MatmulPrecision = 2
 )
 
 type TriangularSolveTransposeA uint32
@@ -231,6 +247,22 @@ const (
 	WEFT_CONV_PADDING_VALID ConvPadding = 0
 	WEFT_CONV_PADDING_SAME ConvPadding = 1
 	WEFT_CONV_PADDING_EXPLICIT ConvPadding = 2
+)
+
+type ConvPrecision uint32
+
+const (
+	WEFT_CONV_PRECISION_HIGHEST ConvPrecision = 0
+	WEFT_CONV_PRECISION_HIGH ConvPrecision = 1
+	WEFT_CONV_PRECISION_DEFAULT ConvPrecision = 2
+)
+
+type ConvolutionPrecision uint32
+
+const (
+	WEFT_CONVOLUTION_PRECISION_HIGHEST ConvolutionPrecision = 0
+	WEFT_CONVOLUTION_PRECISION_HIGH ConvolutionPrecision = 1
+	WEFT_CONVOLUTION_PRECISION_DEFAULT ConvolutionPrecision = 2
 )
 
 type MaxPoolPadding uint32
@@ -340,7 +372,9 @@ const (
 	WEFT_TOP_K_HAS_AXIS uint64 = 1 << 0
 	WEFT_CHOLESKY_HAS_LOWER uint64 = 1 << 0
 	WEFT_DOT_GENERAL_HAS_DTYPE uint64 = 1 << 0
+	WEFT_DOT_GENERAL_HAS_PRECISION uint64 = 1 << 1
 	WEFT_MATMUL_HAS_DTYPE uint64 = 1 << 0
+	WEFT_MATMUL_HAS_PRECISION uint64 = 1 << 1
 	WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE uint64 = 1 << 0
 	WEFT_TRIANGULAR_SOLVE_HAS_LOWER uint64 = 1 << 1
 	WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL uint64 = 1 << 2
@@ -354,10 +388,12 @@ const (
 	WEFT_CONV_HAS_DILATION uint64 = 1 << 3
 	WEFT_CONV_HAS_GROUPS uint64 = 1 << 4
 	WEFT_CONV_HAS_DTYPE uint64 = 1 << 5
+	WEFT_CONV_HAS_PRECISION uint64 = 1 << 6
 	WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT uint64 = 1 << 0
 	WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT uint64 = 1 << 1
 	WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL uint64 = 1 << 2
 	WEFT_CONVOLUTION_HAS_DTYPE uint64 = 1 << 3
+	WEFT_CONVOLUTION_HAS_PRECISION uint64 = 1 << 4
 	WEFT_MAX_POOL_HAS_STRIDES uint64 = 1 << 0
 	WEFT_MAX_POOL_HAS_PADDING uint64 = 1 << 1
 	WEFT_MAX_POOL_HAS_PADS uint64 = 1 << 2
@@ -856,7 +892,7 @@ type DotGeneralOpts struct {
 	Next unsafe.Pointer
 	Present uint64
 	Dtype Dtype
-	Reserved int32
+	Precision DotGeneralPrecision
 }
 
 type MatmulOpts struct {
@@ -864,7 +900,7 @@ type MatmulOpts struct {
 	Next unsafe.Pointer
 	Present uint64
 	Dtype Dtype
-	Reserved int32
+	Precision MatmulPrecision
 }
 
 type TriangularSolveOpts struct {
@@ -903,7 +939,7 @@ type ConvOpts struct {
 	DilationCount uint64
 	Groups int64
 	Dtype Dtype
-	Reserved int32
+	Precision ConvPrecision
 }
 
 type ConvolutionOpts struct {
@@ -915,7 +951,7 @@ type ConvolutionOpts struct {
 	WindowReversal *int64
 	WindowReversalCount uint64
 	Dtype Dtype
-	Reserved int32
+	Precision ConvolutionPrecision
 }
 
 type MaxPoolOpts struct {

@@ -154,6 +154,12 @@ typedef enum weft_reduce_reducer {
   WEFT_REDUCE_REDUCER_OR = 5,
   WEFT_REDUCE_REDUCER_FORCE32 = 2147483647,
 } weft_reduce_reducer;
+typedef enum weft_dot_general_precision {
+  WEFT_DOT_GENERAL_PRECISION_HIGHEST = 0,
+  WEFT_DOT_GENERAL_PRECISION_HIGH = 1,
+  WEFT_DOT_GENERAL_PRECISION_DEFAULT = 2,
+  WEFT_DOT_GENERAL_PRECISION_FORCE32 = 2147483647,
+} weft_dot_general_precision;
 typedef enum weft_fft_type {
   WEFT_FFT_TYPE_FFT = 0,
   WEFT_FFT_TYPE_IFFT = 1,
@@ -161,6 +167,12 @@ typedef enum weft_fft_type {
   WEFT_FFT_TYPE_IRFFT = 3,
   WEFT_FFT_TYPE_FORCE32 = 2147483647,
 } weft_fft_type;
+typedef enum weft_matmul_precision {
+  WEFT_MATMUL_PRECISION_HIGHEST = 0,
+  WEFT_MATMUL_PRECISION_HIGH = 1,
+  WEFT_MATMUL_PRECISION_DEFAULT = 2,
+  WEFT_MATMUL_PRECISION_FORCE32 = 2147483647,
+} weft_matmul_precision;
 typedef enum weft_triangular_solve_transpose_a {
   WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_NO_TRANSPOSE = 0,
   WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_TRANSPOSE = 1,
@@ -179,6 +191,18 @@ typedef enum weft_conv_padding {
   WEFT_CONV_PADDING_EXPLICIT = 2,
   WEFT_CONV_PADDING_FORCE32 = 2147483647,
 } weft_conv_padding;
+typedef enum weft_conv_precision {
+  WEFT_CONV_PRECISION_HIGHEST = 0,
+  WEFT_CONV_PRECISION_HIGH = 1,
+  WEFT_CONV_PRECISION_DEFAULT = 2,
+  WEFT_CONV_PRECISION_FORCE32 = 2147483647,
+} weft_conv_precision;
+typedef enum weft_convolution_precision {
+  WEFT_CONVOLUTION_PRECISION_HIGHEST = 0,
+  WEFT_CONVOLUTION_PRECISION_HIGH = 1,
+  WEFT_CONVOLUTION_PRECISION_DEFAULT = 2,
+  WEFT_CONVOLUTION_PRECISION_FORCE32 = 2147483647,
+} weft_convolution_precision;
 typedef enum weft_max_pool_padding {
   WEFT_MAX_POOL_PADDING_VALID = 0,
   WEFT_MAX_POOL_PADDING_SAME = 1,
@@ -612,14 +636,14 @@ typedef struct weft_dot_general_opts {
   const void* next;
   uint64_t present;
   weft_dtype dtype;
-  int32_t reserved;
+  weft_dot_general_precision precision;
 } weft_dot_general_opts;
 typedef struct weft_matmul_opts {
   size_t struct_size;
   const void* next;
   uint64_t present;
   weft_dtype dtype;
-  int32_t reserved;
+  weft_matmul_precision precision;
 } weft_matmul_opts;
 typedef struct weft_triangular_solve_opts {
   size_t struct_size;
@@ -655,7 +679,7 @@ typedef struct weft_conv_opts {
   uint64_t dilation_count;
   int64_t groups;
   weft_dtype dtype;
-  int32_t reserved;
+  weft_conv_precision precision;
 } weft_conv_opts;
 typedef struct weft_convolution_opts {
   size_t struct_size;
@@ -666,7 +690,7 @@ typedef struct weft_convolution_opts {
   const int64_t* window_reversal;
   uint64_t window_reversal_count;
   weft_dtype dtype;
-  int32_t reserved;
+  weft_convolution_precision precision;
 } weft_convolution_opts;
 typedef struct weft_max_pool_opts {
   size_t struct_size;
@@ -1458,7 +1482,9 @@ M.WEFT_SORT_HAS_DESCENDING = 0x2ULL
 M.WEFT_TOP_K_HAS_AXIS = 0x1ULL
 M.WEFT_CHOLESKY_HAS_LOWER = 0x1ULL
 M.WEFT_DOT_GENERAL_HAS_DTYPE = 0x1ULL
+M.WEFT_DOT_GENERAL_HAS_PRECISION = 0x2ULL
 M.WEFT_MATMUL_HAS_DTYPE = 0x1ULL
+M.WEFT_MATMUL_HAS_PRECISION = 0x2ULL
 M.WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE = 0x1ULL
 M.WEFT_TRIANGULAR_SOLVE_HAS_LOWER = 0x2ULL
 M.WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL = 0x4ULL
@@ -1472,10 +1498,12 @@ M.WEFT_CONV_HAS_PADS = 0x4ULL
 M.WEFT_CONV_HAS_DILATION = 0x8ULL
 M.WEFT_CONV_HAS_GROUPS = 0x10ULL
 M.WEFT_CONV_HAS_DTYPE = 0x20ULL
+M.WEFT_CONV_HAS_PRECISION = 0x40ULL
 M.WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT = 0x1ULL
 M.WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT = 0x2ULL
 M.WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL = 0x4ULL
 M.WEFT_CONVOLUTION_HAS_DTYPE = 0x8ULL
+M.WEFT_CONVOLUTION_HAS_PRECISION = 0x10ULL
 M.WEFT_MAX_POOL_HAS_STRIDES = 0x1ULL
 M.WEFT_MAX_POOL_HAS_PADDING = 0x2ULL
 M.WEFT_MAX_POOL_HAS_PADS = 0x4ULL

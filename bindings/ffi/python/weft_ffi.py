@@ -65,7 +65,9 @@ WEFT_SORT_HAS_DESCENDING = 0x2
 WEFT_TOP_K_HAS_AXIS = 0x1
 WEFT_CHOLESKY_HAS_LOWER = 0x1
 WEFT_DOT_GENERAL_HAS_DTYPE = 0x1
+WEFT_DOT_GENERAL_HAS_PRECISION = 0x2
 WEFT_MATMUL_HAS_DTYPE = 0x1
+WEFT_MATMUL_HAS_PRECISION = 0x2
 WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE = 0x1
 WEFT_TRIANGULAR_SOLVE_HAS_LOWER = 0x2
 WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL = 0x4
@@ -79,10 +81,12 @@ WEFT_CONV_HAS_PADS = 0x4
 WEFT_CONV_HAS_DILATION = 0x8
 WEFT_CONV_HAS_GROUPS = 0x10
 WEFT_CONV_HAS_DTYPE = 0x20
+WEFT_CONV_HAS_PRECISION = 0x40
 WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT = 0x1
 WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT = 0x2
 WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL = 0x4
 WEFT_CONVOLUTION_HAS_DTYPE = 0x8
+WEFT_CONVOLUTION_HAS_PRECISION = 0x10
 WEFT_MAX_POOL_HAS_STRIDES = 0x1
 WEFT_MAX_POOL_HAS_PADDING = 0x2
 WEFT_MAX_POOL_HAS_PADS = 0x4
@@ -232,11 +236,19 @@ WEFT_REDUCE_REDUCER_MAX = 2
 WEFT_REDUCE_REDUCER_MIN = 3
 WEFT_REDUCE_REDUCER_AND = 4
 WEFT_REDUCE_REDUCER_OR = 5
+weft_dot_general_precision = c.c_uint32
+WEFT_DOT_GENERAL_PRECISION_HIGHEST = 0
+WEFT_DOT_GENERAL_PRECISION_HIGH = 1
+WEFT_DOT_GENERAL_PRECISION_DEFAULT = 2
 weft_fft_type = c.c_uint32
 WEFT_FFT_TYPE_FFT = 0
 WEFT_FFT_TYPE_IFFT = 1
 WEFT_FFT_TYPE_RFFT = 2
 WEFT_FFT_TYPE_IRFFT = 3
+weft_matmul_precision = c.c_uint32
+WEFT_MATMUL_PRECISION_HIGHEST = 0
+WEFT_MATMUL_PRECISION_HIGH = 1
+WEFT_MATMUL_PRECISION_DEFAULT = 2
 weft_triangular_solve_transpose_a = c.c_uint32
 WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_NO_TRANSPOSE = 0
 WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_TRANSPOSE = 1
@@ -249,6 +261,14 @@ weft_conv_padding = c.c_uint32
 WEFT_CONV_PADDING_VALID = 0
 WEFT_CONV_PADDING_SAME = 1
 WEFT_CONV_PADDING_EXPLICIT = 2
+weft_conv_precision = c.c_uint32
+WEFT_CONV_PRECISION_HIGHEST = 0
+WEFT_CONV_PRECISION_HIGH = 1
+WEFT_CONV_PRECISION_DEFAULT = 2
+weft_convolution_precision = c.c_uint32
+WEFT_CONVOLUTION_PRECISION_HIGHEST = 0
+WEFT_CONVOLUTION_PRECISION_HIGH = 1
+WEFT_CONVOLUTION_PRECISION_DEFAULT = 2
 weft_max_pool_padding = c.c_uint32
 WEFT_MAX_POOL_PADDING_VALID = 0
 WEFT_MAX_POOL_PADDING_SAME = 1
@@ -858,7 +878,7 @@ class weft_dot_general_opts(c.Structure):
         ("next", c.c_void_p),
         ("present", c.c_uint64),
         ("dtype", weft_dtype),
-        ("reserved", c.c_int32),
+        ("precision", weft_dot_general_precision),
     ]
 
 
@@ -868,7 +888,7 @@ class weft_matmul_opts(c.Structure):
         ("next", c.c_void_p),
         ("present", c.c_uint64),
         ("dtype", weft_dtype),
-        ("reserved", c.c_int32),
+        ("precision", weft_matmul_precision),
     ]
 
 
@@ -913,7 +933,7 @@ class weft_conv_opts(c.Structure):
         ("dilation_count", c.c_uint64),
         ("groups", c.c_int64),
         ("dtype", weft_dtype),
-        ("reserved", c.c_int32),
+        ("precision", weft_conv_precision),
     ]
 
 
@@ -927,7 +947,7 @@ class weft_convolution_opts(c.Structure):
         ("window_reversal", c.POINTER(c.c_int64)),
         ("window_reversal_count", c.c_uint64),
         ("dtype", weft_dtype),
-        ("reserved", c.c_int32),
+        ("precision", weft_convolution_precision),
     ]
 
 

@@ -75,14 +75,15 @@ class AbsentBackend final : public Backend {
   bool HasSource() const override { return true; }
   absl::StatusOr<std::string> Source(const ir::Module& module) const override {
     Program program;
-    return ToText(module, &program, options_.matmul_precision);
+    return ToText(module, &program, {options_.matmul_precision, topology_->platform()});
   }
 
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module,
                                                       const CompileOptions& options) override {
     if (options.progress != nullptr) options.progress->phase = kCompiling;
     Program program;
-    WEFT_ASSIGN_OR_RETURN(const std::string text, ToText(module, &program, options_.matmul_precision));
+    WEFT_ASSIGN_OR_RETURN(const std::string text,
+                          ToText(module, &program, {options_.matmul_precision, topology_->platform()}));
     const api::Program code = AsArgument(text);
     api::Compile compile{.topology = topology_->get(), .program = &code};
     compile.options = CompileOptionBytes().data();

@@ -1,6 +1,8 @@
 // See create_options.h.
 #include "src/backends/pjrt/create_options.h"
 
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 
@@ -17,6 +19,12 @@ absl::StatusOr<CreateOptions> CreateOptions::Parse(std::string_view text) {
     options.all_.emplace_back(one.substr(0, equals), one.substr(equals + 1));
   }
   return options;
+}
+
+void CreateOptions::Default(std::string_view name, std::string_view value) {
+  if (std::ranges::any_of(all_, [&](const auto& one) { return one.first == name; })) return;
+  absl::StrAppend(&text_, text_.empty() ? "" : ",", name, "=", value);
+  all_.emplace_back(name, value);
 }
 
 std::vector<api::NamedValue> CreateOptions::NamedValues() const {

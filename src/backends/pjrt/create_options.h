@@ -10,12 +10,14 @@
 
 namespace weft::pjrt {
 
-// Immutable once parsed; the named values point into it.
+// Immutable once its named values are asked for, which point into it.
 class CreateOptions {
  public:
   // "key=value,…": true and false are truth values, 4 is an integer, 0.5 a float and everything else text, which quotes make of the
   // others: '4'.
   static absl::StatusOr<CreateOptions> Parse(std::string_view text);
+  // What is given unless the text says something of that name.
+  void Default(std::string_view name, std::string_view value);
 
   std::vector<api::NamedValue> NamedValues() const;
   // What the plugin said, and the options that it was given.

@@ -216,14 +216,14 @@ class PjrtBackend final : public Backend {
   bool HasSource() const override { return true; }
   absl::StatusOr<std::string> Source(const ir::Module& module) const override {
     Program program;
-    return ToText(module, &program, precision_);
+    return ToText(module, &program, {precision_, client_->platform()});
   }
 
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module,
                                                       const CompileOptions& options) override {
     if (options.progress != nullptr) options.progress->phase = kCompiling;
     Program program;
-    WEFT_ASSIGN_OR_RETURN(const std::string text, ToText(module, &program, precision_));
+    WEFT_ASSIGN_OR_RETURN(const std::string text, ToText(module, &program, {precision_, client_->platform()}));
     const api::Program code = AsArgument(text);
     api::ClientCompile compile{.client = client_->get(), .program = &code};
     compile.options = CompileOptionBytes().data();
@@ -312,7 +312,9 @@ absl::StatusOr<std::unique_ptr<Backend>> NewPjrtBackend(const Options& options) 
   if (path.empty()) {
     WEFT_ASSIGN_OR_RETURN(path, FindPlugin(options.platform));
   }
-  WEFT_ASSIGN_OR_RETURN(const CreateOptions create, CreateOptions::Parse(options.plugin_options));
+  WEFT_ASSIGN_OR_RETURN(CreateOptions create, CreateOptions::Parse(options.plugin_options));
+  // Else GPUs' plugins take most of the device's memory at once, whoever else computes there.
+  if (!tpu && options.platform != "pjrt") create.Default("preallocate", "false");
   if (tpu) PrepareLibtpu();
   WEFT_ASSIGN_OR_RETURN(const Plugin* const plugin, Plugin::Open(path));
   if (!options.topology.empty()) return NewAbsentBackend(*plugin, options);

@@ -21,10 +21,14 @@ struct Program {
   ExecutableStats stats = {.kernels = 1};  // as the plugin told when it compiled
 };
 
+struct TextOptions {
+  std::string_view precision = "HIGHEST";  // ir::StableHloOptions::precision
+  std::string_view platform = "cpu";       // as the plugin calls it
+};
+
 // The text of the module given and what it says of its arguments. Refuses what kills plugins: more bytes than any device has. Written as
-// plugins' compilers like it: kernels that a convolution turns around are turned before it, and blocks of random bits computed once.
-// `precision`: ir::StableHloOptions::precision.
-absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, std::string_view precision = "HIGHEST");
+// the platform's compiler likes it: kernels that a convolution turns around are turned before it, and blocks of random bits computed once.
+absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, const TextOptions& options = {});
 // The text as a plugin takes it; points into it.
 api::Program AsArgument(std::string_view text);
 

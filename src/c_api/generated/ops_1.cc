@@ -531,8 +531,9 @@ weft_error* weft_dot_general(weft_context* ctx, weft_tensor* lhs, weft_tensor* r
     call.SetInts(3, rhs_contracting_dimensions, rhs_contracting_dimensions_count);
     weft_dot_general_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_dot_general_opts", &o));
-    call.CheckPresent(o.present, 1u);
+    call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_DOT_GENERAL_HAS_DTYPE) call.SetDType(4, o.dtype);
+    if (o.present & WEFT_DOT_GENERAL_HAS_PRECISION) call.SetEnum(5, o.precision);
     return call.Record({out});
   });
 }
@@ -556,8 +557,9 @@ weft_error* weft_matmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, const
     call.Operand(y);
     weft_matmul_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_matmul_opts", &o));
-    call.CheckPresent(o.present, 1u);
+    call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_MATMUL_HAS_DTYPE) call.SetDType(0, o.dtype);
+    if (o.present & WEFT_MATMUL_HAS_PRECISION) call.SetEnum(1, o.precision);
     return call.Record({out});
   });
 }
@@ -603,13 +605,14 @@ weft_error* weft_conv(weft_context* ctx, weft_tensor* x, weft_tensor* w, const w
     call.Operand(w);
     weft_conv_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_conv_opts", &o));
-    call.CheckPresent(o.present, 63u);
+    call.CheckPresent(o.present, 127u);
     if (o.present & WEFT_CONV_HAS_STRIDES) call.SetInts(0, o.strides, o.strides_count);
     if (o.present & WEFT_CONV_HAS_PADDING) call.SetEnum(1, o.padding);
     if (o.present & WEFT_CONV_HAS_PADS) call.SetInts(2, o.pads, o.pads_count);
     if (o.present & WEFT_CONV_HAS_DILATION) call.SetInts(3, o.dilation, o.dilation_count);
     if (o.present & WEFT_CONV_HAS_GROUPS) call.SetInt(4, o.groups);
     if (o.present & WEFT_CONV_HAS_DTYPE) call.SetDType(5, o.dtype);
+    if (o.present & WEFT_CONV_HAS_PRECISION) call.SetEnum(6, o.precision);
     return call.Record({out});
   });
 }
@@ -634,11 +637,12 @@ weft_error* weft_convolution(weft_context* ctx, weft_tensor* input, weft_tensor*
     call.SetInts(6, output_dimensions, output_dimensions_count);
     weft_convolution_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_convolution_opts", &o));
-    call.CheckPresent(o.present, 15u);
+    call.CheckPresent(o.present, 31u);
     if (o.present & WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT) call.SetInt(7, o.feature_group_count);
     if (o.present & WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT) call.SetInt(8, o.batch_group_count);
     if (o.present & WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL) call.SetInts(9, o.window_reversal, o.window_reversal_count);
     if (o.present & WEFT_CONVOLUTION_HAS_DTYPE) call.SetDType(10, o.dtype);
+    if (o.present & WEFT_CONVOLUTION_HAS_PRECISION) call.SetEnum(11, o.precision);
     return call.Record({out});
   });
 }

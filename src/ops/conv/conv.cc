@@ -16,6 +16,7 @@ constexpr AttrDef kAttrs[] = {
     {"dilation", AttrType::kInts, "spacing of the window's elements; absent: 1"},
     {"groups", AttrType::kInt, "groups of features that see only each other", false, "1"},
     {"dtype", AttrType::kDType, "element type of the result; absent: x's. f32 keeps the sums of bf16"},
+    kPrecisionAttr,
 };
 
 // Whether the features agree; if not, most likely somebody's data is channels-first.
@@ -62,6 +63,7 @@ absl::StatusOr<Attrs> Plan(const OpDef& op, const Attrs& attrs, const Dims& x, c
   Attrs general = {strides,   padding, Ints(n, 1), dilation, data, kernel, data, Attr<kAttrs, "groups">(attrs),
                    int64_t{1}};
   if (HasAttr<kAttrs, "dtype">(attrs)) general.set(kConvDType, Attr<kAttrs, "dtype">(attrs));
+  general.set(kConvPrecision, attrs.at(AttrPosition<kAttrs, "precision">()));
   return general;
 }
 
@@ -91,7 +93,8 @@ constexpr Sample kSamples[] = {{"T[2,5,6,3] T[3,3,3,4]"},
                                {"T[2,9,3] T[4,3,5] strides=[2]"},
                                {"T[1,3,4,5,2] T[2,2,2,2,3] padding=same"},
                                {"T[0,5,5,1] T[3,3,1,2]"},
-                               {"bf16[1,5,5,3] bf16[3,3,3,4] dtype=f32"}};
+                               {"bf16[1,5,5,3] bf16[3,3,3,4] dtype=f32"},
+                               {"T[1,4,4,2] T[2,2,2,3] precision=DEFAULT"}};
 
 }  // namespace
 

@@ -92,7 +92,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
                  shape.feature_groups,
                  int64_t{1},
                  reversal};
-  if (call.attrs.has(kConvDType)) attrs.set(kConvDType, call.attrs.at(kConvDType));
+  for (size_t i : {kConvDType, kConvPrecision}) attrs.set(i, call.attrs.at(i));
   results[0] = Call(b, kOp_convolution, {g, k}, std::move(attrs));
   return absl::OkStatus();
 }

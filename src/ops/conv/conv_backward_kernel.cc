@@ -73,7 +73,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
                  call.attrs.at(kConvKernelDims),
                  int64_t{1},
                  shape.feature_groups};
-  if (call.attrs.has(kConvDType)) attrs.set(kConvDType, call.attrs.at(kConvDType));
+  for (size_t i : {kConvDType, kConvPrecision}) attrs.set(i, call.attrs.at(i));
   results[0] = Reverse(b, Call(b, kOp_convolution, {x, g}, std::move(attrs)), turned);
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "src/ops/conv/window.h"
+#include "src/ops/linalg/precision.h"
 
 namespace weft::ops {
 
@@ -21,10 +22,11 @@ enum ConvAttr : size_t {
   kConvBatchGroups,
   kConvReversal,
   kConvDType,
+  kConvPrecision,
   kConvShape,  // of the two transposes: the shape of their result
 };
 
-inline constexpr std::array<ir::AttrDef, 11> kConvAttrs = {{
+inline constexpr std::array<ir::AttrDef, 12> kConvAttrs = {{
     {"window_strides", ir::AttrType::kInts, "step of the window in each spatial dimension", true},
     {"padding", ir::AttrType::kInts, "low and high of each spatial dimension: [low0, high0, low1, …]", true},
     {"lhs_dilation", ir::AttrType::kInts, "spacing of input elements", true},
@@ -36,10 +38,11 @@ inline constexpr std::array<ir::AttrDef, 11> kConvAttrs = {{
     {"batch_group_count", ir::AttrType::kInt, "groups of the batch that make groups of output features", false, "1"},
     {"window_reversal", ir::AttrType::kInts, "1 where the kernel is turned around, else 0; absent: nowhere"},
     {"dtype", ir::AttrType::kDType, "element type of the result; absent: the operands'. f32 keeps the sums of bf16"},
+    kPrecisionAttr,
 }};
 // Of the transposes.
-constexpr std::array<ir::AttrDef, 12> ConvBackwardAttrs() {
-  std::array<ir::AttrDef, 12> attrs = {};
+constexpr std::array<ir::AttrDef, 13> ConvBackwardAttrs() {
+  std::array<ir::AttrDef, 13> attrs = {};
   for (size_t i = 0; i < kConvAttrs.size(); ++i) attrs[i] = kConvAttrs[i];
   attrs[kConvShape] = {"shape", ir::AttrType::kInts, "result shape; always given"};
   return attrs;

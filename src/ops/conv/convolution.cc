@@ -162,15 +162,15 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
                               {"dimension_numbers", dims},
                               {"feature_group_count", ShloI64(a.Int(kConvFeatureGroups))},
                               {"batch_group_count", ShloI64(a.Int(kConvBatchGroups))},
-                              writer.PrecisionConfig()});
+                              writer.PrecisionConfig(PrecisionOf(a, kConvPrecision))});
 }
 
 #define WEFT_NHWC " input_dimensions=[0,3,1,2] kernel_dimensions=[2,3,0,1] output_dimensions=[0,3,1,2]"
 #define WEFT_WINDOW(strides, padding, base, dilation) \
   " window_strides=" strides " padding=" padding " lhs_dilation=" base " rhs_dilation=" dilation
 Values Read(StableHloOp& op) {
-  op.Understand({"precision_config"});
   Attrs attrs = op.SchemaAttrs();
+  attrs.set(kConvPrecision, ReadPrecision(op));
   const size_t n = op.operands.empty() || op.operands[0].dims().size() < 2 ? 0 : op.operands[0].dims().size() - 2;
   for (size_t i : {kConvStrides, kConvInputDilation, kConvKernelDilation}) {
     if (op.Find(kConvAttrs[i].name) == nullptr) attrs.set(i, Ints(n, 1));
@@ -199,6 +199,7 @@ constexpr Sample kSamples[] = {
     {"T[0,5,5,2] T[3,3,2,4]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC},
     {"T[1,2,2,1] T[3,3,1,1]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC},
     {"bf16[1,6,6,3] bf16[3,3,3,17]" WEFT_WINDOW("[1,1]", "[1,1,1,1]", "[1,1]", "[1,1]") WEFT_NHWC " dtype=f32"},
+    {"T[1,4,4,2] T[2,2,2,3]" WEFT_WINDOW("[1,1]", "[0,0,0,0]", "[1,1]", "[1,1]") WEFT_NHWC " precision=HIGH"},
 };
 #undef WEFT_NHWC
 #undef WEFT_WINDOW

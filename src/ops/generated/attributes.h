@@ -472,13 +472,15 @@ struct CholeskyAttrs {
 };
 
 struct DotGeneralAttrs {
-  enum Position : size_t { kLhsBatchingDimensions, kRhsBatchingDimensions, kLhsContractingDimensions, kRhsContractingDimensions, kDtype };
+  enum Position : size_t { kLhsBatchingDimensions, kRhsBatchingDimensions, kLhsContractingDimensions, kRhsContractingDimensions, kDtype, kPrecision };
   const ir::Ints& lhs_batching_dimensions() const { return attrs.IntList(kLhsBatchingDimensions); }
   const ir::Ints& rhs_batching_dimensions() const { return attrs.IntList(kRhsBatchingDimensions); }
   const ir::Ints& lhs_contracting_dimensions() const { return attrs.IntList(kLhsContractingDimensions); }
   const ir::Ints& rhs_contracting_dimensions() const { return attrs.IntList(kRhsContractingDimensions); }
   bool has_dtype() const { return attrs.has(kDtype); }
   DType dtype() const { return attrs.Type(kDtype); }
+  bool has_precision() const { return attrs.has(kPrecision); }
+  int64_t precision() const { return attrs.Int(kPrecision); }
 
   const ir::Attrs& attrs;
 };
@@ -492,9 +494,11 @@ struct FftAttrs {
 };
 
 struct MatmulAttrs {
-  enum Position : size_t { kDtype };
+  enum Position : size_t { kDtype, kPrecision };
   bool has_dtype() const { return attrs.has(kDtype); }
   DType dtype() const { return attrs.Type(kDtype); }
+  bool has_precision() const { return attrs.has(kPrecision); }
+  int64_t precision() const { return attrs.Int(kPrecision); }
 
   const ir::Attrs& attrs;
 };
@@ -522,7 +526,7 @@ struct AvgPoolAttrs {
 };
 
 struct ConvAttrs {
-  enum Position : size_t { kStrides, kPadding, kPads, kDilation, kGroups, kDtype };
+  enum Position : size_t { kStrides, kPadding, kPads, kDilation, kGroups, kDtype, kPrecision };
   bool has_strides() const { return attrs.has(kStrides); }
   const ir::Ints& strides() const { return attrs.IntList(kStrides); }
   int64_t padding() const { return attrs.Int(kPadding); }
@@ -533,12 +537,14 @@ struct ConvAttrs {
   int64_t groups() const { return attrs.Int(kGroups); }
   bool has_dtype() const { return attrs.has(kDtype); }
   DType dtype() const { return attrs.Type(kDtype); }
+  bool has_precision() const { return attrs.has(kPrecision); }
+  int64_t precision() const { return attrs.Int(kPrecision); }
 
   const ir::Attrs& attrs;
 };
 
 struct ConvBackwardInputAttrs {
-  enum Position : size_t { kWindowStrides, kPadding, kLhsDilation, kRhsDilation, kInputDimensions, kKernelDimensions, kOutputDimensions, kFeatureGroupCount, kBatchGroupCount, kWindowReversal, kDtype, kShape };
+  enum Position : size_t { kWindowStrides, kPadding, kLhsDilation, kRhsDilation, kInputDimensions, kKernelDimensions, kOutputDimensions, kFeatureGroupCount, kBatchGroupCount, kWindowReversal, kDtype, kPrecision, kShape };
   const ir::Ints& window_strides() const { return attrs.IntList(kWindowStrides); }
   const ir::Ints& padding() const { return attrs.IntList(kPadding); }
   const ir::Ints& lhs_dilation() const { return attrs.IntList(kLhsDilation); }
@@ -552,6 +558,8 @@ struct ConvBackwardInputAttrs {
   const ir::Ints& window_reversal() const { return attrs.IntList(kWindowReversal); }
   bool has_dtype() const { return attrs.has(kDtype); }
   DType dtype() const { return attrs.Type(kDtype); }
+  bool has_precision() const { return attrs.has(kPrecision); }
+  int64_t precision() const { return attrs.Int(kPrecision); }
   bool has_shape() const { return attrs.has(kShape); }
   const ir::Ints& shape() const { return attrs.IntList(kShape); }
 
@@ -559,7 +567,7 @@ struct ConvBackwardInputAttrs {
 };
 
 struct ConvBackwardKernelAttrs {
-  enum Position : size_t { kWindowStrides, kPadding, kLhsDilation, kRhsDilation, kInputDimensions, kKernelDimensions, kOutputDimensions, kFeatureGroupCount, kBatchGroupCount, kWindowReversal, kDtype, kShape };
+  enum Position : size_t { kWindowStrides, kPadding, kLhsDilation, kRhsDilation, kInputDimensions, kKernelDimensions, kOutputDimensions, kFeatureGroupCount, kBatchGroupCount, kWindowReversal, kDtype, kPrecision, kShape };
   const ir::Ints& window_strides() const { return attrs.IntList(kWindowStrides); }
   const ir::Ints& padding() const { return attrs.IntList(kPadding); }
   const ir::Ints& lhs_dilation() const { return attrs.IntList(kLhsDilation); }
@@ -573,6 +581,8 @@ struct ConvBackwardKernelAttrs {
   const ir::Ints& window_reversal() const { return attrs.IntList(kWindowReversal); }
   bool has_dtype() const { return attrs.has(kDtype); }
   DType dtype() const { return attrs.Type(kDtype); }
+  bool has_precision() const { return attrs.has(kPrecision); }
+  int64_t precision() const { return attrs.Int(kPrecision); }
   bool has_shape() const { return attrs.has(kShape); }
   const ir::Ints& shape() const { return attrs.IntList(kShape); }
 
@@ -580,7 +590,7 @@ struct ConvBackwardKernelAttrs {
 };
 
 struct ConvolutionAttrs {
-  enum Position : size_t { kWindowStrides, kPadding, kLhsDilation, kRhsDilation, kInputDimensions, kKernelDimensions, kOutputDimensions, kFeatureGroupCount, kBatchGroupCount, kWindowReversal, kDtype };
+  enum Position : size_t { kWindowStrides, kPadding, kLhsDilation, kRhsDilation, kInputDimensions, kKernelDimensions, kOutputDimensions, kFeatureGroupCount, kBatchGroupCount, kWindowReversal, kDtype, kPrecision };
   const ir::Ints& window_strides() const { return attrs.IntList(kWindowStrides); }
   const ir::Ints& padding() const { return attrs.IntList(kPadding); }
   const ir::Ints& lhs_dilation() const { return attrs.IntList(kLhsDilation); }
@@ -594,6 +604,8 @@ struct ConvolutionAttrs {
   const ir::Ints& window_reversal() const { return attrs.IntList(kWindowReversal); }
   bool has_dtype() const { return attrs.has(kDtype); }
   DType dtype() const { return attrs.Type(kDtype); }
+  bool has_precision() const { return attrs.has(kPrecision); }
+  int64_t precision() const { return attrs.Int(kPrecision); }
 
   const ir::Attrs& attrs;
 };

@@ -3,6 +3,7 @@
 
 #include "src/ir/stablehlo.h"
 #include "src/ops/families.h"
+#include "src/ops/linalg/precision.h"
 #include "src/ops/linalg/product_read.h"
 
 namespace weft::ops {
@@ -18,6 +19,7 @@ constexpr AttrDef kAttrs[] = {
     {"rhs_contracting_dimensions", AttrType::kInts, "the same of rhs, in the same order", true},
     {"dtype", AttrType::kDType,
      "element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors"},
+    kPrecisionAttr,
 };
 
 // The dimensions in neither list, ascending.
@@ -83,14 +85,16 @@ absl::Status Infer(const InferCall& call, Types* results) {
 // The cotangent of x: g (batch, x free, y free) times y over y's free dimensions gives (batch, x free,
 // contracting in y's order), which is then put into x's order.
 Value OperandGradient(Builder& b, const Value& g, int64_t g_free_start, const Value& x, const Value& y, const Ints& xb,
-                      const Ints& yb, const Ints& xc, const Ints& yc) {
+                      const Ints& yb, const Ints& xc, const Ints& yc, const AttrValue& precision) {
   const Ints x_free = Free(x.dims().size(), xb, xc);
   const Ints y_free = Free(y.dims().size(), yb, yc);
   Ints g_batch = Axes(xb.size());
   Ints g_contracting;
   for (size_t i = 0; i < y_free.size(); ++i) g_contracting.push_back(g_free_start + i);
   // bf16 factors with an f32 result: the products of the gradient have bf16 factors too.
-  Value d = Call(b, kOp_dot_general, {Convert(b, g, y.dtype()), y}, {g_batch, yb, g_contracting, y_free});
+  Attrs attrs = {g_batch, yb, g_contracting, y_free};
+  attrs.set(AttrPosition<kAttrs, "precision">(), precision);
+  Value d = Call(b, kOp_dot_general, {Convert(b, g, y.dtype()), y}, std::move(attrs));
   // Where each dimension of x stands in d: batch, free, then y's contracting dimensions ascending.
   Ints sorted = yc;
   std::sort(sorted.begin(), sorted.end());
@@ -111,8 +115,9 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
              &xc = Attr<kAttrs, "lhs_contracting_dimensions">(a), &yc = Attr<kAttrs, "rhs_contracting_dimensions">(a);
   const int64_t x_start = xb.size();
   const int64_t y_start = x_start + Free(x.dims().size(), xb, xc).size();
-  if (call.wanted[0]) grads[0] = OperandGradient(call.b, g, y_start, x, y, xb, yb, xc, yc);
-  if (call.wanted[1]) grads[1] = OperandGradient(call.b, g, x_start, y, x, yb, xb, yc, xc);
+  const AttrValue& precision = a.at(AttrPosition<kAttrs, "precision">());
+  if (call.wanted[0]) grads[0] = OperandGradient(call.b, g, y_start, x, y, xb, yb, xc, yc, precision);
+  if (call.wanted[1]) grads[1] = OperandGradient(call.b, g, x_start, y, x, yb, xb, yc, xc, precision);
   return absl::OkStatus();
 }
 
@@ -178,16 +183,18 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
                    ", rhs_batching_dimensions = ", ShloList(Attr<kAttrs, "rhs_batching_dimensions">(a)),
                    ", lhs_contracting_dimensions = ", ShloList(Attr<kAttrs, "lhs_contracting_dimensions">(a)),
                    ", rhs_contracting_dimensions = ", ShloList(Attr<kAttrs, "rhs_contracting_dimensions">(a)), ">");
-  writer.Emit("dot_general", {{"dot_dimension_numbers", dims}, writer.PrecisionConfig()});
+  writer.Emit("dot_general", {{"dot_dimension_numbers", dims},
+                              writer.PrecisionConfig(PrecisionOf(a, AttrPosition<kAttrs, "precision">()))});
 }
 
 #define WEFT_DOT(xb, yb, xc, yc)                                                                  \
   " lhs_batching_dimensions=" xb " rhs_batching_dimensions=" yb " lhs_contracting_dimensions=" xc \
   " rhs_contracting_dimensions=" yc
 Values Read(StableHloOp& op) {
-  op.Understand({"precision_config"});
   if (op.Find("algorithm") != nullptr) op.Understand({"algorithm"});  // each sum is at least as exact as any asks for
-  return ReadProduct(op, kOp_dot_general, op.SchemaAttrs(), AttrPosition<kAttrs, "dtype">());
+  Attrs attrs = op.SchemaAttrs();
+  attrs.set(AttrPosition<kAttrs, "precision">(), ReadPrecision(op));
+  return ReadProduct(op, kOp_dot_general, std::move(attrs), AttrPosition<kAttrs, "dtype">());
 }
 
 constexpr Sample kSamples[] = {{"T[4,5] T[5,3]" WEFT_DOT("[]", "[]", "[1]", "[0]")},
@@ -198,6 +205,7 @@ constexpr Sample kSamples[] = {{"T[4,5] T[5,3]" WEFT_DOT("[]", "[]", "[1]", "[0]
                                {"T[3,0] T[0,2]" WEFT_DOT("[]", "[]", "[1]", "[0]")},
                                {"T[0,3] T[3,2]" WEFT_DOT("[]", "[]", "[1]", "[0]")},
                                {"bf16[9,17] bf16[17,33]" WEFT_DOT("[]", "[]", "[1]", "[0]") " dtype=f32"},
+                               {"T[3,4] T[4,5]" WEFT_DOT("[]", "[]", "[1]", "[0]") " precision=DEFAULT"},
                                {"T[33,65] T[65,17]" WEFT_DOT("[]", "[]", "[1]", "[0]")}};
 #undef WEFT_DOT
 

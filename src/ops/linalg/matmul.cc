@@ -1,6 +1,7 @@
 // matmul: NumPy's matrix product.
 #include "src/ops/families.h"
 #include "src/ops/generated/attributes.h"
+#include "src/ops/linalg/precision.h"
 
 namespace weft::ops {
 namespace {
@@ -9,9 +10,9 @@ using namespace ir;
 
 constexpr OperandDef kOperands[] = {{"x", kNumber | kC, "[..., m, k], or [k]"},
                                     {"y", kNumber | kC, "[..., k, n], or [k]"}};
-constexpr AttrDef kAttrs[] = {
-    {"dtype", AttrType::kDType,
-     "element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors"}};
+constexpr AttrDef kAttrs[] = {{"dtype", AttrType::kDType,
+                               "element type of the result; absent: the operands'. f32 keeps the sums of bf16 factors"},
+                              kPrecisionAttr};
 
 struct Plan {
   Dims x, y;   // with vectors made matrices
@@ -66,15 +67,22 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   const int64_t last = x.dims().size() - 1;
   Attrs attrs = {batch, batch, Ints{last}, Ints{static_cast<int64_t>(batch.size())}};
   if (HasAttr<kAttrs, "dtype">(call.attrs)) attrs.set(DotGeneralAttrs::kDtype, Attr<kAttrs, "dtype">(call.attrs));
+  attrs.set(DotGeneralAttrs::kPrecision, call.attrs.at(AttrPosition<kAttrs, "precision">()));
   results[0] = Reshape(b, Call(b, kOp_dot_general, {x, y}, std::move(attrs)), plan.result);
   return absl::OkStatus();
 }
 
-constexpr Sample kSamples[] = {{"T[4,5] T[5,3]"},       {"T[5] T[5]"},
-                               {"T[2,4,5] T[5,3]"},     {"T[2,4,5] T[2,5,3]"},
-                               {"T[5] T[2,5,3]"},       {"T[2,4,5] T[5]"},
-                               {"T[3,1,4,5] T[2,5,3]"}, {"T[4,5] T[2,5,3]"},
-                               {"T[0,5] T[5,3]"},       {"bf16[4,5] bf16[5,3] dtype=f32"}};
+constexpr Sample kSamples[] = {{"T[4,5] T[5,3]"},
+                               {"T[5] T[5]"},
+                               {"T[2,4,5] T[5,3]"},
+                               {"T[2,4,5] T[2,5,3]"},
+                               {"T[5] T[2,5,3]"},
+                               {"T[2,4,5] T[5]"},
+                               {"T[3,1,4,5] T[2,5,3]"},
+                               {"T[4,5] T[2,5,3]"},
+                               {"T[0,5] T[5,3]"},
+                               {"bf16[4,5] bf16[5,3] dtype=f32"},
+                               {"T[2,3] T[3,4] precision=HIGH"}};
 
 }  // namespace
 

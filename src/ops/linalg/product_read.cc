@@ -1,7 +1,10 @@
 // See product_read.h.
 #include "src/ops/linalg/product_read.h"
 
+#include <algorithm>
+
 #include "src/ops/build.h"
+#include "src/ops/linalg/precision.h"
 
 namespace weft::ops {
 namespace {
@@ -19,6 +22,22 @@ DType Wider(DType x, DType y) {
 }
 
 }  // namespace
+
+ir::AttrValue ReadPrecision(ir::StableHloOp& op) {
+  const ir::ShloAttr* const said = op.Find("precision_config");
+  if (said == nullptr || said->list.empty()) return {};
+  auto exact = static_cast<int64_t>(std::size(kPrecisions));
+  for (const ir::ShloAttr& factor : said->list) {
+    const int64_t at = std::ranges::find(kPrecisions, factor.string) - std::begin(kPrecisions);
+    if (at == std::ssize(kPrecisions)) {
+      op.b.Fail(UserError("precision '", factor.string, "' is not one of HIGHEST, HIGH and DEFAULT"));
+      return {};
+    }
+    exact = std::min(exact, at);
+  }
+  if (exact == 0) return {};
+  return exact;
+}
 
 ir::Values ReadProduct(ir::StableHloOp& op, const ir::OpDef& product, ir::Attrs attrs, size_t dtype_at) {
   if (op.operands.size() != 2 || op.results.size() != 1) {

@@ -315,10 +315,7 @@ Values PhiloxByBlocks(Builder& b, const Value& state, const Dims& dims, DType dt
   if (IsWide(dtype)) parts = {Join(b, c[0], c[1]), Join(b, c[2], c[3])};
   const auto each = static_cast<int64_t>(parts.size());
   for (Value& part : parts) part = Reshape(b, part, {blocks, 1});
-  Value words = Reshape(b, Call(b, kOp_concatenate, parts, {int64_t{1}}), {blocks * each});
-  // Computed once, whatever uses them: XLA copies a fused operation into each of its users, and of these rounds its CPU compiler
-  // makes code for minutes.
-  words = Call(b, kOp_optimization_barrier, {words});
+  const Value words = Reshape(b, Call(b, kOp_concatenate, parts, {int64_t{1}}), {blocks * each});
   return {PhiloxNext(b, state, count, dtype), Convert(b, Reshape(b, Slice(b, words, {0}, {count}, {1}), dims), dtype)};
 }
 

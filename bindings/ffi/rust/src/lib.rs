@@ -133,7 +133,9 @@ pub const WEFT_SORT_HAS_DESCENDING: u64 = 1 << 1;
 pub const WEFT_TOP_K_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_CHOLESKY_HAS_LOWER: u64 = 1 << 0;
 pub const WEFT_DOT_GENERAL_HAS_DTYPE: u64 = 1 << 0;
+pub const WEFT_DOT_GENERAL_HAS_PRECISION: u64 = 1 << 1;
 pub const WEFT_MATMUL_HAS_DTYPE: u64 = 1 << 0;
+pub const WEFT_MATMUL_HAS_PRECISION: u64 = 1 << 1;
 pub const WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE: u64 = 1 << 0;
 pub const WEFT_TRIANGULAR_SOLVE_HAS_LOWER: u64 = 1 << 1;
 pub const WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL: u64 = 1 << 2;
@@ -147,10 +149,12 @@ pub const WEFT_CONV_HAS_PADS: u64 = 1 << 2;
 pub const WEFT_CONV_HAS_DILATION: u64 = 1 << 3;
 pub const WEFT_CONV_HAS_GROUPS: u64 = 1 << 4;
 pub const WEFT_CONV_HAS_DTYPE: u64 = 1 << 5;
+pub const WEFT_CONV_HAS_PRECISION: u64 = 1 << 6;
 pub const WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT: u64 = 1 << 0;
 pub const WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT: u64 = 1 << 1;
 pub const WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL: u64 = 1 << 2;
 pub const WEFT_CONVOLUTION_HAS_DTYPE: u64 = 1 << 3;
+pub const WEFT_CONVOLUTION_HAS_PRECISION: u64 = 1 << 4;
 pub const WEFT_MAX_POOL_HAS_STRIDES: u64 = 1 << 0;
 pub const WEFT_MAX_POOL_HAS_PADDING: u64 = 1 << 1;
 pub const WEFT_MAX_POOL_HAS_PADS: u64 = 1 << 2;
@@ -312,11 +316,21 @@ pub const WEFT_REDUCE_REDUCER_MIN: weft_reduce_reducer = 3;
 pub const WEFT_REDUCE_REDUCER_AND: weft_reduce_reducer = 4;
 pub const WEFT_REDUCE_REDUCER_OR: weft_reduce_reducer = 5;
 
+pub type weft_dot_general_precision = u32;
+pub const WEFT_DOT_GENERAL_PRECISION_HIGHEST: weft_dot_general_precision = 0;
+pub const WEFT_DOT_GENERAL_PRECISION_HIGH: weft_dot_general_precision = 1;
+pub const WEFT_DOT_GENERAL_PRECISION_DEFAULT: weft_dot_general_precision = 2;
+
 pub type weft_fft_type = u32;
 pub const WEFT_FFT_TYPE_FFT: weft_fft_type = 0;
 pub const WEFT_FFT_TYPE_IFFT: weft_fft_type = 1;
 pub const WEFT_FFT_TYPE_RFFT: weft_fft_type = 2;
 pub const WEFT_FFT_TYPE_IRFFT: weft_fft_type = 3;
+
+pub type weft_matmul_precision = u32;
+pub const WEFT_MATMUL_PRECISION_HIGHEST: weft_matmul_precision = 0;
+pub const WEFT_MATMUL_PRECISION_HIGH: weft_matmul_precision = 1;
+pub const WEFT_MATMUL_PRECISION_DEFAULT: weft_matmul_precision = 2;
 
 pub type weft_triangular_solve_transpose_a = u32;
 pub const WEFT_TRIANGULAR_SOLVE_TRANSPOSE_A_NO_TRANSPOSE: weft_triangular_solve_transpose_a = 0;
@@ -332,6 +346,16 @@ pub type weft_conv_padding = u32;
 pub const WEFT_CONV_PADDING_VALID: weft_conv_padding = 0;
 pub const WEFT_CONV_PADDING_SAME: weft_conv_padding = 1;
 pub const WEFT_CONV_PADDING_EXPLICIT: weft_conv_padding = 2;
+
+pub type weft_conv_precision = u32;
+pub const WEFT_CONV_PRECISION_HIGHEST: weft_conv_precision = 0;
+pub const WEFT_CONV_PRECISION_HIGH: weft_conv_precision = 1;
+pub const WEFT_CONV_PRECISION_DEFAULT: weft_conv_precision = 2;
+
+pub type weft_convolution_precision = u32;
+pub const WEFT_CONVOLUTION_PRECISION_HIGHEST: weft_convolution_precision = 0;
+pub const WEFT_CONVOLUTION_PRECISION_HIGH: weft_convolution_precision = 1;
+pub const WEFT_CONVOLUTION_PRECISION_DEFAULT: weft_convolution_precision = 2;
 
 pub type weft_max_pool_padding = u32;
 pub const WEFT_MAX_POOL_PADDING_VALID: weft_max_pool_padding = 0;
@@ -898,7 +922,7 @@ pub struct weft_dot_general_opts {
     pub next: *const c_void,
     pub present: u64,
     pub dtype: weft_dtype,
-    pub reserved: i32,
+    pub precision: weft_dot_general_precision,
 }
 
 #[repr(C)]
@@ -908,7 +932,7 @@ pub struct weft_matmul_opts {
     pub next: *const c_void,
     pub present: u64,
     pub dtype: weft_dtype,
-    pub reserved: i32,
+    pub precision: weft_matmul_precision,
 }
 
 #[repr(C)]
@@ -953,7 +977,7 @@ pub struct weft_conv_opts {
     pub dilation_count: u64,
     pub groups: i64,
     pub dtype: weft_dtype,
-    pub reserved: i32,
+    pub precision: weft_conv_precision,
 }
 
 #[repr(C)]
@@ -967,7 +991,7 @@ pub struct weft_convolution_opts {
     pub window_reversal: *const i64,
     pub window_reversal_count: u64,
     pub dtype: weft_dtype,
-    pub reserved: i32,
+    pub precision: weft_convolution_precision,
 }
 
 #[repr(C)]

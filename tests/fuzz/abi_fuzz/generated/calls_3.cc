@@ -41,7 +41,9 @@ void Call_weft_dot_general(Fuzz& f) {
   if (opts != nullptr) {
     if (f.Given(4)) opts->present |= WEFT_DOT_GENERAL_HAS_DTYPE;
     opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(4));
-    opts->present ^= f.StrayBits(1);
+    if (f.Given(5)) opts->present |= WEFT_DOT_GENERAL_HAS_PRECISION;
+    opts->precision = static_cast<weft_dot_general_precision>(f.EnumAttr(5));
+    opts->present ^= f.StrayBits(2);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -73,7 +75,9 @@ void Call_weft_matmul(Fuzz& f) {
   if (opts != nullptr) {
     if (f.Given(0)) opts->present |= WEFT_MATMUL_HAS_DTYPE;
     opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(0));
-    opts->present ^= f.StrayBits(1);
+    if (f.Given(1)) opts->present |= WEFT_MATMUL_HAS_PRECISION;
+    opts->precision = static_cast<weft_matmul_precision>(f.EnumAttr(1));
+    opts->present ^= f.StrayBits(2);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -146,7 +150,9 @@ void Call_weft_conv(Fuzz& f) {
     opts->groups = f.IntAttr(4);
     if (f.Given(5)) opts->present |= WEFT_CONV_HAS_DTYPE;
     opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(5));
-    opts->present ^= f.StrayBits(6);
+    if (f.Given(6)) opts->present |= WEFT_CONV_HAS_PRECISION;
+    opts->precision = static_cast<weft_conv_precision>(f.EnumAttr(6));
+    opts->present ^= f.StrayBits(7);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
@@ -190,7 +196,9 @@ void Call_weft_convolution(Fuzz& f) {
     f.Ints(9, &opts->window_reversal, &opts->window_reversal_count);
     if (f.Given(10)) opts->present |= WEFT_CONVOLUTION_HAS_DTYPE;
     opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(10));
-    opts->present ^= f.StrayBits(4);
+    if (f.Given(11)) opts->present |= WEFT_CONVOLUTION_HAS_PRECISION;
+    opts->precision = static_cast<weft_convolution_precision>(f.EnumAttr(11));
+    opts->present ^= f.StrayBits(5);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
