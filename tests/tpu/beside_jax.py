@@ -34,8 +34,7 @@ ABOVE = {
     ("block-small-still:highest", "temporary_bytes"): (1.12, WORDS),
     ("block-still:default", "temporary_bytes"): (1.06, WORDS),
     ("block-still:highest", "temporary_bytes"): (1.06, WORDS),
-    ("block-still:highest", "code_bytes"): (1.12, "at the default precision the same text has less code than JAX's"),
-    ("block:default", "code_bytes"): (1.38, "Philox here, threefry there"),
+    ("block-still:highest", "code_bytes"): (1.12, "attention's products read the heads where they lie, JAX transposes them first: less code in one pass, more in six"),
 }
 DEADLINE = 900
 
@@ -68,6 +67,8 @@ def differences(folder, step):
     seen = {}
     for path in pathlib.Path(folder).glob("*after_optimizations.txt"):
         text = path.read_text(encoding="utf-8")
+        if " convolution(" not in text and " dot(" not in text:
+            continue  # it makes the optimizer's slots
         products = collections.Counter(re.findall(r"= (\w+\[[\d,]*\])\S* (?:convolution|dot)\(", text))
         seen["Weft" if ".weft." in path.name else "JAX"] = products, text.count(" fusion("), text.count(" copy(")
     (ours, *counts), (theirs, *their_counts) = seen["Weft"], seen["JAX"]
