@@ -11,6 +11,17 @@
 extern "C" {
 #endif
 
+/* In place of an axis of weft_function_vmap: all examples share the tensor. */
+#define WEFT_NOT_MAPPED ((int64_t)9223372036854775807)
+
+/* What the examples of weft_function_vmap draw where the function draws random numbers. */
+typedef enum weft_randomness {
+  WEFT_RANDOMNESS_DIFFERENT = 0, /* each from a stream of its own */
+  WEFT_RANDOMNESS_SAME = 1, /* all the same numbers */
+  WEFT_RANDOMNESS_ERROR = 2, /* a function that draws is refused */
+  WEFT_RANDOMNESS_FORCE32 = 0x7FFFFFFF
+} weft_randomness;
+
 /* Records the body of a function through `body`, which is valid during the call. Writes up to capacity results and
  * their count; their references become Weft's, whatever is returned. Returns NULL, or an error, which becomes Weft's:
  * the body is then abandoned and the error is the caller's. Since 1.1.
@@ -39,6 +50,16 @@ typedef struct weft_scan_options {
 } weft_scan_options;
 #define WEFT_SCAN_OPTIONS_INIT {sizeof(weft_scan_options), NULL, 0, 0, 0, 0, 0}
 WEFT_API void weft_scan_options_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Options of weft_function_vmap. Since 1.1. */
+typedef struct weft_vmap_options {
+  size_t struct_size;
+  const void* next; /* NULL */
+  weft_randomness randomness; /* of random numbers that the function draws */
+  int32_t reserved;
+} weft_vmap_options;
+#define WEFT_VMAP_OPTIONS_INIT {sizeof(weft_vmap_options), NULL, (weft_randomness)0, 0}
+WEFT_API void weft_vmap_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* What a compiled function asks of the machine, for one run. Since 1.1. */
 typedef struct weft_program_stats {
@@ -222,6 +243,23 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_compile(weft_context* ctx, weft
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_function_stats(weft_context* ctx, weft_function* function, weft_device* device,
     const int64_t* donated, size_t donated_count, weft_program_stats* out) WEFT_NOEXCEPT;
+
+/* The function of many examples: its results for each of them. JAX's vmap. Operations go over all examples at once;
+ * what has no such way (loops, operations that carry functions, boxes that begin elsewhere in each example) goes over
+ * them one after the other, inside the program. Captures stay captures, and all examples share them. Gradients flow
+ * through; vmap of vmap and calls within functions are as of any function.
+ *   size: how many examples; at least 1
+ *   in_axes: may be NULL; in_count entries; for each input the axis along which its examples lie, counted from the end
+ *   where negative, or WEFT_NOT_MAPPED; NULL: all 0
+ *   out_axes: may be NULL; out_count entries; the same for each result; WEFT_NOT_MAPPED: the examples share it, else it
+ *   is repeated; NULL: all 0
+ *   options: may be NULL
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_vmap(weft_context* ctx, weft_function* function, int64_t size,
+    const int64_t* in_axes, size_t in_count, const int64_t* out_axes, size_t out_count,
+    const weft_vmap_options* options, weft_function** out) WEFT_NOEXCEPT;
 
 /* Adds a reference; NULL is ignored.
  *   function: may be NULL

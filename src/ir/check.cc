@@ -192,7 +192,7 @@ absl::Status CheckCall(const OpDef& op, std::span<const Value> operands, Attrs& 
     status = op.infer(InferCall{op, types, attrs, regions}, results);
     for (const Type& type : *results) {
       if (!status.ok() || !type.is_tensor()) continue;
-      if (const auto count = CheckedCount(type.dims); !count || *count > (int64_t{1} << 59)) {
+      if (const auto count = CheckedCount(type.dims); !count || *count > kMostElements) {
         status = UserError("the result ", DimsToString(type.dims), " has a negative or too large dimension");
       } else if (type.rank() > kMaxRank) {
         status = UserError("the result has rank ", type.rank(), "; at most ", kMaxRank, " is supported");

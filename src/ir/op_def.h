@@ -124,6 +124,18 @@ using ScalarFn = ScalarValue (*)(const ScalarCall& call);
 using RunRegionFn = absl::StatusOr<std::vector<HostTensor>> (*)(const Function& region,
                                                                 std::span<const HostTensor> arguments);
 
+// One operation on many examples at once (vmap). Operands that are batched have their examples in front, as one more dimension
+// 0; the others are the same for all. At least one is batched.
+struct BatchCall {
+  Builder& b;
+  const Node& node;
+  std::span<const Value> operands;
+  std::span<const bool> batched;  // per operand; not those that are absent
+  int64_t size;                   // examples
+};
+// The results, all of them batched. Left empty where one example after the other is the only way.
+using BatchFn = absl::Status (*)(const BatchCall& call, std::span<Value> results);
+
 // The slow, obvious implementation, in double or integers. Results come zero-filled in their final shapes.
 struct ReferenceCall {
   const OpDef& op;
@@ -218,6 +230,8 @@ struct OpDef {
   InferFn infer = nullptr;
   GradFn gradient = nullptr;
   ExpandFn expand = nullptr;
+  BatchFn batching =
+      nullptr;  // null: element by element where there is `scalar`, as the expansion, or one example after the other
   Lowering lowering = Lowering::kKernel;
   ScalarFn scalar = nullptr;
   ReferenceFn reference = nullptr;

@@ -18,6 +18,9 @@ using Dims = absl::InlinedVector<int64_t, 5>;
 // Largest rank anywhere (DLPack and files allow more, nothing of ours needs it).
 inline constexpr size_t kMaxRank = 32;
 
+// Of one tensor: their bytes can be counted in 64 bits.
+inline constexpr int64_t kMostElements = int64_t{1} << 59;
+
 // Product of the dimensions, nullopt if one is negative or the product does not fit 63 bits.
 inline std::optional<int64_t> CheckedCount(std::span<const int64_t> dims) {
   int64_t count = 1;

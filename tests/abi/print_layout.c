@@ -21,6 +21,11 @@ static void part_0(void) {
   OFFSET(weft_scan_options, reverse);
   OFFSET(weft_scan_options, reserved);
   OFFSET(weft_scan_options, keep_every);
+  SIZE(weft_vmap_options);
+  OFFSET(weft_vmap_options, struct_size);
+  OFFSET(weft_vmap_options, next);
+  OFFSET(weft_vmap_options, randomness);
+  OFFSET(weft_vmap_options, reserved);
   SIZE(weft_setting);
   OFFSET(weft_setting, name);
   OFFSET(weft_setting, name_length);
@@ -203,14 +208,14 @@ static void part_0(void) {
   OFFSET(weft_scatter_opts, scatter_indices_batching_dims);
   OFFSET(weft_scatter_opts, scatter_indices_batching_dims_count);
   SIZE(weft_slice_in_dim_opts);
+}
+
+static void part_1(void) {
   OFFSET(weft_slice_in_dim_opts, struct_size);
   OFFSET(weft_slice_in_dim_opts, next);
   OFFSET(weft_slice_in_dim_opts, present);
   OFFSET(weft_slice_in_dim_opts, start);
   OFFSET(weft_slice_in_dim_opts, limit);
-}
-
-static void part_1(void) {
   OFFSET(weft_slice_in_dim_opts, step);
   SIZE(weft_squeeze_opts);
   OFFSET(weft_squeeze_opts, struct_size);
@@ -406,14 +411,14 @@ static void part_1(void) {
   OFFSET(weft_convolution_opts, precision);
   SIZE(weft_max_pool_opts);
   OFFSET(weft_max_pool_opts, struct_size);
+}
+
+static void part_2(void) {
   OFFSET(weft_max_pool_opts, next);
   OFFSET(weft_max_pool_opts, present);
   OFFSET(weft_max_pool_opts, strides);
   OFFSET(weft_max_pool_opts, strides_count);
   OFFSET(weft_max_pool_opts, padding);
-}
-
-static void part_2(void) {
   OFFSET(weft_max_pool_opts, reserved_pads);
   OFFSET(weft_max_pool_opts, pads);
   OFFSET(weft_max_pool_opts, pads_count);
@@ -609,14 +614,14 @@ static void part_2(void) {
   VALUE(WEFT_F8E4M3);
   VALUE(WEFT_F8E4M3B11FNUZ);
   VALUE(WEFT_F8E4M3FN);
+}
+
+static void part_3(void) {
   VALUE(WEFT_F8E4M3FNUZ);
   VALUE(WEFT_F8E5M2);
   VALUE(WEFT_F8E5M2FNUZ);
   VALUE(WEFT_F8E8M0FNU);
   SIZE(weft_log_level);
-}
-
-static void part_3(void) {
   VALUE(WEFT_LOG_DEBUG);
   VALUE(WEFT_LOG_INFO);
   VALUE(WEFT_LOG_WARNING);
@@ -644,6 +649,10 @@ static void part_3(void) {
   SIZE(weft_text_format);
   VALUE(WEFT_TEXT_IR);
   VALUE(WEFT_TEXT_STABLEHLO);
+  SIZE(weft_randomness);
+  VALUE(WEFT_RANDOMNESS_DIFFERENT);
+  VALUE(WEFT_RANDOMNESS_SAME);
+  VALUE(WEFT_RANDOMNESS_ERROR);
   SIZE(weft_node_kind);
   VALUE(WEFT_NODE_NONE);
   VALUE(WEFT_NODE_DICT);
@@ -740,6 +749,7 @@ static void part_3(void) {
   VALUE(WEFT_ABI_MAJOR);
   VALUE(WEFT_ABI_MINOR);
   VALUE(WEFT_STRLEN);
+  VALUE(WEFT_NOT_MAPPED);
   VALUE(WEFT_WAIT_FOREVER);
   VALUE(WEFT_TREE_ROOT);
   VALUE(WEFT_CLIP_HAS_LOW);
@@ -807,6 +817,9 @@ static void part_3(void) {
   VALUE(WEFT_CONV_HAS_PADDING);
   VALUE(WEFT_CONV_HAS_PADS);
   VALUE(WEFT_CONV_HAS_DILATION);
+}
+
+static void part_4(void) {
   VALUE(WEFT_CONV_HAS_GROUPS);
   VALUE(WEFT_CONV_HAS_DTYPE);
   VALUE(WEFT_CONV_HAS_PRECISION);
@@ -817,9 +830,6 @@ static void part_3(void) {
   VALUE(WEFT_CONVOLUTION_HAS_PRECISION);
   VALUE(WEFT_MAX_POOL_HAS_STRIDES);
   VALUE(WEFT_MAX_POOL_HAS_PADDING);
-}
-
-static void part_4(void) {
   VALUE(WEFT_MAX_POOL_HAS_PADS);
   VALUE(WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES);
   VALUE(WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS);
@@ -1010,6 +1020,9 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, function_trace);
   OFFSET(struct weft_api_v1, function_call);
   OFFSET(struct weft_api_v1, function_name);
+}
+
+static void part_5(void) {
   OFFSET(struct weft_api_v1, function_inputs);
   OFFSET(struct weft_api_v1, function_results);
   OFFSET(struct weft_api_v1, function_captures);
@@ -1020,9 +1033,6 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, if_);
   OFFSET(struct weft_api_v1, case_);
   OFFSET(struct weft_api_v1, for_);
-}
-
-static void part_5(void) {
   OFFSET(struct weft_api_v1, scan);
   OFFSET(struct weft_api_v1, function_from_stablehlo);
   OFFSET(struct weft_api_v1, function_key);
@@ -1031,6 +1041,7 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, function_run);
   OFFSET(struct weft_api_v1, function_compile);
   OFFSET(struct weft_api_v1, function_stats);
+  OFFSET(struct weft_api_v1, function_vmap);
 }
 
 int main(void) {

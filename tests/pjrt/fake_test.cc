@@ -27,6 +27,7 @@ using lazy::T;
 using lazy::World;
 using ::testing::AllOf;
 using ::testing::Each;
+using ::testing::Not;
 
 std::string Path() { return WEFT_PJRT_FAKE; }
 
@@ -71,6 +72,17 @@ TEST(PjrtFake, Adds) {
 }
 
 // --- Failures --------------------------------------------------------------------------------------------------------------
+
+TEST(PjrtFake, ARefusedOperationIsNamedWithThePlaceWhereItWasRecorded) {
+  World w({}, Fake("refuses=stablehlo.tanh"));
+  const T x = w.Vector({1, 2});
+  const auto here = w.TryOp("tanh", {w.Op("add", {x, x})}, {}, {ir::InternFile("model.c"), 7});
+  ASSERT_TRUE(here.ok()) << here.status();
+  EXPECT_THAT(ReadOf(w, (*here)[0]).message(), HasSubstr("'stablehlo.tanh' op can't be translated to XLA HLO (stablehlo.tanh recorded at model.c:7)"));
+  EXPECT_THAT(ReadOf(w, w.Op("tanh", {x})).message(), AllOf(HasSubstr("op can't be translated"), Not(HasSubstr("recorded at"))));
+  EXPECT_THAT(w.Read(w.Op("add", {x, x})), ElementsAre(2, 4)) << "everything else stays usable";
+  Faults("");
+}
 
 TEST(PjrtFake, AFailedLaunchSticksToItsResultsAndToNothingElse) {
   World w({}, Fake("devices=2"));

@@ -150,6 +150,14 @@ const (
 	WEFT_TEXT_STABLEHLO TextFormat = 1
 )
 
+type Randomness uint32
+
+const (
+	WEFT_RANDOMNESS_DIFFERENT Randomness = 0
+	WEFT_RANDOMNESS_SAME Randomness = 1
+	WEFT_RANDOMNESS_ERROR Randomness = 2
+)
+
 type NodeKind uint32
 
 const (
@@ -319,6 +327,7 @@ const (
 	WEFT_ABI_MAJOR uint32 = 1
 	WEFT_ABI_MINOR uint32 = 1
 	WEFT_STRLEN uintptr = ^uintptr(0)
+	WEFT_NOT_MAPPED int64 = 9223372036854775807
 	WEFT_WAIT_FOREVER int64 = -1
 	WEFT_TREE_ROOT uint32 = 0
 	WEFT_CLIP_HAS_LOW uint64 = 1 << 0
@@ -474,6 +483,13 @@ type ScanOptions struct {
 	Reverse int32
 	Reserved int32
 	KeepEvery int64
+}
+
+type VmapOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Randomness Randomness
+	Reserved int32
 }
 
 type Setting struct {
@@ -1333,6 +1349,7 @@ type ApiV1 struct {
 	FunctionRun uintptr
 	FunctionCompile uintptr
 	FunctionStats uintptr
+	FunctionVmap uintptr
 }
 
 // The functions, after Load.
@@ -1452,6 +1469,7 @@ var (
 	FunctionRun func(ctx Context, function Function, inputs *Tensor, count uintptr, donated *int64, donated_count uintptr, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
 	FunctionCompile func(ctx Context, function Function, device Device, isa *byte, isa_length uintptr, donated *int64, donated_count uintptr, out_event *Event) Error
 	FunctionStats func(ctx Context, function Function, device Device, donated *int64, donated_count uintptr, out *ProgramStats) Error
+	FunctionVmap func(ctx Context, function Function, size int64, in_axes *int64, in_count uintptr, out_axes *int64, out_count uintptr, options *VmapOptions, out *Function) Error
 	FunctionRetain func(function Function)
 	FunctionRelease func(function Function)
 	While func(ctx Context, condition Function, body Function, carried *Tensor, count uintptr, outputs *Tensor) Error
@@ -1508,6 +1526,7 @@ var (
 	IdxRead func(ctx Context, path *byte, path_length uintptr, device Device, out *Tensor) Error
 	ForOptionsInit func(options unsafe.Pointer, size uintptr)
 	ScanOptionsInit func(options unsafe.Pointer, size uintptr)
+	VmapOptionsInit func(options unsafe.Pointer, size uintptr)
 	ContextOptionsInit func(options unsafe.Pointer, size uintptr)
 	MemoryStatsInit func(options unsafe.Pointer, size uintptr)
 	PrintOptionsInit func(options unsafe.Pointer, size uintptr)
@@ -1832,6 +1851,7 @@ var Functions = map[string]any{
 	"weft_function_run": &FunctionRun,
 	"weft_function_compile": &FunctionCompile,
 	"weft_function_stats": &FunctionStats,
+	"weft_function_vmap": &FunctionVmap,
 	"weft_function_retain": &FunctionRetain,
 	"weft_function_release": &FunctionRelease,
 	"weft_while": &While,
@@ -1888,6 +1908,7 @@ var Functions = map[string]any{
 	"weft_idx_read": &IdxRead,
 	"weft_for_options_init": &ForOptionsInit,
 	"weft_scan_options_init": &ScanOptionsInit,
+	"weft_vmap_options_init": &VmapOptionsInit,
 	"weft_context_options_init": &ContextOptionsInit,
 	"weft_memory_stats_init": &MemoryStatsInit,
 	"weft_print_options_init": &PrintOptionsInit,

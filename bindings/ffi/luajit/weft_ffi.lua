@@ -112,6 +112,12 @@ typedef enum weft_text_format {
   WEFT_TEXT_STABLEHLO = 1,
   WEFT_TEXT_FORMAT_FORCE32 = 2147483647,
 } weft_text_format;
+typedef enum weft_randomness {
+  WEFT_RANDOMNESS_DIFFERENT = 0,
+  WEFT_RANDOMNESS_SAME = 1,
+  WEFT_RANDOMNESS_ERROR = 2,
+  WEFT_RANDOMNESS_FORCE32 = 2147483647,
+} weft_randomness;
 typedef enum weft_node_kind {
   WEFT_NODE_NONE = 0,
   WEFT_NODE_DICT = 1,
@@ -263,6 +269,12 @@ typedef struct weft_scan_options {
   int32_t reserved;
   int64_t keep_every;
 } weft_scan_options;
+typedef struct weft_vmap_options {
+  size_t struct_size;
+  const void* next;
+  weft_randomness randomness;
+  int32_t reserved;
+} weft_vmap_options;
 typedef struct weft_setting {
   const char* name;
   size_t name_length;
@@ -1046,6 +1058,7 @@ struct weft_api_v1 {
   weft_error* (*function_run)(weft_context* ctx, weft_function* function, weft_tensor* const* inputs, size_t count, const int64_t* donated, size_t donated_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
   weft_error* (*function_compile)(weft_context* ctx, weft_function* function, weft_device* device, const char* isa, size_t isa_length, const int64_t* donated, size_t donated_count, weft_event** out_event);
   weft_error* (*function_stats)(weft_context* ctx, weft_function* function, weft_device* device, const int64_t* donated, size_t donated_count, weft_program_stats* out);
+  weft_error* (*function_vmap)(weft_context* ctx, weft_function* function, int64_t size, const int64_t* in_axes, size_t in_count, const int64_t* out_axes, size_t out_count, const weft_vmap_options* options, weft_function** out);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -1162,6 +1175,7 @@ weft_error* weft_function_load(weft_context* ctx, const char* path, size_t path_
 weft_error* weft_function_run(weft_context* ctx, weft_function* function, weft_tensor* const* inputs, size_t count, const int64_t* donated, size_t donated_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
 weft_error* weft_function_compile(weft_context* ctx, weft_function* function, weft_device* device, const char* isa, size_t isa_length, const int64_t* donated, size_t donated_count, weft_event** out_event);
 weft_error* weft_function_stats(weft_context* ctx, weft_function* function, weft_device* device, const int64_t* donated, size_t donated_count, weft_program_stats* out);
+weft_error* weft_function_vmap(weft_context* ctx, weft_function* function, int64_t size, const int64_t* in_axes, size_t in_count, const int64_t* out_axes, size_t out_count, const weft_vmap_options* options, weft_function** out);
 void weft_function_retain(weft_function* function);
 void weft_function_release(weft_function* function);
 weft_error* weft_while(weft_context* ctx, weft_function* condition, weft_function* body, weft_tensor* const* carried, size_t count, weft_tensor** outputs);
@@ -1218,6 +1232,7 @@ weft_error* weft_metrics_json(weft_context* ctx, weft_blob** out);
 weft_error* weft_idx_read(weft_context* ctx, const char* path, size_t path_length, weft_device* device, weft_tensor** out);
 void weft_for_options_init(void* options, size_t size);
 void weft_scan_options_init(void* options, size_t size);
+void weft_vmap_options_init(void* options, size_t size);
 void weft_context_options_init(void* options, size_t size);
 void weft_memory_stats_init(void* options, size_t size);
 void weft_print_options_init(void* options, size_t size);
@@ -1429,6 +1444,7 @@ ffi.cdef(M.cdef)
 M.WEFT_ABI_MAJOR = 1
 M.WEFT_ABI_MINOR = 1
 M.WEFT_STRLEN = 0xFFFFFFFFFFFFFFFFULL
+M.WEFT_NOT_MAPPED = 9223372036854775807LL
 M.WEFT_WAIT_FOREVER = -1LL
 M.WEFT_TREE_ROOT = 0
 M.WEFT_CLIP_HAS_LOW = 0x1ULL

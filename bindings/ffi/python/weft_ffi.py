@@ -12,6 +12,7 @@ import ctypes as c
 WEFT_ABI_MAJOR = 1
 WEFT_ABI_MINOR = 1
 WEFT_STRLEN = 18446744073709551615
+WEFT_NOT_MAPPED = 9223372036854775807
 WEFT_WAIT_FOREVER = -1
 WEFT_TREE_ROOT = 0
 WEFT_CLIP_HAS_LOW = 0x1
@@ -202,6 +203,10 @@ WEFT_OPTION_FROM_CALLER = 2
 weft_text_format = c.c_uint32
 WEFT_TEXT_IR = 0
 WEFT_TEXT_STABLEHLO = 1
+weft_randomness = c.c_uint32
+WEFT_RANDOMNESS_DIFFERENT = 0
+WEFT_RANDOMNESS_SAME = 1
+WEFT_RANDOMNESS_ERROR = 2
 weft_node_kind = c.c_uint32
 WEFT_NODE_NONE = 0
 WEFT_NODE_DICT = 1
@@ -372,6 +377,15 @@ class weft_scan_options(c.Structure):
         ("reverse", c.c_int32),
         ("reserved", c.c_int32),
         ("keep_every", c.c_int64),
+    ]
+
+
+class weft_vmap_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("randomness", weft_randomness),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -1378,6 +1392,7 @@ class weft_api_v1(c.Structure):
         ("function_run", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
         ("function_compile", c.CFUNCTYPE(weft_error, weft_context, weft_function, weft_device, c.c_void_p, c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_event))),
         ("function_stats", c.CFUNCTYPE(weft_error, weft_context, weft_function, weft_device, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_program_stats))),
+        ("function_vmap", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.c_int64, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_vmap_options), c.POINTER(weft_function))),
     ]
 
 
@@ -1498,6 +1513,7 @@ FUNCTIONS = {
     "weft_function_run": (weft_error, [weft_context, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_function_compile": (weft_error, [weft_context, weft_function, weft_device, c.c_char_p, c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_event)]),
     "weft_function_stats": (weft_error, [weft_context, weft_function, weft_device, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_program_stats)]),
+    "weft_function_vmap": (weft_error, [weft_context, weft_function, c.c_int64, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_vmap_options), c.POINTER(weft_function)]),
     "weft_function_retain": (None, [weft_function]),
     "weft_function_release": (None, [weft_function]),
     "weft_while": (weft_error, [weft_context, weft_function, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor)]),
@@ -1554,6 +1570,7 @@ FUNCTIONS = {
     "weft_idx_read": (weft_error, [weft_context, c.c_char_p, c.c_size_t, weft_device, c.POINTER(weft_tensor)]),
     "weft_for_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_scan_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_vmap_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_context_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_memory_stats_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_print_options_init": (None, [c.c_void_p, c.c_size_t]),

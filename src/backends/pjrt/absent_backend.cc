@@ -88,7 +88,8 @@ class AbsentBackend final : public Backend {
     api::Compile compile{.topology = topology_->get(), .program = &code};
     compile.options = CompileOptionBytes().data();
     compile.options_size = CompileOptionBytes().size();
-    WEFT_RETURN_IF_ERROR(plugin_.Call(api::Function::kCompile, &compile));
+    const absl::Status compiled = plugin_.Call(api::Function::kCompile, &compile);
+    if (!compiled.ok()) return Refused(compiled, module, {options_.matmul_precision, topology_->platform()});
     AddStats(plugin_, compile.executable, &program.stats);
     program.stats.kernels_compiled = 1;
     api::ExecutableSerialize bytes{.executable = compile.executable};

@@ -228,7 +228,8 @@ class PjrtBackend final : public Backend {
     api::ClientCompile compile{.client = client_->get(), .program = &code};
     compile.options = CompileOptionBytes().data();
     compile.options_size = CompileOptionBytes().size();
-    WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kClientCompile, &compile));
+    const absl::Status compiled = client_->plugin().Call(api::Function::kClientCompile, &compile);
+    if (!compiled.ok()) return Refused(compiled, module, {precision_, client_->platform()});
     return Made(std::move(program), compile.executable, /*compiled=*/true);
   }
   absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) override {

@@ -167,7 +167,31 @@ absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, co
   }
   ir::Module fresh;
   fresh.functions.push_back(ir::Function::Create("main", std::move(parameters), std::move(results), std::move(infos)));
-  return ir::ToStableHlo(fresh, {.precision = options.precision});
+  return ir::ToStableHlo(fresh, {.locations = options.locations, .precision = options.precision});
+}
+
+absl::Status Refused(const absl::Status& status, const ir::Module& given, TextOptions options) {
+  const std::vector<std::string_view> said = absl::StrSplit(status.message(), ':');  // … "-", "12", "10", …
+  size_t number = 0;
+  for (size_t i = 0; i + 1 < said.size() && number == 0; ++i) {
+    if (said[i].ends_with('-') && !absl::SimpleAtoi(said[i + 1], &number)) number = 0;
+  }
+  options.locations = true;
+  Program unused;
+  const absl::StatusOr<std::string> text = ToText(given, &unused, options);
+  if (number == 0 || !text.ok()) return status;
+  const std::vector<std::string_view> lines = absl::StrSplit(*text, '\n');
+  if (number > lines.size()) return status;
+  // %3 = "stablehlo.tanh"(…) … loc("model.c":12:1)
+  const std::string_view line = lines[number - 1];
+  const std::vector<std::string_view> quoted = absl::StrSplit(line, '"');
+  const size_t loc = line.rfind(" loc(\"");
+  if (loc == line.npos || quoted.size() < 2) return status;
+  const std::vector<std::string_view> place = absl::StrSplit(line.substr(loc + 6), '"');
+  const std::vector<std::string_view> position = absl::StrSplit(place.back(), ':');
+  if (position.size() < 2) return status;
+  return absl::Status(
+      status.code(), absl::StrCat(status.message(), " (", quoted[1], " recorded at ", place[0], ":", position[1], ")"));
 }
 
 api::Program AsArgument(std::string_view text) {

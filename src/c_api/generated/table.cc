@@ -177,6 +177,7 @@ const weft_api_v1 kApi = {
     weft_function_run,
     weft_function_compile,
     weft_function_stats,
+    weft_function_vmap,
 };
 
 struct Entry {
@@ -349,6 +350,7 @@ const Entry kProcs[] = {
     {"weft_function_stats", reinterpret_cast<weft_proc>(weft_function_stats)},
     {"weft_function_text", reinterpret_cast<weft_proc>(weft_function_text)},
     {"weft_function_trace", reinterpret_cast<weft_proc>(weft_function_trace)},
+    {"weft_function_vmap", reinterpret_cast<weft_proc>(weft_function_vmap)},
     {"weft_gather", reinterpret_cast<weft_proc>(weft_gather)},
     {"weft_gather_opts_init", reinterpret_cast<weft_proc>(weft_gather_opts_init)},
     {"weft_ge", reinterpret_cast<weft_proc>(weft_ge)},
@@ -560,6 +562,7 @@ const Entry kProcs[] = {
     {"weft_unstack", reinterpret_cast<weft_proc>(weft_unstack)},
     {"weft_var", reinterpret_cast<weft_proc>(weft_var)},
     {"weft_var_opts_init", reinterpret_cast<weft_proc>(weft_var_opts_init)},
+    {"weft_vmap_options_init", reinterpret_cast<weft_proc>(weft_vmap_options_init)},
     {"weft_wait_any", reinterpret_cast<weft_proc>(weft_wait_any)},
     {"weft_where", reinterpret_cast<weft_proc>(weft_where)},
     {"weft_while", reinterpret_cast<weft_proc>(weft_while)},

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 #include "src/ops/linalg/triangles.h"
 
 namespace weft::ops {
@@ -90,6 +91,7 @@ constinit const OpDef kOp_cholesky = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = BatchLeading,
     .reference = Reference,
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-12, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 1e-5},

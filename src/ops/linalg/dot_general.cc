@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 #include "src/ops/families.h"
 #include "src/ops/linalg/precision.h"
 #include "src/ops/linalg/product_read.h"
@@ -209,6 +210,27 @@ constexpr Sample kSamples[] = {{"T[4,5] T[5,3]" WEFT_DOT("[]", "[]", "[1]", "[0]
                                {"T[33,65] T[65,17]" WEFT_DOT("[]", "[]", "[1]", "[0]")}};
 #undef WEFT_DOT
 
+// Examples of both factors are one more batching dimension; of one alone, one more of those that are in the result.
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  Attrs attrs = call.node.attrs();
+  constexpr size_t kBatching[] = {AttrPosition<kAttrs, "lhs_batching_dimensions">(),
+                                  AttrPosition<kAttrs, "rhs_batching_dimensions">()};
+  constexpr size_t kContracting[] = {AttrPosition<kAttrs, "lhs_contracting_dimensions">(),
+                                     AttrPosition<kAttrs, "rhs_contracting_dimensions">()};
+  const bool both = call.batched[0] && call.batched[1];
+  const auto shared = static_cast<int64_t>(attrs.IntList(kBatching[0]).size());
+  const auto lhs_free =
+      static_cast<int64_t>(call.node.operands()[0].dims().size() - attrs.IntList(kContracting[0]).size()) - shared;
+  for (size_t side = 0; side < 2; ++side) {
+    if (!call.batched[side]) continue;
+    for (const size_t i : {kBatching[side], kContracting[side]}) attrs.set(i, Shifted(attrs.IntList(i)));
+    if (both) attrs.set(kBatching[side], Before(0, attrs.IntList(kBatching[side])));
+  }
+  const Value found = Call(call.b, call.node.op(), {call.operands[0], call.operands[1]}, std::move(attrs));
+  results[0] = Moved(call.b, found, both ? 0 : call.batched[0] ? shared : shared + lhs_free, 0);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_dot_general = {
@@ -224,6 +246,7 @@ constinit const OpDef kOp_dot_general = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,

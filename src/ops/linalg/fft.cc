@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 #include "src/ops/complex.h"
 #include "src/ops/families.h"
 
@@ -312,6 +313,7 @@ constinit const OpDef kOp_fft = {
     .results = kResult,
     .infer = Infer,
     .expand = Expand,
+    .batching = BatchLeading,
     .lowering = Lowering::kExpand,
     .stablehlo = StableHlo,
     .samples = kSamples,

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 #include "src/ops/linalg/triangles.h"
 
 namespace weft::ops {
@@ -155,6 +156,7 @@ constinit const OpDef kOp_triangular_solve = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = BatchLeading,
     .reference = Reference,
     .stablehlo = StableHlo,
     .samples = kSamples,

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 #include "src/ops/families.h"
 #include "src/ops/reduce/product.h"
 #include "src/ops/reducer_read.h"
@@ -101,6 +102,10 @@ constexpr Sample kSamples[] = {{"T[2,3] dimensions=[1] reducer=sum"},   {"T[4,5,
                                {"T[131,3] dimensions=[0] reducer=min"}, {"T[2,3] dimensions=[] reducer=sum"},
                                {"bool[3,4] dimensions=[1] reducer=or"}, {"i32[3,4] dimensions=[0] reducer=and"}};
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  return BatchAlong(call, AttrPosition<kAttrs, "dimensions">(), results);
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reduce = {
@@ -116,6 +121,7 @@ constinit const OpDef kOp_reduce = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kReduction,
     .reference = Reference,
     .stablehlo = StableHlo,

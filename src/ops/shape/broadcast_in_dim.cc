@@ -1,5 +1,6 @@
 // broadcast_in_dim: repeats along new or size-1 dimensions.
 #include "src/ir/stablehlo_read.h"
+#include "src/ops/batching.h"
 #include "src/ops/build.h"
 #include "src/ops/families.h"
 
@@ -82,6 +83,13 @@ constexpr Sample kSamples[] = {{"T[3] shape=[2,3] broadcast_dimensions=[1]"},
                                {"T[2,1] shape=[2,5] broadcast_dimensions=[0,1]"},
                                {"T[3] shape=[3,0,2] broadcast_dimensions=[0]"}};
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  const Ints& shape = Attr<kAttrs, "shape">(call.node.attrs());
+  results[0] = BroadcastInDim(call.b, call.operands[0], ToDims(Before(call.size, shape)),
+                              Before(0, Shifted(Attr<kAttrs, "broadcast_dimensions">(call.node.attrs()))));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_broadcast_in_dim = {
@@ -96,6 +104,7 @@ constinit const OpDef kOp_broadcast_in_dim = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kIndexMap,
     .reference = Reference,
     .read = Read,

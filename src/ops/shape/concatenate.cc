@@ -1,5 +1,6 @@
 // concatenate: tensors one after the other along a dimension.
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -75,6 +76,10 @@ constexpr Sample kSamples[] = {{"T[2,3] T[4,3]"},
                                {"T[0,3] T[2,3]"},
                                {"T[2,3,4] T[2,3,1] dimension=-1"}};
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  return BatchAlong(call, AttrPosition<kAttrs, "dimension">(), results);
+}
+
 }  // namespace
 
 constinit const OpDef kOp_concatenate = {
@@ -87,6 +92,7 @@ constinit const OpDef kOp_concatenate = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,

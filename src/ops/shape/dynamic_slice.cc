@@ -1,6 +1,7 @@
 // dynamic_slice: a box of x that begins where scalars say.
 #include <algorithm>
 
+#include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
 
 namespace weft::ops {
@@ -57,6 +58,16 @@ constexpr Sample kSamples[] = {{"T[5] i32[]<0:5> slice_sizes=[3]"},
                                {"T[4,7] i64[]<-2:6> i64[]<-2:9> slice_sizes=[2,3]"},
                                {"T[4,7] u32[]<0:4> u32[]<0:7> slice_sizes=[0,7]"}};
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  if (std::ranges::any_of(call.batched.subspan(1), [](bool batched) { return batched; })) return absl::OkStatus();
+  Values operands = {call.operands[0]};
+  operands.push_back(Scalar(call.b, call.operands.size() > 1 ? call.operands[1].dtype() : DType::kI32, 0));
+  for (const Value& start : call.operands.subspan(1)) operands.push_back(start);
+  results[0] = Call(call.b, call.node.op(), std::move(operands),
+                    {Before(call.size, Attr<kAttrs, "slice_sizes">(call.node.attrs()))});
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_dynamic_slice = {
@@ -69,6 +80,7 @@ constinit const OpDef kOp_dynamic_slice = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .samples = kSamples,

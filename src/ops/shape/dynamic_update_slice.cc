@@ -1,6 +1,7 @@
 // dynamic_update_slice: x with a box replaced that begins where scalars say.
 #include <algorithm>
 
+#include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
 
 namespace weft::ops {
@@ -68,6 +69,15 @@ absl::Status Reference(const ReferenceCall& call) {
 constexpr Sample kSamples[] = {
     {"T[5] T[3] i32[]<0:5>"}, {"T[4,7] T[2,3] i64[]<-2:6> i64[]<-2:9>"}, {"T[4,7] T[0,7] u32[]<0:4> u32[]<0:7>"}};
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  if (std::ranges::any_of(call.batched.subspan(2), [](bool batched) { return batched; })) return absl::OkStatus();
+  Values operands = {Batched(call, 0), Batched(call, 1)};
+  operands.push_back(Scalar(call.b, call.operands.size() > 2 ? call.operands[2].dtype() : DType::kI32, 0));
+  for (const Value& start : call.operands.subspan(2)) operands.push_back(start);
+  results[0] = Call(call.b, call.node.op(), std::move(operands));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_dynamic_update_slice = {
@@ -79,6 +89,7 @@ constinit const OpDef kOp_dynamic_update_slice = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .samples = kSamples,

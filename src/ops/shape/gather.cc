@@ -1,5 +1,6 @@
 // gather: boxes of the operand at computed places.
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
 #include "src/ops/shape/gather_dims.h"
 
@@ -98,6 +99,27 @@ constexpr Sample kSamples[] = {
     {"T[5,3] i32[0]<0:5> offset_dims=[1] collapsed_slice_dims=[0] start_index_map=[0] index_vector_dim=1 "
      "slice_sizes=[1,3]"}};
 
+// Indices alone: one more dimension of the result in front. Else the examples of both run along.
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  Attrs attrs = call.node.attrs();
+  const auto shift = [&](size_t i) { attrs.set(i, Shifted(attrs.IntList(i))); };
+  constexpr size_t kOperandBatching = AttrPosition<kAttrs, "operand_batching_dims">(),
+                   kStartsBatching = AttrPosition<kAttrs, "start_indices_batching_dims">();
+  shift(AttrPosition<kAttrs, "offset_dims">());
+  shift(kStartsBatching);
+  attrs.set(AttrPosition<kAttrs, "index_vector_dim">(), Shifted(Attr<kAttrs, "index_vector_dim">(attrs)));
+  if (call.batched[0]) {
+    for (const size_t i :
+         {AttrPosition<kAttrs, "collapsed_slice_dims">(), AttrPosition<kAttrs, "start_index_map">(), kOperandBatching})
+      shift(i);
+    attrs.set(AttrPosition<kAttrs, "slice_sizes">(), Before(1, Attr<kAttrs, "slice_sizes">(attrs)));
+    attrs.set(kOperandBatching, Before(0, attrs.IntList(kOperandBatching)));
+    attrs.set(kStartsBatching, Before(0, attrs.IntList(kStartsBatching)));
+  }
+  results[0] = Call(call.b, call.node.op(), {call.operands[0], Batched(call, 1)}, std::move(attrs));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_gather = {
@@ -112,6 +134,7 @@ constinit const OpDef kOp_gather = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,

@@ -1,4 +1,5 @@
 // pad: puts a value around and between the elements of x, or cuts edges off.
+#include "src/ops/batching.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -100,6 +101,14 @@ constexpr Sample kSamples[] = {
     {"T[0,2] T[]" WEFT_PAD("[2,0]", "[1,0]", "[3,0]")},   {"T[1,131] T[]" WEFT_PAD("[1,1]", "[1,1]", "[0,0]")}};
 #undef WEFT_PAD
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  if (call.batched[1]) return absl::OkStatus();  // each example is padded with a value of its own
+  Attrs attrs = call.node.attrs();
+  for (size_t i = 0; i < std::size(kAttrs); ++i) attrs.set(i, Before(0, attrs.IntList(i)));
+  results[0] = Call(call.b, call.node.op(), {Batched(call, 0), call.operands[1]}, std::move(attrs));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_pad = {
@@ -114,6 +123,7 @@ constinit const OpDef kOp_pad = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .samples = kSamples,

@@ -1,6 +1,7 @@
 // reshape: the same elements in row-major order under another shape.
 #include <cstring>
 
+#include "src/ops/batching.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -51,6 +52,11 @@ absl::Status Reference(const ReferenceCall& call) {
 constexpr Sample kSamples[] = {{"T[2,3] shape=[3,2]"}, {"T[2,6] shape=[4,-1]"}, {"T[1,1] shape=[]"},
                                {"T[] shape=[1,1]"},    {"T[0,3] shape=[7,0]"},  {"T[130] shape=[2,5,13]"}};
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  results[0] = Reshape(call.b, call.operands[0], ToDims(Before(call.size, call.node.type().dims)));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reshape = {
@@ -65,6 +71,7 @@ constinit const OpDef kOp_reshape = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kIndexMap,
     .reference = Reference,
     .samples = kSamples,

@@ -1,5 +1,6 @@
 // reverse: turns the order of elements around along some dimensions.
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -50,6 +51,10 @@ constexpr Sample kSamples[] = {{"T[5] dimensions=[0]"},
                                {"T[2,3] dimensions=[]"},
                                {"T[0,3] dimensions=[0]"}};
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  return BatchAlong(call, AttrPosition<kAttrs, "dimensions">(), results);
+}
+
 }  // namespace
 
 constinit const OpDef kOp_reverse = {
@@ -62,6 +67,7 @@ constinit const OpDef kOp_reverse = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kIndexMap,
     .reference = Reference,
     .stablehlo = StableHlo,

@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
 #include "src/ops/reducer_read.h"
 #include "src/ops/shape/gather_dims.h"
@@ -200,6 +201,21 @@ constexpr Sample kSamples[] = {
     {"T[5,3] i32[0]<0:5> T[0,3]" WEFT_ROWS " reducer=sum"}};
 #undef WEFT_ROWS
 
+// The examples of all three run along.
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  Attrs attrs = call.node.attrs();
+  constexpr size_t kInputBatching = AttrPosition<kAttrs, "input_batching_dims">(),
+                   kIndicesBatching = AttrPosition<kAttrs, "scatter_indices_batching_dims">();
+  for (const size_t i : {AttrPosition<kAttrs, "update_window_dims">(), AttrPosition<kAttrs, "inserted_window_dims">(),
+                         AttrPosition<kAttrs, "scatter_dims_to_operand_dims">(), kInputBatching, kIndicesBatching}) {
+    attrs.set(i, Shifted(attrs.IntList(i)));
+  }
+  attrs.set(AttrPosition<kAttrs, "index_vector_dim">(), Shifted(Attr<kAttrs, "index_vector_dim">(attrs)));
+  for (const size_t i : {kInputBatching, kIndicesBatching}) attrs.set(i, Before(0, attrs.IntList(i)));
+  results[0] = Call(call.b, call.node.op(), AllBatched(call), std::move(attrs));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_scatter = {
@@ -217,6 +233,7 @@ constinit const OpDef kOp_scatter = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,

@@ -1,4 +1,5 @@
 // slice: a box of x, with strides.
+#include "src/ops/batching.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -79,6 +80,13 @@ constexpr Sample kSamples[] = {
     {"T[2,131,3] start_indices=[0,1,0] limit_indices=[2,130,3] strides=[1,1,2]"},
 };
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  const Attrs& a = call.node.attrs();
+  results[0] = Slice(call.b, call.operands[0], Before(0, Attr<kAttrs, "start_indices">(a)),
+                     Before(call.size, Attr<kAttrs, "limit_indices">(a)), Before(1, Attr<kAttrs, "strides">(a)));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_slice = {
@@ -93,6 +101,7 @@ constinit const OpDef kOp_slice = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kIndexMap,
     .reference = Reference,
     .samples = kSamples,

@@ -1,6 +1,7 @@
 // transpose: permutes dimensions.
 #include <algorithm>
 
+#include "src/ops/batching.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -56,6 +57,11 @@ constexpr Sample kSamples[] = {{"T[2,3] permutation=[1,0]"},
                                {"T[4,0] permutation=[1,0]"},
                                {"T[1,7,1,3] permutation=[3,2,1,0]"}};
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  results[0] = Transpose(call.b, call.operands[0], Before(0, Shifted(Attr<kAttrs, "permutation">(call.node.attrs()))));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_transpose = {
@@ -68,6 +74,7 @@ constinit const OpDef kOp_transpose = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kIndexMap,
     .reference = Reference,
     .samples = kSamples,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/ops/batching.h"
 #include "src/ops/sort/order.h"
 
 namespace weft::ops {
@@ -137,6 +138,19 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
                 writer.Body(*node.regions()[0], node.operands().subspan(n)));
 }
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  const size_t sorted = call.node.results().size();  // what the comparator captures stands behind
+  if (std::ranges::any_of(call.batched.subspan(sorted), [](bool batched) { return batched; })) return absl::OkStatus();
+  Attrs attrs = call.node.attrs();
+  attrs.set(AttrPosition<kAttrs, "dimension">(), Shifted(Attr<kAttrs, "dimension">(attrs)));
+  Values operands;
+  for (size_t i = 0; i < call.operands.size(); ++i)
+    operands.push_back(i < sorted ? Batched(call, i) : call.operands[i]);
+  std::ranges::move(CallAll(call.b, call.node.op(), std::move(operands), std::move(attrs), call.node.regions()),
+                    results.begin());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 constinit const OpDef kOp_sort_by = {
@@ -152,6 +166,7 @@ constinit const OpDef kOp_sort_by = {
     .results = kResults,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,

@@ -1,4 +1,5 @@
 // optimization_barrier: the operands, past which no pass sees.
+#include "src/ops/batching.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -51,6 +52,7 @@ constinit const OpDef kOp_optimization_barrier = {
     .results = kResults,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = BatchLeading,
     .reference = Reference,
     .samples = kSamples,
     .tolerance = kExact,

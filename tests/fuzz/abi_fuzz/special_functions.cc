@@ -222,6 +222,26 @@ void Call_weft_function_stats(Fuzz& f) {
   f.Leave(weft_function_stats(ctx, function.handle, device, donated.list, donated.count, out));
 }
 
+void Call_weft_function_vmap(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const size_t count = static_cast<size_t>(f.Roll(4));
+  const DrawnFunction function(f, count);
+  const int64_t size = f.Wrong() ? f.Integer() : f.Roll(4) + 1;
+  int64_t axes[2][4] = {};
+  for (auto& list : axes) {
+    for (int64_t& axis : list) axis = f.Wrong() ? f.Integer() : f.OneIn(3) ? WEFT_NOT_MAPPED : f.Of<int64_t>({0, 0, 1, -1});
+  }
+  const size_t in_count = f.Wrong() ? f.Of<size_t>({0, 1, 4}) : count, out_count = f.OneIn(2) ? 0 : f.Roll(4);
+  auto* const options = f.Options<weft_vmap_options>();
+  if (options != nullptr) options->randomness = static_cast<weft_randomness>(f.Wrong() ? f.Integer() : f.Roll(3));
+  auto* const out = f.Out<weft_function*>(false);
+  f.Enter();
+  if (f.Leave(weft_function_vmap(ctx, function.handle, size, f.OneIn(4) ? nullptr : axes[0], in_count, f.OneIn(2) ? nullptr : axes[1],
+                                 out_count, options, out))) {
+    f.KeepHandle(Kind::kFunction, *out);
+  }
+}
+
 void Call_weft_while(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   // Endless loops are other tests' business: this condition never holds.

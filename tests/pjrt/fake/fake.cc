@@ -12,6 +12,7 @@
 //   devices=N          of a client                               memory=N           bytes a device has
 //   slow_ms=N          everything on a device takes so long      slow_compile_ms=N  compiling does
 //   dies=D:N           device D runs N launches and is gone      refuses_load       programs are not loaded
+//   refuses=NAME       programs with that operation are not compiled, as XLA's translator says it
 //   fail=PJRT_X:N:C    the N-th call since this was set fails with code C (any number of these); fail=launch:N:C: not the call
 //                      but the launch, when it runs
 //
@@ -242,7 +243,13 @@ absl::StatusOr<std::shared_ptr<const Compiled>> CompiledOf(const api::Program& p
   const std::string_view format(program.format, program.format_size);
   if (format != "mlir") return absl::InvalidArgumentError(absl::StrCat("fake: format ", format));
   Sleep(Current()->slow_compile_ms);
-  return Read({program.code, program.code_size});
+  const std::string_view text(program.code, program.code_size);
+  const std::string& refused = Current()->refused;
+  if (const size_t at = refused.empty() ? text.npos : text.find(refused); at != text.npos) {
+    return absl::InvalidArgumentError(absl::StrCat("-:", std::ranges::count(text.substr(0, at), '\n') + 1, ":10: error: '", refused,
+                                                   "' op can't be translated to XLA HLO"));
+  }
+  return Read(text);
 }
 absl::Status ClientCompile(api::ClientCompile& args) {
   WEFT_ASSIGN_OR_RETURN(auto compiled, CompiledOf(*args.program));

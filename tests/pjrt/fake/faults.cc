@@ -48,6 +48,8 @@ absl::StatusOr<std::shared_ptr<const Faults>> Faults::Parse(std::string_view tex
       faults->signals = true;
     } else if (name == "refuses_load") {
       faults->refuses_load = true;
+    } else if (name == "refuses") {
+      faults->refused = value;
     } else if (name == "missing") {
       faults->missing.emplace_back(value);
     } else if (name == "dies") {

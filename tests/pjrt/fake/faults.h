@@ -32,6 +32,7 @@ struct Faults {
   int64_t functions = kFunctions, major = 0, minor = 115;
   bool extensions = false, initializes = true, signals = false, refuses_load = false;
   std::vector<std::string> missing;
+  std::string refused;  // an operation's name in the text
   std::vector<std::unique_ptr<Failure>> failures;
 
   // What the text says about this call of the function, which is counted.

@@ -80,6 +80,7 @@ pub struct DLManagedTensorVersioned {
 pub const WEFT_ABI_MAJOR: u32 = 1;
 pub const WEFT_ABI_MINOR: u32 = 1;
 pub const WEFT_STRLEN: usize = usize::MAX;
+pub const WEFT_NOT_MAPPED: i64 = 9223372036854775807;
 pub const WEFT_WAIT_FOREVER: i64 = -1;
 pub const WEFT_TREE_ROOT: u32 = 0;
 pub const WEFT_CLIP_HAS_LOW: u64 = 1 << 0;
@@ -278,6 +279,11 @@ pub type weft_text_format = u32;
 pub const WEFT_TEXT_IR: weft_text_format = 0;
 pub const WEFT_TEXT_STABLEHLO: weft_text_format = 1;
 
+pub type weft_randomness = u32;
+pub const WEFT_RANDOMNESS_DIFFERENT: weft_randomness = 0;
+pub const WEFT_RANDOMNESS_SAME: weft_randomness = 1;
+pub const WEFT_RANDOMNESS_ERROR: weft_randomness = 2;
+
 pub type weft_node_kind = u32;
 pub const WEFT_NODE_NONE: weft_node_kind = 0;
 pub const WEFT_NODE_DICT: weft_node_kind = 1;
@@ -416,6 +422,15 @@ pub struct weft_scan_options {
     pub reverse: i32,
     pub reserved: i32,
     pub keep_every: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_vmap_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub randomness: weft_randomness,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -1422,6 +1437,7 @@ pub struct weft_api_v1 {
     pub function_run: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, inputs: *const *mut weft_tensor, count: usize, donated: *const i64, donated_count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
     pub function_compile: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, device: *mut weft_device, isa: *const c_char, isa_length: usize, donated: *const i64, donated_count: usize, out_event: *mut *mut weft_event) -> *mut weft_error>,
     pub function_stats: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, device: *mut weft_device, donated: *const i64, donated_count: usize, out: *mut weft_program_stats) -> *mut weft_error>,
+    pub function_vmap: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, size: i64, in_axes: *const i64, in_count: usize, out_axes: *const i64, out_count: usize, options: *const weft_vmap_options, out: *mut *mut weft_function) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -1541,6 +1557,7 @@ extern "C" {
     pub fn weft_function_run(ctx: *mut weft_context, function: *mut weft_function, inputs: *const *mut weft_tensor, count: usize, donated: *const i64, donated_count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_function_compile(ctx: *mut weft_context, function: *mut weft_function, device: *mut weft_device, isa: *const c_char, isa_length: usize, donated: *const i64, donated_count: usize, out_event: *mut *mut weft_event) -> *mut weft_error;
     pub fn weft_function_stats(ctx: *mut weft_context, function: *mut weft_function, device: *mut weft_device, donated: *const i64, donated_count: usize, out: *mut weft_program_stats) -> *mut weft_error;
+    pub fn weft_function_vmap(ctx: *mut weft_context, function: *mut weft_function, size: i64, in_axes: *const i64, in_count: usize, out_axes: *const i64, out_count: usize, options: *const weft_vmap_options, out: *mut *mut weft_function) -> *mut weft_error;
     pub fn weft_function_retain(function: *mut weft_function);
     pub fn weft_function_release(function: *mut weft_function);
     pub fn weft_while(ctx: *mut weft_context, condition: *mut weft_function, body: *mut weft_function, carried: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor) -> *mut weft_error;
@@ -1597,6 +1614,7 @@ extern "C" {
     pub fn weft_idx_read(ctx: *mut weft_context, path: *const c_char, path_length: usize, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_for_options_init(options: *mut c_void, size: usize);
     pub fn weft_scan_options_init(options: *mut c_void, size: usize);
+    pub fn weft_vmap_options_init(options: *mut c_void, size: usize);
     pub fn weft_context_options_init(options: *mut c_void, size: usize);
     pub fn weft_memory_stats_init(options: *mut c_void, size: usize);
     pub fn weft_print_options_init(options: *mut c_void, size: usize);

@@ -285,6 +285,14 @@ void Call_weft_scan_options_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_vmap_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_vmap_options), &size);
+  f.Enter();
+  weft_vmap_options_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_context_options_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_context_options), &size);
@@ -802,14 +810,6 @@ void Call_weft_normal_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_normal_opts), &size);
   f.Enter();
   weft_normal_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_rng_bit_generator_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_rng_bit_generator_opts), &size);
-  f.Enter();
-  weft_rng_bit_generator_opts_init(options, size);
   f.LeaveVoid();
 }
 

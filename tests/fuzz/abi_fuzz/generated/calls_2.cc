@@ -4,6 +4,14 @@
 
 namespace weft::fuzz {
 
+void Call_weft_rng_bit_generator_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_rng_bit_generator_opts), &size);
+  f.Enter();
+  weft_rng_bit_generator_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_uniform_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_uniform_opts), &size);
@@ -1321,26 +1329,6 @@ void Call_weft_sort(Fuzz& f) {
   f.Enter();
   if (!f.Leave(weft_sort(ctx, x, opts, out))) return;
   f.Keep(out);
-}
-
-void Call_weft_top_k(Fuzz& f) {
-  f.BeginOp(kOps[98]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t k = {};
-  k = f.IntAttr(0);
-  weft_top_k_opts* const opts = f.Options<weft_top_k_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_TOP_K_HAS_AXIS;
-    opts->axis = f.IntAttr(1);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
-  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_top_k(ctx, x, k, opts, out_values, out_indices))) return;
-  f.Keep(out_values);
-  f.Keep(out_indices);
 }
 
 }  // namespace weft::fuzz

@@ -1,0 +1,324 @@
+// See vmap.h. Inside, examples are always in front.
+#include "src/transforms/vmap.h"
+
+#include <algorithm>
+
+#include "src/ir/rewrite.h"
+#include "src/ops/batching.h"
+#include "src/ops/random/bits.h"
+#include "src/ops/registry.h"
+#include "src/runtime/hash_map.h"
+
+namespace weft::transforms {
+namespace {
+
+using ir::Builder;
+using ir::Function;
+using ir::Node;
+using ir::Type;
+using ir::Value;
+using ir::Values;
+
+// Calls that nest deeper go over their examples one after the other: the stack is the caller's.
+constexpr int kMostDepth = 64;
+
+struct Item {
+  Value value;
+  bool mapped = false;
+};
+using Items = std::vector<Item>;
+
+Value Parameter(const Type& type) { return {Node::Create(ops::kOp_parameter, {}, {}, {type}), 0}; }
+
+Type With(const Type& type, int64_t axis, int64_t size) {
+  Dims dims = type.dims;
+  dims.insert(dims.begin() + axis, size);
+  return Type::Tensor(type.dtype, std::move(dims));
+}
+
+class Batcher {
+ public:
+  Batcher(int64_t size, std::vector<std::string_view>* loops) : size_(size), loops_(loops) {}
+
+  // The function's results at these arguments, on the builder.
+  absl::Status Walk(Builder& b, const Function& function, std::span<const Item> arguments, int depth, Items* results);
+
+ private:
+  // A function of parameters of which some have examples, and which of its results have.
+  struct Made {
+    Ref<const Function> function;
+    std::vector<bool> mapped;
+  };
+  absl::StatusOr<const Made*> Batched(const Function& function, std::vector<bool> mapped, int depth);
+
+  absl::Status Add(Builder& b, const Node& node, const Items& operands, int depth, Items* results);
+  absl::Status Call(Builder& b, const Node& node, const Items& operands, int depth, Items* results);
+  bool ElementByElement(Builder& b, const Node& node, const Items& operands, Values* results) const;
+  absl::Status Expansion(Builder& b, const Node& node, const Items& operands, int depth, Items* results);
+  absl::Status OneAfterTheOther(Builder& b, const Node& node, const Items& operands, Values* results);
+
+  const int64_t size_;
+  std::vector<std::string_view>* const loops_;
+  HashMap<const Function*, std::vector<std::pair<std::vector<bool>, std::unique_ptr<Made>>>> made_;
+};
+
+absl::Status Batcher::Walk(Builder& b, const Function& function, std::span<const Item> arguments, int depth,
+                           Items* results) {
+  HashMap<const Node*, Items> found;
+  for (size_t i = 0; i < arguments.size(); ++i) found[function.parameters()[i].node.get()] = {arguments[i]};
+  const auto now = [&](const Value& value) { return value ? found.at(value.node.get())[value.result] : Item{}; };
+  for (const Node* node : function.nodes()) {
+    if (found.contains(node)) continue;
+    b.set_location(node->location());
+    Items operands, made;
+    for (const Value& operand : node->operands()) operands.push_back(now(operand));
+    if (std::ranges::any_of(operands, &Item::mapped)) {
+      WEFT_RETURN_IF_ERROR(Add(b, *node, operands, depth, &made));
+      WEFT_RETURN_IF_ERROR(b.status());
+    } else {
+      Values same;
+      for (const Item& operand : operands) same.push_back(operand.value);
+      const Ref<const Node> copy = ir::WithOperands(*node, same, node->regions());
+      for (uint32_t i = 0; i < node->results().size(); ++i) made.push_back({{copy, i}});
+    }
+    found[node] = std::move(made);
+  }
+  for (const Value& result : function.results()) results->push_back(now(result));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const Batcher::Made*> Batcher::Batched(const Function& function, std::vector<bool> mapped, int depth) {
+  for (const auto& [flags, made] : made_[&function]) {
+    if (flags == mapped) return made.get();
+  }
+  Builder b;
+  std::vector<Value> parameters;
+  Items arguments, results;
+  for (size_t i = 0; i < mapped.size(); ++i) {
+    const Type& type = function.parameters()[i].type();
+    parameters.push_back(Parameter(mapped[i] ? With(type, 0, size_) : type));
+    arguments.push_back({parameters.back(), mapped[i]});
+  }
+  WEFT_RETURN_IF_ERROR(Walk(b, function, arguments, depth, &results));
+  auto made = std::make_unique<Made>();
+  std::vector<Value> values;
+  for (const Item& result : results) {
+    values.push_back(result.value);
+    made->mapped.push_back(result.mapped);
+  }
+  made->function = ir::Intern(Function::Create(function.name(), std::move(parameters), std::move(values)));
+  return made_[&function].emplace_back(std::move(mapped), std::move(made)).second.get();
+}
+
+absl::Status Batcher::Add(Builder& b, const Node& node, const Items& operands, int depth, Items* results) {
+  if (node.op().calls && depth < kMostDepth) return Call(b, node, operands, depth, results);
+  Values found(node.results().size());
+  if (node.op().batching != nullptr) {
+    Values values;
+    absl::InlinedVector<bool, 4> mapped;
+    for (const Item& operand : operands) {
+      values.push_back(operand.value);
+      mapped.push_back(operand.mapped);
+    }
+    const ir::BatchCall call{b, node, values, std::span(mapped.data(), mapped.size()), size_};
+    WEFT_RETURN_IF_ERROR(node.op().batching(call, std::span(found.data(), found.size())));
+    WEFT_RETURN_IF_ERROR(b.status());
+  }
+  if (!found[0] && !ElementByElement(b, node, operands, &found)) {
+    if (node.op().expand != nullptr && node.regions().empty()) return Expansion(b, node, operands, depth, results);
+    WEFT_RETURN_IF_ERROR(OneAfterTheOther(b, node, operands, &found));
+  }
+  for (Value& value : found) results->push_back({std::move(value), true});
+  return absl::OkStatus();
+}
+
+absl::Status Batcher::Call(Builder& b, const Node& node, const Items& operands, int depth, Items* results) {
+  std::vector<bool> mapped;
+  Values values;
+  for (const Item& operand : operands) {
+    if (!operand.value) continue;
+    mapped.push_back(operand.mapped);
+    values.push_back(operand.value);
+  }
+  WEFT_ASSIGN_OR_RETURN(const Made* const made, Batched(*node.regions()[0], std::move(mapped), depth + 1));
+  const Values found = ops::CallAll(b, node.op(), std::move(values), node.attrs(), {&made->function, 1});
+  for (size_t i = 0; i < found.size(); ++i) results->push_back({found[i], made->mapped[i]});
+  return absl::OkStatus();
+}
+
+// Operands are of the result's shape, or scalars. False where that is not so.
+bool Batcher::ElementByElement(Builder& b, const Node& node, const Items& operands, Values* results) const {
+  const ir::OpDef& op = node.op();
+  if ((op.scalar == nullptr && op.lowering != ir::Lowering::kPlanes) || node.results().size() != 1 ||
+      !node.regions().empty())
+    return false;
+  const Dims& dims = node.type().dims;
+  for (const Value& operand : node.operands()) {
+    if (operand && operand.dims() != dims && !operand.dims().empty()) return false;
+  }
+  const Dims all = With(node.type(), 0, size_).dims;
+  Values values;
+  for (const Item& operand : operands) {
+    if (!operand.value) {
+      values.emplace_back();
+      continue;
+    }
+    const bool scalar = operand.value.dims().size() == (operand.mapped ? 1 : 0);
+    ir::Ints positions;
+    if (operand.mapped) positions.push_back(0);
+    if (!scalar) {
+      for (size_t d = 0; d < dims.size(); ++d) positions.push_back(static_cast<int64_t>(d) + 1);
+    }
+    values.push_back(operand.value.dims() == all ? operand.value
+                                                 : ops::BroadcastInDim(b, operand.value, all, std::move(positions)));
+  }
+  (*results)[0] = ops::Call(b, op, std::move(values), node.attrs());
+  return true;
+}
+
+absl::Status Batcher::Expansion(Builder& b, const Node& node, const Items& operands, int depth, Items* results) {
+  Builder inside(node.location());
+  std::vector<Value> parameters;
+  Values inner;
+  Items arguments;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!operands[i].value) {
+      inner.emplace_back();
+      continue;
+    }
+    inner.push_back(Parameter(node.operands()[i].type()));
+    parameters.push_back(inner.back());
+    arguments.push_back(operands[i]);
+  }
+  Values expanded(node.results().size());
+  WEFT_RETURN_IF_ERROR(ops::Expand(inside, node.op(), std::move(inner), node.attrs(), node.results(),
+                                   std::span(expanded.data(), expanded.size())));
+  WEFT_RETURN_IF_ERROR(inside.status());
+  const Ref<const Function> function =
+      Function::Create("expansion", std::move(parameters), std::vector<Value>(expanded.begin(), expanded.end()));
+  return Walk(b, *function, arguments, depth, results);
+}
+
+// A scan whose body is the operation. What has no examples is captured.
+absl::Status Batcher::OneAfterTheOther(Builder& b, const Node& node, const Items& operands, Values* results) {
+  if (loops_ != nullptr) loops_->push_back(node.op().name);
+  for (const Type& type : node.results()) {
+    if (type.is_tensor()) continue;
+    return UserErrorOf(absl::StatusCode::kUnimplemented, "vmap: ", node.op().name,
+                       " gives what is no tensor, which examples cannot have each");
+  }
+  std::vector<Value> scanned, captured;
+  Values inner(operands.size()), outer_captured, outer;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!operands[i].value) continue;
+    inner[i] = Parameter(node.operands()[i].type());
+    (operands[i].mapped ? scanned : captured).push_back(inner[i]);
+    (operands[i].mapped ? outer : outer_captured).push_back(operands[i].value);
+  }
+  const auto count = static_cast<int64_t>(scanned.size());
+  const Ref<const Node> body = ir::CopyNode(node, std::move(inner), node.regions());
+  std::vector<Value> given;
+  for (uint32_t i = 0; i < node.results().size(); ++i) given.push_back({body, i});
+  scanned.insert(scanned.end(), captured.begin(), captured.end());
+  outer.insert(outer.end(), outer_captured.begin(), outer_captured.end());
+  const Ref<const Function> example = Function::Create("example", std::move(scanned), std::move(given));
+  // length, carried, scanned, reverse, indexed, counted, kept
+  *results = ops::CallAll(b, ops::kOp_scan, std::move(outer), {size_, int64_t{0}, count, {}, {}, {}, int64_t{0}},
+                          {&example, 1});
+  return absl::OkStatus();
+}
+
+// Where the examples lie in what has them; `rank` is of what has not.
+absl::StatusOr<int64_t> Axis(std::string_view list, size_t i, int64_t axis, const Type& type) {
+  const auto rank = static_cast<int64_t>(type.rank());
+  if (axis >= -rank - 1 && axis <= rank) return axis < 0 ? axis + rank + 1 : axis;
+  return UserError(list, "[", i, "] is ", axis, "; ", list == "in_axes" ? "input " : "result ", i,
+                   " of one example is ", ir::ShortType(type), ", so that the examples can lie along axes ", -rank - 1,
+                   " to ", rank);
+}
+
+// A stream of its own for each example.
+absl::StatusOr<Item> Streams(Builder& b, Batcher& batcher, const Value& stream, int64_t size) {
+  Builder inside;
+  const Value state = Parameter(stream.type()), number = Parameter(Type::Scalar(DType::kU64));
+  const Value own = ops::StreamOf(inside, state, number);
+  WEFT_RETURN_IF_ERROR(inside.status());
+  const Ref<const Function> function = Function::Create("stream", {state, number}, {own});
+  Items results;
+  WEFT_RETURN_IF_ERROR(batcher.Walk(
+      b, *function, std::vector<Item>{{stream}, {ops::Iota(b, DType::kU64, {size}, 0), true}}, 0, &results));
+  return results[0];
+}
+
+}  // namespace
+
+absl::StatusOr<Ref<const Function>> Vmap(const VmapCall& call, std::vector<std::string_view>* loops) {
+  const Function& function = call.function;
+  const size_t inputs = function.parameters().size() - (call.draws ? 1 : 0);
+  if (call.size < 1) return UserError("size is ", call.size, "; there must be at least one example");
+  if (call.in_axes.size() != inputs || call.out_axes.size() != function.results().size()) {
+    return UserError("the function @", function.name(), " has ", inputs, " inputs and ", function.results().size(),
+                     " results; there are ", call.in_axes.size(), " in_axes and ", call.out_axes.size(), " out_axes");
+  }
+  if (call.draws && call.randomness == Randomness::kError) {
+    return UserError("the function @", function.name(),
+                     " draws random numbers, which randomness forbids: examples may draw different ones, or the same");
+  }
+  const bool draw_each = call.draws && call.randomness == Randomness::kDifferent;
+  if (!draw_each && std::ranges::all_of(call.in_axes, [](int64_t axis) { return axis == kNotMapped; })) {
+    return UserError("none of the ", inputs, " inputs of the function @", function.name(),
+                     " has examples: one of in_axes must be an axis");
+  }
+  Builder b;
+  Batcher batcher(call.size, loops);
+  std::vector<Value> parameters;
+  Items arguments, results;
+  for (size_t i = 0; i < inputs; ++i) {
+    const Type& type = function.parameters()[i].type();
+    if (call.in_axes[i] == kNotMapped) {
+      parameters.push_back(Parameter(type));
+      arguments.push_back({parameters.back()});
+      continue;
+    }
+    WEFT_ASSIGN_OR_RETURN(const int64_t axis, Axis("in_axes", i, call.in_axes[i], type));
+    const Type all = With(type, axis, call.size);
+    if (const auto count = CheckedCount(all.dims); !count || *count > kMostElements || all.rank() > kMaxRank) {
+      return UserError("input ", i, ": ", call.size, " examples of ", ir::ShortType(type),
+                       " are more elements, or dimensions, than a tensor can have");
+    }
+    parameters.push_back(Parameter(all));
+    arguments.push_back({ops::Moved(b, parameters.back(), axis, 0), true});
+  }
+  if (call.draws) {
+    parameters.push_back(Parameter(function.parameters().back().type()));
+    Item stream{parameters.back()};
+    if (draw_each) {
+      WEFT_ASSIGN_OR_RETURN(stream, Streams(b, batcher, parameters.back(), call.size));
+    }
+    arguments.push_back(std::move(stream));
+  }
+  WEFT_RETURN_IF_ERROR(batcher.Walk(b, function, arguments, 0, &results));
+  std::vector<Value> given;
+  for (size_t i = 0; i < results.size(); ++i) {
+    Value value = results[i].value;
+    const Type& type = function.results()[i].type();
+    if (call.out_axes[i] != kNotMapped) {
+      WEFT_ASSIGN_OR_RETURN(const int64_t axis, Axis("out_axes", i, call.out_axes[i], type));
+      if (results[i].mapped) {
+        value = ops::Moved(b, value, 0, axis);
+      } else {
+        ir::Ints positions = ops::Axes(type.rank());
+        for (int64_t& position : positions) position += position >= axis ? 1 : 0;
+        value = ops::BroadcastInDim(b, value, With(type, axis, call.size).dims, std::move(positions));
+      }
+    } else if (results[i].mapped) {
+      return UserError("out_axes[", i, "] says that the examples share result ", i, " of the function @",
+                       function.name(), ", which depends on what they have each: it needs an axis");
+    }
+    given.push_back(std::move(value));
+  }
+  WEFT_RETURN_IF_ERROR(b.status());
+  return ir::Intern(Function::Create(function.name(), std::move(parameters), std::move(given)));
+}
+
+}  // namespace weft::transforms
