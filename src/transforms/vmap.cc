@@ -46,6 +46,7 @@ class Batcher {
  private:
   // A function of parameters of which some have examples, and which of its results have.
   struct Made {
+    Ref<const Function> of;  // stays, because its address is the key
     Ref<const Function> function;
     std::vector<bool> mapped;
   };
@@ -100,7 +101,7 @@ absl::StatusOr<const Batcher::Made*> Batcher::Batched(const Function& function, 
     arguments.push_back({parameters.back(), mapped[i]});
   }
   WEFT_RETURN_IF_ERROR(Walk(b, function, arguments, depth, &results));
-  auto made = std::make_unique<Made>();
+  auto made = std::make_unique<Made>(Ref<const Function>::Share(&function));
   std::vector<Value> values;
   for (const Item& result : results) {
     values.push_back(result.value);

@@ -16,7 +16,10 @@ COMPONENTS = ("runtime", "debug", "tools", "dev", "doc")
 
 
 def files_and_times(folder):
-    names = [os.path.join(root, name) for root, _, names in os.walk(folder) if "Testing" not in root for name in names]
+    # Not what tests that run beside this one write: ctest's own folder, and virtual environments with their locks (support/python_env.py).
+    theirs = re.compile(r"/(Testing|venv-[^/]*)(/|$)")
+    names = [os.path.join(root, name) for root, _, names in os.walk(folder) for name in names]
+    names = [name for name in names if not theirs.search(os.path.relpath(name, os.path.dirname(folder)))]
     return {name: os.stat(name).st_mtime_ns for name in names if os.path.exists(name)}
 
 
