@@ -61,6 +61,16 @@ typedef struct weft_vmap_options {
 #define WEFT_VMAP_OPTIONS_INIT {sizeof(weft_vmap_options), NULL, (weft_randomness)0, 0}
 WEFT_API void weft_vmap_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
+/* Options of weft_function_grad, weft_function_vjp and weft_function_jvp. Since 1.1. */
+typedef struct weft_derivative_options {
+  size_t struct_size;
+  const void* next; /* NULL */
+  int32_t values; /* 1: the function's own results stand in front of the derivatives */
+  int32_t reserved;
+} weft_derivative_options;
+#define WEFT_DERIVATIVE_OPTIONS_INIT {sizeof(weft_derivative_options), NULL, 0, 0}
+WEFT_API void weft_derivative_options_init(void* options, size_t size) WEFT_NOEXCEPT;
+
 /* What a compiled function asks of the machine, for one run. Since 1.1. */
 typedef struct weft_program_stats {
   size_t struct_size;
@@ -245,9 +255,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_stats(weft_context* ctx, weft_f
     const int64_t* donated, size_t donated_count, weft_program_stats* out) WEFT_NOEXCEPT;
 
 /* The function of many examples: its results for each of them. JAX's vmap. Operations go over all examples at once;
- * what has no such way (loops, operations that carry functions, boxes that begin elsewhere in each example) goes over
- * them one after the other, inside the program. Captures stay captures, and all examples share them. Gradients flow
- * through; vmap of vmap and calls within functions are as of any function.
+ * loops run as long as one example does; what has no such way (loops with counts of their own, functions that capture
+ * what each example has) goes over them one after the other, inside the program. Captures stay captures, and all
+ * examples share them. Gradients flow through; vmap of vmap and calls within functions are as of any function.
  *   size: how many examples; at least 1
  *   in_axes: may be NULL; in_count entries; for each input the axis along which its examples lie, counted from the end
  *   where negative, or WEFT_NOT_MAPPED; NULL: all 0
@@ -260,6 +270,39 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_stats(weft_context* ctx, weft_f
 WEFT_API WEFT_MUST_USE weft_error* weft_function_vmap(weft_context* ctx, weft_function* function, int64_t size,
     const int64_t* in_axes, size_t in_count, const int64_t* out_axes, size_t out_count,
     const weft_vmap_options* options, weft_function** out) WEFT_NOEXCEPT;
+
+/* The gradient of the function's first result, a float of one element: a function of the same inputs, with one result
+ * for each of wrt. With values, JAX's value_and_grad: the function's results (further ones are what JAX calls
+ * auxiliary), then the gradients. Captures stay captures. Like every function it can be called, mapped, differentiated
+ * again.
+ *   wrt: may be NULL; wrt_count entries; numbers of inputs, each once; NULL: every input that is a float
+ *   options: may be NULL
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_grad(weft_context* ctx, weft_function* function, const int64_t* wrt,
+    size_t wrt_count, const weft_derivative_options* options, weft_function** out) WEFT_NOEXCEPT;
+
+/* Vector-Jacobian products: a function of the inputs, then of one cotangent for each float result, of its type; its
+ * results are the cotangents of wrt. With values the function's results stand in front.
+ *   wrt: may be NULL; wrt_count entries; numbers of inputs, each once; NULL: every input that is a float
+ *   options: may be NULL
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_vjp(weft_context* ctx, weft_function* function, const int64_t* wrt,
+    size_t wrt_count, const weft_derivative_options* options, weft_function** out) WEFT_NOEXCEPT;
+
+/* Jacobian-vector products, in forward mode: a function of the inputs, then of one tangent for each of wrt, of its
+ * type; its results are the tangents of the function's float results. With values these stand in front. It runs beside
+ * the function itself and keeps nothing, so that loops without a bound have one.
+ *   wrt: may be NULL; wrt_count entries; numbers of inputs, each once; NULL: every input that is a float
+ *   options: may be NULL
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_jvp(weft_context* ctx, weft_function* function, const int64_t* wrt,
+    size_t wrt_count, const weft_derivative_options* options, weft_function** out) WEFT_NOEXCEPT;
 
 /* Adds a reference; NULL is ignored.
  *   function: may be NULL

@@ -193,6 +193,9 @@ struct weft_api_v1 {
   weft_error* (*function_compile)(weft_context* ctx, weft_function* function, weft_device* device, const char* isa, size_t isa_length, const int64_t* donated, size_t donated_count, weft_event** out_event);
   weft_error* (*function_stats)(weft_context* ctx, weft_function* function, weft_device* device, const int64_t* donated, size_t donated_count, weft_program_stats* out);
   weft_error* (*function_vmap)(weft_context* ctx, weft_function* function, int64_t size, const int64_t* in_axes, size_t in_count, const int64_t* out_axes, size_t out_count, const weft_vmap_options* options, weft_function** out);
+  weft_error* (*function_grad)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
+  weft_error* (*function_vjp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
+  weft_error* (*function_jvp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

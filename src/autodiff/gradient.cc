@@ -296,6 +296,11 @@ absl::StatusOr<std::vector<Value>> Gradient(ir::Builder& b, const Value& output,
   return gradients;
 }
 
+absl::Status Gradients(ir::Builder& b, std::span<const Value> outputs, std::span<const Value> seeds,
+                       std::span<const Value> wrt, std::span<Value> gradients) {
+  return Sweep(b, outputs, seeds, wrt, {}, gradients);
+}
+
 namespace {
 
 Value Parameter(const ir::Type& type) { return Value{Node::Create(ops::kOp_parameter, {}, {}, {type}), 0}; }

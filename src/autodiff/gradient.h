@@ -19,6 +19,11 @@ namespace weft::autodiff {
 absl::StatusOr<std::vector<ir::Value>> Gradient(ir::Builder& b, const ir::Value& output, std::span<const ir::Value> wrt,
                                                 ir::Value seed = {});
 
+// The same of several outputs, each with its cotangent or none; empty where nothing flows. Walks, and marks, the nodes of the
+// graph, which must be the caller's own: no recorded ones.
+absl::Status Gradients(ir::Builder& b, std::span<const ir::Value> outputs, std::span<const ir::Value> seeds,
+                       std::span<const ir::Value> wrt, std::span<ir::Value> gradients);
+
 // One operation's reverse step, whether or not anything was recorded: the cotangents of `inputs` from its inputs, attributes,
 // results and the cotangents of the results. Results may be missing (all of them, or single ones): what a rule needs of them is
 // computed again. A missing cotangent is a zero. Empty values come out where nothing is wanted and where no gradient flows.

@@ -1,8 +1,8 @@
-// weft_function_vmap: functions of functions.
-#include "src/transforms/vmap.h"
-
+// weft_function_vmap, _grad, _vjp and _jvp: functions of functions.
 #include "src/c_api/function_object.h"
 #include "src/c_api/options.h"
+#include "src/transforms/derivative.h"
+#include "src/transforms/vmap.h"
 #include "weft.h"
 
 namespace weft::c_api {
@@ -30,6 +30,33 @@ absl::StatusOr<transforms::Randomness> RandomnessOf(const weft_vmap_options& opt
       return UserError("weft_vmap_options: randomness is ", static_cast<int32_t>(options.randomness),
                        "; it is 0, 1 or 2");
   }
+}
+
+// A handle for what was made of `of`, with its captures and its stream.
+absl::Status GiveOut(const FunctionObject& of, Ref<const ir::Function> made, weft_function** out) {
+  lazy::Recorder::Finished finished{std::move(made), of.captures, of.draws};
+  WEFT_ASSIGN_OR_RETURN(*out, Make<weft_function>(MakeRef<FunctionObject>(of.engine, of.name, std::move(finished))));
+  return absl::OkStatus();
+}
+
+using DerivativeFn = absl::StatusOr<Ref<const ir::Function>> (*)(const transforms::DerivativeCall& call);
+absl::Status Derivative(DerivativeFn make, weft_context* ctx, weft_function* function, const int64_t* wrt, size_t count,
+                        const weft_derivative_options* options, weft_function** out) {
+  WEFT_NOT_NULL(out);
+  WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+  WEFT_RETURN_IF_ERROR(context->Usable());
+  WEFT_ASSIGN_OR_RETURN(Pin<FunctionObject> f, GetFunction(function, *context, "function"));
+  weft_derivative_options o = {};
+  WEFT_RETURN_IF_ERROR(ReadOptions(options, sizeof o, "weft_derivative_options", &o));
+  if (wrt == nullptr && count != 0) return NullArgument("wrt");
+  if (wrt != nullptr && count == 0) return UserError("wrt is empty; NULL means every float input");
+  if (count > f->inputs()) {
+    return UserError("wrt has ", count, " entries; the function @", f->name, " has ", f->inputs(), " inputs");
+  }
+  WEFT_ASSIGN_OR_RETURN(
+      Ref<const ir::Function> made,
+      make({.function = *f->function, .inputs = f->inputs(), .wrt = std::span(wrt, count), .values = o.values != 0}));
+  return GiveOut(*f, std::move(made), out);
 }
 
 }  // namespace
@@ -61,11 +88,23 @@ weft_error* weft_function_vmap(weft_context* ctx, weft_function* function, int64
                                                                              .in_axes = in,
                                                                              .out_axes = outs,
                                                                              .randomness = randomness}));
-    WEFT_ASSIGN_OR_RETURN(
-        *out, Make<weft_function>(MakeRef<FunctionObject>(
-                  f->engine, f->name, lazy::Recorder::Finished{std::move(vmapped), f->captures, f->draws})));
-    return absl::OkStatus();
+    return GiveOut(*f, std::move(vmapped), out);
   });
+}
+
+weft_error* weft_function_grad(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count,
+                               const weft_derivative_options* options, weft_function** out) noexcept {
+  return Guard([&] { return Derivative(transforms::Grad, ctx, function, wrt, wrt_count, options, out); });
+}
+
+weft_error* weft_function_vjp(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count,
+                              const weft_derivative_options* options, weft_function** out) noexcept {
+  return Guard([&] { return Derivative(transforms::Vjp, ctx, function, wrt, wrt_count, options, out); });
+}
+
+weft_error* weft_function_jvp(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count,
+                              const weft_derivative_options* options, weft_function** out) noexcept {
+  return Guard([&] { return Derivative(transforms::Jvp, ctx, function, wrt, wrt_count, options, out); });
 }
 
 }  // extern "C"

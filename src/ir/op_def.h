@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "src/ir/attr.h"
 #include "src/ir/node.h"
@@ -124,6 +125,11 @@ using ScalarFn = ScalarValue (*)(const ScalarCall& call);
 using RunRegionFn = absl::StatusOr<std::vector<HostTensor>> (*)(const Function& region,
                                                                 std::span<const HostTensor> arguments);
 
+// A region on many examples at once: of parameters of which those that are `batched` have their examples in front. Results that
+// depend on them, or are `wanted` so (none: no other), have theirs there, too.
+using RegionBatchFn = absl::FunctionRef<absl::StatusOr<Ref<const Function>>(
+    const Function& region, std::span<const bool> batched, std::span<const bool> wanted)>;
+
 // One operation on many examples at once (vmap). Operands that are batched have their examples in front, as one more dimension
 // 0; the others are the same for all. At least one is batched.
 struct BatchCall {
@@ -132,8 +138,10 @@ struct BatchCall {
   std::span<const Value> operands;
   std::span<const bool> batched;  // per operand; not those that are absent
   int64_t size;                   // examples
+  RegionBatchFn region_batch;
 };
-// The results, all of them batched. Left empty where one example after the other is the only way.
+// The results: batched, with one more dimension 0, or where they are the same for all examples without it. Left empty where one
+// example after the other is the only way.
 using BatchFn = absl::Status (*)(const BatchCall& call, std::span<Value> results);
 
 // The slow, obvious implementation, in double or integers. Results come zero-filled in their final shapes.

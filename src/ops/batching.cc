@@ -9,6 +9,11 @@ using ir::BatchCall;
 using ir::Ints;
 using ir::Value;
 
+bool AnyBatched(const BatchCall& call, size_t first) {
+  const std::span<const bool> rest = call.batched.subspan(first);
+  return std::ranges::find(rest, true) != rest.end();
+}
+
 Value Batched(const BatchCall& call, size_t i) {
   const Value& x = call.operands[i];
   if (call.batched[i] || !x) return x;
@@ -36,12 +41,23 @@ Ints Before(int64_t first, std::span<const int64_t> rest) {
   return all;
 }
 
+ir::Attrs Longer(ir::Attrs attrs, std::initializer_list<std::pair<size_t, int64_t>> first) {
+  for (const auto& [attribute, entry] : first) {
+    if (attrs.has(attribute)) attrs.set(attribute, Before(entry, attrs.IntList(attribute)));
+  }
+  return attrs;
+}
+
 Value Moved(ir::Builder& b, const Value& x, int64_t from, int64_t to) {
   if (!x || from == to) return x;
   Ints order = Axes(x.dims().size());
   order.erase(order.begin() + from);
   order.insert(order.begin() + to, from);
   return Transpose(b, x, std::move(order));
+}
+
+Value OfEachExample(ir::Builder& b, const Value& scalars, const Dims& dims) {
+  return BroadcastInDim(b, scalars, dims, {0});
 }
 
 absl::Status BatchLeading(const BatchCall& call, std::span<Value> results) {
@@ -60,6 +76,23 @@ absl::Status BatchAlong(const BatchCall& call, size_t attribute, std::span<Value
   std::ranges::move(CallAll(call.b, call.node.op(), AllBatched(call), std::move(attrs), call.node.regions()),
                     results.begin());
   return absl::OkStatus();
+}
+
+absl::Status BatchInputs(const BatchCall& call, size_t inputs, ir::Attrs attrs, std::span<Value> results) {
+  if (AnyBatched(call, inputs)) return absl::OkStatus();
+  ir::Values operands(call.operands.begin(), call.operands.end());
+  for (size_t i = 0; i < inputs; ++i) operands[i] = Batched(call, i);
+  std::ranges::move(CallAll(call.b, call.node.op(), std::move(operands), std::move(attrs), call.node.regions()),
+                    results.begin());
+  return absl::OkStatus();
+}
+
+Value Starts(const BatchCall& call, size_t first) {
+  ir::Values columns;
+  for (size_t i = first; i < call.operands.size(); ++i) {
+    columns.push_back(Reshape(call.b, Batched(call, i), {call.size, 1}));
+  }
+  return Call(call.b, kOp_concatenate, std::move(columns), {int64_t{1}});
 }
 
 }  // namespace weft::ops

@@ -5,6 +5,10 @@
 
 namespace weft::ops {
 
+// Whether what is `one` of one example has examples, given its type now.
+inline bool HasExamples(const ir::Type& now, const ir::Type& one) { return now.rank() == one.rank() + 1; }
+// Whether one of the operands from `first` on has examples.
+bool AnyBatched(const ir::BatchCall& call, size_t first);
 // Operand i with its examples; repeated if it is the same for all.
 ir::Value Batched(const ir::BatchCall& call, size_t i);
 // All of them, absent ones as they are.
@@ -12,14 +16,28 @@ ir::Values AllBatched(const ir::BatchCall& call);
 // Dimensions one further back; those that count from the end stay.
 int64_t Shifted(int64_t dimension);
 ir::Ints Shifted(const ir::Ints& dimensions);
+// The attributes, those of these numbers with one more entry in front where they are there.
+ir::Attrs Longer(ir::Attrs attrs, std::initializer_list<std::pair<size_t, int64_t>> first);
 // The list with one more entry in front.
 ir::Ints Before(int64_t first, std::span<const int64_t> rest);
 // Dimension `from` as dimension `to`, the others in their order.
 ir::Value Moved(ir::Builder& b, const ir::Value& x, int64_t from, int64_t to);
 
+// Scalars of each example, repeated over tensors of shape `dims`, whose first dimension is theirs.
+ir::Value OfEachExample(ir::Builder& b, const ir::Value& scalars, const Dims& dims);
+
 // Of operations whose leading dimensions do not matter, whatever their attributes.
 absl::Status BatchLeading(const ir::BatchCall& call, std::span<ir::Value> results);
 // Of those whose attribute of that number is a list, or one, of dimensions: all operands alike.
 absl::Status BatchAlong(const ir::BatchCall& call, size_t attribute, std::span<ir::Value> results);
+template <size_t attribute>
+absl::Status BatchAlong(const ir::BatchCall& call, std::span<ir::Value> results) {
+  return BatchAlong(call, attribute, results);
+}
+// Of those that take so many tensors, and scalars for a function behind: left empty where an example has such a scalar of its own.
+absl::Status BatchInputs(const ir::BatchCall& call, size_t inputs, ir::Attrs attrs, std::span<ir::Value> results);
+
+// Scalar operands from `first` on as [examples, count]: where each example begins.
+ir::Value Starts(const ir::BatchCall& call, size_t first);
 
 }  // namespace weft::ops

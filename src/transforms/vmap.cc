@@ -19,7 +19,7 @@ using ir::Type;
 using ir::Value;
 using ir::Values;
 
-// Calls that nest deeper go over their examples one after the other: the stack is the caller's.
+// Functions within functions that nest deeper go over their examples one after the other: the stack is the caller's.
 constexpr int kMostDepth = 64;
 
 struct Item {
@@ -36,6 +36,13 @@ Type With(const Type& type, int64_t axis, int64_t size) {
   return Type::Tensor(type.dtype, std::move(dims));
 }
 
+// What is the same for all examples, once for each.
+Value Repeated(Builder& b, const Value& value, int64_t axis, int64_t size) {
+  ir::Ints positions = ops::Axes(value.dims().size());
+  for (int64_t& position : positions) position += position >= axis ? 1 : 0;
+  return ops::BroadcastInDim(b, value, With(value.type(), axis, size).dims, std::move(positions));
+}
+
 class Batcher {
  public:
   Batcher(int64_t size, std::vector<std::string_view>* loops) : size_(size), loops_(loops) {}
@@ -44,23 +51,24 @@ class Batcher {
   absl::Status Walk(Builder& b, const Function& function, std::span<const Item> arguments, int depth, Items* results);
 
  private:
-  // A function of parameters of which some have examples, and which of its results have.
-  struct Made {
-    Ref<const Function> of;  // stays, because its address is the key
-    Ref<const Function> function;
-    std::vector<bool> mapped;
-  };
-  absl::StatusOr<const Made*> Batched(const Function& function, std::vector<bool> mapped, int depth);
+  // See ir::RegionBatchFn. Each function is made once for all that carry it.
+  absl::StatusOr<Ref<const Function>> Region(const Function& function, std::span<const bool> batched,
+                                             std::span<const bool> wanted, int depth);
 
   absl::Status Add(Builder& b, const Node& node, const Items& operands, int depth, Items* results);
-  absl::Status Call(Builder& b, const Node& node, const Items& operands, int depth, Items* results);
+  absl::Status ByRule(Builder& b, const Node& node, const Items& operands, int depth, Values* results);
   bool ElementByElement(Builder& b, const Node& node, const Items& operands, Values* results) const;
   absl::Status Expansion(Builder& b, const Node& node, const Items& operands, int depth, Items* results);
   absl::Status OneAfterTheOther(Builder& b, const Node& node, const Items& operands, Values* results);
 
   const int64_t size_;
   std::vector<std::string_view>* const loops_;
-  HashMap<const Function*, std::vector<std::pair<std::vector<bool>, std::unique_ptr<Made>>>> made_;
+  struct Made {
+    Ref<const Function> of;  // stays, because its address is the key
+    std::vector<bool> batched, wanted;
+    Ref<const Function> function;
+  };
+  HashMap<const Function*, std::vector<Made>> made_;
 };
 
 absl::Status Batcher::Walk(Builder& b, const Function& function, std::span<const Item> arguments, int depth,
@@ -88,63 +96,60 @@ absl::Status Batcher::Walk(Builder& b, const Function& function, std::span<const
   return absl::OkStatus();
 }
 
-absl::StatusOr<const Batcher::Made*> Batcher::Batched(const Function& function, std::vector<bool> mapped, int depth) {
-  for (const auto& [flags, made] : made_[&function]) {
-    if (flags == mapped) return made.get();
+absl::StatusOr<Ref<const Function>> Batcher::Region(const Function& function, std::span<const bool> batched,
+                                                    std::span<const bool> wanted, int depth) {
+  for (const Made& made : made_[&function]) {
+    if (std::ranges::equal(made.batched, batched) && std::ranges::equal(made.wanted, wanted)) return made.function;
   }
   Builder b;
-  std::vector<Value> parameters;
+  std::vector<Value> parameters, values;
   Items arguments, results;
-  for (size_t i = 0; i < mapped.size(); ++i) {
+  for (size_t i = 0; i < batched.size(); ++i) {
     const Type& type = function.parameters()[i].type();
-    parameters.push_back(Parameter(mapped[i] ? With(type, 0, size_) : type));
-    arguments.push_back({parameters.back(), mapped[i]});
+    parameters.push_back(Parameter(batched[i] ? With(type, 0, size_) : type));
+    arguments.push_back({parameters.back(), batched[i]});
   }
   WEFT_RETURN_IF_ERROR(Walk(b, function, arguments, depth, &results));
-  auto made = std::make_unique<Made>(Ref<const Function>::Share(&function));
-  std::vector<Value> values;
-  for (const Item& result : results) {
-    values.push_back(result.value);
-    made->mapped.push_back(result.mapped);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const bool repeats = i < wanted.size() && wanted[i] && !results[i].mapped;
+    values.push_back(repeats ? Repeated(b, results[i].value, 0, size_) : results[i].value);
   }
-  made->function = ir::Intern(Function::Create(function.name(), std::move(parameters), std::move(values)));
-  return made_[&function].emplace_back(std::move(mapped), std::move(made)).second.get();
+  WEFT_RETURN_IF_ERROR(b.status());
+  Ref<const Function> made = ir::Intern(Function::Create(function.name(), std::move(parameters), std::move(values)));
+  made_[&function].push_back(
+      {Ref<const Function>::Share(&function), {batched.begin(), batched.end()}, {wanted.begin(), wanted.end()}, made});
+  return made;
 }
 
 absl::Status Batcher::Add(Builder& b, const Node& node, const Items& operands, int depth, Items* results) {
-  if (node.op().calls && depth < kMostDepth) return Call(b, node, operands, depth, results);
   Values found(node.results().size());
-  if (node.op().batching != nullptr) {
-    Values values;
-    absl::InlinedVector<bool, 4> mapped;
-    for (const Item& operand : operands) {
-      values.push_back(operand.value);
-      mapped.push_back(operand.mapped);
-    }
-    const ir::BatchCall call{b, node, values, std::span(mapped.data(), mapped.size()), size_};
-    WEFT_RETURN_IF_ERROR(node.op().batching(call, std::span(found.data(), found.size())));
-    WEFT_RETURN_IF_ERROR(b.status());
+  if (node.op().batching != nullptr && (node.regions().empty() || depth < kMostDepth)) {
+    WEFT_RETURN_IF_ERROR(ByRule(b, node, operands, depth, &found));
   }
   if (!found[0] && !ElementByElement(b, node, operands, &found)) {
     if (node.op().expand != nullptr && node.regions().empty()) return Expansion(b, node, operands, depth, results);
     WEFT_RETURN_IF_ERROR(OneAfterTheOther(b, node, operands, &found));
   }
-  for (Value& value : found) results->push_back({std::move(value), true});
+  WEFT_RETURN_IF_ERROR(b.status());
+  for (size_t i = 0; i < found.size(); ++i) {
+    results->push_back({found[i], ops::HasExamples(found[i].type(), node.type(i))});
+  }
   return absl::OkStatus();
 }
 
-absl::Status Batcher::Call(Builder& b, const Node& node, const Items& operands, int depth, Items* results) {
-  std::vector<bool> mapped;
+absl::Status Batcher::ByRule(Builder& b, const Node& node, const Items& operands, int depth, Values* results) {
   Values values;
+  absl::InlinedVector<bool, 4> batched;
   for (const Item& operand : operands) {
-    if (!operand.value) continue;
-    mapped.push_back(operand.mapped);
     values.push_back(operand.value);
+    batched.push_back(operand.mapped);
   }
-  WEFT_ASSIGN_OR_RETURN(const Made* const made, Batched(*node.regions()[0], std::move(mapped), depth + 1));
-  const Values found = ops::CallAll(b, node.op(), std::move(values), node.attrs(), {&made->function, 1});
-  for (size_t i = 0; i < found.size(); ++i) results->push_back({found[i], made->mapped[i]});
-  return absl::OkStatus();
+  const auto region = [&](const Function& function, std::span<const bool> of, std::span<const bool> wanted) {
+    return Region(function, of, wanted, depth + 1);
+  };
+  const ir::BatchCall call{b, node, values, std::span(batched.data(), batched.size()), size_, region};
+  WEFT_RETURN_IF_ERROR(node.op().batching(call, std::span(results->data(), results->size())));
+  return b.status();
 }
 
 // Operands are of the result's shape, or scalars. False where that is not so.
@@ -305,13 +310,7 @@ absl::StatusOr<Ref<const Function>> Vmap(const VmapCall& call, std::vector<std::
     const Type& type = function.results()[i].type();
     if (call.out_axes[i] != kNotMapped) {
       WEFT_ASSIGN_OR_RETURN(const int64_t axis, Axis("out_axes", i, call.out_axes[i], type));
-      if (results[i].mapped) {
-        value = ops::Moved(b, value, 0, axis);
-      } else {
-        ir::Ints positions = ops::Axes(type.rank());
-        for (int64_t& position : positions) position += position >= axis ? 1 : 0;
-        value = ops::BroadcastInDim(b, value, With(type, axis, call.size).dims, std::move(positions));
-      }
+      value = results[i].mapped ? ops::Moved(b, value, 0, axis) : Repeated(b, value, axis, call.size);
     } else if (results[i].mapped) {
       return UserError("out_axes[", i, "] says that the examples share result ", i, " of the function @",
                        function.name(), ", which depends on what they have each: it needs an axis");

@@ -26,6 +26,11 @@ static void part_0(void) {
   OFFSET(weft_vmap_options, next);
   OFFSET(weft_vmap_options, randomness);
   OFFSET(weft_vmap_options, reserved);
+  SIZE(weft_derivative_options);
+  OFFSET(weft_derivative_options, struct_size);
+  OFFSET(weft_derivative_options, next);
+  OFFSET(weft_derivative_options, values);
+  OFFSET(weft_derivative_options, reserved);
   SIZE(weft_setting);
   OFFSET(weft_setting, name);
   OFFSET(weft_setting, name_length);
@@ -203,14 +208,14 @@ static void part_0(void) {
   OFFSET(weft_scatter_opts, struct_size);
   OFFSET(weft_scatter_opts, next);
   OFFSET(weft_scatter_opts, present);
+}
+
+static void part_1(void) {
   OFFSET(weft_scatter_opts, input_batching_dims);
   OFFSET(weft_scatter_opts, input_batching_dims_count);
   OFFSET(weft_scatter_opts, scatter_indices_batching_dims);
   OFFSET(weft_scatter_opts, scatter_indices_batching_dims_count);
   SIZE(weft_slice_in_dim_opts);
-}
-
-static void part_1(void) {
   OFFSET(weft_slice_in_dim_opts, struct_size);
   OFFSET(weft_slice_in_dim_opts, next);
   OFFSET(weft_slice_in_dim_opts, present);
@@ -406,14 +411,14 @@ static void part_1(void) {
   OFFSET(weft_convolution_opts, feature_group_count);
   OFFSET(weft_convolution_opts, batch_group_count);
   OFFSET(weft_convolution_opts, window_reversal);
+}
+
+static void part_2(void) {
   OFFSET(weft_convolution_opts, window_reversal_count);
   OFFSET(weft_convolution_opts, dtype);
   OFFSET(weft_convolution_opts, precision);
   SIZE(weft_max_pool_opts);
   OFFSET(weft_max_pool_opts, struct_size);
-}
-
-static void part_2(void) {
   OFFSET(weft_max_pool_opts, next);
   OFFSET(weft_max_pool_opts, present);
   OFFSET(weft_max_pool_opts, strides);
@@ -609,14 +614,14 @@ static void part_2(void) {
   VALUE(WEFT_BF16);
   VALUE(WEFT_C64);
   VALUE(WEFT_C128);
+}
+
+static void part_3(void) {
   VALUE(WEFT_BOOL);
   VALUE(WEFT_F8E3M4);
   VALUE(WEFT_F8E4M3);
   VALUE(WEFT_F8E4M3B11FNUZ);
   VALUE(WEFT_F8E4M3FN);
-}
-
-static void part_3(void) {
   VALUE(WEFT_F8E4M3FNUZ);
   VALUE(WEFT_F8E5M2);
   VALUE(WEFT_F8E5M2FNUZ);
@@ -812,14 +817,14 @@ static void part_3(void) {
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A);
   VALUE(WEFT_AVG_POOL_HAS_STRIDES);
   VALUE(WEFT_AVG_POOL_HAS_PADDING);
+}
+
+static void part_4(void) {
   VALUE(WEFT_AVG_POOL_HAS_PADS);
   VALUE(WEFT_CONV_HAS_STRIDES);
   VALUE(WEFT_CONV_HAS_PADDING);
   VALUE(WEFT_CONV_HAS_PADS);
   VALUE(WEFT_CONV_HAS_DILATION);
-}
-
-static void part_4(void) {
   VALUE(WEFT_CONV_HAS_GROUPS);
   VALUE(WEFT_CONV_HAS_DTYPE);
   VALUE(WEFT_CONV_HAS_PRECISION);
@@ -1015,14 +1020,14 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, chunk);
   OFFSET(struct weft_api_v1, unstack);
   OFFSET(struct weft_api_v1, function_begin);
+}
+
+static void part_5(void) {
   OFFSET(struct weft_api_v1, function_end);
   OFFSET(struct weft_api_v1, function_abandon);
   OFFSET(struct weft_api_v1, function_trace);
   OFFSET(struct weft_api_v1, function_call);
   OFFSET(struct weft_api_v1, function_name);
-}
-
-static void part_5(void) {
   OFFSET(struct weft_api_v1, function_inputs);
   OFFSET(struct weft_api_v1, function_results);
   OFFSET(struct weft_api_v1, function_captures);
@@ -1042,6 +1047,9 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, function_compile);
   OFFSET(struct weft_api_v1, function_stats);
   OFFSET(struct weft_api_v1, function_vmap);
+  OFFSET(struct weft_api_v1, function_grad);
+  OFFSET(struct weft_api_v1, function_vjp);
+  OFFSET(struct weft_api_v1, function_jvp);
 }
 
 int main(void) {

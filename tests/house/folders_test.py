@@ -19,7 +19,7 @@ ALLOWED = {
     "src/ir": ["src/runtime"],
     "src/ops": ["src/ir", "src/runtime"],
     "src/autodiff": ["src/ops", "src/ir", "src/runtime"],
-    "src/transforms": ["src/ops", "src/ir", "src/runtime"],
+    "src/transforms": ["src/autodiff", "src/ops", "src/ir", "src/runtime"],
     "src/stablehlo": ["src/ops", "src/ir", "src/runtime"],
     "src/passes": ["src/ops", "src/ir", "src/runtime"],
     "src/backends": BELOW_BACKENDS,

@@ -18,6 +18,7 @@
 #include "tests/support/body_programs.h"
 #include "tests/support/control_programs.h"
 #include "tests/support/op_programs.h"
+#include "tests/transforms/examples.h"
 
 namespace weft::transforms {
 namespace {
@@ -26,7 +27,7 @@ using ::testing::HasSubstr;
 using ir::Function;
 using ir::Type;
 using ir::Value;
-using Tensors = std::vector<HostTensor>;
+using test::Tensors;
 
 // The elements so many places further on, at the end from the beginning again.
 HostTensor Turned(const HostTensor& x, int64_t by) {
@@ -35,73 +36,17 @@ HostTensor Turned(const HostTensor& x, int64_t by) {
   return turned;
 }
 
-// Examples along an axis, and one of them.
-HostTensor Stacked(const Tensors& examples, int64_t axis) {
-  Dims dims = examples[0].dims();
-  dims.insert(dims.begin() + axis, static_cast<int64_t>(examples.size()));
-  HostTensor all(examples[0].dtype(), dims);
-  int64_t inner = 1;
-  for (size_t d = static_cast<size_t>(axis) + 1; d < dims.size(); ++d) inner *= dims[d];
-  const auto size = static_cast<int64_t>(examples.size());
-  for (int64_t e = 0; e < size; ++e) {
-    for (int64_t i = 0; i < examples[e].count(); ++i) {
-      ops::CopyElement(examples[e], i, all, (i / inner * size + e) * inner + i % inner);
-    }
-  }
-  return all;
-}
-
-// What is wrong with `found`, in units of what `tolerance` allows.
-double Error(const HostTensor& found, const HostTensor& expected, const ir::Tolerance& tolerance) {
-  if (found.dtype() != expected.dtype() || found.dims() != expected.dims()) return HUGE_VAL;
-  if (!IsFloat(found.dtype())) return std::ranges::equal(found.bytes(), expected.bytes()) ? 0 : HUGE_VAL;
-  const double relative = found.dtype() == DType::kF64    ? tolerance.f64
-                          : found.dtype() == DType::kBF16 ? tolerance.bf16
-                          : found.dtype() == DType::kF16  ? tolerance.f16
-                                                          : tolerance.f32;
-  const double scale = found.dtype() == DType::kF64 ? 1e-8 : IsHalf(found.dtype()) ? 8192 : 1;
-  double worst = 0;
-  for (int64_t i = 0; i < found.count(); ++i) {
-    const double x = found.GetDouble(i), y = expected.GetDouble(i);
-    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-    const double error = std::abs(x - y) / (tolerance.absolute * scale + relative * std::abs(y));
-    worst = std::max(worst, std::isnan(error) ? HUGE_VAL : error);
-  }
-  return worst;
-}
-
 constexpr int64_t kSize = 3;
 
 // vmap with these axes, of inputs of which those that are mapped are turned from example to example, beside each example by itself.
 void Agrees(const test::OpProgram& program, std::span<const int64_t> in_axes, int64_t out_axis, std::vector<std::string_view>* loops) {
   const Function& function = program.module.main();
   const bool turns = program.group != "cholesky" && program.group != "triangular_solve";  // of matrices that have factors
-  std::vector<int64_t> out_axes(function.results().size(), out_axis);
-  const auto vmapped = Vmap({.function = function, .size = kSize, .in_axes = in_axes, .out_axes = out_axes}, loops);
-  ASSERT_TRUE(vmapped.ok()) << vmapped.status();
   std::vector<Tensors> examples(kSize);
-  Tensors inputs;
-  for (size_t i = 0; i < in_axes.size(); ++i) {
-    Tensors each;
-    for (int64_t e = 0; e < kSize; ++e) {
-      each.push_back(in_axes[i] == kNotMapped || !turns ? program.inputs[i] : Turned(program.inputs[i], e));
-      examples[e].push_back(each.back());
-    }
-    const int64_t axis = in_axes[i] < 0 ? in_axes[i] + static_cast<int64_t>(each[0].dims().size()) + 1 : in_axes[i];
-    inputs.push_back(in_axes[i] == kNotMapped ? program.inputs[i] : Stacked(each, axis));
+  for (int64_t e = 0; e < kSize; ++e) {
+    for (const HostTensor& input : program.inputs) examples[e].push_back(turns ? Turned(input, e) : input);
   }
-  const auto found = reference::Interpret(**vmapped, inputs);
-  ASSERT_TRUE(found.ok()) << found.status();
-  std::vector<Tensors> expected(function.results().size());
-  for (const Tensors& example : examples) {
-    auto one = reference::Interpret(function, example);
-    ASSERT_TRUE(one.ok()) << one.status();
-    for (size_t r = 0; r < one->size(); ++r) expected[r].push_back(std::move((*one)[r]));
-  }
-  for (size_t r = 0; r < expected.size(); ++r) {
-    const int64_t axis = out_axis < 0 ? out_axis + static_cast<int64_t>(expected[r][0].dims().size()) + 1 : out_axis;
-    EXPECT_LE(Error((*found)[r], Stacked(expected[r], axis), program.tolerance), 1) << "result " << r << "\n" << ir::Print(program.module);
-  }
+  test::ExpectAsALoop(function, examples, in_axes, out_axis, program.tolerance, loops);
 }
 
 // All inputs mapped; each alone, along its last axis.
@@ -127,28 +72,35 @@ TEST(Vmap, OfEveryOperationAndItsGradient) {
   int cases = 0;
   for (const test::OpProgram& program : *programs) AgreesAllWays(program, &loops, &cases);
   EXPECT_GE(cases, 5000);
-  // With all operands mapped these go over examples one after the other, a convolution with groups of its batch alone; all others
-  // have a way of their own.
-  EXPECT_THAT(std::set<std::string_view>(loops.begin(), loops.end()),
-              ::testing::UnorderedElementsAre("convolution", "dynamic_slice", "dynamic_update_slice", "pad", "reduce_window", "select_and_scatter"));
+  // Nothing goes over its examples one after the other.
+  EXPECT_THAT(std::set<std::string_view>(loops.begin(), loops.end()), ::testing::IsEmpty());
 }
 
 TEST(Vmap, OfControlFlow) {
   const auto programs = test::ControlPrograms();
   ASSERT_TRUE(programs.ok()) << programs.status();
+  std::vector<std::string_view> loops;
   int cases = 0;
   for (const test::OpProgram& program : *programs) {
-    if (!program.random) AgreesAllWays(program, nullptr, &cases);
+    if (!program.random) AgreesAllWays(program, &loops, &cases);
   }
   EXPECT_GE(cases, 20);
+  EXPECT_TRUE(loops.empty()) << loops[0];
 }
 
 TEST(Vmap, OfBodies) {
   const auto programs = test::BodyPrograms();
   ASSERT_TRUE(programs.ok()) << programs.status();
+  std::vector<std::string_view> loops, captured;
   int cases = 0;
-  for (const test::OpProgram& program : *programs) AgreesAllWays(program, nullptr, &cases);
+  for (const test::OpProgram& program : *programs) {
+    AgreesAllWays(program, program.name.find("captured") != std::string::npos ? &captured : &loops, &cases);
+  }
   EXPECT_GE(cases, 50);
+  EXPECT_TRUE(loops.empty()) << loops[0];
+  // What functions capture are scalars: where examples have their own, they go one after the other.
+  EXPECT_THAT(std::set<std::string_view>(captured.begin(), captured.end()),
+              ::testing::UnorderedElementsAre("reduce_by", "reduce_window_by", "scatter_by", "sort_by", "weft.select_and_scatter_by"));
 }
 
 Value Parameter(DType dtype, Dims dims) { return {ir::Node::Create(ops::kOp_parameter, {}, {}, {Type::Tensor(dtype, std::move(dims))}), 0}; }

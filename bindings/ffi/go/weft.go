@@ -492,6 +492,13 @@ type VmapOptions struct {
 	Reserved int32
 }
 
+type DerivativeOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Values int32
+	Reserved int32
+}
+
 type Setting struct {
 	Name *byte
 	NameLength uintptr
@@ -1350,6 +1357,9 @@ type ApiV1 struct {
 	FunctionCompile uintptr
 	FunctionStats uintptr
 	FunctionVmap uintptr
+	FunctionGrad uintptr
+	FunctionVjp uintptr
+	FunctionJvp uintptr
 }
 
 // The functions, after Load.
@@ -1470,6 +1480,9 @@ var (
 	FunctionCompile func(ctx Context, function Function, device Device, isa *byte, isa_length uintptr, donated *int64, donated_count uintptr, out_event *Event) Error
 	FunctionStats func(ctx Context, function Function, device Device, donated *int64, donated_count uintptr, out *ProgramStats) Error
 	FunctionVmap func(ctx Context, function Function, size int64, in_axes *int64, in_count uintptr, out_axes *int64, out_count uintptr, options *VmapOptions, out *Function) Error
+	FunctionGrad func(ctx Context, function Function, wrt *int64, wrt_count uintptr, options *DerivativeOptions, out *Function) Error
+	FunctionVjp func(ctx Context, function Function, wrt *int64, wrt_count uintptr, options *DerivativeOptions, out *Function) Error
+	FunctionJvp func(ctx Context, function Function, wrt *int64, wrt_count uintptr, options *DerivativeOptions, out *Function) Error
 	FunctionRetain func(function Function)
 	FunctionRelease func(function Function)
 	While func(ctx Context, condition Function, body Function, carried *Tensor, count uintptr, outputs *Tensor) Error
@@ -1527,6 +1540,7 @@ var (
 	ForOptionsInit func(options unsafe.Pointer, size uintptr)
 	ScanOptionsInit func(options unsafe.Pointer, size uintptr)
 	VmapOptionsInit func(options unsafe.Pointer, size uintptr)
+	DerivativeOptionsInit func(options unsafe.Pointer, size uintptr)
 	ContextOptionsInit func(options unsafe.Pointer, size uintptr)
 	MemoryStatsInit func(options unsafe.Pointer, size uintptr)
 	PrintOptionsInit func(options unsafe.Pointer, size uintptr)
@@ -1852,6 +1866,9 @@ var Functions = map[string]any{
 	"weft_function_compile": &FunctionCompile,
 	"weft_function_stats": &FunctionStats,
 	"weft_function_vmap": &FunctionVmap,
+	"weft_function_grad": &FunctionGrad,
+	"weft_function_vjp": &FunctionVjp,
+	"weft_function_jvp": &FunctionJvp,
 	"weft_function_retain": &FunctionRetain,
 	"weft_function_release": &FunctionRelease,
 	"weft_while": &While,
@@ -1909,6 +1926,7 @@ var Functions = map[string]any{
 	"weft_for_options_init": &ForOptionsInit,
 	"weft_scan_options_init": &ScanOptionsInit,
 	"weft_vmap_options_init": &VmapOptionsInit,
+	"weft_derivative_options_init": &DerivativeOptionsInit,
 	"weft_context_options_init": &ContextOptionsInit,
 	"weft_memory_stats_init": &MemoryStatsInit,
 	"weft_print_options_init": &PrintOptionsInit,

@@ -275,6 +275,12 @@ typedef struct weft_vmap_options {
   weft_randomness randomness;
   int32_t reserved;
 } weft_vmap_options;
+typedef struct weft_derivative_options {
+  size_t struct_size;
+  const void* next;
+  int32_t values;
+  int32_t reserved;
+} weft_derivative_options;
 typedef struct weft_setting {
   const char* name;
   size_t name_length;
@@ -1059,6 +1065,9 @@ struct weft_api_v1 {
   weft_error* (*function_compile)(weft_context* ctx, weft_function* function, weft_device* device, const char* isa, size_t isa_length, const int64_t* donated, size_t donated_count, weft_event** out_event);
   weft_error* (*function_stats)(weft_context* ctx, weft_function* function, weft_device* device, const int64_t* donated, size_t donated_count, weft_program_stats* out);
   weft_error* (*function_vmap)(weft_context* ctx, weft_function* function, int64_t size, const int64_t* in_axes, size_t in_count, const int64_t* out_axes, size_t out_count, const weft_vmap_options* options, weft_function** out);
+  weft_error* (*function_grad)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
+  weft_error* (*function_vjp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
+  weft_error* (*function_jvp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -1176,6 +1185,9 @@ weft_error* weft_function_run(weft_context* ctx, weft_function* function, weft_t
 weft_error* weft_function_compile(weft_context* ctx, weft_function* function, weft_device* device, const char* isa, size_t isa_length, const int64_t* donated, size_t donated_count, weft_event** out_event);
 weft_error* weft_function_stats(weft_context* ctx, weft_function* function, weft_device* device, const int64_t* donated, size_t donated_count, weft_program_stats* out);
 weft_error* weft_function_vmap(weft_context* ctx, weft_function* function, int64_t size, const int64_t* in_axes, size_t in_count, const int64_t* out_axes, size_t out_count, const weft_vmap_options* options, weft_function** out);
+weft_error* weft_function_grad(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
+weft_error* weft_function_vjp(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
+weft_error* weft_function_jvp(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
 void weft_function_retain(weft_function* function);
 void weft_function_release(weft_function* function);
 weft_error* weft_while(weft_context* ctx, weft_function* condition, weft_function* body, weft_tensor* const* carried, size_t count, weft_tensor** outputs);
@@ -1233,6 +1245,7 @@ weft_error* weft_idx_read(weft_context* ctx, const char* path, size_t path_lengt
 void weft_for_options_init(void* options, size_t size);
 void weft_scan_options_init(void* options, size_t size);
 void weft_vmap_options_init(void* options, size_t size);
+void weft_derivative_options_init(void* options, size_t size);
 void weft_context_options_init(void* options, size_t size);
 void weft_memory_stats_init(void* options, size_t size);
 void weft_print_options_init(void* options, size_t size);

@@ -389,6 +389,15 @@ class weft_vmap_options(c.Structure):
     ]
 
 
+class weft_derivative_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("values", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
 class weft_setting(c.Structure):
     _fields_ = [
         ("name", c.c_char_p),
@@ -1393,6 +1402,9 @@ class weft_api_v1(c.Structure):
         ("function_compile", c.CFUNCTYPE(weft_error, weft_context, weft_function, weft_device, c.c_void_p, c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_event))),
         ("function_stats", c.CFUNCTYPE(weft_error, weft_context, weft_function, weft_device, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_program_stats))),
         ("function_vmap", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.c_int64, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_vmap_options), c.POINTER(weft_function))),
+        ("function_grad", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
+        ("function_vjp", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
+        ("function_jvp", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
     ]
 
 
@@ -1514,6 +1526,9 @@ FUNCTIONS = {
     "weft_function_compile": (weft_error, [weft_context, weft_function, weft_device, c.c_char_p, c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_event)]),
     "weft_function_stats": (weft_error, [weft_context, weft_function, weft_device, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_program_stats)]),
     "weft_function_vmap": (weft_error, [weft_context, weft_function, c.c_int64, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_vmap_options), c.POINTER(weft_function)]),
+    "weft_function_grad": (weft_error, [weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function)]),
+    "weft_function_vjp": (weft_error, [weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function)]),
+    "weft_function_jvp": (weft_error, [weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function)]),
     "weft_function_retain": (None, [weft_function]),
     "weft_function_release": (None, [weft_function]),
     "weft_while": (weft_error, [weft_context, weft_function, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor)]),
@@ -1571,6 +1586,7 @@ FUNCTIONS = {
     "weft_for_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_scan_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_vmap_options_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_derivative_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_context_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_memory_stats_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_print_options_init": (None, [c.c_void_p, c.c_size_t]),

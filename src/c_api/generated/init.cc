@@ -7,6 +7,7 @@ extern "C" {
 void weft_for_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_scan_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_vmap_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_derivative_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_context_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_memory_stats_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_print_options_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

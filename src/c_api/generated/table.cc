@@ -178,6 +178,9 @@ const weft_api_v1 kApi = {
     weft_function_compile,
     weft_function_stats,
     weft_function_vmap,
+    weft_function_grad,
+    weft_function_vjp,
+    weft_function_jvp,
 };
 
 struct Entry {
@@ -283,6 +286,7 @@ const Entry kProcs[] = {
     {"weft_cos", reinterpret_cast<weft_proc>(weft_cos)},
     {"weft_cross_entropy", reinterpret_cast<weft_proc>(weft_cross_entropy)},
     {"weft_cross_entropy_opts_init", reinterpret_cast<weft_proc>(weft_cross_entropy_opts_init)},
+    {"weft_derivative_options_init", reinterpret_cast<weft_proc>(weft_derivative_options_init)},
     {"weft_device_at", reinterpret_cast<weft_proc>(weft_device_at)},
     {"weft_device_by_name", reinterpret_cast<weft_proc>(weft_device_by_name)},
     {"weft_device_count", reinterpret_cast<weft_proc>(weft_device_count)},
@@ -338,7 +342,9 @@ const Entry kProcs[] = {
     {"weft_function_compile", reinterpret_cast<weft_proc>(weft_function_compile)},
     {"weft_function_end", reinterpret_cast<weft_proc>(weft_function_end)},
     {"weft_function_from_stablehlo", reinterpret_cast<weft_proc>(weft_function_from_stablehlo)},
+    {"weft_function_grad", reinterpret_cast<weft_proc>(weft_function_grad)},
     {"weft_function_inputs", reinterpret_cast<weft_proc>(weft_function_inputs)},
+    {"weft_function_jvp", reinterpret_cast<weft_proc>(weft_function_jvp)},
     {"weft_function_key", reinterpret_cast<weft_proc>(weft_function_key)},
     {"weft_function_load", reinterpret_cast<weft_proc>(weft_function_load)},
     {"weft_function_name", reinterpret_cast<weft_proc>(weft_function_name)},
@@ -350,6 +356,7 @@ const Entry kProcs[] = {
     {"weft_function_stats", reinterpret_cast<weft_proc>(weft_function_stats)},
     {"weft_function_text", reinterpret_cast<weft_proc>(weft_function_text)},
     {"weft_function_trace", reinterpret_cast<weft_proc>(weft_function_trace)},
+    {"weft_function_vjp", reinterpret_cast<weft_proc>(weft_function_vjp)},
     {"weft_function_vmap", reinterpret_cast<weft_proc>(weft_function_vmap)},
     {"weft_gather", reinterpret_cast<weft_proc>(weft_gather)},
     {"weft_gather_opts_init", reinterpret_cast<weft_proc>(weft_gather_opts_init)},

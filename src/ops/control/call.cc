@@ -64,6 +64,15 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   return absl::OkStatus();
 }
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  const Function& callee = *call.node.regions()[0];
+  const size_t given = callee.parameters().size();
+  WEFT_ASSIGN_OR_RETURN(const Ref<const Function> all, call.region_batch(callee, call.batched.first(given), {}));
+  Values operands(call.operands.begin(), call.operands.begin() + static_cast<ptrdiff_t>(given));
+  std::ranges::move(CallAll(call.b, kOp_call, std::move(operands), call.node.attrs(), {&all, 1}), results.begin());
+  return absl::OkStatus();
+}
+
 absl::Status Expansion(const ExpandCall& call, std::span<Value> results) {
   Values operands;
   for (const Value& operand : call.operands) {
@@ -97,6 +106,7 @@ constinit const OpDef kOp_call = {
     .infer = Infer,
     .gradient = Gradient,
     .expand = Expansion,
+    .batching = Batching,
     .lowering = Lowering::kKernel,
     .stablehlo = StableHlo,
     .absent = kAbsent,

@@ -3,6 +3,7 @@
 
 #include "src/ir/rewrite.h"
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 #include "src/ops/control/captures.h"
 
 namespace weft::ops {
@@ -119,6 +120,55 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   return absl::OkStatus();
 }
 
+// All functions run, and each example takes the results of the one that it chooses.
+void Choose(const BatchCall& call, std::span<const Ref<const Function>> branches, std::span<Value> results) {
+  Builder& b = call.b;
+  const Value& choice = call.operands[0];
+  size_t first = call.operands.size();
+  while (!call.operands[first - 1]) --first;
+  // From the last one, which is also for indices that there are not.
+  for (size_t k = branches.size(); k-- > 0;) {
+    const size_t own = branches[k]->parameters().size();
+    first -= own;
+    Values found = Inline(*branches[k], call.operands.subspan(first, own));
+    const bool last = k + 1 == branches.size();
+    const Value chosen = last                     ? Value()
+                         : IsBool(choice.dtype()) ? choice
+                                                  : Compare(b, Direction::kEq, choice, static_cast<double>(k));
+    for (size_t r = 0; r < results.size() && b.ok(); ++r) {
+      results[r] =
+          last ? std::move(found[r]) : Select(b, OfEachExample(b, chosen, results[r].dims()), found[r], results[r]);
+    }
+  }
+}
+
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  const RegionSpan branches = call.node.regions();
+  const bool each = call.batched[0];
+  // A result has examples where that of one branch has: the second pass knows all of them.
+  absl::InlinedVector<bool, 4> wanted(results.size(), each);
+  std::vector<Ref<const Function>> all(branches.size());
+  for (int pass = 0; pass < 2; ++pass) {
+    size_t first = 1;
+    for (size_t k = 0; k < branches.size(); ++k) {
+      const size_t own = branches[k]->parameters().size();
+      WEFT_ASSIGN_OR_RETURN(all[k], call.region_batch(*branches[k], call.batched.subspan(first, own),
+                                                      std::span(wanted.data(), wanted.size())));
+      first += own;
+      for (size_t r = 0; r < wanted.size(); ++r) {
+        wanted[r] = wanted[r] || HasExamples(all[k]->results()[r].type(), call.node.type(r));
+      }
+    }
+  }
+  if (each) {
+    Choose(call, all, results);
+  } else {
+    std::ranges::move(CallAll(call.b, call.node.op(), {call.operands.begin(), call.operands.end()}, {}, all),
+                      results.begin());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Reference(const ReferenceCall& call, size_t chosen) {
   size_t at = 1;
   for (size_t i = 0; i < chosen; ++i) at += call.regions[i]->parameters().size();
@@ -172,6 +222,7 @@ constinit const OpDef kOp_case = {
     .results = kResults,
     .infer = InferCase,
     .gradient = Gradient,
+    .batching = Batching,
     .reference = ReferenceCase,
     .stablehlo = StableHlo,
     .absent = kCarriesFunctions,
@@ -192,6 +243,7 @@ constinit const OpDef kOp_if = {
     .infer = InferIf,
     .gradient = Gradient,
     .expand = ExpandIf,
+    .batching = Batching,
     .lowering = Lowering::kExpand,
     .stablehlo = StableHlo,
     .absent = kExpandsToOthers,

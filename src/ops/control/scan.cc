@@ -276,6 +276,7 @@ constinit const OpDef kOp_scan = {
     .infer = Infer,
     .gradient = ScanGradient,
     .expand = Expansion,
+    .batching = ScanBatching,
     .lowering = Lowering::kExpand,
     .absent = kAbsent,
     .exported = false,

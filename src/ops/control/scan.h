@@ -37,7 +37,8 @@ ir::Type Stacked(const ir::Type& slice, int64_t length);
 ir::Value Row(ir::Builder& b, const ir::Value& stack, const ir::Value& at);
 ir::Value WithRow(ir::Builder& b, const ir::Value& stack, const ir::Value& at, const ir::Value& row);
 
-// The rule of the operation.
+// The rules of the operation.
 absl::Status ScanGradient(const ir::GradCall& call, std::span<ir::Value> grads);
+absl::Status ScanBatching(const ir::BatchCall& call, std::span<ir::Value> results);
 
 }  // namespace weft::ops

@@ -1,5 +1,7 @@
 // while: a function again and again.
+#include "src/ir/rewrite.h"
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 #include "src/ops/control/captures.h"
 
 namespace weft::ops {
@@ -52,6 +54,99 @@ absl::Status Gradient(const GradCall&, std::span<Value>) {
       "is unbounded");
 }
 
+// The functions of a loop over examples, and which of the carried values these have each.
+struct Batch {
+  Ref<const Function> condition, body;
+  absl::InlinedVector<bool, 8> carried;
+  bool apart = false;  // examples end after different numbers of runs
+};
+
+// A carried value differs as soon as one that it is made of does; where examples end apart, so does all that a run changes.
+absl::StatusOr<Batch> BatchFunctions(const BatchCall& call) {
+  const Function &condition = *call.node.regions()[0], &body = *call.node.regions()[1];
+  const size_t carried = body.results().size(), asks = condition.parameters().size() - carried;
+  Batch batch{.carried = {call.batched.begin(), call.batched.begin() + static_cast<ptrdiff_t>(carried)}};
+  const auto parameters = [&](size_t first, size_t count) {
+    absl::InlinedVector<bool, 8> flags = batch.carried;
+    const std::span<const bool> captures = call.batched.subspan(first, count);
+    flags.insert(flags.end(), captures.begin(), captures.end());
+    return flags;
+  };
+  for (bool more = true; more;) {
+    const auto asked = parameters(carried, asks), run = parameters(carried + asks, body.parameters().size() - carried);
+    WEFT_ASSIGN_OR_RETURN(batch.condition, call.region_batch(condition, {asked.data(), asked.size()}, {}));
+    WEFT_ASSIGN_OR_RETURN(batch.body,
+                          call.region_batch(body, {run.data(), run.size()}, {batch.carried.data(), carried}));
+    batch.apart = HasExamples(batch.condition->results()[0].type(), condition.results()[0].type());
+    more = false;
+    for (size_t i = 0; i < carried; ++i) {
+      const bool changes = batch.apart && !(body.results()[i] == body.parameters()[i]);
+      const bool differs = changes || HasExamples(batch.body->results()[i].type(), body.results()[i].type());
+      more = more || differs != batch.carried[i];
+      batch.carried[i] = batch.carried[i] || differs;
+    }
+  }
+  return batch;
+}
+
+std::vector<Value> ParametersLike(std::span<const Value> values) {
+  std::vector<Value> parameters;
+  for (const Value& value : values) parameters.push_back({Node::Create(kOp_parameter, {}, {}, {value.type()}), 0});
+  return parameters;
+}
+
+// The loop runs as long as one example goes on; the others keep what they carry. Whether each goes on is carried behind the rest.
+absl::Status RunApart(const BatchCall& call, const Batch& batch, const Values& operands, std::span<Value> results) {
+  const size_t carried = batch.carried.size(), asks = batch.condition->parameters().size() - carried;
+  const std::span<const Value> given(operands.data(), operands.size());
+  Values all(given.begin(), given.begin() + static_cast<ptrdiff_t>(carried));
+  all.push_back(Inline(*batch.condition, given.first(carried + asks))[0]);
+
+  Builder b(call.b.location());
+  std::vector<Value> asked = ParametersLike(all);
+  const Value any = Reduce(b, asked.back(), Reducer::kOr, {0});
+  all.insert(all.end(), given.begin() + static_cast<ptrdiff_t>(carried), given.end());
+  std::vector<Value> parameters = ParametersLike(all);
+  const std::span<const Value> old = std::span<const Value>(parameters).first(carried);
+  const std::span<const Value> captures = std::span<const Value>(parameters).subspan(carried + 1);
+  const Value& goes_on = parameters[carried];
+  const auto run = [](const Function& function, std::span<const Value> values, std::span<const Value> captured) {
+    std::vector<Value> arguments(values.begin(), values.end());
+    arguments.insert(arguments.end(), captured.begin(), captured.end());
+    return Inline(function, arguments);
+  };
+  std::vector<Value> next;
+  const Values found = run(*batch.body, old, captures.subspan(asks));
+  for (size_t i = 0; i < carried; ++i) {
+    next.push_back(batch.carried[i] ? Select(b, OfEachExample(b, goes_on, found[i].dims()), found[i], old[i])
+                                    : found[i]);
+    WEFT_RETURN_IF_ERROR(b.status());
+  }
+  next.push_back(And(b, goes_on, run(*batch.condition, next, captures.first(asks))[0]));
+  WEFT_RETURN_IF_ERROR(b.status());
+  const Ref<const Function> functions[] = {
+      Intern(Function::Create(batch.condition->name(), std::move(asked), {any})),
+      Intern(Function::Create(batch.body->name(), std::move(parameters), std::move(next)))};
+  // The condition has no captures: those of both are the body's.
+  const Values ended = CallAll(call.b, kOp_while, std::move(all), {}, functions);
+  WEFT_RETURN_IF_ERROR(call.b.status());
+  std::ranges::copy(std::span<const Value>(ended.data(), carried), results.begin());
+  return absl::OkStatus();
+}
+
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  WEFT_ASSIGN_OR_RETURN(const Batch batch, BatchFunctions(call));
+  Values operands(call.operands.begin(), call.operands.end());
+  for (size_t i = 0; i < batch.carried.size(); ++i) {
+    if (batch.carried[i]) operands[i] = Batched(call, i);
+  }
+  WEFT_RETURN_IF_ERROR(call.b.status());
+  if (batch.apart) return RunApart(call, batch, operands, results);
+  const Ref<const Function> functions[] = {batch.condition, batch.body};
+  std::ranges::move(CallAll(call.b, kOp_while, std::move(operands), {}, functions), results.begin());
+  return absl::OkStatus();
+}
+
 absl::Status Reference(const ReferenceCall& call) {
   const Function &condition = *call.regions[0], &body = *call.regions[1];
   const size_t carried = body.results().size(), asks = condition.parameters().size() - carried;
@@ -100,6 +195,7 @@ constinit const OpDef kOp_while = {
     .results = kResults,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .reference = Reference,
     .stablehlo = StableHlo,
     .absent = kCarriesFunctions,

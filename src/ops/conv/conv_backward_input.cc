@@ -42,6 +42,11 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   return absl::OkStatus();
 }
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  results[0] = ConvBatching(call, {2, 1}, 0);
+  return absl::OkStatus();
+}
+
 // The output, spread by the strides, is convolved with the turned kernel whose feature roles are exchanged.
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
@@ -122,6 +127,7 @@ constinit const OpDef kOp_conv_backward_input = {
     .infer = Infer,
     .gradient = Gradient,
     .expand = Expand,
+    .batching = Batching,
     .lowering = Lowering::kKernel,  // the expansion reads the operands reversed and dilated
     .samples = kSamples,
     .tolerance = {.f32 = 1e-5, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 1e-5},

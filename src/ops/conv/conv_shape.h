@@ -68,6 +68,9 @@ ir::Value Convolution(ir::Builder& b, ir::Value input, ir::Value kernel, ir::Att
 ir::Value ConvBackwardInput(ir::Builder& b, ir::Value output, ir::Value kernel, ir::Attrs attrs, const Dims& shape);
 ir::Value ConvBackwardKernel(ir::Builder& b, ir::Value input, ir::Value output, ir::Attrs attrs, const Dims& shape);
 
+// Their rule for many examples. Roles of operands and result: 0 the input, 1 the kernel, 2 the output.
+ir::Value ConvBatching(const ir::BatchCall& call, std::array<size_t, 2> operands, size_t result);
+
 // The result type's dtype: the attribute or the operands'.
 absl::StatusOr<DType> ConvResultType(const ir::Attrs& attrs, DType operand);
 

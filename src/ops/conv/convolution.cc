@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_join.h"
 #include "src/ir/stablehlo.h"
-#include "src/ops/batching.h"
 #include "src/ops/conv/conv_shape.h"
 #include "src/ops/linalg/product_read.h"
 
@@ -205,43 +204,8 @@ constexpr Sample kSamples[] = {
 #undef WEFT_NHWC
 #undef WEFT_WINDOW
 
-// Dimension 0 becomes the outer part of dimension `to` of what is behind it; and back.
-Value FoldInto(Builder& b, const Value& x, int64_t to) {
-  const Value moved = Moved(b, x, 0, to);
-  if (!moved) return {};
-  Dims dims = moved.dims();
-  dims[to] *= dims[to + 1];
-  dims.erase(dims.begin() + to + 1);
-  return Reshape(b, moved, dims);
-}
-Value Unfold(Builder& b, const Value& x, int64_t from, int64_t outer) {
-  if (!x) return {};
-  Dims dims = x.dims();
-  dims[from] /= outer;
-  dims.insert(dims.begin() + from, outer);
-  return Moved(b, Reshape(b, x, dims), from, 0);
-}
-
-// Examples of the input alone are more of its batch, of the kernel alone more output features; of both, groups of features.
 absl::Status Batching(const BatchCall& call, std::span<Value> results) {
-  Attrs attrs = call.node.attrs();
-  const Ints input = attrs.IntList(kConvInputDims), kernel = attrs.IntList(kConvKernelDims),
-             output = attrs.IntList(kConvOutputDims);
-  const int64_t groups = attrs.Int(kConvFeatureGroups);
-  if (attrs.Int(kConvBatchGroups) != 1) return absl::OkStatus();
-  Value x = call.operands[0], k = call.operands[1];
-  int64_t folded = output[1];
-  if (!call.batched[1]) {
-    x = FoldInto(call.b, x, input[0]);
-    folded = output[0];
-  } else if (!call.batched[0] && groups == 1) {
-    k = FoldInto(call.b, k, kernel[1]);
-  } else {
-    x = FoldInto(call.b, Batched(call, 0), input[1]);
-    k = FoldInto(call.b, k, kernel[1]);
-    attrs.set(kConvFeatureGroups, groups * call.size);
-  }
-  results[0] = Unfold(call.b, Call(call.b, call.node.op(), {x, k}, std::move(attrs)), folded, call.size);
+  results[0] = ConvBatching(call, {0, 1}, 2);
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
 // reduce_window: combines the elements under a window that slides over all dimensions.
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
 #include "src/ops/reducer_read.h"
 
@@ -18,13 +19,14 @@ constexpr AttrDef kAttrs[] = {
     {"padding", AttrType::kInts, "low and high of each dimension: [low0, high0, low1, …]; absent: 0"},
 };
 
+constexpr WindowAttrs kWindows = {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
+                                  .strides = AttrPosition<kAttrs, "window_strides">(),
+                                  .padding = AttrPosition<kAttrs, "padding">(),
+                                  .base = AttrPosition<kAttrs, "base_dilations">(),
+                                  .dilation = AttrPosition<kAttrs, "window_dilations">()};
+
 absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs, const Dims& dims) {
-  return WindowsOf(op, attrs, dims,
-                   {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
-                    .strides = AttrPosition<kAttrs, "window_strides">(),
-                    .padding = AttrPosition<kAttrs, "padding">(),
-                    .base = AttrPosition<kAttrs, "base_dilations">(),
-                    .dilation = AttrPosition<kAttrs, "window_dilations">()});
+  return WindowsOf(op, attrs, dims, kWindows);
 }
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -89,6 +91,11 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   return absl::OkStatus();
 }
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  results[0] = Call(call.b, call.node.op(), {Batched(call, 0)}, WithExamples(call.node.attrs(), kWindows));
+  return absl::OkStatus();
+}
+
 absl::Status Reference(const ReferenceCall& call) {
   const HostTensor& x = *call.operands[0];
   HostTensor& y = call.results[0];
@@ -150,6 +157,7 @@ constinit const OpDef kOp_reduce_window = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,

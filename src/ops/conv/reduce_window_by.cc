@@ -1,4 +1,5 @@
 // reduce_window_by: combines the elements under a sliding window with a function, several tensors at once.
+#include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
 #include "src/ops/scalar_function.h"
 
@@ -24,13 +25,14 @@ constexpr RegionDef kRegions[] = {{"body", "n scalars so far, n to be taken in a
 constexpr std::string_view kResults[] = {"results"};
 constexpr Absent kAbsent[] = {{Part::kSamples, Reason::kCarriesFunctions}, {Part::kExample, Reason::kCarriesFunctions}};
 
+constexpr WindowAttrs kWindows = {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
+                                  .strides = AttrPosition<kAttrs, "window_strides">(),
+                                  .padding = AttrPosition<kAttrs, "padding">(),
+                                  .base = AttrPosition<kAttrs, "base_dilations">(),
+                                  .dilation = AttrPosition<kAttrs, "window_dilations">()};
+
 absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs, const Dims& dims) {
-  return WindowsOf(op, attrs, dims,
-                   {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
-                    .strides = AttrPosition<kAttrs, "window_strides">(),
-                    .padding = AttrPosition<kAttrs, "padding">(),
-                    .base = AttrPosition<kAttrs, "base_dilations">(),
-                    .dilation = AttrPosition<kAttrs, "window_dilations">()});
+  return WindowsOf(op, attrs, dims, kWindows);
 }
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -46,6 +48,10 @@ absl::Status Gradient(const GradCall& call, std::span<Value>) {
   return UserErrorOf(absl::StatusCode::kUnimplemented, "reduce_window by the function @",
                      call.node.regions()[0]->name(),
                      " has no gradient; what adds or compares one tensor's elements is reduce_window, which has");
+}
+
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  return BatchInputs(call, results.size(), WithExamples(call.node.attrs(), kWindows), results);
 }
 
 // Padding and the gaps of dilation are not taken in.
@@ -102,6 +108,7 @@ constinit const OpDef kOp_reduce_window_by = {
     .results = kResults,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
 #include "src/ops/reducer_read.h"
 
@@ -20,11 +21,12 @@ constexpr AttrDef kAttrs[] = {
     {"padding", AttrType::kInts, "low and high of each dimension: [low0, high0, low1, …]; absent: 0"},
 };
 
+constexpr WindowAttrs kWindows = {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
+                                  .strides = AttrPosition<kAttrs, "window_strides">(),
+                                  .padding = AttrPosition<kAttrs, "padding">()};
+
 absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs, const Dims& dims) {
-  return WindowsOf(op, attrs, dims,
-                   {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
-                    .strides = AttrPosition<kAttrs, "window_strides">(),
-                    .padding = AttrPosition<kAttrs, "padding">()});
+  return WindowsOf(op, attrs, dims, kWindows);
 }
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -98,6 +100,11 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
     taken = Select(b, keeps, taken, value);
   });
   grads[1] = taken;
+  return absl::OkStatus();
+}
+
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  results[0] = Call(call.b, call.node.op(), AllBatched(call), WithExamples(call.node.attrs(), kWindows));
   return absl::OkStatus();
 }
 
@@ -189,6 +196,7 @@ constinit const OpDef kOp_select_and_scatter = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,

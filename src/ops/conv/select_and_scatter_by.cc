@@ -1,4 +1,5 @@
 // select_and_scatter_by: takes each source element in where a function has chosen one of the window's elements.
+#include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
 #include "src/ops/scalar_function.h"
 
@@ -27,11 +28,12 @@ constexpr Absent kAbsent[] = {{Part::kSamples, Reason::kCarriesFunctions},
                               {Part::kExample, Reason::kCarriesFunctions},
                               {Part::kReference, Reason::kExpands}};
 
+constexpr WindowAttrs kWindows = {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
+                                  .strides = AttrPosition<kAttrs, "window_strides">(),
+                                  .padding = AttrPosition<kAttrs, "padding">()};
+
 absl::StatusOr<std::vector<Window>> Windows(const OpDef& op, const Attrs& attrs, const Dims& dims) {
-  return WindowsOf(op, attrs, dims,
-                   {.sizes = AttrPosition<kAttrs, "window_dimensions">(),
-                    .strides = AttrPosition<kAttrs, "window_strides">(),
-                    .padding = AttrPosition<kAttrs, "padding">()});
+  return WindowsOf(op, attrs, dims, kWindows);
 }
 
 absl::Status Infer(const InferCall& call, Types* results) {
@@ -77,6 +79,10 @@ absl::Status Gradient(const GradCall& call, std::span<Value>) {
   return UserErrorOf(absl::StatusCode::kUnimplemented, "select_and_scatter by the functions @",
                      call.node.regions()[0]->name(), " and @", call.node.regions()[1]->name(),
                      " has no gradient; what adds to the largest element is select_and_scatter, which has");
+}
+
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  return BatchInputs(call, 2, WithExamples(call.node.attrs(), kWindows), results);
 }
 
 // Which element each window chooses is a reduction of pairs, element and position (-1: none yet); the source is scattered there.
@@ -150,6 +156,7 @@ constinit const OpDef kOp_select_and_scatter_by = {
     .infer = Infer,
     .gradient = Gradient,
     .expand = Expansion,
+    .batching = Batching,
     .lowering = Lowering::kExpand,
     .stablehlo = StableHlo,
     .absent = kAbsent,

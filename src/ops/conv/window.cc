@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/ir/stablehlo.h"
+#include "src/ops/batching.h"
 
 namespace weft::ops {
 
@@ -57,6 +58,13 @@ absl::StatusOr<std::vector<Window>> WindowsOf(const ir::OpDef& op, const ir::Att
     WEFT_RETURN_IF_ERROR(CheckWindow(windows.back(), d));
   }
   return windows;
+}
+
+ir::Attrs WithExamples(ir::Attrs attrs, const WindowAttrs& at) {
+  attrs = Longer(std::move(attrs), {{at.sizes, 1}, {at.strides, 1}, {at.padding, 0}, {at.padding, 0}});
+  if (at.base) attrs = Longer(std::move(attrs), {{*at.base, 1}});
+  if (at.dilation) attrs = Longer(std::move(attrs), {{*at.dilation, 1}});
+  return attrs;
 }
 
 std::vector<std::pair<std::string, std::string>> ShloWindows(std::span<const Window> windows) {

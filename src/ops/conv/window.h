@@ -51,6 +51,8 @@ struct WindowAttrs {
 // One for each dimension, checked.
 absl::StatusOr<std::vector<Window>> WindowsOf(const ir::OpDef& op, const ir::Attrs& attrs, const Dims& dims,
                                               const WindowAttrs& at);
+// The attributes of a window with one more dimension in front, over which it does not reach.
+ir::Attrs WithExamples(ir::Attrs attrs, const WindowAttrs& at);
 // StableHLO's window attributes.
 std::vector<std::pair<std::string, std::string>> ShloWindows(std::span<const Window> windows);
 

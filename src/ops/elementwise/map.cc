@@ -1,5 +1,6 @@
 // map: a function of scalars at every element.
 #include "src/ir/stablehlo_read.h"
+#include "src/ops/batching.h"
 #include "src/ops/scalar_function.h"
 
 namespace weft::ops {
@@ -101,6 +102,7 @@ constinit const OpDef kOp_map = {
     .infer = Infer,
     .gradient = Gradient,
     .expand = Expansion,
+    .batching = BatchLeading,
     .lowering = Lowering::kExpand,
     .reference = Reference,
     .stablehlo = StableHlo,

@@ -1,4 +1,5 @@
 // log_softmax: x - log(sum(exp(x))) along one axis.
+#include "src/ops/batching.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -53,6 +54,7 @@ constinit const OpDef kOp_log_softmax = {
     .infer = Infer,
     .gradient = Gradient,
     .expand = Expand,
+    .batching = BatchAlong<AttrPosition<kAttrs, "axis">()>,
     .lowering = Lowering::kExpand,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 3e-2, .f16 = 4e-3, .absolute = 2e-6},

@@ -102,10 +102,6 @@ constexpr Sample kSamples[] = {{"T[2,3] dimensions=[1] reducer=sum"},   {"T[4,5,
                                {"T[131,3] dimensions=[0] reducer=min"}, {"T[2,3] dimensions=[] reducer=sum"},
                                {"bool[3,4] dimensions=[1] reducer=or"}, {"i32[3,4] dimensions=[0] reducer=and"}};
 
-absl::Status Batching(const BatchCall& call, std::span<Value> results) {
-  return BatchAlong(call, AttrPosition<kAttrs, "dimensions">(), results);
-}
-
 }  // namespace
 
 constinit const OpDef kOp_reduce = {
@@ -121,7 +117,7 @@ constinit const OpDef kOp_reduce = {
     .results = kResult,
     .infer = Infer,
     .gradient = Gradient,
-    .batching = Batching,
+    .batching = BatchAlong<AttrPosition<kAttrs, "dimensions">()>,
     .lowering = Lowering::kReduction,
     .reference = Reference,
     .stablehlo = StableHlo,

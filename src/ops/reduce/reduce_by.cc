@@ -1,6 +1,7 @@
 // reduce_by: combines the elements along some dimensions with a function, several tensors at once.
 #include <algorithm>
 
+#include "src/ops/batching.h"
 #include "src/ops/scalar_function.h"
 
 namespace weft::ops {
@@ -202,6 +203,12 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   return TreeGradient(call, std::move(reduction)).Run(grads);
 }
 
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  Attrs attrs = call.node.attrs();
+  attrs.set(0, Shifted(attrs.IntList(0)));
+  return BatchInputs(call, results.size(), std::move(attrs), results);
+}
+
 absl::Status Reference(const ReferenceCall& call) {
   const Function& body = *call.regions[0];
   const size_t n = body.results().size();
@@ -257,6 +264,7 @@ constinit const OpDef kOp_reduce_by = {
     .results = kResults,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,

@@ -58,13 +58,22 @@ constexpr Sample kSamples[] = {{"T[5] i32[]<0:5> slice_sizes=[3]"},
                                {"T[4,7] i64[]<-2:6> i64[]<-2:9> slice_sizes=[2,3]"},
                                {"T[4,7] u32[]<0:4> u32[]<0:7> slice_sizes=[0,7]"}};
 
+// Boxes that begin elsewhere in each example are gathered.
 absl::Status Batching(const BatchCall& call, std::span<Value> results) {
-  if (std::ranges::any_of(call.batched.subspan(1), [](bool batched) { return batched; })) return absl::OkStatus();
+  const Ints& sizes = Attr<kAttrs, "slice_sizes">(call.node.attrs());
+  if (AnyBatched(call, 1)) {
+    const Ints axes = Axes(sizes.size()), shifted = Shifted(axes);
+    const Ints batching = call.batched[0] ? Ints{0} : Ints();
+    // offset_dims, collapsed_slice_dims, start_index_map, index_vector_dim, slice_sizes, operand and start_indices batching
+    results[0] = Call(call.b, kOp_gather, {call.operands[0], Starts(call, 1)},
+                      {shifted, Ints(), call.batched[0] ? shifted : axes, int64_t{1},
+                       call.batched[0] ? Before(1, sizes) : sizes, batching, batching});
+    return absl::OkStatus();
+  }
   Values operands = {call.operands[0]};
   operands.push_back(Scalar(call.b, call.operands.size() > 1 ? call.operands[1].dtype() : DType::kI32, 0));
   for (const Value& start : call.operands.subspan(1)) operands.push_back(start);
-  results[0] = Call(call.b, call.node.op(), std::move(operands),
-                    {Before(call.size, Attr<kAttrs, "slice_sizes">(call.node.attrs()))});
+  results[0] = Call(call.b, call.node.op(), std::move(operands), {Before(call.size, sizes)});
   return absl::OkStatus();
 }
 

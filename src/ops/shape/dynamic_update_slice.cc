@@ -3,6 +3,7 @@
 
 #include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
+#include "src/ops/shape/gather_dims.h"
 
 namespace weft::ops {
 namespace {
@@ -69,8 +70,23 @@ absl::Status Reference(const ReferenceCall& call) {
 constexpr Sample kSamples[] = {
     {"T[5] T[3] i32[]<0:5>"}, {"T[4,7] T[2,3] i64[]<-2:6> i64[]<-2:9>"}, {"T[4,7] T[0,7] u32[]<0:4> u32[]<0:7>"}};
 
+// Boxes that begin elsewhere in each example are scattered.
 absl::Status Batching(const BatchCall& call, std::span<Value> results) {
-  if (std::ranges::any_of(call.batched.subspan(2), [](bool batched) { return batched; })) return absl::OkStatus();
+  if (AnyBatched(call, 2)) {
+    const Ints shifted = Shifted(Axes(call.node.type().rank()));
+    const GatherDims d{.window = shifted,
+                       .index_map = shifted,
+                       .index_vector = 1,
+                       .operand_batching = {0},
+                       .index_batching = {0},
+                       .sizes = Before(1, call.node.operands()[1].dims())};
+    const Value x = Batched(call, 0), update = Batched(call, 1), starts = Starts(call, 2);
+    WEFT_RETURN_IF_ERROR(call.b.status());
+    results[0] =
+        Call(call.b, kOp_scatter, {x, HoldInside(call.b, d, starts, x.dims()), update},
+             {d.window, d.collapsed, d.index_map, d.index_vector, kScatterSet, d.operand_batching, d.index_batching});
+    return absl::OkStatus();
+  }
   Values operands = {Batched(call, 0), Batched(call, 1)};
   operands.push_back(Scalar(call.b, call.operands.size() > 2 ? call.operands[2].dtype() : DType::kI32, 0));
   for (const Value& start : call.operands.subspan(2)) operands.push_back(start);

@@ -5,6 +5,9 @@
 
 namespace weft::ops {
 
+inline constexpr int64_t kScatterSet =
+    6;  // of scatter's reducers, the others are Reducer's: the update takes the place
+
 struct GatherDims {
   ir::Ints window;            // result (or update) dimensions that run within a box
   ir::Ints collapsed;         // operand dimensions of box size 1 that the result does not have

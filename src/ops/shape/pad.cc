@@ -101,11 +101,19 @@ constexpr Sample kSamples[] = {
     {"T[0,2] T[]" WEFT_PAD("[2,0]", "[1,0]", "[3,0]")},   {"T[1,131] T[]" WEFT_PAD("[1,1]", "[1,1]", "[0,0]")}};
 #undef WEFT_PAD
 
+// A value that each example has of its own is chosen where the operand is not.
 absl::Status Batching(const BatchCall& call, std::span<Value> results) {
-  if (call.batched[1]) return absl::OkStatus();  // each example is padded with a value of its own
-  Attrs attrs = call.node.attrs();
-  for (size_t i = 0; i < std::size(kAttrs); ++i) attrs.set(i, Before(0, attrs.IntList(i)));
-  results[0] = Call(call.b, call.node.op(), {Batched(call, 0), call.operands[1]}, std::move(attrs));
+  Builder& b = call.b;
+  const Attrs attrs = Longer(call.node.attrs(), {{0, 0}, {1, 0}, {2, 0}});
+  const Value value = call.batched[1] ? Scalar(b, call.operands[1].dtype(), 0) : call.operands[1];
+  results[0] = Call(b, kOp_pad, {Batched(call, 0), value}, attrs);
+  if (!call.batched[1]) return absl::OkStatus();
+  const Value covered = Full(b, DType::kBool, call.node.operands()[0].dims(), 1);
+  const Value inside = Call(b, kOp_pad, {covered, Scalar(b, DType::kBool, 0)}, call.node.attrs());
+  WEFT_RETURN_IF_ERROR(b.status());
+  const Dims& dims = results[0].dims();
+  results[0] = Select(b, BroadcastInDim(b, inside, dims, Shifted(Axes(inside.dims().size()))), results[0],
+                      OfEachExample(b, call.operands[1], dims));
   return absl::OkStatus();
 }
 

@@ -16,7 +16,6 @@ constexpr OperandDef kOperands[] = {{"x", kEveryType, "operand"},
                                     {"scatter_indices", kI, "where each box begins", false, false, 'I'},
                                     {"updates", kEveryType, "boxes to combine in"}};
 constexpr std::string_view kReducers[] = {"sum", "prod", "max", "min", "and", "or", "set"};
-constexpr int64_t kSet = 6;
 constexpr AttrDef kAttrs[] = {
     {"update_window_dims", AttrType::kInts, "update dimensions that run within a box", true},
     {"inserted_window_dims", AttrType::kInts, "operand dimensions of box size 1 that updates do not have", true},
@@ -72,7 +71,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Value& indices = call.operands[1];
   const Value& updates = call.operands[2];
   const int64_t reducer = Attr<kAttrs, "reducer">(a);
-  if (reducer != 0 && reducer != 2 && reducer != 3 && reducer != kSet) {
+  if (reducer != 0 && reducer != 2 && reducer != 3 && reducer != kScatterSet) {
     return absl::UnimplementedError(absl::StrCat("the gradient of scatter with reducer ", kReducers[reducer],
                                                  " is not supported; sum, max, min and set are"));
   }
@@ -103,7 +102,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
     grads[0] = reducer == 0 ? g : Call(b, kOp_scatter, {g, indices, none}, a);
   }
   if (call.wanted[2]) {
-    if (reducer == kSet) {  // of several updates to one place, only the one that stayed has a slope
+    if (reducer == kScatterSet) {  // of several updates to one place, only the one that stayed has a slope
       const int64_t count = updates.type().count();
       const DType id = count > INT32_MAX ? DType::kI64 : DType::kI32;
       Value ids = Reshape(b, Iota(b, id, {count}, 0), updates.dims());
@@ -125,7 +124,7 @@ absl::Status Reference(const ReferenceCall& call) {
   const Dims strides = StridesOf(y.dims());
   const int64_t reducer = Attr<kAttrs, "reducer">(call.attrs);
   std::vector<Accumulator> sums;
-  if (reducer != kSet) {
+  if (reducer != kScatterSet) {
     sums.assign(y.count(), Accumulator(static_cast<Reducer>(reducer), y.dtype()));
     for (int64_t k = 0; k < y.count(); ++k) sums[k].Take(y, k);
   }
@@ -134,7 +133,7 @@ absl::Status Reference(const ReferenceCall& call) {
     if (!Locate(dims, *call.operands[1], y.dims(), index, false, &at)) return;
     int64_t to = 0;
     for (size_t d = 0; d < at.size(); ++d) to += at[d] * strides[d];
-    if (reducer == kSet) {
+    if (reducer == kScatterSet) {
       CopyElement(updates, k, y, to);
     } else {
       sums[to].Take(updates, k);
@@ -148,7 +147,7 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
   const Attrs& a = node.attrs();
   const DType dtype = node.type().dtype;
   std::string body;
-  if (Attr<kAttrs, "reducer">(a) == kSet) {
+  if (Attr<kAttrs, "reducer">(a) == kScatterSet) {
     const std::string type = ToString(Type::Scalar(dtype));
     body = absl::StrCat("{^bb0(%old: ", type, ", %new: ", type, "): \"stablehlo.return\"(%new) : (", type, ") -> ()}");
   } else {
@@ -165,7 +164,7 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 std::optional<int64_t> ReducerOfBody(const ShloRegion& region) {
   const Function& body = *region.function;
   const bool plain = region.captures.empty() && body.parameters().size() == 2 && body.results().size() == 1;
-  if (plain && body.results()[0] == body.parameters()[1]) return kSet;
+  if (plain && body.results()[0] == body.parameters()[1]) return kScatterSet;
   const std::optional<Reducer> reducer = ReducerOf(body);
   return plain && reducer ? std::optional(static_cast<int64_t>(*reducer)) : std::nullopt;
 }

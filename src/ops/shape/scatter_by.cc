@@ -1,4 +1,5 @@
 // scatter_by: takes updates into boxes at computed places by a function, several tensors at once.
+#include "src/ops/batching.h"
 #include "src/ops/conv/window.h"
 #include "src/ops/scalar_function.h"
 #include "src/ops/shape/gather_dims.h"
@@ -86,6 +87,14 @@ absl::Status Gradient(const GradCall& call, std::span<Value>) {
                      " has no gradient; what adds, compares or replaces one tensor's elements is scatter, which has");
 }
 
+// What the function captures are scalars: examples with their own go one after the other.
+absl::Status Batching(const BatchCall& call, std::span<Value> results) {
+  Attrs attrs = call.node.attrs();
+  for (const size_t i : {0, 1, 2, 4, 5}) attrs.set(i, Shifted(attrs.IntList(i)));
+  attrs.set(3, Shifted(attrs.Int(3)));
+  return BatchInputs(call, 2 * results.size() + 1, Longer(std::move(attrs), {{4, 0}, {5, 0}}), results);
+}
+
 // Updates arrive in row-major order; what would fall outside is left out.
 absl::Status Reference(const ReferenceCall& call) {
   const Function& body = *call.regions[0];
@@ -141,6 +150,7 @@ constinit const OpDef kOp_scatter_by = {
     .results = kResults,
     .infer = Infer,
     .gradient = Gradient,
+    .batching = Batching,
     .lowering = Lowering::kKernel,
     .reference = Reference,
     .stablehlo = StableHlo,
@@ -155,10 +165,9 @@ Values ScatterBy(Builder& b, Values operands, const Ref<const Function>& body, c
   const bool one = operands.size() == 3 && body->parameters().size() == 2 && body->results().size() == 1;
   const bool set = one && body->results()[0] == body->parameters()[1];
   if (!one || (!plain && !set)) return CallAll(b, kOp_scatter_by, std::move(operands), dims, {&body, 1});
-  constexpr int64_t kSet = 6;  // of scatter's reducers
   Attrs attrs;
   for (size_t i = 0; i < 4; ++i) attrs.set(i, dims.at(i));
-  attrs.set(4, set ? kSet : static_cast<int64_t>(*plain));
+  attrs.set(4, set ? kScatterSet : static_cast<int64_t>(*plain));
   for (size_t i = 4; i < 6; ++i) {
     if (dims.has(i)) attrs.set(i + 1, dims.at(i));
   }

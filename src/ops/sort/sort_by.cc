@@ -140,7 +140,7 @@ void StableHlo(const Node& node, StableHloWriter& writer) {
 
 absl::Status Batching(const BatchCall& call, std::span<Value> results) {
   const size_t sorted = call.node.results().size();  // what the comparator captures stands behind
-  if (std::ranges::any_of(call.batched.subspan(sorted), [](bool batched) { return batched; })) return absl::OkStatus();
+  if (AnyBatched(call, sorted)) return absl::OkStatus();
   Attrs attrs = call.node.attrs();
   attrs.set(AttrPosition<kAttrs, "dimension">(), Shifted(Attr<kAttrs, "dimension">(attrs)));
   Values operands;

@@ -242,6 +242,21 @@ void Call_weft_function_vmap(Fuzz& f) {
   }
 }
 
+void CallDerivative(Fuzz& f, decltype(&weft_function_grad) make) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const size_t count = static_cast<size_t>(f.Roll(4));
+  const DrawnFunction function(f, count);
+  const DrawnIndices wrt(f, count);
+  auto* const options = f.Options<weft_derivative_options>();
+  if (options != nullptr) options->values = f.Wrong() ? static_cast<int32_t>(f.Integer()) : static_cast<int32_t>(f.Roll(2));
+  auto* const out = f.Out<weft_function*>(false);
+  f.Enter();
+  if (f.Leave(make(ctx, function.handle, wrt.count == 0 ? nullptr : wrt.list, wrt.count, options, out))) f.KeepHandle(Kind::kFunction, *out);
+}
+void Call_weft_function_grad(Fuzz& f) { CallDerivative(f, weft_function_grad); }
+void Call_weft_function_vjp(Fuzz& f) { CallDerivative(f, weft_function_vjp); }
+void Call_weft_function_jvp(Fuzz& f) { CallDerivative(f, weft_function_jvp); }
+
 void Call_weft_while(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   // Endless loops are other tests' business: this condition never holds.

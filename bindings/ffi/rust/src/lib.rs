@@ -435,6 +435,15 @@ pub struct weft_vmap_options {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_derivative_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub values: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_setting {
     pub name: *const c_char,
     pub name_length: usize,
@@ -1438,6 +1447,9 @@ pub struct weft_api_v1 {
     pub function_compile: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, device: *mut weft_device, isa: *const c_char, isa_length: usize, donated: *const i64, donated_count: usize, out_event: *mut *mut weft_event) -> *mut weft_error>,
     pub function_stats: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, device: *mut weft_device, donated: *const i64, donated_count: usize, out: *mut weft_program_stats) -> *mut weft_error>,
     pub function_vmap: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, size: i64, in_axes: *const i64, in_count: usize, out_axes: *const i64, out_count: usize, options: *const weft_vmap_options, out: *mut *mut weft_function) -> *mut weft_error>,
+    pub function_grad: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
+    pub function_vjp: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
+    pub function_jvp: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -1558,6 +1570,9 @@ extern "C" {
     pub fn weft_function_compile(ctx: *mut weft_context, function: *mut weft_function, device: *mut weft_device, isa: *const c_char, isa_length: usize, donated: *const i64, donated_count: usize, out_event: *mut *mut weft_event) -> *mut weft_error;
     pub fn weft_function_stats(ctx: *mut weft_context, function: *mut weft_function, device: *mut weft_device, donated: *const i64, donated_count: usize, out: *mut weft_program_stats) -> *mut weft_error;
     pub fn weft_function_vmap(ctx: *mut weft_context, function: *mut weft_function, size: i64, in_axes: *const i64, in_count: usize, out_axes: *const i64, out_count: usize, options: *const weft_vmap_options, out: *mut *mut weft_function) -> *mut weft_error;
+    pub fn weft_function_grad(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error;
+    pub fn weft_function_vjp(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error;
+    pub fn weft_function_jvp(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error;
     pub fn weft_function_retain(function: *mut weft_function);
     pub fn weft_function_release(function: *mut weft_function);
     pub fn weft_while(ctx: *mut weft_context, condition: *mut weft_function, body: *mut weft_function, carried: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor) -> *mut weft_error;
@@ -1615,6 +1630,7 @@ extern "C" {
     pub fn weft_for_options_init(options: *mut c_void, size: usize);
     pub fn weft_scan_options_init(options: *mut c_void, size: usize);
     pub fn weft_vmap_options_init(options: *mut c_void, size: usize);
+    pub fn weft_derivative_options_init(options: *mut c_void, size: usize);
     pub fn weft_context_options_init(options: *mut c_void, size: usize);
     pub fn weft_memory_stats_init(options: *mut c_void, size: usize);
     pub fn weft_print_options_init(options: *mut c_void, size: usize);

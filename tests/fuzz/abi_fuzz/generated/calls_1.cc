@@ -293,6 +293,14 @@ void Call_weft_vmap_options_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_derivative_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_derivative_options), &size);
+  f.Enter();
+  weft_derivative_options_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_context_options_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_context_options), &size);
@@ -802,14 +810,6 @@ void Call_weft_categorical_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_categorical_opts), &size);
   f.Enter();
   weft_categorical_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_normal_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_normal_opts), &size);
-  f.Enter();
-  weft_normal_opts_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,14 @@
 
 namespace weft::fuzz {
 
+void Call_weft_normal_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_normal_opts), &size);
+  f.Enter();
+  weft_normal_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_rng_bit_generator_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_rng_bit_generator_opts), &size);
@@ -1310,24 +1318,6 @@ void Call_weft_argsort(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_argsort(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sort(Fuzz& f) {
-  f.BeginOp(kOps[97]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_sort_opts* const opts = f.Options<weft_sort_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SORT_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_SORT_HAS_DESCENDING;
-    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sort(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 

@@ -1012,6 +1012,9 @@ void Call_weft_function_run(Fuzz& f);
 void Call_weft_function_compile(Fuzz& f);
 void Call_weft_function_stats(Fuzz& f);
 void Call_weft_function_vmap(Fuzz& f);
+void Call_weft_function_grad(Fuzz& f);
+void Call_weft_function_vjp(Fuzz& f);
+void Call_weft_function_jvp(Fuzz& f);
 void Call_weft_function_retain(Fuzz& f);
 void Call_weft_function_release(Fuzz& f);
 void Call_weft_while(Fuzz& f);
@@ -1069,6 +1072,7 @@ void Call_weft_idx_read(Fuzz& f);
 void Call_weft_for_options_init(Fuzz& f);
 void Call_weft_scan_options_init(Fuzz& f);
 void Call_weft_vmap_options_init(Fuzz& f);
+void Call_weft_derivative_options_init(Fuzz& f);
 void Call_weft_context_options_init(Fuzz& f);
 void Call_weft_memory_stats_init(Fuzz& f);
 void Call_weft_print_options_init(Fuzz& f);
@@ -1392,6 +1396,9 @@ extern const Function kFunctions[] = {
     {"weft_function_compile", Call_weft_function_compile, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_function_stats", Call_weft_function_stats, 0xFFFFFFFFu, true, true, 1, nullptr},
     {"weft_function_vmap", Call_weft_function_vmap, 0x130Au, false, true, 1, nullptr},
+    {"weft_function_grad", Call_weft_function_grad, 0x130Au, false, true, 1, nullptr},
+    {"weft_function_vjp", Call_weft_function_vjp, 0x130Au, false, true, 1, nullptr},
+    {"weft_function_jvp", Call_weft_function_jvp, 0x130Au, false, true, 1, nullptr},
     {"weft_function_retain", Call_weft_function_retain, 0x0u, false, false, 1, nullptr},
     {"weft_function_release", Call_weft_function_release, 0x0u, false, false, 1, nullptr},
     {"weft_while", Call_weft_while, 0x1B0Au, false, true, 1, nullptr},
@@ -1449,6 +1456,7 @@ extern const Function kFunctions[] = {
     {"weft_for_options_init", Call_weft_for_options_init, 0u, false, false, 1, nullptr},
     {"weft_scan_options_init", Call_weft_scan_options_init, 0u, false, false, 1, nullptr},
     {"weft_vmap_options_init", Call_weft_vmap_options_init, 0u, false, false, 1, nullptr},
+    {"weft_derivative_options_init", Call_weft_derivative_options_init, 0u, false, false, 1, nullptr},
     {"weft_context_options_init", Call_weft_context_options_init, 0u, false, false, 1, nullptr},
     {"weft_memory_stats_init", Call_weft_memory_stats_init, 0u, false, false, 1, nullptr},
     {"weft_print_options_init", Call_weft_print_options_init, 0u, false, false, 1, nullptr},
@@ -1655,6 +1663,6 @@ extern const Function kFunctions[] = {
     {"weft_rng_bit_generator", Call_weft_rng_bit_generator, 0x130Au, false, true, 1, &kOps[136]},
     {"weft_uniform", Call_weft_uniform, 0x130Au, false, true, 1, &kOps[137]},
 };
-extern const size_t kFunctionCount = 378;
+extern const size_t kFunctionCount = 382;
 
 }  // namespace weft::fuzz
