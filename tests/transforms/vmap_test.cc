@@ -91,15 +91,21 @@ TEST(Vmap, OfControlFlow) {
 TEST(Vmap, OfBodies) {
   const auto programs = test::BodyPrograms();
   ASSERT_TRUE(programs.ok()) << programs.status();
-  std::vector<std::string_view> loops, captured;
+  std::vector<std::string_view> loops, own;
   int cases = 0;
   for (const test::OpProgram& program : *programs) {
-    AgreesAllWays(program, program.name.find("captured") != std::string::npos ? &captured : &loops, &cases);
+    AgreesAllWays(program, &own, &cases);
+    std::vector<int64_t> axes;
+    for (const Value& parameter : program.module.main().parameters()) {
+      axes.push_back(parameter.type().rank() == 0 ? kNotMapped : 0);
+    }
+    SCOPED_TRACE(program.name);
+    if (std::ranges::find(axes, 0) != axes.end()) Agrees(program, axes, 0, &loops);
   }
   EXPECT_GE(cases, 50);
   EXPECT_TRUE(loops.empty()) << loops[0];
-  // What functions capture are scalars: where examples have their own, they go one after the other.
-  EXPECT_THAT(std::set<std::string_view>(captured.begin(), captured.end()),
+  // What functions begin with and capture are scalars: where examples have their own, they go one after the other.
+  EXPECT_THAT(std::set<std::string_view>(own.begin(), own.end()),
               ::testing::UnorderedElementsAre("reduce_by", "reduce_window_by", "scatter_by", "sort_by", "weft.select_and_scatter_by"));
 }
 
