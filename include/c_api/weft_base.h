@@ -201,8 +201,9 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *   isa (avx512, avx2, portable; default empty): forces a CPU path; empty: the best this machine has
  *   threads (0 to 1024; default 0): threads that compute, of all contexts together; 0: one per core
  *   compile_threads (0 to 1024; default 0): threads that compile one program; 0: as many as compute
- *   memory_limit (0 or more; default 0): bytes that tensors, temporaries and working memory of the CPU device may take;
- *     0: what the machine has. Memory that the caller lends does not count
+ *   memory_limit (0 or more; default 0): bytes that tensors, temporaries and working memory of the CPU device may take,
+ *     or tensors and temporaries of each of a plugin's devices; 0: what there is. Memory that the caller lends to the CPU
+ *     device does not count
  *   max_pending_nodes (0 or more; default 20000): nodes after which a graph is cut; 0: never
  *   max_pending_bytes (0 or more; default 68719476736): bytes of recorded results after which a graph is cut; 0: never
  *   repetition_nodes (0 or more; default 1000): nodes after which a repeating sequence is cut between two rounds; 0:
@@ -214,7 +215,9 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *   log (debug, info, warning, error, off; default off): without a hook, records of this level and above go to standard
  *     error
  *   launch_deadline_ms (0 or more; default 0): milliseconds that a launch may run before its loops of unknown length
- *     end ahead of their next run, with DEADLINE_EXCEEDED; 0: no limit. Counted loops and scans run on
+ *     end ahead of their next run, with DEADLINE_EXCEEDED; 0: no limit. Counted loops and scans run on. On a plugin's
+ *     device any launch and copy that takes longer is given up: its results have no value, and the device is not waited
+ *     for
  *   compile_deadline_ms (0 or more; default 0): milliseconds that a call waits for a program to be compiled or loaded,
  *     then DEADLINE_EXCEEDED; the compiler goes on, and who asks again waits for the same program; 0: no limit
  *   hash_bits (0 to 128; default 128): deprecated: accepted and without effect; bits of a program's key that were

@@ -22,7 +22,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_metric_get(weft_context* ctx, const char
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_metrics_report(weft_context* ctx, weft_blob** out) WEFT_NOEXCEPT;
 
-/* All metrics as one JSON object.
+/* All metrics as one JSON object, with the memory of each device, its kind, and as 'attributes' what a plugin tells of
+ * it.
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */

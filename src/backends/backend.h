@@ -118,6 +118,8 @@ class Backend {
   // Waits for the buffer, then copies `destination.size()` bytes from byte `offset`.
   virtual absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) = 0;
   virtual MemoryStats memory_stats(Device* device) const = 0;
+  // What else there is to know of the device, by the names that its maker gave it: a JSON object.
+  virtual std::string attributes(Device* /*device*/) const { return "{}"; }
   // What new tensors and temporaries may still take: the rest of the device's limit, or of the machine's memory, with what
   // this backend keeps for reuse. -1: unknown. May read files: for decisions about hundreds of MiB.
   virtual int64_t bytes_available(Device* device) const = 0;

@@ -21,9 +21,9 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
                                  .isa = settings.text(Option::kIsa)}));
     backends.push_back(std::move(cpu));
   }
-  if (memory_limit > 0 && backends.empty()) {
+  if (memory_limit > 0 && platform == "reference") {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "option memory_limit is ", memory_limit, ", but the platform ",
-                       platform, " keeps no limit; 'cpu' does");
+                       platform, " keeps no limit; 'cpu' and the devices of plugins do");
   }
   if (platform == "reference") backends.push_back(NewReferenceBackend());
   const std::string& topology = settings.text(Option::kTopology);
@@ -43,7 +43,9 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
                             .plugin_options = settings.text(Option::kPluginOptions),
                             .topology = topology,
                             .reads_zeros = settings.text(Option::kOnRead) == "zeros",
-                            .matmul_precision = absl::AsciiStrToUpper(settings.text(Option::kMatmulPrecision))}));
+                            .matmul_precision = absl::AsciiStrToUpper(settings.text(Option::kMatmulPrecision)),
+                            .memory_limit = memory_limit,
+                            .launch_deadline_ms = settings.integer(Option::kLaunchDeadlineMs)}));
   backends.push_back(std::move(accelerator));
   return backends;
 }

@@ -106,6 +106,18 @@ std::string StableHloWriter::Name(const Value& value) const {
   return value.node->results().size() == 1 ? found->second : absl::StrCat(found->second, "#", value.result);
 }
 
+void StableHloWriter::PrintExtras(const NodeExtras* extras, const char** separator) {
+  if (extras == nullptr) return;
+  const auto print = [&](std::string_view key, std::string_view text) {
+    absl::StrAppend(&out_, *separator, key, " = ", text);
+    *separator = ", ";
+  };
+  if (options_.shardings && !extras->sharding.empty()) print("mhlo.sharding", Quote(extras->sharding));
+  for (const auto& [key, text] : extras->unknown_attributes) {
+    if (options_.shardings || !key.starts_with("sdy.")) print(key, text);
+  }
+}
+
 // `left = "stablehlo.name"(operands) ({regions}) {attributes} : (operand types) -> result types`
 void StableHloWriter::Line(std::string_view left, std::string_view name, std::span<const std::string> operands,
                            std::span<const Type> results, const ShloAttrs& attrs, std::string_view regions) {
@@ -119,16 +131,7 @@ void StableHloWriter::Line(std::string_view left, std::string_view name, std::sp
     absl::StrAppend(&out_, separator, key, " = ", text);
     separator = ", ";
   }
-  if (node_ != nullptr && node_->extras() != nullptr) {
-    if (!node_->extras()->sharding.empty()) {
-      absl::StrAppend(&out_, separator, "mhlo.sharding = ", Quote(node_->extras()->sharding));
-      separator = ", ";
-    }
-    for (const auto& [key, text] : node_->extras()->unknown_attributes) {
-      absl::StrAppend(&out_, separator, key, " = ", text);
-      separator = ", ";
-    }
-  }
+  if (node_ != nullptr) PrintExtras(node_->extras(), &separator);
   if (separator[0] == ',') out_ += '}';
   out_ += " : (";
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -315,23 +318,13 @@ void StableHloWriter::PrintFunction(const Function& function, bool entry) {
     names_[parameter.node.get()] = name;
     types_[name] = parameter.type();
     absl::StrAppend(&out_, i == 0 ? "" : ", ", name, ": ", ToString(parameter.type()));
-    const NodeExtras* extras = parameter.node->extras();
     const int32_t donated = function.parameter_infos()[i].donated_to;
     const char* separator = " {";
     if (donated >= 0) {
       absl::StrAppend(&out_, separator, "tf.aliasing_output = ", donated, " : i32");
       separator = ", ";
     }
-    if (extras != nullptr && !extras->sharding.empty()) {
-      absl::StrAppend(&out_, separator, "mhlo.sharding = ", Quote(extras->sharding));
-      separator = ", ";
-    }
-    if (extras != nullptr) {
-      for (const auto& [key, text] : extras->unknown_attributes) {
-        absl::StrAppend(&out_, separator, key, " = ", text);
-        separator = ", ";
-      }
-    }
+    PrintExtras(parameter.node->extras(), &separator);
     if (separator[0] == ',') out_ += '}';
   }
   std::vector<std::string> types;

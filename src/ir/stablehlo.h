@@ -14,7 +14,8 @@ namespace weft::ir {
 struct StableHloOptions {
   bool locations = false;
   std::string_view precision =
-      "HIGHEST";  // of products and convolutions: HIGHEST, where f32 means f32, HIGH or DEFAULT
+      "HIGHEST";          // of products and convolutions: HIGHEST, where f32 means f32, HIGH or DEFAULT
+  bool shardings = true;  // how values that were read lie on several devices, of which a program has one
 };
 
 // Composites must have been expanded: a name StableHLO does not know is an error that says which. Parameters in the
@@ -83,6 +84,8 @@ class StableHloWriter {
   void PrintDefault(const Node& node);
   void Line(std::string_view left, std::string_view name, std::span<const std::string> operands,
             std::span<const Type> results, const ShloAttrs& attrs, std::string_view regions);
+  // What was read and not understood, each behind the separator, which is a comma from then on.
+  void PrintExtras(const NodeExtras* extras, const char** separator);
 
   const StableHloOptions options_;
   absl::Status status_;

@@ -11,6 +11,7 @@
 #include "src/ops/build.h"
 #include "src/runtime/clock.h"
 #include "src/runtime/float_environment.h"
+#include "src/runtime/json_text.h"
 
 namespace weft::lazy {
 namespace {
@@ -26,15 +27,6 @@ absl::InlinedVector<uint32_t, Data::kMaxWords> WordsOf(const HostTensor& value) 
     if (width == 8) words.push_back(static_cast<uint32_t>(bits >> 32));
   }
   return words;
-}
-
-std::string JsonText(std::string_view text) {
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
 }
 
 // A cut is large that wants so much of a device's limit.
@@ -686,7 +678,8 @@ std::string Engine::Report(bool json) const {
     if (json) {
       absl::StrAppend(&text, first ? "" : ", ", "{\"device\": ", JsonText(device->name),
                       ", \"bytes_in_use\": ", stats.bytes_in_use, ", \"peak_bytes\": ", stats.peak_bytes,
-                      ", \"bytes_limit\": ", stats.bytes_limit, "}");
+                      ", \"bytes_limit\": ", stats.bytes_limit, ", \"kind\": ", JsonText(device->kind),
+                      ", \"attributes\": ", device->backend->attributes(device), "}");
     } else {
       absl::StrAppend(&text, "memory ", device->name, ": ", stats.bytes_in_use, " bytes in use, peak ",
                       stats.peak_bytes, "\n");

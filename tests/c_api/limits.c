@@ -105,7 +105,7 @@ static void who_keeps_no_limit_says_so(void) {
   options.settings = settings;
   options.setting_count = 2;
   FAILS(weft_context_create(&options, &ctx), WEFT_UNIMPLEMENTED,
-        "weft_context_create: option memory_limit is 1000, but the platform reference keeps no limit; 'cpu' does");
+        "weft_context_create: option memory_limit is 1000, but the platform reference keeps no limit; 'cpu' and the devices of plugins do");
 }
 
 int main(void) {

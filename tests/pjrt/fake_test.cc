@@ -44,9 +44,11 @@ int64_t Calls(const char* name) {
   return count;
 }
 
-std::unique_ptr<Backend> Fake(const std::string& faults = "") {
+std::unique_ptr<Backend> Fake(const std::string& faults = "", Options options = {}) {
   Faults(faults);
-  auto backend = NewPjrtBackend({.plugin = Path(), .platform = "pjrt"});
+  options.plugin = Path();
+  options.platform = "pjrt";
+  auto backend = NewPjrtBackend(options);
   EXPECT_TRUE(backend.ok()) << backend.status();
   return *std::move(backend);
 }
@@ -219,6 +221,57 @@ TEST(PjrtFake, WaitsForLaunchesThatHoldMemory) {
     ASSERT_TRUE(event.ok()) << i << ": " << event.status();
   }
   EXPECT_TRUE(w.engine->Wait().ok());
+}
+
+TEST(PjrtFake, AnOptionLimitsTheMemoryOfEachDevice) {
+  constexpr int64_t kCount = 100'000;  // 400,000 bytes
+  World w({}, Fake("devices=2", {.memory_limit = 1'000'000}));
+  Backend& backend = *w.engine->devices()[0]->backend;
+  EXPECT_EQ(backend.memory_stats(w.engine->devices()[0]).bytes_limit, 1'000'000);
+  T x = w.F32({kCount}, std::vector<float>(kCount, 1)), y = w.Op("add", {x, x});
+  w.Sync();
+  EXPECT_EQ(backend.memory_stats(w.engine->devices()[0]).bytes_in_use, 800'000);
+  EXPECT_EQ(backend.bytes_available(w.engine->devices()[0]), 200'000);
+  const std::vector<float> host(kCount);
+  const auto upload = [&](int id) { return w.engine->FromHost(w.engine->devices()[id], DType::kF32, Dims{kCount}, std::as_bytes(std::span(host))); };
+  EXPECT_EQ(upload(0).status().message(), "no memory for a tensor of 400000 bytes: memory_limit is 1000000 bytes, of which 800000 are in use, and 400000 more are needed; "
+                                          "the largest of 2 live tensors, which hold 800000 bytes: f32[100000] of 400000 bytes (from the caller), f32[100000] of 400000 bytes (add)");
+  ASSERT_TRUE(upload(1).ok()) << "each device has its own";
+  T z = w.Op("mul", {x, x});
+  EXPECT_THAT(w.engine->Sync().status().message(), AllOf(HasSubstr("no memory for f32[100000] (mul) of 400000 bytes: "), HasSubstr("the largest of 2 live tensors")));
+  Assign(w, x, w.Tmp("add", {x, x}));
+  EXPECT_THAT(ReadOf(w, x).message(), HasSubstr("400000 bytes are needed at once")) << "z wants the old value";
+  z = nullptr;
+  w.Sync();
+  EXPECT_THAT(w.Read(x), Each(2)) << "the old value was taken over";
+  y = nullptr;
+  EXPECT_THAT(w.Read(w.Op("mul", {x, x})), Each(4)) << "after a release";
+  EXPECT_EQ(backend.memory_stats(w.engine->devices()[0]).bytes_in_use, 400'000);
+  EXPECT_EQ(backend.memory_stats(w.engine->devices()[0]).peak_bytes, 800'000);
+}
+
+TEST(PjrtFake, SmallLaunchesKeepTheLimitToo) {
+  // Below 256 MiB, or an eighth of the limit, nobody asks before a launch.
+  World w({}, Fake("", {.memory_limit = 64}));
+  std::vector<T> held = {w.F32({4}, {1, 2, 3, 4})};
+  absl::Status status;
+  while (held.size() < 10 && status.ok()) {
+    held.push_back(w.Op("add", {held.back(), held.back()}));
+    status = w.engine->Sync().status();
+  }
+  EXPECT_EQ(held.size(), 5u);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("no memory for f32[4] (add) of 16 bytes: "), HasSubstr("the largest of 4 live tensors, which hold 64 bytes")));
+  held.erase(held.begin());
+  EXPECT_THAT(w.Read(held.back()), ElementsAre(16, 32, 48, 64)) << "asked for again";
+}
+
+TEST(PjrtFake, TellsWhatThePluginTellsOfADevice) {
+  constexpr char kAll[] = "{\"pjrt_version\": \"0.115\", \"fake\": true, \"coords\": [0, 1], \"say \\\"it\\\"\": \"two\\u000alines\", \"slots\": -7, \"speed\": 0.5}";
+  World there({}, Fake()), ahead({}, NewPjrtBackend({.plugin = Path(), .platform = "pjrt", .topology = "fake:1"}).value());
+  for (World* w : {&there, &ahead}) {
+    EXPECT_EQ(w->engine->devices()[0]->backend->attributes(w->engine->devices()[0]), kAll);
+    EXPECT_THAT(w->engine->Report(/*json=*/true), HasSubstr(absl::StrCat("\"kind\": \"interpreter\", \"attributes\": ", kAll, "}")));
+  }
 }
 
 // --- Programs --------------------------------------------------------------------------------------------------------------
@@ -422,6 +475,94 @@ TEST(PjrtFake, RandomBitsAreEveryBackends) {
       EXPECT_TRUE(std::ranges::equal((*expected)[i].bytes(), (*found)[i].bytes())) << sample.call;
     }
   }
+}
+
+// --- What does not end -----------------------------------------------------------------------------------------------------
+
+int64_t MsOf(absl::FunctionRef<void()> what) {
+  const auto start = std::chrono::steady_clock::now();
+  what();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST(PjrtFake, ALaunchThatDoesNotEndIsGivenUp) {
+  World w({}, Fake("devices=2", {.launch_deadline_ms = 200}));
+  T x = w.Vector({1, 2}), taken = w.Vector({5, 6}), other = w.F32({2}, {3, 4}, 1);
+  EXPECT_THAT(w.Read(taken), ElementsAre(5, 6)) << "all is there";
+  Faults("devices=2;hangs=0");
+  T y = w.Op("add", {x, x});
+  Assign(w, taken, w.Tmp("add", {taken, x}));
+  constexpr char kText[] = "a launch on pjrt:0 that had taken over 1 of 2 buffers had not ended after 200 ms, the option launch_deadline_ms";
+  const absl::Status outcome = (*w.engine->Sync())->Wait();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(outcome)) << outcome;
+  EXPECT_EQ(outcome.message(), kText);
+  EXPECT_EQ(ReadOf(w, y).message(), kText);
+  EXPECT_EQ(ReadOf(w, taken).message(), kText);
+  EXPECT_EQ(ReadOf(w, w.Op("mul", {y, y})).message(), kText) << "what depends on it";
+  EXPECT_THAT(w.Read(w.Op("add", {other, other})), ElementsAre(6, 8)) << "what is on another device";
+  EXPECT_THAT(ReadOf(w, w.Op("mul", {x, x})).message(), HasSubstr("a launch on pjrt:0 had not ended after 200 ms")) << "in its turn";
+  Faults("devices=2");
+  EXPECT_THAT(w.Read(w.Op("sub", {x, w.Number(1)})), ElementsAre(0, 1)) << "what was not taken over";
+  EXPECT_EQ(ReadOf(w, y).message(), kText) << "nobody takes the outcome back";
+  Assign(w, taken, x);
+  EXPECT_THAT(w.Read(taken), ElementsAre(1, 2)) << "what was assigned anew";
+}
+
+TEST(PjrtFake, ADeadlineIsOfEachLaunchNotOfTheQueue) {
+  World w({}, Fake("", {.launch_deadline_ms = 300}));
+  T x = w.Vector({0});
+  Faults("slow_ms=20");
+  for (int i = 0; i < 15; ++i) {
+    Assign(w, x, w.Tmp("add", {x, w.Number(1)}));
+    ASSERT_TRUE(w.engine->Sync().ok());
+  }
+  EXPECT_GT(MsOf([&] { EXPECT_THAT(w.Read(x), ElementsAre(15)); }), 300);
+}
+
+TEST(PjrtFake, ACopyThatDoesNotEndIsGivenUpAndMayBeTriedAgain) {
+  World w({}, Fake("", {.launch_deadline_ms = 50}));
+  T x = w.Vector({1, 2});
+  EXPECT_THAT(w.Read(x), ElementsAre(1, 2));
+  Faults("hangs=0");
+  EXPECT_EQ(ReadOf(w, x), absl::DeadlineExceededError("a copy of 8 bytes from pjrt:0 had not ended after 50 ms, the option launch_deadline_ms"));
+  std::vector<float> one(1);
+  EXPECT_THAT(w.engine->ReadBytes(x.get(), 4, std::as_writable_bytes(std::span(one))).message(), HasSubstr("a copy of 8 bytes from pjrt:0 had"));
+  EXPECT_THAT(ReadOf(w, w.Vector({3})).message(), HasSubstr("a copy to pjrt:0 had not ended after 50 ms"));
+  Faults("");
+  EXPECT_THAT(w.Read(x), ElementsAre(1, 2));
+}
+
+TEST(PjrtFake, ACancelEndsTheWaitForALaunchThatDoesNotEndAndNothingElse) {
+  World w({}, Fake());
+  T x = w.Vector({1, 2}), taken = w.Vector({5, 6});
+  Faults("hangs=0");
+  T y = w.Op("add", {x, x});
+  Assign(w, taken, w.Tmp("add", {taken, x}));
+  const Since launched("PJRT_LoadedExecutable_Execute");
+  std::thread other([&] {
+    while (launched() == 0) std::this_thread::yield();
+    w.engine->services().Cancel();
+  });
+  EXPECT_EQ(ReadOf(w, y), absl::CancelledError("cancelled by weft_cancel"));
+  other.join();
+  Faults("");
+  EXPECT_THAT(w.Read(y), ElementsAre(2, 4)) << "the launch ran on";
+  EXPECT_THAT(w.Read(taken), ElementsAre(6, 8));
+}
+
+TEST(PjrtFake, AContextMayEndBeforeItsDevice) {
+  // The fake's client would wait for its thread, as others do.
+  const Since destroyed("PJRT_Client_Destroy");
+  {
+    World w({}, Fake("", {.launch_deadline_ms = 50}));
+    T x = w.Vector({1, 2});
+    Faults("hangs=0");
+    T y = w.Op("add", {x, x});
+    ASSERT_TRUE(w.engine->Sync().ok());
+    EXPECT_TRUE(absl::IsDeadlineExceeded(w.engine->Close()));
+  }
+  EXPECT_EQ(destroyed(), 0);
+  Faults("");
 }
 
 // --- Launches and threads --------------------------------------------------------------------------------------------------
@@ -651,7 +792,7 @@ struct Other {
 TEST(PjrtFake, APluginThatIsOlderOrLacksSomethingWorksAsFarAsItGoes) {
   for (const char* faults : {"functions=92;minor=90", "extensions", "missing=PJRT_Device_MemoryStats", "missing=PJRT_Executable_GetCompiledMemoryStats",
                              "missing=PJRT_Executable_Serialize", "missing=PJRT_Event_OnReady", "missing=PJRT_Buffer_IsDeleted",
-                             "missing=PJRT_DeviceDescription_Kind", "missing=PJRT_Client_TopologyDescription", "missing=PJRT_Executable_GetCostAnalysis", "missing=PJRT_Executable_SizeOfGeneratedCodeInBytes"}) {
+                             "missing=PJRT_DeviceDescription_Kind", "missing=PJRT_DeviceDescription_Attributes", "missing=PJRT_Plugin_Attributes", "missing=PJRT_Client_TopologyDescription", "missing=PJRT_Executable_GetCostAnalysis", "missing=PJRT_Executable_SizeOfGeneratedCodeInBytes"}) {
     Other other(faults);
     ASSERT_TRUE(other.opened.ok()) << faults << ": " << other.error();
     lazy::Shelf shelf;

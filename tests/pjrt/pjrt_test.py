@@ -268,6 +268,32 @@ class Devices(unittest.TestCase):
         self.assertEqual(before, compiled())
         self.assertEqual([[1, 11], [6, 16]], [self.read(held, (2,)).tolist(), self.read(t, (2,)).tolist()])
 
+    def test_memory_that_is_lent_to_it_is_never_written_to(self):
+        import numpy
+        pointer, rename = c.pythonapi.PyCapsule_GetPointer, c.pythonapi.PyCapsule_SetName
+        pointer.restype, pointer.argtypes, rename.argtypes = c.c_void_p, [c.py_object, c.c_char_p], [c.py_object, c.c_char_p]
+        used = b"used_dltensor"  # capsules keep the pointer
+        for size in (5, 1 << 20):
+            array, t = numpy.arange(size, dtype="f4"), c.c_void_p()
+            capsule = array.__dlpack__()
+            call("weft_tensor_from_dlpack_legacy", self.ctx, c.c_void_p(pointer(capsule, b"dltensor")), c.byref(t))
+            rename(capsule, used)
+            for _ in range(2):
+                call("weft_tensor_assign", t, self.op("add", t, t))
+                call("weft_sync", self.ctx, None, None)
+            numpy.testing.assert_array_equal(4 * numpy.arange(size, dtype="f4"), self.read(t, (size,)))
+            numpy.testing.assert_array_equal(numpy.arange(size, dtype="f4"), array)
+            LIB.weft_tensor_release(t)
+
+    def test_what_is_said_of_a_device(self):
+        blob = c.c_void_p()
+        call("weft_metrics_json", self.ctx, c.byref(blob))
+        LIB.weft_blob_data.restype, LIB.weft_blob_size.restype = c.c_void_p, c.c_size_t
+        first, *_ = json.loads(c.string_at(LIB.weft_blob_data(blob), LIB.weft_blob_size(blob)))["memory"]
+        self.assertEqual(("pjrt:0", "0.115"), (first["device"], first["attributes"]["pjrt_version"]))
+        self.assertEqual(3, len(first["attributes"]["stablehlo_current_version"]))
+        LIB.weft_blob_release(blob)
+
     def test_memory_is_not_lent(self):
         out = c.c_void_p()
         with self.assertRaises(RuntimeError) as raised:
@@ -310,11 +336,22 @@ class Training(unittest.TestCase):
             for one, other in zip(here, there, strict=True):
                 self.assertLess(abs(one - other), 1e-4 * abs(one))
             self.assertGreater(first["programs_compiled"], 0)
+            again, start = self.run_it("pjrt", "again", "--epochs", "2")
+            self.assertEqual((there, 0), (again, start["programs_compiled"]))
             # A checkpoint of one is resumed on the other; a second process compiles nothing.
             there, second = self.run_it("pjrt", "here", "--epochs", "3", "--resume")
             here, _ = self.run_it("cpu", "there", "--epochs", "3", "--resume")
             self.assertLess(abs(here[0] - there[0]), 1e-4 * abs(here[0]))
             self.assertEqual((0, 0), (second["programs_compiled"], second["disk_cache_misses"]))
+
+    def test_losses_with_bf16(self):
+        with tempfile.TemporaryDirectory() as self.folder:
+            whole, _ = self.run_it("pjrt", "whole", "--epochs", "1")
+            here, _ = self.run_it("cpu", "here", "--epochs", "1", "--bf16")
+            there, _ = self.run_it("pjrt", "there", "--epochs", "1", "--bf16")
+            self.assertNotEqual(whole, there)
+            for one, other in zip(here, there, strict=True):
+                self.assertLess(abs(one - other), 1e-3 * abs(one))  # rounding to bf16 makes 2^-9 of what differs by 2^-24
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/ir/stablehlo.h"
 #include "src/ops/build.h"
 #include "src/ops/registry.h"
+#include "src/stablehlo/read.h"
 
 namespace weft::pjrt {
 namespace {
@@ -94,6 +96,79 @@ TEST(PjrtProgram, WhatNoDeviceHoldsIsRefused) {
   module.functions.push_back(ir::Function::Create("main", {x}, {x}));
   Program program;
   EXPECT_THAT(ToText(module, &program).status().message(), HasSubstr("has 32 TiB, which no device has"));
+}
+
+absl::StatusOr<std::string> TextOfRead(std::string_view stablehlo) {
+  WEFT_ASSIGN_OR_RETURN(const ir::Module module, stablehlo::ReadStableHlo(stablehlo));
+  Program program;
+  return ToText(module, &program);
+}
+
+TEST(PjrtProgram, WhatNoDeviceHoldsIsRefusedInFunctionsToo) {
+  EXPECT_EQ(TextOfRead("func.func @main(%a: tensor<f32>) -> tensor<f32> {\n"
+                       "  %0 = call @f(%a) : (tensor<f32>) -> tensor<f32>\n"
+                       "  return %0 : tensor<f32>\n}\n"
+                       "func.func private @f(%a: tensor<f32>) -> tensor<f32> {\n"
+                       "  %0 = stablehlo.broadcast_in_dim %a, dims = [] : (tensor<f32>) -> tensor<8796093022208xf32>\n"
+                       "  %1 = stablehlo.slice %0 [0:1] : (tensor<8796093022208xf32>) -> tensor<1xf32>\n"
+                       "  %2 = stablehlo.reshape %1 : (tensor<1xf32>) -> tensor<f32>\n"
+                       "  return %2 : tensor<f32>\n}\n").status(),
+            absl::ResourceExhaustedError("broadcast_in_dim tensor<8796093022208xf32> has 32 TiB, which no device has"));
+}
+
+TEST(PjrtProgram, ArgumentsAndResultsThatNoDeviceHoldsTogetherAreRefused) {
+  const Value x = Parameter(Type::Tensor(DType::kF32, {int64_t{1} << 40})), y = Parameter(Type::Tensor(DType::kF32, {int64_t{1} << 41}));
+  ir::Module module;
+  module.functions.push_back(ir::Function::Create("main", {x, y}, {x, y}));
+  Program program;
+  EXPECT_EQ(ToText(module, &program).status(),
+            absl::ResourceExhaustedError("a program's arguments and results have together 24 TiB, which no device has"));
+}
+
+TEST(PjrtProgram, DimensionsThatNobodyKnowsReachNoPlugin) {
+  const Value x = Parameter(Type::Tensor(DType::kF32, {2, -1}));
+  ir::Module module;
+  module.functions.push_back(ir::Function::Create("main", {x}, {x}));
+  Program program;
+  EXPECT_THAT(ToText(module, &program).status().message(), HasSubstr("has a dimension that is not known; plugins want all"));
+  EXPECT_THAT(TextOfRead("func.func @main(%a: tensor<?xf32>) -> tensor<?xf32> {\n  return %a : tensor<?xf32>\n}\n").status().message(),
+              HasSubstr("tensor<?xf32>"));
+}
+
+TEST(PjrtProgram, ReplicasBeyondTheProgramReachNoPlugin) {
+  const auto error = [](std::string_view groups) {
+    return std::string(TextOfRead(absl::StrCat("func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n"
+                                               "  %0 = \"stablehlo.collective_permute\"(%a) <{source_target_pairs = ", groups,
+                                               "}> : (tensor<2xf32>) -> tensor<2xf32>\n  return %0 : tensor<2xf32>\n}\n"))
+                           .status()
+                           .message());
+  };
+  EXPECT_EQ(error("dense<0> : tensor<1x2xi64>"), "");
+  EXPECT_THAT(error("dense<[[0, 1]]> : tensor<1x2xi64>"), HasSubstr("names process 1; a program has one replica and one partition, process 0"));
+  EXPECT_THAT(TextOfRead("func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n"
+                         "  %0 = \"stablehlo.all_gather\"(%a) <{all_gather_dim = 0 : i64, replica_groups = dense<[[0, 7]]> : tensor<1x2xi64>}> : "
+                         "(tensor<2xf32>) -> tensor<2xf32>\n  return %0 : tensor<2xf32>\n}\n")
+                  .status()
+                  .message(),
+              HasSubstr("replica_groups names process 7; a program has one replica and one partition, process 0"));
+}
+
+TEST(PjrtProgram, ShardingsReachNoPlugin) {
+  // Uneven ones, too: 5 elements on 4 devices.
+  constexpr std::string_view kText =
+      "module @m {\n  sdy.mesh @mesh = <[\"x\"=4]>\n"
+      "  func.func public @main(%a: tensor<5xf32> {mhlo.sharding = \"{devices=[4]<=[4]}\"}) -> tensor<5xf32> {\n"
+      "    %0 = stablehlo.add %a, %a {mhlo.sharding = \"{devices=[4]<=[4]}\"} : tensor<5xf32>\n"
+      "    %1 = call @f(%0) {my.note = 1 : i32} : (tensor<5xf32>) -> tensor<5xf32>\n"
+      "    %2 = stablehlo.tanh %1 {sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{\"x\"}]>]>} : tensor<5xf32>\n"
+      "    return %2 : tensor<5xf32>\n  }\n"
+      "  func.func private @f(%a: tensor<5xf32> {mhlo.sharding = \"{devices=[4]<=[4]}\", sdy.sharding = #sdy.sharding<@mesh, [{\"x\"}]>}) -> tensor<5xf32> {\n"
+      "    %0 = stablehlo.exponential %a {mhlo.sharding = \"{devices=[4]<=[4]}\"} : tensor<5xf32>\n"
+      "    return %0 : tensor<5xf32>\n  }\n}\n";
+  const auto text = TextOfRead(kText);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, AllOf(HasSubstr("stablehlo.tanh"), HasSubstr("my.note = 1"), Not(HasSubstr("sharding"))));
+  EXPECT_THAT(*ir::ToStableHlo(*stablehlo::ReadStableHlo(kText)), HasSubstr("mhlo.sharding = \"{devices=[4]<=[4]}\"")) << "but a text of the program";
 }
 
 TEST(PjrtProgram, ComesBackAsItWasPacked) {

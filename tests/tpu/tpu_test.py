@@ -33,7 +33,24 @@ class Compiling(unittest.TestCase):
         return text, figures, end
 
 
+CREATE = """
+import ctypes as c, os
+lib, ctx = c.CDLL(os.environ["WEFT_LIB"]), c.c_void_p()
+lib.weft_context_create.restype, lib.weft_error_message.restype, lib.weft_error_message.argtypes = c.c_void_p, c.c_char_p, [c.c_void_p, c.c_void_p]
+error = lib.weft_context_create(None, c.byref(ctx))
+print(lib.weft_error_message(error, None).decode() if error else "a TPU")
+"""
+
+
 class Compiled(Compiling):
+    @unittest.skipIf(os.path.exists("/dev/accel0") or os.path.exists("/dev/vfio"), "there may be a TPU")
+    def test_without_a_tpu_it_is_said_what_to_check(self):
+        env = dict(os.environ, WEFT_PLATFORM="tpu", TPU_LIBRARY_PATH=compiling.libtpu())
+        done = subprocess.run([sys.executable, "-c", CREATE], env=env, capture_output=True, text=True, timeout=120)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertRegex(done.stdout, r"^weft_context_create: plugin '.*libtpu\.so' \(PJRT 0\.\d+\) gives no devices: PJRT_Client_Create: [^.]+.*\. "
+                                      "There is neither /dev/accel0 nor a device in /dev/vfio: check that this machine has a TPU")
+
     def test_mlp(self):
         _, figures, end = self.one_program("mlp")
         self.assertEqual(["tpu:0"], end["devices"])

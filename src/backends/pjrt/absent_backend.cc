@@ -129,6 +129,9 @@ class AbsentBackend final : public Backend {
     return absl::OkStatus();
   }
   MemoryStats memory_stats(Device*) const override { return {}; }
+  std::string attributes(Device* device) const override {
+    return topology_->attributes()[static_cast<size_t>(device->id)];
+  }
   int64_t bytes_available(Device*) const override { return -1; }
 
  private:

@@ -57,6 +57,7 @@ enum class Function : size_t {
   kClientAddressableDevices = 16,
   kClientCompile = 20,
   kClientBufferFromHostBuffer = 22,
+  kDeviceDescriptionAttributes = 25,
   kDeviceDescriptionKind = 26,
   kDeviceGetDescription = 29,
   kDeviceMemoryStats = 34,
@@ -167,7 +168,7 @@ struct PluginInitialize {
 };
 struct PluginAttributes {
   Head head;
-  const NamedValue* attributes = nullptr;
+  const NamedValue* attributes = nullptr;  // the plugin's
   size_t num_attributes = 0;
 };
 struct OfEvent {  // Destroy, Error, Await
@@ -283,6 +284,12 @@ struct DeviceGetDescription {
   Head head;
   Device* device = nullptr;
   DeviceDescription* description = nullptr;
+};
+struct DescriptionAttributes {
+  Head head;
+  DeviceDescription* description = nullptr;
+  size_t num_attributes = 0;
+  const NamedValue* attributes = nullptr;  // the description's
 };
 struct DescriptionKind {
   Head head;

@@ -30,16 +30,10 @@ api::ElementType ElementTypeOf(DType dtype) {
   }
 }
 
-void Usage::Add(int64_t more) {
-  const int64_t now = bytes.fetch_add(more) + more;
-  int64_t before = peak.load();
-  while (now > before && !peak.compare_exchange_weak(before, now)) {
-  }
-}
-
 // --- Client ----------------------------------------------------------------------------------------------------------------
 
-absl::StatusOr<std::shared_ptr<Client>> Client::Create(const Plugin& plugin, const CreateOptions& options) {
+absl::StatusOr<std::shared_ptr<Client>> Client::Create(const Plugin& plugin, const CreateOptions& options,
+                                                       const Limits& limits) {
   std::shared_ptr<Client> client(new Client(plugin));
   const std::vector<api::NamedValue> values = options.NamedValues();
   api::ClientCreate create{.options = values.data(), .num_options = values.size()};
@@ -66,36 +60,71 @@ absl::StatusOr<std::shared_ptr<Client>> Client::Create(const Plugin& plugin, con
                                         client->KindOf(client->devices_[0]));
   }
   client->usage_ = std::make_unique<Usage[]>(client->devices_.size());
+  for (size_t i = 0; i < client->devices_.size(); ++i) client->usage_[i].set_limit(limits.bytes);
+  if (limits.deadline_ms > 0) client->watch_ = std::make_unique<Watch>(limits.deadline_ms, client->devices_.size());
   return client;
 }
 
 Client::~Client() {
+  // Which would wait for what was given up, if that is for ever.
+  if (watch_ != nullptr && watch_->AnyRuns()) return;
   if (client_ != nullptr) plugin_.Destroy(api::Function::kClientDestroy, api::ClientDestroy{.client = client_});
 }
 
-std::string Client::KindOf(api::Device* device) const {
+api::DeviceDescription* Client::DescriptionOf(api::Device* device) const {
   api::DeviceGetDescription get{.device = device};
-  if (!plugin_.Call(api::Function::kDeviceGetDescription, &get).ok()) return platform_;
-  api::DescriptionKind kind{.description = get.description};
+  return plugin_.Call(api::Function::kDeviceGetDescription, &get).ok() ? get.description : nullptr;
+}
+
+std::string Client::KindOf(api::Device* device) const {
+  api::DescriptionKind kind{.description = DescriptionOf(device)};
+  if (kind.description == nullptr) return platform_;
   if (!plugin_.Call(api::Function::kDeviceDescriptionKind, &kind).ok()) return platform_;
   return std::string(kind.kind, kind.size);
+}
+
+void Client::Forward(int device, api::Event* event, std::string what, Ref<Event> to) const {
+  if (watch_ == nullptr) return plugin_.Forward(event, std::move(what), std::move(to));
+  Ref<Event> ended = MakeRef<Event>();
+  watch_->Over(device, ended, what, std::move(to));
+  plugin_.Forward(event, std::move(what), std::move(ended));
 }
 
 // --- Buffer ----------------------------------------------------------------------------------------------------------------
 
 PjrtBuffer::PjrtBuffer(std::shared_ptr<Client> client, Device* device, DType dtype, Dims dims, Ref<Event> ready,
-                       api::Buffer* buffer)
-    : Buffer(device, dtype, std::move(dims), std::move(ready)), client_(std::move(client)), buffer_(buffer) {
-  client_->usage(device->id).Add(bytes());
-}
+                       Share share, api::Buffer* buffer)
+    : Buffer(device, dtype, std::move(dims), std::move(ready)),
+      client_(std::move(client)),
+      share_(std::move(share)),
+      buffer_(buffer) {}
 
 PjrtBuffer::~PjrtBuffer() {
-  client_->usage(device()->id).Add(-bytes());
   if (fetched_ != nullptr) FreeLarge(fetched_, static_cast<size_t>(bytes()));
   client_->plugin().Destroy(api::Function::kBufferDestroy, api::OfBuffer{.buffer = buffer_});
 }
 
-absl::Status PjrtBuffer::Fetch(std::span<std::byte> destination) {
+absl::Status PjrtBuffer::FetchInTime(std::span<std::byte> destination) {
+  if (client_->watch() == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(api::Event * copied, Fetch(destination));
+    return client_->plugin().Await(copied);
+  }
+  // Into memory of our own, which the plugin may write to when nobody waits any more.
+  const size_t size = destination.size();
+  const std::shared_ptr<void> memory(AllocateLarge(size), [size](void* at) { FreeLarge(at, size); });
+  if (memory == nullptr) return NoLargeMemory(absl::StrCat("the host's copy of ", size, " bytes of ", device()->name));
+  WEFT_ASSIGN_OR_RETURN(api::Event * copied, Fetch({static_cast<std::byte*>(memory.get()), size}));
+  const std::string what = absl::StrCat("a copy of ", size, " bytes from ", device()->name);
+  Ref<Event> ended = MakeRef<Event>(), done = MakeRef<Event>();
+  ended->OnDone([memory](const absl::Status&) {});
+  client_->watch()->Over(device()->id, ended, what, done);
+  client_->plugin().Forward(copied, what, ended);
+  WEFT_RETURN_IF_ERROR(done->Wait());
+  std::memcpy(destination.data(), memory.get(), size);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<api::Event*> PjrtBuffer::Fetch(std::span<std::byte> destination) {
   // Without a layout a plugin hands out its own, which need not be the host's.
   std::vector<int64_t> order(dims().size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(order.size() - 1 - i);
@@ -107,7 +136,7 @@ absl::Status PjrtBuffer::Fetch(std::span<std::byte> destination) {
   api::ToHostBuffer copy{
       .source = buffer_, .host_layout = &layout, .destination = destination.data(), .size = destination.size()};
   WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kBufferToHostBuffer, &copy));
-  return client_->plugin().Await(copy.event);
+  return copy.event;
 }
 
 absl::Status PjrtBuffer::Read(int64_t offset, std::span<std::byte> destination) {
@@ -118,14 +147,14 @@ absl::Status PjrtBuffer::Read(int64_t offset, std::span<std::byte> destination) 
                        " asked for of a buffer of ", bytes());
   }
   if (size == 0) return absl::OkStatus();
-  if (size == bytes()) return Fetch(destination);
+  if (size == bytes()) return FetchInTime(destination);
   const auto whole = static_cast<size_t>(bytes());
   MutexLock lock(mutex_);
   if (fetched_ == nullptr) {
     auto* const memory = static_cast<std::byte*>(AllocateLarge(whole));
     if (memory == nullptr)
       return NoLargeMemory(absl::StrCat("the host's copy of ", whole, " bytes of ", device()->name));
-    if (absl::Status status = Fetch({memory, whole}); !status.ok()) {
+    if (absl::Status status = FetchInTime({memory, whole}); !status.ok()) {
       FreeLarge(memory, whole);
       return status;
     }

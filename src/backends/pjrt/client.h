@@ -1,13 +1,14 @@
 // A plugin's client: its devices, and buffers on them.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "src/backends/pjrt/create_options.h"
 #include "src/backends/pjrt/plugin.h"
+#include "src/backends/pjrt/usage.h"
+#include "src/backends/pjrt/watch.h"
 #include "src/runtime/buffer.h"
 
 namespace weft::pjrt {
@@ -15,17 +16,17 @@ namespace weft::pjrt {
 // PJRT's number for an element type; kInvalid for those that programs do not compute with.
 api::ElementType ElementTypeOf(DType dtype);
 
-// What a device of the plugin's holds for us, counted here: not every plugin counts.
-struct Usage {
-  std::atomic<int64_t> bytes{0};
-  std::atomic<int64_t> peak{0};
-  void Add(int64_t more);
+// Of each device; 0: none.
+struct Limits {
+  int64_t bytes = 0;
+  int64_t deadline_ms = 0;  // of a launch or a copy
 };
 
 // Owned by its backend and by every buffer and executable of it. Thread rule: any thread.
 class Client {
  public:
-  static absl::StatusOr<std::shared_ptr<Client>> Create(const Plugin& plugin, const CreateOptions& options);
+  static absl::StatusOr<std::shared_ptr<Client>> Create(const Plugin& plugin, const CreateOptions& options,
+                                                        const Limits& limits);
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -37,7 +38,12 @@ class Client {
   const std::string& fingerprint() const { return fingerprint_; }
   const std::vector<api::Device*>& devices() const { return devices_; }
   std::string KindOf(api::Device* device) const;
+  api::DeviceDescription* DescriptionOf(api::Device* device) const;  // null: the plugin has none
   Usage& usage(int device) const { return usage_[device]; }
+  // Null: there is no deadline.
+  Watch* watch() const { return watch_.get(); }
+  // Plugin::Forward, within the deadline, of what a device does.
+  void Forward(int device, api::Event* event, std::string what, Ref<Event> to) const;
 
  private:
   explicit Client(const Plugin& plugin) : plugin_(plugin) {}
@@ -47,18 +53,21 @@ class Client {
   std::string platform_, fingerprint_;
   std::vector<api::Device*> devices_;
   std::unique_ptr<Usage[]> usage_;
+  std::unique_ptr<Watch> watch_;
 };
 
 // Thread rule: any thread.
 class PjrtBuffer final : public Buffer {
  public:
-  // Takes the plugin's buffer over. `bytes` count for the device until it is gone.
-  PjrtBuffer(std::shared_ptr<Client> client, Device* device, DType dtype, Dims dims, Ref<Event> ready,
+  // Takes the plugin's buffer over, and the count of its bytes.
+  PjrtBuffer(std::shared_ptr<Client> client, Device* device, DType dtype, Dims dims, Ref<Event> ready, Share share,
              api::Buffer* buffer);
 
   // The host cannot read it in place.
   void* host_data() override { return nullptr; }
   api::Buffer* get() const { return buffer_; }
+  // A launch has it, who has given its bytes back, too.
+  void TakenOver() { share_.Forget(); }
 
   // Copies bytes from `offset` on, as they lie in a dense row-major tensor. What is asked for in pieces is fetched once, and kept
   // until its last byte was.
@@ -66,9 +75,11 @@ class PjrtBuffer final : public Buffer {
 
  private:
   ~PjrtBuffer() override;
-  absl::Status Fetch(std::span<std::byte> destination);
+  absl::StatusOr<api::Event*> Fetch(std::span<std::byte> destination);
+  absl::Status FetchInTime(std::span<std::byte> destination);
 
   const std::shared_ptr<Client> client_;
+  Share share_;
   api::Buffer* const buffer_;
   Mutex mutex_;
   std::byte* fetched_ ABSL_GUARDED_BY(mutex_) = nullptr;

@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 
 #include "src/backends/pjrt/absent_backend.h"
+#include "src/backends/pjrt/attributes.h"
 #include "src/backends/pjrt/client.h"
 #include "src/backends/pjrt/executable_stats.h"
 #include "src/backends/pjrt/find.h"
@@ -44,6 +45,13 @@ absl::StatusOr<Ref<Buffer>> Upload(const std::shared_ptr<Client>& client, Device
   if (type == api::ElementType::kInvalid) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "tensors of ", NameOf(dtype), " cannot be on ", device->name);
   }
+  Usage& usage = client->usage(device->id);
+  const int64_t bytes = CountOf(dims) * BytesOf(dtype);
+  if (const absl::Status counted = usage.Exchange(bytes); !counted.ok()) {
+    return absl::Status(counted.code(),
+                        absl::StrCat("no memory for a tensor of ", bytes, " bytes: ", counted.message()));
+  }
+  Share share(&usage, bytes);
   api::BufferFromHostBuffer copy{.client = client->get()};
   copy.data = data != nullptr ? data : static_cast<const void*>(&type);  // an empty tensor has no bytes, but an address
   copy.type = type;
@@ -53,11 +61,12 @@ absl::StatusOr<Ref<Buffer>> Upload(const std::shared_ptr<Client>& client, Device
   copy.device = client->devices()[static_cast<size_t>(device->id)];
   WEFT_RETURN_IF_ERROR(CallForMemory(client->plugin(), api::Function::kClientBufferFromHostBuffer, &copy));
   Ref<Event> ready = MakeRef<Event>();
-  Ref<Buffer> buffer(new PjrtBuffer(client, device, dtype, Dims(dims.begin(), dims.end()), ready, copy.buffer));
+  Ref<Buffer> buffer(
+      new PjrtBuffer(client, device, dtype, Dims(dims.begin(), dims.end()), ready, std::move(share), copy.buffer));
   api::ReadyEvent is_ready{.buffer = copy.buffer};
   absl::Status asked = client->plugin().Call(api::Function::kBufferReadyEvent, &is_ready);
   if (asked.ok()) {
-    client->plugin().Forward(is_ready.event, absl::StrCat("a copy to ", device->name), ready);
+    client->Forward(device->id, is_ready.event, absl::StrCat("a copy to ", device->name), ready);
   } else {
     ready->Complete(asked);
   }
@@ -140,6 +149,7 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
   std::vector<api::Buffer*> arguments;
   std::vector<int64_t> kept;
   std::vector<api::Buffer*> taken;
+  int64_t gone = 0, more = 0;
   for (size_t i = 0; i < given.buffers.size(); ++i) {
     const Buffer& buffer = *given.buffers[i];
     const ir::Type& type = program_.arguments[i];
@@ -153,6 +163,7 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
     if (!program_.aliased[i]) continue;
     if (i < given.donated.size() && given.donated[i] != 0) {
       taken.push_back(arguments.back());
+      gone += buffer.bytes();
     } else {
       kept.push_back(static_cast<int64_t>(i));
     }
@@ -163,6 +174,9 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
     WEFT_ASSIGN_OR_RETURN(words, Upload(client_, device, DType::kU32, {&count, 1}, given.words.data(), nullptr));
     arguments.push_back(static_cast<const PjrtBuffer&>(*words).get());
   }
+  for (const ir::Type& type : program_.results) more += type.bytes();
+  Usage& usage = client_->usage(device->id);
+  WEFT_RETURN_IF_ERROR(usage.Exchange(more, gone, program_.stats.temporary_bytes));
   api::ExecuteOptions options;
   options.head.struct_size = sizeof(options);
   options.non_donatable_input_indices = kept.data();
@@ -176,18 +190,26 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
   execute.output_lists = &output_list;
   execute.device_complete_events = &complete;
   execute.execute_device = client_->devices()[static_cast<size_t>(device->id)];
-  WEFT_RETURN_IF_ERROR(CallForMemory(plugin, api::Function::kLoadedExecutableExecute, &execute, taken));
+  if (absl::Status status = CallForMemory(plugin, api::Function::kLoadedExecutableExecute, &execute, taken);
+      !status.ok()) {
+    usage.GiveBack(more - gone);
+    return status;
+  }
+  for (size_t i = 0; i < given.buffers.size(); ++i) {
+    if (i < given.donated.size() && given.donated[i] != 0 && program_.aliased[i])
+      static_cast<PjrtBuffer&>(*given.buffers[i]).TakenOver();
+  }
   std::vector<DeviceResults> results(1);
   results[0].done = MakeRef<Event>();
   for (size_t i = 0; i < outputs.size(); ++i) {
     const ir::Type& type = program_.results[i];
-    results[0].buffers.push_back(
-        Ref<Buffer>(new PjrtBuffer(client_, device, type.dtype, type.dims, results[0].done, outputs[i])));
+    results[0].buffers.push_back(Ref<Buffer>(new PjrtBuffer(client_, device, type.dtype, type.dims, results[0].done,
+                                                            Share(&usage, type.bytes()), outputs[i])));
   }
   std::string what = absl::StrCat("a launch on ", device->name);
   if (!taken.empty())
     absl::StrAppend(&what, " that had taken over ", taken.size(), " of ", given.buffers.size(), " buffers");
-  plugin.Forward(complete, std::move(what), results[0].done);
+  client_->Forward(device->id, complete, std::move(what), results[0].done);
   return results;
 }
 
@@ -256,15 +278,23 @@ class PjrtBackend final : public Backend {
   MemoryStats memory_stats(Device* device) const override {
     const Usage& usage = client_->usage(device->id);
     const std::optional<api::DeviceMemoryStats> stats = LimitedStats(device);
-    return {usage.bytes.load(), usage.peak.load(), stats ? stats->bytes_limit.value : 0};
+    int64_t limit = stats ? stats->bytes_limit.value : 0;
+    if (usage.limit() > 0 && (limit == 0 || usage.limit() < limit)) limit = usage.limit();
+    return {usage.bytes(), usage.peak(), limit};
+  }
+  std::string attributes(Device* device) const override {
+    return AttributesOf(client_->plugin(), client_->DescriptionOf(client_->devices()[static_cast<size_t>(device->id)]));
   }
   int64_t bytes_available(Device* device) const override {
+    const Usage& usage = client_->usage(device->id);
+    int64_t room = client_->platform() == "cpu" ? ReadMachineMemory().available : -1;
     if (const auto stats = LimitedStats(device)) {
       // Launches that have not ended hold what is no tensor any more.
-      const int64_t used = std::max(stats->bytes_in_use, client_->usage(device->id).bytes.load());
-      return std::max<int64_t>(0, stats->bytes_limit.value - used);
+      room = std::max<int64_t>(0, stats->bytes_limit.value - std::max(stats->bytes_in_use, usage.bytes()));
     }
-    return client_->platform() == "cpu" ? ReadMachineMemory().available : -1;
+    if (usage.limit() == 0) return room;
+    const int64_t own = std::max<int64_t>(0, usage.limit() - usage.bytes());
+    return room < 0 ? own : std::min(room, own);
   }
 
  private:
@@ -319,7 +349,8 @@ absl::StatusOr<std::unique_ptr<Backend>> NewPjrtBackend(const Options& options) 
   if (tpu) PrepareLibtpu();
   WEFT_ASSIGN_OR_RETURN(const Plugin* const plugin, Plugin::Open(path));
   if (!options.topology.empty()) return NewAbsentBackend(*plugin, options);
-  absl::StatusOr<std::shared_ptr<Client>> client = Client::Create(*plugin, create);
+  absl::StatusOr<std::shared_ptr<Client>> client =
+      Client::Create(*plugin, create, {options.memory_limit, options.launch_deadline_ms});
   if (!client.ok()) {
     std::string_view why = client.status().message();
     if (tpu && why.ends_with('.')) why.remove_suffix(1);

@@ -16,6 +16,8 @@ struct Options {
   std::string topology;        // compile for devices that need not be there: "v5e:2x2"
   bool reads_zeros = false;    // with a topology: reads give zeros, and are no error
   std::string matmul_precision = "HIGHEST";  // ir::StableHloOptions::precision
+  int64_t memory_limit = 0;                  // bytes of tensors and temporaries on each device; 0: none
+  int64_t launch_deadline_ms = 0;            // of each launch and copy of a device; 0: none
 };
 
 // DLPack's number for devices that it has no name for.

@@ -105,6 +105,7 @@ std::string_view NameOf(api::Function function) {
     case kClientAddressableDevices: return "PJRT_Client_AddressableDevices";
     case kClientCompile: return "PJRT_Client_Compile";
     case kClientBufferFromHostBuffer: return "PJRT_Client_BufferFromHostBuffer";
+    case kDeviceDescriptionAttributes: return "PJRT_DeviceDescription_Attributes";
     case kDeviceDescriptionKind: return "PJRT_DeviceDescription_Kind";
     case kDeviceGetDescription: return "PJRT_Device_GetDescription";
     case kDeviceMemoryStats: return "PJRT_Device_MemoryStats";

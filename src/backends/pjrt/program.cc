@@ -1,6 +1,7 @@
 // See program.h.
 #include "src/backends/pjrt/program.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -23,12 +24,34 @@ using ir::Value;
 // No device has so much; XLA divides by what is left of such sizes.
 constexpr double kMostBytes = 0x1p44;
 
-absl::Status CheckSize(const Type& type, std::string_view what) {
-  double bytes = BytesOf(type.dtype);
-  for (const int64_t dim : type.dims) bytes *= static_cast<double>(dim);
+absl::Status CheckSize(double bytes, std::string_view what) {
   if (bytes <= kMostBytes) return absl::OkStatus();
-  return UserErrorOf(absl::StatusCode::kResourceExhausted, what, " ", ToString(type), " has ", bytes / 0x1p40,
-                     " TiB, which no device has");
+  return UserErrorOf(absl::StatusCode::kResourceExhausted, what, " ", bytes / 0x1p40, " TiB, which no device has");
+}
+
+// What plugins do not refuse but die of.
+absl::Status CheckTypes(const ir::Function& main) {
+  const auto bytes_of = [](const Type& type) {
+    double bytes = BytesOf(type.dtype);
+    for (const int64_t dim : type.dims) bytes *= static_cast<double>(dim);
+    return bytes;
+  };
+  for (const ir::Function* function : ir::CalleesFirst(main)) {
+    for (const ir::Node* node : function->nodes()) {
+      for (const Type& type : node->results()) {
+        if (!type.is_tensor()) continue;
+        if (std::ranges::any_of(type.dims, [](int64_t dim) { return dim < 0; })) {
+          return UserError(node->op().name, " ", ToString(type),
+                           " has a dimension that is not known; plugins want all");
+        }
+        WEFT_RETURN_IF_ERROR(CheckSize(bytes_of(type), absl::StrCat(node->op().name, " ", ToString(type), " has")));
+      }
+    }
+  }
+  double all = 0;
+  for (const Value& parameter : main.parameters()) all += bytes_of(parameter.type());
+  for (const Value& result : main.results()) all += bytes_of(result.type());
+  return CheckSize(all, "a program's arguments and results have together");
 }
 
 // What compilers of plugins do better with when it is written otherwise.
@@ -111,11 +134,7 @@ absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, co
   const auto for_plugins = [&](const ir::RewriteCall& call) { return ForPlugins(call, options.platform); };
   WEFT_ASSIGN_OR_RETURN(const ir::Module module, ir::Rewrite(given, for_plugins));
   const ir::Function& main = module.main();
-  for (const ir::Node* node : main.nodes()) {
-    for (const Type& type : node->results()) {
-      if (type.is_tensor()) WEFT_RETURN_IF_ERROR(CheckSize(type, node->op().name));
-    }
-  }
+  WEFT_RETURN_IF_ERROR(CheckTypes(main));
   std::vector<Value> parameters;
   std::vector<ir::ParameterInfo> infos;
   ir::FunctionCopier copier;
@@ -167,7 +186,7 @@ absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, co
   }
   ir::Module fresh;
   fresh.functions.push_back(ir::Function::Create("main", std::move(parameters), std::move(results), std::move(infos)));
-  return ir::ToStableHlo(fresh, {.locations = options.locations, .precision = options.precision});
+  return ir::ToStableHlo(fresh, {.locations = options.locations, .precision = options.precision, .shardings = false});
 }
 
 absl::Status Refused(const absl::Status& status, const ir::Module& given, TextOptions options) {

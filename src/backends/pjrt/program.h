@@ -27,8 +27,8 @@ struct TextOptions {
   bool locations = false;                  // where each operation was recorded; programs are kept under texts without
 };
 
-// The text of the module given and what it says of its arguments. Refuses what kills plugins: more bytes than any device has. Written as
-// the platform's compiler likes it: kernels that a convolution turns around are turned before it, and blocks of random bits computed once.
+// The text of the module given and what it says of its arguments. Refuses what kills plugins: more bytes than any device has, and
+// dimensions that nobody knows. Says nothing of shardings, which are for programs of several devices. Written as the platform's compiler likes it: kernels that a convolution turns around are turned before it, and blocks of random bits computed once.
 absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, const TextOptions& options = {});
 // What a plugin said of the module's text, with the place where the operation was recorded if it named a line: "-:12:10: error: …".
 absl::Status Refused(const absl::Status& status, const ir::Module& given, TextOptions options);

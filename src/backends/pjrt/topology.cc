@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "src/backends/pjrt/attributes.h"
 
 namespace weft::pjrt {
 namespace {
@@ -80,6 +81,7 @@ absl::Status Topology::Look() {
     api::DescriptionKind kind{.description = devices.descriptions[i]};
     WEFT_RETURN_IF_ERROR(plugin_.Call(api::Function::kDeviceDescriptionKind, &kind));
     kinds_.emplace_back(kind.kind, kind.size);
+    attributes_.push_back(AttributesOf(plugin_, devices.descriptions[i]));
   }
   return absl::OkStatus();
 }

@@ -27,6 +27,7 @@ class Topology {
   const std::string& platform() const { return platform_; }
   // Per device.
   const std::vector<std::string>& kinds() const { return kinds_; }
+  const std::vector<std::string>& attributes() const { return attributes_; }
   // What code for it depends on, the same for a name and for the machine of that name.
   std::string fingerprint() const;
 
@@ -39,7 +40,7 @@ class Topology {
   api::Topology* const topology_;
   const bool owned_;
   std::string platform_, version_;
-  std::vector<std::string> kinds_;
+  std::vector<std::string> kinds_, attributes_;
 };
 
 // INVALID_ARGUMENT unless it is a family of TPUs and a grid of chips: "v5e:2x2", "v4:2x2x1".

@@ -56,7 +56,7 @@ inline constexpr OptionRow kOptions[] = {
     {{"isa", "WEFT_ISA", WEFT_VALUE_TEXT, 0, "", "forces a CPU path; empty: the best this machine has"}, "avx512|avx2|portable", nullptr, "1.0", nullptr},
     {{"threads", "WEFT_THREADS", WEFT_VALUE_INT, 0, "0", "threads that compute, of all contexts together; 0: one per core"}, nullptr, "1024", "1.0", nullptr},
     {{"compile_threads", "WEFT_COMPILE_THREADS", WEFT_VALUE_INT, 0, "0", "threads that compile one program; 0: as many as compute"}, nullptr, "1024", "1.0", nullptr},
-    {{"memory_limit", "WEFT_MEMORY_LIMIT", WEFT_VALUE_INT, 0, "0", "bytes that tensors, temporaries and working memory of the CPU device may take; 0: what the machine has. Memory that the caller lends does not count"}, nullptr, nullptr, "1.0", nullptr},
+    {{"memory_limit", "WEFT_MEMORY_LIMIT", WEFT_VALUE_INT, 0, "0", "bytes that tensors, temporaries and working memory of the CPU device may take, or tensors and temporaries of each of a plugin's devices; 0: what there is. Memory that the caller lends to the CPU device does not count"}, nullptr, nullptr, "1.0", nullptr},
     {{"max_pending_nodes", "WEFT_MAX_PENDING_NODES", WEFT_VALUE_INT, 0, "20000", "nodes after which a graph is cut; 0: never"}, nullptr, nullptr, "1.0", nullptr},
     {{"max_pending_bytes", "WEFT_MAX_PENDING_BYTES", WEFT_VALUE_INT, 0, "68719476736", "bytes of recorded results after which a graph is cut; 0: never"}, nullptr, nullptr, "1.0", nullptr},
     {{"repetition_nodes", "WEFT_REPETITION_NODES", WEFT_VALUE_INT, 0, "1000", "nodes after which a repeating sequence is cut between two rounds; 0: never"}, nullptr, nullptr, "1.0", nullptr},
@@ -65,7 +65,7 @@ inline constexpr OptionRow kOptions[] = {
     {{"cache_max_bytes", "WEFT_CACHE_MAX_BYTES", WEFT_VALUE_INT, 0, "4294967296", "size at which the least recently used programs go"}, nullptr, nullptr, "1.0", nullptr},
     {{"verify_between_passes", "WEFT_VERIFY_BETWEEN_PASSES", WEFT_VALUE_BOOL, 0, "0", "checks the program after every compiler pass"}, nullptr, nullptr, "1.0", nullptr},
     {{"log", "WEFT_LOG", WEFT_VALUE_TEXT, 0, "off", "without a hook, records of this level and above go to standard error"}, "debug|info|warning|error|off", nullptr, "1.0", nullptr},
-    {{"launch_deadline_ms", "WEFT_LAUNCH_DEADLINE_MS", WEFT_VALUE_INT, 0, "0", "milliseconds that a launch may run before its loops of unknown length end ahead of their next run, with DEADLINE_EXCEEDED; 0: no limit. Counted loops and scans run on"}, nullptr, nullptr, "1.1", nullptr},
+    {{"launch_deadline_ms", "WEFT_LAUNCH_DEADLINE_MS", WEFT_VALUE_INT, 0, "0", "milliseconds that a launch may run before its loops of unknown length end ahead of their next run, with DEADLINE_EXCEEDED; 0: no limit. Counted loops and scans run on. On a plugin's device any launch and copy that takes longer is given up: its results have no value, and the device is not waited for"}, nullptr, nullptr, "1.1", nullptr},
     {{"compile_deadline_ms", "WEFT_COMPILE_DEADLINE_MS", WEFT_VALUE_INT, 0, "0", "milliseconds that a call waits for a program to be compiled or loaded, then DEADLINE_EXCEEDED; the compiler goes on, and who asks again waits for the same program; 0: no limit"}, nullptr, nullptr, "1.1", nullptr},
     {{"hash_bits", "WEFT_HASH_BITS", WEFT_VALUE_INT, 0, "128", "deprecated: accepted and without effect; bits of a program's key that were looked at, a hook of Weft's own tests"}, nullptr, "128", "1.0", "accepted and without effect"},
 };

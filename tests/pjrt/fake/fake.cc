@@ -12,6 +12,7 @@
 //   devices=N          of a client                               memory=N           bytes a device has
 //   slow_ms=N          everything on a device takes so long      slow_compile_ms=N  compiling does
 //   dies=D:N           device D runs N launches and is gone      refuses_load       programs are not loaded
+//   hangs=D            what device D begins does not end before another text is set
 //   refuses=NAME       programs with that operation are not compiled, as XLA's translator says it
 //   fail=PJRT_X:N:C    the N-th call since this was set fails with code C (any number of these); fail=launch:N:C: not the call
 //                      but the launch, when it runs
@@ -66,6 +67,12 @@ ElementType ElementTypeOf(DType dtype) {
 
 void Sleep(int64_t ms) {
   if (ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+// On a device's thread: how long it takes for anything.
+void Pause(const api::Device& device) {
+  Sleep(Current()->slow_ms);
+  while (Current()->hanging_device == device.description.id) Sleep(1);
 }
 
 absl::Status Alive(const api::Device& device) {
@@ -189,6 +196,17 @@ absl::Status DescriptionId(api::DescriptionNumber& args) {
 }
 absl::Status DescriptionProcessIndex(api::DescriptionNumber& args) {
   args.number = 0;
+  return absl::OkStatus();
+}
+absl::Status DescriptionAttributes(api::DescriptionAttributes& args) {
+  using Kind = api::NamedValue::Kind;
+  static constexpr int64_t kPlace[] = {0, 1};
+  static const api::NamedValue kKnown[] = {{.name = "coords", .name_size = 6, .kind = Kind::kInt64List, .integers = kPlace, .value_size = 2},
+                                           {.name = "say \"it\"", .name_size = 8, .kind = Kind::kString, .string = "two\nlines", .value_size = 9},
+                                           {.name = "slots", .name_size = 5, .kind = Kind::kInt64, .integer = -7, .value_size = 1},
+                                           {.name = "speed", .name_size = 5, .kind = Kind::kFloat, .number = 0.5, .value_size = 1}};
+  args.attributes = kKnown;
+  args.num_attributes = std::size(kKnown);
   return absl::OkStatus();
 }
 absl::Status DescriptionKind(api::DescriptionKind& args) {
@@ -385,7 +403,7 @@ absl::Status BufferFromHostBuffer(api::BufferFromHostBuffer& args) {
     done->Complete(absl::OkStatus());
   }
   device->line.Add([storage, copy, done, now, device] {
-    Sleep(Current()->slow_ms);
+    Pause(*device);
     if (!now) copy();
     storage->ready->Complete(Alive(*device));
     if (!now) done->Complete(absl::OkStatus());
@@ -452,7 +470,7 @@ absl::Status BufferToHostBuffer(api::ToHostBuffer& args) {
   }
   Ref<weft::Event> done = MakeRef<weft::Event>();
   storage->device->line.Add([storage, bytes, destination = args.destination, done] {
-    Sleep(Current()->slow_ms);
+    Pause(*storage->device);
     absl::Status status = storage->ready->status();
     status.Update(Alive(*storage->device));
     if (status.ok() && bytes > 0) std::memcpy(destination, storage->value.bytes().data(), bytes);
@@ -474,7 +492,7 @@ struct Launch {
 
 absl::Status Compute(const Launch& launch) {
   const auto faults = Current();
-  Sleep(faults->slow_ms);
+  Pause(*launch.device);
   WEFT_RETURN_IF_ERROR(Alive(*launch.device));
   ++launch.device->launches;
   ++counts.launches;
@@ -622,6 +640,7 @@ const Slot kSlots[] = {
     WEFT_FAKE(22, "Client_BufferFromHostBuffer", BufferFromHostBuffer),
     WEFT_FAKE(23, "DeviceDescription_Id", DescriptionId),
     WEFT_FAKE(24, "DeviceDescription_ProcessIndex", DescriptionProcessIndex),
+    WEFT_FAKE(25, "DeviceDescription_Attributes", DescriptionAttributes),
     WEFT_FAKE(26, "DeviceDescription_Kind", DescriptionKind),
     WEFT_FAKE(29, "Device_GetDescription", DeviceGetDescription),
     WEFT_FAKE(30, "Device_IsAddressable", DeviceIsAddressable),

@@ -34,7 +34,7 @@ absl::StatusOr<std::shared_ptr<const Faults>> Faults::Parse(std::string_view tex
   } numbers[] = {{"devices", &faults->devices},     {"memory", &faults->memory},
                  {"slow_ms", &faults->slow_ms},     {"slow_compile_ms", &faults->slow_compile_ms},
                  {"functions", &faults->functions}, {"major", &faults->major},
-                 {"minor", &faults->minor}};
+                 {"minor", &faults->minor},         {"hangs", &faults->hanging_device}};
   for (const std::string_view setting : absl::StrSplit(text, ';', absl::SkipWhitespace())) {
     const std::pair<std::string_view, std::string_view> pair = absl::StrSplit(setting, absl::MaxSplits('=', 1));
     const auto& [name, value] = pair;

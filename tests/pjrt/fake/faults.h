@@ -27,7 +27,7 @@ struct Faults {
   int64_t devices = 1;
   int64_t memory = 0;  // bytes a device; 0: as many as there are
   int64_t slow_ms = 0, slow_compile_ms = 0;
-  int64_t dying_device = -1;
+  int64_t dying_device = -1, hanging_device = -1;
   int64_t last_launch = 0;  // of that device
   int64_t functions = kFunctions, major = 0, minor = 115;
   bool extensions = false, initializes = true, signals = false, refuses_load = false;

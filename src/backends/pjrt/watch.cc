@@ -1,0 +1,130 @@
+// See watch.h.
+#include "src/backends/pjrt/watch.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "src/runtime/clock.h"
+#include "src/runtime/mutex.h"
+#include "src/runtime/status.h"
+#include "src/runtime/thread_pool.h"
+
+namespace weft::pjrt {
+namespace {
+
+constexpr int64_t kMostMs = int64_t{1} << 40;  // 35 years; in nanoseconds it is still a number
+
+struct Entry {
+  std::string what;
+  Ref<Event> to;
+  bool over = false;  // done or given up
+};
+
+// What a device has to do, in order; the first of it is not over.
+struct Line {
+  std::deque<std::shared_ptr<Entry>> entries;
+  int64_t began_ns = 0;  // when the first one's turn came
+
+  void GoOn(int64_t now) {
+    while (!entries.empty() && entries.front()->over) {
+      entries.pop_front();
+      began_ns = now;
+    }
+  }
+};
+
+}  // namespace
+
+struct Watch::State {
+  State(int64_t deadline_ms, size_t devices) : deadline_ms(std::min(deadline_ms, kMostMs)), lines(devices) {}
+  const int64_t deadline_ms;
+  mutable Mutex mutex;
+  CondVar changed;
+  std::vector<Line> lines ABSL_GUARDED_BY(mutex);
+  int64_t given_up ABSL_GUARDED_BY(mutex) = 0;  // and still running
+  bool ended ABSL_GUARDED_BY(mutex) = false;
+
+  void Ended(int device, Entry& entry, const absl::Status& status);
+  void Run();
+};
+
+void Watch::State::Ended(int device, Entry& entry, const absl::Status& status) {
+  {
+    MutexLock lock(mutex);
+    if (std::exchange(entry.over, true)) {
+      --given_up;
+      return;
+    }
+    lines[static_cast<size_t>(device)].GoOn(MonotonicNow());
+    changed.NotifyAll();
+  }
+  entry.to->Complete(status);
+}
+
+void Watch::State::Run() {
+  MarkLibraryThread();
+  MutexLock lock(mutex);
+  while (!ended) {
+    Line* next = nullptr;
+    int64_t end = std::numeric_limits<int64_t>::max();
+    for (Line& line : lines) {
+      if (line.entries.empty()) continue;
+      const int64_t its_end = line.began_ns + deadline_ms * 1'000'000;
+      if (its_end < end) {
+        end = its_end;
+        next = &line;
+      }
+    }
+    const int64_t now = MonotonicNow();
+    if (next == nullptr) {
+      changed.Wait(mutex);
+    } else if (now < end) {
+      changed.WaitUntil(mutex, std::chrono::steady_clock::now() + std::chrono::nanoseconds(end - now));
+    } else {
+      const std::shared_ptr<Entry> late = next->entries.front();
+      late->over = true;
+      ++given_up;
+      next->GoOn(now);
+      lock.Unlock();
+      late->to->Complete(UserErrorOf(absl::StatusCode::kDeadlineExceeded, late->what, " had not ended after ",
+                                     deadline_ms, " ms, the option launch_deadline_ms"));
+      lock.Lock();
+    }
+  }
+}
+
+Watch::Watch(int64_t deadline_ms, size_t devices)
+    : state_(std::make_shared<State>(deadline_ms, devices)), thread_([state = state_] { state->Run(); }) {}
+
+Watch::~Watch() {
+  {
+    MutexLock lock(state_->mutex);
+    state_->ended = true;
+    state_->changed.NotifyAll();
+  }
+  thread_.join();
+}
+
+void Watch::Over(int device, const Ref<Event>& event, std::string what, Ref<Event> to) {
+  auto entry = std::make_shared<Entry>();
+  entry->what = std::move(what);
+  entry->to = std::move(to);
+  {
+    MutexLock lock(state_->mutex);
+    Line& line = state_->lines[static_cast<size_t>(device)];
+    if (line.entries.empty()) line.began_ns = MonotonicNow();
+    line.entries.push_back(entry);
+    state_->changed.NotifyAll();
+  }
+  event->OnDone([state = state_, entry, device](const absl::Status& status) { state->Ended(device, *entry, status); });
+}
+
+bool Watch::AnyRuns() const {
+  MutexLock lock(state_->mutex);
+  return state_->given_up > 0;
+}
+
+}  // namespace weft::pjrt
