@@ -24,6 +24,9 @@ if(WEFT_BUILD_PROGRAMS)
     weft_program("${file}" "")
   endforeach()
   add_dependencies(start train_fashion_mnist)  # which it runs
+  weft_program("${PROJECT_SOURCE_DIR}/benchmarks/workloads/workloads.cc" "")  # of several files
+  file(GLOB weft_workloads CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/benchmarks/workloads/net*.cc")
+  target_sources(workloads PRIVATE ${weft_workloads})
   # Benchmarks that look inside link the layers themselves.
   file(GLOB weft_kernel_benchmarks CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/benchmarks/kernels/*.cc")
   foreach(file IN LISTS weft_kernel_benchmarks)

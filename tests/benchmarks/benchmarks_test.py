@@ -6,7 +6,7 @@ import tempfile
 import unittest
 
 PROGRAMS = os.path.join(os.environ["WEFT_BUILD"], "bin")
-ALL = ["accuracy", "checkpoint", "control_flow", "footprint", "gemm_conv", "plugin_launch", "record", "start", "train_step"]
+ALL = ["accuracy", "checkpoint", "control_flow", "footprint", "gemm_conv", "plugin_launch", "record", "start", "train_step", "workloads"]
 
 
 class Benchmarks(unittest.TestCase):
@@ -18,7 +18,7 @@ class Benchmarks(unittest.TestCase):
 
     def test_all_sources_have_a_program_here(self):
         folder = os.path.join(os.environ["WEFT_SOURCE"], "benchmarks")
-        sources = [name for place in (folder, os.path.join(folder, "kernels")) for name in os.listdir(place)]
+        sources = [name for place in (folder, os.path.join(folder, "kernels")) for name in os.listdir(place)] + ["workloads.cc"]  # of several files
         self.assertEqual(ALL, sorted(os.path.splitext(name)[0] for name in sources if name.endswith((".c", ".cc"))))
 
     def test_help_goes_to_stdout_and_names_the_common_options(self):
@@ -33,7 +33,7 @@ class Benchmarks(unittest.TestCase):
         wrong = [(program, [option]) for program in ALL for option in ("--fast", "--threads", "fast")]
         wrong += [("checkpoint", ["--dir"]), ("gemm_conv", ["--threads", "0"]), ("gemm_conv", ["--threads", "two"]), ("gemm_conv", ["avx2", "avx512"]),
                   ("record", ["--peers-in"]), ("plugin_launch", ["--plugin"]), ("train_step", ["--only", "rnn"]), ("train_step", ["--only"]), ("train_step", ["--steps", "many"]),
-                  ("train_step", ["--steps", "0"]), ("train_step", ["--threads", "1"]), ("start", ["--threads", "1"])]
+                  ("train_step", ["--steps", "0"]), ("train_step", ["--threads", "1"]), ("start", ["--threads", "1"]), ("workloads", ["--only", "rnn"]), ("workloads", ["--seconds", "none", "--only", "gemm-64"])]
         for program, options in wrong:
             with self.subTest(program=program, options=options):
                 done = self.run_it(program, *options)
@@ -45,7 +45,8 @@ class Benchmarks(unittest.TestCase):
 
     def test_json_is_one_array_of_the_promised_fields(self):
         # The cheap ones; a machine with neighbours may call a run void (exit 1), the array is there all the same.
-        for program, options in (("footprint", []), ("record", []), ("train_step", ["--only", "mlp"]), ("control_flow", ["--only", "scalars"])):
+        for program, options in (("footprint", []), ("record", []), ("train_step", ["--only", "mlp"]), ("control_flow", ["--only", "scalars"]),
+                                 ("workloads", ["--only", "layernorm-fb-1kx1k"])):
             with self.subTest(program=program):
                 done = self.run_it(program, "--json", "--quick", *options)
                 self.assertIn(done.returncode, (0, 1), done.stderr)
@@ -59,6 +60,40 @@ class Benchmarks(unittest.TestCase):
                     self.assertEqual(row["floor"] is None, row["ratio"] is None)
                     for number in (row["floor"], row["ratio"], *row["peers"].values()):
                         self.assertIsInstance(number, (int, float, type(None)))
+
+    def test_every_workload_runs_and_the_table_knows_it(self):
+        table = os.path.join(os.environ["WEFT_SOURCE"], "benchmarks", "table")
+        listed = subprocess.run([table, "--list", "--build", os.environ["WEFT_BUILD"]], capture_output=True, text=True, check=True).stdout
+        names = [line.split()[0] for line in listed.splitlines()]
+        own = [line.split("\t")[0] for line in self.run_it("workloads", "--list").stdout.splitlines()]
+        self.assertEqual(names[: len(own)], own)
+        self.assertIn("lstm-fb", names)
+        # Those whose step is short; a loss or a result that is no number fails the program.
+        for name in ("ew20-1M", "gemm-tf-m8", "mobilenetv2-infer-b4", "gpt2b-train-b1", "gru-train-b32"):
+            done = self.run_it("workloads", "--only", name, "--steps", "2")
+            self.assertEqual(0, done.returncode, done.stderr)
+            self.assertRegex(done.stdout, rf"^{name}: -?[0-9.e+-]+\n$")
+
+    def test_a_table_is_made_of_what_was_measured_and_goes_on_where_it_ended(self):
+        table = [os.path.join(os.environ["WEFT_SOURCE"], "benchmarks", "table"), "--build", os.environ["WEFT_BUILD"]]
+        row = {"weft": {"best_ms": 2.0, "floor_ms": 1.0, "peak_mb": 10.0, "first_s": 0.5},
+               "torch": {"best_ms": 1.0, "peak_mb": 300.0, "first_s": 0.1}, "jax": {"best_ms": 4.0, "peak_mb": 200.0, "first_s": 0.2}}
+        with tempfile.TemporaryDirectory() as folder:
+            results, page = os.path.join(folder, "table.json"), os.path.join(folder, "page.md")
+            with open(results, "w", encoding="utf-8") as file:
+                json.dump({"gemm-64": {**row, "rounds": {"weft": 1}}}, file)
+            with open(page, "w", encoding="utf-8") as file:
+                file.write("before\n<!-- table -->old<!-- /table -->\nafter\n")
+            done = subprocess.run([*table, "--only", "gemm-64", "--dtypes", "f32", "--rounds", "1", "--json", results, "--markdown", page],
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual(0, done.returncode, done.stderr)
+            with open(page, encoding="utf-8") as file:
+                text = file.read()
+        self.assertIn("| gemm-64 | 2 | 2.00 | 1 PyTorch | **2.00** | 10 | 200 | 0.50 | 0.10 |", text)
+        self.assertTrue(text.startswith("before\n<!-- table -->\n") and text.endswith("<!-- /table -->\nafter\n"), text)
+        self.assertNotIn("old", text)
+        done = subprocess.run([*table, "--only", "rnn"], capture_output=True, text=True, timeout=60)
+        self.assertEqual((1, "table: there is no workload 'rnn'; --list has the names\n"), (done.returncode, done.stderr))
 
 
 if __name__ == "__main__":

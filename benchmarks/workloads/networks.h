@@ -1,0 +1,28 @@
+// The workloads by name: what is recorded for one step of each.
+#pragma once
+
+#include <span>
+
+#include "net.h"
+
+namespace workloads {
+
+enum class Does : uint8_t {
+  kInfer,      // computes what the network gives
+  kGradients,  // and the gradients of its parameters; the network gives the loss
+  kMomentum,   // the same and a step of SGD with momentum
+  kAdamW,      // the same of AdamW
+};
+
+struct Workload {
+  const char* name;
+  Does does;
+  double gbytes;  // that must go through memory once; 0: products count alone
+  Tensor (*network)(Net& net);
+  bool in_bf16 = true;  // makes sense there, too
+  const char* text = "";
+};
+
+std::span<const Workload> All();
+
+}  // namespace workloads

@@ -1,0 +1,205 @@
+// One step of a network through the exported functions, again and again: the rows of benchmarks/table. A process measures one
+// workload, so that its peak memory is that of the workload.
+#include <sys/resource.h>
+
+#include <cstring>
+#include <memory>
+
+#include "../bench_util.h"
+#include "networks.h"
+
+namespace {
+
+using workloads::Does;
+using workloads::Must;
+using workloads::Net;
+using workloads::Tensor;
+using workloads::Workload;
+
+constexpr char kHelp[] =
+    "usage: workloads --only NAME [options]\n"
+    "  --only NAME      the workload to measure; --list has the names\n"
+    "  --list           the names, one a line, with what they are\n"
+    "  --bf16           parameters and inputs in bf16 (optimizer states stay f32)\n"
+    "  --seconds S      measure for about so long (4)\n"
+    "  --steps N        N steps without measuring, for profilers\n"
+    "  --metrics        the library's counters at the end\n"
+    "  --json           one JSON array instead of lines\n"
+    "  --quick          one second\n"
+    "  --help           this\n";
+
+class Job {
+ public:
+  Job(weft_context* ctx, const Workload& workload, weft_dtype dtype) : ctx_(ctx), workload_(workload), net_(ctx, dtype) {}
+  ~Job() { weft_optimizer_release(optimizer_); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  double gflop() const { return net_.gflop() * (workload_.does == Does::kInfer ? 1 : 3); }
+
+  // One step, to its end; returns the first number of what it gave.
+  double Run() {
+    wf_scope* const s = wf_begin(ctx_);
+    net_.Begin(s);
+    std::vector<Tensor> shown = {workload_.network(net_)};
+    if (workload_.does != Does::kInfer) Train(s, &shown);
+    for (Tensor& tensor : shown) tensor = wf_keep(s, tensor);
+    Must(wf_end(s));
+    weft_event* done = nullptr;
+    Must(weft_sync(ctx_, nullptr, &done));
+    Must(weft_event_wait(done, -1));
+    weft_event_release(done);
+    const double first = First(shown[0]);
+    for (Tensor tensor : shown) weft_tensor_release(tensor);
+    return first;
+  }
+
+ private:
+  void Train(wf_scope* s, std::vector<Tensor>* shown) {
+    const std::vector<Tensor>& parameters = net_.parameters();
+    std::vector<Tensor> gradients(parameters.size());
+    wf_grad(s, (*shown)[0], parameters.data(), parameters.size(), gradients.data());
+    if (workload_.does == Does::kGradients) {
+      *shown = gradients;
+      return;
+    }
+    if (optimizer_ == nullptr && workload_.does == Does::kMomentum) {
+      weft_sgd_options sgd = WEFT_SGD_OPTIONS_INIT;
+      sgd.momentum = 0.9;
+      Must(weft_sgd_create(ctx_, parameters.data(), parameters.size(), &sgd, &optimizer_));
+    } else if (optimizer_ == nullptr) {
+      Must(weft_adamw_create(ctx_, parameters.data(), parameters.size(), nullptr, &optimizer_));
+    }
+    wf_try(s, weft_optimizer_step(optimizer_, gradients.data(), gradients.size(), 1e-3));
+  }
+
+  static double First(Tensor tensor) {
+    int64_t count = 0;
+    Must(weft_tensor_count(tensor, &count));
+    double value = 0;
+    if (count == 1) Must(weft_tensor_item_f64(tensor, &value));
+    return value;
+  }
+
+  weft_context* ctx_;
+  const Workload& workload_;
+  Net net_;
+  weft_optimizer* optimizer_ = nullptr;
+};
+
+// GB/s of copying what no cache holds, counted both ways: on all cores at once, the best of three.
+double CopyBandwidth(int threads) {
+  constexpr size_t kBytes = size_t{256} << 20;
+  std::vector<char> from(kBytes, 1), to(kBytes, 2);
+  double best = 0;
+  for (int round = 0; round < 3; ++round) {
+    const bench::Clock::time_point start = bench::Clock::now();
+    std::vector<std::thread> helpers;
+    const size_t share = kBytes / static_cast<size_t>(threads);
+    for (int t = 0; t < threads; ++t) {
+      helpers.emplace_back([&, t] { std::memcpy(to.data() + share * static_cast<size_t>(t), from.data() + share * static_cast<size_t>(t), share); });
+    }
+    for (std::thread& helper : helpers) helper.join();
+    best = std::max(best, 2e-9 * static_cast<double>(kBytes) / bench::Since(start));
+  }
+  return best;
+}
+
+double PeakMegabytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+int List() {
+  for (const Workload& workload : workloads::All()) {
+    std::printf("%s\t%s\t%s\n", workload.name, workload.in_bf16 ? "f32,bf16" : "f32", workload.text);
+  }
+  return 0;
+}
+
+// The first step compiles; memory is that of the process, peers' figures are taken the same way.
+int Measure(const Workload& workload, bool bf16, double seconds, const bench::Options& options, Job& job) {
+  const double peak = bench::Peak(options.threads);
+  bench::Clock::time_point start = bench::Clock::now();
+  job.Run();
+  const double first = bench::Since(start);
+  const bench::Sample sample = bench::Measure(options.threads, [&] { job.Run(); }, 1000, seconds, /*crowded=*/true);
+  const double memory = PeakMegabytes();  // before the probe of bandwidth takes its own
+  const double bandwidth = workload.gbytes > 0 ? CopyBandwidth(options.threads) : 0;
+  // What bf16 halves: all bytes but an optimizer's.
+  const double gbytes = workload.gbytes / (bf16 ? 2 : 1);
+  const double floor = 1e3 * std::max(job.gflop() / sample.probe, bandwidth > 0 ? gbytes / bandwidth : 0);
+  const std::string name = std::string(workload.name) + (bf16 ? " bf16" : "");
+  std::vector<bench::Row> rows = {{"probe", sample.probe, "GF/s", peak, sample.probe / peak, {}}};
+  if (!sample.Void()) {
+    for (const auto& [what, ms] : {std::pair(name, sample.seconds * 1e3), std::pair(name + ", best", sample.best * 1e3)}) {
+      rows.push_back({what, ms, "ms", floor, floor > 0 ? ms / floor : 0, {}});
+    }
+  }
+  rows.push_back({name + ", products", job.gflop(), "GFLOP", 0, 0, {}});
+  rows.push_back({name + ", first step", first, "s", 0, 0, {}});
+  rows.push_back({name + ", peak memory", memory, "MB", 0, 0, {}});
+  bench::Print(rows, options);
+  if (sample.Void()) std::fprintf(stderr, "workloads: %s: no undisturbed sample (%d dropped)\n", workload.name, sample.dropped);
+  return sample.Void() ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bench::Options options = bench::Parse(argc, argv);
+  std::string only;
+  bool list = false, bf16 = false, metrics = false, wrong = false;
+  int steps = 0;
+  double seconds = options.quick ? 1 : 4;
+  for (size_t i = 0; i < options.rest.size(); ++i) {
+    const std::string& a = options.rest[i];
+    const bool has_value = i + 1 < options.rest.size();
+    if (a == "--only" && has_value) {
+      only = options.rest[++i];
+    } else if (a == "--seconds" && has_value) {
+      seconds = std::atof(options.rest[++i].c_str());
+      wrong = wrong || !(seconds > 0);
+    } else if (a == "--steps" && has_value) {
+      steps = bench::Count(options.rest[++i]);
+      wrong = wrong || steps == 0;
+    } else if (a == "--list") {
+      list = true;
+    } else if (a == "--bf16") {
+      bf16 = true;
+    } else if (a == "--metrics") {
+      metrics = true;
+    } else {
+      wrong = true;
+    }
+  }
+  const auto all = workloads::All();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Workload& w) { return only == w.name; });
+  if (list && !wrong) return List();
+  if (options.help || wrong || found == all.end()) {
+    std::fputs(kHelp, options.help ? stdout : stderr);
+    if (!wrong && !options.help && !only.empty()) std::fprintf(stderr, "workloads: there is no workload '%s'\n", only.c_str());
+    return options.help ? 0 : 2;
+  }
+  weft_context* ctx = nullptr;
+  Must(weft_context_create(nullptr, &ctx));
+  int rc = 0;
+  {
+    Job job(ctx, *found, bf16 ? WEFT_BF16 : WEFT_F32);
+    if (steps > 0) {
+      double first = 0;
+      for (int i = 0; i < steps; ++i) first = job.Run();
+      std::printf("%s: %.6g\n", found->name, first);
+    } else {
+      rc = Measure(*found, bf16, seconds, options, job);
+    }
+  }
+  if (metrics) {
+    weft_blob* report = nullptr;
+    Must(weft_metrics_report(ctx, &report));
+    std::fwrite(weft_blob_data(report), 1, weft_blob_size(report), stderr);
+    weft_blob_release(report);
+  }
+  weft_context_release(ctx);
+  return rc;
+}
