@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "src/ops/build.h"
+#include "src/ops/custom/custom_call.h"
 #include "src/ops/registry.h"
 
 namespace weft::pjrt {
@@ -94,6 +95,23 @@ TEST(PjrtProgram, WhatNoDeviceHoldsIsRefused) {
   module.functions.push_back(ir::Function::Create("main", {x}, {x}));
   Program program;
   EXPECT_THAT(ToText(module, &program).status().message(), HasSubstr("has 32 TiB, which no device has"));
+}
+
+TEST(PjrtProgram, CustomOperationsAreRefusedByName) {
+  ops::CustomFunction function;
+  function.name = "lgamma_r";
+  function.signature = *ops::CustomSignature::Parse(ops::CustomKind::kElements, "double(double, scratch int*)");
+  const Type type = Type::Tensor(DType::kF64, {2});
+  const Value x = Parameter(type);
+  ir::Builder b;
+  const Value y = ops::Call(b, ops::kOp_custom_call, {x}, ops::CustomAttrs(function, std::span(&type, 1)));
+  ASSERT_TRUE(b.ok()) << b.status();
+  ir::Module module;
+  module.functions.push_back(ir::Function::Create("main", {x}, {y}));
+  Program program;
+  EXPECT_EQ("the custom operation 'lgamma_r' is a function of this process, which Weft's own platform 'cpu' alone calls; the plugin of "
+            "the platform 'tpu' has no way to",
+            ToText(module, &program, {.platform = "tpu"}).status().message());
 }
 
 TEST(PjrtProgram, ComesBackAsItWasPacked) {
