@@ -47,6 +47,7 @@
 #include "weft_autodiff.h"
 #include "weft_compile.h"
 #include "weft_function.h"
+#include "weft_custom.h"
 #include "weft_checkpoint.h"
 #include "weft_cache.h"
 #include "weft_metrics.h"

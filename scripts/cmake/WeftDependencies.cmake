@@ -1,4 +1,4 @@
-# Finds what Weft is built from: LLVM 19, Abseil, Cap'n Proto, zstd, zlib, xxHash (headers only).
+# Finds what Weft is built from: LLVM 19, Abseil, Cap'n Proto, zstd, zlib, libffi, xxHash (headers only).
 # Abseil and Cap'n Proto are private position-independent builds that scripts/install-deps keeps in a
 # cache shared by all build trees; with WEFT_SYSTEM_DEPS the system's shared libraries where they serve.
 
@@ -41,15 +41,19 @@ endif()
 target_link_directories(weft_llvm INTERFACE ${weft_llvm_libdir})
 target_link_libraries(weft_llvm INTERFACE ${weft_llvm_libs})
 
-# --- zlib, zstd, xxHash ------------------------------------------------------------------------------
+# --- zlib, zstd, libffi, xxHash ------------------------------------------------------------------------------
 find_package(ZLIB REQUIRED)
 find_path(WEFT_XXHASH_INCLUDE xxhash.h REQUIRED)
 find_path(WEFT_ZSTD_INCLUDE zstd.h REQUIRED)
+find_path(WEFT_FFI_INCLUDE ffi.h REQUIRED)
 if(WEFT_SYSTEM_DEPS)
   find_library(WEFT_ZSTD_LIBRARY NAMES libzstd.so REQUIRED)
+  find_library(WEFT_FFI_LIBRARY NAMES libffi.so REQUIRED)
   set(weft_zlib_library ZLIB::ZLIB)
 else()
-  # Debian's archives of both are position independent.
+  # Debian's archives of the first two are position independent; of libffi it has one that is.
+  find_library(WEFT_FFI_STATIC NAMES libffi_pic.a REQUIRED)
+  set(WEFT_FFI_LIBRARY "${WEFT_FFI_STATIC}")
   find_library(WEFT_ZSTD_STATIC NAMES libzstd.a REQUIRED)
   set(WEFT_ZSTD_LIBRARY "${WEFT_ZSTD_STATIC}")
   find_library(WEFT_ZLIB_STATIC NAMES libz.a REQUIRED)
@@ -62,6 +66,9 @@ target_link_libraries(weft_llvm INTERFACE "${WEFT_ZSTD_LIBRARY}" weft_zlib)
 add_library(weft_zstd INTERFACE)
 target_include_directories(weft_zstd SYSTEM INTERFACE "${WEFT_ZSTD_INCLUDE}")
 target_link_libraries(weft_zstd INTERFACE "${WEFT_ZSTD_LIBRARY}")
+add_library(weft_ffi INTERFACE)
+target_include_directories(weft_ffi SYSTEM INTERFACE "${WEFT_FFI_INCLUDE}")
+target_link_libraries(weft_ffi INTERFACE "${WEFT_FFI_LIBRARY}")
 
 # --- Abseil and Cap'n Proto --------------------------------------------------------------------------
 # The system's Abseil serves from 20230802 on: before, Debian built it with a string_view of its own.

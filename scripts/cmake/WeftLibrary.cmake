@@ -69,7 +69,7 @@ set(weft_description "${PROJECT_SOURCE_DIR}/include/c_api/weft_api.json")
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/c_api/description.cc" PROPERTIES
   COMPILE_DEFINITIONS "WEFT_DESCRIPTION=\"${weft_description}\"" OBJECT_DEPENDS "${weft_description}")
 
-target_link_libraries(weft_backends_cpu PUBLIC weft_llvm)
+target_link_libraries(weft_backends_cpu PUBLIC weft_llvm weft_ffi)
 target_link_libraries(weft_data PUBLIC weft_zlib)
 target_link_libraries(weft_serialization PUBLIC weft_capnp weft_zstd)
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT WEFT_SANITIZE)

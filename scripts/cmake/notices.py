@@ -32,6 +32,7 @@ COMPONENTS = [
     Component("Cap'n Proto", r"/lib(capnp|kj)\.a$", "MIT", "https://capnproto.org", private="capnproto"),
     Component("Zstandard", r"/libzstd\.a$", "BSD-3-Clause", "https://facebook.github.io/zstd", "libzstd-dev",
               note="Used under the BSD licence, one of the two that its text offers."),
+    Component("libffi", r"/libffi_pic\.a$", "MIT", "https://sourceware.org/libffi", "libffi-dev"),
     Component("zlib", r"/libz\.a$", "Zlib", "https://zlib.net", "zlib1g-dev"),
     Component("GCC libstdc++, libgcc and start files", r"/(libstdc\+\+|libgcc|libgcc_eh|libatomic)\.a$|/crt(begin|end)\w*\.o$",
               "GPL-3.0-or-later WITH GCC-exception-3.1", "https://gcc.gnu.org", "libstdc++-12-dev", note=GCC_NOTE),

@@ -8,7 +8,8 @@
 
 namespace weft::c_api {
 
-absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Settings& settings) {
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Settings& settings,
+                                                                   std::shared_ptr<ops::CustomFunctions> custom) {
   std::vector<std::unique_ptr<Backend>> backends;
   const std::string& platform = settings.text(Option::kPlatform);
   const int64_t memory_limit = settings.integer(Option::kMemoryLimit);
@@ -18,7 +19,8 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
         cpu::CpuBackend::Create({.threads = static_cast<int>(settings.integer(Option::kThreads)),
                                  .compile_threads = static_cast<int>(settings.integer(Option::kCompileThreads)),
                                  .memory_limit = memory_limit,
-                                 .isa = settings.text(Option::kIsa)}));
+                                 .isa = settings.text(Option::kIsa),
+                                 .custom = std::move(custom)}));
     backends.push_back(std::move(cpu));
   }
   if (memory_limit > 0 && platform == "reference") {

@@ -136,7 +136,8 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   config.options.verify_between_passes = settings.truth(Option::kVerifyBetweenPasses);
   config.log = {[state = context->log_](lazy::LogLevel level, std::string_view text) { state->Write(level, text); },
                 std::shared_ptr<const std::atomic<int>>(context->log_, &context->log_->least())};
-  WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings));
+  WEFT_ASSIGN_OR_RETURN(config.backends, MakeBackends(settings, context->custom_));
+  context->custom_->guarded = config.options.mode == lazy::Mode::kDebug;
   auto early_warnings = std::make_shared<std::atomic<int>>(0);  // before there is an engine to count them
   if (settings.text(Option::kCacheMode) != "off") {
     std::string directory = settings.text(Option::kCacheDir);
@@ -160,6 +161,7 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   }
   context->settings_ = std::move(settings);
   WEFT_ASSIGN_OR_RETURN(context->engine_, lazy::Engine::Create(std::move(config)));
+  context->custom_->owner = &context->engine_->services();
   context->engine_->metrics().Add(Counter::kWarnings, early_warnings->load());
   // The cache's thread may use it until Close has drained the cache, before which the context does not let go.
   context->cache_engine_->store(context->engine_.get());

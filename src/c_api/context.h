@@ -12,6 +12,7 @@
 #include "src/c_api/guard.h"
 #include "src/c_api/settings.h"
 #include "src/lazy/engine.h"
+#include "src/ops/custom/functions.h"
 #include "src/runtime/fork.h"
 #include "src/runtime/mutex.h"
 #include "weft_compile.h"
@@ -103,6 +104,7 @@ class Context final : public RefCounted {
   const Settings& settings() const { return root().settings_; }
   // Null if compiled programs are not kept on disk.
   const std::shared_ptr<CompileCacheStore>& cache() const { return root().cache_; }
+  ops::CustomFunctions& custom() const { return *root().custom_; }
   // Null: the program.
   lazy::Frame* frame() const { return frame_.get(); }
   lazy::Where where(Device* device = nullptr) const { return {device, frame_.get()}; }
@@ -165,6 +167,8 @@ class Context final : public RefCounted {
   weft_pressure_fn pressure_ = nullptr;
   void* pressure_data_ = nullptr;
   weft_release_fn pressure_release_ = nullptr;
+  const std::shared_ptr<ops::CustomFunctions> custom_ =
+      std::make_shared<ops::CustomFunctions>();  // programs hold it, too
 };
 template <>
 struct HandleTraits<weft_context> {

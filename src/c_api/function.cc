@@ -282,7 +282,7 @@ weft_error* weft_function_from_stablehlo(weft_context* ctx, const char* text, si
     WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
     WEFT_RETURN_IF_ERROR(context->Usable());
     WEFT_ASSIGN_OR_RETURN(const std::string_view program, Text(text, length, "text"));
-    WEFT_ASSIGN_OR_RETURN(const ir::Module module, stablehlo::ReadStableHlo(program));
+    WEFT_ASSIGN_OR_RETURN(const ir::Module module, stablehlo::ReadStableHlo(program, {.custom = &context->custom()}));
     return GiveOut(*context, module.functions[0], module.draws, out);
   });
 }

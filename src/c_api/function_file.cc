@@ -7,6 +7,7 @@
 #include "src/ir/rewrite.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
+#include "src/ops/custom/custom_call.h"
 #include "src/ops/registry.h"
 #include "src/runtime/io.h"
 #include "weft.h"
@@ -63,6 +64,9 @@ weft_error* weft_function_load(weft_context* ctx, const char* path, size_t path_
     WEFT_ASSIGN_OR_RETURN(const std::string text, ReadFunctionFile(PosixFileSystem(), file));
     absl::StatusOr<Ref<const ir::Function>> read = FromText(text);
     if (!read.ok()) return UserErrorOf(read.status().code(), "'", file, "': ", read.status().message());
+    if (const absl::Status known = ops::CheckCustomCalls(**read, context->custom()); !known.ok()) {
+      return UserErrorOf(known.code(), "'", file, "': ", known.message());
+    }
     return GiveOut(*context, ir::InternAll(**read), /*draws=*/false, out);
   });
 }

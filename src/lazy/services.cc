@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/ops/custom/functions.h"
 #include "src/runtime/clock.h"
 #include "src/runtime/thread_pool.h"
 
@@ -47,6 +48,11 @@ absl::Status Services::CheckCancelled(uint32_t before) {
   if (now == before && now == cancels_noticed_.load(std::memory_order_relaxed)) return absl::OkStatus();
   cancels_noticed_.store(now, std::memory_order_relaxed);
   return absl::CancelledError("cancelled by weft_cancel");
+}
+
+absl::Status Services::CheckProcess() const {
+  WEFT_RETURN_IF_ERROR(ops::CallingCustom::Check(this));
+  return fork_.Check();
 }
 
 absl::Status Services::Interrupted(uint32_t before) {

@@ -55,8 +55,9 @@ class Services {
   absl::Status CheckCancelled(uint32_t before);
   // Work that somebody may wait for is about to start in this process.
   void StartsWork() { fork_.Started(); }
-  // FAILED_PRECONDITION in the child of a fork, where what was running is not.
-  absl::Status CheckProcess() const { return fork_.Check(); }
+  // FAILED_PRECONDITION in the child of a fork, where what was running is not, and in a custom operation's function that our
+  // programs run (ops::CallingCustom).
+  absl::Status CheckProcess() const;
   // Both, for whoever waits, every kLookNs.
   absl::Status Interrupted(uint32_t before);
   static constexpr int64_t kLookNs = 20'000'000;

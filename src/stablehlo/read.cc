@@ -14,6 +14,7 @@
 #include "src/ops/build.h"
 #include "src/ops/registry.h"
 #include "src/runtime/hash_map.h"
+#include "src/stablehlo/custom.h"
 #include "src/stablehlo/parser.h"
 #include "src/stablehlo/quantization.h"
 #include "src/stablehlo/rules.h"
@@ -45,9 +46,10 @@ std::string RuleName(const Operation& op) {
   const ir::ShloAttr* target = op.name == "stablehlo.custom_call" ? op.Find("call_target_name") : nullptr;
   return target == nullptr ? std::string(op.name) : absl::StrCat(op.name, " @", target->string);
 }
-const Rule* RuleOf(const Operation& op) {
+const Rule* RuleOf(const Operation& op, const ReadOptions& options) {
   const Rule* rule = FindRule(RuleName(op));
-  return rule != nullptr ? rule : FindRule(op.name);
+  const bool unknown = op.name == "stablehlo.custom_call" && CustomOf(op, options) == nullptr;
+  return rule != nullptr ? rule : unknown ? nullptr : FindRule(op.name);
 }
 
 // Tuples and tokens are gone once they are read: a tuple is its elements, and a token nothing, for nothing that is read has
@@ -221,7 +223,7 @@ absl::Status Reader::CheckKnown(const Region& region) const {
     const Region& next = *open.back();
     open.pop_back();
     for (const Operation& op : next.operations) {
-      if (!IsFrame(op.name) && !IsOneOf(kStructures, op.name) && RuleOf(op) == nullptr) {
+      if (!IsFrame(op.name) && !IsOneOf(kStructures, op.name) && RuleOf(op, options_) == nullptr) {
         operations.insert(RuleName(op));
         first = std::min(first, op.position);
       } else if (const TypeText* type = QuantizedType(op); type != nullptr && !IsFrame(op.name)) {
@@ -539,7 +541,7 @@ void TakeBits(ir::StableHloOp& call, Values& results) {
 
 absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rule& rule) {
   ir::Builder b(LocationOf(op.location));
-  ir::StableHloOp call(b, rule.op, op.name, op.attributes);
+  ir::StableHloOp call(b, rule.op, op.name, AttributesOf(op, options_));
   WEFT_ASSIGN_OR_RETURN(const std::vector<Named> operands, Operands(op, scope));
   for (size_t i = 0; i < operands.size(); ++i) {
     if (!operands[i].type.type.is_tensor() && !IsOneOf(kVariadic, op.name)) {
@@ -551,6 +553,11 @@ absl::StatusOr<Values> Reader::Make(const Operation& op, Scope& scope, const Rul
   QuantizedCall types{LeavesOf(operands), LeavesOf(op.result_types), {}};
   for (const TypeText& type : types.results) call.results.push_back(type.type);
   WEFT_RETURN_IF_ERROR(ReadRegions(op, scope, call, types.functions));
+  if (rule.op == &ops::kOp_custom_call) {
+    const Ref<const ops::CustomFunction> custom = CustomOf(op, options_);
+    if (custom == nullptr) return Wrong(op.position, RuleName(op), " is not registered any more");
+    WEFT_RETURN_IF_ERROR(At(op.position, AddCustom(*custom, call)));
+  }
   if (GivesNothing(call)) return Values();
   WEFT_RETURN_IF_ERROR(At(op.position, GiveStreams(call, scope.stream)));
   const auto named = [&](const absl::Status& status) {
@@ -628,7 +635,7 @@ absl::Status Reader::ReadOperation(const Operation& op, Scope& scope) {
     return Wrong(op.position, op.name, " gives ", ToString(made.type.type), "; the text says ",
                  op.result_types.empty() ? "nothing" : op.result_types[0].text);
   }
-  const Rule* rule = RuleOf(op);
+  const Rule* rule = RuleOf(op, options_);
   if (rule == nullptr) return Wrong(op.position, op.name, " cannot stand in a function");
   WEFT_ASSIGN_OR_RETURN(const Values results, Make(op, scope, *rule));
   const std::vector<TypeText> types = LeavesOf(op.result_types);

@@ -11,12 +11,16 @@
 #include <vector>
 
 #include "src/ir/function.h"
+#include "src/ops/custom/functions.h"
 #include "src/runtime/status.h"
 
 namespace weft::stablehlo {
 
 struct ReadOptions {
   std::string_view entry = "main";
+  // What custom calls may name beside the targets that the reader knows; may be null. Asking for a gradient may call the
+  // caller's code: no lock is held while text is read.
+  const ops::CustomFunctions* custom = nullptr;
 };
 
 // The module's one function is the entry; the others are what its calls carry. Errors begin with "line 3, column 14: ".

@@ -164,6 +164,18 @@ static void part_0(void) {
   OFFSET(weft_program_stats, code_bytes);
   OFFSET(weft_program_stats, kernels);
   OFFSET(weft_program_stats, bytes_accessed);
+  SIZE(weft_custom_options);
+  OFFSET(weft_custom_options, struct_size);
+  OFFSET(weft_custom_options, next);
+  OFFSET(weft_custom_options, kind);
+  OFFSET(weft_custom_options, threads);
+  OFFSET(weft_custom_options, shape);
+  OFFSET(weft_custom_options, gradient_trace);
+  OFFSET(weft_custom_options, user_data);
+  OFFSET(weft_custom_options, release);
+  OFFSET(weft_custom_options, gradient);
+  OFFSET(weft_custom_options, batches);
+  OFFSET(weft_custom_options, reserved);
   SIZE(weft_clip_opts);
   OFFSET(weft_clip_opts, struct_size);
   OFFSET(weft_clip_opts, next);
@@ -196,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_gather_opts, operand_batching_dims);
   OFFSET(weft_gather_opts, operand_batching_dims_count);
   OFFSET(weft_gather_opts, start_indices_batching_dims);
+}
+
+static void part_1(void) {
   OFFSET(weft_gather_opts, start_indices_batching_dims_count);
   SIZE(weft_iota_opts);
   OFFSET(weft_iota_opts, struct_size);
@@ -208,9 +223,6 @@ static void part_0(void) {
   OFFSET(weft_scatter_opts, struct_size);
   OFFSET(weft_scatter_opts, next);
   OFFSET(weft_scatter_opts, present);
-}
-
-static void part_1(void) {
   OFFSET(weft_scatter_opts, input_batching_dims);
   OFFSET(weft_scatter_opts, input_batching_dims_count);
   OFFSET(weft_scatter_opts, scatter_indices_batching_dims);
@@ -399,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_conv_opts, reserved_pads);
   OFFSET(weft_conv_opts, pads);
   OFFSET(weft_conv_opts, pads_count);
+}
+
+static void part_2(void) {
   OFFSET(weft_conv_opts, dilation);
   OFFSET(weft_conv_opts, dilation_count);
   OFFSET(weft_conv_opts, groups);
@@ -411,9 +426,6 @@ static void part_1(void) {
   OFFSET(weft_convolution_opts, feature_group_count);
   OFFSET(weft_convolution_opts, batch_group_count);
   OFFSET(weft_convolution_opts, window_reversal);
-}
-
-static void part_2(void) {
   OFFSET(weft_convolution_opts, window_reversal_count);
   OFFSET(weft_convolution_opts, dtype);
   OFFSET(weft_convolution_opts, precision);
@@ -602,6 +614,9 @@ static void part_2(void) {
   VALUE(WEFT_I8);
   VALUE(WEFT_I16);
   VALUE(WEFT_I32);
+}
+
+static void part_3(void) {
   VALUE(WEFT_I64);
   VALUE(WEFT_U4);
   VALUE(WEFT_U8);
@@ -614,9 +629,6 @@ static void part_2(void) {
   VALUE(WEFT_BF16);
   VALUE(WEFT_C64);
   VALUE(WEFT_C128);
-}
-
-static void part_3(void) {
   VALUE(WEFT_BOOL);
   VALUE(WEFT_F8E3M4);
   VALUE(WEFT_F8E4M3);
@@ -670,6 +682,12 @@ static void part_3(void) {
   VALUE(WEFT_NODE_TEXT);
   VALUE(WEFT_NODE_BYTES);
   VALUE(WEFT_NODE_ALIAS);
+  SIZE(weft_custom_kind);
+  VALUE(WEFT_CUSTOM_ELEMENTS);
+  VALUE(WEFT_CUSTOM_BUFFERS);
+  SIZE(weft_custom_threads);
+  VALUE(WEFT_CUSTOM_ONE_THREAD);
+  VALUE(WEFT_CUSTOM_MANY_THREADS);
   SIZE(weft_compare_direction);
   VALUE(WEFT_COMPARE_DIRECTION_EQ);
   VALUE(WEFT_COMPARE_DIRECTION_NE);
@@ -799,6 +817,9 @@ static void part_3(void) {
   VALUE(WEFT_SUM_HAS_DIMS);
   VALUE(WEFT_SUM_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_HAS_DIMS);
+}
+
+static void part_4(void) {
   VALUE(WEFT_VAR_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_HAS_CORRECTION);
   VALUE(WEFT_ARGSORT_HAS_AXIS);
@@ -817,9 +838,6 @@ static void part_3(void) {
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A);
   VALUE(WEFT_AVG_POOL_HAS_STRIDES);
   VALUE(WEFT_AVG_POOL_HAS_PADDING);
-}
-
-static void part_4(void) {
   VALUE(WEFT_AVG_POOL_HAS_PADS);
   VALUE(WEFT_CONV_HAS_STRIDES);
   VALUE(WEFT_CONV_HAS_PADDING);
@@ -1002,6 +1020,9 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, idx_read);
   OFFSET(struct weft_api_v1, tensor_from_u64);
   OFFSET(struct weft_api_v1, tensor_item_u64);
+}
+
+static void part_5(void) {
   OFFSET(struct weft_api_v1, context_option_source);
   OFFSET(struct weft_api_v1, option_detail);
   OFFSET(struct weft_api_v1, checkpoint_reader_info);
@@ -1020,9 +1041,6 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, chunk);
   OFFSET(struct weft_api_v1, unstack);
   OFFSET(struct weft_api_v1, function_begin);
-}
-
-static void part_5(void) {
   OFFSET(struct weft_api_v1, function_end);
   OFFSET(struct weft_api_v1, function_abandon);
   OFFSET(struct weft_api_v1, function_trace);
@@ -1050,6 +1068,9 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, function_grad);
   OFFSET(struct weft_api_v1, function_vjp);
   OFFSET(struct weft_api_v1, function_jvp);
+  OFFSET(struct weft_api_v1, custom_register);
+  OFFSET(struct weft_api_v1, custom_register_symbol);
+  OFFSET(struct weft_api_v1, custom_apply);
 }
 
 int main(void) {

@@ -6,7 +6,7 @@ import tempfile
 import unittest
 
 PROGRAMS = os.path.join(os.environ["WEFT_BUILD"], "bin")
-ALL = ["accuracy", "checkpoint", "control_flow", "footprint", "gemm_conv", "plugin_launch", "record", "start", "train_step", "workloads"]
+ALL = ["accuracy", "checkpoint", "control_flow", "custom_call", "footprint", "gemm_conv", "plugin_launch", "record", "start", "train_step", "workloads"]
 
 
 class Benchmarks(unittest.TestCase):

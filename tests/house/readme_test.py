@@ -1,4 +1,4 @@
-"""C examples in README.md, docs/abi.md, docs/functions.md and docs/transforms.md compile as C99 against the built library and run, as they stand there."""
+"""C examples in README.md, docs/abi.md, docs/functions.md, docs/transforms.md and docs/custom_operations.md compile as C99 against the built library and run, as they stand there."""
 import json
 import os
 import re
@@ -48,7 +48,7 @@ class Readme(unittest.TestCase):
             self.assertGreater(len(json.load(handle)["ops"]), int(claimed.group(1)))
 
     def test_the_blocks_of_a_page_are_one_program(self):
-        for page in ("docs/abi.md", "docs/functions.md", "docs/transforms.md"):
+        for page in ("docs/abi.md", "docs/functions.md", "docs/transforms.md", "docs/custom_operations.md"):
             blocks = c_blocks(page)
             self.assertGreater(len(blocks), 3)
             self.assertEqual("all as the page says", self.compile_and_run("\n".join(blocks)))

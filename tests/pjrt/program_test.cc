@@ -6,6 +6,7 @@
 
 #include "src/ir/stablehlo.h"
 #include "src/ops/build.h"
+#include "src/ops/custom/custom_call.h"
 #include "src/ops/registry.h"
 #include "src/stablehlo/read.h"
 
@@ -169,6 +170,21 @@ TEST(PjrtProgram, ShardingsReachNoPlugin) {
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_THAT(*text, AllOf(HasSubstr("stablehlo.tanh"), HasSubstr("my.note = 1"), Not(HasSubstr("sharding"))));
   EXPECT_THAT(*ir::ToStableHlo(*stablehlo::ReadStableHlo(kText)), HasSubstr("mhlo.sharding = \"{devices=[4]<=[4]}\"")) << "but a text of the program";
+TEST(PjrtProgram, CustomOperationsAreRefusedByName) {
+  ops::CustomFunction function;
+  function.name = "lgamma_r";
+  function.signature = *ops::CustomSignature::Parse(ops::CustomKind::kElements, "double(double, scratch int*)");
+  const Type type = Type::Tensor(DType::kF64, {2});
+  const Value x = Parameter(type);
+  ir::Builder b;
+  const Value y = ops::Call(b, ops::kOp_custom_call, {x}, ops::CustomAttrs(function, std::span(&type, 1)));
+  ASSERT_TRUE(b.ok()) << b.status();
+  ir::Module module;
+  module.functions.push_back(ir::Function::Create("main", {x}, {y}));
+  Program program;
+  EXPECT_EQ("the custom operation 'lgamma_r' is a function of this process, which Weft's own platform 'cpu' alone calls; the plugin of "
+            "the platform 'tpu' has no way to",
+            ToText(module, &program, {.platform = "tpu"}).status().message());
 }
 
 TEST(PjrtProgram, ComesBackAsItWasPacked) {

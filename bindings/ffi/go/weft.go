@@ -174,6 +174,20 @@ const (
 	WEFT_NODE_ALIAS NodeKind = 10
 )
 
+type CustomKind uint32
+
+const (
+	WEFT_CUSTOM_ELEMENTS CustomKind = 0
+	WEFT_CUSTOM_BUFFERS CustomKind = 1
+)
+
+type CustomThreads uint32
+
+const (
+	WEFT_CUSTOM_ONE_THREAD CustomThreads = 0
+	WEFT_CUSTOM_MANY_THREADS CustomThreads = 1
+)
+
 type CompareDirection uint32
 
 const (
@@ -468,6 +482,9 @@ type PressureFn uintptr
 // TraceFn is what purego.NewCallback makes of a func(user_data uintptr, body Context, parameters *Tensor, count uintptr, results *Tensor, capacity uintptr, out_count *uintptr) Error.
 type TraceFn uintptr
 
+// CustomShapeFn is what purego.NewCallback makes of a func(user_data uintptr, inputs *TensorInfo, count uintptr, results *TensorInfo, result_count uintptr) Error.
+type CustomShapeFn uintptr
+
 type ForOptions struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -662,6 +679,20 @@ type ProgramStats struct {
 	CodeBytes uint64
 	Kernels uint64
 	BytesAccessed uint64
+}
+
+type CustomOptions struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Kind CustomKind
+	Threads CustomThreads
+	Shape CustomShapeFn
+	GradientTrace TraceFn
+	UserData uintptr
+	Release ReleaseFn
+	Gradient Function
+	Batches int32
+	Reserved int32
 }
 
 type ClipOpts struct {
@@ -1360,6 +1391,9 @@ type ApiV1 struct {
 	FunctionGrad uintptr
 	FunctionVjp uintptr
 	FunctionJvp uintptr
+	CustomRegister uintptr
+	CustomRegisterSymbol uintptr
+	CustomApply uintptr
 }
 
 // The functions, after Load.
@@ -1537,6 +1571,9 @@ var (
 	MetricsReport func(ctx Context, out *Blob) Error
 	MetricsJson func(ctx Context, out *Blob) Error
 	IdxRead func(ctx Context, path *byte, path_length uintptr, device Device, out *Tensor) Error
+	CustomRegister func(ctx Context, name *byte, name_length uintptr, function unsafe.Pointer, signature *byte, signature_length uintptr, options *CustomOptions) Error
+	CustomRegisterSymbol func(ctx Context, name *byte, name_length uintptr, library *byte, library_length uintptr, symbol *byte, symbol_length uintptr, signature *byte, signature_length uintptr, options *CustomOptions) Error
+	CustomApply func(ctx Context, name *byte, name_length uintptr, inputs *Tensor, input_count uintptr, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
 	ForOptionsInit func(options unsafe.Pointer, size uintptr)
 	ScanOptionsInit func(options unsafe.Pointer, size uintptr)
 	VmapOptionsInit func(options unsafe.Pointer, size uintptr)
@@ -1551,6 +1588,7 @@ var (
 	CheckpointInfoInit func(options unsafe.Pointer, size uintptr)
 	CacheStatsInit func(options unsafe.Pointer, size uintptr)
 	ProgramStatsInit func(options unsafe.Pointer, size uintptr)
+	CustomOptionsInit func(options unsafe.Pointer, size uintptr)
 	ClipOptsInit func(options unsafe.Pointer, size uintptr)
 	ConcatenateOptsInit func(options unsafe.Pointer, size uintptr)
 	FlattenOptsInit func(options unsafe.Pointer, size uintptr)
@@ -1923,6 +1961,9 @@ var Functions = map[string]any{
 	"weft_metrics_report": &MetricsReport,
 	"weft_metrics_json": &MetricsJson,
 	"weft_idx_read": &IdxRead,
+	"weft_custom_register": &CustomRegister,
+	"weft_custom_register_symbol": &CustomRegisterSymbol,
+	"weft_custom_apply": &CustomApply,
 	"weft_for_options_init": &ForOptionsInit,
 	"weft_scan_options_init": &ScanOptionsInit,
 	"weft_vmap_options_init": &VmapOptionsInit,
@@ -1937,6 +1978,7 @@ var Functions = map[string]any{
 	"weft_checkpoint_info_init": &CheckpointInfoInit,
 	"weft_cache_stats_init": &CacheStatsInit,
 	"weft_program_stats_init": &ProgramStatsInit,
+	"weft_custom_options_init": &CustomOptionsInit,
 	"weft_clip_opts_init": &ClipOptsInit,
 	"weft_concatenate_opts_init": &ConcatenateOptsInit,
 	"weft_flatten_opts_init": &FlattenOptsInit,

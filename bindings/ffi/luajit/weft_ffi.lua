@@ -132,6 +132,16 @@ typedef enum weft_node_kind {
   WEFT_NODE_ALIAS = 10,
   WEFT_NODE_KIND_FORCE32 = 2147483647,
 } weft_node_kind;
+typedef enum weft_custom_kind {
+  WEFT_CUSTOM_ELEMENTS = 0,
+  WEFT_CUSTOM_BUFFERS = 1,
+  WEFT_CUSTOM_KIND_FORCE32 = 2147483647,
+} weft_custom_kind;
+typedef enum weft_custom_threads {
+  WEFT_CUSTOM_ONE_THREAD = 0,
+  WEFT_CUSTOM_MANY_THREADS = 1,
+  WEFT_CUSTOM_THREADS_FORCE32 = 2147483647,
+} weft_custom_threads;
 typedef enum weft_compare_direction {
   WEFT_COMPARE_DIRECTION_EQ = 0,
   WEFT_COMPARE_DIRECTION_NE = 1,
@@ -247,6 +257,11 @@ typedef enum weft_rng_bit_generator_rng_algorithm {
   WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_PHILOX = 2,
   WEFT_RNG_BIT_GENERATOR_RNG_ALGORITHM_FORCE32 = 2147483647,
 } weft_rng_bit_generator_rng_algorithm;
+typedef struct weft_tensor_info {
+  weft_dtype dtype;
+  uint32_t rank;
+  int64_t dims[32];
+} weft_tensor_info;
 typedef void (*weft_proc)(void);
 typedef void (*weft_release_fn)(void* user_data);
 typedef void (*weft_log_fn)(void* user_data, weft_log_level level, const char* text, size_t length);
@@ -254,6 +269,7 @@ typedef void* (*weft_allocate_fn)(void* user_data, size_t size, size_t alignment
 typedef void (*weft_free_fn)(void* user_data, void* pointer, size_t size);
 typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
 typedef weft_error* (*weft_trace_fn)(void* user_data, weft_context* body, weft_tensor* const* parameters, size_t count, weft_tensor** results, size_t capacity, size_t* out_count);
+typedef weft_error* (*weft_custom_shape_fn)(void* user_data, const weft_tensor_info* inputs, size_t count, weft_tensor_info* results, size_t result_count);
 typedef struct weft_for_options {
   size_t struct_size;
   const void* next;
@@ -330,11 +346,6 @@ typedef struct weft_print_options {
   int32_t header;
   int32_t reserved;
 } weft_print_options;
-typedef struct weft_tensor_info {
-  weft_dtype dtype;
-  uint32_t rank;
-  int64_t dims[32];
-} weft_tensor_info;
 typedef struct weft_attr {
   const char* name;
   size_t name_length;
@@ -430,6 +441,19 @@ typedef struct weft_program_stats {
   uint64_t kernels;
   uint64_t bytes_accessed;
 } weft_program_stats;
+typedef struct weft_custom_options {
+  size_t struct_size;
+  const void* next;
+  weft_custom_kind kind;
+  weft_custom_threads threads;
+  weft_custom_shape_fn shape;
+  weft_trace_fn gradient_trace;
+  void* user_data;
+  weft_release_fn release;
+  weft_function* gradient;
+  int32_t batches;
+  int32_t reserved;
+} weft_custom_options;
 typedef struct weft_clip_opts {
   size_t struct_size;
   const void* next;
@@ -1068,6 +1092,9 @@ struct weft_api_v1 {
   weft_error* (*function_grad)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
   weft_error* (*function_vjp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
   weft_error* (*function_jvp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
+  weft_error* (*custom_register)(weft_context* ctx, const char* name, size_t name_length, void* function, const char* signature, size_t signature_length, const weft_custom_options* options);
+  weft_error* (*custom_register_symbol)(weft_context* ctx, const char* name, size_t name_length, const char* library, size_t library_length, const char* symbol, size_t symbol_length, const char* signature, size_t signature_length, const weft_custom_options* options);
+  weft_error* (*custom_apply)(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -1242,6 +1269,9 @@ weft_error* weft_metric_get(weft_context* ctx, const char* name, size_t length, 
 weft_error* weft_metrics_report(weft_context* ctx, weft_blob** out);
 weft_error* weft_metrics_json(weft_context* ctx, weft_blob** out);
 weft_error* weft_idx_read(weft_context* ctx, const char* path, size_t path_length, weft_device* device, weft_tensor** out);
+weft_error* weft_custom_register(weft_context* ctx, const char* name, size_t name_length, void* function, const char* signature, size_t signature_length, const weft_custom_options* options);
+weft_error* weft_custom_register_symbol(weft_context* ctx, const char* name, size_t name_length, const char* library, size_t library_length, const char* symbol, size_t symbol_length, const char* signature, size_t signature_length, const weft_custom_options* options);
+weft_error* weft_custom_apply(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
 void weft_for_options_init(void* options, size_t size);
 void weft_scan_options_init(void* options, size_t size);
 void weft_vmap_options_init(void* options, size_t size);
@@ -1256,6 +1286,7 @@ void weft_checkpoint_entry_init(void* options, size_t size);
 void weft_checkpoint_info_init(void* options, size_t size);
 void weft_cache_stats_init(void* options, size_t size);
 void weft_program_stats_init(void* options, size_t size);
+void weft_custom_options_init(void* options, size_t size);
 void weft_clip_opts_init(void* options, size_t size);
 void weft_concatenate_opts_init(void* options, size_t size);
 void weft_flatten_opts_init(void* options, size_t size);

@@ -219,6 +219,12 @@ WEFT_NODE_F64 = 7
 WEFT_NODE_TEXT = 8
 WEFT_NODE_BYTES = 9
 WEFT_NODE_ALIAS = 10
+weft_custom_kind = c.c_uint32
+WEFT_CUSTOM_ELEMENTS = 0
+WEFT_CUSTOM_BUFFERS = 1
+weft_custom_threads = c.c_uint32
+WEFT_CUSTOM_ONE_THREAD = 0
+WEFT_CUSTOM_MANY_THREADS = 1
 weft_compare_direction = c.c_uint32
 WEFT_COMPARE_DIRECTION_EQ = 0
 WEFT_COMPARE_DIRECTION_NE = 1
@@ -350,6 +356,14 @@ class weft_function(c.c_void_p):
     pass
 
 
+class weft_tensor_info(c.Structure):
+    _fields_ = [
+        ("dtype", weft_dtype),
+        ("rank", c.c_uint32),
+        ("dims", c.c_int64 * 32),
+    ]
+
+
 weft_proc = c.CFUNCTYPE(None)
 weft_release_fn = c.CFUNCTYPE(None, c.c_void_p)
 weft_log_fn = c.CFUNCTYPE(None, c.c_void_p, weft_log_level, c.c_void_p, c.c_size_t)
@@ -357,6 +371,7 @@ weft_allocate_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)
 weft_free_fn = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t)
 weft_pressure_fn = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_uint64)
 weft_trace_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))
+weft_custom_shape_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.POINTER(weft_tensor_info), c.c_size_t, c.POINTER(weft_tensor_info), c.c_size_t)
 
 
 class weft_for_options(c.Structure):
@@ -459,14 +474,6 @@ class weft_print_options(c.Structure):
         ("line_width", c.c_int64),
         ("header", c.c_int32),
         ("reserved", c.c_int32),
-    ]
-
-
-class weft_tensor_info(c.Structure):
-    _fields_ = [
-        ("dtype", weft_dtype),
-        ("rank", c.c_uint32),
-        ("dims", c.c_int64 * 32),
     ]
 
 
@@ -592,6 +599,22 @@ class weft_program_stats(c.Structure):
         ("code_bytes", c.c_uint64),
         ("kernels", c.c_uint64),
         ("bytes_accessed", c.c_uint64),
+    ]
+
+
+class weft_custom_options(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("kind", weft_custom_kind),
+        ("threads", weft_custom_threads),
+        ("shape", weft_custom_shape_fn),
+        ("gradient_trace", weft_trace_fn),
+        ("user_data", c.c_void_p),
+        ("release", weft_release_fn),
+        ("gradient", weft_function),
+        ("batches", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -1405,6 +1428,9 @@ class weft_api_v1(c.Structure):
         ("function_grad", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
         ("function_vjp", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
         ("function_jvp", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
+        ("custom_register", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_void_p, c.c_void_p, c.c_size_t, c.POINTER(weft_custom_options))),
+        ("custom_register_symbol", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_custom_options))),
+        ("custom_apply", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
     ]
 
 
@@ -1583,6 +1609,9 @@ FUNCTIONS = {
     "weft_metrics_report": (weft_error, [weft_context, c.POINTER(weft_blob)]),
     "weft_metrics_json": (weft_error, [weft_context, c.POINTER(weft_blob)]),
     "weft_idx_read": (weft_error, [weft_context, c.c_char_p, c.c_size_t, weft_device, c.POINTER(weft_tensor)]),
+    "weft_custom_register": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(weft_custom_options)]),
+    "weft_custom_register_symbol": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(weft_custom_options)]),
+    "weft_custom_apply": (weft_error, [weft_context, c.c_char_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_for_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_scan_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_vmap_options_init": (None, [c.c_void_p, c.c_size_t]),
@@ -1597,6 +1626,7 @@ FUNCTIONS = {
     "weft_checkpoint_info_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_cache_stats_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_program_stats_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_custom_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_clip_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_concatenate_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_flatten_opts_init": (None, [c.c_void_p, c.c_size_t]),

@@ -22,6 +22,12 @@ class Api:
         self.functions = [f for f in d["functions"] if f["kind"] == "core"]
         self.ops = [Op(o, self) for o in d["operations"]]
 
+    def structs_of_callbacks(self):
+        """Those that a language must know before its callbacks; they have none themselves. The others come after."""
+        taken = {p["type"].replace("const ", "").rstrip("*").strip() for x in self.callbacks for p in x["params"]}
+        early = [s for s in self.structs if s["name"] in taken]
+        return early, [s for s in self.structs if s not in early]
+
     def versioned_structs(self):
         return [s for s in self.structs if s["versioned"]]
 

@@ -39,8 +39,14 @@ bool FitsMemory(const Program& program) {
 }
 
 // Looks the library's kernels up and has everything ready that entries will ask for on so many threads.
-absl::Status PrepareEntries(LoadedProgram& loaded, int threads) {
+absl::Status PrepareEntries(LoadedProgram& loaded, int threads, const std::shared_ptr<ops::CustomFunctions>& custom) {
   for (const std::string& name : loaded.program.host_kernels) {
+    if (name.starts_with(kCustomPrefix)) {
+      loaded.customs.resize(loaded.program.host_kernels.size());
+      WEFT_ASSIGN_OR_RETURN(loaded.customs[loaded.host.size()], CustomCall::Find(name, custom));
+      loaded.host.push_back(nullptr);
+      continue;
+    }
     const HostKernel* kernel = FindHostKernel(name);
     if (kernel == nullptr) return absl::DataLossError(absl::StrCat("compiled program wants the unknown kernel ", name));
     loaded.host.push_back(kernel);
@@ -51,6 +57,8 @@ absl::Status PrepareEntries(LoadedProgram& loaded, int threads) {
   ForEachKernel(loaded.program, [&](const Entry& entry) {
     if (entry.type == Entry::Type::kLoop) {
       loaded.needs.Each(ScratchSlot::kLoop, entry.scratch_bytes);
+    } else if (status.ok() && loaded.host[entry.code] == nullptr) {
+      status = loaded.customs[entry.code]->Check(entry.buffers.size(), entry.params);
     } else if (status.ok() && loaded.host[entry.code]->prepare != nullptr) {
       BlockLoop epilogue;
       epilogue.product = entry.epilogue_consumes;
@@ -134,7 +142,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module
   loaded->program = std::move(lowered.program);
   loaded->program.fingerprint = loaded->code->fingerprint();
   loaded->program.isa = std::string(NameOf(loaded->code->target().isa));
-  WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, pool_->threads()));
+  WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, pool_->threads(), options_.custom));
   loaded->compiled += loaded->code->kernels().compiled() - micro_before;
   return NewExecutable(std::move(loaded), &device_, pool_, blocks_, queue_);
 }
@@ -157,7 +165,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(std::string_view se
     WEFT_RETURN_IF_ERROR(loaded->code->kernels().ImportObjects(std::as_bytes(std::span(bytes.data(), bytes.size()))));
   }
   WEFT_ASSIGN_OR_RETURN(loaded->loops, loaded->code->Link(loaded->program));
-  WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, pool_->threads()));
+  WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, pool_->threads(), options_.custom));
   loaded->program.micro_kernels.clear();
   loaded->compiled = loaded->code->kernels().compiled() - micro_before;
   return NewExecutable(std::move(loaded), &device_, pool_, blocks_, queue_);

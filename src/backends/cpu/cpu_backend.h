@@ -9,6 +9,7 @@
 #include "src/backends/backend.h"
 #include "src/backends/cpu/cpu_buffer.h"
 #include "src/backends/cpu/jit/isa.h"
+#include "src/ops/custom/functions.h"
 #include "src/runtime/mutex.h"
 #include "src/runtime/thread_pool.h"
 
@@ -19,6 +20,7 @@ struct CpuOptions {
   int compile_threads = 0;   // below 1: as many as `threads`
   int64_t memory_limit = 0;  // bytes of tensors, temporaries and scratch; 0: what the machine has
   std::string isa = "auto";  // "avx512", "avx2", "portable"; CompileOptions::isa overrides it
+  std::shared_ptr<ops::CustomFunctions> custom = nullptr;  // what programs may call by name
 };
 
 class CodeCache;

@@ -95,6 +95,7 @@ class CpuExecutable final : public Executable {
     }
     WEFT_RETURN_IF_ERROR(pool_->CheckProcess());
     WEFT_RETURN_IF_ERROR(queue_->CheckProcess());
+    if (!loaded_->customs.empty()) WEFT_RETURN_IF_ERROR(queue_->NeedThread());
     for (size_t r = 0; r < program.results.size(); ++r) {
       const int32_t donor = program.donor[r];
       Ref<Block> block;
@@ -204,6 +205,7 @@ class ListRunner {
   }
 
   absl::Status RunHost(const Entry& entry) {
+    if (loaded_.host[entry.code] == nullptr) return loaded_.customs[entry.code]->Run(pointers_, entry.params, pool_);
     BlockLoop epilogue;
     if (entry.epilogue >= 0) {
       epilogue = {loaded_.loops[entry.epilogue], pointers_.data() + (pointers_.size() - entry.epilogue_buffers),
@@ -300,6 +302,12 @@ bool LaunchQueue::HasThread() {
   }
   fork_.Started();
   return started_ = true;
+}
+
+absl::Status LaunchQueue::NeedThread() {
+  MutexLock lock(mutex_);
+  if (HasThread()) return absl::OkStatus();
+  return absl::ResourceExhaustedError("cannot start a thread for launches, on which custom operations run");
 }
 
 void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {

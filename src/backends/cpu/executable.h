@@ -8,6 +8,7 @@
 #include "src/backends/backend.h"
 #include "src/backends/cpu/code_cache.h"
 #include "src/backends/cpu/cpu_buffer.h"
+#include "src/backends/cpu/custom_call/custom_call.h"
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/runtime/fork.h"
 #include "src/runtime/mutex.h"
@@ -19,8 +20,9 @@ struct LoadedProgram {
   Program program;
   std::shared_ptr<CodeCache> code;  // keeps the functions alive
   std::vector<LoopFn*> loops;
-  std::vector<const HostKernel*> host;
-  ScratchNeeds needs;  // of all entries
+  std::vector<const HostKernel*> host;                     // null for custom operations, which
+  std::vector<std::shared_ptr<const CustomCall>> customs;  // are here in their places; empty if there are none
+  ScratchNeeds needs;                                      // of all entries
   int64_t compiled = 0;
   int64_t code_bytes = 0;
 };
@@ -35,6 +37,8 @@ class LaunchQueue {
   // How many may wait is the engine's business (lazy::MeshState::kAhead).
   void Submit(std::function<void()> work, bool inline_allowed);
   void Drain();
+  // RESOURCE_EXHAUSTED if there is no thread for launches that must not run on a caller's.
+  absl::Status NeedThread();
   // FAILED_PRECONDITION if the queue's thread stayed behind in a fork's parent.
   absl::Status CheckProcess() const { return fork_.Check(); }
 

@@ -11,6 +11,7 @@
 #include "src/ir/rewrite.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/build.h"
+#include "src/ops/custom/custom_call.h"
 #include "src/ops/generated/attributes.h"
 #include "src/ops/random/bits.h"
 #include "src/ops/registry.h"
@@ -131,6 +132,7 @@ absl::StatusOr<Type> TypeOf(std::string_view name) {
 }  // namespace
 
 absl::StatusOr<std::string> ToText(const ir::Module& given, Program* program, const TextOptions& options) {
+  WEFT_RETURN_IF_ERROR(ops::RefuseCustomCalls(given, options.platform));
   const auto for_plugins = [&](const ir::RewriteCall& call) { return ForPlugins(call, options.platform); };
   WEFT_ASSIGN_OR_RETURN(const ir::Module module, ir::Rewrite(given, for_plugins));
   const ir::Function& main = module.main();

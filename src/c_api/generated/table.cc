@@ -181,6 +181,9 @@ const weft_api_v1 kApi = {
     weft_function_grad,
     weft_function_vjp,
     weft_function_jvp,
+    weft_custom_register,
+    weft_custom_register_symbol,
+    weft_custom_apply,
 };
 
 struct Entry {
@@ -286,6 +289,10 @@ const Entry kProcs[] = {
     {"weft_cos", reinterpret_cast<weft_proc>(weft_cos)},
     {"weft_cross_entropy", reinterpret_cast<weft_proc>(weft_cross_entropy)},
     {"weft_cross_entropy_opts_init", reinterpret_cast<weft_proc>(weft_cross_entropy_opts_init)},
+    {"weft_custom_apply", reinterpret_cast<weft_proc>(weft_custom_apply)},
+    {"weft_custom_options_init", reinterpret_cast<weft_proc>(weft_custom_options_init)},
+    {"weft_custom_register", reinterpret_cast<weft_proc>(weft_custom_register)},
+    {"weft_custom_register_symbol", reinterpret_cast<weft_proc>(weft_custom_register_symbol)},
     {"weft_derivative_options_init", reinterpret_cast<weft_proc>(weft_derivative_options_init)},
     {"weft_device_at", reinterpret_cast<weft_proc>(weft_device_at)},
     {"weft_device_by_name", reinterpret_cast<weft_proc>(weft_device_by_name)},

@@ -13,6 +13,17 @@ struct ConstantAttrs {
   const ir::Attrs& attrs;
 };
 
+struct CustomCallAttrs {
+  enum Position : size_t { kCallTargetName, kKind, kSignature, kResultTypes, kBatches };
+  const std::string& call_target_name() const { return attrs.String(kCallTargetName); }
+  int64_t kind() const { return attrs.Int(kKind); }
+  const std::string& signature() const { return attrs.String(kSignature); }
+  const ir::Ints& result_types() const { return attrs.IntList(kResultTypes); }
+  bool batches() const { return attrs.Bool(kBatches); }
+
+  const ir::Attrs& attrs;
+};
+
 struct ViewAsComplexAttrs {
   enum Position : size_t { kShape };
   const ir::Ints& shape() const { return attrs.IntList(kShape); }

@@ -297,6 +297,14 @@ pub const WEFT_NODE_TEXT: weft_node_kind = 8;
 pub const WEFT_NODE_BYTES: weft_node_kind = 9;
 pub const WEFT_NODE_ALIAS: weft_node_kind = 10;
 
+pub type weft_custom_kind = u32;
+pub const WEFT_CUSTOM_ELEMENTS: weft_custom_kind = 0;
+pub const WEFT_CUSTOM_BUFFERS: weft_custom_kind = 1;
+
+pub type weft_custom_threads = u32;
+pub const WEFT_CUSTOM_ONE_THREAD: weft_custom_threads = 0;
+pub const WEFT_CUSTOM_MANY_THREADS: weft_custom_threads = 1;
+
 pub type weft_compare_direction = u32;
 pub const WEFT_COMPARE_DIRECTION_EQ: weft_compare_direction = 0;
 pub const WEFT_COMPARE_DIRECTION_NE: weft_compare_direction = 1;
@@ -402,6 +410,7 @@ pub type weft_allocate_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, 
 pub type weft_free_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, pointer: *mut c_void, size: usize)>;
 pub type weft_pressure_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, wanted: u64) -> i32>;
 pub type weft_trace_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, body: *mut weft_context, parameters: *const *mut weft_tensor, count: usize, results: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>;
+pub type weft_custom_shape_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, inputs: *const weft_tensor_info, count: usize, results: *mut weft_tensor_info, result_count: usize) -> *mut weft_error>;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -637,6 +646,22 @@ pub struct weft_program_stats {
     pub code_bytes: u64,
     pub kernels: u64,
     pub bytes_accessed: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_custom_options {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub kind: weft_custom_kind,
+    pub threads: weft_custom_threads,
+    pub shape: weft_custom_shape_fn,
+    pub gradient_trace: weft_trace_fn,
+    pub user_data: *mut c_void,
+    pub release: weft_release_fn,
+    pub gradient: *mut weft_function,
+    pub batches: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -1450,6 +1475,9 @@ pub struct weft_api_v1 {
     pub function_grad: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
     pub function_vjp: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
     pub function_jvp: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
+    pub custom_register: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, function: *mut c_void, signature: *const c_char, signature_length: usize, options: *const weft_custom_options) -> *mut weft_error>,
+    pub custom_register_symbol: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, library: *const c_char, library_length: usize, symbol: *const c_char, symbol_length: usize, signature: *const c_char, signature_length: usize, options: *const weft_custom_options) -> *mut weft_error>,
+    pub custom_apply: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -1627,6 +1655,9 @@ extern "C" {
     pub fn weft_metrics_report(ctx: *mut weft_context, out: *mut *mut weft_blob) -> *mut weft_error;
     pub fn weft_metrics_json(ctx: *mut weft_context, out: *mut *mut weft_blob) -> *mut weft_error;
     pub fn weft_idx_read(ctx: *mut weft_context, path: *const c_char, path_length: usize, device: *mut weft_device, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_custom_register(ctx: *mut weft_context, name: *const c_char, name_length: usize, function: *mut c_void, signature: *const c_char, signature_length: usize, options: *const weft_custom_options) -> *mut weft_error;
+    pub fn weft_custom_register_symbol(ctx: *mut weft_context, name: *const c_char, name_length: usize, library: *const c_char, library_length: usize, symbol: *const c_char, symbol_length: usize, signature: *const c_char, signature_length: usize, options: *const weft_custom_options) -> *mut weft_error;
+    pub fn weft_custom_apply(ctx: *mut weft_context, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_for_options_init(options: *mut c_void, size: usize);
     pub fn weft_scan_options_init(options: *mut c_void, size: usize);
     pub fn weft_vmap_options_init(options: *mut c_void, size: usize);
@@ -1641,6 +1672,7 @@ extern "C" {
     pub fn weft_checkpoint_info_init(options: *mut c_void, size: usize);
     pub fn weft_cache_stats_init(options: *mut c_void, size: usize);
     pub fn weft_program_stats_init(options: *mut c_void, size: usize);
+    pub fn weft_custom_options_init(options: *mut c_void, size: usize);
     pub fn weft_clip_opts_init(options: *mut c_void, size: usize);
     pub fn weft_concatenate_opts_init(options: *mut c_void, size: usize);
     pub fn weft_flatten_opts_init(options: *mut c_void, size: usize);

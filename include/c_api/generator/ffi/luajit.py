@@ -52,12 +52,17 @@ def cdef(api):
     for e in api.enums:
         values = ["%s = %d" % (v["name"], v["value"]) for v in e["values"] + [e["padding"]]]
         text += "typedef enum %s {\n%s} %s;\n" % (e["name"], "".join("  %s,\n" % v for v in values), e["name"])
-    for c in api.callbacks:
-        text += "typedef %s (*%s)(%s);\n" % (c["returns"]["type"], c["name"], params(c))
-    for s in api.structs:
+    early, late = api.structs_of_callbacks()
+
+    def of_struct(s):
         fields = "".join("  %s%s;\n" % (declarator(f["type"], f["name"]), "[%d]" % f["count"] if "count" in f else "")
                          for f in s["fields"])
-        text += "typedef struct %s {\n%s} %s;\n" % (s["name"], fields, s["name"])
+        return "typedef struct %s {\n%s} %s;\n" % (s["name"], fields, s["name"])
+
+    text += "".join(map(of_struct, early))
+    for c in api.callbacks:
+        text += "typedef %s (*%s)(%s);\n" % (c["returns"]["type"], c["name"], params(c))
+    text += "".join(map(of_struct, late))
     text += "struct %s {\n  size_t struct_size;\n" % api.table["name"]
     for slot in api.table["fields"][1:]:
         f = api.function[slot["function"]]

@@ -96,10 +96,14 @@ def files(api):
         text += "".join("%s = %d\n" % (v["name"], v["value"]) for v in e["values"])
     for h in api.handles:
         text += "\n\nclass %s(c.c_void_p):\n    pass\n" % h["name"]
+    early, late = api.structs_of_callbacks()
+
+    def of_struct(s):
+        return struct(s["name"], [(f["name"], ctype(api, f["type"], "c.c_char_p") + (" * %d" % f["count"] if "count" in f else "")) for f in s["fields"]])
+
+    text += "".join(map(of_struct, early))
     text += "\n\n" + "".join("%s = %s\n" % (x["name"], function_type(api, x)) for x in api.callbacks)
-    for s in api.structs:
-        fields = [(f["name"], ctype(api, f["type"], "c.c_char_p") + (" * %d" % f["count"] if "count" in f else "")) for f in s["fields"]]
-        text += struct(s["name"], fields)
+    text += "".join(map(of_struct, late))
     slots = [(f["name"], function_type(api, api.function[f["function"]])) for f in api.table["fields"][1:]]
     text += struct(api.table["name"], [("struct_size", "c.c_size_t")] + slots)
     text += "\n\n# name: (what it returns, what it takes)\nFUNCTIONS = {\n"

@@ -217,7 +217,8 @@ absl::Status CheckProgram(const Program& p) {
     }
   }
   WEFT_RETURN_IF_ERROR(CheckTree(p));
-  // It may be stopped between two runs of a body: then its arguments must be whole.
+  for (const std::string& name : p.host_kernels) endless = endless || name.starts_with("custom:");
+  // It may be stopped between two runs of a body, or a caller's function may fail: then its arguments must be whole.
   for (const int32_t d : p.donor) {
     if (endless && d >= 0) return Damaged("a donation to what may never end");
   }

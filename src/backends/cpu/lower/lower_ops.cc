@@ -159,8 +159,8 @@ constexpr OpRule kRules[] = {
 }  // namespace
 
 LowerRule FindLowerRule(const ir::OpDef& op) {
-  for (const std::span<const OpRule> rules :
-       {std::span<const OpRule>(kRules), WindowRules(), MovementRules(), ControlRules(), BodyRules(), LinalgRules()}) {
+  for (const std::span<const OpRule> rules : {std::span<const OpRule>(kRules), WindowRules(), MovementRules(),
+                                              ControlRules(), BodyRules(), LinalgRules(), CustomRules()}) {
     for (const OpRule& rule : rules) {
       if (rule.op == &op) return rule.rule;
     }

@@ -61,6 +61,8 @@ class Lowering {
   // The function's nodes, where `arguments` are its parameters; the storages of its results.
   absl::StatusOr<std::vector<StorageId>> Body(const ir::Function& function, std::span<const StorageId> arguments);
   void Copy(int64_t bytes, StorageId from, StorageId to);
+  // An entry may fail when it runs: the program's arguments must be whole then.
+  void MayFail() { endless_ = true; }
   // `buffers` as the kernel numbers them; which are written follows from its stores.
   void Loop(SharedKernel kernel, const std::vector<StorageId>& buffers);
   void Loop(LoopKernel kernel, const std::vector<StorageId>& buffers) {
@@ -180,7 +182,7 @@ class Lowering {
   std::vector<std::vector<StorageId>> rings_;                   // storages that change places
   int list_ = 0;                                                // where entries go
   std::vector<uint32_t> origins_;                               // of the node that is being lowered
-  bool endless_ = false;                                        // some repeat has a condition
+  bool endless_ = false;                                        // some repeat has a condition, or an entry may fail
   absl::flat_hash_map<std::pair<const ir::Node*, uint32_t>, StorageId> of_;
   absl::flat_hash_map<const ir::Node*, KernelOfNode> kernel_of_;
   absl::flat_hash_map<std::tuple<const LoopKernel*, int64_t, int64_t, uint32_t>, BlockLoopOf> block_loop_of_;
@@ -203,6 +205,7 @@ std::span<const OpRule> MovementRules();
 std::span<const OpRule> ControlRules();
 std::span<const OpRule> BodyRules();
 std::span<const OpRule> LinalgRules();
+std::span<const OpRule> CustomRules();
 
 // Storages in one arena so that no two that live at once overlap, large ones first. Returns the arena's size.
 struct Lifetime {

@@ -381,6 +381,14 @@ void Call_weft_program_stats_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_custom_options_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_custom_options), &size);
+  f.Enter();
+  weft_custom_options_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_clip_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_clip_opts), &size);
@@ -802,14 +810,6 @@ void Call_weft_bernoulli_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_bernoulli_opts), &size);
   f.Enter();
   weft_bernoulli_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_categorical_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_categorical_opts), &size);
-  f.Enter();
-  weft_categorical_opts_init(options, size);
   f.LeaveVoid();
 }
 

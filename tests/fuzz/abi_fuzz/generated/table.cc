@@ -1069,6 +1069,9 @@ void Call_weft_metric_get(Fuzz& f);
 void Call_weft_metrics_report(Fuzz& f);
 void Call_weft_metrics_json(Fuzz& f);
 void Call_weft_idx_read(Fuzz& f);
+void Call_weft_custom_register(Fuzz& f);
+void Call_weft_custom_register_symbol(Fuzz& f);
+void Call_weft_custom_apply(Fuzz& f);
 void Call_weft_for_options_init(Fuzz& f);
 void Call_weft_scan_options_init(Fuzz& f);
 void Call_weft_vmap_options_init(Fuzz& f);
@@ -1083,6 +1086,7 @@ void Call_weft_checkpoint_entry_init(Fuzz& f);
 void Call_weft_checkpoint_info_init(Fuzz& f);
 void Call_weft_cache_stats_init(Fuzz& f);
 void Call_weft_program_stats_init(Fuzz& f);
+void Call_weft_custom_options_init(Fuzz& f);
 void Call_weft_clip_opts_init(Fuzz& f);
 void Call_weft_concatenate_opts_init(Fuzz& f);
 void Call_weft_flatten_opts_init(Fuzz& f);
@@ -1453,6 +1457,9 @@ extern const Function kFunctions[] = {
     {"weft_metrics_report", Call_weft_metrics_report, 0x108u, false, true, 5, nullptr},
     {"weft_metrics_json", Call_weft_metrics_json, 0x108u, false, true, 5, nullptr},
     {"weft_idx_read", Call_weft_idx_read, 0x83AAu, true, true, 10, nullptr},
+    {"weft_custom_register", Call_weft_custom_register, 0x368u, false, true, 1, nullptr},
+    {"weft_custom_register_symbol", Call_weft_custom_register_symbol, 0x368u, false, true, 1, nullptr},
+    {"weft_custom_apply", Call_weft_custom_apply, 0xFFFFFFFFu, false, true, 1, nullptr},
     {"weft_for_options_init", Call_weft_for_options_init, 0u, false, false, 1, nullptr},
     {"weft_scan_options_init", Call_weft_scan_options_init, 0u, false, false, 1, nullptr},
     {"weft_vmap_options_init", Call_weft_vmap_options_init, 0u, false, false, 1, nullptr},
@@ -1467,6 +1474,7 @@ extern const Function kFunctions[] = {
     {"weft_checkpoint_info_init", Call_weft_checkpoint_info_init, 0u, false, false, 1, nullptr},
     {"weft_cache_stats_init", Call_weft_cache_stats_init, 0u, false, false, 1, nullptr},
     {"weft_program_stats_init", Call_weft_program_stats_init, 0u, false, false, 1, nullptr},
+    {"weft_custom_options_init", Call_weft_custom_options_init, 0u, false, false, 1, nullptr},
     {"weft_clip_opts_init", Call_weft_clip_opts_init, 0u, false, false, 1, nullptr},
     {"weft_concatenate_opts_init", Call_weft_concatenate_opts_init, 0u, false, false, 1, nullptr},
     {"weft_flatten_opts_init", Call_weft_flatten_opts_init, 0u, false, false, 1, nullptr},
@@ -1663,6 +1671,6 @@ extern const Function kFunctions[] = {
     {"weft_rng_bit_generator", Call_weft_rng_bit_generator, 0x130Au, false, true, 1, &kOps[136]},
     {"weft_uniform", Call_weft_uniform, 0x130Au, false, true, 1, &kOps[137]},
 };
-extern const size_t kFunctionCount = 382;
+extern const size_t kFunctionCount = 386;
 
 }  // namespace weft::fuzz

@@ -1,0 +1,37 @@
+// What a custom_call node says: the function's name and signature, and what it gives. Whoever records one and whoever runs it
+// meet here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/ir/builder.h"
+#include "src/ops/custom/functions.h"
+
+namespace weft::ops {
+
+// The attributes of a call that gives these results.
+ir::Attrs CustomAttrs(const CustomFunction& function, std::span<const ir::Type> results);
+
+// The same taken apart.
+const std::string& CustomTarget(const ir::Node& node);
+absl::StatusOr<CustomSignature> CustomSignatureOf(const ir::Node& node);
+
+// The gradient's parameters for such a call: operands, results, and cotangents of float results; and how many results it has.
+std::vector<ir::Type> CustomGradientInputs(std::span<const ir::Type* const> operands,
+                                           std::span<const ir::Type> results);
+// INVALID_ARGUMENT unless the function is a gradient of such a call.
+absl::Status CheckCustomGradient(const ir::Function& gradient, std::string_view name,
+                                 std::span<const ir::Type* const> operands, std::span<const ir::Type> results);
+
+// For PJRT plugins: UNIMPLEMENTED if a function of the module calls one.
+absl::Status RefuseCustomCalls(const ir::Module& module, std::string_view platform);
+// NOT_FOUND or INVALID_ARGUMENT unless all that the function calls is registered, with the same signature.
+absl::Status CheckCustomCalls(const ir::Function& function, const CustomFunctions& registered);
+
+// What the reader of StableHLO text adds to a custom call whose target is registered (OpDef::read asks for it).
+inline constexpr std::string_view kShloSignature = "weft.signature";
+inline constexpr std::string_view kShloKind = "weft.kind";
+inline constexpr std::string_view kShloBatches = "weft.batches";
+
+}  // namespace weft::ops
