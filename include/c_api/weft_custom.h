@@ -54,8 +54,8 @@ WEFT_API void weft_custom_options_init(void* options, size_t size) WEFT_NOEXCEPT
  *   signature: signature_length bytes; a C prototype: "double(double, int*)", "void(const double*[n...], size_t=n,
  *   double*[n...])"
  *   options: may be NULL
- * Errors: INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. May call
- * hooks. Since 1.1.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads:
+ * any. May call hooks. Since 1.1.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_custom_register(weft_context* ctx, const char* name, size_t name_length,
     void* function, const char* signature, size_t signature_length, const weft_custom_options* options) WEFT_NOEXCEPT;
@@ -68,8 +68,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_custom_register(weft_context* ctx, const
  *   signature: signature_length bytes; a C prototype: "double(double, int*)", "void(const double*[n...], size_t=n,
  *   double*[n...])"
  *   options: may be NULL
- * Errors: INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. May call
- * hooks. Since 1.1.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads:
+ * any. May call hooks. Since 1.1.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_custom_register_symbol(weft_context* ctx, const char* name, size_t name_length,
     const char* library, size_t library_length, const char* symbol, size_t symbol_length, const char* signature,

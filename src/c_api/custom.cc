@@ -32,7 +32,7 @@ absl::Status TakeError(void* error) {
   auto* const taken = static_cast<weft_error*>(error);
   absl::Status status = FromError(taken);
   weft_error_release(taken);
-  return status;
+  return status.ok() ? absl::UnknownError("an error that says OK") : status;
 }
 
 // What the caller handed over: ends on a thread of the caller's, without a lock of ours, when nobody can call the function.

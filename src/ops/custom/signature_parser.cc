@@ -12,7 +12,6 @@ namespace {
 using Role = CustomParameter::Role;
 using Op = CustomExpression::Op;
 
-constexpr size_t kMostParameters = 64;
 constexpr size_t kMostText = 4096;
 constexpr int kMostDepth = 32;  // of parentheses
 
@@ -48,7 +47,9 @@ class Parser {
     if (!Take("(")) return Wrong("'(' is missing");
     if (!Take(")")) {
       do {
-        if (out_.parameters.size() == kMostParameters) return Wrong("more than ", kMostParameters, " parameters");
+        if (out_.parameters.size() == kMostCustomParameters) {
+          return Wrong("more than ", kMostCustomParameters, " parameters");
+        }
         WEFT_RETURN_IF_ERROR(ParseParameter());
       } while (Take(","));
       if (!Take(")")) return Wrong("',' or ')' is missing");

@@ -23,7 +23,7 @@ using ops::CustomParameter;
 using ops::CustomReturn;
 using Role = CustomParameter::Role;
 
-constexpr size_t kMostParameters = 64;   // the parser's limit
+constexpr size_t kMostParameters = ops::kMostCustomParameters;
 constexpr int64_t kElementsAShare = 64;  // fewer are not worth a second thread
 
 ffi_type* TypeOf(DType dtype) {
