@@ -658,6 +658,9 @@ static void part_3(void) {
   VALUE(WEFT_RANDOMNESS_DIFFERENT);
   VALUE(WEFT_RANDOMNESS_SAME);
   VALUE(WEFT_RANDOMNESS_ERROR);
+  SIZE(weft_keep);
+  VALUE(WEFT_KEEP_INPUTS);
+  VALUE(WEFT_KEEP_PRODUCTS);
   SIZE(weft_node_kind);
   VALUE(WEFT_NODE_NONE);
   VALUE(WEFT_NODE_DICT);
@@ -814,12 +817,12 @@ static void part_3(void) {
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE);
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LOWER);
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL);
-  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A);
-  VALUE(WEFT_AVG_POOL_HAS_STRIDES);
-  VALUE(WEFT_AVG_POOL_HAS_PADDING);
 }
 
 static void part_4(void) {
+  VALUE(WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A);
+  VALUE(WEFT_AVG_POOL_HAS_STRIDES);
+  VALUE(WEFT_AVG_POOL_HAS_PADDING);
   VALUE(WEFT_AVG_POOL_HAS_PADS);
   VALUE(WEFT_CONV_HAS_STRIDES);
   VALUE(WEFT_CONV_HAS_PADDING);
@@ -1017,12 +1020,12 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, op_apply_many);
   OFFSET(struct weft_api_v1, op_vjp);
   OFFSET(struct weft_api_v1, split);
-  OFFSET(struct weft_api_v1, chunk);
-  OFFSET(struct weft_api_v1, unstack);
-  OFFSET(struct weft_api_v1, function_begin);
 }
 
 static void part_5(void) {
+  OFFSET(struct weft_api_v1, chunk);
+  OFFSET(struct weft_api_v1, unstack);
+  OFFSET(struct weft_api_v1, function_begin);
   OFFSET(struct weft_api_v1, function_end);
   OFFSET(struct weft_api_v1, function_abandon);
   OFFSET(struct weft_api_v1, function_trace);
@@ -1050,6 +1053,8 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, function_grad);
   OFFSET(struct weft_api_v1, function_vjp);
   OFFSET(struct weft_api_v1, function_jvp);
+  OFFSET(struct weft_api_v1, function_checkpoint);
+  OFFSET(struct weft_api_v1, function_custom_gradient);
 }
 
 int main(void) {

@@ -158,6 +158,13 @@ const (
 	WEFT_RANDOMNESS_ERROR Randomness = 2
 )
 
+type Keep uint32
+
+const (
+	WEFT_KEEP_INPUTS Keep = 0
+	WEFT_KEEP_PRODUCTS Keep = 1
+)
+
 type NodeKind uint32
 
 const (
@@ -1360,6 +1367,8 @@ type ApiV1 struct {
 	FunctionGrad uintptr
 	FunctionVjp uintptr
 	FunctionJvp uintptr
+	FunctionCheckpoint uintptr
+	FunctionCustomGradient uintptr
 }
 
 // The functions, after Load.
@@ -1483,6 +1492,8 @@ var (
 	FunctionGrad func(ctx Context, function Function, wrt *int64, wrt_count uintptr, options *DerivativeOptions, out *Function) Error
 	FunctionVjp func(ctx Context, function Function, wrt *int64, wrt_count uintptr, options *DerivativeOptions, out *Function) Error
 	FunctionJvp func(ctx Context, function Function, wrt *int64, wrt_count uintptr, options *DerivativeOptions, out *Function) Error
+	FunctionCheckpoint func(ctx Context, function Function, keep Keep, out *Function) Error
+	FunctionCustomGradient func(ctx Context, function Function, forward Function, backward Function, out *Function) Error
 	FunctionRetain func(function Function)
 	FunctionRelease func(function Function)
 	While func(ctx Context, condition Function, body Function, carried *Tensor, count uintptr, outputs *Tensor) Error
@@ -1869,6 +1880,8 @@ var Functions = map[string]any{
 	"weft_function_grad": &FunctionGrad,
 	"weft_function_vjp": &FunctionVjp,
 	"weft_function_jvp": &FunctionJvp,
+	"weft_function_checkpoint": &FunctionCheckpoint,
+	"weft_function_custom_gradient": &FunctionCustomGradient,
 	"weft_function_retain": &FunctionRetain,
 	"weft_function_release": &FunctionRelease,
 	"weft_while": &While,

@@ -118,6 +118,11 @@ typedef enum weft_randomness {
   WEFT_RANDOMNESS_ERROR = 2,
   WEFT_RANDOMNESS_FORCE32 = 2147483647,
 } weft_randomness;
+typedef enum weft_keep {
+  WEFT_KEEP_INPUTS = 0,
+  WEFT_KEEP_PRODUCTS = 1,
+  WEFT_KEEP_FORCE32 = 2147483647,
+} weft_keep;
 typedef enum weft_node_kind {
   WEFT_NODE_NONE = 0,
   WEFT_NODE_DICT = 1,
@@ -1068,6 +1073,8 @@ struct weft_api_v1 {
   weft_error* (*function_grad)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
   weft_error* (*function_vjp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
   weft_error* (*function_jvp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
+  weft_error* (*function_checkpoint)(weft_context* ctx, weft_function* function, weft_keep keep, weft_function** out);
+  weft_error* (*function_custom_gradient)(weft_context* ctx, weft_function* function, weft_function* forward, weft_function* backward, weft_function** out);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -1188,6 +1195,8 @@ weft_error* weft_function_vmap(weft_context* ctx, weft_function* function, int64
 weft_error* weft_function_grad(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
 weft_error* weft_function_vjp(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
 weft_error* weft_function_jvp(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
+weft_error* weft_function_checkpoint(weft_context* ctx, weft_function* function, weft_keep keep, weft_function** out);
+weft_error* weft_function_custom_gradient(weft_context* ctx, weft_function* function, weft_function* forward, weft_function* backward, weft_function** out);
 void weft_function_retain(weft_function* function);
 void weft_function_release(weft_function* function);
 weft_error* weft_while(weft_context* ctx, weft_function* condition, weft_function* body, weft_tensor* const* carried, size_t count, weft_tensor** outputs);

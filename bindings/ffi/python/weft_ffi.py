@@ -207,6 +207,9 @@ weft_randomness = c.c_uint32
 WEFT_RANDOMNESS_DIFFERENT = 0
 WEFT_RANDOMNESS_SAME = 1
 WEFT_RANDOMNESS_ERROR = 2
+weft_keep = c.c_uint32
+WEFT_KEEP_INPUTS = 0
+WEFT_KEEP_PRODUCTS = 1
 weft_node_kind = c.c_uint32
 WEFT_NODE_NONE = 0
 WEFT_NODE_DICT = 1
@@ -1405,6 +1408,8 @@ class weft_api_v1(c.Structure):
         ("function_grad", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
         ("function_vjp", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
         ("function_jvp", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
+        ("function_checkpoint", c.CFUNCTYPE(weft_error, weft_context, weft_function, weft_keep, c.POINTER(weft_function))),
+        ("function_custom_gradient", c.CFUNCTYPE(weft_error, weft_context, weft_function, weft_function, weft_function, c.POINTER(weft_function))),
     ]
 
 
@@ -1529,6 +1534,8 @@ FUNCTIONS = {
     "weft_function_grad": (weft_error, [weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function)]),
     "weft_function_vjp": (weft_error, [weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function)]),
     "weft_function_jvp": (weft_error, [weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function)]),
+    "weft_function_checkpoint": (weft_error, [weft_context, weft_function, weft_keep, c.POINTER(weft_function)]),
+    "weft_function_custom_gradient": (weft_error, [weft_context, weft_function, weft_function, weft_function, c.POINTER(weft_function)]),
     "weft_function_retain": (None, [weft_function]),
     "weft_function_release": (None, [weft_function]),
     "weft_while": (weft_error, [weft_context, weft_function, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor)]),

@@ -181,6 +181,8 @@ const weft_api_v1 kApi = {
     weft_function_grad,
     weft_function_vjp,
     weft_function_jvp,
+    weft_function_checkpoint,
+    weft_function_custom_gradient,
 };
 
 struct Entry {
@@ -339,7 +341,9 @@ const Entry kProcs[] = {
     {"weft_function_begin", reinterpret_cast<weft_proc>(weft_function_begin)},
     {"weft_function_call", reinterpret_cast<weft_proc>(weft_function_call)},
     {"weft_function_captures", reinterpret_cast<weft_proc>(weft_function_captures)},
+    {"weft_function_checkpoint", reinterpret_cast<weft_proc>(weft_function_checkpoint)},
     {"weft_function_compile", reinterpret_cast<weft_proc>(weft_function_compile)},
+    {"weft_function_custom_gradient", reinterpret_cast<weft_proc>(weft_function_custom_gradient)},
     {"weft_function_end", reinterpret_cast<weft_proc>(weft_function_end)},
     {"weft_function_from_stablehlo", reinterpret_cast<weft_proc>(weft_function_from_stablehlo)},
     {"weft_function_grad", reinterpret_cast<weft_proc>(weft_function_grad)},

@@ -284,6 +284,10 @@ pub const WEFT_RANDOMNESS_DIFFERENT: weft_randomness = 0;
 pub const WEFT_RANDOMNESS_SAME: weft_randomness = 1;
 pub const WEFT_RANDOMNESS_ERROR: weft_randomness = 2;
 
+pub type weft_keep = u32;
+pub const WEFT_KEEP_INPUTS: weft_keep = 0;
+pub const WEFT_KEEP_PRODUCTS: weft_keep = 1;
+
 pub type weft_node_kind = u32;
 pub const WEFT_NODE_NONE: weft_node_kind = 0;
 pub const WEFT_NODE_DICT: weft_node_kind = 1;
@@ -1450,6 +1454,8 @@ pub struct weft_api_v1 {
     pub function_grad: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
     pub function_vjp: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
     pub function_jvp: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
+    pub function_checkpoint: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, keep: weft_keep, out: *mut *mut weft_function) -> *mut weft_error>,
+    pub function_custom_gradient: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, forward: *mut weft_function, backward: *mut weft_function, out: *mut *mut weft_function) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -1573,6 +1579,8 @@ extern "C" {
     pub fn weft_function_grad(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error;
     pub fn weft_function_vjp(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error;
     pub fn weft_function_jvp(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error;
+    pub fn weft_function_checkpoint(ctx: *mut weft_context, function: *mut weft_function, keep: weft_keep, out: *mut *mut weft_function) -> *mut weft_error;
+    pub fn weft_function_custom_gradient(ctx: *mut weft_context, function: *mut weft_function, forward: *mut weft_function, backward: *mut weft_function, out: *mut *mut weft_function) -> *mut weft_error;
     pub fn weft_function_retain(function: *mut weft_function);
     pub fn weft_function_release(function: *mut weft_function);
     pub fn weft_while(ctx: *mut weft_context, condition: *mut weft_function, body: *mut weft_function, carried: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor) -> *mut weft_error;

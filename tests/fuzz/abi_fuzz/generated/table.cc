@@ -1015,6 +1015,8 @@ void Call_weft_function_vmap(Fuzz& f);
 void Call_weft_function_grad(Fuzz& f);
 void Call_weft_function_vjp(Fuzz& f);
 void Call_weft_function_jvp(Fuzz& f);
+void Call_weft_function_checkpoint(Fuzz& f);
+void Call_weft_function_custom_gradient(Fuzz& f);
 void Call_weft_function_retain(Fuzz& f);
 void Call_weft_function_release(Fuzz& f);
 void Call_weft_while(Fuzz& f);
@@ -1399,6 +1401,8 @@ extern const Function kFunctions[] = {
     {"weft_function_grad", Call_weft_function_grad, 0x130Au, false, true, 1, nullptr},
     {"weft_function_vjp", Call_weft_function_vjp, 0x130Au, false, true, 1, nullptr},
     {"weft_function_jvp", Call_weft_function_jvp, 0x130Au, false, true, 1, nullptr},
+    {"weft_function_checkpoint", Call_weft_function_checkpoint, 0x130Au, false, true, 1, nullptr},
+    {"weft_function_custom_gradient", Call_weft_function_custom_gradient, 0x130Au, false, true, 1, nullptr},
     {"weft_function_retain", Call_weft_function_retain, 0x0u, false, false, 1, nullptr},
     {"weft_function_release", Call_weft_function_release, 0x0u, false, false, 1, nullptr},
     {"weft_while", Call_weft_while, 0x1B0Au, false, true, 1, nullptr},
@@ -1663,6 +1667,6 @@ extern const Function kFunctions[] = {
     {"weft_rng_bit_generator", Call_weft_rng_bit_generator, 0x130Au, false, true, 1, &kOps[136]},
     {"weft_uniform", Call_weft_uniform, 0x130Au, false, true, 1, &kOps[137]},
 };
-extern const size_t kFunctionCount = 382;
+extern const size_t kFunctionCount = 384;
 
 }  // namespace weft::fuzz
