@@ -129,8 +129,7 @@ absl::Status Tangents::Add(Builder& b, const Node& node, std::span<const Dual> o
     if (op == &ops::kOp_scan) return Scan(b, node, operands, results);
     if (op == &ops::kOp_custom_gradient) {
       return UserErrorOf(absl::StatusCode::kUnimplemented, "jvp: the function @", node.regions()[0]->name(),
-                         " has a custom gradient, whose backward function is for reverse mode; take grad or vjp of it "
-                         "first, of which there is a jvp");
+                         " has a custom gradient, whose backward function is for reverse mode");
     }
   }
   Values values;
