@@ -22,6 +22,13 @@ typedef enum weft_randomness {
   WEFT_RANDOMNESS_FORCE32 = 0x7FFFFFFF
 } weft_randomness;
 
+/* What the gradient of a function made by weft_function_checkpoint keeps from the run forwards. */
+typedef enum weft_keep {
+  WEFT_KEEP_INPUTS = 0, /* its inputs alone */
+  WEFT_KEEP_PRODUCTS = 1, /* and results of matrix products and convolutions, which are dear to compute again (JAX's dots_saveable) */
+  WEFT_KEEP_FORCE32 = 0x7FFFFFFF
+} weft_keep;
+
 /* Records the body of a function through `body`, which is valid during the call. Writes up to capacity results and
  * their count; their references become Weft's, whatever is returned. Returns NULL, or an error, which becomes Weft's:
  * the body is then abandoned and the error is the caller's. Since 1.1.
@@ -303,6 +310,27 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_vjp(weft_context* ctx, weft_fun
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_function_jvp(weft_context* ctx, weft_function* function, const int64_t* wrt,
     size_t wrt_count, const weft_derivative_options* options, weft_function** out) WEFT_NOEXCEPT;
+
+/* The same function, whose gradient keeps little from the run forwards and computes the rest again once it gets there:
+ * less memory for more time (rematerialisation, JAX's checkpoint). Results and gradients have the same bits. Nothing
+ * merges the second run with the first.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_checkpoint(weft_context* ctx, weft_function* function, weft_keep keep,
+    weft_function** out) WEFT_NOEXCEPT;
+
+/* A function whose reverse-mode gradient two others say (JAX's custom_vjp). Where a gradient is taken, forward runs in
+ * its place: it takes the same inputs and gives the same results and, behind them, residuals. Backward takes the
+ * residuals, then one cotangent for each float result, and gives one cotangent for each float input. vmap maps all
+ * three; jvp is UNIMPLEMENTED; gradients of higher order are those of forward and backward. Gradients with respect to
+ * what the three capture are refused when they are taken. If the function or forward draws random numbers, both draw
+ * the same; backward may not.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_function_custom_gradient(weft_context* ctx, weft_function* function,
+    weft_function* forward, weft_function* backward, weft_function** out) WEFT_NOEXCEPT;
 
 /* Adds a reference; NULL is ignored.
  *   function: may be NULL

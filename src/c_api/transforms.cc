@@ -1,7 +1,8 @@
-// weft_function_vmap, _grad, _vjp and _jvp: functions of functions.
+// weft_function_vmap, _grad, _vjp, _jvp, _checkpoint and _custom_gradient: functions of functions.
 #include "src/c_api/function_object.h"
 #include "src/c_api/options.h"
 #include "src/transforms/derivative.h"
+#include "src/transforms/rules.h"
 #include "src/transforms/vmap.h"
 #include "weft.h"
 
@@ -9,6 +10,8 @@ namespace weft::c_api {
 namespace {
 
 static_assert(WEFT_NOT_MAPPED == transforms::kNotMapped);
+static_assert(WEFT_KEEP_INPUTS == static_cast<int>(ops::Keep::kOperands));
+static_assert(WEFT_KEEP_PRODUCTS == static_cast<int>(ops::Keep::kProducts));
 
 // As given; all 0 where there is none.
 absl::StatusOr<std::vector<int64_t>> Axes(const int64_t* axes, size_t count, size_t wanted, std::string_view name) {
@@ -105,6 +108,44 @@ weft_error* weft_function_vjp(weft_context* ctx, weft_function* function, const 
 weft_error* weft_function_jvp(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count,
                               const weft_derivative_options* options, weft_function** out) noexcept {
   return Guard([&] { return Derivative(transforms::Jvp, ctx, function, wrt, wrt_count, options, out); });
+}
+
+weft_error* weft_function_checkpoint(weft_context* ctx, weft_function* function, weft_keep keep,
+                                     weft_function** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+    WEFT_RETURN_IF_ERROR(context->Usable());
+    WEFT_ASSIGN_OR_RETURN(Pin<FunctionObject> f, GetFunction(function, *context, "function"));
+    const auto said = static_cast<int32_t>(keep);
+    if (said != WEFT_KEEP_INPUTS && said != WEFT_KEEP_PRODUCTS) return UserError("keep is ", said, "; it is 0 or 1");
+    WEFT_ASSIGN_OR_RETURN(Ref<const ir::Function> made,
+                          transforms::Checkpoint(*f->function, static_cast<ops::Keep>(said)));
+    return GiveOut(*f, std::move(made), out);
+  });
+}
+
+weft_error* weft_function_custom_gradient(weft_context* ctx, weft_function* function, weft_function* forward,
+                                          weft_function* backward, weft_function** out) noexcept {
+  return Guard([&]() -> absl::Status {
+    WEFT_NOT_NULL(out);
+    WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
+    WEFT_RETURN_IF_ERROR(context->Usable());
+    WEFT_ASSIGN_OR_RETURN(Pin<FunctionObject> f, GetFunction(function, *context, "function"));
+    WEFT_ASSIGN_OR_RETURN(Pin<FunctionObject> ahead, GetFunction(forward, *context, "forward"));
+    WEFT_ASSIGN_OR_RETURN(Pin<FunctionObject> back, GetFunction(backward, *context, "backward"));
+    const auto rule = [](const FunctionObject& of) {
+      return transforms::Rule{.function = *of.function, .inputs = of.inputs(), .draws = of.draws};
+    };
+    WEFT_ASSIGN_OR_RETURN(Ref<const ir::Function> made,
+                          transforms::CustomGradient(rule(*f), rule(*ahead), rule(*back)));
+    lazy::Recorder::Finished finished{std::move(made), f->captures, f->draws || ahead->draws};
+    for (const FunctionObject* more : {&*ahead, &*back}) {
+      for (const Ref<lazy::Tensor>& capture : more->captures) finished.captures.push_back(capture);
+    }
+    WEFT_ASSIGN_OR_RETURN(*out, Make<weft_function>(MakeRef<FunctionObject>(f->engine, f->name, std::move(finished))));
+    return absl::OkStatus();
+  });
 }
 
 }  // extern "C"

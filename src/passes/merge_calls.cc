@@ -10,6 +10,7 @@
 #include "src/ops/registry.h"
 #include "src/passes/equal_nodes.h"
 #include "src/passes/passes.h"
+#include "src/runtime/status.h"
 
 namespace weft::passes {
 namespace {
@@ -147,11 +148,29 @@ class Merger {
   absl::flat_hash_map<std::tuple<const Function*, const Function*, size_t>, Places> places_;
 };
 
+bool HasRule(const Node* node) { return &node->op() == &ops::kOp_custom_gradient; }
+
+// What has a gradient of its own is a call, now that its gradient was taken, and one of the same operands as its forward's.
+absl::StatusOr<ir::Module> WithoutRules(const ir::Module& module) {
+  bool any = false;
+  for (const Ref<const Function>& function : module.functions) {
+    for (const Function* each : ir::CalleesFirst(*function)) any = any || std::ranges::any_of(each->nodes(), HasRule);
+  }
+  if (!any) return module;
+  return ir::Rewrite(module, [](const ir::RewriteCall& call) {
+    if (!HasRule(&call.node)) return ir::Values();
+    ir::Values operands(call.operands.begin(),
+                        call.operands.begin() + static_cast<ptrdiff_t>(call.regions[0]->parameters().size()));
+    return call.b.EmitAll(ops::kOp_call, std::move(operands), {}, call.regions.first(1));
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<ir::Module> MergeCalls(const ir::Module& module, const PipelineOptions&) {
   Merger merger;
-  return ir::Rewrite(module, [&](const ir::RewriteCall& call) { return merger(call); });
+  WEFT_ASSIGN_OR_RETURN(const ir::Module plain, WithoutRules(module));
+  return ir::Rewrite(plain, [&](const ir::RewriteCall& call) { return merger(call); });
 }
 
 }  // namespace weft::passes

@@ -127,6 +127,10 @@ absl::Status Tangents::Add(Builder& b, const Node& node, std::span<const Dual> o
     if (op == &ops::kOp_case || op == &ops::kOp_if) return Choice(b, node, operands, results);
     if (op == &ops::kOp_while) return While(b, node, operands, results);
     if (op == &ops::kOp_scan) return Scan(b, node, operands, results);
+    if (op == &ops::kOp_custom_gradient) {
+      return UserErrorOf(absl::StatusCode::kUnimplemented, "jvp: the function @", node.regions()[0]->name(),
+                         " has a custom gradient, whose backward function is for reverse mode");
+    }
   }
   Values values;
   for (const Dual& operand : operands) values.push_back(operand.value);

@@ -59,16 +59,16 @@ def round_trip(text):
 
 
 class Reader:
-    """round_trip in another process, started again when it dies or hangs."""
+    """round_trip, or another function, in another process, started again when it dies or hangs."""
 
-    def __init__(self, limit=120):
-        self.limit, self.pool = limit, None
+    def __init__(self, limit=120, function=round_trip):
+        self.limit, self.function, self.pool = limit, function, None
 
     def run(self, text):
         if self.pool is None:
             self.pool = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
         try:
-            return self.pool.submit(round_trip, text).result(self.limit)
+            return self.pool.submit(self.function, text).result(self.limit)
         except (concurrent.futures.process.BrokenProcessPool, TimeoutError) as error:
             for process in list((self.pool._processes or {}).values()):
                 process.kill()

@@ -25,16 +25,11 @@ using ir::Type;
 using ir::Value;
 using ir::Values;
 using test::MakeFunction;
+using test::Random;
 using test::Tensors;
 using ::testing::HasSubstr;
 
 bool Flows(const Type& type) { return type.is_tensor() && IsFloat(type.dtype); }
-
-HostTensor Random(const Type& type, std::mt19937_64& random) {
-  HostTensor x(type.dtype, type.dims);
-  for (int64_t i = 0; i < x.count(); ++i) x.SetDouble(i, std::uniform_real_distribution(-1.0, 1.0)(random));
-  return x;
-}
 
 // sum(x y), and how large its terms are.
 struct Dot {

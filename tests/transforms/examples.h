@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 #include <vector>
 
 #include "src/backends/reference/interpreter.h"
@@ -16,6 +17,12 @@
 namespace weft::test {
 
 using Tensors = std::vector<HostTensor>;
+
+inline HostTensor Random(const ir::Type& type, std::mt19937_64& random) {
+  HostTensor x(type.dtype, type.dims);
+  for (int64_t i = 0; i < x.count(); ++i) x.SetDouble(i, std::uniform_real_distribution(-1.0, 1.0)(random));
+  return x;
+}
 
 // Examples along an axis, and one of them.
 inline HostTensor Stacked(const Tensors& examples, int64_t axis) {

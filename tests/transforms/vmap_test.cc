@@ -76,6 +76,24 @@ TEST(Vmap, OfEveryOperationAndItsGradient) {
   EXPECT_THAT(std::set<std::string_view>(loops.begin(), loops.end()), ::testing::IsEmpty());
 }
 
+// What the tests of this file, and of control flow and rules, go over; the compiler's own stands in no function.
+TEST(Vmap, IsTestedOfEveryOperation) {
+  std::set<std::string_view> seen;
+  for (const auto& programs : {test::OpPrograms(/*all_types=*/true), test::ControlPrograms(), test::BodyPrograms()}) {
+    ASSERT_TRUE(programs.ok()) << programs.status();
+    for (const test::OpProgram& program : *programs) {
+      for (const Function* function : ir::CalleesFirst(program.module.main())) {
+        for (const ir::Node* node : function->nodes()) seen.insert(node->op().c_name);
+      }
+    }
+  }
+  std::set<std::string_view> others;
+  for (const ir::OpDef* op : ops::AllOps()) {
+    if (op->kind != ir::Kind::kMacro && !seen.contains(op->c_name)) others.insert(op->c_name);
+  }
+  EXPECT_EQ(others, (std::set<std::string_view>{"custom_gradient", "fusion", "scan", "view_as_complex", "view_as_real"}));
+}
+
 TEST(Vmap, OfControlFlow) {
   const auto programs = test::ControlPrograms();
   ASSERT_TRUE(programs.ok()) << programs.status();

@@ -16,7 +16,8 @@ weft_scope_adopt weft_scope_keep weft_scope_end weft_op_apply weft_op_apply_on
 weft_op_apply_many weft_op_vjp weft_split weft_grad weft_sgd_create weft_adam_create weft_adamw_create weft_optimizer_step
 weft_optimizer_load weft_function_begin weft_function_end weft_function_trace weft_function_call weft_while weft_for
 weft_scan weft_if weft_case weft_function_run weft_function_compile weft_function_stats weft_function_vmap
-weft_function_grad weft_function_vjp weft_function_jvp weft_custom_register weft_custom_register_symbol weft_custom_apply""".split()
+weft_function_grad weft_function_vjp weft_function_jvp weft_function_custom_gradient
+weft_custom_register weft_custom_register_symbol weft_custom_apply""".split()
 
 # What texts are drawn from, by parameter; the function's own line beats the parameter's.
 TEXTS = {"key": "Words::kKeys", "message": "Words::kKeys", "name": "Words::kKeys", "value": "Words::kKeys", "path": "Words::kFiles"}

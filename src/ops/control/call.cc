@@ -2,6 +2,7 @@
 #include "src/ir/rewrite.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/control/captures.h"
+#include "src/ops/control/recompute.h"
 
 namespace weft::ops {
 namespace {
@@ -21,6 +22,10 @@ constexpr Absent kAbsent[] = {{Part::kSamples, Reason::kCarriesFunctions},
                               {Part::kReference, Reason::kExpands}};
 
 absl::Status Infer(const InferCall& call, Types* results) {
+  if (HasAttr<kCallAttrs, "keep">(call.attrs)) {
+    const int64_t keep = Attr<kCallAttrs, "keep">(call.attrs);
+    if (keep < 0 || keep > 1) return UserError("keep is ", keep, "; it is 0 or 1");
+  }
   const Function& callee = *call.regions[0];
   size_t given = call.operands.size();
   while (given > 0 && call.operands[given - 1] == nullptr) --given;
@@ -35,6 +40,9 @@ absl::Status Infer(const InferCall& call, Types* results) {
 }
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  if (HasAttr<kCallAttrs, "keep">(call.node.attrs())) {
+    return RecomputeGradient(call, static_cast<Keep>(Attr<kCallAttrs, "keep">(call.node.attrs())), grads);
+  }
   const Function& callee = *call.node.regions()[0];
   absl::InlinedVector<bool, 4> given;
   for (size_t r = 0; r < call.results.size(); ++r) {
@@ -101,6 +109,7 @@ constinit const OpDef kOp_call = {
     .kind = Kind::kComposite,
     .doc = "The results of a function at these operands. The C function is weft_function_call.",
     .operands = kOperands,
+    .attrs = kCallAttrs,
     .regions = kRegions,
     .results = kResults,
     .infer = Infer,

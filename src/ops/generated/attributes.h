@@ -981,6 +981,21 @@ struct ReduceScatterAttrs {
   const ir::Attrs& attrs;
 };
 
+struct CallAttrs {
+  enum Position : size_t { kKeep };
+  bool has_keep() const { return attrs.has(kKeep); }
+  int64_t keep() const { return attrs.Int(kKeep); }
+
+  const ir::Attrs& attrs;
+};
+
+struct CustomGradientAttrs {
+  enum Position : size_t { kInputs };
+  int64_t inputs() const { return attrs.Int(kInputs); }
+
+  const ir::Attrs& attrs;
+};
+
 struct ScanAttrs {
   enum Position : size_t { kLength, kCarried, kScanned, kReverse, kIndexed, kCounted, kKept, kUnroll, kKeepEvery };
   int64_t length() const { return attrs.Int(kLength); }

@@ -257,6 +257,14 @@ void Call_weft_function_grad(Fuzz& f) { CallDerivative(f, weft_function_grad); }
 void Call_weft_function_vjp(Fuzz& f) { CallDerivative(f, weft_function_vjp); }
 void Call_weft_function_jvp(Fuzz& f) { CallDerivative(f, weft_function_jvp); }
 
+void Call_weft_function_custom_gradient(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const DrawnFunction function(f, 1), forward(f, 1), backward(f, 1);  // one result each: no residuals
+  auto* const out = f.Out<weft_function*>(false);
+  f.Enter();
+  if (f.Leave(weft_function_custom_gradient(ctx, function.handle, forward.handle, backward.handle, out))) f.KeepHandle(Kind::kFunction, *out);
+}
+
 void Call_weft_while(Fuzz& f) {
   weft_context* const ctx = f.Handle<weft_context>(false);
   // Endless loops are other tests' business: this condition never holds.

@@ -663,6 +663,16 @@ void Call_weft_function_load(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_function_checkpoint(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_function* const function = f.Handle<weft_function>(false);
+  const weft_keep keep = static_cast<weft_keep>(f.OneOf({0, 1}));
+  weft_function** const out = f.Out<weft_function*>(false);
+  f.Enter();
+  if (!f.Leave(weft_function_checkpoint(ctx, function, keep, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_function_retain(Fuzz& f) {
   f.Retain<weft_function>(weft_function_retain);
 }
@@ -823,15 +833,6 @@ void Call_weft_tree_size(Fuzz& f) {
   uint32_t* const out_count = f.Out<uint32_t>(false);
   f.Enter();
   f.Leave(weft_tree_size(tree, node, out_count));
-}
-
-void Call_weft_tree_child(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t node = static_cast<uint32_t>(f.Integer());
-  const uint32_t index = static_cast<uint32_t>(f.Integer());
-  uint32_t* const out_node = f.Out<uint32_t>(false);
-  f.Enter();
-  f.Leave(weft_tree_child(tree, node, index, out_node));
 }
 
 }  // namespace weft::fuzz

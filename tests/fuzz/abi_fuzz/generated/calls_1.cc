@@ -4,6 +4,15 @@
 
 namespace weft::fuzz {
 
+void Call_weft_tree_child(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  const uint32_t index = static_cast<uint32_t>(f.Integer());
+  uint32_t* const out_node = f.Out<uint32_t>(false);
+  f.Enter();
+  f.Leave(weft_tree_child(tree, node, index, out_node));
+}
+
 void Call_weft_tree_key(Fuzz& f) {
   weft_tree* const tree = f.Handle<weft_tree>(false);
   const uint32_t node = static_cast<uint32_t>(f.Integer());
