@@ -137,6 +137,58 @@ WEFT_API WEFT_MUST_USE weft_error* weft_chunk(weft_context* ctx, weft_tensor* x,
 WEFT_API WEFT_MUST_USE weft_error* weft_unstack(weft_context* ctx, weft_tensor* x, int64_t axis, weft_tensor** outputs,
     size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
 
+/* Where x is not zero, in row-major order: i32 [count, rank], a row for each such element. PyTorch's nonzero, NumPy's
+ * argwhere. NaN is not zero. How many there are is computed and read before the call returns (the metric "cut_size"
+ * counts such cuts), so it is refused in a function's body: weft_nonzero_static takes a size, and neither waits nor is
+ * refused.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, any. Threads: any. May
+ * block. May call hooks. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_nonzero(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The elements of x where the mask is true, in row-major order, as one dimension; x and mask broadcast together.
+ * PyTorch's masked_select. The gradient goes back to where the elements came from. How many there are is computed and
+ * read before the call returns (the metric "cut_size" counts such cuts), so it is refused in a function's body:
+ * weft_masked_select_static takes a size, and neither waits nor is refused.
+ *   mask: bool
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, any. Threads: any. May
+ * block. May call hooks. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_masked_select(weft_context* ctx, weft_tensor* x, weft_tensor* mask,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The slices of x where the mask is true, in their order. The mask has the sizes of some neighbouring axes of x, from
+ * axis on; one dimension takes their place. NumPy's and PyTorch's x[mask], TensorFlow's boolean_mask. The gradient goes
+ * back to where the slices came from. How many there are is computed and read before the call returns (the metric
+ * "cut_size" counts such cuts), so it is refused in a function's body: weft_boolean_mask_static takes a size, and
+ * neither waits nor is refused.
+ *   mask: bool
+ *   axis: negative counts from the end
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, any. Threads: any. May
+ * block. May call hooks. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_boolean_mask(weft_context* ctx, weft_tensor* x, weft_tensor* mask,
+    int64_t axis, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The different elements of x in ascending order, as one dimension, and what NumPy's unique gives beside them; what is
+ * NULL is not computed. 0 and -0 are one value, NaN comes last. The gradient of a value goes to the element that stands
+ * first. How many there are is computed and read before the call returns (the metric "cut_size" counts such cuts), so
+ * it is refused in a function's body: weft_unique_static takes a size, and neither waits nor is refused.
+ *   equal_nan: 1: all NaN are one value, as in NumPy; 0: each is one of its own, as in PyTorch
+ *   out_values: yours: release it
+ *   out_inverse: may be NULL; yours: release it; i32 of x's shape: which of the values each element is
+ *   out_counts: may be NULL; yours: release it; i32: how often each value is there
+ *   out_indices: may be NULL; yours: release it; i32: where in x, counted in row-major order, each value stands first
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, any. Threads: any. May
+ * block. May call hooks. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_unique(weft_context* ctx, weft_tensor* x, int32_t equal_nan,
+    weft_tensor** out_values, weft_tensor** out_inverse, weft_tensor** out_counts,
+    weft_tensor** out_indices) WEFT_NOEXCEPT;
+
 /* C names of all operations, static text: writes up to capacity and always the full count.
  *   out_names: may be NULL; capacity entries
  * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
@@ -1289,6 +1341,117 @@ WEFT_API void weft_argmin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_argmin(weft_context* ctx, weft_tensor* x, const weft_argmin_opts* opts,
     weft_tensor** out) WEFT_NOEXCEPT;
 
+#define WEFT_CUMMAX_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_CUMMAX_HAS_REVERSE ((uint64_t)1 << 1)
+/* Optional attributes of weft_cummax. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_cummax_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cummax_opts;
+#define WEFT_CUMMAX_OPTS_INIT {sizeof(weft_cummax_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_cummax_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The largest of the elements up to each one along an axis, and its position as i32; of equal ones the one reached
+ * last. From a NaN on all are NaN, at the latest NaN's position. The gradient goes to the element that was chosen.
+ *   x: operand; any type but complex
+ *   axis: axis to go along; negative counts from the end; integer; default -1
+ *   reverse: from the last element to the first; 0 or 1; default false
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: best = wf_cummax(s, x, .axis = 0);
+ * StableHLO: weft.cummax. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cummax(weft_context* ctx, weft_tensor* x, const weft_cummax_opts* opts,
+    weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
+
+#define WEFT_CUMMIN_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_CUMMIN_HAS_REVERSE ((uint64_t)1 << 1)
+/* Optional attributes of weft_cummin. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_cummin_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cummin_opts;
+#define WEFT_CUMMIN_OPTS_INIT {sizeof(weft_cummin_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_cummin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The smallest of the elements up to each one along an axis, and its position as i32; of equal ones the one reached
+ * last. From a NaN on all are NaN, at the latest NaN's position. The gradient goes to the element that was chosen.
+ *   x: operand; any type but complex
+ *   axis: axis to go along; negative counts from the end; integer; default -1
+ *   reverse: from the last element to the first; 0 or 1; default false
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: best = wf_cummin(s, x, .axis = 0);
+ * StableHLO: weft.cummin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cummin(weft_context* ctx, weft_tensor* x, const weft_cummin_opts* opts,
+    weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
+
+#define WEFT_CUMPROD_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_CUMPROD_HAS_REVERSE ((uint64_t)1 << 1)
+/* Optional attributes of weft_cumprod. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.1.
+ */
+typedef struct weft_cumprod_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cumprod_opts;
+#define WEFT_CUMPROD_OPTS_INIT {sizeof(weft_cumprod_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_cumprod_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The products of the elements up to each one along an axis, that one included. f16 and bf16 multiply in f32 and are
+ * rounded once; integers wrap in their own type. The gradient holds at zeros, too.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ *   axis: axis to go along; negative counts from the end; integer; default -1
+ *   reverse: from the last element to the first; 0 or 1; default false
+ * Fluent: y = wf_cumprod(s, x);
+ * StableHLO: weft.cumprod. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cumprod(weft_context* ctx, weft_tensor* x, const weft_cumprod_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_CUMSUM_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_CUMSUM_HAS_REVERSE ((uint64_t)1 << 1)
+/* Optional attributes of weft_cumsum. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_cumsum_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cumsum_opts;
+#define WEFT_CUMSUM_OPTS_INIT {sizeof(weft_cumsum_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_cumsum_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The sums of the elements up to each one along an axis, that one included. f16 and bf16 add up in f32 and are rounded
+ * once; integers wrap in their own type.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ *   axis: axis to go along; negative counts from the end; integer; default -1
+ *   reverse: from the last element to the first; 0 or 1; default false
+ * Fluent: y = wf_cumsum(s, x, .axis = 0);
+ * StableHLO: weft.cumsum. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cumsum(weft_context* ctx, weft_tensor* x, const weft_cumsum_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
 #define WEFT_LOGSUMEXP_HAS_DIMS ((uint64_t)1 << 0)
 #define WEFT_LOGSUMEXP_HAS_KEEPDIMS ((uint64_t)1 << 1)
 /* Optional attributes of weft_logsumexp. A bit in present says that a field counts; others keep their defaults. Since
@@ -1614,6 +1777,132 @@ WEFT_API void weft_top_k_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k,
     const weft_top_k_opts* opts, weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
+
+#define WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_BOOLEAN_MASK_STATIC_HAS_FILL ((uint64_t)1 << 1)
+/* Optional attributes of weft_boolean_mask_static. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.1.
+ */
+typedef struct weft_boolean_mask_static_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  double fill;
+} weft_boolean_mask_static_opts;
+#define WEFT_BOOLEAN_MASK_STATIC_OPTS_INIT {sizeof(weft_boolean_mask_static_opts), NULL, 0, 0, 0}
+WEFT_API void weft_boolean_mask_static_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The slices of x where the mask is true, in their order: the mask has the sizes of some neighbouring axes of x, from
+ * axis on, and one of the given size takes their place; NumPy's x[mask]. Behind the last one stands fill. count says
+ * how many there are, those without room included. Never waits; the gradient goes back to where the slices came from.
+ * See weft_boolean_mask for a result that has as many as there are.
+ *   x: operand; any type
+ *   mask: which of its slices or elements; bool
+ *   size: how many there is room for; what does not fit is left out; integer
+ *   axis: axis of x that the mask's first one goes along; negative counts from the end; integer; default 0
+ *   fill: what stands behind the last one, a number of x's type; number; default 0
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: kept = wf_boolean_mask_static(s, x, mask, 10, .axis = 1);
+ * StableHLO: weft.boolean_mask_static. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_boolean_mask_static(weft_context* ctx, weft_tensor* x, weft_tensor* mask,
+    int64_t size, const weft_boolean_mask_static_opts* opts, weft_tensor** out_result,
+    weft_tensor** out_count) WEFT_NOEXCEPT;
+
+#define WEFT_MASKED_SELECT_STATIC_HAS_FILL ((uint64_t)1 << 0)
+/* Optional attributes of weft_masked_select_static. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.1.
+ */
+typedef struct weft_masked_select_static_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double fill;
+} weft_masked_select_static_opts;
+#define WEFT_MASKED_SELECT_STATIC_OPTS_INIT {sizeof(weft_masked_select_static_opts), NULL, 0, 0}
+WEFT_API void weft_masked_select_static_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The elements of x where the mask is true, in row-major order, as one dimension of the given size; x and mask
+ * broadcast together. Behind the last one stands fill. count says how many there are, those without room included.
+ * Never waits; the gradient goes back to where the elements came from. See weft_masked_select for a result that has as
+ * many as there are.
+ *   x: operand; any type
+ *   mask: which of its slices or elements; bool
+ *   size: how many there is room for; what does not fit is left out; integer
+ *   fill: what stands behind the last one, a number of x's type; number; default 0
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: kept = wf_masked_select_static(s, x, mask, 10);
+ * StableHLO: weft.masked_select_static. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_masked_select_static(weft_context* ctx, weft_tensor* x, weft_tensor* mask,
+    int64_t size, const weft_masked_select_static_opts* opts, weft_tensor** out_result,
+    weft_tensor** out_count) WEFT_NOEXCEPT;
+
+#define WEFT_NONZERO_STATIC_HAS_FILL ((uint64_t)1 << 0)
+/* Optional attributes of weft_nonzero_static. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.1.
+ */
+typedef struct weft_nonzero_static_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t fill;
+} weft_nonzero_static_opts;
+#define WEFT_NONZERO_STATIC_OPTS_INIT {sizeof(weft_nonzero_static_opts), NULL, 0, 0}
+WEFT_API void weft_nonzero_static_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Where x is not zero, in row-major order: row i of indices [size, rank] is the index of the i-th such element, and
+ * rows behind the last one are full of fill. count says how many there are, those without room included. NaN is not
+ * zero. Never waits; PyTorch's nonzero_static, JAX's nonzero with a size. See weft_nonzero for as many rows as there
+ * are.
+ *   x: operand; any type
+ *   size: how many there is room for; what does not fit is left out; integer
+ *   fill: what stands in rows behind the last one, an i32; integer; default -1
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: at = wf_nonzero_static(s, mask, 10);
+ * StableHLO: weft.nonzero_static. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_nonzero_static(weft_context* ctx, weft_tensor* x, int64_t size,
+    const weft_nonzero_static_opts* opts, weft_tensor** out_indices, weft_tensor** out_count) WEFT_NOEXCEPT;
+
+#define WEFT_UNIQUE_STATIC_HAS_FILL ((uint64_t)1 << 0)
+#define WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN ((uint64_t)1 << 1)
+/* Optional attributes of weft_unique_static. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.1.
+ */
+typedef struct weft_unique_static_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double fill;
+  int32_t equal_nan;
+  int32_t reserved;
+} weft_unique_static_opts;
+#define WEFT_UNIQUE_STATIC_OPTS_INIT {sizeof(weft_unique_static_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_unique_static_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The different elements of x in ascending order, as one dimension of the given size; behind the last one stands fill.
+ * count says how many there are, those without room included. inverse, of x's shape, is where in the values each
+ * element is; counts is how often each value is there, and 0 behind the last; indices is where in x, counted in
+ * row-major order, it stands first, and -1 behind the last. 0 and -0 are one value, NaN comes last. Never waits; the
+ * gradient of a value goes to the element that stands first. JAX's unique with a size. See weft_unique for as many
+ * values as there are.
+ *   x: operand; any type but complex
+ *   size: how many there is room for; what does not fit is left out; integer
+ *   fill: what stands behind the last value, a number of x's type; number; default 0
+ *   equal_nan: all NaN are one value, as in NumPy; else each is one of its own, as in PyTorch; 0 or 1; default true
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: values = wf_unique_static(s, labels, 10);
+ * StableHLO: weft.unique_static. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_unique_static(weft_context* ctx, weft_tensor* x, int64_t size,
+    const weft_unique_static_opts* opts, weft_tensor** out_values, weft_tensor** out_count, weft_tensor** out_inverse,
+    weft_tensor** out_counts, weft_tensor** out_indices) WEFT_NOEXCEPT;
 
 #define WEFT_CHOLESKY_HAS_LOWER ((uint64_t)1 << 0)
 /* Optional attributes of weft_cholesky. A bit in present says that a field counts; others keep their defaults. Since

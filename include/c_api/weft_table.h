@@ -196,6 +196,10 @@ struct weft_api_v1 {
   weft_error* (*function_grad)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
   weft_error* (*function_vjp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
   weft_error* (*function_jvp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
+  weft_error* (*nonzero)(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+  weft_error* (*masked_select)(weft_context* ctx, weft_tensor* x, weft_tensor* mask, weft_tensor** out);
+  weft_error* (*boolean_mask)(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t axis, weft_tensor** out);
+  weft_error* (*unique)(weft_context* ctx, weft_tensor* x, int32_t equal_nan, weft_tensor** out_values, weft_tensor** out_inverse, weft_tensor** out_counts, weft_tensor** out_indices);
 };
 
 /* The table of functions for an ABI major, or NULL if the library does not have that major. Valid for ever.

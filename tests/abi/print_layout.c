@@ -268,6 +268,34 @@ static void part_1(void) {
   OFFSET(weft_argmin_opts, axis);
   OFFSET(weft_argmin_opts, keepdims);
   OFFSET(weft_argmin_opts, reserved);
+  SIZE(weft_cummax_opts);
+  OFFSET(weft_cummax_opts, struct_size);
+  OFFSET(weft_cummax_opts, next);
+  OFFSET(weft_cummax_opts, present);
+  OFFSET(weft_cummax_opts, axis);
+  OFFSET(weft_cummax_opts, reverse);
+  OFFSET(weft_cummax_opts, reserved);
+  SIZE(weft_cummin_opts);
+  OFFSET(weft_cummin_opts, struct_size);
+  OFFSET(weft_cummin_opts, next);
+  OFFSET(weft_cummin_opts, present);
+  OFFSET(weft_cummin_opts, axis);
+  OFFSET(weft_cummin_opts, reverse);
+  OFFSET(weft_cummin_opts, reserved);
+  SIZE(weft_cumprod_opts);
+  OFFSET(weft_cumprod_opts, struct_size);
+  OFFSET(weft_cumprod_opts, next);
+  OFFSET(weft_cumprod_opts, present);
+  OFFSET(weft_cumprod_opts, axis);
+  OFFSET(weft_cumprod_opts, reverse);
+  OFFSET(weft_cumprod_opts, reserved);
+  SIZE(weft_cumsum_opts);
+  OFFSET(weft_cumsum_opts, struct_size);
+  OFFSET(weft_cumsum_opts, next);
+  OFFSET(weft_cumsum_opts, present);
+  OFFSET(weft_cumsum_opts, axis);
+  OFFSET(weft_cumsum_opts, reverse);
+  OFFSET(weft_cumsum_opts, reserved);
   SIZE(weft_logsumexp_opts);
   OFFSET(weft_logsumexp_opts, struct_size);
   OFFSET(weft_logsumexp_opts, next);
@@ -353,6 +381,29 @@ static void part_1(void) {
   OFFSET(weft_top_k_opts, next);
   OFFSET(weft_top_k_opts, present);
   OFFSET(weft_top_k_opts, axis);
+  SIZE(weft_boolean_mask_static_opts);
+  OFFSET(weft_boolean_mask_static_opts, struct_size);
+  OFFSET(weft_boolean_mask_static_opts, next);
+  OFFSET(weft_boolean_mask_static_opts, present);
+  OFFSET(weft_boolean_mask_static_opts, axis);
+  OFFSET(weft_boolean_mask_static_opts, fill);
+  SIZE(weft_masked_select_static_opts);
+  OFFSET(weft_masked_select_static_opts, struct_size);
+  OFFSET(weft_masked_select_static_opts, next);
+  OFFSET(weft_masked_select_static_opts, present);
+  OFFSET(weft_masked_select_static_opts, fill);
+  SIZE(weft_nonzero_static_opts);
+  OFFSET(weft_nonzero_static_opts, struct_size);
+  OFFSET(weft_nonzero_static_opts, next);
+  OFFSET(weft_nonzero_static_opts, present);
+  OFFSET(weft_nonzero_static_opts, fill);
+  SIZE(weft_unique_static_opts);
+  OFFSET(weft_unique_static_opts, struct_size);
+  OFFSET(weft_unique_static_opts, next);
+  OFFSET(weft_unique_static_opts, present);
+  OFFSET(weft_unique_static_opts, fill);
+  OFFSET(weft_unique_static_opts, equal_nan);
+  OFFSET(weft_unique_static_opts, reserved);
   SIZE(weft_cholesky_opts);
   OFFSET(weft_cholesky_opts, struct_size);
   OFFSET(weft_cholesky_opts, next);
@@ -360,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_cholesky_opts, lower);
   OFFSET(weft_cholesky_opts, reserved);
   SIZE(weft_dot_general_opts);
+}
+
+static void part_2(void) {
   OFFSET(weft_dot_general_opts, struct_size);
   OFFSET(weft_dot_general_opts, next);
   OFFSET(weft_dot_general_opts, present);
@@ -411,9 +465,6 @@ static void part_1(void) {
   OFFSET(weft_convolution_opts, feature_group_count);
   OFFSET(weft_convolution_opts, batch_group_count);
   OFFSET(weft_convolution_opts, window_reversal);
-}
-
-static void part_2(void) {
   OFFSET(weft_convolution_opts, window_reversal_count);
   OFFSET(weft_convolution_opts, dtype);
   OFFSET(weft_convolution_opts, precision);
@@ -563,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_normal_opts, dtype);
   OFFSET(weft_normal_opts, reserved);
   OFFSET(weft_normal_opts, device);
+}
+
+static void part_3(void) {
   SIZE(weft_rng_bit_generator_opts);
   OFFSET(weft_rng_bit_generator_opts, struct_size);
   OFFSET(weft_rng_bit_generator_opts, next);
@@ -614,9 +668,6 @@ static void part_2(void) {
   VALUE(WEFT_BF16);
   VALUE(WEFT_C64);
   VALUE(WEFT_C128);
-}
-
-static void part_3(void) {
   VALUE(WEFT_BOOL);
   VALUE(WEFT_F8E3M4);
   VALUE(WEFT_F8E4M3);
@@ -766,6 +817,9 @@ static void part_3(void) {
   VALUE(WEFT_FULL_HAS_INTEGER);
   VALUE(WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS);
   VALUE(WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS);
+}
+
+static void part_4(void) {
   VALUE(WEFT_IOTA_HAS_DTYPE);
   VALUE(WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS);
   VALUE(WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS);
@@ -783,6 +837,14 @@ static void part_3(void) {
   VALUE(WEFT_ARGMAX_HAS_KEEPDIMS);
   VALUE(WEFT_ARGMIN_HAS_AXIS);
   VALUE(WEFT_ARGMIN_HAS_KEEPDIMS);
+  VALUE(WEFT_CUMMAX_HAS_AXIS);
+  VALUE(WEFT_CUMMAX_HAS_REVERSE);
+  VALUE(WEFT_CUMMIN_HAS_AXIS);
+  VALUE(WEFT_CUMMIN_HAS_REVERSE);
+  VALUE(WEFT_CUMPROD_HAS_AXIS);
+  VALUE(WEFT_CUMPROD_HAS_REVERSE);
+  VALUE(WEFT_CUMSUM_HAS_AXIS);
+  VALUE(WEFT_CUMSUM_HAS_REVERSE);
   VALUE(WEFT_LOGSUMEXP_HAS_DIMS);
   VALUE(WEFT_LOGSUMEXP_HAS_KEEPDIMS);
   VALUE(WEFT_MAX_HAS_DIMS);
@@ -806,6 +868,12 @@ static void part_3(void) {
   VALUE(WEFT_SORT_HAS_AXIS);
   VALUE(WEFT_SORT_HAS_DESCENDING);
   VALUE(WEFT_TOP_K_HAS_AXIS);
+  VALUE(WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS);
+  VALUE(WEFT_BOOLEAN_MASK_STATIC_HAS_FILL);
+  VALUE(WEFT_MASKED_SELECT_STATIC_HAS_FILL);
+  VALUE(WEFT_NONZERO_STATIC_HAS_FILL);
+  VALUE(WEFT_UNIQUE_STATIC_HAS_FILL);
+  VALUE(WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN);
   VALUE(WEFT_CHOLESKY_HAS_LOWER);
   VALUE(WEFT_DOT_GENERAL_HAS_DTYPE);
   VALUE(WEFT_DOT_GENERAL_HAS_PRECISION);
@@ -817,9 +885,6 @@ static void part_3(void) {
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A);
   VALUE(WEFT_AVG_POOL_HAS_STRIDES);
   VALUE(WEFT_AVG_POOL_HAS_PADDING);
-}
-
-static void part_4(void) {
   VALUE(WEFT_AVG_POOL_HAS_PADS);
   VALUE(WEFT_CONV_HAS_STRIDES);
   VALUE(WEFT_CONV_HAS_PADDING);
@@ -955,6 +1020,9 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, optimizer_release);
   OFFSET(struct weft_api_v1, sync);
   OFFSET(struct weft_api_v1, eval);
+}
+
+static void part_5(void) {
   OFFSET(struct weft_api_v1, program_text);
   OFFSET(struct weft_api_v1, tree_create);
   OFFSET(struct weft_api_v1, tree_add_dict);
@@ -1020,9 +1088,6 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, chunk);
   OFFSET(struct weft_api_v1, unstack);
   OFFSET(struct weft_api_v1, function_begin);
-}
-
-static void part_5(void) {
   OFFSET(struct weft_api_v1, function_end);
   OFFSET(struct weft_api_v1, function_abandon);
   OFFSET(struct weft_api_v1, function_trace);
@@ -1050,6 +1115,10 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, function_grad);
   OFFSET(struct weft_api_v1, function_vjp);
   OFFSET(struct weft_api_v1, function_jvp);
+  OFFSET(struct weft_api_v1, nonzero);
+  OFFSET(struct weft_api_v1, masked_select);
+  OFFSET(struct weft_api_v1, boolean_mask);
+  OFFSET(struct weft_api_v1, unique);
 }
 
 int main(void) {

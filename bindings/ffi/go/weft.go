@@ -356,6 +356,14 @@ const (
 	WEFT_ARGMAX_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_ARGMIN_HAS_AXIS uint64 = 1 << 0
 	WEFT_ARGMIN_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_CUMMAX_HAS_AXIS uint64 = 1 << 0
+	WEFT_CUMMAX_HAS_REVERSE uint64 = 1 << 1
+	WEFT_CUMMIN_HAS_AXIS uint64 = 1 << 0
+	WEFT_CUMMIN_HAS_REVERSE uint64 = 1 << 1
+	WEFT_CUMPROD_HAS_AXIS uint64 = 1 << 0
+	WEFT_CUMPROD_HAS_REVERSE uint64 = 1 << 1
+	WEFT_CUMSUM_HAS_AXIS uint64 = 1 << 0
+	WEFT_CUMSUM_HAS_REVERSE uint64 = 1 << 1
 	WEFT_LOGSUMEXP_HAS_DIMS uint64 = 1 << 0
 	WEFT_LOGSUMEXP_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_MAX_HAS_DIMS uint64 = 1 << 0
@@ -379,6 +387,12 @@ const (
 	WEFT_SORT_HAS_AXIS uint64 = 1 << 0
 	WEFT_SORT_HAS_DESCENDING uint64 = 1 << 1
 	WEFT_TOP_K_HAS_AXIS uint64 = 1 << 0
+	WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS uint64 = 1 << 0
+	WEFT_BOOLEAN_MASK_STATIC_HAS_FILL uint64 = 1 << 1
+	WEFT_MASKED_SELECT_STATIC_HAS_FILL uint64 = 1 << 0
+	WEFT_NONZERO_STATIC_HAS_FILL uint64 = 1 << 0
+	WEFT_UNIQUE_STATIC_HAS_FILL uint64 = 1 << 0
+	WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN uint64 = 1 << 1
 	WEFT_CHOLESKY_HAS_LOWER uint64 = 1 << 0
 	WEFT_DOT_GENERAL_HAS_DTYPE uint64 = 1 << 0
 	WEFT_DOT_GENERAL_HAS_PRECISION uint64 = 1 << 1
@@ -795,6 +809,42 @@ type ArgminOpts struct {
 	Reserved int32
 }
 
+type CummaxOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Reverse int32
+	Reserved int32
+}
+
+type CumminOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Reverse int32
+	Reserved int32
+}
+
+type CumprodOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Reverse int32
+	Reserved int32
+}
+
+type CumsumOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Reverse int32
+	Reserved int32
+}
+
 type LogsumexpOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -900,6 +950,37 @@ type TopKOpts struct {
 	Next unsafe.Pointer
 	Present uint64
 	Axis int64
+}
+
+type BooleanMaskStaticOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Fill float64
+}
+
+type MaskedSelectStaticOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Fill float64
+}
+
+type NonzeroStaticOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Fill int64
+}
+
+type UniqueStaticOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Fill float64
+	EqualNan int32
+	Reserved int32
 }
 
 type CholeskyOpts struct {
@@ -1360,6 +1441,10 @@ type ApiV1 struct {
 	FunctionGrad uintptr
 	FunctionVjp uintptr
 	FunctionJvp uintptr
+	Nonzero uintptr
+	MaskedSelect uintptr
+	BooleanMask uintptr
+	Unique uintptr
 }
 
 // The functions, after Load.
@@ -1445,6 +1530,10 @@ var (
 	Split func(ctx Context, x Tensor, sizes *int64, size_count uintptr, axis int64, outputs *Tensor) Error
 	Chunk func(ctx Context, x Tensor, chunks int64, axis int64, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
 	Unstack func(ctx Context, x Tensor, axis int64, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
+	Nonzero func(ctx Context, x Tensor, out *Tensor) Error
+	MaskedSelect func(ctx Context, x Tensor, mask Tensor, out *Tensor) Error
+	BooleanMask func(ctx Context, x Tensor, mask Tensor, axis int64, out *Tensor) Error
+	Unique func(ctx Context, x Tensor, equal_nan int32, out_values *Tensor, out_inverse *Tensor, out_counts *Tensor, out_indices *Tensor) Error
 	OpList func(out_names **byte, capacity uintptr, out_count *uintptr) Error
 	RandomSeed func(ctx Context, seed uint64) Error
 	RandomGetState func(ctx Context, out_key *uint64, out_counter_low *uint64, out_counter_high *uint64) Error
@@ -1566,6 +1655,10 @@ var (
 	AnyOptsInit func(options unsafe.Pointer, size uintptr)
 	ArgmaxOptsInit func(options unsafe.Pointer, size uintptr)
 	ArgminOptsInit func(options unsafe.Pointer, size uintptr)
+	CummaxOptsInit func(options unsafe.Pointer, size uintptr)
+	CumminOptsInit func(options unsafe.Pointer, size uintptr)
+	CumprodOptsInit func(options unsafe.Pointer, size uintptr)
+	CumsumOptsInit func(options unsafe.Pointer, size uintptr)
 	LogsumexpOptsInit func(options unsafe.Pointer, size uintptr)
 	MaxOptsInit func(options unsafe.Pointer, size uintptr)
 	MeanOptsInit func(options unsafe.Pointer, size uintptr)
@@ -1577,6 +1670,10 @@ var (
 	ArgsortOptsInit func(options unsafe.Pointer, size uintptr)
 	SortOptsInit func(options unsafe.Pointer, size uintptr)
 	TopKOptsInit func(options unsafe.Pointer, size uintptr)
+	BooleanMaskStaticOptsInit func(options unsafe.Pointer, size uintptr)
+	MaskedSelectStaticOptsInit func(options unsafe.Pointer, size uintptr)
+	NonzeroStaticOptsInit func(options unsafe.Pointer, size uintptr)
+	UniqueStaticOptsInit func(options unsafe.Pointer, size uintptr)
 	CholeskyOptsInit func(options unsafe.Pointer, size uintptr)
 	DotGeneralOptsInit func(options unsafe.Pointer, size uintptr)
 	MatmulOptsInit func(options unsafe.Pointer, size uintptr)
@@ -1695,6 +1792,10 @@ var (
 	Any func(ctx Context, x Tensor, opts *AnyOpts, out *Tensor) Error
 	Argmax func(ctx Context, x Tensor, opts *ArgmaxOpts, out *Tensor) Error
 	Argmin func(ctx Context, x Tensor, opts *ArgminOpts, out *Tensor) Error
+	Cummax func(ctx Context, x Tensor, opts *CummaxOpts, out_values *Tensor, out_indices *Tensor) Error
+	Cummin func(ctx Context, x Tensor, opts *CumminOpts, out_values *Tensor, out_indices *Tensor) Error
+	Cumprod func(ctx Context, x Tensor, opts *CumprodOpts, out *Tensor) Error
+	Cumsum func(ctx Context, x Tensor, opts *CumsumOpts, out *Tensor) Error
 	Logsumexp func(ctx Context, x Tensor, opts *LogsumexpOpts, out *Tensor) Error
 	Max func(ctx Context, x Tensor, opts *MaxOpts, out *Tensor) Error
 	Mean func(ctx Context, x Tensor, opts *MeanOpts, out *Tensor) Error
@@ -1707,6 +1808,10 @@ var (
 	Argsort func(ctx Context, x Tensor, opts *ArgsortOpts, out *Tensor) Error
 	Sort func(ctx Context, x Tensor, opts *SortOpts, out *Tensor) Error
 	TopK func(ctx Context, x Tensor, k int64, opts *TopKOpts, out_values *Tensor, out_indices *Tensor) Error
+	BooleanMaskStatic func(ctx Context, x Tensor, mask Tensor, size int64, opts *BooleanMaskStaticOpts, out_result *Tensor, out_count *Tensor) Error
+	MaskedSelectStatic func(ctx Context, x Tensor, mask Tensor, size int64, opts *MaskedSelectStaticOpts, out_result *Tensor, out_count *Tensor) Error
+	NonzeroStatic func(ctx Context, x Tensor, size int64, opts *NonzeroStaticOpts, out_indices *Tensor, out_count *Tensor) Error
+	UniqueStatic func(ctx Context, x Tensor, size int64, opts *UniqueStaticOpts, out_values *Tensor, out_count *Tensor, out_inverse *Tensor, out_counts *Tensor, out_indices *Tensor) Error
 	Cholesky func(ctx Context, a Tensor, opts *CholeskyOpts, out *Tensor) Error
 	DotGeneral func(ctx Context, lhs Tensor, rhs Tensor, lhs_batching_dimensions *int64, lhs_batching_dimensions_count uintptr, rhs_batching_dimensions *int64, rhs_batching_dimensions_count uintptr, lhs_contracting_dimensions *int64, lhs_contracting_dimensions_count uintptr, rhs_contracting_dimensions *int64, rhs_contracting_dimensions_count uintptr, opts *DotGeneralOpts, out *Tensor) Error
 	Fft func(ctx Context, x Tensor, fft_type FftType, fft_length *int64, fft_length_count uintptr, out *Tensor) Error
@@ -1831,6 +1936,10 @@ var Functions = map[string]any{
 	"weft_split": &Split,
 	"weft_chunk": &Chunk,
 	"weft_unstack": &Unstack,
+	"weft_nonzero": &Nonzero,
+	"weft_masked_select": &MaskedSelect,
+	"weft_boolean_mask": &BooleanMask,
+	"weft_unique": &Unique,
 	"weft_op_list": &OpList,
 	"weft_random_seed": &RandomSeed,
 	"weft_random_get_state": &RandomGetState,
@@ -1952,6 +2061,10 @@ var Functions = map[string]any{
 	"weft_any_opts_init": &AnyOptsInit,
 	"weft_argmax_opts_init": &ArgmaxOptsInit,
 	"weft_argmin_opts_init": &ArgminOptsInit,
+	"weft_cummax_opts_init": &CummaxOptsInit,
+	"weft_cummin_opts_init": &CumminOptsInit,
+	"weft_cumprod_opts_init": &CumprodOptsInit,
+	"weft_cumsum_opts_init": &CumsumOptsInit,
 	"weft_logsumexp_opts_init": &LogsumexpOptsInit,
 	"weft_max_opts_init": &MaxOptsInit,
 	"weft_mean_opts_init": &MeanOptsInit,
@@ -1963,6 +2076,10 @@ var Functions = map[string]any{
 	"weft_argsort_opts_init": &ArgsortOptsInit,
 	"weft_sort_opts_init": &SortOptsInit,
 	"weft_top_k_opts_init": &TopKOptsInit,
+	"weft_boolean_mask_static_opts_init": &BooleanMaskStaticOptsInit,
+	"weft_masked_select_static_opts_init": &MaskedSelectStaticOptsInit,
+	"weft_nonzero_static_opts_init": &NonzeroStaticOptsInit,
+	"weft_unique_static_opts_init": &UniqueStaticOptsInit,
 	"weft_cholesky_opts_init": &CholeskyOptsInit,
 	"weft_dot_general_opts_init": &DotGeneralOptsInit,
 	"weft_matmul_opts_init": &MatmulOptsInit,
@@ -2081,6 +2198,10 @@ var Functions = map[string]any{
 	"weft_any": &Any,
 	"weft_argmax": &Argmax,
 	"weft_argmin": &Argmin,
+	"weft_cummax": &Cummax,
+	"weft_cummin": &Cummin,
+	"weft_cumprod": &Cumprod,
+	"weft_cumsum": &Cumsum,
 	"weft_logsumexp": &Logsumexp,
 	"weft_max": &Max,
 	"weft_mean": &Mean,
@@ -2093,6 +2214,10 @@ var Functions = map[string]any{
 	"weft_argsort": &Argsort,
 	"weft_sort": &Sort,
 	"weft_top_k": &TopK,
+	"weft_boolean_mask_static": &BooleanMaskStatic,
+	"weft_masked_select_static": &MaskedSelectStatic,
+	"weft_nonzero_static": &NonzeroStatic,
+	"weft_unique_static": &UniqueStatic,
 	"weft_cholesky": &Cholesky,
 	"weft_dot_general": &DotGeneral,
 	"weft_fft": &Fft,

@@ -546,6 +546,38 @@ typedef struct weft_argmin_opts {
   int32_t keepdims;
   int32_t reserved;
 } weft_argmin_opts;
+typedef struct weft_cummax_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cummax_opts;
+typedef struct weft_cummin_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cummin_opts;
+typedef struct weft_cumprod_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cumprod_opts;
+typedef struct weft_cumsum_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cumsum_opts;
 typedef struct weft_logsumexp_opts {
   size_t struct_size;
   const void* next;
@@ -642,6 +674,33 @@ typedef struct weft_top_k_opts {
   uint64_t present;
   int64_t axis;
 } weft_top_k_opts;
+typedef struct weft_boolean_mask_static_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  double fill;
+} weft_boolean_mask_static_opts;
+typedef struct weft_masked_select_static_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double fill;
+} weft_masked_select_static_opts;
+typedef struct weft_nonzero_static_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t fill;
+} weft_nonzero_static_opts;
+typedef struct weft_unique_static_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double fill;
+  int32_t equal_nan;
+  int32_t reserved;
+} weft_unique_static_opts;
 typedef struct weft_cholesky_opts {
   size_t struct_size;
   const void* next;
@@ -1068,6 +1127,10 @@ struct weft_api_v1 {
   weft_error* (*function_grad)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
   weft_error* (*function_vjp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
   weft_error* (*function_jvp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
+  weft_error* (*nonzero)(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+  weft_error* (*masked_select)(weft_context* ctx, weft_tensor* x, weft_tensor* mask, weft_tensor** out);
+  weft_error* (*boolean_mask)(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t axis, weft_tensor** out);
+  weft_error* (*unique)(weft_context* ctx, weft_tensor* x, int32_t equal_nan, weft_tensor** out_values, weft_tensor** out_inverse, weft_tensor** out_counts, weft_tensor** out_indices);
 };
 uint32_t weft_abi_version(void);
 const char* weft_release_version(void);
@@ -1150,6 +1213,10 @@ weft_error* weft_op_vjp(weft_context* ctx, const char* name, size_t name_length,
 weft_error* weft_split(weft_context* ctx, weft_tensor* x, const int64_t* sizes, size_t size_count, int64_t axis, weft_tensor** outputs);
 weft_error* weft_chunk(weft_context* ctx, weft_tensor* x, int64_t chunks, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
 weft_error* weft_unstack(weft_context* ctx, weft_tensor* x, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_nonzero(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_masked_select(weft_context* ctx, weft_tensor* x, weft_tensor* mask, weft_tensor** out);
+weft_error* weft_boolean_mask(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t axis, weft_tensor** out);
+weft_error* weft_unique(weft_context* ctx, weft_tensor* x, int32_t equal_nan, weft_tensor** out_values, weft_tensor** out_inverse, weft_tensor** out_counts, weft_tensor** out_indices);
 weft_error* weft_op_list(const char** out_names, size_t capacity, size_t* out_count);
 weft_error* weft_random_seed(weft_context* ctx, uint64_t seed);
 weft_error* weft_random_get_state(weft_context* ctx, uint64_t* out_key, uint64_t* out_counter_low, uint64_t* out_counter_high);
@@ -1271,6 +1338,10 @@ void weft_all_opts_init(void* options, size_t size);
 void weft_any_opts_init(void* options, size_t size);
 void weft_argmax_opts_init(void* options, size_t size);
 void weft_argmin_opts_init(void* options, size_t size);
+void weft_cummax_opts_init(void* options, size_t size);
+void weft_cummin_opts_init(void* options, size_t size);
+void weft_cumprod_opts_init(void* options, size_t size);
+void weft_cumsum_opts_init(void* options, size_t size);
 void weft_logsumexp_opts_init(void* options, size_t size);
 void weft_max_opts_init(void* options, size_t size);
 void weft_mean_opts_init(void* options, size_t size);
@@ -1282,6 +1353,10 @@ void weft_var_opts_init(void* options, size_t size);
 void weft_argsort_opts_init(void* options, size_t size);
 void weft_sort_opts_init(void* options, size_t size);
 void weft_top_k_opts_init(void* options, size_t size);
+void weft_boolean_mask_static_opts_init(void* options, size_t size);
+void weft_masked_select_static_opts_init(void* options, size_t size);
+void weft_nonzero_static_opts_init(void* options, size_t size);
+void weft_unique_static_opts_init(void* options, size_t size);
 void weft_cholesky_opts_init(void* options, size_t size);
 void weft_dot_general_opts_init(void* options, size_t size);
 void weft_matmul_opts_init(void* options, size_t size);
@@ -1400,6 +1475,10 @@ weft_error* weft_all(weft_context* ctx, weft_tensor* x, const weft_all_opts* opt
 weft_error* weft_any(weft_context* ctx, weft_tensor* x, const weft_any_opts* opts, weft_tensor** out);
 weft_error* weft_argmax(weft_context* ctx, weft_tensor* x, const weft_argmax_opts* opts, weft_tensor** out);
 weft_error* weft_argmin(weft_context* ctx, weft_tensor* x, const weft_argmin_opts* opts, weft_tensor** out);
+weft_error* weft_cummax(weft_context* ctx, weft_tensor* x, const weft_cummax_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
+weft_error* weft_cummin(weft_context* ctx, weft_tensor* x, const weft_cummin_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
+weft_error* weft_cumprod(weft_context* ctx, weft_tensor* x, const weft_cumprod_opts* opts, weft_tensor** out);
+weft_error* weft_cumsum(weft_context* ctx, weft_tensor* x, const weft_cumsum_opts* opts, weft_tensor** out);
 weft_error* weft_logsumexp(weft_context* ctx, weft_tensor* x, const weft_logsumexp_opts* opts, weft_tensor** out);
 weft_error* weft_max(weft_context* ctx, weft_tensor* x, const weft_max_opts* opts, weft_tensor** out);
 weft_error* weft_mean(weft_context* ctx, weft_tensor* x, const weft_mean_opts* opts, weft_tensor** out);
@@ -1412,6 +1491,10 @@ weft_error* weft_var(weft_context* ctx, weft_tensor* x, const weft_var_opts* opt
 weft_error* weft_argsort(weft_context* ctx, weft_tensor* x, const weft_argsort_opts* opts, weft_tensor** out);
 weft_error* weft_sort(weft_context* ctx, weft_tensor* x, const weft_sort_opts* opts, weft_tensor** out);
 weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k, const weft_top_k_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
+weft_error* weft_boolean_mask_static(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t size, const weft_boolean_mask_static_opts* opts, weft_tensor** out_result, weft_tensor** out_count);
+weft_error* weft_masked_select_static(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t size, const weft_masked_select_static_opts* opts, weft_tensor** out_result, weft_tensor** out_count);
+weft_error* weft_nonzero_static(weft_context* ctx, weft_tensor* x, int64_t size, const weft_nonzero_static_opts* opts, weft_tensor** out_indices, weft_tensor** out_count);
+weft_error* weft_unique_static(weft_context* ctx, weft_tensor* x, int64_t size, const weft_unique_static_opts* opts, weft_tensor** out_values, weft_tensor** out_count, weft_tensor** out_inverse, weft_tensor** out_counts, weft_tensor** out_indices);
 weft_error* weft_cholesky(weft_context* ctx, weft_tensor* a, const weft_cholesky_opts* opts, weft_tensor** out);
 weft_error* weft_dot_general(weft_context* ctx, weft_tensor* lhs, weft_tensor* rhs, const int64_t* lhs_batching_dimensions, size_t lhs_batching_dimensions_count, const int64_t* rhs_batching_dimensions, size_t rhs_batching_dimensions_count, const int64_t* lhs_contracting_dimensions, size_t lhs_contracting_dimensions_count, const int64_t* rhs_contracting_dimensions, size_t rhs_contracting_dimensions_count, const weft_dot_general_opts* opts, weft_tensor** out);
 weft_error* weft_fft(weft_context* ctx, weft_tensor* x, weft_fft_type fft_type, const int64_t* fft_length, size_t fft_length_count, weft_tensor** out);
@@ -1486,6 +1569,14 @@ M.WEFT_ARGMAX_HAS_AXIS = 0x1ULL
 M.WEFT_ARGMAX_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_ARGMIN_HAS_AXIS = 0x1ULL
 M.WEFT_ARGMIN_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_CUMMAX_HAS_AXIS = 0x1ULL
+M.WEFT_CUMMAX_HAS_REVERSE = 0x2ULL
+M.WEFT_CUMMIN_HAS_AXIS = 0x1ULL
+M.WEFT_CUMMIN_HAS_REVERSE = 0x2ULL
+M.WEFT_CUMPROD_HAS_AXIS = 0x1ULL
+M.WEFT_CUMPROD_HAS_REVERSE = 0x2ULL
+M.WEFT_CUMSUM_HAS_AXIS = 0x1ULL
+M.WEFT_CUMSUM_HAS_REVERSE = 0x2ULL
 M.WEFT_LOGSUMEXP_HAS_DIMS = 0x1ULL
 M.WEFT_LOGSUMEXP_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_MAX_HAS_DIMS = 0x1ULL
@@ -1509,6 +1600,12 @@ M.WEFT_ARGSORT_HAS_DESCENDING = 0x2ULL
 M.WEFT_SORT_HAS_AXIS = 0x1ULL
 M.WEFT_SORT_HAS_DESCENDING = 0x2ULL
 M.WEFT_TOP_K_HAS_AXIS = 0x1ULL
+M.WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS = 0x1ULL
+M.WEFT_BOOLEAN_MASK_STATIC_HAS_FILL = 0x2ULL
+M.WEFT_MASKED_SELECT_STATIC_HAS_FILL = 0x1ULL
+M.WEFT_NONZERO_STATIC_HAS_FILL = 0x1ULL
+M.WEFT_UNIQUE_STATIC_HAS_FILL = 0x1ULL
+M.WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN = 0x2ULL
 M.WEFT_CHOLESKY_HAS_LOWER = 0x1ULL
 M.WEFT_DOT_GENERAL_HAS_DTYPE = 0x1ULL
 M.WEFT_DOT_GENERAL_HAS_PRECISION = 0x2ULL

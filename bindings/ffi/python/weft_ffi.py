@@ -41,6 +41,14 @@ WEFT_ARGMAX_HAS_AXIS = 0x1
 WEFT_ARGMAX_HAS_KEEPDIMS = 0x2
 WEFT_ARGMIN_HAS_AXIS = 0x1
 WEFT_ARGMIN_HAS_KEEPDIMS = 0x2
+WEFT_CUMMAX_HAS_AXIS = 0x1
+WEFT_CUMMAX_HAS_REVERSE = 0x2
+WEFT_CUMMIN_HAS_AXIS = 0x1
+WEFT_CUMMIN_HAS_REVERSE = 0x2
+WEFT_CUMPROD_HAS_AXIS = 0x1
+WEFT_CUMPROD_HAS_REVERSE = 0x2
+WEFT_CUMSUM_HAS_AXIS = 0x1
+WEFT_CUMSUM_HAS_REVERSE = 0x2
 WEFT_LOGSUMEXP_HAS_DIMS = 0x1
 WEFT_LOGSUMEXP_HAS_KEEPDIMS = 0x2
 WEFT_MAX_HAS_DIMS = 0x1
@@ -64,6 +72,12 @@ WEFT_ARGSORT_HAS_DESCENDING = 0x2
 WEFT_SORT_HAS_AXIS = 0x1
 WEFT_SORT_HAS_DESCENDING = 0x2
 WEFT_TOP_K_HAS_AXIS = 0x1
+WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS = 0x1
+WEFT_BOOLEAN_MASK_STATIC_HAS_FILL = 0x2
+WEFT_MASKED_SELECT_STATIC_HAS_FILL = 0x1
+WEFT_NONZERO_STATIC_HAS_FILL = 0x1
+WEFT_UNIQUE_STATIC_HAS_FILL = 0x1
+WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN = 0x2
 WEFT_CHOLESKY_HAS_LOWER = 0x1
 WEFT_DOT_GENERAL_HAS_DTYPE = 0x1
 WEFT_DOT_GENERAL_HAS_PRECISION = 0x2
@@ -756,6 +770,50 @@ class weft_argmin_opts(c.Structure):
     ]
 
 
+class weft_cummax_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("reverse", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_cummin_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("reverse", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_cumprod_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("reverse", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_cumsum_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("reverse", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
 class weft_logsumexp_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -882,6 +940,45 @@ class weft_top_k_opts(c.Structure):
         ("next", c.c_void_p),
         ("present", c.c_uint64),
         ("axis", c.c_int64),
+    ]
+
+
+class weft_boolean_mask_static_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("fill", c.c_double),
+    ]
+
+
+class weft_masked_select_static_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("fill", c.c_double),
+    ]
+
+
+class weft_nonzero_static_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("fill", c.c_int64),
+    ]
+
+
+class weft_unique_static_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("fill", c.c_double),
+        ("equal_nan", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -1405,6 +1502,10 @@ class weft_api_v1(c.Structure):
         ("function_grad", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
         ("function_vjp", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
         ("function_jvp", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
+        ("nonzero", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.POINTER(weft_tensor))),
+        ("masked_select", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor))),
+        ("boolean_mask", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_tensor))),
+        ("unique", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.c_int32, c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor))),
     ]
 
 
@@ -1491,6 +1592,10 @@ FUNCTIONS = {
     "weft_split": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.c_int64, c.POINTER(weft_tensor)]),
     "weft_chunk": (weft_error, [weft_context, weft_tensor, c.c_int64, c.c_int64, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_unstack": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_nonzero": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_masked_select": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_boolean_mask": (weft_error, [weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_tensor)]),
+    "weft_unique": (weft_error, [weft_context, weft_tensor, c.c_int32, c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_op_list": (weft_error, [c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_random_seed": (weft_error, [weft_context, c.c_uint64]),
     "weft_random_get_state": (weft_error, [weft_context, c.POINTER(c.c_uint64), c.POINTER(c.c_uint64), c.POINTER(c.c_uint64)]),
@@ -1612,6 +1717,10 @@ FUNCTIONS = {
     "weft_any_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_argmax_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_argmin_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cummax_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cummin_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cumprod_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cumsum_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_logsumexp_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_max_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_mean_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -1623,6 +1732,10 @@ FUNCTIONS = {
     "weft_argsort_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_sort_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_top_k_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_boolean_mask_static_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_masked_select_static_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_nonzero_static_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_unique_static_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_cholesky_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_dot_general_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_matmul_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -1741,6 +1854,10 @@ FUNCTIONS = {
     "weft_any": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_any_opts), c.POINTER(weft_tensor)]),
     "weft_argmax": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_argmax_opts), c.POINTER(weft_tensor)]),
     "weft_argmin": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_argmin_opts), c.POINTER(weft_tensor)]),
+    "weft_cummax": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cummax_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_cummin": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cummin_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_cumprod": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cumprod_opts), c.POINTER(weft_tensor)]),
+    "weft_cumsum": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cumsum_opts), c.POINTER(weft_tensor)]),
     "weft_logsumexp": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_logsumexp_opts), c.POINTER(weft_tensor)]),
     "weft_max": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_max_opts), c.POINTER(weft_tensor)]),
     "weft_mean": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_mean_opts), c.POINTER(weft_tensor)]),
@@ -1753,6 +1870,10 @@ FUNCTIONS = {
     "weft_argsort": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_argsort_opts), c.POINTER(weft_tensor)]),
     "weft_sort": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_sort_opts), c.POINTER(weft_tensor)]),
     "weft_top_k": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_top_k_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_boolean_mask_static": (weft_error, [weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_boolean_mask_static_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_masked_select_static": (weft_error, [weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_masked_select_static_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_nonzero_static": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_nonzero_static_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_unique_static": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_unique_static_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_cholesky": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cholesky_opts), c.POINTER(weft_tensor)]),
     "weft_dot_general": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_dot_general_opts), c.POINTER(weft_tensor)]),
     "weft_fft": (weft_error, [weft_context, weft_tensor, weft_fft_type, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),

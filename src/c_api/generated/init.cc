@@ -33,6 +33,10 @@ void weft_all_opts_init(void* options, size_t size) noexcept { weft::c_api::Init
 void weft_any_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_argmax_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_argmin_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cummax_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cummin_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cumprod_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_cumsum_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_logsumexp_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_max_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_mean_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
@@ -44,6 +48,10 @@ void weft_var_opts_init(void* options, size_t size) noexcept { weft::c_api::Init
 void weft_argsort_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_sort_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_top_k_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_boolean_mask_static_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_masked_select_static_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_nonzero_static_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_unique_static_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_cholesky_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_dot_general_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_matmul_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

@@ -343,6 +343,61 @@ weft_error* weft_argmin(weft_context* ctx, weft_tensor* x, const weft_argmin_opt
   });
 }
 
+weft_error* weft_cummax(weft_context* ctx, weft_tensor* x, const weft_cummax_opts* opts, weft_tensor** out_values,
+                        weft_tensor** out_indices) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cummax, ctx);
+    call.Operand(x);
+    weft_cummax_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cummax_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_CUMMAX_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_CUMMAX_HAS_REVERSE) call.SetBool(1, o.reverse);
+    return call.RecordSome({out_values, out_indices});
+  });
+}
+
+weft_error* weft_cummin(weft_context* ctx, weft_tensor* x, const weft_cummin_opts* opts, weft_tensor** out_values,
+                        weft_tensor** out_indices) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cummin, ctx);
+    call.Operand(x);
+    weft_cummin_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cummin_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_CUMMIN_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_CUMMIN_HAS_REVERSE) call.SetBool(1, o.reverse);
+    return call.RecordSome({out_values, out_indices});
+  });
+}
+
+weft_error* weft_cumprod(weft_context* ctx, weft_tensor* x, const weft_cumprod_opts* opts,
+                         weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cumprod, ctx);
+    call.Operand(x);
+    weft_cumprod_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cumprod_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_CUMPROD_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_CUMPROD_HAS_REVERSE) call.SetBool(1, o.reverse);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_cumsum(weft_context* ctx, weft_tensor* x, const weft_cumsum_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cumsum, ctx);
+    call.Operand(x);
+    weft_cumsum_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cumsum_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_CUMSUM_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_CUMSUM_HAS_REVERSE) call.SetBool(1, o.reverse);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_logsumexp(weft_context* ctx, weft_tensor* x, const weft_logsumexp_opts* opts,
                            weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
@@ -499,6 +554,69 @@ weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k, const weft_
     call.CheckPresent(o.present, 1u);
     if (o.present & WEFT_TOP_K_HAS_AXIS) call.SetInt(1, o.axis);
     return call.RecordSome({out_values, out_indices});
+  });
+}
+
+weft_error* weft_boolean_mask_static(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t size,
+                                     const weft_boolean_mask_static_opts* opts, weft_tensor** out_result,
+                                     weft_tensor** out_count) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_boolean_mask_static, ctx);
+    call.Operand(x);
+    call.Operand(mask);
+    call.SetInt(0, size);
+    weft_boolean_mask_static_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_boolean_mask_static_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS) call.SetInt(1, o.axis);
+    if (o.present & WEFT_BOOLEAN_MASK_STATIC_HAS_FILL) call.SetDouble(2, o.fill);
+    return call.RecordSome({out_result, out_count});
+  });
+}
+
+weft_error* weft_masked_select_static(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t size,
+                                      const weft_masked_select_static_opts* opts, weft_tensor** out_result,
+                                      weft_tensor** out_count) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_masked_select_static, ctx);
+    call.Operand(x);
+    call.Operand(mask);
+    call.SetInt(0, size);
+    weft_masked_select_static_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_masked_select_static_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_MASKED_SELECT_STATIC_HAS_FILL) call.SetDouble(1, o.fill);
+    return call.RecordSome({out_result, out_count});
+  });
+}
+
+weft_error* weft_nonzero_static(weft_context* ctx, weft_tensor* x, int64_t size, const weft_nonzero_static_opts* opts,
+                                weft_tensor** out_indices, weft_tensor** out_count) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_nonzero_static, ctx);
+    call.Operand(x);
+    call.SetInt(0, size);
+    weft_nonzero_static_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_nonzero_static_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_NONZERO_STATIC_HAS_FILL) call.SetInt(1, o.fill);
+    return call.RecordSome({out_indices, out_count});
+  });
+}
+
+weft_error* weft_unique_static(weft_context* ctx, weft_tensor* x, int64_t size, const weft_unique_static_opts* opts,
+                               weft_tensor** out_values, weft_tensor** out_count, weft_tensor** out_inverse,
+                               weft_tensor** out_counts, weft_tensor** out_indices) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_unique_static, ctx);
+    call.Operand(x);
+    call.SetInt(0, size);
+    weft_unique_static_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_unique_static_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_UNIQUE_STATIC_HAS_FILL) call.SetDouble(1, o.fill);
+    if (o.present & WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN) call.SetBool(2, o.equal_nan);
+    return call.RecordSome({out_values, out_count, out_inverse, out_counts, out_indices});
   });
 }
 
@@ -730,121 +848,6 @@ weft_error* weft_batch_norm_grad(weft_context* ctx, weft_tensor* x, weft_tensor*
     call.SetDouble(0, epsilon);
     call.SetInt(1, feature_index);
     return call.RecordSome({out_grad_operand, out_grad_scale, out_grad_offset});
-  });
-}
-
-weft_error* weft_batch_norm_training(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
-                                     double epsilon, int64_t feature_index, weft_tensor** out_output,
-                                     weft_tensor** out_batch_mean, weft_tensor** out_batch_var) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_batch_norm_training, ctx);
-    call.Operand(x);
-    call.Operand(scale);
-    call.Operand(offset);
-    call.SetDouble(0, epsilon);
-    call.SetInt(1, feature_index);
-    return call.RecordSome({out_output, out_batch_mean, out_batch_var});
-  });
-}
-
-weft_error* weft_batch_norm_inference(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
-                                      weft_tensor* mean, weft_tensor* variance,
-                                      const weft_batch_norm_inference_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_batch_norm_inference, ctx);
-    call.Operand(x);
-    call.Operand(scale);
-    call.Operand(offset);
-    call.Operand(mean);
-    call.Operand(variance);
-    weft_batch_norm_inference_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_batch_norm_inference_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_BATCH_NORM_INFERENCE_HAS_AXIS) call.SetInt(0, o.axis);
-    if (o.present & WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON) call.SetDouble(1, o.epsilon);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_cross_entropy(weft_context* ctx, weft_tensor* logits, weft_tensor* labels,
-                               const weft_cross_entropy_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_cross_entropy, ctx);
-    call.Operand(logits);
-    call.Operand(labels);
-    weft_cross_entropy_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cross_entropy_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_CROSS_ENTROPY_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    if (o.present & WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING) call.SetDouble(1, o.label_smoothing);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_dropout(weft_context* ctx, weft_tensor* x, const weft_dropout_opts* opts,
-                         weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_dropout, ctx);
-    call.Operand(x);
-    weft_dropout_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_dropout_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_DROPOUT_HAS_RATE) call.SetDouble(0, o.rate);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_elu(weft_context* ctx, weft_tensor* x, const weft_elu_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_elu, ctx);
-    call.Operand(x);
-    weft_elu_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_elu_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_ELU_HAS_ALPHA) call.SetDouble(0, o.alpha);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_embedding(weft_context* ctx, weft_tensor* table, weft_tensor* ids, const weft_embedding_opts* opts,
-                           weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_embedding, ctx);
-    call.Operand(table);
-    call.Operand(ids);
-    weft_embedding_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_embedding_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_EMBEDDING_HAS_DTYPE) call.SetDType(0, o.dtype);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_gelu(weft_context* ctx, weft_tensor* x, const weft_gelu_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_gelu, ctx);
-    call.Operand(x);
-    weft_gelu_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_gelu_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_GELU_HAS_FORM) call.SetEnum(0, o.form);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_layer_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
-                            const weft_layer_norm_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_layer_norm, ctx);
-    call.Operand(x);
-    call.Optional(scale);
-    call.Optional(offset);
-    weft_layer_norm_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_layer_norm_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_LAYER_NORM_HAS_AXIS) call.SetInt(0, o.axis);
-    if (o.present & WEFT_LAYER_NORM_HAS_EPSILON) call.SetDouble(1, o.epsilon);
-    return call.Record({out});
   });
 }
 

@@ -343,6 +343,38 @@ struct ArgminAttrs {
   const ir::Attrs& attrs;
 };
 
+struct CummaxAttrs {
+  enum Position : size_t { kAxis, kReverse };
+  int64_t axis() const { return attrs.Int(kAxis); }
+  bool reverse() const { return attrs.Bool(kReverse); }
+
+  const ir::Attrs& attrs;
+};
+
+struct CumminAttrs {
+  enum Position : size_t { kAxis, kReverse };
+  int64_t axis() const { return attrs.Int(kAxis); }
+  bool reverse() const { return attrs.Bool(kReverse); }
+
+  const ir::Attrs& attrs;
+};
+
+struct CumprodAttrs {
+  enum Position : size_t { kAxis, kReverse };
+  int64_t axis() const { return attrs.Int(kAxis); }
+  bool reverse() const { return attrs.Bool(kReverse); }
+
+  const ir::Attrs& attrs;
+};
+
+struct CumsumAttrs {
+  enum Position : size_t { kAxis, kReverse };
+  int64_t axis() const { return attrs.Int(kAxis); }
+  bool reverse() const { return attrs.Bool(kReverse); }
+
+  const ir::Attrs& attrs;
+};
+
 struct LogsumexpAttrs {
   enum Position : size_t { kDims, kKeepdims };
   bool has_dims() const { return attrs.has(kDims); }
@@ -460,6 +492,40 @@ struct TopKAttrs {
   enum Position : size_t { kK, kAxis };
   int64_t k() const { return attrs.Int(kK); }
   int64_t axis() const { return attrs.Int(kAxis); }
+
+  const ir::Attrs& attrs;
+};
+
+struct BooleanMaskStaticAttrs {
+  enum Position : size_t { kSize, kAxis, kFill };
+  int64_t size() const { return attrs.Int(kSize); }
+  int64_t axis() const { return attrs.Int(kAxis); }
+  double fill() const { return attrs.Double(kFill); }
+
+  const ir::Attrs& attrs;
+};
+
+struct MaskedSelectStaticAttrs {
+  enum Position : size_t { kSize, kFill };
+  int64_t size() const { return attrs.Int(kSize); }
+  double fill() const { return attrs.Double(kFill); }
+
+  const ir::Attrs& attrs;
+};
+
+struct NonzeroStaticAttrs {
+  enum Position : size_t { kSize, kFill };
+  int64_t size() const { return attrs.Int(kSize); }
+  int64_t fill() const { return attrs.Int(kFill); }
+
+  const ir::Attrs& attrs;
+};
+
+struct UniqueStaticAttrs {
+  enum Position : size_t { kSize, kFill, kEqualNan };
+  int64_t size() const { return attrs.Int(kSize); }
+  double fill() const { return attrs.Double(kFill); }
+  bool equal_nan() const { return attrs.Bool(kEqualNan); }
 
   const ir::Attrs& attrs;
 };

@@ -109,6 +109,14 @@ pub const WEFT_ARGMAX_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_ARGMAX_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_ARGMIN_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_ARGMIN_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_CUMMAX_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_CUMMAX_HAS_REVERSE: u64 = 1 << 1;
+pub const WEFT_CUMMIN_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_CUMMIN_HAS_REVERSE: u64 = 1 << 1;
+pub const WEFT_CUMPROD_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_CUMPROD_HAS_REVERSE: u64 = 1 << 1;
+pub const WEFT_CUMSUM_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_CUMSUM_HAS_REVERSE: u64 = 1 << 1;
 pub const WEFT_LOGSUMEXP_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_LOGSUMEXP_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_MAX_HAS_DIMS: u64 = 1 << 0;
@@ -132,6 +140,12 @@ pub const WEFT_ARGSORT_HAS_DESCENDING: u64 = 1 << 1;
 pub const WEFT_SORT_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_SORT_HAS_DESCENDING: u64 = 1 << 1;
 pub const WEFT_TOP_K_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_BOOLEAN_MASK_STATIC_HAS_FILL: u64 = 1 << 1;
+pub const WEFT_MASKED_SELECT_STATIC_HAS_FILL: u64 = 1 << 0;
+pub const WEFT_NONZERO_STATIC_HAS_FILL: u64 = 1 << 0;
+pub const WEFT_UNIQUE_STATIC_HAS_FILL: u64 = 1 << 0;
+pub const WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN: u64 = 1 << 1;
 pub const WEFT_CHOLESKY_HAS_LOWER: u64 = 1 << 0;
 pub const WEFT_DOT_GENERAL_HAS_DTYPE: u64 = 1 << 0;
 pub const WEFT_DOT_GENERAL_HAS_PRECISION: u64 = 1 << 1;
@@ -802,6 +816,50 @@ pub struct weft_argmin_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_cummax_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub reverse: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cummin_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub reverse: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cumprod_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub reverse: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cumsum_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub reverse: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_logsumexp_opts {
     pub struct_size: usize,
     pub next: *const c_void,
@@ -927,6 +985,45 @@ pub struct weft_top_k_opts {
     pub next: *const c_void,
     pub present: u64,
     pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_boolean_mask_static_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub fill: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_masked_select_static_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub fill: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_nonzero_static_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub fill: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_unique_static_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub fill: f64,
+    pub equal_nan: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -1450,6 +1547,10 @@ pub struct weft_api_v1 {
     pub function_grad: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
     pub function_vjp: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
     pub function_jvp: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
+    pub nonzero: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub masked_select: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub boolean_mask: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, axis: i64, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub unique: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, equal_nan: i32, out_values: *mut *mut weft_tensor, out_inverse: *mut *mut weft_tensor, out_counts: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error>,
 }
 
 #[link(name = "weft")]
@@ -1535,6 +1636,10 @@ extern "C" {
     pub fn weft_split(ctx: *mut weft_context, x: *mut weft_tensor, sizes: *const i64, size_count: usize, axis: i64, outputs: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_chunk(ctx: *mut weft_context, x: *mut weft_tensor, chunks: i64, axis: i64, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_unstack(ctx: *mut weft_context, x: *mut weft_tensor, axis: i64, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_nonzero(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_masked_select(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_boolean_mask(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, axis: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_unique(ctx: *mut weft_context, x: *mut weft_tensor, equal_nan: i32, out_values: *mut *mut weft_tensor, out_inverse: *mut *mut weft_tensor, out_counts: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_op_list(out_names: *mut *const c_char, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_random_seed(ctx: *mut weft_context, seed: u64) -> *mut weft_error;
     pub fn weft_random_get_state(ctx: *mut weft_context, out_key: *mut u64, out_counter_low: *mut u64, out_counter_high: *mut u64) -> *mut weft_error;
@@ -1656,6 +1761,10 @@ extern "C" {
     pub fn weft_any_opts_init(options: *mut c_void, size: usize);
     pub fn weft_argmax_opts_init(options: *mut c_void, size: usize);
     pub fn weft_argmin_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cummax_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cummin_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cumprod_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cumsum_opts_init(options: *mut c_void, size: usize);
     pub fn weft_logsumexp_opts_init(options: *mut c_void, size: usize);
     pub fn weft_max_opts_init(options: *mut c_void, size: usize);
     pub fn weft_mean_opts_init(options: *mut c_void, size: usize);
@@ -1667,6 +1776,10 @@ extern "C" {
     pub fn weft_argsort_opts_init(options: *mut c_void, size: usize);
     pub fn weft_sort_opts_init(options: *mut c_void, size: usize);
     pub fn weft_top_k_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_boolean_mask_static_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_masked_select_static_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_nonzero_static_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_unique_static_opts_init(options: *mut c_void, size: usize);
     pub fn weft_cholesky_opts_init(options: *mut c_void, size: usize);
     pub fn weft_dot_general_opts_init(options: *mut c_void, size: usize);
     pub fn weft_matmul_opts_init(options: *mut c_void, size: usize);
@@ -1785,6 +1898,10 @@ extern "C" {
     pub fn weft_any(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_any_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_argmax(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_argmax_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_argmin(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_argmin_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cummax(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_cummax_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cummin(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_cummin_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cumprod(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_cumprod_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cumsum(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_cumsum_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_logsumexp(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_logsumexp_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_max(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_max_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_mean(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_mean_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -1797,6 +1914,10 @@ extern "C" {
     pub fn weft_argsort(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_argsort_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_sort(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_sort_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_top_k(ctx: *mut weft_context, x: *mut weft_tensor, k: i64, opts: *const weft_top_k_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_boolean_mask_static(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, size: i64, opts: *const weft_boolean_mask_static_opts, out_result: *mut *mut weft_tensor, out_count: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_masked_select_static(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, size: i64, opts: *const weft_masked_select_static_opts, out_result: *mut *mut weft_tensor, out_count: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_nonzero_static(ctx: *mut weft_context, x: *mut weft_tensor, size: i64, opts: *const weft_nonzero_static_opts, out_indices: *mut *mut weft_tensor, out_count: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_unique_static(ctx: *mut weft_context, x: *mut weft_tensor, size: i64, opts: *const weft_unique_static_opts, out_values: *mut *mut weft_tensor, out_count: *mut *mut weft_tensor, out_inverse: *mut *mut weft_tensor, out_counts: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_cholesky(ctx: *mut weft_context, a: *mut weft_tensor, opts: *const weft_cholesky_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_dot_general(ctx: *mut weft_context, lhs: *mut weft_tensor, rhs: *mut weft_tensor, lhs_batching_dimensions: *const i64, lhs_batching_dimensions_count: usize, rhs_batching_dimensions: *const i64, rhs_batching_dimensions_count: usize, lhs_contracting_dimensions: *const i64, lhs_contracting_dimensions_count: usize, rhs_contracting_dimensions: *const i64, rhs_contracting_dimensions_count: usize, opts: *const weft_dot_general_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_fft(ctx: *mut weft_context, x: *mut weft_tensor, fft_type: weft_fft_type, fft_length: *const i64, fft_length_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;

@@ -4,6 +4,42 @@
 
 namespace weft::fuzz {
 
+void Call_weft_tree_find(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t from = static_cast<uint32_t>(f.Integer());
+  const Text path_ = f.DrawText(Words::kKeys);
+  const char* const path = path_.data;
+  const size_t length = path_.length;
+  uint32_t* const out_node = f.Out<uint32_t>(false);
+  f.Enter();
+  f.Leave(weft_tree_find(tree, from, path, length, out_node));
+}
+
+void Call_weft_tree_kind(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  weft_node_kind* const out_kind = f.Out<weft_node_kind>(false);
+  f.Enter();
+  f.Leave(weft_tree_kind(tree, node, out_kind));
+}
+
+void Call_weft_tree_size(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  uint32_t* const out_count = f.Out<uint32_t>(false);
+  f.Enter();
+  f.Leave(weft_tree_size(tree, node, out_count));
+}
+
+void Call_weft_tree_child(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  const uint32_t index = static_cast<uint32_t>(f.Integer());
+  uint32_t* const out_node = f.Out<uint32_t>(false);
+  f.Enter();
+  f.Leave(weft_tree_child(tree, node, index, out_node));
+}
+
 void Call_weft_tree_key(Fuzz& f) {
   weft_tree* const tree = f.Handle<weft_tree>(false);
   const uint32_t node = static_cast<uint32_t>(f.Integer());
@@ -501,6 +537,38 @@ void Call_weft_argmin_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_cummax_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cummax_opts), &size);
+  f.Enter();
+  weft_cummax_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cummin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cummin_opts), &size);
+  f.Enter();
+  weft_cummin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cumprod_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cumprod_opts), &size);
+  f.Enter();
+  weft_cumprod_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cumsum_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cumsum_opts), &size);
+  f.Enter();
+  weft_cumsum_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_logsumexp_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_logsumexp_opts), &size);
@@ -586,6 +654,38 @@ void Call_weft_top_k_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_top_k_opts), &size);
   f.Enter();
   weft_top_k_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_boolean_mask_static_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_boolean_mask_static_opts), &size);
+  f.Enter();
+  weft_boolean_mask_static_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_masked_select_static_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_masked_select_static_opts), &size);
+  f.Enter();
+  weft_masked_select_static_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_nonzero_static_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_nonzero_static_opts), &size);
+  f.Enter();
+  weft_nonzero_static_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_unique_static_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_unique_static_opts), &size);
+  f.Enter();
+  weft_unique_static_opts_init(options, size);
   f.LeaveVoid();
 }
 
@@ -714,102 +814,6 @@ void Call_weft_embedding_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_embedding_opts), &size);
   f.Enter();
   weft_embedding_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_gelu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_gelu_opts), &size);
-  f.Enter();
-  weft_gelu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_layer_norm_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_layer_norm_opts), &size);
-  f.Enter();
-  weft_layer_norm_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_leaky_relu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_leaky_relu_opts), &size);
-  f.Enter();
-  weft_leaky_relu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_linear_with_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_linear_with_opts), &size);
-  f.Enter();
-  weft_linear_with_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_log_softmax_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_log_softmax_opts), &size);
-  f.Enter();
-  weft_log_softmax_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_mse_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_mse_opts), &size);
-  f.Enter();
-  weft_mse_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_one_hot_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_one_hot_opts), &size);
-  f.Enter();
-  weft_one_hot_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_rms_norm_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_rms_norm_opts), &size);
-  f.Enter();
-  weft_rms_norm_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_scaled_dot_product_attention_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_scaled_dot_product_attention_opts), &size);
-  f.Enter();
-  weft_scaled_dot_product_attention_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_softmax_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_softmax_opts), &size);
-  f.Enter();
-  weft_softmax_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_bernoulli_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_bernoulli_opts), &size);
-  f.Enter();
-  weft_bernoulli_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_categorical_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_categorical_opts), &size);
-  f.Enter();
-  weft_categorical_opts_init(options, size);
   f.LeaveVoid();
 }
 

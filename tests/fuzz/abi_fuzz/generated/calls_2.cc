@@ -4,6 +4,102 @@
 
 namespace weft::fuzz {
 
+void Call_weft_gelu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_gelu_opts), &size);
+  f.Enter();
+  weft_gelu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_layer_norm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_layer_norm_opts), &size);
+  f.Enter();
+  weft_layer_norm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_leaky_relu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_leaky_relu_opts), &size);
+  f.Enter();
+  weft_leaky_relu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_linear_with_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_linear_with_opts), &size);
+  f.Enter();
+  weft_linear_with_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_log_softmax_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_log_softmax_opts), &size);
+  f.Enter();
+  weft_log_softmax_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_mse_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_mse_opts), &size);
+  f.Enter();
+  weft_mse_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_one_hot_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_one_hot_opts), &size);
+  f.Enter();
+  weft_one_hot_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_rms_norm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_rms_norm_opts), &size);
+  f.Enter();
+  weft_rms_norm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_scaled_dot_product_attention_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_scaled_dot_product_attention_opts), &size);
+  f.Enter();
+  weft_scaled_dot_product_attention_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_softmax_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_softmax_opts), &size);
+  f.Enter();
+  weft_softmax_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_bernoulli_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_bernoulli_opts), &size);
+  f.Enter();
+  weft_bernoulli_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_categorical_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_categorical_opts), &size);
+  f.Enter();
+  weft_categorical_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_normal_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_normal_opts), &size);
@@ -1101,223 +1197,6 @@ void Call_weft_any(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_any(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_argmax(Fuzz& f) {
-  f.BeginOp(kOps[85]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_argmax_opts* const opts = f.Options<weft_argmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ARGMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ARGMAX_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_argmax(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_argmin(Fuzz& f) {
-  f.BeginOp(kOps[86]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_argmin_opts* const opts = f.Options<weft_argmin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ARGMIN_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ARGMIN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_argmin(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logsumexp(Fuzz& f) {
-  f.BeginOp(kOps[87]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_logsumexp_opts* const opts = f.Options<weft_logsumexp_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LOGSUMEXP_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_LOGSUMEXP_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logsumexp(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_max(Fuzz& f) {
-  f.BeginOp(kOps[88]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_max_opts* const opts = f.Options<weft_max_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MAX_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_MAX_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_max(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mean(Fuzz& f) {
-  f.BeginOp(kOps[89]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_mean_opts* const opts = f.Options<weft_mean_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MEAN_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_MEAN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mean(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_min(Fuzz& f) {
-  f.BeginOp(kOps[90]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_min_opts* const opts = f.Options<weft_min_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MIN_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_MIN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_min(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_prod(Fuzz& f) {
-  f.BeginOp(kOps[91]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_prod_opts* const opts = f.Options<weft_prod_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_PROD_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_PROD_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_prod(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reduce(Fuzz& f) {
-  f.BeginOp(kOps[92]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* dimensions = {};
-  size_t dimensions_count = {};
-  f.Ints(0, &dimensions, &dimensions_count);
-  weft_reduce_reducer reducer = {};
-  reducer = static_cast<weft_reduce_reducer>(f.EnumAttr(1));
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reduce(ctx, x, dimensions, dimensions_count, reducer, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_std(Fuzz& f) {
-  f.BeginOp(kOps[93]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_std_opts* const opts = f.Options<weft_std_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_STD_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_STD_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_STD_HAS_CORRECTION;
-    opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_std(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sum(Fuzz& f) {
-  f.BeginOp(kOps[94]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_sum_opts* const opts = f.Options<weft_sum_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SUM_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_SUM_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sum(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_var(Fuzz& f) {
-  f.BeginOp(kOps[95]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_var_opts* const opts = f.Options<weft_var_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_VAR_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_VAR_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_VAR_HAS_CORRECTION;
-    opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_var(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_argsort(Fuzz& f) {
-  f.BeginOp(kOps[96]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_argsort_opts* const opts = f.Options<weft_argsort_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ARGSORT_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ARGSORT_HAS_DESCENDING;
-    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_argsort(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 

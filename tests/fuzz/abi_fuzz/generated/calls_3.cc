@@ -4,8 +4,301 @@
 
 namespace weft::fuzz {
 
-void Call_weft_sort(Fuzz& f) {
+void Call_weft_argmax(Fuzz& f) {
+  f.BeginOp(kOps[85]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_argmax_opts* const opts = f.Options<weft_argmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ARGMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ARGMAX_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_argmax(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_argmin(Fuzz& f) {
+  f.BeginOp(kOps[86]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_argmin_opts* const opts = f.Options<weft_argmin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ARGMIN_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ARGMIN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_argmin(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cummax(Fuzz& f) {
+  f.BeginOp(kOps[87]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cummax_opts* const opts = f.Options<weft_cummax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMMAX_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cummax(ctx, x, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_cummin(Fuzz& f) {
+  f.BeginOp(kOps[88]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cummin_opts* const opts = f.Options<weft_cummin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMMIN_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMMIN_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cummin(ctx, x, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_cumprod(Fuzz& f) {
+  f.BeginOp(kOps[89]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cumprod_opts* const opts = f.Options<weft_cumprod_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMPROD_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMPROD_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cumprod(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cumsum(Fuzz& f) {
+  f.BeginOp(kOps[90]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cumsum_opts* const opts = f.Options<weft_cumsum_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMSUM_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMSUM_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cumsum(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logsumexp(Fuzz& f) {
+  f.BeginOp(kOps[91]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_logsumexp_opts* const opts = f.Options<weft_logsumexp_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LOGSUMEXP_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_LOGSUMEXP_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logsumexp(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_max(Fuzz& f) {
+  f.BeginOp(kOps[92]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_max_opts* const opts = f.Options<weft_max_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MAX_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_MAX_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_max(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mean(Fuzz& f) {
+  f.BeginOp(kOps[93]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_mean_opts* const opts = f.Options<weft_mean_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MEAN_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_MEAN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mean(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_min(Fuzz& f) {
+  f.BeginOp(kOps[94]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_min_opts* const opts = f.Options<weft_min_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MIN_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_MIN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_min(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_prod(Fuzz& f) {
+  f.BeginOp(kOps[95]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_prod_opts* const opts = f.Options<weft_prod_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_PROD_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_PROD_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_prod(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reduce(Fuzz& f) {
+  f.BeginOp(kOps[96]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* dimensions = {};
+  size_t dimensions_count = {};
+  f.Ints(0, &dimensions, &dimensions_count);
+  weft_reduce_reducer reducer = {};
+  reducer = static_cast<weft_reduce_reducer>(f.EnumAttr(1));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reduce(ctx, x, dimensions, dimensions_count, reducer, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_std(Fuzz& f) {
   f.BeginOp(kOps[97]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_std_opts* const opts = f.Options<weft_std_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_STD_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_STD_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_STD_HAS_CORRECTION;
+    opts->correction = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_std(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sum(Fuzz& f) {
+  f.BeginOp(kOps[98]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_sum_opts* const opts = f.Options<weft_sum_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SUM_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_SUM_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sum(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_var(Fuzz& f) {
+  f.BeginOp(kOps[99]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_var_opts* const opts = f.Options<weft_var_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_VAR_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_VAR_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_VAR_HAS_CORRECTION;
+    opts->correction = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_var(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_argsort(Fuzz& f) {
+  f.BeginOp(kOps[100]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_argsort_opts* const opts = f.Options<weft_argsort_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ARGSORT_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ARGSORT_HAS_DESCENDING;
+    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_argsort(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sort(Fuzz& f) {
+  f.BeginOp(kOps[101]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_sort_opts* const opts = f.Options<weft_sort_opts>();
@@ -23,7 +316,7 @@ void Call_weft_sort(Fuzz& f) {
 }
 
 void Call_weft_top_k(Fuzz& f) {
-  f.BeginOp(kOps[98]);
+  f.BeginOp(kOps[102]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t k = {};
@@ -42,8 +335,100 @@ void Call_weft_top_k(Fuzz& f) {
   f.Keep(out_indices);
 }
 
+void Call_weft_boolean_mask_static(Fuzz& f) {
+  f.BeginOp(kOps[103]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const mask = f.Operand(1);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_boolean_mask_static_opts* const opts = f.Options<weft_boolean_mask_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_BOOLEAN_MASK_STATIC_HAS_FILL;
+    opts->fill = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_boolean_mask_static(ctx, x, mask, size, opts, out_result, out_count))) return;
+  f.Keep(out_result);
+  f.Keep(out_count);
+}
+
+void Call_weft_masked_select_static(Fuzz& f) {
+  f.BeginOp(kOps[104]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const mask = f.Operand(1);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_masked_select_static_opts* const opts = f.Options<weft_masked_select_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_MASKED_SELECT_STATIC_HAS_FILL;
+    opts->fill = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_masked_select_static(ctx, x, mask, size, opts, out_result, out_count))) return;
+  f.Keep(out_result);
+  f.Keep(out_count);
+}
+
+void Call_weft_nonzero_static(Fuzz& f) {
+  f.BeginOp(kOps[105]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_nonzero_static_opts* const opts = f.Options<weft_nonzero_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_NONZERO_STATIC_HAS_FILL;
+    opts->fill = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nonzero_static(ctx, x, size, opts, out_indices, out_count))) return;
+  f.Keep(out_indices);
+  f.Keep(out_count);
+}
+
+void Call_weft_unique_static(Fuzz& f) {
+  f.BeginOp(kOps[106]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_unique_static_opts* const opts = f.Options<weft_unique_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_UNIQUE_STATIC_HAS_FILL;
+    opts->fill = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN;
+    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_inverse = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_counts = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_unique_static(ctx, x, size, opts, out_values, out_count, out_inverse, out_counts, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_count);
+  f.Keep(out_inverse);
+  f.Keep(out_counts);
+  f.Keep(out_indices);
+}
+
 void Call_weft_cholesky(Fuzz& f) {
-  f.BeginOp(kOps[99]);
+  f.BeginOp(kOps[107]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_cholesky_opts* const opts = f.Options<weft_cholesky_opts>();
@@ -59,7 +444,7 @@ void Call_weft_cholesky(Fuzz& f) {
 }
 
 void Call_weft_dot_general(Fuzz& f) {
-  f.BeginOp(kOps[100]);
+  f.BeginOp(kOps[108]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const lhs = f.Operand(0);
   weft_tensor* const rhs = f.Operand(1);
@@ -90,7 +475,7 @@ void Call_weft_dot_general(Fuzz& f) {
 }
 
 void Call_weft_fft(Fuzz& f) {
-  f.BeginOp(kOps[101]);
+  f.BeginOp(kOps[109]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_fft_type fft_type = {};
@@ -105,7 +490,7 @@ void Call_weft_fft(Fuzz& f) {
 }
 
 void Call_weft_matmul(Fuzz& f) {
-  f.BeginOp(kOps[102]);
+  f.BeginOp(kOps[110]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -124,7 +509,7 @@ void Call_weft_matmul(Fuzz& f) {
 }
 
 void Call_weft_triangular_solve(Fuzz& f) {
-  f.BeginOp(kOps[103]);
+  f.BeginOp(kOps[111]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -147,7 +532,7 @@ void Call_weft_triangular_solve(Fuzz& f) {
 }
 
 void Call_weft_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[104]);
+  f.BeginOp(kOps[112]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -170,7 +555,7 @@ void Call_weft_avg_pool(Fuzz& f) {
 }
 
 void Call_weft_conv(Fuzz& f) {
-  f.BeginOp(kOps[105]);
+  f.BeginOp(kOps[113]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -199,7 +584,7 @@ void Call_weft_conv(Fuzz& f) {
 }
 
 void Call_weft_convolution(Fuzz& f) {
-  f.BeginOp(kOps[106]);
+  f.BeginOp(kOps[114]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const input = f.Operand(0);
   weft_tensor* const kernel = f.Operand(1);
@@ -245,7 +630,7 @@ void Call_weft_convolution(Fuzz& f) {
 }
 
 void Call_weft_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[107]);
+  f.BeginOp(kOps[115]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -268,7 +653,7 @@ void Call_weft_max_pool(Fuzz& f) {
 }
 
 void Call_weft_reduce_window(Fuzz& f) {
-  f.BeginOp(kOps[108]);
+  f.BeginOp(kOps[116]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window_dimensions = {};
@@ -295,7 +680,7 @@ void Call_weft_reduce_window(Fuzz& f) {
 }
 
 void Call_weft_select_and_scatter(Fuzz& f) {
-  f.BeginOp(kOps[109]);
+  f.BeginOp(kOps[117]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const operand = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -317,7 +702,7 @@ void Call_weft_select_and_scatter(Fuzz& f) {
 }
 
 void Call_weft_batch_norm(Fuzz& f) {
-  f.BeginOp(kOps[110]);
+  f.BeginOp(kOps[118]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -341,7 +726,7 @@ void Call_weft_batch_norm(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_grad(Fuzz& f) {
-  f.BeginOp(kOps[111]);
+  f.BeginOp(kOps[119]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -363,7 +748,7 @@ void Call_weft_batch_norm_grad(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_training(Fuzz& f) {
-  f.BeginOp(kOps[112]);
+  f.BeginOp(kOps[120]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -383,7 +768,7 @@ void Call_weft_batch_norm_training(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_inference(Fuzz& f) {
-  f.BeginOp(kOps[113]);
+  f.BeginOp(kOps[121]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -405,7 +790,7 @@ void Call_weft_batch_norm_inference(Fuzz& f) {
 }
 
 void Call_weft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[114]);
+  f.BeginOp(kOps[122]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const logits = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -424,7 +809,7 @@ void Call_weft_cross_entropy(Fuzz& f) {
 }
 
 void Call_weft_dropout(Fuzz& f) {
-  f.BeginOp(kOps[115]);
+  f.BeginOp(kOps[123]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
@@ -440,7 +825,7 @@ void Call_weft_dropout(Fuzz& f) {
 }
 
 void Call_weft_elu(Fuzz& f) {
-  f.BeginOp(kOps[116]);
+  f.BeginOp(kOps[124]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_elu_opts* const opts = f.Options<weft_elu_opts>();
@@ -456,7 +841,7 @@ void Call_weft_elu(Fuzz& f) {
 }
 
 void Call_weft_embedding(Fuzz& f) {
-  f.BeginOp(kOps[117]);
+  f.BeginOp(kOps[125]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const table = f.Operand(0);
   weft_tensor* const ids = f.Operand(1);
@@ -473,7 +858,7 @@ void Call_weft_embedding(Fuzz& f) {
 }
 
 void Call_weft_gelu(Fuzz& f) {
-  f.BeginOp(kOps[118]);
+  f.BeginOp(kOps[126]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
@@ -489,7 +874,7 @@ void Call_weft_gelu(Fuzz& f) {
 }
 
 void Call_weft_layer_norm(Fuzz& f) {
-  f.BeginOp(kOps[119]);
+  f.BeginOp(kOps[127]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -509,7 +894,7 @@ void Call_weft_layer_norm(Fuzz& f) {
 }
 
 void Call_weft_leaky_relu(Fuzz& f) {
-  f.BeginOp(kOps[120]);
+  f.BeginOp(kOps[128]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
@@ -525,7 +910,7 @@ void Call_weft_leaky_relu(Fuzz& f) {
 }
 
 void Call_weft_linear(Fuzz& f) {
-  f.BeginOp(kOps[121]);
+  f.BeginOp(kOps[129]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -537,7 +922,7 @@ void Call_weft_linear(Fuzz& f) {
 }
 
 void Call_weft_linear_with(Fuzz& f) {
-  f.BeginOp(kOps[122]);
+  f.BeginOp(kOps[130]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -555,7 +940,7 @@ void Call_weft_linear_with(Fuzz& f) {
 }
 
 void Call_weft_log_softmax(Fuzz& f) {
-  f.BeginOp(kOps[123]);
+  f.BeginOp(kOps[131]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
@@ -571,7 +956,7 @@ void Call_weft_log_softmax(Fuzz& f) {
 }
 
 void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[124]);
+  f.BeginOp(kOps[132]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -588,7 +973,7 @@ void Call_weft_mse(Fuzz& f) {
 }
 
 void Call_weft_one_hot(Fuzz& f) {
-  f.BeginOp(kOps[125]);
+  f.BeginOp(kOps[133]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const labels = f.Operand(0);
   int64_t depth = {};
@@ -606,7 +991,7 @@ void Call_weft_one_hot(Fuzz& f) {
 }
 
 void Call_weft_relu(Fuzz& f) {
-  f.BeginOp(kOps[126]);
+  f.BeginOp(kOps[134]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -616,7 +1001,7 @@ void Call_weft_relu(Fuzz& f) {
 }
 
 void Call_weft_relu6(Fuzz& f) {
-  f.BeginOp(kOps[127]);
+  f.BeginOp(kOps[135]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -626,7 +1011,7 @@ void Call_weft_relu6(Fuzz& f) {
 }
 
 void Call_weft_rms_norm(Fuzz& f) {
-  f.BeginOp(kOps[128]);
+  f.BeginOp(kOps[136]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -643,7 +1028,7 @@ void Call_weft_rms_norm(Fuzz& f) {
 }
 
 void Call_weft_scaled_dot_product_attention(Fuzz& f) {
-  f.BeginOp(kOps[129]);
+  f.BeginOp(kOps[137]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const q = f.Operand(0);
   weft_tensor* const k = f.Operand(1);
@@ -666,7 +1051,7 @@ void Call_weft_scaled_dot_product_attention(Fuzz& f) {
 }
 
 void Call_weft_silu(Fuzz& f) {
-  f.BeginOp(kOps[130]);
+  f.BeginOp(kOps[138]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -676,7 +1061,7 @@ void Call_weft_silu(Fuzz& f) {
 }
 
 void Call_weft_softmax(Fuzz& f) {
-  f.BeginOp(kOps[131]);
+  f.BeginOp(kOps[139]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
@@ -692,7 +1077,7 @@ void Call_weft_softmax(Fuzz& f) {
 }
 
 void Call_weft_softplus(Fuzz& f) {
-  f.BeginOp(kOps[132]);
+  f.BeginOp(kOps[140]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -702,7 +1087,7 @@ void Call_weft_softplus(Fuzz& f) {
 }
 
 void Call_weft_bernoulli(Fuzz& f) {
-  f.BeginOp(kOps[133]);
+  f.BeginOp(kOps[141]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -720,7 +1105,7 @@ void Call_weft_bernoulli(Fuzz& f) {
 }
 
 void Call_weft_categorical(Fuzz& f) {
-  f.BeginOp(kOps[134]);
+  f.BeginOp(kOps[142]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const logits = f.Operand(0);
   weft_categorical_opts* const opts = f.Options<weft_categorical_opts>();
@@ -738,7 +1123,7 @@ void Call_weft_categorical(Fuzz& f) {
 }
 
 void Call_weft_normal(Fuzz& f) {
-  f.BeginOp(kOps[135]);
+  f.BeginOp(kOps[143]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -760,7 +1145,7 @@ void Call_weft_normal(Fuzz& f) {
 }
 
 void Call_weft_rng_bit_generator(Fuzz& f) {
-  f.BeginOp(kOps[136]);
+  f.BeginOp(kOps[144]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const state = f.Operand(0);
   const int64_t* shape = {};
@@ -783,7 +1168,7 @@ void Call_weft_rng_bit_generator(Fuzz& f) {
 }
 
 void Call_weft_uniform(Fuzz& f) {
-  f.BeginOp(kOps[137]);
+  f.BeginOp(kOps[145]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
