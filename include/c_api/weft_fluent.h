@@ -1061,6 +1061,34 @@ WF_INLINE weft_tensor* wf_bitwise_xor_at(weft_scope* s, weft_tensor* x, weft_ten
 #define wf_bitwise_xor_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_bitwise_xor, x, number)
 #define wf_arg_bitwise_xor(s, number, y) WF_ARGUMENT_LEFT(s, weft_bitwise_xor, number, y)
 
+typedef struct wf_arange_args {
+  WF_BEGIN
+  double start;
+  double stop;
+  double step WF_DEFAULT(WF_NO_DOUBLE);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
+} wf_arange_args;
+WF_INLINE weft_tensor* wf_arange_at(weft_scope* s, const char* file, int line, wf_arange_args a) {
+  weft_tensor* out = NULL;
+  weft_arange_opts o = WEFT_ARANGE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.step != WF_NO_DOUBLE) {
+    o.present |= WEFT_ARANGE_HAS_STEP;
+    o.step = a.step;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_ARANGE_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  o.device = a.device;
+  error = weft_arange(ctx, a.start, a.stop, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_arange(s, ...) \
+  WF_CALL(wf_arange_at((s), __FILE__, __LINE__, WF_MAKE(wf_arange_args, (.step = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
+
 typedef struct wf_broadcast_in_dim_args {
   WF_BEGIN
   weft_tensor* x;
@@ -1115,6 +1143,31 @@ WF_INLINE weft_tensor* wf_concatenate_at(weft_scope* s, const char* file, int li
 }
 #define wf_concatenate(s, ...) \
   WF_CALL(wf_concatenate_at((s), __FILE__, __LINE__, WF_MAKE(wf_concatenate_args, (.dimension = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_diff_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t n WF_DEFAULT(WF_NO_INT);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_diff_args;
+WF_INLINE weft_tensor* wf_diff_at(weft_scope* s, const char* file, int line, wf_diff_args a) {
+  weft_tensor* out = NULL;
+  weft_diff_opts o = WEFT_DIFF_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.n != WF_NO_INT) {
+    o.present |= WEFT_DIFF_HAS_N;
+    o.n = a.n;
+  }
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_DIFF_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_diff(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_diff(s, ...) \
+  WF_CALL(wf_diff_at((s), __FILE__, __LINE__, WF_MAKE(wf_diff_args, (.n = WF_NO_INT, .axis = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_dynamic_slice_args {
   WF_BEGIN
@@ -1284,6 +1337,35 @@ WF_INLINE weft_tensor* wf_iota_at(weft_scope* s, const char* file, int line, wf_
 #define wf_iota(s, ...) \
   WF_CALL(wf_iota_at((s), __FILE__, __LINE__, WF_MAKE(wf_iota_args, (.dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
 
+typedef struct wf_linspace_args {
+  WF_BEGIN
+  double start;
+  double stop;
+  int64_t count;
+  int32_t endpoint WF_DEFAULT(WF_NO_BOOL);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
+} wf_linspace_args;
+WF_INLINE weft_tensor* wf_linspace_at(weft_scope* s, const char* file, int line, wf_linspace_args a) {
+  weft_tensor* out = NULL;
+  weft_linspace_opts o = WEFT_LINSPACE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.endpoint != WF_NO_BOOL) {
+    o.present |= WEFT_LINSPACE_HAS_ENDPOINT;
+    o.endpoint = a.endpoint;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_LINSPACE_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  o.device = a.device;
+  error = weft_linspace(ctx, a.start, a.stop, a.count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_linspace(s, ...) \
+  WF_CALL(wf_linspace_at((s), __FILE__, __LINE__, WF_MAKE(wf_linspace_args, (.endpoint = WF_NO_BOOL, .dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
+
 typedef struct wf_pad_args {
   WF_BEGIN
   weft_tensor* x;
@@ -1304,6 +1386,27 @@ WF_INLINE weft_tensor* wf_pad_at(weft_scope* s, const char* file, int line, wf_p
 }
 #define wf_pad(s, ...) \
   WF_CALL(wf_pad_at((s), __FILE__, __LINE__, WF_MAKE(wf_pad_args, (), __VA_ARGS__)))
+
+typedef struct wf_repeat_interleave_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t repeats;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_repeat_interleave_args;
+WF_INLINE weft_tensor* wf_repeat_interleave_at(weft_scope* s, const char* file, int line, wf_repeat_interleave_args a) {
+  weft_tensor* out = NULL;
+  weft_repeat_interleave_opts o = WEFT_REPEAT_INTERLEAVE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_REPEAT_INTERLEAVE_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_repeat_interleave(ctx, a.x, a.repeats, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_repeat_interleave(s, ...) \
+  WF_CALL(wf_repeat_interleave_at((s), __FILE__, __LINE__, WF_MAKE(wf_repeat_interleave_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_reshape_args {
   WF_BEGIN
@@ -1336,6 +1439,30 @@ WF_INLINE weft_tensor* wf_reverse_at(weft_scope* s, const char* file, int line, 
 }
 #define wf_reverse(s, ...) \
   WF_CALL(wf_reverse_at((s), __FILE__, __LINE__, WF_MAKE(wf_reverse_args, (), __VA_ARGS__)))
+
+typedef struct wf_roll_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* shifts;
+  size_t shifts_count;
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+} wf_roll_args;
+WF_INLINE weft_tensor* wf_roll_at(weft_scope* s, const char* file, int line, wf_roll_args a) {
+  weft_tensor* out = NULL;
+  weft_roll_opts o = WEFT_ROLL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dims != NULL) {
+    o.present |= WEFT_ROLL_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  error = weft_roll(ctx, a.x, a.shifts, a.shifts_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_roll(s, ...) \
+  WF_CALL(wf_roll_at((s), __FILE__, __LINE__, WF_MAKE(wf_roll_args, (.dims = NULL, .dims_count = 0,), __VA_ARGS__)))
 
 typedef struct wf_scatter_args {
   WF_BEGIN
@@ -1491,6 +1618,22 @@ WF_INLINE weft_tensor* wf_take_at(weft_scope* s, const char* file, int line, wf_
 #define wf_take(s, ...) \
   WF_CALL(wf_take_at((s), __FILE__, __LINE__, WF_MAKE(wf_take_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
 
+typedef struct wf_tile_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* reps;
+  size_t reps_count;
+} wf_tile_args;
+WF_INLINE weft_tensor* wf_tile_at(weft_scope* s, const char* file, int line, wf_tile_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_tile(ctx, a.x, a.reps, a.reps_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_tile(s, ...) \
+  WF_CALL(wf_tile_at((s), __FILE__, __LINE__, WF_MAKE(wf_tile_args, (), __VA_ARGS__)))
+
 typedef struct wf_transpose_args {
   WF_BEGIN
   weft_tensor* x;
@@ -1506,6 +1649,46 @@ WF_INLINE weft_tensor* wf_transpose_at(weft_scope* s, const char* file, int line
 }
 #define wf_transpose(s, ...) \
   WF_CALL(wf_transpose_at((s), __FILE__, __LINE__, WF_MAKE(wf_transpose_args, (), __VA_ARGS__)))
+
+typedef struct wf_tril_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t diagonal WF_DEFAULT(WF_NO_INT);
+} wf_tril_args;
+WF_INLINE weft_tensor* wf_tril_at(weft_scope* s, const char* file, int line, wf_tril_args a) {
+  weft_tensor* out = NULL;
+  weft_tril_opts o = WEFT_TRIL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.diagonal != WF_NO_INT) {
+    o.present |= WEFT_TRIL_HAS_DIAGONAL;
+    o.diagonal = a.diagonal;
+  }
+  error = weft_tril(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_tril(s, ...) \
+  WF_CALL(wf_tril_at((s), __FILE__, __LINE__, WF_MAKE(wf_tril_args, (.diagonal = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_triu_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t diagonal WF_DEFAULT(WF_NO_INT);
+} wf_triu_args;
+WF_INLINE weft_tensor* wf_triu_at(weft_scope* s, const char* file, int line, wf_triu_args a) {
+  weft_tensor* out = NULL;
+  weft_triu_opts o = WEFT_TRIU_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.diagonal != WF_NO_INT) {
+    o.present |= WEFT_TRIU_HAS_DIAGONAL;
+    o.diagonal = a.diagonal;
+  }
+  error = weft_triu(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_triu(s, ...) \
+  WF_CALL(wf_triu_at((s), __FILE__, __LINE__, WF_MAKE(wf_triu_args, (.diagonal = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_all_args {
   WF_BEGIN
@@ -1995,6 +2178,35 @@ WF_INLINE weft_tensor* wf_argsort_at(weft_scope* s, const char* file, int line, 
 #define wf_argsort(s, ...) \
   WF_CALL(wf_argsort_at((s), __FILE__, __LINE__, WF_MAKE(wf_argsort_args, (.axis = WF_NO_INT, .descending = WF_NO_BOOL,), __VA_ARGS__)))
 
+WF_INLINE weft_tensor* wf_isin_at(weft_scope* s, weft_tensor* x, weft_tensor* among, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_isin(ctx, x, among, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_isin(s, x, among) wf_isin_at((s), (x), (among), __FILE__, __LINE__)
+
+typedef struct wf_searchsorted_args {
+  WF_BEGIN
+  weft_tensor* sorted;
+  weft_tensor* values;
+  int32_t right WF_DEFAULT(WF_NO_BOOL);
+} wf_searchsorted_args;
+WF_INLINE weft_tensor* wf_searchsorted_at(weft_scope* s, const char* file, int line, wf_searchsorted_args a) {
+  weft_tensor* out = NULL;
+  weft_searchsorted_opts o = WEFT_SEARCHSORTED_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.right != WF_NO_BOOL) {
+    o.present |= WEFT_SEARCHSORTED_HAS_RIGHT;
+    o.right = a.right;
+  }
+  error = weft_searchsorted(ctx, a.sorted, a.values, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_searchsorted(s, ...) \
+  WF_CALL(wf_searchsorted_at((s), __FILE__, __LINE__, WF_MAKE(wf_searchsorted_args, (.right = WF_NO_BOOL,), __VA_ARGS__)))
+
 typedef struct wf_sort_args {
   WF_BEGIN
   weft_tensor* x;
@@ -2048,6 +2260,15 @@ WF_INLINE weft_tensor* wf_top_k_at(weft_scope* s, const char* file, int line, wf
 }
 #define wf_top_k(s, ...) \
   WF_CALL(wf_top_k_at((s), __FILE__, __LINE__, WF_MAKE(wf_top_k_args, (.out_values = NULL, .out_indices = NULL, .axis = WF_NO_INT,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_bincount_at(weft_scope* s, weft_tensor* x, weft_tensor* weights, int64_t length,
+                                      const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_bincount(ctx, x, weights, length, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bincount(s, x, weights, length) wf_bincount_at((s), (x), (weights), (length), __FILE__, __LINE__)
 
 typedef struct wf_boolean_mask_static_args {
   WF_BEGIN

@@ -823,6 +823,36 @@ WEFT_API WEFT_MUST_USE weft_error* weft_trunc(weft_context* ctx, weft_tensor* x,
 WEFT_API WEFT_MUST_USE weft_error* weft_bitwise_xor(weft_context* ctx, weft_tensor* x, weft_tensor* y,
     weft_tensor** out) WEFT_NOEXCEPT;
 
+#define WEFT_ARANGE_HAS_STEP ((uint64_t)1 << 0)
+#define WEFT_ARANGE_HAS_DTYPE ((uint64_t)1 << 1)
+/* Optional attributes of weft_arange. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_arange_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double step;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device; /* where the result is; NULL = the context's default */
+} weft_arange_opts;
+#define WEFT_ARANGE_OPTS_INIT {sizeof(weft_arange_opts), NULL, 0, 0, (weft_dtype)0, 0, NULL}
+WEFT_API void weft_arange_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The numbers start, start + step, … before stop. They are computed in f64 and rounded once, so integers are exact up
+ * to 2^53.
+ *   start: the first number; number
+ *   stop: where it ends, not itself a member; number
+ *   step: from one number to the next, not 0; number; default 1
+ *   dtype: element type; dtype; default f32
+ *   device: where the result is; NULL = the context's default
+ * Fluent: y = wf_arange(s, 0, 10, .step = 2, .dtype = WEFT_I32);
+ * StableHLO: weft.arange. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_arange(weft_context* ctx, double start, double stop,
+    const weft_arange_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Repeats x along new or size-1 dimensions: operand dimension i becomes result dimension broadcast_dimensions[i].
  * StableHLO broadcast_in_dim. For NumPy's rule see broadcast_to.
  *   x: tensor to repeat; any type
@@ -868,6 +898,31 @@ WEFT_API void weft_concatenate_opts_init(void* options, size_t size) WEFT_NOEXCE
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_concatenate(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
     const weft_concatenate_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_DIFF_HAS_N ((uint64_t)1 << 0)
+#define WEFT_DIFF_HAS_AXIS ((uint64_t)1 << 1)
+/* Optional attributes of weft_diff. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_diff_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t n;
+  int64_t axis;
+} weft_diff_opts;
+#define WEFT_DIFF_OPTS_INIT {sizeof(weft_diff_opts), NULL, 0, 0, 0}
+WEFT_API void weft_diff_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Each element along an axis less the one before it, n times over; of bools, whether they differ.
+ *   x: operand; any type
+ *   n: how many times over; integer; default 1
+ *   axis: axis of the neighbours; negative counts from the end; integer; default -1
+ * Fluent: steps = wf_diff(s, x);
+ * StableHLO: weft.diff. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_diff(weft_context* ctx, weft_tensor* x, const weft_diff_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
 
 /* A box of x of fixed size that begins where integer scalars say; it is moved so that it lies inside.
  *   x: operand; any type
@@ -1024,6 +1079,36 @@ WEFT_API void weft_iota_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_iota(weft_context* ctx, const int64_t* shape, size_t shape_count,
     int64_t dimension, const weft_iota_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+#define WEFT_LINSPACE_HAS_ENDPOINT ((uint64_t)1 << 0)
+#define WEFT_LINSPACE_HAS_DTYPE ((uint64_t)1 << 1)
+/* Optional attributes of weft_linspace. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.1.
+ */
+typedef struct weft_linspace_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t endpoint;
+  weft_dtype dtype;
+  weft_device* device; /* where the result is; NULL = the context's default */
+} weft_linspace_opts;
+#define WEFT_LINSPACE_OPTS_INIT {sizeof(weft_linspace_opts), NULL, 0, 0, (weft_dtype)0, NULL}
+WEFT_API void weft_linspace_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* So many numbers at equal distances from start to stop. They are computed in f64 and rounded once.
+ *   start: the first number; number
+ *   stop: the last number; number
+ *   count: how many; integer
+ *   endpoint: stop is the last one; else what would come next; 0 or 1; default true
+ *   dtype: element type, a float; dtype; default f32
+ *   device: where the result is; NULL = the context's default
+ * Fluent: y = wf_linspace(s, 0, 1, 5);
+ * StableHLO: weft.linspace. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_linspace(weft_context* ctx, double start, double stop, int64_t count,
+    const weft_linspace_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Puts a scalar around (low, high) and between (interior) the elements of x; negative low and high cut edges off.
  *   x: operand; any type
  *   value: scalar to fill with; any type
@@ -1038,6 +1123,31 @@ WEFT_API WEFT_MUST_USE weft_error* weft_pad(weft_context* ctx, weft_tensor* x, w
     const int64_t* edge_padding_low, size_t edge_padding_low_count, const int64_t* edge_padding_high,
     size_t edge_padding_high_count, const int64_t* interior_padding, size_t interior_padding_count,
     weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_REPEAT_INTERLEAVE_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_repeat_interleave. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.1.
+ */
+typedef struct weft_repeat_interleave_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_repeat_interleave_opts;
+#define WEFT_REPEAT_INTERLEAVE_OPTS_INIT {sizeof(weft_repeat_interleave_opts), NULL, 0, 0}
+WEFT_API void weft_repeat_interleave_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Each slice along an axis so many times, one after the other. PyTorch's repeat_interleave, NumPy's repeat, by one
+ * number.
+ *   x: operand; any type
+ *   repeats: how often each slice; integer
+ *   axis: axis of the slices; negative counts from the end; integer; default 0
+ * Fluent: y = wf_repeat_interleave(s, x, 2, .axis = 1);
+ * StableHLO: weft.repeat_interleave. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_repeat_interleave(weft_context* ctx, weft_tensor* x, int64_t repeats,
+    const weft_repeat_interleave_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* The same elements in row-major order under another shape. One entry of shape may be -1: it becomes whatever makes the
  * number of elements right.
@@ -1059,6 +1169,31 @@ WEFT_API WEFT_MUST_USE weft_error* weft_reshape(weft_context* ctx, weft_tensor* 
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_reverse(weft_context* ctx, weft_tensor* x, const int64_t* dimensions,
     size_t dimensions_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ROLL_HAS_DIMS ((uint64_t)1 << 0)
+/* Optional attributes of weft_roll. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_roll_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+} weft_roll_opts;
+#define WEFT_ROLL_OPTS_INIT {sizeof(weft_roll_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_roll_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Moves the elements along axes by so many places; what leaves at one end comes in at the other.
+ *   x: operand; any type
+ *   shifts: how many places to the end, of each axis; negative: to the beginning; list of integers
+ *   dims: the axes, negative ones count from the end; absent: x as one row, by one shift; list of integers; absent
+ *   unless given
+ * Fluent: y = wf_roll(s, x, WF_INTS(1), .dims = WF_INTS(0));
+ * StableHLO: weft.roll. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_roll(weft_context* ctx, weft_tensor* x, const int64_t* shifts,
+    size_t shifts_count, const weft_roll_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Values of attribute reducer of weft_scatter. */
 typedef enum weft_scatter_reducer {
@@ -1227,6 +1362,17 @@ WEFT_API void weft_take_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_take(weft_context* ctx, weft_tensor* x, weft_tensor* indices,
     const weft_take_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* The tensor so many times along each axis, one after the other. Where reps are more than axes, axes of size 1 come
+ * first; where they are fewer, the first axes stay.
+ *   x: operand; any type
+ *   reps: how often along each axis; the last ones where there are fewer; list of integers
+ * Fluent: y = wf_tile(s, x, WF_INTS(2, 1));
+ * StableHLO: weft.tile. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tile(weft_context* ctx, weft_tensor* x, const int64_t* reps, size_t reps_count,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Permutes dimensions: result dimension i is operand dimension permutation[i].
  *   x: operand; any type
  *   permutation: operand dimension of each result dimension; list of integers
@@ -1236,6 +1382,52 @@ WEFT_API WEFT_MUST_USE weft_error* weft_take(weft_context* ctx, weft_tensor* x, 
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_transpose(weft_context* ctx, weft_tensor* x, const int64_t* permutation,
     size_t permutation_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_TRIL_HAS_DIAGONAL ((uint64_t)1 << 0)
+/* Optional attributes of weft_tril. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_tril_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t diagonal;
+} weft_tril_opts;
+#define WEFT_TRIL_OPTS_INIT {sizeof(weft_tril_opts), NULL, 0, 0}
+WEFT_API void weft_tril_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The lower triangle of the last two dimensions, with the diagonal; zeros above.
+ *   x: [..., rows, columns]; any type
+ *   diagonal: the last (tril) or first (triu) diagonal that is kept; those above the main one count up; integer;
+ *   default 0
+ * Fluent: l = wf_tril(s, x);
+ * StableHLO: weft.tril. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tril(weft_context* ctx, weft_tensor* x, const weft_tril_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_TRIU_HAS_DIAGONAL ((uint64_t)1 << 0)
+/* Optional attributes of weft_triu. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_triu_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t diagonal;
+} weft_triu_opts;
+#define WEFT_TRIU_OPTS_INIT {sizeof(weft_triu_opts), NULL, 0, 0}
+WEFT_API void weft_triu_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The upper triangle of the last two dimensions, with the diagonal; zeros below.
+ *   x: [..., rows, columns]; any type
+ *   diagonal: the last (tril) or first (triu) diagonal that is kept; those above the main one count up; integer;
+ *   default 0
+ * Fluent: u = wf_triu(s, x, .diagonal = 1);
+ * StableHLO: weft.triu. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_triu(weft_context* ctx, weft_tensor* x, const weft_triu_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_ALL_HAS_DIMS ((uint64_t)1 << 0)
 #define WEFT_ALL_HAS_KEEPDIMS ((uint64_t)1 << 1)
@@ -1726,6 +1918,42 @@ WEFT_API void weft_argsort_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_argsort(weft_context* ctx, weft_tensor* x, const weft_argsort_opts* opts,
     weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Of each element whether it is among others. NaN is among none.
+ *   x: elements that are looked for; any type but complex
+ *   among: where, in any order and shape; any type but complex
+ * Fluent: known = wf_isin(s, ids, known_ids);
+ * StableHLO: weft.isin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_isin(weft_context* ctx, weft_tensor* x, weft_tensor* among,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SEARCHSORTED_HAS_RIGHT ((uint64_t)1 << 0)
+/* Optional attributes of weft_searchsorted. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.1.
+ */
+typedef struct weft_searchsorted_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t right;
+  int32_t reserved;
+} weft_searchsorted_opts;
+#define WEFT_SEARCHSORTED_OPTS_INIT {sizeof(weft_searchsorted_opts), NULL, 0, 0, 0}
+WEFT_API void weft_searchsorted_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Where in a row in ascending order each value belongs, as i32: how many elements are smaller, or, with right, not
+ * larger. NaN counts as larger than everything.
+ *   sorted: [n], in ascending order, NaN at the end; any type but complex
+ *   values: what is looked for; any type but complex
+ *   right: behind equal elements; else before them; 0 or 1; default false
+ * Fluent: at = wf_searchsorted(s, edges, x);
+ * StableHLO: weft.searchsorted. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_searchsorted(weft_context* ctx, weft_tensor* sorted, weft_tensor* values,
+    const weft_searchsorted_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
 #define WEFT_SORT_HAS_AXIS ((uint64_t)1 << 0)
 #define WEFT_SORT_HAS_DESCENDING ((uint64_t)1 << 1)
 /* Optional attributes of weft_sort. A bit in present says that a field counts; others keep their defaults. Since 1.1.
@@ -1777,6 +2005,18 @@ WEFT_API void weft_top_k_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k,
     const weft_top_k_opts* opts, weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
+
+/* How often each number from 0 to length - 1 is in x, as i32, or the sum of the weights of its places. Numbers outside
+ * are left out. The gradient goes to the weights.
+ *   x: numbers of bins; signed integer, unsigned integer
+ *   weights: of x's shape: what each counts; absent: 1; float; may be NULL
+ *   length: how many bins; what is outside is left out; integer
+ * Fluent: counts = wf_bincount(s, labels, NULL, 10);
+ * StableHLO: weft.bincount. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, OUT_OF_RANGE.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bincount(weft_context* ctx, weft_tensor* x, weft_tensor* weights,
+    int64_t length, weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS ((uint64_t)1 << 0)
 #define WEFT_BOOLEAN_MASK_STATIC_HAS_FILL ((uint64_t)1 << 1)

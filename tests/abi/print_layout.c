@@ -170,11 +170,25 @@ static void part_0(void) {
   OFFSET(weft_clip_opts, present);
   OFFSET(weft_clip_opts, low);
   OFFSET(weft_clip_opts, high);
+  SIZE(weft_arange_opts);
+  OFFSET(weft_arange_opts, struct_size);
+  OFFSET(weft_arange_opts, next);
+  OFFSET(weft_arange_opts, present);
+  OFFSET(weft_arange_opts, step);
+  OFFSET(weft_arange_opts, dtype);
+  OFFSET(weft_arange_opts, reserved);
+  OFFSET(weft_arange_opts, device);
   SIZE(weft_concatenate_opts);
   OFFSET(weft_concatenate_opts, struct_size);
   OFFSET(weft_concatenate_opts, next);
   OFFSET(weft_concatenate_opts, present);
   OFFSET(weft_concatenate_opts, dimension);
+  SIZE(weft_diff_opts);
+  OFFSET(weft_diff_opts, struct_size);
+  OFFSET(weft_diff_opts, next);
+  OFFSET(weft_diff_opts, present);
+  OFFSET(weft_diff_opts, n);
+  OFFSET(weft_diff_opts, axis);
   SIZE(weft_flatten_opts);
   OFFSET(weft_flatten_opts, struct_size);
   OFFSET(weft_flatten_opts, next);
@@ -194,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_gather_opts, next);
   OFFSET(weft_gather_opts, present);
   OFFSET(weft_gather_opts, operand_batching_dims);
+}
+
+static void part_1(void) {
   OFFSET(weft_gather_opts, operand_batching_dims_count);
   OFFSET(weft_gather_opts, start_indices_batching_dims);
   OFFSET(weft_gather_opts, start_indices_batching_dims_count);
@@ -204,13 +221,28 @@ static void part_0(void) {
   OFFSET(weft_iota_opts, dtype);
   OFFSET(weft_iota_opts, reserved);
   OFFSET(weft_iota_opts, device);
+  SIZE(weft_linspace_opts);
+  OFFSET(weft_linspace_opts, struct_size);
+  OFFSET(weft_linspace_opts, next);
+  OFFSET(weft_linspace_opts, present);
+  OFFSET(weft_linspace_opts, endpoint);
+  OFFSET(weft_linspace_opts, dtype);
+  OFFSET(weft_linspace_opts, device);
+  SIZE(weft_repeat_interleave_opts);
+  OFFSET(weft_repeat_interleave_opts, struct_size);
+  OFFSET(weft_repeat_interleave_opts, next);
+  OFFSET(weft_repeat_interleave_opts, present);
+  OFFSET(weft_repeat_interleave_opts, axis);
+  SIZE(weft_roll_opts);
+  OFFSET(weft_roll_opts, struct_size);
+  OFFSET(weft_roll_opts, next);
+  OFFSET(weft_roll_opts, present);
+  OFFSET(weft_roll_opts, dims);
+  OFFSET(weft_roll_opts, dims_count);
   SIZE(weft_scatter_opts);
   OFFSET(weft_scatter_opts, struct_size);
   OFFSET(weft_scatter_opts, next);
   OFFSET(weft_scatter_opts, present);
-}
-
-static void part_1(void) {
   OFFSET(weft_scatter_opts, input_batching_dims);
   OFFSET(weft_scatter_opts, input_batching_dims_count);
   OFFSET(weft_scatter_opts, scatter_indices_batching_dims);
@@ -238,6 +270,16 @@ static void part_1(void) {
   OFFSET(weft_take_opts, next);
   OFFSET(weft_take_opts, present);
   OFFSET(weft_take_opts, axis);
+  SIZE(weft_tril_opts);
+  OFFSET(weft_tril_opts, struct_size);
+  OFFSET(weft_tril_opts, next);
+  OFFSET(weft_tril_opts, present);
+  OFFSET(weft_tril_opts, diagonal);
+  SIZE(weft_triu_opts);
+  OFFSET(weft_triu_opts, struct_size);
+  OFFSET(weft_triu_opts, next);
+  OFFSET(weft_triu_opts, present);
+  OFFSET(weft_triu_opts, diagonal);
   SIZE(weft_all_opts);
   OFFSET(weft_all_opts, struct_size);
   OFFSET(weft_all_opts, next);
@@ -369,6 +411,15 @@ static void part_1(void) {
   OFFSET(weft_argsort_opts, axis);
   OFFSET(weft_argsort_opts, descending);
   OFFSET(weft_argsort_opts, reserved);
+}
+
+static void part_2(void) {
+  SIZE(weft_searchsorted_opts);
+  OFFSET(weft_searchsorted_opts, struct_size);
+  OFFSET(weft_searchsorted_opts, next);
+  OFFSET(weft_searchsorted_opts, present);
+  OFFSET(weft_searchsorted_opts, right);
+  OFFSET(weft_searchsorted_opts, reserved);
   SIZE(weft_sort_opts);
   OFFSET(weft_sort_opts, struct_size);
   OFFSET(weft_sort_opts, next);
@@ -411,9 +462,6 @@ static void part_1(void) {
   OFFSET(weft_cholesky_opts, lower);
   OFFSET(weft_cholesky_opts, reserved);
   SIZE(weft_dot_general_opts);
-}
-
-static void part_2(void) {
   OFFSET(weft_dot_general_opts, struct_size);
   OFFSET(weft_dot_general_opts, next);
   OFFSET(weft_dot_general_opts, present);
@@ -566,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_mse_opts, next);
   OFFSET(weft_mse_opts, present);
   OFFSET(weft_mse_opts, reduction);
+}
+
+static void part_3(void) {
   OFFSET(weft_mse_opts, reserved);
   SIZE(weft_one_hot_opts);
   OFFSET(weft_one_hot_opts, struct_size);
@@ -614,9 +665,6 @@ static void part_2(void) {
   OFFSET(weft_normal_opts, dtype);
   OFFSET(weft_normal_opts, reserved);
   OFFSET(weft_normal_opts, device);
-}
-
-static void part_3(void) {
   SIZE(weft_rng_bit_generator_opts);
   OFFSET(weft_rng_bit_generator_opts, struct_size);
   OFFSET(weft_rng_bit_generator_opts, next);
@@ -769,6 +817,9 @@ static void part_3(void) {
   VALUE(WEFT_CONV_PADDING_SAME);
   VALUE(WEFT_CONV_PADDING_EXPLICIT);
   SIZE(weft_conv_precision);
+}
+
+static void part_4(void) {
   VALUE(WEFT_CONV_PRECISION_HIGHEST);
   VALUE(WEFT_CONV_PRECISION_HIGH);
   VALUE(WEFT_CONV_PRECISION_DEFAULT);
@@ -810,17 +861,22 @@ static void part_3(void) {
   VALUE(WEFT_TREE_ROOT);
   VALUE(WEFT_CLIP_HAS_LOW);
   VALUE(WEFT_CLIP_HAS_HIGH);
+  VALUE(WEFT_ARANGE_HAS_STEP);
+  VALUE(WEFT_ARANGE_HAS_DTYPE);
   VALUE(WEFT_CONCATENATE_HAS_DIMENSION);
+  VALUE(WEFT_DIFF_HAS_N);
+  VALUE(WEFT_DIFF_HAS_AXIS);
   VALUE(WEFT_FLATTEN_HAS_START_AXIS);
   VALUE(WEFT_FLATTEN_HAS_END_AXIS);
   VALUE(WEFT_FULL_HAS_DTYPE);
   VALUE(WEFT_FULL_HAS_INTEGER);
   VALUE(WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS);
   VALUE(WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS);
-}
-
-static void part_4(void) {
   VALUE(WEFT_IOTA_HAS_DTYPE);
+  VALUE(WEFT_LINSPACE_HAS_ENDPOINT);
+  VALUE(WEFT_LINSPACE_HAS_DTYPE);
+  VALUE(WEFT_REPEAT_INTERLEAVE_HAS_AXIS);
+  VALUE(WEFT_ROLL_HAS_DIMS);
   VALUE(WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS);
   VALUE(WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS);
   VALUE(WEFT_SLICE_IN_DIM_HAS_START);
@@ -829,6 +885,8 @@ static void part_4(void) {
   VALUE(WEFT_SQUEEZE_HAS_DIMS);
   VALUE(WEFT_STACK_HAS_AXIS);
   VALUE(WEFT_TAKE_HAS_AXIS);
+  VALUE(WEFT_TRIL_HAS_DIAGONAL);
+  VALUE(WEFT_TRIU_HAS_DIAGONAL);
   VALUE(WEFT_ALL_HAS_DIMS);
   VALUE(WEFT_ALL_HAS_KEEPDIMS);
   VALUE(WEFT_ANY_HAS_DIMS);
@@ -865,6 +923,7 @@ static void part_4(void) {
   VALUE(WEFT_VAR_HAS_CORRECTION);
   VALUE(WEFT_ARGSORT_HAS_AXIS);
   VALUE(WEFT_ARGSORT_HAS_DESCENDING);
+  VALUE(WEFT_SEARCHSORTED_HAS_RIGHT);
   VALUE(WEFT_SORT_HAS_AXIS);
   VALUE(WEFT_SORT_HAS_DESCENDING);
   VALUE(WEFT_TOP_K_HAS_AXIS);
@@ -961,6 +1020,9 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, context_set_log);
   OFFSET(struct weft_api_v1, cancel);
   OFFSET(struct weft_api_v1, device_count);
+}
+
+static void part_5(void) {
   OFFSET(struct weft_api_v1, device_at);
   OFFSET(struct weft_api_v1, device_by_name);
   OFFSET(struct weft_api_v1, device_name);
@@ -1020,9 +1082,6 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, optimizer_release);
   OFFSET(struct weft_api_v1, sync);
   OFFSET(struct weft_api_v1, eval);
-}
-
-static void part_5(void) {
   OFFSET(struct weft_api_v1, program_text);
   OFFSET(struct weft_api_v1, tree_create);
   OFFSET(struct weft_api_v1, tree_add_dict);

@@ -170,6 +170,19 @@ static void shapes(void) {
 }
 
 static void indexing(void) {
+  BAD(wf_tril(s, b), "tril(f32[4]): x must have at least 2 dimensions, not [4]");
+  BAD(wf_triu(s, zero), "triu(f32[]): x must have at least 2 dimensions, not []");
+  BAD(wf_roll(s, a, WF_INTS(1, 2)), "roll(f32[2, 3]): there are 2 shifts for 1 axes");
+  BAD(wf_tile(s, a, WF_INTS(-1)), "tile(f32[2, 3]): reps has -1; it must not be negative");
+  BAD(wf_repeat_interleave(s, a, -2), "repeat_interleave(f32[2, 3]): repeats is -2; it must not be negative");
+  BAD(wf_arange(s, 0, 1, .step = 0), "arange(): from 0 to 1 by 0 there is no finite number of steps");
+  BAD(wf_linspace(s, 0, 1, -1), "linspace(): count is -1; it must not be negative");
+  BAD(wf_diff(s, a, .n = -1), "diff(f32[2, 3]): n is -1; it must be 0 to 64");
+  BAD(wf_bincount(s, ids, NULL, -1), "bincount(i32[2]): length is -1; it must be 0 to 2147483647");
+  BAD(wf_bincount(s, ids, a, 3), "bincount(i32[2], f32[2, 3]): weights have shape [2, 3], x has [2]; they must agree");
+  BAD(wf_searchsorted(s, a, a), "searchsorted(f32[2, 3], f32[2, 3]): sorted must have one dimension, not [2, 3]");
+  BAD(wf_isin(s, a, ids), 
+      "isin(f32[2, 3], i32[2]): operands x and among have dtypes f32 and i32; they must agree (convert one of them)");
   BAD(wf_nonzero_static(s, a, -1), "nonzero_static(f32[2, 3]): size is -1; it must be 0 to 2147483647");
   BAD(wf_masked_select_static(s, a, truth, 2),
       "masked_select_static(f32[2, 3], bool[2]): shapes [2, 3] and [2] do not broadcast: dimension -1 is 3 and 2; sizes must be equal or 1");

@@ -448,6 +448,46 @@ def different():
     expect("unique_static", [large], [values, np.int32(1000), inverse.astype("i4"), counts.astype("i4"), first.astype("i4")], size=1000)
 
 
+def rearranged():
+    x = rng(90).normal(size=(2, 4, 5))
+    for d in ("f4", "f2", "i4", "b1", "c8"):
+        v = (x * 3).astype(d)
+        for k in (-9, -2, -1, 0, 1, 3, 9):
+            expect("tril", [v], np.tril(v, k), tolerance=0, diagonal=k)
+            expect("triu", [v], np.triu(v, k), tolerance=0, diagonal=k)
+        expect("roll", [v], np.roll(v, 7), tolerance=0, shifts=[7])
+        expect("roll", [v], np.roll(v, (-1, 8), (1, -1)), tolerance=0, shifts=[-1, 8], dims=[1, -1])
+        expect("roll", [v], np.roll(v, (1, 1), (0, 0)), tolerance=0, shifts=[1, 1], dims=[0, 0])
+        expect("tile", [v], np.tile(v, (2, 1, 3)), tolerance=0, reps=[2, 1, 3])
+        expect("tile", [v[0]], np.tile(v[0], (2, 3, 1)), tolerance=0, reps=[2, 3, 1])
+        expect("tile", [v], np.tile(v, 2), tolerance=0, reps=[2])
+        for axis in (0, 1, -1):
+            expect("repeat_interleave", [v], np.repeat(v, 3, axis), tolerance=0, repeats=3, axis=axis)
+            for n in (0, 1, 2, 6):
+                expect("diff", [v], np.diff(v, n, axis), n=n, axis=axis, floor=1)
+    for start, stop, step in ((0, 5, 1), (5, -4.5, -2), (1, 1, 1), (0, 1, 0.1), (-3, 9, 4)):
+        expect("arange", [], np.arange(start, stop, step, "f8"), start=start, stop=stop, step=step, dtype="f8")
+        if step == int(step):
+            expect("arange", [], np.arange(start, stop, step).astype("i4"), start=start, stop=stop, step=step, dtype="i4")
+        for n in (0, 1, 2, 7):
+            for endpoint in (True, False):
+                expect("linspace", [], np.linspace(start, stop, n, endpoint), start=start, stop=stop, count=n, endpoint=endpoint, dtype="f8")
+    expect("linspace", [], np.linspace(0, 1, 1001, dtype="f4"), tolerance=0, start=0, stop=1, count=1001)
+    bins, weights = rng(91).integers(0, 7, (3, 11)), rng(92).normal(size=(3, 11))
+    expect("bincount", [bins, None], np.bincount(bins.ravel(), minlength=9).astype("i4"), length=9)
+    expect("bincount", [bins, None], np.bincount(bins.ravel())[:4].astype("i4"), length=4, note=" (outside: left out)")
+    expect("bincount", [bins.astype("u1"), weights], np.bincount(bins.ravel(), weights.ravel(), 7), length=7, floor=1)
+    for d in ("f4", "f8", "f2", "i4", "u1", "i8"):
+        row = np.sort(rng(93).integers(0, 20, 23).astype(d))
+        values = rng(94).integers(0, 22, (4, 9)).astype(d)
+        if d[0] == "f":
+            row[-2:], values[0, :3] = NAN, [NAN, INF, -INF]
+        for n in (0, 1, 2, 22, 23):
+            for side in ("left", "right"):
+                expect("searchsorted", [row[:n], values], np.searchsorted(row[:n], values, side).astype("i4"), right=side == "right")
+            expect("isin", [values, row[:n]], np.isin(values, row[:n]))
+
+
 def reductions():
     x = rng(1).normal(size=(3, 4, 5))
     for axes in (None, [0], [1], [2], [0, 2], [0, 1, 2], [-1]):
@@ -809,7 +849,7 @@ def judged():
 
 def main():
     with np.errstate(all="ignore"):
-        for part in (unary, binary, shapes, complex_numbers, order, cumulative, sizes, different, reductions, products, networks, structure, philox, distributions, categories, judged):
+        for part in (unary, binary, shapes, complex_numbers, order, cumulative, sizes, different, rearranged, reductions, products, networks, structure, philox, distributions, categories, judged):
             part()
     # The comparison must be able to fail.
     before = len(FAILURES)

@@ -332,7 +332,11 @@ const (
 	WEFT_TREE_ROOT uint32 = 0
 	WEFT_CLIP_HAS_LOW uint64 = 1 << 0
 	WEFT_CLIP_HAS_HIGH uint64 = 1 << 1
+	WEFT_ARANGE_HAS_STEP uint64 = 1 << 0
+	WEFT_ARANGE_HAS_DTYPE uint64 = 1 << 1
 	WEFT_CONCATENATE_HAS_DIMENSION uint64 = 1 << 0
+	WEFT_DIFF_HAS_N uint64 = 1 << 0
+	WEFT_DIFF_HAS_AXIS uint64 = 1 << 1
 	WEFT_FLATTEN_HAS_START_AXIS uint64 = 1 << 0
 	WEFT_FLATTEN_HAS_END_AXIS uint64 = 1 << 1
 	WEFT_FULL_HAS_DTYPE uint64 = 1 << 0
@@ -340,6 +344,10 @@ const (
 	WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS uint64 = 1 << 0
 	WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS uint64 = 1 << 1
 	WEFT_IOTA_HAS_DTYPE uint64 = 1 << 0
+	WEFT_LINSPACE_HAS_ENDPOINT uint64 = 1 << 0
+	WEFT_LINSPACE_HAS_DTYPE uint64 = 1 << 1
+	WEFT_REPEAT_INTERLEAVE_HAS_AXIS uint64 = 1 << 0
+	WEFT_ROLL_HAS_DIMS uint64 = 1 << 0
 	WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS uint64 = 1 << 0
 	WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS uint64 = 1 << 1
 	WEFT_SLICE_IN_DIM_HAS_START uint64 = 1 << 0
@@ -348,6 +356,8 @@ const (
 	WEFT_SQUEEZE_HAS_DIMS uint64 = 1 << 0
 	WEFT_STACK_HAS_AXIS uint64 = 1 << 0
 	WEFT_TAKE_HAS_AXIS uint64 = 1 << 0
+	WEFT_TRIL_HAS_DIAGONAL uint64 = 1 << 0
+	WEFT_TRIU_HAS_DIAGONAL uint64 = 1 << 0
 	WEFT_ALL_HAS_DIMS uint64 = 1 << 0
 	WEFT_ALL_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_ANY_HAS_DIMS uint64 = 1 << 0
@@ -384,6 +394,7 @@ const (
 	WEFT_VAR_HAS_CORRECTION uint64 = 1 << 2
 	WEFT_ARGSORT_HAS_AXIS uint64 = 1 << 0
 	WEFT_ARGSORT_HAS_DESCENDING uint64 = 1 << 1
+	WEFT_SEARCHSORTED_HAS_RIGHT uint64 = 1 << 0
 	WEFT_SORT_HAS_AXIS uint64 = 1 << 0
 	WEFT_SORT_HAS_DESCENDING uint64 = 1 << 1
 	WEFT_TOP_K_HAS_AXIS uint64 = 1 << 0
@@ -686,11 +697,29 @@ type ClipOpts struct {
 	High float64
 }
 
+type ArangeOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Step float64
+	Dtype Dtype
+	Reserved int32
+	Device Device
+}
+
 type ConcatenateOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
 	Present uint64
 	Dimension int64
+}
+
+type DiffOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	N int64
+	Axis int64
 }
 
 type FlattenOpts struct {
@@ -728,6 +757,30 @@ type IotaOpts struct {
 	Dtype Dtype
 	Reserved int32
 	Device Device
+}
+
+type LinspaceOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Endpoint int32
+	Dtype Dtype
+	Device Device
+}
+
+type RepeatInterleaveOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type RollOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Dims *int64
+	DimsCount uint64
 }
 
 type ScatterOpts struct {
@@ -769,6 +822,20 @@ type TakeOpts struct {
 	Next unsafe.Pointer
 	Present uint64
 	Axis int64
+}
+
+type TrilOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Diagonal int64
+}
+
+type TriuOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Diagonal int64
 }
 
 type AllOpts struct {
@@ -933,6 +1000,14 @@ type ArgsortOpts struct {
 	Present uint64
 	Axis int64
 	Descending int32
+	Reserved int32
+}
+
+type SearchsortedOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Right int32
 	Reserved int32
 }
 
@@ -1641,16 +1716,23 @@ var (
 	CacheStatsInit func(options unsafe.Pointer, size uintptr)
 	ProgramStatsInit func(options unsafe.Pointer, size uintptr)
 	ClipOptsInit func(options unsafe.Pointer, size uintptr)
+	ArangeOptsInit func(options unsafe.Pointer, size uintptr)
 	ConcatenateOptsInit func(options unsafe.Pointer, size uintptr)
+	DiffOptsInit func(options unsafe.Pointer, size uintptr)
 	FlattenOptsInit func(options unsafe.Pointer, size uintptr)
 	FullOptsInit func(options unsafe.Pointer, size uintptr)
 	GatherOptsInit func(options unsafe.Pointer, size uintptr)
 	IotaOptsInit func(options unsafe.Pointer, size uintptr)
+	LinspaceOptsInit func(options unsafe.Pointer, size uintptr)
+	RepeatInterleaveOptsInit func(options unsafe.Pointer, size uintptr)
+	RollOptsInit func(options unsafe.Pointer, size uintptr)
 	ScatterOptsInit func(options unsafe.Pointer, size uintptr)
 	SliceInDimOptsInit func(options unsafe.Pointer, size uintptr)
 	SqueezeOptsInit func(options unsafe.Pointer, size uintptr)
 	StackOptsInit func(options unsafe.Pointer, size uintptr)
 	TakeOptsInit func(options unsafe.Pointer, size uintptr)
+	TrilOptsInit func(options unsafe.Pointer, size uintptr)
+	TriuOptsInit func(options unsafe.Pointer, size uintptr)
 	AllOptsInit func(options unsafe.Pointer, size uintptr)
 	AnyOptsInit func(options unsafe.Pointer, size uintptr)
 	ArgmaxOptsInit func(options unsafe.Pointer, size uintptr)
@@ -1668,6 +1750,7 @@ var (
 	SumOptsInit func(options unsafe.Pointer, size uintptr)
 	VarOptsInit func(options unsafe.Pointer, size uintptr)
 	ArgsortOptsInit func(options unsafe.Pointer, size uintptr)
+	SearchsortedOptsInit func(options unsafe.Pointer, size uintptr)
 	SortOptsInit func(options unsafe.Pointer, size uintptr)
 	TopKOptsInit func(options unsafe.Pointer, size uintptr)
 	BooleanMaskStaticOptsInit func(options unsafe.Pointer, size uintptr)
@@ -1768,9 +1851,11 @@ var (
 	Tanh func(ctx Context, x Tensor, out *Tensor) Error
 	Trunc func(ctx Context, x Tensor, out *Tensor) Error
 	BitwiseXor func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Arange func(ctx Context, start float64, stop float64, opts *ArangeOpts, out *Tensor) Error
 	BroadcastInDim func(ctx Context, x Tensor, shape *int64, shape_count uintptr, broadcast_dimensions *int64, broadcast_dimensions_count uintptr, out *Tensor) Error
 	BroadcastTo func(ctx Context, x Tensor, shape *int64, shape_count uintptr, out *Tensor) Error
 	Concatenate func(ctx Context, inputs *Tensor, inputs_count uintptr, opts *ConcatenateOpts, out *Tensor) Error
+	Diff func(ctx Context, x Tensor, opts *DiffOpts, out *Tensor) Error
 	DynamicSlice func(ctx Context, x Tensor, start_indices *Tensor, start_indices_count uintptr, slice_sizes *int64, slice_sizes_count uintptr, out *Tensor) Error
 	DynamicUpdateSlice func(ctx Context, x Tensor, update Tensor, start_indices *Tensor, start_indices_count uintptr, out *Tensor) Error
 	ExpandDims func(ctx Context, x Tensor, dims *int64, dims_count uintptr, out *Tensor) Error
@@ -1778,16 +1863,22 @@ var (
 	Full func(ctx Context, shape *int64, shape_count uintptr, value float64, opts *FullOpts, out *Tensor) Error
 	Gather func(ctx Context, x Tensor, start_indices Tensor, offset_dims *int64, offset_dims_count uintptr, collapsed_slice_dims *int64, collapsed_slice_dims_count uintptr, start_index_map *int64, start_index_map_count uintptr, index_vector_dim int64, slice_sizes *int64, slice_sizes_count uintptr, opts *GatherOpts, out *Tensor) Error
 	Iota func(ctx Context, shape *int64, shape_count uintptr, dimension int64, opts *IotaOpts, out *Tensor) Error
+	Linspace func(ctx Context, start float64, stop float64, count int64, opts *LinspaceOpts, out *Tensor) Error
 	Pad func(ctx Context, x Tensor, value Tensor, edge_padding_low *int64, edge_padding_low_count uintptr, edge_padding_high *int64, edge_padding_high_count uintptr, interior_padding *int64, interior_padding_count uintptr, out *Tensor) Error
+	RepeatInterleave func(ctx Context, x Tensor, repeats int64, opts *RepeatInterleaveOpts, out *Tensor) Error
 	Reshape func(ctx Context, x Tensor, shape *int64, shape_count uintptr, out *Tensor) Error
 	Reverse func(ctx Context, x Tensor, dimensions *int64, dimensions_count uintptr, out *Tensor) Error
+	Roll func(ctx Context, x Tensor, shifts *int64, shifts_count uintptr, opts *RollOpts, out *Tensor) Error
 	Scatter func(ctx Context, x Tensor, scatter_indices Tensor, updates Tensor, update_window_dims *int64, update_window_dims_count uintptr, inserted_window_dims *int64, inserted_window_dims_count uintptr, scatter_dims_to_operand_dims *int64, scatter_dims_to_operand_dims_count uintptr, index_vector_dim int64, reducer ScatterReducer, opts *ScatterOpts, out *Tensor) Error
 	Slice func(ctx Context, x Tensor, start_indices *int64, start_indices_count uintptr, limit_indices *int64, limit_indices_count uintptr, strides *int64, strides_count uintptr, out *Tensor) Error
 	SliceInDim func(ctx Context, x Tensor, axis int64, opts *SliceInDimOpts, out *Tensor) Error
 	Squeeze func(ctx Context, x Tensor, opts *SqueezeOpts, out *Tensor) Error
 	Stack func(ctx Context, inputs *Tensor, inputs_count uintptr, opts *StackOpts, out *Tensor) Error
 	Take func(ctx Context, x Tensor, indices Tensor, opts *TakeOpts, out *Tensor) Error
+	Tile func(ctx Context, x Tensor, reps *int64, reps_count uintptr, out *Tensor) Error
 	Transpose func(ctx Context, x Tensor, permutation *int64, permutation_count uintptr, out *Tensor) Error
+	Tril func(ctx Context, x Tensor, opts *TrilOpts, out *Tensor) Error
+	Triu func(ctx Context, x Tensor, opts *TriuOpts, out *Tensor) Error
 	All func(ctx Context, x Tensor, opts *AllOpts, out *Tensor) Error
 	Any func(ctx Context, x Tensor, opts *AnyOpts, out *Tensor) Error
 	Argmax func(ctx Context, x Tensor, opts *ArgmaxOpts, out *Tensor) Error
@@ -1806,8 +1897,11 @@ var (
 	Sum func(ctx Context, x Tensor, opts *SumOpts, out *Tensor) Error
 	Var func(ctx Context, x Tensor, opts *VarOpts, out *Tensor) Error
 	Argsort func(ctx Context, x Tensor, opts *ArgsortOpts, out *Tensor) Error
+	Isin func(ctx Context, x Tensor, among Tensor, out *Tensor) Error
+	Searchsorted func(ctx Context, sorted Tensor, values Tensor, opts *SearchsortedOpts, out *Tensor) Error
 	Sort func(ctx Context, x Tensor, opts *SortOpts, out *Tensor) Error
 	TopK func(ctx Context, x Tensor, k int64, opts *TopKOpts, out_values *Tensor, out_indices *Tensor) Error
+	Bincount func(ctx Context, x Tensor, weights Tensor, length int64, out *Tensor) Error
 	BooleanMaskStatic func(ctx Context, x Tensor, mask Tensor, size int64, opts *BooleanMaskStaticOpts, out_result *Tensor, out_count *Tensor) Error
 	MaskedSelectStatic func(ctx Context, x Tensor, mask Tensor, size int64, opts *MaskedSelectStaticOpts, out_result *Tensor, out_count *Tensor) Error
 	NonzeroStatic func(ctx Context, x Tensor, size int64, opts *NonzeroStaticOpts, out_indices *Tensor, out_count *Tensor) Error
@@ -2047,16 +2141,23 @@ var Functions = map[string]any{
 	"weft_cache_stats_init": &CacheStatsInit,
 	"weft_program_stats_init": &ProgramStatsInit,
 	"weft_clip_opts_init": &ClipOptsInit,
+	"weft_arange_opts_init": &ArangeOptsInit,
 	"weft_concatenate_opts_init": &ConcatenateOptsInit,
+	"weft_diff_opts_init": &DiffOptsInit,
 	"weft_flatten_opts_init": &FlattenOptsInit,
 	"weft_full_opts_init": &FullOptsInit,
 	"weft_gather_opts_init": &GatherOptsInit,
 	"weft_iota_opts_init": &IotaOptsInit,
+	"weft_linspace_opts_init": &LinspaceOptsInit,
+	"weft_repeat_interleave_opts_init": &RepeatInterleaveOptsInit,
+	"weft_roll_opts_init": &RollOptsInit,
 	"weft_scatter_opts_init": &ScatterOptsInit,
 	"weft_slice_in_dim_opts_init": &SliceInDimOptsInit,
 	"weft_squeeze_opts_init": &SqueezeOptsInit,
 	"weft_stack_opts_init": &StackOptsInit,
 	"weft_take_opts_init": &TakeOptsInit,
+	"weft_tril_opts_init": &TrilOptsInit,
+	"weft_triu_opts_init": &TriuOptsInit,
 	"weft_all_opts_init": &AllOptsInit,
 	"weft_any_opts_init": &AnyOptsInit,
 	"weft_argmax_opts_init": &ArgmaxOptsInit,
@@ -2074,6 +2175,7 @@ var Functions = map[string]any{
 	"weft_sum_opts_init": &SumOptsInit,
 	"weft_var_opts_init": &VarOptsInit,
 	"weft_argsort_opts_init": &ArgsortOptsInit,
+	"weft_searchsorted_opts_init": &SearchsortedOptsInit,
 	"weft_sort_opts_init": &SortOptsInit,
 	"weft_top_k_opts_init": &TopKOptsInit,
 	"weft_boolean_mask_static_opts_init": &BooleanMaskStaticOptsInit,
@@ -2174,9 +2276,11 @@ var Functions = map[string]any{
 	"weft_tanh": &Tanh,
 	"weft_trunc": &Trunc,
 	"weft_bitwise_xor": &BitwiseXor,
+	"weft_arange": &Arange,
 	"weft_broadcast_in_dim": &BroadcastInDim,
 	"weft_broadcast_to": &BroadcastTo,
 	"weft_concatenate": &Concatenate,
+	"weft_diff": &Diff,
 	"weft_dynamic_slice": &DynamicSlice,
 	"weft_dynamic_update_slice": &DynamicUpdateSlice,
 	"weft_expand_dims": &ExpandDims,
@@ -2184,16 +2288,22 @@ var Functions = map[string]any{
 	"weft_full": &Full,
 	"weft_gather": &Gather,
 	"weft_iota": &Iota,
+	"weft_linspace": &Linspace,
 	"weft_pad": &Pad,
+	"weft_repeat_interleave": &RepeatInterleave,
 	"weft_reshape": &Reshape,
 	"weft_reverse": &Reverse,
+	"weft_roll": &Roll,
 	"weft_scatter": &Scatter,
 	"weft_slice": &Slice,
 	"weft_slice_in_dim": &SliceInDim,
 	"weft_squeeze": &Squeeze,
 	"weft_stack": &Stack,
 	"weft_take": &Take,
+	"weft_tile": &Tile,
 	"weft_transpose": &Transpose,
+	"weft_tril": &Tril,
+	"weft_triu": &Triu,
 	"weft_all": &All,
 	"weft_any": &Any,
 	"weft_argmax": &Argmax,
@@ -2212,8 +2322,11 @@ var Functions = map[string]any{
 	"weft_sum": &Sum,
 	"weft_var": &Var,
 	"weft_argsort": &Argsort,
+	"weft_isin": &Isin,
+	"weft_searchsorted": &Searchsorted,
 	"weft_sort": &Sort,
 	"weft_top_k": &TopK,
+	"weft_bincount": &Bincount,
 	"weft_boolean_mask_static": &BooleanMaskStatic,
 	"weft_masked_select_static": &MaskedSelectStatic,
 	"weft_nonzero_static": &NonzeroStatic,

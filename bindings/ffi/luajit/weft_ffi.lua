@@ -437,12 +437,28 @@ typedef struct weft_clip_opts {
   double low;
   double high;
 } weft_clip_opts;
+typedef struct weft_arange_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double step;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device;
+} weft_arange_opts;
 typedef struct weft_concatenate_opts {
   size_t struct_size;
   const void* next;
   uint64_t present;
   int64_t dimension;
 } weft_concatenate_opts;
+typedef struct weft_diff_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t n;
+  int64_t axis;
+} weft_diff_opts;
 typedef struct weft_flatten_opts {
   size_t struct_size;
   const void* next;
@@ -476,6 +492,27 @@ typedef struct weft_iota_opts {
   int32_t reserved;
   weft_device* device;
 } weft_iota_opts;
+typedef struct weft_linspace_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t endpoint;
+  weft_dtype dtype;
+  weft_device* device;
+} weft_linspace_opts;
+typedef struct weft_repeat_interleave_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_repeat_interleave_opts;
+typedef struct weft_roll_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+} weft_roll_opts;
 typedef struct weft_scatter_opts {
   size_t struct_size;
   const void* next;
@@ -512,6 +549,18 @@ typedef struct weft_take_opts {
   uint64_t present;
   int64_t axis;
 } weft_take_opts;
+typedef struct weft_tril_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t diagonal;
+} weft_tril_opts;
+typedef struct weft_triu_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t diagonal;
+} weft_triu_opts;
 typedef struct weft_all_opts {
   size_t struct_size;
   const void* next;
@@ -660,6 +709,13 @@ typedef struct weft_argsort_opts {
   int32_t descending;
   int32_t reserved;
 } weft_argsort_opts;
+typedef struct weft_searchsorted_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t right;
+  int32_t reserved;
+} weft_searchsorted_opts;
 typedef struct weft_sort_opts {
   size_t struct_size;
   const void* next;
@@ -1324,16 +1380,23 @@ void weft_checkpoint_info_init(void* options, size_t size);
 void weft_cache_stats_init(void* options, size_t size);
 void weft_program_stats_init(void* options, size_t size);
 void weft_clip_opts_init(void* options, size_t size);
+void weft_arange_opts_init(void* options, size_t size);
 void weft_concatenate_opts_init(void* options, size_t size);
+void weft_diff_opts_init(void* options, size_t size);
 void weft_flatten_opts_init(void* options, size_t size);
 void weft_full_opts_init(void* options, size_t size);
 void weft_gather_opts_init(void* options, size_t size);
 void weft_iota_opts_init(void* options, size_t size);
+void weft_linspace_opts_init(void* options, size_t size);
+void weft_repeat_interleave_opts_init(void* options, size_t size);
+void weft_roll_opts_init(void* options, size_t size);
 void weft_scatter_opts_init(void* options, size_t size);
 void weft_slice_in_dim_opts_init(void* options, size_t size);
 void weft_squeeze_opts_init(void* options, size_t size);
 void weft_stack_opts_init(void* options, size_t size);
 void weft_take_opts_init(void* options, size_t size);
+void weft_tril_opts_init(void* options, size_t size);
+void weft_triu_opts_init(void* options, size_t size);
 void weft_all_opts_init(void* options, size_t size);
 void weft_any_opts_init(void* options, size_t size);
 void weft_argmax_opts_init(void* options, size_t size);
@@ -1351,6 +1414,7 @@ void weft_std_opts_init(void* options, size_t size);
 void weft_sum_opts_init(void* options, size_t size);
 void weft_var_opts_init(void* options, size_t size);
 void weft_argsort_opts_init(void* options, size_t size);
+void weft_searchsorted_opts_init(void* options, size_t size);
 void weft_sort_opts_init(void* options, size_t size);
 void weft_top_k_opts_init(void* options, size_t size);
 void weft_boolean_mask_static_opts_init(void* options, size_t size);
@@ -1451,9 +1515,11 @@ weft_error* weft_tan(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_tanh(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_trunc(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_bitwise_xor(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_arange(weft_context* ctx, double start, double stop, const weft_arange_opts* opts, weft_tensor** out);
 weft_error* weft_broadcast_in_dim(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count, const int64_t* broadcast_dimensions, size_t broadcast_dimensions_count, weft_tensor** out);
 weft_error* weft_broadcast_to(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count, weft_tensor** out);
 weft_error* weft_concatenate(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count, const weft_concatenate_opts* opts, weft_tensor** out);
+weft_error* weft_diff(weft_context* ctx, weft_tensor* x, const weft_diff_opts* opts, weft_tensor** out);
 weft_error* weft_dynamic_slice(weft_context* ctx, weft_tensor* x, weft_tensor* const* start_indices, size_t start_indices_count, const int64_t* slice_sizes, size_t slice_sizes_count, weft_tensor** out);
 weft_error* weft_dynamic_update_slice(weft_context* ctx, weft_tensor* x, weft_tensor* update, weft_tensor* const* start_indices, size_t start_indices_count, weft_tensor** out);
 weft_error* weft_expand_dims(weft_context* ctx, weft_tensor* x, const int64_t* dims, size_t dims_count, weft_tensor** out);
@@ -1461,16 +1527,22 @@ weft_error* weft_flatten(weft_context* ctx, weft_tensor* x, const weft_flatten_o
 weft_error* weft_full(weft_context* ctx, const int64_t* shape, size_t shape_count, double value, const weft_full_opts* opts, weft_tensor** out);
 weft_error* weft_gather(weft_context* ctx, weft_tensor* x, weft_tensor* start_indices, const int64_t* offset_dims, size_t offset_dims_count, const int64_t* collapsed_slice_dims, size_t collapsed_slice_dims_count, const int64_t* start_index_map, size_t start_index_map_count, int64_t index_vector_dim, const int64_t* slice_sizes, size_t slice_sizes_count, const weft_gather_opts* opts, weft_tensor** out);
 weft_error* weft_iota(weft_context* ctx, const int64_t* shape, size_t shape_count, int64_t dimension, const weft_iota_opts* opts, weft_tensor** out);
+weft_error* weft_linspace(weft_context* ctx, double start, double stop, int64_t count, const weft_linspace_opts* opts, weft_tensor** out);
 weft_error* weft_pad(weft_context* ctx, weft_tensor* x, weft_tensor* value, const int64_t* edge_padding_low, size_t edge_padding_low_count, const int64_t* edge_padding_high, size_t edge_padding_high_count, const int64_t* interior_padding, size_t interior_padding_count, weft_tensor** out);
+weft_error* weft_repeat_interleave(weft_context* ctx, weft_tensor* x, int64_t repeats, const weft_repeat_interleave_opts* opts, weft_tensor** out);
 weft_error* weft_reshape(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count, weft_tensor** out);
 weft_error* weft_reverse(weft_context* ctx, weft_tensor* x, const int64_t* dimensions, size_t dimensions_count, weft_tensor** out);
+weft_error* weft_roll(weft_context* ctx, weft_tensor* x, const int64_t* shifts, size_t shifts_count, const weft_roll_opts* opts, weft_tensor** out);
 weft_error* weft_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* scatter_indices, weft_tensor* updates, const int64_t* update_window_dims, size_t update_window_dims_count, const int64_t* inserted_window_dims, size_t inserted_window_dims_count, const int64_t* scatter_dims_to_operand_dims, size_t scatter_dims_to_operand_dims_count, int64_t index_vector_dim, weft_scatter_reducer reducer, const weft_scatter_opts* opts, weft_tensor** out);
 weft_error* weft_slice(weft_context* ctx, weft_tensor* x, const int64_t* start_indices, size_t start_indices_count, const int64_t* limit_indices, size_t limit_indices_count, const int64_t* strides, size_t strides_count, weft_tensor** out);
 weft_error* weft_slice_in_dim(weft_context* ctx, weft_tensor* x, int64_t axis, const weft_slice_in_dim_opts* opts, weft_tensor** out);
 weft_error* weft_squeeze(weft_context* ctx, weft_tensor* x, const weft_squeeze_opts* opts, weft_tensor** out);
 weft_error* weft_stack(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count, const weft_stack_opts* opts, weft_tensor** out);
 weft_error* weft_take(weft_context* ctx, weft_tensor* x, weft_tensor* indices, const weft_take_opts* opts, weft_tensor** out);
+weft_error* weft_tile(weft_context* ctx, weft_tensor* x, const int64_t* reps, size_t reps_count, weft_tensor** out);
 weft_error* weft_transpose(weft_context* ctx, weft_tensor* x, const int64_t* permutation, size_t permutation_count, weft_tensor** out);
+weft_error* weft_tril(weft_context* ctx, weft_tensor* x, const weft_tril_opts* opts, weft_tensor** out);
+weft_error* weft_triu(weft_context* ctx, weft_tensor* x, const weft_triu_opts* opts, weft_tensor** out);
 weft_error* weft_all(weft_context* ctx, weft_tensor* x, const weft_all_opts* opts, weft_tensor** out);
 weft_error* weft_any(weft_context* ctx, weft_tensor* x, const weft_any_opts* opts, weft_tensor** out);
 weft_error* weft_argmax(weft_context* ctx, weft_tensor* x, const weft_argmax_opts* opts, weft_tensor** out);
@@ -1489,8 +1561,11 @@ weft_error* weft_std(weft_context* ctx, weft_tensor* x, const weft_std_opts* opt
 weft_error* weft_sum(weft_context* ctx, weft_tensor* x, const weft_sum_opts* opts, weft_tensor** out);
 weft_error* weft_var(weft_context* ctx, weft_tensor* x, const weft_var_opts* opts, weft_tensor** out);
 weft_error* weft_argsort(weft_context* ctx, weft_tensor* x, const weft_argsort_opts* opts, weft_tensor** out);
+weft_error* weft_isin(weft_context* ctx, weft_tensor* x, weft_tensor* among, weft_tensor** out);
+weft_error* weft_searchsorted(weft_context* ctx, weft_tensor* sorted, weft_tensor* values, const weft_searchsorted_opts* opts, weft_tensor** out);
 weft_error* weft_sort(weft_context* ctx, weft_tensor* x, const weft_sort_opts* opts, weft_tensor** out);
 weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k, const weft_top_k_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
+weft_error* weft_bincount(weft_context* ctx, weft_tensor* x, weft_tensor* weights, int64_t length, weft_tensor** out);
 weft_error* weft_boolean_mask_static(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t size, const weft_boolean_mask_static_opts* opts, weft_tensor** out_result, weft_tensor** out_count);
 weft_error* weft_masked_select_static(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t size, const weft_masked_select_static_opts* opts, weft_tensor** out_result, weft_tensor** out_count);
 weft_error* weft_nonzero_static(weft_context* ctx, weft_tensor* x, int64_t size, const weft_nonzero_static_opts* opts, weft_tensor** out_indices, weft_tensor** out_count);
@@ -1545,7 +1620,11 @@ M.WEFT_WAIT_FOREVER = -1LL
 M.WEFT_TREE_ROOT = 0
 M.WEFT_CLIP_HAS_LOW = 0x1ULL
 M.WEFT_CLIP_HAS_HIGH = 0x2ULL
+M.WEFT_ARANGE_HAS_STEP = 0x1ULL
+M.WEFT_ARANGE_HAS_DTYPE = 0x2ULL
 M.WEFT_CONCATENATE_HAS_DIMENSION = 0x1ULL
+M.WEFT_DIFF_HAS_N = 0x1ULL
+M.WEFT_DIFF_HAS_AXIS = 0x2ULL
 M.WEFT_FLATTEN_HAS_START_AXIS = 0x1ULL
 M.WEFT_FLATTEN_HAS_END_AXIS = 0x2ULL
 M.WEFT_FULL_HAS_DTYPE = 0x1ULL
@@ -1553,6 +1632,10 @@ M.WEFT_FULL_HAS_INTEGER = 0x2ULL
 M.WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS = 0x1ULL
 M.WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS = 0x2ULL
 M.WEFT_IOTA_HAS_DTYPE = 0x1ULL
+M.WEFT_LINSPACE_HAS_ENDPOINT = 0x1ULL
+M.WEFT_LINSPACE_HAS_DTYPE = 0x2ULL
+M.WEFT_REPEAT_INTERLEAVE_HAS_AXIS = 0x1ULL
+M.WEFT_ROLL_HAS_DIMS = 0x1ULL
 M.WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS = 0x1ULL
 M.WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS = 0x2ULL
 M.WEFT_SLICE_IN_DIM_HAS_START = 0x1ULL
@@ -1561,6 +1644,8 @@ M.WEFT_SLICE_IN_DIM_HAS_STEP = 0x4ULL
 M.WEFT_SQUEEZE_HAS_DIMS = 0x1ULL
 M.WEFT_STACK_HAS_AXIS = 0x1ULL
 M.WEFT_TAKE_HAS_AXIS = 0x1ULL
+M.WEFT_TRIL_HAS_DIAGONAL = 0x1ULL
+M.WEFT_TRIU_HAS_DIAGONAL = 0x1ULL
 M.WEFT_ALL_HAS_DIMS = 0x1ULL
 M.WEFT_ALL_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_ANY_HAS_DIMS = 0x1ULL
@@ -1597,6 +1682,7 @@ M.WEFT_VAR_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_VAR_HAS_CORRECTION = 0x4ULL
 M.WEFT_ARGSORT_HAS_AXIS = 0x1ULL
 M.WEFT_ARGSORT_HAS_DESCENDING = 0x2ULL
+M.WEFT_SEARCHSORTED_HAS_RIGHT = 0x1ULL
 M.WEFT_SORT_HAS_AXIS = 0x1ULL
 M.WEFT_SORT_HAS_DESCENDING = 0x2ULL
 M.WEFT_TOP_K_HAS_AXIS = 0x1ULL

@@ -73,6 +73,16 @@ struct ReducePrecisionAttrs {
   const ir::Attrs& attrs;
 };
 
+struct ArangeAttrs {
+  enum Position : size_t { kStart, kStop, kStep, kDtype };
+  double start() const { return attrs.Double(kStart); }
+  double stop() const { return attrs.Double(kStop); }
+  double step() const { return attrs.Double(kStep); }
+  DType dtype() const { return attrs.Type(kDtype); }
+
+  const ir::Attrs& attrs;
+};
+
 struct BroadcastInDimAttrs {
   enum Position : size_t { kShape, kBroadcastDimensions };
   const ir::Ints& shape() const { return attrs.IntList(kShape); }
@@ -91,6 +101,14 @@ struct BroadcastToAttrs {
 struct ConcatenateAttrs {
   enum Position : size_t { kDimension };
   int64_t dimension() const { return attrs.Int(kDimension); }
+
+  const ir::Attrs& attrs;
+};
+
+struct DiffAttrs {
+  enum Position : size_t { kN, kAxis };
+  int64_t n() const { return attrs.Int(kN); }
+  int64_t axis() const { return attrs.Int(kAxis); }
 
   const ir::Attrs& attrs;
 };
@@ -205,6 +223,17 @@ struct IotaAttrs {
   const ir::Attrs& attrs;
 };
 
+struct LinspaceAttrs {
+  enum Position : size_t { kStart, kStop, kCount, kEndpoint, kDtype };
+  double start() const { return attrs.Double(kStart); }
+  double stop() const { return attrs.Double(kStop); }
+  int64_t count() const { return attrs.Int(kCount); }
+  bool endpoint() const { return attrs.Bool(kEndpoint); }
+  DType dtype() const { return attrs.Type(kDtype); }
+
+  const ir::Attrs& attrs;
+};
+
 struct PadAttrs {
   enum Position : size_t { kEdgePaddingLow, kEdgePaddingHigh, kInteriorPadding };
   const ir::Ints& edge_padding_low() const { return attrs.IntList(kEdgePaddingLow); }
@@ -221,6 +250,14 @@ struct RealDynamicSliceAttrs {
   const ir::Attrs& attrs;
 };
 
+struct RepeatInterleaveAttrs {
+  enum Position : size_t { kRepeats, kAxis };
+  int64_t repeats() const { return attrs.Int(kRepeats); }
+  int64_t axis() const { return attrs.Int(kAxis); }
+
+  const ir::Attrs& attrs;
+};
+
 struct ReshapeAttrs {
   enum Position : size_t { kShape };
   const ir::Ints& shape() const { return attrs.IntList(kShape); }
@@ -231,6 +268,15 @@ struct ReshapeAttrs {
 struct ReverseAttrs {
   enum Position : size_t { kDimensions };
   const ir::Ints& dimensions() const { return attrs.IntList(kDimensions); }
+
+  const ir::Attrs& attrs;
+};
+
+struct RollAttrs {
+  enum Position : size_t { kShifts, kDims };
+  const ir::Ints& shifts() const { return attrs.IntList(kShifts); }
+  bool has_dims() const { return attrs.has(kDims); }
+  const ir::Ints& dims() const { return attrs.IntList(kDims); }
 
   const ir::Attrs& attrs;
 };
@@ -302,9 +348,30 @@ struct TakeAttrs {
   const ir::Attrs& attrs;
 };
 
+struct TileAttrs {
+  enum Position : size_t { kReps };
+  const ir::Ints& reps() const { return attrs.IntList(kReps); }
+
+  const ir::Attrs& attrs;
+};
+
 struct TransposeAttrs {
   enum Position : size_t { kPermutation };
   const ir::Ints& permutation() const { return attrs.IntList(kPermutation); }
+
+  const ir::Attrs& attrs;
+};
+
+struct TrilAttrs {
+  enum Position : size_t { kDiagonal };
+  int64_t diagonal() const { return attrs.Int(kDiagonal); }
+
+  const ir::Attrs& attrs;
+};
+
+struct TriuAttrs {
+  enum Position : size_t { kDiagonal };
+  int64_t diagonal() const { return attrs.Int(kDiagonal); }
 
   const ir::Attrs& attrs;
 };
@@ -472,6 +539,13 @@ struct ArgsortAttrs {
   const ir::Attrs& attrs;
 };
 
+struct SearchsortedAttrs {
+  enum Position : size_t { kRight };
+  bool right() const { return attrs.Bool(kRight); }
+
+  const ir::Attrs& attrs;
+};
+
 struct SortAttrs {
   enum Position : size_t { kAxis, kDescending };
   int64_t axis() const { return attrs.Int(kAxis); }
@@ -492,6 +566,13 @@ struct TopKAttrs {
   enum Position : size_t { kK, kAxis };
   int64_t k() const { return attrs.Int(kK); }
   int64_t axis() const { return attrs.Int(kAxis); }
+
+  const ir::Attrs& attrs;
+};
+
+struct BincountAttrs {
+  enum Position : size_t { kLength };
+  int64_t length() const { return attrs.Int(kLength); }
 
   const ir::Attrs& attrs;
 };

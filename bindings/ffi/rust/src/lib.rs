@@ -85,7 +85,11 @@ pub const WEFT_WAIT_FOREVER: i64 = -1;
 pub const WEFT_TREE_ROOT: u32 = 0;
 pub const WEFT_CLIP_HAS_LOW: u64 = 1 << 0;
 pub const WEFT_CLIP_HAS_HIGH: u64 = 1 << 1;
+pub const WEFT_ARANGE_HAS_STEP: u64 = 1 << 0;
+pub const WEFT_ARANGE_HAS_DTYPE: u64 = 1 << 1;
 pub const WEFT_CONCATENATE_HAS_DIMENSION: u64 = 1 << 0;
+pub const WEFT_DIFF_HAS_N: u64 = 1 << 0;
+pub const WEFT_DIFF_HAS_AXIS: u64 = 1 << 1;
 pub const WEFT_FLATTEN_HAS_START_AXIS: u64 = 1 << 0;
 pub const WEFT_FLATTEN_HAS_END_AXIS: u64 = 1 << 1;
 pub const WEFT_FULL_HAS_DTYPE: u64 = 1 << 0;
@@ -93,6 +97,10 @@ pub const WEFT_FULL_HAS_INTEGER: u64 = 1 << 1;
 pub const WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS: u64 = 1 << 0;
 pub const WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS: u64 = 1 << 1;
 pub const WEFT_IOTA_HAS_DTYPE: u64 = 1 << 0;
+pub const WEFT_LINSPACE_HAS_ENDPOINT: u64 = 1 << 0;
+pub const WEFT_LINSPACE_HAS_DTYPE: u64 = 1 << 1;
+pub const WEFT_REPEAT_INTERLEAVE_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_ROLL_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS: u64 = 1 << 0;
 pub const WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS: u64 = 1 << 1;
 pub const WEFT_SLICE_IN_DIM_HAS_START: u64 = 1 << 0;
@@ -101,6 +109,8 @@ pub const WEFT_SLICE_IN_DIM_HAS_STEP: u64 = 1 << 2;
 pub const WEFT_SQUEEZE_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_STACK_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_TAKE_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_TRIL_HAS_DIAGONAL: u64 = 1 << 0;
+pub const WEFT_TRIU_HAS_DIAGONAL: u64 = 1 << 0;
 pub const WEFT_ALL_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_ALL_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_ANY_HAS_DIMS: u64 = 1 << 0;
@@ -137,6 +147,7 @@ pub const WEFT_VAR_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_VAR_HAS_CORRECTION: u64 = 1 << 2;
 pub const WEFT_ARGSORT_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_ARGSORT_HAS_DESCENDING: u64 = 1 << 1;
+pub const WEFT_SEARCHSORTED_HAS_RIGHT: u64 = 1 << 0;
 pub const WEFT_SORT_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_SORT_HAS_DESCENDING: u64 = 1 << 1;
 pub const WEFT_TOP_K_HAS_AXIS: u64 = 1 << 0;
@@ -665,11 +676,33 @@ pub struct weft_clip_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_arange_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub step: f64,
+    pub dtype: weft_dtype,
+    pub reserved: i32,
+    pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_concatenate_opts {
     pub struct_size: usize,
     pub next: *const c_void,
     pub present: u64,
     pub dimension: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_diff_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub n: i64,
+    pub axis: i64,
 }
 
 #[repr(C)]
@@ -715,6 +748,36 @@ pub struct weft_iota_opts {
     pub dtype: weft_dtype,
     pub reserved: i32,
     pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_linspace_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub endpoint: i32,
+    pub dtype: weft_dtype,
+    pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_repeat_interleave_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_roll_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub dims: *const i64,
+    pub dims_count: u64,
 }
 
 #[repr(C)]
@@ -766,6 +829,24 @@ pub struct weft_take_opts {
     pub next: *const c_void,
     pub present: u64,
     pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_tril_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub diagonal: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_triu_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub diagonal: i64,
 }
 
 #[repr(C)]
@@ -964,6 +1045,16 @@ pub struct weft_argsort_opts {
     pub present: u64,
     pub axis: i64,
     pub descending: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_searchsorted_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub right: i32,
     pub reserved: i32,
 }
 
@@ -1747,16 +1838,23 @@ extern "C" {
     pub fn weft_cache_stats_init(options: *mut c_void, size: usize);
     pub fn weft_program_stats_init(options: *mut c_void, size: usize);
     pub fn weft_clip_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_arange_opts_init(options: *mut c_void, size: usize);
     pub fn weft_concatenate_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_diff_opts_init(options: *mut c_void, size: usize);
     pub fn weft_flatten_opts_init(options: *mut c_void, size: usize);
     pub fn weft_full_opts_init(options: *mut c_void, size: usize);
     pub fn weft_gather_opts_init(options: *mut c_void, size: usize);
     pub fn weft_iota_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_linspace_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_repeat_interleave_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_roll_opts_init(options: *mut c_void, size: usize);
     pub fn weft_scatter_opts_init(options: *mut c_void, size: usize);
     pub fn weft_slice_in_dim_opts_init(options: *mut c_void, size: usize);
     pub fn weft_squeeze_opts_init(options: *mut c_void, size: usize);
     pub fn weft_stack_opts_init(options: *mut c_void, size: usize);
     pub fn weft_take_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_tril_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_triu_opts_init(options: *mut c_void, size: usize);
     pub fn weft_all_opts_init(options: *mut c_void, size: usize);
     pub fn weft_any_opts_init(options: *mut c_void, size: usize);
     pub fn weft_argmax_opts_init(options: *mut c_void, size: usize);
@@ -1774,6 +1872,7 @@ extern "C" {
     pub fn weft_sum_opts_init(options: *mut c_void, size: usize);
     pub fn weft_var_opts_init(options: *mut c_void, size: usize);
     pub fn weft_argsort_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_searchsorted_opts_init(options: *mut c_void, size: usize);
     pub fn weft_sort_opts_init(options: *mut c_void, size: usize);
     pub fn weft_top_k_opts_init(options: *mut c_void, size: usize);
     pub fn weft_boolean_mask_static_opts_init(options: *mut c_void, size: usize);
@@ -1874,9 +1973,11 @@ extern "C" {
     pub fn weft_tanh(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_trunc(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_bitwise_xor(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_arange(ctx: *mut weft_context, start: f64, stop: f64, opts: *const weft_arange_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_broadcast_in_dim(ctx: *mut weft_context, x: *mut weft_tensor, shape: *const i64, shape_count: usize, broadcast_dimensions: *const i64, broadcast_dimensions_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_broadcast_to(ctx: *mut weft_context, x: *mut weft_tensor, shape: *const i64, shape_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_concatenate(ctx: *mut weft_context, inputs: *const *mut weft_tensor, inputs_count: usize, opts: *const weft_concatenate_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_diff(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_diff_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_dynamic_slice(ctx: *mut weft_context, x: *mut weft_tensor, start_indices: *const *mut weft_tensor, start_indices_count: usize, slice_sizes: *const i64, slice_sizes_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_dynamic_update_slice(ctx: *mut weft_context, x: *mut weft_tensor, update: *mut weft_tensor, start_indices: *const *mut weft_tensor, start_indices_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_expand_dims(ctx: *mut weft_context, x: *mut weft_tensor, dims: *const i64, dims_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -1884,16 +1985,22 @@ extern "C" {
     pub fn weft_full(ctx: *mut weft_context, shape: *const i64, shape_count: usize, value: f64, opts: *const weft_full_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_gather(ctx: *mut weft_context, x: *mut weft_tensor, start_indices: *mut weft_tensor, offset_dims: *const i64, offset_dims_count: usize, collapsed_slice_dims: *const i64, collapsed_slice_dims_count: usize, start_index_map: *const i64, start_index_map_count: usize, index_vector_dim: i64, slice_sizes: *const i64, slice_sizes_count: usize, opts: *const weft_gather_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_iota(ctx: *mut weft_context, shape: *const i64, shape_count: usize, dimension: i64, opts: *const weft_iota_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_linspace(ctx: *mut weft_context, start: f64, stop: f64, count: i64, opts: *const weft_linspace_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_pad(ctx: *mut weft_context, x: *mut weft_tensor, value: *mut weft_tensor, edge_padding_low: *const i64, edge_padding_low_count: usize, edge_padding_high: *const i64, edge_padding_high_count: usize, interior_padding: *const i64, interior_padding_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_repeat_interleave(ctx: *mut weft_context, x: *mut weft_tensor, repeats: i64, opts: *const weft_repeat_interleave_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_reshape(ctx: *mut weft_context, x: *mut weft_tensor, shape: *const i64, shape_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_reverse(ctx: *mut weft_context, x: *mut weft_tensor, dimensions: *const i64, dimensions_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_roll(ctx: *mut weft_context, x: *mut weft_tensor, shifts: *const i64, shifts_count: usize, opts: *const weft_roll_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_scatter(ctx: *mut weft_context, x: *mut weft_tensor, scatter_indices: *mut weft_tensor, updates: *mut weft_tensor, update_window_dims: *const i64, update_window_dims_count: usize, inserted_window_dims: *const i64, inserted_window_dims_count: usize, scatter_dims_to_operand_dims: *const i64, scatter_dims_to_operand_dims_count: usize, index_vector_dim: i64, reducer: weft_scatter_reducer, opts: *const weft_scatter_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_slice(ctx: *mut weft_context, x: *mut weft_tensor, start_indices: *const i64, start_indices_count: usize, limit_indices: *const i64, limit_indices_count: usize, strides: *const i64, strides_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_slice_in_dim(ctx: *mut weft_context, x: *mut weft_tensor, axis: i64, opts: *const weft_slice_in_dim_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_squeeze(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_squeeze_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_stack(ctx: *mut weft_context, inputs: *const *mut weft_tensor, inputs_count: usize, opts: *const weft_stack_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_take(ctx: *mut weft_context, x: *mut weft_tensor, indices: *mut weft_tensor, opts: *const weft_take_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tile(ctx: *mut weft_context, x: *mut weft_tensor, reps: *const i64, reps_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_transpose(ctx: *mut weft_context, x: *mut weft_tensor, permutation: *const i64, permutation_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tril(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_tril_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_triu(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_triu_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_all(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_all_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_any(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_any_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_argmax(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_argmax_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -1912,8 +2019,11 @@ extern "C" {
     pub fn weft_sum(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_sum_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_var(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_var_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_argsort(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_argsort_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_isin(ctx: *mut weft_context, x: *mut weft_tensor, among: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_searchsorted(ctx: *mut weft_context, sorted: *mut weft_tensor, values: *mut weft_tensor, opts: *const weft_searchsorted_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_sort(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_sort_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_top_k(ctx: *mut weft_context, x: *mut weft_tensor, k: i64, opts: *const weft_top_k_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bincount(ctx: *mut weft_context, x: *mut weft_tensor, weights: *mut weft_tensor, length: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_boolean_mask_static(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, size: i64, opts: *const weft_boolean_mask_static_opts, out_result: *mut *mut weft_tensor, out_count: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_masked_select_static(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, size: i64, opts: *const weft_masked_select_static_opts, out_result: *mut *mut weft_tensor, out_count: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_nonzero_static(ctx: *mut weft_context, x: *mut weft_tensor, size: i64, opts: *const weft_nonzero_static_opts, out_indices: *mut *mut weft_tensor, out_count: *mut *mut weft_tensor) -> *mut weft_error;

@@ -425,11 +425,27 @@ void Call_weft_clip_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_arange_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_arange_opts), &size);
+  f.Enter();
+  weft_arange_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_concatenate_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_concatenate_opts), &size);
   f.Enter();
   weft_concatenate_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_diff_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_diff_opts), &size);
+  f.Enter();
+  weft_diff_opts_init(options, size);
   f.LeaveVoid();
 }
 
@@ -462,6 +478,30 @@ void Call_weft_iota_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_iota_opts), &size);
   f.Enter();
   weft_iota_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_linspace_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_linspace_opts), &size);
+  f.Enter();
+  weft_linspace_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_repeat_interleave_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_repeat_interleave_opts), &size);
+  f.Enter();
+  weft_repeat_interleave_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_roll_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_roll_opts), &size);
+  f.Enter();
+  weft_roll_opts_init(options, size);
   f.LeaveVoid();
 }
 
@@ -502,6 +542,22 @@ void Call_weft_take_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_take_opts), &size);
   f.Enter();
   weft_take_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_tril_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_tril_opts), &size);
+  f.Enter();
+  weft_tril_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_triu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_triu_opts), &size);
+  f.Enter();
+  weft_triu_opts_init(options, size);
   f.LeaveVoid();
 }
 
@@ -641,6 +697,14 @@ void Call_weft_argsort_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_searchsorted_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_searchsorted_opts), &size);
+  f.Enter();
+  weft_searchsorted_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_sort_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_sort_opts), &size);
@@ -750,70 +814,6 @@ void Call_weft_max_pool_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_max_pool_opts), &size);
   f.Enter();
   weft_max_pool_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_reduce_window_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_reduce_window_opts), &size);
-  f.Enter();
-  weft_reduce_window_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_select_and_scatter_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_select_and_scatter_opts), &size);
-  f.Enter();
-  weft_select_and_scatter_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_batch_norm_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_batch_norm_opts), &size);
-  f.Enter();
-  weft_batch_norm_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_batch_norm_inference_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_batch_norm_inference_opts), &size);
-  f.Enter();
-  weft_batch_norm_inference_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_cross_entropy_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_cross_entropy_opts), &size);
-  f.Enter();
-  weft_cross_entropy_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_dropout_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_dropout_opts), &size);
-  f.Enter();
-  weft_dropout_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_elu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_elu_opts), &size);
-  f.Enter();
-  weft_elu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_embedding_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_embedding_opts), &size);
-  f.Enter();
-  weft_embedding_opts_init(options, size);
   f.LeaveVoid();
 }
 

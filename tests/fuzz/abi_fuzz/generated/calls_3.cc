@@ -4,8 +4,289 @@
 
 namespace weft::fuzz {
 
-void Call_weft_argmax(Fuzz& f) {
+void Call_weft_repeat_interleave(Fuzz& f) {
+  f.BeginOp(kOps[77]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t repeats = {};
+  repeats = f.IntAttr(0);
+  weft_repeat_interleave_opts* const opts = f.Options<weft_repeat_interleave_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_REPEAT_INTERLEAVE_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_repeat_interleave(ctx, x, repeats, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reshape(Fuzz& f) {
+  f.BeginOp(kOps[78]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reshape(ctx, x, shape, shape_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reverse(Fuzz& f) {
+  f.BeginOp(kOps[79]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* dimensions = {};
+  size_t dimensions_count = {};
+  f.Ints(0, &dimensions, &dimensions_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reverse(ctx, x, dimensions, dimensions_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_roll(Fuzz& f) {
+  f.BeginOp(kOps[80]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shifts = {};
+  size_t shifts_count = {};
+  f.Ints(0, &shifts, &shifts_count);
+  weft_roll_opts* const opts = f.Options<weft_roll_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_ROLL_HAS_DIMS;
+    f.Ints(1, &opts->dims, &opts->dims_count);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_roll(ctx, x, shifts, shifts_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_scatter(Fuzz& f) {
+  f.BeginOp(kOps[81]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scatter_indices = f.Operand(1);
+  weft_tensor* const updates = f.Operand(2);
+  const int64_t* update_window_dims = {};
+  size_t update_window_dims_count = {};
+  f.Ints(0, &update_window_dims, &update_window_dims_count);
+  const int64_t* inserted_window_dims = {};
+  size_t inserted_window_dims_count = {};
+  f.Ints(1, &inserted_window_dims, &inserted_window_dims_count);
+  const int64_t* scatter_dims_to_operand_dims = {};
+  size_t scatter_dims_to_operand_dims_count = {};
+  f.Ints(2, &scatter_dims_to_operand_dims, &scatter_dims_to_operand_dims_count);
+  int64_t index_vector_dim = {};
+  index_vector_dim = f.IntAttr(3);
+  weft_scatter_reducer reducer = {};
+  reducer = static_cast<weft_scatter_reducer>(f.EnumAttr(4));
+  weft_scatter_opts* const opts = f.Options<weft_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(5)) opts->present |= WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS;
+    f.Ints(5, &opts->input_batching_dims, &opts->input_batching_dims_count);
+    if (f.Given(6)) opts->present |= WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS;
+    f.Ints(6, &opts->scatter_indices_batching_dims, &opts->scatter_indices_batching_dims_count);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_scatter(ctx, x, scatter_indices, updates, update_window_dims, update_window_dims_count, inserted_window_dims, inserted_window_dims_count, scatter_dims_to_operand_dims, scatter_dims_to_operand_dims_count, index_vector_dim, reducer, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_slice(Fuzz& f) {
+  f.BeginOp(kOps[82]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* start_indices = {};
+  size_t start_indices_count = {};
+  f.Ints(0, &start_indices, &start_indices_count);
+  const int64_t* limit_indices = {};
+  size_t limit_indices_count = {};
+  f.Ints(1, &limit_indices, &limit_indices_count);
+  const int64_t* strides = {};
+  size_t strides_count = {};
+  f.Ints(2, &strides, &strides_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_slice(ctx, x, start_indices, start_indices_count, limit_indices, limit_indices_count, strides, strides_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_slice_in_dim(Fuzz& f) {
+  f.BeginOp(kOps[83]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t axis = {};
+  axis = f.IntAttr(0);
+  weft_slice_in_dim_opts* const opts = f.Options<weft_slice_in_dim_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_SLICE_IN_DIM_HAS_START;
+    opts->start = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_SLICE_IN_DIM_HAS_LIMIT;
+    opts->limit = f.IntAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_SLICE_IN_DIM_HAS_STEP;
+    opts->step = f.IntAttr(3);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_slice_in_dim(ctx, x, axis, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_squeeze(Fuzz& f) {
+  f.BeginOp(kOps[84]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_squeeze_opts* const opts = f.Options<weft_squeeze_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SQUEEZE_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_squeeze(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_stack(Fuzz& f) {
   f.BeginOp(kOps[85]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  size_t inputs_count = 0;
+  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
+  weft_stack_opts* const opts = f.Options<weft_stack_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_STACK_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_stack(ctx, inputs, inputs_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_take(Fuzz& f) {
+  f.BeginOp(kOps[86]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const indices = f.Operand(1);
+  weft_take_opts* const opts = f.Options<weft_take_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TAKE_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_take(ctx, x, indices, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tile(Fuzz& f) {
+  f.BeginOp(kOps[87]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* reps = {};
+  size_t reps_count = {};
+  f.Ints(0, &reps, &reps_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tile(ctx, x, reps, reps_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_transpose(Fuzz& f) {
+  f.BeginOp(kOps[88]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* permutation = {};
+  size_t permutation_count = {};
+  f.Ints(0, &permutation, &permutation_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_transpose(ctx, x, permutation, permutation_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tril(Fuzz& f) {
+  f.BeginOp(kOps[89]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tril_opts* const opts = f.Options<weft_tril_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIL_HAS_DIAGONAL;
+    opts->diagonal = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tril(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_triu(Fuzz& f) {
+  f.BeginOp(kOps[90]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_triu_opts* const opts = f.Options<weft_triu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIU_HAS_DIAGONAL;
+    opts->diagonal = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_triu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_all(Fuzz& f) {
+  f.BeginOp(kOps[91]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_all_opts* const opts = f.Options<weft_all_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ALL_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_ALL_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_all(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_any(Fuzz& f) {
+  f.BeginOp(kOps[92]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_any_opts* const opts = f.Options<weft_any_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ANY_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_ANY_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_any(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_argmax(Fuzz& f) {
+  f.BeginOp(kOps[93]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argmax_opts* const opts = f.Options<weft_argmax_opts>();
@@ -23,7 +304,7 @@ void Call_weft_argmax(Fuzz& f) {
 }
 
 void Call_weft_argmin(Fuzz& f) {
-  f.BeginOp(kOps[86]);
+  f.BeginOp(kOps[94]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argmin_opts* const opts = f.Options<weft_argmin_opts>();
@@ -41,7 +322,7 @@ void Call_weft_argmin(Fuzz& f) {
 }
 
 void Call_weft_cummax(Fuzz& f) {
-  f.BeginOp(kOps[87]);
+  f.BeginOp(kOps[95]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_cummax_opts* const opts = f.Options<weft_cummax_opts>();
@@ -61,7 +342,7 @@ void Call_weft_cummax(Fuzz& f) {
 }
 
 void Call_weft_cummin(Fuzz& f) {
-  f.BeginOp(kOps[88]);
+  f.BeginOp(kOps[96]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_cummin_opts* const opts = f.Options<weft_cummin_opts>();
@@ -81,7 +362,7 @@ void Call_weft_cummin(Fuzz& f) {
 }
 
 void Call_weft_cumprod(Fuzz& f) {
-  f.BeginOp(kOps[89]);
+  f.BeginOp(kOps[97]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_cumprod_opts* const opts = f.Options<weft_cumprod_opts>();
@@ -99,7 +380,7 @@ void Call_weft_cumprod(Fuzz& f) {
 }
 
 void Call_weft_cumsum(Fuzz& f) {
-  f.BeginOp(kOps[90]);
+  f.BeginOp(kOps[98]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_cumsum_opts* const opts = f.Options<weft_cumsum_opts>();
@@ -117,7 +398,7 @@ void Call_weft_cumsum(Fuzz& f) {
 }
 
 void Call_weft_logsumexp(Fuzz& f) {
-  f.BeginOp(kOps[91]);
+  f.BeginOp(kOps[99]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_logsumexp_opts* const opts = f.Options<weft_logsumexp_opts>();
@@ -135,7 +416,7 @@ void Call_weft_logsumexp(Fuzz& f) {
 }
 
 void Call_weft_max(Fuzz& f) {
-  f.BeginOp(kOps[92]);
+  f.BeginOp(kOps[100]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_max_opts* const opts = f.Options<weft_max_opts>();
@@ -153,7 +434,7 @@ void Call_weft_max(Fuzz& f) {
 }
 
 void Call_weft_mean(Fuzz& f) {
-  f.BeginOp(kOps[93]);
+  f.BeginOp(kOps[101]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_mean_opts* const opts = f.Options<weft_mean_opts>();
@@ -171,7 +452,7 @@ void Call_weft_mean(Fuzz& f) {
 }
 
 void Call_weft_min(Fuzz& f) {
-  f.BeginOp(kOps[94]);
+  f.BeginOp(kOps[102]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_min_opts* const opts = f.Options<weft_min_opts>();
@@ -189,7 +470,7 @@ void Call_weft_min(Fuzz& f) {
 }
 
 void Call_weft_prod(Fuzz& f) {
-  f.BeginOp(kOps[95]);
+  f.BeginOp(kOps[103]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_prod_opts* const opts = f.Options<weft_prod_opts>();
@@ -207,7 +488,7 @@ void Call_weft_prod(Fuzz& f) {
 }
 
 void Call_weft_reduce(Fuzz& f) {
-  f.BeginOp(kOps[96]);
+  f.BeginOp(kOps[104]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* dimensions = {};
@@ -222,7 +503,7 @@ void Call_weft_reduce(Fuzz& f) {
 }
 
 void Call_weft_std(Fuzz& f) {
-  f.BeginOp(kOps[97]);
+  f.BeginOp(kOps[105]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_std_opts* const opts = f.Options<weft_std_opts>();
@@ -242,7 +523,7 @@ void Call_weft_std(Fuzz& f) {
 }
 
 void Call_weft_sum(Fuzz& f) {
-  f.BeginOp(kOps[98]);
+  f.BeginOp(kOps[106]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_sum_opts* const opts = f.Options<weft_sum_opts>();
@@ -260,7 +541,7 @@ void Call_weft_sum(Fuzz& f) {
 }
 
 void Call_weft_var(Fuzz& f) {
-  f.BeginOp(kOps[99]);
+  f.BeginOp(kOps[107]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_var_opts* const opts = f.Options<weft_var_opts>();
@@ -280,7 +561,7 @@ void Call_weft_var(Fuzz& f) {
 }
 
 void Call_weft_argsort(Fuzz& f) {
-  f.BeginOp(kOps[100]);
+  f.BeginOp(kOps[108]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argsort_opts* const opts = f.Options<weft_argsort_opts>();
@@ -297,8 +578,36 @@ void Call_weft_argsort(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_isin(Fuzz& f) {
+  f.BeginOp(kOps[109]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const among = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_isin(ctx, x, among, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_searchsorted(Fuzz& f) {
+  f.BeginOp(kOps[110]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const sorted = f.Operand(0);
+  weft_tensor* const values = f.Operand(1);
+  weft_searchsorted_opts* const opts = f.Options<weft_searchsorted_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SEARCHSORTED_HAS_RIGHT;
+    opts->right = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_searchsorted(ctx, sorted, values, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_sort(Fuzz& f) {
-  f.BeginOp(kOps[101]);
+  f.BeginOp(kOps[111]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_sort_opts* const opts = f.Options<weft_sort_opts>();
@@ -316,7 +625,7 @@ void Call_weft_sort(Fuzz& f) {
 }
 
 void Call_weft_top_k(Fuzz& f) {
-  f.BeginOp(kOps[102]);
+  f.BeginOp(kOps[112]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t k = {};
@@ -335,8 +644,21 @@ void Call_weft_top_k(Fuzz& f) {
   f.Keep(out_indices);
 }
 
+void Call_weft_bincount(Fuzz& f) {
+  f.BeginOp(kOps[113]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const weights = f.Operand(1);
+  int64_t length = {};
+  length = f.IntAttr(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bincount(ctx, x, weights, length, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_boolean_mask_static(Fuzz& f) {
-  f.BeginOp(kOps[103]);
+  f.BeginOp(kOps[114]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const mask = f.Operand(1);
@@ -359,7 +681,7 @@ void Call_weft_boolean_mask_static(Fuzz& f) {
 }
 
 void Call_weft_masked_select_static(Fuzz& f) {
-  f.BeginOp(kOps[104]);
+  f.BeginOp(kOps[115]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const mask = f.Operand(1);
@@ -380,7 +702,7 @@ void Call_weft_masked_select_static(Fuzz& f) {
 }
 
 void Call_weft_nonzero_static(Fuzz& f) {
-  f.BeginOp(kOps[105]);
+  f.BeginOp(kOps[116]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t size = {};
@@ -400,7 +722,7 @@ void Call_weft_nonzero_static(Fuzz& f) {
 }
 
 void Call_weft_unique_static(Fuzz& f) {
-  f.BeginOp(kOps[106]);
+  f.BeginOp(kOps[117]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t size = {};
@@ -428,7 +750,7 @@ void Call_weft_unique_static(Fuzz& f) {
 }
 
 void Call_weft_cholesky(Fuzz& f) {
-  f.BeginOp(kOps[107]);
+  f.BeginOp(kOps[118]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_cholesky_opts* const opts = f.Options<weft_cholesky_opts>();
@@ -444,7 +766,7 @@ void Call_weft_cholesky(Fuzz& f) {
 }
 
 void Call_weft_dot_general(Fuzz& f) {
-  f.BeginOp(kOps[108]);
+  f.BeginOp(kOps[119]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const lhs = f.Operand(0);
   weft_tensor* const rhs = f.Operand(1);
@@ -475,7 +797,7 @@ void Call_weft_dot_general(Fuzz& f) {
 }
 
 void Call_weft_fft(Fuzz& f) {
-  f.BeginOp(kOps[109]);
+  f.BeginOp(kOps[120]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_fft_type fft_type = {};
@@ -490,7 +812,7 @@ void Call_weft_fft(Fuzz& f) {
 }
 
 void Call_weft_matmul(Fuzz& f) {
-  f.BeginOp(kOps[110]);
+  f.BeginOp(kOps[121]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -509,7 +831,7 @@ void Call_weft_matmul(Fuzz& f) {
 }
 
 void Call_weft_triangular_solve(Fuzz& f) {
-  f.BeginOp(kOps[111]);
+  f.BeginOp(kOps[122]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -532,7 +854,7 @@ void Call_weft_triangular_solve(Fuzz& f) {
 }
 
 void Call_weft_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[112]);
+  f.BeginOp(kOps[123]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -555,7 +877,7 @@ void Call_weft_avg_pool(Fuzz& f) {
 }
 
 void Call_weft_conv(Fuzz& f) {
-  f.BeginOp(kOps[113]);
+  f.BeginOp(kOps[124]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -584,7 +906,7 @@ void Call_weft_conv(Fuzz& f) {
 }
 
 void Call_weft_convolution(Fuzz& f) {
-  f.BeginOp(kOps[114]);
+  f.BeginOp(kOps[125]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const input = f.Operand(0);
   weft_tensor* const kernel = f.Operand(1);
@@ -630,7 +952,7 @@ void Call_weft_convolution(Fuzz& f) {
 }
 
 void Call_weft_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[115]);
+  f.BeginOp(kOps[126]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -653,7 +975,7 @@ void Call_weft_max_pool(Fuzz& f) {
 }
 
 void Call_weft_reduce_window(Fuzz& f) {
-  f.BeginOp(kOps[116]);
+  f.BeginOp(kOps[127]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window_dimensions = {};
@@ -680,7 +1002,7 @@ void Call_weft_reduce_window(Fuzz& f) {
 }
 
 void Call_weft_select_and_scatter(Fuzz& f) {
-  f.BeginOp(kOps[117]);
+  f.BeginOp(kOps[128]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const operand = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -702,7 +1024,7 @@ void Call_weft_select_and_scatter(Fuzz& f) {
 }
 
 void Call_weft_batch_norm(Fuzz& f) {
-  f.BeginOp(kOps[118]);
+  f.BeginOp(kOps[129]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -726,7 +1048,7 @@ void Call_weft_batch_norm(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_grad(Fuzz& f) {
-  f.BeginOp(kOps[119]);
+  f.BeginOp(kOps[130]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -748,7 +1070,7 @@ void Call_weft_batch_norm_grad(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_training(Fuzz& f) {
-  f.BeginOp(kOps[120]);
+  f.BeginOp(kOps[131]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -768,7 +1090,7 @@ void Call_weft_batch_norm_training(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_inference(Fuzz& f) {
-  f.BeginOp(kOps[121]);
+  f.BeginOp(kOps[132]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -790,7 +1112,7 @@ void Call_weft_batch_norm_inference(Fuzz& f) {
 }
 
 void Call_weft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[122]);
+  f.BeginOp(kOps[133]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const logits = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -809,7 +1131,7 @@ void Call_weft_cross_entropy(Fuzz& f) {
 }
 
 void Call_weft_dropout(Fuzz& f) {
-  f.BeginOp(kOps[123]);
+  f.BeginOp(kOps[134]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
@@ -825,7 +1147,7 @@ void Call_weft_dropout(Fuzz& f) {
 }
 
 void Call_weft_elu(Fuzz& f) {
-  f.BeginOp(kOps[124]);
+  f.BeginOp(kOps[135]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_elu_opts* const opts = f.Options<weft_elu_opts>();
@@ -841,7 +1163,7 @@ void Call_weft_elu(Fuzz& f) {
 }
 
 void Call_weft_embedding(Fuzz& f) {
-  f.BeginOp(kOps[125]);
+  f.BeginOp(kOps[136]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const table = f.Operand(0);
   weft_tensor* const ids = f.Operand(1);
@@ -858,7 +1180,7 @@ void Call_weft_embedding(Fuzz& f) {
 }
 
 void Call_weft_gelu(Fuzz& f) {
-  f.BeginOp(kOps[126]);
+  f.BeginOp(kOps[137]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
@@ -874,7 +1196,7 @@ void Call_weft_gelu(Fuzz& f) {
 }
 
 void Call_weft_layer_norm(Fuzz& f) {
-  f.BeginOp(kOps[127]);
+  f.BeginOp(kOps[138]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -894,7 +1216,7 @@ void Call_weft_layer_norm(Fuzz& f) {
 }
 
 void Call_weft_leaky_relu(Fuzz& f) {
-  f.BeginOp(kOps[128]);
+  f.BeginOp(kOps[139]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
@@ -910,7 +1232,7 @@ void Call_weft_leaky_relu(Fuzz& f) {
 }
 
 void Call_weft_linear(Fuzz& f) {
-  f.BeginOp(kOps[129]);
+  f.BeginOp(kOps[140]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -922,7 +1244,7 @@ void Call_weft_linear(Fuzz& f) {
 }
 
 void Call_weft_linear_with(Fuzz& f) {
-  f.BeginOp(kOps[130]);
+  f.BeginOp(kOps[141]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -940,7 +1262,7 @@ void Call_weft_linear_with(Fuzz& f) {
 }
 
 void Call_weft_log_softmax(Fuzz& f) {
-  f.BeginOp(kOps[131]);
+  f.BeginOp(kOps[142]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
@@ -956,7 +1278,7 @@ void Call_weft_log_softmax(Fuzz& f) {
 }
 
 void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[132]);
+  f.BeginOp(kOps[143]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -973,7 +1295,7 @@ void Call_weft_mse(Fuzz& f) {
 }
 
 void Call_weft_one_hot(Fuzz& f) {
-  f.BeginOp(kOps[133]);
+  f.BeginOp(kOps[144]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const labels = f.Operand(0);
   int64_t depth = {};
@@ -991,7 +1313,7 @@ void Call_weft_one_hot(Fuzz& f) {
 }
 
 void Call_weft_relu(Fuzz& f) {
-  f.BeginOp(kOps[134]);
+  f.BeginOp(kOps[145]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1001,7 +1323,7 @@ void Call_weft_relu(Fuzz& f) {
 }
 
 void Call_weft_relu6(Fuzz& f) {
-  f.BeginOp(kOps[135]);
+  f.BeginOp(kOps[146]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1011,7 +1333,7 @@ void Call_weft_relu6(Fuzz& f) {
 }
 
 void Call_weft_rms_norm(Fuzz& f) {
-  f.BeginOp(kOps[136]);
+  f.BeginOp(kOps[147]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1028,7 +1350,7 @@ void Call_weft_rms_norm(Fuzz& f) {
 }
 
 void Call_weft_scaled_dot_product_attention(Fuzz& f) {
-  f.BeginOp(kOps[137]);
+  f.BeginOp(kOps[148]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const q = f.Operand(0);
   weft_tensor* const k = f.Operand(1);
@@ -1051,7 +1373,7 @@ void Call_weft_scaled_dot_product_attention(Fuzz& f) {
 }
 
 void Call_weft_silu(Fuzz& f) {
-  f.BeginOp(kOps[138]);
+  f.BeginOp(kOps[149]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1061,7 +1383,7 @@ void Call_weft_silu(Fuzz& f) {
 }
 
 void Call_weft_softmax(Fuzz& f) {
-  f.BeginOp(kOps[139]);
+  f.BeginOp(kOps[150]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
@@ -1077,7 +1399,7 @@ void Call_weft_softmax(Fuzz& f) {
 }
 
 void Call_weft_softplus(Fuzz& f) {
-  f.BeginOp(kOps[140]);
+  f.BeginOp(kOps[151]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1087,7 +1409,7 @@ void Call_weft_softplus(Fuzz& f) {
 }
 
 void Call_weft_bernoulli(Fuzz& f) {
-  f.BeginOp(kOps[141]);
+  f.BeginOp(kOps[152]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -1105,7 +1427,7 @@ void Call_weft_bernoulli(Fuzz& f) {
 }
 
 void Call_weft_categorical(Fuzz& f) {
-  f.BeginOp(kOps[142]);
+  f.BeginOp(kOps[153]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const logits = f.Operand(0);
   weft_categorical_opts* const opts = f.Options<weft_categorical_opts>();
@@ -1123,7 +1445,7 @@ void Call_weft_categorical(Fuzz& f) {
 }
 
 void Call_weft_normal(Fuzz& f) {
-  f.BeginOp(kOps[143]);
+  f.BeginOp(kOps[154]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -1145,7 +1467,7 @@ void Call_weft_normal(Fuzz& f) {
 }
 
 void Call_weft_rng_bit_generator(Fuzz& f) {
-  f.BeginOp(kOps[144]);
+  f.BeginOp(kOps[155]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const state = f.Operand(0);
   const int64_t* shape = {};
@@ -1168,7 +1490,7 @@ void Call_weft_rng_bit_generator(Fuzz& f) {
 }
 
 void Call_weft_uniform(Fuzz& f) {
-  f.BeginOp(kOps[145]);
+  f.BeginOp(kOps[156]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
