@@ -210,6 +210,54 @@ WF_INLINE size_t wf_unstack_at(weft_scope* s, weft_tensor* x, int64_t axis, weft
   wf_chunk_at((s), (x), (chunks), (axis), (parts), (capacity), __FILE__, __LINE__)
 #define wf_unstack(s, x, axis, parts, capacity) wf_unstack_at((s), (x), (axis), (parts), (capacity), __FILE__, __LINE__)
 
+/* As large as the data say, known when the call returns: weft_nonzero, weft_masked_select, weft_boolean_mask, weft_unique.
+ * wf_unique(s, x) gives the values; what else is wanted goes where .inverse, .counts and .indices say. */
+WF_INLINE weft_tensor* wf_nonzero_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* y = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  wf_own_all(s, weft_nonzero(ctx, x, &y), &y, 1);
+  return y;
+}
+WF_INLINE weft_tensor* wf_masked_select_at(weft_scope* s, weft_tensor* x, weft_tensor* mask, const char* file, int line) {
+  weft_tensor* y = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  wf_own_all(s, weft_masked_select(ctx, x, mask, &y), &y, 1);
+  return y;
+}
+WF_INLINE weft_tensor* wf_boolean_mask_at(weft_scope* s, weft_tensor* x, weft_tensor* mask, int64_t axis, const char* file,
+                                          int line) {
+  weft_tensor* y = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  wf_own_all(s, weft_boolean_mask(ctx, x, mask, axis, &y), &y, 1);
+  return y;
+}
+typedef struct wf_unique_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int32_t equal_nan WF_DEFAULT(1);
+  weft_tensor** inverse WF_DEFAULT(NULL);
+  weft_tensor** counts WF_DEFAULT(NULL);
+  weft_tensor** indices WF_DEFAULT(NULL);
+} wf_unique_args;
+WF_INLINE weft_tensor* wf_unique_at(weft_scope* s, const char* file, int line, wf_unique_args a) {
+  weft_tensor* values = NULL;
+  weft_tensor** beside[3];
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  const int well = wf_own_all(s, weft_unique(ctx, a.x, a.equal_nan, &values, a.inverse, a.counts, a.indices), &values, 1);
+  int i;
+  beside[0] = a.inverse, beside[1] = a.counts, beside[2] = a.indices;
+  for (i = 0; i < 3; ++i) {
+    if (beside[i] != NULL) *beside[i] = well ? weft_scope_adopt(s, NULL, *beside[i]) : values;
+  }
+  return values;
+}
+#define wf_nonzero(s, x) wf_nonzero_at((s), (x), __FILE__, __LINE__)
+#define wf_masked_select(s, x, mask) wf_masked_select_at((s), (x), (mask), __FILE__, __LINE__)
+#define wf_boolean_mask(s, x, mask, axis) wf_boolean_mask_at((s), (x), (mask), (axis), __FILE__, __LINE__)
+#define wf_unique(s, ...)                                                                                                  \
+  WF_CALL(wf_unique_at((s), __FILE__, __LINE__,                                                                            \
+                       WF_MAKE(wf_unique_args, (.equal_nan = 1, .inverse = NULL, .counts = NULL, .indices = NULL,), __VA_ARGS__)))
+
 /* A number as one of the two operands of f; `make` says whether it becomes a constant or an argument. */
 typedef weft_error* (*wf_binary_fn)(weft_context*, weft_tensor*, weft_tensor*, weft_tensor**);
 typedef weft_error* (*wf_number_fn)(weft_tensor*, double, weft_tensor**);
@@ -1013,6 +1061,34 @@ WF_INLINE weft_tensor* wf_bitwise_xor_at(weft_scope* s, weft_tensor* x, weft_ten
 #define wf_bitwise_xor_arg(s, x, number) WF_ARGUMENT_RIGHT(s, weft_bitwise_xor, x, number)
 #define wf_arg_bitwise_xor(s, number, y) WF_ARGUMENT_LEFT(s, weft_bitwise_xor, number, y)
 
+typedef struct wf_arange_args {
+  WF_BEGIN
+  double start;
+  double stop;
+  double step WF_DEFAULT(WF_NO_DOUBLE);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
+} wf_arange_args;
+WF_INLINE weft_tensor* wf_arange_at(weft_scope* s, const char* file, int line, wf_arange_args a) {
+  weft_tensor* out = NULL;
+  weft_arange_opts o = WEFT_ARANGE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.step != WF_NO_DOUBLE) {
+    o.present |= WEFT_ARANGE_HAS_STEP;
+    o.step = a.step;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_ARANGE_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  o.device = a.device;
+  error = weft_arange(ctx, a.start, a.stop, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_arange(s, ...) \
+  WF_CALL(wf_arange_at((s), __FILE__, __LINE__, WF_MAKE(wf_arange_args, (.step = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
+
 typedef struct wf_broadcast_in_dim_args {
   WF_BEGIN
   weft_tensor* x;
@@ -1067,6 +1143,31 @@ WF_INLINE weft_tensor* wf_concatenate_at(weft_scope* s, const char* file, int li
 }
 #define wf_concatenate(s, ...) \
   WF_CALL(wf_concatenate_at((s), __FILE__, __LINE__, WF_MAKE(wf_concatenate_args, (.dimension = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_diff_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t n WF_DEFAULT(WF_NO_INT);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_diff_args;
+WF_INLINE weft_tensor* wf_diff_at(weft_scope* s, const char* file, int line, wf_diff_args a) {
+  weft_tensor* out = NULL;
+  weft_diff_opts o = WEFT_DIFF_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.n != WF_NO_INT) {
+    o.present |= WEFT_DIFF_HAS_N;
+    o.n = a.n;
+  }
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_DIFF_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_diff(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_diff(s, ...) \
+  WF_CALL(wf_diff_at((s), __FILE__, __LINE__, WF_MAKE(wf_diff_args, (.n = WF_NO_INT, .axis = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_dynamic_slice_args {
   WF_BEGIN
@@ -1236,6 +1337,35 @@ WF_INLINE weft_tensor* wf_iota_at(weft_scope* s, const char* file, int line, wf_
 #define wf_iota(s, ...) \
   WF_CALL(wf_iota_at((s), __FILE__, __LINE__, WF_MAKE(wf_iota_args, (.dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
 
+typedef struct wf_linspace_args {
+  WF_BEGIN
+  double start;
+  double stop;
+  int64_t count;
+  int32_t endpoint WF_DEFAULT(WF_NO_BOOL);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_device* device WF_DEFAULT(NULL);
+} wf_linspace_args;
+WF_INLINE weft_tensor* wf_linspace_at(weft_scope* s, const char* file, int line, wf_linspace_args a) {
+  weft_tensor* out = NULL;
+  weft_linspace_opts o = WEFT_LINSPACE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.endpoint != WF_NO_BOOL) {
+    o.present |= WEFT_LINSPACE_HAS_ENDPOINT;
+    o.endpoint = a.endpoint;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_LINSPACE_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  o.device = a.device;
+  error = weft_linspace(ctx, a.start, a.stop, a.count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_linspace(s, ...) \
+  WF_CALL(wf_linspace_at((s), __FILE__, __LINE__, WF_MAKE(wf_linspace_args, (.endpoint = WF_NO_BOOL, .dtype = WEFT_DTYPE_INVALID, .device = NULL,), __VA_ARGS__)))
+
 typedef struct wf_pad_args {
   WF_BEGIN
   weft_tensor* x;
@@ -1256,6 +1386,27 @@ WF_INLINE weft_tensor* wf_pad_at(weft_scope* s, const char* file, int line, wf_p
 }
 #define wf_pad(s, ...) \
   WF_CALL(wf_pad_at((s), __FILE__, __LINE__, WF_MAKE(wf_pad_args, (), __VA_ARGS__)))
+
+typedef struct wf_repeat_interleave_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t repeats;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+} wf_repeat_interleave_args;
+WF_INLINE weft_tensor* wf_repeat_interleave_at(weft_scope* s, const char* file, int line, wf_repeat_interleave_args a) {
+  weft_tensor* out = NULL;
+  weft_repeat_interleave_opts o = WEFT_REPEAT_INTERLEAVE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_REPEAT_INTERLEAVE_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  error = weft_repeat_interleave(ctx, a.x, a.repeats, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_repeat_interleave(s, ...) \
+  WF_CALL(wf_repeat_interleave_at((s), __FILE__, __LINE__, WF_MAKE(wf_repeat_interleave_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_reshape_args {
   WF_BEGIN
@@ -1288,6 +1439,30 @@ WF_INLINE weft_tensor* wf_reverse_at(weft_scope* s, const char* file, int line, 
 }
 #define wf_reverse(s, ...) \
   WF_CALL(wf_reverse_at((s), __FILE__, __LINE__, WF_MAKE(wf_reverse_args, (), __VA_ARGS__)))
+
+typedef struct wf_roll_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* shifts;
+  size_t shifts_count;
+  const int64_t* dims WF_DEFAULT(NULL);
+  size_t dims_count WF_DEFAULT(0);
+} wf_roll_args;
+WF_INLINE weft_tensor* wf_roll_at(weft_scope* s, const char* file, int line, wf_roll_args a) {
+  weft_tensor* out = NULL;
+  weft_roll_opts o = WEFT_ROLL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.dims != NULL) {
+    o.present |= WEFT_ROLL_HAS_DIMS;
+    o.dims = a.dims;
+    o.dims_count = a.dims_count;
+  }
+  error = weft_roll(ctx, a.x, a.shifts, a.shifts_count, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_roll(s, ...) \
+  WF_CALL(wf_roll_at((s), __FILE__, __LINE__, WF_MAKE(wf_roll_args, (.dims = NULL, .dims_count = 0,), __VA_ARGS__)))
 
 typedef struct wf_scatter_args {
   WF_BEGIN
@@ -1443,6 +1618,22 @@ WF_INLINE weft_tensor* wf_take_at(weft_scope* s, const char* file, int line, wf_
 #define wf_take(s, ...) \
   WF_CALL(wf_take_at((s), __FILE__, __LINE__, WF_MAKE(wf_take_args, (.axis = WF_NO_INT,), __VA_ARGS__)))
 
+typedef struct wf_tile_args {
+  WF_BEGIN
+  weft_tensor* x;
+  const int64_t* reps;
+  size_t reps_count;
+} wf_tile_args;
+WF_INLINE weft_tensor* wf_tile_at(weft_scope* s, const char* file, int line, wf_tile_args a) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  error = weft_tile(ctx, a.x, a.reps, a.reps_count, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_tile(s, ...) \
+  WF_CALL(wf_tile_at((s), __FILE__, __LINE__, WF_MAKE(wf_tile_args, (), __VA_ARGS__)))
+
 typedef struct wf_transpose_args {
   WF_BEGIN
   weft_tensor* x;
@@ -1458,6 +1649,46 @@ WF_INLINE weft_tensor* wf_transpose_at(weft_scope* s, const char* file, int line
 }
 #define wf_transpose(s, ...) \
   WF_CALL(wf_transpose_at((s), __FILE__, __LINE__, WF_MAKE(wf_transpose_args, (), __VA_ARGS__)))
+
+typedef struct wf_tril_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t diagonal WF_DEFAULT(WF_NO_INT);
+} wf_tril_args;
+WF_INLINE weft_tensor* wf_tril_at(weft_scope* s, const char* file, int line, wf_tril_args a) {
+  weft_tensor* out = NULL;
+  weft_tril_opts o = WEFT_TRIL_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.diagonal != WF_NO_INT) {
+    o.present |= WEFT_TRIL_HAS_DIAGONAL;
+    o.diagonal = a.diagonal;
+  }
+  error = weft_tril(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_tril(s, ...) \
+  WF_CALL(wf_tril_at((s), __FILE__, __LINE__, WF_MAKE(wf_tril_args, (.diagonal = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_triu_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t diagonal WF_DEFAULT(WF_NO_INT);
+} wf_triu_args;
+WF_INLINE weft_tensor* wf_triu_at(weft_scope* s, const char* file, int line, wf_triu_args a) {
+  weft_tensor* out = NULL;
+  weft_triu_opts o = WEFT_TRIU_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.diagonal != WF_NO_INT) {
+    o.present |= WEFT_TRIU_HAS_DIAGONAL;
+    o.diagonal = a.diagonal;
+  }
+  error = weft_triu(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_triu(s, ...) \
+  WF_CALL(wf_triu_at((s), __FILE__, __LINE__, WF_MAKE(wf_triu_args, (.diagonal = WF_NO_INT,), __VA_ARGS__)))
 
 typedef struct wf_all_args {
   WF_BEGIN
@@ -1562,6 +1793,122 @@ WF_INLINE weft_tensor* wf_argmin_at(weft_scope* s, const char* file, int line, w
 }
 #define wf_argmin(s, ...) \
   WF_CALL(wf_argmin_at((s), __FILE__, __LINE__, WF_MAKE(wf_argmin_args, (.axis = WF_NO_INT, .keepdims = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_cummax_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_values WF_DEFAULT(NULL);
+  weft_tensor** out_indices WF_DEFAULT(NULL);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t reverse WF_DEFAULT(WF_NO_BOOL);
+} wf_cummax_args;
+WF_INLINE weft_tensor* wf_cummax_at(weft_scope* s, const char* file, int line, wf_cummax_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_cummax_opts o = WEFT_CUMMAX_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_CUMMAX_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.reverse != WF_NO_BOOL) {
+    o.present |= WEFT_CUMMAX_HAS_REVERSE;
+    o.reverse = a.reverse;
+  }
+  error = weft_cummax(ctx, a.x, &o, &r0, a.out_indices != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_values != NULL) *a.out_values = r0;
+  if (a.out_indices != NULL) *a.out_indices = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_cummax(s, ...) \
+  WF_CALL(wf_cummax_at((s), __FILE__, __LINE__, WF_MAKE(wf_cummax_args, (.out_values = NULL, .out_indices = NULL, .axis = WF_NO_INT, .reverse = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_cummin_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor** out_values WF_DEFAULT(NULL);
+  weft_tensor** out_indices WF_DEFAULT(NULL);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t reverse WF_DEFAULT(WF_NO_BOOL);
+} wf_cummin_args;
+WF_INLINE weft_tensor* wf_cummin_at(weft_scope* s, const char* file, int line, wf_cummin_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_cummin_opts o = WEFT_CUMMIN_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_CUMMIN_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.reverse != WF_NO_BOOL) {
+    o.present |= WEFT_CUMMIN_HAS_REVERSE;
+    o.reverse = a.reverse;
+  }
+  error = weft_cummin(ctx, a.x, &o, &r0, a.out_indices != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_values != NULL) *a.out_values = r0;
+  if (a.out_indices != NULL) *a.out_indices = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_cummin(s, ...) \
+  WF_CALL(wf_cummin_at((s), __FILE__, __LINE__, WF_MAKE(wf_cummin_args, (.out_values = NULL, .out_indices = NULL, .axis = WF_NO_INT, .reverse = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_cumprod_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t reverse WF_DEFAULT(WF_NO_BOOL);
+} wf_cumprod_args;
+WF_INLINE weft_tensor* wf_cumprod_at(weft_scope* s, const char* file, int line, wf_cumprod_args a) {
+  weft_tensor* out = NULL;
+  weft_cumprod_opts o = WEFT_CUMPROD_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_CUMPROD_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.reverse != WF_NO_BOOL) {
+    o.present |= WEFT_CUMPROD_HAS_REVERSE;
+    o.reverse = a.reverse;
+  }
+  error = weft_cumprod(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cumprod(s, ...) \
+  WF_CALL(wf_cumprod_at((s), __FILE__, __LINE__, WF_MAKE(wf_cumprod_args, (.axis = WF_NO_INT, .reverse = WF_NO_BOOL,), __VA_ARGS__)))
+
+typedef struct wf_cumsum_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  int32_t reverse WF_DEFAULT(WF_NO_BOOL);
+} wf_cumsum_args;
+WF_INLINE weft_tensor* wf_cumsum_at(weft_scope* s, const char* file, int line, wf_cumsum_args a) {
+  weft_tensor* out = NULL;
+  weft_cumsum_opts o = WEFT_CUMSUM_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_CUMSUM_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.reverse != WF_NO_BOOL) {
+    o.present |= WEFT_CUMSUM_HAS_REVERSE;
+    o.reverse = a.reverse;
+  }
+  error = weft_cumsum(ctx, a.x, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_cumsum(s, ...) \
+  WF_CALL(wf_cumsum_at((s), __FILE__, __LINE__, WF_MAKE(wf_cumsum_args, (.axis = WF_NO_INT, .reverse = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_logsumexp_args {
   WF_BEGIN
@@ -1831,6 +2178,35 @@ WF_INLINE weft_tensor* wf_argsort_at(weft_scope* s, const char* file, int line, 
 #define wf_argsort(s, ...) \
   WF_CALL(wf_argsort_at((s), __FILE__, __LINE__, WF_MAKE(wf_argsort_args, (.axis = WF_NO_INT, .descending = WF_NO_BOOL,), __VA_ARGS__)))
 
+WF_INLINE weft_tensor* wf_isin_at(weft_scope* s, weft_tensor* x, weft_tensor* among, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_isin(ctx, x, among, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_isin(s, x, among) wf_isin_at((s), (x), (among), __FILE__, __LINE__)
+
+typedef struct wf_searchsorted_args {
+  WF_BEGIN
+  weft_tensor* sorted;
+  weft_tensor* values;
+  int32_t right WF_DEFAULT(WF_NO_BOOL);
+} wf_searchsorted_args;
+WF_INLINE weft_tensor* wf_searchsorted_at(weft_scope* s, const char* file, int line, wf_searchsorted_args a) {
+  weft_tensor* out = NULL;
+  weft_searchsorted_opts o = WEFT_SEARCHSORTED_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.right != WF_NO_BOOL) {
+    o.present |= WEFT_SEARCHSORTED_HAS_RIGHT;
+    o.right = a.right;
+  }
+  error = weft_searchsorted(ctx, a.sorted, a.values, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_searchsorted(s, ...) \
+  WF_CALL(wf_searchsorted_at((s), __FILE__, __LINE__, WF_MAKE(wf_searchsorted_args, (.right = WF_NO_BOOL,), __VA_ARGS__)))
+
 typedef struct wf_sort_args {
   WF_BEGIN
   weft_tensor* x;
@@ -1884,6 +2260,152 @@ WF_INLINE weft_tensor* wf_top_k_at(weft_scope* s, const char* file, int line, wf
 }
 #define wf_top_k(s, ...) \
   WF_CALL(wf_top_k_at((s), __FILE__, __LINE__, WF_MAKE(wf_top_k_args, (.out_values = NULL, .out_indices = NULL, .axis = WF_NO_INT,), __VA_ARGS__)))
+
+WF_INLINE weft_tensor* wf_bincount_at(weft_scope* s, weft_tensor* x, weft_tensor* weights, int64_t length,
+                                      const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_bincount(ctx, x, weights, length, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_bincount(s, x, weights, length) wf_bincount_at((s), (x), (weights), (length), __FILE__, __LINE__)
+
+typedef struct wf_boolean_mask_static_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* mask;
+  int64_t size;
+  weft_tensor** out_result WF_DEFAULT(NULL);
+  weft_tensor** out_count WF_DEFAULT(NULL);
+  int64_t axis WF_DEFAULT(WF_NO_INT);
+  double fill WF_DEFAULT(WF_NO_DOUBLE);
+} wf_boolean_mask_static_args;
+WF_INLINE weft_tensor* wf_boolean_mask_static_at(weft_scope* s, const char* file, int line, wf_boolean_mask_static_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_boolean_mask_static_opts o = WEFT_BOOLEAN_MASK_STATIC_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.axis != WF_NO_INT) {
+    o.present |= WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS;
+    o.axis = a.axis;
+  }
+  if (a.fill != WF_NO_DOUBLE) {
+    o.present |= WEFT_BOOLEAN_MASK_STATIC_HAS_FILL;
+    o.fill = a.fill;
+  }
+  error = weft_boolean_mask_static(ctx, a.x, a.mask, a.size, &o, &r0, a.out_count != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_result != NULL) *a.out_result = r0;
+  if (a.out_count != NULL) *a.out_count = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_boolean_mask_static(s, ...) \
+  WF_CALL(wf_boolean_mask_static_at((s), __FILE__, __LINE__, WF_MAKE(wf_boolean_mask_static_args, (.out_result = NULL, .out_count = NULL, .axis = WF_NO_INT, .fill = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_masked_select_static_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* mask;
+  int64_t size;
+  weft_tensor** out_result WF_DEFAULT(NULL);
+  weft_tensor** out_count WF_DEFAULT(NULL);
+  double fill WF_DEFAULT(WF_NO_DOUBLE);
+} wf_masked_select_static_args;
+WF_INLINE weft_tensor* wf_masked_select_static_at(weft_scope* s, const char* file, int line, wf_masked_select_static_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_masked_select_static_opts o = WEFT_MASKED_SELECT_STATIC_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.fill != WF_NO_DOUBLE) {
+    o.present |= WEFT_MASKED_SELECT_STATIC_HAS_FILL;
+    o.fill = a.fill;
+  }
+  error = weft_masked_select_static(ctx, a.x, a.mask, a.size, &o, &r0, a.out_count != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_result != NULL) *a.out_result = r0;
+  if (a.out_count != NULL) *a.out_count = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_masked_select_static(s, ...) \
+  WF_CALL(wf_masked_select_static_at((s), __FILE__, __LINE__, WF_MAKE(wf_masked_select_static_args, (.out_result = NULL, .out_count = NULL, .fill = WF_NO_DOUBLE,), __VA_ARGS__)))
+
+typedef struct wf_nonzero_static_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t size;
+  weft_tensor** out_indices WF_DEFAULT(NULL);
+  weft_tensor** out_count WF_DEFAULT(NULL);
+  int64_t fill WF_DEFAULT(WF_NO_INT);
+} wf_nonzero_static_args;
+WF_INLINE weft_tensor* wf_nonzero_static_at(weft_scope* s, const char* file, int line, wf_nonzero_static_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  int failed;
+  weft_nonzero_static_opts o = WEFT_NONZERO_STATIC_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.fill != WF_NO_INT) {
+    o.present |= WEFT_NONZERO_STATIC_HAS_FILL;
+    o.fill = a.fill;
+  }
+  error = weft_nonzero_static(ctx, a.x, a.size, &o, &r0, a.out_count != NULL ? &r1 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_indices != NULL) *a.out_indices = r0;
+  if (a.out_count != NULL) *a.out_count = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  return r0;
+}
+#define wf_nonzero_static(s, ...) \
+  WF_CALL(wf_nonzero_static_at((s), __FILE__, __LINE__, WF_MAKE(wf_nonzero_static_args, (.out_indices = NULL, .out_count = NULL, .fill = WF_NO_INT,), __VA_ARGS__)))
+
+typedef struct wf_unique_static_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int64_t size;
+  weft_tensor** out_values WF_DEFAULT(NULL);
+  weft_tensor** out_count WF_DEFAULT(NULL);
+  weft_tensor** out_inverse WF_DEFAULT(NULL);
+  weft_tensor** out_counts WF_DEFAULT(NULL);
+  weft_tensor** out_indices WF_DEFAULT(NULL);
+  double fill WF_DEFAULT(WF_NO_DOUBLE);
+  int32_t equal_nan WF_DEFAULT(WF_NO_BOOL);
+} wf_unique_static_args;
+WF_INLINE weft_tensor* wf_unique_static_at(weft_scope* s, const char* file, int line, wf_unique_static_args a) {
+  weft_tensor* r0 = NULL;
+  weft_tensor* r1 = NULL;
+  weft_tensor* r2 = NULL;
+  weft_tensor* r3 = NULL;
+  weft_tensor* r4 = NULL;
+  int failed;
+  weft_unique_static_opts o = WEFT_UNIQUE_STATIC_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.fill != WF_NO_DOUBLE) {
+    o.present |= WEFT_UNIQUE_STATIC_HAS_FILL;
+    o.fill = a.fill;
+  }
+  if (a.equal_nan != WF_NO_BOOL) {
+    o.present |= WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN;
+    o.equal_nan = a.equal_nan;
+  }
+  error = weft_unique_static(ctx, a.x, a.size, &o, &r0, a.out_count != NULL ? &r1 : NULL, a.out_inverse != NULL ? &r2 : NULL, a.out_counts != NULL ? &r3 : NULL, a.out_indices != NULL ? &r4 : NULL);
+  failed = error != NULL;
+  r0 = weft_scope_adopt(s, error, r0);
+  if (a.out_values != NULL) *a.out_values = r0;
+  if (a.out_count != NULL) *a.out_count = failed ? r0 : weft_scope_adopt(s, NULL, r1);
+  if (a.out_inverse != NULL) *a.out_inverse = failed ? r0 : weft_scope_adopt(s, NULL, r2);
+  if (a.out_counts != NULL) *a.out_counts = failed ? r0 : weft_scope_adopt(s, NULL, r3);
+  if (a.out_indices != NULL) *a.out_indices = failed ? r0 : weft_scope_adopt(s, NULL, r4);
+  return r0;
+}
+#define wf_unique_static(s, ...) \
+  WF_CALL(wf_unique_static_at((s), __FILE__, __LINE__, WF_MAKE(wf_unique_static_args, (.out_values = NULL, .out_count = NULL, .out_inverse = NULL, .out_counts = NULL, .out_indices = NULL, .fill = WF_NO_DOUBLE, .equal_nan = WF_NO_BOOL,), __VA_ARGS__)))
 
 typedef struct wf_cholesky_args {
   WF_BEGIN

@@ -137,6 +137,58 @@ WEFT_API WEFT_MUST_USE weft_error* weft_chunk(weft_context* ctx, weft_tensor* x,
 WEFT_API WEFT_MUST_USE weft_error* weft_unstack(weft_context* ctx, weft_tensor* x, int64_t axis, weft_tensor** outputs,
     size_t capacity, size_t* out_count) WEFT_NOEXCEPT;
 
+/* Where x is not zero, in row-major order: i32 [count, rank], a row for each such element. PyTorch's nonzero, NumPy's
+ * argwhere. NaN is not zero. How many there are is computed and read before the call returns (the metric "cut_size"
+ * counts such cuts), so it is refused in a function's body: weft_nonzero_static takes a size, and neither waits nor is
+ * refused.
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, any. Threads: any. May
+ * block. May call hooks. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_nonzero(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The elements of x where the mask is true, in row-major order, as one dimension; x and mask broadcast together.
+ * PyTorch's masked_select. The gradient goes back to where the elements came from. How many there are is computed and
+ * read before the call returns (the metric "cut_size" counts such cuts), so it is refused in a function's body:
+ * weft_masked_select_static takes a size, and neither waits nor is refused.
+ *   mask: bool
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, any. Threads: any. May
+ * block. May call hooks. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_masked_select(weft_context* ctx, weft_tensor* x, weft_tensor* mask,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The slices of x where the mask is true, in their order. The mask has the sizes of some neighbouring axes of x, from
+ * axis on; one dimension takes their place. NumPy's and PyTorch's x[mask], TensorFlow's boolean_mask. The gradient goes
+ * back to where the slices came from. How many there are is computed and read before the call returns (the metric
+ * "cut_size" counts such cuts), so it is refused in a function's body: weft_boolean_mask_static takes a size, and
+ * neither waits nor is refused.
+ *   mask: bool
+ *   axis: negative counts from the end
+ *   out: yours: release it
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, any. Threads: any. May
+ * block. May call hooks. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_boolean_mask(weft_context* ctx, weft_tensor* x, weft_tensor* mask,
+    int64_t axis, weft_tensor** out) WEFT_NOEXCEPT;
+
+/* The different elements of x in ascending order, as one dimension, and what NumPy's unique gives beside them; what is
+ * NULL is not computed. 0 and -0 are one value, NaN comes last. The gradient of a value goes to the element that stands
+ * first. How many there are is computed and read before the call returns (the metric "cut_size" counts such cuts), so
+ * it is refused in a function's body: weft_unique_static takes a size, and neither waits nor is refused.
+ *   equal_nan: 1: all NaN are one value, as in NumPy; 0: each is one of its own, as in PyTorch
+ *   out_values: yours: release it
+ *   out_inverse: may be NULL; yours: release it; i32 of x's shape: which of the values each element is
+ *   out_counts: may be NULL; yours: release it; i32: how often each value is there
+ *   out_indices: may be NULL; yours: release it; i32: where in x, counted in row-major order, each value stands first
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, any. Threads: any. May
+ * block. May call hooks. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_unique(weft_context* ctx, weft_tensor* x, int32_t equal_nan,
+    weft_tensor** out_values, weft_tensor** out_inverse, weft_tensor** out_counts,
+    weft_tensor** out_indices) WEFT_NOEXCEPT;
+
 /* C names of all operations, static text: writes up to capacity and always the full count.
  *   out_names: may be NULL; capacity entries
  * Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
@@ -771,6 +823,36 @@ WEFT_API WEFT_MUST_USE weft_error* weft_trunc(weft_context* ctx, weft_tensor* x,
 WEFT_API WEFT_MUST_USE weft_error* weft_bitwise_xor(weft_context* ctx, weft_tensor* x, weft_tensor* y,
     weft_tensor** out) WEFT_NOEXCEPT;
 
+#define WEFT_ARANGE_HAS_STEP ((uint64_t)1 << 0)
+#define WEFT_ARANGE_HAS_DTYPE ((uint64_t)1 << 1)
+/* Optional attributes of weft_arange. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_arange_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double step;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device; /* where the result is; NULL = the context's default */
+} weft_arange_opts;
+#define WEFT_ARANGE_OPTS_INIT {sizeof(weft_arange_opts), NULL, 0, 0, (weft_dtype)0, 0, NULL}
+WEFT_API void weft_arange_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The numbers start, start + step, … before stop. They are computed in f64 and rounded once, so integers are exact up
+ * to 2^53.
+ *   start: the first number; number
+ *   stop: where it ends, not itself a member; number
+ *   step: from one number to the next, not 0; number; default 1
+ *   dtype: element type; dtype; default f32
+ *   device: where the result is; NULL = the context's default
+ * Fluent: y = wf_arange(s, 0, 10, .step = 2, .dtype = WEFT_I32);
+ * StableHLO: weft.arange. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_arange(weft_context* ctx, double start, double stop,
+    const weft_arange_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Repeats x along new or size-1 dimensions: operand dimension i becomes result dimension broadcast_dimensions[i].
  * StableHLO broadcast_in_dim. For NumPy's rule see broadcast_to.
  *   x: tensor to repeat; any type
@@ -816,6 +898,31 @@ WEFT_API void weft_concatenate_opts_init(void* options, size_t size) WEFT_NOEXCE
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_concatenate(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count,
     const weft_concatenate_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_DIFF_HAS_N ((uint64_t)1 << 0)
+#define WEFT_DIFF_HAS_AXIS ((uint64_t)1 << 1)
+/* Optional attributes of weft_diff. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_diff_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t n;
+  int64_t axis;
+} weft_diff_opts;
+#define WEFT_DIFF_OPTS_INIT {sizeof(weft_diff_opts), NULL, 0, 0, 0}
+WEFT_API void weft_diff_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Each element along an axis less the one before it, n times over; of bools, whether they differ.
+ *   x: operand; any type
+ *   n: how many times over; integer; default 1
+ *   axis: axis of the neighbours; negative counts from the end; integer; default -1
+ * Fluent: steps = wf_diff(s, x);
+ * StableHLO: weft.diff. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_diff(weft_context* ctx, weft_tensor* x, const weft_diff_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
 
 /* A box of x of fixed size that begins where integer scalars say; it is moved so that it lies inside.
  *   x: operand; any type
@@ -972,6 +1079,36 @@ WEFT_API void weft_iota_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_iota(weft_context* ctx, const int64_t* shape, size_t shape_count,
     int64_t dimension, const weft_iota_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+#define WEFT_LINSPACE_HAS_ENDPOINT ((uint64_t)1 << 0)
+#define WEFT_LINSPACE_HAS_DTYPE ((uint64_t)1 << 1)
+/* Optional attributes of weft_linspace. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.1.
+ */
+typedef struct weft_linspace_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t endpoint;
+  weft_dtype dtype;
+  weft_device* device; /* where the result is; NULL = the context's default */
+} weft_linspace_opts;
+#define WEFT_LINSPACE_OPTS_INIT {sizeof(weft_linspace_opts), NULL, 0, 0, (weft_dtype)0, NULL}
+WEFT_API void weft_linspace_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* So many numbers at equal distances from start to stop. They are computed in f64 and rounded once.
+ *   start: the first number; number
+ *   stop: the last number; number
+ *   count: how many; integer
+ *   endpoint: stop is the last one; else what would come next; 0 or 1; default true
+ *   dtype: element type, a float; dtype; default f32
+ *   device: where the result is; NULL = the context's default
+ * Fluent: y = wf_linspace(s, 0, 1, 5);
+ * StableHLO: weft.linspace. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_linspace(weft_context* ctx, double start, double stop, int64_t count,
+    const weft_linspace_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Puts a scalar around (low, high) and between (interior) the elements of x; negative low and high cut edges off.
  *   x: operand; any type
  *   value: scalar to fill with; any type
@@ -986,6 +1123,31 @@ WEFT_API WEFT_MUST_USE weft_error* weft_pad(weft_context* ctx, weft_tensor* x, w
     const int64_t* edge_padding_low, size_t edge_padding_low_count, const int64_t* edge_padding_high,
     size_t edge_padding_high_count, const int64_t* interior_padding, size_t interior_padding_count,
     weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_REPEAT_INTERLEAVE_HAS_AXIS ((uint64_t)1 << 0)
+/* Optional attributes of weft_repeat_interleave. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.1.
+ */
+typedef struct weft_repeat_interleave_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+} weft_repeat_interleave_opts;
+#define WEFT_REPEAT_INTERLEAVE_OPTS_INIT {sizeof(weft_repeat_interleave_opts), NULL, 0, 0}
+WEFT_API void weft_repeat_interleave_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Each slice along an axis so many times, one after the other. PyTorch's repeat_interleave, NumPy's repeat, by one
+ * number.
+ *   x: operand; any type
+ *   repeats: how often each slice; integer
+ *   axis: axis of the slices; negative counts from the end; integer; default 0
+ * Fluent: y = wf_repeat_interleave(s, x, 2, .axis = 1);
+ * StableHLO: weft.repeat_interleave. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_repeat_interleave(weft_context* ctx, weft_tensor* x, int64_t repeats,
+    const weft_repeat_interleave_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* The same elements in row-major order under another shape. One entry of shape may be -1: it becomes whatever makes the
  * number of elements right.
@@ -1007,6 +1169,31 @@ WEFT_API WEFT_MUST_USE weft_error* weft_reshape(weft_context* ctx, weft_tensor* 
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_reverse(weft_context* ctx, weft_tensor* x, const int64_t* dimensions,
     size_t dimensions_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_ROLL_HAS_DIMS ((uint64_t)1 << 0)
+/* Optional attributes of weft_roll. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_roll_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+} weft_roll_opts;
+#define WEFT_ROLL_OPTS_INIT {sizeof(weft_roll_opts), NULL, 0, NULL, 0}
+WEFT_API void weft_roll_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Moves the elements along axes by so many places; what leaves at one end comes in at the other.
+ *   x: operand; any type
+ *   shifts: how many places to the end, of each axis; negative: to the beginning; list of integers
+ *   dims: the axes, negative ones count from the end; absent: x as one row, by one shift; list of integers; absent
+ *   unless given
+ * Fluent: y = wf_roll(s, x, WF_INTS(1), .dims = WF_INTS(0));
+ * StableHLO: weft.roll. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_roll(weft_context* ctx, weft_tensor* x, const int64_t* shifts,
+    size_t shifts_count, const weft_roll_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
 /* Values of attribute reducer of weft_scatter. */
 typedef enum weft_scatter_reducer {
@@ -1175,6 +1362,17 @@ WEFT_API void weft_take_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_take(weft_context* ctx, weft_tensor* x, weft_tensor* indices,
     const weft_take_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* The tensor so many times along each axis, one after the other. Where reps are more than axes, axes of size 1 come
+ * first; where they are fewer, the first axes stay.
+ *   x: operand; any type
+ *   reps: how often along each axis; the last ones where there are fewer; list of integers
+ * Fluent: y = wf_tile(s, x, WF_INTS(2, 1));
+ * StableHLO: weft.tile. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tile(weft_context* ctx, weft_tensor* x, const int64_t* reps, size_t reps_count,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Permutes dimensions: result dimension i is operand dimension permutation[i].
  *   x: operand; any type
  *   permutation: operand dimension of each result dimension; list of integers
@@ -1184,6 +1382,52 @@ WEFT_API WEFT_MUST_USE weft_error* weft_take(weft_context* ctx, weft_tensor* x, 
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_transpose(weft_context* ctx, weft_tensor* x, const int64_t* permutation,
     size_t permutation_count, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_TRIL_HAS_DIAGONAL ((uint64_t)1 << 0)
+/* Optional attributes of weft_tril. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_tril_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t diagonal;
+} weft_tril_opts;
+#define WEFT_TRIL_OPTS_INIT {sizeof(weft_tril_opts), NULL, 0, 0}
+WEFT_API void weft_tril_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The lower triangle of the last two dimensions, with the diagonal; zeros above.
+ *   x: [..., rows, columns]; any type
+ *   diagonal: the last (tril) or first (triu) diagonal that is kept; those above the main one count up; integer;
+ *   default 0
+ * Fluent: l = wf_tril(s, x);
+ * StableHLO: weft.tril. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_tril(weft_context* ctx, weft_tensor* x, const weft_tril_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_TRIU_HAS_DIAGONAL ((uint64_t)1 << 0)
+/* Optional attributes of weft_triu. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_triu_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t diagonal;
+} weft_triu_opts;
+#define WEFT_TRIU_OPTS_INIT {sizeof(weft_triu_opts), NULL, 0, 0}
+WEFT_API void weft_triu_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The upper triangle of the last two dimensions, with the diagonal; zeros below.
+ *   x: [..., rows, columns]; any type
+ *   diagonal: the last (tril) or first (triu) diagonal that is kept; those above the main one count up; integer;
+ *   default 0
+ * Fluent: u = wf_triu(s, x, .diagonal = 1);
+ * StableHLO: weft.triu. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_triu(weft_context* ctx, weft_tensor* x, const weft_triu_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_ALL_HAS_DIMS ((uint64_t)1 << 0)
 #define WEFT_ALL_HAS_KEEPDIMS ((uint64_t)1 << 1)
@@ -1287,6 +1531,117 @@ WEFT_API void weft_argmin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  * Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_argmin(weft_context* ctx, weft_tensor* x, const weft_argmin_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_CUMMAX_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_CUMMAX_HAS_REVERSE ((uint64_t)1 << 1)
+/* Optional attributes of weft_cummax. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_cummax_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cummax_opts;
+#define WEFT_CUMMAX_OPTS_INIT {sizeof(weft_cummax_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_cummax_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The largest of the elements up to each one along an axis, and its position as i32; of equal ones the one reached
+ * last. From a NaN on all are NaN, at the latest NaN's position. The gradient goes to the element that was chosen.
+ *   x: operand; any type but complex
+ *   axis: axis to go along; negative counts from the end; integer; default -1
+ *   reverse: from the last element to the first; 0 or 1; default false
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: best = wf_cummax(s, x, .axis = 0);
+ * StableHLO: weft.cummax. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cummax(weft_context* ctx, weft_tensor* x, const weft_cummax_opts* opts,
+    weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
+
+#define WEFT_CUMMIN_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_CUMMIN_HAS_REVERSE ((uint64_t)1 << 1)
+/* Optional attributes of weft_cummin. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_cummin_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cummin_opts;
+#define WEFT_CUMMIN_OPTS_INIT {sizeof(weft_cummin_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_cummin_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The smallest of the elements up to each one along an axis, and its position as i32; of equal ones the one reached
+ * last. From a NaN on all are NaN, at the latest NaN's position. The gradient goes to the element that was chosen.
+ *   x: operand; any type but complex
+ *   axis: axis to go along; negative counts from the end; integer; default -1
+ *   reverse: from the last element to the first; 0 or 1; default false
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: best = wf_cummin(s, x, .axis = 0);
+ * StableHLO: weft.cummin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cummin(weft_context* ctx, weft_tensor* x, const weft_cummin_opts* opts,
+    weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
+
+#define WEFT_CUMPROD_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_CUMPROD_HAS_REVERSE ((uint64_t)1 << 1)
+/* Optional attributes of weft_cumprod. A bit in present says that a field counts; others keep their defaults. Since
+ * 1.1.
+ */
+typedef struct weft_cumprod_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cumprod_opts;
+#define WEFT_CUMPROD_OPTS_INIT {sizeof(weft_cumprod_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_cumprod_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The products of the elements up to each one along an axis, that one included. f16 and bf16 multiply in f32 and are
+ * rounded once; integers wrap in their own type. The gradient holds at zeros, too.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ *   axis: axis to go along; negative counts from the end; integer; default -1
+ *   reverse: from the last element to the first; 0 or 1; default false
+ * Fluent: y = wf_cumprod(s, x);
+ * StableHLO: weft.cumprod. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cumprod(weft_context* ctx, weft_tensor* x, const weft_cumprod_opts* opts,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_CUMSUM_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_CUMSUM_HAS_REVERSE ((uint64_t)1 << 1)
+/* Optional attributes of weft_cumsum. A bit in present says that a field counts; others keep their defaults. Since 1.1.
+ */
+typedef struct weft_cumsum_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cumsum_opts;
+#define WEFT_CUMSUM_OPTS_INIT {sizeof(weft_cumsum_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_cumsum_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The sums of the elements up to each one along an axis, that one included. f16 and bf16 add up in f32 and are rounded
+ * once; integers wrap in their own type.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ *   axis: axis to go along; negative counts from the end; integer; default -1
+ *   reverse: from the last element to the first; 0 or 1; default false
+ * Fluent: y = wf_cumsum(s, x, .axis = 0);
+ * StableHLO: weft.cumsum. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, UNIMPLEMENTED.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_cumsum(weft_context* ctx, weft_tensor* x, const weft_cumsum_opts* opts,
     weft_tensor** out) WEFT_NOEXCEPT;
 
 #define WEFT_LOGSUMEXP_HAS_DIMS ((uint64_t)1 << 0)
@@ -1563,6 +1918,42 @@ WEFT_API void weft_argsort_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_argsort(weft_context* ctx, weft_tensor* x, const weft_argsort_opts* opts,
     weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Of each element whether it is among others. NaN is among none.
+ *   x: elements that are looked for; any type but complex
+ *   among: where, in any order and shape; any type but complex
+ * Fluent: known = wf_isin(s, ids, known_ids);
+ * StableHLO: weft.isin. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_isin(weft_context* ctx, weft_tensor* x, weft_tensor* among,
+    weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_SEARCHSORTED_HAS_RIGHT ((uint64_t)1 << 0)
+/* Optional attributes of weft_searchsorted. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.1.
+ */
+typedef struct weft_searchsorted_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int32_t right;
+  int32_t reserved;
+} weft_searchsorted_opts;
+#define WEFT_SEARCHSORTED_OPTS_INIT {sizeof(weft_searchsorted_opts), NULL, 0, 0, 0}
+WEFT_API void weft_searchsorted_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Where in a row in ascending order each value belongs, as i32: how many elements are smaller, or, with right, not
+ * larger. NaN counts as larger than everything.
+ *   sorted: [n], in ascending order, NaN at the end; any type but complex
+ *   values: what is looked for; any type but complex
+ *   right: behind equal elements; else before them; 0 or 1; default false
+ * Fluent: at = wf_searchsorted(s, edges, x);
+ * StableHLO: weft.searchsorted. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_searchsorted(weft_context* ctx, weft_tensor* sorted, weft_tensor* values,
+    const weft_searchsorted_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
 #define WEFT_SORT_HAS_AXIS ((uint64_t)1 << 0)
 #define WEFT_SORT_HAS_DESCENDING ((uint64_t)1 << 1)
 /* Optional attributes of weft_sort. A bit in present says that a field counts; others keep their defaults. Since 1.1.
@@ -1614,6 +2005,144 @@ WEFT_API void weft_top_k_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k,
     const weft_top_k_opts* opts, weft_tensor** out_values, weft_tensor** out_indices) WEFT_NOEXCEPT;
+
+/* How often each number from 0 to length - 1 is in x, as i32, or the sum of the weights of its places. Numbers outside
+ * are left out. The gradient goes to the weights.
+ *   x: numbers of bins; signed integer, unsigned integer
+ *   weights: of x's shape: what each counts; absent: 1; float; may be NULL
+ *   length: how many bins; what is outside is left out; integer
+ * Fluent: counts = wf_bincount(s, labels, NULL, 10);
+ * StableHLO: weft.bincount. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED, OUT_OF_RANGE.
+ * Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_bincount(weft_context* ctx, weft_tensor* x, weft_tensor* weights,
+    int64_t length, weft_tensor** out) WEFT_NOEXCEPT;
+
+#define WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS ((uint64_t)1 << 0)
+#define WEFT_BOOLEAN_MASK_STATIC_HAS_FILL ((uint64_t)1 << 1)
+/* Optional attributes of weft_boolean_mask_static. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.1.
+ */
+typedef struct weft_boolean_mask_static_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t axis;
+  double fill;
+} weft_boolean_mask_static_opts;
+#define WEFT_BOOLEAN_MASK_STATIC_OPTS_INIT {sizeof(weft_boolean_mask_static_opts), NULL, 0, 0, 0}
+WEFT_API void weft_boolean_mask_static_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The slices of x where the mask is true, in their order: the mask has the sizes of some neighbouring axes of x, from
+ * axis on, and one of the given size takes their place; NumPy's x[mask]. Behind the last one stands fill. count says
+ * how many there are, those without room included. Never waits; the gradient goes back to where the slices came from.
+ * See weft_boolean_mask for a result that has as many as there are.
+ *   x: operand; any type
+ *   mask: which of its slices or elements; bool
+ *   size: how many there is room for; what does not fit is left out; integer
+ *   axis: axis of x that the mask's first one goes along; negative counts from the end; integer; default 0
+ *   fill: what stands behind the last one, a number of x's type; number; default 0
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: kept = wf_boolean_mask_static(s, x, mask, 10, .axis = 1);
+ * StableHLO: weft.boolean_mask_static. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_boolean_mask_static(weft_context* ctx, weft_tensor* x, weft_tensor* mask,
+    int64_t size, const weft_boolean_mask_static_opts* opts, weft_tensor** out_result,
+    weft_tensor** out_count) WEFT_NOEXCEPT;
+
+#define WEFT_MASKED_SELECT_STATIC_HAS_FILL ((uint64_t)1 << 0)
+/* Optional attributes of weft_masked_select_static. A bit in present says that a field counts; others keep their
+ * defaults. Since 1.1.
+ */
+typedef struct weft_masked_select_static_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double fill;
+} weft_masked_select_static_opts;
+#define WEFT_MASKED_SELECT_STATIC_OPTS_INIT {sizeof(weft_masked_select_static_opts), NULL, 0, 0}
+WEFT_API void weft_masked_select_static_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The elements of x where the mask is true, in row-major order, as one dimension of the given size; x and mask
+ * broadcast together. Behind the last one stands fill. count says how many there are, those without room included.
+ * Never waits; the gradient goes back to where the elements came from. See weft_masked_select for a result that has as
+ * many as there are.
+ *   x: operand; any type
+ *   mask: which of its slices or elements; bool
+ *   size: how many there is room for; what does not fit is left out; integer
+ *   fill: what stands behind the last one, a number of x's type; number; default 0
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: kept = wf_masked_select_static(s, x, mask, 10);
+ * StableHLO: weft.masked_select_static. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_masked_select_static(weft_context* ctx, weft_tensor* x, weft_tensor* mask,
+    int64_t size, const weft_masked_select_static_opts* opts, weft_tensor** out_result,
+    weft_tensor** out_count) WEFT_NOEXCEPT;
+
+#define WEFT_NONZERO_STATIC_HAS_FILL ((uint64_t)1 << 0)
+/* Optional attributes of weft_nonzero_static. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.1.
+ */
+typedef struct weft_nonzero_static_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  int64_t fill;
+} weft_nonzero_static_opts;
+#define WEFT_NONZERO_STATIC_OPTS_INIT {sizeof(weft_nonzero_static_opts), NULL, 0, 0}
+WEFT_API void weft_nonzero_static_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* Where x is not zero, in row-major order: row i of indices [size, rank] is the index of the i-th such element, and
+ * rows behind the last one are full of fill. count says how many there are, those without room included. NaN is not
+ * zero. Never waits; PyTorch's nonzero_static, JAX's nonzero with a size. See weft_nonzero for as many rows as there
+ * are.
+ *   x: operand; any type
+ *   size: how many there is room for; what does not fit is left out; integer
+ *   fill: what stands in rows behind the last one, an i32; integer; default -1
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: at = wf_nonzero_static(s, mask, 10);
+ * StableHLO: weft.nonzero_static. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_nonzero_static(weft_context* ctx, weft_tensor* x, int64_t size,
+    const weft_nonzero_static_opts* opts, weft_tensor** out_indices, weft_tensor** out_count) WEFT_NOEXCEPT;
+
+#define WEFT_UNIQUE_STATIC_HAS_FILL ((uint64_t)1 << 0)
+#define WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN ((uint64_t)1 << 1)
+/* Optional attributes of weft_unique_static. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.1.
+ */
+typedef struct weft_unique_static_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  double fill;
+  int32_t equal_nan;
+  int32_t reserved;
+} weft_unique_static_opts;
+#define WEFT_UNIQUE_STATIC_OPTS_INIT {sizeof(weft_unique_static_opts), NULL, 0, 0, 0, 0}
+WEFT_API void weft_unique_static_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* The different elements of x in ascending order, as one dimension of the given size; behind the last one stands fill.
+ * count says how many there are, those without room included. inverse, of x's shape, is where in the values each
+ * element is; counts is how often each value is there, and 0 behind the last; indices is where in x, counted in
+ * row-major order, it stands first, and -1 behind the last. 0 and -0 are one value, NaN comes last. Never waits; the
+ * gradient of a value goes to the element that stands first. JAX's unique with a size. See weft_unique for as many
+ * values as there are.
+ *   x: operand; any type but complex
+ *   size: how many there is room for; what does not fit is left out; integer
+ *   fill: what stands behind the last value, a number of x's type; number; default 0
+ *   equal_nan: all NaN are one value, as in NumPy; else each is one of its own, as in PyTorch; 0 or 1; default true
+ * Results that are not wanted may be NULL, but not all of them.
+ * Fluent: values = wf_unique_static(s, labels, 10);
+ * StableHLO: weft.unique_static. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_unique_static(weft_context* ctx, weft_tensor* x, int64_t size,
+    const weft_unique_static_opts* opts, weft_tensor** out_values, weft_tensor** out_count, weft_tensor** out_inverse,
+    weft_tensor** out_counts, weft_tensor** out_indices) WEFT_NOEXCEPT;
 
 #define WEFT_CHOLESKY_HAS_LOWER ((uint64_t)1 << 0)
 /* Optional attributes of weft_cholesky. A bit in present says that a field counts; others keep their defaults. Since

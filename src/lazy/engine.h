@@ -139,6 +139,9 @@ class Engine final : public RefCounted {
   // The buffer behind the value, computed if need be (scalars get one); ready when its event is. It comes held, so that
   // no launch takes it over: the caller must Unhold() it.
   absl::StatusOr<Ref<Buffer>> ToBuffer(Tensor* tensor);
+  // The only element of an i32 tensor that says how large a result is. As a read, but the cut has a reason of its own. `what`
+  // names the result.
+  absl::StatusOr<int64_t> Size(Tensor* count, std::string_view what);
   // Bytes [offset, offset + size) of the value, for streams; computes once, waits.
   absl::Status ReadBytes(Tensor* tensor, int64_t offset, std::span<std::byte> destination);
   // Everything launched so far on the device (null: on all).
@@ -211,7 +214,8 @@ class Engine final : public RefCounted {
   absl::Status CheckNumbers(Lock& lock, const ir::OpDef& op, std::span<const ir::Value> operands,
                             std::span<const ir::Value> results);
   // The known value, computed if need be.
-  absl::StatusOr<Data*> Materialize(Lock& lock, const Tensor& tensor, const ir::Value& value);
+  absl::StatusOr<Data*> Materialize(Lock& lock, const Tensor& tensor, const ir::Value& value,
+                                    CutReason reason = CutReason::kHostRead);
   absl::Status Read(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what);
 
   const Options options_;

@@ -21,7 +21,8 @@ constexpr std::string_view kReasons[] = {"a value was read",
                                          "automatic, max_pending_nodes are pending",
                                          "automatic, a loop repeats itself",
                                          "automatic, max_pending_bytes are pending",
-                                         "the mode computes each operation"};
+                                         "the mode computes each operation",
+                                         "the size of a result was asked for"};
 
 }  // namespace
 
@@ -138,7 +139,7 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     if (!program.ok()) {
       if (stale() && !GaveUp(program.status())) continue;
       // A barrier or an automatic cut must go through without what is at fault; who asks for a value by name learns why.
-      const bool asked = reason == CutReason::kHostRead || reason == CutReason::kEval || reason == CutReason::kEager;
+      const bool asked = AskedByName(reason) || reason == CutReason::kEager;
       // Not denied executable memory, which is no program's fault.
       const bool refused = !absl::IsResourceExhausted(program.status()) && !GaveUp(program.status()) &&
                            !absl::IsPermissionDenied(program.status());

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Counter kReasonCounters[] = {Counter::kCutHostRead, Counter::kCutBarrier,    Counter::kCutEval,
                                        Counter::kCutNodes,    Counter::kCutRepetition, Counter::kCutBytes,
-                                       Counter::kCutEager};
+                                       Counter::kCutEager,    Counter::kCutSize};
 
 bool IsKnown(const ir::Node& node) {
   for (uint32_t i = 0; i < node.results().size(); ++i) {
@@ -134,7 +134,7 @@ absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program
   metrics_.Add(Counter::kLaunches);
   metrics_.Add(Counter::kKernelLaunches, program.executable->stats().kernels);
   metrics_.Add(Counter::kBuffersDonated, donations);
-  if (reason == CutReason::kHostRead || reason == CutReason::kEval) state.policy.Computed(nodes);
+  if (AskedByName(reason)) state.policy.Computed(nodes);
 
   // Pasts that no gradient can ask for may die now; the arguments' nodes with them.
   cut->trace.Clear();

@@ -1,5 +1,6 @@
 // Local algebra. One table of rules, one function a rule; each keeps every bit of the result.
 #include <algorithm>
+#include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "src/ir/rewrite.h"
@@ -139,8 +140,63 @@ Value Convert(const Call& call) {
 
 Value Select(const Call& call) { return call.operands[1] == call.operands[2] ? call.operands[1] : Value(); }
 
+// Where a box of these sizes begins whose starts are literals, moved inside; nothing where they are not.
+std::optional<Ints> Begins(std::span<const Value> starts, const Dims& whole, const Dims& box) {
+  Ints begins;
+  for (size_t d = 0; d < whole.size(); ++d) {
+    const Ref<const Literal> literal = UniformLiteral(starts[d]);
+    if (literal == nullptr) return std::nullopt;
+    int64_t start = literal->value.GetInt(0);
+    if (start < 0 && IsUnsigned(starts[d].dtype())) start = INT64_MAX;  // of u64
+    begins.push_back(std::clamp<int64_t>(start, 0, whole[d] - box[d]));
+  }
+  return begins;
+}
+
+Ints EndsOf(const Ints& begins, const Dims& box) {
+  Ints ends;
+  for (size_t d = 0; d < begins.size(); ++d) ends.push_back(begins[d] + box[d]);
+  return ends;
+}
+
+Value DynamicSlice(const Call& call) {
+  const Dims& box = call.node.type().dims;
+  const std::optional<Ints> begins = Begins(call.operands.subspan(1), call.x().dims(), box);
+  return begins ? ops::Slice(call.b, call.x(), *begins, EndsOf(*begins, box), Ints(box.size(), 1)) : Value();
+}
+
+// Into one number everywhere: the update, padded with it.
+Value DynamicUpdateSlice(const Call& call) {
+  const Ref<const Literal> around = UniformLiteral(call.x());
+  if (around == nullptr) return {};
+  const Value& update = call.operands[1];
+  const Dims& whole = call.x().dims();
+  const std::optional<Ints> begins = Begins(call.operands.subspan(2), whole, update.dims());
+  if (!begins) return {};
+  Ints behind;
+  for (size_t d = 0; d < whole.size(); ++d) behind.push_back(whole[d] - (*begins)[d] - update.dims()[d]);
+  return ops::Call(call.b, ops::kOp_pad, {update, ops::Constant(call.b, around->value)},
+                   {*begins, std::move(behind), Ints(whole.size(), 0)});
+}
+
+// A slice beside a box that was set to zeros, as the gradients of updates of one tensor are. (Beside other updates it stays: they
+// run in place, which they could not if somebody still reads what was there.)
+Value BesideZeros(const Call& call) {
+  const Value &x = call.from().operands()[0], &box = call.from().operands()[1];
+  if (call.from().extras() != nullptr || !IsUniform(box, 0.0)) return {};
+  const std::optional<Ints> begins = Begins(call.from().operands().subspan(2), x.dims(), box.dims());
+  if (!begins) return {};
+  const auto a = call.attrs<ops::SliceAttrs>();
+  for (size_t d = 0; d < begins->size(); ++d) {
+    if (a.limit_indices()[d] <= (*begins)[d] || a.start_indices()[d] >= (*begins)[d] + box.dims()[d])
+      return ops::Slice(call.b, x, a.start_indices(), a.limit_indices(), a.strides());
+  }
+  return {};
+}
+
 Value Slice(const Call& call) {
   if (call.node.type().dims == call.x().dims()) return call.x();  // same sizes: start 0, stride 1
+  if (call.from(ops::kOp_dynamic_update_slice)) return BesideZeros(call);
   if (!call.from(ops::kOp_slice)) return MoveNarrow(call);
   const auto outer = call.attrs<ops::SliceAttrs>(), inner = call.from_attrs<ops::SliceAttrs>();
   Ints start, limit, strides;
@@ -196,6 +252,8 @@ const absl::flat_hash_map<const ir::OpDef*, Rule>& Rules() {
       {&ops::kOp_convert, Convert},
       {&ops::kOp_where, Select},
       {&ops::kOp_slice, Slice},
+      {&ops::kOp_dynamic_slice, DynamicSlice},
+      {&ops::kOp_dynamic_update_slice, DynamicUpdateSlice},
       {&ops::kOp_pad, Pad},
       {&ops::kOp_concatenate, Concatenate},
       {&ops::kOp_reverse, Reverse},

@@ -18,6 +18,7 @@ constexpr std::string_view kNames[] = {
     "cut_repetition",
     "cut_bytes",
     "cut_eager",
+    "cut_size",
     "cut_outputs",
     "cut_nodes_computed",
     "cuts_postponed",

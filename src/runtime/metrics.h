@@ -24,6 +24,7 @@ enum class Counter : uint8_t {
   kCutRepetition,
   kCutBytes,
   kCutEager,
+  kCutSize,
   kCutOutputs,
   kCutNodesComputed,
   kCutsPostponed,    // automatic ones that could not be had: the graph grows on, no operation fails

@@ -170,6 +170,25 @@ static void shapes(void) {
 }
 
 static void indexing(void) {
+  BAD(wf_tril(s, b), "tril(f32[4]): x must have at least 2 dimensions, not [4]");
+  BAD(wf_triu(s, zero), "triu(f32[]): x must have at least 2 dimensions, not []");
+  BAD(wf_roll(s, a, WF_INTS(1, 2)), "roll(f32[2, 3]): there are 2 shifts for 1 axes");
+  BAD(wf_tile(s, a, WF_INTS(-1)), "tile(f32[2, 3]): reps has -1; it must not be negative");
+  BAD(wf_repeat_interleave(s, a, -2), "repeat_interleave(f32[2, 3]): repeats is -2; it must not be negative");
+  BAD(wf_arange(s, 0, 1, .step = 0), "arange(): from 0 to 1 by 0 there is no finite number of steps");
+  BAD(wf_linspace(s, 0, 1, -1), "linspace(): count is -1; it must not be negative");
+  BAD(wf_diff(s, a, .n = -1), "diff(f32[2, 3]): n is -1; it must be 0 to 64");
+  BAD(wf_bincount(s, ids, NULL, -1), "bincount(i32[2]): length is -1; it must be 0 to 2147483647");
+  BAD(wf_bincount(s, ids, a, 3), "bincount(i32[2], f32[2, 3]): weights have shape [2, 3], x has [2]; they must agree");
+  BAD(wf_searchsorted(s, a, a), "searchsorted(f32[2, 3], f32[2, 3]): sorted must have one dimension, not [2, 3]");
+  BAD(wf_isin(s, a, ids), 
+      "isin(f32[2, 3], i32[2]): operands x and among have dtypes f32 and i32; they must agree (convert one of them)");
+  BAD(wf_nonzero_static(s, a, -1), "nonzero_static(f32[2, 3]): size is -1; it must be 0 to 2147483647");
+  BAD(wf_masked_select_static(s, a, truth, 2),
+      "masked_select_static(f32[2, 3], bool[2]): shapes [2, 3] and [2] do not broadcast: dimension -1 is 3 and 2; sizes must be equal or 1");
+  BAD(wf_boolean_mask_static(s, a, truth, 2, .axis = 1),
+      "boolean_mask_static(f32[2, 3], bool[2]): the mask must have the sizes of x from axis 1 on: [2] are not there in [2, 3]");
+  BAD(wf_unique_static(s, ids, 2, .fill = 0.5), "unique_static(i32[2]): fill 0.5 is not a whole number and dtype is i32");
   BAD(wf_take(s, a, a),
       "take(f32[2, 3], f32[2, 3]): operand indices has dtype f32; allowed are i8 to i64, u8 to u64");
   BAD(wf_take(s, a, ids, .axis = 2), "take(f32[2, 3], i32[2]): axis is 2; a tensor of rank 2 has axes -2 to 1");
@@ -313,6 +332,10 @@ static void norms_and_attention(void) {
 static void order_and_linear_algebra(void) {
   weft_tensor *values = NULL, *indices = NULL, *other = NULL;
   BAD(wf_sort(s, a, .axis = 2), "sort(f32[2, 3]): axis is 2; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_cumsum(s, a, .axis = 2), "cumsum(f32[2, 3]): axis is 2; a tensor of rank 2 has axes -2 to 1");
+  BAD(wf_cumprod(s, truth), "cumprod(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64, c64, c128");
+  BAD(wf_cummax(s, zero), "cummax(f32[]): axis is -1; a tensor of rank 0 has no axes");
+  BAD(wf_cummin(s, a, .axis = -3), "cummin(f32[2, 3]): axis is -3; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_argsort(s, a, .axis = -3), "argsort(f32[2, 3]): axis is -3; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_top_k(s, a, 4, &values, &indices), "top_k(f32[2, 3]): k is 4; it must be 0 to 3, the size of axis 1");
   BAD(wf_cholesky(s, a), "cholesky(f32[2, 3]): a is f32[2, 3]; its last two dimensions must be equal, those of square matrices");

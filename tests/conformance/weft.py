@@ -241,6 +241,64 @@ class Context:
         return tuple(v.value for v in state)
 
 
+class _Info(ctypes.Structure):
+    _fields_ = [("dtype", ctypes.c_int32), ("rank", ctypes.c_uint32), ("dims", ctypes.c_int64 * 32)]
+
+
+class Body:
+    """Where a function of inputs [(dtype, shape)] is recorded: `context` and `parameters`, then end(results) is the function."""
+
+    def __init__(self, ctx, inputs):
+        infos = (_Info * max(len(inputs), 1))()
+        for info, (dtype, shape) in zip(infos, inputs):
+            info.dtype, info.rank, info.dims[:len(shape)] = DTYPES[dtype], len(shape), shape
+        handle, parameters = ctypes.c_void_p(), (ctypes.c_void_p * max(len(inputs), 1))()
+        _library.function_begin(ctx.handle, b"f", 1, ctypes.addressof(infos), len(inputs), ctypes.byref(handle), parameters)
+        self.ctx, self.context = ctx, Context.__new__(Context)
+        self.context.handle = handle
+        self.parameters = [Tensor(self.context, ctypes.c_void_p(p)) for p in parameters[:len(inputs)]]
+
+    def end(self, results):
+        out = ctypes.c_void_p()
+        _library.function_end(self.context.handle, _handles(results), len(results), ctypes.byref(out))
+        return Function(self.ctx, out)
+
+
+class Function:
+    """Owns one handle; a call gives a list of results."""
+
+    def __init__(self, ctx, handle):
+        self.ctx, self.handle = ctx, handle
+
+    def __del__(self):
+        _library.function_release(self.handle)
+
+    def __call__(self, *inputs):
+        outs, count = (ctypes.c_void_p * 64)(), ctypes.c_size_t()
+        _library.function_call(self.ctx.handle, self.handle, _handles(inputs), len(inputs), outs, len(outs), ctypes.byref(count))
+        return [Tensor(self.ctx, ctypes.c_void_p(o)) for o in outs[:count.value]]
+
+    def _made(self, maker, *arguments):
+        out = ctypes.c_void_p()
+        maker(self.ctx.handle, self.handle, *arguments, None, ctypes.byref(out))
+        return Function(self.ctx, out)
+
+    def vmap(self, size):
+        return self._made(_library.function_vmap, size, None, 0, None, 0)
+
+    def grad(self):
+        return self._made(_library.function_grad, None, 0)
+
+    def stats(self):
+        """weft_program_stats by name; compiles."""
+        declared = _struct("weft_program_stats")
+        fields = [("struct_size", ctypes.c_size_t), ("next", ctypes.c_void_p)] + list(declared._fields_)
+        stats = type("weft_program_stats", (ctypes.Structure,), {"_fields_": fields})()
+        stats.struct_size = ctypes.sizeof(stats)
+        _library.function_stats(self.ctx.handle, self.handle, None, None, 0, ctypes.addressof(stats))
+        return {name: getattr(stats, name) for name, _ in declared._fields_}
+
+
 def _attribute(op, name, value, keep):
     declared = next((a for a in OPS[op]["attrs"] if a["name"] == name), None) if op in OPS else None
     # What the table does not know is sent by its Python type, so that the library's own refusal is seen.

@@ -118,14 +118,48 @@ TEST(Simplify, JoinsPaddedNeighbours) {
   EXPECT_THAT(after, testing::HasSubstr("concatenate("));
   EXPECT_THAT(after, testing::Not(testing::HasSubstr("pad(")));
   EXPECT_THAT(after, testing::HasSubstr("add(%0"));  // -0.0 becomes 0.0 as it did
-  // A gap stays padded; neighbours that overlap stay as they are.
-  const std::string gap = absl::StrCat(zero, pad(2, "%0", 0, 4), pad(3, "%0", 4, 0), "%4 = add(%2, %3) : tensor<6xf32>");
-  ExpectSame("tensor<2xf32>", "tensor<6xf32>", gap, "%4");
+  // Zeros stand in a gap, where what comes later finds room; neighbours that overlap stay as they are.
+  const std::string gap = absl::StrCat(zero, pad(2, "%0", 0, 4), pad(3, "%0", 4, 0), pad(4, "%0", 2, 2),
+                                       "%5 = add(%2, %3) : tensor<6xf32>\n%6 = add(%5, %4) : tensor<6xf32>");
+  const std::string between = After(Simplify, Wrap("%0: tensor<2xf32>", "tensor<6xf32>", gap, "%5"));
+  EXPECT_THAT(between, testing::HasSubstr("concatenate("));
+  EXPECT_THAT(between, testing::Not(testing::HasSubstr("pad(")));
+  EXPECT_THAT(between, testing::ContainsRegex("concatenate\\(%[0-9]+, %[0-9]+, %[0-9]+\\)"));
+  const std::string filled = After(Simplify, Wrap("%0: tensor<2xf32>", "tensor<6xf32>", gap, "%6"));
+  EXPECT_THAT(filled, testing::ContainsRegex("concatenate\\(%[0-9]+, %[0-9]+, %[0-9]+\\)"));
+  EXPECT_THAT(filled, testing::Not(testing::HasSubstr("pad(")));
   const std::string overlap = absl::StrCat(zero, pad(2, "%0", 1, 3), pad(3, "%0", 2, 2), "%4 = add(%2, %3) : tensor<6xf32>");
   ExpectSame("tensor<2xf32>", "tensor<6xf32>", overlap, "%4");
   const std::string part = absl::StrCat(zero, pad(2, "%0", 3, 1), pad(3, "%0", 1, 3), "%4 = add(%2, %3) : tensor<6xf32>");
   const std::string joined = After(Simplify, Wrap("%0: tensor<2xf32>", "tensor<6xf32>", part, "%4"));
   EXPECT_THAT(joined, testing::HasSubstr("edge_padding_low = [1], edge_padding_high = [1]"));
+}
+
+// The gradient of every third slice: they take turns within rows of three.
+TEST(Simplify, JoinsPadsThatTakeTurns) {
+  const std::string_view zero = "%1 = constant() {value = dense tensor<f32> [0.0]} : tensor<f32>\n";
+  const auto pad = [](int name, int low, int high, int between) {
+    return absl::StrCat("%", name, " = pad(%0, %1) {edge_padding_low = [", low, "], edge_padding_high = [", high,
+                        "], interior_padding = [", between, "]} : tensor<6xf32>\n");
+  };
+  const std::string three = absl::StrCat(zero, pad(2, 2, 0, 2), pad(3, 0, 2, 2), pad(4, 1, 1, 2),
+                                         "%5 = add(%2, %3) : tensor<6xf32>\n%6 = add(%5, %4) : tensor<6xf32>");
+  const std::string after = After(Simplify, Wrap("%0: tensor<2xf32>", "tensor<6xf32>", three, "%6"));
+  EXPECT_THAT(after, testing::HasSubstr("concatenate("));
+  EXPECT_THAT(after, testing::HasSubstr("tensor<2x3xf32>"));
+  EXPECT_THAT(after, testing::Not(testing::HasSubstr("pad(")));
+  // The same turn twice is a sum.
+  ExpectSame("tensor<2xf32>", "tensor<6xf32>", absl::StrCat(zero, pad(2, 1, 1, 2), "%3 = add(%2, %2) : tensor<6xf32>"), "%3");
+}
+
+// Boxes whose places are literals are slices, and pads of what was one number everywhere.
+TEST(Simplify, KnowsWhereBoxesWithLiteralPlacesAre) {
+  const std::string_view at = "%1 = constant() {value = dense tensor<i32> [2]} : tensor<i32>\n%2 = constant() {value = dense tensor<f32> [0.0]} : tensor<f32>\n";
+  const std::string slice = After(Simplify, Wrap("%0: tensor<6xf32>", "tensor<3xf32>", absl::StrCat(at, "%3 = dynamic_slice(%0, %1) {slice_sizes = [3]} : tensor<3xf32>"), "%3"));
+  EXPECT_THAT(slice, testing::HasSubstr("start_indices = [2], limit_indices = [5]"));
+  const std::string zeros = absl::StrCat(at, "%3 = broadcast_in_dim(%2) {shape = [6], broadcast_dimensions = []} : tensor<6xf32>\n");
+  const std::string pad = After(Simplify, Wrap("%0: tensor<3xf32>", "tensor<6xf32>", absl::StrCat(zeros, "%4 = dynamic_update_slice(%3, %0, %1) : tensor<6xf32>"), "%4"));
+  EXPECT_THAT(pad, testing::HasSubstr("edge_padding_low = [2], edge_padding_high = [1]"));
 }
 
 TEST(Simplify, MultipliesByALiteralOneOnly) {

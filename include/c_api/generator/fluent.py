@@ -217,6 +217,54 @@ WF_INLINE size_t wf_unstack_at(weft_scope* s, weft_tensor* x, int64_t axis, weft
   wf_chunk_at((s), (x), (chunks), (axis), (parts), (capacity), __FILE__, __LINE__)
 #define wf_unstack(s, x, axis, parts, capacity) wf_unstack_at((s), (x), (axis), (parts), (capacity), __FILE__, __LINE__)
 
+/* As large as the data say, known when the call returns: weft_nonzero, weft_masked_select, weft_boolean_mask, weft_unique.
+ * wf_unique(s, x) gives the values; what else is wanted goes where .inverse, .counts and .indices say. */
+WF_INLINE weft_tensor* wf_nonzero_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* y = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  wf_own_all(s, weft_nonzero(ctx, x, &y), &y, 1);
+  return y;
+}
+WF_INLINE weft_tensor* wf_masked_select_at(weft_scope* s, weft_tensor* x, weft_tensor* mask, const char* file, int line) {
+  weft_tensor* y = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  wf_own_all(s, weft_masked_select(ctx, x, mask, &y), &y, 1);
+  return y;
+}
+WF_INLINE weft_tensor* wf_boolean_mask_at(weft_scope* s, weft_tensor* x, weft_tensor* mask, int64_t axis, const char* file,
+                                          int line) {
+  weft_tensor* y = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  wf_own_all(s, weft_boolean_mask(ctx, x, mask, axis, &y), &y, 1);
+  return y;
+}
+typedef struct wf_unique_args {
+  WF_BEGIN
+  weft_tensor* x;
+  int32_t equal_nan WF_DEFAULT(1);
+  weft_tensor** inverse WF_DEFAULT(NULL);
+  weft_tensor** counts WF_DEFAULT(NULL);
+  weft_tensor** indices WF_DEFAULT(NULL);
+} wf_unique_args;
+WF_INLINE weft_tensor* wf_unique_at(weft_scope* s, const char* file, int line, wf_unique_args a) {
+  weft_tensor* values = NULL;
+  weft_tensor** beside[3];
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  const int well = wf_own_all(s, weft_unique(ctx, a.x, a.equal_nan, &values, a.inverse, a.counts, a.indices), &values, 1);
+  int i;
+  beside[0] = a.inverse, beside[1] = a.counts, beside[2] = a.indices;
+  for (i = 0; i < 3; ++i) {
+    if (beside[i] != NULL) *beside[i] = well ? weft_scope_adopt(s, NULL, *beside[i]) : values;
+  }
+  return values;
+}
+#define wf_nonzero(s, x) wf_nonzero_at((s), (x), __FILE__, __LINE__)
+#define wf_masked_select(s, x, mask) wf_masked_select_at((s), (x), (mask), __FILE__, __LINE__)
+#define wf_boolean_mask(s, x, mask, axis) wf_boolean_mask_at((s), (x), (mask), (axis), __FILE__, __LINE__)
+#define wf_unique(s, ...)                                                                                                  \\
+  WF_CALL(wf_unique_at((s), __FILE__, __LINE__,                                                                            \\
+                       WF_MAKE(wf_unique_args, (.equal_nan = 1, .inverse = NULL, .counts = NULL, .indices = NULL,), __VA_ARGS__)))
+
 /* A number as one of the two operands of f; `make` says whether it becomes a constant or an argument. */
 typedef weft_error* (*wf_binary_fn)(weft_context*, weft_tensor*, weft_tensor*, weft_tensor**);
 typedef weft_error* (*wf_number_fn)(weft_tensor*, double, weft_tensor**);

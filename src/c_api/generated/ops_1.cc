@@ -18,6 +18,21 @@ weft_error* weft_bitwise_xor(weft_context* ctx, weft_tensor* x, weft_tensor* y, 
   return weft::c_api::RecordPlain(weft::ops::kOp_bitwise_xor, ctx, {x, y}, out);
 }
 
+weft_error* weft_arange(weft_context* ctx, double start, double stop, const weft_arange_opts* opts,
+                        weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_arange, ctx);
+    call.SetDouble(0, start);
+    call.SetDouble(1, stop);
+    weft_arange_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_arange_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_ARANGE_HAS_STEP) call.SetDouble(2, o.step);
+    if (o.present & WEFT_ARANGE_HAS_DTYPE) call.SetDType(3, o.dtype);
+    return call.Record({out}, o.device);
+  });
+}
+
 weft_error* weft_broadcast_in_dim(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count,
                                   const int64_t* broadcast_dimensions, size_t broadcast_dimensions_count,
                                   weft_tensor** out) noexcept {
@@ -49,6 +64,19 @@ weft_error* weft_concatenate(weft_context* ctx, weft_tensor* const* inputs, size
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_concatenate_opts", &o));
     call.CheckPresent(o.present, 1u);
     if (o.present & WEFT_CONCATENATE_HAS_DIMENSION) call.SetInt(0, o.dimension);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_diff(weft_context* ctx, weft_tensor* x, const weft_diff_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_diff, ctx);
+    call.Operand(x);
+    weft_diff_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_diff_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_DIFF_HAS_N) call.SetInt(0, o.n);
+    if (o.present & WEFT_DIFF_HAS_AXIS) call.SetInt(1, o.axis);
     return call.Record({out});
   });
 }
@@ -153,6 +181,22 @@ weft_error* weft_iota(weft_context* ctx, const int64_t* shape, size_t shape_coun
   });
 }
 
+weft_error* weft_linspace(weft_context* ctx, double start, double stop, int64_t count, const weft_linspace_opts* opts,
+                          weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_linspace, ctx);
+    call.SetDouble(0, start);
+    call.SetDouble(1, stop);
+    call.SetInt(2, count);
+    weft_linspace_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_linspace_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_LINSPACE_HAS_ENDPOINT) call.SetBool(3, o.endpoint);
+    if (o.present & WEFT_LINSPACE_HAS_DTYPE) call.SetDType(4, o.dtype);
+    return call.Record({out}, o.device);
+  });
+}
+
 weft_error* weft_pad(weft_context* ctx, weft_tensor* x, weft_tensor* value, const int64_t* edge_padding_low,
                      size_t edge_padding_low_count, const int64_t* edge_padding_high, size_t edge_padding_high_count,
                      const int64_t* interior_padding, size_t interior_padding_count, weft_tensor** out) noexcept {
@@ -163,6 +207,20 @@ weft_error* weft_pad(weft_context* ctx, weft_tensor* x, weft_tensor* value, cons
     call.SetInts(0, edge_padding_low, edge_padding_low_count);
     call.SetInts(1, edge_padding_high, edge_padding_high_count);
     call.SetInts(2, interior_padding, interior_padding_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_repeat_interleave(weft_context* ctx, weft_tensor* x, int64_t repeats,
+                                   const weft_repeat_interleave_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_repeat_interleave, ctx);
+    call.Operand(x);
+    call.SetInt(0, repeats);
+    weft_repeat_interleave_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_repeat_interleave_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_REPEAT_INTERLEAVE_HAS_AXIS) call.SetInt(1, o.axis);
     return call.Record({out});
   });
 }
@@ -183,6 +241,20 @@ weft_error* weft_reverse(weft_context* ctx, weft_tensor* x, const int64_t* dimen
     weft::c_api::OpCall call(weft::ops::kOp_reverse, ctx);
     call.Operand(x);
     call.SetInts(0, dimensions, dimensions_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_roll(weft_context* ctx, weft_tensor* x, const int64_t* shifts, size_t shifts_count,
+                      const weft_roll_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_roll, ctx);
+    call.Operand(x);
+    call.SetInts(0, shifts, shifts_count);
+    weft_roll_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_roll_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_ROLL_HAS_DIMS) call.SetInts(1, o.dims, o.dims_count);
     return call.Record({out});
   });
 }
@@ -281,12 +353,46 @@ weft_error* weft_take(weft_context* ctx, weft_tensor* x, weft_tensor* indices, c
   });
 }
 
+weft_error* weft_tile(weft_context* ctx, weft_tensor* x, const int64_t* reps, size_t reps_count,
+                      weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_tile, ctx);
+    call.Operand(x);
+    call.SetInts(0, reps, reps_count);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_transpose(weft_context* ctx, weft_tensor* x, const int64_t* permutation, size_t permutation_count,
                            weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
     weft::c_api::OpCall call(weft::ops::kOp_transpose, ctx);
     call.Operand(x);
     call.SetInts(0, permutation, permutation_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_tril(weft_context* ctx, weft_tensor* x, const weft_tril_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_tril, ctx);
+    call.Operand(x);
+    weft_tril_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_tril_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_TRIL_HAS_DIAGONAL) call.SetInt(0, o.diagonal);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_triu(weft_context* ctx, weft_tensor* x, const weft_triu_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_triu, ctx);
+    call.Operand(x);
+    weft_triu_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_triu_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_TRIU_HAS_DIAGONAL) call.SetInt(0, o.diagonal);
     return call.Record({out});
   });
 }
@@ -339,6 +445,61 @@ weft_error* weft_argmin(weft_context* ctx, weft_tensor* x, const weft_argmin_opt
     call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_ARGMIN_HAS_AXIS) call.SetInt(0, o.axis);
     if (o.present & WEFT_ARGMIN_HAS_KEEPDIMS) call.SetBool(1, o.keepdims);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_cummax(weft_context* ctx, weft_tensor* x, const weft_cummax_opts* opts, weft_tensor** out_values,
+                        weft_tensor** out_indices) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cummax, ctx);
+    call.Operand(x);
+    weft_cummax_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cummax_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_CUMMAX_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_CUMMAX_HAS_REVERSE) call.SetBool(1, o.reverse);
+    return call.RecordSome({out_values, out_indices});
+  });
+}
+
+weft_error* weft_cummin(weft_context* ctx, weft_tensor* x, const weft_cummin_opts* opts, weft_tensor** out_values,
+                        weft_tensor** out_indices) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cummin, ctx);
+    call.Operand(x);
+    weft_cummin_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cummin_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_CUMMIN_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_CUMMIN_HAS_REVERSE) call.SetBool(1, o.reverse);
+    return call.RecordSome({out_values, out_indices});
+  });
+}
+
+weft_error* weft_cumprod(weft_context* ctx, weft_tensor* x, const weft_cumprod_opts* opts,
+                         weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cumprod, ctx);
+    call.Operand(x);
+    weft_cumprod_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cumprod_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_CUMPROD_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_CUMPROD_HAS_REVERSE) call.SetBool(1, o.reverse);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_cumsum(weft_context* ctx, weft_tensor* x, const weft_cumsum_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cumsum, ctx);
+    call.Operand(x);
+    weft_cumsum_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cumsum_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_CUMSUM_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_CUMSUM_HAS_REVERSE) call.SetBool(1, o.reverse);
     return call.Record({out});
   });
 }
@@ -475,6 +636,24 @@ weft_error* weft_argsort(weft_context* ctx, weft_tensor* x, const weft_argsort_o
   });
 }
 
+weft_error* weft_isin(weft_context* ctx, weft_tensor* x, weft_tensor* among, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_isin, ctx, {x, among}, out);
+}
+
+weft_error* weft_searchsorted(weft_context* ctx, weft_tensor* sorted, weft_tensor* values,
+                              const weft_searchsorted_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_searchsorted, ctx);
+    call.Operand(sorted);
+    call.Operand(values);
+    weft_searchsorted_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_searchsorted_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_SEARCHSORTED_HAS_RIGHT) call.SetBool(0, o.right);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_sort(weft_context* ctx, weft_tensor* x, const weft_sort_opts* opts, weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
     weft::c_api::OpCall call(weft::ops::kOp_sort, ctx);
@@ -499,6 +678,80 @@ weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k, const weft_
     call.CheckPresent(o.present, 1u);
     if (o.present & WEFT_TOP_K_HAS_AXIS) call.SetInt(1, o.axis);
     return call.RecordSome({out_values, out_indices});
+  });
+}
+
+weft_error* weft_bincount(weft_context* ctx, weft_tensor* x, weft_tensor* weights, int64_t length,
+                          weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_bincount, ctx);
+    call.Operand(x);
+    call.Optional(weights);
+    call.SetInt(0, length);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_boolean_mask_static(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t size,
+                                     const weft_boolean_mask_static_opts* opts, weft_tensor** out_result,
+                                     weft_tensor** out_count) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_boolean_mask_static, ctx);
+    call.Operand(x);
+    call.Operand(mask);
+    call.SetInt(0, size);
+    weft_boolean_mask_static_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_boolean_mask_static_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS) call.SetInt(1, o.axis);
+    if (o.present & WEFT_BOOLEAN_MASK_STATIC_HAS_FILL) call.SetDouble(2, o.fill);
+    return call.RecordSome({out_result, out_count});
+  });
+}
+
+weft_error* weft_masked_select_static(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t size,
+                                      const weft_masked_select_static_opts* opts, weft_tensor** out_result,
+                                      weft_tensor** out_count) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_masked_select_static, ctx);
+    call.Operand(x);
+    call.Operand(mask);
+    call.SetInt(0, size);
+    weft_masked_select_static_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_masked_select_static_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_MASKED_SELECT_STATIC_HAS_FILL) call.SetDouble(1, o.fill);
+    return call.RecordSome({out_result, out_count});
+  });
+}
+
+weft_error* weft_nonzero_static(weft_context* ctx, weft_tensor* x, int64_t size, const weft_nonzero_static_opts* opts,
+                                weft_tensor** out_indices, weft_tensor** out_count) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_nonzero_static, ctx);
+    call.Operand(x);
+    call.SetInt(0, size);
+    weft_nonzero_static_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_nonzero_static_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_NONZERO_STATIC_HAS_FILL) call.SetInt(1, o.fill);
+    return call.RecordSome({out_indices, out_count});
+  });
+}
+
+weft_error* weft_unique_static(weft_context* ctx, weft_tensor* x, int64_t size, const weft_unique_static_opts* opts,
+                               weft_tensor** out_values, weft_tensor** out_count, weft_tensor** out_inverse,
+                               weft_tensor** out_counts, weft_tensor** out_indices) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_unique_static, ctx);
+    call.Operand(x);
+    call.SetInt(0, size);
+    weft_unique_static_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_unique_static_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_UNIQUE_STATIC_HAS_FILL) call.SetDouble(1, o.fill);
+    if (o.present & WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN) call.SetBool(2, o.equal_nan);
+    return call.RecordSome({out_values, out_count, out_inverse, out_counts, out_indices});
   });
 }
 
@@ -534,316 +787,6 @@ weft_error* weft_dot_general(weft_context* ctx, weft_tensor* lhs, weft_tensor* r
     call.CheckPresent(o.present, 3u);
     if (o.present & WEFT_DOT_GENERAL_HAS_DTYPE) call.SetDType(4, o.dtype);
     if (o.present & WEFT_DOT_GENERAL_HAS_PRECISION) call.SetEnum(5, o.precision);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_fft(weft_context* ctx, weft_tensor* x, weft_fft_type fft_type, const int64_t* fft_length,
-                     size_t fft_length_count, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_fft, ctx);
-    call.Operand(x);
-    call.SetEnum(0, fft_type);
-    call.SetInts(1, fft_length, fft_length_count);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_matmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_matmul_opts* opts,
-                        weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_matmul, ctx);
-    call.Operand(x);
-    call.Operand(y);
-    weft_matmul_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_matmul_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_MATMUL_HAS_DTYPE) call.SetDType(0, o.dtype);
-    if (o.present & WEFT_MATMUL_HAS_PRECISION) call.SetEnum(1, o.precision);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_triangular_solve(weft_context* ctx, weft_tensor* a, weft_tensor* b,
-                                  const weft_triangular_solve_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_triangular_solve, ctx);
-    call.Operand(a);
-    call.Operand(b);
-    weft_triangular_solve_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_triangular_solve_opts", &o));
-    call.CheckPresent(o.present, 15u);
-    if (o.present & WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE) call.SetBool(0, o.left_side);
-    if (o.present & WEFT_TRIANGULAR_SOLVE_HAS_LOWER) call.SetBool(1, o.lower);
-    if (o.present & WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL) call.SetBool(2, o.unit_diagonal);
-    if (o.present & WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A) call.SetEnum(3, o.transpose_a);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count,
-                          const weft_avg_pool_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_avg_pool, ctx);
-    call.Operand(x);
-    call.SetInts(0, window, window_count);
-    weft_avg_pool_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_avg_pool_opts", &o));
-    call.CheckPresent(o.present, 7u);
-    if (o.present & WEFT_AVG_POOL_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
-    if (o.present & WEFT_AVG_POOL_HAS_PADDING) call.SetEnum(2, o.padding);
-    if (o.present & WEFT_AVG_POOL_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_conv(weft_context* ctx, weft_tensor* x, weft_tensor* w, const weft_conv_opts* opts,
-                      weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_conv, ctx);
-    call.Operand(x);
-    call.Operand(w);
-    weft_conv_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_conv_opts", &o));
-    call.CheckPresent(o.present, 127u);
-    if (o.present & WEFT_CONV_HAS_STRIDES) call.SetInts(0, o.strides, o.strides_count);
-    if (o.present & WEFT_CONV_HAS_PADDING) call.SetEnum(1, o.padding);
-    if (o.present & WEFT_CONV_HAS_PADS) call.SetInts(2, o.pads, o.pads_count);
-    if (o.present & WEFT_CONV_HAS_DILATION) call.SetInts(3, o.dilation, o.dilation_count);
-    if (o.present & WEFT_CONV_HAS_GROUPS) call.SetInt(4, o.groups);
-    if (o.present & WEFT_CONV_HAS_DTYPE) call.SetDType(5, o.dtype);
-    if (o.present & WEFT_CONV_HAS_PRECISION) call.SetEnum(6, o.precision);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_convolution(weft_context* ctx, weft_tensor* input, weft_tensor* kernel, const int64_t* window_strides,
-                             size_t window_strides_count, const int64_t* padding, size_t padding_count,
-                             const int64_t* lhs_dilation, size_t lhs_dilation_count, const int64_t* rhs_dilation,
-                             size_t rhs_dilation_count, const int64_t* input_dimensions, size_t input_dimensions_count,
-                             const int64_t* kernel_dimensions, size_t kernel_dimensions_count,
-                             const int64_t* output_dimensions, size_t output_dimensions_count,
-                             const weft_convolution_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_convolution, ctx);
-    call.Operand(input);
-    call.Operand(kernel);
-    call.SetInts(0, window_strides, window_strides_count);
-    call.SetInts(1, padding, padding_count);
-    call.SetInts(2, lhs_dilation, lhs_dilation_count);
-    call.SetInts(3, rhs_dilation, rhs_dilation_count);
-    call.SetInts(4, input_dimensions, input_dimensions_count);
-    call.SetInts(5, kernel_dimensions, kernel_dimensions_count);
-    call.SetInts(6, output_dimensions, output_dimensions_count);
-    weft_convolution_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_convolution_opts", &o));
-    call.CheckPresent(o.present, 31u);
-    if (o.present & WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT) call.SetInt(7, o.feature_group_count);
-    if (o.present & WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT) call.SetInt(8, o.batch_group_count);
-    if (o.present & WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL) call.SetInts(9, o.window_reversal, o.window_reversal_count);
-    if (o.present & WEFT_CONVOLUTION_HAS_DTYPE) call.SetDType(10, o.dtype);
-    if (o.present & WEFT_CONVOLUTION_HAS_PRECISION) call.SetEnum(11, o.precision);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_max_pool(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count,
-                          const weft_max_pool_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_max_pool, ctx);
-    call.Operand(x);
-    call.SetInts(0, window, window_count);
-    weft_max_pool_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_max_pool_opts", &o));
-    call.CheckPresent(o.present, 7u);
-    if (o.present & WEFT_MAX_POOL_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
-    if (o.present & WEFT_MAX_POOL_HAS_PADDING) call.SetEnum(2, o.padding);
-    if (o.present & WEFT_MAX_POOL_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_reduce_window(weft_context* ctx, weft_tensor* x, const int64_t* window_dimensions,
-                               size_t window_dimensions_count, weft_reduce_window_reducer reducer,
-                               const weft_reduce_window_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_reduce_window, ctx);
-    call.Operand(x);
-    call.SetInts(0, window_dimensions, window_dimensions_count);
-    call.SetEnum(1, reducer);
-    weft_reduce_window_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_reduce_window_opts", &o));
-    call.CheckPresent(o.present, 15u);
-    if (o.present & WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES) call.SetInts(2, o.window_strides, o.window_strides_count);
-    if (o.present & WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS) call.SetInts(3, o.base_dilations, o.base_dilations_count);
-    if (o.present & WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS) call.SetInts(4, o.window_dilations, o.window_dilations_count);
-    if (o.present & WEFT_REDUCE_WINDOW_HAS_PADDING) call.SetInts(5, o.padding, o.padding_count);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_select_and_scatter(weft_context* ctx, weft_tensor* operand, weft_tensor* source,
-                                    const int64_t* window_dimensions, size_t window_dimensions_count,
-                                    const weft_select_and_scatter_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_select_and_scatter, ctx);
-    call.Operand(operand);
-    call.Operand(source);
-    call.SetInts(0, window_dimensions, window_dimensions_count);
-    weft_select_and_scatter_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_select_and_scatter_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES) call.SetInts(1, o.window_strides, o.window_strides_count);
-    if (o.present & WEFT_SELECT_AND_SCATTER_HAS_PADDING) call.SetInts(2, o.padding, o.padding_count);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_batch_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
-                            const weft_batch_norm_opts* opts, weft_tensor** out_result, weft_tensor** out_batch_mean,
-                            weft_tensor** out_batch_variance) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_batch_norm, ctx);
-    call.Operand(x);
-    call.Operand(scale);
-    call.Operand(offset);
-    weft_batch_norm_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_batch_norm_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_BATCH_NORM_HAS_AXIS) call.SetInt(0, o.axis);
-    if (o.present & WEFT_BATCH_NORM_HAS_EPSILON) call.SetDouble(1, o.epsilon);
-    return call.RecordSome({out_result, out_batch_mean, out_batch_variance});
-  });
-}
-
-weft_error* weft_batch_norm_grad(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* mean,
-                                 weft_tensor* variance, weft_tensor* grad_output, double epsilon,
-                                 int64_t feature_index, weft_tensor** out_grad_operand, weft_tensor** out_grad_scale,
-                                 weft_tensor** out_grad_offset) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_batch_norm_grad, ctx);
-    call.Operand(x);
-    call.Operand(scale);
-    call.Operand(mean);
-    call.Operand(variance);
-    call.Operand(grad_output);
-    call.SetDouble(0, epsilon);
-    call.SetInt(1, feature_index);
-    return call.RecordSome({out_grad_operand, out_grad_scale, out_grad_offset});
-  });
-}
-
-weft_error* weft_batch_norm_training(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
-                                     double epsilon, int64_t feature_index, weft_tensor** out_output,
-                                     weft_tensor** out_batch_mean, weft_tensor** out_batch_var) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_batch_norm_training, ctx);
-    call.Operand(x);
-    call.Operand(scale);
-    call.Operand(offset);
-    call.SetDouble(0, epsilon);
-    call.SetInt(1, feature_index);
-    return call.RecordSome({out_output, out_batch_mean, out_batch_var});
-  });
-}
-
-weft_error* weft_batch_norm_inference(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
-                                      weft_tensor* mean, weft_tensor* variance,
-                                      const weft_batch_norm_inference_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_batch_norm_inference, ctx);
-    call.Operand(x);
-    call.Operand(scale);
-    call.Operand(offset);
-    call.Operand(mean);
-    call.Operand(variance);
-    weft_batch_norm_inference_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_batch_norm_inference_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_BATCH_NORM_INFERENCE_HAS_AXIS) call.SetInt(0, o.axis);
-    if (o.present & WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON) call.SetDouble(1, o.epsilon);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_cross_entropy(weft_context* ctx, weft_tensor* logits, weft_tensor* labels,
-                               const weft_cross_entropy_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_cross_entropy, ctx);
-    call.Operand(logits);
-    call.Operand(labels);
-    weft_cross_entropy_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cross_entropy_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_CROSS_ENTROPY_HAS_REDUCTION) call.SetEnum(0, o.reduction);
-    if (o.present & WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING) call.SetDouble(1, o.label_smoothing);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_dropout(weft_context* ctx, weft_tensor* x, const weft_dropout_opts* opts,
-                         weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_dropout, ctx);
-    call.Operand(x);
-    weft_dropout_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_dropout_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_DROPOUT_HAS_RATE) call.SetDouble(0, o.rate);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_elu(weft_context* ctx, weft_tensor* x, const weft_elu_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_elu, ctx);
-    call.Operand(x);
-    weft_elu_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_elu_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_ELU_HAS_ALPHA) call.SetDouble(0, o.alpha);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_embedding(weft_context* ctx, weft_tensor* table, weft_tensor* ids, const weft_embedding_opts* opts,
-                           weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_embedding, ctx);
-    call.Operand(table);
-    call.Operand(ids);
-    weft_embedding_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_embedding_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_EMBEDDING_HAS_DTYPE) call.SetDType(0, o.dtype);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_gelu(weft_context* ctx, weft_tensor* x, const weft_gelu_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_gelu, ctx);
-    call.Operand(x);
-    weft_gelu_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_gelu_opts", &o));
-    call.CheckPresent(o.present, 1u);
-    if (o.present & WEFT_GELU_HAS_FORM) call.SetEnum(0, o.form);
-    return call.Record({out});
-  });
-}
-
-weft_error* weft_layer_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
-                            const weft_layer_norm_opts* opts, weft_tensor** out) noexcept {
-  return weft::c_api::Guard([&]() -> absl::Status {
-    weft::c_api::OpCall call(weft::ops::kOp_layer_norm, ctx);
-    call.Operand(x);
-    call.Optional(scale);
-    call.Optional(offset);
-    weft_layer_norm_opts o;
-    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_layer_norm_opts", &o));
-    call.CheckPresent(o.present, 3u);
-    if (o.present & WEFT_LAYER_NORM_HAS_AXIS) call.SetInt(0, o.axis);
-    if (o.present & WEFT_LAYER_NORM_HAS_EPSILON) call.SetDouble(1, o.epsilon);
     return call.Record({out});
   });
 }

@@ -6,6 +6,316 @@
 
 extern "C" {
 
+weft_error* weft_fft(weft_context* ctx, weft_tensor* x, weft_fft_type fft_type, const int64_t* fft_length,
+                     size_t fft_length_count, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_fft, ctx);
+    call.Operand(x);
+    call.SetEnum(0, fft_type);
+    call.SetInts(1, fft_length, fft_length_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_matmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, const weft_matmul_opts* opts,
+                        weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_matmul, ctx);
+    call.Operand(x);
+    call.Operand(y);
+    weft_matmul_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_matmul_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_MATMUL_HAS_DTYPE) call.SetDType(0, o.dtype);
+    if (o.present & WEFT_MATMUL_HAS_PRECISION) call.SetEnum(1, o.precision);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_triangular_solve(weft_context* ctx, weft_tensor* a, weft_tensor* b,
+                                  const weft_triangular_solve_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_triangular_solve, ctx);
+    call.Operand(a);
+    call.Operand(b);
+    weft_triangular_solve_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_triangular_solve_opts", &o));
+    call.CheckPresent(o.present, 15u);
+    if (o.present & WEFT_TRIANGULAR_SOLVE_HAS_LEFT_SIDE) call.SetBool(0, o.left_side);
+    if (o.present & WEFT_TRIANGULAR_SOLVE_HAS_LOWER) call.SetBool(1, o.lower);
+    if (o.present & WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL) call.SetBool(2, o.unit_diagonal);
+    if (o.present & WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A) call.SetEnum(3, o.transpose_a);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count,
+                          const weft_avg_pool_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_avg_pool, ctx);
+    call.Operand(x);
+    call.SetInts(0, window, window_count);
+    weft_avg_pool_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_avg_pool_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_AVG_POOL_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
+    if (o.present & WEFT_AVG_POOL_HAS_PADDING) call.SetEnum(2, o.padding);
+    if (o.present & WEFT_AVG_POOL_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_conv(weft_context* ctx, weft_tensor* x, weft_tensor* w, const weft_conv_opts* opts,
+                      weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_conv, ctx);
+    call.Operand(x);
+    call.Operand(w);
+    weft_conv_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_conv_opts", &o));
+    call.CheckPresent(o.present, 127u);
+    if (o.present & WEFT_CONV_HAS_STRIDES) call.SetInts(0, o.strides, o.strides_count);
+    if (o.present & WEFT_CONV_HAS_PADDING) call.SetEnum(1, o.padding);
+    if (o.present & WEFT_CONV_HAS_PADS) call.SetInts(2, o.pads, o.pads_count);
+    if (o.present & WEFT_CONV_HAS_DILATION) call.SetInts(3, o.dilation, o.dilation_count);
+    if (o.present & WEFT_CONV_HAS_GROUPS) call.SetInt(4, o.groups);
+    if (o.present & WEFT_CONV_HAS_DTYPE) call.SetDType(5, o.dtype);
+    if (o.present & WEFT_CONV_HAS_PRECISION) call.SetEnum(6, o.precision);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_convolution(weft_context* ctx, weft_tensor* input, weft_tensor* kernel, const int64_t* window_strides,
+                             size_t window_strides_count, const int64_t* padding, size_t padding_count,
+                             const int64_t* lhs_dilation, size_t lhs_dilation_count, const int64_t* rhs_dilation,
+                             size_t rhs_dilation_count, const int64_t* input_dimensions, size_t input_dimensions_count,
+                             const int64_t* kernel_dimensions, size_t kernel_dimensions_count,
+                             const int64_t* output_dimensions, size_t output_dimensions_count,
+                             const weft_convolution_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_convolution, ctx);
+    call.Operand(input);
+    call.Operand(kernel);
+    call.SetInts(0, window_strides, window_strides_count);
+    call.SetInts(1, padding, padding_count);
+    call.SetInts(2, lhs_dilation, lhs_dilation_count);
+    call.SetInts(3, rhs_dilation, rhs_dilation_count);
+    call.SetInts(4, input_dimensions, input_dimensions_count);
+    call.SetInts(5, kernel_dimensions, kernel_dimensions_count);
+    call.SetInts(6, output_dimensions, output_dimensions_count);
+    weft_convolution_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_convolution_opts", &o));
+    call.CheckPresent(o.present, 31u);
+    if (o.present & WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT) call.SetInt(7, o.feature_group_count);
+    if (o.present & WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT) call.SetInt(8, o.batch_group_count);
+    if (o.present & WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL) call.SetInts(9, o.window_reversal, o.window_reversal_count);
+    if (o.present & WEFT_CONVOLUTION_HAS_DTYPE) call.SetDType(10, o.dtype);
+    if (o.present & WEFT_CONVOLUTION_HAS_PRECISION) call.SetEnum(11, o.precision);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_max_pool(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count,
+                          const weft_max_pool_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_max_pool, ctx);
+    call.Operand(x);
+    call.SetInts(0, window, window_count);
+    weft_max_pool_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_max_pool_opts", &o));
+    call.CheckPresent(o.present, 7u);
+    if (o.present & WEFT_MAX_POOL_HAS_STRIDES) call.SetInts(1, o.strides, o.strides_count);
+    if (o.present & WEFT_MAX_POOL_HAS_PADDING) call.SetEnum(2, o.padding);
+    if (o.present & WEFT_MAX_POOL_HAS_PADS) call.SetInts(3, o.pads, o.pads_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_reduce_window(weft_context* ctx, weft_tensor* x, const int64_t* window_dimensions,
+                               size_t window_dimensions_count, weft_reduce_window_reducer reducer,
+                               const weft_reduce_window_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_reduce_window, ctx);
+    call.Operand(x);
+    call.SetInts(0, window_dimensions, window_dimensions_count);
+    call.SetEnum(1, reducer);
+    weft_reduce_window_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_reduce_window_opts", &o));
+    call.CheckPresent(o.present, 15u);
+    if (o.present & WEFT_REDUCE_WINDOW_HAS_WINDOW_STRIDES) call.SetInts(2, o.window_strides, o.window_strides_count);
+    if (o.present & WEFT_REDUCE_WINDOW_HAS_BASE_DILATIONS) call.SetInts(3, o.base_dilations, o.base_dilations_count);
+    if (o.present & WEFT_REDUCE_WINDOW_HAS_WINDOW_DILATIONS) call.SetInts(4, o.window_dilations, o.window_dilations_count);
+    if (o.present & WEFT_REDUCE_WINDOW_HAS_PADDING) call.SetInts(5, o.padding, o.padding_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_select_and_scatter(weft_context* ctx, weft_tensor* operand, weft_tensor* source,
+                                    const int64_t* window_dimensions, size_t window_dimensions_count,
+                                    const weft_select_and_scatter_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_select_and_scatter, ctx);
+    call.Operand(operand);
+    call.Operand(source);
+    call.SetInts(0, window_dimensions, window_dimensions_count);
+    weft_select_and_scatter_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_select_and_scatter_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_SELECT_AND_SCATTER_HAS_WINDOW_STRIDES) call.SetInts(1, o.window_strides, o.window_strides_count);
+    if (o.present & WEFT_SELECT_AND_SCATTER_HAS_PADDING) call.SetInts(2, o.padding, o.padding_count);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_batch_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
+                            const weft_batch_norm_opts* opts, weft_tensor** out_result, weft_tensor** out_batch_mean,
+                            weft_tensor** out_batch_variance) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_batch_norm, ctx);
+    call.Operand(x);
+    call.Operand(scale);
+    call.Operand(offset);
+    weft_batch_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_batch_norm_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_BATCH_NORM_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_BATCH_NORM_HAS_EPSILON) call.SetDouble(1, o.epsilon);
+    return call.RecordSome({out_result, out_batch_mean, out_batch_variance});
+  });
+}
+
+weft_error* weft_batch_norm_grad(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* mean,
+                                 weft_tensor* variance, weft_tensor* grad_output, double epsilon,
+                                 int64_t feature_index, weft_tensor** out_grad_operand, weft_tensor** out_grad_scale,
+                                 weft_tensor** out_grad_offset) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_batch_norm_grad, ctx);
+    call.Operand(x);
+    call.Operand(scale);
+    call.Operand(mean);
+    call.Operand(variance);
+    call.Operand(grad_output);
+    call.SetDouble(0, epsilon);
+    call.SetInt(1, feature_index);
+    return call.RecordSome({out_grad_operand, out_grad_scale, out_grad_offset});
+  });
+}
+
+weft_error* weft_batch_norm_training(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
+                                     double epsilon, int64_t feature_index, weft_tensor** out_output,
+                                     weft_tensor** out_batch_mean, weft_tensor** out_batch_var) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_batch_norm_training, ctx);
+    call.Operand(x);
+    call.Operand(scale);
+    call.Operand(offset);
+    call.SetDouble(0, epsilon);
+    call.SetInt(1, feature_index);
+    return call.RecordSome({out_output, out_batch_mean, out_batch_var});
+  });
+}
+
+weft_error* weft_batch_norm_inference(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
+                                      weft_tensor* mean, weft_tensor* variance,
+                                      const weft_batch_norm_inference_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_batch_norm_inference, ctx);
+    call.Operand(x);
+    call.Operand(scale);
+    call.Operand(offset);
+    call.Operand(mean);
+    call.Operand(variance);
+    weft_batch_norm_inference_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_batch_norm_inference_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_BATCH_NORM_INFERENCE_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON) call.SetDouble(1, o.epsilon);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_cross_entropy(weft_context* ctx, weft_tensor* logits, weft_tensor* labels,
+                               const weft_cross_entropy_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_cross_entropy, ctx);
+    call.Operand(logits);
+    call.Operand(labels);
+    weft_cross_entropy_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_cross_entropy_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_CROSS_ENTROPY_HAS_REDUCTION) call.SetEnum(0, o.reduction);
+    if (o.present & WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING) call.SetDouble(1, o.label_smoothing);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_dropout(weft_context* ctx, weft_tensor* x, const weft_dropout_opts* opts,
+                         weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_dropout, ctx);
+    call.Operand(x);
+    weft_dropout_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_dropout_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_DROPOUT_HAS_RATE) call.SetDouble(0, o.rate);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_elu(weft_context* ctx, weft_tensor* x, const weft_elu_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_elu, ctx);
+    call.Operand(x);
+    weft_elu_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_elu_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_ELU_HAS_ALPHA) call.SetDouble(0, o.alpha);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_embedding(weft_context* ctx, weft_tensor* table, weft_tensor* ids, const weft_embedding_opts* opts,
+                           weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_embedding, ctx);
+    call.Operand(table);
+    call.Operand(ids);
+    weft_embedding_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_embedding_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_EMBEDDING_HAS_DTYPE) call.SetDType(0, o.dtype);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_gelu(weft_context* ctx, weft_tensor* x, const weft_gelu_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_gelu, ctx);
+    call.Operand(x);
+    weft_gelu_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_gelu_opts", &o));
+    call.CheckPresent(o.present, 1u);
+    if (o.present & WEFT_GELU_HAS_FORM) call.SetEnum(0, o.form);
+    return call.Record({out});
+  });
+}
+
+weft_error* weft_layer_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
+                            const weft_layer_norm_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_layer_norm, ctx);
+    call.Operand(x);
+    call.Optional(scale);
+    call.Optional(offset);
+    weft_layer_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_layer_norm_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_LAYER_NORM_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_LAYER_NORM_HAS_EPSILON) call.SetDouble(1, o.epsilon);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_leaky_relu(weft_context* ctx, weft_tensor* x, const weft_leaky_relu_opts* opts,
                             weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {

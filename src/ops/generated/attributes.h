@@ -84,6 +84,16 @@ struct ReducePrecisionAttrs {
   const ir::Attrs& attrs;
 };
 
+struct ArangeAttrs {
+  enum Position : size_t { kStart, kStop, kStep, kDtype };
+  double start() const { return attrs.Double(kStart); }
+  double stop() const { return attrs.Double(kStop); }
+  double step() const { return attrs.Double(kStep); }
+  DType dtype() const { return attrs.Type(kDtype); }
+
+  const ir::Attrs& attrs;
+};
+
 struct BroadcastInDimAttrs {
   enum Position : size_t { kShape, kBroadcastDimensions };
   const ir::Ints& shape() const { return attrs.IntList(kShape); }
@@ -102,6 +112,14 @@ struct BroadcastToAttrs {
 struct ConcatenateAttrs {
   enum Position : size_t { kDimension };
   int64_t dimension() const { return attrs.Int(kDimension); }
+
+  const ir::Attrs& attrs;
+};
+
+struct DiffAttrs {
+  enum Position : size_t { kN, kAxis };
+  int64_t n() const { return attrs.Int(kN); }
+  int64_t axis() const { return attrs.Int(kAxis); }
 
   const ir::Attrs& attrs;
 };
@@ -216,6 +234,17 @@ struct IotaAttrs {
   const ir::Attrs& attrs;
 };
 
+struct LinspaceAttrs {
+  enum Position : size_t { kStart, kStop, kCount, kEndpoint, kDtype };
+  double start() const { return attrs.Double(kStart); }
+  double stop() const { return attrs.Double(kStop); }
+  int64_t count() const { return attrs.Int(kCount); }
+  bool endpoint() const { return attrs.Bool(kEndpoint); }
+  DType dtype() const { return attrs.Type(kDtype); }
+
+  const ir::Attrs& attrs;
+};
+
 struct PadAttrs {
   enum Position : size_t { kEdgePaddingLow, kEdgePaddingHigh, kInteriorPadding };
   const ir::Ints& edge_padding_low() const { return attrs.IntList(kEdgePaddingLow); }
@@ -232,6 +261,14 @@ struct RealDynamicSliceAttrs {
   const ir::Attrs& attrs;
 };
 
+struct RepeatInterleaveAttrs {
+  enum Position : size_t { kRepeats, kAxis };
+  int64_t repeats() const { return attrs.Int(kRepeats); }
+  int64_t axis() const { return attrs.Int(kAxis); }
+
+  const ir::Attrs& attrs;
+};
+
 struct ReshapeAttrs {
   enum Position : size_t { kShape };
   const ir::Ints& shape() const { return attrs.IntList(kShape); }
@@ -242,6 +279,15 @@ struct ReshapeAttrs {
 struct ReverseAttrs {
   enum Position : size_t { kDimensions };
   const ir::Ints& dimensions() const { return attrs.IntList(kDimensions); }
+
+  const ir::Attrs& attrs;
+};
+
+struct RollAttrs {
+  enum Position : size_t { kShifts, kDims };
+  const ir::Ints& shifts() const { return attrs.IntList(kShifts); }
+  bool has_dims() const { return attrs.has(kDims); }
+  const ir::Ints& dims() const { return attrs.IntList(kDims); }
 
   const ir::Attrs& attrs;
 };
@@ -313,9 +359,30 @@ struct TakeAttrs {
   const ir::Attrs& attrs;
 };
 
+struct TileAttrs {
+  enum Position : size_t { kReps };
+  const ir::Ints& reps() const { return attrs.IntList(kReps); }
+
+  const ir::Attrs& attrs;
+};
+
 struct TransposeAttrs {
   enum Position : size_t { kPermutation };
   const ir::Ints& permutation() const { return attrs.IntList(kPermutation); }
+
+  const ir::Attrs& attrs;
+};
+
+struct TrilAttrs {
+  enum Position : size_t { kDiagonal };
+  int64_t diagonal() const { return attrs.Int(kDiagonal); }
+
+  const ir::Attrs& attrs;
+};
+
+struct TriuAttrs {
+  enum Position : size_t { kDiagonal };
+  int64_t diagonal() const { return attrs.Int(kDiagonal); }
 
   const ir::Attrs& attrs;
 };
@@ -350,6 +417,38 @@ struct ArgminAttrs {
   enum Position : size_t { kAxis, kKeepdims };
   int64_t axis() const { return attrs.Int(kAxis); }
   bool keepdims() const { return attrs.Bool(kKeepdims); }
+
+  const ir::Attrs& attrs;
+};
+
+struct CummaxAttrs {
+  enum Position : size_t { kAxis, kReverse };
+  int64_t axis() const { return attrs.Int(kAxis); }
+  bool reverse() const { return attrs.Bool(kReverse); }
+
+  const ir::Attrs& attrs;
+};
+
+struct CumminAttrs {
+  enum Position : size_t { kAxis, kReverse };
+  int64_t axis() const { return attrs.Int(kAxis); }
+  bool reverse() const { return attrs.Bool(kReverse); }
+
+  const ir::Attrs& attrs;
+};
+
+struct CumprodAttrs {
+  enum Position : size_t { kAxis, kReverse };
+  int64_t axis() const { return attrs.Int(kAxis); }
+  bool reverse() const { return attrs.Bool(kReverse); }
+
+  const ir::Attrs& attrs;
+};
+
+struct CumsumAttrs {
+  enum Position : size_t { kAxis, kReverse };
+  int64_t axis() const { return attrs.Int(kAxis); }
+  bool reverse() const { return attrs.Bool(kReverse); }
 
   const ir::Attrs& attrs;
 };
@@ -451,6 +550,13 @@ struct ArgsortAttrs {
   const ir::Attrs& attrs;
 };
 
+struct SearchsortedAttrs {
+  enum Position : size_t { kRight };
+  bool right() const { return attrs.Bool(kRight); }
+
+  const ir::Attrs& attrs;
+};
+
 struct SortAttrs {
   enum Position : size_t { kAxis, kDescending };
   int64_t axis() const { return attrs.Int(kAxis); }
@@ -471,6 +577,47 @@ struct TopKAttrs {
   enum Position : size_t { kK, kAxis };
   int64_t k() const { return attrs.Int(kK); }
   int64_t axis() const { return attrs.Int(kAxis); }
+
+  const ir::Attrs& attrs;
+};
+
+struct BincountAttrs {
+  enum Position : size_t { kLength };
+  int64_t length() const { return attrs.Int(kLength); }
+
+  const ir::Attrs& attrs;
+};
+
+struct BooleanMaskStaticAttrs {
+  enum Position : size_t { kSize, kAxis, kFill };
+  int64_t size() const { return attrs.Int(kSize); }
+  int64_t axis() const { return attrs.Int(kAxis); }
+  double fill() const { return attrs.Double(kFill); }
+
+  const ir::Attrs& attrs;
+};
+
+struct MaskedSelectStaticAttrs {
+  enum Position : size_t { kSize, kFill };
+  int64_t size() const { return attrs.Int(kSize); }
+  double fill() const { return attrs.Double(kFill); }
+
+  const ir::Attrs& attrs;
+};
+
+struct NonzeroStaticAttrs {
+  enum Position : size_t { kSize, kFill };
+  int64_t size() const { return attrs.Int(kSize); }
+  int64_t fill() const { return attrs.Int(kFill); }
+
+  const ir::Attrs& attrs;
+};
+
+struct UniqueStaticAttrs {
+  enum Position : size_t { kSize, kFill, kEqualNan };
+  int64_t size() const { return attrs.Int(kSize); }
+  double fill() const { return attrs.Double(kFill); }
+  bool equal_nan() const { return attrs.Bool(kEqualNan); }
 
   const ir::Attrs& attrs;
 };

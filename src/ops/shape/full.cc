@@ -1,7 +1,7 @@
 // full: one fixed number everywhere.
 #include <cmath>
 
-#include "src/ops/families.h"
+#include "src/ops/shape/number.h"
 
 namespace weft::ops {
 namespace {
@@ -29,15 +29,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
     HostTensor stored(dtype, {});
     stored.SetInt(0, integer);
     if (stored.GetInt(0) != integer) return UserError("integer ", integer, " does not fit ", NameOf(dtype));
-  } else if (!IsFloat(dtype) && !IsComplex(dtype)) {
-    if (!std::isfinite(value) || value != std::trunc(value)) {
-      return UserError("value ", value, " is not a whole number and dtype is ", NameOf(dtype));
-    }
-    // [-2^(b-1), 2^(b-1)) or [0, 2^b): the ends are exact as doubles, also for 64 bits.
-    const int bits = IsBool(dtype) ? 1 : BitsOf(dtype);
-    const bool has_sign = IsSigned(dtype) && !IsBool(dtype);
-    const double low = has_sign ? -std::ldexp(1.0, bits - 1) : 0, end = std::ldexp(1.0, has_sign ? bits - 1 : bits);
-    if (value < low || value >= end) return UserError("value ", value, " does not fit ", NameOf(dtype));
+  } else {
+    WEFT_RETURN_IF_ERROR(CheckNumber("value", value, dtype));
   }
   results->push_back(Type::Tensor(dtype, ToDims(Attr<kAttrs, "shape">(call.attrs))));
   return absl::OkStatus();
@@ -63,6 +56,19 @@ constexpr Sample kSamples[] = {{"shape=[2,3] value=1.5"},
                                {"shape=[3] value=0 dtype=u64 integer=-1"}};
 
 }  // namespace
+
+absl::Status CheckNumber(std::string_view name, double value, DType dtype) {
+  if (IsFloat(dtype) || IsComplex(dtype)) return absl::OkStatus();
+  if (!std::isfinite(value) || value != std::trunc(value)) {
+    return UserError(name, " ", value, " is not a whole number and dtype is ", NameOf(dtype));
+  }
+  // [-2^(b-1), 2^(b-1)) or [0, 2^b): the ends are exact as doubles, also for 64 bits.
+  const int bits = IsBool(dtype) ? 1 : BitsOf(dtype);
+  const bool has_sign = IsSigned(dtype) && !IsBool(dtype);
+  const double low = has_sign ? -std::ldexp(1.0, bits - 1) : 0, end = std::ldexp(1.0, has_sign ? bits - 1 : bits);
+  if (value < low || value >= end) return UserError(name, " ", value, " does not fit ", NameOf(dtype));
+  return absl::OkStatus();
+}
 
 constinit const OpDef kOp_full = {
     .name = "weft.full",

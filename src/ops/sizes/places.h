@@ -1,0 +1,32 @@
+// What the operations share whose results have as many elements as the data say: here so many as the caller says, and a count
+// beside them, so that shapes are known when a program is recorded. Their exact forms are src/c_api/sizes.cc.
+#pragma once
+
+#include "src/ops/families.h"
+
+namespace weft::ops {
+
+inline constexpr ir::AttrDef kSizeAttr = {"size", ir::AttrType::kInt,
+                                          "how many there is room for; what does not fit is left out", true};
+// The name of what `size` counts comes into the text.
+absl::Status CheckSize(const ir::Attrs& attrs, size_t size_attr);
+// That places in x can be counted in i32.
+absl::Status CheckPlaces(std::string_view name, const ir::Type& x);
+
+// The first `size` true elements of a mask [n].
+struct Places {
+  ir::Value at;     // i32[size]: where they stand; a place of the mask, whichever, where there is none
+  ir::Value there;  // bool[size]: whether there is one
+  ir::Value count;  // i32[]: all that are true, also those without room
+};
+Places FirstTrue(ir::Builder& b, const ir::Value& mask, int64_t size);
+
+// Element i of `values` [size, ...] is stored at slots[i] of a result [count, ...] that begins as `fill`; none where the slot is
+// outside. Of several for one slot one stays, or they add up.
+ir::Value PutAt(ir::Builder& b, const ir::Value& slots, const ir::Value& values, int64_t count, double fill,
+                bool add = false);
+
+// x where `there` [size], which runs along one axis of x, is true; else the number.
+ir::Value WhereThere(ir::Builder& b, const ir::Value& there, const ir::Value& x, int64_t axis, double fill);
+
+}  // namespace weft::ops
