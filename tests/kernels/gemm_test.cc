@@ -12,6 +12,12 @@ struct Shape {
 const Shape kShapes[] = {{1, 1, 1},   {1, 7, 5},     {2, 3, 16},   {5, 9, 17},    {6, 8, 64},    {7, 31, 65},  {13, 5, 100},
                          {12, 450, 70}, {37, 131, 77}, {64, 300, 10}, {100, 17, 3}, {3, 1000, 130}, {130, 449, 33}, {65, 897, 40}};
 
+// Few rows, whose B is streamed: every height, ends of columns and of K that fill no vector, columns that are dealt out and
+// such that K is, in parts; one column, which is a row of the transposed product.
+const Shape kFewRows[] = {{1, 768, 1030}, {2, 37, 1111}, {3, 129, 1153}, {4, 64, 1024}, {5, 100, 300}, {6, 513, 67},
+                          {7, 33, 1090},  {8, 300, 200}, {1, 5000, 9},   {4, 3000, 16}, {1, 9000, 1},  {8, 70, 1},
+                          {9, 70, 1},     {700, 130, 1}, {1, 3, 40000},  {1, 1, 20000}};
+
 template <typename In, typename Out>
 void Check(KernelSet& kernels, DType in, DType out, Shape shape, bool a_transposed, bool b_transposed, ThreadPool& one,
            ThreadPool& two, double tolerance) {
@@ -97,6 +103,39 @@ TEST_P(Gemm, AccumulatesBF16AndF16InF32) {
   }
 }
 
+TEST_P(Gemm, StreamsTheMatrixForFewRows) {
+  for (const Shape& shape : kFewRows) {
+    for (int form = 0; form < 4; ++form) {
+      Check<float, float>(*kernels_, DType::kF32, DType::kF32, shape, form & 1, form & 2, one_, two_, 1e-6);
+    }
+    Check<double, double>(*kernels_, DType::kF64, DType::kF64, shape, false, shape.m % 2 == 0, one_, two_, 1e-14);
+    Check<BF16, float>(*kernels_, DType::kBF16, DType::kF32, shape, false, shape.m % 2 == 0, one_, two_, 1e-6);
+    Check<BF16, BF16>(*kernels_, DType::kBF16, DType::kBF16, shape, true, shape.m % 2 == 1, one_, two_, 4e-3);
+    Check<F16, F16>(*kernels_, DType::kF16, DType::kF16, shape, false, shape.m % 2 == 1, one_, two_, 5e-4);
+    Check<F16, float>(*kernels_, DType::kF16, DType::kF32, shape, false, shape.m % 2 == 0, one_, two_, 1e-6);
+  }
+}
+
+TEST_P(Gemm, PacksNothingForFewRows) {
+  GemmCall call;
+  call.m = 8;
+  call.k = 768;
+  call.n = 3072;
+  call.a = {nullptr, 768, 1, {}};
+  for (const bool transposed : {false, true}) {
+    call.b = {nullptr, transposed ? 1 : 3072, transposed ? 768 : 1, {}};
+    EXPECT_EQ(PackedBytesOfB(kernels_->target(), call), 0);
+    ScratchNeeds needs;
+    ASSERT_TRUE(kernels_->PrepareGemm(call, 2, needs).ok());
+    for (int slot = 0; slot < static_cast<int>(ScratchSlot::kCount); ++slot) {
+      EXPECT_EQ(needs.Of(0, static_cast<ScratchSlot>(slot)), 0) << slot;
+      EXPECT_EQ(needs.Of(1, static_cast<ScratchSlot>(slot)), 0) << slot;
+    }
+  }
+  call.m = 200;
+  EXPECT_GE(PackedBytesOfB(kernels_->target(), call), 768 * 3072 * 4);
+}
+
 TEST_P(Gemm, WrapsIntegersAndJoinsBools) {
   Check<int32_t, int32_t>(*kernels_, DType::kI32, DType::kI32, {37, 31, 40}, true, false, one_, two_, 0);
   Check<int64_t, int64_t>(*kernels_, DType::kI64, DType::kI64, {5, 9, 17}, false, true, one_, two_, 0);
@@ -147,6 +186,41 @@ TEST_P(Gemm, WalksBatchesByTheirStridesAndBroadcasts) {
   }
 }
 
+// A query a head against the keys that it has seen, then its weights times their values.
+TEST_P(Gemm, StreamsTheMatricesOfABatch) {
+  for (const int64_t members : {3, 24}) {  // each cut for two threads, and dealt out whole
+    for (const bool along : {true, false}) {
+      std::mt19937 random(11);
+      const int64_t m = 2, k = along ? 64 : 515, n = along ? 515 : 64;
+      Operand<float> a(members * m * k), b(members * k * n), c(members * m * n), again(members * m * n);
+      a.Randomize(random);
+      b.Randomize(random);
+      GemmCall call;
+      call.m = m;
+      call.k = k;
+      call.n = n;
+      call.batch_rank = 1;
+      call.batch_sizes = {members};
+      call.a = {a.data(), k, 1, {m * k}};
+      call.b = {b.data(), along ? 1 : n, along ? k : 1, {k * n}};
+      call.c_batch_strides = {m * n};
+      call.c = c.data();
+      ASSERT_TRUE(ReservedGemm(*kernels_, call, one_).ok());
+      call.c = again.data();
+      ASSERT_TRUE(ReservedGemm(*kernels_, call, two_).ok());
+      EXPECT_TRUE(c.SameBits(again));
+      for (int64_t i = 0; i < members * m * n; ++i) {
+        const int64_t member = i / (m * n), row = i / n % m, column = i % n;
+        double want = 0;
+        for (int64_t s = 0; s < k; ++s) {
+          want += a.At((member * m + row) * k + s) * b.At(member * k * n + (along ? column * k + s : s * n + column));
+        }
+        ASSERT_FLOAT_EQ(c[i], static_cast<float>(want)) << i;
+      }
+    }
+  }
+}
+
 TEST_P(Gemm, AddsToTheResultWhenAskedAndLeavesRowsBeyondNAlone) {
   const int64_t m = 7, k = 500, n = 20, stride = 24;
   std::mt19937 random(5);
@@ -174,40 +248,41 @@ TEST_P(Gemm, AddsToTheResultWhenAskedAndLeavesRowsBeyondNAlone) {
 }
 
 TEST_P(Gemm, CallsTheEpilogueOnceForEveryElement) {
-  const int64_t m = 61, k = 900, n = 150;
-  std::mt19937 random(5);
-  Operand<float> a(m * k), b(k * n), c(m * n);
-  a.Randomize(random);
-  b.Randomize(random);
-  std::vector<std::atomic<int>> seen(m * n);
-  struct Context {
-    std::vector<std::atomic<int>>* seen;
-    int64_t n;
-  } context{&seen, n};
-  GemmCall call;
-  call.m = m;
-  call.k = k;
-  call.n = n;
-  call.a = {a.data(), k, 1, {}};
-  call.b = {b.data(), n, 1, {}};
-  call.c = c.data();
-  call.epilogue.context = &context;
-  call.epilogue.run = [](void* user, int64_t, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
-    auto* context = static_cast<Context*>(user);
-    for (int64_t r = row0; r < row0 + rows; ++r) {
-      for (int64_t j = col0; j < col0 + cols; ++j) ++(*context->seen)[r * context->n + j];
+  for (const auto& [m, k, n] : {Shape{61, 900, 150}, Shape{3, 900, 150}, Shape{3, 90, 1500}, Shape{700, 300, 1}}) {
+    std::mt19937 random(5);
+    Operand<float> a(m * k), b(k * n), c(m * n);
+    a.Randomize(random);
+    b.Randomize(random);
+    std::vector<std::atomic<int>> seen(m * n);
+    struct Context {
+      std::vector<std::atomic<int>>* seen;
+      int64_t n;
+    } context{&seen, n};
+    GemmCall call;
+    call.m = m;
+    call.k = k;
+    call.n = n;
+    call.a = {a.data(), k, 1, {}};
+    call.b = {b.data(), n, 1, {}};
+    call.c = c.data();
+    call.epilogue.context = &context;
+    call.epilogue.run = [](void* user, int64_t, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
+      auto* context = static_cast<Context*>(user);
+      for (int64_t r = row0; r < row0 + rows; ++r) {
+        for (int64_t j = col0; j < col0 + cols; ++j) ++(*context->seen)[r * context->n + j];
+      }
+    };
+    for (ThreadPool* pool : {&one_, &two_, &Five()}) {
+      for (auto& count : seen) count = 0;
+      ASSERT_TRUE(ReservedGemm(*kernels_, call, *pool).ok());
+      for (auto& count : seen) ASSERT_EQ(count, 1);
     }
-  };
-  for (ThreadPool* pool : {&one_, &two_, &Five()}) {
-    for (auto& count : seen) count = 0;
-    ASSERT_TRUE(ReservedGemm(*kernels_, call, *pool).ok());
-    for (auto& count : seen) ASSERT_EQ(count, 1);
   }
 }
 
 TEST_P(Gemm, HandsEveryFinishedBlockToAnEpilogueThatConsumesIt) {
-  for (const int64_t k : {60, 900}) {  // one block of K, which needs no C, and several
-    const int64_t m = 130, n = 150;
+  // One block of K, which needs no C, and several; few rows; one column.
+  for (const auto& [m, k, n] : {Shape{130, 60, 150}, Shape{130, 900, 150}, Shape{3, 900, 150}, Shape{700, 300, 1}}) {
     std::mt19937 random(6);
     Operand<float> a(m * k), b(k * n), c(m * n), want(m * n), got(m * n);
     a.Randomize(random);

@@ -38,6 +38,25 @@ bool FitsMemory(const Program& program) {
   return most <= kNoMemory;
 }
 
+// Ordered by argument.
+void FindKeptOperands(LoadedProgram& loaded) {
+  std::vector<std::pair<const Entry*, KeptOperand>> found;
+  ForEachKernel(loaded.program, [&](const Entry& entry) {
+    const HostKernel* const kernel = entry.type == Entry::Type::kHost ? loaded.host[entry.code] : nullptr;
+    if (kernel == nullptr || kernel->packs == nullptr) return;
+    PackedOperand operand = kernel->packs(entry.params, loaded.code->target());
+    if (operand.buffer < 0 || static_cast<size_t>(operand.buffer) >= entry.buffers.size()) return;
+    const BufferRef& buffer = entry.buffers[operand.buffer];
+    if (buffer.place != BufferRef::Place::kArgument) return;
+    found.push_back({&entry, {buffer.index, operand.bytes, {kernel, std::move(operand.form)}}});
+  });
+  std::ranges::stable_sort(found, {}, [](const auto& one) { return one.second.argument; });
+  for (auto& [entry, operand] : found) {
+    loaded.kept_of.emplace(entry, loaded.kept.size());
+    loaded.kept.push_back(std::move(operand));
+  }
+}
+
 // Looks the library's kernels up and has everything ready that entries will ask for on so many threads.
 absl::Status PrepareEntries(LoadedProgram& loaded, int threads, const std::shared_ptr<ops::CustomFunctions>& custom) {
   for (const std::string& name : loaded.program.host_kernels) {
@@ -66,6 +85,7 @@ absl::Status PrepareEntries(LoadedProgram& loaded, int threads, const std::share
           {entry.params, loaded.code->kernels(), threads, loaded.needs, entry.epilogue >= 0 ? &epilogue : nullptr});
     }
   });
+  if (status.ok()) FindKeptOperands(loaded);
   return status;
 }
 
@@ -81,7 +101,8 @@ CpuBackend::CpuBackend(const CpuOptions& options, CpuTarget target)
       target_(std::move(target)),
       pool_(ThreadPool::Shared(options.threads)),
       budget_(std::make_shared<MemoryBudget>(options.memory_limit)),
-      blocks_(std::make_shared<BlockPool>(budget_)),
+      panels_(std::make_shared<KeptPanels>(budget_)),
+      blocks_(std::make_shared<BlockPool>(budget_, panels_)),
       queue_(std::make_shared<LaunchQueue>(budget_)),
       compile_threads_(options.compile_threads > 0 ? options.compile_threads : pool_->threads()) {
   device_.name = "cpu:0";
@@ -144,7 +165,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module
   loaded->program.isa = std::string(NameOf(loaded->code->target().isa));
   WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, pool_->threads(), options_.custom));
   loaded->compiled += loaded->code->kernels().compiled() - micro_before;
-  return NewExecutable(std::move(loaded), &device_, pool_, blocks_, queue_);
+  return NewExecutable(std::move(loaded), &device_, pool_, blocks_, panels_, queue_);
 }
 
 absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(std::string_view serialized) {
@@ -168,7 +189,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(std::string_view se
   WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, pool_->threads(), options_.custom));
   loaded->program.micro_kernels.clear();
   loaded->compiled = loaded->code->kernels().compiled() - micro_before;
-  return NewExecutable(std::move(loaded), &device_, pool_, blocks_, queue_);
+  return NewExecutable(std::move(loaded), &device_, pool_, blocks_, panels_, queue_);
 }
 
 absl::StatusOr<std::string> CpuBackend::Explain(const ir::Module& module, const CompileOptions& options) {
@@ -213,8 +234,8 @@ absl::Status CpuBackend::FromDevice(Buffer& buffer, int64_t offset, std::span<st
 
 MemoryStats CpuBackend::memory_stats(Device*) const {
   MemoryStats stats;
-  stats.bytes_in_use = blocks_->in_use() + queue_->arena_bytes();
-  stats.peak_bytes = blocks_->peak() + queue_->arena_bytes();
+  stats.bytes_in_use = blocks_->in_use() + queue_->arena_bytes() + panels_->bytes();
+  stats.peak_bytes = blocks_->peak() + queue_->arena_bytes() + panels_->bytes();
   stats.bytes_limit = budget_->limit();
   return stats;
 }
@@ -226,7 +247,7 @@ int64_t CpuBackend::bytes_available(Device*) const {
   // What was granted and nobody has written to yet, the machine does not miss so far.
   if (machine.total >= 0) bytes = std::min(bytes, machine.total - GetLargeMemoryStats().live_bytes);
   if (budget_->limit() > 0) bytes = std::min(bytes, budget_->limit() - budget_->used());
-  return std::max<int64_t>(bytes, 0) + blocks_->kept() + queue_->arena_bytes();
+  return std::max<int64_t>(bytes, 0) + blocks_->kept() + queue_->arena_bytes() + panels_->bytes();
 }
 
 }  // namespace weft::cpu

@@ -48,6 +48,7 @@ class CpuBackend final : public Backend {
   int64_t bytes_available(Device* device) const override;
 
   ThreadPool& pool() { return *pool_; }
+  const KeptPanels& panels() const { return *panels_; }
   // The fused module and the launch list as text, for dumps and tests.
   absl::StatusOr<std::string> Explain(const ir::Module& module, const CompileOptions& options);
 
@@ -61,6 +62,7 @@ class CpuBackend final : public Backend {
   Device* device_pointer_ = &device_;
   std::shared_ptr<ThreadPool> pool_;
   const std::shared_ptr<MemoryBudget> budget_;
+  const std::shared_ptr<KeptPanels> panels_;
   std::shared_ptr<BlockPool> blocks_;
   std::shared_ptr<LaunchQueue> queue_;
   const int compile_threads_;

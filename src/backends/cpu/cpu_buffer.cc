@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <new>
+#include <utility>
 
 #include "src/runtime/status.h"
 
@@ -42,7 +43,7 @@ absl::StatusOr<void*> BlockPool::Take(int64_t bytes) {
   }
   const auto size = static_cast<size_t>(capacity);
   void* block = budget_->Allocate(size, 64);
-  if (block == nullptr && Trim()) block = budget_->Allocate(size, 64);
+  while (block == nullptr && Trim()) block = budget_->Allocate(size, 64);
   if (block == nullptr) return budget_->Shortage(absl::StrCat("a tensor of ", bytes, " bytes"), size);
   MutexLock lock(mutex_);
   Count(capacity);
@@ -61,7 +62,7 @@ bool BlockPool::Trim() {
     free.swap(free_);
     kept_ = 0;
   }
-  return Release(free);
+  return Release(free) || (panels_ != nullptr && panels_->Trim());
 }
 
 bool BlockPool::Release(const Buckets& free) {
@@ -105,6 +106,22 @@ int64_t BlockPool::peak() const {
 int64_t BlockPool::kept() const {
   MutexLock lock(mutex_);
   return kept_;
+}
+
+uint64_t CpuBuffer::NewId() {
+  static std::atomic<uint64_t> next{0};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+CpuBuffer::~CpuBuffer() {
+  if (panels_ != nullptr) panels_->Forget(id_);
+}
+
+std::shared_ptr<Panel> CpuBuffer::PanelIn(const std::shared_ptr<KeptPanels>& panels, const KeptPanels::Key& key,
+                                          int64_t bytes) {
+  MutexLock lock(mutex_);
+  panels_ = panels;
+  return panels->FindOrMake(id_, key, bytes);
 }
 
 absl::StatusOr<Ref<Block>> NewBlock(const std::shared_ptr<BlockPool>& pool, int64_t bytes) {

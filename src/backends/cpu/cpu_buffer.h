@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "src/backends/cpu/kept_panels.h"
 #include "src/runtime/buffer.h"
 #include "src/runtime/memory_budget.h"
 #include "src/runtime/mutex.h"
@@ -19,14 +20,16 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   // Bytes kept for reuse at most.
   static constexpr int64_t kKeep = int64_t{512} << 20;
 
-  explicit BlockPool(std::shared_ptr<MemoryBudget> budget = std::make_shared<MemoryBudget>(0))
-      : budget_(std::move(budget)) {}
+  // `panels`, which may be null, are given up before there is no memory.
+  explicit BlockPool(std::shared_ptr<MemoryBudget> budget = std::make_shared<MemoryBudget>(0),
+                     std::shared_ptr<KeptPanels> panels = nullptr)
+      : budget_(std::move(budget)), panels_(std::move(panels)) {}
   ~BlockPool();
   // RESOURCE_EXHAUSTED, with the bytes, if there is no memory even without what is kept for reuse.
   absl::StatusOr<void*> Take(int64_t bytes);
   // Allocates nothing, because tensors die where nobody can be told that there is no memory.
   void Give(void* block, int64_t bytes);
-  // Gives back to the system what is kept for reuse; whether there was any.
+  // Gives back to the system what is kept for reuse, or, where nothing is, the panels; whether there was any.
   bool Trim();
 
   int64_t in_use() const;
@@ -46,6 +49,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   void Count(int64_t capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<MemoryBudget> budget_;
+  const std::shared_ptr<KeptPanels> panels_;
   mutable Mutex mutex_;
   Buckets free_ ABSL_GUARDED_BY(mutex_){};
   int64_t kept_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -84,9 +88,20 @@ class CpuBuffer final : public Buffer {
   void* host_data() override { return block_->data(); }
   const Ref<Block>& block() const { return block_; }
 
+  // Whether a launch packed it before; the next will hear that one did.
+  bool PackedBefore() { return packed_.exchange(true, std::memory_order_relaxed); }
+  // Its panel of that form among `panels`, of its device. Thread-safe.
+  std::shared_ptr<Panel> PanelIn(const std::shared_ptr<KeptPanels>& panels, const KeptPanels::Key& key, int64_t bytes);
+
  private:
-  ~CpuBuffer() override = default;
+  ~CpuBuffer() override;
+  static uint64_t NewId();
+
   Ref<Block> block_;
+  const uint64_t id_ = NewId();  // never another buffer's, as an address may be
+  std::atomic<bool> packed_{false};
+  Mutex mutex_;
+  std::shared_ptr<KeptPanels> panels_ ABSL_GUARDED_BY(mutex_);  // that have some of this buffer
 };
 
 absl::StatusOr<Ref<Block>> NewBlock(const std::shared_ptr<BlockPool>& pool, int64_t bytes);

@@ -22,11 +22,13 @@ constexpr int64_t kInlineCost = 15'000'000;  // whole programs below run on the 
 class CpuExecutable final : public Executable {
  public:
   CpuExecutable(std::shared_ptr<const LoadedProgram> loaded, Device* device, std::shared_ptr<ThreadPool> pool,
-                std::shared_ptr<BlockPool> blocks, std::shared_ptr<LaunchQueue> queue)
+                std::shared_ptr<BlockPool> blocks, std::shared_ptr<KeptPanels> panels,
+                std::shared_ptr<LaunchQueue> queue)
       : loaded_(std::move(loaded)),
         device_(device),
         pool_(std::move(pool)),
         blocks_(std::move(blocks)),
+        panels_(std::move(panels)),
         queue_(std::move(queue)),
         cost_(TotalCost(loaded_->program.lists[0])) {}
 
@@ -111,8 +113,9 @@ class CpuExecutable final : public Executable {
       launch->results.push_back(std::move(block));
     }
     absl::Status reserved = Reserve(*launch);
-    if (absl::IsResourceExhausted(reserved) && blocks_->Trim()) reserved = Reserve(*launch);
+    while (absl::IsResourceExhausted(reserved) && blocks_->Trim()) reserved = Reserve(*launch);
     WEFT_RETURN_IF_ERROR(reserved);
+    FindPanels(arguments, launch->tables.panels);
     launch->tables.arena = static_cast<char*>(launch->arena.get());
     launch->tables.scratch = launch->scratch.get();
     launch->arguments.assign(arguments.buffers.begin(), arguments.buffers.end());
@@ -129,6 +132,26 @@ class CpuExecutable final : public Executable {
     }
     queue_->Submit([launch] { RunLaunch(*launch); }, ready && cost_ < kInlineCost);
     return results;
+  }
+
+  // A buffer that comes for the first time is packed as the kernels go, in pieces that stay in cache: a step's weights never
+  // come again. What others may write to has no panels, nor has what this launch takes over.
+  void FindPanels(const DeviceArguments& arguments, std::vector<std::shared_ptr<Panel>>& panels) const {
+    const std::vector<KeptOperand>& kept = loaded_->kept;
+    panels.resize(kept.size());
+    CpuBuffer* again = nullptr;  // the argument's buffer, if it shall have panels
+    for (size_t i = 0; i < kept.size(); ++i) {
+      const uint32_t argument = kept[i].argument;
+      if (i == 0 || kept[i - 1].argument != argument) {
+        again = dynamic_cast<CpuBuffer*>(arguments.buffers[argument].get());
+        const bool donated = argument < arguments.donated.size() && arguments.donated[argument] != 0;
+        if (again != nullptr && (donated || again->device() != device_ || !again->block()->own() || again->held() ||
+                                 !again->PackedBefore())) {
+          again = nullptr;
+        }
+      }
+      if (again != nullptr) panels[i] = again->PanelIn(panels_, kept[i].key, kept[i].bytes);
+    }
   }
 
   absl::Status Reserve(Launching& launch) {
@@ -153,6 +176,7 @@ class CpuExecutable final : public Executable {
     Ref<Event> done = launch.done;
     launch.arguments.clear();
     launch.results.clear();
+    launch.tables.panels.clear();
     done->Complete(std::move(status));
   }
 
@@ -160,6 +184,7 @@ class CpuExecutable final : public Executable {
   Device* device_;
   std::shared_ptr<ThreadPool> pool_;
   std::shared_ptr<BlockPool> blocks_;
+  std::shared_ptr<KeptPanels> panels_;
   std::shared_ptr<LaunchQueue> queue_;
   const std::shared_ptr<std::atomic<int64_t>> written_ = std::make_shared<std::atomic<int64_t>>(0);
   const int64_t cost_;
@@ -211,8 +236,18 @@ class ListRunner {
       epilogue = {loaded_.loops[entry.epilogue], pointers_.data() + (pointers_.size() - entry.epilogue_buffers),
                   entry.epilogue_params, entry.epilogue_buffers, entry.epilogue_consumes};
     }
-    return loaded_.host[entry.code]->run(
-        HostCall{pointers_, entry.params, loaded_.code->kernels(), pool_, entry.epilogue >= 0 ? &epilogue : nullptr});
+    const HostKernel& kernel = *loaded_.host[entry.code];
+    HostCall call{pointers_, entry.params, loaded_.code->kernels(), pool_, entry.epilogue >= 0 ? &epilogue : nullptr};
+    if (kernel.packs != nullptr && !tables_.panels.empty()) {
+      const auto kept = loaded_.kept_of.find(&entry);
+      Panel* const panel = kept != loaded_.kept_of.end() ? tables_.panels[kept->second].get() : nullptr;
+      if (panel != nullptr && !panel->filled) {
+        WEFT_RETURN_IF_ERROR(kernel.pack(call, panel->memory.get()));
+        panel->filled = true;
+      }
+      if (panel != nullptr) call.packed = panel->memory.get();
+    }
+    return kernel.run(call);
   }
 
   absl::Status RunLoop(const Entry& entry) {
@@ -384,9 +419,9 @@ int64_t LaunchQueue::arena_bytes() const {
 
 std::unique_ptr<Executable> NewExecutable(std::shared_ptr<const LoadedProgram> program, Device* device,
                                           std::shared_ptr<ThreadPool> pool, std::shared_ptr<BlockPool> blocks,
-                                          std::shared_ptr<LaunchQueue> queue) {
+                                          std::shared_ptr<KeptPanels> panels, std::shared_ptr<LaunchQueue> queue) {
   return std::make_unique<CpuExecutable>(std::move(program), device, std::move(pool), std::move(blocks),
-                                         std::move(queue));
+                                         std::move(panels), std::move(queue));
 }
 
 }  // namespace weft::cpu

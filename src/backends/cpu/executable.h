@@ -5,15 +5,24 @@
 #include <functional>
 #include <thread>
 
+#include "absl/container/flat_hash_map.h"
 #include "src/backends/backend.h"
 #include "src/backends/cpu/code_cache.h"
 #include "src/backends/cpu/cpu_buffer.h"
 #include "src/backends/cpu/custom_call/custom_call.h"
+#include "src/backends/cpu/kept_panels.h"
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/runtime/fork.h"
 #include "src/runtime/mutex.h"
 
 namespace weft::cpu {
+
+// A buffer argument that an entry packs: worth keeping packed if the buffer comes again.
+struct KeptOperand {
+  uint32_t argument = 0;
+  int64_t bytes = 0;
+  KeptPanels::Key key;
+};
 
 // A program with its functions resolved. Immutable.
 struct LoadedProgram {
@@ -23,6 +32,8 @@ struct LoadedProgram {
   std::vector<const HostKernel*> host;                     // null for custom operations, which
   std::vector<std::shared_ptr<const CustomCall>> customs;  // are here in their places; empty if there are none
   ScratchNeeds needs;                                      // of all entries
+  std::vector<KeptOperand> kept;
+  absl::flat_hash_map<const Entry*, size_t> kept_of;  // position in `kept`
   int64_t compiled = 0;
   int64_t code_bytes = 0;
 };
@@ -70,7 +81,7 @@ class LaunchQueue {
 
 std::unique_ptr<Executable> NewExecutable(std::shared_ptr<const LoadedProgram> program, Device* device,
                                           std::shared_ptr<ThreadPool> pool, std::shared_ptr<BlockPool> blocks,
-                                          std::shared_ptr<LaunchQueue> queue);
+                                          std::shared_ptr<KeptPanels> panels, std::shared_ptr<LaunchQueue> queue);
 
 // Bytes that the kernels of an executable of this backend have written in all its finished launches, as its program's entries
 // say; of a scatter what is updated. -1 for what is none.
@@ -84,6 +95,8 @@ struct LaunchTables {
   const char* constants = nullptr;
   ScratchSet* scratch = nullptr;  // null: every thread's own
   int64_t* written = nullptr;     // if there: bytes that kernels wrote are added
+  // By LoadedProgram::kept, null where the operand is packed for this launch alone; empty: all are.
+  std::vector<std::shared_ptr<Panel>> panels;
   CancelToken cancel;
 };
 absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool);

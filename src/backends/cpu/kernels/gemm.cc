@@ -29,8 +29,7 @@ struct Member {  // one batch member's pointers
 class Driver {
  public:
   Driver(KernelSet::State& state, const GemmCall& call, const GemmPlan& plan)
-      : target_(state.target()), call_(call), plan_(plan) {
-    for (int d = 0; d < call.batch_rank; ++d) members_ *= call.batch_sizes[d];
+      : target_(state.target()), call_(call), plan_(plan), members_(Members(call)) {
     work_ = static_cast<double>(plan.m) * static_cast<double>(plan.n) * static_cast<double>(2 * plan.k + 16);
     c_stride_ = call.c_row_stride != 0 ? call.c_row_stride : call.n;
     element_ = PackedElementBytes(plan.types.pack);
@@ -116,17 +115,10 @@ class Driver {
   Member Locate(int64_t index) const {
     Member member;
     member.index = index;
-    int64_t a = 0, b = 0, c = 0, rest = index;
-    for (int d = call_.batch_rank - 1; d >= 0; --d) {
-      const int64_t i = rest % call_.batch_sizes[d];
-      rest /= call_.batch_sizes[d];
-      a += i * call_.a.batch_strides[d];
-      b += i * call_.b.batch_strides[d];
-      c += i * call_.c_batch_strides[d];
-    }
-    member.a = static_cast<Bytes>(call_.a.data) + a * plan_.types.source_bytes;
-    if (call_.b.data != nullptr) member.b = static_cast<Bytes>(call_.b.data) + b * plan_.types.source_bytes;
-    member.c = static_cast<char*>(call_.c) + c * output_bytes_;
+    const MemberOffsets at = OffsetsOf(call_, index);
+    member.a = static_cast<Bytes>(call_.a.data) + at.a * plan_.types.source_bytes;
+    if (call_.b.data != nullptr) member.b = static_cast<Bytes>(call_.b.data) + at.b * plan_.types.source_bytes;
+    member.c = static_cast<char*>(call_.c) + at.c * output_bytes_;
     member.c_stride = c_stride_ * output_bytes_;
     return member;
   }
@@ -309,7 +301,7 @@ class Driver {
   const CpuTarget& target_;
   const GemmCall& call_;
   const GemmPlan& plan_;
-  int64_t members_ = 1;
+  const int64_t members_;
   double work_ = 0;  // operations of one member
   int64_t c_stride_ = 0;
   int64_t element_ = 4;
@@ -319,12 +311,6 @@ class Driver {
   std::atomic<bool> out_of_memory_{false};
   std::atomic<int64_t> wanted_{0};
 };
-
-int64_t Members(const GemmCall& call) {
-  int64_t members = 1;
-  for (int d = 0; d < call.batch_rank; ++d) members *= call.batch_sizes[d];
-  return members;
-}
 
 absl::Status Check(const GemmCall& call) {
   if (call.m < 0 || call.n < 0 || call.k < 0) {
@@ -346,12 +332,7 @@ void WriteZeros(const GemmCall& call) {
   const int64_t stride = call.c_row_stride != 0 ? call.c_row_stride : call.n;
   const int64_t bytes = BytesOf(call.output);
   for (int64_t index = 0; index < Members(call); ++index) {
-    int64_t offset = 0, rest = index;
-    for (int d = call.batch_rank - 1; d >= 0; --d) {
-      offset += rest % call.batch_sizes[d] * call.c_batch_strides[d];
-      rest /= call.batch_sizes[d];
-    }
-    char* c = static_cast<char*>(call.c) + offset * bytes;
+    char* c = static_cast<char*>(call.c) + OffsetsOf(call, index).c * bytes;
     for (int64_t row = 0; row < call.m && !call.accumulate; ++row)
       std::memset(c + row * stride * bytes, 0, call.n * bytes);
     if (call.epilogue.consume != nullptr) {
@@ -388,6 +369,7 @@ absl::Status KernelSet::Gemm(const GemmCall& original, ThreadPool& pool) {
   }
   TypePlan types;
   if (!PlanTypes(target(), call.input, call.output, &types)) return PlainGemm(call, pool);
+  if (HasFewRows(call, types)) return RunFewRows(target(), call, types, {&pool});
   GemmPlan plan;
   WEFT_RETURN_IF_ERROR(PlanGemm(*state_, call, types, &plan));
   return Driver(*state_, call, plan).Run(pool);
@@ -414,6 +396,7 @@ absl::Status KernelSet::PrepareGemm(const GemmCall& original, int threads, Scrat
   TypePlan types;
   if (call.m == 0 || call.n == 0 || Members(call) == 0 || call.k == 0) return absl::OkStatus();
   if (!PlanTypes(target(), call.input, call.output, &types)) return absl::OkStatus();
+  if (HasFewRows(call, types)) return RunFewRows(target(), call, types, {nullptr, &needs, threads});
   GemmPlan plan;
   WEFT_RETURN_IF_ERROR(PlanGemm(*state_, call, types, &plan));
   Driver(*state_, call, plan).AddNeeds(threads, needs);

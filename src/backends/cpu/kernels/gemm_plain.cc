@@ -15,14 +15,7 @@ void Rows(const GemmCall& call, int64_t begin, int64_t end) {
   for (int64_t flat = begin; flat < end; ++flat) {
     const int64_t row = flat % call.m;
     const int64_t member = flat / call.m;
-    int64_t rest = member, a0 = 0, b0 = 0, c0 = 0;
-    for (int d = call.batch_rank - 1; d >= 0; --d) {
-      const int64_t i = rest % call.batch_sizes[d];
-      rest /= call.batch_sizes[d];
-      a0 += i * call.a.batch_strides[d];
-      b0 += i * call.b.batch_strides[d];
-      c0 += i * call.c_batch_strides[d];
-    }
+    const auto [a0, b0, c0] = OffsetsOf(call, member);
     const T* a = static_cast<const T*>(call.a.data) + a0 + row * call.a.row_stride;
     const T* b = static_cast<const T*>(call.b.data) + b0;
     T* c = static_cast<T*>(call.c) + c0 + row * c_stride;
@@ -43,8 +36,7 @@ void Rows(const GemmCall& call, int64_t begin, int64_t end) {
 
 absl::Status PlainGemm(const GemmCall& call, ThreadPool& pool) {
   const bool served = call.input == call.output && !IsFloat(call.input);
-  int64_t rows = call.m;
-  for (int d = 0; d < call.batch_rank; ++d) rows *= call.batch_sizes[d];
+  const int64_t rows = call.m * Members(call);
   const bool known = served && VisitElement(call.input, [&]<typename T>() {
                        if (rows * call.n * call.k < 20'000) return Rows<T>(call, 0, rows);
                        pool.ParallelRanges(rows, [&](int64_t begin, int64_t end, int) { Rows<T>(call, begin, end); });

@@ -89,12 +89,44 @@ absl::Status PlanGemm(KernelSet::State& state, const GemmCall& call, const TypeP
   return FetchTiles(state, types.micro, plan->form, call.m, plan->tiles, plan->columns, masked, &plan->set);
 }
 
+int64_t Members(const GemmCall& call) {
+  int64_t members = 1;
+  for (int d = 0; d < call.batch_rank; ++d) members *= call.batch_sizes[d];
+  return members;
+}
+
+MemberOffsets OffsetsOf(const GemmCall& call, int64_t index) {
+  MemberOffsets offsets;
+  for (int d = call.batch_rank - 1; d >= 0; --d) {
+    const int64_t i = index % call.batch_sizes[d];
+    index /= call.batch_sizes[d];
+    offsets.a += i * call.a.batch_strides[d];
+    offsets.b += i * call.b.batch_strides[d];
+    offsets.c += i * call.c_batch_strides[d];
+  }
+  return offsets;
+}
+
 int64_t PackedBytesOfB(const CpuTarget& target, const GemmCall& call) {
   TypePlan types;
   if (call.batch_rank != 0 || call.m <= 0 || call.n <= 0 || call.k <= 0) return 0;
-  if (!PlanTypes(target, call.input, call.output, &types)) return 0;
+  if (!PlanTypes(target, call.input, call.output, &types) || HasFewRows(call, types)) return 0;
   const GemmPlan plan = CutGemm(target, call, types);
   return plan.direct_b ? 0 : plan.PackedOffset(plan.k_blocks, 0);
+}
+
+std::vector<int64_t> PackedFormOfB(const CpuTarget& target, const GemmCall& call) {
+  TypePlan types;
+  if (!PlanTypes(target, call.input, call.output, &types)) return {};
+  const GemmPlan plan = CutGemm(target, call, types);
+  return {static_cast<int64_t>(types.pack),
+          plan.columns.lanes,
+          plan.columns.panels,
+          plan.k_block,
+          call.k,
+          call.n,
+          call.b.row_stride,
+          call.b.col_stride};
 }
 
 }  // namespace weft::cpu

@@ -73,6 +73,19 @@ GemmPlan CutGemm(const CpuTarget& target, const GemmCall& call, const TypePlan& 
 // The whole plan with its tiles fetched. The call is checked and tiles serve its types.
 absl::Status PlanGemm(KernelSet::State& state, const GemmCall& call, const TypePlan& types, GemmPlan* plan);
 
+// Where a batch's member begins, in elements.
+struct MemberOffsets {
+  int64_t a = 0, b = 0, c = 0;
+};
+MemberOffsets OffsetsOf(const GemmCall& call, int64_t index);
+int64_t Members(const GemmCall& call);
+
+// Whether B is streamed for a few rows of A (few_rows.h), never packed: by the shape alone, since bits depend on it. A
+// matrix times one column is one row times the matrix.
+bool HasFewRows(const GemmCall& call, const TypePlan& types);
+// What KernelSet::Gemm does with such a call (few_rows.cc).
+absl::Status RunFewRows(const CpuTarget& target, const GemmCall& call, const TypePlan& types, const Duty& duty);
+
 // The plain loops for integers, bool and whatever tiles do not serve (gemm_plain.cc).
 absl::Status PlainGemm(const GemmCall& call, ThreadPool& pool);
 

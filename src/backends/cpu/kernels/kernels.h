@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -64,6 +65,8 @@ struct GemmCall {
 };
 // Of B as this call packs it; 0 if it does not: it reads B in place, or is a batch, or nothing that tiles serve.
 int64_t PackedBytesOfB(const CpuTarget& target, const GemmCall& call);
+// Of such a call: how it packs B. Calls for which it is equal find the same bytes at the same places.
+std::vector<int64_t> PackedFormOfB(const CpuTarget& target, const GemmCall& call);
 
 // One convolution seen from all three sides; `x`, `w`, `y` are the forward pass's input, kernel and output:
 //   x [batch, in..., in_channels]   w [window..., in_channels / groups, out_channels]   y [batch, out..., out_channels]

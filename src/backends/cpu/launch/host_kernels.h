@@ -17,6 +17,7 @@ struct HostCall {
   KernelSet& kernels;
   ThreadPool& pool;
   const BlockLoop* epilogue = nullptr;  // of products; of kernels that call generated code, that code
+  const void* packed = nullptr;         // what HostKernel::pack wrote, instead of the operand that it packs
 };
 using HostFn = absl::Status (*)(const HostCall& call);
 
@@ -29,11 +30,21 @@ struct HostPreparation {
   const BlockLoop* epilogue = nullptr;
 };
 
+// The operand that every call packs anew, where it packs all of it.
+struct PackedOperand {
+  int buffer = -1;            // its position; none
+  int64_t bytes = 0;          // as pack writes it
+  std::vector<int64_t> form;  // calls for which it is equal write the same
+};
+
 struct HostKernel {
   std::string_view name;
   HostFn run;
   // Generates the micro-kernels that the call needs, says how much scratch, and refuses what cannot run. Null: it needs none.
   absl::Status (*prepare)(const HostPreparation& call) = nullptr;
+  // Of kernels that take an operand packed: which, if it is worth keeping so; and how it is packed.
+  PackedOperand (*packs)(std::span<const int64_t> params, const CpuTarget& target) = nullptr;
+  absl::Status (*pack)(const HostCall& call, void* to) = nullptr;
 };
 
 // Null for an unknown name.

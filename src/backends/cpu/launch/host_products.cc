@@ -117,7 +117,25 @@ absl::Status RunGemm(const HostCall& call) {
   c.b.data = call.buffers[1];
   c.c = call.buffers[2];
   c.epilogue = EpilogueOf(call.epilogue, true);
+  if (call.packed != nullptr) {
+    c.b.data = call.packed;
+    c.b_packed = true;
+  }
   return call.kernels.Gemm(c, call.pool);
+}
+// With more rows packing is a twentieth of the product and less.
+constexpr int64_t kMostRowsThatKeep = 512;
+PackedOperand PacksOfGemm(std::span<const int64_t> params, const CpuTarget& target) {
+  const GemmCall c = DecodeGemm(params);
+  if (c.m > kMostRowsThatKeep || c.b_packed) return {};
+  const int64_t bytes = PackedBytesOfB(target, c);
+  if (bytes == 0) return {};
+  return {1, bytes, PackedFormOfB(target, c)};
+}
+absl::Status PackGemm(const HostCall& call, void* to) {
+  GemmCall c = DecodeGemm(call.params);
+  c.b.data = call.buffers[1];
+  return call.kernels.PackB(c, to, call.pool);
 }
 absl::Status PrepareGemm(const HostPreparation& call) {
   GemmCall c = DecodeGemm(call.params);
@@ -182,7 +200,7 @@ absl::Status RunPoolBackward(const HostCall& call) {  // x, dy -> dx
 }
 
 constexpr HostKernel kKernels[] = {
-    {"gemm", RunGemm, PrepareGemm},
+    {"gemm", RunGemm, PrepareGemm, PacksOfGemm, PackGemm},
     {"pack_b", RunPackB},
     {"conv", RunConv, PrepareConv},
     {"conv_backward_data", RunConvBackwardData, PrepareConvBackwardData},

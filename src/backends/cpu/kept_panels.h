@@ -1,0 +1,65 @@
+// Operands as kernels want them, kept with the buffers they were packed from: a weight that comes to launch after launch is
+// packed once. A buffer's contents never change, so that what is assigned to is another buffer, and they are forgotten with it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "src/runtime/memory_budget.h"
+#include "src/runtime/mutex.h"
+
+namespace weft::cpu {
+
+// One packed operand. The launches of a device run one after another: the first that comes to it fills it, and no lock is
+// needed for what is in it.
+struct Panel {
+  std::shared_ptr<void> memory;
+  bool filled = false;
+};
+
+// Of one device. Thread-safe.
+class KeptPanels {
+ public:
+  // Bytes at most. What does not fit is packed launch by launch, rather than at another's cost: in a model that is larger, each
+  // weight would push out the one that comes next. All products of BERT base have 340 MB.
+  static constexpr int64_t kMost = int64_t{512} << 20;
+
+  explicit KeptPanels(std::shared_ptr<MemoryBudget> budget) : budget_(std::move(budget)) {}
+
+  // What a buffer is packed to: the kernel and the integers that say how.
+  struct Key {
+    const void* kernel = nullptr;
+    std::vector<int64_t> form;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  // The panel of that form of a buffer, made with room for so many bytes if there is none. Null where memory is short: no
+  // launch fails for it.
+  std::shared_ptr<Panel> FindOrMake(uint64_t buffer, const Key& key, int64_t bytes);
+  // The buffer is gone.
+  void Forget(uint64_t buffer);
+  // Memory is short: lets go of all panels, and keeps half as much from now on, so that a device without room for them does
+  // not pack for nothing again and again. Whether there were any. Launches keep theirs until they have run.
+  bool Trim();
+
+  int64_t bytes() const { return bytes_->load(std::memory_order_relaxed); }
+  int64_t made() const { return made_.load(std::memory_order_relaxed); }  // since the beginning
+
+ private:
+  struct Kept {
+    Key key;
+    std::shared_ptr<Panel> panel;
+  };
+
+  const std::shared_ptr<MemoryBudget> budget_;
+  // Also of panels that only launches still hold.
+  const std::shared_ptr<std::atomic<int64_t>> bytes_ = std::make_shared<std::atomic<int64_t>>(0);
+  std::atomic<int64_t> made_{0};
+  Mutex mutex_;
+  absl::flat_hash_map<uint64_t, std::vector<Kept>> of_buffer_ ABSL_GUARDED_BY(mutex_);
+  int64_t most_ ABSL_GUARDED_BY(mutex_) = kMost;
+};
+
+}  // namespace weft::cpu

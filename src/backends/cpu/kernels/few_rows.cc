@@ -1,0 +1,251 @@
+// Products of few rows: whole members, columns or stretches of K are dealt out, so that every thread streams its own part
+// of B. See few_rows.h.
+#include "src/backends/cpu/kernels/few_rows.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "src/backends/cpu/kernels/gemm_plan.h"
+#include "src/runtime/status.h"
+
+namespace weft::cpu {
+namespace {
+
+// With more rows arithmetic decides, and packing is repaid.
+constexpr int64_t kFewRows = 8;
+// Of what can be read in place, by rows of B: more sums than registers hold go to a near cache and back, which register tiles
+// need not.
+constexpr int64_t kFewInPlace = 4;
+// A smaller B that can be read in place is in a near cache, and register tiles that keep their sums over all of K are
+// quicker.
+constexpr int64_t kLeastDirectBytes = 64 << 10;
+// Less of B is read before a second thread has woken.
+constexpr int64_t kInlineBytes = 64 << 10;
+// Columns that are dealt out together: whole tiles of every instruction set.
+constexpr int64_t kUnitAcross = 64, kUnitAlong = 8;
+// B with fewer columns is dealt out along K instead, at least so many bytes a part: its rows are too short to stream
+// halves of them.
+constexpr int64_t kNarrowAcross = 1024, kNarrowAlong = 64;
+constexpr int64_t kPartBytes = 64 << 10;
+constexpr int64_t kMaxParts = 8;
+
+// One column: the transposed product has one row, and its result lies in memory as this one's does.
+bool Turns(const GemmCall& call) {
+  return call.n == 1 && call.m > kFewRows && (call.c_row_stride == 0 || call.c_row_stride == 1);
+}
+GemmCall Turned(const GemmCall& call) {
+  GemmCall turned = call;
+  std::swap(turned.m, turned.n);
+  std::swap(turned.a, turned.b);
+  std::swap(turned.a.row_stride, turned.a.col_stride);
+  std::swap(turned.b.row_stride, turned.b.col_stride);
+  turned.c_row_stride = turned.n;
+  return turned;
+}
+
+bool IsAlong(const GemmCall& call) { return call.b.row_stride == 1 && (call.b.col_stride != 1 || call.n == 1); }
+
+template <typename T>
+class Stream {
+ public:
+  Stream(const FewRowsKernels::Of<T>& loops, const GemmCall& call, const TypePlan& types, bool turned)
+      : call_(call), types_(types), turned_(turned), along_(IsAlong(call)), loop_(along_ ? loops.along : loops.across) {
+    copies_a_ = types.source_bytes != sizeof(T) || (call.a.col_stride != 1 && call.k > 1);
+    c_stride_ = call.c_row_stride != 0 ? call.c_row_stride : call.n;
+    members_ = Members(call);
+    bytes_ = call.k * call.n * types.source_bytes;
+    if (members_ == 1 && call.n < (along_ ? kNarrowAlong : kNarrowAcross)) {
+      parts_ = std::clamp<int64_t>(std::min(bytes_ / kPartBytes, call.k / 64), 1, kMaxParts);
+    }
+  }
+
+  absl::Status Run(const Duty& duty) {
+    const int threads = duty.pool != nullptr ? duty.pool->threads() : duty.threads;
+    const bool splits = threads > 1 && bytes_ * members_ >= kInlineBytes;
+    const bool deals = splits && (members_ >= 2 * threads || bytes_ < kInlineBytes);
+    if (duty.pool == nullptr) {
+      Needs(*duty.needs, deals);
+      return absl::OkStatus();
+    }
+    if (deals) {
+      duty.pool->ParallelRanges(members_, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) RunMember(i, nullptr);
+      });
+    } else {
+      for (int64_t i = 0; i < members_; ++i) RunMember(i, splits ? duty.pool : nullptr);
+    }
+    const int64_t wanted = wanted_.load(std::memory_order_relaxed);
+    return wanted == 0 ? absl::OkStatus() : OutOfScratch("a matrix product's rows", wanted);
+  }
+
+ private:
+  int64_t RowBytes() const { return call_.m * call_.k * static_cast<int64_t>(sizeof(T)); }
+  int64_t SumBytes() const { return call_.m * call_.n * static_cast<int64_t>(sizeof(T)); }
+
+  void Needs(ScratchNeeds& needs, bool deals) const {
+    const auto add = [&](ScratchSlot slot, int64_t bytes) {
+      deals ? needs.Each(slot, bytes) : needs.Once(slot, bytes);
+    };
+    if (copies_a_) add(ScratchSlot::kPackA, RowBytes());
+    if (types_.narrow) add(ScratchSlot::kOutput, SumBytes());
+    if (parts_ > 1) add(ScratchSlot::kShared, parts_ * SumBytes());
+  }
+
+  T* Scratch(ScratchSlot slot, int64_t bytes) {
+    void* const memory = ThreadScratch(slot, bytes);
+    if (memory == nullptr) wanted_.store(bytes, std::memory_order_relaxed);
+    return static_cast<T*>(memory);
+  }
+
+  void RunMember(int64_t index, ThreadPool* pool) {
+    const MemberOffsets at = OffsetsOf(call_, index);
+    FewRows<T> run;
+    run.rows = call_.m;
+    run.a_stride = call_.a.row_stride;
+    run.b = static_cast<const char*>(call_.b.data) + at.b * types_.source_bytes;
+    run.b_stride = along_ ? call_.b.col_stride : call_.b.row_stride;
+    const char* a = static_cast<const char*>(call_.a.data) + at.a * types_.source_bytes;
+    run.a = reinterpret_cast<const T*>(a);
+    if (copies_a_) {
+      T* const rows = Scratch(ScratchSlot::kPackA, RowBytes());
+      if (rows == nullptr) return;
+      CopyRows(a, rows);
+      run.a = rows;
+      run.a_stride = call_.k;
+    }
+    char* const result = static_cast<char*>(call_.c) + at.c * BytesOf(call_.output);
+    run.c = reinterpret_cast<T*>(result);
+    run.c_stride = c_stride_;
+    if (types_.narrow) {
+      run.c = Scratch(ScratchSlot::kOutput, SumBytes());
+      if (run.c == nullptr) return;
+      run.c_stride = call_.n;
+    }
+    if (parts_ > 1) return RunParts(run, index, result, pool);
+    const int64_t unit = along_ ? kUnitAlong : kUnitAcross;
+    Deal(pool, CeilDiv(call_.n, unit), [&](int64_t begin, int64_t end, int) {
+      FewRows<T> share = run;
+      share.k = call_.k;
+      share.begin = begin * unit;
+      share.end = std::min(call_.n, end * unit);
+      loop_(share);
+      Finish(share, index, result);
+    });
+  }
+
+  // Stretches of K, each with sums of its own, which are added in their order.
+  void RunParts(const FewRows<T>& run, int64_t index, char* result, ThreadPool* pool) {
+    const int64_t size = call_.m * call_.n;
+    T* const sums = Scratch(ScratchSlot::kShared, parts_ * SumBytes());
+    if (sums == nullptr) return;
+    Deal(pool, parts_, [&](int64_t begin, int64_t end, int) {
+      for (int64_t part = begin; part < end; ++part) {
+        const int64_t k = CutAt(call_.k, parts_, part);
+        FewRows<T> share = run;
+        share.k = CutAt(call_.k, parts_, part + 1) - k;
+        share.end = call_.n;
+        share.a += k;
+        share.b = static_cast<const char*>(run.b) + k * call_.b.row_stride * types_.source_bytes;
+        share.c = sums + part * size;
+        share.c_stride = call_.n;
+        loop_(share);
+      }
+    });
+    for (int64_t row = 0; row < call_.m; ++row) {
+      T* const total = run.c + row * run.c_stride;
+      std::copy_n(sums + row * call_.n, call_.n, total);
+      for (int64_t part = 1; part < parts_; ++part) {
+        const T* const own = sums + part * size + row * call_.n;
+        for (int64_t j = 0; j < call_.n; ++j) total[j] += own[j];
+      }
+    }
+    FewRows<T> whole = run;
+    whole.end = call_.n;
+    Finish(whole, index, result);
+  }
+
+  template <typename Fn>
+  static void Deal(ThreadPool* pool, int64_t count, Fn fn) {
+    if (pool == nullptr) {
+      fn(0, count, 0);
+    } else {
+      pool->ParallelRanges(count, fn);
+    }
+  }
+
+  void CopyRows(const char* a, T* rows) const {
+    for (int64_t r = 0; r < call_.m; ++r) {
+      for (int64_t i = 0; i < call_.k; ++i) {
+        const char* const from = a + (r * call_.a.row_stride + i * call_.a.col_stride) * types_.source_bytes;
+        if constexpr (std::is_same_v<T, float>) {
+          if (types_.source_bytes == 2) {
+            const uint16_t bits = *reinterpret_cast<const uint16_t*>(from);
+            rows[r * call_.k + i] = call_.input == DType::kBF16 ? WidenBF16(bits) : WidenF16(bits);
+            continue;
+          }
+        }
+        rows[r * call_.k + i] = *reinterpret_cast<const T*>(from);
+      }
+    }
+  }
+
+  // Columns [begin, end) have their sums.
+  void Finish(const FewRows<T>& run, int64_t index, char* result) const {
+    const int64_t columns = run.end - run.begin;
+    if constexpr (std::is_same_v<T, float>) {
+      if (types_.narrow) {
+        Narrow(call_.output, run.c + run.begin, run.c_stride, result + run.begin * 2, c_stride_, call_.m, columns);
+      }
+    }
+    const Epilogue& epilogue = call_.epilogue;
+    const int64_t row = turned_ ? run.begin : 0, rows = turned_ ? columns : call_.m;
+    const int64_t column = turned_ ? 0 : run.begin, count = turned_ ? 1 : columns;
+    if (epilogue.consume != nullptr) {
+      epilogue.consume(epilogue.context, result, row, rows, column, count);
+    } else if (epilogue.run != nullptr) {
+      epilogue.run(epilogue.context, index, row, rows, column, count);
+    }
+  }
+
+  const GemmCall& call_;
+  const TypePlan& types_;
+  const bool turned_, along_;
+  void (*const loop_)(const FewRows<T>&);
+  bool copies_a_ = false;
+  int64_t c_stride_ = 0, members_ = 1;
+  int64_t bytes_ = 0;  // of a member's B
+  int64_t parts_ = 1;
+  std::atomic<int64_t> wanted_{0};
+};
+
+const FewRowsKernels& KernelsOf(const CpuTarget& target) {
+  switch (target.isa) {
+    case Isa::kAvx512: return kFewRowsAvx512;
+    case Isa::kAvx2: return kFewRowsAvx2;
+    case Isa::kPortable: break;
+  }
+  return kFewRowsPortable;
+}
+
+}  // namespace
+
+bool HasFewRows(const GemmCall& original, const TypePlan& types) {
+  if (original.accumulate || original.b_packed) return false;
+  const GemmCall call = Turns(original) ? Turned(original) : original;
+  if (call.m > kFewRows) return false;
+  if (IsAlong(call)) return true;
+  if (call.b.col_stride != 1) return false;
+  if (!types.direct) return true;  // tiles would widen all of it first
+  return call.m <= kFewInPlace && call.k * call.n * types.source_bytes >= kLeastDirectBytes;
+}
+
+absl::Status RunFewRows(const CpuTarget& target, const GemmCall& original, const TypePlan& types, const Duty& duty) {
+  const bool turned = Turns(original);
+  const GemmCall call = turned ? Turned(original) : original;
+  const FewRowsKernels& kernels = KernelsOf(target);
+  if (types.source_bytes == 8) return Stream<double>(kernels.f64, call, types, turned).Run(duty);
+  const auto& loops = call.input == DType::kF32 ? kernels.f32 : call.input == DType::kBF16 ? kernels.bf16 : kernels.f16;
+  return Stream<float>(loops, call, types, turned).Run(duty);
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,187 @@
+// Weights that come to launch after launch stay packed, for as long as their buffers are what they were.
+#include <cstring>
+#include <thread>
+
+#include "src/backends/cpu/executable.h"
+#include "src/ops/build.h"
+#include "tests/cpu/backend_support.h"
+
+namespace weft::cpu {
+namespace {
+
+using ir::Builder;
+using ir::Type;
+using ir::Value;
+
+constexpr int64_t kRows = 32, kDepth = 600, kColumns = 300;
+constexpr int64_t kLeastBytes = kDepth * kColumns * 4;  // of the weight and of its panel
+
+struct Device {
+  explicit Device(int64_t memory_limit = 0)
+      : backend(*CpuBackend::Create({.threads = 2, .memory_limit = memory_limit})) {}
+  std::unique_ptr<CpuBackend> backend;
+
+  std::unique_ptr<Executable> Compile(Ref<const ir::Function> function, const std::string& isa = "") {
+    const auto module = Prepared(*backend, std::move(function));
+    EXPECT_TRUE(module.ok()) << module.status();
+    auto compiled = backend->Compile(*module, {.isa = isa});
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    return *std::move(compiled);
+  }
+  Ref<Buffer> Of(const Dims& dims, const std::vector<float>& values) {
+    auto buffer = backend->ToDevice(backend->devices()[0], DType::kF32, dims, std::as_bytes(std::span(values)));
+    EXPECT_TRUE(buffer.ok()) << buffer.status();
+    return *std::move(buffer);
+  }
+  Ref<Buffer> Filled(const Dims& dims, float value) { return Of(dims, std::vector<float>(CountOf(dims), value)); }
+  Ref<Buffer> X(float value = 1) { return Filled({kRows, kDepth}, value); }
+  Ref<Buffer> W(float value = 1) { return Filled({kDepth, kColumns}, value); }
+};
+
+// x w, or, of a transposed w, x w^T.
+Ref<const ir::Function> Product(int64_t rows = kRows, bool transposed = false) {
+  Builder b;
+  const Value x = test::NewParameter(Type::Tensor(DType::kF32, {rows, kDepth}));
+  const Value w = test::NewParameter(Type::Tensor(DType::kF32, transposed ? Dims{kColumns, kDepth} : Dims{kDepth, kColumns}));
+  const Value y = ops::BatchMatmul(b, x, w, false, transposed);
+  EXPECT_TRUE(b.ok()) << b.status();
+  return ir::Function::Create("product", {x, w}, {y});
+}
+
+Ref<Buffer> Launch(Executable& program, const std::vector<Ref<Buffer>>& buffers, const std::vector<uint8_t>& donated = {}) {
+  DeviceArguments arguments;
+  arguments.buffers = buffers;
+  arguments.donated = donated;
+  auto results = program.Execute({&arguments, 1});
+  EXPECT_TRUE(results.ok()) << results.status();
+  EXPECT_TRUE((*results)[0].done->Wait().ok()) << (*results)[0].done->status();
+  return (*results)[0].buffers[0];
+}
+void ExpectAll(const Ref<Buffer>& buffer, float value) {
+  const float* const y = static_cast<const float*>(buffer->host_data());
+  for (int64_t i = 0; i < buffer->count(); ++i) ASSERT_EQ(y[i], value) << i;
+}
+
+TEST(KeptPanels, ArePackedByTheSecondLaunchAndServeAllThatFollow) {
+  for (const std::string& isa : TestIsas()) {
+    for (const bool transposed : {false, true}) {
+      SCOPED_TRACE(isa);
+      Device device;
+      const auto program = device.Compile(Product(kRows, transposed), isa);
+      std::vector<float> x(kRows * kDepth), w(kDepth * kColumns);
+      for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 17) * 0.37f;
+      for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 23) * 0.11f - 1;
+      const Ref<Buffer> xs = device.Of({kRows, kDepth}, x);
+      const Ref<Buffer> ws = device.Of(transposed ? Dims{kColumns, kDepth} : Dims{kDepth, kColumns}, w);
+      const int64_t in_use = device.backend->memory_stats(nullptr).bytes_in_use;
+      const Ref<Buffer> first = Launch(*program, {xs, ws});
+      EXPECT_EQ(device.backend->panels().made(), 0);
+      for (int launch = 0; launch < 3; ++launch) {
+        const Ref<Buffer> again = Launch(*program, {xs, ws});
+        EXPECT_EQ(device.backend->panels().made(), 1) << launch;
+        EXPECT_EQ(std::memcmp(again->host_data(), first->host_data(), first->bytes()), 0) << launch;
+      }
+      EXPECT_GE(device.backend->panels().bytes(), kLeastBytes);
+      EXPECT_GE(device.backend->memory_stats(nullptr).bytes_in_use, in_use + kLeastBytes);
+    }
+  }
+}
+
+TEST(KeptPanels, GoWithTheirBuffer) {
+  Device device;
+  const auto program = device.Compile(Product());
+  Ref<Buffer> w = device.W();
+  for (int i = 0; i < 3; ++i) ExpectAll(Launch(*program, {device.X(), w}), kDepth);
+  EXPECT_GE(device.backend->panels().bytes(), kLeastBytes);
+  w = Ref<Buffer>();
+  EXPECT_EQ(device.backend->panels().bytes(), 0);
+}
+
+TEST(KeptPanels, AreSharedByProgramsThatPackAlike) {
+  Device device;
+  const auto program = device.Compile(Product()), taller = device.Compile(Product(40));
+  const Ref<Buffer> w = device.W();
+  for (int i = 0; i < 2; ++i) {
+    ExpectAll(Launch(*program, {device.X(), w}), kDepth);
+    ExpectAll(Launch(*taller, {device.Filled({40, kDepth}, 2), w}), 2 * kDepth);
+  }
+  EXPECT_EQ(device.backend->panels().made(), 1);
+}
+
+// A step's new weight lies where the old one lay.
+TEST(KeptPanels, AreNotTakenForThoseOfAnotherBufferAtTheSameAddress) {
+  Device device;
+  const auto program = device.Compile(Product());
+  Builder b;
+  const Value p = test::NewParameter(Type::Tensor(DType::kF32, {kDepth, kColumns}));
+  std::vector<ir::ParameterInfo> infos(1);
+  infos[0].donated_to = 0;
+  const auto step = device.Compile(ir::Function::Create("step", {p}, {ops::Add(b, p, 1.0)}, infos));
+  Ref<Buffer> w = device.W();
+  for (int value = 1; value < 4; ++value) {
+    for (int i = 0; i < 3; ++i) ExpectAll(Launch(*program, {device.X(), w}), static_cast<float>(value * kDepth));
+    EXPECT_EQ(device.backend->panels().made(), value);
+    const void* const address = w->host_data();
+    w = Launch(*step, {w}, {1});
+    EXPECT_EQ(w->host_data(), address);
+  }
+}
+
+TEST(KeptPanels, AreNotMadeOfWhatComesOnceOrMayChange) {
+  Device device;
+  const auto program = device.Compile(Product());
+  for (int i = 0; i < 3; ++i) ExpectAll(Launch(*program, {device.X(), device.W()}), kDepth);
+  const Ref<Buffer> lent = device.W();
+  lent->Hold();
+  for (int i = 0; i < 3; ++i) ExpectAll(Launch(*program, {device.X(), lent}), kDepth);
+  lent->Unhold();
+  std::vector<float> foreign(kDepth * kColumns, 1);
+  const Ref<Buffer> adopted =
+      *device.backend->Adopt(device.backend->devices()[0], DType::kF32, Dims{kDepth, kColumns}, foreign.data(), nullptr);
+  for (int i = 1; i < 4; ++i) {
+    std::fill(foreign.begin(), foreign.end(), static_cast<float>(i));
+    ExpectAll(Launch(*program, {device.X(), adopted}), static_cast<float>(i * kDepth));
+  }
+  EXPECT_EQ(device.backend->panels().made(), 0);
+}
+
+TEST(KeptPanels, GiveWayToTensorsThatFindNoMemory) {
+  Device device(16 * kLeastBytes);
+  const auto program = device.Compile(Product());
+  const Ref<Buffer> w = device.W();
+  for (int i = 0; i < 3; ++i) ExpectAll(Launch(*program, {device.X(), w}), kDepth);
+  EXPECT_GE(device.backend->panels().bytes(), kLeastBytes);
+  std::vector<Ref<Buffer>> tensors;
+  while (device.backend->panels().bytes() > 0 && tensors.size() < 16) tensors.push_back(device.W());
+  EXPECT_EQ(device.backend->panels().bytes(), 0);
+  tensors.clear();
+  // And are not made again where they have no room.
+  for (int i = 0; i < 3; ++i) ExpectAll(Launch(*program, {device.X(), w}), kDepth);
+  EXPECT_EQ(device.backend->panels().made(), 1);
+}
+
+TEST(KeptPanels, ServeManyThreadsOfTwoDevices) {
+  Device devices[2];
+  std::vector<std::thread> threads;
+  for (Device& device : devices) {
+    const std::shared_ptr<Executable> program = device.Compile(Product());
+    const Ref<Buffer> w = device.W(3);
+    for (int t = 0; t < 2; ++t) {
+      threads.emplace_back([&device, program, w, t] {
+        for (int i = 0; i < 6; ++i) {
+          ExpectAll(Launch(*program, {device.X(), w}), 3 * kDepth);
+          const Ref<Buffer> own = device.W(static_cast<float>(t));
+          for (int j = 0; j < 2; ++j) ExpectAll(Launch(*program, {device.X(), own}), static_cast<float>(t * kDepth));
+        }
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Device& device : devices) {
+    EXPECT_EQ(device.backend->panels().made(), 1 + 2 * 6);
+    EXPECT_EQ(device.backend->panels().bytes(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace weft::cpu
