@@ -6,6 +6,22 @@
 
 extern "C" {
 
+weft_error* weft_layer_norm(weft_context* ctx, weft_tensor* x, weft_tensor* scale, weft_tensor* offset,
+                            const weft_layer_norm_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_layer_norm, ctx);
+    call.Operand(x);
+    call.Optional(scale);
+    call.Optional(offset);
+    weft_layer_norm_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_layer_norm_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_LAYER_NORM_HAS_AXIS) call.SetInt(0, o.axis);
+    if (o.present & WEFT_LAYER_NORM_HAS_EPSILON) call.SetDouble(1, o.epsilon);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_leaky_relu(weft_context* ctx, weft_tensor* x, const weft_leaky_relu_opts* opts,
                             weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {

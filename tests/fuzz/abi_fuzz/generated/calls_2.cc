@@ -4,6 +4,14 @@
 
 namespace weft::fuzz {
 
+void Call_weft_categorical_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_categorical_opts), &size);
+  f.Enter();
+  weft_categorical_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_normal_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_normal_opts), &size);
@@ -1300,24 +1308,6 @@ void Call_weft_var(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_var(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_argsort(Fuzz& f) {
-  f.BeginOp(kOps[96]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_argsort_opts* const opts = f.Options<weft_argsort_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ARGSORT_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ARGSORT_HAS_DESCENDING;
-    opts->descending = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_argsort(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 
