@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "benchmarks/bench_util.h"
+#include "benchmarks/kernels/conv_layer.h"
 #include "src/backends/cpu/kernels/kernels.h"
 
 namespace {
 
+using bench::Layer;
 using weft::ThreadPool;
 using namespace weft::cpu;
 
@@ -104,40 +106,6 @@ struct Bench {
     const double ceiling = static_cast<double>(bytes) * 1e-9 / bench::Median(times[1]);
     rows.push_back({name, rate, "GB/s", ceiling, rate / ceiling, {{"us", bench::Median(times[0]) * 1e6}, {"tiles us", bench::Median(times[2]) * 1e6}}});
   }
-
-  // A square window with the same padding on both sides, and its operands.
-  struct Layer {
-    Layer(int64_t batch, int64_t size, int64_t in, int64_t out, int64_t window, int64_t stride, int64_t pad, int64_t groups) {
-      call.batch = batch;
-      call.in_channels = in;
-      call.out_channels = out;
-      call.feature_groups = groups;
-      for (int d = 0; d < 2; ++d) {
-        call.dims[d] = {size, window, 0, stride, pad, pad};
-        call.dims[d].out = OutputSize(call.dims[d]);
-      }
-      const int64_t pixels = batch * call.dims[0].out * call.dims[1].out, kernel = window * window * (in / groups) * out;
-      x = Filled(batch * size * size * in, 0.5f);
-      w = Filled(kernel, 0.25f);
-      y = Filled(pixels * out, 0.125f);
-      call.x = x.data();
-      call.w = w.data();
-      call.y = y.data();
-      flops = 2.0 * pixels * kernel;
-    }
-    // Aligned as a program's buffers are: vectors that cross cache lines take depthwise layers twice the time.
-    struct alignas(64) Line {
-      float values[16];
-    };
-    static std::vector<Line> Filled(int64_t count, float value) {
-      Line line;
-      std::fill_n(line.values, 16, value);
-      return std::vector<Line>(count / 16 + 1, line);
-    }
-    ConvCall call;
-    double flops = 0;
-    std::vector<Line> x, w, y;
-  };
 
   void Conv(const std::string& name, int64_t batch, int64_t size, int64_t in, int64_t out, int64_t window, int64_t stride,
             int64_t pad) {

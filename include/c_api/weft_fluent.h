@@ -2633,6 +2633,65 @@ WF_INLINE weft_tensor* wf_conv_at(weft_scope* s, const char* file, int line, wf_
 #define wf_conv(s, ...) \
   WF_CALL(wf_conv_at((s), __FILE__, __LINE__, WF_MAKE(wf_conv_args, (.strides = NULL, .strides_count = 0, .padding = WEFT_CONV_PADDING_FORCE32, .pads = NULL, .pads_count = 0, .dilation = NULL, .dilation_count = 0, .groups = WF_NO_INT, .dtype = WEFT_DTYPE_INVALID, .precision = WEFT_CONV_PRECISION_FORCE32,), __VA_ARGS__)))
 
+typedef struct wf_conv_transpose_args {
+  WF_BEGIN
+  weft_tensor* x;
+  weft_tensor* w;
+  const int64_t* strides WF_DEFAULT(NULL);
+  size_t strides_count WF_DEFAULT(0);
+  const int64_t* pads WF_DEFAULT(NULL);
+  size_t pads_count WF_DEFAULT(0);
+  const int64_t* output_padding WF_DEFAULT(NULL);
+  size_t output_padding_count WF_DEFAULT(0);
+  const int64_t* dilation WF_DEFAULT(NULL);
+  size_t dilation_count WF_DEFAULT(0);
+  int64_t groups WF_DEFAULT(WF_NO_INT);
+  weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  weft_conv_transpose_precision precision WF_DEFAULT(WEFT_CONV_TRANSPOSE_PRECISION_FORCE32);
+} wf_conv_transpose_args;
+WF_INLINE weft_tensor* wf_conv_transpose_at(weft_scope* s, const char* file, int line, wf_conv_transpose_args a) {
+  weft_tensor* out = NULL;
+  weft_conv_transpose_opts o = WEFT_CONV_TRANSPOSE_OPTS_INIT;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error;
+  if (a.strides != NULL) {
+    o.present |= WEFT_CONV_TRANSPOSE_HAS_STRIDES;
+    o.strides = a.strides;
+    o.strides_count = a.strides_count;
+  }
+  if (a.pads != NULL) {
+    o.present |= WEFT_CONV_TRANSPOSE_HAS_PADS;
+    o.pads = a.pads;
+    o.pads_count = a.pads_count;
+  }
+  if (a.output_padding != NULL) {
+    o.present |= WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING;
+    o.output_padding = a.output_padding;
+    o.output_padding_count = a.output_padding_count;
+  }
+  if (a.dilation != NULL) {
+    o.present |= WEFT_CONV_TRANSPOSE_HAS_DILATION;
+    o.dilation = a.dilation;
+    o.dilation_count = a.dilation_count;
+  }
+  if (a.groups != WF_NO_INT) {
+    o.present |= WEFT_CONV_TRANSPOSE_HAS_GROUPS;
+    o.groups = a.groups;
+  }
+  if (a.dtype != WEFT_DTYPE_INVALID) {
+    o.present |= WEFT_CONV_TRANSPOSE_HAS_DTYPE;
+    o.dtype = a.dtype;
+  }
+  if (a.precision != WEFT_CONV_TRANSPOSE_PRECISION_FORCE32) {
+    o.present |= WEFT_CONV_TRANSPOSE_HAS_PRECISION;
+    o.precision = a.precision;
+  }
+  error = weft_conv_transpose(ctx, a.x, a.w, &o, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_conv_transpose(s, ...) \
+  WF_CALL(wf_conv_transpose_at((s), __FILE__, __LINE__, WF_MAKE(wf_conv_transpose_args, (.strides = NULL, .strides_count = 0, .pads = NULL, .pads_count = 0, .output_padding = NULL, .output_padding_count = 0, .dilation = NULL, .dilation_count = 0, .groups = WF_NO_INT, .dtype = WEFT_DTYPE_INVALID, .precision = WEFT_CONV_TRANSPOSE_PRECISION_FORCE32,), __VA_ARGS__)))
+
 typedef struct wf_convolution_args {
   WF_BEGIN
   weft_tensor* input;

@@ -2427,6 +2427,66 @@ WEFT_API void weft_conv_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_conv(weft_context* ctx, weft_tensor* x, weft_tensor* w,
     const weft_conv_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Values of attribute precision of weft_conv_transpose. */
+typedef enum weft_conv_transpose_precision {
+  WEFT_CONV_TRANSPOSE_PRECISION_HIGHEST = 0,
+  WEFT_CONV_TRANSPOSE_PRECISION_HIGH = 1,
+  WEFT_CONV_TRANSPOSE_PRECISION_DEFAULT = 2,
+  WEFT_CONV_TRANSPOSE_PRECISION_FORCE32 = 0x7FFFFFFF
+} weft_conv_transpose_precision;
+
+#define WEFT_CONV_TRANSPOSE_HAS_STRIDES ((uint64_t)1 << 0)
+#define WEFT_CONV_TRANSPOSE_HAS_PADS ((uint64_t)1 << 1)
+#define WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING ((uint64_t)1 << 2)
+#define WEFT_CONV_TRANSPOSE_HAS_DILATION ((uint64_t)1 << 3)
+#define WEFT_CONV_TRANSPOSE_HAS_GROUPS ((uint64_t)1 << 4)
+#define WEFT_CONV_TRANSPOSE_HAS_DTYPE ((uint64_t)1 << 5)
+#define WEFT_CONV_TRANSPOSE_HAS_PRECISION ((uint64_t)1 << 6)
+/* Optional attributes of weft_conv_transpose. A bit in present says that a field counts; others keep their defaults.
+ * Since 1.1.
+ */
+typedef struct weft_conv_transpose_opts {
+  size_t struct_size;
+  const void* next; /* NULL */
+  uint64_t present;
+  const int64_t* strides;
+  uint64_t strides_count;
+  const int64_t* pads;
+  uint64_t pads_count;
+  const int64_t* output_padding;
+  uint64_t output_padding_count;
+  const int64_t* dilation;
+  uint64_t dilation_count;
+  int64_t groups;
+  weft_dtype dtype;
+  weft_conv_transpose_precision precision;
+} weft_conv_transpose_opts;
+#define WEFT_CONV_TRANSPOSE_OPTS_INIT {sizeof(weft_conv_transpose_opts), NULL, 0, NULL, 0, NULL, 0, NULL, 0, NULL, 0, 0, (weft_dtype)0, (weft_conv_transpose_precision)0}
+WEFT_API void weft_conv_transpose_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
+
+/* A transposed convolution layer on channels-last data: each pixel of x adds w times its features to a window of the
+ * result, windows a stride apart; the gradient of conv with respect to its input. A spatial dimension has (in - 1) *
+ * stride + dilation * (window - 1) + 1 + output_padding pixels, less pads. One or three spatial dimensions work the
+ * same way. bf16 and f16 are summed in f32.
+ *   x: [batch, spatial…, features], NHWC for images; float
+ *   w: [window…, features / groups, output features], HWIO for images; float
+ *   strides: output pixels between the windows of neighbouring pixels; absent: 1; list of integers; absent unless given
+ *   pads: cut off before and after each spatial dimension: [low0, high0, low1, …]; absent: 0; list of integers; absent
+ *   unless given
+ *   output_padding: pixels more at the end of each spatial dimension, of windows that would not fit a stride; absent:
+ *   0; list of integers; absent unless given
+ *   dilation: spacing of the window's elements; absent: 1; list of integers; absent unless given
+ *   groups: groups of features that see only each other; integer; default 1
+ *   dtype: element type of the result; absent: x's. f32 keeps the sums of bf16; dtype; absent unless given
+ *   precision: of f32 on devices that may round the factors; absent: the option matmul_precision, which is HIGHEST
+ *   unless set; one of HIGHEST, HIGH, DEFAULT; absent unless given
+ * Fluent: up = wf_conv_transpose(s, x, w, .strides = WF_INTS(2, 2));
+ * StableHLO: weft.conv_transpose. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED,
+ * UNIMPLEMENTED. Threads: any. Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_conv_transpose(weft_context* ctx, weft_tensor* x, weft_tensor* w,
+    const weft_conv_transpose_opts* opts, weft_tensor** out) WEFT_NOEXCEPT;
+
 /* Values of attribute precision of weft_convolution. */
 typedef enum weft_convolution_precision {
   WEFT_CONVOLUTION_PRECISION_HIGHEST = 0,

@@ -419,6 +419,24 @@ static void part_2(void) {
   OFFSET(weft_conv_opts, groups);
   OFFSET(weft_conv_opts, dtype);
   OFFSET(weft_conv_opts, precision);
+  SIZE(weft_conv_transpose_opts);
+  OFFSET(weft_conv_transpose_opts, struct_size);
+  OFFSET(weft_conv_transpose_opts, next);
+  OFFSET(weft_conv_transpose_opts, present);
+  OFFSET(weft_conv_transpose_opts, strides);
+  OFFSET(weft_conv_transpose_opts, strides_count);
+  OFFSET(weft_conv_transpose_opts, pads);
+}
+
+static void part_2(void) {
+  OFFSET(weft_conv_transpose_opts, pads_count);
+  OFFSET(weft_conv_transpose_opts, output_padding);
+  OFFSET(weft_conv_transpose_opts, output_padding_count);
+  OFFSET(weft_conv_transpose_opts, dilation);
+  OFFSET(weft_conv_transpose_opts, dilation_count);
+  OFFSET(weft_conv_transpose_opts, groups);
+  OFFSET(weft_conv_transpose_opts, dtype);
+  OFFSET(weft_conv_transpose_opts, precision);
   SIZE(weft_convolution_opts);
   OFFSET(weft_convolution_opts, struct_size);
   OFFSET(weft_convolution_opts, next);
@@ -611,6 +629,9 @@ static void part_2(void) {
   SIZE(weft_dtype);
   VALUE(WEFT_DTYPE_INVALID);
   VALUE(WEFT_I4);
+}
+
+static void part_3(void) {
   VALUE(WEFT_I8);
   VALUE(WEFT_I16);
   VALUE(WEFT_I32);
@@ -739,6 +760,10 @@ static void part_3(void) {
   VALUE(WEFT_CONV_PRECISION_HIGHEST);
   VALUE(WEFT_CONV_PRECISION_HIGH);
   VALUE(WEFT_CONV_PRECISION_DEFAULT);
+  SIZE(weft_conv_transpose_precision);
+  VALUE(WEFT_CONV_TRANSPOSE_PRECISION_HIGHEST);
+  VALUE(WEFT_CONV_TRANSPOSE_PRECISION_HIGH);
+  VALUE(WEFT_CONV_TRANSPOSE_PRECISION_DEFAULT);
   SIZE(weft_convolution_precision);
   VALUE(WEFT_CONVOLUTION_PRECISION_HIGHEST);
   VALUE(WEFT_CONVOLUTION_PRECISION_HIGH);
@@ -816,6 +841,9 @@ static void part_3(void) {
   VALUE(WEFT_STD_HAS_CORRECTION);
   VALUE(WEFT_SUM_HAS_DIMS);
   VALUE(WEFT_SUM_HAS_KEEPDIMS);
+}
+
+static void part_4(void) {
   VALUE(WEFT_VAR_HAS_DIMS);
 }
 
@@ -846,6 +874,13 @@ static void part_4(void) {
   VALUE(WEFT_CONV_HAS_GROUPS);
   VALUE(WEFT_CONV_HAS_DTYPE);
   VALUE(WEFT_CONV_HAS_PRECISION);
+  VALUE(WEFT_CONV_TRANSPOSE_HAS_STRIDES);
+  VALUE(WEFT_CONV_TRANSPOSE_HAS_PADS);
+  VALUE(WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING);
+  VALUE(WEFT_CONV_TRANSPOSE_HAS_DILATION);
+  VALUE(WEFT_CONV_TRANSPOSE_HAS_GROUPS);
+  VALUE(WEFT_CONV_TRANSPOSE_HAS_DTYPE);
+  VALUE(WEFT_CONV_TRANSPOSE_HAS_PRECISION);
   VALUE(WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT);
   VALUE(WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT);
   VALUE(WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL);
@@ -1012,6 +1047,9 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, cache_dir);
   OFFSET(struct weft_api_v1, cache_read_stats);
   OFFSET(struct weft_api_v1, cache_flush);
+}
+
+static void part_5(void) {
   OFFSET(struct weft_api_v1, cache_retain);
   OFFSET(struct weft_api_v1, cache_release);
   OFFSET(struct weft_api_v1, metric_get);

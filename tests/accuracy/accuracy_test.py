@@ -14,7 +14,7 @@ OTHERS = set("""all any argmax argmin argsort bitcast_convert broadcast_in_dim b
 concatenate convert dropout eq expand_dims fft flatten ge gt imag is_finite is_nan le log_softmax logsumexp lt matmul max
 maximum mean min minimum mse ne prod real reduce_precision rem reshape reverse slice slice_in_dim softmax sort squeeze stack std
 sum top_k transpose triangular_solve var""".split())
-NOT_ELEMENTWISE = {"reduce", "pad", "gather", "scatter", "take", "dot_general", "convolution", "conv", "avg_pool", "max_pool",
+NOT_ELEMENTWISE = {"reduce", "pad", "gather", "scatter", "take", "dot_general", "convolution", "conv", "conv_transpose", "avg_pool", "max_pool",
                    "reduce_window", "select_and_scatter", "conv_backward_input", "conv_backward_kernel", "dynamic_slice",
                    "dynamic_update_slice", "embedding", "cross_entropy", "layer_norm", "rms_norm", "batch_norm", "batch_norm_inference",
                    "linear", "one_hot", "scaled_dot_product_attention"}

@@ -265,6 +265,18 @@ static void convolutions(void) {
   BAD(wf_conv(s, image, kernel, .padding = (weft_conv_padding)5), "conv: attribute padding is 5; there are 0 to 2");
   BAD(wf_conv(s, image, kernel, .dtype = WEFT_I32),
       "conv(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): dtype i32 cannot hold products of f32");
+  BAD(wf_conv_transpose(s, a, kernel),
+      "conv_transpose(f32[2, 3], f32[3, 3, 2, 4]): x must be [batch, spatial…, features] and w [window…, features / groups, output features] of the same rank, at least 3");
+  BAD(wf_conv_transpose(s, image, kernel, .groups = 0), "conv_transpose(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): groups is 0; it must be at least 1");
+  BAD(wf_conv_transpose(s, image, image),
+      "conv_transpose(f32[1, 5, 5, 2], f32[1, 5, 5, 2]): x [1, 5, 5, 2] has 2 features, its last dimension, in 1 group, and w [1, 5, 5, 2] takes 5; x is NHWC here and w HWIO, the kernel [in, out / groups, …] of other libraries transposed");
+  BAD(wf_conv_transpose(s, image, kernel, .strides = WF_INTS(0, 1)), "conv_transpose(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): window dimension 0: stride is 0; it must be at least 1");
+  BAD(wf_conv_transpose(s, image, kernel, .dilation = WF_INTS(1)),
+      "conv_transpose(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): dilation [1] has 1 entries; 2 are needed, one for each of 2 dimensions");
+  BAD(wf_conv_transpose(s, image, kernel, .strides = WF_INTS(2, 2), .output_padding = WF_INTS(0, 2)),
+      "conv_transpose(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): output_padding of spatial dimension 1 is 2; with stride 2 and dilation 1 it must be 0 to 1");
+  BAD(wf_conv_transpose(s, image, kernel, .pads = WF_INTS(4, 3, 0, 0)),
+      "conv_transpose(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): pads 4 and 3 cut off all 7 pixels of spatial dimension 0 of the result");
   BAD(wf_convolution(s, image, kernel, WF_INTS(1, 1), WF_INTS(0, 0), WF_INTS(1, 1), WF_INTS(1, 1), WF_INTS(0, 3, 1, 2),
                      WF_INTS(2, 3, 0, 1), WF_INTS(0, 3, 1, 2)),
       "convolution(f32[1, 5, 5, 2], f32[3, 3, 2, 4]): padding [0, 0] has 2 entries; 4 are needed, low and high for each of 2 dimensions");

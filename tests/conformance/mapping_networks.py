@@ -113,7 +113,6 @@ def conv(t, s):
 
 @maps("nn.functional.conv_transpose1d", "nn.functional.conv_transpose2d", "nn.functional.conv_transpose3d", sums=True)
 def conv_transpose(t, s):
-    """A convolution of the dilated input with the kernel turned around, by StableHLO's general form."""
     w, b = s.args[0], argument(s, 1, "bias")
     n = w.ndim - 2
     batched = s.input.ndim == n + 2
@@ -122,22 +121,17 @@ def conv_transpose(t, s):
     dilation = many(argument(s, 6, "dilation", 1), n)
     if s.input.is_complex():
         raise Refused("complex")
-    x = t(s.input) if batched else t.op("expand_dims", t(s.input), dims=[0])
+    x = channels_last(t, t(s.input), n, batched)
     kernel, up = t(w), wide(t, s.input) if b is not None else None
     inputs, outputs = w.shape[0], w.shape[1]
     if groups > 1:  # [g·i, o, …] to [i, g·o, …]: a group's features are together
         kernel = t.op("reshape", kernel, shape=[groups, inputs // groups, outputs, *w.shape[2:]])
         kernel = t.op("transpose", kernel, permutation=[1, 0, 2, *range(3, n + 3)])
         kernel = t.op("reshape", kernel, shape=[inputs // groups, groups * outputs, *w.shape[2:]])
-    reach = [d * (k - 1) for d, k in zip(dilation, w.shape[2:])]
-    dims = [0, 1, *range(2, n + 2)]
-    y = t.op("convolution", x, kernel, window_strides=[1] * n, padding=[v for r, p, e in zip(reach, padding, extra) for v in (r - p, r - p + e)],
-             lhs_dilation=stride, rhs_dilation=dilation, input_dimensions=dims, kernel_dimensions=dims, output_dimensions=dims,
-             feature_group_count=groups, batch_group_count=1, window_reversal=[1] * n, dtype=up)
-    if b is not None:
-        y = t.op("add", y, t.convert(t.op("reshape", t(b), shape=[b.shape[0]] + [1] * n), up or NAMES[b.dtype]))
-    y = t.convert(y, s.input.dtype)
-    return y if batched else t.op("squeeze", y, dims=[0])
+    kernel = t.op("transpose", kernel, permutation=[*range(2, n + 2), 0, 1])
+    y = t.op("conv_transpose", x, kernel, strides=stride, pads=[p for p in padding for _ in range(2)], output_padding=extra,
+             dilation=dilation, groups=groups, dtype=up)
+    return channels_first(t, with_bias(t, y, b, s.input.dtype, up), n, batched)
 
 
 @maps("nn.functional.max_pool1d", "nn.functional.max_pool2d", "nn.functional.max_pool3d",

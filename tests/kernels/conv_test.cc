@@ -44,6 +44,22 @@ std::vector<ConvCall> Cases() {
       Make(1, 600, 6, {Dim(3, 2), Dim(3, 3, 1, 1, 1)}),
       Make(2, 3, 4, {Dim(2, 1, 1, 4, 4), Dim(2, 3, 1, 5, 5)}),
       Make(9, 1, 4, {Dim(30, 3), Dim(30, 3)}),
+      // Kernels larger than the cache: channels in blocks, single taps in blocks, chunks of panels, groups of tiles.
+      Make(1, 1100, 700, {Dim(3, 1), Dim(3, 1)}),
+      Make(1, 520, 400, {Dim(150, 1)}),
+      Make(2, 300, 260, {Dim(3, 3, 1, 1, 1), Dim(3, 3, 1, 1, 1)}),
+      Make(1, 200, 70, {Dim(4, 3, 1, 1, 1), Dim(9, 3, 1, 1, 1)}),
+      Make(1, 530, 90, {Dim(5, 2, 1, 1, 1, 2), Dim(4, 2, 1, 1, 1, 2)}),
+      Make(2, 6, 40, {Dim(4, 1), Dim(5, 1), Dim(3, 1)}),  // lines joined, all of them and the last
+      Make(2, 6, 10, {Dim(4, 3, 1, 1, 1), Dim(5, 1), Dim(3, 1)}),
+      // One channel: tiles run along the pixels, of the input with its padding and of the output's gradient.
+      Make(2, 1, 20, {Dim(7, 3, 1, 1, 1), Dim(13, 3, 1, 1, 1)}),
+      Make(2, 1, 33, {Dim(9, 1), Dim(8, 1)}),
+      Make(1, 7, 1, {Dim(8, 3, 1, 2, 2), Dim(9, 3, 1, 2, 2)}),
+      // Transposed: every window of its own, windows that overlap, and ones with gaps.
+      Make(2, 12, 8, {Dim(6, 2, 1, 1, 1, 2), Dim(7, 2, 1, 1, 1, 2)}),
+      Make(2, 5, 9, {Dim(6, 4, 1, 2, 3, 2), Dim(7, 3, 1, 2, 1, 2)}),
+      Make(2, 20, 16, {Dim(5, 2, 1, 1, 2, 3), Dim(4, 3, 1, 4, 5, 3, 2)}, 2),
   };
 }
 

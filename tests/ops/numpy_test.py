@@ -4,6 +4,7 @@ Values, and the edges where mistakes live: NaN, infinities, -0, integers that ov
 integer by -1, empty tensors and rank 0. Where NumPy and StableHLO differ, the case says so. NumPy comes into a
 virtual environment of the build tree; without the registry the test is SKIPPED and says so.
 """
+import itertools
 import math
 import os
 import sys
@@ -575,6 +576,19 @@ def products():
     want = np.concatenate([sum(x[:, i:i + 3, j:j + 3, g:g + 1] @ grouped[i, j, :, 2 * g:2 * g + 2]
                                for i in range(3) for j in range(3)) for g in range(3)], -1)
     expect("conv", [x, grouped], want, tolerance=1e-12, groups=3)
+    # A transposed one adds each pixel's window to the result: NumPy's own sum over pixels, by groups.
+    x, k = rng(14).normal(size=(2, 4, 3, 6)), rng(15).normal(size=(3, 2, 3, 8))
+    for stride, dilation, more, groups, pads in (((2, 2), (1, 1), (0, 0), 2, (0, 0, 0, 0)), ((1, 3), (2, 1), (1, 2), 2, (1, 0, 0, 1)),
+                                                 ((3, 2), (1, 2), (2, 1), 2, (2, 1, -1, 3))):
+        size = [(x.shape[1 + d] - 1) * stride[d] + dilation[d] * (k.shape[d] - 1) + 1 + more[d] for d in range(2)]
+        want = np.zeros((2, *size, 8))
+        for i, j, u, v, g in itertools.product(range(4), range(3), range(3), range(2), range(groups)):
+            want[:, i * stride[0] + u * dilation[0], j * stride[1] + v * dilation[1], 4 * g:4 * g + 4] += x[:, i, j, 3 * g:3 * g + 3] @ k[u, v, :, 4 * g:4 * g + 4]
+        grown = np.pad(want, ((0, 0), (0, 0), (max(0, -pads[2]), 0), (0, 0)))  # negative pads add zeros
+        want = grown[:, pads[0]:size[0] - pads[1], max(0, pads[2]):grown.shape[2] - pads[3]]
+        for d in ("f4", "f8"):
+            expect("conv_transpose", [x.astype(d), k.astype(d)], want, tolerance=4e-6 if d == "f4" else 1e-14, floor=10, strides=list(stride),
+                   dilation=list(dilation), output_padding=list(more), groups=groups, pads=list(pads))
     x = rng(13).normal(size=(2, 6, 4, 3))
     blocks = x.reshape(2, 3, 2, 2, 2, 3)
     expect("max_pool", [x], blocks.max((2, 4)), window=[2, 2])

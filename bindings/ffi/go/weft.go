@@ -279,6 +279,14 @@ const (
 	WEFT_CONV_PRECISION_DEFAULT ConvPrecision = 2
 )
 
+type ConvTransposePrecision uint32
+
+const (
+	WEFT_CONV_TRANSPOSE_PRECISION_HIGHEST ConvTransposePrecision = 0
+	WEFT_CONV_TRANSPOSE_PRECISION_HIGH ConvTransposePrecision = 1
+	WEFT_CONV_TRANSPOSE_PRECISION_DEFAULT ConvTransposePrecision = 2
+)
+
 type ConvolutionPrecision uint32
 
 const (
@@ -412,6 +420,13 @@ const (
 	WEFT_CONV_HAS_GROUPS uint64 = 1 << 4
 	WEFT_CONV_HAS_DTYPE uint64 = 1 << 5
 	WEFT_CONV_HAS_PRECISION uint64 = 1 << 6
+	WEFT_CONV_TRANSPOSE_HAS_STRIDES uint64 = 1 << 0
+	WEFT_CONV_TRANSPOSE_HAS_PADS uint64 = 1 << 1
+	WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING uint64 = 1 << 2
+	WEFT_CONV_TRANSPOSE_HAS_DILATION uint64 = 1 << 3
+	WEFT_CONV_TRANSPOSE_HAS_GROUPS uint64 = 1 << 4
+	WEFT_CONV_TRANSPOSE_HAS_DTYPE uint64 = 1 << 5
+	WEFT_CONV_TRANSPOSE_HAS_PRECISION uint64 = 1 << 6
 	WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT uint64 = 1 << 0
 	WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT uint64 = 1 << 1
 	WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL uint64 = 1 << 2
@@ -994,6 +1009,23 @@ type ConvOpts struct {
 	Groups int64
 	Dtype Dtype
 	Precision ConvPrecision
+}
+
+type ConvTransposeOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Strides *int64
+	StridesCount uint64
+	Pads *int64
+	PadsCount uint64
+	OutputPadding *int64
+	OutputPaddingCount uint64
+	Dilation *int64
+	DilationCount uint64
+	Groups int64
+	Dtype Dtype
+	Precision ConvTransposePrecision
 }
 
 type ConvolutionOpts struct {
@@ -1621,6 +1653,7 @@ var (
 	TriangularSolveOptsInit func(options unsafe.Pointer, size uintptr)
 	AvgPoolOptsInit func(options unsafe.Pointer, size uintptr)
 	ConvOptsInit func(options unsafe.Pointer, size uintptr)
+	ConvTransposeOptsInit func(options unsafe.Pointer, size uintptr)
 	ConvolutionOptsInit func(options unsafe.Pointer, size uintptr)
 	MaxPoolOptsInit func(options unsafe.Pointer, size uintptr)
 	ReduceWindowOptsInit func(options unsafe.Pointer, size uintptr)
@@ -1752,6 +1785,7 @@ var (
 	TriangularSolve func(ctx Context, a Tensor, b Tensor, opts *TriangularSolveOpts, out *Tensor) Error
 	AvgPool func(ctx Context, x Tensor, window *int64, window_count uintptr, opts *AvgPoolOpts, out *Tensor) Error
 	Conv func(ctx Context, x Tensor, w Tensor, opts *ConvOpts, out *Tensor) Error
+	ConvTranspose func(ctx Context, x Tensor, w Tensor, opts *ConvTransposeOpts, out *Tensor) Error
 	Convolution func(ctx Context, input Tensor, kernel Tensor, window_strides *int64, window_strides_count uintptr, padding *int64, padding_count uintptr, lhs_dilation *int64, lhs_dilation_count uintptr, rhs_dilation *int64, rhs_dilation_count uintptr, input_dimensions *int64, input_dimensions_count uintptr, kernel_dimensions *int64, kernel_dimensions_count uintptr, output_dimensions *int64, output_dimensions_count uintptr, opts *ConvolutionOpts, out *Tensor) Error
 	MaxPool func(ctx Context, x Tensor, window *int64, window_count uintptr, opts *MaxPoolOpts, out *Tensor) Error
 	ReduceWindow func(ctx Context, x Tensor, window_dimensions *int64, window_dimensions_count uintptr, reducer ReduceWindowReducer, opts *ReduceWindowOpts, out *Tensor) Error
@@ -2011,6 +2045,7 @@ var Functions = map[string]any{
 	"weft_triangular_solve_opts_init": &TriangularSolveOptsInit,
 	"weft_avg_pool_opts_init": &AvgPoolOptsInit,
 	"weft_conv_opts_init": &ConvOptsInit,
+	"weft_conv_transpose_opts_init": &ConvTransposeOptsInit,
 	"weft_convolution_opts_init": &ConvolutionOptsInit,
 	"weft_max_pool_opts_init": &MaxPoolOptsInit,
 	"weft_reduce_window_opts_init": &ReduceWindowOptsInit,
@@ -2142,6 +2177,7 @@ var Functions = map[string]any{
 	"weft_triangular_solve": &TriangularSolve,
 	"weft_avg_pool": &AvgPool,
 	"weft_conv": &Conv,
+	"weft_conv_transpose": &ConvTranspose,
 	"weft_convolution": &Convolution,
 	"weft_max_pool": &MaxPool,
 	"weft_reduce_window": &ReduceWindow,

@@ -213,6 +213,12 @@ typedef enum weft_conv_precision {
   WEFT_CONV_PRECISION_DEFAULT = 2,
   WEFT_CONV_PRECISION_FORCE32 = 2147483647,
 } weft_conv_precision;
+typedef enum weft_conv_transpose_precision {
+  WEFT_CONV_TRANSPOSE_PRECISION_HIGHEST = 0,
+  WEFT_CONV_TRANSPOSE_PRECISION_HIGH = 1,
+  WEFT_CONV_TRANSPOSE_PRECISION_DEFAULT = 2,
+  WEFT_CONV_TRANSPOSE_PRECISION_FORCE32 = 2147483647,
+} weft_conv_transpose_precision;
 typedef enum weft_convolution_precision {
   WEFT_CONVOLUTION_PRECISION_HIGHEST = 0,
   WEFT_CONVOLUTION_PRECISION_HIGH = 1,
@@ -723,6 +729,22 @@ typedef struct weft_conv_opts {
   weft_dtype dtype;
   weft_conv_precision precision;
 } weft_conv_opts;
+typedef struct weft_conv_transpose_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* strides;
+  uint64_t strides_count;
+  const int64_t* pads;
+  uint64_t pads_count;
+  const int64_t* output_padding;
+  uint64_t output_padding_count;
+  const int64_t* dilation;
+  uint64_t dilation_count;
+  int64_t groups;
+  weft_dtype dtype;
+  weft_conv_transpose_precision precision;
+} weft_conv_transpose_opts;
 typedef struct weft_convolution_opts {
   size_t struct_size;
   const void* next;
@@ -1319,6 +1341,7 @@ void weft_matmul_opts_init(void* options, size_t size);
 void weft_triangular_solve_opts_init(void* options, size_t size);
 void weft_avg_pool_opts_init(void* options, size_t size);
 void weft_conv_opts_init(void* options, size_t size);
+void weft_conv_transpose_opts_init(void* options, size_t size);
 void weft_convolution_opts_init(void* options, size_t size);
 void weft_max_pool_opts_init(void* options, size_t size);
 void weft_reduce_window_opts_init(void* options, size_t size);
@@ -1450,6 +1473,7 @@ weft_error* weft_matmul(weft_context* ctx, weft_tensor* x, weft_tensor* y, const
 weft_error* weft_triangular_solve(weft_context* ctx, weft_tensor* a, weft_tensor* b, const weft_triangular_solve_opts* opts, weft_tensor** out);
 weft_error* weft_avg_pool(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count, const weft_avg_pool_opts* opts, weft_tensor** out);
 weft_error* weft_conv(weft_context* ctx, weft_tensor* x, weft_tensor* w, const weft_conv_opts* opts, weft_tensor** out);
+weft_error* weft_conv_transpose(weft_context* ctx, weft_tensor* x, weft_tensor* w, const weft_conv_transpose_opts* opts, weft_tensor** out);
 weft_error* weft_convolution(weft_context* ctx, weft_tensor* input, weft_tensor* kernel, const int64_t* window_strides, size_t window_strides_count, const int64_t* padding, size_t padding_count, const int64_t* lhs_dilation, size_t lhs_dilation_count, const int64_t* rhs_dilation, size_t rhs_dilation_count, const int64_t* input_dimensions, size_t input_dimensions_count, const int64_t* kernel_dimensions, size_t kernel_dimensions_count, const int64_t* output_dimensions, size_t output_dimensions_count, const weft_convolution_opts* opts, weft_tensor** out);
 weft_error* weft_max_pool(weft_context* ctx, weft_tensor* x, const int64_t* window, size_t window_count, const weft_max_pool_opts* opts, weft_tensor** out);
 weft_error* weft_reduce_window(weft_context* ctx, weft_tensor* x, const int64_t* window_dimensions, size_t window_dimensions_count, weft_reduce_window_reducer reducer, const weft_reduce_window_opts* opts, weft_tensor** out);
@@ -1559,6 +1583,13 @@ M.WEFT_CONV_HAS_DILATION = 0x8ULL
 M.WEFT_CONV_HAS_GROUPS = 0x10ULL
 M.WEFT_CONV_HAS_DTYPE = 0x20ULL
 M.WEFT_CONV_HAS_PRECISION = 0x40ULL
+M.WEFT_CONV_TRANSPOSE_HAS_STRIDES = 0x1ULL
+M.WEFT_CONV_TRANSPOSE_HAS_PADS = 0x2ULL
+M.WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING = 0x4ULL
+M.WEFT_CONV_TRANSPOSE_HAS_DILATION = 0x8ULL
+M.WEFT_CONV_TRANSPOSE_HAS_GROUPS = 0x10ULL
+M.WEFT_CONV_TRANSPOSE_HAS_DTYPE = 0x20ULL
+M.WEFT_CONV_TRANSPOSE_HAS_PRECISION = 0x40ULL
 M.WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT = 0x1ULL
 M.WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT = 0x2ULL
 M.WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL = 0x4ULL

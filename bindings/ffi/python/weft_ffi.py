@@ -83,6 +83,13 @@ WEFT_CONV_HAS_DILATION = 0x8
 WEFT_CONV_HAS_GROUPS = 0x10
 WEFT_CONV_HAS_DTYPE = 0x20
 WEFT_CONV_HAS_PRECISION = 0x40
+WEFT_CONV_TRANSPOSE_HAS_STRIDES = 0x1
+WEFT_CONV_TRANSPOSE_HAS_PADS = 0x2
+WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING = 0x4
+WEFT_CONV_TRANSPOSE_HAS_DILATION = 0x8
+WEFT_CONV_TRANSPOSE_HAS_GROUPS = 0x10
+WEFT_CONV_TRANSPOSE_HAS_DTYPE = 0x20
+WEFT_CONV_TRANSPOSE_HAS_PRECISION = 0x40
 WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT = 0x1
 WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT = 0x2
 WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL = 0x4
@@ -276,6 +283,10 @@ weft_conv_precision = c.c_uint32
 WEFT_CONV_PRECISION_HIGHEST = 0
 WEFT_CONV_PRECISION_HIGH = 1
 WEFT_CONV_PRECISION_DEFAULT = 2
+weft_conv_transpose_precision = c.c_uint32
+WEFT_CONV_TRANSPOSE_PRECISION_HIGHEST = 0
+WEFT_CONV_TRANSPOSE_PRECISION_HIGH = 1
+WEFT_CONV_TRANSPOSE_PRECISION_DEFAULT = 2
 weft_convolution_precision = c.c_uint32
 WEFT_CONVOLUTION_PRECISION_HIGHEST = 0
 WEFT_CONVOLUTION_PRECISION_HIGH = 1
@@ -983,6 +994,25 @@ class weft_conv_opts(c.Structure):
     ]
 
 
+class weft_conv_transpose_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("strides", c.POINTER(c.c_int64)),
+        ("strides_count", c.c_uint64),
+        ("pads", c.POINTER(c.c_int64)),
+        ("pads_count", c.c_uint64),
+        ("output_padding", c.POINTER(c.c_int64)),
+        ("output_padding_count", c.c_uint64),
+        ("dilation", c.POINTER(c.c_int64)),
+        ("dilation_count", c.c_uint64),
+        ("groups", c.c_int64),
+        ("dtype", weft_dtype),
+        ("precision", weft_conv_transpose_precision),
+    ]
+
+
 class weft_convolution_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -1659,6 +1689,7 @@ FUNCTIONS = {
     "weft_triangular_solve_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_avg_pool_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_conv_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_conv_transpose_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_convolution_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_max_pool_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_reduce_window_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -1790,6 +1821,7 @@ FUNCTIONS = {
     "weft_triangular_solve": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_triangular_solve_opts), c.POINTER(weft_tensor)]),
     "weft_avg_pool": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_avg_pool_opts), c.POINTER(weft_tensor)]),
     "weft_conv": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_conv_opts), c.POINTER(weft_tensor)]),
+    "weft_conv_transpose": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_conv_transpose_opts), c.POINTER(weft_tensor)]),
     "weft_convolution": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_convolution_opts), c.POINTER(weft_tensor)]),
     "weft_max_pool": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_max_pool_opts), c.POINTER(weft_tensor)]),
     "weft_reduce_window": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, weft_reduce_window_reducer, c.POINTER(weft_reduce_window_opts), c.POINTER(weft_tensor)]),

@@ -67,6 +67,7 @@ void weft_matmul_opts_init(void* options, size_t size) noexcept { weft::c_api::I
 void weft_triangular_solve_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_avg_pool_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_conv_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
+void weft_conv_transpose_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_convolution_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_max_pool_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }
 void weft_reduce_window_opts_init(void* options, size_t size) noexcept { weft::c_api::InitStruct(options, size); }

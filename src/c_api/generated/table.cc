@@ -283,6 +283,8 @@ const Entry kProcs[] = {
     {"weft_context_set_log", reinterpret_cast<weft_proc>(weft_context_set_log)},
     {"weft_conv", reinterpret_cast<weft_proc>(weft_conv)},
     {"weft_conv_opts_init", reinterpret_cast<weft_proc>(weft_conv_opts_init)},
+    {"weft_conv_transpose", reinterpret_cast<weft_proc>(weft_conv_transpose)},
+    {"weft_conv_transpose_opts_init", reinterpret_cast<weft_proc>(weft_conv_transpose_opts_init)},
     {"weft_convert", reinterpret_cast<weft_proc>(weft_convert)},
     {"weft_convolution", reinterpret_cast<weft_proc>(weft_convolution)},
     {"weft_convolution_opts_init", reinterpret_cast<weft_proc>(weft_convolution_opts_init)},

@@ -54,14 +54,7 @@ absl::StatusOr<Attrs> Plan(const OpDef& op, const Attrs& attrs, const Dims& x, c
   }
   WEFT_ASSIGN_OR_RETURN(const Ints padding, ResolvePadding(op, attrs, AttrPosition<kAttrs, "padding">(),
                                                            AttrPosition<kAttrs, "pads">(), windows));
-  const auto last = static_cast<int64_t>(n + 1);
-  Ints data = {0, last}, kernel = {last - 1, last};
-  for (int64_t d = 0; d < static_cast<int64_t>(n); ++d) {
-    data.push_back(d + 1);
-    kernel.push_back(d);
-  }
-  Attrs general = {strides,   padding, Ints(n, 1), dilation, data, kernel, data, Attr<kAttrs, "groups">(attrs),
-                   int64_t{1}};
+  Attrs general = ChannelsLast(strides, padding, Ints(n, 1), dilation, Attr<kAttrs, "groups">(attrs));
   if (HasAttr<kAttrs, "dtype">(attrs)) general.set(kConvDType, Attr<kAttrs, "dtype">(attrs));
   general.set(kConvPrecision, attrs.at(AttrPosition<kAttrs, "precision">()));
   return general;

@@ -85,6 +85,25 @@ absl::StatusOr<ConvShape> ReadConv(const ir::OpDef& op, const ir::Attrs& attrs, 
   return shape;
 }
 
+ir::Attrs ChannelsLast(ir::Ints strides, ir::Ints padding, ir::Ints input_dilation, ir::Ints kernel_dilation,
+                       int64_t groups) {
+  const auto n = static_cast<int64_t>(strides.size());
+  ir::Ints data = {0, n + 1}, kernel = {n, n + 1};
+  for (int64_t d = 0; d < n; ++d) {
+    data.push_back(d + 1);
+    kernel.push_back(d);
+  }
+  return {std::move(strides),
+          std::move(padding),
+          std::move(input_dilation),
+          std::move(kernel_dilation),
+          data,
+          kernel,
+          data,
+          groups,
+          int64_t{1}};
+}
+
 absl::StatusOr<DType> ConvResultType(const ir::Attrs& attrs, DType operand) {
   if (!attrs.has(kConvDType)) return operand;
   const DType dtype = attrs.Type(kConvDType);

@@ -63,6 +63,11 @@ struct ConvShape {
 // Checks everything that input, kernel and attributes must satisfy.
 absl::StatusOr<ConvShape> ReadConv(const ir::OpDef& op, const ir::Attrs& attrs, const Dims& input, const Dims& kernel);
 
+// The general convolution's attributes for channels-last operands in `groups`: [batch, spatial…, features] and [window…,
+// features / groups, output features].
+ir::Attrs ChannelsLast(ir::Ints strides, ir::Ints padding, ir::Ints input_dilation, ir::Ints kernel_dilation,
+                       int64_t groups);
+
 // The three forms, with the attributes of the forward one.
 ir::Value Convolution(ir::Builder& b, ir::Value input, ir::Value kernel, ir::Attrs attrs);
 ir::Value ConvBackwardInput(ir::Builder& b, ir::Value output, ir::Value kernel, ir::Attrs attrs, const Dims& shape);

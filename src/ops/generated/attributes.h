@@ -747,6 +747,25 @@ struct ConvBackwardKernelAttrs {
   const ir::Attrs& attrs;
 };
 
+struct ConvTransposeAttrs {
+  enum Position : size_t { kStrides, kPads, kOutputPadding, kDilation, kGroups, kDtype, kPrecision };
+  bool has_strides() const { return attrs.has(kStrides); }
+  const ir::Ints& strides() const { return attrs.IntList(kStrides); }
+  bool has_pads() const { return attrs.has(kPads); }
+  const ir::Ints& pads() const { return attrs.IntList(kPads); }
+  bool has_output_padding() const { return attrs.has(kOutputPadding); }
+  const ir::Ints& output_padding() const { return attrs.IntList(kOutputPadding); }
+  bool has_dilation() const { return attrs.has(kDilation); }
+  const ir::Ints& dilation() const { return attrs.IntList(kDilation); }
+  int64_t groups() const { return attrs.Int(kGroups); }
+  bool has_dtype() const { return attrs.has(kDtype); }
+  DType dtype() const { return attrs.Type(kDtype); }
+  bool has_precision() const { return attrs.has(kPrecision); }
+  int64_t precision() const { return attrs.Int(kPrecision); }
+
+  const ir::Attrs& attrs;
+};
+
 struct ConvolutionAttrs {
   enum Position : size_t { kWindowStrides, kPadding, kLhsDilation, kRhsDilation, kInputDimensions, kKernelDimensions, kOutputDimensions, kFeatureGroupCount, kBatchGroupCount, kWindowReversal, kDtype, kPrecision };
   const ir::Ints& window_strides() const { return attrs.IntList(kWindowStrides); }

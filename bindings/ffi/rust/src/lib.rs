@@ -151,6 +151,13 @@ pub const WEFT_CONV_HAS_DILATION: u64 = 1 << 3;
 pub const WEFT_CONV_HAS_GROUPS: u64 = 1 << 4;
 pub const WEFT_CONV_HAS_DTYPE: u64 = 1 << 5;
 pub const WEFT_CONV_HAS_PRECISION: u64 = 1 << 6;
+pub const WEFT_CONV_TRANSPOSE_HAS_STRIDES: u64 = 1 << 0;
+pub const WEFT_CONV_TRANSPOSE_HAS_PADS: u64 = 1 << 1;
+pub const WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING: u64 = 1 << 2;
+pub const WEFT_CONV_TRANSPOSE_HAS_DILATION: u64 = 1 << 3;
+pub const WEFT_CONV_TRANSPOSE_HAS_GROUPS: u64 = 1 << 4;
+pub const WEFT_CONV_TRANSPOSE_HAS_DTYPE: u64 = 1 << 5;
+pub const WEFT_CONV_TRANSPOSE_HAS_PRECISION: u64 = 1 << 6;
 pub const WEFT_CONVOLUTION_HAS_FEATURE_GROUP_COUNT: u64 = 1 << 0;
 pub const WEFT_CONVOLUTION_HAS_BATCH_GROUP_COUNT: u64 = 1 << 1;
 pub const WEFT_CONVOLUTION_HAS_WINDOW_REVERSAL: u64 = 1 << 2;
@@ -365,6 +372,11 @@ pub type weft_conv_precision = u32;
 pub const WEFT_CONV_PRECISION_HIGHEST: weft_conv_precision = 0;
 pub const WEFT_CONV_PRECISION_HIGH: weft_conv_precision = 1;
 pub const WEFT_CONV_PRECISION_DEFAULT: weft_conv_precision = 2;
+
+pub type weft_conv_transpose_precision = u32;
+pub const WEFT_CONV_TRANSPOSE_PRECISION_HIGHEST: weft_conv_transpose_precision = 0;
+pub const WEFT_CONV_TRANSPOSE_PRECISION_HIGH: weft_conv_transpose_precision = 1;
+pub const WEFT_CONV_TRANSPOSE_PRECISION_DEFAULT: weft_conv_transpose_precision = 2;
 
 pub type weft_convolution_precision = u32;
 pub const WEFT_CONVOLUTION_PRECISION_HIGHEST: weft_convolution_precision = 0;
@@ -1027,6 +1039,25 @@ pub struct weft_conv_opts {
     pub groups: i64,
     pub dtype: weft_dtype,
     pub precision: weft_conv_precision,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_conv_transpose_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub strides: *const i64,
+    pub strides_count: u64,
+    pub pads: *const i64,
+    pub pads_count: u64,
+    pub output_padding: *const i64,
+    pub output_padding_count: u64,
+    pub dilation: *const i64,
+    pub dilation_count: u64,
+    pub groups: i64,
+    pub dtype: weft_dtype,
+    pub precision: weft_conv_transpose_precision,
 }
 
 #[repr(C)]
@@ -1705,6 +1736,7 @@ extern "C" {
     pub fn weft_triangular_solve_opts_init(options: *mut c_void, size: usize);
     pub fn weft_avg_pool_opts_init(options: *mut c_void, size: usize);
     pub fn weft_conv_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_conv_transpose_opts_init(options: *mut c_void, size: usize);
     pub fn weft_convolution_opts_init(options: *mut c_void, size: usize);
     pub fn weft_max_pool_opts_init(options: *mut c_void, size: usize);
     pub fn weft_reduce_window_opts_init(options: *mut c_void, size: usize);
@@ -1836,6 +1868,7 @@ extern "C" {
     pub fn weft_triangular_solve(ctx: *mut weft_context, a: *mut weft_tensor, b: *mut weft_tensor, opts: *const weft_triangular_solve_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_avg_pool(ctx: *mut weft_context, x: *mut weft_tensor, window: *const i64, window_count: usize, opts: *const weft_avg_pool_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_conv(ctx: *mut weft_context, x: *mut weft_tensor, w: *mut weft_tensor, opts: *const weft_conv_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_conv_transpose(ctx: *mut weft_context, x: *mut weft_tensor, w: *mut weft_tensor, opts: *const weft_conv_transpose_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_convolution(ctx: *mut weft_context, input: *mut weft_tensor, kernel: *mut weft_tensor, window_strides: *const i64, window_strides_count: usize, padding: *const i64, padding_count: usize, lhs_dilation: *const i64, lhs_dilation_count: usize, rhs_dilation: *const i64, rhs_dilation_count: usize, input_dimensions: *const i64, input_dimensions_count: usize, kernel_dimensions: *const i64, kernel_dimensions_count: usize, output_dimensions: *const i64, output_dimensions_count: usize, opts: *const weft_convolution_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_max_pool(ctx: *mut weft_context, x: *mut weft_tensor, window: *const i64, window_count: usize, opts: *const weft_max_pool_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_reduce_window(ctx: *mut weft_context, x: *mut weft_tensor, window_dimensions: *const i64, window_dimensions_count: usize, reducer: weft_reduce_window_reducer, opts: *const weft_reduce_window_opts, out: *mut *mut weft_tensor) -> *mut weft_error;

@@ -41,6 +41,66 @@ absl::Status Widen(DType from, const void* first, int64_t first_count, const voi
   return absl::OkStatus();
 }
 
+// Images of few channels are copied with their padding: then a tile's taps are runs of memory everywhere, and the kernel's
+// gradient has rows of several taps to a tile. The copy is a channel's worth of work, the convolution a window's.
+bool PadsFirst(const ConvCall& call, const TypePlan& types) {
+  constexpr int64_t kFewChannels = 4;
+  bool pads = false, plain = types.direct && call.feature_groups == 1 && call.in_channels <= kFewChannels;
+  for (int d = 0; d < call.spatial_rank; ++d) {
+    const SpatialDim& dim = call.dims[d];
+    plain = plain && dim.lhs_dilation == 1 && dim.pad_lo >= 0 && dim.pad_hi >= 0;
+    pads = pads || dim.pad_lo > 0 || dim.pad_hi > 0;
+  }
+  return plain && pads;
+}
+
+// `call` over such a copy.
+absl::Status Pad(const TypePlan& types, const Duty& duty, ConvCall* call) {
+  const Geometry from = PadRank(call->spatial_rank, call->dims);
+  for (int d = 0; d < call->spatial_rank; ++d) {
+    SpatialDim& dim = call->dims[d];
+    dim.in += dim.pad_lo + dim.pad_hi;
+    dim.pad_lo = dim.pad_hi = 0;
+  }
+  const Geometry to = PadRank(call->spatial_rank, call->dims);
+  const int64_t pixel = call->in_channels * types.source_bytes;
+  const int64_t bytes = call->batch * to.in * pixel;
+  if (duty.pool == nullptr) {
+    duty.needs->Once(ScratchSlot::kWiden, bytes);
+    return absl::OkStatus();
+  }
+  char* const memory = static_cast<char*>(ThreadScratch(ScratchSlot::kWiden, bytes));
+  if (memory == nullptr) return OutOfScratch("a padded copy of a convolution's input", bytes);
+  const SpatialDim& inner = from.dims[kMaxSpatialDims - 1];
+  const int64_t line = to.dims[kMaxSpatialDims - 1].in * pixel;
+  const int64_t lines = line == 0 ? 0 : bytes / line, image = line == 0 ? 0 : to.in * pixel / line;
+  const char* const x = static_cast<const char*>(call->x);
+  duty.pool->ParallelRanges(lines, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      Odometer at;
+      at.Set(i % image, [&](int d) { return d == kMaxSpatialDims - 1 ? 1 : to.dims[d].in; });
+      int64_t source = i / image;
+      bool inside = true;
+      for (int d = 0; d + 1 < kMaxSpatialDims; ++d) {
+        const int64_t position = at.at[d] - from.dims[d].pad_lo;
+        inside = inside && position >= 0 && position < from.dims[d].in;
+        source = source * from.dims[d].in + position;
+      }
+      char* const out = memory + i * line;
+      if (!inside) {
+        std::memset(out, 0, line);
+        continue;
+      }
+      const int64_t low = inner.pad_lo * pixel, middle = inner.in * pixel;
+      std::memset(out, 0, low);
+      std::memcpy(out + low, x + source * middle, middle);
+      std::memset(out + low + middle, 0, line - low - middle);
+    }
+  });
+  call->x = memory;
+  return absl::OkStatus();
+}
+
 int64_t XCount(const ConvCall& call) {
   return call.batch * PadRank(call.spatial_rank, call.dims).in * call.in_channels;
 }
@@ -161,12 +221,38 @@ absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, cons
   return absl::OkStatus();
 }
 
+// The gradient of a 1x1 kernel is a matrix product over all pixels.
+bool IsProduct(const ConvCall& call) {
+  bool single = call.feature_groups == 1 && call.batch_groups == 1 && call.in_channels > 0 && call.out_channels > 0;
+  for (int d = 0; d < call.spatial_rank; ++d) {
+    const SpatialDim& dim = call.dims[d];
+    single =
+        single && dim.window == 1 && dim.stride == 1 && dim.lhs_dilation == 1 && dim.pad_lo == 0 && dim.in == dim.out;
+  }
+  return single;
+}
+GemmCall WeightsProduct(const ConvCall& call) {
+  GemmCall gemm;
+  gemm.input = call.input;
+  gemm.output = call.output;
+  gemm.m = call.in_channels;
+  gemm.n = call.out_channels;
+  gemm.k = call.batch * PadRank(call.spatial_rank, call.dims).out;
+  gemm.a = {call.x, 1, call.in_channels, {}};
+  gemm.b = {call.y, call.out_channels, 1, {}};
+  gemm.c = const_cast<void*>(call.w);
+  gemm.epilogue = call.epilogue;
+  return gemm;
+}
+
 enum class Direction { kForward, kData, kWeights };
 
-absl::Status Dispatch(KernelSet::State& state, const ConvCall& call, Direction direction, const Duty& duty) {
-  WEFT_RETURN_IF_ERROR(CheckConv(call));
+absl::Status Dispatch(KernelSet::State& state, const ConvCall& original, Direction direction, const Duty& duty) {
+  WEFT_RETURN_IF_ERROR(CheckConv(original));
+  ConvCall call = original;
   TypePlan types;
   if (TilesServe(call) && PlanTypes(state.target(), call.input, call.output, &types)) {
+    if (direction != Direction::kData && PadsFirst(call, types)) WEFT_RETURN_IF_ERROR(Pad(types, duty, &call));
     bool served = true;
     absl::Status status;
     switch (direction) {
@@ -194,6 +280,8 @@ absl::Status KernelSet::ConvBackwardData(const ConvCall& call, ThreadPool& pool)
   return Dispatch(*state_, call, Direction::kData, {&pool});
 }
 absl::Status KernelSet::ConvBackwardWeights(const ConvCall& call, ThreadPool& pool) {
+  WEFT_RETURN_IF_ERROR(CheckConv(call));
+  if (IsProduct(call)) return Gemm(WeightsProduct(call), pool);
   return Dispatch(*state_, call, Direction::kWeights, {&pool});
 }
 absl::Status KernelSet::PrepareConv(const ConvCall& call, int threads, ScratchNeeds& needs) {
@@ -203,6 +291,8 @@ absl::Status KernelSet::PrepareConvBackwardData(const ConvCall& call, int thread
   return Dispatch(*state_, call, Direction::kData, {nullptr, &needs, threads});
 }
 absl::Status KernelSet::PrepareConvBackwardWeights(const ConvCall& call, int threads, ScratchNeeds& needs) {
+  WEFT_RETURN_IF_ERROR(CheckConv(call));
+  if (IsProduct(call)) return PrepareGemm(WeightsProduct(call), threads, needs);
   return Dispatch(*state_, call, Direction::kWeights, {nullptr, &needs, threads});
 }
 

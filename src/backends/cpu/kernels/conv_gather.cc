@@ -5,10 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
-#include "src/backends/cpu/kernels/gemm_plan.h"
+#include "src/backends/cpu/kernels/conv_phases.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -16,97 +15,55 @@ namespace {
 
 constexpr int kDims = kMaxSpatialDims;
 constexpr int kInner = kDims - 1;
-// Steps of K between two visits of C: a panel of this many steps (128 KiB) stays in L2.
-constexpr int64_t kBlockSteps = 512;
-// Pixels whose results stay in L2 while all of K passes over them.
-constexpr int64_t kResidentBytes = 192 << 10;
-
-// One dimension of one phase: output positions first, first + step, … ; output i reads input i * in_step + offset[tap].
-struct PhaseDim {
-  int64_t first = 0, step = 1, count = 0, in_step = 1;
-  std::vector<int64_t> taps;     // as counted by the window
-  std::vector<int64_t> offsets;  // of the input, by index into taps
-  bool inside = true;            // no position of no tap falls outside
-};
-
-struct Phase {
-  PhaseDim dims[kDims];
-  int64_t pixels = 0;      // per batch member
-  int64_t outer_taps = 0;  // all but the innermost dimension's
-  int64_t inner_taps = 0;
-  bool joinable = false;     // inner taps are neighbours in memory
-  int64_t k_steps = 0;       // packed steps of one inner tap
-  bool joined_pack = false;  // the panel holds joined runs (odd pairs): only with dims[kInner].inside
-  int64_t run_steps = 0;     // packed steps of one outer tap
-  int64_t block_outer = 1;   // outer taps per block of K
-  int64_t packed = 0;        // byte offset of the phase's packed panels
-  bool within = false;       // no tap of no pixel falls into padding
-  int64_t tiles = 1;         // of rows
-  int64_t line_tiles = 0;    // tiles of one line where lines are cut alone, else 0
-};
-
-std::vector<PhaseDim> SplitDim(const SpatialDim& dim) {
-  std::vector<PhaseDim> phases;
-  const int64_t period = dim.lhs_dilation / std::gcd(dim.lhs_dilation, dim.stride);
-  for (int64_t first = 0; first < std::min(period, dim.out); ++first) {
-    PhaseDim phase;
-    phase.first = first;
-    phase.step = period;
-    phase.count = CeilDiv(dim.out - first, period);
-    phase.in_step = period * dim.stride / dim.lhs_dilation;
-    for (int64_t tap = 0; tap < dim.window; ++tap) {
-      const int64_t at = first * dim.stride - dim.pad_lo + tap * dim.rhs_dilation;
-      if (at % dim.lhs_dilation != 0) continue;
-      const int64_t offset = at / dim.lhs_dilation;
-      const int64_t last = offset + (phase.count - 1) * phase.in_step;
-      if (last < 0 || offset >= dim.in) continue;  // always padding
-      phase.taps.push_back(tap);
-      phase.offsets.push_back(offset);
-      if (offset < 0 || last >= dim.in) phase.inside = false;
-    }
-    phases.push_back(std::move(phase));
-  }
-  return phases;
-}
+// Below this many operations the join of two threads is not repaid.
+constexpr int64_t kInlineWork = 200'000;
 
 class Gather {
  public:
   Gather(KernelSet::State& state, const GatherCall& call) : state_(state), call_(call) {
+    JoinLines(&call_);
     element_ = PackedElementBytes(call.types.pack);
     source_ = call.types.source_bytes;
     columns_ = ColumnCut::Make(state.target(), call.types.micro, call.group_to);
-    mr_ = MicroMaxRows(state.target(), MicroForm::kRows, columns_.MaxVectors());
+    form_ = RunsAlongPixels(call_) ? MicroForm::kColumns : MicroForm::kRows;
+    mr_ = MicroMaxRows(state.target(), form_, columns_.MaxVectors());
     // Strides of `from` in elements.
-    int64_t stride = call.FromChannels();
+    int64_t stride = call_.FromChannels();
     for (int d = kDims - 1; d >= 0; --d) {
       in_stride_[d] = stride;
-      stride *= call.geometry.dims[d].in;
+      stride *= call_.geometry.dims[d].in;
     }
     image_ = stride;
-    int64_t out_stride = call.ToChannels();
+    int64_t out_stride = call_.ToChannels();
     for (int d = kDims - 1; d >= 0; --d) {
       out_stride_[d] = out_stride;
-      out_stride *= call.geometry.dims[d].out;
+      out_stride *= call_.geometry.dims[d].out;
     }
     out_image_ = out_stride;
-    MakePhases();
+    phases_ = CutPhases(call_, columns_, mr_);
+    for (const Phase& phase : phases_) {
+      packed_bytes_ = phase.packed + GroupBytes(phase) * call_.groups;
+      max_run_steps_ = std::max(max_run_steps_, phase.run_steps);
+    }
   }
 
   absl::Status Run(const Duty& duty) {
     for (const Phase& phase : phases_) {
-      if (phase.pixels == 0) continue;
-      if (phase.outer_taps * phase.inner_taps == 0) continue;
       TileSet set;
-      const int64_t rows = phase.line_tiles > 0 ? phase.dims[kInner].count : call_.batch * phase.pixels;
-      WEFT_RETURN_IF_ERROR(FetchTiles(state_, call_.types.micro, MicroForm::kRows, rows,
-                                      phase.line_tiles > 0 ? phase.line_tiles : phase.tiles, columns_, false, &set));
+      if (!phase.empty()) {
+        const int64_t rows = phase.line_tiles > 0 ? phase.dims[kInner].count : call_.batch * phase.pixels;
+        WEFT_RETURN_IF_ERROR(FetchTiles(state_, call_.types.micro, form_, rows,
+                                        phase.line_tiles > 0 ? phase.line_tiles : phase.tiles, columns_, false, &set));
+      }
       sets_.push_back(set);
     }
     const int64_t zero_bytes = (max_run_steps_ + 16) * element_ + 64;
     if (duty.pool == nullptr) {
       duty.needs->Once(ScratchSlot::kShared, packed_bytes_ + zero_bytes);
-      for (const Phase& phase : phases_) duty.needs->Each(ScratchSlot::kTables, TableBytes(phase));
-      if (call_.types.narrow) duty.needs->Each(ScratchSlot::kOutput, WideBytes());
+      for (const Phase& phase : phases_) {
+        duty.needs->Each(ScratchSlot::kTables, TableBytes(phase));
+        if (call_.types.narrow) duty.needs->Each(ScratchSlot::kOutput, WideBytes(phase));
+      }
       return absl::OkStatus();
     }
     char* shared = static_cast<char*>(ThreadScratch(ScratchSlot::kShared, packed_bytes_ + zero_bytes));
@@ -114,89 +71,34 @@ class Gather {
     packed_ = shared;
     zeros_ = shared + packed_bytes_;
     std::memset(shared + packed_bytes_, 0, zero_bytes);
-    PackAll(*duty.pool);
-    size_t set = 0;
-    for (const Phase& phase : phases_) {
-      if (phase.pixels == 0) continue;
-      const bool empty = phase.outer_taps * phase.inner_taps == 0;
-      RunPhase(phase, empty ? nullptr : &sets_[set], *duty.pool);
-      if (!empty) ++set;
-    }
+    std::vector<Dealing> dealings;
+    for (const Phase& phase : phases_) dealings.push_back(DealingOf(phase, duty.pool->threads()));
+    PackForTiles(dealings, *duty.pool);
+    for (size_t i = 0; i < phases_.size(); ++i) RunPhase(phases_[i], sets_[i], dealings[i], *duty.pool);
     return out_of_memory_.load(std::memory_order_relaxed) ? OutOfScratch("a convolution's tables", 0)
                                                           : absl::OkStatus();
   }
 
  private:
-  void MakePhases() {
-    std::vector<PhaseDim> split[kDims];
-    for (int d = 0; d < kDims; ++d) split[d] = SplitDim(call_.geometry.dims[d]);
-    const bool pairs = call_.types.pack == PackKind::kBF16Pairs;
-    for (const PhaseDim& p0 : split[0]) {
-      for (const PhaseDim& p1 : split[1]) {
-        for (const PhaseDim& p2 : split[2]) {
-          for (const PhaseDim& p3 : split[3]) {
-            Phase phase;
-            phase.dims[0] = p0;
-            phase.dims[1] = p1;
-            phase.dims[2] = p2;
-            phase.dims[3] = p3;
-            phase.pixels = p0.count * p1.count * p2.count * p3.count;
-            phase.outer_taps = static_cast<int64_t>(p0.taps.size() * p1.taps.size() * p2.taps.size());
-            phase.inner_taps = static_cast<int64_t>(p3.taps.size());
-            phase.joinable = call_.groups == 1;
-            phase.within = p0.inside && p1.inside && p2.inside && p3.inside;
-            for (size_t t = 1; t < p3.offsets.size(); ++t) {
-              if (p3.offsets[t] != p3.offsets[t - 1] + 1) phase.joinable = false;
-            }
-            const bool odd = pairs && call_.group_from % 2 != 0;
-            phase.joined_pack = odd && phase.joinable && p3.inside;
-            if (odd && !phase.joined_pack) phase.joinable = false;
-            phase.k_steps = PackedSteps(call_.types.pack, call_.group_from);
-            phase.run_steps = phase.joined_pack ? PackedSteps(call_.types.pack, phase.inner_taps * call_.group_from)
-                                                : phase.inner_taps * phase.k_steps;
-            phase.block_outer = std::max<int64_t>(1, kBlockSteps / std::max<int64_t>(1, phase.run_steps));
-            phase.packed = packed_bytes_;
-            packed_bytes_ += PhaseBytes(phase);
-            max_run_steps_ = std::max(max_run_steps_, phase.run_steps);
-            if (phase.pixels > 0) CutRows(phase);
-            phases_.push_back(std::move(phase));
-          }
-        }
-      }
-    }
-  }
-
-  // Tiles that end with their line cost one pixel's arithmetic for all pointers (a tenth of a small kernel's time), so
-  // lines are cut alone unless that makes tiles a quarter lower.
-  void CutRows(Phase& phase) const {
-    const int64_t line = phase.dims[kInner].count;
-    const int64_t rows = call_.batch * phase.pixels;
-    const int64_t parts = CeilDiv(line, mr_);
-    const bool alone = 4 * line >= 3 * parts * mr_;
-    phase.line_tiles = alone ? parts : 0;
-    phase.tiles = alone ? rows / line * parts : CeilDiv(rows, mr_);
-  }
-  int64_t FirstRow(const Phase& phase, int64_t tile) const {
-    if (phase.line_tiles == 0) return CutAt(call_.batch * phase.pixels, phase.tiles, tile);
-    const int64_t line = phase.dims[kInner].count;
-    return tile / phase.line_tiles * line + CutAt(line, phase.line_tiles, tile % phase.line_tiles);
-  }
-
-  int64_t GroupBytes(const Phase& phase) const {
-    return phase.outer_taps * phase.run_steps * columns_.vectors * columns_.lanes * element_;
-  }
-  int64_t PhaseBytes(const Phase& phase) const { return GroupBytes(phase) * call_.groups; }
+  int64_t GroupBytes(const Phase& phase) const { return phase.steps() * columns_.vectors * columns_.lanes * element_; }
+  int64_t Panels() const { return columns_.panels * call_.groups; }
   // A panel holds all taps of its columns, K-major.
-  int64_t PanelOffset(const Phase& phase, int64_t group, int64_t panel) const {
-    return phase.packed + group * GroupBytes(phase) +
-           phase.outer_taps * phase.run_steps * columns_.First(panel) * columns_.lanes * element_;
+  int64_t PanelOffset(const Phase& phase, int64_t flat) const {
+    return phase.packed + flat / columns_.panels * GroupBytes(phase) +
+           phase.steps() * columns_.First(flat % columns_.panels) * columns_.lanes * element_;
+  }
+  int64_t StepBytes(int64_t flat) const {
+    return static_cast<int64_t>(columns_.Vectors(flat % columns_.panels)) * columns_.lanes * element_;
   }
 
-  // The flat stored tap for an outer tap index and an inner one of this phase.
-  int64_t StoredTap(const Phase& phase, int64_t outer, int64_t inner) const {
-    const int64_t n2 = static_cast<int64_t>(phase.dims[2].taps.size());
-    const int64_t n1 = static_cast<int64_t>(phase.dims[1].taps.size());
-    const int64_t at[kDims] = {outer / (n1 * n2), outer / n2 % n1, outer % n2, inner};
+  // The flat stored tap for a tap of this phase.
+  int64_t StoredTap(const Phase& phase, int64_t tap) const {
+    int64_t at[kDims];
+    for (int d = kDims - 1; d >= 0; --d) {
+      const auto taps = static_cast<int64_t>(phase.dims[d].taps.size());
+      at[d] = tap % taps;
+      tap /= taps;
+    }
     int64_t flat = 0;
     for (int d = 0; d < kDims; ++d) {
       const SpatialDim& dim = call_.geometry.dims[d];
@@ -205,72 +107,87 @@ class Gather {
     return flat;
   }
 
-  void PackAll(ThreadPool& pool) {
+  enum class Dealing { kInline, kPanels, kTiles };
+  // Threads that each have panels of their own pack them as they come to them, into their L2; else, and where K runs
+  // along the kernel's memory (which is read in long runs or slowly), all is packed before.
+  bool PacksBefore(Dealing dealing) const { return dealing == Dealing::kTiles || call_.from_stride == 1; }
+  Dealing DealingOf(const Phase& phase, int threads) const {
+    const int64_t work = 2 * call_.batch * phase.pixels * (phase.steps() + 8) * call_.ToChannels();
+    if (work < kInlineWork || threads == 1) return Dealing::kInline;
+    return DealsPanels(call_, columns_, phase, threads) ? Dealing::kPanels : Dealing::kTiles;
+  }
+
+  void PackForTiles(const std::vector<Dealing>& dealings, ThreadPool& pool) {
     struct Job {
       const Phase* phase;
-      int64_t group, panel;
+      int64_t flat;
     };
     std::vector<Job> jobs;
-    for (const Phase& phase : phases_) {
-      for (int64_t group = 0; group < call_.groups; ++group) {
-        for (int64_t panel = 0; panel < columns_.panels; ++panel) jobs.push_back({&phase, group, panel});
+    for (size_t i = 0; i < phases_.size(); ++i) {
+      if (phases_[i].empty() || !PacksBefore(dealings[i])) continue;
+      for (int64_t flat = 0; flat < Panels(); ++flat) {
+        jobs.push_back({&phases_[i], flat});
       }
     }
     const auto pack = [&](int64_t begin, int64_t end, int) {
-      for (int64_t j = begin; j < end; ++j) PackPanel(*jobs[j].phase, jobs[j].group, jobs[j].panel);
+      for (int64_t j = begin; j < end; ++j) PackPanel(*jobs[j].phase, AllOfK(*jobs[j].phase), jobs[j].flat);
     };
     const int64_t count = static_cast<int64_t>(jobs.size());
     if (packed_bytes_ < (64 << 10)) return pack(0, count, 0);
     pool.ParallelRanges(count, pack);
   }
 
-  void PackPanel(const Phase& phase, int64_t group, int64_t panel) {
-    const int64_t lanes = columns_.Columns(panel);
-    const int64_t width = static_cast<int64_t>(columns_.Vectors(panel)) * columns_.lanes;
-    char* out = packed_ + PanelOffset(phase, group, panel);
-    const char* base =
-        static_cast<const char*>(call_.weights) +
-        (group * call_.group_stride + columns_.First(panel) * columns_.lanes * call_.to_stride) * source_;
-    for (int64_t outer = 0; outer < phase.outer_taps; ++outer) {
-      if (phase.joined_pack) {
-        // Odd pairs straddle taps: only where the stored taps follow each other, which `joinable` and this check say.
-        PackJoinedPairs(phase, outer, base, lanes, width, out + outer * phase.run_steps * width * element_);
-        continue;
+  KBlock AllOfK(const Phase& phase) const { return {0, phase.outer_taps * phase.inner_taps, 0, call_.group_from}; }
+
+  // A block of K of one panel.
+  void PackPanel(const Phase& phase, const KBlock& block, int64_t flat) {
+    const int64_t panel = flat % columns_.panels;
+    const int64_t lanes = columns_.Columns(panel), step_bytes = StepBytes(flat);
+    char* out = packed_ + PanelOffset(phase, flat) + phase.StepsBefore(block, call_.types.pack) * step_bytes;
+    const char* base = static_cast<const char*>(call_.weights) +
+                       (flat / columns_.panels * call_.group_stride +
+                        columns_.First(panel) * columns_.lanes * call_.to_stride + block.channel0 * call_.from_stride) *
+                           source_;
+    if (phase.joined_pack) {
+      // Odd pairs straddle taps: only where the stored taps follow each other, which `joinable` and this check say.
+      for (int64_t tap = block.tap0; tap < block.tap1; tap += phase.inner_taps) {
+        PackJoinedPairs(phase, tap, base, lanes, step_bytes / element_, out);
+        out += phase.run_steps * step_bytes;
       }
-      for (int64_t inner = 0; inner < phase.inner_taps; ++inner) {
-        const int64_t steps = outer * phase.run_steps + inner * phase.k_steps;
-        Pack(state_.target(), call_.types.pack,
-             {base + StoredTap(phase, outer, inner) * call_.tap_stride * source_, call_.from_stride, call_.to_stride},
-             call_.group_from, lanes, width, out + steps * width * element_);
-      }
+      return;
+    }
+    for (int64_t tap = block.tap0; tap < block.tap1; ++tap) {
+      Pack(state_.target(), call_.types.pack,
+           {base + StoredTap(phase, tap) * call_.tap_stride * source_, call_.from_stride, call_.to_stride},
+           block.channel1 - block.channel0, lanes, step_bytes / element_, out);
+      out += phase.k_steps * step_bytes;
     }
   }
 
-  void PackJoinedPairs(const Phase& phase, int64_t outer, const char* base, int64_t lanes, int64_t width, char* out) {
+  void PackJoinedPairs(const Phase& phase, int64_t tap, const char* base, int64_t lanes, int64_t width, char* out) {
     const int64_t length = phase.inner_taps * call_.group_from;
     uint16_t* to = reinterpret_cast<uint16_t*>(out);
     std::memset(out, 0, phase.run_steps * width * element_);
     for (int64_t k = 0; k < length; ++k) {
       const uint16_t* row = reinterpret_cast<const uint16_t*>(base) +
-                            StoredTap(phase, outer, k / call_.group_from) * call_.tap_stride +
+                            StoredTap(phase, tap + k / call_.group_from) * call_.tap_stride +
                             k % call_.group_from * call_.from_stride;
       for (int64_t lane = 0; lane < lanes; ++lane) to[(k / 2 * width + lane) * 2 + k % 2] = row[lane * call_.to_stride];
     }
   }
 
-  void RunPhase(const Phase& phase, const TileSet* set, ThreadPool& pool) {
-    const int64_t rows = call_.batch * phase.pixels;
-    const int64_t tiles = phase.tiles;
-    const int64_t panels = columns_.panels * call_.groups;
-    const auto by_tiles = [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, begin, end, 0, panels); };
-    const int64_t work = 2 * rows * (phase.outer_taps * phase.run_steps + 8) * call_.ToChannels();
-    const int threads = pool.threads();
-    if (work < 200'000 || threads == 1) return by_tiles(0, tiles, 0);
-    const auto balance = [&](int64_t items) {
-      return static_cast<double>(items) / (CeilDiv(items, threads) * threads);
-    };
-    if (balance(tiles) >= balance(panels) - 0.02) return pool.ParallelRanges(tiles, by_tiles);
-    pool.ParallelRanges(panels, [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, 0, tiles, begin, end); });
+  void RunPhase(const Phase& phase, const TileSet& set, Dealing dealing, ThreadPool& pool) {
+    const int64_t panels = Panels();
+    const bool packs = !PacksBefore(dealing);
+    switch (dealing) {
+      case Dealing::kInline: return RunTiles(phase, set, 0, phase.tiles, 0, panels, packs);
+      case Dealing::kTiles:
+        return pool.ParallelRanges(
+            phase.tiles, [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, begin, end, 0, panels, packs); });
+      case Dealing::kPanels:
+        return pool.ParallelRanges(
+            panels, [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, 0, phase.tiles, begin, end, packs); });
+    }
   }
 
   // Where a tile's pixels are: filled for one tile at a time, walking an odometer over (member, positions).
@@ -313,9 +230,10 @@ class Gather {
     return offset;
   }
 
-  // One pixel's pointers for outer taps [outer0, outer1): stride `mr` between taps. Padding points at zeros.
-  void SetPixel(const Phase& phase, const Cursor& cursor, int64_t outer0, int64_t outer1, bool joined, int64_t channel,
-                int64_t mr, const void** slot) const {
+  // One pixel's pointers for a block's taps, or the first inner ones of joined runs: stride `mr` between taps. Padding
+  // points at zeros.
+  void SetPixel(const Phase& phase, const KBlock& block, const Cursor& cursor, bool joined, int64_t channel, int64_t mr,
+                const void** slot) const {
     const char* from = static_cast<const char*>(call_.from);
     const PhaseDim& inner = phase.dims[kInner];
     const int64_t n2 = static_cast<int64_t>(phase.dims[2].taps.size());
@@ -323,7 +241,9 @@ class Gather {
     const int64_t inner_at = cursor.at[kInner] * inner.in_step;
     const int64_t inner_size = call_.geometry.dims[kInner].in;
     const int64_t base = cursor.member * image_ + channel;
-    for (int64_t outer = outer0; outer < outer1; ++outer) {
+    for (int64_t flat = block.tap0; flat < block.tap1;) {
+      const int64_t outer = flat / phase.inner_taps;
+      const int64_t outer_end = std::min(block.tap1, (outer + 1) * phase.inner_taps);
       const int64_t tap[kInner] = {outer / (n1 * n2), outer / n2 % n1, outer % n2};
       int64_t offset = base;
       bool inside = true;
@@ -336,10 +256,11 @@ class Gather {
       if (joined) {
         *slot = inside ? from + (offset + (inner_at + inner.offsets[0]) * in_stride_[kInner]) * source_ : zeros_;
         slot += mr;
+        flat = outer_end;
         continue;
       }
-      for (int64_t t = 0; t < phase.inner_taps; ++t) {
-        const int64_t at = inner_at + inner.offsets[t];
+      for (; flat < outer_end; ++flat) {
+        const int64_t at = inner_at + inner.offsets[flat - outer * phase.inner_taps];
         *slot = inside && at >= 0 && at < inner_size ? from + (offset + at * in_stride_[kInner]) * source_ : zeros_;
         slot += mr;
       }
@@ -356,95 +277,96 @@ class Gather {
     return low >= 0 && high < call_.geometry.dims[kInner].in;
   }
 
-  // All pointers of a tile. Tiles within a line (nearly all) cost one pixel's arithmetic and an addition a pointer.
-  void SetTile(const Phase& phase, const Cursor& first, int64_t rows, bool in_line, int64_t outer0, int64_t outer1,
-               bool joined, int64_t channel, const void** a, void** c, char* narrow) const {
+  int64_t Pointers(int64_t rows) const { return form_ == MicroForm::kColumns ? 1 : rows; }
+
+  // All pointers of a tile: a's for `taps` taps or runs of them. Tiles within a line (nearly all) cost one pixel's
+  // arithmetic and an addition a pointer. `wide`: the tile's results in f32 where they shall be narrower, rows of
+  // `wide_stride` bytes.
+  void SetTile(const Phase& phase, const KBlock& block, const Cursor& first, int64_t rows, bool in_line, bool joined,
+               int64_t taps, int64_t channel, const void** a, void** c, char* wide, int64_t wide_stride) const {
     const int64_t bytes = call_.types.accumulator_bytes;
-    char* to = narrow != nullptr ? narrow : static_cast<char*>(call_.to);
     const auto place = [&](const Cursor& cursor) {
-      return to + (narrow != nullptr ? 0 : OutOffset(phase, cursor) * bytes);
+      return wide != nullptr ? wide : static_cast<char*>(call_.to) + OutOffset(phase, cursor) * bytes;
     };
     if (!in_line) {
       Cursor cursor = first;
       for (int64_t r = 0; r < rows; ++r) {
-        SetPixel(phase, cursor, outer0, outer1, joined, channel, rows, a + r);
-        c[r] = place(cursor) + (narrow != nullptr ? r * call_.ToChannels() * bytes : 0);
+        SetPixel(phase, block, cursor, joined, channel, rows, a + r);
+        c[r] = place(cursor) + (wide != nullptr ? r * wide_stride : 0);
         Advance(phase, &cursor);
       }
       return;
     }
-    SetPixel(phase, first, outer0, outer1, joined, channel, rows, a);
+    const int64_t pointers = Pointers(rows);
+    SetPixel(phase, block, first, joined, channel, pointers, a);
     const PhaseDim& inner = phase.dims[kInner];
     const int64_t delta = inner.in_step * in_stride_[kInner] * source_;
-    const int64_t taps = (outer1 - outer0) * (joined ? 1 : phase.inner_taps);
     for (int64_t t = 0; t < taps; ++t) {
-      const void** slot = a + t * rows;
+      const void** slot = a + t * pointers;
       const char* base = static_cast<const char*>(slot[0]);
       const int64_t step = base == zeros_ ? 0 : delta;
-      for (int64_t r = 1; r < rows; ++r) slot[r] = base + r * step;
+      for (int64_t r = 1; r < pointers; ++r) slot[r] = base + r * step;
     }
-    const int64_t c_step = (narrow != nullptr ? call_.ToChannels() : inner.step * out_stride_[kInner]) * bytes;
+    const int64_t c_step = wide != nullptr ? wide_stride : inner.step * out_stride_[kInner] * bytes;
     char* base = place(first);
     for (int64_t r = 0; r < rows; ++r) c[r] = base + r * c_step;
   }
 
   // Taps that lie in the padding for all of a tile's pixels add nothing (in a gradient of 3x3 over lines of 24, one line
-  // in thirteen): moves the others to the front of `a`, their numbers to `kept`, and returns how many there are.
-  int64_t DropPadding(const Phase& phase, int64_t rows, int64_t taps, const void** a, int64_t* kept) const {
+  // in thirteen): moves the others to the front of `a`, their numbers to `kept`, and returns how many there are. In a
+  // tile's first block one is left, for the zeros that it writes.
+  int64_t DropPadding(const Phase& phase, int64_t pointers, int64_t taps, bool first, const void** a,
+                      int64_t* kept) const {
     int64_t count = 0;
     for (int64_t t = 0; t < taps; ++t) {
-      const void** from = a + t * rows;
+      const void** from = a + t * pointers;
       bool padding = !phase.within;
-      for (int64_t r = 0; r < rows && padding; ++r) padding = from[r] == zeros_;
-      // One is left, for the zeros that it writes.
-      if (padding && !(t == taps - 1 && count == 0)) continue;
-      if (count < t) std::copy(from, from + rows, a + count * rows);
+      for (int64_t r = 0; r < pointers && padding; ++r) padding = from[r] == zeros_;
+      if (padding && !(first && t == taps - 1 && count == 0)) continue;
+      if (count < t) std::copy(from, from + pointers, a + count * pointers);
       kept[count++] = t;
     }
     return count;
   }
 
-  // Tiles whose results stay in L2 together.
-  int64_t ResidentTiles() const {
-    const int64_t tile_bytes = call_.ToChannels() * call_.types.accumulator_bytes * mr_;
-    return std::clamp<int64_t>(kResidentBytes / std::max<int64_t>(1, tile_bytes), 4, 256);
+  int64_t TableBytes(const Phase& phase) const { return phase.block_taps * (mr_ + 2) * 8 + 64; }
+  // Of a group of tiles in a chunk's columns, in f32 where they shall be narrower.
+  int64_t WideStride(const Phase& phase) const {
+    const int64_t chunk = phase.chunk_panels * columns_.MaxVectors() * columns_.lanes;
+    return std::min(chunk, call_.ToChannels()) * 4;
   }
-  // Taps of one block of K.
-  static int64_t BlockTaps(const Phase& phase) { return phase.block_outer * std::max<int64_t>(1, phase.inner_taps); }
-  int64_t TableBytes(const Phase& phase) const { return BlockTaps(phase) * (mr_ + 2) * 8 + 64; }
-  // Of resident results in f32 where they shall be narrower.
-  int64_t WideBytes() const { return ResidentTiles() * mr_ * call_.ToChannels() * 4; }
+  int64_t WideBytes(const Phase& phase) const { return phase.group_tiles * mr_ * WideStride(phase); }
 
-  void RunTiles(const Phase& phase, const TileSet* set, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
-                int64_t panel_end) {
-    const int64_t resident = ResidentTiles();
-    const int64_t table = BlockTaps(phase);
+  void RunTiles(const Phase& phase, const TileSet& set, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
+                int64_t panel_end, bool packs) {
     // Pointers of one block's taps, and the offsets into the panel for joined and single taps.
     void* memory = ThreadScratch(ScratchSlot::kTables, TableBytes(phase));
-    char* narrow = nullptr;
-    if (call_.types.narrow) {
-      narrow = static_cast<char*>(ThreadScratch(ScratchSlot::kOutput, WideBytes()));
-    }
-    if (memory == nullptr || (call_.types.narrow && narrow == nullptr)) {
+    char* wide = nullptr;
+    if (call_.types.narrow) wide = static_cast<char*>(ThreadScratch(ScratchSlot::kOutput, WideBytes(phase)));
+    if (memory == nullptr || (call_.types.narrow && wide == nullptr)) {
       out_of_memory_.store(true, std::memory_order_relaxed);
       return;
     }
     const void** a = static_cast<const void**>(memory);
-    int64_t* b_offsets = reinterpret_cast<int64_t*>(a + table * mr_);
-    for (int64_t group0 = tile_begin; group0 < tile_end; group0 += resident) {
-      const int64_t group1 = std::min(tile_end, group0 + resident);
-      const int64_t row0 = FirstRow(phase, group0);
-      const int64_t row1 = FirstRow(phase, group1);
-      if (set == nullptr) {
-        Zero(phase, row0, row1, panel_begin, panel_end);
-      } else {
-        for (int64_t outer = 0; outer < phase.outer_taps; outer += phase.block_outer) {
-          RunBlock(phase, *set, table, group0, group1, outer, std::min(phase.outer_taps, outer + phase.block_outer),
-                   panel_begin, panel_end, a, b_offsets, narrow, row0);
+    int64_t* b_offsets = reinterpret_cast<int64_t*>(a + phase.block_taps * mr_);
+    for (int64_t chunk = panel_begin; chunk < panel_end; chunk += phase.chunk_panels) {
+      const int64_t chunk_end = std::min(panel_end, chunk + phase.chunk_panels);
+      for (int64_t group = tile_begin; group < tile_end; group += phase.group_tiles) {
+        const int64_t group_end = std::min(tile_end, group + phase.group_tiles);
+        const int64_t row0 = phase.FirstRow(call_.batch, group), row1 = phase.FirstRow(call_.batch, group_end);
+        for (const KBlock& block : phase.blocks) {
+          for (int64_t flat = chunk; packs && group == tile_begin && flat < chunk_end; ++flat) {
+            PackPanel(phase, block, flat);
+          }
+          RunBlock(phase, set, block, group, group_end, chunk, chunk_end, a, b_offsets, wide);
         }
-        if (narrow != nullptr) NarrowRows(phase, row0, row1, panel_begin, panel_end, narrow);
+        if (phase.empty()) {
+          Zero(phase, row0, row1, chunk, chunk_end);
+        } else if (wide != nullptr) {
+          NarrowRows(phase, row0, row1, chunk, chunk_end, wide);
+        }
+        Finish(phase, row0, row1, chunk, chunk_end);
       }
-      Finish(phase, row0, row1, panel_begin, panel_end);
     }
   }
 
@@ -457,46 +379,53 @@ class Gather {
     return FirstChannel(last) + columns_.Columns(last % columns_.panels);
   }
 
-  void RunBlock(const Phase& phase, const TileSet& set, int64_t table, int64_t tile_begin, int64_t tile_end,
-                int64_t outer0, int64_t outer1, int64_t panel_begin, int64_t panel_end, const void** a,
-                int64_t* b_offsets, char* narrow, int64_t narrow_row0) {
+  void RunBlock(const Phase& phase, const TileSet& set, const KBlock& block, int64_t tile_begin, int64_t tile_end,
+                int64_t panel_begin, int64_t panel_end, const void** a, int64_t* b_offsets, char* wide) {
     const int64_t accumulator = call_.types.accumulator_bytes;
-    int64_t* kept = b_offsets + table;
+    const int64_t wide_stride = wide != nullptr ? WideStride(phase) : 0;
+    const int64_t steps_before = phase.StepsBefore(block, call_.types.pack);
+    const int64_t channels = block.channel1 - block.channel0;
+    int64_t* kept = b_offsets + phase.block_taps;
     const bool pairs = call_.types.pack == PackKind::kBF16Pairs;
+    const bool whole_runs = (block.tap1 - block.tap0) % phase.inner_taps == 0 && block.tap0 % phase.inner_taps == 0 &&
+                            channels == call_.group_from;
     void* c[16];
     MicroArgs args;
     args.a = a;
+    args.a_stride = element_;  // along pixels
     args.b_offsets = b_offsets;
     args.c = c;
-    args.accumulate = outer0 > 0;
-    int64_t row = FirstRow(phase, tile_begin);
+    args.accumulate = block.tap0 > 0 || block.channel0 > 0;
+    int64_t row = phase.FirstRow(call_.batch, tile_begin);
+    const int64_t row0 = row;
     Cursor first;
     Seek(phase, row, &first);
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-      const int64_t rows = FirstRow(phase, tile + 1) - row;
+      const int64_t rows = phase.FirstRow(call_.batch, tile + 1) - row;
       const bool in_line = InsideLine(phase, first, rows);
       // Joining changes no bits: the same products in the same order.
-      const bool joined = phase.joinable && (in_line || phase.dims[kInner].inside);
-      const int64_t per_outer = joined ? 1 : phase.inner_taps;
-      const int64_t length = joined ? phase.inner_taps * call_.group_from : call_.group_from;
-      const int64_t taps = (outer1 - outer0) * per_outer;
+      const bool joined = phase.joinable && whole_runs && (in_line || phase.dims[kInner].inside);
+      const int64_t length = joined ? phase.inner_taps * channels : channels;
+      const int64_t taps = (block.tap1 - block.tap0) / (joined ? phase.inner_taps : 1);
       args.k = pairs ? length / 2 : length;
       args.odd = pairs ? length % 2 : 0;
       const int64_t tap_steps = joined ? phase.run_steps : phase.k_steps;
+      char* wide_row = wide == nullptr ? nullptr : wide + (row - row0) * wide_stride;
       int64_t group = -1;
       for (int64_t flat = panel_begin; flat < panel_end; ++flat) {
         const int64_t panel = flat % columns_.panels;
         if (flat / columns_.panels != group) {
           group = flat / columns_.panels;
-          char* narrow_row = narrow == nullptr ? nullptr : narrow + (row - narrow_row0) * call_.ToChannels() * 4;
-          SetTile(phase, first, rows, in_line, outer0, outer1, joined, group * call_.group_from, a, c, narrow_row);
-          args.taps = DropPadding(phase, rows, taps, a, kept);
+          SetTile(phase, block, first, rows, in_line, joined, taps, group * call_.group_from + block.channel0, a, c,
+                  wide_row, wide_stride);
+          args.taps = DropPadding(phase, Pointers(rows), taps, args.accumulate == 0, a, kept);
         }
-        const int64_t step_bytes = static_cast<int64_t>(columns_.Vectors(panel)) * columns_.lanes * element_;
+        if (args.taps == 0) continue;
+        const int64_t step_bytes = StepBytes(flat);
         for (int64_t t = 0; t < args.taps; ++t) b_offsets[t] = kept[t] * tap_steps * step_bytes;
-        args.b = packed_ + PanelOffset(phase, group, panel) + outer0 * phase.run_steps * step_bytes;
+        args.b = packed_ + PanelOffset(phase, flat) + steps_before * step_bytes;
         args.b_stride = step_bytes;
-        args.c_offset = FirstChannel(flat) * accumulator;
+        args.c_offset = (FirstChannel(flat) - (wide != nullptr ? FirstChannel(panel_begin) : 0)) * accumulator;
         args.last_lanes = columns_.LastLanes(panel);
         set.At(rows, columns_.Vectors(panel), false)(&args);
       }
@@ -518,12 +447,12 @@ class Gather {
   }
 
   void NarrowRows(const Phase& phase, int64_t row0, int64_t row1, int64_t panel_begin, int64_t panel_end,
-                  const char* narrow) const {
+                  const char* wide) const {
     const int64_t channel = FirstChannel(panel_begin);
     Cursor cursor;
     Seek(phase, row0, &cursor);
     for (int64_t row = row0; row < row1; ++row) {
-      Narrow(call_.output, reinterpret_cast<const float*>(narrow) + (row - row0) * call_.ToChannels() + channel, 0,
+      Narrow(call_.output, reinterpret_cast<const float*>(wide + (row - row0) * WideStride(phase)), 0,
              static_cast<char*>(call_.to) + (OutOffset(phase, cursor) + channel) * 2, 0, 1,
              EndChannel(panel_end) - channel);
       Advance(phase, &cursor);
@@ -545,9 +474,10 @@ class Gather {
   }
 
   KernelSet::State& state_;
-  const GatherCall& call_;
+  GatherCall call_;
   int64_t element_, source_;
   ColumnCut columns_;
+  MicroForm form_;
   int mr_;
   int64_t in_stride_[kDims], out_stride_[kDims];
   int64_t image_ = 0, out_image_ = 0;

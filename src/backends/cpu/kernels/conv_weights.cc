@@ -1,8 +1,9 @@
 // The gradient of a convolution's kernel: W[tap, ci, co] = sum over pixels of x[pixel moved by tap, ci] * dy[pixel, co].
 // As a product its K runs over pixels: a tile is 6-12 of the (tap, ci) rows by up to 64 output channels; x and dy are
-// read in place. Pixels go in blocks that stay in L2 while all tiles pass over them. Groups have tiles of their own.
+// read in place. Groups have tiles of their own.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "src/backends/cpu/kernels/conv_gather.h"
@@ -14,17 +15,23 @@ namespace {
 
 constexpr int kDims = kMaxSpatialDims;
 constexpr int kInner = kDims - 1;
+// A kernel of so many bytes stays in L2 beside blocks of pixels of x and dy that all tiles pass over.
+constexpr int64_t kKernelBytes = 256 << 10;
 constexpr int64_t kResidentBytes = 320 << 10;
+// A larger one is visited as seldom as can be: so many pixels at once, of as many columns of dy as stay in L2.
+constexpr int64_t kBlockPixels = 512;
+constexpr int64_t kChunkBytes = 384 << 10;
 // Too few tiles for the threads: pixels are cut into this many parts with sums of their own, whatever the number of
 // threads, and the sums are added in order.
 constexpr int64_t kParts = 8;
 
 // Rows of W that tiles may cross: a run of channels of one tap, or of neighbouring inner taps where none is padded.
 struct Run {
-  int64_t tap[kDims] = {};    // the first tap
-  int64_t rows = 0;           // elements of (inner taps x channels)
-  int64_t low = 0, high = 0;  // output positions along the innermost dimension that read no padding
-  int64_t weight_row = 0;     // row of W, in units of out_channels
+  int64_t tap[kDims] = {};  // the first tap
+  int64_t rows = 0;         // elements of (inner taps x channels)
+  // Output positions along the innermost dimension that read an input: low, low + period, …, so many; the first reads at.
+  int64_t low = 0, count = 0, at = 0;
+  int64_t weight_row = 0;  // row of W, in units of out_channels
 };
 
 struct Tile {
@@ -46,16 +53,17 @@ class Weights {
       stride *= geometry_.dims[d].in;
     }
     image_ = stride;
+    const SpatialDim& inner = geometry_.dims[kInner];
+    period_ = inner.lhs_dilation / std::gcd(inner.lhs_dilation, inner.stride);
+    in_step_ = period_ * inner.stride / inner.lhs_dilation;
     lines_ = call.batch * geometry_.out / std::max<int64_t>(1, geometry_.dims[kInner].out);
     MakeRuns();
   }
 
   absl::Status Run(const Duty& duty) {
     WEFT_RETURN_IF_ERROR(MakeTiles());
+    CutLoops();
     const SpatialDim& inner = geometry_.dims[kInner];
-    const int64_t line_bytes = (inner.out * call_.out_channels + inner.in * call_.in_channels) * bytes_;
-    block_lines_ =
-        std::clamp<int64_t>(kResidentBytes / std::max<int64_t>(1, line_bytes), 1, std::max<int64_t>(1, lines_));
     const int64_t size = geometry_.window * channels_ * call_.out_channels;
     char* w = static_cast<char*>(const_cast<void*>(call_.w));
     const int64_t tiles = static_cast<int64_t>(tiles_.size());
@@ -68,7 +76,7 @@ class Weights {
       return absl::OkStatus();
     }
     if (!parts) {
-      std::memset(w, 0, size * bytes_);
+      if (!whole_) std::memset(w, 0, size * bytes_);
       if (2 * size * lines_ * inner.out < 200'000) {
         RunTiles(0, tiles, 0, lines_, w);
       } else {
@@ -80,7 +88,7 @@ class Weights {
       duty.pool->ParallelRanges(kParts, [&](int64_t begin, int64_t end, int) {
         for (int64_t part = begin; part < end; ++part) {
           char* own = sums + part * size * bytes_;
-          std::memset(own, 0, size * bytes_);
+          if (!whole_) std::memset(own, 0, size * bytes_);
           RunTiles(0, tiles, CutAt(lines_, kParts, part), CutAt(lines_, kParts, part + 1), own);
         }
       });
@@ -107,10 +115,43 @@ class Weights {
     }
   }
 
+  // The order of loops: chunks of columns, in them blocks of pixels, in them tiles, then panels of 64 columns.
+  void CutLoops() {
+    const SpatialDim& inner = geometry_.dims[kInner];
+    const int64_t lines = std::max<int64_t>(1, lines_);
+    chunk_panels_ = columns_.panels;
+    if (geometry_.window * channels_ * call_.out_channels * bytes_ <= kKernelBytes) {
+      const int64_t line_bytes = (inner.out * call_.out_channels + inner.in * call_.in_channels) * bytes_;
+      block_lines_ = std::clamp<int64_t>(kResidentBytes / std::max<int64_t>(1, line_bytes), 1, lines);
+      return;
+    }
+    block_lines_ = std::clamp<int64_t>(kBlockPixels / std::max<int64_t>(1, inner.out), 1, lines);
+    const int64_t panel_bytes = block_lines_ * inner.out * columns_.MaxVectors() * columns_.lanes * bytes_;
+    chunk_panels_ = std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(1, panel_bytes), 1, columns_.panels);
+  }
+
+  // An input that is spread meets a tap once in a period of output pixels.
+  void FindPixels(int64_t tap, struct Run& run) const {
+    const SpatialDim& inner = geometry_.dims[kInner];
+    const int64_t shift = tap * inner.rhs_dilation - inner.pad_lo;
+    for (int64_t first = 0; first < std::min(period_, inner.out); ++first) {
+      if ((first * inner.stride + shift) % inner.lhs_dilation != 0) continue;
+      const int64_t at = (first * inner.stride + shift) / inner.lhs_dilation;
+      const int64_t begin = at >= 0 ? 0 : CeilDiv(-at, in_step_);
+      const int64_t end =
+          inner.in - at <= 0 ? 0 : std::min(CeilDiv(inner.out - first, period_), CeilDiv(inner.in - at, in_step_));
+      run.low = first + begin * period_;
+      run.at = at + begin * in_step_;
+      run.count = end - begin;
+      return;
+    }
+  }
+
   void MakeRuns() {
     const SpatialDim& inner = geometry_.dims[kInner];
-    const bool joined = call_.feature_groups == 1 && inner.rhs_dilation == 1 && !inner.reversed && inner.pad_lo <= 0 &&
-                        inner.window > 1 && (inner.out - 1) * inner.stride - inner.pad_lo + inner.window <= inner.in;
+    const bool joined = call_.feature_groups == 1 && inner.rhs_dilation == 1 && inner.lhs_dilation == 1 &&
+                        !inner.reversed && inner.pad_lo <= 0 && inner.window > 1 &&
+                        (inner.out - 1) * inner.stride - inner.pad_lo + inner.window <= inner.in;
     const int64_t outer = geometry_.window / inner.window;
     for (int64_t o = 0; o < outer; ++o) {
       for (int64_t t = 0; t < (joined ? 1 : inner.window); ++t) {
@@ -122,17 +163,17 @@ class Weights {
         }
         run.tap[kInner] = t;
         run.rows = (joined ? inner.window : 1) * channels_;
-        // Positions p with 0 <= p * stride - pad_lo + t * dilation < in.
-        const int64_t shift = t * inner.rhs_dilation - inner.pad_lo;
-        run.low = shift >= 0 ? 0 : CeilDiv(-shift, inner.stride);
-        run.high = inner.in - shift <= 0 ? 0 : std::min(inner.out, CeilDiv(inner.in - shift, inner.stride));
+        FindPixels(t, run);
         int64_t stored = 0;
         for (int d = 0; d < kDims; ++d) {
           stored = stored * geometry_.dims[d].window + WeightTap(geometry_.dims[d], run.tap[d]);
         }
         run.weight_row = stored * channels_;
-        // A run without a pixel still has rows of W: they stay zero.
-        if (run.low < run.high) runs_.push_back(run);
+        if (run.count > 0) {
+          runs_.push_back(run);
+        } else {
+          whole_ = false;
+        }
       }
     }
     // Short runs (few channels) leave tiles low: then rows of several taps share a tile, with a pointer each. Their
@@ -184,9 +225,7 @@ class Weights {
       rest /= dim.out;
       offset += at * in_stride_[d];
     }
-    const SpatialDim& inner = geometry_.dims[kInner];
-    const int64_t shift = run.tap[kInner] * inner.rhs_dilation - inner.pad_lo;
-    return rest * image_ + offset + (run.low * inner.stride + shift) * call_.in_channels;
+    return rest * image_ + offset + run.at * call_.in_channels;
   }
 
   // A line's: of x for every row of a tile or the first alone; then offsets.
@@ -202,32 +241,53 @@ class Weights {
     const void** a = static_cast<const void**>(memory);
     int64_t* b_offsets = reinterpret_cast<int64_t*>(a + block_lines_ * Pointers());
     int64_t* line_offsets = b_offsets + block_lines_;
-    for (int64_t line0 = line_begin; line0 < line_end; line0 += block_lines_) {
-      const int64_t line1 = std::min(line_end, line0 + block_lines_);
-      int64_t run = -1, lines = 0;
-      for (int64_t t = tile_begin; t < tile_end; ++t) {
-        if (spread_) {
-          OneSpreadTile(tiles_[t], line0, line1, a, b_offsets, w);
-          continue;
-        }
-        if (tiles_[t].run != run) {  // the lines of a run serve all its tiles
-          run = tiles_[t].run;
-          lines = 0;
-          for (int64_t line = line0; line < line1; ++line) {
-            const int64_t offset = LineOffset(line, runs_[run]);
-            if (offset < 0) continue;
-            line_offsets[lines] = offset;
-            b_offsets[lines++] = (line * geometry_.dims[kInner].out + runs_[run].low) * call_.out_channels * bytes_;
+    std::vector<char> begun(runs_.size());  // whether a run's rows hold anything yet
+    for (int64_t chunk = 0; chunk < columns_.panels; chunk += chunk_panels_) {
+      const int64_t chunk_end = std::min(columns_.panels, chunk + chunk_panels_);
+      std::fill(begun.begin(), begun.end(), 0);
+      for (int64_t line0 = line_begin; line0 < line_end; line0 += block_lines_) {
+        const int64_t line1 = std::min(line_end, line0 + block_lines_);
+        int64_t run = -1, lines = 0;
+        bool adds = false;
+        for (int64_t t = tile_begin; t < tile_end; ++t) {
+          if (spread_) {
+            OneSpreadTile(tiles_[t], line0, line1, a, b_offsets, w, chunk, chunk_end, line0 > line_begin);
+            continue;
           }
+          if (tiles_[t].run != run) {  // the lines of a run serve all its tiles
+            run = tiles_[t].run;
+            lines = 0;
+            for (int64_t line = line0; line < line1; ++line) {
+              const int64_t offset = LineOffset(line, runs_[run]);
+              if (offset < 0) continue;
+              line_offsets[lines] = offset;
+              b_offsets[lines++] = (line * geometry_.dims[kInner].out + runs_[run].low) * call_.out_channels * bytes_;
+            }
+            adds = begun[run] != 0;
+            if (lines > 0) begun[run] = 1;
+          }
+          if (lines > 0) OneTile(tiles_[t], lines, line_offsets, a, b_offsets, w, chunk, chunk_end, adds);
         }
-        if (lines == 0) continue;
-        OneTile(tiles_[t], lines, line_offsets, a, b_offsets, w);
+      }
+      for (int64_t t = tile_begin; t < tile_end && !spread_; ++t) {
+        if (begun[tiles_[t].run] == 0) ZeroTile(tiles_[t], w, chunk, chunk_end);
       }
     }
   }
 
+  // A tile none of whose lines read anything but padding.
+  void ZeroTile(const Tile& tile, char* w, int64_t panel_begin, int64_t panel_end) const {
+    const int64_t first = columns_.First(panel_begin) * columns_.lanes;
+    const int64_t end = std::min(group_columns_, columns_.First(panel_end) * columns_.lanes);
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      const int64_t row = runs_[tile.run].weight_row + tile.first + r;
+      std::memset(w + (row * call_.out_channels + tile.group * group_columns_ + first) * bytes_, 0,
+                  (end - first) * bytes_);
+    }
+  }
+
   void OneTile(const Tile& tile, int64_t lines, const int64_t* line_offsets, const void** a, const int64_t* b_offsets,
-               char* w) const {
+               char* w, int64_t panel_begin, int64_t panel_end, bool adds) const {
     const struct Run& run = runs_[tile.run];
     const char* x = static_cast<const char*>(call_.x) + (tile.group * channels_ + tile.first) * bytes_;
     for (int64_t i = 0; i < lines; ++i) a[i] = x + line_offsets[i] * bytes_;
@@ -235,11 +295,11 @@ class Weights {
     for (int64_t r = 0; r < tile.rows; ++r) {
       c[r] = w + (run.weight_row + tile.first + r) * call_.out_channels * bytes_;
     }
-    Columns(tile, lines, run.high - run.low, a, b_offsets, c);
+    Columns(tile, lines, run.count, a, b_offsets, c, panel_begin, panel_end, adds);
   }
 
-  void OneSpreadTile(const Tile& tile, int64_t line0, int64_t line1, const void** a, int64_t* b_offsets,
-                     char* w) const {
+  void OneSpreadTile(const Tile& tile, int64_t line0, int64_t line1, const void** a, int64_t* b_offsets, char* w,
+                     int64_t panel_begin, int64_t panel_end, bool adds) const {
     void* c[16];
     const int64_t length = runs_[0].rows;
     for (int64_t line = line0; line < line1; ++line) {
@@ -254,21 +314,21 @@ class Weights {
       const struct Run& run = runs_[(tile.first + r) / length];
       c[r] = w + (run.weight_row + (tile.first + r) % length) * call_.out_channels * bytes_;
     }
-    Columns(tile, line1 - line0, runs_[0].high - runs_[0].low, a, b_offsets, c);
+    Columns(tile, line1 - line0, runs_[0].count, a, b_offsets, c, panel_begin, panel_end, adds);
   }
 
-  void Columns(const Tile& tile, int64_t lines, int64_t pixels, const void** a, const int64_t* b_offsets,
-               void** c) const {
+  void Columns(const Tile& tile, int64_t lines, int64_t pixels, const void** a, const int64_t* b_offsets, void** c,
+               int64_t panel_begin, int64_t panel_end, bool adds) const {
     MicroArgs args;
     args.taps = lines;
     args.k = pixels;
     args.a = a;
-    args.a_stride = geometry_.dims[kInner].stride * call_.in_channels * bytes_;
+    args.a_stride = in_step_ * call_.in_channels * bytes_;
     args.b_offsets = b_offsets;
-    args.b_stride = call_.out_channels * bytes_;
+    args.b_stride = period_ * call_.out_channels * bytes_;
     args.c = c;
-    args.accumulate = 1;
-    for (int64_t panel = 0; panel < columns_.panels; ++panel) {
+    args.accumulate = adds || !whole_;
+    for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
       args.c_offset = (tile.group * group_columns_ + columns_.First(panel) * columns_.lanes) * bytes_;
       args.b = static_cast<const char*>(call_.y) + args.c_offset;
       args.last_lanes = columns_.LastLanes(panel);
@@ -285,11 +345,13 @@ class Weights {
   int64_t channels_ = 0, group_columns_ = 0;  // of a group, of x and of y
   int64_t in_stride_[kDims];
   int64_t image_ = 0;
-  int64_t lines_ = 0;  // output rows along the innermost dimension, over the whole batch
-  int64_t block_lines_ = 1;
+  int64_t period_ = 1, in_step_ = 1;  // along the innermost dimension, of output pixels and the inputs that they read
+  int64_t lines_ = 0;                 // output rows along the innermost dimension, over the whole batch
+  int64_t block_lines_ = 1, chunk_panels_ = 1;
   std::vector<struct Run> runs_;
   std::vector<Tile> tiles_;
   bool spread_ = false;
+  bool whole_ = true;  // every row of W belongs to a run; else rows that nothing reaches are zeroed first
   MicroForm form_ = MicroForm::kColumns;
   TileSet set_;
   std::atomic<bool> out_of_memory_{false};
@@ -303,8 +365,6 @@ absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, const Dut
   const int64_t size = geometry.window * (call.in_channels / call.feature_groups) * call.out_channels;
   *served = PlanTypes(state.target(), call.input, call.output, &types) && types.direct &&
             call.batch * geometry.out > 0 && geometry.in > 0 && size > 0;
-  // Dilated inputs interleave pixels that are read with ones that are not.
-  for (const SpatialDim& dim : geometry.dims) *served = *served && dim.lhs_dilation == 1;
   if (!*served) return absl::OkStatus();
   return Weights(state, call, types).Run(duty);
 }

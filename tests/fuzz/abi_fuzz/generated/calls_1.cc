@@ -654,6 +654,14 @@ void Call_weft_conv_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_conv_transpose_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_conv_transpose_opts), &size);
+  f.Enter();
+  weft_conv_transpose_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_convolution_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_convolution_opts), &size);
