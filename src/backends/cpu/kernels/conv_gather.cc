@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "src/backends/cpu/kernels/gemm_plan.h"
@@ -20,14 +19,6 @@ constexpr int kInner = kDims - 1;
 constexpr int64_t kBlockSteps = 512;
 // Pixels whose results stay in L2 while all of K passes over them.
 constexpr int64_t kResidentBytes = 192 << 10;
-
-// One dimension of one phase: output positions first, first + step, … ; output i reads input i * in_step + offset[tap].
-struct PhaseDim {
-  int64_t first = 0, step = 1, count = 0, in_step = 1;
-  std::vector<int64_t> taps;     // as counted by the window
-  std::vector<int64_t> offsets;  // of the input, by index into taps
-  bool inside = true;            // no position of no tap falls outside
-};
 
 struct Phase {
   PhaseDim dims[kDims];
@@ -44,30 +35,6 @@ struct Phase {
   int64_t tiles = 1;         // of rows
   int64_t line_tiles = 0;    // tiles of one line where lines are cut alone, else 0
 };
-
-std::vector<PhaseDim> SplitDim(const SpatialDim& dim) {
-  std::vector<PhaseDim> phases;
-  const int64_t period = dim.lhs_dilation / std::gcd(dim.lhs_dilation, dim.stride);
-  for (int64_t first = 0; first < std::min(period, dim.out); ++first) {
-    PhaseDim phase;
-    phase.first = first;
-    phase.step = period;
-    phase.count = CeilDiv(dim.out - first, period);
-    phase.in_step = period * dim.stride / dim.lhs_dilation;
-    for (int64_t tap = 0; tap < dim.window; ++tap) {
-      const int64_t at = first * dim.stride - dim.pad_lo + tap * dim.rhs_dilation;
-      if (at % dim.lhs_dilation != 0) continue;
-      const int64_t offset = at / dim.lhs_dilation;
-      const int64_t last = offset + (phase.count - 1) * phase.in_step;
-      if (last < 0 || offset >= dim.in) continue;  // always padding
-      phase.taps.push_back(tap);
-      phase.offsets.push_back(offset);
-      if (offset < 0 || last >= dim.in) phase.inside = false;
-    }
-    phases.push_back(std::move(phase));
-  }
-  return phases;
-}
 
 class Gather {
  public:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/backends/cpu/kernels/amx_driver.h"
 #include "src/backends/cpu/kernels/gemm_plan.h"
 #include "src/runtime/status.h"
 
@@ -386,6 +387,7 @@ absl::Status KernelSet::Gemm(const GemmCall& original, ThreadPool& pool) {
     WriteZeros(call);
     return absl::OkStatus();
   }
+  if (AmxServes(target(), call.input, call.output)) return RunTileGemm(*state_, call, {&pool});
   TypePlan types;
   if (!PlanTypes(target(), call.input, call.output, &types)) return PlainGemm(call, pool);
   GemmPlan plan;
@@ -397,6 +399,10 @@ absl::Status KernelSet::PackB(const GemmCall& call, void* packed, ThreadPool& po
   TypePlan types;
   if (PackedBytesOfB(target(), call) == 0 || !PlanTypes(target(), call.input, call.output, &types)) {
     return InternalError("packing an operand of a product that reads it in place");
+  }
+  if (AmxServes(target(), call.input, call.output)) {
+    PackTileB(target(), call, packed, pool);
+    return absl::OkStatus();
   }
   const GemmPlan plan = CutGemm(target(), call, types);
   pool.ParallelRanges(plan.columns.panels, [&](int64_t begin, int64_t end, int) {
@@ -413,6 +419,7 @@ absl::Status KernelSet::PrepareGemm(const GemmCall& original, int threads, Scrat
   const GemmCall call = FoldBatch(original);
   TypePlan types;
   if (call.m == 0 || call.n == 0 || Members(call) == 0 || call.k == 0) return absl::OkStatus();
+  if (AmxServes(target(), call.input, call.output)) return RunTileGemm(*state_, call, {nullptr, &needs, threads});
   if (!PlanTypes(target(), call.input, call.output, &types)) return absl::OkStatus();
   GemmPlan plan;
   WEFT_RETURN_IF_ERROR(PlanGemm(*state_, call, types, &plan));
