@@ -178,7 +178,7 @@ int main(int argc, char** argv) {
     }
   }
   if (options.help || wrong || options.threads == 0) {
-    std::fputs("usage: gemm_conv [--json] [--quick] [--threads N] [--only TEXT] [--help] [auto | avx512 | avx2 | portable]\n", options.help ? stdout : stderr);
+    std::fputs("usage: gemm_conv [--json] [--quick] [--threads N] [--only TEXT] [--help] [auto | amx | avx512 | avx2 | portable | amx-model]\n", options.help ? stdout : stderr);
     return options.help ? 0 : 2;
   }
   const absl::StatusOr<CpuTarget> target = TargetFromName(name);

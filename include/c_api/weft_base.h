@@ -198,7 +198,8 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *     highest means f32, default what the device does fastest (bf16 on TPUs, tf32 on GPUs), high in between; platform cpu
  *     computes in f32 whatever it says
  *   seed (0 or more; default 0): first state of the random stream
- *   isa (avx512, avx2, portable; default empty): forces a CPU path; empty: the best this machine has
+ *   isa (amx, avx512, avx2, portable, amx-model; default empty): forces a CPU path; empty: the best this machine has;
+ *     amx-model: amx with its tiles computed by functions, slowly, for tests
  *   threads (0 to 1024; default 0): threads that compute, of all contexts together; 0: one per core
  *   compile_threads (0 to 1024; default 0): threads that compile one program; 0: as many as compute
  *   memory_limit (0 or more; default 0): bytes that tensors, temporaries and working memory of the CPU device may take,

@@ -82,7 +82,7 @@ static void what_is_known_of_options(void) {
   weft_context_options o = WEFT_CONTEXT_OPTIONS_INIT;
   weft_context* ctx = NULL;
   weft_option_source source = WEFT_OPTION_FROM_DEFAULT;
-  CHECK_TEXT(weft_option_detail("isa", 3, "choices", 7), "avx512|avx2|portable");
+  CHECK_TEXT(weft_option_detail("isa", 3, "choices", 7), "amx|avx512|avx2|portable|amx-model");
   CHECK_TEXT(weft_option_detail("threads", WEFT_STRLEN, "most", WEFT_STRLEN), "1024");
   CHECK_TEXT(weft_option_detail("threads", WEFT_STRLEN, "since", WEFT_STRLEN), "1.0");
   CHECK_TEXT(weft_option_detail("hash_bits", WEFT_STRLEN, "deprecated", WEFT_STRLEN), "accepted and without effect");

@@ -221,7 +221,7 @@ static void refuses(weft_context* ctx) {
   inputs[1] = s;
   FAILS_WITH(weft_function_run(other, f, inputs, 2, NULL, 0, y, 2, &n), WEFT_INVALID_ARGUMENT, "belongs to another context");
   INVALID(weft_function_compile(ctx, f, NULL, "vax", WEFT_STRLEN, NULL, 0, NULL),
-          "weft_function_compile: isa: 'vax' is not one of avx512, avx2, portable");
+          "weft_function_compile: isa: 'vax' is not one of amx, avx512, avx2, portable, amx-model");
   INVALID(weft_function_stats(ctx, f, NULL, NULL, 1, &stats), "weft_function_stats: donated is NULL");
   INVALID(weft_function_stats(ctx, f, NULL, NULL, 0, NULL), "weft_function_stats: out is NULL");
   MUST(weft_function_begin(ctx, "body", WEFT_STRLEN, &kVector, 1, &body, &parameter));

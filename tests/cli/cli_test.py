@@ -109,8 +109,9 @@ class Doctor(Cli):
         self.assertLess(0, said["memory"]["available_bytes"])
         self.assertLessEqual(said["memory"]["available_bytes"], said["memory"]["total_bytes"])
         flags = set(re.search(r"^flags\s*:(.*)$", cpu, re.MULTILINE).group(1).split())
-        possible = [isa for isa, needs in (("avx512", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
-                                           ("avx2", {"avx2", "fma"}), ("portable", set())) if needs <= flags]
+        vectors = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+        possible = [isa for isa, needs in (("amx", vectors | {"amx_tile", "amx_bf16"}), ("avx512", vectors),
+                                           ("avx2", {"avx2", "fma"}), ("portable", set()), ("amx-model", set())) if needs <= flags]
         self.assertEqual({"chosen": possible[0], "possible": possible}, said["cpu"]["isa"])
         self.assertEqual({"name": "cpu:0", "kind": "x86-64 " + possible[0]}, said["device"])
 

@@ -21,7 +21,7 @@ inline CpuBackend& TestBackend() {
 
 inline std::vector<std::string> TestIsas() {
   std::vector<std::string> isas;
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     if (IsSupported(isa)) isas.emplace_back(NameOf(isa));
   }
   return isas;

@@ -111,7 +111,9 @@ void ExpectClose(const HostTensor& got, const Doubles& want, double extra) {
 // By the CPU backend on every path, and by the reference.
 void ForEachWay(Ref<const ir::Function> function, std::span<const HostTensor> arguments,
                 const std::function<void(const std::vector<HostTensor>&)>& check) {
-  for (const std::string& isa : TestIsas()) {
+  std::vector<std::string> isas = TestIsas();
+  isas.emplace_back("amx-model");
+  for (const std::string& isa : isas) {
     SCOPED_TRACE(isa);
     const auto got = RunOnCpu(TestBackend(), function, arguments, isa);
     ASSERT_TRUE(got.ok()) << got.status();

@@ -93,7 +93,7 @@ TEST(KernelSet, ReportsExhaustedMemoryByItsPurpose) {
 
 TEST(Isa, NamesWhatItDoesNotKnow) {
   EXPECT_EQ(TargetFromName("sse9").status().message(),
-            "unknown instruction set 'sse9'; expected auto, avx512, avx2 or portable");
+            "unknown instruction set 'sse9'; expected auto, amx, avx512, avx2, portable or amx-model");
   EXPECT_TRUE(TargetFromName("portable").ok());
   EXPECT_NE(TargetFromName("portable")->Fingerprint(), "");
 }

@@ -1,6 +1,7 @@
 // Helpers of the kernel tests: targets that this machine runs, random operands, loud skips.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -54,10 +55,14 @@ inline absl::Status ReservedGemm(KernelSet& kernels, const GemmCall& call, Threa
       [&](ThreadPool& p) { return kernels.Gemm(call, p); });
 }
 
-inline std::string IsaName(const ::testing::TestParamInfo<Isa>& info) { return std::string(NameOf(info.param)); }
+inline std::string IsaName(const ::testing::TestParamInfo<Isa>& info) {
+  std::string name(NameOf(info.param));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
 
 #define WEFT_EVERY_ISA(Suite)                                                                               \
-  INSTANTIATE_TEST_SUITE_P(Paths, Suite, ::testing::Values(Isa::kPortable, Isa::kAvx2, Isa::kAvx512), IsaName)
+  INSTANTIATE_TEST_SUITE_P(Paths, Suite, ::testing::ValuesIn(kEveryIsa), IsaName)
 
 // Values of one call's operands, with NaN on both sides: a kernel that reads beyond its operands shows it.
 template <typename T>

@@ -104,6 +104,31 @@ TEST_P(Pooling, GivesTheNeutralElementForAWindowOfPadding) {
   EXPECT_EQ(y[4 * 16], 1.0f);
 }
 
+// Windows of more taps and channels than are widened at once.
+TEST_P(Pooling, OfHalvesIsThatOfTheSameFloatsRoundedOnce) {
+  for (const PoolKind kind : {PoolKind::kMax, PoolKind::kMin, PoolKind::kSum}) {
+    for (const int64_t channels : {1, 19, 600}) {
+      PoolCall call = Make(kind, 2, channels, {9, 5, 0, 2, 1, 1}, {8, 4, 0, 1, 0, 1});
+      call.scale = kind == PoolKind::kSum ? 0.05 : 1;
+      const int64_t outputs = 2 * call.dims[0].out * call.dims[1].out * channels;
+      Operand<BF16> x(2 * 9 * 8 * channels), y(outputs);
+      Operand<float> wide(x.size()), want(outputs);
+      std::mt19937 random(4);
+      x.Randomize(random);
+      for (int64_t i = 0; i < x.size(); ++i) wide[i] = WidenBF16(x[i].bits);
+      call.x = wide.data();
+      call.y = want.data();
+      ASSERT_TRUE(kernels_->Pool(call, one_).ok());
+      call.dtype = DType::kBF16;
+      call.x = x.data();
+      call.y = y.data();
+      ASSERT_TRUE(kernels_->Pool(call, two_).ok());
+      EXPECT_TRUE(y.GuardsHold());
+      for (int64_t i = 0; i < outputs; ++i) ASSERT_EQ(y[i].bits, NarrowBF16(want[i])) << "at " << i;
+    }
+  }
+}
+
 WEFT_EVERY_ISA(Pooling);
 
 }  // namespace

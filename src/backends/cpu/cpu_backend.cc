@@ -106,7 +106,7 @@ CpuBackend::CpuBackend(const CpuOptions& options, CpuTarget target)
       queue_(std::make_shared<LaunchQueue>(budget_)),
       compile_threads_(options.compile_threads > 0 ? options.compile_threads : pool_->threads()) {
   device_.name = "cpu:0";
-  device_.kind = absl::StrCat("x86-64 ", NameOf(target_.isa));
+  device_.kind = absl::StrCat("x86-64 ", target_.name());
   device_.backend = this;
 }
 
@@ -162,7 +162,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module
                         loaded->code->Compile(lowered, compile_threads_, options.progress, &loaded->compiled));
   loaded->program = std::move(lowered.program);
   loaded->program.fingerprint = loaded->code->fingerprint();
-  loaded->program.isa = std::string(NameOf(loaded->code->target().isa));
+  loaded->program.isa = std::string(loaded->code->target().name());
   WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, pool_->threads(), options_.custom));
   loaded->compiled += loaded->code->kernels().compiled() - micro_before;
   return NewExecutable(std::move(loaded), &device_, pool_, blocks_, panels_, queue_);

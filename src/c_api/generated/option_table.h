@@ -53,7 +53,7 @@ inline constexpr OptionRow kOptions[] = {
     {{"on_read", "WEFT_ON_READ", WEFT_VALUE_TEXT, 0, "error", "what a read gives in a context with a topology"}, "error|zeros", nullptr, "1.1", nullptr},
     {{"matmul_precision", "WEFT_MATMUL_PRECISION", WEFT_VALUE_TEXT, 0, "highest", "of products and convolutions of f32 on accelerators: highest means f32, default what the device does fastest (bf16 on TPUs, tf32 on GPUs), high in between; platform cpu computes in f32 whatever it says"}, "highest|high|default", nullptr, "1.1", nullptr},
     {{"seed", "WEFT_SEED", WEFT_VALUE_INT, 0, "0", "first state of the random stream"}, nullptr, nullptr, "1.0", nullptr},
-    {{"isa", "WEFT_ISA", WEFT_VALUE_TEXT, 0, "", "forces a CPU path; empty: the best this machine has"}, "avx512|avx2|portable", nullptr, "1.0", nullptr},
+    {{"isa", "WEFT_ISA", WEFT_VALUE_TEXT, 0, "", "forces a CPU path; empty: the best this machine has; amx-model: amx with its tiles computed by functions, slowly, for tests"}, "amx|avx512|avx2|portable|amx-model", nullptr, "1.0", nullptr},
     {{"threads", "WEFT_THREADS", WEFT_VALUE_INT, 0, "0", "threads that compute, of all contexts together; 0: one per core"}, nullptr, "1024", "1.0", nullptr},
     {{"compile_threads", "WEFT_COMPILE_THREADS", WEFT_VALUE_INT, 0, "0", "threads that compile one program; 0: as many as compute"}, nullptr, "1024", "1.0", nullptr},
     {{"memory_limit", "WEFT_MEMORY_LIMIT", WEFT_VALUE_INT, 0, "0", "bytes that tensors, temporaries and working memory of the CPU device may take, or tensors and temporaries of each of a plugin's devices; 0: what there is. Memory that the caller lends to the CPU device does not count"}, nullptr, nullptr, "1.0", nullptr},

@@ -3,6 +3,8 @@
 #include "src/backends/cpu/jit/isa.h"
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "src/runtime/status.h"
@@ -14,6 +16,7 @@ struct HostBits {
   bool avx2 = false, fma = false, bmi = false, f16c = false, movbe = false, lzcnt = false;
   bool avx512_v4 = false, avx512_bf16 = false, avx512_fp16 = false, avx512_vnni = false, avx512_vbmi = false;
   bool avx512_vbmi2 = false, avx512_bitalg = false, avx512_vpopcntdq = false, avx512_ifma = false, gfni = false;
+  bool amx_bf16 = false;  // with tiles of 16 rows of 64 bytes
 };
 
 bool Bit(unsigned word, int index) { return ((word >> index) & 1) != 0; }
@@ -23,6 +26,23 @@ unsigned ReadXcr0() {
   unsigned low = 0, high = 0;
   __asm__ volatile(".byte 0x0f, 0x01, 0xd0" : "=a"(low), "=d"(high) : "c"(0));
   return low;
+}
+
+// Palette 1 has eight tiles of 16 rows of 64 bytes: what kernels are written for.
+bool TilesAsExpected() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(0x1D, 1, &a, &b, &c, &d) && (b & 0xFFFF) == 64 && (b >> 16) >= 8 && (c & 0xFFFF) == 16;
+}
+
+// Tiles are the one part of the state that Linux (5.16 and later) grants on demand. Threads that start later inherit it.
+bool AskForTiles() {
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // the bit of XCR0
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+bool TilesGranted() {
+  static const bool granted = AskForTiles();
+  return granted;
 }
 
 HostBits Detect() {
@@ -55,6 +75,8 @@ HostBits Detect() {
   bits.avx512_fp16 = Bit(d7, 23);
   unsigned a71 = 0, b71 = 0, c71 = 0, d71 = 0;
   if (__get_cpuid_count(7, 1, &a71, &b71, &c71, &d71)) bits.avx512_bf16 = Bit(a71, 5);
+  // AMX-BF16 and AMX-TILE, and the system's consent to tile configuration and data. (AMX-INT8 is bit 25.)
+  bits.amx_bf16 = bits.avx512_v4 && Bit(d7, 22) && Bit(d7, 24) && Bit(xcr0, 17) && Bit(xcr0, 18) && TilesAsExpected();
   return bits;
 }
 
@@ -70,25 +92,36 @@ std::string_view NameOf(Isa isa) {
     case Isa::kPortable: return "portable";
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx512: return "avx512";
+    case Isa::kAmx: return "amx";
+    case Isa::kAmxModel: return "amx-model";
   }
   return "unknown";
 }
 
-std::string CpuTarget::Fingerprint() const { return absl::StrCat(NameOf(isa), ";", cpu, ";", features); }
+std::string_view CpuTarget::name() const {
+  if (tiles == TileUnit::kNone) return NameOf(isa);
+  return NameOf(tiles == TileUnit::kAmx ? Isa::kAmx : Isa::kAmxModel);
+}
+
+std::string CpuTarget::Fingerprint() const { return absl::StrCat(name(), ";", cpu, ";", features); }
 
 bool IsSupported(Isa isa) {
   switch (isa) {
     case Isa::kPortable: return true;
     case Isa::kAvx2: return Host().avx2 && Host().fma && Host().bmi && Host().f16c && Host().movbe && Host().lzcnt;
     case Isa::kAvx512: return Host().avx512_v4;
+    case Isa::kAmx: return Host().amx_bf16 && TilesGranted();
+    case Isa::kAmxModel: return true;
   }
   return false;
 }
 
-Isa BestIsa() {
+Isa BestVectors() {
   if (IsSupported(Isa::kAvx512)) return Isa::kAvx512;
   return IsSupported(Isa::kAvx2) ? Isa::kAvx2 : Isa::kPortable;
 }
+
+Isa BestIsa() { return IsSupported(Isa::kAmx) ? Isa::kAmx : BestVectors(); }
 
 absl::StatusOr<CpuTarget> TargetFor(Isa isa) {
   if (!IsSupported(isa)) {
@@ -96,6 +129,14 @@ absl::StatusOr<CpuTarget> TargetFor(Isa isa) {
                        NameOf(isa), "'; the best that it runs is '", NameOf(BestIsa()), "'");
   }
   CpuTarget target;
+  if (isa == Isa::kAmx || isa == Isa::kAmxModel) {
+    WEFT_ASSIGN_OR_RETURN(target, TargetFor(isa == Isa::kAmx ? Isa::kAvx512 : BestVectors()));
+    target.tiles = isa == Isa::kAmx ? TileUnit::kAmx : TileUnit::kModel;
+    if (isa == Isa::kAmx) {
+      target.features = absl::StrCat("+amx-bf16,+amx-tile", target.features.empty() ? "" : ",", target.features);
+    }
+    return target;
+  }
   target.isa = isa;
   switch (isa) {
     case Isa::kPortable:
@@ -131,16 +172,18 @@ absl::StatusOr<CpuTarget> TargetFor(Isa isa) {
       target.has_bf16_dot = host.avx512_bf16;
       break;
     }
+    case Isa::kAmx:
+    case Isa::kAmxModel: break;
   }
   return target;
 }
 
 absl::StatusOr<CpuTarget> TargetFromName(std::string_view name) {
   if (name.empty() || name == "auto") return TargetFor(BestIsa());
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+  for (Isa isa : kEveryIsa) {
     if (name == NameOf(isa)) return TargetFor(isa);
   }
-  return UserError("unknown instruction set '", name, "'; expected auto, avx512, avx2 or portable");
+  return UserError("unknown instruction set '", name, "'; expected auto, amx, avx512, avx2, portable or amx-model");
 }
 
 }  // namespace weft::cpu

@@ -2,8 +2,9 @@
 #include <cstring>
 #include <utility>
 
+#include "src/backends/cpu/kernels/amx_driver.h"
+#include "src/backends/cpu/kernels/conv_depthwise.h"
 #include "src/backends/cpu/kernels/conv_gather.h"
-#include "src/backends/cpu/kernels/elements.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -17,8 +18,8 @@ struct Widened {
   const void* second = nullptr;
   float* result = nullptr;
 };
-absl::Status Widen(DType from, const void* first, int64_t first_count, const void* second, int64_t second_count,
-                   const Duty& duty, Widened* out, int64_t result_count = 0) {
+absl::Status Widen(const ChannelKernels& kernels, DType from, const void* first, int64_t first_count,
+                   const void* second, int64_t second_count, const Duty& duty, Widened* out, int64_t result_count = 0) {
   const int64_t bytes = (first_count + second_count + result_count + 48) * 4;
   if (duty.pool == nullptr) {
     duty.needs->Once(ScratchSlot::kWiden, bytes);
@@ -27,13 +28,8 @@ absl::Status Widen(DType from, const void* first, int64_t first_count, const voi
   float* memory = static_cast<float*>(ThreadScratch(ScratchSlot::kWiden, bytes));
   if (memory == nullptr) return OutOfScratch("widened operands of a convolution", bytes);
   float* second_out = memory + (first_count + 15) / 16 * 16;
-  const auto convert = [from](const void* source, float* to, int64_t begin, int64_t end) {
-    const uint16_t* bits = static_cast<const uint16_t*>(source);
-    if (from == DType::kBF16) {
-      for (int64_t i = begin; i < end; ++i) to[i] = WidenBF16(bits[i]);
-    } else {
-      for (int64_t i = begin; i < end; ++i) to[i] = WidenF16(bits[i]);
-    }
+  const auto convert = [&](const void* source, float* to, int64_t begin, int64_t end) {
+    kernels.widen(from, static_cast<const uint16_t*>(source) + begin, end - begin, to + begin);
   };
   duty.pool->ParallelRanges(first_count, [&](int64_t b, int64_t e, int) { convert(first, memory, b, e); });
   duty.pool->ParallelRanges(second_count, [&](int64_t b, int64_t e, int) { convert(second, second_out, b, e); });
@@ -141,9 +137,11 @@ absl::Status Forward(KernelSet::State& state, const ConvCall& call, const TypePl
   if (DepthwiseServes(call.input, call.output, gather.groups, gather.group_from, gather.group_to)) {
     return RunDepthwise(state, gather, duty);
   }
+  if (AmxServes(state.target(), call.input, call.output)) return RunTileGather(state, gather, duty);
   if (Widens(types)) {
     Widened wide;
-    WEFT_RETURN_IF_ERROR(Widen(call.input, call.x, XCount(call), call.w, WCount(call), duty, &wide));
+    WEFT_RETURN_IF_ERROR(Widen(ChannelKernelsOf(state.target().isa), call.input, call.x, XCount(call), call.w,
+                               WCount(call), duty, &wide));
     gather.from = wide.first;
     gather.weights = wide.second;
     AsF32(&gather.types);
@@ -182,9 +180,11 @@ absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const T
   if (DepthwiseServes(call.input, call.output, gather.groups, gather.group_from, gather.group_to)) {
     return RunDepthwise(state, gather, duty);
   }
+  if (AmxServes(state.target(), call.input, call.output)) return RunTileGather(state, gather, duty);
   if (Widens(types)) {
     Widened wide;
-    WEFT_RETURN_IF_ERROR(Widen(call.input, call.y, YCount(call), call.w, WCount(call), duty, &wide));
+    WEFT_RETURN_IF_ERROR(Widen(ChannelKernelsOf(state.target().isa), call.input, call.y, YCount(call), call.w,
+                               WCount(call), duty, &wide));
     gather.from = wide.first;
     gather.weights = wide.second;
     AsF32(&gather.types);
@@ -198,12 +198,13 @@ absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, cons
   if (DepthwiseServes(call.input, call.output, groups, call.in_channels / groups, call.out_channels / groups)) {
     return RunDepthwiseWeights(state, call, duty);
   }
+  if (AmxServes(state.target(), call.input, call.output)) return RunTileWeights(state, call, duty);
   if (call.input != DType::kBF16 && call.input != DType::kF16) return RunWeights(state, call, duty, served);
   // K runs over pixels here, so pairs of bf16 would have to be interleaved across them: all halves are widened.
   const int64_t count = WCount(call);
   Widened wide;
-  WEFT_RETURN_IF_ERROR(
-      Widen(call.input, call.x, XCount(call), call.y, YCount(call), duty, &wide, types.narrow ? count : 0));
+  WEFT_RETURN_IF_ERROR(Widen(ChannelKernelsOf(state.target().isa), call.input, call.x, XCount(call), call.y,
+                             YCount(call), duty, &wide, types.narrow ? count : 0));
   ConvCall wide_call = call;
   wide_call.x = wide.first;
   wide_call.y = const_cast<void*>(wide.second);

@@ -299,15 +299,6 @@ class Channels {
   int64_t near_[kInner] = {};
 };
 
-const ChannelKernels& KernelsOf(const KernelSet::State& state) {
-  switch (state.target().isa) {
-    case Isa::kAvx512: return kChannelsAvx512;
-    case Isa::kAvx2: return kChannelsAvx2;
-    case Isa::kPortable: break;
-  }
-  return kChannelsPortable;
-}
-
 template <typename Fn>
 void Deal(int64_t count, int64_t products, ThreadPool& pool, Fn fn) {
   if (products < kInlineProducts) {
@@ -442,6 +433,14 @@ absl::Status Weights(const ChannelKernels& kernels, const ChannelKernels::Of<T>&
 
 }  // namespace
 
+const ChannelKernels& ChannelKernelsOf(Isa vectors) {
+  switch (vectors) {
+    case Isa::kAvx512: return kChannelsAvx512;
+    case Isa::kAvx2: return kChannelsAvx2;
+    default: return kChannelsPortable;
+  }
+}
+
 bool DepthwiseServes(DType input, DType output, int64_t groups, int64_t group_from, int64_t group_to) {
   const bool half = input == DType::kBF16 || input == DType::kF16;
   const bool same = input == output && (half || input == DType::kF32 || input == DType::kF64);
@@ -450,13 +449,13 @@ bool DepthwiseServes(DType input, DType output, int64_t groups, int64_t group_fr
 }
 
 absl::Status RunDepthwise(const KernelSet::State& state, const GatherCall& call, const Duty& duty) {
-  const ChannelKernels& kernels = KernelsOf(state);
+  const ChannelKernels& kernels = ChannelKernelsOf(state.target().isa);
   return call.input == DType::kF64 ? Gather<double>(kernels, kernels.f64, call, duty)
                                    : Gather<float>(kernels, kernels.f32, call, duty);
 }
 
 absl::Status RunDepthwiseWeights(const KernelSet::State& state, const ConvCall& call, const Duty& duty) {
-  const ChannelKernels& kernels = KernelsOf(state);
+  const ChannelKernels& kernels = ChannelKernelsOf(state.target().isa);
   return call.input == DType::kF64 ? Weights<double>(kernels, kernels.f64, call, duty)
                                    : Weights<float>(kernels, kernels.f32, call, duty);
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "src/backends/cpu/jit/isa.h"
 #include "src/runtime/dtype.h"
 
 namespace weft::cpu {
@@ -41,5 +42,7 @@ struct ChannelKernels {
   void (*narrow)(DType to, const float* in, int64_t count, uint16_t* out) = nullptr;
 };
 extern const ChannelKernels kChannelsPortable, kChannelsAvx2, kChannelsAvx512;
+// Of a CpuTarget's isa.
+const ChannelKernels& ChannelKernelsOf(Isa vectors);
 
 }  // namespace weft::cpu

@@ -2,7 +2,9 @@
 #include "src/backends/cpu/kernels/conv_geometry.h"
 
 #include <algorithm>
+#include <numeric>
 
+#include "src/backends/cpu/kernels/kernels_internal.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -12,6 +14,30 @@ int64_t OutputSize(const SpatialDim& dim) {
   const int64_t padded = spread + dim.pad_lo + dim.pad_hi;
   const int64_t window = (dim.window - 1) * dim.rhs_dilation + 1;
   return padded < window || dim.window == 0 ? 0 : (padded - window) / dim.stride + 1;
+}
+
+std::vector<PhaseDim> SplitDim(const SpatialDim& dim) {
+  std::vector<PhaseDim> phases;
+  const int64_t period = dim.lhs_dilation / std::gcd(dim.lhs_dilation, dim.stride);
+  for (int64_t first = 0; first < std::min(period, dim.out); ++first) {
+    PhaseDim phase;
+    phase.first = first;
+    phase.step = period;
+    phase.count = CeilDiv(dim.out - first, period);
+    phase.in_step = period * dim.stride / dim.lhs_dilation;
+    for (int64_t tap = 0; tap < dim.window; ++tap) {
+      const int64_t at = first * dim.stride - dim.pad_lo + tap * dim.rhs_dilation;
+      if (at % dim.lhs_dilation != 0) continue;
+      const int64_t offset = at / dim.lhs_dilation;
+      const int64_t last = offset + (phase.count - 1) * phase.in_step;
+      if (last < 0 || offset >= dim.in) continue;  // always padding
+      phase.taps.push_back(tap);
+      phase.offsets.push_back(offset);
+      if (offset < 0 || last >= dim.in) phase.inside = false;
+    }
+    phases.push_back(std::move(phase));
+  }
+  return phases;
 }
 
 Geometry PadRank(int rank, const std::array<SpatialDim, kMaxSpatialDims>& dims) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "src/backends/cpu/kernels/kernels.h"
@@ -25,6 +26,16 @@ struct Geometry {
   int64_t in = 1, out = 1, window = 1;           // products
 };
 Geometry PadRank(int rank, const std::array<SpatialDim, kMaxSpatialDims>& dims);
+
+// One dimension of one phase: output positions first, first + step, … ; output i reads input i * in_step + offset[tap].
+struct PhaseDim {
+  int64_t first = 0, step = 1, count = 0, in_step = 1;
+  std::vector<int64_t> taps;     // as counted by the window
+  std::vector<int64_t> offsets;  // of the input, by index into taps
+  bool inside = true;            // no position of no tap falls outside
+};
+// Dilated inputs split outputs into phases, each of which looks like a plain strided convolution.
+std::vector<PhaseDim> SplitDim(const SpatialDim& dim);
 
 // Counts from [0, extents) in row-major order.
 struct Odometer {

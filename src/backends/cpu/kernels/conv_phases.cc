@@ -3,7 +3,6 @@
 #include "src/backends/cpu/kernels/conv_phases.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace weft::cpu {
 namespace {
@@ -14,30 +13,6 @@ constexpr int64_t kBlockSteps = 512;
 constexpr int64_t kChunkBytes = 480 << 10;
 // Results that stay in L2 while all of K passes over them.
 constexpr int64_t kResidentBytes = 192 << 10;
-
-std::vector<PhaseDim> SplitDim(const SpatialDim& dim) {
-  std::vector<PhaseDim> phases;
-  const int64_t period = dim.lhs_dilation / std::gcd(dim.lhs_dilation, dim.stride);
-  for (int64_t first = 0; first < std::min(period, dim.out); ++first) {
-    PhaseDim phase;
-    phase.first = first;
-    phase.step = period;
-    phase.count = CeilDiv(dim.out - first, period);
-    phase.in_step = period * dim.stride / dim.lhs_dilation;
-    for (int64_t tap = 0; tap < dim.window; ++tap) {
-      const int64_t at = first * dim.stride - dim.pad_lo + tap * dim.rhs_dilation;
-      if (at % dim.lhs_dilation != 0) continue;
-      const int64_t offset = at / dim.lhs_dilation;
-      const int64_t last = offset + (phase.count - 1) * phase.in_step;
-      if (last < 0 || offset >= dim.in) continue;  // always padding
-      phase.taps.push_back(tap);
-      phase.offsets.push_back(offset);
-      if (offset < 0 || last >= dim.in) phase.inside = false;
-    }
-    phases.push_back(std::move(phase));
-  }
-  return phases;
-}
 
 bool HasNoWindow(const SpatialDim& dim) {
   return dim.window == 1 && dim.stride == 1 && dim.lhs_dilation == 1 && dim.pad_lo == 0 && dim.in == dim.out;

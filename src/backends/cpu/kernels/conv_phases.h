@@ -10,14 +10,6 @@
 
 namespace weft::cpu {
 
-// One dimension of one phase: output positions first, first + step, … ; output i reads input i * in_step + offset[tap].
-struct PhaseDim {
-  int64_t first = 0, step = 1, count = 0, in_step = 1;
-  std::vector<int64_t> taps;     // as counted by the window
-  std::vector<int64_t> offsets;  // of the input, by index into taps
-  bool inside = true;            // no position of no tap falls outside
-};
-
 // A block of K: taps [tap0, tap1) of the phase, counted through all dimensions, by channels [channel0, channel1).
 struct KBlock {
   int64_t tap0 = 0, tap1 = 0;

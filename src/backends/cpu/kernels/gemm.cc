@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/backends/cpu/kernels/amx_driver.h"
 #include "src/backends/cpu/kernels/gemm_plan.h"
 #include "src/runtime/status.h"
 
@@ -367,6 +368,7 @@ absl::Status KernelSet::Gemm(const GemmCall& original, ThreadPool& pool) {
     WriteZeros(call);
     return absl::OkStatus();
   }
+  if (AmxServes(target(), call.input, call.output)) return RunTileGemm(*state_, call, {&pool});
   TypePlan types;
   if (!PlanTypes(target(), call.input, call.output, &types)) return PlainGemm(call, pool);
   if (HasFewRows(call, types)) return RunFewRows(target(), call, types, {&pool});
@@ -379,6 +381,10 @@ absl::Status KernelSet::PackB(const GemmCall& call, void* packed, ThreadPool& po
   TypePlan types;
   if (PackedBytesOfB(target(), call) == 0 || !PlanTypes(target(), call.input, call.output, &types)) {
     return InternalError("packing an operand of a product that reads it in place");
+  }
+  if (AmxServes(target(), call.input, call.output)) {
+    PackTileB(target(), call, packed, pool);
+    return absl::OkStatus();
   }
   const GemmPlan plan = CutGemm(target(), call, types);
   pool.ParallelRanges(plan.columns.panels, [&](int64_t begin, int64_t end, int) {
@@ -395,6 +401,7 @@ absl::Status KernelSet::PrepareGemm(const GemmCall& original, int threads, Scrat
   const GemmCall call = FoldBatch(original);
   TypePlan types;
   if (call.m == 0 || call.n == 0 || Members(call) == 0 || call.k == 0) return absl::OkStatus();
+  if (AmxServes(target(), call.input, call.output)) return RunTileGemm(*state_, call, {nullptr, &needs, threads});
   if (!PlanTypes(target(), call.input, call.output, &types)) return absl::OkStatus();
   if (HasFewRows(call, types)) return RunFewRows(target(), call, types, {nullptr, &needs, threads});
   GemmPlan plan;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "src/backends/cpu/kernels/amx_driver.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -110,6 +111,7 @@ MemberOffsets OffsetsOf(const GemmCall& call, int64_t index) {
 int64_t PackedBytesOfB(const CpuTarget& target, const GemmCall& call) {
   TypePlan types;
   if (call.batch_rank != 0 || call.m <= 0 || call.n <= 0 || call.k <= 0) return 0;
+  if (AmxServes(target, call.input, call.output)) return TilePackedBytes(call.k, call.n);
   if (!PlanTypes(target, call.input, call.output, &types) || HasFewRows(call, types)) return 0;
   const GemmPlan plan = CutGemm(target, call, types);
   return plan.direct_b ? 0 : plan.PackedOffset(plan.k_blocks, 0);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/backends/cpu/jit/jit_llvm.h"
+#include "src/backends/cpu/kernels/amx_micro.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -299,6 +300,7 @@ int MicroMaxRows(const CpuTarget& target, MicroForm form, int nv) {
 }
 
 absl::StatusOr<std::string> CompileMicro(const Jit& jit, const MicroSpec& spec) {
+  if (spec.type == MicroType::kBF16Tiles) return CompileTiles(jit, spec);
   if (spec.mr < 1 || spec.mr > 15 || spec.nv < 1 || spec.nv > 4) {
     return InternalError("no register tile of ", spec.mr, " rows and ", spec.nv, " vectors");
   }

@@ -11,8 +11,8 @@
 
 namespace weft::cpu {
 
-enum class MicroType : uint8_t { kF32, kF64, kBF16Dot };
-inline constexpr int kMicroTypes = 3;
+enum class MicroType : uint8_t { kF32, kF64, kBF16Dot, kBF16Tiles };  // the last: amx_micro.h
+inline constexpr int kMicroTypes = 4;
 
 // Where element (row r, step k) of A lies.
 enum class MicroForm : uint8_t {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/backends/cpu/kernels/conv_depthwise.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -95,6 +97,10 @@ void PackPairs(const CpuTarget& target, const PackSource& source, int64_t k, int
       const uint16_t* low = data + 2 * p * source.step_stride;
       const uint16_t* high = low + source.step_stride;
       uint32_t* row = out + p * width;
+      if (source.lane_stride == 1 && target.isa == Isa::kAvx512) {
+        PairRowsAvx512(low, high, lanes, row);
+        continue;
+      }
       int64_t lane = 0;
       if (source.lane_stride == 1) {
         for (; lane + 16 <= lanes; lane += 16) {
@@ -175,16 +181,10 @@ uint16_t NarrowF16(float value) {
 
 void Narrow(DType to, const float* from, int64_t from_stride, void* destination, int64_t to_stride, int64_t rows,
             int64_t cols) {
+  // The fastest that this machine has, whatever the target: but for a NaN's payload they give the same bits.
+  static const ChannelKernels& kernels = ChannelKernelsOf(BestVectors());
   uint16_t* out = static_cast<uint16_t*>(destination);
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* row = from + r * from_stride;
-    uint16_t* to_row = out + r * to_stride;
-    if (to == DType::kBF16) {
-      for (int64_t c = 0; c < cols; ++c) to_row[c] = NarrowBF16(row[c]);
-    } else {
-      for (int64_t c = 0; c < cols; ++c) to_row[c] = NarrowF16(row[c]);
-    }
-  }
+  for (int64_t r = 0; r < rows; ++r) kernels.narrow(to, from + r * from_stride, cols, out + r * to_stride);
 }
 
 }  // namespace weft::cpu

@@ -48,6 +48,9 @@ inline float WidenBF16(uint16_t bits) {
 uint16_t NarrowBF16(float value);
 uint16_t NarrowF16(float value);
 
+// out[i] = low[i] | high[i] << 16 for i in [0, lanes) (pack_bf16_avx512.cc).
+void PairRowsAvx512(const uint16_t* low, const uint16_t* high, int64_t lanes, uint32_t* out);
+
 // dst[c * dst_stride + r] = src[r * src_stride + c] for 16 x 16 words of 32 bits, strides in words (pack_avx512.cc).
 void Transpose16Avx512(const uint32_t* src, int64_t src_stride, uint32_t* dst, int64_t dst_stride);
 

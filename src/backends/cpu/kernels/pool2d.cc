@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "src/backends/cpu/kernels/conv_depthwise.h"
 #include "src/backends/cpu/kernels/conv_geometry.h"
 #include "src/backends/cpu/kernels/elements.h"
 #include "src/backends/cpu/kernels/kernels_internal.h"
@@ -100,6 +101,30 @@ void PlainForward(const PoolCall& call, const T* image, const int64_t* offsets, 
   }
 }
 
+// A few hundred channels and a few taps at a time, widened: what was found so far is the first tap of the next ones.
+void HalvesForward(const ChannelKernels& halves, void (*kernel)(const PoolPixel&), const PoolCall& call,
+                   const uint16_t* image, const int64_t* offsets, int64_t taps, uint16_t* y) {
+  constexpr int64_t kChannels = 256, kTaps = 8;
+  alignas(64) float lines[(kTaps + 1) * kChannels];
+  constexpr int64_t kLines[kTaps + 1] = {0, 256, 512, 768, 1024, 1280, 1536, 1792, 2048};
+  PoolPixel pixel;
+  pixel.kind = call.kind;
+  pixel.x = pixel.y = lines;
+  pixel.offsets = kLines;
+  for (int64_t c = 0; c < call.channels; c += kChannels) {
+    pixel.channels = std::min(kChannels, call.channels - c);
+    for (int64_t t = 0; t < taps;) {
+      pixel.taps = t == 0 ? 0 : 1;
+      for (; t < taps && pixel.taps <= kTaps; ++t) {
+        halves.widen(call.dtype, image + offsets[t] + c, pixel.channels, lines + pixel.taps++ * kChannels);
+      }
+      pixel.scale = t == taps ? static_cast<float>(call.scale) : 1;
+      kernel(pixel);
+    }
+    halves.narrow(call.dtype, lines, pixel.channels, y + c);
+  }
+}
+
 template <typename T>
 void PlainBackward(const PoolCall& call, const T* image, const int64_t* offsets, int64_t taps, const T* dy, T* dx) {
   using Rule = ElementRule<T>;
@@ -147,6 +172,8 @@ absl::Status KernelSet::Pool(const PoolCall& call, ThreadPool& pool) {
   const int64_t pixels = call.batch * geometry.out;
   if (pixels == 0 || call.channels == 0) return absl::OkStatus();
   const auto kernel = target().isa == Isa::kAvx512 ? &PoolForwardAvx512 : &PoolForwardPortable;
+  const bool half = call.dtype == DType::kBF16 || call.dtype == DType::kF16;
+  const ChannelKernels& halves = ChannelKernelsOf(target().isa);
   const int64_t image = geometry.in * call.channels;
   const auto range = [&](int64_t begin, int64_t end, int) {
     std::vector<int64_t> offsets(geometry.window);
@@ -163,6 +190,11 @@ absl::Status KernelSet::Pool(const PoolCall& call, ThreadPool& pool) {
         pixel.scale = static_cast<float>(call.scale);
         pixel.y = static_cast<float*>(call.y) + p * call.channels;
         kernel(pixel);
+        continue;
+      }
+      if (half && taps > 0) {
+        HalvesForward(halves, kernel, call, static_cast<const uint16_t*>(call.x) + in, offsets.data(), taps,
+                      static_cast<uint16_t*>(call.y) + p * call.channels);
         continue;
       }
       VisitElement(call.dtype, [&]<typename T>() {

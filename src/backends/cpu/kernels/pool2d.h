@@ -14,7 +14,7 @@ struct PoolPixel {
   int64_t taps = 0;                  // at least 1
   int64_t channels = 0;
   float scale = 1;
-  float* y = nullptr;         // forward: this pixel
+  float* y = nullptr;         // forward: this pixel; may be the first of the elements
   const float* dy = nullptr;  // backward: this pixel
   float* dx = nullptr;        // backward: the image
   bool overwrite = false;     // backward: no other window touches these elements
