@@ -35,7 +35,6 @@ bool IsIdentifier(std::string_view name) {
 
 // Whether the elements can be written as numbers that read back to the same bytes.
 bool IsReadable(const HostTensor& value, int64_t count) {
-  if (!IsComputable(value.dtype())) return false;
   if (IsComplex(value.dtype())) return IsReadable(value.Part(0), count) && IsReadable(value.Part(1), count);
   for (int64_t i = 0; i < count; ++i) {
     if (IsFloat(value.dtype()) && std::isnan(value.GetDouble(i))) return false;

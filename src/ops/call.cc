@@ -82,13 +82,13 @@ ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir:
 
 bool ComputesWide(const ir::OpDef& op, std::span<const ir::Value> operands) {
   return !op.rounds_once && std::ranges::any_of(operands, [](const ir::Value& x) {
-    return x && x.type().is_tensor() && IsHalf(x.dtype());
+    return x && x.type().is_tensor() && IsWidened(x.dtype());
   });
 }
 
 ir::Value Widened(ir::Builder& b, const ir::Value& x) {
-  if (!x || !x.type().is_tensor() || !IsHalf(x.dtype())) return x;
-  return b.Emit(kOp_convert, {x}, {DType::kF32});
+  if (!x || !x.type().is_tensor() || !IsWidened(x.dtype())) return x;
+  return b.Emit(kOp_convert, {x}, {ComputeType(x.dtype())});
 }
 
 ir::Values Widened(ir::Builder& b, std::span<const ir::Value> values) {
@@ -98,7 +98,9 @@ ir::Values Widened(ir::Builder& b, std::span<const ir::Value> values) {
 }
 
 bool IsWidening(const ir::Node& node) {
-  return &node.op() == &kOp_convert && node.type().dtype == DType::kF32 && IsHalf(node.operands()[0].dtype());
+  if (&node.op() != &kOp_convert) return false;
+  const DType from = node.operands()[0].dtype();
+  return IsWidened(from) && node.type().dtype == ComputeType(from);
 }
 
 absl::Status Expand(ir::Builder& b, const ir::OpDef& op, ir::Values operands, const ir::Attrs& attrs,

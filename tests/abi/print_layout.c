@@ -598,11 +598,13 @@ static void part_2(void) {
   VALUE(WEFT_UNAUTHENTICATED);
   SIZE(weft_dtype);
   VALUE(WEFT_DTYPE_INVALID);
+  VALUE(WEFT_I2);
   VALUE(WEFT_I4);
   VALUE(WEFT_I8);
   VALUE(WEFT_I16);
   VALUE(WEFT_I32);
   VALUE(WEFT_I64);
+  VALUE(WEFT_U2);
   VALUE(WEFT_U4);
   VALUE(WEFT_U8);
   VALUE(WEFT_U16);
@@ -612,11 +614,11 @@ static void part_2(void) {
   VALUE(WEFT_F32);
   VALUE(WEFT_F64);
   VALUE(WEFT_BF16);
-  VALUE(WEFT_C64);
-  VALUE(WEFT_C128);
 }
 
 static void part_3(void) {
+  VALUE(WEFT_C64);
+  VALUE(WEFT_C128);
   VALUE(WEFT_BOOL);
   VALUE(WEFT_F8E3M4);
   VALUE(WEFT_F8E4M3);
@@ -815,11 +817,11 @@ static void part_3(void) {
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_LOWER);
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_UNIT_DIAGONAL);
   VALUE(WEFT_TRIANGULAR_SOLVE_HAS_TRANSPOSE_A);
-  VALUE(WEFT_AVG_POOL_HAS_STRIDES);
-  VALUE(WEFT_AVG_POOL_HAS_PADDING);
 }
 
 static void part_4(void) {
+  VALUE(WEFT_AVG_POOL_HAS_STRIDES);
+  VALUE(WEFT_AVG_POOL_HAS_PADDING);
   VALUE(WEFT_AVG_POOL_HAS_PADS);
   VALUE(WEFT_CONV_HAS_STRIDES);
   VALUE(WEFT_CONV_HAS_PADDING);
@@ -1018,11 +1020,11 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, op_vjp);
   OFFSET(struct weft_api_v1, split);
   OFFSET(struct weft_api_v1, chunk);
-  OFFSET(struct weft_api_v1, unstack);
-  OFFSET(struct weft_api_v1, function_begin);
 }
 
 static void part_5(void) {
+  OFFSET(struct weft_api_v1, unstack);
+  OFFSET(struct weft_api_v1, function_begin);
   OFFSET(struct weft_api_v1, function_end);
   OFFSET(struct weft_api_v1, function_abandon);
   OFFSET(struct weft_api_v1, function_trace);
