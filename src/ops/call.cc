@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "src/ops/promotion.h"
 
 namespace weft::ops {
 
@@ -40,6 +41,7 @@ ir::Value BroadcastTo(ir::Builder& b, const ir::Value& x, const Dims& dims) {
 ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs, ir::RegionSpan regions) {
   const size_t count = std::max<size_t>(op.results.size(), 1);
   if (!b.ok()) return ir::Values(count);
+  PromoteOperands(b, op, operands);
   if (op.rule == ir::OperandRule::kBroadcast) {
     bool same = true;
     for (const ir::Value& x : operands) same = same && x && x.type().is_tensor() && x.dims() == operands[0].dims();
