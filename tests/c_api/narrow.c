@@ -1,4 +1,7 @@
 /* f8, i4, u4, i2 and u2 from the caller to the device and back, packed and one a byte, on both backends. */
+#define _POSIX_C_SOURCE 200809L
+#include <unistd.h>
+
 #include "check.h"
 
 static weft_context* context_of(const char* platform) {
@@ -78,6 +81,77 @@ static void scalars(weft_context* ctx) {
   weft_tensor_release(t);
 }
 
+/* i4 of an odd count, larger than what stands in a description, and all f8 codes, through a file and back. */
+static void saves(weft_context* ctx) {
+  enum { kCount = 1001, kCodes = 256 };
+  static signed char numbers[kCount], got[kCount];
+  static unsigned char codes[kCodes], back[kCodes];
+  char path[] = "/tmp/weft-narrow-XXXXXX";
+  weft_tree *tree = NULL, *loaded = NULL;
+  weft_tensor *x = NULL, *y = NULL;
+  uint32_t node = 0;
+  weft_dtype dtype = WEFT_DTYPE_INVALID;
+  int i;
+  for (i = 0; i < kCount; ++i) numbers[i] = (signed char)(i * 7 % 16 - 8);
+  for (i = 0; i < kCodes; ++i) codes[i] = (unsigned char)i;
+  close(mkstemp(path));
+  MUST(weft_tensor_from_host(ctx, NULL, WEFT_I4, DIMS(kCount), numbers, kCount, &x));
+  MUST(weft_tensor_from_host(ctx, NULL, WEFT_F8E3M4, DIMS(kCodes), codes, kCodes, &y));
+  MUST(weft_tree_create(&tree));
+  MUST(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, "x", WEFT_STRLEN, x, NULL));
+  MUST(weft_tree_add_tensor(tree, WEFT_TREE_ROOT, "y", WEFT_STRLEN, y, NULL));
+  weft_tensor_release(x);
+  weft_tensor_release(y);
+  MUST(weft_checkpoint_save(ctx, path, WEFT_STRLEN, tree, NULL, NULL));
+  MUST(weft_checkpoint_load(ctx, path, WEFT_STRLEN, NULL, &loaded));
+  MUST(weft_tree_find(loaded, WEFT_TREE_ROOT, "x", WEFT_STRLEN, &node));
+  MUST(weft_tree_get_tensor(loaded, node, &x));
+  MUST(weft_tensor_dtype(x, &dtype));
+  CHECK_EQUAL(dtype, WEFT_I4);
+  MUST(weft_tensor_to_host(x, got, kCount));
+  CHECK(memcmp(got, numbers, kCount) == 0);
+  MUST(weft_tree_find(loaded, WEFT_TREE_ROOT, "y", WEFT_STRLEN, &node));
+  MUST(weft_tree_get_tensor(loaded, node, &y));
+  MUST(weft_tensor_to_host(y, back, kCodes));
+  CHECK(memcmp(back, codes, kCodes) == 0);
+  weft_tensor_release(x);
+  weft_tensor_release(y);
+  weft_tree_release(tree);
+  weft_tree_release(loaded);
+  unlink(path);
+}
+
+/* A program of StableHLO text, literals among them. */
+static void programs(weft_context* ctx) {
+  static const char text[] =
+      "func.func @main(%a: tensor<2xf8E4M3FN>, %b: tensor<2xi4>) -> (tensor<2xf8E4M3FN>, tensor<2xf32>) {\n"
+      "  %c = stablehlo.constant dense<[0.5, 448.0]> : tensor<2xf8E4M3FN>\n"
+      "  %d = stablehlo.constant dense<[-8, 1]> : tensor<2xi4>\n"
+      "  %0 = stablehlo.add %a, %c : tensor<2xf8E4M3FN>\n"
+      "  %1 = stablehlo.multiply %b, %d : tensor<2xi4>\n"
+      "  %2 = stablehlo.convert %1 : (tensor<2xi4>) -> tensor<2xf32>\n"
+      "  return %0, %2 : tensor<2xf8E4M3FN>, tensor<2xf32>\n"
+      "}\n";
+  weft_function* function = NULL;
+  weft_tensor *in[2] = {NULL, NULL}, *out[2] = {NULL, NULL};
+  unsigned char codes[2];
+  float numbers[2];
+  size_t count = 0, i;
+  MUST(weft_function_from_stablehlo(ctx, text, WEFT_STRLEN, &function));
+  MUST(weft_tensor_from_host(ctx, NULL, WEFT_F8E4M3FN, DIMS(2), "\x3C\x7E", 2, &in[0])); /* 1.5, 448 */
+  MUST(weft_tensor_from_host(ctx, NULL, WEFT_I4, DIMS(2), "\x7D", 1, &in[1]));           /* -3, 7 */
+  MUST(weft_function_call(ctx, function, in, 2, out, 2, &count));
+  MUST(weft_tensor_to_host(out[0], codes, sizeof codes));
+  CHECK(codes[0] == 0x40 && codes[1] == 0x7F); /* 2, and NaN for 896 */
+  MUST(weft_tensor_to_host(out[1], numbers, sizeof numbers));
+  CHECK(numbers[0] == -8 && numbers[1] == 7); /* 24 wraps */
+  for (i = 0; i < 2; ++i) {
+    weft_tensor_release(in[i]);
+    weft_tensor_release(out[i]);
+  }
+  weft_function_release(function);
+}
+
 static void refusals(weft_context* ctx) {
   struct DLManagedTensorVersioned* lent = NULL;
   weft_tensor *x = NULL, *y = NULL;
@@ -97,6 +171,8 @@ int main(void) {
     weft_context* ctx = context_of(platforms[i]);
     packed(ctx);
     scalars(ctx);
+    saves(ctx);
+    programs(ctx);
     refusals(ctx);
     weft_context_release(ctx);
   }
