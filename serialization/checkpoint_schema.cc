@@ -19,11 +19,13 @@ struct DTypePair {
 };
 constexpr DTypePair kDTypes[] = {
     {DType::kBool, schema::DType::BOOL8},
+    {DType::kI2, schema::DType::I2},
     {DType::kI4, schema::DType::I4},
     {DType::kI8, schema::DType::I8},
     {DType::kI16, schema::DType::I16},
     {DType::kI32, schema::DType::I32},
     {DType::kI64, schema::DType::I64},
+    {DType::kU2, schema::DType::U2},
     {DType::kU4, schema::DType::U4},
     {DType::kU8, schema::DType::U8},
     {DType::kU16, schema::DType::U16},

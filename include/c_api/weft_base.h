@@ -87,11 +87,13 @@ typedef enum weft_code {
 /* Element types in DLPack's numbers: code | bits << 8 | lanes << 16. */
 typedef enum weft_dtype {
   WEFT_DTYPE_INVALID = 0, /* no type */
+  WEFT_I2 = 0x10200, /* signed 2-bit integer */
   WEFT_I4 = 0x10400, /* signed 4-bit integer */
   WEFT_I8 = 0x10800, /* signed 8-bit integer */
   WEFT_I16 = 0x11000, /* signed 16-bit integer */
   WEFT_I32 = 0x12000, /* signed 32-bit integer */
   WEFT_I64 = 0x14000, /* signed 64-bit integer */
+  WEFT_U2 = 0x10201, /* unsigned 2-bit integer */
   WEFT_U4 = 0x10401, /* unsigned 4-bit integer */
   WEFT_U8 = 0x10801, /* unsigned 8-bit integer */
   WEFT_U16 = 0x11001, /* unsigned 16-bit integer */

@@ -37,7 +37,7 @@ struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 
 /* A tensor from dense row-major host memory; the bytes are copied before the call returns. size is checked against the
- * shape.
+ * shape. Elements of i4, u4, i2 and u2 come one a byte, or packed, the first in the lowest bits: size says which.
  *   device: may be NULL; NULL = default
  *   dims: may be NULL; rank entries
  *   data: may be NULL; size bytes
@@ -167,7 +167,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_size(weft_tensor* tensor, uint64_
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_device(weft_tensor* tensor, weft_device** out) WEFT_NOEXCEPT;
 
-/* Evaluates, waits and copies all elements, dense and row-major. size is the tensor's size in bytes.
+/* Evaluates, waits and copies all elements, dense and row-major. size is the tensor's size in bytes, or of i4, u4, i2
+ * and u2 that of the packed elements.
  *   data: may be NULL; size bytes
  * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, any. Threads: any. May block. May call hooks.
  * Since 1.0.

@@ -131,7 +131,7 @@ absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<con
 
 // Whether the cotangent of a 16-bit operand stays f32: what was spread is summed next, and is rounded after that.
 bool StaysWide(const Value& operand) {
-  return operand && IsHalf(operand.dtype()) && &operand.node->op() == &ops::kOp_broadcast_in_dim;
+  return operand && IsWidened(operand.dtype()) && &operand.node->op() == &ops::kOp_broadcast_in_dim;
 }
 
 // The operands' cotangents of one node, through its rule or its expansion.
@@ -160,7 +160,7 @@ absl::Status Reverse(ir::Builder& b, const Node& node, std::span<const Value> co
     }
     for (size_t i = 0; i < grads.size(); ++i) {
       const Value& operand = node.operands()[i];
-      if (grads[i] && IsHalf(operand.dtype()) && !StaysWide(operand)) {
+      if (grads[i] && IsWidened(operand.dtype()) && !StaysWide(operand)) {
         grads[i] = ops::Convert(b, std::move(grads[i]), operand.dtype());
       }
     }

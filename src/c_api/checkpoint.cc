@@ -1,4 +1,5 @@
 // weft_checkpoint_*: trees to files and back.
+#include <algorithm>
 #include <tuple>
 
 #include "absl/cleanup/cleanup.h"
@@ -9,6 +10,7 @@
 #include "src/c_api/event_object.h"
 #include "src/c_api/options.h"
 #include "src/c_api/tree_object.h"
+#include "src/runtime/narrow.h"
 #include "weft.h"
 
 namespace weft::c_api {
@@ -68,10 +70,21 @@ class Values final : public TensorSource {
   absl::Status Wait() const { return computed_ ? computed_->Wait() : absl::OkStatus(); }
   absl::Status Read(uint32_t tensor, uint64_t offset, std::span<std::byte> out) override {
     lazy::Tensor* t = values_[tensor].get();
+    if (BitsOf(t->dtype()) < 8) return ReadPacked(*t, offset, out);
     return t->engine().ReadBytes(t, static_cast<int64_t>(offset), out);
   }
 
  private:
+  // Files hold sub-byte elements packed, tensors one a byte.
+  static absl::Status ReadPacked(lazy::Tensor& t, uint64_t offset, std::span<std::byte> out) {
+    const int64_t each = 8 / BitsOf(t.dtype()), first = static_cast<int64_t>(offset) * each;
+    const int64_t count = std::min(static_cast<int64_t>(out.size()) * each, CountOf(t.dims()) - first);
+    HostTensor elements(t.dtype(), {count});
+    WEFT_RETURN_IF_ERROR(t.engine().ReadBytes(&t, first, elements.mutable_bytes()));
+    Pack(t.dtype(), elements.bytes(), out);
+    return absl::OkStatus();
+  }
+
   std::vector<Ref<lazy::Tensor>> values_;
   Ref<Event> computed_;
 };
@@ -129,7 +142,10 @@ absl::StatusOr<Ref<lazy::Tensor>> LoadTensor(ReaderObject& object, uint32_t id, 
   std::unique_ptr<std::byte[]> bytes(new std::byte[record.bytes]);
   const std::span<std::byte> span(bytes.get(), record.bytes);
   WEFT_RETURN_IF_ERROR(object.ReadTensor(id, span));
-  return object.engine->FromHost(device, record.dtype, record.dims, span);
+  if (BitsOf(record.dtype) >= 8) return object.engine->FromHost(device, record.dtype, record.dims, span);
+  HostTensor elements(record.dtype, record.dims);
+  Unpack(record.dtype, span, elements.mutable_bytes());
+  return object.engine->FromHost(device, record.dtype, record.dims, elements.bytes());
 }
 
 // The reader's tree has the structure; the leaves are read in the order of the file.

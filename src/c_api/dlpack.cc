@@ -75,6 +75,13 @@ Bytes Gather(const DLTensor& t, const std::byte* data, int64_t count, size_t siz
   return dense;
 }
 
+// DLPack's sub-byte elements are packed unless a flag of its newest form says otherwise; here each has a byte.
+absl::Status NoSubByte(DType dtype) {
+  if (BitsOf(dtype) >= 8) return absl::OkStatus();
+  return UserErrorOf(absl::StatusCode::kUnimplemented, "DLPack tensors of ", NameOf(dtype),
+                     " are not exchanged; weft_tensor_from_host and weft_tensor_to_host take packed elements");
+}
+
 absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> finish, weft_tensor** out) {
   WEFT_NOT_NULL(out);
   WEFT_ASSIGN_OR_RETURN(Pin<Context> context, Get(ctx, "ctx"));
@@ -85,6 +92,7 @@ absl::Status Import(weft_context* ctx, const DLTensor& t, std::function<void()> 
   }
   if (t.ndim < 0) return UserError("DLPack tensor with ndim ", t.ndim);
   WEFT_ASSIGN_OR_RETURN(DType dtype, CheckedDType(NumberOf(t.dtype)));
+  WEFT_RETURN_IF_ERROR(NoSubByte(dtype));
   WEFT_ASSIGN_OR_RETURN(int64_t bytes, CheckedBytes(dtype, t.shape, static_cast<size_t>(t.ndim)));
   if (bytes > 0 && t.data == nullptr) return UserError("DLPack tensor with ", bytes, " bytes and no data");
   const std::span<const int64_t> dims(t.shape, static_cast<size_t>(t.ndim));
@@ -135,6 +143,7 @@ template <typename Managed>
 absl::Status ExportTensor(weft_tensor* tensor, Managed** out) {
   WEFT_NOT_NULL(out);
   WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
+  WEFT_RETURN_IF_ERROR(NoSubByte(t->dtype()));
   WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, t->engine().ToBuffer(t.get()));
   // The buffer comes held; the export takes that hold over, and every way out before gives it back.
   absl::Cleanup unhold = [&] { buffer->Unhold(); };

@@ -10,7 +10,7 @@
 namespace weft::c_api {
 namespace {
 
-// Whether the digits stand for this value and no other of its dtype; f16 and bf16 only.
+// Whether the digits stand for this value and no other of its dtype; of at most 16 bits.
 bool ReadsBack(const char* digits, double value, DType dtype) {
   HostTensor back(dtype, {});
   back.SetDouble(0, std::strtod(digits, nullptr));
@@ -27,7 +27,7 @@ std::string Shortest(double value, DType dtype, bool scientific) {
                          : std::to_chars(buffer, buffer + sizeof(buffer), static_cast<float>(value), format);
     return std::string(buffer, end.ptr);
   }
-  // Five digits are enough for f16; its and bf16's smallest values that are written in full have some zeros before.
+  // Five digits are enough for f16; the smallest values that are written in full have some zeros before.
   for (int digits = 0; digits < 24; ++digits) {
     std::snprintf(buffer, sizeof(buffer), scientific ? "%.*e" : "%.*f", digits, value);
     if (ReadsBack(buffer, value, dtype)) break;

@@ -1,9 +1,11 @@
 // weft_tensor_*: making tensors, asking what they are, reading them. DLPack and printing stand beside.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "src/c_api/context.h"
 #include "src/runtime/host_tensor.h"
+#include "src/runtime/narrow.h"
 #include "weft.h"
 
 namespace weft::c_api {
@@ -62,12 +64,7 @@ absl::Status MakeTensor(Ref<lazy::Tensor> tensor, weft_tensor** out) {
 
 absl::StatusOr<DType> CheckedDType(uint32_t dtype) {
   if (!IsKnown(dtype)) return UserError("dtype 0x", absl::Hex(dtype), " is not one that Weft knows");
-  const DType known = static_cast<DType>(dtype);
-  if (!IsComputable(known)) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, "dtype ", NameOf(known),
-                       " can be stored and passed on, but not computed with");
-  }
-  return known;
+  return static_cast<DType>(dtype);
 }
 
 absl::StatusOr<int64_t> CheckedBytes(DType dtype, const int64_t* dims, size_t rank) {
@@ -109,14 +106,38 @@ absl::Status NoComplexItem(std::string_view function, DType dtype) {
                    "; read weft_real and weft_imag of it, or its bytes by weft_tensor_to_host");
 }
 
-// Whether an integer survives in the dtype. Floats round; only f16 has less range than int64_t.
+// Sub-byte elements that came from a caller, one a byte or packed, as the engine holds them.
+HostTensor FromSubByte(DType dtype, std::span<const int64_t> shape, std::span<const std::byte> given) {
+  HostTensor value(dtype, Dims(shape.begin(), shape.end()));
+  if (given.size() != value.bytes().size()) {
+    Unpack(dtype, given, value.mutable_bytes());
+  } else {
+    std::ranges::copy(given, value.mutable_bytes().begin());
+    Normalize(dtype, value.mutable_bytes());
+  }
+  return value;
+}
+
+// Whether that many bytes are the elements, packed. Of one element both forms are the same byte.
+bool IsPacked(DType dtype, int64_t count, size_t size) {
+  return BitsOf(dtype) < 8 && size == static_cast<uint64_t>(PackedBytes(dtype, count));
+}
+
+std::string OrPacked(DType dtype, int64_t count) {
+  return BitsOf(dtype) < 8 ? absl::StrCat(", or packed ", PackedBytes(dtype, count)) : std::string();
+}
+
+// Whether an integer survives in the dtype. Floats round; only f16 and f8 have less range than int64_t.
 bool Fits(DType dtype, int64_t value) {
   if (IsBool(dtype)) return value == 0 || value == 1;
   const int bits = BitsOf(dtype);
   if (IsSigned(dtype)) return bits == 64 || (value >= -(int64_t{1} << (bits - 1)) && value < int64_t{1} << (bits - 1));
   if (IsUnsigned(dtype)) return value >= 0 && (bits == 64 || value < int64_t{1} << bits);
   if (dtype == DType::kF16) return value > -65520 && value < 65520;  // what rounds to its largest, 65504
-  return true;
+  if (!IsNarrow(dtype)) return true;
+  HostTensor rounded(dtype, {});
+  rounded.SetInt(0, value);
+  return std::isfinite(rounded.GetDouble(0));
 }
 
 // As an element of the dtype: floats round, integers must hold it.
@@ -167,14 +188,19 @@ weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_d
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
     WEFT_ASSIGN_OR_RETURN(int64_t bytes, CheckedBytes(type, dims, rank));
     const std::span<const int64_t> shape(dims, rank);
-    if (size != static_cast<uint64_t>(bytes)) {
-      return UserError("weft_tensor_from_host: ", NameOf(type), DimsToString(shape), " has ", bytes, " bytes; size is ",
-                       size);
+    if (size != static_cast<uint64_t>(bytes) && !IsPacked(type, bytes, size)) {
+      return UserError("weft_tensor_from_host: ", NameOf(type), DimsToString(shape), " has ", bytes, " bytes",
+                       OrPacked(type, bytes), "; size is ", size);
     }
     if (bytes > 0) WEFT_NOT_NULL(data);
+    std::span<const std::byte> source(static_cast<const std::byte*>(data), size);
+    HostTensor elements;
+    if (BitsOf(type) < 8) {
+      elements = FromSubByte(type, shape, source);
+      source = elements.bytes();
+    }
     WEFT_ASSIGN_OR_RETURN(Ref<lazy::Tensor> tensor, context->WithPressure(bytes, [&] {
-      return context->engine().FromHost(place, type, shape, {static_cast<const std::byte*>(data), size},
-                                        CurrentLocation());
+      return context->engine().FromHost(place, type, shape, source, CurrentLocation());
     }));
     return MakeTensor(std::move(tensor), out);
   });
@@ -214,8 +240,9 @@ weft_error* weft_tensor_from_u64(weft_context* ctx, weft_dtype dtype, uint64_t v
     WEFT_ASSIGN_OR_RETURN(DType type, CheckedDType(dtype));
     WEFT_RETURN_IF_ERROR(NoComplex("weft_tensor_from_u64", type));
     const bool wide = value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-    const bool fits =
-        wide ? type == DType::kU64 || (IsFloat(type) && type != DType::kF16) : Fits(type, static_cast<int64_t>(value));
+    const bool fits = wide ? type == DType::kU64 || (IsFloat(type) && type != DType::kF16 &&
+                                                     (BytesOf(type) > 1 || type == DType::kF8E8M0FNU))
+                           : Fits(type, static_cast<int64_t>(value));
     if (!fits) return UserError("weft_tensor_from_u64: ", value, " does not fit ", NameOf(type));
     const FloatScope floats;
     HostTensor number(type, {});
@@ -328,12 +355,19 @@ weft_error* weft_tensor_device(weft_tensor* tensor, weft_device** out) noexcept 
 weft_error* weft_tensor_to_host(weft_tensor* tensor, void* data, size_t size) noexcept {
   return Guard([&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(Pin<lazy::Tensor> t, GetTensor(tensor, "tensor"));
-    if (size != static_cast<uint64_t>(t->type().bytes())) {
-      return UserError("weft_tensor_to_host: the tensor ", ir::ShortType(t->type()), " has ", t->type().bytes(),
-                       " bytes; size is ", size);
+    const int64_t bytes = t->type().bytes();
+    const bool packed = IsPacked(t->dtype(), bytes, size);
+    if (size != static_cast<uint64_t>(bytes) && !packed) {
+      return UserError("weft_tensor_to_host: the tensor ", ir::ShortType(t->type()), " has ", bytes, " bytes",
+                       OrPacked(t->dtype(), bytes), "; size is ", size);
     }
     if (size > 0) WEFT_NOT_NULL(data);
-    return t->engine().ToHost(t.get(), {static_cast<std::byte*>(data), size});
+    const std::span<std::byte> destination(static_cast<std::byte*>(data), size);
+    if (!packed || bytes <= 1) return t->engine().ToHost(t.get(), destination);
+    HostTensor elements(t->dtype(), t->dims());
+    WEFT_RETURN_IF_ERROR(t->engine().ToHost(t.get(), elements.mutable_bytes()));
+    Pack(t->dtype(), elements.bytes(), destination);
+    return absl::OkStatus();
   });
 }
 

@@ -17,11 +17,34 @@ struct Kind {
   std::string_view name;
   std::string_view descr;  // without the byte order
 };
-constexpr Kind kKinds[] = {{WEFT_BOOL, "bool", "b1"}, {WEFT_I8, "i8", "i1"},   {WEFT_I16, "i16", "i2"},
-                           {WEFT_I32, "i32", "i4"},   {WEFT_I64, "i64", "i8"}, {WEFT_U8, "u8", "u1"},
-                           {WEFT_U16, "u16", "u2"},   {WEFT_U32, "u32", "u4"}, {WEFT_U64, "u64", "u8"},
-                           {WEFT_F16, "f16", "f2"},   {WEFT_F32, "f32", "f4"}, {WEFT_F64, "f64", "f8"},
-                           {WEFT_BF16, "bf16", "V2"}, {WEFT_C64, "c64", "c8"}, {WEFT_C128, "c128", "c16"}};
+constexpr Kind kKinds[] = {{WEFT_BOOL, "bool", "b1"},
+                           {WEFT_I8, "i8", "i1"},
+                           {WEFT_I16, "i16", "i2"},
+                           {WEFT_I32, "i32", "i4"},
+                           {WEFT_I64, "i64", "i8"},
+                           {WEFT_U8, "u8", "u1"},
+                           {WEFT_U16, "u16", "u2"},
+                           {WEFT_U32, "u32", "u4"},
+                           {WEFT_U64, "u64", "u8"},
+                           {WEFT_F16, "f16", "f2"},
+                           {WEFT_F32, "f32", "f4"},
+                           {WEFT_F64, "f64", "f8"},
+                           {WEFT_BF16, "bf16", "V2"},
+                           {WEFT_C64, "c64", "c8"},
+                           {WEFT_C128, "c128", "c16"},
+                           {WEFT_F8E3M4, "f8e3m4", "V1"},
+                           {WEFT_F8E4M3, "f8e4m3", "V1"},
+                           {WEFT_F8E4M3B11FNUZ, "f8e4m3b11fnuz", "V1"},
+                           {WEFT_F8E4M3FN, "f8e4m3fn", "V1"},
+                           {WEFT_F8E4M3FNUZ, "f8e4m3fnuz", "V1"},
+                           {WEFT_F8E5M2, "f8e5m2", "V1"},
+                           {WEFT_F8E5M2, "f8e5m2", "f1"},
+                           {WEFT_F8E5M2FNUZ, "f8e5m2fnuz", "V1"},
+                           {WEFT_F8E8M0FNU, "f8e8m0fnu", "V1"},
+                           {WEFT_I2, "i2", "V1"},
+                           {WEFT_I4, "i4", "V1"},
+                           {WEFT_U2, "u2", "V1"},
+                           {WEFT_U4, "u4", "V1"}};
 
 const Kind& KindOf(weft_dtype dtype) { return *std::ranges::find(kKinds, dtype, &Kind::dtype); }
 size_t WidthOf(const Kind& kind) {
@@ -138,6 +161,8 @@ std::string RowMajor(std::string_view data, const std::vector<int64_t>& dims, si
 
 bool HasNpy(weft_dtype dtype) { return std::ranges::find(kKinds, dtype, &Kind::dtype) != std::end(kKinds); }
 
+bool IsBareByte(weft_dtype dtype) { return KindOf(dtype).descr == "V1"; }
+
 std::string TypeText(weft_dtype dtype, const int64_t* dims, size_t rank) {
   std::string text(KindOf(dtype).name);
   text += '[';
@@ -145,7 +170,7 @@ std::string TypeText(weft_dtype dtype, const int64_t* dims, size_t rank) {
   return text + ']';
 }
 
-std::string ParseNpy(std::string_view content, Array* out) {
+std::string ParseNpy(std::string_view content, weft_dtype wanted, Array* out) {
   std::string_view header, data;
   Fields fields;
   if (!Split(content, &header, &data)) return "is no .npy file of version 1, 2 or 3";
@@ -154,7 +179,9 @@ std::string ParseNpy(std::string_view content, Array* out) {
            std::string(header.substr(0, 200));
   }
   const char order = fields.descr[0];
-  const auto kind = std::ranges::find(kKinds, fields.descr.substr(1), &Kind::descr);
+  const std::string_view descr = std::string_view(fields.descr).substr(1);
+  auto kind = std::ranges::find_if(kKinds, [&](const Kind& k) { return k.dtype == wanted && k.descr == descr; });
+  if (kind == std::end(kKinds)) kind = std::ranges::find(kKinds, descr, &Kind::descr);
   if (kind == std::end(kKinds) || (order == '>' && WidthOf(*kind) > 1) ||
       std::string_view("<>|=").find(order) == std::string_view::npos) {
     return "has elements '" + std::string(fields.descr.substr(0, 200)) +

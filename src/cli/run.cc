@@ -111,7 +111,7 @@ struct Run {
       std::string content;
       Array array;
       if (!ReadFile(path, &content, &problem)) return false;
-      if (problem = ParseNpy(content, &array); !problem.empty()) {
+      if (problem = ParseNpy(content, input_types[i].dtype, &array); !problem.empty()) {
         problem = path + ": " + problem;
         return false;
       }
@@ -143,12 +143,19 @@ struct Run {
     return Done(weft_eval(context.get(), out.data(), out.size(), nullptr));
   }
 
-  bool Read(size_t result, Array* array) {
+  // `shown`: one byte's elements as the numbers that they are.
+  bool Read(size_t result, bool shown, Array* array) {
     const weft_tensor_info& info = result_types[result];
     uint64_t size = 0;
-    if (!Done(weft_tensor_size(results[result].get(), &size))) return false;
     array->dtype = info.dtype;
     array->dims.assign(info.dims, info.dims + info.rank);
+    if (shown && IsBareByte(info.dtype)) {
+      weft_tensor* numbers = nullptr;
+      array->dtype = WEFT_F32;
+      if (!Done(weft_convert(context.get(), results[result].get(), array->dtype, &numbers))) return false;
+      results[result].reset(numbers);
+    }
+    if (!Done(weft_tensor_size(results[result].get(), &size))) return false;
     array->bytes.resize(size);
     return Done(weft_tensor_to_host(results[result].get(), array->bytes.data(), size));
   }
@@ -234,7 +241,7 @@ int Execute(const Arguments& arguments) {
   List rows;
   for (size_t i = 0; i < run.results.size(); ++i) {
     Array array;
-    if (!run.Read(i, &array)) return Failed(run.problem);
+    if (!run.Read(i, !writes, &array)) return Failed(run.problem);
     const std::string name = "result" + std::to_string(i);
     Fields row = {{"name", name}, {"type", TypeOf(run.result_types[i])}};
     if (writes) {

@@ -100,9 +100,10 @@ absl::Status CheckRegions(const OpDef& op, RegionSpan regions) {
 
 std::string NamesOf(TypeSet set) {
   std::vector<std::string_view> names;
-  if ((set & kF) != 0) names.push_back("f16, bf16, f32, f64");
-  if ((set & kSI) != 0) names.push_back("i8 to i64");
-  if ((set & kUI) != 0) names.push_back("u8 to u64");
+  if ((set & kF) != 0)
+    names.push_back((set & kWhole) != 0 ? "f16, bf16, f32, f64" : "f8 of every kind, f16, bf16, f32, f64");
+  if ((set & kSI) != 0) names.push_back((set & kWhole) != 0 ? "i8 to i64" : "i2 to i64");
+  if ((set & kUI) != 0) names.push_back((set & kWhole) != 0 ? "u8 to u64" : "u2 to u64");
   if ((set & kB) != 0) names.push_back("bool");
   if ((set & kC) != 0) names.push_back("c64, c128");
   return absl::StrJoin(names, ", ");
@@ -151,7 +152,7 @@ absl::Status OperandsFit(const OpDef& op, std::span<const Value> operands) {
 }  // namespace
 
 bool Contains(TypeSet set, DType dtype) {
-  if (!IsComputable(dtype)) return false;
+  if (!IsKnown(static_cast<uint32_t>(dtype)) || (IsNarrow(dtype) && (set & kWhole) != 0)) return false;
   if (IsBool(dtype)) return (set & kB) != 0;
   if (IsSigned(dtype)) return (set & kSI) != 0;
   if (IsUnsigned(dtype)) return (set & kUI) != 0;

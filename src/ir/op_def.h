@@ -25,11 +25,12 @@ class StableHloOp;      // ir/stablehlo_read.h
 
 // Sets of element types, for operand rules.
 using TypeSet = uint32_t;
-inline constexpr TypeSet kF = 1;   // f16 bf16 f32 f64
-inline constexpr TypeSet kSI = 2;  // signed integers
-inline constexpr TypeSet kUI = 4;  // unsigned integers
-inline constexpr TypeSet kB = 8;   // bool
-inline constexpr TypeSet kC = 16;  // c64 c128: only where passes/split_complex.cc has a rule
+inline constexpr TypeSet kF = 1;       // f8 of every kind, f16 bf16 f32 f64
+inline constexpr TypeSet kSI = 2;      // signed integers
+inline constexpr TypeSet kUI = 4;      // unsigned integers
+inline constexpr TypeSet kB = 8;       // bool
+inline constexpr TypeSet kC = 16;      // c64 c128: only where passes/split_complex.cc has a rule
+inline constexpr TypeSet kWhole = 32;  // none of the narrow types (IsNarrow): what looks at the bits of an element
 inline constexpr TypeSet kI = kSI | kUI;
 inline constexpr TypeSet kNumber = kF | kI;
 inline constexpr TypeSet kAnyType = kNumber | kB;  // but complex

@@ -267,7 +267,6 @@ absl::StatusOr<AttrValue> Parser::Literal_() {
     }
     position_ += digits;
   } else {
-    if (!IsComputable(type.dtype)) return Expected("0x and the literal's bytes");
     WEFT_RETURN_IF_ERROR(Need("["));
     for (int64_t i = 0; i < written; ++i) {
       if (i > 0) WEFT_RETURN_IF_ERROR(Need(","));

@@ -9,6 +9,7 @@
 #include "src/ir/op_def.h"
 #include "src/ir/text.h"
 #include "src/runtime/hash_map.h"
+#include "src/runtime/narrow.h"
 
 namespace weft::ir {
 namespace {
@@ -35,11 +36,14 @@ bool IsIdentifier(std::string_view name) {
 
 // Whether the elements can be written as numbers that read back to the same bytes.
 bool IsReadable(const HostTensor& value, int64_t count) {
-  if (!IsComputable(value.dtype())) return false;
   if (IsComplex(value.dtype())) return IsReadable(value.Part(0), count) && IsReadable(value.Part(1), count);
   for (int64_t i = 0; i < count; ++i) {
     if (IsFloat(value.dtype()) && std::isnan(value.GetDouble(i))) return false;
     if (IsBool(value.dtype()) && value.GetInt(i) > 1) return false;
+    if (BitsOf(value.dtype()) < 8 &&
+        Wrapped(value.dtype(), static_cast<uint64_t>(value.GetInt(i))) != value.GetInt(i)) {
+      return false;
+    }
   }
   return true;
 }

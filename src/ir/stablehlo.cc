@@ -180,7 +180,8 @@ std::string StableHloWriter::Op(std::string_view name, std::span<const std::stri
 }
 
 std::string StableHloWriter::Constant(const HostTensor& value) {
-  if (!IsComputable(value.dtype())) Fail(InternalError("StableHLO of a literal of type ", NameOf(value.dtype())));
+  if (!IsKnown(static_cast<uint32_t>(value.dtype())))
+    Fail(InternalError("StableHLO of a literal of type ", NameOf(value.dtype())));
   return Op("constant", {}, Type::Tensor(value.dtype(), value.dims()), {{"value", ShloDense(value)}});
 }
 

@@ -33,11 +33,7 @@ absl::InlinedVector<uint32_t, Data::kMaxWords> WordsOf(const HostTensor& value) 
 constexpr int64_t kLargeShare = 16;
 
 absl::Status CheckShape(std::string_view what, DType dtype, std::span<const int64_t> dims) {
-  if (!IsComputable(dtype)) {
-    return UserErrorOf(absl::StatusCode::kUnimplemented, what, ": dtype ",
-                       IsKnown(static_cast<uint32_t>(dtype)) ? NameOf(dtype) : std::string_view("unknown"),
-                       " cannot be computed with; convert on the host");
-  }
+  if (!IsKnown(static_cast<uint32_t>(dtype))) return UserError(what, ": unknown dtype");
   if (dims.size() > kMaxRank) return UserError(what, ": rank ", dims.size(), "; at most ", kMaxRank, " is supported");
   const std::optional<int64_t> count = CheckedCount(dims);
   if (!count.has_value() || *count > (int64_t{1} << 59)) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "src/ops/promotion.h"
 
 namespace weft::ops {
 
@@ -40,6 +41,7 @@ ir::Value BroadcastTo(ir::Builder& b, const ir::Value& x, const Dims& dims) {
 ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir::Attrs attrs, ir::RegionSpan regions) {
   const size_t count = std::max<size_t>(op.results.size(), 1);
   if (!b.ok()) return ir::Values(count);
+  PromoteOperands(b, op, operands);
   if (op.rule == ir::OperandRule::kBroadcast) {
     bool same = true;
     for (const ir::Value& x : operands) same = same && x && x.type().is_tensor() && x.dims() == operands[0].dims();
@@ -82,13 +84,13 @@ ir::Values CallAll(ir::Builder& b, const ir::OpDef& op, ir::Values operands, ir:
 
 bool ComputesWide(const ir::OpDef& op, std::span<const ir::Value> operands) {
   return !op.rounds_once && std::ranges::any_of(operands, [](const ir::Value& x) {
-    return x && x.type().is_tensor() && IsHalf(x.dtype());
+    return x && x.type().is_tensor() && IsWidened(x.dtype());
   });
 }
 
 ir::Value Widened(ir::Builder& b, const ir::Value& x) {
-  if (!x || !x.type().is_tensor() || !IsHalf(x.dtype())) return x;
-  return b.Emit(kOp_convert, {x}, {DType::kF32});
+  if (!x || !x.type().is_tensor() || !IsWidened(x.dtype())) return x;
+  return b.Emit(kOp_convert, {x}, {ComputeType(x.dtype())});
 }
 
 ir::Values Widened(ir::Builder& b, std::span<const ir::Value> values) {
@@ -98,7 +100,9 @@ ir::Values Widened(ir::Builder& b, std::span<const ir::Value> values) {
 }
 
 bool IsWidening(const ir::Node& node) {
-  return &node.op() == &kOp_convert && node.type().dtype == DType::kF32 && IsHalf(node.operands()[0].dtype());
+  if (&node.op() != &kOp_convert) return false;
+  const DType from = node.operands()[0].dtype();
+  return IsWidened(from) && node.type().dtype == ComputeType(from);
 }
 
 absl::Status Expand(ir::Builder& b, const ir::OpDef& op, ir::Values operands, const ir::Attrs& attrs,

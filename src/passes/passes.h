@@ -24,6 +24,9 @@ absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const Pipe
 // Makes every complex value two real ones, everywhere but at the module's parameters and results.
 absl::StatusOr<ir::Module> SplitComplex(const ir::Module& module, const PipelineOptions& options);
 
+// Makes every f8, i4, u4, i2 and u2 the byte that holds it, and computes with it in a wider type.
+absl::StatusOr<ir::Module> WidenNarrow(const ir::Module& module, const PipelineOptions& options);
+
 // Takes out of loops what is carried for nobody, and out of branches the captures that they do not use.
 absl::StatusOr<ir::Module> PruneLoops(const ir::Module& module, const PipelineOptions& options);
 

@@ -19,6 +19,7 @@ constexpr Pass kPasses[] = {
     {"inline_calls", InlineCalls},
     {"expand_composites", ExpandComposites},
     {"split_complex", SplitComplex},
+    {"widen_narrow", WidenNarrow},
     // Gradients keep what scans carry; where none is taken nobody reads it.
     {"prune_loops", PruneLoops},
     {"simplify", Simplify},

@@ -18,11 +18,13 @@ struct Row {
 
 constexpr Row kRows[] = {
     {DType::kBool, "bool", "i1", "bool", true},
+    {DType::kI2, "i2", "i2", "int2", false},
     {DType::kI4, "i4", "i4", "int4", false},
     {DType::kI8, "i8", "i8", "int8", true},
     {DType::kI16, "i16", "i16", "int16", true},
     {DType::kI32, "i32", "i32", "int32", true},
     {DType::kI64, "i64", "i64", "int64", true},
+    {DType::kU2, "u2", "ui2", "uint2", false},
     {DType::kU4, "u4", "ui4", "uint4", false},
     {DType::kU8, "u8", "ui8", "uint8", true},
     {DType::kU16, "u16", "ui16", "uint16", true},

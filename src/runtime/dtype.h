@@ -9,11 +9,13 @@ namespace weft {
 
 enum class DType : uint32_t {
   kInvalid = 0,
+  kI2 = 0x00010200,
   kI4 = 0x00010400,
   kI8 = 0x00010800,
   kI16 = 0x00011000,
   kI32 = 0x00012000,
   kI64 = 0x00014000,
+  kU2 = 0x00010201,
   kU4 = 0x00010401,
   kU8 = 0x00010801,
   kU16 = 0x00011001,
@@ -36,7 +38,7 @@ enum class DType : uint32_t {
   kF8E8M0FNU = 0x0001080E,
 };
 
-// Bits of one element; 4 for the sub-byte types, which are packed low bits first.
+// Bits of one element; 2 or 4 for the sub-byte types, which are packed low bits first.
 constexpr int BitsOf(DType dtype) { return (static_cast<uint32_t>(dtype) >> 8) & 0xFF; }
 // Bytes of one element in memory; sub-byte types occupy a whole byte unless packed.
 constexpr int BytesOf(DType dtype) { return (BitsOf(dtype) + 7) / 8; }
@@ -56,12 +58,21 @@ constexpr DType PartOf(DType dtype) {
 constexpr DType ComplexOf(DType part) { return part == DType::kF64 ? DType::kC128 : DType::kC64; }
 constexpr bool IsBool(DType dtype) { return dtype == DType::kBool; }
 
-// The types that programs compute with (complex ones as two real values: passes/split_complex.cc). The others exist in the IR,
-// in files and in DLPack.
+// f8 of every kind, i4, u4, i2 and u2: one element a byte in memory (integers with their sign extended), and every operation that
+// does more than move them computes in a wider type and rounds once (passes/widen_narrow.cc).
+constexpr bool IsNarrow(DType dtype) { return dtype != DType::kInvalid && (BitsOf(dtype) < 8 || CodeOf(dtype) >= 7); }
+
+// The types that programs compute with by themselves (complex ones as two real values: passes/split_complex.cc): all but the
+// narrow ones.
 bool IsComputable(DType dtype);
 
-// What floats of this type are computed in: f32 for f16 and bf16, else the type itself.
-constexpr DType ComputeType(DType dtype) { return IsHalf(dtype) ? DType::kF32 : dtype; }
+// What elements of this type are computed in: f32 for f16, bf16 and f8, i32 and u32 for the sub-byte integers, else the type itself.
+constexpr DType ComputeType(DType dtype) {
+  if (IsHalf(dtype) || (IsNarrow(dtype) && IsFloat(dtype))) return DType::kF32;
+  return !IsNarrow(dtype) ? dtype : IsSigned(dtype) ? DType::kI32 : DType::kU32;
+}
+// Whether that is another type.
+constexpr bool IsWidened(DType dtype) { return ComputeType(dtype) != dtype; }
 
 // As the C interface calls it (WEFT_U8), in small letters: "f32", "bf16", "i32", "u8", "bool", "f8e4m3fn", "c64". What
 // callers read.

@@ -1,9 +1,12 @@
 // Element access by dtype, and the two 16-bit float conversions.
 #include "src/runtime/host_tensor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include "src/runtime/narrow.h"
 
 namespace weft {
 
@@ -13,15 +16,7 @@ uint16_t FloatToBF16(float value) {
   return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1)) >> 16);
 }
 
-uint16_t DoubleToBF16(double value) {
-  auto near = static_cast<float>(value);
-  if (near != value && !std::isnan(value)) {
-    // To odd: towards zero with the low bit set, so that the second rounding sees no tie that there is not.
-    if (std::fabs(near) > std::fabs(value)) near = std::nextafterf(near, 0);
-    near = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, near) | 1);
-  }
-  return FloatToBF16(near);
-}
+uint16_t DoubleToBF16(double value) { return FloatToBF16(ToOdd(value)); }
 
 uint16_t DoubleToF16(double value) {
   const uint64_t bits = __builtin_bit_cast(uint64_t, value);
@@ -80,6 +75,7 @@ HostTensor::HostTensor(DType dtype, Dims dims, std::span<const std::byte> bytes)
 
 double HostTensor::GetDouble(int64_t i) const {
   const std::byte* base = bytes_.data();
+  if (IsNarrow(dtype_) && IsFloat(dtype_)) return F8ToFloat(dtype_, Load<uint8_t>(base, i));
   switch (dtype_) {
     case DType::kF32: return Load<float>(base, i);
     case DType::kF64: return Load<double>(base, i);
@@ -96,7 +92,11 @@ int64_t HostTensor::GetInt(int64_t i) const {
   const std::byte* base = bytes_.data();
   switch (dtype_) {
     case DType::kBool:
+    case DType::kU2:
+    case DType::kU4:
     case DType::kU8: return Load<uint8_t>(base, i);
+    case DType::kI2:
+    case DType::kI4:
     case DType::kI8: return Load<int8_t>(base, i);
     case DType::kI16: return Load<int16_t>(base, i);
     case DType::kU16: return Load<uint16_t>(base, i);
@@ -110,6 +110,11 @@ int64_t HostTensor::GetInt(int64_t i) const {
 
 void HostTensor::SetDouble(int64_t i, double value) {
   std::byte* base = bytes_.data();
+  if (IsNarrow(dtype_)) {
+    if (IsFloat(dtype_)) return Store(base, i, FloatToF8(dtype_, ToOdd(value)));
+    const int32_t whole = Saturate<int32_t>(value);
+    return Store(base, i, static_cast<int8_t>(std::clamp(whole, LeastOf(dtype_), LargestOf(dtype_))));
+  }
   switch (dtype_) {
     case DType::kF32: return Store(base, i, static_cast<float>(value));
     case DType::kF64: return Store(base, i, value);
@@ -137,6 +142,8 @@ void HostTensor::SetInt(int64_t i, int64_t value) {
     return SetDouble(i, part.GetDouble(0));
   }
   if (IsInteger(dtype_) || value >= 0) return SetUnsigned(i, static_cast<uint64_t>(value));
+  // No integer that a double rounds is near an f8, and not all of those have a sign bit.
+  if (IsNarrow(dtype_)) return SetDouble(i, static_cast<double>(value));
   SetUnsigned(i, -static_cast<uint64_t>(value));
   if (IsFloat(dtype_)) bytes_[(i + 1) * BytesOf(dtype_) - 1] |= std::byte{0x80};
 }
@@ -159,6 +166,7 @@ void HostTensor::SetPart(int part, const HostTensor& values) {
 
 void HostTensor::SetUnsigned(int64_t i, uint64_t value) {
   std::byte* base = bytes_.data();
+  if (IsNarrow(dtype_) && IsInteger(dtype_)) return Store(base, i, static_cast<int8_t>(Wrapped(dtype_, value)));
   switch (BytesOf(dtype_) * (IsInteger(dtype_) ? 1 : 0)) {
     case 1: return Store(base, i, static_cast<uint8_t>(value));
     case 2: return Store(base, i, static_cast<uint16_t>(value));
@@ -167,7 +175,7 @@ void HostTensor::SetUnsigned(int64_t i, uint64_t value) {
     default: break;
   }
   if (dtype_ == DType::kF32) return Store(base, i, static_cast<float>(value));
-  if (BytesOf(dtype_) == 2 && value >> 53 != 0) {  // to odd, like DoubleToBF16
+  if (BytesOf(dtype_) <= 2 && value >> 53 != 0) {  // to odd, like DoubleToBF16
     value = (value & ~uint64_t{0x7FF}) | ((value & 0x7FF) != 0 ? 0x800 : 0);
   }
   SetDouble(i, static_cast<double>(value));

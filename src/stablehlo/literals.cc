@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "src/runtime/narrow.h"
 #include "src/stablehlo/parser.h"
 
 namespace weft::stablehlo {
@@ -168,6 +169,7 @@ absl::Status Parser::ParseHexBytes(size_t at, std::string_view digits, const ir:
     for (size_t i = 0; i < count; ++i) value.SetInt(i, packed ? raw[i / 8] >> (i % 8) & 1 : raw[i] != 0 ? 1 : 0);
   } else if (bytes > 0) {
     std::memcpy(value.mutable_bytes().data(), raw.data(), bytes);
+    if (BitsOf(type.dtype) < 8) Normalize(type.dtype, value.mutable_bytes());
   }
   out.splat = splat;
   out.tensor = MakeRef<const Literal>(std::move(value));

@@ -1,4 +1,4 @@
-// Types as StableHLO spells them. What has no counterpart of ours (unknown sizes, small elements) is read over
+// Types as StableHLO spells them. What has no counterpart of ours (unknown sizes, f4 and f6) is read over
 // and kept as text, so that the error about it can name every one of them at once.
 #include <cmath>
 
@@ -144,7 +144,7 @@ absl::Status Parser::ParseTensorType(TypeText& out) {
   if (dims.size() > kMaxRank || CheckedCount(dims).value_or(INT64_MAX) > (int64_t{1} << 59)) {
     return ExpectedAt(start, absl::StrCat("a type of rank at most ", kMaxRank, " that memory could hold"));
   }
-  out.supported = out.supported && IsComputable(dtype);
+  out.supported = out.supported && IsKnown(static_cast<uint32_t>(dtype));
   out.type = ir::Type::Tensor(dtype, std::move(dims));
   return absl::OkStatus();
 }

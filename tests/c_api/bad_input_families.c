@@ -72,14 +72,14 @@ static void pairs(void) {
   BAD(wf_mul(s, a, half),
       "mul(f32[2, 3], f16[2, 3]): operands x and y have dtypes f32 and f16; they must agree (convert one of them)");
   BAD(wf_div(s, truth, truth),
-      "div(bool[2], bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64, c64, c128");
+      "div(bool[2], bool[2]): operand x has dtype bool; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64, u2 to u64, c64, c128");
   BAD(wf_maximum(s, a, foreign), "maximum: y belongs to another context");
   BAD(wf_ge(s, NULL, a), "ge: x is NULL; a weft_tensor is needed");
-  BAD(wf_atan2(s, many, many), "atan2(i32[2, 3], i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_atan2(s, many, many), "atan2(i32[2, 3], i32[2, 3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64");
   BAD(wf_bitwise_or(s, a, a),
-      "bitwise_or(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64, bool");
+      "bitwise_or(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i2 to i64, u2 to u64, bool");
   BAD(wf_bitwise_xor(s, a, a),
-      "bitwise_xor(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64, bool");
+      "bitwise_xor(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i2 to i64, u2 to u64, bool");
   BAD(wf_shift_left(s, a, a),
       "shift_left(f32[2, 3], f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64");
   BAD(wf_shift_right_arithmetic(s, a, a),
@@ -90,31 +90,31 @@ static void pairs(void) {
 
 /* One operand: its dtypes. */
 static void single(void) {
-#define FLOATS(op) BAD(wf_##op(s, many), #op "(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64")
+#define FLOATS(op) BAD(wf_##op(s, many), #op "(i32[2, 3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64")
   FLOATS(cbrt); FLOATS(ceil); FLOATS(erf); FLOATS(erf_inv); FLOATS(exp2); FLOATS(floor); FLOATS(is_finite); FLOATS(is_nan);
   FLOATS(log2); FLOATS(round_away); FLOATS(round); FLOATS(trunc); FLOATS(gelu); FLOATS(silu); FLOATS(softplus); FLOATS(elu);
   FLOATS(leaky_relu);
 #define COMPLEX_TOO(op) \
-  BAD(wf_##op(s, many), #op "(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64, c64, c128")
+  BAD(wf_##op(s, many), #op "(i32[2, 3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64, c64, c128")
   COMPLEX_TOO(cos); COMPLEX_TOO(expm1); COMPLEX_TOO(log); COMPLEX_TOO(log1p); COMPLEX_TOO(sigmoid); COMPLEX_TOO(rsqrt);
   COMPLEX_TOO(sin); COMPLEX_TOO(tan); COMPLEX_TOO(tanh); COMPLEX_TOO(real); COMPLEX_TOO(imag);
-  BAD(wf_complex(s, many, many), "complex(i32[2, 3], i32[2, 3]): operand re has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_complex(s, many, many), "complex(i32[2, 3], i32[2, 3]): operand re has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64");
   BAD(wf_complex(s, half, half),
       "complex(f16[2, 3], f16[2, 3]): the parts are f16; complex numbers have parts of f32 or f64");
   BAD(wf_complex(s, a, b),
       "complex(f32[2, 3], f32[4]): shapes [2, 3] and [4] do not broadcast: dimension -1 is 3 and 4; sizes must be equal or 1");
-  BAD(wf_abs(s, truth), "abs(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, c64, c128");
-  BAD(wf_neg(s, truth), "neg(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64, c64, c128");
-  BAD(wf_sign(s, truth), "sign(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, c64, c128");
+  BAD(wf_abs(s, truth), "abs(bool[2]): operand x has dtype bool; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64, c64, c128");
+  BAD(wf_neg(s, truth), "neg(bool[2]): operand x has dtype bool; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64, u2 to u64, c64, c128");
+  BAD(wf_sign(s, truth), "sign(bool[2]): operand x has dtype bool; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64, c64, c128");
   BAD(wf_square(s, truth),
-      "square(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64, c64, c128");
-  BAD(wf_relu(s, truth), "relu(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64");
-  BAD(wf_relu6(s, truth), "relu6(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64");
+      "square(bool[2]): operand x has dtype bool; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64, u2 to u64, c64, c128");
+  BAD(wf_relu(s, truth), "relu(bool[2]): operand x has dtype bool; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64");
+  BAD(wf_relu6(s, truth), "relu6(bool[2]): operand x has dtype bool; allowed are f8 of every kind, f16, bf16, f32, f64");
   BAD(wf_clz(s, a), "clz(f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64");
   BAD(wf_popcount(s, a), "popcount(f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64");
   BAD(wf_bitwise_not(s, a),
-      "bitwise_not(f32[2, 3]): operand x has dtype f32; allowed are i8 to i64, u8 to u64, bool");
-  BAD(wf_integer_pow(s, many, 2), "integer_pow(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+      "bitwise_not(f32[2, 3]): operand x has dtype f32; allowed are i2 to i64, u2 to u64, bool");
+  BAD(wf_integer_pow(s, many, 2), "integer_pow(i32[2, 3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64");
   BAD(wf_integer_pow(s, NULL, 2), "integer_pow: x is NULL; a weft_tensor is needed");
   BAD(wf_stop_gradient(s, NULL), "stop_gradient: x is NULL; a weft_tensor is needed");
   BAD(wf_gelu(s, a, .form = (weft_gelu_form)2), "gelu: attribute form is 2; there are 0 to 1");
@@ -149,7 +149,7 @@ static void shapes(void) {
   BAD(wf_dynamic_slice(s, a, WF_TENSORS(bits, bits), WF_INTS(3, 1)),
       "dynamic_slice(f32[2, 3], u32[], u32[]): slice_sizes entry 0 is 3; dimension 0 has size 2");
   BAD(wf_dynamic_slice(s, a, WF_TENSORS(zero, zero), WF_INTS(1, 1)),
-      "dynamic_slice(f32[2, 3], f32[], f32[]): operand start_indices has dtype f32; allowed are i8 to i64, u8 to u64");
+      "dynamic_slice(f32[2, 3], f32[], f32[]): operand start_indices has dtype f32; allowed are i2 to i64, u2 to u64");
   BAD(wf_dynamic_slice(s, a, WF_TENSORS(bits, bits), WF_INTS(-1, 1)),
       "dynamic_slice(f32[2, 3], u32[], u32[]): slice_sizes entry 0 is -1; dimension 0 has size 2");
   BAD(wf_dynamic_update_slice(s, a, m, WF_TENSORS(bits, bits)),
@@ -190,11 +190,11 @@ static void indexing(void) {
       "boolean_mask_static(f32[2, 3], bool[2]): the mask must have the sizes of x from axis 1 on: [2] are not there in [2, 3]");
   BAD(wf_unique_static(s, ids, 2, .fill = 0.5), "unique_static(i32[2]): fill 0.5 is not a whole number and dtype is i32");
   BAD(wf_take(s, a, a),
-      "take(f32[2, 3], f32[2, 3]): operand indices has dtype f32; allowed are i8 to i64, u8 to u64");
+      "take(f32[2, 3], f32[2, 3]): operand indices has dtype f32; allowed are i2 to i64, u2 to u64");
   BAD(wf_take(s, a, ids, .axis = 2), "take(f32[2, 3], i32[2]): axis is 2; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_take(s, zero, ids), "take(f32[], i32[2]): axis is 0; a tensor of rank 0 has no axes");
   BAD(wf_gather(s, a, a, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WF_INTS(1, 3)),
-      "gather(f32[2, 3], f32[2, 3]): operand start_indices has dtype f32; allowed are i8 to i64, u8 to u64");
+      "gather(f32[2, 3], f32[2, 3]): operand start_indices has dtype f32; allowed are i2 to i64, u2 to u64");
   BAD(wf_gather(s, a, ids, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, WF_INTS(1, 4)),
       "gather(f32[2, 3], i32[2]): the window is 4 wide in dimension 1 of size 3");
   BAD(wf_gather(s, a, ids, WF_INTS(1), WF_INTS(0), WF_INTS(0), 5, WF_INTS(1, 3)),
@@ -210,12 +210,12 @@ static void indexing(void) {
   BAD(wf_scatter(s, a, ids, a, WF_INTS(1), WF_INTS(0), WF_INTS(0), 1, (weft_scatter_reducer)44),
       "scatter: attribute reducer is 44; there are 0 to 6");
   BAD(wf_embedding(s, a, a),
-      "embedding(f32[2, 3], f32[2, 3]): operand ids has dtype f32; allowed are i8 to i64, u8 to u64");
+      "embedding(f32[2, 3], f32[2, 3]): operand ids has dtype f32; allowed are i2 to i64, u2 to u64");
   BAD(wf_embedding(s, b, ids), "embedding(f32[4], i32[2]): table must have shape [entries, width], not [4]");
   BAD(wf_embedding(s, a, ids, .dtype = WEFT_I32),
       "embedding(f32[2, 3], i32[2]): dtype i32 is not a float; f16, bf16, f32 and f64 are");
   BAD(wf_one_hot(s, ids, -1), "one_hot(i32[2]): depth is -1; it must be at least 1");
-  BAD(wf_one_hot(s, a, 3), "one_hot(f32[2, 3]): operand labels has dtype f32; allowed are i8 to i64, u8 to u64");
+  BAD(wf_one_hot(s, a, 3), "one_hot(f32[2, 3]): operand labels has dtype f32; allowed are i2 to i64, u2 to u64");
   BAD(wf_one_hot(s, ids, INT64_MAX),
       "one_hot(i32[2]): the result [2, 9223372036854775807] has a negative or too large dimension");
 }
@@ -225,14 +225,14 @@ static void reductions(void) {
   BAD(wf_argmax(s, a, .axis = 2), "argmax(f32[2, 3]): axis is 2; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_argmin(s, a, .axis = -3), "argmin(f32[2, 3]): axis is -3; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_argmax(s, truth),
-      "argmax(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64");
+      "argmax(bool[2]): operand x has dtype bool; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64, u2 to u64");
   BAD(wf_argmax(s, zero), "argmax(f32[]): axis is -1; a tensor of rank 0 has no axes");
-  BAD(wf_logsumexp(s, many), "logsumexp(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_logsumexp(s, many), "logsumexp(i32[2, 3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64");
   BAD(wf_max(s, a, .dims = WF_INTS(9)), "max(f32[2, 3]): dims is 9; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_min(s, a, .dims = WF_INTS(0, -2)), "min(f32[2, 3]): dims [0, -2] names axis 0 twice");
-  BAD(wf_mean(s, many), "mean(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64, c64, c128");
+  BAD(wf_mean(s, many), "mean(i32[2, 3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64, c64, c128");
   BAD(wf_prod(s, truth),
-      "prod(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64, c64, c128");
+      "prod(bool[2]): operand x has dtype bool; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64, u2 to u64, c64, c128");
   BAD(wf_std(s, a, .correction = 6), "std(f32[2, 3]): correction is 6; with 6 elements it must be 0 to 5");
   BAD(wf_var(s, a, .dims = WF_INTS(0), .correction = -1),
       "var(f32[2, 3]): correction is -1; with 2 elements it must be 0 to 1");
@@ -292,7 +292,7 @@ static void convolutions(void) {
   BAD(wf_avg_pool(s, image, WF_INTS(2, 2), .strides = WF_INTS(-1, 1)),
       "avg_pool(f32[1, 5, 5, 2]): window dimension 0: stride is -1; it must be at least 1");
   BAD(wf_avg_pool(s, many, WF_INTS(2)),
-      "avg_pool(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+      "avg_pool(i32[2, 3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64");
   BAD(wf_reduce_window(s, image, WF_INTS(2, 2), WEFT_REDUCE_WINDOW_REDUCER_MAX),
       "reduce_window(f32[1, 5, 5, 2]): window_dimensions [2, 2] has 2 entries; 4 are needed, one for each of 4 dimensions");
   BAD(wf_reduce_window(s, image, WF_INTS(1, 2, 2, 1), (weft_reduce_window_reducer)9),
@@ -315,7 +315,7 @@ static void norms_and_attention(void) {
   BAD(wf_layer_norm(s, a, w3, w3, .epsilon = NAN),
       "layer_norm(f32[2, 3], f32[3], f32[3]): epsilon is nan; it must be finite, not negative");
   BAD(wf_layer_norm(s, many, NULL, NULL),
-      "layer_norm(i32[2, 3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+      "layer_norm(i32[2, 3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64");
   BAD(wf_rms_norm(s, a, b), "rms_norm(f32[2, 3], f32[4]): scale must have shape [3], not [4]");
   BAD(wf_rms_norm(s, a, w3, .epsilon = INFINITY),
       "rms_norm(f32[2, 3], f32[3]): epsilon is inf; it must be finite, not negative");
@@ -338,7 +338,7 @@ static void norms_and_attention(void) {
   BAD(wf_dropout(s, a, .rate = 1), "dropout(f32[2, 3], u64[3]): rate is 1; it must be at least 0 and below 1");
   BAD(wf_dropout(s, a, .rate = -0.1), "dropout(f32[2, 3], u64[3]): rate is -0.1; it must be at least 0 and below 1");
   BAD(wf_dropout(s, a, .rate = NAN), "dropout(f32[2, 3], u64[3]): rate is nan; it must be at least 0 and below 1");
-  BAD(wf_dropout(s, many), "dropout(i32[2, 3], u64[3]): operand x has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_dropout(s, many), "dropout(i32[2, 3], u64[3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64");
 }
 
 static void order_and_linear_algebra(void) {
@@ -381,7 +381,7 @@ static void random_numbers(void) {
   BAD(wf_bernoulli(s, WF_INTS(2), .probability = 1.5), "bernoulli(u64[3]): probability is 1.5; it must be 0 to 1");
   BAD(wf_bernoulli(s, WF_INTS(2), .probability = NAN), "bernoulli(u64[3]): probability is nan; it must be 0 to 1");
   BAD(wf_categorical(s, a, .axis = 2), "categorical(f32[2, 3], u64[3]): axis is 2; a tensor of rank 2 has axes -2 to 1");
-  BAD(wf_categorical(s, many), "categorical(i32[2, 3], u64[3]): operand logits has dtype i32; allowed are f16, bf16, f32, f64");
+  BAD(wf_categorical(s, many), "categorical(i32[2, 3], u64[3]): operand logits has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64");
   BAD(wf_categorical(s, wf_full(s, WF_INTS(2, 0), 0.0)), "categorical(f32[2, 0], u64[3]): axis 1 has size 0: there is no element to find");
   BAD(wf_rng_bit_generator(s, philox, WF_INTS(2), &r0, &r1, .dtype = WEFT_F32),
       "rng_bit_generator(u64[3]): dtype is f32; it must be u8 to u64 or i8 to i64");

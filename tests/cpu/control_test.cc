@@ -197,7 +197,7 @@ TEST(Control, WhatDoesNotFitIsRefusedByName) {
             "while(i32[]): the function @next gives 1 results, the first i32[]; a condition is one bool scalar");
   EXPECT_EQ(Refusal(ops::kOp_while, {i, i}, {below, none}),
             "while(i32[], i32[]): the function @none carries nothing: it has no results");
-  EXPECT_EQ(Refusal(ops::kOp_case, {flag, i}, {next}), "case(bool[], i32[]): operand index has dtype bool; allowed are i8 to i64");
+  EXPECT_EQ(Refusal(ops::kOp_case, {flag, i}, {next}), "case(bool[], i32[]): operand index has dtype bool; allowed are i2 to i64");
   EXPECT_EQ(Refusal(ops::kOp_case, {i}, {}), "case(i32[]): at least one function is needed");
   EXPECT_EQ(Refusal(ops::kOp_if, {flag, i, i}, {next, wide}),
             "if(bool[], i32[], i32[]): result 0 of the function @next is i32[], of @wide f32[]; they must be of one type");

@@ -9,8 +9,8 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   weft::cli::Array array, again;
-  if (!weft::cli::ParseNpy({reinterpret_cast<const char*>(data), size}, &array).empty()) return 0;
-  if (!weft::cli::ParseNpy(weft::cli::NpyOf(array), &again).empty()) std::abort();
+  if (!weft::cli::ParseNpy({reinterpret_cast<const char*>(data), size}, WEFT_F32, &array).empty()) return 0;
+  if (!weft::cli::ParseNpy(weft::cli::NpyOf(array), array.dtype, &again).empty()) std::abort();
   if (again.dtype != array.dtype || again.dims != array.dims || again.bytes != array.bytes) std::abort();
   return 0;
 }

@@ -96,7 +96,7 @@ TEST(Text, KeepsEveryBitOfDoubles) {
 
 TEST(Text, KeepsEveryBitOfLiteralsOfEveryType) {
   std::mt19937_64 random(11);
-  for (DType dtype : {DType::kBool, DType::kI4, DType::kU4, DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32,
+  for (DType dtype : {DType::kBool, DType::kI2, DType::kU2, DType::kI4, DType::kU4, DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32,
                       DType::kU32, DType::kI64, DType::kU64, DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kC64,
                       DType::kC128, DType::kF8E4M3FN, DType::kF8E5M2, DType::kF8E8M0FNU}) {
     for (const Dims& dims : {Dims{}, Dims{0, 3}, Dims{3}, Dims{2, 5}, Dims{9, 11}}) {

@@ -75,11 +75,13 @@ type Dtype uint32
 
 const (
 	WEFT_DTYPE_INVALID Dtype = 0
+	WEFT_I2 Dtype = 66048
 	WEFT_I4 Dtype = 66560
 	WEFT_I8 Dtype = 67584
 	WEFT_I16 Dtype = 69632
 	WEFT_I32 Dtype = 73728
 	WEFT_I64 Dtype = 81920
+	WEFT_U2 Dtype = 66049
 	WEFT_U4 Dtype = 66561
 	WEFT_U8 Dtype = 67585
 	WEFT_U16 Dtype = 69633

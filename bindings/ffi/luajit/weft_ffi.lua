@@ -47,11 +47,13 @@ typedef enum weft_code {
 } weft_code;
 typedef enum weft_dtype {
   WEFT_DTYPE_INVALID = 0,
+  WEFT_I2 = 66048,
   WEFT_I4 = 66560,
   WEFT_I8 = 67584,
   WEFT_I16 = 69632,
   WEFT_I32 = 73728,
   WEFT_I64 = 81920,
+  WEFT_U2 = 66049,
   WEFT_U4 = 66561,
   WEFT_U8 = 67585,
   WEFT_U16 = 69633,

@@ -11,6 +11,7 @@
 #include "src/backends/cpu/launch/trips.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/float_environment.h"
+#include "src/runtime/narrow.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -85,7 +86,7 @@ class CpuExecutable final : public Executable {
     for (size_t i = 0; i < arguments.buffers.size(); ++i) {
       Buffer* buffer = arguments.buffers[i].get();
       const ValueSpec& spec = program.arguments[i];
-      if (buffer == nullptr || buffer->dtype() != spec.dtype || buffer->dims() != spec.dims ||
+      if (buffer == nullptr || StorageOf(buffer->dtype()) != spec.dtype || buffer->dims() != spec.dims ||
           buffer->host_data() == nullptr) {
         return InternalError("argument ", i, " of a launch is not the ", NameOf(spec.dtype), DimsToString(spec.dims),
                              " it was compiled for");

@@ -5,12 +5,13 @@
 
 #include "src/backends/pjrt/topology.h"
 #include "src/runtime/alloc_hook.h"
+#include "src/runtime/narrow.h"
 
 namespace weft::pjrt {
 
 api::ElementType ElementTypeOf(DType dtype) {
   using enum api::ElementType;
-  switch (dtype) {
+  switch (StorageOf(dtype)) {
     case DType::kBool: return kPred;
     case DType::kI8: return kS8;
     case DType::kI16: return kS16;

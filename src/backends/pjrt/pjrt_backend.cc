@@ -19,6 +19,7 @@
 #include "src/backends/pjrt/topology.h"
 #include "src/ir/op_def.h"
 #include "src/runtime/machine_memory.h"
+#include "src/runtime/narrow.h"
 
 namespace weft::pjrt {
 namespace {
@@ -153,7 +154,7 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
   for (size_t i = 0; i < given.buffers.size(); ++i) {
     const Buffer& buffer = *given.buffers[i];
     const ir::Type& type = program_.arguments[i];
-    if (buffer.device() != device || buffer.dtype() != type.dtype || buffer.dims() != type.dims) {
+    if (buffer.device() != device || StorageOf(buffer.dtype()) != type.dtype || buffer.dims() != type.dims) {
       return InternalError("argument ", i, " is ", NameOf(buffer.dtype()), DimsToString(buffer.dims()), " on ",
                            buffer.device()->name, "; the program takes ", ToString(type), " on ", device->name);
     }

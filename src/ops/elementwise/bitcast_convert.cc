@@ -1,4 +1,5 @@
 // bitcast_convert: the same bits read as another element type of the same width.
+#include <algorithm>
 #include <cstring>
 
 #include "src/ir/stablehlo_read.h"
@@ -16,6 +17,10 @@ absl::Status Infer(const InferCall& call, Types* results) {
   const DType from = call.operands[0]->dtype;
   const DType to = Attr<kAttrs, "dtype">(call.attrs);
   if (!Contains(kNumber, to)) return UserError("dtype ", NameOf(to), " is not a number type");
+  if (BitsOf(from) < 8 || BitsOf(to) < 8) {
+    return UserError("elements of ", NameOf(BitsOf(from) < 8 ? from : to),
+                     " are not whole bytes; convert says what they are");
+  }
   if (BitsOf(from) != BitsOf(to)) {
     return UserError("x has ", BitsOf(from), "-bit elements (", NameOf(from), ") and dtype ", NameOf(to), " has ",
                      BitsOf(to), "; they must be equally wide");
@@ -87,7 +92,7 @@ Values Read(StableHloOp& op) {
   };
   const int from_bits = BitsOf(x.dtype()), to_bits = BitsOf(to);
   const bool resizes = Contains(kNumber, x.dtype()) && Contains(kNumber, to);
-  if (from_bits == to_bits || !resizes) return {cast(x, to)};
+  if (from_bits == to_bits || !resizes || std::min(from_bits, to_bits) < 8) return {cast(x, to)};
   x = cast(x, UnsignedOf(from_bits));
   x = from_bits < to_bits ? Join(b, x, UnsignedOf(to_bits)) : Part(b, x, UnsignedOf(to_bits));
   return {cast(x, to)};

@@ -14,9 +14,7 @@ constexpr AttrDef kAttrs[] = {{"dtype", AttrType::kDType, "element type of the r
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const DType dtype = Attr<kAttrs, "dtype">(call.attrs);
-  if (!IsComputable(dtype)) {
-    return UserError("dtype ", NameOf(dtype), " can be stored but not computed with in this version");
-  }
+  if (!Contains(kEveryType, dtype)) return UserError("dtype ", NameOf(dtype), " is not an element type");
   results->push_back(Type::Tensor(dtype, call.operands[0]->dims));
   return absl::OkStatus();
 }

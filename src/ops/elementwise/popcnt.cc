@@ -8,7 +8,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kI, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kI | kWhole, "operand"}};
 
 absl::Status Reference(const ReferenceCall& call) {
   const DType dtype = call.results[0].dtype();

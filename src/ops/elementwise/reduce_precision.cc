@@ -12,7 +12,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kF, "operand"}};
+constexpr OperandDef kOperands[] = {{"x", kF | kWhole, "operand"}};
 constexpr AttrDef kAttrs[] = {{"exponent_bits", AttrType::kInt, "of the narrow type, at least 1", true},
                               {"mantissa_bits", AttrType::kInt, "of the narrow type, at least 0", true}};
 

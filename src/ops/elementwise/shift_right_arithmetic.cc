@@ -6,7 +6,7 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"x", kI, "first operand"}, {"y", kI, "number of bits"}};
+constexpr OperandDef kOperands[] = {{"x", kI | kWhole, "first operand"}, {"y", kI | kWhole, "number of bits"}};
 
 absl::Status Reference(const ReferenceCall& call) {
   const DType dtype = call.results[0].dtype();

@@ -22,14 +22,17 @@ Value Turned(Builder& b, const Value& bits) {
 
 }  // namespace
 
-Value InTotalOrder(Builder& b, const Value& x) {
+Value InTotalOrder(Builder& b, const Value& given) {
+  const Value x = IsNarrow(given.dtype()) ? Convert(b, given, ComputeType(given.dtype())) : given;
   const int width = BitsOf(x.dtype());
   const DType integer = width == 64 ? DType::kI64 : width == 32 ? DType::kI32 : DType::kI16;
   return Turned(b, Call(b, kOp_bitcast_convert, {x}, {integer}));
 }
 
 Value FromTotalOrder(Builder& b, const Value& order, DType dtype) {
-  return Call(b, kOp_bitcast_convert, {Turned(b, order)}, {dtype});
+  const DType wide = IsNarrow(dtype) ? ComputeType(dtype) : dtype;
+  const Value x = Call(b, kOp_bitcast_convert, {Turned(b, order)}, {wide});
+  return IsNarrow(dtype) ? Convert(b, x, dtype) : x;
 }
 
 }  // namespace weft::ops

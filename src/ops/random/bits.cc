@@ -14,7 +14,7 @@ absl::Status CheckState(const ir::Type& state) {
 absl::Status InferDistribution(const ir::InferCall& call, size_t shape, size_t dtype, ir::Types* results) {
   WEFT_RETURN_IF_ERROR(CheckState(*call.operands.back()));
   const DType type = call.attrs.Type(dtype);
-  if (!ir::Contains(ir::kF, type))
+  if (!ir::Contains(ir::kF | ir::kWhole, type))
     return UserError("dtype ", NameOf(type), " is not a float; f16, bf16, f32 and f64 are");
   results->push_back(ir::Type::Tensor(type, ToDims(call.attrs.IntList(shape))));
   return absl::OkStatus();

@@ -9,8 +9,8 @@ namespace {
 using namespace ir;
 
 constexpr std::string_view kDistributions[] = {"UNIFORM", "NORMAL"};
-constexpr OperandDef kOperands[] = {{"a", kAnyType, "scalar: the least number, or the mean"},
-                                    {"b", kAnyType, "scalar: the end, never reached, or the deviation"},
+constexpr OperandDef kOperands[] = {{"a", kAnyType | kWhole, "scalar: the least number, or the mean"},
+                                    {"b", kAnyType | kWhole, "scalar: the end, never reached, or the deviation"},
                                     kState};
 constexpr AttrDef kAttrs[] = {{"shape", AttrType::kInts, "result shape", true},
                               {"rng_distribution", AttrType::kEnum, "which", true, {}, kDistributions}};

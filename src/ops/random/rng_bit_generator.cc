@@ -35,7 +35,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
     return UserError("state is ", ShortType(state), "; it must be u64[3]: key, counter low, counter high; or u64[2]");
   }
   if (three && IsThreeFry(call.attrs)) return UserError("state is u64[3]; THREE_FRY takes u64[2]: key and counter");
-  if (!Contains(kI, dtype)) return UserError("dtype is ", NameOf(dtype), "; it must be u8 to u64 or i8 to i64");
+  if (!Contains(kI | kWhole, dtype))
+    return UserError("dtype is ", NameOf(dtype), "; it must be u8 to u64 or i8 to i64");
   results->push_back(state);
   results->push_back(Type::Tensor(dtype, ToDims(Attr<kAttrs, "shape">(call.attrs))));
   return absl::OkStatus();

@@ -10,6 +10,7 @@ using namespace ir;
 
 // What is compared in place of x, as whole numbers where x is a float: its bits, where they count down below 0.
 Value KeyOf(Builder& b, Value x) {
+  if (IsNarrow(x.dtype())) x = Convert(b, x, ComputeType(x.dtype()));
   const DType dtype = x.dtype();
   if (!IsFloat(dtype)) return x;
   const DType whole = BytesOf(dtype) == 2 ? DType::kI16 : BytesOf(dtype) == 4 ? DType::kI32 : DType::kI64;

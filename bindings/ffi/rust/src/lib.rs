@@ -227,11 +227,13 @@ pub const WEFT_UNAUTHENTICATED: weft_code = 16;
 
 pub type weft_dtype = u32;
 pub const WEFT_DTYPE_INVALID: weft_dtype = 0;
+pub const WEFT_I2: weft_dtype = 66048;
 pub const WEFT_I4: weft_dtype = 66560;
 pub const WEFT_I8: weft_dtype = 67584;
 pub const WEFT_I16: weft_dtype = 69632;
 pub const WEFT_I32: weft_dtype = 73728;
 pub const WEFT_I64: weft_dtype = 81920;
+pub const WEFT_U2: weft_dtype = 66049;
 pub const WEFT_U4: weft_dtype = 66561;
 pub const WEFT_U8: weft_dtype = 67585;
 pub const WEFT_U16: weft_dtype = 69633;
