@@ -2,7 +2,8 @@
 
 A function is straight-line code of floats, with calls, branches and loops in between. Values stay within a few units, functions are
 smooth where they are evaluated but for chance, and the first result is one element, so that it has a gradient. stop_gradient is not
-among them: the text of a function does not have it; nor are factorisations, for which JAX calls LAPACK by name.
+among them: the text of a function does not have it; nor are factorisations, for which JAX calls LAPACK
+by name, and scatters that multiply, which have no gradient here.
 """
 import random
 
@@ -16,7 +17,7 @@ BINARY = ["({0} + {1}) * 0.5", "({0} - {1}) * 0.5", "{0} * jnp.sin({1}) * 0.5", 
 # Of what has a first axis, of the same shape; {n} is that axis.
 ALONG = ["jnp.cumsum({0}, axis=0) / {n}", "jnp.flip({0}, 0)", "jnp.roll({0}, 1, axis=0)", "jnp.sort({0}, axis=0)", "jax.nn.softmax({0}, axis=0)", "jax.nn.log_softmax({0}, axis=-1) * 0.25",
          "({0} - jnp.mean({0}, axis=0, keepdims=True)) * 0.5", "lax.associative_scan(lambda a, b: (a + b) * 0.5, {0})", "{0}[jnp.array([{n} - 1] + list(range({n} - 1)))]",
-         "{0}.at[0].set(jnp.sin({0}[-1]))", "{0}.at[jnp.array([0, {n} - 1, 0])].add(0.25)", "{0}.at[-1].multiply(0.5)", "jnp.pad({0}, [(1, 0)] + [(0, 0)] * {r})[:-1]",
+         "{0}.at[0].set(jnp.sin({0}[-1]))", "{0}.at[jnp.array([0, {n} - 1, 0])].add(0.25)", "jnp.pad({0}, [(1, 0)] + [(0, 0)] * {r})[:-1]",
          "lax.dynamic_update_slice_in_dim({0}, jnp.cos({0}[1:]), 1, 0)", "jnp.concatenate([{0}[1:], {0}[:1] * 0.5])", "jnp.take_along_axis({0}, jnp.argsort({0}, axis=0), axis=0)",
          "lax.cummax({0}, axis=0)", "lax.reduce_window({0}, 0.0, lax.add, (2,) + (1,) * {r}, (1,) * ({r} + 1), 'SAME') * 0.5", "jnp.diff({0}, axis=0, prepend=0.0) * 0.5",
          "{0} / jnp.sqrt(jnp.var({0}) + 0.5)"]
