@@ -197,6 +197,12 @@ struct weft_api_v1 {
   weft_error* (*function_grad)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
   weft_error* (*function_vjp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
   weft_error* (*function_jvp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
+  weft_error* (*nonzero)(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+  weft_error* (*masked_select)(weft_context* ctx, weft_tensor* x, weft_tensor* mask, weft_tensor** out);
+  weft_error* (*boolean_mask)(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t axis, weft_tensor** out);
+  weft_error* (*unique)(weft_context* ctx, weft_tensor* x, int32_t equal_nan, weft_tensor** out_values, weft_tensor** out_inverse, weft_tensor** out_counts, weft_tensor** out_indices);
+  weft_error* (*function_checkpoint)(weft_context* ctx, weft_function* function, weft_keep keep, weft_function** out);
+  weft_error* (*function_custom_gradient)(weft_context* ctx, weft_function* function, weft_function* forward, weft_function* backward, weft_function** out);
   weft_error* (*custom_register)(weft_context* ctx, const char* name, size_t name_length, void* function, const char* signature, size_t signature_length, const weft_custom_options* options);
   weft_error* (*custom_register_symbol)(weft_context* ctx, const char* name, size_t name_length, const char* library, size_t library_length, const char* symbol, size_t symbol_length, const char* signature, size_t signature_length, const weft_custom_options* options);
   weft_error* (*custom_apply)(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count);

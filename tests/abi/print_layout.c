@@ -182,11 +182,25 @@ static void part_0(void) {
   OFFSET(weft_clip_opts, present);
   OFFSET(weft_clip_opts, low);
   OFFSET(weft_clip_opts, high);
+  SIZE(weft_arange_opts);
+  OFFSET(weft_arange_opts, struct_size);
+  OFFSET(weft_arange_opts, next);
+  OFFSET(weft_arange_opts, present);
+  OFFSET(weft_arange_opts, step);
+  OFFSET(weft_arange_opts, dtype);
+  OFFSET(weft_arange_opts, reserved);
+  OFFSET(weft_arange_opts, device);
   SIZE(weft_concatenate_opts);
   OFFSET(weft_concatenate_opts, struct_size);
   OFFSET(weft_concatenate_opts, next);
   OFFSET(weft_concatenate_opts, present);
   OFFSET(weft_concatenate_opts, dimension);
+  SIZE(weft_diff_opts);
+  OFFSET(weft_diff_opts, struct_size);
+  OFFSET(weft_diff_opts, next);
+  OFFSET(weft_diff_opts, present);
+  OFFSET(weft_diff_opts, n);
+  OFFSET(weft_diff_opts, axis);
   SIZE(weft_flatten_opts);
   OFFSET(weft_flatten_opts, struct_size);
   OFFSET(weft_flatten_opts, next);
@@ -194,6 +208,9 @@ static void part_0(void) {
   OFFSET(weft_flatten_opts, start_axis);
   OFFSET(weft_flatten_opts, end_axis);
   SIZE(weft_full_opts);
+}
+
+static void part_1(void) {
   OFFSET(weft_full_opts, struct_size);
   OFFSET(weft_full_opts, next);
   OFFSET(weft_full_opts, present);
@@ -208,9 +225,6 @@ static void part_0(void) {
   OFFSET(weft_gather_opts, operand_batching_dims);
   OFFSET(weft_gather_opts, operand_batching_dims_count);
   OFFSET(weft_gather_opts, start_indices_batching_dims);
-}
-
-static void part_1(void) {
   OFFSET(weft_gather_opts, start_indices_batching_dims_count);
   SIZE(weft_iota_opts);
   OFFSET(weft_iota_opts, struct_size);
@@ -219,6 +233,24 @@ static void part_1(void) {
   OFFSET(weft_iota_opts, dtype);
   OFFSET(weft_iota_opts, reserved);
   OFFSET(weft_iota_opts, device);
+  SIZE(weft_linspace_opts);
+  OFFSET(weft_linspace_opts, struct_size);
+  OFFSET(weft_linspace_opts, next);
+  OFFSET(weft_linspace_opts, present);
+  OFFSET(weft_linspace_opts, endpoint);
+  OFFSET(weft_linspace_opts, dtype);
+  OFFSET(weft_linspace_opts, device);
+  SIZE(weft_repeat_interleave_opts);
+  OFFSET(weft_repeat_interleave_opts, struct_size);
+  OFFSET(weft_repeat_interleave_opts, next);
+  OFFSET(weft_repeat_interleave_opts, present);
+  OFFSET(weft_repeat_interleave_opts, axis);
+  SIZE(weft_roll_opts);
+  OFFSET(weft_roll_opts, struct_size);
+  OFFSET(weft_roll_opts, next);
+  OFFSET(weft_roll_opts, present);
+  OFFSET(weft_roll_opts, dims);
+  OFFSET(weft_roll_opts, dims_count);
   SIZE(weft_scatter_opts);
   OFFSET(weft_scatter_opts, struct_size);
   OFFSET(weft_scatter_opts, next);
@@ -250,6 +282,16 @@ static void part_1(void) {
   OFFSET(weft_take_opts, next);
   OFFSET(weft_take_opts, present);
   OFFSET(weft_take_opts, axis);
+  SIZE(weft_tril_opts);
+  OFFSET(weft_tril_opts, struct_size);
+  OFFSET(weft_tril_opts, next);
+  OFFSET(weft_tril_opts, present);
+  OFFSET(weft_tril_opts, diagonal);
+  SIZE(weft_triu_opts);
+  OFFSET(weft_triu_opts, struct_size);
+  OFFSET(weft_triu_opts, next);
+  OFFSET(weft_triu_opts, present);
+  OFFSET(weft_triu_opts, diagonal);
   SIZE(weft_all_opts);
   OFFSET(weft_all_opts, struct_size);
   OFFSET(weft_all_opts, next);
@@ -280,6 +322,34 @@ static void part_1(void) {
   OFFSET(weft_argmin_opts, axis);
   OFFSET(weft_argmin_opts, keepdims);
   OFFSET(weft_argmin_opts, reserved);
+  SIZE(weft_cummax_opts);
+  OFFSET(weft_cummax_opts, struct_size);
+  OFFSET(weft_cummax_opts, next);
+  OFFSET(weft_cummax_opts, present);
+  OFFSET(weft_cummax_opts, axis);
+  OFFSET(weft_cummax_opts, reverse);
+  OFFSET(weft_cummax_opts, reserved);
+  SIZE(weft_cummin_opts);
+  OFFSET(weft_cummin_opts, struct_size);
+  OFFSET(weft_cummin_opts, next);
+  OFFSET(weft_cummin_opts, present);
+  OFFSET(weft_cummin_opts, axis);
+  OFFSET(weft_cummin_opts, reverse);
+  OFFSET(weft_cummin_opts, reserved);
+  SIZE(weft_cumprod_opts);
+  OFFSET(weft_cumprod_opts, struct_size);
+  OFFSET(weft_cumprod_opts, next);
+  OFFSET(weft_cumprod_opts, present);
+  OFFSET(weft_cumprod_opts, axis);
+  OFFSET(weft_cumprod_opts, reverse);
+  OFFSET(weft_cumprod_opts, reserved);
+  SIZE(weft_cumsum_opts);
+  OFFSET(weft_cumsum_opts, struct_size);
+  OFFSET(weft_cumsum_opts, next);
+  OFFSET(weft_cumsum_opts, present);
+  OFFSET(weft_cumsum_opts, axis);
+  OFFSET(weft_cumsum_opts, reverse);
+  OFFSET(weft_cumsum_opts, reserved);
   SIZE(weft_logsumexp_opts);
   OFFSET(weft_logsumexp_opts, struct_size);
   OFFSET(weft_logsumexp_opts, next);
@@ -341,6 +411,9 @@ static void part_1(void) {
   OFFSET(weft_var_opts, struct_size);
   OFFSET(weft_var_opts, next);
   OFFSET(weft_var_opts, present);
+}
+
+static void part_2(void) {
   OFFSET(weft_var_opts, dims);
   OFFSET(weft_var_opts, dims_count);
   OFFSET(weft_var_opts, keepdims);
@@ -353,6 +426,12 @@ static void part_1(void) {
   OFFSET(weft_argsort_opts, axis);
   OFFSET(weft_argsort_opts, descending);
   OFFSET(weft_argsort_opts, reserved);
+  SIZE(weft_searchsorted_opts);
+  OFFSET(weft_searchsorted_opts, struct_size);
+  OFFSET(weft_searchsorted_opts, next);
+  OFFSET(weft_searchsorted_opts, present);
+  OFFSET(weft_searchsorted_opts, right);
+  OFFSET(weft_searchsorted_opts, reserved);
   SIZE(weft_sort_opts);
   OFFSET(weft_sort_opts, struct_size);
   OFFSET(weft_sort_opts, next);
@@ -365,6 +444,29 @@ static void part_1(void) {
   OFFSET(weft_top_k_opts, next);
   OFFSET(weft_top_k_opts, present);
   OFFSET(weft_top_k_opts, axis);
+  SIZE(weft_boolean_mask_static_opts);
+  OFFSET(weft_boolean_mask_static_opts, struct_size);
+  OFFSET(weft_boolean_mask_static_opts, next);
+  OFFSET(weft_boolean_mask_static_opts, present);
+  OFFSET(weft_boolean_mask_static_opts, axis);
+  OFFSET(weft_boolean_mask_static_opts, fill);
+  SIZE(weft_masked_select_static_opts);
+  OFFSET(weft_masked_select_static_opts, struct_size);
+  OFFSET(weft_masked_select_static_opts, next);
+  OFFSET(weft_masked_select_static_opts, present);
+  OFFSET(weft_masked_select_static_opts, fill);
+  SIZE(weft_nonzero_static_opts);
+  OFFSET(weft_nonzero_static_opts, struct_size);
+  OFFSET(weft_nonzero_static_opts, next);
+  OFFSET(weft_nonzero_static_opts, present);
+  OFFSET(weft_nonzero_static_opts, fill);
+  SIZE(weft_unique_static_opts);
+  OFFSET(weft_unique_static_opts, struct_size);
+  OFFSET(weft_unique_static_opts, next);
+  OFFSET(weft_unique_static_opts, present);
+  OFFSET(weft_unique_static_opts, fill);
+  OFFSET(weft_unique_static_opts, equal_nan);
+  OFFSET(weft_unique_static_opts, reserved);
   SIZE(weft_cholesky_opts);
   OFFSET(weft_cholesky_opts, struct_size);
   OFFSET(weft_cholesky_opts, next);
@@ -411,9 +513,6 @@ static void part_1(void) {
   OFFSET(weft_conv_opts, reserved_pads);
   OFFSET(weft_conv_opts, pads);
   OFFSET(weft_conv_opts, pads_count);
-}
-
-static void part_2(void) {
   OFFSET(weft_conv_opts, dilation);
   OFFSET(weft_conv_opts, dilation_count);
   OFFSET(weft_conv_opts, groups);
@@ -426,9 +525,6 @@ static void part_2(void) {
   OFFSET(weft_conv_transpose_opts, strides);
   OFFSET(weft_conv_transpose_opts, strides_count);
   OFFSET(weft_conv_transpose_opts, pads);
-}
-
-static void part_2(void) {
   OFFSET(weft_conv_transpose_opts, pads_count);
   OFFSET(weft_conv_transpose_opts, output_padding);
   OFFSET(weft_conv_transpose_opts, output_padding_count);
@@ -518,6 +614,9 @@ static void part_2(void) {
   OFFSET(weft_gelu_opts, present);
   OFFSET(weft_gelu_opts, form);
   OFFSET(weft_gelu_opts, reserved);
+}
+
+static void part_3(void) {
   SIZE(weft_layer_norm_opts);
   OFFSET(weft_layer_norm_opts, struct_size);
   OFFSET(weft_layer_norm_opts, next);
@@ -628,17 +727,13 @@ static void part_2(void) {
   VALUE(WEFT_UNAUTHENTICATED);
   SIZE(weft_dtype);
   VALUE(WEFT_DTYPE_INVALID);
+  VALUE(WEFT_I2);
   VALUE(WEFT_I4);
-}
-
-static void part_3(void) {
   VALUE(WEFT_I8);
   VALUE(WEFT_I16);
   VALUE(WEFT_I32);
-}
-
-static void part_3(void) {
   VALUE(WEFT_I64);
+  VALUE(WEFT_U2);
   VALUE(WEFT_U4);
   VALUE(WEFT_U8);
   VALUE(WEFT_U16);
@@ -691,6 +786,9 @@ static void part_3(void) {
   VALUE(WEFT_RANDOMNESS_DIFFERENT);
   VALUE(WEFT_RANDOMNESS_SAME);
   VALUE(WEFT_RANDOMNESS_ERROR);
+  SIZE(weft_keep);
+  VALUE(WEFT_KEEP_INPUTS);
+  VALUE(WEFT_KEEP_PRODUCTS);
   SIZE(weft_node_kind);
   VALUE(WEFT_NODE_NONE);
   VALUE(WEFT_NODE_DICT);
@@ -719,6 +817,9 @@ static void part_3(void) {
   SIZE(weft_scatter_reducer);
   VALUE(WEFT_SCATTER_REDUCER_SUM);
   VALUE(WEFT_SCATTER_REDUCER_PROD);
+}
+
+static void part_4(void) {
   VALUE(WEFT_SCATTER_REDUCER_MAX);
   VALUE(WEFT_SCATTER_REDUCER_MIN);
   VALUE(WEFT_SCATTER_REDUCER_AND);
@@ -802,7 +903,11 @@ static void part_3(void) {
   VALUE(WEFT_TREE_ROOT);
   VALUE(WEFT_CLIP_HAS_LOW);
   VALUE(WEFT_CLIP_HAS_HIGH);
+  VALUE(WEFT_ARANGE_HAS_STEP);
+  VALUE(WEFT_ARANGE_HAS_DTYPE);
   VALUE(WEFT_CONCATENATE_HAS_DIMENSION);
+  VALUE(WEFT_DIFF_HAS_N);
+  VALUE(WEFT_DIFF_HAS_AXIS);
   VALUE(WEFT_FLATTEN_HAS_START_AXIS);
   VALUE(WEFT_FLATTEN_HAS_END_AXIS);
   VALUE(WEFT_FULL_HAS_DTYPE);
@@ -810,6 +915,10 @@ static void part_3(void) {
   VALUE(WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS);
   VALUE(WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS);
   VALUE(WEFT_IOTA_HAS_DTYPE);
+  VALUE(WEFT_LINSPACE_HAS_ENDPOINT);
+  VALUE(WEFT_LINSPACE_HAS_DTYPE);
+  VALUE(WEFT_REPEAT_INTERLEAVE_HAS_AXIS);
+  VALUE(WEFT_ROLL_HAS_DIMS);
   VALUE(WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS);
   VALUE(WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS);
   VALUE(WEFT_SLICE_IN_DIM_HAS_START);
@@ -818,6 +927,8 @@ static void part_3(void) {
   VALUE(WEFT_SQUEEZE_HAS_DIMS);
   VALUE(WEFT_STACK_HAS_AXIS);
   VALUE(WEFT_TAKE_HAS_AXIS);
+  VALUE(WEFT_TRIL_HAS_DIAGONAL);
+  VALUE(WEFT_TRIU_HAS_DIAGONAL);
   VALUE(WEFT_ALL_HAS_DIMS);
   VALUE(WEFT_ALL_HAS_KEEPDIMS);
   VALUE(WEFT_ANY_HAS_DIMS);
@@ -826,6 +937,14 @@ static void part_3(void) {
   VALUE(WEFT_ARGMAX_HAS_KEEPDIMS);
   VALUE(WEFT_ARGMIN_HAS_AXIS);
   VALUE(WEFT_ARGMIN_HAS_KEEPDIMS);
+  VALUE(WEFT_CUMMAX_HAS_AXIS);
+  VALUE(WEFT_CUMMAX_HAS_REVERSE);
+  VALUE(WEFT_CUMMIN_HAS_AXIS);
+  VALUE(WEFT_CUMMIN_HAS_REVERSE);
+  VALUE(WEFT_CUMPROD_HAS_AXIS);
+  VALUE(WEFT_CUMPROD_HAS_REVERSE);
+  VALUE(WEFT_CUMSUM_HAS_AXIS);
+  VALUE(WEFT_CUMSUM_HAS_REVERSE);
   VALUE(WEFT_LOGSUMEXP_HAS_DIMS);
   VALUE(WEFT_LOGSUMEXP_HAS_KEEPDIMS);
   VALUE(WEFT_MAX_HAS_DIMS);
@@ -841,20 +960,21 @@ static void part_3(void) {
   VALUE(WEFT_STD_HAS_CORRECTION);
   VALUE(WEFT_SUM_HAS_DIMS);
   VALUE(WEFT_SUM_HAS_KEEPDIMS);
-}
-
-static void part_4(void) {
   VALUE(WEFT_VAR_HAS_DIMS);
-}
-
-static void part_4(void) {
   VALUE(WEFT_VAR_HAS_KEEPDIMS);
   VALUE(WEFT_VAR_HAS_CORRECTION);
   VALUE(WEFT_ARGSORT_HAS_AXIS);
   VALUE(WEFT_ARGSORT_HAS_DESCENDING);
+  VALUE(WEFT_SEARCHSORTED_HAS_RIGHT);
   VALUE(WEFT_SORT_HAS_AXIS);
   VALUE(WEFT_SORT_HAS_DESCENDING);
   VALUE(WEFT_TOP_K_HAS_AXIS);
+  VALUE(WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS);
+  VALUE(WEFT_BOOLEAN_MASK_STATIC_HAS_FILL);
+  VALUE(WEFT_MASKED_SELECT_STATIC_HAS_FILL);
+  VALUE(WEFT_NONZERO_STATIC_HAS_FILL);
+  VALUE(WEFT_UNIQUE_STATIC_HAS_FILL);
+  VALUE(WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN);
   VALUE(WEFT_CHOLESKY_HAS_LOWER);
   VALUE(WEFT_DOT_GENERAL_HAS_DTYPE);
   VALUE(WEFT_DOT_GENERAL_HAS_PRECISION);
@@ -900,6 +1020,9 @@ static void part_4(void) {
   VALUE(WEFT_BATCH_NORM_INFERENCE_HAS_AXIS);
   VALUE(WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON);
   VALUE(WEFT_CROSS_ENTROPY_HAS_REDUCTION);
+}
+
+static void part_5(void) {
   VALUE(WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING);
   VALUE(WEFT_DROPOUT_HAS_RATE);
   VALUE(WEFT_ELU_HAS_ALPHA);
@@ -1047,9 +1170,6 @@ static void part_4(void) {
   OFFSET(struct weft_api_v1, cache_dir);
   OFFSET(struct weft_api_v1, cache_read_stats);
   OFFSET(struct weft_api_v1, cache_flush);
-}
-
-static void part_5(void) {
   OFFSET(struct weft_api_v1, cache_retain);
   OFFSET(struct weft_api_v1, cache_release);
   OFFSET(struct weft_api_v1, metric_get);
@@ -1058,9 +1178,6 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, idx_read);
   OFFSET(struct weft_api_v1, tensor_from_u64);
   OFFSET(struct weft_api_v1, tensor_item_u64);
-}
-
-static void part_5(void) {
   OFFSET(struct weft_api_v1, context_option_source);
   OFFSET(struct weft_api_v1, option_detail);
   OFFSET(struct weft_api_v1, checkpoint_reader_info);
@@ -1106,6 +1223,15 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, function_grad);
   OFFSET(struct weft_api_v1, function_vjp);
   OFFSET(struct weft_api_v1, function_jvp);
+}
+
+static void part_6(void) {
+  OFFSET(struct weft_api_v1, nonzero);
+  OFFSET(struct weft_api_v1, masked_select);
+  OFFSET(struct weft_api_v1, boolean_mask);
+  OFFSET(struct weft_api_v1, unique);
+  OFFSET(struct weft_api_v1, function_checkpoint);
+  OFFSET(struct weft_api_v1, function_custom_gradient);
   OFFSET(struct weft_api_v1, custom_register);
   OFFSET(struct weft_api_v1, custom_register_symbol);
   OFFSET(struct weft_api_v1, custom_apply);
@@ -1118,5 +1244,6 @@ int main(void) {
   part_3();
   part_4();
   part_5();
+  part_6();
   return 0;
 }

@@ -160,6 +160,13 @@ const (
 	WEFT_RANDOMNESS_ERROR Randomness = 2
 )
 
+type Keep uint32
+
+const (
+	WEFT_KEEP_INPUTS Keep = 0
+	WEFT_KEEP_PRODUCTS Keep = 1
+)
+
 type NodeKind uint32
 
 const (
@@ -356,7 +363,11 @@ const (
 	WEFT_TREE_ROOT uint32 = 0
 	WEFT_CLIP_HAS_LOW uint64 = 1 << 0
 	WEFT_CLIP_HAS_HIGH uint64 = 1 << 1
+	WEFT_ARANGE_HAS_STEP uint64 = 1 << 0
+	WEFT_ARANGE_HAS_DTYPE uint64 = 1 << 1
 	WEFT_CONCATENATE_HAS_DIMENSION uint64 = 1 << 0
+	WEFT_DIFF_HAS_N uint64 = 1 << 0
+	WEFT_DIFF_HAS_AXIS uint64 = 1 << 1
 	WEFT_FLATTEN_HAS_START_AXIS uint64 = 1 << 0
 	WEFT_FLATTEN_HAS_END_AXIS uint64 = 1 << 1
 	WEFT_FULL_HAS_DTYPE uint64 = 1 << 0
@@ -364,6 +375,10 @@ const (
 	WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS uint64 = 1 << 0
 	WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS uint64 = 1 << 1
 	WEFT_IOTA_HAS_DTYPE uint64 = 1 << 0
+	WEFT_LINSPACE_HAS_ENDPOINT uint64 = 1 << 0
+	WEFT_LINSPACE_HAS_DTYPE uint64 = 1 << 1
+	WEFT_REPEAT_INTERLEAVE_HAS_AXIS uint64 = 1 << 0
+	WEFT_ROLL_HAS_DIMS uint64 = 1 << 0
 	WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS uint64 = 1 << 0
 	WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS uint64 = 1 << 1
 	WEFT_SLICE_IN_DIM_HAS_START uint64 = 1 << 0
@@ -372,6 +387,8 @@ const (
 	WEFT_SQUEEZE_HAS_DIMS uint64 = 1 << 0
 	WEFT_STACK_HAS_AXIS uint64 = 1 << 0
 	WEFT_TAKE_HAS_AXIS uint64 = 1 << 0
+	WEFT_TRIL_HAS_DIAGONAL uint64 = 1 << 0
+	WEFT_TRIU_HAS_DIAGONAL uint64 = 1 << 0
 	WEFT_ALL_HAS_DIMS uint64 = 1 << 0
 	WEFT_ALL_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_ANY_HAS_DIMS uint64 = 1 << 0
@@ -380,6 +397,14 @@ const (
 	WEFT_ARGMAX_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_ARGMIN_HAS_AXIS uint64 = 1 << 0
 	WEFT_ARGMIN_HAS_KEEPDIMS uint64 = 1 << 1
+	WEFT_CUMMAX_HAS_AXIS uint64 = 1 << 0
+	WEFT_CUMMAX_HAS_REVERSE uint64 = 1 << 1
+	WEFT_CUMMIN_HAS_AXIS uint64 = 1 << 0
+	WEFT_CUMMIN_HAS_REVERSE uint64 = 1 << 1
+	WEFT_CUMPROD_HAS_AXIS uint64 = 1 << 0
+	WEFT_CUMPROD_HAS_REVERSE uint64 = 1 << 1
+	WEFT_CUMSUM_HAS_AXIS uint64 = 1 << 0
+	WEFT_CUMSUM_HAS_REVERSE uint64 = 1 << 1
 	WEFT_LOGSUMEXP_HAS_DIMS uint64 = 1 << 0
 	WEFT_LOGSUMEXP_HAS_KEEPDIMS uint64 = 1 << 1
 	WEFT_MAX_HAS_DIMS uint64 = 1 << 0
@@ -400,9 +425,16 @@ const (
 	WEFT_VAR_HAS_CORRECTION uint64 = 1 << 2
 	WEFT_ARGSORT_HAS_AXIS uint64 = 1 << 0
 	WEFT_ARGSORT_HAS_DESCENDING uint64 = 1 << 1
+	WEFT_SEARCHSORTED_HAS_RIGHT uint64 = 1 << 0
 	WEFT_SORT_HAS_AXIS uint64 = 1 << 0
 	WEFT_SORT_HAS_DESCENDING uint64 = 1 << 1
 	WEFT_TOP_K_HAS_AXIS uint64 = 1 << 0
+	WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS uint64 = 1 << 0
+	WEFT_BOOLEAN_MASK_STATIC_HAS_FILL uint64 = 1 << 1
+	WEFT_MASKED_SELECT_STATIC_HAS_FILL uint64 = 1 << 0
+	WEFT_NONZERO_STATIC_HAS_FILL uint64 = 1 << 0
+	WEFT_UNIQUE_STATIC_HAS_FILL uint64 = 1 << 0
+	WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN uint64 = 1 << 1
 	WEFT_CHOLESKY_HAS_LOWER uint64 = 1 << 0
 	WEFT_DOT_GENERAL_HAS_DTYPE uint64 = 1 << 0
 	WEFT_DOT_GENERAL_HAS_PRECISION uint64 = 1 << 1
@@ -720,11 +752,29 @@ type ClipOpts struct {
 	High float64
 }
 
+type ArangeOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Step float64
+	Dtype Dtype
+	Reserved int32
+	Device Device
+}
+
 type ConcatenateOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
 	Present uint64
 	Dimension int64
+}
+
+type DiffOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	N int64
+	Axis int64
 }
 
 type FlattenOpts struct {
@@ -762,6 +812,30 @@ type IotaOpts struct {
 	Dtype Dtype
 	Reserved int32
 	Device Device
+}
+
+type LinspaceOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Endpoint int32
+	Dtype Dtype
+	Device Device
+}
+
+type RepeatInterleaveOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+}
+
+type RollOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Dims *int64
+	DimsCount uint64
 }
 
 type ScatterOpts struct {
@@ -805,6 +879,20 @@ type TakeOpts struct {
 	Axis int64
 }
 
+type TrilOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Diagonal int64
+}
+
+type TriuOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Diagonal int64
+}
+
 type AllOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -840,6 +928,42 @@ type ArgminOpts struct {
 	Present uint64
 	Axis int64
 	Keepdims int32
+	Reserved int32
+}
+
+type CummaxOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Reverse int32
+	Reserved int32
+}
+
+type CumminOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Reverse int32
+	Reserved int32
+}
+
+type CumprodOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Reverse int32
+	Reserved int32
+}
+
+type CumsumOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Reverse int32
 	Reserved int32
 }
 
@@ -934,6 +1058,14 @@ type ArgsortOpts struct {
 	Reserved int32
 }
 
+type SearchsortedOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Right int32
+	Reserved int32
+}
+
 type SortOpts struct {
 	StructSize uintptr
 	Next unsafe.Pointer
@@ -948,6 +1080,37 @@ type TopKOpts struct {
 	Next unsafe.Pointer
 	Present uint64
 	Axis int64
+}
+
+type BooleanMaskStaticOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Axis int64
+	Fill float64
+}
+
+type MaskedSelectStaticOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Fill float64
+}
+
+type NonzeroStaticOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Fill int64
+}
+
+type UniqueStaticOpts struct {
+	StructSize uintptr
+	Next unsafe.Pointer
+	Present uint64
+	Fill float64
+	EqualNan int32
+	Reserved int32
 }
 
 type CholeskyOpts struct {
@@ -1425,6 +1588,12 @@ type ApiV1 struct {
 	FunctionGrad uintptr
 	FunctionVjp uintptr
 	FunctionJvp uintptr
+	Nonzero uintptr
+	MaskedSelect uintptr
+	BooleanMask uintptr
+	Unique uintptr
+	FunctionCheckpoint uintptr
+	FunctionCustomGradient uintptr
 	CustomRegister uintptr
 	CustomRegisterSymbol uintptr
 	CustomApply uintptr
@@ -1513,6 +1682,10 @@ var (
 	Split func(ctx Context, x Tensor, sizes *int64, size_count uintptr, axis int64, outputs *Tensor) Error
 	Chunk func(ctx Context, x Tensor, chunks int64, axis int64, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
 	Unstack func(ctx Context, x Tensor, axis int64, outputs *Tensor, capacity uintptr, out_count *uintptr) Error
+	Nonzero func(ctx Context, x Tensor, out *Tensor) Error
+	MaskedSelect func(ctx Context, x Tensor, mask Tensor, out *Tensor) Error
+	BooleanMask func(ctx Context, x Tensor, mask Tensor, axis int64, out *Tensor) Error
+	Unique func(ctx Context, x Tensor, equal_nan int32, out_values *Tensor, out_inverse *Tensor, out_counts *Tensor, out_indices *Tensor) Error
 	OpList func(out_names **byte, capacity uintptr, out_count *uintptr) Error
 	RandomSeed func(ctx Context, seed uint64) Error
 	RandomGetState func(ctx Context, out_key *uint64, out_counter_low *uint64, out_counter_high *uint64) Error
@@ -1551,6 +1724,8 @@ var (
 	FunctionGrad func(ctx Context, function Function, wrt *int64, wrt_count uintptr, options *DerivativeOptions, out *Function) Error
 	FunctionVjp func(ctx Context, function Function, wrt *int64, wrt_count uintptr, options *DerivativeOptions, out *Function) Error
 	FunctionJvp func(ctx Context, function Function, wrt *int64, wrt_count uintptr, options *DerivativeOptions, out *Function) Error
+	FunctionCheckpoint func(ctx Context, function Function, keep Keep, out *Function) Error
+	FunctionCustomGradient func(ctx Context, function Function, forward Function, backward Function, out *Function) Error
 	FunctionRetain func(function Function)
 	FunctionRelease func(function Function)
 	While func(ctx Context, condition Function, body Function, carried *Tensor, count uintptr, outputs *Tensor) Error
@@ -1624,20 +1799,31 @@ var (
 	ProgramStatsInit func(options unsafe.Pointer, size uintptr)
 	CustomOptionsInit func(options unsafe.Pointer, size uintptr)
 	ClipOptsInit func(options unsafe.Pointer, size uintptr)
+	ArangeOptsInit func(options unsafe.Pointer, size uintptr)
 	ConcatenateOptsInit func(options unsafe.Pointer, size uintptr)
+	DiffOptsInit func(options unsafe.Pointer, size uintptr)
 	FlattenOptsInit func(options unsafe.Pointer, size uintptr)
 	FullOptsInit func(options unsafe.Pointer, size uintptr)
 	GatherOptsInit func(options unsafe.Pointer, size uintptr)
 	IotaOptsInit func(options unsafe.Pointer, size uintptr)
+	LinspaceOptsInit func(options unsafe.Pointer, size uintptr)
+	RepeatInterleaveOptsInit func(options unsafe.Pointer, size uintptr)
+	RollOptsInit func(options unsafe.Pointer, size uintptr)
 	ScatterOptsInit func(options unsafe.Pointer, size uintptr)
 	SliceInDimOptsInit func(options unsafe.Pointer, size uintptr)
 	SqueezeOptsInit func(options unsafe.Pointer, size uintptr)
 	StackOptsInit func(options unsafe.Pointer, size uintptr)
 	TakeOptsInit func(options unsafe.Pointer, size uintptr)
+	TrilOptsInit func(options unsafe.Pointer, size uintptr)
+	TriuOptsInit func(options unsafe.Pointer, size uintptr)
 	AllOptsInit func(options unsafe.Pointer, size uintptr)
 	AnyOptsInit func(options unsafe.Pointer, size uintptr)
 	ArgmaxOptsInit func(options unsafe.Pointer, size uintptr)
 	ArgminOptsInit func(options unsafe.Pointer, size uintptr)
+	CummaxOptsInit func(options unsafe.Pointer, size uintptr)
+	CumminOptsInit func(options unsafe.Pointer, size uintptr)
+	CumprodOptsInit func(options unsafe.Pointer, size uintptr)
+	CumsumOptsInit func(options unsafe.Pointer, size uintptr)
 	LogsumexpOptsInit func(options unsafe.Pointer, size uintptr)
 	MaxOptsInit func(options unsafe.Pointer, size uintptr)
 	MeanOptsInit func(options unsafe.Pointer, size uintptr)
@@ -1647,8 +1833,13 @@ var (
 	SumOptsInit func(options unsafe.Pointer, size uintptr)
 	VarOptsInit func(options unsafe.Pointer, size uintptr)
 	ArgsortOptsInit func(options unsafe.Pointer, size uintptr)
+	SearchsortedOptsInit func(options unsafe.Pointer, size uintptr)
 	SortOptsInit func(options unsafe.Pointer, size uintptr)
 	TopKOptsInit func(options unsafe.Pointer, size uintptr)
+	BooleanMaskStaticOptsInit func(options unsafe.Pointer, size uintptr)
+	MaskedSelectStaticOptsInit func(options unsafe.Pointer, size uintptr)
+	NonzeroStaticOptsInit func(options unsafe.Pointer, size uintptr)
+	UniqueStaticOptsInit func(options unsafe.Pointer, size uintptr)
 	CholeskyOptsInit func(options unsafe.Pointer, size uintptr)
 	DotGeneralOptsInit func(options unsafe.Pointer, size uintptr)
 	MatmulOptsInit func(options unsafe.Pointer, size uintptr)
@@ -1744,9 +1935,11 @@ var (
 	Tanh func(ctx Context, x Tensor, out *Tensor) Error
 	Trunc func(ctx Context, x Tensor, out *Tensor) Error
 	BitwiseXor func(ctx Context, x Tensor, y Tensor, out *Tensor) Error
+	Arange func(ctx Context, start float64, stop float64, opts *ArangeOpts, out *Tensor) Error
 	BroadcastInDim func(ctx Context, x Tensor, shape *int64, shape_count uintptr, broadcast_dimensions *int64, broadcast_dimensions_count uintptr, out *Tensor) Error
 	BroadcastTo func(ctx Context, x Tensor, shape *int64, shape_count uintptr, out *Tensor) Error
 	Concatenate func(ctx Context, inputs *Tensor, inputs_count uintptr, opts *ConcatenateOpts, out *Tensor) Error
+	Diff func(ctx Context, x Tensor, opts *DiffOpts, out *Tensor) Error
 	DynamicSlice func(ctx Context, x Tensor, start_indices *Tensor, start_indices_count uintptr, slice_sizes *int64, slice_sizes_count uintptr, out *Tensor) Error
 	DynamicUpdateSlice func(ctx Context, x Tensor, update Tensor, start_indices *Tensor, start_indices_count uintptr, out *Tensor) Error
 	ExpandDims func(ctx Context, x Tensor, dims *int64, dims_count uintptr, out *Tensor) Error
@@ -1754,20 +1947,30 @@ var (
 	Full func(ctx Context, shape *int64, shape_count uintptr, value float64, opts *FullOpts, out *Tensor) Error
 	Gather func(ctx Context, x Tensor, start_indices Tensor, offset_dims *int64, offset_dims_count uintptr, collapsed_slice_dims *int64, collapsed_slice_dims_count uintptr, start_index_map *int64, start_index_map_count uintptr, index_vector_dim int64, slice_sizes *int64, slice_sizes_count uintptr, opts *GatherOpts, out *Tensor) Error
 	Iota func(ctx Context, shape *int64, shape_count uintptr, dimension int64, opts *IotaOpts, out *Tensor) Error
+	Linspace func(ctx Context, start float64, stop float64, count int64, opts *LinspaceOpts, out *Tensor) Error
 	Pad func(ctx Context, x Tensor, value Tensor, edge_padding_low *int64, edge_padding_low_count uintptr, edge_padding_high *int64, edge_padding_high_count uintptr, interior_padding *int64, interior_padding_count uintptr, out *Tensor) Error
+	RepeatInterleave func(ctx Context, x Tensor, repeats int64, opts *RepeatInterleaveOpts, out *Tensor) Error
 	Reshape func(ctx Context, x Tensor, shape *int64, shape_count uintptr, out *Tensor) Error
 	Reverse func(ctx Context, x Tensor, dimensions *int64, dimensions_count uintptr, out *Tensor) Error
+	Roll func(ctx Context, x Tensor, shifts *int64, shifts_count uintptr, opts *RollOpts, out *Tensor) Error
 	Scatter func(ctx Context, x Tensor, scatter_indices Tensor, updates Tensor, update_window_dims *int64, update_window_dims_count uintptr, inserted_window_dims *int64, inserted_window_dims_count uintptr, scatter_dims_to_operand_dims *int64, scatter_dims_to_operand_dims_count uintptr, index_vector_dim int64, reducer ScatterReducer, opts *ScatterOpts, out *Tensor) Error
 	Slice func(ctx Context, x Tensor, start_indices *int64, start_indices_count uintptr, limit_indices *int64, limit_indices_count uintptr, strides *int64, strides_count uintptr, out *Tensor) Error
 	SliceInDim func(ctx Context, x Tensor, axis int64, opts *SliceInDimOpts, out *Tensor) Error
 	Squeeze func(ctx Context, x Tensor, opts *SqueezeOpts, out *Tensor) Error
 	Stack func(ctx Context, inputs *Tensor, inputs_count uintptr, opts *StackOpts, out *Tensor) Error
 	Take func(ctx Context, x Tensor, indices Tensor, opts *TakeOpts, out *Tensor) Error
+	Tile func(ctx Context, x Tensor, reps *int64, reps_count uintptr, out *Tensor) Error
 	Transpose func(ctx Context, x Tensor, permutation *int64, permutation_count uintptr, out *Tensor) Error
+	Tril func(ctx Context, x Tensor, opts *TrilOpts, out *Tensor) Error
+	Triu func(ctx Context, x Tensor, opts *TriuOpts, out *Tensor) Error
 	All func(ctx Context, x Tensor, opts *AllOpts, out *Tensor) Error
 	Any func(ctx Context, x Tensor, opts *AnyOpts, out *Tensor) Error
 	Argmax func(ctx Context, x Tensor, opts *ArgmaxOpts, out *Tensor) Error
 	Argmin func(ctx Context, x Tensor, opts *ArgminOpts, out *Tensor) Error
+	Cummax func(ctx Context, x Tensor, opts *CummaxOpts, out_values *Tensor, out_indices *Tensor) Error
+	Cummin func(ctx Context, x Tensor, opts *CumminOpts, out_values *Tensor, out_indices *Tensor) Error
+	Cumprod func(ctx Context, x Tensor, opts *CumprodOpts, out *Tensor) Error
+	Cumsum func(ctx Context, x Tensor, opts *CumsumOpts, out *Tensor) Error
 	Logsumexp func(ctx Context, x Tensor, opts *LogsumexpOpts, out *Tensor) Error
 	Max func(ctx Context, x Tensor, opts *MaxOpts, out *Tensor) Error
 	Mean func(ctx Context, x Tensor, opts *MeanOpts, out *Tensor) Error
@@ -1778,8 +1981,15 @@ var (
 	Sum func(ctx Context, x Tensor, opts *SumOpts, out *Tensor) Error
 	Var func(ctx Context, x Tensor, opts *VarOpts, out *Tensor) Error
 	Argsort func(ctx Context, x Tensor, opts *ArgsortOpts, out *Tensor) Error
+	Isin func(ctx Context, x Tensor, among Tensor, out *Tensor) Error
+	Searchsorted func(ctx Context, sorted Tensor, values Tensor, opts *SearchsortedOpts, out *Tensor) Error
 	Sort func(ctx Context, x Tensor, opts *SortOpts, out *Tensor) Error
 	TopK func(ctx Context, x Tensor, k int64, opts *TopKOpts, out_values *Tensor, out_indices *Tensor) Error
+	Bincount func(ctx Context, x Tensor, weights Tensor, length int64, out *Tensor) Error
+	BooleanMaskStatic func(ctx Context, x Tensor, mask Tensor, size int64, opts *BooleanMaskStaticOpts, out_result *Tensor, out_count *Tensor) Error
+	MaskedSelectStatic func(ctx Context, x Tensor, mask Tensor, size int64, opts *MaskedSelectStaticOpts, out_result *Tensor, out_count *Tensor) Error
+	NonzeroStatic func(ctx Context, x Tensor, size int64, opts *NonzeroStaticOpts, out_indices *Tensor, out_count *Tensor) Error
+	UniqueStatic func(ctx Context, x Tensor, size int64, opts *UniqueStaticOpts, out_values *Tensor, out_count *Tensor, out_inverse *Tensor, out_counts *Tensor, out_indices *Tensor) Error
 	Cholesky func(ctx Context, a Tensor, opts *CholeskyOpts, out *Tensor) Error
 	DotGeneral func(ctx Context, lhs Tensor, rhs Tensor, lhs_batching_dimensions *int64, lhs_batching_dimensions_count uintptr, rhs_batching_dimensions *int64, rhs_batching_dimensions_count uintptr, lhs_contracting_dimensions *int64, lhs_contracting_dimensions_count uintptr, rhs_contracting_dimensions *int64, rhs_contracting_dimensions_count uintptr, opts *DotGeneralOpts, out *Tensor) Error
 	Fft func(ctx Context, x Tensor, fft_type FftType, fft_length *int64, fft_length_count uintptr, out *Tensor) Error
@@ -1905,6 +2115,10 @@ var Functions = map[string]any{
 	"weft_split": &Split,
 	"weft_chunk": &Chunk,
 	"weft_unstack": &Unstack,
+	"weft_nonzero": &Nonzero,
+	"weft_masked_select": &MaskedSelect,
+	"weft_boolean_mask": &BooleanMask,
+	"weft_unique": &Unique,
 	"weft_op_list": &OpList,
 	"weft_random_seed": &RandomSeed,
 	"weft_random_get_state": &RandomGetState,
@@ -1943,6 +2157,8 @@ var Functions = map[string]any{
 	"weft_function_grad": &FunctionGrad,
 	"weft_function_vjp": &FunctionVjp,
 	"weft_function_jvp": &FunctionJvp,
+	"weft_function_checkpoint": &FunctionCheckpoint,
+	"weft_function_custom_gradient": &FunctionCustomGradient,
 	"weft_function_retain": &FunctionRetain,
 	"weft_function_release": &FunctionRelease,
 	"weft_while": &While,
@@ -2016,20 +2232,31 @@ var Functions = map[string]any{
 	"weft_program_stats_init": &ProgramStatsInit,
 	"weft_custom_options_init": &CustomOptionsInit,
 	"weft_clip_opts_init": &ClipOptsInit,
+	"weft_arange_opts_init": &ArangeOptsInit,
 	"weft_concatenate_opts_init": &ConcatenateOptsInit,
+	"weft_diff_opts_init": &DiffOptsInit,
 	"weft_flatten_opts_init": &FlattenOptsInit,
 	"weft_full_opts_init": &FullOptsInit,
 	"weft_gather_opts_init": &GatherOptsInit,
 	"weft_iota_opts_init": &IotaOptsInit,
+	"weft_linspace_opts_init": &LinspaceOptsInit,
+	"weft_repeat_interleave_opts_init": &RepeatInterleaveOptsInit,
+	"weft_roll_opts_init": &RollOptsInit,
 	"weft_scatter_opts_init": &ScatterOptsInit,
 	"weft_slice_in_dim_opts_init": &SliceInDimOptsInit,
 	"weft_squeeze_opts_init": &SqueezeOptsInit,
 	"weft_stack_opts_init": &StackOptsInit,
 	"weft_take_opts_init": &TakeOptsInit,
+	"weft_tril_opts_init": &TrilOptsInit,
+	"weft_triu_opts_init": &TriuOptsInit,
 	"weft_all_opts_init": &AllOptsInit,
 	"weft_any_opts_init": &AnyOptsInit,
 	"weft_argmax_opts_init": &ArgmaxOptsInit,
 	"weft_argmin_opts_init": &ArgminOptsInit,
+	"weft_cummax_opts_init": &CummaxOptsInit,
+	"weft_cummin_opts_init": &CumminOptsInit,
+	"weft_cumprod_opts_init": &CumprodOptsInit,
+	"weft_cumsum_opts_init": &CumsumOptsInit,
 	"weft_logsumexp_opts_init": &LogsumexpOptsInit,
 	"weft_max_opts_init": &MaxOptsInit,
 	"weft_mean_opts_init": &MeanOptsInit,
@@ -2039,8 +2266,13 @@ var Functions = map[string]any{
 	"weft_sum_opts_init": &SumOptsInit,
 	"weft_var_opts_init": &VarOptsInit,
 	"weft_argsort_opts_init": &ArgsortOptsInit,
+	"weft_searchsorted_opts_init": &SearchsortedOptsInit,
 	"weft_sort_opts_init": &SortOptsInit,
 	"weft_top_k_opts_init": &TopKOptsInit,
+	"weft_boolean_mask_static_opts_init": &BooleanMaskStaticOptsInit,
+	"weft_masked_select_static_opts_init": &MaskedSelectStaticOptsInit,
+	"weft_nonzero_static_opts_init": &NonzeroStaticOptsInit,
+	"weft_unique_static_opts_init": &UniqueStaticOptsInit,
 	"weft_cholesky_opts_init": &CholeskyOptsInit,
 	"weft_dot_general_opts_init": &DotGeneralOptsInit,
 	"weft_matmul_opts_init": &MatmulOptsInit,
@@ -2136,9 +2368,11 @@ var Functions = map[string]any{
 	"weft_tanh": &Tanh,
 	"weft_trunc": &Trunc,
 	"weft_bitwise_xor": &BitwiseXor,
+	"weft_arange": &Arange,
 	"weft_broadcast_in_dim": &BroadcastInDim,
 	"weft_broadcast_to": &BroadcastTo,
 	"weft_concatenate": &Concatenate,
+	"weft_diff": &Diff,
 	"weft_dynamic_slice": &DynamicSlice,
 	"weft_dynamic_update_slice": &DynamicUpdateSlice,
 	"weft_expand_dims": &ExpandDims,
@@ -2146,20 +2380,30 @@ var Functions = map[string]any{
 	"weft_full": &Full,
 	"weft_gather": &Gather,
 	"weft_iota": &Iota,
+	"weft_linspace": &Linspace,
 	"weft_pad": &Pad,
+	"weft_repeat_interleave": &RepeatInterleave,
 	"weft_reshape": &Reshape,
 	"weft_reverse": &Reverse,
+	"weft_roll": &Roll,
 	"weft_scatter": &Scatter,
 	"weft_slice": &Slice,
 	"weft_slice_in_dim": &SliceInDim,
 	"weft_squeeze": &Squeeze,
 	"weft_stack": &Stack,
 	"weft_take": &Take,
+	"weft_tile": &Tile,
 	"weft_transpose": &Transpose,
+	"weft_tril": &Tril,
+	"weft_triu": &Triu,
 	"weft_all": &All,
 	"weft_any": &Any,
 	"weft_argmax": &Argmax,
 	"weft_argmin": &Argmin,
+	"weft_cummax": &Cummax,
+	"weft_cummin": &Cummin,
+	"weft_cumprod": &Cumprod,
+	"weft_cumsum": &Cumsum,
 	"weft_logsumexp": &Logsumexp,
 	"weft_max": &Max,
 	"weft_mean": &Mean,
@@ -2170,8 +2414,15 @@ var Functions = map[string]any{
 	"weft_sum": &Sum,
 	"weft_var": &Var,
 	"weft_argsort": &Argsort,
+	"weft_isin": &Isin,
+	"weft_searchsorted": &Searchsorted,
 	"weft_sort": &Sort,
 	"weft_top_k": &TopK,
+	"weft_bincount": &Bincount,
+	"weft_boolean_mask_static": &BooleanMaskStatic,
+	"weft_masked_select_static": &MaskedSelectStatic,
+	"weft_nonzero_static": &NonzeroStatic,
+	"weft_unique_static": &UniqueStatic,
 	"weft_cholesky": &Cholesky,
 	"weft_dot_general": &DotGeneral,
 	"weft_fft": &Fft,

@@ -120,6 +120,11 @@ typedef enum weft_randomness {
   WEFT_RANDOMNESS_ERROR = 2,
   WEFT_RANDOMNESS_FORCE32 = 2147483647,
 } weft_randomness;
+typedef enum weft_keep {
+  WEFT_KEEP_INPUTS = 0,
+  WEFT_KEEP_PRODUCTS = 1,
+  WEFT_KEEP_FORCE32 = 2147483647,
+} weft_keep;
 typedef enum weft_node_kind {
   WEFT_NODE_NONE = 0,
   WEFT_NODE_DICT = 1,
@@ -469,12 +474,28 @@ typedef struct weft_clip_opts {
   double low;
   double high;
 } weft_clip_opts;
+typedef struct weft_arange_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double step;
+  weft_dtype dtype;
+  int32_t reserved;
+  weft_device* device;
+} weft_arange_opts;
 typedef struct weft_concatenate_opts {
   size_t struct_size;
   const void* next;
   uint64_t present;
   int64_t dimension;
 } weft_concatenate_opts;
+typedef struct weft_diff_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t n;
+  int64_t axis;
+} weft_diff_opts;
 typedef struct weft_flatten_opts {
   size_t struct_size;
   const void* next;
@@ -508,6 +529,27 @@ typedef struct weft_iota_opts {
   int32_t reserved;
   weft_device* device;
 } weft_iota_opts;
+typedef struct weft_linspace_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t endpoint;
+  weft_dtype dtype;
+  weft_device* device;
+} weft_linspace_opts;
+typedef struct weft_repeat_interleave_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+} weft_repeat_interleave_opts;
+typedef struct weft_roll_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  const int64_t* dims;
+  uint64_t dims_count;
+} weft_roll_opts;
 typedef struct weft_scatter_opts {
   size_t struct_size;
   const void* next;
@@ -544,6 +586,18 @@ typedef struct weft_take_opts {
   uint64_t present;
   int64_t axis;
 } weft_take_opts;
+typedef struct weft_tril_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t diagonal;
+} weft_tril_opts;
+typedef struct weft_triu_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t diagonal;
+} weft_triu_opts;
 typedef struct weft_all_opts {
   size_t struct_size;
   const void* next;
@@ -578,6 +632,38 @@ typedef struct weft_argmin_opts {
   int32_t keepdims;
   int32_t reserved;
 } weft_argmin_opts;
+typedef struct weft_cummax_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cummax_opts;
+typedef struct weft_cummin_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cummin_opts;
+typedef struct weft_cumprod_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cumprod_opts;
+typedef struct weft_cumsum_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  int32_t reverse;
+  int32_t reserved;
+} weft_cumsum_opts;
 typedef struct weft_logsumexp_opts {
   size_t struct_size;
   const void* next;
@@ -660,6 +746,13 @@ typedef struct weft_argsort_opts {
   int32_t descending;
   int32_t reserved;
 } weft_argsort_opts;
+typedef struct weft_searchsorted_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int32_t right;
+  int32_t reserved;
+} weft_searchsorted_opts;
 typedef struct weft_sort_opts {
   size_t struct_size;
   const void* next;
@@ -674,6 +767,33 @@ typedef struct weft_top_k_opts {
   uint64_t present;
   int64_t axis;
 } weft_top_k_opts;
+typedef struct weft_boolean_mask_static_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t axis;
+  double fill;
+} weft_boolean_mask_static_opts;
+typedef struct weft_masked_select_static_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double fill;
+} weft_masked_select_static_opts;
+typedef struct weft_nonzero_static_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  int64_t fill;
+} weft_nonzero_static_opts;
+typedef struct weft_unique_static_opts {
+  size_t struct_size;
+  const void* next;
+  uint64_t present;
+  double fill;
+  int32_t equal_nan;
+  int32_t reserved;
+} weft_unique_static_opts;
 typedef struct weft_cholesky_opts {
   size_t struct_size;
   const void* next;
@@ -1116,6 +1236,12 @@ struct weft_api_v1 {
   weft_error* (*function_grad)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
   weft_error* (*function_vjp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
   weft_error* (*function_jvp)(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
+  weft_error* (*nonzero)(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+  weft_error* (*masked_select)(weft_context* ctx, weft_tensor* x, weft_tensor* mask, weft_tensor** out);
+  weft_error* (*boolean_mask)(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t axis, weft_tensor** out);
+  weft_error* (*unique)(weft_context* ctx, weft_tensor* x, int32_t equal_nan, weft_tensor** out_values, weft_tensor** out_inverse, weft_tensor** out_counts, weft_tensor** out_indices);
+  weft_error* (*function_checkpoint)(weft_context* ctx, weft_function* function, weft_keep keep, weft_function** out);
+  weft_error* (*function_custom_gradient)(weft_context* ctx, weft_function* function, weft_function* forward, weft_function* backward, weft_function** out);
   weft_error* (*custom_register)(weft_context* ctx, const char* name, size_t name_length, void* function, const char* signature, size_t signature_length, const weft_custom_options* options);
   weft_error* (*custom_register_symbol)(weft_context* ctx, const char* name, size_t name_length, const char* library, size_t library_length, const char* symbol, size_t symbol_length, const char* signature, size_t signature_length, const weft_custom_options* options);
   weft_error* (*custom_apply)(weft_context* ctx, const char* name, size_t name_length, weft_tensor* const* inputs, size_t input_count, weft_tensor** outputs, size_t capacity, size_t* out_count);
@@ -1201,6 +1327,10 @@ weft_error* weft_op_vjp(weft_context* ctx, const char* name, size_t name_length,
 weft_error* weft_split(weft_context* ctx, weft_tensor* x, const int64_t* sizes, size_t size_count, int64_t axis, weft_tensor** outputs);
 weft_error* weft_chunk(weft_context* ctx, weft_tensor* x, int64_t chunks, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
 weft_error* weft_unstack(weft_context* ctx, weft_tensor* x, int64_t axis, weft_tensor** outputs, size_t capacity, size_t* out_count);
+weft_error* weft_nonzero(weft_context* ctx, weft_tensor* x, weft_tensor** out);
+weft_error* weft_masked_select(weft_context* ctx, weft_tensor* x, weft_tensor* mask, weft_tensor** out);
+weft_error* weft_boolean_mask(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t axis, weft_tensor** out);
+weft_error* weft_unique(weft_context* ctx, weft_tensor* x, int32_t equal_nan, weft_tensor** out_values, weft_tensor** out_inverse, weft_tensor** out_counts, weft_tensor** out_indices);
 weft_error* weft_op_list(const char** out_names, size_t capacity, size_t* out_count);
 weft_error* weft_random_seed(weft_context* ctx, uint64_t seed);
 weft_error* weft_random_get_state(weft_context* ctx, uint64_t* out_key, uint64_t* out_counter_low, uint64_t* out_counter_high);
@@ -1239,6 +1369,8 @@ weft_error* weft_function_vmap(weft_context* ctx, weft_function* function, int64
 weft_error* weft_function_grad(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
 weft_error* weft_function_vjp(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
 weft_error* weft_function_jvp(weft_context* ctx, weft_function* function, const int64_t* wrt, size_t wrt_count, const weft_derivative_options* options, weft_function** out);
+weft_error* weft_function_checkpoint(weft_context* ctx, weft_function* function, weft_keep keep, weft_function** out);
+weft_error* weft_function_custom_gradient(weft_context* ctx, weft_function* function, weft_function* forward, weft_function* backward, weft_function** out);
 void weft_function_retain(weft_function* function);
 void weft_function_release(weft_function* function);
 weft_error* weft_while(weft_context* ctx, weft_function* condition, weft_function* body, weft_tensor* const* carried, size_t count, weft_tensor** outputs);
@@ -1312,20 +1444,31 @@ void weft_cache_stats_init(void* options, size_t size);
 void weft_program_stats_init(void* options, size_t size);
 void weft_custom_options_init(void* options, size_t size);
 void weft_clip_opts_init(void* options, size_t size);
+void weft_arange_opts_init(void* options, size_t size);
 void weft_concatenate_opts_init(void* options, size_t size);
+void weft_diff_opts_init(void* options, size_t size);
 void weft_flatten_opts_init(void* options, size_t size);
 void weft_full_opts_init(void* options, size_t size);
 void weft_gather_opts_init(void* options, size_t size);
 void weft_iota_opts_init(void* options, size_t size);
+void weft_linspace_opts_init(void* options, size_t size);
+void weft_repeat_interleave_opts_init(void* options, size_t size);
+void weft_roll_opts_init(void* options, size_t size);
 void weft_scatter_opts_init(void* options, size_t size);
 void weft_slice_in_dim_opts_init(void* options, size_t size);
 void weft_squeeze_opts_init(void* options, size_t size);
 void weft_stack_opts_init(void* options, size_t size);
 void weft_take_opts_init(void* options, size_t size);
+void weft_tril_opts_init(void* options, size_t size);
+void weft_triu_opts_init(void* options, size_t size);
 void weft_all_opts_init(void* options, size_t size);
 void weft_any_opts_init(void* options, size_t size);
 void weft_argmax_opts_init(void* options, size_t size);
 void weft_argmin_opts_init(void* options, size_t size);
+void weft_cummax_opts_init(void* options, size_t size);
+void weft_cummin_opts_init(void* options, size_t size);
+void weft_cumprod_opts_init(void* options, size_t size);
+void weft_cumsum_opts_init(void* options, size_t size);
 void weft_logsumexp_opts_init(void* options, size_t size);
 void weft_max_opts_init(void* options, size_t size);
 void weft_mean_opts_init(void* options, size_t size);
@@ -1335,8 +1478,13 @@ void weft_std_opts_init(void* options, size_t size);
 void weft_sum_opts_init(void* options, size_t size);
 void weft_var_opts_init(void* options, size_t size);
 void weft_argsort_opts_init(void* options, size_t size);
+void weft_searchsorted_opts_init(void* options, size_t size);
 void weft_sort_opts_init(void* options, size_t size);
 void weft_top_k_opts_init(void* options, size_t size);
+void weft_boolean_mask_static_opts_init(void* options, size_t size);
+void weft_masked_select_static_opts_init(void* options, size_t size);
+void weft_nonzero_static_opts_init(void* options, size_t size);
+void weft_unique_static_opts_init(void* options, size_t size);
 void weft_cholesky_opts_init(void* options, size_t size);
 void weft_dot_general_opts_init(void* options, size_t size);
 void weft_matmul_opts_init(void* options, size_t size);
@@ -1432,9 +1580,11 @@ weft_error* weft_tan(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_tanh(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_trunc(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_bitwise_xor(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out);
+weft_error* weft_arange(weft_context* ctx, double start, double stop, const weft_arange_opts* opts, weft_tensor** out);
 weft_error* weft_broadcast_in_dim(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count, const int64_t* broadcast_dimensions, size_t broadcast_dimensions_count, weft_tensor** out);
 weft_error* weft_broadcast_to(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count, weft_tensor** out);
 weft_error* weft_concatenate(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count, const weft_concatenate_opts* opts, weft_tensor** out);
+weft_error* weft_diff(weft_context* ctx, weft_tensor* x, const weft_diff_opts* opts, weft_tensor** out);
 weft_error* weft_dynamic_slice(weft_context* ctx, weft_tensor* x, weft_tensor* const* start_indices, size_t start_indices_count, const int64_t* slice_sizes, size_t slice_sizes_count, weft_tensor** out);
 weft_error* weft_dynamic_update_slice(weft_context* ctx, weft_tensor* x, weft_tensor* update, weft_tensor* const* start_indices, size_t start_indices_count, weft_tensor** out);
 weft_error* weft_expand_dims(weft_context* ctx, weft_tensor* x, const int64_t* dims, size_t dims_count, weft_tensor** out);
@@ -1442,20 +1592,30 @@ weft_error* weft_flatten(weft_context* ctx, weft_tensor* x, const weft_flatten_o
 weft_error* weft_full(weft_context* ctx, const int64_t* shape, size_t shape_count, double value, const weft_full_opts* opts, weft_tensor** out);
 weft_error* weft_gather(weft_context* ctx, weft_tensor* x, weft_tensor* start_indices, const int64_t* offset_dims, size_t offset_dims_count, const int64_t* collapsed_slice_dims, size_t collapsed_slice_dims_count, const int64_t* start_index_map, size_t start_index_map_count, int64_t index_vector_dim, const int64_t* slice_sizes, size_t slice_sizes_count, const weft_gather_opts* opts, weft_tensor** out);
 weft_error* weft_iota(weft_context* ctx, const int64_t* shape, size_t shape_count, int64_t dimension, const weft_iota_opts* opts, weft_tensor** out);
+weft_error* weft_linspace(weft_context* ctx, double start, double stop, int64_t count, const weft_linspace_opts* opts, weft_tensor** out);
 weft_error* weft_pad(weft_context* ctx, weft_tensor* x, weft_tensor* value, const int64_t* edge_padding_low, size_t edge_padding_low_count, const int64_t* edge_padding_high, size_t edge_padding_high_count, const int64_t* interior_padding, size_t interior_padding_count, weft_tensor** out);
+weft_error* weft_repeat_interleave(weft_context* ctx, weft_tensor* x, int64_t repeats, const weft_repeat_interleave_opts* opts, weft_tensor** out);
 weft_error* weft_reshape(weft_context* ctx, weft_tensor* x, const int64_t* shape, size_t shape_count, weft_tensor** out);
 weft_error* weft_reverse(weft_context* ctx, weft_tensor* x, const int64_t* dimensions, size_t dimensions_count, weft_tensor** out);
+weft_error* weft_roll(weft_context* ctx, weft_tensor* x, const int64_t* shifts, size_t shifts_count, const weft_roll_opts* opts, weft_tensor** out);
 weft_error* weft_scatter(weft_context* ctx, weft_tensor* x, weft_tensor* scatter_indices, weft_tensor* updates, const int64_t* update_window_dims, size_t update_window_dims_count, const int64_t* inserted_window_dims, size_t inserted_window_dims_count, const int64_t* scatter_dims_to_operand_dims, size_t scatter_dims_to_operand_dims_count, int64_t index_vector_dim, weft_scatter_reducer reducer, const weft_scatter_opts* opts, weft_tensor** out);
 weft_error* weft_slice(weft_context* ctx, weft_tensor* x, const int64_t* start_indices, size_t start_indices_count, const int64_t* limit_indices, size_t limit_indices_count, const int64_t* strides, size_t strides_count, weft_tensor** out);
 weft_error* weft_slice_in_dim(weft_context* ctx, weft_tensor* x, int64_t axis, const weft_slice_in_dim_opts* opts, weft_tensor** out);
 weft_error* weft_squeeze(weft_context* ctx, weft_tensor* x, const weft_squeeze_opts* opts, weft_tensor** out);
 weft_error* weft_stack(weft_context* ctx, weft_tensor* const* inputs, size_t inputs_count, const weft_stack_opts* opts, weft_tensor** out);
 weft_error* weft_take(weft_context* ctx, weft_tensor* x, weft_tensor* indices, const weft_take_opts* opts, weft_tensor** out);
+weft_error* weft_tile(weft_context* ctx, weft_tensor* x, const int64_t* reps, size_t reps_count, weft_tensor** out);
 weft_error* weft_transpose(weft_context* ctx, weft_tensor* x, const int64_t* permutation, size_t permutation_count, weft_tensor** out);
+weft_error* weft_tril(weft_context* ctx, weft_tensor* x, const weft_tril_opts* opts, weft_tensor** out);
+weft_error* weft_triu(weft_context* ctx, weft_tensor* x, const weft_triu_opts* opts, weft_tensor** out);
 weft_error* weft_all(weft_context* ctx, weft_tensor* x, const weft_all_opts* opts, weft_tensor** out);
 weft_error* weft_any(weft_context* ctx, weft_tensor* x, const weft_any_opts* opts, weft_tensor** out);
 weft_error* weft_argmax(weft_context* ctx, weft_tensor* x, const weft_argmax_opts* opts, weft_tensor** out);
 weft_error* weft_argmin(weft_context* ctx, weft_tensor* x, const weft_argmin_opts* opts, weft_tensor** out);
+weft_error* weft_cummax(weft_context* ctx, weft_tensor* x, const weft_cummax_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
+weft_error* weft_cummin(weft_context* ctx, weft_tensor* x, const weft_cummin_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
+weft_error* weft_cumprod(weft_context* ctx, weft_tensor* x, const weft_cumprod_opts* opts, weft_tensor** out);
+weft_error* weft_cumsum(weft_context* ctx, weft_tensor* x, const weft_cumsum_opts* opts, weft_tensor** out);
 weft_error* weft_logsumexp(weft_context* ctx, weft_tensor* x, const weft_logsumexp_opts* opts, weft_tensor** out);
 weft_error* weft_max(weft_context* ctx, weft_tensor* x, const weft_max_opts* opts, weft_tensor** out);
 weft_error* weft_mean(weft_context* ctx, weft_tensor* x, const weft_mean_opts* opts, weft_tensor** out);
@@ -1466,8 +1626,15 @@ weft_error* weft_std(weft_context* ctx, weft_tensor* x, const weft_std_opts* opt
 weft_error* weft_sum(weft_context* ctx, weft_tensor* x, const weft_sum_opts* opts, weft_tensor** out);
 weft_error* weft_var(weft_context* ctx, weft_tensor* x, const weft_var_opts* opts, weft_tensor** out);
 weft_error* weft_argsort(weft_context* ctx, weft_tensor* x, const weft_argsort_opts* opts, weft_tensor** out);
+weft_error* weft_isin(weft_context* ctx, weft_tensor* x, weft_tensor* among, weft_tensor** out);
+weft_error* weft_searchsorted(weft_context* ctx, weft_tensor* sorted, weft_tensor* values, const weft_searchsorted_opts* opts, weft_tensor** out);
 weft_error* weft_sort(weft_context* ctx, weft_tensor* x, const weft_sort_opts* opts, weft_tensor** out);
 weft_error* weft_top_k(weft_context* ctx, weft_tensor* x, int64_t k, const weft_top_k_opts* opts, weft_tensor** out_values, weft_tensor** out_indices);
+weft_error* weft_bincount(weft_context* ctx, weft_tensor* x, weft_tensor* weights, int64_t length, weft_tensor** out);
+weft_error* weft_boolean_mask_static(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t size, const weft_boolean_mask_static_opts* opts, weft_tensor** out_result, weft_tensor** out_count);
+weft_error* weft_masked_select_static(weft_context* ctx, weft_tensor* x, weft_tensor* mask, int64_t size, const weft_masked_select_static_opts* opts, weft_tensor** out_result, weft_tensor** out_count);
+weft_error* weft_nonzero_static(weft_context* ctx, weft_tensor* x, int64_t size, const weft_nonzero_static_opts* opts, weft_tensor** out_indices, weft_tensor** out_count);
+weft_error* weft_unique_static(weft_context* ctx, weft_tensor* x, int64_t size, const weft_unique_static_opts* opts, weft_tensor** out_values, weft_tensor** out_count, weft_tensor** out_inverse, weft_tensor** out_counts, weft_tensor** out_indices);
 weft_error* weft_cholesky(weft_context* ctx, weft_tensor* a, const weft_cholesky_opts* opts, weft_tensor** out);
 weft_error* weft_dot_general(weft_context* ctx, weft_tensor* lhs, weft_tensor* rhs, const int64_t* lhs_batching_dimensions, size_t lhs_batching_dimensions_count, const int64_t* rhs_batching_dimensions, size_t rhs_batching_dimensions_count, const int64_t* lhs_contracting_dimensions, size_t lhs_contracting_dimensions_count, const int64_t* rhs_contracting_dimensions, size_t rhs_contracting_dimensions_count, const weft_dot_general_opts* opts, weft_tensor** out);
 weft_error* weft_fft(weft_context* ctx, weft_tensor* x, weft_fft_type fft_type, const int64_t* fft_length, size_t fft_length_count, weft_tensor** out);
@@ -1519,7 +1686,11 @@ M.WEFT_WAIT_FOREVER = -1LL
 M.WEFT_TREE_ROOT = 0
 M.WEFT_CLIP_HAS_LOW = 0x1ULL
 M.WEFT_CLIP_HAS_HIGH = 0x2ULL
+M.WEFT_ARANGE_HAS_STEP = 0x1ULL
+M.WEFT_ARANGE_HAS_DTYPE = 0x2ULL
 M.WEFT_CONCATENATE_HAS_DIMENSION = 0x1ULL
+M.WEFT_DIFF_HAS_N = 0x1ULL
+M.WEFT_DIFF_HAS_AXIS = 0x2ULL
 M.WEFT_FLATTEN_HAS_START_AXIS = 0x1ULL
 M.WEFT_FLATTEN_HAS_END_AXIS = 0x2ULL
 M.WEFT_FULL_HAS_DTYPE = 0x1ULL
@@ -1527,6 +1698,10 @@ M.WEFT_FULL_HAS_INTEGER = 0x2ULL
 M.WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS = 0x1ULL
 M.WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS = 0x2ULL
 M.WEFT_IOTA_HAS_DTYPE = 0x1ULL
+M.WEFT_LINSPACE_HAS_ENDPOINT = 0x1ULL
+M.WEFT_LINSPACE_HAS_DTYPE = 0x2ULL
+M.WEFT_REPEAT_INTERLEAVE_HAS_AXIS = 0x1ULL
+M.WEFT_ROLL_HAS_DIMS = 0x1ULL
 M.WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS = 0x1ULL
 M.WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS = 0x2ULL
 M.WEFT_SLICE_IN_DIM_HAS_START = 0x1ULL
@@ -1535,6 +1710,8 @@ M.WEFT_SLICE_IN_DIM_HAS_STEP = 0x4ULL
 M.WEFT_SQUEEZE_HAS_DIMS = 0x1ULL
 M.WEFT_STACK_HAS_AXIS = 0x1ULL
 M.WEFT_TAKE_HAS_AXIS = 0x1ULL
+M.WEFT_TRIL_HAS_DIAGONAL = 0x1ULL
+M.WEFT_TRIU_HAS_DIAGONAL = 0x1ULL
 M.WEFT_ALL_HAS_DIMS = 0x1ULL
 M.WEFT_ALL_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_ANY_HAS_DIMS = 0x1ULL
@@ -1543,6 +1720,14 @@ M.WEFT_ARGMAX_HAS_AXIS = 0x1ULL
 M.WEFT_ARGMAX_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_ARGMIN_HAS_AXIS = 0x1ULL
 M.WEFT_ARGMIN_HAS_KEEPDIMS = 0x2ULL
+M.WEFT_CUMMAX_HAS_AXIS = 0x1ULL
+M.WEFT_CUMMAX_HAS_REVERSE = 0x2ULL
+M.WEFT_CUMMIN_HAS_AXIS = 0x1ULL
+M.WEFT_CUMMIN_HAS_REVERSE = 0x2ULL
+M.WEFT_CUMPROD_HAS_AXIS = 0x1ULL
+M.WEFT_CUMPROD_HAS_REVERSE = 0x2ULL
+M.WEFT_CUMSUM_HAS_AXIS = 0x1ULL
+M.WEFT_CUMSUM_HAS_REVERSE = 0x2ULL
 M.WEFT_LOGSUMEXP_HAS_DIMS = 0x1ULL
 M.WEFT_LOGSUMEXP_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_MAX_HAS_DIMS = 0x1ULL
@@ -1563,9 +1748,16 @@ M.WEFT_VAR_HAS_KEEPDIMS = 0x2ULL
 M.WEFT_VAR_HAS_CORRECTION = 0x4ULL
 M.WEFT_ARGSORT_HAS_AXIS = 0x1ULL
 M.WEFT_ARGSORT_HAS_DESCENDING = 0x2ULL
+M.WEFT_SEARCHSORTED_HAS_RIGHT = 0x1ULL
 M.WEFT_SORT_HAS_AXIS = 0x1ULL
 M.WEFT_SORT_HAS_DESCENDING = 0x2ULL
 M.WEFT_TOP_K_HAS_AXIS = 0x1ULL
+M.WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS = 0x1ULL
+M.WEFT_BOOLEAN_MASK_STATIC_HAS_FILL = 0x2ULL
+M.WEFT_MASKED_SELECT_STATIC_HAS_FILL = 0x1ULL
+M.WEFT_NONZERO_STATIC_HAS_FILL = 0x1ULL
+M.WEFT_UNIQUE_STATIC_HAS_FILL = 0x1ULL
+M.WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN = 0x2ULL
 M.WEFT_CHOLESKY_HAS_LOWER = 0x1ULL
 M.WEFT_DOT_GENERAL_HAS_DTYPE = 0x1ULL
 M.WEFT_DOT_GENERAL_HAS_PRECISION = 0x2ULL

@@ -17,7 +17,11 @@ WEFT_WAIT_FOREVER = -1
 WEFT_TREE_ROOT = 0
 WEFT_CLIP_HAS_LOW = 0x1
 WEFT_CLIP_HAS_HIGH = 0x2
+WEFT_ARANGE_HAS_STEP = 0x1
+WEFT_ARANGE_HAS_DTYPE = 0x2
 WEFT_CONCATENATE_HAS_DIMENSION = 0x1
+WEFT_DIFF_HAS_N = 0x1
+WEFT_DIFF_HAS_AXIS = 0x2
 WEFT_FLATTEN_HAS_START_AXIS = 0x1
 WEFT_FLATTEN_HAS_END_AXIS = 0x2
 WEFT_FULL_HAS_DTYPE = 0x1
@@ -25,6 +29,10 @@ WEFT_FULL_HAS_INTEGER = 0x2
 WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS = 0x1
 WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS = 0x2
 WEFT_IOTA_HAS_DTYPE = 0x1
+WEFT_LINSPACE_HAS_ENDPOINT = 0x1
+WEFT_LINSPACE_HAS_DTYPE = 0x2
+WEFT_REPEAT_INTERLEAVE_HAS_AXIS = 0x1
+WEFT_ROLL_HAS_DIMS = 0x1
 WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS = 0x1
 WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS = 0x2
 WEFT_SLICE_IN_DIM_HAS_START = 0x1
@@ -33,6 +41,8 @@ WEFT_SLICE_IN_DIM_HAS_STEP = 0x4
 WEFT_SQUEEZE_HAS_DIMS = 0x1
 WEFT_STACK_HAS_AXIS = 0x1
 WEFT_TAKE_HAS_AXIS = 0x1
+WEFT_TRIL_HAS_DIAGONAL = 0x1
+WEFT_TRIU_HAS_DIAGONAL = 0x1
 WEFT_ALL_HAS_DIMS = 0x1
 WEFT_ALL_HAS_KEEPDIMS = 0x2
 WEFT_ANY_HAS_DIMS = 0x1
@@ -41,6 +51,14 @@ WEFT_ARGMAX_HAS_AXIS = 0x1
 WEFT_ARGMAX_HAS_KEEPDIMS = 0x2
 WEFT_ARGMIN_HAS_AXIS = 0x1
 WEFT_ARGMIN_HAS_KEEPDIMS = 0x2
+WEFT_CUMMAX_HAS_AXIS = 0x1
+WEFT_CUMMAX_HAS_REVERSE = 0x2
+WEFT_CUMMIN_HAS_AXIS = 0x1
+WEFT_CUMMIN_HAS_REVERSE = 0x2
+WEFT_CUMPROD_HAS_AXIS = 0x1
+WEFT_CUMPROD_HAS_REVERSE = 0x2
+WEFT_CUMSUM_HAS_AXIS = 0x1
+WEFT_CUMSUM_HAS_REVERSE = 0x2
 WEFT_LOGSUMEXP_HAS_DIMS = 0x1
 WEFT_LOGSUMEXP_HAS_KEEPDIMS = 0x2
 WEFT_MAX_HAS_DIMS = 0x1
@@ -61,9 +79,16 @@ WEFT_VAR_HAS_KEEPDIMS = 0x2
 WEFT_VAR_HAS_CORRECTION = 0x4
 WEFT_ARGSORT_HAS_AXIS = 0x1
 WEFT_ARGSORT_HAS_DESCENDING = 0x2
+WEFT_SEARCHSORTED_HAS_RIGHT = 0x1
 WEFT_SORT_HAS_AXIS = 0x1
 WEFT_SORT_HAS_DESCENDING = 0x2
 WEFT_TOP_K_HAS_AXIS = 0x1
+WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS = 0x1
+WEFT_BOOLEAN_MASK_STATIC_HAS_FILL = 0x2
+WEFT_MASKED_SELECT_STATIC_HAS_FILL = 0x1
+WEFT_NONZERO_STATIC_HAS_FILL = 0x1
+WEFT_UNIQUE_STATIC_HAS_FILL = 0x1
+WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN = 0x2
 WEFT_CHOLESKY_HAS_LOWER = 0x1
 WEFT_DOT_GENERAL_HAS_DTYPE = 0x1
 WEFT_DOT_GENERAL_HAS_PRECISION = 0x2
@@ -216,6 +241,9 @@ weft_randomness = c.c_uint32
 WEFT_RANDOMNESS_DIFFERENT = 0
 WEFT_RANDOMNESS_SAME = 1
 WEFT_RANDOMNESS_ERROR = 2
+weft_keep = c.c_uint32
+WEFT_KEEP_INPUTS = 0
+WEFT_KEEP_PRODUCTS = 1
 weft_node_kind = c.c_uint32
 WEFT_NODE_NONE = 0
 WEFT_NODE_DICT = 1
@@ -641,12 +669,34 @@ class weft_clip_opts(c.Structure):
     ]
 
 
+class weft_arange_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("step", c.c_double),
+        ("dtype", weft_dtype),
+        ("reserved", c.c_int32),
+        ("device", weft_device),
+    ]
+
+
 class weft_concatenate_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
         ("next", c.c_void_p),
         ("present", c.c_uint64),
         ("dimension", c.c_int64),
+    ]
+
+
+class weft_diff_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("n", c.c_int64),
+        ("axis", c.c_int64),
     ]
 
 
@@ -692,6 +742,36 @@ class weft_iota_opts(c.Structure):
         ("dtype", weft_dtype),
         ("reserved", c.c_int32),
         ("device", weft_device),
+    ]
+
+
+class weft_linspace_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("endpoint", c.c_int32),
+        ("dtype", weft_dtype),
+        ("device", weft_device),
+    ]
+
+
+class weft_repeat_interleave_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+    ]
+
+
+class weft_roll_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("dims", c.POINTER(c.c_int64)),
+        ("dims_count", c.c_uint64),
     ]
 
 
@@ -746,6 +826,24 @@ class weft_take_opts(c.Structure):
     ]
 
 
+class weft_tril_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("diagonal", c.c_int64),
+    ]
+
+
+class weft_triu_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("diagonal", c.c_int64),
+    ]
+
+
 class weft_all_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -788,6 +886,50 @@ class weft_argmin_opts(c.Structure):
         ("present", c.c_uint64),
         ("axis", c.c_int64),
         ("keepdims", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_cummax_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("reverse", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_cummin_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("reverse", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_cumprod_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("reverse", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
+class weft_cumsum_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("reverse", c.c_int32),
         ("reserved", c.c_int32),
     ]
 
@@ -901,6 +1043,16 @@ class weft_argsort_opts(c.Structure):
     ]
 
 
+class weft_searchsorted_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("right", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
 class weft_sort_opts(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -918,6 +1070,45 @@ class weft_top_k_opts(c.Structure):
         ("next", c.c_void_p),
         ("present", c.c_uint64),
         ("axis", c.c_int64),
+    ]
+
+
+class weft_boolean_mask_static_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("axis", c.c_int64),
+        ("fill", c.c_double),
+    ]
+
+
+class weft_masked_select_static_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("fill", c.c_double),
+    ]
+
+
+class weft_nonzero_static_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("fill", c.c_int64),
+    ]
+
+
+class weft_unique_static_opts(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("next", c.c_void_p),
+        ("present", c.c_uint64),
+        ("fill", c.c_double),
+        ("equal_nan", c.c_int32),
+        ("reserved", c.c_int32),
     ]
 
 
@@ -1460,6 +1651,12 @@ class weft_api_v1(c.Structure):
         ("function_grad", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
         ("function_vjp", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
         ("function_jvp", c.CFUNCTYPE(weft_error, weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function))),
+        ("nonzero", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.POINTER(weft_tensor))),
+        ("masked_select", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor))),
+        ("boolean_mask", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_tensor))),
+        ("unique", c.CFUNCTYPE(weft_error, weft_context, weft_tensor, c.c_int32, c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor))),
+        ("function_checkpoint", c.CFUNCTYPE(weft_error, weft_context, weft_function, weft_keep, c.POINTER(weft_function))),
+        ("function_custom_gradient", c.CFUNCTYPE(weft_error, weft_context, weft_function, weft_function, weft_function, c.POINTER(weft_function))),
         ("custom_register", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_void_p, c.c_void_p, c.c_size_t, c.POINTER(weft_custom_options))),
         ("custom_register_symbol", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.POINTER(weft_custom_options))),
         ("custom_apply", c.CFUNCTYPE(weft_error, weft_context, c.c_void_p, c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t))),
@@ -1549,6 +1746,10 @@ FUNCTIONS = {
     "weft_split": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.c_int64, c.POINTER(weft_tensor)]),
     "weft_chunk": (weft_error, [weft_context, weft_tensor, c.c_int64, c.c_int64, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_unstack": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_size_t)]),
+    "weft_nonzero": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_masked_select": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_boolean_mask": (weft_error, [weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_tensor)]),
+    "weft_unique": (weft_error, [weft_context, weft_tensor, c.c_int32, c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_op_list": (weft_error, [c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(c.c_size_t)]),
     "weft_random_seed": (weft_error, [weft_context, c.c_uint64]),
     "weft_random_get_state": (weft_error, [weft_context, c.POINTER(c.c_uint64), c.POINTER(c.c_uint64), c.POINTER(c.c_uint64)]),
@@ -1587,6 +1788,8 @@ FUNCTIONS = {
     "weft_function_grad": (weft_error, [weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function)]),
     "weft_function_vjp": (weft_error, [weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function)]),
     "weft_function_jvp": (weft_error, [weft_context, weft_function, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_derivative_options), c.POINTER(weft_function)]),
+    "weft_function_checkpoint": (weft_error, [weft_context, weft_function, weft_keep, c.POINTER(weft_function)]),
+    "weft_function_custom_gradient": (weft_error, [weft_context, weft_function, weft_function, weft_function, c.POINTER(weft_function)]),
     "weft_function_retain": (None, [weft_function]),
     "weft_function_release": (None, [weft_function]),
     "weft_while": (weft_error, [weft_context, weft_function, weft_function, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor)]),
@@ -1660,20 +1863,31 @@ FUNCTIONS = {
     "weft_program_stats_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_custom_options_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_clip_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_arange_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_concatenate_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_diff_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_flatten_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_full_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_gather_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_iota_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_linspace_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_repeat_interleave_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_roll_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_scatter_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_slice_in_dim_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_squeeze_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_stack_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_take_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_tril_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_triu_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_all_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_any_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_argmax_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_argmin_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cummax_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cummin_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cumprod_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_cumsum_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_logsumexp_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_max_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_mean_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -1683,8 +1897,13 @@ FUNCTIONS = {
     "weft_sum_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_var_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_argsort_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_searchsorted_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_sort_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_top_k_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_boolean_mask_static_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_masked_select_static_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_nonzero_static_opts_init": (None, [c.c_void_p, c.c_size_t]),
+    "weft_unique_static_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_cholesky_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_dot_general_opts_init": (None, [c.c_void_p, c.c_size_t]),
     "weft_matmul_opts_init": (None, [c.c_void_p, c.c_size_t]),
@@ -1780,9 +1999,11 @@ FUNCTIONS = {
     "weft_tanh": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_trunc": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_bitwise_xor": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_arange": (weft_error, [weft_context, c.c_double, c.c_double, c.POINTER(weft_arange_opts), c.POINTER(weft_tensor)]),
     "weft_broadcast_in_dim": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
     "weft_broadcast_to": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
     "weft_concatenate": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_concatenate_opts), c.POINTER(weft_tensor)]),
+    "weft_diff": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_diff_opts), c.POINTER(weft_tensor)]),
     "weft_dynamic_slice": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
     "weft_dynamic_update_slice": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_tensor)]),
     "weft_expand_dims": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
@@ -1790,20 +2011,30 @@ FUNCTIONS = {
     "weft_full": (weft_error, [weft_context, c.POINTER(c.c_int64), c.c_size_t, c.c_double, c.POINTER(weft_full_opts), c.POINTER(weft_tensor)]),
     "weft_gather": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.c_int64, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_gather_opts), c.POINTER(weft_tensor)]),
     "weft_iota": (weft_error, [weft_context, c.POINTER(c.c_int64), c.c_size_t, c.c_int64, c.POINTER(weft_iota_opts), c.POINTER(weft_tensor)]),
+    "weft_linspace": (weft_error, [weft_context, c.c_double, c.c_double, c.c_int64, c.POINTER(weft_linspace_opts), c.POINTER(weft_tensor)]),
     "weft_pad": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_repeat_interleave": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_repeat_interleave_opts), c.POINTER(weft_tensor)]),
     "weft_reshape": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
     "weft_reverse": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_roll": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_roll_opts), c.POINTER(weft_tensor)]),
     "weft_scatter": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.c_int64, weft_scatter_reducer, c.POINTER(weft_scatter_opts), c.POINTER(weft_tensor)]),
     "weft_slice": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
     "weft_slice_in_dim": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_slice_in_dim_opts), c.POINTER(weft_tensor)]),
     "weft_squeeze": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_squeeze_opts), c.POINTER(weft_tensor)]),
     "weft_stack": (weft_error, [weft_context, c.POINTER(weft_tensor), c.c_size_t, c.POINTER(weft_stack_opts), c.POINTER(weft_tensor)]),
     "weft_take": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_take_opts), c.POINTER(weft_tensor)]),
+    "weft_tile": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
     "weft_transpose": (weft_error, [weft_context, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),
+    "weft_tril": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tril_opts), c.POINTER(weft_tensor)]),
+    "weft_triu": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_triu_opts), c.POINTER(weft_tensor)]),
     "weft_all": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_all_opts), c.POINTER(weft_tensor)]),
     "weft_any": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_any_opts), c.POINTER(weft_tensor)]),
     "weft_argmax": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_argmax_opts), c.POINTER(weft_tensor)]),
     "weft_argmin": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_argmin_opts), c.POINTER(weft_tensor)]),
+    "weft_cummax": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cummax_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_cummin": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cummin_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_cumprod": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cumprod_opts), c.POINTER(weft_tensor)]),
+    "weft_cumsum": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cumsum_opts), c.POINTER(weft_tensor)]),
     "weft_logsumexp": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_logsumexp_opts), c.POINTER(weft_tensor)]),
     "weft_max": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_max_opts), c.POINTER(weft_tensor)]),
     "weft_mean": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_mean_opts), c.POINTER(weft_tensor)]),
@@ -1814,8 +2045,15 @@ FUNCTIONS = {
     "weft_sum": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_sum_opts), c.POINTER(weft_tensor)]),
     "weft_var": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_var_opts), c.POINTER(weft_tensor)]),
     "weft_argsort": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_argsort_opts), c.POINTER(weft_tensor)]),
+    "weft_isin": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_searchsorted": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_searchsorted_opts), c.POINTER(weft_tensor)]),
     "weft_sort": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_sort_opts), c.POINTER(weft_tensor)]),
     "weft_top_k": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_top_k_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_bincount": (weft_error, [weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_tensor)]),
+    "weft_boolean_mask_static": (weft_error, [weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_boolean_mask_static_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_masked_select_static": (weft_error, [weft_context, weft_tensor, weft_tensor, c.c_int64, c.POINTER(weft_masked_select_static_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_nonzero_static": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_nonzero_static_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
+    "weft_unique_static": (weft_error, [weft_context, weft_tensor, c.c_int64, c.POINTER(weft_unique_static_opts), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor), c.POINTER(weft_tensor)]),
     "weft_cholesky": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_cholesky_opts), c.POINTER(weft_tensor)]),
     "weft_dot_general": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_dot_general_opts), c.POINTER(weft_tensor)]),
     "weft_fft": (weft_error, [weft_context, weft_tensor, weft_fft_type, c.POINTER(c.c_int64), c.c_size_t, c.POINTER(weft_tensor)]),

@@ -85,6 +85,26 @@ weft_error* weft_conv(weft_context* ctx, weft_tensor* x, weft_tensor* w, const w
   });
 }
 
+weft_error* weft_conv_transpose(weft_context* ctx, weft_tensor* x, weft_tensor* w,
+                                const weft_conv_transpose_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_conv_transpose, ctx);
+    call.Operand(x);
+    call.Operand(w);
+    weft_conv_transpose_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_conv_transpose_opts", &o));
+    call.CheckPresent(o.present, 127u);
+    if (o.present & WEFT_CONV_TRANSPOSE_HAS_STRIDES) call.SetInts(0, o.strides, o.strides_count);
+    if (o.present & WEFT_CONV_TRANSPOSE_HAS_PADS) call.SetInts(1, o.pads, o.pads_count);
+    if (o.present & WEFT_CONV_TRANSPOSE_HAS_OUTPUT_PADDING) call.SetInts(2, o.output_padding, o.output_padding_count);
+    if (o.present & WEFT_CONV_TRANSPOSE_HAS_DILATION) call.SetInts(3, o.dilation, o.dilation_count);
+    if (o.present & WEFT_CONV_TRANSPOSE_HAS_GROUPS) call.SetInt(4, o.groups);
+    if (o.present & WEFT_CONV_TRANSPOSE_HAS_DTYPE) call.SetDType(5, o.dtype);
+    if (o.present & WEFT_CONV_TRANSPOSE_HAS_PRECISION) call.SetEnum(6, o.precision);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_convolution(weft_context* ctx, weft_tensor* input, weft_tensor* kernel, const int64_t* window_strides,
                              size_t window_strides_count, const int64_t* padding, size_t padding_count,
                              const int64_t* lhs_dilation, size_t lhs_dilation_count, const int64_t* rhs_dilation,

@@ -85,7 +85,11 @@ pub const WEFT_WAIT_FOREVER: i64 = -1;
 pub const WEFT_TREE_ROOT: u32 = 0;
 pub const WEFT_CLIP_HAS_LOW: u64 = 1 << 0;
 pub const WEFT_CLIP_HAS_HIGH: u64 = 1 << 1;
+pub const WEFT_ARANGE_HAS_STEP: u64 = 1 << 0;
+pub const WEFT_ARANGE_HAS_DTYPE: u64 = 1 << 1;
 pub const WEFT_CONCATENATE_HAS_DIMENSION: u64 = 1 << 0;
+pub const WEFT_DIFF_HAS_N: u64 = 1 << 0;
+pub const WEFT_DIFF_HAS_AXIS: u64 = 1 << 1;
 pub const WEFT_FLATTEN_HAS_START_AXIS: u64 = 1 << 0;
 pub const WEFT_FLATTEN_HAS_END_AXIS: u64 = 1 << 1;
 pub const WEFT_FULL_HAS_DTYPE: u64 = 1 << 0;
@@ -93,6 +97,10 @@ pub const WEFT_FULL_HAS_INTEGER: u64 = 1 << 1;
 pub const WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS: u64 = 1 << 0;
 pub const WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS: u64 = 1 << 1;
 pub const WEFT_IOTA_HAS_DTYPE: u64 = 1 << 0;
+pub const WEFT_LINSPACE_HAS_ENDPOINT: u64 = 1 << 0;
+pub const WEFT_LINSPACE_HAS_DTYPE: u64 = 1 << 1;
+pub const WEFT_REPEAT_INTERLEAVE_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_ROLL_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS: u64 = 1 << 0;
 pub const WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS: u64 = 1 << 1;
 pub const WEFT_SLICE_IN_DIM_HAS_START: u64 = 1 << 0;
@@ -101,6 +109,8 @@ pub const WEFT_SLICE_IN_DIM_HAS_STEP: u64 = 1 << 2;
 pub const WEFT_SQUEEZE_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_STACK_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_TAKE_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_TRIL_HAS_DIAGONAL: u64 = 1 << 0;
+pub const WEFT_TRIU_HAS_DIAGONAL: u64 = 1 << 0;
 pub const WEFT_ALL_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_ALL_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_ANY_HAS_DIMS: u64 = 1 << 0;
@@ -109,6 +119,14 @@ pub const WEFT_ARGMAX_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_ARGMAX_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_ARGMIN_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_ARGMIN_HAS_KEEPDIMS: u64 = 1 << 1;
+pub const WEFT_CUMMAX_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_CUMMAX_HAS_REVERSE: u64 = 1 << 1;
+pub const WEFT_CUMMIN_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_CUMMIN_HAS_REVERSE: u64 = 1 << 1;
+pub const WEFT_CUMPROD_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_CUMPROD_HAS_REVERSE: u64 = 1 << 1;
+pub const WEFT_CUMSUM_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_CUMSUM_HAS_REVERSE: u64 = 1 << 1;
 pub const WEFT_LOGSUMEXP_HAS_DIMS: u64 = 1 << 0;
 pub const WEFT_LOGSUMEXP_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_MAX_HAS_DIMS: u64 = 1 << 0;
@@ -129,9 +147,16 @@ pub const WEFT_VAR_HAS_KEEPDIMS: u64 = 1 << 1;
 pub const WEFT_VAR_HAS_CORRECTION: u64 = 1 << 2;
 pub const WEFT_ARGSORT_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_ARGSORT_HAS_DESCENDING: u64 = 1 << 1;
+pub const WEFT_SEARCHSORTED_HAS_RIGHT: u64 = 1 << 0;
 pub const WEFT_SORT_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_SORT_HAS_DESCENDING: u64 = 1 << 1;
 pub const WEFT_TOP_K_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS: u64 = 1 << 0;
+pub const WEFT_BOOLEAN_MASK_STATIC_HAS_FILL: u64 = 1 << 1;
+pub const WEFT_MASKED_SELECT_STATIC_HAS_FILL: u64 = 1 << 0;
+pub const WEFT_NONZERO_STATIC_HAS_FILL: u64 = 1 << 0;
+pub const WEFT_UNIQUE_STATIC_HAS_FILL: u64 = 1 << 0;
+pub const WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN: u64 = 1 << 1;
 pub const WEFT_CHOLESKY_HAS_LOWER: u64 = 1 << 0;
 pub const WEFT_DOT_GENERAL_HAS_DTYPE: u64 = 1 << 0;
 pub const WEFT_DOT_GENERAL_HAS_PRECISION: u64 = 1 << 1;
@@ -292,6 +317,10 @@ pub type weft_randomness = u32;
 pub const WEFT_RANDOMNESS_DIFFERENT: weft_randomness = 0;
 pub const WEFT_RANDOMNESS_SAME: weft_randomness = 1;
 pub const WEFT_RANDOMNESS_ERROR: weft_randomness = 2;
+
+pub type weft_keep = u32;
+pub const WEFT_KEEP_INPUTS: weft_keep = 0;
+pub const WEFT_KEEP_PRODUCTS: weft_keep = 1;
 
 pub type weft_node_kind = u32;
 pub const WEFT_NODE_NONE: weft_node_kind = 0;
@@ -690,11 +719,33 @@ pub struct weft_clip_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_arange_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub step: f64,
+    pub dtype: weft_dtype,
+    pub reserved: i32,
+    pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_concatenate_opts {
     pub struct_size: usize,
     pub next: *const c_void,
     pub present: u64,
     pub dimension: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_diff_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub n: i64,
+    pub axis: i64,
 }
 
 #[repr(C)]
@@ -740,6 +791,36 @@ pub struct weft_iota_opts {
     pub dtype: weft_dtype,
     pub reserved: i32,
     pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_linspace_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub endpoint: i32,
+    pub dtype: weft_dtype,
+    pub device: *mut weft_device,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_repeat_interleave_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_roll_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub dims: *const i64,
+    pub dims_count: u64,
 }
 
 #[repr(C)]
@@ -795,6 +876,24 @@ pub struct weft_take_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_tril_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub diagonal: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_triu_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub diagonal: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_all_opts {
     pub struct_size: usize,
     pub next: *const c_void,
@@ -836,6 +935,50 @@ pub struct weft_argmin_opts {
     pub present: u64,
     pub axis: i64,
     pub keepdims: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cummax_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub reverse: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cummin_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub reverse: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cumprod_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub reverse: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_cumsum_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub reverse: i32,
     pub reserved: i32,
 }
 
@@ -950,6 +1093,16 @@ pub struct weft_argsort_opts {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct weft_searchsorted_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub right: i32,
+    pub reserved: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct weft_sort_opts {
     pub struct_size: usize,
     pub next: *const c_void,
@@ -966,6 +1119,45 @@ pub struct weft_top_k_opts {
     pub next: *const c_void,
     pub present: u64,
     pub axis: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_boolean_mask_static_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub axis: i64,
+    pub fill: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_masked_select_static_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub fill: f64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_nonzero_static_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub fill: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_unique_static_opts {
+    pub struct_size: usize,
+    pub next: *const c_void,
+    pub present: u64,
+    pub fill: f64,
+    pub equal_nan: i32,
+    pub reserved: i32,
 }
 
 #[repr(C)]
@@ -1508,6 +1700,12 @@ pub struct weft_api_v1 {
     pub function_grad: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
     pub function_vjp: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
     pub function_jvp: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error>,
+    pub nonzero: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub masked_select: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub boolean_mask: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, axis: i64, out: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub unique: Option<unsafe extern "C" fn(ctx: *mut weft_context, x: *mut weft_tensor, equal_nan: i32, out_values: *mut *mut weft_tensor, out_inverse: *mut *mut weft_tensor, out_counts: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error>,
+    pub function_checkpoint: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, keep: weft_keep, out: *mut *mut weft_function) -> *mut weft_error>,
+    pub function_custom_gradient: Option<unsafe extern "C" fn(ctx: *mut weft_context, function: *mut weft_function, forward: *mut weft_function, backward: *mut weft_function, out: *mut *mut weft_function) -> *mut weft_error>,
     pub custom_register: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, function: *mut c_void, signature: *const c_char, signature_length: usize, options: *const weft_custom_options) -> *mut weft_error>,
     pub custom_register_symbol: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, library: *const c_char, library_length: usize, symbol: *const c_char, symbol_length: usize, signature: *const c_char, signature_length: usize, options: *const weft_custom_options) -> *mut weft_error>,
     pub custom_apply: Option<unsafe extern "C" fn(ctx: *mut weft_context, name: *const c_char, name_length: usize, inputs: *const *mut weft_tensor, input_count: usize, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error>,
@@ -1596,6 +1794,10 @@ extern "C" {
     pub fn weft_split(ctx: *mut weft_context, x: *mut weft_tensor, sizes: *const i64, size_count: usize, axis: i64, outputs: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_chunk(ctx: *mut weft_context, x: *mut weft_tensor, chunks: i64, axis: i64, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_unstack(ctx: *mut weft_context, x: *mut weft_tensor, axis: i64, outputs: *mut *mut weft_tensor, capacity: usize, out_count: *mut usize) -> *mut weft_error;
+    pub fn weft_nonzero(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_masked_select(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_boolean_mask(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, axis: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_unique(ctx: *mut weft_context, x: *mut weft_tensor, equal_nan: i32, out_values: *mut *mut weft_tensor, out_inverse: *mut *mut weft_tensor, out_counts: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_op_list(out_names: *mut *const c_char, capacity: usize, out_count: *mut usize) -> *mut weft_error;
     pub fn weft_random_seed(ctx: *mut weft_context, seed: u64) -> *mut weft_error;
     pub fn weft_random_get_state(ctx: *mut weft_context, out_key: *mut u64, out_counter_low: *mut u64, out_counter_high: *mut u64) -> *mut weft_error;
@@ -1634,6 +1836,8 @@ extern "C" {
     pub fn weft_function_grad(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error;
     pub fn weft_function_vjp(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error;
     pub fn weft_function_jvp(ctx: *mut weft_context, function: *mut weft_function, wrt: *const i64, wrt_count: usize, options: *const weft_derivative_options, out: *mut *mut weft_function) -> *mut weft_error;
+    pub fn weft_function_checkpoint(ctx: *mut weft_context, function: *mut weft_function, keep: weft_keep, out: *mut *mut weft_function) -> *mut weft_error;
+    pub fn weft_function_custom_gradient(ctx: *mut weft_context, function: *mut weft_function, forward: *mut weft_function, backward: *mut weft_function, out: *mut *mut weft_function) -> *mut weft_error;
     pub fn weft_function_retain(function: *mut weft_function);
     pub fn weft_function_release(function: *mut weft_function);
     pub fn weft_while(ctx: *mut weft_context, condition: *mut weft_function, body: *mut weft_function, carried: *const *mut weft_tensor, count: usize, outputs: *mut *mut weft_tensor) -> *mut weft_error;
@@ -1707,20 +1911,31 @@ extern "C" {
     pub fn weft_program_stats_init(options: *mut c_void, size: usize);
     pub fn weft_custom_options_init(options: *mut c_void, size: usize);
     pub fn weft_clip_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_arange_opts_init(options: *mut c_void, size: usize);
     pub fn weft_concatenate_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_diff_opts_init(options: *mut c_void, size: usize);
     pub fn weft_flatten_opts_init(options: *mut c_void, size: usize);
     pub fn weft_full_opts_init(options: *mut c_void, size: usize);
     pub fn weft_gather_opts_init(options: *mut c_void, size: usize);
     pub fn weft_iota_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_linspace_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_repeat_interleave_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_roll_opts_init(options: *mut c_void, size: usize);
     pub fn weft_scatter_opts_init(options: *mut c_void, size: usize);
     pub fn weft_slice_in_dim_opts_init(options: *mut c_void, size: usize);
     pub fn weft_squeeze_opts_init(options: *mut c_void, size: usize);
     pub fn weft_stack_opts_init(options: *mut c_void, size: usize);
     pub fn weft_take_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_tril_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_triu_opts_init(options: *mut c_void, size: usize);
     pub fn weft_all_opts_init(options: *mut c_void, size: usize);
     pub fn weft_any_opts_init(options: *mut c_void, size: usize);
     pub fn weft_argmax_opts_init(options: *mut c_void, size: usize);
     pub fn weft_argmin_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cummax_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cummin_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cumprod_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_cumsum_opts_init(options: *mut c_void, size: usize);
     pub fn weft_logsumexp_opts_init(options: *mut c_void, size: usize);
     pub fn weft_max_opts_init(options: *mut c_void, size: usize);
     pub fn weft_mean_opts_init(options: *mut c_void, size: usize);
@@ -1730,8 +1945,13 @@ extern "C" {
     pub fn weft_sum_opts_init(options: *mut c_void, size: usize);
     pub fn weft_var_opts_init(options: *mut c_void, size: usize);
     pub fn weft_argsort_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_searchsorted_opts_init(options: *mut c_void, size: usize);
     pub fn weft_sort_opts_init(options: *mut c_void, size: usize);
     pub fn weft_top_k_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_boolean_mask_static_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_masked_select_static_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_nonzero_static_opts_init(options: *mut c_void, size: usize);
+    pub fn weft_unique_static_opts_init(options: *mut c_void, size: usize);
     pub fn weft_cholesky_opts_init(options: *mut c_void, size: usize);
     pub fn weft_dot_general_opts_init(options: *mut c_void, size: usize);
     pub fn weft_matmul_opts_init(options: *mut c_void, size: usize);
@@ -1827,9 +2047,11 @@ extern "C" {
     pub fn weft_tanh(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_trunc(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_bitwise_xor(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_arange(ctx: *mut weft_context, start: f64, stop: f64, opts: *const weft_arange_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_broadcast_in_dim(ctx: *mut weft_context, x: *mut weft_tensor, shape: *const i64, shape_count: usize, broadcast_dimensions: *const i64, broadcast_dimensions_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_broadcast_to(ctx: *mut weft_context, x: *mut weft_tensor, shape: *const i64, shape_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_concatenate(ctx: *mut weft_context, inputs: *const *mut weft_tensor, inputs_count: usize, opts: *const weft_concatenate_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_diff(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_diff_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_dynamic_slice(ctx: *mut weft_context, x: *mut weft_tensor, start_indices: *const *mut weft_tensor, start_indices_count: usize, slice_sizes: *const i64, slice_sizes_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_dynamic_update_slice(ctx: *mut weft_context, x: *mut weft_tensor, update: *mut weft_tensor, start_indices: *const *mut weft_tensor, start_indices_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_expand_dims(ctx: *mut weft_context, x: *mut weft_tensor, dims: *const i64, dims_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -1837,20 +2059,30 @@ extern "C" {
     pub fn weft_full(ctx: *mut weft_context, shape: *const i64, shape_count: usize, value: f64, opts: *const weft_full_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_gather(ctx: *mut weft_context, x: *mut weft_tensor, start_indices: *mut weft_tensor, offset_dims: *const i64, offset_dims_count: usize, collapsed_slice_dims: *const i64, collapsed_slice_dims_count: usize, start_index_map: *const i64, start_index_map_count: usize, index_vector_dim: i64, slice_sizes: *const i64, slice_sizes_count: usize, opts: *const weft_gather_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_iota(ctx: *mut weft_context, shape: *const i64, shape_count: usize, dimension: i64, opts: *const weft_iota_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_linspace(ctx: *mut weft_context, start: f64, stop: f64, count: i64, opts: *const weft_linspace_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_pad(ctx: *mut weft_context, x: *mut weft_tensor, value: *mut weft_tensor, edge_padding_low: *const i64, edge_padding_low_count: usize, edge_padding_high: *const i64, edge_padding_high_count: usize, interior_padding: *const i64, interior_padding_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_repeat_interleave(ctx: *mut weft_context, x: *mut weft_tensor, repeats: i64, opts: *const weft_repeat_interleave_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_reshape(ctx: *mut weft_context, x: *mut weft_tensor, shape: *const i64, shape_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_reverse(ctx: *mut weft_context, x: *mut weft_tensor, dimensions: *const i64, dimensions_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_roll(ctx: *mut weft_context, x: *mut weft_tensor, shifts: *const i64, shifts_count: usize, opts: *const weft_roll_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_scatter(ctx: *mut weft_context, x: *mut weft_tensor, scatter_indices: *mut weft_tensor, updates: *mut weft_tensor, update_window_dims: *const i64, update_window_dims_count: usize, inserted_window_dims: *const i64, inserted_window_dims_count: usize, scatter_dims_to_operand_dims: *const i64, scatter_dims_to_operand_dims_count: usize, index_vector_dim: i64, reducer: weft_scatter_reducer, opts: *const weft_scatter_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_slice(ctx: *mut weft_context, x: *mut weft_tensor, start_indices: *const i64, start_indices_count: usize, limit_indices: *const i64, limit_indices_count: usize, strides: *const i64, strides_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_slice_in_dim(ctx: *mut weft_context, x: *mut weft_tensor, axis: i64, opts: *const weft_slice_in_dim_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_squeeze(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_squeeze_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_stack(ctx: *mut weft_context, inputs: *const *mut weft_tensor, inputs_count: usize, opts: *const weft_stack_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_take(ctx: *mut weft_context, x: *mut weft_tensor, indices: *mut weft_tensor, opts: *const weft_take_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tile(ctx: *mut weft_context, x: *mut weft_tensor, reps: *const i64, reps_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_transpose(ctx: *mut weft_context, x: *mut weft_tensor, permutation: *const i64, permutation_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_tril(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_tril_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_triu(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_triu_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_all(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_all_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_any(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_any_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_argmax(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_argmax_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_argmin(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_argmin_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cummax(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_cummax_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cummin(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_cummin_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cumprod(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_cumprod_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_cumsum(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_cumsum_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_logsumexp(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_logsumexp_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_max(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_max_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_mean(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_mean_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
@@ -1861,8 +2093,15 @@ extern "C" {
     pub fn weft_sum(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_sum_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_var(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_var_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_argsort(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_argsort_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_isin(ctx: *mut weft_context, x: *mut weft_tensor, among: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_searchsorted(ctx: *mut weft_context, sorted: *mut weft_tensor, values: *mut weft_tensor, opts: *const weft_searchsorted_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_sort(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_sort_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_top_k(ctx: *mut weft_context, x: *mut weft_tensor, k: i64, opts: *const weft_top_k_opts, out_values: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_bincount(ctx: *mut weft_context, x: *mut weft_tensor, weights: *mut weft_tensor, length: i64, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_boolean_mask_static(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, size: i64, opts: *const weft_boolean_mask_static_opts, out_result: *mut *mut weft_tensor, out_count: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_masked_select_static(ctx: *mut weft_context, x: *mut weft_tensor, mask: *mut weft_tensor, size: i64, opts: *const weft_masked_select_static_opts, out_result: *mut *mut weft_tensor, out_count: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_nonzero_static(ctx: *mut weft_context, x: *mut weft_tensor, size: i64, opts: *const weft_nonzero_static_opts, out_indices: *mut *mut weft_tensor, out_count: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_unique_static(ctx: *mut weft_context, x: *mut weft_tensor, size: i64, opts: *const weft_unique_static_opts, out_values: *mut *mut weft_tensor, out_count: *mut *mut weft_tensor, out_inverse: *mut *mut weft_tensor, out_counts: *mut *mut weft_tensor, out_indices: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_cholesky(ctx: *mut weft_context, a: *mut weft_tensor, opts: *const weft_cholesky_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_dot_general(ctx: *mut weft_context, lhs: *mut weft_tensor, rhs: *mut weft_tensor, lhs_batching_dimensions: *const i64, lhs_batching_dimensions_count: usize, rhs_batching_dimensions: *const i64, rhs_batching_dimensions_count: usize, lhs_contracting_dimensions: *const i64, lhs_contracting_dimensions_count: usize, rhs_contracting_dimensions: *const i64, rhs_contracting_dimensions_count: usize, opts: *const weft_dot_general_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_fft(ctx: *mut weft_context, x: *mut weft_tensor, fft_type: weft_fft_type, fft_length: *const i64, fft_length_count: usize, out: *mut *mut weft_tensor) -> *mut weft_error;

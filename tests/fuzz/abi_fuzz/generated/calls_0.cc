@@ -483,6 +483,52 @@ void Call_weft_unstack(Fuzz& f) {
   for (size_t i = 0; i < *out_count; ++i) f.Keep(&outputs[i]);
 }
 
+void Call_weft_nonzero(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Handle<weft_tensor>(false);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nonzero(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_masked_select(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Handle<weft_tensor>(false);
+  weft_tensor* const mask = f.Handle<weft_tensor>(false);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_masked_select(ctx, x, mask, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_boolean_mask(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Handle<weft_tensor>(false);
+  weft_tensor* const mask = f.Handle<weft_tensor>(false);
+  const int64_t axis = static_cast<int64_t>(f.Integer());
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_boolean_mask(ctx, x, mask, axis, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_unique(Fuzz& f) {
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Handle<weft_tensor>(false);
+  const int32_t equal_nan = static_cast<int32_t>(f.Integer());
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_inverse = f.Out<weft_tensor*>(true);
+  weft_tensor** const out_counts = f.Out<weft_tensor*>(true);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(true);
+  f.Enter();
+  if (!f.Leave(weft_unique(ctx, x, equal_nan, out_values, out_inverse, out_counts, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_inverse);
+  f.Keep(out_counts);
+  f.Keep(out_indices);
+}
+
 void Call_weft_op_list(Fuzz& f) {
   size_t capacity = 0;
   const char** const out_names = f.OutArray<const char*>(&capacity);
@@ -794,45 +840,6 @@ void Call_weft_tree_add_bytes(Fuzz& f) {
   uint32_t* const out_node = f.Out<uint32_t>(true);
   f.Enter();
   f.Leave(weft_tree_add_bytes(tree, parent, key, key_length, value, length, out_node));
-}
-
-void Call_weft_tree_add_alias(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t parent = static_cast<uint32_t>(f.Integer());
-  const Text key_ = f.DrawText(Words::kKeys);
-  const char* const key = key_.data;
-  const size_t key_length = key_.length;
-  const uint32_t target = static_cast<uint32_t>(f.Integer());
-  uint32_t* const out_node = f.Out<uint32_t>(true);
-  f.Enter();
-  f.Leave(weft_tree_add_alias(tree, parent, key, key_length, target, out_node));
-}
-
-void Call_weft_tree_find(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t from = static_cast<uint32_t>(f.Integer());
-  const Text path_ = f.DrawText(Words::kKeys);
-  const char* const path = path_.data;
-  const size_t length = path_.length;
-  uint32_t* const out_node = f.Out<uint32_t>(false);
-  f.Enter();
-  f.Leave(weft_tree_find(tree, from, path, length, out_node));
-}
-
-void Call_weft_tree_kind(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t node = static_cast<uint32_t>(f.Integer());
-  weft_node_kind* const out_kind = f.Out<weft_node_kind>(false);
-  f.Enter();
-  f.Leave(weft_tree_kind(tree, node, out_kind));
-}
-
-void Call_weft_tree_size(Fuzz& f) {
-  weft_tree* const tree = f.Handle<weft_tree>(false);
-  const uint32_t node = static_cast<uint32_t>(f.Integer());
-  uint32_t* const out_count = f.Out<uint32_t>(false);
-  f.Enter();
-  f.Leave(weft_tree_size(tree, node, out_count));
 }
 
 }  // namespace weft::fuzz

@@ -4,6 +4,45 @@
 
 namespace weft::fuzz {
 
+void Call_weft_tree_add_alias(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t parent = static_cast<uint32_t>(f.Integer());
+  const Text key_ = f.DrawText(Words::kKeys);
+  const char* const key = key_.data;
+  const size_t key_length = key_.length;
+  const uint32_t target = static_cast<uint32_t>(f.Integer());
+  uint32_t* const out_node = f.Out<uint32_t>(true);
+  f.Enter();
+  f.Leave(weft_tree_add_alias(tree, parent, key, key_length, target, out_node));
+}
+
+void Call_weft_tree_find(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t from = static_cast<uint32_t>(f.Integer());
+  const Text path_ = f.DrawText(Words::kKeys);
+  const char* const path = path_.data;
+  const size_t length = path_.length;
+  uint32_t* const out_node = f.Out<uint32_t>(false);
+  f.Enter();
+  f.Leave(weft_tree_find(tree, from, path, length, out_node));
+}
+
+void Call_weft_tree_kind(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  weft_node_kind* const out_kind = f.Out<weft_node_kind>(false);
+  f.Enter();
+  f.Leave(weft_tree_kind(tree, node, out_kind));
+}
+
+void Call_weft_tree_size(Fuzz& f) {
+  weft_tree* const tree = f.Handle<weft_tree>(false);
+  const uint32_t node = static_cast<uint32_t>(f.Integer());
+  uint32_t* const out_count = f.Out<uint32_t>(false);
+  f.Enter();
+  f.Leave(weft_tree_size(tree, node, out_count));
+}
+
 void Call_weft_tree_child(Fuzz& f) {
   weft_tree* const tree = f.Handle<weft_tree>(false);
   const uint32_t node = static_cast<uint32_t>(f.Integer());
@@ -406,11 +445,27 @@ void Call_weft_clip_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_arange_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_arange_opts), &size);
+  f.Enter();
+  weft_arange_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_concatenate_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_concatenate_opts), &size);
   f.Enter();
   weft_concatenate_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_diff_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_diff_opts), &size);
+  f.Enter();
+  weft_diff_opts_init(options, size);
   f.LeaveVoid();
 }
 
@@ -443,6 +498,30 @@ void Call_weft_iota_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_iota_opts), &size);
   f.Enter();
   weft_iota_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_linspace_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_linspace_opts), &size);
+  f.Enter();
+  weft_linspace_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_repeat_interleave_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_repeat_interleave_opts), &size);
+  f.Enter();
+  weft_repeat_interleave_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_roll_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_roll_opts), &size);
+  f.Enter();
+  weft_roll_opts_init(options, size);
   f.LeaveVoid();
 }
 
@@ -486,6 +565,22 @@ void Call_weft_take_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_tril_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_tril_opts), &size);
+  f.Enter();
+  weft_tril_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_triu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_triu_opts), &size);
+  f.Enter();
+  weft_triu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_all_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_all_opts), &size);
@@ -515,6 +610,38 @@ void Call_weft_argmin_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_argmin_opts), &size);
   f.Enter();
   weft_argmin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cummax_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cummax_opts), &size);
+  f.Enter();
+  weft_cummax_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cummin_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cummin_opts), &size);
+  f.Enter();
+  weft_cummin_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cumprod_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cumprod_opts), &size);
+  f.Enter();
+  weft_cumprod_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cumsum_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cumsum_opts), &size);
+  f.Enter();
+  weft_cumsum_opts_init(options, size);
   f.LeaveVoid();
 }
 
@@ -590,6 +717,14 @@ void Call_weft_argsort_opts_init(Fuzz& f) {
   f.LeaveVoid();
 }
 
+void Call_weft_searchsorted_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_searchsorted_opts), &size);
+  f.Enter();
+  weft_searchsorted_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_sort_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_sort_opts), &size);
@@ -603,6 +738,38 @@ void Call_weft_top_k_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_top_k_opts), &size);
   f.Enter();
   weft_top_k_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_boolean_mask_static_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_boolean_mask_static_opts), &size);
+  f.Enter();
+  weft_boolean_mask_static_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_masked_select_static_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_masked_select_static_opts), &size);
+  f.Enter();
+  weft_masked_select_static_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_nonzero_static_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_nonzero_static_opts), &size);
+  f.Enter();
+  weft_nonzero_static_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_unique_static_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_unique_static_opts), &size);
+  f.Enter();
+  weft_unique_static_opts_init(options, size);
   f.LeaveVoid();
 }
 
@@ -651,182 +818,6 @@ void Call_weft_conv_opts_init(Fuzz& f) {
   void* const options = f.StructBytes(sizeof(weft_conv_opts), &size);
   f.Enter();
   weft_conv_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_conv_transpose_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_conv_transpose_opts), &size);
-  f.Enter();
-  weft_conv_transpose_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_convolution_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_convolution_opts), &size);
-  f.Enter();
-  weft_convolution_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_max_pool_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_max_pool_opts), &size);
-  f.Enter();
-  weft_max_pool_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_reduce_window_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_reduce_window_opts), &size);
-  f.Enter();
-  weft_reduce_window_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_select_and_scatter_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_select_and_scatter_opts), &size);
-  f.Enter();
-  weft_select_and_scatter_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_batch_norm_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_batch_norm_opts), &size);
-  f.Enter();
-  weft_batch_norm_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_batch_norm_inference_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_batch_norm_inference_opts), &size);
-  f.Enter();
-  weft_batch_norm_inference_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_cross_entropy_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_cross_entropy_opts), &size);
-  f.Enter();
-  weft_cross_entropy_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_dropout_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_dropout_opts), &size);
-  f.Enter();
-  weft_dropout_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_elu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_elu_opts), &size);
-  f.Enter();
-  weft_elu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_embedding_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_embedding_opts), &size);
-  f.Enter();
-  weft_embedding_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_gelu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_gelu_opts), &size);
-  f.Enter();
-  weft_gelu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_layer_norm_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_layer_norm_opts), &size);
-  f.Enter();
-  weft_layer_norm_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_leaky_relu_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_leaky_relu_opts), &size);
-  f.Enter();
-  weft_leaky_relu_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_linear_with_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_linear_with_opts), &size);
-  f.Enter();
-  weft_linear_with_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_log_softmax_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_log_softmax_opts), &size);
-  f.Enter();
-  weft_log_softmax_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_mse_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_mse_opts), &size);
-  f.Enter();
-  weft_mse_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_one_hot_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_one_hot_opts), &size);
-  f.Enter();
-  weft_one_hot_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_rms_norm_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_rms_norm_opts), &size);
-  f.Enter();
-  weft_rms_norm_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_scaled_dot_product_attention_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_scaled_dot_product_attention_opts), &size);
-  f.Enter();
-  weft_scaled_dot_product_attention_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_softmax_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_softmax_opts), &size);
-  f.Enter();
-  weft_softmax_opts_init(options, size);
-  f.LeaveVoid();
-}
-
-void Call_weft_bernoulli_opts_init(Fuzz& f) {
-  size_t size = 0;
-  void* const options = f.StructBytes(sizeof(weft_bernoulli_opts), &size);
-  f.Enter();
-  weft_bernoulli_opts_init(options, size);
   f.LeaveVoid();
 }
 

@@ -4,6 +4,182 @@
 
 namespace weft::fuzz {
 
+void Call_weft_conv_transpose_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_conv_transpose_opts), &size);
+  f.Enter();
+  weft_conv_transpose_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_convolution_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_convolution_opts), &size);
+  f.Enter();
+  weft_convolution_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_max_pool_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_max_pool_opts), &size);
+  f.Enter();
+  weft_max_pool_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_reduce_window_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_reduce_window_opts), &size);
+  f.Enter();
+  weft_reduce_window_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_select_and_scatter_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_select_and_scatter_opts), &size);
+  f.Enter();
+  weft_select_and_scatter_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_batch_norm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_batch_norm_opts), &size);
+  f.Enter();
+  weft_batch_norm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_batch_norm_inference_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_batch_norm_inference_opts), &size);
+  f.Enter();
+  weft_batch_norm_inference_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_cross_entropy_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_cross_entropy_opts), &size);
+  f.Enter();
+  weft_cross_entropy_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_dropout_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_dropout_opts), &size);
+  f.Enter();
+  weft_dropout_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_elu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_elu_opts), &size);
+  f.Enter();
+  weft_elu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_embedding_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_embedding_opts), &size);
+  f.Enter();
+  weft_embedding_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_gelu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_gelu_opts), &size);
+  f.Enter();
+  weft_gelu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_layer_norm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_layer_norm_opts), &size);
+  f.Enter();
+  weft_layer_norm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_leaky_relu_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_leaky_relu_opts), &size);
+  f.Enter();
+  weft_leaky_relu_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_linear_with_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_linear_with_opts), &size);
+  f.Enter();
+  weft_linear_with_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_log_softmax_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_log_softmax_opts), &size);
+  f.Enter();
+  weft_log_softmax_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_mse_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_mse_opts), &size);
+  f.Enter();
+  weft_mse_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_one_hot_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_one_hot_opts), &size);
+  f.Enter();
+  weft_one_hot_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_rms_norm_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_rms_norm_opts), &size);
+  f.Enter();
+  weft_rms_norm_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_scaled_dot_product_attention_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_scaled_dot_product_attention_opts), &size);
+  f.Enter();
+  weft_scaled_dot_product_attention_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_softmax_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_softmax_opts), &size);
+  f.Enter();
+  weft_softmax_opts_init(options, size);
+  f.LeaveVoid();
+}
+
+void Call_weft_bernoulli_opts_init(Fuzz& f) {
+  size_t size = 0;
+  void* const options = f.StructBytes(sizeof(weft_bernoulli_opts), &size);
+  f.Enter();
+  weft_bernoulli_opts_init(options, size);
+  f.LeaveVoid();
+}
+
 void Call_weft_categorical_opts_init(Fuzz& f) {
   size_t size = 0;
   void* const options = f.StructBytes(sizeof(weft_categorical_opts), &size);
@@ -713,8 +889,29 @@ void Call_weft_bitwise_xor(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_broadcast_in_dim(Fuzz& f) {
+void Call_weft_arange(Fuzz& f) {
   f.BeginOp(kOps[63]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  double start = {};
+  start = f.DoubleAttr(0);
+  double stop = {};
+  stop = f.DoubleAttr(1);
+  weft_arange_opts* const opts = f.Options<weft_arange_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_ARANGE_HAS_STEP;
+    opts->step = f.DoubleAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_ARANGE_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(3));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_arange(ctx, start, stop, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_broadcast_in_dim(Fuzz& f) {
+  f.BeginOp(kOps[64]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -730,7 +927,7 @@ void Call_weft_broadcast_in_dim(Fuzz& f) {
 }
 
 void Call_weft_broadcast_to(Fuzz& f) {
-  f.BeginOp(kOps[64]);
+  f.BeginOp(kOps[65]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -743,7 +940,7 @@ void Call_weft_broadcast_to(Fuzz& f) {
 }
 
 void Call_weft_concatenate(Fuzz& f) {
-  f.BeginOp(kOps[65]);
+  f.BeginOp(kOps[66]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -759,8 +956,26 @@ void Call_weft_concatenate(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_diff(Fuzz& f) {
+  f.BeginOp(kOps[67]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_diff_opts* const opts = f.Options<weft_diff_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_DIFF_HAS_N;
+    opts->n = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_DIFF_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_diff(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_dynamic_slice(Fuzz& f) {
-  f.BeginOp(kOps[66]);
+  f.BeginOp(kOps[68]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   size_t start_indices_count = 0;
@@ -775,7 +990,7 @@ void Call_weft_dynamic_slice(Fuzz& f) {
 }
 
 void Call_weft_dynamic_update_slice(Fuzz& f) {
-  f.BeginOp(kOps[67]);
+  f.BeginOp(kOps[69]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const update = f.Operand(1);
@@ -788,7 +1003,7 @@ void Call_weft_dynamic_update_slice(Fuzz& f) {
 }
 
 void Call_weft_expand_dims(Fuzz& f) {
-  f.BeginOp(kOps[68]);
+  f.BeginOp(kOps[70]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* dims = {};
@@ -801,7 +1016,7 @@ void Call_weft_expand_dims(Fuzz& f) {
 }
 
 void Call_weft_flatten(Fuzz& f) {
-  f.BeginOp(kOps[69]);
+  f.BeginOp(kOps[71]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_flatten_opts* const opts = f.Options<weft_flatten_opts>();
@@ -819,7 +1034,7 @@ void Call_weft_flatten(Fuzz& f) {
 }
 
 void Call_weft_full(Fuzz& f) {
-  f.BeginOp(kOps[70]);
+  f.BeginOp(kOps[72]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -841,7 +1056,7 @@ void Call_weft_full(Fuzz& f) {
 }
 
 void Call_weft_gather(Fuzz& f) {
-  f.BeginOp(kOps[71]);
+  f.BeginOp(kOps[73]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const start_indices = f.Operand(1);
@@ -870,444 +1085,6 @@ void Call_weft_gather(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_gather(ctx, x, start_indices, offset_dims, offset_dims_count, collapsed_slice_dims, collapsed_slice_dims_count, start_index_map, start_index_map_count, index_vector_dim, slice_sizes, slice_sizes_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_iota(Fuzz& f) {
-  f.BeginOp(kOps[72]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  int64_t dimension = {};
-  dimension = f.IntAttr(1);
-  weft_iota_opts* const opts = f.Options<weft_iota_opts>();
-  if (opts != nullptr) {
-    if (f.Given(2)) opts->present |= WEFT_IOTA_HAS_DTYPE;
-    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_iota(ctx, shape, shape_count, dimension, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_pad(Fuzz& f) {
-  f.BeginOp(kOps[73]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const value = f.Operand(1);
-  const int64_t* edge_padding_low = {};
-  size_t edge_padding_low_count = {};
-  f.Ints(0, &edge_padding_low, &edge_padding_low_count);
-  const int64_t* edge_padding_high = {};
-  size_t edge_padding_high_count = {};
-  f.Ints(1, &edge_padding_high, &edge_padding_high_count);
-  const int64_t* interior_padding = {};
-  size_t interior_padding_count = {};
-  f.Ints(2, &interior_padding, &interior_padding_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_pad(ctx, x, value, edge_padding_low, edge_padding_low_count, edge_padding_high, edge_padding_high_count, interior_padding, interior_padding_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reshape(Fuzz& f) {
-  f.BeginOp(kOps[74]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* shape = {};
-  size_t shape_count = {};
-  f.Ints(0, &shape, &shape_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reshape(ctx, x, shape, shape_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reverse(Fuzz& f) {
-  f.BeginOp(kOps[75]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* dimensions = {};
-  size_t dimensions_count = {};
-  f.Ints(0, &dimensions, &dimensions_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reverse(ctx, x, dimensions, dimensions_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_scatter(Fuzz& f) {
-  f.BeginOp(kOps[76]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const scatter_indices = f.Operand(1);
-  weft_tensor* const updates = f.Operand(2);
-  const int64_t* update_window_dims = {};
-  size_t update_window_dims_count = {};
-  f.Ints(0, &update_window_dims, &update_window_dims_count);
-  const int64_t* inserted_window_dims = {};
-  size_t inserted_window_dims_count = {};
-  f.Ints(1, &inserted_window_dims, &inserted_window_dims_count);
-  const int64_t* scatter_dims_to_operand_dims = {};
-  size_t scatter_dims_to_operand_dims_count = {};
-  f.Ints(2, &scatter_dims_to_operand_dims, &scatter_dims_to_operand_dims_count);
-  int64_t index_vector_dim = {};
-  index_vector_dim = f.IntAttr(3);
-  weft_scatter_reducer reducer = {};
-  reducer = static_cast<weft_scatter_reducer>(f.EnumAttr(4));
-  weft_scatter_opts* const opts = f.Options<weft_scatter_opts>();
-  if (opts != nullptr) {
-    if (f.Given(5)) opts->present |= WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS;
-    f.Ints(5, &opts->input_batching_dims, &opts->input_batching_dims_count);
-    if (f.Given(6)) opts->present |= WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS;
-    f.Ints(6, &opts->scatter_indices_batching_dims, &opts->scatter_indices_batching_dims_count);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_scatter(ctx, x, scatter_indices, updates, update_window_dims, update_window_dims_count, inserted_window_dims, inserted_window_dims_count, scatter_dims_to_operand_dims, scatter_dims_to_operand_dims_count, index_vector_dim, reducer, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_slice(Fuzz& f) {
-  f.BeginOp(kOps[77]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* start_indices = {};
-  size_t start_indices_count = {};
-  f.Ints(0, &start_indices, &start_indices_count);
-  const int64_t* limit_indices = {};
-  size_t limit_indices_count = {};
-  f.Ints(1, &limit_indices, &limit_indices_count);
-  const int64_t* strides = {};
-  size_t strides_count = {};
-  f.Ints(2, &strides, &strides_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_slice(ctx, x, start_indices, start_indices_count, limit_indices, limit_indices_count, strides, strides_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_slice_in_dim(Fuzz& f) {
-  f.BeginOp(kOps[78]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  int64_t axis = {};
-  axis = f.IntAttr(0);
-  weft_slice_in_dim_opts* const opts = f.Options<weft_slice_in_dim_opts>();
-  if (opts != nullptr) {
-    if (f.Given(1)) opts->present |= WEFT_SLICE_IN_DIM_HAS_START;
-    opts->start = f.IntAttr(1);
-    if (f.Given(2)) opts->present |= WEFT_SLICE_IN_DIM_HAS_LIMIT;
-    opts->limit = f.IntAttr(2);
-    if (f.Given(3)) opts->present |= WEFT_SLICE_IN_DIM_HAS_STEP;
-    opts->step = f.IntAttr(3);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_slice_in_dim(ctx, x, axis, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_squeeze(Fuzz& f) {
-  f.BeginOp(kOps[79]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_squeeze_opts* const opts = f.Options<weft_squeeze_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SQUEEZE_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_squeeze(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_stack(Fuzz& f) {
-  f.BeginOp(kOps[80]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  size_t inputs_count = 0;
-  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
-  weft_stack_opts* const opts = f.Options<weft_stack_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_STACK_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_stack(ctx, inputs, inputs_count, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_take(Fuzz& f) {
-  f.BeginOp(kOps[81]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const indices = f.Operand(1);
-  weft_take_opts* const opts = f.Options<weft_take_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_TAKE_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    opts->present ^= f.StrayBits(1);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_take(ctx, x, indices, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_transpose(Fuzz& f) {
-  f.BeginOp(kOps[82]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* permutation = {};
-  size_t permutation_count = {};
-  f.Ints(0, &permutation, &permutation_count);
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_transpose(ctx, x, permutation, permutation_count, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_all(Fuzz& f) {
-  f.BeginOp(kOps[83]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_all_opts* const opts = f.Options<weft_all_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ALL_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_ALL_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_all(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_any(Fuzz& f) {
-  f.BeginOp(kOps[84]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_any_opts* const opts = f.Options<weft_any_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ANY_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_ANY_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_any(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_argmax(Fuzz& f) {
-  f.BeginOp(kOps[85]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_argmax_opts* const opts = f.Options<weft_argmax_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ARGMAX_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ARGMAX_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_argmax(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_argmin(Fuzz& f) {
-  f.BeginOp(kOps[86]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_argmin_opts* const opts = f.Options<weft_argmin_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_ARGMIN_HAS_AXIS;
-    opts->axis = f.IntAttr(0);
-    if (f.Given(1)) opts->present |= WEFT_ARGMIN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_argmin(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_logsumexp(Fuzz& f) {
-  f.BeginOp(kOps[87]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_logsumexp_opts* const opts = f.Options<weft_logsumexp_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_LOGSUMEXP_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_LOGSUMEXP_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_logsumexp(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_max(Fuzz& f) {
-  f.BeginOp(kOps[88]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_max_opts* const opts = f.Options<weft_max_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MAX_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_MAX_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_max(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_mean(Fuzz& f) {
-  f.BeginOp(kOps[89]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_mean_opts* const opts = f.Options<weft_mean_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MEAN_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_MEAN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_mean(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_min(Fuzz& f) {
-  f.BeginOp(kOps[90]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_min_opts* const opts = f.Options<weft_min_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_MIN_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_MIN_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_min(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_prod(Fuzz& f) {
-  f.BeginOp(kOps[91]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_prod_opts* const opts = f.Options<weft_prod_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_PROD_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_PROD_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_prod(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_reduce(Fuzz& f) {
-  f.BeginOp(kOps[92]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  const int64_t* dimensions = {};
-  size_t dimensions_count = {};
-  f.Ints(0, &dimensions, &dimensions_count);
-  weft_reduce_reducer reducer = {};
-  reducer = static_cast<weft_reduce_reducer>(f.EnumAttr(1));
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_reduce(ctx, x, dimensions, dimensions_count, reducer, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_std(Fuzz& f) {
-  f.BeginOp(kOps[93]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_std_opts* const opts = f.Options<weft_std_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_STD_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_STD_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_STD_HAS_CORRECTION;
-    opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_std(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_sum(Fuzz& f) {
-  f.BeginOp(kOps[94]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_sum_opts* const opts = f.Options<weft_sum_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_SUM_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_SUM_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_sum(ctx, x, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_var(Fuzz& f) {
-  f.BeginOp(kOps[95]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_var_opts* const opts = f.Options<weft_var_opts>();
-  if (opts != nullptr) {
-    if (f.Given(0)) opts->present |= WEFT_VAR_HAS_DIMS;
-    f.Ints(0, &opts->dims, &opts->dims_count);
-    if (f.Given(1)) opts->present |= WEFT_VAR_HAS_KEEPDIMS;
-    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
-    if (f.Given(2)) opts->present |= WEFT_VAR_HAS_CORRECTION;
-    opts->correction = f.IntAttr(2);
-    opts->present ^= f.StrayBits(3);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_var(ctx, x, opts, out))) return;
   f.Keep(out);
 }
 

@@ -4,8 +4,627 @@
 
 namespace weft::fuzz {
 
-void Call_weft_argsort(Fuzz& f) {
+void Call_weft_iota(Fuzz& f) {
+  f.BeginOp(kOps[74]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  int64_t dimension = {};
+  dimension = f.IntAttr(1);
+  weft_iota_opts* const opts = f.Options<weft_iota_opts>();
+  if (opts != nullptr) {
+    if (f.Given(2)) opts->present |= WEFT_IOTA_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_iota(ctx, shape, shape_count, dimension, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_linspace(Fuzz& f) {
+  f.BeginOp(kOps[75]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  double start = {};
+  start = f.DoubleAttr(0);
+  double stop = {};
+  stop = f.DoubleAttr(1);
+  int64_t count = {};
+  count = f.IntAttr(2);
+  weft_linspace_opts* const opts = f.Options<weft_linspace_opts>();
+  if (opts != nullptr) {
+    if (f.Given(3)) opts->present |= WEFT_LINSPACE_HAS_ENDPOINT;
+    opts->endpoint = static_cast<int32_t>(f.BoolAttr(3));
+    if (f.Given(4)) opts->present |= WEFT_LINSPACE_HAS_DTYPE;
+    opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(4));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_linspace(ctx, start, stop, count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_pad(Fuzz& f) {
+  f.BeginOp(kOps[76]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const value = f.Operand(1);
+  const int64_t* edge_padding_low = {};
+  size_t edge_padding_low_count = {};
+  f.Ints(0, &edge_padding_low, &edge_padding_low_count);
+  const int64_t* edge_padding_high = {};
+  size_t edge_padding_high_count = {};
+  f.Ints(1, &edge_padding_high, &edge_padding_high_count);
+  const int64_t* interior_padding = {};
+  size_t interior_padding_count = {};
+  f.Ints(2, &interior_padding, &interior_padding_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_pad(ctx, x, value, edge_padding_low, edge_padding_low_count, edge_padding_high, edge_padding_high_count, interior_padding, interior_padding_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_repeat_interleave(Fuzz& f) {
+  f.BeginOp(kOps[77]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t repeats = {};
+  repeats = f.IntAttr(0);
+  weft_repeat_interleave_opts* const opts = f.Options<weft_repeat_interleave_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_REPEAT_INTERLEAVE_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_repeat_interleave(ctx, x, repeats, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reshape(Fuzz& f) {
+  f.BeginOp(kOps[78]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shape = {};
+  size_t shape_count = {};
+  f.Ints(0, &shape, &shape_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reshape(ctx, x, shape, shape_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reverse(Fuzz& f) {
+  f.BeginOp(kOps[79]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* dimensions = {};
+  size_t dimensions_count = {};
+  f.Ints(0, &dimensions, &dimensions_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reverse(ctx, x, dimensions, dimensions_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_roll(Fuzz& f) {
+  f.BeginOp(kOps[80]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* shifts = {};
+  size_t shifts_count = {};
+  f.Ints(0, &shifts, &shifts_count);
+  weft_roll_opts* const opts = f.Options<weft_roll_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_ROLL_HAS_DIMS;
+    f.Ints(1, &opts->dims, &opts->dims_count);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_roll(ctx, x, shifts, shifts_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_scatter(Fuzz& f) {
+  f.BeginOp(kOps[81]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const scatter_indices = f.Operand(1);
+  weft_tensor* const updates = f.Operand(2);
+  const int64_t* update_window_dims = {};
+  size_t update_window_dims_count = {};
+  f.Ints(0, &update_window_dims, &update_window_dims_count);
+  const int64_t* inserted_window_dims = {};
+  size_t inserted_window_dims_count = {};
+  f.Ints(1, &inserted_window_dims, &inserted_window_dims_count);
+  const int64_t* scatter_dims_to_operand_dims = {};
+  size_t scatter_dims_to_operand_dims_count = {};
+  f.Ints(2, &scatter_dims_to_operand_dims, &scatter_dims_to_operand_dims_count);
+  int64_t index_vector_dim = {};
+  index_vector_dim = f.IntAttr(3);
+  weft_scatter_reducer reducer = {};
+  reducer = static_cast<weft_scatter_reducer>(f.EnumAttr(4));
+  weft_scatter_opts* const opts = f.Options<weft_scatter_opts>();
+  if (opts != nullptr) {
+    if (f.Given(5)) opts->present |= WEFT_SCATTER_HAS_INPUT_BATCHING_DIMS;
+    f.Ints(5, &opts->input_batching_dims, &opts->input_batching_dims_count);
+    if (f.Given(6)) opts->present |= WEFT_SCATTER_HAS_SCATTER_INDICES_BATCHING_DIMS;
+    f.Ints(6, &opts->scatter_indices_batching_dims, &opts->scatter_indices_batching_dims_count);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_scatter(ctx, x, scatter_indices, updates, update_window_dims, update_window_dims_count, inserted_window_dims, inserted_window_dims_count, scatter_dims_to_operand_dims, scatter_dims_to_operand_dims_count, index_vector_dim, reducer, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_slice(Fuzz& f) {
+  f.BeginOp(kOps[82]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* start_indices = {};
+  size_t start_indices_count = {};
+  f.Ints(0, &start_indices, &start_indices_count);
+  const int64_t* limit_indices = {};
+  size_t limit_indices_count = {};
+  f.Ints(1, &limit_indices, &limit_indices_count);
+  const int64_t* strides = {};
+  size_t strides_count = {};
+  f.Ints(2, &strides, &strides_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_slice(ctx, x, start_indices, start_indices_count, limit_indices, limit_indices_count, strides, strides_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_slice_in_dim(Fuzz& f) {
+  f.BeginOp(kOps[83]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t axis = {};
+  axis = f.IntAttr(0);
+  weft_slice_in_dim_opts* const opts = f.Options<weft_slice_in_dim_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_SLICE_IN_DIM_HAS_START;
+    opts->start = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_SLICE_IN_DIM_HAS_LIMIT;
+    opts->limit = f.IntAttr(2);
+    if (f.Given(3)) opts->present |= WEFT_SLICE_IN_DIM_HAS_STEP;
+    opts->step = f.IntAttr(3);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_slice_in_dim(ctx, x, axis, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_squeeze(Fuzz& f) {
+  f.BeginOp(kOps[84]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_squeeze_opts* const opts = f.Options<weft_squeeze_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SQUEEZE_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_squeeze(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_stack(Fuzz& f) {
+  f.BeginOp(kOps[85]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  size_t inputs_count = 0;
+  weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
+  weft_stack_opts* const opts = f.Options<weft_stack_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_STACK_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_stack(ctx, inputs, inputs_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_take(Fuzz& f) {
+  f.BeginOp(kOps[86]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const indices = f.Operand(1);
+  weft_take_opts* const opts = f.Options<weft_take_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TAKE_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_take(ctx, x, indices, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tile(Fuzz& f) {
+  f.BeginOp(kOps[87]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* reps = {};
+  size_t reps_count = {};
+  f.Ints(0, &reps, &reps_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tile(ctx, x, reps, reps_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_transpose(Fuzz& f) {
+  f.BeginOp(kOps[88]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* permutation = {};
+  size_t permutation_count = {};
+  f.Ints(0, &permutation, &permutation_count);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_transpose(ctx, x, permutation, permutation_count, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_tril(Fuzz& f) {
+  f.BeginOp(kOps[89]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tril_opts* const opts = f.Options<weft_tril_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIL_HAS_DIAGONAL;
+    opts->diagonal = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_tril(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_triu(Fuzz& f) {
+  f.BeginOp(kOps[90]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_triu_opts* const opts = f.Options<weft_triu_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_TRIU_HAS_DIAGONAL;
+    opts->diagonal = f.IntAttr(0);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_triu(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_all(Fuzz& f) {
+  f.BeginOp(kOps[91]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_all_opts* const opts = f.Options<weft_all_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ALL_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_ALL_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_all(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_any(Fuzz& f) {
+  f.BeginOp(kOps[92]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_any_opts* const opts = f.Options<weft_any_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ANY_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_ANY_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_any(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_argmax(Fuzz& f) {
+  f.BeginOp(kOps[93]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_argmax_opts* const opts = f.Options<weft_argmax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ARGMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ARGMAX_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_argmax(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_argmin(Fuzz& f) {
+  f.BeginOp(kOps[94]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_argmin_opts* const opts = f.Options<weft_argmin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_ARGMIN_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_ARGMIN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_argmin(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cummax(Fuzz& f) {
+  f.BeginOp(kOps[95]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cummax_opts* const opts = f.Options<weft_cummax_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMMAX_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMMAX_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cummax(ctx, x, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_cummin(Fuzz& f) {
   f.BeginOp(kOps[96]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cummin_opts* const opts = f.Options<weft_cummin_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMMIN_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMMIN_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cummin(ctx, x, opts, out_values, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_indices);
+}
+
+void Call_weft_cumprod(Fuzz& f) {
+  f.BeginOp(kOps[97]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cumprod_opts* const opts = f.Options<weft_cumprod_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMPROD_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMPROD_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cumprod(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_cumsum(Fuzz& f) {
+  f.BeginOp(kOps[98]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_cumsum_opts* const opts = f.Options<weft_cumsum_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_CUMSUM_HAS_AXIS;
+    opts->axis = f.IntAttr(0);
+    if (f.Given(1)) opts->present |= WEFT_CUMSUM_HAS_REVERSE;
+    opts->reverse = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_cumsum(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_logsumexp(Fuzz& f) {
+  f.BeginOp(kOps[99]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_logsumexp_opts* const opts = f.Options<weft_logsumexp_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_LOGSUMEXP_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_LOGSUMEXP_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_logsumexp(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_max(Fuzz& f) {
+  f.BeginOp(kOps[100]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_max_opts* const opts = f.Options<weft_max_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MAX_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_MAX_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_max(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_mean(Fuzz& f) {
+  f.BeginOp(kOps[101]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_mean_opts* const opts = f.Options<weft_mean_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MEAN_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_MEAN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_mean(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_min(Fuzz& f) {
+  f.BeginOp(kOps[102]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_min_opts* const opts = f.Options<weft_min_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_MIN_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_MIN_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_min(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_prod(Fuzz& f) {
+  f.BeginOp(kOps[103]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_prod_opts* const opts = f.Options<weft_prod_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_PROD_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_PROD_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_prod(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_reduce(Fuzz& f) {
+  f.BeginOp(kOps[104]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  const int64_t* dimensions = {};
+  size_t dimensions_count = {};
+  f.Ints(0, &dimensions, &dimensions_count);
+  weft_reduce_reducer reducer = {};
+  reducer = static_cast<weft_reduce_reducer>(f.EnumAttr(1));
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_reduce(ctx, x, dimensions, dimensions_count, reducer, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_std(Fuzz& f) {
+  f.BeginOp(kOps[105]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_std_opts* const opts = f.Options<weft_std_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_STD_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_STD_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_STD_HAS_CORRECTION;
+    opts->correction = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_std(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_sum(Fuzz& f) {
+  f.BeginOp(kOps[106]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_sum_opts* const opts = f.Options<weft_sum_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SUM_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_SUM_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_sum(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_var(Fuzz& f) {
+  f.BeginOp(kOps[107]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_var_opts* const opts = f.Options<weft_var_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_VAR_HAS_DIMS;
+    f.Ints(0, &opts->dims, &opts->dims_count);
+    if (f.Given(1)) opts->present |= WEFT_VAR_HAS_KEEPDIMS;
+    opts->keepdims = static_cast<int32_t>(f.BoolAttr(1));
+    if (f.Given(2)) opts->present |= WEFT_VAR_HAS_CORRECTION;
+    opts->correction = f.IntAttr(2);
+    opts->present ^= f.StrayBits(3);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_var(ctx, x, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_argsort(Fuzz& f) {
+  f.BeginOp(kOps[108]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argsort_opts* const opts = f.Options<weft_argsort_opts>();
@@ -22,8 +641,36 @@ void Call_weft_argsort(Fuzz& f) {
   f.Keep(out);
 }
 
+void Call_weft_isin(Fuzz& f) {
+  f.BeginOp(kOps[109]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const among = f.Operand(1);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_isin(ctx, x, among, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_searchsorted(Fuzz& f) {
+  f.BeginOp(kOps[110]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const sorted = f.Operand(0);
+  weft_tensor* const values = f.Operand(1);
+  weft_searchsorted_opts* const opts = f.Options<weft_searchsorted_opts>();
+  if (opts != nullptr) {
+    if (f.Given(0)) opts->present |= WEFT_SEARCHSORTED_HAS_RIGHT;
+    opts->right = static_cast<int32_t>(f.BoolAttr(0));
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_searchsorted(ctx, sorted, values, opts, out))) return;
+  f.Keep(out);
+}
+
 void Call_weft_sort(Fuzz& f) {
-  f.BeginOp(kOps[97]);
+  f.BeginOp(kOps[111]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_sort_opts* const opts = f.Options<weft_sort_opts>();
@@ -41,7 +688,7 @@ void Call_weft_sort(Fuzz& f) {
 }
 
 void Call_weft_top_k(Fuzz& f) {
-  f.BeginOp(kOps[98]);
+  f.BeginOp(kOps[112]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t k = {};
@@ -60,8 +707,113 @@ void Call_weft_top_k(Fuzz& f) {
   f.Keep(out_indices);
 }
 
+void Call_weft_bincount(Fuzz& f) {
+  f.BeginOp(kOps[113]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const weights = f.Operand(1);
+  int64_t length = {};
+  length = f.IntAttr(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_bincount(ctx, x, weights, length, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_boolean_mask_static(Fuzz& f) {
+  f.BeginOp(kOps[114]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const mask = f.Operand(1);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_boolean_mask_static_opts* const opts = f.Options<weft_boolean_mask_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_BOOLEAN_MASK_STATIC_HAS_AXIS;
+    opts->axis = f.IntAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_BOOLEAN_MASK_STATIC_HAS_FILL;
+    opts->fill = f.DoubleAttr(2);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_boolean_mask_static(ctx, x, mask, size, opts, out_result, out_count))) return;
+  f.Keep(out_result);
+  f.Keep(out_count);
+}
+
+void Call_weft_masked_select_static(Fuzz& f) {
+  f.BeginOp(kOps[115]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const mask = f.Operand(1);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_masked_select_static_opts* const opts = f.Options<weft_masked_select_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_MASKED_SELECT_STATIC_HAS_FILL;
+    opts->fill = f.DoubleAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_result = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_masked_select_static(ctx, x, mask, size, opts, out_result, out_count))) return;
+  f.Keep(out_result);
+  f.Keep(out_count);
+}
+
+void Call_weft_nonzero_static(Fuzz& f) {
+  f.BeginOp(kOps[116]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_nonzero_static_opts* const opts = f.Options<weft_nonzero_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_NONZERO_STATIC_HAS_FILL;
+    opts->fill = f.IntAttr(1);
+    opts->present ^= f.StrayBits(1);
+  }
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_nonzero_static(ctx, x, size, opts, out_indices, out_count))) return;
+  f.Keep(out_indices);
+  f.Keep(out_count);
+}
+
+void Call_weft_unique_static(Fuzz& f) {
+  f.BeginOp(kOps[117]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  int64_t size = {};
+  size = f.IntAttr(0);
+  weft_unique_static_opts* const opts = f.Options<weft_unique_static_opts>();
+  if (opts != nullptr) {
+    if (f.Given(1)) opts->present |= WEFT_UNIQUE_STATIC_HAS_FILL;
+    opts->fill = f.DoubleAttr(1);
+    if (f.Given(2)) opts->present |= WEFT_UNIQUE_STATIC_HAS_EQUAL_NAN;
+    opts->equal_nan = static_cast<int32_t>(f.BoolAttr(2));
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out_values = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_count = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_inverse = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_counts = f.Out<weft_tensor*>(false);
+  weft_tensor** const out_indices = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_unique_static(ctx, x, size, opts, out_values, out_count, out_inverse, out_counts, out_indices))) return;
+  f.Keep(out_values);
+  f.Keep(out_count);
+  f.Keep(out_inverse);
+  f.Keep(out_counts);
+  f.Keep(out_indices);
+}
+
 void Call_weft_cholesky(Fuzz& f) {
-  f.BeginOp(kOps[99]);
+  f.BeginOp(kOps[118]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_cholesky_opts* const opts = f.Options<weft_cholesky_opts>();
@@ -77,7 +829,7 @@ void Call_weft_cholesky(Fuzz& f) {
 }
 
 void Call_weft_dot_general(Fuzz& f) {
-  f.BeginOp(kOps[100]);
+  f.BeginOp(kOps[119]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const lhs = f.Operand(0);
   weft_tensor* const rhs = f.Operand(1);
@@ -108,7 +860,7 @@ void Call_weft_dot_general(Fuzz& f) {
 }
 
 void Call_weft_fft(Fuzz& f) {
-  f.BeginOp(kOps[101]);
+  f.BeginOp(kOps[120]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_fft_type fft_type = {};
@@ -123,7 +875,7 @@ void Call_weft_fft(Fuzz& f) {
 }
 
 void Call_weft_matmul(Fuzz& f) {
-  f.BeginOp(kOps[102]);
+  f.BeginOp(kOps[121]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -142,7 +894,7 @@ void Call_weft_matmul(Fuzz& f) {
 }
 
 void Call_weft_triangular_solve(Fuzz& f) {
-  f.BeginOp(kOps[103]);
+  f.BeginOp(kOps[122]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -165,7 +917,7 @@ void Call_weft_triangular_solve(Fuzz& f) {
 }
 
 void Call_weft_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[104]);
+  f.BeginOp(kOps[123]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -188,7 +940,7 @@ void Call_weft_avg_pool(Fuzz& f) {
 }
 
 void Call_weft_conv(Fuzz& f) {
-  f.BeginOp(kOps[105]);
+  f.BeginOp(kOps[124]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -217,7 +969,7 @@ void Call_weft_conv(Fuzz& f) {
 }
 
 void Call_weft_conv_transpose(Fuzz& f) {
-  f.BeginOp(kOps[106]);
+  f.BeginOp(kOps[125]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -246,7 +998,7 @@ void Call_weft_conv_transpose(Fuzz& f) {
 }
 
 void Call_weft_convolution(Fuzz& f) {
-  f.BeginOp(kOps[107]);
+  f.BeginOp(kOps[126]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const input = f.Operand(0);
   weft_tensor* const kernel = f.Operand(1);
@@ -292,7 +1044,7 @@ void Call_weft_convolution(Fuzz& f) {
 }
 
 void Call_weft_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[108]);
+  f.BeginOp(kOps[127]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -315,7 +1067,7 @@ void Call_weft_max_pool(Fuzz& f) {
 }
 
 void Call_weft_reduce_window(Fuzz& f) {
-  f.BeginOp(kOps[109]);
+  f.BeginOp(kOps[128]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window_dimensions = {};
@@ -342,7 +1094,7 @@ void Call_weft_reduce_window(Fuzz& f) {
 }
 
 void Call_weft_select_and_scatter(Fuzz& f) {
-  f.BeginOp(kOps[110]);
+  f.BeginOp(kOps[129]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const operand = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -364,7 +1116,7 @@ void Call_weft_select_and_scatter(Fuzz& f) {
 }
 
 void Call_weft_batch_norm(Fuzz& f) {
-  f.BeginOp(kOps[111]);
+  f.BeginOp(kOps[130]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -388,7 +1140,7 @@ void Call_weft_batch_norm(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_grad(Fuzz& f) {
-  f.BeginOp(kOps[112]);
+  f.BeginOp(kOps[131]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -410,7 +1162,7 @@ void Call_weft_batch_norm_grad(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_training(Fuzz& f) {
-  f.BeginOp(kOps[113]);
+  f.BeginOp(kOps[132]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -430,7 +1182,7 @@ void Call_weft_batch_norm_training(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_inference(Fuzz& f) {
-  f.BeginOp(kOps[114]);
+  f.BeginOp(kOps[133]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -452,7 +1204,7 @@ void Call_weft_batch_norm_inference(Fuzz& f) {
 }
 
 void Call_weft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[115]);
+  f.BeginOp(kOps[134]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const logits = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -471,7 +1223,7 @@ void Call_weft_cross_entropy(Fuzz& f) {
 }
 
 void Call_weft_dropout(Fuzz& f) {
-  f.BeginOp(kOps[116]);
+  f.BeginOp(kOps[135]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
@@ -487,7 +1239,7 @@ void Call_weft_dropout(Fuzz& f) {
 }
 
 void Call_weft_elu(Fuzz& f) {
-  f.BeginOp(kOps[117]);
+  f.BeginOp(kOps[136]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_elu_opts* const opts = f.Options<weft_elu_opts>();
@@ -503,7 +1255,7 @@ void Call_weft_elu(Fuzz& f) {
 }
 
 void Call_weft_embedding(Fuzz& f) {
-  f.BeginOp(kOps[118]);
+  f.BeginOp(kOps[137]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const table = f.Operand(0);
   weft_tensor* const ids = f.Operand(1);
@@ -520,7 +1272,7 @@ void Call_weft_embedding(Fuzz& f) {
 }
 
 void Call_weft_gelu(Fuzz& f) {
-  f.BeginOp(kOps[119]);
+  f.BeginOp(kOps[138]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
@@ -536,7 +1288,7 @@ void Call_weft_gelu(Fuzz& f) {
 }
 
 void Call_weft_layer_norm(Fuzz& f) {
-  f.BeginOp(kOps[120]);
+  f.BeginOp(kOps[139]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -556,7 +1308,7 @@ void Call_weft_layer_norm(Fuzz& f) {
 }
 
 void Call_weft_leaky_relu(Fuzz& f) {
-  f.BeginOp(kOps[121]);
+  f.BeginOp(kOps[140]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
@@ -572,7 +1324,7 @@ void Call_weft_leaky_relu(Fuzz& f) {
 }
 
 void Call_weft_linear(Fuzz& f) {
-  f.BeginOp(kOps[122]);
+  f.BeginOp(kOps[141]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -584,7 +1336,7 @@ void Call_weft_linear(Fuzz& f) {
 }
 
 void Call_weft_linear_with(Fuzz& f) {
-  f.BeginOp(kOps[123]);
+  f.BeginOp(kOps[142]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -602,7 +1354,7 @@ void Call_weft_linear_with(Fuzz& f) {
 }
 
 void Call_weft_log_softmax(Fuzz& f) {
-  f.BeginOp(kOps[124]);
+  f.BeginOp(kOps[143]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
@@ -618,7 +1370,7 @@ void Call_weft_log_softmax(Fuzz& f) {
 }
 
 void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[125]);
+  f.BeginOp(kOps[144]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -635,7 +1387,7 @@ void Call_weft_mse(Fuzz& f) {
 }
 
 void Call_weft_one_hot(Fuzz& f) {
-  f.BeginOp(kOps[126]);
+  f.BeginOp(kOps[145]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const labels = f.Operand(0);
   int64_t depth = {};
@@ -653,7 +1405,7 @@ void Call_weft_one_hot(Fuzz& f) {
 }
 
 void Call_weft_relu(Fuzz& f) {
-  f.BeginOp(kOps[127]);
+  f.BeginOp(kOps[146]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -663,7 +1415,7 @@ void Call_weft_relu(Fuzz& f) {
 }
 
 void Call_weft_relu6(Fuzz& f) {
-  f.BeginOp(kOps[128]);
+  f.BeginOp(kOps[147]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -673,7 +1425,7 @@ void Call_weft_relu6(Fuzz& f) {
 }
 
 void Call_weft_rms_norm(Fuzz& f) {
-  f.BeginOp(kOps[129]);
+  f.BeginOp(kOps[148]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -690,7 +1442,7 @@ void Call_weft_rms_norm(Fuzz& f) {
 }
 
 void Call_weft_scaled_dot_product_attention(Fuzz& f) {
-  f.BeginOp(kOps[130]);
+  f.BeginOp(kOps[149]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const q = f.Operand(0);
   weft_tensor* const k = f.Operand(1);
@@ -713,7 +1465,7 @@ void Call_weft_scaled_dot_product_attention(Fuzz& f) {
 }
 
 void Call_weft_silu(Fuzz& f) {
-  f.BeginOp(kOps[131]);
+  f.BeginOp(kOps[150]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -723,7 +1475,7 @@ void Call_weft_silu(Fuzz& f) {
 }
 
 void Call_weft_softmax(Fuzz& f) {
-  f.BeginOp(kOps[132]);
+  f.BeginOp(kOps[151]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
@@ -739,7 +1491,7 @@ void Call_weft_softmax(Fuzz& f) {
 }
 
 void Call_weft_softplus(Fuzz& f) {
-  f.BeginOp(kOps[133]);
+  f.BeginOp(kOps[152]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -749,7 +1501,7 @@ void Call_weft_softplus(Fuzz& f) {
 }
 
 void Call_weft_bernoulli(Fuzz& f) {
-  f.BeginOp(kOps[134]);
+  f.BeginOp(kOps[153]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -767,7 +1519,7 @@ void Call_weft_bernoulli(Fuzz& f) {
 }
 
 void Call_weft_categorical(Fuzz& f) {
-  f.BeginOp(kOps[135]);
+  f.BeginOp(kOps[154]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const logits = f.Operand(0);
   weft_categorical_opts* const opts = f.Options<weft_categorical_opts>();
@@ -785,7 +1537,7 @@ void Call_weft_categorical(Fuzz& f) {
 }
 
 void Call_weft_normal(Fuzz& f) {
-  f.BeginOp(kOps[136]);
+  f.BeginOp(kOps[155]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -807,7 +1559,7 @@ void Call_weft_normal(Fuzz& f) {
 }
 
 void Call_weft_rng_bit_generator(Fuzz& f) {
-  f.BeginOp(kOps[137]);
+  f.BeginOp(kOps[156]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const state = f.Operand(0);
   const int64_t* shape = {};
@@ -830,7 +1582,7 @@ void Call_weft_rng_bit_generator(Fuzz& f) {
 }
 
 void Call_weft_uniform(Fuzz& f) {
-  f.BeginOp(kOps[138]);
+  f.BeginOp(kOps[157]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
