@@ -38,7 +38,7 @@ double F16ToDouble(uint16_t bits) {
   const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
   const int exponent = (bits >> 10) & 0x1F;
   const int mantissa = bits & 0x3FF;
-  if (exponent == 31) return mantissa != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * HUGE_VAL;
+  if (exponent == 31) return std::copysign(mantissa != 0 ? NAN : HUGE_VAL, sign);
   if (exponent == 0) return sign * std::ldexp(mantissa, -24);
   return sign * std::ldexp(1024 + mantissa, exponent - 25);
 }

@@ -17,7 +17,8 @@ sum top_k transpose triangular_solve var""".split())
 NOT_ELEMENTWISE = {"reduce", "pad", "gather", "scatter", "take", "dot_general", "convolution", "conv", "conv_transpose", "avg_pool", "max_pool",
                    "reduce_window", "select_and_scatter", "conv_backward_input", "conv_backward_kernel", "dynamic_slice",
                    "dynamic_update_slice", "embedding", "cross_entropy", "layer_norm", "rms_norm", "batch_norm", "batch_norm_inference",
-                   "linear", "one_hot", "scaled_dot_product_attention"}
+                   "linear", "one_hot", "scaled_dot_product_attention", "tile", "tril", "triu", "repeat_interleave", "roll", "diff",
+                   "cumsum", "cumprod", "cummax", "cummin", "nonzero_static", "unique_static", "searchsorted", "isin"}
 
 
 class Accuracy(unittest.TestCase):

@@ -66,7 +66,7 @@ static void pairs(void) {
   BAD(wf_##op(s, a, b),    \
       #op "(f32[2, 3], f32[4]): shapes [2, 3] and [4] do not broadcast: dimension -1 is 3 and 4; sizes must be equal or 1")
   PAIR(sub); PAIR(mul); PAIR(div); PAIR(pow); PAIR(rem); PAIR(maximum); PAIR(minimum); PAIR(eq); PAIR(ne); PAIR(ge);
-  PAIR(gt); PAIR(le);
+  PAIR(gt); PAIR(le); PAIR(lt);
   BAD(wf_sub(s, a, many),
       "sub(f32[2, 3], i32[2, 3]): operands x and y have dtypes f32 and i32; they must agree (convert one of them)");
   BAD(wf_mul(s, a, half),

@@ -6,10 +6,13 @@
 namespace weft::cpu {
 namespace {
 
+// More rows than are streamed without generated code.
+constexpr int64_t kRows = 9;
+
 absl::Status SmallProduct(KernelSet& kernels, ThreadPool& pool, float* result) {
-  static const float a[6] = {1, 2, 3, 4, 5, 6}, b[3] = {1, 10, 100};
+  static const float a[3 * kRows] = {1, 2, 3, 4, 5, 6}, b[3] = {1, 10, 100};
   GemmCall call;
-  call.m = 2;
+  call.m = kRows;
   call.k = 3;
   call.n = 1;
   call.a = {a, 3, 1, {}};
@@ -22,12 +25,12 @@ TEST(KernelSet, CompilesNothingAfterAnImport) {
   ThreadPool pool(1);
   const CpuTarget target = *TargetFromName("auto");
   KernelSet first(target), second(target);
-  float result[2];
+  float result[kRows];
   ASSERT_TRUE(SmallProduct(first, pool, result).ok());
   EXPECT_GT(first.compiled(), 0);
   const std::string objects = first.ExportObjects();
   ASSERT_TRUE(second.ImportObjects(std::as_bytes(std::span(objects.data(), objects.size()))).ok());
-  float again[2];
+  float again[kRows];
   ASSERT_TRUE(SmallProduct(second, pool, again).ok());
   EXPECT_EQ(second.compiled(), 0);
   EXPECT_EQ(again[0], 321.0f);
@@ -39,7 +42,7 @@ TEST(KernelSet, PreparesWhatACallNeeds) {
   ThreadPool pool(1);
   KernelSet kernels(*TargetFromName("auto"));
   GemmCall gemm;
-  gemm.m = 2;
+  gemm.m = kRows;
   gemm.k = 3;
   gemm.n = 1;
   gemm.a.row_stride = 3;
@@ -48,7 +51,7 @@ TEST(KernelSet, PreparesWhatACallNeeds) {
   ASSERT_TRUE(kernels.PrepareGemm(gemm, 1, needs).ok());
   const int64_t compiled = kernels.compiled();
   EXPECT_GT(compiled, 0);
-  float result[2];
+  float result[kRows];
   ASSERT_TRUE(SmallProduct(kernels, pool, result).ok());
   EXPECT_EQ(kernels.compiled(), compiled);
 }
@@ -56,7 +59,7 @@ TEST(KernelSet, PreparesWhatACallNeeds) {
 TEST(KernelSet, RefusesTruncatedOrForeignObjects) {
   ThreadPool pool(1);
   KernelSet first(*TargetFromName("auto"));
-  float result[2];
+  float result[kRows];
   ASSERT_TRUE(SmallProduct(first, pool, result).ok());
   const std::string objects = first.ExportObjects();
   for (size_t length : {size_t{0}, size_t{7}, size_t{16}, size_t{40}, objects.size() - 1}) {

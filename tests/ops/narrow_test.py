@@ -21,6 +21,9 @@ import numpy as np  # noqa: E402
 import weft  # noqa: E402
 
 LIB = weft.load()
+CONVERT = ctypes.CDLL(LIB.path).weft_convert  # of the operations' C functions, which weft.py calls by name with types of its own
+CONVERT.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p]
+CONVERT.restype = ctypes.c_void_p
 CODE = weft._ENUMS["weft_dtype"]
 PATTERNS = int(os.environ.get("WEFT_NARROW_PATTERNS", "200000"))
 CHUNK = 1 << 20
@@ -42,7 +45,9 @@ def converted(ctx, values, source, target):
     dims = (ctypes.c_int64 * 1)(values.size)
     x, y = ctypes.c_void_p(), ctypes.c_void_p()
     LIB.tensor_from_host(ctx.handle, None, CODE["WEFT_" + source], dims, 1, values.ctypes.data, values.nbytes, ctypes.byref(x))
-    LIB.convert(ctx.handle, x, CODE["WEFT_" + target], ctypes.byref(y))
+    error = CONVERT(ctx.handle, x, CODE["WEFT_" + target], ctypes.byref(y))
+    if error:
+        raise RuntimeError(LIB.error_message(error, None).decode())
     out = np.empty(values.size, TYPES[target])
     LIB.tensor_to_host(y, out.ctypes.data, out.nbytes)
     LIB.tensor_release(x)

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -18,7 +19,9 @@ const std::map<std::string, NumberKind, std::less<>> kNumbers = {
     {"truth", NumberKind::kTruth}, {"int", NumberKind::kInt}, {"float", NumberKind::kFloat}, {"complex", NumberKind::kComplex}};
 
 TEST(Promotion, IsPyTorchs) {
-  std::ifstream file("tests/ops/promotion_fixture.txt");
+  const char* source = std::getenv("WEFT_SOURCE");  // absent: this is the folder
+  std::ifstream file(absl::StrCat(source != nullptr ? source : ".", "/tests/ops/promotion_fixture.txt"));
+  ASSERT_TRUE(file.is_open()) << "WEFT_SOURCE names no source tree";
   std::string line;
   int entries = 0, refused = 0;
   while (std::getline(file, line)) {

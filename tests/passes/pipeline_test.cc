@@ -17,10 +17,15 @@
 namespace weft::passes {
 namespace {
 
-// Nodes, without those that widen 16 bits: they are free where an element is read, so moves in 16 bits may have one each.
+bool IsFilledWithALiteral(const ir::Node& node) {
+  return &node.op() == &ops::kOp_broadcast_in_dim && &node.operands()[0].node->op() == &ops::kOp_constant;
+}
+
+// Nodes, without what is free where an element is read: those that widen 16 bits, of which moves in 16 bits may have one each, and a
+// literal in every place, of which sums that became a concatenation have one for each size of part.
 int64_t Count(const ir::Function& function) {
   return std::count_if(function.nodes().begin(), function.nodes().end(),
-                       [](const ir::Node* node) { return !ops::IsWidening(*node); });
+                       [](const ir::Node* node) { return !ops::IsWidening(*node) && !IsFilledWithALiteral(*node); });
 }
 
 TEST(Pipeline, KeepsEveryBitOfEveryOperationAndItsGradient) {

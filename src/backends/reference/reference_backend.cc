@@ -12,6 +12,7 @@
 #include "src/runtime/float_environment.h"
 #include "src/runtime/hash_map.h"
 #include "src/runtime/machine_memory.h"
+#include "src/runtime/narrow.h"
 
 namespace weft {
 namespace {
@@ -164,7 +165,7 @@ class ReferenceExecutable final : public Executable {
       } else {
         if (next == given.buffers.size()) return InternalError("too few argument buffers: ", next);
         Buffer& buffer = *given.buffers[next++];
-        if (buffer.dtype() != type.dtype || buffer.dims() != type.dims) {
+        if (StorageOf(buffer.dtype()) != type.dtype || buffer.dims() != type.dims) {
           return InternalError("argument ", i, " has type ", NameOf(buffer.dtype()), DimsToString(buffer.dims()),
                                ", the program expects ", ToString(type));
         }

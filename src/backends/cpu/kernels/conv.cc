@@ -41,7 +41,8 @@ absl::Status Widen(const ChannelKernels& kernels, DType from, const void* first,
 // gradient has rows of several taps to a tile. The copy is a channel's worth of work, the convolution a window's.
 bool PadsFirst(const ConvCall& call, const TypePlan& types) {
   constexpr int64_t kFewChannels = 4;
-  bool pads = false, plain = types.direct && call.feature_groups == 1 && call.in_channels <= kFewChannels;
+  bool pads = false, plain = types.direct && call.feature_groups == 1 && call.in_channels <= kFewChannels &&
+                             call.batch * call.in_channels > 0;
   for (int d = 0; d < call.spatial_rank; ++d) {
     const SpatialDim& dim = call.dims[d];
     plain = plain && dim.lhs_dilation == 1 && dim.pad_lo >= 0 && dim.pad_hi >= 0;
