@@ -170,6 +170,8 @@ TEST(PjrtProgram, ShardingsReachNoPlugin) {
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_THAT(*text, AllOf(HasSubstr("stablehlo.tanh"), HasSubstr("my.note = 1"), Not(HasSubstr("sharding"))));
   EXPECT_THAT(*ir::ToStableHlo(*stablehlo::ReadStableHlo(kText)), HasSubstr("mhlo.sharding = \"{devices=[4]<=[4]}\"")) << "but a text of the program";
+}
+
 TEST(PjrtProgram, CustomOperationsAreRefusedByName) {
   ops::CustomFunction function;
   function.name = "lgamma_r";
