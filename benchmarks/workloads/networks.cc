@@ -106,8 +106,7 @@ Tensor MobileNetV2(Net& n, Tensor x, bool training) {
 Tensor MobileNet(Net& n) { return MobileNetV2(n, n.Input({4, 224, 224, 3}), false); }
 Tensor MobileNetTraining(Net& n) { return Loss(n, MobileNetV2(n, n.Input({4, 224, 224, 3}), true), n.Ids({4}, 1000)); }
 
-// Down thrice and up again, two convolutions a level, from 32 features on; what comes up doubles its sides by a 2 x 2 transposed
-// convolution: one product whose results are dealt out.
+// Down thrice and up again, two convolutions a level, from 32 features on; 2 x 2 transposed convolutions double the sides.
 Tensor Unet(Net& n) {
   wf_scope* const s = n.scope();
   const auto twice = [&](Tensor t, int64_t in, int64_t out) {
@@ -123,10 +122,11 @@ Tensor Unet(Net& n) {
     width *= 2;
   }
   for (int i = 2; i >= 0; --i) {
-    const Dims d = n.Shape(x);
     width /= 2;
-    x = n.Reshape(n.Linear(x, 2 * width, 4 * width, false), {d[0], d[1], d[2], 2, 2, width});
-    x = n.Reshape(n.Transpose(x, {0, 1, 3, 2, 4, 5}), {d[0], 2 * d[1], 2 * d[2], width});
+    const int64_t strides[] = {2, 2};
+    x = wf_conv_transpose(s, x, n.Param({2, 2, 2 * width, width}, 0.05), strides, 2);
+    const Dims d = n.Shape(x);
+    n.Count(static_cast<double>(d[0] * d[1] * d[2] * d[3]) * static_cast<double>(2 * width));
     Tensor both[] = {x, levels[i]};
     x = twice(wf_concatenate(s, both, 2, 3), 2 * width, width);
   }
