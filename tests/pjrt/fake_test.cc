@@ -605,6 +605,109 @@ TEST(PjrtFake, FourThreadsRunOneProgramOnFourDevicesOfTwoContexts) {
   }
 }
 
+// --- Programs for one device each ------------------------------------------------------------------------------------------
+
+// Three times x + x, from a thread for each device.
+void LaunchOnEach(World& w) {
+  std::vector<std::thread> threads;
+  const auto count = static_cast<int>(w.engine->devices().size());
+  for (int id = 0; id < count; ++id) {
+    threads.emplace_back([&w, id] {
+      T x = w.F32({2}, {1, 2}, id);
+      for (int i = 0; i < 3; ++i) {
+        Assign(w, x, w.Tmp("add", {x, x}));
+        ASSERT_TRUE(w.engine->Sync(w.engine->devices()[static_cast<size_t>(id)]).ok());
+      }
+      EXPECT_THAT(w.Read(x), ElementsAre(8, 16)) << id;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(PjrtFake, APluginWithoutProgramsForAnyDeviceGetsOneForEach) {
+  struct Case {
+    const char* faults;
+    int64_t compiled, loaded;              // calls of the first start
+    int64_t compiled_again, loaded_again;  // of the second
+  };
+  for (const Case& c : {Case{"devices=4", 1, 0, 0, 1},
+                        // The call that is refused, and the first device's; the others load its bytes.
+                        Case{"devices=4;portable=0", 2, 3, 0, 4},
+                        // It is found out by launches; the first device's program was compiled as if for all.
+                        Case{"devices=4;ignores_portable", 1, 4, 0, 5},
+                        // Loaded for the first device, which is seen, and compiled for the others.
+                        Case{"devices=4;portable=0;keeps_device", 5, 3, 3, 4},
+                        Case{"devices=4;ignores_portable;keeps_device", 4, 4, 3, 5},
+                        Case{"devices=1", 1, 0, 0, 1},
+                        Case{"devices=1;portable=0", 2, 0, 0, 1},
+                        Case{"devices=1;ignores_portable", 1, 1, 0, 2}}) {
+    lazy::Shelf shelf;
+    for (const bool again : {false, true}) {
+      const Since compiled("PJRT_Client_Compile"), loaded("PJRT_Executable_DeserializeAndLoad");
+      World w({}, Fake(c.faults), std::make_unique<lazy::FakeStore>(&shelf));
+      LaunchOnEach(w);
+      EXPECT_EQ(compiled(), again ? c.compiled_again : c.compiled) << c.faults;
+      EXPECT_EQ(loaded(), again ? c.loaded_again : c.loaded) << c.faults;
+      LaunchOnEach(w);
+      EXPECT_EQ(compiled() + loaded(), again ? c.compiled_again + c.loaded_again : c.compiled + c.loaded) << c.faults << ": nothing more";
+    }
+    EXPECT_EQ(shelf.entries.size(), 1u) << c.faults;
+    EXPECT_EQ(shelf.rejected, 0) << c.faults;
+  }
+}
+
+TEST(PjrtFake, ThatAPluginHasNoProgramsForAnyDeviceIsFoundOutOnce) {
+  for (const char* faults : {"devices=2;portable=0", "devices=2;ignores_portable"}) {
+    World w({}, Fake(faults));
+    T x = w.F32({2}, {1, 2}, 1);
+    EXPECT_THAT(w.Read(w.Op("add", {x, x})), ElementsAre(2, 4));
+    const Since compiled("PJRT_Client_Compile"), launched("PJRT_LoadedExecutable_Execute"), loaded("PJRT_Executable_DeserializeAndLoad");
+    EXPECT_THAT(w.Read(w.Op("mul", {x, x})), ElementsAre(1, 4));
+    EXPECT_EQ(compiled(), 1) << faults;
+    EXPECT_EQ(launched(), 1) << faults;
+    EXPECT_EQ(loaded(), 1) << faults;
+  }
+}
+
+TEST(PjrtFake, WhatIsWrongWithAProgramIsSaidWhereItsDeviceIsAsked) {
+  World w({}, Fake("devices=2;portable=0;refuses=stablehlo.tanh"));
+  T x = w.F32({2}, {1, 2}, 1);
+  EXPECT_THAT(ReadOf(w, w.Op("tanh", {x})).message(), HasSubstr("'stablehlo.tanh' op can't be translated to XLA HLO"));
+  Faults("devices=2;portable=0;fail=PJRT_Executable_DeserializeAndLoad:1:13;fail=PJRT_Client_Compile:3:13");
+  T y = w.Op("add", {x, x});
+  EXPECT_THAT(ReadOf(w, y).message(), HasSubstr("PJRT_Client_Compile: fake: call 3")) << "neither loaded nor compiled for its device";
+  EXPECT_THAT(w.Read(y), ElementsAre(2, 4)) << "asked for again";
+  // What a launch is refused for need not be its device.
+  World other({}, Fake("devices=2"));
+  T z = other.F32({2}, {1, 2}, 1);
+  Faults("devices=2;fail=PJRT_LoadedExecutable_Execute:1:3;fail=PJRT_LoadedExecutable_Execute:2:13");
+  EXPECT_THAT(ReadOf(other, other.Op("add", {z, z})).message(), HasSubstr("PJRT_LoadedExecutable_Execute: fake: call 1"));
+  const Since loaded("PJRT_Executable_DeserializeAndLoad");
+  EXPECT_THAT(other.Read(other.Op("mul", {z, z})), ElementsAre(1, 4));
+  EXPECT_EQ(loaded(), 0) << "for any device as before";
+}
+
+TEST(PjrtFake, WhatWasCompiledForATopologyRunsOnEachDeviceOfAPluginWithoutProgramsForAny) {
+  lazy::Shelf shelf;
+  const auto step = [](World& w, int device) {
+    T x = w.F32({2}, {1, 2}, device);
+    T y = w.Op("add", {x, x});
+    EXPECT_TRUE(w.engine->Sync(w.engine->devices()[static_cast<size_t>(device)]).ok());
+    return y;
+  };
+  {
+    Faults("portable=0");
+    World ahead({}, NewPjrtBackend({.plugin = Path(), .platform = "pjrt", .topology = "fake:2"}).value(), std::make_unique<lazy::FakeStore>(&shelf));
+    step(ahead, 1);
+  }
+  for (const char* faults : {"devices=2;portable=0", "devices=2;portable=0;keeps_device"}) {
+    const Since compiled("PJRT_Client_Compile");
+    World there({}, Fake(faults), std::make_unique<lazy::FakeStore>(&shelf));
+    for (const int device : {1, 0}) EXPECT_THAT(there.Read(step(there, device)), ElementsAre(2, 4));
+    EXPECT_EQ(compiled(), std::string_view(faults).ends_with("keeps_device") ? 1 : 0);
+  }
+}
+
 TEST(PjrtFake, TwoContextsRunAtOnce) {
   std::vector<std::thread> threads;
   Faults("devices=2");
@@ -798,6 +901,14 @@ TEST(PjrtFake, APluginThatIsOlderOrLacksSomethingWorksAsFarAsItGoes) {
     lazy::Shelf shelf;
     World w({}, *std::move(other.opened), std::make_unique<lazy::FakeStore>(&shelf));
     EXPECT_THAT(Step(w), ElementsAre(6, 12)) << faults;
+  }
+  for (const char* missing : {"LoadedExecutable_AddressableDevices", "DeviceDescription_Id", "Executable_Serialize", "Executable_DeserializeAndLoad"}) {
+    for (const char* faults : {"devices=3;portable=0", "devices=3;ignores_portable"}) {
+      Other other(absl::StrCat(faults, ";missing=PJRT_", missing));
+      ASSERT_TRUE(other.opened.ok()) << missing << ": " << other.error();
+      World w({}, *std::move(other.opened));
+      LaunchOnEach(w);
+    }
   }
 }
 

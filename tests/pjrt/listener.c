@@ -3,6 +3,7 @@
  *   WEFT_LISTEN_TO   the other plugin's path
  *   WEFT_LISTEN_IN   a folder, which gets 0.mlir, 1.mlir, …; unset: nothing is written down
  *   WEFT_LISTEN_DIE  the process ends at a text that has this in it
+ *   WEFT_LISTEN_ALONE  set: programs for any device are compiled for the first one, as by a plugin that does not read that option
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,6 +26,8 @@ typedef struct {
   head head;
   void* client_or_topology;
   const program* program;
+  const char* options;
+  size_t options_size;
 } compile_args;
 typedef void* (*function)(void*);
 enum { kFirst = 5 * sizeof(void*), kClientCompile = 20, kCompile = 89 };
@@ -46,8 +49,15 @@ static void write_down(const compile_args* args) {
     exit(1);
   }
 }
+/* CompileOptionsProto.compile_portable_executable = 1, which Weft writes last. */
+static void leave_out_portable(compile_args* args) {
+  static const char portable[] = {0x20, 0x01};
+  if (getenv("WEFT_LISTEN_ALONE") == NULL || args->options_size < sizeof portable) return;
+  if (memcmp(args->options + args->options_size - sizeof portable, portable, sizeof portable) == 0) args->options_size -= sizeof portable;
+}
 static void* client_compile(void* args) {
   write_down(args);
+  leave_out_portable(args);
   return theirs[kClientCompile](args);
 }
 static void* compile(void* args) {

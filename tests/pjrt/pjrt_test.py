@@ -301,6 +301,31 @@ class Devices(unittest.TestCase):
         self.assertIn("memory of pjrt:0 cannot be lent as DLPack; copy it with weft_tensor_to_host", str(raised.exception))
 
 
+class DevicesOfAPluginWithoutProgramsForAny(Devices):
+    """The same on a plugin that compiles for its first device whatever the options say: XLA's then refuses to run that on another, and
+    loads it for each."""
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        listener = os.path.join(cls.folder.name, "listener.so")
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", str(SOURCE / "tests" / "pjrt" / "listener.c"), "-o", listener], check=True)
+        os.environ.update(WEFT_LISTEN_TO=plugin(), WEFT_LISTEN_ALONE="1", WEFT_LISTEN_IN=cls.folder.name)
+        cls.ctx = context(platform="pjrt", plugin=listener, cache_mode="off")
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        for name in ("WEFT_LISTEN_TO", "WEFT_LISTEN_ALONE", "WEFT_LISTEN_IN"):
+            os.environ.pop(name)
+        cls.folder.cleanup()
+
+    def test_each_computes(self):
+        texts = [len(os.listdir(self.folder.name))]
+        super().test_each_computes()
+        texts.append(len(os.listdir(self.folder.name)))
+        self.assertEqual(1, texts[1] - texts[0], "for four devices")
+
+
 class Launches(unittest.TestCase):
     def test_cost_little_more_than_the_plugins_own(self):
         program = BUILD / "bin" / "plugin_launch"

@@ -145,7 +145,7 @@ TEST(PjrtProgram, ReplicasBeyondTheProgramReachNoPlugin) {
                            .message());
   };
   EXPECT_EQ(error("dense<0> : tensor<1x2xi64>"), "");
-  EXPECT_THAT(error("dense<[[0, 1]]> : tensor<1x2xi64>"), HasSubstr("names process 1; a program has one replica and one partition, process 0"));
+  EXPECT_THAT(error("dense<[[0, 1]]> : tensor<1x2xi64>"), HasSubstr("source_target_pairs names process 1; a program has one replica and one partition, process 0"));
   EXPECT_THAT(TextOfRead("func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n"
                          "  %0 = \"stablehlo.all_gather\"(%a) <{all_gather_dim = 0 : i64, replica_groups = dense<[[0, 7]]> : tensor<1x2xi64>}> : "
                          "(tensor<2xf32>) -> tensor<2xf32>\n  return %0 : tensor<2xf32>\n}\n")
@@ -196,6 +196,8 @@ TEST(PjrtProgram, ComesBackAsItWasPacked) {
   program.aliased = {false, true};
   program.results = {Type::Tensor(DType::kC64, {5})};
   program.stats = {.temporary_bytes = 12, .code_bytes = 34, .flops = int64_t{1} << 60};
+  program.device = 3;
+  program.text = "a text\nof two lines";
   const std::string bytes("code\nwith lines\n\0and zeros", 26);
   const std::string packed = Pack(program, bytes);
   Program back;
@@ -211,6 +213,8 @@ TEST(PjrtProgram, ComesBackAsItWasPacked) {
   EXPECT_EQ(int64_t{1} << 60, back.stats.flops);
   EXPECT_EQ(-1, back.stats.bytes_accessed);
   EXPECT_EQ(1, back.stats.kernels);
+  EXPECT_EQ(3, back.device);
+  EXPECT_EQ(program.text, back.text);
 }
 
 TEST(PjrtProgram, WhatWasNotPackedIsNoProgram) {
@@ -219,10 +223,11 @@ TEST(PjrtProgram, WhatWasNotPackedIsNoProgram) {
     Program program;
     EXPECT_FALSE(Unpack(std::string_view(packed).substr(0, size), &program).ok()) << size;
   }
-  for (const std::string_view wrong : {"weft pjrt 1\n1\n0 0 0 0\n\n\nx", "weft pjrt 2\nmany\n0 0 0 0\n\n\nx", "weft pjrt 2\n1\n0 0 0\n\n\nx",
-                                       "weft pjrt 2\n1\n0 0 0 x\n\n\nx", "weft pjrt 2\n1\n0 0 0 0\n f33/\n\nx",
-                                       "weft pjrt 2\n1\n0 0 0 0\n f32/-1\n\nx", "weft pjrt 2\n1\n0 0 0 0\n f32/99999999999999999999\n\nx",
-                                       "weft pjrt 2\n1\n0 0 0 0\n\n *\nx"}) {
+  for (const std::string_view wrong : {"weft pjrt 2\n1\n0 0 0 0\n\n\n-1 0\nx", "weft pjrt 3\nmany\n0 0 0 0\n\n\n-1 0\nx", "weft pjrt 3\n1\n0 0 0\n\n\n-1 0\nx",
+                                       "weft pjrt 3\n1\n0 0 0 x\n\n\n-1 0\nx", "weft pjrt 3\n1\n0 0 0 0\n f33/\n\n-1 0\nx",
+                                       "weft pjrt 3\n1\n0 0 0 0\n f32/-1\n\n-1 0\nx", "weft pjrt 3\n1\n0 0 0 0\n f32/99999999999999999999\n\n-1 0\nx",
+                                       "weft pjrt 3\n1\n0 0 0 0\n\n *\n-1 0\nx", "weft pjrt 3\n1\n0 0 0 0\n\n\n-1\nx", "weft pjrt 3\n1\n0 0 0 0\n\n\nall 0\nx",
+                                       "weft pjrt 3\n1\n0 0 0 0\n\n\n0 2\nx"}) {
     Program program;
     EXPECT_FALSE(Unpack(wrong, &program).ok()) << wrong;
   }
@@ -236,6 +241,10 @@ TEST(PjrtProgram, OptionsAreTheProtocolBuffer) {
   EXPECT_EQ(9, bytes[1]);
   EXPECT_EQ(4 << 3, bytes[11]);
   EXPECT_EQ(1, bytes[12]);
+  // Of one device: 9 device_assignment {1: 1, 2: 1, 3 {1: its id}} before 19, and no field 4.
+  using namespace std::string_view_literals;
+  EXPECT_EQ("\x1a\x14\x20\x01\x28\x01\x30\x01\x4a\x09\x08\x01\x10\x01\x1a\x03\x0a\x01\x00\x98\x01\x01"sv, CompileOptionBytes(0));
+  EXPECT_EQ("\x1a\x15\x20\x01\x28\x01\x30\x01\x4a\x0a\x08\x01\x10\x01\x1a\x04\x0a\x02\xac\x02\x98\x01\x01"sv, CompileOptionBytes(300));
 }
 
 }  // namespace

@@ -2,10 +2,12 @@
 #include "src/backends/pjrt/absent_backend.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "src/backends/pjrt/executable_stats.h"
 #include "src/backends/pjrt/find.h"
+#include "src/backends/pjrt/loaded.h"
 #include "src/backends/pjrt/program.h"
 #include "src/backends/pjrt/topology.h"
 
@@ -82,23 +84,26 @@ class AbsentBackend final : public Backend {
                                                       const CompileOptions& options) override {
     if (options.progress != nullptr) options.progress->phase = kCompiling;
     Program program;
-    WEFT_ASSIGN_OR_RETURN(const std::string text,
+    WEFT_ASSIGN_OR_RETURN(std::string text,
                           ToText(module, &program, {options_.matmul_precision, topology_->platform()}));
     const api::Program code = AsArgument(text);
     api::Compile compile{.topology = topology_->get(), .program = &code};
-    compile.options = CompileOptionBytes().data();
-    compile.options_size = CompileOptionBytes().size();
-    const absl::Status compiled = plugin_.Call(api::Function::kCompile, &compile);
+    const auto by = [&](std::string_view with) {
+      compile.options = with.data();
+      compile.options_size = with.size();
+      return plugin_.Call(api::Function::kCompile, &compile);
+    };
+    const absl::Status compiled = CompileFor(topology_->first_id(), alone_, by, &program);
     if (!compiled.ok()) return Refused(compiled, module, {options_.matmul_precision, topology_->platform()});
+    if (program.device >= 0) alone_ = true;
     AddStats(plugin_, compile.executable, &program.stats);
     program.stats.kernels_compiled = 1;
-    api::ExecutableSerialize bytes{.executable = compile.executable};
-    const absl::Status serialized = plugin_.Call(api::Function::kExecutableSerialize, &bytes);
+    if (devices_.size() > 1) program.text = std::move(text);
     std::string packed;
-    if (serialized.ok()) {
-      packed = Pack(program, {bytes.bytes, bytes.size});
-      if (bytes.destroy != nullptr) bytes.destroy(bytes.owner);
-    }
+    const absl::Status serialized = Serialize(plugin_, compile.executable, [&](std::string_view bytes) {
+      packed = Pack(program, bytes);
+      return absl::OkStatus();
+    });
     plugin_.Destroy(api::Function::kExecutableDestroy, api::OfExecutable{.executable = compile.executable});
     WEFT_RETURN_IF_ERROR(serialized);
     return std::make_unique<AbsentExecutable>(pointers_[0], std::move(program), std::move(packed));
@@ -138,6 +143,7 @@ class AbsentBackend final : public Backend {
   const Plugin& plugin_;
   const std::unique_ptr<Topology> topology_;
   const Options options_;
+  std::atomic<bool> alone_{false};  // Client::alone
   std::vector<Device> devices_;
   std::vector<Device*> pointers_;
 };

@@ -57,6 +57,7 @@ enum class Function : size_t {
   kClientAddressableDevices = 16,
   kClientCompile = 20,
   kClientBufferFromHostBuffer = 22,
+  kDeviceDescriptionId = 23,
   kDeviceDescriptionAttributes = 25,
   kDeviceDescriptionKind = 26,
   kDeviceGetDescription = 29,
@@ -68,6 +69,7 @@ enum class Function : size_t {
   kExecutableSerialize = 49,
   kLoadedExecutableDestroy = 50,
   kLoadedExecutableGetExecutable = 51,
+  kLoadedExecutableAddressableDevices = 52,
   kLoadedExecutableExecute = 55,
   kExecutableDeserializeAndLoad = 56,
   kBufferDestroy = 58,
@@ -285,6 +287,11 @@ struct DeviceGetDescription {
   Device* device = nullptr;
   DeviceDescription* description = nullptr;
 };
+struct DescriptionNumber {  // Id, ProcessIndex
+  Head head;
+  DeviceDescription* description = nullptr;
+  int number = 0;
+};
 struct DescriptionAttributes {
   Head head;
   DeviceDescription* description = nullptr;
@@ -322,6 +329,12 @@ struct ExecutableNumber {  // NumOutputs, SizeOfGeneratedCode
   Executable* executable = nullptr;
   int64_t number = 0;
 };
+struct LoadedDevices {
+  Head head;
+  LoadedExecutable* executable = nullptr;
+  Device* const* devices = nullptr;
+  size_t num_devices = 0;
+};
 struct CostAnalysis {
   Head head;
   Executable* executable = nullptr;
@@ -347,7 +360,7 @@ struct DeserializeAndLoad {
   const char* bytes = nullptr;
   size_t size = 0;
   LoadedExecutable* executable = nullptr;
-  const char* options = nullptr;
+  const char* options = nullptr;  // in place of those that the program was compiled with
   size_t options_size = 0;
   void* load_options = nullptr;
 };

@@ -84,6 +84,10 @@ std::string Client::KindOf(api::Device* device) const {
   return std::string(kind.kind, kind.size);
 }
 
+int64_t Client::IdOf(int device) const {
+  return plugin_.IdOf(DescriptionOf(devices_[static_cast<size_t>(device)]), device);
+}
+
 void Client::Forward(int device, api::Event* event, std::string what, Ref<Event> to) const {
   if (watch_ == nullptr) return plugin_.Forward(event, std::move(what), std::move(to));
   Ref<Event> ended = MakeRef<Event>();

@@ -1,6 +1,7 @@
 // A plugin's client: its devices, and buffers on them.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,7 +40,12 @@ class Client {
   const std::vector<api::Device*>& devices() const { return devices_; }
   std::string KindOf(api::Device* device) const;
   api::DeviceDescription* DescriptionOf(api::Device* device) const;  // null: the plugin has none
+  // As the plugin counts devices, on all machines.
+  int64_t IdOf(int device) const;
   Usage& usage(int device) const { return usage_[device]; }
+  // Whether the plugin has shown that its programs are each for one device alone.
+  bool alone() const { return alone_.load(std::memory_order_relaxed); }
+  void SetAlone() { alone_.store(true, std::memory_order_relaxed); }
   // Null: there is no deadline.
   Watch* watch() const { return watch_.get(); }
   // Plugin::Forward, within the deadline, of what a device does.
@@ -54,6 +60,7 @@ class Client {
   std::vector<api::Device*> devices_;
   std::unique_ptr<Usage[]> usage_;
   std::unique_ptr<Watch> watch_;
+  std::atomic<bool> alone_{false};
 };
 
 // Thread rule: any thread.

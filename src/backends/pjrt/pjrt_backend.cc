@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/escaping.h"
 
 #include "src/backends/pjrt/absent_backend.h"
@@ -15,6 +14,7 @@
 #include "src/backends/pjrt/executable_stats.h"
 #include "src/backends/pjrt/find.h"
 #include "src/backends/pjrt/libtpu.h"
+#include "src/backends/pjrt/loaded.h"
 #include "src/backends/pjrt/program.h"
 #include "src/backends/pjrt/topology.h"
 #include "src/ir/op_def.h"
@@ -26,17 +26,20 @@ namespace {
 
 constexpr int32_t kDlCuda = 2;
 
+bool AnyGone(const Plugin& plugin, std::span<api::Buffer* const> taken) {
+  return std::ranges::any_of(taken, [&](api::Buffer* buffer) {
+    api::BufferIsDeleted gone{.buffer = buffer};
+    return plugin.Call(api::Function::kBufferIsDeleted, &gone).ok() && gone.is_deleted;
+  });
+}
+
 // Once more where there was no memory: launches may have ended meanwhile (the engine waits for those that have not). Not if the
 // plugin has `taken` something over already.
 template <typename Arguments>
 absl::Status CallForMemory(const Plugin& plugin, api::Function function, Arguments* arguments,
                            std::span<api::Buffer* const> taken = {}) {
   absl::Status status = plugin.Call(function, arguments);
-  if (!absl::IsResourceExhausted(status)) return status;
-  for (api::Buffer* buffer : taken) {
-    api::BufferIsDeleted gone{.buffer = buffer};
-    if (plugin.Call(api::Function::kBufferIsDeleted, &gone).ok() && gone.is_deleted) return status;
-  }
+  if (!absl::IsResourceExhausted(status) || AnyGone(plugin, taken)) return status;
   return plugin.Call(function, arguments);
 }
 
@@ -85,28 +88,29 @@ class PjrtExecutable final : public Executable {
  public:
   PjrtExecutable(std::shared_ptr<Client> client, std::span<Device* const> devices, Program program,
                  api::LoadedExecutable* loaded, bool compiled)
-      : client_(std::move(client)), devices_(devices), program_(std::move(program)), loaded_(loaded) {
+      : client_(std::move(client)),
+        devices_(devices),
+        program_(std::move(program)),
+        loaded_(client_, program_, loaded) {
     if (!compiled) return;
-    WithExecutable([&](api::Executable* executable) {
-      AddStats(client_->plugin(), executable, &program_.stats);
-      return absl::OkStatus();
-    }).IgnoreError();
+    loaded_
+        .WithExecutable([&](api::Executable* executable) {
+          AddStats(client_->plugin(), executable, &program_.stats);
+          return absl::OkStatus();
+        })
+        .IgnoreError();
     program_.stats.kernels_compiled = 1;
-  }
-  ~PjrtExecutable() override {
-    client_->plugin().Destroy(api::Function::kLoadedExecutableDestroy, api::OfLoadedExecutable{.executable = loaded_});
   }
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override;
 
   absl::StatusOr<std::string> Serialize() const override {
     std::string packed;
-    WEFT_RETURN_IF_ERROR(WithExecutable([&](api::Executable* executable) -> absl::Status {
-      api::ExecutableSerialize bytes{.executable = executable};
-      WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kExecutableSerialize, &bytes));
-      packed = Pack(program_, {bytes.bytes, bytes.size});
-      if (bytes.destroy != nullptr) bytes.destroy(bytes.owner);
-      return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(loaded_.WithExecutable([&](api::Executable* executable) {
+      return pjrt::Serialize(client_->plugin(), executable, [&](std::string_view bytes) {
+        packed = Pack(program_, bytes);
+        return absl::OkStatus();
+      });
     }));
     return packed;
   }
@@ -114,7 +118,7 @@ class PjrtExecutable final : public Executable {
 
   // The plugin counts the results that it will hand out: as many as we have room for.
   absl::Status Check() const {
-    return WithExecutable([&](api::Executable* executable) -> absl::Status {
+    return loaded_.WithExecutable([&](api::Executable* executable) -> absl::Status {
       api::ExecutableNumber outputs{.executable = executable};
       WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kExecutableNumOutputs, &outputs));
       if (outputs.number == static_cast<int64_t>(program_.results.size())) return absl::OkStatus();
@@ -124,24 +128,35 @@ class PjrtExecutable final : public Executable {
   }
 
  private:
-  absl::Status WithExecutable(absl::FunctionRef<absl::Status(api::Executable*)> use) const {
-    api::GetExecutable get{.loaded = loaded_};
-    WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kLoadedExecutableGetExecutable, &get));
-    absl::Status status = use(get.executable);
-    client_->plugin().Destroy(api::Function::kExecutableDestroy, api::OfExecutable{.executable = get.executable});
-    return status;
-  }
+  // Where a plugin runs no program for all devices, it is launched once more by one for this device alone.
+  absl::Status Launch(int device, std::span<api::Buffer* const> taken, api::Execute* execute);
 
   const std::shared_ptr<Client> client_;
   const std::span<Device* const> devices_;  // the backend's, which outlives its executables
   Program program_;
-  api::LoadedExecutable* const loaded_;
+  Loaded loaded_;
 };
+
+absl::Status PjrtExecutable::Launch(int device, std::span<api::Buffer* const> taken, api::Execute* execute) {
+  const auto launch = [&](const Loaded::Place& place) {
+    execute->executable = place.executable;
+    execute->execute_device = place.device;
+    return CallForMemory(client_->plugin(), api::Function::kLoadedExecutableExecute, execute, taken);
+  };
+  WEFT_ASSIGN_OR_RETURN(const Loaded::Place place, loaded_.On(device));
+  absl::Status status = launch(place);
+  // One that has compiled for its first device whatever the options said refuses the device, or the arguments because of theirs.
+  const bool refused = absl::IsUnimplemented(status) || absl::IsInvalidArgument(status);
+  if (!refused || place.device == nullptr || AnyGone(client_->plugin(), taken)) return status;
+  const absl::StatusOr<Loaded::Place> alone = loaded_.Alone(device);
+  if (!alone.ok() || !launch(*alone).ok()) return status;
+  client_->SetAlone();
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<const DeviceArguments> devices) {
   if (devices.size() != 1) return InternalError("a plugin's program runs on one device, ", devices.size(), " given");
   const DeviceArguments& given = devices[0];
-  const Plugin& plugin = client_->plugin();
   Device* const device = given.device != nullptr ? given.device : devices_[0];
   if (given.buffers.size() != program_.arguments.size() || given.words.size() < program_.words) {
     return InternalError("a plugin's program takes ", program_.arguments.size(), " buffers and ", program_.words,
@@ -186,13 +201,11 @@ absl::StatusOr<std::vector<DeviceResults>> PjrtExecutable::Execute(std::span<con
   api::Buffer* const* const argument_list = arguments.data();
   api::Buffer** const output_list = outputs.data();
   api::Event* complete = nullptr;
-  api::Execute execute{.executable = loaded_, .options = &options, .argument_lists = &argument_list, .num_devices = 1};
+  api::Execute execute{.options = &options, .argument_lists = &argument_list, .num_devices = 1};
   execute.num_args = arguments.size();
   execute.output_lists = &output_list;
   execute.device_complete_events = &complete;
-  execute.execute_device = client_->devices()[static_cast<size_t>(device->id)];
-  if (absl::Status status = CallForMemory(plugin, api::Function::kLoadedExecutableExecute, &execute, taken);
-      !status.ok()) {
+  if (absl::Status status = Launch(device->id, taken, &execute); !status.ok()) {
     usage.GiveBack(more - gone);
     return status;
   }
@@ -246,21 +259,28 @@ class PjrtBackend final : public Backend {
                                                       const CompileOptions& options) override {
     if (options.progress != nullptr) options.progress->phase = kCompiling;
     Program program;
-    WEFT_ASSIGN_OR_RETURN(const std::string text, ToText(module, &program, {precision_, client_->platform()}));
-    const api::Program code = AsArgument(text);
-    api::ClientCompile compile{.client = client_->get(), .program = &code};
-    compile.options = CompileOptionBytes().data();
-    compile.options_size = CompileOptionBytes().size();
-    const absl::Status compiled = client_->plugin().Call(api::Function::kClientCompile, &compile);
+    WEFT_ASSIGN_OR_RETURN(std::string text, ToText(module, &program, {precision_, client_->platform()}));
+    api::LoadedExecutable* made = nullptr;
+    const auto compile = [&](std::string_view with) -> absl::Status {
+      WEFT_ASSIGN_OR_RETURN(made, CompileText(*client_, text, with));
+      return absl::OkStatus();
+    };
+    const absl::Status compiled = CompileFor(client_->IdOf(0), client_->alone(), compile, &program);
     if (!compiled.ok()) return Refused(compiled, module, {precision_, client_->platform()});
-    return Made(std::move(program), compile.executable, /*compiled=*/true);
+    if (program.device >= 0) client_->SetAlone();
+    if (devices_.size() > 1) program.text = std::move(text);
+    return Made(std::move(program), made, /*compiled=*/true);
   }
   absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view serialized) override {
     Program program;
     WEFT_ASSIGN_OR_RETURN(const std::string_view bytes, Unpack(serialized, &program));
-    api::DeserializeAndLoad load{.client = client_->get(), .bytes = bytes.data(), .size = bytes.size()};
-    WEFT_RETURN_IF_ERROR(client_->plugin().Call(api::Function::kExecutableDeserializeAndLoad, &load));
-    return Made(std::move(program), load.executable, /*compiled=*/false);
+    const bool alone = program.device >= 0;
+    WEFT_ASSIGN_OR_RETURN(api::LoadedExecutable* const loaded, LoadBytes(*client_, bytes, alone ? 0 : -1));
+    if (alone) {
+      program.device = client_->IdOf(0);
+      client_->SetAlone();
+    }
+    return Made(std::move(program), loaded, /*compiled=*/false);
   }
 
   absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,

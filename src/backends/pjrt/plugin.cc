@@ -105,6 +105,7 @@ std::string_view NameOf(api::Function function) {
     case kClientAddressableDevices: return "PJRT_Client_AddressableDevices";
     case kClientCompile: return "PJRT_Client_Compile";
     case kClientBufferFromHostBuffer: return "PJRT_Client_BufferFromHostBuffer";
+    case kDeviceDescriptionId: return "PJRT_DeviceDescription_Id";
     case kDeviceDescriptionAttributes: return "PJRT_DeviceDescription_Attributes";
     case kDeviceDescriptionKind: return "PJRT_DeviceDescription_Kind";
     case kDeviceGetDescription: return "PJRT_Device_GetDescription";
@@ -116,6 +117,7 @@ std::string_view NameOf(api::Function function) {
     case kExecutableSerialize: return "PJRT_Executable_Serialize";
     case kLoadedExecutableDestroy: return "PJRT_LoadedExecutable_Destroy";
     case kLoadedExecutableGetExecutable: return "PJRT_LoadedExecutable_GetExecutable";
+    case kLoadedExecutableAddressableDevices: return "PJRT_LoadedExecutable_AddressableDevices";
     case kLoadedExecutableExecute: return "PJRT_LoadedExecutable_Execute";
     case kExecutableDeserializeAndLoad: return "PJRT_Executable_DeserializeAndLoad";
     case kBufferDestroy: return "PJRT_Buffer_Destroy";
@@ -166,6 +168,11 @@ absl::Status Plugin::TakeOver(api::Error* error, std::string_view what) const {
   std::string text = absl::StrCat(what, ": ", std::string_view(message.message, message.message_size));
   Destroy(api::Function::kErrorDestroy, api::ErrorDestroy{.error = error});
   return absl::Status(static_cast<absl::StatusCode>(code.code), std::move(text));
+}
+
+int64_t Plugin::IdOf(api::DeviceDescription* description, int64_t otherwise) const {
+  api::DescriptionNumber id{.description = description};
+  return description != nullptr && Call(api::Function::kDeviceDescriptionId, &id).ok() ? id.number : otherwise;
 }
 
 absl::Status Plugin::Await(api::Event* event) const {

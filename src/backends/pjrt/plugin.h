@@ -38,6 +38,9 @@ class Plugin {
     Call(function, &arguments).IgnoreError();
   }
 
+  // A device's id; `otherwise` where the plugin does not tell.
+  int64_t IdOf(api::DeviceDescription* description, int64_t otherwise) const;
+
   // Waits, and destroys the event; null is done.
   absl::Status Await(api::Event* event) const;
   // Completes `to` when the event is, on a thread of the plugin's or at once, and destroys the event. `what` starts the text of

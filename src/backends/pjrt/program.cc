@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -236,19 +237,19 @@ std::string Pack(const Program& program, std::string_view executable) {
   for (const Type& result : program.results) absl::StrAppend(&results, " ", ShortName(result));
   std::vector<int64_t> figures;
   for (int64_t ExecutableStats::* const figure : kFigures) figures.push_back(program.stats.*figure);
-  return absl::StrCat("weft pjrt 2\n", program.words, "\n", absl::StrJoin(figures, " "), "\n", arguments, "\n", results,
-                      "\n", executable);
+  return absl::StrCat("weft pjrt 3\n", program.words, "\n", absl::StrJoin(figures, " "), "\n", arguments, "\n", results,
+                      "\n", program.device, " ", program.text.size(), "\n", program.text, executable);
 }
 
 absl::StatusOr<std::string_view> Unpack(std::string_view packed, Program* program) {
-  std::string_view lines[5];
+  std::string_view lines[6];
   for (std::string_view& line : lines) {
     const size_t end = packed.find('\n');
     if (end == packed.npos) return InternalError("a stored program of a plugin is cut off");
     line = packed.substr(0, end);
     packed.remove_prefix(end + 1);
   }
-  if (lines[0] != "weft pjrt 2" || !absl::SimpleAtoi(lines[1], &program->words)) {
+  if (lines[0] != "weft pjrt 3" || !absl::SimpleAtoi(lines[1], &program->words)) {
     return InternalError("a stored program of a plugin begins with '", lines[0], "'");
   }
   const std::vector<std::string_view> figures = absl::StrSplit(lines[2], ' ');
@@ -265,6 +266,14 @@ absl::StatusOr<std::string_view> Unpack(std::string_view packed, Program* progra
   for (const std::string_view name : absl::StrSplit(lines[4], ' ', absl::SkipEmpty())) {
     WEFT_ASSIGN_OR_RETURN(program->results.emplace_back(), TypeOf(name));
   }
+  const std::pair<std::string_view, std::string_view> of_text = absl::StrSplit(lines[5], absl::MaxSplits(' ', 1));
+  size_t size = 0;
+  if (!absl::SimpleAtoi(of_text.first, &program->device) || !absl::SimpleAtoi(of_text.second, &size) ||
+      size > packed.size()) {
+    return InternalError("a stored program of a plugin says of its device and its text '", lines[5], "'");
+  }
+  program->text = packed.substr(0, size);
+  packed.remove_prefix(size);
   return packed;
 }
 
@@ -273,6 +282,33 @@ std::string_view CompileOptionBytes() {
   // 19 use_shardy_partitioner = 1}, 4 compile_portable_executable = 1.
   static constexpr char kBytes[] = "\x1a\x09\x20\x01\x28\x01\x30\x01\x98\x01\x01\x20\x01";
   return {kBytes, sizeof(kBytes) - 1};
+}
+
+std::string CompileOptionBytes(int64_t device) {
+  const auto message = [](std::string_view tag, const std::string& fields) {
+    return absl::StrCat(tag, std::string(1, static_cast<char>(fields.size())), fields);
+  };
+  std::string id;
+  for (auto rest = static_cast<uint64_t>(device); id.empty() || rest != 0; rest >>= 7) {
+    id.push_back(static_cast<char>((rest & 0x7f) | (rest > 0x7f ? 0x80 : 0)));
+  }
+  // DeviceAssignmentProto: 1 replica_count = 1, 2 computation_count = 1, 3 computation_devices {1 replica_device_ids, packed}. It is
+  // 9 device_assignment, between the fields of above.
+  const std::string assignment = absl::StrCat("\x08\x01\x10\x01", message("\x1a", message("\x0a", id)));
+  return message("\x1a", absl::StrCat("\x20\x01\x28\x01\x30\x01", message("\x4a", assignment), "\x98\x01\x01"));
+}
+
+absl::Status CompileFor(int64_t id, bool alone, absl::FunctionRef<absl::Status(std::string_view)> compile,
+                        Program* program) {
+  if (!alone) {
+    const absl::Status status = compile(CompileOptionBytes());
+    const bool refused = (absl::IsUnimplemented(status) || absl::IsInvalidArgument(status)) &&
+                         absl::StrContainsIgnoreCase(status.message(), "portable");
+    if (!refused) return status;
+  }
+  WEFT_RETURN_IF_ERROR(compile(CompileOptionBytes(id)));
+  program->device = id;
+  return absl::OkStatus();
 }
 
 }  // namespace weft::pjrt

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+
 #include "src/backends/backend.h"
 #include "src/backends/pjrt/api.h"
 #include "src/ir/function.h"
@@ -19,6 +21,10 @@ struct Program {
   uint32_t words = 0;
   std::vector<ir::Type> results;
   ExecutableStats stats = {.kernels = 1};  // as the plugin told when it compiled
+  // The id of the device that it was compiled for, where the plugin has no programs for any of its devices; -1: for any.
+  int64_t device = -1;
+  // What it was compiled of, to be compiled for another device; empty where there is one.
+  std::string text;
 };
 
 struct TextOptions {
@@ -48,5 +54,12 @@ absl::StatusOr<std::string_view> Unpack(std::string_view packed, Program* progra
 
 // A serialised CompileOptionsProto: one replica, one partition, no device, so that one executable runs on each.
 std::string_view CompileOptionBytes();
+// The same for the device of this id alone.
+std::string CompileOptionBytes(int64_t device);
+
+// Calls `compile` with options for any device. Where the plugin has no such programs, which is known or which its error says: with
+// options for the device of this id alone, which `program` then names.
+absl::Status CompileFor(int64_t id, bool alone, absl::FunctionRef<absl::Status(std::string_view options)> compile,
+                        Program* program);
 
 }  // namespace weft::pjrt

@@ -14,6 +14,8 @@
 //   dies=D:N           device D runs N launches and is gone      refuses_load       programs are not loaded
 //   hangs=D            what device D begins does not end before another text is set
 //   refuses=NAME       programs with that operation are not compiled, as XLA's translator says it
+//   portable=0         programs for any device are not compiled  ignores_portable   they are compiled for the first one
+//   keeps_device       what is loaded is for the device that it was compiled for, whatever the options say
 //   fail=PJRT_X:N:C    the N-th call since this was set fails with code C (any number of these); fail=launch:N:C: not the call
 //                      but the launch, when it runs
 //
@@ -23,6 +25,7 @@
 // ran. With WEFT_FAKE_COUNTS=PATH a line "NAME COUNT" for each function that was called is written there when a client ends.
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -269,14 +272,61 @@ absl::StatusOr<std::shared_ptr<const Compiled>> CompiledOf(const api::Program& p
   }
   return Read(text);
 }
+
+// A field of a protocol buffer: a number, or bytes.
+struct Field {
+  uint64_t number = 0, value = 0;
+  std::string_view bytes;
+};
+uint64_t TakeNumber(std::string_view* message) {
+  uint64_t number = 0;
+  for (int shift = 0; !message->empty() && shift < 64; shift += 7) {
+    const auto byte = static_cast<uint8_t>(message->front());
+    message->remove_prefix(1);
+    number |= static_cast<uint64_t>(byte & 0x7f) << shift;
+    if (byte < 0x80) break;
+  }
+  return number;
+}
+// The last field of that number; of numbers and messages alone, which is all that clients send.
+Field Last(std::string_view message, uint64_t number) {
+  Field found;
+  while (!message.empty()) {
+    const uint64_t tag = TakeNumber(&message);
+    Field field{.number = tag >> 3, .value = TakeNumber(&message)};
+    if ((tag & 7) == 2) {
+      field.bytes = message.substr(0, field.value);
+      message.remove_prefix(field.bytes.size());
+    }
+    if (field.number == number) found = field;
+  }
+  return found;
+}
+
+// Which device serialised CompileOptions say; -1: any.
+absl::StatusOr<int64_t> DeviceOf(std::string_view options) {
+  const auto faults = Current();
+  if (Last(options, 4).value != 0) {
+    if (faults->portable == 0) return absl::UnimplementedError("fake: compile_portable_executable is not supported");
+    return faults->ignores_portable ? 0 : -1;
+  }
+  // executable_build_options, device_assignment, computation_devices, replica_device_ids
+  const std::string_view assignment = Last(Last(options, 3).bytes, 9).bytes;
+  std::string_view ids = Last(Last(assignment, 3).bytes, 1).bytes;
+  return ids.empty() ? -1 : static_cast<int64_t>(TakeNumber(&ids));
+}
+
 absl::Status ClientCompile(api::ClientCompile& args) {
+  WEFT_ASSIGN_OR_RETURN(const int64_t device, DeviceOf({args.options, args.options_size}));
+  if (device >= static_cast<int64_t>(args.client->devices.size())) return absl::InvalidArgumentError(absl::StrCat("fake: there is no device ", device));
   WEFT_ASSIGN_OR_RETURN(auto compiled, CompiledOf(*args.program));
-  args.executable = new api::LoadedExecutable{args.client, std::move(compiled)};
+  args.executable = new api::LoadedExecutable{args.client, std::move(compiled), device};
   return absl::OkStatus();
 }
 absl::Status Compile(api::Compile& args) {
+  WEFT_ASSIGN_OR_RETURN(const int64_t device, DeviceOf({args.options, args.options_size}));
   WEFT_ASSIGN_OR_RETURN(auto compiled, CompiledOf(*args.program));
-  args.executable = new api::Executable{std::move(compiled)};
+  args.executable = new api::Executable{std::move(compiled), device};
   return absl::OkStatus();
 }
 
@@ -286,7 +336,8 @@ std::string Sum(std::string_view text) {
 }
 
 absl::Status ExecutableSerialize(api::ExecutableSerialize& args) {
-  args.owner = new api::SerializedExecutable{Sum(args.executable->compiled->text) + args.executable->compiled->text};
+  const std::string all = absl::StrCat(args.executable->device, "\n", args.executable->compiled->text);
+  args.owner = new api::SerializedExecutable{Sum(all) + all};
   args.bytes = args.owner->bytes.data();
   args.size = args.owner->bytes.size();
   args.destroy = [](api::SerializedExecutable* owner) { delete owner; };
@@ -301,8 +352,16 @@ absl::Status DeserializeAndLoad(api::DeserializeAndLoad& args) {
     std::fputs("fake: other bytes than those that were serialised\n", stderr);
     std::abort();  // as real plugins may
   }
-  WEFT_ASSIGN_OR_RETURN(auto compiled, Read(bytes.substr(line + 1)));
-  args.executable = new api::LoadedExecutable{args.client, std::move(compiled)};
+  const std::string_view all = bytes.substr(line + 1);
+  const size_t text = all.find('\n');
+  int64_t device = -1;
+  if (!absl::SimpleAtoi(all.substr(0, text), &device)) return absl::InternalError("fake: bytes without a device");
+  if (args.options_size > 0 && !Current()->keeps_device) {
+    WEFT_ASSIGN_OR_RETURN(device, DeviceOf({args.options, args.options_size}));
+  }
+  if (device >= static_cast<int64_t>(args.client->devices.size())) return absl::InvalidArgumentError(absl::StrCat("fake: there is no device ", device));
+  WEFT_ASSIGN_OR_RETURN(auto compiled, Read(all.substr(text + 1)));
+  args.executable = new api::LoadedExecutable{args.client, std::move(compiled), device};
   return absl::OkStatus();
 }
 
@@ -315,11 +374,11 @@ absl::Status LoadedExecutableDestroy(api::OfLoadedExecutable& args) {
   return absl::OkStatus();
 }
 absl::Status LoadedExecutableGetExecutable(api::GetExecutable& args) {
-  args.executable = new api::Executable{args.loaded->compiled};
+  args.executable = new api::Executable{args.loaded->compiled, args.loaded->device};
   return absl::OkStatus();
 }
 absl::Status LoadedExecutableAddressableDevices(api::LoadedDevices& args) {
-  args.devices = args.executable->client->devices.data();
+  args.devices = args.executable->client->devices.data() + std::max<int64_t>(0, args.executable->device);
   args.num_devices = 1;
   return absl::OkStatus();
 }
@@ -525,7 +584,11 @@ absl::Status LoadedExecutableExecute(api::Execute& args) {
   if (args.num_devices != 1) return absl::UnimplementedError("fake: several devices in one launch");
   const Compiled& compiled = *args.executable->compiled;
   const ir::Function& main = compiled.module.main();
-  Launch launch{args.executable->compiled, args.execute_device != nullptr ? args.execute_device : args.executable->client->devices[0]};
+  if (args.execute_device != nullptr && args.executable->device >= 0) {
+    return absl::InvalidArgumentError("fake: execute_device is for programs that are compiled for any");
+  }
+  const size_t own = static_cast<size_t>(std::max<int64_t>(0, args.executable->device));
+  Launch launch{args.executable->compiled, args.execute_device != nullptr ? args.execute_device : args.executable->client->devices[own]};
   WEFT_RETURN_IF_ERROR(Alive(*launch.device));
   if (args.num_args != main.parameters().size()) {
     return absl::InvalidArgumentError(absl::StrCat("fake: ", args.num_args, " arguments, not ", main.parameters().size()));

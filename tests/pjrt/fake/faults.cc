@@ -34,7 +34,8 @@ absl::StatusOr<std::shared_ptr<const Faults>> Faults::Parse(std::string_view tex
   } numbers[] = {{"devices", &faults->devices},     {"memory", &faults->memory},
                  {"slow_ms", &faults->slow_ms},     {"slow_compile_ms", &faults->slow_compile_ms},
                  {"functions", &faults->functions}, {"major", &faults->major},
-                 {"minor", &faults->minor},         {"hangs", &faults->hanging_device}};
+                 {"minor", &faults->minor},         {"hangs", &faults->hanging_device},
+                 {"portable", &faults->portable}};
   for (const std::string_view setting : absl::StrSplit(text, ';', absl::SkipWhitespace())) {
     const std::pair<std::string_view, std::string_view> pair = absl::StrSplit(setting, absl::MaxSplits('=', 1));
     const auto& [name, value] = pair;
@@ -48,6 +49,10 @@ absl::StatusOr<std::shared_ptr<const Faults>> Faults::Parse(std::string_view tex
       faults->signals = true;
     } else if (name == "refuses_load") {
       faults->refuses_load = true;
+    } else if (name == "ignores_portable") {
+      faults->ignores_portable = true;
+    } else if (name == "keeps_device") {
+      faults->keeps_device = true;
     } else if (name == "refuses") {
       faults->refused = value;
     } else if (name == "missing") {

@@ -29,8 +29,10 @@ struct Faults {
   int64_t slow_ms = 0, slow_compile_ms = 0;
   int64_t dying_device = -1, hanging_device = -1;
   int64_t last_launch = 0;  // of that device
+  int64_t portable = 1;
   int64_t functions = kFunctions, major = 0, minor = 115;
   bool extensions = false, initializes = true, signals = false, refuses_load = false;
+  bool ignores_portable = false, keeps_device = false;
   std::vector<std::string> missing;
   std::string refused;  // an operation's name in the text
   std::vector<std::unique_ptr<Failure>> failures;

@@ -15,11 +15,6 @@ struct ClientNumber {
   Client* client = nullptr;
   int number = 0;
 };
-struct DescriptionNumber {
-  Head head;
-  DeviceDescription* description = nullptr;
-  int number = 0;
-};
 struct DeviceNumber {
   Head head;
   Device* device = nullptr;
@@ -29,12 +24,6 @@ struct DeviceFlag {
   Head head;
   Device* device = nullptr;
   bool flag = false;
-};
-struct LoadedDevices {
-  Head head;
-  LoadedExecutable* executable = nullptr;
-  Device* const* devices = nullptr;
-  size_t num_devices = 0;
 };
 struct ExecutableText {
   Head head;

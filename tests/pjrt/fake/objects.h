@@ -95,10 +95,12 @@ struct Buffer {
 };
 struct Executable {
   std::shared_ptr<const fake::Compiled> compiled;
+  int64_t device = -1;  // whose it is; -1: any may run it
 };
 struct LoadedExecutable {
   Client* client = nullptr;
   std::shared_ptr<const fake::Compiled> compiled;
+  int64_t device = -1;
 };
 struct SerializedExecutable {
   std::string bytes;
