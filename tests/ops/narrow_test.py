@@ -36,6 +36,7 @@ NARROW = {**F8, **SUB_BYTE}
 OTHERS = {"BOOL": np.bool_, "I8": np.int8, "I16": np.int16, "I32": np.int32, "I64": np.int64, "U8": np.uint8, "U16": np.uint16,
           "U32": np.uint32, "U64": np.uint64, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "F32": np.float32, "F64": np.float64}
 TYPES = {**NARROW, **OTHERS}
+FLOATS = ("F16", "BF16", "F32", "F64")  # NumPy's kind of a bf16 is not that of a float
 FAILURES = []
 
 
@@ -76,7 +77,7 @@ def wanted(values, source, target):
     kind = TYPES[target]
     if source in SUB_BYTE and target in F8:
         return values.astype("f4").astype(kind)
-    if source in F8 or target in F8 or values.dtype.kind == "f":
+    if source in F8 or target in F8 or source in FLOATS:
         if source == "F64" and target in F8:
             return to_odd(values).astype(kind)
         if source in ("I32", "U32", "I64", "U64") and target in F8:
