@@ -181,8 +181,8 @@ static void indexing(void) {
   BAD(wf_bincount(s, ids, NULL, -1), "bincount(i32[2]): length is -1; it must be 0 to 2147483647");
   BAD(wf_bincount(s, ids, a, 3), "bincount(i32[2], f32[2, 3]): weights have shape [2, 3], x has [2]; they must agree");
   BAD(wf_searchsorted(s, a, a), "searchsorted(f32[2, 3], f32[2, 3]): sorted must have one dimension, not [2, 3]");
-  BAD(wf_isin(s, a, ids), 
-      "isin(f32[2, 3], i32[2]): operands x and among have dtypes f32 and i32; they must agree (convert one of them)");
+  BAD(wf_isin(s, wf_complex(s, a, a), a),
+      "isin(c64[2, 3], c64[2, 3]): operand x has dtype c64; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64, u2 to u64, bool");
   BAD(wf_nonzero_static(s, a, -1), "nonzero_static(f32[2, 3]): size is -1; it must be 0 to 2147483647");
   BAD(wf_masked_select_static(s, a, truth, 2),
       "masked_select_static(f32[2, 3], bool[2]): shapes [2, 3] and [2] do not broadcast: dimension -1 is 3 and 2; sizes must be equal or 1");
@@ -345,7 +345,7 @@ static void order_and_linear_algebra(void) {
   weft_tensor *values = NULL, *indices = NULL, *other = NULL;
   BAD(wf_sort(s, a, .axis = 2), "sort(f32[2, 3]): axis is 2; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_cumsum(s, a, .axis = 2), "cumsum(f32[2, 3]): axis is 2; a tensor of rank 2 has axes -2 to 1");
-  BAD(wf_cumprod(s, truth), "cumprod(bool[2]): operand x has dtype bool; allowed are f16, bf16, f32, f64, i8 to i64, u8 to u64, c64, c128");
+  BAD(wf_cumprod(s, truth), "cumprod(bool[2]): operand x has dtype bool; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64, u2 to u64, c64, c128");
   BAD(wf_cummax(s, zero), "cummax(f32[]): axis is -1; a tensor of rank 0 has no axes");
   BAD(wf_cummin(s, a, .axis = -3), "cummin(f32[2, 3]): axis is -3; a tensor of rank 2 has axes -2 to 1");
   BAD(wf_argsort(s, a, .axis = -3), "argsort(f32[2, 3]): axis is -3; a tensor of rank 2 has axes -2 to 1");

@@ -44,6 +44,7 @@ ALONE = {
 }
 # Read, but what they give no other program can say.
 ELSEWHERE = {
+    "stablehlo.custom_call": "calls a function of this process, which others do not have: tests/c_api/custom.c",
     "stablehlo.rng": "draws from the generator of the context: functions_random.c computes the numbers by hand",
 }
 # Operations that neither runs; what they give is the program's own to say.
