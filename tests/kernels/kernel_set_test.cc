@@ -6,17 +6,16 @@
 namespace weft::cpu {
 namespace {
 
-// More rows than are streamed without generated code.
+// More rows and columns than are streamed without generated code; the columns are equal.
 constexpr int64_t kRows = 9;
 
 absl::Status SmallProduct(KernelSet& kernels, ThreadPool& pool, float* result) {
   static const float a[3 * kRows] = {1, 2, 3, 4, 5, 6}, b[3] = {1, 10, 100};
   GemmCall call;
-  call.m = kRows;
+  call.m = call.n = kRows;
   call.k = 3;
-  call.n = 1;
   call.a = {a, 3, 1, {}};
-  call.b = {b, 1, 1, {}};
+  call.b = {b, 1, 0, {}};
   call.c = result;
   return kernels.Gemm(call, pool);
 }
@@ -25,16 +24,16 @@ TEST(KernelSet, CompilesNothingAfterAnImport) {
   ThreadPool pool(1);
   const CpuTarget target = *TargetFromName("auto");
   KernelSet first(target), second(target);
-  float result[kRows];
+  float result[kRows * kRows];
   ASSERT_TRUE(SmallProduct(first, pool, result).ok());
   EXPECT_GT(first.compiled(), 0);
   const std::string objects = first.ExportObjects();
   ASSERT_TRUE(second.ImportObjects(std::as_bytes(std::span(objects.data(), objects.size()))).ok());
-  float again[kRows];
+  float again[kRows * kRows];
   ASSERT_TRUE(SmallProduct(second, pool, again).ok());
   EXPECT_EQ(second.compiled(), 0);
   EXPECT_EQ(again[0], 321.0f);
-  EXPECT_EQ(again[1], 654.0f);
+  EXPECT_EQ(again[kRows], 654.0f);
   EXPECT_EQ(second.ExportObjects(), objects);
 }
 
@@ -42,16 +41,16 @@ TEST(KernelSet, PreparesWhatACallNeeds) {
   ThreadPool pool(1);
   KernelSet kernels(*TargetFromName("auto"));
   GemmCall gemm;
-  gemm.m = kRows;
+  gemm.m = gemm.n = kRows;
   gemm.k = 3;
-  gemm.n = 1;
   gemm.a.row_stride = 3;
   gemm.b.row_stride = 1;
+  gemm.b.col_stride = 0;
   ScratchNeeds needs;
   ASSERT_TRUE(kernels.PrepareGemm(gemm, 1, needs).ok());
   const int64_t compiled = kernels.compiled();
   EXPECT_GT(compiled, 0);
-  float result[kRows];
+  float result[kRows * kRows];
   ASSERT_TRUE(SmallProduct(kernels, pool, result).ok());
   EXPECT_EQ(kernels.compiled(), compiled);
 }
@@ -59,7 +58,7 @@ TEST(KernelSet, PreparesWhatACallNeeds) {
 TEST(KernelSet, RefusesTruncatedOrForeignObjects) {
   ThreadPool pool(1);
   KernelSet first(*TargetFromName("auto"));
-  float result[kRows];
+  float result[kRows * kRows];
   ASSERT_TRUE(SmallProduct(first, pool, result).ok());
   const std::string objects = first.ExportObjects();
   for (size_t length : {size_t{0}, size_t{7}, size_t{16}, size_t{40}, objects.size() - 1}) {
