@@ -30,7 +30,7 @@ Value Rolled(Builder& b, const Value& x, int64_t axis, int64_t shift) {
   const int64_t n = x.dims()[axis];
   if (n == 0 || shift % n == 0) return x;
   Ints begin(x.dims().size(), 0), middle = begin, end = ToInts(x.dims()), cut = end;
-  middle[axis] = cut[axis] = ((-shift) % n + n) % n;
+  middle[axis] = cut[axis] = (n - shift % n) % n;
   const Ints ones(x.dims().size(), 1);
   return Call(b, kOp_concatenate, {Slice(b, x, middle, end, ones), Slice(b, x, begin, cut, ones)}, {axis});
 }
