@@ -86,7 +86,8 @@ static void saves(weft_context* ctx) {
   enum { kCount = 1001, kCodes = 256 };
   static signed char numbers[kCount], got[kCount];
   static unsigned char codes[kCodes], back[kCodes];
-  char path[] = "/tmp/weft-narrow-XXXXXX";
+  const char* const folder = getenv("TMPDIR");
+  char path[1024];
   weft_tree *tree = NULL, *loaded = NULL;
   weft_tensor *x = NULL, *y = NULL;
   uint32_t node = 0;
@@ -94,7 +95,7 @@ static void saves(weft_context* ctx) {
   int i;
   for (i = 0; i < kCount; ++i) numbers[i] = (signed char)(i * 7 % 16 - 8);
   for (i = 0; i < kCodes; ++i) codes[i] = (unsigned char)i;
-  close(mkstemp(path));
+  snprintf(path, sizeof path, "%s/weft_c_narrow_%ld.ckpt", folder != NULL ? folder : "/tmp", (long)getpid());
   MUST(weft_tensor_from_host(ctx, NULL, WEFT_I4, DIMS(kCount), numbers, kCount, &x));
   MUST(weft_tensor_from_host(ctx, NULL, WEFT_F8E3M4, DIMS(kCodes), codes, kCodes, &y));
   MUST(weft_tree_create(&tree));
