@@ -19,6 +19,8 @@ namespace {
 constexpr uint32_t kFloats[] = {WEFT_F32, WEFT_F32, WEFT_F64, WEFT_F16, WEFT_BF16};
 constexpr uint32_t kSigned[] = {WEFT_I32, WEFT_I64, WEFT_I8, WEFT_I16};
 constexpr uint32_t kUnsigned[] = {WEFT_U32, WEFT_U64, WEFT_U8, WEFT_U16};
+constexpr uint32_t kNarrow[] = {WEFT_I2,      WEFT_I4,           WEFT_U2,       WEFT_U4,         WEFT_F8E3M4,  WEFT_F8E4M3,
+                                WEFT_F8E4M3FN, WEFT_F8E4M3B11FNUZ, WEFT_F8E4M3FNUZ, WEFT_F8E5M2, WEFT_F8E5M2FNUZ, WEFT_F8E8M0FNU};
 constexpr int64_t kMostElements = 4096;  // of a tensor that stays in a pool
 
 const char* const kKeyWords[] = {"w", "b", "list", "model", "model.w", "step", "list.0", "a key that is longer than short ones are", "ключ", ""};
@@ -84,23 +86,35 @@ const char* NameOf(Wait wait) {
   return kNames[static_cast<int>(wait)];
 }
 
-int BytesOf(uint32_t dtype) {
+int64_t BytesOf(uint32_t dtype, int64_t count) {
   switch (dtype) {
+    case WEFT_I2:
+    case WEFT_U2: return (count + 3) / 4;
+    case WEFT_I4:
+    case WEFT_U4: return (count + 1) / 2;
+    case WEFT_F8E3M4:
+    case WEFT_F8E4M3:
+    case WEFT_F8E4M3B11FNUZ:
+    case WEFT_F8E4M3FN:
+    case WEFT_F8E4M3FNUZ:
+    case WEFT_F8E5M2:
+    case WEFT_F8E5M2FNUZ:
+    case WEFT_F8E8M0FNU:
     case WEFT_I8:
     case WEFT_U8:
-    case WEFT_BOOL: return 1;
+    case WEFT_BOOL: return count;
     case WEFT_I16:
     case WEFT_U16:
     case WEFT_F16:
-    case WEFT_BF16: return 2;
+    case WEFT_BF16: return 2 * count;
     case WEFT_I32:
     case WEFT_U32:
-    case WEFT_F32: return 4;
+    case WEFT_F32: return 4 * count;
     case WEFT_I64:
     case WEFT_U64:
     case WEFT_F64:
-    case WEFT_C64: return 8;
-    case WEFT_C128: return 16;
+    case WEFT_C64: return 8 * count;
+    case WEFT_C128: return 16 * count;
     default: return 0;
   }
 }
@@ -425,11 +439,11 @@ double Fuzz::Real() {
 }
 
 uint32_t Fuzz::DTypeNumber() {
-  if (Wrong()) return Of<uint32_t>({0, WEFT_C64, WEFT_F8E4M3FN, WEFT_I4, 1, UINT32_MAX, WEFT_F32 ^ 0x10000, WEFT_F32 | 0x20000, 0x7FFFFFFF});
+  if (Wrong()) return Of<uint32_t>({0, WEFT_C64, 1, UINT32_MAX, WEFT_F32 ^ 0x10000, WEFT_F32 | 0x20000, 0x7FFFFFFF});
   switch (Roll(6)) {
     case 0: return kSigned[Roll(4)];
     case 1: return kUnsigned[Roll(4)];
-    case 2: return WEFT_BOOL;
+    case 2: return OneIn(2) ? WEFT_BOOL : kNarrow[Roll(12)];
     default: return kFloats[Roll(5)];
   }
 }
@@ -584,8 +598,12 @@ const int64_t* Fuzz::IntsAttr(int attr, size_t* count) {
 void Fuzz::Fill(void* data, uint32_t dtype, int64_t count, int64_t low, int64_t high) {
   if (dtype == WEFT_C64) return Fill(data, WEFT_F32, 2 * count, low, high);
   if (dtype == WEFT_C128) return Fill(data, WEFT_F64, 2 * count, low, high);
-  const int bytes = BytesOf(dtype);
   auto* at = static_cast<unsigned char*>(data);
+  if (BytesOf(dtype, 4) < 4) {  // several elements in a byte
+    for (const int64_t bytes = BytesOf(dtype, count); at < static_cast<unsigned char*>(data) + bytes;) *at++ = static_cast<unsigned char>(Roll(256));
+    return;
+  }
+  const int64_t bytes = BytesOf(dtype, 1);
   for (int64_t i = 0; i < count; ++i, at += bytes) {
     uint64_t bits = 0;
     const double number = static_cast<double>(Roll(1000)) / 250.0 - 2.0;
@@ -610,7 +628,7 @@ void Fuzz::Fill(void* data, uint32_t dtype, int64_t count, int64_t low, int64_t 
 weft_tensor* Fuzz::MakeTensor(uint32_t dtype, const int64_t* dims, int rank, int64_t low, int64_t high) {
   int64_t count = 1;
   for (int i = 0; i < rank; ++i) count *= dims[i];
-  const size_t size = static_cast<size_t>(count) * static_cast<size_t>(BytesOf(dtype));
+  const size_t size = static_cast<size_t>(BytesOf(dtype, count));
   if (size == 0 && count != 0) return nullptr;
   void* const data = Block(size);
   Fill(data, dtype, count, low, high);

@@ -331,7 +331,7 @@ class Fuzz {
 void MakeWorld(World& world, uint64_t seed);
 void EndWorld(World& world);
 weft_context* MakeContext(Role role, uint64_t dice);
-// Bytes of an element; 0 for types that are only stored.
-int BytesOf(uint32_t dtype);
+// Bytes of so many elements in host memory; 0 for what is no type.
+int64_t BytesOf(uint32_t dtype, int64_t count);
 
 }  // namespace weft::fuzz

@@ -74,10 +74,10 @@ void Import(Fuzz& f, weft_error* (*import)(weft_context*, Managed*, weft_tensor*
   int64_t count = 1, stride = 1;
   for (int i = 0; i < rank; ++i) count *= lent->dims[i] = f.Roll(5);
   for (int i = rank; i-- > 0; stride *= lent->dims[i]) lent->strides[i] = stride;
-  const int bytes = std::max(BytesOf(dtype), 1);
+  const int64_t bytes = std::max<int64_t>(BytesOf(dtype, 1), 1);
   // Not always at a multiple of what kernels want.
   lent->data = std::calloc(1, static_cast<size_t>(count * bytes) + 64);
-  f.Fill(lent->data, BytesOf(dtype) == 0 ? static_cast<uint32_t>(WEFT_U8) : dtype, count, 0, 0);
+  f.Fill(lent->data, BytesOf(dtype, 1) == 0 ? static_cast<uint32_t>(WEFT_U8) : dtype, count, 0, 0);
   t = {lent->data, {f.Wrong() ? f.Integer() > 1 ? 2 : -1 : c_api::kDLCpu, 0}, rank, {}, lent->dims, f.OneIn(2) ? lent->strides : nullptr, 0};
   t.dtype = {static_cast<uint8_t>(dtype), static_cast<uint8_t>(dtype >> 8), static_cast<uint16_t>(dtype >> 16)};
   if (f.OneIn(4)) t.byte_offset = static_cast<uint64_t>(f.Of({4, 8, 64}));
@@ -117,7 +117,8 @@ void Export(Fuzz& f, weft_error* (*lend)(weft_tensor*, Managed**)) {
   for (int32_t i = 0; i < t.ndim; ++i) count *= t.shape[i];
   if (count > 0) {  // the whole of it can be read
     const auto* const bytes = static_cast<const unsigned char*>(t.data) + t.byte_offset;
-    g_logged.fetch_add(bytes[0] + uint64_t{bytes[count * BytesOf(t.dtype.code | static_cast<uint32_t>(t.dtype.bits) << 8 | static_cast<uint32_t>(t.dtype.lanes) << 16) - 1]}, std::memory_order_relaxed);
+    const int64_t size = BytesOf(t.dtype.code | static_cast<uint32_t>(t.dtype.bits) << 8 | static_cast<uint32_t>(t.dtype.lanes) << 16, count);
+    g_logged.fetch_add(bytes[0] + uint64_t{bytes[size - 1]}, std::memory_order_relaxed);
   }
   if (managed->deleter != nullptr) managed->deleter(managed);
 }
@@ -250,9 +251,9 @@ void Call_weft_tensor_from_host(Fuzz& f) {
   int64_t count = 1;
   const int64_t* const shape = shapes[f.Roll(5)];
   for (size_t i = 0; i < rank; ++i) count *= dims[i] = shape[i];
-  size_t size = static_cast<size_t>(count * BytesOf(dtype));
+  size_t size = static_cast<size_t>(BytesOf(dtype, count));
   void* data = f.Block(size);
-  if (BytesOf(dtype) != 0) f.Fill(data, dtype, count, 0, 0);
+  if (BytesOf(dtype, 1) != 0) f.Fill(data, dtype, count, 0, 0);
   if (f.Wrong() && rank > 0) dims[f.Roll(static_cast<int>(rank))] = f.Of<int64_t>({-1, INT64_MAX, int64_t{1} << 62, INT64_MIN});
   if (f.Wrong()) size = f.Of<size_t>({0, 1, SIZE_MAX, size + 1, size_t{1} << 62});
   if (f.Wrong()) data = nullptr;
