@@ -1,71 +1,19 @@
-// The engine on the fake plugin (fake/fake.cc): what the client does when a plugin is slow, short of memory, or broken.
-#include <dlfcn.h>
-#include <signal.h>
-
-#include <cstdlib>
-#include <filesystem>
+// The engine on the fake plugin (fake/fake.cc): what the client does when a plugin is slow, short of memory, or broken. fake_hangs_test.cc
+// and fake_less_test.cc have more of it.
 #include <thread>
 
 #include "serialization/compile_cache.h"
-#include "src/backends/pjrt/pjrt_backend.h"
 #include "src/backends/reference/reference_backend.h"
 #include "src/compiler/disk_store.h"
 #include "src/compiler/program_cache.h"
 #include "src/ops/call.h"
-#include "tests/lazy/shelf.h"
-#include "tests/lazy/world.h"
+#include "tests/pjrt/fake_world.h"
 #include "tests/support/op_programs.h"
 #include "tests/support/run_on_backend.h"
 #include "tests/support/temp_dir.h"
 
 namespace weft::pjrt {
 namespace {
-
-using lazy::ElementsAre;
-using lazy::HasSubstr;
-using lazy::T;
-using lazy::World;
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::Not;
-
-std::string Path() { return WEFT_PJRT_FAKE; }
-
-template <typename Function>
-Function* Exported(const char* name) {
-  void* const library = dlopen(Path().c_str(), RTLD_NOW | RTLD_LOCAL);
-  EXPECT_NE(library, nullptr) << dlerror();
-  return reinterpret_cast<Function*>(dlsym(library, name));
-}
-void Faults(const std::string& text) { ASSERT_EQ(0, Exported<int(const char*)>("WeftFakeSet")(text.c_str())) << text; }
-int64_t Calls(const char* name) {
-  const int64_t count = Exported<int64_t(const char*)>("WeftFakeCount")(name);
-  EXPECT_GE(count, 0) << name;
-  return count;
-}
-
-std::unique_ptr<Backend> Fake(const std::string& faults = "", Options options = {}) {
-  Faults(faults);
-  options.plugin = Path();
-  options.platform = "pjrt";
-  auto backend = NewPjrtBackend(options);
-  EXPECT_TRUE(backend.ok()) << backend.status();
-  return *std::move(backend);
-}
-
-// What a function was called since this was made.
-struct Since {
-  explicit Since(const char* name) : name(name), before(Calls(name)) {}
-  int64_t operator()() const { return Calls(name) - before; }
-  const char* name;
-  int64_t before;
-};
-
-absl::Status ReadOf(World& w, const T& tensor) {
-  std::vector<float> values(static_cast<size_t>(tensor->type().count()));
-  return w.engine->ToHost(tensor.get(), std::as_writable_bytes(std::span(values)));
-}
-void Assign(World& w, const T& to, const T& from) { ASSERT_TRUE(w.engine->Assign(to.get(), from.get()).ok()); }
 
 TEST(PjrtFake, Adds) {
   World w({}, Fake());
@@ -276,13 +224,6 @@ TEST(PjrtFake, TellsWhatThePluginTellsOfADevice) {
 
 // --- Programs --------------------------------------------------------------------------------------------------------------
 
-std::vector<float> Step(World& w) {
-  T x = w.Vector({1, 2});
-  T y = w.Op("mul", {w.Tmp("add", {x, x}), w.Number(3)});
-  w.Sync();
-  return w.Read(y);
-}
-
 TEST(PjrtFake, ASecondStartHandsBackTheBytesThatWereStoredAndCompilesNothing) {
   // The plugin ends the process if it gets other bytes than it gave.
   lazy::Shelf shelf;
@@ -477,94 +418,6 @@ TEST(PjrtFake, RandomBitsAreEveryBackends) {
   }
 }
 
-// --- What does not end -----------------------------------------------------------------------------------------------------
-
-int64_t MsOf(absl::FunctionRef<void()> what) {
-  const auto start = std::chrono::steady_clock::now();
-  what();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count();
-}
-
-TEST(PjrtFake, ALaunchThatDoesNotEndIsGivenUp) {
-  World w({}, Fake("devices=2", {.launch_deadline_ms = 200}));
-  T x = w.Vector({1, 2}), taken = w.Vector({5, 6}), other = w.F32({2}, {3, 4}, 1);
-  EXPECT_THAT(w.Read(taken), ElementsAre(5, 6)) << "all is there";
-  Faults("devices=2;hangs=0");
-  T y = w.Op("add", {x, x});
-  Assign(w, taken, w.Tmp("add", {taken, x}));
-  constexpr char kText[] = "a launch on pjrt:0 that had taken over 1 of 2 buffers had not ended after 200 ms, the option launch_deadline_ms";
-  const absl::Status outcome = (*w.engine->Sync())->Wait();
-  EXPECT_TRUE(absl::IsDeadlineExceeded(outcome)) << outcome;
-  EXPECT_EQ(outcome.message(), kText);
-  EXPECT_EQ(ReadOf(w, y).message(), kText);
-  EXPECT_EQ(ReadOf(w, taken).message(), kText);
-  EXPECT_EQ(ReadOf(w, w.Op("mul", {y, y})).message(), kText) << "what depends on it";
-  EXPECT_THAT(w.Read(w.Op("add", {other, other})), ElementsAre(6, 8)) << "what is on another device";
-  EXPECT_THAT(ReadOf(w, w.Op("mul", {x, x})).message(), HasSubstr("a launch on pjrt:0 had not ended after 200 ms")) << "in its turn";
-  Faults("devices=2");
-  EXPECT_THAT(w.Read(w.Op("sub", {x, w.Number(1)})), ElementsAre(0, 1)) << "what was not taken over";
-  EXPECT_EQ(ReadOf(w, y).message(), kText) << "nobody takes the outcome back";
-  Assign(w, taken, x);
-  EXPECT_THAT(w.Read(taken), ElementsAre(1, 2)) << "what was assigned anew";
-}
-
-TEST(PjrtFake, ADeadlineIsOfEachLaunchNotOfTheQueue) {
-  World w({}, Fake("", {.launch_deadline_ms = 300}));
-  T x = w.Vector({0});
-  Faults("slow_ms=20");
-  for (int i = 0; i < 15; ++i) {
-    Assign(w, x, w.Tmp("add", {x, w.Number(1)}));
-    ASSERT_TRUE(w.engine->Sync().ok());
-  }
-  EXPECT_GT(MsOf([&] { EXPECT_THAT(w.Read(x), ElementsAre(15)); }), 300);
-}
-
-TEST(PjrtFake, ACopyThatDoesNotEndIsGivenUpAndMayBeTriedAgain) {
-  World w({}, Fake("", {.launch_deadline_ms = 50}));
-  T x = w.Vector({1, 2});
-  EXPECT_THAT(w.Read(x), ElementsAre(1, 2));
-  Faults("hangs=0");
-  EXPECT_EQ(ReadOf(w, x), absl::DeadlineExceededError("a copy of 8 bytes from pjrt:0 had not ended after 50 ms, the option launch_deadline_ms"));
-  std::vector<float> one(1);
-  EXPECT_THAT(w.engine->ReadBytes(x.get(), 4, std::as_writable_bytes(std::span(one))).message(), HasSubstr("a copy of 8 bytes from pjrt:0 had"));
-  EXPECT_THAT(ReadOf(w, w.Vector({3})).message(), HasSubstr("a copy to pjrt:0 had not ended after 50 ms"));
-  Faults("");
-  EXPECT_THAT(w.Read(x), ElementsAre(1, 2));
-}
-
-TEST(PjrtFake, ACancelEndsTheWaitForALaunchThatDoesNotEndAndNothingElse) {
-  World w({}, Fake());
-  T x = w.Vector({1, 2}), taken = w.Vector({5, 6});
-  Faults("hangs=0");
-  T y = w.Op("add", {x, x});
-  Assign(w, taken, w.Tmp("add", {taken, x}));
-  const Since launched("PJRT_LoadedExecutable_Execute");
-  std::thread other([&] {
-    while (launched() == 0) std::this_thread::yield();
-    w.engine->services().Cancel();
-  });
-  EXPECT_EQ(ReadOf(w, y), absl::CancelledError("cancelled by weft_cancel"));
-  other.join();
-  Faults("");
-  EXPECT_THAT(w.Read(y), ElementsAre(2, 4)) << "the launch ran on";
-  EXPECT_THAT(w.Read(taken), ElementsAre(6, 8));
-}
-
-TEST(PjrtFake, AContextMayEndBeforeItsDevice) {
-  // The fake's client would wait for its thread, as others do.
-  const Since destroyed("PJRT_Client_Destroy");
-  {
-    World w({}, Fake("", {.launch_deadline_ms = 50}));
-    T x = w.Vector({1, 2});
-    Faults("hangs=0");
-    T y = w.Op("add", {x, x});
-    ASSERT_TRUE(w.engine->Sync().ok());
-    EXPECT_TRUE(absl::IsDeadlineExceeded(w.engine->Close()));
-  }
-  EXPECT_EQ(destroyed(), 0);
-  Faults("");
-}
-
 // --- Launches and threads --------------------------------------------------------------------------------------------------
 
 TEST(PjrtFake, LaunchesAheadAreBounded) {
@@ -602,109 +455,6 @@ TEST(PjrtFake, FourThreadsRunOneProgramOnFourDevicesOfTwoContexts) {
     }
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(compiled(), 1) << "for all devices";
-  }
-}
-
-// --- Programs for one device each ------------------------------------------------------------------------------------------
-
-// Three times x + x, from a thread for each device.
-void LaunchOnEach(World& w) {
-  std::vector<std::thread> threads;
-  const auto count = static_cast<int>(w.engine->devices().size());
-  for (int id = 0; id < count; ++id) {
-    threads.emplace_back([&w, id] {
-      T x = w.F32({2}, {1, 2}, id);
-      for (int i = 0; i < 3; ++i) {
-        Assign(w, x, w.Tmp("add", {x, x}));
-        ASSERT_TRUE(w.engine->Sync(w.engine->devices()[static_cast<size_t>(id)]).ok());
-      }
-      EXPECT_THAT(w.Read(x), ElementsAre(8, 16)) << id;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-TEST(PjrtFake, APluginWithoutProgramsForAnyDeviceGetsOneForEach) {
-  struct Case {
-    const char* faults;
-    int64_t compiled, loaded;              // calls of the first start
-    int64_t compiled_again, loaded_again;  // of the second
-  };
-  for (const Case& c : {Case{"devices=4", 1, 0, 0, 1},
-                        // The call that is refused, and the first device's; the others load its bytes.
-                        Case{"devices=4;portable=0", 2, 3, 0, 4},
-                        // It is found out by launches; the first device's program was compiled as if for all.
-                        Case{"devices=4;ignores_portable", 1, 4, 0, 5},
-                        // Loaded for the first device, which is seen, and compiled for the others.
-                        Case{"devices=4;portable=0;keeps_device", 5, 3, 3, 4},
-                        Case{"devices=4;ignores_portable;keeps_device", 4, 4, 3, 5},
-                        Case{"devices=1", 1, 0, 0, 1},
-                        Case{"devices=1;portable=0", 2, 0, 0, 1},
-                        Case{"devices=1;ignores_portable", 1, 1, 0, 2}}) {
-    lazy::Shelf shelf;
-    for (const bool again : {false, true}) {
-      const Since compiled("PJRT_Client_Compile"), loaded("PJRT_Executable_DeserializeAndLoad");
-      World w({}, Fake(c.faults), std::make_unique<lazy::FakeStore>(&shelf));
-      LaunchOnEach(w);
-      EXPECT_EQ(compiled(), again ? c.compiled_again : c.compiled) << c.faults;
-      EXPECT_EQ(loaded(), again ? c.loaded_again : c.loaded) << c.faults;
-      LaunchOnEach(w);
-      EXPECT_EQ(compiled() + loaded(), again ? c.compiled_again + c.loaded_again : c.compiled + c.loaded) << c.faults << ": nothing more";
-    }
-    EXPECT_EQ(shelf.entries.size(), 1u) << c.faults;
-    EXPECT_EQ(shelf.rejected, 0) << c.faults;
-  }
-}
-
-TEST(PjrtFake, ThatAPluginHasNoProgramsForAnyDeviceIsFoundOutOnce) {
-  for (const char* faults : {"devices=2;portable=0", "devices=2;ignores_portable"}) {
-    World w({}, Fake(faults));
-    T x = w.F32({2}, {1, 2}, 1);
-    EXPECT_THAT(w.Read(w.Op("add", {x, x})), ElementsAre(2, 4));
-    const Since compiled("PJRT_Client_Compile"), launched("PJRT_LoadedExecutable_Execute"), loaded("PJRT_Executable_DeserializeAndLoad");
-    EXPECT_THAT(w.Read(w.Op("mul", {x, x})), ElementsAre(1, 4));
-    EXPECT_EQ(compiled(), 1) << faults;
-    EXPECT_EQ(launched(), 1) << faults;
-    EXPECT_EQ(loaded(), 1) << faults;
-  }
-}
-
-TEST(PjrtFake, WhatIsWrongWithAProgramIsSaidWhereItsDeviceIsAsked) {
-  World w({}, Fake("devices=2;portable=0;refuses=stablehlo.tanh"));
-  T x = w.F32({2}, {1, 2}, 1);
-  EXPECT_THAT(ReadOf(w, w.Op("tanh", {x})).message(), HasSubstr("'stablehlo.tanh' op can't be translated to XLA HLO"));
-  Faults("devices=2;portable=0;fail=PJRT_Executable_DeserializeAndLoad:1:13;fail=PJRT_Client_Compile:3:13");
-  T y = w.Op("add", {x, x});
-  EXPECT_THAT(ReadOf(w, y).message(), HasSubstr("PJRT_Client_Compile: fake: call 3")) << "neither loaded nor compiled for its device";
-  EXPECT_THAT(w.Read(y), ElementsAre(2, 4)) << "asked for again";
-  // What a launch is refused for need not be its device.
-  World other({}, Fake("devices=2"));
-  T z = other.F32({2}, {1, 2}, 1);
-  Faults("devices=2;fail=PJRT_LoadedExecutable_Execute:1:3;fail=PJRT_LoadedExecutable_Execute:2:13");
-  EXPECT_THAT(ReadOf(other, other.Op("add", {z, z})).message(), HasSubstr("PJRT_LoadedExecutable_Execute: fake: call 1"));
-  const Since loaded("PJRT_Executable_DeserializeAndLoad");
-  EXPECT_THAT(other.Read(other.Op("mul", {z, z})), ElementsAre(1, 4));
-  EXPECT_EQ(loaded(), 0) << "for any device as before";
-}
-
-TEST(PjrtFake, WhatWasCompiledForATopologyRunsOnEachDeviceOfAPluginWithoutProgramsForAny) {
-  lazy::Shelf shelf;
-  const auto step = [](World& w, int device) {
-    T x = w.F32({2}, {1, 2}, device);
-    T y = w.Op("add", {x, x});
-    EXPECT_TRUE(w.engine->Sync(w.engine->devices()[static_cast<size_t>(device)]).ok());
-    return y;
-  };
-  {
-    Faults("portable=0");
-    World ahead({}, NewPjrtBackend({.plugin = Path(), .platform = "pjrt", .topology = "fake:2"}).value(), std::make_unique<lazy::FakeStore>(&shelf));
-    step(ahead, 1);
-  }
-  for (const char* faults : {"devices=2;portable=0", "devices=2;portable=0;keeps_device"}) {
-    const Since compiled("PJRT_Client_Compile");
-    World there({}, Fake(faults), std::make_unique<lazy::FakeStore>(&shelf));
-    for (const int device : {1, 0}) EXPECT_THAT(there.Read(step(there, device)), ElementsAre(2, 4));
-    EXPECT_EQ(compiled(), std::string_view(faults).ends_with("keeps_device") ? 1 : 0);
   }
 }
 
@@ -874,74 +624,6 @@ TEST(PjrtFake, FiguresOfAProgramAreThePluginsAndAreKept) {
     EXPECT_EQ(figures.kernels, 1);
     EXPECT_EQ(figures.kernels_compiled, 0) << "loaded";
   }
-}
-
-// --- Plugins that are less -------------------------------------------------------------------------------------------------
-
-// A library of its own, of which `faults` are said before it is loaded.
-struct Other {
-  explicit Other(const std::string& faults, const std::string& topology = "") : path(dir / "plugin.so") {
-    std::filesystem::copy_file(Path(), path);
-    setenv("WEFT_FAKE", faults.c_str(), 1);
-    opened = NewPjrtBackend({.plugin = path, .platform = "pjrt", .topology = topology});
-    unsetenv("WEFT_FAKE");
-  }
-  std::string error() const { return std::string(opened.status().message()); }
-  ::weft::testing::TempDir dir;
-  std::string path;
-  absl::StatusOr<std::unique_ptr<Backend>> opened;
-};
-
-TEST(PjrtFake, APluginThatIsOlderOrLacksSomethingWorksAsFarAsItGoes) {
-  for (const char* faults : {"functions=92;minor=90", "extensions", "missing=PJRT_Device_MemoryStats", "missing=PJRT_Executable_GetCompiledMemoryStats",
-                             "missing=PJRT_Executable_Serialize", "missing=PJRT_Event_OnReady", "missing=PJRT_Buffer_IsDeleted",
-                             "missing=PJRT_DeviceDescription_Kind", "missing=PJRT_DeviceDescription_Attributes", "missing=PJRT_Plugin_Attributes", "missing=PJRT_Client_TopologyDescription", "missing=PJRT_Executable_GetCostAnalysis", "missing=PJRT_Executable_SizeOfGeneratedCodeInBytes"}) {
-    Other other(faults);
-    ASSERT_TRUE(other.opened.ok()) << faults << ": " << other.error();
-    lazy::Shelf shelf;
-    World w({}, *std::move(other.opened), std::make_unique<lazy::FakeStore>(&shelf));
-    EXPECT_THAT(Step(w), ElementsAre(6, 12)) << faults;
-  }
-  for (const char* missing : {"LoadedExecutable_AddressableDevices", "DeviceDescription_Id", "Executable_Serialize", "Executable_DeserializeAndLoad"}) {
-    for (const char* faults : {"devices=3;portable=0", "devices=3;ignores_portable"}) {
-      Other other(absl::StrCat(faults, ";missing=PJRT_", missing));
-      ASSERT_TRUE(other.opened.ok()) << missing << ": " << other.error();
-      World w({}, *std::move(other.opened));
-      LaunchOnEach(w);
-    }
-  }
-}
-
-TEST(PjrtFake, APluginThatCannotBeUsedSaysWhy) {
-  EXPECT_THAT(Other("functions=91;minor=40").error(), HasSubstr("speaks PJRT 0.40, which is too old: it has no PJRT_Executable_OutputDimensions"));
-  EXPECT_THAT(Other("major=1").error(), HasSubstr("speaks PJRT 1.115; this library speaks 0.x"));
-  EXPECT_THAT(Other("no_initialize").error(), HasSubstr("could not be initialised: PJRT_Plugin_Initialize: fake: told not to start"));
-  EXPECT_THAT(Other("devices=0").error(), HasSubstr("(fake) has no device here"));
-  EXPECT_THAT(Other("missing=PJRT_TopologyDescription_Create", "fake:1").error(), HasSubstr("(PJRT 0.115) has no PJRT_TopologyDescription_Create"));
-  EXPECT_THAT(Other("missing=PJRT_Client_Create").error(), HasSubstr("(PJRT 0.115) has no PJRT_Client_Create"));
-  EXPECT_THAT(Other("fail=PJRT_Client_PlatformVersion:1:14").error(), HasSubstr("PJRT_Client_PlatformVersion: fake: call 1"));
-  EXPECT_THAT(Other("fail=PJRT_Client_AddressableDevices:1:14").error(), HasSubstr("PJRT_Client_AddressableDevices: fake: call 1"));
-}
-
-TEST(PjrtFake, AFunctionThatIsNotThereIsNamedWhenItIsNeeded) {
-  Other other("missing=PJRT_Client_Compile");
-  ASSERT_TRUE(other.opened.ok()) << other.error();
-  World w({}, *std::move(other.opened));
-  T x = w.Vector({1, 2});
-  EXPECT_THAT(ReadOf(w, w.Op("add", {x, x})).message(), HasSubstr("(PJRT 0.115) has no PJRT_Client_Compile"));
-}
-
-TEST(PjrtFake, HandlersOfSignalsAreWhatTheyWere) {
-  const auto handler = [](int number) {
-    struct sigaction now;
-    sigaction(number, nullptr, &now);
-    return reinterpret_cast<void*>(now.sa_handler);
-  };
-  void* const before[] = {handler(SIGSEGV), handler(SIGTERM), handler(SIGUSR2)};
-  ASSERT_TRUE(Other("signals").opened.ok());
-  EXPECT_EQ(before[0], handler(SIGSEGV));
-  EXPECT_EQ(before[1], handler(SIGTERM));
-  EXPECT_EQ(before[2], handler(SIGUSR2));
 }
 
 }  // namespace

@@ -1,7 +1,32 @@
 // See objects.h.
 #include "tests/pjrt/fake/objects.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace weft::pjrt::fake {
+namespace {
+
+constexpr std::pair<api::ElementType, DType> kTypes[] = {
+    {api::ElementType::kPred, DType::kBool}, {api::ElementType::kS8, DType::kI8},    {api::ElementType::kS16, DType::kI16},
+    {api::ElementType::kS32, DType::kI32},   {api::ElementType::kS64, DType::kI64},  {api::ElementType::kU8, DType::kU8},
+    {api::ElementType::kU16, DType::kU16},   {api::ElementType::kU32, DType::kU32},  {api::ElementType::kU64, DType::kU64},
+    {api::ElementType::kF16, DType::kF16},   {api::ElementType::kF32, DType::kF32},  {api::ElementType::kF64, DType::kF64},
+    {api::ElementType::kBF16, DType::kBF16}, {api::ElementType::kC64, DType::kC64}, {api::ElementType::kC128, DType::kC128}};
+
+}  // namespace
+
+absl::StatusOr<DType> DTypeOf(api::ElementType type) {
+  for (const auto& [element, dtype] : kTypes) {
+    if (element == type) return dtype;
+  }
+  return absl::UnimplementedError(absl::StrCat("fake: element type ", static_cast<int>(type)));
+}
+api::ElementType ElementTypeOf(DType dtype) {
+  for (const auto& [element, own] : kTypes) {
+    if (own == dtype) return element;
+  }
+  return api::ElementType::kInvalid;
+}
 
 Line::~Line() {
   {

@@ -13,8 +13,12 @@
 #include "src/runtime/event.h"
 #include "src/runtime/host_tensor.h"
 #include "src/runtime/mutex.h"
+#include "src/runtime/status.h"
 
 namespace weft::pjrt::fake {
+
+absl::StatusOr<DType> DTypeOf(api::ElementType type);
+api::ElementType ElementTypeOf(DType dtype);
 
 // A device: a thread that does one thing after the other. Thread rule: any thread, but Stop.
 class Line {
