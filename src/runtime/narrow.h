@@ -45,7 +45,10 @@ constexpr int Wrapped(DType dtype, uint64_t value) {
 }
 
 // Several elements a byte, the first in the lowest bits, and zeros behind the last one.
-constexpr int64_t PackedBytes(DType dtype, int64_t count) { return (count * BitsOf(dtype) + 7) / 8; }
+constexpr int64_t PackedBytes(DType dtype, int64_t count) {
+  const int64_t each = 8 / BitsOf(dtype);
+  return count / each + (count % each != 0 ? 1 : 0);  // without count * bits, which may overflow
+}
 void Pack(DType dtype, std::span<const std::byte> elements, std::span<std::byte> packed);
 void Unpack(DType dtype, std::span<const std::byte> packed, std::span<std::byte> elements);
 // Extends the sign of what a caller left in the low bits of bytes.

@@ -45,6 +45,8 @@ static void packed(weft_context* ctx) {
   }
   INVALID(weft_tensor_from_host(ctx, NULL, WEFT_I4, DIMS(5), nibbles, 4, &x),
           "weft_tensor_from_host: i4[5] has 5 bytes, or packed 3; size is 4");
+  INVALID(weft_tensor_from_host(ctx, NULL, WEFT_I4, DIMS(INT64_C(1) << 62), nibbles, 4, &x),
+          "weft_tensor_from_host: i4[4611686018427387904] has 4611686018427387904 bytes, or packed 2305843009213693952; size is 4");
   MUST(weft_tensor_from_host(ctx, NULL, WEFT_U2, DIMS(5), pairs, 2, &x));
   MUST(weft_tensor_to_host(x, got, 5));
   CHECK(memcmp(got, wide, 5) == 0);
