@@ -5,17 +5,14 @@
 #include "src/ops/build.h"
 #include "tests/cpu/backend_support.h"
 #include "tests/support/edges.h"
+#include "tests/support/seeds.h"
 
 namespace weft::cpu {
 namespace {
 
 // Sanitizers watch the compiler and the kernels of the library, not the generated code: every second case will do, each on
 // one instruction set (125 s otherwise).
-#ifdef WEFT_SANITIZED
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
+using test::kSanitized;
 
 TEST(CpuOps, EverySampleAgreesWithTheReferenceOnEveryInstructionSet) {
   CpuBackend& backend = TestBackend();

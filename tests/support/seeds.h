@@ -1,6 +1,7 @@
-// Which seeds a test of random programs runs: its own few, or a range from the environment.
+// How much a test runs: which seeds of random programs, its own few or a range from the environment; how many of its cases.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -8,11 +9,18 @@
 
 namespace weft::test {
 
+#ifdef WEFT_SANITIZED
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// Tests over every operation that take minutes under sanitizers run one case in so many there.
+constexpr size_t kOneCaseIn = kSanitized ? 3 : 1;
+
 // WEFT_FUZZ_SEEDS=first:last, for long runs by hand; else 1 to `few`, fewer where sanitizers make everything slow.
 inline std::pair<uint64_t, uint64_t> Seeds(uint64_t few) {
-#ifdef WEFT_SANITIZED
-  few = (few + 9) / 10;
-#endif
+  if (kSanitized) few = (few + 9) / 10;
   unsigned long long first = 1, last = few;
   if (const char* range = std::getenv("WEFT_FUZZ_SEEDS")) {
     if (std::sscanf(range, "%llu:%llu", &first, &last) != 2) last = 0;  // runs nothing, which tests refuse
