@@ -16,7 +16,7 @@ WEFT = "#4c72b0"
 
 
 def bars(results, path):
-    rows = [(k, r) for k, r in results.items() if "weft" in r and any(p in r for p in PEERS)]
+    rows = [(k, r) for k, r in results["rows"].items() if "weft" in r and any(p in r for p in PEERS)]
     figure, axes = plt.subplots(figsize=(9, 0.34 * len(rows) + 1.4))
     for y, (key, row) in enumerate(rows):
         best = min(row[p]["best_ms"] for p in PEERS if p in row)
@@ -43,7 +43,7 @@ def bars(results, path):
 def roofline(results, path):
     """Share of the multiply-add peak that each workload of products reaches, by its size."""
     figure, axes = plt.subplots(figsize=(8, 5))
-    for key, row in results.items():
+    for key, row in results["rows"].items():
         w = row.get("weft")
         if not w or not w.get("gflop") or key.endswith("bf16"):
             continue

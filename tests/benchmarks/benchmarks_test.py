@@ -10,6 +10,11 @@ ALL = ["accuracy", "bf16", "checkpoint", "control_flow", "conv_layers", "custom_
        "workloads"]
 
 
+def write(path, value):
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+
+
 class Benchmarks(unittest.TestCase):
     def run_it(self, program, *options):
         with tempfile.TemporaryDirectory() as folder:
@@ -81,16 +86,27 @@ class Benchmarks(unittest.TestCase):
                "torch": {"best_ms": 1.0, "peak_mb": 300.0, "first_s": 0.1}, "jax": {"best_ms": 4.0, "peak_mb": 200.0, "first_s": 0.2}}
         with tempfile.TemporaryDirectory() as folder:
             results, page = os.path.join(folder, "table.json"), os.path.join(folder, "page.md")
-            with open(results, "w", encoding="utf-8") as file:
-                json.dump({"gemm-64": {**row, "rounds": {"weft": 1}}}, file)
+            once = [*table, "--only", "gemm-64", "--dtypes", "f32", "--json", results, "--markdown", page]
             with open(page, "w", encoding="utf-8") as file:
                 file.write("before\n<!-- table -->old<!-- /table -->\nafter\n")
-            done = subprocess.run([*table, "--only", "gemm-64", "--dtypes", "f32", "--rounds", "1", "--json", results, "--markdown", page],
-                                  capture_output=True, text=True, timeout=60)
+            done = subprocess.run([*once, "--rounds", "0"], capture_output=True, text=True, timeout=60)
+            self.assertEqual(0, done.returncode, done.stderr)
+            with open(results, encoding="utf-8") as file:
+                made = json.load(file)
+            made["rows"]["gemm-64"] = {**row, "rounds": {"weft": 1}, "absent": {"ort": "exit 1: no onnxruntime", "openvino": "not measured"}}
+            write(results, made)
+            done = subprocess.run([*once, "--rounds", "1"], capture_output=True, text=True, timeout=60)
             self.assertEqual(0, done.returncode, done.stderr)
             with open(page, encoding="utf-8") as file:
                 text = file.read()
+            # Figures of two libraries are not compared.
+            write(results, {**made, "library": "another"})
+            done = subprocess.run([*once, "--rounds", "1"], capture_output=True, text=True, timeout=60)
+            self.assertEqual(1, done.returncode)
+            self.assertRegex(done.stderr, r"table: .*table.json has figures of another library \(another; here it is [0-9a-f]{16}\): they do not compare")
         self.assertIn("| gemm-64 | 2 | 2.00 | 1 PyTorch | **2.00** | 10 | 200 | 0.50 | 0.10 |", text)
+        self.assertIn("Absent: gemm-64: ONNX Runtime: exit 1: no onnxruntime\n", text)
+        self.assertNotIn("OpenVINO", text)
         self.assertTrue(text.startswith("before\n<!-- table -->\n") and text.endswith("<!-- /table -->\nafter\n"), text)
         self.assertNotIn("old", text)
         done = subprocess.run([*table, "--only", "rnn"], capture_output=True, text=True, timeout=60)
