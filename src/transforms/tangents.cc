@@ -5,8 +5,8 @@
 
 #include "src/autodiff/gradient.h"
 #include "src/ir/rewrite.h"
-#include "src/ops/build.h"
 #include "src/ops/control/scan.h"
+#include "src/ops/parameter.h"
 #include "src/ops/registry.h"
 
 namespace weft::transforms {
@@ -18,10 +18,8 @@ using ir::Node;
 using ir::Type;
 using ir::Value;
 using ir::Values;
-
-Value Parameter(const Type& type) { return {Node::Create(ops::kOp_parameter, {}, {}, {type}), 0}; }
-
-bool Flows(const Type& type) { return type.is_tensor() && IsFloat(type.dtype); }
+using ops::Flows;
+using ops::Parameter;
 
 Value TangentOf(Builder& b, const Dual& dual) { return dual.tangent ? dual.tangent : ops::FullLike(b, dual.value, 0); }
 

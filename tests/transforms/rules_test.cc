@@ -32,11 +32,7 @@ constexpr ops::Keep kBoth[] = {ops::Keep::kOperands, ops::Keep::kProducts};
 
 const Type kRow = Type::Tensor(DType::kF32, {3}), kSquare = Type::Tensor(DType::kF32, {3, 3}), kNumber = Type::Scalar(DType::kF32);
 
-bool Flows(const Value& value) { return value.type().is_tensor() && IsFloat(value.dtype()); }
-
-DerivativeCall All(const Function& function) {
-  return {.function = function, .inputs = function.parameters().size(), .values = true};
-}
+DerivativeCall All(const Function& function) { return test::All(function, true); }
 
 Values CallOf(Builder& b, const Ref<const Function>& f, Values operands) {
   return ops::CallAll(b, ops::kOp_call, std::move(operands), {}, {&f, 1});
@@ -63,7 +59,7 @@ TEST(Checkpoint, HasTheBitsOfEveryOperation) {
   int cases = 0;
   for (const test::OpProgram& program : *programs) {
     const Function& f = program.module.main();
-    if (std::ranges::none_of(f.parameters(), Flows) || std::ranges::none_of(f.results(), Flows)) continue;
+    if (!test::Differentiable(f)) continue;
     SCOPED_TRACE(program.name);
     for (const ops::Keep keep : kBoth) {
       const auto less = Checkpoint(f, keep);
