@@ -239,6 +239,12 @@ absl::StatusOr<CustomParts> CustomPartsOf(RegionSpan regions, size_t inputs, con
   return p;
 }
 
+absl::StatusOr<Values> ForwardOperands(const Node& node) {
+  WEFT_ASSIGN_OR_RETURN(const CustomParts p, PartsOf(node));
+  const Operands operands(p, node.operands());
+  return Joined(operands.inputs, operands.forward);
+}
+
 constinit const OpDef kOp_custom_gradient = {
     .name = "weft.custom_gradient",
     .c_name = "custom_gradient",
