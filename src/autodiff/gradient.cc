@@ -6,7 +6,7 @@
 
 #include "src/autodiff/split.h"
 #include "src/ir/rewrite.h"
-#include "src/ops/build.h"
+#include "src/ops/parameter.h"
 #include "src/runtime/hash_map.h"
 
 namespace weft::autodiff {
@@ -15,6 +15,7 @@ namespace {
 using ir::Builder;
 using ir::Node;
 using ir::Value;
+using ops::Parameter;
 
 // The nodes on paths from wrt to the outputs, with everything the sweep needs precomputed: rules may walk graphs of
 // their own while it runs, which would overwrite the marks on the nodes.
@@ -264,7 +265,7 @@ absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<con
 // The texts call things what weft_grad calls them.
 absl::Status CheckFloat(std::string_view what, const Value& value) {
   if (!value) return UserError("grad: ", what, " is missing");
-  if (value.type().is_tensor() && IsFloat(value.dtype())) return absl::OkStatus();
+  if (ops::Flows(value)) return absl::OkStatus();
   return UserError("grad: ", what, " must be a float tensor, not ", ir::ShortType(value.type()));
 }
 
@@ -302,8 +303,6 @@ absl::Status Gradients(ir::Builder& b, std::span<const Value> outputs, std::span
 }
 
 namespace {
-
-Value Parameter(const ir::Type& type) { return Value{Node::Create(ops::kOp_parameter, {}, {}, {type}), 0}; }
 
 // Values of a graph on stand-ins, made anew on what they stand for; what is bound already is not made.
 std::vector<Value> Instantiate(Builder& b, std::span<const Value> values, ir::ValueMap& map) {
@@ -441,9 +440,7 @@ absl::StatusOr<Ref<const ir::Function>> RegionGradient(const ir::Function& regio
   std::string key = KeyOf("gradient", wanted);
   if (Ref<const ir::Function> known = region.Derived(key)) return known;
   absl::InlinedVector<bool, 8> given;
-  for (const Value& result : region.results()) {
-    given.push_back(result.type().is_tensor() && IsFloat(result.dtype()));
-  }
+  for (const Value& result : region.results()) given.push_back(ops::Flows(result));
   WEFT_ASSIGN_OR_RETURN(Reversed reversed, ReverseFunction(region, wanted, std::span(given.data(), given.size())));
   std::vector<Value> parameters(reversed.copy->parameters().begin(), reversed.copy->parameters().end());
   std::ranges::move(reversed.seeds, std::back_inserter(parameters));

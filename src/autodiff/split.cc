@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/ir/rewrite.h"
-#include "src/ops/build.h"
+#include "src/ops/parameter.h"
 #include "src/runtime/hash_map.h"
 
 namespace weft::autodiff {
@@ -100,7 +100,7 @@ class Splitter {
     ir::ValueMap map;
     std::vector<Value> parameters;
     const auto read = [&](const Value& value, uint32_t number) {
-      parameters.push_back({Node::Create(ops::kOp_parameter, {}, {}, {value.type()}), 0});
+      parameters.push_back(ops::Parameter(value.type()));
       made.reads.push_back(number);
       map.Bind(value, parameters.back());
     };

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "src/ops/parameter.h"
 #include "src/ops/reducer_read.h"
 
 namespace weft::ops {
@@ -27,7 +28,7 @@ absl::StatusOr<Ref<const Function>> ExpansionOf(const Node& node) {
   std::vector<Value> parameters;
   Values operands;
   for (const Value& operand : node.operands()) {
-    operands.push_back(operand ? Value{Node::Create(kOp_parameter, {}, {}, {operand.type()}), 0} : Value());
+    operands.push_back(operand ? Parameter(operand.type()) : Value());
     if (operand) parameters.push_back(operands.back());
   }
   Builder b(node.location());
@@ -94,10 +95,7 @@ absl::Status CheckElementwise(const Function& function) {
   }
   // Tried on one element, on nodes of its own.
   Builder b;
-  Values trial;
-  for (const Value& parameter : function.parameters()) {
-    trial.push_back({Node::Create(kOp_parameter, {}, {}, {parameter.type()}), 0});
-  }
+  const std::vector<Value> trial = ParametersLike(function.parameters());
   return AtEveryElement(b, function, trial, {}).status();
 }
 

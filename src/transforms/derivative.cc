@@ -5,7 +5,7 @@
 
 #include "src/autodiff/gradient.h"
 #include "src/ir/rewrite.h"
-#include "src/ops/build.h"
+#include "src/ops/parameter.h"
 #include "src/transforms/tangents.h"
 
 namespace weft::transforms {
@@ -15,10 +15,8 @@ using ir::Builder;
 using ir::Function;
 using ir::Type;
 using ir::Value;
-
-Value Parameter(const Type& type) { return {ir::Node::Create(ops::kOp_parameter, {}, {}, {type}), 0}; }
-
-bool Flows(const Type& type) { return type.is_tensor() && IsFloat(type.dtype); }
+using ops::Flows;
+using ops::Parameter;
 
 // The inputs that the call is about.
 absl::StatusOr<std::vector<size_t>> Wrt(const DerivativeCall& call) {

@@ -1,8 +1,8 @@
 // See rules.h.
 #include "src/transforms/rules.h"
 
-#include "src/ops/build.h"
 #include "src/ops/control/custom_gradient.h"
+#include "src/ops/parameter.h"
 
 namespace weft::transforms {
 namespace {
@@ -11,12 +11,7 @@ using ir::Builder;
 using ir::Function;
 using ir::Value;
 using ir::Values;
-
-std::vector<Value> ParametersLike(std::span<const Value> like) {
-  std::vector<Value> made;
-  for (const Value& value : like) made.push_back({ir::Node::Create(ops::kOp_parameter, {}, {}, {value.type()}), 0});
-  return made;
-}
+using ops::ParametersLike;
 
 absl::Status CheckResults(const Function& function) {
   if (!function.results().empty()) return absl::OkStatus();

@@ -5,8 +5,9 @@
 
 #include "src/autodiff/gradient.h"
 #include "src/ir/rewrite.h"
-#include "src/ops/build.h"
+#include "src/ops/control/custom_gradient.h"
 #include "src/ops/control/scan.h"
+#include "src/ops/parameter.h"
 #include "src/ops/registry.h"
 
 namespace weft::transforms {
@@ -18,10 +19,8 @@ using ir::Node;
 using ir::Type;
 using ir::Value;
 using ir::Values;
-
-Value Parameter(const Type& type) { return {Node::Create(ops::kOp_parameter, {}, {}, {type}), 0}; }
-
-bool Flows(const Type& type) { return type.is_tensor() && IsFloat(type.dtype); }
+using ops::Flows;
+using ops::Parameter;
 
 Value TangentOf(Builder& b, const Dual& dual) { return dual.tangent ? dual.tangent : ops::FullLike(b, dual.value, 0); }
 
@@ -71,20 +70,82 @@ struct Interleaved {
   }
 };
 
+bool HasRule(const Node& node) { return &node.op() == &ops::kOp_custom_gradient; }
+
+// What runs one function.
+bool Runs(const Node& node) { return &node.op() == &ops::kOp_call || &node.op() == &ops::kOp_scan; }
+
+bool CarriesRules(const Function& function) {
+  return std::ranges::any_of(ir::CalleesFirst(function), [](const Function* each) {
+    return std::ranges::any_of(each->nodes(), [](const Node* node) { return HasRule(*node); });
+  });
+}
+
+// Whether the results of the one are the first ones of the other.
+bool BeginsAs(const Function& longer, const Function& function) {
+  const size_t count = function.results().size();
+  if (longer.results().size() <= count || longer.parameters().size() != function.parameters().size()) return false;
+  const Ref<const Function> own = ir::OwnNodes(longer);
+  const std::span<const Value> parameters = own->parameters(), results = own->results().first(count);
+  return ir::Intern(Function::Create(function.name(), {parameters.begin(), parameters.end()},
+                                     {results.begin(), results.end()})) ==
+         ir::Intern(Ref<const Function>::Share(&function));
+}
+
+// Where reverse mode has come by a function that has a rule of its own, its forward function is called beside it, at the same
+// operands, and gives the same results first; so does the forward step of a function that has such in it. Null: there is none.
+absl::StatusOr<const Node*> ForwardBeside(const Node& node, std::span<const Node* const> all) {
+  if (HasRule(node)) {
+    WEFT_ASSIGN_OR_RETURN(const Values operands, ops::ForwardOperands(node));
+    const auto calls_forward = [&](const Node* other) {
+      return &other->op() == &ops::kOp_call && other->regions()[0] == node.regions()[1] &&
+             std::ranges::equal(other->operands(), operands);
+    };
+    const auto found = std::ranges::find_if(all, calls_forward);
+    return found == all.end() ? nullptr : *found;
+  }
+  if (!Runs(node) || !CarriesRules(*node.regions()[0])) return nullptr;
+  const auto runs_forward = [&](const Node* other) {
+    return &other->op() == &node.op() && other->attrs() == node.attrs() &&
+           std::ranges::equal(other->operands(), node.operands()) && BeginsAs(*other->regions()[0], *node.regions()[0]);
+  };
+  const auto found = std::ranges::find_if(all, runs_forward);
+  return found == all.end() ? nullptr : *found;
+}
+
+// The results of the one among those of the other: those of the functions that they run come first, behind them what a scan kept.
+Duals ResultsAmong(const Node& node, const Node& forward, const Duals& all) {
+  Duals results(all.begin(), all.begin() + static_cast<ptrdiff_t>(node.results().size()));
+  if (!Runs(node)) return results;
+  const size_t own = node.regions()[0]->results().size(), more = forward.regions()[0]->results().size() - own;
+  for (size_t i = own; i < results.size(); ++i) results[i] = all[i + more];
+  return results;
+}
+
 }  // namespace
 
 absl::Status Tangents::Walk(Builder& b, const Function& function, std::span<const Dual> arguments, Duals* results) {
   HashMap<const Node*, Duals> found;
   for (size_t i = 0; i < arguments.size(); ++i) found[function.parameters()[i].node.get()] = {arguments[i]};
   const auto now = [&](const Value& value) { return value ? found.at(value.node.get())[value.result] : Dual{}; };
+  const auto add = [&](const Node& node) -> absl::Status {
+    b.set_location(node.location());
+    Duals operands, made;
+    for (const Value& operand : node.operands()) operands.push_back(now(operand));
+    WEFT_RETURN_IF_ERROR(Add(b, node, operands, &made));
+    WEFT_RETURN_IF_ERROR(b.status());
+    found[&node] = std::move(made);
+    return absl::OkStatus();
+  };
   for (const Node* node : function.nodes()) {
     if (found.contains(node)) continue;
-    b.set_location(node->location());
-    Duals operands, made;
-    for (const Value& operand : node->operands()) operands.push_back(now(operand));
-    WEFT_RETURN_IF_ERROR(Add(b, *node, operands, &made));
-    WEFT_RETURN_IF_ERROR(b.status());
-    found[node] = std::move(made);
+    WEFT_ASSIGN_OR_RETURN(const Node* const forward, ForwardBeside(*node, function.nodes()));
+    if (forward == nullptr) {
+      WEFT_RETURN_IF_ERROR(add(*node));
+      continue;
+    }
+    if (!found.contains(forward)) WEFT_RETURN_IF_ERROR(add(*forward));
+    found[node] = Duals(ResultsAmong(*node, *forward, found.at(forward)));
   }
   for (const Value& result : function.results()) results->push_back(now(result));
   return absl::OkStatus();
@@ -127,7 +188,7 @@ absl::Status Tangents::Add(Builder& b, const Node& node, std::span<const Dual> o
     if (op == &ops::kOp_case || op == &ops::kOp_if) return Choice(b, node, operands, results);
     if (op == &ops::kOp_while) return While(b, node, operands, results);
     if (op == &ops::kOp_scan) return Scan(b, node, operands, results);
-    if (op == &ops::kOp_custom_gradient) {
+    if (HasRule(node)) {
       return UserErrorOf(absl::StatusCode::kUnimplemented, "jvp: the function @", node.regions()[0]->name(),
                          " has a custom gradient, whose backward function is for reverse mode");
     }

@@ -5,6 +5,7 @@
 
 #include "src/ir/rewrite.h"
 #include "src/ops/batching.h"
+#include "src/ops/parameter.h"
 #include "src/ops/random/bits.h"
 #include "src/ops/registry.h"
 #include "src/runtime/hash_map.h"
@@ -18,6 +19,7 @@ using ir::Node;
 using ir::Type;
 using ir::Value;
 using ir::Values;
+using ops::Parameter;
 
 // Functions within functions that nest deeper go over their examples one after the other: the stack is the caller's.
 constexpr int kMostDepth = 64;
@@ -27,8 +29,6 @@ struct Item {
   bool mapped = false;
 };
 using Items = std::vector<Item>;
-
-Value Parameter(const Type& type) { return {Node::Create(ops::kOp_parameter, {}, {}, {type}), 0}; }
 
 Type With(const Type& type, int64_t axis, int64_t size) {
   Dims dims = type.dims;

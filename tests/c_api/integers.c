@@ -1,16 +1,6 @@
 /* 64-bit integers are exact from the caller to the device and back: scalars, full, generic calls, on both backends. */
 #include "check.h"
 
-static weft_context* context_of(const char* platform) {
-  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}, {"platform", WEFT_STRLEN, platform, WEFT_STRLEN}};
-  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-  weft_context* ctx = NULL;
-  options.settings = settings;
-  options.setting_count = 2;
-  MUST(weft_context_create(&options, &ctx));
-  return ctx;
-}
-
 static void scalars(weft_context* ctx) {
   static const uint64_t numbers[] = {0, 1, UINT64_C(9007199254740993), INT64_MAX, UINT64_C(1) << 63, UINT64_MAX - 1, UINT64_MAX};
   weft_tensor *t = NULL, *zero = NULL, *sum = NULL;
@@ -112,7 +102,7 @@ int main(void) {
   static const char* const platforms[] = {"cpu", "reference"};
   size_t i;
   for (i = 0; i < 2; ++i) {
-    weft_context* ctx = context_of(platforms[i]);
+    weft_context* ctx = context_on(platforms[i], WEFT_MODE_DEFAULT);
     scalars(ctx);
     fills(ctx);
     generic_numbers(ctx);

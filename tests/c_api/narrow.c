@@ -4,16 +4,6 @@
 
 #include "check.h"
 
-static weft_context* context_of(const char* platform) {
-  const weft_setting settings[] = {{"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}, {"platform", WEFT_STRLEN, platform, WEFT_STRLEN}};
-  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
-  weft_context* ctx = NULL;
-  options.settings = settings;
-  options.setting_count = 2;
-  MUST(weft_context_create(&options, &ctx));
-  return ctx;
-}
-
 /* -1, 2, -8, 7, 3 of i4 and 3, 0, 2, 1, 1 of u2. */
 static void packed(weft_context* ctx) {
   static const unsigned char nibbles[3] = {0x2F, 0x78, 0x03}, bytes[5] = {0x0F, 0xF2, 0xF8, 0x07, 0x03};
@@ -171,7 +161,7 @@ int main(void) {
   static const char* const platforms[] = {"cpu", "reference"};
   size_t i;
   for (i = 0; i < 2; ++i) {
-    weft_context* ctx = context_of(platforms[i]);
+    weft_context* ctx = context_on(platforms[i], WEFT_MODE_DEFAULT);
     packed(ctx);
     scalars(ctx);
     saves(ctx);

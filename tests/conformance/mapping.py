@@ -3,7 +3,7 @@
 A mapping translates arguments (dims, dtypes, NCHW to channels last) and nothing else: what Weft has no argument for is
 refused by a name of REFUSALS, so that the list of what is missing stays closed and counted. Where PyTorch promotes types,
 the tape converts; where Weft counts indices in i32 and PyTorch in i64, the runner compares the numbers. Products,
-convolutions, pools and networks are in mapping_networks.py.
+convolutions, pools and networks are in mapping_networks.py; what goes along an axis or over positions in mapping_sequences.py.
 """
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ import weft
 
 # The closed list of reasons why a sample is not compared.
 REFUSALS = {
-    "complex": "complex dtypes do not exist yet",
+    "complex": "complex dtypes are not compared",
     "dtype": "the operation does not take this dtype",
     "alpha": "alpha, beta: no scaled sums",
     "axis of rank 0": "a tensor without dimensions has no axis 0; PyTorch alone says so",
@@ -37,9 +37,15 @@ REFUSALS = {
     "beta": "softplus with beta or threshold",
     "scale": "elu with scale or input_scale",
     "view of bytes": "views of the same bytes as other elements",
-    "out of range": "floats outside an integer's range: PyTorch leaves open what they become",
+    "out of range": "numbers outside an integer's range: PyTorch leaves open what they become",
     "integer power": "integers to negative powers: PyTorch raises",
     "negative variance": "an epsilon below zero: roots of negative numbers",
+    "repeats": "a number of repetitions for each slice",
+    "largest": "the smallest elements of top_k",
+    "equal elements": "PyTorch leaves open which of equal elements comes first",
+    "whole numbers": "integers from numbers that are not whole",
+    "rows": "searches in several rows at once",
+    "slices": "the different slices along an axis",
 }
 
 

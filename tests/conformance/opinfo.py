@@ -26,6 +26,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import mapping
 import mapping_networks  # noqa: F401, fills mapping.MAPPED
+import mapping_sequences  # noqa: F401, as well
 import tape as tapes
 import weft
 
@@ -145,7 +146,8 @@ def make_case(name, sample, dtype):
             slopes.append([torch.zeros_like(tensors[id(x)]) if g is None else g for g, (_, x) in zip(found, wanted)])
         pairs = []
         for (i, x), right_slope, mine, mine32 in zip(wanted, *slopes):
-            scale = max(largest(cotangent), largest(right_slope))
+            terms = max(1, cotangent.numel() / max(1, right_slope.numel()))  # so many are added up in each: they wander so far
+            scale = max(largest(cotangent) * terms ** 0.5, largest(right_slope))
             pairs.append((i, expectation(mapping.NAMES[x.dtype], right_slope, mine, mine32, scale)))
         case.gradients.append((k, (values[k].dtype, mapping.raw(cotangent)), pairs))
     return case

@@ -5,6 +5,7 @@ How the fixture is made (PyTorch 2.15 in a virtual environment, about three minu
 """
 import collections
 import os
+import re
 import sys
 import unittest
 
@@ -47,6 +48,25 @@ class Replay(unittest.TestCase):
         self.assertGreater(sum(bool(c.gradients) for c in self.cases), 1000)
         seen = {dtype for c in self.cases for dtype, _ in c.tape.inputs}
         self.assertGreaterEqual(seen, {"f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "ui8", "i1"})
+
+    def test_the_page_counts_what_it_lists(self):
+        with open(os.path.join(HERE, "..", "..", "docs", "conformance.md"), encoding="utf-8") as page:
+            table = page.read().partition("<!-- table -->")[2].partition("<!-- end of table -->")[0]
+        count, samples, gradients, equal, refused = map(int, re.search(
+            r"(\d+) operators, (\d+) samples, (\d+) of them with gradients, (\d+) equal, (\d+) refused", table).groups())
+        operators, reasons = ({row.split(" | ")[0].strip("| "): row.strip("|").split("|")[1:] for row in part.splitlines() if row.startswith("| ")}
+                              for part in table.split("| reason |"))
+        del operators["operator"]
+        listed = collections.Counter()
+        for name, (ran, good, why) in operators.items():
+            found = re.findall(r"(\d+) ([^,]+)", why)
+            self.assertEqual(int(ran), int(good) + sum(int(n) for n, _ in found), name)
+            listed.update({reason.strip(): int(n) for n, reason in found})
+        self.assertEqual((count, samples, equal, refused), (len(operators), sum(int(row[0]) for row in operators.values()),
+                                                            sum(int(row[1]) for row in operators.values()), sum(listed.values())))
+        self.assertEqual({name: int(row[0]) for name, row in reasons.items()}, dict(listed))
+        self.assertGreater(gradients, 5000)
+        self.assertLessEqual({c.operator for c in self.cases}, set(operators))
 
     def test_a_wrong_element_a_wrong_shape_and_a_wrong_slope_are_seen(self):
         case = next(c for c in self.cases if c.operator == "exp" and c.gradients and c.expected[0][1].size > 1)

@@ -8,8 +8,6 @@ Wants WEFT_SOURCE, WEFT_BUILD and WEFT_LIB in the environment; installs jax into
 jax_enable_x64. Of one that fails the smallest found that still fails is printed, as Python and as StableHLO. --print shows the
 programs of the seeds and runs nothing.
 """
-import argparse
-import collections
 import os
 import re
 import sys
@@ -18,6 +16,7 @@ import zlib
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import program_maker  # noqa: E402
+import seeded  # noqa: E402
 from outcomes import BOUNDS, Runner, difference, enter  # noqa: E402
 from round_trip import Reader, same_results  # noqa: E402
 
@@ -95,37 +94,14 @@ def report(program, seed, kind, wrong, judges, shrinks):
     print(case["text"], flush=True)
 
 
+def features(case):
+    return ["".join(found) for found in re.findall(r"stablehlo\.(while|case|if)\b|(?:func\.)?(call) @", case["text"])]
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", default="1:500", help="first:last")
-    parser.add_argument("--print", action="store_true", dest="prints")
-    parser.add_argument("--no-shrink", action="store_true")
-    args = parser.parse_args()
-    first, last = map(int, args.seeds.split(":"))
     judges = Runner(LIMIT), Reader(LIMIT)
-    totals, refused, control = collections.Counter(), collections.Counter(), collections.Counter()
-    for seed in range(first, last + 1):
-        program = made(seed)
-        if args.prints:
-            print(f"# seed {seed}\n{program_maker.source(program)}")
-            continue
-        kind, wrong, case = judge(program, seed, *judges)
-        totals[kind or "equal"] += 1
-        if kind == "jax":
-            refused[wrong.split("\n")[0][:100]] += 1
-        elif kind:
-            report(program, seed, kind, wrong, judges, not args.no_shrink)
-        if case:
-            control.update(re.findall(r"stablehlo\.(while|case|if)\b|(?:func\.)?(call) @", case["text"]))
-    if args.prints:
-        return 0
-    for reason, count in refused.most_common(8):
-        print(f"{count:5} not by JAX: {reason}")
-    count = last + 1 - first
-    print(", ".join(f"{n} {''.join(name)}" for name, n in sorted(control.items())))
-    print(f"{count} programs: " + ", ".join(f"{n} {name}" for name, n in sorted(totals.items())))
-    # A judge that judges little is no judge.
-    return 0 if totals["equal"] + totals["jax"] == count and totals["jax"] * 20 <= count + 20 else 1
+    return seeded.main(__doc__, lambda seed: judge(made(seed), seed, *judges), lambda seed: program_maker.source(made(seed)),
+                       lambda seed, kind, wrong, _, args: report(made(seed), seed, kind, wrong, judges, not args.no_shrink), features, ["--no-shrink"])
 
 
 if __name__ == "__main__":

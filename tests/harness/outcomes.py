@@ -89,8 +89,9 @@ def moves_only(text):
     return set(re.findall(r"(?:stablehlo|chlo)\.(\w+)", text)) <= MOVES
 
 
-def difference(found, expected, text, bounds=BOUNDS, share=1):
-    """What is wrong with the results, or nothing. A bound is of the element and of a share of the largest one."""
+def difference(found, expected, text, bounds=BOUNDS, share=1, rounding={}):  # noqa: B006: it is read alone
+    """What is wrong with the results, or nothing. A bound is of the element and of a share of the largest one, and nothing is less than
+    rounding."""
     import numpy
     if len(found) != len(expected):
         return f"{len(found)} results for {len(expected)}"
@@ -99,7 +100,8 @@ def difference(found, expected, text, bounds=BOUNDS, share=1):
     for number, (x, y) in enumerate(zip(found[:judged], expected)):
         if x.dtype != y.dtype or x.shape != y.shape:
             return f"result {number} is {x.dtype}{x.shape} for {y.dtype}{y.shape}"
-        bound = 0.0 if moves_only(text) else bounds.get(y.dtype.name, 0.0)
+        name = y.dtype.name
+        bound = 0.0 if moves_only(text) else bounds.get(name, 0.0)
         wide = "c16" if y.dtype.kind == "c" else "f8"
         if bound:
             x, y = x.astype(wide), y.astype(wide)
@@ -108,7 +110,7 @@ def difference(found, expected, text, bounds=BOUNDS, share=1):
             size = numpy.abs(y) if bound else 0
             finite = numpy.isfinite(size)
             largest = numpy.max(size, where=finite, initial=0) if bound else 0
-            good = same | (finite & (numpy.abs(x - y) <= bound * (size + share * largest))) if bound else same
+            good = same | (finite & (numpy.abs(x - y) <= bound * (size + share * largest) + rounding.get(name, 0.0))) if bound else same
         if not good.all():
             at = tuple(int(i) for i in numpy.argwhere(~good)[0])
             return f"result {number} differs at {int((~good).sum())} of {good.size}, first at {at}: {x[at]!r} for {y[at]!r}"

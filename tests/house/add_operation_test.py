@@ -3,7 +3,7 @@
 
 The copy's operation table and the new file are compiled and linked before the build's own objects, then the
 build's operation tests run on the larger table: shape rule, reference, expansion, scalar rule, finite
-differences. A second copy with a wrong gradient must fail there. Then the generator runs in the copy and
+differences, vmap. A second copy with a wrong gradient must fail there. Then the generator runs in the copy and
 the C function must be in the header, the fluent layer and the version script.
 """
 import difflib
@@ -145,10 +145,12 @@ class AddOperation(unittest.TestCase):
         self.assertEqual([(NEW_FILE, True), (LIST, False)], [t[:2] for t in touched])
         self.assertEqual((1, 0), touched[1][2:])
 
-        tests, dump = self.programs("weft_test_ops", "opdump")
+        tests, transforms, dump = self.programs("weft_test_ops", "weft_test_transforms", "opdump")
         code, text = run(tests, cwd=self.work)
         self.assertIn(code, (0, 1), text[-3000:])  # ran to its end
         self.assertNotIn("tanhshrink", text, "the operation's own tests failed")
+        # vmap of each operation in a vmap, and that none is left out.
+        self.must(transforms, "--gtest_filter=Vmap.OfVmapOfEveryOperation:Vmap.IsTestedOfEveryOperation", cwd=self.work)
 
         with open(os.path.join(self.tree, "include/c_api/ops.json"), "w", encoding="utf-8") as out:
             out.write(self.must(dump))

@@ -24,12 +24,12 @@ using ir::Function;
 using ir::Type;
 using ir::Value;
 using ir::Values;
+using ops::Flows;
+using test::All;
 using test::MakeFunction;
 using test::Random;
 using test::Tensors;
 using ::testing::HasSubstr;
-
-bool Flows(const Type& type) { return type.is_tensor() && IsFloat(type.dtype); }
 
 // sum(x y), and how large its terms are.
 struct Dot {
@@ -41,8 +41,6 @@ struct Dot {
     }
   }
 };
-
-DerivativeCall All(const Function& function) { return {.function = function, .inputs = function.parameters().size()}; }
 
 // What is between f32 and 16 bits is rounded on its way, forward and back.
 bool Rounds(const Function& function) {
@@ -87,8 +85,7 @@ TEST(Derivative, ForwardIsTheTransposeOfBackward) {
   int cases = 0;
   for (const test::OpProgram& program : *programs) {
     const Function& f = program.module.main();
-    const auto flows = [](const Value& value) { return Flows(value.type()); };
-    if (std::ranges::none_of(f.parameters(), flows) || std::ranges::none_of(f.results(), flows)) continue;
+    if (!test::Differentiable(f)) continue;
     if (program.group == "reduce_precision") continue;  // rounds cotangents and tangents, to as little as no bits
     SCOPED_TRACE(program.name);
     if (Transposes(program, random)) {
@@ -108,8 +105,7 @@ TEST(Derivative, ForwardIsTheTransposeOfBackwardThroughControlFlow) {
   int cases = 0;
   for (const test::OpProgram& program : *programs) {
     const Function& f = program.module.main();
-    const auto flows = [](const Value& value) { return Flows(value.type()); };
-    if (std::ranges::none_of(f.parameters(), flows) || std::ranges::none_of(f.results(), flows)) continue;
+    if (!test::Differentiable(f)) continue;
     SCOPED_TRACE(program.name);
     cases += Transposes(program, random) ? 1 : 0;
   }

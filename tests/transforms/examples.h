@@ -1,4 +1,4 @@
-// A vmapped function beside one example after the other, both on the reference interpreter.
+// A vmapped function beside one example after the other, both on the reference interpreter; and what tests of derivatives share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,8 @@
 #include "src/backends/reference/interpreter.h"
 #include "src/ir/text.h"
 #include "src/ir/verify.h"
-#include "src/ops/build.h"
+#include "src/ops/parameter.h"
+#include "src/transforms/derivative.h"
 #include "src/transforms/vmap.h"
 
 namespace weft::test {
@@ -22,6 +23,17 @@ inline HostTensor Random(const ir::Type& type, std::mt19937_64& random) {
   HostTensor x(type.dtype, type.dims);
   for (int64_t i = 0; i < x.count(); ++i) x.SetDouble(i, std::uniform_real_distribution(-1.0, 1.0)(random));
   return x;
+}
+
+// Whether a float goes in and a float comes out.
+inline bool Differentiable(const ir::Function& f) {
+  const auto flows = [](const ir::Value& value) { return ops::Flows(value); };
+  return std::ranges::any_of(f.parameters(), flows) && std::ranges::any_of(f.results(), flows);
+}
+
+// The derivative with respect to all inputs.
+inline transforms::DerivativeCall All(const ir::Function& function, bool values = false) {
+  return {.function = function, .inputs = function.parameters().size(), .values = values};
 }
 
 // Examples along an axis, and one of them.

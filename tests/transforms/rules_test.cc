@@ -33,11 +33,7 @@ constexpr ops::Keep kBoth[] = {ops::Keep::kOperands, ops::Keep::kProducts};
 
 const Type kRow = Type::Tensor(DType::kF32, {3}), kSquare = Type::Tensor(DType::kF32, {3, 3}), kNumber = Type::Scalar(DType::kF32);
 
-bool Flows(const Value& value) { return value.type().is_tensor() && IsFloat(value.dtype()); }
-
-DerivativeCall All(const Function& function) {
-  return {.function = function, .inputs = function.parameters().size(), .values = true};
-}
+DerivativeCall All(const Function& function) { return test::All(function, true); }
 
 Values CallOf(Builder& b, const Ref<const Function>& f, Values operands) {
   return ops::CallAll(b, ops::kOp_call, std::move(operands), {}, {&f, 1});
@@ -65,7 +61,7 @@ TEST(Checkpoint, HasTheBitsOfEveryOperation) {
   for (size_t i = 0; i < programs->size(); i += test::kOneCaseIn) {
     const test::OpProgram& program = (*programs)[i];
     const Function& f = program.module.main();
-    if (std::ranges::none_of(f.parameters(), Flows) || std::ranges::none_of(f.results(), Flows)) continue;
+    if (!test::Differentiable(f)) continue;
     SCOPED_TRACE(program.name);
     for (const ops::Keep keep : kBoth) {
       const auto less = Checkpoint(f, keep);
@@ -267,21 +263,23 @@ TEST(CustomGradient, OfManyExamplesIsThatOfTheFunction) {
   EXPECT_EQ(28, cases);
 }
 
+// (x, w) -> the sum of the function's first result, inside of another that is called, or run three times.
+Ref<const Function> Around(const Ref<const Function>& f, bool loops) {
+  return MakeFunction("around", {kRow, kNumber}, [&](Builder& b, const std::vector<Value>& p) {
+    const auto body = MakeFunction("body", {kRow, kNumber}, [&](Builder& c, const std::vector<Value>& q) {
+      return std::vector{CallOf(c, f, {q[0], q[1], ops::Scalar(c, DType::kI32, 1)})[0]};
+    });
+    const Values y = loops ? ops::CallAll(b, ops::kOp_scan, {p[0], p[1]}, {int64_t{3}, int64_t{1}, int64_t{0}}, {&body, 1}) : CallOf(b, body, {p[0], p[1]});
+    return std::vector{ops::Reduce(b, y[0], ops::Reducer::kSum, {0})};
+  });
+}
+
 // In loops, calls, checkpoints; the function runs once, as forward.
 TEST(CustomGradient, IsFoundWhereverTheFunctionIs) {
   const Ruled ruled = TanhTimes();
   std::mt19937_64 random(5);
-  const auto around = [](const Ref<const Function>& f, bool loops) {
-    return MakeFunction("around", {kRow, kNumber}, [&](Builder& b, const std::vector<Value>& p) {
-      const auto body = MakeFunction("body", {kRow, kNumber}, [&](Builder& c, const std::vector<Value>& q) {
-        return std::vector{CallOf(c, f, {q[0], q[1], ops::Scalar(c, DType::kI32, 1)})[0]};
-      });
-      const Values y = loops ? ops::CallAll(b, ops::kOp_scan, {p[0], p[1]}, {int64_t{3}, int64_t{1}, int64_t{0}}, {&body, 1}) : CallOf(b, body, {p[0], p[1]});
-      return std::vector{ops::Reduce(b, y[0], ops::Reducer::kSum, {0})};
-    });
-  };
   for (const bool loops : {false, true}) {
-    const auto plain = Grad(All(*around(ruled.function, loops))), custom = Grad(All(*around(ruled.custom, loops)));
+    const auto plain = Grad(All(*Around(ruled.function, loops))), custom = Grad(All(*Around(ruled.custom, loops)));
     ASSERT_TRUE(plain.ok() && custom.ok()) << plain.status() << custom.status();
     const Tensors inputs = {Random(kRow, random), Random(kNumber, random)};
     const auto x = reference::Interpret(**plain, inputs), y = reference::Interpret(**custom, inputs);
@@ -291,6 +289,41 @@ TEST(CustomGradient, IsFoundWhereverTheFunctionIs) {
     ASSERT_TRUE(module.ok()) << module.status();
     EXPECT_EQ(1u, Count(*module, ops::kOp_tanh));
   }
+}
+
+// What reverse mode has come by has a forward mode: forward and backward do. The function's own results are then forward's.
+TEST(CustomGradient, HasForwardModeOnceItsGradientIsTaken) {
+  const Ruled ruled = TanhTimes();
+  std::mt19937_64 random(6);
+  const std::vector<int64_t> rows = {0, kNotMapped, 0, kNotMapped}, each(6, 0);
+  int cases = 0;
+  const auto outside = [](const Ref<const Function>& f) {
+    return MakeFunction("outside", {kRow, kNumber}, [&](Builder& b, const std::vector<Value>& p) {
+      return std::vector{ops::Exp(b, CallOf(b, f, {p[0], p[1]})[0])};
+    });
+  };
+  for (int form = 0; form < 8; ++form) {  // in a loop; in one more function; mapped
+    SCOPED_TRACE(form);
+    const auto made = [&](const Ref<const Function>& f) -> absl::StatusOr<Ref<const Function>> {
+      Ref<const Function> around = Around(f, (form & 1) != 0);
+      if ((form & 2) != 0) around = outside(around);
+      WEFT_ASSIGN_OR_RETURN(const Ref<const Function> gradient, Grad(All(*around)));
+      WEFT_ASSIGN_OR_RETURN(Ref<const Function> made, Jvp(All(*gradient)));
+      if ((form & 4) != 0) {
+        WEFT_ASSIGN_OR_RETURN(made, Vmap({.function = *made, .size = 4, .in_axes = rows, .out_axes = each}));
+      }
+      return made;
+    };
+    const auto plain = made(ruled.function), custom = made(ruled.custom);
+    ASSERT_TRUE(plain.ok() && custom.ok()) << plain.status() << custom.status();
+    Tensors inputs;
+    for (const Value& parameter : (*plain)->parameters()) inputs.push_back(Random(parameter.type(), random));
+    const auto x = reference::Interpret(**plain, inputs), y = reference::Interpret(**custom, inputs);
+    ASSERT_TRUE(x.ok() && y.ok()) << x.status() << y.status();
+    ASSERT_EQ(6u, y->size());
+    for (size_t r = 0; r < x->size(); ++r, ++cases) EXPECT_LE(test::Error((*y)[r], (*x)[r], {.f32 = 1e-5, .absolute = 1e-6}), 1) << r;
+  }
+  EXPECT_EQ(48, cases);
 }
 
 }  // namespace

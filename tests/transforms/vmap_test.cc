@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "src/autodiff/gradient.h"
@@ -39,15 +40,19 @@ HostTensor Turned(const HostTensor& x, int64_t by) {
 
 constexpr int64_t kSize = 3;
 
-// vmap with these axes, of inputs of which those that are mapped are turned from example to example, beside each example by itself.
-void Agrees(const test::OpProgram& program, std::span<const int64_t> in_axes, int64_t out_axis, std::vector<std::string_view>* loops) {
-  const Function& function = program.module.main();
+// The inputs, turned from example to example.
+std::vector<Tensors> Examples(const test::OpProgram& program, int64_t size) {
   const bool turns = program.group != "cholesky" && program.group != "triangular_solve";  // of matrices that have factors
-  std::vector<Tensors> examples(kSize);
-  for (int64_t e = 0; e < kSize; ++e) {
+  std::vector<Tensors> examples(size);
+  for (int64_t e = 0; e < size; ++e) {
     for (const HostTensor& input : program.inputs) examples[e].push_back(turns ? Turned(input, e) : input);
   }
-  test::ExpectAsALoop(function, examples, in_axes, out_axis, program.tolerance, loops);
+  return examples;
+}
+
+// vmap with these axes, of inputs of which those that are mapped differ from example to example, beside each example by itself.
+void Agrees(const test::OpProgram& program, std::span<const int64_t> in_axes, int64_t out_axis, std::vector<std::string_view>* loops) {
+  test::ExpectAsALoop(program.module.main(), Examples(program, kSize), in_axes, out_axis, program.tolerance, loops);
 }
 
 // All inputs mapped; each alone, along its last axis.
@@ -74,6 +79,30 @@ TEST(Vmap, OfEveryOperationAndItsGradient) {
   for (size_t i = 0; i < programs->size(); i += test::kOneCaseIn) AgreesAllWays((*programs)[i], &loops, &cases);
   EXPECT_GE(cases, 5000 / static_cast<int>(test::kOneCaseIn));
   // Nothing goes over its examples one after the other.
+  EXPECT_THAT(std::set<std::string_view>(loops.begin(), loops.end()), ::testing::IsEmpty());
+}
+
+// Two samples of each in a vmap of a vmap, beside the inner one in a loop.
+TEST(Vmap, OfVmapOfEveryOperation) {
+  const auto programs = test::OpPrograms();
+  ASSERT_TRUE(programs.ok()) << programs.status();
+  std::vector<std::string_view> loops;
+  std::map<std::string, int> seen;
+  for (const test::OpProgram& program : *programs) {
+    const Function& one = program.module.main();
+    const size_t inputs = one.parameters().size();
+    if (inputs == 0 || ++seen[program.group] > 2) continue;
+    SCOPED_TRACE(program.name);
+    const std::vector<int64_t> in_axes(inputs, 0), last(inputs, -1), out_axes(one.results().size(), -1);
+    const auto inner = Vmap({.function = one, .size = 2, .in_axes = in_axes, .out_axes = out_axes}, &loops);
+    ASSERT_TRUE(inner.ok()) << inner.status();
+    test::OpProgram many = program;
+    many.module.functions = {*inner};
+    const std::vector<Tensors> examples = Examples(program, 2);
+    for (size_t i = 0; i < inputs; ++i) many.inputs[i] = test::Stacked({examples[0][i], examples[1][i]}, 0);
+    Agrees(many, last, 0, &loops);
+  }
+  EXPECT_GE(seen.size(), 150u);
   EXPECT_THAT(std::set<std::string_view>(loops.begin(), loops.end()), ::testing::IsEmpty());
 }
 

@@ -40,22 +40,23 @@ absl::Status Infer(const InferCall& call, Types* results) {
 }
 
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
-  if (HasAttr<kCallAttrs, "keep">(call.node.attrs())) {
-    return RecomputeGradient(call, static_cast<Keep>(Attr<kCallAttrs, "keep">(call.node.attrs())), grads);
-  }
+  const Attrs& attrs = call.node.attrs();
+  const bool again = HasAttr<kCallAttrs, "keep">(attrs);
   const Function& callee = *call.node.regions()[0];
   absl::InlinedVector<bool, 4> given;
   for (size_t r = 0; r < call.results.size(); ++r) {
     given.push_back(call.cotangents[r] && IsFloat(callee.results()[r].dtype()));
   }
+  const std::span<const bool> flows(given.data(), given.size());
   WEFT_ASSIGN_OR_RETURN(const Ref<const SplitGradient> split,
-                        call.region_split(callee, call.wanted, std::span(given.data(), given.size())));
+                        again ? RecomputeSplit(call, static_cast<Keep>(Attr<kCallAttrs, "keep">(attrs)), flows)
+                              : call.region_split(callee, call.wanted, flows));
   // What backward may read, in its numbers.
   Values known(call.operands.begin(), call.operands.end());
   if (split->forward == nullptr) {
     known.insert(known.end(), call.results.begin(), call.results.end());
   } else {
-    const Values forward = CallAll(call.b, kOp_call, known, {}, {&split->forward, 1});
+    const Values forward = CallAll(call.b, kOp_call, known, attrs, {&split->forward, 1});
     known.insert(known.end(), forward.begin(), forward.end());
   }
   for (size_t r = 0; r < given.size(); ++r) {
@@ -64,7 +65,12 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   WEFT_RETURN_IF_ERROR(call.b.status());
   Values operands;
   for (const uint32_t number : split->reads) operands.push_back(known[number]);
-  const Values found = CallAll(call.b, kOp_call, std::move(operands), {}, {&split->backward, 1});
+  // What is computed again reads everything behind a barrier, together with the cotangents: nothing merges it with the run
+  // forwards, nothing starts it before the cotangents are there, and whoever cuts a function in what needs them and what does
+  // not finds that it does.
+  if (again && !operands.empty()) operands = CallAll(call.b, kOp_optimization_barrier, std::move(operands));
+  WEFT_RETURN_IF_ERROR(call.b.status());
+  const Values found = CallAll(call.b, kOp_call, std::move(operands), attrs, {&split->backward, 1});
   WEFT_RETURN_IF_ERROR(call.b.status());
   for (size_t i = 0, next = 0; i < grads.size(); ++i) {
     if (call.wanted[i]) grads[i] = found[next++];

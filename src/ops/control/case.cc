@@ -5,6 +5,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/control/captures.h"
+#include "src/ops/parameter.h"
 
 namespace weft::ops {
 namespace {
@@ -75,10 +76,7 @@ absl::StatusOr<Ref<const Function>> GradientBranch(const GradCall& call, const F
                                                    std::span<const bool> wanted) {
   const size_t own = branch.parameters().size();
   WEFT_ASSIGN_OR_RETURN(const Ref<const Function> gradient, call.region_gradient(branch, wanted.subspan(first, own)));
-  std::vector<Value> parameters;
-  for (const Value& parameter : gradient->parameters()) {
-    parameters.push_back({Node::Create(kOp_parameter, {}, {}, {parameter.type()}), 0});
-  }
+  std::vector<Value> parameters = ParametersLike(gradient->parameters());
   const Values found = Inline(*gradient, parameters);
   Builder b;
   std::vector<Value> results;

@@ -7,6 +7,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/control/captures.h"
+#include "src/ops/parameter.h"
 
 namespace weft::ops {
 namespace {
@@ -28,9 +29,9 @@ constexpr RegionDef kRegions[] = {{"function", "the inputs in, the results out"}
                                    "out"}};
 constexpr std::string_view kResults[] = {"results"};
 
-bool Flows(const Value& value) { return value.type().is_tensor() && IsFloat(value.dtype()); }
-
-size_t CountFlowing(std::span<const Value> values) { return static_cast<size_t>(std::ranges::count_if(values, Flows)); }
+size_t CountFlowing(std::span<const Value> values) {
+  return static_cast<size_t>(std::ranges::count_if(values, [](const Value& value) { return Flows(value); }));
+}
 
 // Parts of the operands: those of the region's own captures.
 struct Operands {
@@ -107,10 +108,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 // Backward over all examples: cotangents of inputs that the examples share are sums over them.
 absl::StatusOr<Ref<const Function>> Summed(const Function& backward, const CustomParts& p,
                                            std::span<const bool> batched) {
-  std::vector<Value> parameters, results;
-  for (const Value& parameter : backward.parameters()) {
-    parameters.push_back({Node::Create(kOp_parameter, {}, {}, {parameter.type()}), 0});
-  }
+  std::vector<Value> parameters = ParametersLike(backward.parameters()), results;
   Builder b;
   const Values found = Inline(backward, parameters);
   size_t next = 0;
@@ -239,6 +237,12 @@ absl::StatusOr<CustomParts> CustomPartsOf(RegionSpan regions, size_t inputs, con
                      "; it is the cotangent of input ", i, ", ", ShortType(one));
   }
   return p;
+}
+
+absl::StatusOr<Values> ForwardOperands(const Node& node) {
+  WEFT_ASSIGN_OR_RETURN(const CustomParts p, PartsOf(node));
+  const Operands operands(p, node.operands());
+  return Joined(operands.inputs, operands.forward);
 }
 
 constinit const OpDef kOp_custom_gradient = {

@@ -23,4 +23,7 @@ struct TakenInputs {
 };
 absl::StatusOr<CustomParts> CustomPartsOf(ir::RegionSpan regions, size_t inputs, const TakenInputs* taken = nullptr);
 
+// Of such a node: what forward is called with where its gradient is taken.
+absl::StatusOr<ir::Values> ForwardOperands(const ir::Node& node);
+
 }  // namespace weft::ops

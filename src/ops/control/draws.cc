@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/ir/rewrite.h"
+#include "src/ops/parameter.h"
 #include "src/ops/random/bits.h"
 
 namespace weft::ops {
@@ -10,22 +11,14 @@ namespace {
 
 using namespace ir;
 
-std::vector<Value> ParametersOf(const Function& function) {
-  std::vector<Value> parameters;
-  for (const Value& parameter : function.parameters()) {
-    parameters.push_back({Node::Create(kOp_parameter, {}, {}, {parameter.type()}), 0});
-  }
-  return parameters;
-}
-
-Value Number(DType dtype) { return {Node::Create(kOp_parameter, {}, {}, {Type::Scalar(dtype)}), 0}; }
+Value Number(DType dtype) { return Parameter(Type::Scalar(dtype)); }
 
 }  // namespace
 
 absl::StatusOr<Ref<const Function>> NumberedRun(const Function& function, size_t carried, bool draws, bool carries) {
   std::string key = absl::StrCat("numbered ", carried, " ", draws, " ", carries);
   if (Ref<const Function> known = function.Derived(key)) return known;
-  std::vector<Value> parameters = ParametersOf(function), arguments = parameters;
+  std::vector<Value> parameters = ParametersLike(function.parameters()), arguments = parameters;
   const Value number = Number(DType::kU64);
   Builder b;
   if (draws) arguments.back() = StreamOf(b, arguments.back(), number);
@@ -42,7 +35,7 @@ absl::StatusOr<Ref<const Function>> NumberedRun(const Function& function, size_t
 absl::StatusOr<Ref<const Function>> IndexedRun(const Function& body, bool indexed) {
   std::string key = absl::StrCat("indexed ", indexed);
   if (Ref<const Function> known = body.Derived(key)) return known;
-  std::vector<Value> parameters = ParametersOf(body), arguments = parameters;
+  std::vector<Value> parameters = ParametersLike(body.parameters()), arguments = parameters;
   const Value index = indexed ? parameters[0] : Number(DType::kI32);
   Builder b;
   arguments.back() = StreamOf(b, arguments.back(), Convert(b, index, DType::kU64));

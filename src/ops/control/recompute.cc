@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/ir/rewrite.h"
+#include "src/ops/parameter.h"
 #include "src/runtime/hash_map.h"
 
 namespace weft::ops {
@@ -12,128 +13,80 @@ using namespace ir;
 
 bool IsProduct(const Node& node) { return &node.op() == &kOp_dot_general || &node.op() == &kOp_convolution; }
 
-// A function's gradient (parameters, cotangents -> cotangents) cut in two: forward gives the function's results and, behind them,
-// what is kept; backward takes parameters, what is kept, cotangents.
-struct Cut {
-  Ref<const Function> forward, backward;  // no forward: nothing is kept
-  size_t kept = 0;
-};
-
-// Kept are the products that need no cotangent and that backward reads, where those in front of them are known.
-std::vector<Value> KeptOf(const Function& gradient, size_t parameters) {
-  HashSet<const Node*> late, needed;
-  for (const Value& cotangent : gradient.parameters().subspan(parameters)) late.insert(cotangent.node.get());
-  for (const Node* node : gradient.nodes()) {
-    for (const Value& operand : node->operands()) {
-      if (operand && late.contains(operand.node.get())) late.insert(node);
-    }
+// What forward gives backward is computed in backward, from the function's parameters and, where they are kept, products.
+Ref<const SplitGradient> KeepLess(const Function& callee, const SplitGradient& split, Keep keep) {
+  const Ref<const Function> own = OwnNodes(split.forward != nullptr ? *split.forward : callee);
+  const size_t count = own->parameters().size(), first_cotangent = count + own->results().size();
+  const auto known = [&](uint32_t number) {
+    return number < count ? own->parameters()[number] : own->results()[number - count];
+  };
+  HashSet<const Node*> needed;
+  for (const uint32_t number : split.reads) {
+    if (number < first_cotangent) needed.insert(known(number).node.get());
   }
-  for (const Value& result : gradient.results()) needed.insert(result.node.get());
-  std::vector<Value> kept;
-  const std::span<const Node* const> nodes = gradient.nodes();
-  for (size_t k = nodes.size(); k-- > 0;) {
-    const Node& node = *nodes[k];
+  const std::span<const Value> results = own->results().first(callee.results().size());
+  std::vector<Value> given(results.begin(), results.end());
+  HashMap<const Node*, size_t> kept;  // which of what forward gives
+  for (size_t k = own->nodes().size(); k-- > 0;) {
+    const Node& node = *own->nodes()[k];
     if (!needed.contains(&node)) continue;
-    if (IsProduct(node) && !late.contains(&node)) {
-      kept.push_back({Ref<const Node>::Share(&node), 0});
+    if (keep == Keep::kProducts && IsProduct(node)) {
+      kept.emplace(&node, given.size());
+      given.push_back({Ref<const Node>::Share(&node), 0});
       continue;
     }
     for (const Value& operand : node.operands()) {
       if (operand) needed.insert(operand.node.get());
     }
   }
-  return kept;
-}
-
-absl::StatusOr<Cut> CutAtProducts(const Function& callee, const Function& gradient) {
-  const size_t count = callee.parameters().size();
-  const std::vector<Value> kept = KeptOf(gradient, count);
-  if (kept.empty()) return Cut{nullptr, Ref<const Function>::Share(&gradient)};
-  const Ref<const Function> own = OwnNodes(gradient);
-  ValueMap to_own, map;
-  for (size_t i = 0; i < gradient.nodes().size(); ++i) {
-    to_own.Bind({Ref<const Node>::Share(gradient.nodes()[i]), 0}, {Ref<const Node>::Share(own->nodes()[i]), 0});
-  }
-  const std::span<const Value> all = own->parameters();
-  std::vector<Value> parameters(all.begin(), all.begin() + static_cast<ptrdiff_t>(count)), behind, results, found;
-  for (const Value& result : Inline(callee, parameters)) results.push_back(result);
-  for (const Value& value : kept) {
-    results.push_back(*to_own.Find(value));
-    behind.push_back({Node::Create(kOp_parameter, {}, {}, {value.type()}), 0});
-    map.Bind(results.back(), behind.back());
-  }
-  Cut cut{nullptr, nullptr, kept.size()};
-  cut.forward = Intern(Function::Create(absl::StrCat(callee.name(), ".forward"), parameters, std::move(results)));
-  for (const Value& parameter : all) map.Bind(parameter, parameter);
-  for (const Node* node : own->nodes()) {
-    if (map.Find({Ref<const Node>::Share(node), 0}) != nullptr) continue;
-    Values operands;
-    for (const Value& operand : node->operands()) operands.push_back(operand ? *map.Find(operand) : Value());
-    const Ref<const Node> copy = CopyNode(*node, std::move(operands), node->regions());
-    for (uint32_t i = 0; i < node->results().size(); ++i) map.Bind({Ref<const Node>::Share(node), i}, {copy, i});
-  }
-  for (const Value& result : own->results()) found.push_back(*map.Find(result));
-  parameters.insert(parameters.end(), behind.begin(), behind.end());
-  parameters.insert(parameters.end(), all.begin() + static_cast<ptrdiff_t>(count), all.end());
-  cut.backward = Intern(Function::Create(gradient.name(), std::move(parameters), std::move(found)));
-  return cut;
-}
-
-std::vector<bool> ReadBy(const Function& function) {
-  HashSet<const Node*> read;
-  for (const Node* node : function.nodes()) {
-    for (const Value& operand : node->operands()) {
-      if (operand) read.insert(operand.node.get());
+  auto made = MakeRef<SplitGradient>();
+  std::vector<Value> parameters, arguments;
+  const auto read = [&](const Type& type, size_t number) {
+    made->reads.push_back(static_cast<uint32_t>(number));
+    return parameters.emplace_back(Parameter(type));
+  };
+  ValueMap again;
+  for (size_t i = 0; i < own->nodes().size(); ++i) {
+    const Node& node = *own->nodes()[i];
+    if (!needed.contains(&node)) continue;
+    const auto found = kept.find(&node);
+    if (i < count || found != kept.end()) {
+      again.Bind({Ref<const Node>::Share(&node), 0}, read(node.type(), i < count ? i : count + found->second));
+      continue;
     }
+    Values operands;
+    for (const Value& operand : node.operands()) operands.push_back(operand ? *again.Find(operand) : Value());
+    const Ref<const Node> copy = CopyNode(node, std::move(operands), node.regions());
+    for (uint32_t r = 0; r < node.results().size(); ++r) again.Bind({Ref<const Node>::Share(&node), r}, {copy, r});
   }
-  for (const Value& result : function.results()) read.insert(result.node.get());
-  std::vector<bool> reads;
-  for (const Value& parameter : function.parameters()) reads.push_back(read.contains(parameter.node.get()));
-  return reads;
+  const size_t shift = count + given.size();
+  for (size_t i = 0; i < split.reads.size(); ++i) {
+    const uint32_t number = split.reads[i];
+    arguments.push_back(number < first_cotangent
+                            ? *again.Find(known(number))
+                            : read(split.backward->parameters()[i].type(), shift + number - first_cotangent));
+  }
+  const Values slopes = Inline(*split.backward, arguments);
+  made->backward = Intern(Function::Create(split.backward->name(), std::move(parameters),
+                                           std::vector<Value>(slopes.begin(), slopes.end())));
+  if (!kept.empty()) {
+    made->forward = Intern(Function::Create(absl::StrCat(callee.name(), ".forward"),
+                                            {own->parameters().begin(), own->parameters().end()}, std::move(given)));
+  }
+  return made;
 }
 
 }  // namespace
 
-absl::Status RecomputeGradient(const GradCall& call, Keep keep, std::span<Value> grads) {
+absl::StatusOr<Ref<const SplitGradient>> RecomputeSplit(const GradCall& call, Keep keep, std::span<const bool> given) {
   const Function& callee = *call.node.regions()[0];
-  const size_t count = callee.parameters().size();
-  WEFT_ASSIGN_OR_RETURN(const Ref<const Function> gradient, call.region_gradient(callee, call.wanted.first(count)));
-  Cut cut{nullptr, gradient};
-  if (keep == Keep::kProducts) {
-    WEFT_ASSIGN_OR_RETURN(cut, CutAtProducts(callee, *gradient));
-  }
-  Values known(call.operands.begin(), call.operands.begin() + static_cast<ptrdiff_t>(count));
-  if (cut.forward != nullptr) {
-    const Values forward = CallAll(call.b, kOp_call, known, call.node.attrs(), {&cut.forward, 1});
-    WEFT_RETURN_IF_ERROR(call.b.status());
-    known.insert(known.end(), forward.begin() + static_cast<ptrdiff_t>(callee.results().size()), forward.end());
-  }
-  std::vector<bool> passes = ReadBy(*cut.backward);
-  for (size_t r = 0; r < callee.results().size(); ++r) {
-    const Value& result = callee.results()[r];
-    if (!result.type().is_tensor() || !IsFloat(result.dtype())) continue;
-    // Zeros stay in sight: what they make is folded.
-    if (!call.cotangents[r]) passes[known.size()] = false;
-    known.push_back(call.cotangents[r] ? call.cotangents[r] : Full(call.b, result.dtype(), result.dims(), 0));
-  }
-  WEFT_RETURN_IF_ERROR(call.b.status());
-  Values behind;
-  for (size_t i = 0; i < known.size(); ++i) {
-    if (passes[i]) behind.push_back(known[i]);
-  }
-  if (!behind.empty()) {
-    const Values passed = CallAll(call.b, kOp_optimization_barrier, std::move(behind));
-    WEFT_RETURN_IF_ERROR(call.b.status());
-    for (size_t i = 0, next = 0; i < known.size(); ++i) {
-      if (passes[i]) known[i] = passed[next++];
-    }
-  }
-  const Values found = CallAll(call.b, kOp_call, std::move(known), call.node.attrs(), {&cut.backward, 1});
-  WEFT_RETURN_IF_ERROR(call.b.status());
-  for (size_t i = 0, next = 0; i < grads.size(); ++i) {
-    if (call.wanted[i]) grads[i] = found[next++];
-  }
-  return absl::OkStatus();
+  std::string key = absl::StrCat("keep ", static_cast<int64_t>(keep), " ");
+  for (const bool one : call.wanted) key += one ? '1' : '0';
+  key += ' ';
+  for (const bool one : given) key += one ? '1' : '0';
+  if (Ref<const SplitGradient> known = callee.Split(key)) return known;
+  WEFT_ASSIGN_OR_RETURN(const Ref<const SplitGradient> split, call.region_split(callee, call.wanted, given));
+  return callee.KeepSplit(std::move(key), KeepLess(callee, *split, keep));
 }
 
 }  // namespace weft::ops

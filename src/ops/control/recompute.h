@@ -15,9 +15,8 @@ inline constexpr ir::AttrDef kCallAttrs[] = {
     {"keep", ir::AttrType::kInt,
      "0: the gradient keeps the operands alone and computes the rest again; 1: the results of products, too"}};
 
-// The operation's rule where it says what to keep. What is computed again reads its operands behind a barrier, together with the
-// cotangents: nothing merges it with the run forwards, nothing starts it before the cotangents are there, and whoever cuts a
-// function in what needs them and what does not finds that it does. The gradient is such a call again.
-absl::Status RecomputeGradient(const ir::GradCall& call, Keep keep, std::span<ir::Value> grads);
+// The gradient of the call's function in two steps (see ir::RegionSplitFn), of which backward computes again what it is not to keep.
+absl::StatusOr<Ref<const ir::SplitGradient>> RecomputeSplit(const ir::GradCall& call, Keep keep,
+                                                            std::span<const bool> given);
 
 }  // namespace weft::ops

@@ -4,6 +4,7 @@
 #include "src/ir/rewrite.h"
 #include "src/ops/control/captures.h"
 #include "src/ops/control/scan.h"
+#include "src/ops/parameter.h"
 
 namespace weft::ops {
 
@@ -133,7 +134,7 @@ absl::Status Infer(const InferCall& call, Types* results) {
 
 std::vector<Value> Parameters(std::span<const Type> types) {
   std::vector<Value> parameters;
-  for (const Type& type : types) parameters.push_back({Node::Create(kOp_parameter, {}, {}, {type}), 0});
+  for (const Type& type : types) parameters.push_back(Parameter(type));
   return parameters;
 }
 

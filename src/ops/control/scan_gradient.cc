@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/control/scan.h"
+#include "src/ops/parameter.h"
 
 namespace weft::ops {
 namespace {
@@ -23,7 +24,7 @@ struct Signature {
   std::vector<Value> parameters;
 
   Value One(const Type& type) {
-    parameters.push_back({Node::Create(kOp_parameter, {}, {}, {type}), 0});
+    parameters.push_back(Parameter(type));
     return parameters.back();
   }
   std::vector<Value> Many(std::span<const Value> like) {

@@ -3,6 +3,7 @@
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
 #include "src/ops/control/captures.h"
+#include "src/ops/parameter.h"
 
 namespace weft::ops {
 namespace {
@@ -87,12 +88,6 @@ absl::StatusOr<Batch> BatchFunctions(const BatchCall& call) {
     }
   }
   return batch;
-}
-
-std::vector<Value> ParametersLike(std::span<const Value> values) {
-  std::vector<Value> parameters;
-  for (const Value& value : values) parameters.push_back({Node::Create(kOp_parameter, {}, {}, {value.type()}), 0});
-  return parameters;
 }
 
 // The loop runs as long as one example goes on; the others keep what they carry. Whether each goes on is carried behind the rest.

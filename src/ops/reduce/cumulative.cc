@@ -171,7 +171,6 @@ constinit const OpDef kOp_cummax = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kDifferentiatedExpansion,
-    .rounds_once = true,
 };
 
 constinit const OpDef kOp_cummin = {
@@ -193,7 +192,6 @@ constinit const OpDef kOp_cummin = {
     .samples = kSamples,
     .tolerance = kExact,
     .absent = kDifferentiatedExpansion,
-    .rounds_once = true,
 };
 
 }  // namespace weft::ops

@@ -1,0 +1,173 @@
+"""mapping.py's entries for what goes along an axis or over positions: running sums, ranges, triangles, what moves or repeats
+elements, sorting and searching, and results as large as the data say. Those are asked for by the size that PyTorch found."""
+import torch
+
+from mapping import NAMES, Refused, argument, axis_of, maps
+
+
+def typed(value, dtype):
+    value.dtype = dtype
+    return value
+
+
+# --- along an axis ---------------------------------------------------------------------------------------------------
+
+@maps("cumsum", "cumprod", sums=True)
+def running(t, s):
+    x, dtype = s.input, s.kwargs.get("dtype")
+    if dtype is None and not x.is_floating_point() and not x.is_complex():
+        dtype = torch.int64
+    return t.op(s.name, t(x, dtype), axis=axis_of(argument(s, 0, "dim"), x.ndim))
+
+
+@maps("cummax", "cummin")
+def running_best(t, s):
+    values, indices = t.op(s.name, t(s.input), axis=axis_of(argument(s, 0, "dim"), s.input.ndim))
+    return [values, typed(indices, "i32")]
+
+
+@maps("diff")
+def diff(t, s):
+    n, axis = argument(s, 0, "n", 1), axis_of(argument(s, 1, "dim", -1), s.input.ndim)
+    around = [argument(s, 2, "prepend"), s.input, argument(s, 3, "append")]
+    parts = [t(x) for x in around if x is not None] if n > 0 else [t(s.input)]  # PyTorch leaves them out with n = 0
+    return t.op("diff", parts[0] if len(parts) == 1 else t.op("concatenate", parts, dimension=axis), n=n, axis=axis)
+
+
+# --- ranges and triangles --------------------------------------------------------------------------------------------
+
+@maps("arange")
+def arange(t, s):
+    numbers = [s.input, *s.args, *([s.kwargs["end"]] if "end" in s.kwargs else [])]
+    start, stop, step = (0, *numbers, 1) if len(numbers) == 1 else (*numbers, 1)[:3]
+    if not s.result.is_floating_point() and any(x != int(x) for x in (start, step)):
+        raise Refused("whole numbers")
+    if s.result.dtype == torch.uint8 and any(x < 0 for x in torch.arange(start, stop, step)):
+        raise Refused("out of range")
+    return t.op("arange", start=float(start), stop=float(stop), step=float(step), dtype=NAMES[s.result.dtype])
+
+
+@maps("linspace")
+def linspace(t, s):
+    if not s.result.is_floating_point():
+        raise Refused("complex" if s.result.is_complex() else "dtype")
+    return t.op("linspace", start=float(s.input), stop=float(s.args[0]), count=s.args[1], dtype=NAMES[s.result.dtype])
+
+
+@maps("tril", "triu")
+def triangle(t, s):
+    return t.op(s.name, t(s.input), diagonal=argument(s, 0, "diagonal", 0))
+
+
+# --- moved and repeated ----------------------------------------------------------------------------------------------
+
+def many(x):
+    return [x] if isinstance(x, int) else list(x)
+
+
+@maps("roll")
+def roll(t, s):
+    dims = argument(s, 1, "dims")
+    return t.op("roll", t(s.input), shifts=many(argument(s, 0, "shifts")), dims=many(dims) if dims not in (None, ()) else None)
+
+
+@maps("tile", "repeat")
+def tile(t, s):
+    return t.op("tile", t(s.input), reps=many(s.args[0] if len(s.args) == 1 else s.args))
+
+
+@maps("repeat_interleave")
+def repeat_interleave(t, s):
+    repeats, axis, x = argument(s, 0, "repeats"), argument(s, 1, "dim"), t(s.input)
+    if isinstance(repeats, torch.Tensor):
+        if repeats.numel() != 1:
+            raise Refused("repeats")
+        repeats = int(repeats)
+    if axis is None:
+        return t.op("repeat_interleave", t.op("reshape", x, shape=[s.input.numel()]), repeats=repeats, axis=0)
+    return t.op("repeat_interleave", x, repeats=repeats, axis=axis_of(axis, s.input.ndim))
+
+
+# --- sorting and searching -------------------------------------------------------------------------------------------
+
+def any_equal(x, axis):
+    x = x.sort(axis)[0].movedim(axis, 0)
+    return bool((x[1:] == x[:-1]).any())
+
+
+@maps("sort", "argsort", "msort")
+def sort(t, s):
+    x, axis = s.input, axis_of(argument(s, 0, "dim", 0 if s.name == "msort" else -1), s.input.ndim)
+    if not s.kwargs.get("stable") and any_equal(x, axis):
+        if s.name != "msort":
+            raise Refused("equal elements")
+        t.no_gradient = True
+    how = {"axis": axis, "descending": bool(argument(s, 1, "descending", False))}
+    values, indices = t.op("sort", t(x), **how), typed(t.op("argsort", t(x), **how), "i32")
+    return {"sort": [values, indices], "argsort": [indices], "msort": [values]}[s.name]
+
+
+@maps("topk")
+def topk(t, s):
+    axis = axis_of(argument(s, 1, "dim", -1), s.input.ndim)
+    if not argument(s, 2, "largest", True):
+        raise Refused("largest")
+    if any_equal(s.input, axis):
+        raise Refused("equal elements")
+    values, indices = t.op("top_k", t(s.input), k=s.args[0], axis=axis)
+    return [values, typed(indices, "i32")]
+
+
+@maps("searchsorted")
+def searchsorted(t, s):
+    row, values = s.input, s.args[0]
+    if row.ndim != 1:
+        raise Refused("rows")
+    if s.kwargs.get("sorter") is not None:
+        row = row[s.kwargs["sorter"]]
+    right = s.kwargs.get("right", False) or s.kwargs.get("side") == "right"
+    return typed(t.op("searchsorted", t(row), t(values, row.dtype), right=right), "i32")
+
+
+@maps("isin")
+def isin(t, s):
+    dtype = torch.result_type(s.input, s.args[0])
+    found = typed(t.op("isin", t(s.input, dtype), t(s.args[0], dtype)), "i1")
+    return t.op("bitwise_not", found) if s.kwargs.get("invert") else found
+
+
+@maps("bincount", sums=True)
+def bincount(t, s):
+    weights = argument(s, 0, "weights")
+    counts = t.op("bincount", t(s.input), t(weights, s.result.dtype) if weights is not None else None, length=len(s.result))
+    return typed(counts, "i32" if weights is None else NAMES[s.result.dtype])
+
+
+# --- as large as the data say ----------------------------------------------------------------------------------------
+
+@maps("nonzero", "nonzero_static")
+def nonzero(t, s):
+    rank, apart = s.input.ndim, bool(s.kwargs.get("as_tuple"))
+    if apart and rank == 0:
+        raise Refused("axis of rank 0")
+    size = (s.result if not isinstance(s.result, list) else s.result[0]).shape[0]
+    found = typed(t.op("nonzero_static", t(s.input), size=size, fill=s.kwargs.get("fill_value", -1))[0], "i32")
+    if not apart:
+        return found
+    return [t.op("reshape", t.op("slice_in_dim", found, axis=1, start=i, limit=i + 1), shape=[size]) for i in range(rank)]
+
+
+@maps("masked_select")
+def masked_select(t, s):
+    return t.op("masked_select_static", t(s.input), t(s.args[0]), size=s.result.numel())[0]
+
+
+@maps("unique")
+def unique(t, s):
+    if s.kwargs.get("dim") is not None:
+        raise Refused("slices")
+    results = s.result if isinstance(s.result, list) else [s.result]
+    values, _, inverse, counts, _ = t.op("unique_static", t(s.input), size=results[0].numel(), equal_nan=False)
+    wanted = [values]
+    wanted += [typed(inverse, "i32")] if s.kwargs.get("return_inverse") else []
+    return wanted + ([typed(counts, "i32")] if s.kwargs.get("return_counts") else [])
