@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/autodiff/gradient.h"
+#include "src/ir/differentiable.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
 #include "src/ops/control/scan.h"
@@ -21,7 +22,7 @@ using ir::Values;
 
 Value Parameter(const Type& type) { return {Node::Create(ops::kOp_parameter, {}, {}, {type}), 0}; }
 
-bool Flows(const Type& type) { return type.is_tensor() && IsFloat(type.dtype); }
+bool Flows(const Type& type) { return ir::CarriesGradient(type); }
 
 Value TangentOf(Builder& b, const Dual& dual) { return dual.tangent ? dual.tangent : ops::FullLike(b, dual.value, 0); }
 

@@ -2,6 +2,7 @@
 #include "src/ops/control/recompute.h"
 
 #include "absl/strings/str_cat.h"
+#include "src/ir/differentiable.h"
 #include "src/ir/rewrite.h"
 #include "src/runtime/hash_map.h"
 
@@ -111,7 +112,7 @@ absl::Status RecomputeGradient(const GradCall& call, Keep keep, std::span<Value>
   std::vector<bool> passes = ReadBy(*cut.backward);
   for (size_t r = 0; r < callee.results().size(); ++r) {
     const Value& result = callee.results()[r];
-    if (!result.type().is_tensor() || !IsFloat(result.dtype())) continue;
+    if (!CarriesGradient(result.type())) continue;
     // Zeros stay in sight: what they make is folded.
     if (!call.cotangents[r]) passes[known.size()] = false;
     known.push_back(call.cotangents[r] ? call.cotangents[r] : Full(call.b, result.dtype(), result.dims(), 0));
