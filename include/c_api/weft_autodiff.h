@@ -37,9 +37,10 @@ typedef struct weft_adam_options {
 WEFT_API void weft_adam_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* Gradients of y with respect to xs, recorded like any other operation. cotangent (shape of y) is the gradient that
- * arrives at y; NULL = 1, for which y must be a scalar. xs need weft_tensor_require_grad, called before they were used.
- * An x that y does not depend on gets zeros; a y that depends on no tensor that requires gradients, perhaps because a
- * weft_sync has passed since it was recorded, is FAILED_PRECONDITION.
+ * arrives at y; NULL = 1, for which y must be a real scalar. Of a complex x = a + bi it is dy/da + i dy/db, as in
+ * PyTorch. xs need weft_tensor_require_grad, called before they were used. An x that y does not depend on gets zeros; a
+ * y that depends on no tensor that requires gradients, perhaps because a weft_sync has passed since it was recorded, is
+ * FAILED_PRECONDITION.
  *   cotangent: may be NULL
  *   xs: count entries
  *   out_grads: count entries; each yours: release them

@@ -98,8 +98,8 @@ WEFT_API void weft_program_stats_init(void* options, size_t size) WEFT_NOEXCEPT;
  * is recorded and never runs until the function is called. Tensors from outside that it uses become captures by
  * themselves, in order of first use; scalars and host data made through it are literals. In a body reading, waiting,
  * barriers, weft_tensor_require_grad and assigning to what lies outside are FAILED_PRECONDITION; weft_grad takes any
- * float tensor there. What draws random numbers draws anew in every call and in every run of a loop. Bodies nest.
- * Release the body's context in any case; one that has not ended is abandoned then.
+ * float or complex tensor there. What draws random numbers draws anew in every call and in every run of a loop. Bodies
+ * nest. Release the body's context in any case; one that has not ended is abandoned then.
  *   name: may be NULL; name_length bytes; letters, digits, _ and .; for texts and errors, two functions may have one;
  *   NULL: "function"
  *   inputs: may be NULL; input_count entries; dtype and shape of each input
@@ -282,7 +282,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_vmap(weft_context* ctx, weft_fu
  * for each of wrt. With values, JAX's value_and_grad: the function's results (further ones are what JAX calls
  * auxiliary), then the gradients. Captures stay captures. Like every function it can be called, mapped, differentiated
  * again.
- *   wrt: may be NULL; wrt_count entries; numbers of inputs, each once; NULL: every input that is a float
+ *   wrt: may be NULL; wrt_count entries; numbers of inputs, each once; NULL: every input that is a float or complex
  *   options: may be NULL
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.1.
@@ -290,9 +290,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_vmap(weft_context* ctx, weft_fu
 WEFT_API WEFT_MUST_USE weft_error* weft_function_grad(weft_context* ctx, weft_function* function, const int64_t* wrt,
     size_t wrt_count, const weft_derivative_options* options, weft_function** out) WEFT_NOEXCEPT;
 
-/* Vector-Jacobian products: a function of the inputs, then of one cotangent for each float result, of its type; its
- * results are the cotangents of wrt. With values the function's results stand in front.
- *   wrt: may be NULL; wrt_count entries; numbers of inputs, each once; NULL: every input that is a float
+/* Vector-Jacobian products: a function of the inputs, then of one cotangent for each float or complex result, of its
+ * type; its results are the cotangents of wrt. With values the function's results stand in front.
+ *   wrt: may be NULL; wrt_count entries; numbers of inputs, each once; NULL: every input that is a float or complex
  *   options: may be NULL
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.1.
@@ -301,9 +301,9 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_vjp(weft_context* ctx, weft_fun
     size_t wrt_count, const weft_derivative_options* options, weft_function** out) WEFT_NOEXCEPT;
 
 /* Jacobian-vector products, in forward mode: a function of the inputs, then of one tangent for each of wrt, of its
- * type; its results are the tangents of the function's float results. With values these stand in front. It runs beside
- * the function itself and keeps nothing, so that loops without a bound have one.
- *   wrt: may be NULL; wrt_count entries; numbers of inputs, each once; NULL: every input that is a float
+ * type; its results are the tangents of the function's float or complex results. With values these stand in front. It
+ * runs beside the function itself and keeps nothing, so that loops without a bound have one.
+ *   wrt: may be NULL; wrt_count entries; numbers of inputs, each once; NULL: every input that is a float or complex
  *   options: may be NULL
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.1.
@@ -322,10 +322,10 @@ WEFT_API WEFT_MUST_USE weft_error* weft_function_checkpoint(weft_context* ctx, w
 
 /* A function whose reverse-mode gradient two others say (JAX's custom_vjp). Where a gradient is taken, forward runs in
  * its place: it takes the same inputs and gives the same results and, behind them, residuals. Backward takes the
- * residuals, then one cotangent for each float result, and gives one cotangent for each float input. vmap maps all
- * three; jvp is UNIMPLEMENTED; gradients of higher order are those of forward and backward. Gradients with respect to
- * what the three capture are refused when they are taken. If the function or forward draws random numbers, both draw
- * the same; backward may not.
+ * residuals, then one cotangent for each float or complex result, and gives one cotangent for each float or complex
+ * input. vmap maps all three; jvp is UNIMPLEMENTED; gradients of higher order are those of forward and backward.
+ * Gradients with respect to what the three capture are refused when they are taken. If the function or forward draws
+ * random numbers, both draw the same; backward may not.
  *   out: yours: release it
  * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.1.
  */

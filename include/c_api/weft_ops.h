@@ -87,8 +87,8 @@ WEFT_API WEFT_MUST_USE weft_error* weft_op_apply_many(weft_context* ctx, const w
 
 /* Gradients of one operation with respect to its inputs, from inputs, attributes, results and what arrives at the
  * results: for autodiff of somebody else's, which keeps its own record. Nothing needs weft_tensor_require_grad, and
- * barriers in between do not matter. An out_grads[i] is NULL where none flows: the input is absent, not wanted or no
- * float, or the operation passes none on. Operations that draw random numbers are UNIMPLEMENTED.
+ * barriers in between do not matter. An out_grads[i] is NULL where none flows: the input is absent, not wanted or
+ * neither float nor complex, or the operation passes none on. Operations that draw random numbers are UNIMPLEMENTED.
  *   name: name_length bytes
  *   inputs: may be NULL; input_count entries
  *   attrs: may be NULL; attr_count entries
@@ -747,7 +747,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_shift_right_arithmetic(weft_context* ctx
 WEFT_API WEFT_MUST_USE weft_error* weft_shift_right_logical(weft_context* ctx, weft_tensor* x, weft_tensor* y,
     weft_tensor** out) WEFT_NOEXCEPT;
 
-/* Elementwise sign: -1, 0 or 1; -0 and NaN stay themselves.
+/* Elementwise sign: -1, 0 or 1; -0 and NaN stay themselves. Of a complex number it is x / |x|, 0 at 0.
  *   x: operand; float, signed integer, complex
  * Fluent: y = wf_sign(s, x);
  * StableHLO: sign. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since

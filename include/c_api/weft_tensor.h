@@ -203,9 +203,10 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_to_string(weft_tensor* tensor, co
     weft_blob** out) WEFT_NOEXCEPT;
 
 /* 1: gradients with respect to this tensor may be asked for, of what is recorded from it from now on; what was recorded
- * before does not lead to it. For any float tensor, computed or not. Gradients end there: it becomes a leaf, unless it
- * was recorded from tensors that require gradients itself; then they flow on to those. The mark stays with the tensor
- * when it is assigned to and when barriers pass. 0: takes the mark away and cuts the value off from its past.
+ * before does not lead to it. For any float or complex tensor, computed or not. Gradients end there: it becomes a leaf,
+ * unless it was recorded from tensors that require gradients itself; then they flow on to those. The mark stays with
+ * the tensor when it is assigned to and when barriers pass. 0: takes the mark away and cuts the value off from its
+ * past.
  * Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_require_grad(weft_tensor* tensor, int32_t on) WEFT_NOEXCEPT;

@@ -5,7 +5,9 @@
 #include <limits>
 
 #include "src/autodiff/split.h"
+#include "src/ir/differentiable.h"
 #include "src/ir/rewrite.h"
+#include "src/ops/complex.h"
 #include "src/ops/parameter.h"
 #include "src/runtime/hash_map.h"
 
@@ -28,28 +30,10 @@ struct Tape {
   std::vector<uint32_t> first_cotangent;  // per node, into the cotangents
   uint32_t cotangents = 0;
   std::vector<uint32_t> output_at, wrt_at;
-  const Node* complex = nullptr;  // the first on a path that gives complex values
 };
 
-// Complex values have no gradient, but what depends on something through them must not be told that it does not.
 bool HasFlowingResult(const Node& node) {
-  for (const ir::Type& type : node.results()) {
-    if (type.is_tensor() && (IsFloat(type.dtype) || IsComplex(type.dtype))) return true;
-  }
-  return false;
-}
-bool HasComplexResult(const Node& node) {
-  for (const ir::Type& type : node.results()) {
-    if (type.is_tensor() && IsComplex(type.dtype)) return true;
-  }
-  return false;
-}
-
-absl::Status NoComplexGradient(const ir::OpDef& op, std::span<const Value> operands) {
-  return ir::NameCall(op, operands,
-                      UserErrorOf(absl::StatusCode::kUnimplemented,
-                                  "a gradient through complex values is not supported; compute with their real and "
-                                  "imaginary parts, or end it here with stop_gradient"));
+  return std::ranges::any_of(node.results(), [](const ir::Type& type) { return ir::CarriesGradient(type); });
 }
 
 // Why an operation has no gradient of its own, kNone if it says nothing.
@@ -110,14 +94,13 @@ Tape MakeTape(std::span<const Value> outputs, std::span<const Value> wrt, std::s
       }
     }
     if (!on_path) continue;
-    if (tape.complex == nullptr && HasComplexResult(*node)) tape.complex = node;
     walk.Set(*node, static_cast<uint32_t>(tape.nodes.size()));
     tape.nodes.push_back(node);
     tape.first_cotangent.push_back(tape.cotangents);
     tape.cotangents += static_cast<uint32_t>(node->results().size());
     tape.first_operand.push_back(static_cast<uint32_t>(tape.operand_at.size()));
     for (const Value& operand : node->operands()) {
-      const bool flows = !is_leaf && operand && IsFloat(operand.dtype()) && walk.Marked(*operand.node);
+      const bool flows = !is_leaf && operand && ir::CarriesGradient(operand.dtype()) && walk.Marked(*operand.node);
       tape.operand_at.push_back(flows ? walk.At(*operand.node) : Tape::kNone);
     }
   }
@@ -204,7 +187,6 @@ void Accumulate(ir::Builder& b, Value& sum, Value term) {
 absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<const Value> seeds,
                    std::span<const Value> wrt, std::span<const Value> operands, std::span<Value> gradients) {
   const Tape tape = MakeTape(outputs, wrt, operands);
-  if (tape.complex != nullptr) return NoComplexGradient(tape.complex->op(), tape.complex->operands());
   std::vector<Value> cotangents(tape.cotangents);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (tape.output_at[i] == Tape::kNone || !seeds[i]) continue;
@@ -263,10 +245,10 @@ absl::Status Sweep(ir::Builder& b, std::span<const Value> outputs, std::span<con
 }
 
 // The texts call things what weft_grad calls them.
-absl::Status CheckFloat(std::string_view what, const Value& value) {
+absl::Status CheckFlows(std::string_view what, const Value& value) {
   if (!value) return UserError("grad: ", what, " is missing");
   if (ops::Flows(value)) return absl::OkStatus();
-  return UserError("grad: ", what, " must be a float tensor, not ", ir::ShortType(value.type()));
+  return UserError("grad: ", what, " must be a float or complex tensor, not ", ir::ShortType(value.type()));
 }
 
 }  // namespace
@@ -274,12 +256,16 @@ absl::Status CheckFloat(std::string_view what, const Value& value) {
 absl::StatusOr<std::vector<Value>> Gradient(ir::Builder& b, const Value& output, std::span<const Value> wrt,
                                             Value seed) {
   WEFT_RETURN_IF_ERROR(b.status());
-  WEFT_RETURN_IF_ERROR(CheckFloat("y", output));
-  for (size_t i = 0; i < wrt.size(); ++i) WEFT_RETURN_IF_ERROR(CheckFloat(absl::StrCat("xs[", i, "]"), wrt[i]));
+  WEFT_RETURN_IF_ERROR(CheckFlows("y", output));
+  for (size_t i = 0; i < wrt.size(); ++i) WEFT_RETURN_IF_ERROR(CheckFlows(absl::StrCat("xs[", i, "]"), wrt[i]));
   if (!seed) {
     if (output.type().count() != 1) {
       return UserError("grad: y has shape ", DimsToString(output.dims()),
                        "; without a cotangent it must have one element (reduce it, or give a cotangent)");
+    }
+    if (IsComplex(output.dtype())) {
+      return UserError("grad: y is ", ir::ShortType(output.type()),
+                       "; without a cotangent it must be real (take its abs or its real part, or give a cotangent)");
     }
     seed = ops::FullLike(b, output, 1.0);
     WEFT_RETURN_IF_ERROR(b.status());
@@ -289,9 +275,10 @@ absl::StatusOr<std::vector<Value>> Gradient(ir::Builder& b, const Value& output,
   }
   std::vector<Value> gradients(wrt.size());
   if (wrt.empty()) return gradients;
+  seed = ops::Conj(b, seed);
   WEFT_RETURN_IF_ERROR(Sweep(b, std::span(&output, 1), std::span(&seed, 1), wrt, {}, gradients));
   for (size_t i = 0; i < wrt.size(); ++i) {
-    if (!gradients[i]) gradients[i] = ops::FullLike(b, wrt[i], 0.0);
+    gradients[i] = gradients[i] ? ops::Conj(b, gradients[i]) : ops::FullLike(b, wrt[i], 0.0);
   }
   WEFT_RETURN_IF_ERROR(b.status());
   return gradients;
@@ -369,23 +356,20 @@ absl::StatusOr<std::vector<Value>> OpGradient(Builder& b, OpGradientCall call) {
   std::vector<Value> seeds, wrt;
   for (size_t i = 0; i < outputs.size(); ++i) {
     WEFT_RETURN_IF_ERROR(CheckGiven(call, "cotangents", i, call.cotangents[i], outputs[i]));
-    if (call.cotangents[i] && !IsFloat(outputs[i].dtype())) {
+    if (call.cotangents[i] && !ir::CarriesGradient(outputs[i].dtype())) {
       return ir::NameCall(call.op, call.inputs,
                           UserError("result ", i, " is ", ir::ShortType(outputs[i].type()),
                                     ", which has no gradient; cotangents[", i, "] must be NULL"));
     }
     seeds.push_back(call.cotangents[i] ? Parameter(outputs[i].type()) : Value());
-    if (seeds.back()) map.Bind(seeds.back(), call.cotangents[i]);
+    if (seeds.back()) map.Bind(seeds.back(), ops::Conj(b, call.cotangents[i]));
     if (call.results.empty()) continue;
     WEFT_RETURN_IF_ERROR(CheckGiven(call, "results", i, call.results[i], outputs[i]));
     if (call.results[i] && map.Find(outputs[i]) == nullptr) map.Bind(outputs[i], call.results[i]);
   }
   std::vector<size_t> slots;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (call.wanted[i] && parameters[i] && IsComplex(parameters[i].dtype())) {
-      return NoComplexGradient(call.op, call.inputs);
-    }
-    if (!call.wanted[i] || !parameters[i] || !IsFloat(parameters[i].dtype())) continue;
+    if (!call.wanted[i] || !parameters[i] || !ir::CarriesGradient(parameters[i].dtype())) continue;
     wrt.push_back(parameters[i]);
     slots.push_back(i);
   }
@@ -394,7 +378,8 @@ absl::StatusOr<std::vector<Value>> OpGradient(Builder& b, OpGradientCall call) {
   gradients = Instantiate(b, gradients, map);
   WEFT_RETURN_IF_ERROR(b.status());
   std::vector<Value> all(call.inputs.size());
-  for (size_t i = 0; i < slots.size(); ++i) all[slots[i]] = std::move(gradients[i]);
+  for (size_t i = 0; i < slots.size(); ++i) all[slots[i]] = ops::Conj(b, gradients[i]);
+  WEFT_RETURN_IF_ERROR(b.status());
   return all;
 }
 

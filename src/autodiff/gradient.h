@@ -10,7 +10,8 @@
 namespace weft::autodiff {
 
 // d output / d wrt[i], one value of wrt[i]'s type each, as new nodes through `b`. Without a seed, output must be a float
-// with one element; a seed is the cotangent of output and has its type. A wrt that output does not depend on gets zeros.
+// with one element; a seed is the cotangent of output and has its type. A wrt that output does not depend on gets zeros. Of
+// a complex wrt x + iy it is d/dx + i d/dy, as in PyTorch; seeds, and all of OpGradient, are so, too.
 // Composites with a gradient stay whole; those without one are expanded and differentiated. Operations whose result is
 // not differentiable (comparisons, integers, stop_gradient) stop the walk.
 //
@@ -20,7 +21,9 @@ absl::StatusOr<std::vector<ir::Value>> Gradient(ir::Builder& b, const ir::Value&
                                                 ir::Value seed = {});
 
 // The same of several outputs, each with its cotangent or none; empty where nothing flows. Walks, and marks, the nodes of the
-// graph, which must be the caller's own: no recorded ones.
+// graph, which must be the caller's own: no recorded ones. Complex cotangents are the conjugates here, in and out, as in JAX: that
+// is what the sweep and all rules have. A change is then Re(g dz), the product that rules for real numbers are written for, and two
+// sweeps transpose.
 absl::Status Gradients(ir::Builder& b, std::span<const ir::Value> outputs, std::span<const ir::Value> seeds,
                        std::span<const ir::Value> wrt, std::span<ir::Value> gradients);
 

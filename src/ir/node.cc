@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
+#include "src/ir/differentiable.h"
 #include "src/ir/function.h"
 #include "src/runtime/lasting.h"
 #include "src/runtime/mutex.h"
@@ -69,9 +70,9 @@ Ref<const Node> Node::Create(const OpDef& op, Values operands, Attrs attrs, Type
   }
   // Integers and truth values carry no gradient on.
   if (node->needs_gradient_ && !results.empty()) {
-    bool any_float = false;
-    for (const Type& type : results) any_float = any_float || !type.is_tensor() || IsFloat(type.dtype);
-    node->needs_gradient_ = any_float;
+    bool flows = false;
+    for (const Type& type : results) flows = flows || !type.is_tensor() || CarriesGradient(type.dtype);
+    node->needs_gradient_ = flows;
   }
   node->operands_ = std::move(operands);
   node->attrs_ = std::move(attrs);

@@ -6,7 +6,8 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "src/ops/build.h"
+#include "src/ir/differentiable.h"
+#include "src/ops/complex.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/machine_memory.h"
 
@@ -37,6 +38,55 @@ absl::Status CheckRange(std::string_view name, double value, double low, double 
                    std::isinf(high) ? " and finite" : absl::StrCat(" and less than ", high));
 }
 
+// What an option turns on is in the program; how much is not.
+struct Rule {
+  ir::Builder& b;
+  const OptimizerOptions& o;
+  std::span<const Value> s;  // scalars
+
+  // From parameter, gradient and slots to parameter and slots.
+  void Update(std::span<const Value> in, std::span<Value> out) const {
+    const DType stored = in[0].dtype();
+    const DType dtype = ComputeType(stored);
+    Value p = stored == dtype ? in[0] : ops::Convert(b, in[0], dtype);
+    Value g = stored == dtype ? in[1] : ops::Convert(b, in[1], dtype);
+    const bool has_decay = o.weight_decay != 0;
+    if (o.kind == OptimizerOptions::Kind::kSgd) {
+      if (has_decay) g = Add(b, g, Mul(b, p, s[Sgd::kDecay]));
+      Value direction = g;
+      if (out.size() > 1) {
+        out[1] = Add(b, Mul(b, in[2], s[Sgd::kMomentum]), g);
+        direction = o.nesterov ? Add(b, g, Mul(b, out[1], s[Sgd::kMomentum])) : out[1];
+      }
+      p = Sub(b, p, Mul(b, direction, s[Sgd::kRate]));
+    } else {
+      const bool decoupled = o.kind == OptimizerOptions::Kind::kAdamW;
+      if (has_decay && !decoupled) g = Add(b, g, Mul(b, p, s[Adam::kShrink]));
+      out[1] = Add(b, Mul(b, in[2], s[Adam::kBeta1]), Mul(b, g, s[Adam::kRest1]));
+      out[2] = Add(b, Mul(b, in[3], s[Adam::kBeta2]), Mul(b, Mul(b, g, g), s[Adam::kRest2]));
+      Value root = ops::Call(b, ops::kOp_sqrt, {out[2]});
+      Value scale = Add(b, Mul(b, root, s[Adam::kScale]), s[Adam::kEpsilon]);
+      if (has_decay && decoupled) p = Mul(b, p, s[Adam::kShrink]);
+      p = Sub(b, p, Mul(b, ops::Div(b, out[1], scale), s[Adam::kStep]));
+    }
+    out[0] = stored == dtype ? p : ops::Convert(b, p, stored);
+  }
+
+  // A complex parameter is two real ones, as in PyTorch.
+  void UpdateParts(std::span<const Value> in, std::span<Value> out) const {
+    std::vector<Value> re, im, out_re(out.size()), out_im(out.size());
+    for (const Value& value : in) {
+      ops::Planes planes = ops::PlanesOf(b, value);
+      re.push_back(std::move(planes.re));
+      im.push_back(std::move(planes.im));
+    }
+    if (!b.ok()) return;
+    Update(re, out_re);
+    Update(im, out_im);
+    for (size_t i = 0; i < out.size(); ++i) out[i] = ops::ComplexFrom(b, {out_re[i], out_im[i]});
+  }
+};
+
 }  // namespace
 
 std::span<const std::string_view> Optimizer::slot_names() const {
@@ -65,8 +115,9 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
   for (size_t i = 0; i < parameters.size(); ++i) {
     Tensor* parameter = parameters[i];
     if (parameter == nullptr) return UserError("optimizer: parameter ", i, " is null");
-    if (!IsFloat(parameter->dtype())) {
-      return UserError("optimizer: parameter ", i, " is ", ir::ShortType(parameter->type()), "; it must be a float");
+    if (!ir::CarriesGradient(parameter->dtype())) {
+      return UserError("optimizer: parameter ", i, " is ", ir::ShortType(parameter->type()),
+                       "; it must be a float or complex");
     }
     if (parameter->device() != parameters[0]->device()) {
       return UserError("optimizer: parameter ", i, " is on ", parameter->device()->name, ", the first on ",
@@ -132,9 +183,6 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, ir::Location lo
   const OptimizerOptions& o = options_;
   const bool sgd = o.kind == OptimizerOptions::Kind::kSgd;
   const bool decoupled = o.kind == OptimizerOptions::Kind::kAdamW;
-  // What an option turns on is in the program; how much is not.
-  const bool has_momentum = slot_count == 1;
-  const bool has_decay = o.weight_decay != 0;
   const auto t = static_cast<double>(step_ + 1);
   absl::InlinedVector<double, Adam::kCount> scalars;
   if (sgd) {
@@ -153,32 +201,17 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, ir::Location lo
   auto build = [&](const Recorder::UpdateCall& call) -> absl::Status {
     ir::Builder& b = call.b;
     const size_t stride = 2 + slot_count;
+    const size_t outs = 1 + slot_count;
     for (size_t k = 0; k * stride < call.operands.size(); ++k) {
-      const Value* in = &call.operands[k * stride];
-      Value* out = &call.targets[k * (1 + slot_count)];
-      const DType stored = in[0].dtype();
-      const DType dtype = ComputeType(stored);
-      const std::span<const Value> s = dtype == DType::kF64 ? call.scalars_f64 : call.scalars_f32;
-      Value p = stored == dtype ? in[0] : ops::Convert(b, in[0], dtype);
-      Value g = stored == dtype ? in[1] : ops::Convert(b, in[1], dtype);
-      if (sgd) {
-        if (has_decay) g = Add(b, g, Mul(b, p, s[Sgd::kDecay]));
-        Value direction = g;
-        if (has_momentum) {
-          out[1] = Add(b, Mul(b, in[2], s[Sgd::kMomentum]), g);
-          direction = o.nesterov ? Add(b, g, Mul(b, out[1], s[Sgd::kMomentum])) : out[1];
-        }
-        p = Sub(b, p, Mul(b, direction, s[Sgd::kRate]));
+      const auto in = call.operands.subspan(k * stride, stride);
+      const auto out = call.targets.subspan(k * outs, outs);
+      const bool wide = PartOf(in[0].dtype()) == DType::kF64;
+      const Rule rule{b, o, wide ? call.scalars_f64 : call.scalars_f32};
+      if (IsComplex(in[0].dtype())) {
+        rule.UpdateParts(in, out);
       } else {
-        if (has_decay && !decoupled) g = Add(b, g, Mul(b, p, s[Adam::kShrink]));
-        out[1] = Add(b, Mul(b, in[2], s[Adam::kBeta1]), Mul(b, g, s[Adam::kRest1]));
-        out[2] = Add(b, Mul(b, in[3], s[Adam::kBeta2]), Mul(b, Mul(b, g, g), s[Adam::kRest2]));
-        Value root = ops::Call(b, ops::kOp_sqrt, {out[2]});
-        Value scale = Add(b, Mul(b, root, s[Adam::kScale]), s[Adam::kEpsilon]);
-        if (has_decay && decoupled) p = Mul(b, p, s[Adam::kShrink]);
-        p = Sub(b, p, Mul(b, ops::Div(b, out[1], scale), s[Adam::kStep]));
+        rule.Update(in, out);
       }
-      out[0] = stored == dtype ? p : ops::Convert(b, p, stored);
     }
     return b.status();
   };

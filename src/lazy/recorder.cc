@@ -4,6 +4,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "src/autodiff/gradient.h"
+#include "src/ir/differentiable.h"
 #include "src/ir/rewrite.h"
 #include "src/ir/text.h"
 #include "src/lazy/engine.h"
@@ -437,7 +438,7 @@ absl::StatusOr<std::vector<ir::Value>> Recorder::Gradient(ir::Builder& b, Frame*
           location);
     }
     // In a body any float will do: nothing there has a past that a barrier could take.
-    if (frame == nullptr && IsFloat(wrt[i]->dtype()) && !wrt[i]->value().node->needs_gradient()) {
+    if (frame == nullptr && ir::CarriesGradient(wrt[i]->dtype()) && !wrt[i]->value().node->needs_gradient()) {
       return WithPosition(UserErrorOf(absl::StatusCode::kFailedPrecondition, what,
                                       " does not require a gradient; call weft_tensor_require_grad on it before "
                                       "it is used"),
@@ -525,10 +526,10 @@ ir::Value Recorder::Detached(ir::Builder& b, const ir::Value& value, bool requir
 absl::Status Recorder::SetRequiresGrad(Tensor& tensor, bool on) {
   if (tensor.frame_ != nullptr) {
     return UserErrorOf(absl::StatusCode::kFailedPrecondition, "require_grad in ", NameOf(tensor.frame_.get()),
-                       ": weft_grad takes any float tensor there");
+                       ": weft_grad takes any float or complex tensor there");
   }
-  if (on && !IsFloat(tensor.dtype())) {
-    return UserError("only float tensors can require gradients, not ", ir::ShortType(tensor.type()));
+  if (on && !ir::CarriesGradient(tensor.dtype())) {
+    return UserError("only float and complex tensors can require gradients, not ", ir::ShortType(tensor.type()));
   }
   // An intermediate value on the way from another such tensor keeps its past.
   if (!on || !tensor.value().node->needs_gradient()) {

@@ -67,6 +67,12 @@ Value ExpTimes(Builder& b, const Value& re, const Value& f) {
   return Select(b, Is(b, Direction::kEq, re, -kInf), FullLike(b, re, 0), product);
 }
 
+// The same for the cosine of an angle that may be no number: infinite where e^re is, as Annex G has it.
+Value ExpTimesCosine(Builder& b, const Value& re, const Value& cosine) {
+  const Value lost = And(b, Is(b, Direction::kEq, re, kInf), IsNan(b, cosine));
+  return Select(b, lost, FullLike(b, re, kInf), ExpTimes(b, re, cosine));
+}
+
 // A power of two that takes x to where sums of its parts do not overflow and these have all their digits.
 Value Moderating(Builder& b, const Planes& x) {
   const bool wide = Wide(x.re);
@@ -94,6 +100,11 @@ constexpr double kFar = 20;
 
 Planes PlanesOf(Builder& b, const Value& x) { return {Unary(b, kOp_real, x), Unary(b, kOp_imag, x)}; }
 Value ComplexFrom(Builder& b, const Planes& x) { return Call(b, kOp_complex, {x.re, x.im}); }
+Value Conj(Builder& b, const Value& x) {
+  if (!x || !IsComplex(x.dtype())) return x;
+  const Planes planes = PlanesOf(b, x);
+  return ComplexFrom(b, {planes.re, Neg(b, planes.im)});
+}
 
 Planes ComplexAdd(Builder& b, const Planes& x, const Planes& y) { return {Add(b, x.re, y.re), Add(b, x.im, y.im)}; }
 Planes ComplexSub(Builder& b, const Planes& x, const Planes& y) { return {Sub(b, x.re, y.re), Sub(b, x.im, y.im)}; }
@@ -137,13 +148,14 @@ Value ComplexAbs(Builder& b, const Planes& x) {
 }
 
 Planes ComplexSign(Builder& b, const Planes& x) {
-  const Value size = ComplexAbs(b, x);
-  return Choose(b, IsZero(b, size), x, {Div(b, x.re, size), Div(b, x.im, size)});
+  const Planes scaled = Scaled(b, x, Moderating(b, x));
+  const Value size = ComplexAbs(b, scaled);
+  return Choose(b, IsZero(b, size), x, {Div(b, scaled.re, size), Div(b, scaled.im, size)});
 }
 
 Planes ComplexExp(Builder& b, const Planes& x) {
   const Value im = Select(b, IsZero(b, x.im), x.im, ExpTimes(b, x.re, Sine(b, x.im)));
-  return {ExpTimes(b, x.re, Cosine(b, x.im)), im};
+  return {ExpTimesCosine(b, x.re, Cosine(b, x.im)), im};
 }
 
 // (e^x - 1) cos y - 2 sin²(y / 2)
@@ -190,7 +202,7 @@ Planes ComplexRsqrt(Builder& b, const Planes& x) {
 Planes ComplexSinh(Builder& b, const Planes& x) {
   const Value cosine = Cosine(b, x.im), sine = Sine(b, x.im), size = Abs(b, x.re);
   const Value far = Is(b, Direction::kGt, size, kFar);
-  const Value far_re = Mul(b, Unary(b, kOp_sign, x.re), ExpTimes(b, size, Mul(b, cosine, 0.5)));
+  const Value far_re = Mul(b, Unary(b, kOp_sign, x.re), ExpTimesCosine(b, size, Mul(b, cosine, 0.5)));
   const Value re = Select(b, far, far_re, Mul(b, Sinh(b, x.re), cosine));
   const Value im = Select(b, far, ExpTimes(b, size, Mul(b, sine, 0.5)), Mul(b, Cosh(b, x.re), sine));
   return {Select(b, IsZero(b, x.re), x.re, re), Select(b, IsZero(b, x.im), x.im, im)};
@@ -200,10 +212,11 @@ Planes ComplexCosh(Builder& b, const Planes& x) {
   const Value cosine = Cosine(b, x.im), sine = Sine(b, x.im), size = Abs(b, x.re);
   const Value far = Is(b, Direction::kGt, size, kFar);
   const Value far_im = Mul(b, Unary(b, kOp_sign, x.re), ExpTimes(b, size, Mul(b, sine, 0.5)));
-  const Value re = Select(b, far, ExpTimes(b, size, Mul(b, cosine, 0.5)), Mul(b, Cosh(b, x.re), cosine));
+  const Value re = Select(b, far, ExpTimesCosine(b, size, Mul(b, cosine, 0.5)), Mul(b, Cosh(b, x.re), cosine));
   const Value im = Select(b, far, far_im, Mul(b, Sinh(b, x.re), sine));
   const Value real = Or(b, IsZero(b, x.re), IsZero(b, x.im));
-  return {re, Select(b, real, Mul(b, x.re, x.im), im)};
+  const Value none = Mul(b, x.re, x.im);  // a zero, but where one of them is not finite
+  return {re, Select(b, real, Select(b, IsFinite(b, none), none, FullLike(b, none, 0)), im)};
 }
 
 Planes ComplexSin(Builder& b, const Planes& x) { return OverI(b, ComplexSinh(b, TimesI(b, x))); }
@@ -218,8 +231,10 @@ Planes ComplexTanh(Builder& b, const Planes& x) {
   const Value divisor = Add(b, Mul(b, beta, square), 1);
   const Planes near = {Div(b, Mul(b, Mul(b, beta, Sqrt(b, Add(b, square, 1))), s), divisor), Div(b, t, divisor)};
   const Value turn = Mul(b, Mul(b, Sine(b, x.im), Cosine(b, x.im)), 4);
-  const Value faded = Mul(b, turn, Exp(b, Mul(b, Abs(b, x.re), -2)));
-  return Choose(b, far, {Unary(b, kOp_sign, x.re), faded}, near);
+  const Value fading = Exp(b, Mul(b, Abs(b, x.re), -2));
+  const Value faded = Select(b, And(b, IsZero(b, fading), IsNan(b, turn)), fading, Mul(b, turn, fading));
+  const Planes all = Choose(b, far, {Unary(b, kOp_sign, x.re), faded}, near);
+  return {Select(b, IsZero(b, x.re), x.re, all.re), all.im};
 }
 
 Planes ComplexSigmoid(Builder& b, const Planes& x) {

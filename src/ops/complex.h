@@ -17,6 +17,8 @@ struct Planes {
 // Of a complex value, by the operations real and imag; and the value of two planes.
 Planes PlanesOf(ir::Builder& b, const ir::Value& x);
 ir::Value ComplexFrom(ir::Builder& b, const Planes& x);
+// The conjugate; of a real value itself.
+ir::Value Conj(ir::Builder& b, const ir::Value& x);
 
 Planes ComplexAdd(ir::Builder& b, const Planes& x, const Planes& y);
 Planes ComplexSub(ir::Builder& b, const Planes& x, const Planes& y);

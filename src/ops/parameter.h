@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "src/ir/differentiable.h"
 #include "src/ops/build.h"
 
 namespace weft::ops {
@@ -16,7 +17,7 @@ inline std::vector<ir::Value> ParametersLike(std::span<const ir::Value> values) 
   return parameters;
 }
 
-inline bool Flows(const ir::Type& type) { return type.is_tensor() && IsFloat(type.dtype); }
+inline bool Flows(const ir::Type& type) { return ir::CarriesGradient(type); }
 inline bool Flows(const ir::Value& value) { return Flows(value.type()); }
 
 }  // namespace weft::ops

@@ -5,6 +5,7 @@
 
 #include "src/autodiff/gradient.h"
 #include "src/ir/rewrite.h"
+#include "src/ops/complex.h"
 #include "src/ops/parameter.h"
 #include "src/transforms/tangents.h"
 
@@ -33,14 +34,16 @@ absl::StatusOr<std::vector<size_t>> Wrt(const DerivativeCall& call) {
     const auto input = static_cast<size_t>(i);
     if (!Flows(f.parameters()[input].type())) {
       return UserError("wrt[", k, "] is ", i, "; input ", i, " of the function @", f.name(), " is ",
-                       ir::ShortType(f.parameters()[input].type()), ", and only floats have derivatives");
+                       ir::ShortType(f.parameters()[input].type()),
+                       ", and only floats and complex numbers have derivatives");
     }
     if (std::ranges::find(wrt, input) != wrt.end()) {
       return UserError("wrt[", k, "] is ", i, ", which wrt names before");
     }
     wrt.push_back(input);
   }
-  if (wrt.empty()) return UserError("none of the ", call.inputs, " inputs of the function @", f.name(), " is a float");
+  if (wrt.empty())
+    return UserError("none of the ", call.inputs, " inputs of the function @", f.name(), " is a float or complex");
   return wrt;
 }
 
@@ -49,7 +52,7 @@ absl::Status CheckFlows(const Function& f) {
     return absl::OkStatus();
   }
   return UserError("none of the ", f.results().size(), " results of the function @", f.name(),
-                   " is a float: it has no derivative");
+                   " is a float or complex: it has no derivative");
 }
 
 // The function's parameters with others behind its inputs.
@@ -66,25 +69,25 @@ absl::StatusOr<Ref<const Function>> Finish(const Builder& b, const DerivativeCal
   return ir::Intern(Function::Create(call.function.name(), std::move(parameters), std::move(found)));
 }
 
-// One reverse sweep from these results; `seeds` become parameters where they are.
+// One reverse sweep from these results; with `seeded` their cotangents are parameters.
 absl::StatusOr<Ref<const Function>> Reverse(const DerivativeCall& call, bool seeded) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<size_t> wrt, Wrt(call));
   const Ref<const Function> own = ir::OwnNodes(call.function);  // the sweep marks what it walks
   Builder b;
-  std::vector<Value> outputs, seeds, inputs, slopes(wrt.size());
+  std::vector<Value> outputs, cotangents, seeds, inputs, slopes(wrt.size());
   for (const Value& result : own->results()) {
     if (!Flows(result.type())) continue;
     outputs.push_back(result);
-    seeds.push_back(seeded ? Parameter(result.type()) : ops::FullLike(b, result, 1));
+    if (seeded) cotangents.push_back(Parameter(result.type()));
+    seeds.push_back(seeded ? ops::Conj(b, cotangents.back()) : ops::FullLike(b, result, 1));
     if (!seeded) break;
   }
   for (const size_t i : wrt) inputs.push_back(own->parameters()[i]);
   WEFT_RETURN_IF_ERROR(autodiff::Gradients(b, outputs, seeds, inputs, slopes));
   for (size_t i = 0; i < wrt.size(); ++i) {
-    if (!slopes[i]) slopes[i] = ops::FullLike(b, inputs[i], 0);
+    slopes[i] = slopes[i] ? ops::Conj(b, slopes[i]) : ops::FullLike(b, inputs[i], 0);
   }
-  std::vector<Value> parameters =
-      With(*own, call.inputs, seeded ? std::span<const Value>(seeds) : std::span<const Value>());
+  std::vector<Value> parameters = With(*own, call.inputs, cotangents);
   return Finish(b, call, own->results(), std::move(parameters), std::move(slopes));
 }
 
@@ -93,7 +96,7 @@ absl::StatusOr<Ref<const Function>> Reverse(const DerivativeCall& call, bool see
 absl::StatusOr<Ref<const Function>> Grad(const DerivativeCall& call) {
   const Function& f = call.function;
   const Type* const type = f.results().empty() ? nullptr : &f.results()[0].type();
-  if (type == nullptr || !Flows(*type) || type->count() != 1) {
+  if (type == nullptr || !type->is_tensor() || !IsFloat(type->dtype) || type->count() != 1) {
     return UserError("result 0 of the function @", f.name(), " is ", type == nullptr ? "missing" : ir::ShortType(*type),
                      "; a gradient is of one float: reduce it, or give cotangents to a vjp");
   }

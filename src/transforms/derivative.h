@@ -12,17 +12,17 @@ namespace weft::transforms {
 struct DerivativeCall {
   const ir::Function& function;
   size_t inputs = 0;             // of its parameters; behind them stand captures and a stream, which stay the last
-  std::span<const int64_t> wrt;  // with respect to these inputs; none: all that are floats
+  std::span<const int64_t> wrt;  // with respect to these inputs; none: all floats and complex numbers
   bool values = false;           // the function's own results stand in front
 };
 
 // inputs -> the slopes of the first result, which has one element: one for each of wrt.
 absl::StatusOr<Ref<const ir::Function>> Grad(const DerivativeCall& call);
 
-// (inputs, a cotangent for each float result) -> the cotangents of wrt: vector-Jacobian products.
+// (inputs, a cotangent for each float or complex result) -> the cotangents of wrt: vector-Jacobian products.
 absl::StatusOr<Ref<const ir::Function>> Vjp(const DerivativeCall& call);
 
-// (inputs, a tangent for each of wrt) -> the tangents of the float results: Jacobian-vector products, forward with the function
+// (inputs, a tangent for each of wrt) -> the tangents of such results: Jacobian-vector products, forward with the function
 // itself, so that loops without a known number of runs have one. Of an operation it is the transpose of its vjp, which is linear
 // in the cotangents: two reverse sweeps, as in J. Townsend, "A new trick for calculating Jacobian vector products" (2017).
 absl::StatusOr<Ref<const ir::Function>> Jvp(const DerivativeCall& call);

@@ -249,8 +249,8 @@ TEST(Gradient, SaysWhatIsWrong) {
   EXPECT_EQ(message(x, {x}),
             "grad: y has shape [2, 3]; without a cotangent it must have one element (reduce it, or give a "
             "cotangent)");
-  EXPECT_EQ(message(n, {x}), "grad: y must be a float tensor, not i32[2, 3]");
-  EXPECT_EQ(message(x, {n}), "grad: xs[0] must be a float tensor, not i32[2, 3]");
+  EXPECT_EQ(message(n, {x}), "grad: y must be a float or complex tensor, not i32[2, 3]");
+  EXPECT_EQ(message(x, {n}), "grad: xs[0] must be a float or complex tensor, not i32[2, 3]");
   EXPECT_EQ(message(x, {x}, Parameter(DType::kF32, {2})),
             "grad: cotangent is f32[2]; it must have y's type f32[2, 3]");
   EXPECT_EQ(message({}, {x}), "grad: y is missing");

@@ -7,7 +7,8 @@
 #include <random>
 
 #include "src/autodiff/gradient.h"
-#include "src/ops/build.h"
+#include "src/ir/differentiable.h"
+#include "src/ops/complex.h"
 #include "tests/ops/op_matrix.h"
 
 namespace weft {
@@ -17,6 +18,10 @@ using test::Case;
 
 HostTensor Random(const ir::Type& type, std::mt19937& random) {
   HostTensor value(type.dtype, type.dims);
+  if (IsComplex(type.dtype)) {
+    for (const int part : {0, 1}) value.SetPart(part, Random(ir::Type::Tensor(PartOf(type.dtype), type.dims), random));
+    return value;
+  }
   for (int64_t i = 0; i < value.count(); ++i) value.SetDouble(i, 0.5 + 0x1p-32 * random());
   return value;
 }
@@ -31,16 +36,16 @@ void Compare(const ir::OpDef& op, const Case& c, bool with_results) {
   ir::Builder b;
   const ir::Values results = ops::CallAll(b, op, c.operands, c.parsed.attrs);
   ASSERT_TRUE(b.ok()) << b.status();
-  const auto known = test::Evaluate(c, {results.data(), results.size()});
+  const auto known = test::EvaluateSplit(c.parameters, {results.data(), results.size()}, c.arguments);
   ASSERT_TRUE(known.ok()) << known.status();
   std::vector<ir::Value> given, cotangents;
   ir::Value total;
   for (size_t i = 0; i < results.size(); ++i) {
     if (with_results) given.push_back(ops::Constant(b, (*known)[i]));
     cotangents.emplace_back();
-    if (!IsFloat(results[i].dtype())) continue;
+    if (!ir::CarriesGradient(results[i].dtype())) continue;
     cotangents[i] = ops::Constant(b, Random(results[i].type(), random));
-    const ir::Value product = ops::Mul(b, results[i], cotangents[i]);
+    const ir::Value product = ops::Unary(b, ops::kOp_real, ops::Mul(b, results[i], ops::Conj(b, cotangents[i])));
     const ir::Value sum = ops::Reduce(b, product, ops::Reducer::kSum, ops::Axes(product.dims().size()));
     total = total ? ops::Add(b, total, sum) : sum;
   }
@@ -55,11 +60,6 @@ void Compare(const ir::OpDef& op, const Case& c, bool with_results) {
     EXPECT_TRUE(absl::IsUnimplemented(one.status())) << one.status();
     return;
   }
-  const auto is_complex = [](const ir::Value& v) { return v && IsComplex(v.dtype()); };
-  if (std::ranges::any_of(c.operands, is_complex) || std::ranges::any_of(results, is_complex)) {
-    EXPECT_TRUE(absl::IsUnimplemented(one.status())) << one.status();
-    return;
-  }
   if (!total) {
     ASSERT_TRUE(one.ok()) << one.status();
     for (const ir::Value& gradient : *one) EXPECT_FALSE(gradient);
@@ -67,7 +67,7 @@ void Compare(const ir::OpDef& op, const Case& c, bool with_results) {
   }
   std::vector<ir::Value> wrt;
   for (const ir::Value& operand : c.operands) {
-    if (operand && IsFloat(operand.dtype())) wrt.push_back(operand);
+    if (operand && ir::CarriesGradient(operand.dtype())) wrt.push_back(operand);
   }
   const auto sweep = autodiff::Gradient(b, total, wrt);
   ASSERT_EQ(one.ok(), sweep.ok()) << one.status() << sweep.status();
@@ -75,7 +75,7 @@ void Compare(const ir::OpDef& op, const Case& c, bool with_results) {
   ASSERT_EQ(one->size(), c.operands.size());
   std::vector<ir::Value> both;
   for (size_t i = 0, k = 0; i < c.operands.size(); ++i) {
-    if (!c.operands[i] || !IsFloat(c.operands[i].dtype())) {
+    if (!c.operands[i] || !ir::CarriesGradient(c.operands[i].dtype())) {
       EXPECT_FALSE((*one)[i]);
       continue;
     }
@@ -83,7 +83,7 @@ void Compare(const ir::OpDef& op, const Case& c, bool with_results) {
     both.push_back((*one)[i] ? (*one)[i] : ops::FullLike(b, c.operands[i], 0));
   }
   ASSERT_TRUE(b.ok()) << b.status();
-  const auto values = test::Evaluate(c, both);
+  const auto values = test::EvaluateSplit(c.parameters, both, c.arguments);
   ASSERT_TRUE(values.ok()) << values.status();
   const ir::Tolerance near{.f32 = 1e-5, .f64 = 1e-12, .bf16 = 2e-2, .f16 = 4e-3, .absolute = 1e-5};
   for (size_t i = 0; i < values->size(); i += 2) {

@@ -259,7 +259,7 @@ static void gradients_and_assignment(void) {
   weft_tensor* total = NULL;
   FAILS(weft_grad(ctx, a, NULL, &a, 1, outs), WEFT_FAILED_PRECONDITION,
         "weft_grad: xs[0] does not require a gradient; call weft_tensor_require_grad on it before it is used");
-  INVALID(weft_tensor_require_grad(i, 1), "weft_tensor_require_grad: only float tensors can require gradients, not i32[2, 3]");
+  INVALID(weft_tensor_require_grad(i, 1), "weft_tensor_require_grad: only float and complex tensors can require gradients, not i32[2, 3]");
   INVALID(weft_tensor_assign(a, b), "weft_tensor_assign: target is f32[2, 3], value f32[4]; dtype and shape must be the same");
   INVALID(weft_tensor_assign(a, f), "weft_tensor_assign: value belongs to another context");
   INVALID(weft_tensor_assign(a, i), "weft_tensor_assign: target is f32[2, 3], value i32[2, 3]; dtype and shape must be the same");

@@ -74,7 +74,7 @@ static void refused(void) {
   double number = 0;
   int64_t integer = 0;
   uint64_t unsigned_integer = 0;
-  weft_tensor *z = c64(ctx, NULL, 0, parts, sizeof parts), *x = ramp(ctx, DIMS(2)), *made = NULL, *w = NULL, *size = NULL, *loss = NULL;
+  weft_tensor *z = c64(ctx, NULL, 0, parts, sizeof parts), *x = ramp(ctx, DIMS(2)), *made = NULL, *w = NULL, *size = NULL;
   weft_tensor* slope = NULL;
   INVALID(weft_tensor_item_f64(z, &number),
           "weft_tensor_item_f64: the tensor has dtype c64; read weft_real and weft_imag of it, or its bytes by weft_tensor_to_host");
@@ -103,24 +103,48 @@ static void refused(void) {
   weft_tensor_release(made);
   weft_tensor_release(w);
   weft_tensor_release(size);
-  /* No gradient through them, and none that says 0. */
-  MUST(weft_tensor_require_grad(x, 1));
-  MUST(weft_complex(ctx, x, x, &w));
-  MUST(weft_abs(ctx, w, &size));
-  MUST(weft_sum(ctx, size, NULL, &loss));
-  FAILS(weft_grad(ctx, loss, NULL, &x, 1, &slope), WEFT_UNIMPLEMENTED,
-        "complex(f32[2], f32[2]): a gradient through complex values is not supported; compute with their real and imaginary parts, "
-        "or end it here with stop_gradient");
+  /* A complex number is not small or large. */
+  MUST(weft_tensor_require_grad(z, 1));
+  MUST(weft_square(ctx, z, &w));
+  INVALID(weft_grad(ctx, w, NULL, &z, 1, &slope),
+          "weft_grad: y is c64[]; without a cotangent it must be real (take its abs or its real part, or give a cotangent)");
+  INVALID(weft_grad(ctx, w, x, &z, 1, &slope), "weft_grad: cotangent is f32[2]; it must have y's type c64[]");
   weft_tensor_release(w);
-  weft_tensor_release(size);
-  weft_tensor_release(loss);
   weft_tensor_release(x);
+  weft_tensor_release(z);
+  weft_context_release(ctx);
+}
+
+/* Of |z|^2 = re^2 + im^2 the gradient is 2 re + i 2 im; of z^2 with a cotangent it is that times 2 conj(z). */
+static void gradients(void) {
+  weft_context* ctx = new_context();
+  const float parts[2] = {3, 4}, along[2] = {1, 2};
+  float slope[2] = {0, 0};
+  weft_tensor *z = c64(ctx, NULL, 0, parts, sizeof parts), *seed = c64(ctx, NULL, 0, along, sizeof along), *size = NULL, *loss = NULL,
+              *found = NULL, *square = NULL;
+  MUST(weft_tensor_require_grad(z, 1));
+  MUST(weft_abs(ctx, z, &size));
+  MUST(weft_square(ctx, size, &loss));
+  MUST(weft_grad(ctx, loss, NULL, &z, 1, &found));
+  MUST(weft_tensor_to_host(found, slope, sizeof slope));
+  CHECK(fabsf(slope[0] - 6) < 1e-5f && fabsf(slope[1] - 8) < 1e-5f);
+  weft_tensor_release(found);
+  MUST(weft_square(ctx, z, &square));
+  MUST(weft_grad(ctx, square, seed, &z, 1, &found));
+  MUST(weft_tensor_to_host(found, slope, sizeof slope));
+  CHECK(slope[0] == 22 && slope[1] == 4); /* (1 + 2i)(6 - 8i) */
+  weft_tensor_release(found);
+  weft_tensor_release(square);
+  weft_tensor_release(loss);
+  weft_tensor_release(size);
+  weft_tensor_release(seed);
   weft_tensor_release(z);
   weft_context_release(ctx);
 }
 
 int main(void) {
   there_and_back();
+  gradients();
   in_place();
   refused();
   return g_failures != 0;

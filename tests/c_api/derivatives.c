@@ -93,7 +93,7 @@ static void results(weft_context* ctx) {
 
   weft_function* none = NULL;
   FAILS(weft_function_grad(ctx, f, (const int64_t[]){1}, 1, NULL, &none), WEFT_INVALID_ARGUMENT,
-      "weft_function_grad: wrt[0] is 1; input 1 of the function @squares is i32[], and only floats have derivatives");
+      "weft_function_grad: wrt[0] is 1; input 1 of the function @squares is i32[], and only floats and complex numbers have derivatives");
   FAILS(weft_function_vjp(ctx, f, (const int64_t[]){0, 2}, 2, NULL, &none), WEFT_INVALID_ARGUMENT,
       "weft_function_vjp: wrt[1] is 2; the function @squares has 2 inputs");
   FAILS(weft_function_vjp(ctx, f, (const int64_t[]){0, 1, 2}, 3, NULL, &none), WEFT_INVALID_ARGUMENT,

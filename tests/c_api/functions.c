@@ -134,7 +134,7 @@ static void refusals(weft_context* ctx) {
   FAILS_WITH(weft_sync(body, NULL, NULL), WEFT_FAILED_PRECONDITION, "a barrier in the body of @f");
   FAILS_WITH(weft_eval(ctx, &p, 1, NULL), WEFT_FAILED_PRECONDITION, "in the body of @f");
   FAILS_WITH(weft_compile(body, NULL, NULL, 0, NULL), WEFT_FAILED_PRECONDITION, "compiling in the body of @f");
-  FAILS_WITH(weft_tensor_require_grad(p, 1), WEFT_FAILED_PRECONDITION, "weft_grad takes any float tensor there");
+  FAILS_WITH(weft_tensor_require_grad(p, 1), WEFT_FAILED_PRECONDITION, "weft_grad takes any float or complex tensor there");
   FAILS_WITH(weft_tensor_assign(outside, p), WEFT_INVALID_ARGUMENT,
              "a body changes nothing outside");
   FAILS_WITH(weft_add(body, p, foreign, &q), WEFT_INVALID_ARGUMENT, "belongs to another context");

@@ -224,10 +224,10 @@ static void what_does_not_fit_is_said(weft_context* ctx) {
   REFUSED(f, number, back, "input 0 of the forward function @number is f32[]; it is that of @wave, f32[3]");
   REFUSED(f, sum, back, "result 0 of the forward function @sum is f32[]; it is that of @wave, f32[3]");
   REFUSED(ahead, f, back, "the forward function @wave has 1 results; the 3 of @ahead come first, then what backward reads");
-  REFUSED(f, ahead, f, "the backward function @wave takes 1 inputs; it takes 3: 2 that @ahead gives behind the results, and a cotangent for each of the 1 float results");
+  REFUSED(f, ahead, f, "the backward function @wave takes 1 inputs; it takes 3: 2 that @ahead gives behind the results, and a cotangent for each of the 1 float or complex results");
   REFUSED(f, ahead, mix, "input 1 of the backward function @mix is f32[]; it is result 2 of @ahead, f32[3]");
   REFUSED(f, ahead, end, "input 2 of the backward function @end is f32[]; it is the cotangent of result 0, f32[3]");
-  REFUSED(f, ahead, more, "the backward function @more has 3 results; it has one for each of the 1 float inputs of @wave");
+  REFUSED(f, ahead, more, "the backward function @more has 3 results; it has one for each of the 1 float or complex inputs of @wave");
   REFUSED(f, f, sum, "result 0 of the backward function @sum is f32[]; it is the cotangent of input 0, f32[3]");
   REFUSED(f, ahead, noisy, "the backward function @noisy draws random numbers: forward can draw them and give them as residuals");
   FAILS(weft_function_checkpoint(ctx, f, (weft_keep)2, &out), WEFT_INVALID_ARGUMENT, "weft_function_checkpoint: keep is 2; it is 0 or 1");

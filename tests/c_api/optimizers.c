@@ -127,8 +127,45 @@ static void states_that_cannot_be(void) {
   weft_context_release(ctx);
 }
 
+/* A complex parameter is two real ones, as in PyTorch: Adam divides either part by its own root. */
+static void complex_parameters_are_two(settings o) {
+  weft_context* ctx = new_context();
+  double start[2 * kCount], slopes[2 * kCount], whole[2 * kCount], parts[2 * kCount];
+  weft_tensor *z = NULL, *w = NULL, *of_z = NULL, *of_w = NULL;
+  weft_optimizer *one, *other;
+  int t, i;
+  for (i = 0; i < 2 * kCount; ++i) start[i] = 0.3 * i - 0.7;
+  MUST(weft_tensor_from_host(ctx, NULL, WEFT_C128, DIMS(kCount), start, sizeof start, &z));
+  MUST(weft_tensor_from_host(ctx, NULL, WEFT_F64, DIMS(kCount, 2), start, sizeof start, &w));
+  one = create(ctx, z, &o);
+  other = create(ctx, w, &o);
+  for (t = 1; t <= 3; ++t) {
+    for (i = 0; i < 2 * kCount; ++i) slopes[i] = sin(t + i);
+    MUST(weft_tensor_from_host(ctx, NULL, WEFT_C128, DIMS(kCount), slopes, sizeof slopes, &of_z));
+    MUST(weft_tensor_from_host(ctx, NULL, WEFT_F64, DIMS(kCount, 2), slopes, sizeof slopes, &of_w));
+    MUST(weft_optimizer_step(one, &of_z, 1, 0.05));
+    MUST(weft_optimizer_step(other, &of_w, 1, 0.05));
+    weft_tensor_release(of_z);
+    weft_tensor_release(of_w);
+  }
+  MUST(weft_tensor_to_host(z, whole, sizeof whole));
+  MUST(weft_tensor_to_host(w, parts, sizeof parts));
+  for (i = 0; i < 2 * kCount; ++i) {
+    CHECK(fabs(whole[i] - parts[i]) < 1e-14);
+    CHECK(whole[i] != start[i]);
+  }
+  weft_optimizer_release(one);
+  weft_optimizer_release(other);
+  weft_tensor_release(z);
+  weft_tensor_release(w);
+  weft_context_release(ctx);
+}
+
 int main(void) {
   every_rule_follows_its_formula();
+  complex_parameters_are_two((settings){.kind = kSgd, .momentum = 0.9, .decay = 0.1, .nesterov = 1});
+  complex_parameters_are_two((settings){.kind = kAdam, .decay = 0.1});
+  complex_parameters_are_two((settings){.kind = kAdamW});
   states_that_cannot_be();
   return done("optimizers");
 }

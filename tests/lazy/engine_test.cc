@@ -241,7 +241,7 @@ TEST(RequiresGrad, IsForFloats) {
   World w;
   T i = w.engine->ScalarInt(nullptr, DType::kI32, 1).value();
   EXPECT_EQ(w.engine->SetRequiresGrad(i.get(), true).message(),
-            "only float tensors can require gradients, not i32[]");
+            "only float and complex tensors can require gradients, not i32[]");
 }
 
 TEST(Record, NamesTheMistakeTheShapesAndThePosition) {

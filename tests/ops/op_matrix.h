@@ -9,6 +9,7 @@
 #include "src/backends/reference/interpreter.h"
 #include "src/ops/call.h"
 #include "src/ops/sample.h"
+#include "src/passes/passes.h"
 
 namespace weft::test {
 
@@ -46,6 +47,15 @@ inline absl::StatusOr<std::vector<HostTensor>> Evaluate(const Case& c, std::span
   const Ref<const ir::Function> function =
       ir::Function::Create("test", c.parameters, {results.begin(), results.end()});
   return reference::Interpret(*function, c.arguments);
+}
+
+// The same where complex values are computed with, whose references know their two parts alone.
+inline absl::StatusOr<std::vector<HostTensor>> EvaluateSplit(std::span<const ir::Value> parameters, std::span<const ir::Value> results,
+                                                             std::span<const HostTensor> arguments) {
+  ir::Module module;
+  module.functions.push_back(ir::Function::Create("test", {parameters.begin(), parameters.end()}, {results.begin(), results.end()}));
+  WEFT_ASSIGN_OR_RETURN(const ir::Module split, passes::SplitComplex(module, {}));
+  return reference::Interpret(split.main(), arguments);
 }
 
 inline double ToleranceFor(const ir::Tolerance& tolerance, DType dtype) {

@@ -298,10 +298,10 @@ TEST(Derivative, WhatIsWrongIsSaid) {
   EXPECT_EQ("result 0 of the function @f is f64[3]; a gradient is of one float: reduce it, or give cotangents to a vjp", refused(Grad, {}));
   EXPECT_EQ("wrt[1] is 2; the function @f has 2 inputs", refused(Vjp, {0, 2}));
   EXPECT_EQ("wrt[0] is -1; the function @f has 2 inputs", refused(Jvp, {-1}));
-  EXPECT_EQ("wrt[0] is 1; input 1 of the function @f is i32[], and only floats have derivatives", refused(Jvp, {1}));
+  EXPECT_EQ("wrt[0] is 1; input 1 of the function @f is i32[], and only floats and complex numbers have derivatives", refused(Jvp, {1}));
   EXPECT_EQ("wrt[1] is 0, which wrt names before", refused(Vjp, {0, 0}));
   const auto counts = MakeFunction("counts", {kCount}, [](Builder& b, const std::vector<Value>& p) { return std::vector{ops::Add(b, p[0], 1)}; });
-  EXPECT_EQ("none of the 1 results of the function @counts is a float: it has no derivative", Vjp({.function = *counts, .inputs = 1}).status().message());
+  EXPECT_EQ("none of the 1 results of the function @counts is a float or complex: it has no derivative", Vjp({.function = *counts, .inputs = 1}).status().message());
   EXPECT_THAT(Vjp(All(*Grows())).status().message(), HasSubstr("has no reverse-mode gradient"));
 }
 

@@ -1,4 +1,5 @@
 // call: a function's results at the operands.
+#include "src/ir/differentiable.h"
 #include "src/ir/rewrite.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/control/captures.h"
@@ -45,7 +46,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   const Function& callee = *call.node.regions()[0];
   absl::InlinedVector<bool, 4> given;
   for (size_t r = 0; r < call.results.size(); ++r) {
-    given.push_back(call.cotangents[r] && IsFloat(callee.results()[r].dtype()));
+    given.push_back(call.cotangents[r] && CarriesGradient(callee.results()[r].dtype()));
   }
   const std::span<const bool> flows(given.data(), given.size());
   WEFT_ASSIGN_OR_RETURN(const Ref<const SplitGradient> split,

@@ -1,6 +1,7 @@
 // case and if: one of several functions, chosen while the program runs.
 #include <algorithm>
 
+#include "src/ir/differentiable.h"
 #include "src/ir/rewrite.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
@@ -96,7 +97,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   if (std::ranges::none_of(wanted, [](bool w) { return w; })) return absl::OkStatus();
   Values cotangents;
   for (size_t r = 0; r < call.results.size(); ++r) {
-    if (!IsFloat(call.results[r].dtype())) continue;
+    if (!CarriesGradient(call.results[r].dtype())) continue;
     cotangents.push_back(call.cotangents[r] ? call.cotangents[r] : FullLike(call.b, call.results[r], 0));
   }
   std::vector<Ref<const Function>> gradients;

@@ -6,6 +6,7 @@
 #include "src/ir/rewrite.h"
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
+#include "src/ops/complex.h"
 #include "src/ops/control/captures.h"
 #include "src/ops/parameter.h"
 
@@ -93,13 +94,13 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Values given(forward.begin() + static_cast<ptrdiff_t>(p.function.results().size()), forward.end());
   for (size_t r = 0; r < call.results.size(); ++r) {
     if (!Flows(call.results[r])) continue;
-    given.push_back(call.cotangents[r] ? call.cotangents[r] : FullLike(call.b, call.results[r], 0));
+    given.push_back(call.cotangents[r] ? Conj(call.b, call.cotangents[r]) : FullLike(call.b, call.results[r], 0));
   }
   const Values found = CallAll(call.b, kOp_call, Joined(given, operands.backward), {}, regions.subspan(2, 1));
   WEFT_RETURN_IF_ERROR(call.b.status());
   for (size_t i = 0, next = 0; i < p.inputs; ++i) {
     if (!Flows(call.operands[i])) continue;
-    if (call.wanted[i]) grads[i] = found[next];
+    if (call.wanted[i]) grads[i] = Conj(call.b, found[next]);
     ++next;
   }
   return absl::OkStatus();
@@ -208,7 +209,8 @@ absl::StatusOr<CustomParts> CustomPartsOf(RegionSpan regions, size_t inputs, con
   if (taken != nullptr ? given != reads : given < reads) {
     return UserError("the backward function @", backward.name(), " takes ", given, " inputs; it takes ", reads, ": ",
                      p.residuals, " that @", forward.name(),
-                     " gives behind the results, and a cotangent for each of the ", cotangents, " float results");
+                     " gives behind the results, and a cotangent for each of the ", cotangents,
+                     " float or complex results");
   }
   size_t at = p.residuals;
   for (size_t i = 0; i < p.residuals; ++i) {
@@ -227,7 +229,7 @@ absl::StatusOr<CustomParts> CustomPartsOf(RegionSpan regions, size_t inputs, con
   const size_t flowing = CountFlowing(f.parameters().first(inputs));
   if (backward.results().size() != flowing) {
     return UserError("the backward function @", backward.name(), " has ", backward.results().size(),
-                     " results; it has one for each of the ", flowing, " float inputs of @", f.name());
+                     " results; it has one for each of the ", flowing, " float or complex inputs of @", f.name());
   }
   for (size_t i = 0, next = 0; i < inputs; ++i) {
     if (!Flows(f.parameters()[i])) continue;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "src/ir/differentiable.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/control/scan.h"
 #include "src/ops/parameter.h"
@@ -89,13 +90,13 @@ absl::StatusOr<Backward> Sort(const GradCall& call, const ScanParts& p, const Fu
   Backward w{call, p, body, {}, {}, {}, {}};
   absl::InlinedVector<bool, 16> given(body.results().size(), false), wanted(body.parameters().size(), false);
   for (size_t i = 0; i < p.carried; ++i) {
-    if (!IsFloat(body.results()[i].dtype())) continue;
+    if (!CarriesGradient(body.results()[i].dtype())) continue;
     w.flows.push_back(i);
     w.stacks = w.stacks || (p.kept && call.cotangents[p.carried + p.sliced + i]);
     given[i] = wanted[p.indexed + i] = true;
   }
   for (size_t i = p.carried; i < body.results().size(); ++i) {
-    if (!IsFloat(body.results()[i].dtype()) || !call.cotangents[i]) continue;
+    if (!CarriesGradient(body.results()[i].dtype()) || !call.cotangents[i]) continue;
     w.slices.push_back(i);
     given[i] = true;
   }

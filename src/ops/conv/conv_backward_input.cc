@@ -6,8 +6,8 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"output", kF, "cotangent of the convolution's result"},
-                                    {"kernel", kF, "the convolution's kernel"}};
+constexpr OperandDef kOperands[] = {{"output", kF | kC, "cotangent of the convolution's result"},
+                                    {"kernel", kF | kC, "the convolution's kernel"}};
 constexpr auto kAttrs = ConvBackwardAttrs();
 
 absl::StatusOr<ConvShape> Read(const OpDef& op, const Attrs& attrs, const Dims& output, const Dims& kernel) {

@@ -7,8 +7,8 @@ namespace {
 
 using namespace ir;
 
-constexpr OperandDef kOperands[] = {{"input", kF, "the convolution's input"},
-                                    {"output", kF, "cotangent of the convolution's result"}};
+constexpr OperandDef kOperands[] = {{"input", kF | kC, "the convolution's input"},
+                                    {"output", kF | kC, "cotangent of the convolution's result"}};
 constexpr auto kAttrs = ConvBackwardAttrs();
 
 absl::StatusOr<ConvShape> Read(const OpDef& op, const Attrs& attrs, const Dims& input, const Dims& output) {

@@ -1,6 +1,7 @@
 // abs: |x|.
 #include <cmath>
 
+#include "src/ops/complex.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -15,7 +16,18 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-Value Derivative(Builder& b, const Value& x, const Value& y) { return Unary(b, kOp_sign, x); }
+// Of a complex x the length grows along x: |x| changes by the real part of conj(sign x) dx.
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  Builder& b = call.b;
+  const Value &g = call.cotangents[0], sign = Unary(b, kOp_sign, call.operands[0]);
+  if (!IsComplex(call.operands[0].dtype())) {
+    grads[0] = Mul(b, g, sign);
+    return absl::OkStatus();
+  }
+  const Planes along = PlanesOf(b, sign);
+  grads[0] = ComplexFrom(b, {Mul(b, g, along.re), Neg(b, Mul(b, g, along.im))});
+  return absl::OkStatus();
+}
 
 double Double(double x) { return std::fabs(x); }
 int64_t Int(int64_t x) { return x < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(x)) : x; }
@@ -33,7 +45,7 @@ constinit const OpDef kOp_abs = {
     .operands = kOperands,
     .results = kResult,
     .infer = Infer,
-    .gradient = GradientUnary<Derivative>,
+    .gradient = Gradient,
     .lowering = Lowering::kScalar,
     .scalar = ScalarUnary<ScalarOp::kAbs>,
     .reference = ReferenceUnary<Double, Int>,

@@ -9,7 +9,6 @@ using namespace ir;
 
 constexpr OperandDef kParts[] = {{"re", kF, "real parts, f32 or f64"}, {"im", kF, "imaginary parts"}};
 constexpr OperandDef kOperands[] = {{"x", kF | kC, "operand"}};
-constexpr Absent kNoGradientYet[] = {{Part::kGradient, Reason::kNoComplexGradient}};
 
 absl::Status InferComplex(const InferCall& call, Types* results) {
   WEFT_RETURN_IF_ERROR(InferSame(call, results));
@@ -25,12 +24,26 @@ absl::Status InferPart(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// Of real operands; through complex ones none flows.
-absl::Status GradientReal(const GradCall& call, std::span<Value> grads) {
-  if (IsFloat(call.operands[0].dtype())) grads[0] = call.cotangents[0];
+// g z is g re + i g im, whose real part counts.
+absl::Status GradientComplex(const GradCall& call, std::span<Value> grads) {
+  const Planes g = PlanesOf(call.b, call.cotangents[0]);
+  if (call.wanted[0]) grads[0] = g.re;
+  if (call.wanted[1]) grads[1] = Neg(call.b, g.im);
   return absl::OkStatus();
 }
-absl::Status GradientImag(const GradCall&, std::span<Value>) { return absl::OkStatus(); }
+absl::Status GradientReal(const GradCall& call, std::span<Value> grads) {
+  const Value& g = call.cotangents[0];
+  grads[0] = IsComplex(call.operands[0].dtype()) ? ComplexFrom(call.b, {g, FullLike(call.b, g, 0)}) : g;
+  return absl::OkStatus();
+}
+// Im z is the real part of -i z. A real operand has none.
+absl::Status GradientImag(const GradCall& call, std::span<Value> grads) {
+  const Value& g = call.cotangents[0];
+  if (IsComplex(call.operands[0].dtype())) {
+    grads[0] = ComplexFrom(call.b, {FullLike(call.b, g, 0), Neg(call.b, g)});
+  }
+  return absl::OkStatus();
+}
 
 absl::Status ReferenceComplex(const ReferenceCall& call) {
   call.results[0].SetPart(0, *call.operands[0]);
@@ -49,15 +62,9 @@ absl::Status ReferencePart(const ReferenceCall& call) {
   return absl::OkStatus();
 }
 
-constexpr Sample kComplexSamples[] = {{"f32[2,3] f32[2,3]", -2, 2, false},
-                                      {"f64[4,1] f64[3]", -2, 2, false},
-                                      {"f32[] f32[5]", -2, 2, false},
-                                      {"f32[0,3] f32[3]", -2, 2, false}};
-constexpr Sample kPartSamples[] = {{"c64[2,3]", -2, 2, false},
-                                   {"c128[5]", -2, 2, false},
-                                   {"c64[]", -2, 2, false},
-                                   {"c64[0,3]", -2, 2, false},
-                                   {"T[2,3]"}};
+constexpr Sample kComplexSamples[] = {
+    {"f32[2,3] f32[2,3]"}, {"f64[4,1] f64[3]"}, {"f32[] f32[5]"}, {"f32[0,3] f32[3]"}};
+constexpr Sample kPartSamples[] = {{"c64[2,3]"}, {"c128[5]"}, {"c64[]"}, {"c64[0,3]"}, {"T[2,3]"}};
 
 }  // namespace
 
@@ -71,11 +78,11 @@ constinit const OpDef kOp_complex = {
     .results = kResult,
     .rule = OperandRule::kBroadcast,
     .infer = InferComplex,
+    .gradient = GradientComplex,
     .lowering = Lowering::kPlanes,
     .reference = ReferenceComplex,
     .samples = kComplexSamples,
     .tolerance = kExact,
-    .absent = kNoGradientYet,
 };
 
 constinit const OpDef kOp_real = {

@@ -1,4 +1,5 @@
 // convert: the same values in another element type.
+#include "src/ir/differentiable.h"
 #include "src/ir/stablehlo.h"
 #include "src/ir/stablehlo_read.h"
 #include "src/ops/build.h"
@@ -19,9 +20,10 @@ absl::Status Infer(const InferCall& call, Types* results) {
   return absl::OkStatus();
 }
 
-// Nothing flows through integers.
+// Nothing flows through integers. From complex to real it is the real part, the other way round the way back.
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
-  if (IsFloat(call.operands[0].dtype())) grads[0] = Convert(call.b, call.cotangents[0], call.operands[0].dtype());
+  const DType from = call.operands[0].dtype();
+  if (CarriesGradient(from)) grads[0] = Convert(call.b, call.cotangents[0], from);
   return absl::OkStatus();
 }
 

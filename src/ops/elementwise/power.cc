@@ -1,6 +1,7 @@
 // pow: x to the power of y.
 #include <cmath>
 
+#include "src/ops/complex.h"
 #include "src/ops/families.h"
 
 namespace weft::ops {
@@ -32,6 +33,13 @@ double SmallestNormal(DType dtype) {
   }
 }
 
+// Whether y is a real number of at least 0.
+Value NotBelow(Builder& b, const Value& y) {
+  if (!IsComplex(y.dtype())) return Compare(b, Direction::kGe, y, 0);
+  const Planes planes = PlanesOf(b, y);
+  return And(b, Compare(b, Direction::kGe, planes.re, 0), Compare(b, Direction::kEq, planes.im, 0));
+}
+
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Value& g = call.cotangents[0];
@@ -40,14 +48,14 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   if (call.wanted[0]) {
     // y x^(y-1); where both are 0 (or 1 / x is not finite) that is 0, not 0 times infinity. Only there: elsewhere the
     // derivative with respect to y goes on from y = 0, too.
-    Value large = Compare(b, Direction::kGe, Abs(b, x), SmallestNormal(x.dtype()));
+    Value large = Compare(b, Direction::kGe, Abs(b, x), SmallestNormal(PartOf(x.dtype())));
     Value still = And(b, Compare(b, Direction::kEq, y, 0), Unary(b, kOp_bitwise_not, large));
     Value base = Select(b, still, FullLike(b, x, 1), x);
     Value slope = Mul(b, y, Call(b, kOp_pow, {base, Add(b, y, -1)}));
     grads[0] = Mul(b, g, Select(b, still, FullLike(b, y, 0), slope));
   }
   if (call.wanted[1]) {  // x^y log(x), 0 where x is 0 and y is not below
-    Value still = And(b, Compare(b, Direction::kEq, x, 0), Compare(b, Direction::kGe, y, 0));
+    Value still = And(b, Compare(b, Direction::kEq, x, 0), NotBelow(b, y));
     grads[1] = Mul(b, g, Mul(b, call.results[0], Log(b, Select(b, still, FullLike(b, x, 1), x))));
   }
   return absl::OkStatus();

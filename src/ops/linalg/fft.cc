@@ -280,6 +280,38 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   return absl::OkStatus();
 }
 
+// The matrices of FFT and IFFT are symmetric, so that each is its own transpose. RFFT is the first half of FFT's, and IRFFT the
+// same divided by n and conjugated, with twice what stands for two elements.
+absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
+  Builder& b = call.b;
+  const auto transform = static_cast<Transform>(Attr<kAttrs, "fft_type">(call.node.attrs()));
+  const Ints& lengths = Attr<kAttrs, "fft_length">(call.node.attrs());
+  const Value& g = call.cotangents[0];
+  const auto apply = [&](Transform t, const Value& v) {
+    return Call(b, kOp_fft, {v}, {static_cast<int64_t>(t), lengths});
+  };
+  if (transform == kForward || transform == kInverse) {
+    grads[0] = apply(transform, g);
+    return absl::OkStatus();
+  }
+  const int64_t n = lengths.back(), half = n / 2 + 1;
+  if (transform == kRealForward) {
+    Ints none(g.dims().size(), 0), high = none;
+    high.back() = n - half;
+    grads[0] = Unary(b, kOp_real, apply(kForward, Pad(b, g, 0, none, high, none)));
+    return absl::OkStatus();
+  }
+  double count = 1;
+  for (const int64_t length : lengths) count *= static_cast<double>(length);
+  HostTensor weights(g.dtype(), {half});
+  for (int64_t k = 0; k < half; ++k) weights.SetDouble(k, (k == 0 || 2 * k == n ? 1 : 2) / count);
+  const Planes planes = PlanesOf(b, apply(kRealForward, g));
+  if (!b.ok()) return b.status();
+  const Value by = BroadcastTo(b, Constant(b, std::move(weights)), planes.re.dims());
+  grads[0] = ComplexFrom(b, {Mul(b, planes.re, by), Neg(b, Mul(b, planes.im, by))});
+  return absl::OkStatus();
+}
+
 void StableHlo(const Node& node, StableHloWriter& writer) {
   const auto transform = static_cast<size_t>(Attr<kAttrs, "fft_type">(node.attrs()));
   writer.Emit("fft", {{"fft_type", ShloEnum("fft_type", kTransforms[transform])},
@@ -293,7 +325,7 @@ constexpr Sample kSamples[] = {
     {"f32[1,1] fft_type=RFFT fft_length=[1]"},   {"c64[0,4] fft_type=FFT fft_length=[4]"},
     {"c64[192] fft_type=FFT fft_length=[192]"},  {"c64[2,263] fft_type=FFT fft_length=[263]"}};
 
-constexpr Absent kAbsent[] = {{Part::kReference, Reason::kExpands}, {Part::kGradient, Reason::kNoComplexGradient}};
+constexpr Absent kAbsent[] = {{Part::kReference, Reason::kExpands}};
 
 }  // namespace
 
@@ -312,6 +344,7 @@ constinit const OpDef kOp_fft = {
     .attrs = kAttrs,
     .results = kResult,
     .infer = Infer,
+    .gradient = Gradient,
     .expand = Expand,
     .batching = BatchLeading,
     .lowering = Lowering::kExpand,

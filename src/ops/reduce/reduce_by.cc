@@ -1,6 +1,7 @@
 // reduce_by: combines the elements along some dimensions with a function, several tensors at once.
 #include <algorithm>
 
+#include "src/ir/differentiable.h"
 #include "src/ops/batching.h"
 #include "src/ops/scalar_function.h"
 
@@ -90,7 +91,7 @@ class TreeGradient {
     const size_t all = 2 * r_.inputs + captures_.size();
     wanted_.reset(new bool[all]);
     for (size_t i = 0; i < all; ++i) {
-      wanted_[i] = IsFloat(r_.body.parameters()[i].dtype()) && (i < 2 * r_.inputs || call_.wanted[i]);
+      wanted_[i] = CarriesGradient(r_.body.parameters()[i].dtype()) && (i < 2 * r_.inputs || call_.wanted[i]);
     }
     WEFT_ASSIGN_OR_RETURN(gradient_, call_.region_gradient(r_.body, std::span<const bool>(wanted_.get(), all)));
     Values x, first;
@@ -100,9 +101,9 @@ class TreeGradient {
     }
     Values g;
     for (size_t i = 0; i < r_.inputs; ++i) {
-      const bool there = IsFloat(x[i].dtype()) && call_.cotangents[i];
+      const bool there = CarriesGradient(x[i].dtype()) && call_.cotangents[i];
       g.push_back(there ? Reshape(b_, call_.cotangents[i], {r_.rows, 1}) : Value());
-      if (!there && IsFloat(x[i].dtype())) g.back() = Full(b_, x[i].dtype(), {r_.rows, 1}, 0);
+      if (!there && CarriesGradient(x[i].dtype())) g.back() = Full(b_, x[i].dtype(), {r_.rows, 1}, 0);
     }
     captured_.resize(captures_.size());
     Values of_first = g, of_x(r_.inputs);
