@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "src/runtime/narrow.h"
+
 namespace weft::ops {
 
 std::string_view StableHloOf(Reducer reducer) {
@@ -61,6 +63,12 @@ int64_t CombineInt(Reducer reducer, DType dtype, int64_t x, int64_t y) {
 HostTensor Identity(Reducer reducer, DType dtype) {
   HostTensor value(dtype, {});
   Accumulator(reducer, dtype).Store(value, 0);
+  if (IsNarrow(dtype) && IsFloat(dtype) &&
+      std::isnan(value.GetDouble(0))) {  // no infinity of that sign: the last number
+    const bool max = reducer == Reducer::kMax, scale = dtype == DType::kF8E8M0FNU;
+    const int code = scale ? (max ? 0 : 0xFE) : SmallFloatOf(dtype).most | (max ? 0x80 : 0);
+    value.mutable_bytes()[0] = static_cast<std::byte>(code);
+  }
   return value;
 }
 

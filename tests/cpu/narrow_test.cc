@@ -170,6 +170,18 @@ TEST(Narrow, GradientsGoThrough) {
   for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(g.GetDouble(i), 3 + 2 * static_cast<double>(i));
 }
 
+// Also where there is no infinity: what text says that a maximum begins with is below all, and no NaN.
+TEST(Narrow, ExtremesBeginWithNumbers) {
+  for (const DType dtype : kNarrow) {
+    const HostTensor all = AllOf(dtype);
+    const double low = ops::Identity(ops::Reducer::kMax, dtype).GetDouble(0), high = ops::Identity(ops::Reducer::kMin, dtype).GetDouble(0);
+    for (int64_t i = 0; i < all.count(); ++i) {
+      const double x = all.GetDouble(i);
+      if (!std::isnan(x)) EXPECT_TRUE(low <= x && x <= high) << NameOf(dtype) << " " << x;
+    }
+  }
+}
+
 TEST(Narrow, BodiesCarryThem) {
   for (const DType dtype : {DType::kF8E4M3FN, DType::kI4}) {
     SCOPED_TRACE(NameOf(dtype));
