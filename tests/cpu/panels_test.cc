@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "src/backends/cpu/executable.h"
+#include "src/backends/cpu/kernels/pack.h"
 #include "src/ops/build.h"
 #include "tests/cpu/backend_support.h"
 
@@ -39,10 +40,10 @@ struct Device {
 };
 
 // x w, or, of a transposed w, x w^T.
-Ref<const ir::Function> Product(int64_t rows = kRows, bool transposed = false) {
+Ref<const ir::Function> Product(int64_t rows = kRows, bool transposed = false, DType dtype = DType::kF32) {
   Builder b;
-  const Value x = test::NewParameter(Type::Tensor(DType::kF32, {rows, kDepth}));
-  const Value w = test::NewParameter(Type::Tensor(DType::kF32, transposed ? Dims{kColumns, kDepth} : Dims{kDepth, kColumns}));
+  const Value x = test::NewParameter(Type::Tensor(dtype, {rows, kDepth}));
+  const Value w = test::NewParameter(Type::Tensor(dtype, transposed ? Dims{kColumns, kDepth} : Dims{kDepth, kColumns}));
   const Value y = ops::BatchMatmul(b, x, w, false, transposed);
   EXPECT_TRUE(b.ok()) << b.status();
   return ir::Function::Create("product", {x, w}, {y});
@@ -106,6 +107,31 @@ TEST(KeptPanels, AreSharedByProgramsThatPackAlike) {
     ExpectAll(Launch(*taller, {device.Filled({40, kDepth}, 2), w}), 2 * kDepth);
   }
   EXPECT_EQ(device.backend->panels().made(), 1);
+}
+
+// One context may have programs for several instruction sets, which lay the same weight out differently.
+TEST(KeptPanels, AreOfOneInstructionSet) {
+  Device device;
+  std::vector<uint16_t> x(kRows * kDepth, NarrowBF16(1)), w(kDepth * kColumns);
+  for (size_t i = 0; i < w.size(); ++i) w[i] = NarrowBF16(static_cast<float>(i % kColumns % 7));
+  const auto of = [&](const Dims& dims, const std::vector<uint16_t>& values) {
+    return *device.backend->ToDevice(device.backend->devices()[0], DType::kBF16, dims, std::as_bytes(std::span(values)));
+  };
+  const Ref<Buffer> xs = of({kRows, kDepth}, x), ws = of({kDepth, kColumns}, w);
+  std::vector<std::string> isas = TestIsas();
+  isas.emplace_back("amx-model");
+  for (int order = 0; order < 2; ++order) {
+    for (const std::string& isa : isas) {
+      const auto program = device.Compile(Product(kRows, false, DType::kBF16), isa);
+      for (int launch = 0; launch < 2; ++launch) {
+        const Ref<Buffer> y = Launch(*program, {xs, ws});
+        const auto* const values = static_cast<const uint16_t*>(y->host_data());
+        for (int64_t i = 0; i < y->count(); ++i) {
+          ASSERT_EQ(values[i], NarrowBF16(static_cast<float>(kDepth * (i % kColumns % 7)))) << isa << " at " << i;
+        }
+      }
+    }
+  }
 }
 
 // A step's new weight lies where the old one lay.
