@@ -3,7 +3,7 @@
 # weft_layer(name folder...) gathers *.cc below the folders. A folder that is empty so far still gives a
 # target, so that layers can be filled in any order. Files for newer instruction sets say so in their
 # names and are reached only behind a run-time check: *_avx2.cc and *_avx512.cc (x86-64-v3 and -v4),
-# *_amx.cc. Such a file must keep everything in an anonymous namespace: an inline function compiled there
+# *_avx512bf16.cc, *_amx.cc. Such a file must keep everything in an anonymous namespace: an inline function compiled there
 # and picked by the linker for the whole library would crash older machines.
 
 set(WEFT_LAYERS "")
@@ -31,9 +31,12 @@ function(weft_layer name)
     if(file MATCHES "_avx2\\.cc$")
       set_source_files_properties("${file}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON
         COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi;-mbmi2")
-    elseif(file MATCHES "_avx512\\.cc$")
-      set_source_files_properties("${file}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON
-        COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-mavx512f;-mavx512dq;-mavx512bw;-mavx512vl;-mprefer-vector-width=512")
+    elseif(file MATCHES "_avx512(bf16)?\\.cc$")
+      set(options "-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-mavx512f;-mavx512dq;-mavx512bw;-mavx512vl;-mprefer-vector-width=512")
+      if(file MATCHES "bf16\\.cc$")
+        list(APPEND options -mavx512bf16)
+      endif()
+      set_source_files_properties("${file}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "${options}")
     endif()
   endforeach()
   list(APPEND files "${weft_empty}")

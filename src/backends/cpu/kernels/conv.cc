@@ -4,7 +4,7 @@
 
 #include "src/backends/cpu/kernels/amx_driver.h"
 #include "src/backends/cpu/kernels/conv_depthwise.h"
-#include "src/backends/cpu/kernels/conv_gather.h"
+#include "src/backends/cpu/kernels/conv_panels.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -39,9 +39,11 @@ absl::Status Widen(const ChannelKernels& kernels, DType from, const void* first,
 
 // Images of few channels are copied with their padding: then a tile's taps are runs of memory everywhere, and the kernel's
 // gradient has rows of several taps to a tile. The copy is a channel's worth of work, the convolution a window's.
-bool PadsFirst(const ConvCall& call, const TypePlan& types) {
+bool PadsFirst(const CpuTarget& target, const ConvCall& call, const TypePlan& types, bool forward) {
   constexpr int64_t kFewChannels = 4;
-  bool pads = false, plain = types.direct && call.feature_groups == 1 && call.in_channels <= kFewChannels &&
+  // Pairs of an odd number of channels fill runs of taps, not each tap by itself; gradients of kernels widen them.
+  const bool pairs = forward && types.pack == PackKind::kBF16Pairs && !AmxServes(target, call.input, call.output);
+  bool pads = false, plain = (types.direct || pairs) && call.feature_groups == 1 && call.in_channels <= kFewChannels &&
                              call.batch * call.in_channels > 0;
   for (int d = 0; d < call.spatial_rank; ++d) {
     const SpatialDim& dim = call.dims[d];
@@ -117,7 +119,7 @@ void AsF32(TypePlan* types) {
 }
 bool Widens(const TypePlan& types) { return types.pack == PackKind::kWidenBF16 || types.pack == PackKind::kWidenF16; }
 
-absl::Status Forward(KernelSet::State& state, const ConvCall& call, const TypePlan& types, const Duty& duty) {
+GatherCall ForwardGather(const ConvCall& call, const TypePlan& types) {
   GatherCall gather;
   gather.types = types;
   gather.input = call.input;
@@ -128,13 +130,18 @@ absl::Status Forward(KernelSet::State& state, const ConvCall& call, const TypePl
   gather.group_from = call.in_channels / call.feature_groups;
   gather.group_to = call.out_channels / call.feature_groups;
   gather.from = call.x;
-  gather.weights = call.w;
+  (call.w_packed ? gather.packed : gather.weights) = call.w;
   gather.to = call.y;
   gather.tap_stride = gather.group_from * call.out_channels;
   gather.from_stride = call.out_channels;
   gather.to_stride = 1;
   gather.group_stride = gather.group_to;
   gather.epilogue = call.epilogue;
+  return gather;
+}
+
+absl::Status Forward(KernelSet::State& state, const ConvCall& call, const TypePlan& types, const Duty& duty) {
+  GatherCall gather = ForwardGather(call, types);
   if (DepthwiseServes(call.input, call.output, gather.groups, gather.group_from, gather.group_to)) {
     return RunDepthwise(state, gather, duty);
   }
@@ -247,6 +254,20 @@ GemmCall WeightsProduct(const ConvCall& call) {
   return gemm;
 }
 
+// The forward pass of a call that packs its kernel for tiles of registers: whether it is one. (A kernel that is widened first is
+// packed from a copy, and AMX's tiles have a driver of their own.)
+bool PacksW(const CpuTarget& target, const ConvCall& original, GatherCall* gather) {
+  TypePlan types;
+  ConvCall call = original;
+  if (!CheckConv(call).ok() || !TilesServe(call) || !PlanTypes(target, call.input, call.output, &types)) return false;
+  if (Widens(types) || AmxServes(target, call.input, call.output)) return false;
+  ScratchNeeds needs;
+  if (PadsFirst(target, call, types, true) && !Pad(types, {nullptr, &needs}, &call).ok()) return false;
+  *gather = ForwardGather(call, types);
+  return !DepthwiseServes(call.input, call.output, gather->groups, gather->group_from, gather->group_to) &&
+         gather->batch * gather->geometry.out * gather->ToChannels() > 0;
+}
+
 enum class Direction { kForward, kData, kWeights };
 
 absl::Status Dispatch(KernelSet::State& state, const ConvCall& original, Direction direction, const Duty& duty) {
@@ -254,7 +275,9 @@ absl::Status Dispatch(KernelSet::State& state, const ConvCall& original, Directi
   ConvCall call = original;
   TypePlan types;
   if (TilesServe(call) && PlanTypes(state.target(), call.input, call.output, &types)) {
-    if (direction != Direction::kData && PadsFirst(call, types)) WEFT_RETURN_IF_ERROR(Pad(types, duty, &call));
+    if (direction != Direction::kData && PadsFirst(state.target(), call, types, direction == Direction::kForward)) {
+      WEFT_RETURN_IF_ERROR(Pad(types, duty, &call));
+    }
     bool served = true;
     absl::Status status;
     switch (direction) {
@@ -274,6 +297,28 @@ absl::Status Dispatch(KernelSet::State& state, const ConvCall& original, Directi
 }
 
 }  // namespace
+
+int64_t PackedBytesOfW(const CpuTarget& target, const ConvCall& call) {
+  GatherCall gather;
+  return PacksW(target, call, &gather) ? GatherPlan::Make(target, gather).PackedBytes() : 0;
+}
+std::vector<int64_t> PackedFormOfW(const CpuTarget& target, const ConvCall& call) {
+  GatherCall gather;
+  if (!PacksW(target, call, &gather)) return {};
+  return GatherPlan::Make(target, gather).PackedForm();
+}
+absl::Status KernelSet::PackW(const ConvCall& call, void* packed, ThreadPool& pool) const {
+  GatherCall gather;
+  if (!PacksW(target(), call, &gather))
+    return InternalError("packing the kernel of a convolution that does not pack it");
+  const GatherPlan plan = GatherPlan::Make(target(), gather);
+  std::vector<const Phase*> phases;
+  for (const Phase& phase : plan.phases) {
+    if (!phase.empty()) phases.push_back(&phase);
+  }
+  plan.Pack(target(), phases, static_cast<char*>(packed), pool);
+  return absl::OkStatus();
+}
 
 absl::Status KernelSet::Conv(const ConvCall& call, ThreadPool& pool) {
   return Dispatch(*state_, call, Direction::kForward, {&pool});

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "src/backends/cpu/kernels/conv_phases.h"
+#include "src/backends/cpu/kernels/conv_panels.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -20,13 +20,16 @@ constexpr int64_t kInlineWork = 200'000;
 
 class Gather {
  public:
-  Gather(KernelSet::State& state, const GatherCall& call) : state_(state), call_(call) {
-    JoinLines(&call_);
-    element_ = PackedElementBytes(call.types.pack);
+  Gather(KernelSet::State& state, const GatherCall& call)
+      : state_(state),
+        plan_(GatherPlan::Make(state.target(), call)),
+        call_(plan_.call),
+        columns_(plan_.columns),
+        phases_(plan_.phases),
+        form_(plan_.form),
+        mr_(plan_.rows) {
+    element_ = plan_.element();
     source_ = call.types.source_bytes;
-    columns_ = ColumnCut::Make(state.target(), call.types.micro, call.group_to);
-    form_ = RunsAlongPixels(call_) ? MicroForm::kColumns : MicroForm::kRows;
-    mr_ = MicroMaxRows(state.target(), form_, columns_.MaxVectors());
     // Strides of `from` in elements.
     int64_t stride = call_.FromChannels();
     for (int d = kDims - 1; d >= 0; --d) {
@@ -40,11 +43,7 @@ class Gather {
       out_stride *= call_.geometry.dims[d].out;
     }
     out_image_ = out_stride;
-    phases_ = CutPhases(call_, columns_, mr_);
-    for (const Phase& phase : phases_) {
-      packed_bytes_ = phase.packed + GroupBytes(phase) * call_.groups;
-      max_run_steps_ = std::max(max_run_steps_, phase.run_steps);
-    }
+    for (const Phase& phase : phases_) max_run_steps_ = std::max(max_run_steps_, phase.run_steps);
   }
 
   absl::Status Run(const Duty& duty) {
@@ -57,56 +56,35 @@ class Gather {
       }
       sets_.push_back(set);
     }
+    const int64_t packed_bytes = plan_.PackedBytes();
     const int64_t zero_bytes = (max_run_steps_ + 16) * element_ + 64;
     if (duty.pool == nullptr) {
-      duty.needs->Once(ScratchSlot::kShared, packed_bytes_ + zero_bytes);
+      duty.needs->Once(ScratchSlot::kShared, packed_bytes + zero_bytes);
       for (const Phase& phase : phases_) {
         duty.needs->Each(ScratchSlot::kTables, TableBytes(phase));
         if (call_.types.narrow) duty.needs->Each(ScratchSlot::kOutput, WideBytes(phase));
       }
       return absl::OkStatus();
     }
-    char* shared = static_cast<char*>(ThreadScratch(ScratchSlot::kShared, packed_bytes_ + zero_bytes));
-    if (shared == nullptr) return OutOfScratch("a convolution's packed kernel", packed_bytes_ + zero_bytes);
-    packed_ = shared;
-    zeros_ = shared + packed_bytes_;
-    std::memset(shared + packed_bytes_, 0, zero_bytes);
+    const int64_t shared_bytes = zero_bytes + (call_.packed != nullptr ? 0 : packed_bytes);
+    char* shared = static_cast<char*>(ThreadScratch(ScratchSlot::kShared, shared_bytes));
+    if (shared == nullptr) return OutOfScratch("a convolution's packed kernel", shared_bytes);
+    zeros_ = shared + shared_bytes - zero_bytes;
+    std::memset(shared + shared_bytes - zero_bytes, 0, zero_bytes);
     std::vector<Dealing> dealings;
     for (const Phase& phase : phases_) dealings.push_back(DealingOf(phase, duty.pool->threads()));
-    PackForTiles(dealings, *duty.pool);
+    packed_ = static_cast<const char*>(call_.packed);
+    if (packed_ == nullptr) {
+      packs_to_ = shared;
+      packed_ = shared;
+      PackForTiles(dealings, *duty.pool);
+    }
     for (size_t i = 0; i < phases_.size(); ++i) RunPhase(phases_[i], sets_[i], dealings[i], *duty.pool);
     return out_of_memory_.load(std::memory_order_relaxed) ? OutOfScratch("a convolution's tables", 0)
                                                           : absl::OkStatus();
   }
 
  private:
-  int64_t GroupBytes(const Phase& phase) const { return phase.steps() * columns_.vectors * columns_.lanes * element_; }
-  int64_t Panels() const { return columns_.panels * call_.groups; }
-  // A panel holds all taps of its columns, K-major.
-  int64_t PanelOffset(const Phase& phase, int64_t flat) const {
-    return phase.packed + flat / columns_.panels * GroupBytes(phase) +
-           phase.steps() * columns_.First(flat % columns_.panels) * columns_.lanes * element_;
-  }
-  int64_t StepBytes(int64_t flat) const {
-    return static_cast<int64_t>(columns_.Vectors(flat % columns_.panels)) * columns_.lanes * element_;
-  }
-
-  // The flat stored tap for a tap of this phase.
-  int64_t StoredTap(const Phase& phase, int64_t tap) const {
-    int64_t at[kDims];
-    for (int d = kDims - 1; d >= 0; --d) {
-      const auto taps = static_cast<int64_t>(phase.dims[d].taps.size());
-      at[d] = tap % taps;
-      tap /= taps;
-    }
-    int64_t flat = 0;
-    for (int d = 0; d < kDims; ++d) {
-      const SpatialDim& dim = call_.geometry.dims[d];
-      flat = flat * dim.window + WeightTap(dim, phase.dims[d].taps[at[d]]);
-    }
-    return flat;
-  }
-
   enum class Dealing { kInline, kPanels, kTiles };
   // Threads that each have panels of their own pack them as they come to them, into their L2; else, and where K runs
   // along the kernel's memory (which is read in long runs or slowly), all is packed before.
@@ -118,67 +96,16 @@ class Gather {
   }
 
   void PackForTiles(const std::vector<Dealing>& dealings, ThreadPool& pool) {
-    struct Job {
-      const Phase* phase;
-      int64_t flat;
-    };
-    std::vector<Job> jobs;
+    std::vector<const Phase*> before;
     for (size_t i = 0; i < phases_.size(); ++i) {
-      if (phases_[i].empty() || !PacksBefore(dealings[i])) continue;
-      for (int64_t flat = 0; flat < Panels(); ++flat) {
-        jobs.push_back({&phases_[i], flat});
-      }
+      if (!phases_[i].empty() && PacksBefore(dealings[i])) before.push_back(&phases_[i]);
     }
-    const auto pack = [&](int64_t begin, int64_t end, int) {
-      for (int64_t j = begin; j < end; ++j) PackPanel(*jobs[j].phase, AllOfK(*jobs[j].phase), jobs[j].flat);
-    };
-    const int64_t count = static_cast<int64_t>(jobs.size());
-    if (packed_bytes_ < (64 << 10)) return pack(0, count, 0);
-    pool.ParallelRanges(count, pack);
-  }
-
-  KBlock AllOfK(const Phase& phase) const { return {0, phase.outer_taps * phase.inner_taps, 0, call_.group_from}; }
-
-  // A block of K of one panel.
-  void PackPanel(const Phase& phase, const KBlock& block, int64_t flat) {
-    const int64_t panel = flat % columns_.panels;
-    const int64_t lanes = columns_.Columns(panel), step_bytes = StepBytes(flat);
-    char* out = packed_ + PanelOffset(phase, flat) + phase.StepsBefore(block, call_.types.pack) * step_bytes;
-    const char* base = static_cast<const char*>(call_.weights) +
-                       (flat / columns_.panels * call_.group_stride +
-                        columns_.First(panel) * columns_.lanes * call_.to_stride + block.channel0 * call_.from_stride) *
-                           source_;
-    if (phase.joined_pack) {
-      // Odd pairs straddle taps: only where the stored taps follow each other, which `joinable` and this check say.
-      for (int64_t tap = block.tap0; tap < block.tap1; tap += phase.inner_taps) {
-        PackJoinedPairs(phase, tap, base, lanes, step_bytes / element_, out);
-        out += phase.run_steps * step_bytes;
-      }
-      return;
-    }
-    for (int64_t tap = block.tap0; tap < block.tap1; ++tap) {
-      Pack(state_.target(), call_.types.pack,
-           {base + StoredTap(phase, tap) * call_.tap_stride * source_, call_.from_stride, call_.to_stride},
-           block.channel1 - block.channel0, lanes, step_bytes / element_, out);
-      out += phase.k_steps * step_bytes;
-    }
-  }
-
-  void PackJoinedPairs(const Phase& phase, int64_t tap, const char* base, int64_t lanes, int64_t width, char* out) {
-    const int64_t length = phase.inner_taps * call_.group_from;
-    uint16_t* to = reinterpret_cast<uint16_t*>(out);
-    std::memset(out, 0, phase.run_steps * width * element_);
-    for (int64_t k = 0; k < length; ++k) {
-      const uint16_t* row = reinterpret_cast<const uint16_t*>(base) +
-                            StoredTap(phase, tap + k / call_.group_from) * call_.tap_stride +
-                            k % call_.group_from * call_.from_stride;
-      for (int64_t lane = 0; lane < lanes; ++lane) to[(k / 2 * width + lane) * 2 + k % 2] = row[lane * call_.to_stride];
-    }
+    plan_.Pack(state_.target(), before, packs_to_, pool);
   }
 
   void RunPhase(const Phase& phase, const TileSet& set, Dealing dealing, ThreadPool& pool) {
-    const int64_t panels = Panels();
-    const bool packs = !PacksBefore(dealing);
+    const int64_t panels = plan_.Panels();
+    const bool packs = packs_to_ != nullptr && !PacksBefore(dealing);
     switch (dealing) {
       case Dealing::kInline: return RunTiles(phase, set, 0, phase.tiles, 0, panels, packs);
       case Dealing::kTiles:
@@ -356,7 +283,7 @@ class Gather {
         const int64_t row0 = phase.FirstRow(call_.batch, group), row1 = phase.FirstRow(call_.batch, group_end);
         for (const KBlock& block : phase.blocks) {
           for (int64_t flat = chunk; packs && group == tile_begin && flat < chunk_end; ++flat) {
-            PackPanel(phase, block, flat);
+            plan_.PackPanel(state_.target(), phase, block, flat, packs_to_);
           }
           RunBlock(phase, set, block, group, group_end, chunk, chunk_end, a, b_offsets, wide);
         }
@@ -421,9 +348,9 @@ class Gather {
           args.taps = DropPadding(phase, Pointers(rows), taps, args.accumulate == 0, a, kept);
         }
         if (args.taps == 0) continue;
-        const int64_t step_bytes = StepBytes(flat);
+        const int64_t step_bytes = plan_.StepBytes(flat);
         for (int64_t t = 0; t < args.taps; ++t) b_offsets[t] = kept[t] * tap_steps * step_bytes;
-        args.b = packed_ + PanelOffset(phase, flat) + steps_before * step_bytes;
+        args.b = packed_ + plan_.PanelOffset(phase, flat) + steps_before * step_bytes;
         args.b_stride = step_bytes;
         args.c_offset = (FirstChannel(flat) - (wide != nullptr ? FirstChannel(panel_begin) : 0)) * accumulator;
         args.last_lanes = columns_.LastLanes(panel);
@@ -474,18 +401,19 @@ class Gather {
   }
 
   KernelSet::State& state_;
-  GatherCall call_;
+  const GatherPlan plan_;
+  const GatherCall& call_;
+  const ColumnCut& columns_;
+  const std::vector<Phase>& phases_;
+  const MicroForm form_;
+  const int mr_;
   int64_t element_, source_;
-  ColumnCut columns_;
-  MicroForm form_;
-  int mr_;
   int64_t in_stride_[kDims], out_stride_[kDims];
   int64_t image_ = 0, out_image_ = 0;
-  std::vector<Phase> phases_;
   std::vector<TileSet> sets_;
-  int64_t packed_bytes_ = 0;
   int64_t max_run_steps_ = 0;
-  char* packed_ = nullptr;
+  const char* packed_ = nullptr;
+  char* packs_to_ = nullptr;  // the same, unless the caller has packed it
   const char* zeros_ = nullptr;
   std::atomic<bool> out_of_memory_{false};
 };

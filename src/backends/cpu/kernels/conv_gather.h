@@ -18,6 +18,7 @@ struct GatherCall {
   int64_t group_from = 1, group_to = 1;  // channels per group
   const void* from = nullptr;
   const void* weights = nullptr;
+  const void* packed = nullptr;  // the kernel as GatherPlan::Pack wrote it, instead of `weights`
   void* to = nullptr;
   // Element (tap, c in from's group, o in to's group, group) of the kernel, tap being the flat stored tap.
   int64_t tap_stride = 0, from_stride = 0, to_stride = 0, group_stride = 0;

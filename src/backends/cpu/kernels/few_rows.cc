@@ -45,12 +45,12 @@ GemmCall Turned(const GemmCall& call) {
 
 bool IsAlong(const GemmCall& call) { return call.b.row_stride == 1 && (call.b.col_stride != 1 || call.n == 1); }
 
-template <typename T>
+template <typename T, typename A = T>
 class Stream {
  public:
-  Stream(const FewRowsKernels::Of<T>& loops, const GemmCall& call, const TypePlan& types, bool turned)
+  Stream(const FewRowsKernels::Of<T, A>& loops, const GemmCall& call, const TypePlan& types, bool turned)
       : call_(call), types_(types), turned_(turned), along_(IsAlong(call)), loop_(along_ ? loops.along : loops.across) {
-    copies_a_ = types.source_bytes != sizeof(T) || (call.a.col_stride != 1 && call.k > 1);
+    copies_a_ = types.source_bytes != sizeof(A) || (call.a.col_stride != 1 && call.k > 1);
     c_stride_ = call.c_row_stride != 0 ? call.c_row_stride : call.n;
     members_ = Members(call);
     bytes_ = call.k * call.n * types.source_bytes;
@@ -79,7 +79,7 @@ class Stream {
   }
 
  private:
-  int64_t RowBytes() const { return call_.m * call_.k * static_cast<int64_t>(sizeof(T)); }
+  int64_t RowBytes() const { return call_.m * call_.k * static_cast<int64_t>(sizeof(A)); }
   int64_t SumBytes() const { return call_.m * call_.n * static_cast<int64_t>(sizeof(T)); }
 
   void Needs(ScratchNeeds& needs, bool deals) const {
@@ -91,23 +91,24 @@ class Stream {
     if (parts_ > 1) add(ScratchSlot::kShared, parts_ * SumBytes());
   }
 
-  T* Scratch(ScratchSlot slot, int64_t bytes) {
+  template <typename Element>
+  Element* Scratch(ScratchSlot slot, int64_t bytes) {
     void* const memory = ThreadScratch(slot, bytes);
     if (memory == nullptr) wanted_.store(bytes, std::memory_order_relaxed);
-    return static_cast<T*>(memory);
+    return static_cast<Element*>(memory);
   }
 
   void RunMember(int64_t index, ThreadPool* pool) {
     const MemberOffsets at = OffsetsOf(call_, index);
-    FewRows<T> run;
+    FewRows<T, A> run;
     run.rows = call_.m;
     run.a_stride = call_.a.row_stride;
     run.b = static_cast<const char*>(call_.b.data) + at.b * types_.source_bytes;
     run.b_stride = along_ ? call_.b.col_stride : call_.b.row_stride;
     const char* a = static_cast<const char*>(call_.a.data) + at.a * types_.source_bytes;
-    run.a = reinterpret_cast<const T*>(a);
+    run.a = reinterpret_cast<const A*>(a);
     if (copies_a_) {
-      T* const rows = Scratch(ScratchSlot::kPackA, RowBytes());
+      A* const rows = Scratch<A>(ScratchSlot::kPackA, RowBytes());
       if (rows == nullptr) return;
       CopyRows(a, rows);
       run.a = rows;
@@ -117,14 +118,14 @@ class Stream {
     run.c = reinterpret_cast<T*>(result);
     run.c_stride = c_stride_;
     if (types_.narrow) {
-      run.c = Scratch(ScratchSlot::kOutput, SumBytes());
+      run.c = Scratch<T>(ScratchSlot::kOutput, SumBytes());
       if (run.c == nullptr) return;
       run.c_stride = call_.n;
     }
     if (parts_ > 1) return RunParts(run, index, result, pool);
     const int64_t unit = along_ ? kUnitAlong : kUnitAcross;
     Deal(pool, CeilDiv(call_.n, unit), [&](int64_t begin, int64_t end, int) {
-      FewRows<T> share = run;
+      FewRows<T, A> share = run;
       share.k = call_.k;
       share.begin = begin * unit;
       share.end = std::min(call_.n, end * unit);
@@ -134,14 +135,14 @@ class Stream {
   }
 
   // Stretches of K, each with sums of its own, which are added in their order.
-  void RunParts(const FewRows<T>& run, int64_t index, char* result, ThreadPool* pool) {
+  void RunParts(const FewRows<T, A>& run, int64_t index, char* result, ThreadPool* pool) {
     const int64_t size = call_.m * call_.n;
-    T* const sums = Scratch(ScratchSlot::kShared, parts_ * SumBytes());
+    T* const sums = Scratch<T>(ScratchSlot::kShared, parts_ * SumBytes());
     if (sums == nullptr) return;
     Deal(pool, parts_, [&](int64_t begin, int64_t end, int) {
       for (int64_t part = begin; part < end; ++part) {
         const int64_t k = CutAt(call_.k, parts_, part);
-        FewRows<T> share = run;
+        FewRows<T, A> share = run;
         share.k = CutAt(call_.k, parts_, part + 1) - k;
         share.end = call_.n;
         share.a += k;
@@ -159,7 +160,7 @@ class Stream {
         for (int64_t j = 0; j < call_.n; ++j) total[j] += own[j];
       }
     }
-    FewRows<T> whole = run;
+    FewRows<T, A> whole = run;
     whole.end = call_.n;
     Finish(whole, index, result);
   }
@@ -173,24 +174,24 @@ class Stream {
     }
   }
 
-  void CopyRows(const char* a, T* rows) const {
+  void CopyRows(const char* a, A* rows) const {
     for (int64_t r = 0; r < call_.m; ++r) {
       for (int64_t i = 0; i < call_.k; ++i) {
         const char* const from = a + (r * call_.a.row_stride + i * call_.a.col_stride) * types_.source_bytes;
-        if constexpr (std::is_same_v<T, float>) {
+        if constexpr (std::is_same_v<A, float>) {
           if (types_.source_bytes == 2) {
             const uint16_t bits = *reinterpret_cast<const uint16_t*>(from);
             rows[r * call_.k + i] = call_.input == DType::kBF16 ? WidenBF16(bits) : WidenF16(bits);
             continue;
           }
         }
-        rows[r * call_.k + i] = *reinterpret_cast<const T*>(from);
+        rows[r * call_.k + i] = *reinterpret_cast<const A*>(from);
       }
     }
   }
 
   // Columns [begin, end) have their sums.
-  void Finish(const FewRows<T>& run, int64_t index, char* result) const {
+  void Finish(const FewRows<T, A>& run, int64_t index, char* result) const {
     const int64_t columns = run.end - run.begin;
     if constexpr (std::is_same_v<T, float>) {
       if (types_.narrow) {
@@ -210,7 +211,7 @@ class Stream {
   const GemmCall& call_;
   const TypePlan& types_;
   const bool turned_, along_;
-  void (*const loop_)(const FewRows<T>&);
+  void (*const loop_)(const FewRows<T, A>&);
   bool copies_a_ = false;
   int64_t c_stride_ = 0, members_ = 1;
   int64_t bytes_ = 0;  // of a member's B
@@ -243,6 +244,7 @@ absl::Status RunFewRows(const CpuTarget& target, const GemmCall& original, const
   const bool turned = Turns(original);
   const GemmCall call = turned ? Turned(original) : original;
   const FewRowsKernels& kernels = KernelsOf(target);
+  if (types.pack == PackKind::kBF16Pairs) return Stream<float, PairBF16>(kFewRowsPairs, call, types, turned).Run(duty);
   if (types.source_bytes == 8) return Stream<double>(kernels.f64, call, types, turned).Run(duty);
   const auto& loops = call.input == DType::kF32 ? kernels.f32 : call.input == DType::kBF16 ? kernels.bf16 : kernels.f16;
   return Stream<float>(loops, call, types, turned).Run(duty);

@@ -62,6 +62,17 @@ template <typename V>
   if constexpr (sizeof(V) == 4) return WidenF16(at->bits);
 }
 
+#ifdef __AVX512BF16__
+template <typename V>
+[[gnu::always_inline]] inline __m512bh Wide(const PairBF16* at) {
+  return Load<__m512bh>(at);
+}
+inline __m512 Fused(__m512bh a, __m512bh b, __m512 c) { return _mm512_dpbf16_ps(c, a, b); }
+#endif
+// Elements of K that a lane takes in a step.
+template <typename S>
+constexpr int64_t kPerLane = std::is_same_v<S, PairBF16> ? 2 : 1;
+
 template <typename V, typename T>
 [[gnu::always_inline]] inline V Splat(T value) {
   if constexpr (sizeof(V) == sizeof(T)) {
@@ -203,19 +214,19 @@ inline void SumLanes(const __m128d* v, double* out) {
 }
 
 template <typename V, typename S>
-[[gnu::always_inline]] inline V WidePart(const S* at, int64_t count) {
-  constexpr int64_t kMost = 16;
+[[gnu::always_inline]] inline auto WidePart(const S* at, int64_t count) {
+  constexpr int64_t kMost = 16 * kPerLane<S>;
   S part[kMost] = {};
   std::memcpy(part, at, count * sizeof(S));
   return Wide<V>(part);
 }
 
 // Columns [column, column + count), which may be fewer than the tile has: then the last is summed again.
-template <typename T, int kBytes, typename S, int kRows, int kCount>
-[[gnu::always_inline]] inline void AlongTile(const FewRows<T>& run, int64_t row, int64_t column, int64_t count) {
-  constexpr int64_t kLanes = kBytes / sizeof(T);
-  using V = typename Lanes<T, kLanes>::V;
-  const T* const a = run.a + row * run.a_stride;
+template <typename T, typename A, int kBytes, typename S, int kRows, int kCount>
+[[gnu::always_inline]] inline void AlongTile(const FewRows<T, A>& run, int64_t row, int64_t column, int64_t count) {
+  using V = typename Lanes<T, kBytes / sizeof(T)>::V;
+  constexpr int64_t kStep = kBytes / sizeof(T) * kPerLane<S>;
+  const A* const a = run.a + row * run.a_stride;
   const S* b[kCount];
   V sums[kCount * kRows];
   Unroll<kCount>([&]<int c>() __attribute__((always_inline)) {
@@ -223,18 +234,18 @@ template <typename T, int kBytes, typename S, int kRows, int kCount>
   });
   Unroll<kCount * kRows>([&]<int i>() __attribute__((always_inline)) { sums[i] = V{}; });
   int64_t k = 0;
-  for (; k + kLanes <= run.k; k += kLanes) {
-    V x[kRows];
-    Unroll<kRows>([&]<int r>() __attribute__((always_inline)) { x[r] = Load<V>(a + r * run.a_stride + k); });
+  for (; k + kStep <= run.k; k += kStep) {
+    decltype(Wide<V>(a)) x[kRows];
+    Unroll<kRows>([&]<int r>() __attribute__((always_inline)) { x[r] = Wide<V>(a + r * run.a_stride + k); });
     Unroll<kCount>([&]<int c>() __attribute__((always_inline)) {
-      const V w = Wide<V>(b[c] + k);
+      const auto w = Wide<V>(b[c] + k);
       Unroll<kRows>([&]<int r>()
                         __attribute__((always_inline)) { sums[c * kRows + r] = Fused(x[r], w, sums[c * kRows + r]); });
     });
   }
   if (k < run.k) {
     Unroll<kCount>([&]<int c>() __attribute__((always_inline)) {
-      const V w = WidePart<V>(b[c] + k, run.k - k);
+      const auto w = WidePart<V>(b[c] + k, run.k - k);
       Unroll<kRows>([&]<int r>() __attribute__((always_inline)) {
         sums[c * kRows + r] = Fused(WidePart<V>(a + r * run.a_stride + k, run.k - k), w, sums[c * kRows + r]);
       });
@@ -252,16 +263,16 @@ template <typename T, int kBytes, typename S, int kRows, int kCount>
   });
 }
 
-template <typename T, int kBytes, typename S>
-void Along(const FewRows<T>& run) {
+template <typename T, int kBytes, typename S, typename A = T>
+void Along(const FewRows<T, A>& run) {
   for (int64_t column = run.begin; column < run.end; column += kColumns) {
     const int64_t count = run.end - column < kColumns ? run.end - column : kColumns;
     ForRows<kTogether<kBytes>>(run.rows, [&]<int kRows>(int64_t row) __attribute__((always_inline)) {
       if constexpr (kRows * kColumns <= kSums<kBytes>) {
-        AlongTile<T, kBytes, S, kRows, kColumns>(run, row, column, count);
+        AlongTile<T, A, kBytes, S, kRows, kColumns>(run, row, column, count);
       } else {
         for (int64_t c = 0; c < count; c += 4) {
-          AlongTile<T, kBytes, S, kRows, 4>(run, row, column + c, count - c < 4 ? count - c : 4);
+          AlongTile<T, A, kBytes, S, kRows, 4>(run, row, column + c, count - c < 4 ? count - c : 4);
         }
       }
     });

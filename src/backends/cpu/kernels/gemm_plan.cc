@@ -118,6 +118,11 @@ int64_t PackedBytesOfB(const CpuTarget& target, const GemmCall& call) {
 }
 
 std::vector<int64_t> PackedFormOfB(const CpuTarget& target, const GemmCall& call) {
+  // AMX's tiles and the dot products of AVX-512 both take pairs, laid out each in their own way.
+  constexpr int64_t kTileForm = -1;
+  if (AmxServes(target, call.input, call.output)) {
+    return {kTileForm, call.k, call.n, call.b.row_stride, call.b.col_stride};
+  }
   TypePlan types;
   if (!PlanTypes(target, call.input, call.output, &types)) return {};
   const GemmPlan plan = CutGemm(target, call, types);

@@ -88,10 +88,15 @@ struct ConvCall {
   std::array<SpatialDim, kMaxSpatialDims> dims;
   const void* x = nullptr;
   const void* w = nullptr;
+  bool w_packed = false;  // w lies as KernelSet::PackW wrote it; Conv only
   void* y = nullptr;
   // On the written operand's rows: Conv counts output pixels and out_channels, and so on.
   Epilogue epilogue;
 };
+
+// Of W as Conv packs it, and how; as PackedBytesOfB and PackedFormOfB say it of products.
+int64_t PackedBytesOfW(const CpuTarget& target, const ConvCall& call);
+std::vector<int64_t> PackedFormOfW(const CpuTarget& target, const ConvCall& call);
 
 // Pooling over NHWC (any rank up to kMaxSpatialDims): x [batch, in..., channels], y [batch, out..., channels].
 enum class PoolKind : uint8_t { kMax, kMin, kSum };
@@ -133,6 +138,8 @@ class KernelSet {
   // B, once for any number of calls that differ in A and C alone: PackedBytesOfB of it. The bits of products stay the same.
   absl::Status PackB(const GemmCall& call, void* packed, ThreadPool& pool) const;
   absl::Status Conv(const ConvCall& call, ThreadPool& pool);
+  // W, once for any number of calls of Conv that differ in x and y alone: PackedBytesOfW of it. Bits stay the same.
+  absl::Status PackW(const ConvCall& call, void* packed, ThreadPool& pool) const;
   absl::Status ConvBackwardData(const ConvCall& call, ThreadPool& pool);
   absl::Status ConvBackwardWeights(const ConvCall& call, ThreadPool& pool);
   absl::Status Pool(const PoolCall& call, ThreadPool& pool);

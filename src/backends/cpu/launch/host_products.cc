@@ -154,10 +154,27 @@ absl::Status RunPackB(const HostCall& call) {
 absl::Status RunConv(const HostCall& call) {
   ConvCall c = DecodeConv(call.params);
   c.x = call.buffers[0];
-  c.w = call.buffers[1];
+  c.w = call.packed != nullptr ? call.packed : call.buffers[1];
+  c.w_packed = call.packed != nullptr;
   c.y = call.buffers[2];
   c.epilogue = EpilogueOf(call.epilogue);
   return call.kernels.Conv(c, call.pool);
+}
+// With more of them packing is a hundredth of the convolution and less.
+constexpr int64_t kMostPixelsThatKeep = 4096;
+PackedOperand PacksOfConv(std::span<const int64_t> params, const CpuTarget& target) {
+  const ConvCall c = DecodeConv(params);
+  const int64_t bytes = PackedBytesOfW(target, c);
+  if (bytes == 0) return {};
+  int64_t pixels = c.batch;
+  for (int d = 0; d < c.spatial_rank; ++d) pixels *= c.dims[d].out;
+  if (pixels > kMostPixelsThatKeep) return {};
+  return {1, bytes, PackedFormOfW(target, c)};
+}
+absl::Status PackConv(const HostCall& call, void* to) {
+  ConvCall c = DecodeConv(call.params);
+  c.w = call.buffers[1];
+  return call.kernels.PackW(c, to, call.pool);
 }
 absl::Status RunConvBackwardData(const HostCall& call) {  // y, w -> x
   ConvCall c = DecodeConv(call.params);
@@ -202,7 +219,7 @@ absl::Status RunPoolBackward(const HostCall& call) {  // x, dy -> dx
 constexpr HostKernel kKernels[] = {
     {"gemm", RunGemm, PrepareGemm, PacksOfGemm, PackGemm},
     {"pack_b", RunPackB},
-    {"conv", RunConv, PrepareConv},
+    {"conv", RunConv, PrepareConv, PacksOfConv, PackConv},
     {"conv_backward_data", RunConvBackwardData, PrepareConvBackwardData},
     {"conv_backward_weights", RunConvBackwardWeights, PrepareConvBackwardWeights},
     {"pool", RunPool},
