@@ -130,19 +130,34 @@ Tensor Net::Linear(Tensor x, int64_t in, int64_t out, bool bias) {
   return bias ? wf_add(s_, y, Param({out}, 0)) : y;
 }
 
+Tensor Net::Image(int64_t batch, int64_t side, int64_t features) {
+  return Input(channels_first_ ? Dims{batch, features, side, side} : Dims{batch, side, side, features});
+}
+
 Tensor Net::Conv(Tensor x, int64_t in, int64_t out, int64_t k, int64_t stride, int64_t groups) {
-  const int64_t half = k / 2, strides[] = {stride, stride}, pads[] = {half, half, half, half};
-  Tensor w = Param({k, k, in / groups, out}, 1 / std::sqrt(static_cast<double>(k * k * in / groups)));
-  Tensor y = wf_conv(s_, x, w, strides, 2, WEFT_CONV_PADDING_EXPLICIT, pads, 4, nullptr, 0, groups);
+  const int64_t half = k / 2, strides[] = {stride, stride}, pads[] = {half, half, half, half}, ones[] = {1, 1};
+  const Dims kernel = channels_first_ ? Dims{out, in / groups, k, k} : Dims{k, k, in / groups, out};
+  Tensor w = Param(kernel, 1 / std::sqrt(static_cast<double>(k * k * in / groups)));
+  const int64_t nchw[] = {0, 1, 2, 3}, oihw[] = {1, 0, 2, 3};
+  Tensor y = channels_first_ ? wf_convolution(s_, x, w, strides, 2, pads, 4, ones, 2, ones, 2, nchw, 4, oihw, 4, nchw, 4, groups)
+                             : wf_conv(s_, x, w, strides, 2, WEFT_CONV_PADDING_EXPLICIT, pads, 4, nullptr, 0, groups);
   Count(static_cast<double>(CountOf(Shape(y))) * static_cast<double>(k * k * in / groups));
   return y;
 }
 
+Tensor Net::MaxPool(Tensor x, int64_t k, int64_t stride) {
+  const int64_t window[] = {k, k}, strides[] = {stride, stride}, low = (k - 1) / 2, pads[] = {low, low, low, low};
+  if (!channels_first_) return wf_max_pool(s_, x, window, 2, strides, 2, WEFT_MAX_POOL_PADDING_EXPLICIT, pads, 4);
+  const int64_t windows[] = {1, 1, k, k}, steps[] = {1, 1, stride, stride}, around[] = {0, 0, 0, 0, low, low, low, low};
+  return wf_reduce_window(s_, x, windows, 4, WEFT_REDUCE_WINDOW_REDUCER_MAX, steps, 4, nullptr, 0, nullptr, 0, around, 8);
+}
+
 Tensor Net::BatchNorm(Tensor x, int64_t features, bool training) {
   Tensor scale = Param({features}, 0, 1), offset = Param({features}, 0);
-  if (training) return wf_batch_norm(s_, x, scale, offset);
+  const int64_t axis = FeatureAxis();
+  if (training) return wf_batch_norm(s_, x, scale, offset, nullptr, nullptr, nullptr, axis);
   Tensor mean = Param({features}, 0.1), variance = Param({features}, 0, 1);
-  return wf_batch_norm_inference(s_, x, scale, offset, mean, variance);
+  return wf_batch_norm_inference(s_, x, scale, offset, mean, variance, axis);
 }
 
 Tensor Net::LayerNorm(Tensor x, int64_t features) {

@@ -4,7 +4,7 @@
 namespace workloads {
 namespace {
 
-Tensor Mean(Net& n, Tensor x, std::initializer_list<int64_t> dims) { return wf_mean(n.scope(), x, dims.begin(), dims.size()); }
+Tensor Mean(Net& n, Tensor x, const Dims& dims) { return wf_mean(n.scope(), x, dims.data(), dims.size()); }
 Tensor Loss(Net& n, Tensor logits, Tensor labels) { return wf_cross_entropy(n.scope(), logits, labels); }
 Tensor Square(Net& n, Tensor y) { return wf_mean(n.scope(), wf_square(n.scope(), y)); }
 
@@ -61,9 +61,7 @@ Tensor ResNet50(Net& n, Tensor x, bool training) {
   const auto conv = [&](Tensor t, int64_t in, int64_t out, int64_t k, int64_t stride) {
     return n.BatchNorm(n.Conv(t, in, out, k, stride), out, training);
   };
-  const int64_t window[] = {3, 3}, strides[] = {2, 2}, pads[] = {1, 1, 1, 1};
-  x = Activated(n, conv(x, 3, 64, 7, 2));
-  x = wf_max_pool(s, x, window, 2, strides, 2, WEFT_MAX_POOL_PADDING_EXPLICIT, pads, 4);
+  x = n.MaxPool(Activated(n, conv(x, 3, 64, 7, 2)), 3, 2);
   int64_t in = 64;
   const int64_t stages[][3] = {{64, 3, 1}, {128, 4, 2}, {256, 6, 2}, {512, 3, 2}};
   for (const auto& [width, blocks, first_stride] : stages) {
@@ -76,11 +74,11 @@ Tensor ResNet50(Net& n, Tensor x, bool training) {
       in = 4 * width;
     }
   }
-  return n.Linear(Mean(n, x, {1, 2}), 2048, 1000);
+  return n.Linear(Mean(n, x, n.Spatial()), 2048, 1000);
 }
-Tensor ResNet1(Net& n) { return ResNet50(n, n.Input({1, 224, 224, 3}), false); }
-Tensor ResNet8(Net& n) { return ResNet50(n, n.Input({8, 224, 224, 3}), false); }
-Tensor ResNetTraining(Net& n) { return Loss(n, ResNet50(n, n.Input({8, 224, 224, 3}), true), n.Ids({8}, 1000)); }
+Tensor ResNet1(Net& n) { return ResNet50(n, n.Image(1, 224, 3), false); }
+Tensor ResNet8(Net& n) { return ResNet50(n, n.Image(8, 224, 3), false); }
+Tensor ResNetTraining(Net& n) { return Loss(n, ResNet50(n, n.Image(8, 224, 3), true), n.Ids({8}, 1000)); }
 
 Tensor MobileNetV2(Net& n, Tensor x, bool training) {
   wf_scope* const s = n.scope();
@@ -101,10 +99,10 @@ Tensor MobileNetV2(Net& n, Tensor x, bool training) {
     }
   }
   x = conv(x, 320, 1280, 1, 1, 1, true);
-  return n.Linear(Mean(n, x, {1, 2}), 1280, 1000);
+  return n.Linear(Mean(n, x, n.Spatial()), 1280, 1000);
 }
-Tensor MobileNet(Net& n) { return MobileNetV2(n, n.Input({4, 224, 224, 3}), false); }
-Tensor MobileNetTraining(Net& n) { return Loss(n, MobileNetV2(n, n.Input({4, 224, 224, 3}), true), n.Ids({4}, 1000)); }
+Tensor MobileNet(Net& n) { return MobileNetV2(n, n.Image(4, 224, 3), false); }
+Tensor MobileNetTraining(Net& n) { return Loss(n, MobileNetV2(n, n.Image(4, 224, 3), true), n.Ids({4}, 1000)); }
 
 // Down thrice and up again, two convolutions a level, from 32 features on; 2 x 2 transposed convolutions double the sides.
 Tensor Unet(Net& n) {
@@ -114,7 +112,7 @@ Tensor Unet(Net& n) {
     return t;
   };
   const int64_t window[] = {2, 2};
-  Tensor x = twice(n.Input({8, 64, 64, 3}), 3, 32), levels[3];
+  Tensor x = twice(n.Image(8, 64, 3), 3, 32), levels[3];
   int64_t width = 32;
   for (Tensor& level : levels) {
     level = x;
@@ -237,6 +235,12 @@ Tensor Translation(Net& n) {
   return Loss(n, n.Linear(n.Reshape(all, {kSteps * kBatch, kState}), kState, kWords), n.Ids({kSteps * kBatch}, kWords));
 }
 
+Tensor OneConvolution(Net& n) { return n.Conv(n.Image(8, 56, 64), 64, 64, 3); }
+Tensor OneConvolutionTraining(Net& n) { return Square(n, OneConvolution(n)); }
+Tensor OnePool(Net& n) { return n.MaxPool(n.Image(8, 112, 64), 3, 2); }
+// Of a sum with a parameter, so that the pool has a gradient.
+Tensor OnePoolTraining(Net& n) { return Square(n, n.MaxPool(wf_add(n.scope(), n.Image(8, 112, 64), n.Param({1}, 0.1)), 3, 2)); }
+
 constexpr double kNumbers = 26 * 768 * 3072.0;
 
 constexpr Workload kAll[] = {
@@ -252,11 +256,11 @@ constexpr Workload kAll[] = {
     {"gemm-tf-m1", Does::kInfer, 0.0094, Rows1, true, "1 × 768 × 3072"},
     {"gemm-tf-m8", Does::kInfer, 0, Rows8, true, "8 × 768 × 3072"},
     {"gemm-tf-m128", Does::kInfer, 0, Rows128, true, "128 × 768 × 3072"},
-    {"rn50-infer-b1", Does::kInfer, 0, ResNet1, true, "ResNet-50 at 224²"},
-    {"rn50-infer-b8", Does::kInfer, 0, ResNet8, true, "ResNet-50 at 224²"},
-    {"rn50-train-b8", Does::kMomentum, 0, ResNetTraining, true, "ResNet-50 at 224²"},
-    {"mobilenetv2-infer-b4", Does::kInfer, 0, MobileNet, true, "MobileNetV2 at 224²"},
-    {"mobilenetv2-train-b4", Does::kMomentum, 0, MobileNetTraining, true, "MobileNetV2 at 224²"},
+    {"rn50-infer-b1", Does::kInfer, 0, ResNet1, true, "ResNet-50 at 224²", true},
+    {"rn50-infer-b8", Does::kInfer, 0, ResNet8, true, "ResNet-50 at 224²", true},
+    {"rn50-train-b8", Does::kMomentum, 0, ResNetTraining, true, "ResNet-50 at 224²", true},
+    {"mobilenetv2-infer-b4", Does::kInfer, 0, MobileNet, true, "MobileNetV2 at 224²", true},
+    {"mobilenetv2-train-b4", Does::kMomentum, 0, MobileNetTraining, true, "MobileNetV2 at 224²", true},
     {"unet-train-b8", Does::kMomentum, 0, Unet, true, "U-Net of 32 to 256 features at 64²"},
     {"gpt2b-fwd-b1", Does::kInfer, 0, Gpt2Block1, true, "a block of GPT-2, 128 tokens"},
     {"gpt2b-fwd-b8", Does::kInfer, 0, Gpt2Block8, true, "a block of GPT-2, 128 tokens"},
@@ -272,8 +276,16 @@ constexpr Workload kAll[] = {
     {"adamw-61M", Does::kAdamW, 32e-9 * kNumbers, Updates, false, "AdamW over 61 M parameters"},
 };
 
+constexpr Workload kLayers[] = {
+    {"conv-56-b8", Does::kInfer, 0, OneConvolution, true, "3x3, 64 to 64 features at 56²", true},
+    {"conv-56-fb-b8", Does::kGradients, 0, OneConvolutionTraining, true, "with the gradient of its kernel", true},
+    {"maxpool-112-b8", Does::kInfer, 0.032, OnePool, true, "3x3 of stride 2, 64 features at 112²", true},
+    {"maxpool-112-fb-b8", Does::kGradients, 0.096, OnePoolTraining, true, "with its gradient", true},
+};
+
 }  // namespace
 
 std::span<const Workload> All() { return kAll; }
+std::span<const Workload> Layers() { return kLayers; }
 
 }  // namespace workloads

@@ -21,8 +21,11 @@ struct Workload {
   Tensor (*network)(Net& net);
   bool in_bf16 = true;  // makes sense there, too
   const char* text = "";
+  bool images = false;  // that may be channels-first
 };
 
 std::span<const Workload> All();
+// Layers alone that show what channels first cost beside channels last; no rows of the table.
+std::span<const Workload> Layers();
 
 }  // namespace workloads

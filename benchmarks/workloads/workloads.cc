@@ -21,6 +21,8 @@ constexpr char kHelp[] =
     "  --only NAME      the workload to measure; --list has the names\n"
     "  --list           the names, one a line, with what they are\n"
     "  --bf16           parameters and inputs in bf16 (optimizer states stay f32)\n"
+    "  --channels-first images in NCHW, kernels in OIHW: rn50-*, mobilenetv2-*, and layers alone that are no rows of the table:\n"
+    "                   conv-56-b8, conv-56-fb-b8, maxpool-112-b8, maxpool-112-fb-b8\n"
     "  --seconds S      measure for about so long (4)\n"
     "  --steps N        N steps without measuring, for profilers\n"
     "  --metrics        the library's counters at the end\n"
@@ -30,7 +32,8 @@ constexpr char kHelp[] =
 
 class Job {
  public:
-  Job(weft_context* ctx, const Workload& workload, weft_dtype dtype) : ctx_(ctx), workload_(workload), net_(ctx, dtype) {}
+  Job(weft_context* ctx, const Workload& workload, weft_dtype dtype, bool channels_first)
+      : ctx_(ctx), workload_(workload), net_(ctx, dtype, channels_first) {}
   ~Job() { weft_optimizer_release(optimizer_); }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -149,7 +152,7 @@ int Measure(const Workload& workload, bool bf16, double seconds, const bench::Op
 int main(int argc, char** argv) {
   const bench::Options options = bench::Parse(argc, argv);
   std::string only;
-  bool list = false, bf16 = false, metrics = false, wrong = false;
+  bool list = false, bf16 = false, channels_first = false, metrics = false, wrong = false;
   int steps = 0;
   double seconds = options.quick ? 1 : 4;
   for (size_t i = 0; i < options.rest.size(); ++i) {
@@ -167,16 +170,21 @@ int main(int argc, char** argv) {
       list = true;
     } else if (a == "--bf16") {
       bf16 = true;
+    } else if (a == "--channels-first") {
+      channels_first = true;
     } else if (a == "--metrics") {
       metrics = true;
     } else {
       wrong = true;
     }
   }
-  const auto all = workloads::All();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Workload& w) { return only == w.name; });
+  const Workload* found = nullptr;
+  for (const auto& rows : {workloads::All(), workloads::Layers()}) {
+    for (const Workload& row : rows) found = only == row.name ? &row : found;
+  }
   if (list && !wrong) return List();
-  if (options.help || wrong || found == all.end()) {
+  wrong = wrong || (channels_first && found != nullptr && !found->images);
+  if (options.help || wrong || found == nullptr) {
     std::fputs(kHelp, options.help ? stdout : stderr);
     if (!wrong && !options.help && !only.empty()) std::fprintf(stderr, "workloads: there is no workload '%s'\n", only.c_str());
     return options.help ? 0 : 2;
@@ -185,7 +193,7 @@ int main(int argc, char** argv) {
   Must(weft_context_create(nullptr, &ctx));
   int rc = 0;
   {
-    Job job(ctx, *found, bf16 ? WEFT_BF16 : WEFT_F32);
+    Job job(ctx, *found, bf16 ? WEFT_BF16 : WEFT_F32, channels_first);
     if (steps > 0) {
       double first = 0;
       for (int i = 0; i < steps; ++i) first = job.Run();

@@ -39,7 +39,8 @@ class Benchmarks(unittest.TestCase):
         wrong = [(program, [option]) for program in ALL for option in ("--fast", "--threads", "fast")]
         wrong += [("checkpoint", ["--dir"]), ("conv_layers", ["--batch", "0"]), ("conv_layers", ["--only"]), ("gemm_conv", ["--threads", "0"]), ("gemm_conv", ["--threads", "two"]), ("gemm_conv", ["avx2", "avx512"]),
                   ("record", ["--peers-in"]), ("plugin_launch", ["--plugin"]), ("train_step", ["--only", "rnn"]), ("train_step", ["--only"]), ("train_step", ["--steps", "many"]),
-                  ("train_step", ["--steps", "0"]), ("train_step", ["--threads", "1"]), ("start", ["--threads", "1"]), ("workloads", ["--only", "rnn"]), ("workloads", ["--seconds", "none", "--only", "gemm-64"])]
+                  ("train_step", ["--steps", "0"]), ("train_step", ["--threads", "1"]), ("start", ["--threads", "1"]), ("workloads", ["--only", "rnn"]), ("workloads", ["--seconds", "none", "--only", "gemm-64"]),
+                  ("workloads", ["--channels-first", "--only", "gemm-64"])]
         for program, options in wrong:
             with self.subTest(program=program, options=options):
                 done = self.run_it(program, *options)
@@ -79,6 +80,8 @@ class Benchmarks(unittest.TestCase):
             done = self.run_it("workloads", "--only", name, "--steps", "2")
             self.assertEqual(0, done.returncode, done.stderr)
             self.assertRegex(done.stdout, rf"^{name}: -?[0-9.e+-]+\n$")
+        for name in ("conv-56-fb-b8", "maxpool-112-fb-b8"):
+            self.assertEqual(0, self.run_it("workloads", "--only", name, "--channels-first", "--steps", "1").returncode)
 
     def test_a_table_is_made_of_what_was_measured_and_goes_on_where_it_ended(self):
         table = [os.path.join(os.environ["WEFT_SOURCE"], "benchmarks", "table"), "--build", os.environ["WEFT_BUILD"]]

@@ -12,6 +12,7 @@
 #include "src/ir/op_def.h"
 #include "src/ir/text.h"
 #include "src/passes/fuse.h"
+#include "src/passes/move_channels.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/machine_memory.h"
 #include "src/runtime/status.h"
@@ -23,7 +24,8 @@ absl::StatusOr<ir::Module> FuseModule(const ir::Module& module) {
   ir::Module fused = module;
   passes::FuseOptions options;
   options.can_fuse = IsLoopNode;
-  WEFT_ASSIGN_OR_RETURN(fused.functions[0], passes::Fuse(module.main(), options));
+  WEFT_ASSIGN_OR_RETURN(const Ref<const ir::Function> moved, passes::MoveChannels(module.main()));
+  WEFT_ASSIGN_OR_RETURN(fused.functions[0], passes::Fuse(*moved, options));
   return fused;
 }
 

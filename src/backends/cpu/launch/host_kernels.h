@@ -63,6 +63,7 @@ int64_t SolvePacked(int64_t batch, int64_t n);
 // One list a file.
 std::span<const HostKernel> ProductKernels();
 std::span<const HostKernel> MovementKernels();
+std::span<const HostKernel> TransposeKernels();
 std::span<const HostKernel> BodyKernels();
 std::span<const HostKernel> LinalgKernels();
 

@@ -33,7 +33,7 @@ Layout LayoutOf(const LoopKernel& kernel, const CpuTarget& target) {
   layout.lanes = target.vector_bytes / (wide ? 8 : 4);
   if (!kernel.reduces()) return layout;
   layout.form = kernel.vector_reduces ? Form::kRows : Form::kColumns;
-  if (layout.form == Form::kColumns) {
+  if (layout.form == Form::kColumns && !kernel.turned) {
     const int64_t vectors = kernel.dims[kernel.vector_dim].size / layout.lanes;
     layout.panel = kernel.exprs.size() > 24 ? 1 : vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
   }
@@ -319,7 +319,127 @@ class LoopEmitter : LoopCode {
     });
   }
 
+  // Rows side by side, one a lane. Every row's parts are those that Rows has: element j goes to part j % turn, the last ones, which
+  // fill no turn, to part j % lanes or, without masks, to one more part; then the same tree.
+  struct Parts {
+    std::vector<llvm::Type*> types;  // per reduction
+    std::vector<V> memory;
+    int64_t turn = 0;  // lanes times the vectors that Rows sums side by side
+    bool turns = false;
+  };
+  V Slot(const Parts& parts, size_t r, V part) { return b_.CreateInBoundsGEP(parts.types[r], parts.memory[r], part); }
+  V LoadPart(const Parts& parts, size_t r, V part) { return b_.CreateLoad(parts.types[r], Slot(parts, r, part)); }
+
+  Parts NewParts(const std::vector<bool>& needed, const Lanes& at) {
+    size_t work = 0;
+    for (size_t i = 0; i < needed.size(); ++i) work += needed[i] && deps_[i].reduced;
+    Parts parts;
+    parts.turn = int64_t{Unroll(work, k_.reductions.size())} * layout_.lanes;
+    parts.turns = IsSmall(work) || !masks_;
+    for (const Reduction& r : k_.reductions) {
+      parts.types.push_back(Identity(r, at.count)->getType());
+      auto* type = llvm::ArrayType::get(parts.types.back(), static_cast<uint64_t>(parts.turn) + 1);
+      parts.memory.push_back(entry_.CreateAlloca(type));
+    }
+    Loop(I64(0), I64(parts.turn + 1), 1, {}, [&](V part, Values) {
+      for (size_t r = 0; r < k_.reductions.size(); ++r)
+        b_.CreateStore(Identity(k_.reductions[r], at.count), Slot(parts, r, part));
+      return Values{};
+    });
+    return parts;
+  }
+
+  void Turned(const Scope& outer, const Lanes& at) {
+    const std::vector<bool> needed = Needed(Roots(0), -1);
+    Scope top = outer;
+    Compute(needed, top, at, 0, [](const Dependence& d) { return !d.reduced && d.stage == 0; });
+    const Parts parts = NewParts(needed, at);
+    const size_t along = k_.dims.size() - 1;
+    Nest(k_.parallel_dims(), along, outer, {}, [&](const Scope& scope, Values) {
+      AddToParts(parts, needed, scope, top, at);
+      return Values{};
+    });
+    std::vector<std::pair<uint32_t, V>> results;
+    for (uint32_t k = 0; k < k_.reductions.size(); ++k) results.push_back({k, SumOfParts(parts, k)});
+    SetReduced(top, results);
+    StoreRows(top, at);
+  }
+
+  // One line of the rows.
+  void AddToParts(const Parts& parts, const std::vector<bool>& needed, const Scope& scope, const Scope& top,
+                  const Lanes& at) {
+    const size_t along = k_.dims.size() - 1;
+    const auto add = [&](V j, V part) {
+      Scope inner = scope;
+      Advance(inner, along, j);
+      for (size_t i = 0; i < inner.values.size(); ++i) {
+        if (inner.values[i] == nullptr) inner.values[i] = top.values[i];
+      }
+      Compute(needed, inner, at, 0, Anything);
+      for (size_t r = 0; r < k_.reductions.size(); ++r) {
+        V x = Vector(k_.reductions[r].expr, inner, at.count);
+        b_.CreateStore(Combine(k_.reductions[r], LoadPart(parts, r, part), x), Slot(parts, r, part));
+      }
+    };
+    // From j on, as many elements as parts.
+    const auto add_turn = [&](V j, V count) {
+      Loop(I64(0), count, 1, {}, [&](V part, Values) {
+        add(b_.CreateAdd(j, part), part);
+        return Values{};
+      });
+      return Values{};
+    };
+    V size = ReducedEnd(along), begin = I64(0);
+    if (parts.turns) {
+      const auto whole = [&](V j, Values) { return add_turn(j, I64(parts.turn)); };
+      begin = Loop(begin, size, parts.turn, {}, whole, parts.turn - 1).index;
+    }
+    Loop(begin, size, masks_ ? layout_.lanes : 1, {}, [&](V j, Values) {
+      if (masks_) return add_turn(j, MinOf(I64(layout_.lanes), b_.CreateSub(size, j)));
+      add(j, I64(parts.turn));
+      return Values{};
+    });
+  }
+
+  // Vectors of a turn in pairs of neighbours, then the halves of one.
+  V SumOfParts(const Parts& parts, size_t k) {
+    const Reduction& r = k_.reductions[k];
+    const int lanes = layout_.lanes;
+    Values sums;
+    for (int64_t part = 0; part < parts.turn; ++part) sums.push_back(LoadPart(parts, k, I64(part)));
+    while (static_cast<int>(sums.size()) > lanes) {
+      Values halves;
+      for (size_t i = 0; i < sums.size() / 2; ++i) {
+        const size_t first = i / lanes * 2 * lanes + i % lanes;
+        halves.push_back(Combine(r, sums[first], sums[first + lanes]));
+      }
+      sums = std::move(halves);
+    }
+    for (int n = lanes / 2; n >= 1; n /= 2) {
+      for (int i = 0; i < n; ++i) sums[i] = Combine(r, sums[i], sums[i + n]);
+    }
+    return masks_ ? sums[0] : Combine(r, sums[0], LoadPart(parts, k, I64(parts.turn)));
+  }
+
+  void StoreRows(Scope& scope, const Lanes& at) {
+    std::vector<uint32_t> roots;
+    for (const Store& s : k_.stores) {
+      if (s.row) roots.push_back(s.expr);
+    }
+    Compute(Needed(roots, -1), scope, at, 0, [](const Dependence& d) { return !d.reduced; });
+    for (size_t s = 0; s < k_.stores.size(); ++s) {
+      if (k_.stores[s].row) StoreTo(s, scope, at, true);
+    }
+  }
+
+  // Few operations an element wait for each other's sums.
+  static bool IsSmall(size_t work) { return work <= 8; }
+  static int Unroll(size_t work, size_t reductions) {
+    return IsSmall(work) && reductions > 0 && reductions <= 2 ? 4 : 1;
+  }
+
   void Panel(const Scope& outer, const std::vector<Lanes>& panel) {
+    if (k_.turned) return Turned(outer, panel[0]);
     std::vector<uint32_t> roots;
     for (const Reduction& r : k_.reductions) roots.push_back(r.expr);
     for (const Carry& c : k_.carries) roots.insert(roots.end(), {c.start, c.next});
@@ -366,19 +486,11 @@ class LoopEmitter : LoopCode {
           }
           return current;
         });
-    std::vector<uint32_t> row_roots;
-    for (const Store& s : k_.stores) {
-      if (s.row) row_roots.push_back(s.expr);
-    }
-    const std::vector<bool> row_needed = Needed(row_roots, -1);
     for (size_t u = 0; u < panel.size(); ++u) {
       Scope scope = tops[u];
       SetReduced(scope, Accumulated(done, panel.size(), u, 0, k_.reductions.size()));
       SetReduced(scope, Accumulated(done, panel.size(), u, k_.reductions.size(), k_.carries.size()), ExprKind::kFolded);
-      Compute(row_needed, scope, panel[u], 0, [](const Dependence& d) { return !d.reduced; });
-      for (size_t s = 0; s < k_.stores.size(); ++s) {
-        if (k_.stores[s].row) StoreTo(s, scope, panel[u], true);
-      }
+      StoreRows(scope, panel[u]);
     }
   }
 
@@ -405,8 +517,8 @@ class LoopEmitter : LoopCode {
       for (uint32_t r = 0; r < k_.reductions.size(); ++r) {
         if (k_.reductions[r].stage == stage) reduced.push_back(r);
       }
-      const bool small = work <= 8;
-      const int unroll = small && !reduced.empty() && reduced.size() <= 2 ? 4 : 1;
+      const bool small = IsSmall(work);
+      const int unroll = Unroll(work, reduced.size());
       const int lanes = layout_.lanes;
       Values accumulators;  // per reduction: `unroll` vectors, then a scalar where there are no masks
       const size_t per = unroll + (masks_ ? 0 : 1);

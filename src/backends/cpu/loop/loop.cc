@@ -46,6 +46,7 @@ bool IsChunk(const LoopKernel& kernel, size_t d) {
 
 bool CanMerge(LoopKernel& kernel, size_t d) {
   if (kernel.dims[d].reduce != kernel.dims[d + 1].reduce || IsChunk(kernel, d) || IsChunk(kernel, d + 1)) return false;
+  if (kernel.dims[d + 1].apart) return false;
   bool same = true;
   ForEachAccess(kernel, [&](Access& a) { same = same && a.strides[d] == a.strides[d + 1] * kernel.dims[d + 1].size; });
   return same;
@@ -135,6 +136,25 @@ std::vector<Dependence> Analyze(const LoopKernel& kernel) {
   return result;
 }
 
+namespace {
+
+// Whether rows lie side by side: all that changes along them is read in runs along the last parallel dimension.
+bool RowsLieAcross(const LoopKernel& kernel) {
+  constexpr int64_t kFewRows = 4;
+  const size_t across = kernel.parallel_dims() - 1, along = kernel.dims.size() - 1;
+  if (kernel.stages != 1 || kernel.dims[across].size < kFewRows || IsChunk(kernel, across)) return false;
+  const bool stores = std::ranges::any_of(kernel.stores, [](const Store& s) { return !s.row; });
+  bool runs = !stores && kernel.indices.empty(), strided = false;
+  for (const Access& a : kernel.loads) {
+    if (a.strides[along] == 0) continue;
+    runs = runs && a.strides[across] == 1;
+    strided = strided || a.strides[along] != 1;
+  }
+  return runs && strided;
+}
+
+}  // namespace
+
 void Finish(LoopKernel& kernel) {
   // Before sizes go: a row store ignores the reduced dimensions.
   const bool reduces = kernel.reduces();
@@ -174,6 +194,11 @@ void Finish(LoopKernel& kernel) {
   for (Store& s : kernel.stores) {
     s.stage = deps[s.expr].stage;
     if (!s.row) kernel.stages = std::max(kernel.stages, s.stage + 1);
+  }
+  if (kernel.vector_reduces && RowsLieAcross(kernel)) {
+    kernel.vector_reduces = false;
+    kernel.turned = true;
+    kernel.vector_dim = static_cast<int>(kernel.parallel_dims()) - 1;
   }
 }
 
@@ -324,7 +349,7 @@ std::string ToString(const LoopKernel& kernel, bool sizes) {
       absl::StrAppend(&text, "n", dim.chunk_dim >= 0 ? absl::StrCat(" chunk of ", dim.chunk_dim) : "");
     }
   }
-  absl::StrAppend(&text, "]\n");
+  absl::StrAppend(&text, kernel.turned ? "] turned\n" : "]\n");
   for (size_t i = 0; i < kernel.exprs.size(); ++i) {
     const Expr& e = kernel.exprs[i];
     absl::StrAppend(&text, "  %", i, ":", StableHloNameOf(e.dtype), " = ");

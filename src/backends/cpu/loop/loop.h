@@ -61,6 +61,9 @@ struct Dim {
   // A chunk of a longer dimension: `chunk_dim` counts chunks of `size`, and the last chunk ends at `total`.
   int32_t chunk_dim = -1;
   int64_t total = 0;
+  // Of a reduced dimension: others stood between it and the one before, so the two are two whatever a layout makes of them, and
+  // sums keep their order.
+  bool apart = false;
 };
 
 struct Reduction {
@@ -97,8 +100,11 @@ struct LoopKernel {
   std::vector<Store> stores;
   uint32_t buffers = 0;
   bool vector_reduces = false;  // the vector dimension is the last reduced one
-  int vector_dim = -1;          // set by Finish
-  int stages = 1;               // set by Finish: passes over the reduced dimensions
+  // Set by Finish: it was, but memory runs along the last parallel dimension. Vectors hold that many rows, each of which is summed in
+  // the parts that vectors along it would have had.
+  bool turned = false;
+  int vector_dim = -1;  // set by Finish
+  int stages = 1;       // set by Finish: passes over the reduced dimensions
 
   bool reduces() const { return !reductions.empty() || !carries.empty(); }
   size_t parallel_dims() const;

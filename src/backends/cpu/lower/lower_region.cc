@@ -101,6 +101,17 @@ class RegionLowering {
   }
 
  private:
+  // Whether the reduced dimension d has a kept one between it and the reduced one before.
+  bool KeptBefore(size_t d) const {
+    bool kept = false;
+    while (d-- > 0) {
+      if (full_[d] == 1) continue;
+      if (reduced_[d]) return kept;
+      kept = true;
+    }
+    return false;
+  }
+
   absl::Status ChooseDims() {
     const Node* reduce = nullptr;
     for (const Node* node : region_.nodes()) {
@@ -124,6 +135,7 @@ class RegionLowering {
         if (reduced_[d] != (pass == 1)) continue;
         place_[d] = kernel_.dims.size();
         kernel_.dims.push_back(Dim{full_[d], reduced_[d]});
+        kernel_.dims.back().apart = pass == 1 && KeptBefore(d);
       }
     }
     for (size_t d = full_.size(); d-- > 0;) {

@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "src/backends/cpu/launch/host_kernels.h"
+#include "src/backends/cpu/launch/transpose_call.h"
 #include "src/backends/cpu/loop/block_loop.h"
 #include "src/backends/cpu/lower/lower_region.h"
 #include "src/ir/builder.h"
@@ -271,6 +273,16 @@ void Lowering::PlanLoops(Drafts& list) {
   }
 }
 
+// As if memory ran along the rows, so that additions are cut alike in every layout.
+int64_t Lowering::TasksOfRows(const LoopKernel& kernel) const {
+  if (!kernel.turned) return PlanLoop(kernel, target_).tasks;
+  LoopKernel rows = kernel;
+  rows.turned = false;
+  rows.vector_reduces = true;
+  rows.vector_dim = static_cast<int>(rows.dims.size()) - 1;
+  return PlanLoop(rows, target_).tasks;
+}
+
 void Lowering::Loop(SharedKernel kernel, const std::vector<StorageId>& buffers) {
   // Few long reductions: pieces of a fixed size first, so that all threads have work and the order of additions is a
   // matter of the shape alone.
@@ -278,7 +290,7 @@ void Lowering::Loop(SharedKernel kernel, const std::vector<StorageId>& buffers) 
     const int64_t elements = kernel->ParallelCount() * kernel->ReducedCount();
     const int64_t outermost = kernel->dims[kernel->parallel_dims()].size;
     const int64_t chunks = std::min<int64_t>({elements / 16384, 32, outermost / 4});
-    if (chunks >= 2 && !kernel->dims[kernel->parallel_dims()].total && PlanLoop(*kernel, target_).tasks < 8) {
+    if (chunks >= 2 && !kernel->dims[kernel->parallel_dims()].total && TasksOfRows(*kernel) < 8) {
       SplitKernel split = SplitReduction(*kernel, chunks);
       std::vector<StorageId> partials;
       for (DType dtype : split.partial_types)
@@ -311,11 +323,43 @@ StorageId Lowering::Permuted(StorageId from, DType dtype, const Dims& dims, cons
     from_strides.push_back(strides[d]);
   }
   const StorageId result = Temporary(CountOf(dims) * BytesOf(dtype));
-  CopyBox(dtype, sizes, {from, 0, from_strides}, {result, 0, StridesOf(sizes)});
+  LoopKernel kernel = BoxKernel(dtype, sizes, {from, 0, from_strides}, {result, 0, StridesOf(sizes)});
+  if (!Turn(kernel, from, result)) Loop(std::move(kernel), {from, result});
   return result;
 }
 
+bool Lowering::Turn(const LoopKernel& kernel, StorageId from, StorageId to) {
+  constexpr int64_t kLeastBytes = 16 << 10;
+  if (kernel.reduces() || kernel.buffers != 2 || kernel.loads.size() != 1 || kernel.stores.size() != 1) return false;
+  const Access &load = kernel.loads[0], &store = kernel.stores[0].access;
+  const int64_t bytes = BytesOf(load.dtype);
+  if (kernel.exprs.size() != 1 || load.dtype != store.dtype || kernel.ParallelCount() * bytes < kLeastBytes)
+    return false;
+  TransposeCall call;
+  call.bytes = bytes;
+  call.from_offset = load.offset;
+  call.to_offset = store.offset;
+  bool reads = false, writes = false;
+  for (size_t d = 0; d < kernel.dims.size(); ++d) {
+    const TransposeCall::Along along = {kernel.dims[d].size, load.strides[d], store.strides[d]};
+    const bool runs = along.from == 1 && along.to > 1, fills = along.to == 1 && along.from > 1;
+    if ((runs && reads) || (fills && writes)) return false;
+    if (!runs && !fills) call.others.push_back(along);
+    if (runs) call.reads = along;
+    if (fills) call.writes = along;
+    reads = reads || runs;
+    writes = writes || fills;
+  }
+  if (!reads || !writes) return false;
+  Host("transpose", {from}, {to}, EncodeTranspose(call), 1e3 + 100.0 * bytes * kernel.ParallelCount());
+  return true;
+}
+
 void Lowering::CopyBox(DType dtype, const Dims& sizes, const Layout& from, const Layout& to) {
+  Loop(BoxKernel(dtype, sizes, from, to), {from.storage, to.storage});
+}
+
+LoopKernel Lowering::BoxKernel(DType dtype, const Dims& sizes, const Layout& from, const Layout& to) {
   LoopKernel kernel;
   LoopBuilder builder(kernel);
   for (int64_t size : sizes) kernel.dims.push_back(Dim{size, false});
@@ -328,7 +372,7 @@ void Lowering::CopyBox(DType dtype, const Dims& sizes, const Layout& from, const
   kernel.stores.push_back(Store{Access{1, moved, to.offset, {to.strides.begin(), to.strides.end()}}, x.id, false, 0});
   kernel.buffers = 2;
   Finish(kernel);
-  Loop(std::move(kernel), {from.storage, to.storage});
+  return kernel;
 }
 
 StorageId Lowering::Converted(StorageId from, DType from_type, DType to_type, int64_t count) {
@@ -367,6 +411,7 @@ absl::Status Lowering::LowerFusion(const Node& node) {
   if (kernel.ok()) {
     for (uint32_t r = 0; r < node.results().size(); ++r)
       buffers.push_back(Define(Value{Ref<const Node>::Share(&node), r}));
+    if (buffers.size() == 2 && Turn(**kernel, buffers[0], buffers[1])) return absl::OkStatus();
     Loop(*std::move(kernel), buffers);
     return absl::OkStatus();
   }

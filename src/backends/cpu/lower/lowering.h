@@ -101,6 +101,7 @@ class Lowering {
     Dims strides;
   };
   void CopyBox(DType dtype, const Dims& sizes, const Layout& from, const Layout& to);
+  static LoopKernel BoxKernel(DType dtype, const Dims& sizes, const Layout& from, const Layout& to);
   StorageId Converted(StorageId from, DType from_type, DType to, int64_t count);
 
  private:
@@ -145,6 +146,9 @@ class Lowering {
 
   absl::StatusOr<SharedKernel> KernelOf(const ir::Node& node);
   const SharedKernel& BlockLoop(const SharedKernel& kernel, int64_t rows, int64_t columns, uint32_t product);
+  // A finished kernel that only turns a box round, as tiles of the library; false if it is something else.
+  bool Turn(const LoopKernel& kernel, StorageId from, StorageId to);
+  int64_t TasksOfRows(const LoopKernel& kernel) const;
   const PlannedLoop& Planned(const SharedKernel& kernel);
   absl::Status LowerFusion(const ir::Node& node);
   void AddLoop(SharedKernel kernel, const std::vector<StorageId>& buffers);
