@@ -224,8 +224,8 @@ absl::Status CheckpointReader::MatchFrame(const Frame& frame, uint64_t* chunks, 
     for (const TensorRecord& r : records) {
       if (r.id >= tensors_.size() || (*seen)[r.id]) return other(r.name);
       const TensorRecord& t = tensors_[r.id];
-      if (r.name != t.name || r.dtype != t.dtype || r.dims != t.dims || r.is_inline != t.is_inline ||
-          r.inline_data != t.inline_data) {
+      if (r.name != t.name || r.dtype != t.dtype || r.logical != t.logical || r.dims != t.dims ||
+          r.is_inline != t.is_inline || r.inline_data != t.inline_data) {
         return other(r.name);
       }
       (*seen)[r.id] = true;

@@ -8,6 +8,7 @@
 #include "serialization/limits.h"
 #include "serialization/message.h"
 #include "serialization/schema/checkpoint.capnp.h"
+#include "src/runtime/held_types.h"
 #include "src/runtime/status.h"
 
 namespace weft {
@@ -65,7 +66,7 @@ void PutTensor(const TensorRecord& tensor, schema::Tensor::Builder out) {
   out.setId(tensor.id);
   out.setName(ToText(tensor.name));
   out.setDtype(ToStored(tensor.dtype));
-  out.setLogical(ToStored(tensor.dtype));
+  out.setLogical(ToStored(tensor.logical));
   auto shape = out.initShape(static_cast<unsigned>(tensor.dims.size()));
   for (unsigned i = 0; i < tensor.dims.size(); ++i) shape.set(i, static_cast<uint64_t>(tensor.dims[i]));
   out.setRawBytes(tensor.bytes);
@@ -85,7 +86,8 @@ absl::StatusOr<TensorRecord> GetTensor(schema::Tensor::Reader in, uint64_t offse
   }
   tensor.name = FromText(in.getName());
   tensor.dtype = FromStored(in.getDtype());
-  if (tensor.dtype == DType::kInvalid || in.getLogical() != in.getDtype()) {
+  tensor.logical = FromStored(in.getLogical());
+  if (tensor.dtype == DType::kInvalid || (tensor.logical != tensor.dtype && !IsHeldAs(tensor.logical, tensor.dtype))) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "'", file, "': tensor '", tensor.name,
                        "' has an element type that this library does not read (number ",
                        static_cast<int>(in.getDtype()), ", seen as ", static_cast<int>(in.getLogical()), ")");

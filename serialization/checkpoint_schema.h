@@ -43,9 +43,11 @@ struct ChunkRecord {
 
 struct TensorRecord {
   uint32_t id = 0;
-  DType dtype = DType::kInvalid;
+  DType dtype = DType::kInvalid;  // as stored
+  DType logical =
+      DType::kInvalid;  // as the user sees it: the same, or one that a mode holds as it (runtime/held_types.h)
   bool is_inline = false;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;  // as stored
   Dims dims;
   std::string name;
   std::string inline_data;

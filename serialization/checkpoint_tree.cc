@@ -186,7 +186,7 @@ absl::StatusOr<Tree> TreeDecoder::Build(std::span<const TensorRecord> tensors, c
     value.float64 = flat.float64;
     value.text = flat.text;
     if (flat.kind == Tree::Kind::kTensor) {
-      value.dtype = tensors[flat.number].dtype;
+      value.dtype = tensors[flat.number].logical;
       value.dims = tensors[flat.number].dims;
     }
     if (flat.kind == Tree::Kind::kAlias) value.alias = flat.number;  // node ids of the new tree are preorder positions

@@ -82,6 +82,9 @@ class Writer {
   std::string_view NameOf(uint32_t id) const {
     return std::string_view(names_).substr(name_ends_[id], name_ends_[id + 1] - name_ends_[id]);
   }
+  std::optional<uint64_t> BytesOf(uint32_t id) const {
+    return StoredBytes(options_.held.Of(Leaf(id).dtype), Leaf(id).dims);
+  }
   TensorRecord Describe(uint32_t id) const;
 
   BlockWriter& out_;
@@ -136,7 +139,7 @@ absl::Status Writer::Plan() {
     name_ends_.push_back(names_.size());
   });
   for (uint32_t id = 0; id < ids_.size(); ++id) {
-    const std::optional<uint64_t> bytes = StoredBytes(Leaf(id).dtype, Leaf(id).dims);
+    const std::optional<uint64_t> bytes = BytesOf(id);
     if (!bytes.has_value() || *bytes > kMostChunks * kLargestChunk) {
       return UserError("tensor '", NameOf(id), "' of ", weft::NameOf(Leaf(id).dtype), DimsToString(Leaf(id).dims),
                        " is too large for a checkpoint (at most ", kMostChunks * kLargestChunk, " bytes a tensor)");
@@ -151,9 +154,10 @@ absl::Status Writer::Plan() {
 TensorRecord Writer::Describe(uint32_t id) const {
   TensorRecord record;
   record.id = id;
-  record.dtype = Leaf(id).dtype;
+  record.logical = Leaf(id).dtype;
+  record.dtype = options_.held.Of(record.logical);
   record.dims = Leaf(id).dims;
-  record.bytes = *StoredBytes(record.dtype, record.dims);
+  record.bytes = *BytesOf(id);
   record.name = NameOf(id);
   if (placed_[id].where == Placed::kInline) {
     record.is_inline = true;
@@ -218,7 +222,7 @@ absl::Status Writer::WritePack() {
 }
 
 absl::Status Writer::AddToPack(uint32_t id) {
-  const uint64_t bytes = *StoredBytes(Leaf(id).dtype, Leaf(id).dims);
+  const uint64_t bytes = *BytesOf(id);
   WEFT_RETURN_IF_ERROR(pack_.Ensure(kChunkBytes));
   size_t at = RoundUp(pack_used_, kSmallAlign);
   if (at + bytes > kChunkBytes || DescriptionsAreFull()) {
@@ -236,7 +240,7 @@ absl::Status Writer::AddToPack(uint32_t id) {
 
 absl::Status Writer::WriteChunks(uint32_t id) {
   const Tree::TensorLeaf& leaf = Leaf(id);
-  const uint64_t bytes = *StoredBytes(leaf.dtype, leaf.dims);
+  const uint64_t bytes = *BytesOf(id);
   uint64_t chunk = kChunkBytes;
   if ((bytes + chunk - 1) / chunk > kChunksPerTensor) chunk = kLargestChunk;
   // Whole rows where a row fits, so that a range of rows is a range of chunks.
@@ -263,7 +267,7 @@ absl::Status Writer::WriteChunks(uint32_t id) {
 }
 
 absl::Status Writer::WriteTensor(uint32_t id) {
-  const uint64_t bytes = *StoredBytes(Leaf(id).dtype, Leaf(id).dims);
+  const uint64_t bytes = *BytesOf(id);
   if (bytes < kInlineBelow) {
     std::byte data[kInlineBelow];
     if (bytes > 0) WEFT_RETURN_IF_ERROR(source_.Read(ids_[id], 0, {data, static_cast<size_t>(bytes)}));
@@ -396,7 +400,9 @@ absl::Status SaveCheckpoint(FilePlace place, const Tree& tree, TensorSource& sou
   FileSystem* fs = place.folder.fs();
   return Saving(path, [&]() -> absl::Status {
     uint64_t total = 0;
-    for (const Tree::TensorLeaf& leaf : tree.tensors()) total += StoredBytes(leaf.dtype, leaf.dims).value_or(0);
+    for (const Tree::TensorLeaf& leaf : tree.tensors()) {
+      total += StoredBytes(options.held.Of(leaf.dtype), leaf.dims).value_or(0);
+    }
     WEFT_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(std::move(place), {.durability = options.durability,
                                                                                  .direct = total >= kDirectFrom}));
     {

@@ -15,12 +15,14 @@
 #include "absl/status/statusor.h"
 #include "serialization/atomic_file.h"
 #include "serialization/tree.h"
+#include "src/runtime/held_types.h"
 #include "src/runtime/io.h"
 
 namespace weft {
 
 // Gives out the bytes of tensors. Calls come in the tree's preorder, one tensor after the other, offsets ascending, all
-// from the thread that saves. Row-major, dense, little-endian; 4-bit types two in a byte, low bits first.
+// from the thread that saves. Row-major, dense, little-endian, as SaveOptions::held stores them; 4-bit types two in a byte, low
+// bits first.
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
@@ -31,6 +33,7 @@ class TensorSource {
 struct SaveOptions {
   FileSystem* fs = nullptr;  // nullptr: PosixFileSystem()
   Durability durability = Durability::kPower;
+  HeldTypes held;  // what the tree's types are stored as
   int64_t step = 0;
   std::string producer = "weft";
   std::vector<std::pair<std::string, std::string>> user;  // in order; at most 1 MiB together

@@ -214,6 +214,12 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *   cache_mode (off, read, write; default write): compiled programs on disk
  *   cache_dir (text; default empty): folder of compiled programs; empty: weft in XDG_CACHE_HOME or ~/.cache
  *   cache_max_bytes (0 or more; default 4294967296): size at which the least recently used programs go
+ *   use_bf16 (0, 1; default 0): devices hold and compute f32 and f64 as bf16; tensors are still f32 and f64 to the
+ *     caller (docs/element_types.md). Where nobody sets it, XLA_USE_BF16 does
+ *   downcast_bf16 (0, 1; default 0): devices hold and compute f32 as bf16 and f64 as f32; use_bf16 goes before it.
+ *     Where nobody sets it, XLA_DOWNCAST_BF16 does
+ *   use_32bit_long (0, 1; default 0): devices hold and compute i64 as i32 and u64 as u32: what is out of their range
+ *     wraps. Where nobody sets it, XLA_USE_32BIT_LONG does
  *   verify_between_passes (0, 1; default 0): checks the program after every compiler pass
  *   log (debug, info, warning, error, off; default off): without a hook, records of this level and above go to standard
  *     error

@@ -50,9 +50,11 @@ typedef struct weft_checkpoint_entry {
   weft_dtype dtype;
   uint32_t rank;
   int64_t dims[32]; /* rank entries */
-  uint64_t size_bytes;
+  uint64_t size_bytes; /* in the file */
+  weft_dtype stored; /* what the file holds: another type than dtype where the context that saved it had one of the options use_bf16, downcast_bf16 and use_32bit_long */
+  int32_t reserved;
 } weft_checkpoint_entry;
-#define WEFT_CHECKPOINT_ENTRY_INIT {sizeof(weft_checkpoint_entry), NULL, NULL, 0, (weft_dtype)0, 0, {0}, 0}
+#define WEFT_CHECKPOINT_ENTRY_INIT {sizeof(weft_checkpoint_entry), NULL, NULL, 0, (weft_dtype)0, 0, {0}, 0, (weft_dtype)0, 0}
 WEFT_API void weft_checkpoint_entry_init(void* options, size_t size) WEFT_NOEXCEPT;
 
 /* What a checkpoint says of itself. producer is borrowed from the reader. Since 1.0. */

@@ -10,6 +10,9 @@
 #include "src/c_api/event_object.h"
 #include "src/c_api/options.h"
 #include "src/c_api/tree_object.h"
+#include "src/runtime/alloc_hook.h"
+#include "src/runtime/held_types.h"
+#include "src/runtime/machine_memory.h"
 #include "src/runtime/narrow.h"
 #include "weft.h"
 
@@ -71,7 +74,7 @@ class Values final : public TensorSource {
   absl::Status Read(uint32_t tensor, uint64_t offset, std::span<std::byte> out) override {
     lazy::Tensor* t = values_[tensor].get();
     if (BitsOf(t->dtype()) < 8) return ReadPacked(*t, offset, out);
-    return t->engine().ReadBytes(t, static_cast<int64_t>(offset), out);
+    return t->engine().ReadHeld(t, static_cast<int64_t>(offset), out);
   }
 
  private:
@@ -142,6 +145,16 @@ absl::StatusOr<Ref<lazy::Tensor>> LoadTensor(ReaderObject& object, uint32_t id, 
   std::unique_ptr<std::byte[]> bytes(new std::byte[record.bytes]);
   const std::span<std::byte> span(bytes.get(), record.bytes);
   WEFT_RETURN_IF_ERROR(object.ReadTensor(id, span));
+  if (record.logical != record.dtype) {  // a mode's
+    WEFT_ASSIGN_OR_RETURN(const int64_t wanted, CheckedBytes(record.logical, record.dims.data(), record.dims.size()));
+    if (!MachineHas(wanted)) {
+      return NoLargeMemory(absl::StrCat("tensor '", record.name, "' of ", NameOf(record.logical),
+                                        DimsToString(record.dims), ": ", wanted, " bytes"));
+    }
+    std::vector<std::byte, LargeStdAllocator<std::byte>> seen(static_cast<size_t>(wanted));
+    ConvertHeld(record.dtype, span, record.logical, seen);
+    return object.engine->FromHost(device, record.logical, record.dims, seen);
+  }
   if (BitsOf(record.dtype) >= 8) return object.engine->FromHost(device, record.dtype, record.dims, span);
   HostTensor elements(record.dtype, record.dims);
   Unpack(record.dtype, span, elements.mutable_bytes());
@@ -180,6 +193,7 @@ weft_error* weft_checkpoint_save(weft_context* ctx, const char* path, size_t pat
     WEFT_RETURN_IF_ERROR(Values::CheckEngine(now, context->engine()));
     auto save = std::make_shared<Save>();
     save->options = std::move(how);
+    save->options.held = context->engine().options().held;
     WEFT_ASSIGN_OR_RETURN(save->place, PlaceOfCheckpoint(file));
     lazy::Services& services = context->engine().services();
     const SaveTurn::Look look = [&services, before = services.cancels()] { return services.Interrupted(before); };
@@ -259,7 +273,8 @@ weft_error* weft_checkpoint_reader_entry(weft_checkpoint_reader* reader, size_t 
     weft_checkpoint_entry entry = WEFT_CHECKPOINT_ENTRY_INIT;
     entry.path = record.name.c_str();
     entry.path_length = record.name.size();
-    entry.dtype = static_cast<weft_dtype>(record.dtype);
+    entry.dtype = static_cast<weft_dtype>(record.logical);
+    entry.stored = static_cast<weft_dtype>(record.dtype);
     entry.rank = static_cast<uint32_t>(record.dims.size());
     std::copy_n(record.dims.begin(), std::min(record.dims.size(), std::size(entry.dims)), entry.dims);
     entry.size_bytes = record.bytes;

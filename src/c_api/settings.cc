@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -84,7 +85,22 @@ absl::StatusOr<Settings> Settings::Read(const weft_setting* settings, size_t cou
   return result;
 }
 
+absl::Status Settings::ReadXlaVariables() {
+  constexpr std::pair<Option, const char*> kVariables[] = {{Option::kUseBf16, "XLA_USE_BF16"},
+                                                           {Option::kDowncastBf16, "XLA_DOWNCAST_BF16"},
+                                                           {Option::kUse32bitLong, "XLA_USE_32BIT_LONG"}};
+  for (const auto& [option, variable] : kVariables) {
+    const auto at = static_cast<size_t>(option);
+    const char* const value = std::getenv(variable);
+    if (value == nullptr || sources_[at] != WEFT_OPTION_FROM_DEFAULT) continue;
+    WEFT_ASSIGN_OR_RETURN(values_[at], Check(kOptions[at], value, variable));
+    sources_[at] = WEFT_OPTION_FROM_ENVIRONMENT;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Settings::ReadOthersVariables() {
+  WEFT_RETURN_IF_ERROR(ReadXlaVariables());
   constexpr auto kPlatform = static_cast<size_t>(Option::kPlatform);
   const bool chosen = sources_[kPlatform] != WEFT_OPTION_FROM_DEFAULT;
   if (std::getenv("XRT_TPU_CONFIG") != nullptr && (!chosen || values_[kPlatform] == "tpu")) {
@@ -103,6 +119,18 @@ absl::Status Settings::ReadOthersVariables() {
   values_[kPlatform] = absl::AsciiStrToLower(device);
   sources_[kPlatform] = WEFT_OPTION_FROM_ENVIRONMENT;
   return absl::OkStatus();
+}
+
+HeldTypes Settings::held() const {
+  HeldTypes held;
+  const bool bf16 = truth(Option::kUseBf16), downcast = truth(Option::kDowncastBf16);
+  if (bf16 || downcast) held.f32 = DType::kBF16;
+  if (bf16 || downcast) held.f64 = bf16 ? DType::kBF16 : DType::kF32;
+  if (truth(Option::kUse32bitLong)) {
+    held.i64 = DType::kI32;
+    held.u64 = DType::kU32;
+  }
+  return held;
 }
 
 int64_t Settings::integer(Option option) const {

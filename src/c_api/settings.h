@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "src/c_api/generated/option_table.h"
+#include "src/runtime/held_types.h"
 #include "src/runtime/status.h"
 #include "weft_base.h"
 
@@ -29,6 +30,8 @@ class Settings {
   const std::string& text(size_t option) const { return values_[option]; }
   int64_t integer(Option option) const;
   bool truth(Option option) const { return text(option) == "1"; }
+  // What use_bf16, downcast_bf16 and use_32bit_long come to.
+  HeldTypes held() const;
   weft_option_source source(size_t option) const { return sources_[option]; }
   void set(Option option, std::string value) {
     values_[static_cast<size_t>(option)] = std::move(value);
@@ -36,8 +39,10 @@ class Settings {
   }
 
  private:
-  // PJRT_DEVICE chooses the platform where nobody else does; XRT_TPU_CONFIG is an error where it would have meant something.
+  // XLA_USE_BF16 and its kin, and PJRT_DEVICE for the platform, stand where nobody else chooses; XRT_TPU_CONFIG is an error where
+  // it would have meant something.
   absl::Status ReadOthersVariables();
+  absl::Status ReadXlaVariables();
 
   std::array<std::string, static_cast<size_t>(Option::kCount)> values_;
   std::array<weft_option_source, static_cast<size_t>(Option::kCount)> sources_ = {};

@@ -81,9 +81,11 @@ struct Look {
     for (size_t i = 0; i < count; ++i) {
       weft_checkpoint_entry entry = WEFT_CHECKPOINT_ENTRY_INIT;
       if (!Done(weft_checkpoint_reader_entry(reader, i, &entry))) return false;
-      rows.push_back(Fields{{"path", std::string(entry.path, entry.path_length)},
-                            {"type", TypeText(entry.dtype, entry.dims, entry.rank)},
-                            {"bytes", static_cast<int64_t>(entry.size_bytes)}});
+      Fields row = {{"path", std::string(entry.path, entry.path_length)},
+                    {"type", TypeText(entry.dtype, entry.dims, entry.rank)},
+                    {"bytes", static_cast<int64_t>(entry.size_bytes)}};
+      if (entry.stored != entry.dtype) row.emplace_back("stored", TypeText(entry.stored, entry.dims, entry.rank));
+      rows.push_back(std::move(row));
     }
     report.emplace_back("tensors", std::move(rows));
     return true;

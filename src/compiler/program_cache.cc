@@ -42,6 +42,10 @@ ProgramCache::ProgramCache(Config config) : config_(std::move(config)) {
     AppendText(target.fingerprint, text);
     AppendText(config_.options.isa, text);
   }
+  // A source has the types of the device; a trace has the caller's.
+  const HeldTypes& held = config_.held;
+  if (!held.any()) return;
+  for (const DType dtype : {held.f32, held.f64, held.i64, held.u64}) AppendText(NameOf(dtype), &prefix_);
 }
 
 std::shared_ptr<Program> ProgramCache::Known(Key key, std::string_view canonical) {
@@ -146,6 +150,7 @@ void ProgramCache::DropOldest() {
 
 absl::Status ProgramCache::Lower(Wanted& wanted) const {
   passes::PipelineOptions pipeline;
+  pipeline.held = config_.held;
   pipeline.claims = [this](const ir::Node& node) { return config_.backend->Claims(node); };
   pipeline.verify_between = config_.options.verify_between_passes;
   WEFT_ASSIGN_OR_RETURN(wanted.module, passes::RunPipeline(std::move(wanted.module), pipeline));

@@ -14,6 +14,7 @@
 #include "src/compiler/store.h"
 #include "src/compiler/trace.h"
 #include "src/ir/function.h"
+#include "src/runtime/held_types.h"
 #include "src/runtime/metrics.h"
 #include "src/runtime/mutex.h"
 
@@ -43,6 +44,7 @@ class ProgramCache {
   struct Config {
     Backend* backend = nullptr;
     CompileOptions options;
+    HeldTypes held;  // part of every key
     int hash_bits = 128;
     std::string build = BuildId();  // whose code this cache takes
     // What is kept in memory at most: a loop over ever new shapes would otherwise grow for ever, by 2 KB for a sum and

@@ -11,8 +11,6 @@ namespace {
 
 using compiler::Trace;
 
-double BytesOf(const ir::Value& value) { return static_cast<double>(value.type().bytes()); }
-
 // Where the value is among the outputs, whose walk it is; outputs.size() if it is not yet.
 size_t Find(const Cut& cut, const ir::Walk& walk, const ir::Value& value) {
   size_t at = cut.outputs.size();
@@ -218,7 +216,11 @@ double CutPlanner::LeafBytes(const Cut& cut) {
   return bytes;
 }
 
-double CutPlanner::OutputBytes(const Cut& cut) {
+double CutPlanner::BytesOf(const ir::Value& value) const {
+  return static_cast<double>(value.type().count()) * weft::BytesOf(held_.Of(value.dtype()));
+}
+
+double CutPlanner::OutputBytes(const Cut& cut) const {
   double bytes = 0;
   for (const ir::Value& output : cut.outputs) bytes += BytesOf(output);
   return bytes;

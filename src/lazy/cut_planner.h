@@ -9,12 +9,16 @@
 
 #include "src/lazy/cut.h"
 #include "src/lazy/live_list.h"
+#include "src/runtime/held_types.h"
 
 namespace weft::lazy {
 
 // Thread rule: under the engine's lock.
 class CutPlanner {
  public:
+  // `held` says how large results are.
+  explicit CutPlanner(const HeldTypes& held = {}) : held_(held) {}
+
   // Live tensors that are pending and not set aside, distinct values in creation order. A barrier computes those of scopes
   // only if they were assigned to, an automatic cut takes all and must have none. What has changed after `time` is left to
   // later cuts.
@@ -37,9 +41,12 @@ class CutPlanner {
   bool Shrink(double room, double spared, Cut* cut);
   // Bytes of the buffers among the arguments.
   static double LeafBytes(const Cut& cut);
-  static double OutputBytes(const Cut& cut);
+  double OutputBytes(const Cut& cut) const;
 
  private:
+  double BytesOf(const ir::Value& value) const;
+
+  const HeldTypes held_;
   uint64_t epoch_ = 0;  // of argument numbers in Data
   std::vector<std::pair<const ir::Node*, uint32_t>> stack_;
 };

@@ -2,6 +2,7 @@
 #include "src/lazy/engine.h"
 
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "src/compiler/lower.h"
@@ -9,6 +10,7 @@
 #include "src/lazy/engine_record.h"
 #include "src/lazy/live_report.h"
 #include "src/ops/build.h"
+#include "src/runtime/alloc_hook.h"
 #include "src/runtime/clock.h"
 #include "src/runtime/float_environment.h"
 #include "src/runtime/json_text.h"
@@ -73,6 +75,7 @@ compiler::ProgramCache::Config Engine::CacheConfig(Backend& backend, std::string
   cache.backend = &backend;
   cache.options.isa = std::move(isa);
   cache.options.verify_between_passes = options_.verify_between_passes;
+  cache.held = options_.held;
   cache.hash_bits = options_.hash_bits;
   cache.max_programs = options_.max_programs;
   cache.store = store_.get();
@@ -140,6 +143,13 @@ absl::Status Engine::Close() {
 
 absl::StatusOr<Ref<Buffer>> Engine::ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
                                              std::span<const std::byte> bytes) {
+  std::vector<std::byte, LargeStdAllocator<std::byte>> stored;
+  if (const DType held = options_.held.Of(dtype); held != dtype) {
+    stored.resize(static_cast<size_t>(CountOf(dims) * BytesOf(held)));
+    ConvertHeld(dtype, bytes, held, stored);
+    dtype = held;
+    bytes = stored;
+  }
   absl::StatusOr<Ref<Buffer>> buffer = device->backend->ToDevice(device, dtype, dims, bytes);
   if (!absl::IsResourceExhausted(buffer.status())) return buffer;
   Ref<Event> running;
@@ -154,15 +164,16 @@ absl::StatusOr<Ref<Buffer>> Engine::ToDevice(Device* device, DType dtype, std::s
     if (!absl::IsResourceExhausted(buffer.status())) return buffer;
   }
   Lock lock(recorder_);
-  const std::string held = LargestLive(recorder_.StateOf(*device).live);
-  return UserErrorOf(absl::StatusCode::kResourceExhausted, buffer.status().message(), held);
+  const std::string largest = LargestLive(recorder_.StateOf(*device).live);
+  return UserErrorOf(absl::StatusCode::kResourceExhausted, buffer.status().message(), largest);
 }
 
-absl::StatusOr<Ref<Tensor>> Engine::NewBufferTensor(Device* device, Ref<Buffer> buffer, ir::Location location) {
+absl::StatusOr<Ref<Tensor>> Engine::NewBufferTensor(Device* device, DType dtype, Ref<Buffer> buffer,
+                                                    ir::Location location) {
   Ref<Tensor> tensor;
   Lock lock(recorder_);
   WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(device));
-  const ir::Type type = ir::Type::Tensor(buffer->dtype(), buffer->dims());
+  const ir::Type type = ir::Type::Tensor(dtype, buffer->dims());
   Ref<Data> data = MakeRef<Data>(place.state->whole(), Shards{std::move(buffer)});
   tensor = recorder_.NewTensor(place, Recorder::NewLeaf(type, std::move(data)), location);
   return tensor;
@@ -195,8 +206,8 @@ absl::StatusOr<Ref<Tensor>> Engine::FromHost(const Where& where, DType dtype, st
   }
   if (literal) return literal;
   WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, ToDevice(device, dtype, dims, bytes));
-  metrics_.Add(Counter::kBytesToDevice, wanted);
-  return NewBufferTensor(device, std::move(buffer), location);
+  metrics_.Add(Counter::kBytesToDevice, buffer->bytes());
+  return NewBufferTensor(device, dtype, std::move(buffer), location);
 }
 
 absl::StatusOr<Ref<Tensor>> Engine::Adopt(const Where& where, DType dtype, std::span<const int64_t> dims, void* data,
@@ -216,17 +227,33 @@ absl::StatusOr<Ref<Tensor>> Engine::Adopt(const Where& where, DType dtype, std::
       return status;
     }
   }
+  if (options_.held.Of(dtype) != dtype) {
+    const std::span bytes(static_cast<const std::byte*>(data), static_cast<size_t>(CountOf(dims) * BytesOf(dtype)));
+    absl::StatusOr<Ref<Tensor>> copy = FromHost(where, dtype, dims, bytes, location);
+    if (release) release();
+    return copy;
+  }
   WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer,
                         device->backend->Adopt(device, dtype, dims, data, services_.Later(std::move(release))));
   // The memory is somebody else's: held for good, so that no launch writes into it.
   buffer->Hold();
-  return NewBufferTensor(device, std::move(buffer), location);
+  return NewBufferTensor(device, dtype, std::move(buffer), location);
+}
+
+// A number of the launch is what the device would hold, too.
+HostTensor Engine::Rounded(const HostTensor& value) const {
+  const DType dtype = value.dtype(), held = options_.held.Of(dtype);
+  HostTensor stored(held, value.dims()), result = value;
+  if (held == dtype) return result;
+  ConvertHeld(dtype, value.bytes(), held, stored.mutable_bytes());
+  ConvertHeld(held, stored.bytes(), dtype, result.mutable_bytes());
+  return result;
 }
 
 Ref<Tensor> Engine::ScalarAt(const Place& place, const HostTensor& value, bool constant, ir::Location location) {
   // Argument words hold numbers of at most 64 bits.
   if (constant || place.frame != nullptr || IsComplex(value.dtype())) return NewLiteral(place, value, location);
-  const auto words = WordsOf(value);
+  const auto words = options_.held.any() ? WordsOf(Rounded(value)) : WordsOf(value);
   return recorder_.NewTensor(
       place, Recorder::NewLeaf(ir::Type::Scalar(value.dtype()), MakeRef<Data>(std::span<const uint32_t>(words))),
       location);

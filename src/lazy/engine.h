@@ -40,8 +40,8 @@ class Engine final : public RefCounted {
   // Copies dense row-major bytes. In a function's body these and scalars are literals.
   absl::StatusOr<Ref<Tensor>> FromHost(const Where& where, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes, ir::Location location = {});
-  // Foreign memory without a copy where the device can; never donated. `release` runs exactly once, also on failure, with
-  // no lock of ours held and on a thread of the caller's: within a call into the engine or where the last reference goes.
+  // Foreign memory without a copy where the device can and holds such elements as they are; never donated. `release` runs exactly
+  // once, also on failure, with no lock of ours held and on a thread of the caller's: within a call into the engine or where the last reference goes.
   absl::StatusOr<Ref<Tensor>> Adopt(const Where& where, DType dtype, std::span<const int64_t> dims, void* data,
                                     std::function<void()> release, ir::Location location = {});
   // A scalar where `like` is and of its dtype. A constant is part of programs; else it is a run-time argument.
@@ -144,6 +144,8 @@ class Engine final : public RefCounted {
   absl::StatusOr<int64_t> Size(Tensor* count, std::string_view what);
   // Bytes [offset, offset + size) of the value, for streams; computes once, waits.
   absl::Status ReadBytes(Tensor* tensor, int64_t offset, std::span<std::byte> destination);
+  // The same of what the device holds, in elements of the type that options().held says.
+  absl::Status ReadHeld(Tensor* tensor, int64_t offset, std::span<std::byte> destination);
   // Everything launched so far on the device (null: on all).
   absl::Status Wait(const Where& where = {}, int64_t timeout_ns = -1);
 
@@ -168,11 +170,12 @@ class Engine final : public RefCounted {
   ~Engine() override;
 
   bool lazy() const { return options_.mode == Mode::kLazy; }
-  // Copies host bytes; where there is no room it waits for what runs, then names what holds the memory.
+  // Copies host bytes, as what is held for them; where there is no room it waits for what runs, then names what holds the memory.
   absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes);
-  absl::StatusOr<Ref<Tensor>> NewBufferTensor(Device* device, Ref<Buffer> buffer, ir::Location location);
+  absl::StatusOr<Ref<Tensor>> NewBufferTensor(Device* device, DType dtype, Ref<Buffer> buffer, ir::Location location);
   absl::StatusOr<Ref<Tensor>> NewScalar(const Where& where, const HostTensor& value, ir::Location location);
+  HostTensor Rounded(const HostTensor& value) const;
   // Under the lock; in a body always a constant.
   Ref<Tensor> ScalarAt(const Place& place, const HostTensor& value, bool constant, ir::Location location);
   Ref<Tensor> NewLiteral(const Place& place, HostTensor value, ir::Location location);
@@ -199,7 +202,8 @@ class Engine final : public RefCounted {
                                                  Evaluator::ProgramPointer* known);
   absl::StatusOr<compiler::ProgramCache*> ProgramsFor(const MeshState& state, std::string_view isa);
   compiler::ProgramCache::Config CacheConfig(Backend& backend, std::string isa);
-  absl::StatusOr<Ref<Buffer>> BufferOfWords(const Data& data, const ir::Type& type, Device* device);
+  // In elements of `dtype`: the type's own, or what is held for it.
+  absl::StatusOr<Ref<Buffer>> BufferOfWords(const Data& data, const ir::Type& type, DType dtype, Device* device);
   absl::StatusOr<Ref<Event>> Compiled(std::span<const Ref<Evaluator::Job>> jobs, bool wait);
   absl::Status RecordLocked(Lock& lock, const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs&& attrs,
                             ir::Location location, const Where& where, ir::RegionSpan regions, Tensors* made,
@@ -216,7 +220,8 @@ class Engine final : public RefCounted {
   // The known value, computed if need be.
   absl::StatusOr<Data*> Materialize(Lock& lock, const Tensor& tensor, const ir::Value& value,
                                     CutReason reason = CutReason::kHostRead);
-  absl::Status Read(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what);
+  absl::Status Read(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what,
+                    bool as_held = false);
 
   const Options options_;
   std::vector<std::unique_ptr<Backend>> backends_;

@@ -124,7 +124,8 @@ absl::StatusOr<ir::Values> Engine::KnownInputs(Lock& lock, MeshState& state, std
     Data* const data = DataOf(value);
     if (data->word_count > 0) {  // where a scalar lies must not make it another program
       Device* const device = state.mesh.devices()[state.whole().whole_at()];
-      WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, BufferOfWords(*data, value.type(), device));
+      WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer,
+                            BufferOfWords(*data, value.type(), options_.held.Of(value.dtype()), device));
       value = Recorder::NewLeaf(value.type(), MakeRef<Data>(state.whole(), Shards{std::move(buffer)}));
     } else if (value.node->needs_gradient()) {
       value = Recorder::NewLeaf(value.type(), Ref<Data>::Share(data));

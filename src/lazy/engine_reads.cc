@@ -1,9 +1,11 @@
 // Values on their way to the host: computed if need be, waited for, copied.
-#include <cstring>
 #include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "src/lazy/engine.h"
+#include "src/lazy/read_as.h"
+#include "src/runtime/alloc_hook.h"
 #include "src/runtime/clock.h"
 
 namespace weft::lazy {
@@ -15,13 +17,16 @@ absl::StatusOr<Data*> Engine::Materialize(Lock& lock, const Tensor& tensor, cons
   return DataOf(value);
 }
 
-absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what) {
+absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> destination, std::string_view what,
+                          bool as_held) {
   std::optional<Sharding> sharding;
   Shards shards;
+  DType dtype;
   {
     Lock lock(recorder_);
     WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, absl::StrCat(what, ": the tensor")));
-    const int64_t bytes = tensor->type().bytes();
+    dtype = as_held ? options_.held.Of(tensor->dtype()) : tensor->dtype();
+    const int64_t bytes = tensor->type().count() * BytesOf(dtype);
     const auto size = static_cast<int64_t>(destination.size());
     if (offset < 0 || size > bytes || offset > bytes - size) {
       return UserError(what, ": bytes ", offset, " to ", offset + size, " of a tensor ", ir::ShortType(tensor->type()),
@@ -30,13 +35,7 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
     const ir::Value value = tensor->value();
     WEFT_ASSIGN_OR_RETURN(Data * data, Materialize(lock, *tensor, value));
     if (data->word_count > 0) {
-      // Little-endian words: 64-bit elements lie as they are, narrower ones have a word each.
-      const int64_t width = BytesOf(tensor->dtype());
-      const auto* words = reinterpret_cast<const std::byte*>(data->words.data());
-      for (int64_t i = 0; i < size; ++i) {
-        const int64_t at = offset + i;
-        destination[static_cast<size_t>(i)] = words[width >= 4 ? at : at / width * 4 + at % width];
-      }
+      ReadWordsAs(*data, tensor->type(), dtype, offset, destination);
       return absl::OkStatus();
     }
     sharding = data->sharding();
@@ -48,14 +47,17 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
     Buffer& shard = *shards[i];
     const absl::Status status = services_.WaitFor(shard.ready());
     if (!status.ok() && !shard.ready().done()) return status;
-    return shard.device()->backend->FromDevice(shard, from,
-                                               destination.subspan(static_cast<size_t>(at), static_cast<size_t>(size)));
+    return ReadAs(shard, dtype, from, destination.subspan(static_cast<size_t>(at), static_cast<size_t>(size)));
   };
   const absl::Status status = sharding->ForEachPiece(offset, static_cast<int64_t>(destination.size()), read);
   for (const Ref<Buffer>& shard : shards) shard->Unhold();
   services_.RunReleases();
   metrics_.Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
-  metrics_.Add(Counter::kBytesFromDevice, static_cast<int64_t>(destination.size()));
+  // What left the device, where it holds a shorter type.
+  const auto elements = static_cast<int64_t>(destination.size()) / BytesOf(dtype);
+  const DType held = shards[sharding->whole_at()]->dtype();
+  metrics_.Add(Counter::kBytesFromDevice,
+               IsHeldAs(dtype, held) ? elements * BytesOf(held) : static_cast<int64_t>(destination.size()));
   return status;
 }
 
@@ -83,14 +85,15 @@ absl::Status Engine::ReadBytes(Tensor* tensor, int64_t offset, std::span<std::by
   return Read(tensor, offset, destination, "read");
 }
 
-absl::StatusOr<Ref<Buffer>> Engine::BufferOfWords(const Data& data, const ir::Type& type, Device* device) {
+absl::Status Engine::ReadHeld(Tensor* tensor, int64_t offset, std::span<std::byte> destination) {
+  return Read(tensor, offset, destination, "read", true);
+}
+
+absl::StatusOr<Ref<Buffer>> Engine::BufferOfWords(const Data& data, const ir::Type& type, DType dtype, Device* device) {
   std::byte bytes[sizeof(data.words)];
-  const auto width = static_cast<size_t>(BytesOf(type.dtype));
-  const auto size = static_cast<size_t>(type.bytes());
-  for (size_t i = 0; i < size; i += width) {
-    std::memcpy(bytes + i, &data.words[width == 8 ? i / 4 : i / width], width);
-  }
-  return device->backend->ToDevice(device, type.dtype, type.dims, {bytes, size});
+  const std::span<std::byte> all(bytes, static_cast<size_t>(type.count() * BytesOf(dtype)));
+  ReadWordsAs(data, type, dtype, 0, all);
+  return device->backend->ToDevice(device, dtype, type.dims, all);
 }
 
 absl::StatusOr<Ref<Buffer>> Engine::ToBuffer(Tensor* tensor) {
@@ -101,12 +104,22 @@ absl::StatusOr<Ref<Buffer>> Engine::ToBuffer(Tensor* tensor) {
   // A scalar stays an argument; the buffer is a copy for whoever asked.
   Ref<Buffer> buffer;
   if (data->word_count > 0) {
-    WEFT_ASSIGN_OR_RETURN(buffer, BufferOfWords(*data, tensor->type(), tensor->device()));
+    WEFT_ASSIGN_OR_RETURN(buffer, BufferOfWords(*data, tensor->type(), tensor->dtype(), tensor->device()));
   } else {
     buffer = data->whole();
   }
   buffer->Hold();
-  return buffer;
+  if (!IsHeldAs(tensor->dtype(), buffer->dtype()) || !tensor->device()->is_host()) return buffer;
+  // Held as another type: what goes out is a copy in the caller's.
+  const absl::StatusOr<Ref<Buffer>> copy = lock.Open([&]() -> absl::StatusOr<Ref<Buffer>> {
+    WEFT_RETURN_IF_ERROR(services_.WaitFor(buffer->ready()));
+    std::vector<std::byte, LargeStdAllocator<std::byte>> bytes(static_cast<size_t>(tensor->type().bytes()));
+    WEFT_RETURN_IF_ERROR(ReadAs(*buffer, tensor->dtype(), 0, bytes));
+    return tensor->device()->backend->ToDevice(tensor->device(), tensor->dtype(), tensor->dims(), bytes);
+  });
+  buffer->Unhold();
+  if (copy.ok()) (*copy)->Hold();
+  return copy;
 }
 
 }  // namespace weft::lazy

@@ -20,7 +20,12 @@ class Evaluator {
  public:
   using Lock = Recorder::Lock;
   Evaluator(Recorder& recorder, Services& services, Metrics& metrics, const Options& options)
-      : recorder_(recorder), services_(services), metrics_(metrics), options_(options), launcher_(metrics) {}
+      : recorder_(recorder),
+        services_(services),
+        metrics_(metrics),
+        options_(options),
+        planner_(options.held),
+        launcher_(metrics) {}
 
   // Automatic cuts, before an operation is recorded. They fail it only if the wait was cancelled or cannot end.
   absl::Status CutIfDue(Lock& lock, MeshState& state) {

@@ -1,26 +1,17 @@
 // See index_check.h.
 #include "src/lazy/index_check.h"
 
-#include <cstring>
-
-#include "src/backends/backend.h"
 #include "src/ir/builder.h"
 #include "src/lazy/data.h"
+#include "src/lazy/read_as.h"
 #include "src/runtime/host_tensor.h"
 
 namespace weft::lazy {
 namespace {
 
 absl::Status ReadValue(const Data& data, HostTensor* to) {
-  const std::span<std::byte> bytes = to->mutable_bytes();
-  if (data.word_count == 0) {
-    Buffer& buffer = *data.whole();
-    return buffer.device()->backend->FromDevice(buffer, 0, bytes);
-  }
-  const auto width = static_cast<size_t>(BytesOf(to->dtype()));
-  for (size_t at = 0; at < bytes.size(); at += width) {
-    std::memcpy(bytes.data() + at, &data.words[width == 8 ? at / 4 : at / width], width);
-  }
+  if (data.word_count == 0) return ReadAs(*data.whole(), to->dtype(), 0, to->mutable_bytes());
+  ReadWordsAs(data, ir::Type::Tensor(to->dtype(), to->dims()), to->dtype(), 0, to->mutable_bytes());
   return absl::OkStatus();
 }
 

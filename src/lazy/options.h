@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "src/runtime/held_types.h"
+
 namespace weft::lazy {
 
 enum class Mode : uint8_t {
@@ -30,6 +32,7 @@ struct Options {
   uint64_t seed = 0;
   std::string isa;                           // "", "avx512", "avx2", "portable": CompileOptions::isa
   std::string matmul_precision = "HIGHEST";  // in StableHLO text: ir::StableHloOptions::precision
+  HeldTypes held;                            // what devices hold for the types that callers see
   bool verify_between_passes = false;
   int64_t launch_deadline_ms = 0;   // after which loops of unknown length end; 0: never
   int64_t compile_deadline_ms = 0;  // after which a call no longer waits for a program; 0: never

@@ -75,7 +75,7 @@ absl::StatusOr<int64_t> Evaluator::RoomFor(double wanted, Lock& lock, MeshState&
 
 absl::Status Evaluator::Fit(Lock& lock, MeshState& state, Cut* cut) {
   if (cut->asked == cut->outputs.size()) return absl::OkStatus();
-  const double total = CutPlanner::OutputBytes(*cut);
+  const double total = planner_.OutputBytes(*cut);
   if (total < static_cast<double>(options_.large_cut_bytes)) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(const int64_t room, RoomFor(total, lock, state, *cut));
   if (room < 0 || total <= static_cast<double>(room)) return absl::OkStatus();
@@ -94,7 +94,7 @@ absl::Status Evaluator::Fit(Lock& lock, MeshState& state, Cut* cut) {
 }
 
 absl::Status Evaluator::CheckRoom(Lock& lock, MeshState& state, const Cut& cut, int64_t temporary_bytes) {
-  double wanted = CutPlanner::OutputBytes(cut) + static_cast<double>(temporary_bytes);
+  double wanted = planner_.OutputBytes(cut) + static_cast<double>(temporary_bytes);
   if (wanted < static_cast<double>(options_.large_cut_bytes)) return absl::OkStatus();
   wanted -= static_cast<double>(launcher_.BytesTakenOver(state, cut));
   WEFT_ASSIGN_OR_RETURN(const int64_t room, RoomFor(wanted, lock, state, cut));

@@ -7,6 +7,9 @@
 
 namespace weft::passes {
 
+// Makes the caller's types those that the device holds (PipelineOptions::held).
+absl::StatusOr<ir::Module> HoldTypes(const ir::Module& module, const PipelineOptions& options);
+
 // Of calls on the same operands, those whose results another one gives too are that one: where a gradient is taken, a function
 // and its forward step with what the backward step reads.
 absl::StatusOr<ir::Module> MergeCalls(const ir::Module& module, const PipelineOptions& options);

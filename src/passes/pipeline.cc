@@ -15,6 +15,8 @@ struct Pass {
 };
 
 constexpr Pass kPasses[] = {
+    // Before calls are written out: functions that draw random numbers are told apart.
+    {"hold_types", HoldTypes},
     {"merge_calls", MergeCalls},
     {"inline_calls", InlineCalls},
     {"expand_composites", ExpandComposites},

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "src/ir/function.h"
+#include "src/runtime/held_types.h"
 #include "src/runtime/status.h"
 
 namespace weft::passes {
@@ -12,6 +13,8 @@ namespace weft::passes {
 struct PipelineOptions {
   // Runs ir::Verify before the first pass and after each one. In tests always; costs about as much as a pass.
   bool verify_between = false;
+  // What the device holds for the types that the module was recorded in.
+  HeldTypes held;
   // Composites that the backend runs whole; null claims none.
   std::function<bool(const ir::Node& composite)> claims;
   // Sees the module as given ("input") and after every pass.

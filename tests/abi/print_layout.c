@@ -134,6 +134,8 @@ static void part_0(void) {
   OFFSET(weft_checkpoint_entry, rank);
   OFFSET(weft_checkpoint_entry, dims);
   OFFSET(weft_checkpoint_entry, size_bytes);
+  OFFSET(weft_checkpoint_entry, stored);
+  OFFSET(weft_checkpoint_entry, reserved);
   SIZE(weft_checkpoint_info);
   OFFSET(weft_checkpoint_info, struct_size);
   OFFSET(weft_checkpoint_info, next);
@@ -206,11 +208,11 @@ static void part_0(void) {
   OFFSET(weft_flatten_opts, next);
   OFFSET(weft_flatten_opts, present);
   OFFSET(weft_flatten_opts, start_axis);
-  OFFSET(weft_flatten_opts, end_axis);
-  SIZE(weft_full_opts);
 }
 
 static void part_1(void) {
+  OFFSET(weft_flatten_opts, end_axis);
+  SIZE(weft_full_opts);
   OFFSET(weft_full_opts, struct_size);
   OFFSET(weft_full_opts, next);
   OFFSET(weft_full_opts, present);
@@ -409,11 +411,11 @@ static void part_1(void) {
   OFFSET(weft_sum_opts, reserved);
   SIZE(weft_var_opts);
   OFFSET(weft_var_opts, struct_size);
-  OFFSET(weft_var_opts, next);
-  OFFSET(weft_var_opts, present);
 }
 
 static void part_2(void) {
+  OFFSET(weft_var_opts, next);
+  OFFSET(weft_var_opts, present);
   OFFSET(weft_var_opts, dims);
   OFFSET(weft_var_opts, dims_count);
   OFFSET(weft_var_opts, keepdims);
@@ -612,11 +614,11 @@ static void part_2(void) {
   OFFSET(weft_gelu_opts, struct_size);
   OFFSET(weft_gelu_opts, next);
   OFFSET(weft_gelu_opts, present);
-  OFFSET(weft_gelu_opts, form);
-  OFFSET(weft_gelu_opts, reserved);
 }
 
 static void part_3(void) {
+  OFFSET(weft_gelu_opts, form);
+  OFFSET(weft_gelu_opts, reserved);
   SIZE(weft_layer_norm_opts);
   OFFSET(weft_layer_norm_opts, struct_size);
   OFFSET(weft_layer_norm_opts, next);
@@ -815,11 +817,11 @@ static void part_3(void) {
   VALUE(WEFT_COMPARE_DIRECTION_LE);
   VALUE(WEFT_COMPARE_DIRECTION_LT);
   SIZE(weft_scatter_reducer);
-  VALUE(WEFT_SCATTER_REDUCER_SUM);
-  VALUE(WEFT_SCATTER_REDUCER_PROD);
 }
 
 static void part_4(void) {
+  VALUE(WEFT_SCATTER_REDUCER_SUM);
+  VALUE(WEFT_SCATTER_REDUCER_PROD);
   VALUE(WEFT_SCATTER_REDUCER_MAX);
   VALUE(WEFT_SCATTER_REDUCER_MIN);
   VALUE(WEFT_SCATTER_REDUCER_AND);
@@ -1018,11 +1020,11 @@ static void part_4(void) {
   VALUE(WEFT_BATCH_NORM_HAS_AXIS);
   VALUE(WEFT_BATCH_NORM_HAS_EPSILON);
   VALUE(WEFT_BATCH_NORM_INFERENCE_HAS_AXIS);
-  VALUE(WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON);
-  VALUE(WEFT_CROSS_ENTROPY_HAS_REDUCTION);
 }
 
 static void part_5(void) {
+  VALUE(WEFT_BATCH_NORM_INFERENCE_HAS_EPSILON);
+  VALUE(WEFT_CROSS_ENTROPY_HAS_REDUCTION);
   VALUE(WEFT_CROSS_ENTROPY_HAS_LABEL_SMOOTHING);
   VALUE(WEFT_DROPOUT_HAS_RATE);
   VALUE(WEFT_ELU_HAS_ALPHA);
@@ -1221,11 +1223,11 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, function_stats);
   OFFSET(struct weft_api_v1, function_vmap);
   OFFSET(struct weft_api_v1, function_grad);
-  OFFSET(struct weft_api_v1, function_vjp);
-  OFFSET(struct weft_api_v1, function_jvp);
 }
 
 static void part_6(void) {
+  OFFSET(struct weft_api_v1, function_vjp);
+  OFFSET(struct weft_api_v1, function_jvp);
   OFFSET(struct weft_api_v1, nonzero);
   OFFSET(struct weft_api_v1, masked_select);
   OFFSET(struct weft_api_v1, boolean_mask);

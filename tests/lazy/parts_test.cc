@@ -130,7 +130,7 @@ TEST_F(Planner, TracesOperandsFirstAndEveryLeafOnce) {
   EXPECT_THAT(cut.arguments, ElementsAre(Ref<Data>::Share(DataOf(x)), Ref<Data>::Share(DataOf(y))));
   EXPECT_THAT(cut.trace.outputs, ElementsAre(compiler::Trace::OfValue(1), compiler::Trace::OfValue(0)));
   EXPECT_EQ(CutPlanner::LeafBytes(cut), 32);
-  EXPECT_EQ(CutPlanner::OutputBytes(cut), 32);
+  EXPECT_EQ(planner.OutputBytes(cut), 32);
 }
 
 TEST_F(Planner, OffersAnArgumentOnceAndByType) {
@@ -152,7 +152,7 @@ TEST_F(Planner, ShrinksToWhatTheLargestAreMadeOf) {
   cut.asked = 0;
   EXPECT_TRUE(planner.Shrink(1000, 0, &cut));
   EXPECT_EQ(cut.outputs.size(), 1u);
-  EXPECT_EQ(CutPlanner::OutputBytes(cut), 400);
+  EXPECT_EQ(planner.OutputBytes(cut), 400);
   planner.These({&large, 1}, &cut);
   EXPECT_FALSE(planner.Shrink(1000, 0, &cut));  // asked for
   cut.asked = 0;

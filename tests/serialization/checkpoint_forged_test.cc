@@ -34,7 +34,7 @@ Parts GoodParts() {
     TensorRecord t;
     t.id = i;
     t.name = std::string(1, static_cast<char>('a' + i));
-    t.dtype = DType::kU8;
+    t.dtype = t.logical = DType::kU8;
     t.dims = {i == 0 ? 70'000 : 100};
     t.bytes = i == 0 ? 70'000 : 100;
     p.tensors.push_back(t);
@@ -155,7 +155,9 @@ TEST(CheckpointForged, IndexesThatLieAreRefused) {
   EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.dims = {101}; }), HasSubstr("claims 100 bytes"));
   EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.dims = {int64_t{1} << 62, 64}; }), HasSubstr("claims 100 bytes"));
   EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.dims.resize(33, 1); }), HasSubstr("has 33 dimensions"));
-  EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.dtype = DType::kI8; }), HasSubstr("is not what the index says"));
+  EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.dtype = p.index[1].tensor.logical = DType::kI8; }), HasSubstr("is not what the index says"));
+  EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.logical = DType::kF32; }),
+              HasSubstr("has an element type that this library does not read (number 5, seen as 17)"));
   EXPECT_THAT(with([](Parts& p) { p.index[1].tensor.dtype = DType::kInvalid; }), HasSubstr("has an element type that this library"));
   EXPECT_THAT(with([](Parts& p) { p.index.pop_back(); }), HasSubstr("the index has 2 tensors"));
   EXPECT_THAT(with([](Parts& p) { p.index.clear(); }), HasSubstr("the index has 0 tensors"));

@@ -692,6 +692,8 @@ type CheckpointEntry struct {
 	Rank uint32
 	Dims [32]int64
 	SizeBytes uint64
+	Stored Dtype
+	Reserved int32
 }
 
 type CheckpointInfo struct {

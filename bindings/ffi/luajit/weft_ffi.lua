@@ -420,6 +420,8 @@ typedef struct weft_checkpoint_entry {
   uint32_t rank;
   int64_t dims[32];
   uint64_t size_bytes;
+  weft_dtype stored;
+  int32_t reserved;
 } weft_checkpoint_entry;
 typedef struct weft_checkpoint_info {
   size_t struct_size;

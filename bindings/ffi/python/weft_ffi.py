@@ -598,6 +598,8 @@ class weft_checkpoint_entry(c.Structure):
         ("rank", c.c_uint32),
         ("dims", c.c_int64 * 32),
         ("size_bytes", c.c_uint64),
+        ("stored", weft_dtype),
+        ("reserved", c.c_int32),
     ]
 
 

@@ -116,7 +116,7 @@ def load(api_path, ops_path):
 
 def check_core(core):
     for o in core["options"]:
-        assert re.fullmatch(r"[a-z][a-z_]*", o["name"]) and o["doc"] and re.fullmatch(r"\d+\.\d+", o["since"]), o
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", o["name"]) and o["doc"] and re.fullmatch(r"\d+\.\d+", o["since"]), o
         assert not set(o) - {"name", "type", "default", "doc", "since", "choices", "most", "deprecated"}, o
         assert o["type"] in ("int", "bool", "text") and ("most" not in o or o["type"] == "int"), o
         assert "choices" not in o or o["type"] == "text" and o["default"] in o["choices"] + [""], o

@@ -647,6 +647,8 @@ pub struct weft_checkpoint_entry {
     pub rank: u32,
     pub dims: [i64; 32],
     pub size_bytes: u64,
+    pub stored: weft_dtype,
+    pub reserved: i32,
 }
 
 #[repr(C)]
