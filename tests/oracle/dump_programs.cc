@@ -4,8 +4,8 @@
 //
 // Makes FOLDER/cases.json (one array; without its end where a plugin ended the process) and FOLDER/tensors.bin (raw bytes at the offsets that cases.json gives): inputs, our results
 // and the plugin's, or what it said instead. Where composites of ours have a name in StableHLO, the plugin runs the program with
-// those names as well. FOLDER/<n>.mlir is the text. EVERY N: each N-th program alone, from the FIRST (0). PLUGIN -: texts and names
-// alone, nothing runs.
+// those names as well; of programs of the narrow types (f8, i4, u4, i2, u2) the one that has them, where our own has bytes.
+// FOLDER/<n>.mlir is the text. EVERY N: each N-th program alone, from the FIRST (0). PLUGIN -: texts and names alone, nothing runs. With WEFT_NARROW_PROGRAMS in the environment also programs of the narrow types, which not every plugin survives.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -20,9 +20,13 @@
 #include "src/backends/pjrt/pjrt_backend.h"
 #include "src/backends/pjrt/program.h"
 #include "src/compiler/lower.h"
+#include "src/ir/rewrite.h"
 #include "src/ir/stablehlo.h"
+#include "src/ops/parameter.h"
 #include "src/ops/registry.h"
+#include "src/ops/sample.h"
 #include "src/passes/pipeline.h"
+#include "src/runtime/narrow.h"
 #include "tests/support/body_programs.h"
 #include "tests/support/control_programs.h"
 #include "tests/support/edges.h"
@@ -32,6 +36,45 @@
 
 namespace weft {
 namespace {
+
+bool HasNarrow(const ir::Function& function) {
+  const auto narrow = [](const ir::Value& value) { return value.type().is_tensor() && IsNarrow(value.dtype()); };
+  return std::ranges::any_of(function.parameters(), narrow) || std::ranges::any_of(function.results(), narrow);
+}
+
+// The program between bytes, as devices have the narrow types: they become elements where it begins, and bytes where it ends.
+absl::StatusOr<ir::Module> BetweenBytes(const ir::Module& module) {
+  ir::Builder b;
+  std::vector<ir::Value> parameters, elements, results;
+  for (const ir::Value& parameter : module.main().parameters()) {
+    const DType dtype = parameter.dtype();
+    parameters.push_back(ops::Parameter(ir::Type::Tensor(StorageOf(dtype), parameter.dims())));
+    const ir::OpDef& op = IsFloat(dtype) ? ops::kOp_bitcast_convert : ops::kOp_convert;
+    elements.push_back(IsNarrow(dtype) ? ops::Call(b, op, {parameters.back()}, {dtype}) : parameters.back());
+  }
+  for (const ir::Value& result : ir::Inline(module.main(), elements)) {
+    const DType dtype = result.dtype();
+    const ir::OpDef& op = IsFloat(dtype) ? ops::kOp_bitcast_convert : ops::kOp_convert;
+    results.push_back(IsNarrow(dtype) ? ops::Call(b, op, {result}, {StorageOf(dtype)}) : result);
+  }
+  WEFT_RETURN_IF_ERROR(b.status());
+  ir::Module made;
+  made.functions.push_back(ir::Function::Create("main", std::move(parameters), std::move(results)));
+  return made;
+}
+
+// f8 as the numbers they are, for a judge that does not know them.
+std::vector<HostTensor> Numbers(std::vector<HostTensor> tensors, std::span<const ir::Value> results) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const DType dtype = results[i].dtype();
+    if (!IsNarrow(dtype) || !IsFloat(dtype)) continue;
+    HostTensor codes(dtype, tensors[i].dims()), numbers(DType::kF32, tensors[i].dims());
+    std::ranges::copy(tensors[i].bytes(), codes.mutable_bytes().begin());
+    for (int64_t k = 0; k < codes.count(); ++k) numbers.SetDouble(k, codes.GetDouble(k));
+    tensors[i] = std::move(numbers);
+  }
+  return tensors;
+}
 
 class Dump {
  public:
@@ -48,8 +91,8 @@ class Dump {
   std::string Tensor(const HostTensor& tensor);
   std::string Tensors(std::span<const HostTensor> tensors);
   void AddCase(std::string_view text);
-  // A member of the case's object: what the plugin makes of the module.
-  std::string Found(std::string_view member, const ir::Module& module, std::span<const HostTensor> inputs);
+  // A member of the case's object: what the plugin makes of the module, which is one of the program's.
+  std::string Found(std::string_view member, const ir::Module& module, const test::OpProgram& program);
 
   const std::string folder_;
   Backend* const backend_;
@@ -75,9 +118,11 @@ std::string Dump::Tensors(std::span<const HostTensor> tensors) {
   return absl::StrCat("[", absl::StrJoin(all, ", "), "]");
 }
 
-std::string Dump::Found(std::string_view member, const ir::Module& module, std::span<const HostTensor> inputs) {
-  const auto found = test::RunLowered(*plugin_, module, inputs);
-  if (found.ok()) return absl::StrCat("\"", member, "\": ", Tensors(*found), ", ");
+std::string Dump::Found(std::string_view member, const ir::Module& module, const test::OpProgram& program) {
+  const auto found = test::RunLowered(*plugin_, module, program.inputs);
+  if (found.ok()) {
+    return absl::StrCat("\"", member, "\": ", Tensors(Numbers(*found, program.module.main().results())), ", ");
+  }
   std::string text;
   for (const char c : found.status().message()) {
     if (c == '"' || c == '\\') text += '\\';
@@ -104,18 +149,22 @@ absl::Status Dump::Add(const test::OpProgram& program) {
     return absl::OkStatus();
   }
   WEFT_ASSIGN_OR_RETURN(auto expected, test::RunOnBackend(*backend_, program.module, program.inputs));
-  const bool named = HasNamedComposite(program.module);
-  std::string found = Found("found", lowered, program.inputs);
+  const bool narrow = HasNarrow(program.module.main()), named = narrow || HasNamedComposite(program.module);
+  std::string found = Found("found", lowered, program);
   if (named) {
-    WEFT_ASSIGN_OR_RETURN(const ir::Module exported, compiler::StableHloModule(program.module));
-    found += Found("found_named", exported, program.inputs);
+    ir::Module whole = program.module;
+    if (narrow) {
+      WEFT_ASSIGN_OR_RETURN(whole, BetweenBytes(program.module));
+    }
+    WEFT_ASSIGN_OR_RETURN(const ir::Module exported, compiler::StableHloModule(whole));
+    found += Found("found_named", exported, program);
   }
   const ir::Tolerance& t = program.tolerance;
   AddCase(absl::StrCat(
-      "{\"name\": \"", program.name, "\", \"op\": \"", program.group, "\", \"named\": ", named ? "true" : "false", ", \"forward\": ", program.forward_results,
+      "{\"name\": \"", program.name, "\", \"op\": \"", program.group, "\", \"named\": ", named ? "true" : "false", ", \"narrow\": ", narrow ? "true" : "false", ", \"forward\": ", program.forward_results,
       ", \"tolerance\": {\"f32\": ", t.f32, ", \"f64\": ", t.f64, ", \"bf16\": ", t.bf16, ", \"f16\": ", t.f16,
       ", \"absolute\": ", t.absolute, "},\n ", found, "\"inputs\": ", Tensors(program.inputs),
-      ",\n \"results\": ", Tensors(expected), "}"));
+      ",\n \"results\": ", Tensors(Numbers(std::move(expected), program.module.main().results())), "}"));
   return absl::OkStatus();
 }
 
@@ -153,6 +202,45 @@ absl::StatusOr<std::vector<test::OpProgram>> EdgePrograms() {
   return programs;
 }
 
+bool Takes(const ir::OpDef& op, const ir::Sample& sample, DType dtype) {
+  const auto parsed = ops::ParseSample(op, sample, dtype);
+  if (!parsed.ok()) return false;
+  const auto generic = std::ranges::find(parsed->operands, true, &ops::SampleOperand::generic);
+  if (generic == parsed->operands.end()) return false;
+  const auto place = static_cast<size_t>(generic - parsed->operands.begin());
+  return ir::Contains(op.operands[std::min(place, op.operands.size() - 1)].types, dtype);
+}
+
+// Each operation's first sample in one of the 8-bit floats and one of the integers below a byte, by turns.
+absl::StatusOr<std::vector<test::OpProgram>> NarrowPrograms() {
+  constexpr DType kFloats[] = {DType::kF8E4M3FN, DType::kF8E5M2, DType::kF8E4M3, DType::kF8E3M4, DType::kF8E4M3B11FNUZ,
+                               DType::kF8E4M3FNUZ, DType::kF8E5M2FNUZ, DType::kF8E8M0FNU};
+  constexpr DType kIntegers[] = {DType::kI4, DType::kU4, DType::kI2, DType::kU2};
+  std::vector<test::OpProgram> programs;
+  size_t turn = 0;
+  for (const ir::OpDef* op : ops::AllOps()) {
+    if (op->samples.empty()) continue;
+    const ir::Sample& sample = op->samples[0];
+    for (const DType dtype : {kFloats[turn % std::size(kFloats)], kIntegers[turn % std::size(kIntegers)]}) {
+      if (!Takes(*op, sample, dtype)) continue;
+      WEFT_ASSIGN_OR_RETURN(auto program, test::MakeOpProgram(*op, sample, dtype, absl::StrCat(op->c_name, " narrow ", NameOf(dtype))));
+      if (IsFloat(dtype)) {  // a step up or down, where the f32 in front of the rounding may differ at all
+        const bool exact = program.tolerance.f32 == 0;
+        const int fraction = dtype == DType::kF8E8M0FNU ? 0 : SmallFloatOf(dtype).fraction;
+        if (dtype == DType::kF8E8M0FNU) {  // which are NaN below zero, and a NaN is what XLA loses
+          for (HostTensor& x : program.inputs) {
+            for (int64_t i = 0; x.dtype() == dtype && i < x.count(); ++i) x.SetDouble(i, std::ldexp(1, static_cast<int>(i % 5) - 3));
+          }
+        }
+        program.tolerance = {.f32 = exact ? 0 : std::ldexp(1.0, -fraction), .absolute = exact ? 0 : 0x1p-6};
+      }
+      programs.push_back(std::move(program));
+    }
+    ++turn;
+  }
+  return programs;
+}
+
 absl::StatusOr<std::vector<test::OpProgram>> AllPrograms() {
   WEFT_ASSIGN_OR_RETURN(auto programs, test::OpPrograms(/*all_types=*/true));
   WEFT_ASSIGN_OR_RETURN(auto edges, EdgePrograms());
@@ -168,6 +256,10 @@ absl::StatusOr<std::vector<test::OpProgram>> AllPrograms() {
   // Small enough for the reference, large enough that every convolution has several rows of tiles.
   WEFT_ASSIGN_OR_RETURN(auto cnn, test::CnnStep(4));
   programs.push_back(std::move(cnn));
+  if (std::getenv("WEFT_NARROW_PROGRAMS") != nullptr) {
+    WEFT_ASSIGN_OR_RETURN(auto narrow, NarrowPrograms());
+    std::ranges::move(narrow, std::back_inserter(programs));
+  }
   return programs;
 }
 
