@@ -130,6 +130,40 @@ TEST(CpuProgram, LoopsJoinTheProductsThatTheyFollow) {
   }
 }
 
+// A normalisation by known variances holds a root and a division a feature. They are computed once, not for every element, and
+// before the product, so that what is left of the normalisation still joins it.
+TEST(CpuProgram, FactorsOfANormalisationStandBeforeTheProductThatItFollows) {
+  Builder b;
+  const Value x = test::NewParameter(Type::Tensor(DType::kF32, {61, 70})), w = test::NewParameter(Type::Tensor(DType::kF32, {70, 48}));
+  std::vector<Value> inputs = {x, w};
+  for (int i = 0; i < 4; ++i) inputs.push_back(test::NewParameter(Type::Tensor(DType::kF32, {48})));
+  ir::Values given = {ops::Call(b, ops::kOp_dot_general, {x, w}, {ir::Ints{}, ir::Ints{}, ir::Ints{1}, ir::Ints{0}})};
+  for (size_t i = 2; i < inputs.size(); ++i) given.push_back(inputs[i]);
+  const Value y = ops::Call(b, ops::kOp_batch_norm_inference, given);
+  ASSERT_TRUE(b.ok()) << b.status();
+  const auto function = ir::Function::Create("f", inputs, {y});
+  std::vector<HostTensor> arguments;
+  for (const Value& input : inputs) {
+    HostTensor argument = Filled(input.dtype(), input.dims(), static_cast<int>(arguments.size()) + 1);
+    if (arguments.size() == 5) {  // a variance
+      for (int64_t i = 0; i < argument.count(); ++i) argument.SetDouble(i, 0.5 + static_cast<double>(i % 7));
+    }
+    arguments.push_back(std::move(argument));
+  }
+  const auto want = reference::Interpret(*function, arguments);
+  ASSERT_TRUE(want.ok()) << want.status();
+  for (const std::string& isa : TestIsas()) {
+    const auto got = RunOnCpu(TestBackend(), function, arguments, isa);
+    ASSERT_TRUE(got.ok()) << got.status();
+    ExpectNear(*got, *want, 1e-4);
+  }
+  const auto lowered = FusedAndLowered(function);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  EXPECT_EQ(lowered->program.lists[0].size(), 2u) << ToString(lowered->program);
+  EXPECT_EQ(lowered->program.lists[0][0].type, Entry::Type::kLoop);
+  EXPECT_GE(lowered->program.lists[0][1].epilogue, 0);
+}
+
 TEST(CpuProgram, BitsDoNotDependOnTheNumberOfThreads) {
   const Mlp mlp = MakeMlp();
   auto one = CpuBackend::Create({.threads = 1});

@@ -37,6 +37,7 @@ constinit const OpDef kOp_rsqrt = {
     .scalar = ScalarUnary<ScalarOp::kRsqrt>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
+    .cost = Cost::kFunction,  // as long as a division
 };
 
 }  // namespace weft::ops

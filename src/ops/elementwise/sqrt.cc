@@ -31,6 +31,7 @@ constinit const OpDef kOp_sqrt = {
     .scalar = ScalarUnary<ScalarOp::kSqrt>,
     .reference = ReferenceUnary<Double>,
     .samples = kSamples,
+    .cost = Cost::kFunction,  // as long as a division
 };
 
 }  // namespace weft::ops

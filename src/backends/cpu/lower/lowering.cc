@@ -187,11 +187,27 @@ const SharedKernel& Lowering::BlockLoop(const SharedKernel& kernel, int64_t rows
   return known->second.block;
 }
 
+bool Lowering::RunsBefore(const Draft& loop, const Draft& product) {
+  constexpr int64_t kMostBytes = 64 << 10;
+  if (loop.entry.writes > kMostBytes) return false;
+  for (size_t i = 0; i < loop.storages.size(); ++i) {
+    for (size_t j = 0; j < product.storages.size(); ++j) {
+      if (loop.storages[i] == product.storages[j] && (loop.written[i] || product.written[j])) return false;
+    }
+  }
+  return true;
+}
+
 void Lowering::FuseEpilogues(Drafts& list) {
   Drafts drafts;
   for (Draft& next : list) {
     Draft* product = drafts.empty() ? nullptr : &drafts.back();
     const bool loop = next.loop != nullptr && next.entry.type == Entry::Type::kLoop;
+    if (product != nullptr && loop && product->rows * product->columns > 0 && product->product < 0 &&
+        RunsBefore(next, *product)) {
+      drafts.insert(drafts.end() - 1, std::move(next));
+      continue;
+    }
     if (product == nullptr || product->rows * product->columns == 0 || product->product >= 0 || !loop) {
       drafts.push_back(std::move(next));
       continue;

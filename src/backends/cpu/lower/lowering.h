@@ -149,6 +149,8 @@ class Lowering {
   absl::Status LowerFusion(const ir::Node& node);
   void AddLoop(SharedKernel kernel, const std::vector<StorageId>& buffers);
   void PackOutside();
+  // Whether a small loop behind a product may as well run before it, so that what follows the product does so at once.
+  static bool RunsBefore(const Draft& loop, const Draft& product);
   void FuseEpilogues(Drafts& list);
   void PlanLoops(Drafts& list);
   void PlanCosts();
