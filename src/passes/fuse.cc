@@ -97,6 +97,7 @@ class Fuser {
     outside_.assign(nodes_.size(), false);
     group_of_.assign(nodes_.size(), kNone);
     costly_.assign(nodes_.size(), false);
+    reduction_of_.assign(nodes_.size(), kNone);
     for (size_t i = 0; i < nodes_.size(); ++i) index_[nodes_[i]] = static_cast<int>(i);
     for (size_t i = function_.parameters().size(); i < nodes_.size(); ++i) {
       const Node& node = *nodes_[i];
@@ -109,6 +110,7 @@ class Fuser {
         kind_[i] = Kind::kFused;
       }
       costly_[i] = IsCostly(static_cast<int>(i));
+      reduction_of_[i] = ReductionOf(static_cast<int>(i));
     }
     for (const Value& result : function_.results()) MarkOutside(result.node.get());
     // Users seen through inline nodes; an inline node that is itself wanted uses its operand from outside.
@@ -186,7 +188,7 @@ class Fuser {
     } else if (count < CountOf(group.domain) && count > 1 && !(group.reduces && shape == group.space.kept)) {
       // Computed once for every element that reads it: only what is cheap, with all that it would take along. (The factor and
       // the summand of a normalisation by known variances hold a root and a division a feature.)
-      if (costly_[i]) return false;
+      if (costly_[i] && !ComesFromRows(i, group.domain)) return false;
     }
     if (!only) {
       const bool fits = shape == merged.domain || (merged.reduces && shape == merged.space.kept);
@@ -209,6 +211,25 @@ class Fuser {
       if (operand && costly_[index_.at(operand.node.get())]) return true;
     }
     return false;
+  }
+
+  // The reduction that node i is computed from, in its own size or a row at a time; none.
+  int ReductionOf(int i) const {
+    const Node& node = *nodes_[i];
+    if (kind_[i] == Kind::kOther || IsBroadcast(node)) return kNone;
+    if (IsReduce(node)) return i;
+    for (const Value& operand : node.operands()) {
+      const int from = operand ? reduction_of_[index_.at(operand.node.get())] : kNone;
+      if (from != kNone) return from;
+    }
+    return kNone;
+  }
+  // Whether node i, which takes long, is a value a row of a reduction that may join a kernel over these elements: then it is
+  // computed once a row there (the root of a layer norm's variance).
+  bool ComesFromRows(int i, const Dims& domain) const {
+    if (reduction_of_[i] == kNone) return false;
+    const Space space = SpaceOf(*nodes_[reduction_of_[i]]);
+    return space.full == domain && RowsFit(space);
   }
 
   // Whether node i may join group g although others use it: then nothing of theirs may lead back to g. Groups have levels
@@ -347,6 +368,11 @@ class Fuser {
       if (role == Role::kRow && IsOutput(n, group) && shape != space.kept) return false;
     }
     if (!full_consumers && !staged) return true;
+    return RowsFit(space);
+  }
+
+  // Whether several passes may walk its rows.
+  bool RowsFit(const Space& space) const {
     const int64_t rows = CountOf(space.kept);
     const int64_t row = rows == 0 ? 0 : CountOf(space.full) / rows;
     return space.suffix() && row <= options_.max_row && (rows >= 8 || CountOf(space.full) <= options_.max_row);
@@ -508,7 +534,8 @@ class Fuser {
   std::vector<std::vector<int>> consumers_;  // these, and users that are not fused
   std::vector<bool> outside_;                // also wanted by a result or a node that is not fused
   std::vector<int> group_of_;
-  std::vector<bool> costly_;  // see IsCostly
+  std::vector<bool> costly_;       // see IsCostly
+  std::vector<int> reduction_of_;  // see ReductionOf
   std::vector<Group> groups_;
   std::vector<int> last_of_;
   std::vector<bool> emitted_;
