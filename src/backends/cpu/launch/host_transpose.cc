@@ -11,6 +11,8 @@ namespace weft::cpu {
 namespace {
 
 constexpr int64_t kTile = 16;
+// Each of a tile's lines is on a page of its own: they are read in runs, which the processor fetches ahead.
+constexpr int64_t kStrip = 512;
 // Smaller boxes are not worth another thread.
 constexpr int64_t kInlineBytes = 64 << 10;
 
@@ -41,19 +43,23 @@ void CopyTile(const T* from, T* to, int64_t rows, int64_t columns, int64_t from_
   }
 }
 
-// A strip of up to kTile columns (positions along `reads`), over all of `writes`.
+// Up to kStrip columns (positions along `reads`), over all of `writes`.
 template <typename T>
 void Strip(const TransposeCall& c, const T* from, T* to, int64_t columns, bool registers) {
   for (int64_t r = 0; r < c.writes.size; r += kTile) {
     const int64_t rows = std::min(kTile, c.writes.size - r);
-    const T* const source = from + r * c.writes.from;
-    if constexpr (sizeof(T) == 4) {
-      if (registers && rows == kTile && columns == kTile) {
-        Transpose16Avx512(source, c.writes.from, to + r, c.reads.to);
-        continue;
+    for (int64_t first = 0; first < columns; first += kTile) {
+      const int64_t count = std::min(kTile, columns - first);
+      const T* const source = from + r * c.writes.from + first;
+      T* const destination = to + first * c.reads.to + r;
+      if constexpr (sizeof(T) == 4) {
+        if (registers && rows == kTile && count == kTile) {
+          Transpose16Avx512(source, c.writes.from, destination, c.reads.to);
+          continue;
+        }
       }
+      CopyTile(source, destination, rows, count, c.writes.from, c.reads.to);
     }
-    CopyTile(source, to + r, rows, columns, c.writes.from, c.reads.to);
   }
 }
 
@@ -61,13 +67,13 @@ template <typename T>
 void Run(const TransposeCall& c, const HostCall& call) {
   const T* const from = static_cast<const T*>(call.buffers[0]) + c.from_offset;
   T* const to = static_cast<T*>(call.buffers[1]) + c.to_offset;
-  const int64_t strips = (c.reads.size + kTile - 1) / kTile;
+  const int64_t strips = (c.reads.size + kStrip - 1) / kStrip;
   int64_t tasks = strips;
   for (const TransposeCall::Along& other : c.others) tasks *= other.size;
   const bool registers = call.kernels.target().isa == Isa::kAvx512;
   const auto range = [&](int64_t begin, int64_t end, int) {
     for (int64_t task = begin; task < end; ++task) {
-      const int64_t first = task % strips * kTile;
+      const int64_t first = task % strips * kStrip;
       int64_t rest = task / strips, source = first, destination = first * c.reads.to;
       for (size_t d = c.others.size(); d-- > 0;) {
         const TransposeCall::Along& other = c.others[d];
@@ -75,10 +81,10 @@ void Run(const TransposeCall& c, const HostCall& call) {
         destination += rest % other.size * other.to;
         rest /= other.size;
       }
-      Strip(c, from + source, to + destination, std::min(kTile, c.reads.size - first), registers);
+      Strip(c, from + source, to + destination, std::min(kStrip, c.reads.size - first), registers);
     }
   };
-  if (tasks * kTile * c.writes.size * c.bytes < kInlineBytes) return range(0, tasks, 0);
+  if (tasks * std::min(kStrip, c.reads.size) * c.writes.size * c.bytes < kInlineBytes) return range(0, tasks, 0);
   call.pool.ParallelRanges(tasks, range);
 }
 
