@@ -4,6 +4,7 @@
 #include "src/lazy/engine.h"
 #include "src/lazy/index_check.h"
 #include "src/ops/build.h"
+#include "src/ops/control/draws.h"
 #include "src/ops/registry.h"
 #include "src/runtime/float_environment.h"
 
@@ -73,6 +74,12 @@ absl::Status Engine::StepThrough(Lock& lock, MeshState& state, ir::Values* resul
     for (size_t i = 0; i < parameters.size(); ++i) top.made[parameters[i].node.get()] = {operands[i]};
   };
   const Ref<const ir::Node> call = (*results)[0].node;
+  // Between steps a stream of random numbers would be held in 32 bits.
+  if (options_.held.u64 != DType::kU64 && ops::Draws(*call->regions()[0])) {
+    const ir::Values operands(call->operands().begin(), call->operands().end());
+    WEFT_RETURN_IF_ERROR(evaluator_.Compute(lock, state, *results, CutReason::kEager));
+    return CheckNumbers(lock, call->op(), operands, *results);
+  }
   enter(*call, {call->operands().begin(), call->operands().end()});
   while (true) {
     Running& top = stack.back();

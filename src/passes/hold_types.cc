@@ -6,6 +6,7 @@
 
 #include "src/ir/rewrite.h"
 #include "src/ops/build.h"
+#include "src/ops/control/draws.h"
 #include "src/ops/generated/attributes.h"
 #include "src/passes/passes.h"
 #include "src/runtime/hash_map.h"
@@ -46,8 +47,6 @@ bool Touches(const Node& node, const HeldTypes& held) {
   }
   return false;
 }
-
-bool Draws(const Node& node) { return node.op().random || &node.op() == &ops::kOp_rng_bit_generator; }
 
 HostTensor Held(const HostTensor& value, DType dtype) {
   HostTensor held(dtype, value.dims());
@@ -187,7 +186,7 @@ absl::StatusOr<Ref<const Function>> Holder::Main(const Function& function) {
   for (const Function* each : all) {
     if (!apart) break;
     const bool inside = std::ranges::any_of(each->callees(), [&](const Function* f) { return draws_.contains(f); });
-    if (inside || std::ranges::any_of(each->nodes(), [](const Node* node) { return Draws(*node); })) {
+    if (inside || std::ranges::any_of(each->nodes(), [](const Node* node) { return ops::Draws(*node); })) {
       draws_.insert(each);
     }
   }

@@ -2,6 +2,7 @@
 beside the same written in the device's types; memory, copies, DLPack, checkpoints both ways, the cache on disk, the variables of
 PyTorch/XLA. tests/pjrt runs it on a plugin (WEFT_PLATFORM)."""
 import ctypes
+import itertools
 import json
 import os
 import subprocess
@@ -215,8 +216,8 @@ class Seen(unittest.TestCase):
             getattr(LIB, "while")(ctx.handle, on.handle, step.handle, (ctypes.c_void_p * 2)(*[t.handle for t in start]), 2, outs)
             return [weft.Tensor(ctx, ctypes.c_void_p(o)).numpy() for o in outs]
 
-        for make in (drawn, looped):
-            plain, longs = weft.Context(seed=7), weft.Context(seed=7, use_32bit_long=1)
+        for make, mode in itertools.product((drawn, looped), ("lazy", "debug")):
+            plain, longs = weft.Context(seed=7), weft.Context(seed=7, use_32bit_long=1, mode=mode)
             for a, b in zip(make(plain), make(longs)):
                 np.testing.assert_array_equal(a, b)
 

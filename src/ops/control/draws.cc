@@ -1,6 +1,8 @@
 // See draws.h.
 #include "src/ops/control/draws.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "src/ir/rewrite.h"
 #include "src/ops/parameter.h"
@@ -14,6 +16,14 @@ using namespace ir;
 Value Number(DType dtype) { return Parameter(Type::Scalar(dtype)); }
 
 }  // namespace
+
+bool Draws(const Node& node) { return node.op().random || &node.op() == &kOp_rng_bit_generator; }
+
+bool Draws(const Function& function) {
+  return std::ranges::any_of(CalleesFirst(function), [](const Function* each) {
+    return std::ranges::any_of(each->nodes(), [](const Node* node) { return Draws(*node); });
+  });
+}
 
 absl::StatusOr<Ref<const Function>> NumberedRun(const Function& function, size_t carried, bool draws, bool carries) {
   std::string key = absl::StrCat("numbered ", carried, " ", draws, " ", carries);

@@ -6,6 +6,10 @@
 
 namespace weft::ops {
 
+// Whether the operation by itself draws random numbers; whether one in the function or in any that it carries does.
+bool Draws(const ir::Node& node);
+bool Draws(const ir::Function& function);
+
 // Of a while, the condition or the body: how often the body has run, a u64 scalar, stands behind the `carried` parameters. One that
 // draws does so from this number's stream; the body (`carries`) gives the next number behind its results.
 absl::StatusOr<Ref<const ir::Function>> NumberedRun(const ir::Function& function, size_t carried, bool draws,

@@ -28,7 +28,7 @@ const char* const kFileWords[] = {"a.weft", "b.weft", "c.weft", "digits.idx", "m
 const char* const kProgramFileWords[] = {"f.program", "g.program", "missing/h.program", ".", "digits.idx"};
 const char* const kOptionWords[] = {"mode",      "platform",      "seed",      "isa",        "threads",         "max_pending_nodes",
                                     "cache_dir", "cache_mode",    "log",       "hash_bits",  "cache_max_bytes", "max_pending_bytes",
-                                    "no_option", "max_pending_nodex"};
+                                    "use_bf16",  "use_32bit_long", "no_option", "max_pending_nodex"};
 const char* const kDetailWords[] = {"choices", "since", "deprecated", "most", "nothing"};
 const char* const kDeviceWords[] = {"cpu:0", "reference:0", "cpu:1", "gpu:0"};
 const char* const kMetricWords[] = {"cuts", "launches", "bad_releases", "live_tensors", "programs_compiled", "warnings", "no_metric"};
@@ -443,7 +443,7 @@ uint32_t Fuzz::DTypeNumber() {
   switch (Roll(6)) {
     case 0: return kSigned[Roll(4)];
     case 1: return kUnsigned[Roll(4)];
-    case 2: return OneIn(2) ? WEFT_BOOL : kNarrow[Roll(12)];
+    case 2: return OneIn(2) ? static_cast<uint32_t>(WEFT_BOOL) : kNarrow[Roll(12)];
     default: return kFloats[Roll(5)];
   }
 }

@@ -163,6 +163,7 @@ weft_context* MakeContext(Role role, uint64_t dice) {
   all[count++] = setting("mode", role == Role::kEager ? "eager" : role == Role::kDebug ? "debug" : "lazy");
   all[count++] = setting("cache_mode", role == Role::kCpu ? "write" : dice % 4 == 1 ? "read" : "off");
   all[count++] = setting("cache_dir", cache.c_str());
+  if (role == Role::kAny && dice % 7 == 1) all[count++] = setting(dice % 2 == 0 ? "use_bf16" : "use_32bit_long", "1");
   weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
   options.settings = all;
   options.setting_count = count;

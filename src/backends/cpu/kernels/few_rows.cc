@@ -223,9 +223,8 @@ const FewRowsKernels& KernelsOf(const CpuTarget& target) {
   switch (target.isa) {
     case Isa::kAvx512: return kFewRowsAvx512;
     case Isa::kAvx2: return kFewRowsAvx2;
-    case Isa::kPortable: break;
+    default: return kFewRowsPortable;
   }
-  return kFewRowsPortable;
 }
 
 }  // namespace

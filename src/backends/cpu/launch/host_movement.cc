@@ -169,7 +169,7 @@ BoxCall DecodeBoxes(std::span<const int64_t> params) {
     constexpr size_t kFields = sizeof(Record) / sizeof(int64_t);
     const auto wanted = static_cast<size_t>(std::clamp<int64_t>(next(), 0, 64));
     out.resize(std::min(wanted, params.size() / kFields));
-    if (!out.empty()) std::memcpy(out.data(), params.data(), out.size() * sizeof(Record));
+    if (!out.empty()) std::memcpy(static_cast<void*>(out.data()), params.data(), out.size() * sizeof(Record));
     params = params.subspan(out.size() * kFields);
   };
   BoxCall c;
