@@ -13,6 +13,7 @@
 #include "tests/cpu/run_all.h"
 #include "tests/support/body_programs.h"
 #include "tests/support/control_programs.h"
+#include "tests/support/seeds.h"
 
 namespace weft::cpu {
 namespace {
@@ -47,7 +48,8 @@ TEST(Bodies, EveryProgramIsTheSameEverywhere) {
   const auto programs = test::BodyPrograms();
   ASSERT_TRUE(programs.ok()) << programs.status();
   EXPECT_GT(programs->size(), 300u);
-  for (const test::OpProgram& program : *programs) {
+  for (size_t i = 0; i < programs->size(); i += test::kOneCaseIn) {
+    const test::OpProgram& program = (*programs)[i];
     if (program.name.find("logsumexp") != std::string::npos) continue;
     SCOPED_TRACE(program.name);
     RunAll(program.module.functions[0], program.inputs);
