@@ -602,9 +602,8 @@ absl::StatusOr<std::vector<ir::Value>> Recorder::Update(ir::Builder& b, std::spa
                                                         std::span<const double> scalars,
                                                         std::span<Tensor* const> targets, ir::Location location,
                                                         UpdateFn build) {
-  bool f64 = false;
-  for (const Tensor* tensor : operands) f64 = f64 || (tensor != nullptr && tensor->dtype() == DType::kF64);
-  for (const Tensor* tensor : targets) f64 = f64 || tensor->dtype() == DType::kF64;
+  const auto wide = [](const Tensor* tensor) { return tensor != nullptr && PartOf(tensor->dtype()) == DType::kF64; };
+  const bool f64 = std::ranges::any_of(operands, wide) || std::ranges::any_of(targets, wide);
   std::vector<ir::Value> values;
   for (const Tensor* operand : operands) values.push_back(ValueIn(nullptr, operand));
   std::vector<ir::Value> f32_scalars, f64_scalars;

@@ -24,7 +24,6 @@ using ir::Function;
 using ir::Type;
 using ir::Value;
 using ir::Values;
-using ops::Flows;
 using test::All;
 using test::MakeFunction;
 using test::Random;
@@ -59,10 +58,10 @@ bool Transposes(const test::OpProgram& program, std::mt19937_64& random) {
   }
   Tensors tangents, cotangents, forward = program.inputs, backward = program.inputs;
   for (const Value& parameter : f.parameters()) {
-    if (Flows(parameter.type())) tangents.push_back(Random(parameter.type(), random));
+    if (test::IsReal(parameter)) tangents.push_back(Random(parameter.type(), random));
   }
   for (const Value& result : f.results()) {
-    if (Flows(result.type())) cotangents.push_back(Random(result.type(), random));
+    if (test::IsReal(result)) cotangents.push_back(Random(result.type(), random));
   }
   forward.insert(forward.end(), tangents.begin(), tangents.end());
   backward.insert(backward.end(), cotangents.begin(), cotangents.end());
