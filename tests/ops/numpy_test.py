@@ -5,7 +5,6 @@ integer by -1, empty tensors and rank 0. Where NumPy and StableHLO differ, the c
 virtual environment of the build tree; without the registry the test is SKIPPED and says so.
 """
 import itertools
-import math
 import os
 import sys
 
@@ -17,93 +16,12 @@ python_env.enter("numpy", ["numpy"], os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "conformance"))
 import numpy as np  # noqa: E402
 import definitions_test  # noqa: E402
+import numpy_judge  # noqa: E402
 import tape  # noqa: E402
 import weft  # noqa: E402
-
-weft.load()
-CTX = weft.Context()
-
-
-def apply(op, inputs, attrs):
-    """One operation's results as arrays. NumPy's names stand for dtypes."""
-    if "dtype" in attrs:
-        attrs = {**attrs, "dtype": weft.name_of(np.empty(0, attrs["dtype"]))}
-    return [result.numpy() for result in CTX.apply(op, [None if x is None else CTX.tensor(x) for x in inputs], attrs)]
-
-
-FAILURES, RUNS, SEEN = [], 0, set()
-
-
-def expect(op, inputs, wanted, tolerance=None, exact_sign=False, floor=1e-3, note="", **attrs):
-    """`wanted`: one array, or a list of one per result. Floats within tolerance (0 where the operation rounds once),
-    relative to at least `floor`: sums of products cancel."""
-    global RUNS
-    RUNS += 1
-    SEEN.add(op)
-    inputs = [np.asarray(x) if x is not None else None for x in inputs]
-    title = f"{op}({', '.join('-' if x is None else x.dtype.str[1:] + str(list(x.shape)) for x in inputs)}) {attrs or ''}{note}"
-    try:
-        found = apply(op, inputs, attrs)
-    except weft.WeftError as error:
-        FAILURES.append(f"{title}: {error}")
-        return
-    wanted = wanted if isinstance(wanted, list) else [wanted]
-    if len(found) != len(wanted):
-        FAILURES.append(f"{title}: {len(found)} results, not {len(wanted)}")
-        return
-    for got, want in zip(found, wanted):
-        want = np.asarray(want)
-        if got.shape != want.shape:
-            FAILURES.append(f"{title}: shape {got.shape}, not {want.shape}")
-            continue
-        if got.dtype.kind == "c":
-            # Both parts, relative to the whole number; infinite and NaN at the same places.
-            rel = {8: 4e-6, 16: 2e-14}[got.dtype.itemsize] if tolerance is None else tolerance
-            with np.errstate(all="ignore"):
-                a, b = got.astype("c16"), want.astype("c16")
-                size = np.maximum(np.abs(b), floor)
-                close = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.isinf(a) & np.isinf(b)) | (np.abs(a - b) <= rel * size)
-            bad = None if np.all(close) and got.dtype == want.dtype else f"{got[~close][:6]} is not {want[~close][:6]}"
-        elif got.dtype.kind != "f":
-            same = np.array_equal(got, want) and got.dtype.kind == want.dtype.kind
-            bad = None if same else f"{got} is not {want}"
-        else:
-            rel = {2: 2e-3, 4: 4e-6, 8: 1e-13}[got.dtype.itemsize] if tolerance is None else tolerance
-            with np.errstate(all="ignore"):
-                a, b = got.astype("f8"), want.astype(got.dtype).astype("f8") if rel == 0 else want.astype("f8")
-                close = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= rel * np.maximum(np.abs(b), floor if rel else 0))
-            if exact_sign:
-                close &= (np.signbit(a) == np.signbit(b)) | np.isnan(b)
-            bad = None if np.all(close) else f"{got[~close][:6]} is not {want[~close][:6]}"
-        if bad:
-            FAILURES.append(f"{title}: {bad}")
-
-
-NAN, INF = float("nan"), float("inf")
-EDGES = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.7, -3.7, 1e-3, -1e-3, 20.0, -20.0, NAN, INF, -INF])
-INTS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
-
-
-def limits(dtype):
-    info = np.iinfo(dtype)
-    return np.array([info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2, 7], dtype)
-
-
-def rng(seed):
-    return np.random.default_rng(seed)
-
-
-def away(x):
-    """Half away from zero, NumPy has only half to even."""
-    return np.where(np.isfinite(x), np.copysign(np.floor(np.abs(x) + 0.5), x), x)
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def softplus(x):
-    return np.where(np.isnan(x), NAN, np.logaddexp(0, x))
+from numpy_judge import EDGES, FAILURES, INF, INTS, NAN, SEEN, away, expect, limits, rng, sigmoid, softplus  # noqa: E402
+from numpy_positions import cumulative, different, order, rearranged, sizes  # noqa: E402
+from numpy_random import categories, distributions, philox  # noqa: E402
 
 
 def unary():
@@ -313,180 +231,6 @@ def complex_numbers():
         expect("convert", [np.array([0, 1j, 2], d)], np.array([False, True, True]), dtype="b1")
         expect("add", [np.zeros((0, 3), d), np.ones(3, d)], np.zeros((0, 3), d))
         expect("neg", [np.array(1 - 2j, d)], np.array(-1 + 2j, d), tolerance=0, note=" (rank 0)")
-
-
-def order():
-    x = rng(7).integers(-5, 5, (4, 37)).astype("f8")  # with ties
-    x[0, 3], x[1, 5], x[2, 2], x[3, 0] = NAN, INF, -INF, -0.0
-    for d in ("f4", "f8", "f2", "i4", "i1", "u1", "i8", "b1"):
-        v = x.astype(d) if d[0] == "f" else np.abs(np.nan_to_num(x, posinf=7, neginf=1)).astype(d)
-        for axis in (0, 1):
-            expect("sort", [v], np.sort(v, axis, kind="stable"), axis=axis)
-            expect("argsort", [v], np.argsort(v, axis, kind="stable").astype("i4"), axis=axis)
-            # Descending and stable: the mirrored row in ascending order, mirrored again.
-            mirrored = np.flip(v, axis)
-            down = v.shape[axis] - 1 - np.flip(np.argsort(mirrored, axis, kind="stable"), axis)
-            expect("argsort", [v], down.astype("i4"), axis=axis, descending=True)
-            expect("sort", [v], np.take_along_axis(v, down, axis), axis=axis, descending=True)
-            best = np.take(down, np.arange(3), axis)
-            expect("top_k", [v], [np.take_along_axis(v, best, axis), best.astype("i4")], k=3, axis=axis)
-    large = rng(8).integers(0, 1000, 200_000).astype("u4")
-    expect("argsort", [large], np.argsort(large, kind="stable").astype("i4"), note=" (several threads)")
-    expect("sort", [rng(9).normal(size=100_000)], np.sort(rng(9).normal(size=100_000)))
-    expect("sort", [np.zeros((3, 0))], np.zeros((3, 0)))
-
-
-def cumulative():
-    x = rng(70).normal(size=(3, 37, 2))
-    for axis in (0, 1, 2, -1):
-        for d in ("f4", "f8", "f2"):
-            v = x.astype(d)
-            w = v.astype("f8")
-            expect("cumsum", [v], np.cumsum(w, axis), floor=1, axis=axis)
-            expect("cumprod", [v], np.cumprod(w, axis), axis=axis, tolerance={"f2": 2e-3, "f4": 2e-5, "f8": 1e-13}[d])
-            expect("cumsum", [v], np.flip(np.cumsum(np.flip(w, axis), axis), axis), floor=1, axis=axis, reverse=True)
-    for d in ("c8", "c16"):
-        v = (x + 1j * x[::-1]).astype(d)
-        expect("cumsum", [v], np.cumsum(v.astype("c16"), 1).astype(d), floor=1, axis=1)
-        expect("cumprod", [v[:, :5]], np.cumprod(v[:, :5].astype("c16"), 1).astype(d), axis=1)
-    for d in INTS:
-        v = np.concatenate([limits(d), limits(d)[::-1]])
-        expect("cumsum", [v], np.cumsum(v, dtype=d))  # wraps in its own type, NumPy's default widens
-        expect("cumprod", [v | 1], np.cumprod(v | 1, dtype=d))
-
-    def extremes(v, ufunc, later, axis):
-        """NumPy's accumulate, and where the value was reached last."""
-        values = ufunc.accumulate(v, axis)
-        rows, found = np.moveaxis(v, axis, -1), np.zeros(np.moveaxis(v, axis, -1).shape, "i4")
-        for row, out in zip(rows.reshape(-1, rows.shape[-1]), found.reshape(-1, rows.shape[-1])):
-            for i in range(1, len(row)):
-                best = row[out[i - 1]]
-                out[i] = i if row[i] != row[i] or (best == best and later(row[i], best)) else out[i - 1]
-        return [values, np.moveaxis(found, -1, axis)]
-
-    ties = rng(71).integers(-3, 4, (4, 23)).astype("f8")
-    ties[0, 5], ties[1, 0], ties[2, 9], ties[2, 11], ties[3, 2] = NAN, NAN, INF, NAN, -INF
-    for d in ("f4", "f8", "f2", "i4", "i1", "u8", "b1"):
-        v = ties.astype(d) if d[0] == "f" else np.abs(np.nan_to_num(ties, posinf=7, neginf=1)).astype(d)
-        for axis in (0, 1):
-            if d == "b1":
-                expect("cummax", [v], extremes(v, np.logical_or, np.greater_equal, axis), axis=axis)
-                expect("cummin", [v], extremes(v, np.logical_and, np.less_equal, axis), axis=axis)
-            else:
-                expect("cummax", [v], extremes(v, np.maximum, np.greater_equal, axis), axis=axis)
-                expect("cummin", [v], extremes(v, np.minimum, np.less_equal, axis), axis=axis)
-    for d in INTS:
-        expect("cummax", [limits(d)], extremes(limits(d), np.maximum, np.greater_equal, 0))
-        expect("cummin", [limits(d)], extremes(limits(d), np.minimum, np.less_equal, 0))
-    expect("cumsum", [np.array([-0.0, -0.0, 0.0])], np.array([-0.0, -0.0, 0.0]), tolerance=0, exact_sign=True)
-    expect("cumsum", [np.array([1.0, INF, 2.0, -INF, 3.0])], np.array([1, INF, INF, NAN, NAN]))
-    expect("cumprod", [np.array([2.0, 0.0, 3.0, INF])], np.array([2.0, 0, 0, NAN]))
-    long = rng(72).normal(size=100_003)
-    expect("cumsum", [long], np.cumsum(long), floor=100)
-    expect("cumsum", [np.ones(300_000, "i1").astype("i4")], np.arange(1, 300_001, dtype="i4"))
-    for op in ("cumsum", "cumprod"):
-        expect(op, [np.zeros((0, 3))], np.zeros((0, 3)), axis=0)
-        expect(op, [np.zeros((3, 0))], np.zeros((3, 0)))
-
-
-def filled(values, size, fill):
-    """The first `size` along axis 0, and the number behind them."""
-    room = np.full((size, *values.shape[1:]), fill, values.dtype)
-    room[:min(size, len(values))] = values[:size]
-    return room
-
-
-def sized(types):
-    """Every shape with one element type, every type with one shape."""
-    return [*((shape, "f4") for shape in [(), (1,), (0,), (3, 0), (0, 2), (2, 3, 4), (2, 1, 3, 2), (130, 5)]), *(((4, 3), d) for d in types)]
-
-
-def sizes():
-    for shape, d in sized(("f4", "f8", "f2", "b1", "c8", *INTS)):
-        x = rng(80).integers(0, 3, shape).astype(d)
-        if d[0] == "f" and x.size > 2:
-            x.flat[0], x.flat[1] = NAN, -0.0
-        rows = np.argwhere(x != 0).astype("i4") if shape else np.zeros((int(x != 0), 0), "i4")
-        for size in (0, 1, x.size + 3):
-            expect("nonzero_static", [x], [filled(rows, size, -1), np.int32(len(rows))], size=size)
-        mask = rng(81).random(shape) < 0.5
-        for size in (2, x.size + 1):
-            fill = 1 if d != "c8" else 0
-            kept = x[mask] if shape else x.reshape(1)[mask.reshape(1)]
-            expect("masked_select_static", [x, mask], [filled(kept, size, fill), np.int32(len(kept))], tolerance=0, size=size, fill=fill)
-        for axis in range(len(shape)):
-            for rank in range(len(shape) - axis + 1):
-                mask = rng(82).random(shape[axis:axis + rank]) < 0.5
-                kept = x[(slice(None),) * axis + (mask,)]
-                want = np.moveaxis(filled(np.moveaxis(kept, axis, 0), 3, 0), 0, axis)
-                expect("boolean_mask_static", [x, mask], [want, np.int32(mask.sum())], tolerance=0, size=3, axis=axis)
-    a, b = np.arange(6.0).reshape(2, 3), np.array([[True], [False]])
-    expect("masked_select_static", [a, b], [np.array([0.0, 1, 2, 9]), np.int32(3)], size=4, fill=9)
-    expect("masked_select_static", [np.arange(3.0), b], [np.array([0.0, 1, 2, 9]), np.int32(3)], size=4, fill=9)
-    expect("nonzero_static", [np.ones((2, 2), "i4")], [np.array([[0, 0], [0, 1], [1, 0], [1, 1], [7, 7]], "i4"), np.int32(4)], size=5, fill=7)
-    expect("boolean_mask_static", [np.arange(3), np.array(True)], [np.arange(3)[:, None], np.int32(1)], size=1, axis=-1)
-    large = rng(83).random(200_000) < 0.3
-    where = np.flatnonzero(large).astype("i4")
-    expect("nonzero_static", [large], [filled(where[:, None], 70_000, -1), np.int32(len(where))], size=70_000)
-
-
-def different():
-    for shape, d in sized(("f4", "f8", "f2", "b1", *INTS)):
-        x = rng(84).integers(0, 6, shape).astype(d)
-        if d[0] == "f" and x.size > 6:
-            x.flat[:5] = [NAN, -0.0, 0.0, NAN, INF]
-        for equal_nan in (True, False) if d[0] == "f" else (True,):
-            values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, equal_nan=equal_nan)
-            # Of equal elements NumPy shows one, whichever; ours is the first.
-            values = x.ravel()[first].astype(d)
-            inverse = inverse.reshape(shape)
-            for size in (len(values) + 2, max(len(values) - 1, 0)):
-                want = [filled(values, size, 1), np.int32(len(values)), inverse.astype("i4"), filled(counts.astype("i4"), size, 0),
-                        filled(first.astype("i4"), size, -1)]
-                expect("unique_static", [x], want, tolerance=0, size=size, fill=1, equal_nan=equal_nan)
-    large = rng(85).integers(0, 1000, 200_000)
-    values, first, inverse, counts = np.unique(large, return_index=True, return_inverse=True, return_counts=True)
-    expect("unique_static", [large], [values, np.int32(1000), inverse.astype("i4"), counts.astype("i4"), first.astype("i4")], size=1000)
-
-
-def rearranged():
-    x = rng(90).normal(size=(2, 4, 5))
-    for d in ("f4", "f2", "i4", "b1", "c8"):
-        v = (x * 3).astype(d)
-        for k in (-9, -2, -1, 0, 1, 3, 9):
-            expect("tril", [v], np.tril(v, k), tolerance=0, diagonal=k)
-            expect("triu", [v], np.triu(v, k), tolerance=0, diagonal=k)
-        expect("roll", [v], np.roll(v, 7), tolerance=0, shifts=[7])
-        expect("roll", [v], np.roll(v, (-1, 8), (1, -1)), tolerance=0, shifts=[-1, 8], dims=[1, -1])
-        expect("roll", [v], np.roll(v, (1, 1), (0, 0)), tolerance=0, shifts=[1, 1], dims=[0, 0])
-        expect("tile", [v], np.tile(v, (2, 1, 3)), tolerance=0, reps=[2, 1, 3])
-        expect("tile", [v[0]], np.tile(v[0], (2, 3, 1)), tolerance=0, reps=[2, 3, 1])
-        expect("tile", [v], np.tile(v, 2), tolerance=0, reps=[2])
-        for axis in (0, 1, -1):
-            expect("repeat_interleave", [v], np.repeat(v, 3, axis), tolerance=0, repeats=3, axis=axis)
-            for n in (0, 1, 2, 6):
-                expect("diff", [v], np.diff(v, n, axis), n=n, axis=axis, floor=1)
-    for start, stop, step in ((0, 5, 1), (5, -4.5, -2), (1, 1, 1), (0, 1, 0.1), (-3, 9, 4)):
-        expect("arange", [], np.arange(start, stop, step, "f8"), start=start, stop=stop, step=step, dtype="f8")
-        if step == int(step):
-            expect("arange", [], np.arange(start, stop, step).astype("i4"), start=start, stop=stop, step=step, dtype="i4")
-        for n in (0, 1, 2, 7):
-            for endpoint in (True, False):
-                expect("linspace", [], np.linspace(start, stop, n, endpoint), start=start, stop=stop, count=n, endpoint=endpoint, dtype="f8")
-    expect("linspace", [], np.linspace(0, 1, 1001, dtype="f4"), tolerance=0, start=0, stop=1, count=1001)
-    bins, weights = rng(91).integers(0, 7, (3, 11)), rng(92).normal(size=(3, 11))
-    expect("bincount", [bins, None], np.bincount(bins.ravel(), minlength=9).astype("i4"), length=9)
-    expect("bincount", [bins, None], np.bincount(bins.ravel())[:4].astype("i4"), length=4, note=" (outside: left out)")
-    expect("bincount", [bins.astype("u1"), weights], np.bincount(bins.ravel(), weights.ravel(), 7), length=7, floor=1)
-    for d in ("f4", "f8", "f2", "i4", "u1", "i8"):
-        row = np.sort(rng(93).integers(0, 20, 23).astype(d))
-        values = rng(94).integers(0, 22, (4, 9)).astype(d)
-        if d[0] == "f":
-            row[-2:], values[0, :3] = NAN, [NAN, INF, -INF]
-        for n in (0, 1, 2, 22, 23):
-            for side in ("left", "right"):
-                expect("searchsorted", [row[:n], values], np.searchsorted(row[:n], values, side).astype("i4"), right=side == "right")
-            expect("isin", [values, row[:n]], np.isin(values, row[:n]))
 
 
 def reductions():
@@ -741,106 +485,6 @@ def structure():
            input_dimensions=[0, 1, 2, 3], kernel_dimensions=[0, 1, 2, 3], output_dimensions=[0, 1, 2, 3], window_reversal=[1, 0])
 
 
-def philox_block(key, low, high):
-    c, k = [low & 0xFFFFFFFF, low >> 32, high & 0xFFFFFFFF, high >> 32], [key & 0xFFFFFFFF, key >> 32]
-    for _ in range(10):
-        p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [(q >> 32) ^ c[1] ^ k[0], q & 0xFFFFFFFF, (p >> 32) ^ c[3] ^ k[1], p & 0xFFFFFFFF]
-        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return c
-
-
-def philox_words(key, low, high, count):
-    """`count` words from a state, and the counter after them."""
-    words, at = [], (high << 64) + low
-    while len(words) < count:
-        words += philox_block(key, at & (2 ** 64 - 1), at >> 64)
-        at = (at + 1) % 2 ** 128
-    return words[:count], at
-
-
-def philox():
-    # The published test vector of Philox-4x32-10 (Random123): all zeros.
-    if philox_block(0, 0, 0) != [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]:
-        FAILURES.append("the test's own Philox is wrong")
-    for key, low, high, n in ((0, 0, 0, 4), (0x1234567890ABCDEF, 2 ** 64 - 2, 5, 14), (7, 3, 2 ** 64 - 1, 1)):
-        words, at = philox_words(key, low, high, n)
-        expect("rng_bit_generator", [np.array([key, low, high], "u8")],
-               [np.array([key, at & (2 ** 64 - 1), at >> 64], "u8"), np.array(words, "u4")], shape=[n])
-
-
-def distributions():
-    """What becomes of the bits: exactly where the formula is exact, by moments where many samples are needed."""
-    n = 4096
-    CTX.seed(77)
-    words, at = philox_words(77, 0, 0, n)
-    bits = np.array(words, "u4")
-    expect("uniform", [], (bits >> 8).astype("f8") * 2.0 ** -24, tolerance=0, shape=[n], note=" (the first draw)")
-    key, low, high = CTX.random_state()
-    if key != 77 or (high << 64) + low < at:  # an operation reserves what its largest element type would take
-        FAILURES.append(f"after {n} draws the state is {key}, {low}, {high}: those after it would repeat")
-    # The error function takes normal numbers back to the points they were made of.
-    words, at = philox_words(key, low, high, n)
-    points = ((np.array(words, "u4") >> 9).astype("f8") + 0.5) * 2.0 ** -22 - 1
-    z = apply("normal", [], {"shape": [n]})[0].astype("f8")
-    back = np.array([math.erf(v / math.sqrt(2)) for v in z])
-    tail = 1 - np.abs(points)  # an f32 z of relative error e moves erf by less than 3 e z phi(z)
-    if not np.all(np.abs(back - points) <= 1e-6 * np.minimum(1, tail * 20) + 1e-15):
-        worst = np.argmax(np.abs(back - points))
-        FAILURES.append(f"normal {z[worst]} comes from {points[worst]}, erf gives {back[worst]}")
-    n = 200000
-    for dtype in ("f4", "f8"):
-        u = apply("uniform", [], {"shape": [n], "low": -1.0, "high": 3.0, "dtype": dtype})[0].astype("f8")
-        z = apply("normal", [], {"shape": [n], "mean": 2.0, "deviation": 3.0, "dtype": dtype})[0].astype("f8")
-        counts = np.histogram(u, 20, (-1, 3))[0]
-        w = (z - 2) / 3
-        for what, got, want, error in (
-                ("uniform's least", u.min(), -1, 1e-3), ("uniform's largest", u.max(), 3, 1e-3), ("uniform's mean", u.mean(), 1, 0.013),
-                ("uniform's bins", ((counts - n / 20) ** 2 / (n / 20)).sum(), 19, 31), ("normal's mean", w.mean(), 0, 0.012),
-                ("normal's variance", w.var(), 1, 0.016), ("normal's skew", (w ** 3).mean(), 0, 0.045),
-                ("normal's fourth moment", (w ** 4).mean(), 3, 0.12), ("normal's share above 2", (w > 2).mean(), 0.02275, 0.0017),
-                ("neighbours' correlation", (w[1:] * w[:-1]).mean(), 0, 0.012)):
-            if not abs(got - want) <= error:  # five standard errors or more; the seed is fixed
-                FAILURES.append(f"{what} in {dtype} is {got}, not {want} within {error}")
-    share = apply("bernoulli", [], {"shape": [n], "probability": 0.3})[0].astype("f8").mean()
-    dropped = apply("dropout", [np.full(n, 2.0)], {"rate": 0.2})[0]
-    if abs(share - 0.3) > 0.0055 or set(np.unique(dropped)) != {0.0, 2.5} or abs((dropped == 0).mean() - 0.2) > 0.0045:
-        FAILURES.append(f"bernoulli 0.3 gives {share}, dropout 0.2 {np.unique(dropped, return_counts=True)}")
-    SEEN.update(("normal", "bernoulli", "dropout"))
-
-
-def categories():
-    """Draws by their definition, word for word; their frequencies; what is never drawn and what always is."""
-    rows, logits = 500, np.array([0.5, -1.0, 2.0, 0.0, -3.0])
-    words, at = philox_words(77, 0, 0, rows * 5)
-    e = -np.log1p(-np.minimum((np.array(words, "f8") + 0.5) * 2.0 ** -32, 1 - 2.0 ** -24)).reshape(rows, 5)
-    for dtype in ("f4", "f2"):
-        CTX.seed(77)
-        expect("categorical", [np.tile(logits, (rows, 1)).astype(dtype)], np.argmax(logits - np.log(e), 1).astype("i4"), note=" (the first draw)")
-    key, low, high = CTX.random_state()
-    if key != 77 or (high << 64) + low < at:  # for every logit, not for every result
-        FAILURES.append(f"after {rows * 5} logits the state is {key}, {low}, {high}: those after it would repeat")
-    n = 100000
-    wanted = n * np.exp(logits) / np.exp(logits).sum()
-    for dtype in ("f4", "f8"):  # a common summand of any size changes nothing, nor does the axis
-        for shift, axis in ((0, 1), (2 ** 20, 1), (-2 ** 20, 0)):
-            table = np.tile(logits + shift, (n, 1)).astype(dtype)
-            found = apply("categorical", [table if axis else table.T.copy()], {"axis": axis, "keepdims": True})[0]
-            if found.shape != ((n, 1) if axis else (1, n)):
-                FAILURES.append(f"categorical along {axis}, keepdims, has shape {found.shape}")
-            chi = ((np.bincount(found.ravel(), minlength=5) - wanted) ** 2 / wanted).sum()
-            if not chi < 26:  # of 4 degrees of freedom: once in 30,000; the seed is fixed
-                FAILURES.append(f"categorical in {dtype} {shift:+} along {axis}: chi squared is {chi}")
-    never = np.tile([0.0, -INF, -80.0, -INF], (n, 1)).astype("f4")
-    if set(np.unique(apply("categorical", [never], {})[0])) != {0}:  # exp(-80) is 1e-35
-        FAILURES.append("categorical draws what has no probability")
-    drawn = int(apply("categorical", [np.tile([0.0, -12.0], (n * 10, 1)).astype("f4")], {})[0].sum())
-    if not 0 < drawn < 18:  # 6.1 of a million: the far tail of what is drawn
-        FAILURES.append(f"categorical draws exp(-12) {drawn} times in a million")
-    for row, index in (([-INF, -INF], 0), ([0, INF, 5, INF], 1), ([0, INF, NAN, NAN], 2), ([-INF, 0, -INF], 1), ([7], 0)):
-        expect("categorical", [np.array(row, "f4")], np.array(index, "i4"))
-
-
 # Operations that no definition judges, each with the reason. Closed: one that is judged after all fails the test.
 EXCUSED = {}
 
@@ -875,7 +519,7 @@ def main():
     del FAILURES[before:before + 3]
     for failure in FAILURES[:40]:
         print(failure)
-    print(f"{RUNS} calls of {len(SEEN)} operations against NumPy {np.__version__}, {len(FAILURES)} differences")
+    print(f"{numpy_judge.RUNS} calls of {len(SEEN)} operations against NumPy {np.__version__}, {len(FAILURES)} differences")
     sys.exit(1 if FAILURES else 0)
 
 
