@@ -146,8 +146,9 @@ def make_case(name, sample, dtype):
             slopes.append([torch.zeros_like(tensors[id(x)]) if g is None else g for g, (_, x) in zip(found, wanted)])
         pairs = []
         for (i, x), right_slope, mine, mine32 in zip(wanted, *slopes):
-            terms = max(1, cotangent.numel() / max(1, right_slope.numel()))  # so many are added up in each: they wander so far
-            scale = max(largest(cotangent) * terms ** 0.5, largest(right_slope))
+            # Sums of thousands wander as far as the root of their number.
+            terms = cotangent.numel() / max(1, right_slope.numel())
+            scale = max(largest(cotangent) * (terms ** 0.5 if terms > 4096 else 1), largest(right_slope))
             pairs.append((i, expectation(mapping.NAMES[x.dtype], right_slope, mine, mine32, scale)))
         case.gradients.append((k, (values[k].dtype, mapping.raw(cotangent)), pairs))
     return case

@@ -20,9 +20,9 @@ from outcomes import NAMES, difference, enter  # noqa: E402
 from round_trip import Reader, Weft, weft_ffi  # noqa: E402
 
 # Relative to an element and to the largest one: derivatives of derivatives subtract much from much. Where all of it cancels, what is left
-# of values of a few units is their rounding, which the second number is.
+# of values of a few units is a part of their rounding: the second number.
 BOUNDS = {"float32": 1e-3, "float64": 1e-9}
-ROUNDING = {"float32": 1e-6, "float64": 1e-14}
+ROUNDING = {"float32": 1e-8}
 LIMIT = 120  # seconds that Weft may take for one of them
 
 

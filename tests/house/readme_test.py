@@ -45,7 +45,8 @@ class Readme(unittest.TestCase):
         with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as handle:
             claimed = re.search(r"\*\*Operations\*\*: more than (\d+),", handle.read())
         with open(os.path.join(SOURCE, "include", "c_api", "ops.json"), encoding="utf-8") as handle:
-            self.assertGreater(len(json.load(handle)["ops"]), int(claimed.group(1)))
+            there = sum(op["exported"] for op in json.load(handle)["ops"])
+        self.assertGreater(there, int(claimed.group(1)))
 
     def test_the_blocks_of_a_page_are_one_program(self):
         for page in ("docs/abi.md", "docs/functions.md", "docs/transforms.md", "docs/custom_operations.md"):
