@@ -184,7 +184,7 @@ TEST(PjrtProgram, CustomOperationsAreRefusedByName) {
   ir::Module module;
   module.functions.push_back(ir::Function::Create("main", {x}, {y}));
   Program program;
-  EXPECT_EQ("the custom operation 'lgamma_r' is a function of this process, which Weft's own platform 'cpu' alone calls; the plugin of "
+  EXPECT_EQ("the custom operation 'lgamma_r' is a function of this process, which Weft's own platforms 'cpu' and 'reference' call; the plugin of "
             "the platform 'tpu' has no way to",
             ToText(module, &program, {.platform = "tpu"}).status().message());
 }
