@@ -224,9 +224,10 @@ absl::Status RefuseCustomCalls(const Module& module, std::string_view platform) 
         if (&node->op() != &kOp_custom_call) continue;
         return UserErrorOf(
             absl::StatusCode::kUnimplemented, "the custom operation '", CustomTarget(*node),
-            "' is a function of this process, which Weft's own platforms 'cpu' and 'reference' call; the plugin of the "
-            "platform '",
-            platform, "' has no way to");
+            "' is a function of this process, which a program of the platform '", platform,
+            "' cannot call: it is called in a loop, in a branch or for each example, or the program is compiled before "
+            "it runs. Elsewhere the host calls it between two programs; the platforms 'cpu' and 'reference' call it "
+            "anywhere");
       }
     }
   }
