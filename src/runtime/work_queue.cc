@@ -13,12 +13,14 @@ namespace weft {
 WorkQueue::~WorkQueue() { Stop(); }
 
 void WorkQueue::Stop() {
+  std::thread thread;
   {
     MutexLock lock(mutex_);
     stop_ = true;
+    thread = std::move(thread_);
   }
   changed_.NotifyAll();
-  if (thread_.joinable()) thread_.join();
+  if (thread.joinable()) thread.join();
 }
 
 bool WorkQueue::HasThread() {
