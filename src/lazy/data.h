@@ -29,8 +29,8 @@ class Data final : public ir::Payload {
 
   uint32_t word_count = 0;       // 0: shards
   bool forgot_gradient = false;  // a barrier let go of a past that a gradient could have asked for
-  bool failed = false;           // what was to make it has failed: its buffers have the outcome, and no device knows them
-  bool described = false;        // its type alone: of a program that is compiled and not launched
+  bool failed = false;     // what was to make it has failed: its buffers have the outcome, and no device knows them
+  bool described = false;  // its type alone: of a program that is compiled and not launched
   std::array<uint32_t, kMaxWords> words{};
 
   // --- Without words ---------------------------------------------------------------------------------------------------
