@@ -577,6 +577,14 @@ WF_INLINE weft_tensor* wf_complex_at(weft_scope* s, weft_tensor* re, weft_tensor
 #define wf_complex_arg(s, re, number) WF_ARGUMENT_RIGHT(s, weft_complex, re, number)
 #define wf_arg_complex(s, number, im) WF_ARGUMENT_LEFT(s, weft_complex, number, im)
 
+WF_INLINE weft_tensor* wf_conj_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
+  weft_tensor* out = NULL;
+  weft_context* ctx = weft_scope_mark(s, file, line);
+  weft_error* error = weft_conj(ctx, x, &out);
+  return weft_scope_adopt(s, error, out);
+}
+#define wf_conj(s, x) wf_conj_at((s), (x), __FILE__, __LINE__)
+
 WF_INLINE weft_tensor* wf_convert_at(weft_scope* s, weft_tensor* x, weft_dtype dtype, const char* file, int line) {
   weft_tensor* out = NULL;
   weft_context* ctx = weft_scope_mark(s, file, line);

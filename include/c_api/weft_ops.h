@@ -360,6 +360,14 @@ WEFT_API WEFT_MUST_USE weft_error* weft_compare(weft_context* ctx, weft_tensor* 
 WEFT_API WEFT_MUST_USE weft_error* weft_complex(weft_context* ctx, weft_tensor* re, weft_tensor* im,
     weft_tensor** out) WEFT_NOEXCEPT;
 
+/* Elementwise complex conjugate: the imaginary part with its sign changed. A real tensor is its own.
+ *   x: operand; float, signed integer, unsigned integer, complex
+ * Fluent: z = wf_conj(s, wf_complex(s, x, y));
+ * StableHLO: weft.conj. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any.
+ * Since 1.1.
+ */
+WEFT_API WEFT_MUST_USE weft_error* weft_conj(weft_context* ctx, weft_tensor* x, weft_tensor** out) WEFT_NOEXCEPT;
+
 /* The same values in another element type. Floats round to nearest even; float to integer truncates, saturates and
  * makes NaN 0; integers wrap; to bool is x != 0.
  *   x: operand; any type

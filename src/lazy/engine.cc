@@ -44,6 +44,15 @@ absl::Status CheckShape(std::string_view what, DType dtype, std::span<const int6
   return absl::OkStatus();
 }
 
+// Index, -1 if there is none.
+int64_t FirstNan(const HostTensor& floats) {
+  for (int64_t i = 0; i < floats.count(); ++i) {
+    const double x = floats.GetDouble(i);
+    if (x != x) return i;
+  }
+  return -1;
+}
+
 }  // namespace
 
 // --- Life ----------------------------------------------------------------------------------------------------------------
@@ -543,7 +552,7 @@ absl::Status Engine::CheckNumbers(Lock& lock, const ir::OpDef& op, std::span<con
   const auto buffers = [](std::span<const ir::Value> values) {
     std::vector<Ref<Buffer>> held;
     for (const ir::Value& value : values) {
-      const Data* data = value && IsFloat(value.dtype()) ? DataOf(value) : nullptr;
+      const Data* data = value && (IsFloat(value.dtype()) || IsComplex(value.dtype())) ? DataOf(value) : nullptr;
       if (data == nullptr || data->shards().empty()) continue;
       held.push_back(data->whole());
       held.back()->Hold();
@@ -551,15 +560,13 @@ absl::Status Engine::CheckNumbers(Lock& lock, const ir::OpDef& op, std::span<con
     return held;
   };
   const std::vector<Ref<Buffer>> inputs = buffers(operands), outputs = buffers(results);
-  // Index of the first NaN, -1 if there is none.
+  // Of a complex number either part counts.
   const auto find = [](Buffer& buffer) -> absl::StatusOr<int64_t> {
     HostTensor host(buffer.dtype(), buffer.dims());
     WEFT_RETURN_IF_ERROR(buffer.device()->backend->FromDevice(buffer, 0, host.mutable_bytes()));
-    for (int64_t i = 0; i < host.count(); ++i) {
-      const double x = host.GetDouble(i);
-      if (x != x) return i;
-    }
-    return -1;
+    if (!IsComplex(host.dtype())) return FirstNan(host);
+    const int64_t re = FirstNan(host.Part(0)), im = FirstNan(host.Part(1));
+    return re < 0 || im < 0 ? std::max(re, im) : std::min(re, im);
   };
   const absl::Status status = lock.Open([&]() -> absl::Status {
     for (const Ref<Buffer>& output : outputs) {

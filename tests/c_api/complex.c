@@ -32,6 +32,10 @@ static void there_and_back(void) {
   MUST(weft_tensor_to_host(again, back, sizeof back));
   CHECK(memcmp(back, parts, sizeof parts) == 0);
   weft_tensor_release(w);
+  MUST(weft_conj(ctx, z, &w));
+  MUST(weft_tensor_to_host(w, product, sizeof product));
+  for (k = 0; k < 3; ++k) CHECK(product[2 * k] == parts[2 * k] && product[2 * k + 1] == -parts[2 * k + 1]);
+  weft_tensor_release(w);
   MUST(weft_tensor_from_host(ctx, NULL, WEFT_C128, NULL, 0, wide, sizeof wide, &w));
   MUST(weft_tensor_to_host(w, wide_back, sizeof wide_back));
   CHECK(wide_back[0] == 1e300 && wide_back[1] == -1);

@@ -351,6 +351,18 @@ TEST(Debug, NamesTheOperationThatMadeTheFirstNaN) {
   EXPECT_TRUE(w.TryOp("log", {nan}).ok());
 }
 
+TEST(Debug, LooksAtBothPartsOfComplexNumbers) {
+  Options options;
+  options.mode = Mode::kDebug;
+  World w(options);
+  T one = w.Vector({1, 1, 1}), inf = w.Vector({0, INFINITY, 0});
+  T z = w.Op("complex", {one, inf});
+  const absl::Status apart = w.TryOp("sub", {z, z}).status();  // inf - inf, in the imaginary part
+  EXPECT_EQ(apart.message(), "sub(c64[3], c64[3]): element 1 of the result is NaN, and no operand holds one (debug mode)");
+  T nan = w.Op("complex", {one, w.Vector({NAN, 0, 0})});
+  EXPECT_TRUE(w.TryOp("sub", {nan, nan}).ok());
+}
+
 TEST(Release, FromManyThreadsWhileRecordingIsSafe) {
   World w({}, 1, true);
   T x = w.Vector({1, 2});

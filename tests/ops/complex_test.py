@@ -35,9 +35,6 @@ class Weft:
     def to_real(self, z):
         return self.convert(z, dtype=z.dtype.removeprefix("complex<").removesuffix(">"))
 
-    def conj(self, z):
-        return self.complex(self.real(z), self.neg(self.imag(z)))
-
     def abs_as_complex(self, z):
         return self.to_complex(self.abs(z))
 

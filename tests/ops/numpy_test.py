@@ -159,6 +159,8 @@ def complex_numbers():
         expect("complex", [x.real, np.array(2, part)], (x.real + 2j).astype(d), tolerance=0, note=" (broadcast)")
         expect("real", [x], x.real, tolerance=0)
         expect("imag", [x], x.imag, tolerance=0)
+        expect("conj", [x], x.conj(), tolerance=0)
+        expect("conj", [x.real], x.real, tolerance=0)
         expect("real", [x.real], x.real, tolerance=0)
         expect("imag", [x.real], 0 * x.real, tolerance=0)
         for op, f in {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power}.items():

@@ -1886,6 +1886,7 @@ var (
 	Clip func(ctx Context, x Tensor, opts *ClipOpts, out *Tensor) Error
 	Compare func(ctx Context, x Tensor, y Tensor, direction CompareDirection, out *Tensor) Error
 	Complex func(ctx Context, re Tensor, im Tensor, out *Tensor) Error
+	Conj func(ctx Context, x Tensor, out *Tensor) Error
 	Convert func(ctx Context, x Tensor, dtype Dtype, out *Tensor) Error
 	Cos func(ctx Context, x Tensor, out *Tensor) Error
 	Clz func(ctx Context, x Tensor, out *Tensor) Error
@@ -2319,6 +2320,7 @@ var Functions = map[string]any{
 	"weft_clip": &Clip,
 	"weft_compare": &Compare,
 	"weft_complex": &Complex,
+	"weft_conj": &Conj,
 	"weft_convert": &Convert,
 	"weft_cos": &Cos,
 	"weft_clz": &Clz,

@@ -1531,6 +1531,7 @@ weft_error* weft_clamp(weft_context* ctx, weft_tensor* low, weft_tensor* x, weft
 weft_error* weft_clip(weft_context* ctx, weft_tensor* x, const weft_clip_opts* opts, weft_tensor** out);
 weft_error* weft_compare(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_compare_direction direction, weft_tensor** out);
 weft_error* weft_complex(weft_context* ctx, weft_tensor* re, weft_tensor* im, weft_tensor** out);
+weft_error* weft_conj(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_convert(weft_context* ctx, weft_tensor* x, weft_dtype dtype, weft_tensor** out);
 weft_error* weft_cos(weft_context* ctx, weft_tensor* x, weft_tensor** out);
 weft_error* weft_clz(weft_context* ctx, weft_tensor* x, weft_tensor** out);

@@ -1950,6 +1950,7 @@ FUNCTIONS = {
     "weft_clip": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_clip_opts), c.POINTER(weft_tensor)]),
     "weft_compare": (weft_error, [weft_context, weft_tensor, weft_tensor, weft_compare_direction, c.POINTER(weft_tensor)]),
     "weft_complex": (weft_error, [weft_context, weft_tensor, weft_tensor, c.POINTER(weft_tensor)]),
+    "weft_conj": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_convert": (weft_error, [weft_context, weft_tensor, weft_dtype, c.POINTER(weft_tensor)]),
     "weft_cos": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),
     "weft_clz": (weft_error, [weft_context, weft_tensor, c.POINTER(weft_tensor)]),

@@ -76,6 +76,10 @@ weft_error* weft_complex(weft_context* ctx, weft_tensor* re, weft_tensor* im, we
   return weft::c_api::RecordPlain(weft::ops::kOp_complex, ctx, {re, im}, out);
 }
 
+weft_error* weft_conj(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
+  return weft::c_api::RecordPlain(weft::ops::kOp_conj, ctx, {x}, out);
+}
+
 weft_error* weft_convert(weft_context* ctx, weft_tensor* x, weft_dtype dtype, weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {
     weft::c_api::OpCall call(weft::ops::kOp_convert, ctx);
@@ -281,10 +285,6 @@ weft_error* weft_square(weft_context* ctx, weft_tensor* x, weft_tensor** out) no
 
 weft_error* weft_sub(weft_context* ctx, weft_tensor* x, weft_tensor* y, weft_tensor** out) noexcept {
   return weft::c_api::RecordPlain(weft::ops::kOp_sub, ctx, {x, y}, out);
-}
-
-weft_error* weft_tan(weft_context* ctx, weft_tensor* x, weft_tensor** out) noexcept {
-  return weft::c_api::RecordPlain(weft::ops::kOp_tan, ctx, {x}, out);
 }
 
 }  // extern "C"

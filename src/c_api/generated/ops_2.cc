@@ -6,6 +6,29 @@
 
 extern "C" {
 
+weft_error* weft_dot_general(weft_context* ctx, weft_tensor* lhs, weft_tensor* rhs,
+                             const int64_t* lhs_batching_dimensions, size_t lhs_batching_dimensions_count,
+                             const int64_t* rhs_batching_dimensions, size_t rhs_batching_dimensions_count,
+                             const int64_t* lhs_contracting_dimensions, size_t lhs_contracting_dimensions_count,
+                             const int64_t* rhs_contracting_dimensions, size_t rhs_contracting_dimensions_count,
+                             const weft_dot_general_opts* opts, weft_tensor** out) noexcept {
+  return weft::c_api::Guard([&]() -> absl::Status {
+    weft::c_api::OpCall call(weft::ops::kOp_dot_general, ctx);
+    call.Operand(lhs);
+    call.Operand(rhs);
+    call.SetInts(0, lhs_batching_dimensions, lhs_batching_dimensions_count);
+    call.SetInts(1, rhs_batching_dimensions, rhs_batching_dimensions_count);
+    call.SetInts(2, lhs_contracting_dimensions, lhs_contracting_dimensions_count);
+    call.SetInts(3, rhs_contracting_dimensions, rhs_contracting_dimensions_count);
+    weft_dot_general_opts o;
+    WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_dot_general_opts", &o));
+    call.CheckPresent(o.present, 3u);
+    if (o.present & WEFT_DOT_GENERAL_HAS_DTYPE) call.SetDType(4, o.dtype);
+    if (o.present & WEFT_DOT_GENERAL_HAS_PRECISION) call.SetEnum(5, o.precision);
+    return call.Record({out});
+  });
+}
+
 weft_error* weft_fft(weft_context* ctx, weft_tensor* x, weft_fft_type fft_type, const int64_t* fft_length,
                      size_t fft_length_count, weft_tensor** out) noexcept {
   return weft::c_api::Guard([&]() -> absl::Status {

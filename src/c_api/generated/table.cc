@@ -285,6 +285,7 @@ const Entry kProcs[] = {
     {"weft_complex", reinterpret_cast<weft_proc>(weft_complex)},
     {"weft_concatenate", reinterpret_cast<weft_proc>(weft_concatenate)},
     {"weft_concatenate_opts_init", reinterpret_cast<weft_proc>(weft_concatenate_opts_init)},
+    {"weft_conj", reinterpret_cast<weft_proc>(weft_conj)},
     {"weft_context_cache", reinterpret_cast<weft_proc>(weft_context_cache)},
     {"weft_context_create", reinterpret_cast<weft_proc>(weft_context_create)},
     {"weft_context_option", reinterpret_cast<weft_proc>(weft_context_option)},

@@ -1998,6 +1998,7 @@ extern "C" {
     pub fn weft_clip(ctx: *mut weft_context, x: *mut weft_tensor, opts: *const weft_clip_opts, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_compare(ctx: *mut weft_context, x: *mut weft_tensor, y: *mut weft_tensor, direction: weft_compare_direction, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_complex(ctx: *mut weft_context, re: *mut weft_tensor, im: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
+    pub fn weft_conj(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_convert(ctx: *mut weft_context, x: *mut weft_tensor, dtype: weft_dtype, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_cos(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;
     pub fn weft_clz(ctx: *mut weft_context, x: *mut weft_tensor, out: *mut *mut weft_tensor) -> *mut weft_error;

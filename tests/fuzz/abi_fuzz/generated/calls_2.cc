@@ -351,8 +351,18 @@ void Call_weft_complex(Fuzz& f) {
   f.Keep(out);
 }
 
-void Call_weft_convert(Fuzz& f) {
+void Call_weft_conj(Fuzz& f) {
   f.BeginOp(kOps[12]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_conj(ctx, x, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_convert(Fuzz& f) {
+  f.BeginOp(kOps[13]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_dtype dtype = {};
@@ -364,7 +374,7 @@ void Call_weft_convert(Fuzz& f) {
 }
 
 void Call_weft_cos(Fuzz& f) {
-  f.BeginOp(kOps[13]);
+  f.BeginOp(kOps[14]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -374,7 +384,7 @@ void Call_weft_cos(Fuzz& f) {
 }
 
 void Call_weft_clz(Fuzz& f) {
-  f.BeginOp(kOps[14]);
+  f.BeginOp(kOps[15]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -384,7 +394,7 @@ void Call_weft_clz(Fuzz& f) {
 }
 
 void Call_weft_div(Fuzz& f) {
-  f.BeginOp(kOps[15]);
+  f.BeginOp(kOps[16]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -395,7 +405,7 @@ void Call_weft_div(Fuzz& f) {
 }
 
 void Call_weft_eq(Fuzz& f) {
-  f.BeginOp(kOps[16]);
+  f.BeginOp(kOps[17]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -406,7 +416,7 @@ void Call_weft_eq(Fuzz& f) {
 }
 
 void Call_weft_erf(Fuzz& f) {
-  f.BeginOp(kOps[17]);
+  f.BeginOp(kOps[18]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -416,7 +426,7 @@ void Call_weft_erf(Fuzz& f) {
 }
 
 void Call_weft_erf_inv(Fuzz& f) {
-  f.BeginOp(kOps[18]);
+  f.BeginOp(kOps[19]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -426,7 +436,7 @@ void Call_weft_erf_inv(Fuzz& f) {
 }
 
 void Call_weft_exp2(Fuzz& f) {
-  f.BeginOp(kOps[19]);
+  f.BeginOp(kOps[20]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -436,7 +446,7 @@ void Call_weft_exp2(Fuzz& f) {
 }
 
 void Call_weft_exp(Fuzz& f) {
-  f.BeginOp(kOps[20]);
+  f.BeginOp(kOps[21]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -446,7 +456,7 @@ void Call_weft_exp(Fuzz& f) {
 }
 
 void Call_weft_expm1(Fuzz& f) {
-  f.BeginOp(kOps[21]);
+  f.BeginOp(kOps[22]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -456,7 +466,7 @@ void Call_weft_expm1(Fuzz& f) {
 }
 
 void Call_weft_floor(Fuzz& f) {
-  f.BeginOp(kOps[22]);
+  f.BeginOp(kOps[23]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -466,7 +476,7 @@ void Call_weft_floor(Fuzz& f) {
 }
 
 void Call_weft_ge(Fuzz& f) {
-  f.BeginOp(kOps[23]);
+  f.BeginOp(kOps[24]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -477,7 +487,7 @@ void Call_weft_ge(Fuzz& f) {
 }
 
 void Call_weft_gt(Fuzz& f) {
-  f.BeginOp(kOps[24]);
+  f.BeginOp(kOps[25]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -488,7 +498,7 @@ void Call_weft_gt(Fuzz& f) {
 }
 
 void Call_weft_imag(Fuzz& f) {
-  f.BeginOp(kOps[25]);
+  f.BeginOp(kOps[26]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -498,7 +508,7 @@ void Call_weft_imag(Fuzz& f) {
 }
 
 void Call_weft_integer_pow(Fuzz& f) {
-  f.BeginOp(kOps[26]);
+  f.BeginOp(kOps[27]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t exponent = {};
@@ -510,7 +520,7 @@ void Call_weft_integer_pow(Fuzz& f) {
 }
 
 void Call_weft_is_finite(Fuzz& f) {
-  f.BeginOp(kOps[27]);
+  f.BeginOp(kOps[28]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -520,7 +530,7 @@ void Call_weft_is_finite(Fuzz& f) {
 }
 
 void Call_weft_is_nan(Fuzz& f) {
-  f.BeginOp(kOps[28]);
+  f.BeginOp(kOps[29]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -530,7 +540,7 @@ void Call_weft_is_nan(Fuzz& f) {
 }
 
 void Call_weft_le(Fuzz& f) {
-  f.BeginOp(kOps[29]);
+  f.BeginOp(kOps[30]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -541,7 +551,7 @@ void Call_weft_le(Fuzz& f) {
 }
 
 void Call_weft_log(Fuzz& f) {
-  f.BeginOp(kOps[30]);
+  f.BeginOp(kOps[31]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -551,7 +561,7 @@ void Call_weft_log(Fuzz& f) {
 }
 
 void Call_weft_log2(Fuzz& f) {
-  f.BeginOp(kOps[31]);
+  f.BeginOp(kOps[32]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -561,7 +571,7 @@ void Call_weft_log2(Fuzz& f) {
 }
 
 void Call_weft_log1p(Fuzz& f) {
-  f.BeginOp(kOps[32]);
+  f.BeginOp(kOps[33]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -571,7 +581,7 @@ void Call_weft_log1p(Fuzz& f) {
 }
 
 void Call_weft_sigmoid(Fuzz& f) {
-  f.BeginOp(kOps[33]);
+  f.BeginOp(kOps[34]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -581,7 +591,7 @@ void Call_weft_sigmoid(Fuzz& f) {
 }
 
 void Call_weft_lt(Fuzz& f) {
-  f.BeginOp(kOps[34]);
+  f.BeginOp(kOps[35]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -592,7 +602,7 @@ void Call_weft_lt(Fuzz& f) {
 }
 
 void Call_weft_maximum(Fuzz& f) {
-  f.BeginOp(kOps[35]);
+  f.BeginOp(kOps[36]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -603,7 +613,7 @@ void Call_weft_maximum(Fuzz& f) {
 }
 
 void Call_weft_minimum(Fuzz& f) {
-  f.BeginOp(kOps[36]);
+  f.BeginOp(kOps[37]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -614,7 +624,7 @@ void Call_weft_minimum(Fuzz& f) {
 }
 
 void Call_weft_mul(Fuzz& f) {
-  f.BeginOp(kOps[37]);
+  f.BeginOp(kOps[38]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -625,7 +635,7 @@ void Call_weft_mul(Fuzz& f) {
 }
 
 void Call_weft_ne(Fuzz& f) {
-  f.BeginOp(kOps[38]);
+  f.BeginOp(kOps[39]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -636,7 +646,7 @@ void Call_weft_ne(Fuzz& f) {
 }
 
 void Call_weft_neg(Fuzz& f) {
-  f.BeginOp(kOps[39]);
+  f.BeginOp(kOps[40]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -646,7 +656,7 @@ void Call_weft_neg(Fuzz& f) {
 }
 
 void Call_weft_bitwise_not(Fuzz& f) {
-  f.BeginOp(kOps[40]);
+  f.BeginOp(kOps[41]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -656,7 +666,7 @@ void Call_weft_bitwise_not(Fuzz& f) {
 }
 
 void Call_weft_bitwise_or(Fuzz& f) {
-  f.BeginOp(kOps[41]);
+  f.BeginOp(kOps[42]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -667,7 +677,7 @@ void Call_weft_bitwise_or(Fuzz& f) {
 }
 
 void Call_weft_popcount(Fuzz& f) {
-  f.BeginOp(kOps[42]);
+  f.BeginOp(kOps[43]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -677,7 +687,7 @@ void Call_weft_popcount(Fuzz& f) {
 }
 
 void Call_weft_pow(Fuzz& f) {
-  f.BeginOp(kOps[43]);
+  f.BeginOp(kOps[44]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -688,7 +698,7 @@ void Call_weft_pow(Fuzz& f) {
 }
 
 void Call_weft_real(Fuzz& f) {
-  f.BeginOp(kOps[44]);
+  f.BeginOp(kOps[45]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -698,7 +708,7 @@ void Call_weft_real(Fuzz& f) {
 }
 
 void Call_weft_reduce_precision(Fuzz& f) {
-  f.BeginOp(kOps[45]);
+  f.BeginOp(kOps[46]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t exponent_bits = {};
@@ -712,7 +722,7 @@ void Call_weft_reduce_precision(Fuzz& f) {
 }
 
 void Call_weft_rem(Fuzz& f) {
-  f.BeginOp(kOps[46]);
+  f.BeginOp(kOps[47]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -723,7 +733,7 @@ void Call_weft_rem(Fuzz& f) {
 }
 
 void Call_weft_round_away(Fuzz& f) {
-  f.BeginOp(kOps[47]);
+  f.BeginOp(kOps[48]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -733,7 +743,7 @@ void Call_weft_round_away(Fuzz& f) {
 }
 
 void Call_weft_round(Fuzz& f) {
-  f.BeginOp(kOps[48]);
+  f.BeginOp(kOps[49]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -743,7 +753,7 @@ void Call_weft_round(Fuzz& f) {
 }
 
 void Call_weft_rsqrt(Fuzz& f) {
-  f.BeginOp(kOps[49]);
+  f.BeginOp(kOps[50]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -753,7 +763,7 @@ void Call_weft_rsqrt(Fuzz& f) {
 }
 
 void Call_weft_where(Fuzz& f) {
-  f.BeginOp(kOps[50]);
+  f.BeginOp(kOps[51]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const condition = f.Operand(0);
   weft_tensor* const x = f.Operand(1);
@@ -765,7 +775,7 @@ void Call_weft_where(Fuzz& f) {
 }
 
 void Call_weft_shift_left(Fuzz& f) {
-  f.BeginOp(kOps[51]);
+  f.BeginOp(kOps[52]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -776,7 +786,7 @@ void Call_weft_shift_left(Fuzz& f) {
 }
 
 void Call_weft_shift_right_arithmetic(Fuzz& f) {
-  f.BeginOp(kOps[52]);
+  f.BeginOp(kOps[53]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -787,7 +797,7 @@ void Call_weft_shift_right_arithmetic(Fuzz& f) {
 }
 
 void Call_weft_shift_right_logical(Fuzz& f) {
-  f.BeginOp(kOps[53]);
+  f.BeginOp(kOps[54]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -798,7 +808,7 @@ void Call_weft_shift_right_logical(Fuzz& f) {
 }
 
 void Call_weft_sign(Fuzz& f) {
-  f.BeginOp(kOps[54]);
+  f.BeginOp(kOps[55]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -808,7 +818,7 @@ void Call_weft_sign(Fuzz& f) {
 }
 
 void Call_weft_sin(Fuzz& f) {
-  f.BeginOp(kOps[55]);
+  f.BeginOp(kOps[56]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -818,7 +828,7 @@ void Call_weft_sin(Fuzz& f) {
 }
 
 void Call_weft_sqrt(Fuzz& f) {
-  f.BeginOp(kOps[56]);
+  f.BeginOp(kOps[57]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -828,7 +838,7 @@ void Call_weft_sqrt(Fuzz& f) {
 }
 
 void Call_weft_square(Fuzz& f) {
-  f.BeginOp(kOps[57]);
+  f.BeginOp(kOps[58]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -838,7 +848,7 @@ void Call_weft_square(Fuzz& f) {
 }
 
 void Call_weft_sub(Fuzz& f) {
-  f.BeginOp(kOps[58]);
+  f.BeginOp(kOps[59]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -849,7 +859,7 @@ void Call_weft_sub(Fuzz& f) {
 }
 
 void Call_weft_tan(Fuzz& f) {
-  f.BeginOp(kOps[59]);
+  f.BeginOp(kOps[60]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -859,7 +869,7 @@ void Call_weft_tan(Fuzz& f) {
 }
 
 void Call_weft_tanh(Fuzz& f) {
-  f.BeginOp(kOps[60]);
+  f.BeginOp(kOps[61]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -869,7 +879,7 @@ void Call_weft_tanh(Fuzz& f) {
 }
 
 void Call_weft_trunc(Fuzz& f) {
-  f.BeginOp(kOps[61]);
+  f.BeginOp(kOps[62]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -879,7 +889,7 @@ void Call_weft_trunc(Fuzz& f) {
 }
 
 void Call_weft_bitwise_xor(Fuzz& f) {
-  f.BeginOp(kOps[62]);
+  f.BeginOp(kOps[63]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -890,7 +900,7 @@ void Call_weft_bitwise_xor(Fuzz& f) {
 }
 
 void Call_weft_arange(Fuzz& f) {
-  f.BeginOp(kOps[63]);
+  f.BeginOp(kOps[64]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   double start = {};
   start = f.DoubleAttr(0);
@@ -911,7 +921,7 @@ void Call_weft_arange(Fuzz& f) {
 }
 
 void Call_weft_broadcast_in_dim(Fuzz& f) {
-  f.BeginOp(kOps[64]);
+  f.BeginOp(kOps[65]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -927,7 +937,7 @@ void Call_weft_broadcast_in_dim(Fuzz& f) {
 }
 
 void Call_weft_broadcast_to(Fuzz& f) {
-  f.BeginOp(kOps[65]);
+  f.BeginOp(kOps[66]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -940,7 +950,7 @@ void Call_weft_broadcast_to(Fuzz& f) {
 }
 
 void Call_weft_concatenate(Fuzz& f) {
-  f.BeginOp(kOps[66]);
+  f.BeginOp(kOps[67]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -957,7 +967,7 @@ void Call_weft_concatenate(Fuzz& f) {
 }
 
 void Call_weft_diff(Fuzz& f) {
-  f.BeginOp(kOps[67]);
+  f.BeginOp(kOps[68]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_diff_opts* const opts = f.Options<weft_diff_opts>();
@@ -975,7 +985,7 @@ void Call_weft_diff(Fuzz& f) {
 }
 
 void Call_weft_dynamic_slice(Fuzz& f) {
-  f.BeginOp(kOps[68]);
+  f.BeginOp(kOps[69]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   size_t start_indices_count = 0;
@@ -990,7 +1000,7 @@ void Call_weft_dynamic_slice(Fuzz& f) {
 }
 
 void Call_weft_dynamic_update_slice(Fuzz& f) {
-  f.BeginOp(kOps[69]);
+  f.BeginOp(kOps[70]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const update = f.Operand(1);
@@ -1003,7 +1013,7 @@ void Call_weft_dynamic_update_slice(Fuzz& f) {
 }
 
 void Call_weft_expand_dims(Fuzz& f) {
-  f.BeginOp(kOps[70]);
+  f.BeginOp(kOps[71]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* dims = {};
@@ -1016,7 +1026,7 @@ void Call_weft_expand_dims(Fuzz& f) {
 }
 
 void Call_weft_flatten(Fuzz& f) {
-  f.BeginOp(kOps[71]);
+  f.BeginOp(kOps[72]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_flatten_opts* const opts = f.Options<weft_flatten_opts>();
@@ -1034,7 +1044,7 @@ void Call_weft_flatten(Fuzz& f) {
 }
 
 void Call_weft_full(Fuzz& f) {
-  f.BeginOp(kOps[72]);
+  f.BeginOp(kOps[73]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -1052,39 +1062,6 @@ void Call_weft_full(Fuzz& f) {
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
   if (!f.Leave(weft_full(ctx, shape, shape_count, value, opts, out))) return;
-  f.Keep(out);
-}
-
-void Call_weft_gather(Fuzz& f) {
-  f.BeginOp(kOps[73]);
-  weft_context* const ctx = f.Handle<weft_context>(false);
-  weft_tensor* const x = f.Operand(0);
-  weft_tensor* const start_indices = f.Operand(1);
-  const int64_t* offset_dims = {};
-  size_t offset_dims_count = {};
-  f.Ints(0, &offset_dims, &offset_dims_count);
-  const int64_t* collapsed_slice_dims = {};
-  size_t collapsed_slice_dims_count = {};
-  f.Ints(1, &collapsed_slice_dims, &collapsed_slice_dims_count);
-  const int64_t* start_index_map = {};
-  size_t start_index_map_count = {};
-  f.Ints(2, &start_index_map, &start_index_map_count);
-  int64_t index_vector_dim = {};
-  index_vector_dim = f.IntAttr(3);
-  const int64_t* slice_sizes = {};
-  size_t slice_sizes_count = {};
-  f.Ints(4, &slice_sizes, &slice_sizes_count);
-  weft_gather_opts* const opts = f.Options<weft_gather_opts>();
-  if (opts != nullptr) {
-    if (f.Given(5)) opts->present |= WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS;
-    f.Ints(5, &opts->operand_batching_dims, &opts->operand_batching_dims_count);
-    if (f.Given(6)) opts->present |= WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS;
-    f.Ints(6, &opts->start_indices_batching_dims, &opts->start_indices_batching_dims_count);
-    opts->present ^= f.StrayBits(2);
-  }
-  weft_tensor** const out = f.Out<weft_tensor*>(false);
-  f.Enter();
-  if (!f.Leave(weft_gather(ctx, x, start_indices, offset_dims, offset_dims_count, collapsed_slice_dims, collapsed_slice_dims_count, start_index_map, start_index_map_count, index_vector_dim, slice_sizes, slice_sizes_count, opts, out))) return;
   f.Keep(out);
 }
 

@@ -4,8 +4,41 @@
 
 namespace weft::fuzz {
 
-void Call_weft_iota(Fuzz& f) {
+void Call_weft_gather(Fuzz& f) {
   f.BeginOp(kOps[74]);
+  weft_context* const ctx = f.Handle<weft_context>(false);
+  weft_tensor* const x = f.Operand(0);
+  weft_tensor* const start_indices = f.Operand(1);
+  const int64_t* offset_dims = {};
+  size_t offset_dims_count = {};
+  f.Ints(0, &offset_dims, &offset_dims_count);
+  const int64_t* collapsed_slice_dims = {};
+  size_t collapsed_slice_dims_count = {};
+  f.Ints(1, &collapsed_slice_dims, &collapsed_slice_dims_count);
+  const int64_t* start_index_map = {};
+  size_t start_index_map_count = {};
+  f.Ints(2, &start_index_map, &start_index_map_count);
+  int64_t index_vector_dim = {};
+  index_vector_dim = f.IntAttr(3);
+  const int64_t* slice_sizes = {};
+  size_t slice_sizes_count = {};
+  f.Ints(4, &slice_sizes, &slice_sizes_count);
+  weft_gather_opts* const opts = f.Options<weft_gather_opts>();
+  if (opts != nullptr) {
+    if (f.Given(5)) opts->present |= WEFT_GATHER_HAS_OPERAND_BATCHING_DIMS;
+    f.Ints(5, &opts->operand_batching_dims, &opts->operand_batching_dims_count);
+    if (f.Given(6)) opts->present |= WEFT_GATHER_HAS_START_INDICES_BATCHING_DIMS;
+    f.Ints(6, &opts->start_indices_batching_dims, &opts->start_indices_batching_dims_count);
+    opts->present ^= f.StrayBits(2);
+  }
+  weft_tensor** const out = f.Out<weft_tensor*>(false);
+  f.Enter();
+  if (!f.Leave(weft_gather(ctx, x, start_indices, offset_dims, offset_dims_count, collapsed_slice_dims, collapsed_slice_dims_count, start_index_map, start_index_map_count, index_vector_dim, slice_sizes, slice_sizes_count, opts, out))) return;
+  f.Keep(out);
+}
+
+void Call_weft_iota(Fuzz& f) {
+  f.BeginOp(kOps[75]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -25,7 +58,7 @@ void Call_weft_iota(Fuzz& f) {
 }
 
 void Call_weft_linspace(Fuzz& f) {
-  f.BeginOp(kOps[75]);
+  f.BeginOp(kOps[76]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   double start = {};
   start = f.DoubleAttr(0);
@@ -48,7 +81,7 @@ void Call_weft_linspace(Fuzz& f) {
 }
 
 void Call_weft_pad(Fuzz& f) {
-  f.BeginOp(kOps[76]);
+  f.BeginOp(kOps[77]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const value = f.Operand(1);
@@ -68,7 +101,7 @@ void Call_weft_pad(Fuzz& f) {
 }
 
 void Call_weft_repeat_interleave(Fuzz& f) {
-  f.BeginOp(kOps[77]);
+  f.BeginOp(kOps[78]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t repeats = {};
@@ -86,7 +119,7 @@ void Call_weft_repeat_interleave(Fuzz& f) {
 }
 
 void Call_weft_reshape(Fuzz& f) {
-  f.BeginOp(kOps[78]);
+  f.BeginOp(kOps[79]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shape = {};
@@ -99,7 +132,7 @@ void Call_weft_reshape(Fuzz& f) {
 }
 
 void Call_weft_reverse(Fuzz& f) {
-  f.BeginOp(kOps[79]);
+  f.BeginOp(kOps[80]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* dimensions = {};
@@ -112,7 +145,7 @@ void Call_weft_reverse(Fuzz& f) {
 }
 
 void Call_weft_roll(Fuzz& f) {
-  f.BeginOp(kOps[80]);
+  f.BeginOp(kOps[81]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* shifts = {};
@@ -131,7 +164,7 @@ void Call_weft_roll(Fuzz& f) {
 }
 
 void Call_weft_scatter(Fuzz& f) {
-  f.BeginOp(kOps[81]);
+  f.BeginOp(kOps[82]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scatter_indices = f.Operand(1);
@@ -164,7 +197,7 @@ void Call_weft_scatter(Fuzz& f) {
 }
 
 void Call_weft_slice(Fuzz& f) {
-  f.BeginOp(kOps[82]);
+  f.BeginOp(kOps[83]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* start_indices = {};
@@ -183,7 +216,7 @@ void Call_weft_slice(Fuzz& f) {
 }
 
 void Call_weft_slice_in_dim(Fuzz& f) {
-  f.BeginOp(kOps[83]);
+  f.BeginOp(kOps[84]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t axis = {};
@@ -205,7 +238,7 @@ void Call_weft_slice_in_dim(Fuzz& f) {
 }
 
 void Call_weft_squeeze(Fuzz& f) {
-  f.BeginOp(kOps[84]);
+  f.BeginOp(kOps[85]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_squeeze_opts* const opts = f.Options<weft_squeeze_opts>();
@@ -221,7 +254,7 @@ void Call_weft_squeeze(Fuzz& f) {
 }
 
 void Call_weft_stack(Fuzz& f) {
-  f.BeginOp(kOps[85]);
+  f.BeginOp(kOps[86]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   size_t inputs_count = 0;
   weft_tensor* const* const inputs = f.Operands(0, &inputs_count);
@@ -238,7 +271,7 @@ void Call_weft_stack(Fuzz& f) {
 }
 
 void Call_weft_take(Fuzz& f) {
-  f.BeginOp(kOps[86]);
+  f.BeginOp(kOps[87]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const indices = f.Operand(1);
@@ -255,7 +288,7 @@ void Call_weft_take(Fuzz& f) {
 }
 
 void Call_weft_tile(Fuzz& f) {
-  f.BeginOp(kOps[87]);
+  f.BeginOp(kOps[88]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* reps = {};
@@ -268,7 +301,7 @@ void Call_weft_tile(Fuzz& f) {
 }
 
 void Call_weft_transpose(Fuzz& f) {
-  f.BeginOp(kOps[88]);
+  f.BeginOp(kOps[89]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* permutation = {};
@@ -281,7 +314,7 @@ void Call_weft_transpose(Fuzz& f) {
 }
 
 void Call_weft_tril(Fuzz& f) {
-  f.BeginOp(kOps[89]);
+  f.BeginOp(kOps[90]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tril_opts* const opts = f.Options<weft_tril_opts>();
@@ -297,7 +330,7 @@ void Call_weft_tril(Fuzz& f) {
 }
 
 void Call_weft_triu(Fuzz& f) {
-  f.BeginOp(kOps[90]);
+  f.BeginOp(kOps[91]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_triu_opts* const opts = f.Options<weft_triu_opts>();
@@ -313,7 +346,7 @@ void Call_weft_triu(Fuzz& f) {
 }
 
 void Call_weft_all(Fuzz& f) {
-  f.BeginOp(kOps[91]);
+  f.BeginOp(kOps[92]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_all_opts* const opts = f.Options<weft_all_opts>();
@@ -331,7 +364,7 @@ void Call_weft_all(Fuzz& f) {
 }
 
 void Call_weft_any(Fuzz& f) {
-  f.BeginOp(kOps[92]);
+  f.BeginOp(kOps[93]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_any_opts* const opts = f.Options<weft_any_opts>();
@@ -349,7 +382,7 @@ void Call_weft_any(Fuzz& f) {
 }
 
 void Call_weft_argmax(Fuzz& f) {
-  f.BeginOp(kOps[93]);
+  f.BeginOp(kOps[94]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argmax_opts* const opts = f.Options<weft_argmax_opts>();
@@ -367,7 +400,7 @@ void Call_weft_argmax(Fuzz& f) {
 }
 
 void Call_weft_argmin(Fuzz& f) {
-  f.BeginOp(kOps[94]);
+  f.BeginOp(kOps[95]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argmin_opts* const opts = f.Options<weft_argmin_opts>();
@@ -385,7 +418,7 @@ void Call_weft_argmin(Fuzz& f) {
 }
 
 void Call_weft_cummax(Fuzz& f) {
-  f.BeginOp(kOps[95]);
+  f.BeginOp(kOps[96]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_cummax_opts* const opts = f.Options<weft_cummax_opts>();
@@ -405,7 +438,7 @@ void Call_weft_cummax(Fuzz& f) {
 }
 
 void Call_weft_cummin(Fuzz& f) {
-  f.BeginOp(kOps[96]);
+  f.BeginOp(kOps[97]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_cummin_opts* const opts = f.Options<weft_cummin_opts>();
@@ -425,7 +458,7 @@ void Call_weft_cummin(Fuzz& f) {
 }
 
 void Call_weft_cumprod(Fuzz& f) {
-  f.BeginOp(kOps[97]);
+  f.BeginOp(kOps[98]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_cumprod_opts* const opts = f.Options<weft_cumprod_opts>();
@@ -443,7 +476,7 @@ void Call_weft_cumprod(Fuzz& f) {
 }
 
 void Call_weft_cumsum(Fuzz& f) {
-  f.BeginOp(kOps[98]);
+  f.BeginOp(kOps[99]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_cumsum_opts* const opts = f.Options<weft_cumsum_opts>();
@@ -461,7 +494,7 @@ void Call_weft_cumsum(Fuzz& f) {
 }
 
 void Call_weft_logsumexp(Fuzz& f) {
-  f.BeginOp(kOps[99]);
+  f.BeginOp(kOps[100]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_logsumexp_opts* const opts = f.Options<weft_logsumexp_opts>();
@@ -479,7 +512,7 @@ void Call_weft_logsumexp(Fuzz& f) {
 }
 
 void Call_weft_max(Fuzz& f) {
-  f.BeginOp(kOps[100]);
+  f.BeginOp(kOps[101]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_max_opts* const opts = f.Options<weft_max_opts>();
@@ -497,7 +530,7 @@ void Call_weft_max(Fuzz& f) {
 }
 
 void Call_weft_mean(Fuzz& f) {
-  f.BeginOp(kOps[101]);
+  f.BeginOp(kOps[102]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_mean_opts* const opts = f.Options<weft_mean_opts>();
@@ -515,7 +548,7 @@ void Call_weft_mean(Fuzz& f) {
 }
 
 void Call_weft_min(Fuzz& f) {
-  f.BeginOp(kOps[102]);
+  f.BeginOp(kOps[103]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_min_opts* const opts = f.Options<weft_min_opts>();
@@ -533,7 +566,7 @@ void Call_weft_min(Fuzz& f) {
 }
 
 void Call_weft_prod(Fuzz& f) {
-  f.BeginOp(kOps[103]);
+  f.BeginOp(kOps[104]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_prod_opts* const opts = f.Options<weft_prod_opts>();
@@ -551,7 +584,7 @@ void Call_weft_prod(Fuzz& f) {
 }
 
 void Call_weft_reduce(Fuzz& f) {
-  f.BeginOp(kOps[104]);
+  f.BeginOp(kOps[105]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* dimensions = {};
@@ -566,7 +599,7 @@ void Call_weft_reduce(Fuzz& f) {
 }
 
 void Call_weft_std(Fuzz& f) {
-  f.BeginOp(kOps[105]);
+  f.BeginOp(kOps[106]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_std_opts* const opts = f.Options<weft_std_opts>();
@@ -586,7 +619,7 @@ void Call_weft_std(Fuzz& f) {
 }
 
 void Call_weft_sum(Fuzz& f) {
-  f.BeginOp(kOps[106]);
+  f.BeginOp(kOps[107]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_sum_opts* const opts = f.Options<weft_sum_opts>();
@@ -604,7 +637,7 @@ void Call_weft_sum(Fuzz& f) {
 }
 
 void Call_weft_var(Fuzz& f) {
-  f.BeginOp(kOps[107]);
+  f.BeginOp(kOps[108]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_var_opts* const opts = f.Options<weft_var_opts>();
@@ -624,7 +657,7 @@ void Call_weft_var(Fuzz& f) {
 }
 
 void Call_weft_argsort(Fuzz& f) {
-  f.BeginOp(kOps[108]);
+  f.BeginOp(kOps[109]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_argsort_opts* const opts = f.Options<weft_argsort_opts>();
@@ -642,7 +675,7 @@ void Call_weft_argsort(Fuzz& f) {
 }
 
 void Call_weft_isin(Fuzz& f) {
-  f.BeginOp(kOps[109]);
+  f.BeginOp(kOps[110]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const among = f.Operand(1);
@@ -653,7 +686,7 @@ void Call_weft_isin(Fuzz& f) {
 }
 
 void Call_weft_searchsorted(Fuzz& f) {
-  f.BeginOp(kOps[110]);
+  f.BeginOp(kOps[111]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const sorted = f.Operand(0);
   weft_tensor* const values = f.Operand(1);
@@ -670,7 +703,7 @@ void Call_weft_searchsorted(Fuzz& f) {
 }
 
 void Call_weft_sort(Fuzz& f) {
-  f.BeginOp(kOps[111]);
+  f.BeginOp(kOps[112]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_sort_opts* const opts = f.Options<weft_sort_opts>();
@@ -688,7 +721,7 @@ void Call_weft_sort(Fuzz& f) {
 }
 
 void Call_weft_top_k(Fuzz& f) {
-  f.BeginOp(kOps[112]);
+  f.BeginOp(kOps[113]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t k = {};
@@ -708,7 +741,7 @@ void Call_weft_top_k(Fuzz& f) {
 }
 
 void Call_weft_bincount(Fuzz& f) {
-  f.BeginOp(kOps[113]);
+  f.BeginOp(kOps[114]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const weights = f.Operand(1);
@@ -721,7 +754,7 @@ void Call_weft_bincount(Fuzz& f) {
 }
 
 void Call_weft_boolean_mask_static(Fuzz& f) {
-  f.BeginOp(kOps[114]);
+  f.BeginOp(kOps[115]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const mask = f.Operand(1);
@@ -744,7 +777,7 @@ void Call_weft_boolean_mask_static(Fuzz& f) {
 }
 
 void Call_weft_masked_select_static(Fuzz& f) {
-  f.BeginOp(kOps[115]);
+  f.BeginOp(kOps[116]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const mask = f.Operand(1);
@@ -765,7 +798,7 @@ void Call_weft_masked_select_static(Fuzz& f) {
 }
 
 void Call_weft_nonzero_static(Fuzz& f) {
-  f.BeginOp(kOps[116]);
+  f.BeginOp(kOps[117]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t size = {};
@@ -785,7 +818,7 @@ void Call_weft_nonzero_static(Fuzz& f) {
 }
 
 void Call_weft_unique_static(Fuzz& f) {
-  f.BeginOp(kOps[117]);
+  f.BeginOp(kOps[118]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   int64_t size = {};
@@ -813,7 +846,7 @@ void Call_weft_unique_static(Fuzz& f) {
 }
 
 void Call_weft_cholesky(Fuzz& f) {
-  f.BeginOp(kOps[118]);
+  f.BeginOp(kOps[119]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_cholesky_opts* const opts = f.Options<weft_cholesky_opts>();
@@ -829,7 +862,7 @@ void Call_weft_cholesky(Fuzz& f) {
 }
 
 void Call_weft_dot_general(Fuzz& f) {
-  f.BeginOp(kOps[119]);
+  f.BeginOp(kOps[120]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const lhs = f.Operand(0);
   weft_tensor* const rhs = f.Operand(1);
@@ -860,7 +893,7 @@ void Call_weft_dot_general(Fuzz& f) {
 }
 
 void Call_weft_fft(Fuzz& f) {
-  f.BeginOp(kOps[120]);
+  f.BeginOp(kOps[121]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_fft_type fft_type = {};
@@ -875,7 +908,7 @@ void Call_weft_fft(Fuzz& f) {
 }
 
 void Call_weft_matmul(Fuzz& f) {
-  f.BeginOp(kOps[121]);
+  f.BeginOp(kOps[122]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -894,7 +927,7 @@ void Call_weft_matmul(Fuzz& f) {
 }
 
 void Call_weft_triangular_solve(Fuzz& f) {
-  f.BeginOp(kOps[122]);
+  f.BeginOp(kOps[123]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const a = f.Operand(0);
   weft_tensor* const b = f.Operand(1);
@@ -917,7 +950,7 @@ void Call_weft_triangular_solve(Fuzz& f) {
 }
 
 void Call_weft_avg_pool(Fuzz& f) {
-  f.BeginOp(kOps[123]);
+  f.BeginOp(kOps[124]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -940,7 +973,7 @@ void Call_weft_avg_pool(Fuzz& f) {
 }
 
 void Call_weft_conv(Fuzz& f) {
-  f.BeginOp(kOps[124]);
+  f.BeginOp(kOps[125]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -969,7 +1002,7 @@ void Call_weft_conv(Fuzz& f) {
 }
 
 void Call_weft_conv_transpose(Fuzz& f) {
-  f.BeginOp(kOps[125]);
+  f.BeginOp(kOps[126]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -998,7 +1031,7 @@ void Call_weft_conv_transpose(Fuzz& f) {
 }
 
 void Call_weft_convolution(Fuzz& f) {
-  f.BeginOp(kOps[126]);
+  f.BeginOp(kOps[127]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const input = f.Operand(0);
   weft_tensor* const kernel = f.Operand(1);
@@ -1044,7 +1077,7 @@ void Call_weft_convolution(Fuzz& f) {
 }
 
 void Call_weft_max_pool(Fuzz& f) {
-  f.BeginOp(kOps[127]);
+  f.BeginOp(kOps[128]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window = {};
@@ -1067,7 +1100,7 @@ void Call_weft_max_pool(Fuzz& f) {
 }
 
 void Call_weft_reduce_window(Fuzz& f) {
-  f.BeginOp(kOps[128]);
+  f.BeginOp(kOps[129]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   const int64_t* window_dimensions = {};
@@ -1094,7 +1127,7 @@ void Call_weft_reduce_window(Fuzz& f) {
 }
 
 void Call_weft_select_and_scatter(Fuzz& f) {
-  f.BeginOp(kOps[129]);
+  f.BeginOp(kOps[130]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const operand = f.Operand(0);
   weft_tensor* const source = f.Operand(1);
@@ -1116,7 +1149,7 @@ void Call_weft_select_and_scatter(Fuzz& f) {
 }
 
 void Call_weft_batch_norm(Fuzz& f) {
-  f.BeginOp(kOps[130]);
+  f.BeginOp(kOps[131]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1140,7 +1173,7 @@ void Call_weft_batch_norm(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_grad(Fuzz& f) {
-  f.BeginOp(kOps[131]);
+  f.BeginOp(kOps[132]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1162,7 +1195,7 @@ void Call_weft_batch_norm_grad(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_training(Fuzz& f) {
-  f.BeginOp(kOps[132]);
+  f.BeginOp(kOps[133]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1182,7 +1215,7 @@ void Call_weft_batch_norm_training(Fuzz& f) {
 }
 
 void Call_weft_batch_norm_inference(Fuzz& f) {
-  f.BeginOp(kOps[133]);
+  f.BeginOp(kOps[134]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1204,7 +1237,7 @@ void Call_weft_batch_norm_inference(Fuzz& f) {
 }
 
 void Call_weft_cross_entropy(Fuzz& f) {
-  f.BeginOp(kOps[134]);
+  f.BeginOp(kOps[135]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const logits = f.Operand(0);
   weft_tensor* const labels = f.Operand(1);
@@ -1223,7 +1256,7 @@ void Call_weft_cross_entropy(Fuzz& f) {
 }
 
 void Call_weft_dropout(Fuzz& f) {
-  f.BeginOp(kOps[135]);
+  f.BeginOp(kOps[136]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_dropout_opts* const opts = f.Options<weft_dropout_opts>();
@@ -1239,7 +1272,7 @@ void Call_weft_dropout(Fuzz& f) {
 }
 
 void Call_weft_elu(Fuzz& f) {
-  f.BeginOp(kOps[136]);
+  f.BeginOp(kOps[137]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_elu_opts* const opts = f.Options<weft_elu_opts>();
@@ -1255,7 +1288,7 @@ void Call_weft_elu(Fuzz& f) {
 }
 
 void Call_weft_embedding(Fuzz& f) {
-  f.BeginOp(kOps[137]);
+  f.BeginOp(kOps[138]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const table = f.Operand(0);
   weft_tensor* const ids = f.Operand(1);
@@ -1272,7 +1305,7 @@ void Call_weft_embedding(Fuzz& f) {
 }
 
 void Call_weft_gelu(Fuzz& f) {
-  f.BeginOp(kOps[138]);
+  f.BeginOp(kOps[139]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_gelu_opts* const opts = f.Options<weft_gelu_opts>();
@@ -1288,7 +1321,7 @@ void Call_weft_gelu(Fuzz& f) {
 }
 
 void Call_weft_layer_norm(Fuzz& f) {
-  f.BeginOp(kOps[139]);
+  f.BeginOp(kOps[140]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1308,7 +1341,7 @@ void Call_weft_layer_norm(Fuzz& f) {
 }
 
 void Call_weft_leaky_relu(Fuzz& f) {
-  f.BeginOp(kOps[140]);
+  f.BeginOp(kOps[141]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_leaky_relu_opts* const opts = f.Options<weft_leaky_relu_opts>();
@@ -1324,7 +1357,7 @@ void Call_weft_leaky_relu(Fuzz& f) {
 }
 
 void Call_weft_linear(Fuzz& f) {
-  f.BeginOp(kOps[141]);
+  f.BeginOp(kOps[142]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -1336,7 +1369,7 @@ void Call_weft_linear(Fuzz& f) {
 }
 
 void Call_weft_linear_with(Fuzz& f) {
-  f.BeginOp(kOps[142]);
+  f.BeginOp(kOps[143]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const w = f.Operand(1);
@@ -1354,7 +1387,7 @@ void Call_weft_linear_with(Fuzz& f) {
 }
 
 void Call_weft_log_softmax(Fuzz& f) {
-  f.BeginOp(kOps[143]);
+  f.BeginOp(kOps[144]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_log_softmax_opts* const opts = f.Options<weft_log_softmax_opts>();
@@ -1370,7 +1403,7 @@ void Call_weft_log_softmax(Fuzz& f) {
 }
 
 void Call_weft_mse(Fuzz& f) {
-  f.BeginOp(kOps[144]);
+  f.BeginOp(kOps[145]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const y = f.Operand(1);
@@ -1387,7 +1420,7 @@ void Call_weft_mse(Fuzz& f) {
 }
 
 void Call_weft_one_hot(Fuzz& f) {
-  f.BeginOp(kOps[145]);
+  f.BeginOp(kOps[146]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const labels = f.Operand(0);
   int64_t depth = {};
@@ -1405,7 +1438,7 @@ void Call_weft_one_hot(Fuzz& f) {
 }
 
 void Call_weft_relu(Fuzz& f) {
-  f.BeginOp(kOps[146]);
+  f.BeginOp(kOps[147]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1415,7 +1448,7 @@ void Call_weft_relu(Fuzz& f) {
 }
 
 void Call_weft_relu6(Fuzz& f) {
-  f.BeginOp(kOps[147]);
+  f.BeginOp(kOps[148]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1425,7 +1458,7 @@ void Call_weft_relu6(Fuzz& f) {
 }
 
 void Call_weft_rms_norm(Fuzz& f) {
-  f.BeginOp(kOps[148]);
+  f.BeginOp(kOps[149]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor* const scale = f.Operand(1);
@@ -1442,7 +1475,7 @@ void Call_weft_rms_norm(Fuzz& f) {
 }
 
 void Call_weft_scaled_dot_product_attention(Fuzz& f) {
-  f.BeginOp(kOps[149]);
+  f.BeginOp(kOps[150]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const q = f.Operand(0);
   weft_tensor* const k = f.Operand(1);
@@ -1465,7 +1498,7 @@ void Call_weft_scaled_dot_product_attention(Fuzz& f) {
 }
 
 void Call_weft_silu(Fuzz& f) {
-  f.BeginOp(kOps[150]);
+  f.BeginOp(kOps[151]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1475,7 +1508,7 @@ void Call_weft_silu(Fuzz& f) {
 }
 
 void Call_weft_softmax(Fuzz& f) {
-  f.BeginOp(kOps[151]);
+  f.BeginOp(kOps[152]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_softmax_opts* const opts = f.Options<weft_softmax_opts>();
@@ -1491,7 +1524,7 @@ void Call_weft_softmax(Fuzz& f) {
 }
 
 void Call_weft_softplus(Fuzz& f) {
-  f.BeginOp(kOps[152]);
+  f.BeginOp(kOps[153]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const x = f.Operand(0);
   weft_tensor** const out = f.Out<weft_tensor*>(false);
@@ -1501,7 +1534,7 @@ void Call_weft_softplus(Fuzz& f) {
 }
 
 void Call_weft_bernoulli(Fuzz& f) {
-  f.BeginOp(kOps[153]);
+  f.BeginOp(kOps[154]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -1519,7 +1552,7 @@ void Call_weft_bernoulli(Fuzz& f) {
 }
 
 void Call_weft_categorical(Fuzz& f) {
-  f.BeginOp(kOps[154]);
+  f.BeginOp(kOps[155]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const logits = f.Operand(0);
   weft_categorical_opts* const opts = f.Options<weft_categorical_opts>();
@@ -1537,7 +1570,7 @@ void Call_weft_categorical(Fuzz& f) {
 }
 
 void Call_weft_normal(Fuzz& f) {
-  f.BeginOp(kOps[155]);
+  f.BeginOp(kOps[156]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
@@ -1559,7 +1592,7 @@ void Call_weft_normal(Fuzz& f) {
 }
 
 void Call_weft_rng_bit_generator(Fuzz& f) {
-  f.BeginOp(kOps[156]);
+  f.BeginOp(kOps[157]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   weft_tensor* const state = f.Operand(0);
   const int64_t* shape = {};
@@ -1582,7 +1615,7 @@ void Call_weft_rng_bit_generator(Fuzz& f) {
 }
 
 void Call_weft_uniform(Fuzz& f) {
-  f.BeginOp(kOps[157]);
+  f.BeginOp(kOps[158]);
   weft_context* const ctx = f.Handle<weft_context>(false);
   const int64_t* shape = {};
   size_t shape_count = {};
