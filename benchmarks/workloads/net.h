@@ -33,6 +33,7 @@ class Net {
   weft_context* context() const { return ctx_; }
   weft_dtype dtype() const { return dtype_; }
   const std::vector<Tensor>& parameters() const { return parameters_.made; }
+  const std::vector<Tensor>& inputs() const { return inputs_.made; }
   double gflop() const { return gflop_; }  // of the products of one step's forward pass
 
   // Uniform numbers up to `scale` on either side; `scale` 0: all `fill`. Parameters have gradients.

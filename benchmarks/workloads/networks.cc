@@ -42,14 +42,13 @@ Tensor Rows1(Net& n) { return Product(n, 1, 768, 3072); }
 Tensor Rows8(Net& n) { return Product(n, 8, 768, 3072); }
 Tensor Rows128(Net& n) { return Product(n, 128, 768, 3072); }
 
-// Gradients of no work: the update alone. 26 matrices; AdamW reads four numbers and writes three for each.
+// 26 matrices; AdamW reads four numbers and writes three for each.
 Tensor Updates(Net& n) {
-  Tensor sum = nullptr;
   for (int i = 0; i < 26; ++i) {
-    Tensor one = wf_sum(n.scope(), wf_mul(n.scope(), n.Param({768, 3072}, 0.05), n.Input({768, 3072})));
-    sum = sum == nullptr ? one : wf_add(n.scope(), sum, one);
+    n.Param({768, 3072}, 0.05);
+    n.Input({768, 3072});
   }
-  return sum;
+  return wf_scalar(n.scope(), WEFT_F32, 0);
 }
 
 // --- convolutions --------------------------------------------------------------------------------------------------------
@@ -273,7 +272,7 @@ constexpr Workload kAll[] = {
     {"bert-infer-b1", Does::kInfer, 0, Bert, true, "BERT-base, 128 tokens"},
     {"vit-tiny-train-b8", Does::kAdamW, 0, VitTiny, true, "ViT-Tiny at 224²"},
     {"gru-train-b32", Does::kAdamW, 0, Translation, false, "GRU, sequence to sequence of 30"},
-    {"adamw-61M", Does::kAdamW, 32e-9 * kNumbers, Updates, false, "AdamW over 61 M parameters"},
+    {"adamw-61M", Does::kUpdate, 28e-9 * kNumbers, Updates, false, "AdamW over 61 M parameters"},
 };
 
 constexpr Workload kLayers[] = {

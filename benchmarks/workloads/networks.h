@@ -12,6 +12,7 @@ enum class Does : uint8_t {
   kGradients,  // and the gradients of its parameters; the network gives the loss
   kMomentum,   // the same and a step of SGD with momentum
   kAdamW,      // the same of AdamW
+  kUpdate,     // AdamW's step alone: the inputs are the gradients
 };
 
 struct Workload {

@@ -59,8 +59,11 @@ class Job {
  private:
   void Train(wf_scope* s, std::vector<Tensor>* shown) {
     const std::vector<Tensor>& parameters = net_.parameters();
-    std::vector<Tensor> gradients(parameters.size());
-    wf_grad(s, (*shown)[0], parameters.data(), parameters.size(), gradients.data());
+    std::vector<Tensor> gradients = net_.inputs();
+    if (workload_.does != Does::kUpdate) {
+      gradients.resize(parameters.size());
+      wf_grad(s, (*shown)[0], parameters.data(), parameters.size(), gradients.data());
+    }
     if (workload_.does == Does::kGradients) {
       *shown = gradients;
       return;
