@@ -11,7 +11,7 @@ SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
 # Operations of one or two float operands whose results are not element by element, not floats, or one operand's elements or an exact
 # conversion of them.
 OTHERS = set("""all any argmax argmin argsort bitcast_convert broadcast_in_dim broadcast_to cholesky clip compare complex
-concatenate convert dropout eq expand_dims fft flatten ge gt imag is_finite is_nan le log_softmax logsumexp lt matmul max
+concatenate conj convert dropout eq expand_dims fft flatten ge gt imag is_finite is_nan le log_softmax logsumexp lt matmul max
 maximum mean min minimum mse ne prod real reduce_precision rem reshape reverse slice slice_in_dim softmax sort squeeze stack std
 sum top_k transpose triangular_solve var""".split())
 NOT_ELEMENTWISE = {"reduce", "pad", "gather", "scatter", "take", "dot_general", "convolution", "conv", "conv_transpose", "avg_pool", "max_pool",

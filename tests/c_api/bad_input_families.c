@@ -98,6 +98,8 @@ static void single(void) {
   BAD(wf_##op(s, many), #op "(i32[2, 3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64, c64, c128")
   COMPLEX_TOO(cos); COMPLEX_TOO(expm1); COMPLEX_TOO(log); COMPLEX_TOO(log1p); COMPLEX_TOO(sigmoid); COMPLEX_TOO(rsqrt);
   COMPLEX_TOO(sin); COMPLEX_TOO(tan); COMPLEX_TOO(tanh); COMPLEX_TOO(real); COMPLEX_TOO(imag);
+  BAD(wf_conj(s, truth),
+      "conj(bool[2]): operand x has dtype bool; allowed are f8 of every kind, f16, bf16, f32, f64, i2 to i64, u2 to u64, c64, c128");
   BAD(wf_complex(s, many, many), "complex(i32[2, 3], i32[2, 3]): operand re has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64");
   BAD(wf_complex(s, half, half),
       "complex(f16[2, 3], f16[2, 3]): the parts are f16; complex numbers have parts of f32 or f64");

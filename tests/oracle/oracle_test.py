@@ -41,10 +41,16 @@ UNNAMED = {
 # Programs of the narrow types that XLA:CPU does not take as they are (our own, of bytes, it does), and what it says; and those in which it
 # is wrong: integers below a byte lie in a byte there, and what is above their bits is not always cut off.
 NARROW_REFUSED = {
-    "matmul narrow i2": "unsupported operand type S2 in op dot",
-    "unique_static narrow i2": "Inputs must have the same shape",
+    "all_reduce narrow u2": "AllReduce for datatype 'u2' is not supported",
+    "argsort narrow u2": "Inputs must have the same shape",
+    "dot_general narrow i2": "unsupported operand type S2 in op dot",
+    "reduce_scatter narrow i2": "ReduceScatter for datatype 's2' is not supported",
 }
-NARROW_WRONG = {name: "bits above the four are left" for name in ("convolution narrow u4", "div narrow u4", "neg narrow u4", "pow narrow u4")}
+NARROW_WRONG = {
+    "clip narrow i2": "is -1 everywhere",
+    "convolution narrow i4": "bits above the four are left",
+    "sub narrow u4": "bits above the four are left",
+}
 
 # Operations that carry functions, whose programs are written by hand.
 CARRYING = ("while", "case", "if", "map", "reduce_by", "reduce_window_by", "scatter_by", "select_and_scatter_by", "sort_by")
@@ -88,6 +94,8 @@ def main(args):
                     failures.append(f"{case['name']} result {index} is {result}, not {expected}")
                     continue
                 part = "forward" if index < case["forward"] else "gradient"
+                if part == "gradient" and case["name"].endswith(" narrow f8e8m0fnu"):
+                    continue  # which has powers of two alone: a slope that rounding makes less than 0 is NaN
                 judged = "edges" if " edges " in case["name"] else part
                 error = worst(found, raw(expected), expected["dtype"], case["tolerance"], judged)
                 if error > 1 and judged == "gradient" and case["op"] in CANCELS:
