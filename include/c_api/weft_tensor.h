@@ -37,13 +37,15 @@ struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 
 /* A tensor from dense row-major host memory; the bytes are copied before the call returns. size is checked against the
- * shape. Elements of i4, u4, i2 and u2 come one a byte, or packed, the first in the lowest bits: size says which.
+ * shape. Elements of i4, u4, i2 and u2 come one a byte, or packed, the first in the lowest bits: size says which. Waits
+ * for nobody, but where there is no memory: then for the launches ahead, which may let go of some.
  *   device: may be NULL; NULL = default
  *   dims: may be NULL; rank entries
  *   data: may be NULL; size bytes
  *   size: in bytes
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, CANCELLED. Threads: any. May block.
+ * Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_host(weft_context* ctx, weft_device* device, weft_dtype dtype,
     const int64_t* dims, size_t rank, const void* data, size_t size, weft_tensor** out) WEFT_NOEXCEPT;

@@ -1509,7 +1509,7 @@ extern const Function kFunctions[] = {
     {"weft_event_fd", Call_weft_event_fd, 0x1108u, false, true, 5, nullptr},
     {"weft_event_retain", Call_weft_event_retain, 0x0u, false, false, 1, nullptr},
     {"weft_event_release", Call_weft_event_release, 0x0u, false, false, 1, nullptr},
-    {"weft_tensor_from_host", Call_weft_tensor_from_host, 0x130Au, false, true, 1, nullptr},
+    {"weft_tensor_from_host", Call_weft_tensor_from_host, 0x130Au, true, true, 1, nullptr},
     {"weft_tensor_from_f64", Call_weft_tensor_from_f64, 0x1308u, false, true, 1, nullptr},
     {"weft_tensor_from_i64", Call_weft_tensor_from_i64, 0x1308u, false, true, 1, nullptr},
     {"weft_tensor_from_u64", Call_weft_tensor_from_u64, 0x1308u, false, true, 1, nullptr},
