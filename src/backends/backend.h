@@ -84,10 +84,6 @@ struct MemoryStats {
   int64_t bytes_limit = 0;  // 0: unknown
 };
 
-// Who calls custom operations: programs; the engine between two of them, where a device's programs cannot call the host; nobody
-// where nothing runs.
-enum class CustomCallers : uint8_t { kPrograms, kEngine, kNobody };
-
 // One per platform and context. Thread rule: any thread.
 class Backend {
  public:
@@ -98,7 +94,6 @@ class Backend {
 
   // Whether the composite runs whole here; otherwise it is expanded before this backend sees it.
   virtual bool Claims(const ir::Node& composite) const = 0;
-  virtual CustomCallers custom_callers() const { return CustomCallers::kPrograms; }
   // The module after the shared passes: primitives and claimed composites. What becomes one kernel is the backend's own
   // decision; src/passes/fuse.h helps those that want to.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module,

@@ -62,9 +62,9 @@ void FindKeptOperands(LoadedProgram& loaded) {
 // Looks the library's kernels up and has everything ready that entries will ask for on so many threads.
 absl::Status PrepareEntries(LoadedProgram& loaded, int threads, const std::shared_ptr<ops::CustomFunctions>& custom) {
   for (const std::string& name : loaded.program.host_kernels) {
-    if (name.starts_with(custom::kCustomPrefix)) {
+    if (name.starts_with(kCustomPrefix)) {
       loaded.customs.resize(loaded.program.host_kernels.size());
-      WEFT_ASSIGN_OR_RETURN(loaded.customs[loaded.host.size()], custom::CustomCall::Find(name, custom));
+      WEFT_ASSIGN_OR_RETURN(loaded.customs[loaded.host.size()], CustomCall::Find(name, custom));
       loaded.host.push_back(nullptr);
       continue;
     }

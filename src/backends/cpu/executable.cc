@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "src/backends/cpu/kernels/scratch.h"
@@ -317,6 +318,76 @@ absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tabl
   if (spreads) pool.EndRun();
   if (!status.ok() && tables.scratch != nullptr) WEFT_RETURN_IF_ERROR(tables.scratch->Overrun());
   return status;
+}
+
+LaunchQueue::~LaunchQueue() {
+  {
+    MutexLock lock(mutex_);
+    stop_ = true;
+  }
+  changed_.NotifyAll();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool LaunchQueue::HasThread() {
+  if (started_) return true;
+  try {
+    thread_ = std::thread([this] { Work(); });
+  } catch (const std::system_error&) {
+    return false;
+  }
+  fork_.Started();
+  return started_ = true;
+}
+
+absl::Status LaunchQueue::NeedThread() {
+  MutexLock lock(mutex_);
+  if (HasThread()) return absl::OkStatus();
+  return absl::ResourceExhaustedError("cannot start a thread for launches, on which custom operations run");
+}
+
+void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {
+  MutexLock lock(mutex_);
+  const bool idle = waiting_.empty() && !running_;
+  if (!(inline_allowed && idle) && HasThread()) {
+    waiting_.push_back(std::move(work));
+    lock.Unlock();
+    changed_.NotifyAll();
+    return;
+  }
+  while (running_) changed_.Wait(mutex_);  // without a thread: on this one, in its turn
+  running_ = true;
+  lock.Unlock();
+  {
+    const FloatScope floats;
+    work();
+  }
+  lock.Lock();
+  running_ = false;
+  changed_.NotifyAll();
+}
+
+void LaunchQueue::Work() {
+  MarkLibraryThread();
+  MutexLock lock(mutex_);
+  while (true) {
+    while (waiting_.empty() ? !stop_ : running_) changed_.Wait(mutex_);
+    if (waiting_.empty()) return;
+    std::function<void()> work = std::move(waiting_.front());
+    waiting_.pop_front();
+    running_ = true;
+    lock.Unlock();
+    work();
+    work = nullptr;  // releases buffers before the next launch may look for memory
+    lock.Lock();
+    running_ = false;
+    changed_.NotifyAll();
+  }
+}
+
+void LaunchQueue::Drain() {
+  MutexLock lock(mutex_);
+  while (!waiting_.empty() || running_) changed_.Wait(mutex_);
 }
 
 absl::StatusOr<std::shared_ptr<void>> LaunchQueue::Arena(int64_t bytes) {
