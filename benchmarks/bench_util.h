@@ -3,7 +3,6 @@
 // nothing but libweft.so can include it.
 #pragma once
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -161,27 +160,6 @@ inline double SecondsWaitingForCores() {
   return total;
 }
 
-// Seconds of processor time, of the whole machine and of this process: what is between the two is others'. The kernel counts the
-// machine's in hundredths. The first is negative where it does not say.
-struct ProcessorTime {
-  double machine = -1, own = 0;
-};
-inline ProcessorTime ReadProcessorTime() {
-  ProcessorTime time;
-  std::ifstream file("/proc/stat");
-  std::string name;
-  double user = 0, nice = 0, system = 0, idle = 0, io = 0, irq = 0, soft = 0, steal = 0;
-  if (file >> name >> user >> nice >> system >> idle >> io >> irq >> soft >> steal) {
-    time.machine = (user + nice + system + irq + soft + steal) / static_cast<double>(sysconf(_SC_CLK_TCK));
-  }
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  for (const timeval& part : {usage.ru_utime, usage.ru_stime}) {
-    time.own += static_cast<double>(part.tv_sec) + 1e-6 * static_cast<double>(part.tv_usec);
-  }
-  return time;
-}
-
 // The best probe of the process so far, per number of threads: what "undisturbed" means.
 inline double& BestProbe(int threads) {
   static std::map<int, double> best;
@@ -194,20 +172,17 @@ inline double& BestProbe(int threads) {
 
 // Runs `fn` until `wanted` samples are valid or `limit` seconds are over. A sample is valid if the probes before and
 // after it reach 85 % of the best one and the process's threads were not kept waiting for a core: 2 % of the time at
-// most, or 20 % where it has more threads than cores (`crowded`), which wait for each other. Steps of a fifth of a millisecond
-// that are handed from thread to thread wait longer than that: where all of a crowded process's samples did, and others had less
-// than 3 % of the machine meanwhile, those with good probes are valid after all. fn's own work is repeated inside to fill a
-// millisecond.
+// most, or 20 % where it has more threads than cores (`crowded`), which wait for each other. fn's own work is repeated
+// inside to fill a millisecond.
 inline Sample Measure(int threads, const std::function<void()>& fn, int wanted = 11, double limit = 3.0,
                       bool crowded = false) {
   fn();  // compiles, faults pages in
   Clock::time_point start = Clock::now();
   fn();
   const int repeats = static_cast<int>(std::clamp(1e-3 / std::max(1e-9, Since(start)), 1.0, 10'000.0));
-  std::vector<double> times, waited_for;
+  std::vector<double> times;
   Sample sample;
   const Clock::time_point begin = Clock::now();
-  const ProcessorTime processor = ReadProcessorTime();
   double before = Probe(threads);
   while (sample.valid < wanted && Since(begin) < limit) {
     const double waited = SecondsWaitingForCores();
@@ -218,23 +193,13 @@ inline Sample Measure(int threads, const std::function<void()>& fn, int wanted =
     const double after = Probe(threads);
     double& best = BestProbe(threads);
     best = std::max({best, before, after});
-    const bool fast = std::min(before, after) >= 0.85 * best;
-    if (!switched && fast) {
+    if (!switched && std::min(before, after) >= 0.85 * best) {
       times.push_back(seconds);
       ++sample.valid;
     } else {
       ++sample.dropped;
-      if (fast) waited_for.push_back(seconds);
     }
     before = after;
-  }
-  if (const ProcessorTime now = ReadProcessorTime(); crowded && times.empty() && processor.machine >= 0) {
-    const double others = now.machine - processor.machine - (now.own - processor.own);
-    if (others < 0.03 * Since(begin) * static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN))) {
-      times = std::move(waited_for);
-      sample.valid = static_cast<int>(times.size());
-      sample.dropped -= sample.valid;
-    }
   }
   sample.probe = BestProbe(threads);
   if (times.empty()) return sample;
