@@ -49,29 +49,33 @@ WEFT_API void weft_adam_options_init(void* options, size_t size) WEFT_NOEXCEPT;
 WEFT_API WEFT_MUST_USE weft_error* weft_grad(weft_context* ctx, weft_tensor* y, weft_tensor* cotangent,
     weft_tensor* const* xs, size_t count, weft_tensor** out_grads) WEFT_NOEXCEPT;
 
-/* Stochastic gradient descent, with momentum and Nesterov's variant.
+/* Stochastic gradient descent, with momentum and Nesterov's variant. Its state is computed at once: on an accelerator
+ * by a program of its own, which is compiled; on the CPU that waits for nobody but, where there is no memory, for the
+ * launches ahead.
  *   params: count entries; what is updated, always in this order; kept alive
  *   options: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_sgd_create(weft_context* ctx, weft_tensor* const* params, size_t count,
     const weft_sgd_options* options, weft_optimizer** out) WEFT_NOEXCEPT;
 
-/* Adam.
+/* Adam. Its state is computed at once: on an accelerator by a program of its own, which is compiled; on the CPU that
+ * waits for nobody but, where there is no memory, for the launches ahead.
  *   params: count entries; what is updated, always in this order; kept alive
  *   options: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_adam_create(weft_context* ctx, weft_tensor* const* params, size_t count,
     const weft_adam_options* options, weft_optimizer** out) WEFT_NOEXCEPT;
 
-/* Adam with decoupled weight decay.
+/* Adam with decoupled weight decay. Its state is computed at once: on an accelerator by a program of its own, which is
+ * compiled; on the CPU that waits for nobody but, where there is no memory, for the launches ahead.
  *   params: count entries; what is updated, always in this order; kept alive
  *   options: may be NULL
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED. Threads: any. May block. Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_adamw_create(weft_context* ctx, weft_tensor* const* params, size_t count,
     const weft_adam_options* options, weft_optimizer** out) WEFT_NOEXCEPT;

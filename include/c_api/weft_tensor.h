@@ -107,16 +107,20 @@ WEFT_API WEFT_MUST_USE weft_error* weft_tensor_copy_to(weft_tensor* tensor, weft
 
 /* Takes over a DLPack tensor (version 1) on the host without a copy where alignment and strides allow. On success Weft
  * calls the deleter once, when it no longer needs the memory: within a call into Weft, perhaps of another thread,
- * perhaps a release. On failure the caller keeps the tensor and the deleter is not called.
+ * perhaps a release. On failure the caller keeps the tensor and the deleter is not called. Waits for nobody, but where
+ * there is no memory: then for the launches ahead, which may let go of some.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. May block.
+ * Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_dlpack(weft_context* ctx, struct DLManagedTensorVersioned* managed,
     weft_tensor** out) WEFT_NOEXCEPT;
 
-/* The same for DLPack before version 1, which NumPy before 2.1 speaks.
+/* The same for DLPack before version 1, which NumPy before 2.1 speaks. Waits for nobody, but where there is no memory:
+ * then for the launches ahead, which may let go of some.
  *   out: yours: release it
- * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. Since 1.0.
+ * Errors: INVALID_ARGUMENT, UNIMPLEMENTED, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, CANCELLED. Threads: any. May block.
+ * Since 1.0.
  */
 WEFT_API WEFT_MUST_USE weft_error* weft_tensor_from_dlpack_legacy(weft_context* ctx, struct DLManagedTensor* managed,
     weft_tensor** out) WEFT_NOEXCEPT;

@@ -84,6 +84,10 @@ struct MemoryStats {
   int64_t bytes_limit = 0;  // 0: unknown
 };
 
+// Who calls custom operations: programs; the engine between two of them, where a device's programs cannot call the host; nobody
+// where nothing runs.
+enum class CustomCallers : uint8_t { kPrograms, kEngine, kNobody };
+
 // One per platform and context. Thread rule: any thread.
 class Backend {
  public:
@@ -94,6 +98,7 @@ class Backend {
 
   // Whether the composite runs whole here; otherwise it is expanded before this backend sees it.
   virtual bool Claims(const ir::Node& composite) const = 0;
+  virtual CustomCallers custom_callers() const { return CustomCallers::kPrograms; }
   // The module after the shared passes: primitives and claimed composites. What becomes one kernel is the backend's own
   // decision; src/passes/fuse.h helps those that want to.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module,
@@ -123,6 +128,8 @@ class Backend {
   // What new tensors and temporaries may still take: the rest of the device's limit, or of the machine's memory, with what
   // this backend keeps for reuse. -1: unknown. May read files: for decisions about hundreds of MiB.
   virtual int64_t bytes_available(Device* device) const = 0;
+  // Nothing runs and nothing will be launched: ends the threads, so that whoever lets go of the last buffer joins none.
+  virtual void Close() {}
 };
 
 }  // namespace weft

@@ -27,7 +27,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(const Setting
     return UserErrorOf(absl::StatusCode::kUnimplemented, "option memory_limit is ", memory_limit, ", but the platform ",
                        platform, " keeps no limit; 'cpu' and the devices of plugins do");
   }
-  if (platform == "reference") backends.push_back(NewReferenceBackend());
+  if (platform == "reference") backends.push_back(NewReferenceBackend(std::move(custom)));
   const std::string& topology = settings.text(Option::kTopology);
   if (!backends.empty()) {
     if (topology.empty()) return backends;

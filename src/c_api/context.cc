@@ -134,6 +134,7 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   config.options.isa = settings.text(Option::kIsa);
   config.options.matmul_precision = absl::AsciiStrToUpper(settings.text(Option::kMatmulPrecision));
   config.options.held = settings.held();
+  config.options.custom = context->custom_;
   config.options.verify_between_passes = settings.truth(Option::kVerifyBetweenPasses);
   config.log = {[state = context->log_](lazy::LogLevel level, std::string_view text) { state->Write(level, text); },
                 std::shared_ptr<const std::atomic<int>>(context->log_, &context->log_->least())};

@@ -55,8 +55,10 @@ void CutPlanner::These(std::span<const ir::Value> values, Cut* cut) {
 void CutPlanner::Over(std::span<const ir::Value> values, std::span<const Ref<Data>> offered, Cut* cut) {
   cut->Clear();
   cut->time = 0;
-  for (size_t i = 0; i < values.size(); ++i) cut->Add(values[i], offered[i]);
-  cut->asked = values.size();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (DataOf(values[i]) == nullptr) cut->Add(values[i], offered[i]);
+  }
+  cut->asked = cut->outputs.size();
 }
 
 void CutPlanner::Shared(std::span<const ir::Value> values, Cut* cut) {

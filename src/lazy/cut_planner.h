@@ -26,7 +26,7 @@ class CutPlanner {
   void Live(const LiveList& live, uint64_t time, For what, Cut* cut);
   // These, as far as they are pending.
   void These(std::span<const ir::Value> values, Cut* cut);
-  // These, which are pending and distinct; their launch may take over what is offered for each.
+  // These, which are distinct, as far as they are pending; their launch may take over what is offered for each.
   void Over(std::span<const ir::Value> values, std::span<const Ref<Data>> offered, Cut* cut);
   // These, then what must be computed to know them and is wanted from outside that, so that nothing is computed twice.
   void Shared(std::span<const ir::Value> values, Cut* cut);

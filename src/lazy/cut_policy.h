@@ -12,10 +12,11 @@
 namespace weft::lazy {
 
 // Why a graph was cut.
-enum class CutReason : uint8_t { kHostRead, kBarrier, kEval, kNodes, kRepetition, kBytes, kEager, kSize };
+enum class CutReason : uint8_t { kHostRead, kBarrier, kEval, kNodes, kRepetition, kBytes, kEager, kSize, kCustom };
 // Whether somebody asked for values by name and for nothing else.
 inline bool AskedByName(CutReason reason) {
-  return reason == CutReason::kHostRead || reason == CutReason::kEval || reason == CutReason::kSize;
+  return reason == CutReason::kHostRead || reason == CutReason::kEval || reason == CutReason::kSize ||
+         reason == CutReason::kCustom;
 }
 
 // One per device. Thread rule: under the engine's lock.

@@ -29,7 +29,8 @@ class Data final : public ir::Payload {
 
   uint32_t word_count = 0;       // 0: shards
   bool forgot_gradient = false;  // a barrier let go of a past that a gradient could have asked for
-  bool described = false;        // its type alone: of a program that is compiled and not launched
+  bool failed = false;     // what was to make it has failed: its buffers have the outcome, and no device knows them
+  bool described = false;  // its type alone: of a program that is compiled and not launched
   std::array<uint32_t, kMaxWords> words{};
 
   // --- Without words ---------------------------------------------------------------------------------------------------
@@ -72,5 +73,23 @@ inline Data* DataOf(const ir::Node& node, uint32_t result) {
   return static_cast<DataList*>(payload)->results[result].get();
 }
 inline Data* DataOf(const ir::Value& value) { return DataOf(*value.node, value.result); }
+// Every result of the node is.
+inline bool AllKnown(const ir::Node& node) {
+  for (uint32_t i = 0; i < node.results().size(); ++i) {
+    if (DataOf(node, i) == nullptr) return false;
+  }
+  return true;
+}
+
+// Makes a pending value known.
+inline void Bind(const ir::Node& node, uint32_t result, Ref<Data> data) {
+  if (node.results().size() == 1) return node.set_payload(std::move(data));
+  if (!node.payload()) {
+    Ref<DataList> list = MakeRef<DataList>();
+    list->results.resize(node.results().size());
+    node.set_payload(std::move(list));
+  }
+  static_cast<DataList*>(node.payload().get())->results[result] = std::move(data);
+}
 
 }  // namespace weft::lazy

@@ -143,6 +143,7 @@ absl::Status Engine::Close() {
   services_.RunReleases();
   metrics_.Add(Counter::kNanosecondsWaiting, MonotonicNow() - start);
   evaluator_.Close();
+  for (const auto& backend : backends_) backend->Close();
   if (store_ != nullptr) store_->Drain();
   services_.FlushLog();
   return status;

@@ -22,7 +22,8 @@ constexpr std::string_view kReasons[] = {"a value was read",
                                          "automatic, a loop repeats itself",
                                          "automatic, max_pending_bytes are pending",
                                          "the mode computes each operation",
-                                         "the size of a result was asked for"};
+                                         "the size of a result was asked for",
+                                         "the host calls a custom operation"};
 
 }  // namespace
 
@@ -132,6 +133,14 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
   while (true) {
     WEFT_RETURN_IF_ERROR(Make(lock, state, reason, plan, &cut));
     if (cut.empty()) return absl::OkStatus();
+    if (const HostCalls::Nodes calls = host_calls_.Ready(state, cut); !calls.empty()) {
+      WEFT_RETURN_IF_ERROR(CallOnHost(lock, state, cut, calls));
+      continue;
+    }
+    if (const absl::Status failed = HostCalls::Failed(cut); !failed.ok()) {
+      host_calls_.Fail(state, failed, &cut);
+      return absl::OkStatus();
+    }
     const uint64_t opened = lock.opened();
     // Whether what was planned is out of date: others had the lock, and computed some of it.
     const auto stale = [&] { return lock.opened() != opened && !cut.Pending(); };
@@ -167,6 +176,28 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     });
     return absl::OkStatus();
   }
+}
+
+absl::Status Evaluator::CallOnHost(Lock& lock, MeshState& state, const Cut& cut, const HostCalls::Nodes& calls) {
+  const OpenCut open(state, cut);
+  std::vector<ir::Value> read;
+  for (const Ref<const ir::Node>& node : calls) {
+    for (const ir::Value& operand : node->operands()) {
+      if (operand) read.push_back(operand);
+    }
+  }
+  WEFT_RETURN_IF_ERROR(Know(lock, state, read, CutReason::kCustom));
+  for (const Ref<const ir::Node>& node : calls) {
+    if (AllKnown(*node)) continue;  // others had the lock
+    if (!node->op().calls) {
+      WEFT_RETURN_IF_ERROR(host_calls_.Call(lock, state, *node));
+      continue;
+    }
+    WEFT_ASSIGN_OR_RETURN(const ir::Values results, HostCalls::WrittenOut(*node));
+    WEFT_RETURN_IF_ERROR(Know(lock, state, {results.data(), results.size()}, CutReason::kCustom));
+    if (!AllKnown(*node)) HostCalls::Show(*node, results);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Evaluator::ProgramPointer> Evaluator::ProgramOf(Lock& lock, MeshState& state, const Cut& cut) {

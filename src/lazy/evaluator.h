@@ -9,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "src/compiler/compile_queue.h"
 #include "src/lazy/cut_planner.h"
+#include "src/lazy/host_calls.h"
 #include "src/lazy/launcher.h"
 #include "src/lazy/recorder.h"
 
@@ -25,7 +26,8 @@ class Evaluator {
         metrics_(metrics),
         options_(options),
         planner_(options.held),
-        launcher_(metrics) {}
+        launcher_(metrics),
+        host_calls_(recorder, services, metrics, options) {}
 
   // Automatic cuts, before an operation is recorded. They fail it only if the wait was cancelled or cannot end.
   absl::Status CutIfDue(Lock& lock, MeshState& state) {
@@ -59,7 +61,10 @@ class Evaluator {
 
   CutPlanner& planner() { return planner_; }
   // Waits until every program has been compiled that somebody wanted; then there are no more. Without the lock.
-  void Close() { compiles_.Close(); }
+  void Close() {
+    compiles_.Close();
+    host_calls_.Close();
+  }
 
  private:
   using Plan = absl::FunctionRef<void(Cut* cut)>;
@@ -70,6 +75,8 @@ class Evaluator {
   absl::Status Make(Lock& lock, MeshState& state, CutReason reason, Plan plan, Cut* cut);
   // Plans and launches until nothing that is planned is pending.
   absl::Status Run(Lock& lock, MeshState& state, CutReason reason, Plan plan);
+  // Has the host do these nodes of the cut, which need no other such.
+  absl::Status CallOnHost(Lock& lock, MeshState& state, const Cut& cut, const HostCalls::Nodes& calls);
   // Whether it is who waited for a program that gave up: the program is none the worse for it.
   static bool GaveUp(const absl::Status& status) {
     return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
@@ -107,6 +114,7 @@ class Evaluator {
   const Options& options_;
   CutPlanner planner_;
   Launcher launcher_;
+  HostCalls host_calls_;
   std::vector<std::unique_ptr<Cut>> spare_;  // one for each thread that has a cut in hand at the same time
   compiler::CompileQueue compiles_;
 };

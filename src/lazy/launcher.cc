@@ -11,26 +11,14 @@ namespace {
 
 constexpr Counter kReasonCounters[] = {Counter::kCutHostRead, Counter::kCutBarrier,    Counter::kCutEval,
                                        Counter::kCutNodes,    Counter::kCutRepetition, Counter::kCutBytes,
-                                       Counter::kCutEager,    Counter::kCutSize};
-
-bool IsKnown(const ir::Node& node) {
-  for (uint32_t i = 0; i < node.results().size(); ++i) {
-    if (DataOf(node, i) == nullptr) return false;
-  }
-  return true;
-}
-
-void Bind(const ir::Node& node, uint32_t result, Ref<Data> data) {
-  if (node.results().size() == 1) return node.set_payload(std::move(data));
-  if (!node.payload()) {
-    Ref<DataList> list = MakeRef<DataList>();
-    list->results.resize(node.results().size());
-    node.set_payload(std::move(list));
-  }
-  static_cast<DataList*>(node.payload().get())->results[result] = std::move(data);
-}
+                                       Counter::kCutEager,    Counter::kCutSize,       Counter::kCutCustom};
 
 }  // namespace
+
+void ForgetPast(const ir::Node& node) {
+  if (node.needs_gradient() && &node.op() != &ops::kOp_stop_gradient) return;
+  if (AllKnown(node)) node.ForgetOperands();
+}
 
 Ref<Event> Launcher::Backlog(const MeshState& state) {
   if (state.launches < MeshState::kAhead) return nullptr;
@@ -139,11 +127,7 @@ absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program
   // Pasts that no gradient can ask for may die now; the arguments' nodes with them.
   cut->trace.Clear();
   cut->arguments.clear();
-  for (const ir::Value& output : cut->outputs) {
-    const ir::Node& node = *output.node;
-    if (node.needs_gradient() && &node.op() != &ops::kOp_stop_gradient) continue;
-    if (IsKnown(node)) node.ForgetOperands();
-  }
+  for (const ir::Value& output : cut->outputs) ForgetPast(*output.node);
   cut->Clear();
   return absl::OkStatus();
 }

@@ -9,6 +9,9 @@
 
 namespace weft::lazy {
 
+// Of a node that is known: what it was made of may go, unless a gradient can ask for it.
+void ForgetPast(const ir::Node& node);
+
 // Thread rule: under the engine's lock. Waits for nothing.
 class Launcher {
  public:

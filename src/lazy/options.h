@@ -12,6 +12,10 @@
 
 #include "src/runtime/held_types.h"
 
+namespace weft::ops {
+class CustomFunctions;
+}
+
 namespace weft::lazy {
 
 enum class Mode : uint8_t {
@@ -30,9 +34,10 @@ struct Options {
   // without a barrier compiles its body once.
   int64_t repetition_nodes = 1'000;
   uint64_t seed = 0;
-  std::string isa;                           // "", "avx512", "avx2", "portable": CompileOptions::isa
-  std::string matmul_precision = "HIGHEST";  // in StableHLO text: ir::StableHloOptions::precision
-  HeldTypes held;                            // what devices hold for the types that callers see
+  std::string isa;                               // "", "avx512", "avx2", "portable": CompileOptions::isa
+  std::string matmul_precision = "HIGHEST";      // in StableHLO text: ir::StableHloOptions::precision
+  std::shared_ptr<ops::CustomFunctions> custom;  // what the engine calls where programs cannot; may be null
+  HeldTypes held;                                // what devices hold for the types that callers see
   bool verify_between_passes = false;
   int64_t launch_deadline_ms = 0;   // after which loops of unknown length end; 0: never
   int64_t compile_deadline_ms = 0;  // after which a call no longer waits for a program; 0: never

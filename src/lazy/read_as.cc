@@ -16,6 +16,7 @@ constexpr int64_t kPiece = int64_t{1} << 18;
 }  // namespace
 
 absl::Status ReadAs(Buffer& buffer, DType dtype, int64_t from, std::span<std::byte> out) {
+  WEFT_RETURN_IF_ERROR(buffer.ready().Wait());  // one that failed may be none of the backend's
   Backend& backend = *buffer.device()->backend;
   const DType held = buffer.dtype();
   if (!IsHeldAs(dtype, held)) return backend.FromDevice(buffer, from, out);

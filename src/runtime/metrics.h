@@ -25,6 +25,7 @@ enum class Counter : uint8_t {
   kCutBytes,
   kCutEager,
   kCutSize,
+  kCutCustom,
   kCutOutputs,
   kCutNodesComputed,
   kCutsPostponed,    // automatic ones that could not be had: the graph grows on, no operation fails
@@ -38,6 +39,7 @@ enum class Counter : uint8_t {
   kDiskCacheMisses,
   kDiskCacheErrors,  // unreadable, unwritable, rejected by the backend: never fails a computation
   kDiskCachePublished,
+  kHostCalls,  // custom operations that the engine called between programs
   kLaunches,
   kKernelLaunches,
   kBuffersDonated,

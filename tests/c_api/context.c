@@ -284,18 +284,20 @@ static int threads_of_this_process(void) {
 }
 
 /* Whoever releases the last tensor, perhaps a finalizer, has nothing to wait for: the context ended its threads. */
-static void a_context_takes_its_threads_with_it(void) {
-  const weft_setting settings[] = {{"platform", WEFT_STRLEN, "reference", WEFT_STRLEN}, {"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}};
+static void a_context_takes_its_threads_with_it(const char* platform) {
+  const weft_setting settings[] = {{"platform", WEFT_STRLEN, platform, WEFT_STRLEN},
+                                   {"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN},
+                                   {"threads", WEFT_STRLEN, "2", WEFT_STRLEN}};
   weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
   weft_context* ctx = NULL;
   weft_tensor *x, *y = NULL;
   int before, i;
   options.settings = settings;
-  options.setting_count = 2;
+  options.setting_count = 3;
   before = threads_of_this_process();
   MUST(weft_context_create(&options, &ctx));
-  x = ramp(ctx, DIMS(3));
-  MUST(weft_add(ctx, x, x, &y));
+  x = ramp(ctx, DIMS(160, 160)); /* not small enough for the CPU to multiply on the caller's thread */
+  MUST(weft_matmul(ctx, x, x, NULL, &y));
   MUST(weft_eval(ctx, &y, 1, NULL));
   CHECK(before == 0 || threads_of_this_process() > before);
   weft_context_release(ctx);
@@ -314,6 +316,7 @@ int main(void) {
   cancelling();
   timeouts_of_any_size();
   a_context_does_not_survive_fork();
-  a_context_takes_its_threads_with_it();
+  a_context_takes_its_threads_with_it("reference");
+  a_context_takes_its_threads_with_it("cpu");
   return done("context");
 }

@@ -1,5 +1,5 @@
 // Calls of custom operations as launch lists make them: a million of each kind, guarded and not, and what is refused.
-#include "src/backends/cpu/custom_call/custom_call.h"
+#include "src/backends/custom_call/custom_call.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <numeric>
 #include <thread>
 
-namespace weft::cpu {
+namespace weft::custom {
 namespace {
 
 using ops::CustomFunction;
@@ -144,4 +144,4 @@ TEST(CustomCall, OfOneAddressTakeTurnsInTheWholeProcess) {
 }
 
 }  // namespace
-}  // namespace weft::cpu
+}  // namespace weft::custom

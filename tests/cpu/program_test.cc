@@ -264,8 +264,34 @@ TEST(BlockPool, GivesBackWhatItKeepsBeforeItSaysThatThereIsNoMemory) {
 
 TEST(CpuBackend, OfOneProcessShareTheirThreads) {
   auto a = CpuBackend::Create({.threads = 2}), b = CpuBackend::Create({.threads = 2}), c = CpuBackend::Create({.threads = 1});
-  EXPECT_EQ(&(*a)->pool(), &(*b)->pool());
-  EXPECT_NE(&(*a)->pool(), &(*c)->pool());
+  EXPECT_EQ((*a)->pool(), (*b)->pool());
+  EXPECT_NE((*a)->pool(), (*c)->pool());
+}
+
+TEST(CpuBackend, LaunchesNothingOnceItIsClosed) {
+  Builder b;
+  const Value x{ir::Node::Create(ops::kOp_parameter, {}, {}, {Type::Tensor(DType::kF32, {8, 8})}), 0};
+  auto backend = CpuBackend::Create({.threads = 2});
+  const auto module = Prepared(**backend, ir::Function::Create("short", {x}, {ops::BatchMatmul(b, x, x, false, false)}));
+  ASSERT_TRUE(module.ok()) << module.status();
+  auto compiled = (*backend)->Compile(*module, {});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const std::vector<HostTensor> arguments{Filled(DType::kF32, {8, 8}, 1)};
+  ASSERT_TRUE(RunExecutable(**backend, **compiled, arguments).ok());
+  (*backend)->Close();
+  EXPECT_EQ((*backend)->pool(), nullptr);
+  EXPECT_EQ(RunExecutable(**backend, **compiled, arguments).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(LaunchQueue, DoesWhatWaitsBeforeItsThreadEnds) {
+  LaunchQueue queue;
+  int done = 0;  // one after the other, whoever does it
+  for (int i = 0; i < 100; ++i) queue.Submit([&done] { ++done; }, /*inline_allowed=*/false);
+  queue.Close();
+  EXPECT_EQ(done, 100);
+  queue.Submit([&done] { ++done; }, /*inline_allowed=*/false);
+  EXPECT_EQ(done, 101);
+  EXPECT_FALSE(queue.NeedThread().ok());
 }
 
 #if !defined(WEFT_SANITIZED)  // a forked child of a threaded process is outside what the sanitizers support

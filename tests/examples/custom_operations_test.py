@@ -138,6 +138,12 @@ class CustomOperations(unittest.TestCase):
             self.ctx.values(failed)
 
     def test_a_function_of_python(self):
+        """Wherever Weft runs: on a plugin it is the host that calls, between two programs."""
+        for settings in ({"platform": "cpu"}, {"platform": "reference"}, {"platform": "pjrt", "plugin": os.environ["WEFT_PJRT_FAKE"]}):
+            with self.subTest(**settings):
+                self.function_of_python(**settings)
+
+    def function_of_python(self, **settings):
         seen = []
 
         @c.CFUNCTYPE(c.c_double, c.c_double, c.c_double)
@@ -151,10 +157,11 @@ class CustomOperations(unittest.TestCase):
         def release(_):
             released.append(True)
 
-        ctx = Context(LIB)
+        ctx = Context(LIB, **settings)
         ctx.register("hypotenuse", c.cast(hypotenuse, c.c_void_p), "double(double, double)", release=release)
         self.assertEqual([5, 13], ctx.values(ctx.apply("hypotenuse", [ctx.tensor([3, 5]), ctx.tensor([4, 12])])))
         self.assertEqual([(3, 4), (5, 12)], seen)
+        self.assertEqual(1 if "plugin" in settings else 0, ctx.metric("host_calls"))
         ctx.close()
         self.assertEqual([True], released)
 

@@ -326,6 +326,13 @@ class DevicesOfAPluginWithoutProgramsForAny(Devices):
         self.assertEqual(1, texts[1] - texts[0], "for four devices")
 
 
+class CustomOperations(unittest.TestCase):
+    def test_all_that_their_c_test_does(self):
+        """tests/c_api/custom.c takes this plugin for the tests' own."""
+        done = subprocess.run([BUILD / "bin" / "weft_c_custom"], env=dict(os.environ, WEFT_PJRT_FAKE=plugin()), capture_output=True, text=True)
+        self.assertEqual((0, "custom: all passed\n"), (done.returncode, done.stdout), done.stderr)
+
+
 class Launches(unittest.TestCase):
     def test_cost_little_more_than_the_plugins_own(self):
         program = BUILD / "bin" / "plugin_launch"

@@ -184,8 +184,9 @@ TEST(PjrtProgram, CustomOperationsAreRefusedByName) {
   ir::Module module;
   module.functions.push_back(ir::Function::Create("main", {x}, {y}));
   Program program;
-  EXPECT_EQ("the custom operation 'lgamma_r' is a function of this process, which Weft's own platform 'cpu' alone calls; the plugin of "
-            "the platform 'tpu' has no way to",
+  EXPECT_EQ("the custom operation 'lgamma_r' is a function of this process, which a program of the platform 'tpu' cannot call: it is called in "
+            "a loop, in a branch or for each example, or the program is compiled before it runs. Elsewhere the host calls it between two programs; "
+            "the platforms 'cpu' and 'reference' call it anywhere",
             ToText(module, &program, {.platform = "tpu"}).status().message());
 }
 

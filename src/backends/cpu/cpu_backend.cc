@@ -62,9 +62,9 @@ void FindKeptOperands(LoadedProgram& loaded) {
 // Looks the library's kernels up and has everything ready that entries will ask for on so many threads.
 absl::Status PrepareEntries(LoadedProgram& loaded, int threads, const std::shared_ptr<ops::CustomFunctions>& custom) {
   for (const std::string& name : loaded.program.host_kernels) {
-    if (name.starts_with(kCustomPrefix)) {
+    if (name.starts_with(custom::kCustomPrefix)) {
       loaded.customs.resize(loaded.program.host_kernels.size());
-      WEFT_ASSIGN_OR_RETURN(loaded.customs[loaded.host.size()], CustomCall::Find(name, custom));
+      WEFT_ASSIGN_OR_RETURN(loaded.customs[loaded.host.size()], custom::CustomCall::Find(name, custom));
       loaded.host.push_back(nullptr);
       continue;
     }
@@ -101,12 +101,12 @@ absl::StatusOr<std::unique_ptr<CpuBackend>> CpuBackend::Create(const CpuOptions&
 CpuBackend::CpuBackend(const CpuOptions& options, CpuTarget target)
     : options_(options),
       target_(std::move(target)),
-      pool_(ThreadPool::Shared(options.threads)),
       budget_(std::make_shared<MemoryBudget>(options.memory_limit)),
       panels_(std::make_shared<KeptPanels>(budget_)),
       blocks_(std::make_shared<BlockPool>(budget_, panels_)),
-      queue_(std::make_shared<LaunchQueue>(budget_)),
-      compile_threads_(options.compile_threads > 0 ? options.compile_threads : pool_->threads()) {
+      queue_(std::make_shared<LaunchQueue>(budget_, ThreadPool::Shared(options.threads))),
+      threads_(queue_->pool()->threads()),
+      compile_threads_(options.compile_threads > 0 ? options.compile_threads : threads_) {
   device_.name = "cpu:0";
   device_.kind = absl::StrCat("x86-64 ", target_.name());
   device_.backend = this;
@@ -120,6 +120,10 @@ CpuBackend::~CpuBackend() {
     static_cast<void>(new std::shared_ptr<LaunchQueue>(queue_));
   }
 }
+
+void CpuBackend::Close() { queue_->Close(); }
+
+std::shared_ptr<ThreadPool> CpuBackend::pool() const { return queue_->pool(); }
 
 Target CpuBackend::target(const CompileOptions& options) const {
   Target target;
@@ -165,9 +169,9 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module
   loaded->program = std::move(lowered.program);
   loaded->program.fingerprint = loaded->code->fingerprint();
   loaded->program.isa = std::string(loaded->code->target().name());
-  WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, pool_->threads(), options_.custom));
+  WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, threads_, options_.custom));
   loaded->compiled += loaded->code->kernels().compiled() - micro_before;
-  return NewExecutable(std::move(loaded), &device_, pool_, blocks_, panels_, queue_);
+  return NewExecutable(std::move(loaded), &device_, blocks_, panels_, queue_);
 }
 
 absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(std::string_view serialized) {
@@ -188,10 +192,10 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(std::string_view se
     WEFT_RETURN_IF_ERROR(loaded->code->kernels().ImportObjects(std::as_bytes(std::span(bytes.data(), bytes.size()))));
   }
   WEFT_ASSIGN_OR_RETURN(loaded->loops, loaded->code->Link(loaded->program));
-  WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, pool_->threads(), options_.custom));
+  WEFT_RETURN_IF_ERROR(PrepareEntries(*loaded, threads_, options_.custom));
   loaded->program.micro_kernels.clear();
   loaded->compiled = loaded->code->kernels().compiled() - micro_before;
-  return NewExecutable(std::move(loaded), &device_, pool_, blocks_, panels_, queue_);
+  return NewExecutable(std::move(loaded), &device_, blocks_, panels_, queue_);
 }
 
 absl::StatusOr<std::string> CpuBackend::Explain(const ir::Module& module, const CompileOptions& options) {

@@ -47,7 +47,9 @@ class CpuBackend final : public Backend {
   MemoryStats memory_stats(Device* device) const override;
   int64_t bytes_available(Device* device) const override;
 
-  ThreadPool& pool() { return *pool_; }
+  void Close() override;
+
+  std::shared_ptr<ThreadPool> pool() const;
   const KeptPanels& panels() const { return *panels_; }
   // The fused module and the launch list as text, for dumps and tests.
   absl::StatusOr<std::string> Explain(const ir::Module& module, const CompileOptions& options);
@@ -60,12 +62,11 @@ class CpuBackend final : public Backend {
   CpuTarget target_;
   Device device_;
   Device* device_pointer_ = &device_;
-  std::shared_ptr<ThreadPool> pool_;
   const std::shared_ptr<MemoryBudget> budget_;
   const std::shared_ptr<KeptPanels> panels_;
   std::shared_ptr<BlockPool> blocks_;
   std::shared_ptr<LaunchQueue> queue_;
-  const int compile_threads_;
+  const int threads_, compile_threads_;
   Mutex mutex_;
   std::map<std::string, std::shared_ptr<CodeCache>> code_ ABSL_GUARDED_BY(mutex_);  // by fingerprint
 };

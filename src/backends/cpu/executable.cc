@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "src/backends/cpu/kernels/scratch.h"
@@ -22,12 +21,10 @@ constexpr int64_t kInlineCost = 15'000'000;  // whole programs below run on the 
 
 class CpuExecutable final : public Executable {
  public:
-  CpuExecutable(std::shared_ptr<const LoadedProgram> loaded, Device* device, std::shared_ptr<ThreadPool> pool,
-                std::shared_ptr<BlockPool> blocks, std::shared_ptr<KeptPanels> panels,
-                std::shared_ptr<LaunchQueue> queue)
+  CpuExecutable(std::shared_ptr<const LoadedProgram> loaded, Device* device, std::shared_ptr<BlockPool> blocks,
+                std::shared_ptr<KeptPanels> panels, std::shared_ptr<LaunchQueue> queue)
       : loaded_(std::move(loaded)),
         device_(device),
-        pool_(std::move(pool)),
         blocks_(std::move(blocks)),
         panels_(std::move(panels)),
         queue_(std::move(queue)),
@@ -81,7 +78,8 @@ class CpuExecutable final : public Executable {
     }
     auto launch = std::make_shared<Launching>();
     launch->loaded = loaded_;
-    launch->pool = pool_;
+    launch->pool = queue_->pool();
+    if (launch->pool == nullptr) return absl::FailedPreconditionError("the context has been closed");
     bool ready = true;
     for (size_t i = 0; i < arguments.buffers.size(); ++i) {
       Buffer* buffer = arguments.buffers[i].get();
@@ -96,7 +94,7 @@ class CpuExecutable final : public Executable {
       ready = ready && done;
       launch->tables.arguments.push_back(buffer->host_data());
     }
-    WEFT_RETURN_IF_ERROR(pool_->CheckProcess());
+    WEFT_RETURN_IF_ERROR(launch->pool->CheckProcess());
     WEFT_RETURN_IF_ERROR(queue_->CheckProcess());
     if (!loaded_->customs.empty()) WEFT_RETURN_IF_ERROR(queue_->NeedThread());
     for (size_t r = 0; r < program.results.size(); ++r) {
@@ -157,7 +155,7 @@ class CpuExecutable final : public Executable {
 
   absl::Status Reserve(Launching& launch) {
     WEFT_ASSIGN_OR_RETURN(launch.arena, queue_->Arena(loaded_->program.arena_bytes));
-    WEFT_ASSIGN_OR_RETURN(launch.scratch, queue_->Scratch(pool_->threads(), loaded_->needs));
+    WEFT_ASSIGN_OR_RETURN(launch.scratch, queue_->Scratch(launch.pool->threads(), loaded_->needs));
     return absl::OkStatus();
   }
 
@@ -183,7 +181,6 @@ class CpuExecutable final : public Executable {
 
   std::shared_ptr<const LoadedProgram> loaded_;
   Device* device_;
-  std::shared_ptr<ThreadPool> pool_;
   std::shared_ptr<BlockPool> blocks_;
   std::shared_ptr<KeptPanels> panels_;
   std::shared_ptr<LaunchQueue> queue_;
@@ -320,76 +317,6 @@ absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tabl
   return status;
 }
 
-LaunchQueue::~LaunchQueue() {
-  {
-    MutexLock lock(mutex_);
-    stop_ = true;
-  }
-  changed_.NotifyAll();
-  if (thread_.joinable()) thread_.join();
-}
-
-bool LaunchQueue::HasThread() {
-  if (started_) return true;
-  try {
-    thread_ = std::thread([this] { Work(); });
-  } catch (const std::system_error&) {
-    return false;
-  }
-  fork_.Started();
-  return started_ = true;
-}
-
-absl::Status LaunchQueue::NeedThread() {
-  MutexLock lock(mutex_);
-  if (HasThread()) return absl::OkStatus();
-  return absl::ResourceExhaustedError("cannot start a thread for launches, on which custom operations run");
-}
-
-void LaunchQueue::Submit(std::function<void()> work, bool inline_allowed) {
-  MutexLock lock(mutex_);
-  const bool idle = waiting_.empty() && !running_;
-  if (!(inline_allowed && idle) && HasThread()) {
-    waiting_.push_back(std::move(work));
-    lock.Unlock();
-    changed_.NotifyAll();
-    return;
-  }
-  while (running_) changed_.Wait(mutex_);  // without a thread: on this one, in its turn
-  running_ = true;
-  lock.Unlock();
-  {
-    const FloatScope floats;
-    work();
-  }
-  lock.Lock();
-  running_ = false;
-  changed_.NotifyAll();
-}
-
-void LaunchQueue::Work() {
-  MarkLibraryThread();
-  MutexLock lock(mutex_);
-  while (true) {
-    while (waiting_.empty() ? !stop_ : running_) changed_.Wait(mutex_);
-    if (waiting_.empty()) return;
-    std::function<void()> work = std::move(waiting_.front());
-    waiting_.pop_front();
-    running_ = true;
-    lock.Unlock();
-    work();
-    work = nullptr;  // releases buffers before the next launch may look for memory
-    lock.Lock();
-    running_ = false;
-    changed_.NotifyAll();
-  }
-}
-
-void LaunchQueue::Drain() {
-  MutexLock lock(mutex_);
-  while (!waiting_.empty() || running_) changed_.Wait(mutex_);
-}
-
 absl::StatusOr<std::shared_ptr<void>> LaunchQueue::Arena(int64_t bytes) {
   MutexLock lock(mutex_);
   if (bytes <= arena_bytes_) return arena_;
@@ -413,16 +340,28 @@ absl::StatusOr<std::shared_ptr<ScratchSet>> LaunchQueue::Scratch(int shares, con
   return scratch_;
 }
 
+std::shared_ptr<ThreadPool> LaunchQueue::pool() const {
+  MutexLock lock(mutex_);
+  return pool_;
+}
+
+void LaunchQueue::Close() {
+  WorkQueue::Close();
+  std::shared_ptr<ThreadPool> pool;  // the last to have it joins its threads, without the lock
+  MutexLock lock(mutex_);
+  pool.swap(pool_);
+}
+
 int64_t LaunchQueue::arena_bytes() const {
   MutexLock lock(mutex_);
   return arena_bytes_;
 }
 
 std::unique_ptr<Executable> NewExecutable(std::shared_ptr<const LoadedProgram> program, Device* device,
-                                          std::shared_ptr<ThreadPool> pool, std::shared_ptr<BlockPool> blocks,
-                                          std::shared_ptr<KeptPanels> panels, std::shared_ptr<LaunchQueue> queue) {
-  return std::make_unique<CpuExecutable>(std::move(program), device, std::move(pool), std::move(blocks),
-                                         std::move(panels), std::move(queue));
+                                          std::shared_ptr<BlockPool> blocks, std::shared_ptr<KeptPanels> panels,
+                                          std::shared_ptr<LaunchQueue> queue) {
+  return std::make_unique<CpuExecutable>(std::move(program), device, std::move(blocks), std::move(panels),
+                                         std::move(queue));
 }
 
 }  // namespace weft::cpu

@@ -1,19 +1,17 @@
 // A loaded program and the queue that runs launches in order.
 #pragma once
 
-#include <deque>
-#include <functional>
-#include <thread>
+#include <memory>
 
 #include "absl/container/flat_hash_map.h"
 #include "src/backends/backend.h"
 #include "src/backends/cpu/code_cache.h"
 #include "src/backends/cpu/cpu_buffer.h"
-#include "src/backends/cpu/custom_call/custom_call.h"
 #include "src/backends/cpu/kept_panels.h"
 #include "src/backends/cpu/launch/host_kernels.h"
-#include "src/runtime/fork.h"
+#include "src/backends/custom_call/custom_call.h"
 #include "src/runtime/mutex.h"
+#include "src/runtime/work_queue.h"
 
 namespace weft::cpu {
 
@@ -29,29 +27,27 @@ struct LoadedProgram {
   Program program;
   std::shared_ptr<CodeCache> code;  // keeps the functions alive
   std::vector<LoopFn*> loops;
-  std::vector<const HostKernel*> host;                     // null for custom operations, which
-  std::vector<std::shared_ptr<const CustomCall>> customs;  // are here in their places; empty if there are none
-  ScratchNeeds needs;                                      // of all entries
+  std::vector<const HostKernel*> host;                             // null for custom operations, which
+  std::vector<std::shared_ptr<const custom::CustomCall>> customs;  // are here in their places; empty if there are none
+  ScratchNeeds needs;                                              // of all entries
   std::vector<KeptOperand> kept;
   absl::flat_hash_map<const Entry*, size_t> kept_of;  // position in `kept`
   int64_t compiled = 0;
   int64_t code_bytes = 0;
 };
 
-// One device's launches: in call order, one at a time. Thread-safe.
-class LaunchQueue {
+// One device's launches, and the memory that they use one after the other. Thread-safe.
+class LaunchQueue : public WorkQueue {
  public:
-  explicit LaunchQueue(std::shared_ptr<MemoryBudget> budget = std::make_shared<MemoryBudget>(0))
-      : budget_(std::move(budget)) {}
-  ~LaunchQueue();
-  // Runs `work` after all earlier ones: on the queue's thread, or here and now if nothing waits and `inline_allowed`.
-  // How many may wait is the engine's business (lazy::MeshState::kAhead).
-  void Submit(std::function<void()> work, bool inline_allowed);
-  void Drain();
-  // RESOURCE_EXHAUSTED if there is no thread for launches that must not run on a caller's.
-  absl::Status NeedThread();
-  // FAILED_PRECONDITION if the queue's thread stayed behind in a fork's parent.
-  absl::Status CheckProcess() const { return fork_.Check(); }
+  explicit LaunchQueue(std::shared_ptr<MemoryBudget> budget = std::make_shared<MemoryBudget>(0),
+                       std::shared_ptr<ThreadPool> pool = nullptr)
+      : budget_(std::move(budget)), pool_(std::move(pool)) {}
+  ~LaunchQueue() { Close(); }
+
+  // What launches run on. Null once the queue is closed.
+  std::shared_ptr<ThreadPool> pool() const;
+  // And lets go of the pool.
+  void Close();
 
   // Temporaries of launches, kept between them: launches do not overlap, so one arena serves all programs. Grows;
   // launches hold the one they were submitted with.
@@ -61,27 +57,17 @@ class LaunchQueue {
   int64_t arena_bytes() const;
 
  private:
-  void Work();
-  // Starts the queue's thread if it is not there yet; false if there is none to be had.
-  bool HasThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   const std::shared_ptr<MemoryBudget> budget_;
   mutable Mutex mutex_;
-  CondVar changed_;
-  std::deque<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);
-  bool running_ ABSL_GUARDED_BY(mutex_) = false;
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  bool started_ ABSL_GUARDED_BY(mutex_) = false;
-  ForkGuard fork_;
-  std::thread thread_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<ThreadPool> pool_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<void> arena_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<ScratchSet> scratch_ ABSL_GUARDED_BY(mutex_);
   int64_t arena_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 std::unique_ptr<Executable> NewExecutable(std::shared_ptr<const LoadedProgram> program, Device* device,
-                                          std::shared_ptr<ThreadPool> pool, std::shared_ptr<BlockPool> blocks,
-                                          std::shared_ptr<KeptPanels> panels, std::shared_ptr<LaunchQueue> queue);
+                                          std::shared_ptr<BlockPool> blocks, std::shared_ptr<KeptPanels> panels,
+                                          std::shared_ptr<LaunchQueue> queue);
 
 // Bytes that the kernels of an executable of this backend have written in all its finished launches, as its program's entries
 // say; of a scatter what is updated. -1 for what is none.

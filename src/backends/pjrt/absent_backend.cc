@@ -124,6 +124,7 @@ class AbsentBackend final : public Backend {
     if (release != nullptr) release();
     return ToDevice(device, dtype, dims, {});
   }
+  CustomCallers custom_callers() const override { return CustomCallers::kNobody; }
   absl::Status FromDevice(Buffer& buffer, int64_t, std::span<std::byte> destination) override {
     if (!options_.reads_zeros) {
       return UserErrorOf(absl::StatusCode::kFailedPrecondition, "there is no device ", buffer.device()->name,

@@ -243,6 +243,10 @@ class PjrtBackend final : public Backend {
     }
   }
 
+  void Close() override {
+    if (client_->watch() != nullptr) client_->watch()->Close();
+  }
+
   std::string_view platform() const override { return platform_; }
   std::span<Device* const> devices() const override { return pointers_; }
   Target target(const CompileOptions&) const override {
@@ -283,6 +287,7 @@ class PjrtBackend final : public Backend {
     return Made(std::move(program), loaded, /*compiled=*/false);
   }
 
+  CustomCallers custom_callers() const override { return CustomCallers::kEngine; }
   absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes) override {
     return Upload(client_, device, dtype, dims, bytes.data(), nullptr);
@@ -293,6 +298,7 @@ class PjrtBackend final : public Backend {
     return Upload(client_, device, dtype, dims, data, std::move(release));
   }
   absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) override {
+    WEFT_RETURN_IF_ERROR(buffer.ready().Wait());  // one that failed may be none of ours
     return static_cast<PjrtBuffer&>(buffer).Read(offset, destination);
   }
 

@@ -99,13 +99,13 @@ void Watch::State::Run() {
 Watch::Watch(int64_t deadline_ms, size_t devices)
     : state_(std::make_shared<State>(deadline_ms, devices)), thread_([state = state_] { state->Run(); }) {}
 
-Watch::~Watch() {
+void Watch::Close() {
   {
     MutexLock lock(state_->mutex);
     state_->ended = true;
     state_->changed.NotifyAll();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Watch::Over(int device, const Ref<Event>& event, std::string what, Ref<Event> to) {

@@ -15,13 +15,15 @@ namespace weft::pjrt {
 class Watch {
  public:
   Watch(int64_t deadline_ms, size_t devices);
-  ~Watch();
+  ~Watch() { Close(); }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
   // Completes `to` as `event` was completed, or, if that takes longer than the deadline, with DEADLINE_EXCEEDED; `what` begins its
   // text. A device does one thing after the other: the time counts from when what was watched there before was done or given up.
   void Over(int device, const Ref<Event>& event, std::string what, Ref<Event> to);
+  // Ends the thread: from now on nothing is given up. Once.
+  void Close();
   // Whether anything that was given up has not ended since.
   bool AnyRuns() const;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/backends/custom_call/host_call.h"
 #include "src/ops/call.h"
 #include "src/ops/control/counted.h"
 #include "src/runtime/hash_map.h"
@@ -15,6 +16,7 @@ using ir::Node;
 using ir::Value;
 
 thread_local const CancelScope* g_cancel = nullptr;
+thread_local const CustomScope* g_custom = nullptr;
 
 absl::StatusOr<std::vector<HostTensor>> RunUnlessCancelled(const ir::Function& region,
                                                            std::span<const HostTensor> arguments) {
@@ -55,6 +57,10 @@ absl::StatusOr<std::vector<HostTensor>> ByExpansion(const ir::OpDef& op, std::sp
 CancelScope::CancelScope(const CancelToken& token) : token_(token), before_(std::exchange(g_cancel, this)) {}
 CancelScope::~CancelScope() { g_cancel = before_; }
 
+CustomScope::CustomScope(std::shared_ptr<ops::CustomFunctions> registered)
+    : registered_(std::move(registered)), before_(std::exchange(g_custom, this)) {}
+CustomScope::~CustomScope() { g_custom = before_; }
+
 absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op, std::span<const HostTensor* const> operands,
                                                       const ir::Attrs& attrs, std::span<const ir::Type> types,
                                                       ir::RegionSpan regions) {
@@ -64,6 +70,10 @@ absl::StatusOr<std::vector<HostTensor>> InterpretCall(const ir::OpDef& op, std::
   }
   std::vector<HostTensor> results;
   for (const ir::Type& type : types) results.emplace_back(type.dtype, type.dims);
+  if (&op == &ops::kOp_custom_call && g_custom != nullptr) {
+    WEFT_RETURN_IF_ERROR(custom::CallOnHost(attrs, operands, results, g_custom->registered()));
+    return results;
+  }
   std::vector<const HostTensor*> all(operands.begin(), operands.end());
   all.resize(std::max(all.size(), op.operands.size()), nullptr);
   const bool endless = &op == &ops::kOp_while && !ops::EndsByItself(*regions[0], *regions[1]);

@@ -2,11 +2,13 @@
 // the oracle that other backends are compared with.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "src/ir/function.h"
 #include "src/ir/op_def.h"
+#include "src/ops/custom/functions.h"
 #include "src/runtime/cancel.h"
 #include "src/runtime/status.h"
 
@@ -29,6 +31,20 @@ class CancelScope {
   const CancelToken& token_;
   const int64_t began_ns_ = MonotonicNow();
   const CancelScope* const before_;
+};
+
+// While one stands, custom operations on this thread are what is registered there; without one they are UNIMPLEMENTED. They are
+// the caller's code: see custom_call/host_call.h for where they may run.
+class CustomScope {
+ public:
+  explicit CustomScope(std::shared_ptr<ops::CustomFunctions> registered);
+  ~CustomScope();
+  CustomScope(const CustomScope&) = delete;
+  const std::shared_ptr<ops::CustomFunctions>& registered() const { return registered_; }
+
+ private:
+  const std::shared_ptr<ops::CustomFunctions> registered_;
+  const CustomScope* const before_;
 };
 
 // One call of an operation on the functions it carries, composites by their own reference or else their expansion. `results` are the

@@ -1,4 +1,4 @@
-// Every call runs to completion before it returns; events are already done.
+// A launch is one run of the interpreter; see the header for where it runs.
 #include "src/backends/reference/reference_backend.h"
 
 #include <algorithm>
@@ -8,11 +8,13 @@
 
 #include "src/backends/reference/interpreter.h"
 #include "src/ir/op_def.h"
+#include "src/ops/custom/custom_call.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/float_environment.h"
 #include "src/runtime/hash_map.h"
 #include "src/runtime/machine_memory.h"
 #include "src/runtime/narrow.h"
+#include "src/runtime/work_queue.h"
 
 namespace weft {
 namespace {
@@ -26,8 +28,8 @@ class HostBuffer final : public Buffer {
  public:
   // `release` may be empty; otherwise the memory is somebody else's until it runs.
   HostBuffer(Device* device, DType dtype, Dims dims, void* data, std::function<void()> release,
-             std::shared_ptr<Usage> usage, absl::Status outcome = absl::OkStatus())
-      : Buffer(device, dtype, std::move(dims), Event::Done(std::move(outcome))),
+             std::shared_ptr<Usage> usage, Ref<Event> ready = Event::Done())
+      : Buffer(device, dtype, std::move(dims), std::move(ready)),
         data_(data),
         release_(std::move(release)),
         usage_(std::move(usage)) {
@@ -55,15 +57,19 @@ class HostBuffer final : public Buffer {
   std::shared_ptr<Usage> usage_;
 };
 
-absl::StatusOr<Ref<Buffer>> NewBuffer(Device* device, DType dtype, Dims dims, std::span<const std::byte> bytes,
-                                      const std::shared_ptr<Usage>& usage, absl::Status outcome = absl::OkStatus()) {
-  void* data = AllocateLarge(bytes.size());
+absl::StatusOr<Ref<Buffer>> NewBuffer(Device* device, DType dtype, Dims dims, const std::shared_ptr<Usage>& usage,
+                                      Ref<Event> ready = Event::Done()) {
+  const auto bytes = static_cast<size_t>(CountOf(dims) * BytesOf(dtype));
+  void* data = AllocateLarge(bytes);
   if (data == nullptr) {
     return NoLargeMemory(
-        absl::StrCat(NameOf(dtype), DimsToString(dims), " of ", bytes.size(), " bytes on the platform 'reference'"));
+        absl::StrCat(NameOf(dtype), DimsToString(dims), " of ", bytes, " bytes on the platform 'reference'"));
   }
-  if (!bytes.empty()) std::memcpy(data, bytes.data(), bytes.size());
-  return Ref<Buffer>(new HostBuffer(device, dtype, std::move(dims), data, nullptr, usage, std::move(outcome)));
+  return Ref<Buffer>(new HostBuffer(device, dtype, std::move(dims), data, nullptr, usage, std::move(ready)));
+}
+
+void Fill(Buffer& buffer, std::span<const std::byte> bytes) {
+  if (!bytes.empty()) std::memcpy(buffer.host_data(), bytes.data(), bytes.size());
 }
 
 // What the interpreter holds at most: its copies of the arguments, and every value whole until its last user has run.
@@ -95,52 +101,31 @@ int64_t PeakBytes(const ir::Function& function) {
   return static_cast<int64_t>(std::min(peak, kMost));
 }
 
-class ReferenceExecutable final : public Executable {
- public:
-  ReferenceExecutable(Ref<const ir::Function> main, uint32_t words, Device* device, std::shared_ptr<Usage> usage)
-      : main_(std::move(main)), words_(words), device_(device), usage_(std::move(usage)) {
-    temporary_bytes_ = PeakBytes(*main_);
-  }
+// What launches of one backend share; they may outlive it.
+struct Shared {
+  const std::shared_ptr<ops::CustomFunctions> custom;
+  const std::shared_ptr<Usage> usage = std::make_shared<Usage>();
+  WorkQueue queue;
+};
 
-  absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
-    if (devices.size() != 1) return InternalError("the reference backend has one device, ", devices.size(), " given");
-    std::vector<HostTensor> values;
-    absl::Status outcome;
+// A program, and one run of it. Immutable; held by launches that wait.
+class Interpreted {
+ public:
+  Interpreted(Ref<const ir::Function> main, uint32_t words) : main_(std::move(main)), words_(words) {}
+  const ir::Function& main() const { return *main_; }
+
+  absl::StatusOr<std::vector<HostTensor>> Run(const DeviceArguments& given,
+                                              const std::shared_ptr<ops::CustomFunctions>& custom) const {
     const WholeFloatScope floats;
     try {
-      WEFT_ASSIGN_OR_RETURN(std::vector<HostTensor> arguments, Arguments(devices[0]));
-      const reference::CancelScope cancel(devices[0].cancel);
-      absl::StatusOr<std::vector<HostTensor>> computed = reference::Interpret(*main_, arguments);
-      if (computed.ok()) {
-        values = *std::move(computed);
-      } else if (outcome = computed.status(); absl::IsCancelled(outcome) || absl::IsDeadlineExceeded(outcome)) {
-        // A launch that began: its results have no values, and nobody starts it again.
-        for (const ir::Value& result : main_->results()) values.emplace_back(result.dtype(), result.dims());
-      } else {
-        return outcome;
-      }
+      WEFT_ASSIGN_OR_RETURN(std::vector<HostTensor> arguments, Arguments(given));
+      const reference::CancelScope cancel(given.cancel);
+      if (custom == nullptr) return reference::Interpret(*main_, arguments);
+      const reference::CustomScope calls(custom);
+      return reference::Interpret(*main_, arguments);
     } catch (const std::bad_alloc&) {
       return NoLargeMemory("a launch on the platform 'reference', which keeps every intermediate value whole");
     }
-    std::vector<DeviceResults> results(1);
-    for (const HostTensor& value : values) {
-      WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer,
-                            NewBuffer(device_, value.dtype(), value.dims(), value.bytes(), usage_, outcome));
-      results[0].buffers.push_back(std::move(buffer));
-    }
-    results[0].done = Event::Done(std::move(outcome));
-    return results;
-  }
-
-  absl::StatusOr<std::string> Serialize() const override {
-    return absl::UnimplementedError("the reference backend interprets programs and has no code to store");
-  }
-
-  ExecutableStats stats() const override {
-    ExecutableStats stats;
-    stats.kernels = static_cast<int64_t>(main_->nodes().size() - main_->parameters().size());
-    stats.temporary_bytes = temporary_bytes_;
-    return stats;
   }
 
  private:
@@ -177,20 +162,103 @@ class ReferenceExecutable final : public Executable {
     return arguments;
   }
 
-  Ref<const ir::Function> main_;
-  uint32_t words_;
-  Device* device_;
-  std::shared_ptr<Usage> usage_;
-  int64_t temporary_bytes_ = 0;
+  const Ref<const ir::Function> main_;
+  const uint32_t words_;
+};
+
+class ReferenceExecutable final : public Executable {
+ public:
+  ReferenceExecutable(Ref<const ir::Function> main, uint32_t words, Device* device, std::shared_ptr<Shared> shared)
+      : program_(std::make_shared<const Interpreted>(std::move(main), words)),
+        device_(device),
+        shared_(std::move(shared)),
+        calls_(ops::CallsCustom(program_->main())),
+        temporary_bytes_(PeakBytes(program_->main())) {}
+
+  absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
+    if (devices.size() != 1) return InternalError("the reference backend has one device, ", devices.size(), " given");
+    WEFT_RETURN_IF_ERROR(shared_->queue.CheckProcess());
+    const bool known = std::ranges::all_of(
+        devices[0].buffers, [](const Ref<Buffer>& b) { return b->ready().done() && b->ready().status().ok(); });
+    return known && !calls_ ? Now(devices[0]) : Later(devices[0]);
+  }
+
+  absl::StatusOr<std::string> Serialize() const override {
+    return absl::UnimplementedError("the reference backend interprets programs and has no code to store");
+  }
+
+  ExecutableStats stats() const override {
+    ExecutableStats stats;
+    stats.kernels = static_cast<int64_t>(program_->main().nodes().size() - program_->main().parameters().size());
+    stats.temporary_bytes = temporary_bytes_;
+    return stats;
+  }
+
+ private:
+  absl::StatusOr<std::vector<DeviceResults>> Now(const DeviceArguments& given) {
+    absl::StatusOr<std::vector<HostTensor>> values = program_->Run(given, nullptr);
+    // A launch that was cancelled had begun: its results have no values, and nobody starts it again.
+    const absl::Status outcome = values.status();
+    if (!outcome.ok() && !absl::IsCancelled(outcome) && !absl::IsDeadlineExceeded(outcome)) return outcome;
+    WEFT_ASSIGN_OR_RETURN(std::vector<DeviceResults> results, Results(Event::Done(outcome)));
+    for (size_t i = 0; values.ok() && i < values->size(); ++i) Fill(*results[0].buffers[i], (*values)[i].bytes());
+    return results;
+  }
+
+  // On the queue's thread, for which nobody waits under a lock: a caller's function may take as long as it likes.
+  absl::StatusOr<std::vector<DeviceResults>> Later(const DeviceArguments& given) {
+    WEFT_RETURN_IF_ERROR(shared_->queue.NeedThread());
+    const Ref<Event> done = MakeRef<Event>();
+    WEFT_ASSIGN_OR_RETURN(std::vector<DeviceResults> results, Results(done));
+    shared_->queue.Submit(
+        [program = program_, custom = shared_->custom, done, results = results[0].buffers, cancel = given.cancel,
+         buffers = std::vector<Ref<Buffer>>(given.buffers.begin(), given.buffers.end()),
+         words = std::vector<uint32_t>(given.words.begin(), given.words.end())] {
+          const absl::StatusOr<std::vector<HostTensor>> values =
+              program->Run({.buffers = buffers, .words = words, .donated = {}, .cancel = cancel}, custom);
+          for (size_t i = 0; values.ok() && i < values->size(); ++i) Fill(*results[i], (*values)[i].bytes());
+          done->Complete(values.status());
+        },
+        /*inline_allowed=*/false);
+    return results;
+  }
+
+  absl::StatusOr<std::vector<DeviceResults>> Results(const Ref<Event>& done) const {
+    std::vector<DeviceResults> results(1);
+    results[0].done = done;
+    for (const ir::Value& result : program_->main().results()) {
+      WEFT_ASSIGN_OR_RETURN(results[0].buffers.emplace_back(),
+                            NewBuffer(device_, result.dtype(), result.type().dims, shared_->usage, done));
+    }
+    return results;
+  }
+
+  const std::shared_ptr<const Interpreted> program_;
+  Device* const device_;
+  const std::shared_ptr<Shared> shared_;
+  const bool calls_;  // custom operations
+  const int64_t temporary_bytes_;
 };
 
 class ReferenceBackend final : public Backend {
  public:
-  ReferenceBackend() {
+  explicit ReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom)
+      : shared_(new Shared{.custom = std::move(custom)}) {
     device_.name = "reference:0";
     device_.kind = "interpreter";
     device_.backend = this;
   }
+
+  ~ReferenceBackend() override {
+    if (shared_->queue.CheckProcess().ok()) {
+      shared_->queue.Drain();
+    } else {
+      // Its thread stayed in the fork's parent: nobody to wait for, nobody to join.
+      static_cast<void>(new std::shared_ptr<Shared>(shared_));
+    }
+  }
+
+  void Close() override { shared_->queue.Close(); }
 
   std::string_view platform() const override { return "reference"; }
   std::span<Device* const> devices() const override { return {&device_pointer_, 1}; }
@@ -200,7 +268,10 @@ class ReferenceBackend final : public Backend {
 
   absl::StatusOr<std::unique_ptr<Executable>> Compile(const ir::Module& module, const CompileOptions&) override {
     if (module.functions.empty()) return InternalError("a module without functions");
-    return std::make_unique<ReferenceExecutable>(module.functions.front(), module.argument_words, &device_, usage_);
+    if (shared_->custom != nullptr) {
+      WEFT_RETURN_IF_ERROR(ops::CheckCustomCalls(*module.functions.front(), *shared_->custom));
+    }
+    return std::make_unique<ReferenceExecutable>(module.functions.front(), module.argument_words, &device_, shared_);
   }
   absl::StatusOr<std::unique_ptr<Executable>> Load(std::string_view) override {
     return absl::UnimplementedError("the reference backend interprets programs and has no code to load");
@@ -208,12 +279,15 @@ class ReferenceBackend final : public Backend {
 
   absl::StatusOr<Ref<Buffer>> ToDevice(Device* device, DType dtype, std::span<const int64_t> dims,
                                        std::span<const std::byte> bytes) override {
-    return NewBuffer(device, dtype, Dims(dims.begin(), dims.end()), bytes, usage_);
+    WEFT_ASSIGN_OR_RETURN(Ref<Buffer> buffer, NewBuffer(device, dtype, Dims(dims.begin(), dims.end()), shared_->usage));
+    Fill(*buffer, bytes);
+    return buffer;
   }
   absl::StatusOr<Ref<Buffer>> Adopt(Device* device, DType dtype, std::span<const int64_t> dims, void* data,
                                     std::function<void()> release) override {
     if (release == nullptr) release = [] {};
-    return Ref<Buffer>(new HostBuffer(device, dtype, Dims(dims.begin(), dims.end()), data, std::move(release), usage_));
+    return Ref<Buffer>(
+        new HostBuffer(device, dtype, Dims(dims.begin(), dims.end()), data, std::move(release), shared_->usage));
   }
   absl::Status FromDevice(Buffer& buffer, int64_t offset, std::span<std::byte> destination) override {
     WEFT_RETURN_IF_ERROR(buffer.ready().Wait());
@@ -225,18 +299,21 @@ class ReferenceBackend final : public Backend {
     if (size != 0) std::memcpy(destination.data(), static_cast<std::byte*>(buffer.host_data()) + offset, size);
     return absl::OkStatus();
   }
-  MemoryStats memory_stats(Device*) const override { return {usage_->bytes.load(), usage_->peak.load(), 0}; }
+  MemoryStats memory_stats(Device*) const override {
+    return {shared_->usage->bytes.load(), shared_->usage->peak.load(), 0};
+  }
   int64_t bytes_available(Device*) const override { return ReadMachineMemory().available; }
 
  private:
   Device device_;
   Device* device_pointer_ = &device_;
-  // Shared with buffers, which may outlive the backend.
-  std::shared_ptr<Usage> usage_ = std::make_shared<Usage>();
+  const std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> NewReferenceBackend() { return std::make_unique<ReferenceBackend>(); }
+std::unique_ptr<Backend> NewReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom) {
+  return std::make_unique<ReferenceBackend>(std::move(custom));
+}
 
 }  // namespace weft

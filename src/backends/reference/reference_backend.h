@@ -1,13 +1,15 @@
-// The interpreter as a backend, so that the whole engine can run on it: device "reference:0", synchronous,
-// host memory.
+// The interpreter as a backend, so that the whole engine can run on it: device "reference:0", host memory. Launches run
+// before they return, but those that call custom operations, and what waits for such: they have a thread, in their order.
 #pragma once
 
 #include <memory>
 
 #include "src/backends/backend.h"
+#include "src/ops/custom/functions.h"
 
 namespace weft {
 
-std::unique_ptr<Backend> NewReferenceBackend();
+// `custom` is what programs may call by name; null: none.
+std::unique_ptr<Backend> NewReferenceBackend(std::shared_ptr<ops::CustomFunctions> custom = nullptr);
 
 }  // namespace weft

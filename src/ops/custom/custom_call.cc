@@ -138,7 +138,7 @@ absl::Status Batching(const BatchCall& call, std::span<Value> results) {
 
 absl::Status Reference(const ReferenceCall& call) {
   return UserErrorOf(absl::StatusCode::kUnimplemented, "the custom operation '", call.attrs.String(kTarget),
-                     "' is a function of this process, which Weft's own platform 'cpu' alone calls");
+                     "' is a function of this process, which no context is there to call");
 }
 
 void StableHlo(const Node& node, StableHloWriter& writer) {
@@ -169,8 +169,14 @@ Attrs CustomAttrs(const CustomFunction& function, std::span<const Type> results)
           int64_t{function.batches}};
 }
 
-const std::string& CustomTarget(const Node& node) { return node.attrs().String(kTarget); }
-absl::StatusOr<CustomSignature> CustomSignatureOf(const Node& node) { return SignatureOf(node.attrs()); }
+const std::string& CustomTarget(const Attrs& attrs) { return attrs.String(kTarget); }
+absl::StatusOr<CustomSignature> CustomSignatureOf(const Attrs& attrs) { return SignatureOf(attrs); }
+
+bool CallsCustom(const Function& function) {
+  return std::ranges::any_of(CalleesFirst(function), [](const Function* one) {
+    return std::ranges::any_of(one->nodes(), [](const Node* node) { return &node->op() == &kOp_custom_call; });
+  });
+}
 
 std::vector<Type> CustomGradientInputs(std::span<const Type* const> operands, std::span<const Type> results) {
   std::vector<Type> types;
@@ -218,9 +224,10 @@ absl::Status RefuseCustomCalls(const Module& module, std::string_view platform) 
         if (&node->op() != &kOp_custom_call) continue;
         return UserErrorOf(
             absl::StatusCode::kUnimplemented, "the custom operation '", CustomTarget(*node),
-            "' is a function of this process, which Weft's own platform 'cpu' alone calls; the plugin of the "
-            "platform '",
-            platform, "' has no way to");
+            "' is a function of this process, which a program of the platform '", platform,
+            "' cannot call: it is called in a loop, in a branch or for each example, or the program is compiled before "
+            "it runs. Elsewhere the host calls it between two programs; the platforms 'cpu' and 'reference' call it "
+            "anywhere");
       }
     }
   }

@@ -14,8 +14,14 @@ namespace weft::ops {
 ir::Attrs CustomAttrs(const CustomFunction& function, std::span<const ir::Type> results);
 
 // The same taken apart.
-const std::string& CustomTarget(const ir::Node& node);
-absl::StatusOr<CustomSignature> CustomSignatureOf(const ir::Node& node);
+const std::string& CustomTarget(const ir::Attrs& attrs);
+inline const std::string& CustomTarget(const ir::Node& node) { return CustomTarget(node.attrs()); }
+absl::StatusOr<CustomSignature> CustomSignatureOf(const ir::Attrs& attrs);
+inline absl::StatusOr<CustomSignature> CustomSignatureOf(const ir::Node& node) {
+  return CustomSignatureOf(node.attrs());
+}
+// Whether the function, or one that it calls or carries, has one.
+bool CallsCustom(const ir::Function& function);
 
 // The gradient's parameters for such a call: operands, results, and cotangents of float results; and how many results it has.
 std::vector<ir::Type> CustomGradientInputs(std::span<const ir::Type* const> operands,

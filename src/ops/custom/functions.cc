@@ -23,6 +23,11 @@ Ref<const CustomFunction> CustomFunctions::Find(std::string_view name) const {
   return found == functions_.end() ? nullptr : found->second;
 }
 
+bool CustomFunctions::empty() const {
+  MutexLock lock(mutex_);
+  return functions_.empty();
+}
+
 absl::StatusOr<Ref<const CustomFunction>> CustomFunctions::Get(std::string_view name) const {
   if (Ref<const CustomFunction> found = Find(name)) return found;
   MutexLock lock(mutex_);

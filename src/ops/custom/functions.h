@@ -47,6 +47,7 @@ class CustomFunctions {
   Ref<const CustomFunction> Find(std::string_view name) const;
   // NOT_FOUND that names what there is.
   absl::StatusOr<Ref<const CustomFunction>> Get(std::string_view name) const;
+  bool empty() const;
   // ALREADY_EXISTS if another has the name: programs know functions by it.
   absl::Status Add(Ref<const CustomFunction> function);
 

@@ -1,6 +1,6 @@
 // Custom operations: an entry that calls the function by its name, with the buffers where they lie.
-#include "src/backends/cpu/custom_call/custom_call.h"
 #include "src/backends/cpu/lower/lowering.h"
+#include "src/backends/custom_call/custom_call.h"
 #include "src/ops/custom/custom_call.h"
 
 namespace weft::cpu {
@@ -42,8 +42,8 @@ absl::Status LowerCustom(Lowering& lowering, const Node& node) {
   }
   const int64_t count = elements ? node.operands()[0].type().count() : 0;
   // The dearest there is: a caller's code never runs on a thread that called us for something else.
-  lowering.Host(CustomKernelName(ops::CustomTarget(node), signature), reads, writes,
-                EncodeCustom({count, written, sizes.numbers}), static_cast<double>(kMostCost));
+  lowering.Host(custom::CustomKernelName(ops::CustomTarget(node), signature), reads, writes,
+                custom::EncodeCustom({count, written, sizes.numbers}), static_cast<double>(kMostCost));
   lowering.MayFail();
   return absl::OkStatus();
 }

@@ -9,7 +9,7 @@
 #include "src/ops/custom/functions.h"
 #include "src/runtime/thread_pool.h"
 
-namespace weft::cpu {
+namespace weft::custom {
 
 // Of a kernel's name in a program: "custom:e:lgamma_r:double(double, int*)", so that cached programs know functions by name and
 // signature, never by an address.
@@ -38,4 +38,4 @@ class CustomCall {
   virtual absl::Status Run(std::span<void* const> buffers, std::span<const int64_t> params, ThreadPool& pool) const = 0;
 };
 
-}  // namespace weft::cpu
+}  // namespace weft::custom

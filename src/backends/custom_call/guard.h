@@ -12,7 +12,7 @@
 
 #include "src/runtime/status.h"
 
-namespace weft::cpu {
+namespace weft::custom {
 
 inline constexpr unsigned char kGuard = 0xA5;
 
@@ -71,4 +71,4 @@ inline absl::Status OutsideOf(std::string_view what, size_t number, int64_t byte
                      number, ", which has ", bytes, " bytes: byte ", at);
 }
 
-}  // namespace weft::cpu
+}  // namespace weft::custom

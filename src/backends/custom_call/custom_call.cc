@@ -1,5 +1,5 @@
 // See custom_call.h. What libffi costs, 10 to 30 ns a call, is what a call costs here: arguments are pointers that move on.
-#include "src/backends/cpu/custom_call/custom_call.h"
+#include "src/backends/custom_call/custom_call.h"
 
 #include <ffi.h>
 
@@ -10,11 +10,11 @@
 #include <cstring>
 #include <optional>
 
-#include "src/backends/cpu/custom_call/guard.h"
+#include "src/backends/custom_call/guard.h"
 #include "src/runtime/float_environment.h"
 #include "src/runtime/status.h"
 
-namespace weft::cpu {
+namespace weft::custom {
 namespace {
 
 using ops::CustomFunction;
@@ -350,4 +350,4 @@ absl::StatusOr<std::shared_ptr<const CustomCall>> CustomCall::Find(
   return call;
 }
 
-}  // namespace weft::cpu
+}  // namespace weft::custom
