@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/backends/cpu/loop/loop_code.h"
+#include "src/backends/cpu/loop/side_by_side.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -23,6 +24,7 @@ struct Layout {
   Form form = Form::kElementwise;
   int lanes = 4;
   int panel = 1;       // vectors of a column panel
+  int side = 1;        // vectors of an elementwise loop that are computed side by side
   bool cache = false;  // row form: keep expensive values in scratch
 };
 
@@ -31,7 +33,10 @@ Layout LayoutOf(const LoopKernel& kernel, const CpuTarget& target) {
   bool wide = false;
   for (const Expr& e : kernel.exprs) wide = wide || (BitsOf(e.dtype) == 64 && e.kind != ExprKind::kIndex);
   layout.lanes = target.vector_bytes / (wide ? 8 : 4);
-  if (!kernel.reduces()) return layout;
+  if (!kernel.reduces()) {
+    layout.side = VectorsSideBySide(kernel, std::vector<bool>(kernel.exprs.size(), true), target, layout.lanes);
+    return layout;
+  }
   layout.form = kernel.vector_reduces ? Form::kRows : Form::kColumns;
   if (layout.form == Form::kColumns && !kernel.turned) {
     const int64_t vectors = kernel.dims[kernel.vector_dim].size / layout.lanes;
@@ -127,55 +132,67 @@ class LoopEmitter : LoopCode {
   void Compute(const std::vector<bool>& needed, Scope& scope, const Lanes& at, int stage,
                const std::function<bool(const Dependence&)>& fits) {
     for (size_t i = 0; i < k_.exprs.size(); ++i) {
-      if (!needed[i] || scope.values[i] != nullptr || !fits(deps_[i])) continue;
-      const Expr& e = k_.exprs[i];
-      // Set by their loop, or when it ends.
-      if (e.kind == ExprKind::kReduced || e.kind == ExprKind::kCarried || e.kind == ExprKind::kFolded) continue;
-      const int lanes = deps_[i].vector ? at.count : 1;
-      if (FromCache(i, stage)) {
-        llvm::Type* type = code_.ComputeLlvm(e.dtype);
-        V address = CacheAddress(i, scope, at);
-        const llvm::Align align(BytesOf(e.dtype));
-        if (lanes == 1) {
-          scope.values[i] = b_.CreateAlignedLoad(type, address, align);
-        } else {
-          // The cache is padded: whole vectors may always be read.
-          scope.values[i] = b_.CreateAlignedLoad(llvm::FixedVectorType::get(type, lanes), address, align);
-        }
-        continue;
-      }
-      if (e.kind == ExprKind::kLoad) {
-        scope.values[i] = Load(e.index, scope, at, deps_[i].vector);
-      } else if (e.kind == ExprKind::kIndex) {
-        const size_t a = k_.loads.size() + e.index;
-        V value = scope.positions[a];
-        if (deps_[i].vector) {
-          V lane = lanes == 1 ? at.v : b_.CreateAdd(b_.CreateVectorSplat(lanes, at.v), Iota(lanes));
-          V stride = lanes == 1 ? VectorStride(a) : b_.CreateVectorSplat(lanes, VectorStride(a));
-          V base = lanes == 1 ? value : b_.CreateVectorSplat(lanes, value);
-          value = b_.CreateAdd(base, b_.CreateMul(lane, stride));
-        }
-        scope.values[i] = value;
+      if (needed[i] && fits(deps_[i])) ComputeOne(i, scope, at, stage);
+    }
+  }
+  // The same for vectors side by side, each expression for all of them before the next one.
+  void Compute(const std::vector<bool>& needed, std::vector<Scope>& scopes, const std::vector<Lanes>& panel,
+               int stage) {
+    for (size_t i = 0; i < k_.exprs.size(); ++i) {
+      if (!needed[i]) continue;
+      for (size_t u = 0; u < panel.size(); ++u) ComputeOne(i, scopes[u], panel[u], stage);
+    }
+  }
+
+  void ComputeOne(size_t i, Scope& scope, const Lanes& at, int stage) {
+    if (scope.values[i] != nullptr) return;
+    const Expr& e = k_.exprs[i];
+    // Set by their loop, or when it ends.
+    if (e.kind == ExprKind::kReduced || e.kind == ExprKind::kCarried || e.kind == ExprKind::kFolded) return;
+    const int lanes = deps_[i].vector ? at.count : 1;
+    if (FromCache(i, stage)) {
+      llvm::Type* type = code_.ComputeLlvm(e.dtype);
+      V address = CacheAddress(i, scope, at);
+      const llvm::Align align(BytesOf(e.dtype));
+      if (lanes == 1) {
+        scope.values[i] = b_.CreateAlignedLoad(type, address, align);
       } else {
-        V args[3] = {};
-        DType from = e.dtype;
-        for (int k = 0; k < 3; ++k) {
-          if (e.args[k] == kNoExpr) continue;
-          args[k] = Vector(e.args[k], scope, lanes);
-          if (k == 0) from = k_.exprs[e.args[0]].dtype;
-        }
-        scope.values[i] = code_.Emit(e, from, args);
-        if (scope.values[i] == nullptr) {
-          status_ = absl::UnimplementedError(absl::StrCat("the CPU compiler has no code for scalar operation ",
-                                                          static_cast<int>(e.op), " on ", NameOf(from), " giving ",
-                                                          NameOf(e.dtype)));
-          scope.values[i] = llvm::PoisonValue::get(code_.ComputeLlvm(e.dtype));
-        }
+        // The cache is padded: whole vectors may always be read.
+        scope.values[i] = b_.CreateAlignedLoad(llvm::FixedVectorType::get(type, lanes), address, align);
       }
-      if (!cached_.empty() && cached_[i] >= 0 && stage == first_stage_[i]) {
-        // Lanes beyond the row's end land in the padding.
-        b_.CreateAlignedStore(scope.values[i], CacheAddress(i, scope, at), llvm::Align(BytesOf(e.dtype)));
+      return;
+    }
+    if (e.kind == ExprKind::kLoad) {
+      scope.values[i] = Load(e.index, scope, at, deps_[i].vector);
+    } else if (e.kind == ExprKind::kIndex) {
+      const size_t a = k_.loads.size() + e.index;
+      V value = scope.positions[a];
+      if (deps_[i].vector) {
+        V lane = lanes == 1 ? at.v : b_.CreateAdd(b_.CreateVectorSplat(lanes, at.v), Iota(lanes));
+        V stride = lanes == 1 ? VectorStride(a) : b_.CreateVectorSplat(lanes, VectorStride(a));
+        V base = lanes == 1 ? value : b_.CreateVectorSplat(lanes, value);
+        value = b_.CreateAdd(base, b_.CreateMul(lane, stride));
       }
+      scope.values[i] = value;
+    } else {
+      V args[3] = {};
+      DType from = e.dtype;
+      for (int k = 0; k < 3; ++k) {
+        if (e.args[k] == kNoExpr) continue;
+        args[k] = Vector(e.args[k], scope, lanes);
+        if (k == 0) from = k_.exprs[e.args[0]].dtype;
+      }
+      scope.values[i] = code_.Emit(e, from, args);
+      if (scope.values[i] == nullptr) {
+        status_ = absl::UnimplementedError(absl::StrCat("the CPU compiler has no code for scalar operation ",
+                                                        static_cast<int>(e.op), " on ", NameOf(from), " giving ",
+                                                        NameOf(e.dtype)));
+        scope.values[i] = llvm::PoisonValue::get(code_.ComputeLlvm(e.dtype));
+      }
+    }
+    if (!cached_.empty() && cached_[i] >= 0 && stage == first_stage_[i]) {
+      // Lanes beyond the row's end land in the padding.
+      b_.CreateAlignedStore(scope.values[i], CacheAddress(i, scope, at), llvm::Align(BytesOf(e.dtype)));
     }
   }
 
@@ -234,27 +251,37 @@ class LoopEmitter : LoopCode {
 
   void Elementwise(const Scope& outer, V start, V end) {
     const std::vector<bool> needed = AllNeeded();
-    const auto body = [&](V v, const Lanes& at) {
-      (void)v;
-      Scope scope = outer;
-      Compute(needed, scope, at, 0, Anything);
-      for (size_t s = 0; s < k_.stores.size(); ++s) StoreTo(s, scope, at, true);
-    };
     const int lanes = layout_.lanes;
+    const auto body = [&](V v, int side, bool masked) {
+      std::vector<Scope> scopes(side, outer);
+      std::vector<Lanes> panel;
+      for (int u = 0; u < side; ++u) {
+        V first = u == 0 ? v : b_.CreateAdd(v, I64(u * lanes));
+        panel.push_back(Lanes{lanes, first, masked ? MaskOf(first, end, lanes) : nullptr});
+      }
+      Compute(needed, scopes, panel, 0);
+      for (size_t s = 0; s < k_.stores.size(); ++s) {
+        for (int u = 0; u < side; ++u) StoreTo(s, scopes[u], panel[u], true);
+      }
+      return Values{};
+    };
+    const auto whole = [&](V from, int side) {
+      const int step = side * lanes;
+      return Loop(from, end, step, {}, [&](V v, Values) { return body(v, side, false); }, step - 1).index;
+    };
     V at = start;
-    const bool small = k_.exprs.size() <= 12;
-    if (small || !masks_) {
-      at = Loop(
-               at, end, lanes, {},
-               [&](V v, Values) {
-                 body(v, Lanes{lanes, v, nullptr});
-                 return Values{};
-               },
-               lanes - 1)
-               .index;
+    if (layout_.side > 1) at = whole(at, layout_.side);
+    if (masks_) {
+      if (layout_.side == 1 && k_.exprs.size() <= 12) at = whole(at, 1);
+      Loop(at, end, lanes, {}, [&](V v, Values) { return body(v, 1, true); });
+      return;
     }
-    Loop(at, end, masks_ ? lanes : 1, {}, [&](V v, Values) {
-      body(v, masks_ ? Lanes{lanes, v, MaskOf(v, end, lanes)} : Lanes{1, v, nullptr});
+    at = whole(at, 1);
+    Loop(at, end, 1, {}, [&](V v, Values) {
+      Scope scope = outer;
+      const Lanes one{1, v, nullptr};
+      Compute(needed, scope, one, 0, Anything);
+      for (size_t s = 0; s < k_.stores.size(); ++s) StoreTo(s, scope, one, true);
       return Values{};
     });
   }
@@ -613,8 +640,8 @@ int64_t ElementsOfTask(int64_t size) {
 LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
   LoopPlan plan;
   const Layout layout = LayoutOf(kernel, target);
-  plan.key = absl::StrCat(ToString(kernel, false), "lanes ", layout.lanes, " panel ", layout.panel,
-                          layout.cache ? " cache" : "");
+  plan.key = absl::StrCat(ToString(kernel, false), "lanes ", layout.lanes, " panel ", layout.panel, " side ",
+                          layout.side, layout.cache ? " cache" : "");
   const size_t parallel = kernel.parallel_dims();
   int64_t block = 1;
   if (layout.form == Form::kElementwise) {
