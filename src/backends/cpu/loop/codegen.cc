@@ -177,12 +177,15 @@ class LoopEmitter : LoopCode {
     } else {
       V args[3] = {};
       DType from = e.dtype;
+      BF16Rounding rounding = BF16Rounding::kAny;
       for (int k = 0; k < 3; ++k) {
         if (e.args[k] == kNoExpr) continue;
         args[k] = Vector(e.args[k], scope, lanes);
-        if (k == 0) from = k_.exprs[e.args[0]].dtype;
+        if (k > 0) continue;
+        from = k_.exprs[e.args[0]].dtype;
+        rounding = rounding_[e.args[0]];
       }
-      scope.values[i] = code_.Emit(e, from, args);
+      scope.values[i] = code_.Emit(e, from, rounding, args);
       if (scope.values[i] == nullptr) {
         status_ = absl::UnimplementedError(absl::StrCat("the CPU compiler has no code for scalar operation ",
                                                         static_cast<int>(e.op), " on ", NameOf(from), " giving ",

@@ -14,20 +14,18 @@ bool IsFunction(const Expr& e) {
   return (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) && ir::FactsOf(e.op).function;
 }
 
-bool IsRoot(const Expr& e) { return e.op == ir::ScalarOp::kSqrt || e.op == ir::ScalarOp::kRsqrt; }
-
 // Those of f64 to the last bit, lane by lane; those of angles, if one is huge; remainders.
 bool Calls(const Expr& e) {
   if (e.op == ir::ScalarOp::kRem) return e.kind == ExprKind::kBinary && IsFloat(e.dtype);
-  if (!IsFunction(e) || IsRoot(e)) return false;
+  if (!IsFunction(e)) return false;
   const bool angle = e.op == ir::ScalarOp::kSin || e.op == ir::ScalarOp::kCos || e.op == ir::ScalarOp::kTan;
   return angle || (e.dtype == DType::kF64 && e.storage == DType::kInvalid);
 }
 
 // About as many instructions.
 int64_t Work(const Expr& e) {
-  if (IsFunction(e)) return IsRoot(e) ? 5 : 30;
-  return e.kind == ExprKind::kRound ? 8 : 1;
+  if (IsFunction(e)) return 30;
+  return e.kind == ExprKind::kRound ? 5 : 1;
 }
 
 // The most values that wait at once for the expressions that use them.
