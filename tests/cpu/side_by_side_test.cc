@@ -12,15 +12,9 @@ using ir::ScalarValue;
 
 constexpr int64_t kMost = 2 * 2048 + 100;  // elements of the longest run
 
-// Three inputs, of which the last is i32, through `length` operations of all kinds that the types of a chain have.
-LoopKernel Chain(int length, DType dtype, int64_t size) {
-  LoopKernel k;
-  LoopBuilder b(k);
-  k.dims = {Dim{size}};
-  k.buffers = 5;
+// Through `length` operations of all kinds that the types of a chain have, rounded to `dtype` each.
+ScalarValue Operations(LoopBuilder& b, int length, DType dtype, ScalarValue a, ScalarValue c, ScalarValue whole) {
   const DType computed = dtype == DType::kF64 ? dtype : DType::kF32;
-  const ScalarValue a = b.Load({0, dtype, 0, {1}}), c = b.Load({1, dtype, 0, {1}});
-  const ScalarValue whole = b.Load({2, DType::kI32, 0, {1}});
   ScalarValue x = a;
   for (int i = 0; i < length; ++i) {
     switch (i % 8) {
@@ -35,8 +29,37 @@ LoopKernel Chain(int length, DType dtype, int64_t size) {
     }
     x = b.Round(x, dtype);
   }
+  return x;
+}
+
+// Three inputs, of which the last is i32.
+LoopKernel Chain(int length, DType dtype, int64_t size) {
+  LoopKernel k;
+  LoopBuilder b(k);
+  k.dims = {Dim{size}};
+  k.buffers = 5;
+  const ScalarValue a = b.Load({0, dtype, 0, {1}}), c = b.Load({1, dtype, 0, {1}});
+  const ScalarValue x = Operations(b, length, dtype, a, c, b.Load({2, DType::kI32, 0, {1}}));
   k.stores.push_back({{3, dtype, 0, {1}}, x.id});
   k.stores.push_back({{4, DType::kBool, 0, {1}}, b.Binary(ScalarOp::kLe, x, a).id});
+  Finish(k);
+  return k;
+}
+
+// The sum of a chain over each row, and a chain that needs it.
+LoopKernel Rows(int length, DType dtype, int64_t rows, int64_t columns) {
+  LoopKernel k;
+  LoopBuilder b(k);
+  k.dims = {Dim{rows}, Dim{columns, true}};
+  k.buffers = 6;
+  k.vector_reduces = true;
+  const ScalarValue a = b.Load({0, dtype, 0, {columns, 1}}), c = b.Load({1, dtype, 0, {0, 1}});
+  const ScalarValue whole = b.Load({2, DType::kI32, 0, {columns, 1}});
+  const ScalarValue sum = b.Reduce(ops::Reducer::kSum, Operations(b, length, dtype, a, c, whole));
+  const ScalarValue x = Operations(b, length, dtype, b.Binary(ScalarOp::kSub, a, sum), c, whole);
+  k.stores.push_back({{3, dtype, 0, {columns, 1}}, x.id});
+  k.stores.push_back({{4, DType::kBool, 0, {columns, 1}}, b.Binary(ScalarOp::kLe, x, a).id});
+  k.stores.push_back({{5, dtype == DType::kF64 ? dtype : DType::kF32, 0, {1, 0}}, sum.id, true});
   Finish(k);
   return k;
 }
@@ -56,17 +79,18 @@ Compiled Compile(const Jit& jit, const LoopKernel& kernel) {
   return compiled;
 }
 
-std::vector<HostTensor> Inputs(DType dtype) {
+// Without `infinite` ones sums say something.
+std::vector<HostTensor> Inputs(DType dtype, bool infinite) {
   std::mt19937_64 random(11);
   std::uniform_real_distribution<double> values(-3, 3);
   std::vector<HostTensor> tensors;
-  for (DType type : {dtype, dtype, DType::kI32, dtype, DType::kBool}) {
+  for (DType type : {dtype, dtype, DType::kI32, dtype, DType::kBool, dtype == DType::kF64 ? dtype : DType::kF32}) {
     HostTensor t(type, {kMost});
     for (int64_t i = 0; i < kMost; ++i) {
       const uint64_t kind = random() % 40;
-      const double edges[] = {0, -0.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN(), 1e-40};
+      const double edges[] = {0, -0.0, 1e-40, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()};
       if (IsFloat(type)) {
-        t.SetDouble(i, kind < 5 ? edges[kind] : values(random));
+        t.SetDouble(i, kind < (infinite ? 5 : 3) ? edges[kind] : values(random));
       } else {
         t.SetInt(i, IsBool(type) ? 0 : static_cast<int64_t>(random() % 200) - 100);
       }
@@ -76,14 +100,11 @@ std::vector<HostTensor> Inputs(DType dtype) {
   return tensors;
 }
 
-// The first `count` elements.
-std::vector<HostTensor> Outcome(const Compiled& compiled, LoopPlan plan, int64_t count, std::vector<HostTensor> tensors) {
+std::vector<HostTensor> Outcome(const Compiled& compiled, const LoopPlan& plan, std::vector<HostTensor> tensors) {
   std::vector<void*> buffers;
   for (HostTensor& t : tensors) buffers.push_back(t.mutable_bytes().data());
-  const int64_t block = ElementsOfTask(count);
-  plan.params[0] = count;
-  plan.params[1] = block;
-  compiled.fn(buffers.data(), plan.params.data(), 0, (count + block - 1) / block, nullptr);
+  std::vector<double> scratch(plan.scratch_bytes / sizeof(double) + 8);
+  compiled.fn(buffers.data(), plan.params.data(), 0, plan.tasks, scratch.data());
   return tensors;
 }
 
@@ -99,6 +120,13 @@ void ExpectSameBits(const HostTensor& got, const HostTensor& want) {
   }
 }
 
+int SideOf(const LoopPlan& plan) {
+  for (int side : {4, 2, 1}) {
+    if (plan.key.find(" side " + std::to_string(side)) != std::string::npos) return side;
+  }
+  return 0;
+}
+
 // Code for a million elements runs fewer: sizes are arguments. Code for few elements has one vector after the other.
 TEST(Codegen, RunsLongChainsOfEveryLength) {
   const int64_t counts[] = {1, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 2047, 2048, 2049, 2112, kMost};
@@ -106,27 +134,51 @@ TEST(Codegen, RunsLongChainsOfEveryLength) {
     const Jit jit(target);
     int most = 1, first = 0;
     for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
-      const std::vector<HostTensor> inputs = Inputs(dtype);
+      const std::vector<HostTensor> inputs = Inputs(dtype, true);
       for (int length = ++first; length <= 100; length += length + 1) {
         SCOPED_TRACE(std::string(NameOf(target.isa)) + " " + std::string(NameOf(dtype)) + " " + std::to_string(length));
         const LoopKernel big = Chain(length, dtype, 1 << 20), small = Chain(length, dtype, 1 << 10);
-        const LoopPlan plan = PlanLoop(big, target);
-        const std::string& key = plan.key;
-        const int side = key.ends_with(" side 4") ? 4 : key.ends_with(" side 2") ? 2 : 1;
+        LoopPlan plan = PlanLoop(big, target);
+        const int side = SideOf(plan);
         most = std::max(most, side);
-        EXPECT_TRUE(length <= 30 || side > 1) << key;
+        EXPECT_TRUE(length <= 30 || side > 1) << plan.key;
         if (side == 1) continue;
-        ASSERT_TRUE(PlanLoop(small, target).key.ends_with(" side 1"));
+        ASSERT_EQ(SideOf(PlanLoop(small, target)), 1);
         const Compiled together = Compile(jit, big), alone = Compile(jit, small);
         for (int64_t count : counts) {
-          const std::vector<HostTensor> got = Outcome(together, plan, count, inputs);
-          const std::vector<HostTensor> want = Outcome(alone, plan, count, inputs);
           SCOPED_TRACE(std::to_string(count));
+          plan.params[0] = count;
+          plan.params[1] = ElementsOfTask(count);
+          plan.tasks = (count + plan.params[1] - 1) / plan.params[1];
+          const std::vector<HostTensor> got = Outcome(together, plan, inputs), want = Outcome(alone, plan, inputs);
           for (size_t t = 0; t < got.size(); ++t) ExpectSameBits(got[t], want[t]);
         }
       }
     }
     EXPECT_EQ(most, 4);
+  }
+}
+
+// Rows' sums keep their order: it is that of one vector after the other.
+TEST(Codegen, RunsLongChainsAlongRows) {
+  for (const CpuTarget& target : TestTargets()) {
+    const Jit jit(target);
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kF64}) {
+      const std::vector<HostTensor> inputs = Inputs(dtype, false);
+      for (int length : {9, 20, 50}) {
+        SCOPED_TRACE(std::string(NameOf(target.isa)) + " " + std::string(NameOf(dtype)) + " " + std::to_string(length));
+        const LoopKernel big = Rows(length, dtype, 1 << 10, 1 << 10), small = Rows(length, dtype, 4, 1 << 10);
+        EXPECT_GT(SideOf(PlanLoop(big, target)), 1);
+        ASSERT_EQ(SideOf(PlanLoop(small, target)), 1);
+        const Compiled together = Compile(jit, big), alone = Compile(jit, small);
+        for (int64_t columns : {2, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 128, 129, 1000}) {
+          SCOPED_TRACE(std::to_string(columns));
+          const LoopPlan plan = PlanLoop(Rows(length, dtype, 4, columns), target);
+          const std::vector<HostTensor> got = Outcome(together, plan, inputs), want = Outcome(alone, plan, inputs);
+          for (size_t t = 0; t < got.size(); ++t) ExpectSameBits(got[t], want[t]);
+        }
+      }
+    }
   }
 }
 

@@ -24,7 +24,7 @@ struct Layout {
   Form form = Form::kElementwise;
   int lanes = 4;
   int panel = 1;       // vectors of a column panel
-  int side = 1;        // vectors of an elementwise loop that are computed side by side
+  int side = 1;        // vectors of a loop that are computed side by side, of rows at most
   bool cache = false;  // row form: keep expensive values in scratch
 };
 
@@ -33,10 +33,11 @@ Layout LayoutOf(const LoopKernel& kernel, const CpuTarget& target) {
   bool wide = false;
   for (const Expr& e : kernel.exprs) wide = wide || (BitsOf(e.dtype) == 64 && e.kind != ExprKind::kIndex);
   layout.lanes = target.vector_bytes / (wide ? 8 : 4);
-  if (!kernel.reduces()) {
-    layout.side = VectorsSideBySide(kernel, std::vector<bool>(kernel.exprs.size(), true), target, layout.lanes);
-    return layout;
+  const std::vector<bool> all(kernel.exprs.size(), true);
+  if (!kernel.reduces() || kernel.vector_reduces) {
+    layout.side = VectorsSideBySide(kernel, all, target, layout.lanes);
   }
+  if (!kernel.reduces()) return layout;
   layout.form = kernel.vector_reduces ? Form::kRows : Form::kColumns;
   if (layout.form == Form::kColumns && !kernel.turned) {
     const int64_t vectors = kernel.dims[kernel.vector_dim].size / layout.lanes;
@@ -49,7 +50,10 @@ Layout LayoutOf(const LoopKernel& kernel, const CpuTarget& target) {
 class LoopEmitter : LoopCode {
  public:
   LoopEmitter(const LoopKernel& kernel, const CpuTarget& target, JitModule& module, const std::string& symbol)
-      : LoopCode(kernel, target, module, symbol), layout_(LayoutOf(kernel, target)), deps_(Analyze(kernel)) {
+      : LoopCode(kernel, target, module, symbol),
+        target_(target),
+        layout_(LayoutOf(kernel, target)),
+        deps_(Analyze(kernel)) {
     FindCached();
   }
 
@@ -255,38 +259,31 @@ class LoopEmitter : LoopCode {
   void Elementwise(const Scope& outer, V start, V end) {
     const std::vector<bool> needed = AllNeeded();
     const int lanes = layout_.lanes;
-    const auto body = [&](V v, int side, bool masked) {
-      std::vector<Scope> scopes(side, outer);
-      std::vector<Lanes> panel;
-      for (int u = 0; u < side; ++u) {
-        V first = u == 0 ? v : b_.CreateAdd(v, I64(u * lanes));
-        panel.push_back(Lanes{lanes, first, masked ? MaskOf(first, end, lanes) : nullptr});
-      }
+    const auto body = [&](const std::vector<Lanes>& panel) {
+      std::vector<Scope> scopes(panel.size(), outer);
       Compute(needed, scopes, panel, 0);
       for (size_t s = 0; s < k_.stores.size(); ++s) {
-        for (int u = 0; u < side; ++u) StoreTo(s, scopes[u], panel[u], true);
+        for (size_t u = 0; u < panel.size(); ++u) StoreTo(s, scopes[u], panel[u], true);
       }
       return Values{};
     };
     const auto whole = [&](V from, int side) {
       const int step = side * lanes;
-      return Loop(from, end, step, {}, [&](V v, Values) { return body(v, side, false); }, step - 1).index;
+      return Loop(from, end, step, {}, [&](V v, Values) { return body(SideBySide(v, side)); }, step - 1).index;
     };
     V at = start;
     if (layout_.side > 1) at = whole(at, layout_.side);
-    if (masks_) {
-      if (layout_.side == 1 && k_.exprs.size() <= 12) at = whole(at, 1);
-      Loop(at, end, lanes, {}, [&](V v, Values) { return body(v, 1, true); });
-      return;
+    if (!masks_ || (layout_.side == 1 && k_.exprs.size() <= 12)) at = whole(at, 1);
+    Loop(at, end, masks_ ? lanes : 1, {},
+         [&](V v, Values) { return body({masks_ ? Lanes{lanes, v, MaskOf(v, end, lanes)} : Lanes{1, v, nullptr}}); });
+  }
+
+  std::vector<Lanes> SideBySide(V v, int vectors) {
+    std::vector<Lanes> panel;
+    for (int u = 0; u < vectors; ++u) {
+      panel.push_back(Lanes{layout_.lanes, u == 0 ? v : b_.CreateAdd(v, I64(u * layout_.lanes)), nullptr});
     }
-    at = whole(at, 1);
-    Loop(at, end, 1, {}, [&](V v, Values) {
-      Scope scope = outer;
-      const Lanes one{1, v, nullptr};
-      Compute(needed, scope, one, 0, Anything);
-      for (size_t s = 0; s < k_.stores.size(); ++s) StoreTo(s, scope, one, true);
-      return Values{};
-    });
+    return panel;
   }
 
   // Loops over reduced dimensions [d, last), then `inner`.
@@ -335,10 +332,7 @@ class LoopEmitter : LoopCode {
     V at = Loop(
                start, end, layout_.panel * lanes, {},
                [&](V v, Values) {
-                 std::vector<Lanes> panel;
-                 for (int u = 0; u < layout_.panel; ++u)
-                   panel.push_back(Lanes{lanes, u == 0 ? v : b_.CreateAdd(v, I64(u * lanes)), nullptr});
-                 Panel(outer, panel);
+                 Panel(outer, SideBySide(v, layout_.panel));
                  return Values{};
                },
                layout_.panel * lanes - 1)
@@ -550,6 +544,7 @@ class LoopEmitter : LoopCode {
       const bool small = IsSmall(work);
       const int unroll = Unroll(work, reduced.size());
       const int lanes = layout_.lanes;
+      const int side = unroll > 1 ? unroll : std::min(layout_.side, VectorsSideBySide(k_, needed, target_, lanes));
       Values accumulators;  // per reduction: `unroll` vectors, then a scalar where there are no masks
       const size_t per = unroll + (masks_ ? 0 : 1);
       for (uint32_t r : reduced) {
@@ -560,42 +555,37 @@ class LoopEmitter : LoopCode {
         V size = ReducedEnd(vector);
         Scope shared = outer;
         Compute(needed, shared, Lanes{}, stage, [](const Dependence& d) { return !d.vector; });
-        const auto body = [&](const Lanes& at, int u, Values& carried) {
-          Scope inner = shared;
-          Compute(needed, inner, at, stage, Anything);
+        // Vectors have a sum each or one for all; `first_sum` is not 0 for scalars, whose sum stands behind them.
+        const auto body = [&](const std::vector<Lanes>& panel, int first_sum, Values carried) {
+          std::vector<Scope> inner(panel.size(), shared);
+          Compute(needed, inner, panel, stage);
           for (size_t k = 0; k < reduced.size(); ++k) {
             const Reduction& r = k_.reductions[reduced[k]];
-            V& a = carried[k * per + (at.count == 1 ? unroll : u)];
-            V next = Combine(r, a, Vector(r.expr, inner, at.count));
-            a = at.mask == nullptr ? next : b_.CreateSelect(at.mask, next, a);
+            for (size_t u = 0; u < panel.size(); ++u) {
+              V& a = carried[k * per + first_sum + (unroll > 1 ? u : 0)];
+              V next = Combine(r, a, Vector(r.expr, inner[u], panel[u].count));
+              a = panel[u].mask == nullptr ? next : b_.CreateSelect(panel[u].mask, next, a);
+            }
           }
           for (size_t s = 0; s < k_.stores.size(); ++s) {
-            if (!k_.stores[s].row && k_.stores[s].stage == stage) StoreTo(s, inner, at, true);
+            if (k_.stores[s].row || k_.stores[s].stage != stage) continue;
+            for (size_t u = 0; u < panel.size(); ++u) StoreTo(s, inner[u], panel[u], true);
           }
+          return carried;
+        };
+        const auto whole = [&](LoopEnd from, int vectors) {
+          const int step = vectors * lanes;
+          return Loop(
+              from.index, size, step, std::move(from.carried),
+              [&](V v, Values carried) { return body(SideBySide(v, vectors), 0, std::move(carried)); }, step - 1);
         };
         LoopEnd at{I64(0), std::move(current)};
-        if (small || !masks_) {
-          at = Loop(
-              at.index, size, int64_t{unroll} * lanes, std::move(at.carried),
-              [&](V v, Values carried) {
-                for (int u = 0; u < unroll; ++u) {
-                  body(Lanes{lanes, u == 0 ? v : b_.CreateAdd(v, I64(u * lanes)), nullptr}, u, carried);
-                }
-                return carried;
-              },
-              int64_t{unroll} * lanes - 1);
-        }
-        if (masks_) {
-          at = Loop(at.index, size, lanes, std::move(at.carried), [&](V v, Values carried) {
-            body(Lanes{lanes, v, MaskOf(v, size, lanes)}, 0, carried);
-            return carried;
-          });
-        } else {
-          at = Loop(at.index, size, 1, std::move(at.carried), [&](V v, Values carried) {
-            body(Lanes{1, v, nullptr}, 0, carried);
-            return carried;
-          });
-        }
+        if (side > 1) at = whole(std::move(at), side);
+        if (unroll == 1 && (!masks_ || (small && side == 1))) at = whole(std::move(at), 1);
+        at = Loop(at.index, size, masks_ ? lanes : 1, std::move(at.carried), [&](V v, Values carried) {
+          if (masks_) return body({Lanes{lanes, v, MaskOf(v, size, lanes)}}, 0, std::move(carried));
+          return body({Lanes{1, v, nullptr}}, unroll, std::move(carried));
+        });
         return at.carried;
       });
       std::vector<std::pair<uint32_t, V>> results;
@@ -623,6 +613,7 @@ class LoopEmitter : LoopCode {
   const absl::Status& status() const { return status_; }
 
  private:
+  const CpuTarget& target_;
   Layout layout_;
   std::vector<Dependence> deps_;
   Values indices_;
