@@ -1,4 +1,6 @@
 // Vectors side by side give what one vector after the other gives, bit by bit, wherever a loop ends.
+#include "src/backends/cpu/loop/side_by_side.h"
+
 #include <bit>
 #include <limits>
 
@@ -64,6 +66,22 @@ LoopKernel Rows(int length, DType dtype, int64_t rows, int64_t columns) {
   return k;
 }
 
+// A chain, its sum over each column, and the sum of its squares.
+LoopKernel Columns(int length, DType dtype, int64_t columns, int64_t rows) {
+  LoopKernel k;
+  LoopBuilder b(k);
+  k.dims = {Dim{columns}, Dim{rows, true}};
+  k.buffers = 6;
+  const ScalarValue a = b.Load({0, dtype, 0, {1, columns}}), c = b.Load({1, dtype, 0, {1, 0}});
+  const ScalarValue x = Operations(b, length, dtype, a, c, b.Load({2, DType::kI32, 0, {1, columns}}));
+  const ScalarValue sum = b.Reduce(ops::Reducer::kSum, x), squares = b.Reduce(ops::Reducer::kSum, b.Binary(ScalarOp::kMul, x, x));
+  k.stores.push_back({{3, dtype, 0, {1, columns}}, x.id});
+  k.stores.push_back({{4, DType::kBool, 0, {1, 0}}, b.Binary(ScalarOp::kLe, sum, squares).id, true});
+  k.stores.push_back({{5, dtype == DType::kF64 ? dtype : DType::kF32, 0, {1, 0}}, b.Binary(ScalarOp::kSub, sum, squares).id, true});
+  Finish(k);
+  return k;
+}
+
 struct Compiled {
   std::unique_ptr<JitLibrary> library;
   LoopFn* fn = nullptr;
@@ -120,12 +138,13 @@ void ExpectSameBits(const HostTensor& got, const HostTensor& want) {
   }
 }
 
-int SideOf(const LoopPlan& plan) {
-  for (int side : {4, 2, 1}) {
-    if (plan.key.find(" side " + std::to_string(side)) != std::string::npos) return side;
-  }
-  return 0;
+// The number behind a word of the key.
+int Said(const LoopPlan& plan, const std::string& word) {
+  const size_t at = plan.key.find(word);
+  return at == std::string::npos ? 0 : std::stoi(plan.key.substr(at + word.size()));
 }
+int SideOf(const LoopPlan& plan) { return Said(plan, " side "); }
+int PanelOf(const LoopPlan& plan) { return Said(plan, " panel "); }
 
 // Code for a million elements runs fewer: sizes are arguments. Code for few elements has one vector after the other.
 TEST(Codegen, RunsLongChainsOfEveryLength) {
@@ -179,6 +198,44 @@ TEST(Codegen, RunsLongChainsAlongRows) {
         }
       }
     }
+  }
+}
+
+TEST(Codegen, RunsLongChainsDownColumns) {
+  constexpr int64_t kRows = 4;
+  for (const CpuTarget& target : TestTargets()) {
+    const Jit jit(target);
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kF64}) {
+      const std::vector<HostTensor> inputs = Inputs(dtype, false);
+      for (int length : {20, 50}) {
+        SCOPED_TRACE(std::string(NameOf(target.isa)) + " " + std::string(NameOf(dtype)) + " " + std::to_string(length));
+        const LoopKernel big = Columns(length, dtype, 1 << 10, 1 << 10), small = Columns(length, dtype, 1 << 10, kRows);
+        const int panel = PanelOf(PlanLoop(big, target));
+        EXPECT_GT(panel, 1);
+        ASSERT_EQ(PanelOf(PlanLoop(small, target)), 1);
+        const Compiled together = Compile(jit, big), alone = Compile(jit, small);
+        for (int64_t columns : {2, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 128, 129, 1000}) {
+          SCOPED_TRACE(std::to_string(columns));
+          const LoopPlan plan = PlanLoop(Columns(length, dtype, columns, kRows), target);
+          LoopPlan wide = plan;
+          int64_t& block = wide.params[2];
+          block *= panel;
+          wide.tasks = (columns + block - 1) / block;
+          const std::vector<HostTensor> got = Outcome(together, wide, inputs), want = Outcome(alone, plan, inputs);
+          for (size_t t = 0; t < got.size(); ++t) ExpectSameBits(got[t], want[t]);
+        }
+      }
+    }
+  }
+}
+
+// Fewer than eight tasks would be cut, and their sums be others.
+TEST(Codegen, WidePanelsLeaveEnoughTasks) {
+  const CpuTarget target = TestTargets().back();
+  for (int64_t columns = 64; columns <= 4096; columns += 64) {
+    const LoopPlan few = PlanLoop(Columns(50, DType::kF32, columns, 4), target);
+    const LoopPlan many = PlanLoop(Columns(50, DType::kF32, columns, 1 << 12), target);
+    EXPECT_EQ(few.tasks < kFewTasks, many.tasks < kFewTasks) << columns;
   }
 }
 

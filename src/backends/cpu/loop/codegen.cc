@@ -39,10 +39,7 @@ Layout LayoutOf(const LoopKernel& kernel, const CpuTarget& target) {
   }
   if (!kernel.reduces()) return layout;
   layout.form = kernel.vector_reduces ? Form::kRows : Form::kColumns;
-  if (layout.form == Form::kColumns && !kernel.turned) {
-    const int64_t vectors = kernel.dims[kernel.vector_dim].size / layout.lanes;
-    layout.panel = kernel.exprs.size() > 24 ? 1 : vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
-  }
+  if (layout.form == Form::kColumns && !kernel.turned) layout.panel = VectorsOfPanel(kernel, target, layout.lanes);
   layout.cache = layout.form == Form::kRows && kernel.ReducedCount() <= kCachedRow;
   return layout;
 }
@@ -490,23 +487,25 @@ class LoopEmitter : LoopCode {
         Nest(k_.parallel_dims(), k_.dims.size(), outer, accumulators, [&](const Scope& scope, Values current) {
           Scope shared = scope;
           Compute(needed, shared, Lanes{}, 0, [](const Dependence& d) { return !d.vector; });
+          std::vector<Scope> inner(panel.size(), shared);
           for (size_t u = 0; u < panel.size(); ++u) {
-            Scope inner = shared;
-            for (size_t i = 0; i < inner.values.size(); ++i) {
-              if (inner.values[i] == nullptr) inner.values[i] = tops[u].values[i];
+            for (size_t i = 0; i < shared.values.size(); ++i) {
+              if (shared.values[i] == nullptr) inner[u].values[i] = tops[u].values[i];
             }
-            SetReduced(inner, Accumulated(current, panel.size(), u, k_.reductions.size(), k_.carries.size()),
+            SetReduced(inner[u], Accumulated(current, panel.size(), u, k_.reductions.size(), k_.carries.size()),
                        ExprKind::kCarried);
-            Compute(needed, inner, panel[u], 0, Anything);
+          }
+          Compute(needed, inner, panel, 0);
+          for (size_t u = 0; u < panel.size(); ++u) {
             for (size_t r = 0; r < k_.reductions.size(); ++r) {
               V& a = current[r * panel.size() + u];
-              a = Combine(k_.reductions[r], a, Vector(k_.reductions[r].expr, inner, panel[u].count));
+              a = Combine(k_.reductions[r], a, Vector(k_.reductions[r].expr, inner[u], panel[u].count));
             }
             for (size_t c = 0; c < k_.carries.size(); ++c) {
               current[(k_.reductions.size() + c) * panel.size() + u] =
-                  Vector(k_.carries[c].next, inner, panel[u].count);
+                  Vector(k_.carries[c].next, inner[u], panel[u].count);
             }
-            for (uint32_t s : full) StoreTo(s, inner, panel[u], true);
+            for (uint32_t s : full) StoreTo(s, inner[u], panel[u], true);
           }
           return current;
         });

@@ -78,4 +78,15 @@ int VectorsSideBySide(const LoopKernel& kernel, const std::vector<bool>& needed,
   return most;
 }
 
+int VectorsOfPanel(const LoopKernel& kernel, const CpuTarget& target, int lanes) {
+  const int64_t size = kernel.dims[kernel.vector_dim].size;
+  if (kernel.exprs.size() <= 24) return size >= 4 * lanes ? 4 : size >= 2 * lanes ? 2 : 1;
+  int panel = VectorsSideBySide(kernel, std::vector<bool>(kernel.exprs.size(), true), target, lanes);
+  // Wide panels must not make the tasks few, as then the sums would be others.
+  const int64_t lines = kernel.ParallelCount() / std::max<int64_t>(size, 1);
+  const auto tasks = [&] { return lines * ((size + panel * lanes - 1) / (panel * lanes)); };
+  while (panel > 1 && tasks() < kFewTasks) panel /= 2;
+  return panel;
+}
+
 }  // namespace weft::cpu

@@ -14,4 +14,10 @@ struct CpuTarget;
 // have 1. Results do not depend on it.
 int VectorsSideBySide(const LoopKernel& kernel, const std::vector<bool>& needed, const CpuTarget& target, int lanes);
 
+// Reductions of fewer tasks are cut into pieces.
+inline constexpr int64_t kFewTasks = 8;
+
+// Of a loop over columns: those whose sums go down side by side, a task's.
+int VectorsOfPanel(const LoopKernel& kernel, const CpuTarget& target, int lanes);
+
 }  // namespace weft::cpu
