@@ -53,7 +53,8 @@ size_t MostWaiting(const LoopKernel& kernel, const std::vector<bool>& chain) {
 }  // namespace
 
 int VectorsSideBySide(const LoopKernel& kernel, const std::vector<bool>& needed, const CpuTarget& target, int lanes) {
-  if (kernel.ParallelCount() * kernel.ReducedCount() < kManyElements) return 1;
+  const int64_t elements = kernel.ParallelCount() * kernel.ReducedCount();
+  if (elements < kManyElements) return 1;
   const std::vector<Dependence> deps = Analyze(kernel);
   std::vector<bool> chain(needed);
   int64_t count = 0, work = 0;
@@ -65,14 +66,14 @@ int VectorsSideBySide(const LoopKernel& kernel, const std::vector<bool>& needed,
     ++count;
     work += Work(e);
   }
-  int most = 4;
+  int most = elements < 4 * kManyElements ? 2 : 4;
   if (work <= 12) {
     most = 1;
   } else if (work <= 40) {
     most = 2;
   } else if (work < 2 * count) {
     // Within functions and roundings few values wait.
-    most = static_cast<int>(MostWaiting(kernel, chain)) * 4 <= target.vector_registers ? 4 : 2;
+    if (static_cast<int>(MostWaiting(kernel, chain)) * 4 > target.vector_registers) most = 2;
   }
   while (most > 1 && kernel.dims[kernel.vector_dim].size < int64_t{most} * lanes) most /= 2;
   return most;
