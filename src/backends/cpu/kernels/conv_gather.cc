@@ -44,6 +44,17 @@ class Gather {
     }
     out_image_ = out_stride;
     for (const Phase& phase : phases_) max_run_steps_ = std::max(max_run_steps_, phase.run_steps);
+    panels_.resize(plan_.Panels());
+    for (int64_t flat = 0; flat < plan_.Panels(); ++flat) {
+      const int64_t group = flat / columns_.panels, panel = flat % columns_.panels;
+      const int64_t first = group * call_.group_to + columns_.First(panel) * columns_.lanes;
+      panels_[flat] = {group,
+                       first,
+                       first + columns_.Columns(panel),
+                       columns_.LastLanes(panel),
+                       columns_.Vectors(panel),
+                       (group * columns_.vectors + columns_.First(panel)) * columns_.lanes * plan_.element()};
+    }
   }
 
   absl::Status Run(const Duty& duty) {
@@ -85,6 +96,14 @@ class Gather {
   }
 
  private:
+  // Of the packed kernel, over all groups; tiles are too short for the divisions that say it.
+  struct Panel {
+    int64_t group = 0;
+    int64_t first = 0, end = 0;  // channels
+    int64_t last_lanes = 0;
+    int vectors = 0;
+    int64_t before = 0;  // bytes of a packed step
+  };
   enum class Dealing { kInline, kPanels, kTiles };
   // Threads that each have panels of their own pack them as they come to them, into their L2; else, and where K runs
   // along the kernel's memory (which is read in long runs or slowly), all is packed before.
@@ -297,20 +316,14 @@ class Gather {
     }
   }
 
-  int64_t FirstChannel(int64_t flat_panel) const {
-    const int64_t group = flat_panel / columns_.panels;
-    return group * call_.group_to + columns_.First(flat_panel % columns_.panels) * columns_.lanes;
-  }
-  int64_t EndChannel(int64_t flat_panel_end) const {
-    const int64_t last = flat_panel_end - 1;
-    return FirstChannel(last) + columns_.Columns(last % columns_.panels);
-  }
+  int64_t FirstChannel(int64_t flat_panel) const { return panels_[flat_panel].first; }
+  int64_t EndChannel(int64_t flat_panel_end) const { return panels_[flat_panel_end - 1].end; }
 
   void RunBlock(const Phase& phase, const TileSet& set, const KBlock& block, int64_t tile_begin, int64_t tile_end,
                 int64_t panel_begin, int64_t panel_end, const void** a, int64_t* b_offsets, char* wide) {
     const int64_t accumulator = call_.types.accumulator_bytes;
     const int64_t wide_stride = wide != nullptr ? WideStride(phase) : 0;
-    const int64_t steps_before = phase.StepsBefore(block, call_.types.pack);
+    const int64_t steps = phase.steps(), steps_before = phase.StepsBefore(block, call_.types.pack);
     const int64_t channels = block.channel1 - block.channel0;
     int64_t* kept = b_offsets + phase.block_taps;
     const bool pairs = call_.types.pack == PackKind::kBF16Pairs;
@@ -323,6 +336,7 @@ class Gather {
     args.b_offsets = b_offsets;
     args.c = c;
     args.accumulate = block.tap0 > 0 || block.channel0 > 0;
+    const int64_t first_channel = wide != nullptr ? FirstChannel(panel_begin) : 0;
     int64_t row = phase.FirstRow(call_.batch, tile_begin);
     const int64_t row0 = row;
     Cursor first;
@@ -340,21 +354,21 @@ class Gather {
       char* wide_row = wide == nullptr ? nullptr : wide + (row - row0) * wide_stride;
       int64_t group = -1;
       for (int64_t flat = panel_begin; flat < panel_end; ++flat) {
-        const int64_t panel = flat % columns_.panels;
-        if (flat / columns_.panels != group) {
-          group = flat / columns_.panels;
+        const Panel& panel = panels_[flat];
+        if (panel.group != group) {
+          group = panel.group;
           SetTile(phase, block, first, rows, in_line, joined, taps, group * call_.group_from + block.channel0, a, c,
                   wide_row, wide_stride);
           args.taps = DropPadding(phase, Pointers(rows), taps, args.accumulate == 0, a, kept);
         }
         if (args.taps == 0) continue;
-        const int64_t step_bytes = plan_.StepBytes(flat);
+        const int64_t step_bytes = panel.vectors * columns_.lanes * element_;
         for (int64_t t = 0; t < args.taps; ++t) b_offsets[t] = kept[t] * tap_steps * step_bytes;
-        args.b = packed_ + plan_.PanelOffset(phase, flat) + steps_before * step_bytes;
+        args.b = packed_ + phase.packed + steps * panel.before + steps_before * step_bytes;
         args.b_stride = step_bytes;
-        args.c_offset = (FirstChannel(flat) - (wide != nullptr ? FirstChannel(panel_begin) : 0)) * accumulator;
-        args.last_lanes = columns_.LastLanes(panel);
-        set.At(rows, columns_.Vectors(panel), false)(&args);
+        args.c_offset = (panel.first - first_channel) * accumulator;
+        args.last_lanes = panel.last_lanes;
+        set.At(rows, panel.vectors, false)(&args);
       }
       AdvanceBy(phase, rows, &first);
       row += rows;
@@ -375,13 +389,20 @@ class Gather {
 
   void NarrowRows(const Phase& phase, int64_t row0, int64_t row1, int64_t panel_begin, int64_t panel_end,
                   const char* wide) const {
-    const int64_t channel = FirstChannel(panel_begin);
+    const int64_t channel = FirstChannel(panel_begin), channels = EndChannel(panel_end) - channel;
+    const int64_t all = call_.ToChannels(), stride = WideStride(phase) / 4;
+    const auto* const from = reinterpret_cast<const float*>(wide);
+    auto* const to = static_cast<uint16_t*>(call_.to);
+    if (phases_.size() == 1) {  // every output pixel, in order
+      const bool run = channels == all && stride == all;
+      const int64_t rows = row1 - row0;
+      Narrow(call_.output, from, stride, to + row0 * all + channel, all, run ? 1 : rows, run ? rows * all : channels);
+      return;
+    }
     Cursor cursor;
     Seek(phase, row0, &cursor);
     for (int64_t row = row0; row < row1; ++row) {
-      Narrow(call_.output, reinterpret_cast<const float*>(wide + (row - row0) * WideStride(phase)), 0,
-             static_cast<char*>(call_.to) + (OutOffset(phase, cursor) + channel) * 2, 0, 1,
-             EndChannel(panel_end) - channel);
+      Narrow(call_.output, from + (row - row0) * stride, 0, to + OutOffset(phase, cursor) + channel, 0, 1, channels);
       Advance(phase, &cursor);
     }
   }
@@ -411,6 +432,7 @@ class Gather {
   int64_t in_stride_[kDims], out_stride_[kDims];
   int64_t image_ = 0, out_image_ = 0;
   std::vector<TileSet> sets_;
+  std::vector<Panel> panels_;
   int64_t max_run_steps_ = 0;
   const char* packed_ = nullptr;
   char* packs_to_ = nullptr;  // the same, unless the caller has packed it
