@@ -75,6 +75,23 @@ void AppendOperation(std::string& text, const Expr& e) {
 
 }  // namespace
 
+bool Holds(const std::vector<Expr>& exprs, uint32_t expr, DType storage, int depth) {
+  const Expr& e = exprs[expr];
+  if (depth == 0) return false;  // expressions share their arguments: looking deeper could take for ever
+  const auto holds = [&](uint32_t arg) { return Holds(exprs, arg, storage, depth - 1); };
+  switch (e.kind) {
+    case ExprKind::kRound: return e.storage == storage;
+    case ExprKind::kConstant: {  // few digits near 1
+      const double scaled = e.number * 16;
+      return e.dtype == DType::kF32 && std::abs(scaled) <= 256 && scaled == std::trunc(scaled);
+    }
+    case ExprKind::kBinary:
+      return (e.op == ScalarOp::kMin || e.op == ScalarOp::kMax) && holds(e.args[0]) && holds(e.args[1]);
+    case ExprKind::kSelect: return holds(e.args[1]) && holds(e.args[2]);
+    default: return false;
+  }
+}
+
 bool NeedsF64For16Bits(const std::vector<Expr>& exprs) {
   int roundings = 0;
   for (const Expr& e : exprs) {
@@ -464,7 +481,7 @@ ScalarValue LoopBuilder::BitsOfHalf(ScalarValue x, DType half, DType to) {
 ScalarValue LoopBuilder::Round(ScalarValue x, DType storage) {
   if (storage != DType::kBF16 && storage != DType::kF16) return x;
   const Expr& from = kernel_.exprs[x.id];
-  if (from.kind == ExprKind::kRound && from.storage == storage) return x;
+  if (Holds(kernel_.exprs, x.id, storage)) return x;
   if (from.kind == ExprKind::kLoad && kernel_.loads[from.index].dtype == storage) return x;
   Expr e;
   e.kind = ExprKind::kRound;

@@ -175,6 +175,9 @@ class LoopBuilder final : public ir::ScalarBuilder {
   bool for_16_bits_ = false;
 };
 
+// Whether `expr` can only be a value of a 16-bit type, NaN a quiet one, so that rounding it to that type changes no bit.
+bool Holds(const std::vector<Expr>& exprs, uint32_t expr, DType storage, int depth = 4);
+
 // Whether f32 arithmetic could round a 16-bit result of these expressions wrongly: a function, or more roundings than one. One
 // addition, product, quotient or root in f32 of 16-bit operands rounds as if it had been exact.
 bool NeedsF64For16Bits(const std::vector<Expr>& exprs);

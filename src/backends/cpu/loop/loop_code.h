@@ -170,8 +170,7 @@ class LoopCode {
     const size_t a = k_.loads.size() + k_.indices.size() + s;
     const llvm::Align align(BytesOf(store.access.dtype));
     const int64_t stride = vector ? store.access.strides[k_.vector_dim] : 0;
-    const Expr& e = k_.exprs[store.expr];
-    const bool rounded = e.kind == ExprKind::kRound && e.storage == store.access.dtype;
+    const bool rounded = Holds(k_.exprs, store.expr, store.access.dtype);
     if (!vector || at.count == 1) {
       V part = !vector ? nullptr : stride == 1 ? at.v : b_.CreateMul(at.v, VectorStride(a));
       b_.CreateAlignedStore(code_.ToMemory(scope.values[store.expr], store.access.dtype, rounded),
