@@ -17,6 +17,9 @@ struct ChannelRun {
   int64_t taps = 0;
   T* y = nullptr;
   int64_t pixels = 0, x_step = 0, y_step = 0, channels = 0;
+  // Instead of y, of `gather` in f32: where sums go as bf16 or f16.
+  uint16_t* narrow = nullptr;
+  DType narrow_to = DType::kBF16;
 };
 
 // Pixels of `from` channels to pixels of `count` channels, out[i] = in[index[i]].

@@ -62,7 +62,8 @@ class Gather {
       TileSet set;
       if (!phase.empty()) {
         const int64_t rows = phase.line_tiles > 0 ? phase.dims[kInner].count : call_.batch * phase.pixels;
-        WEFT_RETURN_IF_ERROR(FetchTiles(state_, call_.types.micro, form_, rows,
+        const MicroType type = Rounds(phase) ? MicroType::kBF16Rounded : call_.types.micro;
+        WEFT_RETURN_IF_ERROR(FetchTiles(state_, type, form_, rows,
                                         phase.line_tiles > 0 ? phase.line_tiles : phase.tiles, columns_, false, &set));
       }
       sets_.push_back(set);
@@ -73,7 +74,7 @@ class Gather {
       duty.needs->Once(ScratchSlot::kShared, packed_bytes + zero_bytes);
       for (const Phase& phase : phases_) {
         duty.needs->Each(ScratchSlot::kTables, TableBytes(phase));
-        if (call_.types.narrow) duty.needs->Each(ScratchSlot::kOutput, WideBytes(phase));
+        if (Widens(phase)) duty.needs->Each(ScratchSlot::kOutput, WideBytes(phase));
       }
       return absl::OkStatus();
     }
@@ -113,6 +114,14 @@ class Gather {
     if (work < kInlineWork || threads == 1) return Dealing::kInline;
     return DealsPanels(call_, columns_, phase, threads) ? Dealing::kPanels : Dealing::kTiles;
   }
+
+  // Sums that are done with one block of K are rounded by the tiles; others wait for the next block in f32.
+  bool Rounds(const Phase& phase) const {
+    return call_.types.narrow && call_.output == DType::kBF16 && call_.types.micro == MicroType::kBF16Dot &&
+           phase.blocks.size() == 1;
+  }
+  bool Widens(const Phase& phase) const { return call_.types.narrow && !Rounds(phase); }
+  int64_t TileBytes(const Phase& phase) const { return Rounds(phase) ? 2 : call_.types.accumulator_bytes; }
 
   void PackForTiles(const std::vector<Dealing>& dealings, ThreadPool& pool) {
     std::vector<const Phase*> before;
@@ -230,7 +239,7 @@ class Gather {
   // `wide_stride` bytes.
   void SetTile(const Phase& phase, const KBlock& block, const Cursor& first, int64_t rows, bool in_line, bool joined,
                int64_t taps, int64_t channel, const void** a, void** c, char* wide, int64_t wide_stride) const {
-    const int64_t bytes = call_.types.accumulator_bytes;
+    const int64_t bytes = TileBytes(phase);
     const auto place = [&](const Cursor& cursor) {
       return wide != nullptr ? wide : static_cast<char*>(call_.to) + OutOffset(phase, cursor) * bytes;
     };
@@ -288,8 +297,8 @@ class Gather {
     // Pointers of one block's taps, and the offsets into the panel for joined and single taps.
     void* memory = ThreadScratch(ScratchSlot::kTables, TableBytes(phase));
     char* wide = nullptr;
-    if (call_.types.narrow) wide = static_cast<char*>(ThreadScratch(ScratchSlot::kOutput, WideBytes(phase)));
-    if (memory == nullptr || (call_.types.narrow && wide == nullptr)) {
+    if (Widens(phase)) wide = static_cast<char*>(ThreadScratch(ScratchSlot::kOutput, WideBytes(phase)));
+    if (memory == nullptr || (Widens(phase) && wide == nullptr)) {
       out_of_memory_.store(true, std::memory_order_relaxed);
       return;
     }
@@ -321,7 +330,7 @@ class Gather {
 
   void RunBlock(const Phase& phase, const TileSet& set, const KBlock& block, int64_t tile_begin, int64_t tile_end,
                 int64_t panel_begin, int64_t panel_end, const void** a, int64_t* b_offsets, char* wide) {
-    const int64_t accumulator = call_.types.accumulator_bytes;
+    const int64_t accumulator = TileBytes(phase);
     const int64_t wide_stride = wide != nullptr ? WideStride(phase) : 0;
     const int64_t steps = phase.steps(), steps_before = phase.StepsBefore(block, call_.types.pack);
     const int64_t channels = block.channel1 - block.channel0;
