@@ -284,6 +284,7 @@ class LoopEmitter : LoopCode {
         Loop(I64(0), count, 1, {}, [&](V row, Values) {
           Scope scope = top;
           Advance(scope, 0, row);
+          Announce(scope, at, count);
           Compute(needed, scope, at, 0, Anything);
           for (size_t s = 0; s < k_.stores.size(); ++s) StoreTo(s, scope, at, true);
           return Values{};
@@ -293,10 +294,21 @@ class LoopEmitter : LoopCode {
     });
   }
 
+  // Asks for what lies `rows` further down: rows are too far apart for the processor to see a stream.
+  void Announce(const Scope& scope, const Lanes& at, V rows) {
+    for (size_t a = 0; a < k_.loads.size(); ++a) {
+      if (k_.loads[a].strides[0] == 0 || k_.loads[a].strides[1] != 1) continue;
+      llvm::Type* type = code_.MemoryLlvm(k_.loads[a].dtype);
+      V there = b_.CreateGEP(type, Address(a, scope, at.v), b_.CreateMul(rows, Stride(a, 0)));
+      b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+                         {there, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
+    }
+  }
+
   void ForEachVector(V start, V end, const std::function<void(const Lanes&)>& body) {
     const int lanes = layout_.lanes;
     V at = start;
-    const bool small = k_.exprs.size() <= 12;
+    const bool small = k_.exprs.size() <= 24;
     if (small || !masks_) {
       at = Loop(
                at, end, lanes, {},
