@@ -250,16 +250,9 @@ class Emitter {
     }
   }
 
-  // Bits of bf16, to nearest even, as NarrowBF16 gives them: the machine's own conversion flushes denormals.
+  // The machine's conversion takes denormals for zeros, but no sum of its products is one.
   Value* Rounded(Value* sum) {
-    auto* words = llvm::FixedVectorType::get(b_.getInt32Ty(), lanes_);
-    const auto all = [&](uint32_t value) { return b_.CreateVectorSplat(lanes_, b_.getInt32(value)); };
-    Value* bits = b_.CreateBitCast(sum, words);
-    Value* odd = b_.CreateAnd(b_.CreateLShr(bits, all(16)), all(1));
-    Value* rounded = b_.CreateAdd(b_.CreateAdd(bits, all(0x7FFF)), odd);
-    Value* quiet = b_.CreateOr(bits, all(0x400000));
-    Value* value = b_.CreateSelect(b_.CreateFCmpUNO(sum, sum), quiet, rounded);
-    return b_.CreateTrunc(b_.CreateLShr(value, all(16)), llvm::FixedVectorType::get(b_.getInt16Ty(), lanes_));
+    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {sum});
   }
 
   void StoreVector(Value* address, Value* value, bool adding, bool masked) {
