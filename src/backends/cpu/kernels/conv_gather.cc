@@ -196,10 +196,23 @@ class Gather {
     const int64_t inner_at = cursor.at[kInner] * inner.in_step;
     const int64_t inner_size = call_.geometry.dims[kInner].in;
     const int64_t base = cursor.member * image_ + channel;
-    for (int64_t flat = block.tap0; flat < block.tap1;) {
-      const int64_t outer = flat / phase.inner_taps;
+    int64_t outer = block.tap0 == 0 ? 0 : block.tap0 / phase.inner_taps;
+    int64_t tap[kInner] = {0, 0, 0};  // as odometers turn: a division takes as long as a row of a small tile
+    if (outer != 0) {
+      tap[0] = outer / (n1 * n2);
+      tap[1] = outer / n2 % n1;
+      tap[2] = outer % n2;
+    }
+    const auto next = [&] {
+      ++outer;
+      if (++tap[2] < n2) return;
+      tap[2] = 0;
+      if (++tap[1] < n1) return;
+      tap[1] = 0;
+      ++tap[0];
+    };
+    for (int64_t flat = block.tap0; flat < block.tap1; next()) {
       const int64_t outer_end = std::min(block.tap1, (outer + 1) * phase.inner_taps);
-      const int64_t tap[kInner] = {outer / (n1 * n2), outer / n2 % n1, outer % n2};
       int64_t offset = base;
       bool inside = true;
       for (int d = 0; d < kInner; ++d) {
@@ -273,9 +286,10 @@ class Gather {
   int64_t DropPadding(const Phase& phase, int64_t pointers, int64_t taps, bool first, const void** a,
                       int64_t* kept) const {
     int64_t count = 0;
-    for (int64_t t = 0; t < taps; ++t) {
+    for (; phase.within && count < taps; ++count) kept[count] = count;
+    for (int64_t t = count; t < taps; ++t) {
       const void** from = a + t * pointers;
-      bool padding = !phase.within;
+      bool padding = true;
       for (int64_t r = 0; r < pointers && padding; ++r) padding = from[r] == zeros_;
       if (padding && !(first && t == taps - 1 && count == 0)) continue;
       if (count < t) std::copy(from, from + pointers, a + count * pointers);
@@ -350,13 +364,25 @@ class Gather {
     const int64_t row0 = row;
     Cursor first;
     Seek(phase, row, &first);
+    const int64_t all_taps = block.tap1 - block.tap0, runs = all_taps / phase.inner_taps;
+    const int64_t line = phase.dims[kInner].count;
+    int64_t part = phase.line_tiles > 0 ? tile_begin % phase.line_tiles : 0, left = 0;  // of the line
+    if (phase.line_tiles > 0) left = line - CutAt(line, phase.line_tiles, part);
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-      const int64_t rows = phase.FirstRow(call_.batch, tile + 1) - row;
+      int64_t rows = 0;
+      if (phase.line_tiles == 0) {
+        rows = phase.FirstRow(call_.batch, tile + 1) - row;
+      } else {
+        const int64_t then = ++part == phase.line_tiles ? 0 : line - CutAt(line, phase.line_tiles, part);
+        rows = left - then;
+        left = then == 0 ? line : then;
+        if (then == 0) part = 0;
+      }
       const bool in_line = InsideLine(phase, first, rows);
       // Joining changes no bits: the same products in the same order.
       const bool joined = phase.joinable && whole_runs && (in_line || phase.dims[kInner].inside);
       const int64_t length = joined ? phase.inner_taps * channels : channels;
-      const int64_t taps = (block.tap1 - block.tap0) / (joined ? phase.inner_taps : 1);
+      const int64_t taps = joined ? runs : all_taps;
       args.k = pairs ? length / 2 : length;
       args.odd = pairs ? length % 2 : 0;
       const int64_t tap_steps = joined ? phase.run_steps : phase.k_steps;
