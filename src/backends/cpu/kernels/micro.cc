@@ -251,9 +251,7 @@ class Emitter {
   }
 
   // The machine's conversion takes denormals for zeros, but no sum of its products is one.
-  Value* Rounded(Value* sum) {
-    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {sum});
-  }
+  Value* Rounded(Value* sum) { return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {sum}); }
 
   void StoreVector(Value* address, Value* value, bool adding, bool masked) {
     const llvm::Align align(value->getType()->getScalarSizeInBits() / 8);

@@ -262,7 +262,8 @@ class LoopEmitter : LoopCode {
     std::vector<bool> shared = needed;
     for (size_t i = 0; i < shared.size(); ++i) {
       const Expr& e = k_.exprs[i];
-      shared[i] = shared[i] && e.kind != ExprKind::kIndex && (e.kind != ExprKind::kLoad || k_.loads[e.index].strides[0] == 0);
+      shared[i] =
+          shared[i] && e.kind != ExprKind::kIndex && (e.kind != ExprKind::kLoad || k_.loads[e.index].strides[0] == 0);
       for (uint32_t arg : e.args) shared[i] = shared[i] && (arg == kNoExpr || shared[arg]);
     }
     V size = Size(1);
