@@ -282,6 +282,27 @@ void NarrowHalves(DType to, const float* in, int64_t count, uint16_t* out) {
   Store(narrow, NarrowVector(bf16, Load<Wides>(rest)));
   std::memcpy(out + i, narrow, (count - i) * sizeof(uint16_t));
 }
+int64_t PoolHalves(const HalvesWindow& w) {
+  const bool bf16 = w.dtype == DType::kBF16;
+  using Words = typename Lanes<int32_t, kHalves>::V;
+  int64_t c = 0;
+  for (; c + kHalves <= w.channels; c += kHalves) {
+    const auto tap = [&](int64_t t) { return WidenVector(bf16, Load<Halves>(w.x + w.offsets[t] + c)); };
+    Wides best = tap(0);
+    for (int64_t t = 1; t < w.taps; ++t) {
+      const Wides x = tap(t);
+      if (w.kind == PoolKind::kSum) {
+        best += x;
+      } else {  // NaN wins
+        const Words keep = (w.kind == PoolKind::kMax ? best >= x : best <= x) | (best != best);
+        best = keep ? best : x;
+      }
+    }
+    if (w.kind == PoolKind::kSum) best *= w.scale;
+    Store(w.y + c, NarrowVector(bf16, best));
+  }
+  return c;
+}
 #else
 void WidenHalves(DType from, const uint16_t* in, int64_t count, float* out) {
   for (int64_t i = 0; i < count; ++i) out[i] = from == DType::kBF16 ? WidenBF16(in[i]) : WidenF16(in[i]);
@@ -289,6 +310,7 @@ void WidenHalves(DType from, const uint16_t* in, int64_t count, float* out) {
 void NarrowHalves(DType to, const float* in, int64_t count, uint16_t* out) {
   for (int64_t i = 0; i < count; ++i) out[i] = to == DType::kBF16 ? NarrowBF16(in[i]) : NarrowF16(in[i]);
 }
+int64_t PoolHalves(const HalvesWindow&) { return 0; }
 #endif
 
 template <int kBytes>
@@ -296,7 +318,8 @@ constexpr ChannelKernels Kernels() {
   return {{GatherRun<float, kBytes / 4>, WeightsRun<float, kBytes / 4>, SpreadFloats},
           {GatherRun<double, kBytes / 8>, WeightsRun<double, kBytes / 8>, SpreadDoubles},
           WidenHalves,
-          NarrowHalves};
+          NarrowHalves,
+          PoolHalves};
 }
 
 }  // namespace
