@@ -1,6 +1,10 @@
 // Composites to primitives, by the operations' own expansions.
+#include <algorithm>
+#include <iterator>
+
 #include "src/ir/rewrite.h"
 #include "src/ops/call.h"
+#include "src/ops/registry.h"
 #include "src/passes/passes.h"
 
 namespace weft::passes {
@@ -9,6 +13,26 @@ namespace {
 // Expansions contain composites (a loss contains log_softmax contains …) about three levels deep. One that contains
 // itself would never end.
 constexpr int kMaxRounds = 16;
+
+// Composites whose gradient repeats their expansion. In a function that has both, merging makes one of the two: a kernel of
+// the backend would come on top.
+constexpr const ir::OpDef* kRepeatedByGradient[] = {&ops::kOp_scaled_dot_product_attention};
+
+// Whether another node reads the first operand, as the gradient does.
+bool MayHaveGradient(const ir::Function& function, const ir::Node& node) {
+  const ir::Value& read = node.operands()[0];
+  return std::any_of(function.nodes().begin(), function.nodes().end(), [&](const ir::Node* other) {
+    return other != &node &&
+           std::find(other->operands().begin(), other->operands().end(), read) != other->operands().end();
+  });
+}
+
+bool StaysWhole(const ir::RewriteCall& call, const PipelineOptions& options) {
+  if (!options.claims || !options.claims(call.node)) return false;
+  const bool repeated = std::find(std::begin(kRepeatedByGradient), std::end(kRepeatedByGradient), &call.node.op()) !=
+                        std::end(kRepeatedByGradient);
+  return !repeated || !MayHaveGradient(call.function, call.node);
+}
 
 }  // namespace
 
@@ -25,7 +49,7 @@ absl::StatusOr<ir::Module> ExpandComposites(const ir::Module& module, const Pipe
         return call.b.EmitAll(op, call.operands, call.node.attrs());
       }
       if (op.kind != ir::Kind::kComposite || op.expand == nullptr || !status.ok()) return {};
-      if (options.claims && options.claims(call.node)) return {};
+      if (StaysWhole(call, options)) return {};
       last = &op;
       ir::Values results(call.node.results().size());
       status = ops::Expand(call.b, op, call.operands, call.node.attrs(), call.node.results(),
