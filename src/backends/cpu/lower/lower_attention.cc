@@ -39,7 +39,7 @@ bool Serves(const Node& node) {
   const int64_t queries = q[q.size() - 2], keys = k[k.size() - 2];
   if (node.operands()[0].dtype() == DType::kBF16)
     return queries <= kFewQueries ? keys >= 256 : queries >= 16 && keys >= 128;
-  return queries >= 128 && keys >= (ops::ScaledDotProductAttentionAttrs{node.attrs()}.causal() ? 256 : 512);
+  return queries >= 128 && keys >= (ops::ScaledDotProductAttentionAttrs{node.attrs()}.causal() ? 256 : 1024);
 }
 
 AttentionMatrix MatrixOf(const Dims& dims) {
