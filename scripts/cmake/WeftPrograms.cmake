@@ -34,4 +34,5 @@ if(WEFT_BUILD_PROGRAMS)
     add_executable(${name} "${file}")
     target_link_libraries(${name} PRIVATE weft_backends_cpu weft_runtime)
   endforeach()
+  target_link_libraries(attention PRIVATE weft_layers)  # whole programs
 endif()

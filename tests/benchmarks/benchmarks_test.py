@@ -6,7 +6,7 @@ import tempfile
 import unittest
 
 PROGRAMS = os.path.join(os.environ["WEFT_BUILD"], "bin")
-ALL = ["accuracy", "bf16", "checkpoint", "control_flow", "conv_layers", "custom_call", "footprint", "gemm_conv", "plugin_launch", "record", "start", "train_step",
+ALL = ["accuracy", "attention", "bf16", "checkpoint", "control_flow", "conv_layers", "custom_call", "footprint", "gemm_conv", "plugin_launch", "record", "start", "train_step",
        "workloads"]
 
 

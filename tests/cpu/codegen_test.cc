@@ -37,6 +37,50 @@ TEST(Codegen, FollowsBroadcastsTransposesAndReversals) {
   CheckLoop(k, {{DType::kF32, 37}, {DType::kF32, 5}, {DType::kF32, 185}, {DType::kF32, 185}, {DType::kF32, 185}}, 1e-6, 2);
 }
 
+// A layer's bias, a residual and a bound on rows of every length, in groups of rows, in parts of groups and in blocks.
+TEST(Codegen, RowsThatShareAVectorGoDownItsColumns) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF64}) {
+    for (const int64_t columns : {1, 7, 16, 24, 33, 200, 1500, 4100, 9000}) {
+      for (const int64_t rows : {1, 2, 300}) {
+        if (rows * columns > 500'000) continue;
+        LoopKernel k;
+        LoopBuilder b(k);
+        k.dims = {Dim{rows}, Dim{columns}};
+        k.buffers = 5;
+        ScalarValue x = b.Load({0, dtype, 0, {columns, 1}});
+        x = b.Binary(ScalarOp::kAdd, x, b.Load({1, ComputeType(dtype), 0, {0, 1}}));
+        x = b.Binary(ScalarOp::kMul, x, b.Load({2, ComputeType(dtype), 0, {1, 0}}));
+        x = b.Binary(ScalarOp::kMax, x, b.Load({3, dtype, 0, {columns, 1}}));
+        k.stores.push_back({{4, dtype, 0, {columns, 1}}, b.Round(x, dtype).id});
+        Finish(k);
+        const int64_t all = rows * columns;
+        for (const int splits : {1, 3}) {
+          CheckLoop(k, {{dtype, all}, {ComputeType(dtype), columns}, {ComputeType(dtype), rows}, {dtype, all}, {dtype, all}}, 0,
+                    splits);
+        }
+      }
+    }
+  }
+}
+
+TEST(Codegen, RoundsBoundsToSixteenBits) {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    for (const double bound : {6.0, 0.3}) {  // no 16-bit number is 0.3
+      LoopKernel k;
+      LoopBuilder b(k);
+      k.dims = {Dim{5}, Dim{100}};
+      k.buffers = 3;
+      ScalarValue x = b.Load({0, dtype, 0, {100, 1}});
+      x = b.Round(b.Binary(ScalarOp::kMul, x, b.Load({1, DType::kF32, 0, {0, 1}})), dtype);
+      x = b.Binary(ScalarOp::kMin, b.Binary(ScalarOp::kMax, x, b.Constant(DType::kF32, 0)), b.Constant(DType::kF32, bound));
+      const ScalarValue y = b.Round(x, dtype);
+      k.stores.push_back({{2, dtype, 0, {100, 1}}, y.id});
+      Finish(k);
+      CheckLoop(k, {{dtype, 500}, {DType::kF32, 100, -9, 9}, {dtype, 500}}, 0);
+    }
+  }
+}
+
 LoopKernel Softmax(int64_t rows, int64_t columns, DType dtype) {
   LoopKernel k;
   LoopBuilder b(k);

@@ -228,6 +228,39 @@ TEST_P(Conv, AccumulatesBF16InF32) {
   }
 }
 
+// To nearest even, whatever the sums are: next to ties, tiny, infinite, NaN.
+TEST_P(Conv, RoundsSumsToBF16OnceAndAsElsewhere) {
+  for (ConvCall call : Cases()) {
+    SCOPED_TRACE(Words(call));
+    call.input = DType::kBF16;
+    const Geometry g = PadRank(call.spatial_rank, call.dims);
+    Operand<BF16> x(call.batch * g.in * call.in_channels), y(call.batch * g.out * call.out_channels);
+    Operand<BF16> w(g.window * (call.in_channels / call.feature_groups) * call.out_channels);
+    Operand<float> sums(y.size());
+    std::mt19937 random(5);
+    constexpr float kAwkward[] = {1, 1.0078125f, -3, 0x1p-8f, -0x1.02p-9f, 0x1p-120f, -0x1.8p-126f, 0x1p-60f, 0};
+    for (int64_t i = 0; i < x.size(); ++i) x[i] = {NarrowBF16(kAwkward[random() % std::size(kAwkward)])};
+    for (int64_t i = 0; i < w.size(); ++i) w[i] = {NarrowBF16(kAwkward[random() % std::size(kAwkward)])};
+    if (x.size() > 0) x[x.size() / 2] = {0x7F80};
+    if (x.size() > 0) x[x.size() - 1] = {0x7FC1};
+    call.x = x.data();
+    call.w = w.data();
+    call.y = sums.data();
+    call.output = DType::kF32;
+    ASSERT_TRUE(kernels_->Conv(call, two_).ok());
+    call.y = y.data();
+    call.output = DType::kBF16;
+    ASSERT_TRUE(kernels_->Conv(call, two_).ok());
+    for (int64_t i = 0; i < y.size(); ++i) {
+      if (std::isnan(sums[i])) {
+        ASSERT_TRUE(std::isnan(y.At(i))) << "at " << i;
+      } else {
+        ASSERT_EQ(y[i].bits, NarrowBF16(sums[i])) << "at " << i << " of " << sums[i];
+      }
+    }
+  }
+}
+
 TEST_P(Conv, ServesIntegersAndF16) {
   Check<int32_t, int32_t>(*kernels_, Cases()[2], DType::kI32, DType::kI32, one_, two_, 0);
   Check<F16, F16>(*kernels_, Cases()[4], DType::kF16, DType::kF16, one_, two_, 5e-4);

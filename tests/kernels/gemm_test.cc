@@ -317,6 +317,60 @@ TEST_P(Gemm, HandsEveryFinishedBlockToAnEpilogueThatConsumesIt) {
   }
 }
 
+// The same sums in f32, narrowed; also to an epilogue that consumes them. One block of K, odd and transposed, and several.
+TEST_P(Gemm, RoundsSumsToBF16OnceAndAsElsewhere) {
+  for (const auto& [m, k, n] : {Shape{130, 60, 150}, Shape{37, 131, 77}, Shape{64, 300, 10}, Shape{65, 897, 40}}) {
+    for (const bool transposed : {false, true}) {
+      std::mt19937 random(6);
+      Operand<BF16> a(m * k), b(k * n), c(m * n), got(m * n);
+      Operand<float> sums(m * n);
+      constexpr float kAwkward[] = {1, 1.0078125f, -3, 0x1p-8f, -0x1.02p-9f, 0x1p-120f, -0x1.8p-126f, 0x1p-60f, 0};
+      for (int64_t i = 0; i < a.size(); ++i) a[i] = {NarrowBF16(kAwkward[random() % std::size(kAwkward)])};
+      for (int64_t i = 0; i < b.size(); ++i) b[i] = {NarrowBF16(kAwkward[random() % std::size(kAwkward)])};
+      a[m * k / 2] = {0x7F80};
+      a[m * k - 1] = {0x7FC1};
+      GemmCall call;
+      call.input = DType::kBF16;
+      call.m = m;
+      call.k = k;
+      call.n = n;
+      call.a = {a.data(), transposed ? 1 : k, transposed ? m : 1, {}};
+      call.b = {b.data(), n, 1, {}};
+      call.c = sums.data();
+      ASSERT_TRUE(kernels_->Gemm(call, two_).ok());
+      call.c = c.data();
+      call.output = DType::kBF16;
+      struct Context {
+        uint16_t* got;
+        int64_t n;
+      } context{reinterpret_cast<uint16_t*>(got.data()), n};
+      call.epilogue.context = &context;
+      for (const bool consumes : {false, true}) {
+        if (consumes) {
+          call.epilogue.consume = [](void* user, const void* block, int64_t row0, int64_t rows, int64_t col0,
+                                     int64_t cols) {
+            auto* context = static_cast<Context*>(user);
+            for (int64_t r = row0; r < row0 + rows; ++r) {
+              for (int64_t j = col0; j < col0 + cols; ++j) {
+                context->got[r * context->n + j] = static_cast<const uint16_t*>(block)[r * context->n + j];
+              }
+            }
+          };
+        }
+        ASSERT_TRUE(ReservedGemm(*kernels_, call, two_).ok());
+        const Operand<BF16>& result = consumes ? got : c;
+        for (int64_t i = 0; i < m * n; ++i) {
+          if (std::isnan(sums[i])) {
+            ASSERT_TRUE(std::isnan(result.At(i))) << "at " << i;
+          } else {
+            ASSERT_EQ(result[i].bits, NarrowBF16(sums[i])) << "at " << i << " of " << sums[i];
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Gemm, GivesZerosForAnEmptySum) {
   float c[6] = {1, 2, 3, 4, 5, 6};
   GemmCall call;

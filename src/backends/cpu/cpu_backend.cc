@@ -140,7 +140,7 @@ Target CpuBackend::target(const CompileOptions& options) const {
 
 bool CpuBackend::Claims(const ir::Node& composite) const {
   const ir::OpDef& op = composite.op();
-  return op.lowering == ir::Lowering::kScalar || (op.lowering == ir::Lowering::kKernel && FindLowerRule(op) != nullptr);
+  return op.lowering == ir::Lowering::kScalar || (op.lowering == ir::Lowering::kKernel && HasLowerRule(composite));
 }
 
 absl::StatusOr<std::shared_ptr<CodeCache>> CpuBackend::CodeFor(std::string_view isa) {

@@ -153,7 +153,7 @@ constinit const OpDef kOp_scaled_dot_product_attention = {
     .infer = Infer,
     .gradient = Gradient,
     .expand = Expand,
-    .lowering = Lowering::kExpand,
+    .lowering = Lowering::kKernel,  // without s x s scores in memory
     .samples = kSamples,
     .tolerance = {.f32 = 2e-5, .f64 = 1e-12, .bf16 = 5e-2, .f16 = 1e-2, .absolute = 1e-5},
     .absent = kCompositeAbsent,

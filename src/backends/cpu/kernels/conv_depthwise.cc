@@ -360,11 +360,14 @@ absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& 
     for (int64_t i = begin; i < end; ++i) {
       const auto unit = channels.At(i);
       T* const y = narrow ? share.row : static_cast<T*>(call.to) + unit.row * lanes;
-      channels.ForEachRun(share, unit, w, y, loops.gather);
+      channels.ForEachRun(share, unit, w, y, [&](ChannelRun<T>& run) {
+        if (narrow) {
+          run.narrow = static_cast<uint16_t*>(call.to) + unit.row * lanes + (run.y - y);
+          run.narrow_to = call.output;
+        }
+        loops.gather(run);
+      });
       const int64_t pixels = unit.end - unit.begin;
-      if constexpr (std::is_same_v<T, float>) {
-        if (narrow) kernels.narrow(call.output, y, pixels * lanes, static_cast<uint16_t*>(call.to) + unit.row * lanes);
-      }
       if (call.epilogue.run != nullptr) call.epilogue.run(call.epilogue.context, 0, unit.row, pixels, 0, lanes);
     }
   });

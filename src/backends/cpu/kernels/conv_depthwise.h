@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "src/backends/cpu/jit/isa.h"
+#include "src/backends/cpu/kernels/kernels.h"
 #include "src/runtime/dtype.h"
 
 namespace weft::cpu {
@@ -17,6 +18,9 @@ struct ChannelRun {
   int64_t taps = 0;
   T* y = nullptr;
   int64_t pixels = 0, x_step = 0, y_step = 0, channels = 0;
+  // Instead of y, of `gather` in f32: where sums go as bf16 or f16.
+  uint16_t* narrow = nullptr;
+  DType narrow_to = DType::kBF16;
 };
 
 // Pixels of `from` channels to pixels of `count` channels, out[i] = in[index[i]].
@@ -26,6 +30,17 @@ struct ChannelSpread {
   T* out = nullptr;
   int64_t pixels = 0, from = 0, count = 0;
   const int32_t* index = nullptr;
+};
+
+// One pixel of pooling over bf16 or f16.
+struct HalvesWindow {
+  DType dtype = DType::kBF16;
+  PoolKind kind = PoolKind::kMax;
+  const uint16_t* x = nullptr;
+  const int64_t* offsets = nullptr;  // per tap, at least one
+  int64_t taps = 0, channels = 0;
+  float scale = 1;
+  uint16_t* y = nullptr;
 };
 
 struct ChannelKernels {
@@ -40,6 +55,8 @@ struct ChannelKernels {
   // Between f32 and bf16 or f16, as WidenBF16, NarrowBF16 … do, but for a NaN's payload.
   void (*widen)(DType from, const uint16_t* in, int64_t count, float* out) = nullptr;
   void (*narrow)(DType to, const float* in, int64_t count, uint16_t* out) = nullptr;
+  // Does whole vectors of the channels and returns how many channels those are.
+  int64_t (*pool)(const HalvesWindow&) = nullptr;
 };
 extern const ChannelKernels kChannelsPortable, kChannelsAvx2, kChannelsAvx512;
 // Of a CpuTarget's isa.

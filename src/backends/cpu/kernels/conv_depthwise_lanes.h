@@ -2,6 +2,7 @@
 // conv_depthwise_{portable,avx2,avx512}.cc; everything is in an anonymous namespace and calls nothing that is not.
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "src/backends/cpu/kernels/conv_depthwise.h"
 #include "src/backends/cpu/kernels/lanes.h"
@@ -25,15 +26,72 @@ template <typename T, int kLanes, typename F>
   }
 }
 
+// --- halves
+
+#ifdef __AVX2__
+#ifdef __AVX512F__
+constexpr int kHalves = 16;
+using Wides = __m512;
+using Halves = __m256i;
+inline Wides WidenVector(bool bf16, Halves bits) {
+  if (!bf16) return _mm512_cvtph_ps(bits);
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+inline Halves NarrowVector(bool bf16, Wides value) {
+  if (!bf16) return _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512i bits = _mm512_castps_si512(value), high = _mm512_srli_epi32(bits, 16);
+  const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+  const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
+  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+  return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(_mm512_srli_epi32(up, 16), nan, high, _mm512_set1_epi32(0x40)));
+}
+#else
+constexpr int kHalves = 8;
+using Wides = __m256;
+using Halves = __m128i;
+inline Wides WidenVector(bool bf16, Halves bits) {
+  if (!bf16) return _mm256_cvtph_ps(bits);
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+inline Halves NarrowVector(bool bf16, Wides value) {
+  if (!bf16) return _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m256i bits = _mm256_castps_si256(value), high = _mm256_srli_epi32(bits, 16);
+  const __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+  const __m256i up = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+  const __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
+  const __m256i words = _mm256_blendv_epi8(_mm256_srli_epi32(up, 16), quiet, nan);
+  return _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+}
+#endif
+#endif
+// A vector of sums, as NarrowBF16 and NarrowF16 have it.
+template <typename V>
+[[gnu::always_inline]] inline void StoreNarrow(bool bf16, uint16_t* at, V sums) {
+#ifdef __AVX2__
+  if constexpr (sizeof(V) == sizeof(Wides)) return Store(at, NarrowVector(bf16, Load<Wides>(&sums)));
+#endif
+  float values[sizeof(V) / sizeof(float)];
+  std::memcpy(values, &sums, sizeof(V));
+  for (const float value : values) *at++ = bf16 ? NarrowBF16(value) : NarrowF16(value);
+}
+
 constexpr int kTile = 8;  // pixels whose sums are in registers
 
-template <typename T, int kLanes, int kPixels>
+template <typename T, int kLanes, int kPixels, bool kNarrow>
 void GatherTile(const ChannelRun<T>& run, int64_t pixel) {
   const int64_t step = run.x_step, from = pixel * step;
-  T* const y = run.y + pixel * run.y_step;
+  using Out = std::conditional_t<kNarrow, uint16_t, T>;
+  Out* y = nullptr;
+  if constexpr (kNarrow) {
+    y = run.narrow + pixel * run.y_step;
+  } else {
+    y = run.y + pixel * run.y_step;
+  }
+  const bool bf16 = run.narrow_to == DType::kBF16;
   // Each step asks for what the next tile will find new, a line of x and one of y: pixels lie too far apart for the
   // processor to see a stream (about half of the time from memory, 15 to 20 % more from a cache).
-  const T* const ahead = run.taps > 0 ? run.x[run.taps - 1] + from + kPixels * step : y;
+  const T* const ahead = run.taps > 0 ? run.x[run.taps - 1] + from + kPixels * step : reinterpret_cast<const T*>(y);
   ForEachVector<T, kLanes>(run.channels, 0, true, [&]<typename V>(int64_t c) __attribute__((always_inline)) {
     V sums[kPixels];
     Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) {
@@ -49,27 +107,41 @@ void GatherTile(const ChannelRun<T>& run, int64_t pixel) {
       Unroll<kPixels>([&]<int p>()
                           __attribute__((always_inline)) { sums[p] = Fused(Load<V>(x + p * step), w, sums[p]); });
     }
-    Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) { Store(y + p * run.y_step + c, sums[p]); });
+    Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) {
+      if constexpr (kNarrow) {
+        StoreNarrow(bf16, y + p * run.y_step + c, sums[p]);
+      } else {
+        Store(y + p * run.y_step + c, sums[p]);
+      }
+    });
   });
 }
 
-template <typename T, int kLanes>
-void GatherRun(const ChannelRun<T>& run) {
+template <typename T, int kLanes, bool kNarrow>
+void GatherTiles(const ChannelRun<T>& run) {
   // Even cuts: nine pixels are five and four.
   const int64_t tiles = (run.pixels + kTile - 1) / kTile;
   for (int64_t i = 0; i < tiles; ++i) {
     const int64_t begin = run.pixels * i / tiles, end = run.pixels * (i + 1) / tiles;
     switch (end - begin) {
-      case 1: GatherTile<T, kLanes, 1>(run, begin); break;
-      case 2: GatherTile<T, kLanes, 2>(run, begin); break;
-      case 3: GatherTile<T, kLanes, 3>(run, begin); break;
-      case 4: GatherTile<T, kLanes, 4>(run, begin); break;
-      case 5: GatherTile<T, kLanes, 5>(run, begin); break;
-      case 6: GatherTile<T, kLanes, 6>(run, begin); break;
-      case 7: GatherTile<T, kLanes, 7>(run, begin); break;
-      default: GatherTile<T, kLanes, kTile>(run, begin); break;
+      case 1: GatherTile<T, kLanes, 1, kNarrow>(run, begin); break;
+      case 2: GatherTile<T, kLanes, 2, kNarrow>(run, begin); break;
+      case 3: GatherTile<T, kLanes, 3, kNarrow>(run, begin); break;
+      case 4: GatherTile<T, kLanes, 4, kNarrow>(run, begin); break;
+      case 5: GatherTile<T, kLanes, 5, kNarrow>(run, begin); break;
+      case 6: GatherTile<T, kLanes, 6, kNarrow>(run, begin); break;
+      case 7: GatherTile<T, kLanes, 7, kNarrow>(run, begin); break;
+      default: GatherTile<T, kLanes, kTile, kNarrow>(run, begin); break;
     }
   }
+}
+
+template <typename T, int kLanes>
+void GatherRun(const ChannelRun<T>& run) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (run.narrow != nullptr) return GatherTiles<T, kLanes, true>(run);
+  }
+  GatherTiles<T, kLanes, false>(run);
 }
 
 constexpr int kMaxTaps = 10;         // weights whose sums are in registers; more find no pointer registers
@@ -187,44 +259,7 @@ void SpreadFloats(const ChannelSpread<float>& s) {
 #endif
 }
 
-// --- halves
-
 #ifdef __AVX2__
-#ifdef __AVX512F__
-constexpr int kHalves = 16;
-using Wides = __m512;
-using Halves = __m256i;
-inline Wides WidenVector(bool bf16, Halves bits) {
-  if (!bf16) return _mm512_cvtph_ps(bits);
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
-}
-inline Halves NarrowVector(bool bf16, Wides value) {
-  if (!bf16) return _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m512i bits = _mm512_castps_si512(value), high = _mm512_srli_epi32(bits, 16);
-  const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-  const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
-  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-  return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(_mm512_srli_epi32(up, 16), nan, high, _mm512_set1_epi32(0x40)));
-}
-#else
-constexpr int kHalves = 8;
-using Wides = __m256;
-using Halves = __m128i;
-inline Wides WidenVector(bool bf16, Halves bits) {
-  if (!bf16) return _mm256_cvtph_ps(bits);
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
-}
-inline Halves NarrowVector(bool bf16, Wides value) {
-  if (!bf16) return _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m256i bits = _mm256_castps_si256(value), high = _mm256_srli_epi32(bits, 16);
-  const __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
-  const __m256i up = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
-  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
-  const __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
-  const __m256i words = _mm256_blendv_epi8(_mm256_srli_epi32(up, 16), quiet, nan);
-  return _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-}
-#endif
 void WidenHalves(DType from, const uint16_t* in, int64_t count, float* out) {
   const bool bf16 = from == DType::kBF16;
   int64_t i = 0;
@@ -247,6 +282,27 @@ void NarrowHalves(DType to, const float* in, int64_t count, uint16_t* out) {
   Store(narrow, NarrowVector(bf16, Load<Wides>(rest)));
   std::memcpy(out + i, narrow, (count - i) * sizeof(uint16_t));
 }
+int64_t PoolHalves(const HalvesWindow& w) {
+  const bool bf16 = w.dtype == DType::kBF16;
+  using Words = typename Lanes<int32_t, kHalves>::V;
+  int64_t c = 0;
+  for (; c + kHalves <= w.channels; c += kHalves) {
+    const auto tap = [&](int64_t t) { return WidenVector(bf16, Load<Halves>(w.x + w.offsets[t] + c)); };
+    Wides best = tap(0);
+    for (int64_t t = 1; t < w.taps; ++t) {
+      const Wides x = tap(t);
+      if (w.kind == PoolKind::kSum) {
+        best += x;
+      } else {  // NaN wins
+        const Words keep = (w.kind == PoolKind::kMax ? best >= x : best <= x) | (best != best);
+        best = keep ? best : x;
+      }
+    }
+    if (w.kind == PoolKind::kSum) best *= w.scale;
+    Store(w.y + c, NarrowVector(bf16, best));
+  }
+  return c;
+}
 #else
 void WidenHalves(DType from, const uint16_t* in, int64_t count, float* out) {
   for (int64_t i = 0; i < count; ++i) out[i] = from == DType::kBF16 ? WidenBF16(in[i]) : WidenF16(in[i]);
@@ -254,6 +310,7 @@ void WidenHalves(DType from, const uint16_t* in, int64_t count, float* out) {
 void NarrowHalves(DType to, const float* in, int64_t count, uint16_t* out) {
   for (int64_t i = 0; i < count; ++i) out[i] = to == DType::kBF16 ? NarrowBF16(in[i]) : NarrowF16(in[i]);
 }
+int64_t PoolHalves(const HalvesWindow&) { return 0; }
 #endif
 
 template <int kBytes>
@@ -261,7 +318,8 @@ constexpr ChannelKernels Kernels() {
   return {{GatherRun<float, kBytes / 4>, WeightsRun<float, kBytes / 4>, SpreadFloats},
           {GatherRun<double, kBytes / 8>, WeightsRun<double, kBytes / 8>, SpreadDoubles},
           WidenHalves,
-          NarrowHalves};
+          NarrowHalves,
+          PoolHalves};
 }
 
 }  // namespace

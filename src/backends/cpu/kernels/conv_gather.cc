@@ -44,6 +44,17 @@ class Gather {
     }
     out_image_ = out_stride;
     for (const Phase& phase : phases_) max_run_steps_ = std::max(max_run_steps_, phase.run_steps);
+    panels_.resize(plan_.Panels());
+    for (int64_t flat = 0; flat < plan_.Panels(); ++flat) {
+      const int64_t group = flat / columns_.panels, panel = flat % columns_.panels;
+      const int64_t first = group * call_.group_to + columns_.First(panel) * columns_.lanes;
+      panels_[flat] = {group,
+                       first,
+                       first + columns_.Columns(panel),
+                       columns_.LastLanes(panel),
+                       columns_.Vectors(panel),
+                       (group * columns_.vectors + columns_.First(panel)) * columns_.lanes * plan_.element()};
+    }
   }
 
   absl::Status Run(const Duty& duty) {
@@ -51,7 +62,8 @@ class Gather {
       TileSet set;
       if (!phase.empty()) {
         const int64_t rows = phase.line_tiles > 0 ? phase.dims[kInner].count : call_.batch * phase.pixels;
-        WEFT_RETURN_IF_ERROR(FetchTiles(state_, call_.types.micro, form_, rows,
+        const MicroType type = Rounds(phase) ? MicroType::kBF16Rounded : call_.types.micro;
+        WEFT_RETURN_IF_ERROR(FetchTiles(state_, type, form_, rows,
                                         phase.line_tiles > 0 ? phase.line_tiles : phase.tiles, columns_, false, &set));
       }
       sets_.push_back(set);
@@ -62,7 +74,7 @@ class Gather {
       duty.needs->Once(ScratchSlot::kShared, packed_bytes + zero_bytes);
       for (const Phase& phase : phases_) {
         duty.needs->Each(ScratchSlot::kTables, TableBytes(phase));
-        if (call_.types.narrow) duty.needs->Each(ScratchSlot::kOutput, WideBytes(phase));
+        if (Widens(phase)) duty.needs->Each(ScratchSlot::kOutput, WideBytes(phase));
       }
       return absl::OkStatus();
     }
@@ -85,6 +97,14 @@ class Gather {
   }
 
  private:
+  // Of the packed kernel, over all groups; tiles are too short for the divisions that say it.
+  struct Panel {
+    int64_t group = 0;
+    int64_t first = 0, end = 0;  // channels
+    int64_t last_lanes = 0;
+    int vectors = 0;
+    int64_t before = 0;  // bytes of a packed step
+  };
   enum class Dealing { kInline, kPanels, kTiles };
   // Threads that each have panels of their own pack them as they come to them, into their L2; else, and where K runs
   // along the kernel's memory (which is read in long runs or slowly), all is packed before.
@@ -94,6 +114,14 @@ class Gather {
     if (work < kInlineWork || threads == 1) return Dealing::kInline;
     return DealsPanels(call_, columns_, phase, threads) ? Dealing::kPanels : Dealing::kTiles;
   }
+
+  // Sums that are done with one block of K are rounded by the tiles; others wait for the next block in f32.
+  bool Rounds(const Phase& phase) const {
+    return call_.types.narrow && call_.output == DType::kBF16 && call_.types.micro == MicroType::kBF16Dot &&
+           phase.blocks.size() == 1;
+  }
+  bool Widens(const Phase& phase) const { return call_.types.narrow && !Rounds(phase); }
+  int64_t TileBytes(const Phase& phase) const { return Rounds(phase) ? 2 : call_.types.accumulator_bytes; }
 
   void PackForTiles(const std::vector<Dealing>& dealings, ThreadPool& pool) {
     std::vector<const Phase*> before;
@@ -168,10 +196,23 @@ class Gather {
     const int64_t inner_at = cursor.at[kInner] * inner.in_step;
     const int64_t inner_size = call_.geometry.dims[kInner].in;
     const int64_t base = cursor.member * image_ + channel;
-    for (int64_t flat = block.tap0; flat < block.tap1;) {
-      const int64_t outer = flat / phase.inner_taps;
+    int64_t outer = block.tap0 == 0 ? 0 : block.tap0 / phase.inner_taps;
+    int64_t tap[kInner] = {0, 0, 0};  // as odometers turn: a division takes as long as a row of a small tile
+    if (outer != 0) {
+      tap[0] = outer / (n1 * n2);
+      tap[1] = outer / n2 % n1;
+      tap[2] = outer % n2;
+    }
+    const auto next = [&] {
+      ++outer;
+      if (++tap[2] < n2) return;
+      tap[2] = 0;
+      if (++tap[1] < n1) return;
+      tap[1] = 0;
+      ++tap[0];
+    };
+    for (int64_t flat = block.tap0; flat < block.tap1; next()) {
       const int64_t outer_end = std::min(block.tap1, (outer + 1) * phase.inner_taps);
-      const int64_t tap[kInner] = {outer / (n1 * n2), outer / n2 % n1, outer % n2};
       int64_t offset = base;
       bool inside = true;
       for (int d = 0; d < kInner; ++d) {
@@ -211,7 +252,7 @@ class Gather {
   // `wide_stride` bytes.
   void SetTile(const Phase& phase, const KBlock& block, const Cursor& first, int64_t rows, bool in_line, bool joined,
                int64_t taps, int64_t channel, const void** a, void** c, char* wide, int64_t wide_stride) const {
-    const int64_t bytes = call_.types.accumulator_bytes;
+    const int64_t bytes = TileBytes(phase);
     const auto place = [&](const Cursor& cursor) {
       return wide != nullptr ? wide : static_cast<char*>(call_.to) + OutOffset(phase, cursor) * bytes;
     };
@@ -245,9 +286,10 @@ class Gather {
   int64_t DropPadding(const Phase& phase, int64_t pointers, int64_t taps, bool first, const void** a,
                       int64_t* kept) const {
     int64_t count = 0;
-    for (int64_t t = 0; t < taps; ++t) {
+    for (; phase.within && count < taps; ++count) kept[count] = count;
+    for (int64_t t = count; t < taps; ++t) {
       const void** from = a + t * pointers;
-      bool padding = !phase.within;
+      bool padding = true;
       for (int64_t r = 0; r < pointers && padding; ++r) padding = from[r] == zeros_;
       if (padding && !(first && t == taps - 1 && count == 0)) continue;
       if (count < t) std::copy(from, from + pointers, a + count * pointers);
@@ -269,8 +311,8 @@ class Gather {
     // Pointers of one block's taps, and the offsets into the panel for joined and single taps.
     void* memory = ThreadScratch(ScratchSlot::kTables, TableBytes(phase));
     char* wide = nullptr;
-    if (call_.types.narrow) wide = static_cast<char*>(ThreadScratch(ScratchSlot::kOutput, WideBytes(phase)));
-    if (memory == nullptr || (call_.types.narrow && wide == nullptr)) {
+    if (Widens(phase)) wide = static_cast<char*>(ThreadScratch(ScratchSlot::kOutput, WideBytes(phase)));
+    if (memory == nullptr || (Widens(phase) && wide == nullptr)) {
       out_of_memory_.store(true, std::memory_order_relaxed);
       return;
     }
@@ -297,20 +339,14 @@ class Gather {
     }
   }
 
-  int64_t FirstChannel(int64_t flat_panel) const {
-    const int64_t group = flat_panel / columns_.panels;
-    return group * call_.group_to + columns_.First(flat_panel % columns_.panels) * columns_.lanes;
-  }
-  int64_t EndChannel(int64_t flat_panel_end) const {
-    const int64_t last = flat_panel_end - 1;
-    return FirstChannel(last) + columns_.Columns(last % columns_.panels);
-  }
+  int64_t FirstChannel(int64_t flat_panel) const { return panels_[flat_panel].first; }
+  int64_t EndChannel(int64_t flat_panel_end) const { return panels_[flat_panel_end - 1].end; }
 
   void RunBlock(const Phase& phase, const TileSet& set, const KBlock& block, int64_t tile_begin, int64_t tile_end,
                 int64_t panel_begin, int64_t panel_end, const void** a, int64_t* b_offsets, char* wide) {
-    const int64_t accumulator = call_.types.accumulator_bytes;
+    const int64_t accumulator = TileBytes(phase);
     const int64_t wide_stride = wide != nullptr ? WideStride(phase) : 0;
-    const int64_t steps_before = phase.StepsBefore(block, call_.types.pack);
+    const int64_t steps = phase.steps(), steps_before = phase.StepsBefore(block, call_.types.pack);
     const int64_t channels = block.channel1 - block.channel0;
     int64_t* kept = b_offsets + phase.block_taps;
     const bool pairs = call_.types.pack == PackKind::kBF16Pairs;
@@ -323,38 +359,51 @@ class Gather {
     args.b_offsets = b_offsets;
     args.c = c;
     args.accumulate = block.tap0 > 0 || block.channel0 > 0;
+    const int64_t first_channel = wide != nullptr ? FirstChannel(panel_begin) : 0;
     int64_t row = phase.FirstRow(call_.batch, tile_begin);
     const int64_t row0 = row;
     Cursor first;
     Seek(phase, row, &first);
+    const int64_t all_taps = block.tap1 - block.tap0, runs = all_taps / phase.inner_taps;
+    const int64_t line = phase.dims[kInner].count;
+    int64_t part = phase.line_tiles > 0 ? tile_begin % phase.line_tiles : 0, left = 0;  // of the line
+    if (phase.line_tiles > 0) left = line - CutAt(line, phase.line_tiles, part);
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-      const int64_t rows = phase.FirstRow(call_.batch, tile + 1) - row;
+      int64_t rows = 0;
+      if (phase.line_tiles == 0) {
+        rows = phase.FirstRow(call_.batch, tile + 1) - row;
+      } else {
+        const int64_t then = ++part == phase.line_tiles ? 0 : line - CutAt(line, phase.line_tiles, part);
+        rows = left - then;
+        left = then == 0 ? line : then;
+        if (then == 0) part = 0;
+      }
       const bool in_line = InsideLine(phase, first, rows);
       // Joining changes no bits: the same products in the same order.
       const bool joined = phase.joinable && whole_runs && (in_line || phase.dims[kInner].inside);
       const int64_t length = joined ? phase.inner_taps * channels : channels;
-      const int64_t taps = (block.tap1 - block.tap0) / (joined ? phase.inner_taps : 1);
+      const int64_t taps = joined ? runs : all_taps;
       args.k = pairs ? length / 2 : length;
       args.odd = pairs ? length % 2 : 0;
       const int64_t tap_steps = joined ? phase.run_steps : phase.k_steps;
       char* wide_row = wide == nullptr ? nullptr : wide + (row - row0) * wide_stride;
       int64_t group = -1;
       for (int64_t flat = panel_begin; flat < panel_end; ++flat) {
-        const int64_t panel = flat % columns_.panels;
-        if (flat / columns_.panels != group) {
-          group = flat / columns_.panels;
+        const Panel& panel = panels_[flat];
+        if (panel.group != group) {
+          group = panel.group;
           SetTile(phase, block, first, rows, in_line, joined, taps, group * call_.group_from + block.channel0, a, c,
                   wide_row, wide_stride);
           args.taps = DropPadding(phase, Pointers(rows), taps, args.accumulate == 0, a, kept);
         }
         if (args.taps == 0) continue;
-        const int64_t step_bytes = plan_.StepBytes(flat);
+        const int64_t step_bytes = panel.vectors * columns_.lanes * element_;
         for (int64_t t = 0; t < args.taps; ++t) b_offsets[t] = kept[t] * tap_steps * step_bytes;
-        args.b = packed_ + plan_.PanelOffset(phase, flat) + steps_before * step_bytes;
+        args.b = packed_ + phase.packed + steps * panel.before + steps_before * step_bytes;
         args.b_stride = step_bytes;
-        args.c_offset = (FirstChannel(flat) - (wide != nullptr ? FirstChannel(panel_begin) : 0)) * accumulator;
-        args.last_lanes = columns_.LastLanes(panel);
-        set.At(rows, columns_.Vectors(panel), false)(&args);
+        args.c_offset = (panel.first - first_channel) * accumulator;
+        args.last_lanes = panel.last_lanes;
+        set.At(rows, panel.vectors, false)(&args);
       }
       AdvanceBy(phase, rows, &first);
       row += rows;
@@ -375,13 +424,20 @@ class Gather {
 
   void NarrowRows(const Phase& phase, int64_t row0, int64_t row1, int64_t panel_begin, int64_t panel_end,
                   const char* wide) const {
-    const int64_t channel = FirstChannel(panel_begin);
+    const int64_t channel = FirstChannel(panel_begin), channels = EndChannel(panel_end) - channel;
+    const int64_t all = call_.ToChannels(), stride = WideStride(phase) / 4;
+    const auto* const from = reinterpret_cast<const float*>(wide);
+    auto* const to = static_cast<uint16_t*>(call_.to);
+    if (phases_.size() == 1) {  // every output pixel, in order
+      const bool run = channels == all && stride == all;
+      const int64_t rows = row1 - row0;
+      Narrow(call_.output, from, stride, to + row0 * all + channel, all, run ? 1 : rows, run ? rows * all : channels);
+      return;
+    }
     Cursor cursor;
     Seek(phase, row0, &cursor);
     for (int64_t row = row0; row < row1; ++row) {
-      Narrow(call_.output, reinterpret_cast<const float*>(wide + (row - row0) * WideStride(phase)), 0,
-             static_cast<char*>(call_.to) + (OutOffset(phase, cursor) + channel) * 2, 0, 1,
-             EndChannel(panel_end) - channel);
+      Narrow(call_.output, from + (row - row0) * stride, 0, to + OutOffset(phase, cursor) + channel, 0, 1, channels);
       Advance(phase, &cursor);
     }
   }
@@ -411,6 +467,7 @@ class Gather {
   int64_t in_stride_[kDims], out_stride_[kDims];
   int64_t image_ = 0, out_image_ = 0;
   std::vector<TileSet> sets_;
+  std::vector<Panel> panels_;
   int64_t max_run_steps_ = 0;
   const char* packed_ = nullptr;
   char* packs_to_ = nullptr;  // the same, unless the caller has packed it

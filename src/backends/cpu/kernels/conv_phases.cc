@@ -13,6 +13,8 @@ constexpr int64_t kBlockSteps = 512;
 constexpr int64_t kChunkBytes = 480 << 10;
 // Results that stay in L2 while all of K passes over them.
 constexpr int64_t kResidentBytes = 192 << 10;
+// Where all of K passes at once, results only wait for what follows them: they stay in L1.
+constexpr int64_t kFinishedBytes = 24 << 10;
 
 bool HasNoWindow(const SpatialDim& dim) {
   return dim.window == 1 && dim.stride == 1 && dim.lhs_dilation == 1 && dim.pad_lo == 0 && dim.in == dim.out;
@@ -60,7 +62,9 @@ void CutLoops(const GatherCall& call, const ColumnCut& columns, int rows, Phase&
   const int64_t chunk_channels =
       phase.chunk_panels == panels ? call.ToChannels() : phase.chunk_panels * columns.MaxVectors() * columns.lanes;
   const int64_t tile_bytes = std::min(chunk_channels, call.ToChannels()) * call.types.accumulator_bytes * rows;
-  phase.group_tiles = std::clamp<int64_t>(kResidentBytes / std::max<int64_t>(1, tile_bytes), 4, 256);
+  const bool once = fits && phase.blocks.size() < 2;
+  phase.group_tiles = std::clamp<int64_t>((once ? kFinishedBytes : kResidentBytes) / std::max<int64_t>(1, tile_bytes),
+                                          once ? 1 : 4, 256);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ class Driver {
     element_ = PackedElementBytes(plan.types.pack);
     output_bytes_ = plan.types.narrow ? 2 : plan.types.accumulator_bytes;
     // With several blocks of K, rows come back for the next one: they need C.
-    consumed_ = call.epilogue.consume != nullptr && plan.k_blocks == 1 && !plan.types.narrow && !call.accumulate;
+    consumed_ = call.epilogue.consume != nullptr && plan.k_blocks == 1 && !plan.Widens() && !call.accumulate;
     if (consumed_) {
       const int64_t tile_bytes = CeilDiv(plan.m, plan.tiles) * c_stride_ * output_bytes_;
       group_tiles_ = std::clamp<int64_t>(kConsumedBytes / std::max<int64_t>(1, tile_bytes), 1, kEpilogueTiles);
@@ -63,7 +63,7 @@ class Driver {
 
   // What all calls of Scratch below ask for, at most.
   void AddNeeds(int threads, ScratchNeeds& needs) const {
-    if (plan_.types.narrow) {
+    if (plan_.Widens()) {
       if (DealsMembers(threads)) needs.Each(ScratchSlot::kOutput, WideBytes());
       needs.Once(ScratchSlot::kOutput, WideBytes());
     }
@@ -128,7 +128,7 @@ class Driver {
   void RunMember(int64_t index, ThreadPool* pool) {
     Member member = Locate(index);
     char* result = member.c;
-    if (plan_.types.narrow) {
+    if (plan_.Widens()) {
       member.c = static_cast<char*>(Scratch(ScratchSlot::kOutput, WideBytes()));
       if (member.c == nullptr) return;
       member.c_stride = plan_.n * 4;
@@ -243,7 +243,7 @@ class Driver {
       for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
         const int vectors = plan_.columns.Vectors(panel);
         const int64_t column = plan_.columns.First(panel) * plan_.columns.lanes;
-        args.c_offset = column * plan_.types.accumulator_bytes;
+        args.c_offset = column * plan_.TileBytes();
         args.last_lanes = plan_.columns.LastLanes(panel);
         bool masked = false;
         if (plan_.direct_b) {
@@ -283,7 +283,7 @@ class Driver {
               const char* space) const {
     const int64_t column = plan_.columns.First(panel_begin) * plan_.columns.lanes;
     const int64_t column_end = std::min(plan_.n, plan_.columns.First(panel_end) * plan_.columns.lanes);
-    if (plan_.types.narrow) {
+    if (plan_.Widens()) {
       Narrow(call_.output, reinterpret_cast<const float*>(member.c) + row * plan_.n + column, plan_.n,
              result + (row * c_stride_ + column) * 2, c_stride_, row_end - row, column_end - column);
     }

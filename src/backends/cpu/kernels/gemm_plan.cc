@@ -65,6 +65,7 @@ GemmPlan CutGemm(const CpuTarget& target, const GemmCall& call, const TypePlan& 
   plan.k_blocks = std::max<int64_t>(1, CeilDiv(call.k, max_k));
   plan.k_block = CeilDiv(CeilDiv(call.k, plan.k_blocks), 8) * 8;
   plan.k_blocks = std::max<int64_t>(1, CeilDiv(call.k, plan.k_block));
+  plan.rounds = types.narrow && call.output == DType::kBF16 && types.micro == MicroType::kBF16Dot && plan.k_blocks == 1;
   // A in place: rows with unit stride for every native type and for bf16 pairs, columns for f32 and f64.
   if (call.a.col_stride == 1 && (types.direct || pairs)) {
     plan.form = MicroForm::kRows;
@@ -87,7 +88,8 @@ GemmPlan CutGemm(const CpuTarget& target, const GemmCall& call, const TypePlan& 
 absl::Status PlanGemm(KernelSet::State& state, const GemmCall& call, const TypePlan& types, GemmPlan* plan) {
   *plan = CutGemm(state.target(), call, types);
   const bool masked = plan->direct_b && call.n % plan->columns.lanes != 0;
-  return FetchTiles(state, types.micro, plan->form, call.m, plan->tiles, plan->columns, masked, &plan->set);
+  const MicroType micro = plan->rounds ? MicroType::kBF16Rounded : types.micro;
+  return FetchTiles(state, micro, plan->form, call.m, plan->tiles, plan->columns, masked, &plan->set);
 }
 
 int64_t Members(const GemmCall& call) {

@@ -49,10 +49,14 @@ struct GemmPlan {
   MicroForm form = MicroForm::kRows;
   bool pack_a = false;
   bool direct_b = false;
+  bool rounds = false;       // tiles write C in bf16: all of K is in one block
   int64_t tiles = 1;         // of rows
   int64_t chunk_panels = 1;  // panels of B that stay in L2 together
   TileSet set;
 
+  // Whether C waits in f32 to be narrowed.
+  bool Widens() const { return types.narrow && !rounds; }
+  int64_t TileBytes() const { return rounds ? 2 : types.accumulator_bytes; }  // of an element of C as tiles write it
   int64_t BlockStart(int64_t block) const { return block * k_block < k ? block * k_block : k; }
   int64_t BlockLength(int64_t block) const { return BlockStart(block + 1) - BlockStart(block); }
   int64_t Row(int64_t tile) const { return CutAt(m, tiles, tile); }

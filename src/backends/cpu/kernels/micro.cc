@@ -20,7 +20,11 @@ using llvm::Value;
 class Emitter {
  public:
   Emitter(const CpuTarget& target, const MicroSpec& spec, JitModule* module)
-      : target_(target), spec_(spec), module_(*module->module), b_(*module->context) {
+      : target_(target),
+        spec_(spec),
+        pairs_(spec.type == MicroType::kBF16Dot || spec.type == MicroType::kBF16Rounded),
+        module_(*module->module),
+        b_(*module->context) {
     lanes_ = MicroLanes(target, spec.type);
     element_ = spec.type == MicroType::kF64 ? b_.getDoubleTy() : b_.getFloatTy();
     vector_ = llvm::FixedVectorType::get(element_, lanes_);
@@ -64,7 +68,7 @@ class Emitter {
     std::vector<Value*> acc(tap_acc.begin(), tap_acc.end());
     Value* b_end = nullptr;
     acc = KLoop(acc, b_start, &b_end);
-    if (spec_.type == MicroType::kBF16Dot && spec_.form == MicroForm::kRows) acc = OddStep(acc, args, b_end);
+    if (pairs_ && spec_.form == MicroForm::kRows) acc = OddStep(acc, args, b_end);
     auto* tap_next = b_.CreateAdd(tap, b_.getInt64(1));
     auto* latch = b_.GetInsertBlock();
     tap->addIncoming(tap_next, latch);
@@ -109,7 +113,7 @@ class Emitter {
   }
 
   Value* Step(Value* acc, Value* a, Value* b) {
-    if (spec_.type == MicroType::kBF16Dot) {
+    if (pairs_) {
       auto* pairs = llvm::FixedVectorType::get(b_.getBFloatTy(), lanes_ * 2);
       return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
                                 {acc, b_.CreateBitCast(a, pairs), b_.CreateBitCast(b, pairs)});
@@ -130,7 +134,7 @@ class Emitter {
       Value* scalar = nullptr;
       if (half) {  // a lone bf16: the pair's other half is zero, whatever follows in memory
         scalar = b_.CreateZExt(b_.CreateAlignedLoad(b_.getInt16Ty(), address, llvm::Align(2)), b_.getInt32Ty());
-      } else if (spec_.type == MicroType::kBF16Dot) {
+      } else if (pairs_) {
         scalar = b_.CreateAlignedLoad(b_.getInt32Ty(), address, llvm::Align(2));
       } else {
         scalar = b_.CreateAlignedLoad(element_, address, llvm::Align(element_bytes_));
@@ -141,12 +145,12 @@ class Emitter {
     return next;
   }
 
-  // Runs k steps; a tap has at least one (kBF16Dot may have none, when its single element is the odd one).
+  // Runs k steps; a tap has at least one (pairs may have none, when its single element is the odd one).
   std::vector<Value*> KLoop(const std::vector<Value*>& start, Value* b_start, Value** b_end) {
     auto* before = b_.GetInsertBlock();
     auto* loop = Block("k");
     auto* after = Block("after");
-    const bool may_skip = spec_.type == MicroType::kBF16Dot;
+    const bool may_skip = pairs_;
     if (may_skip) {
       b_.CreateCondBr(b_.CreateICmpEQ(k_, b_.getInt64(0)), after, loop);
     } else {
@@ -213,14 +217,21 @@ class Emitter {
   void Store(Value* args, const std::vector<Value*>& acc) {
     Value* c_table = PointerField(args, offsetof(MicroArgs, c));
     Value* c_offset = Field(args, offsetof(MicroArgs, c_offset));
-    Value* accumulate = b_.CreateICmpNE(Field(args, offsetof(MicroArgs, accumulate)), b_.getInt64(0));
     Value* full = b_.CreateICmpEQ(Field(args, offsetof(MicroArgs, last_lanes)), b_.getInt64(lanes_));
-    // Four endings: the masked ones are short on AVX-512 and branchy elsewhere, so whole tiles avoid them.
-    auto* add = Block("add");
+    const bool rounds = spec_.type == MicroType::kBF16Rounded;
+    // Four endings, two where nothing accumulates: the masked ones are short on AVX-512 and branchy elsewhere, so whole tiles
+    // avoid them.
+    llvm::BasicBlock* add = rounds ? nullptr : Block("add");
     auto* set = Block("set");
-    b_.CreateCondBr(accumulate, add, set);
-    for (bool adding : {true, false}) {
-      b_.SetInsertPoint(adding ? add : set);
+    if (rounds) {
+      b_.CreateBr(set);
+    } else {
+      Value* accumulate = b_.CreateICmpNE(Field(args, offsetof(MicroArgs, accumulate)), b_.getInt64(0));
+      b_.CreateCondBr(accumulate, add, set);
+    }
+    for (llvm::BasicBlock* ending : {add, set}) {
+      if (ending == nullptr) continue;
+      b_.SetInsertPoint(ending);
       auto* whole = Block("whole");
       auto* part = Block("part");
       b_.CreateCondBr(full, whole, part);
@@ -229,8 +240,9 @@ class Emitter {
         for (int r = 0; r < spec_.mr; ++r) {
           Value* row = Byte(b_.CreateLoad(pointer_, Byte(c_table, r * 8)), c_offset);
           for (int v = 0; v < spec_.nv; ++v) {
-            StoreVector(Byte(row, static_cast<int64_t>(v) * lanes_ * element_bytes_), acc[r * spec_.nv + v], adding,
-                        masked && v == spec_.nv - 1);
+            Value* value = acc[r * spec_.nv + v];
+            Value* address = Byte(row, static_cast<int64_t>(v) * lanes_ * (rounds ? 2 : element_bytes_));
+            StoreVector(address, rounds ? Rounded(value) : value, ending == add, masked && v == spec_.nv - 1);
           }
         }
         b_.CreateRetVoid();
@@ -238,8 +250,11 @@ class Emitter {
     }
   }
 
+  // The machine's conversion takes denormals for zeros, but no sum of its products is one.
+  Value* Rounded(Value* sum) { return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {sum}); }
+
   void StoreVector(Value* address, Value* value, bool adding, bool masked) {
-    const llvm::Align align(element_bytes_);
+    const llvm::Align align(value->getType()->getScalarSizeInBits() / 8);
     if (!masked) {
       if (adding) value = b_.CreateFAdd(b_.CreateAlignedLoad(vector_, address, align), value);
       b_.CreateAlignedStore(value, address, align);
@@ -254,6 +269,7 @@ class Emitter {
 
   const CpuTarget& target_;
   const MicroSpec& spec_;
+  const bool pairs_;
   llvm::Module& module_;
   llvm::IRBuilder<> b_;
   llvm::Function* function_ = nullptr;

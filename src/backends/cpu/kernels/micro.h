@@ -11,8 +11,14 @@
 
 namespace weft::cpu {
 
-enum class MicroType : uint8_t { kF32, kF64, kBF16Dot, kBF16Tiles };  // the last: amx_micro.h
-inline constexpr int kMicroTypes = 4;
+enum class MicroType : uint8_t {
+  kF32,
+  kF64,
+  kBF16Dot,
+  kBF16Tiles,    // amx_micro.h
+  kBF16Rounded,  // kBF16Dot whose C is bf16: sums are rounded as they are stored, and never accumulate
+};
+inline constexpr int kMicroTypes = 5;
 
 // Where element (row r, step k) of A lies.
 enum class MicroForm : uint8_t {
@@ -38,11 +44,12 @@ struct MicroSpec {
   std::string Symbol() const;  // "weft_micro_<index>"
 };
 
-// Strides and offsets are bytes. Steps are elements of K, pairs of them for kBF16Dot (B holds pairs side by side).
+// Strides and offsets are bytes. Steps are elements of K, pairs of them for kBF16Dot and kBF16Rounded (B holds pairs side by
+// side).
 struct MicroArgs {
   int64_t taps = 1;  // outer K: runs of `k` steps, each with its own pointers; at least 1
   int64_t k = 0;     // steps per tap; at least 1 unless odd
-  int64_t odd = 0;   // kBF16Dot, kRows: one more single element after the pairs
+  int64_t odd = 0;   // of pairs, kRows: one more single element after the pairs
   const void* const* a = nullptr;
   int64_t a_stride = 0;
   const void* b = nullptr;

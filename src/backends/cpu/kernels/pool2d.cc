@@ -101,7 +101,7 @@ void PlainForward(const PoolCall& call, const T* image, const int64_t* offsets, 
   }
 }
 
-// A few hundred channels and a few taps at a time, widened: what was found so far is the first tap of the next ones.
+// Whole vectors of channels; of the rest a few hundred channels and a few taps at a time, widened: what was found so far is the first tap of the next ones.
 void HalvesForward(const ChannelKernels& halves, void (*kernel)(const PoolPixel&), const PoolCall& call,
                    const uint16_t* image, const int64_t* offsets, int64_t taps, uint16_t* y) {
   constexpr int64_t kChannels = 256, kTaps = 8;
@@ -111,7 +111,9 @@ void HalvesForward(const ChannelKernels& halves, void (*kernel)(const PoolPixel&
   pixel.kind = call.kind;
   pixel.x = pixel.y = lines;
   pixel.offsets = kLines;
-  for (int64_t c = 0; c < call.channels; c += kChannels) {
+  const int64_t done =
+      halves.pool({call.dtype, call.kind, image, offsets, taps, call.channels, static_cast<float>(call.scale), y});
+  for (int64_t c = done; c < call.channels; c += kChannels) {
     pixel.channels = std::min(kChannels, call.channels - c);
     for (int64_t t = 0; t < taps;) {
       pixel.taps = t == 0 ? 0 : 1;

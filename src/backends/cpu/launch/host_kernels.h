@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/backends/cpu/kernels/attention.h"
 #include "src/backends/cpu/kernels/kernels.h"
 #include "src/backends/cpu/loop/block_loop.h"
 
@@ -55,6 +56,7 @@ std::vector<int64_t> EncodeGemm(const GemmCall& call);
 GemmCall DecodeGemm(std::span<const int64_t> params);
 std::vector<int64_t> EncodeConv(const ConvCall& call);
 std::vector<int64_t> EncodePool(const PoolCall& call);
+std::vector<int64_t> EncodeAttention(const AttentionCall& call);
 
 // Elements of the room that decompositions and solves of batches of [n, n] work in.
 int64_t CholeskyPanel(int64_t n);
@@ -66,5 +68,6 @@ std::span<const HostKernel> MovementKernels();
 std::span<const HostKernel> TransposeKernels();
 std::span<const HostKernel> BodyKernels();
 std::span<const HostKernel> LinalgKernels();
+std::span<const HostKernel> AttentionKernelList();
 
 }  // namespace weft::cpu

@@ -267,8 +267,8 @@ std::vector<int64_t> EncodePool(const PoolCall& c) {
 }
 
 const HostKernel* FindHostKernel(std::string_view name) {
-  for (const std::span<const HostKernel> list :
-       {ProductKernels(), MovementKernels(), TransposeKernels(), BodyKernels(), LinalgKernels()}) {
+  for (const std::span<const HostKernel> list : {ProductKernels(), MovementKernels(), TransposeKernels(), BodyKernels(),
+                                                 LinalgKernels(), AttentionKernelList()}) {
     for (const HostKernel& kernel : list) {
       if (kernel.name == name) return &kernel;
     }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/backends/cpu/loop/loop_code.h"
+#include "src/backends/cpu/loop/side_by_side.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int64_t kCachedRow = 32768;  // longest row whose expensive values are kept between passes
 constexpr int64_t kBlock = 2048;       // elements of an elementwise task
+constexpr int64_t kGroup = 4096;       // elements of rows that are walked column by column: they stay in L1
 
 enum class Form { kElementwise, kColumns, kRows };
 
@@ -23,6 +25,7 @@ struct Layout {
   Form form = Form::kElementwise;
   int lanes = 4;
   int panel = 1;       // vectors of a column panel
+  int side = 1;        // vectors of a loop that are computed side by side, of rows at most
   bool cache = false;  // row form: keep expensive values in scratch
 };
 
@@ -31,20 +34,32 @@ Layout LayoutOf(const LoopKernel& kernel, const CpuTarget& target) {
   bool wide = false;
   for (const Expr& e : kernel.exprs) wide = wide || (BitsOf(e.dtype) == 64 && e.kind != ExprKind::kIndex);
   layout.lanes = target.vector_bytes / (wide ? 8 : 4);
+  const std::vector<bool> all(kernel.exprs.size(), true);
+  if (!kernel.reduces() || kernel.vector_reduces) {
+    layout.side = VectorsSideBySide(kernel, all, target, layout.lanes);
+  }
   if (!kernel.reduces()) return layout;
   layout.form = kernel.vector_reduces ? Form::kRows : Form::kColumns;
-  if (layout.form == Form::kColumns && !kernel.turned) {
-    const int64_t vectors = kernel.dims[kernel.vector_dim].size / layout.lanes;
-    layout.panel = kernel.exprs.size() > 24 ? 1 : vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
-  }
+  if (layout.form == Form::kColumns && !kernel.turned) layout.panel = VectorsOfPanel(kernel, target, layout.lanes);
   layout.cache = layout.form == Form::kRows && kernel.ReducedCount() <= kCachedRow;
   return layout;
+}
+
+// Whether rows share something along them, like the bias of a layer: an elementwise kernel of two dimensions.
+bool SharesAlongRows(const LoopKernel& kernel) {
+  if (kernel.dims.size() != 2 || kernel.reduces() || kernel.vector_dim != 1) return false;
+  bool shares = false;
+  for (const Access& a : kernel.loads) shares = shares || (a.strides[0] == 0 && a.strides[1] == 1);
+  return shares;
 }
 
 class LoopEmitter : LoopCode {
  public:
   LoopEmitter(const LoopKernel& kernel, const CpuTarget& target, JitModule& module, const std::string& symbol)
-      : LoopCode(kernel, target, module, symbol), layout_(LayoutOf(kernel, target)), deps_(Analyze(kernel)) {
+      : LoopCode(kernel, target, module, symbol),
+        target_(target),
+        layout_(LayoutOf(kernel, target)),
+        deps_(Analyze(kernel)) {
     FindCached();
   }
 
@@ -55,10 +70,15 @@ class LoopEmitter : LoopCode {
     entry_.SetInsertPoint(entry);
     entry_.SetInsertPoint(entry_.CreateBr(start));
     b_.SetInsertPoint(start);
-    Loop(function_->getArg(2), function_->getArg(3), 1, {}, [&](V task, Values) {
-      Task(task);
-      return Values{};
-    });
+    V begin = function_->getArg(2), end = function_->getArg(3);
+    if (layout_.form == Form::kElementwise && SharesAlongRows(k_)) {
+      RowGroups(begin, end);
+    } else {
+      Loop(begin, end, 1, {}, [&](V task, Values) {
+        Task(task);
+        return Values{};
+      });
+    }
     b_.CreateRetVoid();
   }
 
@@ -127,55 +147,70 @@ class LoopEmitter : LoopCode {
   void Compute(const std::vector<bool>& needed, Scope& scope, const Lanes& at, int stage,
                const std::function<bool(const Dependence&)>& fits) {
     for (size_t i = 0; i < k_.exprs.size(); ++i) {
-      if (!needed[i] || scope.values[i] != nullptr || !fits(deps_[i])) continue;
-      const Expr& e = k_.exprs[i];
-      // Set by their loop, or when it ends.
-      if (e.kind == ExprKind::kReduced || e.kind == ExprKind::kCarried || e.kind == ExprKind::kFolded) continue;
-      const int lanes = deps_[i].vector ? at.count : 1;
-      if (FromCache(i, stage)) {
-        llvm::Type* type = code_.ComputeLlvm(e.dtype);
-        V address = CacheAddress(i, scope, at);
-        const llvm::Align align(BytesOf(e.dtype));
-        if (lanes == 1) {
-          scope.values[i] = b_.CreateAlignedLoad(type, address, align);
-        } else {
-          // The cache is padded: whole vectors may always be read.
-          scope.values[i] = b_.CreateAlignedLoad(llvm::FixedVectorType::get(type, lanes), address, align);
-        }
-        continue;
-      }
-      if (e.kind == ExprKind::kLoad) {
-        scope.values[i] = Load(e.index, scope, at, deps_[i].vector);
-      } else if (e.kind == ExprKind::kIndex) {
-        const size_t a = k_.loads.size() + e.index;
-        V value = scope.positions[a];
-        if (deps_[i].vector) {
-          V lane = lanes == 1 ? at.v : b_.CreateAdd(b_.CreateVectorSplat(lanes, at.v), Iota(lanes));
-          V stride = lanes == 1 ? VectorStride(a) : b_.CreateVectorSplat(lanes, VectorStride(a));
-          V base = lanes == 1 ? value : b_.CreateVectorSplat(lanes, value);
-          value = b_.CreateAdd(base, b_.CreateMul(lane, stride));
-        }
-        scope.values[i] = value;
+      if (needed[i] && fits(deps_[i])) ComputeOne(i, scope, at, stage);
+    }
+  }
+  // The same for vectors side by side, each expression for all of them before the next one.
+  void Compute(const std::vector<bool>& needed, std::vector<Scope>& scopes, const std::vector<Lanes>& panel,
+               int stage) {
+    for (size_t i = 0; i < k_.exprs.size(); ++i) {
+      if (!needed[i]) continue;
+      for (size_t u = 0; u < panel.size(); ++u) ComputeOne(i, scopes[u], panel[u], stage);
+    }
+  }
+
+  void ComputeOne(size_t i, Scope& scope, const Lanes& at, int stage) {
+    if (scope.values[i] != nullptr) return;
+    const Expr& e = k_.exprs[i];
+    // Set by their loop, or when it ends.
+    if (e.kind == ExprKind::kReduced || e.kind == ExprKind::kCarried || e.kind == ExprKind::kFolded) return;
+    const int lanes = deps_[i].vector ? at.count : 1;
+    if (FromCache(i, stage)) {
+      llvm::Type* type = code_.ComputeLlvm(e.dtype);
+      V address = CacheAddress(i, scope, at);
+      const llvm::Align align(BytesOf(e.dtype));
+      if (lanes == 1) {
+        scope.values[i] = b_.CreateAlignedLoad(type, address, align);
       } else {
-        V args[3] = {};
-        DType from = e.dtype;
-        for (int k = 0; k < 3; ++k) {
-          if (e.args[k] == kNoExpr) continue;
-          args[k] = Vector(e.args[k], scope, lanes);
-          if (k == 0) from = k_.exprs[e.args[0]].dtype;
-        }
-        scope.values[i] = code_.Emit(e, from, args);
-        if (scope.values[i] == nullptr) {
-          status_ = absl::UnimplementedError(absl::StrCat("the CPU compiler has no code for scalar operation ",
-                                                          static_cast<int>(e.op), " on ", NameOf(from), " giving ",
-                                                          NameOf(e.dtype)));
-          scope.values[i] = llvm::PoisonValue::get(code_.ComputeLlvm(e.dtype));
-        }
+        // The cache is padded: whole vectors may always be read.
+        scope.values[i] = b_.CreateAlignedLoad(llvm::FixedVectorType::get(type, lanes), address, align);
       }
-      if (!cached_.empty() && cached_[i] >= 0 && stage == first_stage_[i]) {
-        // Lanes beyond the row's end land in the padding.
-        b_.CreateAlignedStore(scope.values[i], CacheAddress(i, scope, at), llvm::Align(BytesOf(e.dtype)));
+      return;
+    }
+    if (e.kind == ExprKind::kLoad) {
+      scope.values[i] = Load(e.index, scope, at, deps_[i].vector);
+    } else if (e.kind == ExprKind::kIndex) {
+      const size_t a = k_.loads.size() + e.index;
+      V value = scope.positions[a];
+      if (deps_[i].vector) {
+        V lane = lanes == 1 ? at.v : b_.CreateAdd(b_.CreateVectorSplat(lanes, at.v), Iota(lanes));
+        V stride = lanes == 1 ? VectorStride(a) : b_.CreateVectorSplat(lanes, VectorStride(a));
+        V base = lanes == 1 ? value : b_.CreateVectorSplat(lanes, value);
+        value = b_.CreateAdd(base, b_.CreateMul(lane, stride));
       }
+      scope.values[i] = value;
+    } else {
+      V args[3] = {};
+      DType from = e.dtype;
+      BF16Rounding rounding = BF16Rounding::kAny;
+      for (int k = 0; k < 3; ++k) {
+        if (e.args[k] == kNoExpr) continue;
+        args[k] = Vector(e.args[k], scope, lanes);
+        if (k > 0) continue;
+        from = k_.exprs[e.args[0]].dtype;
+        rounding = rounding_[e.args[0]];
+      }
+      scope.values[i] = code_.Emit(e, from, rounding, args);
+      if (scope.values[i] == nullptr) {
+        status_ = absl::UnimplementedError(absl::StrCat("the CPU compiler has no code for scalar operation ",
+                                                        static_cast<int>(e.op), " on ", NameOf(from), " giving ",
+                                                        NameOf(e.dtype)));
+        scope.values[i] = llvm::PoisonValue::get(code_.ComputeLlvm(e.dtype));
+      }
+    }
+    if (!cached_.empty() && cached_[i] >= 0 && stage == first_stage_[i]) {
+      // Lanes beyond the row's end land in the padding.
+      b_.CreateAlignedStore(scope.values[i], CacheAddress(i, scope, at), llvm::Align(BytesOf(e.dtype)));
     }
   }
 
@@ -234,29 +269,99 @@ class LoopEmitter : LoopCode {
 
   void Elementwise(const Scope& outer, V start, V end) {
     const std::vector<bool> needed = AllNeeded();
-    const auto body = [&](V v, const Lanes& at) {
-      (void)v;
-      Scope scope = outer;
-      Compute(needed, scope, at, 0, Anything);
-      for (size_t s = 0; s < k_.stores.size(); ++s) StoreTo(s, scope, at, true);
-    };
-    const int lanes = layout_.lanes;
-    V at = start;
-    const bool small = k_.exprs.size() <= 12;
-    if (small || !masks_) {
-      at = Loop(
-               at, end, lanes, {},
-               [&](V v, Values) {
-                 body(v, Lanes{lanes, v, nullptr});
-                 return Values{};
-               },
-               lanes - 1)
-               .index;
+    ForEachPanel(start, end, [&](const std::vector<Lanes>& panel) {
+      std::vector<Scope> scopes(panel.size(), outer);
+      ComputeAndStore(needed, scopes, panel);
+    });
+  }
+
+  void ComputeAndStore(const std::vector<bool>& needed, std::vector<Scope>& scopes, const std::vector<Lanes>& panel) {
+    Compute(needed, scopes, panel, 0);
+    for (size_t s = 0; s < k_.stores.size(); ++s) {
+      for (size_t u = 0; u < panel.size(); ++u) StoreTo(s, scopes[u], panel[u], true);
     }
-    Loop(at, end, masks_ ? lanes : 1, {}, [&](V v, Values) {
-      body(v, masks_ ? Lanes{lanes, v, MaskOf(v, end, lanes)} : Lanes{1, v, nullptr});
+  }
+
+  // Tasks that are rows, a few of them at a time: each panel of columns goes down them with what they share in registers. Short
+  // rows (a pixel's 16 to 200 channels) cost more to begin than to compute.
+  void RowGroups(V begin, V end) {
+    const std::vector<bool> needed = AllNeeded();
+    std::vector<bool> shared = needed;
+    for (size_t i = 0; i < shared.size(); ++i) {
+      const Expr& e = k_.exprs[i];
+      const bool moves = e.kind == ExprKind::kIndex || (e.kind == ExprKind::kLoad && k_.loads[e.index].strides[0] != 0);
+      shared[i] = shared[i] && !moves;
+      for (uint32_t arg : e.args) shared[i] = shared[i] && (arg == kNoExpr || shared[arg]);
+    }
+    V size = Size(1);
+    V blocks = b_.CreateUDiv(b_.CreateAdd(size, b_.CreateSub(Block(), I64(1))), Block());
+    V fit = b_.CreateUDiv(I64(kGroup), b_.CreateAdd(size, I64(1)));
+    V many = b_.CreateAnd(b_.CreateICmpEQ(blocks, I64(1)), b_.CreateICmpUGT(fit, I64(1)));
+    V most = b_.CreateSelect(many, fit, I64(1));  // a row of several blocks is that many tasks
+    V groups = b_.CreateUDiv(b_.CreateAdd(b_.CreateSub(end, begin), b_.CreateSub(most, I64(1))), most);
+    Loop(I64(0), groups, 1, {}, [&](V group, Values) {
+      V task = b_.CreateAdd(begin, b_.CreateMul(group, most));
+      V count = MinOf(most, b_.CreateSub(end, task));
+      Scope first = NewScope();
+      for (size_t a = 0; a < accesses(); ++a) first.positions[a] = Offset(a);
+      Advance(first, 0, b_.CreateUDiv(task, blocks));
+      V start = b_.CreateMul(b_.CreateURem(task, blocks), Block());
+      ForEachPanel(start, MinOf(b_.CreateAdd(start, Block()), size), [&](const std::vector<Lanes>& panel) {
+        std::vector<Scope> top(panel.size(), first);
+        Compute(shared, top, panel, 0);
+        Loop(I64(0), count, 1, {}, [&](V row, Values) {
+          Scope there = first;
+          Advance(there, 0, row);
+          std::vector<Scope> scopes = top;
+          for (size_t u = 0; u < panel.size(); ++u) {
+            scopes[u].positions = there.positions;
+            Announce(there, panel[u], count);
+          }
+          ComputeAndStore(needed, scopes, panel);
+          return Values{};
+        });
+      });
       return Values{};
     });
+  }
+
+  // Asks for what lies `rows` further down: rows are too far apart for the processor to see a stream.
+  void Announce(const Scope& scope, const Lanes& at, V rows) {
+    for (size_t a = 0; a < k_.loads.size(); ++a) {
+      if (k_.loads[a].strides[0] == 0 || k_.loads[a].strides[1] != 1) continue;
+      llvm::Type* type = code_.MemoryLlvm(k_.loads[a].dtype);
+      V there = b_.CreateGEP(type, Address(a, scope, at.v), b_.CreateMul(rows, Stride(a, 0)));
+      b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+                         {there, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
+    }
+  }
+
+  // Vectors side by side while there are so many, then one after the other, the last of them masked or its elements alone.
+  void ForEachPanel(V start, V end, const std::function<void(const std::vector<Lanes>&)>& body) {
+    const int lanes = layout_.lanes;
+    const auto whole = [&](V from, int side) {
+      const int step = side * lanes;
+      const auto at = [&](V v, Values) {
+        body(SideBySide(v, side));
+        return Values{};
+      };
+      return Loop(from, end, step, {}, at, step - 1).index;
+    };
+    V at = start;
+    if (layout_.side > 1) at = whole(at, layout_.side);
+    if (!masks_ || (layout_.side == 1 && k_.exprs.size() <= 24)) at = whole(at, 1);
+    Loop(at, end, masks_ ? lanes : 1, {}, [&](V v, Values) {
+      body({masks_ ? Lanes{lanes, v, MaskOf(v, end, lanes)} : Lanes{1, v, nullptr}});
+      return Values{};
+    });
+  }
+
+  std::vector<Lanes> SideBySide(V v, int vectors) {
+    std::vector<Lanes> panel;
+    for (int u = 0; u < vectors; ++u) {
+      panel.push_back(Lanes{layout_.lanes, u == 0 ? v : b_.CreateAdd(v, I64(u * layout_.lanes)), nullptr});
+    }
+    return panel;
   }
 
   // Loops over reduced dimensions [d, last), then `inner`.
@@ -305,10 +410,7 @@ class LoopEmitter : LoopCode {
     V at = Loop(
                start, end, layout_.panel * lanes, {},
                [&](V v, Values) {
-                 std::vector<Lanes> panel;
-                 for (int u = 0; u < layout_.panel; ++u)
-                   panel.push_back(Lanes{lanes, u == 0 ? v : b_.CreateAdd(v, I64(u * lanes)), nullptr});
-                 Panel(outer, panel);
+                 Panel(outer, SideBySide(v, layout_.panel));
                  return Values{};
                },
                layout_.panel * lanes - 1)
@@ -466,23 +568,25 @@ class LoopEmitter : LoopCode {
         Nest(k_.parallel_dims(), k_.dims.size(), outer, accumulators, [&](const Scope& scope, Values current) {
           Scope shared = scope;
           Compute(needed, shared, Lanes{}, 0, [](const Dependence& d) { return !d.vector; });
+          std::vector<Scope> inner(panel.size(), shared);
           for (size_t u = 0; u < panel.size(); ++u) {
-            Scope inner = shared;
-            for (size_t i = 0; i < inner.values.size(); ++i) {
-              if (inner.values[i] == nullptr) inner.values[i] = tops[u].values[i];
+            for (size_t i = 0; i < shared.values.size(); ++i) {
+              if (shared.values[i] == nullptr) inner[u].values[i] = tops[u].values[i];
             }
-            SetReduced(inner, Accumulated(current, panel.size(), u, k_.reductions.size(), k_.carries.size()),
+            SetReduced(inner[u], Accumulated(current, panel.size(), u, k_.reductions.size(), k_.carries.size()),
                        ExprKind::kCarried);
-            Compute(needed, inner, panel[u], 0, Anything);
+          }
+          Compute(needed, inner, panel, 0);
+          for (size_t u = 0; u < panel.size(); ++u) {
             for (size_t r = 0; r < k_.reductions.size(); ++r) {
               V& a = current[r * panel.size() + u];
-              a = Combine(k_.reductions[r], a, Vector(k_.reductions[r].expr, inner, panel[u].count));
+              a = Combine(k_.reductions[r], a, Vector(k_.reductions[r].expr, inner[u], panel[u].count));
             }
             for (size_t c = 0; c < k_.carries.size(); ++c) {
               current[(k_.reductions.size() + c) * panel.size() + u] =
-                  Vector(k_.carries[c].next, inner, panel[u].count);
+                  Vector(k_.carries[c].next, inner[u], panel[u].count);
             }
-            for (uint32_t s : full) StoreTo(s, inner, panel[u], true);
+            for (uint32_t s : full) StoreTo(s, inner[u], panel[u], true);
           }
           return current;
         });
@@ -520,6 +624,7 @@ class LoopEmitter : LoopCode {
       const bool small = IsSmall(work);
       const int unroll = Unroll(work, reduced.size());
       const int lanes = layout_.lanes;
+      const int side = unroll > 1 ? unroll : std::min(layout_.side, VectorsSideBySide(k_, needed, target_, lanes));
       Values accumulators;  // per reduction: `unroll` vectors, then a scalar where there are no masks
       const size_t per = unroll + (masks_ ? 0 : 1);
       for (uint32_t r : reduced) {
@@ -530,42 +635,37 @@ class LoopEmitter : LoopCode {
         V size = ReducedEnd(vector);
         Scope shared = outer;
         Compute(needed, shared, Lanes{}, stage, [](const Dependence& d) { return !d.vector; });
-        const auto body = [&](const Lanes& at, int u, Values& carried) {
-          Scope inner = shared;
-          Compute(needed, inner, at, stage, Anything);
+        // Vectors have a sum each or one for all; `first_sum` is not 0 for scalars, whose sum stands behind them.
+        const auto body = [&](const std::vector<Lanes>& panel, int first_sum, Values carried) {
+          std::vector<Scope> inner(panel.size(), shared);
+          Compute(needed, inner, panel, stage);
           for (size_t k = 0; k < reduced.size(); ++k) {
             const Reduction& r = k_.reductions[reduced[k]];
-            V& a = carried[k * per + (at.count == 1 ? unroll : u)];
-            V next = Combine(r, a, Vector(r.expr, inner, at.count));
-            a = at.mask == nullptr ? next : b_.CreateSelect(at.mask, next, a);
+            for (size_t u = 0; u < panel.size(); ++u) {
+              V& a = carried[k * per + first_sum + (unroll > 1 ? u : 0)];
+              V next = Combine(r, a, Vector(r.expr, inner[u], panel[u].count));
+              a = panel[u].mask == nullptr ? next : b_.CreateSelect(panel[u].mask, next, a);
+            }
           }
           for (size_t s = 0; s < k_.stores.size(); ++s) {
-            if (!k_.stores[s].row && k_.stores[s].stage == stage) StoreTo(s, inner, at, true);
+            if (k_.stores[s].row || k_.stores[s].stage != stage) continue;
+            for (size_t u = 0; u < panel.size(); ++u) StoreTo(s, inner[u], panel[u], true);
           }
+          return carried;
+        };
+        const auto whole = [&](LoopEnd from, int vectors) {
+          const int step = vectors * lanes;
+          return Loop(
+              from.index, size, step, std::move(from.carried),
+              [&](V v, Values carried) { return body(SideBySide(v, vectors), 0, std::move(carried)); }, step - 1);
         };
         LoopEnd at{I64(0), std::move(current)};
-        if (small || !masks_) {
-          at = Loop(
-              at.index, size, int64_t{unroll} * lanes, std::move(at.carried),
-              [&](V v, Values carried) {
-                for (int u = 0; u < unroll; ++u) {
-                  body(Lanes{lanes, u == 0 ? v : b_.CreateAdd(v, I64(u * lanes)), nullptr}, u, carried);
-                }
-                return carried;
-              },
-              int64_t{unroll} * lanes - 1);
-        }
-        if (masks_) {
-          at = Loop(at.index, size, lanes, std::move(at.carried), [&](V v, Values carried) {
-            body(Lanes{lanes, v, MaskOf(v, size, lanes)}, 0, carried);
-            return carried;
-          });
-        } else {
-          at = Loop(at.index, size, 1, std::move(at.carried), [&](V v, Values carried) {
-            body(Lanes{1, v, nullptr}, 0, carried);
-            return carried;
-          });
-        }
+        if (side > 1) at = whole(std::move(at), side);
+        if (unroll == 1 && (!masks_ || (small && side == 1))) at = whole(std::move(at), 1);
+        at = Loop(at.index, size, masks_ ? lanes : 1, std::move(at.carried), [&](V v, Values carried) {
+          if (masks_) return body({Lanes{lanes, v, MaskOf(v, size, lanes)}}, 0, std::move(carried));
+          return body({Lanes{1, v, nullptr}}, unroll, std::move(carried));
+        });
         return at.carried;
       });
       std::vector<std::pair<uint32_t, V>> results;
@@ -593,6 +693,7 @@ class LoopEmitter : LoopCode {
   const absl::Status& status() const { return status_; }
 
  private:
+  const CpuTarget& target_;
   Layout layout_;
   std::vector<Dependence> deps_;
   Values indices_;
@@ -613,8 +714,8 @@ int64_t ElementsOfTask(int64_t size) {
 LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
   LoopPlan plan;
   const Layout layout = LayoutOf(kernel, target);
-  plan.key = absl::StrCat(ToString(kernel, false), "lanes ", layout.lanes, " panel ", layout.panel,
-                          layout.cache ? " cache" : "");
+  plan.key = absl::StrCat(ToString(kernel, false), "lanes ", layout.lanes, " panel ", layout.panel, " side ",
+                          layout.side, layout.cache ? " cache" : "");
   const size_t parallel = kernel.parallel_dims();
   int64_t block = 1;
   if (layout.form == Form::kElementwise) {

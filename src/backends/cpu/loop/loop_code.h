@@ -22,6 +22,7 @@ class LoopCode {
         b_(*module.context),
         entry_(*module.context),
         code_(b_, target),
+        rounding_(BF16RoundingOf(kernel)),
         masks_(target.isa == Isa::kAvx512) {
     llvm::Type* i64 = b_.getInt64Ty();
     llvm::Type* pointer = b_.getPtrTy();
@@ -170,15 +171,14 @@ class LoopCode {
     const size_t a = k_.loads.size() + k_.indices.size() + s;
     const llvm::Align align(BytesOf(store.access.dtype));
     const int64_t stride = vector ? store.access.strides[k_.vector_dim] : 0;
-    const Expr& e = k_.exprs[store.expr];
-    const bool rounded = e.kind == ExprKind::kRound && e.storage == store.access.dtype;
+    const BF16Rounding rounding = rounding_[store.expr];
     if (!vector || at.count == 1) {
       V part = !vector ? nullptr : stride == 1 ? at.v : b_.CreateMul(at.v, VectorStride(a));
-      b_.CreateAlignedStore(code_.ToMemory(scope.values[store.expr], store.access.dtype, rounded),
+      b_.CreateAlignedStore(code_.ToMemory(scope.values[store.expr], store.access.dtype, rounding),
                             Address(a, scope, part), align);
       return;
     }
-    V value = code_.ToMemory(Vector(store.expr, scope, at.count), store.access.dtype, rounded);
+    V value = code_.ToMemory(Vector(store.expr, scope, at.count), store.access.dtype, rounding);
     if (stride == 1) {
       V address = Address(a, scope, at.v);
       if (at.mask == nullptr) {
@@ -268,6 +268,7 @@ class LoopCode {
   llvm::IRBuilder<> b_;
   llvm::IRBuilder<> entry_;
   ScalarCode code_;
+  const std::vector<BF16Rounding> rounding_;  // of each expression's value
   const bool masks_;
   llvm::Function* function_ = nullptr;
 

@@ -2,6 +2,7 @@
 // and the way between memory's types and computed ones.
 #pragma once
 
+#include "src/backends/cpu/loop/bf16_rounding.h"
 #include "src/backends/cpu/loop/loop.h"
 #include "src/backends/cpu/loop/vector_math.h"
 
@@ -19,12 +20,12 @@ class ScalarCode {
   // i8 for bool, i16 for bf16 and f16.
   llvm::Type* MemoryLlvm(DType dtype);
 
-  // Arguments are scalars or vectors of one length; `from` is the first argument's type. Null: no code for this.
-  V Emit(const Expr& e, DType from, V const args[3]);
+  // Arguments are scalars or vectors of one length; `from` is the first argument's type, `rounding` what its rounding to bf16
+  // has to do. Null: no code for this.
+  V Emit(const Expr& e, DType from, BF16Rounding rounding, V const args[3]);
   V Combine(ops::Reducer op, DType dtype, V x, V y);
   V FromMemory(V raw, DType dtype);
-  // `rounded`: the value is already one that the type can hold.
-  V ToMemory(V value, DType dtype, bool rounded);
+  V ToMemory(V value, DType dtype, BF16Rounding rounding);
 
  private:
   llvm::Type* Like(V x, llvm::Type* element);
@@ -34,9 +35,9 @@ class ScalarCode {
   V IntPower(DType dtype, V x, V y);
   V Convert(DType from, DType to, V x, bool to_odd);
   V F32RoundedToOdd(DType from, V x);
-  V RoundBF16(V x);    // f32 bits with the low half zero
-  V F16Bits(V x);      // f32 to i16
-  V F16Value(V bits);  // i16 to f32
+  V RoundBF16(V x, BF16Rounding rounding);  // f32 bits with the low half zero
+  V F16Bits(V x);                           // f32 to i16
+  V F16Value(V bits);                       // i16 to f32
 
   llvm::IRBuilder<>& b_;
   const CpuTarget& target_;

@@ -158,14 +158,29 @@ constexpr OpRule kRules[] = {
 
 }  // namespace
 
-LowerRule FindLowerRule(const ir::OpDef& op) {
-  for (const std::span<const OpRule> rules : {std::span<const OpRule>(kRules), WindowRules(), MovementRules(),
-                                              ControlRules(), BodyRules(), LinalgRules(), CustomRules()}) {
+namespace {
+
+const OpRule* Find(const ir::OpDef& op) {
+  for (const std::span<const OpRule> rules :
+       {std::span<const OpRule>(kRules), WindowRules(), MovementRules(), ControlRules(), BodyRules(), LinalgRules(),
+        AttentionRules(), CustomRules()}) {
     for (const OpRule& rule : rules) {
-      if (rule.op == &op) return rule.rule;
+      if (rule.op == &op) return &rule;
     }
   }
   return nullptr;
+}
+
+}  // namespace
+
+LowerRule FindLowerRule(const ir::OpDef& op) {
+  const OpRule* const found = Find(op);
+  return found != nullptr ? found->rule : nullptr;
+}
+
+bool HasLowerRule(const ir::Node& node) {
+  const OpRule* const found = Find(node.op());
+  return found != nullptr && (found->serves == nullptr || found->serves(node));
 }
 
 }  // namespace weft::cpu

@@ -8,6 +8,7 @@
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/backends/cpu/launch/transpose_call.h"
 #include "src/backends/cpu/loop/block_loop.h"
+#include "src/backends/cpu/loop/side_by_side.h"
 #include "src/backends/cpu/lower/lower_region.h"
 #include "src/ir/builder.h"
 #include "src/ops/generated/attributes.h"
@@ -290,7 +291,7 @@ void Lowering::Loop(SharedKernel kernel, const std::vector<StorageId>& buffers) 
     const int64_t elements = kernel->ParallelCount() * kernel->ReducedCount();
     const int64_t outermost = kernel->dims[kernel->parallel_dims()].size;
     const int64_t chunks = std::min<int64_t>({elements / 16384, 32, outermost / 4});
-    if (chunks >= 2 && !kernel->dims[kernel->parallel_dims()].total && TasksOfRows(*kernel) < 8) {
+    if (chunks >= 2 && !kernel->dims[kernel->parallel_dims()].total && TasksOfRows(*kernel) < kFewTasks) {
       SplitKernel split = SplitReduction(*kernel, chunks);
       std::vector<StorageId> partials;
       for (DType dtype : split.partial_types)

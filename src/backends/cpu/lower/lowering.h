@@ -53,6 +53,7 @@ class Lowering {
   // Entries for one node whose operands have storages.
   absl::Status LowerNode(const ir::Node& node);
 
+  const CpuTarget& target() const { return target_; }
   StorageId Of(const ir::Value& value) const;
   StorageId Define(const ir::Value& value);  // a new storage for a result
   void Alias(const ir::Value& value, StorageId storage);
@@ -204,13 +205,17 @@ LowerRule FindLowerRule(const ir::OpDef& op);
 struct OpRule {
   const ir::OpDef* op;
   LowerRule rule;
+  bool (*serves)(const ir::Node& node) = nullptr;  // null: every node of a composite, rather than its expansion
 };
+// Whether a composite of this backend's code stays whole.
+bool HasLowerRule(const ir::Node& node);
 // One list a file.
 std::span<const OpRule> WindowRules();
 std::span<const OpRule> MovementRules();
 std::span<const OpRule> ControlRules();
 std::span<const OpRule> BodyRules();
 std::span<const OpRule> LinalgRules();
+std::span<const OpRule> AttentionRules();
 std::span<const OpRule> CustomRules();
 
 // Storages in one arena so that no two that live at once overlap, large ones first. Returns the arena's size.

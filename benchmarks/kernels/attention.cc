@@ -1,0 +1,102 @@
+// Attention as the CPU backend's kernel beside its expansion: two programs of one function, runs alternating. A ratio below 1 says that
+// the kernel is faster. It looks inside: it links the backend itself, not libweft.so.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "benchmarks/bench_util.h"
+#include "src/backends/cpu/cpu_backend.h"
+#include "src/ir/function.h"
+#include "src/ops/build.h"
+#include "src/ops/registry.h"
+#include "src/passes/pipeline.h"
+
+namespace {
+
+using namespace weft;
+
+struct Shape {
+  int64_t batch, heads, queries, keys, width;
+  bool causal;
+};
+constexpr Shape kShapes[] = {
+    {1, 12, 128, 128, 64, true},   {8, 12, 128, 128, 64, true},    {1, 12, 256, 256, 64, true},    {1, 12, 512, 512, 64, false},
+    {1, 12, 1024, 1024, 64, true}, {1, 12, 1024, 1024, 64, false}, {1, 4, 4096, 4096, 64, true},   {1, 4, 4096, 4096, 64, false},
+    {1, 12, 1, 512, 64, false},    {1, 12, 1, 4096, 64, false},    {1, 12, 64, 1024, 64, false},   {64, 4, 16, 16, 32, false},
+};
+
+std::unique_ptr<Executable> Compile(cpu::CpuBackend& backend, const Ref<const ir::Function>& function, bool whole) {
+  ir::Module module;
+  module.functions.push_back(function);
+  passes::PipelineOptions options;
+  options.claims = [&](const ir::Node& node) {
+    return &node.op() == &ops::kOp_scaled_dot_product_attention ? whole : backend.Claims(node);
+  };
+  auto prepared = passes::RunPipeline(std::move(module), options);
+  if (!prepared.ok()) return nullptr;
+  auto compiled = backend.Compile(*prepared, {});
+  return compiled.ok() ? *std::move(compiled) : nullptr;
+}
+
+bool Add(cpu::CpuBackend& backend, DType dtype, const Shape& shape, const bench::Options& options, std::vector<bench::Row>& rows) {
+  std::vector<ir::Value> parameters;
+  std::vector<Ref<Buffer>> buffers;
+  for (const int64_t length : {shape.queries, shape.keys, shape.keys}) {
+    const Dims dims = {shape.batch, shape.heads, length, shape.width};
+    parameters.push_back({ir::Node::Create(ops::kOp_parameter, {}, {}, {ir::Type::Tensor(dtype, dims)}), 0});
+    HostTensor values(dtype, dims);
+    for (int64_t i = 0; i < values.count(); ++i) values.SetDouble(i, static_cast<double>(i * 7919 % 1000 - 500) / 500);
+    auto buffer = backend.ToDevice(backend.devices()[0], dtype, dims, values.bytes());
+    if (!buffer.ok()) return false;
+    buffers.push_back(*std::move(buffer));
+  }
+  DeviceArguments arguments;
+  arguments.buffers = buffers;
+  ir::Builder b;
+  const ir::Value y =
+      ops::Call(b, ops::kOp_scaled_dot_product_attention, {parameters[0], parameters[1], parameters[2], {}}, {shape.causal});
+  if (!b.ok()) return false;
+  const auto function = ir::Function::Create("main", parameters, {y});
+  const std::unique_ptr<Executable> programs[] = {Compile(backend, function, true), Compile(backend, function, false)};
+  if (programs[0] == nullptr || programs[1] == nullptr) return false;
+  double best[] = {1e9, 1e9};
+  const bench::Clock::time_point begin = bench::Clock::now();
+  for (int round = 0; round < 400 && (round < 3 || bench::Since(begin) < (options.quick ? 0.1 : 1.2)); ++round) {
+    for (int turn = 0; turn < 2; ++turn) {
+      const int i = (round + turn) % 2;
+      const bench::Clock::time_point start = bench::Clock::now();
+      auto results = programs[i]->Execute({&arguments, 1});
+      if (!results.ok() || !(*results)[0].done->Wait().ok()) return false;
+      best[i] = std::min(best[i], bench::Since(start));
+    }
+  }
+  const std::string name = std::string(NameOf(dtype)) + " " + std::to_string(shape.batch) + "x" + std::to_string(shape.heads) + "x" +
+                           std::to_string(shape.queries) + "x" + std::to_string(shape.width) + " over " + std::to_string(shape.keys) +
+                           (shape.causal ? " causal" : "");
+  rows.push_back({name, best[0] / best[1], "expanded", 0, 0, {{"us", best[0] * 1e6}, {"expanded us", best[1] * 1e6}}});
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bench::Options options = bench::Parse(argc, argv);
+  if (options.help || !options.rest.empty()) {
+    std::fputs("usage: attention [--json] [--quick] [--help]\n", options.help ? stdout : stderr);
+    return options.help ? 0 : 2;
+  }
+  const auto backend = cpu::CpuBackend::Create({.threads = options.threads});
+  if (!backend.ok()) return 1;
+  std::vector<bench::Row> rows;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const Shape& shape : kShapes) {
+      if (options.quick && shape.keys > 1024) continue;
+      if (Add(**backend, dtype, shape, options, rows)) continue;
+      std::fputs("attention: a program failed\n", stderr);
+      return 1;
+    }
+  }
+  bench::Print(rows, options);
+  return 0;
+}

@@ -1,0 +1,44 @@
+// Scaled dot-product attention, softmax(q k^T scale + mask) v, in blocks that stay in cache: the scores of 64 queries and a
+// few hundred keys at a time, with the running maximum and sum of each query (Milakov and Gimelshein 2018; Dao et al. 2022).
+// The products are KernelSet::Gemm's.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "src/backends/cpu/kernels/kernels.h"
+
+namespace weft::cpu {
+
+// So many queries read k and v once, from memory: nothing is packed, and keys are dealt out where heads are few.
+inline constexpr int64_t kFewQueries = 8;
+
+// One of a batch of matrices whose rows are contiguous. Strides count elements.
+struct AttentionMatrix {
+  const void* data = nullptr;
+  int64_t row_stride = 0;
+  std::array<int64_t, kMaxBatchDims> batch_strides = {};
+};
+
+// f32 or bf16 for all; sums are f32. No size is 0. Bits depend on the sizes and the target, never on the number of threads.
+struct AttentionCall {
+  DType dtype = DType::kF32;
+  int64_t queries = 0, keys = 0, width = 0, value_width = 0;
+  int batch_rank = 0;
+  std::array<int64_t, kMaxBatchDims> batch_sizes = {};
+  AttentionMatrix q, k, v, mask;   // mask: added to the scores; strides of 0 repeat it
+  int64_t mask_column_stride = 1;  // or 0
+  bool has_mask = false;
+  bool causal = false;  // query i sees keys before i + 1 + keys - queries
+  float scale = 1;
+  AttentionMatrix out;
+  void* space = nullptr;  // AttentionSpace bytes
+};
+
+// Of k and v in the order that tiles read them, or of partial results: for AttentionCall::space.
+int64_t AttentionSpace(const CpuTarget& target, const AttentionCall& call);
+absl::Status RunAttention(KernelSet& kernels, const AttentionCall& call, ThreadPool& pool);
+// What a run asks for; see KernelSet::PrepareGemm.
+absl::Status PrepareAttention(KernelSet& kernels, const AttentionCall& call, ScratchNeeds& needs);
+
+}  // namespace weft::cpu

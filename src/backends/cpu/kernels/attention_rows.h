@@ -1,0 +1,58 @@
+// What attention does to scores between its two products: scale, mask, exponentials with the running maximum and sum of each
+// query, and in the end the division. These are the inner loops, one set per instruction set; attention.cc drives them.
+#pragma once
+
+#include <cstdint>
+
+#include "src/backends/cpu/jit/isa.h"
+
+namespace weft::cpu {
+
+// Of the running sums of one query, and what rows of scores and values are padded to: the most lanes of any set.
+inline constexpr int64_t kAttentionLanes = 16;
+
+enum class AttentionMask : uint8_t {
+  kNone,
+  kOne,  // one element for all keys
+  kF32,
+  kBF16,
+};
+
+// Scores of some queries and some keys become exp(score * scale + mask - most). Strides count elements.
+struct AttentionRows {
+  float* scores = nullptr;
+  int64_t stride = 0, rows = 0, columns = 0;
+  int64_t seen = 0;  // row r sees columns before seen + r
+  float scale = 1;
+  AttentionMask kind = AttentionMask::kNone;
+  const void* mask = nullptr;
+  int64_t mask_stride = 0;
+  bool mask_bf16 = false;      // of kOne
+  uint16_t* narrow = nullptr;  // where they go as bf16, rows as far apart as scores; null: in place of the scores
+  float* most = nullptr;       // [rows], -inf at first
+  float* sums = nullptr;       // [rows, kAttentionLanes], 0 at first
+  float* values = nullptr;     // [rows, value_stride] of earlier keys, brought to the new maximum; null: there are none
+  int64_t value_stride = 0;
+};
+
+// out = values / sums
+struct AttentionResult {
+  const float* values = nullptr;
+  const float* sums = nullptr;
+  int64_t value_stride = 0, rows = 0, width = 0;
+  void* out = nullptr;
+  int64_t out_stride = 0;
+  bool bf16 = false;
+};
+
+struct AttentionKernels {
+  void (*exponentials)(const AttentionRows&) = nullptr;
+  void (*finish)(const AttentionResult&) = nullptr;
+  void (*exp)(const float* x, float* y,
+              int64_t count) = nullptr;  // of what is not positive; count a multiple of the lanes
+};
+extern const AttentionKernels kAttentionPortable, kAttentionAvx2, kAttentionAvx512;
+// Of a CpuTarget's isa.
+const AttentionKernels& AttentionKernelsOf(Isa vectors);
+
+}  // namespace weft::cpu

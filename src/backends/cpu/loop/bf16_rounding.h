@@ -1,0 +1,20 @@
+// What rounding to bf16 has to do, as far as a kernel's expressions show it. Nearest even is four integer operations; NaN asks
+// for three more, unless its low digits are zeros, which an addition of half a step leaves alone.
+#pragma once
+
+#include <vector>
+
+#include "src/backends/cpu/loop/loop.h"
+
+namespace weft::cpu {
+
+enum class BF16Rounding : uint8_t {
+  kAny,      // of any f32
+  kHighNan,  // a NaN is quiet, and its digits are in the high half
+  kNone,     // the value is one of bf16, a NaN quiet
+};
+
+// Of each expression's value; for floats.
+std::vector<BF16Rounding> BF16RoundingOf(const LoopKernel& kernel);
+
+}  // namespace weft::cpu

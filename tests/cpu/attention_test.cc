@@ -1,0 +1,310 @@
+// Attention as one kernel against its definition in double, on every path.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "src/autodiff/gradient.h"
+#include "src/backends/cpu/kernels/attention_rows.h"
+#include "src/ops/build.h"
+#include "src/ops/registry.h"
+#include "tests/cpu/backend_support.h"
+
+namespace weft::cpu {
+namespace {
+
+using ir::Builder;
+using ir::Type;
+using ir::Value;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct Case {
+  Dims lead;
+  int64_t queries, keys, width, value_width;
+  bool causal = false;
+  double scale = 0;  // 0: not given
+  Dims mask;         // none
+  double size = 1;   // of the elements of q
+  bool hides = false;  // every third element of the mask is -inf, and so is all that the second query sees
+
+  std::string Name() const {
+    return absl::StrCat("lead ", DimsToString(lead), " ", queries, " queries ", keys, " keys ", width, " to ", value_width,
+                        causal ? " causal" : "", " scale ", scale, " mask ", DimsToString(mask), " size ", size, hides ? " hides" : "");
+  }
+  Dims Of(int64_t rows, int64_t columns) const {
+    Dims dims = lead;
+    dims.push_back(rows);
+    dims.push_back(columns);
+    return dims;
+  }
+};
+
+struct Program {
+  Ref<const ir::Function> function;
+  std::vector<HostTensor> arguments;
+};
+
+Program Make(const Case& c, DType dtype) {
+  std::mt19937 random(7);
+  std::normal_distribution<double> draw(0, 1);
+  Builder b;
+  Program program;
+  ir::Values operands;
+  std::vector<Value> parameters;
+  const auto add = [&](const Dims& dims, double size) -> HostTensor& {
+    parameters.push_back(test::NewParameter(Type::Tensor(dtype, dims)));
+    operands.push_back(parameters.back());
+    HostTensor& t = program.arguments.emplace_back(dtype, dims);
+    for (int64_t i = 0; i < t.count(); ++i) t.SetDouble(i, draw(random) * size);
+    return t;
+  };
+  add(c.Of(c.queries, c.width), c.size);
+  add(c.Of(c.keys, c.width), 1);
+  add(c.Of(c.keys, c.value_width), 1);
+  if (!c.mask.empty()) {
+    HostTensor& mask = add(c.mask, 1);
+    if (c.hides) {
+      const int64_t columns = c.mask.back();
+      for (int64_t i = 0; i < mask.count(); i += 3) mask.SetDouble(i, -kInfinity);
+      for (int64_t i = columns; i < std::min(2 * columns, mask.count()); ++i) mask.SetDouble(i, -kInfinity);
+    }
+  }
+  if (c.mask.empty()) operands.emplace_back();
+  ir::Attrs attrs = {c.causal};
+  if (c.scale != 0) attrs = {c.causal, c.scale};
+  const Value y = ops::Call(b, ops::kOp_scaled_dot_product_attention, operands, attrs);
+  EXPECT_TRUE(b.ok()) << b.status();
+  program.function = ir::Function::Create("main", parameters, {y});
+  return program;
+}
+
+// softmax(q k^T scale + mask) v in double.
+std::vector<double> Defined(const Case& c, const std::vector<HostTensor>& arguments) {
+  const HostTensor &q = arguments[0], &k = arguments[1], &v = arguments[2];
+  const int64_t members = CountOf(c.lead);
+  const double scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.width));
+  const Dims scores = c.Of(c.queries, c.keys);
+  std::vector<double> out;
+  for (int64_t m = 0; m < members; ++m) {
+    for (int64_t i = 0; i < c.queries; ++i) {
+      std::vector<double> row(c.keys);
+      for (int64_t j = 0; j < c.keys; ++j) {
+        double sum = 0;
+        for (int64_t d = 0; d < c.width; ++d) {
+          sum += q.GetDouble((m * c.queries + i) * c.width + d) * k.GetDouble((m * c.keys + j) * c.width + d);
+        }
+        row[j] = sum * scale;
+        if (!c.mask.empty()) {
+          int64_t at = (m * c.queries + i) * c.keys + j, place = 0, stride = 1;
+          for (size_t d = scores.size(); d-- > 0;) {
+            const int64_t index = at % scores[d];
+            at /= scores[d];
+            if (d + c.mask.size() < scores.size()) continue;
+            const int64_t size = c.mask[d + c.mask.size() - scores.size()];
+            if (size > 1) place += index * stride;
+            stride *= size;
+          }
+          row[j] += arguments[3].GetDouble(place);
+        }
+        if (c.causal && j > i + c.keys - c.queries) row[j] = -kInfinity;
+      }
+      const double most = *std::max_element(row.begin(), row.end());
+      double sum = 0;
+      for (double& s : row) sum += s = std::exp(s - most);
+      for (int64_t d = 0; d < c.value_width; ++d) {
+        double y = 0;
+        for (int64_t j = 0; j < c.keys; ++j) y += row[j] / sum * v.GetDouble((m * c.keys + j) * c.value_width + d);
+        out.push_back(y);
+      }
+    }
+  }
+  return out;
+}
+
+// Whole, whatever its sizes.
+absl::StatusOr<std::vector<HostTensor>> RunWhole(CpuBackend& backend, const Program& program, std::string_view isa = "") {
+  ir::Module module;
+  module.functions.push_back(program.function);
+  passes::PipelineOptions options;
+  options.claims = [](const ir::Node& node) { return &node.op() == &ops::kOp_scaled_dot_product_attention; };
+  WEFT_ASSIGN_OR_RETURN(module, passes::RunPipeline(std::move(module), options));
+  EXPECT_EQ(&module.main().results()[0].node->op(), &ops::kOp_scaled_dot_product_attention);
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable, backend.Compile(module, {.isa = std::string(isa)}));
+  return RunExecutable(backend, *executable, program.arguments);
+}
+
+void ExpectDefined(const Case& c, DType dtype, const std::vector<std::string>& isas) {
+  SCOPED_TRACE(absl::StrCat(NameOf(dtype), " ", c.Name()));
+  const Program program = Make(c, dtype);
+  const std::vector<double> want = Defined(c, program.arguments);
+  // Scores of f32 are off by their size, and so are the logarithms of probabilities.
+  const double bound = dtype == DType::kBF16 ? 2e-2 : 1e-5 + 2e-6 * c.size;
+  for (const std::string& isa : isas) {
+    SCOPED_TRACE(isa);
+    const auto got = RunWhole(TestBackend(), program, isa);
+    ASSERT_TRUE(got.ok()) << got.status();
+    for (int64_t i = 0; i < (*got)[0].count(); ++i) {
+      const double x = (*got)[0].GetDouble(i);
+      if (std::isnan(want[i])) {
+        ASSERT_TRUE(std::isnan(x)) << "element " << i << ": " << x << ", not NaN";
+      } else {
+        ASSERT_LE(std::abs(x - want[i]), bound * (1 + std::abs(want[i]))) << "element " << i << ": " << x << ", not " << want[i];
+      }
+    }
+  }
+}
+
+std::vector<std::string> AllIsas() {
+  std::vector<std::string> isas = TestIsas();
+  isas.emplace_back("amx-model");
+  return isas;
+}
+
+class Attention : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(Types, Attention, testing::Values(DType::kF32, DType::kBF16),
+                         [](const auto& info) { return std::string(NameOf(info.param)); });
+
+TEST_P(Attention, OfAnyLengthsIsItsDefinition) {
+  for (const int64_t keys : {1, 7, 64, 65, 300}) {
+    for (const int64_t queries : {1, 7, 9, 64, 65, 300}) {
+      for (const bool causal : {false, true}) ExpectDefined({{2, 1}, queries, keys, 16, 24, causal}, GetParam(), AllIsas());
+    }
+  }
+}
+
+TEST_P(Attention, OfLongSequencesIsItsDefinition) {
+  const std::vector<std::string> best = {""};
+  for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{512, 512}, {1000, 1000}, {65, 1000}, {1000, 65}}) {
+    for (const bool causal : {false, true}) ExpectDefined({{1, 2}, queries, keys, 64, 64, causal}, GetParam(), best);
+  }
+}
+
+TEST_P(Attention, OfFewQueriesJoinsThePartsOfTheKeys) {
+  for (const int64_t queries : {1, 3, 8}) {
+    for (const bool causal : {false, true}) {
+      ExpectDefined({{3}, queries, 1300, 40, 33, causal}, GetParam(), AllIsas());
+      ExpectDefined({{17}, queries, 1300, 16, 16, causal}, GetParam(), TestIsas());
+    }
+  }
+}
+
+TEST_P(Attention, TakesWidthsThatAreNoVectors) {
+  for (const auto& [width, value_width] : {std::pair<int64_t, int64_t>{1, 1}, {3, 5}, {17, 1}, {80, 130}, {256, 256}}) {
+    ExpectDefined({{2}, 33, 70, width, value_width, true}, GetParam(), AllIsas());
+    ExpectDefined({{2}, 2, 70, width, value_width}, GetParam(), AllIsas());
+  }
+}
+
+TEST_P(Attention, AddsMasksOfEveryBroadcast) {
+  for (const Dims& mask : {Dims{2, 3, 20, 40}, {1, 3, 20, 40}, {2, 1, 20, 40}, {2, 3, 1, 40}, {2, 3, 20, 1}, {3, 20, 40},
+                           {20, 40}, {40}, {1, 1}, {2, 1, 1, 40}}) {
+    ExpectDefined({{2, 3}, 20, 40, 16, 16, false, 0.3, mask}, GetParam(), AllIsas());
+  }
+  ExpectDefined({{2, 3}, 4, 40, 16, 16, true, 0.3, {2, 1, 1, 40}}, GetParam(), AllIsas());
+}
+
+TEST_P(Attention, HidesKeysAndGivesNaNWhereAQuerySeesNone) {
+  for (const int64_t queries : {4, 100}) {
+    ExpectDefined({{2}, queries, 700, 16, 16, false, 0, {queries, 700}, 1, true}, GetParam(), AllIsas());
+    ExpectDefined({{2}, queries, 700, 16, 16, true, 0, {queries, 700}, 1, true}, GetParam(), AllIsas());
+  }
+}
+
+TEST_P(Attention, OfLargeScoresIsItsDefinition) {
+  for (const int64_t queries : {2, 70}) {
+    for (const int64_t keys : {50, 600}) {
+      Case c = {{2}, queries, keys, 1, 8};
+      c.size = 4096;
+      ExpectDefined(c, GetParam(), AllIsas());
+    }
+  }
+}
+
+TEST_P(Attention, HasTheSameBitsForAnyNumberOfThreads) {
+  for (const Case& c : {Case{{2}, 300, 1000, 32, 32, true}, Case{{1}, 3, 5000, 64, 64}, Case{{1, 3}, 40, 700, 24, 40}}) {
+    SCOPED_TRACE(c.Name());
+    const Program program = Make(c, GetParam());
+    std::vector<HostTensor> first;
+    for (const int threads : {1, 2, 5}) {
+      const auto backend = *CpuBackend::Create({.threads = threads});
+      const auto got = RunWhole(*backend, program);
+      ASSERT_TRUE(got.ok()) << got.status();
+      if (first.empty()) {
+        first = *got;
+      } else {
+        EXPECT_EQ(0, std::memcmp(first[0].bytes().data(), (*got)[0].bytes().data(), first[0].bytes().size())) << threads;
+      }
+    }
+  }
+}
+
+bool Stays(const Ref<const ir::Function>& function) {
+  const auto module = Prepared(TestBackend(), function);
+  EXPECT_TRUE(module.ok()) << module.status();
+  const auto nodes = module->main().nodes();
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const ir::Node* node) { return &node->op() == &ops::kOp_scaled_dot_product_attention; });
+}
+
+TEST(Attention, ExpandsWhatTheKernelDoesNotServe) {
+  const auto stays = [](DType dtype, const Case& c) { return Stays(Make(c, dtype).function); };
+  const Case long_one = {{2}, 1024, 1024, 16, 16};
+  EXPECT_TRUE(stays(DType::kF32, long_one));
+  EXPECT_TRUE(stays(DType::kBF16, long_one));
+  EXPECT_FALSE(stays(DType::kF64, long_one));
+  EXPECT_FALSE(stays(DType::kF16, long_one));
+  EXPECT_FALSE(stays(DType::kF32, {{2}, 1024, 1024, 257, 16}));
+  EXPECT_FALSE(stays(DType::kF32, {{2}, 1024, 1024, 16, 257}));
+  EXPECT_FALSE(stays(DType::kF32, {{}, 1024, 1024, 16, 16}));
+  EXPECT_FALSE(stays(DType::kF32, {{2}, 1023, 1023, 16, 16}));
+  EXPECT_TRUE(stays(DType::kF32, {{2}, 256, 256, 16, 16, true}));
+  EXPECT_TRUE(stays(DType::kBF16, {{2}, 1, 256, 16, 16}));
+  EXPECT_FALSE(stays(DType::kF32, {{2}, 1, 256, 16, 16}));
+}
+
+// Types and shapes alone decide, so that a cut before the gradient changes no bit.
+TEST(Attention, StaysWholeBesideItsGradient) {
+  const Program program = Make({{2}, 1024, 1024, 16, 16}, DType::kF32);
+  ASSERT_TRUE(Stays(program.function));
+  const std::span<const Value> parameters = program.function->parameters();
+  const Value y = program.function->results()[0];
+  Builder b;
+  for (const Value& x : parameters) {
+    const auto slopes = autodiff::Gradient(b, y, {{x}}, y);
+    ASSERT_TRUE(slopes.ok()) << slopes.status();
+    EXPECT_TRUE(Stays(ir::Function::Create("main", {parameters.begin(), parameters.end()}, {y, (*slopes)[0]})));
+  }
+}
+
+TEST(Attention, ItsExponentialIsWithinTwoUlp) {
+  std::vector<const AttentionKernels*> sets = {&kAttentionPortable};
+  if (IsSupported(Isa::kAvx2)) sets.push_back(&kAttentionAvx2);
+  if (IsSupported(Isa::kAvx512)) sets.push_back(&kAttentionAvx512);
+  std::vector<float> x, y;
+  for (float v = 0; v > -87.3F; v = std::nextafter(v - 1e-4F, -100.0F)) x.push_back(v);
+  x.resize(x.size() / kAttentionLanes * kAttentionLanes);
+  y.resize(x.size());
+  for (const AttentionKernels* set : sets) {
+    set->exp(x.data(), y.data(), static_cast<int64_t>(x.size()));
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double want = std::exp(static_cast<double>(x[i]));
+      const double ulp = std::ldexp(1.0, std::ilogb(want) - 23);
+      ASSERT_LE(std::abs(y[i] - want), 2 * ulp) << x[i];
+    }
+    std::vector<float> special(kAttentionLanes, -std::numeric_limits<float>::infinity());
+    special[1] = -100;
+    special[2] = std::numeric_limits<float>::quiet_NaN();
+    special[3] = 0;
+    set->exp(special.data(), special.data(), kAttentionLanes);
+    EXPECT_EQ(special[0], 0);
+    EXPECT_EQ(special[1], 0);
+    EXPECT_TRUE(std::isnan(special[2]));
+    EXPECT_EQ(special[3], 1);
+  }
+}
+
+}  // namespace
+}  // namespace weft::cpu
