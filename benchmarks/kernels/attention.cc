@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "benchmarks/bench_util.h"
+#include "src/autodiff/gradient.h"
 #include "src/backends/cpu/cpu_backend.h"
 #include "src/ir/function.h"
 #include "src/ops/build.h"
@@ -21,7 +22,7 @@ struct Shape {
   bool causal;
 };
 constexpr Shape kShapes[] = {
-    {1, 12, 128, 128, 64, true},   {8, 12, 128, 128, 64, true},    {1, 12, 256, 256, 64, true},    {1, 12, 512, 512, 64, false},
+    {1, 12, 128, 128, 64, true},   {8, 12, 128, 128, 64, true},    {1, 12, 256, 256, 64, true},    {1, 12, 512, 512, 64, true},   {1, 12, 512, 512, 64, false},
     {1, 12, 1024, 1024, 64, true}, {1, 12, 1024, 1024, 64, false}, {1, 4, 4096, 4096, 64, true},   {1, 4, 4096, 4096, 64, false},
     {1, 12, 1, 512, 64, false},    {1, 12, 1, 4096, 64, false},    {1, 12, 64, 1024, 64, false},   {64, 4, 16, 16, 32, false},
 };
@@ -39,7 +40,8 @@ std::unique_ptr<Executable> Compile(cpu::CpuBackend& backend, const Ref<const ir
   return compiled.ok() ? *std::move(compiled) : nullptr;
 }
 
-bool Add(cpu::CpuBackend& backend, DType dtype, const Shape& shape, const bench::Options& options, std::vector<bench::Row>& rows) {
+bool Add(cpu::CpuBackend& backend, DType dtype, const Shape& shape, bool gradients, const bench::Options& options,
+         std::vector<bench::Row>& rows) {
   std::vector<ir::Value> parameters;
   std::vector<Ref<Buffer>> buffers;
   for (const int64_t length : {shape.queries, shape.keys, shape.keys}) {
@@ -57,7 +59,13 @@ bool Add(cpu::CpuBackend& backend, DType dtype, const Shape& shape, const bench:
   const ir::Value y =
       ops::Call(b, ops::kOp_scaled_dot_product_attention, {parameters[0], parameters[1], parameters[2], {}}, {shape.causal});
   if (!b.ok()) return false;
-  const auto function = ir::Function::Create("main", parameters, {y});
+  std::vector<ir::Value> results = {y};
+  if (gradients) {
+    auto slopes = autodiff::Gradient(b, y, parameters, y);
+    if (!slopes.ok()) return false;
+    results.insert(results.end(), slopes->begin(), slopes->end());
+  }
+  const auto function = ir::Function::Create("main", parameters, results);
   const std::unique_ptr<Executable> programs[] = {Compile(backend, function, true), Compile(backend, function, false)};
   if (programs[0] == nullptr || programs[1] == nullptr) return false;
   double best[] = {1e9, 1e9};
@@ -73,7 +81,7 @@ bool Add(cpu::CpuBackend& backend, DType dtype, const Shape& shape, const bench:
   }
   const std::string name = std::string(NameOf(dtype)) + " " + std::to_string(shape.batch) + "x" + std::to_string(shape.heads) + "x" +
                            std::to_string(shape.queries) + "x" + std::to_string(shape.width) + " over " + std::to_string(shape.keys) +
-                           (shape.causal ? " causal" : "");
+                           (shape.causal ? " causal" : "") + (gradients ? ", gradients" : "");
   rows.push_back({name, best[0] / best[1], "expanded", 0, 0, {{"us", best[0] * 1e6}, {"expanded us", best[1] * 1e6}}});
   return true;
 }
@@ -92,9 +100,11 @@ int main(int argc, char** argv) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const Shape& shape : kShapes) {
       if (options.quick && shape.keys > 1024) continue;
-      if (Add(**backend, dtype, shape, options, rows)) continue;
-      std::fputs("attention: a program failed\n", stderr);
-      return 1;
+      for (const bool gradients : {false, true}) {
+        if (Add(**backend, dtype, shape, gradients, options, rows)) continue;
+        std::fputs("attention: a program failed\n", stderr);
+        return 1;
+      }
     }
   }
   bench::Print(rows, options);

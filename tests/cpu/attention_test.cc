@@ -253,14 +253,17 @@ TEST(Attention, ExpandsWhatTheKernelDoesNotServe) {
   const auto stays = [](DType dtype, const Case& c) { return Stays(Make(c, dtype).function); };
   const Case long_one = {{2}, 1024, 1024, 16, 16};
   EXPECT_TRUE(stays(DType::kF32, long_one));
-  EXPECT_TRUE(stays(DType::kBF16, long_one));
+  EXPECT_TRUE(stays(DType::kBF16, {{2}, 256, 256, 16, 16, true}));
+  const CpuTarget best = *TargetFor(BestIsa());
+  EXPECT_EQ(stays(DType::kBF16, long_one), best.has_bf16_dot || best.tiles != TileUnit::kNone);
   EXPECT_FALSE(stays(DType::kF64, long_one));
   EXPECT_FALSE(stays(DType::kF16, long_one));
   EXPECT_FALSE(stays(DType::kF32, {{2}, 1024, 1024, 257, 16}));
   EXPECT_FALSE(stays(DType::kF32, {{2}, 1024, 1024, 16, 257}));
   EXPECT_FALSE(stays(DType::kF32, {{}, 1024, 1024, 16, 16}));
   EXPECT_FALSE(stays(DType::kF32, {{2}, 1023, 1023, 16, 16}));
-  EXPECT_TRUE(stays(DType::kF32, {{2}, 256, 256, 16, 16, true}));
+  EXPECT_TRUE(stays(DType::kF32, {{2}, 512, 512, 16, 16, true}));
+  EXPECT_FALSE(stays(DType::kF32, {{2}, 511, 511, 16, 16, true}));
   EXPECT_TRUE(stays(DType::kBF16, {{2}, 1, 256, 16, 16}));
   EXPECT_FALSE(stays(DType::kF32, {{2}, 1, 256, 16, 16}));
 }

@@ -140,7 +140,8 @@ Target CpuBackend::target(const CompileOptions& options) const {
 
 bool CpuBackend::Claims(const ir::Node& composite) const {
   const ir::OpDef& op = composite.op();
-  return op.lowering == ir::Lowering::kScalar || (op.lowering == ir::Lowering::kKernel && HasLowerRule(composite));
+  return op.lowering == ir::Lowering::kScalar ||
+         (op.lowering == ir::Lowering::kKernel && HasLowerRule(composite, target_));
 }
 
 absl::StatusOr<std::shared_ptr<CodeCache>> CpuBackend::CodeFor(std::string_view isa) {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/backends/cpu/kernels/attention.h"
 #include "src/backends/cpu/launch/host_kernels.h"
 #include "src/backends/cpu/lower/lowering.h"
 #include "src/ops/generated/attributes.h"
@@ -31,15 +30,18 @@ bool CanServe(const Node& node) {
   return q.type().count() > 0 && v.type().count() > 0;
 }
 
-// What it does faster than the expansion: measured (docs/performance.md). Products of f32 decide where scores fit a cache; of
-// bf16 the expansion has scores in f32, converted.
-bool Serves(const Node& node) {
+// What it does faster than the expansion without making training slower by much: measured (benchmarks/kernels/attention.cc).
+// Products of f32 decide where scores fit a cache; of bf16 the expansion has scores in f32, and where nothing multiplies
+// pairs it need not widen them again.
+bool Serves(const Node& node, const CpuTarget& target) {
   if (!CanServe(node)) return false;
   const Dims &q = node.operands()[0].dims(), &k = node.operands()[1].dims();
   const int64_t queries = q[q.size() - 2], keys = k[k.size() - 2];
-  if (node.operands()[0].dtype() == DType::kBF16)
-    return queries <= kFewQueries ? keys >= 256 : queries >= 16 && keys >= 128;
-  return queries >= 128 && keys >= (ops::ScaledDotProductAttentionAttrs{node.attrs()}.causal() ? 256 : 1024);
+  const bool causal = ops::ScaledDotProductAttentionAttrs{node.attrs()}.causal();
+  if (node.operands()[0].dtype() == DType::kF32) return queries >= 128 && keys >= (causal ? 512 : 1024);
+  if (queries <= kFewQueries) return keys >= 256;
+  const bool pairs = target.has_bf16_dot || target.tiles != TileUnit::kNone;
+  return queries >= 16 && keys >= 128 && (pairs || causal);
 }
 
 AttentionMatrix MatrixOf(const Dims& dims) {

@@ -178,9 +178,9 @@ LowerRule FindLowerRule(const ir::OpDef& op) {
   return found != nullptr ? found->rule : nullptr;
 }
 
-bool HasLowerRule(const ir::Node& node) {
+bool HasLowerRule(const ir::Node& node, const CpuTarget& target) {
   const OpRule* const found = Find(node.op());
-  return found != nullptr && (found->serves == nullptr || found->serves(node));
+  return found != nullptr && (found->serves == nullptr || found->serves(node, target));
 }
 
 }  // namespace weft::cpu

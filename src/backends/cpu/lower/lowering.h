@@ -205,10 +205,11 @@ LowerRule FindLowerRule(const ir::OpDef& op);
 struct OpRule {
   const ir::OpDef* op;
   LowerRule rule;
-  bool (*serves)(const ir::Node& node) = nullptr;  // null: every node of a composite, rather than its expansion
+  bool (*serves)(const ir::Node& node,
+                 const CpuTarget& target) = nullptr;  // null: every node of a composite, rather than its expansion
 };
 // Whether a composite of this backend's code stays whole.
-bool HasLowerRule(const ir::Node& node);
+bool HasLowerRule(const ir::Node& node, const CpuTarget& target);
 // One list a file.
 std::span<const OpRule> WindowRules();
 std::span<const OpRule> MovementRules();
