@@ -435,9 +435,11 @@ def products(judge):
         r = rng(40)
         for title, reach, causal, scale, masks in (("", 1, False, None, None), ("causal", 1, True, None, None), ("scores past 65,504", 300, False, None, None),
                                                    ("sharp", 30, True, 0.5, None), ("bool mask", 2, False, None, "bool"), ("float mask", 2, False, None, "f"),
-                                                   ("more keys", 1, True, None, "longer")):
-            keys = 9 if masks == "longer" else 6
-            q, k, v = (r.normal(size=(2, 3, n, 8)) * reach for n in (6, keys, keys))
+                                                   ("more keys", 1, True, None, "longer"), ("many keys", 3, True, None, "many"),
+                                                   ("many keys, all seen", 3, False, None, "all"),
+                                                   ("few queries", 3, False, None, "few")):
+            queries, keys = {"longer": (6, 9), "many": (530, 600), "all": (130, 1100), "few": (3, 400)}.get(masks, (6, 6))
+            q, k, v = (r.normal(size=(2, 3, n, 8)) * reach for n in (queries, keys, keys))
             mask = None
             if masks == "bool":
                 mask = r.random((6, keys)) < 0.6
@@ -453,7 +455,7 @@ def products(judge):
                     s = np.where(mask, s, -INF) if mask.dtype == bool else s + mask
                     slip = slip if mask.dtype == bool else slip + np.abs(mask)
                 if causal:
-                    s = np.where(np.tri(6, keys, keys - 6, dtype=bool), s, -INF)
+                    s = np.where(np.tri(*s.shape[-2:], s.shape[-1] - s.shape[-2], dtype=bool), s, -INF)
                 e = np.exp(s - s.max(-1, keepdims=True))
                 p = e / e.sum(-1, keepdims=True)
                 # A score that is off by d changes its weight by the factor e^d.

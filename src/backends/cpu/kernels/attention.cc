@@ -210,12 +210,12 @@ class Driver {
   // Scratch of a task.
   struct Space {
     float *scores = nullptr, *values = nullptr, *most = nullptr, *sums = nullptr;
-    uint16_t* narrow = nullptr;
+    uint16_t *narrow = nullptr, *rest = nullptr;
   };
   int64_t MostRows() const { return CeilDiv(call_.queries, query_blocks_); }
   int64_t ScratchBytes() const {
     const int64_t rows = MostRows();
-    return rows * (score_stride_ * (call_.dtype == DType::kBF16 ? 6 : 4) + (value_stride_ + kAttentionLanes) * 4) +
+    return rows * (score_stride_ * (call_.dtype == DType::kBF16 ? 8 : 4) + (value_stride_ + kAttentionLanes) * 4) +
            RoundUp(rows * 4, kAlign);
   }
   absl::Status Get(Space* space) const {
@@ -231,7 +231,10 @@ class Driver {
     space->values = take(rows * value_stride_);
     space->most = take(RoundUp(rows * 4, kAlign) / 4);
     space->scores = take(rows * score_stride_);
-    if (call_.dtype == DType::kBF16) space->narrow = reinterpret_cast<uint16_t*>(at);
+    if (call_.dtype == DType::kBF16) {
+      space->narrow = reinterpret_cast<uint16_t*>(at);
+      space->rest = space->narrow + rows * score_stride_;
+    }
     return absl::OkStatus();
   }
 
@@ -268,6 +271,7 @@ class Driver {
       run.scale = call_.scale;
       SetMask(at, queries, keys, &run);
       run.narrow = space.narrow;
+      run.rest = space.rest;
       run.most = space.most;
       run.sums = space.sums;
       if (accumulate) run.values = space.values;
@@ -277,6 +281,11 @@ class Driver {
       values.c = space.values;
       WEFT_RETURN_IF_ERROR(kernels_->Gemm(values, alone_));
       accumulate = true;
+      if (space.rest == nullptr) continue;
+      // Exponentials of eight digits alone would be seen in the result: bf16's attention is rounded once, at its end.
+      values.a.data = space.rest;
+      values.accumulate = true;
+      WEFT_RETURN_IF_ERROR(kernels_->Gemm(values, alone_));
     }
     if (!accumulate) std::fill_n(space.values, rows * value_stride_, 0.0F);
     if (parts_ == 1) {

@@ -29,6 +29,7 @@ struct AttentionRows {
   int64_t mask_stride = 0;
   bool mask_bf16 = false;      // of kOne
   uint16_t* narrow = nullptr;  // where they go as bf16, rows as far apart as scores; null: in place of the scores
+  uint16_t* rest = nullptr;    // there, too: what rounding them took away
   float* most = nullptr;       // [rows], -inf at first
   float* sums = nullptr;       // [rows, kAttentionLanes], 0 at first
   float* values = nullptr;     // [rows, value_stride] of earlier keys, brought to the new maximum; null: there are none

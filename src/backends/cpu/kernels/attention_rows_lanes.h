@@ -56,15 +56,18 @@ template <int kLanes>
   }
 }
 
-// bf16, rounded to nearest even.
+// As bf16, rounded to nearest even, which is what it gives.
 template <int kLanes>
-[[gnu::always_inline]] inline void StoreBF16(uint16_t* at, typename Lanes<float, kLanes>::V x) {
+[[gnu::always_inline]] inline auto StoreBF16(uint16_t* at, typename Lanes<float, kLanes>::V x) {
   using U = typename Lanes<uint32_t, kLanes>::V;
   using S = typename Lanes<uint16_t, kLanes>::V;
   U bits;
   std::memcpy(&bits, &x, sizeof(bits));
-  const U rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-  Store(at, __builtin_convertvector(x == x ? rounded : U{} + 0x7FC0, S));
+  const U rounded = x == x ? (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 : U{} + 0x7FC0;
+  Store(at, __builtin_convertvector(rounded, S));
+  bits = rounded << 16;
+  std::memcpy(&x, &bits, sizeof(bits));
+  return x;
 }
 inline uint16_t RoundBF16(float x) {
   uint32_t bits;
@@ -121,6 +124,7 @@ void ExponentialsOf(const AttentionRows& run) {
   for (int64_t r = 0; r < run.rows; ++r) {
     float* const s = run.scores + r * run.stride;
     uint16_t* const narrow = run.narrow != nullptr ? run.narrow + r * run.stride : nullptr;
+    uint16_t* const rest = run.narrow != nullptr ? run.rest + r * run.stride : nullptr;
     int64_t seen = run.seen + r < run.columns ? run.seen + r : run.columns;
     if (seen < 0) seen = 0;
     const int64_t whole = seen / kLanes * kLanes, padded = (seen + kLanes - 1) / kLanes * kLanes;
@@ -146,13 +150,15 @@ void ExponentialsOf(const AttentionRows& run) {
       const V p = Exp<kLanes>(Load<V>(s + c) - base);
       sum += p;
       if (narrow != nullptr) {
-        StoreBF16<kLanes>(narrow + c, p);
+        StoreBF16<kLanes>(rest + c, p - StoreBF16<kLanes>(narrow + c, p));
       } else {
         Store(s + c, p);
       }
     }
     if (narrow != nullptr) {
-      std::memset(narrow + padded, 0, static_cast<size_t>(end - padded) * sizeof(*narrow));
+      for (uint16_t* part : {narrow, rest}) {
+        std::memset(part + padded, 0, static_cast<size_t>(end - padded) * sizeof(*part));
+      }
     } else {
       std::memset(s + padded, 0, static_cast<size_t>(end - padded) * sizeof(*s));
     }

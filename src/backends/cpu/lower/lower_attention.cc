@@ -31,17 +31,16 @@ bool CanServe(const Node& node) {
 }
 
 // What it does faster than the expansion without making training slower by much: measured (benchmarks/kernels/attention.cc).
-// Products of f32 decide where scores fit a cache; of bf16 the expansion has scores in f32, and where nothing multiplies
-// pairs it need not widen them again.
+// Products of f32 decide where scores fit a cache. Of bf16 the values are multiplied twice, which nothing but pairs repays.
 bool Serves(const Node& node, const CpuTarget& target) {
   if (!CanServe(node)) return false;
   const Dims &q = node.operands()[0].dims(), &k = node.operands()[1].dims();
   const int64_t queries = q[q.size() - 2], keys = k[k.size() - 2];
-  const bool causal = ops::ScaledDotProductAttentionAttrs{node.attrs()}.causal();
-  if (node.operands()[0].dtype() == DType::kF32) return queries >= 128 && keys >= (causal ? 512 : 1024);
-  if (queries <= kFewQueries) return keys >= 256;
-  const bool pairs = target.has_bf16_dot || target.tiles != TileUnit::kNone;
-  return queries >= 16 && keys >= 128 && (pairs || causal);
+  const bool bf16 = node.operands()[0].dtype() == DType::kBF16;
+  if (bf16 && !target.has_bf16_dot && target.tiles == TileUnit::kNone) return false;
+  if (queries <= kFewQueries) return keys >= 256 && keys <= 1024;
+  if (ops::ScaledDotProductAttentionAttrs{node.attrs()}.causal()) return queries >= 128 && keys >= 512;
+  return queries >= 128 && keys >= (bf16 ? 4096 : 1024);
 }
 
 AttentionMatrix MatrixOf(const Dims& dims) {
