@@ -60,7 +60,8 @@ class Evaluator {
   absl::Status WaitFor(const Job& job);
 
   CutPlanner& planner() { return planner_; }
-  // Waits until every program has been compiled that somebody wanted; then there are no more. Without the lock.
+  // Waits until every program has been compiled that somebody wanted, and for calls of the host's; then there are no more of
+  // either. Without the lock.
   void Close() {
     compiles_.Close();
     host_calls_.Close();

@@ -5,6 +5,7 @@
 
 #include "src/backends/cpu/kernels/attention_rows.h"
 #include "src/backends/cpu/kernels/lanes.h"
+#include "src/backends/cpu/kernels/pack.h"
 
 namespace weft::cpu {
 namespace {
@@ -68,11 +69,6 @@ template <int kLanes>
   bits = rounded << 16;
   std::memcpy(&x, &bits, sizeof(bits));
   return x;
-}
-inline uint16_t RoundBF16(float x) {
-  uint32_t bits;
-  std::memcpy(&bits, &x, sizeof(bits));
-  return x == x ? static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16) : 0x7FC0;
 }
 inline float FromBF16(uint16_t x) {
   const uint32_t bits = static_cast<uint32_t>(x) << 16;
@@ -195,7 +191,7 @@ void Finish(const AttentionResult& run) {
     if (run.bf16) {
       uint16_t* const out = static_cast<uint16_t*>(run.out) + r * run.out_stride;
       for (; c + kLanes <= run.width; c += kLanes) StoreBF16<kLanes>(out + c, Load<V>(values + c) / sum);
-      for (; c < run.width; ++c) out[c] = RoundBF16(values[c] / sum);
+      for (; c < run.width; ++c) out[c] = NarrowBF16(values[c] / sum);
     } else {
       float* const out = static_cast<float*>(run.out) + r * run.out_stride;
       for (; c + kLanes <= run.width; c += kLanes) Store(out + c, Load<V>(values + c) / sum);
