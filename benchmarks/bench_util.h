@@ -172,41 +172,50 @@ inline double& BestProbe(int threads) {
 
 // Runs `fn` until `wanted` samples are valid or `limit` seconds are over. A sample is valid if the probes before and
 // after it reach 85 % of the best one and the process's threads were not kept waiting for a core: 2 % of the time at
-// most, or 20 % where it has more threads than cores (`crowded`), which wait for each other. fn's own work is repeated
-// inside to fill a millisecond.
+// most. Where the process has more threads than cores (`crowded`) they wait for each other, in short steps most of the
+// time: 20 % more than in the calmer quarter of all samples. fn's own work is repeated inside to fill a millisecond.
 inline Sample Measure(int threads, const std::function<void()>& fn, int wanted = 11, double limit = 3.0,
                       bool crowded = false) {
   fn();  // compiles, faults pages in
   Clock::time_point start = Clock::now();
   fn();
   const int repeats = static_cast<int>(std::clamp(1e-3 / std::max(1e-9, Since(start)), 1.0, 10'000.0));
-  std::vector<double> times;
+  struct Taken {
+    double seconds, waited;  // waited: its share of the time
+  };
+  std::vector<Taken> taken;
   Sample sample;
   const Clock::time_point begin = Clock::now();
   double before = Probe(threads);
-  while (sample.valid < wanted && Since(begin) < limit) {
+  while (static_cast<int>(taken.size()) < wanted && Since(begin) < limit) {
     const double waited = SecondsWaitingForCores();
     start = Clock::now();
     for (int i = 0; i < repeats; ++i) fn();
-    const double seconds = Since(start) / repeats;
-    const bool switched = SecondsWaitingForCores() - waited > (crowded ? 0.2 : 0.02) * seconds * repeats;
+    const double seconds = Since(start);
+    const double share = (SecondsWaitingForCores() - waited) / seconds;
     const double after = Probe(threads);
     double& best = BestProbe(threads);
     best = std::max({best, before, after});
-    if (!switched && std::min(before, after) >= 0.85 * best) {
-      times.push_back(seconds);
-      ++sample.valid;
+    if ((crowded || share <= 0.02) && std::min(before, after) >= 0.85 * best) {
+      taken.push_back({seconds / repeats, share});
     } else {
       ++sample.dropped;
     }
     before = after;
   }
   sample.probe = BestProbe(threads);
-  if (times.empty()) return sample;
-  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-  sample.seconds = times[times.size() / 2];
-  sample.best = *std::min_element(times.begin(), times.end());
-  sample.times = std::move(times);
+  if (taken.empty()) return sample;
+  if (crowded) {
+    std::sort(taken.begin(), taken.end(), [](const Taken& a, const Taken& b) { return a.waited < b.waited; });
+    const double calm = taken[taken.size() / 4].waited;
+    const auto end = std::find_if(taken.begin(), taken.end(), [&](const Taken& t) { return t.waited > calm + 0.2; });
+    sample.dropped += static_cast<int>(taken.end() - end);
+    taken.erase(end, taken.end());
+  }
+  for (const Taken& t : taken) sample.times.push_back(t.seconds);
+  sample.valid = static_cast<int>(taken.size());
+  sample.seconds = Median(sample.times);
+  sample.best = *std::min_element(sample.times.begin(), sample.times.end());
   return sample;
 }
 

@@ -59,6 +59,10 @@ void PackElements(const CpuTarget& target, const PackSource& source, int64_t k, 
   ZeroTail(out, k, lanes, width);
   if constexpr (std::is_same_v<Rule, Copy<float>> || std::is_same_v<Rule, Copy<double>>) {
     if (source.lane_stride == 1) {
+      if (std::is_same_v<Packed, float> && target.isa == Isa::kAvx512) {
+        return CopyRowsAvx512(static_cast<const uint32_t*>(source.data), source.step_stride, k, lanes,
+                              reinterpret_cast<uint32_t*>(out), width);
+      }
       for (int64_t s = 0; s < k; ++s)
         std::memcpy(out + s * width, data + s * source.step_stride, lanes * sizeof(Packed));
       return;
@@ -98,6 +102,11 @@ void PackPairs(const CpuTarget& target, const PackSource& source, int64_t k, int
       const uint16_t* high = low + source.step_stride;
       uint32_t* row = out + p * width;
       if (source.lane_stride == 1 && target.isa == Isa::kAvx512) {
+        const int64_t ahead = std::min(kRowsAhead, 2 * (pairs - 1 - p)) * source.step_stride;
+        for (int64_t lane = 0; lane < lanes; lane += 32) {
+          __builtin_prefetch(low + ahead + lane);
+          __builtin_prefetch(high + ahead + lane);
+        }
         PairRowsAvx512(low, high, lanes, row);
         continue;
       }

@@ -48,6 +48,13 @@ inline float WidenBF16(uint16_t bits) {
 uint16_t NarrowBF16(float value);
 uint16_t NarrowF16(float value);
 
+// Rows of B lie pages apart, where no processor fetches ahead by itself: packing asks for what comes so many rows later.
+inline constexpr int64_t kRowsAhead = 16;
+
+// `rows` rows of `lanes` words of 32 bits, strides in words (pack_avx512.cc).
+void CopyRowsAvx512(const uint32_t* src, int64_t src_stride, int64_t rows, int64_t lanes, uint32_t* dst,
+                    int64_t dst_stride);
+
 // out[i] = low[i] | high[i] << 16 for i in [0, lanes) (pack_bf16_avx512.cc).
 void PairRowsAvx512(const uint16_t* low, const uint16_t* high, int64_t lanes, uint32_t* out);
 

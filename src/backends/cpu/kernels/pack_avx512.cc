@@ -1,10 +1,14 @@
-// The 16x16 transposition of 32-bit words in registers: 64 shuffles for 256 elements, five times the scalar loop.
+// The 16x16 transposition of 32-bit words in registers: 64 shuffles for 256 elements, five times the scalar loop. And
+// copies of rows: what packing six columns of A costs by memcpy is a fifth of the product of them.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wuninitialized"  // g++ 12's own header passes undefined vectors through
 #endif
 #include <immintrin.h>
 
+#include <algorithm>
 #include <cstdint>
+
+#include "src/backends/cpu/kernels/pack.h"
 
 namespace weft::cpu {
 
@@ -32,6 +36,23 @@ void Transpose16Avx512(const uint32_t* src, int64_t src_stride, uint32_t* dst, i
     r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
   }
   for (int i = 0; i < 16; ++i) _mm512_storeu_si512(dst + i * dst_stride, r[i]);
+}
+
+void CopyRowsAvx512(const uint32_t* src, int64_t src_stride, int64_t rows, int64_t lanes, uint32_t* dst,
+                    int64_t dst_stride) {
+  const __mmask16 tail = static_cast<__mmask16>((1u << (lanes % 16)) - 1);
+  const int64_t whole = lanes / 16 * 16;
+  for (int64_t row = 0; row < rows; ++row, src += src_stride, dst += dst_stride) {
+    const uint32_t* const ahead = src + std::min<int64_t>(kRowsAhead, rows - 1 - row) * src_stride;
+    for (int64_t lane = 0; lane < whole; lane += 16) {
+      __builtin_prefetch(ahead + lane);
+      _mm512_storeu_si512(dst + lane, _mm512_loadu_si512(src + lane));
+    }
+    if (tail != 0) {
+      __builtin_prefetch(ahead + whole);
+      _mm512_mask_storeu_epi32(dst + whole, tail, _mm512_maskz_loadu_epi32(tail, src + whole));
+    }
+  }
 }
 
 }  // namespace weft::cpu
