@@ -10,7 +10,8 @@ struct Shape {
 
 // Small corners, tails of every tile height and width, several K blocks, and shapes that split by rows or by columns.
 const Shape kShapes[] = {{1, 1, 1},   {1, 7, 5},     {2, 3, 16},   {5, 9, 17},    {6, 8, 64},    {7, 31, 65},  {13, 5, 100},
-                         {12, 450, 70}, {37, 131, 77}, {64, 300, 10}, {100, 17, 3}, {3, 1000, 130}, {130, 449, 33}, {65, 897, 40}};
+                         {12, 450, 70}, {37, 131, 77}, {64, 300, 10}, {100, 17, 3}, {3, 1000, 130}, {130, 449, 33}, {65, 897, 40},
+                         {20, 2051, 70}};
 
 // Few rows, whose B is streamed: every height, ends of columns and of K that fill no vector, columns that are dealt out and
 // such that K is, in parts; one column, which is a row of the transposed product.
