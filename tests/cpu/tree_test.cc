@@ -3,7 +3,9 @@
 
 #include "src/backends/cpu/executable.h"
 #include "src/backends/cpu/lower/lower_region.h"
+#include "src/ir/text.h"
 #include "src/ops/build.h"
+#include "src/ops/registry.h"
 #include "tests/cpu/backend_support.h"
 
 namespace weft::cpu {
@@ -451,6 +453,48 @@ TEST(TreeBytes, NameNodesButNotWhereTheyWereRecorded) {
     EXPECT_EQ(bytes.back().find(".py"), std::string::npos);
   }
   EXPECT_EQ(bytes[0], bytes[1]);
+}
+
+// A loop of so many runs that writes a row of what it carries in each.
+std::string RowsOf(const std::string& runs) {
+  return "func @main(%0: tensor<4xf32>, %1: tensor<3x4xf32>) -> (tensor<3x4xf32>) {\n"
+         "  %2 = constant() {value = dense tensor<i32> [0]} : tensor<i32>\n"
+         "  %3 = constant() {value = dense tensor<i32> [" + runs + "]} : tensor<i32>\n"
+         "  %4:2 = while(%2, %1, %3, %0) regions {\n"
+         "    func @condition(%0: tensor<i32>, %1: tensor<3x4xf32>, %2: tensor<i32>) -> (tensor<i1>) {\n"
+         "      %3 = compare(%0, %2) {direction = lt} : tensor<i1>\n"
+         "      return %3\n"
+         "    }\n"
+         "    func @body(%0: tensor<i32>, %1: tensor<3x4xf32>, %2: tensor<4xf32>) -> (tensor<i32>, tensor<3x4xf32>) {\n"
+         "      %3 = constant() {value = dense tensor<i32> [1]} : tensor<i32>\n"
+         "      %4 = add(%0, %3) : tensor<i32>\n"
+         "      %5 = constant() {value = dense tensor<i32> [0]} : tensor<i32>\n"
+         "      %6 = reshape(%2) {shape = [1, 4]} : tensor<1x4xf32>\n"
+         "      %7 = dynamic_update_slice(%1, %6, %0, %5) : tensor<3x4xf32>\n"
+         "      return %4, %7\n"
+         "    }\n"
+         "  } : tensor<i32>, tensor<3x4xf32>\n"
+         "  return %4#1\n"
+         "}\n";
+}
+
+TEST(Carries, WhatAllRunsTogetherOverwriteIsNotCopiedFirst) {
+  const std::vector<HostTensor> arguments = {Numbers(kF, {4}, {1, 2, 3, 4}), Numbers(kF, {3, 4}, {7})};
+  for (const int runs : {3, 2}) {
+    const auto parsed = ir::Parse(RowsOf(std::to_string(runs)), ops::FindOp);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    auto backend = CpuBackend::Create({.threads = 1});
+    const auto module = Prepared(**backend, parsed->functions[0]);
+    ASSERT_TRUE(module.ok()) << module.status();
+    const auto text = (*backend)->Explain(*module, {});
+    ASSERT_TRUE(text.ok()) << text.status();
+    EXPECT_EQ(text->find("copy: a1") == std::string::npos, runs == 3) << *text;
+    const auto results = RunOnCpu(**backend, parsed->functions[0], arguments);
+    ASSERT_TRUE(results.ok()) << results.status();
+    HostTensor expected = Numbers(kF, {3, 4}, {1, 2, 3, 4});
+    for (int i = 4 * runs; i < 12; ++i) expected.SetDouble(i, 7);
+    EXPECT_EQ((*results)[0], expected);
+  }
 }
 
 }  // namespace

@@ -21,12 +21,15 @@ absl::Status LowerWhile(Lowering& lowering, const Node& node) {
   std::vector<Lowering::Carry> carries;
   std::vector<size_t> carry_of;  // of those values that the body does not just hand on
   std::vector<StorageId> now;
+  const std::optional<ops::KnownRuns> runs = ops::RunsOf(node);
   for (size_t i = 0; i < carried; ++i) {
     const Value& first = node.operands()[i];
     now.push_back(lowering.Of(first));
     if (body.results()[i] == body.parameters()[i]) continue;
     now.back() = lowering.Temporary(first.type().bytes());
-    lowering.Copy(first.type().bytes(), lowering.Of(first), now.back());
+    if (!runs.has_value() || !ops::WritesEveryRow(node, *runs, i)) {
+      lowering.Copy(first.type().bytes(), lowering.Of(first), now.back());
+    }
     carries.push_back({now.back(), -1});
     carry_of.push_back(i);
   }
