@@ -137,6 +137,7 @@ GatherCall ForwardGather(const ConvCall& call, const TypePlan& types) {
   gather.to_stride = 1;
   gather.group_stride = gather.group_to;
   gather.epilogue = call.epilogue;
+  gather.ending = call.ending;
   return gather;
 }
 
@@ -321,6 +322,11 @@ absl::Status KernelSet::PackW(const ConvCall& call, void* packed, ThreadPool& po
 }
 
 absl::Status KernelSet::Conv(const ConvCall& call, ThreadPool& pool) {
+  const Ending& e = call.ending;
+  const bool whole = e.factor != nullptr && e.summand != nullptr && e.to != nullptr &&
+                     e.kind <= EndingKind::kAffineAdd && (e.added != nullptr) == (e.kind == EndingKind::kAffineAdd) &&
+                     call.epilogue.run != nullptr;
+  if (e.kind != EndingKind::kNone && !whole) return UserError("convolution with half an ending");
   return Dispatch(*state_, call, Direction::kForward, {&pool});
 }
 absl::Status KernelSet::ConvBackwardData(const ConvCall& call, ThreadPool& pool) {

@@ -59,14 +59,20 @@ class Gather {
 
   absl::Status Run(const Duty& duty) {
     for (const Phase& phase : phases_) {
-      TileSet set;
+      TileSet set, end;
       if (!phase.empty()) {
         const int64_t rows = phase.line_tiles > 0 ? phase.dims[kInner].count : call_.batch * phase.pixels;
         const MicroType type = Rounds(phase) ? MicroType::kBF16Rounded : call_.types.micro;
-        WEFT_RETURN_IF_ERROR(FetchTiles(state_, type, form_, rows,
-                                        phase.line_tiles > 0 ? phase.line_tiles : phase.tiles, columns_, false, &set));
+        const int64_t tiles = phase.line_tiles > 0 ? phase.line_tiles : phase.tiles;
+        if (!Ends(phase) || phase.blocks.size() > 1) {
+          WEFT_RETURN_IF_ERROR(FetchTiles(state_, type, form_, rows, tiles, columns_, false, &set));
+        }
+        if (Ends(phase)) {
+          WEFT_RETURN_IF_ERROR(FetchTiles(state_, type, form_, rows, tiles, columns_, false, &end, call_.ending.kind));
+        }
       }
       sets_.push_back(set);
+      ends_.push_back(end);
     }
     const int64_t packed_bytes = plan_.PackedBytes();
     const int64_t zero_bytes = (max_run_steps_ + 16) * element_ + 64;
@@ -119,6 +125,12 @@ class Gather {
   bool Rounds(const Phase& phase) const {
     return call_.types.narrow && call_.output == DType::kBF16 && call_.types.micro == MicroType::kBF16Dot &&
            phase.blocks.size() == 1;
+  }
+  // Whether tiles do what follows. With several blocks of K, taps in the padding would leave tiles out of the last.
+  bool Ends(const Phase& phase) const {
+    const bool plain = call_.types.micro == MicroType::kF32 && !call_.types.narrow;
+    return call_.ending.kind != EndingKind::kNone && phases_.size() == 1 && !phase.empty() &&
+           (plain || Rounds(phase)) && (phase.blocks.size() == 1 || phase.within);
   }
   bool Widens(const Phase& phase) const { return call_.types.narrow && !Rounds(phase); }
   int64_t TileBytes(const Phase& phase) const { return Rounds(phase) ? 2 : call_.types.accumulator_bytes; }
@@ -359,6 +371,16 @@ class Gather {
     args.b_offsets = b_offsets;
     args.c = c;
     args.accumulate = block.tap0 > 0 || block.channel0 > 0;
+    const bool ends = Ends(phase) && &block == &phase.blocks.back();
+    const Ending& ending = call_.ending;
+    const TileSet& tiles = ends ? ends_[&phase - phases_.data()] : set;
+    if (ends) {
+      args.to_offset = static_cast<char*>(ending.to) - static_cast<char*>(call_.to);
+      if (ending.added != nullptr)
+        args.added_offset = static_cast<const char*>(ending.added) - static_cast<char*>(call_.to);
+      args.least = ending.least;
+      args.most = ending.most;
+    }
     const int64_t first_channel = wide != nullptr ? FirstChannel(panel_begin) : 0;
     int64_t row = phase.FirstRow(call_.batch, tile_begin);
     const int64_t row0 = row;
@@ -403,7 +425,11 @@ class Gather {
         args.b_stride = step_bytes;
         args.c_offset = (panel.first - first_channel) * accumulator;
         args.last_lanes = panel.last_lanes;
-        set.At(rows, panel.vectors, false)(&args);
+        if (ends) {
+          args.factor = ending.factor + panel.first;
+          args.summand = ending.summand + panel.first;
+        }
+        tiles.At(rows, panel.vectors, false)(&args);
       }
       AdvanceBy(phase, rows, &first);
       row += rows;
@@ -443,7 +469,7 @@ class Gather {
   }
 
   void Finish(const Phase& phase, int64_t row0, int64_t row1, int64_t panel_begin, int64_t panel_end) const {
-    if (call_.epilogue.run == nullptr) return;
+    if (call_.epilogue.run == nullptr || Ends(phase)) return;
     const int64_t channel = FirstChannel(panel_begin);
     const int64_t channels = EndChannel(panel_end) - channel;
     if (phases_.size() == 1) return call_.epilogue.run(call_.epilogue.context, 0, row0, row1 - row0, channel, channels);
@@ -467,6 +493,7 @@ class Gather {
   int64_t in_stride_[kDims], out_stride_[kDims];
   int64_t image_ = 0, out_image_ = 0;
   std::vector<TileSet> sets_;
+  std::vector<TileSet> ends_;  // of a phase that ends its results: the tiles of its last block
   std::vector<Panel> panels_;
   int64_t max_run_steps_ = 0;
   const char* packed_ = nullptr;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,6 +33,20 @@ struct Epilogue {
   // Instead of `run`, from an epilogue that is all there is to C: it gets where C would begin if the block lay in it
   // (rows `c_row_stride` apart), which may be space of the driver's. Then C holds nothing defined. Matrix products only.
   void (*consume)(void* context, const void* c, int64_t row0, int64_t rows, int64_t col0, int64_t cols) = nullptr;
+};
+
+// What becomes of every sum of a forward convolution while it is still in a register: of a result in bf16 it is rounded, then
+// times `factor` and plus `summand` of its column in f32 and rounded, then plus what lies in `added` and rounded, and bounded.
+// That is a loop's arithmetic, operation by operation, so that bits do not depend on who does it.
+enum class EndingKind : uint8_t { kNone, kAffine, kAffineAdd };
+struct Ending {
+  EndingKind kind = EndingKind::kNone;
+  const float* factor = nullptr;   // [out_channels]
+  const float* summand = nullptr;  // [out_channels]
+  const void* added = nullptr;     // of kAffineAdd: as y, likewise
+  void* to = nullptr;              // as y, instead of it; it may be `added`, element by element
+  // 0 or nothing, and something above 0 or nothing; values of the type of y.
+  float least = -std::numeric_limits<float>::infinity(), most = std::numeric_limits<float>::infinity();
 };
 
 // A matrix in memory: element (i, j) of batch member b is data[i * row_stride + j * col_stride + sum b_d * batch_stride_d].
@@ -92,6 +107,8 @@ struct ConvCall {
   void* y = nullptr;
   // On the written operand's rows: Conv counts output pixels and out_channels, and so on.
   Epilogue epilogue;
+  // Of Conv: the same as the epilogue, which is there too and runs where this cannot. Then y holds nothing defined.
+  Ending ending;
 };
 
 // Of W as Conv packs it, and how; as PackedBytesOfB and PackedFormOfB say it of products.

@@ -9,6 +9,7 @@
 #include "src/backends/cpu/kernels/attention.h"
 #include "src/backends/cpu/kernels/kernels.h"
 #include "src/backends/cpu/loop/block_loop.h"
+#include "src/backends/cpu/loop/loop_ending.h"
 
 namespace weft::cpu {
 
@@ -55,6 +56,8 @@ const HostKernel* FindHostKernel(std::string_view name);
 std::vector<int64_t> EncodeGemm(const GemmCall& call);
 GemmCall DecodeGemm(std::span<const int64_t> params);
 std::vector<int64_t> EncodeConv(const ConvCall& call);
+// To what EncodeConv has made: that the convolution's epilogue is this ending of its result.
+void AppendEnding(const LoopEnding& ending, std::vector<int64_t>* params);
 std::vector<int64_t> EncodePool(const PoolCall& call);
 std::vector<int64_t> EncodeAttention(const AttentionCall& call);
 

@@ -68,9 +68,14 @@ void EncodeDims(const std::array<SpatialDim, kMaxSpatialDims>& dims, std::vector
   }
 }
 
-ConvCall DecodeConv(std::span<const int64_t> params) {
+struct EncodedConv {
+  ConvCall call;
+  LoopEnding ending;  // if `call` has one
+};
+EncodedConv DecodeConvAndEnding(std::span<const int64_t> params) {
   Decoder d(params);
-  ConvCall c;
+  EncodedConv conv;
+  ConvCall& c = conv.call;
   d.To(c.input);
   d.To(c.output);
   d.To(c.batch);
@@ -80,6 +85,15 @@ ConvCall DecodeConv(std::span<const int64_t> params) {
   d.To(c.batch_groups);
   d.To(c.spatial_rank);
   DecodeDims(d, c.dims);
+  d.To(c.ending.kind);
+  LoopEnding& e = conv.ending;
+  for (int32_t* buffer : {&e.factor, &e.summand, &e.to, &e.added}) d.To(*buffer);
+  for (float* bound : {&c.ending.least, &c.ending.most}) *bound = std::bit_cast<float>(static_cast<uint32_t>(d.Next()));
+  return conv;
+}
+ConvCall DecodeConv(std::span<const int64_t> params) {
+  ConvCall c = DecodeConvAndEnding(params).call;
+  c.ending = {};
   return c;
 }
 
@@ -150,9 +164,23 @@ absl::Status RunPackB(const HostCall& call) {
   return call.kernels.PackB(c, call.buffers[1], call.pool);
 }
 
+// Whether tiles may do what follows: nobody else reads the product.
+bool EndsIn(const BlockLoop* epilogue) { return epilogue != nullptr && epilogue->product >= 0; }
+
 // Buffers: the two that are read, then the written one.
 absl::Status RunConv(const HostCall& call) {
-  ConvCall c = DecodeConv(call.params);
+  auto [c, ending] = DecodeConvAndEnding(call.params);
+  if (!EndsIn(call.epilogue)) c.ending = {};
+  if (c.ending.kind != EndingKind::kNone) {
+    const auto buffer = [&](int32_t at) -> void* {
+      const bool there = at >= 0 && static_cast<size_t>(at) < call.epilogue->buffer_count;
+      return there ? call.epilogue->buffers[at] : nullptr;
+    };
+    c.ending.factor = static_cast<const float*>(buffer(ending.factor));
+    c.ending.summand = static_cast<const float*>(buffer(ending.summand));
+    c.ending.added = buffer(ending.added);
+    c.ending.to = buffer(ending.to);
+  }
   c.x = call.buffers[0];
   c.w = call.packed != nullptr ? call.packed : call.buffers[1];
   c.w_packed = call.packed != nullptr;
@@ -192,7 +220,9 @@ absl::Status RunConvBackwardWeights(const HostCall& call) {  // x, y -> w
   return call.kernels.ConvBackwardWeights(c, call.pool);
 }
 absl::Status PrepareConv(const HostPreparation& call) {
-  return call.kernels.PrepareConv(DecodeConv(call.params), call.threads, call.needs);
+  ConvCall c = DecodeConvAndEnding(call.params).call;
+  if (!EndsIn(call.epilogue)) c.ending = {};
+  return call.kernels.PrepareConv(c, call.threads, call.needs);
 }
 absl::Status PrepareConvBackwardData(const HostPreparation& call) {
   return call.kernels.PrepareConvBackwardData(DecodeConv(call.params), call.threads, call.needs);
@@ -256,6 +286,12 @@ std::vector<int64_t> EncodeConv(const ConvCall& c) {
                               c.spatial_rank};
   EncodeDims(c.dims, out);
   return out;
+}
+
+void AppendEnding(const LoopEnding& ending, std::vector<int64_t>* params) {
+  const EndingKind kind = ending.added >= 0 ? EndingKind::kAffineAdd : EndingKind::kAffine;
+  params->insert(params->end(), {static_cast<int64_t>(kind), ending.factor, ending.summand, ending.to, ending.added,
+                                 std::bit_cast<uint32_t>(ending.least), std::bit_cast<uint32_t>(ending.most)});
 }
 
 std::vector<int64_t> EncodePool(const PoolCall& c) {
