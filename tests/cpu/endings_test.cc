@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "src/backends/cpu/launch/host_kernels.h"
+#include "src/ir/rewrite.h"
 #include "src/ops/build.h"
 #include "src/ops/registry.h"
 #include "tests/cpu/backend_support.h"

@@ -111,7 +111,7 @@ template <typename V>
 struct EndingVectors {
   [[gnu::always_inline]] EndingVectors(const Ending& ending, int64_t c)
       : factor(Load<V>(ending.factor + c)),
-        summand(Load<V>(ending.summand + c)),
+        summand(Load<V>(ending.summand + c) + (ending.least == 0 ? 0.0f : -0.0f)),  // above 0 there is no -0
         least(ending.least - V{}),
         most(ending.most - V{}) {}
   V factor, summand, least, most;
@@ -125,16 +125,17 @@ template <typename V, typename Out>
     sum = Load<V>(&bits);
   }
   sum = sum * ending.factor + ending.summand;
-  sum = sum <= ending.least ? ending.least : sum;  // a NaN stays
 #ifdef __AVX512F__
   if constexpr (sizeof(V) == sizeof(Wides)) {
-    sum = _mm512_min_ps(ending.most, sum);
+    sum = _mm512_min_ps(ending.most, _mm512_max_ps(ending.least, sum));  // a NaN stays
     if constexpr (kNarrow) return Store(y, _mm512_cvtepi32_epi16((__m512i)(RoundedBits(Load<Words>(&sum)) >> 16)));
   } else {
-    sum = sum >= ending.most ? ending.most : sum;
+    sum = sum < ending.least ? ending.least : sum;
+    sum = sum > ending.most ? ending.most : sum;
   }
 #else
-  sum = sum >= ending.most ? ending.most : sum;
+  sum = sum < ending.least ? ending.least : sum;
+  sum = sum > ending.most ? ending.most : sum;
 #endif
   if constexpr (!kNarrow) {
     Store(y, sum);
@@ -205,7 +206,7 @@ void GatherTile(const ChannelRun<T>& run, int64_t pixel) {
   });
 }
 
-// Rows of three taps: what several pixels read of a row is loaded, and widened, once. The same products in the same order.
+// Rows of three taps: what several pixels read of a row is loaded, and widened, once. The same sums in the same order.
 template <typename In, int kLanes, int kStride, int kPixels, bool kNarrow>
 void GatherRowsTile(const ChannelRun<float>& run, int64_t pixel) {
   constexpr int kRead = (kPixels - 1) * kStride + 3;

@@ -292,6 +292,19 @@ class Gather {
     for (int64_t r = 0; r < rows; ++r) c[r] = base + r * c_step;
   }
 
+  // From a tile to the next of the same line, both as wide: SetTile and DropPadding would set the same, so far on.
+  void StepTile(const Phase& phase, int64_t rows, int64_t taps, const void** a, void** c, int64_t wide_stride) const {
+    const PhaseDim& inner = phase.dims[kInner];
+    const int64_t delta = rows * inner.in_step * in_stride_[kInner] * source_, pointers = Pointers(rows);
+    for (int64_t t = 0; t < taps; ++t) {
+      const void** slot = a + t * pointers;
+      if (slot[0] == zeros_) continue;
+      for (int64_t r = 0; r < pointers; ++r) slot[r] = static_cast<const char*>(slot[r]) + delta;
+    }
+    const int64_t c_step = wide_stride != 0 ? wide_stride : inner.step * out_stride_[kInner] * TileBytes(phase);
+    for (int64_t r = 0; r < rows; ++r) c[r] = static_cast<char*>(c[r]) + rows * c_step;
+  }
+
   // Taps that lie in the padding for all of a tile's pixels add nothing (in a gradient of 3x3 over lines of 24, one line
   // in thirteen): moves the others to the front of `a`, their numbers to `kept`, and returns how many there are. In a
   // tile's first block one is left, for the zeros that it writes.
@@ -330,10 +343,13 @@ class Gather {
     }
     const void** a = static_cast<const void**>(memory);
     int64_t* b_offsets = reinterpret_cast<int64_t*>(a + phase.block_taps * mr_);
+    // Results that wait for nothing need not stay together.
+    const bool ended = Ends(phase) && phase.blocks.size() == 1;
+    const int64_t group_tiles = ended ? std::max<int64_t>(1, tile_end - tile_begin) : phase.group_tiles;
     for (int64_t chunk = panel_begin; chunk < panel_end; chunk += phase.chunk_panels) {
       const int64_t chunk_end = std::min(panel_end, chunk + phase.chunk_panels);
-      for (int64_t group = tile_begin; group < tile_end; group += phase.group_tiles) {
-        const int64_t group_end = std::min(tile_end, group + phase.group_tiles);
+      for (int64_t group = tile_begin; group < tile_end; group += group_tiles) {
+        const int64_t group_end = std::min(tile_end, group + group_tiles);
         const int64_t row0 = phase.FirstRow(call_.batch, group), row1 = phase.FirstRow(call_.batch, group_end);
         for (const KBlock& block : phase.blocks) {
           for (int64_t flat = chunk; packs && group == tile_begin && flat < chunk_end; ++flat) {
@@ -388,6 +404,8 @@ class Gather {
     Seek(phase, row, &first);
     const int64_t all_taps = block.tap1 - block.tap0, runs = all_taps / phase.inner_taps;
     const int64_t line = phase.dims[kInner].count;
+    int64_t last_rows = 0;
+    bool last_joined = false;
     int64_t part = phase.line_tiles > 0 ? tile_begin % phase.line_tiles : 0, left = 0;  // of the line
     if (phase.line_tiles > 0) left = line - CutAt(line, phase.line_tiles, part);
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
@@ -410,6 +428,13 @@ class Gather {
       const int64_t tap_steps = joined ? phase.run_steps : phase.k_steps;
       char* wide_row = wide == nullptr ? nullptr : wide + (row - row0) * wide_stride;
       int64_t group = -1;
+      if (in_line && rows == last_rows && joined == last_joined &&
+          first.at[kInner] != 0) {  // the last tile's neighbour
+        StepTile(phase, rows, args.taps, a, c, wide_stride);
+        group = 0;
+      }
+      last_rows = in_line && call_.groups == 1 ? rows : 0;
+      last_joined = joined;
       for (int64_t flat = panel_begin; flat < panel_end; ++flat) {
         const Panel& panel = panels_[flat];
         if (panel.group != group) {

@@ -264,13 +264,17 @@ class Emitter {
       return b_.CreateVectorSplat(lanes_, b_.CreateLoad(element_, Byte(args, offset)));
     };
     Value *least = bound(offsetof(MicroArgs, least)), *most = bound(offsetof(MicroArgs, most));
+    // Above 0 there is no -0: what this is added to is none, and else as it was.
+    Value* positive = b_.CreateSelect(b_.CreateFCmpOEQ(least, llvm::ConstantFP::get(vector_, 0)),
+                                      llvm::ConstantFP::get(vector_, 0), llvm::ConstantFP::getNegativeZero(vector_));
     Value *factors = PointerField(args, offsetof(MicroArgs, factor)),
           *summands = PointerField(args, offsetof(MicroArgs, summand));
     std::vector<Value*> factor, summand;
     for (int v = 0; v < spec_.nv; ++v) {
       const bool last = masked && v == spec_.nv - 1;
       factor.push_back(LoadVector(Byte(factors, static_cast<int64_t>(v) * lanes_ * 4), vector_, last));
-      summand.push_back(LoadVector(Byte(summands, static_cast<int64_t>(v) * lanes_ * 4), vector_, last));
+      Value* number = LoadVector(Byte(summands, static_cast<int64_t>(v) * lanes_ * 4), vector_, last);
+      summand.push_back(b_.CreateFAdd(number, positive));
     }
     llvm::Type* halves = llvm::FixedVectorType::get(b_.getInt16Ty(), lanes_);
     std::vector<Value*> results, rows;
@@ -289,10 +293,11 @@ class Emitter {
           if (rounds) x = b_.CreateBitCast(b_.CreateAnd(RoundedBits(x), Words(-65536)), vector_);
           Value* more = LoadVector(Byte(added, at), rounds ? halves : vector_, last);
           x = b_.CreateFAdd(x, rounds ? Widened(more) : more);
+          if (rounds) x = b_.CreateFAdd(x, positive);  // rounding makes -0 of what is tiny
         }
-        // Bounds are values of bf16, so that rounding may come after them. A NaN stays, and so does the bound of a tie.
-        x = b_.CreateSelect(b_.CreateFCmpUGT(x, least), x, least);
-        results.push_back(b_.CreateSelect(b_.CreateFCmpULT(x, most), x, most));
+        // Bounds are values of bf16, so that rounding may come after them. A NaN stays: one instruction each.
+        x = b_.CreateSelect(b_.CreateFCmpOGT(least, x), least, x);
+        results.push_back(b_.CreateSelect(b_.CreateFCmpOLT(most, x), most, x));
       }
     }
     const auto store = [&](auto narrowed) {
