@@ -1,5 +1,5 @@
-// A convolution whose result is normalised by known variances, joined by a residual and bounded does all that itself, and its bits
-// are those of the loop that does it where others read the convolution, too.
+// A convolution whose result is normalised by known variances, joined by a residual and bounded does all that itself,
+// and its bits are those of the loop that does it where others read the convolution, too.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,11 +40,13 @@ const Layer kLayers[] = {
 Ref<const Function> Program(const Layer& layer, DType dtype, bool both) {
   const Type number = Type::Tensor(dtype, {layer.channels});
   const int64_t out = 12 / layer.stride;
+  const int64_t depth = layer.channels_in / layer.groups;
   const std::vector<Type> types = {Type::Tensor(dtype, {2, 12, 12, layer.channels_in}),
-                                   Type::Tensor(dtype, {layer.window, layer.window, layer.channels_in / layer.groups, layer.channels}),
+                                   Type::Tensor(dtype, {layer.window, layer.window, depth, layer.channels}),
                                    number, number, number, number, Type::Tensor(dtype, {2, out, out, layer.channels})};
   return test::MakeFunction("main", types, [&](Builder& b, const Vec& p) {
-    const Value y = ops::Call(b, ops::kOp_conv, {p[0], p[1]}, {ir::Ints{layer.stride, layer.stride}, int64_t{1}, {}, {}, layer.groups});
+    const Value y = ops::Call(b, ops::kOp_conv, {p[0], p[1]},
+                              {ir::Ints{layer.stride, layer.stride}, int64_t{1}, {}, {}, layer.groups});
     Value x = ops::Call(b, ops::kOp_batch_norm_inference, {y, p[2], p[3], p[4], p[5]});
     if (layer.residual) x = ops::Add(b, x, p[6]);
     if (layer.bounds != nullptr) x = ops::Unary(b, *layer.bounds, x);
@@ -57,7 +59,9 @@ std::vector<HostTensor> Arguments(const Function& program) {
   for (const Value& parameter : program.parameters()) {
     HostTensor value(parameter.dtype(), parameter.dims());
     const auto seed = static_cast<int64_t>(arguments.size());
-    for (int64_t i = 0; i < value.count(); ++i) value.SetDouble(i, std::sin(static_cast<double>(7 * i + seed)) + (seed == 5 ? 1.5 : 0));
+    for (int64_t i = 0; i < value.count(); ++i) {
+      value.SetDouble(i, std::sin(static_cast<double>(7 * i + seed)) + (seed == 5 ? 1.5 : 0));
+    }
     arguments.push_back(std::move(value));
   }
   return arguments;

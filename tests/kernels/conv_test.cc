@@ -361,10 +361,11 @@ struct EndingLoop {
   }
 };
 
-// With and without an ending of the convolution's own: the same bits, for sums that round badly, are tiny, infinite or NaN. Returns
-// whether the loop ran.
+// With and without an ending of its own a convolution has the same bits, for sums that round badly, are tiny or no numbers.
+// `looped`: whether the loop ran.
 template <typename T>
-void CheckEnding(KernelSet& kernels, ConvCall call, EndingKind kind, bool bounded, bool nan, ThreadPool& pool, bool* looped) {
+void CheckEnding(KernelSet& kernels, ConvCall call, EndingKind kind, bool bounded, bool nan, ThreadPool& pool,
+                 bool* looped) {
   SCOPED_TRACE(Words(call));
   const bool half = sizeof(T) == 2;
   call.input = call.output = half ? DType::kBF16 : DType::kF32;
@@ -374,9 +375,12 @@ void CheckEnding(KernelSet& kernels, ConvCall call, EndingKind kind, bool bounde
   Operand<T> w(g.window * (call.in_channels / call.feature_groups) * call.out_channels);
   Operand<float> factor(call.out_channels), summand(call.out_channels);
   std::mt19937 random(5);
-  constexpr float kAwkward[] = {1, 1.0078125f, -3, 0x1p-8f, -0x1.02p-9f, 0x1p-120f, -0x1.8p-126f, 0x1p-60f, 0, -0.0f, 40};
+  constexpr float kAwkward[] = {1, 1.0078125f, -3, 0x1p-8f, -0x1.02p-9f, 0x1p-120f, -0x1.8p-126f, 0x1p-60f, 0,
+                                 -0.0f, 40};
   for (Operand<T>* operand : {&x, &w, &added}) {
-    for (int64_t i = 0; i < operand->size(); ++i) (*operand)[i] = ElementRule<T>::Store(kAwkward[random() % std::size(kAwkward)]);
+    for (int64_t i = 0; i < operand->size(); ++i) {
+      (*operand)[i] = ElementRule<T>::Store(kAwkward[random() % std::size(kAwkward)]);
+    }
   }
   for (int64_t i = 0; i < factor.size(); ++i) {
     factor[i] = random() % 4 == 0 ? 0x1.8p-124f : static_cast<float>(random() % 1000) / 333 - 1;
@@ -415,7 +419,8 @@ void CheckEnding(KernelSet& kernels, ConvCall call, EndingKind kind, bool bounde
       if (std::isnan(want.At(i))) {
         ASSERT_TRUE(std::isnan(got.At(i))) << "at " << i;
       } else {
-        ASSERT_EQ(std::memcmp(&got[i], &want[i], sizeof(T)), 0) << "at " << i << ": " << got.At(i) << " and not " << want.At(i);
+        ASSERT_EQ(std::memcmp(&got[i], &want[i], sizeof(T)), 0)
+            << "at " << i << ": " << got.At(i) << " and not " << want.At(i);
       }
     }
     EXPECT_TRUE(got.GuardsHold());

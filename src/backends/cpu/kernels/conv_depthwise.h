@@ -25,7 +25,7 @@ struct ChannelRun {
   // Instead of y, of `gather` in f32: where sums go as bf16 or f16.
   uint16_t* narrow = nullptr;
   DType narrow_to = DType::kBF16;
-  // Likewise: what becomes of the sums, if kAffine; `to` is unused. NaN in its numbers have no low digits where y is bf16.
+  // Likewise: what becomes of the sums, if kAffine; `to` is unused. A NaN in it has no low digits where y is bf16.
   Ending ending;
 };
 

@@ -35,9 +35,9 @@ struct Epilogue {
   void (*consume)(void* context, const void* c, int64_t row0, int64_t rows, int64_t col0, int64_t cols) = nullptr;
 };
 
-// What becomes of every sum of a forward convolution while it is still in a register: of a result in bf16 it is rounded, then
-// times `factor` and plus `summand` of its column in f32 and rounded, then plus what lies in `added` and rounded, and bounded.
-// That is a loop's arithmetic, operation by operation, so that bits do not depend on who does it.
+// What becomes of a forward convolution's sums while they are in registers: rounded if y is bf16, times `factor`, plus
+// `summand` of the column, rounded; plus what lies in `added`, rounded; bounded. A loop does the same, operation by
+// operation, so that bits do not depend on who does it.
 enum class EndingKind : uint8_t { kNone, kAffine, kAffineAdd };
 struct Ending {
   EndingKind kind = EndingKind::kNone;

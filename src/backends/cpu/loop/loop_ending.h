@@ -1,4 +1,4 @@
-// Block loops that are a kernel's Ending (kernels/kernels.h), operation by operation: a convolution's tiles can do them then.
+// Block loops that are a kernel's Ending (kernels/kernels.h), operation by operation: tiles can do them then.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct LoopEnding {
   float least = -std::numeric_limits<float>::infinity(), most = std::numeric_limits<float>::infinity();
 };
 
-// Whether `kernel`, which ToBlockLoop has made, is one of the buffer `product`, and which. False with other types than f32 and bf16.
+// Whether `kernel`, which ToBlockLoop has made, is one of the buffer `product`, and which; of f32 and bf16 alone.
 bool ToEnding(const LoopKernel& kernel, uint32_t product, LoopEnding* ending);
 
 }  // namespace weft::cpu
