@@ -370,6 +370,26 @@ class Gather {
   int64_t FirstChannel(int64_t flat_panel) const { return panels_[flat_panel].first; }
   int64_t EndChannel(int64_t flat_panel_end) const { return panels_[flat_panel_end - 1].end; }
 
+  void SetEnding(MicroArgs* args) const {
+    const Ending& ending = call_.ending;
+    args->to_offset = static_cast<char*>(ending.to) - static_cast<char*>(call_.to);
+    if (ending.added != nullptr) {
+      args->added_offset = static_cast<const char*>(ending.added) - static_cast<char*>(call_.to);
+    }
+    args->least = ending.least;
+    args->most = ending.most;
+  }
+
+  // How many pixels the next tile of a line has, where `left` of them are left; parts count the tiles of a line.
+  static int64_t NextRows(const Phase& phase, int64_t* part, int64_t* left) {
+    const int64_t line = phase.dims[kInner].count;
+    const int64_t then = ++*part == phase.line_tiles ? 0 : line - CutAt(line, phase.line_tiles, *part);
+    const int64_t rows = *left - then;
+    *left = then == 0 ? line : then;
+    if (then == 0) *part = 0;
+    return rows;
+  }
+
   void RunBlock(const Phase& phase, const TileSet& set, const KBlock& block, int64_t tile_begin, int64_t tile_end,
                 int64_t panel_begin, int64_t panel_end, const void** a, int64_t* b_offsets, char* wide) {
     const int64_t accumulator = TileBytes(phase);
@@ -388,15 +408,8 @@ class Gather {
     args.c = c;
     args.accumulate = block.tap0 > 0 || block.channel0 > 0;
     const bool ends = Ends(phase) && &block == &phase.blocks.back();
-    const Ending& ending = call_.ending;
     const TileSet& tiles = ends ? ends_[&phase - phases_.data()] : set;
-    if (ends) {
-      args.to_offset = static_cast<char*>(ending.to) - static_cast<char*>(call_.to);
-      if (ending.added != nullptr)
-        args.added_offset = static_cast<const char*>(ending.added) - static_cast<char*>(call_.to);
-      args.least = ending.least;
-      args.most = ending.most;
-    }
+    if (ends) SetEnding(&args);
     const int64_t first_channel = wide != nullptr ? FirstChannel(panel_begin) : 0;
     int64_t row = phase.FirstRow(call_.batch, tile_begin);
     const int64_t row0 = row;
@@ -409,15 +422,8 @@ class Gather {
     int64_t part = phase.line_tiles > 0 ? tile_begin % phase.line_tiles : 0, left = 0;  // of the line
     if (phase.line_tiles > 0) left = line - CutAt(line, phase.line_tiles, part);
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-      int64_t rows = 0;
-      if (phase.line_tiles == 0) {
-        rows = phase.FirstRow(call_.batch, tile + 1) - row;
-      } else {
-        const int64_t then = ++part == phase.line_tiles ? 0 : line - CutAt(line, phase.line_tiles, part);
-        rows = left - then;
-        left = then == 0 ? line : then;
-        if (then == 0) part = 0;
-      }
+      const int64_t rows =
+          phase.line_tiles == 0 ? phase.FirstRow(call_.batch, tile + 1) - row : NextRows(phase, &part, &left);
       const bool in_line = InsideLine(phase, first, rows);
       // Joining changes no bits: the same products in the same order.
       const bool joined = phase.joinable && whole_runs && (in_line || phase.dims[kInner].inside);
@@ -450,10 +456,8 @@ class Gather {
         args.b_stride = step_bytes;
         args.c_offset = (panel.first - first_channel) * accumulator;
         args.last_lanes = panel.last_lanes;
-        if (ends) {
-          args.factor = ending.factor + panel.first;
-          args.summand = ending.summand + panel.first;
-        }
+        if (ends) args.factor = call_.ending.factor + panel.first;
+        if (ends) args.summand = call_.ending.summand + panel.first;
         tiles.At(rows, panel.vectors, false)(&args);
       }
       AdvanceBy(phase, rows, &first);
