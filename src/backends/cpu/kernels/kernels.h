@@ -67,6 +67,10 @@ struct GemmCall {
 int64_t PackedBytesOfB(const CpuTarget& target, const GemmCall& call);
 // Of such a call: how it packs B. Calls for which it is equal find the same bytes at the same places.
 std::vector<int64_t> PackedFormOfB(const CpuTarget& target, const GemmCall& call);
+// Elements of B if they lie one after another, by rows or by columns, and UnpackB gives all of them back with their bits; else 0.
+int64_t UnpackableB(const CpuTarget& target, const GemmCall& call);
+// `count` elements from the `first` on, as B lay before PackB. On the calling thread.
+void UnpackB(const CpuTarget& target, const GemmCall& call, const void* packed, int64_t first, int64_t count, void* to);
 
 // One convolution seen from all three sides; `x`, `w`, `y` are the forward pass's input, kernel and output:
 //   x [batch, in..., in_channels]   w [window..., in_channels / groups, out_channels]   y [batch, out..., out_channels]

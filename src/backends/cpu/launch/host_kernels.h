@@ -36,6 +36,7 @@ struct PackedOperand {
   int buffer = -1;            // its position; none
   int64_t bytes = 0;          // as pack writes it
   std::vector<int64_t> form;  // calls for which it is equal write the same
+  int64_t elements = 0;       // that `unpack` gives back, one after another; 0: it does not
 };
 
 struct HostKernel {
@@ -46,6 +47,9 @@ struct HostKernel {
   // Of kernels that take an operand packed: which, if it is worth keeping so; and how it is packed.
   PackedOperand (*packs)(std::span<const int64_t> params, const CpuTarget& target) = nullptr;
   absl::Status (*pack)(const HostCall& call, void* to) = nullptr;
+  // The operand's bytes from `first` on, as they lay before they were packed; whole elements.
+  void (*unpack)(std::span<const int64_t> params, const CpuTarget& target, const void* packed, int64_t first,
+                 std::span<std::byte> to) = nullptr;
 };
 
 // Null for an unknown name.

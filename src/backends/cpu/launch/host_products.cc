@@ -130,7 +130,13 @@ PackedOperand PacksOfGemm(std::span<const int64_t> params, const CpuTarget& targ
   if (c.m > kMostRowsThatKeep || c.b_packed) return {};
   const int64_t bytes = PackedBytesOfB(target, c);
   if (bytes == 0) return {};
-  return {1, bytes, PackedFormOfB(target, c)};
+  return {1, bytes, PackedFormOfB(target, c), UnpackableB(target, c)};
+}
+void UnpackGemm(std::span<const int64_t> params, const CpuTarget& target, const void* packed, int64_t first,
+                std::span<std::byte> to) {
+  const GemmCall c = DecodeGemm(params);
+  const int64_t element = BytesOf(c.input);
+  UnpackB(target, c, packed, first / element, static_cast<int64_t>(to.size()) / element, to.data());
 }
 absl::Status PackGemm(const HostCall& call, void* to) {
   GemmCall c = DecodeGemm(call.params);
@@ -217,7 +223,7 @@ absl::Status RunPoolBackward(const HostCall& call) {  // x, dy -> dx
 }
 
 constexpr HostKernel kKernels[] = {
-    {"gemm", RunGemm, PrepareGemm, PacksOfGemm, PackGemm},
+    {"gemm", RunGemm, PrepareGemm, PacksOfGemm, PackGemm, UnpackGemm},
     {"pack_b", RunPackB},
     {"conv", RunConv, PrepareConv, PacksOfConv, PackConv},
     {"conv_backward_data", RunConvBackwardData, PrepareConvBackwardData},
