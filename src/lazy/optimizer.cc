@@ -8,8 +8,8 @@
 
 #include "src/ir/differentiable.h"
 #include "src/ops/complex.h"
-#include "src/runtime/alloc_hook.h"
 #include "src/runtime/machine_memory.h"
+#include "src/runtime/zero_pages.h"
 
 namespace weft::lazy {
 namespace {
@@ -130,6 +130,7 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
     optimizer->parameters_.push_back(Ref<Tensor>::Share(parameter));
   }
   std::vector<Tensor*> recorded;
+  ZeroPages pages;
   for (size_t name = 0; name < optimizer->slot_names().size(); ++name) {
     for (Tensor* parameter : parameters) {
       const DType dtype = ComputeType(parameter->dtype());
@@ -147,7 +148,10 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
                            "optimizer: no memory for the slots of a parameter that is ",
                            ir::ShortType(parameter->type()));
       }
-      const std::vector<std::byte, LargeStdAllocator<std::byte>> zeros(static_cast<size_t>(bytes));
+      std::span<const std::byte> zeros;
+      if (!pages.Get(static_cast<size_t>(bytes), &zeros)) {
+        return UserErrorOf(absl::StatusCode::kResourceExhausted, "optimizer: no address space for ", bytes, " bytes");
+      }
       WEFT_ASSIGN_OR_RETURN(Ref<Tensor> slot, engine.FromHost(parameter->device(), dtype, parameter->dims(), zeros));
       optimizer->slots_.push_back(std::move(slot));
     }

@@ -65,6 +65,14 @@ void ExpectAll(const Ref<Buffer>& buffer, float value) {
   for (int64_t i = 0; i < buffer->count(); ++i) ASSERT_EQ(y[i], value) << i;
 }
 
+std::string BytesOf(Device& device, Buffer& buffer, int64_t offset, int64_t count) {
+  std::string bytes(static_cast<size_t>(count), '?');
+  const absl::Status status =
+      device.backend->FromDevice(buffer, offset, std::as_writable_bytes(std::span(bytes.data(), bytes.size())));
+  EXPECT_TRUE(status.ok()) << status;
+  return bytes;
+}
+
 TEST(KeptPanels, ArePackedByTheSecondLaunchAndServeAllThatFollow) {
   for (const std::string& isa : TestIsas()) {
     for (const bool transposed : {false, true}) {
@@ -184,6 +192,13 @@ TEST(KeptPanels, OfConvolutionsGiveTheSameBits) {
         }
         const Ref<Buffer> kept = Launch(*more, {xs, w});
         EXPECT_EQ(device.backend->panels().made(), made);
+        EXPECT_EQ(device.backend->panels().twice(), 0);  // all taps are in it: it lives packed
+        const Ref<Buffer> like = of(c.w);
+        const auto size = static_cast<int64_t>(like->bytes());
+        const std::string bytes(static_cast<const char*>(like->host_data()), static_cast<size_t>(size));
+        EXPECT_EQ(BytesOf(device, *w, 0, size), bytes);
+        EXPECT_EQ(BytesOf(device, *w, 40, size / 2), bytes.substr(40, static_cast<size_t>(size / 2)));
+        EXPECT_EQ(std::memcmp(w->host_data(), bytes.data(), bytes.size()), 0);
         const Ref<Buffer> packed = Launch(*more, {xs, of(c.w)});
         EXPECT_EQ(std::memcmp(kept->host_data(), packed->host_data(), packed->bytes()), 0);
       }
@@ -242,14 +257,6 @@ TEST(KeptPanels, GiveWayToTensorsThatFindNoMemory) {
   // And are not made again where they have no room.
   for (int i = 0; i < 3; ++i) ExpectAll(Launch(*program, {device.X(), w}), kDepth);
   EXPECT_EQ(device.backend->panels().made(), 1);
-}
-
-std::string BytesOf(Device& device, Buffer& buffer, int64_t offset, int64_t count) {
-  std::string bytes(static_cast<size_t>(count), '?');
-  const absl::Status status =
-      device.backend->FromDevice(buffer, offset, std::as_writable_bytes(std::span(bytes.data(), bytes.size())));
-  EXPECT_TRUE(status.ok()) << status;
-  return bytes;
 }
 
 // Every bit of it, NaN's too, wherever one begins to read; and by whom.

@@ -307,6 +307,16 @@ std::vector<int64_t> PackedFormOfW(const CpuTarget& target, const ConvCall& call
   if (!PacksW(target, call, &gather)) return {};
   return GatherPlan::Make(target, gather).PackedForm();
 }
+int64_t UnpackableW(const CpuTarget& target, const ConvCall& call) {
+  GatherCall gather;
+  return PacksW(target, call, &gather) ? GatherPlan::Make(target, gather).Unpackable() : 0;
+}
+void UnpackW(const CpuTarget& target, const ConvCall& call, const void* packed, void* w) {
+  GatherCall gather;
+  if (PacksW(target, call, &gather)) {
+    GatherPlan::Make(target, gather).Unpack(static_cast<const char*>(packed), static_cast<char*>(w));
+  }
+}
 absl::Status KernelSet::PackW(const ConvCall& call, void* packed, ThreadPool& pool) const {
   GatherCall gather;
   if (!PacksW(target(), call, &gather))

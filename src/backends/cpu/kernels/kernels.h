@@ -101,6 +101,10 @@ struct ConvCall {
 // Of W as Conv packs it, and how; as PackedBytesOfB and PackedFormOfB say it of products.
 int64_t PackedBytesOfW(const CpuTarget& target, const ConvCall& call);
 std::vector<int64_t> PackedFormOfW(const CpuTarget& target, const ConvCall& call);
+// Elements of W if UnpackW gives all of them back with their bits; else 0.
+int64_t UnpackableW(const CpuTarget& target, const ConvCall& call);
+// W as it lay before PackW. On the calling thread.
+void UnpackW(const CpuTarget& target, const ConvCall& call, const void* packed, void* w);
 
 // Pooling over NHWC (any rank up to kMaxSpatialDims): x [batch, in..., channels], y [batch, out..., channels].
 enum class PoolKind : uint8_t { kMax, kMin, kSum };

@@ -1,8 +1,10 @@
 // Products, convolutions and pooling on the launch list.
 #include <bit>
+#include <cstring>
 #include <vector>
 
 #include "src/backends/cpu/launch/host_kernels.h"
+#include "src/runtime/alloc_hook.h"
 
 namespace weft::cpu {
 namespace {
@@ -175,7 +177,16 @@ PackedOperand PacksOfConv(std::span<const int64_t> params, const CpuTarget& targ
   int64_t pixels = c.batch;
   for (int d = 0; d < c.spatial_rank; ++d) pixels *= c.dims[d].out;
   if (pixels > kMostPixelsThatKeep) return {};
-  return {1, bytes, PackedFormOfW(target, c)};
+  return {1, bytes, PackedFormOfW(target, c), UnpackableW(target, c)};
+}
+void UnpackConv(std::span<const int64_t> params, const CpuTarget& target, const void* packed, int64_t first,
+                std::span<std::byte> to) {
+  const ConvCall c = DecodeConv(params);
+  const int64_t all = UnpackableW(target, c) * BytesOf(c.input);
+  if (first == 0 && static_cast<int64_t>(to.size()) == all) return UnpackW(target, c, packed, to.data());
+  std::vector<std::byte, LargeStdAllocator<std::byte>> whole(static_cast<size_t>(all));
+  UnpackW(target, c, packed, whole.data());
+  std::memcpy(to.data(), whole.data() + first, to.size());
 }
 absl::Status PackConv(const HostCall& call, void* to) {
   ConvCall c = DecodeConv(call.params);
@@ -225,7 +236,7 @@ absl::Status RunPoolBackward(const HostCall& call) {  // x, dy -> dx
 constexpr HostKernel kKernels[] = {
     {"gemm", RunGemm, PrepareGemm, PacksOfGemm, PackGemm, UnpackGemm},
     {"pack_b", RunPackB},
-    {"conv", RunConv, PrepareConv, PacksOfConv, PackConv},
+    {"conv", RunConv, PrepareConv, PacksOfConv, PackConv, UnpackConv},
     {"conv_backward_data", RunConvBackwardData, PrepareConvBackwardData},
     {"conv_backward_weights", RunConvBackwardWeights, PrepareConvBackwardWeights},
     {"pool", RunPool},
