@@ -15,7 +15,7 @@ struct FuseOptions {
   // normal numbers has 300 operations, and half of them left up to eleven times the numbers' bytes to the other half.
   int max_operations_in_place_of_memory = 500;
   int64_t much_memory = int64_t{1} << 20;
-  int64_t max_row = 32768;   // longest reduction whose row several passes may walk
+  int64_t max_row = 32768;  // longest reduction whose row several passes may walk
 };
 
 // Every node that can_fuse accepts ends up in some fusion, alone if need be, so that a backend sees fusions, reshapes,

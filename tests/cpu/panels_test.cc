@@ -341,6 +341,41 @@ TEST(WeightsThatLivePacked, DoNotWhereTheProgramReadsThemPlainToo) {
   EXPECT_GE(device.backend->panels().twice(), kLeastBytes);
 }
 
+// Tied embeddings: rows of the matrix that the last product multiplies by, before the product, and after it.
+TEST(WeightsThatLivePacked, GiveRowsOutOfTheirPanels) {
+  constexpr int64_t kWords = 4;
+  for (const bool after : {false, true}) {
+    for (const std::string& isa : TestIsas()) {
+      SCOPED_TRACE(absl::StrCat(isa, after ? " after" : " before"));
+      Device device;
+      Builder b;
+      const Value x = test::NewParameter(Type::Tensor(DType::kF32, {kRows, kDepth}));
+      const Value w = test::NewParameter(Type::Tensor(DType::kF32, {kColumns, kDepth}));
+      Value ids = test::NewParameter(Type::Tensor(DType::kI32, {kWords}));
+      const Value parameter = ids;
+      const Value y = ops::BatchMatmul(b, x, w, false, true);
+      if (after) ids = ops::Add(b, ids, ops::Convert(b, ops::Reshape(b, ops::Slice(b, y, {0, 0}, {1, kWords}, {1, 1}), {kWords}), DType::kI32));
+      const Value rows = ops::Call(b, ops::kOp_take, {w, ids}, {int64_t{0}});
+      ASSERT_TRUE(b.ok()) << b.status();
+      const auto program = device.Compile(ir::Function::Create("tied", {x, w, parameter}, {rows, y}), isa);
+      std::vector<float> values(kColumns * kDepth);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1013) * 0.37f;
+      const Ref<Buffer> ws = device.Of({kColumns, kDepth}, values), xs = device.X(0);
+      const std::vector<int32_t> chosen = {0, 299, 17, 150};
+      const Ref<Buffer> at =
+          *device.backend->ToDevice(device.backend->devices()[0], DType::kI32, Dims{kWords}, std::as_bytes(std::span(chosen)));
+      for (int launch = 0; launch < 4; ++launch) {
+        const Ref<Buffer> taken = Launch(*program, {xs, ws, at});
+        for (int64_t i = 0; i < kWords; ++i) {
+          EXPECT_EQ(std::memcmp(static_cast<const float*>(taken->host_data()) + i * kDepth, &values[chosen[i] * kDepth], kDepth * 4), 0) << launch;
+        }
+      }
+      EXPECT_GE(device.backend->panels().bytes(), kLeastBytes);
+      EXPECT_EQ(device.backend->panels().twice(), 0);
+    }
+  }
+}
+
 // Nobody waits: launches that read it plain are on their way when others pack it, and the other way round.
 TEST(WeightsThatLivePacked, AreThereForLaunchesOnTheirWay) {
   for (int round = 0; round < 8; ++round) {

@@ -40,6 +40,22 @@ bool FitsMemory(const Program& program) {
   return most <= kNoMemory;
 }
 
+// Of an entry that reads little of a kept operand, by rows: the operand's position. What is gathered out of a panel takes a
+// cache line an element.
+size_t KeptForPieces(const LoadedProgram& loaded, const Entry& entry) {
+  constexpr int64_t kLeastShare = 16;
+  const HostKernel* const kernel = entry.type == Entry::Type::kHost ? loaded.host[entry.code] : nullptr;
+  size_t k = 0;
+  if (kernel == nullptr || !kernel->reads_pieces || entry.buffers[0].place != BufferRef::Place::kArgument) {
+    return loaded.kept.size();
+  }
+  while (k < loaded.kept.size() && loaded.kept[k].argument != entry.buffers[0].index) ++k;
+  if (k == loaded.kept.size()) return k;
+  const KeptOperand& kept = loaded.kept[k];
+  const bool quick = kept.returns && loaded.host[kept.entry->code]->unpacks_pieces;
+  return quick && entry.writes * kLeastShare <= kept.bytes ? k : loaded.kept.size();
+}
+
 // Ordered by argument, each form of one once.
 void FindKeptOperands(LoadedProgram& loaded) {
   struct Found {
@@ -75,6 +91,10 @@ void FindKeptOperands(LoadedProgram& loaded) {
     for (const Entry& entry : list) {
       for (const BufferRef& buffer : entry.buffers) {
         if (buffer.place == BufferRef::Place::kArgument) ++plain[buffer.index];
+      }
+      if (const size_t kept = KeptForPieces(loaded, entry); kept < loaded.kept.size()) {
+        loaded.pieces_of.emplace(&entry, kept);
+        --plain[loaded.kept[kept].argument];
       }
     }
   }

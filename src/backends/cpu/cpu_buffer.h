@@ -142,6 +142,7 @@ class PlainUse {
   PlainUse(PlainUse&& other) noexcept : buffer_(std::exchange(other.buffer_, nullptr)) {}
   PlainUse& operator=(PlainUse&&) = delete;
   ~PlainUse() { End(); }
+  bool ended() const { return buffer_ == nullptr; }
   void End() {
     if (buffer_ != nullptr) std::exchange(buffer_, nullptr)->EndUse();
   }

@@ -284,6 +284,19 @@ class ListRunner {
         WEFT_ASSIGN_OR_RETURN(call.packed, Packed(tables_.kept[kept->second], call, kernel));
       }
     }
+    if (kernel.reads_pieces && !loaded_.pieces_of.empty() && !tables_.kept.empty()) {
+      const auto pieces = loaded_.pieces_of.find(&entry);
+      const KeptUse* const use = pieces != loaded_.pieces_of.end() ? &tables_.kept[pieces->second] : nullptr;
+      // Its plain bytes are this launch's no more, or never were.
+      if (use != nullptr && use->buffer != nullptr && (use->plain == nullptr || use->plain->ended())) {
+        const std::function<void(int64_t, std::span<std::byte>)> piece = [panel = use->panel.get()](
+                                                                             int64_t first, std::span<std::byte> to) {
+          panel->unpack(panel->memory.get(), first, to);
+        };
+        call.piece = &piece;
+        return kernel.run(call);
+      }
+    }
     return kernel.run(call);
   }
 

@@ -41,7 +41,8 @@ struct LoadedProgram {
   std::vector<std::shared_ptr<const custom::CustomCall>> customs;  // are here in their places; empty if there are none
   ScratchNeeds needs;                                              // of all entries
   std::vector<KeptOperand> kept;
-  absl::flat_hash_map<const Entry*, size_t> kept_of;  // position in `kept`
+  absl::flat_hash_map<const Entry*, size_t> kept_of;    // position in `kept`
+  absl::flat_hash_map<const Entry*, size_t> pieces_of;  // likewise, of entries that may read pieces of it
   int64_t compiled = 0;
   int64_t code_bytes = 0;
 };

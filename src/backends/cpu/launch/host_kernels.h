@@ -2,6 +2,7 @@
 // cached programs carry, and decodes its sizes from integers.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,8 @@ struct HostCall {
   ThreadPool& pool;
   const BlockLoop* epilogue = nullptr;  // of products; of kernels that call generated code, that code
   const void* packed = nullptr;         // what HostKernel::pack wrote, instead of the operand that it packs
+  // Of kernels that read pieces: bytes of the first operand from one on, instead of where it lies.
+  const std::function<void(int64_t first, std::span<std::byte> to)>* piece = nullptr;
 };
 using HostFn = absl::Status (*)(const HostCall& call);
 
@@ -50,6 +53,9 @@ struct HostKernel {
   // The operand's bytes from `first` on, as they lay before they were packed; whole elements.
   void (*unpack)(std::span<const int64_t> params, const CpuTarget& target, const void* packed, int64_t first,
                  std::span<std::byte> to) = nullptr;
+  bool unpacks_pieces = false;  // quickly enough for a row at a time
+  // Takes HostCall::piece: an embedding's rows are read out of the panel that a product made of it.
+  bool reads_pieces = false;
 };
 
 // Null for an unknown name.

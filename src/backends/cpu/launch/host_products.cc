@@ -234,7 +234,7 @@ absl::Status RunPoolBackward(const HostCall& call) {  // x, dy -> dx
 }
 
 constexpr HostKernel kKernels[] = {
-    {"gemm", RunGemm, PrepareGemm, PacksOfGemm, PackGemm, UnpackGemm},
+    {"gemm", RunGemm, PrepareGemm, PacksOfGemm, PackGemm, UnpackGemm, true},
     {"pack_b", RunPackB},
     {"conv", RunConv, PrepareConv, PacksOfConv, PackConv, UnpackConv},
     {"conv_backward_data", RunConvBackwardData, PrepareConvBackwardData},
