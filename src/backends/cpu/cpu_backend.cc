@@ -46,7 +46,8 @@ size_t KeptForPieces(const LoadedProgram& loaded, const Entry& entry) {
   constexpr int64_t kLeastShare = 16;
   const HostKernel* const kernel = entry.type == Entry::Type::kHost ? loaded.host[entry.code] : nullptr;
   size_t k = 0;
-  if (kernel == nullptr || !kernel->reads_pieces || entry.buffers[0].place != BufferRef::Place::kArgument) {
+  if (kernel == nullptr || !kernel->reads_pieces || entry.buffers.empty() ||
+      entry.buffers[0].place != BufferRef::Place::kArgument) {
     return loaded.kept.size();
   }
   while (k < loaded.kept.size() && loaded.kept[k].argument != entry.buffers[0].index) ++k;
