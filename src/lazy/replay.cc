@@ -34,7 +34,14 @@ void Replay::Add(const Tensor* tensor) {
 void Replay::AddLeaf(const ir::Value& leaf) {
   Data& data = *DataOf(leaf);
   if (&leaf.node->op() != &ops::kOp_parameter || data.failed || data.described) return words_.push_back(kUnknown);
-  if (data.step == step_) {
+  // Where memory ran out on the way, a number stayed behind that has no place.
+  if (met_.size() > leaves_.size()) met_.resize(leaves_.size());
+  const auto has_place = [&] {
+    if (data.step != step_ || data.number >= data_.size()) return false;
+    const uint32_t first = data_[data.number].first;
+    return first < leaves_.size() && DataOf(leaves_[first]) == &data;
+  };
+  if (has_place()) {
     const Met& met = data_[data.number];
     if (leaves_[met.first] == leaf) return words_.push_back(WordOfLeaf(met.first));
     // Some tensors share their data and differ in what gradients see of them.
@@ -314,7 +321,8 @@ void Replay::Planned(const Cut& cut, const std::shared_ptr<const compiler::Progr
   if (!fits || plan.outputs != cut.outputs.size()) return;
   for (size_t i = 0; i < cut.arguments.size(); ++i) {
     const Data& data = *cut.arguments[i];
-    if (data.step != step_) return;
+    if (data.step != step_ || data_[data.number].first >= leaves_.size()) return;
+    if (DataOf(LeafOf(data.number)) != &data) return;
     plan.arguments.push_back({data.number, cut.trace.arguments[i].donated_to});
   }
   plan.nodes = cut.trace.nodes.size();
