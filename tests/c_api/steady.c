@@ -1,8 +1,6 @@
 /* A training step that comes again and again: it is replayed, and costs few allocations, which are counted by an allocator in
- * the place of the process's. Memory that runs out at any of them loses nothing. */
+ * the place of the process's. */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <stdatomic.h>
 
 #include "check.h"
 
@@ -16,18 +14,10 @@
 
 #if !defined(HAS_AN_ALLOCATOR_OF_ITS_OWN) && defined(__GLIBC__)
 #define COUNTS 1
-/* Of this thread: so many there were, so many still succeed (-1: all do), and whether one has failed. */
-static __thread long g_count, g_left = -1;
-static __thread int g_hit;
+static __thread long g_count; /* of this thread */
 void* __libc_malloc(size_t);
 void* malloc(size_t size) {
   ++g_count;
-  if (g_left == 0) {
-    g_hit = 1;
-    errno = ENOMEM;
-    return NULL;
-  }
-  if (g_left > 0) --g_left;
   return __libc_malloc(size);
 }
 #else
@@ -41,7 +31,6 @@ typedef struct Net {
   weft_context* ctx;
   weft_tensor *p[PARAMETERS], *x, *y;
   weft_optimizer* opt;
-  int stepped; /* the latest step was recorded */
 } Net;
 
 static void make(Net* net) {
@@ -81,7 +70,7 @@ static weft_error* record(Net* net) {
   h = wf_relu(s, wf_add(s, wf_matmul(s, net->x, net->p[0]), net->p[1]));
   h = wf_mul_n(s, wf_add(s, wf_matmul(s, h, net->p[2]), net->p[3]), 0.5);
   wf_grad(s, wf_cross_entropy(s, h, net->y), net->p, PARAMETERS, grads);
-  net->stepped = wf_try(s, weft_optimizer_step(net->opt, grads, PARAMETERS, 0.01));
+  wf_try(s, weft_optimizer_step(net->opt, grads, PARAMETERS, 0.01));
   return wf_end(s);
 }
 
@@ -118,62 +107,6 @@ static void counts(Net* net) {
   if (COUNTS) CHECK(recorded < nodes / 2);
 }
 
-#if COUNTS
-/* What fails for want of memory is asked for again; the two nets see the same steps. */
-static void runs_out(Net* net, Net* other) {
-  int hit = 1, longer;
-  long n;
-  for (longer = 0; longer < 2; ++longer) {
-    for (n = 0, hit = 1; hit; n += 1 + n / 64) {
-      int went = 0, first = 1;
-      if (n > 5000) {
-        CHECK(n <= 5000);
-        return;
-      }
-      while (!went) {
-        weft_error* error;
-        g_hit = 0;
-        g_left = first ? n : -1; /* asked for again, it has all the memory it wants */
-        error = record(net);
-        /* Something else than before, so that what was deferred is recorded. */
-        if (error == NULL && longer) {
-          weft_tensor* t = NULL;
-          error = weft_neg(net->ctx, net->p[1], &t);
-          weft_tensor_release(t);
-        }
-        if (error == NULL) error = weft_sync(net->ctx, NULL, NULL);
-        g_left = -1;
-        if (first) hit = g_hit;
-        first = 0;
-        if (error != NULL && weft_error_code(error) != WEFT_RESOURCE_EXHAUSTED) MUST(error);
-        weft_error_release(error);
-        went = net->stepped;
-        if (!hit) CHECK(went);
-      }
-      MUST(weft_sync(net->ctx, NULL, NULL));
-      MUST(record(other));
-      MUST(weft_sync(other->ctx, NULL, NULL));
-      if (read(net) != read(other)) {
-        printf("allocation %ld%s: the steps differ\n", n, longer ? " of a longer step" : "");
-        ++g_failures;
-        return;
-      }
-      /* Steady again. */
-      if (n % 3 == 0) {
-        int i;
-        for (i = 0; i < 3; ++i) {
-          MUST(record(net));
-          MUST(weft_sync(net->ctx, NULL, NULL));
-          MUST(record(other));
-          MUST(weft_sync(other->ctx, NULL, NULL));
-        }
-      }
-    }
-  }
-  CHECK(metric(net->ctx, "steps_replayed") > 10);
-}
-#endif
-
 int main(void) {
   Net net, other;
   make(&net);
@@ -181,9 +114,6 @@ int main(void) {
   CHECK(read(&net) == read(&other));
   counts(&net);
   counts(&other);
-#if COUNTS
-  runs_out(&net, &other);
-#endif
   CHECK(read(&net) == read(&other));
   end(&net);
   end(&other);
