@@ -56,7 +56,7 @@ std::vector<int64_t> EncodeGemm(const GemmCall& call);
 GemmCall DecodeGemm(std::span<const int64_t> params);
 std::vector<int64_t> EncodeConv(const ConvCall& call);
 std::vector<int64_t> EncodePool(const PoolCall& call);
-std::vector<int64_t> EncodeAttention(const AttentionCall& call);
+std::vector<int64_t> EncodeAttention(const AttentionGradientCall& call);  // or of its forward call alone
 
 // Elements of the room that decompositions and solves of batches of [n, n] work in.
 int64_t CholeskyPanel(int64_t n);
