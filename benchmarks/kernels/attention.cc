@@ -22,17 +22,24 @@ struct Shape {
   bool causal;
 };
 constexpr Shape kShapes[] = {
-    {1, 12, 128, 128, 64, true},   {8, 12, 128, 128, 64, true},    {1, 12, 256, 256, 64, true},    {1, 12, 512, 512, 64, true},   {1, 12, 512, 512, 64, false},
-    {1, 12, 1024, 1024, 64, true}, {1, 12, 1024, 1024, 64, false}, {1, 4, 4096, 4096, 64, true},   {1, 4, 4096, 4096, 64, false},
-    {1, 12, 1, 512, 64, false},    {1, 12, 1, 4096, 64, false},    {1, 12, 64, 1024, 64, false},   {64, 4, 16, 16, 32, false},
+    {1, 12, 128, 128, 64, true},   {8, 12, 128, 128, 64, true},    {8, 12, 128, 128, 64, false},   {1, 12, 256, 256, 64, true},
+    {1, 12, 256, 256, 64, false},  {1, 12, 512, 512, 64, true},    {1, 12, 512, 512, 64, false},   {1, 12, 1024, 1024, 64, true},
+    {1, 12, 1024, 1024, 64, false}, {1, 4, 4096, 4096, 64, true},  {1, 4, 4096, 4096, 64, false},  {1, 12, 1, 512, 64, false},
+    {1, 12, 1, 4096, 64, false},   {1, 12, 64, 1024, 64, false},   {64, 4, 16, 16, 32, false},     {8, 3, 197, 197, 64, false},
 };
 
-std::unique_ptr<Executable> Compile(cpu::CpuBackend& backend, const Ref<const ir::Function>& function, bool whole) {
+// What a program computes; of kMixed the gradient alone is a kernel.
+enum class Part { kForward, kGradient, kBoth, kMixed };
+constexpr const char* kPartNames[] = {"", ", gradient", ", both", ", both, forward expanded"};
+
+std::unique_ptr<Executable> Compile(cpu::CpuBackend& backend, const Ref<const ir::Function>& function, bool forward, bool gradient) {
   ir::Module module;
   module.functions.push_back(function);
   passes::PipelineOptions options;
   options.claims = [&](const ir::Node& node) {
-    return &node.op() == &ops::kOp_scaled_dot_product_attention ? whole : backend.Claims(node);
+    if (&node.op() == &ops::kOp_scaled_dot_product_attention) return forward;
+    if (&node.op() == &ops::kOp_scaled_dot_product_attention_gradient) return gradient;
+    return backend.Claims(node);
   };
   auto prepared = passes::RunPipeline(std::move(module), options);
   if (!prepared.ok()) return nullptr;
@@ -40,11 +47,11 @@ std::unique_ptr<Executable> Compile(cpu::CpuBackend& backend, const Ref<const ir
   return compiled.ok() ? *std::move(compiled) : nullptr;
 }
 
-bool Add(cpu::CpuBackend& backend, DType dtype, const Shape& shape, bool gradients, const bench::Options& options,
+bool Add(cpu::CpuBackend& backend, DType dtype, const Shape& shape, Part part, const bench::Options& options,
          std::vector<bench::Row>& rows) {
   std::vector<ir::Value> parameters;
   std::vector<Ref<Buffer>> buffers;
-  for (const int64_t length : {shape.queries, shape.keys, shape.keys}) {
+  for (const int64_t length : {shape.queries, shape.keys, shape.keys, shape.queries}) {
     const Dims dims = {shape.batch, shape.heads, length, shape.width};
     parameters.push_back({ir::Node::Create(ops::kOp_parameter, {}, {}, {ir::Type::Tensor(dtype, dims)}), 0});
     HostTensor values(dtype, dims);
@@ -59,18 +66,20 @@ bool Add(cpu::CpuBackend& backend, DType dtype, const Shape& shape, bool gradien
   const ir::Value y =
       ops::Call(b, ops::kOp_scaled_dot_product_attention, {parameters[0], parameters[1], parameters[2], {}}, {shape.causal});
   if (!b.ok()) return false;
-  std::vector<ir::Value> results = {y};
-  if (gradients) {
-    auto slopes = autodiff::Gradient(b, y, parameters, y);
+  std::vector<ir::Value> results;
+  if (part != Part::kGradient) results.push_back(y);
+  if (part != Part::kForward) {
+    auto slopes = autodiff::Gradient(b, y, std::span(parameters).first(3), parameters[3]);
     if (!slopes.ok()) return false;
     results.insert(results.end(), slopes->begin(), slopes->end());
   }
   const auto function = ir::Function::Create("main", parameters, results);
-  const std::unique_ptr<Executable> programs[] = {Compile(backend, function, true), Compile(backend, function, false)};
+  const std::unique_ptr<Executable> programs[] = {Compile(backend, function, part != Part::kMixed, true),
+                                                  Compile(backend, function, false, false)};
   if (programs[0] == nullptr || programs[1] == nullptr) return false;
   double best[] = {1e9, 1e9};
   const bench::Clock::time_point begin = bench::Clock::now();
-  for (int round = 0; round < 400 && (round < 3 || bench::Since(begin) < (options.quick ? 0.1 : 1.2)); ++round) {
+  for (int round = 0; round < 400 && (round < 3 || bench::Since(begin) < (options.quick ? 0.1 : 0.8)); ++round) {
     for (int turn = 0; turn < 2; ++turn) {
       const int i = (round + turn) % 2;
       const bench::Clock::time_point start = bench::Clock::now();
@@ -81,7 +90,7 @@ bool Add(cpu::CpuBackend& backend, DType dtype, const Shape& shape, bool gradien
   }
   const std::string name = std::string(NameOf(dtype)) + " " + std::to_string(shape.batch) + "x" + std::to_string(shape.heads) + "x" +
                            std::to_string(shape.queries) + "x" + std::to_string(shape.width) + " over " + std::to_string(shape.keys) +
-                           (shape.causal ? " causal" : "") + (gradients ? ", gradients" : "");
+                           (shape.causal ? " causal" : "") + kPartNames[static_cast<int>(part)];
   rows.push_back({name, best[0] / best[1], "expanded", 0, 0, {{"us", best[0] * 1e6}, {"expanded us", best[1] * 1e6}}});
   return true;
 }
@@ -100,8 +109,8 @@ int main(int argc, char** argv) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const Shape& shape : kShapes) {
       if (options.quick && shape.keys > 1024) continue;
-      for (const bool gradients : {false, true}) {
-        if (Add(**backend, dtype, shape, gradients, options, rows)) continue;
+      for (const Part part : {Part::kForward, Part::kGradient, Part::kBoth, Part::kMixed}) {
+        if (Add(**backend, dtype, shape, part, options, rows)) continue;
         std::fputs("attention: a program failed\n", stderr);
         return 1;
       }

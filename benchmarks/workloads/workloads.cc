@@ -25,6 +25,7 @@ constexpr char kHelp[] =
     "                   conv-56-b8, conv-56-fb-b8, maxpool-112-b8, maxpool-112-fb-b8\n"
     "  --seconds S      measure for about so long (4)\n"
     "  --steps N        N steps without measuring, for profilers\n"
+    "  --first N        of the first N steps, and of what comes before them, the time, page faults and the most memory so far\n"
     "  --metrics        the library's counters at the end\n"
     "  --json           one JSON array instead of lines\n"
     "  --quick          one second\n"
@@ -38,6 +39,15 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
   double gflop() const { return net_.gflop() * (workload_.does == Does::kInfer ? 1 : 3); }
+
+  // Parameters, inputs and the optimizer, which programs have before their first step.
+  void Prepare() {
+    wf_scope* const s = wf_begin(ctx_);
+    net_.Begin(s);
+    workload_.network(net_);
+    Must(wf_end(s));
+    if (workload_.does != Does::kInfer && workload_.does != Does::kGradients) MakeOptimizer();
+  }
 
   // One step, to its end; returns the first number of what it gave.
   double Run() {
@@ -68,14 +78,20 @@ class Job {
       *shown = gradients;
       return;
     }
-    if (optimizer_ == nullptr && workload_.does == Does::kMomentum) {
+    MakeOptimizer();
+    wf_try(s, weft_optimizer_step(optimizer_, gradients.data(), gradients.size(), 1e-3));
+  }
+
+  void MakeOptimizer() {
+    if (optimizer_ != nullptr) return;
+    const std::vector<Tensor>& parameters = net_.parameters();
+    if (workload_.does == Does::kMomentum) {
       weft_sgd_options sgd = WEFT_SGD_OPTIONS_INIT;
       sgd.momentum = 0.9;
       Must(weft_sgd_create(ctx_, parameters.data(), parameters.size(), &sgd, &optimizer_));
-    } else if (optimizer_ == nullptr) {
+    } else {
       Must(weft_adamw_create(ctx_, parameters.data(), parameters.size(), nullptr, &optimizer_));
     }
-    wf_try(s, weft_optimizer_step(optimizer_, gradients.data(), gradients.size(), 1e-3));
   }
 
   static double First(Tensor tensor) {
@@ -110,10 +126,32 @@ double CopyBandwidth(int threads) {
   return best;
 }
 
-double PeakMegabytes() {
+rusage Usage() {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
+  return usage;
+}
+
+double PeakMegabytes() { return static_cast<double>(Usage().ru_maxrss) / 1024; }
+
+// A row for what comes before the first step, and one for each of the first steps. The times of a program whose memory the
+// system has to clear first: page faults say how much of it, system time how long.
+void First(const std::string& name, int steps, const bench::Options& options, Job& job) {
+  const auto system = [](const rusage& u) { return static_cast<double>(u.ru_stime.tv_sec) + 1e-6 * static_cast<double>(u.ru_stime.tv_usec); };
+  std::vector<bench::Row> rows;
+  for (int step = 0; step <= steps; ++step) {
+    const rusage before = Usage();
+    const bench::Clock::time_point start = bench::Clock::now();
+    step == 0 ? job.Prepare() : void(job.Run());
+    const double seconds = bench::Since(start);
+    const rusage after = Usage();
+    const std::string what = name + ", " + (step == 0 ? "before" : "step " + std::to_string(step));
+    rows.push_back({what, seconds, "s", 0, 0, {}});
+    rows.push_back({what + ", system", system(after) - system(before), "s", 0, 0, {}});
+    rows.push_back({what + ", page faults", static_cast<double>(after.ru_minflt - before.ru_minflt), "", 0, 0, {}});
+    rows.push_back({what + ", peak memory", static_cast<double>(after.ru_maxrss) / 1024, "MB", 0, 0, {}});
+  }
+  bench::Print(rows, options);
 }
 
 int List() {
@@ -123,9 +161,10 @@ int List() {
   return 0;
 }
 
-// The first step compiles; memory is that of the process, peers' figures are taken the same way.
+// The first step compiles, and its inputs are there; memory is that of the process. Peers' figures are taken the same way.
 int Measure(const Workload& workload, bool bf16, double seconds, const bench::Options& options, Job& job) {
   const double peak = bench::Peak(options.threads);
+  job.Prepare();
   bench::Clock::time_point start = bench::Clock::now();
   job.Run();
   const double first = bench::Since(start);
@@ -156,7 +195,7 @@ int main(int argc, char** argv) {
   const bench::Options options = bench::Parse(argc, argv);
   std::string only;
   bool list = false, bf16 = false, channels_first = false, metrics = false, wrong = false;
-  int steps = 0;
+  int steps = 0, first_steps = 0;
   double seconds = options.quick ? 1 : 4;
   for (size_t i = 0; i < options.rest.size(); ++i) {
     const std::string& a = options.rest[i];
@@ -169,6 +208,9 @@ int main(int argc, char** argv) {
     } else if (a == "--steps" && has_value) {
       steps = bench::Count(options.rest[++i]);
       wrong = wrong || steps == 0;
+    } else if (a == "--first" && has_value) {
+      first_steps = bench::Count(options.rest[++i]);
+      wrong = wrong || first_steps == 0;
     } else if (a == "--list") {
       list = true;
     } else if (a == "--bf16") {
@@ -201,6 +243,8 @@ int main(int argc, char** argv) {
       double first = 0;
       for (int i = 0; i < steps; ++i) first = job.Run();
       std::printf("%s: %.6g\n", found->name, first);
+    } else if (first_steps > 0) {
+      First(std::string(found->name) + (bf16 ? " bf16" : ""), first_steps, options, job);
     } else {
       rc = Measure(*found, bf16, seconds, options, job);
     }

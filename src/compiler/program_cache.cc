@@ -75,6 +75,12 @@ std::shared_ptr<const Program> ProgramCache::Find(const Trace& trace, Wanted* wa
   return nullptr;
 }
 
+void ProgramCache::Used(const Program& program) {
+  config_.metrics->Add(Counter::kMemoryCacheHits);
+  MutexLock lock(mutex_);
+  program.last_used = ++calls_;
+}
+
 absl::StatusOr<std::shared_ptr<const Program>> ProgramCache::Make(Wanted wanted, CompileProgress* progress) {
   {
     MutexLock lock(mutex_);

@@ -24,7 +24,7 @@ namespace weft::compiler {
 struct Program {
   std::string canonical;
   std::unique_ptr<Executable> executable;
-  uint64_t last_used = 0;  // the cache's
+  mutable uint64_t last_used = 0;  // the cache's, under its lock
 };
 
 // A program that is not there yet, and everything it can be made of without looking at the recorded graph again.
@@ -61,6 +61,8 @@ class ProgramCache {
 
   // The program of the trace, or null and what it takes to make it.
   std::shared_ptr<const Program> Find(const Trace& trace, Wanted* wanted);
+  // What somebody has kept is launched again without being looked for: a hit like others.
+  void Used(const Program& program);
   // Loads or compiles it, unless somebody has done so meanwhile; takes as long as that takes. Programs are kept until
   // there are too many: the one that was not asked for for longest goes first. An error is not remembered.
   // `progress` may be null.

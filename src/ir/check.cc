@@ -178,7 +178,8 @@ absl::Status NameCall(const OpDef& op, std::span<const Value> operands, const ab
 }
 
 absl::Status CheckOperands(const OpDef& op, std::span<const Value> operands) {
-  return NameCall(op, operands, OperandsFit(op, operands));
+  const absl::Status status = OperandsFit(op, operands);
+  return status.ok() ? status : NameCall(op, operands, status);
 }
 
 absl::Status CheckCall(const OpDef& op, std::span<const Value> operands, Attrs& attrs, Types* results,
@@ -200,7 +201,7 @@ absl::Status CheckCall(const OpDef& op, std::span<const Value> operands, Attrs& 
       }
     }
   }
-  return NameCall(op, operands, status);
+  return status.ok() ? status : NameCall(op, operands, status);
 }
 
 Values Builder::EmitAll(const OpDef& op, Values operands, Attrs attrs, RegionSpan regions) {

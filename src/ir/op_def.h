@@ -212,7 +212,7 @@ enum class Reason : uint8_t {
   kNone,
   kNotDifferentiable,   // integer or piecewise-constant result
   kExpands,             // the expansion supplies it
-  kMovedByExpansionOf,  // reached only from other operations' expansions, which are tested
+  kMovedByExpansionOf,  // reached only from other operations' rules, which are tested
   kRandom,              // no deterministic oracle outside
   kCarriesFunctions,    // samples and examples spell operands and attributes: has tests of its own
   kStructural,          // the compiler's own node

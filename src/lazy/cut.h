@@ -15,6 +15,7 @@ struct Cut {
   std::vector<Ref<Data>> offered;
   compiler::Trace trace;             // of the outputs; its nodes may be looked at until the lock is opened
   std::vector<Ref<Data>> arguments;  // of the trace
+  size_t replayed = 0;               // nodes, where the trace has none because a noted program is launched
   size_t asked = 0;                  // so many of the outputs somebody asked for; the others may be left out
   uint64_t time = 0;                 // the recorder's, when it was planned: what came later is not in it
 
@@ -29,7 +30,7 @@ struct Cut {
     offered.clear();
     trace.Clear();
     arguments.clear();
-    asked = 0;
+    replayed = asked = 0;
   }
   // Whether nothing of it has been computed by somebody else.
   bool Pending() const {

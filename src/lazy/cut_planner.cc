@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/ir/op_def.h"
+#include "src/ops/registry.h"
 #include "src/runtime/status.h"
 
 namespace weft::lazy {
@@ -171,6 +172,42 @@ void CutPlanner::Offer(Cut* cut) {
       argument.donated_to = static_cast<int32_t>(i);
     }
   }
+}
+
+bool CutPlanner::Again(const LiveList& live, const Replay& replay, const Replay::Plan& plan,
+                       std::vector<ir::Value>* shown, Cut* cut) {
+  cut->Clear();
+  const uint64_t epoch = ++epoch_;
+  for (const Replay::Argument& argument : plan.arguments) {
+    const ir::Value& leaf = replay.LeafOf(argument.data);
+    Data* data = DataOf(leaf);
+    if (data->failed || (data->word_count == 0 && data->shards().empty())) return false;
+    data->argument_epoch = epoch;
+    data->argument = static_cast<uint32_t>(cut->arguments.size());
+    cut->arguments.push_back(Ref<Data>::Share(data));
+    cut->trace.arguments.push_back({leaf.node.get(), leaf.result, data->word_count, -1});
+    cut->trace.words += data->word_count;
+  }
+  cut->outputs.resize(plan.outputs);
+  cut->offered.resize(plan.outputs);
+  size_t n = 0;
+  for (const Tensor& tensor : live) {
+    const Tensor::State& state = tensor.state;
+    if (!replay.IsDeferred(tensor) || (state.scoped && !state.assigned)) continue;
+    const size_t at = plan.shown[n++].output;
+    ir::Value leaf{ir::Node::Create(ops::kOp_parameter, {}, {}, {tensor.type()}), 0};
+    if (state.requires_grad) leaf.node->set_needs_gradient();
+    if (!cut->offered[at]) cut->offered[at] = state.overwritten;
+    if (!cut->outputs[at]) cut->outputs[at] = leaf;
+    shown->push_back(std::move(leaf));
+  }
+  cut->asked = cut->outputs.size();
+  cut->replayed = plan.nodes;
+  Offer(cut);
+  for (size_t i = 0; i < plan.arguments.size(); ++i) {
+    if (cut->trace.arguments[i].donated_to != plan.arguments[i].donated_to) return false;
+  }
+  return true;
 }
 
 bool CutPlanner::Shrink(double room, double spared, Cut* cut) {

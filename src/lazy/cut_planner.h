@@ -9,6 +9,7 @@
 
 #include "src/lazy/cut.h"
 #include "src/lazy/live_list.h"
+#include "src/lazy/replay.h"
 #include "src/runtime/held_types.h"
 
 namespace weft::lazy {
@@ -35,6 +36,11 @@ class CutPlanner {
   absl::Status Trace(Cut* cut);
   // Of a traced cut: which arguments may be taken over, by type alone; who needs them is the launch's question.
   void Offer(Cut* cut);
+
+  // The cut of a deferred step as its plan has it: outputs are new leaves, `shown` are those of the plan's tensors. False if
+  // what may be taken over is not what it was.
+  bool Again(const LiveList& live, const Replay& replay, const Replay::Plan& plan, std::vector<ir::Value>* shown,
+             Cut* cut);
 
   // Takes the largest outputs out that nobody asked for and that are larger than `spared` bytes, until the rest is at most
   // `room`; what they are made of comes instead. Returns whether the rest fits. The trace is stale then.

@@ -53,6 +53,9 @@ class Data final : public ir::Payload {
   uint64_t argument_epoch = 0;
   uint32_t argument = 0;
   uint64_t live_epoch = 0;
+  // The replay's: its number among the data that the step has met.
+  uint64_t step = 0;
+  uint32_t number = 0;
 
  private:
   std::optional<Sharding> sharding_;

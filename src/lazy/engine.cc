@@ -77,6 +77,7 @@ Engine::Engine(Config config)
       recorder_.AddMesh({device}, programs_.back().get(), options_);
     }
   }
+  if (options_.replay && lazy() && device_list_.size() == 1) recorder_.replay().Enable(recorder_.meshes().front());
 }
 
 compiler::ProgramCache::Config Engine::CacheConfig(Backend& backend, std::string isa) {
@@ -128,7 +129,7 @@ absl::Status Engine::Close() {
   while (true) {
     Ref<Event> running;
     {
-      Lock lock(recorder_);
+      Lock lock(recorder_, Lock::To::kNote);
       for (const MeshState& state : recorder_.meshes()) {
         const Ref<Event> last = state.last_event();
         if (!last) continue;
@@ -164,7 +165,7 @@ absl::StatusOr<Ref<Buffer>> Engine::ToDevice(Device* device, DType dtype, std::s
   if (!absl::IsResourceExhausted(buffer.status())) return buffer;
   Ref<Event> running;
   {
-    Lock lock(recorder_);
+    Lock lock(recorder_, Lock::To::kNote);
     running = recorder_.StateOf(*device).last_event();
   }
   if (running && !running->done()) {
@@ -173,7 +174,7 @@ absl::StatusOr<Ref<Buffer>> Engine::ToDevice(Device* device, DType dtype, std::s
     buffer = device->backend->ToDevice(device, dtype, dims, bytes);
     if (!absl::IsResourceExhausted(buffer.status())) return buffer;
   }
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
   const std::string largest = LargestLive(recorder_.StateOf(*device).live);
   return UserErrorOf(absl::StatusCode::kResourceExhausted, buffer.status().message(), largest);
 }
@@ -181,17 +182,12 @@ absl::StatusOr<Ref<Buffer>> Engine::ToDevice(Device* device, DType dtype, std::s
 absl::StatusOr<Ref<Tensor>> Engine::NewBufferTensor(Device* device, DType dtype, Ref<Buffer> buffer,
                                                     ir::Location location) {
   Ref<Tensor> tensor;
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
   WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(device));
   const ir::Type type = ir::Type::Tensor(dtype, buffer->dims());
   Ref<Data> data = MakeRef<Data>(place.state->whole(), Shards{std::move(buffer)});
   tensor = recorder_.NewTensor(place, Recorder::NewLeaf(type, std::move(data)), location);
   return tensor;
-}
-
-Ref<Tensor> Engine::NewLiteral(const Place& place, HostTensor value, ir::Location location) {
-  ir::Builder b(location);
-  return recorder_.NewTensor(place, ops::Constant(b, std::move(value)), location);
 }
 
 absl::StatusOr<Ref<Tensor>> Engine::FromHost(const Where& where, DType dtype, std::span<const int64_t> dims,
@@ -205,7 +201,7 @@ absl::StatusOr<Ref<Tensor>> Engine::FromHost(const Where& where, DType dtype, st
   Ref<Tensor> literal;
   Device* device = nullptr;
   {
-    Lock lock(recorder_);
+    Lock lock(recorder_, Lock::To::kNote);
     WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(where));
     if (place.frame != nullptr) {
       HostTensor value(dtype, Dims(dims.begin(), dims.end()));
@@ -227,7 +223,7 @@ absl::StatusOr<Ref<Tensor>> Engine::Adopt(const Where& where, DType dtype, std::
     absl::Status status = CheckShape("adopted tensor", dtype, dims);
     if (status.ok()) status = Recorder::CheckProgram(where.frame, "memory of somebody else's");
     if (status.ok()) {
-      Lock lock(recorder_);
+      Lock lock(recorder_, Lock::To::kNote);
       const absl::StatusOr<Place> place = recorder_.CheckWhere(where);
       status = place.status();
       if (place.ok()) device = place->state->mesh.devices()[0];
@@ -271,7 +267,7 @@ Ref<Tensor> Engine::ScalarAt(const Place& place, const HostTensor& value, bool c
 
 absl::StatusOr<Ref<Tensor>> Engine::NewScalar(const Where& where, const HostTensor& value, ir::Location location) {
   Ref<Tensor> tensor;
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
   WEFT_ASSIGN_OR_RETURN(const Place place, recorder_.CheckWhere(where));
   tensor = ScalarAt(place, value, false, location);
   return tensor;
@@ -295,7 +291,7 @@ absl::StatusOr<Ref<Tensor>> Engine::ScalarInt(const Where& where, DType dtype, i
 absl::StatusOr<Ref<Tensor>> Engine::ScalarLike(const Tensor& like, const HostTensor& value, bool constant,
                                                ir::Location location) {
   Ref<Tensor> tensor;
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
   WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(&like, "like"));
   WEFT_ASSIGN_OR_RETURN(MeshState * state, recorder_.CheckPlace(like.sharding()));
   tensor = ScalarAt({state, like.frame()}, value, constant, location);
@@ -314,19 +310,19 @@ absl::StatusOr<Ref<Tensor>> Engine::Alias(Tensor* tensor) {
 }
 
 bool Engine::AdoptByScope(absl::FunctionRef<Tensor*()> find) {
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
   Tensor* tensor = find();
   if (tensor != nullptr) tensor->state.scoped = true;
   return tensor != nullptr;
 }
 
 void Engine::Locked(absl::FunctionRef<void()> use) {
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
   use();
 }
 
 void Engine::Keep(Tensor* tensor) {
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
   tensor->state.scoped = false;
 }
 
@@ -343,34 +339,6 @@ absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operan
                             ir::Location location, Tensors* results, const Where& where, ir::RegionSpan regions) {
   const auto found = [] { return absl::OkStatus(); };
   return Record(op, operands, found, std::move(attrs), location, results, where, regions);
-}
-
-absl::Status Engine::Record(const ir::OpDef& op, std::span<Tensor* const> operands, FindOperands find, ir::Attrs attrs,
-                            ir::Location location, Tensors* results, const Where& where, ir::RegionSpan regions) {
-  Tensors made;
-  Lock lock(recorder_);
-  WEFT_RETURN_IF_ERROR(find());
-  lock.Borrow(operands);
-  Recorder::Draw drawn;
-  WEFT_RETURN_IF_ERROR(RecordLocked(lock, op, operands, std::move(attrs), location, where, regions, &made, &drawn));
-  metrics_.Add(Counter::kOperationsRecorded);
-  *results = std::move(made);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Tensors> Engine::Gradient(Tensor* loss, std::span<Tensor* const> wrt, Tensor* seed,
-                                         ir::Location location) {
-  Tensors made;
-  const FloatScope floats;
-  Lock lock(recorder_);
-  WEFT_ASSIGN_OR_RETURN(const Place place,
-                        PlaceAfterCut(lock, [&] { return recorder_.PlaceOfGradient(loss, wrt, seed); }));
-  ir::Builder b(location);
-  WEFT_ASSIGN_OR_RETURN(std::vector<ir::Value> found, recorder_.Gradient(b, place.frame, *loss, wrt, seed, location));
-  WEFT_RETURN_IF_ERROR(Finish(lock, place, b, &Recorder::kGradientTag, found));
-  metrics_.Add(Counter::kGradients);
-  recorder_.Publish(place, found, location, &made);
-  return made;
 }
 
 absl::StatusOr<Ref<Frame>> Engine::BeginFunction(const Where& where, std::string name, std::span<const ir::Type> inputs,
@@ -394,7 +362,7 @@ absl::StatusOr<Recorder::Finished> Engine::FinishFunction(Frame& frame, std::spa
 }
 
 void Engine::AbandonFunction(Frame& frame) {
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
   recorder_.Abandon(frame);
 }
 
@@ -405,43 +373,15 @@ absl::Status Engine::SetRequiresGrad(Tensor* tensor, bool on) {
 }
 
 bool Engine::requires_grad(const Tensor* tensor) const {
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
   return tensor->state.requires_grad;
-}
-
-absl::Status Engine::Assign(Tensor* dst, Tensor* src, ir::Location location) {
-  Lock lock(recorder_);
-  if (dst == nullptr || &dst->engine() != this) return recorder_.CheckTensor(dst, "assign: target");
-  WEFT_RETURN_IF_ERROR(recorder_.CheckTensor(src, "assign: value"));
-  if (dst == src) return absl::OkStatus();
-  WEFT_ASSIGN_OR_RETURN(ir::Value value, recorder_.Assignable(*dst, *src, location));
-  if (!lazy() && dst->frame() == nullptr) {
-    WEFT_RETURN_IF_ERROR(evaluator_.Compute(lock, recorder_.StateOf(dst->sharding()), {&value, 1}, CutReason::kEager));
-  }
-  recorder_.Assign(*dst, std::move(value));
-  return absl::OkStatus();
-}
-
-absl::Status Engine::Update(std::span<Tensor* const> operands, std::span<const double> scalars,
-                            std::span<Tensor* const> targets, ir::Location location, Recorder::UpdateFn build) {
-  if (targets.empty()) return absl::OkStatus();
-  const FloatScope floats;
-  Lock lock(recorder_);
-  WEFT_ASSIGN_OR_RETURN(const Place place,
-                        PlaceAfterCut(lock, [&] { return recorder_.PlaceOfUpdate(operands, targets, location); }));
-  ir::Builder b(location);
-  WEFT_ASSIGN_OR_RETURN(std::vector<ir::Value> values,
-                        recorder_.Update(b, operands, scalars, targets, location, build));
-  WEFT_RETURN_IF_ERROR(Finish(lock, place, b, &Recorder::kUpdateTag, values));
-  for (size_t i = 0; i < targets.size(); ++i) recorder_.Assign(*targets[i], std::move(values[i]));
-  return absl::OkStatus();
 }
 
 // --- Evaluation ----------------------------------------------------------------------------------------------------------
 
 absl::StatusOr<Ref<Event>> Engine::Sync(const Where& where) {
   WEFT_RETURN_IF_ERROR(Recorder::CheckProgram(where.frame, "a barrier"));
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
   WEFT_ASSIGN_OR_RETURN(const Place only, recorder_.CheckWhere(where));
   std::vector<Ref<Event>> events;
   for (MeshState& state : recorder_.meshes()) {
@@ -529,7 +469,7 @@ absl::Status Engine::Wait(const Where& where, int64_t timeout_ns) {
   WEFT_RETURN_IF_ERROR(Recorder::CheckProgram(where.frame, "waiting"));
   std::vector<Ref<Event>> events;
   {
-    Lock lock(recorder_);
+    Lock lock(recorder_, Lock::To::kNote);
     for (const MeshState& state : recorder_.meshes()) {
       const bool asked = where.device == nullptr || std::ranges::count(state.mesh.devices(), where.device) > 0;
       if (asked && state.last_event()) events.push_back(state.last_event());
@@ -590,7 +530,7 @@ absl::Status Engine::CheckNumbers(Lock& lock, const ir::OpDef& op, std::span<con
 // --- State, text, statistics ---------------------------------------------------------------------------------------------
 
 GeneratorState Engine::generator() const {
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
   return recorder_.generator;
 }
 

@@ -158,9 +158,9 @@ class Engine final : public RefCounted {
   // Counters, then memory per device; `json` as one object.
   std::string Report(bool json) const;
 
-  // See Recorder::UpdateCall.
+  // New values of the targets by the rule.
   absl::Status Update(std::span<Tensor* const> operands, std::span<const double> scalars,
-                      std::span<Tensor* const> targets, ir::Location location, Recorder::UpdateFn build);
+                      std::span<Tensor* const> targets, ir::Location location, const Ref<const UpdateRule>& rule);
 
  private:
   friend class Tensor;
@@ -208,6 +208,11 @@ class Engine final : public RefCounted {
   absl::Status RecordLocked(Lock& lock, const ir::OpDef& op, std::span<Tensor* const> operands, ir::Attrs&& attrs,
                             ir::Location location, const Where& where, ir::RegionSpan regions, Tensors* made,
                             Recorder::Draw* drawn);
+  // Whether the call is deferred, as the one of a noted step; its results are made.
+  bool Defer(const Replay::Call& call, const Place& place, Tensors* made);
+  // The call has been recorded, which opened the lock so often; `targets` show its results.
+  void Note(uint64_t opened, const Replay::Call& call, std::span<const ir::Value> results, int64_t nodes,
+            std::span<Tensor* const> targets);
   // Counts what was recorded; eager and debug modes compute it.
   absl::Status Finish(Lock& lock, const Place& place, const ir::Builder& b, const void* what,
                       std::span<const ir::Value> results);

@@ -23,7 +23,7 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
   Shards shards;
   DType dtype;
   {
-    Lock lock(recorder_);
+    Lock lock(recorder_, Lock::To::kNote);
     WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, absl::StrCat(what, ": the tensor")));
     dtype = as_held ? options_.held.Of(tensor->dtype()) : tensor->dtype();
     const int64_t bytes = tensor->type().count() * BytesOf(dtype);
@@ -32,6 +32,7 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
       return UserError(what, ": bytes ", offset, " to ", offset + size, " of a tensor ", ir::ShortType(tensor->type()),
                        ", which has ", bytes);
     }
+    recorder_.MustShow(*tensor);
     const ir::Value value = tensor->value();
     WEFT_ASSIGN_OR_RETURN(Data * data, Materialize(lock, *tensor, value));
     if (data->word_count > 0) {
@@ -63,8 +64,9 @@ absl::Status Engine::Read(Tensor* tensor, int64_t offset, std::span<std::byte> d
 
 absl::StatusOr<int64_t> Engine::Size(Tensor* count, std::string_view what) {
   {
-    Lock lock(recorder_);
+    Lock lock(recorder_, Lock::To::kNote);
     WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(count, what));
+    recorder_.MustShow(*count);
     const ir::Value value = count->value();
     WEFT_RETURN_IF_ERROR(Materialize(lock, *count, value, CutReason::kSize).status());
   }
@@ -97,8 +99,9 @@ absl::StatusOr<Ref<Buffer>> Engine::BufferOfWords(const Data& data, const ir::Ty
 }
 
 absl::StatusOr<Ref<Buffer>> Engine::ToBuffer(Tensor* tensor) {
-  Lock lock(recorder_);
+  Lock lock(recorder_, Lock::To::kNote);
   WEFT_RETURN_IF_ERROR(recorder_.CheckKnowable(tensor, "export: the tensor"));
+  recorder_.MustShow(*tensor);
   const ir::Value value = tensor->value();
   WEFT_ASSIGN_OR_RETURN(Data * data, Materialize(lock, *tensor, value));
   // A scalar stays an argument; the buffer is a copy for whoever asked.

@@ -87,13 +87,90 @@ absl::Status Evaluator::Know(Lock& lock, MeshState& state, std::span<const ir::V
   return Run(lock, state, reason, [&](Cut* cut) { planner_.Shared(values, cut); });
 }
 
+absl::StatusOr<bool> Evaluator::BarrierAgain(Lock& lock, MeshState& state) {
+  Replay& replay = recorder_.replay();
+  while (const Ref<Event> oldest = Launcher::Backlog(state)) {
+    const absl::Status status = lock.Open([&] { return services_.WaitFor(*oldest); });
+    if (!oldest->done()) return status;  // its outcome is not ours
+  }
+  // Others may have had the lock.
+  const Replay::Plan* plan = replay.Complete();
+  if (plan == nullptr) return false;
+  const Hand hand(*this);
+  Cut& cut = *hand;
+  shown_.clear();
+  const uint64_t opened = lock.opened();
+  if (!planner_.Again(state.live, replay, *plan, &shown_, &cut)) return false;
+  cut.time = recorder_.time();
+  const std::shared_ptr<const compiler::Program> program = plan->program;
+  // What goes wrong is said of the operations that are to be computed: there are none yet.
+  const bool fits = CheckRoom(lock, state, cut, program->executable->stats().temporary_bytes).ok();
+  if (!fits || lock.opened() != opened || !recorder_.CheckOpen().ok()) return false;
+  // Temporaries that show what is an output of another tensor's stay, too.
+  const auto is_temporary = [](const Tensor& tensor) { return tensor.state.scoped && !tensor.state.assigned; };
+  std::vector<ir::Value> stay;
+  for (const Tensor& tensor : state.live) {
+    if (!replay.IsDeferred(tensor) || !is_temporary(tensor) || replay.OutputOf(*plan, tensor) == plan->outputs)
+      continue;
+    stay.push_back({ir::Node::Create(ops::kOp_parameter, {}, {}, {tensor.type()}), 0});
+    if (tensor.state.requires_grad) stay.back().node->set_needs_gradient();
+  }
+  services_.StartsWork();
+  const size_t nodes = cut.replayed, outputs = cut.outputs.size();
+  const CancelToken token = services_.StartToken(options_.launch_deadline_ms);
+  const std::vector<ir::Value> computed = cut.outputs;
+  if (!launcher_.Launch(state, *program, CutReason::kBarrier, token, &cut).ok()) return false;
+  // From here on nothing fails.
+  state.programs->Used(*program);
+  metrics_.Add(Counter::kStepsReplayed);
+  size_t n = 0, m = 0;
+  for (Tensor& tensor : state.live) {
+    tensor.state.overwritten = nullptr;
+    if (replay.IsDeferred(tensor)) {
+      const bool temporary = is_temporary(tensor);
+      const size_t output = temporary ? replay.OutputOf(*plan, tensor) : plan->shown[n].output;
+      if (output == plan->outputs) {
+        tensor.state.expired = true;
+        metrics_.Add(Counter::kTemporariesExpired);
+      } else {
+        Data* data = DataOf(computed[output]);
+        const ir::Value& leaf = temporary ? stay[m++] : shown_[n++];
+        if (DataOf(leaf) == nullptr) leaf.node->set_payload(Ref<Data>::Share(data));
+        data->forgot_gradient = data->forgot_gradient ||
+                                (replay.ResultOf(tensor.state.number).needs_gradient && !tensor.state.requires_grad);
+        tensor.Show(leaf);
+      }
+    }
+    tensor.state.assigned = false;
+  }
+  shown_.clear();
+  state.policy.Cut(CutReason::kBarrier, state.policy.mark());
+  replay.Start(true);
+  services_.LogLazily(LogLevel::kDebug, [&] {
+    return absl::StrCat("cut of ", nodes, " nodes with ", outputs, " outputs on ", state.mesh.name(), ": ",
+                        kReasons[static_cast<size_t>(CutReason::kBarrier)], ", as before");
+  });
+  return true;
+}
+
 absl::Status Evaluator::Barrier(Lock& lock, MeshState& state) {
+  Replay& replay = recorder_.replay();
+  if (replay.deferring()) {
+    WEFT_ASSIGN_OR_RETURN(const bool launched, BarrierAgain(lock, state));
+    if (launched) return absl::OkStatus();
+    replay.Diverge();
+  }
+  replay.BarrierBegins();
   const uint64_t time = recorder_.time();
   const CutPolicy::Mark mark = state.policy.mark();
   WEFT_RETURN_IF_ERROR(Run(lock, state, CutReason::kBarrier,
                            [&](Cut* cut) { planner_.Live(state.live, time, CutPlanner::For::kBarrier, cut); }));
+  bool clean = state.open_cuts.empty();
   for (Tensor& tensor : state.live) {
-    if (tensor.state.changed > time) continue;  // recorded while the lock was open: the next barrier's
+    if (tensor.state.changed > time) {  // recorded while the lock was open: the next barrier's
+      clean = false;
+      continue;
+    }
     tensor.state.overwritten = nullptr;
     tensor.state.assigned = false;
     if (tensor.state.expired) continue;
@@ -104,13 +181,16 @@ absl::Status Evaluator::Barrier(Lock& lock, MeshState& state) {
         data->forgot_gradient = data->forgot_gradient || (value.node->needs_gradient() && !requires_grad);
         tensor.Show(Recorder::NewLeaf(tensor.type(), Ref<Data>::Share(data), requires_grad));
       }
-    } else if (!tensor.state.set_aside) {
+    } else if (tensor.state.set_aside) {
+      clean = false;
+    } else {
       tensor.state.expired = true;
       tensor.Show({});
       metrics_.Add(Counter::kTemporariesExpired);
     }
   }
   state.policy.Cut(CutReason::kBarrier, mark);
+  replay.Start(clean);
   return absl::OkStatus();
 }
 
@@ -128,6 +208,7 @@ absl::Status Evaluator::Make(Lock& lock, MeshState& state, CutReason reason, Pla
 }
 
 absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan plan) {
+  if (reason != CutReason::kBarrier) recorder_.replay().Interrupt();
   const Hand hand(*this);
   Cut& cut = *hand;
   while (true) {
@@ -161,6 +242,7 @@ absl::Status Evaluator::Run(Lock& lock, MeshState& state, CutReason reason, Plan
     WEFT_RETURN_IF_ERROR(WaitForBacklog(lock, state, cut));
     if (stale()) continue;
     WEFT_RETURN_IF_ERROR(recorder_.CheckOpen());
+    if (reason == CutReason::kBarrier) recorder_.replay().Planned(cut, *program);
     services_.StartsWork();
     const size_t nodes = cut.trace.nodes.size(), outputs = cut.outputs.size();
     const absl::Status launched =

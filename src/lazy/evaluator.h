@@ -72,6 +72,8 @@ class Evaluator {
   class Hand;
 
   absl::Status CutIfDueAtAll(Lock& lock, MeshState& state);
+  // The barrier behind a step that was deferred. False: it must be recorded first, and nothing has changed.
+  absl::StatusOr<bool> BarrierAgain(Lock& lock, MeshState& state);
   // A cut that fits and is traced; empty if nothing that is planned is pending.
   absl::Status Make(Lock& lock, MeshState& state, CutReason reason, Plan plan, Cut* cut);
   // Plans and launches until nothing that is planned is pending.
@@ -116,6 +118,7 @@ class Evaluator {
   CutPlanner planner_;
   Launcher launcher_;
   HostCalls host_calls_;
+  std::vector<ir::Value> shown_;             // by the tensors of a replayed step
   std::vector<std::unique_ptr<Cut>> spare_;  // one for each thread that has a cut in hand at the same time
   compiler::CompileQueue compiles_;
 };

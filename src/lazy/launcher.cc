@@ -38,7 +38,7 @@ void Launcher::ChooseDonations(MeshState& state, const Cut& cut) {
   const uint64_t epoch = ++epoch_;
   const ir::Walk walk;
   for (const Tensor& tensor : state.live) {
-    if (tensor.state.expired) continue;
+    if (!tensor.value()) continue;  // expired, or an output of a replayed step
     if (Data* data = DataOf(tensor.value())) {
       data->live_epoch = epoch;
     } else if (tensor.state.set_aside || tensor.state.changed > cut.time) {
@@ -113,7 +113,7 @@ absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program
   for (DeviceResults& results : *launched) done.push_back(std::move(results.done));
   state.events[state.launches++ % MeshState::kAhead] = Event::All(done);
 
-  const auto nodes = static_cast<int64_t>(cut->trace.nodes.size());
+  const auto nodes = static_cast<int64_t>(cut->trace.nodes.size() + cut->replayed);
   metrics_.Add(Counter::kNanosecondsLaunching, MonotonicNow() - start);
   metrics_.Add(Counter::kCuts);
   metrics_.Add(kReasonCounters[static_cast<size_t>(reason)]);

@@ -8,8 +8,8 @@
 
 #include "src/ir/differentiable.h"
 #include "src/ops/complex.h"
-#include "src/runtime/alloc_hook.h"
 #include "src/runtime/machine_memory.h"
+#include "src/runtime/zero_pages.h"
 
 namespace weft::lazy {
 namespace {
@@ -38,8 +38,8 @@ absl::Status CheckRange(std::string_view name, double value, double low, double 
                    std::isinf(high) ? " and finite" : absl::StrCat(" and less than ", high));
 }
 
-// What an option turns on is in the program; how much is not.
-struct Rule {
+// Of one parameter. What an option turns on is in the program; how much is not.
+struct ParameterRule {
   ir::Builder& b;
   const OptimizerOptions& o;
   std::span<const Value> s;  // scalars
@@ -87,6 +87,33 @@ struct Rule {
   }
 };
 
+// Of all: parameter, gradient and slots of each one in, parameter and slots out.
+class Rule final : public UpdateRule {
+ public:
+  Rule(const OptimizerOptions& options, size_t slots) : options_(options), slots_(slots) {}
+
+  absl::Status Build(const UpdateCall& call) const override {
+    const size_t stride = 2 + slots_;
+    const size_t outs = 1 + slots_;
+    for (size_t k = 0; k * stride < call.operands.size(); ++k) {
+      const auto in = call.operands.subspan(k * stride, stride);
+      const auto out = call.targets.subspan(k * outs, outs);
+      const bool wide = PartOf(in[0].dtype()) == DType::kF64;
+      const ParameterRule rule{call.b, options_, wide ? call.scalars_f64 : call.scalars_f32};
+      if (IsComplex(in[0].dtype())) {
+        rule.UpdateParts(in, out);
+      } else {
+        rule.Update(in, out);
+      }
+    }
+    return call.b.status();
+  }
+
+ private:
+  const OptimizerOptions options_;
+  const size_t slots_;
+};
+
 }  // namespace
 
 std::span<const std::string_view> Optimizer::slot_names() const {
@@ -111,6 +138,7 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
   Ref<Optimizer> optimizer(new Optimizer());
   optimizer->engine_ = Ref<Engine>::Share(&engine);
   optimizer->options_ = options;
+  optimizer->rule_ = MakeRef<Rule>(options, optimizer->slot_names().size());
   std::unordered_map<const Tensor*, size_t> seen;  // Abseil's tables do not survive an allocation that fails
   for (size_t i = 0; i < parameters.size(); ++i) {
     Tensor* parameter = parameters[i];
@@ -130,6 +158,7 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
     optimizer->parameters_.push_back(Ref<Tensor>::Share(parameter));
   }
   std::vector<Tensor*> recorded;
+  ZeroPages pages;
   for (size_t name = 0; name < optimizer->slot_names().size(); ++name) {
     for (Tensor* parameter : parameters) {
       const DType dtype = ComputeType(parameter->dtype());
@@ -147,7 +176,10 @@ absl::StatusOr<Ref<Optimizer>> Optimizer::Create(Engine& engine, std::span<Tenso
                            "optimizer: no memory for the slots of a parameter that is ",
                            ir::ShortType(parameter->type()));
       }
-      const std::vector<std::byte, LargeStdAllocator<std::byte>> zeros(static_cast<size_t>(bytes));
+      std::span<const std::byte> zeros;
+      if (!pages.Get(static_cast<size_t>(bytes), &zeros)) {
+        return UserErrorOf(absl::StatusCode::kResourceExhausted, "optimizer: no address space for ", bytes, " bytes");
+      }
       WEFT_ASSIGN_OR_RETURN(Ref<Tensor> slot, engine.FromHost(parameter->device(), dtype, parameter->dims(), zeros));
       optimizer->slots_.push_back(std::move(slot));
     }
@@ -198,24 +230,7 @@ absl::Status Optimizer::Step(std::span<Tensor* const> gradients, ir::Location lo
                decoupled ? 1 - o.learning_rate * o.weight_decay : o.weight_decay};
   }
 
-  auto build = [&](const Recorder::UpdateCall& call) -> absl::Status {
-    ir::Builder& b = call.b;
-    const size_t stride = 2 + slot_count;
-    const size_t outs = 1 + slot_count;
-    for (size_t k = 0; k * stride < call.operands.size(); ++k) {
-      const auto in = call.operands.subspan(k * stride, stride);
-      const auto out = call.targets.subspan(k * outs, outs);
-      const bool wide = PartOf(in[0].dtype()) == DType::kF64;
-      const Rule rule{b, o, wide ? call.scalars_f64 : call.scalars_f32};
-      if (IsComplex(in[0].dtype())) {
-        rule.UpdateParts(in, out);
-      } else {
-        rule.Update(in, out);
-      }
-    }
-    return b.status();
-  };
-  WEFT_RETURN_IF_ERROR(engine_->Update(operands, scalars, targets, location, build));
+  WEFT_RETURN_IF_ERROR(engine_->Update(operands, scalars, targets, location, rule_));
   ++step_;
   return absl::OkStatus();
 }

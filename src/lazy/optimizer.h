@@ -66,6 +66,7 @@ class Optimizer final : public RefCounted {
 
   Ref<Engine> engine_;
   OptimizerOptions options_;
+  Ref<const UpdateRule> rule_;  // what the options turn on
   std::vector<Ref<Tensor>> parameters_;
   std::vector<Ref<Tensor>> slots_;  // name-major
   int64_t step_ = 0;

@@ -25,14 +25,6 @@ uint32_t Signature(const void* what, std::span<const ir::Value> results) {
   return static_cast<uint32_t>(hash ^ (hash >> 32));
 }
 
-// Where the operation takes the generator's state; callers do not count it.
-size_t StateOperand(const ir::OpDef& op) {
-  for (size_t i = 0; i < op.operands.size(); ++i) {
-    if (op.operands[i].supplied) return i;
-  }
-  return op.operands.size();
-}
-
 // What the caller's i-th operand is called.
 std::string_view OperandName(const ir::OpDef& op, size_t i) {
   if (op.operands.empty()) return "an operand";
@@ -85,9 +77,25 @@ absl::Status WithPosition(absl::Status status, ir::Location location) {
   return status;
 }
 
+size_t StateOperand(const ir::OpDef& op) {
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    if (op.operands[i].supplied) return i;
+  }
+  return op.operands.size();
+}
+
 // --- The lock ------------------------------------------------------------------------------------------------------------
 
-Recorder::Lock::Lock(Recorder& recorder) : recorder_(recorder) { Enter(); }
+Recorder::Lock::Lock(Recorder& recorder, To to) : recorder_(recorder) {
+  Enter();
+  if (to != To::kChange) return;
+  try {
+    recorder.replay_.Interrupt();
+  } catch (...) {
+    Leave();
+    throw;
+  }
+}
 
 Recorder::Lock::~Lock() { Leave(); }
 
@@ -243,6 +251,16 @@ Ref<Tensor> Recorder::NewTensor(const Place& place, ir::Value value, ir::Locatio
   return Ref<Tensor>(tensor);
 }
 
+Ref<Tensor> Recorder::NewDeferred(const Place& place, const Replay::Result& result, ir::Location location) {
+  auto* tensor = new Tensor(Ref<Engine>::Share(&engine_), nullptr, place.state->whole(), result.type);
+  tensor->state.maker = result.maker;
+  Show(*tensor, {});
+  replay_.Number(*tensor, result.number);
+  tensor->state.location = location;
+  place.state->live.Append(tensor);
+  return Ref<Tensor>(tensor);
+}
+
 // --- Functions -----------------------------------------------------------------------------------------------------------
 
 absl::StatusOr<Ref<Frame>> Recorder::Begin(const Where& where, std::string name, std::span<const ir::Type> inputs,
@@ -391,10 +409,18 @@ ir::Values Recorder::Drawing(ir::Builder& b, Frame* frame, const ir::OpDef& op, 
 ir::Value Recorder::StateAt(ir::Builder& b, Frame* frame, const GeneratorState& at) {
   if (frame == nullptr) {
     const auto words = at.Words();
+    // Others may have drawn since it was made.
+    if (next_state_ && DataOf(next_state_)->words == words) return next_state_;
     return NewLeaf(ir::Type::Tensor(DType::kU64, {3}), MakeRef<Data>(std::span<const uint32_t>(words)));
   }
   // Nobody draws 2^64 blocks in one body.
   return at.counter_low == 0 ? frame->Stream() : ops::StateAt(b, frame->Stream(), ops::U64(b, at.counter_low));
+}
+
+const ir::Value& Recorder::NextState::Make() {
+  const auto words = recorder_.generator.Words();
+  recorder_.next_state_ = NewLeaf(ir::Type::Tensor(DType::kU64, {3}), MakeRef<Data>(std::span<const uint32_t>(words)));
+  return recorder_.next_state_;
 }
 
 ir::Value Recorder::StreamAt(ir::Builder& b, Frame* frame, const GeneratorState& at) {
@@ -503,13 +529,22 @@ absl::StatusOr<std::vector<ir::Value>> Recorder::OpGradient(ir::Builder& b, Fram
 
 void Recorder::Count(const Place& place, const ir::Builder& b, const void* what, std::span<const ir::Value> results,
                      bool pending) {
-  metrics_.Add(Counter::kNodesRecorded, b.emitted());
+  Held();
+  metrics_.Add(Counter::kNodesRecorded, counted_ = b.emitted());
   if (!pending || place.frame != nullptr) return;
   int64_t bytes = 0;
   for (const ir::Value& value : results) {
     if (value.type().is_tensor()) bytes += value.type().bytes();
   }
   place.state->policy.Recorded(Signature(what, results), b.emitted(), bytes);
+}
+
+void Recorder::CountRecorded(MeshState& state, const ir::Builder& b, Replay::Kind kind, const ir::OpDef* op,
+                             std::span<const ir::Value> results, int64_t nodes) {
+  if (kind == Replay::Kind::kAssign || kind == Replay::Kind::kLiteral) return;
+  const void* tag = kind == Replay::Kind::kGradient ? &kGradientTag : &kUpdateTag;
+  Count(Place{&state}, b, kind == Replay::Kind::kOperation ? op : tag, results, true);
+  metrics_.Add(Counter::kNodesRecorded, -nodes);
 }
 
 ir::Value Recorder::Detached(ir::Builder& b, const ir::Value& value, bool requires_grad) {
@@ -598,25 +633,29 @@ absl::StatusOr<Place> Recorder::PlaceOfUpdate(std::span<Tensor* const> operands,
   return Place{state};
 }
 
-absl::StatusOr<std::vector<ir::Value>> Recorder::Update(ir::Builder& b, std::span<Tensor* const> operands,
-                                                        std::span<const double> scalars,
-                                                        std::span<Tensor* const> targets, ir::Location location,
-                                                        UpdateFn build) {
+Recorder::Scalars Recorder::ScalarsOf(std::span<const double> scalars, std::span<Tensor* const> operands,
+                                      std::span<Tensor* const> targets) {
   const auto wide = [](const Tensor* tensor) { return tensor != nullptr && PartOf(tensor->dtype()) == DType::kF64; };
   const bool f64 = std::ranges::any_of(operands, wide) || std::ranges::any_of(targets, wide);
-  std::vector<ir::Value> values;
-  for (const Tensor* operand : operands) values.push_back(ValueIn(nullptr, operand));
-  std::vector<ir::Value> f32_scalars, f64_scalars;
+  Scalars leaves;
   for (double scalar : scalars) {
     const uint32_t word = __builtin_bit_cast(uint32_t, static_cast<float>(scalar));
-    f32_scalars.push_back(NewLeaf(ir::Type::Scalar(DType::kF32), MakeRef<Data>(std::span(&word, 1))));
+    leaves.f32.push_back(NewLeaf(ir::Type::Scalar(DType::kF32), MakeRef<Data>(std::span(&word, 1))));
     if (!f64) continue;
     const auto bits = __builtin_bit_cast(uint64_t, scalar);
     const uint32_t words[] = {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)};
-    f64_scalars.push_back(NewLeaf(ir::Type::Scalar(DType::kF64), MakeRef<Data>(std::span<const uint32_t>(words))));
+    leaves.f64.push_back(NewLeaf(ir::Type::Scalar(DType::kF64), MakeRef<Data>(std::span<const uint32_t>(words))));
   }
+  return leaves;
+}
+
+absl::StatusOr<std::vector<ir::Value>> Recorder::Update(ir::Builder& b, std::span<Tensor* const> operands,
+                                                        const Scalars& scalars, std::span<Tensor* const> targets,
+                                                        ir::Location location, const UpdateRule& rule) {
+  std::vector<ir::Value> values;
+  for (const Tensor* operand : operands) values.push_back(ValueIn(nullptr, operand));
   std::vector<ir::Value> out(targets.size());
-  WEFT_RETURN_IF_ERROR(build(UpdateCall{b, values, f32_scalars, f64_scalars, out}));
+  WEFT_RETURN_IF_ERROR(rule.Build(UpdateCall{b, values, scalars.f32, scalars.f64, out}));
   if (!b.ok()) return WithPosition(b.status(), location);
   for (size_t i = 0; i < targets.size(); ++i) {
     if (!out[i] || !(out[i].type() == targets[i]->type())) {

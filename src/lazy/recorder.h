@@ -11,6 +11,7 @@
 #include "src/ir/builder.h"
 #include "src/lazy/frame.h"
 #include "src/lazy/generator.h"
+#include "src/lazy/replay.h"
 #include "src/lazy/services.h"
 #include "src/runtime/mutex.h"
 
@@ -26,7 +27,12 @@ class Recorder {
   // Holds the lock, buries the dead first, delivers messages last. Who calls keeps the engine alive.
   class Lock {
    public:
-    explicit Lock(Recorder& recorder);
+    // What its owner is about to do, for steps that are replayed.
+    enum class To : uint8_t {
+      kChange,  // anything: what was deferred is recorded
+      kNote,    // what the replay notes, or what neither shows nor changes a pending value
+    };
+    explicit Lock(Recorder& recorder, To to = To::kChange);
     ~Lock();
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
@@ -36,6 +42,7 @@ class Recorder {
     template <typename F>
     auto Open(F&& wait) {
       recorder_.KeepBorrowed(borrowed_);
+      ++recorder_.waiting_;
       Leave();
       const Reenter again{*this};
       return wait();
@@ -46,7 +53,9 @@ class Recorder {
    private:
     struct Reenter {
       Lock& lock;
-      ~Reenter() { lock.Enter(), ++lock.opened_, lock.recorder_.LetGoOfBorrowed(lock.borrowed_); }
+      ~Reenter() {
+        lock.Enter(), ++lock.opened_, --lock.recorder_.waiting_, lock.recorder_.LetGoOfBorrowed(lock.borrowed_);
+      }
     };
     void Enter() ABSL_NO_THREAD_SAFETY_ANALYSIS;  // what it takes, Leave gives back
     void Leave() ABSL_NO_THREAD_SAFETY_ANALYSIS;
@@ -84,16 +93,23 @@ class Recorder {
   bool closed() const { return Held(), closed_; }
 
   GeneratorState generator;
+  Replay& replay() { return replay_; }
   // Goes up whenever a tensor shows another value.
   uint64_t time() const { return Held(), time_; }
 
   // --- Tensors -------------------------------------------------------------------------------------------------------
   static ir::Value NewLeaf(const ir::Type& type, Ref<Data> data, bool needs_gradient = false);
   Ref<Tensor> NewTensor(const Place& place, ir::Value value, ir::Location location);
+  // One that shows a number, of the program on the mesh's device.
+  Ref<Tensor> NewDeferred(const Place& place, const Replay::Result& result, ir::Location location);
   void Show(Tensor& tensor, ir::Value value) {
     Held();
     tensor.Show(std::move(value));
     tensor.state.changed = ++time_;
+  }
+  // For who looks at one that may be pending: what was deferred is recorded.
+  void MustShow(const Tensor& tensor) {
+    if (!tensor.value() || DataOf(tensor.value()) == nullptr) replay_.Interrupt();
   }
   // The last reference is gone. Without the lock, on any thread.
   void Release(const Tensor* tensor);
@@ -138,6 +154,20 @@ class Recorder {
   absl::StatusOr<Place> PlaceOfOpGradient(const OpGradientCall& call);
   absl::StatusOr<std::vector<ir::Value>> OpGradient(ir::Builder& b, Frame* frame, const OpGradientCall& call,
                                                     ir::Attrs&& attrs);
+  // The state that a random operation of the program would be recorded with now; while this lives, it will.
+  class NextState {
+   public:
+    explicit NextState(Recorder& recorder) : recorder_(recorder) {}
+    ~NextState() { recorder_.next_state_ = {}; }
+    NextState(const NextState&) = delete;
+    NextState& operator=(const NextState&) = delete;
+    const ir::Value& Make();
+
+   private:
+    Recorder& recorder_;
+  };
+  // What a deferred operation draws.
+  void Advance(uint64_t blocks) { generator.Advance(blocks); }
   // So that a call that failed draws the same numbers when it is repeated, unless somebody else has drawn since.
   void Undraw(const Draw& draw);
   // What stands for an operation in the policy's signatures where many are recorded at once.
@@ -145,6 +175,12 @@ class Recorder {
   // What was recorded counts, where it stays pending for the policy too; `what` is an OpDef or a tag.
   void Count(const Place& place, const ir::Builder& b, const void* what, std::span<const ir::Value> results,
              bool pending);
+  // The nodes that were counted last.
+  int64_t counted() const { return Held(), counted_; }
+  // What the replay defers counts as recorded at once; when it is, after all, the policy hears of it.
+  void CountDeferred(int64_t nodes) { metrics_.Add(Counter::kNodesRecorded, nodes); }
+  void CountRecorded(MeshState& state, const ir::Builder& b, Replay::Kind kind, const ir::OpDef* op,
+                     std::span<const ir::Value> results, int64_t nodes);
   // New tensors show the results.
   void Publish(const Place& place, std::span<ir::Value> results, ir::Location location, Tensors* made) {
     for (ir::Value& value : results) made->push_back(NewTensor(place, std::move(value), location));
@@ -157,30 +193,27 @@ class Recorder {
   absl::StatusOr<ir::Value> Assignable(const Tensor& dst, const Tensor& src, ir::Location location);
   void Assign(Tensor& dst, ir::Value value);
 
-  // For code that records many operations as one (optimizers): values of `operands` in, new values of `targets` out,
-  // assigned like Assign does. Scalars come as run-time arguments of the computing type: f64 for f64 targets, else f32.
-  // A failure leaves every target as it was.
-  struct UpdateCall {
-    ir::Builder& b;
-    std::span<const ir::Value> operands;
-    std::span<const ir::Value> scalars_f32;  // one per scalar
-    std::span<const ir::Value> scalars_f64;
-    std::span<ir::Value> targets;
+  // For code that records many operations as one (optimizers): see UpdateRule. New values of targets are assigned like Assign
+  // does; a failure leaves every target as it was.
+  struct Scalars {
+    std::vector<ir::Value> f32, f64;
   };
-  using UpdateFn = absl::FunctionRef<absl::Status(const UpdateCall&)>;
+  static Scalars ScalarsOf(std::span<const double> scalars, std::span<Tensor* const> operands,
+                           std::span<Tensor* const> targets);
   absl::StatusOr<Place> PlaceOfUpdate(std::span<Tensor* const> operands, std::span<Tensor* const> targets,
                                       ir::Location location);
   absl::StatusOr<std::vector<ir::Value>> Update(ir::Builder& b, std::span<Tensor* const> operands,
-                                                std::span<const double> scalars, std::span<Tensor* const> targets,
-                                                ir::Location location, UpdateFn build);
+                                                const Scalars& scalars, std::span<Tensor* const> targets,
+                                                ir::Location location, const UpdateRule& rule);
 
  private:
+  friend class Replay;
   // What the thread rule says.
   void Held() const ABSL_ASSERT_EXCLUSIVE_LOCK(mutex_) {}
   GeneratorState& DrawnIn(Frame* frame) { return frame != nullptr ? frame->drawn : generator; }
   // The state of a random operation, and the state of a stream for a function's call, at this place of the frame's stream.
-  static ir::Value StateAt(ir::Builder& b, Frame* frame, const GeneratorState& at);
-  static ir::Value StreamAt(ir::Builder& b, Frame* frame, const GeneratorState& at);
+  ir::Value StateAt(ir::Builder& b, Frame* frame, const GeneratorState& at);
+  ir::Value StreamAt(ir::Builder& b, Frame* frame, const GeneratorState& at);
   // What a tensor shows, as the frame knows it; null: nothing.
   ir::Value ValueIn(Frame* frame, const Tensor* tensor);
   void Bury() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -196,9 +229,15 @@ class Recorder {
   std::deque<MeshState> meshes_;  // never grows after the first Lock; what is in them under the lock
   uint64_t time_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t counted_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint32_t waiting_ = 0;  // threads that have the lock open; under the lock
+  ir::Value next_state_;  // under the lock
+  Replay replay_{*this};  // under the lock
   std::atomic<Tensor*> dead_{nullptr};
 };
 
+// Where the operation takes the generator's state; callers do not count it.
+size_t StateOperand(const ir::OpDef& op);
 // The caller's position, unless the status names one already.
 absl::Status WithPosition(absl::Status status, ir::Location location);
 

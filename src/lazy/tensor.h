@@ -28,7 +28,7 @@ class Tensor final : public RefCounted {
   static void Destroy(const Tensor* tensor);
 
   // --- What the engine's parts know of it, under the engine's lock -----------------------------------------------------
-  // Empty once expired.
+  // Empty once expired, and as long as the step is replayed in which it was made.
   const ir::Value& value() const { return value_; }
   // The node's count of who shows it follows.
   void Show(ir::Value value) {
@@ -42,6 +42,8 @@ class Tensor final : public RefCounted {
     uint64_t changed = 0;   // the recorder's time when the value was last shown
     ir::Location location;
     const ir::OpDef* maker = nullptr;  // of its first value; a parameter's: memory of the caller's
+    uint64_t step = 0;                 // of the replay's, in which the value has this number
+    uint32_t number = 0;
     bool requires_grad = false;
     bool scoped = false;    // adopted by a scope and not kept: never an output of a barrier
     bool assigned = false;  // assign target: an output even if scoped

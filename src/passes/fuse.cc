@@ -170,9 +170,11 @@ class Fuser {
   bool Joins(int i, int g, bool only) {
     const Node& node = *nodes_[i];
     Group& group = groups_[g];
-    if (static_cast<int>(group.nodes.size()) >= options_.max_operations) return false;
     const Dims shape = Squeezed(node.type().dims);
     const int64_t count = CountOf(shape);
+    const bool saves_memory = only && (count == 1 || count * BytesOf(node.type().dtype) >= options_.much_memory);
+    const int most = saves_memory ? options_.max_operations_in_place_of_memory : options_.max_operations;
+    if (static_cast<int>(group.nodes.size()) >= most) return false;
     Group merged = group;
     merged.nodes.push_back(i);
     if (IsReduce(node)) {

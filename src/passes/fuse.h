@@ -11,7 +11,11 @@ struct FuseOptions {
   // What a kernel may contain besides reshapes that only add or drop dimensions of size 1.
   bool (*can_fuse)(const ir::Node& node) = nullptr;
   int max_operations = 150;  // compile time grows with the kernel: about 4 ms here
-  int64_t max_row = 32768;   // longest reduction whose row several passes may walk
+  // Where the kernel would otherwise read back from memory what is larger than that, and nobody else wants it: drawing
+  // normal numbers has 300 operations, and half of them left up to eleven times the numbers' bytes to the other half.
+  int max_operations_in_place_of_memory = 500;
+  int64_t much_memory = int64_t{1} << 20;
+  int64_t max_row = 32768;  // longest reduction whose row several passes may walk
 };
 
 // Every node that can_fuse accepts ends up in some fusion, alone if need be, so that a backend sees fusions, reshapes,

@@ -51,22 +51,26 @@ const Row* Find(DType dtype) {
   return row == std::end(kRows) ? nullptr : row;
 }
 
-// Asked several times an operation, so not searched for: by code, the widths that are computable, which are powers of two.
-constexpr auto kComputable = [] {
-  std::array<uint32_t, 16> widths = {};
+// Asked several times an operation, so not searched for: by code, the widths there are, which are powers of two.
+using Widths = std::array<uint32_t, 16>;
+constexpr Widths WidthsOf(bool computable) {
+  Widths widths = {};
   for (const Row& row : kRows) {
-    if (row.computable) widths.at(CodeOf(row.dtype)) |= BitsOf(row.dtype);
+    if (row.computable || !computable) widths.at(CodeOf(row.dtype)) |= BitsOf(row.dtype);
   }
   return widths;
-}();
+}
+constexpr Widths kComputable = WidthsOf(true), kKnown = WidthsOf(false);
+
+bool IsIn(const Widths& widths, DType dtype) {
+  const uint32_t code = CodeOf(dtype), bits = BitsOf(dtype);
+  return static_cast<uint32_t>(dtype) >> 16 == 1 && code < widths.size() && std::has_single_bit(bits) &&
+         (widths[code] & bits) != 0;
+}
 
 }  // namespace
 
-bool IsComputable(DType dtype) {
-  const uint32_t code = CodeOf(dtype), bits = BitsOf(dtype);
-  return static_cast<uint32_t>(dtype) >> 16 == 1 && code < kComputable.size() && std::has_single_bit(bits) &&
-         (kComputable[code] & bits) != 0;
-}
+bool IsComputable(DType dtype) { return IsIn(kComputable, dtype); }
 
 std::string_view NameOf(DType dtype) {
   const Row* row = Find(dtype);
@@ -85,6 +89,6 @@ std::optional<DType> ParseDType(std::string_view name) {
   return std::nullopt;
 }
 
-bool IsKnown(uint32_t dtype) { return Find(static_cast<DType>(dtype)) != nullptr; }
+bool IsKnown(uint32_t dtype) { return IsIn(kKnown, static_cast<DType>(dtype)); }
 
 }  // namespace weft

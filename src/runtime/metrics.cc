@@ -22,6 +22,7 @@ constexpr std::string_view kNames[] = {
     "cut_custom",
     "cut_outputs",
     "cut_nodes_computed",
+    "steps_replayed",
     "cuts_postponed",
     "tensors_set_aside",
     "programs_queued",

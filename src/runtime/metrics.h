@@ -28,6 +28,7 @@ enum class Counter : uint8_t {
   kCutCustom,
   kCutOutputs,
   kCutNodesComputed,
+  kStepsReplayed,    // cuts of steps that arrived as before and were not built
   kCutsPostponed,    // automatic ones that could not be had: the graph grows on, no operation fails
   kTensorsSetAside,  // no program can be made for these: barriers leave them out
   kProgramsQueued,   // not in memory: to be loaded or compiled

@@ -447,8 +447,9 @@ def products(judge):
             elif masks == "f":
                 mask = r.normal(size=(6, keys)) * 4
 
-            def attention(q, k, v, mask):
-                factor = 1 / math.sqrt(8) if scale is None else scale
+            factor = 1 / math.sqrt(8) if scale is None else scale
+
+            def weights(q, k, mask):
                 s = q @ np.swapaxes(k, -1, -2) * factor
                 slip = np.abs(q) @ np.swapaxes(np.abs(k), -1, -2) * factor
                 if mask is not None:
@@ -459,9 +460,23 @@ def products(judge):
                 e = np.exp(s - s.max(-1, keepdims=True))
                 p = e / e.sum(-1, keepdims=True)
                 # A score that is off by d changes its weight by the factor e^d.
-                unsure = p * (1 + np.where(p > 0, slip, 0) + (p * np.where(p > 0, slip, 0)).sum(-1, keepdims=True))
+                return p, p * (1 + np.where(p > 0, slip, 0) + (p * np.where(p > 0, slip, 0)).sum(-1, keepdims=True))
+
+            def attention(q, k, v, mask):
+                p, unsure = weights(q, k, mask)
                 return p @ v, unsure @ np.abs(v)
-            judge.check("scaled_dot_product_attention", dtype, [q, k, v, mask], attention, 8, title, causal=causal, scale=scale)
+
+            def attention_slope(q, k, v, mask, c):
+                def turned(x):
+                    return np.swapaxes(x, -1, -2)
+                p, unsure = weights(q, k, mask)
+                dp, size = c @ turned(v), np.abs(c) @ turned(np.abs(v))
+                ds = p * (dp - (p * dp).sum(-1, keepdims=True))
+                unsure_ds = unsure * (size + (p * size).sum(-1, keepdims=True)) + p * (unsure * size).sum(-1, keepdims=True)
+                out = [(ds @ k * factor, unsure_ds @ np.abs(k) * abs(factor)), (turned(ds) @ q * factor, turned(unsure_ds) @ np.abs(q) * abs(factor)),
+                       (turned(p) @ c, turned(unsure) @ np.abs(c))]
+                return out if mask is None or mask.dtype == bool else out + [(ds.sum((0, 1)), unsure_ds.sum((0, 1)))]
+            judge.check("scaled_dot_product_attention", dtype, [q, k, v, mask], attention, 8, title, attention_slope, causal=causal, scale=scale)
 
 
 def windows(size, window, stride, padding, dilation=1):

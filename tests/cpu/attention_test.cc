@@ -47,7 +47,7 @@ struct Program {
   std::vector<HostTensor> arguments;
 };
 
-Program Make(const Case& c, DType dtype) {
+Program Make(const Case& c, DType dtype, bool gradient = false) {
   std::mt19937 random(7);
   std::normal_distribution<double> draw(0, 1);
   Builder b;
@@ -64,6 +64,7 @@ Program Make(const Case& c, DType dtype) {
   add(c.Of(c.queries, c.width), c.size);
   add(c.Of(c.keys, c.width), 1);
   add(c.Of(c.keys, c.value_width), 1);
+  if (gradient) add(c.Of(c.queries, c.value_width), 1);
   if (!c.mask.empty()) {
     HostTensor& mask = add(c.mask, 1);
     if (c.hides) {
@@ -75,48 +76,57 @@ Program Make(const Case& c, DType dtype) {
   if (c.mask.empty()) operands.emplace_back();
   ir::Attrs attrs = {c.causal};
   if (c.scale != 0) attrs = {c.causal, c.scale};
-  const Value y = ops::Call(b, ops::kOp_scaled_dot_product_attention, operands, attrs);
+  const ir::OpDef& op = gradient ? ops::kOp_scaled_dot_product_attention_gradient : ops::kOp_scaled_dot_product_attention;
+  const ir::Values results = ops::CallAll(b, op, operands, attrs);
   EXPECT_TRUE(b.ok()) << b.status();
-  program.function = ir::Function::Create("main", parameters, {y});
+  program.function = ir::Function::Create("main", parameters, {results.begin(), results.end()});
   return program;
 }
 
-// softmax(q k^T scale + mask) v in double.
-std::vector<double> Defined(const Case& c, const std::vector<HostTensor>& arguments) {
-  const HostTensor &q = arguments[0], &k = arguments[1], &v = arguments[2];
-  const int64_t members = CountOf(c.lead);
-  const double scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.width));
+// What the mask adds to a score; its place in the whole of them is `at`.
+double Added(const Case& c, const HostTensor& mask, int64_t at) {
   const Dims scores = c.Of(c.queries, c.keys);
+  int64_t place = 0, stride = 1;
+  for (size_t d = scores.size(); d-- > 0;) {
+    const int64_t index = at % scores[d];
+    at /= scores[d];
+    if (d + c.mask.size() < scores.size()) continue;
+    const int64_t size = c.mask[d + c.mask.size() - scores.size()];
+    if (size > 1) place += index * stride;
+    stride *= size;
+  }
+  return mask.GetDouble(place);
+}
+
+// The probabilities softmax(q k^T scale + mask) of member m's query i, in double.
+std::vector<double> ProbabilitiesOf(const Case& c, const std::vector<HostTensor>& arguments, int64_t m, int64_t i) {
+  const HostTensor &q = arguments[0], &k = arguments[1];
+  const double scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.width));
+  std::vector<double> row(c.keys);
+  for (int64_t j = 0; j < c.keys; ++j) {
+    double sum = 0;
+    for (int64_t d = 0; d < c.width; ++d) {
+      sum += q.GetDouble((m * c.queries + i) * c.width + d) * k.GetDouble((m * c.keys + j) * c.width + d);
+    }
+    row[j] = sum * scale;
+    if (!c.mask.empty()) row[j] += Added(c, arguments.back(), (m * c.queries + i) * c.keys + j);
+    if (c.causal && j > i + c.keys - c.queries) row[j] = -kInfinity;
+  }
+  const double most = *std::max_element(row.begin(), row.end());
+  double sum = 0;
+  for (double& s : row) sum += s = std::exp(s - most);
+  for (double& s : row) s /= sum;
+  return row;
+}
+
+std::vector<double> Defined(const Case& c, const std::vector<HostTensor>& arguments) {
   std::vector<double> out;
-  for (int64_t m = 0; m < members; ++m) {
+  for (int64_t m = 0; m < CountOf(c.lead); ++m) {
     for (int64_t i = 0; i < c.queries; ++i) {
-      std::vector<double> row(c.keys);
-      for (int64_t j = 0; j < c.keys; ++j) {
-        double sum = 0;
-        for (int64_t d = 0; d < c.width; ++d) {
-          sum += q.GetDouble((m * c.queries + i) * c.width + d) * k.GetDouble((m * c.keys + j) * c.width + d);
-        }
-        row[j] = sum * scale;
-        if (!c.mask.empty()) {
-          int64_t at = (m * c.queries + i) * c.keys + j, place = 0, stride = 1;
-          for (size_t d = scores.size(); d-- > 0;) {
-            const int64_t index = at % scores[d];
-            at /= scores[d];
-            if (d + c.mask.size() < scores.size()) continue;
-            const int64_t size = c.mask[d + c.mask.size() - scores.size()];
-            if (size > 1) place += index * stride;
-            stride *= size;
-          }
-          row[j] += arguments[3].GetDouble(place);
-        }
-        if (c.causal && j > i + c.keys - c.queries) row[j] = -kInfinity;
-      }
-      const double most = *std::max_element(row.begin(), row.end());
-      double sum = 0;
-      for (double& s : row) sum += s = std::exp(s - most);
+      const std::vector<double> p = ProbabilitiesOf(c, arguments, m, i);
       for (int64_t d = 0; d < c.value_width; ++d) {
         double y = 0;
-        for (int64_t j = 0; j < c.keys; ++j) y += row[j] / sum * v.GetDouble((m * c.keys + j) * c.value_width + d);
+        for (int64_t j = 0; j < c.keys; ++j) y += p[j] * arguments[2].GetDouble((m * c.keys + j) * c.value_width + d);
         out.push_back(y);
       }
     }
@@ -124,14 +134,53 @@ std::vector<double> Defined(const Case& c, const std::vector<HostTensor>& argume
   return out;
 }
 
+// The cotangents of q, k and v by that of the result, which is arguments[3], in double.
+std::vector<std::vector<double>> DefinedGradient(const Case& c, const std::vector<HostTensor>& arguments) {
+  const HostTensor &q = arguments[0], &k = arguments[1], &v = arguments[2], &g = arguments[3];
+  const double scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<double>(c.width));
+  std::vector<std::vector<double>> out;
+  for (const HostTensor* x : {&q, &k, &v}) out.emplace_back(x->count(), 0.0);
+  for (int64_t m = 0; m < CountOf(c.lead); ++m) {
+    for (int64_t i = 0; i < c.queries; ++i) {
+      const std::vector<double> p = ProbabilitiesOf(c, arguments, m, i);
+      const int64_t query = m * c.queries + i;
+      std::vector<double> dp(c.keys);
+      double along = 0;
+      for (int64_t j = 0; j < c.keys; ++j) {
+        for (int64_t d = 0; d < c.value_width; ++d) {
+          dp[j] += g.GetDouble(query * c.value_width + d) * v.GetDouble((m * c.keys + j) * c.value_width + d);
+        }
+        along += p[j] * dp[j];
+      }
+      for (int64_t j = 0; j < c.keys; ++j) {
+        if (c.causal && j > i + c.keys - c.queries) continue;
+        const int64_t key = m * c.keys + j;
+        const double ds = p[j] * (dp[j] - along) * scale;
+        for (int64_t d = 0; d < c.width; ++d) {
+          out[0][query * c.width + d] += ds * k.GetDouble(key * c.width + d);
+          out[1][key * c.width + d] += ds * q.GetDouble(query * c.width + d);
+        }
+        for (int64_t d = 0; d < c.value_width; ++d) {
+          out[2][key * c.value_width + d] += p[j] * g.GetDouble(query * c.value_width + d);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+bool IsAttention(const ir::Node& node) {
+  return &node.op() == &ops::kOp_scaled_dot_product_attention || &node.op() == &ops::kOp_scaled_dot_product_attention_gradient;
+}
+
 // Whole, whatever its sizes.
 absl::StatusOr<std::vector<HostTensor>> RunWhole(CpuBackend& backend, const Program& program, std::string_view isa = "") {
   ir::Module module;
   module.functions.push_back(program.function);
   passes::PipelineOptions options;
-  options.claims = [](const ir::Node& node) { return &node.op() == &ops::kOp_scaled_dot_product_attention; };
+  options.claims = IsAttention;
   WEFT_ASSIGN_OR_RETURN(module, passes::RunPipeline(std::move(module), options));
-  EXPECT_EQ(&module.main().results()[0].node->op(), &ops::kOp_scaled_dot_product_attention);
+  EXPECT_TRUE(IsAttention(*module.main().results()[0].node));
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable, backend.Compile(module, {.isa = std::string(isa)}));
   return RunExecutable(backend, *executable, program.arguments);
 }
@@ -241,12 +290,107 @@ TEST_P(Attention, HasTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
+void ExpectGradientDefined(const Case& c, DType dtype, const std::vector<std::string>& isas) {
+  SCOPED_TRACE(absl::StrCat(NameOf(dtype), " ", c.Name()));
+  const Program program = Make(c, dtype, true);
+  const auto want = DefinedGradient(c, program.arguments);
+  // Of bf16, too, nothing is rounded to fewer digits than f32 has.
+  for (const std::string& isa : isas) {
+    SCOPED_TRACE(isa);
+    const auto got = RunWhole(TestBackend(), program, isa);
+    ASSERT_TRUE(got.ok()) << got.status();
+    for (size_t r = 0; r < want.size(); ++r) {
+      ASSERT_EQ((*got)[r].dtype(), DType::kF32);
+      double most = 1;
+      for (const double x : want[r]) most = std::isnan(x) ? most : std::max(most, std::abs(x));
+      const double bound = (1e-5 + 2e-6 * c.size) * most;
+      for (int64_t i = 0; i < (*got)[r].count(); ++i) {
+        const double x = (*got)[r].GetDouble(i);
+        if (std::isnan(want[r][i])) {
+          ASSERT_TRUE(std::isnan(x)) << "result " << r << ", element " << i << ": " << x << ", not NaN";
+        } else if (!(c.hides && c.causal && std::isnan(x))) {  // a query without keys reaches keys behind the diagonal, too
+          ASSERT_LE(std::abs(x - want[r][i]), bound) << "result " << r << ", element " << i << ": " << x << ", not " << want[r][i];
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Attention, ItsGradientOfAnyLengthsIsItsDefinition) {
+  for (const int64_t keys : {1, 7, 64, 65, 300}) {
+    for (const int64_t queries : {1, 7, 9, 64, 65, 300}) {
+      ExpectGradientDefined({{2, 1}, queries, keys, 16, 24}, GetParam(), AllIsas());
+      if (queries <= keys) ExpectGradientDefined({{2, 1}, queries, keys, 16, 24, true}, GetParam(), AllIsas());
+    }
+  }
+}
+
+TEST_P(Attention, ItsGradientOfLongSequencesIsItsDefinition) {
+  const std::vector<std::string> best = {""};
+  for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{513, 513}, {1000, 1000}, {65, 1000}, {1000, 65}}) {
+    ExpectGradientDefined({{1, 1}, queries, keys, 32, 32}, GetParam(), best);
+    if (queries <= keys) ExpectGradientDefined({{1, 1}, queries, keys, 32, 32, true}, GetParam(), best);
+  }
+  ExpectGradientDefined({{17}, 150, 150, 16, 16, true}, GetParam(), best);
+}
+
+TEST_P(Attention, ItsGradientTakesWidthsThatAreNoVectors) {
+  for (const auto& [width, value_width] : {std::pair<int64_t, int64_t>{1, 1}, {3, 5}, {17, 1}, {80, 130}, {256, 256}}) {
+    ExpectGradientDefined({{2}, 33, 70, width, value_width, true}, GetParam(), AllIsas());
+    ExpectGradientDefined({{2}, 2, 70, width, value_width}, GetParam(), AllIsas());
+  }
+}
+
+TEST_P(Attention, ItsGradientAddsMasksOfEveryBroadcast) {
+  for (const Dims& mask : {Dims{2, 3, 70, 140}, {1, 3, 70, 140}, {2, 1, 70, 140}, {2, 3, 1, 140}, {2, 3, 70, 1}, {3, 70, 140},
+                           {70, 140}, {140}, {1, 1}, {2, 1, 1, 140}}) {
+    ExpectGradientDefined({{2, 3}, 70, 140, 8, 8, false, 0.3, mask}, GetParam(), AllIsas());
+  }
+  ExpectGradientDefined({{2, 3}, 70, 140, 8, 8, true, -0.3, {2, 1, 1, 140}}, GetParam(), AllIsas());
+}
+
+TEST_P(Attention, ItsGradientHidesKeysAndGivesNaNWhereAQuerySeesNone) {
+  ExpectGradientDefined({{2}, 100, 300, 16, 16, false, 0, {100, 300}, 1, true}, GetParam(), AllIsas());
+  ExpectGradientDefined({{2}, 100, 300, 16, 16, true, 0, {100, 300}, 1, true}, GetParam(), AllIsas());
+}
+
+TEST_P(Attention, ItsGradientOfLargeScoresIsItsDefinition) {
+  for (const int64_t keys : {50, 600}) {
+    Case c = {{2}, 70, keys, 1, 8};
+    c.size = 4096;
+    ExpectGradientDefined(c, GetParam(), AllIsas());
+  }
+}
+
+TEST_P(Attention, ItsGradientHasTheSameBitsForAnyNumberOfThreads) {
+  for (const Case& c : {Case{{2}, 300, 1000, 32, 32, true}, Case{{1}, 700, 100, 24, 40}, Case{{3, 7}, 130, 130, 16, 16, true}}) {
+    SCOPED_TRACE(c.Name());
+    const Program program = Make(c, GetParam(), true);
+    std::vector<HostTensor> first;
+    for (const int threads : {1, 2, 5}) {
+      const auto backend = *CpuBackend::Create({.threads = threads});
+      const auto got = RunWhole(*backend, program);
+      ASSERT_TRUE(got.ok()) << got.status();
+      if (first.empty()) first = *got;
+      for (size_t r = 0; r < first.size(); ++r) {
+        EXPECT_EQ(0, std::memcmp(first[r].bytes().data(), (*got)[r].bytes().data(), first[r].bytes().size())) << threads;
+      }
+    }
+  }
+}
+
 bool Stays(const Ref<const ir::Function>& function) {
   const auto module = Prepared(TestBackend(), function);
   EXPECT_TRUE(module.ok()) << module.status();
   const auto nodes = module->main().nodes();
   return std::any_of(nodes.begin(), nodes.end(),
                      [](const ir::Node* node) { return &node->op() == &ops::kOp_scaled_dot_product_attention; });
+}
+
+bool GradientStays(DType dtype, const Case& c) {
+  const auto module = Prepared(TestBackend(), Make(c, dtype, true).function);
+  EXPECT_TRUE(module.ok()) << module.status();
+  return module->main().results()[0].node->op().kind == ir::Kind::kComposite;
 }
 
 TEST(Attention, ExpandsWhatTheKernelDoesNotServe) {
@@ -263,10 +407,18 @@ TEST(Attention, ExpandsWhatTheKernelDoesNotServe) {
   EXPECT_FALSE(stays(DType::kF32, {{2}, 1024, 1024, 16, 257}));
   EXPECT_FALSE(stays(DType::kF32, {{}, 1024, 1024, 16, 16}));
   EXPECT_FALSE(stays(DType::kF32, {{2}, 1023, 1023, 16, 16}));
+  EXPECT_FALSE(GradientStays(DType::kF64, long_one));
+  EXPECT_FALSE(GradientStays(DType::kF32, {{2}, 1024, 1024, 257, 16}));
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     const bool served = dtype == DType::kF32 || pairs;
-    EXPECT_EQ(stays(dtype, {{2}, 512, 512, 16, 16, true}), served);
-    EXPECT_FALSE(stays(dtype, {{2}, 511, 511, 16, 16, true}));
+    EXPECT_EQ(stays(dtype, {{2}, 256, 256, 16, 16, true}), served);
+    EXPECT_FALSE(stays(dtype, {{2}, 255, 255, 16, 16, true}));
+    EXPECT_EQ(GradientStays(dtype, {{2}, 256, 256, 16, 16, true}), served);
+    EXPECT_FALSE(GradientStays(dtype, {{2}, 255, 255, 16, 16, true}));
+    EXPECT_EQ(GradientStays(dtype, {{2}, 1024, 1024, 16, 16}), served);
+    EXPECT_FALSE(GradientStays(dtype, {{2}, 1023, 1023, 16, 16}));
+    EXPECT_FALSE(GradientStays(dtype, {{2}, 1, 512, 16, 16}));
+    EXPECT_FALSE(GradientStays(dtype, {{2}, 600, 599, 16, 16, true}));  // the first query sees no key
     EXPECT_EQ(stays(dtype, {{2}, 1, 256, 16, 16}), served);
     EXPECT_FALSE(stays(dtype, {{2}, 1, 255, 16, 16}));
     EXPECT_FALSE(stays(dtype, {{2}, 1, 2048, 16, 16}));
@@ -285,6 +437,46 @@ TEST(Attention, StaysWholeBesideItsGradient) {
     ASSERT_TRUE(slopes.ok()) << slopes.status();
     EXPECT_TRUE(Stays(ir::Function::Create("main", {parameters.begin(), parameters.end()}, {y, (*slopes)[0]})));
   }
+}
+
+// A result read before its gradient, beside it or never: the same bits.
+TEST_P(Attention, ItsGradientHasTheSameBitsWhereverItIsCut) {
+  const Case c = {{2, 2}, 512, 512, 32, 32, true};
+  const Program forward = Make(c, GetParam()), gradient = Make(c, GetParam(), true);
+  const std::span<const Value> x = forward.function->parameters();
+  const Value y = forward.function->results()[0], g = test::NewParameter(y.type());
+  Builder b;
+  const auto slopes = autodiff::Gradient(b, y, x.first(3), g);
+  ASSERT_TRUE(slopes.ok()) << slopes.status();
+  const std::vector<Value> parameters = {x[0], x[1], x[2], g};
+  std::vector<Value> both = {y};
+  both.insert(both.end(), slopes->begin(), slopes->end());
+  const auto run = [&](const std::vector<Value>& results) {
+    auto got = RunOnCpu(TestBackend(), ir::Function::Create("main", parameters, results), gradient.arguments);
+    EXPECT_TRUE(got.ok()) << got.status();
+    return *std::move(got);
+  };
+  std::vector<HostTensor> apart = run({y});
+  for (HostTensor& slope : run(*slopes)) apart.push_back(std::move(slope));
+  const std::vector<HostTensor> beside = run(both);
+  ASSERT_EQ(beside.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(apart[i].dtype(), GetParam());
+    EXPECT_EQ(0, std::memcmp(apart[i].bytes().data(), beside[i].bytes().data(), apart[i].bytes().size())) << i;
+  }
+}
+
+// Of some operands alone it is expanded.
+TEST(Attention, ItsGradientAgreesWithThatOfSomeOperands) {
+  const Program forward = Make({{2}, 256, 256, 16, 16, true}, DType::kF32), with_g = Make({{2}, 256, 256, 16, 16, true}, DType::kF32, true);
+  const std::span<const Value> x = forward.function->parameters();
+  const Value y = forward.function->results()[0], g = test::NewParameter(y.type());
+  Builder b;
+  const auto all = autodiff::Gradient(b, y, x.first(3), g), one = autodiff::Gradient(b, y, x.subspan(1, 1), g);
+  ASSERT_TRUE(all.ok() && one.ok());
+  const auto got = RunOnCpu(TestBackend(), ir::Function::Create("main", {x[0], x[1], x[2], g}, {(*all)[1], (*one)[0]}), with_g.arguments);
+  ASSERT_TRUE(got.ok()) << got.status();
+  for (int64_t i = 0; i < (*got)[0].count(); ++i) ASSERT_NEAR((*got)[0].GetDouble(i), (*got)[1].GetDouble(i), 2e-5);
 }
 
 TEST(Attention, ItsExponentialIsWithinTwoUlp) {

@@ -65,6 +65,14 @@ void ExpectAll(const Ref<Buffer>& buffer, float value) {
   for (int64_t i = 0; i < buffer->count(); ++i) ASSERT_EQ(y[i], value) << i;
 }
 
+std::string BytesOf(Device& device, Buffer& buffer, int64_t offset, int64_t count) {
+  std::string bytes(static_cast<size_t>(count), '?');
+  const absl::Status status =
+      device.backend->FromDevice(buffer, offset, std::as_writable_bytes(std::span(bytes.data(), bytes.size())));
+  EXPECT_TRUE(status.ok()) << status;
+  return bytes;
+}
+
 TEST(KeptPanels, ArePackedByTheSecondLaunchAndServeAllThatFollow) {
   for (const std::string& isa : TestIsas()) {
     for (const bool transposed : {false, true}) {
@@ -85,7 +93,7 @@ TEST(KeptPanels, ArePackedByTheSecondLaunchAndServeAllThatFollow) {
         EXPECT_EQ(std::memcmp(again->host_data(), first->host_data(), first->bytes()), 0) << launch;
       }
       EXPECT_GE(device.backend->panels().bytes(), kLeastBytes);
-      EXPECT_GE(device.backend->memory_stats(nullptr).bytes_in_use, in_use + kLeastBytes);
+      EXPECT_LT(device.backend->memory_stats(nullptr).bytes_in_use, in_use + kLeastBytes / 2);  // and nowhere else
     }
   }
 }
@@ -184,6 +192,13 @@ TEST(KeptPanels, OfConvolutionsGiveTheSameBits) {
         }
         const Ref<Buffer> kept = Launch(*more, {xs, w});
         EXPECT_EQ(device.backend->panels().made(), made);
+        EXPECT_EQ(device.backend->panels().twice(), 0);  // all taps are in it: it lives packed
+        const Ref<Buffer> like = of(c.w);
+        const auto size = static_cast<int64_t>(like->bytes());
+        const std::string bytes(static_cast<const char*>(like->host_data()), static_cast<size_t>(size));
+        EXPECT_EQ(BytesOf(device, *w, 0, size), bytes);
+        EXPECT_EQ(BytesOf(device, *w, 40, size / 2), bytes.substr(40, static_cast<size_t>(size / 2)));
+        EXPECT_EQ(std::memcmp(w->host_data(), bytes.data(), bytes.size()), 0);
         const Ref<Buffer> packed = Launch(*more, {xs, of(c.w)});
         EXPECT_EQ(std::memcmp(kept->host_data(), packed->host_data(), packed->bytes()), 0);
       }
@@ -232,8 +247,9 @@ TEST(KeptPanels, GiveWayToTensorsThatFindNoMemory) {
   Device device(16 * kLeastBytes);
   const auto program = device.Compile(Product());
   const Ref<Buffer> w = device.W();
+  w->host_data();  // somebody may look at it from now on
   for (int i = 0; i < 3; ++i) ExpectAll(Launch(*program, {device.X(), w}), kDepth);
-  EXPECT_GE(device.backend->panels().bytes(), kLeastBytes);
+  EXPECT_GE(device.backend->panels().twice(), kLeastBytes);
   std::vector<Ref<Buffer>> tensors;
   while (device.backend->panels().bytes() > 0 && tensors.size() < 16) tensors.push_back(device.W());
   EXPECT_EQ(device.backend->panels().bytes(), 0);
@@ -241,6 +257,187 @@ TEST(KeptPanels, GiveWayToTensorsThatFindNoMemory) {
   // And are not made again where they have no room.
   for (int i = 0; i < 3; ++i) ExpectAll(Launch(*program, {device.X(), w}), kDepth);
   EXPECT_EQ(device.backend->panels().made(), 1);
+}
+
+// Every bit of it, NaN's too, wherever one begins to read; and by whom.
+TEST(WeightsThatLivePacked, ComeBackAsTheyWere) {
+  std::vector<std::string> isas = TestIsas();
+  isas.emplace_back("amx-model");
+  for (const std::string& isa : isas) {
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+      for (const bool transposed : {false, true}) {
+        SCOPED_TRACE(absl::StrCat(isa, " ", NameOf(dtype), transposed ? " transposed" : ""));
+        Device device;
+        const auto program = device.Compile(Product(kRows, transposed, dtype), isa);
+        const int64_t element = BytesOf(dtype);
+        std::string x(kRows * kDepth * element, '\1'), w(kDepth * kColumns * element, '\0');
+        uint64_t state = 1;
+        for (char& byte : w) {
+          state = state * 6364136223846793005u + 1442695040888963407u;
+          byte = static_cast<char>(state >> 56);
+        }
+        const auto of = [&](const Dims& dims, const std::string& bytes) {
+          return *device.backend->ToDevice(device.backend->devices()[0], dtype, dims, std::as_bytes(std::span(bytes)));
+        };
+        const Ref<Buffer> xs = of({kRows, kDepth}, x);
+        const Ref<Buffer> ws = of(transposed ? Dims{kColumns, kDepth} : Dims{kDepth, kColumns}, w);
+        const auto plain = [&] {
+          return device.backend->memory_stats(nullptr).bytes_in_use - device.backend->panels().bytes() >
+                 static_cast<int64_t>(w.size());
+        };
+        for (int i = 0; i < 2; ++i) Launch(*program, {xs, ws});
+        ASSERT_FALSE(plain());
+        EXPECT_EQ(device.backend->panels().twice(), 0);
+        const auto all = static_cast<int64_t>(w.size());
+        EXPECT_EQ(BytesOf(device, *ws, 0, all), w);
+        for (const int64_t first : {int64_t{0}, element, 17 * element, kColumns * element, kDepth * element * 3 + element, all - element}) {
+          for (const int64_t count : {element, 13 * element, 4 * kDepth * element + element}) {
+            const int64_t most = std::min(count, all - first);
+            EXPECT_EQ(BytesOf(device, *ws, first, most), w.substr(first, most)) << first << " " << count;
+          }
+        }
+        EXPECT_FALSE(plain());  // what reads bytes leaves it packed
+        EXPECT_EQ(BytesOf(device, *ws, 1, all - 2), w.substr(1, w.size() - 2));
+        EXPECT_EQ(std::memcmp(ws->host_data(), w.data(), w.size()), 0);
+        EXPECT_TRUE(plain());
+        for (int i = 0; i < 3; ++i) Launch(*program, {xs, ws});
+        EXPECT_TRUE(plain());  // who holds its address may go on reading
+        EXPECT_EQ(std::memcmp(ws->host_data(), w.data(), w.size()), 0);
+      }
+    }
+  }
+}
+
+// w * 2, which reads it as it lies.
+Ref<const ir::Function> Doubled() {
+  Builder b;
+  const Value w = test::NewParameter(Type::Tensor(DType::kF32, {kDepth, kColumns}));
+  return ir::Function::Create("doubled", {w}, {ops::Mul(b, w, 2.0)});
+}
+
+TEST(WeightsThatLivePacked, AreUnpackedOnceForProgramsThatReadThemPlain) {
+  Device device;
+  const auto program = device.Compile(Product()), plain = device.Compile(Doubled());
+  const Ref<Buffer> w = device.W(3);
+  for (int i = 0; i < 3; ++i) ExpectAll(Launch(*program, {device.X(), w}), 3 * kDepth);
+  EXPECT_EQ(device.backend->panels().twice(), 0);
+  for (int i = 0; i < 3; ++i) {
+    ExpectAll(Launch(*plain, {w}), 6);
+    ExpectAll(Launch(*program, {device.X(), w}), 3 * kDepth);
+    EXPECT_GE(device.backend->panels().twice(), kLeastBytes) << i;  // stays both: they take turns
+  }
+  EXPECT_EQ(device.backend->panels().made(), 1);
+}
+
+TEST(WeightsThatLivePacked, DoNotWhereTheProgramReadsThemPlainToo) {
+  Device device;
+  Builder b;
+  const Value x = test::NewParameter(Type::Tensor(DType::kF32, {kRows, kDepth}));
+  const Value w = test::NewParameter(Type::Tensor(DType::kF32, {kDepth, kColumns}));
+  const Value y = ops::BatchMatmul(b, x, w, false, false);
+  const auto program = device.Compile(ir::Function::Create("both", {x, w}, {y, ops::Mul(b, w, 2.0)}));
+  const Ref<Buffer> ws = device.W(3);
+  for (int i = 0; i < 3; ++i) ExpectAll(Launch(*program, {device.X(), ws}), 3 * kDepth);
+  EXPECT_GE(device.backend->panels().twice(), kLeastBytes);
+}
+
+// Tied embeddings: rows of the matrix that the last product multiplies by, before the product, and after it.
+TEST(WeightsThatLivePacked, GiveRowsOutOfTheirPanels) {
+  constexpr int64_t kWords = 4;
+  for (const bool after : {false, true}) {
+    for (const std::string& isa : TestIsas()) {
+      SCOPED_TRACE(absl::StrCat(isa, after ? " after" : " before"));
+      Device device;
+      Builder b;
+      const Value x = test::NewParameter(Type::Tensor(DType::kF32, {kRows, kDepth}));
+      const Value w = test::NewParameter(Type::Tensor(DType::kF32, {kColumns, kDepth}));
+      Value ids = test::NewParameter(Type::Tensor(DType::kI32, {kWords}));
+      const Value parameter = ids;
+      const Value y = ops::BatchMatmul(b, x, w, false, true);
+      if (after) ids = ops::Add(b, ids, ops::Convert(b, ops::Reshape(b, ops::Slice(b, y, {0, 0}, {1, kWords}, {1, 1}), {kWords}), DType::kI32));
+      const Value rows = ops::Call(b, ops::kOp_take, {w, ids}, {int64_t{0}});
+      ASSERT_TRUE(b.ok()) << b.status();
+      const auto program = device.Compile(ir::Function::Create("tied", {x, w, parameter}, {rows, y}), isa);
+      std::vector<float> values(kColumns * kDepth);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1013) * 0.37f;
+      const Ref<Buffer> ws = device.Of({kColumns, kDepth}, values), xs = device.X(0);
+      const std::vector<int32_t> chosen = {0, 299, 17, 150};
+      const Ref<Buffer> at =
+          *device.backend->ToDevice(device.backend->devices()[0], DType::kI32, Dims{kWords}, std::as_bytes(std::span(chosen)));
+      for (int launch = 0; launch < 4; ++launch) {
+        const Ref<Buffer> taken = Launch(*program, {xs, ws, at});
+        for (int64_t i = 0; i < kWords; ++i) {
+          EXPECT_EQ(std::memcmp(static_cast<const float*>(taken->host_data()) + i * kDepth, &values[chosen[i] * kDepth], kDepth * 4), 0) << launch;
+        }
+      }
+      EXPECT_GE(device.backend->panels().bytes(), kLeastBytes);
+      EXPECT_EQ(device.backend->panels().twice(), 0);
+    }
+  }
+}
+
+// Nobody waits: launches that read it plain are on their way when others pack it, and the other way round.
+TEST(WeightsThatLivePacked, AreThereForLaunchesOnTheirWay) {
+  for (int round = 0; round < 8; ++round) {
+    Device device;
+    const std::shared_ptr<Executable> program = device.Compile(Product()), plain = device.Compile(Doubled());
+    const Ref<Buffer> w = device.W(3), x = device.X();
+    const auto submit = [&](Executable& one, const std::vector<Ref<Buffer>>& buffers) {
+      DeviceArguments arguments;
+      arguments.buffers = buffers;
+      auto results = one.Execute({&arguments, 1});
+      EXPECT_TRUE(results.ok()) << results.status();
+      return (*results)[0].buffers[0];
+    };
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t) {
+      threads.emplace_back([&, t] {
+        std::vector<Ref<Buffer>> products, doubled;
+        for (int i = 0; i < 6; ++i) {
+          products.push_back(submit(*program, {x, w}));
+          if (i >= round && t == 1) doubled.push_back(submit(*plain, {w}));
+          if (t == 2 && i % 2 == 1) {
+            EXPECT_EQ(BytesOf(device, *w, 0, 4), std::string("\0\0@@", 4));
+          }
+        }
+        for (const Ref<Buffer>& y : products) {
+          EXPECT_TRUE(y->ready().Wait().ok());
+          ExpectAll(y, 3 * kDepth);
+        }
+        for (const Ref<Buffer>& y : doubled) {
+          EXPECT_TRUE(y->ready().Wait().ok());
+          ExpectAll(y, 6);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+// It is in nobody's way: not given up with the panels that save time alone.
+TEST(WeightsThatLivePacked, AreKeptWhereMemoryIsShort) {
+  Device device(16 * kLeastBytes);
+  const auto program = device.Compile(Product()), plain = device.Compile(Doubled());
+  const Ref<Buffer> w = device.W(3);
+  for (int i = 0; i < 3; ++i) ExpectAll(Launch(*program, {device.X(), w}), 3 * kDepth);
+  ASSERT_EQ(device.backend->panels().twice(), 0);
+  std::vector<Ref<Buffer>> tensors;
+  while (true) {
+    const std::vector<float> zeros(kDepth * kColumns);
+    auto more = device.backend->ToDevice(device.backend->devices()[0], DType::kF32, Dims{kDepth, kColumns},
+                                         std::as_bytes(std::span(zeros)));
+    if (!more.ok()) break;
+    tensors.push_back(*std::move(more));
+  }
+  EXPECT_GE(device.backend->panels().bytes(), kLeastBytes);
+  DeviceArguments arguments;
+  std::vector<Ref<Buffer>> buffers = {w};
+  arguments.buffers = buffers;
+  EXPECT_EQ(plain->Execute({&arguments, 1}).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(BytesOf(device, *w, 0, 4), std::string("\0\0@@", 4));
+  tensors.clear();
+  ExpectAll(Launch(*plain, {w}), 6);
+  ExpectAll(Launch(*program, {device.X(), w}), 3 * kDepth);
 }
 
 TEST(KeptPanels, ServeManyThreadsOfTwoDevices) {

@@ -1,5 +1,8 @@
 // Convolutions in all three directions against sums in double: strides, padding, both dilations, reversal, groups,
 // ranks one to three, types, threads and instruction sets.
+#include <bit>
+
+#include "src/backends/cpu/kernels/amx_driver.h"
 #include "src/backends/cpu/kernels/conv_geometry.h"
 #include "tests/kernels/kernels_support.h"
 
@@ -322,6 +325,146 @@ TEST_P(Conv, DealsBatchGroupsToOutputChannels) {
       EXPECT_NEAR(y[n * 9 * 6 + o], want, 1e-5);
     }
   }
+}
+
+// An Ending's arithmetic as the loop after a convolution has it: what the convolution calls where it does not do it.
+template <typename T>
+struct EndingLoop {
+  const ConvCall* call;
+  std::atomic<int64_t> rows{0};
+
+  static float Rounded(float x) {
+    if constexpr (sizeof(T) == 2) return WidenBF16(NarrowBF16(x));
+    return x;
+  }
+  static float Load(const T& x) { return ElementRule<T>::Load(x); }
+  float Of(const T& sum, int64_t column, const T* added) const {
+    const Ending& e = call->ending;
+    volatile float product = Load(sum) * e.factor[column];  // and then a sum: two roundings
+    float x = Rounded(product + e.summand[column]);
+    if (added != nullptr) x = Rounded(x + Load(*added));
+    x = x <= e.least ? e.least : x;
+    return x >= e.most ? e.most : x;
+  }
+  static void Run(void* user, int64_t, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
+    auto* self = static_cast<EndingLoop*>(user);
+    const ConvCall& call = *self->call;
+    self->rows += rows;
+    for (int64_t r = row0; r < row0 + rows; ++r) {
+      for (int64_t c = col0; c < col0 + cols; ++c) {
+        const int64_t i = r * call.out_channels + c;
+        const T* added = call.ending.added == nullptr ? nullptr : static_cast<const T*>(call.ending.added) + i;
+        const float x = self->Of(static_cast<const T*>(call.y)[i], c, added);
+        static_cast<T*>(call.ending.to)[i] = ElementRule<T>::Store(x);
+      }
+    }
+  }
+};
+
+// With and without an ending of its own a convolution has the same bits, for sums that round badly, are tiny or no numbers.
+// `looped`: whether the loop ran.
+template <typename T>
+void CheckEnding(KernelSet& kernels, ConvCall call, EndingKind kind, bool bounded, bool nan, ThreadPool& pool,
+                 bool* looped) {
+  SCOPED_TRACE(Words(call));
+  const bool half = sizeof(T) == 2;
+  call.input = call.output = half ? DType::kBF16 : DType::kF32;
+  const Geometry g = PadRank(call.spatial_rank, call.dims);
+  const int64_t count = call.batch * g.out * call.out_channels;
+  Operand<T> x(call.batch * g.in * call.in_channels), y(count), added(count), want(count), to(count);
+  Operand<T> w(g.window * (call.in_channels / call.feature_groups) * call.out_channels);
+  Operand<float> factor(call.out_channels), summand(call.out_channels);
+  std::mt19937 random(5);
+  constexpr float kAwkward[] = {1, 1.0078125f, -3, 0x1p-8f, -0x1.02p-9f, 0x1p-120f, -0x1.8p-126f, 0x1p-60f, 0,
+                                 -0.0f, 40};
+  for (Operand<T>* operand : {&x, &w, &added}) {
+    for (int64_t i = 0; i < operand->size(); ++i) {
+      (*operand)[i] = ElementRule<T>::Store(kAwkward[random() % std::size(kAwkward)]);
+    }
+  }
+  for (int64_t i = 0; i < factor.size(); ++i) {
+    factor[i] = random() % 4 == 0 ? 0x1.8p-124f : static_cast<float>(random() % 1000) / 333 - 1;
+    summand[i] = random() % 4 == 0 ? 0 : static_cast<float>(random() % 1000) / 333 - 1;
+  }
+  if (x.size() > 1) x[x.size() / 2] = ElementRule<T>::Store(std::numeric_limits<float>::infinity());
+  if (nan && factor.size() > 0) factor[factor.size() / 2] = std::bit_cast<float>(0x7F812345u);
+  call.x = x.data();
+  call.w = w.data();
+  call.y = y.data();
+  ASSERT_TRUE(kernels.Conv(call, pool).ok());
+  call.ending.kind = kind;
+  call.ending.factor = factor.data();
+  call.ending.summand = summand.data();
+  if (bounded) {
+    call.ending.least = 0;
+    call.ending.most = 6;
+  }
+  EndingLoop<T> loop{&call};
+  call.ending.added = kind == EndingKind::kAffineAdd ? added.data() : nullptr;
+  call.ending.to = want.data();
+  for (int64_t pixel = 0; pixel < count / std::max<int64_t>(1, call.out_channels); ++pixel)
+    EndingLoop<T>::Run(&loop, 0, pixel, 1, 0, call.out_channels);
+  loop.rows = 0;
+  call.epilogue = {EndingLoop<T>::Run, &loop};
+  for (const bool in_place : {false, true}) {  // over what is added
+    if (in_place && kind != EndingKind::kAffineAdd) continue;
+    y.Poison();
+    call.ending.to = in_place ? added.data() : to.data();
+    const absl::Status status = Reserved(
+        pool, [&](int threads, ScratchNeeds& needs) { return kernels.PrepareConv(call, threads, needs); },
+        [&](ThreadPool& p) { return kernels.Conv(call, p); });
+    ASSERT_TRUE(status.ok()) << status.message();
+    const Operand<T>& got = in_place ? added : to;
+    for (int64_t i = 0; i < count; ++i) {
+      if (std::isnan(want.At(i))) {
+        ASSERT_TRUE(std::isnan(got.At(i))) << "at " << i;
+      } else {
+        ASSERT_EQ(std::memcmp(&got[i], &want[i], sizeof(T)), 0)
+            << "at " << i << ": " << got.At(i) << " and not " << want.At(i);
+      }
+    }
+    EXPECT_TRUE(got.GuardsHold());
+  }
+  if (looped != nullptr) *looped = loop.rows > 0;
+}
+
+TEST_P(Conv, EndsItsResultsAsTheLoopBehindItWould) {
+  std::vector<ConvCall> calls = Cases();
+  for (const ConvCall& call : GroupedCases()) calls.push_back(call);
+  for (const int64_t channels : {16, 40, 96, 37}) {  // depthwise, in rows of three
+    for (const int64_t stride : {1, 2}) {
+      calls.push_back(Make(1, channels, channels, {Dim(9, 3, stride, 1, 1), Dim(25, 3, stride, 1, 1)}, channels));
+    }
+  }
+  int i = 0;
+  for (const ConvCall& call : calls) {
+    const EndingKind kind = i % 2 == 0 ? EndingKind::kAffine : EndingKind::kAffineAdd;
+    ThreadPool& pool = i % 3 == 0 ? one_ : i % 3 == 1 ? two_ : Five();
+    CheckEnding<float>(*kernels_, call, kind, i % 5 < 3, i % 7 == 0, pool, nullptr);
+    CheckEnding<BF16>(*kernels_, call, kind, i % 5 < 3, i % 7 == 0, pool, nullptr);
+    CheckEnding<BF16>(*kernels_, call, EndingKind::kAffine, i % 5 >= 3, false, pool, nullptr);
+    ++i;
+  }
+}
+
+// Where nobody shall have to look whether it does: one block of K, several of a 1x1 kernel, a channel a group.
+TEST_P(Conv, EndsResultsInRegisters) {
+  const ConvCall small = Make(2, 16, 40, {Dim(7, 1), Dim(9, 1)}), deep = Make(1, 1100, 70, {Dim(3, 1), Dim(5, 1)});
+  const ConvCall depthwise = Make(1, 40, 40, {Dim(9, 3, 1, 1, 1), Dim(9, 3, 1, 1, 1)}, 40);
+  bool looped = true;
+  for (const EndingKind kind : {EndingKind::kAffine, EndingKind::kAffineAdd}) {
+    CheckEnding<float>(*kernels_, small, kind, true, false, two_, &looped);
+    EXPECT_FALSE(looped);
+    CheckEnding<float>(*kernels_, deep, kind, true, false, two_, &looped);
+    EXPECT_FALSE(looped);
+    CheckEnding<BF16>(*kernels_, small, kind, true, false, two_, &looped);
+    const CpuTarget& target = kernels_->target();
+    EXPECT_EQ(looped, !target.has_bf16_dot || AmxServes(target, DType::kBF16, DType::kBF16));
+  }
+  CheckEnding<float>(*kernels_, depthwise, EndingKind::kAffine, true, false, two_, &looped);
+  EXPECT_FALSE(looped);
+  CheckEnding<BF16>(*kernels_, depthwise, EndingKind::kAffine, true, false, two_, &looped);
+  EXPECT_FALSE(looped);
 }
 
 TEST_P(Conv, CallsTheEpilogueOnceForEveryElement) {

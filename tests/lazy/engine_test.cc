@@ -156,6 +156,7 @@ TEST(Memory, OfALoopThatDoesNothingButReadItsLossIsBounded) {
 TEST(Programs, AreKeptUpToANumberAndTheOneLeftAloneForLongestGoes) {
   Options options;
   options.max_programs = 3;
+  options.replay = false;  // keeps some of its own
   World w(options, 1, /*asynchronous=*/true);
   auto run = [&](int n) {
     T y = w.Op("exp", {w.Vector(std::vector<float>(static_cast<size_t>(n), 0.0f))});

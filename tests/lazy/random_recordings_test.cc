@@ -19,8 +19,8 @@ using Item = RandomProgram::Item;
 // One recording of a program. Handles show values of the program; several may show one.
 class Recording {
  public:
-  Recording(const RandomProgram& program, World& world, uint64_t seed, double cuts)
-      : program_(program), engine_(*world.engine), rng_(seed), cuts_(cuts), needed_(program.values, -1) {
+  Recording(const RandomProgram& program, World& world, uint64_t seed, double cuts, bool steps = false)
+      : program_(program), engine_(*world.engine), rng_(seed), cuts_(cuts), steps_(steps), needed_(program.values, -1) {
     for (size_t i = 0; i < program.items.size(); ++i) {
       const Item& item = program.items[i];
       for (int operand : item.operands) {
@@ -44,7 +44,7 @@ class Recording {
       WEFT_RETURN_IF_ERROR(RecordItem(program_.items[at_]));
       while (rng_.Chance(cuts_)) WEFT_RETURN_IF_ERROR(Disturb());
     }
-    if (cuts_ > 0 && rng_.Chance(0.5)) WEFT_RETURN_IF_ERROR(Barrier());
+    if (steps_ || (cuts_ > 0 && rng_.Chance(0.5))) WEFT_RETURN_IF_ERROR(Barrier());
     for (int output : program_.outputs) {
       WEFT_ASSIGN_OR_RETURN(const size_t handle, Showing(output));
       WEFT_RETURN_IF_ERROR(ReadHandle(handle));
@@ -196,6 +196,7 @@ class Recording {
   Engine& engine_;
   test::Rng rng_;
   const double cuts_;
+  const bool steps_;  // ends with a barrier
   std::vector<int> needed_;  // the last item that uses the value
   std::vector<int> differentiated_;
   int last_gradient_ = -1;
@@ -226,6 +227,23 @@ Options DrawOptions(test::Rng rng, Mode mode) {
   return options;
 }
 
+// What is wrong with what was read, or "".
+std::string Compare(const RandomProgram& program, std::span<Recording::Read> reads) {
+  RandomProgram checked = program;
+  checked.outputs.clear();
+  std::vector<HostTensor> got;
+  for (Recording::Read& read : reads) {
+    checked.outputs.push_back(read.value);
+    got.push_back(std::move(read.host));
+  }
+  const auto built = test::BuildProgram(checked);
+  if (!built.ok()) return "";
+  auto expected = test::Expectation::Of(built->function, built->arguments);
+  if (!expected.ok()) return "";
+  const auto difference = expected->Differences(got);
+  return difference.ok() ? *difference : difference.status().ToString();
+}
+
 // What is wrong, or "".
 std::string Problem(const RandomProgram& program, uint64_t seed, const Setting& setting) {
   std::unique_ptr<Backend> backend = NewReferenceBackend();
@@ -241,19 +259,7 @@ std::string Problem(const RandomProgram& program, uint64_t seed, const Setting& 
     const bool checked = says("of the result is NaN") || says("(checked in debug mode)");
     return setting.mode == Mode::kDebug && checked ? "" : reads.status().ToString();
   }
-  RandomProgram checked = program;
-  checked.outputs.clear();
-  std::vector<HostTensor> got;
-  for (Recording::Read& read : *reads) {
-    checked.outputs.push_back(read.value);
-    got.push_back(std::move(read.host));
-  }
-  const auto built = test::BuildProgram(checked);
-  if (!built.ok()) return "";
-  auto expected = test::Expectation::Of(built->function, built->arguments);
-  if (!expected.ok()) return "";
-  const auto difference = expected->Differences(got);
-  return difference.ok() ? *difference : difference.status().ToString();
+  return Compare(program, *reads);
 }
 
 // Prints the smallest program found that shows what is wrong, if anything is.
@@ -273,6 +279,41 @@ TEST(RandomRecordings, GiveTheSameValuesWhereverTheyAreCut) {
     Check(program, seed, {Mode::kLazy, true, 0.0});
     Check(program, seed, {seed % 7 == 0 ? Mode::kEager : Mode::kLazy, true, 0.4});
   }
+}
+
+// The elements of every leaf from the last to the first: the same program on other data.
+RandomProgram Mirrored(RandomProgram program) {
+  for (Item& item : program.items) {
+    for (HostTensor& leaf : item.leaf) {
+      const auto width = static_cast<size_t>(BytesOf(leaf.dtype()));
+      const std::span<std::byte> bytes = leaf.mutable_bytes();
+      std::ranges::reverse(bytes);
+      for (size_t i = 0; i + width <= bytes.size(); i += width) std::ranges::reverse(bytes.subspan(i, width));
+    }
+  }
+  return program;
+}
+
+// As a step that comes again and again in one context, on other data and now and then cut, assigned to and released in other
+// places: as if none of it had been replayed.
+TEST(RandomRecordings, GiveTheSameValuesStepAfterStep) {
+  const auto [first, last] = test::Seeds(25);
+  ASSERT_LE(first, last);
+  int64_t replayed = 0;
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    const RandomProgram program = test::MakeRandomProgram(seed, {.calls = 10, .random = false}), other = Mirrored(program);
+    World world({}, cpu::CpuBackend::Create({.threads = 1}).value());
+    world.Sync();
+    for (int step = 0; step < 8; ++step) {
+      const RandomProgram& now = step % 2 == 0 ? program : other;
+      auto reads = Recording(now, world, step == 4 || step == 6 ? seed + 1'000 : seed, 0.1, true).Run();
+      ASSERT_TRUE(reads.ok()) << "seed " << seed << ", step " << step << ": " << reads.status();
+      const std::string problem = Compare(now, *reads);
+      ASSERT_EQ(problem, "") << "seed " << seed << ", step " << step << "\n" << test::ToString(now);
+    }
+    replayed += world.Count(Counter::kStepsReplayed);
+  }
+  EXPECT_GT(replayed, 0);
 }
 
 // With loops, branches and calls: some of them in pieces, some on the reference platform.

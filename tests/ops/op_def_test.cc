@@ -29,6 +29,7 @@ constexpr std::pair<Part, Reason> kExcuses[] = {
     {Part::kSamples, Reason::kStructural},         {Part::kExample, Reason::kStructural},
     {Part::kSamples, Reason::kCarriesFunctions},   {Part::kExample, Reason::kCarriesFunctions},
     {Part::kExample, Reason::kFromStableHlo},      {Part::kGradient, Reason::kNoComplexGradient},
+    {Part::kExample, Reason::kMovedByExpansionOf},
 };
 
 // What the description lacks without a reason, or excuses without need; empty for a whole one.

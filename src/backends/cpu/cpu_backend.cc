@@ -40,9 +40,30 @@ bool FitsMemory(const Program& program) {
   return most <= kNoMemory;
 }
 
-// Ordered by argument.
+// Of an entry that reads little of a kept operand, by rows: the operand's position. What is gathered out of a panel takes a
+// cache line an element.
+size_t KeptForPieces(const LoadedProgram& loaded, const Entry& entry) {
+  constexpr int64_t kLeastShare = 16;
+  const HostKernel* const kernel = entry.type == Entry::Type::kHost ? loaded.host[entry.code] : nullptr;
+  size_t k = 0;
+  if (kernel == nullptr || !kernel->reads_pieces || entry.buffers.empty() ||
+      entry.buffers[0].place != BufferRef::Place::kArgument) {
+    return loaded.kept.size();
+  }
+  while (k < loaded.kept.size() && loaded.kept[k].argument != entry.buffers[0].index) ++k;
+  if (k == loaded.kept.size()) return k;
+  const KeptOperand& kept = loaded.kept[k];
+  const bool quick = kept.returns && loaded.host[kept.entry->code]->unpacks_pieces;
+  return quick && entry.writes * kLeastShare <= kept.bytes ? k : loaded.kept.size();
+}
+
+// Ordered by argument, each form of one once.
 void FindKeptOperands(LoadedProgram& loaded) {
-  std::vector<std::pair<const Entry*, KeptOperand>> found;
+  struct Found {
+    const Entry* entry;
+    KeptOperand operand;
+  };
+  std::vector<Found> found;
   ForEachKernel(loaded.program, [&](const Entry& entry) {
     const HostKernel* const kernel = entry.type == Entry::Type::kHost ? loaded.host[entry.code] : nullptr;
     if (kernel == nullptr || kernel->packs == nullptr) return;
@@ -50,12 +71,40 @@ void FindKeptOperands(LoadedProgram& loaded) {
     if (operand.buffer < 0 || static_cast<size_t>(operand.buffer) >= entry.buffers.size()) return;
     const BufferRef& buffer = entry.buffers[operand.buffer];
     if (buffer.place != BufferRef::Place::kArgument) return;
-    found.push_back({&entry, {buffer.index, operand.bytes, {kernel, std::move(operand.form)}}});
+    const bool whole = operand.elements > 0 && operand.elements == CountOf(loaded.program.arguments[buffer.index].dims);
+    found.push_back({&entry, {buffer.index, operand.bytes, {kernel, std::move(operand.form)}, &entry, whole}});
   });
-  std::ranges::stable_sort(found, {}, [](const auto& one) { return one.second.argument; });
-  for (auto& [entry, operand] : found) {
-    loaded.kept_of.emplace(entry, loaded.kept.size());
-    loaded.kept.push_back(std::move(operand));
+  std::ranges::stable_sort(found, {}, [](const Found& one) { return one.operand.argument; });
+  for (Found& one : found) {
+    auto same = loaded.kept.rbegin();
+    while (same != loaded.kept.rend() && same->argument == one.operand.argument && !(same->key == one.operand.key))
+      ++same;
+    if (same == loaded.kept.rend() || same->argument != one.operand.argument) {
+      loaded.kept_of.emplace(one.entry, loaded.kept.size());
+      loaded.kept.push_back(std::move(one.operand));
+    } else {
+      loaded.kept_of.emplace(one.entry, static_cast<size_t>(loaded.kept.rend() - same - 1));
+    }
+  }
+  // What anything else reads does not live packed.
+  std::vector<int> plain(loaded.program.arguments.size());
+  for (const EntryList& list : loaded.program.lists) {
+    for (const Entry& entry : list) {
+      for (const BufferRef& buffer : entry.buffers) {
+        if (buffer.place == BufferRef::Place::kArgument) ++plain[buffer.index];
+      }
+      if (const size_t kept = KeptForPieces(loaded, entry); kept < loaded.kept.size()) {
+        loaded.pieces_of.emplace(&entry, kept);
+        --plain[loaded.kept[kept].argument];
+      }
+    }
+  }
+  for (const auto& [entry, kept] : loaded.kept_of) --plain[loaded.kept[kept].argument];
+  for (size_t i = 0; i < loaded.kept.size(); ++i) {
+    const uint32_t argument = loaded.kept[i].argument;
+    const bool other = (i > 0 && loaded.kept[i - 1].argument == argument) ||
+                       (i + 1 < loaded.kept.size() && loaded.kept[i + 1].argument == argument);
+    loaded.kept[i].alone = loaded.kept[i].returns && !other && plain[argument] == 0;
   }
 }
 
@@ -234,6 +283,7 @@ absl::Status CpuBackend::FromDevice(Buffer& buffer, int64_t offset, std::span<st
     return UserError("bytes ", offset, " to ", offset + static_cast<int64_t>(destination.size()), " of a buffer of ",
                      buffer.bytes());
   }
+  if (CpuBuffer* const own = CpuBuffer::Of(&buffer)) return own->Read(offset, destination);
   if (!destination.empty())
     std::memcpy(destination.data(), static_cast<const char*>(buffer.host_data()) + offset, destination.size());
   return absl::OkStatus();
@@ -254,7 +304,7 @@ int64_t CpuBackend::bytes_available(Device*) const {
   // What was granted and nobody has written to yet, the machine does not miss so far.
   if (machine.total >= 0) bytes = std::min(bytes, machine.total - GetLargeMemoryStats().live_bytes);
   if (budget_->limit() > 0) bytes = std::min(bytes, budget_->limit() - budget_->used());
-  return std::max<int64_t>(bytes, 0) + blocks_->kept() + queue_->arena_bytes() + panels_->bytes();
+  return std::max<int64_t>(bytes, 0) + blocks_->kept() + queue_->arena_bytes() + panels_->twice();
 }
 
 }  // namespace weft::cpu

@@ -3,9 +3,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <new>
+#include <typeinfo>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "src/runtime/alloc_hook.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -95,6 +99,16 @@ void BlockPool::Give(void* block, int64_t bytes) {
   budget_->Free(block, static_cast<size_t>(capacity));
 }
 
+void BlockPool::Return(void* block, int64_t bytes) {
+  int bucket = 0;
+  const int64_t capacity = CapacityFor(bytes, &bucket);
+  {
+    MutexLock lock(mutex_);
+    in_use_ -= capacity;
+  }
+  budget_->Free(block, static_cast<size_t>(capacity));
+}
+
 int64_t BlockPool::in_use() const {
   MutexLock lock(mutex_);
   return in_use_;
@@ -108,6 +122,79 @@ int64_t BlockPool::kept() const {
   return kept_;
 }
 
+void Block::Drop() { pool_->Return(std::exchange(data_, nullptr), bytes_); }
+
+absl::Status Block::Take() {
+  WEFT_ASSIGN_OR_RETURN(data_, pool_->Take(bytes_));
+  return absl::OkStatus();
+}
+
+CpuBuffer* CpuBuffer::Of(Buffer* buffer) {
+  // dynamic_cast to a class that is final, without its walk.
+  return buffer != nullptr && typeid(*buffer) == typeid(CpuBuffer) ? static_cast<CpuBuffer*>(buffer) : nullptr;
+}
+
+void* CpuBuffer::Use() {
+  int32_t uses = uses_.load(std::memory_order_relaxed);
+  while (uses >= 0) {
+    if (uses_.compare_exchange_weak(uses, uses + 1, std::memory_order_acquire)) return block_->data();
+  }
+  MutexLock lock(mutex_);
+  if (only_ != nullptr && !Unpack()) return nullptr;
+  uses_.fetch_add(1, std::memory_order_acquire);  // never packed again
+  return block_->data();
+}
+
+void* CpuBuffer::host_data() {
+  {
+    MutexLock lock(mutex_);
+    if (shown_) return block_->data();
+  }
+  void* const data = Use();
+  if (data == nullptr) return nullptr;
+  MutexLock lock(mutex_);
+  if (shown_) EndUse();
+  shown_ = true;
+  return data;
+}
+
+bool CpuBuffer::Unpack() {
+  if (!block_->Take().ok()) return false;
+  only_->unpack(only_->memory.get(), 0, {static_cast<std::byte*>(block_->data()), static_cast<size_t>(bytes())});
+  panels_->SetAlone(*only_, false);
+  only_ = nullptr;
+  stays_plain_ = true;
+  uses_.store(0, std::memory_order_release);
+  return true;
+}
+
+absl::Status CpuBuffer::Read(int64_t offset, std::span<std::byte> to) {
+  if (to.empty()) return absl::OkStatus();
+  const int64_t element = BytesOf(dtype());
+  if (offset % element == 0 && static_cast<int64_t>(to.size()) % element == 0) {
+    MutexLock lock(mutex_);
+    if (only_ != nullptr) {
+      only_->unpack(only_->memory.get(), offset, to);
+      return absl::OkStatus();
+    }
+  }
+  const void* const data = Use();
+  if (data == nullptr) return NoLargeMemory(absl::StrCat("a tensor of ", bytes(), " bytes"));
+  std::memcpy(to.data(), static_cast<const std::byte*>(data) + offset, to.size());
+  EndUse();
+  return absl::OkStatus();
+}
+
+void CpuBuffer::LivePacked(const std::shared_ptr<Panel>& panel) {
+  if (uses_.load(std::memory_order_relaxed) != 0 || held()) return;
+  MutexLock lock(mutex_);
+  int32_t none = 0;
+  if (stays_plain_ || !uses_.compare_exchange_strong(none, kPacked, std::memory_order_acq_rel)) return;
+  only_ = panel;
+  panels_->SetAlone(*panel, true);
+  block_->Drop();
+}
+
 uint64_t CpuBuffer::NewId() {
   static std::atomic<uint64_t> next{0};
   return next.fetch_add(1, std::memory_order_relaxed);
@@ -118,10 +205,10 @@ CpuBuffer::~CpuBuffer() {
 }
 
 std::shared_ptr<Panel> CpuBuffer::PanelIn(const std::shared_ptr<KeptPanels>& panels, const KeptPanels::Key& key,
-                                          int64_t bytes) {
+                                          int64_t bytes, const std::function<std::shared_ptr<Panel>()>& make) {
   MutexLock lock(mutex_);
   panels_ = panels;
-  return panels->FindOrMake(id_, key, bytes);
+  return panels->FindOrMake(id_, key, bytes, make);
 }
 
 absl::StatusOr<Ref<Block>> NewBlock(const std::shared_ptr<BlockPool>& pool, int64_t bytes) {

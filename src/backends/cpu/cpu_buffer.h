@@ -2,9 +2,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "src/backends/cpu/kept_panels.h"
@@ -29,6 +32,8 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   absl::StatusOr<void*> Take(int64_t bytes);
   // Allocates nothing, because tensors die where nobody can be told that there is no memory.
   void Give(void* block, int64_t bytes);
+  // Back to the system at once.
+  void Return(void* block, int64_t bytes);
   // Gives back to the system what is kept for reuse, or, where nothing is, the panels; whether there was any.
   bool Trim();
 
@@ -65,6 +70,9 @@ class Block : public RefCounted {
   Block(void* data, std::function<void()> release) : data_(data), release_(std::move(release)) {}
   void* data() const { return data_; }
   bool own() const { return pool_ != nullptr; }
+  // Of the pool's: gives the memory back to the system, and takes some again.
+  void Drop();
+  absl::Status Take();
 
  protected:
   ~Block() override {
@@ -81,27 +89,66 @@ class Block : public RefCounted {
   std::function<void()> release_;
 };
 
+// A tensor's bytes, plain or packed (kept_panels.h). Who reads or writes the plain bytes says so with Use and EndUse. While
+// nobody does, a buffer that has a panel with a way back may let go of them (LivePacked); the next Use unpacks them for good:
+// who wanted them once will want them again. Thread-safe.
 class CpuBuffer final : public Buffer {
  public:
   CpuBuffer(Device* device, DType dtype, Dims dims, Ref<Event> ready, Ref<Block> block)
       : Buffer(device, dtype, std::move(dims), std::move(ready)), block_(std::move(block)) {}
-  void* host_data() override { return block_->data(); }
+  // Null for what is no buffer of this backend.
+  static CpuBuffer* Of(Buffer* buffer);
+
+  // In use for good. Null if there is no memory to unpack to.
+  void* host_data() override;
   const Ref<Block>& block() const { return block_; }
+
+  // The plain bytes, until EndUse. Null, and not in use, if there is no memory to unpack to.
+  void* Use();
+  void EndUse() { uses_.fetch_sub(1, std::memory_order_release); }
+  // The bytes from `offset` on.
+  absl::Status Read(int64_t offset, std::span<std::byte> to);
 
   // Whether a launch packed it before; the next will hear that one did.
   bool PackedBefore() { return packed_.exchange(true, std::memory_order_relaxed); }
-  // Its panel of that form among `panels`, of its device. Thread-safe.
-  std::shared_ptr<Panel> PanelIn(const std::shared_ptr<KeptPanels>& panels, const KeptPanels::Key& key, int64_t bytes);
+  // Its panel of that form among `panels`, of its device.
+  std::shared_ptr<Panel> PanelIn(const std::shared_ptr<KeptPanels>& panels, const KeptPanels::Key& key, int64_t bytes,
+                                 const std::function<std::shared_ptr<Panel>()>& make);
+  // Of its panel that is filled and has a way back: lets go of the plain bytes unless somebody uses or holds them.
+  void LivePacked(const std::shared_ptr<Panel>& panel);
 
  private:
   ~CpuBuffer() override;
   static uint64_t NewId();
+  bool Unpack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  static constexpr int32_t kPacked = INT32_MIN / 2;  // uses of plain bytes that are not there
 
   Ref<Block> block_;
   const uint64_t id_ = NewId();  // never another buffer's, as an address may be
   std::atomic<bool> packed_{false};
+  std::atomic<int32_t> uses_{0};
   Mutex mutex_;
   std::shared_ptr<KeptPanels> panels_ ABSL_GUARDED_BY(mutex_);  // that have some of this buffer
+  std::shared_ptr<Panel> only_ ABSL_GUARDED_BY(mutex_);         // has the bytes
+  bool stays_plain_ ABSL_GUARDED_BY(mutex_) = false;
+  bool shown_ ABSL_GUARDED_BY(mutex_) = false;  // by host_data
+};
+
+// One use of a buffer's plain bytes.
+class PlainUse {
+ public:
+  explicit PlainUse(CpuBuffer* buffer) : buffer_(buffer) {}
+  PlainUse(PlainUse&& other) noexcept : buffer_(std::exchange(other.buffer_, nullptr)) {}
+  PlainUse& operator=(PlainUse&&) = delete;
+  ~PlainUse() { End(); }
+  bool ended() const { return buffer_ == nullptr; }
+  void End() {
+    if (buffer_ != nullptr) std::exchange(buffer_, nullptr)->EndUse();
+  }
+
+ private:
+  CpuBuffer* buffer_;
 };
 
 absl::StatusOr<Ref<Block>> NewBlock(const std::shared_ptr<BlockPool>& pool, int64_t bytes);

@@ -65,6 +65,7 @@ class CpuExecutable final : public Executable {
     absl::InlinedVector<Ref<Buffer>, 8> arguments;
     absl::InlinedVector<Ref<Block>, 8> results;
     std::vector<uint32_t> words;
+    std::vector<PlainUse> plain;  // of the arguments
     LaunchTables tables;
     Ref<Event> done;
     std::shared_ptr<std::atomic<int64_t>> written;
@@ -85,23 +86,23 @@ class CpuExecutable final : public Executable {
       Buffer* buffer = arguments.buffers[i].get();
       const ValueSpec& spec = program.arguments[i];
       if (buffer == nullptr || StorageOf(buffer->dtype()) != spec.dtype || buffer->dims() != spec.dims ||
-          buffer->host_data() == nullptr) {
+          (CpuBuffer::Of(buffer) == nullptr && buffer->host_data() == nullptr)) {
         return InternalError("argument ", i, " of a launch is not the ", NameOf(spec.dtype), DimsToString(spec.dims),
                              " it was compiled for");
       }
       const bool done = buffer->ready().done();
       if (done) WEFT_RETURN_IF_ERROR(buffer->ready().status());
       ready = ready && done;
-      launch->tables.arguments.push_back(buffer->host_data());
     }
     WEFT_RETURN_IF_ERROR(launch->pool->CheckProcess());
     WEFT_RETURN_IF_ERROR(queue_->CheckProcess());
     if (!loaded_->customs.empty()) WEFT_RETURN_IF_ERROR(queue_->NeedThread());
+    WEFT_RETURN_IF_ERROR(FindArguments(arguments, *launch));
     for (size_t r = 0; r < program.results.size(); ++r) {
       const int32_t donor = program.donor[r];
       Ref<Block> block;
       if (donor >= 0 && static_cast<size_t>(donor) < arguments.donated.size() && arguments.donated[donor] != 0) {
-        auto* buffer = dynamic_cast<CpuBuffer*>(arguments.buffers[donor].get());
+        CpuBuffer* const buffer = CpuBuffer::Of(arguments.buffers[donor].get());
         if (buffer != nullptr && buffer->block()->own() && !buffer->held()) block = buffer->block();
       }
       if (!block) {
@@ -114,7 +115,7 @@ class CpuExecutable final : public Executable {
     absl::Status reserved = Reserve(*launch);
     while (absl::IsResourceExhausted(reserved) && blocks_->Trim()) reserved = Reserve(*launch);
     WEFT_RETURN_IF_ERROR(reserved);
-    FindPanels(arguments, launch->tables.panels);
+    launch->tables.panels = panels_.get();
     launch->tables.arena = static_cast<char*>(launch->arena.get());
     launch->tables.scratch = launch->scratch.get();
     launch->arguments.assign(arguments.buffers.begin(), arguments.buffers.end());
@@ -133,24 +134,64 @@ class CpuExecutable final : public Executable {
     return results;
   }
 
+  // Where the arguments lie, plain or packed.
+  absl::Status FindArguments(const DeviceArguments& arguments, Launching& launch) const {
+    const size_t count = arguments.buffers.size();
+    FindPanels(arguments, launch.tables.kept);
+    launch.tables.arguments.resize(count);
+    launch.plain.reserve(count);  // they are pointed to
+    size_t k = 0;
+    for (size_t i = 0; i < count; ++i) {
+      while (k < loaded_->kept.size() && loaded_->kept[k].argument < i) ++k;
+      KeptUse* const kept =
+          k < loaded_->kept.size() && loaded_->kept[k].argument == i ? &launch.tables.kept[k] : nullptr;
+      if (kept != nullptr && kept->buffer != nullptr && kept->panel->filled.load(std::memory_order_acquire)) {
+        kept->buffer->LivePacked(kept->panel);
+        continue;
+      }
+      CpuBuffer* const buffer = CpuBuffer::Of(arguments.buffers[i].get());
+      void* const data = buffer != nullptr ? buffer->Use() : arguments.buffers[i]->host_data();
+      if (buffer != nullptr && data == nullptr)
+        return NoLargeMemory(absl::StrCat("a tensor of ", buffer->bytes(), " bytes"));
+      launch.tables.arguments[i] = data;
+      if (buffer == nullptr) continue;
+      launch.plain.emplace_back(buffer);
+      if (kept != nullptr) kept->plain = &launch.plain.back();
+    }
+    return absl::OkStatus();
+  }
+
   // A buffer that comes for the first time is packed as the kernels go, in pieces that stay in cache: a step's weights never
   // come again. What others may write to has no panels, nor has what this launch takes over.
-  void FindPanels(const DeviceArguments& arguments, std::vector<std::shared_ptr<Panel>>& panels) const {
+  void FindPanels(const DeviceArguments& arguments, std::vector<KeptUse>& uses) const {
     const std::vector<KeptOperand>& kept = loaded_->kept;
-    panels.resize(kept.size());
+    uses.resize(kept.size());
     CpuBuffer* again = nullptr;  // the argument's buffer, if it shall have panels
     for (size_t i = 0; i < kept.size(); ++i) {
       const uint32_t argument = kept[i].argument;
       if (i == 0 || kept[i - 1].argument != argument) {
-        again = dynamic_cast<CpuBuffer*>(arguments.buffers[argument].get());
+        again = CpuBuffer::Of(arguments.buffers[argument].get());
         const bool donated = argument < arguments.donated.size() && arguments.donated[argument] != 0;
         if (again != nullptr && (donated || again->device() != device_ || !again->block()->own() || again->held() ||
                                  !again->PackedBefore())) {
           again = nullptr;
         }
       }
-      if (again != nullptr) panels[i] = again->PanelIn(panels_, kept[i].key, kept[i].bytes);
+      if (again == nullptr) continue;
+      uses[i].panel = again->PanelIn(panels_, kept[i].key, kept[i].bytes, [&] { return NewPanel(kept[i]); });
+      if (uses[i].panel != nullptr && kept[i].alone) uses[i].buffer = again;
     }
+  }
+
+  std::shared_ptr<Panel> NewPanel(const KeptOperand& kept) const {
+    Panel::Unpack unpack;
+    if (kept.returns) {
+      unpack = [code = loaded_->code, kernel = loaded_->host[kept.entry->code], params = kept.entry->params](
+                   const void* packed, int64_t first, std::span<std::byte> to) {
+        kernel->unpack(params, code->target(), packed, first, to);
+      };
+    }
+    return std::make_shared<Panel>(kept.bytes, std::move(unpack));
   }
 
   absl::Status Reserve(Launching& launch) {
@@ -173,9 +214,10 @@ class CpuExecutable final : public Executable {
       launch.written->fetch_add(written, std::memory_order_relaxed);
     }
     Ref<Event> done = launch.done;
+    launch.plain.clear();
     launch.arguments.clear();
     launch.results.clear();
-    launch.tables.panels.clear();
+    launch.tables.kept.clear();
     done->Complete(std::move(status));
   }
 
@@ -236,16 +278,42 @@ class ListRunner {
     }
     const HostKernel& kernel = *loaded_.host[entry.code];
     HostCall call{pointers_, entry.params, loaded_.code->kernels(), pool_, entry.epilogue >= 0 ? &epilogue : nullptr};
-    if (kernel.packs != nullptr && !tables_.panels.empty()) {
+    if (kernel.packs != nullptr && !tables_.kept.empty()) {
       const auto kept = loaded_.kept_of.find(&entry);
-      Panel* const panel = kept != loaded_.kept_of.end() ? tables_.panels[kept->second].get() : nullptr;
-      if (panel != nullptr && !panel->filled) {
-        WEFT_RETURN_IF_ERROR(kernel.pack(call, panel->memory.get()));
-        panel->filled = true;
+      if (kept != loaded_.kept_of.end()) {
+        WEFT_ASSIGN_OR_RETURN(call.packed, Packed(tables_.kept[kept->second], call, kernel));
       }
-      if (panel != nullptr) call.packed = panel->memory.get();
+    }
+    if (kernel.reads_pieces && !loaded_.pieces_of.empty() && !tables_.kept.empty()) {
+      const auto pieces = loaded_.pieces_of.find(&entry);
+      const KeptUse* const use = pieces != loaded_.pieces_of.end() ? &tables_.kept[pieces->second] : nullptr;
+      // Its plain bytes are this launch's no more, or never were.
+      if (use != nullptr && use->buffer != nullptr && (use->plain == nullptr || use->plain->ended())) {
+        const std::function<void(int64_t, std::span<std::byte>)> piece = [panel = use->panel.get()](
+                                                                             int64_t first, std::span<std::byte> to) {
+          panel->unpack(panel->memory.get(), first, to);
+        };
+        call.piece = &piece;
+        return kernel.run(call);
+      }
     }
     return kernel.run(call);
+  }
+
+  // The operand as it stays packed; null where there is no memory for that.
+  absl::StatusOr<const void*> Packed(const KeptUse& use, const HostCall& call, const HostKernel& kernel) {
+    if (use.panel == nullptr) return nullptr;
+    Panel& panel = *use.panel;
+    if (!panel.filled.load(std::memory_order_relaxed)) {
+      if (!tables_.panels->Reserve(panel)) return nullptr;
+      WEFT_RETURN_IF_ERROR(kernel.pack(call, panel.memory.get()));
+      panel.filled.store(true, std::memory_order_release);
+    }
+    if (use.buffer != nullptr && use.plain != nullptr) {
+      use.plain->End();
+      use.buffer->LivePacked(use.panel);
+    }
+    return panel.memory.get();
   }
 
   absl::Status RunLoop(const Entry& entry) {

@@ -15,11 +15,21 @@
 
 namespace weft::cpu {
 
-// A buffer argument that an entry packs: worth keeping packed if the buffer comes again.
+// A buffer argument that entries pack: worth keeping packed if the buffer comes again.
 struct KeptOperand {
   uint32_t argument = 0;
   int64_t bytes = 0;
   KeptPanels::Key key;
+  const Entry* entry = nullptr;  // one of them
+  bool returns = false;          // the kernel knows the way back
+  bool alone = false;            // and nothing else reads it: it may live packed
+};
+
+// Of a launch.
+struct KeptUse {
+  std::shared_ptr<Panel> panel;  // null where the operand is packed for this launch alone
+  CpuBuffer* buffer = nullptr;   // if it may live packed
+  PlainUse* plain = nullptr;     // likewise, until the panel is filled
 };
 
 // A program with its functions resolved. Immutable.
@@ -31,7 +41,8 @@ struct LoadedProgram {
   std::vector<std::shared_ptr<const custom::CustomCall>> customs;  // are here in their places; empty if there are none
   ScratchNeeds needs;                                              // of all entries
   std::vector<KeptOperand> kept;
-  absl::flat_hash_map<const Entry*, size_t> kept_of;  // position in `kept`
+  absl::flat_hash_map<const Entry*, size_t> kept_of;    // position in `kept`
+  absl::flat_hash_map<const Entry*, size_t> pieces_of;  // likewise, of entries that may read pieces of it
   int64_t compiled = 0;
   int64_t code_bytes = 0;
 };
@@ -81,8 +92,9 @@ struct LaunchTables {
   const char* constants = nullptr;
   ScratchSet* scratch = nullptr;  // null: every thread's own
   int64_t* written = nullptr;     // if there: bytes that kernels wrote are added
-  // By LoadedProgram::kept, null where the operand is packed for this launch alone; empty: all are.
-  std::vector<std::shared_ptr<Panel>> panels;
+  // By LoadedProgram::kept; empty: every operand is packed for this launch alone.
+  std::vector<KeptUse> kept;
+  KeptPanels* panels = nullptr;  // of the device
   CancelToken cancel;
 };
 absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool);

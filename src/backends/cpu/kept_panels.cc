@@ -1,6 +1,8 @@
 // See kept_panels.h.
 #include "src/backends/cpu/kept_panels.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "src/runtime/machine_memory.h"
@@ -14,26 +16,43 @@ constexpr int64_t kShare = 8;
 
 }  // namespace
 
-std::shared_ptr<Panel> KeptPanels::FindOrMake(uint64_t buffer, const Key& key, int64_t bytes) {
+std::shared_ptr<Panel> KeptPanels::FindOrMake(uint64_t buffer, const Key& key, int64_t bytes,
+                                              const std::function<std::shared_ptr<Panel>()>& make) {
   MutexLock lock(mutex_);
   if (const auto found = of_buffer_.find(buffer); found != of_buffer_.end()) {
     for (const Kept& kept : found->second) {
       if (kept.key == key) return kept.panel;
     }
   }
-  if (this->bytes() + bytes > most_ || !MachineHas(bytes * kShare)) return nullptr;
-  const auto size = static_cast<size_t>(bytes);
-  void* const memory = budget_->Allocate(size, 64);
-  if (memory == nullptr) return nullptr;
-  bytes_->fetch_add(bytes, std::memory_order_relaxed);
-  auto panel = std::make_shared<Panel>();
-  panel->memory = std::shared_ptr<void>(memory, [budget = budget_, total = bytes_, size](void* p) {
-    budget->Free(p, size);
-    total->fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
-  });
+  if (twice() + bytes > most_) return nullptr;
   made_.fetch_add(1, std::memory_order_relaxed);
-  of_buffer_[buffer].push_back({key, panel});
-  return panel;
+  std::vector<Kept>& all = of_buffer_[buffer];
+  all.push_back({key, make()});
+  return all.back().panel;
+}
+
+bool KeptPanels::Reserve(Panel& panel) {
+  {
+    MutexLock lock(mutex_);
+    if (twice() + panel.bytes > most_) return false;
+  }
+  const auto size = static_cast<size_t>(panel.bytes);
+  if (!MachineHas(panel.bytes * kShare)) return false;
+  void* const memory = budget_->Allocate(size, 64);
+  if (memory == nullptr) return false;
+  counts_->all.fetch_add(panel.bytes, std::memory_order_relaxed);
+  counts_->twice.fetch_add(panel.bytes, std::memory_order_relaxed);
+  panel.memory = std::shared_ptr<void>(memory, [budget = budget_, counts = counts_, &panel, size](void* p) {
+    budget->Free(p, size);
+    counts->all.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
+    if (!panel.alone) counts->twice.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
+  });
+  return true;
+}
+
+void KeptPanels::SetAlone(Panel& panel, bool alone) {
+  if (panel.alone.exchange(alone) == alone) return;
+  counts_->twice.fetch_add(alone ? -panel.bytes : panel.bytes, std::memory_order_relaxed);
 }
 
 void KeptPanels::Forget(uint64_t buffer) {
@@ -46,11 +65,16 @@ void KeptPanels::Forget(uint64_t buffer) {
 }
 
 bool KeptPanels::Trim() {
-  absl::flat_hash_map<uint64_t, std::vector<Kept>> gone;
+  std::vector<Kept> gone;
   MutexLock lock(mutex_);
-  if (of_buffer_.empty()) return false;
-  most_ = bytes() / 2;
-  gone.swap(of_buffer_);
+  for (auto& [buffer, all] : of_buffer_) {
+    const auto first =
+        std::partition(all.begin(), all.end(), [](const Kept& kept) { return kept.panel->alone.load(); });
+    gone.insert(gone.end(), std::make_move_iterator(first), std::make_move_iterator(all.end()));
+    all.erase(first, all.end());
+  }
+  if (gone.empty()) return false;
+  most_ = twice() / 2;
   return true;
 }
 

@@ -1011,6 +1011,15 @@ struct ScaledDotProductAttentionAttrs {
   const ir::Attrs& attrs;
 };
 
+struct ScaledDotProductAttentionGradientAttrs {
+  enum Position : size_t { kCausal, kScale };
+  bool causal() const { return attrs.Bool(kCausal); }
+  bool has_scale() const { return attrs.has(kScale); }
+  double scale() const { return attrs.Double(kScale); }
+
+  const ir::Attrs& attrs;
+};
+
 struct SoftmaxAttrs {
   enum Position : size_t { kAxis };
   int64_t axis() const { return attrs.Int(kAxis); }

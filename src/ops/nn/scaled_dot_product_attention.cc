@@ -1,4 +1,5 @@
-// scaled_dot_product_attention: softmax(q k^T scale + mask) v.
+// scaled_dot_product_attention: softmax(q k^T scale + mask) v; and its gradient, for which backends may have a kernel.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -20,8 +21,27 @@ constexpr AttrDef kAttrs[] = {
     {"scale", AttrType::kDouble, "factor of the scores; absent: 1 / sqrt(width)"},
     {"dtype", AttrType::kDType, kResultDTypeDoc}};
 
-absl::Status Infer(const InferCall& call, Types* results) {
-  const Type &q = *call.operands[0], &k = *call.operands[1], &v = *call.operands[2];
+constexpr OperandDef kGradientOperands[] = {kOperands[0],
+                                            kOperands[1],
+                                            kOperands[2],
+                                            {"grad_output", kF, "cotangent of the result: [..., queries, value width]"},
+                                            kOperands[3]};
+constexpr AttrDef kGradientAttrs[] = {kAttrs[0], kAttrs[1]};
+constexpr std::string_view kGradientResults[] = {"grad_q", "grad_k", "grad_v"};
+
+// What both operations are told.
+struct Scores {
+  bool causal = false;
+  double scale = 1;
+};
+template <const auto& schema>
+Scores ScoresOf(const Attrs& attrs, const Dims& q) {
+  const bool given = HasAttr<schema, "scale">(attrs);
+  return {Attr<schema, "causal">(attrs),
+          given ? Attr<schema, "scale">(attrs) : 1 / std::sqrt(static_cast<double>(q.back()))};
+}
+
+absl::Status CheckShapes(const Type& q, const Type& k, const Type& v, const Type* mask) {
   const size_t rank = q.rank();
   if (rank < 2 || k.rank() != rank || v.rank() != rank) {
     return UserError("q, k and v must have the same rank, at least 2");
@@ -38,30 +58,52 @@ absl::Status Infer(const InferCall& call, Types* results) {
   if (k.dims[rank - 2] != v.dims[rank - 2]) {
     return UserError("k has ", k.dims[rank - 2], " keys and v ", v.dims[rank - 2], "; they must be equal");
   }
+  if (mask == nullptr) return absl::OkStatus();
   Dims scores = q.dims;
   scores[rank - 1] = k.dims[rank - 2];
-  if (const Type* mask = call.operands[3]) {
-    absl::StatusOr<Dims> joined = BroadcastDims(scores, mask->dims);
-    if (!joined.ok() || *joined != scores) {
-      return UserError("mask ", DimsToString(mask->dims), " does not broadcast to the scores ", DimsToString(scores));
-    }
-    if (!IsBool(mask->dtype) && mask->dtype != q.dtype) {
-      return UserError("mask has dtype ", NameOf(mask->dtype), "; it must be i1 or that of q, ", NameOf(q.dtype));
-    }
+  absl::StatusOr<Dims> joined = BroadcastDims(scores, mask->dims);
+  if (!joined.ok() || *joined != scores) {
+    return UserError("mask ", DimsToString(mask->dims), " does not broadcast to the scores ", DimsToString(scores));
   }
-  if (HasAttr<kAttrs, "scale">(call.attrs) && !std::isfinite(Attr<kAttrs, "scale">(call.attrs))) {
-    return UserError("scale is ", Attr<kAttrs, "scale">(call.attrs), "; it must be finite");
+  if (!IsBool(mask->dtype) && mask->dtype != q.dtype) {
+    return UserError("mask has dtype ", NameOf(mask->dtype), "; it must be i1 or that of q, ", NameOf(q.dtype));
   }
+  return absl::OkStatus();
+}
+
+template <const auto& schema>
+absl::Status CheckScale(const Attrs& attrs) {
+  if (HasAttr<schema, "scale">(attrs) && !std::isfinite(Attr<schema, "scale">(attrs))) {
+    return UserError("scale is ", Attr<schema, "scale">(attrs), "; it must be finite");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Infer(const InferCall& call, Types* results) {
+  const Type &q = *call.operands[0], &v = *call.operands[2];
+  WEFT_RETURN_IF_ERROR(CheckShapes(q, *call.operands[1], v, call.operands[3]));
+  WEFT_RETURN_IF_ERROR(CheckScale<kAttrs>(call.attrs));
   Dims dims = q.dims;
-  dims[rank - 1] = v.dims[rank - 1];
+  dims.back() = v.dims.back();
   const DType dtype = ResultDType<kAttrs>(call.attrs, q.dtype);
   WEFT_RETURN_IF_ERROR(CheckResultDType(dtype, q.dtype));
   results->push_back(Type::Tensor(dtype, std::move(dims)));
   return absl::OkStatus();
 }
 
-double ScaleOf(const Attrs& attrs, const Dims& q) {
-  return HasAttr<kAttrs, "scale">(attrs) ? Attr<kAttrs, "scale">(attrs) : 1 / std::sqrt(static_cast<double>(q.back()));
+absl::Status InferGradient(const InferCall& call, Types* results) {
+  const Type &q = *call.operands[0], &v = *call.operands[2], &g = *call.operands[3];
+  WEFT_RETURN_IF_ERROR(CheckShapes(q, *call.operands[1], v, call.operands[4]));
+  WEFT_RETURN_IF_ERROR(CheckScale<kGradientAttrs>(call.attrs));
+  Dims dims = q.dims;
+  dims.back() = v.dims.back();
+  if (g.dims != dims) {
+    return UserError("grad_output must have shape ", DimsToString(dims), ", not ", DimsToString(g.dims));
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    results->push_back(Type::Tensor(ComputeType(q.dtype), call.operands[i]->dims));
+  }
+  return absl::OkStatus();
 }
 
 // The operands as they are computed with: as wide as the result, if that is wider.
@@ -73,19 +115,17 @@ Values Computed(Builder& b, std::span<const Value> operands, const Attrs& attrs)
 }
 
 // The probabilities [..., queries, keys]. Hidden scores are -inf: a query that sees no key gives NaN.
-Value Probabilities(Builder& b, std::span<const Value> operands, const Attrs& attrs) {
-  const Value& q = operands[0];
-  const Value& k = operands[1];
+Value Probabilities(Builder& b, const Value& q, const Value& k, const Value* mask, const Scores& of) {
   const size_t rank = q.dims().size();
-  Value scores = Mul(b, BatchMatmul(b, q, k, false, true), ScaleOf(attrs, q.dims()));
+  Value scores = Mul(b, BatchMatmul(b, q, k, false, true), of.scale);
   if (!scores) return {};
   const Dims dims = scores.dims();
   Value hidden = FullLike(b, scores, -std::numeric_limits<double>::infinity());
-  if (operands.size() > 3 && operands[3]) {
-    Value mask = BroadcastTo(b, operands[3], dims);
-    scores = IsBool(operands[3].dtype()) ? Select(b, mask, scores, hidden) : Add(b, scores, mask);
+  if (mask != nullptr && *mask) {
+    Value added = BroadcastTo(b, *mask, dims);
+    scores = IsBool(mask->dtype()) ? Select(b, added, scores, hidden) : Add(b, scores, added);
   }
-  if (Attr<kAttrs, "causal">(attrs)) {
+  if (of.causal) {
     const int64_t lead = dims[rank - 1] - dims[rank - 2];  // keys before the first query's own
     Value query = Iota(b, DType::kI32, {dims[rank - 2], dims[rank - 1]}, 0);
     Value key = Iota(b, DType::kI32, {dims[rank - 2], dims[rank - 1]}, 1);
@@ -96,22 +136,46 @@ Value Probabilities(Builder& b, std::span<const Value> operands, const Attrs& at
 }
 
 // From the probabilities, computed again: with dp = g v^T and ds = p (dp - sum(dp p)), dq = ds k scale, dk =
-// ds^T q scale, dv = p^T g.
+// ds^T q scale, dv = p^T g. grads: of q, k, v and, if there are so many, of a mask; those that are wanted.
+void Cotangents(Builder& b, std::span<const Value> operands, const Value* mask, const Value& g, const Scores& of,
+                std::span<const bool> wanted, std::span<Value> grads) {
+  const Value &q = operands[0], &k = operands[1], &v = operands[2];
+  const auto last = static_cast<int64_t>(q.dims().size()) - 1;
+  Value p = Probabilities(b, q, k, mask, of);
+  Value dp = BatchMatmul(b, g, v, false, true);
+  Value ds = Mul(b, p, Sub(b, dp, ReduceKeep(b, Mul(b, dp, p), Reducer::kSum, {last})));
+  if (wanted[0]) grads[0] = Mul(b, BatchMatmul(b, ds, k, false, false), of.scale);
+  if (wanted[1]) grads[1] = Mul(b, BatchMatmul(b, ds, q, true, false), of.scale);
+  if (wanted[2]) grads[2] = BatchMatmul(b, p, g, true, false);
+  if (wanted.size() > 3 && wanted[3]) grads[3] = SumTo(b, ds, mask->dims());
+}
+
+// The operands of the operation that gives the cotangents of q, k and v: 16-bit ones as they were before they were f32.
+Values GradientOperands(const GradCall& call, std::span<const Value> computed, const Value& g) {
+  const std::span<const Value> given = call.node.operands();
+  const bool narrow = IsWidened(given[0].dtype()) && computed[0].dtype() == ComputeType(given[0].dtype()) &&
+                      IsWidening(*g.node) && g.node->operands()[0].dtype() == given[0].dtype();
+  const std::span<const Value> from = narrow ? given : computed;
+  return {from[0], from[1], from[2], narrow ? g.node->operands()[0] : g, from.size() > 3 ? from[3] : Value()};
+}
+
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Attrs& attrs = call.node.attrs();
   const Values operands = Computed(b, call.operands, attrs);
-  const Value &q = operands[0], &k = operands[1], &v = operands[2], g = Convert(b, call.cotangents[0], q.dtype());
-  const auto last = static_cast<int64_t>(q.dims().size()) - 1;
-  const double scale = ScaleOf(attrs, q.dims());
-  Value p = Probabilities(b, operands, attrs);
-  Value dp = BatchMatmul(b, g, v, false, true);
-  Value ds = Mul(b, p, Sub(b, dp, ReduceKeep(b, Mul(b, dp, p), Reducer::kSum, {last})));
-  if (call.wanted[0]) grads[0] = Mul(b, BatchMatmul(b, ds, k, false, false), scale);
-  if (call.wanted[1]) grads[1] = Mul(b, BatchMatmul(b, ds, q, true, false), scale);
-  if (call.wanted[2]) grads[2] = BatchMatmul(b, p, g, true, false);
-  if (call.operands.size() > 3 && call.wanted[3] && IsFloat(call.operands[3].dtype())) {
-    grads[3] = SumTo(b, ds, call.operands[3].dims());
+  const Value g = Convert(b, call.cotangents[0], operands[0].dtype());
+  WEFT_RETURN_IF_ERROR(b.status());
+  const bool masked = operands.size() > 3 && operands[3];
+  const bool of_mask = masked && call.wanted[3] && IsFloat(operands[3].dtype());
+  if (call.wanted[0] && call.wanted[1] && call.wanted[2] && !of_mask) {
+    Attrs told = {attrs.at(0)};
+    if (attrs.has(1)) told.set(1, attrs.at(1));
+    Values three = CallAll(b, kOp_scaled_dot_product_attention_gradient, GradientOperands(call, operands, g), told);
+    std::ranges::move(three, grads.begin());
+  } else {
+    const bool wanted[] = {call.wanted[0], call.wanted[1], call.wanted[2], of_mask};
+    Cotangents(b, operands, masked ? &operands[3] : nullptr, g, ScoresOf<kAttrs>(attrs, operands[0].dims()), wanted,
+               grads);
   }
   for (size_t i = 0; i < grads.size(); ++i) {
     if (grads[i]) grads[i] = Convert(b, grads[i], call.operands[i].dtype());
@@ -122,8 +186,17 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
 absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   Builder& b = call.b;
   const Values operands = Computed(b, call.operands, call.attrs);
-  Value y = BatchMatmul(b, Probabilities(b, operands, call.attrs), operands[2], false, false);
+  const Value p =
+      Probabilities(b, operands[0], operands[1], &operands[3], ScoresOf<kAttrs>(call.attrs, operands[0].dims()));
+  Value y = BatchMatmul(b, p, operands[2], false, false);
   results[0] = Convert(b, y, ResultDType<kAttrs>(call.attrs, call.operands[0].dtype()));
+  return absl::OkStatus();
+}
+
+absl::Status ExpandGradient(const ExpandCall& call, std::span<Value> results) {
+  constexpr bool kWanted[] = {true, true, true};
+  Cotangents(call.b, call.operands, &call.operands[4], call.operands[3],
+             ScoresOf<kGradientAttrs>(call.attrs, call.operands[0].dims()), kWanted, results);
   return absl::OkStatus();
 }
 
@@ -135,6 +208,15 @@ constexpr Sample kSamples[] = {{"T[2,3,4,5] T[2,3,6,5] T[2,3,6,7]"},
                                {"bf16[2,3,5] bf16[2,4,5] bf16[2,4,5] bf16[3,4] dtype=f32"},
                                {"f32[3,5] f32[4,5] f32[4,5] dtype=f64"},
                                {"f32[3,5] f32[4,5] f32[4,5] dtype=bf16"}};
+constexpr Sample kGradientSamples[] = {{"T[2,3,4,5] T[2,3,6,5] T[2,3,6,7] T[2,3,4,7]"},
+                                       {"T[4,5] T[4,5] T[4,5] T[4,5] causal=true"},
+                                       {"T[2,3,5] T[2,7,5] T[2,7,5] T[2,3,5] causal=true scale=0.3"},
+                                       {"T[2,3,5] T[2,4,5] T[2,4,5] T[2,3,5] T[3,4]"},
+                                       {"T[0,3,5] T[0,4,5] T[0,4,5] T[0,3,5]"}};
+constexpr Absent kReached[] = {{Part::kGradient, Reason::kExpands},
+                               {Part::kReference, Reason::kExpands},
+                               {Part::kStableHlo, Reason::kExpands},
+                               {Part::kExample, Reason::kMovedByExpansionOf}};
 
 }  // namespace
 
@@ -157,6 +239,25 @@ constinit const OpDef kOp_scaled_dot_product_attention = {
     .samples = kSamples,
     .tolerance = {.f32 = 2e-5, .f64 = 1e-12, .bf16 = 5e-2, .f16 = 1e-2, .absolute = 1e-5},
     .absent = kCompositeAbsent,
+};
+
+constinit const OpDef kOp_scaled_dot_product_attention_gradient = {
+    .name = "weft.scaled_dot_product_attention_gradient",
+    .c_name = "scaled_dot_product_attention_gradient",
+    .kind = Kind::kComposite,
+    .doc =
+        "The cotangents of q, k and v of scaled_dot_product_attention by that of its result; f32 where q is narrower. "
+        "Its gradient is made of it.",
+    .operands = kGradientOperands,
+    .attrs = kGradientAttrs,
+    .results = kGradientResults,
+    .infer = InferGradient,
+    .expand = ExpandGradient,
+    .lowering = Lowering::kKernel,
+    .samples = kGradientSamples,
+    .tolerance = {.f32 = 2e-5, .f64 = 1e-12, .bf16 = 5e-2, .f16 = 1e-2, .absolute = 2e-5},
+    .absent = kReached,
+    .exported = false,
 };
 
 }  // namespace weft::ops

@@ -31,15 +31,16 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   const bool wide = dtype == DType::kF64;
   const DType kind = wide ? DType::kF64 : DType::kF32;
   const int kept = wide ? 52 : 23;
-  Value bits =
-      RandomBits(b, call.operands[0], ToDims(Attr<kAttrs, "shape">(call.attrs)), wide ? DType::kU64 : DType::kU32);
+  // In one line to the end, since no loop goes through a reshape: the bits are nowhere in memory.
+  const Dims dims = ToDims(Attr<kAttrs, "shape">(call.attrs));
+  Value bits = RandomBits(b, call.operands[0], {CountOf(dims)}, wide ? DType::kU64 : DType::kU32);
   if (!b.ok()) return absl::OkStatus();
   bits = Call(b, kOp_shift_right_logical, {bits, FullLike(b, bits, (wide ? 64 : 32) - kept)});
   // (k + 1/2) 2^(1 - kept) - 1: symmetric, never -1 or 1, exact.
   Value u = Add(b, Mul(b, Add(b, Convert(b, bits, kind), 0.5), std::ldexp(1.0, 1 - kept)), -1);
   Value z = Mul(b, Unary(b, kOp_erf_inv, u), 1.41421356237309504880 * Attr<kAttrs, "deviation">(call.attrs));
   if (Attr<kAttrs, "mean">(call.attrs) != 0) z = Add(b, z, Attr<kAttrs, "mean">(call.attrs));
-  results[0] = Convert(b, z, dtype);
+  results[0] = Reshape(b, Convert(b, z, dtype), dims);
   return absl::OkStatus();
 }
 

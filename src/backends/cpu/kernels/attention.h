@@ -41,4 +41,15 @@ absl::Status RunAttention(KernelSet& kernels, const AttentionCall& call, ThreadP
 // What a run asks for; see KernelSet::PrepareGemm.
 absl::Status PrepareAttention(KernelSet& kernels, const AttentionCall& call, ScratchNeeds& needs);
 
+// The cotangents of q, k and v by that of the result, in f32, dense as their operands are: the scores of some queries and all
+// the keys that these see, at a time. With causal, every query sees a key. call.out is not there.
+struct AttentionGradientCall {
+  AttentionCall call;
+  AttentionMatrix g;  // of the type of q
+  float *dq = nullptr, *dk = nullptr, *dv = nullptr;
+};
+int64_t AttentionGradientSpace(const AttentionGradientCall& call);
+absl::Status RunAttentionGradient(KernelSet& kernels, const AttentionGradientCall& call, ThreadPool& pool);
+absl::Status PrepareAttentionGradient(KernelSet& kernels, const AttentionGradientCall& call, ScratchNeeds& needs);
+
 }  // namespace weft::cpu

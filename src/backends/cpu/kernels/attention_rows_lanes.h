@@ -1,5 +1,7 @@
 // The inner loops of attention_rows.h, written once over a vector type and compiled per instruction set. Included by
 // attention_rows_{portable,avx2,avx512}.cc; everything is in an anonymous namespace and calls nothing that is not.
+#pragma once
+
 #include <cstdint>
 #include <cstring>
 

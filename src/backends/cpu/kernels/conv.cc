@@ -137,6 +137,7 @@ GatherCall ForwardGather(const ConvCall& call, const TypePlan& types) {
   gather.to_stride = 1;
   gather.group_stride = gather.group_to;
   gather.epilogue = call.epilogue;
+  gather.ending = call.ending;
   return gather;
 }
 
@@ -307,6 +308,16 @@ std::vector<int64_t> PackedFormOfW(const CpuTarget& target, const ConvCall& call
   if (!PacksW(target, call, &gather)) return {};
   return GatherPlan::Make(target, gather).PackedForm();
 }
+int64_t UnpackableW(const CpuTarget& target, const ConvCall& call) {
+  GatherCall gather;
+  return PacksW(target, call, &gather) ? GatherPlan::Make(target, gather).Unpackable() : 0;
+}
+void UnpackW(const CpuTarget& target, const ConvCall& call, const void* packed, void* w) {
+  GatherCall gather;
+  if (PacksW(target, call, &gather)) {
+    GatherPlan::Make(target, gather).Unpack(static_cast<const char*>(packed), static_cast<char*>(w));
+  }
+}
 absl::Status KernelSet::PackW(const ConvCall& call, void* packed, ThreadPool& pool) const {
   GatherCall gather;
   if (!PacksW(target(), call, &gather))
@@ -321,6 +332,11 @@ absl::Status KernelSet::PackW(const ConvCall& call, void* packed, ThreadPool& po
 }
 
 absl::Status KernelSet::Conv(const ConvCall& call, ThreadPool& pool) {
+  const Ending& e = call.ending;
+  const bool whole = e.factor != nullptr && e.summand != nullptr && e.to != nullptr &&
+                     e.kind <= EndingKind::kAffineAdd && (e.added != nullptr) == (e.kind == EndingKind::kAffineAdd) &&
+                     call.epilogue.run != nullptr;
+  if (e.kind != EndingKind::kNone && !whole) return UserError("convolution with half an ending");
   return Dispatch(*state_, call, Direction::kForward, {&pool});
 }
 absl::Status KernelSet::ConvBackwardData(const ConvCall& call, ThreadPool& pool) {

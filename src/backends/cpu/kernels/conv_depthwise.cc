@@ -77,7 +77,7 @@ template <typename T>
 class Channels {
  public:
   Channels(const ChannelKernels& kernels, DType input, int64_t batch, const Geometry& geometry, int64_t groups,
-           int64_t depth, int64_t group_lanes, const void* from)
+           int64_t depth, int64_t group_lanes, const void* from, bool direct = false)
       : kernels_(kernels),
         input_(input),
         batch_(batch),
@@ -91,7 +91,8 @@ class Channels {
     } else {
       loops_ = kernels.f64;
     }
-    widens_ = BytesOf(input) != static_cast<int64_t>(sizeof(T));
+    read_bytes_ = direct ? BytesOf(input) : static_cast<int64_t>(sizeof(T));
+    widens_ = BytesOf(input) != read_bytes_;
     spreads_ = depth > 1 || group_lanes > 1;
     pixel_ = depth * lanes_;
     if (spreads_) {
@@ -101,6 +102,7 @@ class Channels {
       }
     }
     runs_ = MakeRuns(inner());
+    if (depth == 1 && inner().lhs_dilation == 1 && inner().rhs_dilation == 1) rows_of_three_ = inner().stride;
     lines_ = geometry.out / std::max<int64_t>(1, inner().out);
     outer_taps_ = geometry.window / inner().window;
     for (int d = 0; d < kInner; ++d) {
@@ -170,7 +172,7 @@ class Channels {
     int64_t row = 0;             // the first of them among all output pixels
   };
   // Lines of a piece follow each other, so that a thread's consecutive units share spread lines.
-  Unit At(int64_t index) const {
+  Unit UnitAt(int64_t index) const {
     Unit unit;
     unit.line = index % lines_;
     unit.piece = index / lines_ % pieces_;
@@ -192,10 +194,10 @@ class Channels {
       ChannelRun<T> run;
       for (int64_t o = 0; o < outer; ++o) {
         for (const PixelRun::Tap& tap : pixels.taps) {
-          const T* const x = share.outer[o] + (tap.at + i0 * pixels.in_step) * pixel_;
+          const T* const x = At(share.outer[o], (tap.at + i0 * pixels.in_step) * pixel_);
           T* const weights = w + (share.outer_stored[o] * inner().window + tap.stored) * pixel_;
           for (int64_t k = 0; k < depth_; ++k) {
-            share.x[run.taps] = x + k * lanes_;
+            share.x[run.taps] = At(x, k * lanes_);
             share.w[run.taps++] = weights + k * lanes_;
           }
         }
@@ -207,12 +209,18 @@ class Channels {
       run.x_step = pixels.in_step * pixel_;
       run.y_step = pixels.step * lanes_;
       run.channels = lanes_;
+      run.halves = read_bytes_ == 2;
+      run.stride = pixels.taps.size() == 3 && run.taps > 0 ? rows_of_three_ : 0;
       visit(run);
     }
   }
 
  private:
   static constexpr int64_t Bytes() { return sizeof(T); }
+  // Pointers to what is read are T's by name, whatever it is.
+  const T* At(const T* from, int64_t elements) const {
+    return reinterpret_cast<const T*>(reinterpret_cast<const char*>(from) + elements * read_bytes_);
+  }
   bool copies() const { return widens_ || spreads_; }
   int64_t TableBytes() const { return (2 * geometry_.window * depth_ + 2 * outer_taps_ + slots_) * 8; }
   int64_t SlotBytes() const { return slots_ * longest_ * pixel_ * Bytes() + 64; }
@@ -263,7 +271,7 @@ class Channels {
   // Position 0 of an input line, as lanes read it.
   const T* Line(Share& share, const Unit& unit, int64_t line, int64_t slot) const {
     const int64_t start = (unit.member * (geometry_.in / std::max<int64_t>(1, inner().in)) + line) * inner().in;
-    if (!copies()) return reinterpret_cast<const T*>(from_) + start * pixel_;
+    if (!copies()) return At(reinterpret_cast<const T*>(from_), start * pixel_);
     const auto [begin, end] = Positions(unit.piece);
     T* const held = share.slots + slot * longest_ * pixel_;
     if (share.tags[slot] != line) {
@@ -291,8 +299,10 @@ class Channels {
   int64_t depth_, from_channels_, lanes_;
   const char* from_;
   bool widens_ = false, spreads_ = false;
-  int64_t pixel_ = 0;           // elements of an input pixel, as lanes read it: depth x lanes
-  std::vector<int32_t> index_;  // the channel that each of them is
+  int64_t read_bytes_ = sizeof(T);  // of an element that loops read
+  int64_t rows_of_three_ = 0;       // ChannelRun::stride where runs see three taps
+  int64_t pixel_ = 0;               // elements of an input pixel, as lanes read it: depth x lanes
+  std::vector<int32_t> index_;      // the channel that each of them is
   std::vector<PixelRun> runs_;
   int64_t lines_ = 0, outer_taps_ = 1, slots_ = 1, pieces_ = 1;
   int64_t longest_ = 0;  // input positions that a piece reads, at most
@@ -308,14 +318,29 @@ void Deal(int64_t count, int64_t products, ThreadPool& pool, Fn fn) {
   }
 }
 
+// Whether sums are ended where they are in registers. Loops there round as if a NaN had no low digits; sums of
+// bf16 have none, and the other numbers are looked at.
+bool Ends(const GatherCall& call) {
+  if (call.ending.kind != EndingKind::kAffine || (call.output != DType::kF32 && call.output != DType::kBF16))
+    return false;
+  if (call.output == DType::kF32) return call.input == DType::kF32;
+  for (const float* numbers : {call.ending.factor, call.ending.summand}) {
+    if (std::any_of(numbers, numbers + call.ToChannels(), [](float x) { return x != x; })) return false;
+  }
+  return true;
+}
+
 constexpr char kWhat[] = "a convolution's lines and sums";
 
 template <typename T>
 absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& loops, const GatherCall& call,
                     const Duty& duty) {
   const int64_t lanes = call.ToChannels();
+  // A bf16 is widened where it is read, if lanes and channels agree.
+  const bool direct =
+      std::is_same_v<T, float> && call.input == DType::kBF16 && call.group_from == 1 && call.group_to == 1;
   const Channels<T> channels(kernels, call.input, call.batch, call.geometry, call.groups, call.group_from,
-                             call.group_to, call.from);
+                             call.group_to, call.from, direct);
   const bool halves = BytesOf(call.input) != sizeof(T), narrow = BytesOf(call.output) != sizeof(T);
   // The kernel as [tap, channel of the group, lane]: often it lies like that.
   const bool moves = halves || call.tap_stride != call.group_from * lanes ||
@@ -350,6 +375,8 @@ absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& 
       }
     }
   }
+  const bool ends = Ends(call);
+  void* const to = ends ? call.ending.to : call.to;
   std::atomic<bool> out_of_memory{false};
   Deal(channels.units(), channels.Products(), *duty.pool, [&](int64_t begin, int64_t end, int) {
     typename Channels<T>::Share share;
@@ -358,17 +385,19 @@ absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& 
       return;
     }
     for (int64_t i = begin; i < end; ++i) {
-      const auto unit = channels.At(i);
-      T* const y = narrow ? share.row : static_cast<T*>(call.to) + unit.row * lanes;
+      const auto unit = channels.UnitAt(i);
+      T* const y = narrow ? share.row : static_cast<T*>(to) + unit.row * lanes;
       channels.ForEachRun(share, unit, w, y, [&](ChannelRun<T>& run) {
         if (narrow) {
-          run.narrow = static_cast<uint16_t*>(call.to) + unit.row * lanes + (run.y - y);
+          run.narrow = static_cast<uint16_t*>(to) + unit.row * lanes + (run.y - y);
           run.narrow_to = call.output;
         }
+        if (ends) run.ending = call.ending;
         loops.gather(run);
       });
       const int64_t pixels = unit.end - unit.begin;
-      if (call.epilogue.run != nullptr) call.epilogue.run(call.epilogue.context, 0, unit.row, pixels, 0, lanes);
+      if (call.epilogue.run != nullptr && !ends)
+        call.epilogue.run(call.epilogue.context, 0, unit.row, pixels, 0, lanes);
     }
   });
   return out_of_memory.load(std::memory_order_relaxed) ? OutOfScratch(kWhat, 0) : absl::OkStatus();
@@ -405,7 +434,7 @@ absl::Status Weights(const ChannelKernels& kernels, const ChannelKernels::Of<T>&
       T* const own = sums + part * size;
       std::fill(own, own + size, T{});
       for (int64_t i = CutAt(units, parts, part); i < CutAt(units, parts, part + 1); ++i) {
-        const auto unit = channels.At(i);
+        const auto unit = channels.UnitAt(i);
         T* y = share.row;
         if constexpr (std::is_same_v<T, float>) {
           const int64_t count = (unit.end - unit.begin) * lanes;

@@ -18,9 +18,15 @@ struct ChannelRun {
   int64_t taps = 0;
   T* y = nullptr;
   int64_t pixels = 0, x_step = 0, y_step = 0, channels = 0;
+  // Of `gather` in f32: x is bf16 in truth, its steps count those.
+  bool halves = false;
+  // Of `gather`: taps come in rows of three that are one pixel apart, which is x_step over this; 0 if they do not.
+  int64_t stride = 0;
   // Instead of y, of `gather` in f32: where sums go as bf16 or f16.
   uint16_t* narrow = nullptr;
   DType narrow_to = DType::kBF16;
+  // Likewise: what becomes of the sums, if kAffine; `to` is unused. A NaN in it has no low digits where y is bf16.
+  Ending ending;
 };
 
 // Pixels of `from` channels to pixels of `count` channels, out[i] = in[index[i]].

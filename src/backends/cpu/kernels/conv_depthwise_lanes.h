@@ -1,5 +1,6 @@
 // The inner loops of conv_depthwise.h, written once over a vector type and compiled per instruction set. Included by
 // conv_depthwise_{portable,avx2,avx512}.cc; everything is in an anonymous namespace and calls nothing that is not.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -76,62 +77,207 @@ template <typename V>
   for (const float value : values) *at++ = bf16 ? NarrowBF16(value) : NarrowF16(value);
 }
 
-constexpr int kTile = 8;  // pixels whose sums are in registers
+// Numbers as wide as T's, and halves as many.
+template <typename V, typename T>
+using WordsOf = typename Lanes<uint32_t, sizeof(V) / sizeof(T)>::V;
 
-template <typename T, int kLanes, int kPixels, bool kNarrow>
-void GatherTile(const ChannelRun<T>& run, int64_t pixel) {
-  const int64_t step = run.x_step, from = pixel * step;
-  using Out = std::conditional_t<kNarrow, uint16_t, T>;
-  Out* y = nullptr;
-  if constexpr (kNarrow) {
-    y = run.narrow + pixel * run.y_step;
+// A vector of T, or of bf16 to widen.
+template <typename V, typename T, typename In>
+[[gnu::always_inline]] inline V LoadWide(const In* at) {
+  if constexpr (std::is_same_v<In, T>) {
+    return Load<V>(at);
+  } else if constexpr (std::is_same_v<V, T>) {
+    return WidenBF16(*at);
   } else {
-    y = run.y + pixel * run.y_step;
+#ifdef __AVX512F__
+    if constexpr (sizeof(V) == sizeof(Wides))
+      return WidenVector(true, Load<Halves>(at));  // g++ 12 converts half by half
+#endif
+    using Words = WordsOf<V, T>;
+    const auto bits = __builtin_convertvector(Load<typename Lanes<uint16_t, sizeof(V) / sizeof(T)>::V>(at), Words)
+                      << 16;
+    return Load<V>(&bits);
+  }
+}
+
+// In the high half: the nearest even bf16 of what is no NaN with low digits.
+template <typename Words>
+[[gnu::always_inline]] inline Words RoundedBits(Words bits) {
+  return bits - (((bits >> 16) & 1) ^ static_cast<uint32_t>(-0x7FFF));
+}
+
+// An Ending's arithmetic on a vector of sums; its bits go to `y`.
+template <typename V>
+struct EndingVectors {
+  [[gnu::always_inline]] EndingVectors(const Ending& ending, int64_t c)
+      : factor(Load<V>(ending.factor + c)),
+        summand(Load<V>(ending.summand + c) + (ending.least == 0 ? 0.0f : -0.0f)),  // above 0 there is no -0
+        least(ending.least - V{}),
+        most(ending.most - V{}) {}
+  V factor, summand, least, most;
+};
+template <typename V, typename Out>
+[[gnu::always_inline]] inline void StoreEnded(const EndingVectors<V>& ending, Out* y, V sum) {
+  constexpr bool kNarrow = sizeof(Out) == 2;
+  using Words = std::conditional_t<std::is_same_v<V, float>, uint32_t, WordsOf<V, float>>;
+  if constexpr (kNarrow) {
+    const Words bits = RoundedBits(Load<Words>(&sum)) & 0xFFFF0000u;
+    sum = Load<V>(&bits);
+  }
+  sum = sum * ending.factor + ending.summand;
+#ifdef __AVX512F__
+  if constexpr (sizeof(V) == sizeof(Wides)) {
+    sum = _mm512_min_ps(ending.most, _mm512_max_ps(ending.least, sum));  // a NaN stays
+    if constexpr (kNarrow) return Store(y, _mm512_cvtepi32_epi16((__m512i)(RoundedBits(Load<Words>(&sum)) >> 16)));
+  } else {
+    sum = sum < ending.least ? ending.least : sum;
+    sum = sum > ending.most ? ending.most : sum;
+  }
+#else
+  sum = sum < ending.least ? ending.least : sum;
+  sum = sum > ending.most ? ending.most : sum;
+#endif
+  if constexpr (!kNarrow) {
+    Store(y, sum);
+  } else if constexpr (std::is_same_v<V, float>) {
+    *y = static_cast<uint16_t>(RoundedBits(Load<Words>(&sum)) >> 16);
+  } else {
+    const Words bits = RoundedBits(Load<Words>(&sum)) >> 16;
+    Store(y, __builtin_convertvector(bits, typename Lanes<uint16_t, sizeof(V) / sizeof(float)>::V));
+  }
+}
+
+template <typename T, bool kNarrow, int kPixels, typename V, typename Out>
+[[gnu::always_inline]] inline void StoreSums(const ChannelRun<T>& run, int64_t c, Out* y, const V (&sums)[kPixels]) {
+  const int64_t step = run.y_step;
+  if constexpr (std::is_same_v<T, float>) {
+    if (run.ending.kind != EndingKind::kNone) {
+      const EndingVectors<V> ending(run.ending, c);
+      Unroll<kPixels>([&]<int p>()
+                          __attribute__((always_inline)) { StoreEnded<V>(ending, y + p * step + c, sums[p]); });
+      return;
+    }
   }
   const bool bf16 = run.narrow_to == DType::kBF16;
+  Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) {
+    if constexpr (kNarrow) {
+      StoreNarrow(bf16, y + p * step + c, sums[p]);
+    } else {
+      Store(y + p * step + c, sums[p]);
+    }
+  });
+}
+
+template <typename T, bool kNarrow>
+[[gnu::always_inline]] inline auto* FirstOf(const ChannelRun<T>& run, int64_t pixel) {
+  if constexpr (kNarrow) {
+    return run.narrow + pixel * run.y_step;
+  } else {
+    return run.y + pixel * run.y_step;
+  }
+}
+
+constexpr int kTile = 8;  // pixels whose sums are in registers
+
+template <typename T, typename In, int kLanes, int kPixels, bool kNarrow>
+void GatherTile(const ChannelRun<T>& run, int64_t pixel) {
+  const int64_t step = run.x_step, from = pixel * step;
+  auto* const y = FirstOf<T, kNarrow>(run, pixel);
+  const auto tap = [&](int64_t t) { return reinterpret_cast<const In*>(run.x[t]); };
   // Each step asks for what the next tile will find new, a line of x and one of y: pixels lie too far apart for the
   // processor to see a stream (about half of the time from memory, 15 to 20 % more from a cache).
-  const T* const ahead = run.taps > 0 ? run.x[run.taps - 1] + from + kPixels * step : reinterpret_cast<const T*>(y);
+  const In* const ahead = run.taps > 0 ? tap(run.taps - 1) + from + kPixels * step : reinterpret_cast<const In*>(y);
   ForEachVector<T, kLanes>(run.channels, 0, true, [&]<typename V>(int64_t c) __attribute__((always_inline)) {
     V sums[kPixels];
     Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) {
       sums[p] = V{};
-      if (c % (64 / static_cast<int64_t>(sizeof(T))) == 0) {
+      if (c % (64 / static_cast<int64_t>(sizeof(In))) == 0) {
         __builtin_prefetch(ahead + p * step + c);
         __builtin_prefetch(y + (p + kPixels) * run.y_step + c, 1);
       }
     });
     for (int64_t t = 0; t < run.taps; ++t) {
-      const T* const x = run.x[t] + from + c;
+      const In* const x = tap(t) + from + c;
       const V w = Load<V>(run.w[t] + c);
-      Unroll<kPixels>([&]<int p>()
-                          __attribute__((always_inline)) { sums[p] = Fused(Load<V>(x + p * step), w, sums[p]); });
+      Unroll<kPixels>(
+          [&]<int p>() __attribute__((always_inline)) { sums[p] = Fused(LoadWide<V, T>(x + p * step), w, sums[p]); });
     }
-    Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) {
-      if constexpr (kNarrow) {
-        StoreNarrow(bf16, y + p * run.y_step + c, sums[p]);
-      } else {
-        Store(y + p * run.y_step + c, sums[p]);
-      }
-    });
+    StoreSums<T, kNarrow, kPixels>(run, c, y, sums);
   });
 }
 
-template <typename T, int kLanes, bool kNarrow>
+// Rows of three taps: what several pixels read of a row is loaded, and widened, once. The same sums in the same order.
+template <typename In, int kLanes, int kStride, int kPixels, bool kNarrow>
+void GatherRowsTile(const ChannelRun<float>& run, int64_t pixel) {
+  constexpr int kRead = (kPixels - 1) * kStride + 3;
+  using V = typename Lanes<float, kLanes>::V;
+  const int64_t step = run.x_step / kStride, from = pixel * run.x_step;
+  auto* const y = FirstOf<float, kNarrow>(run, pixel);
+  const auto tap = [&](int64_t t) { return reinterpret_cast<const In*>(run.x[t]) + from; };
+  const In* const ahead = tap(run.taps - 1) + kPixels * run.x_step;
+  for (int64_t c = 0; c < run.channels;
+       c = c + kLanes >= run.channels ? run.channels : std::min(c + kLanes, run.channels - kLanes)) {
+    V sums[kPixels];
+    Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) {
+      sums[p] = V{};
+      if (c % (64 / static_cast<int64_t>(sizeof(In))) == 0) {
+        Unroll<kStride>(
+            [&]<int s>() __attribute__((always_inline)) { __builtin_prefetch(ahead + (p * kStride + s) * step + c); });
+        __builtin_prefetch(y + (p + kPixels) * run.y_step + c, 1);
+      }
+    });
+    for (int64_t t = 0; t < run.taps; t += 3) {
+      const In* const x = tap(t) + c;
+      V row[kRead];
+      Unroll<kRead>([&]<int i>() __attribute__((always_inline)) { row[i] = LoadWide<V, float>(x + i * step); });
+      Unroll<3>([&]<int u>() __attribute__((always_inline)) {
+        const V w = Load<V>(run.w[t + u] + c);
+        Unroll<kPixels>([&]<int p>()
+                            __attribute__((always_inline)) { sums[p] = Fused(row[p * kStride + u], w, sums[p]); });
+      });
+    }
+    StoreSums<float, kNarrow, kPixels>(run, c, y, sums);
+  }
+}
+
+template <typename In, int kLanes, int kStride, bool kNarrow>
+void GatherRows(const ChannelRun<float>& run) {
+  const int64_t tiles = (run.pixels + kTile - 1) / kTile;
+  for (int64_t i = 0; i < tiles; ++i) {
+    const int64_t begin = run.pixels * i / tiles, end = run.pixels * (i + 1) / tiles;
+    switch (end - begin) {
+      case 1: GatherRowsTile<In, kLanes, kStride, 1, kNarrow>(run, begin); break;
+      case 2: GatherRowsTile<In, kLanes, kStride, 2, kNarrow>(run, begin); break;
+      case 3: GatherRowsTile<In, kLanes, kStride, 3, kNarrow>(run, begin); break;
+      case 4: GatherRowsTile<In, kLanes, kStride, 4, kNarrow>(run, begin); break;
+      case 5: GatherRowsTile<In, kLanes, kStride, 5, kNarrow>(run, begin); break;
+      case 6: GatherRowsTile<In, kLanes, kStride, 6, kNarrow>(run, begin); break;
+      case 7: GatherRowsTile<In, kLanes, kStride, 7, kNarrow>(run, begin); break;
+      default: GatherRowsTile<In, kLanes, kStride, kTile, kNarrow>(run, begin); break;
+    }
+  }
+}
+
+template <typename T, typename In, int kLanes, bool kNarrow>
 void GatherTiles(const ChannelRun<T>& run) {
+  // With 32 registers.
+  if constexpr (std::is_same_v<T, float> && kLanes == 16) {
+    if (run.stride == 1 && run.channels >= kLanes) return GatherRows<In, kLanes, 1, kNarrow>(run);
+    if (run.stride == 2 && run.channels >= kLanes) return GatherRows<In, kLanes, 2, kNarrow>(run);
+  }
   // Even cuts: nine pixels are five and four.
   const int64_t tiles = (run.pixels + kTile - 1) / kTile;
   for (int64_t i = 0; i < tiles; ++i) {
     const int64_t begin = run.pixels * i / tiles, end = run.pixels * (i + 1) / tiles;
     switch (end - begin) {
-      case 1: GatherTile<T, kLanes, 1, kNarrow>(run, begin); break;
-      case 2: GatherTile<T, kLanes, 2, kNarrow>(run, begin); break;
-      case 3: GatherTile<T, kLanes, 3, kNarrow>(run, begin); break;
-      case 4: GatherTile<T, kLanes, 4, kNarrow>(run, begin); break;
-      case 5: GatherTile<T, kLanes, 5, kNarrow>(run, begin); break;
-      case 6: GatherTile<T, kLanes, 6, kNarrow>(run, begin); break;
-      case 7: GatherTile<T, kLanes, 7, kNarrow>(run, begin); break;
-      default: GatherTile<T, kLanes, kTile, kNarrow>(run, begin); break;
+      case 1: GatherTile<T, In, kLanes, 1, kNarrow>(run, begin); break;
+      case 2: GatherTile<T, In, kLanes, 2, kNarrow>(run, begin); break;
+      case 3: GatherTile<T, In, kLanes, 3, kNarrow>(run, begin); break;
+      case 4: GatherTile<T, In, kLanes, 4, kNarrow>(run, begin); break;
+      case 5: GatherTile<T, In, kLanes, 5, kNarrow>(run, begin); break;
+      case 6: GatherTile<T, In, kLanes, 6, kNarrow>(run, begin); break;
+      case 7: GatherTile<T, In, kLanes, 7, kNarrow>(run, begin); break;
+      default: GatherTile<T, In, kLanes, kTile, kNarrow>(run, begin); break;
     }
   }
 }
@@ -139,9 +285,11 @@ void GatherTiles(const ChannelRun<T>& run) {
 template <typename T, int kLanes>
 void GatherRun(const ChannelRun<T>& run) {
   if constexpr (std::is_same_v<T, float>) {
-    if (run.narrow != nullptr) return GatherTiles<T, kLanes, true>(run);
+    if (run.halves && run.narrow != nullptr) return GatherTiles<T, uint16_t, kLanes, true>(run);
+    if (run.halves) return GatherTiles<T, uint16_t, kLanes, false>(run);
+    if (run.narrow != nullptr) return GatherTiles<T, T, kLanes, true>(run);
   }
-  GatherTiles<T, kLanes, false>(run);
+  GatherTiles<T, T, kLanes, false>(run);
 }
 
 constexpr int kMaxTaps = 10;         // weights whose sums are in registers; more find no pointer registers
@@ -282,7 +430,40 @@ void NarrowHalves(DType to, const float* in, int64_t count, uint16_t* out) {
   Store(narrow, NarrowVector(bf16, Load<Wides>(rest)));
   std::memcpy(out + i, narrow, (count - i) * sizeof(uint16_t));
 }
+#ifdef __AVX512F__
+// The best of vectors side by side, whose comparisons wait for each other. NaN wins.
+template <int kVectors, bool kMax>
+void PoolBest(const HalvesWindow& w, int64_t c) {
+  const bool bf16 = w.dtype == DType::kBF16;
+  Wides best[kVectors];
+  for (int64_t t = 0; t < w.taps; ++t) {
+    const uint16_t* const from = w.x + w.offsets[t] + c;
+    Unroll<kVectors>([&]<int v>() __attribute__((always_inline)) {
+      const Wides x = WidenVector(bf16, Load<Halves>(from + v * kHalves));
+      if (t == 0) {
+        best[v] = x;
+        return;
+      }
+      const __mmask16 worse = _mm512_cmp_ps_mask(best[v], x, kMax ? _CMP_NGE_UQ : _CMP_NLE_UQ);
+      best[v] = _mm512_mask_mov_ps(best[v], _mm512_mask_cmp_ps_mask(worse, best[v], best[v], _CMP_ORD_Q), x);
+    });
+  }
+  Unroll<kVectors>([&]<int v>()
+                       __attribute__((always_inline)) { Store(w.y + c + v * kHalves, NarrowVector(bf16, best[v])); });
+}
+template <bool kMax>
+int64_t PoolBest(const HalvesWindow& w) {
+  int64_t c = 0;
+  for (; c + 4 * kHalves <= w.channels; c += 4 * kHalves) PoolBest<4, kMax>(w, c);
+  for (; c + kHalves <= w.channels; c += kHalves) PoolBest<1, kMax>(w, c);
+  return c;
+}
+#endif
 int64_t PoolHalves(const HalvesWindow& w) {
+#ifdef __AVX512F__
+  if (w.kind == PoolKind::kMax) return PoolBest<true>(w);
+  if (w.kind == PoolKind::kMin) return PoolBest<false>(w);
+#endif
   const bool bf16 = w.dtype == DType::kBF16;
   using Words = typename Lanes<int32_t, kHalves>::V;
   int64_t c = 0;

@@ -59,14 +59,20 @@ class Gather {
 
   absl::Status Run(const Duty& duty) {
     for (const Phase& phase : phases_) {
-      TileSet set;
+      TileSet set, end;
       if (!phase.empty()) {
         const int64_t rows = phase.line_tiles > 0 ? phase.dims[kInner].count : call_.batch * phase.pixels;
         const MicroType type = Rounds(phase) ? MicroType::kBF16Rounded : call_.types.micro;
-        WEFT_RETURN_IF_ERROR(FetchTiles(state_, type, form_, rows,
-                                        phase.line_tiles > 0 ? phase.line_tiles : phase.tiles, columns_, false, &set));
+        const int64_t tiles = phase.line_tiles > 0 ? phase.line_tiles : phase.tiles;
+        if (!Ends(phase) || phase.blocks.size() > 1) {
+          WEFT_RETURN_IF_ERROR(FetchTiles(state_, type, form_, rows, tiles, columns_, false, &set));
+        }
+        if (Ends(phase)) {
+          WEFT_RETURN_IF_ERROR(FetchTiles(state_, type, form_, rows, tiles, columns_, false, &end, call_.ending.kind));
+        }
       }
       sets_.push_back(set);
+      ends_.push_back(end);
     }
     const int64_t packed_bytes = plan_.PackedBytes();
     const int64_t zero_bytes = (max_run_steps_ + 16) * element_ + 64;
@@ -119,6 +125,12 @@ class Gather {
   bool Rounds(const Phase& phase) const {
     return call_.types.narrow && call_.output == DType::kBF16 && call_.types.micro == MicroType::kBF16Dot &&
            phase.blocks.size() == 1;
+  }
+  // Whether tiles do what follows. With several blocks of K, taps in the padding would leave tiles out of the last.
+  bool Ends(const Phase& phase) const {
+    const bool plain = call_.types.micro == MicroType::kF32 && !call_.types.narrow;
+    return call_.ending.kind != EndingKind::kNone && phases_.size() == 1 && !phase.empty() &&
+           (plain || Rounds(phase)) && (phase.blocks.size() == 1 || phase.within);
   }
   bool Widens(const Phase& phase) const { return call_.types.narrow && !Rounds(phase); }
   int64_t TileBytes(const Phase& phase) const { return Rounds(phase) ? 2 : call_.types.accumulator_bytes; }
@@ -280,6 +292,19 @@ class Gather {
     for (int64_t r = 0; r < rows; ++r) c[r] = base + r * c_step;
   }
 
+  // From a tile to the next of the same line, both as wide: SetTile and DropPadding would set the same, so far on.
+  void StepTile(const Phase& phase, int64_t rows, int64_t taps, const void** a, void** c, int64_t wide_stride) const {
+    const PhaseDim& inner = phase.dims[kInner];
+    const int64_t delta = rows * inner.in_step * in_stride_[kInner] * source_, pointers = Pointers(rows);
+    for (int64_t t = 0; t < taps; ++t) {
+      const void** slot = a + t * pointers;
+      if (slot[0] == zeros_) continue;
+      for (int64_t r = 0; r < pointers; ++r) slot[r] = static_cast<const char*>(slot[r]) + delta;
+    }
+    const int64_t c_step = wide_stride != 0 ? wide_stride : inner.step * out_stride_[kInner] * TileBytes(phase);
+    for (int64_t r = 0; r < rows; ++r) c[r] = static_cast<char*>(c[r]) + rows * c_step;
+  }
+
   // Taps that lie in the padding for all of a tile's pixels add nothing (in a gradient of 3x3 over lines of 24, one line
   // in thirteen): moves the others to the front of `a`, their numbers to `kept`, and returns how many there are. In a
   // tile's first block one is left, for the zeros that it writes.
@@ -318,10 +343,13 @@ class Gather {
     }
     const void** a = static_cast<const void**>(memory);
     int64_t* b_offsets = reinterpret_cast<int64_t*>(a + phase.block_taps * mr_);
+    // Results that wait for nothing need not stay together.
+    const bool ended = Ends(phase) && phase.blocks.size() == 1;
+    const int64_t group_tiles = ended ? std::max<int64_t>(1, tile_end - tile_begin) : phase.group_tiles;
     for (int64_t chunk = panel_begin; chunk < panel_end; chunk += phase.chunk_panels) {
       const int64_t chunk_end = std::min(panel_end, chunk + phase.chunk_panels);
-      for (int64_t group = tile_begin; group < tile_end; group += phase.group_tiles) {
-        const int64_t group_end = std::min(tile_end, group + phase.group_tiles);
+      for (int64_t group = tile_begin; group < tile_end; group += group_tiles) {
+        const int64_t group_end = std::min(tile_end, group + group_tiles);
         const int64_t row0 = phase.FirstRow(call_.batch, group), row1 = phase.FirstRow(call_.batch, group_end);
         for (const KBlock& block : phase.blocks) {
           for (int64_t flat = chunk; packs && group == tile_begin && flat < chunk_end; ++flat) {
@@ -342,6 +370,26 @@ class Gather {
   int64_t FirstChannel(int64_t flat_panel) const { return panels_[flat_panel].first; }
   int64_t EndChannel(int64_t flat_panel_end) const { return panels_[flat_panel_end - 1].end; }
 
+  void SetEnding(MicroArgs* args) const {
+    const Ending& ending = call_.ending;
+    args->to_offset = static_cast<char*>(ending.to) - static_cast<char*>(call_.to);
+    if (ending.added != nullptr) {
+      args->added_offset = static_cast<const char*>(ending.added) - static_cast<char*>(call_.to);
+    }
+    args->least = ending.least;
+    args->most = ending.most;
+  }
+
+  // How many pixels the next tile of a line has, where `left` of them are left; parts count the tiles of a line.
+  static int64_t NextRows(const Phase& phase, int64_t* part, int64_t* left) {
+    const int64_t line = phase.dims[kInner].count;
+    const int64_t then = ++*part == phase.line_tiles ? 0 : line - CutAt(line, phase.line_tiles, *part);
+    const int64_t rows = *left - then;
+    *left = then == 0 ? line : then;
+    if (then == 0) *part = 0;
+    return rows;
+  }
+
   void RunBlock(const Phase& phase, const TileSet& set, const KBlock& block, int64_t tile_begin, int64_t tile_end,
                 int64_t panel_begin, int64_t panel_end, const void** a, int64_t* b_offsets, char* wide) {
     const int64_t accumulator = TileBytes(phase);
@@ -359,6 +407,9 @@ class Gather {
     args.b_offsets = b_offsets;
     args.c = c;
     args.accumulate = block.tap0 > 0 || block.channel0 > 0;
+    const bool ends = Ends(phase) && &block == &phase.blocks.back();
+    const TileSet& tiles = ends ? ends_[&phase - phases_.data()] : set;
+    if (ends) SetEnding(&args);
     const int64_t first_channel = wide != nullptr ? FirstChannel(panel_begin) : 0;
     int64_t row = phase.FirstRow(call_.batch, tile_begin);
     const int64_t row0 = row;
@@ -366,18 +417,13 @@ class Gather {
     Seek(phase, row, &first);
     const int64_t all_taps = block.tap1 - block.tap0, runs = all_taps / phase.inner_taps;
     const int64_t line = phase.dims[kInner].count;
+    int64_t last_rows = 0;
+    bool last_joined = false;
     int64_t part = phase.line_tiles > 0 ? tile_begin % phase.line_tiles : 0, left = 0;  // of the line
     if (phase.line_tiles > 0) left = line - CutAt(line, phase.line_tiles, part);
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
-      int64_t rows = 0;
-      if (phase.line_tiles == 0) {
-        rows = phase.FirstRow(call_.batch, tile + 1) - row;
-      } else {
-        const int64_t then = ++part == phase.line_tiles ? 0 : line - CutAt(line, phase.line_tiles, part);
-        rows = left - then;
-        left = then == 0 ? line : then;
-        if (then == 0) part = 0;
-      }
+      const int64_t rows =
+          phase.line_tiles == 0 ? phase.FirstRow(call_.batch, tile + 1) - row : NextRows(phase, &part, &left);
       const bool in_line = InsideLine(phase, first, rows);
       // Joining changes no bits: the same products in the same order.
       const bool joined = phase.joinable && whole_runs && (in_line || phase.dims[kInner].inside);
@@ -388,6 +434,13 @@ class Gather {
       const int64_t tap_steps = joined ? phase.run_steps : phase.k_steps;
       char* wide_row = wide == nullptr ? nullptr : wide + (row - row0) * wide_stride;
       int64_t group = -1;
+      if (in_line && rows == last_rows && joined == last_joined &&
+          first.at[kInner] != 0) {  // the last tile's neighbour
+        StepTile(phase, rows, args.taps, a, c, wide_stride);
+        group = 0;
+      }
+      last_rows = in_line && call_.groups == 1 ? rows : 0;
+      last_joined = joined;
       for (int64_t flat = panel_begin; flat < panel_end; ++flat) {
         const Panel& panel = panels_[flat];
         if (panel.group != group) {
@@ -403,7 +456,9 @@ class Gather {
         args.b_stride = step_bytes;
         args.c_offset = (panel.first - first_channel) * accumulator;
         args.last_lanes = panel.last_lanes;
-        set.At(rows, panel.vectors, false)(&args);
+        if (ends) args.factor = call_.ending.factor + panel.first;
+        if (ends) args.summand = call_.ending.summand + panel.first;
+        tiles.At(rows, panel.vectors, false)(&args);
       }
       AdvanceBy(phase, rows, &first);
       row += rows;
@@ -443,7 +498,7 @@ class Gather {
   }
 
   void Finish(const Phase& phase, int64_t row0, int64_t row1, int64_t panel_begin, int64_t panel_end) const {
-    if (call_.epilogue.run == nullptr) return;
+    if (call_.epilogue.run == nullptr || Ends(phase)) return;
     const int64_t channel = FirstChannel(panel_begin);
     const int64_t channels = EndChannel(panel_end) - channel;
     if (phases_.size() == 1) return call_.epilogue.run(call_.epilogue.context, 0, row0, row1 - row0, channel, channels);
@@ -467,6 +522,7 @@ class Gather {
   int64_t in_stride_[kDims], out_stride_[kDims];
   int64_t image_ = 0, out_image_ = 0;
   std::vector<TileSet> sets_;
+  std::vector<TileSet> ends_;  // of a phase that ends its results: the tiles of its last block
   std::vector<Panel> panels_;
   int64_t max_run_steps_ = 0;
   const char* packed_ = nullptr;

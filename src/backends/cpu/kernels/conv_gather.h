@@ -23,6 +23,7 @@ struct GatherCall {
   // Element (tap, c in from's group, o in to's group, group) of the kernel, tap being the flat stored tap.
   int64_t tap_stride = 0, from_stride = 0, to_stride = 0, group_stride = 0;
   Epilogue epilogue;
+  Ending ending;
 
   int64_t FromChannels() const { return groups * group_from; }
   int64_t ToChannels() const { return groups * group_to; }

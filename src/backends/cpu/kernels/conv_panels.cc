@@ -1,6 +1,7 @@
 // See conv_panels.h.
 #include "src/backends/cpu/kernels/conv_panels.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace weft::cpu {
@@ -100,6 +101,51 @@ void GatherPlan::Pack(const CpuTarget& target, const std::vector<const Phase*>& 
   };
   if (PackedBytes() < kInlineBytes) return pack(0, count, 0);
   pool.ParallelRanges(count, pack);
+}
+
+int64_t GatherPlan::Unpackable() const {
+  if (call.types.pack == PackKind::kWidenF16) return 0;
+  int64_t taps = 1;
+  for (const SpatialDim& dim : call.geometry.dims) taps *= dim.window;
+  std::vector<bool> seen(static_cast<size_t>(taps));
+  for (const Phase& phase : phases) {
+    if (phase.empty()) continue;
+    for (int64_t tap = 0; tap < phase.outer_taps * phase.inner_taps; ++tap) seen[StoredTap(phase, tap)] = true;
+  }
+  const bool all = std::ranges::find(seen, false) == seen.end();
+  return all ? taps * call.groups * call.group_from * call.group_to : 0;
+}
+
+void GatherPlan::UnpackTap(const char* from, int64_t k, int64_t flat, int64_t stored_tap, char* weights) const {
+  const int64_t panel = flat % columns.panels, source = call.types.source_bytes;
+  const int64_t lanes = columns.Columns(panel), step_bytes = StepBytes(flat);
+  const bool pairs = call.types.pack == PackKind::kBF16Pairs;
+  char* const base = weights + (flat / columns.panels * call.group_stride +
+                                columns.First(panel) * columns.lanes * call.to_stride + stored_tap * call.tap_stride) *
+                                   source;
+  for (int64_t channel = 0; channel < call.group_from; ++channel, ++k) {
+    // bf16 is half of a pair, or the high half of what it was widened to.
+    const char* const row = from + (pairs ? k / 2 : k) * step_bytes + (source != 2 || (pairs && k % 2 == 0) ? 0 : 2);
+    char* const to = base + channel * call.from_stride * source;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      std::memcpy(to + lane * call.to_stride * source, row + lane * element(), static_cast<size_t>(source));
+    }
+  }
+}
+
+void GatherPlan::Unpack(const char* packed, char* weights) const {
+  for (const Phase& phase : phases) {
+    if (phase.empty()) continue;
+    for (int64_t flat = 0; flat < Panels(); ++flat) {
+      for (int64_t tap = 0; tap < phase.outer_taps * phase.inner_taps; ++tap) {
+        const int64_t inner = tap % phase.inner_taps;
+        int64_t steps = tap / phase.inner_taps * phase.run_steps;
+        if (!phase.joined_pack) steps += inner * phase.k_steps;
+        UnpackTap(packed + PanelOffset(phase, flat) + steps * StepBytes(flat),
+                  phase.joined_pack ? inner * call.group_from : 0, flat, StoredTap(phase, tap), weights);
+      }
+    }
+  }
 }
 
 }  // namespace weft::cpu

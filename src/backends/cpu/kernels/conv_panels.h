@@ -37,10 +37,16 @@ struct GatherPlan {
   void PackPanel(const CpuTarget& target, const Phase& phase, const KBlock& block, int64_t flat, char* packed) const;
   // All of these phases.
   void Pack(const CpuTarget& target, const std::vector<const Phase*>& which, char* packed, ThreadPool& pool) const;
+  // Elements of the kernel if all phases together have every one of them, with its bits; else 0.
+  int64_t Unpackable() const;
+  // The kernel as it lay before all phases were packed.
+  void Unpack(const char* packed, char* weights) const;
 
  private:
   int64_t GroupBytes(const Phase& phase) const { return phase.steps() * columns.vectors * columns.lanes * element(); }
   int64_t StoredTap(const Phase& phase, int64_t tap) const;
+  // From where a tap of a panel was packed; `k` counts from there.
+  void UnpackTap(const char* from, int64_t k, int64_t flat, int64_t stored_tap, char* weights) const;
   void PackJoinedPairs(const Phase& phase, int64_t tap, const char* base, int64_t lanes, int64_t width,
                        char* out) const;
 };

@@ -33,7 +33,7 @@ ColumnCut ColumnCut::Make(const CpuTarget& target, MicroType type, int64_t colum
 }
 
 absl::Status FetchTiles(KernelSet::State& state, MicroType type, MicroForm form, int64_t rows, int64_t tiles,
-                        const ColumnCut& columns, bool masked, TileSet* out) {
+                        const ColumnCut& columns, bool masked, TileSet* out, EndingKind ending) {
   const int mr_low = static_cast<int>(rows / tiles);
   const int mr_high = static_cast<int>(CeilDiv(rows, tiles));
   const int nv_low = columns.MinVectors();
@@ -45,10 +45,10 @@ absl::Status FetchTiles(KernelSet::State& state, MicroType type, MicroForm form,
       const bool last = masked && nv == last_vectors;
       // A single panel with a ragged end is never asked for unmasked.
       if (!(last && columns.panels == 1)) {
-        WEFT_ASSIGN_OR_RETURN(out->fn[mr - mr_low][nv - nv_low][0], state.Micro({type, form, mr, nv, false}));
+        WEFT_ASSIGN_OR_RETURN(out->fn[mr - mr_low][nv - nv_low][0], state.Micro({type, form, mr, nv, false, ending}));
       }
       if (last) {
-        WEFT_ASSIGN_OR_RETURN(out->fn[mr - mr_low][nv - nv_low][1], state.Micro({type, form, mr, nv, true}));
+        WEFT_ASSIGN_OR_RETURN(out->fn[mr - mr_low][nv - nv_low][1], state.Micro({type, form, mr, nv, true, ending}));
       }
     }
   }

@@ -39,7 +39,7 @@ struct TileSet {
 // Fetches (and compiles) the tiles for `rows` cut into `tiles` and columns cut by `columns`. `masked` asks for the
 // masked form of the last panel as well.
 absl::Status FetchTiles(KernelSet::State& state, MicroType type, MicroForm form, int64_t rows, int64_t tiles,
-                        const ColumnCut& columns, bool masked, TileSet* out);
+                        const ColumnCut& columns, bool masked, TileSet* out, EndingKind ending = EndingKind::kNone);
 
 struct GemmPlan {
   TypePlan types;

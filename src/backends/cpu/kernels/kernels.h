@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,6 +33,20 @@ struct Epilogue {
   // Instead of `run`, from an epilogue that is all there is to C: it gets where C would begin if the block lay in it
   // (rows `c_row_stride` apart), which may be space of the driver's. Then C holds nothing defined. Matrix products only.
   void (*consume)(void* context, const void* c, int64_t row0, int64_t rows, int64_t col0, int64_t cols) = nullptr;
+};
+
+// What becomes of a forward convolution's sums while they are in registers: rounded if y is bf16, times `factor`, plus
+// `summand` of the column, rounded; plus what lies in `added`, rounded; bounded. A loop does the same, operation by
+// operation, so that bits do not depend on who does it.
+enum class EndingKind : uint8_t { kNone, kAffine, kAffineAdd };
+struct Ending {
+  EndingKind kind = EndingKind::kNone;
+  const float* factor = nullptr;   // [out_channels]
+  const float* summand = nullptr;  // [out_channels]
+  const void* added = nullptr;     // of kAffineAdd: as y, likewise
+  void* to = nullptr;              // as y, instead of it; it may be `added`, element by element
+  // 0 or nothing, and something above 0 or nothing; values of the type of y.
+  float least = -std::numeric_limits<float>::infinity(), most = std::numeric_limits<float>::infinity();
 };
 
 // A matrix in memory: element (i, j) of batch member b is data[i * row_stride + j * col_stride + sum b_d * batch_stride_d].
@@ -67,6 +82,10 @@ struct GemmCall {
 int64_t PackedBytesOfB(const CpuTarget& target, const GemmCall& call);
 // Of such a call: how it packs B. Calls for which it is equal find the same bytes at the same places.
 std::vector<int64_t> PackedFormOfB(const CpuTarget& target, const GemmCall& call);
+// Elements of B if they lie one after another, by rows or by columns, and UnpackB gives all of them back with their bits; else 0.
+int64_t UnpackableB(const CpuTarget& target, const GemmCall& call);
+// `count` elements from the `first` on, as B lay before PackB. On the calling thread.
+void UnpackB(const CpuTarget& target, const GemmCall& call, const void* packed, int64_t first, int64_t count, void* to);
 
 // One convolution seen from all three sides; `x`, `w`, `y` are the forward pass's input, kernel and output:
 //   x [batch, in..., in_channels]   w [window..., in_channels / groups, out_channels]   y [batch, out..., out_channels]
@@ -92,11 +111,17 @@ struct ConvCall {
   void* y = nullptr;
   // On the written operand's rows: Conv counts output pixels and out_channels, and so on.
   Epilogue epilogue;
+  // Of Conv: the same as the epilogue, which is there too and runs where this cannot. Then y holds nothing defined.
+  Ending ending;
 };
 
 // Of W as Conv packs it, and how; as PackedBytesOfB and PackedFormOfB say it of products.
 int64_t PackedBytesOfW(const CpuTarget& target, const ConvCall& call);
 std::vector<int64_t> PackedFormOfW(const CpuTarget& target, const ConvCall& call);
+// Elements of W if UnpackW gives all of them back with their bits; else 0.
+int64_t UnpackableW(const CpuTarget& target, const ConvCall& call);
+// W as it lay before PackW. On the calling thread.
+void UnpackW(const CpuTarget& target, const ConvCall& call, const void* packed, void* w);
 
 // Pooling over NHWC (any rank up to kMaxSpatialDims): x [batch, in..., channels], y [batch, out..., channels].
 enum class PoolKind : uint8_t { kMax, kMin, kSum };

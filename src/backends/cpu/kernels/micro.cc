@@ -237,6 +237,10 @@ class Emitter {
       b_.CreateCondBr(full, whole, part);
       for (bool masked : {false, true}) {
         b_.SetInsertPoint(masked ? part : whole);
+        if (spec_.ending != EndingKind::kNone) {
+          End(args, acc, ending == add, masked);
+          continue;
+        }
         for (int r = 0; r < spec_.mr; ++r) {
           Value* row = Byte(b_.CreateLoad(pointer_, Byte(c_table, r * 8)), c_offset);
           for (int v = 0; v < spec_.nv; ++v) {
@@ -248,6 +252,99 @@ class Emitter {
         b_.CreateRetVoid();
       }
     }
+  }
+
+  // Stores what an Ending makes of the sums.
+  void End(Value* args, const std::vector<Value*>& acc, bool adding, bool masked) {
+    const bool rounds = spec_.type == MicroType::kBF16Rounded;
+    Value* c_table = PointerField(args, offsetof(MicroArgs, c));
+    Value* c_offset = Field(args, offsetof(MicroArgs, c_offset));
+    Value* to = Field(args, offsetof(MicroArgs, to_offset));
+    const auto bound = [&](int64_t offset) {
+      return b_.CreateVectorSplat(lanes_, b_.CreateLoad(element_, Byte(args, offset)));
+    };
+    Value *least = bound(offsetof(MicroArgs, least)), *most = bound(offsetof(MicroArgs, most));
+    // Above 0 there is no -0: what this is added to is none, and else as it was.
+    Value* positive = b_.CreateSelect(b_.CreateFCmpOEQ(least, llvm::ConstantFP::get(vector_, 0)),
+                                      llvm::ConstantFP::get(vector_, 0), llvm::ConstantFP::getNegativeZero(vector_));
+    Value *factors = PointerField(args, offsetof(MicroArgs, factor)),
+          *summands = PointerField(args, offsetof(MicroArgs, summand));
+    std::vector<Value*> factor, summand;
+    for (int v = 0; v < spec_.nv; ++v) {
+      const bool last = masked && v == spec_.nv - 1;
+      factor.push_back(LoadVector(Byte(factors, static_cast<int64_t>(v) * lanes_ * 4), vector_, last));
+      Value* number = LoadVector(Byte(summands, static_cast<int64_t>(v) * lanes_ * 4), vector_, last);
+      summand.push_back(b_.CreateFAdd(number, positive));
+    }
+    llvm::Type* halves = llvm::FixedVectorType::get(b_.getInt16Ty(), lanes_);
+    std::vector<Value*> results, rows;
+    for (int r = 0; r < spec_.mr; ++r) {
+      rows.push_back(Byte(b_.CreateLoad(pointer_, Byte(c_table, r * 8)), c_offset));
+      Value* added = nullptr;
+      if (spec_.ending == EndingKind::kAffineAdd) added = Byte(rows[r], Field(args, offsetof(MicroArgs, added_offset)));
+      for (int v = 0; v < spec_.nv; ++v) {
+        const bool last = masked && v == spec_.nv - 1;
+        const int64_t at = static_cast<int64_t>(v) * lanes_ * (rounds ? 2 : element_bytes_);
+        Value* x = acc[r * spec_.nv + v];
+        if (adding) x = b_.CreateFAdd(LoadVector(Byte(rows[r], at), vector_, last), x);
+        if (rounds) x = Widened(b_.CreateBitCast(Rounded(x), halves));
+        x = b_.CreateFAdd(b_.CreateFMul(x, factor[v]), summand[v]);
+        if (added != nullptr) {
+          if (rounds) x = b_.CreateBitCast(b_.CreateAnd(RoundedBits(x), Words(-65536)), vector_);
+          Value* more = LoadVector(Byte(added, at), rounds ? halves : vector_, last);
+          x = b_.CreateFAdd(x, rounds ? Widened(more) : more);
+          if (rounds) x = b_.CreateFAdd(x, positive);  // rounding makes -0 of what is tiny
+        }
+        // Bounds are values of bf16, so that rounding may come after them. A NaN stays: one instruction each.
+        x = b_.CreateSelect(b_.CreateFCmpOGT(least, x), least, x);
+        results.push_back(b_.CreateSelect(b_.CreateFCmpOLT(most, x), most, x));
+      }
+    }
+    const auto store = [&](auto narrowed) {
+      for (int r = 0; r < spec_.mr; ++r) {
+        for (int v = 0; v < spec_.nv; ++v) {
+          Value* address = Byte(Byte(rows[r], to), static_cast<int64_t>(v) * lanes_ * (rounds ? 2 : element_bytes_));
+          StoreVector(address, narrowed(results[r * spec_.nv + v]), false, masked && v == spec_.nv - 1);
+        }
+      }
+      b_.CreateRetVoid();
+    };
+    if (!rounds) return store([](Value* x) { return x; });
+    // The machine's conversion, unless one of them is a denormal, which it takes for zero.
+    Value* denormal = nullptr;
+    for (Value* x : results) {
+      Value* here = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_fpclass_ps_512, {}, {x, b_.getInt32(0x20)});
+      denormal = denormal == nullptr ? here : b_.CreateOr(denormal, here);
+    }
+    auto* usual = Block("usual");
+    auto* denormals = Block("denormals");
+    Value* any = b_.CreateICmpNE(b_.CreateBitCast(denormal, b_.getIntNTy(lanes_)), b_.getIntN(lanes_, 0));
+    b_.CreateCondBr(any, denormals, usual, llvm::MDBuilder(b_.getContext()).createBranchWeights(1, 1000));
+    b_.SetInsertPoint(usual);
+    store([&](Value* x) { return Rounded(x); });
+    b_.SetInsertPoint(denormals);
+    store([&](Value* x) { return b_.CreateTrunc(b_.CreateLShr(RoundedBits(x), Words(16)), halves); });
+  }
+
+  Value* LoadVector(Value* address, llvm::Type* type, bool masked) {
+    const llvm::Align align(type->getScalarSizeInBits() / 8);
+    if (!masked) return b_.CreateAlignedLoad(type, address, align);
+    return b_.CreateMaskedLoad(type, address, align, mask_, llvm::Constant::getNullValue(type));
+  }
+  Value* Words(int64_t value) {
+    return llvm::ConstantInt::get(llvm::FixedVectorType::get(b_.getInt32Ty(), lanes_), static_cast<uint64_t>(value),
+                                  true);
+  }
+  Value* Widened(Value* halves) {
+    auto* words = llvm::FixedVectorType::get(b_.getInt32Ty(), lanes_);
+    return b_.CreateBitCast(b_.CreateShl(b_.CreateZExt(halves, words), Words(16)), vector_);
+  }
+  // To the nearest even bf16, in the high half; of a NaN its own digits there, quiet. As loops round.
+  Value* RoundedBits(Value* x) {
+    auto* words = llvm::FixedVectorType::get(b_.getInt32Ty(), lanes_);
+    Value* bits = b_.CreateBitCast(x, words);
+    Value* minus = b_.CreateXor(b_.CreateAnd(b_.CreateLShr(bits, Words(16)), Words(1)), Words(-0x7FFF));
+    return b_.CreateSelect(b_.CreateFCmpUNO(x, x), b_.CreateOr(bits, Words(0x400000)), b_.CreateSub(bits, minus));
   }
 
   // The machine's conversion takes denormals for zeros, but no sum of its products is one.
@@ -293,7 +390,8 @@ MicroSpec MicroSpec::FromIndex(int index) {
   spec.nv = index / 2 % 4 + 1;
   spec.mr = index / 8 % 16;
   spec.form = static_cast<MicroForm>(index / 128 % kMicroForms);
-  spec.type = static_cast<MicroType>(index / 128 / kMicroForms);
+  spec.type = static_cast<MicroType>(index / 128 / kMicroForms % kMicroTypes);
+  spec.ending = static_cast<EndingKind>(index / 128 / kMicroForms / kMicroTypes);
   return spec;
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "src/backends/cpu/jit/jit.h"
+#include "src/backends/cpu/kernels/kernels.h"
 
 namespace weft::cpu {
 
@@ -35,10 +36,13 @@ struct MicroSpec {
   int nv = 1;  // vectors of columns, 1 to 4
   bool masked_b =
       false;  // the last vector of B ends in memory that must not be read; packed B is padded and needs no mask
+  EndingKind ending = EndingKind::kNone;  // of kF32 and kBF16Rounded
 
-  static constexpr int kCount = kMicroTypes * kMicroForms * 16 * 4 * 2;
+  static constexpr int kCount = 3 * kMicroTypes * kMicroForms * 16 * 4 * 2;
   int Index() const {
-    return (((static_cast<int>(type) * kMicroForms + static_cast<int>(form)) * 16 + mr) * 4 + (nv - 1)) * 2 + masked_b;
+    const int row =
+        (static_cast<int>(ending) * kMicroTypes + static_cast<int>(type)) * kMicroForms + static_cast<int>(form);
+    return ((row * 16 + mr) * 4 + (nv - 1)) * 2 + masked_b;
   }
   static MicroSpec FromIndex(int index);
   std::string Symbol() const;  // "weft_micro_<index>"
@@ -59,6 +63,11 @@ struct MicroArgs {
   int64_t c_offset = 0;      // added to every row
   int64_t last_lanes = 0;    // columns of the last vector that exist, 1 to lanes
   int64_t accumulate = 0;    // 0: C = sum, 1: C += sum
+  // With an ending: the columns' numbers, and how far from C the results go and what is added lies.
+  const float* factor = nullptr;
+  const float* summand = nullptr;
+  int64_t to_offset = 0, added_offset = 0;
+  float least = 0, most = 0;
 };
 using MicroFn = void(const MicroArgs*);
 

@@ -27,16 +27,28 @@ void ForEachField(Call& c, F f) {
   f(c.causal);
 }
 
-absl::StatusOr<AttentionCall> Decode(std::span<const int64_t> params) {
-  AttentionCall call;
+// Those of its gradient: the forward's, then the strides of the cotangent.
+template <typename Call, typename F>
+void ForEachGradientField(Call& c, F f) {
+  ForEachField(c.call, f);
+  f(c.g.row_stride);
+  for (auto& v : c.g.batch_strides) f(v);
+}
+
+absl::StatusOr<AttentionGradientCall> DecodeGradient(std::span<const int64_t> params) {
+  AttentionGradientCall call;
   size_t at = 0;
-  ForEachField(call, [&]<typename T>(T& field) {
+  ForEachGradientField(call, [&]<typename T>(T& field) {
     if (at < params.size()) field = static_cast<T>(params[at]);
     ++at;
   });
   if (params.size() != at + 1) return absl::DataLossError("attention of other parameters");
-  call.scale = static_cast<float>(std::bit_cast<double>(params[at]));
+  call.call.scale = static_cast<float>(std::bit_cast<double>(params[at]));
   return call;
+}
+absl::StatusOr<AttentionCall> Decode(std::span<const int64_t> params) {
+  WEFT_ASSIGN_OR_RETURN(const AttentionGradientCall call, DecodeGradient(params));
+  return call.call;
 }
 
 // Buffers: q, k, v, a mask if there is one, then the result and space.
@@ -56,14 +68,32 @@ absl::Status Prepare(const HostPreparation& call) {
   return PrepareAttention(call.kernels, c, call.needs);
 }
 
-constexpr HostKernel kKernels[] = {{"attention", Run, Prepare}};
+// Buffers: q, k, v, the cotangent, a mask if there is one, then the three results and space.
+absl::Status RunGradient(const HostCall& call) {
+  WEFT_ASSIGN_OR_RETURN(AttentionGradientCall c, DecodeGradient(call.params));
+  size_t next = 0;
+  c.call.q.data = call.buffers[next++];
+  c.call.k.data = call.buffers[next++];
+  c.call.v.data = call.buffers[next++];
+  c.g.data = call.buffers[next++];
+  if (c.call.has_mask) c.call.mask.data = call.buffers[next++];
+  for (float** result : {&c.dq, &c.dk, &c.dv}) *result = static_cast<float*>(call.buffers[next++]);
+  c.call.space = call.buffers[next++];
+  return RunAttentionGradient(call.kernels, c, call.pool);
+}
+absl::Status PrepareGradient(const HostPreparation& call) {
+  WEFT_ASSIGN_OR_RETURN(const AttentionGradientCall c, DecodeGradient(call.params));
+  return PrepareAttentionGradient(call.kernels, c, call.needs);
+}
+
+constexpr HostKernel kKernels[] = {{"attention", Run, Prepare}, {"attention_gradient", RunGradient, PrepareGradient}};
 
 }  // namespace
 
-std::vector<int64_t> EncodeAttention(const AttentionCall& c) {
+std::vector<int64_t> EncodeAttention(const AttentionGradientCall& c) {
   std::vector<int64_t> out;
-  ForEachField(c, [&](const auto& field) { out.push_back(static_cast<int64_t>(field)); });
-  out.push_back(std::bit_cast<int64_t>(static_cast<double>(c.scale)));
+  ForEachGradientField(c, [&](const auto& field) { out.push_back(static_cast<int64_t>(field)); });
+  out.push_back(std::bit_cast<int64_t>(static_cast<double>(c.call.scale)));
   return out;
 }
 

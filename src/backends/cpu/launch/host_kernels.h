@@ -2,6 +2,7 @@
 // cached programs carry, and decodes its sizes from integers.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "src/backends/cpu/kernels/attention.h"
 #include "src/backends/cpu/kernels/kernels.h"
 #include "src/backends/cpu/loop/block_loop.h"
+#include "src/backends/cpu/loop/loop_ending.h"
 
 namespace weft::cpu {
 
@@ -19,6 +21,8 @@ struct HostCall {
   ThreadPool& pool;
   const BlockLoop* epilogue = nullptr;  // of products; of kernels that call generated code, that code
   const void* packed = nullptr;         // what HostKernel::pack wrote, instead of the operand that it packs
+  // Of kernels that read pieces: bytes of the first operand from one on, instead of where it lies.
+  const std::function<void(int64_t first, std::span<std::byte> to)>* piece = nullptr;
 };
 using HostFn = absl::Status (*)(const HostCall& call);
 
@@ -36,6 +40,7 @@ struct PackedOperand {
   int buffer = -1;            // its position; none
   int64_t bytes = 0;          // as pack writes it
   std::vector<int64_t> form;  // calls for which it is equal write the same
+  int64_t elements = 0;       // that `unpack` gives back, one after another; 0: it does not
 };
 
 struct HostKernel {
@@ -46,6 +51,12 @@ struct HostKernel {
   // Of kernels that take an operand packed: which, if it is worth keeping so; and how it is packed.
   PackedOperand (*packs)(std::span<const int64_t> params, const CpuTarget& target) = nullptr;
   absl::Status (*pack)(const HostCall& call, void* to) = nullptr;
+  // The operand's bytes from `first` on, as they lay before they were packed; whole elements.
+  void (*unpack)(std::span<const int64_t> params, const CpuTarget& target, const void* packed, int64_t first,
+                 std::span<std::byte> to) = nullptr;
+  bool unpacks_pieces = false;  // quickly enough for a row at a time
+  // Takes HostCall::piece: an embedding's rows are read out of the panel that a product made of it.
+  bool reads_pieces = false;
 };
 
 // Null for an unknown name.
@@ -55,8 +66,10 @@ const HostKernel* FindHostKernel(std::string_view name);
 std::vector<int64_t> EncodeGemm(const GemmCall& call);
 GemmCall DecodeGemm(std::span<const int64_t> params);
 std::vector<int64_t> EncodeConv(const ConvCall& call);
+// To what EncodeConv has made: that the convolution's epilogue is this ending of its result.
+void AppendEnding(const LoopEnding& ending, std::vector<int64_t>* params);
 std::vector<int64_t> EncodePool(const PoolCall& call);
-std::vector<int64_t> EncodeAttention(const AttentionCall& call);
+std::vector<int64_t> EncodeAttention(const AttentionGradientCall& call);  // or of its forward call alone
 
 // Elements of the room that decompositions and solves of batches of [n, n] work in.
 int64_t CholeskyPanel(int64_t n);

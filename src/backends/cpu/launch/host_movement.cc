@@ -92,7 +92,10 @@ absl::Status RunGather(const HostCall& call) {
   if (window == 0) return absl::OkStatus();
   call.pool.ParallelRanges(CountOfBatch(c), [&](int64_t begin, int64_t end, int) {
     ForEachPiece(c, tensors, begin, end, [&](int64_t from, int64_t to, int64_t run) {
-      std::memcpy(boxes + to * bytes, operand + from * bytes, static_cast<size_t>(run * bytes));
+      const auto size = static_cast<size_t>(run * bytes);
+      if (call.piece != nullptr)
+        return (*call.piece)(from * bytes, {reinterpret_cast<std::byte*>(boxes + to * bytes), size});
+      std::memcpy(boxes + to * bytes, operand + from * bytes, size);
     });
   });
   return absl::OkStatus();
@@ -150,8 +153,9 @@ absl::Status RunScatter(const HostCall& call) {
 }
 
 constexpr HostKernel kKernels[] = {
-    {"copy", RunCopy},     {"read_run", RunReadRun}, {"write_run", RunWriteRun},
-    {"gather", RunGather}, {"scatter", RunScatter},
+    {"copy", RunCopy},          {"read_run", RunReadRun},
+    {"write_run", RunWriteRun}, {.name = "gather", .run = RunGather, .reads_pieces = true},
+    {"scatter", RunScatter},
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
 // Products, convolutions and pooling on the launch list.
 #include <bit>
+#include <cstring>
 #include <vector>
 
 #include "src/backends/cpu/launch/host_kernels.h"
+#include "src/runtime/alloc_hook.h"
 
 namespace weft::cpu {
 namespace {
@@ -68,9 +70,14 @@ void EncodeDims(const std::array<SpatialDim, kMaxSpatialDims>& dims, std::vector
   }
 }
 
-ConvCall DecodeConv(std::span<const int64_t> params) {
+struct EncodedConv {
+  ConvCall call;
+  LoopEnding ending;  // if `call` has one
+};
+EncodedConv DecodeConvAndEnding(std::span<const int64_t> params) {
   Decoder d(params);
-  ConvCall c;
+  EncodedConv conv;
+  ConvCall& c = conv.call;
   d.To(c.input);
   d.To(c.output);
   d.To(c.batch);
@@ -80,6 +87,15 @@ ConvCall DecodeConv(std::span<const int64_t> params) {
   d.To(c.batch_groups);
   d.To(c.spatial_rank);
   DecodeDims(d, c.dims);
+  d.To(c.ending.kind);
+  LoopEnding& e = conv.ending;
+  for (int32_t* buffer : {&e.factor, &e.summand, &e.to, &e.added}) d.To(*buffer);
+  for (float* bound : {&c.ending.least, &c.ending.most}) *bound = std::bit_cast<float>(static_cast<uint32_t>(d.Next()));
+  return conv;
+}
+ConvCall DecodeConv(std::span<const int64_t> params) {
+  ConvCall c = DecodeConvAndEnding(params).call;
+  c.ending = {};
   return c;
 }
 
@@ -130,7 +146,13 @@ PackedOperand PacksOfGemm(std::span<const int64_t> params, const CpuTarget& targ
   if (c.m > kMostRowsThatKeep || c.b_packed) return {};
   const int64_t bytes = PackedBytesOfB(target, c);
   if (bytes == 0) return {};
-  return {1, bytes, PackedFormOfB(target, c)};
+  return {1, bytes, PackedFormOfB(target, c), UnpackableB(target, c)};
+}
+void UnpackGemm(std::span<const int64_t> params, const CpuTarget& target, const void* packed, int64_t first,
+                std::span<std::byte> to) {
+  const GemmCall c = DecodeGemm(params);
+  const int64_t element = BytesOf(c.input);
+  UnpackB(target, c, packed, first / element, static_cast<int64_t>(to.size()) / element, to.data());
 }
 absl::Status PackGemm(const HostCall& call, void* to) {
   GemmCall c = DecodeGemm(call.params);
@@ -150,9 +172,23 @@ absl::Status RunPackB(const HostCall& call) {
   return call.kernels.PackB(c, call.buffers[1], call.pool);
 }
 
+// Whether tiles may do what follows: nobody else reads the product.
+bool EndsIn(const BlockLoop* epilogue) { return epilogue != nullptr && epilogue->product >= 0; }
+
 // Buffers: the two that are read, then the written one.
 absl::Status RunConv(const HostCall& call) {
-  ConvCall c = DecodeConv(call.params);
+  auto [c, ending] = DecodeConvAndEnding(call.params);
+  if (!EndsIn(call.epilogue)) c.ending = {};
+  if (c.ending.kind != EndingKind::kNone) {
+    const auto buffer = [&](int32_t at) -> void* {
+      const bool there = at >= 0 && static_cast<size_t>(at) < call.epilogue->buffer_count;
+      return there ? call.epilogue->buffers[at] : nullptr;
+    };
+    c.ending.factor = static_cast<const float*>(buffer(ending.factor));
+    c.ending.summand = static_cast<const float*>(buffer(ending.summand));
+    c.ending.added = buffer(ending.added);
+    c.ending.to = buffer(ending.to);
+  }
   c.x = call.buffers[0];
   c.w = call.packed != nullptr ? call.packed : call.buffers[1];
   c.w_packed = call.packed != nullptr;
@@ -169,7 +205,16 @@ PackedOperand PacksOfConv(std::span<const int64_t> params, const CpuTarget& targ
   int64_t pixels = c.batch;
   for (int d = 0; d < c.spatial_rank; ++d) pixels *= c.dims[d].out;
   if (pixels > kMostPixelsThatKeep) return {};
-  return {1, bytes, PackedFormOfW(target, c)};
+  return {1, bytes, PackedFormOfW(target, c), UnpackableW(target, c)};
+}
+void UnpackConv(std::span<const int64_t> params, const CpuTarget& target, const void* packed, int64_t first,
+                std::span<std::byte> to) {
+  const ConvCall c = DecodeConv(params);
+  const int64_t all = UnpackableW(target, c) * BytesOf(c.input);
+  if (first == 0 && static_cast<int64_t>(to.size()) == all) return UnpackW(target, c, packed, to.data());
+  std::vector<std::byte, LargeStdAllocator<std::byte>> whole(static_cast<size_t>(all));
+  UnpackW(target, c, packed, whole.data());
+  std::memcpy(to.data(), whole.data() + first, to.size());
 }
 absl::Status PackConv(const HostCall& call, void* to) {
   ConvCall c = DecodeConv(call.params);
@@ -192,7 +237,9 @@ absl::Status RunConvBackwardWeights(const HostCall& call) {  // x, y -> w
   return call.kernels.ConvBackwardWeights(c, call.pool);
 }
 absl::Status PrepareConv(const HostPreparation& call) {
-  return call.kernels.PrepareConv(DecodeConv(call.params), call.threads, call.needs);
+  ConvCall c = DecodeConvAndEnding(call.params).call;
+  if (!EndsIn(call.epilogue)) c.ending = {};
+  return call.kernels.PrepareConv(c, call.threads, call.needs);
 }
 absl::Status PrepareConvBackwardData(const HostPreparation& call) {
   return call.kernels.PrepareConvBackwardData(DecodeConv(call.params), call.threads, call.needs);
@@ -217,9 +264,9 @@ absl::Status RunPoolBackward(const HostCall& call) {  // x, dy -> dx
 }
 
 constexpr HostKernel kKernels[] = {
-    {"gemm", RunGemm, PrepareGemm, PacksOfGemm, PackGemm},
+    {"gemm", RunGemm, PrepareGemm, PacksOfGemm, PackGemm, UnpackGemm, true},
     {"pack_b", RunPackB},
-    {"conv", RunConv, PrepareConv, PacksOfConv, PackConv},
+    {"conv", RunConv, PrepareConv, PacksOfConv, PackConv, UnpackConv},
     {"conv_backward_data", RunConvBackwardData, PrepareConvBackwardData},
     {"conv_backward_weights", RunConvBackwardWeights, PrepareConvBackwardWeights},
     {"pool", RunPool},
@@ -256,6 +303,12 @@ std::vector<int64_t> EncodeConv(const ConvCall& c) {
                               c.spatial_rank};
   EncodeDims(c.dims, out);
   return out;
+}
+
+void AppendEnding(const LoopEnding& ending, std::vector<int64_t>* params) {
+  const EndingKind kind = ending.added >= 0 ? EndingKind::kAffineAdd : EndingKind::kAffine;
+  params->insert(params->end(), {static_cast<int64_t>(kind), ending.factor, ending.summand, ending.to, ending.added,
+                                 std::bit_cast<uint32_t>(ending.least), std::bit_cast<uint32_t>(ending.most)});
 }
 
 std::vector<int64_t> EncodePool(const PoolCall& c) {

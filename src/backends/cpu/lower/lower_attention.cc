@@ -1,4 +1,4 @@
-// Scaled dot-product attention as one kernel, where that beats the expansion.
+// Scaled dot-product attention and its gradient as one kernel each, where that beats the expansion.
 #include <algorithm>
 #include <cmath>
 
@@ -16,31 +16,52 @@ using ir::Value;
 
 constexpr int64_t kMostWidth = 256;
 
-bool HasMask(const Node& node) { return node.operands().size() > 3 && node.operands()[3]; }
+constexpr const ir::OpDef *kForward = &ops::kOp_scaled_dot_product_attention,
+                          *kGradient = &ops::kOp_scaled_dot_product_attention_gradient;
 
-// What the kernel can do.
-bool CanServe(const Node& node) {
-  const Value &q = node.operands()[0], &v = node.operands()[2];
-  const DType dtype = q.dtype();
-  const size_t rank = q.dims().size();
-  if (dtype != DType::kF32 && dtype != DType::kBF16) return false;
-  if (node.results()[0].dtype != dtype || rank < 3 || rank > 2 + static_cast<size_t>(kMaxBatchDims)) return false;
-  if (q.dims().back() > kMostWidth || v.dims().back() > kMostWidth) return false;
-  if (HasMask(node) && node.operands()[3].dtype() != dtype) return false;
-  return q.type().count() > 0 && v.type().count() > 0;
+// Of either operation.
+struct Attention {
+  const Value &q, &k, &v, *mask = nullptr;
+  bool causal = false;
+  int64_t queries = 0, keys = 0;
+};
+Attention AttentionOf(const Node& node) {
+  const std::span<const Value> operands = node.operands();
+  Attention a{operands[0], operands[1], operands[2]};
+  const size_t mask = &node.op() == kForward ? 3 : 4;
+  if (operands.size() > mask && operands[mask]) a.mask = &operands[mask];
+  a.causal = &node.op() == kForward ? ops::ScaledDotProductAttentionAttrs{node.attrs()}.causal()
+                                    : ops::ScaledDotProductAttentionGradientAttrs{node.attrs()}.causal();
+  const size_t row = a.q.dims().size() - 2;
+  a.queries = a.q.dims()[row];
+  a.keys = a.k.dims()[row];
+  return a;
 }
 
-// What it does faster than the expansion without making training slower by much: measured (benchmarks/kernels/attention.cc).
-// Products of f32 decide where scores fit a cache. Of bf16 the values are multiplied twice, which nothing but pairs repays.
+// What the kernels can do.
+bool CanServe(const Node& node) {
+  const Attention a = AttentionOf(node);
+  const DType dtype = a.q.dtype();
+  const size_t rank = a.q.dims().size();
+  if (dtype != DType::kF32 && dtype != DType::kBF16) return false;
+  if (rank < 3 || rank > 2 + static_cast<size_t>(kMaxBatchDims)) return false;
+  if (a.q.dims().back() > kMostWidth || a.v.dims().back() > kMostWidth) return false;
+  if (a.mask != nullptr && a.mask->dtype() != dtype) return false;
+  if (a.q.type().count() == 0 || a.v.type().count() == 0) return false;
+  return &node.op() == kForward ? node.results()[0].dtype == dtype : !a.causal || a.queries <= a.keys;
+}
+
+// What they do faster than the expansion, alone and both of a training step: measured (benchmarks/kernels/attention.cc).
+// Products of f32 decide where scores fit a cache. Of bf16 the values are multiplied twice, which only pairs repay.
 bool Serves(const Node& node, const CpuTarget& target) {
   if (!CanServe(node)) return false;
-  const Dims &q = node.operands()[0].dims(), &k = node.operands()[1].dims();
-  const int64_t queries = q[q.size() - 2], keys = k[k.size() - 2];
-  const bool bf16 = node.operands()[0].dtype() == DType::kBF16;
+  const Attention a = AttentionOf(node);
+  const bool bf16 = a.q.dtype() == DType::kBF16, forward = &node.op() == kForward;
   if (bf16 && !target.has_bf16_dot && target.tiles == TileUnit::kNone) return false;
-  if (queries <= kFewQueries) return keys >= 256 && keys <= 1024;
-  if (ops::ScaledDotProductAttentionAttrs{node.attrs()}.causal()) return queries >= 128 && keys >= 512;
-  return queries >= 128 && keys >= (bf16 ? 4096 : 1024);
+  if (a.queries <= kFewQueries) return forward && a.keys >= 256 && a.keys <= 1024;
+  if (a.queries < 128) return false;
+  if (a.causal) return a.keys >= 256;
+  return a.keys >= (bf16 && forward ? 4096 : 1024);
 }
 
 AttentionMatrix MatrixOf(const Dims& dims) {
@@ -51,50 +72,75 @@ AttentionMatrix MatrixOf(const Dims& dims) {
   return matrix;
 }
 
-absl::Status LowerAttention(Lowering& lowering, const Node& node) {
-  const Value result{Ref<const Node>::Share(&node), 0};
-  const Value &q = node.operands()[0], &k = node.operands()[1], &v = node.operands()[2];
-  const ops::ScaledDotProductAttentionAttrs attrs{node.attrs()};
-  if (!CanServe(node)) return InternalError("attention that should have been expanded");
-  const size_t rank = q.dims().size();
+// What both kernels are told.
+AttentionCall CallOf(const Attention& a, bool has_scale, double scale) {
+  const size_t rank = a.q.dims().size();
   AttentionCall call;
-  call.dtype = q.dtype();
-  call.queries = q.dims()[rank - 2];
-  call.keys = k.dims()[rank - 2];
-  call.width = q.dims()[rank - 1];
-  call.value_width = v.dims()[rank - 1];
+  call.dtype = a.q.dtype();
+  call.queries = a.queries;
+  call.keys = a.keys;
+  call.width = a.q.dims()[rank - 1];
+  call.value_width = a.v.dims()[rank - 1];
   call.batch_rank = static_cast<int>(rank) - 2;
-  std::copy(q.dims().begin(), q.dims().end() - 2, call.batch_sizes.begin());
-  call.q = MatrixOf(q.dims());
-  call.k = MatrixOf(k.dims());
-  call.v = MatrixOf(v.dims());
-  call.out = MatrixOf(result.dims());
-  call.causal = attrs.causal();
-  call.scale = static_cast<float>(attrs.has_scale() ? attrs.scale() : 1 / std::sqrt(static_cast<double>(call.width)));
-  std::vector<StorageId> reads = {lowering.Of(q), lowering.Of(k), lowering.Of(v)};
-  if (HasMask(node)) {
-    const Value& mask = node.operands()[3];
-    const size_t missing = rank - mask.dims().size();
-    const Dims own = StridesOf(mask.dims());
-    Dims strides(rank, 0);
-    for (size_t d = missing; d < rank; ++d) {
-      if (mask.dims()[d - missing] != 1) strides[d] = own[d - missing];
-    }
-    call.has_mask = true;
-    call.mask_column_stride = strides[rank - 1];
-    call.mask.row_stride = strides[rank - 2];
-    std::copy(strides.begin(), strides.end() - 2, call.mask.batch_strides.begin());
-    reads.push_back(lowering.Of(mask));
+  std::copy(a.q.dims().begin(), a.q.dims().end() - 2, call.batch_sizes.begin());
+  call.q = MatrixOf(a.q.dims());
+  call.k = MatrixOf(a.k.dims());
+  call.v = MatrixOf(a.v.dims());
+  call.causal = a.causal;
+  call.scale = static_cast<float>(has_scale ? scale : 1 / std::sqrt(static_cast<double>(call.width)));
+  if (a.mask == nullptr) return call;
+  const size_t missing = rank - a.mask->dims().size();
+  const Dims own = StridesOf(a.mask->dims());
+  Dims strides(rank, 0);
+  for (size_t d = missing; d < rank; ++d) {
+    if (a.mask->dims()[d - missing] != 1) strides[d] = own[d - missing];
   }
+  call.has_mask = true;
+  call.mask_column_stride = strides[rank - 1];
+  call.mask.row_stride = strides[rank - 2];
+  std::copy(strides.begin(), strides.end() - 2, call.mask.batch_strides.begin());
+  return call;
+}
+
+// Of one pass over the scores.
+double WorkOf(const Attention& a, const AttentionCall& call) {
+  return static_cast<double>(a.q.type().count() / call.width) * static_cast<double>(call.keys) *
+         static_cast<double>(call.width + call.value_width + 16);
+}
+
+absl::Status LowerAttention(Lowering& lowering, const Node& node) {
+  if (!CanServe(node)) return InternalError("attention that should have been expanded");
+  const Attention a = AttentionOf(node);
+  const Value result{Ref<const Node>::Share(&node), 0};
+  const ops::ScaledDotProductAttentionAttrs attrs{node.attrs()};
+  AttentionCall call = CallOf(a, attrs.has_scale(), attrs.has_scale() ? attrs.scale() : 0);
+  call.out = MatrixOf(result.dims());
+  std::vector<StorageId> reads = {lowering.Of(a.q), lowering.Of(a.k), lowering.Of(a.v)};
+  if (a.mask != nullptr) reads.push_back(lowering.Of(*a.mask));
   const StorageId out = lowering.Define(result);
   const StorageId space = lowering.Temporary(std::max<int64_t>(AttentionSpace(lowering.target(), call), 1));
-  const double work = static_cast<double>(q.type().count() / call.width) * static_cast<double>(call.keys) *
-                      static_cast<double>(call.width + call.value_width + 16);
-  lowering.Host("attention", reads, {out, space}, EncodeAttention(call), 10.0 * work + 1e6);
+  lowering.Host("attention", reads, {out, space}, EncodeAttention({.call = call}), 10.0 * WorkOf(a, call) + 1e6);
   return absl::OkStatus();
 }
 
-constexpr OpRule kRules[] = {{&ops::kOp_scaled_dot_product_attention, LowerAttention, Serves}};
+absl::Status LowerGradient(Lowering& lowering, const Node& node) {
+  if (!CanServe(node)) return InternalError("attention's gradient that should have been expanded");
+  const Attention a = AttentionOf(node);
+  const ops::ScaledDotProductAttentionGradientAttrs attrs{node.attrs()};
+  AttentionGradientCall call;
+  call.call = CallOf(a, attrs.has_scale(), attrs.has_scale() ? attrs.scale() : 0);
+  call.g = MatrixOf(node.operands()[3].dims());
+  std::vector<StorageId> reads = {lowering.Of(a.q), lowering.Of(a.k), lowering.Of(a.v),
+                                  lowering.Of(node.operands()[3])};
+  if (a.mask != nullptr) reads.push_back(lowering.Of(*a.mask));
+  std::vector<StorageId> writes;
+  for (uint32_t i = 0; i < 3; ++i) writes.push_back(lowering.Define({Ref<const Node>::Share(&node), i}));
+  writes.push_back(lowering.Temporary(std::max<int64_t>(AttentionGradientSpace(call), 1)));
+  lowering.Host("attention_gradient", reads, writes, EncodeAttention(call), 25.0 * WorkOf(a, call.call) + 1e6);
+  return absl::OkStatus();
+}
+
+constexpr OpRule kRules[] = {{kForward, LowerAttention, Serves}, {kGradient, LowerGradient, Serves}};
 
 }  // namespace
 

@@ -231,6 +231,11 @@ void Lowering::FuseEpilogues(Drafts& list) {
     product->storages.insert(product->storages.end(), next.storages.begin(), next.storages.end());
     product->written.insert(product->written.end(), next.written.begin(), next.written.end());
     for (const auto& [in, out] : next.in_place) product->in_place.push_back({first + in, first + out});
+    LoopEnding ending;
+    if (out_.program.host_kernels[product->entry.code] == "conv" &&
+        ToEnding(*block, static_cast<uint32_t>(at - next.storages.begin()), &ending)) {
+      AppendEnding(ending, &product->entry.params);
+    }
     product->loop = std::move(block);
     product->entry.writes += next.entry.writes;
     for (const uint32_t origin : next.entry.origins) {

@@ -1,0 +1,183 @@
+// A step that arrives as one before is not built. Between two barriers every call is noted in a canonical form: operation,
+// attributes, operands as numbers. As long as the calls of a step are those of a noted one, they make no nodes: tensors show
+// numbers, and at the barrier the program of the noted step is launched on what the numbers of this one stand for. Forms are
+// compared, never hashed. At the first difference, and before the engine does anything that is not noted here, the calls so far
+// are recorded after all, as they came, so that nobody can tell.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/compiler/program_cache.h"
+#include "src/lazy/frame.h"
+#include "src/lazy/update.h"
+#include "src/runtime/hash_map.h"
+
+namespace weft::lazy {
+
+class Recorder;
+
+// Thread rule: under the engine's lock.
+class Replay {
+ public:
+  explicit Replay(Recorder& recorder) : recorder_(recorder) {}
+  // For an engine of one device that is lazy; without it nothing is noted.
+  void Enable(MeshState& state) {
+    state_ = &state;
+    steps_.reserve(kSteps);
+  }
+
+  // --- Calls ---------------------------------------------------------------------------------------------------------
+  enum class Kind : uint8_t { kOperation, kLiteral, kGradient, kUpdate, kAssign };
+  struct Call {
+    Kind kind;
+    const ir::OpDef* op = nullptr;
+    const ir::Attrs& attrs;
+    Ref<const UpdateRule> rule;
+    ir::Location location;
+    uint64_t draws = 0;  // blocks, where the call is noted
+  };
+  struct Result {
+    uint32_t number;  // of the value; results that are one value have one
+    ir::Type type;
+    const ir::OpDef* maker = nullptr;
+    bool needs_gradient = false;
+  };
+
+  // Whether calls are to be noted, or compared.
+  bool active() const { return mode_ != Mode::kIdle; }
+  bool noting() const { return mode_ == Mode::kNoting; }
+  // Whether there are tensors without a value.
+  bool deferring() const { return !deferred_.empty(); }
+
+  // The call in hand, word by word: what a tensor shows (null: nothing), a leaf that no tensor shows, or a number.
+  void Begin() { words_.clear(); }
+  void Add(const Tensor* tensor);
+  void AddLeaf(const ir::Value& leaf);
+  void AddNumber(size_t number) { words_.push_back(static_cast<uint32_t>(number)); }
+  // Whether it is the noted one at this place, and so deferred: no nodes are made for its results. If not, what was deferred has
+  // been recorded, and the call is to be recorded and then Noted.
+  bool Defer(const Call& call, std::span<const Result>* results);
+  // It has been recorded, in so many nodes. Its results, or none if the step is not noted any more.
+  std::span<const Result> Noted(const Call& call, std::span<const ir::Value> results, int64_t nodes);
+  void Number(Tensor& tensor, uint32_t number) const {
+    tensor.state.step = step_;
+    tensor.state.number = number;
+  }
+
+  // Something comes that is not noted and may change what is pending: records what was deferred, notes nothing until the next
+  // barrier. Where memory runs out, all is as before and the call may be repeated.
+  void Interrupt() {
+    if (mode_ != Mode::kIdle) End();
+  }
+
+  // --- Barriers ------------------------------------------------------------------------------------------------------
+  struct Shown {
+    uint32_t number, output;
+  };
+  struct Argument {
+    uint32_t data;  // number among those the step has met
+    int32_t donated_to;
+  };
+  // The launch of a noted step.
+  struct Plan {
+    std::vector<Shown> shown;  // by the tensors whose values are outputs, in their order
+    size_t outputs = 0;
+    std::vector<Argument> arguments;
+    std::shared_ptr<const compiler::Program> program;  // null: none could be noted
+    size_t nodes = 0;
+  };
+  // The plan of a noted step that is the deferred one, up to which tensors are left; null if there is none.
+  const Plan* Complete();
+  // The step is not launched as a noted one: records it.
+  void Diverge();
+  // A barrier comes, and later this is about to be launched for it. Others may have had the lock in between: what they call is
+  // not noted, and which tensors they have left is looked at here.
+  void BarrierBegins();
+  void Planned(const Cut& cut, const std::shared_ptr<const compiler::Program>& program);
+  // It is through. `clean`: whatever is live is known.
+  void Start(bool clean);
+
+  bool IsDeferred(const Tensor& tensor) const {
+    return !tensor.value() && !tensor.state.expired && tensor.state.step == step_;
+  }
+  // The output that the value of a deferred tensor is, and the number of outputs if it is none.
+  size_t OutputOf(const Plan& plan, const Tensor& tensor) const;
+  // What the deferred step's numbers stand for.
+  const ir::Value& LeafOf(uint32_t data) const { return leaves_[data_[data].first]; }
+  const Result& ResultOf(uint32_t number) const { return current_->results[number]; }
+
+ private:
+  enum class Mode : uint8_t { kIdle, kNoting, kReplaying };
+  // What a leaf must be to be the same.
+  struct Leaf {
+    ir::Type type;
+    uint32_t data = 0;  // its number: several leaves may show one
+    uint32_t words = 0;
+    bool needs_gradient = false;
+    friend bool operator==(const Leaf&, const Leaf&) = default;
+  };
+  struct Entry {
+    Kind kind;
+    const ir::OpDef* op;
+    Ref<const UpdateRule> rule;
+    ir::Attrs attrs;
+    size_t words_end, results_end, leaves_end;  // of this and all before
+    int64_t nodes;
+    uint64_t draws;
+  };
+  struct Step {
+    std::vector<Entry> entries;
+    std::vector<uint32_t> words;
+    std::vector<Result> results;
+    std::vector<Leaf> leaves;
+    Plan plan;
+  };
+
+  static constexpr uint32_t kNothing = UINT32_MAX, kUnknown = UINT32_MAX - 2;
+  // So many different steps are kept, of so many calls.
+  static constexpr size_t kSteps = 4, kMostCalls = 65'536;
+  // After so many steps in a row that were noted in vain, so many are not.
+  static constexpr uint32_t kTries = 8, kPause = 32;
+
+  static std::span<const uint32_t> WordsOf(const Step& step, size_t entry);
+  bool Has(const Step& step, const Call& call) const;
+  static bool SameBefore(const Step& a, const Step& b, size_t entries);
+  bool ShowsAs(const Plan& plan) const;
+  // Of the live tensors whose values a barrier computes.
+  template <typename Use>
+  void ForEachShown(Use&& use) const;
+  void End();
+  void Record();
+  absl::Status RecordOne(const Entry& entry, std::span<const uint32_t> words, ir::Builder& b,
+                         std::vector<ir::Value>* results);
+  ir::Value ValueOf(uint32_t word) const;
+  void ForgetStep();
+
+  Recorder& recorder_;
+  MeshState* state_ = nullptr;
+  Mode mode_ = Mode::kIdle;
+  uint64_t step_ = 0;
+  // --- The step in hand
+  uint32_t next_number_ = 0;
+  std::vector<uint32_t> words_;    // of the call in hand
+  std::vector<ir::Value> leaves_;  // by number, held as nodes would
+  std::vector<Leaf> met_;          // what they are
+  struct Met {
+    uint32_t first;  // leaf
+    bool several;
+  };
+  std::vector<Met> data_;
+  std::vector<ir::Location> deferred_;
+  size_t recorded_ = 0;            // of the deferred ones, where memory ran out in between
+  std::vector<ir::Value> values_;  // their results
+  std::unique_ptr<Step> noting_;
+  HashMap<ir::Value, uint32_t> numbers_;  // of the results that are noted
+  // --- All steps
+  std::vector<std::unique_ptr<Step>> steps_;  // the one that came last first
+  Step* current_ = nullptr;                   // of steps_: what is deferred is its beginning
+  uint32_t in_vain_ = 0, pause_ = 0;
+};
+
+}  // namespace weft::lazy

@@ -1,0 +1,121 @@
+/* A training step that comes again and again: it is replayed, and costs few allocations, which are counted by an allocator in
+ * the place of the process's. */
+#define _GNU_SOURCE
+
+#include "check.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HAS_AN_ALLOCATOR_OF_ITS_OWN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HAS_AN_ALLOCATOR_OF_ITS_OWN 1
+#endif
+#endif
+
+#if !defined(HAS_AN_ALLOCATOR_OF_ITS_OWN) && defined(__GLIBC__)
+#define COUNTS 1
+static __thread long g_count; /* of this thread */
+void* __libc_malloc(size_t);
+void* malloc(size_t size) {
+  ++g_count;
+  return __libc_malloc(size);
+}
+#else
+#define COUNTS 0
+static long g_count;
+#endif
+
+enum { PARAMETERS = 4, CALLS = 7 };
+
+typedef struct Net {
+  weft_context* ctx;
+  weft_tensor *p[PARAMETERS], *x, *y;
+  weft_optimizer* opt;
+} Net;
+
+static void make(Net* net) {
+  static const int64_t shapes[PARAMETERS][2] = {{8, 16}, {16, 0}, {16, 4}, {4, 0}};
+  static const weft_setting settings[] = {{"threads", WEFT_STRLEN, "1", WEFT_STRLEN}, {"cache_mode", WEFT_STRLEN, "off", WEFT_STRLEN}};
+  weft_context_options options = WEFT_CONTEXT_OPTIONS_INIT;
+  static const int64_t labels[5] = {0, 1, 2, 3, 0};
+  wf_scope* s;
+  int i;
+  options.settings = settings;
+  options.setting_count = 2;
+  MUST(weft_context_create(&options, &net->ctx));
+  s = wf_begin(net->ctx);
+  for (i = 0; i < PARAMETERS; ++i) net->p[i] = wf_keep(s, wf_normal(s, shapes[i], shapes[i][1] ? 2 : 1));
+  net->x = wf_keep(s, wf_normal(s, WF_INTS(5, 8)));
+  net->y = wf_keep(s, wf_from_host(s, WEFT_I64, WF_INTS(5), labels, sizeof labels));
+  MUST(wf_end(s));
+  MUST(weft_sync(net->ctx, NULL, NULL));
+  for (i = 0; i < PARAMETERS; ++i) MUST(weft_tensor_require_grad(net->p[i], 1));
+  MUST(weft_adam_create(net->ctx, net->p, PARAMETERS, NULL, &net->opt));
+  MUST(weft_sync(net->ctx, NULL, NULL));
+}
+
+static void end(Net* net) {
+  int i;
+  for (i = 0; i < PARAMETERS; ++i) weft_tensor_release(net->p[i]);
+  weft_tensor_release(net->x);
+  weft_tensor_release(net->y);
+  weft_optimizer_release(net->opt);
+  weft_context_release(net->ctx);
+}
+
+/* CALLS operations, a gradient and an update. */
+static weft_error* record(Net* net) {
+  weft_tensor *h, *grads[PARAMETERS];
+  wf_scope* s = wf_begin(net->ctx);
+  h = wf_relu(s, wf_add(s, wf_matmul(s, net->x, net->p[0]), net->p[1]));
+  h = wf_mul_n(s, wf_add(s, wf_matmul(s, h, net->p[2]), net->p[3]), 0.5);
+  wf_grad(s, wf_cross_entropy(s, h, net->y), net->p, PARAMETERS, grads);
+  wf_try(s, weft_optimizer_step(net->opt, grads, PARAMETERS, 0.01));
+  return wf_end(s);
+}
+
+static double read(Net* net) {
+  float values[8 * 16];
+  double sum = 0;
+  int i;
+  MUST(weft_tensor_to_host(net->p[0], values, sizeof values));
+  for (i = 0; i < 8 * 16; ++i) sum += values[i];
+  return sum;
+}
+
+static void counts(Net* net) {
+  int64_t replayed, nodes, operations;
+  long before, recorded;
+  int i;
+  for (i = 0; i < 4; ++i) {
+    MUST(record(net));
+    MUST(weft_sync(net->ctx, NULL, NULL));
+  }
+  replayed = metric(net->ctx, "steps_replayed");
+  nodes = metric(net->ctx, "nodes_recorded");
+  operations = metric(net->ctx, "operations_recorded");
+  before = g_count;
+  MUST(record(net));
+  recorded = g_count - before;
+  MUST(weft_sync(net->ctx, NULL, NULL));
+  nodes = metric(net->ctx, "nodes_recorded") - nodes;
+  CHECK_EQUAL(metric(net->ctx, "steps_replayed") - replayed, 1);
+  CHECK_EQUAL(metric(net->ctx, "operations_recorded") - operations, CALLS);
+  CHECK(nodes > 100);
+  printf("%ld allocations for a step of %d operations, which are %lld nodes; with its barrier %ld\n", recorded, CALLS,
+         (long long)nodes, g_count - before);
+  if (COUNTS) CHECK(recorded < nodes / 2);
+}
+
+int main(void) {
+  Net net, other;
+  make(&net);
+  make(&other);
+  CHECK(read(&net) == read(&other));
+  counts(&net);
+  counts(&other);
+  CHECK(read(&net) == read(&other));
+  end(&net);
+  end(&other);
+  return done("steady");
+}
