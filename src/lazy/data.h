@@ -48,6 +48,8 @@ class Data final : public ir::Payload {
     return most;
   }
   void TakeOver() { shards_.clear(); }
+  // The next device's. Allocates nothing where there is room.
+  void Add(Ref<Buffer> shard) { shards_.push_back(std::move(shard)); }
 
   // The engine's own, valid during one cut: argument number, and whether a live tensor still shows this value.
   uint64_t argument_epoch = 0;
@@ -84,14 +86,18 @@ inline bool AllKnown(const ir::Node& node) {
   return true;
 }
 
+// So that Bind allocates nothing.
+inline void MakeRoom(const ir::Node& node) {
+  if (node.results().size() == 1 || node.payload()) return;
+  Ref<DataList> list = MakeRef<DataList>();
+  list->results.resize(node.results().size());
+  node.set_payload(std::move(list));
+}
+
 // Makes a pending value known.
 inline void Bind(const ir::Node& node, uint32_t result, Ref<Data> data) {
   if (node.results().size() == 1) return node.set_payload(std::move(data));
-  if (!node.payload()) {
-    Ref<DataList> list = MakeRef<DataList>();
-    list->results.resize(node.results().size());
-    node.set_payload(std::move(list));
-  }
+  MakeRoom(node);
   static_cast<DataList*>(node.payload().get())->results[result] = std::move(data);
 }
 

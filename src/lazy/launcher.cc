@@ -89,6 +89,14 @@ absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program
   absl::InlinedVector<DeviceArguments, 1> arguments;
   for (size_t d = 0; d < devices; ++d)
     arguments.push_back({buffers_[d], words_, donated_, cancel, state.mesh.devices()[d]});
+  // A launch that ran and is known nowhere has destroyed what it took over: what holds its results is there before.
+  made_.clear();
+  for (const ir::Value& output : cut->outputs) {
+    Shards room;
+    room.reserve(devices);
+    made_.push_back(MakeRef<Data>(state.whole(), std::move(room)));
+    MakeRoom(*output.node);
+  }
   absl::StatusOr<std::vector<DeviceResults>> launched = program.executable->Execute(arguments);
   for (std::vector<Ref<Buffer>>& buffers : buffers_) buffers.clear();
   WEFT_RETURN_IF_ERROR(launched.status());
@@ -102,10 +110,10 @@ absl::Status Launcher::Launch(MeshState& state, const compiler::Program& program
   // From here on nothing fails.
   for (size_t i = 0; i < cut->outputs.size(); ++i) {
     const ir::Value& output = cut->outputs[i];
-    Shards shards;
-    for (DeviceResults& results : *launched) shards.push_back(std::move(results.buffers[i]));
-    Bind(*output.node, output.result, MakeRef<Data>(state.whole(), std::move(shards)));
+    for (DeviceResults& results : *launched) made_[i]->Add(std::move(results.buffers[i]));
+    Bind(*output.node, output.result, std::move(made_[i]));
   }
+  made_.clear();
   for (size_t i = 0; i < cut->arguments.size(); ++i) {
     if (takes_over_[i] != 0) cut->arguments[i]->TakeOver();
   }

@@ -38,6 +38,7 @@ class Launcher {
   std::vector<uint32_t> words_;
   std::vector<std::vector<Ref<Buffer>>> buffers_;  // per device of the mesh
   std::vector<uint8_t> donated_;                   // per buffer of a device
+  std::vector<Ref<Data>> made_;                    // results, before they are there
   std::vector<uint8_t> takes_over_;                // per argument
 };
 

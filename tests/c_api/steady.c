@@ -1,6 +1,7 @@
 /* A training step that comes again and again: it is replayed, and costs few allocations, which are counted by an allocator in
- * the place of the process's. */
+ * the place of the process's. Where that one fails, from any allocation on, no step is lost and none is made twice. */
 #define _GNU_SOURCE
+#include <errno.h>
 
 #include "check.h"
 
@@ -14,10 +15,17 @@
 
 #if !defined(HAS_AN_ALLOCATOR_OF_ITS_OWN) && defined(__GLIBC__)
 #define COUNTS 1
-static __thread long g_count; /* of this thread */
+static __thread long g_count, g_left = -1; /* of this thread: allocations, and how many more succeed; -1: all */
+static __thread int g_hit;
 void* __libc_malloc(size_t);
 void* malloc(size_t size) {
   ++g_count;
+  if (g_left == 0) {
+    g_hit = 1;
+    errno = ENOMEM;
+    return NULL;
+  }
+  if (g_left > 0) --g_left;
   return __libc_malloc(size);
 }
 #else
@@ -31,6 +39,7 @@ typedef struct Net {
   weft_context* ctx;
   weft_tensor *p[PARAMETERS], *x, *y;
   weft_optimizer* opt;
+  int stepped; /* the latest step was recorded */
 } Net;
 
 static void make(Net* net) {
@@ -65,12 +74,12 @@ static void end(Net* net) {
 
 /* CALLS operations, a gradient and an update. */
 static weft_error* record(Net* net) {
-  weft_tensor *h, *grads[PARAMETERS];
+  weft_tensor *h, *grads[PARAMETERS] = {NULL};
   wf_scope* s = wf_begin(net->ctx);
   h = wf_relu(s, wf_add(s, wf_matmul(s, net->x, net->p[0]), net->p[1]));
   h = wf_mul_n(s, wf_add(s, wf_matmul(s, h, net->p[2]), net->p[3]), 0.5);
   wf_grad(s, wf_cross_entropy(s, h, net->y), net->p, PARAMETERS, grads);
-  wf_try(s, weft_optimizer_step(net->opt, grads, PARAMETERS, 0.01));
+  net->stepped = wf_try(s, weft_optimizer_step(net->opt, grads, PARAMETERS, 0.01));
   return wf_end(s);
 }
 
@@ -107,6 +116,53 @@ static void counts(Net* net) {
   if (COUNTS) CHECK(recorded < nodes / 2);
 }
 
+#if COUNTS
+static void both(Net* net, Net* other) {
+  MUST(record(net));
+  MUST(weft_sync(net->ctx, NULL, NULL));
+  MUST(record(other));
+  MUST(weft_sync(other->ctx, NULL, NULL));
+}
+
+/* All allocations from the n-th on fail, those of a step as before and of one that goes on differently. What was not recorded is
+ * asked for again, what was is asked for no more: the two nets see the same steps. */
+static void runs_out(Net* net, Net* other) {
+  int hit = 1, longer, i;
+  long n;
+  for (longer = 0; longer < 2; ++longer) {
+    for (n = 0, hit = 1; hit; ++n) {
+      weft_error* error;
+      CHECK(n < 100000);
+      for (i = 0; i < 2; ++i) both(net, other); /* steady again */
+      g_hit = 0;
+      g_left = n;
+      error = record(net);
+      if (error == NULL && longer) {
+        weft_tensor* t = NULL;
+        error = weft_neg(net->ctx, net->p[1], &t);
+        weft_tensor_release(t);
+      }
+      if (error == NULL) error = weft_sync(net->ctx, NULL, NULL);
+      g_left = -1;
+      hit = g_hit;
+      if (error != NULL) CHECK_EQUAL(weft_error_code(error), WEFT_RESOURCE_EXHAUSTED);
+      weft_error_release(error);
+      if (!net->stepped) MUST(record(net));
+      MUST(weft_sync(net->ctx, NULL, NULL));
+      MUST(record(other));
+      MUST(weft_sync(other->ctx, NULL, NULL));
+      if (read(net) != read(other)) {
+        printf("allocation %ld%s: the steps differ\n", n, longer ? " of a longer step" : "");
+        ++g_failures;
+        return;
+      }
+    }
+    printf("%ld allocations failed%s\n", n, longer ? ", and of a longer step" : "");
+  }
+  CHECK(metric(net->ctx, "steps_replayed") > 10);
+}
+#endif
+
 int main(void) {
   Net net, other;
   make(&net);
@@ -114,6 +170,9 @@ int main(void) {
   CHECK(read(&net) == read(&other));
   counts(&net);
   counts(&other);
+#if COUNTS
+  runs_out(&net, &other);
+#endif
   CHECK(read(&net) == read(&other));
   end(&net);
   end(&other);

@@ -125,6 +125,7 @@ absl::Status PrepareEntries(LoadedProgram& loaded, int threads, const std::share
   if (!FitsMemory(loaded.program)) return absl::OkStatus();
   absl::Status status;
   ForEachKernel(loaded.program, [&](const Entry& entry) {
+    loaded.most_buffers = std::max(loaded.most_buffers, entry.buffers.size());
     if (entry.type == Entry::Type::kLoop) {
       loaded.needs.Each(ScratchSlot::kLoop, entry.scratch_bytes);
     } else if (status.ok() && loaded.host[entry.code] == nullptr) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "src/backends/cpu/kernels/scratch.h"
@@ -32,8 +33,9 @@ class CpuExecutable final : public Executable {
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
     if (devices.size() != 1) return UserError("the CPU has one device, not ", devices.size());
-    WEFT_ASSIGN_OR_RETURN(DeviceResults results, Launch(devices[0]));
     std::vector<DeviceResults> all;
+    all.reserve(1);  // before the launch, which cannot be taken back
+    WEFT_ASSIGN_OR_RETURN(DeviceResults results, Launch(devices[0]));
     all.push_back(std::move(results));
     return all;
   }
@@ -124,6 +126,7 @@ class CpuExecutable final : public Executable {
     launch->tables.cancel = arguments.cancel;
     launch->done = MakeRef<Event>();
     launch->written = written_;
+    launch->tables.MakeRoom(*loaded_);
     DeviceResults results;
     results.done = launch->done;
     for (size_t r = 0; r < program.results.size(); ++r) {
@@ -233,11 +236,16 @@ class CpuExecutable final : public Executable {
 // One launch's way through the lists.
 class ListRunner {
  public:
-  ListRunner(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool)
-      : loaded_(loaded), program_(loaded.program), tables_(tables), pool_(pool) {
-    for (const int64_t offset : program_.carried) carried_.push_back(tables.arena + offset);
-  }
+  ListRunner(const LoadedProgram& loaded, LaunchTables& tables, ThreadPool& pool)
+      : loaded_(loaded), program_(loaded.program), tables_(tables), pool_(pool) {}
 
+  absl::Status Run() {
+    for (const int64_t offset : program_.carried) carried_.push_back(tables_.arena + offset);
+    return Run(0);
+  }
+  int64_t written() const { return written_; }
+
+ private:
   absl::Status Run(uint32_t list) {
     for (const Entry& entry : program_.lists[list]) {
       absl::Status status;
@@ -253,9 +261,7 @@ class ListRunner {
     }
     return absl::OkStatus();
   }
-  int64_t written() const { return written_; }
 
- private:
   char* Locate(const BufferRef& ref) const {
     switch (ref.place) {
       case BufferRef::Place::kArgument: return static_cast<char*>(tables_.arguments[ref.index]);
@@ -358,10 +364,10 @@ class ListRunner {
 
   const LoadedProgram& loaded_;
   const Program& program_;
-  const LaunchTables& tables_;
+  LaunchTables& tables_;
   ThreadPool& pool_;
-  absl::InlinedVector<void*, 16> pointers_;
-  absl::InlinedVector<char*, 8> carried_;  // where each is now
+  std::vector<void*>& pointers_ = tables_.pointers;
+  std::vector<char*>& carried_ = tables_.carried;
   const int64_t began_ns_ = MonotonicNow();
   int64_t written_ = 0;
 };
@@ -373,12 +379,17 @@ int64_t BytesWritten(const Executable& executable) {
   return own == nullptr ? -1 : own->written();
 }
 
-absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool) {
+absl::Status RunLaunchList(const LoadedProgram& loaded, LaunchTables& tables, ThreadPool& pool) {
   const ThreadPool::Scope scope(tables.scratch);
   const bool spreads = TotalCost(loaded.program.lists[0]) > kSplitCost;
   if (spreads) pool.BeginRun();
   ListRunner runner(loaded, tables, pool);
-  absl::Status status = runner.Run(0);
+  absl::Status status;
+  try {
+    status = runner.Run();
+  } catch (const std::bad_alloc&) {
+    status = absl::ResourceExhaustedError("");  // a text would want memory
+  }
   if (tables.written != nullptr) *tables.written += runner.written();
   if (spreads) pool.EndRun();
   if (!status.ok() && tables.scratch != nullptr) WEFT_RETURN_IF_ERROR(tables.scratch->Overrun());

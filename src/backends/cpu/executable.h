@@ -43,6 +43,7 @@ struct LoadedProgram {
   std::vector<KeptOperand> kept;
   absl::flat_hash_map<const Entry*, size_t> kept_of;    // position in `kept`
   absl::flat_hash_map<const Entry*, size_t> pieces_of;  // likewise, of entries that may read pieces of it
+  size_t most_buffers = 0;                              // of one entry
   int64_t compiled = 0;
   int64_t code_bytes = 0;
 };
@@ -96,7 +97,15 @@ struct LaunchTables {
   std::vector<KeptUse> kept;
   KeptPanels* panels = nullptr;  // of the device
   CancelToken cancel;
+  // Of the run: an entry's buffers, and where each carried value is now. MakeRoom, before a launch that cannot be taken back.
+  std::vector<void*> pointers;
+  std::vector<char*> carried;
+  void MakeRoom(const LoadedProgram& loaded) {
+    pointers.reserve(loaded.most_buffers);
+    carried.reserve(loaded.program.carried.size());
+  }
 };
-absl::Status RunLaunchList(const LoadedProgram& loaded, const LaunchTables& tables, ThreadPool& pool);
+// RESOURCE_EXHAUSTED where memory runs out, even for small things: who runs launches has nobody to throw to.
+absl::Status RunLaunchList(const LoadedProgram& loaded, LaunchTables& tables, ThreadPool& pool);
 
 }  // namespace weft::cpu

@@ -197,6 +197,7 @@ absl::Status ExpandGradient(const ExpandCall& call, std::span<Value> results) {
   constexpr bool kWanted[] = {true, true, true};
   Cotangents(call.b, call.operands, &call.operands[4], call.operands[3],
              ScoresOf<kGradientAttrs>(call.attrs, call.operands[0].dims()), kWanted, results);
+  for (Value& grad : results) grad = Convert(call.b, grad, ComputeType(call.operands[0].dtype()));
   return absl::OkStatus();
 }
 
