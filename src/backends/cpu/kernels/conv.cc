@@ -48,6 +48,7 @@ bool PadsFirst(const CpuTarget& target, const ConvCall& call, const TypePlan& ty
   for (int d = 0; d < call.spatial_rank; ++d) {
     const SpatialDim& dim = call.dims[d];
     plain = plain && dim.lhs_dilation == 1 && dim.pad_lo >= 0 && dim.pad_hi >= 0;
+    plain = plain && dim.in + dim.pad_lo + dim.pad_hi > 0;  // there is something to copy
     pads = pads || dim.pad_lo > 0 || dim.pad_hi > 0;
   }
   return plain && pads;
