@@ -16,6 +16,15 @@
 #define UNUSED
 #endif
 
+/* Under a sanitizer the process's allocator cannot be replaced. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HAS_AN_ALLOCATOR_OF_ITS_OWN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HAS_AN_ALLOCATOR_OF_ITS_OWN 1
+#endif
+#endif
+
 static int g_failures = 0;
 
 #define CHECK(condition)                                                       \

@@ -14,14 +14,6 @@
 
 #include "check.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HAS_AN_ALLOCATOR_OF_ITS_OWN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HAS_AN_ALLOCATOR_OF_ITS_OWN 1
-#endif
-#endif
-
 #if defined(HAS_AN_ALLOCATOR_OF_ITS_OWN) || !defined(__GLIBC__)
 int main(void) {
   printf("SKIPPED: the allocator cannot be replaced here; the other presets do it\n");

@@ -5,14 +5,6 @@
 
 #include "check.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HAS_AN_ALLOCATOR_OF_ITS_OWN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HAS_AN_ALLOCATOR_OF_ITS_OWN 1
-#endif
-#endif
-
 #if !defined(HAS_AN_ALLOCATOR_OF_ITS_OWN) && defined(__GLIBC__)
 #define COUNTS 1
 static __thread long g_count, g_left = -1; /* of this thread: allocations, and how many more succeed; -1: all */

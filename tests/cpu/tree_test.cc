@@ -497,5 +497,23 @@ TEST(Carries, WhatAllRunsTogetherOverwriteIsNotCopiedFirst) {
   }
 }
 
+// A launch's scratch gives no memory where none was asked for.
+TEST(Launches, OfAPaddedConvolutionOverNoPixels) {
+  const auto parsed = ir::Parse(
+      "func @main(%0: tensor<1x3x0x2xf32>, %1: tensor<3x1x2x33xf32>) -> (tensor<1x3x0x33xf32>) {\n"
+      "  %2 = convolution(%0, %1) {window_strides = [1, 1], padding = [1, 1, 0, 0], lhs_dilation = [1, 1], rhs_dilation = [1, 1], "
+      "input_dimensions = [0, 3, 1, 2], kernel_dimensions = [2, 3, 0, 1], output_dimensions = [0, 3, 1, 2], feature_group_count = 1, "
+      "batch_group_count = 1} : tensor<1x3x0x33xf32>\n"
+      "  return %2\n"
+      "}\n",
+      ops::FindOp);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const std::vector<HostTensor> arguments = {HostTensor(kF, {1, 3, 0, 2}), Numbers(kF, {3, 1, 2, 33}, {1, 2, 3})};
+  auto backend = CpuBackend::Create({.threads = 2});
+  const auto results = RunOnCpu(**backend, parsed->functions[0], arguments);
+  ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_EQ((*results)[0].dims(), (Dims{1, 3, 0, 33}));
+}
+
 }  // namespace
 }  // namespace weft::cpu

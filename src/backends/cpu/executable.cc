@@ -29,7 +29,12 @@ class CpuExecutable final : public Executable {
         blocks_(std::move(blocks)),
         panels_(std::move(panels)),
         queue_(std::move(queue)),
-        cost_(TotalCost(loaded_->program.lists[0])) {}
+        cost_(TotalCost(loaded_->program.lists[0])) {
+    ForEachKernel(loaded_->program, [&](const Entry&) { ++stats_.kernels; });
+    stats_.temporary_bytes = loaded_->program.arena_bytes;
+    stats_.code_bytes = loaded_->code_bytes;
+    stats_.kernels_compiled = loaded_->compiled;
+  }
 
   absl::StatusOr<std::vector<DeviceResults>> Execute(std::span<const DeviceArguments> devices) override {
     if (devices.size() != 1) return UserError("the CPU has one device, not ", devices.size());
@@ -46,14 +51,8 @@ class CpuExecutable final : public Executable {
     return EncodeProgram(copy);
   }
 
-  ExecutableStats stats() const override {
-    ExecutableStats stats;
-    ForEachKernel(loaded_->program, [&](const Entry&) { ++stats.kernels; });
-    stats.temporary_bytes = loaded_->program.arena_bytes;
-    stats.code_bytes = loaded_->code_bytes;
-    stats.kernels_compiled = loaded_->compiled;
-    return stats;
-  }
+  // Asked at every launch.
+  ExecutableStats stats() const override { return stats_; }
 
   int64_t written() const { return written_->load(std::memory_order_relaxed); }
 
@@ -231,6 +230,7 @@ class CpuExecutable final : public Executable {
   std::shared_ptr<LaunchQueue> queue_;
   const std::shared_ptr<std::atomic<int64_t>> written_ = std::make_shared<std::atomic<int64_t>>(0);
   const int64_t cost_;
+  ExecutableStats stats_;
 };
 
 // One launch's way through the lists.

@@ -1,5 +1,6 @@
 // Matrix products of bf16 whose operands are matrices.
 #include "src/backends/cpu/kernels/amx_driver.h"
+#include "src/backends/cpu/kernels/gemm_plan.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -30,28 +31,13 @@ class Matrices : public TileOperands {
   const char* b_;
 };
 
-struct Offsets {
-  int64_t a = 0, b = 0, c = 0;
-};
-Offsets OffsetsOf(const GemmCall& call, int64_t member) {
-  Offsets offsets;
-  for (int d = call.batch_rank - 1; d >= 0; --d) {
-    const int64_t i = member % call.batch_sizes[d];
-    member /= call.batch_sizes[d];
-    offsets.a += i * call.a.batch_strides[d];
-    offsets.b += i * call.b.batch_strides[d];
-    offsets.c += i * call.c_batch_strides[d];
-  }
-  return offsets;
-}
-
 // Null pointers stay null: preparations have none.
 const char* At(const void* data, int64_t offset) {
   return data == nullptr ? nullptr : static_cast<const char*>(data) + offset * 2;
 }
 
 absl::Status RunMember(KernelSet::State& state, const GemmCall& call, int64_t member, const Duty& duty, bool dealt) {
-  const Offsets offsets = OffsetsOf(call, member);
+  const MemberOffsets offsets = OffsetsOf(call, member);
   const Matrices operands(state.target(), call, At(call.a.data, offsets.a), At(call.b.data, offsets.b));
   TileProduct product;
   product.operands = &operands;

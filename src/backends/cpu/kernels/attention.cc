@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "src/backends/cpu/kernels/attention_internal.h"
 #include "src/backends/cpu/kernels/attention_rows.h"
-#include "src/backends/cpu/kernels/kernels_internal.h"
 #include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
 
@@ -18,22 +18,8 @@ constexpr int64_t kQueryBlock = 64, kLeastQueryBlock = 16;
 constexpr int64_t kKeyBlock = 512;
 // Where blocks past the diagonal are left out, narrower ones leave out more: an eighth of the keys.
 constexpr int64_t kLeastCausalBlock = 128, kMostCausalBlock = 256;
-// Tasks that keep any number of threads busy.
-constexpr int64_t kManyTasks = 16;
 // Below this many operations the join of two threads is not repaid.
 constexpr double kInlineWork = 200'000;
-// Between rows of scores: a power of two would crowd them into few sets of the first cache.
-constexpr int64_t kRowGap = 16;
-
-constexpr int64_t kAlign = 64;
-int64_t RoundUp(int64_t n, int64_t unit) { return CeilDiv(n, unit) * unit; }
-
-const char* At(const void* data, int64_t bytes) { return static_cast<const char*>(data) + bytes; }
-
-struct Stretch {
-  int64_t begin = 0, end = 0;
-  int64_t size() const { return end - begin; }
-};
 
 class Driver {
  public:
@@ -63,9 +49,7 @@ class Driver {
       });
       WEFT_RETURN_IF_ERROR(status);
     }
-    for (size_t slot = 0; slot < products.once.size(); ++slot) {
-      needs.Each(static_cast<ScratchSlot>(slot), products.Of(0, static_cast<ScratchSlot>(slot)));
-    }
+    AddEach(products, needs);
     needs.Each(ScratchSlot::kLoop, ScratchBytes());
     return absl::OkStatus();
   }
@@ -96,13 +80,8 @@ class Driver {
   }
 
  private:
-  struct Offsets {
-    int64_t q = 0, k = 0, v = 0, mask = 0, out = 0;
-  };
-
   void Cut() {
-    members_ = 1;
-    for (int d = 0; d < call_.batch_rank; ++d) members_ *= call_.batch_sizes[d];
+    members_ = Members(call_);
     element_ = BytesOf(call_.dtype);
     few_ = call_.queries <= kFewQueries;
     int64_t height = kQueryBlock;
@@ -148,22 +127,6 @@ class Driver {
   Stretch Queries(int64_t block) const {
     return {CutAt(call_.queries, query_blocks_, block), CutAt(call_.queries, query_blocks_, block + 1)};
   }
-  // Keys that query 0 sees.
-  int64_t Seen() const { return call_.causal ? call_.keys - call_.queries + 1 : call_.keys; }
-
-  Offsets OffsetsOf(int64_t member) const {
-    Offsets at;
-    for (int d = call_.batch_rank - 1; d >= 0; --d) {
-      const int64_t i = member % call_.batch_sizes[d];
-      member /= call_.batch_sizes[d];
-      at.q += i * call_.q.batch_strides[d];
-      at.k += i * call_.k.batch_strides[d];
-      at.v += i * call_.v.batch_strides[d];
-      at.mask += i * call_.mask.batch_strides[d];
-      at.out += i * call_.out.batch_strides[d];
-    }
-    return at;
-  }
 
   GemmCall Scores(int64_t rows, int64_t keys) const {
     GemmCall call;
@@ -197,7 +160,7 @@ class Driver {
   char* PackedV(int64_t member, int64_t block) const { return PackedK(member, block) + packed_k_; }
 
   void PackKeys(int64_t member, int64_t block) {
-    const Offsets at = OffsetsOf(member);
+    const AttentionOffsets at = OffsetsOf(call_, call_.out, member);
     const Stretch keys = Keys(block);
     const int64_t rows = CeilDiv(call_.queries, query_blocks_);
     GemmCall scores = Scores(rows, keys.size()), values = Values(rows, keys.size(), true);
@@ -241,14 +204,14 @@ class Driver {
   absl::Status RunBlock(int64_t member, int64_t block, int64_t part) {
     Space space;
     WEFT_RETURN_IF_ERROR(Get(&space));
-    const Offsets at = OffsetsOf(member);
+    const AttentionOffsets at = OffsetsOf(call_, call_.out, member);
     const Stretch queries = Queries(block);
     const int64_t rows = queries.size();
     std::fill_n(space.most, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(space.sums, rows * kAttentionLanes, 0.0F);
     const int64_t first = parts_ > 1 ? part : 0, last = parts_ > 1 ? part + 1 : key_blocks_;
     // Keys before this one are seen by the last of the queries.
-    const int64_t end = Seen() + queries.end - 1;
+    const int64_t end = SeenByFirst(call_) + queries.end - 1;
     bool accumulate = false;
     for (int64_t b = first; b < last && Keys(b).begin < end; ++b) {
       const Stretch keys = Keys(b);
@@ -267,7 +230,7 @@ class Driver {
       run.stride = score_stride_;
       run.rows = rows;
       run.columns = keys.size();
-      run.seen = call_.causal ? Seen() + queries.begin - keys.begin : keys.size();
+      run.seen = call_.causal ? SeenByFirst(call_) + queries.begin - keys.begin : keys.size();
       run.scale = call_.scale;
       SetMask(at, queries, keys, &run);
       run.narrow = space.narrow;
@@ -300,7 +263,7 @@ class Driver {
     return absl::OkStatus();
   }
 
-  void SetMask(const Offsets& at, const Stretch& queries, const Stretch& keys, AttentionRows* run) const {
+  void SetMask(const AttentionOffsets& at, const Stretch& queries, const Stretch& keys, AttentionRows* run) const {
     if (!call_.has_mask) return;
     const bool bf16 = call_.dtype == DType::kBF16;
     run->mask =
@@ -311,14 +274,14 @@ class Driver {
     run->kind = call_.mask_column_stride == 0 ? AttentionMask::kOne : bf16 ? AttentionMask::kBF16 : AttentionMask::kF32;
   }
 
-  void Finish(const Offsets& at, const Stretch& queries, const float* values, const float* sums) const {
+  void Finish(const AttentionOffsets& at, const Stretch& queries, const float* values, const float* sums) const {
     AttentionResult run;
     run.values = values;
     run.sums = sums;
     run.value_stride = value_stride_;
     run.rows = queries.size();
     run.width = call_.value_width;
-    run.out = const_cast<char*>(At(call_.out.data, (at.out + queries.begin * call_.out.row_stride) * element_));
+    run.out = const_cast<char*>(At(call_.out.data, (at.written + queries.begin * call_.out.row_stride) * element_));
     run.out_stride = call_.out.row_stride;
     run.bf16 = call_.dtype == DType::kBF16;
     rows_.finish(run);
@@ -350,7 +313,7 @@ class Driver {
         for (int64_t i = 0; i < value_stride_; ++i) space.values[r * value_stride_ + i] += factors[0] * values[i];
       }
     }
-    Finish(OffsetsOf(member), {0, rows}, space.values, space.sums);
+    Finish(OffsetsOf(call_, call_.out, member), {0, rows}, space.values, space.sums);
     return absl::OkStatus();
   }
 

@@ -6,10 +6,9 @@
 #include <cstring>
 #include <limits>
 
-#include "src/backends/cpu/kernels/attention.h"
 #include "src/backends/cpu/kernels/attention_columns.h"
+#include "src/backends/cpu/kernels/attention_internal.h"
 #include "src/backends/cpu/kernels/attention_rows.h"
-#include "src/backends/cpu/kernels/kernels_internal.h"
 #include "src/runtime/mutex.h"
 #include "src/runtime/status.h"
 
@@ -18,28 +17,14 @@ namespace {
 
 constexpr int64_t kStrip = 64;   // queries
 constexpr int64_t kChunk = 128;  // keys whose scores are in the first cache from a product to what follows it
-// Tasks that keep any number of threads busy.
-constexpr int64_t kManyTasks = 16;
 // Parts of a task that adds up what tasks have found.
 constexpr int64_t kJoinPieces = 8;
-// Between rows of k turned round: a power of two would crowd them into few sets of the first cache.
-constexpr int64_t kRowGap = 16;
-
-constexpr int64_t kAlign = 64;
 constexpr int64_t kFloatsAlign = kAlign / 4;
-int64_t RoundUp(int64_t n, int64_t unit) { return CeilDiv(n, unit) * unit; }
-
-const char* At(const void* data, int64_t bytes) { return static_cast<const char*>(data) + bytes; }
-
-struct Stretch {
-  int64_t begin = 0, end = 0;
-  int64_t size() const { return end - begin; }
-};
 
 class Driver {
  public:
   explicit Driver(const AttentionGradientCall& gradient) : gradient_(gradient), call_(gradient.call) {
-    for (int d = 0; d < call_.batch_rank; ++d) members_ *= call_.batch_sizes[d];
+    members_ = Members(call_);
     element_ = BytesOf(call_.dtype);
     strips_ = CeilDiv(call_.queries, kStrip);
     parts_ = std::clamp<int64_t>(CeilDiv(kManyTasks, members_), 1, strips_);
@@ -64,9 +49,7 @@ class Driver {
       }
     });
     WEFT_RETURN_IF_ERROR(status);
-    for (size_t slot = 0; slot < products.once.size(); ++slot) {
-      needs.Each(static_cast<ScratchSlot>(slot), products.Of(0, static_cast<ScratchSlot>(slot)));
-    }
+    AddEach(products, needs);
     needs.Each(ScratchSlot::kLoop, Lay(kernels.target(), nullptr).bytes);
     return absl::OkStatus();
   }
@@ -83,28 +66,9 @@ class Driver {
   }
 
  private:
-  struct Offsets {
-    int64_t q = 0, k = 0, v = 0, mask = 0, g = 0;
-  };
-  Offsets OffsetsOf(int64_t member) const {
-    Offsets at;
-    for (int d = call_.batch_rank - 1; d >= 0; --d) {
-      const int64_t i = member % call_.batch_sizes[d];
-      member /= call_.batch_sizes[d];
-      at.q += i * call_.q.batch_strides[d];
-      at.k += i * call_.k.batch_strides[d];
-      at.v += i * call_.v.batch_strides[d];
-      at.mask += i * call_.mask.batch_strides[d];
-      at.g += i * gradient_.g.batch_strides[d];
-    }
-    return at;
-  }
-
-  // Keys that query 0 sees.
-  int64_t Seen() const { return call_.causal ? call_.keys - call_.queries + 1 : call_.keys; }
   // Keys of which one of the queries before `end` sees some; whole steps, unless there are no more.
   int64_t SeenBefore(int64_t end) const {
-    return call_.causal ? std::min(call_.keys, RoundUp(Seen() + end - 1, kAttentionLanes)) : call_.keys;
+    return call_.causal ? std::min(call_.keys, RoundUp(SeenByFirst(call_) + end - 1, kAttentionLanes)) : call_.keys;
   }
   // Calls f with the chunks of keys before `end`.
   template <typename F>
@@ -224,7 +188,7 @@ class Driver {
     char* const scratch = static_cast<char*>(ThreadScratch(ScratchSlot::kLoop, bytes));
     if (scratch == nullptr) return OutOfScratch("scores of attention's gradient", bytes);
     const Space space = Lay(kernels_->target(), scratch);
-    const Offsets at = OffsetsOf(member);
+    const AttentionOffsets at = OffsetsOf(call_, gradient_.g, member);
     std::fill_n(KeySums(member, part), call_.keys * call_.width, 0.0F);
     std::fill_n(ValueSums(member, part), call_.keys * call_.value_width, 0.0F);
     Pack(kernels_->target(), Widening(), {At(call_.k.data, at.k * element_), 1, call_.k.row_stride}, call_.width,
@@ -235,12 +199,12 @@ class Driver {
     return absl::OkStatus();
   }
 
-  absl::Status RunStrip(int64_t member, int64_t part, const Offsets& at, int64_t strip, const Space& space) {
+  absl::Status RunStrip(int64_t member, int64_t part, const AttentionOffsets& at, int64_t strip, const Space& space) {
     const Stretch queries = {CutAt(call_.queries, strips_, strip), CutAt(call_.queries, strips_, strip + 1)};
     const int64_t rows = queries.size(), columns = RoundUp(rows, kAttentionLanes);
     const int64_t end = SeenBefore(queries.end);
     const char* const q = At(call_.q.data, (at.q + queries.begin * call_.q.row_stride) * element_);
-    const char* const g = At(gradient_.g.data, (at.g + queries.begin * gradient_.g.row_stride) * element_);
+    const char* const g = At(gradient_.g.data, (at.written + queries.begin * gradient_.g.row_stride) * element_);
     GemmCall scores = Scores(rows, kChunk), slopes = Slopes(rows, kChunk);
     scores.b.data = q;
     slopes.b.data = g;
@@ -270,7 +234,7 @@ class Driver {
       scores.c = run.scores;
       WEFT_RETURN_IF_ERROR(kernels_->Gemm(scores, alone_));
       SetMask(at, queries, keys, space.mask, &run);
-      run.hidden = call_.causal ? keys.begin + 1 - Seen() - queries.begin : -keys.size();
+      run.hidden = call_.causal ? keys.begin + 1 - SeenByFirst(call_) - queries.begin : -keys.size();
       columns_->scale(run);
       return absl::OkStatus();
     }));
@@ -325,7 +289,7 @@ class Driver {
   }
 
   // In the order of scores that are turned round.
-  void SetMask(const Offsets& at, const Stretch& queries, const Stretch& keys, float* turned,
+  void SetMask(const AttentionOffsets& at, const Stretch& queries, const Stretch& keys, float* turned,
                AttentionColumns* run) const {
     if (!call_.has_mask) return;
     const int64_t row_stride = call_.mask.row_stride, column_stride = call_.mask_column_stride;

@@ -104,13 +104,11 @@ int64_t Members(const GemmCall& call) {
 
 MemberOffsets OffsetsOf(const GemmCall& call, int64_t index) {
   MemberOffsets offsets;
-  for (int d = call.batch_rank - 1; d >= 0; --d) {
-    const int64_t i = index % call.batch_sizes[d];
-    index /= call.batch_sizes[d];
+  ForEachBatchIndex(call.batch_rank, call.batch_sizes, index, [&](size_t d, int64_t i) {
     offsets.a += i * call.a.batch_strides[d];
     offsets.b += i * call.b.batch_strides[d];
     offsets.c += i * call.c_batch_strides[d];
-  }
+  });
   return offsets;
 }
 

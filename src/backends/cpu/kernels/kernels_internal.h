@@ -56,4 +56,13 @@ bool PlanTypes(const CpuTarget& target, DType input, DType output, TypePlan* pla
 inline int64_t CutAt(int64_t count, int64_t parts, int64_t index) { return count * index / parts; }
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Calls f(d, i) for each batch dimension: member `index` is the i-th along dimension d.
+template <typename F>
+void ForEachBatchIndex(int rank, const std::array<int64_t, kMaxBatchDims>& sizes, int64_t index, F f) {
+  for (int d = rank - 1; d >= 0; --d) {
+    f(static_cast<size_t>(d), index % sizes[d]);
+    index /= sizes[d];
+  }
+}
+
 }  // namespace weft::cpu

@@ -1,0 +1,56 @@
+// What attention and its gradient share behind attention.h.
+#pragma once
+
+#include "src/backends/cpu/kernels/attention.h"
+#include "src/backends/cpu/kernels/kernels_internal.h"
+
+namespace weft::cpu {
+
+// Tasks that keep any number of threads busy.
+inline constexpr int64_t kManyTasks = 16;
+// Between rows of one matrix: a power of two would crowd them into few sets of the first cache.
+inline constexpr int64_t kRowGap = 16;
+// Of parts of scratch, in bytes.
+inline constexpr int64_t kAlign = 64;
+inline int64_t RoundUp(int64_t n, int64_t unit) { return CeilDiv(n, unit) * unit; }
+
+inline const char* At(const void* data, int64_t bytes) { return static_cast<const char*>(data) + bytes; }
+
+struct Stretch {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// Keys that query 0 sees.
+inline int64_t SeenByFirst(const AttentionCall& call) { return call.causal ? call.keys - call.queries + 1 : call.keys; }
+
+inline int64_t Members(const AttentionCall& call) {
+  int64_t members = 1;
+  for (int d = 0; d < call.batch_rank; ++d) members *= call.batch_sizes[d];
+  return members;
+}
+
+// Where a member begins; `written`: of the result, or of its cotangent.
+struct AttentionOffsets {
+  int64_t q = 0, k = 0, v = 0, mask = 0, written = 0;
+};
+inline AttentionOffsets OffsetsOf(const AttentionCall& call, const AttentionMatrix& written, int64_t member) {
+  AttentionOffsets at;
+  ForEachBatchIndex(call.batch_rank, call.batch_sizes, member, [&](size_t d, int64_t i) {
+    at.q += i * call.q.batch_strides[d];
+    at.k += i * call.k.batch_strides[d];
+    at.v += i * call.v.batch_strides[d];
+    at.mask += i * call.mask.batch_strides[d];
+    at.written += i * written.batch_strides[d];
+  });
+  return at;
+}
+
+// What a task asks for that runs such products: each thread has all of it.
+inline void AddEach(const ScratchNeeds& products, ScratchNeeds& needs) {
+  for (size_t slot = 0; slot < products.once.size(); ++slot) {
+    needs.Each(static_cast<ScratchSlot>(slot), products.Of(0, static_cast<ScratchSlot>(slot)));
+  }
+}
+
+}  // namespace weft::cpu
