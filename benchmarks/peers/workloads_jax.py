@@ -186,9 +186,38 @@ def bert():
     return plain(run, [block_parameters(768) for _ in range(12)], rand(1, 128, 768))
 
 
-def updates():
-    p, g = [rand(768, 3072) for _ in range(26)], [rand(768, 3072) for _ in range(26)]
-    return jax.jit(apply_adamw, donate_argnums=(0, 1, 2)), (p, zeros(p), zeros(p), jnp.float32(1), g), 4
+GPT2_MATRICES = [(50257, 768), (1024, 768)] + 12 * [(768, 2304), (768, 768), (768, 3072), (3072, 768)]
+
+
+def updates(shapes):
+    def make():
+        p, g = [rand(*shape) for shape in shapes], [rand(*shape) for shape in shapes]
+        return jax.jit(apply_adamw, donate_argnums=(0, 1, 2)), (p, zeros(p), zeros(p), jnp.float32(1), g), 4
+
+    return make
+
+
+RECORDED = 100  # a step of record-1M traces 10,000 operations: a million would take it a minute
+
+
+def recorded():
+    def chain(a, b):
+        x = a
+        for _ in range(250):
+            x = jnp.tanh(x * b + a - b)
+        return x
+
+    def step(a, b):
+        for _ in range(10):
+            jax.make_jaxpr(lambda *inputs: chain(*inputs))(a, b)  # another function each time: nothing is found again
+        return ()
+
+    return step, (rand(64), rand(64)), 0
+
+
+def depthwise():
+    gradients = jax.grad(lambda x, w: (conv(x, w, groups=144) ** 2).mean(), (0, 1))
+    return plain(gradients, rand(4, 56, 56, 144), rand(3, 3, 1, 144))
 
 
 WORKLOADS = {
@@ -205,7 +234,8 @@ WORKLOADS = {
                                       rand(8, 224, 224, 3), jnp.arange(8)),
     "gpt2b-fwd-b1": gpt_block(1, False), "gpt2b-fwd-b8": gpt_block(8, False), "gpt2b-train-b1": gpt_block(1, True),
     "gpt2b-train-b8": gpt_block(8, True), "gpt2s-infer-b1": lambda: plain(gpt, gpt_parameters(), words(1, 128)),
-    "gpt2s-train-b1": gpt_training(1), "gpt2s-train-b4": gpt_training(4), "bert-infer-b1": bert, "adamw-61M": updates,
+    "gpt2s-train-b1": gpt_training(1), "gpt2s-train-b4": gpt_training(4), "bert-infer-b1": bert,
+    "adamw-61M": updates(26 * [(768, 3072)]), "adamw-124M": updates(GPT2_MATRICES), "depthwise-fb-b4": depthwise, "record-1M": recorded,
 }
 
 
@@ -234,5 +264,7 @@ if __name__ == "__main__":
     if options.only not in WORKLOADS:
         sys.exit(77)  # this peer does not run it
     found = measure(*WORKLOADS[options.only](), options.seconds)
+    if options.only == "record-1M":
+        found = {what: value * RECORDED for what, value in found.items()}
     found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"name": options.only, **found}))

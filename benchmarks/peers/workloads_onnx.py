@@ -29,6 +29,7 @@ WORKLOADS = {
     "mobilenetv2-infer-b4": (models.mobilenet, (4, 3, 224, 224)), "bert-infer-b1": (bert, (1, 128, 768)),
     "gpt2b-fwd-b1": (gpt, (1, 128, 768)), "gpt2b-fwd-b8": (gpt, (8, 128, 768)),
 }
+WORKLOADS["rn50-infer-b1-nchw"] = WORKLOADS["rn50-infer-b1"]  # ONNX knows no other layout
 
 
 def onnx_runtime(path, x):

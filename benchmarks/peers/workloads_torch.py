@@ -1,4 +1,4 @@
-"""The workloads of benchmarks/workloads on PyTorch, channels last, on two threads.
+"""The workloads of benchmarks/workloads on PyTorch, channels last but where the name says nchw, on two threads.
 
 usage: workloads_torch.py --only NAME [--seconds S] [--bf16] [--compile]
 Prints one JSON object: best and median milliseconds, seconds of the first step, peak megabytes. --bf16: autocast.
@@ -21,7 +21,7 @@ parser.add_argument("--bf16", action="store_true")
 parser.add_argument("--compile", action="store_true")
 options = parser.parse_known_args()[0]  # others are workloads_onnx.py's
 torch.set_num_threads(2)
-LAST = torch.channels_last
+LAST = torch.contiguous_format if options.only.endswith("-nchw") else torch.channels_last
 
 
 def images(*shape):
@@ -249,10 +249,27 @@ def elements(n):
     return lambda: plain(twenty, *[torch.rand(n) - 0.5 for _ in range(3)])
 
 
+def kind():
+    return torch.bfloat16 if options.bf16 else torch.float32
+
+
+def gradients(make_loss, *of):
+    return lambda: torch.autograd.grad(make_loss(), of)
+
+
+def one_layer(layer, x, x_has_gradient):
+    layer, x = layer.to(kind()).to(memory_format=LAST), x.to(kind()).requires_grad_(x_has_gradient)
+    return gradients(lambda: squares(layer(x)), *layer.parameters(), *([x] if x_has_gradient else []))
+
+
+def one_pool():
+    x, summand = images(8, 64, 112, 112).to(kind()), torch.full((1,), 0.1, dtype=kind(), requires_grad=True)
+    return gradients(lambda: squares(F.max_pool2d(x + summand, 3, 2, 1)), summand)
+
+
 def layer_norm():
-    kind = torch.bfloat16 if options.bf16 else torch.float32
-    x, g, b = [t.to(kind).requires_grad_() for t in (torch.rand(1024, 1024), torch.ones(1024), torch.zeros(1024))]
-    d = torch.rand(1024, 1024, dtype=kind)
+    x, g, b = [t.to(kind()).requires_grad_() for t in (torch.rand(1024, 1024), torch.ones(1024), torch.zeros(1024))]
+    d = torch.rand(1024, 1024, dtype=kind())
     return lambda: torch.autograd.grad(F.layer_norm(x, (1024,), g, b), (x, g, b), d)
 
 
@@ -274,8 +291,7 @@ def gpt_training(batch):
 
 def gpt_decode():
     model, ids = Gpt().eval(), torch.randint(0, 50257, (1, 1))
-    kind = torch.bfloat16 if options.bf16 else torch.float32
-    caches = [(torch.zeros(1, 12, 512, 64, dtype=kind), torch.zeros(1, 12, 512, 64, dtype=kind)) for _ in range(12)]
+    caches = [(torch.zeros(1, 12, 512, 64, dtype=kind()), torch.zeros(1, 12, 512, 64, dtype=kind())) for _ in range(12)]
 
     def step():
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
@@ -303,11 +319,17 @@ def translation():
     return adamw(model, lambda: F.cross_entropy(model(source, target).flatten(0, 1), labels.flatten()))
 
 
-def updates():
-    parameters = [torch.rand(768, 3072).requires_grad_() for _ in range(26)]
-    for p in parameters:
-        p.grad = torch.rand(768, 3072)
-    return torch.optim.AdamW(parameters, 1e-3, fused=True).step
+GPT2_MATRICES = [(50257, 768), (1024, 768)] + 12 * [(768, 2304), (768, 768), (768, 3072), (3072, 768)]
+
+
+def updates(shapes):
+    def make():
+        parameters = [torch.rand(shape).requires_grad_() for shape in shapes]
+        for p in parameters:
+            p.grad = torch.rand_like(p)
+        return torch.optim.AdamW(parameters, 1e-3, fused=True).step
+
+    return make
 
 
 WORKLOADS = {
@@ -323,8 +345,13 @@ WORKLOADS = {
     "gpt2b-train-b8": block(8, True), "gpt2s-infer-b1": lambda: infer(Gpt(), torch.randint(0, 50257, (1, 128))),
     "gpt2s-train-b1": gpt_training(1), "gpt2s-train-b4": gpt_training(4), "gpt2s-decode": gpt_decode,
     "bert-infer-b1": lambda: infer(nn.Sequential(*[Block(768, 12, False, False, False) for _ in range(12)]), torch.rand(1, 128, 768)),
-    "vit-tiny-train-b8": classifier(Vit, 8, adamw), "gru-train-b32": translation, "adamw-61M": updates,
+    "vit-tiny-train-b8": classifier(Vit, 8, adamw), "gru-train-b32": translation,
+    "adamw-61M": updates(26 * [(768, 3072)]), "adamw-124M": updates(GPT2_MATRICES),
+    "depthwise-fb-b4": lambda: one_layer(nn.Conv2d(144, 144, 3, padding=1, groups=144, bias=False), images(4, 144, 56, 56), True),
+    "conv-56-fb-b8-nchw": lambda: one_layer(nn.Conv2d(64, 64, 3, padding=1, bias=False), images(8, 64, 56, 56), False),
+    "maxpool-112-fb-b8-nchw": one_pool,
 }
+WORKLOADS |= {f"{name}-nchw": WORKLOADS[name] for name in ("rn50-infer-b1", "rn50-train-b8")}
 
 
 def measure(step, seconds):

@@ -42,11 +42,32 @@ Tensor Rows1(Net& n) { return Product(n, 1, 768, 3072); }
 Tensor Rows8(Net& n) { return Product(n, 8, 768, 3072); }
 Tensor Rows128(Net& n) { return Product(n, 128, 768, 3072); }
 
-// 26 matrices; AdamW reads four numbers and writes three for each.
-Tensor Updates(Net& n) {
-  for (int i = 0; i < 26; ++i) {
-    n.Param({768, 3072}, 0.05);
-    n.Input({768, 3072});
+// AdamW reads four numbers and writes three for each.
+Tensor Updates(Net& n, const std::vector<Dims>& matrices) {
+  for (const Dims& dims : matrices) {
+    n.Param(dims, 0.05);
+    n.Input(dims);
+  }
+  return wf_scalar(n.scope(), WEFT_F32, 0);
+}
+Tensor Updates61M(Net& n) { return Updates(n, std::vector<Dims>(26, {768, 3072})); }
+// The matrices of GPT-2 small.
+Tensor Updates124M(Net& n) {
+  std::vector<Dims> matrices = {{50257, 768}, {1024, 768}};
+  for (int l = 0; l < 12; ++l) {
+    for (const Dims& dims : {Dims{768, 2304}, Dims{768, 768}, Dims{768, 3072}, Dims{3072, 768}}) matrices.push_back(dims);
+  }
+  return Updates(n, matrices);
+}
+
+// A million operations, a thousand at a time, whose results nobody asks for.
+Tensor Recorded(Net& n) {
+  Tensor a = n.Input({64}), b = n.Input({64});
+  for (int i = 0; i < 1000; ++i) {
+    wf_scope* const s = wf_begin(n.context());
+    Tensor x = a;
+    for (int k = 0; k < 250; ++k) x = wf_tanh(s, wf_sub(s, wf_add(s, wf_mul(s, x, b), a), b));
+    Must(wf_end(s));
   }
   return wf_scalar(n.scope(), WEFT_F32, 0);
 }
@@ -234,13 +255,15 @@ Tensor Translation(Net& n) {
   return Loss(n, n.Linear(n.Reshape(all, {kSteps * kBatch, kState}), kState, kWords), n.Ids({kSteps * kBatch}, kWords));
 }
 
+// With the gradients of the image and of the kernel.
+Tensor Depthwise(Net& n) { return Square(n, n.Conv(n.Param({4, 56, 56, 144}, 1), 144, 144, 3, 1, 144)); }
 Tensor OneConvolution(Net& n) { return n.Conv(n.Image(8, 56, 64), 64, 64, 3); }
 Tensor OneConvolutionTraining(Net& n) { return Square(n, OneConvolution(n)); }
 Tensor OnePool(Net& n) { return n.MaxPool(n.Image(8, 112, 64), 3, 2); }
 // Of a sum with a parameter, so that the pool has a gradient.
 Tensor OnePoolTraining(Net& n) { return Square(n, n.MaxPool(wf_add(n.scope(), n.Image(8, 112, 64), n.Param({1}, 0.1)), 3, 2)); }
 
-constexpr double kNumbers = 26 * 768 * 3072.0;
+constexpr double k61M = 26 * 768 * 3072.0, k124M = 768.0 * (50257 + 1024 + 12 * 12 * 768);
 
 constexpr Workload kAll[] = {
     {"ew20-1M", Does::kInfer, 0.0168, Elementwise1M, true, "twenty element-wise operations"},
@@ -272,7 +295,14 @@ constexpr Workload kAll[] = {
     {"bert-infer-b1", Does::kInfer, 0, Bert, true, "BERT-base, 128 tokens"},
     {"vit-tiny-train-b8", Does::kAdamW, 0, VitTiny, true, "ViT-Tiny at 224²"},
     {"gru-train-b32", Does::kAdamW, 0, Translation, false, "GRU, sequence to sequence of 30"},
-    {"adamw-61M", Does::kUpdate, 28e-9 * kNumbers, Updates, false, "AdamW over 61 M parameters"},
+    {"adamw-61M", Does::kUpdate, 28e-9 * k61M, Updates61M, false, "AdamW over 61 M parameters"},
+    {"adamw-124M", Does::kUpdate, 28e-9 * k124M, Updates124M, false, "AdamW over the 124 M of GPT-2 small"},
+    {"depthwise-fb-b4", Does::kGradients, 0, Depthwise, true, "depthwise 3x3 of 144 features at 56², with both gradients"},
+    {"rn50-infer-b1-nchw", Does::kInfer, 0, ResNet1, true, "ResNet-50, channels first", true, true},
+    {"rn50-train-b8-nchw", Does::kMomentum, 0, ResNetTraining, true, "ResNet-50, channels first", true, true},
+    {"conv-56-fb-b8-nchw", Does::kGradients, 0, OneConvolutionTraining, true, "3x3 of 64 features at 56², with its kernel's gradient", true, true},
+    {"maxpool-112-fb-b8-nchw", Does::kGradients, 0.096, OnePoolTraining, true, "3x3 of stride 2, 64 features at 112², with its gradient", true, true},
+    {"record-1M", Does::kInfer, 0, Recorded, false, "a million operations recorded, none run"},
 };
 
 constexpr Workload kLayers[] = {

@@ -23,6 +23,7 @@ struct Workload {
   bool in_bf16 = true;  // makes sense there, too
   const char* text = "";
   bool images = false;  // that may be channels-first
+  bool channels_first = false;
 };
 
 std::span<const Workload> All();

@@ -34,7 +34,7 @@ constexpr char kHelp[] =
 class Job {
  public:
   Job(weft_context* ctx, const Workload& workload, weft_dtype dtype, bool channels_first)
-      : ctx_(ctx), workload_(workload), net_(ctx, dtype, channels_first) {}
+      : ctx_(ctx), workload_(workload), net_(ctx, dtype, channels_first || workload.channels_first) {}
   ~Job() { weft_optimizer_release(optimizer_); }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;

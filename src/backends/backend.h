@@ -128,6 +128,8 @@ class Backend {
   // What new tensors and temporaries may still take: the rest of the device's limit, or of the machine's memory, with what
   // this backend keeps for reuse. -1: unknown. May read files: for decisions about hundreds of MiB.
   virtual int64_t bytes_available(Device* device) const = 0;
+  // For a thread that waits: does a short launch that has not begun, if one is next. False: it can do nothing. Under no lock.
+  virtual bool Help() { return false; }
   // Nothing runs and nothing will be launched: ends the threads, so that whoever lets go of the last buffer joins none.
   virtual void Close() {}
 };

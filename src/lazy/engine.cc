@@ -1,6 +1,7 @@
 // The door: takes the lock, asks the parts, and hands values in and out.
 #include "src/lazy/engine.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -66,7 +67,11 @@ Engine::Engine(Config config)
     : options_(config.options),
       backends_(std::move(config.backends)),
       store_(std::move(config.store)),
-      services_(std::move(config.log), &metrics_),
+      services_(std::move(config.log), &metrics_,
+                [this] {
+                  return std::any_of(backends_.begin(), backends_.end(),
+                                     [](const auto& backend) { return backend->Help(); });
+                }),
       recorder_(*this, services_, metrics_),
       evaluator_(recorder_, services_, metrics_, options_) {
   recorder_.generator.key = options_.seed;

@@ -171,7 +171,7 @@ absl::StatusOr<std::shared_ptr<HostCalls::Job>> HostCalls::JobOf(const MeshState
         job->Run();
         job->done->Complete(absl::OkStatus());
       },
-      /*inline_allowed=*/false);
+      WorkQueue::By::kQueue);
   running_.emplace_back(Ref<const ir::Node>::Share(&node), job);
   return job;
 }

@@ -65,6 +65,7 @@ absl::Status Services::WaitFor(const Event& event, int64_t timeout_ns, const std
   const int64_t limit = Event::Sane(timeout_ns), start = MonotonicNow();
   while (!event.done()) {
     WEFT_RETURN_IF_ERROR(Interrupted(before));
+    if (limit < 0 && help_()) continue;
     const int64_t left = limit < 0 ? kLookNs : limit - (MonotonicNow() - start);
     if (left <= 0) {
       return UserErrorOf(absl::StatusCode::kDeadlineExceeded, "the event was not done after ", timeout_ns, " ns");

@@ -23,7 +23,9 @@ namespace weft::lazy {
 // Thread rule: any thread, with or without the engine's lock, but where it says otherwise.
 class Services {
  public:
-  Services(LogHook log, Metrics* metrics) : log_(std::move(log)), metrics_(metrics) {}
+  // `help`: what Backend::Help does, of any backend.
+  Services(LogHook log, Metrics* metrics, std::function<bool()> help)
+      : log_(std::move(log)), metrics_(metrics), help_(std::move(help)) {}
   ~Services() { releases_->Close(); }
 
   // --- Messages ------------------------------------------------------------------------------------------------------
@@ -62,7 +64,8 @@ class Services {
   absl::Status Interrupted(uint32_t before);
   static constexpr int64_t kLookNs = 20'000'000;
   // Waits for an event of this engine's; DEADLINE_EXCEEDED, or why it was interrupted, if that comes first; RESOURCE_EXHAUSTED
-  // without a text if at a look `hopeless`, if given, is true. Not under the engine's lock.
+  // without a text if at a look `hopeless`, if given, is true. A wait without a timeout may do what it waits for. Not under the
+  // engine's lock.
   absl::Status WaitFor(const Event& event, int64_t timeout_ns = -1, const std::atomic<bool>* hopeless = nullptr);
 
   // --- Lent memory ---------------------------------------------------------------------------------------------------
@@ -100,6 +103,7 @@ class Services {
   static constinit thread_local bool locked_;
   const LogHook log_;
   Metrics* const metrics_;
+  const std::function<bool()> help_;
   mutable Mutex log_mutex_;
   std::deque<std::string> warnings_ ABSL_GUARDED_BY(log_mutex_);
   std::vector<std::pair<LogLevel, std::string>> log_queue_ ABSL_GUARDED_BY(log_mutex_);

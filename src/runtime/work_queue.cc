@@ -17,7 +17,7 @@ void WorkQueue::Close() {
     stop_ = true;
     thread = std::move(thread_);
   }
-  changed_.NotifyAll();
+  more_.NotifyAll();
   if (thread.joinable()) thread.join();
 }
 
@@ -38,48 +38,59 @@ absl::Status WorkQueue::NeedThread() {
   return absl::ResourceExhaustedError("cannot start a thread for launches, on which custom operations run");
 }
 
-void WorkQueue::Submit(std::function<void()> work, bool inline_allowed) {
+void WorkQueue::Submit(std::function<void()> work, By by) {
   MutexLock lock(mutex_);
   const bool idle = waiting_.empty() && !running_;
-  if (!(inline_allowed && idle) && HasThread()) {
-    waiting_.push_back(std::move(work));
+  if (!(by == By::kCaller && idle) && HasThread()) {
+    waiting_.push_back({std::move(work), by});
     lock.Unlock();
-    changed_.NotifyAll();
+    more_.NotifyAll();
     return;
   }
-  while (running_) changed_.Wait(mutex_);  // without a thread: on this one, in its turn
+  while (running_) ended_.Wait(mutex_);  // without a thread: on this one, in its turn
+  Run(std::move(work));
+}
+
+bool WorkQueue::Help() {
+  MutexLock lock(mutex_);
+  if (running_ || waiting_.empty() || waiting_.front().by == By::kQueue || fork_.Forked()) return false;
+  RunFirst();
+  return true;
+}
+
+void WorkQueue::RunFirst() {
+  std::function<void()> work = std::move(waiting_.front().work);
+  waiting_.pop_front();
+  Run(std::move(work));
+}
+
+void WorkQueue::Run(std::function<void()> work) {
   running_ = true;
-  lock.Unlock();
+  mutex_.Unlock();
   {
     const FloatScope floats;
     work();
+    work = nullptr;  // releases buffers before the next launch may look for memory
   }
-  lock.Lock();
+  mutex_.Lock();
   running_ = false;
-  changed_.NotifyAll();
+  ended_.NotifyAll();
+  if (!waiting_.empty()) more_.NotifyAll();
 }
 
 void WorkQueue::Work() {
   MarkLibraryThread();
   MutexLock lock(mutex_);
   while (true) {
-    while (waiting_.empty() ? !stop_ : running_) changed_.Wait(mutex_);
+    while (waiting_.empty() ? !stop_ : running_) more_.Wait(mutex_);
     if (waiting_.empty()) return;
-    std::function<void()> work = std::move(waiting_.front());
-    waiting_.pop_front();
-    running_ = true;
-    lock.Unlock();
-    work();
-    work = nullptr;  // releases buffers before the next launch may look for memory
-    lock.Lock();
-    running_ = false;
-    changed_.NotifyAll();
+    RunFirst();
   }
 }
 
 void WorkQueue::Drain() {
   MutexLock lock(mutex_);
-  while (!waiting_.empty() || running_) changed_.Wait(mutex_);
+  while (!waiting_.empty() || running_) ended_.Wait(mutex_);
 }
 
 }  // namespace weft

@@ -18,9 +18,17 @@ class WorkQueue {
   ~WorkQueue() { Close(); }
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
-  // Runs `work` after all earlier ones: on the queue's thread, or here and now if nothing waits and `inline_allowed`.
-  // How many may wait is the engine's business (lazy::MeshState::kAhead).
-  void Submit(std::function<void()> work, bool inline_allowed);
+  // Which threads may do some work.
+  enum class By : uint8_t {
+    kQueue,   // the queue's own alone, if there is one to be had
+    kWaiter,  // or one that waits for it: see Help
+    kCaller,  // or who submits it, if nothing is ahead of it
+  };
+  // Runs `work` after all earlier ones. How many may wait is the engine's business (lazy::MeshState::kAhead).
+  void Submit(std::function<void()> work, By by);
+  // For who waits: begins what is next, unless it has begun, and ends it. Two threads need not be woken for work that takes less
+  // time than that. False: there is nothing that this thread may do.
+  bool Help();
   void Drain();
   // Does what waits, then ends the thread. Later work runs on its caller's thread.
   void Close();
@@ -30,13 +38,21 @@ class WorkQueue {
   absl::Status CheckProcess() const { return fork_.Check(); }
 
  private:
+  struct Piece {
+    std::function<void()> work;
+    By by;
+  };
   void Work();
+  // Runs it on this thread, with the lock open.
+  void Run(std::function<void()> work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RunFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts the queue's thread if it is not there yet; false if there is none to be had.
   bool HasThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;
-  CondVar changed_;
-  std::deque<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);
+  CondVar more_;   // for the queue's thread: something waits, or it shall end
+  CondVar ended_;  // for others: a piece has ended
+  std::deque<Piece> waiting_ ABSL_GUARDED_BY(mutex_);
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;

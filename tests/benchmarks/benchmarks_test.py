@@ -76,7 +76,8 @@ class Benchmarks(unittest.TestCase):
         self.assertEqual(names[: len(own)], own)
         self.assertIn("lstm-fb", names)
         # Those whose step is short; a loss or a result that is no number fails the program.
-        for name in ("ew20-1M", "gemm-tf-m8", "mobilenetv2-infer-b4", "gpt2b-train-b1", "gru-train-b32"):
+        for name in ("ew20-1M", "gemm-tf-m8", "mobilenetv2-infer-b4", "gpt2b-train-b1", "gru-train-b32", "depthwise-fb-b4", "conv-56-fb-b8-nchw",
+                     "record-1M"):
             done = self.run_it("workloads", "--only", name, "--steps", "2")
             self.assertEqual(0, done.returncode, done.stderr)
             self.assertRegex(done.stdout, rf"^{name}: -?[0-9.e+-]+\n$")
@@ -85,7 +86,7 @@ class Benchmarks(unittest.TestCase):
 
     def test_a_table_is_made_of_what_was_measured_and_goes_on_where_it_ended(self):
         table = [os.path.join(os.environ["WEFT_SOURCE"], "benchmarks", "table"), "--build", os.environ["WEFT_BUILD"]]
-        row = {"weft": {"best_ms": 2.0, "floor_ms": 1.0, "peak_mb": 10.0, "first_s": 0.5},
+        row = {"weft": {"best_ms": 2.0, "floor_ms": 1.0, "peak_mb": 10.0, "first_s": 0.5, "warm_s": 0.3},
                "torch": {"best_ms": 1.0, "peak_mb": 300.0, "first_s": 0.1}, "jax": {"best_ms": 4.0, "peak_mb": 200.0, "first_s": 0.2}}
         with tempfile.TemporaryDirectory() as folder:
             results, page = os.path.join(folder, "table.json"), os.path.join(folder, "page.md")
@@ -107,7 +108,7 @@ class Benchmarks(unittest.TestCase):
             done = subprocess.run([*once, "--rounds", "1"], capture_output=True, text=True, timeout=60)
             self.assertEqual(1, done.returncode)
             self.assertRegex(done.stderr, r"table: .*table.json has figures of another library \(another; here it is [0-9a-f]{16}\): they do not compare")
-        self.assertIn("| gemm-64 | 2 | 2.00 | 1 PyTorch | **2.00** | 10 | 200 | 0.50 | 0.10 |", text)
+        self.assertIn("| gemm-64 | 2 | 2.00 | 1 PyTorch | **2.00** | 10 | 200 | 0.50 | 0.30 | 0.10 |", text)
         self.assertIn("Absent: gemm-64: ONNX Runtime: exit 1: no onnxruntime\n", text)
         self.assertNotIn("OpenVINO", text)
         self.assertTrue(text.startswith("before\n<!-- table -->\n") and text.endswith("<!-- /table -->\nafter\n"), text)

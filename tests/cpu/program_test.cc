@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <random>
 #include <thread>
 
@@ -286,12 +287,40 @@ TEST(CpuBackend, LaunchesNothingOnceItIsClosed) {
 TEST(LaunchQueue, DoesWhatWaitsBeforeItsThreadEnds) {
   LaunchQueue queue;
   int done = 0;  // one after the other, whoever does it
-  for (int i = 0; i < 100; ++i) queue.Submit([&done] { ++done; }, /*inline_allowed=*/false);
+  for (int i = 0; i < 100; ++i) queue.Submit([&done] { ++done; }, WorkQueue::By::kQueue);
   queue.Close();
   EXPECT_EQ(done, 100);
-  queue.Submit([&done] { ++done; }, /*inline_allowed=*/false);
+  queue.Submit([&done] { ++done; }, WorkQueue::By::kQueue);
   EXPECT_EQ(done, 101);
   EXPECT_FALSE(queue.NeedThread().ok());
+}
+
+// Who waits takes a piece that has not begun, in its turn and only if it may.
+TEST(LaunchQueue, WhoWaitsHelps) {
+  constexpr int kPieces = 2000;
+  LaunchQueue queue;
+  std::vector<int> order;
+  int here = 0;
+  bool stranger = false;
+  const std::thread::id self = std::this_thread::get_id();
+  for (int i = 0; i < kPieces; ++i) {
+    const bool own = i % 4 == 3;  // for the queue's thread alone
+    queue.Submit(
+        [&, i, own] {
+          order.push_back(i);
+          const bool ours = std::this_thread::get_id() == self;
+          here += ours ? 1 : 0;
+          stranger = stranger || (ours && own);
+        },
+        own ? WorkQueue::By::kQueue : WorkQueue::By::kWaiter);
+    while (i % 2 == 0 && queue.Help()) {}
+  }
+  queue.Drain();
+  EXPECT_FALSE(queue.Help());
+  EXPECT_EQ(order.size(), kPieces);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+  EXPECT_FALSE(stranger);
+  EXPECT_GT(here, 0);  // waking a thread takes longer than asking
 }
 
 #if !defined(WEFT_SANITIZED)  // a forked child of a threaded process is outside what the sanitizers support

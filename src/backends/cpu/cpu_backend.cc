@@ -171,6 +171,7 @@ CpuBackend::~CpuBackend() {
   }
 }
 
+bool CpuBackend::Help() { return queue_->Help(); }
 void CpuBackend::Close() { queue_->Close(); }
 
 std::shared_ptr<ThreadPool> CpuBackend::pool() const { return queue_->pool(); }

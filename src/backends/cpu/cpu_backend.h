@@ -47,6 +47,7 @@ class CpuBackend final : public Backend {
   MemoryStats memory_stats(Device* device) const override;
   int64_t bytes_available(Device* device) const override;
 
+  bool Help() override;
   void Close() override;
 
   std::shared_ptr<ThreadPool> pool() const;

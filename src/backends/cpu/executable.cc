@@ -17,8 +17,11 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kSplitCost = 6'000'000;    // picoseconds: below, one thread is quicker than waking a second
-constexpr int64_t kInlineCost = 15'000'000;  // whole programs below run on the caller's thread
+constexpr int64_t kSplitCost = 6'000'000;  // picoseconds: below, one thread is quicker than waking a second
+// Whole programs below run on the caller's thread: waking the queue's and then the caller again takes two or three times 30 us.
+constexpr int64_t kInlineCost = 200'000'000;
+// And on that of who waits for them below this: some milliseconds, after which a wait looks whether it shall give up.
+constexpr int64_t kHelpCost = 20'000'000'000;
 
 class CpuExecutable final : public Executable {
  public:
@@ -132,7 +135,9 @@ class CpuExecutable final : public Executable {
       results.buffers.push_back(Ref<Buffer>(
           new CpuBuffer(device_, program.results[r].dtype, program.results[r].dims, launch->done, launch->results[r])));
     }
-    queue_->Submit([launch] { RunLaunch(*launch); }, ready && cost_ < kInlineCost);
+    queue_->Submit([launch] { RunLaunch(*launch); }, !ready || cost_ >= kHelpCost ? WorkQueue::By::kQueue
+                                                     : cost_ < kInlineCost        ? WorkQueue::By::kCaller
+                                                                                  : WorkQueue::By::kWaiter);
     return results;
   }
 

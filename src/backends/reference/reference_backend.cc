@@ -219,7 +219,7 @@ class ReferenceExecutable final : public Executable {
           for (size_t i = 0; values.ok() && i < values->size(); ++i) Fill(*results[i], (*values)[i].bytes());
           done->Complete(values.status());
         },
-        /*inline_allowed=*/false);
+        WorkQueue::By::kQueue);
     return results;
   }
 
