@@ -14,6 +14,11 @@ namespace {
 constexpr double kInlineWork = 200'000;
 // Row tiles that share one call of the epilogue: their rows are still in L1 or L2.
 constexpr int64_t kEpilogueTiles = 8;
+// Row tiles that are packed together where A's columns are contiguous: one tile's few rows are a part of a cache line, and of lines
+// a power of two apart the next tile would find none again.
+constexpr int64_t kPackedTiles = 8;
+// So many steps of K at a time.
+constexpr int64_t kPackedSteps = 64;
 // Rows that an epilogue consumes stay in L1.
 constexpr int64_t kConsumedBytes = 28 << 10;
 
@@ -35,6 +40,7 @@ class Driver {
     c_stride_ = call.c_row_stride != 0 ? call.c_row_stride : call.n;
     element_ = PackedElementBytes(plan.types.pack);
     output_bytes_ = plan.types.narrow ? 2 : plan.types.accumulator_bytes;
+    packed_tiles_ = plan.pack_a && call.a.row_stride == 1 ? std::min(kPackedTiles, plan.tiles) : 1;
     // With several blocks of K, rows come back for the next one: they need C.
     consumed_ = call.epilogue.consume != nullptr && plan.k_blocks == 1 && !plan.Widens() && !call.accumulate;
     if (consumed_) {
@@ -99,8 +105,11 @@ class Driver {
 
   // Of C in f32 where it shall be narrower.
   int64_t WideBytes() const { return plan_.m * plan_.n * 4; }
-  // Of the rows of A that one tile reads, so many steps of K.
-  int64_t PackedRowsBytes(int64_t length) const { return PackedSteps(plan_.types.pack, length) * 16 * element_; }
+  // Of the rows of A that one tile reads, so many steps of K; and that tiles packed together do.
+  int64_t PackedTileBytes(int64_t length) const {
+    return PackedSteps(plan_.types.pack, length) * CeilDiv(plan_.m, plan_.tiles) * element_;
+  }
+  int64_t PackedRowsBytes(int64_t length) const { return packed_tiles_ * PackedTileBytes(length); }
   // Of the rows of C that an epilogue consumes together.
   int64_t ConsumedBytes() const { return group_tiles_ * CeilDiv(plan_.m, plan_.tiles) * c_stride_ * output_bytes_; }
 
@@ -173,8 +182,12 @@ class Driver {
     return static_cast<double>(items) / (CeilDiv(items, threads) * threads);
   }
 
+  // A thread's panels in chunks of equal size: a few more in one rather than few in the last, for which A would be packed again.
+  int64_t MostPanels() const { return std::min(plan_.columns.panels, plan_.chunk_panels + plan_.chunk_panels / 4); }
+  int64_t PanelsAChunk(int64_t panels) const { return CeilDiv(panels, CeilDiv(panels, MostPanels())); }
+
   int64_t ChunkBytes() const {
-    return PackedSteps(plan_.types.pack, plan_.k_block) * plan_.chunk_panels * plan_.columns.MaxVectors() *
+    return PackedSteps(plan_.types.pack, plan_.k_block) * MostPanels() * plan_.columns.MaxVectors() *
            plan_.columns.lanes * element_;
   }
 
@@ -188,9 +201,10 @@ class Driver {
     }
     const int64_t first_block = only_block < 0 ? 0 : only_block;
     const int64_t last_block = only_block < 0 ? plan_.k_blocks : only_block + 1;
+    const int64_t together = shared != nullptr ? panel_end - panel_begin : PanelsAChunk(panel_end - panel_begin);
     for (int64_t block = first_block; block < last_block; ++block) {
-      for (int64_t chunk = panel_begin; chunk < panel_end; chunk += plan_.chunk_panels) {
-        const int64_t chunk_end = std::min(panel_end, chunk + plan_.chunk_panels);
+      for (int64_t chunk = panel_begin; chunk < panel_end; chunk += together) {
+        const int64_t chunk_end = std::min(panel_end, chunk + together);
         const char* packed = shared;
         if (own != nullptr) {
           PackPanels(target_, plan_, call_.b, member.b, block, chunk, chunk, chunk_end, own);
@@ -236,7 +250,11 @@ class Driver {
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
       const int64_t row = plan_.Row(tile);
       const int64_t rows = plan_.Row(tile + 1) - row;
-      SetA(member, row, rows, k0, length, packed_a, a, &args);
+      const int64_t in_pack = (tile - tile_begin) % packed_tiles_;
+      if (packed_a != nullptr && in_pack == 0) {
+        PackTiles(member, tile, std::min(tile + packed_tiles_, tile_end), k0, length, packed_a);
+      }
+      SetA(member, row, rows, k0, packed_a == nullptr ? nullptr : packed_a + in_pack * PackedTileBytes(length), a, &args);
       const int64_t first = tile - (tile - tile_begin) % group_tiles_;
       char* to = consumed_ ? space + (row - plan_.Row(first)) * member.c_stride : member.c + row * member.c_stride;
       for (int64_t r = 0; r < rows; ++r) c[r] = to + r * member.c_stride;
@@ -262,12 +280,28 @@ class Driver {
     }
   }
 
-  void SetA(const Member& member, int64_t row, int64_t rows, int64_t k0, int64_t length, char* packed_a, const void** a,
+  const char* StartOfA(const Member& member, int64_t row, int64_t k) const {
+    return member.a + (row * call_.a.row_stride + k * call_.a.col_stride) * plan_.types.source_bytes;
+  }
+
+  void PackTiles(const Member& member, int64_t begin, int64_t end, int64_t k0, int64_t length, char* packed) const {
+    const PackKind kind = plan_.types.pack;
+    const int64_t steps = end - begin == 1 ? length : kPackedSteps;
+    for (int64_t step = 0; step < length; step += steps) {
+      for (int64_t tile = begin; tile < end; ++tile) {
+        const int64_t row = plan_.Row(tile), rows = plan_.Row(tile + 1) - row;
+        Pack(target_, kind, {StartOfA(member, row, k0 + step), call_.a.col_stride, call_.a.row_stride},
+             std::min(steps, length - step), rows, rows,
+             packed + (tile - begin) * PackedTileBytes(length) + PackedSteps(kind, step) * rows * element_);
+      }
+    }
+  }
+
+  void SetA(const Member& member, int64_t row, int64_t rows, int64_t k0, const char* packed_a, const void** a,
             MicroArgs* args) const {
     const int64_t bytes = plan_.types.source_bytes;
-    const char* start = member.a + (row * call_.a.row_stride + k0 * call_.a.col_stride) * bytes;
+    const char* start = StartOfA(member, row, k0);
     if (plan_.pack_a) {
-      Pack(target_, plan_.types.pack, {start, call_.a.col_stride, call_.a.row_stride}, length, rows, rows, packed_a);
       a[0] = packed_a;
       args->a_stride = rows * element_;
     } else if (plan_.form == MicroForm::kColumns) {
@@ -309,6 +343,7 @@ class Driver {
   int64_t output_bytes_ = 4;
   bool consumed_ = false;
   int64_t group_tiles_ = kEpilogueTiles;
+  int64_t packed_tiles_ = 1;
   std::atomic<bool> out_of_memory_{false};
   std::atomic<int64_t> wanted_{0};
 };
