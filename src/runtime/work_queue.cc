@@ -9,6 +9,13 @@
 #include "src/runtime/thread_pool.h"
 
 namespace weft {
+namespace {
+
+constexpr auto kAtOnce = std::chrono::microseconds(50);
+constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
+constexpr int kLooks = 20;
+
+}  // namespace
 
 void WorkQueue::Close() {
   std::thread thread;
@@ -42,9 +49,11 @@ void WorkQueue::Submit(std::function<void()> work, By by) {
   MutexLock lock(mutex_);
   const bool idle = waiting_.empty() && !running_;
   if (!(by == By::kCaller && idle) && HasThread()) {
-    waiting_.push_back({std::move(work), by});
+    waiting_.push_back({std::move(work), by, Clock::now()});
+    looks_ = kLooks;
+    const bool looks = by == By::kWaiter && idle && waiter_comes_ && looking_;
     lock.Unlock();
-    more_.NotifyAll();
+    if (!looks) more_.NotifyAll();
     return;
   }
   while (running_) ended_.Wait(mutex_);  // without a thread: on this one, in its turn
@@ -54,6 +63,7 @@ void WorkQueue::Submit(std::function<void()> work, By by) {
 bool WorkQueue::Help() {
   MutexLock lock(mutex_);
   if (running_ || waiting_.empty() || waiting_.front().by == By::kQueue || fork_.Forked()) return false;
+  waiter_comes_ = Clock::now() - waiting_.front().submitted < kAtOnce;
   RunFirst();
   return true;
 }
@@ -82,8 +92,17 @@ void WorkQueue::Work() {
   MarkLibraryThread();
   MutexLock lock(mutex_);
   while (true) {
-    while (waiting_.empty() ? !stop_ : running_) more_.Wait(mutex_);
+    while (waiting_.empty() ? !stop_ : running_) {
+      looking_ = waiter_comes_ && looks_-- > 0;
+      if (looking_) {
+        more_.WaitUntil(mutex_, Clock::now() + kBetweenLooks);
+      } else {
+        more_.Wait(mutex_);
+      }
+      looking_ = false;
+    }
     if (waiting_.empty()) return;
+    waiter_comes_ = false;
     RunFirst();
   }
 }

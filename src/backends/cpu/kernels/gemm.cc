@@ -254,7 +254,8 @@ class Driver {
       if (packed_a != nullptr && in_pack == 0) {
         PackTiles(member, tile, std::min(tile + packed_tiles_, tile_end), k0, length, packed_a);
       }
-      SetA(member, row, rows, k0, packed_a == nullptr ? nullptr : packed_a + in_pack * PackedTileBytes(length), a, &args);
+      SetA(member, row, rows, k0, packed_a == nullptr ? nullptr : packed_a + in_pack * PackedTileBytes(length), a,
+           &args);
       const int64_t first = tile - (tile - tile_begin) % group_tiles_;
       char* to = consumed_ ? space + (row - plan_.Row(first)) * member.c_stride : member.c + row * member.c_stride;
       for (int64_t r = 0; r < rows; ++r) c[r] = to + r * member.c_stride;
