@@ -37,6 +37,22 @@ TEST(KernelSet, CompilesNothingAfterAnImport) {
   EXPECT_EQ(second.ExportObjects(), objects);
 }
 
+TEST(KernelSet, CompilesWhatWasImportedAndCannotBeLinked) {
+  ThreadPool pool(1);
+  const CpuTarget target = *TargetFromName("auto");
+  KernelSet first(target), second(target);
+  float result[kRows * kRows];
+  ASSERT_TRUE(SmallProduct(first, pool, result).ok());
+  std::string objects = first.ExportObjects();
+  for (size_t at = objects.find("\x7f" "ELF"); at != objects.npos; at = objects.find("\x7f" "ELF", at)) objects[at] = 0;
+  ASSERT_TRUE(second.ImportObjects(std::as_bytes(std::span(objects.data(), objects.size()))).ok());
+  float again[kRows * kRows] = {};
+  ASSERT_TRUE(SmallProduct(second, pool, again).ok());
+  EXPECT_EQ(second.compiled(), first.compiled());
+  EXPECT_EQ(again[kRows], 654.0f);
+  EXPECT_EQ(second.ExportObjects(), first.ExportObjects());
+}
+
 TEST(KernelSet, PreparesWhatACallNeeds) {
   ThreadPool pool(1);
   KernelSet kernels(*TargetFromName("auto"));

@@ -179,7 +179,8 @@ class KernelSet {
   absl::Status PrepareConvBackwardWeights(const ConvCall& call, int threads, ScratchNeeds& needs);
 
   // Every micro-kernel generated or imported so far, as bytes for the compile cache, and back. Bytes belong to one
-  // Fingerprint(); importing others is a DATA_LOSS and changes nothing. Kernels that exist already are kept.
+  // Fingerprint(); importing others is a DATA_LOSS and changes nothing. Kernels that exist already are kept; others are linked when they are
+  // asked for.
   std::string ExportObjects() const;
   absl::Status ImportObjects(std::span<const std::byte> objects);
 
