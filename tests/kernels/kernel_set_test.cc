@@ -71,6 +71,26 @@ TEST(KernelSet, PreparesWhatACallNeeds) {
   EXPECT_EQ(kernels.compiled(), compiled);
 }
 
+TEST(KernelSet, SaysWhatItWouldGenerate) {
+  KernelSet kernels(*TargetFromName("auto"));
+  GemmCall gemm;
+  gemm.m = gemm.n = kRows;
+  gemm.k = 3;
+  gemm.a.row_stride = 3;
+  gemm.b.row_stride = 1;
+  gemm.b.col_stride = 0;
+  ScratchNeeds needs;
+  const auto prepare = [&] { EXPECT_TRUE(kernels.PrepareGemm(gemm, 1, needs).ok()); };
+  const std::vector<int> missing = kernels.MissingAfter(prepare);
+  EXPECT_FALSE(missing.empty());
+  EXPECT_EQ(kernels.compiled(), 0);
+  for (const int kernel : missing) EXPECT_TRUE(kernels.Generate(kernel).ok());
+  EXPECT_EQ(kernels.compiled(), static_cast<int64_t>(missing.size()));
+  prepare();
+  EXPECT_EQ(kernels.compiled(), static_cast<int64_t>(missing.size()));
+  EXPECT_TRUE(kernels.MissingAfter(prepare).empty());
+}
+
 TEST(KernelSet, RefusesTruncatedOrForeignObjects) {
   ThreadPool pool(1);
   KernelSet first(*TargetFromName("auto"));

@@ -1,5 +1,5 @@
-// LLVM's code generator behind Jit; link.cc loads what it makes. Everything here returns statuses: IR is verified before the code
-// generator sees it, because its fatal errors cannot be caught.
+// LLVM's code generator behind Jit; link.cc loads what it makes. Everything here returns statuses: IR is verified before
+// the code generator sees it, because its fatal errors cannot be caught.
 #include "src/backends/cpu/jit/jit.h"
 
 #include <cmath>

@@ -2,7 +2,9 @@
 #include "src/backends/cpu/kernels/kernels.h"
 
 #include <cstring>
+#include <set>
 
+#include "absl/cleanup/cleanup.h"
 #include "src/backends/cpu/kernels/kernels_internal.h"
 #include "src/runtime/memory_reserve.h"
 #include "src/runtime/status.h"
@@ -18,6 +20,10 @@ template <typename T>
 void Put(std::string* out, T value) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
+
+// Of MissingAfter on this thread: what it has found so far.
+thread_local std::set<int>* missing = nullptr;
+void NotThere(const MicroArgs*) {}
 
 absl::Status Truncated() {
   return UserErrorOf(absl::StatusCode::kDataLoss, "compiled kernels are truncated or not Weft's");
@@ -52,6 +58,10 @@ bool PlanTypes(const CpuTarget& target, DType input, DType output, TypePlan* pla
 absl::StatusOr<MicroFn*> KernelSet::State::Micro(const MicroSpec& spec) {
   const int index = spec.Index();
   if (MicroFn* fn = micro[index].load(std::memory_order_acquire)) return fn;
+  if (missing != nullptr) {
+    missing->insert(index);
+    return &NotThere;
+  }
   std::string object;
   {
     MutexLock lock(mutex);
@@ -85,6 +95,16 @@ KernelSet::~KernelSet() = default;
 
 const CpuTarget& KernelSet::target() const { return state_->target(); }
 int64_t KernelSet::compiled() const { return state_->compiled.load(std::memory_order_relaxed); }
+
+std::vector<int> KernelSet::MissingAfter(absl::FunctionRef<void()> prepare) {
+  std::set<int> found;
+  missing = &found;
+  const absl::Cleanup end = [] { missing = nullptr; };
+  prepare();
+  return {found.begin(), found.end()};
+}
+
+absl::Status KernelSet::Generate(int kernel) { return state_->Micro(MicroSpec::FromIndex(kernel)).status(); }
 
 std::string KernelSet::ExportObjects() const {
   MutexLock lock(state_->mutex);
