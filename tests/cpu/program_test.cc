@@ -226,6 +226,23 @@ TEST(CpuProgram, DamagedBytesAreRefused) {
   EXPECT_EQ(backend.Load(longer).status().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(CpuProgram, CodeThatCannotBeLinkedIsRefused) {
+  const Mlp mlp = MakeMlp();
+  auto backend = CpuBackend::Create({.threads = 2});
+  ASSERT_TRUE(backend.ok());
+  const auto module = Prepared(TestBackend(), mlp.function);
+  auto compiled = TestBackend().Compile(*module, {});
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  Program program = *ParseProgram(*(*compiled)->Serialize());
+  ASSERT_FALSE(program.objects.empty());
+  auto damaged = std::make_shared<CodeObject>(*program.objects[0]);
+  damaged->bytes.resize(damaged->bytes.size() / 2);
+  program.objects[0] = damaged;
+  const absl::Status status = (*backend)->Load(*EncodeProgram(program)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(status.message(), "compiled object cannot be read: it ends within its sections");
+}
+
 TEST(CpuProgram, EqualStepsShareTheirCode) {
   Builder b;
   Value x = test::NewParameter(Type::Tensor(DType::kF32, {100}));

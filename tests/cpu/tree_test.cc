@@ -76,7 +76,7 @@ class Tree {
     program();
     CodeCache code(target_);
     int64_t compiled = 0;
-    const auto loops = code.Compile(*lowered_, 2, nullptr, &compiled);
+    const auto loops = code.Compile(*lowered_, {}, 2, nullptr, &compiled);
     EXPECT_TRUE(loops.ok()) << loops.status();
     lowered_->program.fingerprint = code.fingerprint();
     lowered_->program.isa = std::string(NameOf(target_.isa));

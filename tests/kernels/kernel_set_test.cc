@@ -37,6 +37,22 @@ TEST(KernelSet, CompilesNothingAfterAnImport) {
   EXPECT_EQ(second.ExportObjects(), objects);
 }
 
+TEST(KernelSet, CompilesWhatWasImportedAndCannotBeLinked) {
+  ThreadPool pool(1);
+  const CpuTarget target = *TargetFromName("auto");
+  KernelSet first(target), second(target);
+  float result[kRows * kRows];
+  ASSERT_TRUE(SmallProduct(first, pool, result).ok());
+  std::string objects = first.ExportObjects();
+  for (size_t at = objects.find("\x7f" "ELF"); at != objects.npos; at = objects.find("\x7f" "ELF", at)) objects[at] = 0;
+  ASSERT_TRUE(second.ImportObjects(std::as_bytes(std::span(objects.data(), objects.size()))).ok());
+  float again[kRows * kRows] = {};
+  ASSERT_TRUE(SmallProduct(second, pool, again).ok());
+  EXPECT_EQ(second.compiled(), first.compiled());
+  EXPECT_EQ(again[kRows], 654.0f);
+  EXPECT_EQ(second.ExportObjects(), first.ExportObjects());
+}
+
 TEST(KernelSet, PreparesWhatACallNeeds) {
   ThreadPool pool(1);
   KernelSet kernels(*TargetFromName("auto"));
@@ -53,6 +69,26 @@ TEST(KernelSet, PreparesWhatACallNeeds) {
   float result[kRows * kRows];
   ASSERT_TRUE(SmallProduct(kernels, pool, result).ok());
   EXPECT_EQ(kernels.compiled(), compiled);
+}
+
+TEST(KernelSet, SaysWhatItWouldGenerate) {
+  KernelSet kernels(*TargetFromName("auto"));
+  GemmCall gemm;
+  gemm.m = gemm.n = kRows;
+  gemm.k = 3;
+  gemm.a.row_stride = 3;
+  gemm.b.row_stride = 1;
+  gemm.b.col_stride = 0;
+  ScratchNeeds needs;
+  const auto prepare = [&] { EXPECT_TRUE(kernels.PrepareGemm(gemm, 1, needs).ok()); };
+  const std::vector<int> missing = kernels.MissingAfter(prepare);
+  EXPECT_FALSE(missing.empty());
+  EXPECT_EQ(kernels.compiled(), 0);
+  for (const int kernel : missing) EXPECT_TRUE(kernels.Generate(kernel).ok());
+  EXPECT_EQ(kernels.compiled(), static_cast<int64_t>(missing.size()));
+  prepare();
+  EXPECT_EQ(kernels.compiled(), static_cast<int64_t>(missing.size()));
+  EXPECT_TRUE(kernels.MissingAfter(prepare).empty());
 }
 
 TEST(KernelSet, RefusesTruncatedOrForeignObjects) {

@@ -21,6 +21,9 @@ constexpr int kCodeRevision = 3;
 // beside its kernels counts.
 constexpr size_t kKernelsPerModule = 16;
 
+// What a loop costs to compile before its first operation, in operations.
+constexpr size_t kLoopWork = 16;
+
 // Calls part(0) to part(count - 1) on up to so many threads, this one among them. Threads of its own: a region of the pool
 // that runs kernels would hold up every launch for as long as LLVM takes. The first failure counts; after it no part begins.
 absl::Status OnThreads(size_t count, int threads, absl::FunctionRef<absl::Status(size_t)> part) {
@@ -58,6 +61,24 @@ absl::Status OnThreads(size_t count, int threads, absl::FunctionRef<absl::Status
   return failure;
 }
 
+// Loops into modules, of which every thread gets one at least: code generation is most of the cost and runs side by side. The
+// largest loops come first and keep company with the fewest others.
+std::vector<std::vector<size_t>> Deal(const LoweredModule& lowered, std::vector<size_t> loops, int threads) {
+  if (loops.empty()) return {};
+  const size_t most =
+      std::max((loops.size() + kKernelsPerModule - 1) / kKernelsPerModule, static_cast<size_t>(std::max(threads, 1)));
+  std::vector<std::vector<size_t>> modules(std::clamp<size_t>(loops.size() / 3, 1, most));
+  const auto work = [&](size_t loop) { return kLoopWork + lowered.loops[loop]->exprs.size(); };
+  std::ranges::stable_sort(loops, std::greater<>(), work);
+  std::vector<size_t> dealt(modules.size());
+  for (const size_t loop : loops) {
+    const size_t m = static_cast<size_t>(std::ranges::min_element(dealt) - dealt.begin());
+    modules[m].push_back(loop);
+    dealt[m] += work(loop);
+  }
+  return modules;
+}
+
 }  // namespace
 
 std::string FingerprintOf(const CpuTarget& target) {
@@ -79,12 +100,10 @@ absl::Status CodeCache::Add(std::shared_ptr<const CodeObject> object) {
   return absl::OkStatus();
 }
 
-absl::Status CodeCache::CompilePart(const LoweredModule& lowered, std::span<const size_t> missing, size_t m,
-                                    size_t modules) {
+absl::Status CodeCache::CompilePart(const LoweredModule& lowered, std::span<const size_t> loops) {
   auto object = std::make_shared<CodeObject>();
   std::vector<const LoopKernel*> kernels;
-  for (size_t k = m; k < missing.size(); k += modules) {
-    const size_t i = missing[k];
+  for (const size_t i : loops) {
     object->keys.push_back(lowered.program.loops[i]);
     object->symbols.push_back(absl::StrCat("loop_", i));
     kernels.push_back(lowered.loops[i].get());
@@ -95,8 +114,8 @@ absl::Status CodeCache::CompilePart(const LoweredModule& lowered, std::span<cons
   return CheckReserve();
 }
 
-absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, int threads, CompileProgress* progress,
-                                                        int64_t* compiled) {
+absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, std::span<const int> micro, int threads,
+                                                        CompileProgress* progress, int64_t* compiled) {
   Program& program = lowered.program;
   std::vector<size_t> missing;
   {
@@ -106,21 +125,18 @@ absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, 
     }
   }
   *compiled += static_cast<int64_t>(missing.size());
-  if (progress != nullptr) progress->kernels.store(static_cast<int64_t>(missing.size()));
-  if (!missing.empty()) {
-    // A module a thread at least: code generation is most of the cost and runs side by side.
-    const size_t most = std::max((missing.size() + kKernelsPerModule - 1) / kKernelsPerModule,
-                                 static_cast<size_t>(std::max(threads, 1)));
-    const size_t modules = std::clamp<size_t>(missing.size() / 3, 1, most);
-    ReserveScope::Starving* const starving = ReserveScope::starving();
-    WEFT_RETURN_IF_ERROR(OnThreads(modules, threads, [&](size_t m) {
-      const ReserveScope reserve(starving);  // of the other threads, too
-      const absl::Status status = CompilePart(lowered, missing, m, modules);
-      if (progress != nullptr)
-        progress->done.fetch_add(static_cast<int64_t>((missing.size() - m + modules - 1) / modules));
-      return status;
-    }));
-  }
+  if (progress != nullptr) progress->kernels.store(static_cast<int64_t>(missing.size() + micro.size()));
+  const std::vector<std::vector<size_t>> modules = Deal(lowered, missing, threads);
+  ReserveScope::Starving* const starving = ReserveScope::starving();
+  // The small ones last, so that threads end together.
+  WEFT_RETURN_IF_ERROR(OnThreads(modules.size() + micro.size(), threads, [&](size_t part) {
+    const ReserveScope reserve(starving);  // of the other threads, too
+    const bool loops = part < modules.size();
+    const absl::Status status =
+        loops ? CompilePart(lowered, modules[part]) : kernels_.Generate(micro[part - modules.size()]);
+    if (progress != nullptr) progress->done.fetch_add(loops ? static_cast<int64_t>(modules[part].size()) : 1);
+    return status;
+  }));
   std::vector<LoopFn*> functions;
   MutexLock lock(mutex_);
   for (const std::string& key : program.loops) {

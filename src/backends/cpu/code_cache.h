@@ -26,9 +26,9 @@ class CodeCache {
   KernelSet& kernels() { return kernels_; }
 
   // The functions of a lowered module's loops, in order; fills program.objects. `compiled` counts what was not there, which
-  // up to `threads` threads compile. `progress` may be null.
-  absl::StatusOr<std::vector<LoopFn*>> Compile(LoweredModule& lowered, int threads, CompileProgress* progress,
-                                               int64_t* compiled);
+  // up to `threads` threads compile, and beside it the micro-kernels `micro`. `progress` may be null.
+  absl::StatusOr<std::vector<LoopFn*>> Compile(LoweredModule& lowered, std::span<const int> micro, int threads,
+                                               CompileProgress* progress, int64_t* compiled);
   // The functions of a parsed program's loops, from its own objects.
   absl::StatusOr<std::vector<LoopFn*>> Link(const Program& program);
 
@@ -42,8 +42,8 @@ class CodeCache {
     std::shared_ptr<const Unit> unit;
   };
   absl::Status Add(std::shared_ptr<const CodeObject> object);
-  // Every modules-th of the missing loops, beginning with the m-th, as one object.
-  absl::Status CompilePart(const LoweredModule& lowered, std::span<const size_t> missing, size_t m, size_t modules);
+  // The loops in these places as one object.
+  absl::Status CompilePart(const LoweredModule& lowered, std::span<const size_t> loops);
 
   CpuTarget target_;
   std::string fingerprint_;

@@ -108,6 +108,27 @@ void FindKeptOperands(LoadedProgram& loaded) {
   }
 }
 
+absl::Status PrepareEntry(const HostKernel& kernel, const Entry& entry, KernelSet& kernels, int threads,
+                          ScratchNeeds& needs) {
+  if (kernel.prepare == nullptr) return absl::OkStatus();
+  BlockLoop epilogue;
+  epilogue.product = entry.epilogue_consumes;
+  return kernel.prepare({entry.params, kernels, threads, needs, entry.epilogue >= 0 ? &epilogue : nullptr});
+}
+
+// What PrepareEntries would generate one after the other, so that it is generated with the loops.
+std::vector<int> MissingMicroKernels(const Program& program, int threads, KernelSet& kernels) {
+  if (!FitsMemory(program)) return {};
+  return kernels.MissingAfter([&] {
+    ScratchNeeds needs;
+    ForEachKernel(program, [&](const Entry& entry) {
+      if (entry.type != Entry::Type::kHost) return;
+      const HostKernel* const kernel = FindHostKernel(program.host_kernels[entry.code]);
+      if (kernel != nullptr) PrepareEntry(*kernel, entry, kernels, threads, needs).IgnoreError();  // it comes again
+    });
+  });
+}
+
 // Looks the library's kernels up and has everything ready that entries will ask for on so many threads.
 absl::Status PrepareEntries(LoadedProgram& loaded, int threads, const std::shared_ptr<ops::CustomFunctions>& custom) {
   for (const std::string& name : loaded.program.host_kernels) {
@@ -130,11 +151,8 @@ absl::Status PrepareEntries(LoadedProgram& loaded, int threads, const std::share
       loaded.needs.Each(ScratchSlot::kLoop, entry.scratch_bytes);
     } else if (status.ok() && loaded.host[entry.code] == nullptr) {
       status = loaded.customs[entry.code]->Check(entry.buffers.size(), entry.params);
-    } else if (status.ok() && loaded.host[entry.code]->prepare != nullptr) {
-      BlockLoop epilogue;
-      epilogue.product = entry.epilogue_consumes;
-      status = loaded.host[entry.code]->prepare(
-          {entry.params, loaded.code->kernels(), threads, loaded.needs, entry.epilogue >= 0 ? &epilogue : nullptr});
+    } else if (status.ok()) {
+      status = PrepareEntry(*loaded.host[entry.code], entry, loaded.code->kernels(), threads, loaded.needs);
     }
   });
   if (status.ok()) FindKeptOperands(loaded);
@@ -216,8 +234,9 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module
   WEFT_ASSIGN_OR_RETURN(const ir::Module fused, FuseModule(module));
   WEFT_ASSIGN_OR_RETURN(LoweredModule lowered, LowerModule(fused, loaded->code->target()));
   const int64_t micro_before = loaded->code->kernels().compiled();
+  const std::vector<int> micro = MissingMicroKernels(lowered.program, threads_, loaded->code->kernels());
   WEFT_ASSIGN_OR_RETURN(loaded->loops,
-                        loaded->code->Compile(lowered, compile_threads_, options.progress, &loaded->compiled));
+                        loaded->code->Compile(lowered, micro, compile_threads_, options.progress, &loaded->compiled));
   loaded->program = std::move(lowered.program);
   loaded->program.fingerprint = loaded->code->fingerprint();
   loaded->program.isa = std::string(loaded->code->target().name());

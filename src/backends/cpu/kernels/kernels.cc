@@ -2,7 +2,9 @@
 #include "src/backends/cpu/kernels/kernels.h"
 
 #include <cstring>
+#include <set>
 
+#include "absl/cleanup/cleanup.h"
 #include "src/backends/cpu/kernels/kernels_internal.h"
 #include "src/runtime/memory_reserve.h"
 #include "src/runtime/status.h"
@@ -18,6 +20,10 @@ template <typename T>
 void Put(std::string* out, T value) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
+
+// Of MissingAfter on this thread: what it has found so far.
+thread_local std::set<int>* missing = nullptr;
+void NotThere(const MicroArgs*) {}
 
 absl::Status Truncated() {
   return UserErrorOf(absl::StatusCode::kDataLoss, "compiled kernels are truncated or not Weft's");
@@ -52,17 +58,35 @@ bool PlanTypes(const CpuTarget& target, DType input, DType output, TypePlan* pla
 absl::StatusOr<MicroFn*> KernelSet::State::Micro(const MicroSpec& spec) {
   const int index = spec.Index();
   if (MicroFn* fn = micro[index].load(std::memory_order_acquire)) return fn;
-  // Two threads may compile the same tile at once; the second result is dropped.
-  WEFT_ASSIGN_OR_RETURN(std::string object, CompileMicro(jit, spec));
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<JitLibrary> library, jit.Load(object));
+  if (missing != nullptr) {
+    missing->insert(index);
+    return &NotThere;
+  }
+  std::string object;
+  {
+    MutexLock lock(mutex);
+    if (const auto imported = objects.find(index); imported != objects.end()) object = imported->second;
+  }
+  if (!object.empty()) {
+    absl::StatusOr<MicroFn*> fn = Keep(spec, std::move(object));
+    if (!absl::IsDataLoss(fn.status()) && !absl::IsNotFound(fn.status())) return fn;
+  }
+  WEFT_ASSIGN_OR_RETURN(object, CompileMicro(jit, spec));
+  WEFT_ASSIGN_OR_RETURN(MicroFn * fn, Keep(spec, std::move(object)));
+  compiled.fetch_add(1, std::memory_order_relaxed);
+  return fn;
+}
+
+absl::StatusOr<MicroFn*> KernelSet::State::Keep(const MicroSpec& spec, std::string object) {
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<JitLibrary> library, Jit::Load(object));
   WEFT_ASSIGN_OR_RETURN(MicroFn * fn, library->Function<MicroFn>(spec.Symbol()));
   WEFT_RETURN_IF_ERROR(CheckReserve());
-  compiled.fetch_add(1, std::memory_order_relaxed);
+  // Two threads may have made the same tile at once; the second is dropped.
   MutexLock lock(mutex);
-  if (MicroFn* other = micro[index].load(std::memory_order_acquire)) return other;
-  objects.emplace(index, std::move(object));
+  if (MicroFn* other = micro[spec.Index()].load(std::memory_order_acquire)) return other;
+  objects.insert_or_assign(spec.Index(), std::move(object));
   libraries.push_back(std::move(library));
-  micro[index].store(fn, std::memory_order_release);
+  micro[spec.Index()].store(fn, std::memory_order_release);
   return fn;
 }
 
@@ -71,6 +95,16 @@ KernelSet::~KernelSet() = default;
 
 const CpuTarget& KernelSet::target() const { return state_->target(); }
 int64_t KernelSet::compiled() const { return state_->compiled.load(std::memory_order_relaxed); }
+
+std::vector<int> KernelSet::MissingAfter(absl::FunctionRef<void()> prepare) {
+  std::set<int> found;
+  missing = &found;
+  const absl::Cleanup end = [] { missing = nullptr; };
+  prepare();
+  return {found.begin(), found.end()};
+}
+
+absl::Status KernelSet::Generate(int kernel) { return state_->Micro(MicroSpec::FromIndex(kernel)).status(); }
 
 std::string KernelSet::ExportObjects() const {
   MutexLock lock(state_->mutex);
@@ -95,32 +129,16 @@ absl::Status KernelSet::ImportObjects(std::span<const std::byte> objects) {
   };
   uint64_t magic = 0, count = 0;
   if (!take(&magic) || magic != kObjectsMagic || !take(&count) || count > MicroSpec::kCount) return Truncated();
-  struct Loaded {
-    int index;
-    std::string object;
-    std::unique_ptr<JitLibrary> library;
-    MicroFn* fn;
-  };
-  std::vector<Loaded> loaded;
+  std::map<int, std::string> imported;
   for (uint64_t i = 0; i < count; ++i) {
     uint64_t index = 0, size = 0;
     if (!take(&index) || !take(&size) || index >= MicroSpec::kCount || objects.size() - at < size) return Truncated();
-    const std::span<const std::byte> bytes = objects.subspan(at, size);
+    imported.try_emplace(static_cast<int>(index), reinterpret_cast<const char*>(objects.data()) + at, size);
     at += size;
-    if (state_->micro[index].load(std::memory_order_acquire) != nullptr) continue;
-    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<JitLibrary> library, state_->jit.Load(bytes));
-    WEFT_ASSIGN_OR_RETURN(MicroFn * fn, library->Function<MicroFn>(MicroSpec::FromIndex(index).Symbol()));
-    loaded.push_back({static_cast<int>(index), std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
-                      std::move(library), fn});
   }
   if (at != objects.size()) return Truncated();
   MutexLock lock(state_->mutex);
-  for (Loaded& entry : loaded) {
-    if (state_->micro[entry.index].load(std::memory_order_acquire) != nullptr) continue;
-    state_->objects.emplace(entry.index, std::move(entry.object));
-    state_->libraries.push_back(std::move(entry.library));
-    state_->micro[entry.index].store(entry.fn, std::memory_order_release);
-  }
+  state_->objects.merge(imported);
   return absl::OkStatus();
 }
 

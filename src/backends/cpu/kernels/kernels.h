@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/backends/cpu/jit/isa.h"
@@ -178,8 +179,14 @@ class KernelSet {
   absl::Status PrepareConvBackwardData(const ConvCall& call, int threads, ScratchNeeds& needs);
   absl::Status PrepareConvBackwardWeights(const ConvCall& call, int threads, ScratchNeeds& needs);
 
+  // The micro-kernels that `prepare`, calls of the functions above on this thread, would generate now and does not, because
+  // Generate will be called for each of them, on any thread. One takes 3 to 9 ms.
+  std::vector<int> MissingAfter(absl::FunctionRef<void()> prepare);
+  absl::Status Generate(int kernel);
+
   // Every micro-kernel generated or imported so far, as bytes for the compile cache, and back. Bytes belong to one
-  // Fingerprint(); importing others is a DATA_LOSS and changes nothing. Kernels that exist already are kept.
+  // Fingerprint(); importing others is a DATA_LOSS and changes nothing. Kernels that exist already are kept; others are
+  // linked when they are asked for.
   std::string ExportObjects() const;
   absl::Status ImportObjects(std::span<const std::byte> objects);
 

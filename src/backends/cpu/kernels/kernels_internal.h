@@ -21,8 +21,10 @@ struct KernelSet::State {
 
   const CpuTarget& target() const { return jit.target(); }
 
-  // The function of a tile, compiled now if it is new (about 5 ms). The common case is one relaxed-cost load.
+  // The function of a tile, linked now if it was imported and compiled if it is new (about 5 ms). The common case is one
+  // relaxed-cost load.
   absl::StatusOr<MicroFn*> Micro(const MicroSpec& spec);
+  absl::StatusOr<MicroFn*> Keep(const MicroSpec& spec, std::string object);
 
   Jit jit;
   std::array<std::atomic<MicroFn*>, MicroSpec::kCount> micro = {};
