@@ -63,15 +63,66 @@ constexpr std::pair<const char*, Direction> kDirections[] = {{"forward", &Kernel
                                                              {"backward data", &KernelSet::ConvBackwardData},
                                                              {"backward weights", &KernelSet::ConvBackwardWeights}};
 
+// 3x3 layers as the definition has them and on Winograd's tiles, calls in turn; forward with the kernel packed in every call and
+// with it kept, as a weight is that comes to launch after launch. Each row: Winograd's time, the definition's, and their ratio.
+bool CompareWinograd(KernelSet& kernels, ThreadPool& pool, int batch, const std::string& only, bool quick,
+                     std::vector<bench::Row>* rows) {
+  bool failed = false;
+  for (const int64_t size : {7, 14, 28, 56}) {
+    for (const int64_t channels : {16, 32, 64, 128, 256, 512}) {
+      const std::string name = std::to_string(channels) + " @" + std::to_string(size);
+      if (name.find(only) == std::string::npos) continue;
+      bench::Layer layer(batch, size, channels, channels, 3, 1, 1, 1);
+      struct Way {
+        ConvCall call;
+        Direction direction;
+        std::vector<char> packed;
+        std::vector<double> times;
+      };
+      std::vector<Way> ways;
+      for (const auto& [direction, keeps] : {std::pair(&KernelSet::Conv, false), std::pair(&KernelSet::Conv, true),
+                                             std::pair(&KernelSet::ConvBackwardData, false)}) {
+        for (const UseWinograd use : {UseWinograd::kNever, UseWinograd::kWhereItFits}) {
+          Way& way = ways.emplace_back(Way{layer.call, direction, {}, {}});
+          way.call.winograd = use;
+          if (!keeps) continue;
+          way.packed.resize(static_cast<size_t>(PackedBytesOfW(kernels.target(), way.call)) + 64);
+          char* const aligned = way.packed.data() + (64 - reinterpret_cast<uintptr_t>(way.packed.data()) % 64);
+          failed = failed || !kernels.PackW(way.call, aligned, pool).ok();
+          way.call.w = aligned;
+          way.call.w_packed = true;
+        }
+      }
+      for (int round = 0; round < (quick ? 6 : 31); ++round) {
+        for (Way& way : ways) {
+          const bench::Clock::time_point start = bench::Clock::now();
+          failed = failed || !(kernels.*way.direction)(way.call, pool).ok();
+          if (round > 0) way.times.push_back(bench::Since(start));
+        }
+      }
+      constexpr const char* kWords[] = {"forward", "forward, kept", "backward data"};
+      for (size_t i = 0; i < ways.size(); i += 2) {
+        const double direct = bench::Median(ways[i].times), winograd = bench::Median(ways[i + 1].times);
+        rows->push_back({"3x3 " + name + " " + kWords[i / 2], winograd * 1e6, "us", direct * 1e6, winograd / direct, {}});
+      }
+    }
+  }
+  return failed;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   bench::Options options = bench::Parse(argc, argv);
   int batch = 1;
   std::string only, target_name = "auto";
-  bool wrong = false;
+  bool wrong = false, winograd = false;
   for (size_t i = 0; i < options.rest.size(); ++i) {
     const std::string& word = options.rest[i];
+    if (word == "--winograd") {
+      winograd = true;
+      continue;
+    }
     const bool takes = word == "--threads" || word == "--batch" || word == "--only" || word == "--target";
     if (!takes || i + 1 == options.rest.size()) {
       wrong = true;
@@ -84,7 +135,8 @@ int main(int argc, char** argv) {
     if (word == "--target") target_name = value;
   }
   if (options.help || wrong || options.threads == 0 || batch == 0) {
-    std::fputs("usage: conv_layers [--json] [--quick] [--threads N] [--batch N] [--only TEXT] [--target NAME] [--help]\n",
+    std::fputs("usage: conv_layers [--json] [--quick] [--threads N] [--batch N] [--only TEXT] [--target NAME] [--winograd] "
+               "[--help]\n",
                options.help ? stdout : stderr);
     return options.help ? 0 : 2;
   }
@@ -98,7 +150,9 @@ int main(int argc, char** argv) {
   pool.BeginRun();
   bool failed = false;
   std::vector<bench::Row> rows;
+  if (winograd) failed = CompareWinograd(kernels, pool, batch, only, options.quick, &rows);
   for (const Shape& s : kShapes) {
+    if (winograd) break;
     if (std::string(s.name).find(only) == std::string::npos) continue;
     const bench::Layer layer(batch, s.size, s.in, s.out, s.window, s.stride, s.pad, 1, s.spread);
     for (const auto& [words, direction] : kDirections) {

@@ -23,6 +23,7 @@ constexpr char kHelp[] =
     "  --bf16           parameters and inputs in bf16 (optimizer states stay f32)\n"
     "  --channels-first images in NCHW, kernels in OIHW: rn50-*, mobilenetv2-*, and layers alone that are no rows of the table:\n"
     "                   conv-56-b8, conv-56-fb-b8, maxpool-112-b8, maxpool-112-fb-b8\n"
+    "  --winograd       the option allow_winograd: 3x3 convolutions of f32 may take fewer products, with other bits\n"
     "  --seconds S      measure for about so long (4)\n"
     "  --steps N        N steps without measuring, for profilers\n"
     "  --first N        of the first N steps, and of what comes before them, the time, page faults and the most memory so far\n"
@@ -194,7 +195,7 @@ int Measure(const Workload& workload, bool bf16, double seconds, const bench::Op
 int main(int argc, char** argv) {
   const bench::Options options = bench::Parse(argc, argv);
   std::string only;
-  bool list = false, bf16 = false, channels_first = false, metrics = false, wrong = false;
+  bool list = false, bf16 = false, channels_first = false, winograd = false, metrics = false, wrong = false;
   int steps = 0, first_steps = 0;
   double seconds = options.quick ? 1 : 4;
   for (size_t i = 0; i < options.rest.size(); ++i) {
@@ -217,6 +218,8 @@ int main(int argc, char** argv) {
       bf16 = true;
     } else if (a == "--channels-first") {
       channels_first = true;
+    } else if (a == "--winograd") {
+      winograd = true;
     } else if (a == "--metrics") {
       metrics = true;
     } else {
@@ -235,7 +238,11 @@ int main(int argc, char** argv) {
     return options.help ? 0 : 2;
   }
   weft_context* ctx = nullptr;
-  Must(weft_context_create(nullptr, &ctx));
+  const weft_setting allows = {"allow_winograd", WEFT_STRLEN, "1", WEFT_STRLEN};
+  weft_context_options context_options = WEFT_CONTEXT_OPTIONS_INIT;
+  context_options.settings = &allows;
+  context_options.setting_count = winograd ? 1 : 0;
+  Must(weft_context_create(&context_options, &ctx));
   int rc = 0;
   {
     Job job(ctx, *found, bf16 ? WEFT_BF16 : WEFT_F32, channels_first);

@@ -202,6 +202,10 @@ typedef int32_t (*weft_pressure_fn)(void* user_data, uint64_t wanted);
  *   seed (0 or more; default 0): first state of the random stream
  *   isa (amx, avx512, avx2, portable, amx-model; default empty): forces a CPU path; empty: the best this machine has;
  *     amx-model: amx with its tiles computed by functions, slowly, for tests
+ *   allow_winograd (0, 1; default 0): on platform cpu, 3x3 convolutions of f32 (stride 1, no dilation, one group,
+ *     enough channels and pixels) and their input gradients may take fewer products: up to three times as fast, with
+ *     errors about four times as large (docs/performance.md); an infinity or NaN reaches pixels beside its own. Other
+ *     platforms decide for themselves
  *   threads (0 to 1024; default 0): threads that compute, of all contexts together; 0: one per core
  *   compile_threads (0 to 1024; default 0): threads that compile one program; 0: as many as compute
  *   memory_limit (0 or more; default 0): bytes that tensors, temporaries and working memory of the CPU device may take,

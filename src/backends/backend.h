@@ -36,6 +36,7 @@ struct CompileProgress {
 // Options that change code. All of them are in the cache key.
 struct CompileOptions {
   std::string isa;                      // "", "avx512", "avx2", "portable": force a CPU path
+  bool allow_winograd = false;          // convolutions may take fewer products than their definition, with other bits
   bool verify_between_passes = false;   // not in the key: does not change code
   CompileProgress* progress = nullptr;  // likewise; may be null
 };

@@ -132,6 +132,7 @@ absl::StatusOr<Ref<Context>> Context::Create(const weft_context_options& options
   config.options.launch_deadline_ms = settings.integer(Option::kLaunchDeadlineMs);
   config.options.compile_deadline_ms = settings.integer(Option::kCompileDeadlineMs);
   config.options.isa = settings.text(Option::kIsa);
+  config.options.allow_winograd = settings.truth(Option::kAllowWinograd);
   config.options.matmul_precision = absl::AsciiStrToUpper(settings.text(Option::kMatmulPrecision));
   config.options.held = settings.held();
   config.options.custom = context->custom_;

@@ -16,6 +16,11 @@ namespace {
 // Length first, so that neighbours never run into each other.
 void AppendText(std::string_view text, std::string* out) { absl::StrAppend(out, text.size(), ":", text); }
 
+// What changes code, for keys and for who looks at the cache.
+std::string OptionsText(const CompileOptions& options) {
+  return absl::StrCat("isa=", options.isa, options.allow_winograd ? " allow_winograd" : "");
+}
+
 // As the disk cache names its files, the first 16 digits.
 std::string NameOf(const Key& key) { return absl::StrCat(absl::Hex(key.high, absl::kZeroPad16)); }
 
@@ -40,7 +45,7 @@ ProgramCache::ProgramCache(Config config) : config_(std::move(config)) {
   for (std::string* const text : {&prefix_, &target_}) {
     AppendText(target.platform, text);
     AppendText(target.fingerprint, text);
-    AppendText(config_.options.isa, text);
+    AppendText(OptionsText(config_.options), text);
   }
   // A source has the types of the device; a trace has the caller's.
   const HeldTypes& held = config_.held;
@@ -219,7 +224,7 @@ absl::StatusOr<std::unique_ptr<Executable>> ProgramCache::Compile(const Wanted& 
                           .program = *std::move(bytes),
                           .backend = target.platform,
                           .target = target.fingerprint,
-                          .options = absl::StrCat("isa=", config_.options.isa),
+                          .options = OptionsText(config_.options),
                           .compile_nanoseconds = MonotonicNow() - start,
                           .nodes = wanted.nodes});
   config_.metrics->Add(Counter::kDiskCachePublished);

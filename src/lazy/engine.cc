@@ -89,6 +89,7 @@ compiler::ProgramCache::Config Engine::CacheConfig(Backend& backend, std::string
   compiler::ProgramCache::Config cache;
   cache.backend = &backend;
   cache.options.isa = std::move(isa);
+  cache.options.allow_winograd = options_.allow_winograd;
   cache.options.verify_between_passes = options_.verify_between_passes;
   cache.held = options_.held;
   cache.hash_bits = options_.hash_bits;

@@ -35,6 +35,7 @@ struct Options {
   int64_t repetition_nodes = 1'000;
   uint64_t seed = 0;
   std::string isa;                               // "", "avx512", "avx2", "portable": CompileOptions::isa
+  bool allow_winograd = false;                   // CompileOptions::allow_winograd
   std::string matmul_precision = "HIGHEST";      // in StableHLO text: ir::StableHloOptions::precision
   std::shared_ptr<ops::CustomFunctions> custom;  // what the engine calls where programs cannot; may be null
   HeldTypes held;                                // what devices hold for the types that callers see

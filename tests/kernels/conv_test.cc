@@ -124,6 +124,24 @@ std::vector<ConvCall> GroupedCases() {
   return cases;
 }
 
+// 3x3 windows on Winograd's tiles, whatever is faster: edges that cut tiles, padding of every kind, channels that no vector divides.
+std::vector<ConvCall> WinogradCases() {
+  std::vector<ConvCall> cases;
+  constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 12, 33}, kChannels[] = {16, 17, 32, 41, 70};
+  for (size_t i = 0; i < 20; ++i) {
+    const int64_t height = kSizes[i % 10], width = kSizes[(i * 3 + i / 10 * 2 + 1) % 10];
+    const int64_t low = static_cast<int64_t>(i % 3), high = static_cast<int64_t>(i / 2 % 3);
+    const SpatialDim dims[] = {Dim(height, 3, 1, low, high, 1, 1, i % 5 == 4), Dim(width, 3, 1, high, low, 1, 1, i % 7 == 6)};
+    cases.push_back(Make(i % 4 == 3 ? 3 : 1, kChannels[i % 5], kChannels[i / 2 % 5], {dims[0], dims[1]}));
+  }
+  cases.push_back(Make(1, 20, 24, {Dim(9, 3, 1, -1, -2), Dim(11, 3, 1, 2, -3)}));
+  cases.push_back(Make(2, 18, 16, {Dim(3, 1), Dim(5, 3, 1, 1, 1), Dim(6, 3, 1, 1, 1)}));  // images along another dimension
+  cases.push_back(Make(1, 3, 140, {Dim(14, 3, 1, 1, 1), Dim(13, 3, 1, 1, 1)}));
+  cases.push_back(Make(3, 33, 65, {Dim(28, 3, 1, 1, 1), Dim(30, 3, 1, 1, 1)}));  // more than one block a thread
+  for (ConvCall& call : cases) call.winograd = UseWinograd::kWhereItFits;
+  return cases;
+}
+
 // Every (x, w, y) index triple that the definition multiplies.
 template <typename Visit>
 void ForEachTerm(const ConvCall& call, Visit visit) {
@@ -218,6 +236,113 @@ class Conv : public EveryIsa {};
 
 TEST_P(Conv, AgreesWithItsDefinitionInF32) {
   for (const ConvCall& call : Cases()) Check<float, float>(*kernels_, call, DType::kF32, DType::kF32, one_, two_, 1e-6);
+}
+
+TEST_P(Conv, AgreesWithItsDefinitionOnWinogradsTiles) {
+  for (const ConvCall& call : WinogradCases()) {
+    Check<float, float>(*kernels_, call, DType::kF32, DType::kF32, one_, two_, 1e-4);
+  }
+}
+
+// Of normally distributed factors: the root of the mean of squared errors, divided by that of the results, and the largest error.
+struct Errors {
+  double mean = 0, most = 0;
+};
+Errors ErrorsOf(KernelSet& kernels, ConvCall call, UseWinograd use, ThreadPool& pool, std::vector<float>* bits = nullptr) {
+  const Geometry g = PadRank(call.spatial_rank, call.dims);
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(call.batch * g.in * call.in_channels), y(call.batch * g.out * call.out_channels);
+  std::vector<float> w(g.window * call.in_channels / call.feature_groups * call.out_channels);
+  for (float& value : x) value = std::max(0.0f, normal(random));
+  for (float& value : w) value = normal(random);
+  call.x = x.data();
+  call.w = w.data();
+  call.y = y.data();
+  call.winograd = use;
+  EXPECT_TRUE(kernels.Conv(call, pool).ok());
+  if (bits != nullptr) {
+    *bits = y;
+    return {};
+  }
+  std::vector<double> want(y.size());
+  ForEachTerm(call, [&](int64_t xi, int64_t wi, int64_t yi) { want[yi] += double{x[xi]} * double{w[wi]}; });
+  double squares = 0, errors = 0, most = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double error = std::abs(y[i] - want[i]);
+    squares += want[i] * want[i];
+    errors += error * error;
+    most = std::max(most, error);
+  }
+  return {std::sqrt(errors / squares), most / std::sqrt(squares / static_cast<double>(want.size()))};
+}
+
+// What docs/performance.md says of it.
+TEST_P(Conv, ErrsLittleMoreOnWinogradsTiles) {
+  const ConvCall call = Make(1, 128, 32, {Dim(28, 3, 1, 1, 1), Dim(28, 3, 1, 1, 1)});
+  const Errors direct = ErrorsOf(*kernels_, call, UseWinograd::kNever, two_);
+  const Errors winograd = ErrorsOf(*kernels_, call, UseWinograd::kWhereItFits, two_);
+  RecordProperty("direct", std::to_string(direct.mean * 1e9) + " " + std::to_string(direct.most * 1e9));
+  RecordProperty("winograd", std::to_string(winograd.mean * 1e9) + " " + std::to_string(winograd.most * 1e9));
+  EXPECT_LT(winograd.mean, 4.5 * direct.mean);
+  EXPECT_LT(winograd.mean, 1.3e-6);
+  EXPECT_LT(winograd.most, 2e-5);
+}
+
+// By the shape alone, and nothing changes for who does not ask.
+TEST_P(Conv, TakesWinogradsTilesWhereTheyAreFaster) {
+  const auto same = [&](const ConvCall& call) {
+    SCOPED_TRACE(Words(call));
+    std::vector<float> direct, winograd;
+    ErrorsOf(*kernels_, call, UseWinograd::kNever, two_, &direct);
+    ErrorsOf(*kernels_, call, UseWinograd::kWhereFaster, two_, &winograd);
+    return std::memcmp(direct.data(), winograd.data(), direct.size() * 4) == 0;
+  };
+  EXPECT_EQ(ConvCall().winograd, UseWinograd::kNever);
+  const SpatialDim dim = Dim(14, 3, 1, 1, 1);
+  EXPECT_FALSE(same(Make(1, 16, 16, {dim, dim})));
+  EXPECT_FALSE(same(Make(2, 30, 17, {dim, Dim(18, 3)})));
+  EXPECT_TRUE(same(Make(1, 15, 16, {dim, dim})));
+  EXPECT_TRUE(same(Make(1, 16, 15, {dim, dim})));
+  EXPECT_TRUE(same(Make(1, 16, 16, {dim, Dim(12, 3, 1, 1, 1)})));                // few tiles
+  EXPECT_TRUE(same(Make(1, 16, 16, {Dim(1, 3, 1, 1, 1), Dim(90, 3, 1, 1, 1)})));  // mostly empty ones
+  EXPECT_TRUE(same(Make(1, 16, 16, {dim, Dim(30, 3, 2, 1, 1)})));
+  EXPECT_TRUE(same(Make(1, 16, 16, {dim, Dim(30, 3, 1, 1, 1, 1, 2)})));
+  EXPECT_TRUE(same(Make(1, 16, 16, {dim, Dim(14, 3, 1, 1, 1, 2)})));
+  EXPECT_TRUE(same(Make(1, 16, 16, {dim, Dim(30, 5, 1, 1, 1)})));
+  EXPECT_TRUE(same(Make(1, 16, 16, {Dim(300, 3)})));
+  EXPECT_TRUE(same(Make(1, 64, 64, {dim, dim}, 2)));
+}
+
+TEST_P(Conv, KeepsKernelsTransformedForWinogradsTiles) {
+  for (ConvCall call : WinogradCases()) {
+    SCOPED_TRACE(Words(call));
+    const Geometry g = PadRank(call.spatial_rank, call.dims);
+    Operand<float> x(call.batch * g.in * call.in_channels), w(g.window * call.in_channels * call.out_channels);
+    Operand<float> y(call.batch * g.out * call.out_channels), kept(y.size());
+    std::mt19937 random(4);
+    x.Randomize(random);
+    w.Randomize(random);
+    call.x = x.data();
+    call.w = w.data();
+    call.y = y.data();
+    if (y.size() == 0) continue;
+    ASSERT_TRUE(kernels_->Conv(call, two_).ok());
+    const CpuTarget& target = kernels_->target();
+    ConvCall direct = call;
+    direct.winograd = UseWinograd::kNever;
+    EXPECT_NE(PackedFormOfW(target, call), PackedFormOfW(target, direct));
+    EXPECT_EQ(UnpackableW(target, call), 0);
+    Operand<float> packed(PackedBytesOfW(target, call) / 4);
+    ASSERT_TRUE(kernels_->PackW(call, packed.data(), two_).ok());
+    EXPECT_TRUE(packed.GuardsHold());
+    w.Poison();
+    call.w = packed.data();
+    call.w_packed = true;
+    call.y = kept.data();
+    ASSERT_TRUE(kernels_->Conv(call, Five()).ok());
+    EXPECT_TRUE(y.SameBits(kept));
+  }
 }
 
 TEST_P(Conv, AgreesWithItsDefinitionInF64) {
@@ -433,7 +558,7 @@ void CheckEnding(KernelSet& kernels, ConvCall call, EndingKind kind, bool bounde
 
 TEST_P(Conv, EndsItsResultsAsTheLoopBehindItWould) {
   std::vector<ConvCall> calls = Cases();
-  for (const ConvCall& call : GroupedCases()) calls.push_back(call);
+  for (const std::vector<ConvCall>& more : {GroupedCases(), WinogradCases()}) calls.insert(calls.end(), more.begin(), more.end());
   for (const int64_t channels : {16, 40, 96, 37}) {  // depthwise, in rows of three
     for (const int64_t stride : {1, 2}) {
       calls.push_back(Make(1, channels, channels, {Dim(9, 3, stride, 1, 1), Dim(25, 3, stride, 1, 1)}, channels));
@@ -471,7 +596,8 @@ TEST_P(Conv, EndsResultsInRegisters) {
 }
 
 TEST_P(Conv, CallsTheEpilogueOnceForEveryElement) {
-  for (const ConvCall& base : {Cases()[1], Cases()[7], Cases()[11], GroupedCases().back()}) {
+  for (const ConvCall& base : {Cases()[1], Cases()[7], Cases()[11], GroupedCases().back(), WinogradCases()[17],
+                               WinogradCases().back()}) {
     ConvCall call = base;
     const Geometry g = PadRank(call.spatial_rank, call.dims);
     Operand<float> x(call.batch * g.in * call.in_channels), y(call.batch * g.out * call.out_channels);

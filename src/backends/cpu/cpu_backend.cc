@@ -232,7 +232,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Compile(const ir::Module
   auto loaded = std::make_shared<LoadedProgram>();
   WEFT_ASSIGN_OR_RETURN(loaded->code, CodeFor(options.isa));
   WEFT_ASSIGN_OR_RETURN(const ir::Module fused, FuseModule(module));
-  WEFT_ASSIGN_OR_RETURN(LoweredModule lowered, LowerModule(fused, loaded->code->target()));
+  WEFT_ASSIGN_OR_RETURN(LoweredModule lowered, LowerModule(fused, loaded->code->target(), options.allow_winograd));
   const int64_t micro_before = loaded->code->kernels().compiled();
   const std::vector<int> micro = MissingMicroKernels(lowered.program, threads_, loaded->code->kernels());
   WEFT_ASSIGN_OR_RETURN(loaded->loops,
@@ -272,7 +272,7 @@ absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(std::string_view se
 absl::StatusOr<std::string> CpuBackend::Explain(const ir::Module& module, const CompileOptions& options) {
   WEFT_ASSIGN_OR_RETURN(std::shared_ptr<CodeCache> code, CodeFor(options.isa));
   WEFT_ASSIGN_OR_RETURN(const ir::Module fused, FuseModule(module));
-  WEFT_ASSIGN_OR_RETURN(LoweredModule lowered, LowerModule(fused, code->target()));
+  WEFT_ASSIGN_OR_RETURN(LoweredModule lowered, LowerModule(fused, code->target(), options.allow_winograd));
   std::string text =
       absl::StrCat(ir::Print(fused), ToString(lowered.program), "arena ", lowered.program.arena_bytes, "\n");
   for (size_t i = 0; i < lowered.loops.size(); ++i)

@@ -5,6 +5,7 @@
 #include "src/backends/cpu/kernels/amx_driver.h"
 #include "src/backends/cpu/kernels/conv_depthwise.h"
 #include "src/backends/cpu/kernels/conv_panels.h"
+#include "src/backends/cpu/kernels/conv_winograd.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -139,7 +140,12 @@ GatherCall ForwardGather(const ConvCall& call, const TypePlan& types) {
   gather.group_stride = gather.group_to;
   gather.epilogue = call.epilogue;
   gather.ending = call.ending;
+  gather.winograd = call.winograd;
   return gather;
+}
+
+absl::Status Run(KernelSet::State& state, const GatherCall& gather, const Duty& duty) {
+  return WinogradServes(gather) ? RunWinograd(state, gather, duty) : RunGather(state, gather, duty);
 }
 
 absl::Status Forward(KernelSet::State& state, const ConvCall& call, const TypePlan& types, const Duty& duty) {
@@ -156,7 +162,7 @@ absl::Status Forward(KernelSet::State& state, const ConvCall& call, const TypePl
     gather.weights = wide.second;
     AsF32(&gather.types);
   }
-  return RunGather(state, gather, duty);
+  return Run(state, gather, duty);
 }
 
 absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const TypePlan& types, const Duty& duty) {
@@ -187,6 +193,7 @@ absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const T
   gather.to_stride = call.out_channels;
   gather.group_stride = gather.group_from;
   gather.epilogue = call.epilogue;
+  gather.winograd = call.winograd;
   if (DepthwiseServes(call.input, call.output, gather.groups, gather.group_from, gather.group_to)) {
     return RunDepthwise(state, gather, duty);
   }
@@ -199,7 +206,7 @@ absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const T
     gather.weights = wide.second;
     AsF32(&gather.types);
   }
-  return RunGather(state, gather, duty);
+  return Run(state, gather, duty);
 }
 
 absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, const TypePlan& types, const Duty& duty,
@@ -302,16 +309,18 @@ absl::Status Dispatch(KernelSet::State& state, const ConvCall& original, Directi
 
 int64_t PackedBytesOfW(const CpuTarget& target, const ConvCall& call) {
   GatherCall gather;
-  return PacksW(target, call, &gather) ? GatherPlan::Make(target, gather).PackedBytes() : 0;
+  if (!PacksW(target, call, &gather)) return 0;
+  return WinogradServes(gather) ? WinogradPackedBytes(target, gather) : GatherPlan::Make(target, gather).PackedBytes();
 }
 std::vector<int64_t> PackedFormOfW(const CpuTarget& target, const ConvCall& call) {
   GatherCall gather;
   if (!PacksW(target, call, &gather)) return {};
+  if (WinogradServes(gather)) return WinogradPackedForm(target, gather);
   return GatherPlan::Make(target, gather).PackedForm();
 }
 int64_t UnpackableW(const CpuTarget& target, const ConvCall& call) {
   GatherCall gather;
-  return PacksW(target, call, &gather) ? GatherPlan::Make(target, gather).Unpackable() : 0;
+  return PacksW(target, call, &gather) && !WinogradServes(gather) ? GatherPlan::Make(target, gather).Unpackable() : 0;
 }
 void UnpackW(const CpuTarget& target, const ConvCall& call, const void* packed, void* w) {
   GatherCall gather;
@@ -323,6 +332,7 @@ absl::Status KernelSet::PackW(const ConvCall& call, void* packed, ThreadPool& po
   GatherCall gather;
   if (!PacksW(target(), call, &gather))
     return InternalError("packing the kernel of a convolution that does not pack it");
+  if (WinogradServes(gather)) return PackWinograd(target(), gather, packed, pool);
   const GatherPlan plan = GatherPlan::Make(target(), gather);
   std::vector<const Phase*> phases;
   for (const Phase& phase : plan.phases) {

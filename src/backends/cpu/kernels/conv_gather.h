@@ -24,6 +24,7 @@ struct GatherCall {
   int64_t tap_stride = 0, from_stride = 0, to_stride = 0, group_stride = 0;
   Epilogue epilogue;
   Ending ending;
+  UseWinograd winograd = UseWinograd::kNever;
 
   int64_t FromChannels() const { return groups * group_from; }
   int64_t ToChannels() const { return groups * group_to; }

@@ -21,6 +21,11 @@ inline int64_t InputPosition(const SpatialDim& dim, int64_t out, int64_t tap) {
 
 inline int64_t WeightTap(const SpatialDim& dim, int64_t tap) { return dim.reversed ? dim.window - 1 - tap : tap; }
 
+// Every output position reads the input position of the same number.
+inline bool HasNoWindow(const SpatialDim& dim) {
+  return dim.window == 1 && dim.stride == 1 && dim.lhs_dilation == 1 && dim.pad_lo == 0 && dim.in == dim.out;
+}
+
 struct Geometry {
   std::array<SpatialDim, kMaxSpatialDims> dims;  // [kMaxSpatialDims - rank, kMaxSpatialDims) are the caller's
   int64_t in = 1, out = 1, window = 1;           // products

@@ -16,10 +16,6 @@ constexpr int64_t kResidentBytes = 192 << 10;
 // Where all of K passes at once, results only wait for what follows them: they stay in L1.
 constexpr int64_t kFinishedBytes = 24 << 10;
 
-bool HasNoWindow(const SpatialDim& dim) {
-  return dim.window == 1 && dim.stride == 1 && dim.lhs_dilation == 1 && dim.pad_lo == 0 && dim.in == dim.out;
-}
-
 // Whole outer taps while they fit, so that neighbouring inner taps stay joined; else single taps; else channels in parts.
 void CutK(const GatherCall& call, Phase& phase) {
   const int64_t taps = phase.outer_taps * phase.inner_taps, channels = call.group_from;

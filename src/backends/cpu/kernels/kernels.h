@@ -98,6 +98,9 @@ struct SpatialDim {
   int64_t stride = 1, pad_lo = 0, pad_hi = 0, lhs_dilation = 1, rhs_dilation = 1;
   bool reversed = false;
 };
+// Whether 3x3 convolutions of f32 and their input gradients may be computed on transformed tiles (conv_winograd.h): fewer products,
+// other bits.
+enum class UseWinograd : uint8_t { kNever, kWhereFaster, kWhereItFits };
 struct ConvCall {
   DType input = DType::kF32;   // of the two operands that are read
   DType output = DType::kF32;  // of the one that is written; f32 or bf16 for bf16 inputs
@@ -109,6 +112,7 @@ struct ConvCall {
   const void* x = nullptr;
   const void* w = nullptr;
   bool w_packed = false;  // w lies as KernelSet::PackW wrote it; Conv only
+  UseWinograd winograd = UseWinograd::kNever;
   void* y = nullptr;
   // On the written operand's rows: Conv counts output pixels and out_channels, and so on.
   Epilogue epilogue;

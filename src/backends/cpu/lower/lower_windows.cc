@@ -78,6 +78,7 @@ absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, G
   ConvCall& c = g.call;
   c.input = node.operands()[0].dtype();
   c.output = result.dtype();
+  if (lowering.allow_winograd()) c.winograd = UseWinograd::kWhereFaster;
   // The kernels keep f32 sums of halves; other pairs of types are converted behind them.
   const bool paired = c.input == c.output || c.output == DType::kF32;
   if (!paired) c.output = ComputeType(c.input);

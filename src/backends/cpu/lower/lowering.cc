@@ -61,8 +61,8 @@ Ref<const ir::Function> RegionOf(const Node& node) {
 
 }  // namespace
 
-absl::StatusOr<LoweredModule> LowerModule(const ir::Module& module, const CpuTarget& target) {
-  return Lowering(module, target).Run();
+absl::StatusOr<LoweredModule> LowerModule(const ir::Module& module, const CpuTarget& target, bool allow_winograd) {
+  return Lowering(module, target, allow_winograd).Run();
 }
 
 StorageId Lowering::Root(StorageId s) const {

@@ -25,7 +25,9 @@ struct LoweredModule {
   std::deque<SharedKernel> loops;
 };
 
-absl::StatusOr<LoweredModule> LowerModule(const ir::Module& module, const CpuTarget& target);
+// `allow_winograd`: CompileOptions::allow_winograd.
+absl::StatusOr<LoweredModule> LowerModule(const ir::Module& module, const CpuTarget& target,
+                                          bool allow_winograd = false);
 
 // What a value lies in; several values may share one (a reshape and its operand).
 using StorageId = int;
@@ -43,7 +45,8 @@ struct Storage {
 // Thread rule: one thread. Rules of operations (lower_ops.cc) see this much of the lowering.
 class Lowering {
  public:
-  Lowering(const ir::Module& module, const CpuTarget& target) : module_(module), target_(target) {}
+  Lowering(const ir::Module& module, const CpuTarget& target, bool allow_winograd)
+      : module_(module), target_(target), allow_winograd_(allow_winograd) {}
 
   absl::StatusOr<LoweredModule> Run();
   // Its steps, for who lowers by hand: parameters get storages, then entries are added, then results and places are bound.
@@ -54,6 +57,7 @@ class Lowering {
   absl::Status LowerNode(const ir::Node& node);
 
   const CpuTarget& target() const { return target_; }
+  bool allow_winograd() const { return allow_winograd_; }
   StorageId Of(const ir::Value& value) const;
   StorageId Define(const ir::Value& value);  // a new storage for a result
   void Alias(const ir::Value& value, StorageId storage);
@@ -181,6 +185,7 @@ class Lowering {
 
   const ir::Module& module_;
   const CpuTarget& target_;
+  const bool allow_winograd_;
   LoweredModule out_;
   std::vector<Storage> storages_;
   std::vector<Drafts> lists_ = std::vector<Drafts>(1);  // parents before children
