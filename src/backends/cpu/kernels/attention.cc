@@ -34,7 +34,7 @@ class Driver {
 
   int64_t SpaceBytes() const {
     if (parts_ > 1) return members_ * parts_ * PartBytes();
-    return members_ * key_blocks_ * (packed_k_ + packed_v_);
+    return KeyMembers(call_) * key_blocks_ * (packed_k_ + packed_v_);
   }
 
   absl::Status Prepare(ScratchNeeds& needs) const {
@@ -65,7 +65,7 @@ class Driver {
       }
     };
     if (packed_k_ + packed_v_ > 0) {
-      deal(members_ * key_blocks_, [&](int64_t i) { PackKeys(i / key_blocks_, i % key_blocks_); });
+      deal(KeyMembers(call_) * key_blocks_, [&](int64_t i) { PackKeys(i / key_blocks_, i % key_blocks_); });
     }
     deal(members_ * query_blocks_ * parts_, [&](int64_t i) {
       const int64_t part = i % parts_, task = i / parts_;
@@ -154,20 +154,20 @@ class Driver {
     call.accumulate = accumulate;
     return call;
   }
-  char* PackedK(int64_t member, int64_t block) const {
-    return static_cast<char*>(call_.space) + (member * key_blocks_ + block) * (packed_k_ + packed_v_);
+  char* PackedK(int64_t key_member, int64_t block) const {
+    return static_cast<char*>(call_.space) + (key_member * key_blocks_ + block) * (packed_k_ + packed_v_);
   }
-  char* PackedV(int64_t member, int64_t block) const { return PackedK(member, block) + packed_k_; }
+  char* PackedV(int64_t key_member, int64_t block) const { return PackedK(key_member, block) + packed_k_; }
 
-  void PackKeys(int64_t member, int64_t block) {
-    const AttentionOffsets at = OffsetsOf(call_, call_.out, member);
+  void PackKeys(int64_t key_member, int64_t block) {
+    const AttentionOffsets at = OffsetsOf(call_, call_.out, key_member * call_.group);
     const Stretch keys = Keys(block);
     const int64_t rows = CeilDiv(call_.queries, query_blocks_);
     GemmCall scores = Scores(rows, keys.size()), values = Values(rows, keys.size(), true);
     scores.b.data = At(call_.k.data, (at.k + keys.begin * call_.k.row_stride) * element_);
     values.b.data = At(call_.v.data, (at.v + keys.begin * call_.v.row_stride) * element_);
-    if (packed_k_ > 0) Note(kernels_->PackB(scores, PackedK(member, block), alone_));
-    if (packed_v_ > 0) Note(kernels_->PackB(values, PackedV(member, block), alone_));
+    if (packed_k_ > 0) Note(kernels_->PackB(scores, PackedK(key_member, block), alone_));
+    if (packed_v_ > 0) Note(kernels_->PackB(values, PackedV(key_member, block), alone_));
   }
 
   // Scratch of a task.
@@ -220,10 +220,10 @@ class Driver {
       scores.c = space.scores;
       scores.b_packed = packed_k_ > 0;
       values.b_packed = packed_v_ > 0;
-      scores.b.data =
-          scores.b_packed ? PackedK(member, b) : At(call_.k.data, (at.k + keys.begin * call_.k.row_stride) * element_);
-      values.b.data =
-          values.b_packed ? PackedV(member, b) : At(call_.v.data, (at.v + keys.begin * call_.v.row_stride) * element_);
+      scores.b.data = scores.b_packed ? PackedK(member / call_.group, b)
+                                      : At(call_.k.data, (at.k + keys.begin * call_.k.row_stride) * element_);
+      values.b.data = values.b_packed ? PackedV(member / call_.group, b)
+                                      : At(call_.v.data, (at.v + keys.begin * call_.v.row_stride) * element_);
       WEFT_RETURN_IF_ERROR(kernels_->Gemm(scores, alone_));
       AttentionRows run;
       run.scores = space.scores;

@@ -19,11 +19,13 @@ constexpr int64_t kMostWidth = 256;
 constexpr const ir::OpDef *kForward = &ops::kOp_scaled_dot_product_attention,
                           *kGradient = &ops::kOp_scaled_dot_product_attention_gradient;
 
-// Of either operation.
+// Of either operation. The one query of each of several heads that share a key head counts as one of so many queries of that
+// head, which sees all keys: these are read once then.
 struct Attention {
   const Value &q, &k, &v, *mask = nullptr;
   bool causal = false;
-  int64_t queries = 0, keys = 0;
+  int64_t queries = 0, keys = 0, group = 1;
+  bool heads_are_queries = false;
 };
 Attention AttentionOf(const Node& node) {
   const std::span<const Value> operands = node.operands();
@@ -35,6 +37,12 @@ Attention AttentionOf(const Node& node) {
   const size_t row = a.q.dims().size() - 2;
   a.queries = a.q.dims()[row];
   a.keys = a.k.dims()[row];
+  if (row == 0 || a.q.dims()[row - 1] == a.k.dims()[row - 1]) return a;
+  a.group = a.q.dims()[row - 1] / a.k.dims()[row - 1];
+  if (a.queries != 1) return a;
+  a.heads_are_queries = true;
+  a.causal = false;
+  std::swap(a.queries, a.group);
   return a;
 }
 
@@ -64,11 +72,19 @@ bool Serves(const Node& node, const CpuTarget& target) {
   return a.keys >= (bf16 && forward ? 4096 : 1024);
 }
 
-AttentionMatrix MatrixOf(const Dims& dims) {
-  const Dims strides = StridesOf(dims);
+AttentionMatrix MatrixOf(std::span<const int64_t> strides) {
   AttentionMatrix matrix;
-  matrix.row_stride = strides[dims.size() - 2];
+  matrix.row_stride = strides[strides.size() - 2];
   std::copy(strides.begin(), strides.end() - 2, matrix.batch_strides.begin());
+  return matrix;
+}
+// Of what has as many heads as q.
+AttentionMatrix OfQueries(const Attention& a, std::span<const int64_t> strides) {
+  AttentionMatrix matrix = MatrixOf(strides);
+  if (!a.heads_are_queries) return matrix;
+  int64_t& heads = matrix.batch_strides[strides.size() - 3];
+  matrix.row_stride = heads;
+  heads *= a.queries;
   return matrix;
 }
 
@@ -83,9 +99,11 @@ AttentionCall CallOf(const Attention& a, bool has_scale, double scale) {
   call.value_width = a.v.dims()[rank - 1];
   call.batch_rank = static_cast<int>(rank) - 2;
   std::copy(a.q.dims().begin(), a.q.dims().end() - 2, call.batch_sizes.begin());
-  call.q = MatrixOf(a.q.dims());
-  call.k = MatrixOf(a.k.dims());
-  call.v = MatrixOf(a.v.dims());
+  if (a.heads_are_queries) call.batch_sizes[rank - 3] /= a.queries;
+  call.group = a.group;
+  call.q = OfQueries(a, StridesOf(a.q.dims()));
+  call.k = MatrixOf(StridesOf(a.k.dims()));
+  call.v = MatrixOf(StridesOf(a.v.dims()));
   call.causal = a.causal;
   call.scale = static_cast<float>(has_scale ? scale : 1 / std::sqrt(static_cast<double>(call.width)));
   if (a.mask == nullptr) return call;
@@ -97,8 +115,7 @@ AttentionCall CallOf(const Attention& a, bool has_scale, double scale) {
   }
   call.has_mask = true;
   call.mask_column_stride = strides[rank - 1];
-  call.mask.row_stride = strides[rank - 2];
-  std::copy(strides.begin(), strides.end() - 2, call.mask.batch_strides.begin());
+  call.mask = OfQueries(a, strides);
   return call;
 }
 
@@ -114,7 +131,7 @@ absl::Status LowerAttention(Lowering& lowering, const Node& node) {
   const Value result{Ref<const Node>::Share(&node), 0};
   const ops::ScaledDotProductAttentionAttrs attrs{node.attrs()};
   AttentionCall call = CallOf(a, attrs.has_scale(), attrs.has_scale() ? attrs.scale() : 0);
-  call.out = MatrixOf(result.dims());
+  call.out = OfQueries(a, StridesOf(result.dims()));
   std::vector<StorageId> reads = {lowering.Of(a.q), lowering.Of(a.k), lowering.Of(a.v)};
   if (a.mask != nullptr) reads.push_back(lowering.Of(*a.mask));
   const StorageId out = lowering.Define(result);
@@ -129,7 +146,7 @@ absl::Status LowerGradient(Lowering& lowering, const Node& node) {
   const ops::ScaledDotProductAttentionGradientAttrs attrs{node.attrs()};
   AttentionGradientCall call;
   call.call = CallOf(a, attrs.has_scale(), attrs.has_scale() ? attrs.scale() : 0);
-  call.g = MatrixOf(node.operands()[3].dims());
+  call.g = OfQueries(a, StridesOf(node.operands()[3].dims()));
   std::vector<StorageId> reads = {lowering.Of(a.q), lowering.Of(a.k), lowering.Of(a.v),
                                   lowering.Of(node.operands()[3])};
   if (a.mask != nullptr) reads.push_back(lowering.Of(*a.mask));
