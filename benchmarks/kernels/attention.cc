@@ -29,7 +29,8 @@ constexpr Shape kShapes[] = {
     {1, 12, 1024, 1024, 64, false}, {1, 4, 4096, 4096, 64, true},  {1, 4, 4096, 4096, 64, false},  {1, 12, 1, 512, 64, false},
     {1, 12, 1, 4096, 64, false},   {1, 12, 64, 1024, 64, false},   {64, 4, 16, 16, 32, false},     {8, 3, 197, 197, 64, false},
     {1, 32, 1024, 1024, 64, true, 8}, {1, 32, 1, 512, 64, false, 8}, {1, 12, 1024, 1024, 64, true, 0, true},
-    {1, 12, 1, 512, 64, false, 0, true}, {1, 32, 1, 512, 128, false, 8, true},
+    {1, 12, 1, 512, 64, false, 0, true}, {1, 32, 1, 512, 128, false, 8, true}, {32, 12, 1, 512, 64, false},
+    {32, 12, 1, 512, 64, false, 0, true},
 };
 
 // What a program computes; of kMixed the gradient alone is a kernel.

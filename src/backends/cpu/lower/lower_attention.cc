@@ -88,7 +88,30 @@ AttentionMatrix OfQueries(const Attention& a, std::span<const int64_t> strides) 
   return matrix;
 }
 
-// What both kernels are told.
+// Rows so far apart fall into few sets of the first cache, where a product reads several at once.
+constexpr int64_t kCrowdedBytes = 4096;
+
+// Whether an operand is read through a view: rows are contiguous. What is not packed or streamed is read again and again.
+bool Reads(const Node& node, size_t operand, const View& view) {
+  const Attention a = AttentionOf(node);
+  const size_t row = a.q.dims().size() - 2;
+  if (operand >= (&node.op() == kForward ? 3 : 4)) return false;
+  if (view.strides[row + 1] != 1 && node.operands()[operand].dims()[row + 1] != 1) return false;
+  const bool once = &node.op() == kForward && (operand > 0 || a.queries <= kFewQueries);
+  return once || view.strides[row] * BytesOf(a.q.dtype()) % kCrowdedBytes != 0;
+}
+
+// An operand; `reads` gets where it lies.
+AttentionMatrix Read(Lowering& lowering, const Node& node, size_t operand, std::vector<StorageId>& reads) {
+  const View view = Views::Read(node, operand, Reads);
+  reads.push_back(lowering.Of(view.base));
+  const Attention a = AttentionOf(node);
+  AttentionMatrix matrix = operand == 0 || operand == 3 ? OfQueries(a, view.strides) : MatrixOf(view.strides);
+  matrix.offset = view.offset;
+  return matrix;
+}
+
+// What both kernels are told, but for q, k and v.
 AttentionCall CallOf(const Attention& a, bool has_scale, double scale) {
   const size_t rank = a.q.dims().size();
   AttentionCall call;
@@ -101,9 +124,6 @@ AttentionCall CallOf(const Attention& a, bool has_scale, double scale) {
   std::copy(a.q.dims().begin(), a.q.dims().end() - 2, call.batch_sizes.begin());
   if (a.heads_are_queries) call.batch_sizes[rank - 3] /= a.queries;
   call.group = a.group;
-  call.q = OfQueries(a, StridesOf(a.q.dims()));
-  call.k = MatrixOf(StridesOf(a.k.dims()));
-  call.v = MatrixOf(StridesOf(a.v.dims()));
   call.causal = a.causal;
   call.scale = static_cast<float>(has_scale ? scale : 1 / std::sqrt(static_cast<double>(call.width)));
   if (a.mask == nullptr) return call;
@@ -128,13 +148,15 @@ double WorkOf(const Attention& a, const AttentionCall& call) {
 absl::Status LowerAttention(Lowering& lowering, const Node& node) {
   if (!CanServe(node)) return InternalError("attention that should have been expanded");
   const Attention a = AttentionOf(node);
-  const Value result{Ref<const Node>::Share(&node), 0};
   const ops::ScaledDotProductAttentionAttrs attrs{node.attrs()};
   AttentionCall call = CallOf(a, attrs.has_scale(), attrs.has_scale() ? attrs.scale() : 0);
-  call.out = OfQueries(a, StridesOf(result.dims()));
-  std::vector<StorageId> reads = {lowering.Of(a.q), lowering.Of(a.k), lowering.Of(a.v)};
+  const View written = lowering.Written(node);
+  call.out = OfQueries(a, written.strides);
+  std::vector<StorageId> reads;
+  AttentionMatrix* const operands[] = {&call.q, &call.k, &call.v};
+  for (size_t i = 0; i < std::size(operands); ++i) *operands[i] = Read(lowering, node, i, reads);
   if (a.mask != nullptr) reads.push_back(lowering.Of(*a.mask));
-  const StorageId out = lowering.Define(result);
+  const StorageId out = lowering.Define(written.base);
   const StorageId space = lowering.Temporary(std::max<int64_t>(AttentionSpace(lowering.target(), call), 1));
   lowering.Host("attention", reads, {out, space}, EncodeAttention({.call = call}), 10.0 * WorkOf(a, call) + 1e6);
   return absl::OkStatus();
@@ -146,9 +168,9 @@ absl::Status LowerGradient(Lowering& lowering, const Node& node) {
   const ops::ScaledDotProductAttentionGradientAttrs attrs{node.attrs()};
   AttentionGradientCall call;
   call.call = CallOf(a, attrs.has_scale(), attrs.has_scale() ? attrs.scale() : 0);
-  call.g = OfQueries(a, StridesOf(node.operands()[3].dims()));
-  std::vector<StorageId> reads = {lowering.Of(a.q), lowering.Of(a.k), lowering.Of(a.v),
-                                  lowering.Of(node.operands()[3])};
+  std::vector<StorageId> reads;
+  AttentionMatrix* const operands[] = {&call.call.q, &call.call.k, &call.call.v, &call.g};
+  for (size_t i = 0; i < std::size(operands); ++i) *operands[i] = Read(lowering, node, i, reads);
   if (a.mask != nullptr) reads.push_back(lowering.Of(*a.mask));
   std::vector<StorageId> writes;
   for (uint32_t i = 0; i < 3; ++i) writes.push_back(lowering.Define({Ref<const Node>::Share(&node), i}));
@@ -157,7 +179,7 @@ absl::Status LowerGradient(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-constexpr OpRule kRules[] = {{kForward, LowerAttention, Serves}, {kGradient, LowerGradient, Serves}};
+constexpr OpRule kRules[] = {{kForward, LowerAttention, Serves, Reads}, {kGradient, LowerGradient, Serves, Reads}};
 
 }  // namespace
 
