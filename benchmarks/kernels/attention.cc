@@ -20,12 +20,17 @@ using namespace weft;
 struct Shape {
   int64_t batch, heads, queries, keys, width;
   bool causal;
+  int64_t key_heads = 0;  // 0: as many
+  bool rows_first = false;  // operands and result lie as [batch, rows, heads, width], as a cache of keys does
 };
 constexpr Shape kShapes[] = {
     {1, 12, 128, 128, 64, true},   {8, 12, 128, 128, 64, true},    {8, 12, 128, 128, 64, false},   {1, 12, 256, 256, 64, true},
     {1, 12, 256, 256, 64, false},  {1, 12, 512, 512, 64, true},    {1, 12, 512, 512, 64, false},   {1, 12, 1024, 1024, 64, true},
     {1, 12, 1024, 1024, 64, false}, {1, 4, 4096, 4096, 64, true},  {1, 4, 4096, 4096, 64, false},  {1, 12, 1, 512, 64, false},
     {1, 12, 1, 4096, 64, false},   {1, 12, 64, 1024, 64, false},   {64, 4, 16, 16, 32, false},     {8, 3, 197, 197, 64, false},
+    {1, 32, 1024, 1024, 64, true, 8}, {1, 32, 1, 512, 64, false, 8}, {1, 12, 1024, 1024, 64, true, 0, true},
+    {1, 12, 1, 512, 64, false, 0, true}, {1, 32, 1, 512, 128, false, 8, true}, {32, 12, 1, 512, 64, false},
+    {32, 12, 1, 512, 64, false, 0, true},
 };
 
 // What a program computes; of kMixed the gradient alone is a kernel.
@@ -51,8 +56,11 @@ bool Add(cpu::CpuBackend& backend, DType dtype, const Shape& shape, Part part, c
          std::vector<bench::Row>& rows) {
   std::vector<ir::Value> parameters;
   std::vector<Ref<Buffer>> buffers;
-  for (const int64_t length : {shape.queries, shape.keys, shape.keys, shape.queries}) {
-    const Dims dims = {shape.batch, shape.heads, length, shape.width};
+  const int64_t key_heads = shape.key_heads > 0 ? shape.key_heads : shape.heads;
+  for (const auto& [heads, length] : {std::pair(shape.heads, shape.queries), {key_heads, shape.keys}, {key_heads, shape.keys},
+                                      {shape.heads, shape.queries}}) {
+    Dims dims = {shape.batch, heads, length, shape.width};
+    if (shape.rows_first) std::swap(dims[1], dims[2]);
     parameters.push_back({ir::Node::Create(ops::kOp_parameter, {}, {}, {ir::Type::Tensor(dtype, dims)}), 0});
     HostTensor values(dtype, dims);
     for (int64_t i = 0; i < values.count(); ++i) values.SetDouble(i, static_cast<double>(i * 7919 % 1000 - 500) / 500);
@@ -63,8 +71,11 @@ bool Add(cpu::CpuBackend& backend, DType dtype, const Shape& shape, Part part, c
   DeviceArguments arguments;
   arguments.buffers = buffers;
   ir::Builder b;
-  const ir::Value y =
-      ops::Call(b, ops::kOp_scaled_dot_product_attention, {parameters[0], parameters[1], parameters[2], {}}, {shape.causal});
+  const auto turned = [&](const ir::Value& x) { return shape.rows_first ? ops::Transpose(b, x, {0, 2, 1, 3}) : x; };
+  ir::Attrs attrs = {shape.causal};
+  attrs.set(3, int64_t{key_heads != shape.heads});
+  const ir::Value y = turned(ops::Call(b, ops::kOp_scaled_dot_product_attention,
+                                       {turned(parameters[0]), turned(parameters[1]), turned(parameters[2]), {}}, attrs));
   if (!b.ok()) return false;
   std::vector<ir::Value> results;
   if (part != Part::kGradient) results.push_back(y);
@@ -90,7 +101,8 @@ bool Add(cpu::CpuBackend& backend, DType dtype, const Shape& shape, Part part, c
   }
   const std::string name = std::string(NameOf(dtype)) + " " + std::to_string(shape.batch) + "x" + std::to_string(shape.heads) + "x" +
                            std::to_string(shape.queries) + "x" + std::to_string(shape.width) + " over " + std::to_string(shape.keys) +
-                           (shape.causal ? " causal" : "") + kPartNames[static_cast<int>(part)];
+                           (shape.key_heads > 0 ? " of " + std::to_string(shape.key_heads) + " heads" : "") +
+                           (shape.rows_first ? " rows first" : "") + (shape.causal ? " causal" : "") + kPartNames[static_cast<int>(part)];
   rows.push_back({name, best[0] / best[1], "expanded", 0, 0, {{"us", best[0] * 1e6}, {"expanded us", best[1] * 1e6}}});
   return true;
 }

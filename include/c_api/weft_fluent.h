@@ -3282,6 +3282,7 @@ typedef struct wf_scaled_dot_product_attention_args {
   int32_t causal WF_DEFAULT(WF_NO_BOOL);
   double scale WF_DEFAULT(WF_NO_DOUBLE);
   weft_dtype dtype WF_DEFAULT(WEFT_DTYPE_INVALID);
+  int32_t enable_gqa WF_DEFAULT(WF_NO_BOOL);
 } wf_scaled_dot_product_attention_args;
 WF_INLINE weft_tensor* wf_scaled_dot_product_attention_at(weft_scope* s, const char* file, int line, wf_scaled_dot_product_attention_args a) {
   weft_tensor* out = NULL;
@@ -3300,11 +3301,15 @@ WF_INLINE weft_tensor* wf_scaled_dot_product_attention_at(weft_scope* s, const c
     o.present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE;
     o.dtype = a.dtype;
   }
+  if (a.enable_gqa != WF_NO_BOOL) {
+    o.present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA;
+    o.enable_gqa = a.enable_gqa;
+  }
   error = weft_scaled_dot_product_attention(ctx, a.q, a.k, a.v, a.mask, &o, &out);
   return weft_scope_adopt(s, error, out);
 }
 #define wf_scaled_dot_product_attention(s, ...) \
-  WF_CALL(wf_scaled_dot_product_attention_at((s), __FILE__, __LINE__, WF_MAKE(wf_scaled_dot_product_attention_args, (.causal = WF_NO_BOOL, .scale = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID,), __VA_ARGS__)))
+  WF_CALL(wf_scaled_dot_product_attention_at((s), __FILE__, __LINE__, WF_MAKE(wf_scaled_dot_product_attention_args, (.causal = WF_NO_BOOL, .scale = WF_NO_DOUBLE, .dtype = WEFT_DTYPE_INVALID, .enable_gqa = WF_NO_BOOL,), __VA_ARGS__)))
 
 WF_INLINE weft_tensor* wf_silu_at(weft_scope* s, weft_tensor* x, const char* file, int line) {
   weft_tensor* out = NULL;

@@ -3137,6 +3137,7 @@ WEFT_API WEFT_MUST_USE weft_error* weft_rms_norm(weft_context* ctx, weft_tensor*
 #define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL ((uint64_t)1 << 0)
 #define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE ((uint64_t)1 << 1)
 #define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE ((uint64_t)1 << 2)
+#define WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA ((uint64_t)1 << 3)
 /* Optional attributes of weft_scaled_dot_product_attention. A bit in present says that a field counts; others keep
  * their defaults. Since 1.0.
  */
@@ -3148,13 +3149,14 @@ typedef struct weft_scaled_dot_product_attention_opts {
   int32_t reserved_scale;
   double scale;
   weft_dtype dtype;
-  int32_t reserved;
+  int32_t enable_gqa;
 } weft_scaled_dot_product_attention_opts;
 #define WEFT_SCALED_DOT_PRODUCT_ATTENTION_OPTS_INIT {sizeof(weft_scaled_dot_product_attention_opts), NULL, 0, 0, 0, 0, (weft_dtype)0, 0}
 WEFT_API void weft_scaled_dot_product_attention_opts_init(void* options, size_t size) WEFT_NOEXCEPT;
 
-/* Attention softmax(q k^T scale + mask) v over any leading dimensions (batch, heads). The gradient computes the
- * probabilities again instead of keeping them. A query that sees no key gives NaN. Source: Vaswani et al. (2017).
+/* Attention softmax(q k^T scale + mask) v over any leading dimensions (batch, heads). With enable_gqa several heads of
+ * q may share one of k and v. The gradient computes the probabilities again instead of keeping them. A query that sees
+ * no key gives NaN. Source: Vaswani et al. (2017).
  *   q: [..., queries, width]; float
  *   k: [..., keys, width]; float
  *   v: [..., keys, value width]; float
@@ -3163,6 +3165,8 @@ WEFT_API void weft_scaled_dot_product_attention_opts_init(void* options, size_t 
  *   scale: factor of the scores; absent: 1 / sqrt(width); number; absent unless given
  *   dtype: element type of the result and of the sums, if it is wider than the operands'; absent: the operands'. f32
  *   keeps the sums of bf16 factors; dtype; absent unless given
+ *   enable_gqa: q may have more heads, the dimension before queries, than k and v: a multiple; head h sees key head h /
+ *   (heads / key heads); 0 or 1; default false
  * Fluent: y = wf_scaled_dot_product_attention(s, q, k, v, NULL, .causal = 1);
  * StableHLO: weft.scaled_dot_product_attention. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED,
  * CANCELLED, UNIMPLEMENTED. Threads: any. Since 1.0.

@@ -666,7 +666,7 @@ static void part_3(void) {
   OFFSET(weft_scaled_dot_product_attention_opts, reserved_scale);
   OFFSET(weft_scaled_dot_product_attention_opts, scale);
   OFFSET(weft_scaled_dot_product_attention_opts, dtype);
-  OFFSET(weft_scaled_dot_product_attention_opts, reserved);
+  OFFSET(weft_scaled_dot_product_attention_opts, enable_gqa);
   SIZE(weft_softmax_opts);
   OFFSET(weft_softmax_opts, struct_size);
   OFFSET(weft_softmax_opts, next);
@@ -1041,6 +1041,7 @@ static void part_5(void) {
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL);
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE);
   VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE);
+  VALUE(WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA);
   VALUE(WEFT_SOFTMAX_HAS_AXIS);
   VALUE(WEFT_BERNOULLI_HAS_PROBABILITY);
   VALUE(WEFT_CATEGORICAL_HAS_AXIS);
@@ -1222,10 +1223,10 @@ static void part_5(void) {
   OFFSET(struct weft_api_v1, function_compile);
   OFFSET(struct weft_api_v1, function_stats);
   OFFSET(struct weft_api_v1, function_vmap);
-  OFFSET(struct weft_api_v1, function_grad);
 }
 
 static void part_6(void) {
+  OFFSET(struct weft_api_v1, function_grad);
   OFFSET(struct weft_api_v1, function_vjp);
   OFFSET(struct weft_api_v1, function_jvp);
   OFFSET(struct weft_api_v1, nonzero);

@@ -308,6 +308,7 @@ static void convolutions(void) {
 }
 
 static void norms_and_attention(void) {
+  weft_tensor* const head = ramp(ctx, DIMS(2, 1, 4, 8));
   BAD(wf_layer_norm(s, a, b, NULL), "layer_norm(f32[2, 3], f32[4]): scale must have shape [3], not [4]");
   BAD(wf_layer_norm(s, a, w3, b), "layer_norm(f32[2, 3], f32[3], f32[4]): offset must have shape [3], not [4]");
   BAD(wf_layer_norm(s, a, w3, w3, .axis = 2),
@@ -333,6 +334,12 @@ static void norms_and_attention(void) {
       "scaled_dot_product_attention(f32[3], f32[3], f32[3]): q, k and v must have the same rank, at least 2");
   BAD(wf_scaled_dot_product_attention(s, seq, seq, image, NULL),
       "scaled_dot_product_attention(f32[2, 2, 4, 8], f32[2, 2, 4, 8], f32[1, 5, 5, 2]): leading dimension 0 is 2, 2 and 1; it must be equal in q, k and v");
+  BAD(wf_scaled_dot_product_attention(s, seq, head, head, NULL),
+      "scaled_dot_product_attention(f32[2, 2, 4, 8], f32[2, 1, 4, 8], f32[2, 1, 4, 8]): heads are 2 in q and 1 in k and v; they must be equal unless enable_gqa is true");
+  BAD(wf_scaled_dot_product_attention(s, head, seq, seq, NULL, .enable_gqa = 1),
+      "scaled_dot_product_attention(f32[2, 1, 4, 8], f32[2, 2, 4, 8], f32[2, 2, 4, 8]): heads are 1 in q and 2 in k and v; with enable_gqa the first must be a multiple of the second");
+  BAD(wf_scaled_dot_product_attention(s, seq, head, seq, NULL, .enable_gqa = 1),
+      "scaled_dot_product_attention(f32[2, 2, 4, 8], f32[2, 1, 4, 8], f32[2, 2, 4, 8]): leading dimension 1 is 2, 1 and 2; it must be equal in q, k and v");
   BAD(wf_scaled_dot_product_attention(s, seq, seq, seq, w3),
       "scaled_dot_product_attention(f32[2, 2, 4, 8], f32[2, 2, 4, 8], f32[2, 2, 4, 8], f32[3]): mask [3] does not broadcast to the scores [2, 2, 4, 4]");
   BAD(wf_scaled_dot_product_attention(s, seq, seq, seq, NULL, .scale = NAN),
@@ -341,6 +348,7 @@ static void norms_and_attention(void) {
   BAD(wf_dropout(s, a, .rate = -0.1), "dropout(f32[2, 3], u64[3]): rate is -0.1; it must be at least 0 and below 1");
   BAD(wf_dropout(s, a, .rate = NAN), "dropout(f32[2, 3], u64[3]): rate is nan; it must be at least 0 and below 1");
   BAD(wf_dropout(s, many), "dropout(i32[2, 3], u64[3]): operand x has dtype i32; allowed are f8 of every kind, f16, bf16, f32, f64");
+  weft_tensor_release(head);
 }
 
 static void order_and_linear_algebra(void) {

@@ -33,7 +33,6 @@ REFUSALS = {
     "padding_idx": "padding_idx: a row without a gradient",
     "max_norm": "rows normalised in place",
     "scale_grad_by_freq": "gradients scaled by frequency",
-    "enable_gqa": "grouped queries",
     "beta": "softplus with beta or threshold",
     "scale": "elu with scale or input_scale",
     "view of bytes": "views of the same bytes as other elements",

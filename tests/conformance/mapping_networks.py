@@ -252,15 +252,14 @@ def dropout(t, s):
 def attention(t, s):
     if s.kwargs.get("dropout_p", 0) > 0:
         raise Refused("random")
-    if s.kwargs.get("enable_gqa"):
-        raise Refused("enable_gqa")
     q, k, v = s.input, *s.args[:2]
-    mask = s.kwargs.get("attn_mask")
-    lead = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
-    spread = lambda x: t(x) if x.shape[:-2] == lead else t.op("broadcast_to", t(x), shape=[*lead, *x.shape[-2:]])
+    mask, grouped = s.kwargs.get("attn_mask"), s.kwargs.get("enable_gqa", False)
+    own = 3 if grouped else 2
+    lead = torch.broadcast_shapes(q.shape[:-own], k.shape[:-own], v.shape[:-own])
+    spread = lambda x: t(x) if x.shape[:-own] == lead else t.op("broadcast_to", t(x), shape=[*lead, *x.shape[-own:]])
     causal = s.kwargs.get("is_causal", False)
     if causal and q.shape[-2] != k.shape[-2]:
         # Query i sees keys up to i from the start, ours up to i counted from the end: said by a mask.
         causal, mask = False, torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
     return t.op("scaled_dot_product_attention", spread(q), spread(k), spread(v), t(mask) if mask is not None else None, causal=causal,
-                scale=s.kwargs.get("scale"))
+                scale=s.kwargs.get("scale"), enable_gqa=grouped)

@@ -29,15 +29,22 @@ struct Case {
   Dims mask;         // none
   double size = 1;   // of the elements of q
   bool hides = false;  // every third element of the mask is -inf, and so is all that the second query sees
+  int64_t group = 1;   // heads that share a key head
 
   std::string Name() const {
     return absl::StrCat("lead ", DimsToString(lead), " ", queries, " queries ", keys, " keys ", width, " to ", value_width,
-                        causal ? " causal" : "", " scale ", scale, " mask ", DimsToString(mask), " size ", size, hides ? " hides" : "");
+                        causal ? " causal" : "", " scale ", scale, " mask ", DimsToString(mask), " size ", size, hides ? " hides" : "",
+                        " group ", group);
   }
   Dims Of(int64_t rows, int64_t columns) const {
     Dims dims = lead;
     dims.push_back(rows);
     dims.push_back(columns);
+    return dims;
+  }
+  Dims OfKeys(int64_t columns) const {
+    Dims dims = Of(keys, columns);
+    if (group > 1) dims[lead.size() - 1] /= group;
     return dims;
   }
 };
@@ -62,8 +69,8 @@ Program Make(const Case& c, DType dtype, bool gradient = false) {
     return t;
   };
   add(c.Of(c.queries, c.width), c.size);
-  add(c.Of(c.keys, c.width), 1);
-  add(c.Of(c.keys, c.value_width), 1);
+  add(c.OfKeys(c.width), 1);
+  add(c.OfKeys(c.value_width), 1);
   if (gradient) add(c.Of(c.queries, c.value_width), 1);
   if (!c.mask.empty()) {
     HostTensor& mask = add(c.mask, 1);
@@ -76,6 +83,7 @@ Program Make(const Case& c, DType dtype, bool gradient = false) {
   if (c.mask.empty()) operands.emplace_back();
   ir::Attrs attrs = {c.causal};
   if (c.scale != 0) attrs = {c.causal, c.scale};
+  if (c.group > 1) attrs.set(gradient ? 2 : 3, int64_t{1});
   const ir::OpDef& op = gradient ? ops::kOp_scaled_dot_product_attention_gradient : ops::kOp_scaled_dot_product_attention;
   const ir::Values results = ops::CallAll(b, op, operands, attrs);
   EXPECT_TRUE(b.ok()) << b.status();
@@ -106,7 +114,7 @@ std::vector<double> ProbabilitiesOf(const Case& c, const std::vector<HostTensor>
   for (int64_t j = 0; j < c.keys; ++j) {
     double sum = 0;
     for (int64_t d = 0; d < c.width; ++d) {
-      sum += q.GetDouble((m * c.queries + i) * c.width + d) * k.GetDouble((m * c.keys + j) * c.width + d);
+      sum += q.GetDouble((m * c.queries + i) * c.width + d) * k.GetDouble((m / c.group * c.keys + j) * c.width + d);
     }
     row[j] = sum * scale;
     if (!c.mask.empty()) row[j] += Added(c, arguments.back(), (m * c.queries + i) * c.keys + j);
@@ -126,7 +134,7 @@ std::vector<double> Defined(const Case& c, const std::vector<HostTensor>& argume
       const std::vector<double> p = ProbabilitiesOf(c, arguments, m, i);
       for (int64_t d = 0; d < c.value_width; ++d) {
         double y = 0;
-        for (int64_t j = 0; j < c.keys; ++j) y += p[j] * arguments[2].GetDouble((m * c.keys + j) * c.value_width + d);
+        for (int64_t j = 0; j < c.keys; ++j) y += p[j] * arguments[2].GetDouble((m / c.group * c.keys + j) * c.value_width + d);
         out.push_back(y);
       }
     }
@@ -148,13 +156,13 @@ std::vector<std::vector<double>> DefinedGradient(const Case& c, const std::vecto
       double along = 0;
       for (int64_t j = 0; j < c.keys; ++j) {
         for (int64_t d = 0; d < c.value_width; ++d) {
-          dp[j] += g.GetDouble(query * c.value_width + d) * v.GetDouble((m * c.keys + j) * c.value_width + d);
+          dp[j] += g.GetDouble(query * c.value_width + d) * v.GetDouble((m / c.group * c.keys + j) * c.value_width + d);
         }
         along += p[j] * dp[j];
       }
       for (int64_t j = 0; j < c.keys; ++j) {
         if (c.causal && j > i + c.keys - c.queries) continue;
-        const int64_t key = m * c.keys + j;
+        const int64_t key = m / c.group * c.keys + j;
         const double ds = p[j] * (dp[j] - along) * scale;
         for (int64_t d = 0; d < c.width; ++d) {
           out[0][query * c.width + d] += ds * k.GetDouble(key * c.width + d);
@@ -201,6 +209,32 @@ void ExpectDefined(const Case& c, DType dtype, const std::vector<std::string>& i
         ASSERT_TRUE(std::isnan(x)) << "element " << i << ": " << x << ", not NaN";
       } else {
         ASSERT_LE(std::abs(x - want[i]), bound * (1 + std::abs(want[i]))) << "element " << i << ": " << x << ", not " << want[i];
+      }
+    }
+  }
+}
+
+void ExpectGradientDefined(const Case& c, DType dtype, const std::vector<std::string>& isas) {
+  SCOPED_TRACE(absl::StrCat(NameOf(dtype), " ", c.Name()));
+  const Program program = Make(c, dtype, true);
+  const auto want = DefinedGradient(c, program.arguments);
+  // Of bf16, too, nothing is rounded to fewer digits than f32 has.
+  for (const std::string& isa : isas) {
+    SCOPED_TRACE(isa);
+    const auto got = RunWhole(TestBackend(), program, isa);
+    ASSERT_TRUE(got.ok()) << got.status();
+    for (size_t r = 0; r < want.size(); ++r) {
+      ASSERT_EQ((*got)[r].dtype(), DType::kF32);
+      double most = 1;
+      for (const double x : want[r]) most = std::isnan(x) ? most : std::max(most, std::abs(x));
+      const double bound = (1e-5 + 2e-6 * c.size) * most;
+      for (int64_t i = 0; i < (*got)[r].count(); ++i) {
+        const double x = (*got)[r].GetDouble(i);
+        if (std::isnan(want[r][i])) {
+          ASSERT_TRUE(std::isnan(x)) << "result " << r << ", element " << i << ": " << x << ", not NaN";
+        } else if (!(c.hides && c.causal && std::isnan(x))) {  // a query without keys reaches keys behind the diagonal, too
+          ASSERT_LE(std::abs(x - want[r][i]), bound) << "result " << r << ", element " << i << ": " << x << ", not " << want[r][i];
+        }
       }
     }
   }
@@ -272,8 +306,41 @@ TEST_P(Attention, OfLargeScoresIsItsDefinition) {
   }
 }
 
+Case Grouped(Case c, int64_t group) {
+  c.group = group;
+  return c;
+}
+
+TEST_P(Attention, OfHeadsThatShareAKeyHeadIsItsDefinition) {
+  for (const int64_t queries : {1, 3, 9, 130}) {
+    for (const bool causal : {false, true}) {
+      for (const int64_t group : {2, 3, 6}) ExpectDefined(Grouped({{2, 6}, queries, 300, 16, 24, causal}, group), GetParam(), AllIsas());
+    }
+    for (const Dims& mask : {Dims{2, 6, queries, 40}, {6, 1, 40}, {2, 1, queries, 1}, {40}}) {
+      ExpectDefined(Grouped({{2, 6}, queries, 40, 16, 16, true, 0.3, mask}, 3), GetParam(), TestIsas());
+    }
+  }
+  ExpectDefined(Grouped({{20}, 1, 1300, 40, 33}, 20), GetParam(), AllIsas());
+  ExpectDefined(Grouped({{8}, 300, 300, 32, 32, true}, 4), GetParam(), AllIsas());
+}
+
+TEST_P(Attention, ItsGradientAddsUpHeadsThatShareAKeyHead) {
+  for (const int64_t queries : {1, 9, 130}) {
+    for (const bool causal : {false, true}) {
+      for (const int64_t group : {2, 6}) {
+        ExpectGradientDefined(Grouped({{2, 6}, queries, 150, 16, 24, causal}, group), GetParam(), AllIsas());
+      }
+    }
+    for (const Dims& mask : {Dims{2, 6, queries, 140}, {6, 1, 140}, {2, 1, queries, 1}}) {
+      ExpectGradientDefined(Grouped({{2, 6}, queries, 140, 16, 16, true, 0.3, mask}, 3), GetParam(), TestIsas());
+    }
+  }
+  ExpectGradientDefined(Grouped({{32}, 130, 130, 16, 16, true}, 2), GetParam(), TestIsas());
+}
+
 TEST_P(Attention, HasTheSameBitsForAnyNumberOfThreads) {
-  for (const Case& c : {Case{{2}, 300, 1000, 32, 32, true}, Case{{1}, 3, 5000, 64, 64}, Case{{1, 3}, 40, 700, 24, 40}}) {
+  for (const Case& c : {Case{{2}, 300, 1000, 32, 32, true}, Case{{1}, 3, 5000, 64, 64}, Case{{1, 3}, 40, 700, 24, 40},
+                        Grouped({{1, 6}, 70, 300, 32, 32, true}, 3), Grouped({{1, 6}, 1, 900, 32, 32}, 3)}) {
     SCOPED_TRACE(c.Name());
     const Program program = Make(c, GetParam());
     std::vector<HostTensor> first;
@@ -285,32 +352,6 @@ TEST_P(Attention, HasTheSameBitsForAnyNumberOfThreads) {
         first = *got;
       } else {
         EXPECT_EQ(0, std::memcmp(first[0].bytes().data(), (*got)[0].bytes().data(), first[0].bytes().size())) << threads;
-      }
-    }
-  }
-}
-
-void ExpectGradientDefined(const Case& c, DType dtype, const std::vector<std::string>& isas) {
-  SCOPED_TRACE(absl::StrCat(NameOf(dtype), " ", c.Name()));
-  const Program program = Make(c, dtype, true);
-  const auto want = DefinedGradient(c, program.arguments);
-  // Of bf16, too, nothing is rounded to fewer digits than f32 has.
-  for (const std::string& isa : isas) {
-    SCOPED_TRACE(isa);
-    const auto got = RunWhole(TestBackend(), program, isa);
-    ASSERT_TRUE(got.ok()) << got.status();
-    for (size_t r = 0; r < want.size(); ++r) {
-      ASSERT_EQ((*got)[r].dtype(), DType::kF32);
-      double most = 1;
-      for (const double x : want[r]) most = std::isnan(x) ? most : std::max(most, std::abs(x));
-      const double bound = (1e-5 + 2e-6 * c.size) * most;
-      for (int64_t i = 0; i < (*got)[r].count(); ++i) {
-        const double x = (*got)[r].GetDouble(i);
-        if (std::isnan(want[r][i])) {
-          ASSERT_TRUE(std::isnan(x)) << "result " << r << ", element " << i << ": " << x << ", not NaN";
-        } else if (!(c.hides && c.causal && std::isnan(x))) {  // a query without keys reaches keys behind the diagonal, too
-          ASSERT_LE(std::abs(x - want[r][i]), bound) << "result " << r << ", element " << i << ": " << x << ", not " << want[r][i];
-        }
       }
     }
   }
@@ -363,7 +404,8 @@ TEST_P(Attention, ItsGradientOfLargeScoresIsItsDefinition) {
 }
 
 TEST_P(Attention, ItsGradientHasTheSameBitsForAnyNumberOfThreads) {
-  for (const Case& c : {Case{{2}, 300, 1000, 32, 32, true}, Case{{1}, 700, 100, 24, 40}, Case{{3, 7}, 130, 130, 16, 16, true}}) {
+  for (const Case& c : {Case{{2}, 300, 1000, 32, 32, true}, Case{{1}, 700, 100, 24, 40}, Case{{3, 7}, 130, 130, 16, 16, true},
+                        Grouped({{2, 6}, 130, 130, 16, 16, true}, 3)}) {
     SCOPED_TRACE(c.Name());
     const Program program = Make(c, GetParam(), true);
     std::vector<HostTensor> first;

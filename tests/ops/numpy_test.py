@@ -389,6 +389,13 @@ def networks():
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
         expect("scaled_dot_product_attention", [q, k, v], weights @ v, tolerance=1e-12, causal=causal)
+    many, few, values = (rng(35 + i).normal(size=size) for i, size in enumerate([(2, 6, 4, 5), (2, 2, 7, 5), (2, 2, 7, 3)]))
+    scores = many @ few.repeat(3, 1).swapaxes(-1, -2) / np.sqrt(5)
+    for causal in (False, True):
+        weights = np.exp(np.where(np.tri(4, 7, 3, dtype=bool), scores, -INF) if causal else scores)
+        weights /= weights.sum(-1, keepdims=True)
+        expect("scaled_dot_product_attention", [many, few, values], weights @ values.repeat(3, 1), tolerance=1e-12, causal=causal,
+               enable_gqa=True)
     q2, k2, v2 = (a.astype("f2") for a in (q, k, v))
     scores = q2.astype("f8") @ k2.astype("f8").swapaxes(-1, -2) / np.sqrt(5)
     weights = np.exp(scores)

@@ -496,6 +496,7 @@ const (
 	WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL uint64 = 1 << 0
 	WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE uint64 = 1 << 1
 	WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE uint64 = 1 << 2
+	WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA uint64 = 1 << 3
 	WEFT_SOFTMAX_HAS_AXIS uint64 = 1 << 0
 	WEFT_BERNOULLI_HAS_PROBABILITY uint64 = 1 << 0
 	WEFT_CATEGORICAL_HAS_AXIS uint64 = 1 << 0
@@ -1359,7 +1360,7 @@ type ScaledDotProductAttentionOpts struct {
 	ReservedScale int32
 	Scale float64
 	Dtype Dtype
-	Reserved int32
+	EnableGqa int32
 }
 
 type SoftmaxOpts struct {

@@ -1015,7 +1015,7 @@ typedef struct weft_scaled_dot_product_attention_opts {
   int32_t reserved_scale;
   double scale;
   weft_dtype dtype;
-  int32_t reserved;
+  int32_t enable_gqa;
 } weft_scaled_dot_product_attention_opts;
 typedef struct weft_softmax_opts {
   size_t struct_size;
@@ -1822,6 +1822,7 @@ M.WEFT_RMS_NORM_HAS_EPSILON = 0x1ULL
 M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL = 0x1ULL
 M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE = 0x2ULL
 M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE = 0x4ULL
+M.WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA = 0x8ULL
 M.WEFT_SOFTMAX_HAS_AXIS = 0x1ULL
 M.WEFT_BERNOULLI_HAS_PROBABILITY = 0x1ULL
 M.WEFT_CATEGORICAL_HAS_AXIS = 0x1ULL

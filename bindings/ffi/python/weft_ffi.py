@@ -150,6 +150,7 @@ WEFT_RMS_NORM_HAS_EPSILON = 0x1
 WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL = 0x1
 WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE = 0x2
 WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE = 0x4
+WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA = 0x8
 WEFT_SOFTMAX_HAS_AXIS = 0x1
 WEFT_BERNOULLI_HAS_PROBABILITY = 0x1
 WEFT_CATEGORICAL_HAS_AXIS = 0x1
@@ -1409,7 +1410,7 @@ class weft_scaled_dot_product_attention_opts(c.Structure):
         ("reserved_scale", c.c_int32),
         ("scale", c.c_double),
         ("dtype", weft_dtype),
-        ("reserved", c.c_int32),
+        ("enable_gqa", c.c_int32),
     ]
 
 

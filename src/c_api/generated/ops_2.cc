@@ -471,10 +471,11 @@ weft_error* weft_scaled_dot_product_attention(weft_context* ctx, weft_tensor* q,
     call.Optional(mask);
     weft_scaled_dot_product_attention_opts o;
     WEFT_RETURN_IF_ERROR(weft::c_api::ReadOptions(opts, sizeof(o), "weft_scaled_dot_product_attention_opts", &o));
-    call.CheckPresent(o.present, 7u);
+    call.CheckPresent(o.present, 15u);
     if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL) call.SetBool(0, o.causal);
     if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE) call.SetDouble(1, o.scale);
     if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE) call.SetDType(2, o.dtype);
+    if (o.present & WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA) call.SetBool(3, o.enable_gqa);
     return call.Record({out});
   });
 }

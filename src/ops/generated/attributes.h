@@ -1001,21 +1001,23 @@ struct RmsNormAttrs {
 };
 
 struct ScaledDotProductAttentionAttrs {
-  enum Position : size_t { kCausal, kScale, kDtype };
+  enum Position : size_t { kCausal, kScale, kDtype, kEnableGqa };
   bool causal() const { return attrs.Bool(kCausal); }
   bool has_scale() const { return attrs.has(kScale); }
   double scale() const { return attrs.Double(kScale); }
   bool has_dtype() const { return attrs.has(kDtype); }
   DType dtype() const { return attrs.Type(kDtype); }
+  bool enable_gqa() const { return attrs.Bool(kEnableGqa); }
 
   const ir::Attrs& attrs;
 };
 
 struct ScaledDotProductAttentionGradientAttrs {
-  enum Position : size_t { kCausal, kScale };
+  enum Position : size_t { kCausal, kScale, kEnableGqa };
   bool causal() const { return attrs.Bool(kCausal); }
   bool has_scale() const { return attrs.has(kScale); }
   double scale() const { return attrs.Double(kScale); }
+  bool enable_gqa() const { return attrs.Bool(kEnableGqa); }
 
   const ir::Attrs& attrs;
 };

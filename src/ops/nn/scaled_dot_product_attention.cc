@@ -19,14 +19,18 @@ constexpr AttrDef kAttrs[] = {
     {"causal", AttrType::kBool, "query i sees keys up to i (counted from the end if there are more keys)", false,
      "false"},
     {"scale", AttrType::kDouble, "factor of the scores; absent: 1 / sqrt(width)"},
-    {"dtype", AttrType::kDType, kResultDTypeDoc}};
+    {"dtype", AttrType::kDType, kResultDTypeDoc},
+    {"enable_gqa", AttrType::kBool,
+     "q may have more heads, the dimension before queries, than k and v: a multiple; head h sees key head h / (heads / key "
+     "heads)",
+     false, "false"}};
 
 constexpr OperandDef kGradientOperands[] = {kOperands[0],
                                             kOperands[1],
                                             kOperands[2],
                                             {"grad_output", kF, "cotangent of the result: [..., queries, value width]"},
                                             kOperands[3]};
-constexpr AttrDef kGradientAttrs[] = {kAttrs[0], kAttrs[1]};
+constexpr AttrDef kGradientAttrs[] = {kAttrs[0], kAttrs[1], kAttrs[3]};
 constexpr std::string_view kGradientResults[] = {"grad_q", "grad_k", "grad_v"};
 
 // What both operations are told.
@@ -41,13 +45,25 @@ Scores ScoresOf(const Attrs& attrs, const Dims& q) {
           given ? Attr<schema, "scale">(attrs) : 1 / std::sqrt(static_cast<double>(q.back()))};
 }
 
-absl::Status CheckShapes(const Type& q, const Type& k, const Type& v, const Type* mask) {
+absl::Status CheckShapes(const Type& q, const Type& k, const Type& v, const Type* mask, bool enable_gqa) {
   const size_t rank = q.rank();
   if (rank < 2 || k.rank() != rank || v.rank() != rank) {
     return UserError("q, k and v must have the same rank, at least 2");
   }
   for (size_t d = 0; d + 2 < rank; ++d) {
-    if (q.dims[d] != k.dims[d] || q.dims[d] != v.dims[d]) {
+    const int64_t heads = q.dims[d], key_heads = k.dims[d];
+    if (d + 3 == rank && heads != key_heads && key_heads == v.dims[d]) {
+      if (!enable_gqa) {
+        return UserError("heads are ", heads, " in q and ", key_heads,
+                         " in k and v; they must be equal unless enable_gqa is true");
+      }
+      if (key_heads == 0 || heads % key_heads != 0) {
+        return UserError("heads are ", heads, " in q and ", key_heads,
+                         " in k and v; with enable_gqa the first must be a multiple of the second");
+      }
+      continue;
+    }
+    if (heads != key_heads || heads != v.dims[d]) {
       return UserError("leading dimension ", d, " is ", q.dims[d], ", ", k.dims[d], " and ", v.dims[d],
                        "; it must be equal in q, k and v");
     }
@@ -81,7 +97,7 @@ absl::Status CheckScale(const Attrs& attrs) {
 
 absl::Status Infer(const InferCall& call, Types* results) {
   const Type &q = *call.operands[0], &v = *call.operands[2];
-  WEFT_RETURN_IF_ERROR(CheckShapes(q, *call.operands[1], v, call.operands[3]));
+  WEFT_RETURN_IF_ERROR(CheckShapes(q, *call.operands[1], v, call.operands[3], Attr<kAttrs, "enable_gqa">(call.attrs)));
   WEFT_RETURN_IF_ERROR(CheckScale<kAttrs>(call.attrs));
   Dims dims = q.dims;
   dims.back() = v.dims.back();
@@ -93,7 +109,8 @@ absl::Status Infer(const InferCall& call, Types* results) {
 
 absl::Status InferGradient(const InferCall& call, Types* results) {
   const Type &q = *call.operands[0], &v = *call.operands[2], &g = *call.operands[3];
-  WEFT_RETURN_IF_ERROR(CheckShapes(q, *call.operands[1], v, call.operands[4]));
+  WEFT_RETURN_IF_ERROR(
+      CheckShapes(q, *call.operands[1], v, call.operands[4], Attr<kGradientAttrs, "enable_gqa">(call.attrs)));
   WEFT_RETURN_IF_ERROR(CheckScale<kGradientAttrs>(call.attrs));
   Dims dims = q.dims;
   dims.back() = v.dims.back();
@@ -114,10 +131,35 @@ Values Computed(Builder& b, std::span<const Value> operands, const Attrs& attrs)
   return computed;
 }
 
+// Of a product whose left side has a row for each of `x`'s queries: one of them for all the heads that share a key head, so
+// that k and v are not repeated. [..., heads, queries, n] and [..., key heads, heads / key heads * queries, n] lie alike.
+Value ByKeyHead(Builder& b, const Value& x, const Value& of_keys) {
+  const size_t rank = x.dims().size();
+  if (rank < 3 || x.dims()[rank - 3] == of_keys.dims()[rank - 3]) return x;
+  Dims dims = x.dims();
+  dims[rank - 2] *= dims[rank - 3] / of_keys.dims()[rank - 3];
+  dims[rank - 3] = of_keys.dims()[rank - 3];
+  return Reshape(b, x, dims);
+}
+// x [..., heads, queries, m] times y [..., key heads, m, n] or, transposed, [..., key heads, n, m].
+Value TimesKeys(Builder& b, const Value& x, const Value& y, bool transpose_y) {
+  if (!x || !y) return {};
+  Value product = BatchMatmul(b, ByKeyHead(b, x, y), y, false, transpose_y);
+  if (!product) return {};
+  Dims dims = x.dims();
+  dims.back() = product.dims().back();
+  return Reshape(b, product, dims);
+}
+// x^T y of both for each key head, summed over its heads and their queries.
+Value SumByKey(Builder& b, const Value& x, const Value& y, const Value& of_keys) {
+  if (!x || !y) return {};
+  return BatchMatmul(b, ByKeyHead(b, x, of_keys), ByKeyHead(b, y, of_keys), true, false);
+}
+
 // The probabilities [..., queries, keys]. Hidden scores are -inf: a query that sees no key gives NaN.
 Value Probabilities(Builder& b, const Value& q, const Value& k, const Value* mask, const Scores& of) {
   const size_t rank = q.dims().size();
-  Value scores = Mul(b, BatchMatmul(b, q, k, false, true), of.scale);
+  Value scores = Mul(b, TimesKeys(b, q, k, true), of.scale);
   if (!scores) return {};
   const Dims dims = scores.dims();
   Value hidden = FullLike(b, scores, -std::numeric_limits<double>::infinity());
@@ -142,11 +184,11 @@ void Cotangents(Builder& b, std::span<const Value> operands, const Value* mask, 
   const Value &q = operands[0], &k = operands[1], &v = operands[2];
   const auto last = static_cast<int64_t>(q.dims().size()) - 1;
   Value p = Probabilities(b, q, k, mask, of);
-  Value dp = BatchMatmul(b, g, v, false, true);
+  Value dp = TimesKeys(b, g, v, true);
   Value ds = Mul(b, p, Sub(b, dp, ReduceKeep(b, Mul(b, dp, p), Reducer::kSum, {last})));
-  if (wanted[0]) grads[0] = Mul(b, BatchMatmul(b, ds, k, false, false), of.scale);
-  if (wanted[1]) grads[1] = Mul(b, BatchMatmul(b, ds, q, true, false), of.scale);
-  if (wanted[2]) grads[2] = BatchMatmul(b, p, g, true, false);
+  if (wanted[0]) grads[0] = Mul(b, TimesKeys(b, ds, k, false), of.scale);
+  if (wanted[1]) grads[1] = Mul(b, SumByKey(b, ds, q, k), of.scale);
+  if (wanted[2]) grads[2] = SumByKey(b, p, g, k);
   if (wanted.size() > 3 && wanted[3]) grads[3] = SumTo(b, ds, mask->dims());
 }
 
@@ -170,6 +212,7 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   if (call.wanted[0] && call.wanted[1] && call.wanted[2] && !of_mask) {
     Attrs told = {attrs.at(0)};
     if (attrs.has(1)) told.set(1, attrs.at(1));
+    told.set(2, static_cast<int64_t>(Attr<kAttrs, "enable_gqa">(attrs)));
     Values three = CallAll(b, kOp_scaled_dot_product_attention_gradient, GradientOperands(call, operands, g), told);
     std::ranges::move(three, grads.begin());
   } else {
@@ -188,7 +231,7 @@ absl::Status Expand(const ExpandCall& call, std::span<Value> results) {
   const Values operands = Computed(b, call.operands, call.attrs);
   const Value p =
       Probabilities(b, operands[0], operands[1], &operands[3], ScoresOf<kAttrs>(call.attrs, operands[0].dims()));
-  Value y = BatchMatmul(b, p, operands[2], false, false);
+  Value y = TimesKeys(b, p, operands[2], false);
   results[0] = Convert(b, y, ResultDType<kAttrs>(call.attrs, call.operands[0].dtype()));
   return absl::OkStatus();
 }
@@ -206,6 +249,8 @@ constexpr Sample kSamples[] = {{"T[2,3,4,5] T[2,3,6,5] T[2,3,6,7]"},
                                {"T[2,3,5] T[2,7,5] T[2,7,5] causal=true scale=0.3"},
                                {"T[2,3,5] T[2,4,5] T[2,4,5] T[3,4]"},
                                {"T[0,3,5] T[0,4,5] T[0,4,5]"},
+                               {"T[2,4,3,5] T[2,2,6,5] T[2,2,6,4] T[4,3,6] causal=true enable_gqa=true"},
+                               {"T[3,2,5] T[1,4,5] T[1,4,5] enable_gqa=true"},
                                {"bf16[2,3,5] bf16[2,4,5] bf16[2,4,5] bf16[3,4] dtype=f32"},
                                {"f32[3,5] f32[4,5] f32[4,5] dtype=f64"},
                                {"f32[3,5] f32[4,5] f32[4,5] dtype=bf16"}};
@@ -213,7 +258,8 @@ constexpr Sample kGradientSamples[] = {{"T[2,3,4,5] T[2,3,6,5] T[2,3,6,7] T[2,3,
                                        {"T[4,5] T[4,5] T[4,5] T[4,5] causal=true"},
                                        {"T[2,3,5] T[2,7,5] T[2,7,5] T[2,3,5] causal=true scale=0.3"},
                                        {"T[2,3,5] T[2,4,5] T[2,4,5] T[2,3,5] T[3,4]"},
-                                       {"T[0,3,5] T[0,4,5] T[0,4,5] T[0,3,5]"}};
+                                       {"T[0,3,5] T[0,4,5] T[0,4,5] T[0,3,5]"},
+                                       {"T[2,4,3,5] T[2,2,6,5] T[2,2,6,4] T[2,4,3,4] causal=true enable_gqa=true"}};
 constexpr Absent kReached[] = {{Part::kGradient, Reason::kExpands},
                                {Part::kReference, Reason::kExpands},
                                {Part::kStableHlo, Reason::kExpands},
@@ -226,8 +272,8 @@ constinit const OpDef kOp_scaled_dot_product_attention = {
     .c_name = "scaled_dot_product_attention",
     .kind = Kind::kComposite,
     .doc =
-        "Attention softmax(q k^T scale + mask) v over any leading dimensions (batch, heads). The gradient computes "
-        "the probabilities again instead of keeping them. A query that sees no key gives NaN. Source: Vaswani et al. "
+        "Attention softmax(q k^T scale + mask) v over any leading dimensions (batch, heads). With enable_gqa several "
+        "heads of q may share one of k and v. The gradient computes the probabilities again instead of keeping them. A query that sees no key gives NaN. Source: Vaswani et al. "
         "(2017).",
     .example = "y = wf_scaled_dot_product_attention(s, q, k, v, NULL, .causal = 1);",
     .operands = kOperands,

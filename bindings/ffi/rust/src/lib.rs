@@ -218,6 +218,7 @@ pub const WEFT_RMS_NORM_HAS_EPSILON: u64 = 1 << 0;
 pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_CAUSAL: u64 = 1 << 0;
 pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_SCALE: u64 = 1 << 1;
 pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE: u64 = 1 << 2;
+pub const WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA: u64 = 1 << 3;
 pub const WEFT_SOFTMAX_HAS_AXIS: u64 = 1 << 0;
 pub const WEFT_BERNOULLI_HAS_PROBABILITY: u64 = 1 << 0;
 pub const WEFT_CATEGORICAL_HAS_AXIS: u64 = 1 << 0;
@@ -1458,7 +1459,7 @@ pub struct weft_scaled_dot_product_attention_opts {
     pub reserved_scale: i32,
     pub scale: f64,
     pub dtype: weft_dtype,
-    pub reserved: i32,
+    pub enable_gqa: i32,
 }
 
 #[repr(C)]

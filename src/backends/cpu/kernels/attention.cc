@@ -34,7 +34,7 @@ class Driver {
 
   int64_t SpaceBytes() const {
     if (parts_ > 1) return members_ * parts_ * PartBytes();
-    return members_ * key_blocks_ * (packed_k_ + packed_v_);
+    return KeyMembers(call_) * key_blocks_ * (packed_k_ + packed_v_);
   }
 
   absl::Status Prepare(ScratchNeeds& needs) const {
@@ -46,6 +46,7 @@ class Driver {
         for (const bool accumulate : {false, true}) {
           status.Update(kernels_->PrepareGemm(Values(rows, keys, accumulate), 1, products));
         }
+        if (both_at_once_) status.Update(kernels_->PrepareGemm(Values(2 * rows, keys, false), 1, products));
       });
       WEFT_RETURN_IF_ERROR(status);
     }
@@ -65,7 +66,7 @@ class Driver {
       }
     };
     if (packed_k_ + packed_v_ > 0) {
-      deal(members_ * key_blocks_, [&](int64_t i) { PackKeys(i / key_blocks_, i % key_blocks_); });
+      deal(KeyMembers(call_) * key_blocks_, [&](int64_t i) { PackKeys(i / key_blocks_, i % key_blocks_); });
     }
     deal(members_ * query_blocks_ * parts_, [&](int64_t i) {
       const int64_t part = i % parts_, task = i / parts_;
@@ -84,6 +85,7 @@ class Driver {
     members_ = Members(call_);
     element_ = BytesOf(call_.dtype);
     few_ = call_.queries <= kFewQueries;
+    both_at_once_ = call_.dtype == DType::kBF16 && 2 * call_.queries <= kFewQueries;
     int64_t height = kQueryBlock;
     if (members_ * CeilDiv(call_.queries, height) < kManyTasks) {
       height = std::clamp(RoundUp(CeilDiv(call_.queries * members_, kManyTasks), 8), kLeastQueryBlock, kQueryBlock);
@@ -154,31 +156,32 @@ class Driver {
     call.accumulate = accumulate;
     return call;
   }
-  char* PackedK(int64_t member, int64_t block) const {
-    return static_cast<char*>(call_.space) + (member * key_blocks_ + block) * (packed_k_ + packed_v_);
+  char* PackedK(int64_t key_member, int64_t block) const {
+    return static_cast<char*>(call_.space) + (key_member * key_blocks_ + block) * (packed_k_ + packed_v_);
   }
-  char* PackedV(int64_t member, int64_t block) const { return PackedK(member, block) + packed_k_; }
+  char* PackedV(int64_t key_member, int64_t block) const { return PackedK(key_member, block) + packed_k_; }
 
-  void PackKeys(int64_t member, int64_t block) {
-    const AttentionOffsets at = OffsetsOf(call_, call_.out, member);
+  void PackKeys(int64_t key_member, int64_t block) {
+    const AttentionOffsets at = OffsetsOf(call_, call_.out, key_member * call_.group);
     const Stretch keys = Keys(block);
     const int64_t rows = CeilDiv(call_.queries, query_blocks_);
     GemmCall scores = Scores(rows, keys.size()), values = Values(rows, keys.size(), true);
     scores.b.data = At(call_.k.data, (at.k + keys.begin * call_.k.row_stride) * element_);
     values.b.data = At(call_.v.data, (at.v + keys.begin * call_.v.row_stride) * element_);
-    if (packed_k_ > 0) Note(kernels_->PackB(scores, PackedK(member, block), alone_));
-    if (packed_v_ > 0) Note(kernels_->PackB(values, PackedV(member, block), alone_));
+    if (packed_k_ > 0) Note(kernels_->PackB(scores, PackedK(key_member, block), alone_));
+    if (packed_v_ > 0) Note(kernels_->PackB(values, PackedV(key_member, block), alone_));
   }
 
   // Scratch of a task.
   struct Space {
-    float *scores = nullptr, *values = nullptr, *most = nullptr, *sums = nullptr;
+    float *scores = nullptr, *values = nullptr, *most = nullptr, *sums = nullptr, *both = nullptr;
     uint16_t *narrow = nullptr, *rest = nullptr;
   };
   int64_t MostRows() const { return CeilDiv(call_.queries, query_blocks_); }
   int64_t ScratchBytes() const {
     const int64_t rows = MostRows();
-    return rows * (score_stride_ * (call_.dtype == DType::kBF16 ? 8 : 4) + (value_stride_ + kAttentionLanes) * 4) +
+    return rows * (score_stride_ * (call_.dtype == DType::kBF16 ? 8 : 4) +
+                   (value_stride_ * (both_at_once_ ? 3 : 1) + kAttentionLanes) * 4) +
            RoundUp(rows * 4, kAlign);
   }
   absl::Status Get(Space* space) const {
@@ -192,6 +195,7 @@ class Driver {
     };
     space->sums = take(rows * kAttentionLanes);
     space->values = take(rows * value_stride_);
+    if (both_at_once_) space->both = take(2 * rows * value_stride_);
     space->most = take(RoundUp(rows * 4, kAlign) / 4);
     space->scores = take(rows * score_stride_);
     if (call_.dtype == DType::kBF16) {
@@ -220,10 +224,10 @@ class Driver {
       scores.c = space.scores;
       scores.b_packed = packed_k_ > 0;
       values.b_packed = packed_v_ > 0;
-      scores.b.data =
-          scores.b_packed ? PackedK(member, b) : At(call_.k.data, (at.k + keys.begin * call_.k.row_stride) * element_);
-      values.b.data =
-          values.b_packed ? PackedV(member, b) : At(call_.v.data, (at.v + keys.begin * call_.v.row_stride) * element_);
+      scores.b.data = scores.b_packed ? PackedK(member / call_.group, b)
+                                      : At(call_.k.data, (at.k + keys.begin * call_.k.row_stride) * element_);
+      values.b.data = values.b_packed ? PackedV(member / call_.group, b)
+                                      : At(call_.v.data, (at.v + keys.begin * call_.v.row_stride) * element_);
       WEFT_RETURN_IF_ERROR(kernels_->Gemm(scores, alone_));
       AttentionRows run;
       run.scores = space.scores;
@@ -240,6 +244,11 @@ class Driver {
       if (accumulate) run.values = space.values;
       run.value_stride = value_stride_;
       rows_.exponentials(run);
+      if (both_at_once_) {
+        WEFT_RETURN_IF_ERROR(AddBoth(values.b, keys.size(), accumulate, space));
+        accumulate = true;
+        continue;
+      }
       values.a.data = space.narrow != nullptr ? static_cast<const void*>(space.narrow) : space.scores;
       values.c = space.values;
       WEFT_RETURN_IF_ERROR(kernels_->Gemm(values, alone_));
@@ -259,6 +268,24 @@ class Driver {
       std::memcpy(kept + kFewQueries, space.sums, static_cast<size_t>(rows * kAttentionLanes) * 4);
       std::memcpy(kept + kFewQueries * (1 + kAttentionLanes), space.values,
                   static_cast<size_t>(rows * value_stride_) * 4);
+    }
+    return absl::OkStatus();
+  }
+
+  // What few queries' exponentials and what rounding them took away give by the values, which are read once: `rest` lies behind
+  // `narrow`, as more rows of it.
+  absl::Status AddBoth(const MatrixView& of_values, int64_t keys, bool accumulate, const Space& space) {
+    const int64_t rows = call_.queries;
+    GemmCall both = Values(2 * rows, keys, false);
+    both.a.data = space.narrow;
+    both.b = of_values;
+    both.c = space.both;
+    WEFT_RETURN_IF_ERROR(kernels_->Gemm(both, alone_));
+    for (int64_t r = 0; r < rows; ++r) {
+      float* const to = space.values + r * value_stride_;
+      const float* const first = space.both + r * value_stride_;
+      const float* const second = first + rows * value_stride_;
+      for (int64_t i = 0; i < call_.value_width; ++i) to[i] = (accumulate ? to[i] : 0.0F) + (first[i] + second[i]);
     }
     return absl::OkStatus();
   }
@@ -328,7 +355,7 @@ class Driver {
   const AttentionCall& call_;
   const AttentionKernels& rows_;
   int64_t members_ = 1, element_ = 4;
-  bool few_ = false;
+  bool few_ = false, both_at_once_ = false;
   int64_t query_blocks_ = 1, key_steps_ = 1, key_blocks_ = 1, parts_ = 1;
   int64_t value_stride_ = 0, score_stride_ = 0;
   int64_t packed_k_ = 0, packed_v_ = 0;  // bytes of a block

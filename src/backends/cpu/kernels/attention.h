@@ -16,6 +16,7 @@ inline constexpr int64_t kFewQueries = 8;
 // One of a batch of matrices whose rows are contiguous. Strides count elements.
 struct AttentionMatrix {
   const void* data = nullptr;
+  int64_t offset = 0;  // of the first element in what is read
   int64_t row_stride = 0;
   std::array<int64_t, kMaxBatchDims> batch_strides = {};
 };
@@ -26,6 +27,8 @@ struct AttentionCall {
   int64_t queries = 0, keys = 0, width = 0, value_width = 0;
   int batch_rank = 0;
   std::array<int64_t, kMaxBatchDims> batch_sizes = {};
+  // So many neighbours along the last batch dimension share one of k and v, of which there are that many times fewer.
+  int64_t group = 1;
   AttentionMatrix q, k, v, mask;   // mask: added to the scores; strides of 0 repeat it
   int64_t mask_column_stride = 1;  // or 0
   bool has_mask = false;

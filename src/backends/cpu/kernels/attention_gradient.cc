@@ -24,10 +24,10 @@ constexpr int64_t kFloatsAlign = kAlign / 4;
 class Driver {
  public:
   explicit Driver(const AttentionGradientCall& gradient) : gradient_(gradient), call_(gradient.call) {
-    members_ = Members(call_);
+    members_ = KeyMembers(call_);
     element_ = BytesOf(call_.dtype);
     strips_ = CeilDiv(call_.queries, kStrip);
-    parts_ = std::clamp<int64_t>(CeilDiv(kManyTasks, members_), 1, strips_);
+    parts_ = std::clamp<int64_t>(CeilDiv(kManyTasks, members_), 1, call_.group * strips_);
     most_rows_ = CeilDiv(call_.queries, strips_);
     most_columns_ = RoundUp(most_rows_, kAttentionLanes);
     turned_stride_ = RoundUp(call_.keys, kAttentionLanes) + kRowGap;
@@ -188,18 +188,20 @@ class Driver {
     char* const scratch = static_cast<char*>(ThreadScratch(ScratchSlot::kLoop, bytes));
     if (scratch == nullptr) return OutOfScratch("scores of attention's gradient", bytes);
     const Space space = Lay(kernels_->target(), scratch);
-    const AttentionOffsets at = OffsetsOf(call_, gradient_.g, member);
+    const AttentionOffsets at = OffsetsOf(call_, gradient_.g, member * call_.group);
     std::fill_n(KeySums(member, part), call_.keys * call_.width, 0.0F);
     std::fill_n(ValueSums(member, part), call_.keys * call_.value_width, 0.0F);
     Pack(kernels_->target(), Widening(), {At(call_.k.data, at.k * element_), 1, call_.k.row_stride}, call_.width,
          call_.keys, turned_stride_, space.turned);
-    for (int64_t strip = part; strip < strips_; strip += parts_) {
-      WEFT_RETURN_IF_ERROR(RunStrip(member, part, at, strip, space));
+    for (int64_t i = part; i < call_.group * strips_; i += parts_) {
+      WEFT_RETURN_IF_ERROR(RunStrip(member, part, i / strips_, i % strips_, space));
     }
     return absl::OkStatus();
   }
 
-  absl::Status RunStrip(int64_t member, int64_t part, const AttentionOffsets& at, int64_t strip, const Space& space) {
+  absl::Status RunStrip(int64_t member, int64_t part, int64_t head, int64_t strip, const Space& space) {
+    const int64_t of_queries = member * call_.group + head;
+    const AttentionOffsets at = OffsetsOf(call_, gradient_.g, of_queries);
     const Stretch queries = {CutAt(call_.queries, strips_, strip), CutAt(call_.queries, strips_, strip + 1)};
     const int64_t rows = queries.size(), columns = RoundUp(rows, kAttentionLanes);
     const int64_t end = SeenBefore(queries.end);
@@ -273,7 +275,7 @@ class Driver {
       return kernels_->Gemm(of_q, alone_);
     }));
     Pack(kernels_->target(), PackKind::kF32, {space.dq, 1, columns}, rows, call_.width, call_.width,
-         gradient_.dq + (member * call_.queries + queries.begin) * call_.width);
+         gradient_.dq + (of_queries * call_.queries + queries.begin) * call_.width);
     return absl::OkStatus();
   }
 
@@ -332,8 +334,8 @@ class Driver {
   const AttentionColumnKernels* columns_ = nullptr;
   const AttentionGradientCall& gradient_;
   const AttentionCall& call_;
-  int64_t members_ = 1, element_ = 4;
-  int64_t strips_ = 1, parts_ = 1;  // parts: tasks of a member, which take strips in turns
+  int64_t members_ = 1, element_ = 4;  // members: of k and v
+  int64_t strips_ = 1, parts_ = 1;     // parts: tasks of a member, which take the strips of its heads in turns
   int64_t most_rows_ = 0, most_columns_ = 0, turned_stride_ = 0;
   ThreadPool alone_{1};  // of products inside a task
   Mutex mutex_;

@@ -29,6 +29,8 @@ inline int64_t Members(const AttentionCall& call) {
   for (int d = 0; d < call.batch_rank; ++d) members *= call.batch_sizes[d];
   return members;
 }
+// Of k and v.
+inline int64_t KeyMembers(const AttentionCall& call) { return Members(call) / call.group; }
 
 // Where a member begins; `written`: of the result, or of its cotangent.
 struct AttentionOffsets {
@@ -37,9 +39,10 @@ struct AttentionOffsets {
 inline AttentionOffsets OffsetsOf(const AttentionCall& call, const AttentionMatrix& written, int64_t member) {
   AttentionOffsets at;
   ForEachBatchIndex(call.batch_rank, call.batch_sizes, member, [&](size_t d, int64_t i) {
+    const int64_t of_keys = static_cast<int>(d) + 1 == call.batch_rank ? i / call.group : i;
     at.q += i * call.q.batch_strides[d];
-    at.k += i * call.k.batch_strides[d];
-    at.v += i * call.v.batch_strides[d];
+    at.k += of_keys * call.k.batch_strides[d];
+    at.v += of_keys * call.v.batch_strides[d];
     at.mask += i * call.mask.batch_strides[d];
     at.written += i * written.batch_strides[d];
   });

@@ -8,6 +8,13 @@
 namespace weft::cpu {
 namespace {
 
+template <typename Matrix, typename F>
+void ForEachMatrixField(Matrix& matrix, F f) {
+  f(matrix.offset);
+  f(matrix.row_stride);
+  for (auto& v : matrix.batch_strides) f(v);
+}
+
 // Calls f for every integer of the call, in the order of EncodeAttention.
 template <typename Call, typename F>
 void ForEachField(Call& c, F f) {
@@ -18,10 +25,8 @@ void ForEachField(Call& c, F f) {
   f(c.value_width);
   f(c.batch_rank);
   for (auto& v : c.batch_sizes) f(v);
-  for (auto* matrix : {&c.q, &c.k, &c.v, &c.mask, &c.out}) {
-    f(matrix->row_stride);
-    for (auto& v : matrix->batch_strides) f(v);
-  }
+  f(c.group);
+  for (auto* matrix : {&c.q, &c.k, &c.v, &c.mask, &c.out}) ForEachMatrixField(*matrix, f);
   f(c.mask_column_stride);
   f(c.has_mask);
   f(c.causal);
@@ -31,8 +36,7 @@ void ForEachField(Call& c, F f) {
 template <typename Call, typename F>
 void ForEachGradientField(Call& c, F f) {
   ForEachField(c.call, f);
-  f(c.g.row_stride);
-  for (auto& v : c.g.batch_strides) f(v);
+  ForEachMatrixField(c.g, f);
 }
 
 absl::StatusOr<AttentionGradientCall> DecodeGradient(std::span<const int64_t> params) {
@@ -51,13 +55,15 @@ absl::StatusOr<AttentionCall> Decode(std::span<const int64_t> params) {
   return call.call;
 }
 
+void Read(const HostCall& call, size_t buffer, DType dtype, AttentionMatrix* matrix) {
+  matrix->data = static_cast<const char*>(call.buffers[buffer]) + matrix->offset * BytesOf(dtype);
+}
+
 // Buffers: q, k, v, a mask if there is one, then the result and space.
 absl::Status Run(const HostCall& call) {
   WEFT_ASSIGN_OR_RETURN(AttentionCall c, Decode(call.params));
   size_t next = 0;
-  c.q.data = call.buffers[next++];
-  c.k.data = call.buffers[next++];
-  c.v.data = call.buffers[next++];
+  for (AttentionMatrix* x : {&c.q, &c.k, &c.v}) Read(call, next++, c.dtype, x);
   if (c.has_mask) c.mask.data = call.buffers[next++];
   c.out.data = call.buffers[next++];
   c.space = call.buffers[next++];
@@ -72,10 +78,7 @@ absl::Status Prepare(const HostPreparation& call) {
 absl::Status RunGradient(const HostCall& call) {
   WEFT_ASSIGN_OR_RETURN(AttentionGradientCall c, DecodeGradient(call.params));
   size_t next = 0;
-  c.call.q.data = call.buffers[next++];
-  c.call.k.data = call.buffers[next++];
-  c.call.v.data = call.buffers[next++];
-  c.g.data = call.buffers[next++];
+  for (AttentionMatrix* x : {&c.call.q, &c.call.k, &c.call.v, &c.g}) Read(call, next++, c.call.dtype, x);
   if (c.call.has_mask) c.call.mask.data = call.buffers[next++];
   for (float** result : {&c.dq, &c.dk, &c.dv}) *result = static_cast<float*>(call.buffers[next++]);
   c.call.space = call.buffers[next++];

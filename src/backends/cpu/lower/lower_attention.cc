@@ -19,11 +19,13 @@ constexpr int64_t kMostWidth = 256;
 constexpr const ir::OpDef *kForward = &ops::kOp_scaled_dot_product_attention,
                           *kGradient = &ops::kOp_scaled_dot_product_attention_gradient;
 
-// Of either operation.
+// Of either operation. The one query of each of several heads that share a key head counts as one of so many queries of that
+// head, which sees all keys: these are read once then.
 struct Attention {
   const Value &q, &k, &v, *mask = nullptr;
   bool causal = false;
-  int64_t queries = 0, keys = 0;
+  int64_t queries = 0, keys = 0, group = 1;
+  bool heads_are_queries = false;
 };
 Attention AttentionOf(const Node& node) {
   const std::span<const Value> operands = node.operands();
@@ -35,6 +37,12 @@ Attention AttentionOf(const Node& node) {
   const size_t row = a.q.dims().size() - 2;
   a.queries = a.q.dims()[row];
   a.keys = a.k.dims()[row];
+  if (row == 0 || a.q.dims()[row - 1] == a.k.dims()[row - 1]) return a;
+  a.group = a.q.dims()[row - 1] / a.k.dims()[row - 1];
+  if (a.queries != 1) return a;
+  a.heads_are_queries = true;
+  a.causal = false;
+  std::swap(a.queries, a.group);
   return a;
 }
 
@@ -64,15 +72,46 @@ bool Serves(const Node& node, const CpuTarget& target) {
   return a.keys >= (bf16 && forward ? 4096 : 1024);
 }
 
-AttentionMatrix MatrixOf(const Dims& dims) {
-  const Dims strides = StridesOf(dims);
+AttentionMatrix MatrixOf(std::span<const int64_t> strides) {
   AttentionMatrix matrix;
-  matrix.row_stride = strides[dims.size() - 2];
+  matrix.row_stride = strides[strides.size() - 2];
   std::copy(strides.begin(), strides.end() - 2, matrix.batch_strides.begin());
   return matrix;
 }
+// Of what has as many heads as q.
+AttentionMatrix OfQueries(const Attention& a, std::span<const int64_t> strides) {
+  AttentionMatrix matrix = MatrixOf(strides);
+  if (!a.heads_are_queries) return matrix;
+  int64_t& heads = matrix.batch_strides[strides.size() - 3];
+  matrix.row_stride = heads;
+  heads *= a.queries;
+  return matrix;
+}
 
-// What both kernels are told.
+// Rows so far apart fall into few sets of the first cache, where a product reads several at once.
+constexpr int64_t kCrowdedBytes = 4096;
+
+// Whether an operand is read through a view: rows are contiguous. What is not packed or streamed is read again and again.
+bool Reads(const Node& node, size_t operand, const View& view) {
+  const Attention a = AttentionOf(node);
+  const size_t row = a.q.dims().size() - 2;
+  if (operand >= (&node.op() == kForward ? 3 : 4)) return false;
+  if (view.strides[row + 1] != 1 && node.operands()[operand].dims()[row + 1] != 1) return false;
+  const bool once = &node.op() == kForward && (operand > 0 || a.queries <= kFewQueries);
+  return once || view.strides[row] * BytesOf(a.q.dtype()) % kCrowdedBytes != 0;
+}
+
+// An operand; `reads` gets where it lies.
+AttentionMatrix Read(Lowering& lowering, const Node& node, size_t operand, std::vector<StorageId>& reads) {
+  const View view = Views::Read(node, operand, Reads);
+  reads.push_back(lowering.Of(view.base));
+  const Attention a = AttentionOf(node);
+  AttentionMatrix matrix = operand == 0 || operand == 3 ? OfQueries(a, view.strides) : MatrixOf(view.strides);
+  matrix.offset = view.offset;
+  return matrix;
+}
+
+// What both kernels are told, but for q, k and v.
 AttentionCall CallOf(const Attention& a, bool has_scale, double scale) {
   const size_t rank = a.q.dims().size();
   AttentionCall call;
@@ -83,9 +122,8 @@ AttentionCall CallOf(const Attention& a, bool has_scale, double scale) {
   call.value_width = a.v.dims()[rank - 1];
   call.batch_rank = static_cast<int>(rank) - 2;
   std::copy(a.q.dims().begin(), a.q.dims().end() - 2, call.batch_sizes.begin());
-  call.q = MatrixOf(a.q.dims());
-  call.k = MatrixOf(a.k.dims());
-  call.v = MatrixOf(a.v.dims());
+  if (a.heads_are_queries) call.batch_sizes[rank - 3] /= a.queries;
+  call.group = a.group;
   call.causal = a.causal;
   call.scale = static_cast<float>(has_scale ? scale : 1 / std::sqrt(static_cast<double>(call.width)));
   if (a.mask == nullptr) return call;
@@ -97,8 +135,7 @@ AttentionCall CallOf(const Attention& a, bool has_scale, double scale) {
   }
   call.has_mask = true;
   call.mask_column_stride = strides[rank - 1];
-  call.mask.row_stride = strides[rank - 2];
-  std::copy(strides.begin(), strides.end() - 2, call.mask.batch_strides.begin());
+  call.mask = OfQueries(a, strides);
   return call;
 }
 
@@ -111,13 +148,15 @@ double WorkOf(const Attention& a, const AttentionCall& call) {
 absl::Status LowerAttention(Lowering& lowering, const Node& node) {
   if (!CanServe(node)) return InternalError("attention that should have been expanded");
   const Attention a = AttentionOf(node);
-  const Value result{Ref<const Node>::Share(&node), 0};
   const ops::ScaledDotProductAttentionAttrs attrs{node.attrs()};
   AttentionCall call = CallOf(a, attrs.has_scale(), attrs.has_scale() ? attrs.scale() : 0);
-  call.out = MatrixOf(result.dims());
-  std::vector<StorageId> reads = {lowering.Of(a.q), lowering.Of(a.k), lowering.Of(a.v)};
+  const View written = lowering.Written(node);
+  call.out = OfQueries(a, written.strides);
+  std::vector<StorageId> reads;
+  AttentionMatrix* const operands[] = {&call.q, &call.k, &call.v};
+  for (size_t i = 0; i < std::size(operands); ++i) *operands[i] = Read(lowering, node, i, reads);
   if (a.mask != nullptr) reads.push_back(lowering.Of(*a.mask));
-  const StorageId out = lowering.Define(result);
+  const StorageId out = lowering.Define(written.base);
   const StorageId space = lowering.Temporary(std::max<int64_t>(AttentionSpace(lowering.target(), call), 1));
   lowering.Host("attention", reads, {out, space}, EncodeAttention({.call = call}), 10.0 * WorkOf(a, call) + 1e6);
   return absl::OkStatus();
@@ -129,9 +168,9 @@ absl::Status LowerGradient(Lowering& lowering, const Node& node) {
   const ops::ScaledDotProductAttentionGradientAttrs attrs{node.attrs()};
   AttentionGradientCall call;
   call.call = CallOf(a, attrs.has_scale(), attrs.has_scale() ? attrs.scale() : 0);
-  call.g = MatrixOf(node.operands()[3].dims());
-  std::vector<StorageId> reads = {lowering.Of(a.q), lowering.Of(a.k), lowering.Of(a.v),
-                                  lowering.Of(node.operands()[3])};
+  std::vector<StorageId> reads;
+  AttentionMatrix* const operands[] = {&call.call.q, &call.call.k, &call.call.v, &call.g};
+  for (size_t i = 0; i < std::size(operands); ++i) *operands[i] = Read(lowering, node, i, reads);
   if (a.mask != nullptr) reads.push_back(lowering.Of(*a.mask));
   std::vector<StorageId> writes;
   for (uint32_t i = 0; i < 3; ++i) writes.push_back(lowering.Define({Ref<const Node>::Share(&node), i}));
@@ -140,7 +179,7 @@ absl::Status LowerGradient(Lowering& lowering, const Node& node) {
   return absl::OkStatus();
 }
 
-constexpr OpRule kRules[] = {{kForward, LowerAttention, Serves}, {kGradient, LowerGradient, Serves}};
+constexpr OpRule kRules[] = {{kForward, LowerAttention, Serves, Reads}, {kGradient, LowerGradient, Serves, Reads}};
 
 }  // namespace
 

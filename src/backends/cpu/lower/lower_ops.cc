@@ -178,6 +178,11 @@ LowerRule FindLowerRule(const ir::OpDef& op) {
   return found != nullptr ? found->rule : nullptr;
 }
 
+Views::Reads ReadsOf(const ir::OpDef& op) {
+  const OpRule* const found = Find(op);
+  return found != nullptr ? found->reads : nullptr;
+}
+
 bool HasLowerRule(const ir::Node& node, const CpuTarget& target) {
   const OpRule* const found = Find(node.op());
   return found != nullptr && (found->serves == nullptr || found->serves(node, target));

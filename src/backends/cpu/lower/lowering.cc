@@ -435,6 +435,7 @@ absl::Status Lowering::LowerFusion(const Node& node) {
 }
 
 absl::Status Lowering::LowerNode(const Node& node) {
+  if (views_.LeavesOut(node)) return absl::OkStatus();
   origins_ = OriginsOf(node);
   const Value self{Ref<const Node>::Share(&node), 0};
   const ir::OpDef& op = node.op();
@@ -487,6 +488,7 @@ std::vector<uint32_t> Lowering::OriginsOf(const Node& node) {
 
 absl::StatusOr<std::vector<StorageId>> Lowering::Body(const ir::Function& function,
                                                       std::span<const StorageId> arguments) {
+  views_.Find(function, ReadsOf);
   for (size_t i = 0; i < arguments.size(); ++i) Alias(function.parameters()[i], arguments[i]);
   // Updates wait until somebody needs them: what else reads the old value comes first, and they can be made in its place.
   std::vector<const Node*> updates;
@@ -517,6 +519,7 @@ absl::StatusOr<std::vector<StorageId>> Lowering::Body(const ir::Function& functi
 
 absl::StatusOr<LoweredModule> Lowering::Run() {
   WEFT_RETURN_IF_ERROR(BindParameters());
+  views_.Find(module_.main(), ReadsOf);
   for (const Node* node : module_.main().nodes()) {
     if (node->op().parameter) continue;
     WEFT_RETURN_IF_ERROR(LowerNode(*node));

@@ -12,6 +12,7 @@
 #include "src/backends/cpu/launch/program.h"
 #include "src/backends/cpu/loop/codegen.h"
 #include "src/backends/cpu/loop/loop.h"
+#include "src/backends/cpu/lower/views.h"
 #include "src/ir/function.h"
 
 namespace weft::cpu {
@@ -61,6 +62,8 @@ class Lowering {
   StorageId Of(const ir::Value& value) const;
   StorageId Define(const ir::Value& value);  // a new storage for a result
   void Alias(const ir::Value& value, StorageId storage);
+  // The one result of an operation that takes strides (OpRule::reads), as it is to be written.
+  View Written(const ir::Node& node) const { return views_.Written(node); }
   StorageId Temporary(int64_t bytes);
   StorageId Constant(const HostTensor& tensor);
   // The function's nodes, where `arguments` are its parameters; the storages of its results.
@@ -195,6 +198,7 @@ class Lowering {
   int list_ = 0;                                                // where entries go
   std::vector<uint32_t> origins_;                               // of the node that is being lowered
   bool endless_ = false;                                        // some repeat has a condition, or an entry may fail
+  Views views_;
   absl::flat_hash_map<std::pair<const ir::Node*, uint32_t>, StorageId> of_;
   absl::flat_hash_map<const ir::Node*, KernelOfNode> kernel_of_;
   absl::flat_hash_map<std::tuple<const LoopKernel*, int64_t, int64_t, uint32_t>, BlockLoopOf> block_loop_of_;
@@ -212,7 +216,9 @@ struct OpRule {
   LowerRule rule;
   bool (*serves)(const ir::Node& node,
                  const CpuTarget& target) = nullptr;  // null: every node of a composite, rather than its expansion
+  Views::Reads reads = nullptr;                       // null: operands and results are dense
 };
+Views::Reads ReadsOf(const ir::OpDef& op);
 // Whether a composite of this backend's code stays whole.
 bool HasLowerRule(const ir::Node& node, const CpuTarget& target);
 // One list a file.

@@ -1489,7 +1489,9 @@ void Call_weft_scaled_dot_product_attention(Fuzz& f) {
     opts->scale = f.DoubleAttr(1);
     if (f.Given(2)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_DTYPE;
     opts->dtype = static_cast<weft_dtype>(f.DTypeAttr(2));
-    opts->present ^= f.StrayBits(3);
+    if (f.Given(3)) opts->present |= WEFT_SCALED_DOT_PRODUCT_ATTENTION_HAS_ENABLE_GQA;
+    opts->enable_gqa = static_cast<int32_t>(f.BoolAttr(3));
+    opts->present ^= f.StrayBits(4);
   }
   weft_tensor** const out = f.Out<weft_tensor*>(false);
   f.Enter();
