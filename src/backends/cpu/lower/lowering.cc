@@ -201,13 +201,17 @@ bool Lowering::RunsBefore(const Draft& loop, const Draft& product) {
   return true;
 }
 
+bool Lowering::FindsRow(const Draft& draft) const {
+  return draft.entry.type == Entry::Type::kHost && out_.program.host_kernels[draft.entry.code] == "find_run";
+}
+
 void Lowering::FuseEpilogues(Drafts& list) {
   Drafts drafts;
   for (Draft& next : list) {
     Draft* product = drafts.empty() ? nullptr : &drafts.back();
     const bool loop = next.loop != nullptr && next.entry.type == Entry::Type::kLoop;
-    if (product != nullptr && loop && product->rows * product->columns > 0 && product->product < 0 &&
-        RunsBefore(next, *product)) {
+    if (product != nullptr && (loop || FindsRow(next)) && product->rows * product->columns > 0 &&
+        product->product < 0 && RunsBefore(next, *product)) {
       drafts.insert(drafts.end() - 1, std::move(next));
       continue;
     }

@@ -38,6 +38,7 @@ struct Storage {
   int list = -1;              // the innermost that holds all its uses; the first for what is not the arena's
   int first = -1, last = -1;  // entries of that list, uses within a control being the control's: written, last used
   StorageId shares = -1;      // in place of another storage
+  StorageId row_of = -1;      // of another storage a part, which an entry finds: of a carried place, and without memory
 };
 
 // Thread rule: one thread. Rules of operations (lower_ops.cc) see this much of the lowering.
@@ -58,6 +59,8 @@ class Lowering {
   StorageId Define(const ir::Value& value);  // a new storage for a result
   void Alias(const ir::Value& value, StorageId storage);
   StorageId Temporary(int64_t bytes);
+  // For a part of what a stack lies in, to be read where it is; -1 where it may be overwritten meanwhile.
+  StorageId RowOf(StorageId stack, int64_t bytes);
   StorageId Constant(const HostTensor& tensor);
   // The function's nodes, where `arguments` are its parameters; the storages of its results.
   absl::StatusOr<std::vector<StorageId>> Body(const ir::Function& function, std::span<const StorageId> arguments);
@@ -156,12 +159,14 @@ class Lowering {
   void PackOutside();
   // Whether a small loop behind a product may as well run before it, so that what follows the product does so at once.
   static bool RunsBefore(const Draft& loop, const Draft& product);
+  bool FindsRow(const Draft& draft) const;
   void FuseEpilogues(Drafts& list);
   void PlanLoops(Drafts& list);
   void PlanCosts();
   void Add(Draft draft);
   absl::StatusOr<int> NewList(Fill fill);
   class CarryPlanner;
+  class ChangingScope;
 
   void AddControl(Draft draft, int64_t trips, std::span<const Carry> carries);
   std::vector<uint32_t> OriginsOf(const ir::Node& node);
@@ -187,6 +192,7 @@ class Lowering {
   std::vector<Parent> parents_;
   std::vector<OwnStorages> own_ = std::vector<OwnStorages>(1);  // by list
   std::vector<std::vector<StorageId>> rings_;                   // storages that change places
+  std::vector<StorageId> changing_;                             // what the repeats around carry
   int list_ = 0;                                                // where entries go
   std::vector<uint32_t> origins_;                               // of the node that is being lowered
   bool endless_ = false;                                        // some repeat has a condition, or an entry may fail

@@ -55,6 +55,7 @@ void Lowering::Lifetimes() {
       for (const StorageId s : lists_[l][e].storages) {
         Use(s, l, e);
         if (Root(s) != s) Use(Root(s), l, e);
+        for (StorageId of = storages_[s].row_of; of >= 0; of = storages_[Root(of)].row_of) Use(Root(of), l, e);
       }
       for (const Carry& carry : lists_[l][e].carries) Use(Root(carry.now), l, e);
     }
@@ -164,7 +165,8 @@ void Lowering::AssignOffsets() {
   for (StorageId s = 0; s < static_cast<StorageId>(storages_.size()); ++s) {
     const Storage& storage = storages_[s];
     const bool planned = storage.place == BufferRef::Place::kArena || storage.place == BufferRef::Place::kCarried;
-    if (planned && storage.shares < 0 && storage.first >= 0) ids[storage.list].push_back(s);
+    const bool alone = storage.shares < 0 && storage.row_of < 0;
+    if (planned && alone && storage.first >= 0) ids[storage.list].push_back(s);
   }
   std::vector<int64_t> bytes(count), base(count);
   const auto block_bytes = [&](const Draft& control) {
