@@ -106,6 +106,40 @@ TEST(HoistedProducts, AreTheBitsOfProductsInTheLoop) {
   }
 }
 
+// (h, c, xs, w, u, bias) -> all h of an LSTM. `apart`: a barrier stands between the product of h and the gates.
+Ref<const Function> Lstm(int64_t runs, int64_t rows, int64_t width, bool apart) {
+  const DType f = DType::kF32;
+  const Type h = Type::Tensor(f, {rows, width}), w = Type::Tensor(f, {width, 4 * width}), bias = Type::Tensor(f, {4 * width});
+  const auto body = MakeFunction("cell", {h, h, h, w, w, bias}, [&](Builder& b, const Vec& p) {
+    Value product = ops::Call(b, ops::kOp_matmul, {p[0], p[4]});
+    if (apart) product = ops::Call(b, ops::kOp_optimization_barrier, {product});
+    const Value all = ops::Call(b, ops::kOp_add, {ops::Add(b, ops::Call(b, ops::kOp_matmul, {p[2], p[3]}), product), p[5]});
+    Vec gates;
+    for (int64_t i = 0; i < 4; ++i) gates.push_back(ops::Slice(b, all, {0, i * width}, {rows, (i + 1) * width}, {1, 1}));
+    const Value c = ops::Add(b, ops::Mul(b, ops::Sigmoid(b, gates[1]), p[1]), ops::Mul(b, ops::Sigmoid(b, gates[0]), ops::Tanh(b, gates[2])));
+    const Value next = ops::Mul(b, ops::Sigmoid(b, gates[3]), ops::Tanh(b, c));
+    return Vec{next, c, next};
+  });
+  return MakeFunction("main", {h, h, Type::Tensor(f, {runs, rows, width}), w, w, bias}, [&](Builder& b, const Vec& p) {
+    const Values all = ops::CallAll(b, ops::kOp_scan, {p[0], p[1], p[2], p[3], p[4], p[5]}, {runs, int64_t{2}, int64_t{1}}, {&body, 1});
+    return Vec{all[2]};
+  });
+}
+
+TEST(PartsOfProducts, GatesRunWithTheProductThatTheyRead) {
+  for (const auto& [rows, width] : {std::pair{32, 64}, {9, 20}, {3, 64}, {200, 96}}) {
+    SCOPED_TRACE(testing::Message() << rows << " x " << width);
+    const auto module = Prepared(TestBackend(), Lstm(4, rows, width, false));
+    ASSERT_TRUE(module.ok()) << module.status();
+    const auto text = TestBackend().Explain(*module, {});
+    ASSERT_TRUE(text.ok()) << text.status();
+    EXPECT_NE(text->find("  gemm then loop"), std::string::npos) << *text;
+    ExpectSameBits(Lstm(4, rows, width, false), Lstm(4, rows, width, true));
+    const auto gradient = GradientOf(Lstm(4, rows, width, false), {true, true, true, true, true, true});
+    ExpectSameBits(gradient, GradientOf(Lstm(4, rows, width, true), {true, true, true, true, true, true}));
+  }
+}
+
 TEST(HoistedProducts, StayInLoopsOfFewRowsAndOfMany) {
   for (const Case& c : {Case{5, 8, 24, 40}, Case{5, 300, 24, 40}, Case{5, 32, 24, 1}}) {
     EXPECT_EQ(ProductsBefore(Recurrent(c, false)), 0);

@@ -327,6 +327,73 @@ TEST_P(Gemm, CallsTheEpilogueOnceForEveryElement) {
   }
 }
 
+// Sums of four parts of the columns, each of another weight, as an LSTM's gates are read: those that panels fit and those that not,
+// few rows, other types, K of none, one block and several.
+template <typename T>
+void CheckParts(KernelSet& kernels, DType dtype, Shape shape, ThreadPool& one, ThreadPool& two) {
+  constexpr int64_t kParts = 4;
+  const auto [m, k, n] = shape;
+  SCOPED_TRACE(testing::Message() << NameOf(dtype) << " " << m << "x" << k << "x" << n);
+  std::mt19937 random(13);
+  Operand<T> a(m * k), b(k * n), c(m * n), want(m * n);
+  a.Randomize(random);
+  b.Randomize(random);
+  GemmCall call;
+  call.input = call.output = dtype;
+  call.m = m;
+  call.k = k;
+  call.n = n;
+  call.a = {a.data(), k, 1, {}};
+  call.b = {b.data(), n, 1, {}};
+  call.c = want.data();
+  ASSERT_TRUE(kernels.Gemm(call, two).ok());
+  struct Context {
+    const Operand<T>* c;
+    std::vector<double> sums;
+    std::vector<std::atomic<int>> seen;
+    int64_t n;
+  } context{&c, std::vector<double>(m * n / kParts), std::vector<std::atomic<int>>(m * n / kParts), n};
+  call.c = c.data();
+  call.epilogue.context = &context;
+  call.epilogue.parts = kParts;
+  call.epilogue.run = [](void* user, int64_t, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
+    auto* context = static_cast<Context*>(user);
+    const int64_t width = context->n / kParts;
+    for (int64_t r = row0; r < row0 + rows; ++r) {
+      for (int64_t j = col0; j < col0 + cols; ++j) {
+        ++context->seen[r * width + j];
+        for (int64_t p = 0; p < kParts; ++p) {
+          context->sums[r * width + j] += static_cast<double>(p + 1) * context->c->At(r * context->n + p * width + j);
+        }
+      }
+    }
+  };
+  for (ThreadPool* pool : {&one, &two, &Five()}) {
+    c.Poison();
+    std::ranges::fill(context.sums, 0);
+    for (auto& count : context.seen) count = 0;
+    ASSERT_TRUE(ReservedGemm(kernels, call, *pool).ok());
+    EXPECT_TRUE(c.SameBits(want));
+    for (int64_t r = 0; r < m; ++r) {
+      for (int64_t j = 0; j < n / kParts; ++j) {
+        double sum = 0;
+        for (int64_t p = 0; p < kParts; ++p) sum += static_cast<double>(p + 1) * want.At(r * n + p * (n / kParts) + j);
+        ASSERT_EQ(context.seen[r * (n / kParts) + j], 1);
+        ASSERT_EQ(context.sums[r * (n / kParts) + j], sum) << pool->threads() << " threads at " << r << ", " << j;
+      }
+    }
+  }
+}
+
+TEST_P(Gemm, RunsAnEpilogueOfSeveralPartsOnceThatColumnOfEachIsFinished) {
+  for (const Shape& shape : {Shape{32, 256, 1024}, Shape{33, 900, 512}, Shape{13, 40, 100}, Shape{3, 90, 1500}, Shape{300, 64, 64},
+                             Shape{20, 0, 256}}) {
+    CheckParts<float>(*kernels_, DType::kF32, shape, one_, two_);
+  }
+  CheckParts<double>(*kernels_, DType::kF64, {24, 100, 512}, one_, two_);
+  CheckParts<BF16>(*kernels_, DType::kBF16, {32, 128, 512}, one_, two_);
+}
+
 TEST_P(Gemm, HandsEveryFinishedBlockToAnEpilogueThatConsumesIt) {
   // One block of K, which needs no C, and several; few rows; one column.
   for (const auto& [m, k, n] : {Shape{130, 60, 150}, Shape{130, 900, 150}, Shape{3, 900, 150}, Shape{700, 300, 1}}) {

@@ -48,6 +48,31 @@ StorageId Lowering::RowOf(StorageId stack, int64_t bytes) {
   return row;
 }
 
+void Lowering::DropLost() {
+  if (lost_.empty()) return;
+  std::vector<bool> read(storages_.size());
+  for (const ir::Value& result : module_.main().results()) read[Of(result)] = true;
+  for (const Drafts& list : lists_) {
+    for (const Draft& draft : list) {
+      for (size_t i = 0; i < draft.storages.size(); ++i) {
+        const bool reads = !draft.written[i] || IsControl(draft.entry);
+        if (reads && draft.storages[i] >= 0) read[draft.storages[i]] = true;
+      }
+      for (const Carry& carry : draft.carries) read[carry.now] = read[carry.next] = true;
+    }
+  }
+  const auto lost = [&](StorageId s) { return !read[s] && std::ranges::find(lost_, s) != lost_.end(); };
+  for (Drafts& list : lists_) {
+    std::erase_if(list, [&](const Draft& draft) {
+      if (draft.loop == nullptr || draft.entry.type != Entry::Type::kLoop) return false;
+      for (size_t i = 0; i < draft.storages.size(); ++i) {
+        if (draft.written[i] && !lost(draft.storages[i])) return false;
+      }
+      return true;
+    });
+  }
+}
+
 Lowering::Carry Lowering::Carried(int64_t bytes) {
   Carry carry;
   for (StorageId* s : {&carry.now, &carry.next}) {

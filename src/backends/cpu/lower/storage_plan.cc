@@ -78,7 +78,7 @@ void Lowering::Lifetimes() {
 
 // The product's result where nothing but its own epilogue reads it.
 void Lowering::ConsumeProduct(int list, Draft& draft) {
-  if (draft.product < 0) return;
+  if (draft.product < 0 || draft.parts > 1) return;
   const Storage& product = storages_[Root(draft.storages[draft.product])];
   if (product.place != BufferRef::Place::kArena || product.list != list || product.first != product.last) return;
   const auto buffers = draft.storages.end() - draft.entry.epilogue_buffers;
