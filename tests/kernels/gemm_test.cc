@@ -1,4 +1,6 @@
 // Matrix products against sums in double over odd shapes, transposes, types, threads and instruction sets.
+#include <cstring>
+
 #include "tests/kernels/kernels_support.h"
 
 namespace weft::cpu {
@@ -114,6 +116,50 @@ TEST_P(Gemm, StreamsTheMatrixForFewRows) {
     Check<BF16, BF16>(*kernels_, DType::kBF16, DType::kBF16, shape, true, shape.m % 2 == 1, one_, two_, 4e-3);
     Check<F16, F16>(*kernels_, DType::kF16, DType::kF16, shape, false, shape.m % 2 == 1, one_, two_, 5e-4);
     Check<F16, float>(*kernels_, DType::kF16, DType::kF32, shape, false, shape.m % 2 == 0, one_, two_, 1e-6);
+  }
+}
+
+// The first rows of a product, on their own and with those behind them.
+template <typename In, typename Out>
+void CheckRows(KernelSet& kernels, DType in, DType out, Shape shape, bool b_transposed, ThreadPool& two) {
+  SCOPED_TRACE(testing::Message() << NameOf(in) << "->" << NameOf(out) << " " << shape.k << "x" << shape.n << " tb=" << b_transposed);
+  std::mt19937 random(11);
+  Operand<In> a(shape.m * shape.k), b(shape.k * shape.n);
+  Operand<Out> all(shape.m * shape.n), some(shape.m * shape.n);
+  a.Randomize(random);
+  b.Randomize(random);
+  GemmCall call;
+  call.input = in;
+  call.output = out;
+  call.k = shape.k;
+  call.n = shape.n;
+  call.a = {a.data(), shape.k, 1, {}};
+  call.b = {b.data(), b_transposed ? 1 : shape.n, b_transposed ? shape.k : 1, {}};
+  call.m = shape.m;
+  call.c = all.data();
+  ASSERT_TRUE(kernels.Gemm(call, two).ok());
+  for (const int64_t rows : {9, 12, 13, 32, 61, 128}) {
+    for (const int64_t first : {int64_t{0}, int64_t{7}, shape.m - rows}) {
+      call.m = rows;
+      call.a.data = a.data() + first * shape.k;
+      call.c = some.data();
+      ASSERT_TRUE(kernels.Gemm(call, two).ok());
+      EXPECT_EQ(std::memcmp(some.data(), all.data() + first * shape.n, static_cast<size_t>(rows * shape.n) * sizeof(Out)), 0)
+          << rows << " rows from " << first;
+    }
+  }
+}
+
+TEST_P(Gemm, SumsWithMoreThanAFewRowsDoNotDependOnHowManyThereAre) {
+  for (const Shape& shape : {Shape{140, 5, 2}, Shape{300, 256, 100}, Shape{300, 449, 70}, Shape{700, 1100, 33}, Shape{150, 2051, 40}}) {
+    for (const bool transposed : {false, true}) {
+      CheckRows<float, float>(*kernels_, DType::kF32, DType::kF32, shape, transposed, two_);
+      CheckRows<BF16, float>(*kernels_, DType::kBF16, DType::kF32, shape, transposed, two_);
+      CheckRows<BF16, BF16>(*kernels_, DType::kBF16, DType::kBF16, shape, transposed, two_);
+    }
+    CheckRows<double, double>(*kernels_, DType::kF64, DType::kF64, shape, false, two_);
+    CheckRows<F16, F16>(*kernels_, DType::kF16, DType::kF16, shape, false, two_);
+    CheckRows<F16, float>(*kernels_, DType::kF16, DType::kF32, shape, true, two_);
   }
 }
 
@@ -279,6 +325,73 @@ TEST_P(Gemm, CallsTheEpilogueOnceForEveryElement) {
       for (auto& count : seen) ASSERT_EQ(count, 1);
     }
   }
+}
+
+// Sums of four parts of the columns, each of another weight, as an LSTM's gates are read: those that panels fit and those that not,
+// few rows, other types, K of none, one block and several.
+template <typename T>
+void CheckParts(KernelSet& kernels, DType dtype, Shape shape, ThreadPool& one, ThreadPool& two) {
+  constexpr int64_t kParts = 4;
+  const auto [m, k, n] = shape;
+  SCOPED_TRACE(testing::Message() << NameOf(dtype) << " " << m << "x" << k << "x" << n);
+  std::mt19937 random(13);
+  Operand<T> a(m * k), b(k * n), c(m * n), want(m * n);
+  a.Randomize(random);
+  b.Randomize(random);
+  GemmCall call;
+  call.input = call.output = dtype;
+  call.m = m;
+  call.k = k;
+  call.n = n;
+  call.a = {a.data(), k, 1, {}};
+  call.b = {b.data(), n, 1, {}};
+  call.c = want.data();
+  ASSERT_TRUE(kernels.Gemm(call, two).ok());
+  struct Context {
+    const Operand<T>* c;
+    std::vector<double> sums;
+    std::vector<std::atomic<int>> seen;
+    int64_t n;
+  } context{&c, std::vector<double>(m * n / kParts), std::vector<std::atomic<int>>(m * n / kParts), n};
+  call.c = c.data();
+  call.epilogue.context = &context;
+  call.epilogue.parts = kParts;
+  call.epilogue.run = [](void* user, int64_t, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
+    auto* context = static_cast<Context*>(user);
+    const int64_t width = context->n / kParts;
+    for (int64_t r = row0; r < row0 + rows; ++r) {
+      for (int64_t j = col0; j < col0 + cols; ++j) {
+        ++context->seen[r * width + j];
+        for (int64_t p = 0; p < kParts; ++p) {
+          context->sums[r * width + j] += static_cast<double>(p + 1) * context->c->At(r * context->n + p * width + j);
+        }
+      }
+    }
+  };
+  for (ThreadPool* pool : {&one, &two, &Five()}) {
+    c.Poison();
+    std::ranges::fill(context.sums, 0);
+    for (auto& count : context.seen) count = 0;
+    ASSERT_TRUE(ReservedGemm(kernels, call, *pool).ok());
+    EXPECT_TRUE(c.SameBits(want));
+    for (int64_t r = 0; r < m; ++r) {
+      for (int64_t j = 0; j < n / kParts; ++j) {
+        double sum = 0;
+        for (int64_t p = 0; p < kParts; ++p) sum += static_cast<double>(p + 1) * want.At(r * n + p * (n / kParts) + j);
+        ASSERT_EQ(context.seen[r * (n / kParts) + j], 1);
+        ASSERT_EQ(context.sums[r * (n / kParts) + j], sum) << pool->threads() << " threads at " << r << ", " << j;
+      }
+    }
+  }
+}
+
+TEST_P(Gemm, RunsAnEpilogueOfSeveralPartsOnceThatColumnOfEachIsFinished) {
+  for (const Shape& shape : {Shape{32, 256, 1024}, Shape{33, 900, 512}, Shape{13, 40, 100}, Shape{3, 90, 1500}, Shape{300, 64, 64},
+                             Shape{20, 0, 256}}) {
+    CheckParts<float>(*kernels_, DType::kF32, shape, one_, two_);
+  }
+  CheckParts<double>(*kernels_, DType::kF64, {24, 100, 512}, one_, two_);
+  CheckParts<BF16>(*kernels_, DType::kBF16, {32, 128, 512}, one_, two_);
 }
 
 TEST_P(Gemm, HandsEveryFinishedBlockToAnEpilogueThatConsumesIt) {

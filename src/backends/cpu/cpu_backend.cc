@@ -7,11 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/backends/cpu/executable.h"
+#include "src/backends/cpu/kernels/gemm_plan.h"
 #include "src/backends/cpu/lower/lower_region.h"
 #include "src/backends/cpu/lower/lowering.h"
 #include "src/ir/op_def.h"
 #include "src/ir/text.h"
 #include "src/passes/fuse.h"
+#include "src/passes/hoist_products.h"
 #include "src/passes/move_channels.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/machine_memory.h"
@@ -24,7 +26,9 @@ absl::StatusOr<ir::Module> FuseModule(const ir::Module& module) {
   ir::Module fused = module;
   passes::FuseOptions options;
   options.can_fuse = IsLoopNode;
-  WEFT_ASSIGN_OR_RETURN(const Ref<const ir::Function> moved, passes::MoveChannels(module.main()));
+  WEFT_ASSIGN_OR_RETURN(const Ref<const ir::Function> hoisted,
+                        passes::HoistProducts(module.main(), {.fewest_rows = kFewRows + 1}));
+  WEFT_ASSIGN_OR_RETURN(const Ref<const ir::Function> moved, passes::MoveChannels(*hoisted));
   WEFT_ASSIGN_OR_RETURN(fused.functions[0], passes::Fuse(*moved, options));
   return fused;
 }
@@ -147,6 +151,11 @@ absl::Status PrepareEntries(LoadedProgram& loaded, int threads, const std::share
   absl::Status status;
   ForEachKernel(loaded.program, [&](const Entry& entry) {
     loaded.most_buffers = std::max(loaded.most_buffers, entry.buffers.size());
+    const HostKernel* const kernel = entry.type == Entry::Type::kHost ? loaded.host[entry.code] : nullptr;
+    if (kernel != nullptr && kernel->find != nullptr &&
+        (entry.buffers.size() < 2 || entry.buffers.back().place != BufferRef::Place::kCarried)) {
+      status = absl::DataLossError("compiled program is damaged: a row in no place");
+    }
     if (entry.type == Entry::Type::kLoop) {
       loaded.needs.Each(ScratchSlot::kLoop, entry.scratch_bytes);
     } else if (status.ok() && loaded.host[entry.code] == nullptr) {

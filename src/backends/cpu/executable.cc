@@ -289,6 +289,10 @@ class ListRunner {
     }
     const HostKernel& kernel = *loaded_.host[entry.code];
     HostCall call{pointers_, entry.params, loaded_.code->kernels(), pool_, entry.epilogue >= 0 ? &epilogue : nullptr};
+    if (kernel.find != nullptr) {
+      carried_[entry.buffers.back().index] = static_cast<char*>(pointers_[0]) + kernel.find(call);
+      return absl::OkStatus();
+    }
     if (kernel.packs != nullptr && !tables_.kept.empty()) {
       const auto kept = loaded_.kept_of.find(&entry);
       if (kept != loaded_.kept_of.end()) {

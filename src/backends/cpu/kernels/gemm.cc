@@ -137,6 +137,7 @@ class Driver {
   void RunMember(int64_t index, ThreadPool* pool) {
     Member member = Locate(index);
     char* result = member.c;
+    if (call_.epilogue.parts > 1) return RunParts(member, result, pool);
     if (plan_.Widens()) {
       member.c = static_cast<char*>(Scratch(ScratchSlot::kOutput, WideBytes()));
       if (member.c == nullptr) return;
@@ -178,6 +179,30 @@ class Driver {
     }
   }
 
+  // Whoever computes columns of one part of C computes those of the others, too, and then runs the epilogue on them.
+  void RunParts(const Member& member, char* result, ThreadPool* pool) {
+    const int64_t panels = plan_.columns.panels / call_.epilogue.parts;
+    const auto share = [&](int64_t begin, int64_t end, int) {
+      for (int64_t first = 0; first < plan_.columns.panels; first += panels) {
+        Compute(member, result, 0, plan_.tiles, first + begin, first + end, nullptr, -1);
+      }
+      const int64_t column = plan_.columns.First(begin) * plan_.columns.lanes;
+      const int64_t columns = plan_.columns.First(end) * plan_.columns.lanes - column;
+      call_.epilogue.run(call_.epilogue.context, member.index, 0, plan_.m, column, columns);
+    };
+    if (pool == nullptr) return share(0, panels, 0);
+    pool->ParallelRanges(panels, share);
+  }
+
+ public:
+  // Whether parts of C are panels alike, which the threads share as evenly as all of them.
+  static bool ServesParts(const GemmPlan& plan, int64_t members, int64_t parts, int threads) {
+    const ColumnCut& cut = plan.columns;
+    if (members != 1 || plan.Widens() || plan.n % (parts * cut.lanes) != 0 || cut.panels % parts != 0) return false;
+    return Balance(cut.panels / parts, threads) >= Balance(cut.panels, threads) - 0.02;
+  }
+
+ private:
   static double Balance(int64_t items, int threads) {
     return static_cast<double>(items) / (CeilDiv(items, threads) * threads);
   }
@@ -329,7 +354,7 @@ class Driver {
                               : reinterpret_cast<uintptr_t>(result);
       call_.epilogue.consume(call_.epilogue.context, reinterpret_cast<const void*>(c), row, row_end - row, column,
                              column_end - column);
-    } else if (call_.epilogue.run != nullptr) {
+    } else if (call_.epilogue.run != nullptr && call_.epilogue.parts == 1) {
       call_.epilogue.run(call_.epilogue.context, member.index, row, row_end - row, column, column_end - column);
     }
   }
@@ -357,6 +382,11 @@ absl::Status Check(const GemmCall& call) {
     return UserError("matrix product with ", call.batch_rank, " batch dimensions; at most ", kMaxBatchDims);
   }
   if (call.epilogue.consume != nullptr && Members(call) != 1) return UserError("consuming a batch of matrix products");
+  const Epilogue& epilogue = call.epilogue;
+  if (epilogue.parts != 1 && (epilogue.parts < 1 || epilogue.run == nullptr || epilogue.consume != nullptr ||
+                              Members(call) != 1 || call.n % epilogue.parts != 0)) {
+    return UserError("an epilogue of ", epilogue.parts, " parts of ", call.n, " columns");
+  }
   if (call.accumulate && call.output != DType::kF32 && call.output != DType::kF64) {
     return UserErrorOf(absl::StatusCode::kUnimplemented, "accumulating into ", NameOf(call.output),
                        " is not supported; f32 and f64 are");
@@ -394,11 +424,31 @@ GemmCall FoldBatch(const GemmCall& call) {
   return folded;
 }
 
+// Whether the driver below runs an epilogue of several parts of C with the product.
+bool RunsParts(const CpuTarget& target, const GemmCall& call, int threads) {
+  TypePlan types;
+  if (call.k == 0 || AmxServes(target, call.input, call.output) || !PlanTypes(target, call.input, call.output, &types))
+    return false;
+  return !HasFewRows(call, types) &&
+         Driver::ServesParts(CutGemm(target, call, types), Members(call), call.epilogue.parts, threads);
+}
+absl::Status RunThenParts(KernelSet& kernels, const GemmCall& call, ThreadPool& pool) {
+  const Epilogue& epilogue = call.epilogue;
+  GemmCall product = call;
+  product.epilogue = {};
+  WEFT_RETURN_IF_ERROR(kernels.Gemm(product, pool));
+  pool.ParallelRanges(call.m, [&](int64_t begin, int64_t end, int) {
+    epilogue.run(epilogue.context, 0, begin, end - begin, 0, call.n / epilogue.parts);
+  });
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status KernelSet::Gemm(const GemmCall& original, ThreadPool& pool) {
   WEFT_RETURN_IF_ERROR(Check(original));
   const GemmCall call = FoldBatch(original);
+  if (call.epilogue.parts > 1 && !RunsParts(target(), call, pool.threads())) return RunThenParts(*this, call, pool);
   if (call.m == 0 || call.n == 0 || Members(call) == 0) return absl::OkStatus();
   if (call.k == 0) {
     WriteZeros(call);

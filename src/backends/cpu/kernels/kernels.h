@@ -34,6 +34,9 @@ struct Epilogue {
   // Instead of `run`, from an epilogue that is all there is to C: it gets where C would begin if the block lay in it
   // (rows `c_row_stride` apart), which may be space of the driver's. Then C holds nothing defined. Matrix products only.
   void (*consume)(void* context, const void* c, int64_t row0, int64_t rows, int64_t col0, int64_t cols) = nullptr;
+  // More than 1: `run` reads the columns of so many equal parts of C together (an LSTM's gates), and is called with columns of
+  // the first part when those of all are finished. Matrix products without a batch only.
+  int64_t parts = 1;
 };
 
 // What becomes of a forward convolution's sums while they are in registers: rounded if y is bf16, times `factor`, plus

@@ -57,6 +57,8 @@ struct HostKernel {
   bool unpacks_pieces = false;  // quickly enough for a row at a time
   // Takes HostCall::piece: an embedding's rows are read out of the panel that a product made of it.
   bool reads_pieces = false;
+  // Instead of `run`: the last buffer, a carried one, is from now on the first from so many bytes on.
+  int64_t (*find)(const HostCall& call) = nullptr;
 };
 
 // Null for an unknown name.

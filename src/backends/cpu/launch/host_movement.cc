@@ -47,6 +47,10 @@ absl::Status RunReadRun(const HostCall& call) {
             call.params[0]);
   return absl::OkStatus();
 }
+// The same without a copy.
+int64_t FindRun(const HostCall& call) {
+  return RunAt(call.params, call.buffers.subspan(1, call.buffers.size() - 2));
+}
 // Buffers: run, indices…, result (which holds the operand already).
 absl::Status RunWriteRun(const HostCall& call) {
   const int64_t at = RunAt(call.params, call.buffers.subspan(1, call.buffers.size() - 2));
@@ -155,7 +159,7 @@ absl::Status RunScatter(const HostCall& call) {
 constexpr HostKernel kKernels[] = {
     {"copy", RunCopy},          {"read_run", RunReadRun},
     {"write_run", RunWriteRun}, {.name = "gather", .run = RunGather, .reads_pieces = true},
-    {"scatter", RunScatter},
+    {"scatter", RunScatter},    {.name = "find_run", .run = nullptr, .find = FindRun},
 };
 
 }  // namespace

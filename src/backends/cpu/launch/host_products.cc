@@ -1,4 +1,5 @@
 // Products, convolutions and pooling on the launch list.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -134,6 +135,9 @@ absl::Status RunGemm(const HostCall& call) {
   c.b.data = call.buffers[1];
   c.c = call.buffers[2];
   c.epilogue = EpilogueOf(call.epilogue, true);
+  if (c.epilogue.run != nullptr && call.epilogue->columns() > 0) {
+    c.epilogue.parts = std::max<int64_t>(1, c.n / call.epilogue->columns());
+  }
   if (call.packed != nullptr) {
     c.b.data = call.packed;
     c.b_packed = true;

@@ -13,6 +13,12 @@ namespace {
 enum { kRows, kColumns, kBlock, kTotals, kAccesses = kTotals + 2 };
 constexpr int64_t kAccess = 3;
 
+// Element by element, each by itself.
+bool IsPlain(const LoopKernel& kernel) {
+  const auto plain = [](const Dim& d) { return !d.reduce && d.chunk_dim < 0 && d.total == 0; };
+  return !kernel.reduces() && kernel.stages == 1 && std::ranges::all_of(kernel.dims, plain);
+}
+
 }  // namespace
 
 bool IsBlockLoop(std::span<const int64_t> params) {
@@ -21,10 +27,7 @@ bool IsBlockLoop(std::span<const int64_t> params) {
 }
 
 bool ToBlockLoop(LoopKernel& kernel, int64_t rows, int64_t columns, uint32_t product) {
-  if (kernel.reduces() || kernel.stages != 1) return false;
-  for (const Dim& d : kernel.dims) {
-    if (d.reduce || d.chunk_dim >= 0 || d.total != 0) return false;
-  }
+  if (!IsPlain(kernel)) return false;
   const auto each = [&](auto fn) {
     for (Access& a : kernel.loads) fn(a);
     for (Access& a : kernel.indices) fn(a);
@@ -50,6 +53,28 @@ bool ToBlockLoop(LoopKernel& kernel, int64_t rows, int64_t columns, uint32_t pro
   kernel = original;
   return false;
 }
+
+int64_t PartsOfProduct(const LoopKernel& kernel, int64_t rows, int64_t columns, uint32_t product) {
+  if (!IsPlain(kernel) || kernel.vector_dim != 1 || kernel.dims.size() != 2 || kernel.dims[0].size != rows) return 0;
+  const int64_t width = kernel.dims[1].size;
+  if (width == 0 || width == columns || columns % width != 0) return 0;
+  const auto stands = [&](const Access& a, int64_t row) { return a.strides[1] == 1 && a.strides[0] == row; };
+  bool reads = false;
+  for (const Access& a : kernel.loads) {
+    if (a.buffer != product) continue;
+    reads = true;
+    if (!stands(a, columns) || a.offset < 0 || a.offset >= columns || a.offset % width != 0) return 0;
+  }
+  for (const Access& a : kernel.indices) {
+    if (a.buffer == product) return 0;
+  }
+  for (const Store& s : kernel.stores) {
+    if (s.row || s.access.buffer == product || s.access.offset != 0 || !stands(s.access, width)) return 0;
+  }
+  return reads ? columns / width : 0;
+}
+
+int64_t BlockLoop::columns() const { return params[kColumns]; }
 
 void BlockLoop::Run(int64_t row0, int64_t rows, int64_t col0, int64_t cols, const void* c) const {
   absl::InlinedVector<void*, 16> moved;

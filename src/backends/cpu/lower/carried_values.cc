@@ -171,7 +171,7 @@ class Lowering::CarryPlanner {
     const bool wanted = std::ranges::any_of(rest, [&](const Carry& c) { return l_.Root(c.next) == carry.now; });
     const bool another = std::ranges::any_of(rest, [&](const Carry& c) { return c.now == next; });
     const bool pair = l_.storages_[carry.now].place == BufferRef::Place::kCarried;  // Carried made it
-    const bool movable = (another || pair || l_.IsOwn(body_, next)) &&
+    const bool movable = l_.storages_[next].row_of < 0 && (another || pair || l_.IsOwn(body_, next)) &&
                          l_.storages_[next].bytes == l_.storages_[carry.now].bytes && !sources_.contains(next);
     StorageId source = next;
     if (!movable) {

@@ -29,6 +29,8 @@ absl::Status LowerWhile(Lowering& lowering, const Node& node) {
     now.back() = lowering.Temporary(first.type().bytes());
     if (!runs.has_value() || !ops::WritesEveryRow(node, *runs, i)) {
       lowering.Copy(first.type().bytes(), lowering.Of(first), now.back());
+    } else {
+      lowering.Lose(lowering.Of(first));
     }
     carries.push_back({now.back(), -1});
     carry_of.push_back(i);

@@ -201,13 +201,28 @@ bool Lowering::RunsBefore(const Draft& loop, const Draft& product) {
   return true;
 }
 
+bool Lowering::ReadsParts(const Draft& product, const LoopKernel& loop, uint32_t buffer, int64_t* parts) const {
+  constexpr int64_t kMostParts = 8;
+  constexpr int64_t kMostElements = 256 << 10;  // so many stay in a near cache
+  if (out_.program.host_kernels[product.entry.code] != "gemm") return false;
+  if (product.rows * product.columns > kMostElements) return false;
+  const int64_t found = PartsOfProduct(loop, product.rows, product.columns, buffer);
+  if (found < 2 || found > kMostParts) return false;
+  *parts = found;
+  return true;
+}
+
+bool Lowering::FindsRow(const Draft& draft) const {
+  return draft.entry.type == Entry::Type::kHost && out_.program.host_kernels[draft.entry.code] == "find_run";
+}
+
 void Lowering::FuseEpilogues(Drafts& list) {
   Drafts drafts;
   for (Draft& next : list) {
     Draft* product = drafts.empty() ? nullptr : &drafts.back();
     const bool loop = next.loop != nullptr && next.entry.type == Entry::Type::kLoop;
-    if (product != nullptr && loop && product->rows * product->columns > 0 && product->product < 0 &&
-        RunsBefore(next, *product)) {
+    if (product != nullptr && (loop || FindsRow(next)) && product->rows * product->columns > 0 &&
+        product->product < 0 && RunsBefore(next, *product)) {
       drafts.insert(drafts.end() - 1, std::move(next));
       continue;
     }
@@ -218,14 +233,18 @@ void Lowering::FuseEpilogues(Drafts& list) {
     const StorageId written = product->storages.back();
     const auto at = std::find(next.storages.begin(), next.storages.end(), written);
     SharedKernel block;
+    int64_t parts = 1;
     if (std::count(next.storages.begin(), next.storages.end(), written) == 1) {
-      block = BlockLoop(next.loop, product->rows, product->columns, static_cast<uint32_t>(at - next.storages.begin()));
+      const auto buffer = static_cast<uint32_t>(at - next.storages.begin());
+      block = BlockLoop(next.loop, product->rows, product->columns, buffer);
+      if (block == nullptr && ReadsParts(*product, *next.loop, buffer, &parts)) block = next.loop;
     }
     if (block == nullptr) {
       drafts.push_back(std::move(next));
       continue;
     }
     product->product = static_cast<int>(product->storages.size()) - 1;
+    product->parts = parts;
     product->entry.epilogue_buffers = static_cast<uint32_t>(next.storages.size());
     const int first = static_cast<int>(product->storages.size());
     product->storages.insert(product->storages.end(), next.storages.begin(), next.storages.end());
@@ -554,6 +573,7 @@ absl::Status Lowering::BindParameters() {
 
 absl::StatusOr<LoweredModule> Lowering::Plan() {
   Program& program = out_.program;
+  DropLost();
   PackOutside();
   for (Drafts& list : lists_) {
     FuseEpilogues(list);

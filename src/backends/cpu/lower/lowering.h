@@ -41,6 +41,7 @@ struct Storage {
   int list = -1;              // the innermost that holds all its uses; the first for what is not the arena's
   int first = -1, last = -1;  // entries of that list, uses within a control being the control's: written, last used
   StorageId shares = -1;      // in place of another storage
+  StorageId row_of = -1;      // of another storage a part, which an entry finds: of a carried place, and without memory
 };
 
 // Thread rule: one thread. Rules of operations (lower_ops.cc) see this much of the lowering.
@@ -65,10 +66,14 @@ class Lowering {
   // The one result of an operation that takes strides (OpRule::reads), as it is to be written.
   View Written(const ir::Node& node) const { return views_.Written(node); }
   StorageId Temporary(int64_t bytes);
+  // For a part of what a stack lies in, to be read where it is; -1 where it may be overwritten meanwhile.
+  StorageId RowOf(StorageId stack, int64_t bytes);
   StorageId Constant(const HostTensor& tensor);
   // The function's nodes, where `arguments` are its parameters; the storages of its results.
   absl::StatusOr<std::vector<StorageId>> Body(const ir::Function& function, std::span<const StorageId> arguments);
   void Copy(int64_t bytes, StorageId from, StorageId to);
+  // An operand that its user does not read: loops that fill it for nobody else go.
+  void Lose(StorageId storage) { lost_.push_back(storage); }
   // An entry may fail when it runs: the program's arguments must be whole then.
   void MayFail() { endless_ = true; }
   // `buffers` as the kernel numbers them; which are written follows from its stores.
@@ -122,6 +127,7 @@ class Lowering {
     SharedKernel loop;              // of a loop, or of a product's epilogue
     int64_t rows = 0, columns = 0;  // of a product whose result may have an epilogue
     int product = -1;               // position of a product's result once it has an epilogue
+    int64_t parts = 1;              // of the result, which the epilogue reads side by side
     std::vector<int> lists;         // of a control
     std::vector<Carry> carries;     // of a repeat
     bool copy = false;              // of the whole of one storage to another
@@ -160,15 +166,20 @@ class Lowering {
   const PlannedLoop& Planned(const SharedKernel& kernel);
   absl::Status LowerFusion(const ir::Node& node);
   void AddLoop(SharedKernel kernel, const std::vector<StorageId>& buffers);
+  void DropLost();
   void PackOutside();
   // Whether a small loop behind a product may as well run before it, so that what follows the product does so at once.
   static bool RunsBefore(const Draft& loop, const Draft& product);
+  bool FindsRow(const Draft& draft) const;
+  // Whether a loop reads a small product's result in parts, and how many (Epilogue::parts).
+  bool ReadsParts(const Draft& product, const LoopKernel& loop, uint32_t buffer, int64_t* parts) const;
   void FuseEpilogues(Drafts& list);
   void PlanLoops(Drafts& list);
   void PlanCosts();
   void Add(Draft draft);
   absl::StatusOr<int> NewList(Fill fill);
   class CarryPlanner;
+  class ChangingScope;
 
   void AddControl(Draft draft, int64_t trips, std::span<const Carry> carries);
   std::vector<uint32_t> OriginsOf(const ir::Node& node);
@@ -195,6 +206,8 @@ class Lowering {
   std::vector<Parent> parents_;
   std::vector<OwnStorages> own_ = std::vector<OwnStorages>(1);  // by list
   std::vector<std::vector<StorageId>> rings_;                   // storages that change places
+  std::vector<StorageId> lost_;
+  std::vector<StorageId> changing_;                             // what the repeats around carry
   int list_ = 0;                                                // where entries go
   std::vector<uint32_t> origins_;                               // of the node that is being lowered
   bool endless_ = false;                                        // some repeat has a condition, or an entry may fail

@@ -55,6 +55,7 @@ void Lowering::Lifetimes() {
       for (const StorageId s : lists_[l][e].storages) {
         Use(s, l, e);
         if (Root(s) != s) Use(Root(s), l, e);
+        for (StorageId of = storages_[s].row_of; of >= 0; of = storages_[Root(of)].row_of) Use(Root(of), l, e);
       }
       for (const Carry& carry : lists_[l][e].carries) Use(Root(carry.now), l, e);
     }
@@ -77,7 +78,7 @@ void Lowering::Lifetimes() {
 
 // The product's result where nothing but its own epilogue reads it.
 void Lowering::ConsumeProduct(int list, Draft& draft) {
-  if (draft.product < 0) return;
+  if (draft.product < 0 || draft.parts > 1) return;
   const Storage& product = storages_[Root(draft.storages[draft.product])];
   if (product.place != BufferRef::Place::kArena || product.list != list || product.first != product.last) return;
   const auto buffers = draft.storages.end() - draft.entry.epilogue_buffers;
@@ -164,7 +165,8 @@ void Lowering::AssignOffsets() {
   for (StorageId s = 0; s < static_cast<StorageId>(storages_.size()); ++s) {
     const Storage& storage = storages_[s];
     const bool planned = storage.place == BufferRef::Place::kArena || storage.place == BufferRef::Place::kCarried;
-    if (planned && storage.shares < 0 && storage.first >= 0) ids[storage.list].push_back(s);
+    const bool alone = storage.shares < 0 && storage.row_of < 0;
+    if (planned && alone && storage.first >= 0) ids[storage.list].push_back(s);
   }
   std::vector<int64_t> bytes(count), base(count);
   const auto block_bytes = [&](const Draft& control) {
