@@ -98,6 +98,22 @@ bool RunsAlongPixels(const GatherCall& call) {
          inner.out + inner.window - 1 == inner.in && inner.out >= kShortestLine;
 }
 
+ColumnCut CutColumns(const CpuTarget& target, const GatherCall& call, MicroForm form) {
+  constexpr int kLeastVectors = 3;  // fewer load more than they multiply
+  ColumnCut cut = ColumnCut::Make(target, call.types.micro, call.group_to);
+  const SpatialDim& lines = call.geometry.dims[kInner - 1];
+  const int64_t line = call.geometry.dims[kInner].out;
+  const int most = MicroMaxVectors(target);
+  if (form != MicroForm::kRows || lines.window == 1 || (lines.pad_lo <= 0 && lines.pad_hi <= 0) ||
+      most <= kLeastVectors || cut.MaxVectors() < most || line <= MicroMaxRows(target, form, most) ||
+      line > MicroMaxRows(target, form, most - 1)) {
+    return cut;
+  }
+  cut.panels = CeilDiv(cut.vectors, most - 1);
+  cut.panels += cut.panels % 2;  // two threads have as much to do
+  return cut;
+}
+
 std::vector<Phase> CutPhases(const GatherCall& call, const ColumnCut& columns, int rows) {
   std::vector<Phase> phases;
   std::vector<PhaseDim> split[kMaxSpatialDims];
