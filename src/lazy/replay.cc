@@ -25,9 +25,29 @@ void Replay::Add(const Tensor* tensor) {
   if (tensor == nullptr) {
     words_.push_back(kNothing);
   } else if (const ir::Value& value = tensor->value(); value && DataOf(value) != nullptr) {
+    Foresee(tensor);
     AddLeaf(value);
   } else {
     words_.push_back(tensor->state.step == step_ ? WordOfResult(tensor->state.number) : kUnknown);
+  }
+}
+
+void Replay::Foresee(const Tensor* tensor) {
+  constexpr size_t kAhead = 8;
+  const ir::Value& value = tensor->value();
+  const Seen seen = {tensor, value.node.get(), DataOf(value)};
+  if (met_before_ < seen_.size()) {
+    seen_[met_before_] = seen;
+  } else {
+    seen_.push_back(seen);
+  }
+  if (const size_t next = ++met_before_ + kAhead; next < seen_.size()) {
+    const auto fetch = [](const void* at, size_t bytes) {
+      for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(at) + i);
+    };
+    fetch(seen_[next].tensor, sizeof(Tensor));
+    fetch(seen_[next].node, sizeof(ir::Node));
+    fetch(seen_[next].data, sizeof(Data));
   }
 }
 
@@ -246,6 +266,7 @@ void Replay::ForgetStep() {
   leaves_.clear();
   met_.clear();
   data_.clear();
+  met_before_ = 0;
   deferred_.clear();
   values_.clear();
   recorded_ = 0;

@@ -148,6 +148,9 @@ class Replay {
   // Of the live tensors whose values a barrier computes.
   template <typename Use>
   void ForEachShown(Use&& use) const;
+  // The step before had this leaf's tensor, at this place, and others after it: parameters are the same again. Each lies
+  // apart, and the kernels have driven it out of every cache, so that its next ones are asked for meanwhile.
+  void Foresee(const Tensor* tensor);
   void End();
   void Record();
   absl::Status RecordOne(const Entry& entry, std::span<const uint32_t> words, ir::Builder& b,
@@ -169,6 +172,11 @@ class Replay {
     bool several;
   };
   std::vector<Met> data_;
+  struct Seen {
+    const void *tensor, *node, *data;  // may be gone
+  };
+  std::vector<Seen> seen_;  // of this step up to where it is, of the one before behind
+  size_t met_before_ = 0;
   std::vector<ir::Location> deferred_;
   size_t recorded_ = 0;            // of the deferred ones, where memory ran out in between
   std::vector<ir::Value> values_;  // their results

@@ -142,7 +142,7 @@ class Fuser {
     std::vector<int> candidates;
     absl::flat_hash_set<int> seen;
     for (int u : users) {
-      if (seen.insert(group_of_[u]).second) candidates.push_back(group_of_[u]);
+      if (seen.insert(group_of_[u]).second && !EndsOtherSums(i, u)) candidates.push_back(group_of_[u]);
     }
     for (int g : candidates) {
       const bool only = candidates.size() == 1 && !outside_[i];
@@ -156,6 +156,34 @@ class Fuser {
     } else {
       group.domain = Squeezed(nodes_[i]->type().dims);
     }
+  }
+
+  // Whether node i is what follows one product alone, and its only user joins it with what follows a later one: then each has
+  // an ending of its own. (A residual block whose shortcut is a convolution, too.)
+  bool EndsOtherSums(int i, int user) const {
+    if (options_.ends_sums == nullptr || users_[i].size() != 1 || outside_[i]) return false;
+    const int own = ProductBefore(i, 0);
+    if (own == kNone) return false;
+    for (const Value& operand : nodes_[user]->operands()) {
+      const int p = operand ? ProducerOf(operand) : kNone;
+      if (p != kNone && p != i && ProductBefore(p, 0) > own) return true;
+    }
+    return false;
+  }
+  // The one product that node n is made of, element by element, nobody else seeing what is between; none.
+  int ProductBefore(int n, int steps) const {
+    constexpr int kMostSteps = 16;
+    if (kind_[n] == Kind::kOther) return options_.ends_sums(*nodes_[n]) && consumers_[n].size() == 1 ? n : kNone;
+    if (IsReduce(*nodes_[n]) || consumers_[n].size() != 1 || outside_[n] || steps == kMostSteps) return kNone;
+    int found = kNone;
+    for (const Value& operand : nodes_[n]->operands()) {
+      const int p = operand ? ProducerOf(operand) : kNone;
+      if (p == kNone || nodes_[p]->type().dims != nodes_[n]->type().dims) continue;
+      const int product = ProductBefore(p, steps + 1);
+      if (product == kNone || found != kNone) return kNone;
+      found = product;
+    }
+    return found;
   }
 
   // A group of the node alone.

@@ -69,6 +69,7 @@ inline absl::StatusOr<LoweredModule> FusedAndLowered(Ref<const ir::Function> fun
   WEFT_ASSIGN_OR_RETURN(ir::Module module, Prepared(TestBackend(), std::move(function)));
   passes::FuseOptions options;
   options.can_fuse = IsLoopNode;
+  options.ends_sums = EndsSums;
   WEFT_ASSIGN_OR_RETURN(module.functions[0], passes::Fuse(module.main(), options));
   WEFT_ASSIGN_OR_RETURN(const CpuTarget target, TargetFor(Isa::kPortable));
   return LowerModule(module, target);

@@ -2,6 +2,7 @@
 // and its bits are those of the loop that does it where others read the convolution, too.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/backends/cpu/launch/host_kernels.h"
@@ -54,13 +55,14 @@ Ref<const Function> Program(const Layer& layer, DType dtype, bool both) {
   });
 }
 
-std::vector<HostTensor> Arguments(const Function& program) {
+std::vector<HostTensor> Arguments(const Function& program, const std::vector<int64_t>& variances = {5}) {
   std::vector<HostTensor> arguments;
   for (const Value& parameter : program.parameters()) {
     HostTensor value(parameter.dtype(), parameter.dims());
     const auto seed = static_cast<int64_t>(arguments.size());
     for (int64_t i = 0; i < value.count(); ++i) {
-      value.SetDouble(i, std::sin(static_cast<double>(7 * i + seed)) + (seed == 5 ? 1.5 : 0));
+      const bool variance = std::ranges::find(variances, seed) != variances.end();
+      value.SetDouble(i, std::sin(static_cast<double>(7 * i + seed)) + (variance ? 1.5 : 0));
     }
     arguments.push_back(std::move(value));
   }
@@ -95,6 +97,45 @@ TEST(Endings, AreSaidByTheProgram) {
         EXPECT_GE(entry.epilogue, 0);
       }
       EXPECT_EQ(endings, layer.ends && dtype != DType::kF16 ? 1 : 0);
+    }
+  }
+}
+
+// relu(norm(conv(x)) + norm(conv(z))): each convolution ends its own sums.
+TEST(Endings, AreThoseOfBothConvolutionsThatAreAdded) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    SCOPED_TRACE(NameOf(dtype));
+    const Type number = Type::Tensor(dtype, {40}), image = Type::Tensor(dtype, {2, 12, 12, 16});
+    const Type kernel = Type::Tensor(dtype, {1, 1, 16, 40});
+    std::vector<Type> types = {image, image, kernel, kernel};
+    types.insert(types.end(), 8, number);
+    const auto program = [&](bool all) {
+      return test::MakeFunction("main", types, [&](Builder& b, const Vec& p) {
+        Vec sums, results;
+        for (const size_t i : {0, 1}) {
+          const Value y = ops::Call(b, ops::kOp_conv, {p[i], p[2 + i]},
+                                    {ir::Ints{1, 1}, int64_t{1}, {}, {}, int64_t{1}});
+          const size_t at = 4 + 4 * i;
+          sums.push_back(ops::Call(b, ops::kOp_batch_norm_inference, {y, p[at], p[at + 1], p[at + 2], p[at + 3]}));
+          results.push_back(y);
+        }
+        results.insert(results.begin(), ops::Unary(b, ops::kOp_relu, ops::Add(b, sums[0], sums[1])));
+        return all ? results : Vec{results[0]};
+      });
+    };
+    const Ref<const Function> alone = program(false), all = program(true);
+    const auto lowered = FusedAndLowered(alone);
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    int endings = 0;
+    for (const Entry& entry : lowered->program.lists[0]) {
+      if (entry.type == Entry::Type::kHost && entry.params.size() > EncodeConv({}).size()) ++endings;
+    }
+    EXPECT_EQ(endings, 2);
+    for (const std::string& isa : TestIsas()) {
+      const auto ended = RunOnCpu(TestBackend(), ir::CopyFunction(*alone), Arguments(*alone, {7, 11}), isa);
+      const auto looped = RunOnCpu(TestBackend(), ir::CopyFunction(*all), Arguments(*all, {7, 11}), isa);
+      ASSERT_TRUE(ended.ok() && looped.ok()) << ended.status() << looped.status();
+      EXPECT_TRUE(std::ranges::equal((*ended)[0].bytes(), (*looped)[0].bytes())) << isa;
     }
   }
 }

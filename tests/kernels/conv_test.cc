@@ -564,6 +564,11 @@ TEST_P(Conv, EndsItsResultsAsTheLoopBehindItWould) {
       calls.push_back(Make(1, channels, channels, {Dim(9, 3, stride, 1, 1), Dim(25, 3, stride, 1, 1)}, channels));
     }
   }
+  // Two blocks of K, also of bf16, and lines whose part of the second one is padding.
+  for (const int64_t channels : {70, 600}) {
+    calls.push_back(Make(2, channels, 40, {Dim(4, 3, 1, 1, 1), Dim(6, 3, 1, 1, 1)}));
+    calls.push_back(Make(1, channels, 70, {Dim(3, 3, 1, 1, 1), Dim(13, 3, 1, 1, 1)}));
+  }
   int i = 0;
   for (const ConvCall& call : calls) {
     const EndingKind kind = i % 2 == 0 ? EndingKind::kAffine : EndingKind::kAffineAdd;
@@ -575,7 +580,7 @@ TEST_P(Conv, EndsItsResultsAsTheLoopBehindItWould) {
   }
 }
 
-// Where nobody shall have to look whether it does: one block of K, several of a 1x1 kernel, a channel a group.
+// Where nobody shall have to look whether it does: one block of K, several, a channel a group.
 TEST_P(Conv, EndsResultsInRegisters) {
   const ConvCall small = Make(2, 16, 40, {Dim(7, 1), Dim(9, 1)}), deep = Make(1, 1100, 70, {Dim(3, 1), Dim(5, 1)});
   const ConvCall depthwise = Make(1, 40, 40, {Dim(9, 3, 1, 1, 1), Dim(9, 3, 1, 1, 1)}, 40);

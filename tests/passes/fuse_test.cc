@@ -47,6 +47,32 @@ TEST(Fuse, KeepsAProducerOutOfAKernelThatWaitsForAnotherReaderOfIt) {
   EXPECT_EQ(Fusions(text), 3) << text;
 }
 
+// What follows the first product alone does not wait for the second one.
+TEST(Fuse, GivesEachOfTwoProductsThatAreAddedAnEndingOfItsOwn) {
+  const auto fusions = [](auto pass, std::string_view results) {
+    return Fusions(After(pass, Wrap("%0: tensor<8x8xf32>, %1: tensor<8xf32>", "tensor<8x8xf32>",
+                                    absl::StrCat("%2 = broadcast_in_dim(%1) {shape = [8, 8], broadcast_dimensions = [1]} : tensor<8x8xf32>\n"
+                                                 "%3 = dot_general(%0, %0) ", kDot,
+                                                 "%4 = multiply(%3, %0) : tensor<8x8xf32>\n"
+                                                 "%5 = dot_general(%0, %4) ", kDot,
+                                                 "%6 = dot_general(%0, %0) ", kDot,
+                                                 "%7 = multiply(%6, %2) : tensor<8x8xf32>\n"
+                                                 "%8 = multiply(%5, %2) : tensor<8x8xf32>\n"
+                                                 "%9 = add(%7, %8) : tensor<8x8xf32>"),
+                                    results)));
+  };
+  const auto ends = [](const ir::Module& module, const PipelineOptions&) -> absl::StatusOr<ir::Module> {
+    FuseOptions options;
+    options.can_fuse = CanFuse;
+    options.ends_sums = [](const ir::Node& node) { return node.op().name == std::string_view("dot_general"); };
+    ir::Module fused = module;
+    WEFT_ASSIGN_OR_RETURN(fused.functions[0], Fuse(module.main(), options));
+    return fused;
+  };
+  EXPECT_EQ(fusions(FuseAll, "%9"), 2);
+  EXPECT_EQ(fusions(ends, "%9"), 3);
+}
+
 // Random graphs of elementwise operations, broadcasts, reductions and products: every one can be put in order.
 TEST(Fuse, FindsAnOrderForEveryGraph) {
   std::mt19937 random(7);

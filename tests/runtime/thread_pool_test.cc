@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "src/runtime/parallel_pieces.h"
 
 namespace weft {
 namespace {
@@ -30,6 +31,35 @@ TEST(ThreadPool, RunsEveryIndexOnceForAnyCount) {
       for (auto& value : seen) ASSERT_EQ(value, 1);
     }
   }
+}
+
+TEST(ThreadPool, RunsEveryIndexOnceInPieces) {
+  for (int threads : {1, 2, 3, 7}) {
+    ThreadPool pool(threads);
+    for (int64_t count : {0, 1, 2, 5, 27, 1000}) {
+      for (int64_t pieces : {1, 2, 16}) {
+        std::vector<std::atomic<int>> seen(count);
+        ParallelPieces(pool, count, pieces, [&](int64_t begin, int64_t end, int worker) {
+          if (count > 1) EXPECT_EQ(worker, ThreadPool::share());  // one is done where it is, whatever its number
+          for (int64_t i = begin; i < end; ++i) ++seen[i];
+        });
+        for (auto& value : seen) ASSERT_EQ(value, 1);
+      }
+    }
+  }
+}
+
+TEST(ThreadPool, GivesPiecesOfAThreadThatIsHeldUpToTheOthers) {
+  ThreadPool pool(2);
+  std::atomic<int64_t> done{0}, held{0};
+  ParallelPieces(pool, 20, 10, [&](int64_t begin, int64_t end, int) {
+    done += end - begin;
+    if (begin != 0) return;
+    held = end;
+    while (done < 20) std::this_thread::yield();  // for what the other one takes
+  });
+  EXPECT_EQ(done, 20);
+  EXPECT_LT(held, 10);
 }
 
 TEST(ThreadPool, KeepsTheSameShareOnTheSameWorker) {

@@ -26,6 +26,7 @@ absl::StatusOr<ir::Module> FuseModule(const ir::Module& module) {
   ir::Module fused = module;
   passes::FuseOptions options;
   options.can_fuse = IsLoopNode;
+  options.ends_sums = EndsSums;
   WEFT_ASSIGN_OR_RETURN(const Ref<const ir::Function> hoisted,
                         passes::HoistProducts(module.main(), {.fewest_rows = kFewRows + 1}));
   WEFT_ASSIGN_OR_RETURN(const Ref<const ir::Function> moved, passes::MoveChannels(*hoisted));

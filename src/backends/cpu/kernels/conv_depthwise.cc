@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/backends/cpu/kernels/conv_gather.h"
+#include "src/runtime/parallel_pieces.h"
 
 namespace weft::cpu {
 namespace {
@@ -122,6 +123,7 @@ class Channels {
   }
 
   const SpatialDim& inner() const { return geometry_.dims[kInner]; }
+  bool copies() const { return widens_ || spreads_; }
   int64_t units() const { return batch_ * lines_ * pieces_; }
   int64_t Products() const { return batch_ * geometry_.out * geometry_.window * pixel_; }
   int64_t weights() const { return geometry_.window * pixel_; }
@@ -183,9 +185,10 @@ class Channels {
     return unit;
   }
 
-  // Calls visit(run) for runs that cover the unit's pixels, `y` being the first of them and `w` the kernel in lanes.
+  // Calls visit(run) for runs that cover the unit's pixels, `y` being the first of them and `w` the kernel in lanes, its
+  // taps so far apart.
   template <typename Visit>
-  void ForEachRun(Share& share, const Unit& unit, T* w, T* y, Visit visit) const {
+  void ForEachRun(Share& share, const Unit& unit, T* w, int64_t w_step, T* y, Visit visit) const {
     const int64_t outer = OuterTaps(share, unit);
     for (const PixelRun& pixels : runs_) {
       const int64_t i0 = std::max<int64_t>(0, CeilDivSigned(unit.begin - pixels.first, pixels.step));
@@ -195,7 +198,7 @@ class Channels {
       for (int64_t o = 0; o < outer; ++o) {
         for (const PixelRun::Tap& tap : pixels.taps) {
           const T* const x = At(share.outer[o], (tap.at + i0 * pixels.in_step) * pixel_);
-          T* const weights = w + (share.outer_stored[o] * inner().window + tap.stored) * pixel_;
+          T* const weights = w + (share.outer_stored[o] * inner().window + tap.stored) * w_step;
           for (int64_t k = 0; k < depth_; ++k) {
             share.x[run.taps] = At(x, k * lanes_);
             share.w[run.taps++] = weights + k * lanes_;
@@ -221,7 +224,6 @@ class Channels {
   const T* At(const T* from, int64_t elements) const {
     return reinterpret_cast<const T*>(reinterpret_cast<const char*>(from) + elements * read_bytes_);
   }
-  bool copies() const { return widens_ || spreads_; }
   int64_t TableBytes() const { return (2 * geometry_.window * depth_ + 2 * outer_taps_ + slots_) * 8; }
   int64_t SlotBytes() const { return slots_ * longest_ * pixel_ * Bytes() + 64; }
   int64_t WideBytes() const { return longest_ * from_channels_ * 4 + 64; }
@@ -309,12 +311,15 @@ class Channels {
   int64_t near_[kInner] = {};
 };
 
+// `whole`: neighbours share what a thread has copied.
 template <typename Fn>
-void Deal(int64_t count, int64_t products, ThreadPool& pool, Fn fn) {
+void Deal(int64_t count, int64_t products, bool whole, ThreadPool& pool, Fn fn) {
   if (products < kInlineProducts) {
     fn(0, count, 0);
   } else {
-    pool.ParallelRanges(count, fn);
+    constexpr int64_t kPieceProducts = 20'000, kMostPieces = 16;
+    const int64_t pieces = whole ? 1 : std::min(kMostPieces, products / kPieceProducts / pool.threads());
+    ParallelPieces(pool, count, pieces, fn);
   }
 }
 
@@ -346,27 +351,35 @@ absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& 
   const bool moves = halves || call.tap_stride != call.group_from * lanes ||
                      (call.group_from > 1 && call.from_stride != lanes) || call.group_stride != call.group_to ||
                      (call.group_to > 1 && call.to_stride != 1);
-  const int64_t count = channels.weights();
+  const int64_t count = channels.weights(), taps = call.geometry.window;
   // Halves are widened behind where the kernel goes.
-  const int64_t weight_bytes = 2 * count * static_cast<int64_t>(sizeof(T));
+  const int64_t weight_bytes = 2 * (count + taps * kernels.pairs) * static_cast<int64_t>(sizeof(T));
   if (duty.pool == nullptr) {
     if (moves) duty.needs->Once(ScratchSlot::kShared, weight_bytes);
     channels.AddNeeds(*duty.needs);
     return absl::OkStatus();
   }
+  const bool ends = Ends(call);
+  const bool pairs = direct && ends && call.output == DType::kBF16 && kernels.gather_pairs != nullptr &&
+                     lanes >= kernels.pairs && call.group_stride == 1;
+  const int64_t tap_lanes = pairs ? CeilDiv(lanes, kernels.pairs) * kernels.pairs : call.group_from * lanes;
   T* w = static_cast<T*>(const_cast<void*>(call.weights));
   if (moves) {
     w = static_cast<T*>(ThreadScratch(ScratchSlot::kShared, weight_bytes));
     if (w == nullptr) return OutOfScratch(kWhat, weight_bytes);
     const T* source = static_cast<const T*>(call.weights);
     if constexpr (std::is_same_v<T, float>) {
-      if (halves) {
-        kernels.widen(call.input, static_cast<const uint16_t*>(call.weights), count, w + count);
+      const auto* const narrow = static_cast<const uint16_t*>(call.weights);
+      for (int64_t tap = 0; pairs && tap < taps; ++tap) {
+        kernels.pair_row(narrow + tap * call.tap_stride, lanes, w + tap * tap_lanes);
+      }
+      if (halves && !pairs) {
+        kernels.widen(call.input, narrow, count, w + count);
         source = w + count;
       }
     }
     T* to = w;
-    for (int64_t tap = 0; tap < call.geometry.window; ++tap) {
+    for (int64_t tap = 0; !pairs && tap < taps; ++tap) {
       for (int64_t k = 0; k < call.group_from; ++k) {
         for (int64_t g = 0; g < call.groups; ++g) {
           const T* from = source + tap * call.tap_stride + k * call.from_stride + g * call.group_stride;
@@ -375,10 +388,9 @@ absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& 
       }
     }
   }
-  const bool ends = Ends(call);
   void* const to = ends ? call.ending.to : call.to;
   std::atomic<bool> out_of_memory{false};
-  Deal(channels.units(), channels.Products(), *duty.pool, [&](int64_t begin, int64_t end, int) {
+  Deal(channels.units(), channels.Products(), channels.copies(), *duty.pool, [&](int64_t begin, int64_t end, int) {
     typename Channels<T>::Share share;
     if (!channels.MakeShare(&share)) {
       out_of_memory.store(true, std::memory_order_relaxed);
@@ -387,12 +399,15 @@ absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& 
     for (int64_t i = begin; i < end; ++i) {
       const auto unit = channels.UnitAt(i);
       T* const y = narrow ? share.row : static_cast<T*>(to) + unit.row * lanes;
-      channels.ForEachRun(share, unit, w, y, [&](ChannelRun<T>& run) {
+      channels.ForEachRun(share, unit, w, tap_lanes, y, [&](ChannelRun<T>& run) {
         if (narrow) {
           run.narrow = static_cast<uint16_t*>(to) + unit.row * lanes + (run.y - y);
           run.narrow_to = call.output;
         }
         if (ends) run.ending = call.ending;
+        if constexpr (std::is_same_v<T, float>) {
+          if (pairs) return kernels.gather_pairs(run);
+        }
         loops.gather(run);
       });
       const int64_t pixels = unit.end - unit.begin;
@@ -424,7 +439,7 @@ absl::Status Weights(const ChannelKernels& kernels, const ChannelKernels::Of<T>&
   T* const sums = static_cast<T*>(ThreadScratch(ScratchSlot::kShared, bytes));
   if (sums == nullptr) return OutOfScratch(kWhat, bytes);
   std::atomic<bool> out_of_memory{false};
-  Deal(parts, channels.Products(), *duty.pool, [&](int64_t begin, int64_t end, int) {
+  Deal(parts, channels.Products(), true, *duty.pool, [&](int64_t begin, int64_t end, int) {
     typename Channels<T>::Share share;
     if (!channels.MakeShare(&share)) {
       out_of_memory.store(true, std::memory_order_relaxed);
@@ -441,13 +456,13 @@ absl::Status Weights(const ChannelKernels& kernels, const ChannelKernels::Of<T>&
           if (halves) kernels.widen(call.input, static_cast<const uint16_t*>(call.y) + unit.row * lanes, count, y);
         }
         if (!halves) y = static_cast<T*>(call.y) + unit.row * lanes;
-        channels.ForEachRun(share, unit, own, y, loops.weights);
+        channels.ForEachRun(share, unit, own, depth * lanes, y, loops.weights);
       }
     }
   });
   if (out_of_memory.load(std::memory_order_relaxed)) return OutOfScratch(kWhat, 0);
   void* const w = const_cast<void*>(call.w);
-  Deal(size, parts * size, *duty.pool, [&](int64_t begin, int64_t end, int) {
+  Deal(size, parts * size, true, *duty.pool, [&](int64_t begin, int64_t end, int) {
     T* const total = narrow ? sums : static_cast<T*>(w);
     if (!narrow) std::copy(sums + begin, sums + end, total + begin);
     for (int64_t part = 1; part < parts; ++part) {

@@ -63,6 +63,11 @@ struct ChannelKernels {
   void (*narrow)(DType to, const float* in, int64_t count, uint16_t* out) = nullptr;
   // Does whole vectors of the channels and returns how many channels those are.
   int64_t (*pool)(const HalvesWindow&) = nullptr;
+  // As f32.gather does, of bf16 from bf16 with an ending, if there are so many channels and the kernel's rows lie as
+  // `pair_row` widens them: each takes whole `pairs`. Null where that is not quicker.
+  void (*pair_row)(const uint16_t* row, int64_t channels, float* to) = nullptr;
+  void (*gather_pairs)(const ChannelRun<float>&) = nullptr;
+  int64_t pairs = 0;
 };
 extern const ChannelKernels kChannelsPortable, kChannelsAvx2, kChannelsAvx512;
 // Of a CpuTarget's isa.

@@ -110,16 +110,34 @@ template <typename Words>
 template <typename V>
 struct EndingVectors {
   [[gnu::always_inline]] EndingVectors(const Ending& ending, int64_t c)
-      : factor(Load<V>(ending.factor + c)),
-        summand(Load<V>(ending.summand + c) + (ending.least == 0 ? 0.0f : -0.0f)),  // above 0 there is no -0
+      : EndingVectors(ending, Load<V>(ending.factor + c), Load<V>(ending.summand + c)) {}
+  [[gnu::always_inline]] EndingVectors(const Ending& ending, V factors, V summands)
+      : factor(factors),
+        summand(summands + (ending.least == 0 ? 0.0f : -0.0f)),  // above 0 there is no -0
         least(ending.least - V{}),
         most(ending.most - V{}) {}
   V factor, summand, least, most;
 };
+#ifdef __AVX512F__
+using Sums = Lanes<float, kHalves>::V;
+using SumBits = Lanes<uint32_t, kHalves>::V;
+// Of a vector of sums that are bf16, and become one again, in the high half.
+[[gnu::always_inline]] inline SumBits EndedBits(const EndingVectors<Sums>& ending, Sums sum) {
+  const SumBits rounded = RoundedBits(Load<SumBits>(&sum)) & 0xFFFF0000u;
+  sum = Load<Sums>(&rounded) * ending.factor + ending.summand;
+  sum = _mm512_min_ps(ending.most, _mm512_max_ps(ending.least, sum));  // a NaN stays
+  return RoundedBits(Load<SumBits>(&sum));
+}
+#endif
 template <typename V, typename Out>
 [[gnu::always_inline]] inline void StoreEnded(const EndingVectors<V>& ending, Out* y, V sum) {
   constexpr bool kNarrow = sizeof(Out) == 2;
   using Words = std::conditional_t<std::is_same_v<V, float>, uint32_t, WordsOf<V, float>>;
+#ifdef __AVX512F__
+  if constexpr (kNarrow && sizeof(V) == sizeof(Wides)) {
+    return Store(y, _mm512_cvtepi32_epi16((__m512i)(EndedBits(ending, sum) >> 16)));
+  }
+#endif
   if constexpr (kNarrow) {
     const Words bits = RoundedBits(Load<Words>(&sum)) & 0xFFFF0000u;
     sum = Load<V>(&bits);
@@ -128,7 +146,6 @@ template <typename V, typename Out>
 #ifdef __AVX512F__
   if constexpr (sizeof(V) == sizeof(Wides)) {
     sum = _mm512_min_ps(ending.most, _mm512_max_ps(ending.least, sum));  // a NaN stays
-    if constexpr (kNarrow) return Store(y, _mm512_cvtepi32_epi16((__m512i)(RoundedBits(Load<Words>(&sum)) >> 16)));
   } else {
     sum = sum < ending.least ? ending.least : sum;
     sum = sum > ending.most ? ending.most : sum;
@@ -240,20 +257,21 @@ void GatherRowsTile(const ChannelRun<float>& run, int64_t pixel) {
   }
 }
 
-template <typename In, int kLanes, int kStride, bool kNarrow>
-void GatherRows(const ChannelRun<float>& run) {
-  const int64_t tiles = (run.pixels + kTile - 1) / kTile;
+// Calls f.operator()<n>(pixel) for tiles of n pixels. Even cuts: nine are five and four.
+template <typename F>
+[[gnu::always_inline]] inline void ForEachTile(int64_t pixels, F f) {
+  const int64_t tiles = (pixels + kTile - 1) / kTile;
   for (int64_t i = 0; i < tiles; ++i) {
-    const int64_t begin = run.pixels * i / tiles, end = run.pixels * (i + 1) / tiles;
+    const int64_t begin = pixels * i / tiles, end = pixels * (i + 1) / tiles;
     switch (end - begin) {
-      case 1: GatherRowsTile<In, kLanes, kStride, 1, kNarrow>(run, begin); break;
-      case 2: GatherRowsTile<In, kLanes, kStride, 2, kNarrow>(run, begin); break;
-      case 3: GatherRowsTile<In, kLanes, kStride, 3, kNarrow>(run, begin); break;
-      case 4: GatherRowsTile<In, kLanes, kStride, 4, kNarrow>(run, begin); break;
-      case 5: GatherRowsTile<In, kLanes, kStride, 5, kNarrow>(run, begin); break;
-      case 6: GatherRowsTile<In, kLanes, kStride, 6, kNarrow>(run, begin); break;
-      case 7: GatherRowsTile<In, kLanes, kStride, 7, kNarrow>(run, begin); break;
-      default: GatherRowsTile<In, kLanes, kStride, kTile, kNarrow>(run, begin); break;
+      case 1: f.template operator()<1>(begin); break;
+      case 2: f.template operator()<2>(begin); break;
+      case 3: f.template operator()<3>(begin); break;
+      case 4: f.template operator()<4>(begin); break;
+      case 5: f.template operator()<5>(begin); break;
+      case 6: f.template operator()<6>(begin); break;
+      case 7: f.template operator()<7>(begin); break;
+      default: f.template operator()<kTile>(begin); break;
     }
   }
 }
@@ -262,25 +280,100 @@ template <typename T, typename In, int kLanes, bool kNarrow>
 void GatherTiles(const ChannelRun<T>& run) {
   // With 32 registers.
   if constexpr (std::is_same_v<T, float> && kLanes == 16) {
-    if (run.stride == 1 && run.channels >= kLanes) return GatherRows<In, kLanes, 1, kNarrow>(run);
-    if (run.stride == 2 && run.channels >= kLanes) return GatherRows<In, kLanes, 2, kNarrow>(run);
-  }
-  // Even cuts: nine pixels are five and four.
-  const int64_t tiles = (run.pixels + kTile - 1) / kTile;
-  for (int64_t i = 0; i < tiles; ++i) {
-    const int64_t begin = run.pixels * i / tiles, end = run.pixels * (i + 1) / tiles;
-    switch (end - begin) {
-      case 1: GatherTile<T, In, kLanes, 1, kNarrow>(run, begin); break;
-      case 2: GatherTile<T, In, kLanes, 2, kNarrow>(run, begin); break;
-      case 3: GatherTile<T, In, kLanes, 3, kNarrow>(run, begin); break;
-      case 4: GatherTile<T, In, kLanes, 4, kNarrow>(run, begin); break;
-      case 5: GatherTile<T, In, kLanes, 5, kNarrow>(run, begin); break;
-      case 6: GatherTile<T, In, kLanes, 6, kNarrow>(run, begin); break;
-      case 7: GatherTile<T, In, kLanes, 7, kNarrow>(run, begin); break;
-      default: GatherTile<T, In, kLanes, kTile, kNarrow>(run, begin); break;
+    if (run.stride == 1 && run.channels >= kLanes) {
+      return ForEachTile(run.pixels, [&]<int n>(int64_t at) { GatherRowsTile<In, kLanes, 1, n, kNarrow>(run, at); });
+    }
+    if (run.stride == 2 && run.channels >= kLanes) {
+      return ForEachTile(run.pixels, [&]<int n>(int64_t at) { GatherRowsTile<In, kLanes, 2, n, kNarrow>(run, at); });
     }
   }
+  ForEachTile(run.pixels, [&]<int n>(int64_t at) { GatherTile<T, In, kLanes, n, kNarrow>(run, at); });
 }
+
+#ifdef __AVX512F__
+// --- bf16 in pairs: of 32 channels those of even numbers in one vector and those of odd ones in another. A shift or a mask
+// widens them, no shuffle, of which there are two a cycle; the kernel lies so.
+
+constexpr int64_t kPairs = 32;
+
+template <int kHalf>
+[[gnu::always_inline]] inline Sums LoadHalf(const uint16_t* at) {
+  const __m512i both = Load<__m512i>(at);
+  return _mm512_castsi512_ps(kHalf == 0 ? _mm512_slli_epi32(both, 16)
+                                        : _mm512_and_si512(both, _mm512_set1_epi32(-65536)));
+}
+template <int kHalf>
+[[gnu::always_inline]] inline Sums LoadHalf(const float* at) {
+  const __m512i numbers = _mm512_add_epi32(_mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
+                                           _mm512_set1_epi32(kHalf));
+  return _mm512_permutex2var_ps(Load<Wides>(at), numbers, Load<Wides>(at + kPairs / 2));
+}
+
+void PairRow(const uint16_t* row, int64_t channels, float* to) {
+  for (int64_t c = 0; c < channels; c += kPairs, to += kPairs) {
+    const uint16_t* const at = row + std::min(c, channels - kPairs);
+    Store(to, LoadHalf<0>(at));
+    Store(to + kPairs / 2, LoadHalf<1>(at));
+  }
+}
+
+// kStride: of rows of three taps; 0 if there are no such.
+template <int kStride, int kPixels>
+void PairsTile(const ChannelRun<float>& run, int64_t pixel) {
+  constexpr int kRead = (kPixels - 1) * kStride + 3;
+  const int64_t step = run.x_step / (kStride == 0 ? 1 : kStride), from = pixel * run.x_step;
+  uint16_t* const y = FirstOf<float, true>(run, pixel);
+  const auto tap = [&](int64_t t) { return reinterpret_cast<const uint16_t*>(run.x[t]) + from; };
+  const uint16_t* const ahead = run.taps > 0 ? tap(run.taps - 1) + kPixels * run.x_step : y;
+  for (int64_t block = 0; block < run.channels; block += kPairs) {
+    const int64_t c = std::min(block, run.channels - kPairs);
+    Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) {
+      Unroll<std::max(1, kStride)>(
+          [&]<int s>() __attribute__((always_inline)) { __builtin_prefetch(ahead + p * run.x_step + s * step + c); });
+      __builtin_prefetch(y + (p + kPixels) * run.y_step + c, 1);
+    });
+    SumBits low[kPixels];
+    Unroll<2>([&]<int half>() __attribute__((always_inline)) {
+      const int64_t at = block + half * (kPairs / 2);  // of the kernel
+      Sums sums[kPixels];
+      Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) { sums[p] = Sums{}; });
+      for (int64_t t = 0; t < run.taps; t += kStride == 0 ? 1 : 3) {
+        const uint16_t* const x = tap(t) + c;
+        if constexpr (kStride == 0) {
+          const Sums w = Load<Sums>(run.w[t] + at);
+          Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) {
+            sums[p] = Fused(LoadHalf<half>(x + p * step), w, sums[p]);
+          });
+        } else {
+          Sums row[kRead];
+          Unroll<kRead>([&]<int i>() __attribute__((always_inline)) { row[i] = LoadHalf<half>(x + i * step); });
+          Unroll<3>([&]<int u>() __attribute__((always_inline)) {
+            const Sums w = Load<Sums>(run.w[t + u] + at);
+            Unroll<kPixels>([&]<int p>()
+                                __attribute__((always_inline)) { sums[p] = Fused(row[p * kStride + u], w, sums[p]); });
+          });
+        }
+      }
+      const EndingVectors<Sums> ending(run.ending, LoadHalf<half>(run.ending.factor + c),
+                                       LoadHalf<half>(run.ending.summand + c));
+      Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) {
+        const SumBits bits = EndedBits(ending, sums[p]);
+        if constexpr (half == 0) {
+          low[p] = bits >> 16;
+        } else {
+          Store(y + p * run.y_step + c, low[p] | (bits & 0xFFFF0000u));
+        }
+      });
+    });
+  }
+}
+
+void GatherPairs(const ChannelRun<float>& run) {
+  if (run.stride == 1) return ForEachTile(run.pixels, [&]<int n>(int64_t at) { PairsTile<1, n>(run, at); });
+  if (run.stride == 2) return ForEachTile(run.pixels, [&]<int n>(int64_t at) { PairsTile<2, n>(run, at); });
+  ForEachTile(run.pixels, [&]<int n>(int64_t at) { PairsTile<0, n>(run, at); });
+}
+#endif
 
 template <typename T, int kLanes>
 void GatherRun(const ChannelRun<T>& run) {
@@ -500,7 +593,13 @@ constexpr ChannelKernels Kernels() {
           {GatherRun<double, kBytes / 8>, WeightsRun<double, kBytes / 8>, SpreadDoubles},
           WidenHalves,
           NarrowHalves,
-          PoolHalves};
+          PoolHalves,
+#ifdef __AVX512F__
+          PairRow,
+          GatherPairs,
+          kPairs
+#endif
+  };
 }
 
 }  // namespace

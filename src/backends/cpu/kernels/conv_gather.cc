@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/backends/cpu/kernels/conv_panels.h"
+#include "src/runtime/parallel_pieces.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -126,11 +127,10 @@ class Gather {
     return call_.types.narrow && call_.output == DType::kBF16 && call_.types.micro == MicroType::kBF16Dot &&
            phase.blocks.size() == 1;
   }
-  // Whether tiles do what follows. With several blocks of K, taps in the padding would leave tiles out of the last.
+  // Whether tiles do what follows, in the last block of K.
   bool Ends(const Phase& phase) const {
     const bool plain = call_.types.micro == MicroType::kF32 && !call_.types.narrow;
-    return call_.ending.kind != EndingKind::kNone && phases_.size() == 1 && !phase.empty() &&
-           (plain || Rounds(phase)) && (phase.blocks.size() == 1 || phase.within);
+    return call_.ending.kind != EndingKind::kNone && phases_.size() == 1 && !phase.empty() && (plain || Rounds(phase));
   }
   bool Widens(const Phase& phase) const { return call_.types.narrow && !Rounds(phase); }
   int64_t TileBytes(const Phase& phase) const { return Rounds(phase) ? 2 : call_.types.accumulator_bytes; }
@@ -143,17 +143,28 @@ class Gather {
     plan_.Pack(state_.target(), before, packs_to_, pool);
   }
 
+  // In how many parts a thread's share goes. Every part of the pixels reads all of the kernel, which may exceed L2.
+  int64_t Pieces(const Phase& phase, Dealing dealing, int threads) const {
+    constexpr int64_t kPieceWork = 1'000'000, kMostPieces = 16, kMostBytes = 768 << 10;
+    const int64_t work = 2 * call_.batch * phase.pixels * (phase.steps() + 8) * call_.ToChannels() / threads;
+    const int64_t pieces = std::clamp<int64_t>(work / kPieceWork, 1, kMostPieces);
+    if (dealing == Dealing::kPanels || plan_.PackedBytes() <= kMostBytes) return pieces;
+    return std::min(pieces, std::max<int64_t>(1, phase.tiles / threads / phase.group_tiles));
+  }
+
   void RunPhase(const Phase& phase, const TileSet& set, Dealing dealing, ThreadPool& pool) {
     const int64_t panels = plan_.Panels();
     const bool packs = packs_to_ != nullptr && !PacksBefore(dealing);
     switch (dealing) {
       case Dealing::kInline: return RunTiles(phase, set, 0, phase.tiles, 0, panels, packs);
       case Dealing::kTiles:
-        return pool.ParallelRanges(
-            phase.tiles, [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, begin, end, 0, panels, packs); });
+        return ParallelPieces(
+            pool, phase.tiles, Pieces(phase, dealing, pool.threads()),
+            [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, begin, end, 0, panels, packs); });
       case Dealing::kPanels:
-        return pool.ParallelRanges(
-            panels, [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, 0, phase.tiles, begin, end, packs); });
+        return ParallelPieces(
+            pool, panels, Pieces(phase, dealing, pool.threads()),
+            [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, 0, phase.tiles, begin, end, packs); });
     }
   }
 
@@ -449,7 +460,10 @@ class Gather {
                   wide_row, wide_stride);
           args.taps = DropPadding(phase, Pointers(rows), taps, args.accumulate == 0, a, kept);
         }
-        if (args.taps == 0) continue;
+        if (args.taps == 0) {  // all of a later block is padding, for all panels
+          if (ends) Follow(row, rows, panel_begin, panel_end);
+          break;
+        }
         const int64_t step_bytes = panel.vectors * columns_.lanes * element_;
         for (int64_t t = 0; t < args.taps; ++t) b_offsets[t] = kept[t] * tap_steps * step_bytes;
         args.b = packed_ + phase.packed + steps * panel.before + steps_before * step_bytes;
@@ -497,11 +511,17 @@ class Gather {
     }
   }
 
+  // The epilogue of output pixels that lie in order.
+  void Follow(int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end) const {
+    const int64_t channel = FirstChannel(panel_begin);
+    call_.epilogue.run(call_.epilogue.context, 0, row, rows, channel, EndChannel(panel_end) - channel);
+  }
+
   void Finish(const Phase& phase, int64_t row0, int64_t row1, int64_t panel_begin, int64_t panel_end) const {
     if (call_.epilogue.run == nullptr || Ends(phase)) return;
+    if (phases_.size() == 1) return Follow(row0, row1 - row0, panel_begin, panel_end);
     const int64_t channel = FirstChannel(panel_begin);
     const int64_t channels = EndChannel(panel_end) - channel;
-    if (phases_.size() == 1) return call_.epilogue.run(call_.epilogue.context, 0, row0, row1 - row0, channel, channels);
     Cursor cursor;
     Seek(phase, row0, &cursor);
     for (int64_t row = row0; row < row1; ++row) {

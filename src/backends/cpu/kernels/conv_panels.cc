@@ -10,8 +10,8 @@ GatherPlan GatherPlan::Make(const CpuTarget& target, const GatherCall& call) {
   GatherPlan plan;
   plan.call = call;
   JoinLines(&plan.call);
-  plan.columns = ColumnCut::Make(target, call.types.micro, call.group_to);
   plan.form = RunsAlongPixels(plan.call) ? MicroForm::kColumns : MicroForm::kRows;
+  plan.columns = CutColumns(target, plan.call, plan.form);
   plan.rows = MicroMaxRows(target, plan.form, plan.columns.MaxVectors());
   plan.phases = CutPhases(plan.call, plan.columns, plan.rows);
   return plan;

@@ -10,6 +10,9 @@ namespace {
 constexpr int kInner = kMaxSpatialDims - 1;
 // Steps of K between two visits of C: a panel of this many steps takes 128 KiB, the pixels of a tile 12 KiB of L1.
 constexpr int64_t kBlockSteps = 512;
+// Of pairs of bf16 as many as 3x3 of 512 channels have: sums that wait for another block do so in f32, and are rounded
+// apart. Such a panel takes 576 KiB of L2.
+constexpr int64_t kBlockPairs = 2304;
 constexpr int64_t kChunkBytes = 480 << 10;
 // Results that stay in L2 while all of K passes over them.
 constexpr int64_t kResidentBytes = 192 << 10;
@@ -18,11 +21,12 @@ constexpr int64_t kFinishedBytes = 24 << 10;
 
 // Whole outer taps while they fit, so that neighbouring inner taps stay joined; else single taps; else channels in parts.
 void CutK(const GatherCall& call, Phase& phase) {
+  const int64_t most = call.types.pack == PackKind::kBF16Pairs ? kBlockPairs : kBlockSteps;
   const int64_t taps = phase.outer_taps * phase.inner_taps, channels = call.group_from;
-  const int64_t unit = phase.run_steps <= kBlockSteps || phase.joined_pack ? phase.inner_taps : 1;
+  const int64_t unit = phase.run_steps <= most || phase.joined_pack ? phase.inner_taps : 1;
   const int64_t unit_steps = unit == 1 ? phase.k_steps : phase.run_steps;
-  phase.block_taps = std::min(taps, unit * std::max<int64_t>(1, kBlockSteps / std::max<int64_t>(1, unit_steps)));
-  const int64_t parts = phase.joined_pack ? 1 : CeilDiv(phase.k_steps, kBlockSteps);
+  phase.block_taps = std::min(taps, unit * std::max<int64_t>(1, most / std::max<int64_t>(1, unit_steps)));
+  const int64_t parts = phase.joined_pack ? 1 : CeilDiv(phase.k_steps, most);
   const int64_t part = CeilDiv(CeilDiv(channels, std::max<int64_t>(1, parts)), 16) * 16;
   for (int64_t tap = 0; tap < taps; tap += phase.block_taps) {
     for (int64_t channel = 0; channel < channels; channel += part) {
@@ -88,6 +92,22 @@ bool RunsAlongPixels(const GatherCall& call) {
   return call.types.direct && call.groups == 1 && call.group_from == 1 && inner.stride == 1 &&
          inner.lhs_dilation == 1 && inner.rhs_dilation == 1 && inner.pad_lo == 0 &&
          inner.out + inner.window - 1 == inner.in && inner.out >= kShortestLine;
+}
+
+ColumnCut CutColumns(const CpuTarget& target, const GatherCall& call, MicroForm form) {
+  constexpr int kLeastVectors = 3;  // fewer load more than they multiply
+  ColumnCut cut = ColumnCut::Make(target, call.types.micro, call.group_to);
+  const SpatialDim& lines = call.geometry.dims[kInner - 1];
+  const int64_t line = call.geometry.dims[kInner].out;
+  const int most = MicroMaxVectors(target);
+  if (form != MicroForm::kRows || lines.window == 1 || (lines.pad_lo <= 0 && lines.pad_hi <= 0) ||
+      most <= kLeastVectors || cut.MaxVectors() < most || line <= MicroMaxRows(target, form, most) ||
+      line > MicroMaxRows(target, form, most - 1)) {
+    return cut;
+  }
+  cut.panels = CeilDiv(cut.vectors, most - 1);
+  cut.panels += cut.panels % 2;  // two threads have as much to do
+  return cut;
 }
 
 std::vector<Phase> CutPhases(const GatherCall& call, const ColumnCut& columns, int rows) {

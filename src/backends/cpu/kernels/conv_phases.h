@@ -56,6 +56,10 @@ void JoinLines(GatherCall* call);
 // along the line. A tile then needs no pointer for each of its pixels.
 bool RunsAlongPixels(const GatherCall& call);
 
+// The kernel's columns in panels: as wide as registers allow, unless somewhat narrower ones make tiles of whole lines. Such
+// leave out the taps that lie above and below the image (of 3x3 over lines of 7, a tenth of all).
+ColumnCut CutColumns(const CpuTarget& target, const GatherCall& call, MicroForm form);
+
 // `rows`: of a tile, at most.
 std::vector<Phase> CutPhases(const GatherCall& call, const ColumnCut& columns, int rows);
 

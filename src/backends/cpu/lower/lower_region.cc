@@ -433,4 +433,6 @@ bool IsLoopNode(const ir::Node& node) {
   }
 }
 
+bool EndsSums(const ir::Node& node) { return &node.op() == &ops::kOp_convolution; }
+
 }  // namespace weft::cpu

@@ -254,6 +254,9 @@ void Lowering::FuseEpilogues(Drafts& list) {
     if (out_.program.host_kernels[product->entry.code] == "conv" &&
         ToEnding(*block, static_cast<uint32_t>(at - next.storages.begin()), &ending)) {
       AppendEnding(ending, &product->entry.params);
+      // Tiles leave the memory of their sums alone: rather what they add is written over, which is in a cache by then.
+      std::ranges::stable_partition(product->in_place,
+                                    [&](const auto& pair) { return pair.first == first + ending.added; });
     }
     product->loop = std::move(block);
     product->entry.writes += next.entry.writes;
