@@ -81,6 +81,9 @@ class ThreadPool {
   void Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(region_mutex_);
   void Work(int worker);
   void WakeParked();
+  // Before a parked worker is woken: not to this thread's CPU. And afterwards: there, too, whenever it likes.
+  void KeepOff(int worker);
+  void LetBack(int worker);
   void RunShare(const Region& region, int worker) const;
   // True for the one thread that shall do this worker's share of the region `epoch`.
   bool Claim(int worker, uint32_t epoch);
@@ -92,9 +95,11 @@ class ThreadPool {
   Mutex region_mutex_;  // held for the length of one region
   Region region_;       // written under the lock and before epoch_ moves, read by workers after
   std::vector<std::thread> workers_ ABSL_GUARDED_BY(region_mutex_);
-  // Per worker: the latest region whose share somebody has taken. One cache line each.
+  // Per worker, in cache lines of its own.
   struct alignas(128) Claimed {
-    std::atomic<uint32_t> epoch{0};
+    std::atomic<uint32_t> epoch{0};  // the latest region whose share somebody has taken
+    std::atomic<int> thread{0};      // the system's number
+    std::atomic<int> off{0};         // the CPU that it was kept off, counted from 1; -1: about to be
   };
   std::unique_ptr<Claimed[]> claimed_;
   alignas(128) std::atomic<uint32_t> epoch_{0};    // one step per region

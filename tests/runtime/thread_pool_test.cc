@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -101,6 +102,24 @@ TEST(ThreadPool, WakesWorkersThatHaveParked) {
   }
   EXPECT_EQ(plain[0], 20);
   EXPECT_EQ(plain[1], 20);
+}
+
+// They are woken away from the caller's CPU, and free to go there afterwards.
+TEST(ThreadPool, WorkersMayRunWhereverTheProcessMay) {
+  const int all = AvailableCpus();
+  ThreadPool pool(3);
+  for (int round = 0; round < 20; ++round) {
+    pool.ParallelFor(3, [](int64_t) {});
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  int least = 0;
+  for (int round = 0; round < 5'000 && least < all; ++round) {
+    std::atomic<int> cpus[3];
+    pool.ParallelFor(3, [&](int64_t i) { cpus[i] = AvailableCpus(); });
+    least = std::min({cpus[0].load(), cpus[1].load(), cpus[2].load()});
+  }
+  EXPECT_EQ(least, all);
+  EXPECT_EQ(AvailableCpus(), all);
 }
 
 TEST(ThreadPool, TellsEveryShareItsNumberAndWhoseItIs) {
