@@ -20,7 +20,7 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_options(weft_flags INTERFACE "-ffile-prefix-map=${WEFT_DEPS_PREFIX}=${WEFT_SOURCE_NAME}/dependencies")
 endif()
 
-# --- LLVM: code generation for this machine (an archive gives only the members that are referred to) ---
+# --- LLVM: code generation and ORC for this machine (an archive gives only the members that are referred to) ---
 find_program(WEFT_LLVM_CONFIG NAMES llvm-config-19 REQUIRED)
 function(weft_llvm_config out)
   execute_process(COMMAND "${WEFT_LLVM_CONFIG}" ${ARGN} OUTPUT_VARIABLE text
@@ -36,7 +36,7 @@ if(WEFT_SYSTEM_DEPS)
   weft_llvm_config(weft_llvm_libs --link-shared --libs core)
   message(STATUS "LLVM: the system's shared library")
 else()
-  weft_llvm_config(weft_llvm_libs --link-static --libs x86codegen x86asmparser core passes)
+  weft_llvm_config(weft_llvm_libs --link-static --libs orcjit x86codegen x86asmparser core passes)
 endif()
 target_link_directories(weft_llvm INTERFACE ${weft_llvm_libdir})
 target_link_libraries(weft_llvm INTERFACE ${weft_llvm_libs})

@@ -240,7 +240,7 @@ TEST(CpuProgram, CodeThatCannotBeLinkedIsRefused) {
   program.objects[0] = damaged;
   const absl::Status status = (*backend)->Load(*EncodeProgram(program)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(status.message(), "compiled object cannot be read: it ends within its sections");
+  EXPECT_TRUE(status.message().starts_with("compiled object cannot be read: ")) << status;
 }
 
 TEST(CpuProgram, EqualStepsShareTheirCode) {

@@ -1,19 +1,31 @@
-// LLVM's code generator behind Jit; link.cc loads what it makes. Everything here returns statuses: IR is verified before
-// the code generator sees it, because its fatal errors cannot be caught.
+// LLVM's code generator and JITLink behind Jit. Everything here returns statuses: IR is verified before the code
+// generator sees it, because its fatal errors cannot be caught.
 #include "src/backends/cpu/jit/jit.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/BinaryFormat/ELF.h"
 #include "llvm/Config/llvm-config.h"
+#include "llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h"
+#include "llvm/ExecutionEngine/Orc/ExecutorProcessControl.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h"
 #include "llvm/IR/DiagnosticHandler.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
@@ -35,6 +47,10 @@ void StartLlvm() {
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
   });
+}
+
+absl::Status FromLlvm(llvm::Error error, std::string_view what) {
+  return InternalError(what, ": ", llvm::toString(std::move(error)));
 }
 
 // Collects what LLVM would print, so that nothing reaches stderr.
@@ -147,7 +163,99 @@ std::span<const RuntimeSymbol> RuntimeSymbols() {
   return symbols;
 }
 
+// One linking session a Jit, one JITDylib a library: a session costs 0.5 ms, a library about 30 us.
+struct JitSession {
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+  std::atomic<uint64_t> next_library{0};
+};
+
+struct JitLibrary::Impl {
+  std::shared_ptr<JitSession> session;  // outlives the Jit if a library does
+  llvm::orc::JITDylib* dylib = nullptr;
+
+  ~Impl() {
+    if (dylib == nullptr) return;
+    llvm::consumeError(session->jit->getExecutionSession().removeJITDylib(*dylib));
+  }
+};
+
+namespace {
+
+// Asked when linking has failed: LLVM says no more than that it has. The linker writes code first and then makes it
+// executable, so the same is tried here with a page.
+absl::Status CheckExecutableMemory() {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* memory = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return absl::OkStatus();
+  const int failure = mprotect(memory, page, PROT_READ | PROT_EXEC) == 0 ? 0 : errno;
+  munmap(memory, page);
+  if (failure != EACCES && failure != EPERM) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      "this process may not have executable memory: mprotect(PROT_READ | PROT_EXEC) says \"", std::strerror(failure),
+      "\" (a seccomp filter, SELinux's execmem or PR_SET_MDWE denies it). The platform 'cpu' compiles to "
+      "machine code; the platform 'reference' works without (option platform, variable WEFT_PLATFORM)"));
+}
+
+}  // namespace
+
+JitLibrary::JitLibrary(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+JitLibrary::~JitLibrary() = default;
+
+absl::StatusOr<void*> JitLibrary::Lookup(std::string_view symbol) const {
+  auto address = impl_->session->jit->lookup(*impl_->dylib, llvm::StringRef(symbol.data(), symbol.size()));
+  if (!address) {
+    if (absl::Status denied = CheckExecutableMemory(); !denied.ok()) {
+      llvm::consumeError(address.takeError());
+      return denied;
+    }
+    return UserErrorOf(absl::StatusCode::kNotFound, "compiled object has no usable function '", symbol,
+                       "': ", llvm::toString(address.takeError()));
+  }
+  return address->toPtr<void*>();
+}
+
+namespace {
+
+absl::StatusOr<std::shared_ptr<JitSession>> StartSession() {
+  StartLlvm();
+  llvm::orc::LLJITBuilder builder;
+  builder.setJITTargetMachineBuilder(llvm::orc::JITTargetMachineBuilder(llvm::Triple(kTriple)));
+  builder.setLinkProcessSymbolsByDefault(false);
+  builder.setPlatformSetUp(llvm::orc::setUpInactivePlatform);
+  builder.setObjectLinkingLayerCreator(
+      [](llvm::orc::ExecutionSession& session,
+         const llvm::Triple&) -> llvm::Expected<std::unique_ptr<llvm::orc::ObjectLayer>> {
+        return std::make_unique<llvm::orc::ObjectLinkingLayer>(session);
+      });
+  auto jit = builder.create();
+  if (!jit) return FromLlvm(jit.takeError(), "starting the linker");
+  (*jit)->getExecutionSession().setErrorReporter([](llvm::Error error) { llvm::consumeError(std::move(error)); });
+  llvm::orc::SymbolMap imports;
+  for (const RuntimeSymbol& symbol : RuntimeSymbols()) {
+    imports[(*jit)->mangleAndIntern(llvm::StringRef(symbol.name.data(), symbol.name.size()))] = {
+        llvm::orc::ExecutorAddr::fromPtr(symbol.address), llvm::JITSymbolFlags::Exported};
+  }
+  // The main dylib holds what compiled code may import; every library links against it and nothing else.
+  if (llvm::Error error = (*jit)->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(imports)))) {
+    return FromLlvm(std::move(error), "registering run-time functions");
+  }
+  auto session = std::make_shared<JitSession>();
+  session->jit = std::move(*jit);
+  return session;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<JitSession>> Jit::Session() const {
+  MutexLock lock(session_mutex_);
+  if (session_ == nullptr) {
+    WEFT_ASSIGN_OR_RETURN(session_, StartSession());
+  }
+  return session_;
+}
+
 Jit::Jit(CpuTarget target) : target_(std::move(target)) {}
+Jit::~Jit() = default;
 
 absl::StatusOr<std::string> Jit::Compile(std::unique_ptr<JitModule> module) const {
   StartLlvm();
@@ -182,6 +290,32 @@ absl::StatusOr<std::string> Jit::Compile(std::unique_ptr<JitModule> module) cons
   passes.run(ir);
   if (!errors.empty()) return InternalError("code generation failed: ", errors);
   return std::string(object.data(), object.size());
+}
+
+absl::StatusOr<std::unique_ptr<JitLibrary>> Jit::Load(std::span<const std::byte> object) const {
+  if (object.size() < sizeof(llvm::ELF::Elf64_Ehdr) || std::memcmp(object.data(), llvm::ELF::ElfMagic, 4) != 0) {
+    return UserErrorOf(absl::StatusCode::kDataLoss, "compiled object of ", object.size(), " bytes is not an ELF file");
+  }
+  llvm::ELF::Elf64_Ehdr header;
+  std::memcpy(&header, object.data(), sizeof(header));
+  if (header.e_machine != llvm::ELF::EM_X86_64 || header.e_type != llvm::ELF::ET_REL) {
+    return UserErrorOf(absl::StatusCode::kDataLoss, "compiled object is not an x86-64 relocatable file");
+  }
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<JitSession> session, Session());
+  llvm::orc::LLJIT& jit = *session->jit;
+  auto dylib = jit.createJITDylib("library" + std::to_string(session->next_library.fetch_add(1)));
+  if (!dylib) return FromLlvm(dylib.takeError(), "making room for a compiled object");
+  auto impl = std::make_unique<JitLibrary::Impl>();
+  impl->session = std::move(session);
+  impl->dylib = &*dylib;
+  dylib->addToLinkOrder(jit.getMainJITDylib());
+  auto buffer = llvm::MemoryBuffer::getMemBufferCopy(
+      llvm::StringRef(reinterpret_cast<const char*>(object.data()), object.size()), "weft-object");
+  if (llvm::Error error = jit.addObjectFile(*dylib, std::move(buffer))) {
+    return UserErrorOf(absl::StatusCode::kDataLoss,
+                       "compiled object cannot be read: ", llvm::toString(std::move(error)));
+  }
+  return std::unique_ptr<JitLibrary>(new JitLibrary(std::move(impl)));
 }
 
 }  // namespace weft::cpu

@@ -7,17 +7,17 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "src/backends/cpu/jit/isa.h"
+#include "src/runtime/mutex.h"
 
 namespace weft::cpu {
 
+struct JitSession;
 struct JitModule;  // an LLVM module with its context: jit_llvm.h
 
-// The functions of one loaded object. They stay callable while this exists. Immutable.
+// The functions of one loaded object. They stay callable while this exists. Thread-safe.
 class JitLibrary {
  public:
   ~JitLibrary();
@@ -36,18 +36,17 @@ class JitLibrary {
 
  private:
   friend class Jit;
-  JitLibrary() = default;
-
-  std::byte* memory_ = nullptr;
-  size_t bytes_ = 0;
-  std::vector<std::pair<std::string, void*>> functions_;  // by name, a few dozen at most
+  struct Impl;
+  explicit JitLibrary(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
-// Compiles and loads. Cheap to make: LLVM starts at the first compilation (3-5 ms, once a process). Thread-safe: several
+// Compiles and loads. Cheap to make: LLVM starts at the first call (3-5 ms, once a process). Thread-safe: several
 // threads may compile at once, which is how programs of many kernels are compiled.
 class Jit {
  public:
   explicit Jit(CpuTarget target);
+  ~Jit();
   const CpuTarget& target() const { return target_; }
 
   // Verifies the module and generates code at level O2 without IR passes (explicit-vector IR gains nothing from them).
@@ -55,19 +54,22 @@ class Jit {
   // may name only the functions of RuntimeSymbols(). The result is one ELF relocatable object.
   absl::StatusOr<std::string> Compile(std::unique_ptr<JitModule> module) const;
 
-  // Links an object that Compile made, here or in another process, without LLVM. Bytes from a cache must have passed its
-  // checksum: what a foreign object's code does nobody looks at, only that nothing outside it is written or referred to.
-  // PERMISSION_DENIED where the process may not have executable memory. About 20 us, most of it the system's.
-  static absl::StatusOr<std::unique_ptr<JitLibrary>> Load(std::span<const std::byte> object);
-  static absl::StatusOr<std::unique_ptr<JitLibrary>> Load(std::string_view object) {
+  // Links an object that Compile made, here or in another process. Bytes from a cache must have passed its checksum:
+  // a foreign object is refused only as far as its format shows. About 30 us.
+  absl::StatusOr<std::unique_ptr<JitLibrary>> Load(std::span<const std::byte> object) const;
+  absl::StatusOr<std::unique_ptr<JitLibrary>> Load(std::string_view object) const {
     return Load(std::as_bytes(std::span(object.data(), object.size())));
   }
 
  private:
+  absl::StatusOr<std::shared_ptr<JitSession>> Session() const;
+
   CpuTarget target_;
+  mutable Mutex session_mutex_;
+  mutable std::shared_ptr<JitSession> session_ ABSL_GUARDED_BY(session_mutex_);
 };
 
-// What compiled code may call: libm in f32 and f64, memory functions, the model of AMX.
+// What compiled code may call: libm in f32 and f64, memory functions, the model of AMX. Sorted by name.
 struct RuntimeSymbol {
   std::string_view name;
   void* address;

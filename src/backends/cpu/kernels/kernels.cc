@@ -78,7 +78,7 @@ absl::StatusOr<MicroFn*> KernelSet::State::Micro(const MicroSpec& spec) {
 }
 
 absl::StatusOr<MicroFn*> KernelSet::State::Keep(const MicroSpec& spec, std::string object) {
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<JitLibrary> library, Jit::Load(object));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<JitLibrary> library, jit.Load(object));
   WEFT_ASSIGN_OR_RETURN(MicroFn * fn, library->Function<MicroFn>(spec.Symbol()));
   WEFT_RETURN_IF_ERROR(CheckReserve());
   // Two threads may have made the same tile at once; the second is dropped.
