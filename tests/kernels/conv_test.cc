@@ -63,6 +63,9 @@ std::vector<ConvCall> Cases() {
       Make(2, 12, 8, {Dim(6, 2, 1, 1, 1, 2), Dim(7, 2, 1, 1, 1, 2)}),
       Make(2, 5, 9, {Dim(6, 4, 1, 2, 3, 2), Dim(7, 3, 1, 2, 1, 2)}),
       Make(2, 20, 16, {Dim(5, 2, 1, 1, 2, 3), Dim(4, 3, 1, 4, 5, 3, 2)}, 2),
+      // Lines that narrower panels make tiles of.
+      Make(2, 9, 200, {Dim(7, 3, 1, 1, 1), Dim(7, 3, 1, 1, 1)}),
+      Make(1, 6, 60, {Dim(9, 3, 2, 1, 1), Dim(16, 3, 2, 1, 1)}),
       // Images without a pixel, with padding around them and without.
       Make(1, 2, 33, {Dim(3, 3, 1, 1, 1), Dim(0, 1)}),
       Make(1, 2, 33, {Dim(3, 3, 1, 1, 1), Dim(0, 1, 1, 1, 1)}),

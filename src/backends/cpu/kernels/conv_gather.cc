@@ -143,13 +143,12 @@ class Gather {
     plan_.Pack(state_.target(), before, packs_to_, pool);
   }
 
-  // In how many parts a thread's share goes. Every part of the pixels reads all of the kernel, which may exceed L2.
+  // In how many parts a thread's share goes. Every part of the pixels reads all of the kernel: one that exceeds L2 once.
   int64_t Pieces(const Phase& phase, Dealing dealing, int threads) const {
     constexpr int64_t kPieceWork = 1'000'000, kMostPieces = 16, kMostBytes = 768 << 10;
     const int64_t work = 2 * call_.batch * phase.pixels * (phase.steps() + 8) * call_.ToChannels() / threads;
-    const int64_t pieces = std::clamp<int64_t>(work / kPieceWork, 1, kMostPieces);
-    if (dealing == Dealing::kPanels || plan_.PackedBytes() <= kMostBytes) return pieces;
-    return std::min(pieces, std::max<int64_t>(1, phase.tiles / threads / phase.group_tiles));
+    if (dealing == Dealing::kTiles && plan_.PackedBytes() > kMostBytes) return 1;
+    return std::clamp<int64_t>(work / kPieceWork, 1, kMostPieces);
   }
 
   void RunPhase(const Phase& phase, const TileSet& set, Dealing dealing, ThreadPool& pool) {
