@@ -37,7 +37,7 @@ class Tree {
     std::vector<ir::ParameterInfo> infos(parameters.size());
     for (size_t r = 0; r < results; ++r) infos[r].donated_to = static_cast<int32_t>(r);
     module_.functions.push_back(ir::Function::Create("tree", values, out, infos));
-    lowering_.emplace(module_, target_);
+    lowering_.emplace(module_, target_, false);
     EXPECT_TRUE(lowering_->BindParameters().ok());
   }
 
