@@ -150,8 +150,8 @@ class Loop {
       parameters.push_back(ops::Parameter(found->second.type()));
       stacks.emplace(node, parameters.back());
     }
-    const Ref<const Function> wider = Function::Create(body_.name(), std::move(parameters),
-                                                       {body_.results().begin(), body_.results().end()});
+    const Ref<const Function> wider =
+        Function::Create(body_.name(), std::move(parameters), {body_.results().begin(), body_.results().end()});
     return ir::Rewrite(*wider, [&](const ir::RewriteCall& call) -> Values {
       const auto stack = stacks.find(&call.node);
       if (stack == stacks.end()) return {};
@@ -175,9 +175,8 @@ class Loop {
       if (i < carried()) continue;
       operands.push_back(i < captures ? loop_.operands()[first_capture() + i - carried()] : wholes_[i - captures]);
     }
-    const Functions functions = {
-        loop_.regions()[0],
-        Function::Create(body.name(), std::move(parameters), {body.results().begin(), body.results().end()})};
+    const Functions functions = {loop_.regions()[0], Function::Create(body.name(), std::move(parameters),
+                                                                      {body.results().begin(), body.results().end()})};
     b_.set_location(loop_.location());
     return b_.EmitAll(loop_.op(), std::move(operands), loop_.attrs(), functions);
   }
@@ -187,7 +186,7 @@ class Loop {
   const ops::KnownRuns& runs_;
   const HoistOptions& options_;
   const Function& body_;
-  HashMap<const Node*, size_t> index_;  // of the body's parameters
+  HashMap<const Node*, size_t> index_;    // of the body's parameters
   HashMap<const Node*, Value> products_;  // of the body, and what stands before the loop for all runs
   std::vector<Value> wholes_;             // in the order of the new captures
   HashMap<Value, int64_t> taken_;         // bytes, by what is multiplied

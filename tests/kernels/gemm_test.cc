@@ -394,6 +394,66 @@ TEST_P(Gemm, RunsAnEpilogueOfSeveralPartsOnceThatColumnOfEachIsFinished) {
   CheckParts<BF16>(*kernels_, DType::kBF16, {32, 128, 512}, one_, two_);
 }
 
+// Two products and an epilogue that reads both, in parts and whole; also where they are made one after the other.
+TEST_P(Gemm, APairIsTwoProductsAndTheEpilogueFindsBoth) {
+  for (const int64_t parts : {1, 4}) {
+    for (const auto& [m, k, n] : {Shape{32, 256, 1024}, Shape{33, 500, 512}, Shape{13, 40, 100}, Shape{3, 90, 1500}, Shape{200, 30, 64}}) {
+      SCOPED_TRACE(testing::Message() << parts << " parts of " << m << "x" << k << "x" << n);
+      const int64_t other = k / 2 + 3;
+      std::mt19937 random(17);
+      Operand<float> a(m * k), b(k * n), a2(m * other), b2(other * n), c(m * n), c2(m * n), want(m * n), want2(m * n);
+      for (Operand<float>* each : {&a, &b, &a2, &b2}) each->Randomize(random);
+      GemmCall first, second;
+      first.m = second.m = m;
+      first.n = second.n = n;
+      first.k = k;
+      second.k = other;
+      first.a = {a.data(), k, 1, {}};
+      first.b = {b.data(), n, 1, {}};
+      second.a = {a2.data(), other, 1, {}};
+      second.b = {b2.data(), n, 1, {}};
+      first.c = want.data();
+      second.c = want2.data();
+      ASSERT_TRUE(kernels_->Gemm(first, two_).ok() && kernels_->Gemm(second, two_).ok());
+      struct Context {
+        const Operand<float>*c, *c2;
+        std::vector<float> sums;
+        int64_t n, parts;
+      } context{&c, &c2, std::vector<float>(m * n), n, parts};
+      first.c = c.data();
+      second.c = c2.data();
+      second.epilogue.context = &context;
+      second.epilogue.parts = parts;
+      second.epilogue.run = [](void* user, int64_t, int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
+        auto* context = static_cast<Context*>(user);
+        for (int64_t r = row0; r < row0 + rows; ++r) {
+          for (int64_t p = 0; p < context->parts; ++p) {
+            for (int64_t j = col0; j < col0 + cols; ++j) {
+              const int64_t at = r * context->n + p * (context->n / context->parts) + j;
+              context->sums[at] += (*context->c)[at] + (*context->c2)[at];
+            }
+          }
+        }
+      };
+      for (ThreadPool* pool : {&one_, &two_, &Five()}) {
+        c.Poison();
+        c2.Poison();
+        std::ranges::fill(context.sums, 0);
+        const absl::Status status = Reserved(
+            *pool,
+            [&](int threads, ScratchNeeds& needs) {
+              WEFT_RETURN_IF_ERROR(kernels_->PrepareGemm(first, threads, needs));
+              return kernels_->PrepareGemm(second, threads, needs);
+            },
+            [&](ThreadPool& p) { return kernels_->GemmPair(first, second, p); });
+        ASSERT_TRUE(status.ok()) << status;
+        EXPECT_TRUE(c.SameBits(want) && c2.SameBits(want2));
+        for (int64_t i = 0; i < m * n; ++i) ASSERT_EQ(context.sums[i], want[i] + want2[i]) << pool->threads() << " threads at " << i;
+      }
+    }
+  }
+}
+
 TEST_P(Gemm, HandsEveryFinishedBlockToAnEpilogueThatConsumesIt) {
   // One block of K, which needs no C, and several; few rows; one column.
   for (const auto& [m, k, n] : {Shape{130, 60, 150}, Shape{130, 900, 150}, Shape{3, 900, 150}, Shape{700, 300, 1}}) {

@@ -34,8 +34,9 @@ struct Member {  // one batch member's pointers
 
 class Driver {
  public:
-  Driver(KernelSet::State& state, const GemmCall& call, const GemmPlan& plan)
-      : target_(state.target()), call_(call), plan_(plan), members_(Members(call)) {
+  // `before`: another product, whose columns are computed before those of this one.
+  Driver(KernelSet::State& state, const GemmCall& call, const GemmPlan& plan, Driver* before = nullptr)
+      : target_(state.target()), call_(call), plan_(plan), members_(Members(call)), before_(before) {
     work_ = static_cast<double>(plan.m) * static_cast<double>(plan.n) * static_cast<double>(2 * plan.k + 16);
     c_stride_ = call.c_row_stride != 0 ? call.c_row_stride : call.n;
     element_ = PackedElementBytes(plan.types.pack);
@@ -62,6 +63,9 @@ class Driver {
     } else {
       ThreadPool* const inside = threads > 1 && work_ >= kInlineWork ? &pool : nullptr;
       for (int64_t i = 0; i < members_; ++i) RunMember(i, inside);
+    }
+    if (before_ != nullptr && before_->out_of_memory_.load(std::memory_order_relaxed)) {
+      return OutOfScratch("a matrix product's packed blocks", before_->wanted_);
     }
     return out_of_memory_.load(std::memory_order_relaxed) ? OutOfScratch("a matrix product's packed blocks", wanted_)
                                                           : absl::OkStatus();
@@ -137,7 +141,7 @@ class Driver {
   void RunMember(int64_t index, ThreadPool* pool) {
     Member member = Locate(index);
     char* result = member.c;
-    if (call_.epilogue.parts > 1) return RunParts(member, result, pool);
+    if (call_.epilogue.parts > 1 || before_ != nullptr) return RunParts(member, result, pool);
     if (plan_.Widens()) {
       member.c = static_cast<char*>(Scratch(ScratchSlot::kOutput, WideBytes()));
       if (member.c == nullptr) return;
@@ -182,10 +186,15 @@ class Driver {
   // Whoever computes columns of one part of C computes those of the others, too, and then runs the epilogue on them.
   void RunParts(const Member& member, char* result, ThreadPool* pool) {
     const int64_t panels = plan_.columns.panels / call_.epilogue.parts;
+    const Member other = before_ != nullptr ? before_->Locate(0) : Member();
     const auto share = [&](int64_t begin, int64_t end, int) {
+      for (int64_t first = 0; before_ != nullptr && first < plan_.columns.panels; first += panels) {
+        before_->Compute(other, other.c, 0, before_->plan_.tiles, first + begin, first + end, nullptr, -1);
+      }
       for (int64_t first = 0; first < plan_.columns.panels; first += panels) {
         Compute(member, result, 0, plan_.tiles, first + begin, first + end, nullptr, -1);
       }
+      if (call_.epilogue.parts == 1) return;  // the product has run it
       const int64_t column = plan_.columns.First(begin) * plan_.columns.lanes;
       const int64_t columns = plan_.columns.First(end) * plan_.columns.lanes - column;
       call_.epilogue.run(call_.epilogue.context, member.index, 0, plan_.m, column, columns);
@@ -199,7 +208,8 @@ class Driver {
   static bool ServesParts(const GemmPlan& plan, int64_t members, int64_t parts, int threads) {
     const ColumnCut& cut = plan.columns;
     if (members != 1 || plan.Widens() || plan.n % (parts * cut.lanes) != 0 || cut.panels % parts != 0) return false;
-    return Balance(cut.panels / parts, threads) >= Balance(cut.panels, threads) - 0.02;
+    return Balance(cut.panels / parts, threads) >=
+           std::max(Balance(cut.panels, threads), Balance(plan.tiles, threads)) - 0.02;
   }
 
  private:
@@ -363,6 +373,7 @@ class Driver {
   const GemmCall& call_;
   const GemmPlan& plan_;
   const int64_t members_;
+  Driver* const before_;
   double work_ = 0;  // operations of one member
   int64_t c_stride_ = 0;
   int64_t element_ = 4;
@@ -424,13 +435,12 @@ GemmCall FoldBatch(const GemmCall& call) {
   return folded;
 }
 
-// Whether the driver below runs an epilogue of several parts of C with the product.
-bool RunsParts(const CpuTarget& target, const GemmCall& call, int threads) {
+// Whether the driver deals out columns of C, the same of each of so many parts.
+bool RunsParts(const CpuTarget& target, const GemmCall& call, int64_t parts, int threads) {
   TypePlan types;
   if (call.k == 0 || AmxServes(target, call.input, call.output) || !PlanTypes(target, call.input, call.output, &types))
     return false;
-  return !HasFewRows(call, types) &&
-         Driver::ServesParts(CutGemm(target, call, types), Members(call), call.epilogue.parts, threads);
+  return !HasFewRows(call, types) && Driver::ServesParts(CutGemm(target, call, types), Members(call), parts, threads);
 }
 absl::Status RunThenParts(KernelSet& kernels, const GemmCall& call, ThreadPool& pool) {
   const Epilogue& epilogue = call.epilogue;
@@ -448,7 +458,8 @@ absl::Status RunThenParts(KernelSet& kernels, const GemmCall& call, ThreadPool& 
 absl::Status KernelSet::Gemm(const GemmCall& original, ThreadPool& pool) {
   WEFT_RETURN_IF_ERROR(Check(original));
   const GemmCall call = FoldBatch(original);
-  if (call.epilogue.parts > 1 && !RunsParts(target(), call, pool.threads())) return RunThenParts(*this, call, pool);
+  const int64_t parts = call.epilogue.parts;
+  if (parts > 1 && !RunsParts(target(), call, parts, pool.threads())) return RunThenParts(*this, call, pool);
   if (call.m == 0 || call.n == 0 || Members(call) == 0) return absl::OkStatus();
   if (call.k == 0) {
     WriteZeros(call);
@@ -461,6 +472,26 @@ absl::Status KernelSet::Gemm(const GemmCall& original, ThreadPool& pool) {
   GemmPlan plan;
   WEFT_RETURN_IF_ERROR(PlanGemm(*state_, call, types, &plan));
   return Driver(*state_, call, plan).Run(pool);
+}
+
+absl::Status KernelSet::GemmPair(const GemmCall& first, const GemmCall& second, ThreadPool& pool) {
+  WEFT_RETURN_IF_ERROR(Check(first));
+  WEFT_RETURN_IF_ERROR(Check(second));
+  const int64_t parts = second.epilogue.parts;
+  const bool alike =
+      first.m == second.m && first.n == second.n && first.input == second.input && first.output == second.output;
+  if (!alike || first.m == 0 || first.n == 0 || !RunsParts(target(), first, parts, pool.threads()) ||
+      !RunsParts(target(), second, parts, pool.threads())) {
+    WEFT_RETURN_IF_ERROR(Gemm(first, pool));
+    return Gemm(second, pool);
+  }
+  TypePlan types;
+  PlanTypes(target(), first.input, first.output, &types);
+  GemmPlan plan, other;
+  WEFT_RETURN_IF_ERROR(PlanGemm(*state_, first, types, &other));
+  WEFT_RETURN_IF_ERROR(PlanGemm(*state_, second, types, &plan));
+  Driver before(*state_, first, other);
+  return Driver(*state_, second, plan, &before).Run(pool);
 }
 
 absl::Status KernelSet::PackB(const GemmCall& call, void* packed, ThreadPool& pool) const {

@@ -168,6 +168,10 @@ class KernelSet {
   const CpuTarget& target() const;
 
   absl::Status Gemm(const GemmCall& call, ThreadPool& pool);
+  // Two products of as many rows and columns each, of the same types; the second reads nothing of the first, which has no epilogue.
+  // As one after the other, but whoever computes columns of one computes those of both: threads meet once, and the second's
+  // epilogue finds what it reads of the first near.
+  absl::Status GemmPair(const GemmCall& first, const GemmCall& second, ThreadPool& pool);
   // B, once for any number of calls that differ in A and C alone: PackedBytesOfB of it. The bits of products stay the same.
   absl::Status PackB(const GemmCall& call, void* packed, ThreadPool& pool) const;
   absl::Status Conv(const ConvCall& call, ThreadPool& pool);

@@ -48,9 +48,7 @@ absl::Status RunReadRun(const HostCall& call) {
   return absl::OkStatus();
 }
 // The same without a copy.
-int64_t FindRun(const HostCall& call) {
-  return RunAt(call.params, call.buffers.subspan(1, call.buffers.size() - 2));
-}
+int64_t FindRun(const HostCall& call) { return RunAt(call.params, call.buffers.subspan(1, call.buffers.size() - 2)); }
 // Buffers: run, indices…, result (which holds the operand already).
 absl::Status RunWriteRun(const HostCall& call) {
   const int64_t at = RunAt(call.params, call.buffers.subspan(1, call.buffers.size() - 2));

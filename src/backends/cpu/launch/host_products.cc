@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "src/backends/cpu/launch/host_kernels.h"
@@ -128,21 +129,47 @@ Epilogue EpilogueOf(const BlockLoop* loop, bool gemm = false) {
           const_cast<BlockLoop*>(loop)};
 }
 
-// Buffers: a, b, c.
-absl::Status RunGemm(const HostCall& call) {
-  GemmCall c = DecodeGemm(call.params);
-  c.a.data = call.buffers[0];
-  c.b.data = call.buffers[1];
-  c.c = call.buffers[2];
+// Where the call's operands lie, and its epilogue.
+void Bind(const HostCall& call, size_t first, GemmCall& c) {
+  c.a.data = call.buffers[first];
+  c.b.data = call.buffers[first + 1];
+  c.c = call.buffers[first + 2];
+}
+void AddEpilogue(const HostCall& call, GemmCall& c) {
   c.epilogue = EpilogueOf(call.epilogue, true);
   if (c.epilogue.run != nullptr && call.epilogue->columns() > 0) {
     c.epilogue.parts = std::max<int64_t>(1, c.n / call.epilogue->columns());
   }
+}
+
+// Buffers: a, b, c.
+absl::Status RunGemm(const HostCall& call) {
+  GemmCall c = DecodeGemm(call.params);
+  Bind(call, 0, c);
+  AddEpilogue(call, c);
   if (call.packed != nullptr) {
     c.b.data = call.packed;
     c.b_packed = true;
   }
   return call.kernels.Gemm(c, call.pool);
+}
+
+// Two products, one after the other in params and buffers.
+std::pair<GemmCall, GemmCall> DecodePair(std::span<const int64_t> params) {
+  return {DecodeGemm(params.first(params.size() / 2)), DecodeGemm(params.subspan(params.size() / 2))};
+}
+absl::Status RunGemmPair(const HostCall& call) {
+  auto [first, second] = DecodePair(call.params);
+  Bind(call, 0, first);
+  Bind(call, 3, second);
+  AddEpilogue(call, second);
+  return call.kernels.GemmPair(first, second, call.pool);
+}
+absl::Status PrepareGemmPair(const HostPreparation& call) {
+  auto [first, second] = DecodePair(call.params);
+  second.epilogue = EpilogueOf(call.epilogue, true);
+  WEFT_RETURN_IF_ERROR(call.kernels.PrepareGemm(first, call.threads, call.needs));
+  return call.kernels.PrepareGemm(second, call.threads, call.needs);
 }
 // With more rows packing is a twentieth of the product and less.
 constexpr int64_t kMostRowsThatKeep = 512;
@@ -270,6 +297,7 @@ absl::Status RunPoolBackward(const HostCall& call) {  // x, dy -> dx
 
 constexpr HostKernel kKernels[] = {
     {"gemm", RunGemm, PrepareGemm, PacksOfGemm, PackGemm, UnpackGemm, true},
+    {"gemm_pair", RunGemmPair, PrepareGemmPair},
     {"pack_b", RunPackB},
     {"conv", RunConv, PrepareConv, PacksOfConv, PackConv, UnpackConv},
     {"conv_backward_data", RunConvBackwardData, PrepareConvBackwardData},

@@ -108,14 +108,18 @@ void Lowering::Add(Draft draft) {
   lists_[list_].push_back(std::move(draft));
 }
 
+uint32_t Lowering::HostKernelOf(std::string_view name) {
+  auto [it, fresh] =
+      host_of_name_.try_emplace(std::string(name), static_cast<uint32_t>(out_.program.host_kernels.size()));
+  if (fresh) out_.program.host_kernels.emplace_back(name);
+  return it->second;
+}
+
 Entry& Lowering::Host(std::string_view name, const std::vector<StorageId>& reads, const std::vector<StorageId>& writes,
                       std::vector<int64_t> params, double cost, int64_t rows, int64_t columns) {
   Draft draft;
   draft.entry.type = Entry::Type::kHost;
-  auto [it, fresh] =
-      host_of_name_.try_emplace(std::string(name), static_cast<uint32_t>(out_.program.host_kernels.size()));
-  if (fresh) out_.program.host_kernels.emplace_back(name);
-  draft.entry.code = it->second;
+  draft.entry.code = HostKernelOf(name);
   draft.entry.params = std::move(params);
   draft.entry.cost = CostOf(cost);
   draft.rows = rows;
@@ -216,6 +220,12 @@ bool Lowering::FindsRow(const Draft& draft) const {
   return draft.entry.type == Entry::Type::kHost && out_.program.host_kernels[draft.entry.code] == "find_run";
 }
 
+void Lowering::AddOrigins(const Entry& from, Entry& to) {
+  for (const uint32_t origin : from.origins) {
+    if (std::find(to.origins.begin(), to.origins.end(), origin) == to.origins.end()) to.origins.push_back(origin);
+  }
+}
+
 void Lowering::FuseEpilogues(Drafts& list) {
   Drafts drafts;
   for (Draft& next : list) {
@@ -260,10 +270,8 @@ void Lowering::FuseEpilogues(Drafts& list) {
     }
     product->loop = std::move(block);
     product->entry.writes += next.entry.writes;
-    for (const uint32_t origin : next.entry.origins) {
-      std::vector<uint32_t>& origins = product->entry.origins;
-      if (std::find(origins.begin(), origins.end(), origin) == origins.end()) origins.push_back(origin);
-    }
+    AddOrigins(next.entry, product->entry);
+    JoinProducts(drafts);
   }
   list = std::move(drafts);
 }

@@ -171,6 +171,9 @@ class Lowering {
   // Whether a small loop behind a product may as well run before it, so that what follows the product does so at once.
   static bool RunsBefore(const Draft& loop, const Draft& product);
   bool FindsRow(const Draft& draft) const;
+  // The last two of a list, products whose results the second's epilogue reads, as one entry, where they are alike.
+  void JoinProducts(Drafts& drafts);
+  uint32_t HostKernelOf(std::string_view name);
   // Whether a loop reads a small product's result in parts, and how many (Epilogue::parts).
   bool ReadsParts(const Draft& product, const LoopKernel& loop, uint32_t buffer, int64_t* parts) const;
   void FuseEpilogues(Drafts& list);
@@ -183,6 +186,7 @@ class Lowering {
 
   void AddControl(Draft draft, int64_t trips, std::span<const Carry> carries);
   std::vector<uint32_t> OriginsOf(const ir::Node& node);
+  static void AddOrigins(const Entry& from, Entry& to);
   bool IsOwn(int list, StorageId s) const;
   void MakeCarried(StorageId s);
   void PlanCarries();
@@ -207,10 +211,10 @@ class Lowering {
   std::vector<OwnStorages> own_ = std::vector<OwnStorages>(1);  // by list
   std::vector<std::vector<StorageId>> rings_;                   // storages that change places
   std::vector<StorageId> lost_;
-  std::vector<StorageId> changing_;                             // what the repeats around carry
-  int list_ = 0;                                                // where entries go
-  std::vector<uint32_t> origins_;                               // of the node that is being lowered
-  bool endless_ = false;                                        // some repeat has a condition, or an entry may fail
+  std::vector<StorageId> changing_;  // what the repeats around carry
+  int list_ = 0;                     // where entries go
+  std::vector<uint32_t> origins_;    // of the node that is being lowered
+  bool endless_ = false;             // some repeat has a condition, or an entry may fail
   Views views_;
   absl::flat_hash_map<std::pair<const ir::Node*, uint32_t>, StorageId> of_;
   absl::flat_hash_map<const ir::Node*, KernelOfNode> kernel_of_;

@@ -119,6 +119,40 @@ class Lowering::OperandPacker {
   absl::flat_hash_map<uint32_t, Storages> written_;  // by control
 };
 
+// In loops alone both factors are packed by now, or read where they lie.
+void Lowering::JoinProducts(Drafts& drafts) {
+  const auto gemm = host_of_name_.find("gemm");
+  if (drafts.size() < 2 || gemm == host_of_name_.end()) return;
+  Draft &first = drafts[drafts.size() - 2], &second = drafts.back();
+  for (const Draft* draft : {&first, &second}) {
+    if (draft->entry.type != Entry::Type::kHost || draft->entry.code != gemm->second) return;
+    const GemmCall call = DecodeGemm(draft->entry.params);
+    if (!call.b_packed && PackedBytesOfB(target_, call) > 0) return;
+  }
+  if (first.product >= 0 || first.rows != second.rows || first.columns != second.columns) return;
+  const StorageId made = first.storages[2];
+  if (std::ranges::find(second.storages.begin(), second.storages.begin() + 3, made) != second.storages.begin() + 3 ||
+      std::ranges::find(second.storages, made) == second.storages.end()) {
+    return;
+  }
+  const auto put_first = [](auto& into, const auto& from) { into.insert(into.begin(), from.begin(), from.end()); };
+  const int shift = static_cast<int>(first.storages.size());
+  for (auto& [in, out] : second.in_place) {
+    in += shift;
+    out += shift;
+  }
+  second.product += shift;
+  put_first(second.storages, first.storages);
+  put_first(second.written, first.written);
+  put_first(second.entry.params, first.entry.params);
+  second.entry.code = HostKernelOf("gemm_pair");
+  second.entry.cost = CostOf(static_cast<double>(first.entry.cost) + static_cast<double>(second.entry.cost));
+  second.entry.writes += first.entry.writes;
+  AddOrigins(second.entry, first.entry);
+  second.entry.origins = std::move(first.entry.origins);
+  drafts.erase(drafts.end() - 2);
+}
+
 void Lowering::PackOutside() { OperandPacker(*this).Run(); }
 
 }  // namespace weft::cpu
