@@ -223,9 +223,11 @@ TEST(CompileQueue, MakesOneProgramForAllAndDropsWhatWaitsWhenItEnds) {
   EXPECT_EQ(metrics.Get(Counter::kProgramsCompiled), 1);
 }
 
+bool NoHelp() { return false; }
+
 TEST(Services, DoWhatOwnersWantOnlyWhereNoLockIsHeld) {
   Metrics metrics;
-  Services services(LogHook(), &metrics);
+  Services services(LogHook(), &metrics, NoHelp);
   int released = 0;
   Services::Locked() = true;
   services.Later([&] { ++released; })();
@@ -242,7 +244,7 @@ TEST(Services, DoWhatOwnersWantOnlyWhereNoLockIsHeld) {
 TEST(Services, DeliverMessagesOnceAndKeepTheNewestWarnings) {
   Metrics metrics;
   std::vector<std::string> seen;
-  Services services([&](LogLevel, std::string_view text) { seen.emplace_back(text); }, &metrics);
+  Services services([&](LogLevel, std::string_view text) { seen.emplace_back(text); }, &metrics, NoHelp);
   services.Log(LogLevel::kInfo, "note");
   for (int i = 0; i < 20; ++i) services.Log(LogLevel::kWarning, std::to_string(i));
   EXPECT_TRUE(seen.empty());
