@@ -105,8 +105,8 @@ ColumnCut CutColumns(const CpuTarget& target, const GatherCall& call, MicroForm 
       line > MicroMaxRows(target, form, most - 1)) {
     return cut;
   }
-  cut.panels = CeilDiv(cut.vectors, most - 1);
-  cut.panels += cut.panels % 2;  // two threads have as much to do
+  const int64_t panels = CeilDiv(cut.vectors, most - 1);
+  cut.SetPanels(panels + panels % 2);  // two threads have as much to do
   return cut;
 }
 

@@ -28,8 +28,7 @@ ColumnCut ColumnCut::Make(const CpuTarget& target, MicroType type, int64_t colum
   cut.lanes = MicroLanes(target, type);
   cut.columns = columns;
   cut.vectors = CeilDiv(columns, cut.lanes);
-  cut.panels = CeilDiv(cut.vectors, MicroMaxVectors(target));
-  if (cut.panels > 0 && cut.vectors % cut.panels == 0) cut.each = cut.vectors / cut.panels;
+  cut.SetPanels(CeilDiv(cut.vectors, MicroMaxVectors(target)));
   return cut;
 }
 

@@ -18,6 +18,10 @@ struct ColumnCut {
   int64_t each = 0;  // vectors of every panel, if they are equal: a product asks often, and divisions take long
 
   static ColumnCut Make(const CpuTarget& target, MicroType type, int64_t columns);
+  void SetPanels(int64_t count) {
+    panels = count;
+    each = count > 0 && vectors % count == 0 ? vectors / count : 0;
+  }
   int64_t First(int64_t panel) const { return each > 0 ? panel * each : CutAt(vectors, panels, panel); }  // in vectors
   int Vectors(int64_t panel) const { return static_cast<int>(First(panel + 1) - First(panel)); }
   int MaxVectors() const { return static_cast<int>(CeilDiv(vectors, panels)); }
