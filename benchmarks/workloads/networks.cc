@@ -300,14 +300,14 @@ constexpr Workload kAll[] = {
     {"depthwise-fb-b4", Does::kGradients, 0, Depthwise, true, "depthwise 3x3 of 144 features at 56², with both gradients"},
     {"rn50-infer-b1-nchw", Does::kInfer, 0, ResNet1, true, "ResNet-50, channels first", true, true},
     {"rn50-train-b8-nchw", Does::kMomentum, 0, ResNetTraining, true, "ResNet-50, channels first", true, true},
-    {"conv-56-fb-b8-nchw", Does::kGradients, 0, OneConvolutionTraining, true, "3x3 of 64 features at 56², with its kernel's gradient", true, true},
+    {"conv-56-fb-b8-nchw", Does::kGradients, 0, OneConvolutionTraining, true, "3x3 of 64 features at 56², with its kernel's gradient", true, true, 2},
     {"maxpool-112-fb-b8-nchw", Does::kGradients, 0.096, OnePoolTraining, true, "3x3 of stride 2, 64 features at 112², with its gradient", true, true},
     {"record-1M", Does::kInfer, 0, Recorded, false, "a million operations recorded, none run"},
 };
 
 constexpr Workload kLayers[] = {
     {"conv-56-b8", Does::kInfer, 0, OneConvolution, true, "3x3, 64 to 64 features at 56²", true},
-    {"conv-56-fb-b8", Does::kGradients, 0, OneConvolutionTraining, true, "with the gradient of its kernel", true},
+    {"conv-56-fb-b8", Does::kGradients, 0, OneConvolutionTraining, true, "with the gradient of its kernel", true, false, 2},
     {"maxpool-112-b8", Does::kInfer, 0.032, OnePool, true, "3x3 of stride 2, 64 features at 112²", true},
     {"maxpool-112-fb-b8", Does::kGradients, 0.096, OnePoolTraining, true, "with its gradient", true},
 };

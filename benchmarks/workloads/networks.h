@@ -24,6 +24,7 @@ struct Workload {
   const char* text = "";
   bool images = false;  // that may be channels-first
   bool channels_first = false;
+  int passes = 3;  // with gradients, over the products: forwards, for what is multiplied, for parameters
 };
 
 std::span<const Workload> All();

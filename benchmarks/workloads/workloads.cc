@@ -39,7 +39,7 @@ class Job {
   ~Job() { weft_optimizer_release(optimizer_); }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
-  double gflop() const { return net_.gflop() * (workload_.does == Does::kInfer ? 1 : 3); }
+  double gflop() const { return net_.gflop() * (workload_.does == Does::kInfer ? 1 : workload_.passes); }
 
   // Parameters, inputs and the optimizer, which programs have before their first step.
   void Prepare() {
