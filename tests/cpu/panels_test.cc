@@ -206,6 +206,64 @@ TEST(KeptPanels, OfConvolutionsGiveTheSameBits) {
   }
 }
 
+// Kernels that lie as PyTorch's do, [out, in, taps]: packed from there, with the bits of those that lie the other way round; and back.
+TEST(KeptPanels, OfKernelsThatLieOutputsFirstGiveTheSameBits) {
+  struct Case {
+    Dims x, w;  // w: [taps, taps, in, out]
+    int64_t stride, groups;
+  };
+  const Case cases[] = {{{1, 7, 7, 96}, {1, 1, 96, 130}, 1, 1}, {{1, 14, 14, 64}, {3, 3, 64, 80}, 1, 1}, {{2, 9, 11, 33}, {3, 3, 33, 64}, 2, 1},
+                        {{1, 20, 20, 3}, {7, 7, 3, 48}, 2, 1},   {{1, 6, 6, 64}, {3, 3, 32, 64}, 1, 2},   {{1, 8, 8, 32}, {3, 3, 1, 32}, 1, 32}};
+  for (const std::string& isa : TestIsas()) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const Case& c : cases) {
+        SCOPED_TRACE(absl::StrCat(isa, " ", NameOf(dtype), " ", DimsToString(c.x), " ", DimsToString(c.w)));
+        Device device;
+        const int64_t taps = c.w[0], in = c.w[2], out = c.w[3];
+        const Dims turned = {out, in, taps, taps};
+        const auto program_of = [&](const Dims& dims, const ir::Ints& kernel) {
+          Builder b;
+          const Value x = test::NewParameter(Type::Tensor(dtype, c.x)), w = test::NewParameter(Type::Tensor(dtype, dims));
+          const ir::Ints pads(4, taps / 2), ones = {1, 1}, images = {0, 3, 1, 2};
+          const Value y = ops::Call(b, ops::kOp_convolution, {x, w},
+                                    {ir::Ints{c.stride, c.stride}, pads, ones, ones, images, kernel, images, c.groups});
+          EXPECT_TRUE(b.ok()) << b.status();
+          return device.Compile(ir::Function::Create("convolution", {x, w}, {y}), isa);
+        };
+        const auto of = [&](const Dims& dims, const std::vector<float>& values) {
+          std::vector<uint16_t> narrow;
+          for (const float value : values) narrow.push_back(NarrowBF16(value));
+          const bool half = dtype == DType::kBF16;
+          return *device.backend->ToDevice(device.backend->devices()[0], dtype, dims,
+                                           half ? std::as_bytes(std::span(narrow)) : std::as_bytes(std::span(values)));
+        };
+        std::vector<float> pixels(CountOf(c.x)), plain(CountOf(c.w)), other(CountOf(c.w));
+        for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<float>(i % 23) * 0.11f - 1;
+        for (int64_t t = 0; t < taps * taps; ++t) {
+          for (int64_t i = 0; i < in; ++i) {
+            for (int64_t o = 0; o < out; ++o) {
+              const float value = static_cast<float>((t * 31 + i * 7 + o * 3) % 29) * 0.13f - 1;
+              plain[(t * in + i) * out + o] = other[(o * in + i) * taps * taps + t] = value;
+            }
+          }
+        }
+        const auto there = program_of(c.w, {2, 3, 0, 1}), here = program_of(turned, {1, 0, 2, 3});
+        const Ref<Buffer> x = of(c.x, pixels), w = of(turned, other);
+        const Ref<Buffer> wanted = Launch(*there, {x, of(c.w, plain)});
+        for (int launch = 0; launch < 3; ++launch) {
+          const Ref<Buffer> y = Launch(*here, {x, w});
+          ASSERT_EQ(std::memcmp(y->host_data(), wanted->host_data(), wanted->bytes()), 0) << launch;
+        }
+        const bool keeps = c.groups < 32 && (dtype == DType::kF32 || (TargetFromName(isa)->has_bf16_dot && isa != "amx"));
+        EXPECT_EQ(device.backend->panels().made(), keeps ? 1 : 0);
+        const Ref<Buffer> like = of(turned, other);
+        const auto size = static_cast<int64_t>(like->bytes());
+        EXPECT_EQ(BytesOf(device, *w, 0, size), std::string(static_cast<const char*>(like->host_data()), static_cast<size_t>(size)));
+      }
+    }
+  }
+}
+
 // A step's new weight lies where the old one lay.
 TEST(KeptPanels, AreNotTakenForThoseOfAnotherBufferAtTheSameAddress) {
   Device device;

@@ -138,6 +138,12 @@ GatherCall ForwardGather(const ConvCall& call, const TypePlan& types) {
   gather.from_stride = call.out_channels;
   gather.to_stride = 1;
   gather.group_stride = gather.group_to;
+  if (call.w_out_first) {
+    gather.tap_stride = 1;
+    gather.from_stride = gather.geometry.window;
+    gather.to_stride = gather.from_stride * gather.group_from;
+    gather.group_stride = gather.to_stride * gather.group_to;
+  }
   gather.epilogue = call.epilogue;
   gather.ending = call.ending;
   gather.winograd = call.winograd;

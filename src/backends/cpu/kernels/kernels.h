@@ -115,6 +115,9 @@ struct ConvCall {
   const void* x = nullptr;
   const void* w = nullptr;
   bool w_packed = false;  // w lies as KernelSet::PackW wrote it; Conv only
+  // w is [out_channels, in_channels / feature_groups, taps], as PyTorch has it, in place of [taps, ..., out_channels]. Conv only,
+  // where PackedBytesOfW is more than 0: it is packed from there.
+  bool w_out_first = false;
   UseWinograd winograd = UseWinograd::kNever;
   void* y = nullptr;
   // On the written operand's rows: Conv counts output pixels and out_channels, and so on.

@@ -90,6 +90,7 @@ EncodedConv DecodeConvAndEnding(std::span<const int64_t> params) {
   d.To(c.spatial_rank);
   DecodeDims(d, c.dims);
   d.To(c.winograd);
+  d.To(c.w_out_first);
   d.To(c.ending.kind);
   LoopEnding& e = conv.ending;
   for (int32_t* buffer : {&e.factor, &e.summand, &e.to, &e.added}) d.To(*buffer);
@@ -336,6 +337,7 @@ std::vector<int64_t> EncodeConv(const ConvCall& c) {
                               c.spatial_rank};
   EncodeDims(c.dims, out);
   out.push_back(static_cast<int64_t>(c.winograd));
+  out.push_back(static_cast<int64_t>(c.w_out_first));
   return out;
 }
 

@@ -100,10 +100,27 @@ absl::Status Emit(Lowering& lowering, const Node& node, std::string_view name, G
   return absl::OkStatus();
 }
 
+// Whether the kernel is packed from where it lies: an argument that nobody else reads, as weights of inference are, comes again
+// and stays packed. In training it is another one in each step, and turned faster than packed from there.
+bool ReadsOutFirst(const Lowering& lowering, const Node& node, const Geometry& g) {
+  const Value& w = node.operands()[1];
+  const size_t spatial = g.w_order.size() - 2;
+  for (size_t i = 0; i < spatial; ++i) {
+    if (g.w_order[i] != static_cast<int64_t>(i) + 2) return false;
+  }
+  if (g.w_order[spatial] != 1 || g.w_order[spatial + 1] != 0 || !lowering.IsArgumentReadOnce(w)) return false;
+  ConvCall call = g.call;
+  call.input = w.dtype();
+  call.output = node.type().dtype == w.dtype() ? w.dtype() : DType::kF32;
+  return PackedBytesOfW(lowering.target(), call) > 0;
+}
+
 absl::Status LowerConv(Lowering& lowering, const Node& node) {
   const Value &x = node.operands()[0], &w = node.operands()[1];
   WEFT_ASSIGN_OR_RETURN(Geometry g, Read(node, x.dims(), w.dims()));
-  const StorageId left = lowering.Transposed(x, g.x_order), right = lowering.Transposed(w, g.w_order);
+  g.call.w_out_first = ReadsOutFirst(lowering, node, g);
+  const StorageId left = lowering.Transposed(x, g.x_order);
+  const StorageId right = g.call.w_out_first ? lowering.Of(w) : lowering.Transposed(w, g.w_order);
   const Ints order = g.y_order;
   const int64_t columns = g.call.out_channels;
   return Emit(lowering, node, "conv", std::move(g), left, right, order, columns);

@@ -344,6 +344,15 @@ void Lowering::Loop(SharedKernel kernel, const std::vector<StorageId>& buffers) 
   AddLoop(std::move(kernel), buffers);
 }
 
+bool Lowering::IsArgumentReadOnce(const Value& value) const {
+  const auto parameters = module_.main().parameters();
+  if (std::ranges::find(parameters, value) == parameters.end()) return false;
+  if (std::ranges::find(module_.main().results(), value) != module_.main().results().end()) return false;
+  int64_t reads = 0;
+  for (const Node* node : module_.main().nodes()) reads += std::ranges::count(node->operands(), value);
+  return reads == 1;
+}
+
 StorageId Lowering::Transposed(const Value& value, const ir::Ints& permutation) {
   return Permuted(Of(value), value.dtype(), value.dims(), permutation);
 }

@@ -69,6 +69,8 @@ class Lowering {
   // For a part of what a stack lies in, to be read where it is; -1 where it may be overwritten meanwhile.
   StorageId RowOf(StorageId stack, int64_t bytes);
   StorageId Constant(const HostTensor& tensor);
+  // Whether a value is the program's argument and one node alone reads it, once.
+  bool IsArgumentReadOnce(const ir::Value& value) const;
   // The function's nodes, where `arguments` are its parameters; the storages of its results.
   absl::StatusOr<std::vector<StorageId>> Body(const ir::Function& function, std::span<const StorageId> arguments);
   void Copy(int64_t bytes, StorageId from, StorageId to);
