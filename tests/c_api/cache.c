@@ -3,9 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "folder.h"
 
-static char g_dir[300];
 static int g_warnings = 0;
 static void on_log(void* data, weft_log_level level, const char* text, size_t length) {
   (void)data;
@@ -112,13 +111,9 @@ static int keeps_programs(void) {
 }
 
 int main(void) {
-  const char* folder = getenv("TMPDIR");
-  char command[400];
-  snprintf(g_dir, sizeof g_dir, "%s/weft_c_cache_XXXXXX", folder != NULL ? folder : "/tmp");
-  if (mkdtemp(g_dir) == NULL) return 1;
+  make_folder();
   if (keeps_programs()) a_second_start_compiles_nothing();
   an_unusable_folder_costs_a_warning_and_nothing_else();
-  snprintf(command, sizeof command, "rm -rf '%s'", g_dir);
-  if (system(command) != 0) printf("could not remove %s\n", g_dir);
+  remove_folder();
   return done("cache");
 }

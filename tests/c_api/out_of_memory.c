@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "folder.h"
 
 #if defined(HAS_AN_ALLOCATOR_OF_ITS_OWN) || !defined(__GLIBC__)
 int main(void) {
@@ -64,7 +64,7 @@ void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offse
   return (void*)syscall(SYS_mmap, at, size, protection, flags, fd, offset);
 }
 
-static char g_dir[300], g_path[340];
+static char g_path[340];
 static weft_context* g_ctx;
 static weft_tree *g_old, *g_new;
 static weft_tensor *g_x, *g_y;
@@ -437,15 +437,13 @@ static void sweep_the_rest(void) {
 }
 
 int main(void) {
-  const char *folder = getenv("TMPDIR"), *share = getenv("WEFT_MEMORY_SHARE");
-  char command[400];
+  const char* share = getenv("WEFT_MEMORY_SHARE");
   const float ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   if (share != NULL && (sscanf(share, "%ld/%ld", &g_share, &g_shares) != 2 || g_share < 1 || g_share > g_shares)) {
     printf("WEFT_MEMORY_SHARE is \"%s\"; k/m with 1 <= k <= m was expected\n", share);
     return 1;
   }
-  snprintf(g_dir, sizeof g_dir, "%s/weft_c_memory_XXXXXX", folder != NULL ? folder : "/tmp");
-  if (mkdtemp(g_dir) == NULL) return 1;
+  make_folder();
   snprintf(g_path, sizeof g_path, "%s/state", g_dir);
   g_ctx = new_context();
   g_old = state_of(1);
@@ -460,8 +458,7 @@ int main(void) {
   weft_tree_release(g_old);
   weft_tree_release(g_new);
   weft_context_release(g_ctx);
-  snprintf(command, sizeof command, "rm -rf '%s'", g_dir);
-  if (system(command) != 0) printf("could not remove %s\n", g_dir);
+  remove_folder();
   return done("out_of_memory");
 }
 #endif

@@ -7,9 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "folder.h"
 
-static char g_dir[300];
 
 static const char* in_dir(const char* name) {
   static char path[4][400];
@@ -222,15 +221,11 @@ static void who_waits_in_the_call_can_be_cancelled(void) {
 }
 
 int main(void) {
-  const char* folder = getenv("TMPDIR");
-  char command[400];
-  snprintf(g_dir, sizeof g_dir, "%s/weft_c_saves_XXXXXX", folder != NULL ? folder : "/tmp");
-  if (mkdtemp(g_dir) == NULL) return 1;
+  make_folder();
   the_later_call_wins();
   the_folder_is_that_of_the_call();
   a_stated_number_writes_at_a_time();
   who_waits_in_the_call_can_be_cancelled();
-  snprintf(command, sizeof command, "rm -rf '%s'", g_dir);
-  if (system(command) != 0) printf("could not remove %s\n", g_dir);
+  remove_folder();
   return done("saves");
 }

@@ -3,11 +3,10 @@
 #define _POSIX_C_SOURCE 200809L
 #include <unistd.h>
 
-#include "check.h"
+#include "folder.h"
 
 enum { kSize = 20, kChannels = 16, kPixels = 2 * kSize * kSize * kChannels, kTaps = 9 * kChannels * kChannels };
 
-static char g_dir[300];
 
 typedef struct result {
   float y[kPixels], dx[kPixels], dw[kTaps];
@@ -93,10 +92,7 @@ int main(void) {
   result *expected = malloc(sizeof *expected), *direct = malloc(sizeof *direct), *other = malloc(sizeof *other);
   weft_context* ctx;
   weft_blob* value = NULL;
-  const char* folder = getenv("TMPDIR");
-  char command[400];
-  snprintf(g_dir, sizeof g_dir, "%s/weft_c_winograd_XXXXXX", folder != NULL ? folder : "/tmp");
-  if (mkdtemp(g_dir) == NULL) return 1;
+  make_folder();
 
   ctx = context("reference", "1", "off"); /* which decides for itself */
   compute(ctx, WEFT_F32, expected);
@@ -140,7 +136,6 @@ int main(void) {
   free(expected);
   free(direct);
   free(other);
-  snprintf(command, sizeof command, "rm -rf '%s'", g_dir);
-  if (system(command) != 0) printf("could not remove %s\n", g_dir);
+  remove_folder();
   return done("winograd");
 }

@@ -340,6 +340,21 @@ TEST(LaunchQueue, WhoWaitsHelps) {
   EXPECT_GT(here, 0);  // waking a thread takes longer than asking
 }
 
+// The queue's thread, which the pieces before it did not wake, finds one that nobody waits for; also after it has stopped looking.
+TEST(LaunchQueue, DoesWhatNobodyHelpsWith) {
+  LaunchQueue queue;
+  std::atomic<int> done{0};
+  for (int i = 0; i < 60; ++i) {
+    queue.Submit([&] { ++done; }, WorkQueue::By::kWaiter);
+    while (queue.Help()) {}
+    queue.Drain();
+    if (i % 20 == 19) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    queue.Submit([&] { ++done; }, WorkQueue::By::kWaiter);
+    queue.Drain();
+    EXPECT_EQ(done, 2 * i + 2);
+  }
+}
+
 #if !defined(WEFT_SANITIZED)  // a forked child of a threaded process is outside what the sanitizers support
 // With one thread the pool has no workers that a fork could lose; the queue has its thread all the same.
 TEST(LaunchQueue, SaysInAForkedChildThatItsThreadIsNotThere) {

@@ -315,6 +315,14 @@ TEST_P(Conv, TakesWinogradsTilesWhereTheyAreFaster) {
   EXPECT_TRUE(same(Make(1, 16, 16, {dim, Dim(30, 5, 1, 1, 1)})));
   EXPECT_TRUE(same(Make(1, 16, 16, {Dim(300, 3)})));
   EXPECT_TRUE(same(Make(1, 64, 64, {dim, dim}, 2)));
+  // However the kernel lies: the first has 16 tiles, which a gradient would not repay.
+  for (const int64_t side : {14, 12}) {
+    ConvCall call = Make(1, 16, 16, {Dim(side, 3, 1, 1, 1), Dim(side, 3, 1, 1, 1)});
+    call.winograd = UseWinograd::kWhereFaster;
+    const int64_t bytes = PackedBytesOfW(kernels_->target(), call);
+    call.w_out_first = true;
+    EXPECT_EQ(PackedBytesOfW(kernels_->target(), call), bytes) << side;
+  }
 }
 
 TEST_P(Conv, KeepsKernelsTransformedForWinogradsTiles) {

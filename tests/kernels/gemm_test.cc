@@ -119,50 +119,6 @@ TEST_P(Gemm, StreamsTheMatrixForFewRows) {
   }
 }
 
-// The first rows of a product, on their own and with those behind them.
-template <typename In, typename Out>
-void CheckRows(KernelSet& kernels, DType in, DType out, Shape shape, bool b_transposed, ThreadPool& two) {
-  SCOPED_TRACE(testing::Message() << NameOf(in) << "->" << NameOf(out) << " " << shape.k << "x" << shape.n << " tb=" << b_transposed);
-  std::mt19937 random(11);
-  Operand<In> a(shape.m * shape.k), b(shape.k * shape.n);
-  Operand<Out> all(shape.m * shape.n), some(shape.m * shape.n);
-  a.Randomize(random);
-  b.Randomize(random);
-  GemmCall call;
-  call.input = in;
-  call.output = out;
-  call.k = shape.k;
-  call.n = shape.n;
-  call.a = {a.data(), shape.k, 1, {}};
-  call.b = {b.data(), b_transposed ? 1 : shape.n, b_transposed ? shape.k : 1, {}};
-  call.m = shape.m;
-  call.c = all.data();
-  ASSERT_TRUE(kernels.Gemm(call, two).ok());
-  for (const int64_t rows : {9, 12, 13, 32, 61, 128}) {
-    for (const int64_t first : {int64_t{0}, int64_t{7}, shape.m - rows}) {
-      call.m = rows;
-      call.a.data = a.data() + first * shape.k;
-      call.c = some.data();
-      ASSERT_TRUE(kernels.Gemm(call, two).ok());
-      EXPECT_EQ(std::memcmp(some.data(), all.data() + first * shape.n, static_cast<size_t>(rows * shape.n) * sizeof(Out)), 0)
-          << rows << " rows from " << first;
-    }
-  }
-}
-
-TEST_P(Gemm, SumsWithMoreThanAFewRowsDoNotDependOnHowManyThereAre) {
-  for (const Shape& shape : {Shape{140, 5, 2}, Shape{300, 256, 100}, Shape{300, 449, 70}, Shape{700, 1100, 33}, Shape{150, 2051, 40}}) {
-    for (const bool transposed : {false, true}) {
-      CheckRows<float, float>(*kernels_, DType::kF32, DType::kF32, shape, transposed, two_);
-      CheckRows<BF16, float>(*kernels_, DType::kBF16, DType::kF32, shape, transposed, two_);
-      CheckRows<BF16, BF16>(*kernels_, DType::kBF16, DType::kBF16, shape, transposed, two_);
-    }
-    CheckRows<double, double>(*kernels_, DType::kF64, DType::kF64, shape, false, two_);
-    CheckRows<F16, F16>(*kernels_, DType::kF16, DType::kF16, shape, false, two_);
-    CheckRows<F16, float>(*kernels_, DType::kF16, DType::kF32, shape, true, two_);
-  }
-}
-
 TEST_P(Gemm, PacksNothingForFewRows) {
   GemmCall call;
   call.m = 8;

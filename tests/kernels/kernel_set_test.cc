@@ -9,7 +9,7 @@ namespace {
 // More rows and columns than are streamed without generated code; the columns are equal.
 constexpr int64_t kRows = 9;
 
-absl::Status SmallProduct(KernelSet& kernels, ThreadPool& pool, float* result) {
+GemmCall SmallCall(float* result = nullptr) {
   static const float a[3 * kRows] = {1, 2, 3, 4, 5, 6}, b[3] = {1, 10, 100};
   GemmCall call;
   call.m = call.n = kRows;
@@ -17,7 +17,10 @@ absl::Status SmallProduct(KernelSet& kernels, ThreadPool& pool, float* result) {
   call.a = {a, 3, 1, {}};
   call.b = {b, 1, 0, {}};
   call.c = result;
-  return kernels.Gemm(call, pool);
+  return call;
+}
+absl::Status SmallProduct(KernelSet& kernels, ThreadPool& pool, float* result) {
+  return kernels.Gemm(SmallCall(result), pool);
 }
 
 TEST(KernelSet, CompilesNothingAfterAnImport) {
@@ -56,14 +59,8 @@ TEST(KernelSet, CompilesWhatWasImportedAndCannotBeLinked) {
 TEST(KernelSet, PreparesWhatACallNeeds) {
   ThreadPool pool(1);
   KernelSet kernels(*TargetFromName("auto"));
-  GemmCall gemm;
-  gemm.m = gemm.n = kRows;
-  gemm.k = 3;
-  gemm.a.row_stride = 3;
-  gemm.b.row_stride = 1;
-  gemm.b.col_stride = 0;
   ScratchNeeds needs;
-  ASSERT_TRUE(kernels.PrepareGemm(gemm, 1, needs).ok());
+  ASSERT_TRUE(kernels.PrepareGemm(SmallCall(), 1, needs).ok());
   const int64_t compiled = kernels.compiled();
   EXPECT_GT(compiled, 0);
   float result[kRows * kRows];
@@ -73,14 +70,8 @@ TEST(KernelSet, PreparesWhatACallNeeds) {
 
 TEST(KernelSet, SaysWhatItWouldGenerate) {
   KernelSet kernels(*TargetFromName("auto"));
-  GemmCall gemm;
-  gemm.m = gemm.n = kRows;
-  gemm.k = 3;
-  gemm.a.row_stride = 3;
-  gemm.b.row_stride = 1;
-  gemm.b.col_stride = 0;
   ScratchNeeds needs;
-  const auto prepare = [&] { EXPECT_TRUE(kernels.PrepareGemm(gemm, 1, needs).ok()); };
+  const auto prepare = [&] { EXPECT_TRUE(kernels.PrepareGemm(SmallCall(), 1, needs).ok()); };
   const std::vector<int> missing = kernels.MissingAfter(prepare);
   EXPECT_FALSE(missing.empty());
   EXPECT_EQ(kernels.compiled(), 0);

@@ -7,13 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/backends/cpu/executable.h"
-#include "src/backends/cpu/kernels/gemm_plan.h"
 #include "src/backends/cpu/lower/lower_region.h"
 #include "src/backends/cpu/lower/lowering.h"
 #include "src/ir/op_def.h"
 #include "src/ir/text.h"
 #include "src/passes/fuse.h"
-#include "src/passes/hoist_products.h"
 #include "src/passes/move_channels.h"
 #include "src/runtime/alloc_hook.h"
 #include "src/runtime/machine_memory.h"
@@ -27,10 +25,7 @@ absl::StatusOr<ir::Module> FuseModule(const ir::Module& module) {
   passes::FuseOptions options;
   options.can_fuse = IsLoopNode;
   options.ends_sums = EndsSums;
-  // With 32 rows a product within the loop is as quick, and what it makes stays in a near cache.
-  WEFT_ASSIGN_OR_RETURN(const Ref<const ir::Function> hoisted,
-                        passes::HoistProducts(module.main(), {.fewest_rows = kFewRows + 1, .most_rows = 31}));
-  WEFT_ASSIGN_OR_RETURN(const Ref<const ir::Function> moved, passes::MoveChannels(*hoisted));
+  WEFT_ASSIGN_OR_RETURN(const Ref<const ir::Function> moved, passes::MoveChannels(module.main()));
   WEFT_ASSIGN_OR_RETURN(fused.functions[0], passes::Fuse(*moved, options));
   return fused;
 }

@@ -135,10 +135,13 @@ class CpuExecutable final : public Executable {
       results.buffers.push_back(Ref<Buffer>(
           new CpuBuffer(device_, program.results[r].dtype, program.results[r].dims, launch->done, launch->results[r])));
     }
-    queue_->Submit([launch] { RunLaunch(*launch); }, !ready || cost_ >= kHelpCost ? WorkQueue::By::kQueue
-                                                     : cost_ < kInlineCost        ? WorkQueue::By::kCaller
-                                                                                  : WorkQueue::By::kWaiter);
+    queue_->Submit([launch] { RunLaunch(*launch); }, ready ? DoneBy() : WorkQueue::By::kQueue);
     return results;
+  }
+
+  WorkQueue::By DoneBy() const {
+    if (cost_ >= kHelpCost) return WorkQueue::By::kQueue;
+    return cost_ < kInlineCost ? WorkQueue::By::kCaller : WorkQueue::By::kWaiter;
   }
 
   // Where the arguments lie, plain or packed.

@@ -147,6 +147,7 @@ GatherCall ForwardGather(const ConvCall& call, const TypePlan& types) {
   gather.epilogue = call.epilogue;
   gather.ending = call.ending;
   gather.winograd = call.winograd;
+  gather.forward = true;
   return gather;
 }
 

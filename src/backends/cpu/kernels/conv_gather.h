@@ -25,6 +25,7 @@ struct GatherCall {
   Epilogue epilogue;
   Ending ending;
   UseWinograd winograd = UseWinograd::kNever;
+  bool forward = false;  // `weights` may stay packed
 
   int64_t FromChannels() const { return groups * group_from; }
   int64_t ToChannels() const { return groups * group_to; }

@@ -298,7 +298,7 @@ bool WinogradServes(const GatherCall& call) {
   if (!fits || call.winograd == UseWinograd::kWhereItFits) return fits;
   const int64_t tiles = TilesOf(call), pixels = Images(call) * call.geometry.dims[kY].out * call.geometry.dims[kX].out;
   return call.group_from >= kLeastChannels && call.group_to >= kLeastChannels && tiles * kLeastPixelsOfTile <= pixels &&
-         tiles >= (call.to_stride == 1 ? kLeastTilesForward : kLeastTiles);
+         tiles >= (call.forward ? kLeastTilesForward : kLeastTiles);
 }
 
 absl::Status RunWinograd(KernelSet::State& state, const GatherCall& call, const Duty& duty) {

@@ -11,6 +11,8 @@
 namespace weft::cpu {
 namespace {
 
+// With more rows arithmetic decides, and packing is repaid.
+constexpr int64_t kFewRows = 8;
 // Of what can be read in place, by rows of B: more sums than registers hold go to a near cache and back, which register tiles
 // need not.
 constexpr int64_t kFewInPlace = 4;

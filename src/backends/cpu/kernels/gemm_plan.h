@@ -89,10 +89,6 @@ struct MemberOffsets {
 MemberOffsets OffsetsOf(const GemmCall& call, int64_t index);
 int64_t Members(const GemmCall& call);
 
-// With more rows arithmetic decides, and packing is repaid. An element of a product of more rows, and of more than one column, is a
-// sum in an order that K alone decides, however many rows there are: who multiplies more rows at once relies on that.
-inline constexpr int64_t kFewRows = 8;
-
 // Whether B is streamed for a few rows of A (few_rows.h), never packed: by the shape alone, since bits depend on it. A
 // matrix times one column is one row times the matrix.
 bool HasFewRows(const GemmCall& call, const TypePlan& types);

@@ -345,12 +345,10 @@ void Lowering::Loop(SharedKernel kernel, const std::vector<StorageId>& buffers) 
 }
 
 bool Lowering::IsArgumentReadOnce(const Value& value) const {
-  const auto parameters = module_.main().parameters();
-  if (std::ranges::find(parameters, value) == parameters.end()) return false;
-  if (std::ranges::find(module_.main().results(), value) != module_.main().results().end()) return false;
-  int64_t reads = 0;
-  for (const Node* node : module_.main().nodes()) reads += std::ranges::count(node->operands(), value);
-  return reads == 1;
+  const ir::Function& main = module_.main();
+  int64_t reads = std::ranges::count(main.results(), value);
+  for (const Node* node : main.nodes()) reads += std::ranges::count(node->operands(), value);
+  return reads == 1 && std::ranges::count(main.parameters(), value) == 1;
 }
 
 StorageId Lowering::Transposed(const Value& value, const ir::Ints& permutation) {
