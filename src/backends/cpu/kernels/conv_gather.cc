@@ -400,12 +400,30 @@ class Gather {
     return rows;
   }
 
+  // What is read after a block of these panels, and so asked for meanwhile: their next one, or the first of the next chunk.
+  struct Next {
+    bool asks = false;
+    int64_t on = 0;                // from a panel to that of the next chunk, bytes of a packed step
+    int64_t first = 0, steps = 0;  // within a panel
+  };
+  Next After(const Phase& phase, const KBlock& block, int64_t panel_begin, int64_t panel_end) const {
+    Next next;
+    next.asks = call_.packed != nullptr && AsksAhead(plan_.PackedBytes(), phase.tiles);
+    const bool last = &block == &phase.blocks.back();
+    const Panel &from = panels_[panel_begin], &to = panels_[panel_end - 1];
+    if (last) next.on = to.before + to.vectors * columns_.lanes * element_ - from.before;
+    if (!last) next.first = phase.StepsBefore(*(&block + 1), call_.types.pack);
+    next.steps = (last ? phase.steps() : next.first) - phase.StepsBefore(block, call_.types.pack);
+    return next;
+  }
+
   void RunBlock(const Phase& phase, const TileSet& set, const KBlock& block, int64_t tile_begin, int64_t tile_end,
                 int64_t panel_begin, int64_t panel_end, const void** a, int64_t* b_offsets, char* wide) {
     const int64_t accumulator = TileBytes(phase);
     const int64_t wide_stride = wide != nullptr ? WideStride(phase) : 0;
     const int64_t steps = phase.steps(), steps_before = phase.StepsBefore(block, call_.types.pack);
     const int64_t channels = block.channel1 - block.channel0;
+    const Next then = After(phase, block, panel_begin, panel_end);
     int64_t* kept = b_offsets + phase.block_taps;
     const bool pairs = call_.types.pack == PackKind::kBF16Pairs;
     const bool whole_runs = (block.tap1 - block.tap0) % phase.inner_taps == 0 && block.tap0 % phase.inner_taps == 0 &&
@@ -471,6 +489,10 @@ class Gather {
         args.last_lanes = panel.last_lanes;
         if (ends) args.factor = call_.ending.factor + panel.first;
         if (ends) args.summand = call_.ending.summand + panel.first;
+        if (then.asks) {
+          const char* next = packed_ + phase.packed + steps * (panel.before + then.on) + then.first * step_bytes;
+          AskAhead(next, then.steps * step_bytes, tile - tile_begin, tile_end - tile_begin, &args);
+        }
         tiles.At(rows, panel.vectors, false)(&args);
       }
       AdvanceBy(phase, rows, &first);

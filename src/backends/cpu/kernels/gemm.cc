@@ -19,6 +19,8 @@ constexpr int64_t kEpilogueTiles = 8;
 constexpr int64_t kPackedTiles = 8;
 // So many steps of K at a time.
 constexpr int64_t kPackedSteps = 64;
+// Of A, that stays in L2.
+constexpr int64_t kNearBytes = 448 << 10;
 // Rows that an epilogue consumes stay in L1.
 constexpr int64_t kConsumedBytes = 28 << 10;
 
@@ -41,6 +43,7 @@ class Driver {
     c_stride_ = call.c_row_stride != 0 ? call.c_row_stride : call.n;
     element_ = PackedElementBytes(plan.types.pack);
     output_bytes_ = plan.types.narrow ? 2 : plan.types.accumulator_bytes;
+    asks_ = call.b_packed && AsksAhead(plan.PackedOffset(plan.k_blocks, 0), plan.tiles);
     packed_tiles_ = plan.pack_a && call.a.row_stride == 1 ? std::min(kPackedTiles, plan.tiles) : 1;
     // With several blocks of K, rows come back for the next one: they need C.
     consumed_ = call.epilogue.consume != nullptr && plan.k_blocks == 1 && !plan.Widens() && !call.accumulate;
@@ -219,7 +222,11 @@ class Driver {
 
   // A thread's panels in chunks of equal size: a few more in one rather than few in the last, for which A would be packed again.
   int64_t MostPanels() const { return std::min(plan_.columns.panels, plan_.chunk_panels + plan_.chunk_panels / 4); }
-  int64_t PanelsAChunk(int64_t panels) const { return CeilDiv(panels, CeilDiv(panels, MostPanels())); }
+  // One where A stays in L2 beside two panels, so that the next one is there when it is read.
+  int64_t PanelsAChunk(int64_t panels) const {
+    if (asks_ && !plan_.pack_a && plan_.m * plan_.k_block * plan_.types.source_bytes <= kNearBytes) return 1;
+    return CeilDiv(panels, CeilDiv(panels, MostPanels()));
+  }
 
   int64_t ChunkBytes() const {
     return PackedSteps(plan_.types.pack, plan_.k_block) * MostPanels() * plan_.columns.MaxVectors() *
@@ -308,6 +315,11 @@ class Driver {
           args.b = packed + plan_.PackedOffset(block, panel) - packed_base;
           args.b_stride = static_cast<int64_t>(vectors) * plan_.columns.lanes * element_;
         }
+        if (asks_) {
+          const int64_t chunk_bytes = plan_.PackedOffset(block, panel_end) - packed_base;
+          AskAhead(static_cast<Bytes>(args.b) + chunk_bytes, plan_.PanelBytes(block, panel), tile - tile_begin,
+                   tile_end - tile_begin, &args);
+        }
         plan_.set.At(rows, vectors, masked)(&args);
       }
       const bool group_ends = (tile - tile_begin) % group_tiles_ == group_tiles_ - 1 || tile + 1 == tile_end;
@@ -381,6 +393,7 @@ class Driver {
   bool consumed_ = false;
   int64_t group_tiles_ = kEpilogueTiles;
   int64_t packed_tiles_ = 1;
+  bool asks_ = false;  // for panels ahead
   std::atomic<bool> out_of_memory_{false};
   std::atomic<int64_t> wanted_{0};
 };

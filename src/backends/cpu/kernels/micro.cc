@@ -48,6 +48,10 @@ class Emitter {
     b_stride_ = Field(args, offsetof(MicroArgs, b_stride));
     Value* last = Field(args, offsetof(MicroArgs, last_lanes));
     mask_ = LaneMask(last);
+    Value* ahead = PointerField(args, offsetof(MicroArgs, ahead));
+    ahead = b_.CreateSelect(b_.CreateIsNull(ahead), b_base, ahead);
+    ahead_step_ = Field(args, offsetof(MicroArgs, ahead_step));
+    Value* ahead_tap = b_.CreateMul(k_, ahead_step_);
     const int count = spec_.mr * spec_.nv;
     const std::vector<Value*> zeros(count, llvm::ConstantAggregateZero::get(vector_));
     b_.CreateBr(tap_loop);
@@ -67,7 +71,7 @@ class Emitter {
     Value* b_start = Byte(b_base, b_.CreateLoad(b_.getInt64Ty(), b_.CreateGEP(b_.getInt64Ty(), b_offsets, tap)));
     std::vector<Value*> acc(tap_acc.begin(), tap_acc.end());
     Value* b_end = nullptr;
-    acc = KLoop(acc, b_start, &b_end);
+    acc = KLoop(acc, b_start, Byte(ahead, b_.CreateMul(tap, ahead_tap)), &b_end);
     if (pairs_ && spec_.form == MicroForm::kRows) acc = OddStep(acc, args, b_end);
     auto* tap_next = b_.CreateAdd(tap, b_.getInt64(1));
     auto* latch = b_.GetInsertBlock();
@@ -145,8 +149,14 @@ class Emitter {
     return next;
   }
 
+  void Prefetch(Value* address) {
+    constexpr int kRead = 0, kKeep = 3, kData = 1;
+    b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer_},
+                       {address, b_.getInt32(kRead), b_.getInt32(kKeep), b_.getInt32(kData)});
+  }
+
   // Runs k steps; a tap has at least one (pairs may have none, when its single element is the odd one).
-  std::vector<Value*> KLoop(const std::vector<Value*>& start, Value* b_start, Value** b_end) {
+  std::vector<Value*> KLoop(const std::vector<Value*>& start, Value* b_start, Value* ahead_start, Value** b_end) {
     auto* before = b_.GetInsertBlock();
     auto* loop = Block("k");
     auto* after = Block("after");
@@ -163,8 +173,12 @@ class Emitter {
     left->addIncoming(k_, before);
     offset->addIncoming(b_.getInt64(0), before);
     b_pointer->addIncoming(b_start, before);
+    auto* ahead = b_.CreatePHI(pointer_, 2);
+    ahead->addIncoming(ahead_start, before);
     std::vector<llvm::PHINode*> phis = Phis(start, before);
     std::vector<Value*> acc = OneK({phis.begin(), phis.end()}, offset, b_pointer, false);
+    Prefetch(ahead);
+    ahead->addIncoming(Byte(ahead, ahead_step_), loop);
     Value* left_next = b_.CreateSub(left, b_.getInt64(1));
     Value* offset_next =
         b_.CreateAdd(offset, a_stride_ != nullptr ? a_stride_ : static_cast<Value*>(b_.getInt64(element_bytes_)));
@@ -378,6 +392,7 @@ class Emitter {
   Value* k_ = nullptr;
   Value* a_stride_ = nullptr;
   Value* b_stride_ = nullptr;
+  Value* ahead_step_ = nullptr;
   Value* mask_ = nullptr;
   std::vector<Value*> rows_;
 };

@@ -3,6 +3,7 @@
 // is a new way to emit a step, not a new driver.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -59,6 +60,9 @@ struct MicroArgs {
   const void* b = nullptr;
   const int64_t* b_offsets = nullptr;  // [taps], added to b
   int64_t b_stride = 0;
+  // What a later tile reads, asked for as this one runs: so many bytes on with each step. None: nothing is.
+  const void* ahead = nullptr;
+  int64_t ahead_step = 0;
   void* const* c = nullptr;  // [mr] rows of C
   int64_t c_offset = 0;      // added to every row
   int64_t last_lanes = 0;    // columns of the last vector that exist, 1 to lanes
@@ -69,6 +73,16 @@ struct MicroArgs {
   int64_t to_offset = 0, added_offset = 0;
   float least = 0, most = 0;
 };
+
+// Whether tiles ask for what comes after the panel that they read, of a packed operand of so many bytes: a small one is in L2
+// soon, and few tiles would ask for much each, while they load much themselves.
+inline bool AsksAhead(int64_t bytes, int64_t tiles) { return bytes >= 192 << 10 && tiles >= 8; }
+// Tile `index` of `tiles` that read the same panel asks for its share of the next one, whose first line is `next`: a burst of
+// such requests, or all of them by the first tile, would hold up what tiles load themselves.
+inline void AskAhead(const void* next, int64_t bytes, int64_t index, int64_t tiles, MicroArgs* args) {
+  args->ahead = static_cast<const char*>(next) + bytes * index / tiles;
+  args->ahead_step = bytes / (tiles * std::max<int64_t>(1, args->taps * args->k)) + 1;
+}
 using MicroFn = void(const MicroArgs*);
 
 // f32 lanes (or f64 lanes) of one vector of C.
