@@ -21,6 +21,8 @@ constexpr int64_t kPackedTiles = 8;
 constexpr int64_t kPackedSteps = 64;
 // Of A, that stays in L2.
 constexpr int64_t kNearBytes = 448 << 10;
+// Of C, that is in memory again when the next block of K comes to it.
+constexpr int64_t kFarBytes = 8 << 20;
 // Rows that an epilogue consumes stay in L1.
 constexpr int64_t kConsumedBytes = 28 << 10;
 
@@ -44,6 +46,7 @@ class Driver {
     element_ = PackedElementBytes(plan.types.pack);
     output_bytes_ = plan.types.narrow ? 2 : plan.types.accumulator_bytes;
     asks_ = call.b_packed && AsksAhead(plan.PackedOffset(plan.k_blocks, 0), plan.tiles);
+    fetches_c_ = plan.m * plan.n * plan.TileBytes() >= kFarBytes;
     packed_tiles_ = plan.pack_a && call.a.row_stride == 1 ? std::min(kPackedTiles, plan.tiles) : 1;
     // With several blocks of K, rows come back for the next one: they need C.
     consumed_ = call.epilogue.consume != nullptr && plan.k_blocks == 1 && !plan.Widens() && !call.accumulate;
@@ -320,6 +323,13 @@ class Driver {
           AskAhead(static_cast<Bytes>(args.b) + chunk_bytes, plan_.PanelBytes(block, panel), tile - tile_begin,
                    tile_end - tile_begin, &args);
         }
+        if (fetches_c_ && block > 0) {
+          const int64_t bytes = vectors * plan_.columns.lanes * plan_.TileBytes();
+          for (int64_t r = 0; r < rows; ++r) {
+            for (int64_t at = 0; at < bytes; at += 64)
+              __builtin_prefetch(static_cast<char*>(c[r]) + args.c_offset + at, 1);
+          }
+        }
         plan_.set.At(rows, vectors, masked)(&args);
       }
       const bool group_ends = (tile - tile_begin) % group_tiles_ == group_tiles_ - 1 || tile + 1 == tile_end;
@@ -393,7 +403,8 @@ class Driver {
   bool consumed_ = false;
   int64_t group_tiles_ = kEpilogueTiles;
   int64_t packed_tiles_ = 1;
-  bool asks_ = false;  // for panels ahead
+  bool asks_ = false;       // for panels ahead
+  bool fetches_c_ = false;  // what tiles add to
   std::atomic<bool> out_of_memory_{false};
   std::atomic<int64_t> wanted_{0};
 };
