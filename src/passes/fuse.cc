@@ -437,7 +437,7 @@ class Fuser {
     }
     for (size_t i = function_.parameters().size(); i < nodes_.size(); ++i) {
       const int n = static_cast<int>(i);
-      if (kind_[i] == Kind::kOther) WEFT_RETURN_IF_ERROR(EmitNode(n));
+      if (kind_[i] == Kind::kOther && !WaitsForUser(n)) WEFT_RETURN_IF_ERROR(EmitNode(n));
       if (kind_[i] == Kind::kFused && last_of_[group_of_[i]] == n) WEFT_RETURN_IF_ERROR(EmitGroup(group_of_[i]));
     }
     std::vector<Value> results;
@@ -448,6 +448,19 @@ class Fuser {
     return ir::Function::Create(function_.name(), {function_.parameters().begin(), function_.parameters().end()},
                                 std::move(results),
                                 {function_.parameter_infos().begin(), function_.parameter_infos().end()});
+  }
+
+  // A product stands right before what follows it, wherever it stood: its blocks are still in a cache then. Unless operands
+  // larger than its result would have to be kept meanwhile (a gradient of weights, which an update at the end reads).
+  bool WaitsForUser(int n) const {
+    const Node& node = *nodes_[n];
+    if (options_.ends_sums == nullptr || !options_.ends_sums(node) || consumers_[n].size() != 1 || outside_[n] ||
+        kind_[consumers_[n][0]] != Kind::kFused) {
+      return false;
+    }
+    return std::ranges::all_of(node.operands(), [&](const Value& operand) {
+      return !operand || operand.node->op().parameter || operand.type().bytes() <= node.type().bytes();
+    });
   }
 
   // The value outside kernels; makes what it needs first.

@@ -22,6 +22,16 @@ absl::StatusOr<ir::Module> FuseAll(const ir::Module& module, const PipelineOptio
   return fused;
 }
 
+// Where products do what follows them.
+absl::StatusOr<ir::Module> FuseEnding(const ir::Module& module, const PipelineOptions&) {
+  FuseOptions options;
+  options.can_fuse = CanFuse;
+  options.ends_sums = [](const ir::Node& node) { return node.op().name == std::string_view("dot_general"); };
+  ir::Module fused = module;
+  WEFT_ASSIGN_OR_RETURN(fused.functions[0], Fuse(module.main(), options));
+  return fused;
+}
+
 int Fusions(std::string_view text) {
   int count = 0;
   for (size_t at = text.find("= fusion"); at != text.npos; at = text.find("= fusion", at + 1)) ++count;
@@ -61,16 +71,27 @@ TEST(Fuse, GivesEachOfTwoProductsThatAreAddedAnEndingOfItsOwn) {
                                                  "%9 = add(%7, %8) : tensor<8x8xf32>"),
                                     results)));
   };
-  const auto ends = [](const ir::Module& module, const PipelineOptions&) -> absl::StatusOr<ir::Module> {
-    FuseOptions options;
-    options.can_fuse = CanFuse;
-    options.ends_sums = [](const ir::Node& node) { return node.op().name == std::string_view("dot_general"); };
-    ir::Module fused = module;
-    WEFT_ASSIGN_OR_RETURN(fused.functions[0], Fuse(module.main(), options));
-    return fused;
-  };
   EXPECT_EQ(fusions(FuseAll, "%9"), 2);
-  EXPECT_EQ(fusions(ends, "%9"), 3);
+  EXPECT_EQ(fusions(FuseEnding, "%9"), 3);
+}
+
+// The second product, too, which stood before the first one's kernel and is wanted by the last.
+TEST(Fuse, PutsProductsRightBeforeWhatFollowsThem) {
+  const std::string text =
+      After(FuseEnding, Wrap("%0: tensor<8x8xf32>, %1: tensor<8x8xf32>", "tensor<8x8xf32>",
+                             absl::StrCat("%2 = dot_general(%0, %0) ", kDot, "%3 = dot_general(%0, %1) ", kDot,
+                                          "%4 = multiply(%2, %1) : tensor<8x8xf32>\n"
+                                          "%5 = dot_general(%4, %0) ", kDot,
+                                          "%6 = multiply(%5, %1) : tensor<8x8xf32>\n"
+                                          "%7 = add(%3, %0) : tensor<8x8xf32>\n"
+                                          "%8 = add(%6, %7) : tensor<8x8xf32>"),
+                             "%8"));
+  const char* const products[] = {"dot_general(%0, %0)", "dot_general(%0, %1)"};
+  for (const char* const product : products) {
+    const size_t at = text.find(product), line = text.find('\n', at);
+    ASSERT_NE(at, text.npos) << text;
+    EXPECT_NE(text.substr(line, text.find('\n', line + 1) - line).find("= fusion"), text.npos) << text;
+  }
 }
 
 // Random graphs of elementwise operations, broadcasts, reductions and products: every one can be put in order.
@@ -119,8 +140,10 @@ TEST(Fuse, FindsAnOrderForEveryGraph) {
     }
     const std::string text = Wrap("%0: tensor<8xf32>, %1: tensor<8x8xf32>", "tensor<8xf32>, tensor<8x8xf32>", lines,
                                   absl::StrCat("%", vectors.back(), ", %", matrices.back()));
-    const std::string fused = After(FuseAll, text);
-    ASSERT_TRUE(fused.starts_with("func @main") || fused.starts_with("module")) << fused << "\n" << text;
+    for (const auto pass : {FuseAll, FuseEnding}) {
+      const std::string fused = After(pass, text);
+      ASSERT_TRUE(fused.starts_with("func @main") || fused.starts_with("module")) << fused << "\n" << text;
+    }
   }
 }
 
