@@ -9,6 +9,11 @@ using Pairs = FewRows<float, PairBF16>;
 
 constexpr int64_t kGroup = 32;  // columns: a line of memory, and two vectors of sums
 
+// Groups from one to that which is asked for: as many rows as are read at once are more streams than a processor fetches ahead
+// by itself.
+template <int kGroups>
+constexpr int64_t kAhead = kGroups + 3;
+
 // Columns [column, column + columns), which are whole groups unless kMasked.
 template <int kRows, int kGroups, bool kMasked>
 [[gnu::always_inline]] inline void PairTile(const Pairs& run, int64_t k, int64_t steps, int64_t column,
@@ -29,6 +34,8 @@ template <int kRows, int kGroups, bool kMasked>
   const auto step = [&](const auto& pair_of, const auto& second_of) __attribute__((always_inline)) {
     __m512bh w[kGroups * 2];
     Unroll<kGroups>([&]<int g>() __attribute__((always_inline)) {
+      __builtin_prefetch(b + (g + kAhead<kGroups>)*kGroup);
+      __builtin_prefetch(b + run.b_stride + (g + kAhead<kGroups>)*kGroup);
       const __m512i first = load(b + g * kGroup), second = second_of(b + run.b_stride + g * kGroup);
       w[2 * g] = reinterpret_cast<__m512bh>(_mm512_permutex2var_epi16(first, near, second));
       w[2 * g + 1] = reinterpret_cast<__m512bh>(_mm512_permutex2var_epi16(first, far, second));
