@@ -140,5 +140,30 @@ TEST(Endings, AreThoseOfBothConvolutionsThatAreAdded) {
   }
 }
 
+// The second of three stands before what follows the first one, and is not wanted before the end.
+TEST(Endings, AreThoseOfConvolutionsThatStandElsewhere) {
+  const Type number = Type::Tensor(DType::kF32, {40}), image = Type::Tensor(DType::kF32, {2, 6, 6, 40});
+  const Ref<const Function> program = test::MakeFunction(
+      "main", {image, Type::Tensor(DType::kF32, {1, 1, 40, 40}), number}, [&](Builder& b, const Vec& p) {
+        const auto conv = [&](const Value& x) {
+          return ops::Call(b, ops::kOp_conv, {x, p[1]}, {ir::Ints{1, 1}, int64_t{1}, {}, {}, int64_t{1}});
+        };
+        const auto norm = [&](const Value& x) {
+          return ops::Call(b, ops::kOp_batch_norm_inference, {x, p[2], p[2], p[2], p[2]});
+        };
+        const auto relu = [&](const Value& x) { return ops::Unary(b, ops::kOp_relu, x); };
+        const Value one = conv(p[0]), two = conv(relu(p[0]));
+        const Value three = norm(conv(relu(norm(one))));
+        return Vec{relu(ops::Add(b, three, relu(norm(two))))};
+      });
+  const auto lowered = FusedAndLowered(program);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  int endings = 0;
+  for (const Entry& entry : lowered->program.lists[0]) {
+    if (entry.type == Entry::Type::kHost && entry.params.size() > EncodeConv({}).size()) ++endings;
+  }
+  EXPECT_EQ(endings, 3);
+}
+
 }  // namespace
 }  // namespace weft::cpu

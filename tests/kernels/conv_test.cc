@@ -1,6 +1,9 @@
 // Convolutions in all three directions against sums in double: strides, padding, both dilations, reversal, groups,
 // ranks one to three, types, threads and instruction sets.
 #include <bit>
+#include <limits>
+#include <tuple>
+#include <utility>
 
 #include "src/backends/cpu/kernels/amx_driver.h"
 #include "src/backends/cpu/kernels/conv_geometry.h"
@@ -48,10 +51,10 @@ std::vector<ConvCall> Cases() {
       Make(2, 3, 4, {Dim(2, 1, 1, 4, 4), Dim(2, 3, 1, 5, 5)}),
       Make(9, 1, 4, {Dim(30, 3), Dim(30, 3)}),
       // Kernels larger than the cache: channels in blocks, single taps in blocks, chunks of panels, groups of tiles.
-      Make(1, 1100, 700, {Dim(3, 1), Dim(3, 1)}),
+      Make(1, 4700, 300, {Dim(2, 1), Dim(3, 1)}),
       Make(1, 520, 400, {Dim(150, 1)}),
       Make(2, 300, 260, {Dim(3, 3, 1, 1, 1), Dim(3, 3, 1, 1, 1)}),
-      Make(1, 200, 70, {Dim(4, 3, 1, 1, 1), Dim(9, 3, 1, 1, 1)}),
+      Make(1, 800, 70, {Dim(4, 3, 1, 1, 1), Dim(3, 3, 1, 1, 1)}),
       Make(1, 530, 90, {Dim(5, 2, 1, 1, 1, 2), Dim(4, 2, 1, 1, 1, 2)}),
       Make(2, 6, 40, {Dim(4, 1), Dim(5, 1), Dim(3, 1)}),  // lines joined, all of them and the last
       Make(2, 6, 10, {Dim(4, 3, 1, 1, 1), Dim(5, 1), Dim(3, 1)}),
@@ -66,6 +69,14 @@ std::vector<ConvCall> Cases() {
       // Lines that narrower panels make tiles of.
       Make(2, 9, 200, {Dim(7, 3, 1, 1, 1), Dim(7, 3, 1, 1, 1)}),
       Make(1, 6, 60, {Dim(9, 3, 2, 1, 1), Dim(16, 3, 2, 1, 1)}),
+      // Lines whose first and last pixels are computed apart where tiles end results; one block of K, two, and three, the first
+      // or last of which is all padding for some.
+      Make(2, 20, 70, {Dim(5, 3, 1, 1, 1), Dim(14, 3, 1, 1, 1)}),
+      Make(1, 300, 50, {Dim(7, 3, 1, 1, 1), Dim(7, 3, 1, 1, 1)}),
+      Make(2, 400, 20, {Dim(2, 3, 1, 1, 1), Dim(9, 3, 1, 1, 1)}),
+      Make(2, 8, 40, {Dim(7, 3, 1, 1, 1), Dim(23, 3, 2, 1, 1)}),
+      Make(2, 8, 40, {Dim(6, 3, 1, 1, 1), Dim(12, 5, 1, 2, 2)}),
+      Make(2, 8, 40, {Dim(6, 1), Dim(12, 3, 1, 0, 1)}),
       // Images without a pixel, with padding around them and without.
       Make(1, 2, 33, {Dim(3, 3, 1, 1, 1), Dim(0, 1)}),
       Make(1, 2, 33, {Dim(3, 3, 1, 1, 1), Dim(0, 1, 1, 1, 1)}),
@@ -500,11 +511,19 @@ struct EndingLoop {
   }
 };
 
+// What results are bounded by, none first.
+constexpr float kEndless = std::numeric_limits<float>::infinity();
+constexpr std::pair<float, float> kBounds[] = {{-kEndless, kEndless}, {0, 6}, {0, kEndless}, {-kEndless, 6}};
+
+// What an ending's operands are: numbers that are awkward to round, one of those for a thousand plain ones, or such that sums
+// are denormal or nearly so, beside plain summands and beside none.
+enum class Numbers { kAwkward, kCalm, kTiny, kTinyAlone };
+
 // With and without an ending of its own a convolution has the same bits, for sums that round badly, are tiny or no numbers.
 // `looped`: whether the loop ran.
 template <typename T>
-void CheckEnding(KernelSet& kernels, ConvCall call, EndingKind kind, bool bounded, bool nan, ThreadPool& pool,
-                 bool* looped) {
+void CheckEnding(KernelSet& kernels, ConvCall call, EndingKind kind, int bounds, bool nan, ThreadPool& pool,
+                 bool* looped, Numbers numbers = Numbers::kAwkward) {
   SCOPED_TRACE(Words(call));
   const bool half = sizeof(T) == 2;
   call.input = call.output = half ? DType::kBF16 : DType::kF32;
@@ -516,16 +535,21 @@ void CheckEnding(KernelSet& kernels, ConvCall call, EndingKind kind, bool bounde
   std::mt19937 random(5);
   constexpr float kAwkward[] = {1, 1.0078125f, -3, 0x1p-8f, -0x1.02p-9f, 0x1p-120f, -0x1.8p-126f, 0x1p-60f, 0,
                                  -0.0f, 40};
+  constexpr float kTiny[] = {0x1p-120f, -0x1.8p-126f, 0x1.02p-124f, -0x1p-128f, 0}, kSmall[] = {0x1p-8f, -0x1.02p-9f, 1};
+  const bool tiny = numbers == Numbers::kTiny || numbers == Numbers::kTinyAlone;
+  const auto one_in = [&](unsigned count) { return !tiny && random() % (numbers == Numbers::kCalm ? 1000 : count) == 0; };
+  const auto plain = [&] { return static_cast<float>(random() % 1000) / 333.5f - 1; };
   for (Operand<T>* operand : {&x, &w, &added}) {
     for (int64_t i = 0; i < operand->size(); ++i) {
-      (*operand)[i] = ElementRule<T>::Store(kAwkward[random() % std::size(kAwkward)]);
+      const float small = operand == &w ? kSmall[random() % std::size(kSmall)] : kTiny[random() % std::size(kTiny)];
+      (*operand)[i] = ElementRule<T>::Store(tiny ? small : one_in(1) ? kAwkward[random() % std::size(kAwkward)] : plain());
     }
   }
   for (int64_t i = 0; i < factor.size(); ++i) {
-    factor[i] = random() % 4 == 0 ? 0x1.8p-124f : static_cast<float>(random() % 1000) / 333 - 1;
-    summand[i] = random() % 4 == 0 ? 0 : static_cast<float>(random() % 1000) / 333 - 1;
+    factor[i] = one_in(4) ? 0x1.8p-124f : plain();
+    summand[i] = numbers == Numbers::kTinyAlone || one_in(4) ? 0 : plain();
   }
-  if (x.size() > 1) x[x.size() / 2] = ElementRule<T>::Store(std::numeric_limits<float>::infinity());
+  if (x.size() > 1) x[x.size() / 2] = ElementRule<T>::Store(kEndless);
   if (nan && factor.size() > 0) factor[factor.size() / 2] = std::bit_cast<float>(0x7F812345u);
   call.x = x.data();
   call.w = w.data();
@@ -534,10 +558,7 @@ void CheckEnding(KernelSet& kernels, ConvCall call, EndingKind kind, bool bounde
   call.ending.kind = kind;
   call.ending.factor = factor.data();
   call.ending.summand = summand.data();
-  if (bounded) {
-    call.ending.least = 0;
-    call.ending.most = 6;
-  }
+  std::tie(call.ending.least, call.ending.most) = kBounds[bounds];
   EndingLoop<T> loop{&call};
   call.ending.added = kind == EndingKind::kAffineAdd ? added.data() : nullptr;
   call.ending.to = want.data();
@@ -575,8 +596,13 @@ TEST_P(Conv, EndsItsResultsAsTheLoopBehindItWould) {
       calls.push_back(Make(1, channels, channels, {Dim(9, 3, stride, 1, 1), Dim(25, 3, stride, 1, 1)}, channels));
     }
   }
+  // Lines of which padding hides something to the left, to the right, more than a tap or all.
+  for (const SpatialDim& dim : {Dim(1, 3, 1, 1, 1), Dim(2, 3, 1, 1, 1), Dim(3, 3, 1, 1, 1), Dim(9, 3, 1, 0, 1),
+                                Dim(9, 3, 1, 1, 0), Dim(8, 3, 2, 0, 1), Dim(8, 3, 2, 1, 0), Dim(9, 3, 1, 2, 2), Dim(9, 3, 2, 2, 1)}) {
+    calls.push_back(Make(2, 72, 72, {Dim(3, 3, 1, 1, 1), dim}, 72));
+  }
   // Two blocks of K, also of bf16, and lines whose part of the second one is padding.
-  for (const int64_t channels : {70, 600}) {
+  for (const int64_t channels : {300, 600}) {
     calls.push_back(Make(2, channels, 40, {Dim(4, 3, 1, 1, 1), Dim(6, 3, 1, 1, 1)}));
     calls.push_back(Make(1, channels, 70, {Dim(3, 3, 1, 1, 1), Dim(13, 3, 1, 1, 1)}));
   }
@@ -584,30 +610,35 @@ TEST_P(Conv, EndsItsResultsAsTheLoopBehindItWould) {
   for (const ConvCall& call : calls) {
     const EndingKind kind = i % 2 == 0 ? EndingKind::kAffine : EndingKind::kAffineAdd;
     ThreadPool& pool = i % 3 == 0 ? one_ : i % 3 == 1 ? two_ : Five();
-    CheckEnding<float>(*kernels_, call, kind, i % 5 < 3, i % 7 == 0, pool, nullptr);
-    CheckEnding<BF16>(*kernels_, call, kind, i % 5 < 3, i % 7 == 0, pool, nullptr);
-    CheckEnding<BF16>(*kernels_, call, EndingKind::kAffine, i % 5 >= 3, false, pool, nullptr);
+    CheckEnding<float>(*kernels_, call, kind, i / 2 % 4, i % 7 == 0, pool, nullptr);
+    CheckEnding<BF16>(*kernels_, call, kind, i / 2 % 4, i % 7 == 0, pool, nullptr);
+    CheckEnding<BF16>(*kernels_, call, EndingKind::kAffine, (i + 1) % 4, false, pool, nullptr);
+    CheckEnding<BF16>(*kernels_, call, kind, (i / 2 + 2) % 4, false, pool, nullptr, Numbers::kCalm);
+    for (const Numbers numbers : {Numbers::kTiny, Numbers::kTinyAlone}) {
+      CheckEnding<BF16>(*kernels_, call, EndingKind::kAffine, (i + 3) % 4, false, pool, nullptr, numbers);
+    }
+
     ++i;
   }
 }
 
 // Where nobody shall have to look whether it does: one block of K, several, a channel a group.
 TEST_P(Conv, EndsResultsInRegisters) {
-  const ConvCall small = Make(2, 16, 40, {Dim(7, 1), Dim(9, 1)}), deep = Make(1, 1100, 70, {Dim(3, 1), Dim(5, 1)});
+  const ConvCall small = Make(2, 16, 40, {Dim(7, 1), Dim(9, 1)}), deep = Make(1, 2400, 70, {Dim(3, 1), Dim(5, 1)});
   const ConvCall depthwise = Make(1, 40, 40, {Dim(9, 3, 1, 1, 1), Dim(9, 3, 1, 1, 1)}, 40);
   bool looped = true;
   for (const EndingKind kind : {EndingKind::kAffine, EndingKind::kAffineAdd}) {
-    CheckEnding<float>(*kernels_, small, kind, true, false, two_, &looped);
+    CheckEnding<float>(*kernels_, small, kind, 1, false, two_, &looped);
     EXPECT_FALSE(looped);
-    CheckEnding<float>(*kernels_, deep, kind, true, false, two_, &looped);
+    CheckEnding<float>(*kernels_, deep, kind, 1, false, two_, &looped);
     EXPECT_FALSE(looped);
-    CheckEnding<BF16>(*kernels_, small, kind, true, false, two_, &looped);
+    CheckEnding<BF16>(*kernels_, small, kind, 1, false, two_, &looped);
     const CpuTarget& target = kernels_->target();
     EXPECT_EQ(looped, !target.has_bf16_dot || AmxServes(target, DType::kBF16, DType::kBF16));
   }
-  CheckEnding<float>(*kernels_, depthwise, EndingKind::kAffine, true, false, two_, &looped);
+  CheckEnding<float>(*kernels_, depthwise, EndingKind::kAffine, 1, false, two_, &looped);
   EXPECT_FALSE(looped);
-  CheckEnding<BF16>(*kernels_, depthwise, EndingKind::kAffine, true, false, two_, &looped);
+  CheckEnding<BF16>(*kernels_, depthwise, EndingKind::kAffine, 1, false, two_, &looped);
   EXPECT_FALSE(looped);
 }
 

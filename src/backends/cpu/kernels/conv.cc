@@ -1,4 +1,5 @@
 // Convolution's entry points: checks, then tiles where they serve and the plain loops elsewhere.
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -313,6 +314,15 @@ absl::Status Dispatch(KernelSet::State& state, const ConvCall& original, Directi
 }
 
 }  // namespace
+
+bool GatherCall::DenormalsVanish() const {
+  for (int64_t c = 0; c < ToChannels(); ++c) {
+    const float factor = ending.factor[c], summand = ending.summand[c];
+    const bool vanish = std::abs(summand) >= 0x1p-80f || (factor == 0 && summand == 0);
+    if (!vanish || !(std::abs(factor) <= 0x1p20f)) return false;
+  }
+  return true;
+}
 
 int64_t PackedBytesOfW(const CpuTarget& target, const ConvCall& call) {
   GatherCall gather;

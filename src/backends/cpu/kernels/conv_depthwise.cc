@@ -32,6 +32,7 @@ struct PixelRun {
   };
   int64_t first = 0, step = 1, count = 0, in_step = 1;
   std::vector<Tap> taps;
+  bool lacks_first = false, lacks_last = false;  // see ChannelRun
 };
 
 std::vector<PixelRun> MakeRuns(const SpatialDim& dim) {
@@ -120,6 +121,26 @@ class Channels {
       const auto [begin, end] = Positions(p);
       longest_ = std::max(longest_, end - begin);
     }
+  }
+
+  // One run of those that see rows of three and of the pixels beside them whose taps are those of which padding hides one.
+  void JoinEdges() {
+    if (rows_of_three_ == 0 || inner().window != 3) return;
+    const auto middle =
+        std::find_if(runs_.begin(), runs_.end(), [](const PixelRun& run) { return run.taps.size() == 3; });
+    if (middle == runs_.end()) return;
+    const auto edge = [&](const PixelRun& run, int tap) {
+      return run.count == 1 && run.taps.size() == 2 && run.taps[0].stored == middle->taps[tap].stored;
+    };
+    const int64_t at = middle - runs_.begin(), runs = std::ssize(runs_);
+    middle->lacks_last = at + 1 < runs && edge(middle[1], 0);
+    middle->lacks_first = at > 0 && edge(middle[-1], 1);
+    middle->count += middle->lacks_last + middle->lacks_first;
+    if (middle->lacks_last) runs_.erase(middle + 1);
+    if (!middle->lacks_first) return;
+    middle->first -= 1;
+    for (PixelRun::Tap& tap : middle->taps) tap.at -= middle->in_step;
+    runs_.erase(middle - 1);
   }
 
   const SpatialDim& inner() const { return geometry_.dims[kInner]; }
@@ -213,6 +234,8 @@ class Channels {
       run.y_step = pixels.step * lanes_;
       run.channels = lanes_;
       run.halves = read_bytes_ == 2;
+      run.lacks_first = pixels.lacks_first && i0 == 0;
+      run.lacks_last = pixels.lacks_last && i1 == pixels.count;
       run.stride = pixels.taps.size() == 3 && run.taps > 0 ? rows_of_three_ : 0;
       visit(run);
     }
@@ -337,22 +360,48 @@ bool Ends(const GatherCall& call) {
 
 constexpr char kWhat[] = "a convolution's lines and sums";
 
+// The kernel as [tap, channel of the group, lane], taps `tap_lanes` apart; halves are widened behind its `count` elements.
 template <typename T>
-absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& loops, const GatherCall& call,
-                    const Duty& duty) {
+void MoveKernel(const ChannelKernels& kernels, const GatherCall& call, bool pairs, int64_t tap_lanes, int64_t count,
+                T* w) {
+  const int64_t taps = call.geometry.window;
+  const T* source = static_cast<const T*>(call.weights);
+  if constexpr (std::is_same_v<T, float>) {
+    const auto* const narrow = static_cast<const uint16_t*>(call.weights);
+    for (int64_t tap = 0; pairs && tap < taps; ++tap) {
+      kernels.pair_row(narrow + tap * call.tap_stride, call.ToChannels(), w + tap * tap_lanes);
+    }
+    if (pairs) return;
+    if (BytesOf(call.input) != sizeof(T)) {
+      kernels.widen(call.input, narrow, count, w + count);
+      source = w + count;
+    }
+  }
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    for (int64_t k = 0; k < call.group_from; ++k) {
+      for (int64_t g = 0; g < call.groups; ++g) {
+        const T* from = source + tap * call.tap_stride + k * call.from_stride + g * call.group_stride;
+        for (int64_t o = 0; o < call.group_to; ++o) *w++ = from[o * call.to_stride];
+      }
+    }
+  }
+}
+
+template <typename T>
+absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& loops, bool converts,
+                    const GatherCall& call, const Duty& duty) {
   const int64_t lanes = call.ToChannels();
   // A bf16 is widened where it is read, if lanes and channels agree.
   const bool direct =
       std::is_same_v<T, float> && call.input == DType::kBF16 && call.group_from == 1 && call.group_to == 1;
-  const Channels<T> channels(kernels, call.input, call.batch, call.geometry, call.groups, call.group_from,
-                             call.group_to, call.from, direct);
+  Channels<T> channels(kernels, call.input, call.batch, call.geometry, call.groups, call.group_from, call.group_to,
+                       call.from, direct);
   const bool halves = BytesOf(call.input) != sizeof(T), narrow = BytesOf(call.output) != sizeof(T);
-  // The kernel as [tap, channel of the group, lane]: often it lies like that.
+  // The kernel often lies as lanes read it.
   const bool moves = halves || call.tap_stride != call.group_from * lanes ||
                      (call.group_from > 1 && call.from_stride != lanes) || call.group_stride != call.group_to ||
                      (call.group_to > 1 && call.to_stride != 1);
   const int64_t count = channels.weights(), taps = call.geometry.window;
-  // Halves are widened behind where the kernel goes.
   const int64_t weight_bytes = 2 * (count + taps * kernels.pairs) * static_cast<int64_t>(sizeof(T));
   if (duty.pool == nullptr) {
     if (moves) duty.needs->Once(ScratchSlot::kShared, weight_bytes);
@@ -362,31 +411,14 @@ absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& 
   const bool ends = Ends(call);
   const bool pairs = direct && ends && call.output == DType::kBF16 && kernels.gather_pairs != nullptr &&
                      lanes >= kernels.pairs && call.group_stride == 1;
+  auto* const gather_pairs = pairs && converts && call.DenormalsVanish() ? GatherPairsBF16 : kernels.gather_pairs;
+  if (pairs) channels.JoinEdges();
   const int64_t tap_lanes = pairs ? CeilDiv(lanes, kernels.pairs) * kernels.pairs : call.group_from * lanes;
   T* w = static_cast<T*>(const_cast<void*>(call.weights));
   if (moves) {
     w = static_cast<T*>(ThreadScratch(ScratchSlot::kShared, weight_bytes));
     if (w == nullptr) return OutOfScratch(kWhat, weight_bytes);
-    const T* source = static_cast<const T*>(call.weights);
-    if constexpr (std::is_same_v<T, float>) {
-      const auto* const narrow = static_cast<const uint16_t*>(call.weights);
-      for (int64_t tap = 0; pairs && tap < taps; ++tap) {
-        kernels.pair_row(narrow + tap * call.tap_stride, lanes, w + tap * tap_lanes);
-      }
-      if (halves && !pairs) {
-        kernels.widen(call.input, narrow, count, w + count);
-        source = w + count;
-      }
-    }
-    T* to = w;
-    for (int64_t tap = 0; !pairs && tap < taps; ++tap) {
-      for (int64_t k = 0; k < call.group_from; ++k) {
-        for (int64_t g = 0; g < call.groups; ++g) {
-          const T* from = source + tap * call.tap_stride + k * call.from_stride + g * call.group_stride;
-          for (int64_t o = 0; o < call.group_to; ++o) *to++ = from[o * call.to_stride];
-        }
-      }
-    }
+    MoveKernel(kernels, call, pairs, tap_lanes, count, w);
   }
   void* const to = ends ? call.ending.to : call.to;
   std::atomic<bool> out_of_memory{false};
@@ -406,7 +438,7 @@ absl::Status Gather(const ChannelKernels& kernels, const ChannelKernels::Of<T>& 
         }
         if (ends) run.ending = call.ending;
         if constexpr (std::is_same_v<T, float>) {
-          if (pairs) return kernels.gather_pairs(run);
+          if (pairs) return gather_pairs(run);
         }
         loops.gather(run);
       });
@@ -497,8 +529,9 @@ bool DepthwiseServes(DType input, DType output, int64_t groups, int64_t group_fr
 
 absl::Status RunDepthwise(const KernelSet::State& state, const GatherCall& call, const Duty& duty) {
   const ChannelKernels& kernels = ChannelKernelsOf(state.target().isa);
-  return call.input == DType::kF64 ? Gather<double>(kernels, kernels.f64, call, duty)
-                                   : Gather<float>(kernels, kernels.f32, call, duty);
+  const bool converts = state.target().has_bf16_dot;
+  return call.input == DType::kF64 ? Gather<double>(kernels, kernels.f64, converts, call, duty)
+                                   : Gather<float>(kernels, kernels.f32, converts, call, duty);
 }
 
 absl::Status RunDepthwiseWeights(const KernelSet::State& state, const ConvCall& call, const Duty& duty) {

@@ -22,6 +22,8 @@ struct ChannelRun {
   bool halves = false;
   // Of `gather`: taps come in rows of three that are one pixel apart, which is x_step over this; 0 if they do not.
   int64_t stride = 0;
+  // Of `gather_pairs`, in rows of three: the first pixel's first tap of each row is padding, the last one's last.
+  bool lacks_first = false, lacks_last = false;
   // Instead of y, of `gather` in f32: where sums go as bf16 or f16.
   uint16_t* narrow = nullptr;
   DType narrow_to = DType::kBF16;
@@ -69,6 +71,8 @@ struct ChannelKernels {
   void (*gather_pairs)(const ChannelRun<float>&) = nullptr;
   int64_t pairs = 0;
 };
+// As gather_pairs of kChannelsAvx512, where the processor converts to bf16 and takes denormals for zeros.
+void GatherPairsBF16(const ChannelRun<float>& run);
 extern const ChannelKernels kChannelsPortable, kChannelsAvx2, kChannelsAvx512;
 // Of a CpuTarget's isa.
 const ChannelKernels& ChannelKernelsOf(Isa vectors);

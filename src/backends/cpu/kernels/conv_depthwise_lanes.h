@@ -6,6 +6,10 @@
 #include <type_traits>
 
 #include "src/backends/cpu/kernels/conv_depthwise.h"
+#ifdef __AVX512F__
+#include "src/backends/cpu/kernels/conv_depthwise_pairs_lanes.h"
+#endif
+#include "src/backends/cpu/kernels/conv_depthwise_tiles.h"
 #include "src/backends/cpu/kernels/lanes.h"
 #include "src/backends/cpu/kernels/pack.h"
 
@@ -77,10 +81,6 @@ template <typename V>
   for (const float value : values) *at++ = bf16 ? NarrowBF16(value) : NarrowF16(value);
 }
 
-// Numbers as wide as T's, and halves as many.
-template <typename V, typename T>
-using WordsOf = typename Lanes<uint32_t, sizeof(V) / sizeof(T)>::V;
-
 // A vector of T, or of bf16 to widen.
 template <typename V, typename T, typename In>
 [[gnu::always_inline]] inline V LoadWide(const In* at) {
@@ -100,35 +100,6 @@ template <typename V, typename T, typename In>
   }
 }
 
-// In the high half: the nearest even bf16 of what is no NaN with low digits.
-template <typename Words>
-[[gnu::always_inline]] inline Words RoundedBits(Words bits) {
-  return bits - (((bits >> 16) & 1) ^ static_cast<uint32_t>(-0x7FFF));
-}
-
-// An Ending's arithmetic on a vector of sums; its bits go to `y`.
-template <typename V>
-struct EndingVectors {
-  [[gnu::always_inline]] EndingVectors(const Ending& ending, int64_t c)
-      : EndingVectors(ending, Load<V>(ending.factor + c), Load<V>(ending.summand + c)) {}
-  [[gnu::always_inline]] EndingVectors(const Ending& ending, V factors, V summands)
-      : factor(factors),
-        summand(summands + (ending.least == 0 ? 0.0f : -0.0f)),  // above 0 there is no -0
-        least(ending.least - V{}),
-        most(ending.most - V{}) {}
-  V factor, summand, least, most;
-};
-#ifdef __AVX512F__
-using Sums = Lanes<float, kHalves>::V;
-using SumBits = Lanes<uint32_t, kHalves>::V;
-// Of a vector of sums that are bf16, and become one again, in the high half.
-[[gnu::always_inline]] inline SumBits EndedBits(const EndingVectors<Sums>& ending, Sums sum) {
-  const SumBits rounded = RoundedBits(Load<SumBits>(&sum)) & 0xFFFF0000u;
-  sum = Load<Sums>(&rounded) * ending.factor + ending.summand;
-  sum = _mm512_min_ps(ending.most, _mm512_max_ps(ending.least, sum));  // a NaN stays
-  return RoundedBits(Load<SumBits>(&sum));
-}
-#endif
 template <typename V, typename Out>
 [[gnu::always_inline]] inline void StoreEnded(const EndingVectors<V>& ending, Out* y, V sum) {
   constexpr bool kNarrow = sizeof(Out) == 2;
@@ -184,17 +155,6 @@ template <typename T, bool kNarrow, int kPixels, typename V, typename Out>
     }
   });
 }
-
-template <typename T, bool kNarrow>
-[[gnu::always_inline]] inline auto* FirstOf(const ChannelRun<T>& run, int64_t pixel) {
-  if constexpr (kNarrow) {
-    return run.narrow + pixel * run.y_step;
-  } else {
-    return run.y + pixel * run.y_step;
-  }
-}
-
-constexpr int kTile = 8;  // pixels whose sums are in registers
 
 template <typename T, typename In, int kLanes, int kPixels, bool kNarrow>
 void GatherTile(const ChannelRun<T>& run, int64_t pixel) {
@@ -257,25 +217,6 @@ void GatherRowsTile(const ChannelRun<float>& run, int64_t pixel) {
   }
 }
 
-// Calls f.operator()<n>(pixel) for tiles of n pixels. Even cuts: nine are five and four.
-template <typename F>
-[[gnu::always_inline]] inline void ForEachTile(int64_t pixels, F f) {
-  const int64_t tiles = (pixels + kTile - 1) / kTile;
-  for (int64_t i = 0; i < tiles; ++i) {
-    const int64_t begin = pixels * i / tiles, end = pixels * (i + 1) / tiles;
-    switch (end - begin) {
-      case 1: f.template operator()<1>(begin); break;
-      case 2: f.template operator()<2>(begin); break;
-      case 3: f.template operator()<3>(begin); break;
-      case 4: f.template operator()<4>(begin); break;
-      case 5: f.template operator()<5>(begin); break;
-      case 6: f.template operator()<6>(begin); break;
-      case 7: f.template operator()<7>(begin); break;
-      default: f.template operator()<kTile>(begin); break;
-    }
-  }
-}
-
 template <typename T, typename In, int kLanes, bool kNarrow>
 void GatherTiles(const ChannelRun<T>& run) {
   // With 32 registers.
@@ -289,91 +230,6 @@ void GatherTiles(const ChannelRun<T>& run) {
   }
   ForEachTile(run.pixels, [&]<int n>(int64_t at) { GatherTile<T, In, kLanes, n, kNarrow>(run, at); });
 }
-
-#ifdef __AVX512F__
-// --- bf16 in pairs: of 32 channels those of even numbers in one vector and those of odd ones in another. A shift or a mask
-// widens them, no shuffle, of which there are two a cycle; the kernel lies so.
-
-constexpr int64_t kPairs = 32;
-
-template <int kHalf>
-[[gnu::always_inline]] inline Sums LoadHalf(const uint16_t* at) {
-  const __m512i both = Load<__m512i>(at);
-  return _mm512_castsi512_ps(kHalf == 0 ? _mm512_slli_epi32(both, 16)
-                                        : _mm512_and_si512(both, _mm512_set1_epi32(-65536)));
-}
-template <int kHalf>
-[[gnu::always_inline]] inline Sums LoadHalf(const float* at) {
-  const __m512i numbers = _mm512_add_epi32(_mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
-                                           _mm512_set1_epi32(kHalf));
-  return _mm512_permutex2var_ps(Load<Wides>(at), numbers, Load<Wides>(at + kPairs / 2));
-}
-
-void PairRow(const uint16_t* row, int64_t channels, float* to) {
-  for (int64_t c = 0; c < channels; c += kPairs, to += kPairs) {
-    const uint16_t* const at = row + std::min(c, channels - kPairs);
-    Store(to, LoadHalf<0>(at));
-    Store(to + kPairs / 2, LoadHalf<1>(at));
-  }
-}
-
-// kStride: of rows of three taps; 0 if there are no such.
-template <int kStride, int kPixels>
-void PairsTile(const ChannelRun<float>& run, int64_t pixel) {
-  constexpr int kRead = (kPixels - 1) * kStride + 3;
-  const int64_t step = run.x_step / (kStride == 0 ? 1 : kStride), from = pixel * run.x_step;
-  uint16_t* const y = FirstOf<float, true>(run, pixel);
-  const auto tap = [&](int64_t t) { return reinterpret_cast<const uint16_t*>(run.x[t]) + from; };
-  const uint16_t* const ahead = run.taps > 0 ? tap(run.taps - 1) + kPixels * run.x_step : y;
-  for (int64_t block = 0; block < run.channels; block += kPairs) {
-    const int64_t c = std::min(block, run.channels - kPairs);
-    Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) {
-      Unroll<std::max(1, kStride)>(
-          [&]<int s>() __attribute__((always_inline)) { __builtin_prefetch(ahead + p * run.x_step + s * step + c); });
-      __builtin_prefetch(y + (p + kPixels) * run.y_step + c, 1);
-    });
-    SumBits low[kPixels];
-    Unroll<2>([&]<int half>() __attribute__((always_inline)) {
-      const int64_t at = block + half * (kPairs / 2);  // of the kernel
-      Sums sums[kPixels];
-      Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) { sums[p] = Sums{}; });
-      for (int64_t t = 0; t < run.taps; t += kStride == 0 ? 1 : 3) {
-        const uint16_t* const x = tap(t) + c;
-        if constexpr (kStride == 0) {
-          const Sums w = Load<Sums>(run.w[t] + at);
-          Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) {
-            sums[p] = Fused(LoadHalf<half>(x + p * step), w, sums[p]);
-          });
-        } else {
-          Sums row[kRead];
-          Unroll<kRead>([&]<int i>() __attribute__((always_inline)) { row[i] = LoadHalf<half>(x + i * step); });
-          Unroll<3>([&]<int u>() __attribute__((always_inline)) {
-            const Sums w = Load<Sums>(run.w[t + u] + at);
-            Unroll<kPixels>([&]<int p>()
-                                __attribute__((always_inline)) { sums[p] = Fused(row[p * kStride + u], w, sums[p]); });
-          });
-        }
-      }
-      const EndingVectors<Sums> ending(run.ending, LoadHalf<half>(run.ending.factor + c),
-                                       LoadHalf<half>(run.ending.summand + c));
-      Unroll<kPixels>([&]<int p>() __attribute__((always_inline)) {
-        const SumBits bits = EndedBits(ending, sums[p]);
-        if constexpr (half == 0) {
-          low[p] = bits >> 16;
-        } else {
-          Store(y + p * run.y_step + c, low[p] | (bits & 0xFFFF0000u));
-        }
-      });
-    });
-  }
-}
-
-void GatherPairs(const ChannelRun<float>& run) {
-  if (run.stride == 1) return ForEachTile(run.pixels, [&]<int n>(int64_t at) { PairsTile<1, n>(run, at); });
-  if (run.stride == 2) return ForEachTile(run.pixels, [&]<int n>(int64_t at) { PairsTile<2, n>(run, at); });
-  ForEachTile(run.pixels, [&]<int n>(int64_t at) { PairsTile<0, n>(run, at); });
-}
-#endif
 
 template <typename T, int kLanes>
 void GatherRun(const ChannelRun<T>& run) {

@@ -18,6 +18,7 @@ constexpr int kDims = kMaxSpatialDims;
 constexpr int kInner = kDims - 1;
 // Below this many operations the join of two threads is not repaid.
 constexpr int64_t kInlineWork = 200'000;
+constexpr int64_t kLine = 64;  // of the caches
 
 class Gather {
  public:
@@ -60,20 +61,8 @@ class Gather {
 
   absl::Status Run(const Duty& duty) {
     for (const Phase& phase : phases_) {
-      TileSet set, end;
-      if (!phase.empty()) {
-        const int64_t rows = phase.line_tiles > 0 ? phase.dims[kInner].count : call_.batch * phase.pixels;
-        const MicroType type = Rounds(phase) ? MicroType::kBF16Rounded : call_.types.micro;
-        const int64_t tiles = phase.line_tiles > 0 ? phase.line_tiles : phase.tiles;
-        if (!Ends(phase) || phase.blocks.size() > 1) {
-          WEFT_RETURN_IF_ERROR(FetchTiles(state_, type, form_, rows, tiles, columns_, false, &set));
-        }
-        if (Ends(phase)) {
-          WEFT_RETURN_IF_ERROR(FetchTiles(state_, type, form_, rows, tiles, columns_, false, &end, call_.ending.kind));
-        }
-      }
-      sets_.push_back(set);
-      ends_.push_back(end);
+      WEFT_RETURN_IF_ERROR(FetchSets(phase, &sets_.emplace_back()));
+      for (const Phase& part : phase.parts) WEFT_RETURN_IF_ERROR(FetchSets(part, &part_sets_.emplace_back()));
     }
     const int64_t packed_bytes = plan_.PackedBytes();
     const int64_t zero_bytes = (max_run_steps_ + 16) * element_ + 64;
@@ -91,6 +80,7 @@ class Gather {
     zeros_ = shared + shared_bytes - zero_bytes;
     std::memset(shared + shared_bytes - zero_bytes, 0, zero_bytes);
     std::vector<Dealing> dealings;
+    denormals_vanish_ = call_.ending.kind != EndingKind::kNone && call_.DenormalsVanish();
     for (const Phase& phase : phases_) dealings.push_back(DealingOf(phase, duty.pool->threads()));
     packed_ = static_cast<const char*>(call_.packed);
     if (packed_ == nullptr) {
@@ -112,6 +102,22 @@ class Gather {
     int vectors = 0;
     int64_t before = 0;  // bytes of a packed step
   };
+  // The tiles of blocks that others follow, and of the last one of a phase that ends its results.
+  struct Sets {
+    TileSet plain, end;
+  };
+  absl::Status FetchSets(const Phase& phase, Sets* sets) {
+    if (phase.empty() || !phase.parts.empty()) return absl::OkStatus();
+    const int64_t rows = phase.line_tiles > 0 ? phase.dims[kInner].count : call_.batch * phase.pixels;
+    const MicroType type = Rounds(phase) ? MicroType::kBF16Rounded : call_.types.micro;
+    const int64_t tiles = phase.line_tiles > 0 ? phase.line_tiles : phase.tiles;
+    if (!Ends(phase) || phase.blocks.size() > 1) {
+      WEFT_RETURN_IF_ERROR(FetchTiles(state_, type, form_, rows, tiles, columns_, false, &sets->plain));
+    }
+    if (!Ends(phase)) return absl::OkStatus();
+    return FetchTiles(state_, type, form_, rows, tiles, columns_, false, &sets->end, call_.ending.kind);
+  }
+
   enum class Dealing { kInline, kPanels, kTiles };
   // Threads that each have panels of their own pack them as they come to them, into their L2; else, and where K runs
   // along the kernel's memory (which is read in long runs or slowly), all is packed before.
@@ -122,16 +128,8 @@ class Gather {
     return DealsPanels(call_, columns_, phase, threads) ? Dealing::kPanels : Dealing::kTiles;
   }
 
-  // Sums that are done with one block of K are rounded by the tiles; others wait for the next block in f32.
-  bool Rounds(const Phase& phase) const {
-    return call_.types.narrow && call_.output == DType::kBF16 && call_.types.micro == MicroType::kBF16Dot &&
-           phase.blocks.size() == 1;
-  }
-  // Whether tiles do what follows, in the last block of K.
-  bool Ends(const Phase& phase) const {
-    const bool plain = call_.types.micro == MicroType::kF32 && !call_.types.narrow;
-    return call_.ending.kind != EndingKind::kNone && phases_.size() == 1 && !phase.empty() && (plain || Rounds(phase));
-  }
+  bool Rounds(const Phase& phase) const { return RoundsSums(call_, phase); }
+  bool Ends(const Phase& phase) const { return EndsSums(call_, phase, phases_.size()); }
   bool Widens(const Phase& phase) const { return call_.types.narrow && !Rounds(phase); }
   int64_t TileBytes(const Phase& phase) const { return Rounds(phase) ? 2 : call_.types.accumulator_bytes; }
 
@@ -151,19 +149,19 @@ class Gather {
     return std::clamp<int64_t>(work / kPieceWork, 1, kMostPieces);
   }
 
-  void RunPhase(const Phase& phase, const TileSet& set, Dealing dealing, ThreadPool& pool) {
+  void RunPhase(const Phase& phase, const Sets& sets, Dealing dealing, ThreadPool& pool) {
     const int64_t panels = plan_.Panels();
     const bool packs = packs_to_ != nullptr && !PacksBefore(dealing);
     switch (dealing) {
-      case Dealing::kInline: return RunTiles(phase, set, 0, phase.tiles, 0, panels, packs);
+      case Dealing::kInline: return RunTiles(phase, sets, 0, phase.tiles, 0, panels, packs);
       case Dealing::kTiles:
         return ParallelPieces(
             pool, phase.tiles, Pieces(phase, dealing, pool.threads()),
-            [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, begin, end, 0, panels, packs); });
+            [&](int64_t begin, int64_t end, int) { RunTiles(phase, sets, begin, end, 0, panels, packs); });
       case Dealing::kPanels:
         return ParallelPieces(
             pool, panels, Pieces(phase, dealing, pool.threads()),
-            [&](int64_t begin, int64_t end, int) { RunTiles(phase, set, 0, phase.tiles, begin, end, packs); });
+            [&](int64_t begin, int64_t end, int) { RunTiles(phase, sets, 0, phase.tiles, begin, end, packs); });
     }
   }
 
@@ -341,7 +339,7 @@ class Gather {
   }
   int64_t WideBytes(const Phase& phase) const { return phase.group_tiles * mr_ * WideStride(phase); }
 
-  void RunTiles(const Phase& phase, const TileSet& set, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
+  void RunTiles(const Phase& phase, const Sets& sets, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
                 int64_t panel_end, bool packs) {
     // Pointers of one block's taps, and the offsets into the panel for joined and single taps.
     void* memory = ThreadScratch(ScratchSlot::kTables, TableBytes(phase));
@@ -365,7 +363,7 @@ class Gather {
           for (int64_t flat = chunk; packs && group == tile_begin && flat < chunk_end; ++flat) {
             plan_.PackPanel(state_.target(), phase, block, flat, packs_to_);
           }
-          RunBlock(phase, set, block, group, group_end, chunk, chunk_end, a, b_offsets, wide);
+          RunParts(phase, sets, block, group, group_end, chunk, chunk_end, a, b_offsets, wide);
         }
         if (phase.empty()) {
           Zero(phase, row0, row1, chunk, chunk_end);
@@ -388,6 +386,21 @@ class Gather {
     }
     args->least = ending.least;
     args->most = ending.most;
+    args->denormals_vanish = denormals_vanish_;
+  }
+
+  // What a tile is told anew for each panel: where it lies in the kernel and in the results.
+  void SetPanel(const Phase& phase, const Panel& panel, int64_t steps_before, int64_t tap_steps, int64_t first_channel,
+                const int64_t* kept, int64_t* b_offsets, bool ends, MicroArgs* args) const {
+    const int64_t step_bytes = panel.vectors * columns_.lanes * element_;
+    for (int64_t t = 0; t < args->taps; ++t) b_offsets[t] = kept[t] * tap_steps * step_bytes;
+    args->b = packed_ + phase.packed + phase.steps() * panel.before + steps_before * step_bytes;
+    args->b_stride = step_bytes;
+    args->c_offset = (panel.first - first_channel) * TileBytes(phase);
+    args->last_lanes = panel.last_lanes;
+    if (!ends) return;
+    args->factor = call_.ending.factor + panel.first;
+    args->summand = call_.ending.summand + panel.first;
   }
 
   // How many pixels the next tile of a line has, where `left` of them are left; parts count the tiles of a line.
@@ -417,11 +430,51 @@ class Gather {
     return next;
   }
 
-  void RunBlock(const Phase& phase, const TileSet& set, const KBlock& block, int64_t tile_begin, int64_t tile_end,
+  // Whether it pays to ask for what a tile writes or adds: not for sums that wait for more, in a near cache, nor where a tile is
+  // done with a few steps; what is only written by a 1x1 convolution comes as fast by itself.
+  bool FetchesResults(const Phase& phase, const KBlock& block, bool ends, bool wide) const {
+    constexpr int64_t kLeastSteps = 64;
+    const bool writes = ends || (!wide && block.tap0 == 0 && block.channel0 == 0);
+    const bool adds = ends && call_.ending.added != nullptr;
+    return writes && phase.steps() >= kLeastSteps && (adds || phase.outer_taps * phase.inner_taps > 1);
+  }
+  // Asks for these lines: from memory they take as long as the sums of few taps.
+  // (Inline always: g++ takes calls away that do nothing else.)
+  __attribute__((always_inline)) static void FetchRows(void* const* c, int64_t rows, int64_t offset, int64_t bytes) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const char* const row = static_cast<const char*>(c[r]) + offset;
+      for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at);
+    }
+  }
+  __attribute__((always_inline)) void FetchResults(const MicroArgs& args, int64_t rows, int64_t bytes,
+                                                   bool ends) const {
+    FetchRows(args.c, rows, args.c_offset + (ends ? args.to_offset : 0), bytes);
+    if (ends && call_.ending.added != nullptr && args.added_offset != args.to_offset) {
+      FetchRows(args.c, rows, args.c_offset + args.added_offset, bytes);
+    }
+  }
+
+  // Whether tiles follow each other through memory that the processor alone asks for too late: more than a cache of all cores
+  // holds, or, from there, pixels of few channels, each a stream of its own, under columns enough to pay for it.
+  bool ReadsFar(const Phase& phase, const KBlock& block) const {
+    constexpr int64_t kMemoryBytes = 16 << 20, kFarBytes = 2 << 20, kShortBytes = 512, kManyColumns = 256;
+    const int64_t pixel = call_.FromChannels() * source_, bytes = call_.batch * image_ * source_;
+    return phase.outer_taps * phase.inner_taps == 1 && phase.within && phase.dims[kInner].in_step == 1 &&
+           block.channel1 - block.channel0 == call_.FromChannels() &&
+           (bytes >= kMemoryBytes ||
+            (bytes >= kFarBytes && pixel <= kShortBytes && call_.ToChannels() >= kManyColumns));
+  }
+  // Asks for a part of what the next tile reads: each of this one's panels for its own.
+  __attribute__((always_inline)) static void FetchPixels(const char* next, int64_t bytes, int64_t part, int64_t parts) {
+    const int64_t lines = bytes / kLine, end = CutAt(lines, parts, part + 1);
+    for (int64_t line = CutAt(lines, parts, part); line < end; ++line) __builtin_prefetch(next + line * kLine);
+  }
+
+  void RunBlock(const Phase& phase, const Sets& sets, const KBlock& block, int64_t tile_begin, int64_t tile_end,
                 int64_t panel_begin, int64_t panel_end, const void** a, int64_t* b_offsets, char* wide) {
     const int64_t accumulator = TileBytes(phase);
     const int64_t wide_stride = wide != nullptr ? WideStride(phase) : 0;
-    const int64_t steps = phase.steps(), steps_before = phase.StepsBefore(block, call_.types.pack);
+    const int64_t steps_before = phase.StepsBefore(block, call_.types.pack);
     const int64_t channels = block.channel1 - block.channel0;
     const Next then = After(phase, block, panel_begin, panel_end);
     int64_t* kept = b_offsets + phase.block_taps;
@@ -436,8 +489,10 @@ class Gather {
     args.c = c;
     args.accumulate = block.tap0 > 0 || block.channel0 > 0;
     const bool ends = Ends(phase) && &block == &phase.blocks.back();
-    const TileSet& tiles = ends ? ends_[&phase - phases_.data()] : set;
+    const TileSet& tiles = ends ? sets.end : sets.plain;
     if (ends) SetEnding(&args);
+    const bool fetches = FetchesResults(phase, block, ends, wide != nullptr), far = ReadsFar(phase, block);
+    const int64_t pixel = call_.FromChannels() * source_;
     const int64_t first_channel = wide != nullptr ? FirstChannel(panel_begin) : 0;
     int64_t row = phase.FirstRow(call_.batch, tile_begin);
     const int64_t row0 = row;
@@ -478,25 +533,42 @@ class Gather {
           args.taps = DropPadding(phase, Pointers(rows), taps, args.accumulate == 0, a, kept);
         }
         if (args.taps == 0) {  // all of a later block is padding, for all panels
-          if (ends) Follow(row, rows, panel_begin, panel_end);
+          for (int64_t r = 0; ends && r < rows; ++r) Follow(RowAt(c[r]), 1, panel_begin, panel_end);
           break;
         }
-        const int64_t step_bytes = panel.vectors * columns_.lanes * element_;
-        for (int64_t t = 0; t < args.taps; ++t) b_offsets[t] = kept[t] * tap_steps * step_bytes;
-        args.b = packed_ + phase.packed + steps * panel.before + steps_before * step_bytes;
-        args.b_stride = step_bytes;
-        args.c_offset = (panel.first - first_channel) * accumulator;
-        args.last_lanes = panel.last_lanes;
-        if (ends) args.factor = call_.ending.factor + panel.first;
-        if (ends) args.summand = call_.ending.summand + panel.first;
+        SetPanel(phase, panel, steps_before, tap_steps, first_channel, kept, b_offsets, ends, &args);
         if (then.asks) {
-          const char* next = packed_ + phase.packed + steps * (panel.before + then.on) + then.first * step_bytes;
-          AskAhead(next, then.steps * step_bytes, tile - tile_begin, tile_end - tile_begin, &args);
+          const char* next =
+              packed_ + phase.packed + phase.steps() * (panel.before + then.on) + then.first * args.b_stride;
+          AskAhead(next, then.steps * args.b_stride, tile - tile_begin, tile_end - tile_begin, &args);
+        }
+        if (fetches) FetchResults(args, rows, (panel.end - panel.first) * accumulator, ends);
+        if (far && in_line) {
+          FetchPixels(static_cast<const char*>(a[0]) + rows * pixel, rows * pixel, flat - panel_begin,
+                      panel_end - panel_begin);
         }
         tiles.At(rows, panel.vectors, false)(&args);
       }
       AdvanceBy(phase, rows, &first);
       row += rows;
+    }
+  }
+
+  // These tiles of a phase, which may be those of its parts.
+  void RunParts(const Phase& phase, const Sets& sets, const KBlock& block, int64_t tile_begin, int64_t tile_end,
+                int64_t panel_begin, int64_t panel_end, const void** a, int64_t* b_offsets, char* wide) {
+    if (phase.parts.empty()) {
+      return RunBlock(phase, sets, block, tile_begin, tile_end, panel_begin, panel_end, a, b_offsets, wide);
+    }
+    for (size_t i = 0; i < phase.parts.size() && tile_end > 0; ++i) {
+      const Phase& part = phase.parts[i];
+      const int64_t begin = std::max<int64_t>(tile_begin, 0), end = std::min(tile_end, part.tiles);
+      if (begin < end) {
+        RunBlock(part, part_sets_[i], part.blocks[&block - phase.blocks.data()], begin, end, panel_begin, panel_end, a,
+                 b_offsets, wide);
+      }
+      tile_begin -= part.tiles;
+      tile_end -= part.tiles;
     }
   }
 
@@ -532,6 +604,11 @@ class Gather {
     }
   }
 
+  // Of all output pixels, the one that lies there.
+  int64_t RowAt(const void* c) const {
+    const int64_t bytes = call_.ToChannels() * (call_.types.narrow ? 2 : call_.types.accumulator_bytes);
+    return (static_cast<const char*>(c) - static_cast<const char*>(call_.to)) / bytes;
+  }
   // The epilogue of output pixels that lie in order.
   void Follow(int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end) const {
     const int64_t channel = FirstChannel(panel_begin);
@@ -562,10 +639,11 @@ class Gather {
   int64_t element_, source_;
   int64_t in_stride_[kDims], out_stride_[kDims];
   int64_t image_ = 0, out_image_ = 0;
-  std::vector<TileSet> sets_;
-  std::vector<TileSet> ends_;  // of a phase that ends its results: the tiles of its last block
+  std::vector<Sets> sets_;
+  std::vector<Sets> part_sets_;  // of the only phase, if it has parts
   std::vector<Panel> panels_;
   int64_t max_run_steps_ = 0;
+  bool denormals_vanish_ = false;  // in the ending
   const char* packed_ = nullptr;
   char* packs_to_ = nullptr;  // the same, unless the caller has packed it
   const char* zeros_ = nullptr;

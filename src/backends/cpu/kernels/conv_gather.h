@@ -29,6 +29,9 @@ struct GatherCall {
 
   int64_t FromChannels() const { return groups * group_from; }
   int64_t ToChannels() const { return groups * group_to; }
+  // Whether the ending makes the same of sums that are denormal as of zeros, and no results before something is added that
+  // are denormal: such numbers vanish beside summands of a usual size.
+  bool DenormalsVanish() const;
 };
 
 absl::Status RunGather(KernelSet::State& state, const GatherCall& call, const Duty& duty);

@@ -8,11 +8,9 @@ namespace weft::cpu {
 namespace {
 
 constexpr int kInner = kMaxSpatialDims - 1;
-// Steps of K between two visits of C: a panel of this many steps takes 128 KiB, the pixels of a tile 12 KiB of L1.
-constexpr int64_t kBlockSteps = 512;
-// Of pairs of bf16 as many as 3x3 of 512 channels have: sums that wait for another block do so in f32, and are rounded
-// apart. Such a panel takes 576 KiB of L2.
-constexpr int64_t kBlockPairs = 2304;
+// Steps of K between two visits of C, elements or pairs of bf16: 3x3 of 256 channels or, of pairs, 512. Such a panel takes
+// 576 KiB of L2. Sums that wait for another block are read back, those of bf16 in f32, to be rounded apart.
+constexpr int64_t kBlockSteps = 2304;
 constexpr int64_t kChunkBytes = 480 << 10;
 // Results that stay in L2 while all of K passes over them.
 constexpr int64_t kResidentBytes = 192 << 10;
@@ -21,12 +19,11 @@ constexpr int64_t kFinishedBytes = 24 << 10;
 
 // Whole outer taps while they fit, so that neighbouring inner taps stay joined; else single taps; else channels in parts.
 void CutK(const GatherCall& call, Phase& phase) {
-  const int64_t most = call.types.pack == PackKind::kBF16Pairs ? kBlockPairs : kBlockSteps;
   const int64_t taps = phase.outer_taps * phase.inner_taps, channels = call.group_from;
-  const int64_t unit = phase.run_steps <= most || phase.joined_pack ? phase.inner_taps : 1;
+  const int64_t unit = phase.run_steps <= kBlockSteps || phase.joined_pack ? phase.inner_taps : 1;
   const int64_t unit_steps = unit == 1 ? phase.k_steps : phase.run_steps;
-  phase.block_taps = std::min(taps, unit * std::max<int64_t>(1, most / std::max<int64_t>(1, unit_steps)));
-  const int64_t parts = phase.joined_pack ? 1 : CeilDiv(phase.k_steps, most);
+  phase.block_taps = std::min(taps, unit * std::max<int64_t>(1, kBlockSteps / std::max<int64_t>(1, unit_steps)));
+  const int64_t parts = phase.joined_pack ? 1 : CeilDiv(phase.k_steps, kBlockSteps);
   const int64_t part = CeilDiv(CeilDiv(channels, std::max<int64_t>(1, parts)), 16) * 16;
   for (int64_t tap = 0; tap < taps; tap += phase.block_taps) {
     for (int64_t channel = 0; channel < channels; channel += part) {
@@ -45,6 +42,40 @@ void CutRows(const GatherCall& call, int most, Phase& phase) {
   const bool alone = RunsAlongPixels(call) || 4 * line >= 3 * parts * most;
   phase.line_tiles = alone ? parts : 0;
   phase.tiles = alone ? rows / line * parts : CeilDiv(rows, most);
+}
+
+// Cuts the first and the last pixels of lines off, unless tiles become much lower. (Of 3x3 a tenth of all products is beside an
+// image of 7 pixels, a twentieth of 14.) Only where tiles do what follows: loops visit results line by line.
+void CutEdges(const GatherCall& call, int most, Phase& phase) {
+  const PhaseDim& inner = phase.dims[kInner];
+  const int64_t line = inner.count, in = call.geometry.dims[kInner].in;
+  if (phase.line_tiles == 0 || inner.inside || !EndsSums(call, phase, 1)) return;
+  const auto outside = [&](int64_t at) {
+    return at * inner.in_step + inner.offsets.front() < 0 || at * inner.in_step + inner.offsets.back() >= in;
+  };
+  const int64_t left = outside(0), right = outside(line - 1), middle = line - left - right;
+  if (middle < 1 || outside(left) || outside(line - 1 - right) ||
+      3 * middle * phase.line_tiles < 2 * line * CeilDiv(middle, most)) {
+    return;
+  }
+  std::vector<Phase> parts;
+  const auto add = [&](int64_t first, int64_t count) {
+    if (count == 0) return;
+    Phase& part = parts.emplace_back(phase);
+    PhaseDim& dim = part.dims[kInner];
+    dim.first += first * dim.step;
+    dim.count = count;
+    dim.inside = !outside(first);
+    for (int64_t& offset : dim.offsets) offset += first * dim.in_step;
+    part.pixels = phase.pixels / line * count;
+    CutRows(call, most, part);
+  };
+  add(left, middle);
+  add(0, left);
+  add(line - 1, right);
+  phase.parts = std::move(parts);
+  phase.tiles = 0;
+  for (const Phase& part : phase.parts) phase.tiles += part.tiles;
 }
 
 // A kernel that fits the cache stays there while all tiles pass, each over all panels. A larger one comes in chunks: as
@@ -152,9 +183,20 @@ std::vector<Phase> CutPhases(const GatherCall& call, const ColumnCut& columns, i
     if (!phase.empty()) CutK(call, phase);
     CutRows(call, rows, phase);
     CutLoops(call, columns, rows, phase);
+    if (count == 1 && !phase.empty()) CutEdges(call, rows, phase);
     phases.push_back(std::move(phase));
   }
   return phases;
+}
+
+bool RoundsSums(const GatherCall& call, const Phase& phase) {
+  return call.types.narrow && call.output == DType::kBF16 && call.types.micro == MicroType::kBF16Dot &&
+         phase.blocks.size() == 1;
+}
+
+bool EndsSums(const GatherCall& call, const Phase& phase, size_t phases) {
+  const bool plain = call.types.micro == MicroType::kF32 && !call.types.narrow;
+  return call.ending.kind != EndingKind::kNone && phases == 1 && !phase.empty() && (plain || RoundsSums(call, phase));
 }
 
 bool DealsPanels(const GatherCall& call, const ColumnCut& columns, const Phase& phase, int threads) {

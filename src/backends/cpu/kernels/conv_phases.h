@@ -34,6 +34,9 @@ struct Phase {
   int64_t block_taps = 1;    // the most that a block has
   int64_t chunk_panels = 1;  // over all groups of the convolution
   int64_t group_tiles = 1;
+  // Instead of whole lines where that is less work: the middle of each, then the first and the last pixels of all, one below the
+  // other, so that they leave out the taps beside the image. They share the packed kernel; `tiles` counts all of theirs.
+  std::vector<Phase> parts;
 
   bool empty() const { return outer_taps * inner_taps * k_steps == 0; }
   int64_t steps() const { return outer_taps * run_steps; }
@@ -62,6 +65,11 @@ ColumnCut CutColumns(const CpuTarget& target, const GatherCall& call, MicroForm 
 
 // `rows`: of a tile, at most.
 std::vector<Phase> CutPhases(const GatherCall& call, const ColumnCut& columns, int rows);
+
+// Whether sums are rounded by the tiles: those that are done with one block of K. Others wait for the next one in f32.
+bool RoundsSums(const GatherCall& call, const Phase& phase);
+// Whether tiles do what follows, in the last block of K; of one of `phases` phases.
+bool EndsSums(const GatherCall& call, const Phase& phase, size_t phases);
 
 // Whether panels of the kernel are dealt to threads, rather than tiles of pixels.
 bool DealsPanels(const GatherCall& call, const ColumnCut& columns, const Phase& phase, int threads);

@@ -3,8 +3,12 @@
 #include "src/backends/cpu/kernels/micro.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -233,6 +237,7 @@ class Emitter {
     Value* c_offset = Field(args, offsetof(MicroArgs, c_offset));
     Value* full = b_.CreateICmpEQ(Field(args, offsetof(MicroArgs, last_lanes)), b_.getInt64(lanes_));
     const bool rounds = spec_.type == MicroType::kBF16Rounded;
+    if (rounds && spec_.ending != EndingKind::kNone) return EndRounded(args, acc, full);
     // Four endings, two where nothing accumulates: the masked ones are short on AVX-512 and branchy elsewhere, so whole tiles
     // avoid them.
     llvm::BasicBlock* add = rounds ? nullptr : Block("add");
@@ -268,76 +273,240 @@ class Emitter {
     }
   }
 
+  // An Ending's numbers.
+  void LoadEnding(Value* args) {
+    least_ = b_.CreateLoad(element_, Byte(args, offsetof(MicroArgs, least)));
+    most_ = b_.CreateLoad(element_, Byte(args, offsetof(MicroArgs, most)));
+    // Above 0 there is no -0: what this is added to is none, and else as it was.
+    positive_ = Splat(b_.CreateSelect(b_.CreateFCmpOEQ(least_, llvm::ConstantFP::get(element_, 0)),
+                                      llvm::ConstantFP::get(element_, 0), llvm::ConstantFP::getNegativeZero(element_)));
+    factors_ = PointerField(args, offsetof(MicroArgs, factor));
+    summands_ = PointerField(args, offsetof(MicroArgs, summand));
+    to_ = Field(args, offsetof(MicroArgs, to_offset));
+    if (spec_.ending == EndingKind::kAffineAdd) added_ = Field(args, offsetof(MicroArgs, added_offset));
+  }
+  Value* Splat(Value* scalar) { return b_.CreateVectorSplat(lanes_, scalar); }
+  // A NaN stays: one instruction each.
+  Value* Bounded(Value* x) {
+    Value *least = Splat(least_), *most = Splat(most_);
+    x = b_.CreateSelect(b_.CreateFCmpOGT(least, x), least, x);
+    return b_.CreateSelect(b_.CreateFCmpOLT(most, x), most, x);
+  }
+  Value* ColumnVector(Value* numbers, int v, bool masked) {
+    return LoadVector(Byte(numbers, static_cast<int64_t>(v) * lanes_ * 4), vector_, masked && v == spec_.nv - 1);
+  }
+
   // Stores what an Ending makes of the sums.
   void End(Value* args, const std::vector<Value*>& acc, bool adding, bool masked) {
-    const bool rounds = spec_.type == MicroType::kBF16Rounded;
+    LoadEnding(args);
     Value* c_table = PointerField(args, offsetof(MicroArgs, c));
     Value* c_offset = Field(args, offsetof(MicroArgs, c_offset));
-    Value* to = Field(args, offsetof(MicroArgs, to_offset));
-    const auto bound = [&](int64_t offset) {
-      return b_.CreateVectorSplat(lanes_, b_.CreateLoad(element_, Byte(args, offset)));
-    };
-    Value *least = bound(offsetof(MicroArgs, least)), *most = bound(offsetof(MicroArgs, most));
-    // Above 0 there is no -0: what this is added to is none, and else as it was.
-    Value* positive = b_.CreateSelect(b_.CreateFCmpOEQ(least, llvm::ConstantFP::get(vector_, 0)),
-                                      llvm::ConstantFP::get(vector_, 0), llvm::ConstantFP::getNegativeZero(vector_));
-    Value *factors = PointerField(args, offsetof(MicroArgs, factor)),
-          *summands = PointerField(args, offsetof(MicroArgs, summand));
     std::vector<Value*> factor, summand;
     for (int v = 0; v < spec_.nv; ++v) {
-      const bool last = masked && v == spec_.nv - 1;
-      factor.push_back(LoadVector(Byte(factors, static_cast<int64_t>(v) * lanes_ * 4), vector_, last));
-      Value* number = LoadVector(Byte(summands, static_cast<int64_t>(v) * lanes_ * 4), vector_, last);
-      summand.push_back(b_.CreateFAdd(number, positive));
+      factor.push_back(ColumnVector(factors_, v, masked));
+      summand.push_back(b_.CreateFAdd(ColumnVector(summands_, v, masked), positive_));
     }
-    llvm::Type* halves = llvm::FixedVectorType::get(b_.getInt16Ty(), lanes_);
-    std::vector<Value*> results, rows;
     for (int r = 0; r < spec_.mr; ++r) {
-      rows.push_back(Byte(b_.CreateLoad(pointer_, Byte(c_table, r * 8)), c_offset));
-      Value* added = nullptr;
-      if (spec_.ending == EndingKind::kAffineAdd) added = Byte(rows[r], Field(args, offsetof(MicroArgs, added_offset)));
+      Value* row = Byte(b_.CreateLoad(pointer_, Byte(c_table, r * 8)), c_offset);
       for (int v = 0; v < spec_.nv; ++v) {
         const bool last = masked && v == spec_.nv - 1;
-        const int64_t at = static_cast<int64_t>(v) * lanes_ * (rounds ? 2 : element_bytes_);
+        const int64_t at = static_cast<int64_t>(v) * lanes_ * element_bytes_;
         Value* x = acc[r * spec_.nv + v];
-        if (adding) x = b_.CreateFAdd(LoadVector(Byte(rows[r], at), vector_, last), x);
-        if (rounds) x = Widened(b_.CreateBitCast(Rounded(x), halves));
+        if (adding) x = b_.CreateFAdd(LoadVector(Byte(row, at), vector_, last), x);
         x = b_.CreateFAdd(b_.CreateFMul(x, factor[v]), summand[v]);
-        if (added != nullptr) {
-          if (rounds) x = b_.CreateBitCast(b_.CreateAnd(RoundedBits(x), Words(-65536)), vector_);
-          Value* more = LoadVector(Byte(added, at), rounds ? halves : vector_, last);
-          x = b_.CreateFAdd(x, rounds ? Widened(more) : more);
-          if (rounds) x = b_.CreateFAdd(x, positive);  // rounding makes -0 of what is tiny
-        }
-        // Bounds are values of bf16, so that rounding may come after them. A NaN stays: one instruction each.
-        x = b_.CreateSelect(b_.CreateFCmpOGT(least, x), least, x);
-        results.push_back(b_.CreateSelect(b_.CreateFCmpOLT(most, x), most, x));
+        if (added_ != nullptr) x = b_.CreateFAdd(x, LoadVector(Byte(Byte(row, added_), at), vector_, last));
+        StoreVector(Byte(Byte(row, to_), at), Bounded(x), false, last);
       }
     }
-    const auto store = [&](auto narrowed) {
-      for (int r = 0; r < spec_.mr; ++r) {
-        for (int v = 0; v < spec_.nv; ++v) {
-          Value* address = Byte(Byte(rows[r], to), static_cast<int64_t>(v) * lanes_ * (rounds ? 2 : element_bytes_));
-          StoreVector(address, narrowed(results[r * spec_.nv + v]), false, masked && v == spec_.nv - 1);
-        }
-      }
-      b_.CreateRetVoid();
-    };
-    if (!rounds) return store([](Value* x) { return x; });
-    // The machine's conversion, unless one of them is a denormal, which it takes for zero.
-    Value* denormal = nullptr;
-    for (Value* x : results) {
-      Value* here = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_fpclass_ps_512, {}, {x, b_.getInt32(0x20)});
-      denormal = denormal == nullptr ? here : b_.CreateOr(denormal, here);
+    b_.CreateRetVoid();
+  }
+
+  // --- Endings of kBF16Rounded: the machine converts two vectors into one, which two interleavings with zeros widen again, as
+  // they lie then: 4 columns of each 8, of both vectors, in one and the others in the other. Conversions take denormals for
+  // zeros: where that is not the same, and where a denormal is added, tiles go another way (EndSlowly).
+
+  using Two = std::array<Value*, 2>;
+  struct Pair {
+    int row[2], vector[2];
+    bool whole;  // one store for both
+    Value* result = nullptr;
+  };
+  // Neighbours in a row; and of the rows' last vectors, if those are odd in number, two rows' each. The last of all may be a
+  // pair with itself.
+  std::vector<Pair> Pairs() const {
+    std::vector<Pair> pairs;
+    const int last = spec_.nv - 1;
+    for (int r = 0; r < spec_.mr; ++r) {
+      for (int v = 0; v < last; v += 2) pairs.push_back({{r, r}, {v, v + 1}, true});
+      if (spec_.nv % 2 == 0 || r % 2 != 0) continue;
+      pairs.push_back({{r, std::min(r + 1, spec_.mr - 1)}, {last, last}, false});
     }
-    auto* usual = Block("usual");
-    auto* denormals = Block("denormals");
-    Value* any = b_.CreateICmpNE(b_.CreateBitCast(denormal, b_.getIntNTy(lanes_)), b_.getIntN(lanes_, 0));
-    b_.CreateCondBr(any, denormals, usual, llvm::MDBuilder(b_.getContext()).createBranchWeights(1, 1000));
+    return pairs;
+  }
+  Value* TwoConverted(const Two& two) {
+    return b_.CreateBitCast(b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512, {}, {two[1], two[0]}),
+                            Halves(2));
+  }
+  Two TwoWidened(Value* both) {
+    Two two;
+    for (int i = 0; i < 2; ++i) {
+      std::vector<int> from;
+      for (int n = 0; n < 2 * lanes_; ++n) {
+        const int at = n / 8 * 8 + i * 4 + n % 8 / 2;
+        from.push_back(n % 2 == 0 ? at : 2 * lanes_ + at);
+      }
+      Value* words = b_.CreateShuffleVector(llvm::Constant::getNullValue(Halves(2)), both, from);
+      two[i] = b_.CreateBitCast(words, vector_);
+    }
+    return two;
+  }
+  // Two of columns' numbers, as TwoWidened has them.
+  Two TwoColumns(Value* first, Value* second) {
+    Two two;
+    for (int i = 0; i < 2; ++i) {
+      std::vector<int> from;
+      for (int n = 0; n < lanes_; ++n) from.push_back(n / 4 * 8 + i * 4 + n % 4);
+      two[i] = b_.CreateShuffleVector(first, second, from);
+    }
+    return two;
+  }
+  // What TwoWidened has made, converted, in the order of before.
+  Value* InOrder(Value* both) {
+    auto* fours = llvm::FixedVectorType::get(b_.getInt64Ty(), lanes_ / 2);
+    Value* ordered = b_.CreateShuffleVector(b_.CreateBitCast(both, fours), std::vector<int>{0, 4, 1, 5, 2, 6, 3, 7});
+    return b_.CreateBitCast(ordered, Halves(2));
+  }
+  Value* HalfOf(Value* both, int i) {
+    std::vector<int> from(lanes_);
+    std::iota(from.begin(), from.end(), i * lanes_);
+    return b_.CreateShuffleVector(both, from);
+  }
+
+  // The endings of whole and of masked vectors; `full` says which. The slow way reads the sums from memory, where keeping them
+  // costs nothing.
+  void EndRounded(Value* args, const std::vector<Value*>& acc, Value* full) {
+    LoadEnding(args);
+    Value* c_table = PointerField(args, offsetof(MicroArgs, c));
+    Value* c_offset = Field(args, offsetof(MicroArgs, c_offset));
+    llvm::IRBuilder<> entry(&function_->getEntryBlock(), function_->getEntryBlock().begin());
+    sums_ = entry.CreateAlloca(vector_, b_.getInt32(spec_.mr * spec_.nv));
+    Value* vanish = b_.CreateICmpNE(Field(args, offsetof(MicroArgs, denormals_vanish)), b_.getInt64(0));
+    auto *usual = Block("usual"), *whole = Block("whole"), *part = Block("part");
+    auto *unusual = Block("unusual"), *slow = Block("slow");
+    b_.CreateCondBr(vanish, usual, unusual, llvm::MDBuilder(b_.getContext()).createBranchWeights(1000, 1));
     b_.SetInsertPoint(usual);
-    store([&](Value* x) { return Rounded(x); });
-    b_.SetInsertPoint(denormals);
-    store([&](Value* x) { return b_.CreateTrunc(b_.CreateLShr(RoundedBits(x), Words(16)), halves); });
+    b_.CreateCondBr(full, whole, part);
+    for (const bool masked : {false, true}) {
+      b_.SetInsertPoint(masked ? part : whole);
+      EndPairs(acc, c_table, c_offset, masked, slow);
+    }
+    b_.SetInsertPoint(unusual);
+    for (int i = 0; i < spec_.mr * spec_.nv; ++i) Save(acc, i);
+    b_.CreateBr(slow);
+    b_.SetInsertPoint(slow);
+    EndSlowly(c_table, c_offset);
+  }
+  void Save(const std::vector<Value*>& acc, int i) {
+    b_.CreateAlignedStore(acc[i], Byte(sums_, static_cast<int64_t>(i) * lanes_ * 4), llvm::Align(64));
+  }
+
+  void EndPairs(const std::vector<Value*>& acc, Value* c_table, Value* c_offset, bool masked, llvm::BasicBlock* slow) {
+    std::vector<Value*> factor, summand;
+    for (int v = 0; v < spec_.nv; ++v) {
+      factor.push_back(ColumnVector(factors_, v, masked));
+      summand.push_back(b_.CreateFAdd(ColumnVector(summands_, v, masked), positive_));
+    }
+    std::map<int, std::pair<Two, Two>> numbers;  // by a pair's first vector
+    std::vector<Pair> pairs = Pairs();
+    for (const Pair& pair : pairs) {
+      const int first = pair.vector[0], second = pair.vector[1];
+      if (numbers.count(first) > 0) continue;
+      numbers[first] = {TwoColumns(factor[first], factor[second]), TwoColumns(summand[first], summand[second])};
+    }
+    const auto last = [&](int v) { return masked && v == spec_.nv - 1; };
+    const auto at = [&](const Pair& pair, int i, Value* offset) {
+      Value* row = Byte(b_.CreateLoad(pointer_, Byte(c_table, pair.row[i] * 8)), c_offset);
+      return Byte(Byte(row, offset), static_cast<int64_t>(pair.vector[i]) * lanes_ * 2);
+    };
+    Value* least = nullptr;
+    for (Pair& pair : pairs) {
+      const auto& [factors, summands] = numbers[pair.vector[0]];
+      Two x;
+      for (int i = 0; i < 2; ++i) {
+        const int number = pair.row[i] * spec_.nv + pair.vector[i];
+        x[i] = acc[number];
+        if (added_ != nullptr) Save(acc, number);
+      }
+      x = TwoWidened(TwoConverted(x));
+      for (int i = 0; i < 2; ++i) x[i] = b_.CreateFAdd(b_.CreateFMul(x[i], factors[i]), summands[i]);
+      if (added_ != nullptr) {
+        Value* more = nullptr;
+        if (pair.whole && !last(pair.vector[1])) {
+          more = LoadVector(at(pair, 0, added_), Halves(2), false);
+        } else {
+          Two parts;
+          for (int i = 0; i < 2; ++i) parts[i] = LoadVector(at(pair, i, added_), Halves(1), last(pair.vector[i]));
+          std::vector<int> all(2 * lanes_);
+          std::iota(all.begin(), all.end(), 0);
+          more = b_.CreateShuffleVector(parts[0], parts[1], all);
+        }
+        // Twice a bf16 less 1: least of denormals.
+        Value* twice = b_.CreateAdd(b_.CreateAdd(more, more), llvm::Constant::getAllOnesValue(Halves(2)));
+        least = least == nullptr ? twice : b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, least, twice);
+        const Two rounded = TwoWidened(InOrder(TwoConverted(x))), wide = TwoWidened(more);
+        for (int i = 0; i < 2; ++i) x[i] = b_.CreateFAdd(rounded[i], wide[i]);
+      }
+      pair.result = InOrder(TwoConverted({Bounded(x[0]), Bounded(x[1])}));
+    }
+    if (added_ != nullptr) {
+      auto* store = Block("store");
+      Value* denormal = b_.CreateICmpULT(least, b_.CreateVectorSplat(2 * lanes_, b_.getInt16(0xFF)));
+      Value* any = b_.CreateICmpNE(b_.CreateBitCast(denormal, b_.getIntNTy(2 * lanes_)), b_.getIntN(2 * lanes_, 0));
+      b_.CreateCondBr(any, slow, store, llvm::MDBuilder(b_.getContext()).createBranchWeights(1, 1000));
+      b_.SetInsertPoint(store);
+    }
+    for (const Pair& pair : pairs) {
+      if (pair.whole && !last(pair.vector[1])) {
+        StoreVector(at(pair, 0, to_), pair.result, false, false);
+        continue;
+      }
+      const int stores = pair.whole || pair.row[0] != pair.row[1] ? 2 : 1;
+      for (int i = 0; i < stores; ++i) {
+        StoreVector(at(pair, i, to_), HalfOf(pair.result, i), false, last(pair.vector[i]));
+      }
+    }
+    b_.CreateRetVoid();
+  }
+
+  // From the sums as they were kept: the rounding of loops, step by step.
+  void EndSlowly(Value* c_table, Value* c_offset) {
+    auto *before = b_.GetInsertBlock(), *loop = Block("row"), *done = Block("ended");
+    b_.CreateBr(loop);
+    b_.SetInsertPoint(loop);
+    auto* row = b_.CreatePHI(b_.getInt64Ty(), 2);
+    row->addIncoming(b_.getInt64(0), before);
+    const auto at = [&](Value* base, int64_t bytes) { return Byte(base, b_.CreateMul(row, b_.getInt64(bytes))); };
+    Value* c = Byte(b_.CreateLoad(pointer_, at(c_table, 8)), c_offset);
+    Value* own = at(sums_, static_cast<int64_t>(spec_.nv) * lanes_ * 4);
+    const auto rounded = [&](Value* x) { return b_.CreateTrunc(b_.CreateLShr(RoundedBits(x), Words(16)), Halves(1)); };
+    for (int v = 0; v < spec_.nv; ++v) {
+      const bool last = v == spec_.nv - 1;
+      const int64_t offset = static_cast<int64_t>(v) * lanes_;
+      Value* x = Widened(rounded(LoadVector(Byte(own, offset * 4), vector_, false)));
+      x = b_.CreateFAdd(b_.CreateFMul(x, ColumnVector(factors_, v, true)),
+                        b_.CreateFAdd(ColumnVector(summands_, v, true), positive_));
+      if (added_ != nullptr) {
+        x = b_.CreateFAdd(Widened(rounded(x)), Widened(LoadVector(Byte(Byte(c, added_), offset * 2), Halves(1), last)));
+        x = b_.CreateFAdd(x, positive_);  // rounding makes -0 of what is tiny
+      }
+      // Bounds are values of bf16, so that rounding may come after them.
+      StoreVector(Byte(Byte(c, to_), offset * 2), rounded(Bounded(x)), false, last);
+    }
+    Value* next = b_.CreateAdd(row, b_.getInt64(1));
+    row->addIncoming(next, loop);
+    b_.CreateCondBr(b_.CreateICmpULT(next, b_.getInt64(spec_.mr)), loop, done);
+    b_.SetInsertPoint(done);
+    b_.CreateRetVoid();
   }
 
   Value* LoadVector(Value* address, llvm::Type* type, bool masked) {
@@ -345,6 +514,7 @@ class Emitter {
     if (!masked) return b_.CreateAlignedLoad(type, address, align);
     return b_.CreateMaskedLoad(type, address, align, mask_, llvm::Constant::getNullValue(type));
   }
+  llvm::Type* Halves(int vectors) { return llvm::FixedVectorType::get(b_.getInt16Ty(), vectors * lanes_); }
   Value* Words(int64_t value) {
     return llvm::ConstantInt::get(llvm::FixedVectorType::get(b_.getInt32Ty(), lanes_), static_cast<uint64_t>(value),
                                   true);
@@ -395,6 +565,10 @@ class Emitter {
   Value* ahead_step_ = nullptr;
   Value* mask_ = nullptr;
   std::vector<Value*> rows_;
+  // Of an ending.
+  Value *least_ = nullptr, *most_ = nullptr, *positive_ = nullptr;
+  Value *factors_ = nullptr, *summands_ = nullptr, *to_ = nullptr, *added_ = nullptr;
+  Value* sums_ = nullptr;  // where they are kept
 };
 
 }  // namespace

@@ -72,6 +72,7 @@ struct MicroArgs {
   const float* summand = nullptr;
   int64_t to_offset = 0, added_offset = 0;
   float least = 0, most = 0;
+  int64_t denormals_vanish = 0;  // GatherCall::DenormalsVanish, of kBF16Rounded
 };
 
 // Whether tiles ask for what comes after the panel that they read, of a packed operand of so many bytes: a small one is in L2
