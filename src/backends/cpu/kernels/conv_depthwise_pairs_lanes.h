@@ -1,6 +1,7 @@
-// The inner loops of ChannelKernels::gather_pairs, depthwise convolution of bf16 in pairs: of 32 channels those of even numbers in one vector and those of odd ones in another. A shift or a mask
-// widens them, no shuffle, of which there are two a cycle; the kernel lies so.
-// Included by conv_depthwise_lanes.h and conv_depthwise_avx512bf16.cc, which has one conversion where others round step by step.
+// The inner loops of ChannelKernels::gather_pairs, depthwise convolution of bf16 in pairs: of 32 channels those of even
+// numbers in one vector and those of odd ones in another. A shift or a mask widens them, no shuffle, of which there are two a
+// cycle; the kernel lies so. Included by conv_depthwise_lanes.h and by conv_depthwise_avx512bf16.cc, which has one conversion
+// where others round step by step.
 #pragma once
 
 #include <algorithm>

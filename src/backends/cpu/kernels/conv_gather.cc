@@ -80,7 +80,7 @@ class Gather {
     zeros_ = shared + shared_bytes - zero_bytes;
     std::memset(shared + shared_bytes - zero_bytes, 0, zero_bytes);
     std::vector<Dealing> dealings;
-    denormals_vanish_ = call_.ending.kind != EndingKind::kNone && call_.DenormalsVanish();
+    denormals_vanish_ = call_.types.narrow && call_.ending.kind != EndingKind::kNone && call_.DenormalsVanish();
     for (const Phase& phase : phases_) dealings.push_back(DealingOf(phase, duty.pool->threads()));
     packed_ = static_cast<const char*>(call_.packed);
     if (packed_ == nullptr) {
