@@ -301,16 +301,44 @@ class Gather {
   }
 
   // From a tile to the next of the same line, both as wide: SetTile and DropPadding would set the same, so far on.
-  void StepTile(const Phase& phase, int64_t rows, int64_t taps, const void** a, void** c, int64_t wide_stride) const {
-    const PhaseDim& inner = phase.dims[kInner];
-    const int64_t delta = rows * inner.in_step * in_stride_[kInner] * source_, pointers = Pointers(rows);
+  void StepTile(const Phase& phase, int64_t rows, int64_t tiles, int64_t taps, const void** a, void** c,
+                int64_t wide_stride) const {
+    const int64_t delta = tiles * FromStep(phase, rows), pointers = Pointers(rows);
     for (int64_t t = 0; t < taps; ++t) {
       const void** slot = a + t * pointers;
       if (slot[0] == zeros_) continue;
       for (int64_t r = 0; r < pointers; ++r) slot[r] = static_cast<const char*>(slot[r]) + delta;
     }
-    const int64_t c_step = wide_stride != 0 ? wide_stride : inner.step * out_stride_[kInner] * TileBytes(phase);
-    for (int64_t r = 0; r < rows; ++r) c[r] = static_cast<char*>(c[r]) + rows * c_step;
+    const int64_t c_step = tiles * ToStep(phase, rows, wide_stride);
+    for (int64_t r = 0; r < rows; ++r) c[r] = static_cast<char*>(c[r]) + c_step;
+  }
+  // From so many pixels of a line to the next, in bytes.
+  int64_t FromStep(const Phase& phase, int64_t rows) const {
+    return rows * phase.dims[kInner].in_step * in_stride_[kInner] * source_;
+  }
+  int64_t ToStep(const Phase& phase, int64_t rows, int64_t wide_stride) const {
+    return rows * (wide_stride != 0 ? wide_stride : phase.dims[kInner].step * out_stride_[kInner] * TileBytes(phase));
+  }
+  // How many tiles from this one on, of `rows` rows, are alike and lie in one line: few steps of K take as long as a call.
+  int64_t Alike(const Phase& phase, const Cursor& first, int64_t tile, int64_t tile_end, int64_t row,
+                int64_t rows) const {
+    constexpr int64_t kMost = 16;
+    const int64_t count = std::min(kMost, tile_end - tile);
+    if (first.at[kInner] + rows * count > phase.dims[kInner].count) return 1;
+    return phase.FirstRow(call_.batch, tile + count) - row == rows * count ? count : 1;
+  }
+
+  static void GoTo(const Phase& phase, int64_t to, int64_t* part, int64_t* left) {
+    const int64_t line = phase.dims[kInner].count;
+    *part = to;
+    *left = line - CutAt(line, phase.line_tiles, to);
+  }
+  // The next `part` and what is `left` of the line are those after the last of the tiles.
+  void TakeTogether(const Phase& phase, int64_t rows, int64_t wide_stride, int64_t* part, int64_t* left,
+                    MicroArgs* args) const {
+    args->a_step = FromStep(phase, rows);
+    args->c_step = ToStep(phase, rows, wide_stride);
+    if (phase.line_tiles > 0) GoTo(phase, (*part + args->tiles - 1) % phase.line_tiles, part, left);
   }
 
   // Taps that lie in the padding for all of a tile's pixels add nothing (in a gradient of 3x3 over lines of 24, one line
@@ -430,6 +458,13 @@ class Gather {
     return next;
   }
 
+  void Ask(const Phase& phase, const Next& next, const Panel& panel, int64_t tile, int64_t tiles,
+           MicroArgs* args) const {
+    const char* const at =
+        packed_ + phase.packed + phase.steps() * (panel.before + next.on) + next.first * args->b_stride;
+    AskAhead(at, next.steps * args->b_stride, tile, tiles, args);
+  }
+
   // Whether it pays to ask for what a tile writes or adds: not for sums that wait for more, in a near cache, nor where a tile is
   // done with a few steps; what is only written by a 1x1 convolution comes as fast by itself.
   bool FetchesResults(const Phase& phase, const KBlock& block, bool ends, bool wide) const {
@@ -454,6 +489,10 @@ class Gather {
     }
   }
 
+  // Whether every pixel is multiplied by the same matrix.
+  bool IsProduct(const Phase& phase) const {
+    return phase.outer_taps * phase.inner_taps == 1 && phase.within && call_.groups == 1;
+  }
   // Whether tiles follow each other through memory that the processor alone asks for too late: more than a cache of all cores
   // holds, or, from there, pixels of few channels, each a stream of its own, under columns enough to pay for it.
   bool ReadsFar(const Phase& phase, const KBlock& block) const {
@@ -499,12 +538,11 @@ class Gather {
     Cursor first;
     Seek(phase, row, &first);
     const int64_t all_taps = block.tap1 - block.tap0, runs = all_taps / phase.inner_taps;
-    const int64_t line = phase.dims[kInner].count;
-    int64_t last_rows = 0;
+    const bool repeats = !fetches && !far && !then.asks && IsProduct(phase);
+    int64_t last_rows = 0, part = 0, left = 0;  // of the line
     bool last_joined = false;
-    int64_t part = phase.line_tiles > 0 ? tile_begin % phase.line_tiles : 0, left = 0;  // of the line
-    if (phase.line_tiles > 0) left = line - CutAt(line, phase.line_tiles, part);
-    for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
+    if (phase.line_tiles > 0) GoTo(phase, tile_begin % phase.line_tiles, &part, &left);
+    for (int64_t tile = tile_begin; tile < tile_end; tile += args.tiles) {
       const int64_t rows =
           phase.line_tiles == 0 ? phase.FirstRow(call_.batch, tile + 1) - row : NextRows(phase, &part, &left);
       const bool in_line = InsideLine(phase, first, rows);
@@ -519,9 +557,11 @@ class Gather {
       int64_t group = -1;
       if (in_line && rows == last_rows && joined == last_joined &&
           first.at[kInner] != 0) {  // the last tile's neighbour
-        StepTile(phase, rows, args.taps, a, c, wide_stride);
+        StepTile(phase, rows, args.tiles, args.taps, a, c, wide_stride);
         group = 0;
       }
+      args.tiles = repeats && in_line ? Alike(phase, first, tile, tile_end, row, rows) : 1;
+      if (args.tiles > 1) TakeTogether(phase, rows, wide_stride, &part, &left, &args);
       last_rows = in_line && call_.groups == 1 ? rows : 0;
       last_joined = joined;
       for (int64_t flat = panel_begin; flat < panel_end; ++flat) {
@@ -537,11 +577,7 @@ class Gather {
           break;
         }
         SetPanel(phase, panel, steps_before, tap_steps, first_channel, kept, b_offsets, ends, &args);
-        if (then.asks) {
-          const char* next =
-              packed_ + phase.packed + phase.steps() * (panel.before + then.on) + then.first * args.b_stride;
-          AskAhead(next, then.steps * args.b_stride, tile - tile_begin, tile_end - tile_begin, &args);
-        }
+        if (then.asks) Ask(phase, then, panel, tile - tile_begin, tile_end - tile_begin, &args);
         if (fetches) FetchResults(args, rows, (panel.end - panel.first) * accumulator, ends);
         if (far && in_line) {
           FetchPixels(static_cast<const char*>(a[0]) + rows * pixel, rows * pixel, flat - panel_begin,
@@ -549,8 +585,8 @@ class Gather {
         }
         tiles.At(rows, panel.vectors, false)(&args);
       }
-      AdvanceBy(phase, rows, &first);
-      row += rows;
+      AdvanceBy(phase, rows * args.tiles, &first);
+      row += rows * args.tiles;
     }
   }
 

@@ -41,6 +41,7 @@ class Emitter {
     function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, spec_.Symbol(), module_);
     llvm::Value* args = function_->getArg(0);
     auto* entry = Block("entry");
+    auto* tile_loop = Block("tile");
     auto* tap_loop = Block("tap");
     b_.SetInsertPoint(entry);
     Value* taps = Field(args, offsetof(MicroArgs, taps));
@@ -58,19 +59,30 @@ class Emitter {
     Value* ahead_tap = b_.CreateMul(k_, ahead_step_);
     const int count = spec_.mr * spec_.nv;
     const std::vector<Value*> zeros(count, llvm::ConstantAggregateZero::get(vector_));
+    Value* tiles = Field(args, offsetof(MicroArgs, tiles));
+    Value* a_step = Field(args, offsetof(MicroArgs, a_step));
+    Value* c_step = Field(args, offsetof(MicroArgs, c_step));
+    Value* c_offset = Field(args, offsetof(MicroArgs, c_offset));
+    b_.CreateBr(tile_loop);
+
+    b_.SetInsertPoint(tile_loop);
+    auto* tile = b_.CreatePHI(b_.getInt64Ty(), 2);
+    tile->addIncoming(b_.getInt64(0), entry);
+    Value* a_offset = b_.CreateMul(tile, a_step);
+    c_offset_ = b_.CreateAdd(c_offset, b_.CreateMul(tile, c_step));
     b_.CreateBr(tap_loop);
 
     b_.SetInsertPoint(tap_loop);
     auto* tap = b_.CreatePHI(b_.getInt64Ty(), 2);
-    tap->addIncoming(b_.getInt64(0), entry);
-    std::vector<llvm::PHINode*> tap_acc = Phis(zeros, entry);
+    tap->addIncoming(b_.getInt64(0), tile_loop);
+    std::vector<llvm::PHINode*> tap_acc = Phis(zeros, tile_loop);
     const bool one_pointer = spec_.form == MicroForm::kColumns;
     const int pointers = one_pointer ? 1 : spec_.mr;
     rows_.clear();
     Value* first = b_.CreateMul(tap, b_.getInt64(pointers));
     for (int r = 0; r < pointers; ++r) {
       Value* slot = b_.CreateGEP(pointer_, a_table, b_.CreateAdd(first, b_.getInt64(r)));
-      rows_.push_back(b_.CreateLoad(pointer_, slot));
+      rows_.push_back(Byte(b_.CreateLoad(pointer_, slot), a_offset));
     }
     Value* b_start = Byte(b_base, b_.CreateLoad(b_.getInt64Ty(), b_.CreateGEP(b_.getInt64Ty(), b_offsets, tap)));
     std::vector<Value*> acc(tap_acc.begin(), tap_acc.end());
@@ -85,7 +97,16 @@ class Emitter {
     b_.CreateCondBr(b_.CreateICmpULT(tap_next, taps), tap_loop, done);
 
     b_.SetInsertPoint(done);
+    stored_ = Block("stored");
     Store(args, acc);
+
+    b_.SetInsertPoint(stored_);
+    auto* leave = Block("leave");
+    Value* next = b_.CreateAdd(tile, b_.getInt64(1));
+    tile->addIncoming(next, stored_);
+    b_.CreateCondBr(b_.CreateICmpULT(next, tiles), tile_loop, leave);
+    b_.SetInsertPoint(leave);
+    b_.CreateRetVoid();
   }
 
  private:
@@ -234,7 +255,6 @@ class Emitter {
 
   void Store(Value* args, const std::vector<Value*>& acc) {
     Value* c_table = PointerField(args, offsetof(MicroArgs, c));
-    Value* c_offset = Field(args, offsetof(MicroArgs, c_offset));
     Value* full = b_.CreateICmpEQ(Field(args, offsetof(MicroArgs, last_lanes)), b_.getInt64(lanes_));
     const bool rounds = spec_.type == MicroType::kBF16Rounded;
     if (rounds && spec_.ending != EndingKind::kNone) return EndRounded(args, acc, full);
@@ -261,14 +281,14 @@ class Emitter {
           continue;
         }
         for (int r = 0; r < spec_.mr; ++r) {
-          Value* row = Byte(b_.CreateLoad(pointer_, Byte(c_table, r * 8)), c_offset);
+          Value* row = Byte(b_.CreateLoad(pointer_, Byte(c_table, r * 8)), c_offset_);
           for (int v = 0; v < spec_.nv; ++v) {
             Value* value = acc[r * spec_.nv + v];
             Value* address = Byte(row, static_cast<int64_t>(v) * lanes_ * (rounds ? 2 : element_bytes_));
             StoreVector(address, rounds ? Rounded(value) : value, ending == add, masked && v == spec_.nv - 1);
           }
         }
-        b_.CreateRetVoid();
+        b_.CreateBr(stored_);
       }
     }
   }
@@ -300,14 +320,13 @@ class Emitter {
   void End(Value* args, const std::vector<Value*>& acc, bool adding, bool masked) {
     LoadEnding(args);
     Value* c_table = PointerField(args, offsetof(MicroArgs, c));
-    Value* c_offset = Field(args, offsetof(MicroArgs, c_offset));
     std::vector<Value*> factor, summand;
     for (int v = 0; v < spec_.nv; ++v) {
       factor.push_back(ColumnVector(factors_, v, masked));
       summand.push_back(b_.CreateFAdd(ColumnVector(summands_, v, masked), positive_));
     }
     for (int r = 0; r < spec_.mr; ++r) {
-      Value* row = Byte(b_.CreateLoad(pointer_, Byte(c_table, r * 8)), c_offset);
+      Value* row = Byte(b_.CreateLoad(pointer_, Byte(c_table, r * 8)), c_offset_);
       for (int v = 0; v < spec_.nv; ++v) {
         const bool last = masked && v == spec_.nv - 1;
         const int64_t at = static_cast<int64_t>(v) * lanes_ * element_bytes_;
@@ -318,7 +337,7 @@ class Emitter {
         StoreVector(Byte(Byte(row, to_), at), Bounded(x), false, last);
       }
     }
-    b_.CreateRetVoid();
+    b_.CreateBr(stored_);
   }
 
   // --- Endings of kBF16Rounded: the machine converts two vectors into one, which two interleavings with zeros widen again, as
@@ -387,7 +406,6 @@ class Emitter {
   void EndRounded(Value* args, const std::vector<Value*>& acc, Value* full) {
     LoadEnding(args);
     Value* c_table = PointerField(args, offsetof(MicroArgs, c));
-    Value* c_offset = Field(args, offsetof(MicroArgs, c_offset));
     llvm::IRBuilder<> entry(&function_->getEntryBlock(), function_->getEntryBlock().begin());
     sums_ = entry.CreateAlloca(vector_, b_.getInt32(spec_.mr * spec_.nv));
     Value* vanish = b_.CreateICmpNE(Field(args, offsetof(MicroArgs, denormals_vanish)), b_.getInt64(0));
@@ -398,19 +416,19 @@ class Emitter {
     b_.CreateCondBr(full, whole, part);
     for (const bool masked : {false, true}) {
       b_.SetInsertPoint(masked ? part : whole);
-      EndPairs(acc, c_table, c_offset, masked, slow);
+      EndPairs(acc, c_table, masked, slow);
     }
     b_.SetInsertPoint(unusual);
     for (int i = 0; i < spec_.mr * spec_.nv; ++i) Save(acc, i);
     b_.CreateBr(slow);
     b_.SetInsertPoint(slow);
-    EndSlowly(c_table, c_offset);
+    EndSlowly(c_table);
   }
   void Save(const std::vector<Value*>& acc, int i) {
     b_.CreateAlignedStore(acc[i], Byte(sums_, static_cast<int64_t>(i) * lanes_ * 4), llvm::Align(64));
   }
 
-  void EndPairs(const std::vector<Value*>& acc, Value* c_table, Value* c_offset, bool masked, llvm::BasicBlock* slow) {
+  void EndPairs(const std::vector<Value*>& acc, Value* c_table, bool masked, llvm::BasicBlock* slow) {
     std::vector<Value*> factor, summand;
     for (int v = 0; v < spec_.nv; ++v) {
       factor.push_back(ColumnVector(factors_, v, masked));
@@ -425,7 +443,7 @@ class Emitter {
     }
     const auto last = [&](int v) { return masked && v == spec_.nv - 1; };
     const auto at = [&](const Pair& pair, int i, Value* offset) {
-      Value* row = Byte(b_.CreateLoad(pointer_, Byte(c_table, pair.row[i] * 8)), c_offset);
+      Value* row = Byte(b_.CreateLoad(pointer_, Byte(c_table, pair.row[i] * 8)), c_offset_);
       return Byte(Byte(row, offset), static_cast<int64_t>(pair.vector[i]) * lanes_ * 2);
     };
     Value* least = nullptr;
@@ -475,18 +493,18 @@ class Emitter {
         StoreVector(at(pair, i, to_), HalfOf(pair.result, i), false, last(pair.vector[i]));
       }
     }
-    b_.CreateRetVoid();
+    b_.CreateBr(stored_);
   }
 
   // From the sums as they were kept: the rounding of loops, step by step.
-  void EndSlowly(Value* c_table, Value* c_offset) {
+  void EndSlowly(Value* c_table) {
     auto *before = b_.GetInsertBlock(), *loop = Block("row"), *done = Block("ended");
     b_.CreateBr(loop);
     b_.SetInsertPoint(loop);
     auto* row = b_.CreatePHI(b_.getInt64Ty(), 2);
     row->addIncoming(b_.getInt64(0), before);
     const auto at = [&](Value* base, int64_t bytes) { return Byte(base, b_.CreateMul(row, b_.getInt64(bytes))); };
-    Value* c = Byte(b_.CreateLoad(pointer_, at(c_table, 8)), c_offset);
+    Value* c = Byte(b_.CreateLoad(pointer_, at(c_table, 8)), c_offset_);
     Value* own = at(sums_, static_cast<int64_t>(spec_.nv) * lanes_ * 4);
     const auto rounded = [&](Value* x) { return b_.CreateTrunc(b_.CreateLShr(RoundedBits(x), Words(16)), Halves(1)); };
     for (int v = 0; v < spec_.nv; ++v) {
@@ -506,7 +524,7 @@ class Emitter {
     row->addIncoming(next, loop);
     b_.CreateCondBr(b_.CreateICmpULT(next, b_.getInt64(spec_.mr)), loop, done);
     b_.SetInsertPoint(done);
-    b_.CreateRetVoid();
+    b_.CreateBr(stored_);
   }
 
   Value* LoadVector(Value* address, llvm::Type* type, bool masked) {
@@ -563,6 +581,8 @@ class Emitter {
   Value* a_stride_ = nullptr;
   Value* b_stride_ = nullptr;
   Value* ahead_step_ = nullptr;
+  Value* c_offset_ = nullptr;
+  llvm::BasicBlock* stored_ = nullptr;  // behind every ending
   Value* mask_ = nullptr;
   std::vector<Value*> rows_;
   // Of an ending.

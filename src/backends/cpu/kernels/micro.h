@@ -65,8 +65,10 @@ struct MicroArgs {
   int64_t ahead_step = 0;
   void* const* c = nullptr;  // [mr] rows of C
   int64_t c_offset = 0;      // added to every row
-  int64_t last_lanes = 0;    // columns of the last vector that exist, 1 to lanes
-  int64_t accumulate = 0;    // 0: C = sum, 1: C += sum
+  // One after another, from one to the next so many bytes on in A and in C.
+  int64_t tiles = 1, a_step = 0, c_step = 0;
+  int64_t last_lanes = 0;  // columns of the last vector that exist, 1 to lanes
+  int64_t accumulate = 0;  // 0: C = sum, 1: C += sum
   // With an ending: the columns' numbers, and how far from C the results go and what is added lies.
   const float* factor = nullptr;
   const float* summand = nullptr;
