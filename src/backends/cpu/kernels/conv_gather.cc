@@ -489,10 +489,6 @@ class Gather {
     }
   }
 
-  // Whether every pixel is multiplied by the same matrix.
-  bool IsProduct(const Phase& phase) const {
-    return phase.outer_taps * phase.inner_taps == 1 && phase.within && call_.groups == 1;
-  }
   // Whether tiles follow each other through memory that the processor alone asks for too late: more than a cache of all cores
   // holds, or, from there, pixels of few channels, each a stream of its own, under columns enough to pay for it.
   bool ReadsFar(const Phase& phase, const KBlock& block) const {
@@ -538,7 +534,7 @@ class Gather {
     Cursor first;
     Seek(phase, row, &first);
     const int64_t all_taps = block.tap1 - block.tap0, runs = all_taps / phase.inner_taps;
-    const bool repeats = !fetches && !far && !then.asks && IsProduct(phase);
+    const bool repeats = !fetches && !far && !then.asks && phase.within && call_.groups == 1;
     int64_t last_rows = 0, part = 0, left = 0;  // of the line
     bool last_joined = false;
     if (phase.line_tiles > 0) GoTo(phase, tile_begin % phase.line_tiles, &part, &left);
