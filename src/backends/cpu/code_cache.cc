@@ -135,7 +135,8 @@ absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, 
     const absl::Status status =
         loops ? CompilePart(lowered, modules[part]) : kernels_.Generate(micro[part - modules.size()]);
     if (progress != nullptr) progress->done.fetch_add(loops ? static_cast<int64_t>(modules[part].size()) : 1);
-    return status;
+    // Whatever was made of it: that memory ran out, only this thread's scope knows.
+    return status.ok() || CheckReserve().ok() ? status : CheckReserve();
   }));
   std::vector<LoopFn*> functions;
   MutexLock lock(mutex_);
