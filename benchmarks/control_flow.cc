@@ -279,8 +279,9 @@ int main(int argc, char** argv) {
       rc = 1;
       return;
     }
-    const double ms = sample.seconds * 1e3, floor = gflop / sample.probe * 1e3;
+    const double ms = sample.seconds * 1e3, best = sample.best * 1e3, floor = gflop / sample.probe * 1e3;
     rows.push_back({name, ms, "ms", floor, floor > 0 ? ms / floor : 0, beside[name].median});
+    rows.push_back({std::string(name) + ", best", best, "ms", floor, floor > 0 ? best / floor : 0, beside[name].best});
   };
   if (only.empty() || only == "lstm") {
     Lstm lstm(ctx);
