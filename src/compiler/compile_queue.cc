@@ -96,8 +96,7 @@ void CompileQueue::Make(Job& job) {
       job.begun_.store(true, std::memory_order_relaxed);
       if (!exhausted) job.result_ = job.cache_->Make(std::move(job.wanted_), &job.progress_);
       // Whatever the steps after the first failure made of it.
-      exhausted = exhausted || (!job.result_->ok() && !CheckReserve().ok()) ||
-                  (absl::IsResourceExhausted(job.result_->status()) && job.result_->status().message().empty());
+      exhausted = exhausted || (!job.result_->ok() && !CheckReserve().ok());
     } catch (const std::bad_alloc&) {
       exhausted = true;
     }

@@ -9,7 +9,6 @@
 
 #include "folder.h"
 
-
 static const char* in_dir(const char* name) {
   static char path[4][400];
   static int next = 0;

@@ -7,7 +7,6 @@
 
 enum { kSize = 20, kChannels = 16, kPixels = 2 * kSize * kSize * kChannels, kTaps = 9 * kChannels * kChannels };
 
-
 typedef struct result {
   float y[kPixels], dx[kPixels], dw[kTaps];
 } result;

@@ -129,15 +129,18 @@ absl::StatusOr<std::vector<LoopFn*>> CodeCache::Compile(LoweredModule& lowered, 
   const std::vector<std::vector<size_t>> modules = Deal(lowered, missing, threads);
   ReserveScope::Starving* const starving = ReserveScope::starving();
   // The small ones last, so that threads end together.
-  WEFT_RETURN_IF_ERROR(OnThreads(modules.size() + micro.size(), threads, [&](size_t part) {
+  const absl::Status made = OnThreads(modules.size() + micro.size(), threads, [&](size_t part) {
     const ReserveScope reserve(starving);  // of the other threads, too
     const bool loops = part < modules.size();
     const absl::Status status =
         loops ? CompilePart(lowered, modules[part]) : kernels_.Generate(micro[part - modules.size()]);
     if (progress != nullptr) progress->done.fetch_add(loops ? static_cast<int64_t>(modules[part].size()) : 1);
     // Whatever was made of it: that memory ran out, only this thread's scope knows.
-    return status.ok() || CheckReserve().ok() ? status : CheckReserve();
-  }));
+    const absl::Status memory = CheckReserve();
+    return memory.ok() ? status : memory;
+  });
+  if (absl::IsResourceExhausted(made)) MemoryReserve::Note();
+  WEFT_RETURN_IF_ERROR(made);
   std::vector<LoopFn*> functions;
   MutexLock lock(mutex_);
   for (const std::string& key : program.loops) {

@@ -473,19 +473,11 @@ class Gather {
     const bool adds = ends && call_.ending.added != nullptr;
     return writes && phase.steps() >= kLeastSteps && (adds || phase.outer_taps * phase.inner_taps > 1);
   }
-  // Asks for these lines: from memory they take as long as the sums of few taps.
-  // (Inline always: g++ takes calls away that do nothing else.)
-  __attribute__((always_inline)) static void FetchRows(void* const* c, int64_t rows, int64_t offset, int64_t bytes) {
-    for (int64_t r = 0; r < rows; ++r) {
-      const char* const row = static_cast<const char*>(c[r]) + offset;
-      for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at);
-    }
-  }
   __attribute__((always_inline)) void FetchResults(const MicroArgs& args, int64_t rows, int64_t bytes,
                                                    bool ends) const {
-    FetchRows(args.c, rows, args.c_offset + (ends ? args.to_offset : 0), bytes);
+    AskForRows(args.c, rows, args.c_offset + (ends ? args.to_offset : 0), bytes);
     if (ends && call_.ending.added != nullptr && args.added_offset != args.to_offset) {
-      FetchRows(args.c, rows, args.c_offset + args.added_offset, bytes);
+      AskForRows(args.c, rows, args.c_offset + args.added_offset, bytes);
     }
   }
 

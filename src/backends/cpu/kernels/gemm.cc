@@ -291,6 +291,7 @@ class Driver {
       if (space == nullptr) return;
     }
     const int64_t packed_base = plan_.PackedOffset(block, panel_begin);
+    const int64_t chunk_bytes = plan_.PackedOffset(block, panel_end) - packed_base;
     const bool last = block == plan_.k_blocks - 1;
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
       const int64_t row = plan_.Row(tile);
@@ -319,17 +320,11 @@ class Driver {
           args.b_stride = static_cast<int64_t>(vectors) * plan_.columns.lanes * element_;
         }
         if (asks_) {
-          const int64_t chunk_bytes = plan_.PackedOffset(block, panel_end) - packed_base;
           AskAhead(static_cast<Bytes>(args.b) + chunk_bytes, plan_.PanelBytes(block, panel), tile - tile_begin,
                    tile_end - tile_begin, &args);
         }
-        if (fetches_c_ && block > 0) {
-          const int64_t bytes = vectors * plan_.columns.lanes * plan_.TileBytes();
-          for (int64_t r = 0; r < rows; ++r) {
-            for (int64_t at = 0; at < bytes; at += 64)
-              __builtin_prefetch(static_cast<char*>(c[r]) + args.c_offset + at, 1);
-          }
-        }
+        if (fetches_c_ && block > 0)
+          AskForRows(c, rows, args.c_offset, vectors * plan_.columns.lanes * plan_.TileBytes());
         plan_.set.At(rows, vectors, masked)(&args);
       }
       const bool group_ends = (tile - tile_begin) % group_tiles_ == group_tiles_ - 1 || tile + 1 == tile_end;
