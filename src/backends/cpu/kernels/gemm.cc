@@ -40,7 +40,12 @@ class Driver {
  public:
   // `before`: another product, whose columns are computed before those of this one.
   Driver(KernelSet::State& state, const GemmCall& call, const GemmPlan& plan, Driver* before = nullptr)
-      : target_(state.target()), call_(call), plan_(plan), members_(Members(call)), before_(before) {
+      : target_(state.target()),
+        call_(call),
+        plan_(plan),
+        members_(Members(call)),
+        before_(before),
+        backwards_(before != nullptr && state.pairs.fetch_add(1, std::memory_order_relaxed) % 2 != 0) {
     work_ = static_cast<double>(plan.m) * static_cast<double>(plan.n) * static_cast<double>(2 * plan.k + 16);
     c_stride_ = call.c_row_stride != 0 ? call.c_row_stride : call.n;
     element_ = PackedElementBytes(plan.types.pack);
@@ -189,21 +194,25 @@ class Driver {
     }
   }
 
-  // Whoever computes columns of one part of C computes those of the others, too, and then runs the epilogue on them.
+  // Whoever computes columns of one part of C computes those of the others, too, and then runs the epilogue on them. A pair's
+  // panels fill L2, and in a loop the next run finds those there that it begins with if every other one goes backwards.
   void RunParts(const Member& member, char* result, ThreadPool* pool) {
     const int64_t panels = plan_.columns.panels / call_.epilogue.parts;
     const Member other = before_ != nullptr ? before_->Locate(0) : Member();
-    const auto share = [&](int64_t begin, int64_t end, int) {
+    const auto compute = [&](int64_t panel) {
       for (int64_t first = 0; before_ != nullptr && first < plan_.columns.panels; first += panels) {
-        before_->Compute(other, other.c, 0, before_->plan_.tiles, first + begin, first + end, nullptr, -1);
+        before_->Compute(other, other.c, 0, before_->plan_.tiles, first + panel, first + panel + 1, nullptr, -1);
       }
       for (int64_t first = 0; first < plan_.columns.panels; first += panels) {
-        Compute(member, result, 0, plan_.tiles, first + begin, first + end, nullptr, -1);
+        Compute(member, result, 0, plan_.tiles, first + panel, first + panel + 1, nullptr, -1);
       }
       if (call_.epilogue.parts == 1) return;  // the product has run it
-      const int64_t column = plan_.columns.First(begin) * plan_.columns.lanes;
-      const int64_t columns = plan_.columns.First(end) * plan_.columns.lanes - column;
+      const int64_t column = plan_.columns.First(panel) * plan_.columns.lanes;
+      const int64_t columns = plan_.columns.First(panel + 1) * plan_.columns.lanes - column;
       call_.epilogue.run(call_.epilogue.context, member.index, 0, plan_.m, column, columns);
+    };
+    const auto share = [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) compute(backwards_ ? begin + end - 1 - i : i);
     };
     if (pool == nullptr) return share(0, panels, 0);
     pool->ParallelRanges(panels, share);
@@ -391,7 +400,8 @@ class Driver {
   const GemmPlan& plan_;
   const int64_t members_;
   Driver* const before_;
-  double work_ = 0;  // operations of one member
+  const bool backwards_;  // through the panels of a pair
+  double work_ = 0;       // operations of one member
   int64_t c_stride_ = 0;
   int64_t element_ = 4;
   int64_t output_bytes_ = 4;

@@ -29,6 +29,7 @@ struct KernelSet::State {
   Jit jit;
   std::array<std::atomic<MicroFn*>, MicroSpec::kCount> micro = {};
   std::atomic<int64_t> compiled{0};
+  std::atomic<uint32_t> pairs{0};  // of products, so far
   Mutex mutex;
   std::map<int, std::string> objects ABSL_GUARDED_BY(mutex);
   std::vector<std::unique_ptr<JitLibrary>> libraries ABSL_GUARDED_BY(mutex);
