@@ -224,8 +224,9 @@ absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, cons
     return RunDepthwiseWeights(state, call, duty);
   }
   if (AmxServes(state.target(), call.input, call.output)) return RunTileWeights(state, call, duty);
-  if (call.input != DType::kBF16 && call.input != DType::kF16) return RunWeights(state, call, duty, served);
-  // K runs over pixels here, so pairs of bf16 would have to be interleaved across them: all halves are widened.
+  if ((call.input != DType::kBF16 && call.input != DType::kF16) || WeightsInPairs(call, types)) {
+    return RunWeights(state, call, duty, served);
+  }
   const int64_t count = WCount(call);
   Widened wide;
   WEFT_RETURN_IF_ERROR(Widen(ChannelKernelsOf(state.target().isa), call.input, call.x, XCount(call), call.y,

@@ -1,9 +1,11 @@
 // The gradient of a convolution's kernel: W[tap, ci, co] = sum over pixels of x[pixel moved by tap, ci] * dy[pixel, co].
 // As a product its K runs over pixels: a tile is 6-12 of the (tap, ci) rows by up to 64 output channels; x and dy are
-// read in place. Groups have tiles of their own.
+// read in place. Groups have tiles of their own. Where the processor multiplies pairs of bf16, pixels of a line lie in pairs before:
+// those that an inner tap reads, and those that read it, which is fewer bytes than both in f32.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "src/backends/cpu/kernels/conv_gather.h"
@@ -24,6 +26,9 @@ constexpr int64_t kChunkBytes = 384 << 10;
 // Too few tiles for the threads: pixels are cut into this many parts with sums of their own, whatever the number of
 // threads, and the sums are added in order.
 constexpr int64_t kParts = 8;
+// In pairs: of a narrower group a tile has few rows; and every tap of a longer window has pixels of its own.
+constexpr int64_t kLeastPairedChannels = 8;
+constexpr int64_t kMostPairedTaps = 5;
 
 // Rows of W that tiles may cross: a run of channels of one tap, or of neighbouring inner taps where none is padded.
 struct Run {
@@ -32,6 +37,7 @@ struct Run {
   // Output positions along the innermost dimension that read an input: low, low + period, …, so many; the first reads at.
   int64_t low = 0, count = 0, at = 0;
   int64_t weight_row = 0;  // row of W, in units of out_channels
+  int64_t x = 0, y = 0;    // bytes before its pairs
 };
 
 struct Tile {
@@ -42,13 +48,18 @@ struct Tile {
 class Weights {
  public:
   Weights(KernelSet::State& state, const ConvCall& call, const TypePlan& types)
-      : state_(state), call_(call), types_(types), geometry_(PadRank(call.spatial_rank, call.dims)) {
-    bytes_ = types.accumulator_bytes;
+      : state_(state),
+        call_(call),
+        types_(types),
+        geometry_(PadRank(call.spatial_rank, call.dims)),
+        pairs_(types.pack == PackKind::kBF16Pairs) {
+    bytes_ = types.accumulator_bytes;  // those of a pair, too
     channels_ = call.in_channels / call.feature_groups;
     group_columns_ = call.out_channels / call.feature_groups;
     columns_ = ColumnCut::Make(state.target(), types.micro, group_columns_);
-    int64_t stride = call.in_channels;
-    for (int d = kDims - 1; d >= 0; --d) {
+    in_stride_[kInner] = call.in_channels;
+    int64_t stride = pairs_ ? 1 : geometry_.dims[kInner].in * call.in_channels;
+    for (int d = kInner - 1; d >= 0; --d) {
       in_stride_[d] = stride;
       stride *= geometry_.dims[d].in;
     }
@@ -57,7 +68,9 @@ class Weights {
     period_ = inner.lhs_dilation / std::gcd(inner.lhs_dilation, inner.stride);
     in_step_ = period_ * inner.stride / inner.lhs_dilation;
     lines_ = call.batch * geometry_.out / std::max<int64_t>(1, geometry_.dims[kInner].out);
+    in_lines_ = call.batch * geometry_.in / std::max<int64_t>(1, geometry_.dims[kInner].in);
     MakeRuns();
+    if (pairs_) PlacePairs();
   }
 
   absl::Status Run(const Duty& duty) {
@@ -65,15 +78,26 @@ class Weights {
     CutLoops();
     const SpatialDim& inner = geometry_.dims[kInner];
     const int64_t size = geometry_.window * channels_ * call_.out_channels;
-    char* w = static_cast<char*>(const_cast<void*>(call_.w));
+    const int64_t pairs_bytes = pairs_bytes_ + (types_.narrow ? size * bytes_ : 0);
     const int64_t tiles = static_cast<int64_t>(tiles_.size());
     const int64_t items = tiles * columns_.panels;
     const bool parts = items < 16 && lines_ >= 2 * kParts;
     const int64_t sum_bytes = kParts * size * bytes_;
     if (duty.pool == nullptr) {
       if (parts) duty.needs->Once(ScratchSlot::kShared, sum_bytes);
+      if (pairs_) duty.needs->Once(ScratchSlot::kWiden, pairs_bytes);
       duty.needs->Each(ScratchSlot::kTables, TableBytes());
       return absl::OkStatus();
+    }
+    x_ = static_cast<const char*>(call_.x);
+    y_ = static_cast<const char*>(call_.y);
+    char* w = static_cast<char*>(const_cast<void*>(call_.w));
+    if (pairs_) {
+      char* const pairs = static_cast<char*>(ThreadScratch(ScratchSlot::kWiden, pairs_bytes));
+      if (pairs == nullptr) return OutOfScratch("pairs of pixels", pairs_bytes);
+      MakePairs(pairs, *duty.pool);
+      x_ = y_ = pairs;
+      if (types_.narrow) w = pairs + pairs_bytes_;
     }
     if (!parts) {
       if (!whole_) std::memset(w, 0, size * bytes_);
@@ -98,6 +122,13 @@ class Weights {
         AddParts(reinterpret_cast<float*>(sums), size, reinterpret_cast<float*>(w));
       }
     }
+    if (types_.narrow) {
+      duty.pool->ParallelRanges(size / call_.out_channels, [&](int64_t begin, int64_t end, int) {
+        const int64_t first = begin * call_.out_channels;
+        Narrow(call_.output, reinterpret_cast<const float*>(w) + first, 0,
+               static_cast<uint16_t*>(const_cast<void*>(call_.w)) + first, 0, 1, (end - begin) * call_.out_channels);
+      });
+    }
     if (call_.epilogue.run != nullptr) {
       call_.epilogue.run(call_.epilogue.context, 0, 0, geometry_.window * channels_, 0, call_.out_channels);
     }
@@ -115,18 +146,64 @@ class Weights {
     }
   }
 
+  int64_t PixelPairs(const struct Run& run) const { return CeilDiv(run.count, 2); }
+  int64_t XLineBytes(const struct Run& run) const { return PixelPairs(run) * call_.in_channels * bytes_; }
+  int64_t YLineBytes(const struct Run& run) const { return PixelPairs(run) * call_.out_channels * bytes_; }
+
+  // Runs of one inner tap share their pairs of x, runs of the same output pixels those of dy.
+  void PlacePairs() {
+    constexpr int64_t kBehind = 64;  // that a vector may read
+    for (struct Run& run : runs_) {
+      const auto before = [&](auto same) {
+        return std::find_if(runs_.data(), &run, [&](const struct Run& other) { return same(other); });
+      };
+      const auto take = [this](int64_t bytes) { return std::exchange(pairs_bytes_, pairs_bytes_ + bytes); };
+      const auto* const x = before([&](const struct Run& other) { return other.tap[kInner] == run.tap[kInner]; });
+      run.x = x != &run ? x->x : take(in_lines_ * XLineBytes(run));
+      const auto* const y =
+          before([&](const struct Run& other) { return other.low == run.low && other.count == run.count; });
+      run.y = y != &run ? y->y : take(lines_ * YLineBytes(run));
+    }
+    pairs_bytes_ += kBehind;
+  }
+  // A last one without a second is followed by zeros on both sides: what is no pixel takes no part.
+  void MakePairs(char* pairs, ThreadPool& pool) const {
+    const SpatialDim& inner = geometry_.dims[kInner];
+    const auto lines = [&](int64_t count, const void* from, int64_t line, int64_t first, int64_t step, int64_t channels,
+                           const struct Run& run, char* to, int64_t line_bytes) {
+      pool.ParallelRanges(count, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) {
+          const auto* const source = static_cast<const uint16_t*>(from) + (i * line + first) * channels;
+          Pack(state_.target(), types_.pack, {source, step * channels, 1}, run.count, channels, channels,
+               to + i * line_bytes);
+        }
+      });
+    };
+    int64_t x = -1, y = -1;  // the last that has been made: later ones lie behind it
+    for (const struct Run& run : runs_) {
+      if (run.x > x) {
+        x = run.x;
+        lines(in_lines_, call_.x, inner.in, run.at, in_step_, call_.in_channels, run, pairs + x, XLineBytes(run));
+      }
+      if (run.y > y) {
+        y = run.y;
+        lines(lines_, call_.y, inner.out, run.low, 1, call_.out_channels, run, pairs + y, YLineBytes(run));
+      }
+    }
+  }
+
   // The order of loops: chunks of columns, in them blocks of pixels, in them tiles, then panels of 64 columns.
   void CutLoops() {
     const SpatialDim& inner = geometry_.dims[kInner];
-    const int64_t lines = std::max<int64_t>(1, lines_);
+    const int64_t lines = std::max<int64_t>(1, lines_), together = pairs_ ? 2 : 1;  // pixels of `bytes_`
     chunk_panels_ = columns_.panels;
     if (geometry_.window * channels_ * call_.out_channels * bytes_ <= kKernelBytes) {
-      const int64_t line_bytes = (inner.out * call_.out_channels + inner.in * call_.in_channels) * bytes_;
+      const int64_t line_bytes = (inner.out * call_.out_channels + inner.in * call_.in_channels) * bytes_ / together;
       block_lines_ = std::clamp<int64_t>(kResidentBytes / std::max<int64_t>(1, line_bytes), 1, lines);
       return;
     }
-    block_lines_ = std::clamp<int64_t>(kBlockPixels / std::max<int64_t>(1, inner.out), 1, lines);
-    const int64_t panel_bytes = block_lines_ * inner.out * columns_.MaxVectors() * columns_.lanes * bytes_;
+    block_lines_ = std::clamp<int64_t>(together * kBlockPixels / std::max<int64_t>(1, inner.out), 1, lines);
+    const int64_t panel_bytes = block_lines_ * inner.out * columns_.MaxVectors() * columns_.lanes * bytes_ / together;
     chunk_panels_ = std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(1, panel_bytes), 1, columns_.panels);
   }
 
@@ -149,7 +226,7 @@ class Weights {
 
   void MakeRuns() {
     const SpatialDim& inner = geometry_.dims[kInner];
-    const bool joined = call_.feature_groups == 1 && inner.rhs_dilation == 1 && inner.lhs_dilation == 1 &&
+    const bool joined = !pairs_ && call_.feature_groups == 1 && inner.rhs_dilation == 1 && inner.lhs_dilation == 1 &&
                         !inner.reversed && inner.pad_lo <= 0 && inner.window > 1 &&
                         (inner.out - 1) * inner.stride - inner.pad_lo + inner.window <= inner.in;
     const int64_t outer = geometry_.window / inner.window;
@@ -197,8 +274,7 @@ class Weights {
       for (int64_t t = 0; t < count; ++t) {
         tiles_.push_back({0, CutAt(rows, count, t), CutAt(rows, count, t + 1) - CutAt(rows, count, t)});
       }
-      return FetchTiles(state_, types_.micro, form_, rows, count, columns_, columns_.columns % columns_.lanes != 0,
-                        &set_);
+      return FetchTiles(state_, types_.micro, form_, rows, count, columns_, Masks(), &set_);
     }
     int64_t rows = 0, count = 0;
     for (size_t r = 0; r < runs_.size(); ++r) {
@@ -211,11 +287,12 @@ class Weights {
       }
     }
     if (runs_.empty()) return absl::OkStatus();
-    return FetchTiles(state_, types_.micro, form_, rows, count, columns_, columns_.columns % columns_.lanes != 0,
-                      &set_);
+    return FetchTiles(state_, types_.micro, form_, rows, count, columns_, Masks(), &set_);
   }
+  // Whether the last vector of dy may end where nothing must be read.
+  bool Masks() const { return !pairs_ && columns_.columns % columns_.lanes != 0; }
 
-  // Offset of x for output line `line` and the first tap of `run`, -1 where the line falls on padding.
+  // Bytes before what the first tap of `run` reads for output line `line`, -1 where the line falls on padding.
   int64_t LineOffset(int64_t line, const struct Run& run) const {
     int64_t rest = line, offset = 0;
     for (int d = kInner - 1; d >= 0; --d) {
@@ -225,7 +302,13 @@ class Weights {
       rest /= dim.out;
       offset += at * in_stride_[d];
     }
-    return rest * image_ + offset + run.at * call_.in_channels;
+    offset += rest * image_;
+    return pairs_ ? run.x + offset * XLineBytes(run) : (offset + run.at * call_.in_channels) * bytes_;
+  }
+  // Likewise of dy.
+  int64_t YOffset(int64_t line, const struct Run& run) const {
+    if (pairs_) return run.y + line * YLineBytes(run);
+    return (line * geometry_.dims[kInner].out + run.low) * call_.out_channels * bytes_;
   }
 
   // A line's: of x for every row of a tile or the first alone; then offsets.
@@ -261,7 +344,7 @@ class Weights {
               const int64_t offset = LineOffset(line, runs_[run]);
               if (offset < 0) continue;
               line_offsets[lines] = offset;
-              b_offsets[lines++] = (line * geometry_.dims[kInner].out + runs_[run].low) * call_.out_channels * bytes_;
+              b_offsets[lines++] = YOffset(line, runs_[run]);
             }
             adds = begun[run] != 0;
             if (lines > 0) begun[run] = 1;
@@ -289,8 +372,8 @@ class Weights {
   void OneTile(const Tile& tile, int64_t lines, const int64_t* line_offsets, const void** a, const int64_t* b_offsets,
                char* w, int64_t panel_begin, int64_t panel_end, bool adds) const {
     const struct Run& run = runs_[tile.run];
-    const char* x = static_cast<const char*>(call_.x) + (tile.group * channels_ + tile.first) * bytes_;
-    for (int64_t i = 0; i < lines; ++i) a[i] = x + line_offsets[i] * bytes_;
+    const char* x = x_ + (tile.group * channels_ + tile.first) * bytes_;
+    for (int64_t i = 0; i < lines; ++i) a[i] = x + line_offsets[i];
     void* c[16];
     for (int64_t r = 0; r < tile.rows; ++r) {
       c[r] = w + (run.weight_row + tile.first + r) * call_.out_channels * bytes_;
@@ -303,11 +386,10 @@ class Weights {
     void* c[16];
     const int64_t length = runs_[0].rows;
     for (int64_t line = line0; line < line1; ++line) {
-      b_offsets[line - line0] = (line * geometry_.dims[kInner].out + runs_[0].low) * call_.out_channels * bytes_;
+      b_offsets[line - line0] = YOffset(line, runs_[0]);
       for (int64_t r = 0; r < tile.rows; ++r) {
         const struct Run& run = runs_[(tile.first + r) / length];
-        a[(line - line0) * tile.rows + r] =
-            static_cast<const char*>(call_.x) + (LineOffset(line, run) + (tile.first + r) % length) * bytes_;
+        a[(line - line0) * tile.rows + r] = x_ + LineOffset(line, run) + (tile.first + r) % length * bytes_;
       }
     }
     for (int64_t r = 0; r < tile.rows; ++r) {
@@ -321,18 +403,18 @@ class Weights {
                int64_t panel_begin, int64_t panel_end, bool adds) const {
     MicroArgs args;
     args.taps = lines;
-    args.k = pixels;
+    args.k = pairs_ ? CeilDiv(pixels, 2) : pixels;
     args.a = a;
-    args.a_stride = in_step_ * call_.in_channels * bytes_;
+    args.a_stride = (pairs_ ? 1 : in_step_) * call_.in_channels * bytes_;
     args.b_offsets = b_offsets;
-    args.b_stride = period_ * call_.out_channels * bytes_;
+    args.b_stride = (pairs_ ? 1 : period_) * call_.out_channels * bytes_;
     args.c = c;
     args.accumulate = adds || !whole_;
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
       args.c_offset = (tile.group * group_columns_ + columns_.First(panel) * columns_.lanes) * bytes_;
-      args.b = static_cast<const char*>(call_.y) + args.c_offset;
+      args.b = y_ + args.c_offset;
       args.last_lanes = columns_.LastLanes(panel);
-      set_.At(tile.rows, columns_.Vectors(panel), args.last_lanes != columns_.lanes)(&args);
+      set_.At(tile.rows, columns_.Vectors(panel), !pairs_ && args.last_lanes != columns_.lanes)(&args);
     }
   }
 
@@ -341,12 +423,15 @@ class Weights {
   TypePlan types_;
   Geometry geometry_;
   ColumnCut columns_;
+  const bool pairs_;
+  int64_t pairs_bytes_ = 0;
+  const char *x_ = nullptr, *y_ = nullptr;  // what tiles read
   int64_t bytes_ = 4;
   int64_t channels_ = 0, group_columns_ = 0;  // of a group, of x and of y
-  int64_t in_stride_[kDims];
+  int64_t in_stride_[kDims];                  // of elements, or of lines where these are in pairs
   int64_t image_ = 0;
   int64_t period_ = 1, in_step_ = 1;  // along the innermost dimension, of output pixels and the inputs that they read
-  int64_t lines_ = 0;                 // output rows along the innermost dimension, over the whole batch
+  int64_t lines_ = 0, in_lines_ = 0;  // of dy and x along the innermost dimension, over the whole batch
   int64_t block_lines_ = 1, chunk_panels_ = 1;
   std::vector<struct Run> runs_;
   std::vector<Tile> tiles_;
@@ -359,12 +444,19 @@ class Weights {
 
 }  // namespace
 
+bool WeightsInPairs(const ConvCall& call, const TypePlan& types) {
+  const SpatialDim inner = PadRank(call.spatial_rank, call.dims).dims[kInner];
+  return types.pack == PackKind::kBF16Pairs && inner.lhs_dilation == 1 && inner.window <= kMostPairedTaps &&
+         call.in_channels / call.feature_groups >= kLeastPairedChannels;
+}
+
 absl::Status RunWeights(KernelSet::State& state, const ConvCall& call, const Duty& duty, bool* served) {
   TypePlan types;
   const Geometry geometry = PadRank(call.spatial_rank, call.dims);
   const int64_t size = geometry.window * (call.in_channels / call.feature_groups) * call.out_channels;
-  *served = PlanTypes(state.target(), call.input, call.output, &types) && types.direct &&
-            call.batch * geometry.out > 0 && geometry.in > 0 && size > 0;
+  *served = PlanTypes(state.target(), call.input, call.output, &types) &&
+            (types.direct || WeightsInPairs(call, types)) && call.batch * geometry.out > 0 && geometry.in > 0 &&
+            size > 0;
   if (!*served) return absl::OkStatus();
   return Weights(state, call, types).Run(duty);
 }
