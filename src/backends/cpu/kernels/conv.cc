@@ -217,6 +217,31 @@ absl::Status BackwardData(KernelSet::State& state, const ConvCall& call, const T
   return Run(state, gather, duty);
 }
 
+// The gradient of a 1x1 kernel is a matrix product over all pixels.
+bool IsProduct(const ConvCall& call) {
+  bool single = call.feature_groups == 1 && call.batch_groups == 1 && call.in_channels > 0 && call.out_channels > 0;
+  for (int d = 0; d < call.spatial_rank; ++d) {
+    const SpatialDim& dim = call.dims[d];
+    single =
+        single && dim.window == 1 && dim.stride == 1 && dim.lhs_dilation == 1 && dim.pad_lo == 0 && dim.in == dim.out;
+  }
+  return single;
+}
+// Such a call as one over long lines: tiles read a line in one run.
+ConvCall InLongLines(const ConvCall& call) {
+  constexpr int64_t kLongest = 1024;
+  const Geometry geometry = PadRank(call.spatial_rank, call.dims);
+  const int64_t pixels = call.batch * geometry.out;
+  int64_t line = std::min(kLongest, std::max<int64_t>(1, pixels));
+  while (pixels % line != 0) --line;
+  ConvCall joined = call;
+  if (line <= geometry.dims[kMaxSpatialDims - 1].out) return joined;
+  joined.batch = pixels / line;
+  joined.spatial_rank = 1;
+  joined.dims[0] = {line, 1, line};
+  return joined;
+}
+
 absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, const TypePlan& types, const Duty& duty,
                              bool* served) {
   const int64_t groups = call.feature_groups;
@@ -224,9 +249,8 @@ absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, cons
     return RunDepthwiseWeights(state, call, duty);
   }
   if (AmxServes(state.target(), call.input, call.output)) return RunTileWeights(state, call, duty);
-  if ((call.input != DType::kBF16 && call.input != DType::kF16) || WeightsInPairs(call, types)) {
-    return RunWeights(state, call, duty, served);
-  }
+  if (call.input != DType::kBF16 && call.input != DType::kF16) return RunWeights(state, call, duty, served);
+  if (WeightsInPairs(call, types)) return RunWeights(state, IsProduct(call) ? InLongLines(call) : call, duty, served);
   const int64_t count = WCount(call);
   Widened wide;
   WEFT_RETURN_IF_ERROR(Widen(ChannelKernelsOf(state.target().isa), call.input, call.x, XCount(call), call.y,
@@ -248,16 +272,6 @@ absl::Status BackwardWeights(KernelSet::State& state, const ConvCall& call, cons
   return absl::OkStatus();
 }
 
-// The gradient of a 1x1 kernel is a matrix product over all pixels.
-bool IsProduct(const ConvCall& call) {
-  bool single = call.feature_groups == 1 && call.batch_groups == 1 && call.in_channels > 0 && call.out_channels > 0;
-  for (int d = 0; d < call.spatial_rank; ++d) {
-    const SpatialDim& dim = call.dims[d];
-    single =
-        single && dim.window == 1 && dim.stride == 1 && dim.lhs_dilation == 1 && dim.pad_lo == 0 && dim.in == dim.out;
-  }
-  return single;
-}
 GemmCall WeightsProduct(const ConvCall& call) {
   GemmCall gemm;
   gemm.input = call.input;
@@ -270,6 +284,13 @@ GemmCall WeightsProduct(const ConvCall& call) {
   gemm.c = const_cast<void*>(call.w);
   gemm.epilogue = call.epilogue;
   return gemm;
+}
+
+// Whether the gradient of a kernel is one product, rather than sums of pairs of pixels that lie side by side before.
+bool IsOneProduct(const CpuTarget& target, const ConvCall& call) {
+  TypePlan types;
+  return IsProduct(call) && (AmxServes(target, call.input, call.output) ||
+                             !PlanTypes(target, call.input, call.output, &types) || !WeightsInPairs(call, types));
 }
 
 // The forward pass of a call that packs its kernel for tiles of registers: whether it is one. (A kernel that is widened first is
@@ -373,7 +394,7 @@ absl::Status KernelSet::ConvBackwardData(const ConvCall& call, ThreadPool& pool)
 }
 absl::Status KernelSet::ConvBackwardWeights(const ConvCall& call, ThreadPool& pool) {
   WEFT_RETURN_IF_ERROR(CheckConv(call));
-  if (IsProduct(call)) return Gemm(WeightsProduct(call), pool);
+  if (IsOneProduct(target(), call)) return Gemm(WeightsProduct(call), pool);
   return Dispatch(*state_, call, Direction::kWeights, {&pool});
 }
 absl::Status KernelSet::PrepareConv(const ConvCall& call, int threads, ScratchNeeds& needs) {
@@ -384,7 +405,7 @@ absl::Status KernelSet::PrepareConvBackwardData(const ConvCall& call, int thread
 }
 absl::Status KernelSet::PrepareConvBackwardWeights(const ConvCall& call, int threads, ScratchNeeds& needs) {
   WEFT_RETURN_IF_ERROR(CheckConv(call));
-  if (IsProduct(call)) return PrepareGemm(WeightsProduct(call), threads, needs);
+  if (IsOneProduct(target(), call)) return PrepareGemm(WeightsProduct(call), threads, needs);
   return Dispatch(*state_, call, Direction::kWeights, {nullptr, &needs, threads});
 }
 
