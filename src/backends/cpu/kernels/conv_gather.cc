@@ -323,8 +323,7 @@ class Gather {
   int64_t Alike(const Phase& phase, const Cursor& first, int64_t tile, int64_t tile_end, int64_t row,
                 int64_t rows) const {
     constexpr int64_t kMost = 16;
-    const int64_t count = std::min(kMost, tile_end - tile);
-    if (first.at[kInner] + rows * count > phase.dims[kInner].count) return 1;
+    const int64_t count = std::min({kMost, tile_end - tile, (phase.dims[kInner].count - first.at[kInner]) / rows});
     return phase.FirstRow(call_.batch, tile + count) - row == rows * count ? count : 1;
   }
 
