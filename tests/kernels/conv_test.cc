@@ -77,6 +77,16 @@ std::vector<ConvCall> Cases() {
       Make(2, 8, 40, {Dim(7, 3, 1, 1, 1), Dim(23, 3, 2, 1, 1)}),
       Make(2, 8, 40, {Dim(6, 3, 1, 1, 1), Dim(12, 5, 1, 2, 2)}),
       Make(2, 8, 40, {Dim(6, 1), Dim(12, 3, 1, 0, 1)}),
+      // Few channels: padded lines come several at a time, tiles of several members together, panels apart; windows that reach
+      // far, and ones with gaps between them.
+      Make(2, 3, 40, {Dim(45, 3, 2, 1, 1), Dim(48, 3, 2, 1, 1)}),
+      Make(3, 3, 20, {Dim(37, 7, 2, 3, 3), Dim(12, 7, 2, 3, 3)}),
+      Make(7, 2, 9, {Dim(7, 3, 1, 1, 1), Dim(3, 3, 1, 1, 1)}),
+      Make(2, 1, 20, {Dim(40, 3, 1, 1, 1), Dim(13, 3, 1, 1, 1)}),
+      Make(1, 3, 300, {Dim(21, 3, 1, 1, 1), Dim(7, 3, 1, 1, 1)}),
+      Make(2, 3, 5, {Dim(40, 5, 1, 4, 4, 1, 2), Dim(10, 3, 1, 1, 1)}),
+      Make(2, 4, 5, {Dim(90, 3, 5, 1, 1), Dim(10, 3, 1, 1, 1)}),
+      Make(20, 3, 8, {Dim(2, 3, 1, 1, 1), Dim(1, 3, 1, 1, 1)}),
       // Images without a pixel, with padding around them and without.
       Make(1, 2, 33, {Dim(3, 3, 1, 1, 1), Dim(0, 1)}),
       Make(1, 2, 33, {Dim(3, 3, 1, 1, 1), Dim(0, 1, 1, 1, 1)}),

@@ -1,10 +1,11 @@
 // Convolution's entry points: checks, then tiles where they serve and the plain loops elsewhere.
 #include <cmath>
-#include <cstring>
+#include <optional>
 #include <utility>
 
 #include "src/backends/cpu/kernels/amx_driver.h"
 #include "src/backends/cpu/kernels/conv_depthwise.h"
+#include "src/backends/cpu/kernels/conv_padding.h"
 #include "src/backends/cpu/kernels/conv_panels.h"
 #include "src/backends/cpu/kernels/conv_winograd.h"
 #include "src/runtime/status.h"
@@ -36,70 +37,6 @@ absl::Status Widen(const ChannelKernels& kernels, DType from, const void* first,
   duty.pool->ParallelRanges(first_count, [&](int64_t b, int64_t e, int) { convert(first, memory, b, e); });
   duty.pool->ParallelRanges(second_count, [&](int64_t b, int64_t e, int) { convert(second, second_out, b, e); });
   *out = {memory, second_out, second_out + (second_count + 15) / 16 * 16};
-  return absl::OkStatus();
-}
-
-// Images of few channels are copied with their padding: then a tile's taps are runs of memory everywhere, and the kernel's
-// gradient has rows of several taps to a tile. The copy is a channel's worth of work, the convolution a window's.
-bool PadsFirst(const CpuTarget& target, const ConvCall& call, const TypePlan& types, bool forward) {
-  constexpr int64_t kFewChannels = 4;
-  // Pairs of an odd number of channels fill runs of taps, not each tap by itself; gradients of kernels widen them.
-  const bool pairs = forward && types.pack == PackKind::kBF16Pairs && !AmxServes(target, call.input, call.output);
-  bool pads = false, plain = (types.direct || pairs) && call.feature_groups == 1 && call.in_channels <= kFewChannels &&
-                             call.batch * call.in_channels > 0;
-  for (int d = 0; d < call.spatial_rank; ++d) {
-    const SpatialDim& dim = call.dims[d];
-    plain = plain && dim.lhs_dilation == 1 && dim.pad_lo >= 0 && dim.pad_hi >= 0;
-    plain = plain && dim.in + dim.pad_lo + dim.pad_hi > 0;  // there is something to copy
-    pads = pads || dim.pad_lo > 0 || dim.pad_hi > 0;
-  }
-  return plain && pads;
-}
-
-// `call` over such a copy.
-absl::Status Pad(const TypePlan& types, const Duty& duty, ConvCall* call) {
-  const Geometry from = PadRank(call->spatial_rank, call->dims);
-  for (int d = 0; d < call->spatial_rank; ++d) {
-    SpatialDim& dim = call->dims[d];
-    dim.in += dim.pad_lo + dim.pad_hi;
-    dim.pad_lo = dim.pad_hi = 0;
-  }
-  const Geometry to = PadRank(call->spatial_rank, call->dims);
-  const int64_t pixel = call->in_channels * types.source_bytes;
-  const int64_t bytes = call->batch * to.in * pixel;
-  if (duty.pool == nullptr) {
-    duty.needs->Once(ScratchSlot::kWiden, bytes);
-    return absl::OkStatus();
-  }
-  char* const memory = static_cast<char*>(ThreadScratch(ScratchSlot::kWiden, bytes));
-  if (memory == nullptr) return OutOfScratch("a padded copy of a convolution's input", bytes);
-  const SpatialDim& inner = from.dims[kMaxSpatialDims - 1];
-  const int64_t line = to.dims[kMaxSpatialDims - 1].in * pixel;
-  const int64_t lines = line == 0 ? 0 : bytes / line, image = line == 0 ? 0 : to.in * pixel / line;
-  const char* const x = static_cast<const char*>(call->x);
-  duty.pool->ParallelRanges(lines, [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) {
-      Odometer at;
-      at.Set(i % image, [&](int d) { return d == kMaxSpatialDims - 1 ? 1 : to.dims[d].in; });
-      int64_t source = i / image;
-      bool inside = true;
-      for (int d = 0; d + 1 < kMaxSpatialDims; ++d) {
-        const int64_t position = at.at[d] - from.dims[d].pad_lo;
-        inside = inside && position >= 0 && position < from.dims[d].in;
-        source = source * from.dims[d].in + position;
-      }
-      char* const out = memory + i * line;
-      if (!inside) {
-        std::memset(out, 0, line);
-        continue;
-      }
-      const int64_t low = inner.pad_lo * pixel, middle = inner.in * pixel;
-      std::memset(out, 0, low);
-      std::memcpy(out + low, x + source * middle, middle);
-      std::memset(out + low + middle, 0, line - low - middle);
-    }
-  });
-  call->x = memory;
   return absl::OkStatus();
 }
 
@@ -156,8 +93,22 @@ absl::Status Run(KernelSet::State& state, const GatherCall& gather, const Duty& 
   return WinogradServes(gather) ? RunWinograd(state, gather, duty) : RunGather(state, gather, duty);
 }
 
-absl::Status Forward(KernelSet::State& state, const ConvCall& call, const TypePlan& types, const Duty& duty) {
+absl::Status Forward(KernelSet::State& state, const ConvCall& original, const TypePlan& types, const Duty& duty) {
+  ConvCall call = original;
+  std::optional<PaddedImage> image;
+  if (PadsFirst(state.target(), call, types, true)) {
+    image.emplace(call, types.source_bytes);
+    TakePadding(&call);
+  }
   GatherCall gather = ForwardGather(call, types);
+  if (image.has_value()) {
+    const bool depthwise = DepthwiseServes(call.input, call.output, gather.groups, gather.group_from, gather.group_to);
+    if (image->Flows() && !depthwise && !WinogradServes(gather)) {
+      gather.padded = &*image;
+      return RunGather(state, gather, duty);
+    }
+    WEFT_ASSIGN_OR_RETURN(gather.from, Pad(*image, duty));
+  }
   if (DepthwiseServes(call.input, call.output, gather.groups, gather.group_from, gather.group_to)) {
     return RunDepthwise(state, gather, duty);
   }
@@ -300,8 +251,7 @@ bool PacksW(const CpuTarget& target, const ConvCall& original, GatherCall* gathe
   ConvCall call = original;
   if (!CheckConv(call).ok() || !TilesServe(call) || !PlanTypes(target, call.input, call.output, &types)) return false;
   if (Widens(types) || AmxServes(target, call.input, call.output)) return false;
-  ScratchNeeds needs;
-  if (PadsFirst(target, call, types, true) && !Pad(types, {nullptr, &needs}, &call).ok()) return false;
+  if (PadsFirst(target, call, types, true)) TakePadding(&call);
   *gather = ForwardGather(call, types);
   return !DepthwiseServes(call.input, call.output, gather->groups, gather->group_from, gather->group_to) &&
          gather->batch * gather->geometry.out * gather->ToChannels() > 0;
@@ -314,8 +264,10 @@ absl::Status Dispatch(KernelSet::State& state, const ConvCall& original, Directi
   ConvCall call = original;
   TypePlan types;
   if (TilesServe(call) && PlanTypes(state.target(), call.input, call.output, &types)) {
-    if (direction != Direction::kData && PadsFirst(state.target(), call, types, direction == Direction::kForward)) {
-      WEFT_RETURN_IF_ERROR(Pad(types, duty, &call));
+    if (direction == Direction::kWeights && PadsFirst(state.target(), call, types, false)) {
+      const PaddedImage image(call, types.source_bytes);
+      TakePadding(&call);
+      WEFT_ASSIGN_OR_RETURN(call.x, Pad(image, duty));
     }
     bool served = true;
     absl::Status status;

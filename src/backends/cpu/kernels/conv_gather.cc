@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "src/backends/cpu/kernels/conv_padding.h"
 #include "src/backends/cpu/kernels/conv_panels.h"
 #include "src/runtime/parallel_pieces.h"
 #include "src/runtime/status.h"
@@ -70,6 +71,7 @@ class Gather {
       duty.needs->Once(ScratchSlot::kShared, packed_bytes + zero_bytes);
       for (const Phase& phase : phases_) {
         duty.needs->Each(ScratchSlot::kTables, TableBytes(phase));
+        PaddedLines(call_.padded, phase, mr_).Need(*duty.needs);
         if (Widens(phase)) duty.needs->Each(ScratchSlot::kOutput, WideBytes(phase));
       }
       return absl::OkStatus();
@@ -165,6 +167,14 @@ class Gather {
     }
   }
 
+  // What a thread works with.
+  struct Own {
+    const void** a = nullptr;      // pointers of one block's taps
+    int64_t* b_offsets = nullptr;  // into the panel, for joined and single taps
+    char* wide = nullptr;          // results in f32 where they shall be narrower
+    const char* from = nullptr;    // what is so many bytes behind the image's beginning
+    int64_t behind = 0;
+  };
   // Where a tile's pixels are: filled for one tile at a time, walking an odometer over (member, positions).
   struct Cursor {
     int64_t member = 0;
@@ -208,8 +218,8 @@ class Gather {
   // One pixel's pointers for a block's taps, or the first inner ones of joined runs: stride `mr` between taps. Padding
   // points at zeros.
   void SetPixel(const Phase& phase, const KBlock& block, const Cursor& cursor, bool joined, int64_t channel, int64_t mr,
-                const void** slot) const {
-    const char* from = static_cast<const char*>(call_.from);
+                const Own& own, const void** slot) const {
+    const auto from = [&](int64_t offset) { return own.from + (offset * source_ - own.behind); };
     const PhaseDim& inner = phase.dims[kInner];
     const int64_t n2 = static_cast<int64_t>(phase.dims[2].taps.size());
     const int64_t n1 = static_cast<int64_t>(phase.dims[1].taps.size());
@@ -242,14 +252,14 @@ class Gather {
         offset += at * in_stride_[d];
       }
       if (joined) {
-        *slot = inside ? from + (offset + (inner_at + inner.offsets[0]) * in_stride_[kInner]) * source_ : zeros_;
+        *slot = inside ? from(offset + (inner_at + inner.offsets[0]) * in_stride_[kInner]) : zeros_;
         slot += mr;
         flat = outer_end;
         continue;
       }
       for (; flat < outer_end; ++flat) {
         const int64_t at = inner_at + inner.offsets[flat - outer * phase.inner_taps];
-        *slot = inside && at >= 0 && at < inner_size ? from + (offset + at * in_stride_[kInner]) * source_ : zeros_;
+        *slot = inside && at >= 0 && at < inner_size ? from(offset + at * in_stride_[kInner]) : zeros_;
         slot += mr;
       }
     }
@@ -271,7 +281,8 @@ class Gather {
   // arithmetic and an addition a pointer. `wide`: the tile's results in f32 where they shall be narrower, rows of
   // `wide_stride` bytes.
   void SetTile(const Phase& phase, const KBlock& block, const Cursor& first, int64_t rows, bool in_line, bool joined,
-               int64_t taps, int64_t channel, const void** a, void** c, char* wide, int64_t wide_stride) const {
+               int64_t taps, int64_t channel, const Own& own, void** c, char* wide, int64_t wide_stride) const {
+    const void** const a = own.a;
     const int64_t bytes = TileBytes(phase);
     const auto place = [&](const Cursor& cursor) {
       return wide != nullptr ? wide : static_cast<char*>(call_.to) + OutOffset(phase, cursor) * bytes;
@@ -279,14 +290,14 @@ class Gather {
     if (!in_line) {
       Cursor cursor = first;
       for (int64_t r = 0; r < rows; ++r) {
-        SetPixel(phase, block, cursor, joined, channel, rows, a + r);
+        SetPixel(phase, block, cursor, joined, channel, rows, own, a + r);
         c[r] = place(cursor) + (wide != nullptr ? r * wide_stride : 0);
         Advance(phase, &cursor);
       }
       return;
     }
     const int64_t pointers = Pointers(rows);
-    SetPixel(phase, block, first, joined, channel, pointers, a);
+    SetPixel(phase, block, first, joined, channel, pointers, own, a);
     const PhaseDim& inner = phase.dims[kInner];
     const int64_t delta = inner.in_step * in_stride_[kInner] * source_;
     for (int64_t t = 0; t < taps; ++t) {
@@ -368,34 +379,37 @@ class Gather {
 
   void RunTiles(const Phase& phase, const Sets& sets, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
                 int64_t panel_end, bool packs) {
-    // Pointers of one block's taps, and the offsets into the panel for joined and single taps.
     void* memory = ThreadScratch(ScratchSlot::kTables, TableBytes(phase));
-    char* wide = nullptr;
-    if (Widens(phase)) wide = static_cast<char*>(ThreadScratch(ScratchSlot::kOutput, WideBytes(phase)));
-    if (memory == nullptr || (Widens(phase) && wide == nullptr)) {
+    PaddedLines lines(call_.padded, phase, mr_);
+    Own own;
+    if (Widens(phase)) own.wide = static_cast<char*>(ThreadScratch(ScratchSlot::kOutput, WideBytes(phase)));
+    if (memory == nullptr || (Widens(phase) && own.wide == nullptr) || !lines.Reserve()) {
       out_of_memory_.store(true, std::memory_order_relaxed);
       return;
     }
-    const void** a = static_cast<const void**>(memory);
-    int64_t* b_offsets = reinterpret_cast<int64_t*>(a + phase.block_taps * mr_);
+    own.a = static_cast<const void**>(memory);
+    own.b_offsets = reinterpret_cast<int64_t*>(own.a + phase.block_taps * mr_);
+    own.from = static_cast<const char*>(call_.from);
     // Results that wait for nothing need not stay together.
     const bool ended = Ends(phase) && phase.blocks.size() == 1;
-    const int64_t group_tiles = ended ? std::max<int64_t>(1, tile_end - tile_begin) : phase.group_tiles;
+    int64_t group_tiles = ended ? std::max<int64_t>(1, tile_end - tile_begin) : phase.group_tiles;
+    if (call_.padded != nullptr) group_tiles = std::min(group_tiles, PaddedLines::Tiles(phase));
     for (int64_t chunk = panel_begin; chunk < panel_end; chunk += phase.chunk_panels) {
       const int64_t chunk_end = std::min(panel_end, chunk + phase.chunk_panels);
       for (int64_t group = tile_begin; group < tile_end; group += group_tiles) {
         const int64_t group_end = std::min(tile_end, group + group_tiles);
         const int64_t row0 = phase.FirstRow(call_.batch, group), row1 = phase.FirstRow(call_.batch, group_end);
+        if (call_.padded != nullptr) own.from = lines.Make(row0, row1, &own.behind);
         for (const KBlock& block : phase.blocks) {
           for (int64_t flat = chunk; packs && group == tile_begin && flat < chunk_end; ++flat) {
             plan_.PackPanel(state_.target(), phase, block, flat, packs_to_);
           }
-          RunParts(phase, sets, block, group, group_end, chunk, chunk_end, a, b_offsets, wide);
+          RunParts(phase, sets, block, group, group_end, chunk, chunk_end, own);
         }
         if (phase.empty()) {
           Zero(phase, row0, row1, chunk, chunk_end);
-        } else if (wide != nullptr) {
-          NarrowRows(phase, row0, row1, chunk, chunk_end, wide);
+        } else if (own.wide != nullptr) {
+          NarrowRows(phase, row0, row1, chunk, chunk_end, own.wide);
         }
         Finish(phase, row0, row1, chunk, chunk_end);
       }
@@ -497,19 +511,19 @@ class Gather {
   }
 
   void RunBlock(const Phase& phase, const Sets& sets, const KBlock& block, int64_t tile_begin, int64_t tile_end,
-                int64_t panel_begin, int64_t panel_end, const void** a, int64_t* b_offsets, char* wide) {
+                int64_t panel_begin, int64_t panel_end, const Own& own) {
+    int64_t *const b_offsets = own.b_offsets, *const kept = b_offsets + phase.block_taps;
     const int64_t accumulator = TileBytes(phase);
-    const int64_t wide_stride = wide != nullptr ? WideStride(phase) : 0;
+    const int64_t wide_stride = own.wide != nullptr ? WideStride(phase) : 0;
     const int64_t steps_before = phase.StepsBefore(block, call_.types.pack);
     const int64_t channels = block.channel1 - block.channel0;
     const Next then = After(phase, block, panel_begin, panel_end);
-    int64_t* kept = b_offsets + phase.block_taps;
     const bool pairs = call_.types.pack == PackKind::kBF16Pairs;
     const bool whole_runs = (block.tap1 - block.tap0) % phase.inner_taps == 0 && block.tap0 % phase.inner_taps == 0 &&
                             channels == call_.group_from;
     void* c[16];
     MicroArgs args;
-    args.a = a;
+    args.a = own.a;
     args.a_stride = element_;  // along pixels
     args.b_offsets = b_offsets;
     args.c = c;
@@ -517,9 +531,9 @@ class Gather {
     const bool ends = Ends(phase) && &block == &phase.blocks.back();
     const TileSet& tiles = ends ? sets.end : sets.plain;
     if (ends) SetEnding(&args);
-    const bool fetches = FetchesResults(phase, block, ends, wide != nullptr), far = ReadsFar(phase, block);
+    const bool fetches = FetchesResults(phase, block, ends, own.wide != nullptr), far = ReadsFar(phase, block);
     const int64_t pixel = call_.FromChannels() * source_;
-    const int64_t first_channel = wide != nullptr ? FirstChannel(panel_begin) : 0;
+    const int64_t first_channel = own.wide != nullptr ? FirstChannel(panel_begin) : 0;
     int64_t row = phase.FirstRow(call_.batch, tile_begin);
     const int64_t row0 = row;
     Cursor first;
@@ -540,11 +554,11 @@ class Gather {
       args.k = pairs ? length / 2 : length;
       args.odd = pairs ? length % 2 : 0;
       const int64_t tap_steps = joined ? phase.run_steps : phase.k_steps;
-      char* wide_row = wide == nullptr ? nullptr : wide + (row - row0) * wide_stride;
+      char* wide_row = own.wide == nullptr ? nullptr : own.wide + (row - row0) * wide_stride;
       int64_t group = -1;
       if (in_line && rows == last_rows && joined == last_joined &&
           first.at[kInner] != 0) {  // the last tile's neighbour
-        StepTile(phase, rows, args.tiles, args.taps, a, c, wide_stride);
+        StepTile(phase, rows, args.tiles, args.taps, own.a, c, wide_stride);
         group = 0;
       }
       args.tiles = repeats && in_line ? Alike(phase, first, tile, tile_end, row, rows) : 1;
@@ -555,9 +569,9 @@ class Gather {
         const Panel& panel = panels_[flat];
         if (panel.group != group) {
           group = panel.group;
-          SetTile(phase, block, first, rows, in_line, joined, taps, group * call_.group_from + block.channel0, a, c,
+          SetTile(phase, block, first, rows, in_line, joined, taps, group * call_.group_from + block.channel0, own, c,
                   wide_row, wide_stride);
-          args.taps = DropPadding(phase, Pointers(rows), taps, args.accumulate == 0, a, kept);
+          args.taps = DropPadding(phase, Pointers(rows), taps, args.accumulate == 0, own.a, kept);
         }
         if (args.taps == 0) {  // all of a later block is padding, for all panels
           for (int64_t r = 0; ends && r < rows; ++r) Follow(RowAt(c[r]), 1, panel_begin, panel_end);
@@ -567,7 +581,7 @@ class Gather {
         if (then.asks) Ask(phase, then, panel, tile - tile_begin, tile_end - tile_begin, &args);
         if (fetches) FetchResults(args, rows, (panel.end - panel.first) * accumulator, ends);
         if (far && in_line) {
-          FetchPixels(static_cast<const char*>(a[0]) + rows * pixel, rows * pixel, flat - panel_begin,
+          FetchPixels(static_cast<const char*>(own.a[0]) + rows * pixel, rows * pixel, flat - panel_begin,
                       panel_end - panel_begin);
         }
         tiles.At(rows, panel.vectors, false)(&args);
@@ -579,16 +593,16 @@ class Gather {
 
   // These tiles of a phase, which may be those of its parts.
   void RunParts(const Phase& phase, const Sets& sets, const KBlock& block, int64_t tile_begin, int64_t tile_end,
-                int64_t panel_begin, int64_t panel_end, const void** a, int64_t* b_offsets, char* wide) {
+                int64_t panel_begin, int64_t panel_end, const Own& own) {
     if (phase.parts.empty()) {
-      return RunBlock(phase, sets, block, tile_begin, tile_end, panel_begin, panel_end, a, b_offsets, wide);
+      return RunBlock(phase, sets, block, tile_begin, tile_end, panel_begin, panel_end, own);
     }
     for (size_t i = 0; i < phase.parts.size() && tile_end > 0; ++i) {
       const Phase& part = phase.parts[i];
       const int64_t begin = std::max<int64_t>(tile_begin, 0), end = std::min(tile_end, part.tiles);
       if (begin < end) {
-        RunBlock(part, part_sets_[i], part.blocks[&block - phase.blocks.data()], begin, end, panel_begin, panel_end, a,
-                 b_offsets, wide);
+        RunBlock(part, part_sets_[i], part.blocks[&block - phase.blocks.data()], begin, end, panel_begin, panel_end,
+                 own);
       }
       tile_begin -= part.tiles;
       tile_end -= part.tiles;

@@ -7,6 +7,8 @@
 
 namespace weft::cpu {
 
+class PaddedImage;
+
 // to[n, o, :] = sum over taps t of from[n, o * stride - pad_lo + t * rhs_dilation (every lhs_dilation-th), :] W[t]
 struct GatherCall {
   TypePlan types;
@@ -17,6 +19,7 @@ struct GatherCall {
   int64_t groups = 1;
   int64_t group_from = 1, group_to = 1;  // channels per group
   const void* from = nullptr;
+  const PaddedImage* padded = nullptr;  // instead: lines of it are made as tiles come to them
   const void* weights = nullptr;
   const void* packed = nullptr;  // the kernel as GatherPlan::Pack wrote it, instead of `weights`
   void* to = nullptr;
