@@ -217,7 +217,7 @@ absl::Status RunPhase(KernelSet::State& state, const GatherCall& call, Pixels& p
 
 absl::Status RunTileGather(KernelSet::State& state, const GatherCall& call, const Duty& duty) {
   if (call.batch * call.geometry.out * call.ToChannels() == 0) return absl::OkStatus();
-  std::vector<PhaseDim> split[kDims];
+  absl::InlinedVector<PhaseDim, 1> split[kDims];
   int64_t phases = 1;
   for (int d = 0; d < kDims; ++d) {
     split[d] = SplitDim(call.geometry.dims[d]);

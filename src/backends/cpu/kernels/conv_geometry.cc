@@ -16,8 +16,8 @@ int64_t OutputSize(const SpatialDim& dim) {
   return padded < window || dim.window == 0 ? 0 : (padded - window) / dim.stride + 1;
 }
 
-std::vector<PhaseDim> SplitDim(const SpatialDim& dim) {
-  std::vector<PhaseDim> phases;
+absl::InlinedVector<PhaseDim, 1> SplitDim(const SpatialDim& dim) {
+  absl::InlinedVector<PhaseDim, 1> phases;
   const int64_t period = dim.lhs_dilation / std::gcd(dim.lhs_dilation, dim.stride);
   for (int64_t first = 0; first < std::min(period, dim.out); ++first) {
     PhaseDim phase;

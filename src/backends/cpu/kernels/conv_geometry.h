@@ -4,8 +4,8 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "src/backends/cpu/kernels/kernels.h"
 
@@ -32,15 +32,16 @@ struct Geometry {
 };
 Geometry PadRank(int rank, const std::array<SpatialDim, kMaxSpatialDims>& dims);
 
-// One dimension of one phase: output positions first, first + step, … ; output i reads input i * in_step + offset[tap].
+// One dimension of one phase: output positions first, first + step, … ; output i reads input i * in_step + offset[tap]. Every
+// launch of a convolution makes some, most of a tap or three: in place, for an allocation takes as long as cutting.
 struct PhaseDim {
   int64_t first = 0, step = 1, count = 0, in_step = 1;
-  std::vector<int64_t> taps;     // as counted by the window
-  std::vector<int64_t> offsets;  // of the input, by index into taps
-  bool inside = true;            // no position of no tap falls outside
+  absl::InlinedVector<int64_t, 3> taps;     // as counted by the window
+  absl::InlinedVector<int64_t, 3> offsets;  // of the input, by index into taps
+  bool inside = true;                       // no position of no tap falls outside
 };
 // Dilated inputs split outputs into phases, each of which looks like a plain strided convolution.
-std::vector<PhaseDim> SplitDim(const SpatialDim& dim);
+absl::InlinedVector<PhaseDim, 1> SplitDim(const SpatialDim& dim);
 
 // Counts from [0, extents) in row-major order.
 struct Odometer {

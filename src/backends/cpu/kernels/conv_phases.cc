@@ -143,7 +143,7 @@ ColumnCut CutColumns(const CpuTarget& target, const GatherCall& call, MicroForm 
 
 std::vector<Phase> CutPhases(const GatherCall& call, const ColumnCut& columns, int rows) {
   std::vector<Phase> phases;
-  std::vector<PhaseDim> split[kMaxSpatialDims];
+  absl::InlinedVector<PhaseDim, 1> split[kMaxSpatialDims];
   int64_t count = 1;
   for (int d = 0; d < kMaxSpatialDims; ++d) {
     split[d] = SplitDim(call.geometry.dims[d]);

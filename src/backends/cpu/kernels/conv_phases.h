@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "src/backends/cpu/kernels/conv_gather.h"
 #include "src/backends/cpu/kernels/gemm_plan.h"
 
@@ -30,7 +31,7 @@ struct Phase {
   int64_t tiles = 1;         // of rows
   int64_t line_tiles = 0;    // tiles of one line where lines are cut alone, else 0
   // The order of loops: chunks of panels, in them groups of tiles, in them blocks of K, in them tiles, then panels.
-  std::vector<KBlock> blocks;
+  absl::InlinedVector<KBlock, 1> blocks;
   int64_t block_taps = 1;    // the most that a block has
   int64_t chunk_panels = 1;  // over all groups of the convolution
   int64_t group_tiles = 1;
