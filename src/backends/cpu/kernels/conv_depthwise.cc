@@ -340,7 +340,7 @@ void Deal(int64_t count, int64_t products, bool whole, ThreadPool& pool, Fn fn) 
   if (products < kInlineProducts) {
     fn(0, count, 0);
   } else {
-    constexpr int64_t kPieceProducts = 20'000, kMostPieces = 16;
+    constexpr int64_t kPieceProducts = 20'000, kMostPieces = 64;
     const int64_t pieces = whole ? 1 : std::min(kMostPieces, products / kPieceProducts / pool.threads());
     ParallelPieces(pool, count, pieces, fn);
   }

@@ -145,7 +145,7 @@ class Gather {
 
   // In how many parts a thread's share goes. Every part of the pixels reads all of the kernel: one that exceeds L2 once.
   int64_t Pieces(const Phase& phase, Dealing dealing, int threads) const {
-    constexpr int64_t kPieceWork = 1'000'000, kMostPieces = 16, kMostBytes = 768 << 10;
+    constexpr int64_t kPieceWork = 250'000, kMostPieces = 64, kMostBytes = 768 << 10;
     const int64_t work = 2 * call_.batch * phase.pixels * (phase.steps() + 8) * call_.ToChannels() / threads;
     if (dealing == Dealing::kTiles && plan_.PackedBytes() > kMostBytes) return 1;
     return std::clamp<int64_t>(work / kPieceWork, 1, kMostPieces);
