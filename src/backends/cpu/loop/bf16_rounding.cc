@@ -107,19 +107,46 @@ bool MayBeFixed(const Expr& e, const std::vector<Known>& known) {
   return all;
 }
 
-}  // namespace
-
-std::vector<BF16Rounding> BF16RoundingOf(const LoopKernel& kernel) {
+std::vector<Known> KnownOf(const LoopKernel& kernel) {
   std::vector<Known> known;
-  std::vector<BF16Rounding> rounding;
   for (const Expr& e : kernel.exprs) {
     Known k = IsFloat(e.dtype) ? OfExpr(kernel, e, known) : Known{};
     k.fixed = MayBeFixed(e, known);
-    const bool high = k.high && k.quiet;
-    rounding.push_back(high && k.exact ? BF16Rounding::kNone : high ? BF16Rounding::kHighNan : BF16Rounding::kAny);
     known.push_back(k);
   }
+  return known;
+}
+
+}  // namespace
+
+std::vector<BF16Rounding> BF16RoundingOf(const LoopKernel& kernel) {
+  std::vector<BF16Rounding> rounding;
+  for (const Known& k : KnownOf(kernel)) {
+    const bool high = k.high && k.quiet;
+    rounding.push_back(high && k.exact ? BF16Rounding::kNone : high ? BF16Rounding::kHighNan : BF16Rounding::kAny);
+  }
   return rounding;
+}
+
+std::vector<bool> FunctionsOfBF16(const LoopKernel& kernel) {
+  const std::vector<Known> known = KnownOf(kernel);
+  std::vector<bool> functions;
+  for (const Expr& e : kernel.exprs) {
+    const bool function = e.kind == ExprKind::kUnary && ir::FactsOf(e.op).function;
+    functions.push_back(function && e.dtype == DType::kF32 && known[e.args[0]].exact);
+  }
+  for (const Expr& e : kernel.exprs) {
+    if (e.kind == ExprKind::kRound && e.storage == DType::kBF16) continue;
+    for (uint32_t arg : e.args) {
+      if (arg != kNoExpr) functions[arg] = false;
+    }
+  }
+  for (const Store& s : kernel.stores) {
+    if (s.access.dtype != DType::kBF16) functions[s.expr] = false;
+  }
+  for (const Reduction& r : kernel.reductions) functions[r.expr] = false;
+  for (const Carry& c : kernel.carries) functions[c.start] = functions[c.next] = false;
+  return functions;
 }
 
 }  // namespace weft::cpu

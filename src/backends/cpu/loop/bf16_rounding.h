@@ -17,4 +17,7 @@ enum class BF16Rounding : uint8_t {
 // Of each expression's value; for floats.
 std::vector<BF16Rounding> BF16RoundingOf(const LoopKernel& kernel);
 
+// Which expressions are functions in f32 of one of bf16's values, and read by nothing that does not round them to bf16.
+std::vector<bool> FunctionsOfBF16(const LoopKernel& kernel);
+
 }  // namespace weft::cpu

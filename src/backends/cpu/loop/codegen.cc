@@ -171,7 +171,7 @@ class LoopEmitter : LoopCode {
         from = k_.exprs[e.args[0]].dtype;
         rounding = rounding_[e.args[0]];
       }
-      scope.values[i] = code_.Emit(e, from, rounding, args);
+      scope.values[i] = code_.Emit(e, from, rounding, of_bf16_[i], args);
       if (scope.values[i] == nullptr) {
         status_ = absl::UnimplementedError(absl::StrCat("the CPU compiler has no code for scalar operation ",
                                                         static_cast<int>(e.op), " on ", NameOf(from), " giving ",

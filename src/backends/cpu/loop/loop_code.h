@@ -23,6 +23,7 @@ class LoopCode {
         entry_(*module.context),
         code_(b_, target),
         rounding_(BF16RoundingOf(kernel)),
+        of_bf16_(FunctionsOfBF16(kernel)),
         masks_(target.isa == Isa::kAvx512) {
     llvm::Type* i64 = b_.getInt64Ty();
     llvm::Type* pointer = b_.getPtrTy();
@@ -269,6 +270,7 @@ class LoopCode {
   llvm::IRBuilder<> entry_;
   ScalarCode code_;
   const std::vector<BF16Rounding> rounding_;  // of each expression's value
+  const std::vector<bool> of_bf16_;
   const bool masks_;
   llvm::Function* function_ = nullptr;
 

@@ -144,7 +144,10 @@ V ScalarCode::Convert(DType from, DType to, V x, bool to_odd) {
   return b_.CreateIntCast(x, type, IsSigned(from));
 }
 
-V ScalarCode::Emit(const Expr& e, DType from, BF16Rounding rounding, V const args[3]) {
+V ScalarCode::Emit(const Expr& e, DType from, BF16Rounding rounding, bool of_bf16, V const args[3]) {
+  if (of_bf16) {
+    if (V value = math_.OfBF16(e.op, args[0])) return value;
+  }
   switch (e.kind) {
     case ExprKind::kConstant:
       if (IsFloat(e.dtype)) return llvm::ConstantFP::get(ComputeLlvm(e.dtype), e.number);

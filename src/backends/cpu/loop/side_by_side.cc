@@ -57,7 +57,7 @@ int VectorsSideBySide(const LoopKernel& kernel, const std::vector<bool>& needed,
   if (elements < kManyElements) return 1;
   const std::vector<Dependence> deps = Analyze(kernel);
   std::vector<bool> chain(needed);
-  int64_t count = 0, work = 0;
+  int64_t count = 0, work = 0, roundings = 0;
   for (size_t i = 0; i < chain.size(); ++i) {
     const Expr& e = kernel.exprs[i];
     chain[i] = chain[i] && deps[i].vector;
@@ -65,12 +65,15 @@ int VectorsSideBySide(const LoopKernel& kernel, const std::vector<bool>& needed,
     if (Calls(e)) return 1;  // which save all registers
     ++count;
     work += Work(e);
+    if (e.kind == ExprKind::kRound && e.storage == DType::kBF16) roundings += Work(e);
   }
   int most = elements < 4 * kManyElements ? 2 : 4;
   if (work <= 12) {
     most = 1;
   } else if (work <= 40) {
     most = 2;
+  } else if (elements >= 16 * kManyElements && !kernel.reduces() && 3 * roundings > work) {
+    most = 8;  // four instructions that wait for each other behind each operation
   } else if (work < 2 * count) {
     // Within functions and roundings few values wait.
     if (static_cast<int>(MostWaiting(kernel, chain)) * 4 > target.vector_registers) most = 2;

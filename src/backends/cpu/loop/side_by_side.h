@@ -10,8 +10,8 @@ namespace weft::cpu {
 
 struct CpuTarget;
 
-// 1, 2 or 4 vectors of `lanes` for the expressions in `needed`. More code takes longer to compile, so loops over few elements
-// have 1 and those over more of them 2. Results do not depend on it.
+// 1, 2, 4 or 8 vectors of `lanes` for the expressions in `needed`. More code takes longer to compile, so loops over few elements
+// have 1 and those over more of them 2; 8 are for roundings. Results do not depend on it.
 int VectorsSideBySide(const LoopKernel& kernel, const std::vector<bool>& needed, const CpuTarget& target, int lanes);
 
 // Reductions of fewer tasks are cut into pieces.

@@ -382,14 +382,19 @@ V VectorMath::ExpTailF32(V r) {
                   0.00139336669000069318, 0.000198910095963083161});
 }
 
+bool VectorMath::HasScale(V x) {
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  return target_.isa == Isa::kAvx512 && vector != nullptr && vector->getNumElements() == 16;
+}
+V VectorMath::Scale(V x, V n) {
+  return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                            {x, n, x, b_.getInt16(-1), b_.getInt32(4)});
+}
+
 // e^r 2^n in f32 for |r| <= 0.347. n is NaN where r is.
 V VectorMath::ExpScaledF32(V r, V n) {
   V p = b_.CreateFAdd(Fma(b_.CreateFMul(r, r), ExpTailF32(r), r), Constant(r, 1));
-  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(r->getType());
-  if (target_.isa == Isa::kAvx512 && vector != nullptr && vector->getNumElements() == 16) {
-    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
-                              {p, n, p, b_.getInt16(-1), b_.getInt32(4)});
-  }
+  if (HasScale(r)) return Scale(p, n);
   // 2^n in two factors, so that denormals and the last binade below overflow come out.
   llvm::Type* i32 = IntTypeOf(r);
   V i = b_.CreateFPToSI(b_.CreateSelect(b_.CreateFCmpUNO(n, n), Constant(r, 0), n), i32);

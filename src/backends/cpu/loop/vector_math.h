@@ -16,6 +16,8 @@ class VectorMath {
   // x is float, double or a vector of them. Only the operations called functions in ir/scalar.h, kSqrt to kTan. With
   // `to_f32`, doubles are what f32 or less will be rounded from: 1e-10 is enough, and there are no calls.
   V Function(ir::ScalarOp op, V x, bool to_f32 = false);
+  // The same of an f32 that is one of bf16's and for a result that will be rounded to bf16, or null: fewer operations.
+  V OfBF16(ir::ScalarOp op, V x);
   V Atan2(V y, V x, bool to_f32 = false);
   V Pow(V x, V y, bool to_f32 = false);
   V Rem(V x, V y);  // C's fmod
@@ -59,6 +61,8 @@ class VectorMath {
 
   // f32 in f32 arithmetic, for targets with fused multiply-add.
   V ExpF32(V x, V low = nullptr, bool can_be_positive = true);
+  bool HasScale(V x);
+  V Scale(V x, V n);  // x 2^floor(n) where HasScale, rounded once
   V ExpScaledF32(V r, V n);
   V Exp2F32(V x);
   V LogisticF32(V x);
@@ -73,6 +77,11 @@ class VectorMath {
   V SiluF32(V x);
   V GeluTanhF32(V x);
   V GeluF32(V x);
+  // Of bf16.
+  V Pow2Below1(V y, std::initializer_list<double> fit);
+  V ShareOfBF16(V numerator, V power, V y);
+  V TanhOfBF16(V x);
+  V GeluOfBF16(V x);
   // In f64 arithmetic, accurate to about 1e-10: one rounding to f32 away from correct.
   V Wide(ir::ScalarOp op, V x);
   V Tame(V x, double limit);
