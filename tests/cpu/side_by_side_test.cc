@@ -240,6 +240,21 @@ TEST(Codegen, WidePanelsLeaveEnoughTasks) {
   }
 }
 
+// Memory further down is asked for where there is much of it and rows are short.
+TEST(Codegen, AsksForRowsFurtherDown) {
+  const CpuTarget target = TestTargets().back();
+  const auto asks = [&](int64_t columns, int64_t rows) {
+    const LoopKernel kernel = Columns(20, DType::kF32, columns, rows);
+    const absl::StatusOr<std::string> text = LoopText(kernel, target);
+    EXPECT_TRUE(text.ok()) << text.status();
+    EXPECT_EQ(text->find("llvm.prefetch") != std::string::npos, Said(PlanLoop(kernel, target), " ahead ") > 0);
+    return Said(PlanLoop(kernel, target), " ahead ");
+  };
+  EXPECT_EQ(asks(96, 1 << 12), 16);
+  EXPECT_EQ(asks(96, 1 << 8), 0);
+  EXPECT_EQ(asks(1 << 10, 1 << 12), 0);
+}
+
 // A chain over rows; `c` is one row for all of them, or the same row once for each.
 LoopKernel OverRows(DType dtype, int64_t rows, int64_t columns, bool shared) {
   LoopKernel k;

@@ -286,25 +286,14 @@ class LoopEmitter : LoopCode {
           std::vector<Scope> scopes = top;
           for (size_t u = 0; u < panel.size(); ++u) {
             scopes[u].positions = there.positions;
-            Announce(there, panel[u], count);
           }
+          Announce(there, panel, 0, count, false);
           ComputeAndStore(needed, scopes, panel);
           return Values{};
         });
       });
       return Values{};
     });
-  }
-
-  // Asks for what lies `rows` further down: rows are too far apart for the processor to see a stream.
-  void Announce(const Scope& scope, const Lanes& at, V rows) {
-    for (size_t a = 0; a < k_.loads.size(); ++a) {
-      if (k_.loads[a].strides[0] == 0 || k_.loads[a].strides[1] != 1) continue;
-      llvm::Type* type = code_.MemoryLlvm(k_.loads[a].dtype);
-      V there = b_.CreateGEP(type, Address(a, scope, at.v), b_.CreateMul(rows, Stride(a, 0)));
-      b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
-                         {there, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
-    }
   }
 
   // Vectors side by side while there are so many, then one after the other, the last of them masked or its elements alone.
@@ -535,10 +524,12 @@ class LoopEmitter : LoopCode {
     for (const Carry& c : k_.carries) {
       for (size_t u = 0; u < panel.size(); ++u) accumulators.push_back(Vector(c.start, tops[u], panel[u].count));
     }
+    const int64_t ahead = panel[0].count > 1 ? layout_.ahead : 0;
     Values done =
         Nest(k_.parallel_dims(), k_.dims.size(), outer, accumulators, [&](const Scope& scope, Values current) {
           Scope shared = scope;
           Compute(needed, shared, Lanes{}, 0, [](const Dependence& d) { return !d.vector; });
+          if (ahead > 0) Announce(scope, panel, k_.dims.size() - 1, I64(ahead), true);
           std::vector<Scope> inner(panel.size(), shared);
           for (size_t u = 0; u < panel.size(); ++u) {
             for (size_t i = 0; i < shared.values.size(); ++i) {

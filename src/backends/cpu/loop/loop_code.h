@@ -198,6 +198,25 @@ class LoopCode {
     b_.CreateMaskedScatter(value, addresses, align, mask);
   }
 
+  // Asks for what lies `rows` further along a dimension, a line of the cache once: rows are too far apart for the processor to
+  // see a stream.
+  void Announce(const Scope& scope, const std::vector<Lanes>& panel, size_t along, V rows, bool stores) {
+    for (size_t a = 0; a < accesses(); ++a) {
+      const bool load = a < k_.loads.size(), store = a >= k_.loads.size() + k_.indices.size();
+      if (!load && !(store && stores)) continue;
+      const Access& x = access(a);
+      if (x.strides[along] == 0 || x.strides[k_.vector_dim] != 1) continue;
+      llvm::Type* type = code_.MemoryLlvm(x.dtype);
+      V distance = b_.CreateMul(rows, Stride(a, along));
+      const size_t vectors = std::max<size_t>(1, 64 / (BytesOf(x.dtype) * panel[0].count));
+      for (size_t u = 0; u < panel.size(); u += vectors) {
+        V there = b_.CreateGEP(type, Address(a, scope, panel[u].v), distance);
+        b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+                           {there, b_.getInt32(store), b_.getInt32(3), b_.getInt32(1)});
+      }
+    }
+  }
+
   // --- expressions
   V Vector(uint32_t i, const Scope& scope, int lanes) {
     V value = scope.values[i];

@@ -2,6 +2,7 @@
 #include "src/backends/cpu/loop/loop_plan.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "src/backends/cpu/jit/isa.h"
@@ -12,6 +13,16 @@ namespace {
 
 constexpr int64_t kCachedRow = 32768;  // longest row whose expensive values are kept between passes
 constexpr int64_t kBlock = 2048;       // elements of an elementwise task
+constexpr int64_t kRowsAhead = 16, kLongRow = 4096, kFarElements = 1 << 16;
+
+// Rows that are short enough, as few of 4 KB and more would find room in L1 side by side.
+int64_t RowsAhead(const LoopKernel& kernel) {
+  if (kernel.ParallelCount() * kernel.ReducedCount() < kFarElements) return 0;
+  for (const Access& a : kernel.loads) {
+    if (std::abs(a.strides.back()) * BytesOf(a.dtype) >= kLongRow) return 0;
+  }
+  return kRowsAhead;
+}
 
 }  // namespace
 
@@ -26,7 +37,10 @@ Layout LayoutOf(const LoopKernel& kernel, const CpuTarget& target) {
   }
   if (!kernel.reduces()) return layout;
   layout.form = kernel.vector_reduces ? Form::kRows : Form::kColumns;
-  if (layout.form == Form::kColumns && !kernel.turned) layout.panel = VectorsOfPanel(kernel, target, layout.lanes);
+  if (layout.form == Form::kColumns && !kernel.turned) {
+    layout.panel = VectorsOfPanel(kernel, target, layout.lanes);
+    layout.ahead = RowsAhead(kernel);
+  }
   layout.cache = layout.form == Form::kRows && kernel.ReducedCount() <= kCachedRow;
   return layout;
 }
@@ -42,7 +56,7 @@ LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
   LoopPlan plan;
   const Layout layout = LayoutOf(kernel, target);
   plan.key = absl::StrCat(ToString(kernel, false), "lanes ", layout.lanes, " panel ", layout.panel, " side ",
-                          layout.side, layout.cache ? " cache" : "");
+                          layout.side, layout.cache ? " cache" : "", " ahead ", layout.ahead);
   const size_t parallel = kernel.parallel_dims();
   int64_t block = 1;
   if (layout.form == Form::kElementwise) {

@@ -20,6 +20,7 @@ struct Layout {
   int panel = 1;       // vectors of a column panel
   int side = 1;        // vectors of a loop that are computed side by side, of rows at most
   bool cache = false;  // row form: keep expensive values in scratch
+  int64_t ahead = 0;   // down columns: how many rows further on memory is asked for
 };
 
 Layout LayoutOf(const LoopKernel& kernel, const CpuTarget& target);
