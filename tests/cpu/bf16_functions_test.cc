@@ -49,27 +49,18 @@ LoopKernel Kernel(ScalarOp op, Argument argument, bool kept) {
   }
   const ScalarValue y = b.Unary(op, x);
   k.stores.push_back({{1, DType::kBF16, 0, {1}}, b.Round(y, DType::kBF16).id});
-  EXPECT_TRUE(FunctionsOfBF16(k)[y.id]);
+  EXPECT_TRUE(BF16FactsOf(k).function[y.id]);
   if (kept) k.stores.push_back({{2, DType::kF32, 0, {1}}, y.id});
-  EXPECT_EQ(FunctionsOfBF16(k)[y.id], !kept);
+  EXPECT_EQ(BF16FactsOf(k).function[y.id], !kept);
   Finish(k);
   return k;
 }
 
 std::vector<uint16_t> Results(const CpuTarget& target, const LoopKernel& kernel) {
-  const Jit jit(target);
-  const LoopKernel* one = &kernel;
-  const std::string symbol = "loop";
-  const auto object = CompileLoops(jit, {&one, 1}, {&symbol, 1});
-  EXPECT_TRUE(object.ok()) << object.status();
-  const auto library = jit.Load(*object);
-  EXPECT_TRUE(library.ok()) << library.status();
   std::vector<uint16_t> x(kAllBF16), result(kAllBF16), minus_zero = {0x8000};
   for (int64_t i = 0; i < kAllBF16; ++i) x[i] = static_cast<uint16_t>(i);
   std::vector<float> full(kAllBF16);
-  std::vector<void*> buffers = {x.data(), result.data(), full.data(), minus_zero.data()};
-  const LoopPlan plan = PlanLoop(kernel, target);
-  (*(*library)->Function<LoopFn>("loop"))(buffers.data(), plan.params.data(), 0, plan.tasks, nullptr);
+  RunLoop(Jit(target), kernel, {x.data(), result.data(), full.data(), minus_zero.data()});
   return result;
 }
 
@@ -102,7 +93,7 @@ TEST(BF16Functions, AreThoseOfBF16ForBF16Alone) {
   k.dims = {Dim{4}, Dim{8, true}};
   k.buffers = 4;
   const ScalarValue half = b.Load({0, DType::kBF16, 0, {8, 1}}), full = b.Load({1, DType::kF32, 0, {8, 1}});
-  const auto is_one = [&](ScalarValue y) -> bool { return FunctionsOfBF16(k)[y.id]; };
+  const auto is_one = [&](ScalarValue y) -> bool { return BF16FactsOf(k).function[y.id]; };
   const ScalarValue rounded = b.Unary(ScalarOp::kExp, half), summed = b.Unary(ScalarOp::kTanh, half);
   const ScalarValue of_full = b.Unary(ScalarOp::kExp, full), to_half = b.Unary(ScalarOp::kSilu, half);
   const ScalarValue read = b.Unary(ScalarOp::kGelu, half), stored = b.Unary(ScalarOp::kLogistic, half);

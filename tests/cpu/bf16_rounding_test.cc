@@ -104,21 +104,13 @@ TEST(BF16Rounding, IsTheWholeOfItForEveryNumber) {
       k.dims = {Dim{kAllBF16}};
       k.buffers = 4;
       const ScalarValue full = c.call(b, b.Load({0, DType::kBF16, 0, {1}}), b.Load({1, DType::kBF16, 0, {1}}));
-      EXPECT_EQ(BF16RoundingOf(k)[full.id], c.rounding);
+      EXPECT_EQ(BF16FactsOf(k).rounding[full.id], c.rounding);
       k.stores.push_back({{2, DType::kF32, 0, {1}}, full.id});
       k.stores.push_back({{3, DType::kBF16, 0, {1}}, b.Round(full, DType::kBF16).id});
       Finish(k);
-      const LoopKernel* one = &k;
-      const std::string symbol = "loop";
-      const auto object = CompileLoops(jit, {&one, 1}, {&symbol, 1});
-      ASSERT_TRUE(object.ok()) << object.status();
-      const auto library = jit.Load(*object);
-      ASSERT_TRUE(library.ok()) << library.status();
       std::vector<float> exact(kAllBF16);
       std::vector<uint16_t> rounded(kAllBF16);
-      std::vector<void*> buffers = {x.mutable_bytes().data(), y.mutable_bytes().data(), exact.data(), rounded.data()};
-      const LoopPlan plan = PlanLoop(k, target);
-      (*(*library)->Function<LoopFn>("loop"))(buffers.data(), plan.params.data(), 0, plan.tasks, nullptr);
+      RunLoop(jit, k, {x.mutable_bytes().data(), y.mutable_bytes().data(), exact.data(), rounded.data()});
       for (int64_t i = 0; i < kAllBF16; ++i) {
         ASSERT_EQ(rounded[i], Rounded(exact[i])) << std::hex << i << " gives " << std::bit_cast<uint32_t>(exact[i]);
       }
@@ -133,7 +125,7 @@ TEST(BF16Rounding, OfSumsAndOtherTypes) {
   k.buffers = 5;
   const ScalarValue half = b.Load({0, DType::kBF16, 0, {8, 1}}), full = b.Load({1, DType::kF32, 0, {8, 1}});
   const ScalarValue square = b.Binary(ScalarOp::kMul, half, half);
-  const auto of = [&](ScalarValue x) { return BF16RoundingOf(k)[x.id]; };
+  const auto of = [&](ScalarValue x) { return BF16FactsOf(k).rounding[x.id]; };
   EXPECT_EQ(of(b.Reduce(ops::Reducer::kSum, square)), BF16Rounding::kHighNan);
   EXPECT_EQ(of(b.Reduce(ops::Reducer::kMax, b.Round(square, DType::kBF16))), BF16Rounding::kNone);
   EXPECT_EQ(of(b.Reduce(ops::Reducer::kSum, full)), BF16Rounding::kAny);

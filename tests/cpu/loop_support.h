@@ -22,6 +22,18 @@ inline std::vector<CpuTarget> TestTargets() {
   return targets;
 }
 
+// All tasks of a kernel that needs no scratch, as machine code.
+inline void RunLoop(const Jit& jit, const LoopKernel& kernel, std::vector<void*> buffers) {
+  const LoopKernel* const one = &kernel;
+  const std::string symbol = "loop";
+  const absl::StatusOr<std::string> object = CompileLoops(jit, {&one, 1}, {&symbol, 1});
+  ASSERT_TRUE(object.ok()) << object.status();
+  const auto library = jit.Load(*object);
+  ASSERT_TRUE(library.ok()) << library.status();
+  const LoopPlan plan = PlanLoop(kernel, jit.target());
+  (*(*library)->Function<LoopFn>("loop"))(buffers.data(), plan.params.data(), 0, plan.tasks, nullptr);
+}
+
 struct LoopBuffer {
   DType dtype;
   int64_t count;

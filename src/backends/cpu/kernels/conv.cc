@@ -102,8 +102,7 @@ absl::Status Forward(KernelSet::State& state, const ConvCall& original, const Ty
   }
   GatherCall gather = ForwardGather(call, types);
   if (image.has_value()) {
-    const bool depthwise = DepthwiseServes(call.input, call.output, gather.groups, gather.group_from, gather.group_to);
-    if (image->Flows() && !depthwise && !WinogradServes(gather)) {
+    if (image->Flows() && !WinogradServes(gather)) {
       gather.padded = &*image;
       return RunGather(state, gather, duty);
     }

@@ -1,7 +1,7 @@
 // The gradient of a convolution's kernel: W[tap, ci, co] = sum over pixels of x[pixel moved by tap, ci] * dy[pixel, co].
 // As a product its K runs over pixels: a tile is 6-12 of the (tap, ci) rows by up to 64 output channels; x and dy are
 // read in place. Groups have tiles of their own. Where the processor multiplies pairs of bf16, pixels of a line lie in pairs before:
-// those that an inner tap reads, and those that read it, which is fewer bytes than both in f32.
+// those that an inner tap reads, and those that read it.
 #include <algorithm>
 #include <cstring>
 #include <numeric>

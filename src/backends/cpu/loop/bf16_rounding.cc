@@ -107,29 +107,7 @@ bool MayBeFixed(const Expr& e, const std::vector<Known>& known) {
   return all;
 }
 
-std::vector<Known> KnownOf(const LoopKernel& kernel) {
-  std::vector<Known> known;
-  for (const Expr& e : kernel.exprs) {
-    Known k = IsFloat(e.dtype) ? OfExpr(kernel, e, known) : Known{};
-    k.fixed = MayBeFixed(e, known);
-    known.push_back(k);
-  }
-  return known;
-}
-
-}  // namespace
-
-std::vector<BF16Rounding> BF16RoundingOf(const LoopKernel& kernel) {
-  std::vector<BF16Rounding> rounding;
-  for (const Known& k : KnownOf(kernel)) {
-    const bool high = k.high && k.quiet;
-    rounding.push_back(high && k.exact ? BF16Rounding::kNone : high ? BF16Rounding::kHighNan : BF16Rounding::kAny);
-  }
-  return rounding;
-}
-
-std::vector<bool> FunctionsOfBF16(const LoopKernel& kernel) {
-  const std::vector<Known> known = KnownOf(kernel);
+std::vector<bool> FunctionsOf(const LoopKernel& kernel, const std::vector<Known>& known) {
   std::vector<bool> functions;
   for (const Expr& e : kernel.exprs) {
     const bool function = e.kind == ExprKind::kUnary && ir::FactsOf(e.op).function;
@@ -147,6 +125,24 @@ std::vector<bool> FunctionsOfBF16(const LoopKernel& kernel) {
   for (const Reduction& r : kernel.reductions) functions[r.expr] = false;
   for (const Carry& c : kernel.carries) functions[c.start] = functions[c.next] = false;
   return functions;
+}
+
+}  // namespace
+
+BF16Facts BF16FactsOf(const LoopKernel& kernel) {
+  BF16Facts facts;
+  std::vector<Known> known;
+  for (const Expr& e : kernel.exprs) {
+    Known k = IsFloat(e.dtype) ? OfExpr(kernel, e, known) : Known{};
+    k.fixed = MayBeFixed(e, known);
+    const bool high = k.high && k.quiet;
+    facts.rounding.push_back(high && k.exact ? BF16Rounding::kNone
+                             : high          ? BF16Rounding::kHighNan
+                                             : BF16Rounding::kAny);
+    known.push_back(k);
+  }
+  facts.function = FunctionsOf(kernel, known);
+  return facts;
 }
 
 }  // namespace weft::cpu

@@ -14,10 +14,11 @@ enum class BF16Rounding : uint8_t {
   kNone,     // the value is one of bf16, a NaN quiet
 };
 
-// Of each expression's value; for floats.
-std::vector<BF16Rounding> BF16RoundingOf(const LoopKernel& kernel);
-
-// Which expressions are functions in f32 of one of bf16's values, and read by nothing that does not round them to bf16.
-std::vector<bool> FunctionsOfBF16(const LoopKernel& kernel);
+// By expression.
+struct BF16Facts {
+  std::vector<BF16Rounding> rounding;  // of its value; for floats
+  std::vector<bool> function;  // in f32 of one of bf16's values, and read by nothing that does not round it to bf16
+};
+BF16Facts BF16FactsOf(const LoopKernel& kernel);
 
 }  // namespace weft::cpu

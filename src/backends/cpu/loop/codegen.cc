@@ -169,9 +169,9 @@ class LoopEmitter : LoopCode {
         args[k] = Vector(e.args[k], scope, lanes);
         if (k > 0) continue;
         from = k_.exprs[e.args[0]].dtype;
-        rounding = rounding_[e.args[0]];
+        rounding = bf16_.rounding[e.args[0]];
       }
-      scope.values[i] = code_.Emit(e, from, rounding, of_bf16_[i], args);
+      scope.values[i] = code_.Emit(e, from, rounding, bf16_.function[i], args);
       if (scope.values[i] == nullptr) {
         status_ = absl::UnimplementedError(absl::StrCat("the CPU compiler has no code for scalar operation ",
                                                         static_cast<int>(e.op), " on ", NameOf(from), " giving ",

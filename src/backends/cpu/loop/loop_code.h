@@ -22,8 +22,7 @@ class LoopCode {
         b_(*module.context),
         entry_(*module.context),
         code_(b_, target),
-        rounding_(BF16RoundingOf(kernel)),
-        of_bf16_(FunctionsOfBF16(kernel)),
+        bf16_(BF16FactsOf(kernel)),
         masks_(target.isa == Isa::kAvx512) {
     llvm::Type* i64 = b_.getInt64Ty();
     llvm::Type* pointer = b_.getPtrTy();
@@ -172,7 +171,7 @@ class LoopCode {
     const size_t a = k_.loads.size() + k_.indices.size() + s;
     const llvm::Align align(BytesOf(store.access.dtype));
     const int64_t stride = vector ? store.access.strides[k_.vector_dim] : 0;
-    const BF16Rounding rounding = rounding_[store.expr];
+    const BF16Rounding rounding = bf16_.rounding[store.expr];
     if (!vector || at.count == 1) {
       V part = !vector ? nullptr : stride == 1 ? at.v : b_.CreateMul(at.v, VectorStride(a));
       b_.CreateAlignedStore(code_.ToMemory(scope.values[store.expr], store.access.dtype, rounding),
@@ -288,8 +287,7 @@ class LoopCode {
   llvm::IRBuilder<> b_;
   llvm::IRBuilder<> entry_;
   ScalarCode code_;
-  const std::vector<BF16Rounding> rounding_;  // of each expression's value
-  const std::vector<bool> of_bf16_;
+  const BF16Facts bf16_;
   const bool masks_;
   llvm::Function* function_ = nullptr;
 

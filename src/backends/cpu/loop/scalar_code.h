@@ -21,7 +21,7 @@ class ScalarCode {
   llvm::Type* MemoryLlvm(DType dtype);
 
   // Arguments are scalars or vectors of one length; `from` is the first argument's type, `rounding` what its rounding to bf16
-  // has to do, `of_bf16` whether it is one of FunctionsOfBF16. Null: no code for this.
+  // has to do, `of_bf16` whether it is a BF16Facts::function. Null: no code for this.
   V Emit(const Expr& e, DType from, BF16Rounding rounding, bool of_bf16, V const args[3]);
   V Combine(ops::Reducer op, DType dtype, V x, V y);
   V FromMemory(V raw, DType dtype);
