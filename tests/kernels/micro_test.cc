@@ -36,5 +36,42 @@ TEST(AskAhead, SharesAPanelAmongTheTilesThatReadTheOneBefore) {
   }
 }
 
+TEST(RowsAhead, AreAskedForByTheTilesThatRunBeforeTheyArePacked) {
+  for (int64_t calls : {1, 16, 80, 1000}) {
+    for (int64_t steps : {1, 7, 110, 384, 440}) {
+      for (int64_t rows : {1, 16, 240, 880}) {
+        for (int64_t lines : {1, 3, 28}) {
+          const RowsAhead ahead{1 << 20, rows, 12'288, lines};
+          MicroArgs args;
+          args.k = steps;
+          if (!ahead.CutSteps(calls, &args)) {
+            EXPECT_TRUE((rows + calls - 1) / calls > RowsAhead::kMostTaps / 2 || steps <= 7) << calls << " " << steps << " " << rows;
+            continue;
+          }
+          ASSERT_EQ(args.taps * args.k, steps);
+          std::vector<int64_t> asked(static_cast<size_t>(rows * lines));
+          for (int64_t call = 0; call < calls; ++call) {
+            ahead.Ask(call, &args);
+            for (int64_t tap = 0; tap < args.taps; ++tap) {
+              for (int64_t step = 0; step < args.k; ++step) {
+                const int64_t at = static_cast<int64_t>(reinterpret_cast<uintptr_t>(args.ahead) - ahead.first) +
+                                   tap * args.ahead_tap + step * args.ahead_step;
+                const int64_t row = at / ahead.stride, line = at % ahead.stride / RowsAhead::kLine;
+                ASSERT_GE(at, 0);
+                ASSERT_LE(line, lines + args.k / RowsAhead::kLine) << "goes on behind the row";
+                if (row < rows && line < lines) ++asked[row * lines + line];
+              }
+            }
+          }
+          // Steps that are fewer than lines leave some of each row out.
+          const int64_t missing = std::ranges::count(asked, 0);
+          EXPECT_LE(missing, args.k < lines ? rows * (lines - args.k) : 0)
+              << calls << " calls of " << args.taps << " x " << args.k << " steps, " << rows << " rows of " << lines;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weft::cpu

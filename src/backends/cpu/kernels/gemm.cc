@@ -51,6 +51,8 @@ class Driver {
     element_ = PackedElementBytes(plan.types.pack);
     output_bytes_ = plan.types.narrow ? 2 : plan.types.accumulator_bytes;
     asks_ = call.b_packed && AsksAhead(plan.PackedOffset(plan.k_blocks, 0), plan.tiles);
+    asks_unpacked_ = PacksB() && (call.b.row_stride == 1 || call.b.col_stride == 1) && StaysNear() &&
+                     AsksAhead(plan.k * plan.n * plan.types.source_bytes, plan.tiles);
     fetches_c_ = plan.m * plan.n * plan.TileBytes() >= kFarBytes;
     packed_tiles_ = plan.pack_a && call.a.row_stride == 1 ? std::min(kPackedTiles, plan.tiles) : 1;
     // With several blocks of K, rows come back for the next one: they need C.
@@ -234,15 +236,38 @@ class Driver {
 
   // A thread's panels in chunks of equal size: a few more in one rather than few in the last, for which A would be packed again.
   int64_t MostPanels() const { return std::min(plan_.columns.panels, plan_.chunk_panels + plan_.chunk_panels / 4); }
-  // One where A stays in L2 beside two panels, so that the next one is there when it is read.
+  // One where A stays in L2 beside two panels, so that the next one is there when it is read; half as many where what they are
+  // packed from shall be there, too.
   int64_t PanelsAChunk(int64_t panels) const {
-    if (asks_ && !plan_.pack_a && plan_.m * plan_.k_block * plan_.types.source_bytes <= kNearBytes) return 1;
-    return CeilDiv(panels, CeilDiv(panels, MostPanels()));
+    if (asks_ && !plan_.pack_a && StaysNear()) return 1;
+    const int64_t most = asks_unpacked_ ? CeilDiv(plan_.chunk_panels, 2) : MostPanels();
+    return CeilDiv(panels, CeilDiv(panels, most));
   }
+
+  // A, in L2.
+  bool StaysNear() const { return plan_.m * plan_.k_block * plan_.types.source_bytes <= kNearBytes; }
 
   int64_t ChunkBytes() const {
     return PackedSteps(plan_.types.pack, plan_.k_block) * MostPanels() * plan_.columns.MaxVectors() *
            plan_.columns.lanes * element_;
+  }
+
+  // What is packed for [begin, end) of the panels as it lies.
+  RowsAhead Unpacked(const Member& member, int64_t block, int64_t begin, int64_t end) const {
+    const int64_t column = plan_.columns.First(begin) * plan_.columns.lanes;
+    const int64_t columns = std::min(plan_.n, plan_.columns.First(end) * plan_.columns.lanes) - column;
+    const int64_t steps = plan_.BlockLength(block);
+    const int64_t bytes = plan_.types.source_bytes;
+    const bool down = call_.b.col_stride == 1;
+    const auto start = reinterpret_cast<uintptr_t>(
+        member.b + (plan_.BlockStart(block) * call_.b.row_stride + column * call_.b.col_stride) * bytes);
+    RowsAhead ahead;
+    ahead.first = start / RowsAhead::kLine * RowsAhead::kLine;
+    ahead.rows = down ? steps : columns;
+    ahead.stride = (down ? call_.b.row_stride : call_.b.col_stride) * bytes;
+    ahead.lines =
+        CeilDiv(static_cast<int64_t>(start - ahead.first) + (down ? columns : steps) * bytes, RowsAhead::kLine);
+    return ahead;
   }
 
   // Row tiles x panels. With `shared`, one block and one chunk that others packed; else all of K, packing here.
@@ -260,29 +285,35 @@ class Driver {
       for (int64_t chunk = panel_begin; chunk < panel_end; chunk += together) {
         const int64_t chunk_end = std::min(panel_end, chunk + together);
         const char* packed = shared;
+        RowsAhead ahead;
         if (own != nullptr) {
           PackPanels(target_, plan_, call_.b, member.b, block, chunk, chunk, chunk_end, own);
           packed = own;
+          if (asks_unpacked_ && chunk_end < panel_end) {
+            ahead = Unpacked(member, block, chunk_end, std::min(panel_end, chunk_end + together));
+          } else if (asks_unpacked_ && block + 1 < last_block) {
+            ahead = Unpacked(member, block + 1, panel_begin, std::min(panel_end, panel_begin + together));
+          }
         } else if (call_.b_packed) {
           packed = member.b + plan_.PackedOffset(block, chunk);
         }
-        ComputeChunk(member, result, block, tile_begin, tile_end, chunk, chunk_end, packed);
+        ComputeChunk(member, result, block, tile_begin, tile_end, chunk, chunk_end, packed, ahead);
       }
     }
   }
 
   void ComputeChunk(const Member& member, char* result, int64_t block, int64_t tile_begin, int64_t tile_end,
-                    int64_t panel_begin, int64_t panel_end, const char* packed) {
+                    int64_t panel_begin, int64_t panel_end, const char* packed, const RowsAhead& ahead) {
     const int64_t k0 = plan_.BlockStart(block);
     const int64_t length = plan_.BlockLength(block);
     const bool pairs = plan_.types.pack == PackKind::kBF16Pairs;
-    const int64_t zero = 0;
-    const void* a[16];
+    const void* a[16 * RowsAhead::kMostTaps];
+    int64_t b_offsets[RowsAhead::kMostTaps] = {};
     void* c[16];
     MicroArgs args;
     args.a = a;
     args.c = c;
-    args.b_offsets = &zero;
+    args.b_offsets = b_offsets;
     args.k = pairs ? length / 2 : length;
     args.odd = 0;
     char* packed_a = nullptr;
@@ -293,6 +324,8 @@ class Driver {
     } else if (pairs) {
       args.odd = length % 2;
     }
+    const bool cut = ahead.CutSteps((tile_end - tile_begin) * (panel_end - panel_begin), &args);
+    int64_t calls = 0;
     args.accumulate = block > 0 || call_.accumulate;
     char* space = nullptr;
     if (consumed_) {
@@ -311,6 +344,7 @@ class Driver {
       }
       SetA(member, row, rows, k0, packed_a == nullptr ? nullptr : packed_a + in_pack * PackedTileBytes(length), a,
            &args);
+      if (cut) SpreadA(rows, args, a);
       const int64_t first = tile - (tile - tile_begin) % group_tiles_;
       char* to = consumed_ ? space + (row - plan_.Row(first)) * member.c_stride : member.c + row * member.c_stride;
       for (int64_t r = 0; r < rows; ++r) c[r] = to + r * member.c_stride;
@@ -334,6 +368,10 @@ class Driver {
         }
         if (fetches_c_ && block > 0)
           AskForRows(c, rows, args.c_offset, vectors * plan_.columns.lanes * plan_.TileBytes());
+        if (cut) {
+          for (int64_t tap = 0; tap < args.taps; ++tap) b_offsets[tap] = tap * args.k * args.b_stride;
+          ahead.Ask(calls++, &args);
+        }
         plan_.set.At(rows, vectors, masked)(&args);
       }
       const bool group_ends = (tile - tile_begin) % group_tiles_ == group_tiles_ - 1 || tile + 1 == tile_end;
@@ -374,6 +412,13 @@ class Driver {
     }
   }
 
+  // Where the later ones of cut steps begin in A.
+  void SpreadA(int64_t rows, const MicroArgs& args, const void** a) const {
+    const int64_t pointers = plan_.form == MicroForm::kColumns ? 1 : rows;
+    const int64_t tap_bytes = args.k * (plan_.form == MicroForm::kColumns ? args.a_stride : element_);
+    for (int64_t i = pointers; i < args.taps * pointers; ++i) a[i] = static_cast<Bytes>(a[i - pointers]) + tap_bytes;
+  }
+
   // Rows whose every K block is in: narrowed if the output is bf16 or f16, then the caller's epilogue.
   void Finish(const Member& member, char* result, int64_t row, int64_t row_end, int64_t panel_begin, int64_t panel_end,
               const char* space) const {
@@ -408,8 +453,9 @@ class Driver {
   bool consumed_ = false;
   int64_t group_tiles_ = kEpilogueTiles;
   int64_t packed_tiles_ = 1;
-  bool asks_ = false;       // for panels ahead
-  bool fetches_c_ = false;  // what tiles add to
+  bool asks_ = false;           // for panels ahead
+  bool asks_unpacked_ = false;  // for what becomes panels
+  bool fetches_c_ = false;      // what tiles add to
   std::atomic<bool> out_of_memory_{false};
   std::atomic<int64_t> wanted_{0};
 };

@@ -60,9 +60,9 @@ struct MicroArgs {
   const void* b = nullptr;
   const int64_t* b_offsets = nullptr;  // [taps], added to b
   int64_t b_stride = 0;
-  // What a later tile reads, asked for as this one runs: so many bytes on with each step. None: nothing is.
+  // What a later tile reads, asked for as this one runs: so many bytes on with each step, and from tap to tap. None: nothing is.
   const void* ahead = nullptr;
-  int64_t ahead_step = 0;
+  int64_t ahead_step = 0, ahead_tap = 0;
   void* const* c = nullptr;  // [mr] rows of C
   int64_t c_offset = 0;      // added to every row
   // One after another, from one to the next so many bytes on in A and in C.
@@ -85,7 +85,34 @@ inline bool AsksAhead(int64_t bytes, int64_t tiles) { return bytes >= 192 << 10 
 inline void AskAhead(const void* next, int64_t bytes, int64_t index, int64_t tiles, MicroArgs* args) {
   args->ahead = static_cast<const char*>(next) + bytes * index / tiles;
   args->ahead_step = bytes / (tiles * std::max<int64_t>(1, args->taps * args->k)) + 1;
+  args->ahead_tap = args->k * args->ahead_step;
 }
+// Rows of memory that are packed when the tiles that run now are through: they ask for one with every tap, into which their steps
+// are cut for that. (Packing would have to wait for each line; and of many requests at once the processor drops most.)
+struct RowsAhead {
+  static constexpr int64_t kMostTaps = 16;
+  static constexpr int64_t kLine = 64;
+
+  uintptr_t first = 0;  // of a line of cache
+  int64_t rows = 0, stride = 0, lines = 0;
+
+  // Cuts the steps of tiles that are called `calls` times. Whether that can be done; b_offsets and a[tap] are the caller's.
+  bool CutSteps(int64_t calls, MicroArgs* args) const {
+    if (rows == 0 || args->odd != 0) return false;
+    int64_t taps = (rows + calls - 1) / calls;
+    while (taps <= kMostTaps && args->k % taps != 0) ++taps;
+    if (taps > std::min(kMostTaps, args->k)) return false;
+    args->taps = taps;
+    args->k /= taps;
+    args->ahead_step = (lines - 1) * kLine / std::max<int64_t>(1, args->k - 1) + 1;
+    args->ahead_tap = stride;
+    return true;
+  }
+  void Ask(int64_t call, MicroArgs* args) const {
+    const int64_t row = std::max<int64_t>(0, std::min(call * args->taps, rows - args->taps));
+    args->ahead = reinterpret_cast<const void*>(first + static_cast<uintptr_t>(row * stride));
+  }
+};
 // Asks for lines of rows that a tile is about to write or add to: from memory they take as long as the sums of few steps.
 // (Inline always: g++ takes calls away that do nothing else.)
 [[gnu::always_inline]] inline void AskForRows(void* const* c, int64_t rows, int64_t offset, int64_t bytes) {

@@ -49,7 +49,10 @@ bool ToBlockLoop(LoopKernel& kernel, int64_t rows, int64_t columns, uint32_t pro
     fits = fits && in_place(a);
   }
   for (const Store& s : kernel.stores) fits = fits && !s.row && s.access.buffer != product && in_place(s.access);
-  if (reads && fits) return true;
+  if (reads && fits) {
+    kernel.product = static_cast<int32_t>(product);
+    return true;
+  }
   kernel = original;
   return false;
 }

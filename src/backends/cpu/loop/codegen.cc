@@ -242,6 +242,7 @@ class LoopEmitter : LoopCode {
     const std::vector<bool> needed = AllNeeded();
     ForEachPanel(start, end, [&](const std::vector<Lanes>& panel) {
       std::vector<Scope> scopes(panel.size(), outer);
+      if (k_.product >= 0) Announce(outer, panel, 0, Size(0), false);  // the next block's, while its product is made
       ComputeAndStore(needed, scopes, panel);
     });
   }

@@ -103,8 +103,9 @@ struct LoopKernel {
   // Set by Finish: it was, but memory runs along the last parallel dimension. Vectors hold that many rows, each of which is summed in
   // the parts that vectors along it would have had.
   bool turned = false;
-  int vector_dim = -1;  // set by Finish
-  int stages = 1;       // set by Finish: passes over the reduced dimensions
+  int32_t product = -1;  // set by ToBlockLoop: the buffer whose block has just been made, and is near
+  int vector_dim = -1;   // set by Finish
+  int stages = 1;        // set by Finish: passes over the reduced dimensions
 
   bool reduces() const { return !reductions.empty() || !carries.empty(); }
   size_t parallel_dims() const;

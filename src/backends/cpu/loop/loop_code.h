@@ -198,13 +198,14 @@ class LoopCode {
   }
 
   // Asks for what lies `rows` further along a dimension, a line of the cache once: rows are too far apart for the processor to
-  // see a stream.
+  // see a stream. Not what a product has just made.
   void Announce(const Scope& scope, const std::vector<Lanes>& panel, size_t along, V rows, bool stores) {
     for (size_t a = 0; a < accesses(); ++a) {
       const bool load = a < k_.loads.size(), store = a >= k_.loads.size() + k_.indices.size();
       if (!load && !(store && stores)) continue;
       const Access& x = access(a);
       if (x.strides[along] == 0 || x.strides[k_.vector_dim] != 1) continue;
+      if (k_.product >= 0 && x.buffer == static_cast<uint32_t>(k_.product)) continue;
       llvm::Type* type = code_.MemoryLlvm(x.dtype);
       V distance = b_.CreateMul(rows, Stride(a, along));
       const size_t vectors = std::max<size_t>(1, 64 / (BytesOf(x.dtype) * panel[0].count));

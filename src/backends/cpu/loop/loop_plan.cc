@@ -55,8 +55,9 @@ int64_t ElementsOfTask(int64_t size) {
 LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
   LoopPlan plan;
   const Layout layout = LayoutOf(kernel, target);
-  plan.key = absl::StrCat(ToString(kernel, false), "lanes ", layout.lanes, " panel ", layout.panel, " side ",
-                          layout.side, layout.cache ? " cache" : "", " ahead ", layout.ahead);
+  plan.key =
+      absl::StrCat(ToString(kernel, false), "lanes ", layout.lanes, " panel ", layout.panel, " side ", layout.side,
+                   layout.cache ? " cache" : "", " ahead ", layout.ahead, " product ", kernel.product);
   const size_t parallel = kernel.parallel_dims();
   int64_t block = 1;
   if (layout.form == Form::kElementwise) {
