@@ -90,8 +90,11 @@ LoopPlan PlanLoop(const LoopKernel& kernel, const CpuTarget& target) {
   } else {
     plan.params.push_back(0);
   }
-  // About 60 ps an element and simple operation at 16 lanes, 600 an expensive one.
+  // About 60 ps an element and simple operation at 16 lanes, 600 an expensive one; and what a byte takes from another core's cache.
+  constexpr double kByte = 30;
   double per_element = 20;
+  for (const Access& a : kernel.loads) per_element += kByte * BytesOf(a.dtype) * layout.lanes / 16;
+  for (const Store& s : kernel.stores) per_element += s.row ? 0 : kByte * BytesOf(s.access.dtype) * layout.lanes / 16;
   for (const Expr& e : kernel.exprs) {
     if (e.kind == ExprKind::kConstant) continue;
     per_element += (e.kind == ExprKind::kUnary || e.kind == ExprKind::kBinary) && ir::FactsOf(e.op).function ? 500 : 30;
