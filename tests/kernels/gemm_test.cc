@@ -10,10 +10,11 @@ struct Shape {
   int64_t m, k, n;
 };
 
-// Small corners, tails of every tile height and width, several K blocks, and shapes that split by rows or by columns.
+// Small corners, tails of every tile height and width, several K blocks (of few rows and of many), shapes that split by rows or by
+// columns, and one whose tiles ask for what is packed after them.
 const Shape kShapes[] = {{1, 1, 1},   {1, 7, 5},     {2, 3, 16},   {5, 9, 17},    {6, 8, 64},    {7, 31, 65},  {13, 5, 100},
                          {12, 450, 70}, {37, 131, 77}, {64, 300, 10}, {100, 17, 3}, {3, 1000, 130}, {130, 449, 33}, {65, 897, 40},
-                         {20, 2051, 70}};
+                         {20, 2051, 70}, {260, 900, 33}, {257, 1100, 20}, {100, 460, 300}};
 
 // Few rows, whose B is streamed: every height, ends of columns and of K that fill no vector, columns that are dealt out and
 // such that K is, in parts; one column, which is a row of the transposed product.
@@ -86,6 +87,14 @@ TEST_P(Gemm, AgreesWithDoubleSumsForF32InAllTransposes) {
       Check<float, float>(*kernels_, DType::kF32, DType::kF32, shape, form & 1, form & 2, one_, two_, 1e-6);
     }
   }
+}
+
+// Of B so much that it is packed in two parts, and A again for each.
+TEST_P(Gemm, PacksColumnsOfATogether) {
+  for (const bool transposed : {false, true}) {
+    Check<float, float>(*kernels_, DType::kF32, DType::kF32, {66, 440, 1900}, true, transposed, one_, two_, 1e-6);
+  }
+  Check<BF16, float>(*kernels_, DType::kBF16, DType::kF32, {66, 880, 1900}, true, false, one_, two_, 1e-6);
 }
 
 TEST_P(Gemm, AgreesWithDoubleSumsForF64) {

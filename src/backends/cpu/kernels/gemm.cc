@@ -15,8 +15,10 @@ constexpr double kInlineWork = 200'000;
 // Row tiles that share one call of the epilogue: their rows are still in L1 or L2.
 constexpr int64_t kEpilogueTiles = 8;
 // Row tiles that are packed together where A's columns are contiguous: one tile's few rows are a part of a cache line, and of lines
-// a power of two apart the next tile would find none again.
+// a power of two apart the next tile would find none again. They go through panels of B that are more than a near cache holds, or
+// they would be packed again for each few of those; so many bytes of panels at a time for them, and so many packed.
 constexpr int64_t kPackedTiles = 8;
+constexpr int64_t kNearPanelBytes = 256 << 10, kPackedPanelBytes = 3 << 20;
 // So many steps of K at a time.
 constexpr int64_t kPackedSteps = 64;
 // Of A, that stays in L2.
@@ -50,11 +52,12 @@ class Driver {
     c_stride_ = call.c_row_stride != 0 ? call.c_row_stride : call.n;
     element_ = PackedElementBytes(plan.types.pack);
     output_bytes_ = plan.types.narrow ? 2 : plan.types.accumulator_bytes;
-    asks_ = call.b_packed && AsksAhead(plan.PackedOffset(plan.k_blocks, 0), plan.tiles);
-    asks_unpacked_ = PacksB() && (call.b.row_stride == 1 || call.b.col_stride == 1) && StaysNear() &&
-                     AsksAhead(plan.k * plan.n * plan.types.source_bytes, plan.tiles);
-    fetches_c_ = plan.m * plan.n * plan.TileBytes() >= kFarBytes;
     packed_tiles_ = plan.pack_a && call.a.row_stride == 1 ? std::min(kPackedTiles, plan.tiles) : 1;
+    asks_ = (call.b_packed || (PacksB() && packed_tiles_ > 1)) &&
+            AsksAhead(plan.PackedOffset(plan.k_blocks, 0), call.b_packed ? plan.tiles : packed_tiles_);
+    asks_unpacked_ = PacksB() && packed_tiles_ == 1 && (call.b.row_stride == 1 || call.b.col_stride == 1) &&
+                     StaysNear() && AsksAhead(plan.k * plan.n * plan.types.source_bytes, plan.tiles);
+    fetches_c_ = plan.m * plan.n * plan.TileBytes() >= kFarBytes;
     // With several blocks of K, rows come back for the next one: they need C.
     consumed_ = call.epilogue.consume != nullptr && plan.k_blocks == 1 && !plan.Widens() && !call.accumulate;
     if (consumed_) {
@@ -235,7 +238,11 @@ class Driver {
   }
 
   // A thread's panels in chunks of equal size: a few more in one rather than few in the last, for which A would be packed again.
-  int64_t MostPanels() const { return std::min(plan_.columns.panels, plan_.chunk_panels + plan_.chunk_panels / 4); }
+  int64_t MostPanels() const {
+    const int64_t most = packed_tiles_ > 1 ? std::max(plan_.chunk_panels, kPackedPanelBytes / WidestPanelBytes())
+                                           : plan_.chunk_panels + plan_.chunk_panels / 4;
+    return std::min(plan_.columns.panels, most);
+  }
   // One where A stays in L2 beside two panels, so that the next one is there when it is read; half as many where what they are
   // packed from shall be there, too.
   int64_t PanelsAChunk(int64_t panels) const {
@@ -247,10 +254,11 @@ class Driver {
   // A, in L2.
   bool StaysNear() const { return plan_.m * plan_.k_block * plan_.types.source_bytes <= kNearBytes; }
 
-  int64_t ChunkBytes() const {
-    return PackedSteps(plan_.types.pack, plan_.k_block) * MostPanels() * plan_.columns.MaxVectors() *
-           plan_.columns.lanes * element_;
+  int64_t WidestPanelBytes() const {
+    return std::max<int64_t>(
+        1, PackedSteps(plan_.types.pack, plan_.k_block) * plan_.columns.MaxVectors() * plan_.columns.lanes * element_);
   }
+  int64_t ChunkBytes() const { return MostPanels() * WidestPanelBytes(); }
 
   // What is packed for [begin, end) of the panels as it lies.
   RowsAhead Unpacked(const Member& member, int64_t block, int64_t begin, int64_t end) const {
@@ -297,13 +305,44 @@ class Driver {
         } else if (call_.b_packed) {
           packed = member.b + plan_.PackedOffset(block, chunk);
         }
-        ComputeChunk(member, result, block, tile_begin, tile_end, chunk, chunk_end, packed, ahead);
+        if (packed_tiles_ > 1) {
+          ComputePacked(member, result, block, tile_begin, tile_end, chunk, chunk_end, packed);
+        } else {
+          ComputeChunk(member, result, block, tile_begin, tile_end, chunk, chunk_end, packed,
+                       packed + plan_.PackedOffset(block, chunk_end) - plan_.PackedOffset(block, chunk), ahead,
+                       nullptr);
+        }
       }
     }
   }
 
+  // Tiles that are packed together go through all panels, a few of which are near.
+  void ComputePacked(const Member& member, char* result, int64_t block, int64_t tile_begin, int64_t tile_end,
+                     int64_t panel_begin, int64_t panel_end, const char* packed) {
+    const int64_t length = plan_.BlockLength(block);
+    char* const packed_a = static_cast<char*>(Scratch(ScratchSlot::kPackA, PackedRowsBytes(length)));
+    if (packed_a == nullptr) return;
+    const int64_t panels = panel_end - panel_begin;
+    const int64_t near = std::clamp<int64_t>(kNearPanelBytes / WidestPanelBytes(), 1, panels);
+    const int64_t together = CeilDiv(panels, CeilDiv(panels, near));
+    const auto at = [&](int64_t panel) {
+      return packed + plan_.PackedOffset(block, panel) - plan_.PackedOffset(block, panel_begin);
+    };
+    for (int64_t tile = tile_begin; tile < tile_end; tile += packed_tiles_) {
+      const int64_t end = std::min(tile + packed_tiles_, tile_end);
+      PackTiles(member, tile, end, plan_.BlockStart(block), length, packed_a);
+      for (int64_t panel = panel_begin; panel < panel_end; panel += together) {
+        const int64_t next = std::min(panel_end, panel + together);
+        ComputeChunk(member, result, block, tile, end, panel, next, at(panel),
+                     at(next < panel_end ? next : panel_begin), {}, packed_a);
+      }
+    }
+  }
+
+  // `next`: the panels that come next, if tiles ask for them. `rows_of_a`: the tiles' rows of A as they have been packed.
   void ComputeChunk(const Member& member, char* result, int64_t block, int64_t tile_begin, int64_t tile_end,
-                    int64_t panel_begin, int64_t panel_end, const char* packed, const RowsAhead& ahead) {
+                    int64_t panel_begin, int64_t panel_end, const char* packed, const char* next,
+                    const RowsAhead& ahead, const char* rows_of_a) {
     const int64_t k0 = plan_.BlockStart(block);
     const int64_t length = plan_.BlockLength(block);
     const bool pairs = plan_.types.pack == PackKind::kBF16Pairs;
@@ -316,10 +355,12 @@ class Driver {
     args.b_offsets = b_offsets;
     args.k = pairs ? length / 2 : length;
     args.odd = 0;
-    char* packed_a = nullptr;
+    char* own_rows = nullptr;
     if (plan_.pack_a) {
-      packed_a = static_cast<char*>(Scratch(ScratchSlot::kPackA, PackedRowsBytes(length)));
-      if (packed_a == nullptr) return;
+      if (rows_of_a == nullptr) {
+        own_rows = static_cast<char*>(Scratch(ScratchSlot::kPackA, PackedTileBytes(length)));
+        if (own_rows == nullptr) return;
+      }
       args.k = PackedSteps(plan_.types.pack, length);
     } else if (pairs) {
       args.odd = length % 2;
@@ -333,17 +374,14 @@ class Driver {
       if (space == nullptr) return;
     }
     const int64_t packed_base = plan_.PackedOffset(block, panel_begin);
-    const int64_t chunk_bytes = plan_.PackedOffset(block, panel_end) - packed_base;
     const bool last = block == plan_.k_blocks - 1;
     for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
       const int64_t row = plan_.Row(tile);
       const int64_t rows = plan_.Row(tile + 1) - row;
-      const int64_t in_pack = (tile - tile_begin) % packed_tiles_;
-      if (packed_a != nullptr && in_pack == 0) {
-        PackTiles(member, tile, std::min(tile + packed_tiles_, tile_end), k0, length, packed_a);
-      }
-      SetA(member, row, rows, k0, packed_a == nullptr ? nullptr : packed_a + in_pack * PackedTileBytes(length), a,
-           &args);
+      const char* packed_a = own_rows;
+      if (own_rows != nullptr) PackTiles(member, tile, tile + 1, k0, length, own_rows);
+      if (rows_of_a != nullptr) packed_a = rows_of_a + (tile - tile_begin) * PackedTileBytes(length);
+      SetA(member, row, rows, k0, packed_a, a, &args);
       if (cut) SpreadA(rows, args, a);
       const int64_t first = tile - (tile - tile_begin) % group_tiles_;
       char* to = consumed_ ? space + (row - plan_.Row(first)) * member.c_stride : member.c + row * member.c_stride;
@@ -363,8 +401,8 @@ class Driver {
           args.b_stride = static_cast<int64_t>(vectors) * plan_.columns.lanes * element_;
         }
         if (asks_) {
-          AskAhead(static_cast<Bytes>(args.b) + chunk_bytes, plan_.PanelBytes(block, panel), tile - tile_begin,
-                   tile_end - tile_begin, &args);
+          AskAhead(next + plan_.PackedOffset(block, panel) - packed_base, plan_.PanelBytes(block, panel),
+                   tile - tile_begin, tile_end - tile_begin, &args);
         }
         if (fetches_c_ && block > 0)
           AskForRows(c, rows, args.c_offset, vectors * plan_.columns.lanes * plan_.TileBytes());

@@ -1,6 +1,7 @@
 // Cutting matrix products. The numbers: K blocks of at most 448 steps keep a panel of B (448 x 64 x 4 = 112 KiB) and
-// its neighbours in a 1 MiB L2, and what a tile of columns of A touches in L1. Pairs of bf16 have twice as many: up to
-// 2,048 values of K no sum goes through memory, and tiles store bf16. Tiles of equal height need two compiled shapes for any M.
+// its neighbours in a 1 MiB L2 beside few rows of A, and what a tile of columns of A touches in L1. Of many rows C does not stay
+// there, and adding to it again costs more: they have 1,024. So have pairs of bf16: up to 2,048 values of K no sum goes through
+// memory, and tiles store bf16. Tiles of equal height need two compiled shapes for any M.
 #include "src/backends/cpu/kernels/gemm_plan.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kMaxSteps = 448;
+constexpr int64_t kFewRows = 256, kMaxStepsOfFewRows = 448, kMaxSteps = 1024;
 constexpr int64_t kMaxPairs = 1024;
 constexpr int64_t kChunkBytes = 480 << 10;
 constexpr int64_t kPairsChunkBytes = 768 << 10;
@@ -64,7 +65,7 @@ GemmPlan CutGemm(const CpuTarget& target, const GemmCall& call, const TypePlan& 
   plan.columns = ColumnCut::Make(target, types.micro, call.n);
   const int64_t element = types.source_bytes;
   const bool pairs = types.pack == PackKind::kBF16Pairs;
-  const int64_t max_k = pairs ? 2 * kMaxPairs : kMaxSteps;
+  const int64_t max_k = pairs ? 2 * kMaxPairs : call.m > kFewRows ? kMaxSteps : kMaxStepsOfFewRows;
   plan.k_blocks = std::max<int64_t>(1, CeilDiv(call.k, max_k));
   plan.k_block = CeilDiv(CeilDiv(call.k, plan.k_blocks), 8) * 8;
   plan.k_blocks = std::max<int64_t>(1, CeilDiv(call.k, plan.k_block));
