@@ -67,6 +67,7 @@ struct Group {
   Dims domain;    // squeezed; of the elements, or of the rows where row_only
   bool reduces = false;
   Space space;
+  bool parts = false;  // a node joins parts of the domain
 };
 
 // Functions that nodes carry and what became of them.
@@ -79,8 +80,19 @@ class Fuser {
 
   absl::StatusOr<Ref<const ir::Function>> Run() {
     Prepare();
+    absl::flat_hash_map<int, std::vector<int>> late;
     for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) {
-      if (kind_[i] == Kind::kFused) Place(i);
+      if (const auto waiting = late.find(i); waiting != late.end()) {
+        for (const int result : waiting->second) Place(result);
+      }
+      if (kind_[i] == Kind::kFused) {
+        const int before = options_.joins_parts != nullptr && consumers_[i].empty() ? LastBefore(i) : kNone;
+        if (before != kNone) {
+          late[before].push_back(i);
+        } else {
+          Place(i);
+        }
+      }
       if (kind_[i] == Kind::kOther && i >= static_cast<int>(function_.parameters().size())) Open(i);
     }
     return Build();
@@ -106,7 +118,7 @@ class Fuser {
       // A widening convert inside every kernel that reads it, so that no f32 copy is stored.
       if (scalar || (fusible && (IsBroadcast(node) || ops::IsWidening(node))) || IsUnitReshape(node)) {
         kind_[i] = Kind::kInline;
-      } else if (fusible) {
+      } else if (fusible || JoinsParts(node)) {
         kind_[i] = Kind::kFused;
       }
       costly_[i] = IsCostly(static_cast<int>(i));
@@ -144,12 +156,17 @@ class Fuser {
     for (int u : users) {
       if (seen.insert(group_of_[u]).second && !EndsOtherSums(i, u)) candidates.push_back(group_of_[u]);
     }
+    const bool parts = JoinsParts(*nodes_[i]);
     for (int g : candidates) {
       const bool only = candidates.size() == 1 && !outside_[i];
-      if (Joins(i, g, only)) return;
+      if (!parts && Joins(i, g, only)) return;
     }
+    if (candidates.empty() && JoinsSiblings(i)) return;
     Group& group = Open(i);
-    if (IsReduce(*nodes_[i])) {
+    if (parts) {
+      group.parts = true;
+      group.domain = Squeezed(nodes_[i]->operands()[0].dims());
+    } else if (IsReduce(*nodes_[i])) {
       group.reduces = true;
       group.space = SpaceOf(*nodes_[i]);
       group.domain = group.space.full;
@@ -186,6 +203,33 @@ class Fuser {
     return found;
   }
 
+  // The last of what a node is made of: a node that nothing reads may be placed as late as before that one, beside whatever else is
+  // made of it.
+  int LastBefore(int i) const {
+    int last = kNone;
+    for (const Value& operand : nodes_[i]->operands()) {
+      const int p = operand ? ProducerOf(operand) : kNone;
+      if (p != kNone) last = std::max(last, p);
+    }
+    return last;
+  }
+
+  bool JoinsParts(const Node& node) const { return options_.joins_parts != nullptr && options_.joins_parts(node); }
+
+  // A result beside the parts of another one, made of a value of their size that is computed for them, too (an LSTM's next gradient
+  // of its cell beside those of its gates).
+  bool JoinsSiblings(int i) {
+    for (const Value& operand : nodes_[i]->operands()) {
+      const int p = operand ? ProducerOf(operand) : kNone;
+      if (p == kNone || kind_[p] != Kind::kFused || nodes_[p]->type().dims != nodes_[i]->type().dims) continue;
+      for (int u : users_[p]) {
+        const int g = group_of_[u];
+        if (g != kNone && groups_[g].parts && Joins(i, g, false)) return true;
+      }
+    }
+    return false;
+  }
+
   // A group of the node alone.
   Group& Open(int i) {
     group_of_[i] = static_cast<int>(groups_.size());
@@ -206,6 +250,7 @@ class Fuser {
     Group merged = group;
     merged.nodes.push_back(i);
     if (IsReduce(node)) {
+      if (group.parts) return false;
       const Space space = SpaceOf(node);
       if (group.reduces) {
         if (!(group.space == space)) return false;
@@ -246,7 +291,7 @@ class Fuser {
   // The reduction that node i is computed from, in its own size or a row at a time; none.
   int ReductionOf(int i) const {
     const Node& node = *nodes_[i];
-    if (kind_[i] == Kind::kOther || IsBroadcast(node)) return kNone;
+    if (kind_[i] == Kind::kOther || IsBroadcast(node) || JoinsParts(node)) return kNone;
     if (IsReduce(node)) return i;
     for (const Value& operand : node.operands()) {
       const int from = operand ? reduction_of_[index_.at(operand.node.get())] : kNone;
@@ -338,7 +383,7 @@ class Fuser {
 
   bool OutputsFit(const Group& group) const {
     for (int n : group.nodes) {
-      if (!IsOutput(n, group)) continue;
+      if (!IsOutput(n, group) || JoinsParts(*nodes_[n])) continue;
       const Dims shape = Squeezed(nodes_[n]->type().dims);
       if (shape == group.domain || (group.reduces && shape == group.space.kept)) continue;
       return false;

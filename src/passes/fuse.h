@@ -12,6 +12,8 @@ struct FuseOptions {
   bool (*can_fuse)(const ir::Node& node) = nullptr;
   // Products that do what follows them alone where their sums are in registers, if there is some: none.
   bool (*ends_sums)(const ir::Node& node) = nullptr;
+  // Of several equal parts, which a kernel over the elements of one of them may write where they go: none.
+  bool (*joins_parts)(const ir::Node& node) = nullptr;
   int max_operations = 150;  // compile time grows with the kernel: about 4 ms here
   // Where the kernel would otherwise read back from memory what is larger than that, and nobody else wants it: drawing
   // normal numbers has 300 operations, and half of them left up to eleven times the numbers' bytes to the other half.

@@ -1,4 +1,5 @@
 // What runs of a loop do with products: gates are computed with the products that they read, rows of stacks are read in place.
+#include <array>
 #include <random>
 
 #include "src/autodiff/gradient.h"
@@ -107,6 +108,80 @@ TEST(RowsOfStacks, AreReadWhereTheyLie) {
       const int64_t at = run * kRows * kWidth + i;
       sum += 2 * static_cast<float>(arguments[1].GetDouble(at));
       ASSERT_EQ((*results)[0].GetDouble(at), sum) << at;
+    }
+  }
+}
+
+// (sum, other, bias, xs, hs, ds) -> sum + all x' d, other + all h' d, bias + all d; a gradient's sums over the runs of a loop.
+// `apart`: barriers stand between products and additions.
+Ref<const Function> SumsOfRuns(int64_t runs, int64_t rows, int64_t x, int64_t h, int64_t d, bool apart) {
+  const DType f = DType::kF32;
+  const auto type = [&](int64_t width) { return Type::Tensor(f, {rows, width}); };
+  const auto stack = [&](int64_t width) { return Type::Tensor(f, {runs, rows, width}); };
+  const Type of_x = Type::Tensor(f, {x, d}), of_h = Type::Tensor(f, {h, d}), bias = Type::Tensor(f, {d});
+  const auto body = MakeFunction("sums", {of_x, of_h, bias, type(x), type(h), type(d)}, [&](Builder& b, const Vec& p) {
+    const auto sum = [&](const Value& before, const Value& rows) {
+      Value product = ops::Call(b, ops::kOp_matmul, {ops::Transpose(b, rows, {1, 0}), p[5]});
+      if (apart) product = ops::Call(b, ops::kOp_optimization_barrier, {product});
+      return ops::Add(b, before, product);
+    };
+    return Vec{sum(p[0], p[3]), sum(p[1], p[4]), ops::Add(b, p[2], ops::SumTo(b, p[5], {d}))};
+  });
+  return MakeFunction("main", {of_x, of_h, bias, stack(x), stack(h), stack(d)}, [&](Builder& b, const Vec& p) {
+    const Values all = ops::CallAll(b, ops::kOp_scan, Values(p.begin(), p.end()), {runs, int64_t{3}, int64_t{3}}, {&body, 1});
+    return Vec{all[0], all[1], all[2]};
+  });
+}
+
+TEST(SumsOverRuns, AreOneEntryWhereTheyReadTheSameFactor) {
+  for (const auto& [rows, x, h, d] : {std::array<int64_t, 4>{32, 64, 64, 256}, {7, 20, 33, 70}, {1, 12, 12, 16}}) {
+    SCOPED_TRACE(testing::Message() << rows << " rows");
+    const auto module = Prepared(TestBackend(), SumsOfRuns(4, rows, x, h, d, false));
+    ASSERT_TRUE(module.ok()) << module.status();
+    const auto text = TestBackend().Explain(*module, {});
+    ASSERT_TRUE(text.ok()) << text.status();
+    const size_t at = text->find("  gemm_sums: ");
+    ASSERT_NE(at, std::string::npos) << *text;
+    EXPECT_EQ(text->find("  gemm_sums: ", at + 1), std::string::npos) << *text;
+    EXPECT_EQ(text->find("  gemm: "), std::string::npos) << *text;
+    ExpectSameBits(SumsOfRuns(4, rows, x, h, d, false), SumsOfRuns(4, rows, x, h, d, true));
+  }
+}
+
+// What long rows of K sum is added in pieces, few rows of the result are streamed: they stay products with a loop behind them.
+TEST(SumsOverRuns, StayProductsWhereTheyAreLargeOrOfFewRows) {
+  for (const auto& [rows, x, h, d] : {std::array<int64_t, 4>{200, 20, 20, 64}, {40, 4, 4, 3000}}) {
+    const auto module = Prepared(TestBackend(), SumsOfRuns(3, rows, x, h, d, false));
+    ASSERT_TRUE(module.ok()) << module.status();
+    const auto text = TestBackend().Explain(*module, {});
+    ASSERT_TRUE(text.ok()) << text.status();
+    EXPECT_EQ(text->find("gemm_sums"), std::string::npos) << *text;
+    ExpectSameBits(SumsOfRuns(3, rows, x, h, d, false), SumsOfRuns(3, rows, x, h, d, true));
+  }
+}
+
+// [tanh(x), x * y, y] side by side along an axis, and another result of the same size made of a value that stands in one of them.
+TEST(PartsOfResults, AreWrittenWhereTheyGo) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int64_t axis : {0, 1, 2}) {
+      const auto parts = [&](bool apart) {
+        const Type type = Type::Tensor(dtype, {3, 9, 40});
+        return MakeFunction("main", {type, type}, [&](Builder& b, const Vec& p) {
+          const Value product = ops::Mul(b, p[0], p[1]);
+          Values all = {ops::Tanh(b, p[0]), ops::Add(b, product, p[1]), p[1]};
+          for (Value& part : all) {
+            if (apart) part = ops::Call(b, ops::kOp_optimization_barrier, {part});
+          }
+          return Vec{ops::Call(b, ops::kOp_concatenate, std::move(all), {axis}), ops::Mul(b, product, p[0])};
+        });
+      };
+      const auto module = Prepared(TestBackend(), parts(false));
+      ASSERT_TRUE(module.ok()) << module.status();
+      const auto text = TestBackend().Explain(*module, {});
+      ASSERT_TRUE(text.ok()) << text.status();
+      EXPECT_NE(text->find("loop 0: "), std::string::npos) << *text;
+      EXPECT_EQ(text->find("loop 1: "), std::string::npos) << *text;
+      ExpectSameBits(parts(false), parts(true));
     }
   }
 }

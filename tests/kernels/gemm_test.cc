@@ -510,6 +510,68 @@ TEST_P(Gemm, RoundsSumsToBF16OnceAndAsElsewhere) {
   }
 }
 
+// [k, m] of the first factor, [k, n] of the common one: as Gemm and an addition behind it, wherever the sums so far lie.
+TEST_P(Gemm, AddsProductsOfACommonFactorToWhatIsThere) {
+  struct Case {
+    std::vector<int64_t> rows;
+    int64_t k, n;
+    bool transposed;
+  };
+  for (const Case& at : {Case{{64, 64}, 32, 256, true}, Case{{13, 100, 9}, 7, 70, false}, Case{{200}, 64, 33, true}, Case{{12, 30}, 1, 130, false}}) {
+    SCOPED_TRACE(testing::Message() << at.rows.size() << " of " << at.k << " x " << at.n);
+    std::mt19937 random(11);
+    std::uniform_real_distribution<float> number(-1, 1);
+    Operand<float> b(at.k * at.n);
+    for (int64_t i = 0; i < b.size(); ++i) b[i] = number(random);
+    const int64_t stride = at.n + 3;
+    std::vector<Operand<float>> a, before, want, have;
+    std::vector<SumCall> calls;
+    for (const int64_t m : at.rows) {
+      for (auto* list : {&before, &want, &have}) list->emplace_back(m * stride);
+      a.emplace_back(m * at.k);
+      for (int64_t i = 0; i < m * at.k; ++i) a.back()[i] = number(random);
+      for (int64_t i = 0; i < m * stride; ++i) before.back()[i] = number(random);
+    }
+    for (size_t i = 0; i < at.rows.size(); ++i) {
+      GemmCall& call = calls.emplace_back().product;
+      call.m = at.rows[i];
+      call.k = at.k;
+      call.n = at.n;
+      call.a = {a[i].data(), at.transposed ? 1 : at.k, at.transposed ? call.m : 1, {}};
+      call.b = {b.data(), at.n, 1, {}};
+      ASSERT_TRUE(AddsSums(kernels_->target(), call));
+      Operand<float> sums(call.m * at.n);
+      call.c = sums.data();
+      ASSERT_TRUE(kernels_->Gemm(call, one_).ok());
+      for (int64_t r = 0; r < call.m; ++r) {
+        for (int64_t j = 0; j < at.n; ++j) want[i][r * stride + j] = before[i][r * stride + j] + sums[r * at.n + j];
+      }
+      call.c_row_stride = stride;
+    }
+    for (ThreadPool* pool : {&one_, &two_, &Five()}) {
+      for (const bool in_place : {false, true}) {
+        for (size_t i = 0; i < at.rows.size(); ++i) {
+          have[i].Poison();
+          if (in_place) std::memcpy(have[i].data(), before[i].data(), static_cast<size_t>(have[i].size()) * sizeof(float));
+          calls[i].before = in_place ? have[i].data() : before[i].data();
+          calls[i].product.c = have[i].data();
+        }
+        const absl::Status status = Reserved(
+            *pool, [&](int, ScratchNeeds& needs) { return kernels_->PrepareSums(calls, needs); },
+            [&](ThreadPool& p) { return kernels_->AddSums(calls, p); });
+        ASSERT_TRUE(status.ok()) << status;
+        for (size_t i = 0; i < at.rows.size(); ++i) {
+          for (int64_t r = 0; r < at.rows[i]; ++r) {
+            EXPECT_EQ(std::memcmp(&have[i][r * stride], &want[i][r * stride], static_cast<size_t>(at.n) * sizeof(float)), 0)
+                << i << ", row " << r << ", " << pool->threads() << " threads";
+          }
+          EXPECT_TRUE(have[i].GuardsHold());
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Gemm, GivesZerosForAnEmptySum) {
   float c[6] = {1, 2, 3, 4, 5, 6};
   GemmCall call;

@@ -32,6 +32,16 @@ absl::StatusOr<ir::Module> FuseEnding(const ir::Module& module, const PipelineOp
   return fused;
 }
 
+// Where kernels write parts of results.
+absl::StatusOr<ir::Module> FuseParts(const ir::Module& module, const PipelineOptions&) {
+  FuseOptions options;
+  options.can_fuse = CanFuse;
+  options.joins_parts = [](const ir::Node& node) { return node.op().name == std::string_view("concatenate"); };
+  ir::Module fused = module;
+  WEFT_ASSIGN_OR_RETURN(fused.functions[0], Fuse(module.main(), options));
+  return fused;
+}
+
 int Fusions(std::string_view text) {
   int count = 0;
   for (size_t at = text.find("= fusion"); at != text.npos; at = text.find("= fusion", at + 1)) ++count;
@@ -94,6 +104,20 @@ TEST(Fuse, PutsProductsRightBeforeWhatFollowsThem) {
   }
 }
 
+// A gradient of gates: the parts share what they are made of, of which another result is made, too. What reads the whole comes after.
+TEST(Fuse, ComputesPartsAndWhatStandsBesideThemTogether) {
+  const std::string text = Wrap("%0: tensor<8x8xf32>, %1: tensor<8x8xf32>", "tensor<16x8xf32>, tensor<8x8xf32>, tensor<16x8xf32>",
+                                "%2 = add(%0, %1) : tensor<8x8xf32>\n"
+                                "%3 = exponential(%2) : tensor<8x8xf32>\n"
+                                "%4 = multiply(%2, %1) : tensor<8x8xf32>\n"
+                                "%5 = concatenate(%3, %4) {dimension = 0} : tensor<16x8xf32>\n"
+                                "%6 = multiply(%2, %0) : tensor<8x8xf32>\n"
+                                "%7 = exponential(%5) : tensor<16x8xf32>",
+                                "%5, %6, %7");
+  EXPECT_EQ(Fusions(After(FuseAll, text)), 4) << After(FuseAll, text);
+  EXPECT_EQ(Fusions(After(FuseParts, text)), 2) << After(FuseParts, text);
+}
+
 // Random graphs of elementwise operations, broadcasts, reductions and products: every one can be put in order.
 TEST(Fuse, FindsAnOrderForEveryGraph) {
   std::mt19937 random(7);
@@ -109,7 +133,7 @@ TEST(Fuse, FindsAnOrderForEveryGraph) {
     };
     for (int i = 2; i < n; ++i) {
       absl::StrAppend(&lines, "%", i, " = ");
-      switch (random() % 8) {
+      switch (random() % 9) {
         case 0: case 1:
           absl::StrAppend(&lines, "add(%", pick(vectors), ", %", pick(vectors), ") : tensor<8xf32>\n");
           vectors.push_back(i);
@@ -132,6 +156,12 @@ TEST(Fuse, FindsAnOrderForEveryGraph) {
                           "], reducer = sum} : tensor<8xf32>\n");
           vectors.push_back(i);
           break;
+        case 7:
+          absl::StrAppend(&lines, "concatenate(%", pick(matrices), ", %", pick(matrices),
+                          ") {dimension = 0} : tensor<16x8xf32>\n%", i + 1, " = slice(%", i,
+                          ") {start_indices = [4, 0], limit_indices = [12, 8], strides = [1, 1]} : tensor<8x8xf32>\n");
+          matrices.push_back(++i);
+          break;
         default:
           absl::StrAppend(&lines, "dot_general(%", pick(matrices), ", %", pick(matrices), ") ", kDot);
           matrices.push_back(i);
@@ -140,7 +170,7 @@ TEST(Fuse, FindsAnOrderForEveryGraph) {
     }
     const std::string text = Wrap("%0: tensor<8xf32>, %1: tensor<8x8xf32>", "tensor<8xf32>, tensor<8x8xf32>", lines,
                                   absl::StrCat("%", vectors.back(), ", %", matrices.back()));
-    for (const auto pass : {FuseAll, FuseEnding}) {
+    for (const auto pass : {FuseAll, FuseEnding, FuseParts}) {
       const std::string fused = After(pass, text);
       ASSERT_TRUE(fused.starts_with("func @main") || fused.starts_with("module")) << fused << "\n" << text;
     }

@@ -25,6 +25,7 @@ absl::StatusOr<ir::Module> FuseModule(const ir::Module& module) {
   passes::FuseOptions options;
   options.can_fuse = IsLoopNode;
   options.ends_sums = EndsSums;
+  options.joins_parts = JoinsParts;
   WEFT_ASSIGN_OR_RETURN(const Ref<const ir::Function> moved, passes::MoveChannels(module.main()));
   WEFT_ASSIGN_OR_RETURN(fused.functions[0], passes::Fuse(*moved, options));
   return fused;

@@ -82,6 +82,15 @@ struct GemmCall {
   bool b_packed = false;    // B lies as KernelSet::PackB wrote it; its strides are those that it had before
   Epilogue epilogue;
 };
+// `product.c` becomes what lies in `before` (rows as far apart as its own; it may be `product.c`) and the product's sums, each
+// added at its end.
+struct SumCall {
+  GemmCall product;
+  const void* before = nullptr;
+};
+// Whether KernelSet::AddSums takes a product: one of few steps of K, whose sums are the bits that KernelSet::Gemm gives.
+bool AddsSums(const CpuTarget& target, const GemmCall& call);
+
 // Of B as this call packs it; 0 if it does not: it reads B in place, or is a batch, or nothing that tiles serve.
 int64_t PackedBytesOfB(const CpuTarget& target, const GemmCall& call);
 // Of such a call: how it packs B. Calls for which it is equal find the same bytes at the same places.
@@ -175,6 +184,8 @@ class KernelSet {
   // As one after the other, but whoever computes columns of one computes those of both: threads meet once, and the second's
   // epilogue finds what it reads of the first near.
   absl::Status GemmPair(const GemmCall& first, const GemmCall& second, ThreadPool& pool);
+  // Products that have B in common, each added to what there is.
+  absl::Status AddSums(std::span<const SumCall> calls, ThreadPool& pool);
   // B, once for any number of calls that differ in A and C alone: PackedBytesOfB of it. The bits of products stay the same.
   absl::Status PackB(const GemmCall& call, void* packed, ThreadPool& pool) const;
   absl::Status Conv(const ConvCall& call, ThreadPool& pool);
@@ -189,6 +200,7 @@ class KernelSet {
   // scratch that it will ask for on so many threads. Pointers may be null, except that an epilogue must be there if it
   // will be. A call without it works too: it compiles at its first run. (Pooling needs neither.)
   absl::Status PrepareGemm(const GemmCall& call, int threads, ScratchNeeds& needs);
+  absl::Status PrepareSums(std::span<const SumCall> calls, ScratchNeeds& needs);
   absl::Status PrepareConv(const ConvCall& call, int threads, ScratchNeeds& needs);
   absl::Status PrepareConvBackwardData(const ConvCall& call, int threads, ScratchNeeds& needs);
   absl::Status PrepareConvBackwardWeights(const ConvCall& call, int threads, ScratchNeeds& needs);

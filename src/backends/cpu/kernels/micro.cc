@@ -63,6 +63,7 @@ class Emitter {
     Value* a_step = Field(args, offsetof(MicroArgs, a_step));
     Value* c_step = Field(args, offsetof(MicroArgs, c_step));
     Value* c_offset = Field(args, offsetof(MicroArgs, c_offset));
+    Value* asks = b_.CreateICmpNE(Field(args, offsetof(MicroArgs, asks_c)), b_.getInt64(0));
     b_.CreateBr(tile_loop);
 
     b_.SetInsertPoint(tile_loop);
@@ -70,12 +71,19 @@ class Emitter {
     tile->addIncoming(b_.getInt64(0), entry);
     Value* a_offset = b_.CreateMul(tile, a_step);
     c_offset_ = b_.CreateAdd(c_offset, b_.CreateMul(tile, c_step));
+    auto* ask = Block("ask");
+    auto* asked = Block("asked");
+    b_.CreateCondBr(asks, ask, asked);
+    b_.SetInsertPoint(ask);
+    AskForNext(args, b_.CreateAdd(c_offset_, c_step));
+    b_.CreateBr(asked);
+    b_.SetInsertPoint(asked);
     b_.CreateBr(tap_loop);
 
     b_.SetInsertPoint(tap_loop);
     auto* tap = b_.CreatePHI(b_.getInt64Ty(), 2);
-    tap->addIncoming(b_.getInt64(0), tile_loop);
-    std::vector<llvm::PHINode*> tap_acc = Phis(zeros, tile_loop);
+    tap->addIncoming(b_.getInt64(0), asked);
+    std::vector<llvm::PHINode*> tap_acc = Phis(zeros, asked);
     const bool one_pointer = spec_.form == MicroForm::kColumns;
     const int pointers = one_pointer ? 1 : spec_.mr;
     rows_.clear();
@@ -178,6 +186,15 @@ class Emitter {
     constexpr int kRead = 0, kKeep = 3, kData = 1;
     b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer_},
                        {address, b_.getInt32(kRead), b_.getInt32(kKeep), b_.getInt32(kData)});
+  }
+
+  // Rows of C that the next tile adds to.
+  void AskForNext(Value* args, Value* offset) {
+    Value* c_table = PointerField(args, offsetof(MicroArgs, c));
+    for (int r = 0; r < spec_.mr; ++r) {
+      Value* row = Byte(b_.CreateLoad(pointer_, Byte(c_table, r * 8)), offset);
+      for (int v = 0; v < spec_.nv; ++v) Prefetch(Byte(row, static_cast<int64_t>(v) * lanes_ * element_bytes_));
+    }
   }
 
   // Runs k steps; a tap has at least one (pairs may have none, when its single element is the odd one).

@@ -67,6 +67,7 @@ struct MicroArgs {
   int64_t c_offset = 0;      // added to every row
   // One after another, from one to the next so many bytes on in A and in C.
   int64_t tiles = 1, a_step = 0, c_step = 0;
+  int64_t asks_c = 0;      // 1: each asks for the next one's rows of C
   int64_t last_lanes = 0;  // columns of the last vector that exist, 1 to lanes
   int64_t accumulate = 0;  // 0: C = sum, 1: C += sum
   // With an ending: the columns' numbers, and how far from C the results go and what is added lies.

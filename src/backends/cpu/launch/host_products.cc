@@ -172,6 +172,31 @@ absl::Status PrepareGemmPair(const HostPreparation& call) {
   WEFT_RETURN_IF_ERROR(call.kernels.PrepareGemm(first, call.threads, call.needs));
   return call.kernels.PrepareGemm(second, call.threads, call.needs);
 }
+// Buffers: b, then of each product a, what it is added to, and where the sums go.
+std::vector<SumCall> DecodeSums(std::span<const int64_t> params, size_t count) {
+  std::vector<SumCall> calls(count);
+  const size_t each = params.size() / count;
+  for (size_t i = 0; i < count; ++i) calls[i].product = DecodeGemm(params.subspan(i * each, each));
+  return calls;
+}
+absl::Status RunGemmSums(const HostCall& call) {
+  std::vector<SumCall> calls = DecodeSums(call.params.subspan(1), static_cast<size_t>(call.params[0]));
+  for (size_t i = 0; i < calls.size(); ++i) {
+    calls[i].product.a.data = call.buffers[1 + 3 * i];
+    calls[i].product.b.data = call.buffers[0];
+    calls[i].before = call.buffers[2 + 3 * i];
+    calls[i].product.c = call.buffers[3 + 3 * i];
+  }
+  return call.kernels.AddSums(calls, call.pool);
+}
+absl::Status PrepareGemmSums(const HostPreparation& call) {
+  if (call.params.empty() || call.params[0] < 1 || call.params[0] > static_cast<int64_t>(call.params.size())) {
+    return absl::DataLossError("compiled program is damaged: sums of products without their number");
+  }
+  const std::vector<SumCall> calls = DecodeSums(call.params.subspan(1), static_cast<size_t>(call.params[0]));
+  return call.kernels.PrepareSums(calls, call.needs);
+}
+
 // With more rows packing is a twentieth of the product and less.
 constexpr int64_t kMostRowsThatKeep = 512;
 PackedOperand PacksOfGemm(std::span<const int64_t> params, const CpuTarget& target) {
@@ -299,6 +324,7 @@ absl::Status RunPoolBackward(const HostCall& call) {  // x, dy -> dx
 constexpr HostKernel kKernels[] = {
     {"gemm", RunGemm, PrepareGemm, PacksOfGemm, PackGemm, UnpackGemm, true},
     {"gemm_pair", RunGemmPair, PrepareGemmPair},
+    {"gemm_sums", RunGemmSums, PrepareGemmSums},
     {"pack_b", RunPackB},
     {"conv", RunConv, PrepareConv, PacksOfConv, PackConv, UnpackConv},
     {"conv_backward_data", RunConvBackwardData, PrepareConvBackwardData},

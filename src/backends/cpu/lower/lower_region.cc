@@ -118,9 +118,9 @@ class RegionLowering {
       if (&node->op() == &ops::kOp_reduce && reduce == nullptr) reduce = node;
     }
     if (reduce == nullptr) {
-      full_ = region_.results()[0].dims();
+      full_ = ComputedDims(region_.results()[0]);
       for (const Value& r : region_.results()) {
-        if (r.dims().size() > full_.size()) full_ = r.dims();
+        if (r.dims().size() > full_.size()) full_ = ComputedDims(r);
       }
       reduced_.assign(full_.size(), false);
     } else {
@@ -177,7 +177,31 @@ class RegionLowering {
     return map;
   }
 
+  // Parts are written one beside the other.
+  static const Dims& ComputedDims(const Value& result) {
+    return (JoinsParts(*result.node) ? result.node->operands()[0] : result).dims();
+  }
+
+  absl::Status AddParts(const Value& result) {
+    const Node& node = *result.node;
+    const Ints axis = AxesOf({ops::ConcatenateAttrs{node.attrs()}.dimension()}, result.dims().size());
+    const int64_t apart = StridesOf(result.dims())[axis[0]] * ComputedDims(result)[axis[0]];
+    WEFT_ASSIGN_OR_RETURN(const Map map, MapOnto(ComputedDims(result), true));
+    for (size_t i = 0; i < node.operands().size(); ++i) {
+      WEFT_ASSIGN_OR_RETURN(const ScalarValue value, Eval(node.operands()[i], map));
+      Store store;
+      store.access = AccessOf(result.dims(), result.dtype(), map);
+      store.access.offset += static_cast<int64_t>(i) * apart;
+      store.access.buffer = static_cast<uint32_t>(parameters_.size() + stored_);
+      store.expr = value.id;
+      kernel_.stores.push_back(store);
+    }
+    ++stored_;
+    return absl::OkStatus();
+  }
+
   absl::Status AddResult(const Value& result) {
+    if (JoinsParts(*result.node)) return AddParts(result);
     bool row = false;
     absl::StatusOr<Map> map = MapOnto(result.dims(), true);
     const bool reduces = std::find(reduced_.begin(), reduced_.end(), true) != reduced_.end() || HasReduce();
@@ -431,6 +455,15 @@ bool IsLoopNode(const ir::Node& node) {
     case ir::Lowering::kReduction: return true;
     default: return false;
   }
+}
+
+bool JoinsParts(const ir::Node& node) {
+  constexpr int64_t kMostBytes = 256 << 10;  // what is larger is split over the threads as it is
+  if (&node.op() != &ops::kOp_concatenate || node.operands().size() < 2) return false;
+  const int64_t bytes = node.type().bytes();
+  return bytes > 0 && bytes <= kMostBytes && std::ranges::all_of(node.operands(), [&](const Value& part) {
+           return part.dims() == node.operands()[0].dims();
+         });
 }
 
 bool EndsSums(const ir::Node& node) { return &node.op() == &ops::kOp_convolution; }

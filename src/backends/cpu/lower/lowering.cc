@@ -593,6 +593,7 @@ absl::StatusOr<LoweredModule> Lowering::Plan() {
   Program& program = out_.program;
   DropLost();
   PackOutside();
+  JoinSums();
   for (Drafts& list : lists_) {
     FuseEpilogues(list);
     PlanLoops(list);

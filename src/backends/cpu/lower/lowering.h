@@ -154,6 +154,7 @@ class Lowering {
     SharedKernel whole, block;  // no block: it is none
   };
   class OperandPacker;
+  class SumJoiner;
   struct PlannedLoop {
     SharedKernel kernel;
     uint32_t code;
@@ -175,6 +176,8 @@ class Lowering {
   bool FindsRow(const Draft& draft) const;
   // The last two of a list, products whose results the second's epilogue reads, as one entry, where they are alike.
   void JoinProducts(Drafts& drafts);
+  // Products of runs that are added to what the runs carry, as one entry where they read the same factor.
+  void JoinSums();
   uint32_t HostKernelOf(std::string_view name);
   // Whether a loop reads a small product's result in parts, and how many (Epilogue::parts).
   bool ReadsParts(const Draft& product, const LoopKernel& loop, uint32_t buffer, int64_t* parts) const;
