@@ -148,6 +148,23 @@ TEST(SumsOverRuns, AreOneEntryWhereTheyReadTheSameFactor) {
   }
 }
 
+// Only what is added as a whole: here the first rows of a product.
+TEST(SumsOverRuns, StayProductsOfWhichAPartIsAdded) {
+  const auto function = [](bool apart) {
+    const Type sum = Type::Tensor(DType::kF32, {12, 64}), x = Type::Tensor(DType::kF32, {9, 20}), d = Type::Tensor(DType::kF32, {9, 64});
+    const auto body = MakeFunction("sums", {sum, x, d}, [&](Builder& b, const Vec& p) {
+      Value product = ops::Call(b, ops::kOp_matmul, {ops::Transpose(b, p[1], {1, 0}), p[2]});
+      if (apart) product = ops::Call(b, ops::kOp_optimization_barrier, {product});
+      return Vec{ops::Add(b, p[0], ops::Slice(b, product, {0, 0}, {12, 64}, {1, 1}))};
+    });
+    const Type xs = Type::Tensor(DType::kF32, {3, 9, 20}), ds = Type::Tensor(DType::kF32, {3, 9, 64});
+    return MakeFunction("main", {sum, xs, ds}, [&](Builder& b, const Vec& p) {
+      return Vec{ops::CallAll(b, ops::kOp_scan, Values(p.begin(), p.end()), {int64_t{3}, int64_t{1}, int64_t{2}}, {&body, 1})[0]};
+    });
+  };
+  ExpectSameBits(function(false), function(true));
+}
+
 // What long rows of K sum is added in pieces, few rows of the result are streamed: they stay products with a loop behind them.
 TEST(SumsOverRuns, StayProductsWhereTheyAreLargeOrOfFewRows) {
   for (const auto& [rows, x, h, d] : {std::array<int64_t, 4>{200, 20, 20, 64}, {40, 4, 4, 3000}}) {

@@ -8,10 +8,10 @@
 namespace weft::cpu {
 namespace {
 
-// Whether a loop does nothing but to add two storages, element by element.
-bool Adds(const LoopKernel& kernel) {
-  if (kernel.reduces() || kernel.dims.size() != 1 || kernel.buffers != 3 || kernel.loads.size() != 2 ||
-      kernel.stores.size() != 1 || kernel.exprs.size() != 3) {
+// Whether a loop does nothing but to add two storages of so many elements, element by element.
+bool Adds(const LoopKernel& kernel, int64_t elements) {
+  if (kernel.reduces() || kernel.ParallelCount() != elements || kernel.dims.size() != 1 || kernel.buffers != 3 ||
+      kernel.loads.size() != 2 || kernel.stores.size() != 1 || kernel.exprs.size() != 3) {
     return false;
   }
   const Access& to = kernel.stores[0].access;
@@ -88,7 +88,8 @@ class Lowering::SumJoiner {
       for (size_t u = e + 1; u < drafts.size(); ++u) {
         const Draft& loop = drafts[u];
         if (std::ranges::find(loop.storages, made) == loop.storages.end()) continue;
-        if (loop.loop == nullptr || loop.entry.type != Entry::Type::kLoop || !Adds(*loop.loop)) break;
+        if (loop.loop == nullptr || loop.entry.type != Entry::Type::kLoop || !Adds(*loop.loop, sum.call.m * sum.call.n))
+          break;
         const uint32_t to = loop.loop->stores[0].access.buffer, first = loop.loop->loads[0].buffer;
         const StorageId one = loop.storages[first], other = loop.storages[3 - to - first];
         sum.loop = u;
