@@ -79,6 +79,30 @@ bool IsScalar(const Node& node) {
          std::ranges::none_of(node.op().attrs, [](const ir::AttrDef& a) { return a.type == ir::AttrType::kInts; });
 }
 
+// What the kernels read row by row where it lies, channels first: max-pools over the last one or two dimensions, and their
+// gradients. Narrower results leave most of a vector empty.
+bool PoolsPlanes(const Node& node) {
+  constexpr int64_t kMostTaps = 8, kLeastColumns = 8;
+  const bool gradient = &node.op() == &ops::kOp_select_and_scatter;
+  if (!gradient) {
+    const ops::ReduceWindowAttrs attrs{node.attrs()};
+    if (attrs.reducer() != static_cast<int64_t>(ops::Reducer::kMax)) return false;
+    if (attrs.has_base_dilations() && std::ranges::any_of(attrs.base_dilations(), [](int64_t d) { return d != 1; }))
+      return false;
+  }
+  const DType dtype = node.type().dtype;
+  if (dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16) return false;
+  const Ints& sizes = node.attrs().IntList(ops::ReduceWindowAttrs::kWindowDimensions);
+  const Dims &in = node.operands()[0].dims(), &out = gradient ? node.operands()[1].dims() : node.type().dims;
+  const size_t rank = sizes.size();
+  if (rank < 2 || out[rank - 1] < kLeastColumns) return false;
+  for (size_t d = 0; d < rank; ++d) {
+    if (d + 2 < rank && (sizes[d] != 1 || in[d] != out[d])) return false;
+    if (sizes[d] > kMostTaps) return false;
+  }
+  return true;
+}
+
 // The last dimension without a window, behind all others, if windows come after it.
 Ints PoolOrder(const Node& node) {
   static_assert(ops::ReduceWindowAttrs::kWindowDimensions == +ops::SelectAndScatterAttrs::kWindowDimensions);
@@ -134,7 +158,7 @@ std::optional<Wishes> WishesOf(const Node& node) {
     wishes.result = order(roles->result);
     return wishes;
   }
-  if (!IsPool(node)) return std::nullopt;
+  if (!IsPool(node) || PoolsPlanes(node)) return std::nullopt;
   const Ints order = PoolOrder(node);
   wishes.operands.assign(node.operands().size(), order);
   wishes.result = order;

@@ -1,6 +1,8 @@
 // Pooling and its gradient against the definition.
 #include <limits>
+#include <span>
 
+#include "src/backends/cpu/kernels/pool_planes.h"
 #include "tests/kernels/kernels_support.h"
 
 namespace weft::cpu {
@@ -127,6 +129,189 @@ TEST_P(Pooling, OfHalvesIsThatOfTheSameFloatsRoundedOnce) {
       for (int64_t i = 0; i < outputs; ++i) ASSERT_EQ(y[i].bits, NarrowBF16(want[i])) << "at " << i;
     }
   }
+}
+
+// Rows that no window sees, that several see, padding alone.
+TEST_P(Pooling, GradientsOfHalvesAreSumsRoundedOnce) {
+  const SpatialDim dims[][2] = {{{9, 5, 0, 2, 1, 1}, {8, 4, 0, 1, 0, 1}}, {{13, 2, 0, 5}, {9, 2, 0, 3, 1, 1}}, {{6, 2, 0, 2, 5, 4}, {7, 3, 0, 2, 1, 1}}, {{1}, {30, 3, 0, 2, 1, 1}}};
+  for (const auto& [rows, columns] : dims) {
+    for (const PoolKind kind : {PoolKind::kMax, PoolKind::kMin}) {
+      for (const int64_t channels : {2, 19, 64}) {
+        PoolCall call = Make(kind, 3, channels, rows, columns);
+        ASSERT_TRUE(RoundsOnce(call));
+        const int64_t inputs = 3 * rows.in * columns.in * channels, outputs = 3 * call.dims[0].out * call.dims[1].out * channels;
+        Operand<BF16> x(inputs), dy(outputs), dx(inputs);
+        Operand<float> wide_x(inputs), wide_dy(outputs), want(inputs);
+        std::mt19937 random(4);
+        x.Randomize(random);
+        for (int64_t i = 0; i < inputs; ++i) wide_x[i] = WidenBF16(x[i].bits);
+        for (int64_t i = 0; i < outputs; ++i) {
+          dy[i].bits = NarrowBF16(static_cast<float>(random() % 1000) * 0.37f);
+          wide_dy[i] = WidenBF16(dy[i].bits);
+        }
+        call.x = wide_x.data();
+        ASSERT_TRUE(kernels_->PoolBackward({call, wide_dy.data(), want.data()}, one_).ok());
+        call.dtype = DType::kBF16;
+        call.x = x.data();
+        ASSERT_TRUE(kernels_->PoolBackward({call, dy.data(), dx.data()}, two_).ok());
+        EXPECT_TRUE(dx.GuardsHold());
+        for (int64_t i = 0; i < inputs; ++i) ASSERT_EQ(dx[i].bits, NarrowBF16(want[i])) << "at " << i;
+      }
+    }
+  }
+  PoolCall deep = Make(PoolKind::kMax, 1, 2, {4, 2, 0, 2}, {4, 2, 0, 2});
+  deep.spatial_rank = 3;
+  EXPECT_FALSE(RoundsOnce(deep));
+}
+
+// --- planes: one channel, rows that lie one after another
+
+// The definitions, an element at a time in f32: the first of the largest, where a NaN wins; of the gradient, where it gives way.
+struct Planes {
+  explicit Planes(const PoolCall& of) : call(of), h(call.dims[0]), w(call.dims[1]) {
+    inputs = call.batch * h.in * w.in;
+    outputs = call.batch * h.out * w.out;
+    x.resize(inputs);
+    dy.resize(outputs);
+  }
+  // Calls fn(output, input) for every tap of every window that is no padding, in order.
+  template <typename Fn>
+  void ForEachTap(Fn fn) const {
+    for (int64_t i = 0; i < outputs; ++i) {
+      const int64_t ow = i % w.out, oh = i / w.out % h.out, n = i / w.out / h.out;
+      for (int64_t t = 0; t < h.window * w.window; ++t) {
+        const int64_t ih = oh * h.stride - h.pad_lo + t / w.window * h.rhs_dilation;
+        const int64_t iw = ow * w.stride - w.pad_lo + t % w.window * w.rhs_dilation;
+        if (ih >= 0 && iw >= 0 && ih < h.in && iw < w.in) fn(i, (n * h.in + ih) * w.in + iw);
+      }
+    }
+  }
+  std::vector<float> Y() const {
+    std::vector<float> y(outputs, -std::numeric_limits<float>::infinity());
+    std::vector<bool> some(outputs);
+    ForEachTap([&](int64_t i, int64_t at) {
+      if (!some[i] || !(y[i] >= x[at] || std::isnan(y[i]))) y[i] = x[at];
+      some[i] = true;
+    });
+    return y;
+  }
+  std::vector<float> Dx() const {
+    std::vector<int64_t> chosen(outputs, -1);
+    ForEachTap([&](int64_t i, int64_t at) {
+      if (chosen[i] < 0 || !(x[chosen[i]] >= x[at])) chosen[i] = at;
+    });
+    const bool overlap = h.stride < h.window || w.stride < w.window;
+    std::vector<float> dx(inputs);
+    for (int64_t i = 0; i < outputs; ++i) {
+      if (chosen[i] >= 0) dx[chosen[i]] = overlap ? dx[chosen[i]] + dy[i] : dy[i];
+    }
+    return dx;
+  }
+
+  PoolCall call;
+  SpatialDim h, w;
+  int64_t inputs, outputs;
+  std::vector<float> x, dy;
+};
+
+std::vector<PoolCall> PlaneCases() {
+  std::vector<PoolCall> cases;
+  for (int64_t window = 1; window <= 5; ++window) {
+    for (int64_t stride = 1; stride <= 4; ++stride) {
+      for (const int64_t size : {1, 6, 9, 16, 33, 67, 130}) {
+        const int64_t low = (size + stride) % window, high = (size * stride) % window;
+        if (size + low + high < window) continue;
+        cases.push_back(Make(PoolKind::kMax, 2, 1, {7, window, 0, stride, low, high}, {size, window, 0, stride, low, high}));
+      }
+    }
+  }
+  cases.push_back(Make(PoolKind::kMax, 3, 1, {9, 2, 0, 1}, {70, 8, 0, 2, 5, 9}));
+  cases.push_back(Make(PoolKind::kMax, 1, 1, {4, 3, 0, 3, 7, 6}, {21, 2, 0, 1, 20, 3}));  // windows of padding alone
+  cases.push_back(Make(PoolKind::kMax, 41, 1, {37, 3, 0, 2, 1, 1}, {40, 3, 0, 2, 1, 1}));  // enough for several threads
+  PoolCall rows = Make(PoolKind::kMax, 5, 1, {50, 3, 0, 2, 1, 1}, {});
+  rows.spatial_rank = 1;
+  cases.push_back(rows);
+  return cases;
+}
+
+template <typename T>
+void CheckPlanes(KernelSet& kernels, Planes& planes, DType dtype, std::span<ThreadPool* const> pools, bool gradient) {
+  using Rule = ElementRule<T>;
+  PoolCall call = planes.call;
+  call.dtype = dtype;
+  ASSERT_TRUE(PoolsPlanes(call, gradient));
+  Operand<T> x(planes.inputs), dy(planes.outputs);
+  for (int64_t i = 0; i < planes.inputs; ++i) planes.x[i] = Rule::Load(x[i] = Rule::Store(planes.x[i]));
+  for (int64_t i = 0; i < planes.outputs; ++i) planes.dy[i] = Rule::Load(dy[i] = Rule::Store(planes.dy[i]));
+  const std::vector<float> want_y = planes.Y(), want_dx = planes.Dx();
+  call.x = x.data();
+  for (ThreadPool* const pool : pools) {
+    Operand<T> y(planes.outputs), dx(planes.inputs);
+    call.y = y.data();
+    ASSERT_TRUE(kernels.Pool(call, *pool).ok());
+    EXPECT_TRUE(y.GuardsHold());
+    for (int64_t i = 0; i < planes.outputs; ++i) {
+      const T want = Rule::Store(want_y[i]);
+      ASSERT_EQ(std::memcmp(&y[i], &want, sizeof(T)), 0) << "y " << i << ": " << y.At(i) << " for " << want_y[i];
+    }
+    if (!gradient) continue;
+    ASSERT_TRUE(kernels.PoolBackward({call, dy.data(), dx.data()}, *pool).ok());
+    EXPECT_TRUE(dx.GuardsHold());
+    for (int64_t i = 0; i < planes.inputs; ++i) {
+      const T want = Rule::Store(want_dx[i]);
+      ASSERT_EQ(std::memcmp(&dx[i], &want, sizeof(T)), 0) << "dx " << i << ": " << dx.At(i) << " for " << want_dx[i];
+    }
+  }
+}
+
+TEST_P(Pooling, OfPlanesHasTheBitsOfItsDefinition) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  // Equal elements, both zeros, -inf beside padding; then NaNs among them.
+  const std::vector<float> plain = {-kInfinity, -0.0f, 0.0f, 1, 1.5f, -2, kInfinity, 3}, some = {-kInfinity, -0.0f, 0.0f, 1, 1.5f, -2, kNan, -3};
+  ThreadPool* const pools[] = {&one_, &two_, &Five()};
+  std::mt19937 random(7);
+  for (const PoolCall& call : PlaneCases()) {
+    for (const std::vector<float>& values : {plain, some}) {
+      Planes planes(call);
+      for (float& x : planes.x) x = random() % 3 == 0 ? values[0] : values[random() % values.size()];
+      for (float& dy : planes.dy) dy = 0.1f * (static_cast<int>(random() % 16) - 8);
+      SCOPED_TRACE(::testing::Message() << "window " << planes.w.window << ", stride " << planes.w.stride << ", " << planes.w.in << " columns, "
+                                        << planes.w.pad_lo << " before them");
+      CheckPlanes<float>(*kernels_, planes, DType::kF32, pools, true);
+      CheckPlanes<BF16>(*kernels_, planes, DType::kBF16, pools, true);
+      CheckPlanes<F16>(*kernels_, planes, DType::kF16, pools, true);
+      if (HasFatalFailure()) return;
+    }
+  }
+  for (int64_t dilation = 2; dilation <= 3; ++dilation) {
+    for (int64_t stride = 1; stride <= 3; ++stride) {
+      Planes planes(Make(PoolKind::kMax, 2, 1, {12, 3, 0, stride, 1, 2, 1, dilation}, {45, 3, 0, stride, 2, 1, 1, dilation}));
+      for (float& x : planes.x) x = some[random() % some.size()];
+      CheckPlanes<float>(*kernels_, planes, DType::kF32, pools, false);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Others go through one channel at a time.
+TEST_P(Pooling, OfPlanesLeavesToOthersWhatItDoesNotServe) {
+  const PoolCall served = Make(PoolKind::kMax, 2, 1, {9, 3, 0, 2, 1, 1}, {20, 3, 0, 2, 1, 1});
+  const auto serves = [&](auto change, bool gradient = false) {
+    PoolCall call = served;
+    change(call);
+    return PoolsPlanes(call, gradient);
+  };
+  EXPECT_TRUE(serves([](PoolCall&) {}));
+  EXPECT_TRUE(serves([](PoolCall& call) { call.dims[1].rhs_dilation = 2; }));
+  EXPECT_FALSE(serves([](PoolCall& call) { call.dims[1].rhs_dilation = 2; }, true));
+  EXPECT_FALSE(serves([](PoolCall& call) { call.dims[0].lhs_dilation = 2; }));
+  EXPECT_FALSE(serves([](PoolCall& call) { call.dims[0].pad_lo = -1; }));
+  EXPECT_FALSE(serves([](PoolCall& call) { call.dims[0].window = 9; }));
+  EXPECT_FALSE(serves([](PoolCall& call) { call.kind = PoolKind::kMin; }));
+  EXPECT_FALSE(serves([](PoolCall& call) { call.kind = PoolKind::kSum; }));
+  EXPECT_FALSE(serves([](PoolCall& call) { call.dtype = DType::kF64; }));
+  EXPECT_FALSE(serves([](PoolCall& call) { call.channels = 2; }));
+  EXPECT_FALSE(serves([](PoolCall& call) { call.spatial_rank = 3; }));
 }
 
 WEFT_EVERY_ISA(Pooling);

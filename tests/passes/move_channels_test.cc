@@ -58,6 +58,30 @@ TEST(MoveChannels, PoolsRunOverChannelsThatLieSideBySide) {
                               Transposed("%2", kLast, "tensor<2x4x4x4xf32>")), "%3"));
 }
 
+// The kernels run along rows that are long enough; a sum's do not.
+TEST(MoveChannels, LargestOfLongRowsStayWhereTheyLie) {
+  const auto pooled = [](std::string_view reducer) {
+    return absl::StrCat("%1 = reduce_window(%0) {window_dimensions = [1, 1, 3, 3], reducer = ", reducer,
+                        ", window_strides = [1, 1, 2, 2], padding = [0, 0, 0, 0, 1, 1, 1, 1]} : tensor<2x4x8x8xf32>\n");
+  };
+  ExpectSame("%0: tensor<2x4x16x16xf32>", kNchw, pooled("max"), "%1");
+  ExpectSame("%0: tensor<2x4x16x16xf32>, %1: tensor<2x4x8x8xf32>", "tensor<2x4x16x16xf32>",
+             "%2 = tanh(%0) : tensor<2x4x16x16xf32>\n%3 = select_and_scatter(%2, %1) {window_dimensions = [1, 1, 3, 3], window_strides = [1, 1, 2, 2], "
+             "padding = [0, 0, 0, 0, 1, 1, 1, 1]} : tensor<2x4x16x16xf32>\n", "%3");
+  EXPECT_NE(After(Move, Wrap("%0: tensor<2x4x16x16xf32>", kNchw, pooled("sum"), "%1")), Wrap("%0: tensor<2x4x16x16xf32>", kNchw, pooled("sum"), "%1"));
+}
+
+TEST(MoveChannels, PoolsOfLongRowsFollowConvolutions) {
+  const std::string_view wide = "tensor<2x4x16x16xf32>", wide_last = "tensor<2x16x16x4xf32>";
+  const auto pooled = [](std::string_view ones, std::string_view twos, std::string_view type) {
+    return absl::StrCat("%3 = reduce_window(%2) {window_dimensions = ", twos, ", reducer = max, window_strides = ", ones, "} : ", type, "\n%4 = ");
+  };
+  EXPECT_EQ(After(Move, Wrap("%0: tensor<2x4x16x16xf32>, %1: tensor<4x4x3x3xf32>", kNchw,
+                             absl::StrCat("%2 = ", Convolved("%0", kFirst, kFirst, wide), pooled("[1, 1, 2, 2]", "[1, 1, 2, 2]", kNchw), Convolved("%3", kFirst, kFirst, kNchw)), "%4")),
+            Wrap("%0: tensor<2x4x16x16xf32>, %1: tensor<4x4x3x3xf32>", kNchw,
+                 absl::StrCat("%2 = ", Convolved("%0", kFirst, kLast, wide_last), pooled("[1, 2, 2, 1]", "[1, 2, 2, 1]", kNhwc), Convolved("%3", kLast, kFirst, kNchw)), "%4"));
+}
+
 // The order of additions is that of the dimensions as they were.
 TEST(MoveChannels, SumsReadThroughATranspose) {
   EXPECT_EQ(After(Move, Wrap(kParameters, "tensor<4xf32>, tensor<2x4x8x8xf32>",

@@ -164,6 +164,7 @@ constinit const OpDef kOp_reduce_window = {
     .read = Read,
     .samples = kSamples,
     .tolerance = {.f32 = 4e-6, .f64 = 1e-13, .bf16 = 1e-2, .f16 = 2e-3, .absolute = 4e-6},
+    .rounds_once = true,
 };
 
 }  // namespace weft::ops

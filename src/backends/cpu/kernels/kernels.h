@@ -165,6 +165,9 @@ struct PoolBackwardCall {
   void* dx = nullptr;
 };
 
+// Whether its gradient adds what an element of bf16 or f16 was given in f32 and rounds it once; else after each addition.
+bool RoundsOnce(const PoolCall& call);
+
 // The number of output positions along a dimension, by StableHLO's rule; 0 where the window does not fit.
 int64_t OutputSize(const SpatialDim& dim);
 

@@ -1,6 +1,7 @@
 // Pooling: walks output pixels, collects the window's elements that exist, and hands f32 to a vector kernel over
 // channels; other types go through a plain loop. Images are dealt out to the threads.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -10,12 +11,11 @@
 #include "src/backends/cpu/kernels/elements.h"
 #include "src/backends/cpu/kernels/kernels_internal.h"
 #include "src/backends/cpu/kernels/pool2d.h"
+#include "src/backends/cpu/kernels/pool_planes.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
 namespace {
-
-constexpr int64_t kInlineElements = 16'000;
 
 // The element offsets of every window, dimension by dimension: a window's offsets are sums of one entry each.
 class Windows {
@@ -154,6 +154,86 @@ void SumBackward(const PoolCall& call, const int64_t* offsets, int64_t taps, con
   }
 }
 
+// One image's gradient over bf16 or f16: rows that windows see are widened, and rounded when no more windows come.
+class HalvesBackward {
+ public:
+  HalvesBackward(const PoolBackwardCall& call, const ChannelKernels& halves, void (*kernel)(const PoolPixel&),
+                 const Windows& windows)
+      : call_(call),
+        halves_(halves),
+        kernel_(kernel),
+        overwrite_(!windows.overlaps()),
+        h_(windows.geometry().dims[kMaxSpatialDims - 2]),
+        w_(windows.geometry().dims[kMaxSpatialDims - 1]),
+        row_(w_.in * call.pool.channels),
+        rows_(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(h_.window)))),
+        offsets_(h_.window * w_.window),
+        x_(rows_ * row_),
+        dx_(rows_ * row_),
+        dy_(w_.out * call.pool.channels) {}
+
+  void Run(int64_t n) {
+    const PoolCall& pool = call_.pool;
+    const auto* const x = static_cast<const uint16_t*>(pool.x) + n * h_.in * row_;
+    const auto* const dy = static_cast<const uint16_t*>(call_.dy) + n * h_.out * w_.out * pool.channels;
+    auto* const dx = static_cast<uint16_t*>(call_.dx) + n * h_.in * row_;
+    int64_t ready = 0, done = 0;  // rows that are widened, or seen by no window; that are rounded
+    const auto finish = [&](int64_t end) {
+      for (; done < std::min(end, h_.in); ++done) {
+        if (done < ready) {
+          halves_.narrow(pool.dtype, dx_.data() + Kept(done), row_, dx + done * row_);
+        } else {
+          std::memset(dx + done * row_, 0, row_ * sizeof(uint16_t));
+        }
+      }
+    };
+    for (int64_t o = 0; o < h_.out; ++o) {
+      const int64_t first = o * h_.stride - h_.pad_lo;
+      finish(first);
+      for (ready = std::max(ready, first); ready < std::min(first + h_.window, h_.in); ++ready) {
+        halves_.widen(pool.dtype, x + ready * row_, row_, x_.data() + Kept(ready));
+        std::fill_n(dx_.data() + Kept(ready), row_, 0.0f);
+      }
+      halves_.widen(pool.dtype, dy + o * static_cast<int64_t>(dy_.size()), static_cast<int64_t>(dy_.size()),
+                    dy_.data());
+      for (int64_t j = 0; j < w_.out; ++j) Add(o, j);
+    }
+    finish(h_.in);
+  }
+
+ private:
+  int64_t Kept(int64_t row) const { return (row & (rows_ - 1)) * row_; }
+
+  void Add(int64_t o, int64_t j) {
+    PoolPixel pixel;
+    for (int64_t a = 0; a < h_.window; ++a) {
+      const int64_t row = InputPosition(h_, o, a);
+      for (int64_t b = 0; b < w_.window && row >= 0; ++b) {
+        const int64_t column = InputPosition(w_, j, b);
+        if (column >= 0) offsets_[pixel.taps++] = Kept(row) + column * call_.pool.channels;
+      }
+    }
+    if (pixel.taps == 0) return;
+    pixel.kind = call_.pool.kind;
+    pixel.x = x_.data();
+    pixel.offsets = offsets_.data();
+    pixel.channels = call_.pool.channels;
+    pixel.dy = dy_.data() + j * pixel.channels;
+    pixel.dx = dx_.data();
+    pixel.overwrite = overwrite_;
+    kernel_(pixel);
+  }
+
+  const PoolBackwardCall& call_;
+  const ChannelKernels& halves_;
+  void (*kernel_)(const PoolPixel&);
+  const bool overwrite_;
+  const SpatialDim h_, w_;
+  const int64_t row_, rows_;  // elements of a row, rows that are kept
+  std::vector<int64_t> offsets_;
+  std::vector<float> x_, dx_, dy_;
+};
+
 absl::Status Check(const PoolCall& call) {
   WEFT_RETURN_IF_ERROR(CheckDims("pooling", call.spatial_rank, call.dims));
   if (call.batch < 0 || call.channels < 0) {
@@ -167,8 +247,16 @@ absl::Status Check(const PoolCall& call) {
 
 }  // namespace
 
+bool RoundsOnce(const PoolCall& call) {
+  if (call.kind == PoolKind::kSum || call.spatial_rank > 2) return false;
+  return std::ranges::all_of(call.dims, [](const SpatialDim& dim) {
+    return dim.lhs_dilation == 1 && dim.rhs_dilation == 1 && dim.pad_lo >= 0;
+  });
+}
+
 absl::Status KernelSet::Pool(const PoolCall& call, ThreadPool& pool) {
   WEFT_RETURN_IF_ERROR(Check(call));
+  if (PoolsPlanes(call, false)) return PoolPlanes(call, target().isa, pool);
   const Windows windows(call);
   const Geometry& geometry = windows.geometry();
   const int64_t pixels = call.batch * geometry.out;
@@ -205,7 +293,7 @@ absl::Status KernelSet::Pool(const PoolCall& call, ThreadPool& pool) {
       });
     }
   };
-  if (pixels * call.channels * geometry.window < kInlineElements) {
+  if (pixels * call.channels * geometry.window < kInlinePoolElements) {
     range(0, pixels, 0);
   } else {
     pool.ParallelRanges(pixels, range);
@@ -216,6 +304,7 @@ absl::Status KernelSet::Pool(const PoolCall& call, ThreadPool& pool) {
 absl::Status KernelSet::PoolBackward(const PoolBackwardCall& call, ThreadPool& pool) {
   const PoolCall& forward = call.pool;
   WEFT_RETURN_IF_ERROR(Check(forward));
+  if (PoolsPlanes(forward, true)) return PoolPlanesBackward(call, target().isa, pool);
   const Windows windows(forward);
   const Geometry& geometry = windows.geometry();
   const int64_t image = geometry.in * forward.channels;
@@ -223,8 +312,14 @@ absl::Status KernelSet::PoolBackward(const PoolBackwardCall& call, ThreadPool& p
   const bool vectors = forward.dtype == DType::kF32 && forward.kind != PoolKind::kSum;
   const auto kernel = target().isa == Isa::kAvx512 ? &PoolBackwardAvx512 : &PoolBackwardPortable;
   const int64_t bytes = BytesOf(forward.dtype);
+  const bool halves = (forward.dtype == DType::kBF16 || forward.dtype == DType::kF16) && RoundsOnce(forward);
   // An image's gradient belongs to one thread: windows may overlap.
   const auto range = [&](int64_t begin, int64_t end, int) {
+    if (halves) {
+      HalvesBackward backward(call, ChannelKernelsOf(target().isa), kernel, windows);
+      for (int64_t n = begin; n < end; ++n) backward.Run(n);
+      return;
+    }
     std::vector<int64_t> offsets(geometry.window);
     for (int64_t n = begin; n < end; ++n) {
       if (!vectors || !windows.covers()) std::memset(static_cast<char*>(call.dx) + n * image * bytes, 0, image * bytes);
@@ -257,7 +352,7 @@ absl::Status KernelSet::PoolBackward(const PoolBackwardCall& call, ThreadPool& p
       }
     }
   };
-  if (forward.batch * image < kInlineElements) {
+  if (forward.batch * image < kInlinePoolElements) {
     range(0, forward.batch, 0);
   } else {
     pool.ParallelRanges(forward.batch, range);

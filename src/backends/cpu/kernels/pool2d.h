@@ -7,6 +7,8 @@
 
 namespace weft::cpu {
 
+constexpr int64_t kInlinePoolElements = 16'000;  // to read: fewer are one thread's
+
 struct PoolPixel {
   PoolKind kind = PoolKind::kMax;
   const float* x = nullptr;          // the image

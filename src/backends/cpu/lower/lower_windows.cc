@@ -330,7 +330,7 @@ absl::Status LowerSelectAndScatter(Lowering& lowering, const Node& node) {
                        kMaxSpatialDims, " neighbouring dimensions");
   }
   const Value result{Ref<const Node>::Share(&node), 0};
-  if (IsHalf(x.dtype()) && x.type().count() != 0) {
+  if (IsHalf(x.dtype()) && x.type().count() != 0 && !RoundsOnce(call)) {
     // An element that several windows chose is a sum: kept in f32 and rounded once.
     call.dtype = DType::kF32;
     const StorageId wide_x = lowering.Converted(lowering.Of(x), x.dtype(), DType::kF32, x.type().count());
