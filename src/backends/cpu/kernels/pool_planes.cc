@@ -30,8 +30,6 @@ class Workplace {
     run_.halves = &ChannelKernelsOf(isa);
     if (!Overlaps(h) && !Overlaps(w)) run_.start = -0.0f;
     const int64_t reach = (w.window - 1) * w.rhs_dilation;
-    run_.first_whole = (w.pad_lo + w.stride - 1) / w.stride;
-    run_.last_whole = w.in - 1 + w.pad_lo < reach ? -1 : (w.in - 1 + w.pad_lo - reach) / w.stride;
     const int64_t columns = (w.in - 1 + w.pad_lo) / w.stride + 1;
     run_.phase = std::max(RoundUp(w.out) + RoundUp(reach / w.stride), RoundUp(columns));
     run_.row = w.stride * run_.phase;
@@ -56,9 +54,16 @@ class Workplace {
     run_.nothing = run_.best + (run_.best_rows + 1) * run_.phase;
     std::fill(run_.split, run_.given, -std::numeric_limits<float>::infinity());
     if (!backward) return;
-    ints_.resize(run_.row + choices, -1);
+    ints_.resize(run_.row + RoundUp(w.out) + choices, -1);
     run_.padding = ints_.data();
-    run_.chosen = run_.padding + run_.row;
+    run_.first = run_.padding + run_.row;
+    run_.chosen = run_.first + RoundUp(w.out);
+    for (int64_t j = 0; j < w.out; ++j) {
+      run_.first[j] = std::numeric_limits<int32_t>::min() / 2;  // none
+      for (int64_t b = w.window - 1; b >= 0; --b) {
+        if (InputPosition(w, j, b) >= 0) run_.first[j] = static_cast<int32_t>(b);
+      }
+    }
     for (int64_t i = w.pad_lo; i < w.pad_lo + w.in; ++i) run_.padding[i % w.stride * run_.phase + i / w.stride] = 0;
   }
   PlaneRun& run() { return run_; }

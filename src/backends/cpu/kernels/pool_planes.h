@@ -23,7 +23,6 @@ struct PlaneRun {
   void* y = nullptr;         // forward
   const void* dy = nullptr;  // backward
   void* dx = nullptr;
-  int64_t first_whole = 0, last_whole = -1;  // of the columns of outputs: those whose windows have no padding
 
   int64_t taps[kMostPlaneTaps] = {};  // of columns: where each one's first element is in a split row
 
@@ -37,6 +36,7 @@ struct PlaneRun {
   float* split = nullptr;      // -inf where there is padding
   float* best = nullptr;       // forward: the best of each row's taps
   float* nothing = nullptr;    // forward: a row of -inf
+  int32_t* first = nullptr;    // backward: of each column of outputs, the first tap that is no padding
   int32_t* padding = nullptr;  // backward: by phase, -1 where there is padding
   int32_t* chosen = nullptr;   // backward: of each window, which tap; -1 left and right of them
   float* given = nullptr;      // backward: dy

@@ -278,9 +278,9 @@ void PlaneForward(const PlaneRun& p) {
 // --- backward
 
 // Which tap of each window of one row of outputs is the first largest; a NaN that was chosen gives way to the next element,
-// as >= says. Padding is never chosen. kWindow: of columns; 0: any.
+// as >= says. Padding is never chosen. kWindow: of columns; 0: any. `nan`: there may be one.
 template <int kLanes, int kWindow>
-[[gnu::always_inline]] inline void Choose(const PlaneRun& p, int64_t o) {
+[[gnu::always_inline]] inline void Choose(const PlaneRun& p, unsigned nan, int64_t o) {
   using F = Floats<kLanes>;
   using I = Ints<kLanes>;
   const SpatialDim &h = p.rows, &w = p.columns;
@@ -298,36 +298,41 @@ template <int kLanes, int kWindow>
     if (row < 0) before += static_cast<int32_t>(window);
     if (row >= 0 && row < h.in) rows[count++] = p.split + (row & p.split_rows) * p.row;
   }
+  const auto each = [&](auto take) __attribute__((always_inline)) {  // in order
+    if constexpr (kWindow != 0) {
+      if (count == kWindow) {
+        return Unroll<kWindow * kWindow>([&]<int t>()
+                                             __attribute__((always_inline)) { take(t / kWindow, t % kWindow); });
+      }
+    }
+    for (int64_t a = 0; a < count; ++a) {
+      for (int64_t b = 0; b < window; ++b) take(a, b);
+    }
+  };
   for (int64_t j = 0; j < w.out; j += kLanes) {
-    F best = F{} + std::numeric_limits<float>::quiet_NaN();
-    I which = I{} - 1;
-    const auto take = [&]<bool kPadded>(int64_t a, int64_t b) __attribute__((always_inline)) {
-      F x = Load<F>(rows[a] + taps[b] + j);
-      I tap = I{} + (before + static_cast<int32_t>(a * window + b));
-      const I keep = best >= x;
-      if constexpr (kPadded) {
+    I which;
+    if (nan == 0) {
+      // What is first among equals of -inf, beside which padding lies, is chosen from the start.
+      F best = F{} - std::numeric_limits<float>::infinity();
+      which = Load<I>(p.first + j) + before;
+      each([&](int64_t a, int64_t b) __attribute__((always_inline)) {
+        const F x = Load<F>(rows[a] + taps[b] + j);
+        const I better = x > best;
+        which = better ? I{} + (before + static_cast<int32_t>(a * window + b)) : which;
+        best = Larger(x, best);
+      });
+    } else {
+      F best = F{} + std::numeric_limits<float>::quiet_NaN();
+      which = I{} - 1;
+      each([&](int64_t a, int64_t b) __attribute__((always_inline)) {
         const I padding = Load<I>(p.padding + taps[b] + j);
-        x = padding ? best : x;
-        tap = padding ? which : tap;
-      }
-      best = keep ? best : x;
-      which = keep ? which : tap;
-    };
-    const auto take_all = [&]<bool kPadded>() __attribute__((always_inline)) {
-      if constexpr (kWindow != 0) {
-        if (count == kWindow) {
-          Unroll<kWindow * kWindow>([&]<int t>() __attribute__((always_inline)) {
-            take.template operator()<kPadded>(t / kWindow, t % kWindow);
-          });
-          return;
-        }
-      }
-      for (int64_t a = 0; a < count; ++a) {
-        for (int64_t b = 0; b < window; ++b) take.template operator()<kPadded>(a, b);
-      }
-    };
-    const bool inside = j >= p.first_whole && (j + kLanes <= w.out ? j + kLanes : w.out) - 1 <= p.last_whole;
-    inside ? take_all.template operator()<false>() : take_all.template operator()<true>();
+        const F x = padding ? best : Load<F>(rows[a] + taps[b] + j);
+        const I tap = padding ? which : I{} + (before + static_cast<int32_t>(a * window + b));
+        const I keep = best >= x;
+        best = keep ? best : x;
+        which = keep ? which : tap;
+      });
+    }
     Store(chosen + j, which);
   }
   Store(chosen + w.out, I{} - 1);
@@ -446,19 +451,20 @@ template <int kLanes, int kWindow, int kStride>
 void Backward(const PlaneRun& p) {
   const SpatialDim& h = p.rows;
   int64_t ready = 0, done = 0;  // rows of the image that are split, of dx that are written
+  unsigned nan = 0;             // there was one
   // What is written is read a step later: loads that lie across two stores wait for them.
   const auto split = [&](int64_t o) __attribute__((always_inline)) {
     const int64_t first = o * h.stride - h.pad_lo;
     if (ready < first) ready = first;
     for (; ready < first + h.window && ready < h.in; ++ready) {
-      SplitRow<kLanes>(p, ready, p.split + (ready & p.split_rows) * p.row);
+      nan |= SplitRow<kLanes>(p, ready, p.split + (ready & p.split_rows) * p.row);
     }
   };
   split(0);
   for (int64_t o = 0; o <= h.out; ++o) {
     if (o < h.out) {
       split(o + 1);
-      Choose<kLanes, kWindow>(p, o);
+      Choose<kLanes, kWindow>(p, nan, o);
     }
     const int64_t end = o == h.out ? h.in : o * h.stride - h.pad_lo;
     for (; done < h.in && done < end; ++done) Gather<kLanes, kWindow, kStride>(p, done);
