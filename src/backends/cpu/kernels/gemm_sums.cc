@@ -70,45 +70,43 @@ class Adder {
     return int64_t{columns_.MaxVectors()} * columns_.lanes * first_.k * types_.source_bytes;
   }
 
-  // The tiles [begin, end) of all products, one after the other.
-  std::vector<Stretch> Stretches(int64_t begin, int64_t end) const {
-    std::vector<Stretch> found;
+  // Calls fn with the tiles [begin, end) of all products, one product after the other.
+  template <typename Fn>
+  void ForEachStretch(int64_t begin, int64_t end, Fn fn) const {
     int64_t at = 0;
     for (size_t i = 0; i < calls_.size(); ++i) {
       const int64_t m = calls_[i].product.m, tiles = CeilDiv(m, rows_);
       const int64_t from = std::max(begin - at, int64_t{0}), to = std::min(end - at, tiles);
       if (from < to) {
         const int64_t whole = std::min(to, m / rows_);
-        found.push_back({i, from * rows_, std::max(whole - from, int64_t{0}), to > whole ? m % rows_ : 0});
+        fn(Stretch{i, from * rows_, std::max(whole - from, int64_t{0}), to > whole ? m % rows_ : 0});
       }
       at += tiles;
     }
-    return found;
   }
 
   void Part(int64_t begin, int64_t end) {
     char* const packed_a = static_cast<char*>(ThreadScratch(ScratchSlot::kPackA, BytesOfA(end - begin)));
     char* const packed_b = static_cast<char*>(ThreadScratch(ScratchSlot::kPackB, BytesOfPanel()));
     if (packed_a == nullptr || packed_b == nullptr) return out_of_memory_.store(true, std::memory_order_relaxed);
-    const std::vector<Stretch> stretches = Stretches(begin, end);
     char* to = packed_a;
-    for (const Stretch& stretch : stretches) {
+    ForEachStretch(begin, end, [&](const Stretch& stretch) {
       for (int64_t tile = 0; tile <= stretch.tiles; ++tile) {
         const int64_t rows = tile < stretch.tiles ? rows_ : stretch.rest;
         PackA(calls_[stretch.product].product, stretch.row + tile * rows_, rows, to);
         to += rows * first_.k * types_.source_bytes;
       }
       TakeOver(stretch);
-    }
+    });
     for (int64_t panel = 0; panel < columns_.panels; ++panel) {
       PackPanel(panel, packed_b);
       const char* a = packed_a;
-      for (const Stretch& stretch : stretches) {
+      ForEachStretch(begin, end, [&](const Stretch& stretch) {
         Add(stretch, stretch.row, rows_, stretch.tiles, panel, a, packed_b);
         a += stretch.tiles * rows_ * first_.k * types_.source_bytes;
         Add(stretch, stretch.row + stretch.tiles * rows_, stretch.rest, 1, panel, a, packed_b);
         a += stretch.rest * first_.k * types_.source_bytes;
-      }
+      });
     }
   }
 

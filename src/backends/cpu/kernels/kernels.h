@@ -201,8 +201,9 @@ class KernelSet {
 
   // Checks the call as the functions above do, generates the micro-kernels that it will need, and adds to `needs` the
   // scratch that it will ask for on so many threads. Pointers may be null, except that an epilogue must be there if it
-  // will be. A call without it works too: it compiles at its first run. (Pooling needs neither.)
+  // will be. A call without it works too: it compiles at its first run. (Pooling compiles nothing.)
   absl::Status PrepareGemm(const GemmCall& call, int threads, ScratchNeeds& needs);
+  absl::Status PreparePool(const PoolCall& call, bool backward, ScratchNeeds& needs) const;
   absl::Status PrepareSums(std::span<const SumCall> calls, ScratchNeeds& needs);
   absl::Status PrepareConv(const ConvCall& call, int threads, ScratchNeeds& needs);
   absl::Status PrepareConvBackwardData(const ConvCall& call, int threads, ScratchNeeds& needs);

@@ -1,6 +1,7 @@
 // Pooling: walks output pixels, collects the window's elements that exist, and hands f32 to a vector kernel over
 // channels; other types go through a plain loop. Images are dealt out to the threads.
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -12,6 +13,7 @@
 #include "src/backends/cpu/kernels/kernels_internal.h"
 #include "src/backends/cpu/kernels/pool2d.h"
 #include "src/backends/cpu/kernels/pool_planes.h"
+#include "src/backends/cpu/kernels/scratch.h"
 #include "src/runtime/status.h"
 
 namespace weft::cpu {
@@ -42,11 +44,17 @@ class Windows {
   const Geometry& geometry() const { return geometry_; }
   bool overlaps() const { return overlaps_; }  // two windows may share an element
   bool covers() const { return covers_; }      // every element is in exactly one window
+  int64_t OffsetBytes() const { return std::max<int64_t>(1, geometry_.window) * static_cast<int64_t>(sizeof(int64_t)); }
+  // From a window to the next one of the same row, if both are whole there; 0 where that differs.
+  int64_t Step(int64_t column) const {
+    const SpatialDim& dim = geometry_.dims[kMaxSpatialDims - 1];
+    const int64_t* const taps = table_[kMaxSpatialDims - 1].data() + column * dim.window;
+    const bool whole = dim.lhs_dilation == 1 && column > 0 && taps[-dim.window] >= 0 && taps[dim.window - 1] >= 0;
+    return whole ? taps[0] - taps[-dim.window] : 0;
+  }
 
-  // Offsets of the window at flat output position `out`, in window order; returns how many.
-  int64_t Collect(int64_t out, int64_t* offsets) const {
-    Odometer o;
-    o.Set(out, [&](int d) { return geometry_.dims[d].out; });
+  // Offsets of a window, in window order; returns how many.
+  int64_t Collect(const Odometer& o, int64_t* offsets) const {
     const int64_t* row[kMaxSpatialDims];
     for (int d = 0; d < kMaxSpatialDims; ++d) row[d] = table_[d].data() + o.at[d] * geometry_.dims[d].window;
     int64_t count = 0;
@@ -69,6 +77,37 @@ class Windows {
   std::vector<int64_t> table_[kMaxSpatialDims];
   bool overlaps_ = false;
   bool covers_ = true;
+};
+
+// From window to window, in the order of the outputs.
+class Walk {
+ public:
+  // `offsets` has room for a window.
+  Walk(const Windows& windows, int64_t out, int64_t* offsets) : windows_(windows), offsets_(offsets) {
+    at_.Set(out, [&](int d) { return windows.geometry().dims[d].out; });
+    taps_ = windows.Collect(at_, offsets);
+  }
+  int64_t taps() const { return taps_; }
+  void Next() {
+    constexpr int kLast = kMaxSpatialDims - 1;
+    ++at_.at[kLast];
+    const bool same_row = at_.at[kLast] < windows_.geometry().dims[kLast].out;
+    if (const int64_t step = same_row ? windows_.Step(at_.at[kLast]) : 0; step > 0) {
+      for (int64_t t = 0; t < taps_; ++t) offsets_[t] += step;
+      return;
+    }
+    for (int d = kLast; d >= 0 && at_.at[d] == windows_.geometry().dims[d].out; --d) {
+      at_.at[d] = 0;
+      if (d > 0) ++at_.at[d - 1];  // else the next image
+    }
+    taps_ = windows_.Collect(at_, offsets_);
+  }
+
+ private:
+  const Windows& windows_;
+  Odometer at_;
+  int64_t* const offsets_;
+  int64_t taps_ = 0;
 };
 
 template <typename T>
@@ -167,10 +206,18 @@ class HalvesBackward {
         w_(windows.geometry().dims[kMaxSpatialDims - 1]),
         row_(w_.in * call.pool.channels),
         rows_(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(h_.window)))),
-        offsets_(h_.window * w_.window),
-        x_(rows_ * row_),
-        dx_(rows_ * row_),
-        dy_(w_.out * call.pool.channels) {}
+        row_of_dy_(w_.out * call.pool.channels) {}
+
+  int64_t Bytes() const {
+    return h_.window * w_.window * static_cast<int64_t>(sizeof(int64_t)) +
+           (2 * rows_ * row_ + row_of_dy_) * static_cast<int64_t>(sizeof(float));
+  }
+  void In(void* memory) {
+    offsets_ = static_cast<int64_t*>(memory);
+    x_ = reinterpret_cast<float*>(offsets_ + h_.window * w_.window);
+    dx_ = x_ + rows_ * row_;
+    dy_ = dx_ + rows_ * row_;
+  }
 
   void Run(int64_t n) {
     const PoolCall& pool = call_.pool;
@@ -181,7 +228,7 @@ class HalvesBackward {
     const auto finish = [&](int64_t end) {
       for (; done < std::min(end, h_.in); ++done) {
         if (done < ready) {
-          halves_.narrow(pool.dtype, dx_.data() + Kept(done), row_, dx + done * row_);
+          halves_.narrow(pool.dtype, dx_ + Kept(done), row_, dx + done * row_);
         } else {
           std::memset(dx + done * row_, 0, row_ * sizeof(uint16_t));
         }
@@ -191,11 +238,10 @@ class HalvesBackward {
       const int64_t first = o * h_.stride - h_.pad_lo;
       finish(first);
       for (ready = std::max(ready, first); ready < std::min(first + h_.window, h_.in); ++ready) {
-        halves_.widen(pool.dtype, x + ready * row_, row_, x_.data() + Kept(ready));
-        std::fill_n(dx_.data() + Kept(ready), row_, 0.0f);
+        halves_.widen(pool.dtype, x + ready * row_, row_, x_ + Kept(ready));
+        std::fill_n(dx_ + Kept(ready), row_, 0.0f);
       }
-      halves_.widen(pool.dtype, dy + o * static_cast<int64_t>(dy_.size()), static_cast<int64_t>(dy_.size()),
-                    dy_.data());
+      halves_.widen(pool.dtype, dy + o * row_of_dy_, row_of_dy_, dy_);
       for (int64_t j = 0; j < w_.out; ++j) Add(o, j);
     }
     finish(h_.in);
@@ -215,11 +261,11 @@ class HalvesBackward {
     }
     if (pixel.taps == 0) return;
     pixel.kind = call_.pool.kind;
-    pixel.x = x_.data();
-    pixel.offsets = offsets_.data();
+    pixel.x = x_;
+    pixel.offsets = offsets_;
     pixel.channels = call_.pool.channels;
-    pixel.dy = dy_.data() + j * pixel.channels;
-    pixel.dx = dx_.data();
+    pixel.dy = dy_ + j * pixel.channels;
+    pixel.dx = dx_;
     pixel.overwrite = overwrite_;
     kernel_(pixel);
   }
@@ -230,8 +276,9 @@ class HalvesBackward {
   const bool overwrite_;
   const SpatialDim h_, w_;
   const int64_t row_, rows_;  // elements of a row, rows that are kept
-  std::vector<int64_t> offsets_;
-  std::vector<float> x_, dx_, dy_;
+  const int64_t row_of_dy_;
+  int64_t* offsets_ = nullptr;
+  float *x_ = nullptr, *dx_ = nullptr, *dy_ = nullptr;
 };
 
 absl::Status Check(const PoolCall& call) {
@@ -265,16 +312,19 @@ absl::Status KernelSet::Pool(const PoolCall& call, ThreadPool& pool) {
   const bool half = call.dtype == DType::kBF16 || call.dtype == DType::kF16;
   const ChannelKernels& halves = ChannelKernelsOf(target().isa);
   const int64_t image = geometry.in * call.channels;
+  std::atomic<bool> out_of_memory{false};
   const auto range = [&](int64_t begin, int64_t end, int) {
-    std::vector<int64_t> offsets(geometry.window);
-    for (int64_t p = begin; p < end; ++p) {
-      const int64_t taps = windows.Collect(p % geometry.out, offsets.data());
+    auto* const offsets = static_cast<int64_t*>(ThreadScratch(ScratchSlot::kTables, windows.OffsetBytes()));
+    if (offsets == nullptr) return out_of_memory.store(true, std::memory_order_relaxed);
+    Walk walk(windows, begin % geometry.out, offsets);
+    for (int64_t p = begin; p < end; ++p, walk.Next()) {
+      const int64_t taps = walk.taps();
       const int64_t in = p / geometry.out * image;
       if (call.dtype == DType::kF32 && taps > 0) {
         PoolPixel pixel;
         pixel.kind = call.kind;
         pixel.x = static_cast<const float*>(call.x) + in;
-        pixel.offsets = offsets.data();
+        pixel.offsets = offsets;
         pixel.taps = taps;
         pixel.channels = call.channels;
         pixel.scale = static_cast<float>(call.scale);
@@ -283,12 +333,12 @@ absl::Status KernelSet::Pool(const PoolCall& call, ThreadPool& pool) {
         continue;
       }
       if (half && taps > 0) {
-        HalvesForward(halves, kernel, call, static_cast<const uint16_t*>(call.x) + in, offsets.data(), taps,
+        HalvesForward(halves, kernel, call, static_cast<const uint16_t*>(call.x) + in, offsets, taps,
                       static_cast<uint16_t*>(call.y) + p * call.channels);
         continue;
       }
       VisitElement(call.dtype, [&]<typename T>() {
-        PlainForward<T>(call, static_cast<const T*>(call.x) + in, offsets.data(), taps,
+        PlainForward<T>(call, static_cast<const T*>(call.x) + in, offsets, taps,
                         static_cast<T*>(call.y) + p * call.channels);
       });
     }
@@ -298,7 +348,8 @@ absl::Status KernelSet::Pool(const PoolCall& call, ThreadPool& pool) {
   } else {
     pool.ParallelRanges(pixels, range);
   }
-  return absl::OkStatus();
+  return out_of_memory.load(std::memory_order_relaxed) ? OutOfScratch("a pooling's window", windows.OffsetBytes())
+                                                       : absl::OkStatus();
 }
 
 absl::Status KernelSet::PoolBackward(const PoolBackwardCall& call, ThreadPool& pool) {
@@ -313,25 +364,33 @@ absl::Status KernelSet::PoolBackward(const PoolBackwardCall& call, ThreadPool& p
   const auto kernel = target().isa == Isa::kAvx512 ? &PoolBackwardAvx512 : &PoolBackwardPortable;
   const int64_t bytes = BytesOf(forward.dtype);
   const bool halves = (forward.dtype == DType::kBF16 || forward.dtype == DType::kF16) && RoundsOnce(forward);
+  const HalvesBackward rounded(call, ChannelKernelsOf(target().isa), kernel, windows);
+  const int64_t scratch = halves ? rounded.Bytes() : windows.OffsetBytes();
+  std::atomic<bool> out_of_memory{false};
   // An image's gradient belongs to one thread: windows may overlap.
   const auto range = [&](int64_t begin, int64_t end, int) {
+    void* const memory = ThreadScratch(ScratchSlot::kTables, scratch);
+    if (memory == nullptr) return out_of_memory.store(true, std::memory_order_relaxed);
     if (halves) {
-      HalvesBackward backward(call, ChannelKernelsOf(target().isa), kernel, windows);
+      HalvesBackward backward = rounded;
+      backward.In(memory);
       for (int64_t n = begin; n < end; ++n) backward.Run(n);
       return;
     }
-    std::vector<int64_t> offsets(geometry.window);
+    auto* const offsets = static_cast<int64_t*>(memory);
     for (int64_t n = begin; n < end; ++n) {
       if (!vectors || !windows.covers()) std::memset(static_cast<char*>(call.dx) + n * image * bytes, 0, image * bytes);
-      for (int64_t o = 0; o < geometry.out; ++o) {
-        const int64_t taps = windows.Collect(o, offsets.data());
+      if (geometry.out == 0) continue;
+      Walk walk(windows, 0, offsets);
+      for (int64_t o = 0; o < geometry.out; ++o, walk.Next()) {
+        const int64_t taps = walk.taps();
         const int64_t out = (n * geometry.out + o) * forward.channels;
         if (taps == 0) continue;
         if (vectors) {
           PoolPixel pixel;
           pixel.kind = forward.kind;
           pixel.x = static_cast<const float*>(forward.x) + n * image;
-          pixel.offsets = offsets.data();
+          pixel.offsets = offsets;
           pixel.taps = taps;
           pixel.channels = forward.channels;
           pixel.dy = static_cast<const float*>(call.dy) + out;
@@ -344,9 +403,9 @@ absl::Status KernelSet::PoolBackward(const PoolBackwardCall& call, ThreadPool& p
           const T* dy = static_cast<const T*>(call.dy) + out;
           T* dx = static_cast<T*>(call.dx) + n * image;
           if (forward.kind == PoolKind::kSum) {
-            SumBackward<T>(forward, offsets.data(), taps, dy, dx);
+            SumBackward<T>(forward, offsets, taps, dy, dx);
           } else {
-            PlainBackward<T>(forward, static_cast<const T*>(forward.x) + n * image, offsets.data(), taps, dy, dx);
+            PlainBackward<T>(forward, static_cast<const T*>(forward.x) + n * image, offsets, taps, dy, dx);
           }
         });
       }
@@ -356,6 +415,23 @@ absl::Status KernelSet::PoolBackward(const PoolBackwardCall& call, ThreadPool& p
     range(0, forward.batch, 0);
   } else {
     pool.ParallelRanges(forward.batch, range);
+  }
+  return out_of_memory.load(std::memory_order_relaxed) ? OutOfScratch("a pooling's rows", scratch) : absl::OkStatus();
+}
+
+absl::Status KernelSet::PreparePool(const PoolCall& call, bool backward, ScratchNeeds& needs) const {
+  WEFT_RETURN_IF_ERROR(Check(call));
+  if (PoolsPlanes(call, backward)) {
+    needs.Each(ScratchSlot::kTables, BytesOfPlanes(call, target().isa, backward));
+    return absl::OkStatus();
+  }
+  const Windows windows(call);
+  needs.Each(ScratchSlot::kTables, windows.OffsetBytes());
+  if (backward && (call.dtype == DType::kBF16 || call.dtype == DType::kF16) && RoundsOnce(call)) {
+    PoolBackwardCall gradient;
+    gradient.pool = call;
+    needs.Each(ScratchSlot::kTables,
+               HalvesBackward(gradient, ChannelKernelsOf(target().isa), nullptr, windows).Bytes());
   }
   return absl::OkStatus();
 }

@@ -2,12 +2,13 @@
 #include "src/backends/cpu/kernels/pool_planes.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <limits>
-#include <vector>
 
 #include "src/backends/cpu/kernels/conv_geometry.h"
 #include "src/backends/cpu/kernels/pool2d.h"
+#include "src/backends/cpu/kernels/scratch.h"
 #include "src/runtime/thread_pool.h"
 
 namespace weft::cpu {
@@ -19,10 +20,10 @@ const PlaneKernels& KernelsOf(Isa isa) {
 }
 bool Overlaps(const SpatialDim& dim) { return dim.stride < dim.window; }
 
-// A thread's PlaneRun with its memory.
+// A thread's PlaneRun in its memory.
 class Workplace {
  public:
-  Workplace(const PoolCall& call, Isa isa, bool backward) {
+  Workplace(const PoolCall& call, Isa isa, bool backward) : backward_(backward) {
     const Geometry geometry = PadRank(call.spatial_rank, call.dims);
     const SpatialDim &h = run_.rows = geometry.dims[kMaxSpatialDims - 2],
                      &w = run_.columns = geometry.dims[kMaxSpatialDims - 1];
@@ -36,7 +37,7 @@ class Workplace {
     for (int64_t b = 0; b < w.window; ++b) {
       run_.taps[b] = b * w.rhs_dilation % w.stride * run_.phase + b * w.rhs_dilation / w.stride;
     }
-    const int64_t line = RoundUp(std::max(w.in, w.out) + 1);
+    line_ = RoundUp(std::max(w.in, w.out) + 1);
     const auto bits = [](int64_t rows) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows))) - 1; };
     // A step more than what one row of outputs sees, or sees one row of the image.
     run_.split_rows = backward ? bits(h.window + h.stride) : 1;
@@ -44,20 +45,28 @@ class Workplace {
     run_.choice_rows = bits(run_.choice_before + 2);
     run_.best_rows = bits((h.window - 1) * h.rhs_dilation + 1);
     run_.choice = kPlaneMargin + RoundUp(std::max(w.out, columns) + 1) + 2 * kPlaneMargin;
-    const int64_t split = (run_.split_rows + 1) * run_.row, best = backward ? 0 : (run_.best_rows + 2) * run_.phase;
-    const int64_t choices = backward ? (run_.choice_rows + 1) * run_.choice : 0;
-    floats_.resize(line + split + best + choices);
-    run_.line = floats_.data();
-    run_.split = run_.line + line;
-    run_.best = run_.split + split;
-    run_.given = run_.best + best;
+    split_ = (run_.split_rows + 1) * run_.row;
+    best_ = backward ? 0 : (run_.best_rows + 2) * run_.phase;
+    choices_ = backward ? (run_.choice_rows + 1) * run_.choice : 0;
+    integers_ = backward ? run_.row + RoundUp(w.out) + choices_ : 0;
+  }
+
+  int64_t Bytes() const { return (line_ + split_ + best_ + choices_ + integers_) * 4; }
+
+  PlaneRun& In(void* memory) {
+    const SpatialDim& w = run_.columns;
+    run_.line = static_cast<float*>(memory);
+    run_.split = run_.line + line_;
+    run_.best = run_.split + split_;
+    run_.given = run_.best + best_;
     run_.nothing = run_.best + (run_.best_rows + 1) * run_.phase;
     std::fill(run_.split, run_.given, -std::numeric_limits<float>::infinity());
-    if (!backward) return;
-    ints_.resize(run_.row + RoundUp(w.out) + choices, -1);
-    run_.padding = ints_.data();
+    if (!backward_) return run_;
+    std::fill_n(run_.given, choices_, 0.0f);
+    run_.padding = reinterpret_cast<int32_t*>(run_.given + choices_);
     run_.first = run_.padding + run_.row;
     run_.chosen = run_.first + RoundUp(w.out);
+    std::fill_n(run_.padding, integers_, -1);
     for (int64_t j = 0; j < w.out; ++j) {
       run_.first[j] = std::numeric_limits<int32_t>::min() / 2;  // none
       for (int64_t b = w.window - 1; b >= 0; --b) {
@@ -65,31 +74,39 @@ class Workplace {
       }
     }
     for (int64_t i = w.pad_lo; i < w.pad_lo + w.in; ++i) run_.padding[i % w.stride * run_.phase + i / w.stride] = 0;
+    return run_;
   }
-  PlaneRun& run() { return run_; }
 
  private:
   PlaneRun run_;
-  std::vector<float> floats_;
-  std::vector<int32_t> ints_;
+  const bool backward_;
+  int64_t line_ = 0, split_ = 0, best_ = 0, choices_ = 0, integers_ = 0;  // elements of 4 bytes
 };
 
 // Calls fn(run, plane) for every plane, those of a thread one after another.
 template <typename Fn>
 absl::Status ForEachPlane(const PoolCall& call, Isa isa, bool backward, ThreadPool& pool, Fn fn) {
+  const Workplace workplace(call, isa, backward);
+  std::atomic<bool> out_of_memory{false};
   const auto range = [&](int64_t begin, int64_t end, int) {
-    Workplace workplace(call, isa, backward);
-    for (int64_t plane = begin; plane < end; ++plane) fn(workplace.run(), plane);
+    void* const memory = ThreadScratch(ScratchSlot::kTables, workplace.Bytes());
+    if (memory == nullptr) return out_of_memory.store(true, std::memory_order_relaxed);
+    Workplace own = workplace;
+    PlaneRun& run = own.In(memory);
+    for (int64_t plane = begin; plane < end; ++plane) fn(run, plane);
   };
   if (call.batch * PadRank(call.spatial_rank, call.dims).in < kInlinePoolElements) {
     range(0, call.batch, 0);
   } else {
     pool.ParallelRanges(call.batch, range);
   }
-  return absl::OkStatus();
+  return out_of_memory.load(std::memory_order_relaxed) ? OutOfScratch("a pooling's rows", workplace.Bytes())
+                                                       : absl::OkStatus();
 }
 
 }  // namespace
+
+int64_t BytesOfPlanes(const PoolCall& call, Isa isa, bool backward) { return Workplace(call, isa, backward).Bytes(); }
 
 bool PoolsPlanes(const PoolCall& call, bool backward) {
   if (call.kind != PoolKind::kMax || call.channels != 1 || call.spatial_rank < 1 || call.spatial_rank > 2) return false;

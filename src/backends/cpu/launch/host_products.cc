@@ -321,6 +321,13 @@ absl::Status RunPoolBackward(const HostCall& call) {  // x, dy -> dx
   return call.kernels.PoolBackward(c, call.pool);
 }
 
+absl::Status PreparePool(const HostPreparation& call) {
+  return call.kernels.PreparePool(DecodePool(call.params), false, call.needs);
+}
+absl::Status PreparePoolBackward(const HostPreparation& call) {
+  return call.kernels.PreparePool(DecodePool(call.params), true, call.needs);
+}
+
 constexpr HostKernel kKernels[] = {
     {"gemm", RunGemm, PrepareGemm, PacksOfGemm, PackGemm, UnpackGemm, true},
     {"gemm_pair", RunGemmPair, PrepareGemmPair},
@@ -329,8 +336,8 @@ constexpr HostKernel kKernels[] = {
     {"conv", RunConv, PrepareConv, PacksOfConv, PackConv, UnpackConv},
     {"conv_backward_data", RunConvBackwardData, PrepareConvBackwardData},
     {"conv_backward_weights", RunConvBackwardWeights, PrepareConvBackwardWeights},
-    {"pool", RunPool},
-    {"pool_backward", RunPoolBackward},
+    {"pool", RunPool, PreparePool},
+    {"pool_backward", RunPoolBackward, PreparePoolBackward},
 };
 
 }  // namespace
