@@ -572,6 +572,38 @@ TEST_P(Gemm, AddsProductsOfACommonFactorToWhatIsThere) {
   }
 }
 
+// Columns of A that lie near are read in place, others packed; of several blocks of K, whose last is short, the next one is asked for.
+TEST_P(Gemm, ColumnsOfAHaveTheSameBitsInPlaceAndPacked) {
+  constexpr int64_t kM = 53, kN = 150, kK = 1000, kFar = 2100;  // more than 8 KiB apart
+  std::mt19937 random(3);
+  Operand<float> near(kM * kK), far(kFar * kK), b(kN * kK), c(kM * kN);
+  near.Randomize(random);
+  b.Randomize(random);
+  for (int64_t k = 0; k < kK; ++k) std::copy_n(near.data() + k * kM, kM, far.data() + k * kFar);
+  GemmCall call;
+  call.m = kM;
+  call.n = kN;
+  call.k = kK;
+  call.a = {near.data(), 1, kM};
+  call.b = {b.data(), kN, 1};
+  call.c = c.data();
+  ASSERT_TRUE(ReservedGemm(*kernels_, call, one_).ok());
+  for (int64_t i : {int64_t{0}, kN + 1, kM * kN - 1}) {
+    double sum = 0;
+    for (int64_t k = 0; k < kK; ++k) sum += near.At(k * kM + i / kN) * b.At(k * kN + i % kN);
+    EXPECT_NEAR(c.At(i), sum, 1e-3);
+  }
+  for (ThreadPool* const pool : {&two_, &Five()}) {
+    for (const auto& [data, stride] : {std::pair(near.data(), kM), std::pair(far.data(), kFar)}) {
+      Operand<float> again(kM * kN);
+      call.a = {data, 1, stride};
+      call.c = again.data();
+      ASSERT_TRUE(ReservedGemm(*kernels_, call, *pool).ok());
+      EXPECT_TRUE(again.SameBits(c) && again.GuardsHold()) << stride;
+    }
+  }
+}
+
 TEST_P(Gemm, GivesZerosForAnEmptySum) {
   float c[6] = {1, 2, 3, 4, 5, 6};
   GemmCall call;

@@ -1,4 +1,4 @@
-#include "src/backends/cpu/kernels/micro.h"
+#include "src/backends/cpu/kernels/gemm_ahead.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,6 @@ namespace weft::cpu {
 namespace {
 
 TEST(AskAhead, SharesAPanelAmongTheTilesThatReadTheOneBefore) {
-  constexpr int64_t kLine = 64;
   for (int64_t tiles : {1, 2, 7, 21, 1000}) {
     for (int64_t steps : {1, 16, 384, 2304}) {
       for (int64_t taps : {1, 9}) {
@@ -56,9 +55,9 @@ TEST(RowsAhead, AreAskedForByTheTilesThatRunBeforeTheyArePacked) {
               for (int64_t step = 0; step < args.k; ++step) {
                 const int64_t at = static_cast<int64_t>(reinterpret_cast<uintptr_t>(args.ahead) - ahead.first) +
                                    tap * args.ahead_tap + step * args.ahead_step;
-                const int64_t row = at / ahead.stride, line = at % ahead.stride / RowsAhead::kLine;
+                const int64_t row = at / ahead.stride, line = at % ahead.stride / kLine;
                 ASSERT_GE(at, 0);
-                ASSERT_LE(line, lines + args.k / RowsAhead::kLine) << "goes on behind the row";
+                ASSERT_LE(line, lines + args.k / kLine) << "goes on behind the row";
                 if (row < rows && line < lines) ++asked[row * lines + line];
               }
             }

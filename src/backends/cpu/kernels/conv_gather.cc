@@ -19,7 +19,6 @@ constexpr int kDims = kMaxSpatialDims;
 constexpr int kInner = kDims - 1;
 // Below this many operations the join of two threads is not repaid.
 constexpr int64_t kInlineWork = 200'000;
-constexpr int64_t kLine = 64;  // of the caches
 
 class Gather {
  public:

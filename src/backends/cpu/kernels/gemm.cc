@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/backends/cpu/kernels/amx_driver.h"
+#include "src/backends/cpu/kernels/gemm_ahead.h"
 #include "src/backends/cpu/kernels/gemm_plan.h"
 #include "src/runtime/status.h"
 
@@ -55,8 +56,10 @@ class Driver {
     packed_tiles_ = plan.pack_a && call.a.row_stride == 1 ? std::min(kPackedTiles, plan.tiles) : 1;
     asks_ = (call.b_packed || (PacksB() && packed_tiles_ > 1)) &&
             AsksAhead(plan.PackedOffset(plan.k_blocks, 0), call.b_packed ? plan.tiles : packed_tiles_);
-    asks_unpacked_ = PacksB() && packed_tiles_ == 1 && (call.b.row_stride == 1 || call.b.col_stride == 1) &&
-                     StaysNear() && AsksAhead(plan.k * plan.n * plan.types.source_bytes, plan.tiles);
+    asks_next_ = plan.form == MicroForm::kColumns && !plan.pack_a && call.b.col_stride == 1 && !call.b_packed;
+    asks_unpacked_ = PacksB() && packed_tiles_ == 1 && !asks_next_ &&
+                     (call.b.row_stride == 1 || call.b.col_stride == 1) && StaysNear() &&
+                     AsksAhead(plan.k * plan.n * plan.types.source_bytes, plan.tiles);
     fetches_c_ = plan.m * plan.n * plan.TileBytes() >= kFarBytes;
     // With several blocks of K, rows come back for the next one: they need C.
     consumed_ = call.epilogue.consume != nullptr && plan.k_blocks == 1 && !plan.Widens() && !call.accumulate;
@@ -270,11 +273,10 @@ class Driver {
     const auto start = reinterpret_cast<uintptr_t>(
         member.b + (plan_.BlockStart(block) * call_.b.row_stride + column * call_.b.col_stride) * bytes);
     RowsAhead ahead;
-    ahead.first = start / RowsAhead::kLine * RowsAhead::kLine;
+    ahead.first = start / kLine * kLine;
     ahead.rows = down ? steps : columns;
     ahead.stride = (down ? call_.b.row_stride : call_.b.col_stride) * bytes;
-    ahead.lines =
-        CeilDiv(static_cast<int64_t>(start - ahead.first) + (down ? columns : steps) * bytes, RowsAhead::kLine);
+    ahead.lines = CeilDiv(static_cast<int64_t>(start - ahead.first) + (down ? columns : steps) * bytes, kLine);
     return ahead;
   }
 
@@ -293,27 +295,45 @@ class Driver {
       for (int64_t chunk = panel_begin; chunk < panel_end; chunk += together) {
         const int64_t chunk_end = std::min(panel_end, chunk + together);
         const char* packed = shared;
-        RowsAhead ahead;
+        Coming next;
         if (own != nullptr) {
           PackPanels(target_, plan_, call_.b, member.b, block, chunk, chunk, chunk_end, own);
           packed = own;
           if (asks_unpacked_ && chunk_end < panel_end) {
-            ahead = Unpacked(member, block, chunk_end, std::min(panel_end, chunk_end + together));
+            next.unpacked = Unpacked(member, block, chunk_end, std::min(panel_end, chunk_end + together));
           } else if (asks_unpacked_ && block + 1 < last_block) {
-            ahead = Unpacked(member, block + 1, panel_begin, std::min(panel_end, panel_begin + together));
+            next.unpacked = Unpacked(member, block + 1, panel_begin, std::min(panel_end, panel_begin + together));
           }
         } else if (call_.b_packed) {
           packed = member.b + plan_.PackedOffset(block, chunk);
         }
+        if (asks_next_) {
+          const bool same = chunk_end < panel_end;
+          const int64_t first = same ? chunk_end : panel_begin, in = same ? block : block + 1;
+          if (in < last_block)
+            AddReads(member, tile_begin, tile_end, first, std::min(panel_end, first + together), in, !same,
+                     &next.reads);
+        }
         if (packed_tiles_ > 1) {
           ComputePacked(member, result, block, tile_begin, tile_end, chunk, chunk_end, packed);
         } else {
-          ComputeChunk(member, result, block, tile_begin, tile_end, chunk, chunk_end, packed,
-                       packed + plan_.PackedOffset(block, chunk_end) - plan_.PackedOffset(block, chunk), ahead,
-                       nullptr);
+          next.panels = packed + plan_.PackedOffset(block, chunk_end) - plan_.PackedOffset(block, chunk);
+          ComputeChunk(member, result, block, tile_begin, tile_end, chunk, chunk_end, packed, next, nullptr);
         }
       }
     }
+  }
+
+  void AddReads(const Member& member, int64_t tile_begin, int64_t tile_end, int64_t panel_begin, int64_t panel_end,
+                int64_t block, bool rows_too, NextReads* next) const {
+    const int64_t bytes = plan_.types.source_bytes, k = plan_.BlockStart(block), length = plan_.BlockLength(block);
+    const int64_t column = plan_.columns.First(panel_begin) * plan_.columns.lanes;
+    const int64_t column_end = std::min(plan_.n, plan_.columns.First(panel_end) * plan_.columns.lanes);
+    next->Add(member.b + (k * call_.b.row_stride + column) * bytes, length, call_.b.row_stride * bytes,
+              (column_end - column) * bytes);
+    if (!rows_too) return;
+    const int64_t row = plan_.Row(tile_begin);
+    next->Add(StartOfA(member, row, k), length, call_.a.col_stride * bytes, (plan_.Row(tile_end) - row) * bytes);
   }
 
   // Tiles that are packed together go through all panels, a few of which are near.
@@ -333,16 +353,16 @@ class Driver {
       PackTiles(member, tile, end, plan_.BlockStart(block), length, packed_a);
       for (int64_t panel = panel_begin; panel < panel_end; panel += together) {
         const int64_t next = std::min(panel_end, panel + together);
-        ComputeChunk(member, result, block, tile, end, panel, next, at(panel),
-                     at(next < panel_end ? next : panel_begin), {}, packed_a);
+        Coming coming;
+        coming.panels = at(next < panel_end ? next : panel_begin);
+        ComputeChunk(member, result, block, tile, end, panel, next, at(panel), coming, packed_a);
       }
     }
   }
 
-  // `next`: the panels that come next, if tiles ask for them. `rows_of_a`: the tiles' rows of A as they have been packed.
+  // `rows_of_a`: the tiles' rows of A if they have been packed.
   void ComputeChunk(const Member& member, char* result, int64_t block, int64_t tile_begin, int64_t tile_end,
-                    int64_t panel_begin, int64_t panel_end, const char* packed, const char* next,
-                    const RowsAhead& ahead, const char* rows_of_a) {
+                    int64_t panel_begin, int64_t panel_end, const char* packed, Coming& next, const char* rows_of_a) {
     const int64_t k0 = plan_.BlockStart(block);
     const int64_t length = plan_.BlockLength(block);
     const bool pairs = plan_.types.pack == PackKind::kBF16Pairs;
@@ -365,7 +385,7 @@ class Driver {
     } else if (pairs) {
       args.odd = length % 2;
     }
-    const bool cut = ahead.CutSteps((tile_end - tile_begin) * (panel_end - panel_begin), &args);
+    const bool cut = next.unpacked.CutSteps((tile_end - tile_begin) * (panel_end - panel_begin), &args);
     int64_t calls = 0;
     args.accumulate = block > 0 || call_.accumulate;
     char* space = nullptr;
@@ -401,14 +421,15 @@ class Driver {
           args.b_stride = static_cast<int64_t>(vectors) * plan_.columns.lanes * element_;
         }
         if (asks_) {
-          AskAhead(next + plan_.PackedOffset(block, panel) - packed_base, plan_.PanelBytes(block, panel),
+          AskAhead(next.panels + plan_.PackedOffset(block, panel) - packed_base, plan_.PanelBytes(block, panel),
                    tile - tile_begin, tile_end - tile_begin, &args);
         }
+        if (asks_next_) next.reads.Ask(&args);
         if (fetches_c_ && block > 0)
           AskForRows(c, rows, args.c_offset, vectors * plan_.columns.lanes * plan_.TileBytes());
         if (cut) {
           for (int64_t tap = 0; tap < args.taps; ++tap) b_offsets[tap] = tap * args.k * args.b_stride;
-          ahead.Ask(calls++, &args);
+          next.unpacked.Ask(calls++, &args);
         }
         plan_.set.At(rows, vectors, masked)(&args);
       }
@@ -493,6 +514,7 @@ class Driver {
   int64_t packed_tiles_ = 1;
   bool asks_ = false;           // for panels ahead
   bool asks_unpacked_ = false;  // for what becomes panels
+  bool asks_next_ = false;      // for what the next block reads in place
   bool fetches_c_ = false;      // what tiles add to
   std::atomic<bool> out_of_memory_{false};
   std::atomic<int64_t> wanted_{0};

@@ -21,6 +21,8 @@ constexpr int64_t kDirectBytes = 256 << 10;
 constexpr int64_t kDirectRows = 12;
 // Rows of B this near to each other waste neither pages nor cache sets when read in place.
 constexpr int64_t kDirectStride = 1024;
+// Columns of A this near to each other are read in place, a part of a line with each step: what they miss is asked for before.
+constexpr int64_t kInPlaceStride = 8192;
 
 }  // namespace
 
@@ -75,7 +77,8 @@ GemmPlan CutGemm(const CpuTarget& target, const GemmCall& call, const TypePlan& 
     plan.form = MicroForm::kRows;
   } else {
     plan.form = MicroForm::kColumns;
-    plan.pack_a = !(call.a.row_stride == 1 && types.direct && plan.columns.panels == 1);
+    plan.pack_a = !(call.a.row_stride == 1 && types.direct &&
+                    (plan.columns.panels == 1 || call.a.col_stride * element <= kInPlaceStride));
   }
   if (types.direct && call.b.col_stride == 1 && !call.b_packed) {
     plan.direct_b = call.m <= kDirectRows || call.k * call.n * element <= kDirectBytes ||

@@ -78,6 +78,8 @@ struct MicroArgs {
   int64_t denormals_vanish = 0;  // GatherCall::DenormalsVanish, of kBF16Rounded
 };
 
+inline constexpr int64_t kLine = 64;  // bytes of the caches
+
 // Whether tiles ask for what comes after the panel that they read, of a packed operand of so many bytes: a small one is in L2
 // soon, and few tiles would ask for much each, while they load much themselves.
 inline bool AsksAhead(int64_t bytes, int64_t tiles) { return bytes >= 192 << 10 && tiles >= 8; }
@@ -88,36 +90,9 @@ inline void AskAhead(const void* next, int64_t bytes, int64_t index, int64_t til
   args->ahead_step = bytes / (tiles * std::max<int64_t>(1, args->taps * args->k)) + 1;
   args->ahead_tap = args->k * args->ahead_step;
 }
-// Rows of memory that are packed when the tiles that run now are through: they ask for one with every tap, into which their steps
-// are cut for that. (Packing would have to wait for each line; and of many requests at once the processor drops most.)
-struct RowsAhead {
-  static constexpr int64_t kMostTaps = 16;
-  static constexpr int64_t kLine = 64;
-
-  uintptr_t first = 0;  // of a line of cache
-  int64_t rows = 0, stride = 0, lines = 0;
-
-  // Cuts the steps of tiles that are called `calls` times. Whether that can be done; b_offsets and a[tap] are the caller's.
-  bool CutSteps(int64_t calls, MicroArgs* args) const {
-    if (rows == 0 || args->odd != 0) return false;
-    int64_t taps = (rows + calls - 1) / calls;
-    while (taps <= kMostTaps && args->k % taps != 0) ++taps;
-    if (taps > std::min(kMostTaps, args->k)) return false;
-    args->taps = taps;
-    args->k /= taps;
-    args->ahead_step = (lines - 1) * kLine / std::max<int64_t>(1, args->k - 1) + 1;
-    args->ahead_tap = stride;
-    return true;
-  }
-  void Ask(int64_t call, MicroArgs* args) const {
-    const int64_t row = std::max<int64_t>(0, std::min(call * args->taps, rows - args->taps));
-    args->ahead = reinterpret_cast<const void*>(first + static_cast<uintptr_t>(row * stride));
-  }
-};
 // Asks for lines of rows that a tile is about to write or add to: from memory they take as long as the sums of few steps.
 // (Inline always: g++ takes calls away that do nothing else.)
 [[gnu::always_inline]] inline void AskForRows(void* const* c, int64_t rows, int64_t offset, int64_t bytes) {
-  constexpr int64_t kLine = 64;
   for (int64_t r = 0; r < rows; ++r) {
     const char* const row = static_cast<const char*>(c[r]) + offset;
     for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at);
