@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "cpu/loop_support.h"
+#include "src/backends/cpu/loop/block_loop.h"
 
 namespace weft::cpu {
 namespace {
@@ -253,6 +254,47 @@ TEST(Codegen, AsksForRowsFurtherDown) {
   EXPECT_EQ(asks(96, 1 << 12), 16);
   EXPECT_EQ(asks(96, 1 << 8), 0);
   EXPECT_EQ(asks(1 << 10, 1 << 12), 0);
+}
+
+// A loop over a product's blocks asks for what the next block reads beside the product.
+TEST(Codegen, LoopsOfProductsAskForTheNextBlock) {
+  const auto count = [](LoopKernel kernel) {
+    const absl::StatusOr<std::string> text = LoopText(kernel, TestTargets().back());
+    EXPECT_TRUE(text.ok()) << text.status();
+    int64_t found = 0;
+    for (size_t at = text->find("@llvm.prefetch"); at != std::string::npos; at = text->find("@llvm.prefetch", at + 1)) ++found;
+    return found;
+  };
+  constexpr int64_t kRows = 64, kColumns = 96;
+  LoopKernel update;
+  LoopBuilder b(update);
+  update.dims = {Dim{kRows * kColumns}};
+  update.buffers = 3;
+  const ScalarValue sum = b.Load({0, DType::kF32, 0, {1}}), weight = b.Load({1, DType::kF32, 0, {1}});
+  update.stores.push_back({{2, DType::kF32, 0, {1}}, b.Binary(ScalarOp::kSub, weight, sum).id});
+  Finish(update);
+  LoopKernel alone = update;
+  alone.loads.pop_back();
+  alone.exprs[weight.id].index = 0;
+  EXPECT_EQ(count(update), 0);
+  ASSERT_TRUE(ToBlockLoop(update, kRows, kColumns, 0));
+  ASSERT_TRUE(ToBlockLoop(alone, kRows, kColumns, 0));
+  EXPECT_GT(count(update), 0);
+  EXPECT_EQ(count(alone), 0) << "the product's block is near";
+}
+
+// What moves bytes and computes nothing is worth a second thread, too.
+TEST(Codegen, CostsCountBytes) {
+  const auto cost = [](DType dtype) {
+    LoopKernel copy;
+    LoopBuilder b(copy);
+    copy.dims = {Dim{128}, Dim{64}};
+    copy.buffers = 2;
+    copy.stores.push_back({{1, dtype, 0, {64, 1}}, b.Load({0, dtype, 0, {2304, 1}}).id});
+    Finish(copy);
+    return PlanLoop(copy, TestTargets().back()).cost / (128 * 64);
+  };
+  EXPECT_GE(cost(DType::kF32), cost(DType::kBF16) + 100) << "picoseconds an element";
 }
 
 // A chain over rows; `c` is one row for all of them, or the same row once for each.
