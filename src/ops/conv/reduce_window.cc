@@ -1,6 +1,7 @@
 // reduce_window: combines the elements under a window that slides over all dimensions.
 #include "src/ir/stablehlo.h"
 #include "src/ops/batching.h"
+#include "src/ops/call.h"
 #include "src/ops/conv/window.h"
 #include "src/ops/reducer_read.h"
 
@@ -62,15 +63,19 @@ Value SumGradient(Builder& b, const Value& g, std::span<const Window> windows) {
               {sizes, static_cast<int64_t>(Reducer::kSum), strides, base, dilation, padding});
 }
 
+// Types of 8 bits and less add in f32: some have no sign, and some no zero, which is what most elements are given.
+bool AddsWide(DType dtype) { return IsWidened(dtype) && BitsOf(dtype) < 16; }
+
 absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
   Builder& b = call.b;
   const Attrs& attrs = call.node.attrs();
-  const Value& x = call.operands[0];
-  const Value& g = call.cotangents[0];
+  const DType dtype = call.operands[0].dtype();
+  const Value x = AddsWide(dtype) ? Widened(b, call.operands[0]) : call.operands[0];
+  const Value g = AddsWide(dtype) ? Widened(b, call.cotangents[0]) : call.cotangents[0];
   WEFT_ASSIGN_OR_RETURN(const std::vector<Window> windows, Windows(call.node.op(), attrs, x.dims()));
   const auto reducer = static_cast<Reducer>(Attr<kAttrs, "reducer">(attrs));
   if (reducer == Reducer::kSum) {
-    grads[0] = SumGradient(b, g, windows);
+    grads[0] = Convert(b, SumGradient(b, g, windows), dtype);
     return absl::OkStatus();
   }
   bool plain = reducer == Reducer::kMax || reducer == Reducer::kMin;
@@ -86,8 +91,9 @@ absl::Status Gradient(const GradCall& call, std::span<Value> grads) {
                                                  kReducerNames[Attr<kAttrs, "reducer">(attrs)],
                                                  " is supported for sum, and for max and min without dilation"));
   }
-  grads[0] = Call(b, kOp_select_and_scatter, {reducer == Reducer::kMax ? x : Neg(b, x), g},
-                  {Attr<kAttrs, "window_dimensions">(attrs), strides, padding});
+  const Value sums = Call(b, kOp_select_and_scatter, {reducer == Reducer::kMax ? x : Neg(b, x), g},
+                          {Attr<kAttrs, "window_dimensions">(attrs), strides, padding});
+  grads[0] = Convert(b, sums, dtype);
   return absl::OkStatus();
 }
 

@@ -197,8 +197,8 @@ absl::Status PrepareGemmSums(const HostPreparation& call) {
   return call.kernels.PrepareSums(calls, call.needs);
 }
 
-// With more rows packing is a twentieth of the product and less.
-constexpr int64_t kMostRowsThatKeep = 512;
+// With more rows packing is a hundredth of the product and less.
+constexpr int64_t kMostRowsThatKeep = 4096;
 PackedOperand PacksOfGemm(std::span<const int64_t> params, const CpuTarget& target) {
   const GemmCall c = DecodeGemm(params);
   if (c.m > kMostRowsThatKeep || c.b_packed) return {};
