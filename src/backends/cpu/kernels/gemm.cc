@@ -317,7 +317,7 @@ class Driver {
         if (packed_tiles_ > 1) {
           ComputePacked(member, result, block, tile_begin, tile_end, chunk, chunk_end, packed);
         } else {
-          next.panels = packed + plan_.PackedOffset(block, chunk_end) - plan_.PackedOffset(block, chunk);
+          if (asks_) next.panels = packed + plan_.PackedOffset(block, chunk_end) - plan_.PackedOffset(block, chunk);
           ComputeChunk(member, result, block, tile_begin, tile_end, chunk, chunk_end, packed, next, nullptr);
         }
       }
@@ -346,7 +346,8 @@ class Driver {
     const int64_t near = std::clamp<int64_t>(kNearPanelBytes / WidestPanelBytes(), 1, panels);
     const int64_t together = CeilDiv(panels, CeilDiv(panels, near));
     const auto at = [&](int64_t panel) {
-      return packed + plan_.PackedOffset(block, panel) - plan_.PackedOffset(block, panel_begin);
+      const int64_t offset = plan_.PackedOffset(block, panel) - plan_.PackedOffset(block, panel_begin);
+      return packed != nullptr ? packed + offset : nullptr;
     };
     for (int64_t tile = tile_begin; tile < tile_end; tile += packed_tiles_) {
       const int64_t end = std::min(tile + packed_tiles_, tile_end);
