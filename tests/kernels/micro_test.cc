@@ -35,38 +35,30 @@ TEST(AskAhead, SharesAPanelAmongTheTilesThatReadTheOneBefore) {
   }
 }
 
-TEST(RowsAhead, AreAskedForByTheTilesThatRunBeforeTheyArePacked) {
-  for (int64_t calls : {1, 16, 80, 1000}) {
-    for (int64_t steps : {1, 7, 110, 384, 440}) {
-      for (int64_t rows : {1, 16, 240, 880}) {
-        for (int64_t lines : {1, 3, 28}) {
-          const RowsAhead ahead{1 << 20, rows, 12'288, lines};
-          MicroArgs args;
-          args.k = steps;
-          if (!ahead.CutSteps(calls, &args)) {
-            EXPECT_TRUE((rows + calls - 1) / calls > RowsAhead::kMostTaps / 2 || steps <= 7) << calls << " " << steps << " " << rows;
-            continue;
+TEST(NextReads, AreAskedForLineByLineByTheTilesThatRunBefore) {
+  constexpr int64_t kStride = 12'288;
+  for (int64_t steps : {1, 7, 110, 384}) {
+    for (int64_t rows : {1, 16, 240, 880}) {
+      for (int64_t bytes : {4, 192, 1000}) {
+        const uintptr_t at = (1 << 20) + 20;
+        NextReads reads;
+        reads.Add(reinterpret_cast<const char*>(at), rows, kStride, bytes);
+        MicroArgs args;
+        args.k = steps;
+        const int64_t lines = (20 + bytes + kLine - 1) / kLine;
+        std::vector<int> asked(static_cast<size_t>(rows * lines));
+        int64_t calls = 0;
+        for (reads.Ask(&args); args.ahead != nullptr; reads.Ask(&args), ++calls) {
+          ASSERT_EQ(args.ahead_step, kStride);
+          const auto first = static_cast<int64_t>(reinterpret_cast<uintptr_t>(args.ahead) - (1 << 20));
+          ASSERT_LT(first % kStride / kLine, lines) << "beside the row";
+          for (int64_t row = first / kStride; row < std::min(rows, first / kStride + steps); ++row) {
+            ++asked[static_cast<size_t>(row * lines + first % kStride / kLine)];
           }
-          ASSERT_EQ(args.taps * args.k, steps);
-          std::vector<int64_t> asked(static_cast<size_t>(rows * lines));
-          for (int64_t call = 0; call < calls; ++call) {
-            ahead.Ask(call, &args);
-            for (int64_t tap = 0; tap < args.taps; ++tap) {
-              for (int64_t step = 0; step < args.k; ++step) {
-                const int64_t at = static_cast<int64_t>(reinterpret_cast<uintptr_t>(args.ahead) - ahead.first) +
-                                   tap * args.ahead_tap + step * args.ahead_step;
-                const int64_t row = at / ahead.stride, line = at % ahead.stride / kLine;
-                ASSERT_GE(at, 0);
-                ASSERT_LE(line, lines + args.k / kLine) << "goes on behind the row";
-                if (row < rows && line < lines) ++asked[row * lines + line];
-              }
-            }
-          }
-          // Steps that are fewer than lines leave some of each row out.
-          const int64_t missing = std::ranges::count(asked, 0);
-          EXPECT_LE(missing, args.k < lines ? rows * (lines - args.k) : 0)
-              << calls << " calls of " << args.taps << " x " << args.k << " steps, " << rows << " rows of " << lines;
         }
+        EXPECT_EQ(std::ranges::count(asked, 0), 0) << steps << " steps, " << rows << " rows of " << bytes << " bytes";
+        EXPECT_EQ(calls, lines * ((rows + steps - 1) / steps));
+        EXPECT_EQ(args.ahead_step, 0);
       }
     }
   }

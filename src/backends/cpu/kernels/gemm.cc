@@ -263,23 +263,6 @@ class Driver {
   }
   int64_t ChunkBytes() const { return MostPanels() * WidestPanelBytes(); }
 
-  // What is packed for [begin, end) of the panels as it lies.
-  RowsAhead Unpacked(const Member& member, int64_t block, int64_t begin, int64_t end) const {
-    const int64_t column = plan_.columns.First(begin) * plan_.columns.lanes;
-    const int64_t columns = std::min(plan_.n, plan_.columns.First(end) * plan_.columns.lanes) - column;
-    const int64_t steps = plan_.BlockLength(block);
-    const int64_t bytes = plan_.types.source_bytes;
-    const bool down = call_.b.col_stride == 1;
-    const auto start = reinterpret_cast<uintptr_t>(
-        member.b + (plan_.BlockStart(block) * call_.b.row_stride + column * call_.b.col_stride) * bytes);
-    RowsAhead ahead;
-    ahead.first = start / kLine * kLine;
-    ahead.rows = down ? steps : columns;
-    ahead.stride = (down ? call_.b.row_stride : call_.b.col_stride) * bytes;
-    ahead.lines = CeilDiv(static_cast<int64_t>(start - ahead.first) + (down ? columns : steps) * bytes, kLine);
-    return ahead;
-  }
-
   // Row tiles x panels. With `shared`, one block and one chunk that others packed; else all of K, packing here.
   void Compute(const Member& member, char* result, int64_t tile_begin, int64_t tile_end, int64_t panel_begin,
                int64_t panel_end, const char* shared, int64_t only_block) {
@@ -299,20 +282,15 @@ class Driver {
         if (own != nullptr) {
           PackPanels(target_, plan_, call_.b, member.b, block, chunk, chunk, chunk_end, own);
           packed = own;
-          if (asks_unpacked_ && chunk_end < panel_end) {
-            next.unpacked = Unpacked(member, block, chunk_end, std::min(panel_end, chunk_end + together));
-          } else if (asks_unpacked_ && block + 1 < last_block) {
-            next.unpacked = Unpacked(member, block + 1, panel_begin, std::min(panel_end, panel_begin + together));
-          }
         } else if (call_.b_packed) {
           packed = member.b + plan_.PackedOffset(block, chunk);
         }
-        if (asks_next_) {
+        if (asks_next_ || (asks_unpacked_ && own != nullptr)) {
           const bool same = chunk_end < panel_end;
           const int64_t first = same ? chunk_end : panel_begin, in = same ? block : block + 1;
           if (in < last_block)
-            AddReads(member, tile_begin, tile_end, first, std::min(panel_end, first + together), in, !same,
-                     &next.reads);
+            AddReads(member, tile_begin, tile_end, first, std::min(panel_end, first + together), in,
+                     !same && !asks_unpacked_, &next.reads);
         }
         if (packed_tiles_ > 1) {
           ComputePacked(member, result, block, tile_begin, tile_end, chunk, chunk_end, packed);
@@ -329,8 +307,12 @@ class Driver {
     const int64_t bytes = plan_.types.source_bytes, k = plan_.BlockStart(block), length = plan_.BlockLength(block);
     const int64_t column = plan_.columns.First(panel_begin) * plan_.columns.lanes;
     const int64_t column_end = std::min(plan_.n, plan_.columns.First(panel_end) * plan_.columns.lanes);
-    next->Add(member.b + (k * call_.b.row_stride + column) * bytes, length, call_.b.row_stride * bytes,
-              (column_end - column) * bytes);
+    const char* const b = member.b + (k * call_.b.row_stride + column * call_.b.col_stride) * bytes;
+    if (call_.b.col_stride == 1) {
+      next->Add(b, length, call_.b.row_stride * bytes, (column_end - column) * bytes);
+    } else {
+      next->Add(b, column_end - column, call_.b.col_stride * bytes, length * bytes);
+    }
     if (!rows_too) return;
     const int64_t row = plan_.Row(tile_begin);
     next->Add(StartOfA(member, row, k), length, call_.a.col_stride * bytes, (plan_.Row(tile_end) - row) * bytes);
@@ -367,13 +349,13 @@ class Driver {
     const int64_t k0 = plan_.BlockStart(block);
     const int64_t length = plan_.BlockLength(block);
     const bool pairs = plan_.types.pack == PackKind::kBF16Pairs;
-    const void* a[16 * RowsAhead::kMostTaps];
-    int64_t b_offsets[RowsAhead::kMostTaps] = {};
+    const int64_t zero = 0;
+    const void* a[16];
     void* c[16];
     MicroArgs args;
     args.a = a;
     args.c = c;
-    args.b_offsets = b_offsets;
+    args.b_offsets = &zero;
     args.k = pairs ? length / 2 : length;
     args.odd = 0;
     char* own_rows = nullptr;
@@ -386,8 +368,6 @@ class Driver {
     } else if (pairs) {
       args.odd = length % 2;
     }
-    const bool cut = next.unpacked.CutSteps((tile_end - tile_begin) * (panel_end - panel_begin), &args);
-    int64_t calls = 0;
     args.accumulate = block > 0 || call_.accumulate;
     char* space = nullptr;
     if (consumed_) {
@@ -403,7 +383,6 @@ class Driver {
       if (own_rows != nullptr) PackTiles(member, tile, tile + 1, k0, length, own_rows);
       if (rows_of_a != nullptr) packed_a = rows_of_a + (tile - tile_begin) * PackedTileBytes(length);
       SetA(member, row, rows, k0, packed_a, a, &args);
-      if (cut) SpreadA(rows, args, a);
       const int64_t first = tile - (tile - tile_begin) % group_tiles_;
       char* to = consumed_ ? space + (row - plan_.Row(first)) * member.c_stride : member.c + row * member.c_stride;
       for (int64_t r = 0; r < rows; ++r) c[r] = to + r * member.c_stride;
@@ -425,13 +404,9 @@ class Driver {
           AskAhead(next.panels + plan_.PackedOffset(block, panel) - packed_base, plan_.PanelBytes(block, panel),
                    tile - tile_begin, tile_end - tile_begin, &args);
         }
-        if (asks_next_) next.reads.Ask(&args);
+        if (asks_next_ || asks_unpacked_) next.reads.Ask(&args);
         if (fetches_c_ && block > 0)
           AskForRows(c, rows, args.c_offset, vectors * plan_.columns.lanes * plan_.TileBytes());
-        if (cut) {
-          for (int64_t tap = 0; tap < args.taps; ++tap) b_offsets[tap] = tap * args.k * args.b_stride;
-          next.unpacked.Ask(calls++, &args);
-        }
         plan_.set.At(rows, vectors, masked)(&args);
       }
       const bool group_ends = (tile - tile_begin) % group_tiles_ == group_tiles_ - 1 || tile + 1 == tile_end;
@@ -470,13 +445,6 @@ class Driver {
     } else {
       for (int64_t r = 0; r < rows; ++r) a[r] = start + r * call_.a.row_stride * bytes;
     }
-  }
-
-  // Where the later ones of cut steps begin in A.
-  void SpreadA(int64_t rows, const MicroArgs& args, const void** a) const {
-    const int64_t pointers = plan_.form == MicroForm::kColumns ? 1 : rows;
-    const int64_t tap_bytes = args.k * (plan_.form == MicroForm::kColumns ? args.a_stride : element_);
-    for (int64_t i = pointers; i < args.taps * pointers; ++i) a[i] = static_cast<Bytes>(a[i - pointers]) + tap_bytes;
   }
 
   // Rows whose every K block is in: narrowed if the output is bf16 or f16, then the caller's epilogue.

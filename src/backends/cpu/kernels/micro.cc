@@ -56,7 +56,7 @@ class Emitter {
     Value* ahead = PointerField(args, offsetof(MicroArgs, ahead));
     ahead = b_.CreateSelect(b_.CreateIsNull(ahead), b_base, ahead);
     ahead_step_ = Field(args, offsetof(MicroArgs, ahead_step));
-    Value* ahead_tap = Field(args, offsetof(MicroArgs, ahead_tap));
+    Value* ahead_tap = b_.CreateMul(k_, ahead_step_);
     const int count = spec_.mr * spec_.nv;
     const std::vector<Value*> zeros(count, llvm::ConstantAggregateZero::get(vector_));
     Value* tiles = Field(args, offsetof(MicroArgs, tiles));

@@ -60,9 +60,9 @@ struct MicroArgs {
   const void* b = nullptr;
   const int64_t* b_offsets = nullptr;  // [taps], added to b
   int64_t b_stride = 0;
-  // What a later tile reads, asked for as this one runs: so many bytes on with each step, and from tap to tap. None: nothing is.
+  // What a later tile reads, asked for as this one runs: so many bytes on with each step. None: nothing is.
   const void* ahead = nullptr;
-  int64_t ahead_step = 0, ahead_tap = 0;
+  int64_t ahead_step = 0;
   void* const* c = nullptr;  // [mr] rows of C
   int64_t c_offset = 0;      // added to every row
   // One after another, from one to the next so many bytes on in A and in C.
@@ -88,7 +88,6 @@ inline bool AsksAhead(int64_t bytes, int64_t tiles) { return bytes >= 192 << 10 
 inline void AskAhead(const void* next, int64_t bytes, int64_t index, int64_t tiles, MicroArgs* args) {
   args->ahead = static_cast<const char*>(next) + bytes * index / tiles;
   args->ahead_step = bytes / (tiles * std::max<int64_t>(1, args->taps * args->k)) + 1;
-  args->ahead_tap = args->k * args->ahead_step;
 }
 // Asks for lines of rows that a tile is about to write or add to: from memory they take as long as the sums of few steps.
 // (Inline always: g++ takes calls away that do nothing else.)
